@@ -1,0 +1,60 @@
+# Options of the whole build: standard, warnings, sanitizers, where binaries land.
+include(GNUInstallDirs)
+
+option(PLIANT_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(PLIANT_WERROR "Treat warnings as errors" OFF)
+set(PLIANT_SANITIZE "" CACHE STRING "Sanitizers for everything, e.g. address,undefined or thread")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+# The build tree has the layout of the install tree, so that the binary finds its plugins the same way in both.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(PLIANT_PLUGIN_BUILD_DIR "${CMAKE_BINARY_DIR}/lib/pliant/plugins-1")
+set(PLIANT_TESTKIT_PLUGIN_BUILD_DIR "${CMAKE_BINARY_DIR}/lib/pliant/testkit-plugins-1")
+set(PLIANT_PLUGIN_INSTALL_DIR "${CMAKE_INSTALL_LIBDIR}/pliant/plugins-1")
+if(NOT CMAKE_INSTALL_LIBDIR STREQUAL "lib")
+  set(PLIANT_PLUGIN_INSTALL_DIR "lib/pliant/plugins-1")
+endif()
+
+find_program(PLIANT_CCACHE ccache)
+if(PLIANT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${PLIANT_CCACHE}")
+endif()
+
+# Warnings for our own targets only: never PUBLIC, never on exported ones.
+add_library(pliant_warnings INTERFACE)
+target_compile_options(pliant_warnings INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
+if(PLIANT_WERROR)
+  target_compile_options(pliant_warnings INTERFACE -Werror)
+endif()
+
+if(PLIANT_SANITIZE)
+  add_compile_options(-fsanitize=${PLIANT_SANITIZE} -fno-omit-frame-pointer -g)
+  add_link_options(-fsanitize=${PLIANT_SANITIZE})
+  if(PLIANT_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+endif()
+
+# Declares one of our own plugins: pliant_add_plugin() plus warnings, its place in the build tree and its install rule.
+function(pliant_own_plugin target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TESTKIT" "" "")
+  pliant_add_plugin(${target} ${arg_UNPARSED_ARGUMENTS})
+  target_link_libraries(${target} PRIVATE pliant_warnings)
+  if(arg_TESTKIT)
+    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PLIANT_TESTKIT_PLUGIN_BUILD_DIR}")
+    install(TARGETS ${target} LIBRARY DESTINATION "lib/pliant/testkit-plugins-1" COMPONENT testkit EXCLUDE_FROM_ALL)
+  else()
+    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PLIANT_PLUGIN_BUILD_DIR}")
+    install(TARGETS ${target} LIBRARY DESTINATION "${PLIANT_PLUGIN_INSTALL_DIR}" COMPONENT plugins)
+  endif()
+endfunction()

@@ -1,0 +1,47 @@
+// Error: what every call of the embedding API throws, with a status, a text for people and the process exit code it asks for.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <utility>
+
+namespace pliant {
+
+/// Same numbers as the ABI's status codes (pliant/abi/base.h).
+enum class Status : int32_t {
+  kOk = 0,
+  kInvalidArgument = 1,
+  kOutOfRange = 2,
+  kNotFound = 3,
+  kFailedPrecondition = 4,
+  kResourceExhausted = 5,
+  kUnimplemented = 6,
+  kInternal = 7,
+  kAborted = 8,
+  kPeerLost = 9,
+  kDataLoss = 10,
+  kIncompatibleWorldSize = 11,
+  kDeadlineExceeded = 12,
+};
+
+/// Process exit codes of the CLI, and of a worker that lets an Error escape.
+enum class ExitCode : int { kOk = 0, kFailed = 1, kUsage = 2, kPlugin = 3, kNoWorldSize = 75 };
+
+class Error : public std::exception {
+ public:
+  Error(Status status, std::string message, ExitCode exit_code = ExitCode::kFailed)
+      : status_(status), exit_code_(exit_code), message_(std::move(message)) {}
+  [[nodiscard]] Status status() const noexcept { return status_; }
+  [[nodiscard]] ExitCode exit_code() const noexcept { return exit_code_; }
+  /// One or more lines, no final newline. Config errors carry one `file:line:col: error: ...` block per finding.
+  [[nodiscard]] const std::string& message() const noexcept { return message_; }
+  [[nodiscard]] const char* what() const noexcept override { return message_.c_str(); }
+
+ private:
+  Status status_;
+  ExitCode exit_code_;
+  std::string message_;
+};
+
+}  // namespace pliant

@@ -1,0 +1,109 @@
+// Session: a worker's side of an elastic job. It hands out the batches, reduces the gradients, runs the commit and carries the
+// program through every change of the worker group.
+//
+//   pliant::Session session = pliant::Session::attach();
+//   Model model(session.config());
+//   session.start(dataset, model);                         // model is a pliant::TrainingState
+//   while (pliant::Step* step = session.next()) {
+//     for (const pliant::MicroBatch& micro : step->micro_batches()) {
+//       ...                                                // forward, backward of the summed loss over micro.rows
+//       step->add(micro, loss_sum, gradient);              // gradient: span<const float>
+//     }
+//     if (const auto committed = step->commit()) model.apply(committed->gradient, step->learning_rate());
+//   }
+//
+// All calls come from one thread. A control thread inside ends every wait when the group changes.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "pliant/accelerator.hpp"
+#include "pliant/batches.hpp"
+#include "pliant/config.hpp"
+#include "pliant/plan.hpp"
+
+namespace pliant {
+
+/// What the program brings: everything that must be equal on all ranks between two steps (weights, optimizer, its own RNG).
+class TrainingState {
+ public:
+  virtual ~TrainingState() = default;
+  /// Number of floats of a gradient. Constant.
+  [[nodiscard]] virtual uint64_t gradient_size() const = 0;
+  /// Writes the whole state. Same state, same bytes.
+  virtual void save(std::ostream& out) const = 0;
+  /// Replaces the whole state by what save wrote, on this or another worker. Throws on damaged bytes and changes nothing then.
+  virtual void load(std::istream& in) = 0;
+};
+
+/// Rows that are computed at once, as positions in Step::batch().
+struct MicroBatch {
+  RowRange rows;
+};
+
+/// What a committed step leaves behind.
+struct Committed {
+  std::span<const float> gradient; ///< mean gradient over the global batch's loss tokens; valid until the next Session::next
+  double loss = 0;                 ///< mean loss per loss token over the global batch
+};
+
+class Session;
+
+/// One attempt at one step. Valid until the next Session::next.
+class Step {
+ public:
+  /// Committed steps before this one; the step's number, from 0.
+  [[nodiscard]] int64_t index() const;
+  [[nodiscard]] const Batch& batch() const;
+  /// This rank's rows. Empty when the batch is short and this rank owns none; commit() must be called all the same.
+  [[nodiscard]] const std::vector<MicroBatch>& micro_batches() const;
+  [[nodiscard]] int64_t rank() const;
+  [[nodiscard]] int64_t world_size() const;
+  [[nodiscard]] double learning_rate() const;
+
+  /// Adds the gradient of the SUMMED loss over `micro`'s rows. Each micro-batch exactly once, in order. `gradient` has
+  /// gradient_size() elements and is not kept.
+  void add(const MicroBatch& micro, double loss_sum, std::span<const float> gradient);
+
+  /// Reduces, votes and waits for the verdict. nullopt: the group changed first; drop the step and call Session::next, which
+  /// hands it out again. Otherwise the caller MUST apply the gradient before it calls Session::next.
+  [[nodiscard]] std::optional<Committed> commit();
+
+ private:
+  friend class Session;
+  explicit Step(Session& session) : session_(session) {}
+  Session& session_;
+};
+
+class Session {
+ public:
+  /// Joins the job whose agent started this process. Throws kFailedPrecondition when there is none: start it with `pliant run`.
+  static Session attach();
+  ~Session();
+  Session(Session&&) noexcept;
+
+  [[nodiscard]] const Config& config() const;
+  /// The seed of the job, for weights.
+  [[nodiscard]] uint64_t seed() const;
+
+  /// Declares data and state and waits to be given a rank. `dataset` must be the same on all workers (checked). Initial
+  /// weights come from one worker and are copied to the others; after a restart they come from the snapshot.
+  void start(Dataset dataset, TrainingState& state);
+
+  /// The next step for this worker; nullptr when the job is done or was told to stop. Blocks while this worker is a spare.
+  Step* next();
+
+ private:
+  friend class Step;
+  struct State;
+  explicit Session(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pliant

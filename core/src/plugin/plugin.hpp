@@ -1,0 +1,100 @@
+// Plugin: an opened and checked plugin library. Instance: one object it made. Both keep the library loaded.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "pliant/abi/plugin.h"
+#include "pliant/config.hpp"
+
+namespace pliant::plugin {
+
+/// The variation points. `section` is the TOML table and the first part of the file name `<section>-<name>.pliant.so`.
+struct Kind {
+  std::string_view section; ///< "elasticity", "sampler", "lr", "accelerator", "rendezvous"
+  std::string_view id;      ///< "pliant.elasticity_policy/0", ...
+  uint32_t vtable_size;     ///< bytes of the slots that this host needs
+};
+
+/// All kinds, in the order of the data's way.
+const std::vector<Kind>& kinds();
+/// nullptr for an unknown section.
+const Kind* kind_of(std::string_view section);
+
+/// Checked values of an option table, owning what the views of the ABI point to.
+class OptionValues {
+ public:
+  OptionValues();
+  ~OptionValues();
+  OptionValues(OptionValues&&) noexcept;
+  OptionValues& operator=(OptionValues&&) noexcept;
+  [[nodiscard]] const pliant_option_values& view() const;
+
+  struct State;
+  [[nodiscard]] State& state() { return *state_; }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+class Plugin {
+ public:
+  /// Trust check, load, ABI checks; in this order. Errors have ExitCode::kPlugin and name the file and the reason.
+  static Result<std::shared_ptr<const Plugin>> open(const std::filesystem::path& file, const Kind& kind);
+  ~Plugin();
+  Plugin(const Plugin&) = delete;
+  Plugin& operator=(const Plugin&) = delete;
+
+  [[nodiscard]] const pliant_plugin& record() const;
+  [[nodiscard]] const std::filesystem::path& file() const;
+  [[nodiscard]] const Kind& kind() const;
+  /// Row i of the option table, with fields that an older plugin does not know zeroed.
+  [[nodiscard]] const std::vector<pliant_option>& options() const;
+
+  struct State;
+
+ private:
+  explicit Plugin(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+/// One instance. Movable; destroys the object, then lets the library go.
+class Instance {
+ public:
+  static Result<Instance> create(std::shared_ptr<const Plugin> plugin, const OptionValues& values);
+  ~Instance();
+  Instance(Instance&& other) noexcept;
+  Instance& operator=(Instance&& other) noexcept;
+
+  [[nodiscard]] void* self() const { return self_; }
+  [[nodiscard]] const Plugin& plugin() const { return *plugin_; }
+  /// The slots of the kind. Slots past the plugin's struct_size were checked at open: all that this host needs are there.
+  template <class Table>
+  [[nodiscard]] const Table& table() const {
+    return *static_cast<const Table*>(plugin_->record().vtable);
+  }
+  /// State as bytes; empty for a plugin without state.
+  [[nodiscard]] Result<std::string> save() const;
+  Result<> load(std::string_view saved);
+
+ private:
+  Instance() = default;
+  std::shared_ptr<const Plugin> plugin_;
+  void* self_ = nullptr;
+};
+
+/// Makes an instance of what `use` names in `section` of `config`, which was opened with that need.
+Result<Instance> instantiate(const Config& config, std::string_view section);
+
+/// A zeroed error struct to hand to a plugin.
+pliant_error fresh_error();
+/// `sampler 'seqlen': <message>`, with the status; a plugin that set no message gets one. kInvalidArgument, kOutOfRange,
+/// kFailedPrecondition and kIncompatibleWorldSize exit with 2 (the user's options), everything else with 3.
+Error to_error(const Plugin& plugin, int32_t status, const pliant_error& error);
+
+}  // namespace pliant::plugin

@@ -1,0 +1,68 @@
+// Write a rendezvous as a class with `Generation join(const JoinRequest&)`, `bool watch(int timeout_ms)` and `void leave()`,
+// then PLIANT_RENDEZVOUS.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "pliant/abi/rendezvous.h"
+#include "pliant/sdk/plugin.hpp"
+
+namespace pliant::sdk {
+
+struct JoinRequest {
+  int32_t local_workers = 0; ///< workers that this node brings
+  std::string_view run_id;   ///< valid during the call
+};
+
+struct Generation {
+  int64_t generation = 0; ///< 1, 2, ...
+  int32_t group_rank = 0;
+  int32_t node_count = 1;
+  int32_t first_rank = 0;
+  int32_t world_size = 0;
+  int32_t master_port = 0;
+  std::string master_addr;
+};
+
+namespace detail {
+
+template <class T>
+struct RendezvousAdapter {
+  using Instance = Plain<T>;
+
+  static int32_t join(void* self, const pliant_join_request* request, pliant_generation* out, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      const Generation made = static_cast<Instance*>(self)->plugin.join({request->local_workers, view(request->run_id)});
+      if (made.master_addr.size() >= sizeof(out->master_addr)) throw Failure(PLIANT_OUT_OF_RANGE, "master address too long");
+      out->generation = made.generation;
+      out->group_rank = made.group_rank;
+      out->node_count = made.node_count;
+      out->first_rank = made.first_rank;
+      out->world_size = made.world_size;
+      out->master_port = made.master_port;
+      std::memcpy(out->master_addr, made.master_addr.c_str(), made.master_addr.size() + 1);
+    });
+  }
+  static int32_t watch(void* self, int32_t timeout_ms, int32_t* changed, pliant_error* error) noexcept {
+    return guarded(error, [&] { *changed = static_cast<Instance*>(self)->plugin.watch(timeout_ms) ? 1 : 0; });
+  }
+  static void leave(void* self) noexcept {
+    try {
+      static_cast<Instance*>(self)->plugin.leave();
+    } catch (...) {  // leaving cannot fail: the group forgets this node either way
+    }
+  }
+  static const void* vtable() noexcept {
+    static const pliant_rendezvous kTable{sizeof(pliant_rendezvous), 0, &join, &watch, &leave};
+    return &kTable;
+  }
+};
+
+}  // namespace detail
+}  // namespace pliant::sdk
+
+#define PLIANT_RENDEZVOUS(Type, name, version, summary) \
+  PLIANT_DETAIL_EXPORT(Type, RendezvousAdapter, PLIANT_KIND_RENDEZVOUS, name, version, summary)
