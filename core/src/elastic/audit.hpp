@@ -1,0 +1,27 @@
+// Audit: counts from a ledger how often each sample was used, against what the sampler plans.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/result.hpp"
+#include "elastic/ledger.hpp"
+#include "pliant/batches.hpp"
+
+namespace pliant::elastic {
+
+/// Uses are counted per (epoch, sample). expected = used_once + repeated + missing.
+struct Audit {
+  int64_t expected = 0;   ///< uses that the first `steps` batches of the plan hold
+  int64_t used_once = 0;
+  int64_t repeated = 0;
+  int64_t missing = 0;
+  std::map<std::string, int64_t> dropped; ///< by reason, over the epochs that were begun
+};
+
+/// Replans the epochs with `batches` and checks every commit of `lineage`: kDataLoss, naming the step, when its digest, its rows
+/// or its shares are not those of the plan. `steps`: how far the job should have come.
+Result<Audit> audit(const Lineage& lineage, Batches& batches, int64_t steps);
+
+}  // namespace pliant::elastic

@@ -1,0 +1,82 @@
+// Ledger: the append-only record of what a run committed. A step that is in it happened; a step that is not did not.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "pliant/batches.hpp"
+#include "pliant/plan.hpp"
+
+namespace pliant::elastic {
+
+/// Step `step` is final: every rank of `generation` had reduced it.
+struct CommitRecord {
+  int64_t step = 0;
+  int64_t generation = 0;
+  int64_t epoch = 0;
+  int64_t batch_index = 0;
+  std::vector<RowRange> shares; ///< rows of each rank, rank order
+  BatchSize size;
+  uint64_t digest = 0;          ///< sample_digest of what the ranks say they used
+  double loss = 0;              ///< mean per loss token
+  double learning_rate = 0;
+};
+
+/// A worker group began to work.
+struct GenerationRecord {
+  int64_t generation = 0;
+  int64_t world_size = 0;
+  int64_t next_step = 0;
+  std::string reason; ///< "start", "worker 2 was killed by signal 9", ...
+};
+
+struct SnapshotRecord {
+  int64_t step = 0;  ///< committed steps that the snapshot holds
+  std::string file;  ///< relative to the run directory
+};
+
+/// The lineage goes on from `step` committed steps; commits from there on, so far, are void.
+struct RestartRecord {
+  int64_t step = 0;
+};
+
+/// What replaying a ledger gives.
+struct Lineage {
+  std::vector<CommitRecord> commits; ///< commits[i].step == i, those that survive
+  std::vector<GenerationRecord> generations;
+  std::vector<SnapshotRecord> snapshots; ///< oldest first, only those on the lineage
+  std::string fingerprint;           ///< of the header: what the run must match to be resumed
+};
+
+/// JSON lines, one record a line. Every append is on disk (fdatasync) before it returns.
+class Ledger {
+ public:
+  /// A new ledger with a header. kFailedPrecondition when the file exists.
+  static Result<Ledger> create(const std::filesystem::path& file, const std::string& run_id, const std::string& fingerprint);
+  /// Opens for appending and replays. A torn last line (the writer died) is cut off; damage elsewhere is kDataLoss with the line.
+  static Result<Ledger> open(const std::filesystem::path& file);
+  /// Reads only.
+  static Result<Lineage> replay(const std::filesystem::path& file);
+  ~Ledger();
+  Ledger(Ledger&&) noexcept;
+  Ledger& operator=(Ledger&&) noexcept;
+
+  /// kResourceExhausted for a full disk: what was half written is cut off again, so that the ledger stays readable.
+  Result<> append(const CommitRecord& record);
+  Result<> append(const GenerationRecord& record);
+  Result<> append(const SnapshotRecord& record);
+  Result<> append(const RestartRecord& record);
+  /// The lineage so far, kept up to date by append.
+  [[nodiscard]] const Lineage& lineage() const;
+
+ private:
+  struct State;
+  explicit Ledger(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pliant::elastic
