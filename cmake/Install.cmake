@@ -1,0 +1,40 @@
+# What `cmake --install` puts where. Components: sdk, core, cli, plugins, samples (all by default) and testkit (on request).
+include(CMakePackageConfigHelpers)
+
+set(package_dir "lib/cmake")
+
+# sdk: headers, CMake package and templates. Needs nothing else of ours and nothing of anybody's.
+install(TARGETS pliant_sdk EXPORT pliant-sdk-targets)
+install(EXPORT pliant-sdk-targets NAMESPACE pliant:: DESTINATION "${package_dir}/pliant-sdk" COMPONENT sdk)
+install(DIRECTORY sdk/include/pliant DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT sdk)
+install(FILES sdk/cmake/pliant-sdk-config.cmake sdk/cmake/PliantPlugin.cmake sdk/cmake/plugin.map
+  DESTINATION "${package_dir}/pliant-sdk" COMPONENT sdk)
+write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/pliant-sdk-config-version.cmake"
+  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/pliant-sdk-config-version.cmake"
+  DESTINATION "${package_dir}/pliant-sdk" COMPONENT sdk)
+install(DIRECTORY sdk/template DESTINATION share/pliant COMPONENT sdk)
+
+# core: the embedding API as a static library.
+install(TARGETS pliant_core EXPORT pliant-targets
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT core)
+install(EXPORT pliant-targets NAMESPACE pliant:: DESTINATION "${package_dir}/pliant" COMPONENT core)
+install(DIRECTORY core/include/pliant DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT core)
+configure_package_config_file(cmake/pliant-config.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/pliant-config.cmake"
+  INSTALL_DESTINATION "${package_dir}/pliant")
+write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/pliant-config-version.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/pliant-config.cmake" "${CMAKE_CURRENT_BINARY_DIR}/pliant-config-version.cmake"
+  DESTINATION "${package_dir}/pliant" COMPONENT core)
+
+# cli and the programs of the samples. Plugins install themselves: see pliant_own_plugin().
+if(TARGET pliant_cli)
+  install(TARGETS pliant_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT cli)
+endif()
+get_property(sample_programs GLOBAL PROPERTY PLIANT_SAMPLE_PROGRAMS)
+get_property(own_plugins GLOBAL PROPERTY PLIANT_OWN_PLUGINS)
+# Everything that is installed and nothing else: no tests.
+add_custom_target(product DEPENDS pliant_core ${own_plugins} ${sample_programs} $<$<TARGET_EXISTS:pliant_cli>:pliant_cli>)
+foreach(program IN LISTS sample_programs)
+  install(TARGETS ${program} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT samples)
+endforeach()
+install(FILES LICENSE README.md DESTINATION share/doc/pliant COMPONENT core)

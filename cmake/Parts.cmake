@@ -1,0 +1,30 @@
+# The parts of Pliant that need something a machine may lack. A part that is left out is named with the reason, at configure
+# time and in <build>/parts-left-out.txt, which scripts/quickstart shows again at the end.
+
+# pliant_left_out(<part> <reason>): notes that a part is not built, in words for the person who builds.
+function(pliant_left_out part reason)
+  set_property(GLOBAL APPEND PROPERTY PLIANT_PARTS_LEFT_OUT "${part}: ${reason}")
+endfunction()
+
+# pliant_report_parts(): call once, when every folder was read.
+function(pliant_report_parts)
+  if(EXISTS "${PROJECT_SOURCE_DIR}/samples/tinylm/CMakeLists.txt" AND NOT TARGET tinylm)
+    if(CMAKE_DISABLE_FIND_PACKAGE_Torch)
+      pliant_left_out("sample tinylm" "libtorch is switched off in this build")
+    else()
+      pliant_left_out("sample tinylm" "libtorch was not found (Debian: libtorch-dev)")
+    endif()
+  endif()
+  if(NOT PLIANT_TESTS)
+    pliant_left_out("tests" "PLIANT_TESTS is OFF")
+  endif()
+  get_property(lines GLOBAL PROPERTY PLIANT_PARTS_LEFT_OUT)
+  list(JOIN lines "\n" text)
+  if(lines)
+    string(APPEND text "\n")
+    foreach(line IN LISTS lines)
+      message(STATUS "left out: ${line}")
+    endforeach()
+  endif()
+  file(WRITE "${PROJECT_BINARY_DIR}/parts-left-out.txt" "${text}")
+endfunction()
