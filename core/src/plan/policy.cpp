@@ -1,0 +1,158 @@
+// The elasticity policy's side of the border: request, sink, and every check of what comes back.
+#include "plan/policy.hpp"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "pliant/abi/elasticity_policy.h"
+
+namespace pliant {
+namespace {
+
+/// Divisors of a 63-bit batch number at most 103680; a policy that sends a hundred times as many ranges does not end.
+constexpr uint64_t kMostRanges = uint64_t{1} << 24;
+
+struct Collected {
+  std::vector<WorldRange> ranges;
+  const char* objection = nullptr;
+};
+
+int32_t append(void* context, const pliant_world_range* ranges, uint64_t count) noexcept {
+  auto& collected = *static_cast<Collected*>(context);
+  if (count > 0 && ranges == nullptr) {
+    collected.objection = "gave the host a null list of world sizes";
+    return PLIANT_INVALID_ARGUMENT;
+  }
+  if (count > kMostRanges - collected.ranges.size()) {
+    collected.objection = "gave the host more than 16777216 ranges of world sizes";
+    return PLIANT_RESOURCE_EXHAUSTED;
+  }
+  try {
+    for (uint64_t i = 0; i < count; ++i) collected.ranges.push_back({ranges[i].first, ranges[i].last});
+  } catch (...) {
+    collected.objection = "gave the host more world sizes than memory holds";
+    return PLIANT_RESOURCE_EXHAUSTED;
+  }
+  return PLIANT_OK;
+}
+
+int32_t call(const plugin::Instance& policy, const pliant_plan_request& request, pliant_plan& made,
+             const pliant_world_sink& sink, pliant_error& error) {
+  const auto threw = [&error](const char* what) {
+    const std::string text = fmt::format("plan threw across the border: {}", what);
+    error = plugin::fresh_error();
+    text.copy(error.message, sizeof(error.message) - 1);
+    return int32_t{PLIANT_INTERNAL};
+  };
+  try {
+    return policy.table<pliant_elasticity_policy>().plan(policy.self(), &request, &made, &sink, &error);
+  } catch (const std::exception& thrown) {
+    return threw(thrown.what());
+  } catch (...) {
+    return threw("an exception that is no std::exception");
+  }
+}
+
+std::string at_size(int64_t world_size) {
+  return world_size > 0 ? fmt::format(" at world size {}", world_size) : std::string{};
+}
+
+/// What is wrong with the numbers of `plan`, or "".
+std::string number_fault(const Plan& plan, const PlanQuestion& question) {
+  if (plan.global_batch < 1) {
+    return fmt::format("answered a global batch of {}{}; it must be at least 1", plan.global_batch,
+                       at_size(question.world_size));
+  }
+  if (plan.micro_batch < 0 || plan.micro_batch > plan.global_batch) {
+    return fmt::format("answered a micro-batch of {}{}; it must be from 0 to the global batch, {}", plan.micro_batch,
+                       at_size(question.world_size), plan.global_batch);
+  }
+  if (plan.granule < 1 || plan.global_batch % plan.granule != 0 || plan.micro_batch % plan.granule != 0) {
+    return fmt::format("answered a granule of {}, which does not divide both global batch {} and micro-batch {}",
+                       plan.granule, plan.global_batch, plan.micro_batch);
+  }
+  if (plan.model_parallel_size < 1) {
+    return fmt::format("answered a model_parallel_size of {}; it must be at least 1", plan.model_parallel_size);
+  }
+  return {};
+}
+
+std::string range_fault(const Plan& plan) {
+  int64_t previous = 0;
+  for (const WorldRange& range : plan.world_sizes) {
+    if (range.first < 1 || range.last < range.first) {
+      return fmt::format("answered world sizes {}..{}; a range starts at 1 or more and ends no earlier", range.first,
+                         range.last);
+    }
+    if (range.first <= previous) {
+      return fmt::format("answered world sizes {}..{} after {}; ranges must ascend and not overlap", range.first,
+                         range.last, previous);
+    }
+    previous = range.last;
+  }
+  if (previous > plan.global_batch / plan.granule) {
+    return fmt::format("answered world size {}, but global batch {} has only {} granules of {} rows to share out",
+                       previous, plan.global_batch, plan.global_batch / plan.granule, plan.granule);
+  }
+  return {};
+}
+
+std::vector<WorldRange> joined(const std::vector<WorldRange>& ranges) {
+  std::vector<WorldRange> result;
+  for (const WorldRange& range : ranges) {
+    if (!result.empty() && result.back().last + 1 == range.first) {
+      result.back().last = range.last;
+    } else {
+      result.push_back(range);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string name_of(const plugin::Plugin& plugin) {
+  return fmt::format("{} '{}'", plugin.kind().section, plugin.record().name);
+}
+
+Result<Plan> ask_policy(const plugin::Instance& policy, const PlanQuestion& question) {
+  pliant_plan_request request{};
+  request.struct_size = sizeof(request);
+  request.flags = question.want_micro_batch ? uint32_t{PLIANT_PLAN_WANT_MICRO_BATCH} : 0;
+  request.world_size = question.world_size;
+  if (question.world_size_text) {
+    request.world_size_text = {question.world_size_text->data(), question.world_size_text->size()};
+  }
+  pliant_plan made{};
+  made.struct_size = sizeof(made);
+  Collected collected;
+  const pliant_world_sink sink{sizeof(pliant_world_sink), 0, &collected, &append};
+  pliant_error error = plugin::fresh_error();
+  const int32_t status = call(policy, request, made, sink, error);
+  if (collected.objection != nullptr) {
+    return failed(Status::kInternal, fmt::format("{} {}", name_of(policy.plugin()), collected.objection),
+                  ExitCode::kPlugin);
+  }
+  if (status != PLIANT_OK) return tl::unexpected<Error>(plugin::to_error(policy.plugin(), status, error));
+  return Plan{made.global_batch, made.micro_batch, made.granule, made.model_parallel_size, std::move(collected.ranges)};
+}
+
+Result<Plan> checked_plan(Plan plan, const PlanQuestion& question, const std::string& who) {
+  std::string fault = number_fault(plan, question);
+  if (fault.empty()) fault = range_fault(plan);
+  if (!fault.empty()) return failed(Status::kInternal, fmt::format("{} {}", who, fault), ExitCode::kPlugin);
+  plan.world_sizes = joined(plan.world_sizes);
+  if (question.world_size > 0 && plan.valid(question.world_size) && plan.micro_batch == 0) {
+    return failed(
+        Status::kInternal,
+        fmt::format("{} answered no micro-batch at world size {}, which it lists as valid", who, question.world_size),
+        ExitCode::kPlugin);
+  }
+  return plan;
+}
+
+}  // namespace pliant

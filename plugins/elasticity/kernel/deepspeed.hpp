@@ -1,0 +1,102 @@
+// What v0.1 and v0.2 share: DeepSpeed's option names, its search for the best batch, its choice of a micro-batch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "pliant/sdk/elasticity_policy.hpp"
+
+namespace pliant::elasticity {
+
+/// Options under DeepSpeed's names. `cap` below is max_train_batch_size.
+struct DeepSpeedOptions {
+  int64_t max_train_batch_size = 0;
+  std::vector<int64_t> micro_batch_sizes;
+  int64_t min_gpus = 1;
+  int64_t max_gpus = 10000;
+  bool prefer_larger_batch = true;
+  int64_t model_parallel_size = 1;
+  int64_t num_gpus_per_node = 1;
+  int64_t min_time = 0;
+  bool lcm_may_exceed_max = false;
+};
+
+/// The rows that mean the same in both tables; model_parallel_size and num_gpus_per_node are the policy's own.
+template <class Policy>
+void add_deepspeed_options(sdk::Options<Policy>& table) {
+  const auto of = [](auto DeepSpeedOptions::*member) {
+    return static_cast<std::remove_reference_t<decltype(std::declval<DeepSpeedOptions&>().*member)> Policy::*>(member);
+  };
+  table
+      .add("max_train_batch_size", of(&DeepSpeedOptions::max_train_batch_size),
+           "The largest global batch; the policy looks for the one at or below it that most world sizes can share.")
+      .required()
+      .at_least(1)
+      .unit("rows");
+  table
+      .add("micro_batch_sizes", of(&DeepSpeedOptions::micro_batch_sizes),
+           "Rows that a rank may compute at once; each at most max_train_batch_size.")
+      .required()
+      .at_least(1)
+      .elements(1, 0)
+      .unit("rows");
+  table.add("min_gpus", of(&DeepSpeedOptions::min_gpus), "The smallest number of devices that the job may run on.")
+      .at_least(1)
+      .unit("devices");
+  table.add("max_gpus", of(&DeepSpeedOptions::max_gpus), "The largest number of devices that the job may run on.")
+      .at_least(1)
+      .unit("devices");
+  table.add("prefer_larger_batch", of(&DeepSpeedOptions::prefer_larger_batch),
+            "Among batches that equally many world sizes can share, take the larger one (false: the smaller one).");
+  table
+      .add("min_time", of(&DeepSpeedOptions::min_time),
+           "The shortest time between two changes of the world size that a scheduler should keep; the plan ignores it.")
+      .at_least(0)
+      .unit("minutes");
+  table.add(
+      "lcm_may_exceed_max", of(&DeepSpeedOptions::lcm_may_exceed_max),
+      "Let the least common multiple of the micro-batch sizes be the global batch even above max_train_batch_size, "
+      "as DeepSpeed did up to August 2026.");
+}
+
+/// One run of DeepSpeed's v0.1 search. Units: whatever `low` and `high` count (devices, or nodes).
+struct Search {
+  const std::vector<int64_t>& micro_batches;  ///< each >= 1, not empty
+  int64_t cap = 0;                            ///< largest batch
+  int64_t low = 1;                            ///< smallest size counted
+  int64_t high = 0;                           ///< largest size counted
+  bool prefer_larger = true;
+  bool lcm_may_exceed_cap = false;
+};
+
+struct Found {
+  int64_t batch = 0;
+  std::vector<int64_t> sizes;  ///< ascending; empty when no size in [low, high] can share the batch
+  /// No candidate beat the start value, the smallest micro-batch: DeepSpeed has no list at all then.
+  bool undecided = false;
+};
+
+/// Throws Failure(PLIANT_OUT_OF_RANGE) when a micro-batch exceeds the cap or the least common multiple 63 bits.
+Found best_batch(const Search& search);
+
+/// The largest micro-batch that divides a rank's share floor(batch / world_size), or 0.
+int64_t largest_micro_batch(const std::vector<int64_t>& micro_batches, int64_t batch, int64_t world_size);
+
+/// gcd of the micro-batch sizes, reduced until it divides the batch. Always >= 1.
+int64_t granule(const std::vector<int64_t>& micro_batches, int64_t batch);
+
+/// Ascending sizes as ranges.
+std::vector<sdk::WorldRange> as_ranges(const std::vector<int64_t>& sizes);
+
+/// Refuses min_gpus > max_gpus, negative world sizes; both PLIANT_INVALID_ARGUMENT.
+void check(const DeepSpeedOptions& options, const sdk::PlanRequest& request);
+
+/// `world size 13 is not valid for global batch 1680; nearest valid: 12, 14`.
+std::string not_valid(int64_t world_size, int64_t batch, const std::vector<int64_t>& sizes);
+
+/// Throws IncompatibleWorldSize unless world_size is in `sizes` and some micro-batch fits; returns that micro-batch.
+int64_t micro_batch_at(const DeepSpeedOptions& options, int64_t world_size, int64_t batch,
+                       const std::vector<int64_t>& sizes);
+
+}  // namespace pliant::elasticity

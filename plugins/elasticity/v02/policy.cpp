@@ -1,0 +1,152 @@
+// Policy v0.2: v0.1 over whole nodes with model parallelism, and a batch of its own for sizes outside that list, by
+// DeepSpeed's elasticity rule 0.2, its oddities included: a fallback ignores min_gpus and max_gpus and may answer a
+// batch of 0.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "../kernel/decimal_text.hpp"
+#include "../kernel/deepspeed.hpp"
+#include "../kernel/numbers.hpp"
+
+namespace pliant::elasticity {
+namespace {
+
+int64_t fitting(std::optional<int64_t> value, const char* what) {
+  if (!value) throw sdk::Failure(PLIANT_OUT_OF_RANGE, std::string(what) + " does not fit 63 bits");
+  return *value;
+}
+
+struct Answer {
+  int64_t batch = 0;
+  std::vector<int64_t> sizes;
+  int64_t micro_batch = 0;  ///< 0: no micro-batch divides the share of a device
+};
+
+struct PolicyV02 : DeepSpeedOptions {
+  static void options(sdk::Options<PolicyV02>& table) {
+    add_deepspeed_options(table);
+    table
+        .add("model_parallel_size", static_cast<int64_t PolicyV02::*>(&DeepSpeedOptions::model_parallel_size),
+             "Devices behind one data-parallel rank; must divide num_gpus_per_node.")
+        .at_least(1)
+        .unit("devices");
+    table
+        .add("num_gpus_per_node", static_cast<int64_t PolicyV02::*>(&DeepSpeedOptions::num_gpus_per_node),
+             "Devices of one node; the job grows and shrinks by whole nodes.")
+        .at_least(1)
+        .unit("devices");
+  }
+
+  void start(const sdk::Host& host) { host_ = host; }
+
+  [[nodiscard]] sdk::Plan plan(const sdk::PlanRequest& request) const {
+    check(*this, request);
+    const int64_t devices = request.world_size > 0 ? request.world_size : devices_of(request);
+    const Answer answer = solve(devices);
+    sdk::Plan made;
+    made.global_batch = answer.batch;
+    made.micro_batch = answer.micro_batch;
+    made.granule = granule(micro_batch_sizes, answer.batch);
+    made.model_parallel_size = model_parallel_size;
+    made.world_sizes = as_ranges(answer.sizes);
+    if (request.world_size > 0) {
+      made.micro_batch = micro_batch_at(*this, request.world_size, answer.batch, answer.sizes);
+    }
+    if (answer.batch == 0) {
+      host_.warning("no micro-batch fits max_train_batch_size " + std::to_string(max_train_batch_size) + " at " +
+                    std::to_string(devices) + " devices; rule 0.2 then answers a global batch of 0");
+    }
+    return made;
+  }
+
+ private:
+  /// Devices that exist now, by the environment.
+  static int64_t devices_of(const sdk::PlanRequest& request) {
+    const std::string wanted = "v0.2 plans for the devices that exist: give a world size, or set WORLD_SIZE";
+    sdk::require(request.has_world_size_text, wanted + ", which is unset");
+    const DecimalText text = parse_decimal(request.world_size_text);
+    const std::string given = ", which is '" + std::string(request.world_size_text.substr(0, 40)) + "'";
+    sdk::require(text.valid, wanted + given + "; digits only");
+    if (!text.value) throw sdk::Failure(PLIANT_OUT_OF_RANGE, wanted + given + " and does not fit 63 bits");
+    sdk::require(*text.value > 0, wanted + given + "; at least 1");
+    return *text.value;
+  }
+
+  [[nodiscard]] Answer solve(int64_t devices) const {
+    if (num_gpus_per_node % model_parallel_size != 0) {
+      throw sdk::Failure(PLIANT_OUT_OF_RANGE, "model_parallel_size " + std::to_string(model_parallel_size) +
+                                                  " does not divide num_gpus_per_node " +
+                                                  std::to_string(num_gpus_per_node));
+    }
+    const int64_t ranks_per_node = num_gpus_per_node / model_parallel_size;
+    Answer answer = over_nodes(ranks_per_node);
+    const int64_t ranks = devices / model_parallel_size;
+    if (!std::binary_search(answer.sizes.begin(), answer.sizes.end(), ranks)) return fallback(devices, ranks_per_node);
+    answer.micro_batch = pick([&](int64_t micro) { return answer.batch / devices % micro == 0; });
+    return answer;
+  }
+
+  /// v0.1 with nodes for devices. A bound that rounds down to 0 nodes counts as not given.
+  [[nodiscard]] Answer over_nodes(int64_t ranks_per_node) const {
+    const int64_t cap =
+        fitting(rounded_quotient(max_train_batch_size, ranks_per_node), "max_train_batch_size per node");
+    const int64_t low = fitting(rounded_quotient(min_gpus, num_gpus_per_node), "min_gpus");
+    const int64_t high = fitting(rounded_quotient(max_gpus, num_gpus_per_node), "max_gpus");
+    const int64_t smallest = *std::min_element(micro_batch_sizes.begin(), micro_batch_sizes.end());
+    const Found found = best_batch({.micro_batches = micro_batch_sizes,
+                                    .cap = cap,
+                                    .low = low > 0 ? low : 1,
+                                    .high = high > 0 ? high : cap / smallest,
+                                    .prefer_larger = prefer_larger_batch,
+                                    .lcm_may_exceed_cap = lcm_may_exceed_max});
+    if (found.undecided) {
+      throw sdk::Failure(PLIANT_OUT_OF_RANGE, "no number of nodes from " + std::to_string(min_gpus) + " to " +
+                                                  std::to_string(max_gpus) + " devices can share any batch up to " +
+                                                  std::to_string(max_train_batch_size) +
+                                                  " rows; widen min_gpus and max_gpus");
+    }
+    Answer answer;
+    answer.batch = fitting(checked_product(found.batch, ranks_per_node), "the global batch");
+    for (const int64_t nodes : found.sizes) {
+      answer.sizes.push_back(fitting(checked_product(nodes, ranks_per_node), "a world size"));
+    }
+    return answer;
+  }
+
+  /// The largest (or smallest) multiple of micro * ranks at or below the cap over all micro-batches. Ranks may be a
+  /// fraction when devices fill no whole node; hence doubles, rounded where rule 0.2 rounds.
+  [[nodiscard]] Answer fallback(int64_t devices, int64_t ranks_per_node) const {
+    const double ranks = true_quotient(devices, num_gpus_per_node) * static_cast<double>(ranks_per_node);
+    std::optional<double> batch;
+    for (const int64_t micro : micro_batch_sizes) {
+      const double step = static_cast<double>(micro) * ranks;
+      const double multiple = std::floor(static_cast<double>(max_train_batch_size) / step) * step;
+      if (!batch || (prefer_larger_batch ? multiple > *batch : multiple < *batch)) batch = multiple;
+    }
+    const double share = floor_quotient(*batch, static_cast<double>(devices));
+    Answer answer;
+    answer.batch = fitting(truncated(*batch), "the global batch");
+    answer.sizes = {fitting(truncated(ranks), "the world size")};
+    answer.micro_batch = pick([&](int64_t micro) { return std::fmod(share, static_cast<double>(micro)) == 0; });
+    return answer;
+  }
+
+  /// Of the micro-batches that divide a device's share: the largest, or the first in the list. 0 when none does.
+  template <class Divides>
+  [[nodiscard]] int64_t pick(const Divides& divides) const {
+    int64_t picked = 0;
+    for (const int64_t micro : micro_batch_sizes) {
+      if (divides(micro) && (picked == 0 || (prefer_larger_batch && micro > picked))) picked = micro;
+    }
+    return picked;
+  }
+
+  sdk::Host host_;
+};
+
+}  // namespace
+}  // namespace pliant::elasticity
+
+PLIANT_ELASTICITY_POLICY(pliant::elasticity::PolicyV02, "v0.2", "0.1.0",
+                         "v0.1 by whole nodes, with model parallelism (DeepSpeed elasticity 0.2)")

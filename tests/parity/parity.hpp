@@ -1,0 +1,81 @@
+// What a shape of golden rows plugs into: outcomes, exception rules, plugins opened through the real host.
+//
+// A file of rows defines one function that returns its RowKinds and is named in row_kinds.cpp. check() gets the whole row and
+// goes through the plugin ABI. A rule excuses a row because of its INPUT, and only a refusal: never a wrong number.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "plugin/plugin.hpp"
+
+namespace pliant::parity {
+
+/// Integers that fit no 64 bits are Json binaries with the decimal digits; NaN and the infinities are floats.
+using Json = nlohmann::json;
+
+/// Why rows may be left out.
+struct Rule {
+  std::string id;     ///< short and stable: "int64"
+  std::string reason; ///< one sentence
+};
+
+struct Outcome {
+  enum class Verdict { kPassed, kFailed, kSkipped };
+  Verdict verdict = Verdict::kFailed;
+  std::string detail; ///< failed: expected and actual, one line each; skipped: the rule's id
+
+  static Outcome passed() { return {Verdict::kPassed, {}}; }
+  static Outcome failed(std::string difference) { return {Verdict::kFailed, std::move(difference)}; }
+  static Outcome failed(const std::string& expected, const std::string& actual) {
+    return failed("expected: " + expected + "\nactual:   " + actual);
+  }
+  static Outcome skipped(std::string rule) { return {Verdict::kSkipped, std::move(rule)}; }
+};
+
+/// Plugins opened once each with the real host, and instances with options that the real option table checked.
+class Plugins {
+ public:
+  explicit Plugins(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  /// Opens `<section>-<name>.pliant.so`, or gives the one that is open.
+  Result<std::shared_ptr<const plugin::Plugin>> open(const std::string& section, const std::string& name);
+  /// `options`: a JSON object, key -> value, checked as if it stood in [section."name"] of a pliant.toml.
+  Result<plugin::Instance> make(const std::string& section, const std::string& name, const Json& options);
+
+ private:
+  std::filesystem::path folder_;
+  std::map<std::string, std::shared_ptr<const plugin::Plugin>> open_;
+};
+
+/// Which of the two recorded results a row is held against: "out", or "out_seed" where the row has it.
+struct Options {
+  bool seed = false;
+};
+
+/// One shape of rows. The first kind whose matches() is true takes the row.
+struct RowKind {
+  std::string id;
+  std::function<bool(const Json& row)> matches;
+  std::vector<Rule> rules;
+  std::function<Outcome(const Json& row, Plugins& plugins, const Options& options)> check;
+};
+
+std::vector<RowKind> elasticity_rows();     // elasticity.cpp
+std::vector<RowKind> immutable_rows();      // immutable.cpp
+std::vector<RowKind> variable_batch_rows(); // variable_batch.cpp
+
+/// All of them.
+std::vector<RowKind> row_kinds();
+
+/// `text` cut to something that fits a terminal.
+std::string shortened(const std::string& text, size_t longest = 400);
+
+}  // namespace pliant::parity
