@@ -52,6 +52,7 @@ struct EpochSummary {
   int64_t batches = 0;                      ///< the last one may be short
   int64_t sequences = 0;                    ///< in those rows
   int64_t tokens = 0;
+  int64_t loss_tokens = 0;
   int64_t longest_row = 0;                  ///< tokens of the row with most tokens
   std::map<std::string, int64_t> dropped;   ///< by reason; sequences + all dropped = dataset
 };
@@ -71,12 +72,15 @@ class Batches {
   const EpochSummary& epoch(int64_t epoch);
   /// Ids that `epoch` leaves out.
   std::vector<int64_t> dropped(int64_t epoch);
+  /// The same under the sampler's words for the reasons, ascending.
+  std::map<std::string, std::vector<int64_t>> dropped_by_reason(int64_t epoch);
   Batch batch(int64_t epoch, int64_t index);
-  /// Steps of the whole job: all epochs of [run], at most max_steps.
+  /// Steps of the whole job: all epochs of [run], at most max_steps. The first call plans every epoch that counts.
   int64_t total_steps();
   /// The batch of job step `step`, 0 <= step < total_steps().
   Batch at_step(int64_t step);
-  /// Digest of everything that decides the batches: lengths, seed, plan, sampler, options. Differs when any of them does.
+  /// Digest of everything that decides the batches: lengths, seed, plan (global batch and granule), sampler, options. Options
+  /// count through the sampler's saved state and through the rows that they give epoch 0.
   [[nodiscard]] uint64_t fingerprint() const;
 
  private:

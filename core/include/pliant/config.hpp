@@ -23,9 +23,11 @@ struct RunOptions {
   int64_t max_restarts = 3;         ///< workers (or groups, for a foreign program) started again in one job
   std::string attach = "auto";      ///< "required": the program must use the embedding API; "never": it does not; "auto": told by what it does
   double start_timeout_s = 120;     ///< a worker that has not attached by then is killed
-  double hang_timeout_s = 300;      ///< a rank that has not voted by then while all others have is killed
+  double hang_timeout_s = 300;      ///< without progress for so long, the ranks that hold the others up are killed
+  double stop_grace_s = 15;         ///< from SIGTERM to SIGKILL when a foreign program is ended
   int64_t snapshot_every = 0;       ///< steps between snapshots; 0 = only at Ctrl-C and at the end
   int64_t keep_snapshots = 2;       ///< older ones are removed
+  std::string working_dir;          ///< of the workers; relative to the config file; empty: that of `pliant run`
   std::string log_dir = "pliant-runs"; ///< where runs leave ledger, logs and snapshots; relative to the working directory
   std::string name;                 ///< of the job; default: the config's file name, or its folder's when that is "pliant.toml"
 };

@@ -1,0 +1,154 @@
+#include "run_view.hpp"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace pliant::cli {
+namespace {
+
+constexpr double kLiveInterval = 0.1;   // seconds between two pictures of the live line
+constexpr double kPlainInterval = 5.0;  // seconds between two plain lines
+constexpr int kBarCells = 24;
+
+std::string duration(double seconds) {
+  const auto whole = static_cast<int64_t>(std::llround(std::max(0.0, seconds)));
+  if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+// 1234567 as 1,234,567.
+std::string grouped(int64_t n) {
+  std::string digits = std::to_string(n);
+  for (auto at = static_cast<int64_t>(digits.size()) - 3; at > (n < 0 ? 1 : 0); at -= 3) digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
+
+std::string describe(const JobProgress& p) {
+  std::string text = fmt::format("step {}/{}  loss {:.4f}  {} tokens/s  world {}  lr {:.3g}", p.step, p.total_steps, p.loss,
+                                 grouped(std::llround(p.tokens_per_second)), p.world_size, p.learning_rate);
+  if (p.seconds_left > 0) text += fmt::format("  ETA {}", duration(p.seconds_left));
+  return text;
+}
+
+std::string bar(const JobProgress& p) {
+  const double part = p.total_steps > 0 ? static_cast<double>(p.step) / static_cast<double>(p.total_steps) : 0;
+  const int full = static_cast<int>(part * kBarCells);
+  std::string cells;
+  for (int i = 0; i < kBarCells; ++i) cells += i < full ? "━" : "─";
+  return cells;
+}
+
+size_t columns() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
+}
+
+}  // namespace
+
+RunView::~RunView() { finish_line(); }
+
+void RunView::finish_line() {
+  if (line_open_) std::fputs("\n", stderr);
+  line_open_ = false;
+}
+
+void RunView::on_commit(const JobProgress& progress) {
+  if (quiet_) return;
+  const bool last = progress.step == progress.total_steps;
+  const double interval = live_ ? kLiveInterval : kPlainInterval;
+  if (drawn_at_ >= 0 && progress.seconds - drawn_at_ < interval && !last) return;
+  drawn_at_ = progress.seconds;
+  if (live_) return draw(progress);
+  fmt::print(stderr, "{}\n", describe(progress));
+}
+
+void RunView::draw(const JobProgress& progress) {
+  const std::string text = describe(progress);
+  const bool room_for_bar = text.size() + kBarCells + 2 <= columns();
+  const std::string line = room_for_bar ? bar(progress) + "  " + text : text.substr(0, columns() - 1);
+  fmt::print(stderr, "\r\033[K{}", line);
+  std::fflush(stderr);
+  line_open_ = true;
+}
+
+void RunView::on_event(std::string_view line, bool warning) {
+  if (quiet_ && !warning) return;
+  if (line_open_) std::fputs("\r\033[K", stderr);
+  line_open_ = false;
+  if (warning) {
+    fmt::print(stderr, "{}warning:{} {}\n", color_ ? "\033[33m" : "", color_ ? "\033[0m" : "", line);
+  } else {
+    fmt::print(stderr, "{}\n", line);
+  }
+}
+
+std::string summary_table(const JobSummary& s) {
+  std::vector<std::pair<std::string, std::string>> rows;
+  rows.emplace_back("outcome", s.reason.empty() ? s.outcome : fmt::format("{}: {}", s.outcome, s.reason));
+  if (s.uses_api) {
+    rows.emplace_back("steps", fmt::format("{} of {}{}", s.steps, s.total_steps,
+                                           s.resumed_from >= 0 ? fmt::format(", resumed from {}", s.resumed_from) : ""));
+    rows.emplace_back("global batch", fmt::format("{} rows", s.global_batch));
+    rows.emplace_back("tokens", fmt::format("{}, {} a second", grouped(s.tokens), grouped(std::llround(s.tokens_per_second))));
+    rows.emplace_back("packing efficiency", fmt::format("{:.1f} %", 100 * s.packing_efficiency));
+    rows.emplace_back("loss, first ten steps", fmt::format("{:.4f}", s.loss_first));
+    rows.emplace_back("loss, last ten steps", fmt::format("{:.4f}", s.loss_last));
+    rows.emplace_back("samples used once", fmt::format("{} of {}", grouped(s.samples_used_once), grouped(s.samples_expected)));
+    rows.emplace_back("samples repeated", grouped(s.samples_repeated));
+    rows.emplace_back("samples missing", grouped(s.samples_missing));
+    for (const auto& [reason, count] : s.samples_dropped) rows.emplace_back("samples dropped, " + reason, grouped(count));
+    rows.emplace_back("time lost", fmt::format("{:.2f} s", s.seconds_lost));
+  }
+  rows.emplace_back("generations", std::to_string(s.generations));
+  rows.emplace_back("restarts", std::to_string(s.restarts));
+  rows.emplace_back("wall time", fmt::format("{:.1f} s", s.wall_seconds));
+  if (!s.snapshot.empty()) rows.emplace_back("snapshot", s.snapshot);
+  rows.emplace_back("run", s.directory.string());
+  size_t width = 0;
+  for (const auto& row : rows) width = std::max(width, row.first.size());
+  std::string table;
+  for (const auto& [name, value] : rows) table += fmt::format("{:<{}}  {}\n", name, width, value);
+  return table;
+}
+
+std::string summary_json(const JobSummary& s) {
+  nlohmann::ordered_json json;
+  json["schema"] = "pliant.run/1";
+  json["exit_code"] = s.exit_code;
+  json["outcome"] = s.outcome;
+  json["reason"] = s.reason;
+  json["run_id"] = s.run_id;
+  json["directory"] = s.directory.string();
+  json["uses_api"] = s.uses_api;
+  json["workers"] = s.workers;
+  json["global_batch"] = s.global_batch;
+  json["steps"] = s.steps;
+  json["steps_this_run"] = s.steps_this_run;
+  json["total_steps"] = s.total_steps;
+  json["resumed_from"] = s.resumed_from < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.resumed_from);
+  json["tokens"] = s.tokens;
+  json["tokens_per_second"] = s.tokens_per_second;
+  json["packing_efficiency"] = s.packing_efficiency;
+  json["loss_first"] = s.loss_first;
+  json["loss_last"] = s.loss_last;
+  json["samples_expected"] = s.samples_expected;
+  json["samples_used_once"] = s.samples_used_once;
+  json["samples_repeated"] = s.samples_repeated;
+  json["samples_missing"] = s.samples_missing;
+  json["samples_dropped"] = s.samples_dropped;
+  json["generations"] = s.generations;
+  json["restarts"] = s.restarts;
+  json["seconds_lost"] = s.seconds_lost;
+  json["seconds_to_recover_worst"] = s.seconds_to_recover_worst;
+  json["wall_seconds"] = s.wall_seconds;
+  json["snapshot"] = s.snapshot.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.snapshot);
+  return json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace pliant::cli

@@ -1,0 +1,410 @@
+#include "elastic/agent/agent.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdlib>
+#include <fstream>
+
+#include "data/lengths_file.hpp"
+#include "elastic/agent/worker_process.hpp"
+
+namespace pliant::elastic {
+namespace {
+
+namespace asio = boost::asio;
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using boost::system::error_code;
+
+constexpr auto kTick = std::chrono::milliseconds(250);
+constexpr size_t kLogLines = 12;  // of a worker that failed, shown to the user
+
+// The end of a worker's log, for people.
+std::vector<std::string> last_lines(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  if (!in) return {};
+  const auto size = static_cast<int64_t>(in.tellg());
+  const int64_t from = std::max<int64_t>(0, size - 8192);
+  in.seekg(from);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  if (from > 0 && !lines.empty()) lines.erase(lines.begin());
+  if (lines.size() > kLogLines) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(kLogLines));
+  return lines;
+}
+
+}  // namespace
+
+struct Agent::State final : GroupActions, ForeignActions {
+  // A worker with the handles through which the loop hears of it. The handles are copies: the process owns the originals.
+  struct Slot {
+    WorkerProcess process;
+    int64_t rank;
+    fs::path log;
+    asio::posix::stream_descriptor socket;
+    asio::posix::stream_descriptor end;
+  };
+
+  State(AgentOrder given, JobObserver& hears, Warden guard)
+      : order(std::move(given)), observer(hears), warden(std::move(guard)), ledger(std::move(order.ledger)) {}
+
+  AgentOrder order;
+  JobObserver& observer;
+  Warden warden;
+  std::optional<Ledger> ledger;
+  std::optional<Batches> batches;
+  std::optional<Rendezvous> rendezvous;
+  std::optional<Group> group;
+  std::optional<ForeignGroup> foreign;
+  asio::io_context loop{1};
+  asio::signal_set signals{loop};
+  asio::steady_timer timer{loop};
+  std::map<WorkerId, Slot> slots;
+  WorkerId next_worker = 0;
+  GenerationFacts generation;    // the newest one
+  bool generation_in_hand = false;
+  int signals_seen = 0;
+  std::optional<Verdict> forced;  // by a second signal
+  std::string spawn_failure;
+  Clock::time_point began = Clock::now();
+  Measured measured;
+  double interrupted_at = -1;
+  std::vector<int64_t> tokens_of;
+  int64_t tokens_after_first = 0;
+
+  // The common part of both kinds of group.
+
+  [[nodiscard]] double now() const override { return std::chrono::duration<double>(Clock::now() - began).count(); }
+  void event(const std::string& line, bool warning) override { observer.on_event(line, warning); }
+  void kill(WorkerId worker) override { signal(worker, SIGKILL); }
+  void signal(WorkerId worker, int number) override {
+    const auto found = slots.find(worker);
+    if (found == slots.end()) return;
+    if (number != SIGKILL) found->second.process.signal_group(SIGCONT);  // a stopped one could not hear it
+    found->second.process.signal_group(number);
+  }
+  [[nodiscard]] bool is_stopped(WorkerId worker) override {
+    const auto found = slots.find(worker);
+    return found != slots.end() && found->second.process.is_stopped();
+  }
+
+  std::vector<std::pair<std::string, std::string>> environment(int64_t rank, int64_t world_size, int64_t restarts) const {
+    const RunOptions& run = order.config.run();
+    const auto text = [](int64_t n) { return std::to_string(n); };
+    std::vector<std::pair<std::string, std::string>> made{
+        {"RANK", text(generation.first_rank + rank)},
+        {"LOCAL_RANK", text(rank)},
+        {"WORLD_SIZE", text(world_size)},
+        {"LOCAL_WORLD_SIZE", text(world_size)},
+        {"GROUP_RANK", text(generation.group_rank)},
+        {"GROUP_WORLD_SIZE", text(generation.node_count)},
+        {"ROLE_NAME", "default"},
+        {"ROLE_RANK", text(generation.first_rank + rank)},
+        {"ROLE_WORLD_SIZE", text(world_size)},
+        {"MASTER_ADDR", generation.master_addr},
+        {"MASTER_PORT", text(generation.master_port)},
+        {"TORCHELASTIC_RUN_ID", order.facts.run_id},
+        {"TORCHELASTIC_RESTART_COUNT", text(restarts)},
+        {"TORCHELASTIC_MAX_RESTARTS", text(run.max_restarts)},
+        {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+        {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+        {"PLIANT_RUN_DIR", order.directory.path().string()},
+    };
+    if (std::getenv("OMP_NUM_THREADS") == nullptr && world_size > 1) made.emplace_back("OMP_NUM_THREADS", "1");
+    return made;
+  }
+
+  // Starts one worker and listens to it. False when it cannot be started.
+  bool start(int64_t rank, int64_t world_size, int64_t restarts) {
+    const WorkerId id = next_worker++;
+    LaunchOrder launch;
+    launch.command = order.command;
+    launch.environment = environment(rank, world_size, restarts);
+    launch.working_dir = order.config.run().working_dir;
+    launch.log = order.directory.logs() / (restarts == 0 ? fmt::format("rank-{}.log", rank) : fmt::format("rank-{}.restart-{}.log", rank, restarts));
+    Result<WorkerProcess> process = WorkerProcess::start(launch);
+    if (!process) {
+      spawn_failure = process.error().message();
+      event(spawn_failure, true);
+      return false;
+    }
+    warden.watch(process->pid());
+    asio::posix::stream_descriptor socket(loop, ::dup(process->socket()));
+    asio::posix::stream_descriptor end(loop, ::dup(process->pidfd()));
+    slots.emplace(id, Slot{std::move(*process), rank, launch.log, std::move(socket), std::move(end)});
+    if (group) group->started(id);
+    if (foreign) foreign->started(id, rank);
+    listen(id);
+    slots.at(id).end.async_wait(asio::posix::stream_descriptor::wait_read, [this, id](const error_code& error) {
+      if (!error) worker_ended(id);
+    });
+    return true;
+  }
+
+  void listen(WorkerId id) {
+    slots.at(id).socket.async_wait(asio::posix::stream_descriptor::wait_read, [this, id](const error_code& error) {
+      if (!error && slots.contains(id) && hear(id)) listen(id);
+    });
+  }
+
+  // Handles what a worker has said; false when its end of the socket is closed.
+  bool hear(WorkerId id) {
+    bool closed = false;
+    for (const std::string& line : slots.at(id).process.receive(closed)) {
+      const Result<FromWorker> message = parse_from_worker(line);
+      if (!message) {
+        event(fmt::format("worker {} is killed: {}", id, message.error().message()), true);
+        kill(id);
+        return false;
+      }
+      if (std::holds_alternative<Hello>(*message)) foreign.reset();
+      if (group) group->received(id, *message);
+    }
+    return !closed;
+  }
+
+  void flush(WorkerId id) {
+    slots.at(id).socket.async_wait(asio::posix::stream_descriptor::wait_write, [this, id](const error_code& error) {
+      if (!error && slots.contains(id) && !slots.at(id).process.flush()) flush(id);
+    });
+  }
+
+  void worker_ended(WorkerId id) {
+    hear(id);  // what it said before it died counts
+    Slot slot = std::move(slots.at(id));
+    slots.erase(id);
+    const ExitStatus status = slot.process.reap();
+    warden.forget(slot.process.pid());
+    const bool failed_by_itself = !status.signalled && status.code != 0;
+    if (failed_by_itself) {
+      for (const std::string& line : last_lines(slot.log)) event(fmt::format("  rank {}| {}", slot.rank, line), false);
+      event(fmt::format("  the whole log: {}", slot.log.string()), false);
+    }
+    if (group && foreign) group.reset();  // one ended before any used the API: this is a foreign program
+    if (group) group->ended(id, status);
+    if (foreign) foreign->ended(id, status);
+  }
+
+  // GroupActions.
+
+  void send(WorkerId worker, const ToWorker& message) override {
+    const auto found = slots.find(worker);
+    if (found == slots.end()) return;
+    found->second.process.send(to_line(message));
+    if (!found->second.process.flush()) flush(worker);
+  }
+
+  void spawn() override {
+    std::vector<bool> taken(static_cast<size_t>(order.config.run().workers), false);
+    for (const auto& [id, slot] : slots) {
+      if (static_cast<size_t>(slot.rank) < taken.size()) taken[static_cast<size_t>(slot.rank)] = true;
+    }
+    const auto free = std::find(taken.begin(), taken.end(), false);
+    start(free == taken.end() ? 0 : free - taken.begin(), order.config.run().workers, group ? group->restarts() : 0);
+  }
+
+  void spawn_group(int64_t world_size, int64_t restarts) override {
+    if (const auto joined = next_generation(world_size); !joined) {
+      spawn_failure = joined.error().message();
+      return event(spawn_failure, true);
+    }
+    generation_in_hand = true;
+    for (int64_t rank = 0; rank < world_size; ++rank) start(rank, world_size, restarts);
+  }
+
+  Result<int64_t> next_generation(int64_t world_size) override {
+    // The workers of the first generation were started in it; whoever then forms it must not ask for another.
+    if (std::exchange(generation_in_hand, false)) return generation.generation;
+    Result<GenerationFacts> joined = rendezvous->join(static_cast<int32_t>(world_size), order.facts.run_id);
+    if (!joined) return failed(std::move(joined));
+    generation = *joined;
+    return generation.generation;
+  }
+
+  Result<int64_t> total_steps(const std::string& fingerprint) override {
+    try {
+      if (order.micro_batch_of.empty() || !order.config.has("elasticity")) {
+        return failed(Status::kInvalidArgument,
+                      "this program uses the embedding API, which needs a plan: add an [elasticity] section to the config",
+                      ExitCode::kUsage);
+      }
+      Plan plan;
+      plan.global_batch = order.facts.global_batch;
+      plan.granule = order.facts.granule;
+      batches.emplace(order.config, plan, or_throw(data::read_dataset(order.directory.dataset())));
+      if (!ledger) ledger = or_throw(Ledger::create(order.directory.ledger(), order.facts.run_id, fingerprint));
+      if (ledger->lineage().fingerprint != fingerprint) {
+        return failed(Status::kFailedPrecondition,
+                      fmt::format("cannot resume {}: data, seed, plan or sampler options are not those of that run "
+                                  "(fingerprint {} instead of {})",
+                                  order.directory.path().string(), fingerprint, ledger->lineage().fingerprint),
+                      ExitCode::kUsage);
+      }
+      return batches->total_steps();
+    } catch (const Error& error) {
+      return tl::unexpected<Error>(error);
+    }
+  }
+
+  StepFacts facts_of(int64_t step) override {
+    const Batch batch = batches->at_step(step);
+    return {batch.epoch, batch.index, batch.size, batch.digest};
+  }
+
+  Result<> record(const CommitRecord& entry) override { return ledger->append(entry); }
+  Result<> record(const GenerationRecord& entry) override { return ledger->append(entry); }
+  Result<> record(const RestartRecord& entry) override { return ledger->append(entry); }
+  Result<> record(const SnapshotRecord& entry) override {
+    auto appended = ledger->append(entry);
+    if (appended) prune_snapshots();
+    return appended;
+  }
+
+  void prune_snapshots() {
+    const auto& kept = ledger->lineage().snapshots;
+    const auto keep = static_cast<size_t>(order.config.run().keep_snapshots);
+    for (size_t i = 0; i + keep < kept.size(); ++i) {
+      std::error_code ignored;  // one that stays costs room only
+      fs::remove(order.directory.path() / kept[i].file, ignored);
+    }
+  }
+
+  void interrupted() override {
+    if (interrupted_at < 0) interrupted_at = now();
+  }
+
+  void committed(const CommitRecord& entry, int64_t world_size, int64_t total) override {
+    const double at = now();
+    measured.commit_seconds.push_back(at);
+    measured.interrupted.push_back(interrupted_at >= 0);
+    if (interrupted_at >= 0) measured.worst_recovery = std::max(measured.worst_recovery, at - interrupted_at);
+    interrupted_at = -1;
+    tokens_of.push_back(entry.size.tokens);
+    if (tokens_of.size() > 1) {  // the first commit ends a step whose beginning was not measured
+      tokens_after_first += entry.size.tokens;
+      measured.tokens_per_second = static_cast<double>(tokens_after_first) / (at - measured.commit_seconds.front());
+    }
+    JobProgress progress;
+    progress.step = entry.step + 1;
+    progress.total_steps = total;
+    progress.loss = entry.loss;
+    progress.learning_rate = entry.learning_rate;
+    progress.world_size = world_size;
+    progress.tokens = entry.size.tokens;
+    progress.seconds = at;
+    const auto& times = measured.commit_seconds;
+    const size_t window = std::min<size_t>(times.size() - 1, 10);
+    const double span = window > 0 ? at - times[times.size() - 1 - window] : 0;
+    if (span > 0) {
+      int64_t tokens = 0;
+      for (size_t i = tokens_of.size() - window; i < tokens_of.size(); ++i) tokens += tokens_of[i];
+      progress.tokens_per_second = static_cast<double>(tokens) / span;
+      progress.seconds_left = span / static_cast<double>(window) * static_cast<double>(total - progress.step);
+    }
+    observer.on_commit(progress);
+  }
+
+  void agent_kill_point(int64_t step, const char* at) override {
+    for (const InjectedKill& kill : order.options.injections) {
+      if (kill.agent && kill.step == step && kill.at == at) ::kill(::getpid(), SIGKILL);
+    }
+  }
+
+  // The loop.
+
+  void wait_for_signal() {
+    signals.async_wait([this](const error_code& error, int number) {
+      if (error) return;
+      const int code = 128 + number;
+      if (++signals_seen > 1) {
+        event("stopping at once", true);
+        for (const auto& [id, slot] : slots) slot.process.signal_group(SIGKILL);
+        forced = Verdict{code, "stopped", "stopped at once by a second signal"};
+      } else {
+        event(foreign && !group ? "stopping: the workers are asked to end; once more stops at once"
+                                : "stopping after this step; once more stops at once",
+              false);
+        if (group) group->request_stop(code);
+        if (foreign) foreign->request_stop(code);
+      }
+      wait_for_signal();
+    });
+  }
+
+  void wait_for_tick() {
+    timer.expires_after(kTick);
+    timer.async_wait([this](const error_code& error) {
+      if (error) return;
+      if (group) group->tick();
+      if (foreign) foreign->tick();
+      wait_for_tick();
+    });
+  }
+
+  [[nodiscard]] std::optional<Verdict> verdict() const {
+    if (forced && slots.empty()) return forced;
+    if (group && group->verdict()) return group->verdict();
+    if (!group && foreign && foreign->verdict()) return foreign->verdict();
+    if (spawn_failure.empty() || !measured.commit_seconds.empty()) return std::nullopt;
+    return Verdict{2, "failed", spawn_failure};  // what is left of the group dies with its slots
+  }
+
+  void open_groups() {
+    const RunOptions& run = order.config.run();
+    if (run.attach != "never") {
+      GroupOptions options;
+      options.workers = run.workers;
+      options.micro_batch_of = order.micro_batch_of;
+      options.granule = order.facts.granule;
+      options.on_loss = run.on_loss;
+      options.max_restarts = run.max_restarts;
+      options.must_attach = run.attach == "required";
+      options.start_timeout_s = run.start_timeout_s;
+      options.hang_timeout_s = run.hang_timeout_s;
+      options.snapshot_every = run.snapshot_every;
+      options.injections = order.options.injections;
+      const int64_t committed = ledger ? static_cast<int64_t>(ledger->lineage().commits.size()) : 0;
+      group.emplace(std::move(options), *this, committed, order.snapshot);
+    }
+    if (run.attach != "required") {
+      foreign.emplace(ForeignOptions{order.micro_batch_of, run.workers, run.on_loss, run.max_restarts, run.stop_grace_s}, *this);
+    }
+  }
+
+  Verdict run() {
+    rendezvous.emplace(order.config);
+    open_groups();
+    signals.add(SIGINT);
+    signals.add(SIGTERM);
+    wait_for_signal();
+    wait_for_tick();
+    spawn_group(order.config.run().workers, 0);
+    while (true) {
+      if (const auto over = verdict()) return *over;
+      loop.run_one();
+    }
+  }
+};
+
+Agent::Agent(AgentOrder order, JobObserver& observer, Warden warden)
+    : state_(std::make_unique<State>(std::move(order), observer, std::move(warden))) {}
+Agent::~Agent() = default;
+Verdict Agent::run() { return state_->run(); }
+const Measured& Agent::measured() const { return state_->measured; }
+const std::optional<Ledger>& Agent::ledger() const { return state_->ledger; }
+Batches* Agent::batches() { return state_->batches ? &*state_->batches : nullptr; }
+bool Agent::uses_api() const { return state_->group && state_->group->uses_api(); }
+int64_t Agent::generations() const { return uses_api() ? state_->group->generations() : state_->generation.generation; }
+int64_t Agent::restarts() const {
+  if (uses_api()) return state_->group->restarts();
+  return state_->foreign ? state_->foreign->restarts() : 0;
+}
+
+}  // namespace pliant::elastic

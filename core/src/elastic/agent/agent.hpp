@@ -1,0 +1,61 @@
+// Agent: the event loop between worker processes and the group's decisions. One thread.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "elastic/agent/foreign_group.hpp"
+#include "elastic/agent/group.hpp"
+#include "elastic/agent/warden.hpp"
+#include "elastic/ledger.hpp"
+#include "elastic/run_directory.hpp"
+#include "pliant/batches.hpp"
+#include "pliant/job.hpp"
+#include "rendezvous/rendezvous.hpp"
+
+namespace pliant::elastic {
+
+/// Everything that is settled before the first worker starts.
+struct AgentOrder {
+  const Config& config;
+  JobOptions options;
+  RunDirectory directory;
+  JobFacts facts;
+  std::vector<std::string> command;          ///< argv[0] is a path
+  std::map<int64_t, int64_t> micro_batch_of; ///< by valid world size; empty: the job has no [elasticity]
+  std::optional<Ledger> ledger;              ///< of the resumed run
+  std::optional<SnapshotRecord> snapshot;    ///< to resume from
+};
+
+/// What the loop measured, beside the ledger.
+struct Measured {
+  std::vector<double> commit_seconds; ///< since the start, one per commit of this run
+  std::vector<bool> interrupted;      ///< work was lost between the commit before and this one
+  double tokens_per_second = 0;       ///< from the first commit to the last
+  double worst_recovery = 0;          ///< seconds from the notice of a loss to the next commit
+};
+
+class Agent {
+ public:
+  Agent(AgentOrder order, JobObserver& observer, Warden warden);
+  ~Agent();
+
+  /// Runs until every worker is gone.
+  Verdict run();
+
+  [[nodiscard]] const Measured& measured() const;
+  [[nodiscard]] const std::optional<Ledger>& ledger() const;
+  /// The job's batches; null for a foreign program or when no worker became ready.
+  [[nodiscard]] Batches* batches();
+  [[nodiscard]] bool uses_api() const;
+  [[nodiscard]] int64_t generations() const;
+  [[nodiscard]] int64_t restarts() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pliant::elastic

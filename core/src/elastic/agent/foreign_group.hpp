@@ -1,0 +1,63 @@
+// ForeignGroup: the agent's decisions about programs that know nothing of Pliant: when one dies, all are ended and started again
+// together, as torchrun does.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "elastic/agent/group.hpp"
+
+namespace pliant::elastic {
+
+/// What a foreign group asks of the agent.
+class ForeignActions {
+ public:
+  virtual ~ForeignActions() = default;
+  /// Starts `world_size` workers with restart count `restarts`; ForeignGroup::started follows for each.
+  virtual void spawn_group(int64_t world_size, int64_t restarts) = 0;
+  virtual void signal(WorkerId worker, int signal) = 0;
+  virtual void event(const std::string& line, bool warning) = 0;
+  [[nodiscard]] virtual double now() const = 0;
+};
+
+struct ForeignOptions {
+  std::map<int64_t, int64_t> micro_batch_of; ///< by valid world size
+  int64_t workers = 1;
+  std::string on_loss = "replace"; ///< "shrink": one size smaller at each failure
+  int64_t max_restarts = 3;
+  double stop_grace_s = 15;        ///< from SIGTERM to SIGKILL
+};
+
+class ForeignGroup {
+ public:
+  ForeignGroup(ForeignOptions options, ForeignActions& actions) : options_(std::move(options)), actions_(actions) {
+    world_size_ = options_.workers;
+  }
+  void started(WorkerId worker, int64_t rank);
+  void ended(WorkerId worker, const ExitStatus& status);
+  void request_stop(int exit_code);
+  void tick();
+
+  [[nodiscard]] const std::optional<Verdict>& verdict() const { return over_; }
+  [[nodiscard]] int64_t restarts() const { return restarts_; }
+
+ private:
+  void end_all(int signal);
+  void all_gone();
+
+  ForeignOptions options_;
+  ForeignActions& actions_;
+  std::map<WorkerId, int64_t> rank_of_;
+  int64_t world_size_ = 0;
+  int64_t restarts_ = 0;
+  std::string failure_;        ///< of this attempt; empty: none yet
+  int failure_code_ = 1;
+  int stop_code_ = 0;
+  double terminated_at_ = -1;  ///< when SIGTERM was sent
+  std::optional<Verdict> over_;
+};
+
+}  // namespace pliant::elastic

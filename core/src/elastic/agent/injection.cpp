@@ -1,0 +1,67 @@
+// Parses `--inject kill:rank=2,step=20,at=reduce`.
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "base/result.hpp"
+#include "elastic/message.hpp"
+#include "pliant/job.hpp"
+
+namespace pliant {
+namespace {
+
+[[noreturn]] void refuse(std::string_view text, const std::string& why) {
+  throw Error(Status::kInvalidArgument,
+              fmt::format("--inject {}: {}; write kill:rank=R,step=S[,at=forward|reduce|vote|commit|apply] or "
+                          "kill:agent,step=S[,at=vote|commit]",
+                          text, why),
+              ExitCode::kUsage);
+}
+
+int64_t count(std::string_view text, std::string_view key, std::string_view digits) {
+  int64_t value = -1;
+  const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (end.ec != std::errc{} || end.ptr != digits.data() + digits.size() || value < 0) {
+    refuse(text, fmt::format("{} is '{}', not a number from 0 on", key, digits));
+  }
+  return value;
+}
+
+}  // namespace
+
+InjectedKill parse_injection(std::string_view text) {
+  constexpr std::string_view kVerb = "kill:";
+  if (text.substr(0, kVerb.size()) != kVerb) refuse(text, "it does not begin with kill:");
+  InjectedKill kill;
+  kill.rank = -1;
+  kill.step = -1;
+  kill.at.clear();
+  std::string_view rest = text.substr(kVerb.size());
+  while (!rest.empty()) {
+    const size_t comma = rest.find(',');
+    const std::string_view part = rest.substr(0, comma);
+    rest = comma == std::string_view::npos ? std::string_view{} : rest.substr(comma + 1);
+    const size_t equals = part.find('=');
+    const std::string_view key = part.substr(0, equals);
+    const std::string_view value = equals == std::string_view::npos ? std::string_view{} : part.substr(equals + 1);
+    if (part == "agent") {
+      kill.agent = true;
+    } else if (key == "rank") {
+      kill.rank = count(text, key, value);
+    } else if (key == "step") {
+      kill.step = count(text, key, value);
+    } else if (key == "at") {
+      if (const auto point = elastic::parse_injection_point(value); !point) refuse(text, point.error().message());
+      kill.at = std::string(value);
+    } else {
+      refuse(text, fmt::format("'{}' is unknown", part));
+    }
+  }
+  if (kill.step < 0) refuse(text, "step is missing");
+  if (kill.agent == (kill.rank >= 0)) refuse(text, "name either a rank or the agent");
+  if (kill.at.empty()) kill.at = kill.agent ? "commit" : "forward";
+  if (kill.agent && kill.at != "vote" && kill.at != "commit") refuse(text, fmt::format("the agent has no point '{}'", kill.at));
+  return kill;
+}
+
+}  // namespace pliant

@@ -1,0 +1,207 @@
+// run_job(): settles everything that can be wrong before a worker starts, runs the agent, and sums up.
+#include "pliant/job.hpp"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <numeric>
+
+#include "base/result.hpp"
+#include "elastic/agent/agent.hpp"
+#include "elastic/agent/worker_process.hpp"
+#include "elastic/audit.hpp"
+
+namespace pliant {
+namespace {
+
+namespace fs = std::filesystem;
+using elastic::RunDirectory;
+
+constexpr size_t kLossWindow = 10;
+
+// One agent at a time works in a run directory.
+class DirectoryLock {
+ public:
+  explicit DirectoryLock(const fs::path& directory) : fd_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (fd_ < 0 || ::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+      if (fd_ >= 0) ::close(fd_);
+      throw Error(Status::kFailedPrecondition, fmt::format("another `pliant run` is at work in {}", directory.string()), ExitCode::kUsage);
+    }
+  }
+  ~DirectoryLock() { ::close(fd_); }
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+
+ private:
+  int fd_;
+};
+
+struct Pinned {
+  Plan plan;
+  std::map<int64_t, int64_t> micro_batch_of;
+};
+
+// The global batch of the job and every world size, up to the number of workers, that has the same one.
+Pinned pin_plan(const Config& config) {
+  const int64_t workers = config.run().workers;
+  Pinned pinned;
+  if (!config.has("elasticity")) {  // a foreign program without a plan may have any size
+    for (int64_t size = 1; size <= workers; ++size) pinned.micro_batch_of[size] = 1;
+    return pinned;
+  }
+  pinned.plan = make_plan(config, workers);
+  for (int64_t size = 1; size <= workers; ++size) {
+    if (!pinned.plan.valid(size)) continue;
+    const Plan at_size = make_plan(config, size);
+    if (at_size.global_batch == pinned.plan.global_batch && at_size.micro_batch > 0) pinned.micro_batch_of[size] = at_size.micro_batch;
+  }
+  if (!pinned.micro_batch_of.contains(workers)) {
+    throw Error(Status::kIncompatibleWorldSize,
+                fmt::format("the plan gives no micro-batch for {} workers and global batch {}; see `pliant plan {} --world-size {}`", workers,
+                            pinned.plan.global_batch, config.file().string(), workers),
+                ExitCode::kUsage);
+  }
+  return pinned;
+}
+
+std::string fresh_run_id() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  return fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::gmtime(now), ::getpid());
+}
+
+elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
+  elastic::AgentOrder order{config, options, RunDirectory({}), {}, options.command, {}, std::nullopt, std::nullopt};
+  if (order.command.empty()) order.command = config.run().command;
+  if (order.command.empty()) {
+    throw Error(Status::kInvalidArgument, "nothing to run: give [run] command in the config, or a program after `--`", ExitCode::kUsage);
+  }
+  order.command.front() = or_throw(elastic::find_program(order.command.front()));
+  Pinned pinned = pin_plan(config);
+  order.micro_batch_of = std::move(pinned.micro_batch_of);
+  order.facts = {fresh_run_id(), config.run().name, pinned.plan.global_batch, pinned.plan.granule};
+  if (!options.resume) {
+    order.directory = or_throw(RunDirectory::create(config.run().log_dir, order.facts, config.resolved_toml()));
+    return order;
+  }
+  order.directory = options.resume_dir ? RunDirectory(fs::absolute(*options.resume_dir))
+                                       : or_throw(RunDirectory::latest(config.run().log_dir, config.run().name));
+  const elastic::JobFacts before = or_throw(order.directory.read_facts());
+  if (before.global_batch != order.facts.global_batch || before.granule != order.facts.granule) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("cannot resume {}: the job is pinned to global batch {} in granules of {}, and this config at {} workers "
+                            "plans {} in granules of {}",
+                            order.directory.path().string(), before.global_batch, before.granule, config.run().workers,
+                            order.facts.global_batch, order.facts.granule),
+                ExitCode::kUsage);
+  }
+  order.facts = before;
+  return order;
+}
+
+// Opens the ledger of the run to resume, and finds the snapshot to begin with.
+void open_ledger(elastic::AgentOrder& order) {
+  if (!fs::exists(order.directory.ledger())) return;  // it was stopped before its first step
+  order.ledger = or_throw(elastic::Ledger::open(order.directory.ledger()));
+  const auto& snapshots = order.ledger->lineage().snapshots;
+  for (auto at = snapshots.rbegin(); at != snapshots.rend(); ++at) {
+    if (!fs::exists(order.directory.path() / at->file)) continue;
+    order.snapshot = *at;
+    return;
+  }
+}
+
+double mean_loss(const std::vector<elastic::CommitRecord>& commits, size_t from, size_t count) {
+  double sum = 0;
+  for (size_t i = from; i < from + count; ++i) sum += commits[i].loss;
+  return count > 0 ? sum / static_cast<double>(count) : 0;
+}
+
+// Seconds between commits around each loss, beyond what a step usually takes.
+double seconds_lost(const elastic::Measured& measured) {
+  std::vector<double> usual;
+  std::vector<double> disturbed;
+  for (size_t i = 1; i < measured.commit_seconds.size(); ++i) {
+    (measured.interrupted[i] ? disturbed : usual).push_back(measured.commit_seconds[i] - measured.commit_seconds[i - 1]);
+  }
+  double step = 0;
+  if (!usual.empty()) {
+    std::nth_element(usual.begin(), usual.begin() + static_cast<std::ptrdiff_t>(usual.size() / 2), usual.end());
+    step = usual[usual.size() / 2];
+  }
+  return std::accumulate(disturbed.begin(), disturbed.end(), 0.0, [step](double sum, double gap) { return sum + std::max(0.0, gap - step); });
+}
+
+void sum_up_lineage(JobSummary& summary, const elastic::Lineage& lineage, Batches& batches) {
+  const auto& commits = lineage.commits;
+  summary.steps = static_cast<int64_t>(commits.size());
+  summary.total_steps = batches.total_steps();
+  int64_t rows = 0;
+  for (const elastic::CommitRecord& commit : commits) {
+    summary.tokens += commit.size.tokens;
+    rows += commit.size.rows;
+  }
+  const size_t window = std::min(commits.size(), kLossWindow);
+  summary.loss_first = mean_loss(commits, 0, window);
+  summary.loss_last = mean_loss(commits, commits.size() - window, window);
+  const int64_t room = rows * batches.epoch(0).longest_row;
+  if (room > 0) summary.packing_efficiency = static_cast<double>(summary.tokens) / static_cast<double>(room);
+  const elastic::Audit counted = or_throw(elastic::audit(lineage, batches, summary.exit_code == 0 ? summary.total_steps : summary.steps));
+  summary.samples_expected = counted.expected;
+  summary.samples_used_once = counted.used_once;
+  summary.samples_repeated = counted.repeated;
+  summary.samples_missing = counted.missing;
+  summary.samples_dropped = counted.dropped;
+  if (!lineage.snapshots.empty()) summary.snapshot = lineage.snapshots.back().file;
+}
+
+}  // namespace
+
+JobSummary run_job(const Config& config, const JobOptions& options, JobObserver& observer) {
+  const auto began = std::chrono::steady_clock::now();
+  elastic::AgentOrder order = prepare(config, options);
+  const DirectoryLock lock(order.directory.path());
+  if (options.resume) {
+    open_ledger(order);
+    or_throw(elastic::write_file(order.directory.config(), config.resolved_toml()));
+  }
+  JobSummary summary;
+  summary.run_id = order.facts.run_id;
+  summary.directory = order.directory.path();
+  summary.global_batch = order.facts.global_batch;
+  summary.workers = config.run().workers;
+  if (options.resume) summary.resumed_from = order.snapshot ? order.snapshot->step : 0;
+  elastic::Warden warden = or_throw(elastic::Warden::start());
+  elastic::Agent agent(std::move(order), observer, std::move(warden));
+  const elastic::Verdict verdict = agent.run();
+  summary.exit_code = verdict.exit_code;
+  summary.outcome = verdict.outcome;
+  summary.reason = verdict.reason;
+  summary.uses_api = agent.uses_api();
+  summary.generations = agent.generations();
+  summary.restarts = agent.restarts();
+  const elastic::Measured& measured = agent.measured();
+  summary.steps_this_run = static_cast<int64_t>(measured.commit_seconds.size());
+  if (agent.ledger() && agent.batches() != nullptr) {
+    const elastic::Lineage& lineage = agent.ledger()->lineage();
+    sum_up_lineage(summary, lineage, *agent.batches());
+    summary.seconds_lost = seconds_lost(measured);
+    summary.seconds_to_recover_worst = measured.worst_recovery;
+    summary.tokens_per_second = measured.tokens_per_second;
+    if (summary.exit_code == 0 && (summary.samples_missing > 0 || summary.samples_repeated > 0)) {
+      summary.exit_code = 1;
+      summary.outcome = "failed";
+      summary.reason = "the ledger does not hold every sample exactly once";
+    }
+  }
+  summary.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  return summary;
+}
+
+}  // namespace pliant

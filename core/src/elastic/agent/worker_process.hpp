@@ -1,0 +1,63 @@
+// WorkerProcess: one worker as a process: start it, talk to it, notice its end, leave nothing of it behind.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "elastic/agent/group.hpp"
+
+namespace pliant::elastic {
+
+struct LaunchOrder {
+  std::vector<std::string> command; ///< argv; argv[0] is a path
+  std::vector<std::pair<std::string, std::string>> environment; ///< added to the agent's own, replacing equal names
+  std::filesystem::path log;        ///< stdout and stderr of the worker, appended
+  std::string working_dir;          ///< empty: the agent's
+};
+
+/// Finds the program `name`: with a slash as it is; else beside the running binary, then in PATH. kNotFound (exit 2).
+Result<std::string> find_program(const std::string& name);
+
+/// A running worker. It leads a process group of its own, dies with the agent, and its group is killed when it ends.
+class WorkerProcess {
+ public:
+  /// The worker inherits one socket, named by PLIANT_AGENT_FD. kFailedPrecondition with the reason when it cannot be started.
+  static Result<WorkerProcess> start(const LaunchOrder& order);
+  ~WorkerProcess();
+  WorkerProcess(WorkerProcess&& other) noexcept;
+  WorkerProcess& operator=(WorkerProcess&&) = delete;
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] int pidfd() const { return pidfd_; }   ///< readable when it has ended
+  [[nodiscard]] int socket() const { return socket_; } ///< non-blocking
+  [[nodiscard]] bool is_stopped() const;
+
+  /// Sends as much as fits and keeps the rest.
+  void send(const std::string& line);
+  /// Sends what was kept; true when nothing is left.
+  bool flush();
+  /// Appends what has arrived to the inbox and returns its whole lines; sets `closed` at the end of the stream.
+  std::vector<std::string> receive(bool& closed);
+
+  /// Sends `signal` to the whole process group.
+  void signal_group(int signal) const;
+  /// Reaps. Call when pidfd is readable. What the worker had started is killed.
+  ExitStatus reap();
+
+ private:
+  WorkerProcess() = default;
+  pid_t pid_ = -1;
+  int pidfd_ = -1;
+  int socket_ = -1;
+  bool reaped_ = false;
+  std::string outbox_;
+  std::string inbox_;
+};
+
+}  // namespace pliant::elastic

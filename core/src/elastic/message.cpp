@@ -1,0 +1,181 @@
+#include "elastic/message.hpp"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+namespace pliant::elastic {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::array<std::string_view, 5> kPoints{"forward", "reduce", "vote", "commit", "apply"};
+
+// Every message lists its fields once; Encoder and Decoder walk that list.
+class Encoder {
+ public:
+  template <class V>
+  void operator()(const char* key, const V& value) {
+    object_[key] = value;
+  }
+  // JSON has no NaN and no infinity, a loss may be either.
+  void operator()(const char* key, const double& value) {
+    if (std::isfinite(value)) {
+      object_[key] = value;
+    } else {
+      object_[key] = std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+    }
+  }
+  void operator()(const char* key, const uint64_t& value) { object_[key] = std::to_string(value); }
+  void operator()(const char* key, const std::vector<Injection>& list) {
+    json& array = object_[key] = json::array();
+    for (const Injection& one : list) array.push_back({one.id, one.step, static_cast<int>(one.at)});
+  }
+  json take(std::string_view type) {
+    object_["type"] = type;
+    return std::move(object_);
+  }
+
+ private:
+  json object_ = json::object();
+};
+
+class Decoder {
+ public:
+  explicit Decoder(const json& object) : object_(object) {}
+  template <class V>
+  void operator()(const char* key, V& value) {
+    value = object_.at(key).get<V>();
+  }
+  void operator()(const char* key, double& value) {
+    const json& field = object_.at(key);
+    value = field.is_string() ? std::strtod(field.get_ref<const std::string&>().c_str(), nullptr) : field.get<double>();
+  }
+  void operator()(const char* key, uint64_t& value) {
+    const auto& text = object_.at(key).get_ref<const std::string&>();
+    const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (end.ec != std::errc{} || end.ptr != text.data() + text.size()) throw std::out_of_range(key);
+  }
+  void operator()(const char* key, std::vector<Injection>& list) {
+    list.clear();
+    for (const json& one : object_.at(key)) {
+      const int point = one.at(2).get<int>();
+      if (point < 0 || point >= static_cast<int>(kPoints.size())) throw std::out_of_range(key);
+      list.push_back({one.at(0).get<int64_t>(), one.at(1).get<int64_t>(), static_cast<InjectionPoint>(point)});
+    }
+  }
+
+ private:
+  const json& object_;
+};
+
+template <class Message, class Coder>
+void fields(Message& m, Coder& f) {
+  using M = std::remove_const_t<Message>;
+  if constexpr (std::is_same_v<M, Hello>) {
+    f("pid", m.pid);
+  } else if constexpr (std::is_same_v<M, Ready>) {
+    f("fingerprint", m.fingerprint);
+  } else if constexpr (std::is_same_v<M, CommIdMade> || std::is_same_v<M, CommIdShared>) {
+    f("generation", m.generation), f("id", m.id);
+  } else if constexpr (std::is_same_v<M, Formed> || std::is_same_v<M, Abort>) {
+    f("generation", m.generation);
+  } else if constexpr (std::is_same_v<M, Reducing>) {
+    f("generation", m.generation), f("step", m.step);
+  } else if constexpr (std::is_same_v<M, Vote>) {
+    f("generation", m.generation), f("step", m.step), f("digest", m.digest), f("loss_sum", m.loss_sum);
+    f("loss_tokens", m.loss_tokens), f("learning_rate", m.learning_rate);
+  } else if constexpr (std::is_same_v<M, Broken>) {
+    f("generation", m.generation), f("reason", m.reason);
+  } else if constexpr (std::is_same_v<M, SnapshotWritten>) {
+    f("step", m.step), f("file", m.file), f("error", m.error);
+  } else if constexpr (std::is_same_v<M, Injected>) {
+    f("id", m.id);
+  } else if constexpr (std::is_same_v<M, Failed>) {
+    f("reason", m.reason), f("exit_code", m.exit_code);
+  } else if constexpr (std::is_same_v<M, Form>) {
+    f("generation", m.generation), f("rank", m.rank), f("world_size", m.world_size), f("next_step", m.next_step);
+    f("micro_batch", m.micro_batch), f("donor", m.donor), f("copy_state", m.copy_state), f("wants_state", m.wants_state);
+    f("restore", m.restore);
+    f("injections", m.injections);
+  } else if constexpr (std::is_same_v<M, Commit>) {
+    f("step", m.step), f("regroup", m.regroup), f("last", m.last), f("snapshot", m.snapshot);
+  }
+}
+
+template <class Message>
+constexpr std::string_view type_name() {
+  if constexpr (std::is_same_v<Message, Hello>) return "hello";
+  if constexpr (std::is_same_v<Message, Ready>) return "ready";
+  if constexpr (std::is_same_v<Message, CommIdMade>) return "comm_id_made";
+  if constexpr (std::is_same_v<Message, CommIdShared>) return "comm_id";
+  if constexpr (std::is_same_v<Message, Formed>) return "formed";
+  if constexpr (std::is_same_v<Message, Abort>) return "abort";
+  if constexpr (std::is_same_v<Message, Reducing>) return "reducing";
+  if constexpr (std::is_same_v<Message, Vote>) return "vote";
+  if constexpr (std::is_same_v<Message, Broken>) return "broken";
+  if constexpr (std::is_same_v<Message, SnapshotWritten>) return "snapshot_written";
+  if constexpr (std::is_same_v<Message, Injected>) return "injected";
+  if constexpr (std::is_same_v<Message, Finished>) return "finished";
+  if constexpr (std::is_same_v<Message, Failed>) return "failed";
+  if constexpr (std::is_same_v<Message, Form>) return "form";
+  if constexpr (std::is_same_v<Message, Commit>) return "commit";
+  if constexpr (std::is_same_v<Message, Stop>) return "stop";
+}
+
+template <class Variant>
+std::string encode(const Variant& message) {
+  return std::visit(
+      [](const auto& m) {
+        Encoder encoder;
+        fields(m, encoder);
+        // A reason may quote bytes of a program; they must not end the conversation.
+        return encoder.take(type_name<std::decay_t<decltype(m)>>()).dump(-1, ' ', true, json::error_handler_t::replace);
+      },
+      message);
+}
+
+template <class Variant, size_t I = 0>
+bool decode(const json& object, std::string_view type, Variant& out) {
+  if constexpr (I < std::variant_size_v<Variant>) {
+    using Message = std::variant_alternative_t<I, Variant>;
+    if (type != type_name<Message>()) return decode<Variant, I + 1>(object, type, out);
+    Message message;
+    Decoder decoder(object);
+    fields(message, decoder);
+    out = std::move(message);
+    return true;
+  }
+  return false;
+}
+
+template <class Variant>
+Result<Variant> parse(std::string_view line) {
+  try {
+    const json object = json::parse(line);
+    Variant out;
+    if (decode(object, object.at("type").get_ref<const std::string&>(), out)) return out;
+  } catch (const std::exception&) {  // falls through: every cause gets the same answer
+  }
+  return failed(Status::kDataLoss, "not a message of this protocol: " + std::string(line.substr(0, 200)));
+}
+
+}  // namespace
+
+std::string to_line(const FromWorker& message) { return encode(message); }
+std::string to_line(const ToWorker& message) { return encode(message); }
+Result<FromWorker> parse_from_worker(std::string_view line) { return parse<FromWorker>(line); }
+Result<ToWorker> parse_to_worker(std::string_view line) { return parse<ToWorker>(line); }
+
+Result<InjectionPoint> parse_injection_point(std::string_view word) {
+  for (size_t i = 0; i < kPoints.size(); ++i) {
+    if (kPoints[i] == word) return static_cast<InjectionPoint>(i);
+  }
+  return failed(Status::kInvalidArgument,
+                "'" + std::string(word) + "' is no point of a step; allowed: forward, reduce, vote, commit, apply",
+                ExitCode::kUsage);
+}
+
+}  // namespace pliant::elastic

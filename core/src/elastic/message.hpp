@@ -1,0 +1,127 @@
+// The messages between an agent and its workers: one JSON object a line, over a socket that the worker inherits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace pliant::elastic {
+
+/// Where in a step an injected kill strikes.
+enum class InjectionPoint { kForward, kReduce, kVote, kCommit, kApply };
+
+/// "kill:rank=2,step=20,at=forward" as the worker sees it.
+struct Injection {
+  int64_t id = 0;
+  int64_t step = 0;
+  InjectionPoint at = InjectionPoint::kForward;
+};
+
+// Worker to agent.
+
+/// The program uses the embedding API.
+struct Hello {
+  int64_t pid = 0;
+};
+/// Dataset and state are there; the worker can be given a rank.
+struct Ready {
+  std::string fingerprint; ///< Batches::fingerprint, hex
+};
+/// Rank 0 made the id of the generation's communicator.
+struct CommIdMade {
+  int64_t generation = 0;
+  std::string id; ///< hex
+};
+/// The communicator stands and the state is that of next_step.
+struct Formed {
+  int64_t generation = 0;
+};
+/// This rank has computed its share and enters the reduction.
+struct Reducing {
+  int64_t generation = 0;
+  int64_t step = 0;
+};
+/// This rank has reduced the step. digest, loss: of the whole global batch, equal on all ranks.
+struct Vote {
+  int64_t generation = 0;
+  int64_t step = 0;
+  uint64_t digest = 0;
+  double loss_sum = 0;
+  int64_t loss_tokens = 0;
+  double learning_rate = 0;
+};
+/// A collective failed although the agent had not ended the generation.
+struct Broken {
+  int64_t generation = 0;
+  std::string reason;
+};
+struct SnapshotWritten {
+  int64_t step = 0;
+  std::string file;
+  std::string error; ///< empty: it is there
+};
+/// The worker is about to carry out an injection on itself.
+struct Injected {
+  int64_t id = 0;
+};
+/// The worker has applied the last step, or was told to stop, and will exit.
+struct Finished {};
+/// The worker cannot go on; the text says why. It will exit.
+struct Failed {
+  std::string reason;
+  int exit_code = 1;
+};
+
+using FromWorker =
+    std::variant<Hello, Ready, CommIdMade, Formed, Reducing, Vote, Broken, SnapshotWritten, Injected, Finished, Failed>;
+
+// Agent to worker.
+
+/// A new generation. rank < 0: this worker is a spare.
+struct Form {
+  int64_t generation = 0;
+  int64_t rank = -1;
+  int64_t world_size = 0;
+  int64_t next_step = 0;
+  int64_t micro_batch = 1;
+  int64_t donor = 0;      ///< the rank whose state counts
+  bool copy_state = false; ///< some rank needs the donor's state; all ranks take part in the copy
+  bool wants_state = false; ///< this rank needs it
+  std::string restore;    ///< snapshot that the donor loads first; empty: the state it has
+  std::vector<Injection> injections;
+};
+struct CommIdShared {
+  int64_t generation = 0;
+  std::string id;
+};
+/// The step is in the ledger: apply it.
+struct Commit {
+  int64_t step = 0;
+  bool regroup = false;   ///< a Form follows: start no step before it
+  bool last = false;      ///< no step follows
+  std::string snapshot;   ///< not empty: rank 0 writes a snapshot there after applying
+};
+/// The generation is over.
+struct Abort {
+  int64_t generation = 0;
+};
+/// The job is over for this worker.
+struct Stop {};
+
+using ToWorker = std::variant<Form, CommIdShared, Commit, Abort, Stop>;
+
+/// One line without the newline.
+std::string to_line(const FromWorker& message);
+std::string to_line(const ToWorker& message);
+/// kDataLoss for a line that is no message.
+Result<FromWorker> parse_from_worker(std::string_view line);
+Result<ToWorker> parse_to_worker(std::string_view line);
+
+/// "forward", "reduce", ...; kInvalidArgument with the allowed words.
+Result<InjectionPoint> parse_injection_point(std::string_view word);
+
+}  // namespace pliant::elastic

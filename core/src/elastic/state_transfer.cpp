@@ -1,0 +1,66 @@
+#include "elastic/state_transfer.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+namespace pliant::elastic {
+namespace {
+
+constexpr uint64_t kChunkBytes = uint64_t{8} << 20;
+
+// Broadcasts bytes through a device buffer, chunk by chunk.
+class Relay {
+ public:
+  Relay(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t donor)
+      : group_(group), stream_(stream), donor_(donor), chunk_(accelerator, 0, kChunkBytes) {}
+
+  void share(void* bytes, uint64_t size) {
+    auto* at = static_cast<char*>(bytes);
+    while (size > 0) {
+      const uint64_t n = std::min(size, kChunkBytes);
+      if (group_.rank() == donor_) stream_.copy(chunk_.pointer(), at, n);
+      group_.broadcast(chunk_.pointer(), n, DType::kU8, donor_, stream_);
+      if (group_.rank() != donor_) stream_.copy(at, chunk_.pointer(), n);
+      stream_.synchronize();
+      at += n;
+      size -= n;
+    }
+  }
+  void share(std::string& text) {
+    uint64_t size = text.size();
+    share(&size, sizeof(size));
+    text.resize(size);
+    share(text.data(), size);
+  }
+
+ private:
+  Communicator& group_;
+  Stream& stream_;
+  int32_t donor_;
+  Buffer chunk_;
+};
+
+}  // namespace
+
+SharedState share_state(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t donor, bool wanted,
+                        const SharedState& own, TrainingState& program) {
+  Relay relay(group, stream, accelerator, donor);
+  SharedState shared = own;
+  relay.share(&shared.step, sizeof(shared.step));
+  relay.share(shared.lr_state);
+  std::string bytes;
+  if (group.rank() == donor) {
+    std::ostringstream out;
+    program.save(out);
+    bytes = std::move(out).str();
+  }
+  relay.share(bytes);
+  if (wanted && group.rank() != donor) {
+    std::istringstream in(std::move(bytes));
+    program.load(in);
+  }
+  return shared;
+}
+
+}  // namespace pliant::elastic
