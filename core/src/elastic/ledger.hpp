@@ -19,10 +19,10 @@ struct CommitRecord {
   int64_t generation = 0;
   int64_t epoch = 0;
   int64_t batch_index = 0;
-  std::vector<RowRange> shares; ///< rows of each rank, rank order
+  std::vector<RowRange> shares;  ///< rows of each rank, rank order
   BatchSize size;
-  uint64_t digest = 0;          ///< sample_digest of what the ranks say they used
-  double loss = 0;              ///< mean per loss token
+  uint64_t digest = 0;  ///< sample_digest of what the ranks say they used
+  double loss = 0;      ///< mean per loss token
   double learning_rate = 0;
 };
 
@@ -31,7 +31,7 @@ struct GenerationRecord {
   int64_t generation = 0;
   int64_t world_size = 0;
   int64_t next_step = 0;
-  std::string reason; ///< "start", "worker 2 was killed by signal 9", ...
+  std::string reason;  ///< "start", "worker 2 was killed by signal 9", ...
 };
 
 struct SnapshotRecord {
@@ -46,18 +46,20 @@ struct RestartRecord {
 
 /// What replaying a ledger gives.
 struct Lineage {
-  std::vector<CommitRecord> commits; ///< commits[i].step == i, those that survive
+  std::vector<CommitRecord> commits;  ///< commits[i].step == i, those that survive
   std::vector<GenerationRecord> generations;
-  std::vector<SnapshotRecord> snapshots; ///< oldest first, only those on the lineage
-  std::string fingerprint;           ///< of the header: what the run must match to be resumed
+  std::vector<SnapshotRecord> snapshots;  ///< oldest first, only those on the lineage
+  std::string fingerprint;                ///< of the header: what the run must match to be resumed
 };
 
 /// JSON lines, one record a line. Every append is on disk (fdatasync) before it returns.
 class Ledger {
  public:
   /// A new ledger with a header. kFailedPrecondition when the file exists.
-  static Result<Ledger> create(const std::filesystem::path& file, const std::string& run_id, const std::string& fingerprint);
-  /// Opens for appending and replays. A torn last line (the writer died) is cut off; damage elsewhere is kDataLoss with the line.
+  static Result<Ledger> create(const std::filesystem::path& file, const std::string& run_id,
+                               const std::string& fingerprint);
+  /// Opens for appending and replays. A torn last line (the writer died) is cut off; damage elsewhere is kDataLoss with
+  /// the line.
   static Result<Ledger> open(const std::filesystem::path& file);
   /// Reads only.
   static Result<Lineage> replay(const std::filesystem::path& file);

@@ -1,9 +1,10 @@
 // GradientReduction: adds the gradients of a step over micro-batches and ranks, in one of two ways.
 //
 // Fast: each rank adds its micro-batches, one all-reduce adds the ranks.
-// Deterministic: the addends are granules, and they are added along one fixed binary tree over all granules of the global batch:
-// node (level l, index i) covers granules [i*2^l, (i+1)*2^l) and is left + right, or the one child that exists. A rank sums the
-// subtrees that lie whole inside its share; only their roots travel. The result is bitwise the same at every world size.
+// Deterministic: the addends are granules, and they are added along one fixed binary tree over all granules of the
+// global batch: node (level l, index i) covers granules [i*2^l, (i+1)*2^l) and is left + right, or the one child that
+// exists. A rank sums the subtrees that lie whole inside its share; only their roots travel. The result is bitwise the
+// same at every world size.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +19,10 @@
 namespace pliant::elastic {
 
 struct ReductionResult {
-  std::span<const float> gradient; ///< sum over the global batch; valid until the next begin
+  std::span<const float> gradient;  ///< sum over the global batch; valid until the next begin
   double loss_sum = 0;
   int64_t loss_tokens = 0;
-  uint64_t digest = 0;             ///< sum modulo 2^64 of the ranks' digests
+  uint64_t digest = 0;  ///< sum modulo 2^64 of the ranks' digests
 };
 
 class GradientReduction {
@@ -30,19 +31,21 @@ class GradientReduction {
   ~GradientReduction();
   GradientReduction(GradientReduction&&) noexcept;
 
-  /// Forgets the last step. `rows`: rows of the (possibly short) global batch; shares are share_of(rows, granule, world, rank).
+  /// Forgets the last step. `rows`: rows of the (possibly short) global batch; shares are share_of(rows, granule,
+  /// world, rank).
   void begin(int64_t rows, int64_t granule, int64_t world_size, int64_t rank);
 
-  /// Adds what rows `rows` (positions in the global batch) gave. In order and without gaps within this rank's share; deterministic:
-  /// one granule a call (the batch's last one may be short). Throws kInvalidArgument for a gap, an overlap, foreign rows or a
-  /// gradient of the wrong size.
+  /// Adds what rows `rows` (positions in the global batch) gave. In order and without gaps within this rank's share;
+  /// deterministic: one granule a call (the batch's last one may be short). Throws kInvalidArgument for a gap, an
+  /// overlap, foreign rows or a gradient of the wrong size.
   void add(RowRange rows, double loss_sum, int64_t loss_tokens, uint64_t digest, std::span<const float> gradient);
 
   /// True when the whole share has been added.
   [[nodiscard]] bool complete() const;
 
-  /// Runs the collectives and waits. `midway` is called once about half way (fault injection). Throws what the communicator
-  /// throws (kAborted, kPeerLost); then begin() starts afresh. Memory beside the gradients: O(slice * world * log granules).
+  /// Runs the collectives and waits. `midway` is called once about half way (fault injection). Throws what the
+  /// communicator throws (kAborted, kPeerLost); then begin() starts afresh. Memory beside the gradients: O(slice *
+  /// world * log granules).
   ReductionResult reduce(Communicator& communicator, Stream& stream, const std::function<void()>& midway);
 
  private:

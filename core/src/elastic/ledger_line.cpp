@@ -1,0 +1,208 @@
+// Ledger lines in JSON. Digests are hex strings and non-finite doubles are strings, because JSON numbers hold neither.
+#include "elastic/ledger_line.hpp"
+
+#include <fmt/format.h>
+
+#include <boost/crc.hpp>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+namespace pliant::elastic {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kFormatVersion = 1;
+constexpr std::string_view kChecksumOpens = R"(,"crc":")";
+constexpr std::string_view kChecksumCloses = R"("})";
+constexpr size_t kChecksumDigits = 8;
+constexpr size_t kChecksumSize = kChecksumOpens.size() + kChecksumDigits + kChecksumCloses.size();
+
+/// Why a line is refused.
+struct Refusal {
+  std::string reason;
+};
+
+uint32_t checksum(std::string_view bytes) {
+  boost::crc_32_type crc;
+  crc.process_bytes(bytes.data(), bytes.size());
+  return crc.checksum();
+}
+
+Json real(double value) {
+  if (std::isfinite(value)) return value;
+  if (std::isnan(value)) return "nan";
+  return value > 0 ? "inf" : "-inf";
+}
+
+Json to_json(const HeaderRecord& record) {
+  return {
+      {"record", "ledger"}, {"version", kFormatVersion}, {"run", record.run_id}, {"fingerprint", record.fingerprint}};
+}
+
+Json to_json(const CommitRecord& record) {
+  Json shares = Json::array();
+  for (const RowRange& share : record.shares) shares.push_back(Json::array({share.first, share.count}));
+  return {{"record", "commit"},
+          {"step", record.step},
+          {"generation", record.generation},
+          {"epoch", record.epoch},
+          {"batch", record.batch_index},
+          {"rows", record.size.rows},
+          {"sequences", record.size.sequences},
+          {"tokens", record.size.tokens},
+          {"loss_tokens", record.size.loss_tokens},
+          {"shares", std::move(shares)},
+          {"digest", fmt::format("{:016x}", record.digest)},
+          {"loss", real(record.loss)},
+          {"lr", real(record.learning_rate)}};
+}
+
+Json to_json(const GenerationRecord& record) {
+  return {{"record", "generation"},
+          {"generation", record.generation},
+          {"world_size", record.world_size},
+          {"next_step", record.next_step},
+          {"reason", record.reason}};
+}
+
+Json to_json(const SnapshotRecord& record) {
+  return {{"record", "snapshot"}, {"step", record.step}, {"file", record.file}};
+}
+
+Json to_json(const RestartRecord& record) {
+  return {{"record", "restart"}, {"step", record.step}};
+}
+
+const Json& field(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) throw Refusal{fmt::format("it has no `{}`", key)};
+  return *found;
+}
+
+int64_t count_of(const Json& value, const char* key) {
+  const bool fits =
+      value.is_number_integer() &&
+      (!value.is_number_unsigned() || value.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()});
+  if (!fits || value.get<int64_t>() < 0) throw Refusal{fmt::format("its `{}` is not a whole number >= 0", key)};
+  return value.get<int64_t>();
+}
+
+int64_t count_field(const Json& object, const char* key) {
+  return count_of(field(object, key), key);
+}
+
+std::string text_field(const Json& object, const char* key) {
+  const Json& value = field(object, key);
+  if (!value.is_string()) throw Refusal{fmt::format("its `{}` is not a string", key)};
+  return value.get<std::string>();
+}
+
+double real_field(const Json& object, const char* key) {
+  const Json& value = field(object, key);
+  if (value.is_number()) return value.get<double>();
+  if (value == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (value == "inf") return std::numeric_limits<double>::infinity();
+  if (value == "-inf") return -std::numeric_limits<double>::infinity();
+  throw Refusal{fmt::format("its `{}` is not a number", key)};
+}
+
+template <class Integer>
+std::optional<Integer> hex(std::string_view digits) {
+  Integer value = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, status] = std::from_chars(digits.data(), end, value, 16);
+  if (status != std::errc() || stop != end || digits.size() != 2 * sizeof(Integer)) return std::nullopt;
+  return value;
+}
+
+std::vector<RowRange> shares_field(const Json& object) {
+  const Json& value = field(object, "shares");
+  if (!value.is_array()) throw Refusal{"its `shares` are not a list"};
+  std::vector<RowRange> shares;
+  shares.reserve(value.size());
+  for (const Json& share : value) {
+    if (!share.is_array() || share.size() != 2) throw Refusal{"one of its `shares` is not [first, count]"};
+    shares.push_back({count_of(share[0], "shares"), count_of(share[1], "shares")});
+  }
+  return shares;
+}
+
+CommitRecord commit_of(const Json& object) {
+  CommitRecord record;
+  record.step = count_field(object, "step");
+  record.generation = count_field(object, "generation");
+  record.epoch = count_field(object, "epoch");
+  record.batch_index = count_field(object, "batch");
+  record.size.rows = count_field(object, "rows");
+  record.size.sequences = count_field(object, "sequences");
+  record.size.tokens = count_field(object, "tokens");
+  record.size.loss_tokens = count_field(object, "loss_tokens");
+  record.shares = shares_field(object);
+  const std::optional<uint64_t> digest = hex<uint64_t>(text_field(object, "digest"));
+  if (!digest) throw Refusal{"its `digest` is not 16 hexadecimal digits"};
+  record.digest = *digest;
+  record.loss = real_field(object, "loss");
+  record.learning_rate = real_field(object, "lr");
+  return record;
+}
+
+LedgerRecord record_of(const Json& object) {
+  if (!object.is_object()) throw Refusal{"it is not a JSON object"};
+  const std::string kind = text_field(object, "record");
+  if (kind == "commit") return commit_of(object);
+  if (kind == "snapshot") return SnapshotRecord{count_field(object, "step"), text_field(object, "file")};
+  if (kind == "restart") return RestartRecord{count_field(object, "step")};
+  if (kind == "generation") {
+    return GenerationRecord{count_field(object, "generation"), count_field(object, "world_size"),
+                            count_field(object, "next_step"), text_field(object, "reason")};
+  }
+  if (kind != "ledger") throw Refusal{fmt::format("records of kind `{}` are unknown to this release", kind)};
+  const int64_t version = count_field(object, "version");
+  if (version != kFormatVersion) {
+    throw Refusal{fmt::format("the ledger has format version {}, this release reads {}", version, kFormatVersion)};
+  }
+  return HeaderRecord{text_field(object, "run"), text_field(object, "fingerprint")};
+}
+
+/// The part of `line` that its checksum covers.
+std::string_view checked_part(std::string_view line) {
+  if (line.size() <= kChecksumSize) throw Refusal{"it is too short to be a record"};
+  const std::string_view content = line.substr(0, line.size() - kChecksumSize);
+  std::string_view tail = line.substr(content.size());
+  if (tail.substr(0, kChecksumOpens.size()) != kChecksumOpens ||
+      tail.substr(kChecksumOpens.size() + kChecksumDigits) != kChecksumCloses) {
+    throw Refusal{"it does not end in a checksum"};
+  }
+  const std::string_view digits = tail.substr(kChecksumOpens.size(), kChecksumDigits);
+  // Compared as text: upper-case digits would be a change too.
+  if (digits != fmt::format("{:08x}", checksum(content))) throw Refusal{"its checksum does not match"};
+  return content;
+}
+
+}  // namespace
+
+std::string encode_line(const LedgerRecord& record) {
+  const Json object = std::visit([](const auto& value) { return to_json(value); }, record);
+  std::string line = object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  line.pop_back();  // the closing brace: the checksum goes in front of it
+  return fmt::format("{0}{1}{2:08x}{3}\n", line, kChecksumOpens, checksum(line), kChecksumCloses);
+}
+
+Result<LedgerRecord> decode_line(std::string_view line) {
+  try {
+    std::string document(checked_part(line));
+    document += '}';
+    const Json object = Json::parse(document, nullptr, false);
+    if (object.is_discarded()) throw Refusal{"it is not JSON"};
+    return record_of(object);
+  } catch (const Refusal& refusal) {
+    return failed(Status::kDataLoss, refusal.reason);
+  }
+}
+
+}  // namespace pliant::elastic

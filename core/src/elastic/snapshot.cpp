@@ -1,0 +1,307 @@
+// Snapshot files. Little-endian:
+//   8 bytes  magic
+//   u32      format version
+//   u32      size of the header
+//   header:  i64 step, u64 size and bytes of the fingerprint, u64 size and bytes of the learning-rate state
+//   state    as the program wrote it
+//   u64      size of the state
+//   u64      CRC-64 of everything before
+#include "elastic/snapshot.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <istream>
+#include <limits>
+#include <optional>
+#include <ostream>
+#include <string_view>
+#include <vector>
+
+#include "elastic/checked_stream.hpp"
+#include "elastic/durable_file.hpp"
+
+namespace pliant::elastic {
+
+namespace {
+
+constexpr std::string_view kMagic = "\x89PLIANT\n";
+constexpr uint32_t kFormatVersion = 1;
+constexpr size_t kPrefixSize = 16;
+constexpr size_t kTrailerSize = 16;
+constexpr std::string_view kPartialSuffix = ".partial";
+
+template <class Integer>
+void put(std::string& bytes, Integer value) {
+  for (size_t i = 0; i < sizeof(Integer); ++i) bytes += static_cast<char>(static_cast<uint64_t>(value) >> (8 * i));
+}
+
+void put_text(std::string& bytes, std::string_view text) {
+  put<uint64_t>(bytes, text.size());
+  bytes += text;
+}
+
+/// Takes a number off the front of `bytes`; nullopt when they are too few.
+template <class Integer>
+std::optional<Integer> take(std::string_view& bytes) {
+  if (bytes.size() < sizeof(Integer)) return std::nullopt;
+  uint64_t value = 0;
+  for (size_t i = 0; i < sizeof(Integer); ++i) value |= uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+  bytes.remove_prefix(sizeof(Integer));
+  return static_cast<Integer>(value);
+}
+
+std::optional<std::string> take_text(std::string_view& bytes) {
+  const std::optional<uint64_t> size = take<uint64_t>(bytes);
+  if (!size || *size > bytes.size()) return std::nullopt;
+  std::string text(bytes.substr(0, static_cast<size_t>(*size)));
+  bytes.remove_prefix(text.size());
+  return text;
+}
+
+std::string encode(const SnapshotHeader& header) {
+  std::string content;
+  put<int64_t>(content, header.step);
+  put_text(content, header.fingerprint);
+  put_text(content, header.lr_state);
+  std::string bytes(kMagic);
+  put<uint32_t>(bytes, kFormatVersion);
+  put<uint32_t>(bytes, static_cast<uint32_t>(content.size()));
+  return bytes + content;
+}
+
+std::optional<SnapshotHeader> decode_header(std::string_view bytes) {
+  const std::optional<int64_t> step = take<int64_t>(bytes);
+  std::optional<std::string> fingerprint = take_text(bytes);
+  std::optional<std::string> lr_state = take_text(bytes);
+  if (!step || !fingerprint || !lr_state || !bytes.empty()) return std::nullopt;
+  return SnapshotHeader{*step, std::move(*fingerprint), std::move(*lr_state)};
+}
+
+/// Runs the program's part of the work. An error that says what the program threw.
+template <class Work>
+Result<> run_program(const std::filesystem::path& file, std::string_view verb, Work&& work) {
+  try {
+    work();
+    return {};
+  } catch (const Error& error) {
+    return failed(
+        error.status(),
+        fmt::format("the program could not {} its state in the snapshot {}: {}", verb, file.string(), error.message()),
+        error.exit_code());
+  } catch (const std::exception& error) {
+    return failed(Status::kInternal, fmt::format("the program could not {} its state in the snapshot {}: {}", verb,
+                                                 file.string(), error.what()));
+  } catch (...) {
+    return failed(Status::kInternal,
+                  fmt::format("the program could not {} its state in the snapshot {}: it threw something "
+                              "that is no std::exception",
+                              verb, file.string()));
+  }
+}
+
+/// Removes what dead writers left in the folder. A living one holds its lock.
+void remove_leftovers(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->path().extension() != kPartialSuffix) continue;
+    const FileDescriptor fd(::open(entry->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (fd.get() >= 0 && lock_for_writing(fd.get())) ::unlink(entry->path().c_str());
+  }
+}
+
+bool names(const std::filesystem::path& file, int fd) {
+  struct stat named {};
+  struct stat open {};
+  return ::stat(file.c_str(), &named) == 0 && ::fstat(fd, &open) == 0 && named.st_ino == open.st_ino &&
+         named.st_dev == open.st_dev;
+}
+
+/// A new file that this writer alone holds: nobody else removes, renames or writes it while it is locked.
+Result<FileDescriptor> open_partial(const std::filesystem::path& partial, const std::filesystem::path& file) {
+  Result<FileDescriptor> fd = open_file(partial, O_RDWR | O_CREAT | O_EXCL, "write the snapshot");
+  if (std::error_code ignored; !fd && !std::filesystem::exists(partial, ignored)) return fd;
+  // Another writer may have taken the new file for a leftover before it was locked.
+  if (fd && lock_for_writing(fd->get()) && names(partial, fd->get())) return fd;
+  return failed(
+      Status::kFailedPrecondition,
+      fmt::format("the snapshot {} is being written by another process; wait until that has ended", file.string()));
+}
+
+Result<> write_content(int fd, const std::filesystem::path& file, const SnapshotHeader& header,
+                       const std::function<void(std::ostream&)>& write_state) {
+  const auto disk_error = [&file](int error) {
+    return tl::unexpected<Error>(file_error(error, "write the snapshot", file));
+  };
+  CheckedSink sink(fd);
+  std::ostream out(&sink);
+  const std::string head = encode(header);
+  out.write(head.data(), static_cast<std::streamsize>(head.size()));
+  const uint64_t state_begin = sink.size();
+  Result<> written = run_program(file, "save", [&] { write_state(out); });
+  // A full disk explains whatever the program made of it.
+  if (sink.error() != 0) return disk_error(sink.error());
+  if (!written) return written;
+  if (!out) {
+    return failed(
+        Status::kInternal,
+        fmt::format("the program marked the stream as failed while it saved its state in the snapshot {}; nothing "
+                    "was kept",
+                    file.string()));
+  }
+  out.exceptions(std::ios_base::goodbit);
+  std::string size;
+  put<uint64_t>(size, sink.size() - state_begin);
+  sink.sputn(size.data(), static_cast<std::streamsize>(size.size()));
+  if (const int error = sink.flush(); error != 0) return disk_error(error);
+  std::string checksum;
+  put<uint64_t>(checksum, sink.checksum());
+  sink.sputn(checksum.data(), static_cast<std::streamsize>(checksum.size()));
+  if (const int error = sink.flush(); error != 0) return disk_error(error);
+  if (::fsync(fd) != 0) return disk_error(errno);
+  return {};
+}
+
+Result<> write_checked(const std::filesystem::path& file, const SnapshotHeader& header,
+                       const std::function<void(std::ostream&)>& write_state) {
+  if (header.fingerprint.size() + header.lr_state.size() > std::numeric_limits<uint32_t>::max() / 2) {
+    return failed(
+        Status::kInvalidArgument,
+        fmt::format("cannot write the snapshot {}: its learning-rate state is larger than 2 GiB", file.string()));
+  }
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+  std::error_code error;
+  const bool made = std::filesystem::create_directories(folder, error);
+  if (error) return tl::unexpected<Error>(file_error(error.value(), "create the folder", folder));
+  if (made) {
+    if (Result<> synced = sync_folder_of(folder); !synced) return synced;
+  }
+  remove_leftovers(folder);
+  std::filesystem::path partial = file;
+  partial += kPartialSuffix;
+  Result<FileDescriptor> fd = open_partial(partial, file);
+  if (!fd) return failed(std::move(fd));
+  Result<> done = write_content(fd->get(), file, header, write_state);
+  if (done && ::rename(partial.c_str(), file.c_str()) != 0) {
+    done = tl::unexpected<Error>(file_error(errno, "put in place the snapshot", file));
+  }
+  if (!done) {
+    ::unlink(partial.c_str());
+    return done;
+  }
+  return sync_folder_of(file);
+}
+
+/// The parts of a snapshot file that is open for reading.
+class SnapshotReader {
+ public:
+  SnapshotReader(const std::filesystem::path& file, int fd) : file_(file), fd_(fd) {}
+
+  Result<SnapshotHeader> read(const std::function<void(std::istream&)>& read_state) {
+    if (Result<> sized = measure(); !sized) return failed(std::move(sized));
+    if (Result<> whole = verify(); !whole) return failed(std::move(whole));
+    std::string content(static_cast<size_t>(header_size_), '\0');
+    if (Result<> got = read_bytes(content, kPrefixSize); !got) return failed(std::move(got));
+    std::optional<SnapshotHeader> header = decode_header(content);
+    if (!header) return damaged("its header does not add up");
+    CheckedSource source(fd_, kPrefixSize + header_size_, state_size_);
+    std::istream in(&source);
+    Result<> loaded = run_program(file_, "load", [&] { read_state(in); });
+    if (source.error() != 0) return tl::unexpected<Error>(file_error(source.error(), "read the snapshot", file_));
+    if (!loaded) return failed(std::move(loaded));
+    return std::move(*header);
+  }
+
+ private:
+  /// Reads the sizes and checks that they add up.
+  Result<> measure() {
+    struct stat status {};
+    if (::fstat(fd_, &status) != 0) return tl::unexpected<Error>(file_error(errno, "read the snapshot", file_));
+    if (!S_ISREG(status.st_mode)) return damaged("it is not a regular file");
+    file_size_ = static_cast<uint64_t>(status.st_size);
+    if (file_size_ < kPrefixSize + kTrailerSize) return damaged("it is cut short");
+    std::string prefix(kPrefixSize, '\0');
+    if (Result<> got = read_bytes(prefix, 0); !got) return got;
+    std::string_view rest(prefix);
+    if (rest.substr(0, kMagic.size()) != kMagic) return damaged("it does not begin like a snapshot");
+    rest.remove_prefix(kMagic.size());
+    if (const uint32_t version = take<uint32_t>(rest).value_or(0); version != kFormatVersion) {
+      return damaged(fmt::format("its format version is {}, this release reads {}", version, kFormatVersion));
+    }
+    header_size_ = take<uint32_t>(rest).value_or(0);
+    std::string trailer(kTrailerSize, '\0');
+    if (Result<> got = read_bytes(trailer, file_size_ - kTrailerSize); !got) return got;
+    rest = trailer;
+    state_size_ = take<uint64_t>(rest).value_or(0);
+    checksum_ = take<uint64_t>(rest).value_or(0);
+    const uint64_t content = file_size_ - kPrefixSize - kTrailerSize;
+    if (header_size_ > content || state_size_ != content - header_size_)
+      return damaged("it is cut short or its sizes are damaged");
+    return {};
+  }
+
+  Result<> verify() {
+    Crc64 crc;
+    std::string piece(size_t{256} << 10, '\0');
+    const uint64_t end = file_size_ - sizeof(uint64_t);
+    for (uint64_t offset = 0; offset < end; offset += piece.size()) {
+      piece.resize(static_cast<size_t>(std::min<uint64_t>(piece.size(), end - offset)));
+      if (Result<> got = read_bytes(piece, offset); !got) return got;
+      crc.process_bytes(piece.data(), piece.size());
+    }
+    if (crc.checksum() != checksum_) return damaged("its checksum does not match");
+    return {};
+  }
+
+  Result<> read_bytes(std::string& bytes, uint64_t offset) {
+    size_t got = 0;
+    if (const int error = read_at(fd_, bytes.data(), bytes.size(), offset, got); error != 0) {
+      return tl::unexpected<Error>(file_error(error, "read the snapshot", file_));
+    }
+    if (got < bytes.size()) return damaged("it became shorter while it was read");
+    return {};
+  }
+
+  [[nodiscard]] tl::unexpected<Error> damaged(std::string_view reason) const {
+    return failed(Status::kDataLoss,
+                  fmt::format("the snapshot {} is damaged: {}; restore it from a copy, or remove it to "
+                              "resume from an older one",
+                              file_.string(), reason));
+  }
+
+  const std::filesystem::path& file_;
+  int fd_;
+  uint64_t file_size_ = 0;
+  uint64_t header_size_ = 0;
+  uint64_t state_size_ = 0;
+  uint64_t checksum_ = 0;
+};
+
+}  // namespace
+
+std::filesystem::path snapshot_file(int64_t step) {
+  return std::filesystem::path("snapshots") / fmt::format("step-{:08}.snapshot", step);
+}
+
+Result<> write_snapshot(const std::filesystem::path& file, const SnapshotHeader& header,
+                        const std::function<void(std::ostream&)>& write_state) {
+  try {
+    return write_checked(file, header, write_state);
+  } catch (const std::exception& error) {
+    return failed(Status::kResourceExhausted,
+                  fmt::format("cannot write the snapshot {}: {}", file.string(), error.what()));
+  }
+}
+
+Result<SnapshotHeader> read_snapshot(const std::filesystem::path& file,
+                                     const std::function<void(std::istream&)>& read_state) {
+  Result<FileDescriptor> fd = open_file(file, O_RDONLY, "open the snapshot");
+  if (!fd) return failed(std::move(fd));
+  return SnapshotReader(file, fd->get()).read(read_state);
+}
+
+}  // namespace pliant::elastic
