@@ -45,8 +45,15 @@ struct LrOptions {
   std::string unit = "loss_tokens"; ///< rows, sequences, tokens or loss_tokens
 };
 
+/// An option that has a flag of its own on a command line.
+struct FlagOverride {
+  std::string flag; ///< as typed, for messages: "--workers 4"
+  std::string set;  ///< what it means: "run.workers=4"
+};
+
 /// What may change a config beside its file. Precedence: flag > `sets` > environment > file > default.
 struct ConfigOverrides {
+  std::vector<FlagOverride> flags;
   std::vector<std::string> sets;                    ///< "run.workers=2": dotted key, TOML value (a bare word counts as string)
   std::vector<std::filesystem::path> plugin_dirs;   ///< --plugin-dir, searched after `path` and before [plugins] dirs
   bool read_environment = true;                     ///< PLIANT__A__B and PLIANT_PLUGIN_PATH

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@ struct Kind {
   std::string_view section; ///< "elasticity", "sampler", "lr", "accelerator", "rendezvous"
   std::string_view id;      ///< "pliant.elasticity_policy/0", ...
   uint32_t vtable_size;     ///< bytes of the slots that this host needs
+  std::span<const std::string_view> slots; ///< their names, in order; pointers from offset 8 on
 };
 
 /// All kinds, in the order of the data's way.
@@ -55,8 +57,11 @@ class Plugin {
   [[nodiscard]] const Kind& kind() const;
   /// Row i of the option table, with fields that an older plugin does not know zeroed.
   [[nodiscard]] const std::vector<pliant_option>& options() const;
+  /// The services that this host offers to instances; lives as long as the plugin.
+  [[nodiscard]] const pliant_host& host() const;
 
   struct State;
+  struct Library;
 
  private:
   explicit Plugin(std::unique_ptr<State> state);

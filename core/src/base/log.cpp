@@ -1,0 +1,70 @@
+// The only file of core that knows spdlog.
+#include "base/log.hpp"
+
+#include <spdlog/logger.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdlib>
+
+namespace pliant {
+
+namespace {
+
+spdlog::level::level_enum to_spdlog(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+    case LogLevel::kOff:
+      return spdlog::level::off;
+  }
+  return spdlog::level::warn;
+}
+
+LogLevel level_of_environment() {
+  const char* word = ::secure_getenv("PLIANT_LOG");
+  return word == nullptr ? LogLevel::kWarning : log_level_from(word).value_or(LogLevel::kWarning);
+}
+
+}  // namespace
+
+std::optional<LogLevel> log_level_from(std::string_view word) {
+  if (word == "debug") return LogLevel::kDebug;
+  if (word == "info") return LogLevel::kInfo;
+  if (word == "warning") return LogLevel::kWarning;
+  if (word == "error") return LogLevel::kError;
+  if (word == "off") return LogLevel::kOff;
+  return std::nullopt;
+}
+
+struct Log::State {
+  std::shared_ptr<spdlog::logger> logger;
+};
+
+Log::Log(const std::string& name) : state_(std::make_unique<State>()) {
+  state_->logger = spdlog::get(name);
+  if (state_->logger) return;
+  state_->logger = std::make_shared<spdlog::logger>(name, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  state_->logger->set_pattern("%n: %l: %v");
+  state_->logger->set_level(to_spdlog(level_of_environment()));
+  state_->logger->flush_on(spdlog::level::debug);
+}
+
+Log::~Log() = default;
+Log::Log(Log&&) noexcept = default;
+Log& Log::operator=(Log&&) noexcept = default;
+
+void Log::write(LogLevel level, std::string_view line) const noexcept {
+  try {
+    state_->logger->log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+  } catch (...) {  // a line that cannot be written is lost; its writer goes on
+  }
+}
+
+}  // namespace pliant

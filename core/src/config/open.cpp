@@ -1,0 +1,226 @@
+// Opening a config: file, overrides, sections, plugins; every finding at once.
+#include "config/open.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "config/overrides.hpp"
+#include "config/parse.hpp"
+#include "config/selector.hpp"
+#include "config/source.hpp"
+
+namespace pliant::config {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kConfigVersion = 1;
+constexpr size_t kLongestLabel = 100;
+
+std::string cut(std::string text) {
+  if (text.size() > kLongestLabel) text = text.substr(0, kLongestLabel) + "...";
+  return text;
+}
+
+std::vector<Assignment> assignments_of(const ConfigOverrides& overrides) {
+  std::vector<Assignment> all;
+  for (const std::string& set : overrides.sets) all.push_back({set, Layer::kSet, cut("--set " + set)});
+  for (const FlagOverride& flag : overrides.flags) all.push_back({flag.set, Layer::kFlag, cut(flag.flag)});
+  return all;
+}
+
+void apply_core_environment(Environment& environment, Value& root) {
+  environment.apply({"config_version"}, root);
+  for (const std::string& section : core_sections()) {
+    for (const std::string& key : keys_of(core_options(section))) environment.apply({section, key}, root);
+  }
+  for (const plugin::Kind& kind : plugin::kinds()) {
+    environment.apply({std::string(kind.section), "use"}, root);
+    environment.apply({std::string(kind.section), "path"}, root);
+  }
+  environment.apply_app(root);
+}
+
+void check_version(const Value& root, bool empty, Diagnostics& diagnostics) {
+  const Value* version = root.find("config_version");
+  if (version == nullptr) {
+    const Origin start = empty ? Origin{} : Origin{Layer::kFile, 1, 1, 1, ""};
+    diagnostics.error(start, empty ? "the file is empty" : "config_version is missing",
+                      {"write config_version = 1 on the first line"});
+  } else if (version->type != Value::Type::kInt) {
+    diagnostics.error(version->origin, fmt::format("config_version must be the integer 1, not {}", describe(*version)));
+  } else if (version->integer > kConfigVersion) {
+    diagnostics.error(version->origin, fmt::format("config_version {} is newer than this pliant, which reads version {}",
+                                                   version->integer, kConfigVersion));
+  } else if (version->integer != kConfigVersion) {
+    diagnostics.error(version->origin, fmt::format("config_version must be {}, not {}", kConfigVersion, version->integer));
+  }
+}
+
+void check_sections(const Value& root, Diagnostics& diagnostics) {
+  for (const Member& member : root.members) {
+    if (member.key == "config_version") continue;
+    const auto& known = all_sections();
+    if (std::find(known.begin(), known.end(), member.key) == known.end()) {
+      std::vector<std::string> words = known;
+      words.emplace_back("config_version");
+      report_unknown_key(member, {}, words, diagnostics);
+    } else if (member.value.type != Value::Type::kTable) {
+      diagnostics.error(member.key_origin, fmt::format("'{}' is a section: it must be a table, not {}", member.key,
+                                                       describe(member.value)),
+                        {fmt::format("write [{}] on a line of its own, and its keys below", member.key)});
+    }
+  }
+}
+
+/// The section as a table, or nullptr when it is not there or no table.
+const Value* section_of(const Value& root, std::string_view section) {
+  const Value* found = root.find(section);
+  return found == nullptr || found->type != Value::Type::kTable ? nullptr : found;
+}
+
+void read_core_section(const std::string& section, detail::ConfigState& state, Diagnostics& diagnostics) {
+  const Value* table = section_of(state.root, section);
+  const std::vector<pliant_option>& options = core_options(section);
+  if (table != nullptr && plugin::kind_of(section) == nullptr) {
+    const std::vector<std::string> known = keys_of(options);
+    for (const Member& member : table->members) {
+      if (std::find(known.begin(), known.end(), member.key) == known.end()) {
+        report_unknown_key(member, {section}, known, diagnostics);
+      }
+    }
+  }
+  CheckedTable checked =
+      check_options(options, table, {section}, table == nullptr ? Origin{} : table->origin, diagnostics);
+  state.core_tables.emplace(section, std::move(checked));
+}
+
+bool valid_job_name(const std::string& name) {
+  return !name.empty() && name.size() <= 100 && name.front() != '.' && name.front() != '-' &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; });
+}
+
+std::string default_job_name(const fs::path& file) {
+  std::string name = file.filename() == "pliant.toml" ? file.parent_path().filename().string() : file.stem().string();
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_' && c != '-') c = '-';
+  }
+  name = name.substr(0, 100);
+  return valid_job_name(name) ? name : "job";
+}
+
+/// Makes the path in `row` absolute, from the directory of whoever wrote it.
+void make_absolute(Effective* row, const fs::path& file_dir) {
+  if (row == nullptr || row->value.text.empty()) return;
+  row->value.text = absolute_from(row->value, file_dir).string();
+}
+
+/// Paths and names that are not what was written, but what they stand for.
+void complete_core_tables(detail::ConfigState& state, Diagnostics& diagnostics) {
+  const fs::path file_dir = state.file.parent_path();
+  CheckedTable& data = state.core_tables.at("data");
+  make_absolute(data.find("text"), file_dir);
+  make_absolute(data.find("lengths"), file_dir);
+  CheckedTable& run = state.core_tables.at("run");
+  Effective* log_dir = run.find("log_dir");
+  log_dir->value.text = absolute_here(log_dir->value.text).string();
+  Effective* name = run.find("name");
+  if (name->value.text.empty()) {
+    name->value.text = default_job_name(state.file);
+  } else if (!valid_job_name(name->value.text)) {
+    diagnostics.error(name->value.origin,
+                      fmt::format("run.name must be made of letters, digits, '.', '_' and '-', not {}", describe(name->value)));
+  }
+  for (auto& [section, table] : state.core_tables) {
+    apply_core_options(section, table.values.view(), state.core);
+  }
+  state.core.data.text = data.find("text")->value.text;
+  state.core.data.lengths = data.find("lengths")->value.text;
+  state.core.run.log_dir = log_dir->value.text;
+  state.core.run.name = name->value.text;
+}
+
+std::vector<plugin::SearchDir> config_dirs(detail::ConfigState& state) {
+  std::vector<plugin::SearchDir> dirs;
+  Effective* row = state.core_tables.at("plugins").find("dirs");
+  for (Value& item : row->value.items) {
+    const fs::path dir = absolute_from(item, state.file.parent_path());
+    item.text = dir.string();
+    dirs.push_back({dir, "[plugins] dirs"});
+  }
+  return dirs;
+}
+
+void find_search_dirs(detail::ConfigState& state, const ConfigOverrides& overrides, Diagnostics& diagnostics) {
+  for (const fs::path& dir : overrides.plugin_dirs) state.search.push_back({absolute_here(dir), "--plugin-dir"});
+  for (plugin::SearchDir& dir : config_dirs(state)) state.search.push_back(std::move(dir));
+  if (overrides.read_environment) {
+    if (auto dirs = plugin::environment_dirs()) {
+      for (plugin::SearchDir& dir : *dirs) state.search.push_back(std::move(dir));
+    } else {
+      diagnostics.error({Layer::kEnvironment, 0, 0, 0, "environment PLIANT_PLUGIN_PATH"}, dirs.error().message());
+    }
+  }
+  for (plugin::SearchDir& dir : plugin::installed_dirs()) state.search.push_back(std::move(dir));
+}
+
+}  // namespace
+
+fs::path absolute_here(const fs::path& path) {
+  std::error_code failure;
+  const fs::path made = fs::absolute(path, failure);
+  return (failure ? path : made).lexically_normal();
+}
+
+fs::path absolute_from(const Value& value, const fs::path& file_dir) {
+  if (value.origin.layer > Layer::kFile) return absolute_here(value.text);
+  return (file_dir / value.text).lexically_normal();
+}
+
+Result<std::vector<plugin::SearchDir>> search_dirs(const ConfigOverrides& overrides) {
+  std::vector<plugin::SearchDir> all;
+  for (const fs::path& dir : overrides.plugin_dirs) all.push_back({absolute_here(dir), "--plugin-dir"});
+  auto named = overrides.read_environment ? plugin::environment_dirs() : std::vector<plugin::SearchDir>();
+  if (!named) return failed(std::move(named));
+  for (auto* more : {&*named}) all.insert(all.end(), more->begin(), more->end());
+  const std::vector<plugin::SearchDir> installed = plugin::installed_dirs();
+  all.insert(all.end(), installed.begin(), installed.end());
+  return all;
+}
+
+Result<StatePtr> open_state(const fs::path& file, const ConfigNeeds& needs, const ConfigOverrides& overrides,
+                            bool every_section) {
+  Result<std::string> text = read_text(file);
+  if (!text) return failed(std::move(text));
+  auto state = std::make_shared<detail::ConfigState>();
+  auto diagnostics = std::make_shared<Diagnostics>(file.string(), *text);
+  state->file = absolute_here(file);
+  std::optional<Value> root = parse_document(*text, *diagnostics);
+  if (!root) return tl::unexpected<Error>(diagnostics->to_error());
+  state->root = std::move(*root);
+
+  const bool empty = state->root.members.empty();
+  Environment environment(overrides.read_environment);
+  apply_core_environment(environment, state->root);
+  apply_assignments(assignments_of(overrides), state->root, *diagnostics);
+  check_version(state->root, empty, *diagnostics);
+  check_sections(state->root, *diagnostics);
+  for (const std::string& section : core_sections()) read_core_section(section, *state, *diagnostics);
+  complete_core_tables(*state, *diagnostics);
+  find_search_dirs(*state, overrides, *diagnostics);
+
+  Selector selector(*state, environment, *diagnostics);
+  for (const plugin::Kind& kind : plugin::kinds()) selector.select(kind, needs, every_section);
+  environment.report_unknown(*diagnostics);
+  if (diagnostics->failed()) return tl::unexpected<Error>(diagnostics->to_error());
+  state->diagnostics = std::move(diagnostics);
+  return StatePtr(std::move(state));
+}
+
+std::vector<std::string> warnings(const detail::ConfigState& state) { return state.diagnostics->warnings(); }
+
+}  // namespace pliant::config

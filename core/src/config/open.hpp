@@ -1,0 +1,43 @@
+// Opening a config with more say than the public API gives: what `pliant config` needs.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "config/state.hpp"
+#include "pliant/config.hpp"
+
+namespace pliant::config {
+
+using StatePtr = std::shared_ptr<const detail::ConfigState>;
+
+/// As Config::open. With `every_section` the plugins of all sections that are there are opened and checked, beside those that
+/// `needs` names.
+Result<StatePtr> open_state(const std::filesystem::path& file, const ConfigNeeds& needs, const ConfigOverrides& overrides,
+                            bool every_section = false);
+
+/// The search path without a config: --plugin-dir, PLIANT_PLUGIN_PATH, installed.
+Result<std::vector<plugin::SearchDir>> search_dirs(const ConfigOverrides& overrides);
+
+/// Findings that are no errors: a table of a plugin that is not in use and looks misspelt. One block each.
+std::vector<std::string> warnings(const detail::ConfigState& state);
+
+/// One key of the effective config.
+struct Shown {
+  KeyPath path;
+  Value value;
+  std::string origin; ///< "pliant.toml:8:1", "--set run.workers=2", "environment PLIANT__...", "default"
+};
+/// Every key that has a value: core's sections, the plugins that were opened, [app].
+std::vector<Shown> effective(const detail::ConfigState& state);
+
+/// The effective config as a document; with `origins` every line says in a comment who set it.
+std::string to_document(const detail::ConfigState& state, bool origins);
+
+/// The TOML table [path] of `options` with their defaults, docs and ranges as comments.
+std::string defaults_document(const KeyPath& path, const std::vector<pliant_option>& options);
+
+}  // namespace pliant::config

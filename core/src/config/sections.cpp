@@ -1,0 +1,102 @@
+// Option tables of [run], [data], [lr] and [plugins], by the same mechanism that plugins use.
+#include "config/sections.hpp"
+
+#include "pliant/sdk/options.hpp"
+
+namespace pliant::config {
+
+namespace {
+
+template <class T>
+using Table = sdk::Options<T>;
+
+void fill(Table<RunOptions>& o) {
+  using R = RunOptions;
+  o.add("workers", &R::workers, "Worker processes on this node.").range(1, 4096);
+  o.add("command", &R::command, "Program and arguments; what follows -- on the command line replaces it.");
+  o.add("seed", &R::seed, "Seed of the row order and of the weights.").at_least(0);
+  o.add("epochs", &R::epochs, "Passes over the samples.").at_least(1);
+  o.add("max_steps", &R::max_steps, "Stop after that many steps; 0 = after the last epoch.").at_least(0).unit("steps");
+  o.add("deterministic", &R::deterministic, "Give bitwise the same weights at every world size, at some cost in speed.");
+  o.add("on_loss", &R::on_loss, "What to do when a worker dies: start a fresh one, go on with fewer, or end the job.")
+      .choices({"replace", "shrink", "stop"});
+  o.add("max_restarts", &R::max_restarts, "Workers, or groups of a foreign program, started again in one job.").at_least(0);
+  o.add("attach", &R::attach, "Whether the program uses the embedding API: it must, it does not, or told by what it does.")
+      .choices({"auto", "required", "never"});
+  o.add("start_timeout_s", &R::start_timeout_s, "A worker that has not attached by then is killed.").range(0.1, 1e6).unit("s");
+  o.add("hang_timeout_s", &R::hang_timeout_s, "A rank that has not voted by then, while all others have, is killed.")
+      .range(0.1, 1e6)
+      .unit("s");
+  o.add("snapshot_every", &R::snapshot_every, "Steps between snapshots; 0 = only at Ctrl-C and at the end.")
+      .at_least(0)
+      .unit("steps");
+  o.add("keep_snapshots", &R::keep_snapshots, "Snapshots to keep; older ones are removed.").at_least(1);
+  o.add("log_dir", &R::log_dir, "Where runs leave ledger, logs and snapshots; relative to the working directory.");
+  o.add("name", &R::name, "Name of the job; empty = the name of the file, or of its folder when that is pliant.toml.");
+}
+
+void fill(Table<DataOptions>& o) {
+  o.add("text", &DataOptions::text, "A UTF-8 text file to train on; relative to the config file.");
+  o.add("lengths", &DataOptions::lengths, "A file with the length of each sequence; relative to the config file.");
+}
+
+void fill(Table<LrOptions>& o) {
+  o.add("base_lr", &LrOptions::base_lr, "The learning rate that suits base_batch.").range(0.0, 1e6);
+  o.add("base_batch", &LrOptions::base_batch, "The batch that base_lr suits, in unit; 0 = the mean batch of the first epoch.")
+      .range(0.0, 1e18);
+  o.add("unit", &LrOptions::unit, "What a batch is measured in for the rule.")
+      .choices({"rows", "sequences", "tokens", "loss_tokens"});
+}
+
+void fill(Table<PluginsOptions>& o) {
+  o.add("dirs", &PluginsOptions::dirs, "Directories to search for plugins; relative to the config file.");
+}
+
+template <class T>
+const Table<T>& table() {
+  static const Table<T>* const kTable = [] {
+    auto* made = new Table<T>();  // lives as long as the process: rows are pointed to from everywhere
+    fill(*made);
+    return made;
+  }();
+  return *kTable;
+}
+
+}  // namespace
+
+const std::vector<std::string>& core_sections() {
+  static const std::vector<std::string> kSections{"plugins", "lr", "data", "run"};
+  return kSections;
+}
+
+const std::vector<std::string>& all_sections() {
+  static const std::vector<std::string> kSections{"plugins",     "elasticity", "sampler", "lr", "accelerator",
+                                                  "rendezvous", "data",       "run",     "app"};
+  return kSections;
+}
+
+const std::vector<pliant_option>& core_options(std::string_view section) {
+  static const std::vector<pliant_option> kNone;
+  if (section == "run") return table<RunOptions>().rows();
+  if (section == "data") return table<DataOptions>().rows();
+  if (section == "lr") return table<LrOptions>().rows();
+  if (section == "plugins") return table<PluginsOptions>().rows();
+  return kNone;
+}
+
+void apply_core_options(std::string_view section, const pliant_option_values& values, CoreOptions& to) {
+  if (section == "run") table<RunOptions>().apply(values, to.run);
+  if (section == "data") table<DataOptions>().apply(values, to.data);
+  if (section == "lr") table<LrOptions>().apply(values, to.lr);
+  if (section == "plugins") table<PluginsOptions>().apply(values, to.plugins);
+}
+
+std::string_view default_use(std::string_view section) {
+  if (section == "sampler") return "fixed";
+  if (section == "lr") return "none";
+  if (section == "accelerator") return "host";
+  if (section == "rendezvous") return "local";
+  return {};
+}
+
+}  // namespace pliant::config

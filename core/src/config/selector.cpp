@@ -1,0 +1,232 @@
+// From `use = "name"` to an opened plugin with checked options.
+#include "config/selector.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "base/suggest.hpp"
+#include "plugin/record_check.hpp"
+
+namespace pliant::config {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool wanted(const ConfigNeeds& needs, std::string_view section) {
+  return (section == "elasticity" && needs.elasticity) || (section == "sampler" && needs.sampler) ||
+         (section == "lr" && needs.lr) || (section == "accelerator" && needs.accelerator) ||
+         (section == "rendezvous" && needs.rendezvous);
+}
+
+std::string there_are(const std::vector<std::string>& names) {
+  if (names.empty()) return "no plugin of this kind is installed; --plugin-dir or [plugins] dirs name more places to search";
+  return fmt::format("there are: {}", fmt::join(names, ", "));
+}
+
+/// True when the section itself speaks of a plugin.
+bool speaks_of_plugin(const Value& section) {
+  return std::any_of(section.members.begin(), section.members.end(), [](const Member& member) {
+    return member.key == "path" || member.value.type == Value::Type::kTable;
+  });
+}
+
+KeyPath table_path(const Selection& selection) { return {std::string(selection.kind->section), selection.use}; }
+
+}  // namespace
+
+const Value* Selector::section(const plugin::Kind& kind) const {
+  const Value* found = state_.root.find(kind.section);
+  return found == nullptr || found->type != Value::Type::kTable ? nullptr : found;
+}
+
+void Selector::select(const plugin::Kind& kind, const ConfigNeeds& needs, bool every_section) {
+  const Value* table = section(kind);
+  if (state_.root.find(kind.section) != nullptr && table == nullptr) return;  // reported already
+  const bool needed = wanted(needs, kind.section) || (every_section && table != nullptr);
+  Selection selection;
+  selection.kind = &kind;
+  if (table == nullptr && !needed) {
+    environment_.ignore_below({std::string(kind.section)});
+    return;
+  }
+  const bool chosen = choose(selection, needed);
+  if (chosen && needed && open(selection)) configure(selection);
+  if (chosen && selection.plugin == nullptr) environment_.apply_below(table_path(selection), state_.root);
+  check_keys(selection);
+  check_unused_tables(selection, needed && chosen);
+  if (chosen) state_.selections.emplace(std::string(kind.section), std::move(selection));
+}
+
+bool Selector::choose(Selection& selection, bool needed) {
+  const plugin::Kind& kind = *selection.kind;
+  const Value* table = section(kind);
+  const Value* use = table == nullptr ? nullptr : table->find("use");
+  if (use == nullptr) {
+    const bool open_question = table != nullptr && speaks_of_plugin(*table);
+    selection.use = open_question ? "" : std::string(default_use(kind.section));
+    if (selection.use.empty() && needed) report_no_choice(kind);
+    return !selection.use.empty();
+  }
+  selection.use_origin = use->origin;
+  const std::string name = use->type == Value::Type::kString ? use->text : use->raw;
+  if (plugin::valid_plugin_name(name)) {
+    selection.use = name;
+    return true;
+  }
+  diagnostics_.error(use->origin, fmt::format("{}.use must be the name of a plugin, not {}", kind.section, describe(*use)),
+                     {there_are(plugin::names(state_.search, kind))});
+  return false;
+}
+
+void Selector::report_no_choice(const plugin::Kind& kind) {
+  const Value* table = section(kind);
+  const std::vector<std::string> names = plugin::names(state_.search, kind);
+  const std::string example = names.empty() ? "NAME" : names.front();
+  if (table == nullptr) {
+    return diagnostics_.error({}, fmt::format("there is no [{}] section, and this command needs one", kind.section),
+                              {fmt::format("write [{}] and below it use = \"{}\"", kind.section, example), there_are(names)});
+  }
+  diagnostics_.error(table->origin, fmt::format("[{}] does not say which plugin to use", kind.section),
+                     {fmt::format("write use = \"{}\" below [{}]", example, kind.section), there_are(names)});
+}
+
+void Selector::report(const Origin& origin, const Error& error) {
+  Finding finding;
+  finding.origin = origin;
+  finding.exit_code = error.exit_code();
+  finding.status = error.status();
+  std::istringstream lines(error.message());
+  std::getline(lines, finding.message);
+  for (std::string line; std::getline(lines, line);) {
+    line.erase(0, std::min(line.find_first_not_of(' '), line.size()));
+    finding.notes.push_back(std::move(line));
+  }
+  diagnostics_.add(std::move(finding));
+}
+
+bool Selector::open(Selection& selection) {
+  const plugin::Kind& kind = *selection.kind;
+  const Value* table = section(kind);
+  const Value* path = table == nullptr ? nullptr : table->find("path");
+  if (path != nullptr && path->type != Value::Type::kString) {
+    diagnostics_.error(path->origin, fmt::format("{}.path must be the path of a plugin file, not {}", kind.section, describe(*path)));
+    return false;
+  }
+  if (path != nullptr) {
+    selection.file = absolute_from(*path, state_.file.parent_path());
+  } else {
+    Result<fs::path> found = plugin::find(state_.search, kind, selection.use);
+    if (!found) {
+      report(selection.use_origin, found.error());
+      return false;
+    }
+    selection.file = *found;
+  }
+  const Origin& origin = path != nullptr ? path->origin : selection.use_origin;
+  auto opened = plugin::Plugin::open(selection.file, kind);
+  if (!opened) {
+    report(origin, opened.error());
+    return false;
+  }
+  if ((*opened)->record().name != selection.use) {
+    report(origin, Error(Status::kFailedPrecondition,
+                         fmt::format("plugin {} calls itself '{}', but use says '{}'", selection.file.string(),
+                                     (*opened)->record().name, selection.use),
+                         ExitCode::kPlugin));
+    return false;
+  }
+  selection.plugin = std::move(*opened);
+  return true;
+}
+
+void Selector::configure(Selection& selection) {
+  const KeyPath path = table_path(selection);
+  const std::vector<pliant_option>& options = selection.plugin->options();
+  for (const std::string& key : keys_of(options)) {
+    KeyPath whole = path;
+    whole.push_back(key);
+    environment_.apply(whole, state_.root);
+  }
+  const Value* parent = section(*selection.kind);
+  const Member* member = parent == nullptr ? nullptr : parent->member(selection.use);
+  const Value* table = member == nullptr ? nullptr : &member->value;
+  Origin fallback = member != nullptr ? member->key_origin : selection.use_origin;
+  if (table != nullptr && table->type != Value::Type::kTable) {
+    diagnostics_.error(fallback, fmt::format("[{}] must be a table, not {}", dotted(path), describe(*table)));
+    table = nullptr;
+  }
+  if (table != nullptr) {
+    const std::vector<std::string> known = keys_of(options);
+    for (const Member& given : table->members) {
+      if (std::find(known.begin(), known.end(), given.key) == known.end()) {
+        std::vector<std::string> notes;
+        if (known.empty()) notes.push_back(fmt::format("plugin '{}' has no options", selection.use));
+        report_unknown_key(given, path, known, diagnostics_, std::move(notes));
+      }
+    }
+  }
+  selection.table = check_options(options, table, path, fallback, diagnostics_);
+}
+
+void Selector::check_keys(const Selection& selection) {
+  const std::string name(selection.kind->section);
+  const Value* table = section(*selection.kind);
+  if (table == nullptr) return;
+  std::vector<std::string> known{"use", "path"};
+  for (const std::string& key : keys_of(core_options(name))) known.push_back(key);
+  for (const Member& member : table->members) {
+    if (member.value.type == Value::Type::kTable || member.key == selection.use) continue;
+    if (std::find(known.begin(), known.end(), member.key) != known.end()) continue;
+    std::vector<std::string> notes;
+    if (selection.plugin != nullptr) {
+      const std::vector<std::string> own = keys_of(selection.plugin->options());
+      if (std::find(own.begin(), own.end(), member.key) != own.end()) {
+        notes.push_back(fmt::format("it is an option of plugin '{}': write it below [{}]", selection.use,
+                                    dotted(table_path(selection))));
+      }
+    }
+    report_unknown_key(member, {name}, known, diagnostics_, std::move(notes));
+  }
+}
+
+void Selector::check_unused_tables(const Selection& selection, bool needed) {
+  const std::string name(selection.kind->section);
+  const Value* table = section(*selection.kind);
+  for (const std::string& other : plugin::names(state_.search, *selection.kind)) {
+    if (other != selection.use) environment_.ignore_below({name, other});
+  }
+  if (table == nullptr) return;
+  std::vector<std::string> known = plugin::names(state_.search, *selection.kind);
+  if (!selection.use.empty()) known.push_back(selection.use);
+  for (const Member& member : table->members) {
+    if (member.value.type != Value::Type::kTable || member.key == selection.use) continue;
+    environment_.ignore_below({name, member.key});
+    if (!needed) continue;
+    const bool installed = std::find(known.begin(), known.end(), member.key) != known.end();
+    const auto near = installed ? std::vector<std::string>() : nearest(member.key, known);
+    if (!installed) {
+      std::vector<std::string> notes{fmt::format("'{}' is in use", selection.use)};
+      if (!near.empty()) notes.push_back(fmt::format("did you mean '{}'?", near.front()));
+      diagnostics_.warning(member.key_origin, fmt::format("[{}] belongs to no installed plugin, so nothing reads it",
+                                                          dotted({name, member.key})), std::move(notes));
+      continue;
+    }
+    const auto file = plugin::find(state_.search, *selection.kind, member.key);
+    const auto opened = file ? plugin::Plugin::open(*file, *selection.kind) : failed(Status::kNotFound, "");
+    if (!opened) continue;  // not in use: no reason to stop
+    const std::vector<pliant_option>& options = (*opened)->options();
+    const std::vector<std::string> keys = keys_of(options);
+    for (const Member& given : member.value.members) {
+      if (std::find(keys.begin(), keys.end(), given.key) == keys.end()) {
+        report_unknown_key(given, {name, member.key}, keys, diagnostics_);
+      }
+    }
+    check_options(options, &member.value, {name, member.key}, member.key_origin, diagnostics_);
+  }
+}
+
+}  // namespace pliant::config

@@ -1,0 +1,45 @@
+// Choosing, opening and configuring the plugin of each section.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "config/diagnostics.hpp"
+#include "config/overrides.hpp"
+#include "config/state.hpp"
+#include "pliant/config.hpp"
+
+namespace pliant::config {
+
+/// A path from the working directory.
+std::filesystem::path absolute_here(const std::filesystem::path& path);
+/// A path that a config value holds: from the file's directory when the file holds it, else from the working directory.
+std::filesystem::path absolute_from(const Value& value, const std::filesystem::path& file_dir);
+
+class Selector {
+ public:
+  Selector(detail::ConfigState& state, Environment& environment, Diagnostics& diagnostics)
+      : state_(state), environment_(environment), diagnostics_(diagnostics) {}
+
+  /// Puts what `kind`'s section names into state.selections; opens it when `needs` says so, or when the section is there and
+  /// `every_section` is set.
+  void select(const plugin::Kind& kind, const ConfigNeeds& needs, bool every_section);
+
+ private:
+  [[nodiscard]] const Value* section(const plugin::Kind& kind) const;
+  /// Sets use and use_origin; false when there is no name to go on with.
+  bool choose(Selection& selection, bool needed);
+  void report_no_choice(const plugin::Kind& kind);
+  bool open(Selection& selection);
+  void configure(Selection& selection);
+  void check_keys(const Selection& selection);
+  void check_unused_tables(const Selection& selection, bool needed);
+  void report(const Origin& origin, const Error& error);
+
+  detail::ConfigState& state_;
+  Environment& environment_;
+  Diagnostics& diagnostics_;
+};
+
+}  // namespace pliant::config

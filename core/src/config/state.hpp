@@ -1,0 +1,43 @@
+// What a Config holds.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/diagnostics.hpp"
+#include "config/options.hpp"
+#include "config/sections.hpp"
+#include "config/value.hpp"
+#include "plugin/plugin.hpp"
+#include "plugin/search.hpp"
+
+namespace pliant::config {
+
+/// The plugin that one section names.
+struct Selection {
+  const plugin::Kind* kind = nullptr;
+  std::string use;
+  Origin use_origin;                            ///< layer kDefault when nothing names it
+  std::filesystem::path file;                   ///< absolute; empty when it was not looked for
+  std::shared_ptr<const plugin::Plugin> plugin; ///< nullptr when the section was not needed
+  CheckedTable table;                           ///< its options, when plugin is set
+};
+
+}  // namespace pliant::config
+
+namespace pliant::detail {
+
+struct ConfigState {
+  std::filesystem::path file; ///< absolute
+  config::CoreOptions core;
+  config::Value root; ///< file and overrides, before defaults
+  std::map<std::string, config::CheckedTable, std::less<>> core_tables;
+  std::map<std::string, config::Selection, std::less<>> selections;
+  std::vector<plugin::SearchDir> search; ///< in the order in which they are searched
+  std::shared_ptr<const config::Diagnostics> diagnostics; ///< warnings, and how to show a position
+};
+
+}  // namespace pliant::detail

@@ -1,0 +1,143 @@
+// One object of a plugin: made, saved, loaded, destroyed; and how a plugin's refusal becomes an Error.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "plugin/plugin.hpp"
+
+namespace pliant::plugin {
+
+namespace {
+
+/// `body` with what it throws as a status: a plugin that is not built with the SDK may let an exception out.
+template <class Body>
+int32_t fenced(pliant_error& error, const char* slot, Body&& body) {
+  const auto broke = [&](std::string_view what) {
+    error = fresh_error();
+    const std::string text = fmt::format("{} threw across the border: {}", slot, what);
+    std::strncpy(error.message, text.c_str(), sizeof(error.message) - 1);
+    return int32_t{PLIANT_INTERNAL};
+  };
+  try {
+    return body();
+  } catch (const std::exception& thrown) {
+    return broke(thrown.what());
+  } catch (...) {
+    return broke("an exception that is no std::exception");
+  }
+}
+
+int32_t append(void* context, const void* bytes, uint64_t size) {
+  try {
+    static_cast<std::string*>(context)->append(static_cast<const char*>(bytes), static_cast<size_t>(size));
+    return PLIANT_OK;
+  } catch (...) {
+    return PLIANT_RESOURCE_EXHAUSTED;
+  }
+}
+
+int32_t take(void* context, void* bytes, uint64_t size, uint64_t* got) {
+  auto& left = *static_cast<std::string_view*>(context);
+  *got = std::min<uint64_t>(size, left.size());
+  if (*got > 0) std::memcpy(bytes, left.data(), static_cast<size_t>(*got));
+  left.remove_prefix(static_cast<size_t>(*got));
+  return PLIANT_OK;
+}
+
+/// The message as one printable, terminated text.
+std::string message_of(const pliant_error& error) {
+  const char* end = std::find(error.message, error.message + sizeof(error.message), '\0');
+  std::string text(error.message, end);
+  for (char& c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n') || byte == 0x7f) c = ' ';
+  }
+  return text;
+}
+
+}  // namespace
+
+pliant_error fresh_error() {
+  pliant_error error{};
+  error.struct_size = sizeof(pliant_error);
+  return error;
+}
+
+Error to_error(const Plugin& plugin, int32_t status, const pliant_error& error) {
+  const bool known = status > PLIANT_OK && status <= PLIANT_DEADLINE_EXCEEDED;
+  std::string text = message_of(error);
+  if (text.empty()) text = fmt::format("failed with status {} and gave no message", status);
+  if (!known) text += fmt::format(" (status {} is none of the ABI's)", status);
+  const auto mapped = known ? static_cast<Status>(status) : Status::kInternal;
+  const bool users = mapped == Status::kInvalidArgument || mapped == Status::kOutOfRange ||
+                     mapped == Status::kFailedPrecondition || mapped == Status::kIncompatibleWorldSize;
+  return {mapped, fmt::format("{} '{}': {}", plugin.kind().section, plugin.record().name, text),
+          users ? ExitCode::kUsage : ExitCode::kPlugin};
+}
+
+Result<Instance> Instance::create(std::shared_ptr<const Plugin> plugin, const OptionValues& values) {
+  Instance made;
+  made.plugin_ = std::move(plugin);
+  const Plugin& maker = *made.plugin_;
+  pliant_error error = fresh_error();
+  void* self = nullptr;
+  const int32_t status =
+      fenced(error, "create", [&] { return maker.record().create(&maker.host(), &values.view(), &self, &error); });
+  if (status != PLIANT_OK) return tl::unexpected<Error>(to_error(maker, status, error));
+  if (self == nullptr) {
+    return failed(Status::kInternal,
+                  fmt::format("{} '{}': create reported success but made no instance", maker.kind().section,
+                              maker.record().name),
+                  ExitCode::kPlugin);
+  }
+  made.self_ = self;
+  return made;
+}
+
+Instance::~Instance() {
+  if (self_ == nullptr) return;
+  try {
+    plugin_->record().destroy(self_);
+  } catch (...) {  // nothing is left to do for an object that cannot be destroyed
+  }
+}
+
+Instance::Instance(Instance&& other) noexcept
+    : plugin_(std::move(other.plugin_)), self_(std::exchange(other.self_, nullptr)) {}
+
+Instance& Instance::operator=(Instance&& other) noexcept {
+  std::swap(plugin_, other.plugin_);
+  std::swap(self_, other.self_);
+  return *this;
+}
+
+Result<std::string> Instance::save() const {
+  const pliant_plugin& record = plugin_->record();
+  std::string bytes;
+  if (record.save == nullptr) return bytes;
+  const pliant_writer writer{sizeof(pliant_writer), 0, &bytes, &append};
+  pliant_error error = fresh_error();
+  const int32_t status = fenced(error, "save", [&] { return record.save(self_, &writer, &error); });
+  if (status != PLIANT_OK) return tl::unexpected<Error>(to_error(*plugin_, status, error));
+  return bytes;
+}
+
+Result<> Instance::load(std::string_view saved) {
+  const pliant_plugin& record = plugin_->record();
+  if (record.load == nullptr) {
+    if (saved.empty()) return {};
+    return failed(Status::kDataLoss,
+                  fmt::format("{} '{}' has no state, but {} bytes of it were saved", plugin_->kind().section, record.name,
+                              saved.size()));
+  }
+  const pliant_reader reader{sizeof(pliant_reader), 0, &saved, &take};
+  pliant_error error = fresh_error();
+  const int32_t status = fenced(error, "load", [&] { return record.load(self_, &reader, &error); });
+  if (status != PLIANT_OK) return tl::unexpected<Error>(to_error(*plugin_, status, error));
+  return {};
+}
+
+}  // namespace pliant::plugin

@@ -1,0 +1,99 @@
+// The plugin record and its vtable, field by field.
+#include "plugin/record_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace pliant::plugin {
+
+namespace {
+
+constexpr uint32_t kMostOptions = 4096;
+constexpr uint64_t kLargestStride = 1U << 16;
+
+std::string_view before_revision(std::string_view kind) { return kind.substr(0, kind.find('/')); }
+
+std::string name_objection(const pliant_plugin& record, const Kind& kind) {
+  if (record.kind == nullptr || record.name == nullptr || record.version == nullptr || record.summary == nullptr) {
+    return "kind, name, version or summary of its record is NULL";
+  }
+  const std::string_view declared = record.kind;
+  if (declared != kind.id) {
+    if (before_revision(declared) == before_revision(kind.id)) {
+      return fmt::format("it is built for {}, this host offers {}; rebuild it against this host's SDK", declared, kind.id);
+    }
+    return fmt::format("it is of kind {}, but [{}] needs {}", declared, kind.section, kind.id);
+  }
+  if (!valid_plugin_name(record.name)) {
+    return fmt::format("its name '{}' is not made of a-z, 0-9, '.', '_' and '-'", record.name);
+  }
+  return {};
+}
+
+std::string slots_objection(const void* vtable, const Kind& kind) {
+  if (vtable == nullptr) return "its vtable is NULL";
+  uint32_t size = 0;
+  std::memcpy(&size, vtable, sizeof(size));
+  if (size < kind.vtable_size) {
+    return fmt::format("its vtable is too short: {} bytes, {} needs {}", size, kind.id, kind.vtable_size);
+  }
+  const auto* bytes = static_cast<const unsigned char*>(vtable);
+  for (size_t i = 0; i < kind.slots.size(); ++i) {
+    const void* slot = nullptr;
+    std::memcpy(&slot, bytes + 2 * sizeof(uint32_t) + i * sizeof(void*), sizeof(slot));
+    if (slot == nullptr) return fmt::format("slot '{}' of its vtable is NULL", kind.slots[i]);
+  }
+  return {};
+}
+
+std::string copy_options(const pliant_plugin& record, std::vector<pliant_option>& options) {
+  if (record.option_count == 0) return {};
+  if (record.options == nullptr) return fmt::format("it declares {} options, but its table is NULL", record.option_count);
+  if (record.option_count > kMostOptions) return fmt::format("it declares {} options", record.option_count);
+  if (record.option_stride < sizeof(uint32_t) || record.option_stride > kLargestStride) {
+    return fmt::format("the rows of its option table are {} bytes apart", record.option_stride);
+  }
+  const auto* bytes = reinterpret_cast<const unsigned char*>(record.options);
+  for (uint32_t i = 0; i < record.option_count; ++i) {
+    const unsigned char* row = bytes + i * record.option_stride;
+    uint32_t size = 0;
+    std::memcpy(&size, row, sizeof(size));
+    constexpr size_t kNeeded = offsetof(pliant_option, list_max) + sizeof(pliant_option::list_max);
+    if (size < kNeeded || size > record.option_stride) {
+      return fmt::format("row {} of its option table says it has {} bytes; the rows are {} apart and need {}", i + 1, size,
+                         record.option_stride, kNeeded);
+    }
+    pliant_option& copy = options.emplace_back();
+    std::memcpy(&copy, row, std::min<size_t>(size, sizeof(pliant_option)));
+  }
+  return {};
+}
+
+}  // namespace
+
+bool valid_plugin_name(std::string_view name) {
+  const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  if (name.empty() || name.size() > 64 || !plain(name.front())) return false;
+  return std::all_of(name.begin(), name.end(), [&](char c) { return plain(c) || c == '.' || c == '_' || c == '-'; });
+}
+
+std::string record_objection(const pliant_plugin* record, const Kind& kind, std::vector<pliant_option>& options) {
+  if (record == nullptr) return "its entry returned no record: it could not build its option table";
+  if (!PLIANT_HAS(pliant_plugin, record, extension)) {
+    return fmt::format("its record is too short: {} bytes, this host needs {}", record->struct_size, sizeof(pliant_plugin));
+  }
+  if (record->min_host_minor > PLIANT_ABI_MINOR) {
+    return fmt::format("it needs a host of ABI {}.{} or later, this host offers {}.{}; update pliant", PLIANT_ABI_MAJOR,
+                       record->min_host_minor, PLIANT_ABI_MAJOR, PLIANT_ABI_MINOR);
+  }
+  if (std::string why = name_objection(*record, kind); !why.empty()) return why;
+  if (record->create == nullptr || record->destroy == nullptr) return "create or destroy of its record is NULL";
+  if ((record->save == nullptr) != (record->load == nullptr)) return "it has only one of save and load";
+  if (std::string why = slots_objection(record->vtable, kind); !why.empty()) return why;
+  if (std::string why = copy_options(*record, options); !why.empty()) return why;
+  return table_objection(options);
+}
+
+}  // namespace pliant::plugin
