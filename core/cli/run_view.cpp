@@ -25,13 +25,14 @@ std::string duration(double seconds) {
 // 1234567 as 1,234,567.
 std::string grouped(int64_t n) {
   std::string digits = std::to_string(n);
-  for (auto at = static_cast<int64_t>(digits.size()) - 3; at > (n < 0 ? 1 : 0); at -= 3) digits.insert(static_cast<size_t>(at), ",");
+  for (auto at = static_cast<int64_t>(digits.size()) - 3; at > (n < 0 ? 1 : 0); at -= 3)
+    digits.insert(static_cast<size_t>(at), ",");
   return digits;
 }
 
 std::string describe(const JobProgress& p) {
-  std::string text = fmt::format("step {}/{}  loss {:.4f}  {} tokens/s  world {}  lr {:.3g}", p.step, p.total_steps, p.loss,
-                                 grouped(std::llround(p.tokens_per_second)), p.world_size, p.learning_rate);
+  std::string text = fmt::format("step {}/{}  loss {:.4f}  {} tokens/s  world {}  lr {:.3g}", p.step, p.total_steps,
+                                 p.loss, grouped(std::llround(p.tokens_per_second)), p.world_size, p.learning_rate);
   if (p.seconds_left > 0) text += fmt::format("  ETA {}", duration(p.seconds_left));
   return text;
 }
@@ -51,7 +52,9 @@ size_t columns() {
 
 }  // namespace
 
-RunView::~RunView() { finish_line(); }
+RunView::~RunView() {
+  finish_line();
+}
 
 void RunView::finish_line() {
   if (line_open_) std::fputs("\n", stderr);
@@ -92,17 +95,21 @@ std::string summary_table(const JobSummary& s) {
   std::vector<std::pair<std::string, std::string>> rows;
   rows.emplace_back("outcome", s.reason.empty() ? s.outcome : fmt::format("{}: {}", s.outcome, s.reason));
   if (s.uses_api) {
-    rows.emplace_back("steps", fmt::format("{} of {}{}", s.steps, s.total_steps,
-                                           s.resumed_from >= 0 ? fmt::format(", resumed from {}", s.resumed_from) : ""));
+    rows.emplace_back("steps",
+                      fmt::format("{} of {}{}", s.steps, s.total_steps,
+                                  s.resumed_from >= 0 ? fmt::format(", resumed from {}", s.resumed_from) : ""));
     rows.emplace_back("global batch", fmt::format("{} rows", s.global_batch));
-    rows.emplace_back("tokens", fmt::format("{}, {} a second", grouped(s.tokens), grouped(std::llround(s.tokens_per_second))));
+    rows.emplace_back("tokens",
+                      fmt::format("{}, {} a second", grouped(s.tokens), grouped(std::llround(s.tokens_per_second))));
     rows.emplace_back("packing efficiency", fmt::format("{:.1f} %", 100 * s.packing_efficiency));
     rows.emplace_back("loss, first ten steps", fmt::format("{:.4f}", s.loss_first));
     rows.emplace_back("loss, last ten steps", fmt::format("{:.4f}", s.loss_last));
-    rows.emplace_back("samples used once", fmt::format("{} of {}", grouped(s.samples_used_once), grouped(s.samples_expected)));
+    rows.emplace_back("samples used once",
+                      fmt::format("{} of {}", grouped(s.samples_used_once), grouped(s.samples_expected)));
     rows.emplace_back("samples repeated", grouped(s.samples_repeated));
     rows.emplace_back("samples missing", grouped(s.samples_missing));
-    for (const auto& [reason, count] : s.samples_dropped) rows.emplace_back("samples dropped, " + reason, grouped(count));
+    for (const auto& [reason, count] : s.samples_dropped)
+      rows.emplace_back("samples dropped, " + reason, grouped(count));
     rows.emplace_back("time lost", fmt::format("{:.2f} s", s.seconds_lost));
   }
   rows.emplace_back("generations", std::to_string(s.generations));

@@ -23,8 +23,8 @@ class Communicator;
 struct DeviceProperties {
   std::string name;
   uint64_t memory_bytes = 0;
-  bool host_visible = false; ///< device memory may be touched by the CPU
-  bool fixed_order = false;  ///< reductions add in rank order
+  bool host_visible = false;  ///< device memory may be touched by the CPU
+  bool fixed_order = false;   ///< reductions add in rank order
 };
 
 /// An open accelerator plugin. Copyable handle; streams, buffers and communicators keep it alive.

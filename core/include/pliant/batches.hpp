@@ -15,8 +15,8 @@ namespace pliant {
 
 /// The lengths of all sequences. Owned by Batches after construction.
 struct Dataset {
-  std::vector<int64_t> lengths;     ///< tokens of sequence i, >= 1
-  std::vector<int64_t> loss_tokens; ///< tokens of sequence i that have a loss; empty = lengths
+  std::vector<int64_t> lengths;      ///< tokens of sequence i, >= 1
+  std::vector<int64_t> loss_tokens;  ///< tokens of sequence i that have a loss; empty = lengths
 };
 
 /// Size of a batch in every unit.
@@ -35,7 +35,7 @@ struct Batch {
   std::vector<uint64_t> offsets;  ///< rows + 1 entries, offsets[0] = 0
   std::vector<int64_t> ids;
   BatchSize size;
-  uint64_t digest = 0;            ///< sample_digest of all ids
+  uint64_t digest = 0;  ///< sample_digest of all ids
 
   [[nodiscard]] std::span<const int64_t> row(int64_t i) const {
     return std::span(ids).subspan(offsets[static_cast<size_t>(i)],
@@ -49,20 +49,20 @@ uint64_t sample_digest(int64_t epoch, std::span<const int64_t> ids);
 /// What one epoch holds.
 struct EpochSummary {
   int64_t rows = 0;
-  int64_t batches = 0;                      ///< the last one may be short
-  int64_t sequences = 0;                    ///< in those rows
+  int64_t batches = 0;    ///< the last one may be short
+  int64_t sequences = 0;  ///< in those rows
   int64_t tokens = 0;
   int64_t loss_tokens = 0;
-  int64_t longest_row = 0;                  ///< tokens of the row with most tokens
-  std::map<std::string, int64_t> dropped;   ///< by reason; sequences + all dropped = dataset
+  int64_t longest_row = 0;                 ///< tokens of the row with most tokens
+  std::map<std::string, int64_t> dropped;  ///< by reason; sequences + all dropped = dataset
 };
 
 /// Not thread-safe. Holds the plan of one epoch at a time; moving to another epoch replans, O(sequences).
 class Batches {
  public:
-  /// `config` was opened with needs.sampler. Throws kInvalidArgument (exit 2) for an empty dataset or a length < 1, and what the
-  /// sampler refuses (exit 2), and exit 3 when the sampler breaks its contract: a row that is empty, an id out of range or
-  /// given twice, rows that do not add up.
+  /// `config` was opened with needs.sampler. Throws kInvalidArgument (exit 2) for an empty dataset or a length < 1, and
+  /// what the sampler refuses (exit 2), and exit 3 when the sampler breaks its contract: a row that is empty, an id out
+  /// of range or given twice, rows that do not add up.
   Batches(const Config& config, const Plan& plan, Dataset dataset);
   ~Batches();
   Batches(Batches&&) noexcept;
@@ -79,8 +79,8 @@ class Batches {
   int64_t total_steps();
   /// The batch of job step `step`, 0 <= step < total_steps().
   Batch at_step(int64_t step);
-  /// Digest of everything that decides the batches: lengths, seed, plan (global batch and granule), sampler, options. Options
-  /// count through the sampler's saved state and through the rows that they give epoch 0.
+  /// Digest of everything that decides the batches: lengths, seed, plan (global batch and granule), sampler, options.
+  /// Options count through the sampler's saved state and through the rows that they give epoch 0.
   [[nodiscard]] uint64_t fingerprint() const;
 
  private:

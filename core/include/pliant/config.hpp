@@ -13,50 +13,53 @@ namespace pliant {
 
 /// [run]: the job. Times in seconds. Defaults are those of the members.
 struct RunOptions {
-  int64_t workers = 1;              ///< worker processes on this node, 1..4096
-  std::vector<std::string> command; ///< program and arguments; what follows `--` on the command line replaces it
-  int64_t seed = 1;                 ///< of row order and weights, >= 0
-  int64_t epochs = 1;               ///< >= 1
-  int64_t max_steps = 0;            ///< stop after that many steps; 0 = after the last epoch
-  bool deterministic = false;       ///< bitwise the same weights at every world size
-  std::string on_loss = "replace";  ///< "replace": start a fresh worker; "shrink": go on with fewer; "stop": end the job
-  int64_t max_restarts = 3;         ///< workers (or groups, for a foreign program) started again in one job
-  std::string attach = "auto";      ///< "required": the program must use the embedding API; "never": it does not; "auto": told by what it does
-  double start_timeout_s = 120;     ///< a worker that has not attached by then is killed
-  double hang_timeout_s = 300;      ///< without progress for so long, the ranks that hold the others up are killed
-  double stop_grace_s = 15;         ///< from SIGTERM to SIGKILL when a foreign program is ended
-  int64_t snapshot_every = 0;       ///< steps between snapshots; 0 = only at Ctrl-C and at the end
-  int64_t keep_snapshots = 2;       ///< older ones are removed
-  std::string working_dir;          ///< of the workers; relative to the config file; empty: that of `pliant run`
-  std::string log_dir = "pliant-runs"; ///< where runs leave ledger, logs and snapshots; relative to the working directory
-  std::string name;                 ///< of the job; default: the config's file name, or its folder's when that is "pliant.toml"
+  int64_t workers = 1;               ///< worker processes on this node, 1..4096
+  std::vector<std::string> command;  ///< program and arguments; what follows `--` on the command line replaces it
+  int64_t seed = 1;                  ///< of row order and weights, >= 0
+  int64_t epochs = 1;                ///< >= 1
+  int64_t max_steps = 0;             ///< stop after that many steps; 0 = after the last epoch
+  bool deterministic = false;        ///< bitwise the same weights at every world size
+  std::string on_loss =
+      "replace";                 ///< "replace": start a fresh worker; "shrink": go on with fewer; "stop": end the job
+  int64_t max_restarts = 3;      ///< workers (or groups, for a foreign program) started again in one job
+  std::string attach = "auto";   ///< "required": the program must use the embedding API; "never": it does not; "auto":
+                                 ///< told by what it does
+  double start_timeout_s = 120;  ///< a worker that has not attached by then is killed
+  double hang_timeout_s = 300;   ///< without progress for so long, the ranks that hold the others up are killed
+  double stop_grace_s = 15;      ///< from SIGTERM to SIGKILL when a foreign program is ended
+  int64_t snapshot_every = 0;    ///< steps between snapshots; 0 = only at Ctrl-C and at the end
+  int64_t keep_snapshots = 2;    ///< older ones are removed
+  std::string working_dir;       ///< of the workers; relative to the config file; empty: that of `pliant run`
+  std::string log_dir =
+      "pliant-runs";  ///< where runs leave ledger, logs and snapshots; relative to the working directory
+  std::string name;   ///< of the job; default: the config's file name, or its folder's when that is "pliant.toml"
 };
 
 /// [data]: where samples come from. Paths are absolute once read.
 struct DataOptions {
-  std::string text;    ///< a UTF-8 text file for the samples that train on text
-  std::string lengths; ///< a file with the length of each sequence
+  std::string text;     ///< a UTF-8 text file for the samples that train on text
+  std::string lengths;  ///< a file with the length of each sequence
 };
 
 /// [lr], the part that is not the rule's own.
 struct LrOptions {
-  double base_lr = 1e-3;           ///< the rate that suits base_batch
-  double base_batch = 0;           ///< in `unit`; 0 = the mean batch of the first epoch
-  std::string unit = "loss_tokens"; ///< rows, sequences, tokens or loss_tokens
+  double base_lr = 1e-3;             ///< the rate that suits base_batch
+  double base_batch = 0;             ///< in `unit`; 0 = the mean batch of the first epoch
+  std::string unit = "loss_tokens";  ///< rows, sequences, tokens or loss_tokens
 };
 
 /// An option that has a flag of its own on a command line.
 struct FlagOverride {
-  std::string flag; ///< as typed, for messages: "--workers 4"
-  std::string set;  ///< what it means: "run.workers=4"
+  std::string flag;  ///< as typed, for messages: "--workers 4"
+  std::string set;   ///< what it means: "run.workers=4"
 };
 
 /// What may change a config beside its file. Precedence: flag > `sets` > environment > file > default.
 struct ConfigOverrides {
   std::vector<FlagOverride> flags;
-  std::vector<std::string> sets;                    ///< "run.workers=2": dotted key, TOML value (a bare word counts as string)
-  std::vector<std::filesystem::path> plugin_dirs;   ///< --plugin-dir, searched after `path` and before [plugins] dirs
-  bool read_environment = true;                     ///< PLIANT__A__B and PLIANT_PLUGIN_PATH
+  std::vector<std::string> sets;  ///< "run.workers=2": dotted key, TOML value (a bare word counts as string)
+  std::vector<std::filesystem::path> plugin_dirs;  ///< --plugin-dir, searched after `path` and before [plugins] dirs
+  bool read_environment = true;                    ///< PLIANT__A__B and PLIANT_PLUGIN_PATH
 };
 
 /// The parts of a config that a caller needs; sections outside it are checked but their plugins are not opened.
@@ -77,7 +80,8 @@ class Config {
  public:
   /// Reads and checks `file`. Throws Error (kInvalidArgument, exit 2) with every finding, sorted by position; kNotFound
   /// (exit 2) for a missing file; exit 3 when a named plugin is missing or refused.
-  static Config open(const std::filesystem::path& file, const ConfigNeeds& needs = {}, const ConfigOverrides& overrides = {});
+  static Config open(const std::filesystem::path& file, const ConfigNeeds& needs = {},
+                     const ConfigOverrides& overrides = {});
 
   [[nodiscard]] const std::filesystem::path& file() const;
   [[nodiscard]] const RunOptions& run() const;
@@ -94,7 +98,8 @@ class Config {
   [[nodiscard]] std::optional<bool> app_bool(std::string_view key) const;
   [[nodiscard]] std::optional<std::string> app_string(std::string_view key) const;
 
-  /// The effective config as one TOML document that opens anywhere to the same config: paths absolute, overrides folded in.
+  /// The effective config as one TOML document that opens anywhere to the same config: paths absolute, overrides folded
+  /// in.
   [[nodiscard]] std::string resolved_toml() const;
 
   [[nodiscard]] const detail::ConfigState& state() const { return *state_; }

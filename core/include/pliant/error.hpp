@@ -1,4 +1,5 @@
-// Error: what every call of the embedding API throws, with a status, a text for people and the process exit code it asks for.
+// Error: what every call of the embedding API throws, with a status, a text for people and the process exit code it
+// asks for.
 #pragma once
 
 #include <cstdint>

@@ -13,35 +13,36 @@
 
 namespace pliant {
 
-/// A death to be arranged, for tests and for seeing what happens: "kill:rank=2,step=20,at=reduce" or "kill:agent,step=20".
+/// A death to be arranged, for tests and for seeing what happens: "kill:rank=2,step=20,at=reduce" or
+/// "kill:agent,step=20".
 struct InjectedKill {
   bool agent = false;
-  int64_t rank = 0;         ///< of the generation that computes the step
+  int64_t rank = 0;  ///< of the generation that computes the step
   int64_t step = 0;
-  std::string at = "forward"; ///< forward, reduce, vote, commit or apply; the agent knows vote and commit
+  std::string at = "forward";  ///< forward, reduce, vote, commit or apply; the agent knows vote and commit
 };
 
 /// Throws kInvalidArgument (exit 2) with the grammar.
 InjectedKill parse_injection(std::string_view text);
 
 struct JobOptions {
-  std::vector<std::string> command;              ///< replaces [run] command when not empty
+  std::vector<std::string> command;  ///< replaces [run] command when not empty
   std::vector<InjectedKill> injections;
   bool resume = false;
-  std::optional<std::filesystem::path> resume_dir; ///< the run to resume; unset: the latest of this name
+  std::optional<std::filesystem::path> resume_dir;  ///< the run to resume; unset: the latest of this name
 };
 
 /// Where the job stands after a commit.
 struct JobProgress {
-  int64_t step = 0;        ///< committed steps
+  int64_t step = 0;  ///< committed steps
   int64_t total_steps = 0;
   double loss = 0;
   double learning_rate = 0;
   int64_t world_size = 0;
-  int64_t tokens = 0;      ///< of this step
-  double tokens_per_second = 0; ///< over the last steps
-  double seconds = 0;      ///< since the job began
-  double seconds_left = 0; ///< estimate
+  int64_t tokens = 0;            ///< of this step
+  double tokens_per_second = 0;  ///< over the last steps
+  double seconds = 0;            ///< since the job began
+  double seconds_left = 0;       ///< estimate
 };
 
 /// Hears what happens. Called from the thread that runs run_job.
@@ -54,39 +55,40 @@ class JobObserver {
 };
 
 struct JobSummary {
-  int exit_code = 0;             ///< as the CLI ends
-  std::string outcome;           ///< "finished", "stopped", "failed", "no valid world size"
-  std::string reason;            ///< for everything but "finished"
-  bool uses_api = false;         ///< false: a foreign program; the fields on steps and samples are then zero
+  int exit_code = 0;      ///< as the CLI ends
+  std::string outcome;    ///< "finished", "stopped", "failed", "no valid world size"
+  std::string reason;     ///< for everything but "finished"
+  bool uses_api = false;  ///< false: a foreign program; the fields on steps and samples are then zero
   std::string run_id;
   std::filesystem::path directory;
-  int64_t steps = 0;             ///< committed, over the whole lineage
+  int64_t steps = 0;  ///< committed, over the whole lineage
   int64_t steps_this_run = 0;
   int64_t total_steps = 0;
-  int64_t resumed_from = -1;     ///< step of the snapshot; -1 = a fresh job
+  int64_t resumed_from = -1;  ///< step of the snapshot; -1 = a fresh job
   int64_t global_batch = 0;
   int64_t workers = 0;
-  int64_t tokens = 0;            ///< over the lineage
-  double packing_efficiency = 0; ///< tokens over rows times the longest row
-  double loss_first = 0;         ///< mean of the first ten steps
-  double loss_last = 0;          ///< mean of the last ten
-  double tokens_per_second = 0;  ///< this run, from the first to the last commit, interruptions included
+  int64_t tokens = 0;             ///< over the lineage
+  double packing_efficiency = 0;  ///< tokens over rows times the longest row
+  double loss_first = 0;          ///< mean of the first ten steps
+  double loss_last = 0;           ///< mean of the last ten
+  double tokens_per_second = 0;   ///< this run, from the first to the last commit, interruptions included
   int64_t samples_expected = 0;
   int64_t samples_used_once = 0;
   int64_t samples_repeated = 0;
   int64_t samples_missing = 0;
   std::map<std::string, int64_t> samples_dropped;
-  int64_t generations = 0;       ///< of this run
-  int64_t restarts = 0;          ///< workers, or groups of a foreign program, started again
-  double seconds_lost = 0;       ///< between the last commit before each loss and the first after it, less a usual step
-  double seconds_to_recover_worst = 0; ///< from the notice of a loss to the next commit, the longest
+  int64_t generations = 0;  ///< of this run
+  int64_t restarts = 0;     ///< workers, or groups of a foreign program, started again
+  double seconds_lost = 0;  ///< between the last commit before each loss and the first after it, less a usual step
+  double seconds_to_recover_worst = 0;  ///< from the notice of a loss to the next commit, the longest
   double wall_seconds = 0;
-  std::string snapshot;          ///< the newest one, relative to directory; empty: none
+  std::string snapshot;  ///< the newest one, relative to directory; empty: none
 };
 
 /// Runs the job to its end. `config` was opened with needs.elasticity (when it has that section), needs.sampler and
-/// needs.rendezvous. Installs handlers for SIGINT and SIGTERM while it runs. Throws for what is wrong before the first worker
-/// starts; what happens later is in the summary. The calling process becomes the workers' parent; call it from the main thread.
+/// needs.rendezvous. Installs handlers for SIGINT and SIGTERM while it runs. Throws for what is wrong before the first
+/// worker starts; what happens later is in the summary. The calling process becomes the workers' parent; call it from
+/// the main thread.
 JobSummary run_job(const Config& config, const JobOptions& options, JobObserver& observer);
 
 }  // namespace pliant

@@ -18,8 +18,8 @@ class LearningRate {
   LearningRate(LearningRate&&) noexcept;
   LearningRate& operator=(LearningRate&&) noexcept;
 
-  /// Rate of optimizer update `step` (0-based) over a batch of `size`. `base_lr` replaces [lr] base_lr when > 0, so that a
-  /// schedule can run underneath. Throws when the rule refuses or its answer is not finite (exit 3).
+  /// Rate of optimizer update `step` (0-based) over a batch of `size`. `base_lr` replaces [lr] base_lr when > 0, so
+  /// that a schedule can run underneath. Throws when the rule refuses or its answer is not finite (exit 3).
   [[nodiscard]] double at(int64_t step, const BatchSize& size, double base_lr = 0);
 
   /// State of the rule, for snapshots.

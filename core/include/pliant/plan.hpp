@@ -24,11 +24,11 @@ struct RowRange {
 };
 
 struct Plan {
-  int64_t global_batch = 0;            ///< rows of one step
-  int64_t micro_batch = 0;             ///< rows computed at once at the world size asked for; 0 = none was
-  int64_t granule = 1;                 ///< rows that are never split; divides global_batch and micro_batch
-  int64_t model_parallel_size = 1;     ///< devices behind one data-parallel rank
-  std::vector<WorldRange> world_sizes; ///< valid data-parallel world sizes: ascending, disjoint
+  int64_t global_batch = 0;             ///< rows of one step
+  int64_t micro_batch = 0;              ///< rows computed at once at the world size asked for; 0 = none was
+  int64_t granule = 1;                  ///< rows that are never split; divides global_batch and micro_batch
+  int64_t model_parallel_size = 1;      ///< devices behind one data-parallel rank
+  std::vector<WorldRange> world_sizes;  ///< valid data-parallel world sizes: ascending, disjoint
 
   [[nodiscard]] bool valid(int64_t world_size) const;
   /// The largest valid size <= at_most, or 0.
@@ -40,11 +40,12 @@ struct Plan {
 };
 
 /// Asks the elasticity plugin of `config` (opened with needs.elasticity). world_size 0: none in particular. Throws
-/// kIncompatibleWorldSize (exit 2, names the nearest) when world_size is not valid; exit 3 when the plugin breaks its contract.
+/// kIncompatibleWorldSize (exit 2, names the nearest) when world_size is not valid; exit 3 when the plugin breaks its
+/// contract.
 Plan make_plan(const Config& config, int64_t world_size = 0);
 
-/// Rows of rank `rank` when `world_size` ranks share `rows` rows: contiguous, in rank order, whole granules except at the very
-/// end, sizes differ by at most one granule; the first ranks get the larger shares. A rank may own no rows.
+/// Rows of rank `rank` when `world_size` ranks share `rows` rows: contiguous, in rank order, whole granules except at
+/// the very end, sizes differ by at most one granule; the first ranks get the larger shares. A rank may own no rows.
 RowRange share_of(int64_t rows, int64_t granule, int64_t world_size, int64_t rank);
 
 /// `share` cut into micro-batches of `micro_batch` rows, the last one possibly smaller.

@@ -1,5 +1,5 @@
-// Session: a worker's side of an elastic job. It hands out the batches, reduces the gradients, runs the commit and carries the
-// program through every change of the worker group.
+// Session: a worker's side of an elastic job. It hands out the batches, reduces the gradients, runs the commit and
+// carries the program through every change of the worker group.
 //
 //   pliant::Session session = pliant::Session::attach();
 //   Model model(session.config());
@@ -30,7 +30,8 @@
 
 namespace pliant {
 
-/// What the program brings: everything that must be equal on all ranks between two steps (weights, optimizer, its own RNG).
+/// What the program brings: everything that must be equal on all ranks between two steps (weights, optimizer, its own
+/// RNG).
 class TrainingState {
  public:
   virtual ~TrainingState() = default;
@@ -38,7 +39,8 @@ class TrainingState {
   [[nodiscard]] virtual uint64_t gradient_size() const = 0;
   /// Writes the whole state. Same state, same bytes.
   virtual void save(std::ostream& out) const = 0;
-  /// Replaces the whole state by what save wrote, on this or another worker. Throws on damaged bytes and changes nothing then.
+  /// Replaces the whole state by what save wrote, on this or another worker. Throws on damaged bytes and changes
+  /// nothing then.
   virtual void load(std::istream& in) = 0;
 };
 
@@ -49,8 +51,9 @@ struct MicroBatch {
 
 /// What a committed step leaves behind.
 struct Committed {
-  std::span<const float> gradient; ///< mean gradient over the global batch's loss tokens; valid until the next Session::next
-  double loss = 0;                 ///< mean loss per loss token over the global batch
+  std::span<const float>
+      gradient;     ///< mean gradient over the global batch's loss tokens; valid until the next Session::next
+  double loss = 0;  ///< mean loss per loss token over the global batch
 };
 
 class Session;
@@ -71,8 +74,8 @@ class Step {
   /// gradient_size() elements and is not kept.
   void add(const MicroBatch& micro, double loss_sum, std::span<const float> gradient);
 
-  /// Reduces, votes and waits for the verdict. nullopt: the group changed first; drop the step and call Session::next, which
-  /// hands it out again. Otherwise the caller MUST apply the gradient before it calls Session::next.
+  /// Reduces, votes and waits for the verdict. nullopt: the group changed first; drop the step and call Session::next,
+  /// which hands it out again. Otherwise the caller MUST apply the gradient before it calls Session::next.
   [[nodiscard]] std::optional<Committed> commit();
 
  private:
@@ -83,7 +86,8 @@ class Step {
 
 class Session {
  public:
-  /// Joins the job whose agent started this process. Throws kFailedPrecondition when there is none: start it with `pliant run`.
+  /// Joins the job whose agent started this process. Throws kFailedPrecondition when there is none: start it with
+  /// `pliant run`.
   static Session attach();
   ~Session();
   Session(Session&&) noexcept;
@@ -96,7 +100,8 @@ class Session {
   /// weights come from one worker and are copied to the others; after a restart they come from the snapshot.
   void start(Dataset dataset, TrainingState& state);
 
-  /// The next step for this worker; nullptr when the job is done or was told to stop. Blocks while this worker is a spare.
+  /// The next step for this worker; nullptr when the job is done or was told to stop. Blocks while this worker is a
+  /// spare.
   Step* next();
 
  private:

@@ -1,4 +1,5 @@
-// Channel: the worker's end of the control socket. A thread of its own reads, so that an abort reaches a worker that computes.
+// Channel: the worker's end of the control socket. A thread of its own reads, so that an abort reaches a worker that
+// computes.
 #pragma once
 
 #include <atomic>
@@ -16,8 +17,8 @@ namespace pliant::elastic {
 
 class Channel {
  public:
-  /// Takes over `fd`. `on_abort` runs on the reading thread when a generation ends. When the agent is gone the process ends at
-  /// once (`_exit`): no worker outlives its agent.
+  /// Takes over `fd`. `on_abort` runs on the reading thread when a generation ends. When the agent is gone the process
+  /// ends at once (`_exit`): no worker outlives its agent.
   Channel(int fd, std::function<void(int64_t generation)> on_abort);
   ~Channel();
   Channel(const Channel&) = delete;

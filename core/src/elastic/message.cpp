@@ -82,6 +82,8 @@ void fields(Message& m, Coder& f) {
     f("generation", m.generation), f("id", m.id);
   } else if constexpr (std::is_same_v<M, Formed> || std::is_same_v<M, Abort>) {
     f("generation", m.generation);
+  } else if constexpr (std::is_same_v<M, Holds>) {
+    f("step", m.step);
   } else if constexpr (std::is_same_v<M, Reducing>) {
     f("generation", m.generation), f("step", m.step);
   } else if constexpr (std::is_same_v<M, Vote>) {
@@ -97,7 +99,8 @@ void fields(Message& m, Coder& f) {
     f("reason", m.reason), f("exit_code", m.exit_code);
   } else if constexpr (std::is_same_v<M, Form>) {
     f("generation", m.generation), f("rank", m.rank), f("world_size", m.world_size), f("next_step", m.next_step);
-    f("micro_batch", m.micro_batch), f("donor", m.donor), f("copy_state", m.copy_state), f("wants_state", m.wants_state);
+    f("micro_batch", m.micro_batch), f("donor", m.donor), f("copy_state", m.copy_state),
+        f("wants_state", m.wants_state);
     f("restore", m.restore);
     f("injections", m.injections);
   } else if constexpr (std::is_same_v<M, Commit>) {
@@ -122,6 +125,8 @@ constexpr std::string_view type_name() {
   if constexpr (std::is_same_v<Message, Failed>) return "failed";
   if constexpr (std::is_same_v<Message, Form>) return "form";
   if constexpr (std::is_same_v<Message, Commit>) return "commit";
+  if constexpr (std::is_same_v<Message, Holds>) return "holds";
+  if constexpr (std::is_same_v<Message, Tell>) return "tell";
   if constexpr (std::is_same_v<Message, Stop>) return "stop";
 }
 
@@ -164,10 +169,18 @@ Result<Variant> parse(std::string_view line) {
 
 }  // namespace
 
-std::string to_line(const FromWorker& message) { return encode(message); }
-std::string to_line(const ToWorker& message) { return encode(message); }
-Result<FromWorker> parse_from_worker(std::string_view line) { return parse<FromWorker>(line); }
-Result<ToWorker> parse_to_worker(std::string_view line) { return parse<ToWorker>(line); }
+std::string to_line(const FromWorker& message) {
+  return encode(message);
+}
+std::string to_line(const ToWorker& message) {
+  return encode(message);
+}
+Result<FromWorker> parse_from_worker(std::string_view line) {
+  return parse<FromWorker>(line);
+}
+Result<ToWorker> parse_to_worker(std::string_view line) {
+  return parse<ToWorker>(line);
+}
 
 Result<InjectionPoint> parse_injection_point(std::string_view word) {
   for (size_t i = 0; i < kPoints.size(); ++i) {

@@ -29,16 +29,20 @@ struct Hello {
 };
 /// Dataset and state are there; the worker can be given a rank.
 struct Ready {
-  std::string fingerprint; ///< Batches::fingerprint, hex
+  std::string fingerprint;  ///< Batches::fingerprint, hex
 };
 /// Rank 0 made the id of the generation's communicator.
 struct CommIdMade {
   int64_t generation = 0;
-  std::string id; ///< hex
+  std::string id;  ///< hex
 };
 /// The communicator stands and the state is that of next_step.
 struct Formed {
   int64_t generation = 0;
+};
+/// Answer to Tell: the committed steps that this worker's state holds.
+struct Holds {
+  int64_t step = 0;
 };
 /// This rank has computed its share and enters the reduction.
 struct Reducing {
@@ -62,7 +66,7 @@ struct Broken {
 struct SnapshotWritten {
   int64_t step = 0;
   std::string file;
-  std::string error; ///< empty: it is there
+  std::string error;  ///< empty: it is there
 };
 /// The worker is about to carry out an injection on itself.
 struct Injected {
@@ -76,8 +80,8 @@ struct Failed {
   int exit_code = 1;
 };
 
-using FromWorker =
-    std::variant<Hello, Ready, CommIdMade, Formed, Reducing, Vote, Broken, SnapshotWritten, Injected, Finished, Failed>;
+using FromWorker = std::variant<Hello, Ready, CommIdMade, Formed, Holds, Reducing, Vote, Broken, SnapshotWritten,
+                                Injected, Finished, Failed>;
 
 // Agent to worker.
 
@@ -88,10 +92,10 @@ struct Form {
   int64_t world_size = 0;
   int64_t next_step = 0;
   int64_t micro_batch = 1;
-  int64_t donor = 0;      ///< the rank whose state counts
-  bool copy_state = false; ///< some rank needs the donor's state; all ranks take part in the copy
-  bool wants_state = false; ///< this rank needs it
-  std::string restore;    ///< snapshot that the donor loads first; empty: the state it has
+  int64_t donor = 0;         ///< the rank whose state counts
+  bool copy_state = false;   ///< some rank needs the donor's state; all ranks take part in the copy
+  bool wants_state = false;  ///< this rank needs it
+  std::string restore;       ///< snapshot that the donor loads first; empty: the state it has
   std::vector<Injection> injections;
 };
 struct CommIdShared {
@@ -101,18 +105,20 @@ struct CommIdShared {
 /// The step is in the ledger: apply it.
 struct Commit {
   int64_t step = 0;
-  bool regroup = false;   ///< a Form follows: start no step before it
-  bool last = false;      ///< no step follows
-  std::string snapshot;   ///< not empty: rank 0 writes a snapshot there after applying
+  bool regroup = false;  ///< a Form follows: start no step before it
+  bool last = false;     ///< no step follows
+  std::string snapshot;  ///< not empty: rank 0 writes a snapshot there after applying
 };
 /// The generation is over.
 struct Abort {
   int64_t generation = 0;
 };
+/// Asks for Holds. Sent before the job goes back: a worker may have copied a state and not have come to say so.
+struct Tell {};
 /// The job is over for this worker.
 struct Stop {};
 
-using ToWorker = std::variant<Form, CommIdShared, Commit, Abort, Stop>;
+using ToWorker = std::variant<Form, CommIdShared, Commit, Abort, Tell, Stop>;
 
 /// One line without the newline.
 std::string to_line(const FromWorker& message);

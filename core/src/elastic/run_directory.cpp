@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 
 tl::unexpected<Error> cannot(const char* what, const fs::path& file, const std::string& reason) {
   const Status status = errno == ENOSPC || errno == EDQUOT ? Status::kResourceExhausted : Status::kFailedPrecondition;
-  return failed(status, fmt::format("cannot {} {}: {}; free or change [run] log_dir, or pass --log-dir", what, file.string(), reason));
+  return failed(status, fmt::format("cannot {} {}: {}; free or change [run] log_dir, or pass --log-dir", what,
+                                    file.string(), reason));
 }
 
 }  // namespace
@@ -46,7 +47,8 @@ Result<> write_file(const fs::path& file, const std::string& text) {
   return {};
 }
 
-Result<RunDirectory> RunDirectory::create(const fs::path& log_dir, const JobFacts& facts, const std::string& resolved_config) {
+Result<RunDirectory> RunDirectory::create(const fs::path& log_dir, const JobFacts& facts,
+                                          const std::string& resolved_config) {
   std::error_code error;
   const fs::path home = fs::absolute(log_dir) / facts.name;
   RunDirectory made(home / facts.run_id);
@@ -80,10 +82,11 @@ Result<RunDirectory> RunDirectory::latest(const fs::path& log_dir, const std::st
   const fs::path link = fs::absolute(log_dir) / name / "latest";
   const fs::path found = fs::canonical(link, error);
   if (error || !fs::exists(found / "job.json", error)) {
-    return failed(Status::kNotFound,
-                  fmt::format("nothing to resume: {} is no run; start one without --resume, or name its folder with --resume DIR",
-                              link.string()),
-                  ExitCode::kUsage);
+    return failed(
+        Status::kNotFound,
+        fmt::format("nothing to resume: {} is no run; start one without --resume, or name its folder with --resume DIR",
+                    link.string()),
+        ExitCode::kUsage);
   }
   return RunDirectory(found);
 }
@@ -93,7 +96,8 @@ Result<JobFacts> RunDirectory::read_facts() const {
   std::stringstream text;
   text << in.rdbuf();
   if (!in) {
-    return failed(Status::kNotFound, fmt::format("{} is no run directory: job.json is missing", path_.string()), ExitCode::kUsage);
+    return failed(Status::kNotFound, fmt::format("{} is no run directory: job.json is missing", path_.string()),
+                  ExitCode::kUsage);
   }
   try {
     const auto json = nlohmann::json::parse(text.str());

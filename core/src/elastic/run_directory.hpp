@@ -30,7 +30,8 @@ class RunDirectory {
   [[nodiscard]] std::filesystem::path logs() const { return path_ / "logs"; }
   [[nodiscard]] std::filesystem::path snapshots() const { return path_ / "snapshots"; }
 
-  /// Makes `<log_dir>/<name>/<run_id>` with its folders, the config and the facts; points `<log_dir>/<name>/latest` at it.
+  /// Makes `<log_dir>/<name>/<run_id>` with its folders, the config and the facts; points `<log_dir>/<name>/latest` at
+  /// it.
   static Result<RunDirectory> create(const std::filesystem::path& log_dir, const JobFacts& facts,
                                      const std::string& resolved_config);
   /// The run that `latest` points at. kNotFound says what to do.

@@ -71,7 +71,9 @@ class CommunicatorSlot {
   int64_t aborted_ = 0;
 };
 
-bool group_changed(const Error& error) { return error.status() == Status::kAborted || error.status() == Status::kPeerLost; }
+bool group_changed(const Error& error) {
+  return error.status() == Status::kAborted || error.status() == Status::kPeerLost;
+}
 
 }  // namespace
 
@@ -137,7 +139,8 @@ struct Session::State {
   }
 
   void load_snapshot() {
-    const auto header = or_throw(elastic::read_snapshot(directory.path() / form.restore, [this](std::istream& in) { program->load(in); }));
+    const auto header = or_throw(
+        elastic::read_snapshot(directory.path() / form.restore, [this](std::istream& in) { program->load(in); }));
     learning_rate->load(header.lr_state);
     applied = header.step;
   }
@@ -155,13 +158,15 @@ struct Session::State {
       if (!id) return false;
     }
     try {
-      Communicator& group = communicator.put(
-          std::make_unique<Communicator>(*accelerator, 0, *id, static_cast<int32_t>(form.rank), static_cast<int32_t>(form.world_size)),
-          form.generation);
+      Communicator& group =
+          communicator.put(std::make_unique<Communicator>(*accelerator, 0, *id, static_cast<int32_t>(form.rank),
+                                                          static_cast<int32_t>(form.world_size)),
+                           form.generation);
       group.wait_ready();
       if (form.copy_state) {
         elastic::SharedState shared{applied, learning_rate->save()};
-        shared = elastic::share_state(group, *stream, *accelerator, static_cast<int32_t>(form.donor), form.wants_state, shared, *program);
+        shared = elastic::share_state(group, *stream, *accelerator, static_cast<int32_t>(form.donor), form.wants_state,
+                                      shared, *program);
         applied = shared.step;
         learning_rate->load(shared.lr_state);
       }
@@ -170,7 +175,8 @@ struct Session::State {
       return false;
     }
     if (applied != form.next_step) {
-      throw Error(Status::kInternal, fmt::format("this worker holds {} steps, the generation begins at {}", applied, form.next_step));
+      throw Error(Status::kInternal,
+                  fmt::format("this worker holds {} steps, the generation begins at {}", applied, form.next_step));
     }
     channel.send(elastic::Formed{form.generation});
     return true;
@@ -181,6 +187,7 @@ struct Session::State {
     while (true) {
       const elastic::ToWorker message = receive();
       if (std::holds_alternative<elastic::Stop>(message)) return false;
+      if (std::holds_alternative<elastic::Tell>(message)) channel.send(elastic::Holds{applied});
       const auto* formed = std::get_if<elastic::Form>(&message);
       if (formed == nullptr) continue;  // of a generation that is over
       form = *formed;
@@ -214,7 +221,8 @@ struct Session::State {
   }
 
   void write_snapshot(const std::string& file) {
-    const elastic::SnapshotHeader header{applied, fmt::format("{:016x}", batches->fingerprint()), learning_rate->save()};
+    const elastic::SnapshotHeader header{applied, fmt::format("{:016x}", batches->fingerprint()),
+                                         learning_rate->save()};
     const auto written =
         elastic::write_snapshot(directory.path() / file, header, [this](std::ostream& out) { program->save(out); });
     channel.send(elastic::SnapshotWritten{applied, file, written ? std::string{} : written.error().message()});
@@ -250,12 +258,24 @@ struct Session::State {
   }
 };
 
-int64_t Step::index() const { return session_.state_->applied; }
-const Batch& Step::batch() const { return session_.state_->batch; }
-const std::vector<MicroBatch>& Step::micro_batches() const { return session_.state_->micros; }
-int64_t Step::rank() const { return session_.state_->form.rank; }
-int64_t Step::world_size() const { return session_.state_->form.world_size; }
-double Step::learning_rate() const { return session_.state_->rate; }
+int64_t Step::index() const {
+  return session_.state_->applied;
+}
+const Batch& Step::batch() const {
+  return session_.state_->batch;
+}
+const std::vector<MicroBatch>& Step::micro_batches() const {
+  return session_.state_->micros;
+}
+int64_t Step::rank() const {
+  return session_.state_->form.rank;
+}
+int64_t Step::world_size() const {
+  return session_.state_->form.world_size;
+}
+double Step::learning_rate() const {
+  return session_.state_->rate;
+}
 
 void Step::add(const MicroBatch& micro, double loss_sum, std::span<const float> gradient) {
   Session::State& s = *session_.state_;
@@ -275,37 +295,45 @@ void Step::add(const MicroBatch& micro, double loss_sum, std::span<const float> 
 
 std::optional<Committed> Step::commit() {
   Session::State& s = *session_.state_;
-  if (s.verdict) throw Error(Status::kFailedPrecondition, "Step::commit was called twice; apply the gradient and call Session::next");
-  if (!s.reduction->complete()) {
+  if (s.verdict)
     throw Error(Status::kFailedPrecondition,
-                fmt::format("step {}: {} of {} micro-batches were added before commit", s.applied, s.added, s.micros.size()));
+                "Step::commit was called twice; apply the gradient and call Session::next");
+  if (!s.reduction->complete()) {
+    throw Error(Status::kFailedPrecondition, fmt::format("step {}: {} of {} micro-batches were added before commit",
+                                                         s.applied, s.added, s.micros.size()));
   }
   if (s.added == 0) s.strike(InjectionPoint::kForward);
   s.in_generation = false;
   const auto reduced = s.reduce();
   if (!reduced) return std::nullopt;
   s.strike(InjectionPoint::kVote);
-  s.channel.send(elastic::Vote{s.form.generation, s.applied, reduced->digest, reduced->loss_sum, reduced->loss_tokens, s.rate});
+  s.channel.send(
+      elastic::Vote{s.form.generation, s.applied, reduced->digest, reduced->loss_sum, reduced->loss_tokens, s.rate});
   if (!s.committed()) return std::nullopt;
   s.strike(InjectionPoint::kCommit);
   s.in_generation = true;
   const double tokens = reduced->loss_tokens > 0 ? static_cast<double>(reduced->loss_tokens) : 1.0;
   const float scale = static_cast<float>(1.0 / tokens);
   s.mean_gradient.resize(reduced->gradient.size());
-  std::transform(reduced->gradient.begin(), reduced->gradient.end(), s.mean_gradient.begin(), [scale](float g) { return g * scale; });
+  std::transform(reduced->gradient.begin(), reduced->gradient.end(), s.mean_gradient.begin(),
+                 [scale](float g) { return g * scale; });
   return Committed{s.mean_gradient, reduced->loss_sum / tokens};
 }
 
-Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) { state_->step.reset(new Step(*this)); }
+Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {
+  state_->step.reset(new Step(*this));
+}
 Session::~Session() = default;
-Session::Session(Session&& other) noexcept : state_(std::move(other.state_)) { state_->step.reset(new Step(*this)); }
+Session::Session(Session&& other) noexcept : state_(std::move(other.state_)) {
+  state_->step.reset(new Step(*this));
+}
 
 Session Session::attach() {
   const char* directory = std::getenv("PLIANT_RUN_DIR");
   const char* fd_text = std::getenv("PLIANT_AGENT_FD");
   if (directory == nullptr || fd_text == nullptr) {
-    throw Error(Status::kFailedPrecondition, "this program is a worker of a job: start it with `pliant run CONFIG -- PROGRAM`",
-                ExitCode::kUsage);
+    throw Error(Status::kFailedPrecondition,
+                "this program is a worker of a job: start it with `pliant run CONFIG -- PROGRAM`", ExitCode::kUsage);
   }
   const int fd = std::atoi(fd_text);
   ::unsetenv("PLIANT_AGENT_FD");  // the socket is this process's; its children must not speak on it
@@ -321,8 +349,12 @@ Session Session::attach() {
   return Session(std::move(state));
 }
 
-const Config& Session::config() const { return state_->config; }
-uint64_t Session::seed() const { return static_cast<uint64_t>(state_->config.run().seed); }
+const Config& Session::config() const {
+  return state_->config;
+}
+uint64_t Session::seed() const {
+  return static_cast<uint64_t>(state_->config.run().seed);
+}
 
 void Session::start(Dataset dataset, TrainingState& program) {
   State& s = *state_;
@@ -334,11 +366,12 @@ void Session::start(Dataset dataset, TrainingState& program) {
   s.batches.emplace(s.config, plan, std::move(dataset));
   const EpochSummary& epoch = s.batches->epoch(0);
   const int64_t count = std::max<int64_t>(epoch.batches, 1);
-  s.learning_rate.emplace(
-      s.config, BatchSize{epoch.rows / count, epoch.sequences / count, epoch.tokens / count, epoch.loss_tokens / count});
+  s.learning_rate.emplace(s.config, BatchSize{epoch.rows / count, epoch.sequences / count, epoch.tokens / count,
+                                              epoch.loss_tokens / count});
   s.accelerator.emplace(s.config);
   if (s.accelerator->device_count() == 0) {
-    throw Error(Status::kNotFound, fmt::format("accelerator '{}' finds no device on this machine", s.config.use("accelerator")));
+    throw Error(Status::kNotFound,
+                fmt::format("accelerator '{}' finds no device on this machine", s.config.use("accelerator")));
   }
   s.stream.emplace(*s.accelerator, 0);
   s.reduction.emplace(program.gradient_size(), s.config.run().deterministic);

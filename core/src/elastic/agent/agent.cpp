@@ -43,7 +43,8 @@ std::vector<std::string> last_lines(const fs::path& file) {
 }  // namespace
 
 struct Agent::State final : GroupActions, ForeignActions {
-  // A worker with the handles through which the loop hears of it. The handles are copies: the process owns the originals.
+  // A worker with the handles through which the loop hears of it. The handles are copies: the process owns the
+  // originals.
   struct Slot {
     WorkerProcess process;
     int64_t rank;
@@ -68,7 +69,7 @@ struct Agent::State final : GroupActions, ForeignActions {
   asio::steady_timer timer{loop};
   std::map<WorkerId, Slot> slots;
   WorkerId next_worker = 0;
-  GenerationFacts generation;    // the newest one
+  Generation generation;  // the newest one
   bool generation_in_hand = false;
   int signals_seen = 0;
   std::optional<Verdict> forced;  // by a second signal
@@ -95,7 +96,8 @@ struct Agent::State final : GroupActions, ForeignActions {
     return found != slots.end() && found->second.process.is_stopped();
   }
 
-  std::vector<std::pair<std::string, std::string>> environment(int64_t rank, int64_t world_size, int64_t restarts) const {
+  std::vector<std::pair<std::string, std::string>> environment(int64_t rank, int64_t world_size,
+                                                               int64_t restarts) const {
     const RunOptions& run = order.config.run();
     const auto text = [](int64_t n) { return std::to_string(n); };
     std::vector<std::pair<std::string, std::string>> made{
@@ -128,7 +130,8 @@ struct Agent::State final : GroupActions, ForeignActions {
     launch.command = order.command;
     launch.environment = environment(rank, world_size, restarts);
     launch.working_dir = order.config.run().working_dir;
-    launch.log = order.directory.logs() / (restarts == 0 ? fmt::format("rank-{}.log", rank) : fmt::format("rank-{}.restart-{}.log", rank, restarts));
+    launch.log = order.directory.logs() / (restarts == 0 ? fmt::format("rank-{}.log", rank)
+                                                         : fmt::format("rank-{}.restart-{}.log", rank, restarts));
     Result<WorkerProcess> process = WorkerProcess::start(launch);
     if (!process) {
       spawn_failure = process.error().message();
@@ -221,19 +224,20 @@ struct Agent::State final : GroupActions, ForeignActions {
 
   Result<int64_t> next_generation(int64_t world_size) override {
     // The workers of the first generation were started in it; whoever then forms it must not ask for another.
-    if (std::exchange(generation_in_hand, false)) return generation.generation;
-    Result<GenerationFacts> joined = rendezvous->join(static_cast<int32_t>(world_size), order.facts.run_id);
+    if (std::exchange(generation_in_hand, false)) return generation.number;
+    Result<Generation> joined = rendezvous->join(order.facts.run_id, static_cast<int32_t>(world_size));
     if (!joined) return failed(std::move(joined));
     generation = *joined;
-    return generation.generation;
+    return generation.number;
   }
 
   Result<int64_t> total_steps(const std::string& fingerprint) override {
     try {
       if (order.micro_batch_of.empty() || !order.config.has("elasticity")) {
-        return failed(Status::kInvalidArgument,
-                      "this program uses the embedding API, which needs a plan: add an [elasticity] section to the config",
-                      ExitCode::kUsage);
+        return failed(
+            Status::kInvalidArgument,
+            "this program uses the embedding API, which needs a plan: add an [elasticity] section to the config",
+            ExitCode::kUsage);
       }
       Plan plan;
       plan.global_batch = order.facts.global_batch;
@@ -374,12 +378,13 @@ struct Agent::State final : GroupActions, ForeignActions {
       group.emplace(std::move(options), *this, committed, order.snapshot);
     }
     if (run.attach != "required") {
-      foreign.emplace(ForeignOptions{order.micro_batch_of, run.workers, run.on_loss, run.max_restarts, run.stop_grace_s}, *this);
+      foreign.emplace(
+          ForeignOptions{order.micro_batch_of, run.workers, run.on_loss, run.max_restarts, run.stop_grace_s}, *this);
     }
   }
 
   Verdict run() {
-    rendezvous.emplace(order.config);
+    rendezvous.emplace(or_throw(Rendezvous::open(order.config)));
     open_groups();
     signals.add(SIGINT);
     signals.add(SIGTERM);
@@ -396,12 +401,24 @@ struct Agent::State final : GroupActions, ForeignActions {
 Agent::Agent(AgentOrder order, JobObserver& observer, Warden warden)
     : state_(std::make_unique<State>(std::move(order), observer, std::move(warden))) {}
 Agent::~Agent() = default;
-Verdict Agent::run() { return state_->run(); }
-const Measured& Agent::measured() const { return state_->measured; }
-const std::optional<Ledger>& Agent::ledger() const { return state_->ledger; }
-Batches* Agent::batches() { return state_->batches ? &*state_->batches : nullptr; }
-bool Agent::uses_api() const { return state_->group && state_->group->uses_api(); }
-int64_t Agent::generations() const { return uses_api() ? state_->group->generations() : state_->generation.generation; }
+Verdict Agent::run() {
+  return state_->run();
+}
+const Measured& Agent::measured() const {
+  return state_->measured;
+}
+const std::optional<Ledger>& Agent::ledger() const {
+  return state_->ledger;
+}
+Batches* Agent::batches() {
+  return state_->batches ? &*state_->batches : nullptr;
+}
+bool Agent::uses_api() const {
+  return state_->group && state_->group->uses_api();
+}
+int64_t Agent::generations() const {
+  return uses_api() ? state_->group->generations() : state_->generation.number;
+}
 int64_t Agent::restarts() const {
   if (uses_api()) return state_->group->restarts();
   return state_->foreign ? state_->foreign->restarts() : 0;

@@ -23,18 +23,18 @@ struct AgentOrder {
   JobOptions options;
   RunDirectory directory;
   JobFacts facts;
-  std::vector<std::string> command;          ///< argv[0] is a path
-  std::map<int64_t, int64_t> micro_batch_of; ///< by valid world size; empty: the job has no [elasticity]
-  std::optional<Ledger> ledger;              ///< of the resumed run
-  std::optional<SnapshotRecord> snapshot;    ///< to resume from
+  std::vector<std::string> command;           ///< argv[0] is a path
+  std::map<int64_t, int64_t> micro_batch_of;  ///< by valid world size; empty: the job has no [elasticity]
+  std::optional<Ledger> ledger;               ///< of the resumed run
+  std::optional<SnapshotRecord> snapshot;     ///< to resume from
 };
 
 /// What the loop measured, beside the ledger.
 struct Measured {
-  std::vector<double> commit_seconds; ///< since the start, one per commit of this run
-  std::vector<bool> interrupted;      ///< work was lost between the commit before and this one
-  double tokens_per_second = 0;       ///< from the first commit to the last
-  double worst_recovery = 0;          ///< seconds from the notice of a loss to the next commit
+  std::vector<double> commit_seconds;  ///< since the start, one per commit of this run
+  std::vector<bool> interrupted;       ///< work was lost between the commit before and this one
+  double tokens_per_second = 0;        ///< from the first commit to the last
+  double worst_recovery = 0;           ///< seconds from the notice of a loss to the next commit
 };
 
 class Agent {

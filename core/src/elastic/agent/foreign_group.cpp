@@ -7,7 +7,9 @@
 
 namespace pliant::elastic {
 
-void ForeignGroup::started(WorkerId worker, int64_t rank) { rank_of_[worker] = rank; }
+void ForeignGroup::started(WorkerId worker, int64_t rank) {
+  rank_of_[worker] = rank;
+}
 
 void ForeignGroup::ended(WorkerId worker, const ExitStatus& status) {
   const auto found = rank_of_.find(worker);
@@ -46,14 +48,17 @@ void ForeignGroup::all_gone() {
   if (options_.on_loss == "shrink") {
     const auto at = options_.micro_batch_of.lower_bound(world_size_);
     if (at == options_.micro_batch_of.begin()) {
-      over_ = Verdict{75, "no valid world size", fmt::format("{}; no valid world size is smaller than {}", why, world_size_)};
+      over_ = Verdict{75, "no valid world size",
+                      fmt::format("{}; no valid world size is smaller than {}", why, world_size_)};
       return;
     }
     world_size_ = std::prev(at)->first;
   }
   failure_.clear();
   ++restarts_;
-  actions_.event(fmt::format("starting all {} workers again ({} of {} restarts)", world_size_, restarts_, options_.max_restarts), false);
+  actions_.event(
+      fmt::format("starting all {} workers again ({} of {} restarts)", world_size_, restarts_, options_.max_restarts),
+      false);
   actions_.spawn_group(world_size_, restarts_);
 }
 

@@ -1,5 +1,5 @@
-// ForeignGroup: the agent's decisions about programs that know nothing of Pliant: when one dies, all are ended and started again
-// together, as torchrun does.
+// ForeignGroup: the agent's decisions about programs that know nothing of Pliant: when one dies, all are ended and
+// started again together, as torchrun does.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,11 @@ class ForeignActions {
 };
 
 struct ForeignOptions {
-  std::map<int64_t, int64_t> micro_batch_of; ///< by valid world size
+  std::map<int64_t, int64_t> micro_batch_of;  ///< by valid world size
   int64_t workers = 1;
-  std::string on_loss = "replace"; ///< "shrink": one size smaller at each failure
+  std::string on_loss = "replace";  ///< "shrink": one size smaller at each failure
   int64_t max_restarts = 3;
-  double stop_grace_s = 15;        ///< from SIGTERM to SIGKILL
+  double stop_grace_s = 15;  ///< from SIGTERM to SIGKILL
 };
 
 class ForeignGroup {
@@ -53,7 +53,7 @@ class ForeignGroup {
   std::map<WorkerId, int64_t> rank_of_;
   int64_t world_size_ = 0;
   int64_t restarts_ = 0;
-  std::string failure_;        ///< of this attempt; empty: none yet
+  std::string failure_;  ///< of this attempt; empty: none yet
   int failure_code_ = 1;
   int stop_code_ = 0;
   double terminated_at_ = -1;  ///< when SIGTERM was sent

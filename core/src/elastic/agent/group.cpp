@@ -36,7 +36,8 @@ std::vector<WorkerId> Group::ready_members() const {
   for (const auto& [id, member] : members_) {
     if (member.ready && !member.finished && member.fenced.empty()) ready.push_back(id);
   }
-  // Those that hold most come first and the order of ranks stays, so that a survivor gives its state and work moves little.
+  // Those that hold most come first and the order of ranks stays, so that a survivor gives its state and work moves
+  // little.
   std::stable_sort(ready.begin(), ready.end(), [this](WorkerId a, WorkerId b) {
     const Member& left = members_.at(a);
     const Member& right = members_.at(b);
@@ -65,7 +66,9 @@ std::vector<Injection> Group::injections_for(int64_t rank) const {
 
 // Events.
 
-void Group::started(WorkerId worker) { members_[worker].since = actions_.now(); }
+void Group::started(WorkerId worker) {
+  members_[worker].since = actions_.now();
+}
 
 void Group::received(WorkerId worker, const FromWorker& message) {
   const auto found = members_.find(worker);
@@ -85,11 +88,13 @@ void Group::on(WorkerId worker, Member& member, const Ready& message) {
     total_steps_ = *total;
     fingerprint_ = message.fingerprint;
   } else if (message.fingerprint != fingerprint_) {
-    return end({2, "failed",
-                fmt::format("{} sees other data or options than the workers before it (fingerprint {} instead of {}); all workers "
-                            "must read the same files",
-                            label(worker), message.fingerprint, fingerprint_)},
-               true);
+    return end(
+        {2, "failed",
+         fmt::format(
+             "{} sees other data or options than the workers before it (fingerprint {} instead of {}); all workers "
+             "must read the same files",
+             label(worker), message.fingerprint, fingerprint_)},
+        true);
   }
   member.ready = true;
   if (phase_ == Phase::kEnding) {
@@ -121,6 +126,13 @@ void Group::on(WorkerId, Member& member, const Formed& message) {
   actions_.event(fmt::format("generation {}: {} {} from step {} ({})", generation_, ranks_.size(),
                              ranks_.size() == 1 ? "rank" : "ranks", committed_, reason_),
                  false);
+  try_commit();  // a quick rank's vote may overtake a slow rank's Formed: they come over different sockets
+}
+
+void Group::on(WorkerId, Member& member, const Holds& message) {
+  member.holds = message.step;
+  member.told = true;
+  if (phase_ == Phase::kStarting) regroup(reason_);
 }
 
 void Group::on(WorkerId, Member& member, const Reducing& message) {
@@ -128,9 +140,10 @@ void Group::on(WorkerId, Member& member, const Reducing& message) {
 }
 
 void Group::on(WorkerId, Member& member, const Vote& message) {
-  if (message.generation != generation_ || phase_ != Phase::kRunning || message.step != committed_) return;
+  const bool present = phase_ == Phase::kRunning || phase_ == Phase::kForming;
+  if (message.generation != generation_ || !present || message.step != committed_) return;
   member.vote = message;
-  try_commit();
+  if (phase_ == Phase::kRunning) try_commit();
 }
 
 void Group::on(WorkerId worker, Member&, const Broken& message) {
@@ -167,7 +180,9 @@ void Group::on(WorkerId worker, Member&, const Injected& message) {
   options_.injections[i].rank = -1;  // spent
 }
 
-void Group::on(WorkerId, Member& member, const Finished&) { member.finished = true; }
+void Group::on(WorkerId, Member& member, const Finished&) {
+  member.finished = true;
+}
 
 void Group::on(WorkerId worker, Member&, const Failed& message) {
   end({message.exit_code, "failed", fmt::format("{}: {}", label(worker), message.reason)}, true);
@@ -181,6 +196,19 @@ void Group::abort_generation() {
   }
 }
 
+// Nobody is known to hold the last commit. Somebody may hold it all the same: ask before anything is given up.
+bool Group::must_ask(const std::vector<WorkerId>& ready) {
+  if (generations_ == 0 || ready.empty() || members_.at(ready.front()).holds == committed_) return false;
+  bool waiting = false;
+  for (const WorkerId id : ready) {
+    Member& member = members_.at(id);
+    if (member.told) continue;
+    if (!member.asked) actions_.send(id, Tell{});
+    member.asked = waiting = true;
+  }
+  return waiting;
+}
+
 void Group::regroup(const std::string& reason) {
   reason_ = reason;
   phase_ = Phase::kStarting;
@@ -191,10 +219,12 @@ void Group::regroup(const std::string& reason) {
   const bool state_survives = !ready.empty() && members_.at(ready.front()).holds == committed_ && generations_ > 0;
   // With nobody to go on from, everybody starts together.
   if (!all_ready && !state_survives) return;
+  if (must_ask(ready)) return;
   const int64_t world_size = largest_world(static_cast<int64_t>(ready.size()));
   if (world_size > 0) return form(ready, world_size, reason);
   if (all_ready) {
-    end({75, "no valid world size", fmt::format("{} workers are left and no valid world size is that small; {}", ready.size(), reason)},
+    end({75, "no valid world size",
+         fmt::format("{} workers are left and no valid world size is that small; {}", ready.size(), reason)},
         false);
   }
 }
@@ -209,7 +239,8 @@ void Group::form(std::vector<WorkerId> ready, int64_t world_size, const std::str
     if (const auto recorded = actions_.record(RestartRecord{next_step}); !recorded) {
       return end({1, "failed", recorded.error().message()}, true);
     }
-    actions_.event(fmt::format("no worker holds step {}: back to {} {}", committed_, restore ? "the snapshot of step" : "step", next_step),
+    actions_.event(fmt::format("no worker holds step {}: back to {} {}", committed_,
+                               restore ? "the snapshot of step" : "step", next_step),
                    true);
     committed_ = next_step;
   }
@@ -234,7 +265,7 @@ void Group::form(std::vector<WorkerId> ready, int64_t world_size, const std::str
     Member& member = members_.at(ready[i]);
     const bool ranked = static_cast<int64_t>(i) < world_size;
     member.rank = ranked ? static_cast<int64_t>(i) : -1;
-    member.formed = member.reducing = false;
+    member.formed = member.reducing = member.told = member.asked = false;
     member.vote.reset();
     Form own = form;
     own.rank = member.rank;
@@ -254,10 +285,12 @@ void Group::try_commit() {
   for (const WorkerId rank : ranks_) {
     const Vote& vote = *members_.at(rank).vote;
     if (vote.digest != facts.digest || vote.loss_tokens != facts.size.loss_tokens) {
-      return end({1, "failed",
-                  fmt::format("step {}: {} reduced other samples than the plan holds ({} loss tokens instead of {}); not committed",
-                              committed_, label(rank), vote.loss_tokens, facts.size.loss_tokens)},
-                 true);
+      return end(
+          {1, "failed",
+           fmt::format(
+               "step {}: {} reduced other samples than the plan holds ({} loss tokens instead of {}); not committed",
+               committed_, label(rank), vote.loss_tokens, facts.size.loss_tokens)},
+          true);
     }
   }
   CommitRecord record;
@@ -275,7 +308,8 @@ void Group::try_commit() {
   }
   actions_.agent_kill_point(committed_, "vote");
   if (const auto recorded = actions_.record(record); !recorded) {
-    return end({1, "failed", fmt::format("step {} is not committed: {}", committed_, recorded.error().message())}, false);
+    return end({1, "failed", fmt::format("step {} is not committed: {}", committed_, recorded.error().message())},
+               false);
   }
   actions_.agent_kill_point(committed_, "commit");
   finish_step(record);
@@ -301,7 +335,9 @@ void Group::finish_step(const CommitRecord& record) {
   actions_.committed(record, static_cast<int64_t>(ranks_.size()), total_steps_);
   if (commit.last) {
     const bool done = committed_ >= total_steps_;
-    end(done ? Verdict{0, "finished", ""} : Verdict{stop_code_, "stopped", fmt::format("stopped after step {}", committed_)}, false);
+    end(done ? Verdict{0, "finished", ""}
+             : Verdict{stop_code_, "stopped", fmt::format("stopped after step {}", committed_)},
+        false);
   } else if (commit.regroup) {
     regroup("a worker joined");
   }
@@ -340,7 +376,8 @@ void Group::lost(WorkerId, const Member& member, const std::string& how) {
       ++restarts_;
       actions_.spawn();
     } else {
-      actions_.event(fmt::format("all {} restarts are spent; going on without a replacement", options_.max_restarts), true);
+      actions_.event(fmt::format("all {} restarts are spent; going on without a replacement", options_.max_restarts),
+                     true);
     }
   }
   if (members_.empty()) {
@@ -379,7 +416,8 @@ void Group::tick() {
   const double now = actions_.now();
   for (auto& [id, member] : members_) {
     if (member.ready || !member.fenced.empty() || now - member.since < options_.start_timeout_s) continue;
-    member.fenced = fmt::format("was not ready {} s after its start and was killed ([run] start_timeout_s)", options_.start_timeout_s);
+    member.fenced = fmt::format("was not ready {} s after its start and was killed ([run] start_timeout_s)",
+                                options_.start_timeout_s);
     actions_.kill(id);
   }
   if (phase_ == Phase::kStarting) return;
@@ -396,7 +434,8 @@ void Group::fence_hung(double waited) {
     if (!idle && !waits && member.fenced.empty()) late.push_back(id);
   }
   if (late.empty()) {  // all wait for one another: somebody does not run at all, or the collective is stuck
-    std::copy_if(ranks_.begin(), ranks_.end(), std::back_inserter(late), [this](WorkerId id) { return actions_.is_stopped(id); });
+    std::copy_if(ranks_.begin(), ranks_.end(), std::back_inserter(late),
+                 [this](WorkerId id) { return actions_.is_stopped(id); });
   }
   if (late.empty() && phase_ != Phase::kEnding) {
     actions_.interrupted();

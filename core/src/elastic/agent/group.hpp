@@ -1,5 +1,5 @@
-// Group: the agent's decisions about workers that use the embedding API: who is which rank, when a step is final, what to do
-// when a worker is lost. Pure: it sees events and asks for actions, so that tests can play any history.
+// Group: the agent's decisions about workers that use the embedding API: who is which rank, when a step is final, what
+// to do when a worker is lost. Pure: it sees events and asks for actions, so that tests can play any history.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@
 
 namespace pliant::elastic {
 
-using WorkerId = int64_t; ///< 0, 1, ... in the order of starting; never reused
+using WorkerId = int64_t;  ///< 0, 1, ... in the order of starting; never reused
 
 /// How a worker process ended.
 struct ExitStatus {
   bool signalled = false;
-  int code = 0; ///< exit code, or the signal
+  int code = 0;  ///< exit code, or the signal
 };
 /// "was killed by signal 9 (Killed)", "exited with code 1".
 std::string describe(const ExitStatus& status);
@@ -66,11 +66,11 @@ class GroupActions {
 
 struct GroupOptions {
   int64_t workers = 1;
-  std::map<int64_t, int64_t> micro_batch_of; ///< by valid world size <= workers, for the pinned global batch
+  std::map<int64_t, int64_t> micro_batch_of;  ///< by valid world size <= workers, for the pinned global batch
   int64_t granule = 1;
   std::string on_loss = "replace";
   int64_t max_restarts = 3;
-  bool must_attach = false; ///< a worker that never says Hello is late too
+  bool must_attach = false;  ///< a worker that never says Hello is late too
   double start_timeout_s = 120;
   double hang_timeout_s = 300;
   int64_t snapshot_every = 0;
@@ -110,19 +110,22 @@ class Group {
     bool hello = false;
     bool ready = false;
     bool finished = false;
-    bool stopped = false; ///< Stop was sent
+    bool stopped = false;  ///< Stop was sent
     int64_t rank = -1;
-    int64_t holds = 0;    ///< committed steps in its state
+    int64_t holds = 0;  ///< committed steps in its state, at least
+    bool asked = false;
+    bool told = false;  ///< holds is its own answer to Tell
     bool formed = false;
     bool reducing = false;
     std::optional<Vote> vote;
-    double since = 0;     ///< when it was started
-    std::string fenced;   ///< why it was killed for being late
+    double since = 0;    ///< when it was started
+    std::string fenced;  ///< why it was killed for being late
   };
 
   void on(WorkerId worker, Member& member, const Ready& message);
   void on(WorkerId worker, Member& member, const CommIdMade& message);
   void on(WorkerId worker, Member& member, const Formed& message);
+  void on(WorkerId worker, Member& member, const Holds& message);
   void on(WorkerId worker, Member& member, const Reducing& message);
   void on(WorkerId worker, Member& member, const Vote& message);
   void on(WorkerId worker, Member& member, const Broken& message);
@@ -135,6 +138,7 @@ class Group {
   [[nodiscard]] int64_t largest_world(int64_t at_most) const;
   [[nodiscard]] std::vector<WorkerId> ready_members() const;
   [[nodiscard]] std::string label(WorkerId worker) const;
+  [[nodiscard]] bool must_ask(const std::vector<WorkerId>& ready);
   void abort_generation();
   void regroup(const std::string& reason);
   void form(std::vector<WorkerId> ready, int64_t world_size, const std::string& reason);
@@ -149,7 +153,7 @@ class Group {
   GroupActions& actions_;
   Phase phase_ = Phase::kStarting;
   std::map<WorkerId, Member> members_;
-  std::vector<WorkerId> ranks_; ///< of the present generation
+  std::vector<WorkerId> ranks_;  ///< of the present generation
   int64_t generation_ = 0;
   std::string reason_ = "start";
   int64_t generations_ = 0;
@@ -159,11 +163,11 @@ class Group {
   int64_t total_steps_ = 0;
   std::string fingerprint_;
   std::optional<SnapshotRecord> snapshot_;
-  bool grow_ = false;         ///< regroup at the next commit
-  int stop_code_ = 0;         ///< 0: no stop was asked for
+  bool grow_ = false;  ///< regroup at the next commit
+  int stop_code_ = 0;  ///< 0: no stop was asked for
   bool uses_api_ = false;
-  double progress_at_ = 0;    ///< last sign of progress
-  std::optional<Verdict> pending_; ///< the verdict once all workers are gone
+  double progress_at_ = 0;          ///< last sign of progress
+  std::optional<Verdict> pending_;  ///< the verdict once all workers are gone
   std::optional<Verdict> over_;
 };
 

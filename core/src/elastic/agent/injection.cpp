@@ -60,7 +60,8 @@ InjectedKill parse_injection(std::string_view text) {
   if (kill.step < 0) refuse(text, "step is missing");
   if (kill.agent == (kill.rank >= 0)) refuse(text, "name either a rank or the agent");
   if (kill.at.empty()) kill.at = kill.agent ? "commit" : "forward";
-  if (kill.agent && kill.at != "vote" && kill.at != "commit") refuse(text, fmt::format("the agent has no point '{}'", kill.at));
+  if (kill.agent && kill.at != "vote" && kill.at != "commit")
+    refuse(text, fmt::format("the agent has no point '{}'", kill.at));
   return kill;
 }
 

@@ -29,10 +29,12 @@ constexpr size_t kLossWindow = 10;
 // One agent at a time works in a run directory.
 class DirectoryLock {
  public:
-  explicit DirectoryLock(const fs::path& directory) : fd_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  explicit DirectoryLock(const fs::path& directory)
+      : fd_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     if (fd_ < 0 || ::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
       if (fd_ >= 0) ::close(fd_);
-      throw Error(Status::kFailedPrecondition, fmt::format("another `pliant run` is at work in {}", directory.string()), ExitCode::kUsage);
+      throw Error(Status::kFailedPrecondition, fmt::format("another `pliant run` is at work in {}", directory.string()),
+                  ExitCode::kUsage);
     }
   }
   ~DirectoryLock() { ::close(fd_); }
@@ -60,13 +62,16 @@ Pinned pin_plan(const Config& config) {
   for (int64_t size = 1; size <= workers; ++size) {
     if (!pinned.plan.valid(size)) continue;
     const Plan at_size = make_plan(config, size);
-    if (at_size.global_batch == pinned.plan.global_batch && at_size.micro_batch > 0) pinned.micro_batch_of[size] = at_size.micro_batch;
+    if (at_size.global_batch == pinned.plan.global_batch && at_size.micro_batch > 0)
+      pinned.micro_batch_of[size] = at_size.micro_batch;
   }
   if (!pinned.micro_batch_of.contains(workers)) {
-    throw Error(Status::kIncompatibleWorldSize,
-                fmt::format("the plan gives no micro-batch for {} workers and global batch {}; see `pliant plan {} --world-size {}`", workers,
-                            pinned.plan.global_batch, config.file().string(), workers),
-                ExitCode::kUsage);
+    throw Error(
+        Status::kIncompatibleWorldSize,
+        fmt::format(
+            "the plan gives no micro-batch for {} workers and global batch {}; see `pliant plan {} --world-size {}`",
+            workers, pinned.plan.global_batch, config.file().string(), workers),
+        ExitCode::kUsage);
   }
   return pinned;
 }
@@ -80,7 +85,8 @@ elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
   elastic::AgentOrder order{config, options, RunDirectory({}), {}, options.command, {}, std::nullopt, std::nullopt};
   if (order.command.empty()) order.command = config.run().command;
   if (order.command.empty()) {
-    throw Error(Status::kInvalidArgument, "nothing to run: give [run] command in the config, or a program after `--`", ExitCode::kUsage);
+    throw Error(Status::kInvalidArgument, "nothing to run: give [run] command in the config, or a program after `--`",
+                ExitCode::kUsage);
   }
   order.command.front() = or_throw(elastic::find_program(order.command.front()));
   Pinned pinned = pin_plan(config);
@@ -94,12 +100,14 @@ elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
                                        : or_throw(RunDirectory::latest(config.run().log_dir, config.run().name));
   const elastic::JobFacts before = or_throw(order.directory.read_facts());
   if (before.global_batch != order.facts.global_batch || before.granule != order.facts.granule) {
-    throw Error(Status::kFailedPrecondition,
-                fmt::format("cannot resume {}: the job is pinned to global batch {} in granules of {}, and this config at {} workers "
-                            "plans {} in granules of {}",
-                            order.directory.path().string(), before.global_batch, before.granule, config.run().workers,
-                            order.facts.global_batch, order.facts.granule),
-                ExitCode::kUsage);
+    throw Error(
+        Status::kFailedPrecondition,
+        fmt::format(
+            "cannot resume {}: the job is pinned to global batch {} in granules of {}, and this config at {} workers "
+            "plans {} in granules of {}",
+            order.directory.path().string(), before.global_batch, before.granule, config.run().workers,
+            order.facts.global_batch, order.facts.granule),
+        ExitCode::kUsage);
   }
   order.facts = before;
   return order;
@@ -128,14 +136,16 @@ double seconds_lost(const elastic::Measured& measured) {
   std::vector<double> usual;
   std::vector<double> disturbed;
   for (size_t i = 1; i < measured.commit_seconds.size(); ++i) {
-    (measured.interrupted[i] ? disturbed : usual).push_back(measured.commit_seconds[i] - measured.commit_seconds[i - 1]);
+    (measured.interrupted[i] ? disturbed : usual)
+        .push_back(measured.commit_seconds[i] - measured.commit_seconds[i - 1]);
   }
   double step = 0;
   if (!usual.empty()) {
     std::nth_element(usual.begin(), usual.begin() + static_cast<std::ptrdiff_t>(usual.size() / 2), usual.end());
     step = usual[usual.size() / 2];
   }
-  return std::accumulate(disturbed.begin(), disturbed.end(), 0.0, [step](double sum, double gap) { return sum + std::max(0.0, gap - step); });
+  return std::accumulate(disturbed.begin(), disturbed.end(), 0.0,
+                         [step](double sum, double gap) { return sum + std::max(0.0, gap - step); });
 }
 
 void sum_up_lineage(JobSummary& summary, const elastic::Lineage& lineage, Batches& batches) {
@@ -152,7 +162,8 @@ void sum_up_lineage(JobSummary& summary, const elastic::Lineage& lineage, Batche
   summary.loss_last = mean_loss(commits, commits.size() - window, window);
   const int64_t room = rows * batches.epoch(0).longest_row;
   if (room > 0) summary.packing_efficiency = static_cast<double>(summary.tokens) / static_cast<double>(room);
-  const elastic::Audit counted = or_throw(elastic::audit(lineage, batches, summary.exit_code == 0 ? summary.total_steps : summary.steps));
+  const elastic::Audit counted =
+      or_throw(elastic::audit(lineage, batches, summary.exit_code == 0 ? summary.total_steps : summary.steps));
   summary.samples_expected = counted.expected;
   summary.samples_used_once = counted.used_once;
   summary.samples_repeated = counted.repeated;

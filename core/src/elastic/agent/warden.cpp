@@ -49,7 +49,8 @@ Result<Warden> Warden::start() {
   if (pid < 0) {
     const int reason = errno;
     ::close(ends[0]), ::close(ends[1]);
-    return failed(Status::kResourceExhausted, fmt::format("cannot start the warden process: {}", std::strerror(reason)));
+    return failed(Status::kResourceExhausted,
+                  fmt::format("cannot start the warden process: {}", std::strerror(reason)));
   }
   if (pid == 0) {
     ::close(ends[1]);
@@ -67,7 +68,8 @@ Result<Warden> Warden::start() {
   return made;
 }
 
-Warden::Warden(Warden&& other) noexcept : socket_(std::exchange(other.socket_, -1)), pid_(std::exchange(other.pid_, -1)) {}
+Warden::Warden(Warden&& other) noexcept
+    : socket_(std::exchange(other.socket_, -1)), pid_(std::exchange(other.pid_, -1)) {}
 
 Warden::~Warden() {
   if (socket_ >= 0) ::close(socket_);
@@ -81,7 +83,11 @@ void Warden::tell(pid_t pgid) {
   while (::send(socket_, &pgid, sizeof(pgid), MSG_NOSIGNAL) < 0 && errno == EINTR) {
   }
 }
-void Warden::watch(pid_t pgid) { tell(pgid); }
-void Warden::forget(pid_t pgid) { tell(-pgid); }
+void Warden::watch(pid_t pgid) {
+  tell(pgid);
+}
+void Warden::forget(pid_t pgid) {
+  tell(-pgid);
+}
 
 }  // namespace pliant::elastic

@@ -1,4 +1,5 @@
-// Warden: a small process beside the agent that kills the workers' process groups when the agent is gone, however it went.
+// Warden: a small process beside the agent that kills the workers' process groups when the agent is gone, however it
+// went.
 #pragma once
 
 #include <sys/types.h>

@@ -45,7 +45,8 @@ Prepared prepare(const LaunchOrder& order, int worker_socket) {
   made.texts = order.command;
   const size_t arguments = made.texts.size();
   made.texts.insert(made.texts.end(), environment.begin(), environment.end());
-  for (size_t i = 0; i < made.texts.size(); ++i) (i < arguments ? made.argv : made.envp).push_back(made.texts[i].data());
+  for (size_t i = 0; i < made.texts.size(); ++i)
+    (i < arguments ? made.argv : made.envp).push_back(made.texts[i].data());
   made.argv.push_back(nullptr);
   made.envp.push_back(nullptr);
   return made;
@@ -75,7 +76,8 @@ Prepared prepare(const LaunchOrder& order, int worker_socket) {
 
 tl::unexpected<Error> cannot_start(const LaunchOrder& order, const char* what, int reason) {
   return failed(Status::kFailedPrecondition,
-                fmt::format("cannot start the worker {}: {}: {}", order.command.front(), what, std::strerror(reason)), ExitCode::kUsage);
+                fmt::format("cannot start the worker {}: {}: {}", order.command.front(), what, std::strerror(reason)),
+                ExitCode::kUsage);
 }
 
 }  // namespace
@@ -85,7 +87,8 @@ Result<std::string> find_program(const std::string& name) {
   const auto runs = [](const fs::path& file) { return ::access(file.c_str(), X_OK) == 0 && fs::is_regular_file(file); };
   if (name.find('/') != std::string::npos) {
     if (runs(name)) return fs::absolute(name).string();
-    return failed(Status::kNotFound, fmt::format("[run] command: {} is no program that can be run", name), ExitCode::kUsage);
+    return failed(Status::kNotFound, fmt::format("[run] command: {} is no program that can be run", name),
+                  ExitCode::kUsage);
   }
   const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path();
   if (!error && runs(beside / name)) return (beside / name).string();
@@ -97,13 +100,16 @@ Result<std::string> find_program(const std::string& name) {
     if (!folder.empty() && runs(fs::path(folder) / name)) return (fs::path(folder) / name).string();
     rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
   }
-  return failed(Status::kNotFound, fmt::format("[run] command: '{}' is neither beside this program ({}) nor in PATH", name, beside.string()),
-                ExitCode::kUsage);
+  return failed(
+      Status::kNotFound,
+      fmt::format("[run] command: '{}' is neither beside this program ({}) nor in PATH", name, beside.string()),
+      ExitCode::kUsage);
 }
 
 Result<WorkerProcess> WorkerProcess::start(const LaunchOrder& order) {
   int sockets[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) return cannot_start(order, "no socket", errno);
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
+    return cannot_start(order, "no socket", errno);
   int report[2];
   if (::pipe2(report, O_CLOEXEC) != 0) {
     const int reason = errno;

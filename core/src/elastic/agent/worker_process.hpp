@@ -15,10 +15,10 @@
 namespace pliant::elastic {
 
 struct LaunchOrder {
-  std::vector<std::string> command; ///< argv; argv[0] is a path
-  std::vector<std::pair<std::string, std::string>> environment; ///< added to the agent's own, replacing equal names
-  std::filesystem::path log;        ///< stdout and stderr of the worker, appended
-  std::string working_dir;          ///< empty: the agent's
+  std::vector<std::string> command;                              ///< argv; argv[0] is a path
+  std::vector<std::pair<std::string, std::string>> environment;  ///< added to the agent's own, replacing equal names
+  std::filesystem::path log;                                     ///< stdout and stderr of the worker, appended
+  std::string working_dir;                                       ///< empty: the agent's
 };
 
 /// Finds the program `name`: with a slash as it is; else beside the running binary, then in PATH. kNotFound (exit 2).
@@ -27,15 +27,16 @@ Result<std::string> find_program(const std::string& name);
 /// A running worker. It leads a process group of its own, dies with the agent, and its group is killed when it ends.
 class WorkerProcess {
  public:
-  /// The worker inherits one socket, named by PLIANT_AGENT_FD. kFailedPrecondition with the reason when it cannot be started.
+  /// The worker inherits one socket, named by PLIANT_AGENT_FD. kFailedPrecondition with the reason when it cannot be
+  /// started.
   static Result<WorkerProcess> start(const LaunchOrder& order);
   ~WorkerProcess();
   WorkerProcess(WorkerProcess&& other) noexcept;
   WorkerProcess& operator=(WorkerProcess&&) = delete;
 
   [[nodiscard]] pid_t pid() const { return pid_; }
-  [[nodiscard]] int pidfd() const { return pidfd_; }   ///< readable when it has ended
-  [[nodiscard]] int socket() const { return socket_; } ///< non-blocking
+  [[nodiscard]] int pidfd() const { return pidfd_; }    ///< readable when it has ended
+  [[nodiscard]] int socket() const { return socket_; }  ///< non-blocking
   [[nodiscard]] bool is_stopped() const;
 
   /// Sends as much as fits and keeps the rest.

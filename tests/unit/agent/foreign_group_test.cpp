@@ -1,0 +1,88 @@
+// Group restarts of programs that do not use the embedding API.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <vector>
+
+#include "elastic/agent/foreign_group.hpp"
+
+using namespace pliant::elastic;
+
+namespace {
+
+// Starts "workers" with numbers that rise, and notes what was asked for.
+struct Script final : ForeignActions {
+  ForeignGroup* group = nullptr;
+  WorkerId next = 0;
+  std::vector<int64_t> sizes;
+  std::vector<std::pair<WorkerId, int>> signals;
+  double time = 0;
+
+  void spawn_group(int64_t world_size, int64_t) override {
+    sizes.push_back(world_size);
+    for (int64_t rank = 0; rank < world_size; ++rank) group->started(next++, rank);
+  }
+  void signal(WorkerId worker, int number) override { signals.emplace_back(worker, number); }
+  void event(const std::string&, bool) override {}
+  double now() const override { return time; }
+};
+
+ForeignOptions four_workers(std::string on_loss, int64_t max_restarts) {
+  return {{{1, 1}, {2, 1}, {4, 1}}, 4, std::move(on_loss), max_restarts, 15};
+}
+
+}  // namespace
+
+TEST_CASE("a group whose workers all exit 0 is finished, in whatever order they do") {
+  Script script;
+  ForeignGroup group(four_workers("replace", 3), script);
+  script.group = &group;
+  script.spawn_group(4, 0);
+  for (const WorkerId id : {2, 0, 3}) group.ended(id, {false, 0});
+  CHECK_FALSE(group.verdict());
+  group.ended(1, {false, 0});
+  REQUIRE(group.verdict());
+  CHECK(group.verdict()->exit_code == 0);
+}
+
+TEST_CASE("a worker that fails ends the others with SIGTERM and the group is started again") {
+  Script script;
+  ForeignGroup group(four_workers("replace", 3), script);
+  script.group = &group;
+  script.spawn_group(4, 0);
+  group.ended(1, {false, 1});
+  CHECK(script.signals == std::vector<std::pair<WorkerId, int>>{{0, SIGTERM}, {2, SIGTERM}, {3, SIGTERM}});
+  script.time = 16;
+  group.tick();
+  CHECK(script.signals.back() == std::pair<WorkerId, int>{3, SIGKILL});
+  for (const WorkerId id : {0, 2, 3}) group.ended(id, {true, SIGKILL});
+  CHECK(script.sizes == std::vector<int64_t>{4, 4});
+  CHECK(group.restarts() == 1);
+}
+
+TEST_CASE("a group that shrinks takes the next valid world size below") {
+  Script script;
+  ForeignGroup group(four_workers("shrink", 9), script);
+  script.group = &group;
+  script.spawn_group(4, 0);
+  WorkerId first = 0;
+  for (const int64_t size : {4, 2, 1}) {
+    for (WorkerId id = first; id < first + size; ++id) group.ended(id, {false, 1});
+    first += size;
+  }
+  CHECK(script.sizes == std::vector<int64_t>{4, 2, 1});
+  REQUIRE(group.verdict());
+  CHECK(group.verdict()->exit_code == 75);
+}
+
+TEST_CASE("restarts are limited and the reason names rank and code") {
+  Script script;
+  ForeignGroup group(four_workers("replace", 0), script);
+  script.group = &group;
+  script.spawn_group(4, 0);
+  group.ended(3, {false, 7});
+  for (const WorkerId id : {0, 1, 2}) group.ended(id, {true, SIGTERM});
+  REQUIRE(group.verdict());
+  CHECK(group.verdict()->exit_code == 1);
+  CHECK(group.verdict()->reason == "rank 3 exited with code 7; 0 of 0 restarts spent");
+}

@@ -1,0 +1,93 @@
+// The step protocol under random orders of events and random deaths.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "unit/agent/simulated_job.hpp"
+
+using namespace pliant::elastic;
+
+namespace {
+
+GroupOptions options_for(int64_t workers, std::string on_loss) {
+  GroupOptions options;
+  options.workers = workers;
+  options.micro_batch_of = {{1, 4}, {2, 4}, {4, 2}};
+  options.granule = 2;
+  options.on_loss = std::move(on_loss);
+  options.max_restarts = 100;
+  options.start_timeout_s = options.hang_timeout_s = 1e9;
+  options.snapshot_every = 3;
+  return options;
+}
+
+std::string tail(const std::vector<std::string>& log) {
+  std::string text;
+  for (size_t i = log.size() > 12 ? log.size() - 12 : 0; i < log.size(); ++i) text += log[i] + "\n";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("an undisturbed job commits every step once in one generation") {
+  SimulatedJob job(options_for(4, "replace"), 20, 1, {});
+  const auto verdict = job.run();
+  REQUIRE(verdict);
+  CHECK(verdict->exit_code == 0);
+  CHECK(job.lineage().size() == 20);
+  CHECK(job.lineage().back().generation == 1);
+  CHECK(job.finished_states().size() == 4);
+}
+
+TEST_CASE("whatever dies whenever, every step is committed once and every worker ends with the lineage as its state") {
+  int kills = 0;
+  for (uint32_t seed = 0; seed < 3000; ++seed) {
+    SimulatedJob job(options_for(4, "replace"), 12, seed, {.kills = static_cast<int>(seed % 6)});
+    const auto verdict = job.run();
+    kills += job.kills_done();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE(verdict->exit_code == 0);
+    REQUIRE(job.lineage().size() == 12);
+    for (size_t i = 0; i < job.lineage().size(); ++i) REQUIRE(job.lineage()[i].step == static_cast<int64_t>(i));
+    for (const auto& state : job.finished_states()) {
+      if (state.size() == job.lineage().size()) REQUIRE(state == job.lineage());
+    }
+  }
+  CHECK(kills > 3000);
+}
+
+TEST_CASE("without replacements the job goes on with fewer ranks and ends with 75 when none is left") {
+  int ended_75 = 0;
+  int finished = 0;
+  for (uint32_t seed = 0; seed < 1000; ++seed) {
+    SimulatedJob job(options_for(4, "shrink"), 12, seed, {.kills = static_cast<int>(seed % 6)});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    if (verdict->exit_code == 75) {
+      ++ended_75;
+      CHECK(job.kills_done() >= 4);
+    } else {
+      ++finished;
+      REQUIRE(verdict->exit_code == 0);
+      REQUIRE(job.lineage().size() == 12);
+    }
+  }
+  CHECK(ended_75 > 0);
+  CHECK(finished > 500);
+}
+
+TEST_CASE("a stop ends the job after a committed step that a snapshot holds") {
+  for (uint32_t seed = 0; seed < 500; ++seed) {
+    SimulatedJob job(options_for(4, "replace"), 1000, seed,
+                     {.kills = static_cast<int>(seed % 3), .stop_after = 500 + static_cast<int>(seed)});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE(verdict->exit_code == 130);
+    REQUIRE(verdict->outcome == "stopped");
+  }
+}

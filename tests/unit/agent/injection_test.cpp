@@ -1,0 +1,29 @@
+#include <doctest/doctest.h>
+
+#include "pliant/error.hpp"
+#include "pliant/job.hpp"
+
+TEST_CASE("an injection names a rank, a step and a point") {
+  const auto kill = pliant::parse_injection("kill:rank=2,step=20,at=reduce");
+  CHECK_FALSE(kill.agent);
+  CHECK(kill.rank == 2);
+  CHECK(kill.step == 20);
+  CHECK(kill.at == "reduce");
+  CHECK(pliant::parse_injection("kill:rank=0,step=1").at == "forward");
+  CHECK(pliant::parse_injection("kill:agent,step=3").agent);
+}
+
+TEST_CASE("a wrong injection is refused with its grammar") {
+  for (const char* text : {"", "kill", "kill:", "kill:rank=1", "kill:step=1", "kill:rank=-1,step=1",
+                           "kill:rank=1,step=x", "kill:rank=1,agent,step=2", "kill:rank=1,step=2,at=lunch",
+                           "kill:agent,step=2,at=forward", "stop:rank=1,step=2"}) {
+    INFO(text);
+    try {
+      pliant::parse_injection(text);
+      FAIL("accepted");
+    } catch (const pliant::Error& error) {
+      CHECK(error.exit_code() == pliant::ExitCode::kUsage);
+      CHECK(error.message().find("kill:rank=R,step=S") != std::string::npos);
+    }
+  }
+}

@@ -1,0 +1,56 @@
+// The messages survive the wire, and nonsense does not.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "elastic/message.hpp"
+
+using namespace pliant::elastic;
+
+TEST_CASE("a vote keeps all 64 bits of its digest and every double exactly") {
+  Vote vote{3, 41, 0xFEDCBA9876543210ULL, 0.1 + 0.2, 12345678901, 1e-300};
+  const auto back = parse_from_worker(to_line(vote));
+  REQUIRE(back);
+  const auto& got = std::get<Vote>(*back);
+  CHECK(got.digest == vote.digest);
+  CHECK(got.loss_sum == vote.loss_sum);
+  CHECK(got.loss_tokens == vote.loss_tokens);
+  CHECK(got.learning_rate == vote.learning_rate);
+}
+
+TEST_CASE("a loss that is not finite travels") {
+  for (const double loss : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
+                            -std::numeric_limits<double>::infinity()}) {
+    const auto back = parse_from_worker(to_line(Vote{1, 1, 1, loss, 1, 0}));
+    REQUIRE(back);
+    const double got = std::get<Vote>(*back).loss_sum;
+    CHECK((std::isnan(loss) ? std::isnan(got) : got == loss));
+  }
+}
+
+TEST_CASE("a form carries its injections") {
+  Form form;
+  form.rank = 2;
+  form.restore = "snapshots/step-00000020.snapshot";
+  form.injections = {{0, 20, InjectionPoint::kApply}, {1, 30, InjectionPoint::kVote}};
+  const auto back = parse_to_worker(to_line(form));
+  REQUIRE(back);
+  const auto& got = std::get<Form>(*back);
+  REQUIRE(got.injections.size() == 2);
+  CHECK(got.injections[1].at == InjectionPoint::kVote);
+  CHECK(got.restore == form.restore);
+}
+
+TEST_CASE("text that is not valid UTF-8 does not end the conversation") {
+  CHECK(parse_from_worker(to_line(Failed{"\xff\xfe broken", 1})));
+}
+
+TEST_CASE("nonsense is refused") {
+  for (const char* line :
+       {"", "{", "[]", "{}", "{\"type\":\"vote\"}", "{\"type\":\"dance\"}", "{\"type\":7}", "\xff"}) {
+    INFO(line);
+    CHECK_FALSE(parse_from_worker(line));
+    CHECK_FALSE(parse_to_worker(line));
+  }
+}

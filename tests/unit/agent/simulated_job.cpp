@@ -1,0 +1,213 @@
+#include "unit/agent/simulated_job.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace pliant::elastic {
+namespace {
+
+constexpr int64_t kMostEvents = 200000;
+
+}  // namespace
+
+SimulatedJob::SimulatedJob(GroupOptions options, int64_t steps, uint32_t seed, Disturbances disturbances)
+    : steps_(steps), random_(seed), disturbances_(disturbances), group_(options, *this, 0, std::nullopt) {
+  for (int64_t i = 0; i < options.workers; ++i) spawn();
+}
+
+std::optional<Verdict> SimulatedJob::run() {
+  while (!group_.verdict() && violation_.empty() && events_ < kMostEvents) {
+    if (++events_ == disturbances_.stop_after) group_.request_stop(130);
+    if (!act()) break;
+  }
+  return group_.verdict();
+}
+
+// One random thing that can happen next.
+bool SimulatedJob::act() {
+  if (disturbances_.kills > kills_done_ && random_() % 60 == 0) {
+    strike();
+    return true;
+  }
+  if (workers_.empty()) return false;
+  auto at = std::next(workers_.begin(), static_cast<std::ptrdiff_t>(random_() % workers_.size()));
+  const WorkerId id = at->first;
+  Worker& worker = at->second;
+  switch (random_() % 3) {
+    case 0:
+      if (!worker.outbox.empty()) {
+        deliver_to_agent(id);
+      } else if (worker.done) {
+        finished_.push_back(worker.state);
+        remove(id, {false, 0});
+      }
+      break;
+    case 1:
+      if (!worker.done) handle(id, worker);
+      break;
+    default:
+      if (!worker.done) progress(id, worker);
+  }
+  return true;
+}
+
+void SimulatedJob::strike() {
+  if (workers_.empty()) return;
+  ++kills_done_;
+  kill(std::next(workers_.begin(), static_cast<std::ptrdiff_t>(random_() % workers_.size()))->first);
+}
+
+void SimulatedJob::kill(WorkerId id) {
+  // The group may ask for this while it walks its members: the end is noticed later, as with a process.
+  const auto found = workers_.find(id);
+  if (found == workers_.end()) return;
+  while (!found->second.outbox.empty() && random_() % 2 == 0)
+    found->second.outbox.pop_back();  // lost or not: both are legal
+  found->second.done = true;
+  found->second.form.rank = -2;  // marks the killed
+}
+
+void SimulatedJob::remove(WorkerId id, ExitStatus status) {
+  const bool killed = workers_.at(id).form.rank == -2;
+  if (killed) finished_.pop_back();
+  workers_.erase(id);
+  group_.ended(id, killed ? ExitStatus{true, 9} : status);
+}
+
+void SimulatedJob::deliver_to_agent(WorkerId id) {
+  const FromWorker message = workers_.at(id).outbox.front();
+  workers_.at(id).outbox.pop_front();
+  group_.received(id, message);
+}
+
+bool SimulatedJob::peers_reached(const Worker& worker, At at) const {
+  int64_t there = 0;
+  for (const auto& [id, other] : workers_) {
+    if (other.done || other.form.generation != worker.form.generation || other.form.rank < 0) continue;
+    if (other.at >= at && other.state.size() >= worker.state.size()) ++there;
+  }
+  return there == worker.form.world_size;
+}
+
+// Takes one message of the agent, as Session does.
+void SimulatedJob::handle(WorkerId, Worker& worker) {
+  if (worker.inbox.empty()) return;
+  const bool may_wait_only = worker.at == At::kComputing || worker.at == At::kReducing || worker.at == At::kJoining;
+  if (may_wait_only) {  // messages are read between steps only, but an abort ends the wait from wherever it stands
+    const bool aborted = std::any_of(worker.inbox.begin(), worker.inbox.end(), [&](const ToWorker& waiting) {
+      const auto* abort = std::get_if<Abort>(&waiting);
+      return abort != nullptr && abort->generation >= worker.form.generation;
+    });
+    if (aborted) worker.at = At::kWaiting;
+    return;
+  }
+  const ToWorker message = worker.inbox.front();
+  worker.inbox.pop_front();
+  if (const auto* form = std::get_if<Form>(&message)) {
+    if (worker.at == At::kVoted) {  // the agent went on without this step
+      worker.at = At::kWaiting;
+    }
+    worker.form = *form;
+    if (form->rank < 0) {
+      worker.at = At::kWaiting;
+      return;
+    }
+    if (!form->restore.empty()) worker.state = snapshots_.at(form->next_step);
+    if (form->rank == 0) donated_[form->generation][0] = worker.state;
+    worker.at = form->rank == 0 ? At::kJoining : At::kNeedsId;
+    if (form->rank == 0) worker.outbox.push_back(CommIdMade{form->generation, "id"});
+  } else if (std::holds_alternative<Tell>(message)) {
+    worker.outbox.push_back(Holds{static_cast<int64_t>(worker.state.size())});
+  } else if (const auto* id = std::get_if<CommIdShared>(&message)) {
+    if (worker.at == At::kNeedsId && id->generation == worker.form.generation) worker.at = At::kJoining;
+  } else if (const auto* abort = std::get_if<Abort>(&message)) {
+    if (abort->generation >= worker.form.generation) worker.at = At::kWaiting;
+  } else if (const auto* commit = std::get_if<Commit>(&message)) {
+    if (worker.at != At::kVoted || commit->step != static_cast<int64_t>(worker.state.size())) return;
+    worker.state.push_back({commit->step, worker.form.generation});
+    if (!commit->snapshot.empty() && worker.form.rank == 0) {
+      snapshots_[commit->step + 1] = worker.state;
+      worker.outbox.push_back(SnapshotWritten{commit->step + 1, commit->snapshot, ""});
+    }
+    worker.at = commit->regroup || commit->last ? At::kWaiting : At::kComputing;
+    if (commit->last) worker.outbox.push_back(Finished{}), worker.done = true;
+  } else {
+    worker.outbox.push_back(Finished{});
+    worker.done = true;
+  }
+}
+
+// Lets a worker go one step further by itself, if its peers allow.
+void SimulatedJob::progress(WorkerId, Worker& worker) {
+  if (worker.at == At::kJoining) {
+    int64_t joined = 0;
+    for (const auto& [id, other] : workers_) {
+      if (!other.done && other.form.generation == worker.form.generation && other.form.rank >= 0 &&
+          other.at >= At::kJoining)
+        ++joined;
+    }
+    if (joined < worker.form.world_size) return;
+    if (worker.form.wants_state) worker.state = donated_.at(worker.form.generation).at(0);
+    if (static_cast<int64_t>(worker.state.size()) != worker.form.next_step)
+      return violate("a worker joins with the wrong state");
+    worker.outbox.push_back(Formed{worker.form.generation});
+    worker.at = At::kComputing;
+  } else if (worker.at == At::kComputing) {
+    worker.outbox.push_back(Reducing{worker.form.generation, static_cast<int64_t>(worker.state.size())});
+    worker.at = At::kReducing;
+  } else if (worker.at == At::kReducing && peers_reached(worker, At::kReducing)) {
+    const StepFacts facts = facts_of(static_cast<int64_t>(worker.state.size()));
+    worker.outbox.push_back(Vote{worker.form.generation, static_cast<int64_t>(worker.state.size()), facts.digest, 1.0,
+                                 facts.size.loss_tokens, 0.1});
+    worker.at = At::kVoted;
+  }
+}
+
+void SimulatedJob::violate(std::string what) {
+  if (violation_.empty()) violation_ = std::move(what);
+}
+
+// What the group asks for.
+
+void SimulatedJob::send(WorkerId worker, const ToWorker& message) {
+  if (const auto found = workers_.find(worker); found != workers_.end()) found->second.inbox.push_back(message);
+}
+
+void SimulatedJob::spawn() {
+  const WorkerId id = next_id_++;
+  workers_[id].outbox = {Hello{id}, Ready{"data"}};
+  group_.started(id);
+}
+
+Result<int64_t> SimulatedJob::next_generation(int64_t) {
+  return ++generation_;
+}
+
+StepFacts SimulatedJob::facts_of(int64_t step) {
+  StepFacts facts;
+  facts.batch_index = step;
+  facts.size = {8, 8, 80, 80};
+  facts.digest = static_cast<uint64_t>(step) * 977;
+  return facts;
+}
+
+Result<> SimulatedJob::record(const CommitRecord& record) {
+  if (record.step != static_cast<int64_t>(lineage_.size()))
+    violate(fmt::format("commit {} after {} commits", record.step, lineage_.size()));
+  lineage_.push_back({record.step, record.generation});
+  return {};
+}
+
+Result<> SimulatedJob::record(const SnapshotRecord& record) {
+  if (!snapshots_.contains(record.step)) violate("a snapshot is recorded that nobody wrote");
+  return {};
+}
+
+Result<> SimulatedJob::record(const RestartRecord& record) {
+  if (record.step > static_cast<int64_t>(lineage_.size())) violate("a restart goes forward");
+  lineage_.resize(static_cast<size_t>(record.step), {0, 0});
+  return {};
+}
+
+}  // namespace pliant::elastic

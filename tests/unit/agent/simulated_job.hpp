@@ -1,0 +1,96 @@
+// SimulatedJob: a whole job without processes: the real Group, workers that follow the protocol, and a seeded order of
+// events.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "elastic/agent/group.hpp"
+
+namespace pliant::elastic {
+
+struct Disturbances {
+  int kills = 0;        ///< workers killed at random moments
+  int stop_after = -1;  ///< request a stop after that many events; -1 = never
+};
+
+class SimulatedJob final : public GroupActions {
+ public:
+  SimulatedJob(GroupOptions options, int64_t steps, uint32_t seed, Disturbances disturbances);
+
+  /// Runs until the group gives its verdict, or returns nullopt after an absurd number of events.
+  std::optional<Verdict> run();
+
+  /// Step numbers of the commits that survive, in order; each with the generation that made it.
+  struct Entry {
+    int64_t step;
+    int64_t generation;
+    bool operator==(const Entry&) const = default;
+  };
+  [[nodiscard]] const std::vector<Entry>& lineage() const { return lineage_; }
+  /// State of each worker at the moment it finished: what it applied, in order.
+  [[nodiscard]] const std::vector<std::vector<Entry>>& finished_states() const { return finished_; }
+  [[nodiscard]] const std::vector<std::string>& log() const { return log_; }
+  [[nodiscard]] int kills_done() const { return kills_done_; }
+  /// A violated invariant, or empty.
+  [[nodiscard]] const std::string& violation() const { return violation_; }
+
+  void send(WorkerId worker, const ToWorker& message) override;
+  void spawn() override;
+  void kill(WorkerId worker) override;
+  bool is_stopped(WorkerId) override { return false; }
+  Result<int64_t> next_generation(int64_t world_size) override;
+  Result<int64_t> total_steps(const std::string&) override { return steps_; }
+  StepFacts facts_of(int64_t step) override;
+  Result<> record(const CommitRecord& record) override;
+  Result<> record(const GenerationRecord&) override { return {}; }
+  Result<> record(const SnapshotRecord& record) override;
+  Result<> record(const RestartRecord& record) override;
+  void committed(const CommitRecord&, int64_t, int64_t) override {}
+  void event(const std::string& line, bool) override { log_.push_back(line); }
+  void interrupted() override {}
+  double now() const override { return static_cast<double>(events_) * 0.001; }
+  void agent_kill_point(int64_t, const char*) override {}
+
+ private:
+  enum class At { kWaiting, kNeedsId, kJoining, kComputing, kReducing, kVoted };
+  struct Worker {
+    At at = At::kWaiting;
+    Form form;
+    std::vector<Entry> state;
+    std::deque<ToWorker> inbox;
+    std::deque<FromWorker> outbox;
+    bool done = false;  ///< will exit 0 once its outbox is empty
+  };
+
+  bool act();
+  void deliver_to_agent(WorkerId id);
+  void handle(WorkerId id, Worker& worker);
+  void progress(WorkerId id, Worker& worker);
+  void strike();
+  void remove(WorkerId id, ExitStatus status);
+  [[nodiscard]] bool peers_reached(const Worker& worker, At at) const;
+  void violate(std::string what);
+
+  int64_t steps_;
+  std::mt19937 random_;
+  Disturbances disturbances_;
+  std::map<WorkerId, Worker> workers_;
+  std::map<int64_t, std::vector<Entry>> snapshots_;                   ///< by step
+  std::map<int64_t, std::map<int64_t, std::vector<Entry>>> donated_;  ///< generation -> donor's state when it joined
+  std::vector<Entry> lineage_;
+  std::vector<std::vector<Entry>> finished_;
+  std::vector<std::string> log_;
+  std::string violation_;
+  WorkerId next_id_ = 0;
+  int64_t generation_ = 0;
+  int64_t events_ = 0;
+  int kills_done_ = 0;
+  Group group_;
+};
+
+}  // namespace pliant::elastic
