@@ -1,0 +1,174 @@
+// Drives an exchange: does whatever can be done now, and sleeps when nothing can.
+#include "kernel/collectives.hpp"
+
+#include <string>
+
+#include "kernel/exchange.hpp"
+
+namespace pliant::accelerator {
+
+using sdk::Failure;
+
+namespace {
+
+const char* name_of(CallKind kind) {
+  switch (kind) {
+    case CallKind::kAllReduce:
+      return "all_reduce";
+    case CallKind::kAllGather:
+      return "all_gather";
+    case CallKind::kReduceScatter:
+      return "reduce_scatter";
+    case CallKind::kBroadcast:
+      return "broadcast";
+    case CallKind::kBarrier:
+      return "barrier";
+  }
+  return "an unknown collective";
+}
+
+std::string describe(const CallRecord& call) {
+  const auto kind = static_cast<CallKind>(call.kind);
+  std::string text = name_of(kind);
+  if (kind == CallKind::kBarrier) return text;
+  text += " of " + std::to_string(call.count) + " " + sdk::name_of(static_cast<sdk::DType>(call.dtype));
+  if (call.op != 0) text += std::string(" (") + sdk::name_of(static_cast<sdk::ReduceOp>(call.op)) + ")";
+  if (kind == CallKind::kBroadcast) text += " from rank " + std::to_string(call.root);
+  return text;
+}
+
+CallRecord record_of(const Call& call, uint64_t history) {
+  CallRecord made{};
+  made.history = history;
+  made.kind = static_cast<int32_t>(call.kind);
+  if (call.kind == CallKind::kBarrier) return made;
+  made.count = call.elements.count;
+  made.dtype = static_cast<int32_t>(call.elements.dtype);
+  if (call.kind == CallKind::kAllReduce || call.kind == CallKind::kReduceScatter)
+    made.op = static_cast<int32_t>(call.op);
+  if (call.kind == CallKind::kBroadcast) made.root = call.root;
+  return made;
+}
+
+bool same_call(const CallRecord& a, const CallRecord& b) {
+  return a.count == b.count && a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.root == b.root;
+}
+
+uint64_t digest(const CallRecord& call) {
+  uint64_t hash = call.history + 1;
+  for (const uint64_t word : {call.count, static_cast<uint64_t>(call.kind), static_cast<uint64_t>(call.dtype),
+                              static_cast<uint64_t>(call.op), static_cast<uint64_t>(call.root)}) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+    hash ^= hash >> 29U;
+  }
+  return hash;
+}
+
+/// One call under way.
+class Run {
+ public:
+  Run(Group& group, Exchange& exchange, const CallRecord& record, uint64_t first_tick)
+      : group_(group), exchange_(exchange), record_(record), first_(first_tick), ticks_(exchange.ticks()) {}
+
+  void go() {
+    while (taken_ < ticks_) {
+      group_.check();
+      if (!post() && !reduce() && !take()) wait();
+    }
+  }
+
+ private:
+  /// A slot may be filled again when everyone has taken what was in it.
+  [[nodiscard]] uint64_t taken_before_post() const {
+    const uint64_t tick = first_ + posted_ + 1;
+    return tick > kSlots ? tick - kSlots : 0;
+  }
+  bool post() {
+    if (posted_ == ticks_ || posted_ - taken_ == kSlots || group_.laggard(Stage::kTaken, taken_before_post()) >= 0)
+      return false;
+    group_.segment().call(group_.rank(), first_ + posted_) = record_;
+    exchange_.post(posted_);
+    group_.publish(Stage::kPosted, first_ + ++posted_);
+    return true;
+  }
+  /// The first of those whose post is needed that has not posted `tick`; -1 when all have.
+  [[nodiscard]] int32_t missing_post(uint64_t tick) const {
+    const int32_t source = exchange_.source();
+    if (source < 0) return group_.laggard(Stage::kPosted, first_ + tick + 1);
+    return source == group_.rank() || group_.progress(source, Stage::kPosted) >= first_ + tick + 1 ? -1 : source;
+  }
+  bool reduce() {
+    if (reduced_ == posted_ || missing_post(reduced_) >= 0) return false;
+    if (reduced_ == 0) compare();
+    if (exchange_.reduces()) {
+      exchange_.reduce(reduced_);
+      group_.publish(Stage::kReduced, first_ + reduced_ + 1);
+    }
+    ++reduced_;
+    return true;
+  }
+  bool take() {
+    if (taken_ == reduced_) return false;
+    if (exchange_.reduces() && group_.laggard(Stage::kReduced, first_ + taken_ + 1) >= 0) return false;
+    exchange_.take(taken_);
+    group_.publish(Stage::kTaken, first_ + ++taken_);
+    return true;
+  }
+  /// The latest stage that has begun is the one that the others wait for, too.
+  void wait() {
+    if (taken_ < reduced_)
+      return await(group_.laggard(Stage::kReduced, first_ + taken_ + 1), Stage::kReduced, taken_ + 1);
+    if (reduced_ < posted_) return await(missing_post(reduced_), Stage::kPosted, reduced_ + 1);
+    const int32_t slow = group_.laggard(Stage::kTaken, taken_before_post());
+    if (slow >= 0) group_.await(slow, Stage::kTaken, taken_before_post());
+  }
+  void await(int32_t rank, Stage stage, uint64_t tick) {
+    if (rank >= 0) group_.await(rank, stage, first_ + tick);
+  }
+
+  /// All ranks must be in the same call, and have come here by the same calls.
+  void compare() {
+    for (int32_t r = 0; r < group_.world_size(); ++r) {
+      if (r == group_.rank() || (exchange_.source() >= 0 && r != exchange_.source())) continue;
+      const CallRecord theirs = group_.segment().call(r, first_);
+      if (same_call(theirs, record_) && theirs.history == record_.history) continue;
+      group_.fail({FailureCause::kMismatch, group_.rank(), 0});
+      const std::string own = "rank " + std::to_string(group_.rank());
+      const std::string other = "rank " + std::to_string(r);
+      if (same_call(theirs, record_)) {
+        throw Failure(PLIANT_INVALID_ARGUMENT, "before this " + describe(record_) + ", " + own + " and " + other +
+                                                   " called different collectives; all ranks must make the same calls");
+      }
+      throw Failure(PLIANT_INVALID_ARGUMENT, "the ranks called different collectives: " + own + " " +
+                                                 describe(record_) + ", " + other + " " + describe(theirs));
+    }
+  }
+
+  Group& group_;
+  Exchange& exchange_;
+  const CallRecord record_;
+  const uint64_t first_;
+  const uint64_t ticks_;
+  uint64_t posted_ = 0;
+  uint64_t reduced_ = 0;
+  uint64_t taken_ = 0;
+};
+
+}  // namespace
+
+void Collectives::run(const Call& call) {
+  group_.check();
+  if (group_.world_size() == 1) {
+    if (call.send != nullptr && call.send != call.recv && call.elements.count != 0) {
+      std::memmove(call.recv, call.send, call.elements.bytes());
+    }
+    return;
+  }
+  const CallRecord record = record_of(call, history_);
+  const std::unique_ptr<Exchange> exchange = Exchange::of(call, group_, tick_);
+  Run(group_, *exchange, record, tick_).go();
+  tick_ += exchange->ticks();
+  history_ = digest(record);
+}
+
+}  // namespace pliant::accelerator

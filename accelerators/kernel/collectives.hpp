@@ -1,0 +1,37 @@
+// Collectives: what the ranks of a group exchange, chunk by chunk, through its shared memory.
+#pragma once
+
+#include <cstdint>
+
+#include "kernel/group.hpp"
+#include "pliant/sdk/accelerator.hpp"
+
+namespace pliant::accelerator {
+
+enum class CallKind : int32_t { kAllReduce = 1, kAllGather = 2, kReduceScatter = 3, kBroadcast = 4, kBarrier = 5 };
+
+/// One call of a collective by one rank. broadcast uses recv only.
+struct Call {
+  CallKind kind = CallKind::kBarrier;
+  const void* send = nullptr;
+  void* recv = nullptr;
+  sdk::Elements elements;
+  sdk::ReduceOp op = sdk::ReduceOp::kSum;
+  int32_t root = 0;
+};
+
+/// Runs calls one after the other, on any thread, one at a time.
+class Collectives {
+ public:
+  explicit Collectives(Group& group) : group_(group) {}
+  /// Blocks until this rank has its result. Throws the group's failure, and PLIANT_INVALID_ARGUMENT when another rank
+  /// called something else; the group has failed then.
+  void run(const Call& call);
+
+ private:
+  Group& group_;
+  uint64_t tick_ = 0;     ///< ticks of all calls so far
+  uint64_t history_ = 0;  ///< digest of all calls so far
+};
+
+}  // namespace pliant::accelerator

@@ -1,0 +1,71 @@
+// Puts memory, streams and communicators together.
+#include "kernel/device.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace pliant::accelerator {
+
+void Device::configure(DeviceSettings settings) {
+  settings_ = std::move(settings);
+  if (settings_.memory_bytes == 0) {
+    settings_.memory_bytes =
+        static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  }
+  memory_.set_limit(settings_.memory_bytes);
+}
+
+sdk::DeviceProperties Device::device_properties(int32_t) {
+  return {settings_.name, settings_.memory_bytes, PLIANT_CAP_HOST_VISIBLE | PLIANT_CAP_FIXED_ORDER};
+}
+
+void* Device::alloc(int32_t, sdk::Memory, uint64_t bytes) {
+  if (settings_.faults) settings_.faults->before_alloc(bytes);
+  return memory_.alloc(bytes);
+}
+
+std::unique_ptr<Stream> Device::make_stream(int32_t) {
+  return std::make_unique<Stream>(settings_.faults, streams_++);
+}
+
+void Device::copy(void* to, const void* from, uint64_t bytes, Stream& stream) {
+  stream.enqueue([=] {
+    if (bytes != 0) std::memcpy(to, from, bytes);
+  });
+}
+
+void Device::fill(void* to, uint8_t byte, uint64_t bytes, Stream& stream) {
+  stream.enqueue([=] {
+    if (bytes != 0) std::memset(to, byte, bytes);
+  });
+}
+
+pliant_comm_id Device::make_comm_id(int32_t world_size) {
+  pliant_comm_id id{};
+  UniqueFd fd = Segment::reserve(world_size, settings_.chunk_bytes, id);
+  if (fd) {
+    const std::lock_guard lock(ids_mutex_);
+    unused_ids_.push_back({Segment::read(id).nonce[0], std::move(fd)});
+    if (unused_ids_.size() > kUnusedIds) unused_ids_.pop_front();
+  }
+  return id;
+}
+
+std::unique_ptr<Communicator> Device::make_comm(int32_t, const pliant_comm_id& id, int32_t rank, int32_t world_size) {
+  UniqueFd made;
+  {
+    const std::lock_guard lock(ids_mutex_);
+    const uint64_t nonce = Segment::read(id).nonce[0];
+    const auto found =
+        std::find_if(unused_ids_.begin(), unused_ids_.end(), [&](const UnusedId& u) { return u.nonce == nonce; });
+    if (found != unused_ids_.end()) {
+      made = std::move(found->fd);
+      unused_ids_.erase(found);
+    }
+  }
+  return std::make_unique<Communicator>(id, rank, world_size, std::move(made), settings_.faults);
+}
+
+}  // namespace pliant::accelerator

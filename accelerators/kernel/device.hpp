@@ -1,0 +1,86 @@
+// Device: one accelerator made of this machine's memory and processors, in the shape that the SDK asks for.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "kernel/communicator.hpp"
+#include "kernel/memory.hpp"
+#include "kernel/stream.hpp"
+#include "pliant/sdk/accelerator.hpp"
+
+namespace pliant::accelerator {
+
+struct DeviceSettings {
+  std::string name;
+  uint64_t memory_bytes = 0;  ///< 0: all memory of the machine
+  uint64_t chunk_bytes = 0;
+  std::shared_ptr<Faults> faults;  ///< NULL: none
+};
+
+class Device {
+ public:
+  using Stream = accelerator::Stream;
+  using Event = accelerator::Event;
+  using Comm = Communicator;
+
+  /// Ids that were made and not used yet; making more drops the oldest, so that they cannot pile up.
+  static constexpr size_t kUnusedIds = 8;
+
+  int32_t device_count() { return 1; }
+  sdk::DeviceProperties device_properties(int32_t device);
+  void* alloc(int32_t device, sdk::Memory memory, uint64_t bytes);
+  void free(int32_t, sdk::Memory, void* pointer) { memory_.free(pointer); }
+
+  std::unique_ptr<Stream> make_stream(int32_t device);
+  std::unique_ptr<Event> make_event(int32_t) { return std::make_unique<Event>(); }
+  void synchronize(Stream& stream) { stream.synchronize(); }
+  void synchronize(Event& event) { event.synchronize(); }
+  void record(Event& event, Stream& stream) { event.record(stream); }
+  bool query(Event& event) { return event.query(); }
+  void wait(Stream& stream, Event& event) { event.make_wait(stream); }
+  void copy(void* to, const void* from, uint64_t bytes, Stream& stream);
+  void fill(void* to, uint8_t byte, uint64_t bytes, Stream& stream);
+
+  pliant_comm_id make_comm_id(int32_t world_size);
+  std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id& id, int32_t rank, int32_t world_size);
+  int32_t world_size(const Comm& comm) { return comm.world_size(); }
+  void wait_ready(Comm& comm, int32_t timeout_ms) { comm.wait_ready(timeout_ms); }
+  void abort(Comm& comm) { comm.abort(); }
+  void all_reduce(Comm& comm, const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op, Stream& stream) {
+    comm.enqueue({CallKind::kAllReduce, send, recv, elements, op, 0}, stream);
+  }
+  void all_gather(Comm& comm, const void* send, void* recv, sdk::Elements elements, Stream& stream) {
+    comm.enqueue({CallKind::kAllGather, send, recv, elements, sdk::ReduceOp::kSum, 0}, stream);
+  }
+  void reduce_scatter(Comm& comm, const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op,
+                      Stream& stream) {
+    comm.enqueue({CallKind::kReduceScatter, send, recv, elements, op, 0}, stream);
+  }
+  void broadcast(Comm& comm, void* buffer, sdk::Elements elements, int32_t root, Stream& stream) {
+    comm.enqueue({CallKind::kBroadcast, nullptr, buffer, elements, sdk::ReduceOp::kSum, root}, stream);
+  }
+  void barrier(Comm& comm, Stream& stream) { comm.enqueue({}, stream); }
+
+ protected:
+  /// Before any other call.
+  void configure(DeviceSettings settings);
+
+ private:
+  struct UnusedId {
+    uint64_t nonce;
+    UniqueFd fd;
+  };
+
+  DeviceSettings settings_;
+  MemoryPool memory_;
+  std::atomic<uint64_t> streams_{0};
+  std::mutex ids_mutex_;
+  std::deque<UnusedId> unused_ids_;
+};
+
+}  // namespace pliant::accelerator

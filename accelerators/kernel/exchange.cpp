@@ -1,0 +1,202 @@
+// The exchange of each collective.
+#include "kernel/exchange.hpp"
+
+namespace pliant::accelerator {
+namespace {
+
+/// Copies that may be no copy at all: empty, or in place.
+void copy_bytes(void* to, const void* from, uint64_t bytes) {
+  if (bytes != 0 && to != from) std::memmove(to, from, bytes);
+}
+
+/// Even an empty call takes one tick, so that calls that differ between ranks are noticed.
+uint64_t ticks_for(uint64_t count, uint64_t per_tick) {
+  return std::max<uint64_t>(1, (count + per_tick - 1) / per_tick);
+}
+
+struct Range {
+  uint64_t first = 0;
+  uint64_t count = 0;
+};
+
+/// A call cut into ticks of equal size.
+class Chunked : public Exchange {
+ public:
+  [[nodiscard]] uint64_t ticks() const override { return ticks_for(call_.elements.count, per_tick_); }
+
+ protected:
+  Chunked(const Call& call, const Group& group, uint64_t first_tick, uint64_t per_tick)
+      : Exchange(call, group, first_tick), per_tick_(per_tick == 0 ? chunk_elements() : per_tick) {}
+  /// Elements of `tick`, counted in the whole call.
+  [[nodiscard]] Range range(uint64_t tick) const {
+    const uint64_t first = std::min(tick * per_tick_, call_.elements.count);
+    return {first, std::min(per_tick_, call_.elements.count - first)};
+  }
+  const uint64_t per_tick_;
+};
+
+/// Every rank reduces one part of each chunk and the others take it from there: memory moves once, whatever the ranks.
+class AllReduce final : public Chunked {
+ public:
+  AllReduce(const Call& call, const Group& group, uint64_t first_tick) : Chunked(call, group, first_tick, 0) {}
+  [[nodiscard]] bool reduces() const override { return true; }
+
+  void post(uint64_t tick) override {
+    const Range all = range(tick);
+    for (int32_t r = 0; r < ranks_; ++r) {
+      if (r == rank_) continue;  // the own part is read where it is
+      const Range part = part_of(all, r);
+      copy_bytes(slot(rank_, tick) + part.first * width_, send(all.first + part.first), part.count * width_);
+    }
+  }
+  void reduce(uint64_t tick) override {
+    const Range all = range(tick);
+    const Range part = part_of(all, rank_);
+    std::vector<const void*> inputs(static_cast<size_t>(ranks_));
+    for (int32_t r = 0; r < ranks_; ++r) inputs[static_cast<size_t>(r)] = slot(r, tick) + part.first * width_;
+    inputs[static_cast<size_t>(rank_)] = send(all.first + part.first);
+    // Nobody posted into the own part of the own slot: it carries the result.
+    reduce_into(inputs, part.count, recv(all.first + part.first), slot(rank_, tick) + part.first * width_);
+  }
+  void take(uint64_t tick) override {
+    const Range all = range(tick);
+    for (int32_t i = 1; i < ranks_; ++i) {
+      const int32_t r = (rank_ + i) % ranks_;
+      const Range part = part_of(all, r);
+      copy_bytes(recv(all.first + part.first), slot(r, tick) + part.first * width_, part.count * width_);
+    }
+  }
+
+ private:
+  /// Part of rank r, counted within the tick; parts begin on cache lines.
+  [[nodiscard]] Range part_of(Range all, int32_t r) const {
+    const uint64_t line = 64 / width_;
+    const auto ranks = static_cast<uint64_t>(ranks_);
+    const uint64_t size = ((all.count + ranks - 1) / ranks + line - 1) / line * line;
+    const uint64_t first = std::min(static_cast<uint64_t>(r) * size, all.count);
+    return {first, std::min(size, all.count - first)};
+  }
+};
+
+/// Few elements: every rank reduces everything for itself, which saves one of the two waits.
+class SmallAllReduce final : public Chunked {
+ public:
+  /// Above this a second wait costs less than reading every rank's input. From bench_all_reduce.
+  static constexpr uint64_t kMostBytes = 8192;
+  SmallAllReduce(const Call& call, const Group& group, uint64_t first_tick) : Chunked(call, group, first_tick, 0) {}
+
+  void post(uint64_t tick) override {
+    const Range all = range(tick);
+    copy_bytes(slot(rank_, tick), send(all.first), all.count * width_);
+  }
+  void take(uint64_t tick) override {
+    const Range all = range(tick);
+    std::vector<const void*> inputs(static_cast<size_t>(ranks_));
+    for (int32_t r = 0; r < ranks_; ++r) inputs[static_cast<size_t>(r)] = slot(r, tick);
+    reduce_into(inputs, all.count, recv(all.first), nullptr);
+  }
+};
+
+class AllGather final : public Chunked {
+ public:
+  AllGather(const Call& call, const Group& group, uint64_t first_tick) : Chunked(call, group, first_tick, 0) {}
+
+  void post(uint64_t tick) override {
+    const Range part = range(tick);
+    copy_bytes(slot(rank_, tick), send(part.first), part.count * width_);
+    copy_bytes(recv(at(rank_, part)), send(part.first), part.count * width_);
+  }
+  void take(uint64_t tick) override {
+    const Range part = range(tick);
+    for (int32_t i = 1; i < ranks_; ++i) {
+      const int32_t r = (rank_ + i) % ranks_;
+      copy_bytes(recv(at(r, part)), slot(r, tick), part.count * width_);
+    }
+  }
+
+ private:
+  [[nodiscard]] uint64_t at(int32_t r, Range part) const {
+    return static_cast<uint64_t>(r) * call_.elements.count + part.first;
+  }
+};
+
+/// A slot holds one piece for every rank.
+class ReduceScatter final : public Chunked {
+ public:
+  ReduceScatter(const Call& call, const Group& group, uint64_t first_tick)
+      : Chunked(call, group, first_tick, piece_elements(call, group)) {}
+
+  void post(uint64_t tick) override {
+    const Range piece = range(tick);
+    for (int32_t r = 0; r < ranks_; ++r) {
+      if (r == rank_) continue;
+      copy_bytes(piece_of(rank_, r, tick), send(at(r, piece)), piece.count * width_);
+    }
+  }
+  void take(uint64_t tick) override {
+    const Range piece = range(tick);
+    std::vector<const void*> inputs(static_cast<size_t>(ranks_));
+    for (int32_t r = 0; r < ranks_; ++r) inputs[static_cast<size_t>(r)] = piece_of(r, rank_, tick);
+    inputs[static_cast<size_t>(rank_)] = send(at(rank_, piece));
+    reduce_into(inputs, piece.count, recv(piece.first), nullptr);
+  }
+
+ private:
+  /// Whole cache lines; Segment::reserve saw to it that there is at least one.
+  static uint64_t piece_elements(const Call& call, const Group& group) {
+    const uint64_t lines = group.segment().chunk_bytes() / 64 / static_cast<uint64_t>(group.world_size());
+    return lines * 64 / sdk::size_of(call.elements.dtype);
+  }
+  [[nodiscard]] std::byte* piece_of(int32_t from, int32_t to, uint64_t tick) const {
+    return slot(from, tick) + static_cast<uint64_t>(to) * per_tick_ * width_;
+  }
+  [[nodiscard]] uint64_t at(int32_t r, Range piece) const {
+    return static_cast<uint64_t>(r) * call_.elements.count + piece.first;
+  }
+};
+
+class Broadcast final : public Chunked {
+ public:
+  Broadcast(const Call& call, const Group& group, uint64_t first_tick) : Chunked(call, group, first_tick, 0) {}
+  [[nodiscard]] int32_t source() const override { return call_.root; }
+
+  void post(uint64_t tick) override {
+    const Range part = range(tick);
+    if (rank_ == call_.root) copy_bytes(slot(rank_, tick), recv(part.first), part.count * width_);
+  }
+  void take(uint64_t tick) override {
+    const Range part = range(tick);
+    if (rank_ != call_.root) copy_bytes(recv(part.first), slot(call_.root, tick), part.count * width_);
+  }
+};
+
+class Barrier final : public Exchange {
+ public:
+  Barrier(const Call& call, const Group& group, uint64_t first_tick) : Exchange(call, group, first_tick) {}
+  [[nodiscard]] uint64_t ticks() const override { return 1; }
+  void post(uint64_t) override {}
+  void take(uint64_t) override {}
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> Exchange::of(const Call& call, const Group& group, uint64_t first_tick) {
+  switch (call.kind) {
+    case CallKind::kAllReduce:
+      if (call.elements.bytes() <= std::min(SmallAllReduce::kMostBytes, group.segment().chunk_bytes())) {
+        return std::make_unique<SmallAllReduce>(call, group, first_tick);
+      }
+      return std::make_unique<AllReduce>(call, group, first_tick);
+    case CallKind::kAllGather:
+      return std::make_unique<AllGather>(call, group, first_tick);
+    case CallKind::kReduceScatter:
+      return std::make_unique<ReduceScatter>(call, group, first_tick);
+    case CallKind::kBroadcast:
+      return std::make_unique<Broadcast>(call, group, first_tick);
+    case CallKind::kBarrier:
+      break;
+  }
+  return std::make_unique<Barrier>(call, group, first_tick);
+}
+
+}  // namespace pliant::accelerator

@@ -1,0 +1,62 @@
+// Exchange: one collective call as a sequence of ticks. In every tick each rank posts into its slot, reduces its part
+// of what all have posted, and takes the results.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "kernel/collectives.hpp"
+#include "kernel/reduce.hpp"
+
+namespace pliant::accelerator {
+
+/// Ticks count from 0 within the call; the slots of tick t are those of group tick first_tick + t.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  [[nodiscard]] virtual uint64_t ticks() const = 0;
+  /// False: results are taken right after all have posted.
+  [[nodiscard]] virtual bool reduces() const { return false; }
+  /// The only rank whose post is taken, or -1 for all.
+  [[nodiscard]] virtual int32_t source() const { return -1; }
+  virtual void post(uint64_t tick) = 0;
+  virtual void reduce(uint64_t) {}
+  virtual void take(uint64_t tick) = 0;
+
+  /// The exchange that serves `call`.
+  static std::unique_ptr<Exchange> of(const Call& call, const Group& group, uint64_t first_tick);
+
+ protected:
+  Exchange(const Call& call, const Group& group, uint64_t first_tick)
+      : call_(call),
+        rank_(group.rank()),
+        ranks_(group.world_size()),
+        width_(sdk::size_of(call.elements.dtype)),
+        segment_(group.segment()),
+        first_tick_(first_tick) {}
+
+  [[nodiscard]] std::byte* slot(int32_t rank, uint64_t tick) const { return segment_.slot(rank, first_tick_ + tick); }
+  [[nodiscard]] const std::byte* send(uint64_t element) const {
+    return static_cast<const std::byte*>(call_.send) + element * width_;
+  }
+  [[nodiscard]] std::byte* recv(uint64_t element) const {
+    return static_cast<std::byte*>(call_.recv) + element * width_;
+  }
+  [[nodiscard]] uint64_t chunk_elements() const { return segment_.chunk_bytes() / width_; }
+  void reduce_into(const std::vector<const void*>& inputs, uint64_t count, void* out, void* also) const {
+    accelerator::reduce(call_.elements.dtype, call_.op, inputs, count, out, also);
+  }
+
+  const Call call_;
+  const int32_t rank_;
+  const int32_t ranks_;
+  const uint64_t width_;  ///< bytes of an element
+
+ private:
+  const Segment& segment_;
+  const uint64_t first_tick_;
+};
+
+}  // namespace pliant::accelerator

@@ -1,0 +1,49 @@
+// Packs failure causes and words them.
+#include "kernel/failure_cause.hpp"
+
+#include <cstring>
+#include <string>
+
+namespace pliant::accelerator {
+
+using sdk::Failure;
+
+uint64_t FailureCause::packed() const {
+  return static_cast<uint64_t>(kind) << 56U | static_cast<uint64_t>(rank + 1) << 32U | static_cast<uint32_t>(detail);
+}
+
+FailureCause FailureCause::unpack(uint64_t word) {
+  return {static_cast<Kind>(word >> 56U), static_cast<int32_t>((word >> 32U) & 0xffffffU) - 1,
+          static_cast<int32_t>(word & 0xffffffffU)};
+}
+
+Failure FailureCause::to_failure(int32_t own) const {
+  const std::string who = "rank " + std::to_string(rank);
+  switch (kind) {
+    case kDied:
+      return {PLIANT_PEER_LOST, who + " is lost: its process (pid " + std::to_string(detail) + ") ended"};
+    case kMakerDied:
+      return {PLIANT_PEER_LOST, "the rank that made the communicator id is lost: its process (pid " +
+                                    std::to_string(detail) + ") ended before it joined"};
+    case kLeft:
+      return {PLIANT_PEER_LOST, who + " is lost: it destroyed the communicator while this rank still needed it"};
+    case kInjected:
+      return {PLIANT_PEER_LOST, who + " is lost: the simulator was told to lose it"};
+    case kAborted:
+      return {PLIANT_ABORTED, rank == own ? "this rank aborted the communicator" : who + " aborted the communicator"};
+    case kMismatch:
+      return {PLIANT_INVALID_ARGUMENT,
+              "the ranks called different collectives; " + who + " saw it first and can say which"};
+    case kDestroyed:
+      return {PLIANT_ABORTED, "this rank destroyed the communicator while work was enqueued on it"};
+    case kUnwatched:
+      return {PLIANT_RESOURCE_EXHAUSTED,
+              "cannot watch " + who + ": " + std::strerror(detail) +
+                  "; a death there would go unnoticed (Linux 5.3 and a free descriptor for each rank are needed)"};
+    case kNone:
+      break;
+  }
+  return {PLIANT_INTERNAL, "the communicator failed without a cause"};
+}
+
+}  // namespace pliant::accelerator

@@ -1,0 +1,198 @@
+// Joins, waits and fails.
+#include "kernel/group.hpp"
+
+#include <chrono>
+#include <string>
+
+#include "kernel/futex.hpp"
+#include "kernel/watcher.hpp"
+
+namespace pliant::accelerator {
+
+using sdk::Failure;
+
+namespace {
+
+/// About two microseconds: a peer on another core is often that close; longer would steal the core it needs.
+constexpr int kSpins = 60;
+
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Group::Group(const pliant_comm_id& id, int32_t rank, int32_t world_size, UniqueFd made)
+    : segment_(id, world_size), rank_(rank), world_size_(world_size), made_(std::move(made)) {
+  uint64_t taken_by = 0;
+  if (!own().claim.compare_exchange_strong(taken_by, ProcessId::self().packed())) {
+    throw Failure(PLIANT_INVALID_ARGUMENT, "rank " + std::to_string(rank) + " has joined already (pid " +
+                                               std::to_string(ProcessId::unpack(taken_by).pid) +
+                                               "); every rank joins once, and an id is used once");
+  }
+  if (world_size > 1) {
+    try {
+      watcher_ = std::make_unique<Watcher>(*this);
+    } catch (...) {
+      leave();
+      throw;
+    }
+  }
+  ring_all();
+}
+
+Group::~Group() {
+  leave();
+  watcher_.reset();
+}
+
+bool Group::all_joined() const {
+  for (int32_t r = 0; r < world_size_; ++r) {
+    if (segment_.rank(r).claim.load() == 0) return false;
+  }
+  return true;
+}
+
+void Group::wait(const std::function<bool()>& holds, int32_t timeout_ms) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  for (;;) {
+    const uint32_t bell = own().doorbell.load();
+    check();
+    if (holds()) return;
+    int64_t left_ns = -1;
+    if (timeout_ms >= 0) {
+      left_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now()).count();
+      if (left_ns <= 0) throw Failure(PLIANT_DEADLINE_EXCEEDED, "not yet after " + std::to_string(timeout_ms) + " ms");
+    }
+    futex_wait(own().doorbell, bell, left_ns);
+  }
+}
+
+void Group::wait_ready(int32_t timeout_ms) {
+  const auto joined = [this] {
+    if (all_joined()) return true;
+    for (int32_t r = 0; r < world_size_; ++r) {
+      if (r != rank_ && left(r)) fail_here({FailureCause::kLeft, r, 0});
+    }
+    check();
+    return false;
+  };
+  try {
+    wait(joined, timeout_ms);
+  } catch (const Failure& failure) {
+    if (failure.status() != PLIANT_DEADLINE_EXCEEDED) throw;
+    std::string missing;
+    int32_t count = 0;
+    for (int32_t r = 0; r < world_size_; ++r) {
+      if (segment_.rank(r).claim.load() != 0) continue;
+      if (++count <= 16) missing += (missing.empty() ? "" : ", ") + std::to_string(r);
+    }
+    if (count == 0) return;
+    throw Failure(PLIANT_DEADLINE_EXCEEDED, std::to_string(count) + " of " + std::to_string(world_size_) +
+                                                " ranks have not joined the communicator after " +
+                                                std::to_string(timeout_ms) + " ms: " + missing +
+                                                (count > 16 ? ", ..." : ""));
+  }
+}
+
+void Group::wake() {
+  ring(own().doorbell);
+}
+
+uint64_t Group::encode(Stage stage, int32_t rank, uint64_t ticks) {
+  return (static_cast<uint64_t>(stage) + 1) << 62U | static_cast<uint64_t>(rank) << 42U |
+         (ticks & ((uint64_t{1} << 42U) - 1));
+}
+
+void Group::publish(Stage stage, uint64_t ticks) {
+  own().progress[static_cast<uint32_t>(stage)].store(ticks);
+  for (int32_t r = 0; r < world_size_; ++r) {
+    if (r == rank_) continue;
+    RankBlock& peer = segment_.rank(r);
+    const uint64_t awaits = peer.awaits.load();
+    // Same stage, same rank, and a tick that is now behind us: the order of these numbers is that of the ticks.
+    if (awaits != 0 && awaits >= encode(stage, rank_, 0) && awaits <= encode(stage, rank_, ticks)) ring(peer.doorbell);
+  }
+}
+
+int32_t Group::laggard(Stage stage, uint64_t ticks) const {
+  for (int32_t i = 1; i < world_size_; ++i) {
+    const int32_t r = (rank_ + i) % world_size_;
+    if (progress(r, stage) < ticks) return r;
+  }
+  return -1;
+}
+
+void Group::await(int32_t rank, Stage stage, uint64_t ticks) {
+  const auto& counter = segment_.rank(rank).progress[static_cast<uint32_t>(stage)];
+  for (int i = 0; i < kSpins; ++i) {
+    if (counter.load(std::memory_order_acquire) >= ticks) return;
+    relax();
+  }
+  struct Asleep {
+    explicit Asleep(std::atomic<uint64_t>& where, uint64_t what) : word(where) { word.store(what); }
+    ~Asleep() { word.store(0); }
+    std::atomic<uint64_t>& word;
+  } const asleep(own().awaits, encode(stage, rank, ticks));
+  for (;;) {
+    const uint32_t bell = own().doorbell.load();
+    if (counter.load() >= ticks) return;
+    check();
+    // A rank that left in good order has finished all it took part in, so what is missing will never come.
+    if (left(rank) && counter.load() < ticks) {
+      fail_here({FailureCause::kLeft, rank, 0});
+      check();
+    }
+    futex_wait(own().doorbell, bell);
+  }
+}
+
+bool Group::failed() const {
+  return aborted_.load() || local_cause_.load() != 0 || segment_.cause().load() != 0;
+}
+
+void Group::check() const {
+  if (!failed()) return;
+  const auto shared = FailureCause::unpack(segment_.cause().load());
+  if (aborted_.load()) {
+    if (shared.kind == FailureCause::kNone || shared.kind == FailureCause::kAborted) {
+      throw FailureCause{FailureCause::kAborted, rank_, 0}.to_failure(rank_);
+    }
+    throw Failure(PLIANT_ABORTED,
+                  std::string("this rank aborted the communicator, after: ") + shared.to_failure(rank_).what());
+  }
+  if (shared.kind != FailureCause::kNone) throw shared.to_failure(rank_);
+  throw FailureCause::unpack(local_cause_.load()).to_failure(rank_);
+}
+
+void Group::abort() {
+  aborted_.store(true);
+  fail({FailureCause::kAborted, rank_, 0});
+}
+
+void Group::fail(FailureCause cause) {
+  uint64_t none = 0;
+  segment_.cause().compare_exchange_strong(none, cause.packed());
+  ring_all();
+}
+
+void Group::fail_here(FailureCause cause) {
+  uint64_t none = 0;
+  local_cause_.compare_exchange_strong(none, cause.packed());
+  wake();
+}
+
+void Group::leave() {
+  if (own().state.exchange(kLeft) != kLeft) ring_all();
+}
+
+void Group::ring_all() {
+  for (int32_t r = 0; r < world_size_; ++r) ring(segment_.rank(r).doorbell);
+}
+
+}  // namespace pliant::accelerator

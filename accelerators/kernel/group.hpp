@@ -1,0 +1,80 @@
+// Group: one rank's membership in a communicator: joining, progress counters, waiting for peers, and the end of all
+// waits when a peer dies or somebody aborts. Knows nothing of what is exchanged.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "kernel/failure_cause.hpp"
+#include "kernel/segment.hpp"
+
+namespace pliant::accelerator {
+
+class Watcher;
+
+/// Thread-safe. Only one thread at a time may be in await().
+class Group {
+ public:
+  /// Claims `rank`. `made` is what Segment::reserve returned, if this process made the id; it is closed once all have
+  /// joined. Throws what Segment throws, and PLIANT_INVALID_ARGUMENT when the rank is taken.
+  Group(const pliant_comm_id& id, int32_t rank, int32_t world_size, UniqueFd made);
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  [[nodiscard]] int32_t rank() const { return rank_; }
+  [[nodiscard]] int32_t world_size() const { return world_size_; }
+  [[nodiscard]] const Segment& segment() const { return segment_; }
+  [[nodiscard]] bool all_joined() const;
+
+  /// Sleeps until `holds()`; throws the failure of the communicator if that comes first, and PLIANT_DEADLINE_EXCEEDED
+  /// after timeout_ms (-1 = none). Whoever makes `holds` true must call wake().
+  void wait(const std::function<bool()>& holds, int32_t timeout_ms = -1);
+  void wait_ready(int32_t timeout_ms);
+  /// Wakes this rank's own waits to look again.
+  void wake();
+
+  /// This rank has finished `stage` of all ticks before `ticks`.
+  void publish(Stage stage, uint64_t ticks);
+  [[nodiscard]] uint64_t progress(int32_t rank, Stage stage) const {
+    return segment_.rank(rank).progress[static_cast<uint32_t>(stage)].load(std::memory_order_acquire);
+  }
+  /// A rank whose `stage` is below `ticks`, or -1.
+  [[nodiscard]] int32_t laggard(Stage stage, uint64_t ticks) const;
+  /// Sleeps until `rank` has come to `ticks`; throws when it never will.
+  void await(int32_t rank, Stage stage, uint64_t ticks);
+
+  /// Throws if the communicator has failed.
+  void check() const;
+  /// Ends all waits of this rank with PLIANT_ABORTED, and those of the others with the same unless they know a better
+  /// cause.
+  void abort();
+  /// Ends all waits of all ranks for `cause`; the first cause stands.
+  void fail(FailureCause cause);
+  /// Ends all waits of this rank only; the first cause stands.
+  void fail_here(FailureCause cause);
+  /// Tells the others that this rank will do no more. Idempotent.
+  void leave();
+  [[nodiscard]] bool left(int32_t rank) const { return segment_.rank(rank).state.load() == kLeft; }
+
+  /// All have opened the memory. Called by the watcher, once.
+  void joining_is_over() { made_.reset(); }
+
+ private:
+  static uint64_t encode(Stage stage, int32_t rank, uint64_t ticks);
+  [[nodiscard]] bool failed() const;
+  RankBlock& own() const { return segment_.rank(rank_); }
+  void ring_all();
+
+  Segment segment_;
+  const int32_t rank_;
+  const int32_t world_size_;
+  UniqueFd made_;
+  std::atomic<bool> aborted_{false};
+  std::atomic<uint64_t> local_cause_{0};
+  std::unique_ptr<Watcher> watcher_;  // last: its threads use the members above
+};
+
+}  // namespace pliant::accelerator

@@ -1,0 +1,32 @@
+// MemoryPool: aligned memory with a limit, huge pages where they help.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+namespace pliant::accelerator {
+
+class MemoryPool {
+ public:
+  MemoryPool() = default;
+  ~MemoryPool();
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
+
+  void set_limit(uint64_t bytes) { limit_ = bytes; }
+  [[nodiscard]] uint64_t limit() const { return limit_; }
+  /// 64-byte aligned, from 2 MiB on 2 MiB aligned. Throws PLIANT_RESOURCE_EXHAUSTED past the limit or when there is
+  /// none.
+  void* alloc(uint64_t bytes);
+  /// A pointer that is not of this pool is left alone.
+  void free(void* pointer);
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<void*, uint64_t> sizes_;
+  uint64_t limit_ = 0;
+  uint64_t used_ = 0;
+};
+
+}  // namespace pliant::accelerator

@@ -1,0 +1,87 @@
+// Segment: the shared memory of one communicator. It has no name in any file system: the id says in which process and
+// under which descriptor the others find it, so nothing is left behind however a process ends.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernel/process.hpp"
+#include "pliant/abi/accelerator.h"
+
+namespace pliant::accelerator {
+
+/// How far a rank has come, counted in ticks since the communicator began. A tick moves one chunk.
+enum class Stage : uint32_t { kPosted = 0, kReduced = 1, kTaken = 2 };
+constexpr uint32_t kStages = 3;
+
+/// Chunks of one rank that may be under way at once.
+constexpr uint64_t kSlots = 4;
+
+enum RankState : uint32_t { kPresent = 0, kLeft = 1 };
+
+/// What each rank shows to the others. Written by its owner, except for `doorbell`, which anyone rings.
+struct RankBlock {
+  alignas(64) std::atomic<uint64_t> claim;     ///< ProcessId::packed of the owner; 0 = has not joined
+  std::atomic<uint32_t> state;                 ///< RankState
+  alignas(64) std::atomic<uint32_t> doorbell;  ///< futex: every wait of the owner sleeps here
+  std::atomic<uint64_t> awaits;                ///< what the owner sleeps for, Group::encode; 0 = nothing
+  alignas(64) std::atomic<uint64_t> progress[kStages];
+};
+
+/// Says which collective a slot belongs to; equal on all ranks, or they called different things.
+struct alignas(64) CallRecord {
+  uint64_t count;
+  uint64_t history;  ///< digest of all calls before
+  int32_t kind;
+  int32_t dtype;
+  int32_t op;
+  int32_t root;
+};
+
+/// A view of the id's bytes.
+struct SegmentId {
+  uint32_t magic;
+  int32_t world_size;
+  uint64_t process;  ///< ProcessId::packed of the maker
+  uint64_t pid_space;
+  int32_t fd;  ///< in the maker; -1: one rank, nothing is shared
+  uint32_t reserved;
+  uint64_t chunk_bytes;
+  uint64_t nonce[2];
+};
+static_assert(sizeof(SegmentId) <= sizeof(pliant_comm_id));
+
+class Segment {
+ public:
+  /// Reserves the memory of a communicator, all of it, and fills in `id`. The descriptor must stay open until all ranks
+  /// have opened it. Throws Failure(PLIANT_RESOURCE_EXHAUSTED), which leaves nothing behind.
+  static UniqueFd reserve(int32_t world_size, uint64_t chunk_bytes, pliant_comm_id& id);
+
+  /// Maps what `id` names. Throws PLIANT_INVALID_ARGUMENT for an id that is none of ours or of another world size,
+  /// PLIANT_PEER_LOST when its maker is gone.
+  Segment(const pliant_comm_id& id, int32_t world_size);
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  static SegmentId read(const pliant_comm_id& id);
+
+  [[nodiscard]] ProcessId maker() const { return maker_; }
+  [[nodiscard]] uint64_t chunk_bytes() const { return chunk_bytes_; }
+  /// Why the communicator failed for everyone: FailureCause::packed of the first failure; 0 = it has not.
+  [[nodiscard]] std::atomic<uint64_t>& cause() const;
+  [[nodiscard]] RankBlock& rank(int32_t rank) const;
+  [[nodiscard]] CallRecord& call(int32_t rank, uint64_t tick) const;
+  [[nodiscard]] std::byte* slot(int32_t rank, uint64_t tick) const;
+
+ private:
+  struct Layout;
+  std::byte* base_ = nullptr;
+  uint64_t bytes_ = 0;
+  int32_t world_size_;
+  uint64_t chunk_bytes_ = 0;
+  ProcessId maker_;
+};
+
+}  // namespace pliant::accelerator

@@ -1,0 +1,161 @@
+// The thread of a stream, and events.
+#include "kernel/stream.hpp"
+
+#include <unistd.h>
+
+#include <string>
+#include <system_error>
+
+namespace pliant::accelerator {
+
+using sdk::Failure;
+
+void FailureSlot::put(const Failure& failure) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = std::make_shared<const Failure>(failure);
+}
+
+std::shared_ptr<const Failure> FailureSlot::peek() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void FailureSlot::forget(const std::shared_ptr<const Failure>& told) {
+  const std::lock_guard lock(mutex_);
+  if (failure_ == told) failure_.reset();
+}
+
+void Mark::reach() {
+  const std::lock_guard lock(mutex_);
+  failure_ = failures_->peek();
+  reached_ = true;
+  reached_cv_.notify_all();
+}
+
+bool Mark::reached() const {
+  const std::lock_guard lock(mutex_);
+  return reached_;
+}
+
+void Mark::wait() const {
+  std::unique_lock lock(mutex_);
+  reached_cv_.wait(lock, [this] { return reached_; });
+}
+
+void Mark::throw_failure() const {
+  std::shared_ptr<const Failure> failure;
+  {
+    const std::lock_guard lock(mutex_);
+    failure = failure_;
+  }
+  if (!failure) return;
+  failures_->forget(failure);
+  throw Failure(*failure);
+}
+
+Stream::Stream(std::shared_ptr<Faults> faults, uint64_t index)
+    : faults_(std::move(faults)), index_(index), owner_(::getpid()) {
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& refused) {
+    throw Failure(PLIANT_RESOURCE_EXHAUSTED, std::string("no thread for a stream: ") + refused.what());
+  }
+}
+
+Stream::~Stream() {
+  if (::getpid() != owner_) {  // a forked child has no such thread
+    thread_.detach();
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void Stream::enqueue(std::function<void()> work, WorkKind kind, std::function<bool()> passable) {
+  const std::lock_guard lock(mutex_);
+  if (faults_) faults_->enqueued(index_, enqueued_, kind, std::move(passable));
+  queue_.push_back(std::move(work));
+  ++enqueued_;
+  changed_.notify_all();
+}
+
+void Stream::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return closing_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    std::function<void()> work = std::move(queue_.front());
+    queue_.pop_front();
+    const uint64_t number = finished_;
+    lock.unlock();
+    if (faults_) faults_->before_work(index_, number);
+    try {
+      work();
+    } catch (const Failure& failure) {
+      failures_->put(failure);
+    } catch (const std::bad_alloc&) {
+      failures_->put(Failure(PLIANT_RESOURCE_EXHAUSTED, "out of memory in enqueued work"));
+    } catch (const std::exception& other) {
+      failures_->put(Failure(PLIANT_INTERNAL, other.what()));
+    }
+    work = nullptr;  // what it holds must not outlive its turn
+    if (faults_) faults_->after_work(index_, number);
+    lock.lock();
+    ++finished_;
+    changed_.notify_all();
+  }
+}
+
+void Stream::synchronize() {
+  {
+    std::unique_lock lock(mutex_);
+    const uint64_t target = enqueued_;
+    changed_.wait(lock, [this, target] { return finished_ >= target; });
+  }
+  const auto failure = failures_->peek();
+  if (!failure) return;
+  failures_->forget(failure);
+  throw Failure(*failure);
+}
+
+std::shared_ptr<Mark> Stream::mark() {
+  auto made = std::make_shared<Mark>(failures_);
+  enqueue([made] { made->reach(); });
+  return made;
+}
+
+void Stream::wait_for(std::shared_ptr<Mark> mark) {
+  enqueue([mark] { mark->wait(); }, WorkKind::kEventWait, [mark] { return mark->reached(); });
+}
+
+std::shared_ptr<Mark> Event::latest() const {
+  const std::lock_guard lock(mutex_);
+  return mark_;
+}
+
+void Event::record(Stream& stream) {
+  const std::lock_guard lock(mutex_);
+  mark_ = stream.mark();
+}
+
+bool Event::query() const {
+  const auto mark = latest();
+  return !mark || mark->reached();
+}
+
+void Event::synchronize() const {
+  const auto mark = latest();
+  if (!mark) return;
+  mark->wait();
+  mark->throw_failure();
+}
+
+void Event::make_wait(Stream& stream) const {
+  if (const auto mark = latest()) stream.wait_for(mark);
+}
+
+}  // namespace pliant::accelerator

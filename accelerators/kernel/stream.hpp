@@ -1,0 +1,96 @@
+// Stream: a queue of work with a thread of its own. Event: a point in a stream that others can wait for.
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "kernel/faults.hpp"
+#include "pliant/sdk/failure.hpp"
+
+namespace pliant::accelerator {
+
+/// The first failure of a stream's work that nobody has been told of yet.
+class FailureSlot {
+ public:
+  void put(const sdk::Failure& failure);
+  [[nodiscard]] std::shared_ptr<const sdk::Failure> peek() const;
+  /// Empties the slot if it holds `told`.
+  void forget(const std::shared_ptr<const sdk::Failure>& told);
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<const sdk::Failure> failure_;
+};
+
+/// One recording of an event.
+class Mark {
+ public:
+  explicit Mark(std::shared_ptr<FailureSlot> failures) : failures_(std::move(failures)) {}
+  void reach();
+  [[nodiscard]] bool reached() const;
+  void wait() const;
+  /// Throws the failure that the stream had when the mark was reached, once told not told again by the stream.
+  void throw_failure() const;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable reached_cv_;
+  bool reached_ = false;
+  std::shared_ptr<const sdk::Failure> failure_;
+  const std::shared_ptr<FailureSlot> failures_;
+};
+
+class Stream {
+ public:
+  /// `faults` may be NULL; `index` names the stream to it.
+  Stream(std::shared_ptr<Faults> faults, uint64_t index);
+  /// Waits for enqueued work.
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  /// What `work` throws is told by the next synchronize. Returns at once.
+  void enqueue(std::function<void()> work, WorkKind kind = WorkKind::kLocal, std::function<bool()> passable = {});
+  /// Waits for what was enqueued before the call; throws the first untold failure.
+  void synchronize();
+  [[nodiscard]] std::shared_ptr<Mark> mark();
+  void wait_for(std::shared_ptr<Mark> mark);
+
+ private:
+  void run();
+
+  const std::shared_ptr<Faults> faults_;
+  const uint64_t index_;
+  const pid_t owner_;
+  const std::shared_ptr<FailureSlot> failures_ = std::make_shared<FailureSlot>();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  uint64_t enqueued_ = 0;
+  uint64_t finished_ = 0;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+class Event {
+ public:
+  void record(Stream& stream);
+  /// True when it was never recorded.
+  [[nodiscard]] bool query() const;
+  void synchronize() const;
+  void make_wait(Stream& stream) const;
+
+ private:
+  [[nodiscard]] std::shared_ptr<Mark> latest() const;
+  mutable std::mutex mutex_;
+  std::shared_ptr<Mark> mark_;
+};
+
+}  // namespace pliant::accelerator

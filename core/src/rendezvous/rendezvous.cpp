@@ -1,0 +1,70 @@
+// Calls a rendezvous plugin and checks its answers.
+#include "rendezvous/rendezvous.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "pliant/abi/rendezvous.h"
+
+namespace pliant {
+namespace {
+
+/// nullptr when the answer makes sense.
+const char* fault_of(const pliant_generation& made, int64_t last, int32_t local_workers) {
+  if (made.generation <= last) return "the generation did not rise";
+  if (made.node_count < 1 || made.group_rank < 0 || made.group_rank >= made.node_count)
+    return "the group rank is outside the nodes";
+  if (made.first_rank < 0 || made.world_size < local_workers || made.first_rank > made.world_size - local_workers) {
+    return "this node's workers do not fit into the world size";
+  }
+  if (made.master_port < 1 || made.master_port > 65535) return "the master port is outside 1..65535";
+  if (made.master_addr[0] == '\0' || std::memchr(made.master_addr, '\0', sizeof(made.master_addr)) == nullptr) {
+    return "the master address is empty or has no end";
+  }
+  return nullptr;
+}
+
+Error error_of(const plugin::Instance& instance, int32_t status, const pliant_error& error) {
+  Error made = plugin::to_error(instance.plugin(), status, error);
+  const bool left = made.status() == Status::kAborted || made.status() == Status::kDeadlineExceeded;
+  return left ? Error(made.status(), made.message(), ExitCode::kFailed) : made;
+}
+
+}  // namespace
+
+Result<Rendezvous> Rendezvous::open(const Config& config) {
+  Result<plugin::Instance> instance = plugin::instantiate(config, "rendezvous");
+  if (!instance) return failed(std::move(instance));
+  return Rendezvous(std::move(*instance));
+}
+
+Result<Generation> Rendezvous::join(std::string_view run_id, int32_t local_workers) {
+  const pliant_join_request request{sizeof(pliant_join_request), local_workers, {run_id.data(), run_id.size()}};
+  pliant_generation made{};
+  made.struct_size = sizeof(made);
+  pliant_error error = plugin::fresh_error();
+  const int32_t status = instance_.table<pliant_rendezvous>().join(instance_.self(), &request, &made, &error);
+  if (status != PLIANT_OK) return tl::unexpected(error_of(instance_, status, error));
+  if (const char* fault = fault_of(made, last_, local_workers)) {
+    return failed(Status::kInternal,
+                  "rendezvous '" + std::string(instance_.plugin().record().name) + "' broke its contract: " + fault,
+                  ExitCode::kPlugin);
+  }
+  last_ = made.generation;
+  return Generation{made.generation, made.group_rank,  made.node_count, made.first_rank,
+                    made.world_size, made.master_addr, made.master_port};
+}
+
+Result<bool> Rendezvous::watch(int32_t timeout_ms) {
+  int32_t changed = 0;
+  pliant_error error = plugin::fresh_error();
+  const int32_t status = instance_.table<pliant_rendezvous>().watch(instance_.self(), timeout_ms, &changed, &error);
+  if (status != PLIANT_OK) return tl::unexpected(error_of(instance_, status, error));
+  return changed != 0;
+}
+
+void Rendezvous::leave() noexcept {
+  instance_.table<pliant_rendezvous>().leave(instance_.self());
+}
+
+}  // namespace pliant

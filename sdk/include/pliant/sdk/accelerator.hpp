@@ -1,0 +1,360 @@
+// Write an accelerator as a class with types Stream, Event and Comm and the calls named in AcceleratorAdapter, then
+// PLIANT_ACCELERATOR. The SDK owns the handles and checks every argument that can be checked before the class sees it.
+//
+//   class Toy {
+//    public:
+//     using Stream = ...; using Event = ...; using Comm = ...;   // destroyed by their destructors
+//     int32_t device_count();
+//     DeviceProperties device_properties(int32_t device);
+//     void* alloc(int32_t device, Memory memory, uint64_t bytes);
+//     void free(int32_t device, Memory memory, void* pointer);
+//     std::unique_ptr<Stream> make_stream(int32_t device);       // ~Stream waits for enqueued work
+//     std::unique_ptr<Event> make_event(int32_t device);
+//     void synchronize(Stream&);      void synchronize(Event&);  // throw what enqueued work threw
+//     void record(Event&, Stream&);   bool query(Event&);   void wait(Stream&, Event&);
+//     void copy(void* to, const void* from, uint64_t bytes, Stream&);
+//     void fill(void* to, uint8_t byte, uint64_t bytes, Stream&);
+//     pliant_comm_id make_comm_id(int32_t world_size);
+//     std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id&, int32_t rank, int32_t world_size);
+//     int32_t world_size(const Comm&);
+//     void wait_ready(Comm&, int32_t timeout_ms);                // throws Failure unless ready
+//     void abort(Comm&);
+//     void all_reduce(Comm&, const void* send, void* recv, Elements, ReduceOp, Stream&);
+//     void all_gather(Comm&, const void* send, void* recv, Elements, Stream&);
+//     void reduce_scatter(Comm&, const void* send, void* recv, Elements, ReduceOp, Stream&);
+//     void broadcast(Comm&, void* buffer, Elements, int32_t root, Stream&);
+//     void barrier(Comm&, Stream&);
+//   };
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "pliant/abi/accelerator.h"
+#include "pliant/sdk/plugin.hpp"
+
+namespace pliant::sdk {
+
+enum class Memory : int32_t { kDevice = PLIANT_MEMORY_DEVICE, kPinned = PLIANT_MEMORY_PINNED };
+enum class DType : int32_t {
+  kF32 = PLIANT_F32,
+  kF64 = PLIANT_F64,
+  kI32 = PLIANT_I32,
+  kI64 = PLIANT_I64,
+  kU8 = PLIANT_U8
+};
+enum class ReduceOp : int32_t { kSum = PLIANT_SUM, kMin = PLIANT_MIN, kMax = PLIANT_MAX };
+
+/// Bytes of one element.
+constexpr uint64_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kI32:
+      return 4;
+    case DType::kF64:
+    case DType::kI64:
+      return 8;
+    case DType::kU8:
+      return 1;
+  }
+  return 0;
+}
+
+constexpr const char* name_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return "f32";
+    case DType::kF64:
+      return "f64";
+    case DType::kI32:
+      return "i32";
+    case DType::kI64:
+      return "i64";
+    case DType::kU8:
+      return "u8";
+  }
+  return "?";
+}
+
+constexpr const char* name_of(ReduceOp op) {
+  return op == ReduceOp::kSum ? "sum" : op == ReduceOp::kMin ? "min" : "max";
+}
+
+/// `count` elements of one type.
+struct Elements {
+  uint64_t count = 0;
+  DType dtype = DType::kU8;
+  [[nodiscard]] uint64_t bytes() const { return count * size_of(dtype); }
+};
+
+struct DeviceProperties {
+  std::string name;
+  uint64_t memory_bytes = 0;
+  uint32_t capabilities = 0;  ///< PLIANT_CAP_*
+};
+
+namespace detail {
+
+/// Checks that every accelerator needs. All throw PLIANT_INVALID_ARGUMENT.
+namespace check {
+
+inline Memory memory(int32_t value) {
+  require(value == PLIANT_MEMORY_DEVICE || value == PLIANT_MEMORY_PINNED,
+          "memory kind " + std::to_string(value) + " is neither PLIANT_MEMORY_DEVICE (1) nor PLIANT_MEMORY_PINNED (2)");
+  return static_cast<Memory>(value);
+}
+
+inline ReduceOp op(int32_t value) {
+  require(value >= PLIANT_SUM && value <= PLIANT_MAX,
+          "reduction " + std::to_string(value) + " is none of PLIANT_SUM (1), PLIANT_MIN (2), PLIANT_MAX (3)");
+  return static_cast<ReduceOp>(value);
+}
+
+/// `copies` * count elements must be addressable.
+inline Elements elements(uint64_t count, int32_t dtype, uint64_t copies) {
+  require(dtype >= PLIANT_F32 && dtype <= PLIANT_U8,
+          "element type " + std::to_string(dtype) + " is none of PLIANT_F32 (1) .. PLIANT_U8 (5)");
+  const Elements made{count, static_cast<DType>(dtype)};
+  constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  require(count <= kMost / (size_of(made.dtype) * copies),
+          std::to_string(count) + " elements of " + name_of(made.dtype) + " are more than memory can hold");
+  return made;
+}
+
+inline void buffer(const void* pointer, uint64_t bytes, const char* what) {
+  require(pointer != nullptr || bytes == 0,
+          std::string(what) + " is NULL, but " + std::to_string(bytes) + " bytes are wanted");
+}
+
+inline void apart(const void* to, const void* from, uint64_t bytes) {
+  const auto a = reinterpret_cast<uintptr_t>(to);
+  const auto b = reinterpret_cast<uintptr_t>(from);
+  require(a + bytes <= b || b + bytes <= a || bytes == 0, "source and target of a copy overlap");
+}
+
+}  // namespace check
+
+template <class T>
+struct AcceleratorAdapter {
+  using Instance = Plain<T>;
+  using Stream = typename T::Stream;
+  using Event = typename T::Event;
+  using Comm = typename T::Comm;
+
+  static T& device_of(void* self) { return static_cast<Instance*>(self)->plugin; }
+  static Stream& open(pliant_stream* handle) {
+    require(handle != nullptr, "the stream is NULL");
+    return *reinterpret_cast<Stream*>(handle);
+  }
+  static Event& open(pliant_event* handle) {
+    require(handle != nullptr, "the event is NULL");
+    return *reinterpret_cast<Event*>(handle);
+  }
+  static Comm& open(pliant_comm* handle) {
+    require(handle != nullptr, "the communicator is NULL");
+    return *reinterpret_cast<Comm*>(handle);
+  }
+  static void known_device(T& plugin, int32_t device) {
+    const int32_t count = plugin.device_count();
+    require(device >= 0 && device < count, "device " + std::to_string(device) + " does not exist; devices: " +
+                                               std::to_string(count) + ", counted from 0");
+  }
+
+  static int32_t device_count(void* self, int32_t* count, pliant_error* error) noexcept {
+    return guarded(error, [&] { *count = device_of(self).device_count(); });
+  }
+  static int32_t device_properties(void* self, int32_t device, pliant_device_properties* out,
+                                   pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      known_device(device_of(self), device);
+      const DeviceProperties made = device_of(self).device_properties(device);
+      if (PLIANT_HAS(pliant_device_properties, out, capabilities)) out->capabilities = made.capabilities;
+      if (PLIANT_HAS(pliant_device_properties, out, memory_bytes)) out->memory_bytes = made.memory_bytes;
+      if (PLIANT_HAS(pliant_device_properties, out, name)) {
+        const size_t n = std::min(made.name.size(), sizeof(out->name) - 1);
+        std::memcpy(out->name, made.name.data(), n);
+        out->name[n] = '\0';
+      }
+    });
+  }
+
+  static int32_t alloc(void* self, int32_t device, int32_t memory, uint64_t bytes, void** out,
+                       pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      *out = nullptr;
+      known_device(device_of(self), device);
+      *out = device_of(self).alloc(device, check::memory(memory), bytes);
+    });
+  }
+  static void free(void* self, int32_t device, int32_t memory, void* pointer) noexcept {
+    if (pointer == nullptr) return;
+    guarded(nullptr, [&] { device_of(self).free(device, check::memory(memory), pointer); });
+  }
+
+  static int32_t stream_create(void* self, int32_t device, pliant_stream** out, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      *out = nullptr;
+      known_device(device_of(self), device);
+      std::unique_ptr<Stream> made = device_of(self).make_stream(device);
+      *out = reinterpret_cast<pliant_stream*>(made.release());
+    });
+  }
+  static void stream_destroy(void*, pliant_stream* handle) noexcept { delete reinterpret_cast<Stream*>(handle); }
+  static int32_t stream_synchronize(void* self, pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] { device_of(self).synchronize(open(stream)); });
+  }
+
+  static int32_t event_create(void* self, int32_t device, pliant_event** out, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      *out = nullptr;
+      known_device(device_of(self), device);
+      std::unique_ptr<Event> made = device_of(self).make_event(device);
+      *out = reinterpret_cast<pliant_event*>(made.release());
+    });
+  }
+  static void event_destroy(void*, pliant_event* handle) noexcept { delete reinterpret_cast<Event*>(handle); }
+  static int32_t event_record(void* self, pliant_event* event, pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] { device_of(self).record(open(event), open(stream)); });
+  }
+  static int32_t event_query(void* self, pliant_event* event, int32_t* done, pliant_error* error) noexcept {
+    return guarded(error, [&] { *done = device_of(self).query(open(event)) ? 1 : 0; });
+  }
+  static int32_t event_synchronize(void* self, pliant_event* event, pliant_error* error) noexcept {
+    return guarded(error, [&] { device_of(self).synchronize(open(event)); });
+  }
+  static int32_t stream_wait_event(void* self, pliant_stream* stream, pliant_event* event,
+                                   pliant_error* error) noexcept {
+    return guarded(error, [&] { device_of(self).wait(open(stream), open(event)); });
+  }
+
+  static int32_t copy_async(void* self, void* to, const void* from, uint64_t bytes, pliant_stream* stream,
+                            pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      check::buffer(to, bytes, "the target");
+      check::buffer(from, bytes, "the source");
+      check::apart(to, from, bytes);
+      device_of(self).copy(to, from, bytes, open(stream));
+    });
+  }
+  static int32_t fill_async(void* self, void* to, int32_t byte, uint64_t bytes, pliant_stream* stream,
+                            pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      check::buffer(to, bytes, "the target");
+      require(byte >= 0 && byte <= 255, "a fill value is one byte, 0..255; got " + std::to_string(byte));
+      device_of(self).fill(to, static_cast<uint8_t>(byte), bytes, open(stream));
+    });
+  }
+
+  static int32_t comm_id(void* self, int32_t world_size, pliant_comm_id* id, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      require(world_size >= 1, "a communicator needs at least 1 rank; got " + std::to_string(world_size));
+      *id = device_of(self).make_comm_id(world_size);
+    });
+  }
+  static int32_t comm_create(void* self, int32_t device, const pliant_comm_id* id, int32_t rank, int32_t world_size,
+                             pliant_comm** out, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      *out = nullptr;
+      known_device(device_of(self), device);
+      require(world_size >= 1, "a communicator needs at least 1 rank; got " + std::to_string(world_size));
+      require(rank >= 0 && rank < world_size, "rank " + std::to_string(rank) + " is outside 0.." +
+                                                  std::to_string(world_size - 1) + " of world size " +
+                                                  std::to_string(world_size));
+      std::unique_ptr<Comm> made = device_of(self).make_comm(device, *id, rank, world_size);
+      *out = reinterpret_cast<pliant_comm*>(made.release());
+    });
+  }
+  static int32_t comm_status(void* self, pliant_comm* comm, int32_t timeout_ms, pliant_error* error) noexcept {
+    return guarded(error, [&] { device_of(self).wait_ready(open(comm), timeout_ms); });
+  }
+  static void comm_abort(void* self, pliant_comm* comm) noexcept {
+    if (comm != nullptr) guarded(nullptr, [&] { device_of(self).abort(open(comm)); });
+  }
+  static void comm_destroy(void*, pliant_comm* handle) noexcept { delete reinterpret_cast<Comm*>(handle); }
+
+  static int32_t all_reduce(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count, int32_t dtype,
+                            int32_t op, pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      const Elements elements = check::elements(count, dtype, 1);
+      check::buffer(send, elements.bytes(), "the send buffer");
+      check::buffer(recv, elements.bytes(), "the receive buffer");
+      device_of(self).all_reduce(open(comm), send, recv, elements, check::op(op), open(stream));
+    });
+  }
+  static int32_t all_gather(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count, int32_t dtype,
+                            pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      const Elements elements = check::elements(count, dtype, ranks_of(self, comm));
+      check::buffer(send, elements.bytes(), "the send buffer");
+      check::buffer(recv, elements.bytes(), "the receive buffer");
+      device_of(self).all_gather(open(comm), send, recv, elements, open(stream));
+    });
+  }
+  static int32_t reduce_scatter(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count,
+                                int32_t dtype, int32_t op, pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      const Elements elements = check::elements(count, dtype, ranks_of(self, comm));
+      check::buffer(send, elements.bytes(), "the send buffer");
+      check::buffer(recv, elements.bytes(), "the receive buffer");
+      device_of(self).reduce_scatter(open(comm), send, recv, elements, check::op(op), open(stream));
+    });
+  }
+  static int32_t broadcast(void* self, pliant_comm* comm, void* buffer, uint64_t count, int32_t dtype, int32_t root,
+                           pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      const Elements elements = check::elements(count, dtype, 1);
+      check::buffer(buffer, elements.bytes(), "the buffer");
+      const auto ranks = static_cast<int32_t>(ranks_of(self, comm));
+      require(root >= 0 && root < ranks,
+              "root " + std::to_string(root) + " is outside 0.." + std::to_string(ranks - 1) + " of this communicator");
+      device_of(self).broadcast(open(comm), buffer, elements, root, open(stream));
+    });
+  }
+  static int32_t barrier(void* self, pliant_comm* comm, pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] { device_of(self).barrier(open(comm), open(stream)); });
+  }
+
+  static uint64_t ranks_of(void* self, pliant_comm* comm) {
+    return static_cast<uint64_t>(device_of(self).world_size(open(comm)));
+  }
+
+  static const void* vtable() noexcept {
+    static const pliant_accelerator kTable{sizeof(pliant_accelerator),
+                                           0,
+                                           &device_count,
+                                           &device_properties,
+                                           &alloc,
+                                           &free,
+                                           &stream_create,
+                                           &stream_destroy,
+                                           &stream_synchronize,
+                                           &event_create,
+                                           &event_destroy,
+                                           &event_record,
+                                           &event_query,
+                                           &event_synchronize,
+                                           &stream_wait_event,
+                                           &copy_async,
+                                           &fill_async,
+                                           &comm_id,
+                                           &comm_create,
+                                           &comm_status,
+                                           &comm_abort,
+                                           &comm_destroy,
+                                           &all_reduce,
+                                           &all_gather,
+                                           &reduce_scatter,
+                                           &broadcast,
+                                           &barrier};
+    return &kTable;
+  }
+};
+
+}  // namespace detail
+}  // namespace pliant::sdk
+
+#define PLIANT_ACCELERATOR(Type, name, version, summary) \
+  PLIANT_DETAIL_EXPORT(Type, AcceleratorAdapter, PLIANT_KIND_ACCELERATOR, name, version, summary)

@@ -1,0 +1,154 @@
+// Collectives with known inputs, checked against the plainest possible reference.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "ranks.hpp"
+
+namespace pliant_test {
+
+enum class Kind { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kBarrier };
+inline const Kind kKinds[] = {Kind::kAllReduce, Kind::kAllGather, Kind::kReduceScatter, Kind::kBroadcast,
+                              Kind::kBarrier};
+
+inline const char* name_of(Kind kind) {
+  const char* const names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "barrier"};
+  return names[static_cast<int>(kind)];
+}
+
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<float> {
+  static constexpr int32_t kValue = PLIANT_F32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr int32_t kValue = PLIANT_F64;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr int32_t kValue = PLIANT_I32;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr int32_t kValue = PLIANT_I64;
+};
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr int32_t kValue = PLIANT_U8;
+};
+
+/// Element i of rank r's input: rounds when added, so that the order of additions shows in the bits.
+template <class T>
+T input(int32_t rank, uint64_t i) {
+  const uint64_t mixed = (i * 2654435761U + static_cast<uint64_t>(rank) * 40503U + 17U) % 100003U;
+  if constexpr (std::is_floating_point_v<T>) {
+    return static_cast<T>((static_cast<double>(mixed) - 50001.0) / 977.0);
+  } else {
+    return static_cast<T>(mixed % 251U);
+  }
+}
+
+template <class T>
+T combine(int32_t op, T a, T b) {
+  if (op == PLIANT_SUM) return static_cast<T>(a + b);
+  if (op == PLIANT_MIN) return b < a ? b : a;
+  return a < b ? b : a;
+}
+
+template <class T>
+T reduced(int32_t world_size, int32_t op, uint64_t i) {
+  T value = input<T>(0, i);
+  for (int32_t r = 1; r < world_size; ++r) value = combine<T>(op, value, input<T>(r, i));
+  return value;
+}
+
+/// One call with its buffers. Guard elements behind the receive buffer must stay as they are.
+template <class T>
+class Case {
+ public:
+  Case(Kind kind, int32_t rank, int32_t world_size, uint64_t count, int32_t op, bool in_place)
+      : kind_(kind), rank_(rank), world_size_(world_size), count_(count), op_(op), in_place_(in_place) {
+    const auto ranks = static_cast<uint64_t>(world_size);
+    const uint64_t sent = kind == Kind::kReduceScatter ? count * ranks : kind == Kind::kBarrier ? 0 : count;
+    const uint64_t received = kind == Kind::kAllGather ? count * ranks : kind == Kind::kBarrier ? 0 : count;
+    for (uint64_t i = 0; i < sent; ++i) send_.push_back(input<T>(rank, i));
+    recv_.assign(received + kGuard, T{77});
+    if (kind == Kind::kBroadcast && rank == root()) std::copy(send_.begin(), send_.end(), recv_.begin());
+    if (kind == Kind::kAllReduce && in_place_) std::copy(send_.begin(), send_.end(), recv_.begin());
+  }
+
+  Outcome start(const Device& device, pliant_comm* comm, pliant_stream* stream) {
+    const int32_t dtype = DTypeOf<T>::kValue;
+    T* recv = recv_.data();
+    const T* send = in_place_ && kind_ == Kind::kAllReduce ? recv : send_.data();
+    using S = pliant_accelerator;
+    switch (kind_) {
+      case Kind::kAllReduce:
+        return device.call(&S::all_reduce, comm, send, recv, count_, dtype, op_, stream);
+      case Kind::kAllGather:
+        return device.call(&S::all_gather, comm, send, recv, count_, dtype, stream);
+      case Kind::kReduceScatter:
+        return device.call(&S::reduce_scatter, comm, send, recv, count_, dtype, op_, stream);
+      case Kind::kBroadcast:
+        return device.call(&S::broadcast, comm, recv, count_, dtype, root(), stream);
+      case Kind::kBarrier:
+        break;
+    }
+    return device.call(&S::barrier, comm, stream);
+  }
+
+  /// "" when the result is right, bit by bit.
+  [[nodiscard]] std::string check() const {
+    for (uint64_t i = 0; i < recv_.size(); ++i) {
+      const T want = i + kGuard >= recv_.size() ? T{77} : expected(i);
+      if (std::memcmp(&want, &recv_[i], sizeof(T)) == 0) continue;
+      return std::string(name_of(kind_)) + " of " + std::to_string(count_) + " x " + std::to_string(sizeof(T)) +
+             " bytes, op " + std::to_string(op_) + ": element " + std::to_string(i) + " is " +
+             std::to_string(recv_[i]) + ", not " + std::to_string(want);
+    }
+    return "";
+  }
+
+ private:
+  static constexpr uint64_t kGuard = 3;
+  [[nodiscard]] int32_t root() const { return world_size_ - 1; }
+  [[nodiscard]] T expected(uint64_t i) const {
+    switch (kind_) {
+      case Kind::kAllReduce:
+        return reduced<T>(world_size_, op_, i);
+      case Kind::kAllGather:
+        return input<T>(static_cast<int32_t>(i / count_), i % count_);
+      case Kind::kReduceScatter:
+        return reduced<T>(world_size_, op_, static_cast<uint64_t>(rank_) * count_ + i);
+      default:
+        return input<T>(root(), i);
+    }
+  }
+
+  Kind kind_;
+  int32_t rank_;
+  int32_t world_size_;
+  uint64_t count_;
+  int32_t op_;
+  bool in_place_;
+  std::vector<T> send_;
+  std::vector<T> recv_;
+};
+
+/// Runs one case to its end; "" or what went wrong.
+template <class T>
+std::string run_case(const Device& device, pliant_comm* comm, const Stream& stream, Kind kind, int32_t rank,
+                     int32_t world_size, uint64_t count, int32_t op = PLIANT_SUM, bool in_place = false) {
+  Case<T> one(kind, rank, world_size, count, op, in_place);
+  Outcome outcome = one.start(device, comm, stream);
+  if (outcome.ok()) outcome = stream.synchronize();
+  if (!outcome.ok()) return std::string(name_of(kind)) + ": " + outcome.text();
+  return one.check();
+}
+
+}  // namespace pliant_test

@@ -1,0 +1,194 @@
+// Every collective, between processes and between threads, against the plain reference.
+#include "collective_cases.hpp"
+
+using namespace pliant_test;
+
+namespace {
+
+/// Small pieces, so that a modest count takes many of them.
+const OptionSettings kSmallChunks{{{"chunk_bytes", 4096}}, {}, {}};
+
+template <class T>
+std::string all_cases(const Rank& self, pliant_comm* comm, const Stream& stream, const std::vector<uint64_t>& counts) {
+  for (const uint64_t count : counts) {
+    for (const Kind kind : kKinds) {
+      const bool reduces = kind == Kind::kAllReduce || kind == Kind::kReduceScatter;
+      for (const int32_t op : {PLIANT_SUM, PLIANT_MIN, PLIANT_MAX}) {
+        if (!reduces && op != PLIANT_SUM) continue;
+        for (const bool in_place : {false, true}) {
+          if (in_place && kind != Kind::kAllReduce) continue;
+          const std::string fault =
+              run_case<T>(self.device, comm, stream, kind, self.rank, self.world_size, count, op, in_place);
+          if (!fault.empty()) return fault;
+        }
+      }
+    }
+  }
+  return "";
+}
+
+std::string every_type(const Rank& self) {
+  Comm comm(self.device, self.id(), self.rank, self.world_size);
+  const Stream stream(self.device);
+  if (!comm.made().ok()) return comm.made().text();
+  const std::vector<uint64_t> counts = {0, 1, 2, 3, 17, 1023, 4096, 4097, 20011};
+  std::string fault = all_cases<float>(self, comm, stream, counts);
+  if (fault.empty()) fault = all_cases<double>(self, comm, stream, counts);
+  if (fault.empty()) fault = all_cases<int32_t>(self, comm, stream, counts);
+  if (fault.empty()) fault = all_cases<int64_t>(self, comm, stream, counts);
+  if (fault.empty()) fault = all_cases<uint8_t>(self, comm, stream, counts);
+  return fault;
+}
+
+void expect_all_well(Processes& processes) {
+  const std::vector<RankEnd> ends = processes.ends();
+  for (size_t r = 0; r < ends.size(); ++r) {
+    INFO("rank ", r);
+    CHECK(ends[r].text == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("collectives between processes equal the reference bit by bit at 1, 2, 3, 4 and 7 ranks") {
+  for (const int32_t world_size : {1, 2, 3, 4, 7}) {
+    INFO("world size ", world_size);
+    Processes processes(world_size, every_type, kSmallChunks);
+    expect_all_well(processes);
+  }
+}
+
+TEST_CASE("collectives with the default chunk size equal the reference, also where one chunk is not enough") {
+  Processes processes(3, [](const Rank& self) -> std::string {
+    Comm comm(self.device, self.id(), self.rank, self.world_size);
+    const Stream stream(self.device);
+    return all_cases<float>(self, comm, stream, {5, 65536, 300007});
+  });
+  expect_all_well(processes);
+}
+
+TEST_CASE("collectives between threads of one process equal the reference") {
+  const Device device(kSmallChunks);
+  for (const int32_t world_size : {1, 2, 4}) {
+    for (const std::string& fault : run_threads(device, world_size, every_type)) CHECK(fault == "");
+  }
+}
+
+TEST_CASE("an unaligned remainder of a reduce_scatter is right when a chunk holds one line for each rank") {
+  Processes processes(
+      7,
+      [](const Rank& self) -> std::string {
+        Comm comm(self.device, self.id(), self.rank, self.world_size);
+        const Stream stream(self.device);
+        return all_cases<uint8_t>(self, comm, stream, {63, 64, 65, 585, 586});
+      },
+      kSmallChunks);
+  expect_all_well(processes);
+}
+
+TEST_CASE("many collectives enqueued without waiting run in the order of the calls") {
+  Processes processes(
+      4,
+      [](const Rank& self) -> std::string {
+        Comm comm(self.device, self.id(), self.rank, self.world_size);
+        const Stream stream(self.device);
+        std::vector<Case<float>> cases;
+        for (uint64_t i = 0; i < 200; ++i) {
+          cases.emplace_back(kKinds[i % 5], self.rank, self.world_size, i * 37 % 5000, PLIANT_SUM, false);
+        }
+        for (Case<float>& one : cases) {
+          if (const Outcome started = one.start(self.device, comm, stream); !started.ok()) return started.text();
+        }
+        if (const Outcome done = stream.synchronize(); !done.ok()) return done.text();
+        for (const Case<float>& one : cases) {
+          if (std::string fault = one.check(); !fault.empty()) return fault;
+        }
+        return "";
+      },
+      kSmallChunks);
+  expect_all_well(processes);
+}
+
+TEST_CASE("collectives of one communicator on two streams keep the order of the calls") {
+  Processes processes(
+      3,
+      [](const Rank& self) -> std::string {
+        Comm comm(self.device, self.id(), self.rank, self.world_size);
+        const Stream first(self.device);
+        const Stream second(self.device);
+        std::vector<Case<float>> cases;
+        for (uint64_t i = 0; i < 60; ++i)
+          cases.emplace_back(kKinds[i % 5], self.rank, self.world_size, i * 91, PLIANT_SUM, false);
+        for (size_t i = 0; i < cases.size(); ++i) cases[i].start(self.device, comm, i % 2 == 0 ? first : second);
+        for (const Stream* stream : {&first, &second}) {
+          if (const Outcome done = stream->synchronize(); !done.ok()) return done.text();
+        }
+        for (const Case<float>& one : cases) {
+          if (std::string fault = one.check(); !fault.empty()) return fault;
+        }
+        return "";
+      },
+      kSmallChunks);
+  expect_all_well(processes);
+}
+
+TEST_CASE("two communicators over the same processes do not disturb each other") {
+  Processes processes(
+      2,
+      [](const Rank& self) -> std::string {
+        Comm comm(self.device, self.id(), self.rank, self.world_size);
+        const Stream stream(self.device);
+        pliant_comm_id second_id{};
+        if (self.rank == 0) {
+          if (!self.device.call(&pliant_accelerator::comm_id, self.world_size, &second_id).ok()) return "no second id";
+        }
+        if (!self.device.call(&pliant_accelerator::broadcast, comm, &second_id, sizeof(second_id), PLIANT_U8, 0, stream)
+                 .ok() ||
+            !stream.synchronize().ok()) {
+          return "the id could not be sent";
+        }
+        Comm second(self.device, second_id, self.rank, self.world_size);
+        for (uint64_t i = 0; i < 50; ++i) {
+          std::string fault = run_case<double>(self.device, i % 2 == 0 ? comm : second, stream, kKinds[i % 5],
+                                               self.rank, self.world_size, 100 * i);
+          if (!fault.empty()) return fault;
+        }
+        return "";
+      },
+      kSmallChunks);
+  expect_all_well(processes);
+}
+
+TEST_CASE("ranks that call different collectives are told which, on at least one side, and none hangs") {
+  const auto told = [](const RankBody& body, const std::string& wanted) {
+    Processes processes(2, body, kSmallChunks);
+    std::string both;
+    for (const RankEnd& end : processes.ends()) {
+      CHECK(end.text.rfind(std::to_string(PLIANT_INVALID_ARGUMENT) + ": ", 0) == 0);
+      both += end.text + "\n";
+    }
+    INFO(both);
+    CHECK(both.find(wanted) != std::string::npos);
+  };
+  told(
+      [](const Rank& self) {
+        Comm comm(self.device, self.id(), self.rank, self.world_size);
+        const Stream stream(self.device);
+        std::vector<float> buffer(50000);
+        const uint64_t count = self.rank == 0 ? 50000 : 10;
+        self.device.call(&pliant_accelerator::all_reduce, comm, buffer.data(), buffer.data(), count, PLIANT_F32,
+                         PLIANT_SUM, stream);
+        return stream.synchronize().text();
+      },
+      "all_reduce of 50000 f32 (sum)");
+  told(
+      [](const Rank& self) {
+        Comm comm(self.device, self.id(), self.rank, self.world_size);
+        const Stream stream(self.device);
+        float value = 0;
+        self.device.call(&pliant_accelerator::broadcast, comm, &value, 1, PLIANT_F32, self.rank, stream);
+        self.device.call(&pliant_accelerator::barrier, comm, stream);
+        return stream.synchronize().text();
+      },
+      "called different collectives");
+}

@@ -1,0 +1,166 @@
+// An accelerator plugin, called through its slots as any host would; no core in between.
+#pragma once
+
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "pliant/abi/accelerator.h"
+#include "pliant/abi/plugin.h"
+
+namespace pliant_test {
+
+/// What a slot answered.
+struct Outcome {
+  int32_t status = PLIANT_OK;
+  std::string message;
+  [[nodiscard]] bool ok() const { return status == PLIANT_OK; }
+  [[nodiscard]] std::string text() const { return std::to_string(status) + ": " + message; }
+};
+
+inline const char* const kHostFile = PLIANT_PLUGIN_DIR "/accelerator-host.pliant.so";
+inline const char* const kSimFile = PLIANT_TESTKIT_PLUGIN_DIR "/accelerator-sim.pliant.so";
+
+struct OptionSettings {
+  std::map<std::string, int64_t> integers;
+  std::map<std::string, double> reals;
+  std::map<std::string, std::vector<int64_t>> integer_lists;
+};
+
+class Device {
+ public:
+  explicit Device(const OptionSettings& settings = {}, const char* file = kHostFile) {
+    library_ = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (library_ == nullptr) throw std::runtime_error(::dlerror());
+    const auto entry = reinterpret_cast<pliant_plugin_entry>(::dlsym(library_, PLIANT_PLUGIN_ENTRY_SYMBOL));
+    record_ = entry();
+    std::vector<pliant_value> values;
+    for (uint32_t i = 0; i < record_->option_count; ++i) values.push_back(value_of(record_->options[i], settings));
+    const pliant_option_values view{sizeof(view), record_->option_count, sizeof(pliant_value), values.data()};
+    pliant_error error = fresh();
+    if (record_->create(nullptr, &view, &self_, &error) != PLIANT_OK) throw std::runtime_error(error.message);
+  }
+  ~Device() {
+    record_->destroy(self_);
+    ::dlclose(library_);
+  }
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  [[nodiscard]] const pliant_accelerator& slots() const {
+    return *static_cast<const pliant_accelerator*>(record_->vtable);
+  }
+  [[nodiscard]] void* self() const { return self_; }
+
+  /// `device.call(&pliant_accelerator::alloc, 0, ...)`
+  template <class... Parameters, class... Arguments>
+  Outcome call(int32_t (*pliant_accelerator::*slot)(void*, Parameters...), const Arguments&... arguments) const {
+    pliant_error error = fresh();
+    const int32_t status = (slots().*slot)(self_, arguments..., &error);
+    return {status, status == PLIANT_OK ? "" : error.message};
+  }
+
+ private:
+  static pliant_error fresh() {
+    pliant_error error{};
+    error.struct_size = sizeof(error);
+    return error;
+  }
+  static pliant_value value_of(const pliant_option& option, const OptionSettings& settings) {
+    pliant_value value{};
+    if (option.default_value != nullptr) value = *option.default_value;
+    value.struct_size = sizeof(value);
+    value.type = option.type;
+    if (const auto i = settings.integers.find(option.key); i != settings.integers.end()) {
+      value.is_set = 1;
+      value.integer = i->second;
+    }
+    if (const auto r = settings.reals.find(option.key); r != settings.reals.end()) {
+      value.is_set = 1;
+      value.real = r->second;
+    }
+    if (const auto l = settings.integer_lists.find(option.key); l != settings.integer_lists.end()) {
+      value.is_set = 1;
+      value.count = l->second.size();
+      value.integers = l->second.data();
+    }
+    return value;
+  }
+
+  void* library_ = nullptr;
+  const pliant_plugin* record_ = nullptr;
+  void* self_ = nullptr;
+};
+
+/// Handles that are destroyed in time. All throw when the plugin refuses.
+class Stream {
+ public:
+  explicit Stream(const Device& device) : device_(device) {
+    const Outcome made = device.call(&pliant_accelerator::stream_create, 0, &handle_);
+    if (!made.ok()) throw std::runtime_error(made.message);
+  }
+  ~Stream() { device_.slots().stream_destroy(device_.self(), handle_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  operator pliant_stream*() const { return handle_; }
+  [[nodiscard]] Outcome synchronize() const { return device_.call(&pliant_accelerator::stream_synchronize, handle_); }
+
+ private:
+  const Device& device_;
+  pliant_stream* handle_ = nullptr;
+};
+
+class Event {
+ public:
+  explicit Event(const Device& device) : device_(device) {
+    const Outcome made = device.call(&pliant_accelerator::event_create, 0, &handle_);
+    if (!made.ok()) throw std::runtime_error(made.message);
+  }
+  ~Event() { device_.slots().event_destroy(device_.self(), handle_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  operator pliant_event*() const { return handle_; }
+  [[nodiscard]] bool done() const {
+    int32_t done = -1;
+    if (!device_.call(&pliant_accelerator::event_query, handle_, &done).ok()) throw std::runtime_error("event_query");
+    return done != 0;
+  }
+
+ private:
+  const Device& device_;
+  pliant_event* handle_ = nullptr;
+};
+
+class Comm {
+ public:
+  Comm(const Device& device, const pliant_comm_id& id, int32_t rank, int32_t world_size) : device_(device) {
+    outcome_ = device.call(&pliant_accelerator::comm_create, 0, &id, rank, world_size, &handle_);
+  }
+  ~Comm() { destroy(); }
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
+  operator pliant_comm*() const { return handle_; }
+  /// What comm_create said.
+  [[nodiscard]] const Outcome& made() const { return outcome_; }
+  [[nodiscard]] Outcome status(int32_t timeout_ms) const {
+    return handle_ == nullptr ? outcome_ : device_.call(&pliant_accelerator::comm_status, handle_, timeout_ms);
+  }
+  void abort() const { device_.slots().comm_abort(device_.self(), handle_); }
+  void destroy() {
+    if (handle_ != nullptr) device_.slots().comm_destroy(device_.self(), handle_);
+    handle_ = nullptr;
+  }
+
+ private:
+  const Device& device_;
+  pliant_comm* handle_ = nullptr;
+  Outcome outcome_;
+};
+
+}  // namespace pliant_test
