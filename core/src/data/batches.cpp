@@ -1,0 +1,157 @@
+// The batches of a job: one planned epoch at a time, cut into global batches.
+#include "pliant/batches.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/result.hpp"
+#include "data/digest.hpp"
+#include "data/epoch_plan.hpp"
+#include "plugin/plugin.hpp"
+
+namespace pliant {
+
+uint64_t sample_digest(int64_t epoch, std::span<const int64_t> ids) {
+  const uint64_t key = data::mix64(static_cast<uint64_t>(epoch));
+  uint64_t sum = 0;
+  for (const int64_t id : ids) sum += data::mix64(key ^ static_cast<uint64_t>(id));
+  return sum;
+}
+
+struct Batches::State {
+  State(plugin::Instance made, const Config& config, const Plan& plan, Dataset owned)
+      : instance(std::move(made)),
+        dataset(std::move(owned)),
+        seed(static_cast<uint64_t>(config.run().seed)),
+        epochs(config.run().epochs),
+        max_steps(config.run().max_steps),
+        global_batch(plan.global_batch) {
+    const pliant_plugin& record = instance.plugin().record();
+    sampler.name = fmt::format("sampler '{}'", record.name);
+    sampler.slots = &instance.table<pliant_batch_sampler>();
+    sampler.self = instance.self();
+    sampler.refusal = [this](int32_t status, const pliant_error& error) {
+      return plugin::to_error(instance.plugin(), status, error);
+    };
+  }
+
+  const data::EpochPlan& at_epoch(int64_t epoch) {
+    if (epoch < 0) throw Error(Status::kOutOfRange, fmt::format("epoch {}: epochs count from 0", epoch));
+    if (current.epoch != epoch) {
+      data::EpochPlan made = or_throw(data::plan_epoch(sampler, dataset, seed, epoch, global_batch));
+      current = std::move(made);
+    }
+    return current;
+  }
+
+  /// The first job step of `epoch`: batches of all epochs before it. Each epoch is counted once.
+  int64_t first_step(int64_t epoch) {
+    while (static_cast<int64_t>(first_steps.size()) <= epoch) {
+      const auto last = static_cast<int64_t>(first_steps.size()) - 1;
+      first_steps.push_back(first_steps.back() + at_epoch(last).summary.batches);
+    }
+    return first_steps[static_cast<size_t>(epoch)];
+  }
+
+  /// Everything that decides the batches. Options count through the sampler's saved state and through what they do to
+  /// the rows of epoch 0.
+  [[nodiscard]] uint64_t digest_of_inputs(const Plan& plan) {
+    data::Digest digest;
+    digest.add(std::span<const int64_t>(dataset.lengths));
+    digest.add(std::span<const int64_t>(dataset.loss_tokens));
+    digest.add(seed);
+    digest.add(static_cast<uint64_t>(plan.global_batch));
+    digest.add(static_cast<uint64_t>(plan.granule));
+    digest.add(std::string_view(instance.plugin().record().name));
+    digest.add(std::string_view(or_throw(instance.save())));
+    const data::EpochPlan& first = at_epoch(0);
+    digest.add(std::span<const uint64_t>(first.offsets));
+    digest.add(std::span<const int64_t>(first.ids));
+    return digest.value();
+  }
+
+  plugin::Instance instance;
+  Dataset dataset;
+  uint64_t seed;
+  int64_t epochs;
+  int64_t max_steps;
+  int64_t global_batch;
+  data::Sampler sampler;
+  data::EpochPlan current;
+  std::vector<int64_t> first_steps{0};
+  uint64_t fingerprint = 0;
+};
+
+Batches::Batches(const Config& config, const Plan& plan, Dataset dataset) {
+  or_throw(data::check_dataset(dataset));
+  if (plan.global_batch < 1) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("a plan with a global batch of {} rows; at least 1", plan.global_batch));
+  }
+  plugin::Instance instance = or_throw(plugin::instantiate(config, "sampler"));
+  state_ = std::make_unique<State>(std::move(instance), config, plan, std::move(dataset));
+  state_->fingerprint = state_->digest_of_inputs(plan);
+}
+
+Batches::~Batches() = default;
+Batches::Batches(Batches&&) noexcept = default;
+Batches& Batches::operator=(Batches&&) noexcept = default;
+
+const Dataset& Batches::dataset() const {
+  return state_->dataset;
+}
+
+const EpochSummary& Batches::epoch(int64_t epoch) {
+  return state_->at_epoch(epoch).summary;
+}
+
+std::map<std::string, std::vector<int64_t>> Batches::dropped_by_reason(int64_t epoch) {
+  return state_->at_epoch(epoch).dropped;
+}
+
+std::vector<int64_t> Batches::dropped(int64_t epoch) {
+  std::vector<int64_t> ids;
+  for (const auto& [reason, members] : state_->at_epoch(epoch).dropped)
+    ids.insert(ids.end(), members.begin(), members.end());
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+Batch Batches::batch(int64_t epoch, int64_t index) {
+  const data::EpochPlan& plan = state_->at_epoch(epoch);
+  if (index < 0 || index >= plan.summary.batches) {
+    throw Error(Status::kOutOfRange, fmt::format("batch {} of epoch {}: it has {} batches, counted from 0", index,
+                                                 epoch, plan.summary.batches));
+  }
+  const int64_t first = index * state_->global_batch;
+  const int64_t count = std::min(state_->global_batch, plan.summary.rows - first);
+  return data::cut_batch(plan, state_->dataset, index, static_cast<uint64_t>(first), static_cast<uint64_t>(count));
+}
+
+int64_t Batches::total_steps() {
+  State& s = *state_;
+  int64_t epoch = 0;
+  while (epoch < s.epochs && (s.max_steps == 0 || s.first_step(epoch) < s.max_steps)) ++epoch;
+  const int64_t all = s.first_step(epoch);
+  return s.max_steps == 0 ? all : std::min(all, s.max_steps);
+}
+
+Batch Batches::at_step(int64_t step) {
+  State& s = *state_;
+  // Counts epochs only as far as the step needs, so that a long job starts at once.
+  if (step >= 0 && (s.max_steps == 0 || step < s.max_steps)) {
+    int64_t epoch = std::upper_bound(s.first_steps.begin(), s.first_steps.end(), step) - s.first_steps.begin() - 1;
+    while (epoch < s.epochs && s.first_step(epoch + 1) <= step) ++epoch;
+    if (epoch < s.epochs) return batch(epoch, step - s.first_step(epoch));
+  }
+  throw Error(Status::kOutOfRange, fmt::format("step {}: the job has {} steps, counted from 0", step, total_steps()));
+}
+
+uint64_t Batches::fingerprint() const {
+  return state_->fingerprint;
+}
+
+}  // namespace pliant

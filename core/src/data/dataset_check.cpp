@@ -1,0 +1,52 @@
+// Refusing data sets that no job could be trained on.
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "data/epoch_plan.hpp"
+
+namespace pliant::data {
+
+Result<> check_dataset(const Dataset& dataset) {
+  const auto& lengths = dataset.lengths;
+  const auto& loss_tokens = dataset.loss_tokens;
+  if (lengths.empty()) {
+    return failed(Status::kInvalidArgument, "the data set is empty: there is no sequence to train on",
+                  ExitCode::kUsage);
+  }
+  if (!loss_tokens.empty() && loss_tokens.size() != lengths.size()) {
+    return failed(Status::kInvalidArgument,
+                  fmt::format("the data set has {} lengths but {} loss token counts; give one per sequence, or none",
+                              lengths.size(), loss_tokens.size()),
+                  ExitCode::kUsage);
+  }
+  int64_t tokens = 0;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    if (lengths[i] < 1) {
+      return failed(
+          Status::kInvalidArgument,
+          fmt::format("sequence {} of {} has a length of {} tokens; every sequence needs at least 1, leave empty "
+                      "ones out of the data set",
+                      i, lengths.size(), lengths[i]),
+          ExitCode::kUsage);
+    }
+    if (!loss_tokens.empty() && (loss_tokens[i] < 0 || loss_tokens[i] > lengths[i])) {
+      return failed(Status::kInvalidArgument,
+                    fmt::format("sequence {} has {} loss tokens; with a length of {} there may be 0 to {}", i,
+                                loss_tokens[i], lengths[i], lengths[i]),
+                    ExitCode::kUsage);
+    }
+    if (lengths[i] > std::numeric_limits<int64_t>::max() - tokens) {
+      return failed(
+          Status::kOutOfRange,
+          fmt::format("the first {} sequences already have more than 2^63 - 1 tokens (sequence {} alone: {}); is "
+                      "the unit of the lengths tokens?",
+                      i + 1, i, lengths[i]),
+          ExitCode::kUsage);
+    }
+    tokens += lengths[i];
+  }
+  return {};
+}
+
+}  // namespace pliant::data

@@ -1,0 +1,221 @@
+// Asking a sampler for an epoch, and trusting nothing that it says.
+#include "data/epoch_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <numeric>
+#include <utility>
+
+#include "plugin/plugin.hpp"
+
+namespace pliant::data {
+
+namespace {
+
+/// One epoch being asked for.
+class Inquiry {
+ public:
+  Inquiry(const Sampler& sampler, const Dataset& dataset, int64_t epoch, int64_t rows_per_batch)
+      : sampler_(sampler), dataset_(dataset), epoch_(epoch), rows_per_batch_(rows_per_batch) {}
+
+  Result<EpochPlan> run(uint64_t seed) {
+    if (auto begun = begin(seed); !begun) return failed(std::move(begun));
+    if (auto fetched = fetch_rows(); !fetched) return failed(std::move(fetched));
+    if (auto checked = check_rows(); !checked) return failed(std::move(checked));
+    if (auto fetched = fetch_dropped(); !fetched) return failed(std::move(fetched));
+    summarise();
+    if (plan_.summary.rows == 0) return nothing_left();
+    return std::move(plan_);
+  }
+
+ private:
+  [[nodiscard]] tl::unexpected<Error> broke(const std::string& how) const {
+    return failed(Status::kInternal, fmt::format("{} broke its contract in epoch {}: {}", sampler_.name, epoch_, how),
+                  ExitCode::kPlugin);
+  }
+
+  /// Calls a slot; a status or an exception of the plugin becomes an Error.
+  template <class Call>
+  Result<> ask(const char* slot, Call&& call) const {
+    pliant_error error = plugin::fresh_error();
+    int32_t status = PLIANT_OK;
+    try {
+      status = call(&error);
+    } catch (const std::exception& thrown) {
+      return broke(fmt::format("{} threw across the border: {}", slot, thrown.what()));
+    } catch (...) {
+      return broke(fmt::format("{} threw across the border", slot));
+    }
+    if (status != PLIANT_OK) return tl::unexpected<Error>(sampler_.refusal(status, error));
+    return {};
+  }
+
+  Result<> begin(uint64_t seed) {
+    const auto& slots = *sampler_.slots;
+    if (slots.begin_epoch == nullptr || slots.rows == nullptr || slots.dropped == nullptr ||
+        slots.drop_reason == nullptr) {
+      return broke("one of the slots begin_epoch, rows, dropped and drop_reason is NULL");
+    }
+    total_ = dataset_.lengths.size();
+    pliant_epoch_request request{};
+    request.struct_size = sizeof(request);
+    request.seed = seed;
+    request.epoch = epoch_;
+    request.rows_per_batch = rows_per_batch_;
+    request.sequence_count = total_;
+    request.lengths = dataset_.lengths.data();
+    answer_.struct_size = sizeof(answer_);
+    if (auto asked = ask("begin_epoch",
+                         [&](pliant_error* e) { return slots.begin_epoch(sampler_.self, &request, &answer_, e); });
+        !asked) {
+      return asked;
+    }
+    if (answer_.sequence_count > total_ || answer_.dropped_count != total_ - answer_.sequence_count) {
+      return broke(fmt::format("{} sequences in rows and {} dropped; {} were asked for", answer_.sequence_count,
+                               answer_.dropped_count, total_));
+    }
+    if (answer_.row_count > answer_.sequence_count) {
+      return broke(
+          fmt::format("{} rows of {} sequences: a row is never empty", answer_.row_count, answer_.sequence_count));
+    }
+    return {};
+  }
+
+  Result<> fetch_rows() {
+    constexpr uint64_t kUnwritten = ~uint64_t{0};
+    plan_.epoch = epoch_;
+    plan_.offsets.assign(answer_.row_count + 1, kUnwritten);
+    plan_.ids.assign(answer_.sequence_count, -1);
+    return ask("rows", [&](pliant_error* e) {
+      return sampler_.slots->rows(sampler_.self, 0, answer_.row_count, plan_.offsets.data(), plan_.ids.data(),
+                                  plan_.ids.size(), e);
+    });
+  }
+
+  Result<> check_rows() {
+    const auto& offsets = plan_.offsets;
+    if (offsets.front() != 0) return broke(fmt::format("the first offset is {}, not 0", offsets.front()));
+    for (size_t row = 0; row + 1 < offsets.size(); ++row) {
+      if (offsets[row + 1] == offsets[row]) return broke(fmt::format("row {} is empty", row));
+      if (offsets[row + 1] < offsets[row] || offsets[row + 1] > plan_.ids.size()) {
+        return broke(fmt::format("row {} ends at {} after a start at {}; there are {} sequences", row, offsets[row + 1],
+                                 offsets[row], plan_.ids.size()));
+      }
+    }
+    if (offsets.back() != plan_.ids.size()) {
+      return broke(fmt::format("the rows hold {} sequences, {} were announced", offsets.back(), plan_.ids.size()));
+    }
+    seen_.assign(total_, false);
+    for (const int64_t id : plan_.ids) {
+      if (auto marked = mark(id, "a row"); !marked) return marked;
+    }
+    return {};
+  }
+
+  Result<> mark(int64_t id, const char* where) {
+    if (id < 0 || static_cast<uint64_t>(id) >= total_) {
+      return broke(fmt::format("sequence id {} in {}; ids are 0 to {}", id, where, total_ - 1));
+    }
+    if (seen_[static_cast<size_t>(id)]) return broke(fmt::format("sequence {} is used or dropped twice", id));
+    seen_[static_cast<size_t>(id)] = true;
+    return {};
+  }
+
+  Result<> fetch_dropped() {
+    std::vector<int64_t> ids(answer_.dropped_count, -1);
+    std::vector<int32_t> reasons(answer_.dropped_count, -1);
+    if (ids.empty()) return {};
+    if (auto asked = ask("dropped",
+                         [&](pliant_error* e) {
+                           return sampler_.slots->dropped(sampler_.self, 0, ids.size(), ids.data(), reasons.data(), e);
+                         });
+        !asked) {
+      return asked;
+    }
+    std::map<int32_t, std::vector<int64_t>> by_reason;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (auto marked = mark(ids[i], "the list of dropped ones"); !marked) return marked;
+      by_reason[reasons[i]].push_back(ids[i]);
+    }
+    for (auto& [reason, members] : by_reason) {
+      const char* word = reason < 0 ? nullptr : sampler_.slots->drop_reason(sampler_.self, reason);
+      if (word == nullptr || *word == '\0') {
+        return broke(fmt::format("sequence {} is dropped for reason {}, which has no name", members.front(), reason));
+      }
+      auto& named = plan_.dropped[word];
+      named.insert(named.end(), members.begin(), members.end());
+    }
+    for (auto& [word, members] : plan_.dropped) std::sort(members.begin(), members.end());
+    return {};
+  }
+
+  void summarise() {
+    EpochSummary& summary = plan_.summary;
+    summary.rows = static_cast<int64_t>(plan_.offsets.size()) - 1;
+    summary.batches = summary.rows / rows_per_batch_ + (summary.rows % rows_per_batch_ == 0 ? 0 : 1);
+    summary.sequences = static_cast<int64_t>(plan_.ids.size());
+    const auto& weights = dataset_.loss_tokens.empty() ? dataset_.lengths : dataset_.loss_tokens;
+    for (size_t row = 0; row + 1 < plan_.offsets.size(); ++row) {
+      int64_t tokens = 0;
+      for (uint64_t i = plan_.offsets[row]; i < plan_.offsets[row + 1]; ++i) {
+        tokens += dataset_.lengths[static_cast<size_t>(plan_.ids[i])];
+        summary.loss_tokens += weights[static_cast<size_t>(plan_.ids[i])];
+      }
+      summary.tokens += tokens;
+      summary.longest_row = std::max(summary.longest_row, tokens);
+    }
+    for (const auto& [word, members] : plan_.dropped) summary.dropped[word] = static_cast<int64_t>(members.size());
+  }
+
+  [[nodiscard]] tl::unexpected<Error> nothing_left() const {
+    std::string counts;
+    for (const auto& [word, count] : plan_.summary.dropped) {
+      counts += fmt::format("{}{}: {}", counts.empty() ? "" : ", ", word, count);
+    }
+    return failed(Status::kFailedPrecondition,
+                  fmt::format("{} leaves nothing to train on in epoch {}: all {} sequences are dropped ({})",
+                              sampler_.name, epoch_, total_, counts),
+                  ExitCode::kUsage);
+  }
+
+  const Sampler& sampler_;
+  const Dataset& dataset_;
+  int64_t epoch_;
+  int64_t rows_per_batch_;
+  uint64_t total_ = 0;
+  pliant_epoch answer_{};
+  std::vector<bool> seen_;
+  EpochPlan plan_;
+};
+
+}  // namespace
+
+Result<EpochPlan> plan_epoch(const Sampler& sampler, const Dataset& dataset, uint64_t seed, int64_t epoch,
+                             int64_t rows_per_batch) {
+  return Inquiry(sampler, dataset, epoch, rows_per_batch).run(seed);
+}
+
+Batch cut_batch(const EpochPlan& plan, const Dataset& dataset, int64_t index, uint64_t first, uint64_t count) {
+  Batch batch;
+  batch.epoch = plan.epoch;
+  batch.index = index;
+  const uint64_t begin = plan.offsets[first];
+  const uint64_t end = plan.offsets[first + count];
+  batch.offsets.reserve(count + 1);
+  for (uint64_t row = first; row <= first + count; ++row) batch.offsets.push_back(plan.offsets[row] - begin);
+  batch.ids.assign(plan.ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                   plan.ids.begin() + static_cast<std::ptrdiff_t>(end));
+  batch.size.rows = static_cast<int64_t>(count);
+  batch.size.sequences = static_cast<int64_t>(end - begin);
+  const auto& weights = dataset.loss_tokens.empty() ? dataset.lengths : dataset.loss_tokens;
+  for (const int64_t id : batch.ids) {
+    batch.size.tokens += dataset.lengths[static_cast<size_t>(id)];
+    batch.size.loss_tokens += weights[static_cast<size_t>(id)];
+  }
+  batch.digest = sample_digest(plan.epoch, batch.ids);
+  return batch;
+}
+
+}  // namespace pliant::data

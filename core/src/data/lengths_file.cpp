@@ -1,0 +1,187 @@
+// Writing and reading lengths files.
+#include "data/lengths_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <boost/crc.hpp>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <system_error>
+
+namespace pliant::data {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "lengths files are written as memory has them");
+
+constexpr std::array<char, 8> kMagic{'P', 'L', 'I', 'A', 'N', 'T', 'D', 'S'};
+constexpr uint32_t kVersion = 1;
+
+struct Header {
+  std::array<char, 8> magic = kMagic;
+  uint32_t version = kVersion;
+  uint32_t reserved = 0;
+  uint64_t lengths = 0;
+  uint64_t loss_tokens = 0;
+};
+static_assert(sizeof(Header) == 32);
+
+Error system_error(std::string_view action, const std::filesystem::path& file, int number) {
+  const auto status = number == ENOENT                                           ? Status::kNotFound
+                      : number == ENOSPC || number == EDQUOT || number == EMFILE ? Status::kResourceExhausted
+                                                                                 : Status::kFailedPrecondition;
+  return {status, fmt::format("cannot {} {}: {}", action, file.string(), std::generic_category().message(number))};
+}
+
+/// A file being written under a name of this process; removed unless it was put in its place.
+class Draft {
+ public:
+  explicit Draft(std::filesystem::path name) : name_(std::move(name)) {
+    fd_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd_ < 0) errno_ = errno;
+  }
+  ~Draft() {
+    if (fd_ < 0) return;
+    ::close(fd_);
+    ::unlink(name_.c_str());
+  }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+
+  void append(const void* bytes, size_t size) {
+    crc_.process_bytes(bytes, size);
+    append_raw(bytes, size);
+  }
+  /// Adds the check sum and puts everything on disk. 0 or an errno value.
+  [[nodiscard]] int finish() {
+    const uint32_t sum = crc_.checksum();
+    append_raw(&sum, sizeof(sum));
+    if (errno_ == 0 && ::fsync(fd_) != 0) errno_ = errno;
+    return errno_;
+  }
+  /// Gives the file its final name. 0, EEXIST when that is taken, or another errno value.
+  [[nodiscard]] int publish(const std::filesystem::path& file) const {
+    if (::link(name_.c_str(), file.c_str()) == 0) return 0;
+    const bool no_links = errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS || errno == EMLINK;
+    if (!no_links) return errno;
+    return ::rename(name_.c_str(), file.c_str()) == 0 ? 0 : errno;
+  }
+  [[nodiscard]] const std::filesystem::path& name() const { return name_; }
+
+ private:
+  void append_raw(const void* bytes, size_t size) {
+    const char* from = static_cast<const char*>(bytes);
+    while (errno_ == 0 && size > 0) {
+      const ssize_t written = ::write(fd_, from, size);
+      if (written < 0) {
+        if (errno != EINTR) errno_ = errno;
+        continue;
+      }
+      from += written;
+      size -= static_cast<size_t>(written);
+    }
+  }
+
+  std::filesystem::path name_;
+  int fd_ = -1;
+  int errno_ = 0;
+  boost::crc_32_type crc_;
+};
+
+void append(Draft& draft, const std::vector<int64_t>& values) {
+  draft.append(values.data(), values.size() * sizeof(int64_t));
+}
+
+Result<> same_as_there(const std::filesystem::path& file, const Dataset& dataset) {
+  Result<Dataset> there = read_dataset(file);
+  if (!there) return failed(std::move(there));
+  if (there->lengths == dataset.lengths && there->loss_tokens == dataset.loss_tokens) return {};
+  return failed(
+      Status::kFailedPrecondition,
+      fmt::format("{} holds another data set ({} sequences) than this process has loaded ({}): every worker of a job, "
+                  "and a resumed job, must load the same data in the same order",
+                  file.string(), there->lengths.size(), dataset.lengths.size()));
+}
+
+/// The header, checked against the size of the file.
+Result<Header> checked_header(const std::filesystem::path& file, const std::string& bytes) {
+  const auto damaged = [&](const std::string& how) {
+    return failed(Status::kDataLoss,
+                  fmt::format("{} is damaged: {}; remove it, the job writes it again", file.string(), how));
+  };
+  Header header;
+  if (bytes.size() >= sizeof(header.magic) && std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
+    return failed(Status::kDataLoss,
+                  fmt::format("{} is not a lengths file: it does not start with PLIANTDS", file.string()));
+  }
+  if (bytes.size() < sizeof(header)) return damaged(fmt::format("{} bytes are less than its header", bytes.size()));
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (header.version != kVersion) {
+    return failed(Status::kUnimplemented, fmt::format("{} has format version {}; this Pliant reads version {}",
+                                                      file.string(), header.version, kVersion));
+  }
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max() / 32;
+  if (header.lengths > kMost || (header.loss_tokens != 0 && header.loss_tokens != header.lengths)) {
+    return damaged(fmt::format("it counts {} lengths and {} loss token counts", header.lengths, header.loss_tokens));
+  }
+  const uint64_t expected = sizeof(header) + (header.lengths + header.loss_tokens) * sizeof(int64_t) + sizeof(uint32_t);
+  if (bytes.size() != expected) {
+    return damaged(fmt::format("{} sequences take {} bytes, it has {}", header.lengths, expected, bytes.size()));
+  }
+  boost::crc_32_type crc;
+  crc.process_bytes(bytes.data(), bytes.size() - sizeof(uint32_t));
+  uint32_t stored = 0;
+  std::memcpy(&stored, bytes.data() + bytes.size() - sizeof(stored), sizeof(stored));
+  if (stored != crc.checksum()) return damaged("its check sum does not fit its contents");
+  return header;
+}
+
+}  // namespace
+
+Result<> write_dataset_once(const std::filesystem::path& file, const Dataset& dataset) {
+  std::error_code ignored;
+  if (std::filesystem::exists(file, ignored)) return same_as_there(file, dataset);
+  Draft draft(fmt::format("{}.{}.part", file.string(), ::getpid()));
+  Header header;
+  header.lengths = dataset.lengths.size();
+  header.loss_tokens = dataset.loss_tokens.size();
+  draft.append(&header, sizeof(header));
+  append(draft, dataset.lengths);
+  append(draft, dataset.loss_tokens);
+  if (const int number = draft.finish(); number != 0) {
+    return tl::unexpected<Error>(system_error("write", draft.name(), number));
+  }
+  const int number = draft.publish(file);
+  if (number == EEXIST) return same_as_there(file, dataset);
+  if (number != 0) return tl::unexpected<Error>(system_error("create", file, number));
+  return {};
+}
+
+Result<Dataset> read_dataset(const std::filesystem::path& file) {
+  std::error_code failure;
+  const auto size = std::filesystem::file_size(file, failure);
+  if (failure) return tl::unexpected<Error>(system_error("read", file, failure.value()));
+  std::string bytes(size, '\0');
+  std::ifstream in(file, std::ios::binary);
+  in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  if (!in) return tl::unexpected<Error>(system_error("read", file, errno == 0 ? EIO : errno));
+  const Result<Header> header = checked_header(file, bytes);
+  if (!header) return tl::unexpected<Error>(header.error());
+  Dataset dataset;
+  dataset.lengths.resize(header->lengths);
+  dataset.loss_tokens.resize(header->loss_tokens);
+  const char* from = bytes.data() + sizeof(Header);
+  const size_t length_bytes = dataset.lengths.size() * sizeof(int64_t);
+  if (length_bytes > 0) std::memcpy(dataset.lengths.data(), from, length_bytes);
+  if (!dataset.loss_tokens.empty()) std::memcpy(dataset.loss_tokens.data(), from + length_bytes, length_bytes);
+  return dataset;
+}
+
+}  // namespace pliant::data

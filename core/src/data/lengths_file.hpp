@@ -1,0 +1,21 @@
+// The lengths file: a Dataset in a run directory, so that the agent and all workers plan from the same numbers.
+//
+// Little-endian: "PLIANTDS", u32 version 1, u32 0, u64 N sequences, u64 M loss token counts (0 or N), int64 length[N],
+// int64 loss_tokens[M], u32 CRC-32 (ISO-HDLC) of all bytes before it.
+#pragma once
+
+#include <filesystem>
+
+#include "base/result.hpp"
+#include "pliant/batches.hpp"
+
+namespace pliant::data {
+
+/// Writes `dataset` to `file` unless that is there; then it must hold the same (kFailedPrecondition if not). Atomic:
+/// any number of processes may do it at once, and readers see nothing or all of it. On disk when it returns.
+Result<> write_dataset_once(const std::filesystem::path& file, const Dataset& dataset);
+
+/// kNotFound: no such file; kDataLoss: truncated, damaged, or not a lengths file; kUnimplemented: of a later version.
+Result<Dataset> read_dataset(const std::filesystem::path& file);
+
+}  // namespace pliant::data
