@@ -9,7 +9,7 @@
 namespace pliant::accelerator {
 
 struct Communicator::Shared {
-  Shared(const pliant_comm_id& id, int32_t rank, int32_t world_size, UniqueFd made,
+  Shared(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made,
          std::shared_ptr<Faults> interference)
       : group(id, rank, world_size, std::move(made)), collectives(group), faults(std::move(interference)) {}
 
@@ -36,7 +36,7 @@ struct Communicator::Shared {
   std::atomic<uint64_t> turn{0};     ///< the call that may run; all before are finished
 };
 
-Communicator::Communicator(const pliant_comm_id& id, int32_t rank, int32_t world_size, UniqueFd made,
+Communicator::Communicator(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made,
                            std::shared_ptr<Faults> faults)
     : shared_(std::make_shared<Shared>(id, rank, world_size, std::move(made), std::move(faults))), owner_(::getpid()) {}
 

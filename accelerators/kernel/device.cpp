@@ -47,25 +47,21 @@ pliant_comm_id Device::make_comm_id(int32_t world_size) {
   UniqueFd fd = Segment::reserve(world_size, settings_.chunk_bytes, id);
   if (fd) {
     const std::lock_guard lock(ids_mutex_);
-    unused_ids_.push_back({Segment::read(id).nonce[0], std::move(fd)});
+    unused_ids_.push_back({Segment::read(id).nonce[0], std::make_shared<UniqueFd>(std::move(fd))});
     if (unused_ids_.size() > kUnusedIds) unused_ids_.pop_front();
   }
   return id;
 }
 
 std::unique_ptr<Communicator> Device::make_comm(int32_t, const pliant_comm_id& id, int32_t rank, int32_t world_size) {
-  UniqueFd made;
-  {
-    const std::lock_guard lock(ids_mutex_);
-    const uint64_t nonce = Segment::read(id).nonce[0];
-    const auto found =
-        std::find_if(unused_ids_.begin(), unused_ids_.end(), [&](const UnusedId& u) { return u.nonce == nonce; });
-    if (found != unused_ids_.end()) {
-      made = std::move(found->fd);
-      unused_ids_.erase(found);
-    }
-  }
-  return std::make_unique<Communicator>(id, rank, world_size, std::move(made), settings_.faults);
+  const std::lock_guard lock(ids_mutex_);
+  const uint64_t nonce = Segment::read(id).nonce[0];
+  const auto found = std::find_if(unused_ids_.begin(), unused_ids_.end(),
+                                  [&](const UnusedId& unused) { return unused.nonce == nonce; });
+  auto made = std::make_unique<Communicator>(id, rank, world_size, found == unused_ids_.end() ? nullptr : found->fd,
+                                             settings_.faults);
+  if (found != unused_ids_.end()) unused_ids_.erase(found);  // a call that was refused leaves the id as it was
+  return made;
 }
 
 }  // namespace pliant::accelerator

@@ -71,9 +71,10 @@ class Device {
   void configure(DeviceSettings settings);
 
  private:
+  /// An id that no rank of this process has joined yet.
   struct UnusedId {
     uint64_t nonce;
-    UniqueFd fd;
+    std::shared_ptr<UniqueFd> fd;
   };
 
   DeviceSettings settings_;

@@ -26,7 +26,7 @@ void relax() {
 
 }  // namespace
 
-Group::Group(const pliant_comm_id& id, int32_t rank, int32_t world_size, UniqueFd made)
+Group::Group(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made)
     : segment_(id, world_size), rank_(rank), world_size_(world_size), made_(std::move(made)) {
   uint64_t taken_by = 0;
   if (!own().claim.compare_exchange_strong(taken_by, ProcessId::self().packed())) {

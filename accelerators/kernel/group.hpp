@@ -19,7 +19,7 @@ class Group {
  public:
   /// Claims `rank`. `made` is what Segment::reserve returned, if this process made the id; it is closed once all have
   /// joined. Throws what Segment throws, and PLIANT_INVALID_ARGUMENT when the rank is taken.
-  Group(const pliant_comm_id& id, int32_t rank, int32_t world_size, UniqueFd made);
+  Group(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made);
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -71,7 +71,7 @@ class Group {
   Segment segment_;
   const int32_t rank_;
   const int32_t world_size_;
-  UniqueFd made_;
+  std::shared_ptr<UniqueFd> made_;  // shared with the list of unused ids until joining has begun
   std::atomic<bool> aborted_{false};
   std::atomic<uint64_t> local_cause_{0};
   std::unique_ptr<Watcher> watcher_;  // last: its threads use the members above

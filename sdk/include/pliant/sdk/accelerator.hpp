@@ -129,6 +129,13 @@ inline void buffer(const void* pointer, uint64_t bytes, const char* what) {
           std::string(what) + " is NULL, but " + std::to_string(bytes) + " bytes are wanted");
 }
 
+/// Elements must lie where their type may lie.
+inline void buffer(const void* pointer, const Elements& elements, const char* what) {
+  buffer(pointer, elements.bytes(), what);
+  require(reinterpret_cast<uintptr_t>(pointer) % size_of(elements.dtype) == 0,
+          std::string(what) + " is not aligned to its elements of " + name_of(elements.dtype));
+}
+
 inline void apart(const void* to, const void* from, uint64_t bytes) {
   const auto a = reinterpret_cast<uintptr_t>(to);
   const auto b = reinterpret_cast<uintptr_t>(from);
@@ -279,8 +286,8 @@ struct AcceleratorAdapter {
                             int32_t op, pliant_stream* stream, pliant_error* error) noexcept {
     return guarded(error, [&] {
       const Elements elements = check::elements(count, dtype, 1);
-      check::buffer(send, elements.bytes(), "the send buffer");
-      check::buffer(recv, elements.bytes(), "the receive buffer");
+      check::buffer(send, elements, "the send buffer");
+      check::buffer(recv, elements, "the receive buffer");
       device_of(self).all_reduce(open(comm), send, recv, elements, check::op(op), open(stream));
     });
   }
@@ -288,8 +295,8 @@ struct AcceleratorAdapter {
                             pliant_stream* stream, pliant_error* error) noexcept {
     return guarded(error, [&] {
       const Elements elements = check::elements(count, dtype, ranks_of(self, comm));
-      check::buffer(send, elements.bytes(), "the send buffer");
-      check::buffer(recv, elements.bytes(), "the receive buffer");
+      check::buffer(send, elements, "the send buffer");
+      check::buffer(recv, elements, "the receive buffer");
       device_of(self).all_gather(open(comm), send, recv, elements, open(stream));
     });
   }
@@ -297,8 +304,8 @@ struct AcceleratorAdapter {
                                 int32_t dtype, int32_t op, pliant_stream* stream, pliant_error* error) noexcept {
     return guarded(error, [&] {
       const Elements elements = check::elements(count, dtype, ranks_of(self, comm));
-      check::buffer(send, elements.bytes(), "the send buffer");
-      check::buffer(recv, elements.bytes(), "the receive buffer");
+      check::buffer(send, elements, "the send buffer");
+      check::buffer(recv, elements, "the receive buffer");
       device_of(self).reduce_scatter(open(comm), send, recv, elements, check::op(op), open(stream));
     });
   }
@@ -306,7 +313,7 @@ struct AcceleratorAdapter {
                            pliant_stream* stream, pliant_error* error) noexcept {
     return guarded(error, [&] {
       const Elements elements = check::elements(count, dtype, 1);
-      check::buffer(buffer, elements.bytes(), "the buffer");
+      check::buffer(buffer, elements, "the buffer");
       const auto ranks = static_cast<int32_t>(ranks_of(self, comm));
       require(root >= 0 && root < ranks,
               "root " + std::to_string(root) + " is outside 0.." + std::to_string(ranks - 1) + " of this communicator");
