@@ -1,7 +1,8 @@
 // What a shape of golden rows plugs into: outcomes, exception rules, plugins opened through the real host.
 //
-// A file of rows defines one function that returns its RowKinds and is named in row_kinds.cpp. check() gets the whole row and
-// goes through the plugin ABI. A rule excuses a row because of its INPUT, and only a refusal: never a wrong number.
+// A file of rows defines one function that returns its RowKinds and is named in row_kinds.cpp. check() gets the whole
+// row and goes through the plugin ABI. A rule excuses a row because of its INPUT, and only a refusal: never a wrong
+// number.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +25,22 @@ using Json = nlohmann::json;
 
 /// Why rows may be left out.
 struct Rule {
-  std::string id;     ///< short and stable: "int64"
-  std::string reason; ///< one sentence
+  std::string id;      ///< short and stable: "int64"
+  std::string reason;  ///< one sentence
 };
+
+/// `text` cut to something that fits a terminal.
+std::string shortened(const std::string& text, size_t longest = 1200);
 
 struct Outcome {
   enum class Verdict { kPassed, kFailed, kSkipped };
   Verdict verdict = Verdict::kFailed;
-  std::string detail; ///< failed: expected and actual, one line each; skipped: the rule's id
+  std::string detail;  ///< failed: expected and actual, one line each; skipped: the rule's id
 
   static Outcome passed() { return {Verdict::kPassed, {}}; }
   static Outcome failed(std::string difference) { return {Verdict::kFailed, std::move(difference)}; }
   static Outcome failed(const std::string& expected, const std::string& actual) {
-    return failed("expected: " + expected + "\nactual:   " + actual);
+    return failed("expected: " + shortened(expected) + "\nactual:   " + shortened(actual));
   }
   static Outcome skipped(std::string rule) { return {Verdict::kSkipped, std::move(rule)}; }
 };
@@ -55,9 +59,9 @@ class Plugins {
   std::map<std::string, std::shared_ptr<const plugin::Plugin>> open_;
 };
 
-/// Which of the two recorded results a row is held against: "out", or "out_seed" where the row has it.
 struct Options {
-  bool seed = false;
+  /// Elasticity policies run with this option on, and rows are held against `out_seed` where they have it.
+  bool lcm_may_exceed_max = false;
 };
 
 /// One shape of rows. The first kind whose matches() is true takes the row.
@@ -68,14 +72,11 @@ struct RowKind {
   std::function<Outcome(const Json& row, Plugins& plugins, const Options& options)> check;
 };
 
-std::vector<RowKind> elasticity_rows();     // elasticity.cpp
-std::vector<RowKind> immutable_rows();      // immutable.cpp
-std::vector<RowKind> variable_batch_rows(); // variable_batch.cpp
+std::vector<RowKind> elasticity_rows();      // elasticity.cpp
+std::vector<RowKind> immutable_rows();       // immutable.cpp
+std::vector<RowKind> variable_batch_rows();  // variable_batch.cpp
 
 /// All of them.
 std::vector<RowKind> row_kinds();
-
-/// `text` cut to something that fits a terminal.
-std::string shortened(const std::string& text, size_t longest = 400);
 
 }  // namespace pliant::parity

@@ -109,12 +109,15 @@ std::vector<sdk::WorldRange> as_ranges(const std::vector<int64_t>& sizes) {
   return ranges;
 }
 
-void check(const DeepSpeedOptions& options, const sdk::PlanRequest& request) {
+void check_limits(const DeepSpeedOptions& options) {
   sdk::require(options.min_gpus <= options.max_gpus, "min_gpus is " + std::to_string(options.min_gpus) +
                                                          ", more than max_gpus, which is " +
                                                          std::to_string(options.max_gpus));
-  sdk::require(request.world_size >= 0,
-               "world size " + std::to_string(request.world_size) + " is negative; give at least 1, or 0 for none");
+}
+
+void check_world_size(int64_t world_size) {
+  sdk::require(world_size >= 0, "world size " + std::to_string(world_size) +
+                                    " is negative; give at least 1, or 0 for none in particular");
 }
 
 std::string not_valid(int64_t world_size, int64_t batch, const std::vector<int64_t>& sizes) {

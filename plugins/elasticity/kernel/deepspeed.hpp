@@ -89,8 +89,11 @@ int64_t granule(const std::vector<int64_t>& micro_batches, int64_t batch);
 /// Ascending sizes as ranges.
 std::vector<sdk::WorldRange> as_ranges(const std::vector<int64_t>& sizes);
 
-/// Refuses min_gpus > max_gpus, negative world sizes; both PLIANT_INVALID_ARGUMENT.
-void check(const DeepSpeedOptions& options, const sdk::PlanRequest& request);
+/// Refuses min_gpus > max_gpus.
+void check_limits(const DeepSpeedOptions& options);
+
+/// Refuses a negative world size.
+void check_world_size(int64_t world_size);
 
 /// `world size 13 is not valid for global batch 1680; nearest valid: 12, 14`.
 std::string not_valid(int64_t world_size, int64_t batch, const std::vector<int64_t>& sizes);

@@ -19,8 +19,10 @@ struct PolicyV01 : DeepSpeedOptions {
         .unit("devices");
   }
 
+  void start(const sdk::Host& /*host*/) const { check_limits(*this); }
+
   [[nodiscard]] sdk::Plan plan(const sdk::PlanRequest& request) const {
-    check(*this, request);
+    check_world_size(request.world_size);
     const Found found = best_batch({.micro_batches = micro_batch_sizes,
                                     .cap = max_train_batch_size,
                                     .low = min_gpus,

@@ -38,10 +38,13 @@ struct PolicyV02 : DeepSpeedOptions {
         .unit("devices");
   }
 
-  void start(const sdk::Host& host) { host_ = host; }
+  void start(const sdk::Host& host) {
+    check_limits(*this);
+    host_ = host;
+  }
 
   [[nodiscard]] sdk::Plan plan(const sdk::PlanRequest& request) const {
-    check(*this, request);
+    check_world_size(request.world_size);
     const int64_t devices = request.world_size > 0 ? request.world_size : devices_of(request);
     const Answer answer = solve(devices);
     sdk::Plan made;
@@ -69,7 +72,6 @@ struct PolicyV02 : DeepSpeedOptions {
     const std::string given = ", which is '" + std::string(request.world_size_text.substr(0, 40)) + "'";
     sdk::require(text.valid, wanted + given + "; digits only");
     if (!text.value) throw sdk::Failure(PLIANT_OUT_OF_RANGE, wanted + given + " and does not fit 63 bits");
-    sdk::require(*text.value > 0, wanted + given + "; at least 1");
     return *text.value;
   }
 
@@ -117,6 +119,7 @@ struct PolicyV02 : DeepSpeedOptions {
   /// The largest (or smallest) multiple of micro * ranks at or below the cap over all micro-batches. Ranks may be a
   /// fraction when devices fill no whole node; hence doubles, rounded where rule 0.2 rounds.
   [[nodiscard]] Answer fallback(int64_t devices, int64_t ranks_per_node) const {
+    sdk::require(devices > 0, "v0.2 plans for the devices that exist, and WORLD_SIZE says that there are none");
     const double ranks = true_quotient(devices, num_gpus_per_node) * static_cast<double>(ranks_per_node);
     std::optional<double> batch;
     for (const int64_t micro : micro_batch_sizes) {
