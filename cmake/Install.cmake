@@ -26,15 +26,13 @@ write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/pliant-config-vers
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/pliant-config.cmake" "${CMAKE_CURRENT_BINARY_DIR}/pliant-config-version.cmake"
   DESTINATION "${package_dir}/pliant" COMPONENT core)
 
-# cli and the programs of the samples. Plugins install themselves: see pliant_own_plugin().
-if(TARGET pliant_cli)
-  install(TARGETS pliant_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT cli)
-endif()
-get_property(sample_programs GLOBAL PROPERTY PLIANT_SAMPLE_PROGRAMS)
+# The cli, the plugins and the samples' programs install themselves, where they are declared.
+# `product` builds everything that is installed and nothing else: no tests.
+add_custom_target(product)
 get_property(own_plugins GLOBAL PROPERTY PLIANT_OWN_PLUGINS)
-# Everything that is installed and nothing else: no tests.
-add_custom_target(product DEPENDS pliant_core ${own_plugins} ${sample_programs} $<$<TARGET_EXISTS:pliant_cli>:pliant_cli>)
-foreach(program IN LISTS sample_programs)
-  install(TARGETS ${program} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT samples)
+foreach(target IN ITEMS pliant_core pliant tinylm ${own_plugins})
+  if(TARGET ${target})
+    add_dependencies(product ${target})
+  endif()
 endforeach()
 install(FILES LICENSE README.md DESTINATION share/doc/pliant COMPONENT core)

@@ -1,0 +1,34 @@
+/* Pins the layout of the ABI as a C11 compiler sees it. Compiling is the test. */
+#include "pliant/abi/accelerator.h"
+#include "pliant/abi/batch_sampler.h"
+#include "pliant/abi/elasticity_policy.h"
+#include "pliant/abi/lr_rule.h"
+#include "pliant/abi/plugin.h"
+#include "pliant/abi/rendezvous.h"
+
+#define PLIANT_PIN_STRUCT(type, bytes) _Static_assert(sizeof(type) == (bytes), "sizeof(" #type ") changed");
+#define PLIANT_PIN(type, field, at, bytes)                                      \
+  _Static_assert(offsetof(type, field) == (at), #type "." #field " has moved"); \
+  _Static_assert(sizeof(((type*)0)->field) == (bytes), #type "." #field " has another size");
+
+#include "abi/layout_pins.h"
+
+_Static_assert(PLIANT_ABI_MAJOR == 1, "the major version is in the entry symbol's name");
+/* Values that both sides compiled in. */
+_Static_assert(PLIANT_OK == 0 && PLIANT_INVALID_ARGUMENT == 1 && PLIANT_OUT_OF_RANGE == 2 && PLIANT_NOT_FOUND == 3 &&
+                   PLIANT_FAILED_PRECONDITION == 4 && PLIANT_RESOURCE_EXHAUSTED == 5 && PLIANT_UNIMPLEMENTED == 6 &&
+                   PLIANT_INTERNAL == 7 && PLIANT_ABORTED == 8 && PLIANT_PEER_LOST == 9 && PLIANT_DATA_LOSS == 10 &&
+                   PLIANT_INCOMPATIBLE_WORLD_SIZE == 11 && PLIANT_DEADLINE_EXCEEDED == 12,
+               "a status code has another number");
+_Static_assert(PLIANT_BOOL == 1 && PLIANT_INT == 2 && PLIANT_FLOAT == 3 && PLIANT_STRING == 4 &&
+                   PLIANT_BOOL_LIST == 5 && PLIANT_INT_LIST == 6 && PLIANT_FLOAT_LIST == 7 && PLIANT_STRING_LIST == 8,
+               "an option type has another number");
+_Static_assert(PLIANT_OPTION_REQUIRED == 1 && PLIANT_OPTION_HAS_MIN == 2 && PLIANT_OPTION_HAS_MAX == 4,
+               "an option flag has another bit");
+_Static_assert(PLIANT_LOG_DEBUG == 0 && PLIANT_LOG_INFO == 1 && PLIANT_LOG_WARNING == 2 && PLIANT_LOG_ERROR == 3,
+               "a log level has another number");
+_Static_assert(PLIANT_MEMORY_DEVICE == 1 && PLIANT_MEMORY_PINNED == 2 && PLIANT_F32 == 1 && PLIANT_F64 == 2 &&
+                   PLIANT_I32 == 3 && PLIANT_I64 == 4 && PLIANT_U8 == 5 && PLIANT_SUM == 1 && PLIANT_MIN == 2 &&
+                   PLIANT_MAX == 3 && PLIANT_CAP_HOST_VISIBLE == 1 && PLIANT_CAP_FIXED_ORDER == 2 &&
+                   PLIANT_PLAN_WANT_MICRO_BATCH == 1,
+               "a constant of a kind has another number");

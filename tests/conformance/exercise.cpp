@@ -1,0 +1,143 @@
+#include "conformance/exercise.hpp"
+
+#include <numeric>
+#include <sstream>
+#include <stdexcept>
+
+#include "pliant/abi/accelerator.h"
+#include "pliant/abi/batch_sampler.h"
+#include "pliant/abi/elasticity_policy.h"
+#include "pliant/abi/lr_rule.h"
+#include "pliant/abi/rendezvous.h"
+
+namespace pliant::test {
+namespace {
+
+void must(int32_t status, const pliant_error& error) {
+  if (status != PLIANT_OK) throw std::runtime_error("status " + std::to_string(status) + ": " + error.message);
+}
+
+std::string plan(const pliant_elasticity_policy& table, void* self) {
+  std::ostringstream notes;
+  const pliant_world_sink sink{sizeof(pliant_world_sink), 0, &notes,
+                               [](void* context, const pliant_world_range* ranges, uint64_t count) -> int32_t {
+                                 for (uint64_t i = 0; i < count; ++i) {
+                                   *static_cast<std::ostringstream*>(context)
+                                       << ranges[i].first << ".." << ranges[i].last << ' ';
+                                 }
+                                 return PLIANT_OK;
+                               }};
+  for (const int64_t world_size : {0, 1, 4}) {
+    const pliant_plan_request request{sizeof(pliant_plan_request), 0, world_size, {nullptr, 0}};
+    pliant_plan plan{};
+    plan.struct_size = sizeof(plan);
+    pliant_error error = blank_error();
+    const int32_t status = table.plan(self, &request, &plan, &sink, &error);
+    notes << status << ": " << plan.global_batch << '/' << plan.micro_batch << '/' << plan.granule << error.message
+          << '\n';
+  }
+  return notes.str();
+}
+
+std::string rows(const pliant_batch_sampler& table, void* self) {
+  std::vector<int64_t> lengths(200);
+  for (size_t i = 0; i < lengths.size(); ++i)
+    lengths[i] = static_cast<int64_t>(i % 50) + 1;  // fits an OptionRow's budget
+  std::ostringstream notes;
+  for (const int64_t epoch : {0, 1, 0}) {
+    pliant_epoch_request request{};
+    request.struct_size = sizeof(request);
+    request.seed = 7;
+    request.epoch = epoch;
+    request.rows_per_batch = 8;
+    request.sequence_count = lengths.size();
+    request.lengths = lengths.data();
+    pliant_epoch made{};
+    made.struct_size = sizeof(made);
+    pliant_error error = blank_error();
+    must(table.begin_epoch(self, &request, &made, &error), error);
+    std::vector<uint64_t> offsets(made.row_count + 1);
+    std::vector<int64_t> ids(made.sequence_count);
+    must(table.rows(self, 0, made.row_count, offsets.data(), ids.data(), ids.size(), &error), error);
+    if (made.sequence_count + made.dropped_count != lengths.size())
+      throw std::runtime_error("sequences are lost or doubled");
+    if (table.rows(self, made.row_count, 1, offsets.data(), ids.data(), ids.size(), &error) != PLIANT_OUT_OF_RANGE) {
+      throw std::runtime_error("a row past the last one is not out of range");
+    }
+    for (const uint64_t offset : offsets) notes << offset << ' ';
+    for (const int64_t id : ids) notes << id << ' ';
+    notes << made.dropped_count << '\n';
+  }
+  return notes.str();
+}
+
+std::string rates(const pliant_lr_rule& table, void* self) {
+  std::ostringstream notes;
+  notes.precision(17);
+  for (const double batch : {1.0, 32.0, 64.0, 1e6}) {
+    const pliant_lr_input input{sizeof(pliant_lr_input), 0, 0.1, 32.0, batch, 3};
+    pliant_lr_output output{sizeof(pliant_lr_output), 0, 0};
+    pliant_error error = blank_error();
+    must(table.scale(self, &input, &output, &error), error);
+    notes << output.lr << ' ';
+    if (batch == 32.0 && output.lr != 0.1) throw std::runtime_error("the base batch does not give the base rate");
+  }
+  return notes.str();
+}
+
+std::string device_work(const pliant_accelerator& table, void* self) {
+  std::ostringstream notes;
+  pliant_error error = blank_error();
+  int32_t devices = -1;
+  must(table.device_count(self, &devices, &error), error);
+  notes << devices << " devices ";
+  if (devices < 1) return notes.str();
+  void* memory = nullptr;
+  must(table.alloc(self, 0, PLIANT_MEMORY_DEVICE, 256, &memory, &error), error);
+  if (reinterpret_cast<uintptr_t>(memory) % 64 != 0) throw std::runtime_error("memory is not aligned to 64 bytes");
+  pliant_stream* stream = nullptr;
+  must(table.stream_create(self, 0, &stream, &error), error);
+  must(table.fill_async(self, memory, 42, 256, stream, &error), error);
+  unsigned char read[256] = {};
+  must(table.copy_async(self, read, memory, sizeof(read), stream, &error), error);
+  must(table.stream_synchronize(self, stream, &error), error);
+  notes << std::accumulate(read, read + sizeof(read), 0);
+  table.stream_destroy(self, stream);
+  table.free(self, 0, PLIANT_MEMORY_DEVICE, memory);
+  table.free(self, 0, PLIANT_MEMORY_DEVICE, nullptr);
+  return notes.str();
+}
+
+std::string generations(const pliant_rendezvous& table, void* self) {
+  std::ostringstream notes;
+  const pliant_join_request request{sizeof(pliant_join_request), 3, {"run", 3}};
+  for (int i = 0; i < 2; ++i) {
+    pliant_generation made{};
+    made.struct_size = sizeof(made);
+    pliant_error error = blank_error();
+    must(table.join(self, &request, &made, &error), error);
+    notes << made.node_count << ' ' << made.world_size << ' ' << made.master_addr << '\n';
+    if (made.master_port < 1 || made.master_port > 65535) throw std::runtime_error("the master port is no port");
+  }
+  int32_t changed = -1;
+  pliant_error error = blank_error();
+  must(table.watch(self, 0, &changed, &error), error);
+  notes << changed;
+  return notes.str();
+}
+
+}  // namespace
+
+std::string exercise(const OwnInstance& instance) {
+  const std::string kind = instance.record().kind;
+  const void* table = instance.record().vtable;
+  void* self = instance.self();
+  if (kind == PLIANT_KIND_ELASTICITY_POLICY) return plan(*static_cast<const pliant_elasticity_policy*>(table), self);
+  if (kind == PLIANT_KIND_BATCH_SAMPLER) return rows(*static_cast<const pliant_batch_sampler*>(table), self);
+  if (kind == PLIANT_KIND_LR_RULE) return rates(*static_cast<const pliant_lr_rule*>(table), self);
+  if (kind == PLIANT_KIND_ACCELERATOR) return device_work(*static_cast<const pliant_accelerator*>(table), self);
+  if (kind == PLIANT_KIND_RENDEZVOUS) return generations(*static_cast<const pliant_rendezvous*>(table), self);
+  throw std::runtime_error("no exercise for kind " + kind);
+}
+
+}  // namespace pliant::test

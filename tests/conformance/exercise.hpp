@@ -1,0 +1,14 @@
+// exercise(): drives one instance of any kind through the calls of its kind and writes down what it answered.
+#pragma once
+
+#include <string>
+
+#include "conformance/opened_plugin.hpp"
+
+namespace pliant::test {
+
+/// The same for every instance made with the same options, whatever other instances exist. Throws std::runtime_error
+/// when a call fails that must not.
+std::string exercise(const OwnInstance& instance);
+
+}  // namespace pliant::test

@@ -1,0 +1,19 @@
+// print_plan CONFIG: the smallest program that embeds Pliant.
+#include <cstdio>
+#include <pliant/error.hpp>
+#include <pliant/plan.hpp>
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  try {
+    pliant::ConfigNeeds needs;
+    needs.elasticity = true;
+    const pliant::Plan plan = pliant::make_plan(pliant::Config::open(argv[1], needs));
+    std::printf("global batch %lld, %lld world sizes\n", static_cast<long long>(plan.global_batch),
+                static_cast<long long>(plan.count()));
+    return 0;
+  } catch (const pliant::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return static_cast<int>(error.exit_code());
+  }
+}

@@ -1,0 +1,12 @@
+# Checks that BUILT holds exactly the plugin files that SHIPPED and TESTKIT hold together.
+file(GLOB built RELATIVE "${BUILT}" "${BUILT}/*.pliant.so")
+file(GLOB shipped RELATIVE "${SHIPPED}" "${SHIPPED}/*.pliant.so")
+file(GLOB testkit RELATIVE "${TESTKIT}" "${TESTKIT}/*.pliant.so")
+set(wanted ${shipped} ${testkit})
+list(SORT built)
+list(SORT wanted)
+if(NOT built STREQUAL wanted OR NOT built)
+  message(FATAL_ERROR "built out of tree: ${built}\nbuilt in the tree:  ${wanted}")
+endif()
+list(LENGTH built count)
+message("the same ${count} plugins")
