@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
   app.add_flag("--list-rules", list, "print the rules by which rows may be skipped, and stop");
   app.add_flag("--lcm-may-exceed-max", options.rows.lcm_may_exceed_max,
                "set that option of the elasticity policies and compare with out_seed where a row has it");
-  app.add_option("--only", options.only, "look at rows of this kind only (repeatable)");
+  app.add_option("--only", options.only, "look at rows of this kind only (repeatable)")->allow_extra_args(false);
   app.add_option("--show", options.show, "differing rows printed in full")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   if (list) {

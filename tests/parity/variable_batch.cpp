@@ -32,7 +32,7 @@ bool maps_to(const Json& error, Status status) {
 
 Outcome compare_refusal(const Json& out, const Error& error) {
   const std::string actual = "status " + std::to_string(static_cast<int>(error.status())) + ": " + error.message();
-  if (!out.contains("error")) return Outcome::failed(shortened(out.dump()), actual);
+  if (!out.contains("error")) return Outcome::failed(out.dump(), actual);
   return maps_to(out.at("error"), error.status()) ? Outcome::passed() : Outcome::failed(out.at("error").dump(), actual);
 }
 
@@ -176,7 +176,7 @@ Outcome check_batch(const Json& row, Plugins& plugins, const Options&) {
     const char* rule = excuse(row);
     return rule != nullptr && !out.contains("error") ? Outcome::skipped(rule) : compare_refusal(out, actual.error());
   }
-  return *actual == out ? Outcome::passed() : Outcome::failed(shortened(out.dump()), shortened(actual->dump()));
+  return *actual == out ? Outcome::passed() : Outcome::failed(out.dump(), actual->dump());
 }
 
 // --- scale_lr ---

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -10,6 +11,7 @@
 #include <boost/crc.hpp>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -40,12 +42,14 @@ Error system_error(std::string_view action, const std::filesystem::path& file, i
   return {status, fmt::format("cannot {} {}: {}", action, file.string(), std::generic_category().message(number))};
 }
 
-/// A file being written under a name of this process; removed unless it was put in its place.
+/// A file being written beside `file`, under a name that nobody else has; that name is gone when the draft is.
 class Draft {
  public:
-  explicit Draft(std::filesystem::path name) : name_(std::move(name)) {
-    fd_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd_ < 0) errno_ = errno;
+  explicit Draft(const std::filesystem::path& file) {
+    std::string name = file.string() + ".part-XXXXXX";
+    fd_ = ::mkostemp(name.data(), O_CLOEXEC);
+    name_ = name;
+    if (fd_ < 0 || ::fchmod(fd_, 0644) != 0) errno_ = errno;
   }
   ~Draft() {
     if (fd_ < 0) return;
@@ -148,7 +152,7 @@ Result<Header> checked_header(const std::filesystem::path& file, const std::stri
 Result<> write_dataset_once(const std::filesystem::path& file, const Dataset& dataset) {
   std::error_code ignored;
   if (std::filesystem::exists(file, ignored)) return same_as_there(file, dataset);
-  Draft draft(fmt::format("{}.{}.part", file.string(), ::getpid()));
+  Draft draft(file);
   Header header;
   header.lengths = dataset.lengths.size();
   header.loss_tokens = dataset.loss_tokens.size();

@@ -1,0 +1,117 @@
+// A sampler plugin as the host sees it: opened from the build tree, made with options, asked for epochs.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "pliant/abi/batch_sampler.h"
+#include "plugin/option_values.hpp"
+#include "plugin/plugin.hpp"
+
+namespace pliant::test {
+
+using OptionText = std::variant<int64_t, bool, std::string>;
+using OptionMap = std::map<std::string, OptionText>;
+
+/// What is asked; without has_ids all of `lengths`.
+struct Asked {
+  std::vector<int64_t> lengths;
+  int64_t rows_per_batch = 1;
+  uint64_t seed = 0;
+  int64_t epoch = 0;
+  bool has_ids = false;
+  std::vector<int64_t> ids;
+};
+
+struct Planned {
+  std::vector<std::vector<int64_t>> rows;
+  std::vector<std::pair<int64_t, std::string>> dropped;
+  bool operator==(const Planned&) const = default;
+};
+
+class OpenedSampler {
+ public:
+  OpenedSampler(const std::string& name, const OptionMap& options) : instance_(make(name, options)) {}
+
+  Result<Planned> plan(const Asked& asked) {
+    const auto& slots = instance_.table<pliant_batch_sampler>();
+    static constexpr int64_t kNone = 0;
+    pliant_epoch_request request{};
+    request.struct_size = sizeof(request);
+    request.seed = asked.seed;
+    request.epoch = asked.epoch;
+    request.rows_per_batch = asked.rows_per_batch;
+    request.sequence_count = asked.lengths.size();
+    request.lengths = asked.lengths.data();
+    request.id_count = asked.ids.size();
+    request.ids = !asked.has_ids ? nullptr : asked.ids.empty() ? &kNone : asked.ids.data();
+    pliant_epoch epoch{};
+    epoch.struct_size = sizeof(epoch);
+    pliant_error error = plugin::fresh_error();
+    const int32_t status = slots.begin_epoch(instance_.self(), &request, &epoch, &error);
+    if (status != PLIANT_OK) return tl::unexpected<Error>(plugin::to_error(instance_.plugin(), status, error));
+    return fetch(epoch);
+  }
+  [[nodiscard]] plugin::Instance& instance() { return instance_; }
+
+  static Result<plugin::Instance> try_make(const std::string& name, const OptionMap& options) {
+    const auto file = std::filesystem::path(PLIANT_PLUGIN_DIR) / ("sampler-" + name + ".pliant.so");
+    auto opened = plugin::Plugin::open(file, *plugin::kind_of("sampler"));
+    if (!opened) return failed(std::move(opened));
+    const auto& table = (*opened)->options();
+    plugin::OptionValues values;
+    values.state().reset(table);
+    for (size_t i = 0; i < table.size(); ++i) {
+      const auto given = options.find(table[i].key);
+      if (given == options.end()) {
+        values.state().set_default(i, table[i]);
+      } else if (table[i].type == PLIANT_STRING) {
+        values.state().set_text(i, std::get<std::string>(given->second));
+      } else if (table[i].type == PLIANT_BOOL) {
+        values.state().set_integer(i, std::get<bool>(given->second) ? 1 : 0);
+      } else {
+        values.state().set_integer(i, std::get<int64_t>(given->second));
+      }
+    }
+    return plugin::Instance::create(*opened, values);
+  }
+
+ private:
+  static plugin::Instance make(const std::string& name, const OptionMap& options) {
+    return or_throw(try_make(name, options));
+  }
+
+  Planned fetch(const pliant_epoch& epoch) {
+    const auto& slots = instance_.table<pliant_batch_sampler>();
+    pliant_error error = plugin::fresh_error();
+    std::vector<uint64_t> offsets(epoch.row_count + 1);
+    std::vector<int64_t> ids(epoch.sequence_count);
+    REQUIRE(slots.rows(instance_.self(), 0, epoch.row_count, offsets.data(), ids.data(), ids.size(), &error) ==
+            PLIANT_OK);
+    Planned planned;
+    for (size_t i = 0; i < epoch.row_count; ++i) {
+      planned.rows.emplace_back(ids.begin() + static_cast<std::ptrdiff_t>(offsets[i]),
+                                ids.begin() + static_cast<std::ptrdiff_t>(offsets[i + 1]));
+    }
+    std::vector<int64_t> dropped(epoch.dropped_count);
+    std::vector<int32_t> reasons(epoch.dropped_count);
+    REQUIRE(slots.dropped(instance_.self(), 0, dropped.size(), dropped.data(), reasons.data(), &error) == PLIANT_OK);
+    for (size_t i = 0; i < dropped.size(); ++i) {
+      const char* word = slots.drop_reason(instance_.self(), reasons[i]);
+      planned.dropped.emplace_back(dropped[i], word == nullptr ? "(no name)" : word);
+    }
+    return planned;
+  }
+
+  plugin::Instance instance_;
+};
+
+}  // namespace pliant::test
