@@ -13,8 +13,8 @@ enum class LogLevel { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3, kOff = 4 
 /// "debug", "info", "warning", "error" or "off"; nullopt for anything else.
 std::optional<LogLevel> log_level_from(std::string_view word);
 
-/// One named logger. Thread-safe. An spdlog logger that the program registered under the same name gets the lines; without
-/// one they go to stderr. The default logger of spdlog is never touched.
+/// One named logger. Thread-safe. An spdlog logger that the program registered under the same name gets the lines;
+/// without one they go to stderr. The default logger of spdlog is never touched.
 class Log {
  public:
   explicit Log(const std::string& name);

@@ -11,7 +11,9 @@ namespace {
 constexpr size_t kLongestWord = 200;  // longer words get no suggestion: the distance costs length squared
 constexpr size_t kMostEdits = 4;
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
 
 }  // namespace
 

@@ -36,17 +36,28 @@ Config Config::open(const std::filesystem::path& file, const ConfigNeeds& needs,
   return Config(or_throw(config::open_state(file, needs, overrides)));
 }
 
-const std::filesystem::path& Config::file() const { return state_->file; }
-const RunOptions& Config::run() const { return state_->core.run; }
-const DataOptions& Config::data() const { return state_->core.data; }
-const LrOptions& Config::lr() const { return state_->core.lr; }
-bool Config::has(std::string_view section) const { return state_->root.find(section) != nullptr; }
+const std::filesystem::path& Config::file() const {
+  return state_->file;
+}
+const RunOptions& Config::run() const {
+  return state_->core.run;
+}
+const DataOptions& Config::data() const {
+  return state_->core.data;
+}
+const LrOptions& Config::lr() const {
+  return state_->core.lr;
+}
+bool Config::has(std::string_view section) const {
+  return state_->root.find(section) != nullptr;
+}
 
 const std::string& Config::use(std::string_view section) const {
   const auto found = state_->selections.find(section);
   if (found != state_->selections.end()) return found->second.use;
-  throw Error(Status::kFailedPrecondition,
-              fmt::format("{}: [{}] names no plugin, and the config was opened without that need", file().string(), section));
+  throw Error(
+      Status::kFailedPrecondition,
+      fmt::format("{}: [{}] names no plugin, and the config was opened without that need", file().string(), section));
 }
 
 std::optional<int64_t> Config::app_int(std::string_view key) const {
@@ -75,10 +86,13 @@ std::optional<std::string> Config::app_string(std::string_view key) const {
   const Value* value = app_value(*state_, key);
   if (value == nullptr) return std::nullopt;
   if (value->type == Value::Type::kString) return value->text;
-  if (value->raw.empty() || value->type == Value::Type::kTable) wrong_app_type(*state_, key, *value, "a string in quotes");
+  if (value->raw.empty() || value->type == Value::Type::kTable)
+    wrong_app_type(*state_, key, *value, "a string in quotes");
   return value->raw;
 }
 
-std::string Config::resolved_toml() const { return config::to_document(*state_, false); }
+std::string Config::resolved_toml() const {
+  return config::to_document(*state_, false);
+}
 
 }  // namespace pliant

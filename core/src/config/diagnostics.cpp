@@ -11,7 +11,7 @@ namespace pliant::config {
 
 namespace {
 
-constexpr size_t kMostShown = 100;       // findings
+constexpr size_t kMostShown = 100;         // findings
 constexpr size_t kLongestLineShown = 200;  // bytes of a source line
 
 std::vector<std::string> split_lines(std::string_view text) {
@@ -52,7 +52,8 @@ void Diagnostics::warning(const Origin& origin, std::string message, std::vector
 }
 
 bool Diagnostics::failed() const {
-  return std::any_of(findings_.begin(), findings_.end(), [](const Finding& f) { return f.severity == Severity::kError; });
+  return std::any_of(findings_.begin(), findings_.end(),
+                     [](const Finding& f) { return f.severity == Severity::kError; });
 }
 
 std::vector<const Finding*> Diagnostics::sorted(Severity severity) const {
@@ -93,8 +94,8 @@ std::string Diagnostics::where(const Origin& origin) const {
 
 std::string Diagnostics::render(const Finding& finding) const {
   const Origin& origin = finding.origin;
-  std::string text = fmt::format("{}: {}: {}", where(origin), finding.severity == Severity::kError ? "error" : "warning",
-                                 finding.message);
+  std::string text = fmt::format("{}: {}: {}", where(origin),
+                                 finding.severity == Severity::kError ? "error" : "warning", finding.message);
   if (origin.label.empty() && origin.line > 0 && origin.line <= lines_.size()) {
     const std::string& line = lines_[origin.line - 1];
     if (line.size() <= kLongestLineShown) {

@@ -14,8 +14,8 @@ enum class Severity { kError, kWarning };
 
 struct Finding {
   Origin origin;
-  std::string message;           ///< one line
-  std::vector<std::string> notes; ///< what helps: the near key, the allowed values
+  std::string message;             ///< one line
+  std::vector<std::string> notes;  ///< what helps: the near key, the allowed values
   ExitCode exit_code = ExitCode::kUsage;
   Status status = Status::kInvalidArgument;
   Severity severity = Severity::kError;

@@ -54,10 +54,12 @@ void check_version(const Value& root, bool empty, Diagnostics& diagnostics) {
   } else if (version->type != Value::Type::kInt) {
     diagnostics.error(version->origin, fmt::format("config_version must be the integer 1, not {}", describe(*version)));
   } else if (version->integer > kConfigVersion) {
-    diagnostics.error(version->origin, fmt::format("config_version {} is newer than this pliant, which reads version {}",
-                                                   version->integer, kConfigVersion));
+    diagnostics.error(version->origin,
+                      fmt::format("config_version {} is newer than this pliant, which reads version {}",
+                                  version->integer, kConfigVersion));
   } else if (version->integer != kConfigVersion) {
-    diagnostics.error(version->origin, fmt::format("config_version must be {}, not {}", kConfigVersion, version->integer));
+    diagnostics.error(version->origin,
+                      fmt::format("config_version must be {}, not {}", kConfigVersion, version->integer));
   }
 }
 
@@ -70,9 +72,10 @@ void check_sections(const Value& root, Diagnostics& diagnostics) {
       words.emplace_back("config_version");
       report_unknown_key(member, {}, words, diagnostics);
     } else if (member.value.type != Value::Type::kTable) {
-      diagnostics.error(member.key_origin, fmt::format("'{}' is a section: it must be a table, not {}", member.key,
-                                                       describe(member.value)),
-                        {fmt::format("write [{}] on a line of its own, and its keys below", member.key)});
+      diagnostics.error(
+          member.key_origin,
+          fmt::format("'{}' is a section: it must be a table, not {}", member.key, describe(member.value)),
+          {fmt::format("write [{}] on a line of its own, and its keys below", member.key)});
     }
   }
 }
@@ -101,7 +104,8 @@ void read_core_section(const std::string& section, detail::ConfigState& state, D
 
 bool valid_job_name(const std::string& name) {
   return !name.empty() && name.size() <= 100 && name.front() != '.' && name.front() != '-' &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; });
+         std::all_of(name.begin(), name.end(),
+                     [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; });
 }
 
 std::string default_job_name(const fs::path& file) {
@@ -128,12 +132,14 @@ void complete_core_tables(detail::ConfigState& state, Diagnostics& diagnostics) 
   CheckedTable& run = state.core_tables.at("run");
   Effective* log_dir = run.find("log_dir");
   log_dir->value.text = absolute_here(log_dir->value.text).string();
+  make_absolute(run.find("working_dir"), file_dir);
   Effective* name = run.find("name");
   if (name->value.text.empty()) {
     name->value.text = default_job_name(state.file);
   } else if (!valid_job_name(name->value.text)) {
-    diagnostics.error(name->value.origin,
-                      fmt::format("run.name must be made of letters, digits, '.', '_' and '-', not {}", describe(name->value)));
+    diagnostics.error(
+        name->value.origin,
+        fmt::format("run.name must be made of letters, digits, '.', '_' and '-', not {}", describe(name->value)));
   }
   for (auto& [section, table] : state.core_tables) {
     apply_core_options(section, table.values.view(), state.core);
@@ -141,6 +147,7 @@ void complete_core_tables(detail::ConfigState& state, Diagnostics& diagnostics) 
   state.core.data.text = data.find("text")->value.text;
   state.core.data.lengths = data.find("lengths")->value.text;
   state.core.run.log_dir = log_dir->value.text;
+  state.core.run.working_dir = run.find("working_dir")->value.text;
   state.core.run.name = name->value.text;
 }
 
@@ -221,6 +228,8 @@ Result<StatePtr> open_state(const fs::path& file, const ConfigNeeds& needs, cons
   return StatePtr(std::move(state));
 }
 
-std::vector<std::string> warnings(const detail::ConfigState& state) { return state.diagnostics->warnings(); }
+std::vector<std::string> warnings(const detail::ConfigState& state) {
+  return state.diagnostics->warnings();
+}
 
 }  // namespace pliant::config

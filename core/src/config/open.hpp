@@ -14,10 +14,10 @@ namespace pliant::config {
 
 using StatePtr = std::shared_ptr<const detail::ConfigState>;
 
-/// As Config::open. With `every_section` the plugins of all sections that are there are opened and checked, beside those that
-/// `needs` names.
-Result<StatePtr> open_state(const std::filesystem::path& file, const ConfigNeeds& needs, const ConfigOverrides& overrides,
-                            bool every_section = false);
+/// As Config::open. With `every_section` the plugins of all sections that are there are opened and checked, beside
+/// those that `needs` names.
+Result<StatePtr> open_state(const std::filesystem::path& file, const ConfigNeeds& needs,
+                            const ConfigOverrides& overrides, bool every_section = false);
 
 /// The search path without a config: --plugin-dir, PLIANT_PLUGIN_PATH, installed.
 Result<std::vector<plugin::SearchDir>> search_dirs(const ConfigOverrides& overrides);
@@ -29,7 +29,7 @@ std::vector<std::string> warnings(const detail::ConfigState& state);
 struct Shown {
   KeyPath path;
   Value value;
-  std::string origin; ///< "pliant.toml:8:1", "--set run.workers=2", "environment PLIANT__...", "default"
+  std::string origin;  ///< "pliant.toml:8:1", "--set run.workers=2", "environment PLIANT__...", "default"
 };
 /// Every key that has a value: core's sections, the plugins that were opened, [app].
 std::vector<Shown> effective(const detail::ConfigState& state);

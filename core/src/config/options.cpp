@@ -16,9 +16,15 @@ namespace {
 
 constexpr size_t kMostListed = 30;  // known keys shown when none is near
 
-bool is_list(int32_t type) { return type >= PLIANT_BOOL_LIST; }
-int32_t element_of(int32_t type) { return is_list(type) ? type - (PLIANT_BOOL_LIST - PLIANT_BOOL) : type; }
-bool has(const pliant_option& option, uint32_t flag) { return (option.flags & flag) != 0; }
+bool is_list(int32_t type) {
+  return type >= PLIANT_BOOL_LIST;
+}
+int32_t element_of(int32_t type) {
+  return is_list(type) ? type - (PLIANT_BOOL_LIST - PLIANT_BOOL) : type;
+}
+bool has(const pliant_option& option, uint32_t flag) {
+  return (option.flags & flag) != 0;
+}
 
 std::string expectation(int32_t element) {
   switch (element) {
@@ -41,7 +47,8 @@ class ElementCheck {
   /// False after a finding. An integer that stands for a float becomes one.
   bool operator()(Value& value, const std::string& where) {
     const int32_t element = element_of(option_.type);
-    if (element == PLIANT_STRING && value.type != Value::Type::kString && !value.raw.empty() && !is_list(option_.type)) {
+    if (element == PLIANT_STRING && value.type != Value::Type::kString && !value.raw.empty() &&
+        !is_list(option_.type)) {
       retype(value, Value::of(value.raw));  // `--set run.name=7`: what was typed, not what TOML makes of it
     }
     if (element == PLIANT_FLOAT && value.type == Value::Type::kInt) {
@@ -67,8 +74,9 @@ class ElementCheck {
   }
   bool wrong_type(const Value& value, const std::string& where) {
     const std::string range = range_text(option_);
-    diagnostics_.error(value.origin, fmt::format("{} must be {}{}, not {}", where, expectation(element_of(option_.type)),
-                                                 range.empty() ? "" : fmt::format(" ({})", range), describe(value)));
+    diagnostics_.error(value.origin,
+                       fmt::format("{} must be {}{}, not {}", where, expectation(element_of(option_.type)),
+                                   range.empty() ? "" : fmt::format(" ({})", range), describe(value)));
     return false;
   }
   bool out_of_range(const Value& value, const std::string& where) {
@@ -100,9 +108,10 @@ class ElementCheck {
     if (const auto near = nearest(value.text, choices); !near.empty()) {
       notes.push_back(fmt::format("did you mean \"{}\"?", near.front()));
     }
-    diagnostics_.error(value.origin,
-                       fmt::format("{} must be one of \"{}\", not {}", where, fmt::join(choices, "\", \""), describe(value)),
-                       std::move(notes));
+    diagnostics_.error(
+        value.origin,
+        fmt::format("{} must be one of \"{}\", not {}", where, fmt::join(choices, "\", \""), describe(value)),
+        std::move(notes));
     return false;
   }
 
@@ -158,7 +167,8 @@ void store(plugin::OptionValues::State& values, size_t index, const pliant_optio
   values.set_integers(index, std::move(integers));
 }
 
-void report_missing(const pliant_option& option, const KeyPath& path, const Origin& fallback, Diagnostics& diagnostics) {
+void report_missing(const pliant_option& option, const KeyPath& path, const Origin& fallback,
+                    Diagnostics& diagnostics) {
   const std::string range = range_text(option);
   diagnostics.error(fallback, fmt::format("{} is missing from [{}]: {}", option.key, dotted(path), option.doc),
                     {fmt::format("write {} = <{}{}> in [{}]", option.key, type_name(option.type),
@@ -189,8 +199,8 @@ Effective* CheckedTable::find(std::string_view key) {
   return nullptr;
 }
 
-CheckedTable check_options(const std::vector<pliant_option>& options, const Value* table, KeyPath path, const Origin& fallback,
-                           Diagnostics& diagnostics) {
+CheckedTable check_options(const std::vector<pliant_option>& options, const Value* table, KeyPath path,
+                           const Origin& fallback, Diagnostics& diagnostics) {
   CheckedTable checked;
   checked.path = std::move(path);
   checked.values.state().reset(options);

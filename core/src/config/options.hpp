@@ -14,23 +14,23 @@ namespace pliant::config {
 
 /// One option with the value that won.
 struct Effective {
-  const pliant_option* option = nullptr; ///< lives as long as the table it came from
+  const pliant_option* option = nullptr;  ///< lives as long as the table it came from
   bool is_set = false;
-  Value value;                           ///< origin says who set it; layer kDefault for the table's default
+  Value value;  ///< origin says who set it; layer kDefault for the table's default
 };
 
 struct CheckedTable {
-  KeyPath path; ///< of the TOML table
+  KeyPath path;  ///< of the TOML table
   std::vector<Effective> rows;
   plugin::OptionValues values;
 
   [[nodiscard]] Effective* find(std::string_view key);
 };
 
-/// Values for `options` from `table` (nullptr = nothing given). Every wrong value is a finding, and its default stands in.
-/// `fallback`: where to point when a required option is missing. Keys that are no option are not looked at.
-CheckedTable check_options(const std::vector<pliant_option>& options, const Value* table, KeyPath path, const Origin& fallback,
-                           Diagnostics& diagnostics);
+/// Values for `options` from `table` (nullptr = nothing given). Every wrong value is a finding, and its default stands
+/// in. `fallback`: where to point when a required option is missing. Keys that are no option are not looked at.
+CheckedTable check_options(const std::vector<pliant_option>& options, const Value* table, KeyPath path,
+                           const Origin& fallback, Diagnostics& diagnostics);
 
 /// Reports a key that `path` does not have, with the near ones among `known` or all of them.
 void report_unknown_key(const Member& member, const KeyPath& path, const std::vector<std::string>& known,

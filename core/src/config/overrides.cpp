@@ -83,8 +83,8 @@ void apply_assignments(const std::vector<Assignment>& assignments, Value& root, 
     }
     Value value = parse_override(trimmed(std::string_view(assignment.text).substr(split + 1)), origin);
     if (!assign(root, *path, std::move(value))) {
-      diagnostics.error(origin, fmt::format("{} is no table, so {} cannot be set", dotted({path->begin(), path->end() - 1}),
-                                            dotted(*path)));
+      diagnostics.error(origin, fmt::format("{} is no table, so {} cannot be set",
+                                            dotted({path->begin(), path->end() - 1}), dotted(*path)));
     }
   }
 }
@@ -108,7 +108,8 @@ Environment::Environment(bool read) {
     const std::string_view line = *entry;
     const size_t split = line.find('=');
     if (line.compare(0, kPrefix.size(), kPrefix) != 0 || split == std::string_view::npos) continue;
-    variables_.push_back({std::string(line.substr(0, split)), std::string(line.substr(kPrefix.size(), split - kPrefix.size())),
+    variables_.push_back({std::string(line.substr(0, split)),
+                          std::string(line.substr(kPrefix.size(), split - kPrefix.size())),
                           std::string(line.substr(split + 1)), false});
   }
   std::sort(variables_.begin(), variables_.end(), [](const Variable& a, const Variable& b) { return a.name < b.name; });
@@ -145,7 +146,8 @@ void Environment::apply_below(const KeyPath& path, Value& root) {
   for (Variable& variable : variables_) {
     if (variable.claimed || variable.suffix.compare(0, prefix.size(), prefix) != 0) continue;
     KeyPath whole = path;
-    for (std::string& key : lower_path(std::string_view(variable.suffix).substr(prefix.size()))) whole.push_back(std::move(key));
+    for (std::string& key : lower_path(std::string_view(variable.suffix).substr(prefix.size())))
+      whole.push_back(std::move(key));
     if (whole.size() == path.size() + 1 && usable(whole)) put(variable, whole, root);
   }
 }
@@ -166,7 +168,8 @@ void Environment::report_unknown(Diagnostics& diagnostics) const {
     } else {
       notes.push_back("PLIANT__SECTION__KEY sets an option, PLIANT__ELASTICITY__V0_1__MAX_GPUS one of plugin \"v0.1\"");
     }
-    diagnostics.error({Layer::kEnvironment, 0, 0, 0, "environment " + variable.name}, "this names no option", std::move(notes));
+    diagnostics.error({Layer::kEnvironment, 0, 0, 0, "environment " + variable.name}, "this names no option",
+                      std::move(notes));
   }
 }
 

@@ -41,13 +41,13 @@ class Environment {
  private:
   struct Variable {
     std::string name;
-    std::string suffix; ///< after PLIANT__
+    std::string suffix;  ///< after PLIANT__
     std::string value;
     bool claimed = false;
   };
   static void put(Variable& variable, const KeyPath& path, Value& root);
   std::vector<Variable> variables_;
-  std::vector<std::string> known_; ///< every suffix that was asked for
+  std::vector<std::string> known_;  ///< every suffix that was asked for
 };
 
 }  // namespace pliant::config

@@ -30,7 +30,8 @@ Value convert_table(const toml::table& table) {
     value.members.push_back({std::string(key.str()), origin_of(key.source()), convert(node)});
   }
   std::stable_sort(value.members.begin(), value.members.end(), [](const Member& a, const Member& b) {
-    return std::make_pair(a.key_origin.line, a.key_origin.column) < std::make_pair(b.key_origin.line, b.key_origin.column);
+    return std::make_pair(a.key_origin.line, a.key_origin.column) <
+           std::make_pair(b.key_origin.line, b.key_origin.column);
   });
   return value;
 }
@@ -91,10 +92,12 @@ std::optional<toml::table> parse_quietly(const std::string& text) {
 Origin start_of_duplicate(std::string_view text, Origin origin, const std::string& description) {
   const size_t open = description.find('\'');
   const size_t close = description.rfind('\'');
-  if (description.find("redefine") == std::string::npos || open == std::string::npos || close <= open + 1) return origin;
+  if (description.find("redefine") == std::string::npos || open == std::string::npos || close <= open + 1)
+    return origin;
   const std::string key = description.substr(open + 1, close - open - 1);
   size_t start = 0;
-  for (uint32_t line = 1; line < origin.line && start != std::string_view::npos; ++line) start = text.find('\n', start) + 1;
+  for (uint32_t line = 1; line < origin.line && start != std::string_view::npos; ++line)
+    start = text.find('\n', start) + 1;
   const std::string_view line = text.substr(start, text.find('\n', start) - start);
   const size_t at = line.rfind(key, origin.column);
   if (at == std::string_view::npos) return origin;

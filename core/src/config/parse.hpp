@@ -12,8 +12,8 @@ namespace pliant::config {
 /// Parses a whole document. nullopt after a syntax error, which is then in `diagnostics`.
 std::optional<Value> parse_document(std::string_view text, Diagnostics& diagnostics);
 
-/// Parses the right side of an assignment typed by the user: a TOML value, or else a bare word as a string. `origin` is given
-/// to it and to everything in it.
+/// Parses the right side of an assignment typed by the user: a TOML value, or else a bare word as a string. `origin` is
+/// given to it and to everything in it.
 Value parse_override(std::string_view text, const Origin& origin);
 
 /// Parses `a."b.c".d`; nullopt when it is no TOML key.

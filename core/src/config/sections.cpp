@@ -17,16 +17,27 @@ void fill(Table<RunOptions>& o) {
   o.add("seed", &R::seed, "Seed of the row order and of the weights.").at_least(0);
   o.add("epochs", &R::epochs, "Passes over the samples.").at_least(1);
   o.add("max_steps", &R::max_steps, "Stop after that many steps; 0 = after the last epoch.").at_least(0).unit("steps");
-  o.add("deterministic", &R::deterministic, "Give bitwise the same weights at every world size, at some cost in speed.");
+  o.add("deterministic", &R::deterministic,
+        "Give bitwise the same weights at every world size, at some cost in speed.");
   o.add("on_loss", &R::on_loss, "What to do when a worker dies: start a fresh one, go on with fewer, or end the job.")
       .choices({"replace", "shrink", "stop"});
-  o.add("max_restarts", &R::max_restarts, "Workers, or groups of a foreign program, started again in one job.").at_least(0);
-  o.add("attach", &R::attach, "Whether the program uses the embedding API: it must, it does not, or told by what it does.")
+  o.add("max_restarts", &R::max_restarts, "Workers, or groups of a foreign program, started again in one job.")
+      .at_least(0);
+  o.add("attach", &R::attach,
+        "Whether the program uses the embedding API: it must, it does not, or told by what it does.")
       .choices({"auto", "required", "never"});
-  o.add("start_timeout_s", &R::start_timeout_s, "A worker that has not attached by then is killed.").range(0.1, 1e6).unit("s");
-  o.add("hang_timeout_s", &R::hang_timeout_s, "A rank that has not voted by then, while all others have, is killed.")
+  o.add("start_timeout_s", &R::start_timeout_s, "A worker that has not attached by then is killed.")
       .range(0.1, 1e6)
       .unit("s");
+  o.add("hang_timeout_s", &R::hang_timeout_s,
+        "Without progress for so long, the ranks that hold the others up are killed.")
+      .range(0.1, 1e6)
+      .unit("s");
+  o.add("stop_grace_s", &R::stop_grace_s, "From SIGTERM to SIGKILL when a foreign program is ended.")
+      .range(0.0, 1e6)
+      .unit("s");
+  o.add("working_dir", &R::working_dir,
+        "Where the workers run; relative to the config file; empty = where pliant run was called.");
   o.add("snapshot_every", &R::snapshot_every, "Steps between snapshots; 0 = only at Ctrl-C and at the end.")
       .at_least(0)
       .unit("steps");
@@ -42,7 +53,8 @@ void fill(Table<DataOptions>& o) {
 
 void fill(Table<LrOptions>& o) {
   o.add("base_lr", &LrOptions::base_lr, "The learning rate that suits base_batch.").range(0.0, 1e6);
-  o.add("base_batch", &LrOptions::base_batch, "The batch that base_lr suits, in unit; 0 = the mean batch of the first epoch.")
+  o.add("base_batch", &LrOptions::base_batch,
+        "The batch that base_lr suits, in unit; 0 = the mean batch of the first epoch.")
       .range(0.0, 1e18);
   o.add("unit", &LrOptions::unit, "What a batch is measured in for the rule.")
       .choices({"rows", "sequences", "tokens", "loss_tokens"});
@@ -70,7 +82,7 @@ const std::vector<std::string>& core_sections() {
 }
 
 const std::vector<std::string>& all_sections() {
-  static const std::vector<std::string> kSections{"plugins",     "elasticity", "sampler", "lr", "accelerator",
+  static const std::vector<std::string> kSections{"plugins",    "elasticity", "sampler", "lr", "accelerator",
                                                   "rendezvous", "data",       "run",     "app"};
   return kSections;
 }

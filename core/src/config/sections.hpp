@@ -12,7 +12,7 @@ namespace pliant::config {
 
 /// [plugins]
 struct PluginsOptions {
-  std::vector<std::string> dirs; ///< as written
+  std::vector<std::string> dirs;  ///< as written
 };
 
 /// Everything that core's own tables fill.

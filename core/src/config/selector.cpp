@@ -23,7 +23,8 @@ bool wanted(const ConfigNeeds& needs, std::string_view section) {
 }
 
 std::string there_are(const std::vector<std::string>& names) {
-  if (names.empty()) return "no plugin of this kind is installed; --plugin-dir or [plugins] dirs name more places to search";
+  if (names.empty())
+    return "no plugin of this kind is installed; --plugin-dir or [plugins] dirs name more places to search";
   return fmt::format("there are: {}", fmt::join(names, ", "));
 }
 
@@ -34,7 +35,9 @@ bool speaks_of_plugin(const Value& section) {
   });
 }
 
-KeyPath table_path(const Selection& selection) { return {std::string(selection.kind->section), selection.use}; }
+KeyPath table_path(const Selection& selection) {
+  return {std::string(selection.kind->section), selection.use};
+}
 
 }  // namespace
 
@@ -77,7 +80,8 @@ bool Selector::choose(Selection& selection, bool needed) {
     selection.use = name;
     return true;
   }
-  diagnostics_.error(use->origin, fmt::format("{}.use must be the name of a plugin, not {}", kind.section, describe(*use)),
+  diagnostics_.error(use->origin,
+                     fmt::format("{}.use must be the name of a plugin, not {}", kind.section, describe(*use)),
                      {there_are(plugin::names(state_.search, kind))});
   return false;
 }
@@ -87,8 +91,9 @@ void Selector::report_no_choice(const plugin::Kind& kind) {
   const std::vector<std::string> names = plugin::names(state_.search, kind);
   const std::string example = names.empty() ? "NAME" : names.front();
   if (table == nullptr) {
-    return diagnostics_.error({}, fmt::format("there is no [{}] section, and this command needs one", kind.section),
-                              {fmt::format("write [{}] and below it use = \"{}\"", kind.section, example), there_are(names)});
+    return diagnostics_.error(
+        {}, fmt::format("there is no [{}] section, and this command needs one", kind.section),
+        {fmt::format("write [{}] and below it use = \"{}\"", kind.section, example), there_are(names)});
   }
   diagnostics_.error(table->origin, fmt::format("[{}] does not say which plugin to use", kind.section),
                      {fmt::format("write use = \"{}\" below [{}]", example, kind.section), there_are(names)});
@@ -113,7 +118,8 @@ bool Selector::open(Selection& selection) {
   const Value* table = section(kind);
   const Value* path = table == nullptr ? nullptr : table->find("path");
   if (path != nullptr && path->type != Value::Type::kString) {
-    diagnostics_.error(path->origin, fmt::format("{}.path must be the path of a plugin file, not {}", kind.section, describe(*path)));
+    diagnostics_.error(path->origin,
+                       fmt::format("{}.path must be the path of a plugin file, not {}", kind.section, describe(*path)));
     return false;
   }
   if (path != nullptr) {
@@ -211,8 +217,10 @@ void Selector::check_unused_tables(const Selection& selection, bool needed) {
     if (!installed) {
       std::vector<std::string> notes{fmt::format("'{}' is in use", selection.use)};
       if (!near.empty()) notes.push_back(fmt::format("did you mean '{}'?", near.front()));
-      diagnostics_.warning(member.key_origin, fmt::format("[{}] belongs to no installed plugin, so nothing reads it",
-                                                          dotted({name, member.key})), std::move(notes));
+      diagnostics_.warning(
+          member.key_origin,
+          fmt::format("[{}] belongs to no installed plugin, so nothing reads it", dotted({name, member.key})),
+          std::move(notes));
       continue;
     }
     const auto file = plugin::find(state_.search, *selection.kind, member.key);

@@ -22,8 +22,8 @@ class Selector {
   Selector(detail::ConfigState& state, Environment& environment, Diagnostics& diagnostics)
       : state_(state), environment_(environment), diagnostics_(diagnostics) {}
 
-  /// Puts what `kind`'s section names into state.selections; opens it when `needs` says so, or when the section is there and
-  /// `every_section` is set.
+  /// Puts what `kind`'s section names into state.selections; opens it when `needs` says so, or when the section is
+  /// there and `every_section` is set.
   void select(const plugin::Kind& kind, const ConfigNeeds& needs, bool every_section);
 
  private:

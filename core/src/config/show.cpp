@@ -51,7 +51,8 @@ class Listing {
     }
   }
 
-  /// All of the search path, so that the document finds the same plugins from another program and without the environment.
+  /// All of the search path, so that the document finds the same plugins from another program and without the
+  /// environment.
   void add_search_dirs() {
     Value dirs = Value::of(std::vector<std::string>());
     for (const plugin::SearchDir& dir : state_.search) dirs.items.push_back(Value::of(dir.path.string()));
@@ -83,7 +84,8 @@ class Listing {
     if (file.empty()) {
       const auto looked_up = plugin::find(state_.search, *selection.kind, selection.use);
       if (path == nullptr && !looked_up) return;
-      file = path == nullptr ? looked_up->string() : (state_.file.parent_path() / path->text).lexically_normal().string();
+      file =
+          path == nullptr ? looked_up->string() : (state_.file.parent_path() / path->text).lexically_normal().string();
     }
     add({section, "path"}, Value::of(file), path == nullptr ? Origin{} : path->origin);
   }
@@ -100,7 +102,9 @@ std::string commented(std::string line, const std::string& comment) {
 
 }  // namespace
 
-std::vector<Shown> effective(const detail::ConfigState& state) { return Listing(state).run(); }
+std::vector<Shown> effective(const detail::ConfigState& state) {
+  return Listing(state).run();
+}
 
 std::string to_document(const detail::ConfigState& state, bool origins) {
   std::vector<std::pair<KeyPath, std::string>> tables;  // in order of first appearance, each with its lines
@@ -128,12 +132,14 @@ std::string defaults_document(const KeyPath& path, const std::vector<pliant_opti
     for (uint32_t i = 0; i < option.choice_count; ++i) {
       choices += fmt::format("{}\"{}\"", i == 0 ? "; one of " : ", ", option.choices[i]);
     }
-    document += fmt::format("# {} ({}{}{}{})\n", option.doc, type_name(option.type), range.empty() ? "" : ", ", range, choices);
+    document +=
+        fmt::format("# {} ({}{}{}{})\n", option.doc, type_name(option.type), range.empty() ? "" : ", ", range, choices);
     Value value;
     if (default_of(option, value)) {
       document += fmt::format("{} = {}\n", option.key, to_toml(value));
     } else {
-      document += fmt::format("# {} ={}\n", option.key, (option.flags & PLIANT_OPTION_REQUIRED) != 0 ? "   (required)" : "   (unset)");
+      document += fmt::format("# {} ={}\n", option.key,
+                              (option.flags & PLIANT_OPTION_REQUIRED) != 0 ? "   (required)" : "   (unset)");
     }
   }
   return document;

@@ -41,7 +41,10 @@ size_t character_at(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const unsigned first = byte(at);
   if (first < 0x80) return 1;
-  const size_t size = first >= 0xC2 && first <= 0xDF ? 2 : (first & 0xF0U) == 0xE0 ? 3 : first >= 0xF0 && first <= 0xF4 ? 4 : 0;
+  const size_t size = first >= 0xC2 && first <= 0xDF   ? 2
+                      : (first & 0xF0U) == 0xE0        ? 3
+                      : first >= 0xF0 && first <= 0xF4 ? 4
+                                                       : 0;
   for (size_t i = 1; i < size; ++i) {
     if ((byte(at + i) & 0xC0U) != 0x80) return 0;
   }
@@ -178,10 +181,12 @@ Result<std::string> read_text(const fs::path& file) {
                       reason == ENOENT ? "there is no such file" : std::generic_category().message(reason));
   }
   struct stat status {};
-  if (::fstat(opened.fd, &status) != 0) return unreadable(file, Status::kInternal, std::generic_category().message(errno));
+  if (::fstat(opened.fd, &status) != 0)
+    return unreadable(file, Status::kInternal, std::generic_category().message(errno));
   if (S_ISDIR(status.st_mode)) {
-    return unreadable(file, Status::kInvalidArgument, fmt::format("this is a directory; name the file in it, such as {}",
-                                                                  (file / "pliant.toml").string()));
+    return unreadable(
+        file, Status::kInvalidArgument,
+        fmt::format("this is a directory; name the file in it, such as {}", (file / "pliant.toml").string()));
   }
   if (S_ISREG(status.st_mode) && static_cast<uint64_t>(status.st_size) > kLargestFile) {
     return unreadable(file, Status::kInvalidArgument, too_large(static_cast<uint64_t>(status.st_size)));
@@ -200,6 +205,8 @@ Result<std::string> read_text(const fs::path& file) {
   return unreadable(file, Status::kInvalidArgument, too_large(text.size()));
 }
 
-std::optional<Finding> text_objection(std::string_view text) { return Scanner(text).run(); }
+std::optional<Finding> text_objection(std::string_view text) {
+  return Scanner(text).run();
+}
 
 }  // namespace pliant::config

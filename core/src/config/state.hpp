@@ -20,10 +20,10 @@ namespace pliant::config {
 struct Selection {
   const plugin::Kind* kind = nullptr;
   std::string use;
-  Origin use_origin;                            ///< layer kDefault when nothing names it
-  std::filesystem::path file;                   ///< absolute; empty when it was not looked for
-  std::shared_ptr<const plugin::Plugin> plugin; ///< nullptr when the section was not needed
-  CheckedTable table;                           ///< its options, when plugin is set
+  Origin use_origin;                             ///< layer kDefault when nothing names it
+  std::filesystem::path file;                    ///< absolute; empty when it was not looked for
+  std::shared_ptr<const plugin::Plugin> plugin;  ///< nullptr when the section was not needed
+  CheckedTable table;                            ///< its options, when plugin is set
 };
 
 }  // namespace pliant::config
@@ -31,13 +31,13 @@ struct Selection {
 namespace pliant::detail {
 
 struct ConfigState {
-  std::filesystem::path file; ///< absolute
+  std::filesystem::path file;  ///< absolute
   config::CoreOptions core;
-  config::Value root; ///< file and overrides, before defaults
+  config::Value root;  ///< file and overrides, before defaults
   std::map<std::string, config::CheckedTable, std::less<>> core_tables;
   std::map<std::string, config::Selection, std::less<>> selections;
-  std::vector<plugin::SearchDir> search; ///< in the order in which they are searched
-  std::shared_ptr<const config::Diagnostics> diagnostics; ///< warnings, and how to show a position
+  std::vector<plugin::SearchDir> search;                   ///< in the order in which they are searched
+  std::shared_ptr<const config::Diagnostics> diagnostics;  ///< warnings, and how to show a position
 };
 
 }  // namespace pliant::detail

@@ -44,7 +44,9 @@ const Value* Value::find(std::string_view key) const {
   return found == nullptr ? nullptr : &found->value;
 }
 
-Value* Value::find(std::string_view key) { return const_cast<Value*>(std::as_const(*this).find(key)); }
+Value* Value::find(std::string_view key) {
+  return const_cast<Value*>(std::as_const(*this).find(key));
+}
 
 Value Value::of(bool value) {
   Value made;
@@ -111,7 +113,9 @@ std::string quoted(std::string_view text) {
   return result + '"';
 }
 
-std::string quoted_key(std::string_view key) { return bare(key) ? std::string(key) : quoted(key); }
+std::string quoted_key(std::string_view key) {
+  return bare(key) ? std::string(key) : quoted(key);
+}
 
 std::string dotted(const KeyPath& path) {
   std::string result;

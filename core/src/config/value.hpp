@@ -14,10 +14,10 @@ enum class Layer { kDefault, kFile, kEnvironment, kSet, kFlag };
 /// Where a value was written.
 struct Origin {
   Layer layer = Layer::kDefault;
-  uint32_t line = 0;   ///< from 1; 0 = not in the file
-  uint32_t column = 0; ///< from 1, in characters
-  uint32_t length = 0; ///< characters on that line, at least 1 when line > 0
-  std::string label;   ///< "environment PLIANT__RUN__WORKERS", "--set run.workers=2"; empty for the file
+  uint32_t line = 0;    ///< from 1; 0 = not in the file
+  uint32_t column = 0;  ///< from 1, in characters
+  uint32_t length = 0;  ///< characters on that line, at least 1 when line > 0
+  std::string label;    ///< "environment PLIANT__RUN__WORKERS", "--set run.workers=2"; empty for the file
 };
 
 struct Member;
@@ -29,11 +29,11 @@ struct Value {
   bool boolean = false;
   int64_t integer = 0;
   double real = 0;
-  std::string text;            ///< string; date-times as they were written
-  std::vector<Value> items;    ///< array
-  std::vector<Member> members; ///< table, in the order of the file
+  std::string text;             ///< string; date-times as they were written
+  std::vector<Value> items;     ///< array
+  std::vector<Member> members;  ///< table, in the order of the file
   Origin origin;
-  std::string raw;             ///< from an override: what the user typed, if it was not quoted
+  std::string raw;  ///< from an override: what the user typed, if it was not quoted
 
   [[nodiscard]] const Value* find(std::string_view key) const;
   [[nodiscard]] Value* find(std::string_view key);

@@ -58,7 +58,8 @@ std::string elf_objection(const std::filesystem::path& path) {
   if (!whole) return fmt::format("it is truncated: {} bytes are less than an ELF header", size);
   if (header.e_ident[EI_CLASS] != ELFCLASS64) return "it is not a 64-bit ELF file";
   if (kMachine != EM_NONE && header.e_machine != kMachine) {
-    return fmt::format("it is built for another processor (ELF machine {}, this one is {})", header.e_machine, kMachine);
+    return fmt::format("it is built for another processor (ELF machine {}, this one is {})", header.e_machine,
+                       kMachine);
   }
   if (header.e_type != ET_DYN) return "it is an ELF file, but not a shared library";
   file.clear();

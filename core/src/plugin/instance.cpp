@@ -88,10 +88,10 @@ Result<Instance> Instance::create(std::shared_ptr<const Plugin> plugin, const Op
       fenced(error, "create", [&] { return maker.record().create(&maker.host(), &values.view(), &self, &error); });
   if (status != PLIANT_OK) return tl::unexpected<Error>(to_error(maker, status, error));
   if (self == nullptr) {
-    return failed(Status::kInternal,
-                  fmt::format("{} '{}': create reported success but made no instance", maker.kind().section,
-                              maker.record().name),
-                  ExitCode::kPlugin);
+    return failed(
+        Status::kInternal,
+        fmt::format("{} '{}': create reported success but made no instance", maker.kind().section, maker.record().name),
+        ExitCode::kPlugin);
   }
   made.self_ = self;
   return made;
@@ -129,9 +129,8 @@ Result<> Instance::load(std::string_view saved) {
   const pliant_plugin& record = plugin_->record();
   if (record.load == nullptr) {
     if (saved.empty()) return {};
-    return failed(Status::kDataLoss,
-                  fmt::format("{} '{}' has no state, but {} bytes of it were saved", plugin_->kind().section, record.name,
-                              saved.size()));
+    return failed(Status::kDataLoss, fmt::format("{} '{}' has no state, but {} bytes of it were saved",
+                                                 plugin_->kind().section, record.name, saved.size()));
   }
   const pliant_reader reader{sizeof(pliant_reader), 0, &saved, &take};
   pliant_error error = fresh_error();

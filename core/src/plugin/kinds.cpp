@@ -16,12 +16,31 @@ using Names = std::string_view;
 constexpr std::array<Names, 1> kElasticitySlots{"plan"};
 constexpr std::array<Names, 4> kSamplerSlots{"begin_epoch", "rows", "dropped", "drop_reason"};
 constexpr std::array<Names, 1> kLrSlots{"scale"};
-constexpr std::array<Names, 25> kAcceleratorSlots{
-    "device_count",   "device_properties", "alloc",          "free",           "stream_create", "stream_destroy",
-    "stream_synchronize", "event_create",  "event_destroy",  "event_record",   "event_query",   "event_synchronize",
-    "stream_wait_event",  "copy_async",    "fill_async",     "comm_id",        "comm_create",   "comm_status",
-    "comm_abort",     "comm_destroy",      "all_reduce",     "all_gather",     "reduce_scatter", "broadcast",
-    "barrier"};
+constexpr std::array<Names, 25> kAcceleratorSlots{"device_count",
+                                                  "device_properties",
+                                                  "alloc",
+                                                  "free",
+                                                  "stream_create",
+                                                  "stream_destroy",
+                                                  "stream_synchronize",
+                                                  "event_create",
+                                                  "event_destroy",
+                                                  "event_record",
+                                                  "event_query",
+                                                  "event_synchronize",
+                                                  "stream_wait_event",
+                                                  "copy_async",
+                                                  "fill_async",
+                                                  "comm_id",
+                                                  "comm_create",
+                                                  "comm_status",
+                                                  "comm_abort",
+                                                  "comm_destroy",
+                                                  "all_reduce",
+                                                  "all_gather",
+                                                  "reduce_scatter",
+                                                  "broadcast",
+                                                  "barrier"};
 constexpr std::array<Names, 3> kRendezvousSlots{"join", "watch", "leave"};
 
 template <class Table, size_t kCount>

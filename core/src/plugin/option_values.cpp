@@ -19,11 +19,15 @@ pliant_value& given(std::vector<pliant_value>& rows, size_t index) {
 
 }  // namespace
 
-OptionValues::OptionValues() : state_(std::make_unique<State>()) { state_->reset({}); }
+OptionValues::OptionValues() : state_(std::make_unique<State>()) {
+  state_->reset({});
+}
 OptionValues::~OptionValues() = default;
 OptionValues::OptionValues(OptionValues&&) noexcept = default;
 OptionValues& OptionValues::operator=(OptionValues&&) noexcept = default;
-const pliant_option_values& OptionValues::view() const { return state_->view; }
+const pliant_option_values& OptionValues::view() const {
+  return state_->view;
+}
 
 void OptionValues::State::reset(const std::vector<pliant_option>& options) {
   rows.assign(options.size(), pliant_value{});
@@ -34,8 +38,12 @@ void OptionValues::State::reset(const std::vector<pliant_option>& options) {
   view = {sizeof(pliant_option_values), static_cast<uint32_t>(rows.size()), sizeof(pliant_value), rows.data()};
 }
 
-void OptionValues::State::set_integer(size_t index, int64_t value) { given(rows, index).integer = value; }
-void OptionValues::State::set_real(size_t index, double value) { given(rows, index).real = value; }
+void OptionValues::State::set_integer(size_t index, int64_t value) {
+  given(rows, index).integer = value;
+}
+void OptionValues::State::set_real(size_t index, double value) {
+  given(rows, index).real = value;
+}
 
 void OptionValues::State::set_text(size_t index, std::string value) {
   const std::string& kept = texts.emplace_back(std::move(value));

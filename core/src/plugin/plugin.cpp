@@ -28,7 +28,8 @@ namespace {
 constexpr int kNewestMajorLookedFor = 16;  // to say what a plugin of another major was built for
 
 tl::unexpected<Error> refused(const fs::path& file, const std::string& why) {
-  return failed(Status::kFailedPrecondition, fmt::format("plugin {} is refused: {}", file.string(), why), ExitCode::kPlugin);
+  return failed(Status::kFailedPrecondition, fmt::format("plugin {} is refused: {}", file.string(), why),
+                ExitCode::kPlugin);
 }
 
 void host_log(void* context, int32_t level, pliant_str message) {
@@ -38,17 +39,20 @@ void host_log(void* context, int32_t level, pliant_str message) {
 }
 
 /// This host has no services beyond the log yet; a plugin that asks gets NULL and goes on without.
-const void* host_extension(void*, const char*) { return nullptr; }
+const void* host_extension(void*, const char*) {
+  return nullptr;
+}
 
 std::string missing_entry(const dll::shared_library& library) {
   for (int major = 0; major <= kNewestMajorLookedFor; ++major) {
     const std::string symbol = fmt::format("pliant_plugin_entry_v{}", major);
     if (major != PLIANT_ABI_MAJOR && library.has(symbol)) {
-      return fmt::format("it is built for plugin ABI {}, this host offers {}; rebuild it against this host's SDK", major,
-                         PLIANT_ABI_MAJOR);
+      return fmt::format("it is built for plugin ABI {}, this host offers {}; rebuild it against this host's SDK",
+                         major, PLIANT_ABI_MAJOR);
     }
   }
-  return "it has no symbol " PLIANT_PLUGIN_ENTRY_SYMBOL ", so it is no pliant plugin, or its version script hides the symbol";
+  return "it has no symbol " PLIANT_PLUGIN_ENTRY_SYMBOL
+         ", so it is no pliant plugin, or its version script hides the symbol";
 }
 
 /// `<section>-<name>.pliant.so` promises a name; another file name promises nothing.
@@ -59,7 +63,8 @@ std::string file_name_objection(const fs::path& file, const Kind& kind, std::str
   if (file_name.rfind(prefix, 0) != 0 || file_name.size() <= prefix.size() + kSuffix.size()) return {};
   if (file_name.compare(file_name.size() - kSuffix.size(), kSuffix.size(), kSuffix) != 0) return {};
   const std::string promised = file_name.substr(prefix.size(), file_name.size() - prefix.size() - kSuffix.size());
-  return promised == name ? std::string() : fmt::format("its file is named for '{}', but it calls itself '{}'", promised, name);
+  return promised == name ? std::string()
+                          : fmt::format("its file is named for '{}', but it calls itself '{}'", promised, name);
 }
 
 const pliant_plugin* call_entry(const dll::shared_library& library, std::string& why) {
@@ -110,10 +115,20 @@ Plugin::State::~State() = default;
 
 Plugin::Plugin(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Plugin::~Plugin() = default;
-const pliant_plugin& Plugin::record() const { return *state_->record; }
-const fs::path& Plugin::file() const { return state_->file; }
-const Kind& Plugin::kind() const { return state_->kind; }
-const std::vector<pliant_option>& Plugin::options() const { return state_->options; }
-const pliant_host& Plugin::host() const { return state_->host; }
+const pliant_plugin& Plugin::record() const {
+  return *state_->record;
+}
+const fs::path& Plugin::file() const {
+  return state_->file;
+}
+const Kind& Plugin::kind() const {
+  return state_->kind;
+}
+const std::vector<pliant_option>& Plugin::options() const {
+  return state_->options;
+}
+const pliant_host& Plugin::host() const {
+  return state_->host;
+}
 
 }  // namespace pliant::plugin

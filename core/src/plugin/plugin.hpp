@@ -17,10 +17,10 @@ namespace pliant::plugin {
 
 /// The variation points. `section` is the TOML table and the first part of the file name `<section>-<name>.pliant.so`.
 struct Kind {
-  std::string_view section; ///< "elasticity", "sampler", "lr", "accelerator", "rendezvous"
-  std::string_view id;      ///< "pliant.elasticity_policy/0", ...
-  uint32_t vtable_size;     ///< bytes of the slots that this host needs
-  std::span<const std::string_view> slots; ///< their names, in order; pointers from offset 8 on
+  std::string_view section;                 ///< "elasticity", "sampler", "lr", "accelerator", "rendezvous"
+  std::string_view id;                      ///< "pliant.elasticity_policy/0", ...
+  uint32_t vtable_size;                     ///< bytes of the slots that this host needs
+  std::span<const std::string_view> slots;  ///< their names, in order; pointers from offset 8 on
 };
 
 /// All kinds, in the order of the data's way.
@@ -78,7 +78,8 @@ class Instance {
 
   [[nodiscard]] void* self() const { return self_; }
   [[nodiscard]] const Plugin& plugin() const { return *plugin_; }
-  /// The slots of the kind. Slots past the plugin's struct_size were checked at open: all that this host needs are there.
+  /// The slots of the kind. Slots past the plugin's struct_size were checked at open: all that this host needs are
+  /// there.
   template <class Table>
   [[nodiscard]] const Table& table() const {
     return *static_cast<const Table*>(plugin_->record().vtable);
@@ -98,8 +99,9 @@ Result<Instance> instantiate(const Config& config, std::string_view section);
 
 /// A zeroed error struct to hand to a plugin.
 pliant_error fresh_error();
-/// `sampler 'seqlen': <message>`, with the status; a plugin that set no message gets one. kInvalidArgument, kOutOfRange,
-/// kFailedPrecondition and kIncompatibleWorldSize exit with 2 (the user's options), everything else with 3.
+/// `sampler 'seqlen': <message>`, with the status; a plugin that set no message gets one. kInvalidArgument,
+/// kOutOfRange, kFailedPrecondition and kIncompatibleWorldSize exit with 2 (the user's options), everything else
+/// with 3.
 Error to_error(const Plugin& plugin, int32_t status, const pliant_error& error);
 
 }  // namespace pliant::plugin

@@ -13,7 +13,9 @@ namespace {
 constexpr uint32_t kMostOptions = 4096;
 constexpr uint64_t kLargestStride = 1U << 16;
 
-std::string_view before_revision(std::string_view kind) { return kind.substr(0, kind.find('/')); }
+std::string_view before_revision(std::string_view kind) {
+  return kind.substr(0, kind.find('/'));
+}
 
 std::string name_objection(const pliant_plugin& record, const Kind& kind) {
   if (record.kind == nullptr || record.name == nullptr || record.version == nullptr || record.summary == nullptr) {
@@ -22,7 +24,8 @@ std::string name_objection(const pliant_plugin& record, const Kind& kind) {
   const std::string_view declared = record.kind;
   if (declared != kind.id) {
     if (before_revision(declared) == before_revision(kind.id)) {
-      return fmt::format("it is built for {}, this host offers {}; rebuild it against this host's SDK", declared, kind.id);
+      return fmt::format("it is built for {}, this host offers {}; rebuild it against this host's SDK", declared,
+                         kind.id);
     }
     return fmt::format("it is of kind {}, but [{}] needs {}", declared, kind.section, kind.id);
   }
@@ -50,7 +53,8 @@ std::string slots_objection(const void* vtable, const Kind& kind) {
 
 std::string copy_options(const pliant_plugin& record, std::vector<pliant_option>& options) {
   if (record.option_count == 0) return {};
-  if (record.options == nullptr) return fmt::format("it declares {} options, but its table is NULL", record.option_count);
+  if (record.options == nullptr)
+    return fmt::format("it declares {} options, but its table is NULL", record.option_count);
   if (record.option_count > kMostOptions) return fmt::format("it declares {} options", record.option_count);
   if (record.option_stride < sizeof(uint32_t) || record.option_stride > kLargestStride) {
     return fmt::format("the rows of its option table are {} bytes apart", record.option_stride);
@@ -62,8 +66,8 @@ std::string copy_options(const pliant_plugin& record, std::vector<pliant_option>
     std::memcpy(&size, row, sizeof(size));
     constexpr size_t kNeeded = offsetof(pliant_option, list_max) + sizeof(pliant_option::list_max);
     if (size < kNeeded || size > record.option_stride) {
-      return fmt::format("row {} of its option table says it has {} bytes; the rows are {} apart and need {}", i + 1, size,
-                         record.option_stride, kNeeded);
+      return fmt::format("row {} of its option table says it has {} bytes; the rows are {} apart and need {}", i + 1,
+                         size, record.option_stride, kNeeded);
     }
     pliant_option& copy = options.emplace_back();
     std::memcpy(&copy, row, std::min<size_t>(size, sizeof(pliant_option)));
@@ -82,7 +86,8 @@ bool valid_plugin_name(std::string_view name) {
 std::string record_objection(const pliant_plugin* record, const Kind& kind, std::vector<pliant_option>& options) {
   if (record == nullptr) return "its entry returned no record: it could not build its option table";
   if (!PLIANT_HAS(pliant_plugin, record, extension)) {
-    return fmt::format("its record is too short: {} bytes, this host needs {}", record->struct_size, sizeof(pliant_plugin));
+    return fmt::format("its record is too short: {} bytes, this host needs {}", record->struct_size,
+                       sizeof(pliant_plugin));
   }
   if (record->min_host_minor > PLIANT_ABI_MINOR) {
     return fmt::format("it needs a host of ABI {}.{} or later, this host offers {}.{}; update pliant", PLIANT_ABI_MAJOR,

@@ -10,8 +10,8 @@
 
 namespace pliant::plugin {
 
-/// Why `record` breaks the contract of `kind`, or an empty text. Nothing past what struct_size covers is read. When all is
-/// well, `options` holds the rows of its table.
+/// Why `record` breaks the contract of `kind`, or an empty text. Nothing past what struct_size covers is read. When all
+/// is well, `options` holds the rows of its table.
 std::string record_objection(const pliant_plugin* record, const Kind& kind, std::vector<pliant_option>& options);
 
 /// Why the rows are no valid option table, or an empty text.

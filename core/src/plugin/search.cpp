@@ -27,8 +27,8 @@ Found by_file_name(const fs::path& file) {
   const std::string name = file.filename().string();
   for (const Kind& kind : kinds()) {
     const size_t start = kind.section.size() + 1;
-    if (name.size() <= start + kSuffix.size() || name.compare(0, start - 1, kind.section) != 0 || name[start - 1] != '-' ||
-        name.compare(name.size() - kSuffix.size(), kSuffix.size(), kSuffix) != 0) {
+    if (name.size() <= start + kSuffix.size() || name.compare(0, start - 1, kind.section) != 0 ||
+        name[start - 1] != '-' || name.compare(name.size() - kSuffix.size(), kSuffix.size(), kSuffix) != 0) {
       continue;
     }
     std::string own = name.substr(start, name.size() - start - kSuffix.size());
@@ -54,9 +54,10 @@ Result<std::vector<SearchDir>> environment_dirs() {
     left.remove_prefix(std::min(end + 1, left.size()));
     if (entry.empty()) continue;
     if (entry.front() != '/') {
-      return failed(Status::kInvalidArgument,
-                    fmt::format("entry '{}' of PLIANT_PLUGIN_PATH is relative; only absolute directories are searched", entry),
-                    ExitCode::kUsage);
+      return failed(
+          Status::kInvalidArgument,
+          fmt::format("entry '{}' of PLIANT_PLUGIN_PATH is relative; only absolute directories are searched", entry),
+          ExitCode::kUsage);
     }
     dirs.push_back({fs::path(entry), "PLIANT_PLUGIN_PATH"});
   }
@@ -77,7 +78,9 @@ std::vector<SearchDir> installed_dirs() {
   return dirs;
 }
 
-std::string file_name(const Kind& kind, std::string_view name) { return fmt::format("{}-{}{}", kind.section, name, kSuffix); }
+std::string file_name(const Kind& kind, std::string_view name) {
+  return fmt::format("{}-{}{}", kind.section, name, kSuffix);
+}
 
 std::vector<Found> list(const std::vector<SearchDir>& dirs) {
   std::vector<std::pair<size_t, Found>> found;
@@ -116,9 +119,11 @@ Result<fs::path> find(const std::vector<SearchDir>& dirs, const Kind& kind, std:
     if (fs::exists(fs::symlink_status(file, failure))) return file;
   }
   std::string text = fmt::format("{} plugin '{}' is not installed: no {} in", kind.section, name, wanted);
-  if (dirs.empty()) text += " any directory: there is none to search; use --plugin-dir, [plugins] dirs or PLIANT_PLUGIN_PATH";
+  if (dirs.empty())
+    text += " any directory: there is none to search; use --plugin-dir, [plugins] dirs or PLIANT_PLUGIN_PATH";
   for (const SearchDir& dir : dirs) {
-    text += fmt::format("\n  {} ({}{})", dir.path.string(), dir.named_by, directory_exists(dir.path) ? "" : "; no such directory");
+    text += fmt::format("\n  {} ({}{})", dir.path.string(), dir.named_by,
+                        directory_exists(dir.path) ? "" : "; no such directory");
   }
   const std::vector<std::string> known = names(dirs, kind);
   if (const auto near = nearest(name, known, 3); !near.empty()) {

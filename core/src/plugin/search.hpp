@@ -14,15 +14,16 @@ namespace pliant::plugin {
 /// One directory that is searched, and who named it.
 struct SearchDir {
   std::filesystem::path path;
-  std::string named_by; ///< "--plugin-dir", "[plugins] dirs", "PLIANT_PLUGIN_PATH", "installed"
+  std::string named_by;  ///< "--plugin-dir", "[plugins] dirs", "PLIANT_PLUGIN_PATH", "installed"
 };
 
-/// The directories of PLIANT_PLUGIN_PATH. A relative entry is an error (exit 2); an empty one is skipped. Not read at all by a
-/// program that runs with more rights than its user (secure_getenv).
+/// The directories of PLIANT_PLUGIN_PATH. A relative entry is an error (exit 2); an empty one is skipped. Not read at
+/// all by a program that runs with more rights than its user (secure_getenv).
 Result<std::vector<SearchDir>> environment_dirs();
 
-/// lib/pliant/plugins-1 beside the directory of the running program; for a program that is installed elsewhere, those of the
-/// install prefix and of the build tree that this library was compiled with. Only directories that exist, best first.
+/// lib/pliant/plugins-1 beside the directory of the running program; for a program that is installed elsewhere, those
+/// of the install prefix and of the build tree that this library was compiled with. Only directories that exist, best
+/// first.
 std::vector<SearchDir> installed_dirs();
 
 /// `<section>-<name>.pliant.so`
@@ -33,18 +34,18 @@ struct Found {
   const Kind* kind = nullptr;
   std::string name;
   std::filesystem::path file;
-  bool shadowed = false; ///< an earlier directory has the same name
+  bool shadowed = false;  ///< an earlier directory has the same name
 };
 
-/// All plugin files of `dirs`, sorted by kind and name, shadowed ones after the one that counts. Directories that cannot be
-/// read are skipped.
+/// All plugin files of `dirs`, sorted by kind and name, shadowed ones after the one that counts. Directories that
+/// cannot be read are skipped.
 std::vector<Found> list(const std::vector<SearchDir>& dirs);
 
 /// The names of `kind` in `dirs`, without the shadowed ones.
 std::vector<std::string> names(const std::vector<SearchDir>& dirs, const Kind& kind);
 
-/// The one file that `name` opens: the first directory that has it decides. kNotFound (exit 3) names the directories that were
-/// searched and the near names that are there.
+/// The one file that `name` opens: the first directory that has it decides. kNotFound (exit 3) names the directories
+/// that were searched and the near names that are there.
 Result<std::filesystem::path> find(const std::vector<SearchDir>& dirs, const Kind& kind, std::string_view name);
 
 }  // namespace pliant::plugin

@@ -11,8 +11,12 @@ namespace pliant::plugin {
 
 namespace {
 
-bool is_list(int32_t type) { return type >= PLIANT_BOOL_LIST; }
-int32_t element_of(int32_t type) { return is_list(type) ? type - (PLIANT_BOOL_LIST - PLIANT_BOOL) : type; }
+bool is_list(int32_t type) {
+  return type >= PLIANT_BOOL_LIST;
+}
+int32_t element_of(int32_t type) {
+  return is_list(type) ? type - (PLIANT_BOOL_LIST - PLIANT_BOOL) : type;
+}
 
 bool valid_key(std::string_view key) {
   if (key.empty() || key.size() > 64 || key.front() < 'a' || key.front() > 'z') return false;
@@ -30,7 +34,8 @@ std::string range_objection(const pliant_option& option) {
     if (std::isnan(option.float_min) || std::isnan(option.float_max)) return "its range is not a number";
     if (both && option.float_min > option.float_max) return "its range is empty";
   }
-  if (is_list(option.type) && option.list_max != 0 && option.list_min > option.list_max) return "its list range is empty";
+  if (is_list(option.type) && option.list_max != 0 && option.list_min > option.list_max)
+    return "its list range is empty";
   if (option.choice_count == 0) return {};
   if (element != PLIANT_STRING) return "it has choices, but is no string";
   if (option.choices == nullptr) return "its choices are NULL";
@@ -41,7 +46,8 @@ std::string range_objection(const pliant_option& option) {
 }
 
 std::string element_objection(const pliant_option& option, int64_t value) {
-  if (element_of(option.type) == PLIANT_BOOL) return value == 0 || value == 1 ? "" : "its default is neither true nor false";
+  if (element_of(option.type) == PLIANT_BOOL)
+    return value == 0 || value == 1 ? "" : "its default is neither true nor false";
   const bool low = (option.flags & PLIANT_OPTION_HAS_MIN) != 0 && value < option.int_min;
   const bool high = (option.flags & PLIANT_OPTION_HAS_MAX) != 0 && value > option.int_max;
   return low || high ? fmt::format("its default {} is out of its own range", value) : std::string();
@@ -110,7 +116,8 @@ std::string table_objection(const std::vector<pliant_option>& options) {
     }
     const std::string row = fmt::format("option '{}' of its table: ", option.key);
     if (!keys.insert(option.key).second) return row + "the key is there twice";
-    if (option.type < PLIANT_BOOL || option.type > PLIANT_STRING_LIST) return row + fmt::format("type {} is unknown", option.type);
+    if (option.type < PLIANT_BOOL || option.type > PLIANT_STRING_LIST)
+      return row + fmt::format("type {} is unknown", option.type);
     if (option.doc == nullptr || *option.doc == '\0') return row + "it has no doc";
     if (option.unit == nullptr) return row + "its unit is NULL; an option without one says \"\"";
     if (std::string why = range_objection(option); !why.empty()) return row + why;

@@ -56,7 +56,8 @@ bool trusted(uid_t owner, const std::vector<uid_t>& owners) {
 }
 
 tl::unexpected<Error> refused(const fs::path& file, const std::string& why) {
-  return failed(Status::kFailedPrecondition, fmt::format("plugin {} is refused: {}", file.string(), why), ExitCode::kPlugin);
+  return failed(Status::kFailedPrecondition, fmt::format("plugin {} is refused: {}", file.string(), why),
+                ExitCode::kPlugin);
 }
 
 /// Why `component` is not trusted, or an empty text.
@@ -65,14 +66,15 @@ std::string objection(const fs::path& component, const struct stat& status, bool
   if (!trusted(status.st_uid, owners)) {
     const std::string name = user_name(status.st_uid);
     return fmt::format(
-        "{} belongs to user {} (uid {}), not to root, to you or to the owner of this program\n  to mend it: chown {} '{}', or "
+        "{} belongs to user {} (uid {}), not to root, to you or to the owner of this program\n  to mend it: chown {} "
+        "'{}', or "
         "install the plugin elsewhere",
         component.string(), name.empty() ? "without a name" : name, status.st_uid, ::geteuid(), component.string());
   }
   if (sticky_allowed && (status.st_mode & S_ISVTX) != 0) return {};
   if ((status.st_mode & S_IWOTH) != 0) {
-    return fmt::format("{} can be changed by every user (mode {:04o})\n  to mend it: chmod go-w '{}'", component.string(),
-                       status.st_mode & 07777U, component.string());
+    return fmt::format("{} can be changed by every user (mode {:04o})\n  to mend it: chmod go-w '{}'",
+                       component.string(), status.st_mode & 07777U, component.string());
   }
   if ((status.st_mode & S_IWGRP) != 0 && !private_group(status.st_gid, status.st_uid)) {
     return fmt::format("{} can be changed by its group (mode {:04o}, gid {})\n  to mend it: chmod g-w '{}'",

@@ -1,0 +1,23 @@
+// What the small commands do once their arguments are known. Each returns the exit code or throws Error.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "commands.hpp"
+
+namespace pliant::cli {
+
+int show_plan(const Invocation& invocation, const std::filesystem::path& file, int64_t world_size);
+/// `file`: a config whose [plugins] dirs are searched too; empty for none.
+int list_plugins(const Invocation& invocation, const std::filesystem::path& file);
+/// `name`: "section/name", or a name that only one section has.
+int show_plugin(const Invocation& invocation, const std::filesystem::path& file, const std::string& name);
+int show_config(const Invocation& invocation, const std::filesystem::path& file, bool origins);
+int check_config(const Invocation& invocation, const std::filesystem::path& file);
+/// `name`: a section, "section/name" for a plugin, or empty for all of core's sections.
+int show_defaults(const Invocation& invocation, const std::string& name);
+int show_version(const Invocation& invocation);
+
+}  // namespace pliant::cli

@@ -1,0 +1,119 @@
+// The arguments of plan, plugin, config and version.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "actions.hpp"
+#include "commands.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+/// Arguments of one command; kept alive by its callback.
+struct Arguments {
+  std::string file;
+  std::string name;
+  int64_t world_size = 0;
+  bool origins = false;
+};
+
+std::shared_ptr<Arguments> arguments() {
+  return std::make_shared<Arguments>();
+}
+
+void add_file(CLI::App& command, const std::shared_ptr<Arguments>& given) {
+  command.add_option("CONFIG", given->file, "The config file, often pliant.toml")->required();
+}
+
+void add_search_file(CLI::App& command, const std::shared_ptr<Arguments>& given) {
+  command.add_option("--config", given->file, "Also search the [plugins] dirs of this config file")->type_name("FILE");
+}
+
+}  // namespace
+
+void add_json(CLI::App& command, Invocation& invocation) {
+  command.add_flag("--json", invocation.json, "Write one JSON object to stdout instead of text");
+}
+
+void add_plan(CLI::App& app, Invocation& invocation) {
+  CLI::App& command = *app.add_subcommand("plan", "Show the global batch and the world sizes that may share it out");
+  const auto given = arguments();
+  add_file(command, given);
+  command
+      .add_option("--world-size", given->world_size,
+                  "Plan for this many ranks: fails, and names the nearest, if it is not valid")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->type_name("N");
+  add_json(command, invocation);
+  command.footer("Example:\n  pliant plan pliant.toml --world-size 4");
+  command.callback([&invocation, given] {
+    invocation.action = [&invocation, given] { return show_plan(invocation, given->file, given->world_size); };
+  });
+}
+
+void add_plugin(CLI::App& app, Invocation& invocation) {
+  CLI::App& command = *app.add_subcommand("plugin", "List plugins, or show one with its options");
+  command.require_subcommand(1);
+
+  CLI::App& list = *command.add_subcommand("list", "List the plugins that are installed");
+  const auto listed = arguments();
+  add_search_file(list, listed);
+  add_json(list, invocation);
+  list.footer("Example:\n  pliant plugin list --plugin-dir ./build/plugins");
+  list.callback([&invocation, listed] {
+    invocation.action = [&invocation, listed] { return list_plugins(invocation, listed->file); };
+  });
+
+  CLI::App& info = *command.add_subcommand("info", "Show what a plugin is and which options it has");
+  const auto shown = arguments();
+  info.add_option("NAME", shown->name, "section/name, or a name that only one section has")->required();
+  add_search_file(info, shown);
+  add_json(info, invocation);
+  info.footer("Example:\n  pliant plugin info elasticity/v0.1");
+  info.callback([&invocation, shown] {
+    invocation.action = [&invocation, shown] { return show_plugin(invocation, shown->file, shown->name); };
+  });
+}
+
+void add_config(CLI::App& app, Invocation& invocation) {
+  CLI::App& command = *app.add_subcommand("config", "Show or check a config file");
+  command.require_subcommand(1);
+
+  CLI::App& show = *command.add_subcommand("show", "Show the effective config: file, overrides and defaults together");
+  const auto shown = arguments();
+  add_file(show, shown);
+  show.add_flag("--origin", shown->origins, "Say for every key who set it");
+  add_json(show, invocation);
+  show.footer("Example:\n  pliant config show pliant.toml --origin --set run.workers=2");
+  show.callback([&invocation, shown] {
+    invocation.action = [&invocation, shown] { return show_config(invocation, shown->file, shown->origins); };
+  });
+
+  CLI::App& check = *command.add_subcommand("check", "Check a config and the options of the plugins that it names");
+  const auto checked = arguments();
+  add_file(check, checked);
+  add_json(check, invocation);
+  check.footer("Example:\n  pliant config check pliant.toml");
+  check.callback([&invocation, checked] {
+    invocation.action = [&invocation, checked] { return check_config(invocation, checked->file); };
+  });
+
+  CLI::App& defaults = *command.add_subcommand("defaults", "Show options with their defaults, ranges and meaning");
+  const auto wanted = arguments();
+  defaults.add_option("NAME", wanted->name,
+                      "A section such as run, or section/name for a plugin; all sections when left out");
+  add_json(defaults, invocation);
+  defaults.footer("Example:\n  pliant config defaults sampler/seqlen");
+  defaults.callback([&invocation, wanted] {
+    invocation.action = [&invocation, wanted] { return show_defaults(invocation, wanted->name); };
+  });
+}
+
+void add_version(CLI::App& app, Invocation& invocation) {
+  CLI::App& command = *app.add_subcommand("version", "Show the version of pliant and of its plugin ABI");
+  add_json(command, invocation);
+  command.footer("Example:\n  pliant version --json");
+  command.callback([&invocation] { invocation.action = [&invocation] { return show_version(invocation); }; });
+}
+
+}  // namespace pliant::cli

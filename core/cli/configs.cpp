@@ -1,0 +1,117 @@
+// pliant config show, check and defaults
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "actions.hpp"
+#include "base/suggest.hpp"
+#include "config/open.hpp"
+#include "json.hpp"
+#include "output.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+config::StatePtr open_whole(const Invocation& invocation, const std::filesystem::path& file) {
+  return or_throw(config::open_state(file, {}, invocation.overrides, true));
+}
+
+std::string checked_text(const std::filesystem::path& file, const detail::ConfigState& state) {
+  std::string text = fmt::format("{}: ok\n", file.string());
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [section, selection] : state.selections) {
+    rows.push_back(
+        {"  " + section, selection.use, selection.plugin ? selection.plugin->file().string() : "not opened"});
+  }
+  return text + table(rows);
+}
+
+Json checked_json(const detail::ConfigState& state) {
+  Json json;
+  json["schema"] = "pliant.config_check/1";
+  json["ok"] = true;
+  json["plugins"] = Json::object();
+  for (const auto& [section, selection] : state.selections) {
+    json["plugins"][section] = {{"use", selection.use}, {"file", selection.file.string()}};
+  }
+  json["warnings"] = config::warnings(state);
+  return json;
+}
+
+/// Core's own sections that have options.
+std::string core_defaults() {
+  std::string text = "config_version = 1\n";
+  for (const std::string& section : config::core_sections()) {
+    text += "\n" + config::defaults_document({section}, config::core_options(section));
+  }
+  return text;
+}
+
+Json section_json(const std::string& name, const std::vector<pliant_option>& options) {
+  return {{"name", name}, {"options", options_json(options)}};
+}
+
+Json defaults_answer(Json sections) {
+  Json json;
+  json["schema"] = "pliant.config_defaults/1";
+  json["sections"] = std::move(sections);
+  return json;
+}
+
+}  // namespace
+
+int show_config(const Invocation& invocation, const std::filesystem::path& file, bool origins) {
+  const config::StatePtr state = open_whole(invocation, file);
+  for (const std::string& warning : config::warnings(*state)) complain(invocation, warning);
+  if (!invocation.json) return emit(config::to_document(*state, origins));
+  Json json;
+  json["schema"] = "pliant.config_show/1";
+  json["file"] = state->file.string();
+  json["values"] = Json::array();
+  for (const config::Shown& shown : config::effective(*state)) {
+    json["values"].push_back(
+        {{"key", config::dotted(shown.path)}, {"value", to_json(shown.value)}, {"origin", shown.origin}});
+  }
+  return emit(json.dump() + "\n");
+}
+
+int check_config(const Invocation& invocation, const std::filesystem::path& file) {
+  auto opened = config::open_state(file, {}, invocation.overrides, true);
+  if (!opened && invocation.json) {
+    const Json json{{"schema", "pliant.config_check/1"}, {"ok", false}, {"message", opened.error().message()}};
+    const int written = emit(json.dump() + "\n");
+    return written != 0 ? written : static_cast<int>(opened.error().exit_code());
+  }
+  const config::StatePtr state = or_throw(std::move(opened));
+  if (invocation.json) return emit(checked_json(*state).dump() + "\n");
+  for (const std::string& warning : config::warnings(*state)) complain(invocation, warning);
+  return emit(checked_text(file, *state));
+}
+
+int show_defaults(const Invocation& invocation, const std::string& name) {
+  const std::vector<std::string>& sections = config::core_sections();
+  if (name.empty()) {
+    if (!invocation.json) return emit(core_defaults());
+    Json all = Json::array();
+    for (const std::string& section : sections) all.push_back(section_json(section, config::core_options(section)));
+    return emit(defaults_answer(std::move(all)).dump() + "\n");
+  }
+  if (std::find(sections.begin(), sections.end(), name) != sections.end()) {
+    const std::vector<pliant_option>& options = config::core_options(name);
+    return emit(invocation.json ? defaults_answer(Json::array({section_json(name, options)})).dump() + "\n"
+                                : config::defaults_document({name}, options));
+  }
+  const plugin::Found found = find_plugin(or_throw(config::search_dirs(invocation.overrides)), name);
+  const auto opened = or_throw(plugin::Plugin::open(found.file, *found.kind));
+  const std::string section(found.kind->section);
+  return emit(invocation.json
+                  ? defaults_answer(Json::array({section_json(section + "/" + found.name, opened->options())})).dump() +
+                        "\n"
+                  : config::defaults_document({section, found.name}, opened->options()));
+}
+
+}  // namespace pliant::cli

@@ -1,0 +1,159 @@
+// The pliant command: parses the command line, runs one command, turns failures into messages and exit codes.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <exception>
+
+#include "base/log.hpp"
+#include "base/suggest.hpp"
+#include "commands.hpp"
+#include "output.hpp"
+#include "pliant/error.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+constexpr int kUsage = static_cast<int>(ExitCode::kUsage);
+
+void add_common(CLI::App& app, Invocation& invocation) {
+  app.add_option("--set", invocation.overrides.sets, "Set a key of the config, e.g. run.workers=2; may be given again")
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->expected(1);
+  app.add_option("--plugin-dir", invocation.overrides.plugin_dirs,
+                 "Search this directory for plugins; may be given again")
+      ->type_name("DIR")
+      ->take_all()
+      ->expected(1);
+  const std::map<std::string, Color> colors{
+      {"auto", Color::kAuto}, {"always", Color::kAlways}, {"never", Color::kNever}};
+  app.add_option("--color", invocation.color, "auto, always or never")
+      ->transform(CLI::CheckedTransformer(colors))
+      ->type_name("WHEN");
+  app.add_flag("-v,--verbose", invocation.verbosity, "Log more; twice for everything");
+  app.add_flag("-q,--quiet", invocation.quiet, "Log errors only, show no progress");
+}
+
+void declare(CLI::App& app, Invocation& invocation) {
+  app.name("pliant");
+  app.require_subcommand(1);
+  app.fallthrough();  // common flags may stand after the command, too
+  app.set_version_flag("--version", "pliant " PLIANT_VERSION);
+  app.footer(
+      "Example:\n  pliant plan samples/tinylm/pliant.toml\n\nExit codes: 0 ok, 1 failed, 2 usage or config, 3 plugin, "
+      "75 no valid world size left, 128+n signal n");
+  add_common(app, invocation);
+  add_plan(app, invocation);
+#ifdef PLIANT_HAS_RUN_COMMAND
+  add_run(app, invocation);
+#endif
+  add_plugin(app, invocation);
+  add_config(app, invocation);
+  add_version(app, invocation);
+}
+
+/// The innermost command that the line reached.
+const CLI::App& reached(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  return chosen.empty() ? app : reached(*chosen.front());
+}
+
+std::vector<std::string> words_near(const CLI::App& command, bool flags) {
+  std::vector<std::string> words;
+  for (const CLI::App* at = &command; at != nullptr; at = at->get_parent()) {
+    if (flags) {
+      for (const CLI::Option* option : at->get_options()) {
+        for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
+      }
+    } else if (at == &command) {
+      for (const CLI::App* sub : at->get_subcommands(nullptr)) words.push_back(sub->get_name());
+    }
+  }
+  return words;
+}
+
+std::string command_line(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return parent == nullptr ? command.get_name() : command_line(*parent) + " " + command.get_name();
+}
+
+/// What is wrong with the command line, with the near word where there is one.
+std::string usage_text(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& command = reached(app);
+  std::string text = error.what();
+  if (const std::vector<std::string> extra = app.remaining(true); !extra.empty()) {
+    const std::string& word = extra.front();
+    const bool flag = word.rfind('-', 0) == 0;
+    const bool command_wanted = !flag && !words_near(command, false).empty();
+    text = fmt::format("{} '{}'",
+                       flag             ? "unknown option"
+                       : command_wanted ? "unknown command"
+                                        : "unexpected argument",
+                       word);
+    const std::string name = word.substr(0, word.find('='));
+    const std::vector<std::string> known = words_near(command, flag);
+    if (const auto near = nearest(name, known); !near.empty())
+      text += fmt::format("; did you mean '{}'?", near.front());
+  }
+  return fmt::format("pliant: error: {}\n  see {} --help", text, command_line(command));
+}
+
+/// Sets the level that core's loggers and those of worker processes read.
+bool set_log_level(const Invocation& invocation) {
+  if (invocation.quiet) ::setenv("PLIANT_LOG", "error", 1);
+  if (invocation.verbosity == 1) ::setenv("PLIANT_LOG", "info", 1);
+  if (invocation.verbosity > 1) ::setenv("PLIANT_LOG", "debug", 1);
+  const char* level = std::getenv("PLIANT_LOG");
+  return level == nullptr || log_level_from(level).has_value();
+}
+
+/// Config errors say where they come from; every other message gets the program's name.
+std::string with_name(const std::string& message) {
+  const std::string first = message.substr(0, message.find('\n'));
+  return first.find(": error: ") == std::string::npos ? "pliant: error: " + message : message;
+}
+
+int perform(const Invocation& invocation) {
+  try {
+    return invocation.action();
+  } catch (const Error& error) {
+    complain(invocation, with_name(error.message()));
+    return static_cast<int>(error.exit_code());
+  } catch (const std::exception& error) {
+    complain(invocation, fmt::format("pliant: error: {}", error.what()));
+    return static_cast<int>(ExitCode::kFailed);
+  }
+}
+
+int run(int argc, char** argv) {
+  Invocation invocation;
+  CLI::App app("Elastic training: plans batches, runs workers, survives their loss.");
+  declare(app, invocation);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& answer) {  // --help, --version
+    return app.exit(answer);
+  } catch (const CLI::ParseError& error) {
+    complain(invocation, usage_text(app, error));
+    return kUsage;
+  }
+  if (!set_log_level(invocation)) {
+    complain(invocation, "environment PLIANT_LOG: error: it must be debug, info, warning, error or off");
+    return kUsage;
+  }
+  return perform(invocation);
+}
+
+}  // namespace
+}  // namespace pliant::cli
+
+int main(int argc, char** argv) {
+  try {
+    return pliant::cli::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "pliant: error: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,66 @@
+// Writing results and complaints.
+#include "output.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+
+#include "pliant/error.hpp"
+
+namespace pliant::cli {
+
+int emit(std::string_view text) {
+  const size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
+  if (written == text.size() && std::fflush(stdout) == 0) return 0;
+  const int reason = errno;
+  if (reason == EPIPE) return 128 + SIGPIPE;
+  fmt::print(stderr, "pliant: error: the result cannot be written: {}\n", std::generic_category().message(reason));
+  return static_cast<int>(ExitCode::kFailed);
+}
+
+bool colored(const Invocation& invocation) {
+  if (invocation.color != Color::kAuto) return invocation.color == Color::kAlways;
+  return ::isatty(STDERR_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+}
+
+void complain(const Invocation& invocation, std::string_view text) {
+  std::string shown(text);
+  if (colored(invocation)) {
+    for (const auto& [word, paint] :
+         {std::pair<const char*, const char*>{"error:", "\033[1;31m"}, {"warning:", "\033[1;33m"}}) {
+      const size_t at = shown.find(word);
+      if (at == std::string::npos) continue;
+      const std::string_view found(word);
+      shown.replace(at, found.size(), fmt::format("{}{}\033[0m", paint, word));
+      break;
+    }
+  }
+  fmt::print(stderr, "{}\n", shown);
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += i + 1 == row.size() ? row[i] : fmt::format("{:<{}}  ", row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace pliant::cli

@@ -1,0 +1,25 @@
+// stdout is the result, stderr everything else.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "commands.hpp"
+
+namespace pliant::cli {
+
+/// Writes `text` to stdout and flushes. The exit code: 0; 141 without a word when the reader has gone; 1 with a message
+/// when it cannot be written (a full disk).
+int emit(std::string_view text);
+
+/// True when stderr should be coloured.
+bool colored(const Invocation& invocation);
+
+/// One line or block to stderr; the first "error:" or "warning:" in it is coloured when asked for.
+void complain(const Invocation& invocation, std::string_view text);
+
+/// Columns padded to their widest cell, two spaces apart, one row a line. The last column is not padded.
+std::string table(const std::vector<std::vector<std::string>>& rows);
+
+}  // namespace pliant::cli
