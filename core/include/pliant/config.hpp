@@ -97,6 +97,10 @@ class Config {
   [[nodiscard]] std::optional<double> app_float(std::string_view key) const;
   [[nodiscard]] std::optional<bool> app_bool(std::string_view key) const;
   [[nodiscard]] std::optional<std::string> app_string(std::string_view key) const;
+  /// For programs: throws (kInvalidArgument, exit 2) with the position of every key of [app] that is not in `known`.
+  void check_app_keys(const std::vector<std::string>& known) const;
+  /// For programs: throws (kInvalidArgument, exit 2) "app.key problem" with the position of [app] `key`.
+  [[noreturn]] void refuse_app(std::string_view key, std::string_view problem) const;
 
   /// The effective config as one TOML document that opens anywhere to the same config: paths absolute, overrides folded
   /// in.

@@ -26,6 +26,7 @@
 #include "pliant/accelerator.hpp"
 #include "pliant/batches.hpp"
 #include "pliant/config.hpp"
+#include "pliant/error.hpp"
 #include "pliant/plan.hpp"
 
 namespace pliant {

@@ -49,6 +49,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     WorkerProcess process;
     int64_t rank;
     fs::path log;
+    int64_t log_shown;  // bytes of it that were shown
     asio::posix::stream_descriptor socket;
     asio::posix::stream_descriptor end;
   };
@@ -132,6 +133,8 @@ struct Agent::State final : GroupActions, ForeignActions {
     launch.working_dir = order.config.run().working_dir;
     launch.log = order.directory.logs() / (restarts == 0 ? fmt::format("rank-{}.log", rank)
                                                          : fmt::format("rank-{}.restart-{}.log", rank, restarts));
+    std::error_code absent;
+    const auto log_begins = fs::exists(launch.log, absent) ? static_cast<int64_t>(fs::file_size(launch.log, absent)) : 0;
     Result<WorkerProcess> process = WorkerProcess::start(launch);
     if (!process) {
       spawn_failure = process.error().message();
@@ -141,7 +144,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     warden.watch(process->pid());
     asio::posix::stream_descriptor socket(loop, ::dup(process->socket()));
     asio::posix::stream_descriptor end(loop, ::dup(process->pidfd()));
-    slots.emplace(id, Slot{std::move(*process), rank, launch.log, std::move(socket), std::move(end)});
+    slots.emplace(id, Slot{std::move(*process), rank, launch.log, log_begins, std::move(socket), std::move(end)});
     if (group) group->started(id);
     if (foreign) foreign->started(id, rank);
     listen(id);
@@ -185,14 +188,26 @@ struct Agent::State final : GroupActions, ForeignActions {
     slots.erase(id);
     const ExitStatus status = slot.process.reap();
     warden.forget(slot.process.pid());
+    if (order.options.show_logs) show_log(slot, true);
     const bool failed_by_itself = !status.signalled && status.code != 0;
-    if (failed_by_itself) {
+    if (failed_by_itself && !order.options.show_logs) {
       for (const std::string& line : last_lines(slot.log)) event(fmt::format("  rank {}| {}", slot.rank, line), false);
       event(fmt::format("  the whole log: {}", slot.log.string()), false);
     }
     if (group && foreign) group.reset();  // one ended before any used the API: this is a foreign program
     if (group) group->ended(id, status);
     if (foreign) foreign->ended(id, status);
+  }
+
+  // Shows the whole lines that a worker has added to its log; with `all` also one that has no end yet.
+  void show_log(Slot& slot, bool all) {
+    std::ifstream in(slot.log, std::ios::binary);
+    in.seekg(slot.log_shown);
+    for (std::string line; std::getline(in, line);) {
+      if (in.eof() && !all) break;
+      slot.log_shown += static_cast<int64_t>(line.size()) + 1;
+      event(fmt::format("rank {}| {}", slot.rank, line), false);
+    }
   }
 
   // GroupActions.
@@ -348,6 +363,9 @@ struct Agent::State final : GroupActions, ForeignActions {
       if (error) return;
       if (group) group->tick();
       if (foreign) foreign->tick();
+      if (order.options.show_logs) {
+        for (auto& [id, slot] : slots) show_log(slot, false);
+      }
       wait_for_tick();
     });
   }

@@ -1,0 +1,104 @@
+// pliant run
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+
+#include "commands.hpp"
+#include "output.hpp"
+#include "pliant/job.hpp"
+#include "run_view.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+/// What `pliant run` was asked for.
+struct RunArguments {
+  std::string file;
+  std::vector<std::string> program;
+  std::vector<std::string> injections;
+  std::string resume_dir;
+  std::string log_dir;
+  int64_t workers = 0;
+  bool resume = false;
+  bool show_logs = false;
+};
+
+// A key of the config that a flag of its own sets.
+void set_key(ConfigOverrides& overrides, std::string_view key, const std::string& toml) {
+  overrides.sets.push_back(fmt::format("{}={}", key, toml));
+}
+
+bool live_terminal() {
+  const char* terminal = std::getenv("TERM");
+  return ::isatty(STDERR_FILENO) != 0 && terminal != nullptr && std::string_view(terminal) != "dumb" && std::getenv("CI") == nullptr;
+}
+
+int run(const Invocation& invocation, const RunArguments& arguments) {
+  ConfigOverrides overrides = invocation.overrides;
+  if (arguments.workers > 0) set_key(overrides, "run.workers", std::to_string(arguments.workers));
+  if (!arguments.log_dir.empty()) set_key(overrides, "run.log_dir", arguments.log_dir);
+  JobOptions options;
+  options.command = arguments.program;
+  options.resume = arguments.resume;
+  options.show_logs = arguments.show_logs;
+  if (!arguments.resume_dir.empty()) options.resume_dir = arguments.resume_dir;
+  for (const std::string& text : arguments.injections) options.injections.push_back(parse_injection(text));
+  // A foreign program may do without a plan; one that is there must be right.
+  const bool has_plan = Config::open(arguments.file, {}, overrides).has("elasticity");
+  const ConfigNeeds needs{.elasticity = has_plan, .sampler = true, .rendezvous = true};
+  const Config config = Config::open(arguments.file, needs, overrides);
+  RunView view(live_terminal(), invocation.quiet, colored(invocation));
+  const JobSummary summary = run_job(config, options, view);
+  view.finish_line();
+  if (invocation.json) {
+    emit(summary_json(summary) + "\n");
+  } else {
+    emit(summary_table(summary));
+  }
+  const bool told = summary.outcome == "finished" || summary.outcome == "stopped";
+  if (!told) complain(invocation, fmt::format("pliant: error: {}", summary.reason));
+  return summary.exit_code;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand("run", "Run a job: start its workers and keep it going while they die and join");
+  auto arguments = std::make_shared<RunArguments>();
+  command->add_option("CONFIG", arguments->file, "The job's pliant.toml")->required();
+  command->add_option("PROGRAM", arguments->program, "After --: the program and its arguments, instead of [run] command");
+  command->add_option("--workers", arguments->workers, "Worker processes; the same as --set run.workers=N")->check(CLI::PositiveNumber);
+  command->add_option("--inject", arguments->injections,
+                      "Kill on purpose: kill:rank=R,step=S[,at=forward|reduce|vote|commit|apply] or kill:agent,step=S; may be given again")
+      ->type_name("KILL")
+      ->take_all()
+      ->expected(1);
+  CLI::Option* resume = command->add_option("--resume", arguments->resume_dir,
+                                            "Go on with the latest run of this job, or with the one in DIR")
+                            ->type_name("[DIR]")
+                            ->expected(0, 1);
+  command->add_option("--log-dir", arguments->log_dir, "Where runs leave ledger, logs and snapshots; the same as --set run.log_dir=DIR")
+      ->type_name("DIR");
+  command->add_flag("--show-logs", arguments->show_logs, "Show what the workers print, with their rank");
+  add_json(*command, invocation);
+  command->footer(
+      "Examples:\n"
+      "  pliant run samples/tinylm/pliant.toml\n"
+      "  pliant run samples/tinylm/pliant.toml --inject kill:rank=2,step=20\n"
+      "  pliant run samples/tinylm/pliant.toml --resume --workers 2\n"
+      "  pliant run pliant.toml -- python3 train.py --lr 0.1\n\n"
+      "Ctrl-C once commits the step, writes a snapshot and ends with 130; twice ends at once.\n"
+      "Workers get RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT, "
+      "TORCHELASTIC_RUN_ID and TORCHELASTIC_RESTART_COUNT.");
+  command->callback([&invocation, arguments, resume] {
+    arguments->resume = resume->count() > 0;
+    invocation.action = [&invocation, arguments] { return run(invocation, *arguments); };
+  });
+}
+
+}  // namespace pliant::cli

@@ -1,0 +1,59 @@
+// How a job ends and what it says then.
+#include <doctest/doctest.h>
+
+#include "integration/job_runner.hpp"
+
+using namespace pliant::test;
+
+TEST_CASE("an epoch ends with a short batch in which some ranks own no rows") {
+  JobRunner job;
+  job.config(toy_config("workers = 4\ndeterministic = true"));
+  REQUIRE(job.run({"run", "pliant.toml", "--json"}).exit_code == 0);
+  const auto commits = job.ledger("commit");
+  REQUIRE(commits.size() == 26);
+  CHECK(commits.back()["rows"] == 3);
+  CHECK(commits.back()["shares"] == nlohmann::json::parse("[[0,2],[2,1],[3,0],[3,0]]"));
+}
+
+TEST_CASE("two epochs use every sample twice, once in each") {
+  JobRunner job;
+  job.config(toy_config("workers = 2\nepochs = 2"));
+  const Ended ended = job.run({"run", "pliant.toml", "--json", "--inject", "kill:rank=1,step=26,at=vote"});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["steps"] == 52);
+  CHECK(ended.summary["samples_expected"] == 406);
+  CHECK(ended.summary["samples_used_once"] == 406);
+}
+
+TEST_CASE("max_steps ends a job early and cleanly") {
+  JobRunner job;
+  job.config(toy_config("workers = 2\nmax_steps = 5"));
+  const Ended ended = job.run({"run", "pliant.toml", "--json"});
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["steps"] == 5);
+  CHECK(ended.summary["samples_used_once"] == 40);
+}
+
+TEST_CASE("the JSON summary is one line, the last of stdout, with every promised key") {
+  JobRunner job;
+  job.config(toy_config("workers = 2"));
+  const Ended ended = job.run({"run", "pliant.toml", "--json"});
+  REQUIRE(ended.summary.is_object());
+  CHECK(ended.out.find('\n') == ended.out.size() - 1);
+  for (const char* key :
+       {"steps", "tokens", "packing_efficiency", "loss_first", "loss_last", "samples_expected", "samples_used_once",
+        "samples_repeated", "samples_missing", "samples_dropped", "generations", "seconds_lost", "wall_seconds"}) {
+    INFO(key);
+    CHECK(ended.summary.contains(key));
+  }
+}
+
+TEST_CASE("the table names what was used") {
+  JobRunner job;
+  job.config(toy_config("workers = 2"));
+  const Ended ended = job.run({"run", "pliant.toml"});
+  CHECK(ended.out.find("samples used once") != std::string::npos);
+  CHECK(ended.out.find("203 of 203") != std::string::npos);
+  CHECK(ended.err.find("step 26/26") != std::string::npos);
+}

@@ -1,0 +1,129 @@
+// Programs that do what they should not: each ends in a clear message, and nothing is lost.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include "integration/job_runner.hpp"
+
+using namespace pliant::test;
+
+namespace {
+
+void check_survived(const Ended& ended, const char* words) {
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["samples_used_once"] == 203);
+  CHECK(ended.err.find(words) != std::string::npos);
+}
+
+Ended misbehave(JobRunner& job, const char* how, const char* run_keys = "") {
+  job.config(toy_config(fmt::format("workers = 4\n{}", run_keys),
+                        fmt::format("misbehave = \"{}\"\nmisbehave_rank = 1\nmisbehave_step = 3", how)));
+  return job.run({"run", "pliant.toml", "--json"});
+}
+
+}  // namespace
+
+TEST_CASE("a worker that exits 0 before the job is done is replaced, and named") {
+  JobRunner job;
+  check_survived(misbehave(job, "exit0"), "rank 1 (worker 1) exited with code 0 before the job was done");
+}
+
+TEST_CASE("a worker that exits 1 is replaced") {
+  JobRunner job;
+  check_survived(misbehave(job, "exit1"), "rank 1 (worker 1) exited with code 1");
+}
+
+TEST_CASE("a worker that dies at its start is replaced") {
+  JobRunner job;
+  check_survived(misbehave(job, "exit_at_start"), "worker 1 exited with code 1");
+}
+
+TEST_CASE("a worker that hangs at its start is named, killed and replaced") {
+  JobRunner job;
+  check_survived(misbehave(job, "hang_at_start", "start_timeout_s = 2"), "worker 1 was not ready 2 s after its start");
+}
+
+TEST_CASE("a rank that loops or is stopped is named, killed and replaced") {
+  for (const char* how : {"hang", "stop"}) {
+    JobRunner job;
+    check_survived(misbehave(job, how, "hang_timeout_s = 2"), "rank 1 (worker 1) made no progress");
+  }
+}
+
+TEST_CASE("a worker that refuses its config ends the job with its code and its words") {
+  JobRunner job;
+  const Ended ended = misbehave(job, "usage_at_start");
+  CHECK(ended.exit_code == 2);
+  CHECK(ended.err.find("exited with code 2") != std::string::npos);
+  CHECK(job.processes_left() == 0);
+}
+
+TEST_CASE("a worker that always fails uses up the restarts and the job says so") {
+  JobRunner job;
+  job.config(toy_config("workers = 1\nmax_restarts = 2", "misbehave = \"exit1\"\nmisbehave_always = true"));
+  const Ended ended = job.run({"run", "pliant.toml", "--json"});
+  CHECK(ended.exit_code == 1);
+  CHECK(ended.summary["restarts"] == 2);
+  CHECK(ended.err.find("no worker is left") != std::string::npos);
+}
+
+TEST_CASE("what a dead worker had started dies with it") {
+  JobRunner job;
+  check_survived(misbehave(job, "orphan"), "exited with code 1");
+  CHECK(job.processes_left() == 0);
+}
+
+TEST_CASE("on_loss = stop ends the job at the first loss") {
+  JobRunner job;
+  const Ended ended = misbehave(job, "exit1", "on_loss = \"stop\"");
+  CHECK(ended.exit_code == 1);
+  CHECK(job.processes_left() == 0);
+}
+
+TEST_CASE("a world size that is not valid is refused with the nearest ones") {
+  JobRunner job;
+  job.config(toy_config("workers = 3"));
+  const Ended ended = job.run({"run", "pliant.toml"});
+  CHECK(ended.exit_code == 2);
+  CHECK(ended.err.find("world size 3 is not valid for global batch 8") != std::string::npos);
+  CHECK(ended.err.find("nearest valid: 2, 4") != std::string::npos);
+}
+
+TEST_CASE("a program that is not there is refused before anything starts") {
+  JobRunner job;
+  job.config(toy_config("workers = 2"));
+  const Ended ended = job.run({"run", "pliant.toml", "--", "no-such-program"});
+  CHECK(ended.exit_code == 2);
+  CHECK(ended.err.find("'no-such-program' is neither beside this program") != std::string::npos);
+}
+
+TEST_CASE("an empty dataset is refused by name") {
+  JobRunner job;
+  job.config(toy_config("workers = 2", "sequences = 0"));
+  const Ended ended = job.run({"run", "pliant.toml"});
+  CHECK(ended.exit_code == 2);
+  CHECK(ended.err.find("empty") != std::string::npos);
+}
+
+TEST_CASE("a full disk on the commit path ends the job cleanly and the run can be resumed") {
+  JobRunner job;
+  job.config(toy_config("workers = 2\nsnapshot_every = 3\ndeterministic = true"));
+  // A limit on file size stands for a full disk: the ledger hits it in the middle of the job.
+  const std::string command = fmt::format("trap '' XFSZ; ulimit -f 20; exec {}/pliant run pliant.toml", PLIANT_BIN_DIR);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    if (::chdir(job.folder().c_str()) != 0) ::_exit(126);
+    ::execl("/bin/bash", "bash", "-c", (command + " > stdout 2> stderr").c_str(), nullptr);
+    ::_exit(127);
+  }
+  const Ended ended = job.wait(pid);
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK(job.processes_left() == 0);
+  const Ended resumed = job.run({"run", "pliant.toml", "--json", "--resume"});
+  INFO(resumed.err);
+  REQUIRE(resumed.exit_code == 0);
+  CHECK(resumed.summary["samples_used_once"] == 203);
+  CHECK(resumed.summary["samples_repeated"] == 0);
+}

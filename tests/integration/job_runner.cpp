@@ -1,0 +1,157 @@
+#include "integration/job_runner.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+namespace pliant::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_all(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+std::string toy_config(const std::string& run_keys, const std::string& app_keys) {
+  return fmt::format(R"(config_version = 1
+[elasticity]
+use = "v0.1"
+[elasticity."v0.1"]
+max_train_batch_size = 8
+micro_batch_sizes = [2, 4]
+[sampler]
+use = "fixed"
+[sampler.fixed]
+sequence_picking_order = "random"
+[lr]
+use = "sqrt"
+base_lr = 0.01
+[run]
+name = "toy"
+command = ["{}/toy_worker"]
+attach = "required"
+start_timeout_s = 60
+{}
+[app]
+{}
+)",
+                     PLIANT_TEST_BIN_DIR, run_keys, app_keys);
+}
+
+JobRunner::JobRunner() {
+  std::string pattern = (fs::temp_directory_path() / "pliant-job-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+  folder_ = pattern;
+}
+
+JobRunner::~JobRunner() {
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+void JobRunner::config(const std::string& text) {
+  std::ofstream(folder_ / "pliant.toml") << text;
+}
+
+pid_t JobRunner::start(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words{PLIANT_BIN_DIR "/pliant"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const int out = ::open((folder_ / "stdout").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    const int err = ::open((folder_ / "stderr").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    ::dup2(out, STDOUT_FILENO);
+    ::dup2(err, STDERR_FILENO);
+    if (::chdir(folder_.c_str()) == 0) ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  return pid;
+}
+
+Ended JobRunner::wait(pid_t pid) {
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  Ended ended;
+  ended.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  ended.out = read_all(folder_ / "stdout");
+  ended.err = read_all(folder_ / "stderr");
+  std::istringstream lines(ended.out);
+  std::string last;
+  for (std::string line; std::getline(lines, line);) last = line;
+  ended.summary = nlohmann::json::parse(last, nullptr, false);
+  return ended;
+}
+
+Ended JobRunner::run(const std::vector<std::string>& arguments) {
+  return wait(start(arguments));
+}
+
+fs::path JobRunner::latest() const {
+  return fs::canonical(folder_ / "pliant-runs" / "toy" / "latest");
+}
+
+std::vector<nlohmann::json> JobRunner::ledger(const std::string& kind) const {
+  std::vector<nlohmann::json> records;
+  std::istringstream lines(read_all(latest() / "ledger.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
+    if (record.is_object() && record.value("record", "") == kind) records.push_back(std::move(record));
+  }
+  return records;
+}
+
+bool JobRunner::wait_for_commits(pid_t pid, int64_t commits) {
+  while (true) {
+    std::error_code absent;
+    if (fs::exists(folder_ / "pliant-runs" / "toy" / "latest", absent) &&
+        static_cast<int64_t>(ledger("commit").size()) >= commits)
+      return true;
+    siginfo_t ended{};
+    if (::waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT | WNOHANG) == 0 && ended.si_pid == pid)
+      return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // polls a file; no order of events depends on it
+  }
+}
+
+std::string JobRunner::snapshot() const {
+  fs::path newest;
+  for (const auto& entry : fs::directory_iterator(latest() / "snapshots")) {
+    if (newest.empty() || entry.path().filename() > newest.filename()) newest = entry.path();
+  }
+  return newest.empty() ? "" : read_all(newest);
+}
+
+int JobRunner::processes_left() const {
+  int left = 0;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string environment = read_all(entry.path() / "environ");
+    if (environment.find("PLIANT_RUN_DIR=" + folder_.string()) == std::string::npos) continue;
+    const std::string stat = read_all(entry.path() / "stat");
+    const size_t state = stat.rfind(')') + 2;
+    if (state < stat.size() && stat[state] != 'Z' && stat[state] != 'X') ++left;
+  }
+  return left;
+}
+
+}  // namespace pliant::test

@@ -1,0 +1,55 @@
+// JobRunner: runs `pliant` as a user would, in a folder of its own, and reads what it leaves behind.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace pliant::test {
+
+/// A config for the toy worker; `more` is appended ([app] comes last, so keys of it may be given).
+std::string toy_config(const std::string& run_keys, const std::string& app_keys = "");
+
+struct Ended {
+  int exit_code = 0;       ///< 128 + n for a signal
+  std::string out;         ///< stdout
+  std::string err;         ///< stderr
+  nlohmann::json summary;  ///< last line of stdout when it is JSON
+};
+
+class JobRunner {
+ public:
+  JobRunner();
+  ~JobRunner();
+  JobRunner(const JobRunner&) = delete;
+  JobRunner& operator=(const JobRunner&) = delete;
+
+  /// Writes pliant.toml into the folder.
+  void config(const std::string& text);
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+
+  /// `pliant <arguments>` in the folder, waited for.
+  Ended run(const std::vector<std::string>& arguments);
+  /// Starts it and returns its pid; end it with wait.
+  pid_t start(const std::vector<std::string>& arguments);
+  Ended wait(pid_t pid);
+
+  /// Blocks until the newest run's ledger holds `commits` commits; false when the process `pid` ended first.
+  bool wait_for_commits(pid_t pid, int64_t commits);
+  /// The newest run's directory.
+  [[nodiscard]] std::filesystem::path latest() const;
+  /// Records of one kind in the newest run's ledger.
+  [[nodiscard]] std::vector<nlohmann::json> ledger(const std::string& key) const;
+  /// Bytes of the newest snapshot of the newest run.
+  [[nodiscard]] std::string snapshot() const;
+  /// Processes of this folder's runs that are still alive.
+  [[nodiscard]] int processes_left() const;
+
+ private:
+  std::filesystem::path folder_;
+};
+
+}  // namespace pliant::test

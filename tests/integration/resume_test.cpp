@@ -1,0 +1,104 @@
+// Stopped jobs go on where they were, at another number of workers too; so do jobs whose agent died.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <fstream>
+
+#include "integration/job_runner.hpp"
+
+using namespace pliant::test;
+
+namespace {
+
+std::string whole_run() {
+  JobRunner job;
+  job.config(toy_config("workers = 2\ndeterministic = true"));
+  REQUIRE(job.run({"run", "pliant.toml", "--json"}).exit_code == 0);
+  return job.snapshot();
+}
+
+}  // namespace
+
+TEST_CASE("one Ctrl-C commits, snapshots and ends with 130; --resume finishes at another size with the same weights") {
+  JobRunner job;
+  job.config(toy_config("workers = 4\ndeterministic = true", "step_ms = 20"));
+  const pid_t pid = job.start({"run", "pliant.toml", "--json"});
+  REQUIRE(job.wait_for_commits(pid, 6));
+  ::kill(pid, SIGINT);
+  const Ended stopped = job.wait(pid);
+  INFO(stopped.err);
+  CHECK(stopped.exit_code == 130);
+  CHECK(stopped.summary["outcome"] == "stopped");
+  CHECK(stopped.summary["samples_repeated"] == 0);
+  CHECK(stopped.summary["samples_missing"] == 0);
+  CHECK(job.processes_left() == 0);
+  const int64_t done = stopped.summary["steps"];
+  CHECK(done >= 6);
+  CHECK(done < 26);
+  for (const char* workers : {"2"}) {
+    const Ended resumed = job.run({"run", "pliant.toml", "--json", "--resume", "--workers", workers});
+    INFO(resumed.err);
+    REQUIRE(resumed.exit_code == 0);
+    CHECK(resumed.summary["resumed_from"] == done);
+    CHECK(resumed.summary["samples_used_once"] == 203);
+    CHECK(job.snapshot() == whole_run());
+  }
+}
+
+TEST_CASE("a second Ctrl-C ends at once and leaves no process") {
+  JobRunner job;
+  job.config(toy_config("workers = 4", "step_ms = 400"));
+  const pid_t pid = job.start({"run", "pliant.toml", "--json"});
+  REQUIRE(job.wait_for_commits(pid, 1));
+  ::kill(pid, SIGINT);
+  ::kill(pid, SIGTERM);
+  const Ended ended = job.wait(pid);
+  CHECK((ended.exit_code == 130 || ended.exit_code == 143));
+  CHECK(job.processes_left() == 0);
+}
+
+TEST_CASE("when the agent dies its workers die, and the run can be resumed without a sample lost or repeated") {
+  for (const char* at : {"vote", "commit"}) {
+    JobRunner job;
+    job.config(toy_config("workers = 4\ndeterministic = true\nsnapshot_every = 4"));
+    const Ended killed = job.run({"run", "pliant.toml", "--inject", fmt::format("kill:agent,step=10,at={}", at)});
+    CHECK(killed.exit_code == 128 + SIGKILL);
+    while (job.processes_left() > 0) {  // the kernel is on its way; ctest's limit ends a wait that does not end
+    }
+    const Ended resumed = job.run({"run", "pliant.toml", "--json", "--resume"});
+    INFO(resumed.err);
+    REQUIRE(resumed.exit_code == 0);
+    CHECK(resumed.summary["resumed_from"] == 8);
+    CHECK(resumed.summary["samples_used_once"] == 203);
+    CHECK(resumed.summary["samples_repeated"] == 0);
+    CHECK(job.snapshot() == whole_run());
+  }
+}
+
+TEST_CASE("a resume with other data or another plan is refused and changes nothing") {
+  JobRunner job;
+  job.config(toy_config("workers = 2\nsnapshot_every = 2", "step_ms = 20"));
+  const pid_t pid = job.start({"run", "pliant.toml", "--json"});
+  REQUIRE(job.wait_for_commits(pid, 4));
+  ::kill(pid, SIGINT);
+  REQUIRE(job.wait(pid).exit_code == 130);
+  const std::string before = job.snapshot();
+  const Ended other_seed = job.run({"run", "pliant.toml", "--resume", "--set", "run.seed=7"});
+  CHECK(other_seed.exit_code == 2);
+  CHECK(other_seed.err.find("cannot resume") != std::string::npos);
+  const Ended other_batch =
+      job.run({"run", "pliant.toml", "--resume", "--set", "elasticity.\"v0.1\".max_train_batch_size=16"});
+  CHECK(other_batch.exit_code == 2);
+  CHECK(other_batch.err.find("pinned to global batch 8") != std::string::npos);
+  CHECK(job.snapshot() == before);
+  CHECK(job.run({"run", "pliant.toml", "--resume"}).exit_code == 0);
+}
+
+TEST_CASE("nothing to resume is said with what to do") {
+  JobRunner job;
+  job.config(toy_config("workers = 2"));
+  const Ended ended = job.run({"run", "pliant.toml", "--resume"});
+  CHECK(ended.exit_code == 2);
+  CHECK(ended.err.find("nothing to resume") != std::string::npos);
+}
