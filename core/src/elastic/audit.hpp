@@ -13,15 +13,16 @@ namespace pliant::elastic {
 
 /// Uses are counted per (epoch, sample). expected = used_once + repeated + missing.
 struct Audit {
-  int64_t expected = 0;   ///< uses that the first `steps` batches of the plan hold
+  int64_t expected = 0;  ///< uses that the first `steps` batches of the plan hold
   int64_t used_once = 0;
   int64_t repeated = 0;
   int64_t missing = 0;
-  std::map<std::string, int64_t> dropped; ///< by reason, over the epochs that were begun
+  std::map<std::string, int64_t> dropped;  ///< by reason, over the epochs that those batches begin
 };
 
-/// Replans the epochs with `batches` and checks every commit of `lineage`: kDataLoss, naming the step, when its digest, its rows
-/// or its shares are not those of the plan. `steps`: how far the job should have come.
+/// Replans the epochs with `batches` and checks every commit of `lineage` against the batch that it names: kDataLoss,
+/// naming the step, when its digest, its size or its shares are not those of the plan. `steps`: how far the job should
+/// have come, at most batches.total_steps(). O(samples of those epochs).
 Result<Audit> audit(const Lineage& lineage, Batches& batches, int64_t steps);
 
 }  // namespace pliant::elastic

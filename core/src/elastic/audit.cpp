@@ -1,0 +1,129 @@
+// Audit: replans epoch by epoch, checks the commits of each and counts the uses of its samples.
+#include "elastic/audit.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace pliant::elastic {
+
+namespace {
+
+/// The commits of one epoch, in step order.
+using Commits = std::vector<const CommitRecord*>;
+
+std::map<int64_t, Commits> by_epoch(const Lineage& lineage) {
+  std::map<int64_t, Commits> epochs;
+  for (const CommitRecord& commit : lineage.commits) epochs[commit.epoch].push_back(&commit);
+  return epochs;
+}
+
+std::string size_text(const BatchSize& size) {
+  return fmt::format("{} rows, {} sequences, {} tokens, {} loss tokens", size.rows, size.sequences, size.tokens,
+                     size.loss_tokens);
+}
+
+/// Why `shares` do not hand out rows 0..rows in rank order, each once; empty when they do.
+std::string share_gap(const std::vector<RowRange>& shares, int64_t rows) {
+  int64_t next = 0;
+  for (size_t rank = 0; rank < shares.size(); ++rank) {
+    const RowRange& share = shares[rank];
+    if (share.first != next || share.count < 0 || share.count > rows - next) {
+      return fmt::format("the share of rank {} is {} rows from row {} on, but row {} of {} is next", rank, share.count,
+                         share.first, next, rows);
+    }
+    next += share.count;
+  }
+  return next == rows ? std::string() : fmt::format("its shares end at row {} of {}", next, rows);
+}
+
+/// Why `commit` is not one of `batch`; empty when it is.
+std::string mismatch(const CommitRecord& commit, const Batch& batch) {
+  if (commit.size != batch.size) {
+    return fmt::format("it records {}, the plan has {}", size_text(commit.size), size_text(batch.size));
+  }
+  if (commit.digest != batch.digest) {
+    return fmt::format("the ranks used other samples (digest {:016x}) than the plan gave them (digest {:016x})",
+                       commit.digest, batch.digest);
+  }
+  return share_gap(commit.shares, batch.size.rows);
+}
+
+[[nodiscard]] tl::unexpected<Error> foreign(const CommitRecord& commit, std::string_view reason) {
+  return failed(
+      Status::kDataLoss,
+      fmt::format("step {} of the ledger (epoch {}, batch {}) is not what the plan says: {}; either the data, "
+                  "the seed or the sampler's options have changed since, or a worker did not train on the "
+                  "batches it was given",
+                  commit.step, commit.epoch, commit.batch_index, reason));
+}
+
+/// Counts how often the commits of one epoch used each sample.
+Result<std::vector<uint32_t>> count_uses(const Commits& commits, Batches& batches, int64_t epoch) {
+  std::vector<uint32_t> uses(batches.dataset().lengths.size());
+  const int64_t planned = batches.epoch(epoch).batches;
+  for (const CommitRecord* commit : commits) {
+    if (commit->batch_index < 0 || commit->batch_index >= planned) {
+      return foreign(*commit, fmt::format("the epoch has {} batches", planned));
+    }
+    const Batch batch = batches.batch(epoch, commit->batch_index);
+    if (const std::string reason = mismatch(*commit, batch); !reason.empty()) return foreign(*commit, reason);
+    for (const int64_t id : batch.ids) ++uses[static_cast<size_t>(id)];
+  }
+  return uses;
+}
+
+/// Compares `uses` with the first `expected_batches` of `epoch`.
+void tally(const std::vector<uint32_t>& uses, Batches& batches, int64_t epoch, int64_t expected_batches, Audit& audit) {
+  for (int64_t index = 0; index < expected_batches; ++index) {
+    const Batch batch = batches.batch(epoch, index);
+    audit.expected += static_cast<int64_t>(batch.ids.size());
+    for (const int64_t id : batch.ids) {
+      const uint32_t count = uses[static_cast<size_t>(id)];
+      if (count == 0) ++audit.missing;
+      if (count == 1) ++audit.used_once;
+      if (count > 1) ++audit.repeated;
+    }
+  }
+}
+
+Result<Audit> audit_epochs(const Lineage& lineage, Batches& batches, int64_t steps) {
+  Audit audit;
+  std::map<int64_t, Commits> commits = by_epoch(lineage);
+  if (!commits.empty() && commits.begin()->first < 0) {
+    return foreign(*commits.begin()->second.front(), "epochs count from 0");
+  }
+  int64_t left = steps;
+  int64_t epoch = 0;
+  for (; left > 0; ++epoch) {
+    const EpochSummary& summary = batches.epoch(epoch);
+    const int64_t expected_batches = std::min(left, summary.batches);
+    left -= expected_batches;
+    for (const auto& [reason, count] : summary.dropped) audit.dropped[reason] += count;
+    const auto uses = count_uses(commits[epoch], batches, epoch);
+    if (!uses) return tl::unexpected<Error>(uses.error());
+    tally(*uses, batches, epoch, expected_batches, audit);
+  }
+  // Commits of later epochs are no uses that were asked for, but they must be right all the same.
+  for (auto later = commits.lower_bound(epoch); later != commits.end(); ++later) {
+    const auto uses = count_uses(later->second, batches, later->first);
+    if (!uses) return tl::unexpected<Error>(uses.error());
+  }
+  return audit;
+}
+
+}  // namespace
+
+Result<Audit> audit(const Lineage& lineage, Batches& batches, int64_t steps) {
+  try {
+    if (steps < 0 || steps > batches.total_steps()) {
+      return failed(Status::kInvalidArgument,
+                    fmt::format("cannot audit {} steps: the job has {}", steps, batches.total_steps()));
+    }
+    return audit_epochs(lineage, batches, steps);
+  } catch (const Error& error) {
+    return tl::unexpected<Error>(error);
+  }
+}
+
+}  // namespace pliant::elastic
