@@ -1,0 +1,47 @@
+// Decoupled weight decay, bias-corrected moments (Loshchilov and Hutter, 2019).
+#include "adamw.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace tinylm {
+namespace {
+
+double norm_of(std::span<const float> values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
+  return std::sqrt(sum);
+}
+
+}  // namespace
+
+AdamW::AdamW(const Options& options, size_t parameters) : options_(options), first_(parameters), second_(parameters) {}
+
+void AdamW::step(std::span<float> weights, std::span<const float> gradient, std::span<const float> decays,
+                 double learning_rate) {
+  ++steps_;
+  const double norm = options_.clip_norm > 0 ? norm_of(gradient) : 0;
+  const auto scale = static_cast<float>(norm > options_.clip_norm ? options_.clip_norm / norm : 1.0);
+  const auto done = static_cast<double>(steps_);
+  const auto rate = static_cast<float>(learning_rate / (1 - std::pow(options_.beta1, done)));
+  const auto correction = static_cast<float>(1 / std::sqrt(1 - std::pow(options_.beta2, done)));
+  const auto decay = static_cast<float>(learning_rate * options_.weight_decay);
+  const auto beta1 = static_cast<float>(options_.beta1);
+  const auto beta2 = static_cast<float>(options_.beta2);
+  const auto epsilon = static_cast<float>(options_.epsilon);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const float g = gradient[i] * scale;
+    first_[i] = beta1 * first_[i] + (1 - beta1) * g;
+    second_[i] = beta2 * second_[i] + (1 - beta2) * g * g;
+    weights[i] -= rate * first_[i] / (std::sqrt(second_[i]) * correction + epsilon) + decay * decays[i] * weights[i];
+  }
+}
+
+void AdamW::restore(int64_t steps, std::vector<float> first, std::vector<float> second) {
+  steps_ = steps;
+  first_ = std::move(first);
+  second_ = std::move(second);
+}
+
+}  // namespace tinylm

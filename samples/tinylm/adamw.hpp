@@ -1,0 +1,41 @@
+// AdamW over one flat array of weights, with the gradient clipped to a norm first.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tinylm {
+
+class AdamW {
+ public:
+  struct Options {
+    double beta1 = 0.9;
+    double beta2 = 0.95;
+    double epsilon = 1e-8;
+    double weight_decay = 0.1;
+    double clip_norm = 1.0;  ///< largest Euclidean norm of the gradient; 0 = not clipped
+  };
+
+  AdamW(const Options& options, size_t parameters);
+
+  /// One update. `decays` holds 1 for weights that decay and 0 for others. Same input, same bits on every rank.
+  void step(std::span<float> weights, std::span<const float> gradient, std::span<const float> decays,
+            double learning_rate);
+
+  [[nodiscard]] int64_t steps() const { return steps_; }
+
+  /// The state, to be saved and restored.
+  [[nodiscard]] std::span<const float> first_moment() const { return first_; }
+  [[nodiscard]] std::span<const float> second_moment() const { return second_; }
+  /// Both moments have as many elements as there are weights.
+  void restore(int64_t steps, std::vector<float> first, std::vector<float> second);
+
+ private:
+  Options options_;
+  int64_t steps_ = 0;
+  std::vector<float> first_;
+  std::vector<float> second_;
+};
+
+}  // namespace tinylm

@@ -1,0 +1,72 @@
+// tinylm: trains a small language model on plain text as an elastic Pliant job. Start it with `pliant run`.
+#include <cstdio>
+#include <exception>
+#include <pliant/error.hpp>
+#include <pliant/session.hpp>
+#include <vector>
+
+#include "blas_threads.hpp"
+#include "corpus.hpp"
+#include "settings.hpp"
+#include "trainee.hpp"
+
+namespace {
+
+using namespace tinylm;
+
+pliant::Dataset dataset_of(const Corpus& corpus) {
+  pliant::Dataset dataset;
+  for (size_t i = 0; i < corpus.size(); ++i) {
+    const auto tokens = static_cast<int64_t>(corpus.sequence(i).size());
+    dataset.lengths.push_back(tokens);
+    dataset.loss_tokens.push_back(tokens - 1);  // nothing predicts the first
+  }
+  return dataset;
+}
+
+std::vector<Sequence> sequences_of(const Corpus& corpus, const pliant::Batch& batch, pliant::RowRange rows) {
+  std::vector<Sequence> sequences;
+  for (int64_t row = rows.first; row < rows.first + rows.count; ++row) {
+    for (const int64_t id : batch.row(row)) sequences.push_back(corpus.sequence(static_cast<size_t>(id)));
+  }
+  return sequences;
+}
+
+void train() {
+  pliant::Session session = pliant::Session::attach();
+  const Settings settings = read_settings(session.config());
+  if (!use_one_blas_thread()) {
+    std::fprintf(stderr,
+                 "tinylm: this BLAS is slow; `apt install libopenblas0-pthread` makes training ten times faster\n");
+  }
+  const Corpus corpus = open_corpus(
+      {session.config().data().text, settings.shape.vocab, settings.shape.max_sequence, settings.long_sequences});
+  Trainee trainee(settings, session.seed());
+  std::printf("tinylm: %zu sequences, %zu tokens, %zu weights\n", corpus.size(), corpus.tokens.size(),
+              trainee.model().parameters().size());
+
+  session.start(dataset_of(corpus), trainee);
+  while (pliant::Step* const step = session.next()) {
+    for (const pliant::MicroBatch& micro : step->micro_batches()) {
+      const double loss_sum = trainee.model().loss_and_gradient(sequences_of(corpus, step->batch(), micro.rows));
+      step->add(micro, loss_sum, trainee.model().gradient());
+    }
+    if (const auto committed = step->commit()) trainee.apply(committed->gradient, step->learning_rate());
+  }
+  std::printf("tinylm: done after step %lld\n", static_cast<long long>(trainee.steps()));
+}
+
+}  // namespace
+
+int main() {
+  try {
+    train();
+    return 0;
+  } catch (const pliant::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return static_cast<int>(error.exit_code());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tinylm: %s\n", error.what());
+    return static_cast<int>(pliant::ExitCode::kFailed);
+  }
+}

@@ -1,0 +1,49 @@
+// The option table of [app].
+#include "settings.hpp"
+
+#include <string>
+
+namespace tinylm {
+namespace {
+
+void read(const pliant::Config& config, const char* key, int64_t low, int64_t high, int64_t& value) {
+  value = config.app_int(key).value_or(value);
+  if (value >= low && value <= high) return;
+  config.refuse_app(
+      key, "must be " + std::to_string(low) + " to " + std::to_string(high) + ", not " + std::to_string(value));
+}
+
+void read(const pliant::Config& config, const char* key, double& value) {
+  value = config.app_float(key).value_or(value);
+  if (value >= 0 && value <= 1e6) return;
+  config.refuse_app(key, "must be 0 to 1000000, not " + std::to_string(value));
+}
+
+}  // namespace
+
+Settings read_settings(const pliant::Config& config) {
+  config.check_app_keys({"vocab", "dim", "layers", "heads", "max_sequence", "long_sequences", "warmup_steps",
+                         "weight_decay", "clip_norm"});
+  Settings settings;
+  ModelShape& shape = settings.shape;
+  read(config, "vocab", 300, 32000, shape.vocab);
+  read(config, "dim", 8, 4096, shape.dim);
+  read(config, "layers", 1, 64, shape.layers);
+  read(config, "heads", 1, 64, shape.heads);
+  read(config, "max_sequence", 8, 8192, shape.max_sequence);
+  read(config, "warmup_steps", 0, 1000000, settings.warmup_steps);
+  read(config, "weight_decay", settings.adamw.weight_decay);
+  read(config, "clip_norm", settings.adamw.clip_norm);
+  if (shape.dim % shape.heads != 0) {
+    config.refuse_app("dim", "must be a multiple of heads: " + std::to_string(shape.dim) + " is none of " +
+                                 std::to_string(shape.heads));
+  }
+  const std::string long_ones = config.app_string("long_sequences").value_or("refuse");
+  if (long_ones != "refuse" && long_ones != "split") {
+    config.refuse_app("long_sequences", "must be \"refuse\" or \"split\", not \"" + long_ones + "\"");
+  }
+  settings.long_sequences = long_ones == "split" ? LongSequences::kSplit : LongSequences::kRefuse;
+  return settings;
+}
+
+}  // namespace tinylm

@@ -1,0 +1,22 @@
+// Settings: what [app] of pliant.toml says about the model and its training.
+#pragma once
+
+#include <pliant/config.hpp>
+
+#include "adamw.hpp"
+#include "corpus.hpp"
+#include "model.hpp"
+
+namespace tinylm {
+
+struct Settings {
+  ModelShape shape{512, 128, 2, 4, 512};
+  LongSequences long_sequences = LongSequences::kRefuse;
+  int64_t warmup_steps = 15;
+  AdamW::Options adamw;
+};
+
+/// Throws pliant::Error (exit 2) with positions for keys that are unknown, of a wrong type or out of range.
+Settings read_settings(const pliant::Config& config);
+
+}  // namespace tinylm

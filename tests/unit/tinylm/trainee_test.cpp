@@ -1,0 +1,123 @@
+// Optimizer and saved state.
+#include "trainee.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <pliant/error.hpp>
+#include <sstream>
+
+using namespace tinylm;
+
+namespace {
+
+Settings small_settings() {
+  Settings settings;
+  settings.shape = {40, 16, 1, 2, 32};
+  settings.warmup_steps = 4;
+  return settings;
+}
+
+std::string saved(const Trainee& trainee) {
+  std::ostringstream out;
+  trainee.save(out);
+  return out.str();
+}
+
+std::vector<float> ramp(const Trainee& trainee) {
+  std::vector<float> gradient(trainee.gradient_size());
+  for (size_t i = 0; i < gradient.size(); ++i) gradient[i] = 0.001F * static_cast<float>(i % 7) - 0.002F;
+  return gradient;
+}
+
+}  // namespace
+
+TEST_CASE("the first AdamW update moves each weight by the rate against its gradient") {
+  AdamW::Options options;
+  options.weight_decay = 0;
+  AdamW adamw(options, 3);
+  std::vector<float> weights{1, 1, 1};
+  adamw.step(weights, std::vector<float>{0.1F, -0.2F, 0}, std::vector<float>{1, 1, 1}, 0.01);
+  CHECK(weights[0] == doctest::Approx(0.99));
+  CHECK(weights[1] == doctest::Approx(1.01));
+  CHECK(weights[2] == 1.0F);
+}
+
+TEST_CASE("AdamW follows the formula over several updates") {
+  const AdamW::Options options;
+  AdamW adamw(options, 1);
+  std::vector<float> weights{0.5F};
+  double weight = 0.5;
+  double first = 0;
+  double second = 0;
+  for (int step = 1; step <= 5; ++step) {
+    const double gradient = 0.3 / step;
+    adamw.step(weights, std::vector<float>{static_cast<float>(gradient)}, std::vector<float>{1}, 0.05);
+    first = 0.9 * first + 0.1 * gradient;
+    second = 0.95 * second + 0.05 * gradient * gradient;
+    const double update = first / (1 - std::pow(0.9, step)) / (std::sqrt(second / (1 - std::pow(0.95, step))) + 1e-8);
+    weight -= 0.05 * (update + 0.1 * weight);
+    CHECK(weights[0] == doctest::Approx(weight).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("a long gradient is clipped to clip_norm, a short one is not touched") {
+  AdamW::Options options;
+  options.clip_norm = 1.0;
+  AdamW clipped(options, 2);
+  AdamW unclipped(options, 2);
+  std::vector<float> one{0, 0};
+  std::vector<float> two{0, 0};
+  clipped.step(one, std::vector<float>{30, 40}, std::vector<float>{0, 0}, 0.1);
+  unclipped.step(two, std::vector<float>{0.6F, 0.8F}, std::vector<float>{0, 0}, 0.1);
+  CHECK(clipped.first_moment()[0] == doctest::Approx(0.06));
+  CHECK(clipped.first_moment()[1] == doctest::Approx(0.08));
+  CHECK(unclipped.first_moment()[0] == doctest::Approx(0.06));
+}
+
+TEST_CASE("the learning rate rises over the warm-up") {
+  Trainee trainee(small_settings(), 1);
+  const float before = trainee.model().parameters()[1];
+  std::vector<float> gradient(trainee.gradient_size());
+  gradient[1] = 1;
+  trainee.apply(gradient, 0.04);
+  const float moved = before - trainee.model().parameters()[1];
+  CHECK(moved == doctest::Approx(0.01 * (1 + 0.1 * static_cast<double>(before))).epsilon(1e-3));
+}
+
+TEST_CASE("a loaded state goes on exactly as the saved one") {
+  Trainee one(small_settings(), 1);
+  Trainee two(small_settings(), 2);
+  const auto gradient = ramp(one);
+  for (int i = 0; i < 3; ++i) one.apply(gradient, 0.01);
+  const std::string bytes = saved(one);
+  std::istringstream in(bytes);
+  two.load(in);
+  CHECK(two.steps() == 3);
+  CHECK(saved(two) == bytes);
+  one.apply(gradient, 0.01);
+  two.apply(gradient, 0.01);
+  CHECK(saved(one) == saved(two));
+}
+
+TEST_CASE("damaged states are refused and change nothing") {
+  Trainee trainee(small_settings(), 1);
+  trainee.apply(ramp(trainee), 0.01);
+  const std::string good = saved(trainee);
+  trainee.apply(ramp(trainee), 0.01);
+  const std::string now = saved(trainee);
+  const auto refuse = [&](std::string bytes) {
+    std::istringstream in(bytes);
+    CHECK_THROWS_AS(trainee.load(in), pliant::Error);
+    CHECK(saved(trainee) == now);
+  };
+  refuse("");
+  refuse(good.substr(0, 20));
+  refuse(good.substr(0, good.size() - 1));
+  refuse(good + "x");
+  for (const size_t at : {size_t{0}, size_t{9}, size_t{17}, good.size() / 2, good.size() - 1}) {
+    std::string damaged = good;
+    damaged[at] = static_cast<char>(damaged[at] ^ 4);
+    refuse(damaged);
+  }
+}
