@@ -26,11 +26,18 @@ write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/pliant-config-vers
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/pliant-config.cmake" "${CMAKE_CURRENT_BINARY_DIR}/pliant-config-version.cmake"
   DESTINATION "${package_dir}/pliant" COMPONENT core)
 
-# The cli, the plugins and the samples' programs install themselves, where they are declared.
+# The cli and the plugins install themselves, where they are declared; so that a config that names a sample's program by its
+# bare name finds it, those go beside the cli.
+get_property(sample_programs GLOBAL PROPERTY PLIANT_SAMPLE_PROGRAMS)
+foreach(program IN LISTS sample_programs)
+  install(TARGETS ${program} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT samples)
+endforeach()
+install(DIRECTORY samples DESTINATION share/pliant COMPONENT samples FILES_MATCHING PATTERN "*.toml" PATTERN "*.py")
+
 # `product` builds everything that is installed and nothing else: no tests.
 add_custom_target(product)
 get_property(own_plugins GLOBAL PROPERTY PLIANT_OWN_PLUGINS)
-foreach(target IN ITEMS pliant_core pliant tinylm ${own_plugins})
+foreach(target IN ITEMS pliant_core pliant ${sample_programs} ${own_plugins})
   if(TARGET ${target})
     add_dependencies(product ${target})
   endif()
