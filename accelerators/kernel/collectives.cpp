@@ -72,7 +72,7 @@ class Run {
 
   void go() {
     while (taken_ < ticks_) {
-      group_.check();
+      group_.check_own();
       if (!post() && !reduce() && !take()) wait();
     }
   }

@@ -48,6 +48,11 @@ class Group {
 
   /// Throws if the communicator has failed.
   void check() const;
+  /// Throws if it has failed by what this process did. The loss of a peer does not end work that needs the peer no
+  /// more.
+  void check_own() const {
+    if (aborted_.load() || local_cause_.load() != 0) check();
+  }
   /// Ends all waits of this rank with PLIANT_ABORTED, and those of the others with the same unless they know a better
   /// cause.
   void abort();

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <functional>
+#include <iostream>
 #include <new>
 #include <string>
 #include <thread>
@@ -99,6 +100,7 @@ class Processes {
     for (int32_t r = 0; r < world_size; ++r) {
       int ends[2] = {-1, -1};
       if (::pipe(ends) != 0) throw std::runtime_error("pipe");
+      std::cout.flush();  // or the child would print it again
       const pid_t child = ::fork();
       if (child == 0) {
         ::alarm(100);  // a rank that hangs must not hang the test

@@ -1,0 +1,154 @@
+// The embedding API's Accelerator over the host plugin.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "pliant/accelerator.hpp"
+#include "pliant/error.hpp"
+
+namespace {
+
+/// A config file that lives as long as this.
+class ConfigFile {
+ public:
+  explicit ConfigFile(const std::string& accelerator) {
+    static int count = 0;
+    path_ = std::filesystem::temp_directory_path() /
+            ("pliant-accelerator-" + std::to_string(::getpid()) + "-" + std::to_string(count++) + ".toml");
+    std::ofstream(path_) << "config_version = 1\n[accelerator]\n" << accelerator;
+  }
+  ~ConfigFile() { std::filesystem::remove(path_); }
+  ConfigFile(const ConfigFile&) = delete;
+  ConfigFile& operator=(const ConfigFile&) = delete;
+  [[nodiscard]] pliant::Config open() const {
+    pliant::ConfigNeeds needs;
+    needs.accelerator = true;
+    pliant::ConfigOverrides overrides;
+    overrides.read_environment = false;
+    overrides.plugin_dirs = {PLIANT_PLUGIN_DIR, PLIANT_TESTKIT_PLUGIN_DIR};
+    return pliant::Config::open(path_, needs, overrides);
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+pliant::Accelerator host(const std::string& options = "") {
+  return pliant::Accelerator(ConfigFile("use = \"host\"\n[accelerator.host]\n" + options).open());
+}
+
+template <class Body>
+std::optional<pliant::Error> error_of(Body&& body) {
+  try {
+    body();
+  } catch (const pliant::Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+TEST_CASE("an accelerator from a config describes its device") {
+  const pliant::Accelerator accelerator = host("memory_bytes = 12345");
+  CHECK(accelerator.device_count() == 1);
+  const pliant::DeviceProperties properties = accelerator.properties(0);
+  CHECK(properties.name == "host");
+  CHECK(properties.memory_bytes == 12345);
+  CHECK(properties.host_visible);
+  CHECK(properties.fixed_order);
+}
+
+TEST_CASE("buffers, streams and communicators keep the plugin alive") {
+  std::optional<pliant::Accelerator> accelerator = host();
+  pliant::Buffer from(*accelerator, 0, 4);
+  pliant::Buffer to(*accelerator, 0, 4, true);
+  pliant::Stream stream(*accelerator, 0);
+  pliant::Communicator alone(*accelerator, 0, accelerator->make_comm_id(1), 0, 1);
+  accelerator.reset();
+  *static_cast<int32_t*>(from.pointer()) = 42;
+  stream.copy(to.pointer(), from.pointer(), 4);
+  alone.all_reduce(to.pointer(), to.pointer(), 1, pliant::DType::kI32, pliant::ReduceOp::kSum, stream);
+  stream.synchronize();
+  CHECK(*static_cast<int32_t*>(to.pointer()) == 42);
+}
+
+TEST_CASE("a moved buffer leaves nothing behind and is freed once") {
+  const pliant::Accelerator accelerator = host("memory_bytes = 1024");
+  pliant::Buffer first(accelerator, 0, 1024);
+  void* const pointer = first.pointer();
+  pliant::Buffer second = std::move(first);
+  CHECK(second.pointer() == pointer);
+  CHECK(second.bytes() == 1024);
+  {
+    const pliant::Buffer third = std::move(second);
+    CHECK(error_of([&] { pliant::Buffer(accelerator, 0, 1); })->status() == pliant::Status::kResourceExhausted);
+  }
+  CHECK(pliant::Buffer(accelerator, 0, 1024).pointer() != nullptr);
+}
+
+TEST_CASE("all collectives of the embedding API reach the plugin") {
+  const pliant::Accelerator accelerator = host();
+  const pliant::CommId id = accelerator.make_comm_id(2);
+  std::vector<std::vector<float>> results(2);
+  const auto rank_body = [&](int32_t rank) {
+    pliant::Communicator comm(accelerator, 0, id, rank, 2);
+    pliant::Stream stream(accelerator, 0);
+    comm.wait_ready();
+    const auto own = static_cast<float>(rank + 1);
+    const std::vector<float> pair = {own, 10 * own};
+    std::vector<float> reduced(2);
+    std::vector<float> gathered(4);
+    float scattered = 0;
+    float sent = rank == 1 ? 7.0F : 0.0F;
+    comm.all_reduce(pair.data(), reduced.data(), 2, pliant::DType::kF32, pliant::ReduceOp::kSum, stream);
+    comm.all_gather(pair.data(), gathered.data(), 2, pliant::DType::kF32, stream);
+    comm.reduce_scatter(pair.data(), &scattered, 1, pliant::DType::kF32, pliant::ReduceOp::kMax, stream);
+    comm.broadcast(&sent, 1, pliant::DType::kF32, 1, stream);
+    comm.barrier(stream);
+    stream.synchronize();
+    std::vector<float>& all = results[static_cast<size_t>(rank)];
+    all = reduced;
+    all.insert(all.end(), gathered.begin(), gathered.end());
+    all.insert(all.end(), {scattered, sent, static_cast<float>(comm.rank()), static_cast<float>(comm.world_size())});
+  };
+  std::thread other([&] { rank_body(1); });
+  rank_body(0);
+  other.join();
+  CHECK(results[0] == std::vector<float>{3, 30, 1, 10, 2, 20, 2, 7, 0, 2});
+  CHECK(results[1] == std::vector<float>{3, 30, 1, 10, 2, 20, 20, 7, 1, 2});
+}
+
+TEST_CASE("errors of the plugin arrive with status, words and an exit code that does not blame the plugin") {
+  const pliant::Accelerator accelerator = host();
+  pliant::Communicator comm(accelerator, 0, accelerator.make_comm_id(2), 0, 2);
+  const auto late = error_of([&] { comm.wait_ready(0); });
+  REQUIRE(late);
+  CHECK(late->status() == pliant::Status::kDeadlineExceeded);
+  CHECK(late->exit_code() == pliant::ExitCode::kFailed);
+
+  pliant::Stream stream(accelerator, 0);
+  comm.barrier(stream);
+  comm.abort();
+  const auto aborted = error_of([&] { stream.synchronize(); });
+  REQUIRE(aborted);
+  CHECK(aborted->status() == pliant::Status::kAborted);
+  CHECK(aborted->message().find("accelerator 'host'") != std::string::npos);
+  CHECK(aborted->message().find("this rank aborted the communicator") != std::string::npos);
+
+  const auto refused = error_of([&] { pliant::Communicator(accelerator, 0, pliant::CommId{}, 0, 2); });
+  REQUIRE(refused);
+  CHECK(refused->status() == pliant::Status::kInvalidArgument);
+}
+
+TEST_CASE("the simulator can be named like any accelerator where the testkit is searched") {
+  const pliant::Accelerator accelerator(ConfigFile("use = \"sim\"\n[accelerator.sim]\nfail_alloc_at = [1]\n").open());
+  CHECK(error_of([&] { pliant::Buffer(accelerator, 0, 1); })->status() == pliant::Status::kResourceExhausted);
+  CHECK(pliant::Buffer(accelerator, 0, 1).pointer() != nullptr);
+}
