@@ -19,7 +19,6 @@ namespace {
 /// What `pliant run` was asked for.
 struct RunArguments {
   std::string file;
-  std::vector<std::string> program;
   std::vector<std::string> injections;
   std::string resume_dir;
   std::string log_dir;
@@ -35,7 +34,8 @@ void set_key(ConfigOverrides& overrides, std::string_view key, const std::string
 
 bool live_terminal() {
   const char* terminal = std::getenv("TERM");
-  return ::isatty(STDERR_FILENO) != 0 && terminal != nullptr && std::string_view(terminal) != "dumb" && std::getenv("CI") == nullptr;
+  return ::isatty(STDERR_FILENO) != 0 && terminal != nullptr && std::string_view(terminal) != "dumb" &&
+         std::getenv("CI") == nullptr;
 }
 
 int run(const Invocation& invocation, const RunArguments& arguments) {
@@ -43,14 +43,18 @@ int run(const Invocation& invocation, const RunArguments& arguments) {
   if (arguments.workers > 0) set_key(overrides, "run.workers", std::to_string(arguments.workers));
   if (!arguments.log_dir.empty()) set_key(overrides, "run.log_dir", arguments.log_dir);
   JobOptions options;
-  options.command = arguments.program;
+  options.command = invocation.program;
   options.resume = arguments.resume;
   options.show_logs = arguments.show_logs;
   if (!arguments.resume_dir.empty()) options.resume_dir = arguments.resume_dir;
   for (const std::string& text : arguments.injections) options.injections.push_back(parse_injection(text));
-  // A foreign program may do without a plan; one that is there must be right.
-  const bool has_plan = Config::open(arguments.file, {}, overrides).has("elasticity");
-  const ConfigNeeds needs{.elasticity = has_plan, .sampler = true, .rendezvous = true};
+  // A foreign program may do without these sections; one that is there must be right before a worker starts.
+  const Config read = Config::open(arguments.file, {}, overrides);
+  const ConfigNeeds needs{.elasticity = read.has("elasticity"),
+                          .sampler = true,
+                          .lr = read.has("lr"),
+                          .accelerator = read.has("accelerator"),
+                          .rendezvous = true};
   const Config config = Config::open(arguments.file, needs, overrides);
   RunView view(live_terminal(), invocation.quiet, colored(invocation));
   const JobSummary summary = run_job(config, options, view);
@@ -68,25 +72,32 @@ int run(const Invocation& invocation, const RunArguments& arguments) {
 }  // namespace
 
 void add_run(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("run", "Run a job: start its workers and keep it going while they die and join");
+  CLI::App* command =
+      app.add_subcommand("run", "Run a job: start its workers and keep it going while they die and join");
   auto arguments = std::make_shared<RunArguments>();
   command->add_option("CONFIG", arguments->file, "The job's pliant.toml")->required();
-  command->add_option("PROGRAM", arguments->program, "After --: the program and its arguments, instead of [run] command");
-  command->add_option("--workers", arguments->workers, "Worker processes; the same as --set run.workers=N")->check(CLI::PositiveNumber);
-  command->add_option("--inject", arguments->injections,
-                      "Kill on purpose: kill:rank=R,step=S[,at=forward|reduce|vote|commit|apply] or kill:agent,step=S; may be given again")
+  command->add_option("--workers", arguments->workers, "Worker processes; the same as --set run.workers=N")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--inject", arguments->injections,
+                   "Kill on purpose: kill:rank=R,step=S[,at=forward|reduce|vote|commit|apply] or kill:agent,step=S; "
+                   "may be given again")
       ->type_name("KILL")
       ->take_all()
       ->expected(1);
-  CLI::Option* resume = command->add_option("--resume", arguments->resume_dir,
-                                            "Go on with the latest run of this job, or with the one in DIR")
+  CLI::Option* resume = command
+                            ->add_option("--resume", arguments->resume_dir,
+                                         "Go on with the latest run of this job, or with the one in DIR")
                             ->type_name("[DIR]")
                             ->expected(0, 1);
-  command->add_option("--log-dir", arguments->log_dir, "Where runs leave ledger, logs and snapshots; the same as --set run.log_dir=DIR")
+  command
+      ->add_option("--log-dir", arguments->log_dir,
+                   "Where runs leave ledger, logs and snapshots; the same as --set run.log_dir=DIR")
       ->type_name("DIR");
   command->add_flag("--show-logs", arguments->show_logs, "Show what the workers print, with their rank");
   add_json(*command, invocation);
   command->footer(
+      "What follows -- is the program to run and its arguments, instead of [run] command.\n\n"
       "Examples:\n"
       "  pliant run samples/tinylm/pliant.toml\n"
       "  pliant run samples/tinylm/pliant.toml --inject kill:rank=2,step=20\n"

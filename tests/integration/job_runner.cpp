@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,7 +39,7 @@ micro_batch_sizes = [2, 4]
 [sampler]
 use = "fixed"
 [sampler.fixed]
-sequence_picking_order = "random"
+order = "random"
 [lr]
 use = "sqrt"
 base_lr = 0.01
@@ -45,7 +47,6 @@ base_lr = 0.01
 name = "toy"
 command = ["{}/toy_worker"]
 attach = "required"
-start_timeout_s = 60
 {}
 [app]
 {}
@@ -68,7 +69,7 @@ void JobRunner::config(const std::string& text) {
   std::ofstream(folder_ / "pliant.toml") << text;
 }
 
-pid_t JobRunner::start(const std::vector<std::string>& arguments) {
+pid_t JobRunner::start(const std::vector<std::string>& arguments, uint64_t file_kib) {
   std::vector<std::string> words{PLIANT_BIN_DIR "/pliant"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
@@ -80,6 +81,11 @@ pid_t JobRunner::start(const std::vector<std::string>& arguments) {
     const int err = ::open((folder_ / "stderr").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     ::dup2(out, STDOUT_FILENO);
     ::dup2(err, STDERR_FILENO);
+    if (file_kib > 0) {
+      const rlimit limit{file_kib * 1024, file_kib * 1024};
+      ::signal(SIGXFSZ, SIG_IGN);
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+    }
     if (::chdir(folder_.c_str()) == 0) ::execv(argv[0], argv.data());
     ::_exit(127);
   }
@@ -99,6 +105,10 @@ Ended JobRunner::wait(pid_t pid) {
   for (std::string line; std::getline(lines, line);) last = line;
   ended.summary = nlohmann::json::parse(last, nullptr, false);
   return ended;
+}
+
+Ended JobRunner::run_limited(uint64_t file_kib, const std::vector<std::string>& arguments) {
+  return wait(start(arguments, file_kib));
 }
 
 Ended JobRunner::run(const std::vector<std::string>& arguments) {

@@ -33,8 +33,10 @@ class JobRunner {
 
   /// `pliant <arguments>` in the folder, waited for.
   Ended run(const std::vector<std::string>& arguments);
+  /// The same under a limit on the size of files, in KiB, whose signal is ignored: writes fail as on a full disk.
+  Ended run_limited(uint64_t file_kib, const std::vector<std::string>& arguments);
   /// Starts it and returns its pid; end it with wait.
-  pid_t start(const std::vector<std::string>& arguments);
+  pid_t start(const std::vector<std::string>& arguments, uint64_t file_kib = 0);
   Ended wait(pid_t pid);
 
   /// Blocks until the newest run's ledger holds `commits` commits; false when the process `pid` ended first.

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -149,15 +150,15 @@ struct Session::State {
   bool enter_generation() {
     communicator.clear();
     if (form.rank == form.donor && !form.restore.empty()) load_snapshot();
-    std::optional<CommId> id;
-    if (form.rank == 0) {
-      id = accelerator->make_comm_id(static_cast<int32_t>(form.world_size));
-      channel.send(elastic::CommIdMade{form.generation, hex(*id)});
-    } else {
-      id = wait_for_id();
-      if (!id) return false;
-    }
     try {
+      std::optional<CommId> id;
+      if (form.rank == 0) {
+        id = accelerator->make_comm_id(static_cast<int32_t>(form.world_size));
+        channel.send(elastic::CommIdMade{form.generation, hex(*id)});
+      } else {
+        id = wait_for_id();
+        if (!id) return false;
+      }
       Communicator& group =
           communicator.put(std::make_unique<Communicator>(*accelerator, 0, *id, static_cast<int32_t>(form.rank),
                                                           static_cast<int32_t>(form.world_size)),
@@ -338,6 +339,11 @@ Session Session::attach() {
   const int fd = std::atoi(fd_text);
   ::unsetenv("PLIANT_AGENT_FD");  // the socket is this process's; its children must not speak on it
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  // Said first: a worker that then finds its config wrong is one that uses the API, and ends the job.
+  const std::string hello = to_line(elastic::FromWorker(elastic::Hello{::getpid()})) + "\n";
+  if (::send(fd, hello.data(), hello.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(hello.size())) {
+    throw Error(Status::kFailedPrecondition, "the agent of this job is gone; start it again with `pliant run --resume`");
+  }
   elastic::RunDirectory where{std::filesystem::path(directory)};
   const ConfigNeeds needs{.sampler = true, .lr = true, .accelerator = true};
   ConfigOverrides as_resolved;
@@ -345,7 +351,6 @@ Session Session::attach() {
   Config config = Config::open(where.config(), needs, as_resolved);
   elastic::JobFacts facts = or_throw(where.read_facts());
   auto state = std::make_unique<State>(std::move(where), std::move(config), std::move(facts), fd);
-  state->channel.send(elastic::Hello{::getpid()});
   return Session(std::move(state));
 }
 

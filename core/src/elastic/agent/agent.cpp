@@ -89,8 +89,9 @@ struct Agent::State final : GroupActions, ForeignActions {
   void signal(WorkerId worker, int number) override {
     const auto found = slots.find(worker);
     if (found == slots.end()) return;
-    if (number != SIGKILL) found->second.process.signal_group(SIGCONT);  // a stopped one could not hear it
-    found->second.process.signal_group(number);
+    if (number == SIGKILL) return found->second.process.signal_group(number);
+    found->second.process.signal_group(SIGCONT);  // a stopped one could not hear it
+    ::kill(found->second.process.pid(), number);  // what it has started is its own business to end
   }
   [[nodiscard]] bool is_stopped(WorkerId worker) override {
     const auto found = slots.find(worker);
@@ -134,7 +135,8 @@ struct Agent::State final : GroupActions, ForeignActions {
     launch.log = order.directory.logs() / (restarts == 0 ? fmt::format("rank-{}.log", rank)
                                                          : fmt::format("rank-{}.restart-{}.log", rank, restarts));
     std::error_code absent;
-    const auto log_begins = fs::exists(launch.log, absent) ? static_cast<int64_t>(fs::file_size(launch.log, absent)) : 0;
+    const auto log_begins =
+        fs::exists(launch.log, absent) ? static_cast<int64_t>(fs::file_size(launch.log, absent)) : 0;
     Result<WorkerProcess> process = WorkerProcess::start(launch);
     if (!process) {
       spawn_failure = process.error().message();
@@ -260,6 +262,7 @@ struct Agent::State final : GroupActions, ForeignActions {
       batches.emplace(order.config, plan, or_throw(data::read_dataset(order.directory.dataset())));
       if (!ledger) ledger = or_throw(Ledger::create(order.directory.ledger(), order.facts.run_id, fingerprint));
       if (ledger->lineage().fingerprint != fingerprint) {
+        batches.reset();  // they are another job's
         return failed(Status::kFailedPrecondition,
                       fmt::format("cannot resume {}: data, seed, plan or sampler options are not those of that run "
                                   "(fingerprint {} instead of {})",
@@ -347,11 +350,15 @@ struct Agent::State final : GroupActions, ForeignActions {
         for (const auto& [id, slot] : slots) slot.process.signal_group(SIGKILL);
         forced = Verdict{code, "stopped", "stopped at once by a second signal"};
       } else {
-        event(foreign && !group ? "stopping: the workers are asked to end; once more stops at once"
-                                : "stopping after this step; once more stops at once",
+        // While no worker has used the API the program may be a foreign one, and is asked to end as one.
+        event(foreign ? "stopping: the workers are asked to end; once more stops at once"
+                      : "stopping after this step; once more stops at once",
               false);
-        if (group) group->request_stop(code);
-        if (foreign) foreign->request_stop(code);
+        if (foreign) {
+          foreign->request_stop(code);
+        } else {
+          group->request_stop(code);
+        }
       }
       wait_for_signal();
     });
