@@ -102,25 +102,24 @@ struct Agent::State final : GroupActions, ForeignActions {
                                                                int64_t restarts) const {
     const RunOptions& run = order.config.run();
     const auto text = [](int64_t n) { return std::to_string(n); };
-    std::vector<std::pair<std::string, std::string>> made{
-        {"RANK", text(generation.first_rank + rank)},
-        {"LOCAL_RANK", text(rank)},
-        {"WORLD_SIZE", text(world_size)},
-        {"LOCAL_WORLD_SIZE", text(world_size)},
-        {"GROUP_RANK", text(generation.group_rank)},
-        {"GROUP_WORLD_SIZE", text(generation.node_count)},
-        {"ROLE_NAME", "default"},
-        {"ROLE_RANK", text(generation.first_rank + rank)},
-        {"ROLE_WORLD_SIZE", text(world_size)},
-        {"MASTER_ADDR", generation.master_addr},
-        {"MASTER_PORT", text(generation.master_port)},
-        {"TORCHELASTIC_RUN_ID", order.facts.run_id},
-        {"TORCHELASTIC_RESTART_COUNT", text(restarts)},
-        {"TORCHELASTIC_MAX_RESTARTS", text(run.max_restarts)},
-        {"TORCHELASTIC_USE_AGENT_STORE", "False"},
-        {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
-        {"PLIANT_RUN_DIR", order.directory.path().string()},
-    };
+    std::vector<std::pair<std::string, std::string>> made;
+    made.emplace_back("RANK", text(generation.first_rank + rank));
+    made.emplace_back("LOCAL_RANK", text(rank));
+    made.emplace_back("WORLD_SIZE", text(world_size));
+    made.emplace_back("LOCAL_WORLD_SIZE", text(world_size));
+    made.emplace_back("GROUP_RANK", text(generation.group_rank));
+    made.emplace_back("GROUP_WORLD_SIZE", text(generation.node_count));
+    made.emplace_back("ROLE_NAME", "default");
+    made.emplace_back("ROLE_RANK", text(generation.first_rank + rank));
+    made.emplace_back("ROLE_WORLD_SIZE", text(world_size));
+    made.emplace_back("MASTER_ADDR", generation.master_addr);
+    made.emplace_back("MASTER_PORT", text(generation.master_port));
+    made.emplace_back("TORCHELASTIC_RUN_ID", order.facts.run_id);
+    made.emplace_back("TORCHELASTIC_RESTART_COUNT", text(restarts));
+    made.emplace_back("TORCHELASTIC_MAX_RESTARTS", text(run.max_restarts));
+    made.emplace_back("TORCHELASTIC_USE_AGENT_STORE", "False");
+    made.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+    made.emplace_back("PLIANT_RUN_DIR", order.directory.path().string());
     if (std::getenv("OMP_NUM_THREADS") == nullptr && world_size > 1) made.emplace_back("OMP_NUM_THREADS", "1");
     return made;
   }
