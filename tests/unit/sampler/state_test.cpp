@@ -7,8 +7,11 @@ using namespace pliant;
 using namespace pliant::test;
 
 TEST_CASE("a sampler loads its own state, and saves the same bytes again") {
-  for (const auto& [name, options] : {std::pair<std::string, OptionMap>{"seqlen", {{"max_tokens", int64_t{64}}}},
-                                      std::pair<std::string, OptionMap>{"fixed", {{"order", "random"}}}}) {
+  const std::map<std::string, OptionMap> made{{"seqlen", {{"max_tokens", int64_t{64}}}},
+                                              {"fixed", {{"order", "random"}}}};
+  for (const auto& one : made) {
+    const std::string& name = one.first;
+    const OptionMap& options = one.second;
     CAPTURE(name);
     OpenedSampler writer(name, options);
     const std::string saved = or_throw(writer.instance().save());
