@@ -1,6 +1,7 @@
 // The arguments of plan, plugin, config and version.
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <string>
 
 #include "actions.hpp"
 #include "commands.hpp"
@@ -16,6 +17,10 @@ struct Arguments {
   int64_t world_size = 0;
   bool origins = false;
 };
+
+std::string example(const std::string& line) {
+  return "Example:\n  " + line + "\n\nEvery command takes --set, --plugin-dir, --color, -v and -q: see pliant --help";
+}
 
 std::shared_ptr<Arguments> arguments() {
   return std::make_shared<Arguments>();
@@ -42,10 +47,10 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   command
       .add_option("--world-size", given->world_size,
                   "Plan for this many ranks: fails, and names the nearest, if it is not valid")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""))
       ->type_name("N");
   add_json(command, invocation);
-  command.footer("Example:\n  pliant plan pliant.toml --world-size 4");
+  command.footer(example("pliant plan pliant.toml --world-size 4"));
   command.callback([&invocation, given] {
     invocation.action = [&invocation, given] { return show_plan(invocation, given->file, given->world_size); };
   });
@@ -59,7 +64,7 @@ void add_plugin(CLI::App& app, Invocation& invocation) {
   const auto listed = arguments();
   add_search_file(list, listed);
   add_json(list, invocation);
-  list.footer("Example:\n  pliant plugin list --plugin-dir ./build/plugins");
+  list.footer(example("pliant plugin list --plugin-dir ./build/plugins"));
   list.callback([&invocation, listed] {
     invocation.action = [&invocation, listed] { return list_plugins(invocation, listed->file); };
   });
@@ -69,7 +74,7 @@ void add_plugin(CLI::App& app, Invocation& invocation) {
   info.add_option("NAME", shown->name, "section/name, or a name that only one section has")->required();
   add_search_file(info, shown);
   add_json(info, invocation);
-  info.footer("Example:\n  pliant plugin info elasticity/v0.1");
+  info.footer(example("pliant plugin info elasticity/v0.1"));
   info.callback([&invocation, shown] {
     invocation.action = [&invocation, shown] { return show_plugin(invocation, shown->file, shown->name); };
   });
@@ -84,7 +89,7 @@ void add_config(CLI::App& app, Invocation& invocation) {
   add_file(show, shown);
   show.add_flag("--origin", shown->origins, "Say for every key who set it");
   add_json(show, invocation);
-  show.footer("Example:\n  pliant config show pliant.toml --origin --set run.workers=2");
+  show.footer(example("pliant config show pliant.toml --origin --set run.workers=2"));
   show.callback([&invocation, shown] {
     invocation.action = [&invocation, shown] { return show_config(invocation, shown->file, shown->origins); };
   });
@@ -93,7 +98,7 @@ void add_config(CLI::App& app, Invocation& invocation) {
   const auto checked = arguments();
   add_file(check, checked);
   add_json(check, invocation);
-  check.footer("Example:\n  pliant config check pliant.toml");
+  check.footer(example("pliant config check pliant.toml"));
   check.callback([&invocation, checked] {
     invocation.action = [&invocation, checked] { return check_config(invocation, checked->file); };
   });
@@ -103,7 +108,7 @@ void add_config(CLI::App& app, Invocation& invocation) {
   defaults.add_option("NAME", wanted->name,
                       "A section such as run, or section/name for a plugin; all sections when left out");
   add_json(defaults, invocation);
-  defaults.footer("Example:\n  pliant config defaults sampler/seqlen");
+  defaults.footer(example("pliant config defaults sampler/seqlen"));
   defaults.callback([&invocation, wanted] {
     invocation.action = [&invocation, wanted] { return show_defaults(invocation, wanted->name); };
   });
@@ -112,7 +117,7 @@ void add_config(CLI::App& app, Invocation& invocation) {
 void add_version(CLI::App& app, Invocation& invocation) {
   CLI::App& command = *app.add_subcommand("version", "Show the version of pliant and of its plugin ABI");
   add_json(command, invocation);
-  command.footer("Example:\n  pliant version --json");
+  command.footer(example("pliant version --json"));
   command.callback([&invocation] { invocation.action = [&invocation] { return show_version(invocation); }; });
 }
 

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <string_view>
 
 #include "base/log.hpp"
 #include "base/suggest.hpp"
@@ -83,6 +85,9 @@ std::string command_line(const CLI::App& command) {
 std::string usage_text(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = reached(app);
   std::string text = error.what();
+  if (&command == &app || command.get_subcommands(nullptr).size() > 0) {
+    text = fmt::format("a command is missing: {}", fmt::join(words_near(command, false), ", "));
+  }
   if (const std::vector<std::string> extra = app.remaining(true); !extra.empty()) {
     const std::string& word = extra.front();
     const bool flag = word.rfind('-', 0) == 0;
@@ -127,8 +132,18 @@ int perform(const Invocation& invocation) {
   }
 }
 
+/// Takes what follows `--` off the line: it is another program's, and no business of the parser.
+std::vector<std::string> split_program(int& argc, char** argv) {
+  const auto end = argv + argc;
+  const auto dashes = std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });
+  if (dashes == end) return {};
+  argc = static_cast<int>(dashes - argv);
+  return {dashes + 1, end};
+}
+
 int run(int argc, char** argv) {
   Invocation invocation;
+  invocation.program = split_program(argc, argv);
   CLI::App app("Elastic training: plans batches, runs workers, survives their loss.");
   declare(app, invocation);
   try {
@@ -137,6 +152,11 @@ int run(int argc, char** argv) {
     return app.exit(answer);
   } catch (const CLI::ParseError& error) {
     complain(invocation, usage_text(app, error));
+    return kUsage;
+  }
+  if (!invocation.program.empty() && !app.got_subcommand("run")) {
+    complain(invocation, fmt::format("pliant: error: only `pliant run` takes a program after --, not `{}`",
+                                     command_line(reached(app))));
     return kUsage;
   }
   if (!set_log_level(invocation)) {

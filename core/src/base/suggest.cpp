@@ -11,8 +11,15 @@ namespace {
 constexpr size_t kLongestWord = 200;  // longer words get no suggestion: the distance costs length squared
 constexpr size_t kMostEdits = 4;
 
+constexpr size_t kShortestPrefix = 4;
+
 char lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+/// A word that was cut short: "max_train_batch" for "max_train_batch_size".
+bool begins(std::string_view candidate, std::string_view word) {
+  return word.size() >= kShortestPrefix && candidate.size() > word.size() && candidate.substr(0, word.size()) == word;
 }
 
 }  // namespace
@@ -41,7 +48,7 @@ std::vector<std::string> nearest(std::string_view word, const std::vector<std::s
   for (const std::string& candidate : known) {
     if (candidate.size() > kLongestWord) continue;
     const size_t distance = edit_distance(word, candidate);
-    if (distance <= limit) found.emplace_back(distance, candidate);
+    if (distance <= limit || begins(candidate, word)) found.emplace_back(distance, candidate);
   }
   std::sort(found.begin(), found.end());
   std::vector<std::string> words;

@@ -26,6 +26,14 @@ std::vector<std::string> split_lines(std::string_view text) {
   return lines;
 }
 
+/// False for a line that would garble a terminal.
+bool showable(const std::string& line) {
+  return line.size() <= kLongestLineShown && std::all_of(line.begin(), line.end(), [](char c) {
+           const auto byte = static_cast<unsigned char>(c);
+           return byte == '\t' || (byte >= 0x20 && byte != 0x7f);
+         });
+}
+
 /// Spaces up to `column`, with the tabs of the line kept so that the caret stands under the right character.
 std::string padding(const std::string& line, uint32_t column) {
   std::string result;
@@ -98,7 +106,7 @@ std::string Diagnostics::render(const Finding& finding) const {
                                  finding.severity == Severity::kError ? "error" : "warning", finding.message);
   if (origin.label.empty() && origin.line > 0 && origin.line <= lines_.size()) {
     const std::string& line = lines_[origin.line - 1];
-    if (line.size() <= kLongestLineShown) {
+    if (showable(line)) {
       const std::string number = fmt::format("{:>5}", origin.line);
       const size_t tail = origin.length > 1 ? std::min<size_t>(origin.length, kLongestLineShown) - 1 : 0;
       text += fmt::format("\n{} | {}\n{} | {}^{}", number, line, std::string(number.size(), ' '),

@@ -162,17 +162,31 @@ std::vector<plugin::SearchDir> config_dirs(detail::ConfigState& state) {
   return dirs;
 }
 
+/// Appends what is not there yet: the first mention of a directory decides its place.
+void append(std::vector<plugin::SearchDir>& to, std::vector<plugin::SearchDir> more) {
+  for (plugin::SearchDir& dir : more) {
+    const bool there = std::any_of(to.begin(), to.end(), [&](const auto& old) { return old.path == dir.path; });
+    if (!there) to.push_back(std::move(dir));
+  }
+}
+
+std::vector<plugin::SearchDir> flag_dirs(const ConfigOverrides& overrides) {
+  std::vector<plugin::SearchDir> dirs;
+  for (const fs::path& dir : overrides.plugin_dirs) dirs.push_back({absolute_here(dir), "--plugin-dir"});
+  return dirs;
+}
+
 void find_search_dirs(detail::ConfigState& state, const ConfigOverrides& overrides, Diagnostics& diagnostics) {
-  for (const fs::path& dir : overrides.plugin_dirs) state.search.push_back({absolute_here(dir), "--plugin-dir"});
-  for (plugin::SearchDir& dir : config_dirs(state)) state.search.push_back(std::move(dir));
+  append(state.search, flag_dirs(overrides));
+  append(state.search, config_dirs(state));
   if (overrides.read_environment) {
     if (auto dirs = plugin::environment_dirs()) {
-      for (plugin::SearchDir& dir : *dirs) state.search.push_back(std::move(dir));
+      append(state.search, std::move(*dirs));
     } else {
       diagnostics.error({Layer::kEnvironment, 0, 0, 0, "environment PLIANT_PLUGIN_PATH"}, dirs.error().message());
     }
   }
-  for (plugin::SearchDir& dir : plugin::installed_dirs()) state.search.push_back(std::move(dir));
+  append(state.search, plugin::installed_dirs());
 }
 
 }  // namespace
@@ -190,12 +204,13 @@ fs::path absolute_from(const Value& value, const fs::path& file_dir) {
 
 Result<std::vector<plugin::SearchDir>> search_dirs(const ConfigOverrides& overrides) {
   std::vector<plugin::SearchDir> all;
-  for (const fs::path& dir : overrides.plugin_dirs) all.push_back({absolute_here(dir), "--plugin-dir"});
-  auto named = overrides.read_environment ? plugin::environment_dirs() : std::vector<plugin::SearchDir>();
-  if (!named) return failed(std::move(named));
-  for (auto* more : {&*named}) all.insert(all.end(), more->begin(), more->end());
-  const std::vector<plugin::SearchDir> installed = plugin::installed_dirs();
-  all.insert(all.end(), installed.begin(), installed.end());
+  append(all, flag_dirs(overrides));
+  if (overrides.read_environment) {
+    auto dirs = plugin::environment_dirs();
+    if (!dirs) return failed(std::move(dirs));
+    append(all, std::move(*dirs));
+  }
+  append(all, plugin::installed_dirs());
   return all;
 }
 

@@ -26,6 +26,12 @@ bool has(const pliant_option& option, uint32_t flag) {
   return (option.flags & flag) != 0;
 }
 
+/// "at least 1 row" of "at least 2 rows".
+std::string singular(std::string unit) {
+  if (unit.size() > 3 && unit.back() == 's') unit.pop_back();
+  return unit;
+}
+
 std::string expectation(int32_t element) {
   switch (element) {
     case PLIANT_BOOL:
@@ -269,7 +275,7 @@ std::string range_text(const pliant_option& option) {
   const std::string lowest = number(option.int_min, option.float_min);
   const std::string highest = number(option.int_max, option.float_max);
   if (low && high) return fmt::format("{}..{}{}", lowest, highest, unit);
-  if (low) return fmt::format("at least {}{}", lowest, unit);
+  if (low) return fmt::format("at least {}{}", lowest, lowest == "1" ? singular(unit) : unit);
   if (high) return fmt::format("at most {}{}", highest, unit);
   return {};
 }

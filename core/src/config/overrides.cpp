@@ -10,6 +10,7 @@
 #include "base/suggest.hpp"
 #include "config/parse.hpp"
 #include "config/source.hpp"
+#include "plugin/plugin.hpp"
 
 namespace pliant::config {
 
@@ -79,6 +80,11 @@ void apply_assignments(const std::vector<Assignment>& assignments, Value& root, 
     if (!path) {
       diagnostics.error(origin, "this is not of the form key=value",
                         {"for example run.workers=2, or elasticity.\"v0.1\".max_gpus=64 for a key with a dot in it"});
+      continue;
+    }
+    if (path->size() > 3 && plugin::kind_of(path->front()) != nullptr) {
+      diagnostics.error(origin, fmt::format("{} goes deeper than [section.plugin] has keys", dotted(*path)),
+                        {"put the name of a plugin in quotes when it has a dot: elasticity.\"v0.1\".max_gpus=64"});
       continue;
     }
     Value value = parse_override(trimmed(std::string_view(assignment.text).substr(split + 1)), origin);

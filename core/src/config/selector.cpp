@@ -95,7 +95,8 @@ void Selector::report_no_choice(const plugin::Kind& kind) {
         {}, fmt::format("there is no [{}] section, and this command needs one", kind.section),
         {fmt::format("write [{}] and below it use = \"{}\"", kind.section, example), there_are(names)});
   }
-  diagnostics_.error(table->origin, fmt::format("[{}] does not say which plugin to use", kind.section),
+  diagnostics_.error(state_.root.member(kind.section)->key_origin,
+                     fmt::format("[{}] does not say which plugin to use", kind.section),
                      {fmt::format("write use = \"{}\" below [{}]", example, kind.section), there_are(names)});
 }
 
@@ -200,41 +201,53 @@ void Selector::check_keys(const Selection& selection) {
 }
 
 void Selector::check_unused_tables(const Selection& selection, bool needed) {
-  const std::string name(selection.kind->section);
-  const Value* table = section(*selection.kind);
-  for (const std::string& other : plugin::names(state_.search, *selection.kind)) {
+  const plugin::Kind& kind = *selection.kind;
+  const std::string name(kind.section);
+  std::vector<std::string> known = plugin::names(state_.search, kind);
+  for (const std::string& other : known) {
     if (other != selection.use) environment_.ignore_below({name, other});
   }
+  const Value* table = section(kind);
   if (table == nullptr) return;
-  std::vector<std::string> known = plugin::names(state_.search, *selection.kind);
   if (!selection.use.empty()) known.push_back(selection.use);
   for (const Member& member : table->members) {
     if (member.value.type != Value::Type::kTable || member.key == selection.use) continue;
     environment_.ignore_below({name, member.key});
     if (!needed) continue;
-    const bool installed = std::find(known.begin(), known.end(), member.key) != known.end();
-    const auto near = installed ? std::vector<std::string>() : nearest(member.key, known);
-    if (!installed) {
-      std::vector<std::string> notes{fmt::format("'{}' is in use", selection.use)};
-      if (!near.empty()) notes.push_back(fmt::format("did you mean '{}'?", near.front()));
-      diagnostics_.warning(
-          member.key_origin,
-          fmt::format("[{}] belongs to no installed plugin, so nothing reads it", dotted({name, member.key})),
-          std::move(notes));
-      continue;
+    if (std::find(known.begin(), known.end(), member.key) != known.end()) {
+      check_unused_table(kind, member);
+    } else {
+      report_idle_table(selection, member, known);
     }
-    const auto file = plugin::find(state_.search, *selection.kind, member.key);
-    const auto opened = file ? plugin::Plugin::open(*file, *selection.kind) : failed(Status::kNotFound, "");
-    if (!opened) continue;  // not in use: no reason to stop
-    const std::vector<pliant_option>& options = (*opened)->options();
-    const std::vector<std::string> keys = keys_of(options);
-    for (const Member& given : member.value.members) {
-      if (std::find(keys.begin(), keys.end(), given.key) == keys.end()) {
-        report_unknown_key(given, {name, member.key}, keys, diagnostics_);
-      }
-    }
-    check_options(options, &member.value, {name, member.key}, member.key_origin, diagnostics_);
   }
+}
+
+void Selector::check_unused_table(const plugin::Kind& kind, const Member& member) {
+  const KeyPath path{std::string(kind.section), member.key};
+  const auto file = plugin::find(state_.search, kind, member.key);
+  if (!file) return;
+  const auto opened = plugin::Plugin::open(*file, kind);
+  if (!opened) return;  // it is not in use: no reason to stop
+  const std::vector<std::string> keys = keys_of((*opened)->options());
+  for (const Member& given : member.value.members) {
+    if (std::find(keys.begin(), keys.end(), given.key) == keys.end())
+      report_unknown_key(given, path, keys, diagnostics_);
+  }
+  check_options((*opened)->options(), &member.value, path, member.key_origin, diagnostics_);
+}
+
+void Selector::report_idle_table(const Selection& selection, const Member& member,
+                                 const std::vector<std::string>& known) {
+  std::vector<std::string> notes{fmt::format("'{}' is in use", selection.use)};
+  if (const auto near = nearest(member.key, known); !near.empty()) {
+    notes.push_back(fmt::format("did you mean '{}'?", near.front()));
+  }
+  std::string message = fmt::format("[{}] belongs to no installed plugin, so nothing reads it",
+                                    dotted({std::string(selection.kind->section), member.key}));
+  // A file may carry tables for plugins of another machine; what was typed for this very call may not.
+  const bool typed = member.key_origin.layer > Layer::kFile;
+  if (typed) return diagnostics_.error(member.key_origin, std::move(message), std::move(notes));
+  diagnostics_.warning(member.key_origin, std::move(message), std::move(notes));
 }
 
 }  // namespace pliant::config

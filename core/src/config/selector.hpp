@@ -34,7 +34,10 @@ class Selector {
   bool open(Selection& selection);
   void configure(Selection& selection);
   void check_keys(const Selection& selection);
+  /// Tables of plugins that are not in use: checked when their plugin is installed, else worth a warning.
   void check_unused_tables(const Selection& selection, bool needed);
+  void check_unused_table(const plugin::Kind& kind, const Member& member);
+  void report_idle_table(const Selection& selection, const Member& member, const std::vector<std::string>& known);
   void report(const Origin& origin, const Error& error);
 
   detail::ConfigState& state_;

@@ -1,0 +1,148 @@
+// Files that are no plugin, are cut off, or that anybody could have replaced.
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "negative/pliant_process.hpp"
+#include "plugin/plugin.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using pliant::test::Outcome;
+using pliant::test::run_pliant;
+using pliant::test::ScratchFolder;
+
+const std::string kGood = std::string(NEGATIVE_PLUGIN_DIR) + "/elasticity-good.pliant.so";
+constexpr const char* kConfig = "config_version = 1\n[plugins]\ndirs = [\"plugins\"]\n[elasticity]\nuse = \"good\"\n";
+
+/// A folder with a config and plugins/elasticity-good.pliant.so of `bytes`.
+struct Installed : ScratchFolder {
+  explicit Installed(const std::string& bytes) {
+    write("pliant.toml", kConfig);
+    file = write("plugins/elasticity-good.pliant.so", bytes);
+  }
+  [[nodiscard]] Outcome plan() const { return run_pliant(*this, {"plan", "pliant.toml"}); }
+  fs::path file;
+};
+
+void check_refused(const Outcome& outcome, const std::string& reason) {
+  CAPTURE(outcome.err);
+  CHECK(outcome.exit_code == 3);
+  CHECK(outcome.out.empty());
+  CHECK(outcome.err.find("pliant.toml:5:7: error: ") == 0);
+  CHECK(outcome.err.find(reason) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("a plugin found through dirs of the config is used from any working directory") {
+  const Installed installed(pliant::test::read_whole(kGood));
+  CHECK(installed.plan().exit_code == 0);
+  const ScratchFolder elsewhere;
+  CHECK(run_pliant(elsewhere, {"plan", (installed.path() / "pliant.toml").string()}).exit_code == 0);
+}
+
+TEST_CASE("a missing plugin lists the directories that were searched and the near names there") {
+  const Installed installed(pliant::test::read_whole(kGood));
+  installed.write("pliant.toml",
+                  "config_version = 1\n[plugins]\ndirs = [\"plugins\"]\n[elasticity]\nuse = \"goood\"\n");
+  const Outcome outcome = installed.plan();
+  check_refused(outcome, "elasticity plugin 'goood' is not installed: no elasticity-goood.pliant.so in");
+  CHECK(outcome.err.find((installed.path() / "plugins").string() + " ([plugins] dirs)") != std::string::npos);
+  CHECK(outcome.err.find("did you mean 'good'?") != std::string::npos);
+}
+
+TEST_CASE("the working directory is not searched for plugins") {
+  const Installed installed(pliant::test::read_whole(kGood));
+  fs::rename(installed.file, installed.path() / "elasticity-good.pliant.so");
+  check_refused(installed.plan(), "is not installed");
+}
+
+TEST_CASE("a broken plugin stops the search: a whole one in a later directory is not used instead") {
+  const Installed installed("not a library");
+  const Outcome outcome = run_pliant(installed, {"plan", "pliant.toml"}, {"PLIANT_PLUGIN_PATH=" NEGATIVE_PLUGIN_DIR});
+  check_refused(outcome, "it is not an ELF shared library");
+}
+
+TEST_CASE("a file that is no shared library is refused") {
+  check_refused(Installed("not a library").plan(), "is refused: it is not an ELF shared library");
+  check_refused(Installed("").plan(), "is refused: it is empty");
+  const Installed program(pliant::test::read_whole(kGood));
+  fs::remove(program.file);
+  fs::create_directory(program.file);
+  check_refused(program.plan(), "it is not a regular file");
+}
+
+TEST_CASE("a plugin cut off at any length is refused, and the process lives") {
+  const std::string whole = pliant::test::read_whole(kGood);
+  const ::pliant::plugin::Kind& kind = *::pliant::plugin::kind_of("elasticity");
+  const ScratchFolder folder;
+  for (size_t length = 0; length < whole.size(); length += 1 + whole.size() / 97) {
+    CAPTURE(length);
+    const fs::path file = folder.write("elasticity-good.pliant.so", whole.substr(0, length));
+    const auto opened = ::pliant::plugin::Plugin::open(file, kind);
+    REQUIRE_FALSE(opened);
+    CHECK(opened.error().exit_code() == ::pliant::ExitCode::kPlugin);
+    CHECK(opened.error().message().find(file.string()) != std::string::npos);
+  }
+  check_refused(Installed(whole.substr(0, whole.size() / 2)).plan(), "it is truncated: ");
+}
+
+TEST_CASE("a plugin that everybody may write is refused with the command that mends it") {
+  const Installed installed(pliant::test::read_whole(kGood));
+  fs::permissions(installed.file, fs::perms(0666));
+  const Outcome outcome = installed.plan();
+  check_refused(outcome, "can be changed by every user (mode 0666)");
+  CHECK(outcome.err.find("chmod go-w '" + installed.file.string() + "'") != std::string::npos);
+  fs::permissions(installed.file, fs::perms(0644));
+  CHECK(installed.plan().exit_code == 0);
+}
+
+TEST_CASE("a plugin in a directory that everybody may write is refused, even a sticky one") {
+  const Installed installed(pliant::test::read_whole(kGood));
+  fs::permissions(installed.file.parent_path(), fs::perms(0777));
+  check_refused(installed.plan(), "chmod go-w '" + installed.file.parent_path().string() + "'");
+  ::chmod(installed.file.parent_path().c_str(), 01777);
+  check_refused(installed.plan(), "can be changed by every user (mode 1777)");
+}
+
+TEST_CASE("a link is followed before the file is judged") {
+  const Installed installed(pliant::test::read_whole(kGood));
+  const fs::path open_to_all = installed.path() / "shared";
+  fs::create_directory(open_to_all);
+  fs::permissions(open_to_all, fs::perms(0777));
+  fs::rename(installed.file, open_to_all / "real.so");
+  fs::create_symlink(open_to_all / "real.so", installed.file);
+  check_refused(installed.plan(), "chmod go-w '" + open_to_all.string() + "'");
+}
+
+TEST_CASE("a plugin of another user is refused" * doctest::skip(::geteuid() != 0)) {
+  const Installed installed(pliant::test::read_whole(kGood));
+  REQUIRE(::chown(installed.file.c_str(), 12345, 12345) == 0);
+  check_refused(installed.plan(), "(uid 12345), not to root, to you or to the owner of this program");
+}
+
+TEST_CASE("a relative entry of PLIANT_PLUGIN_PATH is an error, not a search in the working directory") {
+  const Installed installed(pliant::test::read_whole(kGood));
+  const Outcome outcome = run_pliant(installed, {"plan", "pliant.toml"}, {"PLIANT_PLUGIN_PATH=/nowhere:plugins"});
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.err.find("environment PLIANT_PLUGIN_PATH: error: entry 'plugins' of PLIANT_PLUGIN_PATH is relative") ==
+        0);
+}
+
+TEST_CASE("path names one file, relative to the config, and its own name must be what use says") {
+  const Installed installed(pliant::test::read_whole(kGood));
+  fs::rename(installed.file, installed.path() / "plugins" / "mine.so");
+  const std::string config = "config_version = 1\n[elasticity]\npath = \"plugins/mine.so\"\nuse = ";
+  const fs::path file = installed.write("pliant.toml", config + "\"good\"\n");
+  const ScratchFolder elsewhere;
+  CHECK(run_pliant(elsewhere, {"plan", file.string()}).exit_code == 0);
+  installed.write("pliant.toml", config + "\"other\"\n");
+  const Outcome outcome = installed.plan();
+  CHECK(outcome.exit_code == 3);
+  CHECK(outcome.err.find("pliant.toml:3:8: error: ") == 0);
+  CHECK(outcome.err.find("calls itself 'good', but use says 'other'") != std::string::npos);
+}

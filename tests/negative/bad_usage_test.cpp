@@ -1,0 +1,83 @@
+// Wrong command lines, and results that cannot be delivered.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "negative/pliant_process.hpp"
+
+namespace {
+
+using pliant::test::Outcome;
+using pliant::test::run_pliant;
+using pliant::test::ScratchFolder;
+
+}  // namespace
+
+TEST_CASE("a wrong command line ends with 2, the near word and where to read more") {
+  const ScratchFolder folder;
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{}, "pliant: error: a command is missing: plan, "},
+      {{"plam"}, "unknown command 'plam'; did you mean 'plan'?"},
+      {{"plugin"}, "a command is missing: list, info"},
+      {{"plugin", "lst"}, "unknown command 'lst'; did you mean 'list'?"},
+      {{"plan"}, "CONFIG is required"},
+      {{"plan", "a.toml", "--jsn"}, "unknown option '--jsn'; did you mean '--json'?"},
+      {{"plan", "a.toml", "--world-sise=4"}, "did you mean '--world-size'?"},
+      {{"plan", "a.toml", "--pluginn-dir", "x"}, "did you mean '--plugin-dir'?"},
+      {{"plan", "a.toml", "b.toml"}, "unexpected argument 'b.toml'"},
+      {{"plan", "a.toml", "--world-size", "four"}, "--world-size"},
+      {{"plan", "a.toml", "--world-size", "0"}, "--world-size"},
+      {{"version", "--color", "blue"}, "--color"},
+  };
+  for (const auto& [args, wanted] : cases) {
+    const Outcome outcome = run_pliant(folder, args);
+    CAPTURE(wanted);
+    CAPTURE(outcome.err);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out.empty());
+    CHECK(outcome.err.find("pliant: error: ") == 0);
+    CHECK(outcome.err.find(wanted) != std::string::npos);
+    CHECK(outcome.err.find("--help") != std::string::npos);
+  }
+}
+
+TEST_CASE("help goes to stdout, ends with 0 and has an example for every command") {
+  const ScratchFolder folder;
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{{},
+                                                                                       {"plan"},
+                                                                                       {"plugin", "list"},
+                                                                                       {"plugin", "info"},
+                                                                                       {"config", "show"},
+                                                                                       {"config", "check"},
+                                                                                       {"config", "defaults"},
+                                                                                       {"version"}}) {
+    std::vector<std::string> args = command;
+    args.emplace_back("--help");
+    const Outcome outcome = run_pliant(folder, args);
+    CHECK(outcome.exit_code == 0);
+    CHECK(outcome.err.empty());
+    CHECK(outcome.out.find("Example:\n  pliant ") != std::string::npos);
+  }
+}
+
+TEST_CASE("an unknown plugin ends with 3 and the near names") {
+  const ScratchFolder folder;
+  const Outcome outcome = run_pliant(folder, {"plugin", "info", "goood", "--plugin-dir", NEGATIVE_PLUGIN_DIR});
+  CHECK(outcome.exit_code == 3);
+  CHECK(outcome.err.find("pliant: error: there is no plugin 'goood'\n  did you mean 'good'?") == 0);
+}
+
+TEST_CASE("a level that PLIANT_LOG does not have is a usage error") {
+  const ScratchFolder folder;
+  const Outcome outcome = run_pliant(folder, {"version"}, {"PLIANT_LOG=loud"});
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.err.find("PLIANT_LOG: error: it must be debug, info, warning, error or off") != std::string::npos);
+}
+
+TEST_CASE("colour is used only when it is asked for") {
+  const ScratchFolder folder;
+  CHECK(run_pliant(folder, {"plan", "nowhere.toml"}).err.find('\033') == std::string::npos);
+  CHECK(run_pliant(folder, {"--color", "always", "plan", "nowhere.toml"}).err.find("\033[1;31merror:\033[0m") !=
+        std::string::npos);
+}
