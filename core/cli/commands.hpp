@@ -22,7 +22,7 @@ struct Invocation {
   bool quiet = false;  ///< -q: warnings and progress stay away
   int verbosity = 0;   ///< number of -v
   Color color = Color::kAuto;
-  std::vector<std::string> program; ///< what followed `--`
+  std::vector<std::string> program;  ///< what followed `--`
   /// The chosen command. Returns the exit code; may throw Error, whose message goes to stderr.
   std::function<int()> action;
 };

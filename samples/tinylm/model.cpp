@@ -6,7 +6,8 @@
 
 #include <cmath>
 #include <limits>
-#include <string>
+#include <map>
+#include <utility>
 
 #include "blas_threads.hpp"
 
@@ -20,61 +21,86 @@ struct Block {
   Tensor norm2_weight, norm2_bias, up_weight, up_bias, down_weight, down_bias;
 };
 
-/// The sequences of one call, laid end to end for everything that works token by token, and in padded attention blocks.
-struct Layout {
-  Tensor tokens;       ///< [T] all tokens, sequence after sequence
-  Tensor positions;    ///< [T] place of each token in its sequence
-  Tensor predictors;   ///< tokens that have a successor, as indices into T
-  Tensor targets;      ///< their successors
-  Tensor to_blocks;    ///< [blocks * width] index into T of each place of each block; padding repeats token 0
-  Tensor from_blocks;  ///< [T] index of each token among the places
-  Tensor mask;         ///< [blocks, 1, width, width] 0 where a place may look at another, -inf elsewhere
+/// Attention blocks of one width. Short sequences share a block; each sees itself alone.
+struct BlockGroup {
+  Tensor places;  ///< [blocks * width] index into the tokens; padding repeats token 0
+  Tensor mask;    ///< [blocks, 1, width, width] 0 where a place may look at another, -inf elsewhere
   int64_t blocks = 0;
   int64_t width = 0;
 };
 
-/// Several short sequences share an attention block of this many places; a longer sequence makes all blocks as wide as
-/// itself.
-constexpr int64_t kBlockWidth = 128;
+/// The sequences of one call, laid end to end for everything that works token by token, and in attention blocks.
+struct Layout {
+  Tensor tokens;      ///< [T] all tokens, sequence after sequence
+  Tensor positions;   ///< [T] place of each token in its sequence
+  Tensor predictors;  ///< tokens that have a successor, as indices into T
+  Tensor targets;     ///< their successors
+  std::vector<BlockGroup> groups;
+  Tensor from_blocks;  ///< [T] index of each token among the places of all groups
+};
+
+/// The smallest block. A longer sequence goes to blocks of the next power of two: few widths, little padding.
+constexpr int64_t kSmallestBlock = 64;
 
 Tensor index_tensor(const std::vector<int64_t>& values) {
   return torch::tensor(values, torch::kInt64);
 }
 
-/// Fills `mask` so that each place sees itself and earlier places of its own sequence. Padding sees itself only, which
-/// keeps its softmax finite; nothing reads it.
-void allow_within_sequences(Tensor& mask, int64_t block, const std::vector<int64_t>& owner, int64_t width) {
-  float* rows = mask.data_ptr<float>() + block * width * width;
-  for (int64_t i = 0; i < width; ++i) {
-    for (int64_t j = 0; j <= i; ++j) {
-      const auto places = static_cast<size_t>(block * width);
-      const int64_t mine = owner[places + static_cast<size_t>(i)];
-      if (i == j || (mine >= 0 && mine == owner[places + static_cast<size_t>(j)])) rows[i * width + j] = 0.0F;
-    }
-  }
-}
+/// The sequences whose blocks have one width, being laid out.
+struct Blocks {
+  int64_t width;
+  std::vector<int64_t> places;  ///< token at each place
+  std::vector<int64_t> owners;  ///< sequence at each place, -1 for padding
+  std::vector<int64_t> used;    ///< places of each block that are taken
 
-Layout lay_out(std::span<const Sequence> sequences) {
-  Layout made;
-  made.width = kBlockWidth;
-  for (const Sequence& sequence : sequences) made.width = std::max(made.width, static_cast<int64_t>(sequence.size()));
-
-  std::vector<int64_t> tokens, positions, predictors, targets, to_blocks, from_blocks, owner, used;
-  for (size_t s = 0; s < sequences.size(); ++s) {
-    const auto length = static_cast<int64_t>(sequences[s].size());
+  /// Takes `length` places of the first block with room for them, and returns the first.
+  int64_t take(int64_t length) {
     size_t block = 0;
-    while (block < used.size() && used[block] + length > made.width) ++block;
+    while (block < used.size() && used[block] + length > width) ++block;
     if (block == used.size()) {
       used.push_back(0);
-      to_blocks.resize(used.size() * static_cast<size_t>(made.width), 0);
-      owner.resize(to_blocks.size(), -1);
+      places.resize(used.size() * static_cast<size_t>(width), 0);
+      owners.resize(places.size(), -1);
     }
+    const int64_t first = static_cast<int64_t>(block) * width + used[block];
+    used[block] += length;
+    return first;
+  }
+
+  /// Each place sees itself and earlier places of its own sequence. Padding sees itself, which keeps its softmax
+  /// finite.
+  [[nodiscard]] BlockGroup group() const {
+    const auto blocks = static_cast<int64_t>(used.size());
+    BlockGroup made{index_tensor(places),
+                    torch::full({blocks, 1, width, width}, -std::numeric_limits<float>::infinity()), blocks, width};
+    float* row = made.mask.data_ptr<float>();
+    for (int64_t place = 0; place < blocks * width; ++place, row += width) {
+      const int64_t owner = owners[static_cast<size_t>(place)];
+      row[place % width] = 0.0F;
+      for (int64_t back = 1; back <= place % width; ++back) {
+        if (owner < 0 || owners[static_cast<size_t>(place - back)] != owner) break;
+        row[place % width - back] = 0.0F;
+      }
+    }
+    return made;
+  }
+};
+
+Layout lay_out(std::span<const Sequence> sequences) {
+  std::vector<int64_t> tokens, positions, predictors, targets, from_blocks;
+  std::map<int64_t, Blocks> by_width;
+  std::vector<std::pair<int64_t, int64_t>> homes;  // width and place of each token
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    const auto length = static_cast<int64_t>(sequences[s].size());
+    int64_t width = kSmallestBlock;
+    while (width < length) width *= 2;
+    Blocks& blocks = by_width.try_emplace(width, Blocks{width, {}, {}, {}}).first->second;
+    const int64_t first = blocks.take(length);
     for (int64_t i = 0; i < length; ++i) {
-      const auto place = static_cast<int64_t>(block) * made.width + used[block] + i;
       const auto here = static_cast<int64_t>(tokens.size());
-      to_blocks[static_cast<size_t>(place)] = here;
-      owner[static_cast<size_t>(place)] = static_cast<int64_t>(s);
-      from_blocks.push_back(place);
+      blocks.places[static_cast<size_t>(first + i)] = here;
+      blocks.owners[static_cast<size_t>(first + i)] = static_cast<int64_t>(s);
+      homes.emplace_back(width, first + i);
       tokens.push_back(sequences[s][static_cast<size_t>(i)]);
       positions.push_back(i);
       if (i + 1 < length) {
@@ -82,17 +108,21 @@ Layout lay_out(std::span<const Sequence> sequences) {
         targets.push_back(sequences[s][static_cast<size_t>(i) + 1]);
       }
     }
-    used[block] += length;
   }
-  made.blocks = static_cast<int64_t>(used.size());
+  Layout made;
+  std::map<int64_t, int64_t> first_place;
+  int64_t places = 0;
+  for (const auto& [width, blocks] : by_width) {
+    first_place[width] = places;
+    places += static_cast<int64_t>(blocks.places.size());
+    made.groups.push_back(blocks.group());
+  }
+  for (const auto& [width, place] : homes) from_blocks.push_back(first_place[width] + place);
   made.tokens = index_tensor(tokens);
   made.positions = index_tensor(positions);
   made.predictors = index_tensor(predictors);
   made.targets = index_tensor(targets);
-  made.to_blocks = index_tensor(to_blocks);
   made.from_blocks = index_tensor(from_blocks);
-  made.mask = torch::full({made.blocks, 1, made.width, made.width}, -std::numeric_limits<float>::infinity());
-  for (int64_t block = 0; block < made.blocks; ++block) allow_within_sequences(made.mask, block, owner, made.width);
   return made;
 }
 
@@ -164,19 +194,22 @@ struct Model::State {
     return leaf;
   }
 
-  [[nodiscard]] Tensor attend(const Tensor& x, const Block& block, const Layout& layout) const {
+  /// Attention inside the blocks of one group: [blocks * width, dim].
+  [[nodiscard]] Tensor attend_in(const BlockGroup& group, const Tensor& qkv) const {
     const int64_t head = shape.dim / shape.heads;
-    const Tensor qkv = torch::linear(x, block.qkv_weight, block.qkv_bias)
-                           .index_select(0, layout.to_blocks)
-                           .view({layout.blocks, layout.width, 3, shape.heads, head})
-                           .permute({2, 0, 3, 1, 4});
-    const Tensor scale = qkv[0] * (1.0 / std::sqrt(static_cast<double>(head)));
-    const Tensor weights = torch::softmax(torch::matmul(scale, qkv[1].transpose(-1, -2)) + layout.mask, -1);
-    const Tensor mixed = torch::matmul(weights, qkv[2])
-                             .permute({0, 2, 1, 3})
-                             .reshape({layout.blocks * layout.width, shape.dim})
-                             .index_select(0, layout.from_blocks);
-    return torch::linear(mixed, block.mix_weight, block.mix_bias);
+    const Tensor parts = qkv.index_select(0, group.places)
+                             .view({group.blocks, group.width, 3, shape.heads, head})
+                             .permute({2, 0, 3, 1, 4});
+    const Tensor queries = parts[0] * (1.0 / std::sqrt(static_cast<double>(head)));
+    const Tensor weights = torch::softmax(torch::matmul(queries, parts[1].transpose(-1, -2)) + group.mask, -1);
+    return torch::matmul(weights, parts[2]).permute({0, 2, 1, 3}).reshape({group.blocks * group.width, shape.dim});
+  }
+
+  [[nodiscard]] Tensor attend(const Tensor& x, const Block& block, const Layout& layout) const {
+    const Tensor qkv = torch::linear(x, block.qkv_weight, block.qkv_bias);
+    std::vector<Tensor> mixed;
+    for (const BlockGroup& group : layout.groups) mixed.push_back(attend_in(group, qkv));
+    return torch::linear(torch::cat(mixed).index_select(0, layout.from_blocks), block.mix_weight, block.mix_bias);
   }
 
   [[nodiscard]] Tensor summed_loss(const Layout& layout) const {

@@ -1,7 +1,7 @@
 # Copies a project out of the source tree, builds it against an installed Pliant only, and runs something of it.
 #   -D SOURCES=<folder>             its content is copied to WORK/source
 #   -D FOLDERS=<folder>...          copied to WORK/source as folders
-#   -D WORK=<folder>                wiped first
+#   -D WORK=<folder>                wiped first; the build goes to WORK/source/build
 #   -D FORBIDDEN=<folder>           that no compile command may name
 #   -D PREFIX=<folder>              the installed Pliant
 #   -D OPTIONS=<-D...>...           for the configure step, besides compilers and prefix
@@ -26,20 +26,20 @@ function(run_or_stop what)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-run_or_stop("configuring" ${CMAKE_COMMAND} -S "${WORK}/source" -B "${WORK}/build" -G Ninja -DCMAKE_BUILD_TYPE=Release
+run_or_stop("configuring" ${CMAKE_COMMAND} -S "${WORK}/source" -B "${WORK}/source/build" -G Ninja -DCMAKE_BUILD_TYPE=Release
   "-DCMAKE_PREFIX_PATH=${PREFIX}" "-DCMAKE_C_COMPILER=${C_COMPILER}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}"
   "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DCMAKE_C_COMPILER_LAUNCHER=${LAUNCHER}"
   -DCMAKE_EXPORT_COMPILE_COMMANDS=ON ${OPTIONS})
-run_or_stop("building" ${CMAKE_COMMAND} --build "${WORK}/build" --parallel 2)
+run_or_stop("building" ${CMAKE_COMMAND} --build "${WORK}/source/build" --parallel 2)
 
-file(READ "${WORK}/build/compile_commands.json" commands)
+file(READ "${WORK}/source/build/compile_commands.json" commands)
 string(FIND "${commands}" "${FORBIDDEN}/" at)
 if(NOT at EQUAL -1)
   message(FATAL_ERROR "the project was built with something of the source tree ${FORBIDDEN}:\n${commands}")
 endif()
 
 if(RUN)
-  string(REPLACE "@BUILD@" "${WORK}/build" RUN "${RUN}")
+  string(REPLACE "@BUILD@" "${WORK}/source/build" RUN "${RUN}")
   run_or_stop("running" ${RUN})
   message("${output}")
   if(NOT output MATCHES "${EXPECT}")

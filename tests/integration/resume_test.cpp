@@ -20,7 +20,8 @@ std::string whole_run() {
 
 }  // namespace
 
-TEST_CASE("one Ctrl-C commits, snapshots and ends with 130; --resume finishes at another size with the same weights") {
+TEST_CASE(
+    "one Ctrl-C commits, snapshots and ends with 130 and --resume finishes at another size with the same weights") {
   JobRunner job;
   job.config(toy_config("workers = 4\ndeterministic = true", "step_ms = 20"));
   const pid_t pid = job.start({"run", "pliant.toml", "--json"});

@@ -39,15 +39,16 @@ bool is_wide(const Json& value) {
   return is_integer(value) && !fits(value);
 }
 
-/// The least common multiple of the micro-batch sizes needs more than 63 bits.
-bool has_wide_multiple(const Json& sizes) {
+/// The least common multiple of the micro-batch sizes, times the devices of a node, needs more than 63 bits.
+bool has_wide_multiple(const Json& sizes, const Json& devices_per_node) {
   int64_t multiple = 1;
   for (const Json& size : sizes) {
     if (!is_integer(size) || !fits(size) || size.get<int64_t>() < 1) return false;
     const auto value = size.get<int64_t>();
     if (__builtin_mul_overflow(multiple / std::gcd(multiple, value), value, &multiple)) return true;
   }
-  return false;
+  if (!is_integer(devices_per_node) || !fits(devices_per_node)) return false;
+  return __builtin_mul_overflow(multiple, devices_per_node.get<int64_t>(), &multiple);
 }
 
 /// A WORLD_SIZE that Python reads as a number and that has too many digits for 63 bits.
@@ -66,7 +67,8 @@ bool has_wide_number(const Json& row, const Json& block, const std::vector<plian
     if (block.contains(option.key) && is_wide(block[option.key])) return true;
   }
   if (is_wide(row["world_size"]) || has_wide_environment(row)) return true;
-  return block.contains("micro_batch_sizes") && has_wide_multiple(block["micro_batch_sizes"]);
+  return block.contains("micro_batch_sizes") &&
+         has_wide_multiple(block["micro_batch_sizes"], block.value("num_gpus_per_node", Json(1)));
 }
 
 bool has_other_type(const Json& block, const std::vector<pliant_option>& options) {
@@ -87,7 +89,8 @@ std::vector<Rule> elasticity_rules() {
       {"typed-world-size", "a world size that is no JSON integer: the ABI passes an int64"},
       {"negative-world-size", "a negative world size: out of domain, the reference answers batches above the cap"},
       {"int64",
-       "an integer, or the least common multiple of the micro-batch sizes, past 63 bits: out of domain, the reference "
+       "an integer, or the least common multiple of the micro-batch sizes (times num_gpus_per_node), past 63 bits: out "
+       "of domain, the reference "
        "wraps silently"},
       {"target-version", "a target DeepSpeed version before 0.3.8 or none at all: Pliant has no such argument"},
   };

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "../plugins/elasticity/kernel/decimal_text.hpp"
+
 namespace pliant::parity {
 namespace {
 
@@ -17,10 +19,24 @@ std::string trimmed(const std::string& text) {
   return first == std::string::npos ? std::string{} : text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
+/// `text` with the decimal digits of every script as ASCII digits.
+std::string with_ascii_digits(const std::string& text) {
+  std::string ascii;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at + 1;
+    while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
+    const std::string character = text.substr(at, end - at);
+    const elasticity::DecimalText digit = elasticity::parse_decimal(character);
+    ascii += digit.valid ? std::to_string(*digit.value) : character;
+    at = end;
+  }
+  return ascii;
+}
+
 std::optional<double> float_of_text(const std::string& text) {
   static const std::regex kNumber(R"([+-]?((\d+(_\d+)*)?\.?(\d+(_\d+)*)?)(e[+-]?\d+(_\d+)*)?)", std::regex::icase);
   static const std::regex kWord(R"([+-]?(inf|infinity|nan))", std::regex::icase);
-  std::string digits = trimmed(text);
+  std::string digits = with_ascii_digits(trimmed(text));
   const bool number =
       std::regex_match(digits, kNumber) && digits.find_first_of("0123456789") < digits.find_first_of("eE");
   if (!number && !std::regex_match(digits, kWord)) return std::nullopt;

@@ -28,7 +28,7 @@ InjectedKill parse_injection(std::string_view text);
 struct JobOptions {
   std::vector<std::string> command;  ///< replaces [run] command when not empty
   std::vector<InjectedKill> injections;
-  bool show_logs = false;                        ///< what the workers print becomes events: "rank 2| ..."
+  bool show_logs = false;  ///< what the workers print becomes events: "rank 2| ..."
   bool resume = false;
   std::optional<std::filesystem::path> resume_dir;  ///< the run to resume; unset: the latest of this name
 };

@@ -342,7 +342,8 @@ Session Session::attach() {
   // Said first: a worker that then finds its config wrong is one that uses the API, and ends the job.
   const std::string hello = to_line(elastic::FromWorker(elastic::Hello{::getpid()})) + "\n";
   if (::send(fd, hello.data(), hello.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(hello.size())) {
-    throw Error(Status::kFailedPrecondition, "the agent of this job is gone; start it again with `pliant run --resume`");
+    throw Error(Status::kFailedPrecondition,
+                "the agent of this job is gone; start it again with `pliant run --resume`");
   }
   elastic::RunDirectory where{std::filesystem::path(directory)};
   const ConfigNeeds needs{.sampler = true, .lr = true, .accelerator = true};

@@ -82,38 +82,40 @@ struct PolicyV02 : DeepSpeedOptions {
                                                   std::to_string(num_gpus_per_node));
     }
     const int64_t ranks_per_node = num_gpus_per_node / model_parallel_size;
-    Answer answer = over_nodes(ranks_per_node);
+    const Found nodes = over_nodes(ranks_per_node);
     const int64_t ranks = devices / model_parallel_size;
-    if (!std::binary_search(answer.sizes.begin(), answer.sizes.end(), ranks)) return fallback(devices, ranks_per_node);
+    const bool whole = ranks % ranks_per_node == 0 &&
+                       std::binary_search(nodes.sizes.begin(), nodes.sizes.end(), ranks / ranks_per_node);
+    if (!whole) return fallback(devices, ranks_per_node);
+    Answer answer;
+    answer.batch = fitting(checked_product(nodes.batch, ranks_per_node), "the global batch");
+    for (const int64_t size : nodes.sizes) {
+      answer.sizes.push_back(fitting(checked_product(size, ranks_per_node), "a world size"));
+    }
     answer.micro_batch = pick([&](int64_t micro) { return answer.batch / devices % micro == 0; });
     return answer;
   }
 
   /// v0.1 with nodes for devices. A bound that rounds down to 0 nodes counts as not given.
-  [[nodiscard]] Answer over_nodes(int64_t ranks_per_node) const {
+  [[nodiscard]] Found over_nodes(int64_t ranks_per_node) const {
     const int64_t cap =
         fitting(rounded_quotient(max_train_batch_size, ranks_per_node), "max_train_batch_size per node");
     const int64_t low = fitting(rounded_quotient(min_gpus, num_gpus_per_node), "min_gpus");
     const int64_t high = fitting(rounded_quotient(max_gpus, num_gpus_per_node), "max_gpus");
     const int64_t smallest = *std::min_element(micro_batch_sizes.begin(), micro_batch_sizes.end());
-    const Found found = best_batch({.micro_batches = micro_batch_sizes,
-                                    .cap = cap,
-                                    .low = low > 0 ? low : 1,
-                                    .high = high > 0 ? high : cap / smallest,
-                                    .prefer_larger = prefer_larger_batch,
-                                    .lcm_may_exceed_cap = lcm_may_exceed_max});
+    Found found = best_batch({.micro_batches = micro_batch_sizes,
+                              .cap = cap,
+                              .low = low > 0 ? low : 1,
+                              .high = high > 0 ? high : cap / smallest,
+                              .prefer_larger = prefer_larger_batch,
+                              .lcm_may_exceed_cap = lcm_may_exceed_max});
     if (found.undecided) {
       throw sdk::Failure(PLIANT_OUT_OF_RANGE, "no number of nodes from " + std::to_string(min_gpus) + " to " +
                                                   std::to_string(max_gpus) + " devices can share any batch up to " +
                                                   std::to_string(max_train_batch_size) +
                                                   " rows; widen min_gpus and max_gpus");
     }
-    Answer answer;
-    answer.batch = fitting(checked_product(found.batch, ranks_per_node), "the global batch");
-    for (const int64_t nodes : found.sizes) {
-      answer.sizes.push_back(fitting(checked_product(nodes, ranks_per_node), "a world size"));
-    }
-    return answer;
+    return found;
   }
 
   /// The largest (or smallest) multiple of micro * ranks at or below the cap over all micro-batches. Ranks may be a

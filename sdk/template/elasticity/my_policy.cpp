@@ -17,7 +17,8 @@ struct MyPolicy {
     if (request.world_size > 0) {
       if (global_batch % request.world_size != 0) {
         throw pliant::sdk::IncompatibleWorldSize("world size " + std::to_string(request.world_size) +
-                                                 " does not divide the global batch of " + std::to_string(global_batch));
+                                                 " does not divide the global batch of " +
+                                                 std::to_string(global_batch));
       }
       plan.micro_batch = global_batch / request.world_size;
     }

@@ -9,6 +9,7 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "pliant/abi/accelerator.h"
@@ -31,6 +32,20 @@ struct OptionSettings {
   std::map<std::string, int64_t> integers;
   std::map<std::string, double> reals;
   std::map<std::string, std::vector<int64_t>> integer_lists;
+};
+
+/// Becomes what the slot takes; numbers of the tests are small and not negative where a slot takes unsigned ones.
+template <class A>
+struct Argument {
+  const A& value;
+  template <class P>
+  operator P() const {
+    if constexpr (std::is_integral_v<P>) {
+      return static_cast<P>(value);
+    } else {
+      return value;
+    }
+  }
 };
 
 class Device {
@@ -62,7 +77,7 @@ class Device {
   template <class... Parameters, class... Arguments>
   Outcome call(int32_t (*pliant_accelerator::*slot)(void*, Parameters...), const Arguments&... arguments) const {
     pliant_error error = fresh();
-    const int32_t status = (slots().*slot)(self_, arguments..., &error);
+    const int32_t status = (slots().*slot)(self_, Argument<Arguments>{arguments}..., &error);
     return {status, status == PLIANT_OK ? "" : error.message};
   }
 

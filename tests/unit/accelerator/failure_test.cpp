@@ -73,7 +73,7 @@ TEST_CASE("kill -9 of a rank in the middle of any collective wakes all survivors
         kSmallChunks);
     const std::vector<RankEnd> ends = processes.ends();
     CHECK(ends[2].killed());
-    for (const size_t survivor : {0, 1, 3}) {
+    for (const size_t survivor : {size_t{0}, size_t{1}, size_t{3}}) {
       INFO(ends[survivor].text);
       CHECK(starts_with(ends[survivor].text, kPeerLost + "rank 2 is lost: its process (pid "));
       slowest_us = std::max(
@@ -272,7 +272,7 @@ TEST_CASE("an orderly destroy right after the last collective, and the end of th
   }
 }
 
-TEST_CASE("a stopped rank is not lost; the others wait until someone aborts") {
+TEST_CASE("a stopped rank is not lost and the others wait until someone aborts") {
   Processes processes(2, [](const Rank& self) -> std::string {
     Comm comm(self.device, self.id(), self.rank, self.world_size);
     const Stream stream(self.device);

@@ -1,3 +1,4 @@
+// What `--inject` accepts, and what it says of everything else.
 #include <doctest/doctest.h>
 
 #include "pliant/error.hpp"

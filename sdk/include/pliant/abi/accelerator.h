@@ -1,8 +1,8 @@
 /* Kind pliant.accelerator/0: memory, streams, events, copies and collectives of one device type. C11, append-only.
  *
- * Work is enqueued on streams and runs in stream order; a call that takes a stream returns at once. A failure of enqueued
- * work (a lost rank, an abort) is reported by the next stream_synchronize or event_synchronize on that stream, and by
- * comm_status. Handles are opaque and belong to the plugin until their destroy slot is called. */
+ * Work is enqueued on streams and runs in stream order; a call that takes a stream returns at once. A failure of
+ * enqueued work (a lost rank, an abort) is reported by the next stream_synchronize or event_synchronize on that stream,
+ * and by comm_status. Handles are opaque and belong to the plugin until their destroy slot is called. */
 #ifndef PLIANT_ABI_ACCELERATOR_H
 #define PLIANT_ABI_ACCELERATOR_H
 
@@ -22,8 +22,8 @@ enum { PLIANT_MEMORY_DEVICE = 1, PLIANT_MEMORY_PINNED = 2 };
 enum { PLIANT_F32 = 1, PLIANT_F64 = 2, PLIANT_I32 = 3, PLIANT_I64 = 4, PLIANT_U8 = 5 };
 enum { PLIANT_SUM = 1, PLIANT_MIN = 2, PLIANT_MAX = 3 };
 enum {
-  PLIANT_CAP_HOST_VISIBLE = 1,  /* device memory may be read and written by the CPU */
-  PLIANT_CAP_FIXED_ORDER = 2    /* reductions add in rank order: same input, same bits */
+  PLIANT_CAP_HOST_VISIBLE = 1, /* device memory may be read and written by the CPU */
+  PLIANT_CAP_FIXED_ORDER = 2   /* reductions add in rank order: same input, same bits */
 };
 
 /* Names one communicator-to-be. Made by one rank, carried to the others by any means, used once. */
@@ -32,7 +32,7 @@ typedef struct pliant_comm_id {
 } pliant_comm_id;
 
 typedef struct pliant_device_properties {
-  uint32_t struct_size; /* set by the host */
+  uint32_t struct_size;  /* set by the host */
   uint32_t capabilities; /* PLIANT_CAP_* */
   uint64_t memory_bytes;
   char name[256];
@@ -45,9 +45,9 @@ typedef struct pliant_accelerator {
   int32_t (*device_count)(void* self, int32_t* count, pliant_error* error);
   int32_t (*device_properties)(void* self, int32_t device, pliant_device_properties* properties, pliant_error* error);
 
-  /* [any-thread] memory is PLIANT_MEMORY_*. At least 64-byte aligned; bytes == 0 gives a pointer that may only be freed.
-   * PLIANT_RESOURCE_EXHAUSTED when there is none left, and the device stays usable. free(NULL) does nothing. The caller
-   * frees only when no enqueued work uses the memory. */
+  /* [any-thread] memory is PLIANT_MEMORY_*. At least 64-byte aligned; bytes == 0 gives a pointer that may only be
+   * freed. PLIANT_RESOURCE_EXHAUSTED when there is none left, and the device stays usable. free(NULL) does nothing. The
+   * caller frees only when no enqueued work uses the memory. */
   int32_t (*alloc)(void* self, int32_t device, int32_t memory, uint64_t bytes, void** out, pliant_error* error);
   void (*free)(void* self, int32_t device, int32_t memory, void* pointer);
 
@@ -66,29 +66,31 @@ typedef struct pliant_accelerator {
   int32_t (*stream_wait_event)(void* self, pliant_stream* stream, pliant_event* event, pliant_error* error);
 
   /* [any-thread] Any mix of device, pinned and plain host memory. Ranges must not overlap. */
-  int32_t (*copy_async)(void* self, void* to, const void* from, uint64_t bytes, pliant_stream* stream, pliant_error* error);
+  int32_t (*copy_async)(void* self, void* to, const void* from, uint64_t bytes, pliant_stream* stream,
+                        pliant_error* error);
   int32_t (*fill_async)(void* self, void* to, int32_t byte, uint64_t bytes, pliant_stream* stream, pliant_error* error);
 
   /* [any-thread] Makes an id; the rank that makes it must be one of the communicator and keep the instance alive until
    * its own comm_create returned. */
   int32_t (*comm_id)(void* self, int32_t world_size, pliant_comm_id* id, pliant_error* error);
-  /* [any-thread] Begins joining and returns at once. The communicator is ready when comm_status says PLIANT_OK; collectives
-   * enqueued before wait for that. */
+  /* [any-thread] Begins joining and returns at once. The communicator is ready when comm_status says PLIANT_OK;
+   * collectives enqueued before wait for that. */
   int32_t (*comm_create)(void* self, int32_t device, const pliant_comm_id* id, int32_t rank, int32_t world_size,
                          pliant_comm** out, pliant_error* error);
-  /* [any-thread] Waits up to timeout_ms (-1: without limit) until the communicator is ready or has failed. PLIANT_OK: ready;
-   * PLIANT_DEADLINE_EXCEEDED: not yet; PLIANT_ABORTED or PLIANT_PEER_LOST: it failed, for good. */
+  /* [any-thread] Waits up to timeout_ms (-1: without limit) until the communicator is ready or has failed. PLIANT_OK:
+   * ready; PLIANT_DEADLINE_EXCEEDED: not yet; PLIANT_ABORTED or PLIANT_PEER_LOST: it failed, for good. */
   int32_t (*comm_status)(void* self, pliant_comm* comm, int32_t timeout_ms, pliant_error* error);
-  /* [any-thread] Every present and later wait on this communicator, in this process, ends with PLIANT_ABORTED. Idempotent. */
+  /* [any-thread] Every present and later wait on this communicator, in this process, ends with PLIANT_ABORTED.
+   * Idempotent. */
   void (*comm_abort)(void* self, pliant_comm* comm);
   /* [any-thread] Aborts what is still running and frees. Peers that still wait see PLIANT_PEER_LOST. */
   void (*comm_destroy)(void* self, pliant_comm* comm);
 
-  /* [any-thread] Collectives: same order of calls on every rank. count is in elements; send == recv is allowed where sizes
-   * are equal. all_gather: recv holds world_size * count, rank order. reduce_scatter: send holds world_size * count, rank r
-   * receives part r. PLIANT_SUM adds in rank order where PLIANT_CAP_FIXED_ORDER is set. */
-  int32_t (*all_reduce)(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count, int32_t dtype, int32_t op,
-                        pliant_stream* stream, pliant_error* error);
+  /* [any-thread] Collectives: same order of calls on every rank. count is in elements; send == recv is allowed where
+   * sizes are equal. all_gather: recv holds world_size * count, rank order. reduce_scatter: send holds world_size *
+   * count, rank r receives part r. PLIANT_SUM adds in rank order where PLIANT_CAP_FIXED_ORDER is set. */
+  int32_t (*all_reduce)(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count, int32_t dtype,
+                        int32_t op, pliant_stream* stream, pliant_error* error);
   int32_t (*all_gather)(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count, int32_t dtype,
                         pliant_stream* stream, pliant_error* error);
   int32_t (*reduce_scatter)(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count, int32_t dtype,

@@ -1,8 +1,8 @@
 /* Status codes, the error struct and the views that every Pliant ABI header uses. C11, append-only.
  *
- * Rules of the border: nothing allocated on one side is freed on the other; views are valid for the call only, unless the
- * slot says otherwise; every struct that may grow starts with struct_size, set by the side that fills the struct; a reader
- * tests with PLIANT_HAS whether a field is there and never compares sizes for equality. */
+ * Rules of the border: nothing allocated on one side is freed on the other; views are valid for the call only, unless
+ * the slot says otherwise; every struct that may grow starts with struct_size, set by the side that fills the struct; a
+ * reader tests with PLIANT_HAS whether a field is there and never compares sizes for equality. */
 #ifndef PLIANT_ABI_BASE_H
 #define PLIANT_ABI_BASE_H
 
@@ -17,22 +17,21 @@ extern "C" {
 #endif
 
 /* True when *ptr was made by a side that knows `field`. */
-#define PLIANT_HAS(type, ptr, field) \
-  ((size_t)(ptr)->struct_size >= offsetof(type, field) + sizeof(((type*)0)->field))
+#define PLIANT_HAS(type, ptr, field) ((size_t)(ptr)->struct_size >= offsetof(type, field) + sizeof(((type*)0)->field))
 
 /* Result of a call: PLIANT_OK or one of the codes below. int32_t on the border, never an enum type. */
 enum {
   PLIANT_OK = 0,
-  PLIANT_INVALID_ARGUMENT = 1,        /* an option or argument is wrong by itself */
-  PLIANT_OUT_OF_RANGE = 2,            /* a value is outside what the others allow */
+  PLIANT_INVALID_ARGUMENT = 1, /* an option or argument is wrong by itself */
+  PLIANT_OUT_OF_RANGE = 2,     /* a value is outside what the others allow */
   PLIANT_NOT_FOUND = 3,
-  PLIANT_FAILED_PRECONDITION = 4,     /* the call is right, the situation is not */
-  PLIANT_RESOURCE_EXHAUSTED = 5,      /* no memory, no shared memory, no disk */
+  PLIANT_FAILED_PRECONDITION = 4, /* the call is right, the situation is not */
+  PLIANT_RESOURCE_EXHAUSTED = 5,  /* no memory, no shared memory, no disk */
   PLIANT_UNIMPLEMENTED = 6,
-  PLIANT_INTERNAL = 7,                /* the plugin threw or broke its contract */
-  PLIANT_ABORTED = 8,                 /* abort() was called on the communicator */
-  PLIANT_PEER_LOST = 9,               /* a rank of the communicator died; the message names it */
-  PLIANT_DATA_LOSS = 10,              /* saved state is truncated or damaged */
+  PLIANT_INTERNAL = 7,   /* the plugin threw or broke its contract */
+  PLIANT_ABORTED = 8,    /* abort() was called on the communicator */
+  PLIANT_PEER_LOST = 9,  /* a rank of the communicator died; the message names it */
+  PLIANT_DATA_LOSS = 10, /* saved state is truncated or damaged */
   PLIANT_INCOMPATIBLE_WORLD_SIZE = 11,
   PLIANT_DEADLINE_EXCEEDED = 12
 };
@@ -50,7 +49,8 @@ typedef struct pliant_str {
   uint64_t size;
 } pliant_str;
 
-/* Sink for saved state. write returns PLIANT_OK or a status that the caller of save must pass on. [the thread that called save] */
+/* Sink for saved state. write returns PLIANT_OK or a status that the caller of save must pass on. [the thread that
+ * called save] */
 typedef struct pliant_writer {
   uint32_t struct_size;
   uint32_t reserved;
@@ -58,7 +58,8 @@ typedef struct pliant_writer {
   int32_t (*write)(void* context, const void* bytes, uint64_t size);
 } pliant_writer;
 
-/* Source of saved state. read stores 0..size bytes and says how many in *got; 0 means the end. Short reads are legal. */
+/* Source of saved state. read stores 0..size bytes and says how many in *got; 0 means the end. Short reads are legal.
+ */
 typedef struct pliant_reader {
   uint32_t struct_size;
   uint32_t reserved;

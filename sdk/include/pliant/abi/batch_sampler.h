@@ -17,20 +17,20 @@ typedef struct pliant_epoch_request {
   uint32_t struct_size;
   uint32_t reserved;
   uint64_t seed;
-  int64_t epoch;              /* 0, 1, ... ; random order is keyed by (seed, epoch) */
-  int64_t rows_per_batch;     /* the global batch, >= 1 */
+  int64_t epoch;          /* 0, 1, ... ; random order is keyed by (seed, epoch) */
+  int64_t rows_per_batch; /* the global batch, >= 1 */
   uint64_t sequence_count;
-  const int64_t* lengths;     /* tokens of each sequence; stays valid until the next begin_epoch or destroy */
+  const int64_t* lengths; /* tokens of each sequence; stays valid until the next begin_epoch or destroy */
   uint64_t id_count;
-  const int64_t* ids;         /* the sequences to use, in this order; NULL = 0 .. sequence_count-1 */
+  const int64_t* ids; /* the sequences to use, in this order; NULL = 0 .. sequence_count-1 */
 } pliant_epoch_request;
 
 typedef struct pliant_epoch {
-  uint32_t struct_size;       /* set by the host */
+  uint32_t struct_size; /* set by the host */
   uint32_t reserved;
   uint64_t row_count;
-  uint64_t sequence_count;    /* sequences in those rows */
-  uint64_t dropped_count;     /* sequences left out; row sequences + dropped = all that were asked for */
+  uint64_t sequence_count; /* sequences in those rows */
+  uint64_t dropped_count;  /* sequences left out; row sequences + dropped = all that were asked for */
 } pliant_epoch;
 
 typedef struct pliant_batch_sampler {
@@ -39,10 +39,10 @@ typedef struct pliant_batch_sampler {
   /* [train-thread] Plans an epoch and makes it the current one. */
   int32_t (*begin_epoch)(void* self, const pliant_epoch_request* request, pliant_epoch* epoch, pliant_error* error);
   /* [train-thread] Sequences of rows [first_row, first_row + row_count) of the current epoch. offsets has row_count + 1
-   * entries, offsets[0] = 0; ids of row i are ids[offsets[i] .. offsets[i+1]). With ids == NULL only offsets are written.
-   * PLIANT_OUT_OF_RANGE when the rows or id_capacity do not fit. */
-  int32_t (*rows)(void* self, uint64_t first_row, uint64_t row_count, uint64_t* offsets, int64_t* ids, uint64_t id_capacity,
-                  pliant_error* error);
+   * entries, offsets[0] = 0; ids of row i are ids[offsets[i] .. offsets[i+1]). With ids == NULL only offsets are
+   * written. PLIANT_OUT_OF_RANGE when the rows or id_capacity do not fit. */
+  int32_t (*rows)(void* self, uint64_t first_row, uint64_t row_count, uint64_t* offsets, int64_t* ids,
+                  uint64_t id_capacity, pliant_error* error);
   /* [train-thread] Dropped sequences [first, first + count) of the current epoch with the index of their reason. */
   int32_t (*dropped)(void* self, uint64_t first, uint64_t count, int64_t* ids, int32_t* reasons, pliant_error* error);
   /* [any-thread] snake_case word for a reason ("too_long"), or NULL past the last one. Reasons count from 0. */

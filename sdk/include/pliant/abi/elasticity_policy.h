@@ -1,4 +1,5 @@
-/* Kind pliant.elasticity_policy/0: which global batch a job uses and which world sizes may share it out. C11, append-only. */
+/* Kind pliant.elasticity_policy/0: which global batch a job uses and which world sizes may share it out. C11,
+ * append-only. */
 #ifndef PLIANT_ABI_ELASTICITY_POLICY_H
 #define PLIANT_ABI_ELASTICITY_POLICY_H
 
@@ -11,14 +12,16 @@ extern "C" {
 #define PLIANT_KIND_ELASTICITY_POLICY "pliant.elasticity_policy/0"
 
 enum {
-  PLIANT_PLAN_WANT_MICRO_BATCH = 1 /* fail rather than leave micro_batch 0 when it depends on a world size that is not given */
+  PLIANT_PLAN_WANT_MICRO_BATCH =
+      1 /* fail rather than leave micro_batch 0 when it depends on a world size that is not given */
 };
 
 typedef struct pliant_plan_request {
   uint32_t struct_size;
   uint32_t flags;
   int64_t world_size;         /* data-parallel ranks that exist now; 0 = not known */
-  pliant_str world_size_text; /* WORLD_SIZE of the environment as found there; data NULL = unset. Only policies that say so read it */
+  pliant_str world_size_text; /* WORLD_SIZE of the environment as found there; data NULL = unset. Only policies that say
+                                 so read it */
 } pliant_plan_request;
 
 /* Valid world sizes first..last, both included, 1 <= first <= last. */
@@ -36,20 +39,22 @@ typedef struct pliant_world_sink {
 } pliant_world_sink;
 
 typedef struct pliant_plan {
-  uint32_t struct_size;         /* set by the host */
+  uint32_t struct_size; /* set by the host */
   uint32_t reserved;
-  int64_t global_batch;         /* rows of one step, >= 1 */
-  int64_t micro_batch;          /* rows that a rank computes at once at request.world_size; 0 = no world size was given, or none fits */
-  int64_t granule;              /* rows that are never split; divides global_batch and every micro_batch */
-  int64_t model_parallel_size;  /* devices behind one data-parallel rank, >= 1 */
+  int64_t global_batch; /* rows of one step, >= 1 */
+  int64_t micro_batch;  /* rows that a rank computes at once at request.world_size; 0 = no world size was given, or none
+                           fits */
+  int64_t granule;      /* rows that are never split; divides global_batch and every micro_batch */
+  int64_t model_parallel_size; /* devices behind one data-parallel rank, >= 1 */
 } pliant_plan;
 
 typedef struct pliant_elasticity_policy {
   uint32_t struct_size;
   uint32_t reserved;
-  /* [control-thread] A function of options and request only: same input, same plan, on every machine. The sizes that go to
-   * the sink count data-parallel ranks. Statuses: PLIANT_INCOMPATIBLE_WORLD_SIZE when request.world_size is not valid;
-   * PLIANT_INVALID_ARGUMENT, PLIANT_OUT_OF_RANGE, PLIANT_FAILED_PRECONDITION for options that cannot be planned. */
+  /* [control-thread] A function of options and request only: same input, same plan, on every machine. The sizes that go
+   * to the sink count data-parallel ranks. Statuses: PLIANT_INCOMPATIBLE_WORLD_SIZE when request.world_size is not
+   * valid; PLIANT_INVALID_ARGUMENT, PLIANT_OUT_OF_RANGE, PLIANT_FAILED_PRECONDITION for options that cannot be planned.
+   */
   int32_t (*plan)(void* self, const pliant_plan_request* request, pliant_plan* plan, const pliant_world_sink* sizes,
                   pliant_error* error);
 } pliant_elasticity_policy;

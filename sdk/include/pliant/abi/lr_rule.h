@@ -13,16 +13,16 @@ extern "C" {
 typedef struct pliant_lr_input {
   uint32_t struct_size;
   uint32_t reserved;
-  double base_lr;     /* the rate that suits base_batch; finite */
-  double base_batch;  /* in the unit that [lr] unit names */
-  double batch;       /* this step's batch, same unit */
-  int64_t step;       /* 0 for the first optimizer update of the job */
+  double base_lr;    /* the rate that suits base_batch; finite */
+  double base_batch; /* in the unit that [lr] unit names */
+  double batch;      /* this step's batch, same unit */
+  int64_t step;      /* 0 for the first optimizer update of the job */
 } pliant_lr_input;
 
 typedef struct pliant_lr_output {
   uint32_t struct_size; /* set by the host */
   uint32_t reserved;
-  double lr;            /* finite */
+  double lr; /* finite */
 } pliant_lr_output;
 
 typedef struct pliant_lr_rule {

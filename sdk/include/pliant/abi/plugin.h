@@ -29,20 +29,21 @@ typedef struct pliant_host {
 
 typedef struct pliant_plugin {
   uint32_t struct_size;
-  uint32_t abi_minor;       /* what the plugin was compiled against; information only */
-  uint32_t min_host_minor;  /* the oldest host that this plugin can run on */
+  uint32_t abi_minor;      /* what the plugin was compiled against; information only */
+  uint32_t min_host_minor; /* the oldest host that this plugin can run on */
   uint32_t option_count;
-  uint64_t option_stride;   /* bytes from one row of options to the next */
+  uint64_t option_stride; /* bytes from one row of options to the next */
   const pliant_option* options;
-  const char* kind;         /* "pliant.elasticity_policy/0", ... */
-  const char* name;         /* what `use = "..."` says; [a-z0-9][a-z0-9._-]* */
-  const char* version;      /* the plugin's own semver */
-  const char* summary;      /* one line */
+  const char* kind;    /* "pliant.elasticity_policy/0", ... */
+  const char* name;    /* what `use = "..."` says; [a-z0-9][a-z0-9._-]* */
+  const char* version; /* the plugin's own semver */
+  const char* summary; /* one line */
   /* [control-thread] Makes an instance. On failure *self stays NULL and destroy is not called. */
   int32_t (*create)(const pliant_host* host, const pliant_option_values* values, void** self, pliant_error* error);
   /* [control-thread] */
   void (*destroy)(void* self);
-  /* [control-thread] State of an instance; both NULL when it has none. load replaces all state, or fails and changes nothing. */
+  /* [control-thread] State of an instance; both NULL when it has none. load replaces all state, or fails and changes
+   * nothing. */
   int32_t (*save)(void* self, const pliant_writer* writer, pliant_error* error);
   int32_t (*load)(void* self, const pliant_reader* reader, pliant_error* error);
   /* The slots of the kind, size-prefixed; never NULL. */

@@ -17,10 +17,10 @@ namespace pliant::sdk {
 struct EpochRequest {
   uint64_t seed = 0;
   int64_t epoch = 0;
-  int64_t rows_per_batch = 1;       ///< the global batch
-  std::span<const int64_t> lengths; ///< tokens of each sequence; valid until the next plan_epoch
+  int64_t rows_per_batch = 1;        ///< the global batch
+  std::span<const int64_t> lengths;  ///< tokens of each sequence; valid until the next plan_epoch
   bool has_ids = false;
-  std::span<const int64_t> ids;     ///< the sequences to use, in this order; without has_ids all of them
+  std::span<const int64_t> ids;  ///< the sequences to use, in this order; without has_ids all of them
 };
 
 /// The rows of one epoch as flat arrays. ids[offsets[i] .. offsets[i+1]) is row i.
@@ -28,7 +28,7 @@ struct EpochRows {
   std::vector<uint64_t> offsets{0};
   std::vector<int64_t> ids;
   std::vector<int64_t> dropped_ids;
-  std::vector<int32_t> dropped_reasons; ///< index into the class's `reasons()`
+  std::vector<int32_t> dropped_reasons;  ///< index into the class's `reasons()`
 
   /// Ends the row that the ids pushed since the last call form.
   void end_row() { offsets.push_back(ids.size()); }
@@ -41,7 +41,9 @@ struct EpochRows {
 namespace detail {
 
 template <class T>
-concept HasReasons = requires { T::reasons(); };
+concept HasReasons = requires {
+  T::reasons();
+};
 
 template <class T>
 struct SamplerAdapter {
@@ -52,7 +54,8 @@ struct SamplerAdapter {
   };
   static Instance* instance(void* self) { return static_cast<Instance*>(self); }
 
-  static int32_t begin_epoch(void* self, const pliant_epoch_request* request, pliant_epoch* out, pliant_error* error) noexcept {
+  static int32_t begin_epoch(void* self, const pliant_epoch_request* request, pliant_epoch* out,
+                             pliant_error* error) noexcept {
     return guarded(error, [&] {
       EpochRequest asked;
       asked.seed = request->seed;
@@ -74,21 +77,24 @@ struct SamplerAdapter {
       const EpochRows& epoch = instance(self)->epoch;
       const uint64_t total = epoch.offsets.size() - 1;
       if (first > total || count > total - first) {
-        throw Failure(PLIANT_OUT_OF_RANGE, "rows " + std::to_string(first) + " + " + std::to_string(count) + " of " +
-                                               std::to_string(total));
+        throw Failure(PLIANT_OUT_OF_RANGE,
+                      "rows " + std::to_string(first) + " + " + std::to_string(count) + " of " + std::to_string(total));
       }
       const uint64_t begin = epoch.offsets[first];
       for (uint64_t i = 0; i <= count; ++i) offsets[i] = epoch.offsets[first + i] - begin;
       if (ids == nullptr) return;
-      if (offsets[count] > capacity) throw Failure(PLIANT_OUT_OF_RANGE, "room for " + std::to_string(capacity) + " ids only");
+      if (offsets[count] > capacity)
+        throw Failure(PLIANT_OUT_OF_RANGE, "room for " + std::to_string(capacity) + " ids only");
       std::copy_n(epoch.ids.begin() + static_cast<std::ptrdiff_t>(begin), offsets[count], ids);
     });
   }
-  static int32_t dropped(void* self, uint64_t first, uint64_t count, int64_t* ids, int32_t* reasons, pliant_error* error) noexcept {
+  static int32_t dropped(void* self, uint64_t first, uint64_t count, int64_t* ids, int32_t* reasons,
+                         pliant_error* error) noexcept {
     return guarded(error, [&] {
       const EpochRows& epoch = instance(self)->epoch;
       const uint64_t total = epoch.dropped_ids.size();
-      if (first > total || count > total - first) throw Failure(PLIANT_OUT_OF_RANGE, "only " + std::to_string(total) + " dropped");
+      if (first > total || count > total - first)
+        throw Failure(PLIANT_OUT_OF_RANGE, "only " + std::to_string(total) + " dropped");
       std::copy_n(epoch.dropped_ids.begin() + static_cast<std::ptrdiff_t>(first), count, ids);
       std::copy_n(epoch.dropped_reasons.begin() + static_cast<std::ptrdiff_t>(first), count, reasons);
     });
@@ -101,7 +107,8 @@ struct SamplerAdapter {
     return nullptr;
   }
   static const void* vtable() noexcept {
-    static const pliant_batch_sampler kTable{sizeof(pliant_batch_sampler), 0, &begin_epoch, &rows, &dropped, &drop_reason};
+    static const pliant_batch_sampler kTable{
+        sizeof(pliant_batch_sampler), 0, &begin_epoch, &rows, &dropped, &drop_reason};
     return &kTable;
   }
 };

@@ -25,11 +25,11 @@ struct WorldRange {
 };
 
 struct Plan {
-  int64_t global_batch = 0;        ///< rows of one step, >= 1
-  int64_t micro_batch = 0;         ///< rows computed at once at the requested world size; 0 = none asked for
-  int64_t granule = 1;             ///< rows never split; divides global_batch
-  int64_t model_parallel_size = 1; ///< devices behind one data-parallel rank
-  std::vector<WorldRange> world_sizes; ///< ascending, disjoint; data-parallel ranks
+  int64_t global_batch = 0;             ///< rows of one step, >= 1
+  int64_t micro_batch = 0;              ///< rows computed at once at the requested world size; 0 = none asked for
+  int64_t granule = 1;                  ///< rows never split; divides global_batch
+  int64_t model_parallel_size = 1;      ///< devices behind one data-parallel rank
+  std::vector<WorldRange> world_sizes;  ///< ascending, disjoint; data-parallel ranks
 };
 
 /// Thrown when the requested world size is not one of the plan's.

@@ -63,7 +63,9 @@ inline std::string_view view(pliant_str text) noexcept {
   return text.data == nullptr ? std::string_view{} : std::string_view{text.data, static_cast<size_t>(text.size)};
 }
 
-inline pliant_str str(std::string_view text) noexcept { return {text.data(), text.size()}; }
+inline pliant_str str(std::string_view text) noexcept {
+  return {text.data(), text.size()};
+}
 
 }  // namespace detail
 }  // namespace pliant::sdk

@@ -11,10 +11,10 @@
 namespace pliant::sdk {
 
 struct LrInput {
-  double base_lr = 0;    ///< the rate that suits base_batch
-  double base_batch = 0; ///< in the unit of [lr] unit
-  double batch = 0;      ///< this step's batch, same unit
-  int64_t step = 0;      ///< optimizer updates made before this one
+  double base_lr = 0;     ///< the rate that suits base_batch
+  double base_batch = 0;  ///< in the unit of [lr] unit
+  double batch = 0;       ///< this step's batch, same unit
+  int64_t step = 0;       ///< optimizer updates made before this one
 };
 
 namespace detail {
@@ -28,8 +28,8 @@ struct LrAdapter {
       const LrInput input{in->base_lr, in->base_batch, in->batch, in->step};
       const double lr = static_cast<Instance*>(self)->plugin.scale(input);
       if (!std::isfinite(lr)) {
-        throw Failure(PLIANT_OUT_OF_RANGE, "the rate is not finite for a batch of " + std::to_string(in->batch) + " over " +
-                                               std::to_string(in->base_batch));
+        throw Failure(PLIANT_OUT_OF_RANGE, "the rate is not finite for a batch of " + std::to_string(in->batch) +
+                                               " over " + std::to_string(in->base_batch));
       }
       out->lr = lr;
     });

@@ -60,10 +60,18 @@ struct IsOptional : std::false_type {};
 template <class V>
 struct IsOptional<std::optional<V>> : std::true_type {};
 
-inline void assign(const pliant_value& from, bool& to) { to = from.integer != 0; }
-inline void assign(const pliant_value& from, int64_t& to) { to = from.integer; }
-inline void assign(const pliant_value& from, double& to) { to = from.real; }
-inline void assign(const pliant_value& from, std::string& to) { to = std::string(view(from.text)); }
+inline void assign(const pliant_value& from, bool& to) {
+  to = from.integer != 0;
+}
+inline void assign(const pliant_value& from, int64_t& to) {
+  to = from.integer;
+}
+inline void assign(const pliant_value& from, double& to) {
+  to = from.real;
+}
+inline void assign(const pliant_value& from, std::string& to) {
+  to = std::string(view(from.text));
+}
 inline void assign(const pliant_value& from, std::vector<bool>& to) {
   to.clear();
   for (uint64_t i = 0; i < from.count; ++i) to.push_back(from.integers[i] != 0);
@@ -71,7 +79,9 @@ inline void assign(const pliant_value& from, std::vector<bool>& to) {
 inline void assign(const pliant_value& from, std::vector<int64_t>& to) {
   to.assign(from.integers, from.integers + from.count);
 }
-inline void assign(const pliant_value& from, std::vector<double>& to) { to.assign(from.reals, from.reals + from.count); }
+inline void assign(const pliant_value& from, std::vector<double>& to) {
+  to.assign(from.reals, from.reals + from.count);
+}
 inline void assign(const pliant_value& from, std::vector<std::string>& to) {
   to.clear();
   for (uint64_t i = 0; i < from.count; ++i) to.emplace_back(view(from.texts[i]));
@@ -239,7 +249,8 @@ class Options {
     const auto* bytes = reinterpret_cast<const unsigned char*>(values.values);
     for (size_t i = 0; i < rows_.size(); ++i) {
       const auto& value = *reinterpret_cast<const pliant_value*>(bytes + i * values.stride);
-      if (value.type != rows_[i].type) throw Failure(PLIANT_INTERNAL, std::string("wrong type for option ") + rows_[i].key);
+      if (value.type != rows_[i].type)
+        throw Failure(PLIANT_INTERNAL, std::string("wrong type for option ") + rows_[i].key);
       setters_[i]->set(value, target);
     }
   }

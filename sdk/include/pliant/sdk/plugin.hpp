@@ -48,10 +48,8 @@ class Writer {
     if (status != PLIANT_OK) throw Failure(status, "the host could not take the state");
   }
   template <class V>
-    requires std::is_trivially_copyable_v<V>
-  void value(const V& v) const {
-    bytes(&v, sizeof(v));
-  }
+  requires std::is_trivially_copyable_v<V>
+  void value(const V& v) const { bytes(&v, sizeof(v)); }
   void text(const std::string& s) const {
     value(static_cast<uint64_t>(s.size()));
     bytes(s.data(), s.size());
@@ -77,7 +75,7 @@ class Reader {
     }
   }
   template <class V>
-    requires std::is_trivially_copyable_v<V>
+  requires std::is_trivially_copyable_v<V>
   [[nodiscard]] V value() const {
     V v{};
     bytes(&v, sizeof(v));
@@ -85,7 +83,8 @@ class Reader {
   }
   [[nodiscard]] std::string text() const {
     const auto size = value<uint64_t>();
-    if (size > kLongestText) throw Failure(PLIANT_DATA_LOSS, "the state is damaged: a text of " + std::to_string(size) + " bytes");
+    if (size > kLongestText)
+      throw Failure(PLIANT_DATA_LOSS, "the state is damaged: a text of " + std::to_string(size) + " bytes");
     std::string s(static_cast<size_t>(size), '\0');
     bytes(s.data(), s.size());
     return s;
@@ -106,9 +105,13 @@ class Reader {
 namespace detail {
 
 template <class T>
-concept HasOptions = requires(Options<T>& table) { T::options(table); };
+concept HasOptions = requires(Options<T>& table) {
+  T::options(table);
+};
 template <class T>
-concept HasStart = requires(T& plugin, const Host& host) { plugin.start(host); };
+concept HasStart = requires(T& plugin, const Host& host) {
+  plugin.start(host);
+};
 template <class T>
 concept HasState = requires(T& plugin, const T& constant, Writer& out, Reader& in) {
   constant.save(out);
@@ -137,7 +140,8 @@ struct Plain {
 
 template <class T, class Instance>
 struct Lifecycle {
-  static int32_t create(const pliant_host* host, const pliant_option_values* values, void** self, pliant_error* error) noexcept {
+  static int32_t create(const pliant_host* host, const pliant_option_values* values, void** self,
+                        pliant_error* error) noexcept {
     return guarded(error, [&] {
       *self = nullptr;
       auto made = std::make_unique<Instance>();
@@ -213,8 +217,8 @@ const pliant_plugin* record(const char* kind, const void* vtable, const char* na
 }  // namespace pliant::sdk
 
 /// Exports class `Type` as the plugin of this library. Used by the macros of the kinds.
-#define PLIANT_DETAIL_EXPORT(Type, adapter, kind, name, version, summary)                                       \
-  extern "C" PLIANT_PLUGIN_EXPORT const pliant_plugin* pliant_plugin_entry_v1(void) {                           \
-    using Adapter = ::pliant::sdk::detail::adapter<Type>;                                                       \
+#define PLIANT_DETAIL_EXPORT(Type, adapter, kind, name, version, summary)                                           \
+  extern "C" PLIANT_PLUGIN_EXPORT const pliant_plugin* pliant_plugin_entry_v1(void) {                               \
+    using Adapter = ::pliant::sdk::detail::adapter<Type>;                                                           \
     return ::pliant::sdk::detail::record<Type, Adapter::Instance>(kind, Adapter::vtable(), name, version, summary); \
   }

@@ -1,5 +1,5 @@
-// Write a rendezvous as a class with `Generation join(const JoinRequest&)`, `bool watch(int timeout_ms)` and `void leave()`,
-// then PLIANT_RENDEZVOUS.
+// Write a rendezvous as a class with `Generation join(const JoinRequest&)`, `bool watch(int timeout_ms)` and `void
+// leave()`, then PLIANT_RENDEZVOUS.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 namespace pliant::sdk {
 
 struct JoinRequest {
-  int32_t local_workers = 0; ///< workers that this node brings
-  std::string_view run_id;   ///< valid during the call
+  int32_t local_workers = 0;  ///< workers that this node brings
+  std::string_view run_id;    ///< valid during the call
 };
 
 struct Generation {
-  int64_t generation = 0; ///< 1, 2, ...
+  int64_t generation = 0;  ///< 1, 2, ...
   int32_t group_rank = 0;
   int32_t node_count = 1;
   int32_t first_rank = 0;
@@ -33,10 +33,13 @@ template <class T>
 struct RendezvousAdapter {
   using Instance = Plain<T>;
 
-  static int32_t join(void* self, const pliant_join_request* request, pliant_generation* out, pliant_error* error) noexcept {
+  static int32_t join(void* self, const pliant_join_request* request, pliant_generation* out,
+                      pliant_error* error) noexcept {
     return guarded(error, [&] {
-      const Generation made = static_cast<Instance*>(self)->plugin.join({request->local_workers, view(request->run_id)});
-      if (made.master_addr.size() >= sizeof(out->master_addr)) throw Failure(PLIANT_OUT_OF_RANGE, "master address too long");
+      const Generation made =
+          static_cast<Instance*>(self)->plugin.join({request->local_workers, view(request->run_id)});
+      if (made.master_addr.size() >= sizeof(out->master_addr))
+        throw Failure(PLIANT_OUT_OF_RANGE, "master address too long");
       out->generation = made.generation;
       out->group_rank = made.group_rank;
       out->node_count = made.node_count;

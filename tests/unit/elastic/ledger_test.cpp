@@ -1,0 +1,171 @@
+// The ledger's records, order and lineage.
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "elastic/ledger.hpp"
+#include "elastic/ledger_line.hpp"
+#include "ledger_samples.hpp"
+#include "scratch_folder.hpp"
+
+namespace pliant::elastic {
+namespace {
+
+using test::commit_of;
+using test::filled_ledger;
+using test::same;
+using test::ScratchFolder;
+
+TEST_CASE("a new ledger has an empty lineage and the job's fingerprint") {
+  const ScratchFolder folder;
+  REQUIRE(Ledger::create(folder / "ledger.jsonl", "run-1", "00ff").has_value());
+  const auto lineage = Ledger::replay(folder / "ledger.jsonl");
+  REQUIRE(lineage.has_value());
+  CHECK(lineage->fingerprint == "00ff");
+  CHECK(lineage->commits.empty());
+  CHECK(lineage->generations.empty());
+  CHECK(lineage->snapshots.empty());
+}
+
+TEST_CASE("create leaves a ledger that exists alone") {
+  const ScratchFolder folder;
+  { const Ledger ledger = filled_ledger(folder / "ledger.jsonl", 2); }
+  const std::string before = test::read_all(folder / "ledger.jsonl");
+  const auto second = Ledger::create(folder / "ledger.jsonl", "run-2", "11");
+  REQUIRE_FALSE(second.has_value());
+  CHECK(second.error().status() == Status::kFailedPrecondition);
+  CHECK(second.error().message().find("ledger.jsonl exists already") != std::string::npos);
+  CHECK(test::read_all(folder / "ledger.jsonl") == before);
+}
+
+TEST_CASE("create and open name a folder that is missing") {
+  const ScratchFolder folder;
+  for (const auto& ledger : {Ledger::create(folder / "no/ledger", "run", "f"), Ledger::open(folder / "no/ledger")}) {
+    REQUIRE_FALSE(ledger.has_value());
+    CHECK(ledger.error().status() == Status::kNotFound);
+    CHECK(ledger.error().message().find("no/ledger") != std::string::npos);
+  }
+}
+
+TEST_CASE("a ledger that was closed opens with all its records and goes on") {
+  const ScratchFolder folder;
+  {
+    Ledger ledger = filled_ledger(folder / "ledger.jsonl", 3);
+    REQUIRE(ledger.append(SnapshotRecord{3, "snapshots/step-00000003.snapshot"}).has_value());
+  }
+  auto ledger = Ledger::open(folder / "ledger.jsonl");
+  REQUIRE(ledger.has_value());
+  REQUIRE(ledger->append(GenerationRecord{2, 2, 3, "worker 2 was killed by signal 9"}).has_value());
+  REQUIRE(ledger->append(commit_of(3)).has_value());
+  const auto read = Ledger::replay(folder / "ledger.jsonl");
+  REQUIRE(read.has_value());
+  for (const Lineage* lineage : {&ledger->lineage(), &*read}) {
+    REQUIRE(lineage->commits.size() == 4);
+    for (size_t i = 0; i < 4; ++i) CHECK(same(lineage->commits[i], commit_of(static_cast<int64_t>(i))));
+    REQUIRE(lineage->generations.size() == 2);
+    CHECK(lineage->generations[1].reason == "worker 2 was killed by signal 9");
+    CHECK(lineage->generations[1].next_step == 3);
+    REQUIRE(lineage->snapshots.size() == 1);
+    CHECK(lineage->snapshots[0].file == "snapshots/step-00000003.snapshot");
+  }
+}
+
+TEST_CASE("a restart makes the commits and snapshots behind it void") {
+  const ScratchFolder folder;
+  Ledger ledger = filled_ledger(folder / "ledger.jsonl", 2);
+  REQUIRE(ledger.append(SnapshotRecord{2, "two"}).has_value());
+  for (int64_t step = 2; step < 5; ++step) REQUIRE(ledger.append(commit_of(step)).has_value());
+  REQUIRE(ledger.append(SnapshotRecord{5, "five"}).has_value());
+  REQUIRE(ledger.append(RestartRecord{2}).has_value());
+  CommitRecord again = commit_of(2);
+  again.loss = 42;
+  REQUIRE(ledger.append(again).has_value());
+  const auto read = Ledger::replay(folder / "ledger.jsonl");
+  REQUIRE(read.has_value());
+  for (const Lineage* lineage : {&ledger.lineage(), &*read}) {
+    REQUIRE(lineage->commits.size() == 3);
+    CHECK(lineage->commits[2].loss == 42);
+    REQUIRE(lineage->snapshots.size() == 1);
+    CHECK(lineage->snapshots[0].file == "two");
+  }
+}
+
+TEST_CASE("a record that cannot follow is refused and nothing is written") {
+  const ScratchFolder folder;
+  Ledger ledger = filled_ledger(folder / "ledger.jsonl", 2);
+  const std::string before = test::read_all(folder / "ledger.jsonl");
+  CommitRecord negative = commit_of(2);
+  negative.epoch = -1;
+  for (const auto& refused :
+       {ledger.append(commit_of(3)), ledger.append(commit_of(1)), ledger.append(commit_of(-1)), ledger.append(negative),
+        ledger.append(SnapshotRecord{3, "three"}), ledger.append(SnapshotRecord{-1, "none"}),
+        ledger.append(RestartRecord{3}), ledger.append(RestartRecord{-1})}) {
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error().status() == Status::kInvalidArgument);
+    CHECK(refused.error().message().find("ledger.jsonl") != std::string::npos);
+  }
+  CHECK(test::read_all(folder / "ledger.jsonl") == before);
+  CHECK(ledger.lineage().commits.size() == 2);
+}
+
+TEST_CASE("only one writer has a ledger open, readers are welcome") {
+  const ScratchFolder folder;
+  const Ledger ledger = filled_ledger(folder / "ledger.jsonl", 1);
+  const auto second = Ledger::open(folder / "ledger.jsonl");
+  REQUIRE_FALSE(second.has_value());
+  CHECK(second.error().status() == Status::kFailedPrecondition);
+  CHECK(Ledger::replay(folder / "ledger.jsonl").has_value());
+}
+
+TEST_CASE("text of any bytes survives as far as it is UTF-8") {
+  const ScratchFolder folder;
+  Ledger ledger = filled_ledger(folder / "ledger.jsonl", 0);
+  REQUIRE(ledger.append(GenerationRecord{2, 1, 0, "line\nbreak \"quoted\" \\ \xc3\xa9"}).has_value());
+  REQUIRE(ledger.append(GenerationRecord{3, 1, 0, std::string("bad \xff byte and \0 nul", 20)}).has_value());
+  const auto read = Ledger::replay(folder / "ledger.jsonl");
+  REQUIRE(read.has_value());
+  CHECK(read->generations[1].reason == "line\nbreak \"quoted\" \\ \xc3\xa9");
+  CHECK(read->generations[2].reason == ledger.lineage().generations[2].reason);
+  CHECK(read->generations[2].reason.find("bad ") == 0);
+}
+
+TEST_CASE("every double and every digest comes back bit by bit") {
+  const bool held = rc::check([] {
+    CommitRecord commit = commit_of(*rc::gen::inRange<int64_t>(0, std::numeric_limits<int64_t>::max() / 2));
+    commit.loss = std::bit_cast<double>(*rc::gen::arbitrary<uint64_t>());
+    commit.learning_rate = *rc::gen::arbitrary<double>();
+    commit.digest = *rc::gen::arbitrary<uint64_t>();
+    commit.shares.assign(*rc::gen::inRange<size_t>(0, 9), {1, 2});
+    const std::string line = encode_line(commit);
+    RC_ASSERT(line.back() == '\n');
+    const auto read = decode_line(std::string_view(line).substr(0, line.size() - 1));
+    RC_ASSERT(read.has_value());
+    const auto& got = std::get<CommitRecord>(*read);
+    RC_ASSERT(got.digest == commit.digest);
+    RC_ASSERT(got.shares == commit.shares);
+    RC_ASSERT(std::bit_cast<uint64_t>(got.learning_rate) == std::bit_cast<uint64_t>(commit.learning_rate));
+    if (std::isnan(commit.loss)) {
+      RC_ASSERT(std::isnan(got.loss));
+    } else {
+      RC_ASSERT(std::bit_cast<uint64_t>(got.loss) == std::bit_cast<uint64_t>(commit.loss));
+    }
+  });
+  CHECK(held);
+}
+
+TEST_CASE("infinite losses are recorded as what they are") {
+  for (const double loss : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), -0.0}) {
+    CommitRecord commit = commit_of(0);
+    commit.loss = loss;
+    const std::string line = encode_line(commit);
+    const auto read = decode_line(std::string_view(line).substr(0, line.size() - 1));
+    REQUIRE(read.has_value());
+    CHECK(std::bit_cast<uint64_t>(std::get<CommitRecord>(*read).loss) == std::bit_cast<uint64_t>(loss));
+  }
+}
+
+}  // namespace
+}  // namespace pliant::elastic

@@ -1,0 +1,182 @@
+// The rules of GradientReduction: what add refuses, when it is complete, short batches, faults half way.
+#include "elastic/reduction.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+
+#include "rank_group.hpp"
+
+namespace pliant::elastic {
+namespace {
+
+template <class Call>
+Error error_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  return Error(Status::kOk, "nothing was thrown");
+}
+
+const std::vector<float> kOnes(5, 1.0F);
+
+TEST_CASE("add refuses gaps, overlaps, foreign rows and gradients of another size") {
+  for (const bool deterministic : {false, true}) {
+    GradientReduction reduction(5, deterministic);
+    reduction.begin(12, 2, 3, 1);  // rows 4..7
+    const auto refused = [&](RowRange rows, const std::vector<float>& gradient) {
+      const Error error = error_of([&] { reduction.add(rows, 1, 1, 1, gradient); });
+      CHECK(error.status() == Status::kInvalidArgument);
+      return error.message();
+    };
+    CHECK(refused({6, 2}, kOnes).find("the next row is 4") != std::string::npos);
+    CHECK(refused({0, 2}, kOnes).find("share is rows 4..7") != std::string::npos);
+    CHECK(refused({4, 6}, kOnes).find("rows 4..9") != std::string::npos);
+    refused({4, 0}, kOnes);
+    refused({4, -1}, kOnes);
+    CHECK(refused({4, 2}, std::vector<float>(4)).find("4 elements, but gradient_size() said 5") != std::string::npos);
+    reduction.add({4, 2}, 1, 1, 1, kOnes);
+    refused({4, 2}, kOnes);
+    CHECK_FALSE(reduction.complete());
+    reduction.add({6, 2}, 1, 1, 1, kOnes);
+    CHECK(reduction.complete());
+    CHECK(refused({8, 2}, kOnes).find("everything has been added") != std::string::npos);
+  }
+}
+
+TEST_CASE("deterministic mode takes one granule at a time, the last one may be short") {
+  GradientReduction reduction(5, true);
+  reduction.begin(5, 2, 1, 0);
+  const Error error = error_of([&] { reduction.add({0, 4}, 1, 1, 1, kOnes); });
+  CHECK(error.status() == Status::kInvalidArgument);
+  CHECK(error.message().find("one granule (2 rows)") != std::string::npos);
+  CHECK(error_of([&] { reduction.add({0, 1}, 1, 1, 1, kOnes); }).status() == Status::kInvalidArgument);
+  reduction.add({0, 2}, 1, 1, 1, kOnes);
+  reduction.add({2, 2}, 1, 1, 1, kOnes);
+  reduction.add({4, 1}, 1, 1, 1, kOnes);
+  CHECK(reduction.complete());
+}
+
+TEST_CASE("nothing is complete before begin, and begin refuses nonsense") {
+  GradientReduction reduction(5, false);
+  CHECK_FALSE(reduction.complete());
+  CHECK(error_of([&] { reduction.add({0, 1}, 1, 1, 1, kOnes); }).status() == Status::kInvalidArgument);
+  CHECK(error_of([&] { reduction.begin(-1, 1, 1, 0); }).status() == Status::kInvalidArgument);
+  CHECK(error_of([&] { reduction.begin(4, 0, 1, 0); }).status() == Status::kInvalidArgument);
+  CHECK(error_of([&] { reduction.begin(4, 1, 2, 2); }).status() == Status::kInvalidArgument);
+}
+
+TEST_CASE("reduce needs a whole share, the right group and a new begin each time") {
+  const Accelerator accelerator = test::open_host();
+  test::run_healthy_ranks(accelerator, 1, [](int32_t, Communicator& communicator, Stream& stream) {
+    for (const bool deterministic : {false, true}) {
+      GradientReduction reduction(5, deterministic);
+      const auto status = [&] { return error_of([&] { reduction.reduce(communicator, stream, {}); }).status(); };
+      CHECK(status() == Status::kFailedPrecondition);
+      reduction.begin(2, 1, 1, 0);
+      reduction.add({0, 1}, 1, 1, 1, kOnes);
+      CHECK(status() == Status::kFailedPrecondition);
+      reduction.begin(1, 1, 2, 0);
+      reduction.add({0, 1}, 1, 1, 1, kOnes);
+      CHECK(status() == Status::kInvalidArgument);
+      reduction.begin(1, 1, 1, 0);
+      reduction.add({0, 1}, 1, 1, 1, kOnes);
+      CHECK(reduction.reduce(communicator, stream, {}).gradient[4] == 1.0F);
+      CHECK(status() == Status::kFailedPrecondition);
+    }
+  });
+}
+
+TEST_CASE("ranks without rows take part and get the whole sum") {
+  const Accelerator accelerator = test::open_host();
+  test::run_healthy_ranks(accelerator, 4, [](int32_t rank, Communicator& communicator, Stream& stream) {
+    for (const bool deterministic : {false, true}) {
+      GradientReduction reduction(5, deterministic);
+      reduction.begin(3, 2, 4, rank);
+      if (rank == 0) reduction.add({0, 2}, 0.5, 10, ~uint64_t{0}, kOnes);
+      if (rank == 1) reduction.add({2, 1}, 0.25, 5, 3, std::vector<float>(5, 2.0F));
+      REQUIRE(reduction.complete());
+      const ReductionResult result = reduction.reduce(communicator, stream, {});
+      REQUIRE(result.gradient.size() == 5);
+      for (const float value : result.gradient) CHECK(value == 3.0F);
+      CHECK(result.loss_sum == 0.75);
+      CHECK(result.loss_tokens == 15);
+      CHECK(result.digest == 2);
+    }
+  });
+}
+
+TEST_CASE("a batch without rows and a program without gradient reduce to zero") {
+  const Accelerator accelerator = test::open_host();
+  test::run_healthy_ranks(accelerator, 2, [](int32_t rank, Communicator& communicator, Stream& stream) {
+    for (const bool deterministic : {false, true}) {
+      GradientReduction reduction(5, deterministic);
+      reduction.begin(0, 2, 2, rank);
+      const ReductionResult none = reduction.reduce(communicator, stream, {});
+      CHECK(none.gradient.size() == 5);
+      CHECK(none.gradient[0] == 0.0F);
+      CHECK(none.loss_tokens == 0);
+      GradientReduction empty(0, deterministic);
+      empty.begin(2, 1, 2, rank);
+      empty.add({rank, 1}, 1.5, 2, 3, {});
+      const ReductionResult losses = empty.reduce(communicator, stream, {});
+      CHECK(losses.gradient.empty());
+      CHECK(losses.loss_sum == 3.0);
+    }
+  });
+}
+
+TEST_CASE("midway is called once on every rank") {
+  const Accelerator accelerator = test::open_host();
+  for (const bool deterministic : {false, true}) {
+    for (const int32_t world_size : {1, 3}) {
+      std::atomic<int> calls{0};
+      test::run_healthy_ranks(accelerator, world_size, [&](int32_t rank, Communicator& communicator, Stream& stream) {
+        const std::vector<float> gradient(500000, 1.0F);
+        GradientReduction reduction(gradient.size(), deterministic);
+        reduction.begin(world_size, 1, world_size, rank);
+        reduction.add({rank, 1}, 1, 1, 1, gradient);
+        reduction.reduce(communicator, stream, [&] { ++calls; });
+      });
+      CHECK(calls == world_size);
+    }
+  }
+}
+
+TEST_CASE("when a rank leaves half way the others are told, and the step can begin again in a new group") {
+  const Accelerator accelerator = test::open_host();
+  for (const bool deterministic : {false, true}) {
+    std::vector<GradientReduction> reductions;
+    for (int rank = 0; rank < 3; ++rank) reductions.emplace_back(500000, deterministic);
+    const std::vector<float> gradient(500000, 1.0F);
+    const auto outcome = test::run_ranks(accelerator, 3, [&](int32_t rank, Communicator& communicator, Stream& stream) {
+      GradientReduction& reduction = reductions[static_cast<size_t>(rank)];
+      reduction.begin(6, 2, 3, rank);
+      reduction.add({2 * rank, 2}, 1, 1, 1, gradient);
+      reduction.reduce(communicator, stream, [&] {
+        if (rank == 2) throw Error(Status::kInternal, "rank 2 leaves");
+      });
+    });
+    for (size_t rank = 0; rank < 3; ++rank) {
+      CAPTURE(rank);
+      REQUIRE(outcome[rank]);
+      const Error error = error_of([&] { std::rethrow_exception(outcome[rank]); });
+      const bool told = error.status() == Status::kPeerLost || error.status() == Status::kAborted;
+      CHECK((rank == 2 ? error.message() == "rank 2 leaves" : told));
+    }
+    test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& communicator, Stream& stream) {
+      GradientReduction& reduction = reductions[static_cast<size_t>(rank)];
+      reduction.begin(6, 2, 2, rank);
+      const RowRange share = share_of(6, 2, 2, rank);
+      for (const RowRange& rows : micro_batches(share, 2)) reduction.add(rows, 1, 1, 1, gradient);
+      const ReductionResult result = reduction.reduce(communicator, stream, {});
+      CHECK(result.gradient[499999] == 3.0F);
+      CHECK(result.loss_tokens == 3);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace pliant::elastic

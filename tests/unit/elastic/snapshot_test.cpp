@@ -1,0 +1,238 @@
+// Snapshots that are written and read whole, and writers that fail.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <rapidcheck.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <istream>
+#include <ostream>
+#include <sstream>
+#include <stdexcept>
+
+#include "elastic/snapshot.hpp"
+#include "scratch_folder.hpp"
+
+namespace pliant::elastic {
+namespace {
+
+using test::ScratchFolder;
+
+Result<> write(const std::filesystem::path& file, const std::string& state, int64_t step = 20) {
+  return write_snapshot(file, {step, "00ff", std::string("lr\0state", 8)}, [&](std::ostream& out) {
+    out.write(state.data(), static_cast<std::streamsize>(state.size()));
+  });
+}
+
+/// The state in `file`, which must be whole.
+std::string state_of(const std::filesystem::path& file) {
+  std::ostringstream state;
+  const auto header = read_snapshot(file, [&](std::istream& in) { state << in.rdbuf(); });
+  REQUIRE_MESSAGE(header.has_value(), (header ? "" : header.error().message()));
+  return state.str();
+}
+
+std::string pattern(size_t size) {
+  std::string bytes(size, '\0');
+  for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>((i * 2654435761U) >> 13);
+  return bytes;
+}
+
+TEST_CASE("a snapshot is named after its step") {
+  CHECK(snapshot_file(20) == "snapshots/step-00000020.snapshot");
+  CHECK(snapshot_file(123456789012) == "snapshots/step-123456789012.snapshot");
+}
+
+TEST_CASE("a snapshot gives back its header and its state, also when the state is empty") {
+  const ScratchFolder folder;
+  for (const size_t size : {size_t{0}, size_t{1}, (size_t{256} << 10) - 1, size_t{256} << 10, size_t{1000003}}) {
+    CAPTURE(size);
+    REQUIRE(write(folder / "a/b.snapshot", pattern(size), 7).has_value());
+    std::string state(size, 'x');
+    const auto header = read_snapshot(folder / "a/b.snapshot", [&](std::istream& in) {
+      in.read(state.data(), static_cast<std::streamsize>(size));
+      CHECK(in.gcount() == static_cast<std::streamsize>(size));
+      CHECK(in.peek() == std::istream::traits_type::eof());
+    });
+    REQUIRE(header.has_value());
+    CHECK(header->step == 7);
+    CHECK(header->fingerprint == "00ff");
+    CHECK(header->lr_state == std::string("lr\0state", 8));
+    CHECK(state == pattern(size));
+    CHECK(folder.names("a") == std::vector<std::string>{"b.snapshot"});
+  }
+}
+
+TEST_CASE("a state written and read in pieces of any size is the same") {
+  const ScratchFolder folder;
+  const bool held = rc::check([&] {
+    const auto sizes =
+        *rc::gen::container<std::vector<int>>(*rc::gen::inRange<size_t>(0, 12), rc::gen::inRange(0, 300000));
+    size_t total = 0;
+    for (const int size : sizes) total += static_cast<size_t>(size);
+    const std::string state = pattern(total);
+    const auto written = write_snapshot(folder / "s", {1, "f", ""}, [&](std::ostream& out) {
+      size_t at = 0;
+      for (const int size : sizes) {
+        out.write(state.data() + at, size);
+        at += static_cast<size_t>(size);
+        RC_ASSERT(out.tellp() >= static_cast<std::streamoff>(at));
+      }
+    });
+    RC_ASSERT(written.has_value());
+    const auto read_sizes =
+        *rc::gen::container<std::vector<int>>(*rc::gen::inRange<size_t>(0, 12), rc::gen::inRange(1, 300000));
+    std::string got;
+    const auto read = read_snapshot(folder / "s", [&](std::istream& in) {
+      for (const int size : read_sizes) {
+        std::string piece(static_cast<size_t>(size), '\0');
+        in.read(piece.data(), size);
+        got.append(piece, 0, static_cast<size_t>(in.gcount()));
+        if (!in) break;
+        got += static_cast<char>(in.get());
+        if (!in) got.pop_back();
+      }
+    });
+    RC_ASSERT(read.has_value());
+    RC_ASSERT(got == state.substr(0, got.size()));
+  });
+  CHECK(held);
+}
+
+TEST_CASE("a reader may seek in the state and cannot leave it") {
+  const ScratchFolder folder;
+  const std::string state = pattern(700000);
+  REQUIRE(write(folder / "s", state).has_value());
+  const auto read = read_snapshot(folder / "s", [&](std::istream& in) {
+    in.seekg(0, std::ios::end);
+    CHECK(in.tellg() == std::streampos(700000));
+    for (const int at : {0, 699999, 300000, 262143, 262144, 5}) {
+      in.seekg(at);
+      CHECK(in.get() == static_cast<unsigned char>(state[static_cast<size_t>(at)]));
+      CHECK(in.tellg() == std::streampos(at + 1));
+    }
+    in.seekg(-6, std::ios::cur);
+    CHECK(in.tellg() == std::streampos(0));
+    in.seekg(700001);
+    CHECK(in.fail());
+    in.clear();
+    in.seekg(-1, std::ios::beg);
+    CHECK(in.fail());
+  });
+  CHECK(read.has_value());
+}
+
+TEST_CASE("a snapshot that is missing is not found") {
+  const ScratchFolder folder;
+  const auto read = read_snapshot(folder / "none.snapshot", [](std::istream&) { FAIL("nothing to read"); });
+  REQUIRE_FALSE(read.has_value());
+  CHECK(read.error().status() == Status::kNotFound);
+  CHECK(read.error().message().find("none.snapshot") != std::string::npos);
+}
+
+TEST_CASE("a program that fails to save keeps the old snapshot and leaves nothing behind") {
+  const ScratchFolder folder;
+  REQUIRE(write(folder / "s", "old").has_value());
+  const auto thrown = write_snapshot(folder / "s", {2, "", ""}, [](std::ostream& out) {
+    out << "half";
+    throw std::runtime_error("out of ideas");
+  });
+  REQUIRE_FALSE(thrown.has_value());
+  CHECK(thrown.error().message().find("out of ideas") != std::string::npos);
+  const auto typed = write_snapshot(folder / "s", {2, "", ""},
+                                    [](std::ostream&) { throw Error(Status::kAborted, "stopped", ExitCode::kUsage); });
+  REQUIRE_FALSE(typed.has_value());
+  CHECK(typed.error().status() == Status::kAborted);
+  CHECK(typed.error().exit_code() == ExitCode::kUsage);
+  const auto odd = write_snapshot(folder / "s", {2, "", ""}, [](std::ostream&) { throw 3; });
+  CHECK_FALSE(odd.has_value());
+  const auto marked =
+      write_snapshot(folder / "s", {2, "", ""}, [](std::ostream& out) { out.setstate(std::ios::failbit); });
+  CHECK_FALSE(marked.has_value());
+  CHECK(state_of(folder / "s") == "old");
+  CHECK(folder.names() == std::vector<std::string>{"s"});
+}
+
+TEST_CASE("a full disk keeps the old snapshot and leaves nothing behind, however the program takes it") {
+  const ScratchFolder folder;
+  REQUIRE(write(folder / "s", "old").has_value());
+  const std::string state = pattern(2000000);
+  for (const rlim_t room : {0, 10, 100000, 1000000, 1999990, 2000056}) {
+    for (const bool throwing : {false, true}) {
+      CAPTURE(room);
+      Result<> full;
+      {
+        const test::FileSizeLimit limit(room);
+        full = write_snapshot(folder / "s", {2, "f", ""}, [&](std::ostream& out) {
+          if (throwing) out.exceptions(std::ios::badbit | std::ios::failbit);
+          for (size_t at = 0; at < state.size(); at += 1000) out.write(state.data() + at, 1000);
+        });
+      }
+      REQUIRE_FALSE(full.has_value());
+      CHECK(full.error().status() == Status::kResourceExhausted);
+      CHECK(full.error().message().find((folder / "s").string()) != std::string::npos);
+      CHECK(state_of(folder / "s") == "old");
+      CHECK(folder.names() == std::vector<std::string>{"s"});
+    }
+  }
+}
+
+TEST_CASE("a snapshot that cannot be created says where and why") {
+  const ScratchFolder folder;
+  test::write_all(folder / "file", "no folder");
+  const auto written = write(folder / "file/s", "x");
+  REQUIRE_FALSE(written.has_value());
+  CHECK(written.error().message().find((folder / "file").string()) != std::string::npos);
+}
+
+TEST_CASE("what a killed writer left is removed by the next one, what a living one writes is not") {
+  const ScratchFolder folder;
+  test::write_all(folder / "dead.partial", "half");
+  test::write_all(folder / "s.partial", "half");
+  test::write_all(folder / "alive.partial", "half");
+  const int alive = ::open((folder / "alive.partial").c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(alive >= 0);
+  REQUIRE(::flock(alive, LOCK_EX) == 0);
+  REQUIRE(write(folder / "s", "new").has_value());
+  CHECK(folder.names() == std::vector<std::string>{"alive.partial", "s"});
+  const auto both = write(folder / "alive", "two writers");
+  REQUIRE_FALSE(both.has_value());
+  CHECK(both.error().status() == Status::kFailedPrecondition);
+  ::close(alive);
+  CHECK(write(folder / "alive", "one writer").has_value());
+  CHECK(folder.names() == std::vector<std::string>{"alive", "s"});
+}
+
+TEST_CASE("kill -9 while a snapshot is written leaves the old one or the new one") {
+  const ScratchFolder folder;
+  for (int round = 0; round < 8; ++round) {
+    REQUIRE(write(folder / "s", "old").has_value());
+    int pipe_ends[2];
+    REQUIRE(::pipe(pipe_ends) == 0);
+    const pid_t writer = ::fork();
+    REQUIRE(writer >= 0);
+    if (writer == 0) {
+      const std::string piece(100000, 'n');
+      const auto done = write_snapshot(folder / "s", {3, "", ""}, [&](std::ostream& out) {
+        for (int i = 0; i < 8; ++i) {
+          out << piece << std::flush;
+          if (::write(pipe_ends[1], "+", 1) != 1) ::_exit(1);
+        }
+      });
+      ::_exit(done ? 0 : 1);
+    }
+    ::close(pipe_ends[1]);
+    char byte = 0;
+    for (int i = 0; i <= round; ++i) CHECK(::read(pipe_ends[0], &byte, 1) == 1);
+    ::kill(writer, SIGKILL);
+    REQUIRE(::waitpid(writer, nullptr, 0) == writer);
+    ::close(pipe_ends[0]);
+    const std::string state = state_of(folder / "s");
+    CHECK((state == "old" || state == std::string(800000, 'n')));
+  }
+}
+
+}  // namespace
+}  // namespace pliant::elastic
