@@ -118,9 +118,9 @@ UniqueFd Segment::reserve(int32_t world_size, uint64_t chunk_bytes, pliant_comm_
   UniqueFd fd;
   if (world_size > 1) {
     const uint64_t bytes = Layout(world_size, made.chunk_bytes).total;
+    check_limits(world_size, made.chunk_bytes, bytes);
     fd = UniqueFd(::memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!fd) no_memory(world_size, made.chunk_bytes, bytes, std::string("memfd_create says: ") + std::strerror(errno));
-    check_limits(world_size, made.chunk_bytes, bytes);
     const int refused = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes));
     if (refused != 0) {
       no_memory(world_size, made.chunk_bytes, bytes, std::string("reserving it says: ") + std::strerror(refused));

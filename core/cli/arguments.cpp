@@ -45,8 +45,10 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   const auto given = arguments();
   add_file(command, given);
   command
-      .add_option("--world-size", given->world_size,
-                  "Plan for this many ranks: fails, and names the nearest, if it is not valid")
+      .add_option(
+          "--world-size", given->world_size,
+          "Plan for this many ranks: fails, and names the nearest, if it is not valid. Default: what [run] workers "
+          "starts, else the largest valid")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""))
       ->type_name("N");
   add_json(command, invocation);
@@ -59,6 +61,7 @@ void add_plan(CLI::App& app, Invocation& invocation) {
 void add_plugin(CLI::App& app, Invocation& invocation) {
   CLI::App& command = *app.add_subcommand("plugin", "List plugins, or show one with its options");
   command.require_subcommand(1);
+  command.footer(example("pliant plugin info elasticity/v0.1"));
 
   CLI::App& list = *command.add_subcommand("list", "List the plugins that are installed");
   const auto listed = arguments();
@@ -83,6 +86,7 @@ void add_plugin(CLI::App& app, Invocation& invocation) {
 void add_config(CLI::App& app, Invocation& invocation) {
   CLI::App& command = *app.add_subcommand("config", "Show or check a config file");
   command.require_subcommand(1);
+  command.footer(example("pliant config check pliant.toml"));
 
   CLI::App& show = *command.add_subcommand("show", "Show the effective config: file, overrides and defaults together");
   const auto shown = arguments();

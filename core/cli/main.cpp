@@ -32,7 +32,7 @@ void add_common(CLI::App& app, Invocation& invocation) {
   const std::map<std::string, Color> colors{
       {"auto", Color::kAuto}, {"always", Color::kAlways}, {"never", Color::kNever}};
   app.add_option("--color", invocation.color, "auto, always or never")
-      ->transform(CLI::CheckedTransformer(colors))
+      ->transform(CLI::CheckedTransformer(colors).description(""))
       ->type_name("WHEN");
   app.add_flag("-v,--verbose", invocation.verbosity, "Log more; twice for everything");
   app.add_flag("-q,--quiet", invocation.quiet, "Log errors only, show no progress");
@@ -41,16 +41,15 @@ void add_common(CLI::App& app, Invocation& invocation) {
 void declare(CLI::App& app, Invocation& invocation) {
   app.name("pliant");
   app.require_subcommand(1);
+  app.set_help_flag("-h,--help", "Show this help");
   app.fallthrough();  // common flags may stand after the command, too
-  app.set_version_flag("--version", "pliant " PLIANT_VERSION);
+  app.set_version_flag("--version", "pliant " PLIANT_VERSION)->description("Show the version");
   app.footer(
       "Example:\n  pliant plan samples/tinylm/pliant.toml\n\nExit codes: 0 ok, 1 failed, 2 usage or config, 3 plugin, "
       "75 no valid world size left, 128+n signal n");
   add_common(app, invocation);
   add_plan(app, invocation);
-#ifdef PLIANT_HAS_RUN_COMMAND
   add_run(app, invocation);
-#endif
   add_plugin(app, invocation);
   add_config(app, invocation);
   add_version(app, invocation);

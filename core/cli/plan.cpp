@@ -25,12 +25,9 @@ std::string as_json(const Plan& plan, int64_t world_size, const Config& config) 
   json["schema"] = "pliant.plan/1";
   json["policy"] = config.use("elasticity");
   json["global_batch"] = plan.global_batch;
-  json["world_size"] = world_size > 0 ? nlohmann::ordered_json(world_size) : nlohmann::ordered_json(nullptr);
-  const bool has_micro = plan.micro_batch > 0;
-  json["micro_batch"] = has_micro ? nlohmann::ordered_json(plan.micro_batch) : nlohmann::ordered_json(nullptr);
-  json["gradient_accumulation_steps"] = has_micro && world_size > 0
-                                            ? nlohmann::ordered_json(accumulation_steps(plan, world_size))
-                                            : nlohmann::ordered_json(nullptr);
+  json["world_size"] = world_size;
+  json["micro_batch"] = plan.micro_batch;
+  json["gradient_accumulation_steps"] = accumulation_steps(plan, world_size);
   json["granule"] = plan.granule;
   json["model_parallel_size"] = plan.model_parallel_size;
   json["world_size_count"] = plan.count();
@@ -66,13 +63,8 @@ std::string as_text(const Plan& plan, int64_t world_size, const Config& config) 
   std::vector<std::vector<std::string>> rows;
   rows.push_back({"policy", config.use("elasticity")});
   rows.push_back({"global batch", fmt::format("{} rows", plan.global_batch)});
-  if (plan.micro_batch > 0 && world_size > 0) {
-    rows.push_back({"micro-batch", fmt::format("{} rows at world size {}, {} a step", plan.micro_batch, world_size,
-                                               accumulation_steps(plan, world_size))});
-  } else {
-    rows.push_back({"micro-batch", plan.micro_batch > 0 ? fmt::format("{} rows", plan.micro_batch)
-                                                        : "depends on the world size: give --world-size N"});
-  }
+  rows.push_back({"micro-batch", fmt::format("{} rows at world size {}, {} a step", plan.micro_batch, world_size,
+                                             accumulation_steps(plan, world_size))});
   rows.push_back({"granule", fmt::format("{} rows", plan.granule)});
   if (plan.model_parallel_size > 1) {
     rows.push_back({"model parallel size", fmt::format("{} devices behind each rank", plan.model_parallel_size)});
@@ -83,12 +75,19 @@ std::string as_text(const Plan& plan, int64_t world_size, const Config& config) 
   return table(rows);
 }
 
+/// The world size to show when none was asked for: what `[run] workers` starts, else the largest valid one.
+int64_t shown_world_size(const Plan& plan, const Config& config) {
+  const int64_t started = config.has("run") ? plan.largest_valid(config.run().workers) : 0;
+  return started > 0 ? started : plan.world_sizes.back().last;
+}
+
 }  // namespace
 
 int show_plan(const Invocation& invocation, const std::filesystem::path& file, int64_t world_size) {
   ConfigNeeds needs;
   needs.elasticity = true;
   const Config config = Config::open(file, needs, invocation.overrides);
+  if (world_size == 0) world_size = shown_world_size(make_plan(config), config);
   const Plan plan = make_plan(config, world_size);
   return emit(invocation.json ? as_json(plan, world_size, config) : as_text(plan, world_size, config));
 }

@@ -31,8 +31,9 @@ std::string grouped(int64_t n) {
 }
 
 std::string describe(const JobProgress& p) {
-  std::string text = fmt::format("step {}/{}  loss {:.4f}  {} tokens/s  world {}  lr {:.3g}", p.step, p.total_steps,
-                                 p.loss, grouped(std::llround(p.tokens_per_second)), p.world_size, p.learning_rate);
+  std::string text = fmt::format("step {}/{}  loss {:.4f}  world {}  lr {:.3g}", p.step, p.total_steps, p.loss,
+                                 p.world_size, p.learning_rate);
+  if (p.tokens_per_second > 0) text += fmt::format("  {} tokens/s", grouped(std::llround(p.tokens_per_second)));
   if (p.seconds_left > 0) text += fmt::format("  ETA {}", duration(p.seconds_left));
   return text;
 }
@@ -92,33 +93,35 @@ void RunView::on_event(std::string_view line, bool warning) {
 }
 
 std::string summary_table(const JobSummary& s) {
-  std::vector<std::pair<std::string, std::string>> rows;
-  rows.emplace_back("outcome", s.reason.empty() ? s.outcome : fmt::format("{}: {}", s.outcome, s.reason));
+  struct Row {
+    std::string name, value;
+  };
+  std::vector<Row> rows;
+  const auto add = [&rows](std::string name, std::string value) {
+    rows.push_back({std::move(name), std::move(value)});
+  };
+  add("outcome", s.reason.empty() ? s.outcome : fmt::format("{}: {}", s.outcome, s.reason));
   if (s.uses_api) {
-    rows.emplace_back("steps",
-                      fmt::format("{} of {}{}", s.steps, s.total_steps,
-                                  s.resumed_from >= 0 ? fmt::format(", resumed from {}", s.resumed_from) : ""));
-    rows.emplace_back("global batch", fmt::format("{} rows", s.global_batch));
-    rows.emplace_back("tokens",
-                      fmt::format("{}, {} a second", grouped(s.tokens), grouped(std::llround(s.tokens_per_second))));
-    rows.emplace_back("packing efficiency", fmt::format("{:.1f} %", 100 * s.packing_efficiency));
-    rows.emplace_back("loss, first ten steps", fmt::format("{:.4f}", s.loss_first));
-    rows.emplace_back("loss, last ten steps", fmt::format("{:.4f}", s.loss_last));
-    rows.emplace_back("samples used once",
-                      fmt::format("{} of {}", grouped(s.samples_used_once), grouped(s.samples_expected)));
-    rows.emplace_back("samples repeated", grouped(s.samples_repeated));
-    rows.emplace_back("samples missing", grouped(s.samples_missing));
-    for (const auto& [reason, count] : s.samples_dropped)
-      rows.emplace_back("samples dropped, " + reason, grouped(count));
-    rows.emplace_back("time lost", fmt::format("{:.2f} s", s.seconds_lost));
+    add("steps", fmt::format("{} of {}{}", s.steps, s.total_steps,
+                             s.resumed_from >= 0 ? fmt::format(", resumed from {}", s.resumed_from) : ""));
+    add("global batch", fmt::format("{} rows", s.global_batch));
+    add("tokens", fmt::format("{}, {} a second", grouped(s.tokens), grouped(std::llround(s.tokens_per_second))));
+    add("packing efficiency", fmt::format("{:.1f} %", 100 * s.packing_efficiency));
+    add("loss, first ten steps", fmt::format("{:.4f}", s.loss_first));
+    add("loss, last ten steps", fmt::format("{:.4f}", s.loss_last));
+    add("samples used once", fmt::format("{} of {}", grouped(s.samples_used_once), grouped(s.samples_expected)));
+    add("samples repeated", grouped(s.samples_repeated));
+    add("samples missing", grouped(s.samples_missing));
+    for (const auto& [reason, count] : s.samples_dropped) add("samples dropped, " + reason, grouped(count));
+    add("time lost", fmt::format("{:.2f} s", s.seconds_lost));
   }
-  rows.emplace_back("generations", std::to_string(s.generations));
-  rows.emplace_back("restarts", std::to_string(s.restarts));
-  rows.emplace_back("wall time", fmt::format("{:.1f} s", s.wall_seconds));
-  if (!s.snapshot.empty()) rows.emplace_back("snapshot", s.snapshot);
-  rows.emplace_back("run", s.directory.string());
+  add("generations", std::to_string(s.generations));
+  add("restarts", std::to_string(s.restarts));
+  add("wall time", fmt::format("{:.1f} s", s.wall_seconds));
+  if (!s.snapshot.empty()) add("snapshot", s.snapshot);
+  add("run", s.directory.string());
   size_t width = 0;
-  for (const auto& row : rows) width = std::max(width, row.first.size());
+  for (const auto& row : rows) width = std::max(width, row.name.size());
   std::string table;
   for (const auto& [name, value] : rows) table += fmt::format("{:<{}}  {}\n", name, width, value);
   return table;

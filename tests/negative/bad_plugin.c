@@ -13,10 +13,10 @@ extern int32_t nobody_defines_this(void);
 USED static int32_t plan(void* self, const pliant_plan_request* request, pliant_plan* out,
                          const pliant_world_sink* sizes, pliant_error* error) {
   (void)self;
-  (void)request;
   (void)error;
   const pliant_world_range range = {1, 8};
   out->global_batch = 8;
+  out->micro_batch = request->world_size > 0 ? 1 : 0;
   out->granule = 1;
   out->model_parallel_size = 1;
 #ifdef VARIANT_undefined_symbol

@@ -320,6 +320,8 @@ TEST_CASE("a communicator larger than the machine's memory is refused, not kille
   CHECK(refused.message.find("MiB left") != std::string::npos);
 }
 
+// UBSan's own check of an object's type opens a pipe: without a free descriptor it reports what is not there.
+#ifndef __SANITIZE_ADDRESS__
 TEST_CASE("without a free descriptor a communicator id is refused with the system's words") {
   Processes processes(1, [](const Rank& self) -> std::string {
     const rlimit none{3, 1024};
@@ -331,6 +333,7 @@ TEST_CASE("without a free descriptor a communicator id is refused with the syste
   INFO(text);
   CHECK(starts_with(text, std::to_string(PLIANT_RESOURCE_EXHAUSTED) + ": "));
 }
+#endif
 
 TEST_CASE("wrong ids, ranks and sizes are refused with what is allowed") {
   const Device device;

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Holds the pages to what they say: links lead somewhere, quoted files are the files, shown commands print what is shown.
+
+    pages_test.py [--update] ROOT BIN_DIR PAGE.md ...
+
+In a page, an HTML comment before a fenced block says what the block is:
+    <!-- file: PATH -->   the file PATH of the repository, whole
+    <!-- part: PATH -->   lines that stand in PATH in this order, one after the other
+    <!-- run -->          commands after `$ `, each with its output; `...` on a line of its own stands for any lines
+Commands run in a copy of ROOT's samples, with BIN_DIR first in PATH. --update writes what they print into the pages.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+BLOCK = re.compile(r"^<!-- (file|part|run)(?:: (\S+))? -->\n+```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
+
+
+def line_of(text, position):
+    return text.count("\n", 0, position) + 1
+
+
+def shown_as(shown, printed):
+    pattern = "".join(r"(?:.*\n)*" if line.strip() == "..." else re.escape(line.rstrip()) + r"[ ]*\n" for line in shown)
+    return re.fullmatch(pattern, printed) is not None
+
+
+def commands_of(block):
+    commands = []
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            commands.append((line[2:], []))
+        elif commands:
+            commands[-1][1].append(line)
+    return commands
+
+
+def output_of(command, bin_dir, folder):
+    environment = dict(os.environ, PATH=f"{bin_dir}{os.pathsep}{os.environ['PATH']}", LC_ALL="C.UTF-8")
+    done = subprocess.run(command, shell=True, cwd=folder, env=environment, stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if done.returncode in (126, 127):
+        sys.exit(f"`{command}` cannot be run: {done.stdout}")
+    return done.stdout
+
+
+def check_run(block, bin_dir, folder):
+    for command, shown in commands_of(block):
+        printed = output_of(command, bin_dir, folder)
+        if not shown_as([line for line in shown if line.strip()], re.sub(r"\n\s*\n", "\n", printed)):
+            yield f"`{command}` printed:\n{printed}"
+
+
+def update(page, bin_dir, folder):
+    def run_again(found):
+        kind, _, block = found.groups()
+        if kind != "run" or "\n...\n" in block:
+            return found.group(0)
+        fresh = "".join(f"$ {command}\n{output_of(command, bin_dir, folder)}" for command, _ in commands_of(block))
+        return found.group(0).replace(block, fresh)
+
+    page.write_text(BLOCK.sub(run_again, page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def check_quote(kind, block, path):
+    if not path.is_file():
+        return [f"{path} does not exist"]
+    text = path.read_text(encoding="utf-8")
+    if (block.strip("\n") != text.strip("\n")) if kind == "file" else (block not in text):
+        return [f"the block is not {'the file' if kind == 'file' else 'a part of'} {path}"]
+    return []
+
+
+def check_page(page, root, bin_dir, folder):
+    text = page.read_text(encoding="utf-8")
+    for found in LINK.finditer(text):
+        target = found.group(1)
+        if "://" not in target and not (page.parent / target).exists():
+            yield f"{page}:{line_of(text, found.start())}: the link to {target} leads nowhere"
+    for found in BLOCK.finditer(text):
+        kind, name, block = found.groups()
+        problems = check_run(block, bin_dir, folder) if kind == "run" else check_quote(kind, block, root / name)
+        for problem in problems:
+            yield f"{page}:{line_of(text, found.start())}: {problem}"
+
+
+def main():
+    arguments = [word for word in sys.argv[1:] if word != "--update"]
+    root, bin_dir = pathlib.Path(arguments[0]).resolve(), pathlib.Path(arguments[1]).resolve()
+    pages = [pathlib.Path(page) for page in arguments[2:]]
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(root / "samples", pathlib.Path(folder) / "samples")
+        if "--update" in sys.argv:
+            for page in pages:
+                update(page, bin_dir, folder)
+        problems = [problem for page in pages for problem in check_page(page, root, bin_dir, folder)]
+    print("\n".join(problems) or f"{len(pages)} pages say what is so")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

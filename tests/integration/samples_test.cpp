@@ -1,0 +1,123 @@
+// The samples, run as a newcomer would: tinylm on a text of one's own and on the default one, and a script that knows
+// nothing of Pliant.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <fstream>
+#include <random>
+
+#include "integration/job_runner.hpp"
+
+using namespace pliant::test;
+
+namespace {
+
+const std::string kTinylm = PLIANT_SOURCE_DIR "/samples/tinylm/pliant.toml";
+
+// Sentences of 4 to 30 words that follow each other by rule, so that there is something to learn.
+std::string write_text(const std::filesystem::path& file) {
+  static constexpr std::array kWords{"the",   "river", "runs", "down", "to",    "old",   "mill", "where", "children",
+                                     "laugh", "and",   "a",    "grey", "heron", "waits", "for",  "small", "fish"};
+  std::mt19937 random(7);
+  std::ofstream out(file);
+  for (int sentence = 0; sentence < 4000; ++sentence) {
+    size_t word = random() % kWords.size();
+    out << "So";
+    for (size_t left = 4 + random() % 27; left > 0; --left) {
+      out << ' ' << kWords[word];
+      word = (word * 5 + 1 + random() % 3) % kWords.size();
+    }
+    out << ".\n";
+  }
+  return file.string();
+}
+
+struct Curve {
+  std::vector<std::string> digests;
+  std::vector<double> losses;
+};
+
+Curve train(const std::vector<std::string>& more) {
+  JobRunner job;
+  std::vector<std::string> arguments{"run", kTinylm, "--json", "--set", "run.name=toy", "--set"};
+  arguments.push_back("data.text=" + write_text(job.folder() / "mine.txt"));
+  for (const char* key : {"app.dim=32", "app.layers=1", "run.max_steps=12", "app.warmup_steps=2"}) {
+    arguments.insert(arguments.end(), {"--set", key});
+  }
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const Ended ended = job.run(arguments);
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["samples_used_once"] == ended.summary["samples_expected"]);
+  CHECK(ended.summary["samples_repeated"] == 0);
+  CHECK(ended.summary["samples_missing"] == 0);
+  Curve curve;
+  for (const auto& commit : job.ledger("commit")) {
+    curve.digests.push_back(commit["digest"]);
+    curve.losses.push_back(commit["loss"]);
+  }
+  REQUIRE(curve.losses.size() == 12);
+  return curve;
+}
+
+void check_same(const Curve& curve, const Curve& reference) {
+  CHECK(curve.digests == reference.digests);
+  for (size_t step = 0; step < reference.losses.size(); ++step) {
+    CAPTURE(step);
+    CHECK(curve.losses[step] == doctest::Approx(reference.losses[step]).epsilon(1e-5));
+  }
+}
+
+}  // namespace
+
+#ifdef PLIANT_HAS_TINYLM
+
+TEST_CASE("tinylm trains on one's own text with the same loss curve at 1, 2, 3 and 4 workers") {
+  const Curve one = train({"--workers", "1"});
+  CHECK(one.losses.back() < 0.9 * one.losses.front());
+  for (const char* workers : {"2", "3", "4"}) {
+    CAPTURE(workers);
+    check_same(train({"--workers", workers}), one);
+  }
+}
+
+TEST_CASE("tinylm's loss curve is that of an undisturbed run after workers were killed") {
+  const Curve undisturbed = train({"--workers", "4"});
+  check_same(train({"--workers", "4", "--inject", "kill:rank=2,step=3", "--inject", "kill:rank=0,step=6,at=commit"}),
+             undisturbed);
+}
+
+TEST_CASE("tinylm in deterministic mode has bitwise the same losses at 1 and 4 workers") {
+  const Curve one = train({"--workers", "1", "--set", "run.deterministic=true"});
+  const Curve four =
+      train({"--workers", "4", "--set", "run.deterministic=true", "--inject", "kill:rank=1,step=4,at=vote"});
+  CHECK(four.losses == one.losses);
+}
+
+TEST_CASE("tinylm learns real English with four workers of which one is killed") {
+  JobRunner job;
+  const Ended ended =
+      job.run({"run", kTinylm, "--json", "--set", "run.max_steps=150", "--inject", "kill:rank=2,step=20"});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["generations"] >= 2);
+  CHECK(ended.summary["restarts"] == 1);
+  CHECK(ended.summary["samples_used_once"] == ended.summary["samples_expected"]);
+  CHECK(ended.summary["loss_last"].get<double>() <= 0.75 * ended.summary["loss_first"].get<double>());
+}
+
+#endif
+
+TEST_CASE("the foreign sample breaks down once, is restarted and finds the line it looks for") {
+  JobRunner job;
+  const Ended ended = job.run({"run", PLIANT_SOURCE_DIR "/samples/foreign/pliant.toml", "--json", "--show-logs",
+                               "--set", "run.working_dir=" + job.folder().string(), "--", "python3",
+                               PLIANT_SOURCE_DIR "/samples/foreign/train.py", "--crash-at", "25"});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["restarts"] == 1);
+  CHECK(ended.err.find("rank 1 breaks down, as it was told to") != std::string::npos);
+  CHECK(ended.err.find("attempt 1, from step 20") != std::string::npos);
+  CHECK(ended.err.find("done: y = 2.99 x + -2.00") != std::string::npos);
+}
