@@ -101,7 +101,7 @@ std::string summary_table(const JobSummary& s) {
     rows.push_back({std::move(name), std::move(value)});
   };
   add("outcome", s.reason.empty() ? s.outcome : fmt::format("{}: {}", s.outcome, s.reason));
-  if (s.uses_api) {
+  if (s.uses_api && s.steps > 0) {
     add("steps", fmt::format("{} of {}{}", s.steps, s.total_steps,
                              s.resumed_from >= 0 ? fmt::format(", resumed from {}", s.resumed_from) : ""));
     add("global batch", fmt::format("{} rows", s.global_batch));

@@ -85,3 +85,16 @@ TEST_CASE("a program that must use the embedding API and does not is ended") {
   CHECK(ended.err.find("was not ready 1 s after its start") != std::string::npos);
   CHECK(job.processes_left() == 0);
 }
+
+TEST_CASE("the foreign sample breaks down once, is restarted and finds the line it looks for") {
+  JobRunner job;
+  const Ended ended = job.run({"run", PLIANT_SOURCE_DIR "/samples/foreign/pliant.toml", "--json", "--show-logs",
+                               "--set", "run.working_dir=" + job.folder().string(), "--", "python3",
+                               PLIANT_SOURCE_DIR "/samples/foreign/train.py", "--crash-at", "25"});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["restarts"] == 1);
+  CHECK(ended.err.find("rank 1 breaks down, as it was told to") != std::string::npos);
+  CHECK(ended.err.find("attempt 1, from step 20") != std::string::npos);
+  CHECK(ended.err.find("done: y = 2.99 x + -2.00") != std::string::npos);
+}

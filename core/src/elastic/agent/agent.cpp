@@ -1,3 +1,4 @@
+// Agent: one thread around one event loop that starts workers, hears them, and does what the group decides.
 #include "elastic/agent/agent.hpp"
 
 #include <fmt/format.h>
@@ -10,9 +11,9 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdlib>
-#include <fstream>
 
 #include "data/lengths_file.hpp"
+#include "elastic/agent/worker_log.hpp"
 #include "elastic/agent/worker_process.hpp"
 
 namespace pliant::elastic {
@@ -24,21 +25,6 @@ using Clock = std::chrono::steady_clock;
 using boost::system::error_code;
 
 constexpr auto kTick = std::chrono::milliseconds(250);
-constexpr size_t kLogLines = 12;  // of a worker that failed, shown to the user
-
-// The end of a worker's log, for people.
-std::vector<std::string> last_lines(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary | std::ios::ate);
-  if (!in) return {};
-  const auto size = static_cast<int64_t>(in.tellg());
-  const int64_t from = std::max<int64_t>(0, size - 8192);
-  in.seekg(from);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  if (from > 0 && !lines.empty()) lines.erase(lines.begin());
-  if (lines.size() > kLogLines) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(kLogLines));
-  return lines;
-}
 
 }  // namespace
 
@@ -48,8 +34,7 @@ struct Agent::State final : GroupActions, ForeignActions {
   struct Slot {
     WorkerProcess process;
     int64_t rank;
-    fs::path log;
-    int64_t log_shown;  // bytes of it that were shown
+    WorkerLog log;
     asio::posix::stream_descriptor socket;
     asio::posix::stream_descriptor end;
   };
@@ -76,10 +61,7 @@ struct Agent::State final : GroupActions, ForeignActions {
   std::optional<Verdict> forced;  // by a second signal
   std::string spawn_failure;
   Clock::time_point began = Clock::now();
-  Measured measured;
-  double interrupted_at = -1;
-  std::vector<int64_t> tokens_of;
-  int64_t tokens_after_first = 0;
+  Pace pace;
 
   // The common part of both kinds of group.
 
@@ -133,9 +115,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     launch.working_dir = order.config.run().working_dir;
     launch.log = order.directory.logs() / (restarts == 0 ? fmt::format("rank-{}.log", rank)
                                                          : fmt::format("rank-{}.restart-{}.log", rank, restarts));
-    std::error_code absent;
-    const auto log_begins =
-        fs::exists(launch.log, absent) ? static_cast<int64_t>(fs::file_size(launch.log, absent)) : 0;
+    WorkerLog log(launch.log);
     Result<WorkerProcess> process = WorkerProcess::start(launch);
     if (!process) {
       spawn_failure = process.error().message();
@@ -145,7 +125,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     warden.watch(process->pid());
     asio::posix::stream_descriptor socket(loop, ::dup(process->socket()));
     asio::posix::stream_descriptor end(loop, ::dup(process->pidfd()));
-    slots.emplace(id, Slot{std::move(*process), rank, launch.log, log_begins, std::move(socket), std::move(end)});
+    slots.emplace(id, Slot{std::move(*process), rank, std::move(log), std::move(socket), std::move(end)});
     if (group) group->started(id);
     if (foreign) foreign->started(id, rank);
     listen(id);
@@ -192,23 +172,16 @@ struct Agent::State final : GroupActions, ForeignActions {
     if (order.options.show_logs) show_log(slot, true);
     const bool failed_by_itself = !status.signalled && status.code != 0;
     if (failed_by_itself && !order.options.show_logs) {
-      for (const std::string& line : last_lines(slot.log)) event(fmt::format("  rank {}| {}", slot.rank, line), false);
-      event(fmt::format("  the whole log: {}", slot.log.string()), false);
+      for (const std::string& line : slot.log.last_lines()) event(fmt::format("  rank {}| {}", slot.rank, line), false);
+      event(fmt::format("  the whole log: {}", slot.log.file().string()), false);
     }
     if (group && foreign) group.reset();  // one ended before any used the API: this is a foreign program
     if (group) group->ended(id, status);
     if (foreign) foreign->ended(id, status);
   }
 
-  // Shows the whole lines that a worker has added to its log; with `all` also one that has no end yet.
   void show_log(Slot& slot, bool all) {
-    std::ifstream in(slot.log, std::ios::binary);
-    in.seekg(slot.log_shown);
-    for (std::string line; std::getline(in, line);) {
-      if (in.eof() && !all) break;
-      slot.log_shown += static_cast<int64_t>(line.size()) + 1;
-      event(fmt::format("rank {}| {}", slot.rank, line), false);
-    }
+    for (const std::string& line : slot.log.added_lines(all)) event(fmt::format("rank {}| {}", slot.rank, line), false);
   }
 
   // GroupActions.
@@ -297,39 +270,10 @@ struct Agent::State final : GroupActions, ForeignActions {
     }
   }
 
-  void interrupted() override {
-    if (interrupted_at < 0) interrupted_at = now();
-  }
+  void interrupted() override { pace.interrupted(now()); }
 
   void committed(const CommitRecord& entry, int64_t world_size, int64_t total) override {
-    const double at = now();
-    measured.commit_seconds.push_back(at);
-    measured.interrupted.push_back(interrupted_at >= 0);
-    if (interrupted_at >= 0) measured.worst_recovery = std::max(measured.worst_recovery, at - interrupted_at);
-    interrupted_at = -1;
-    tokens_of.push_back(entry.size.tokens);
-    if (tokens_of.size() > 1) {  // the first commit ends a step whose beginning was not measured
-      tokens_after_first += entry.size.tokens;
-      measured.tokens_per_second = static_cast<double>(tokens_after_first) / (at - measured.commit_seconds.front());
-    }
-    JobProgress progress;
-    progress.step = entry.step + 1;
-    progress.total_steps = total;
-    progress.loss = entry.loss;
-    progress.learning_rate = entry.learning_rate;
-    progress.world_size = world_size;
-    progress.tokens = entry.size.tokens;
-    progress.seconds = at;
-    const auto& times = measured.commit_seconds;
-    const size_t window = std::min<size_t>(times.size() - 1, 10);
-    const double span = window > 0 ? at - times[times.size() - 1 - window] : 0;
-    if (span > 0) {
-      int64_t tokens = 0;
-      for (size_t i = tokens_of.size() - window; i < tokens_of.size(); ++i) tokens += tokens_of[i];
-      progress.tokens_per_second = static_cast<double>(tokens) / span;
-      progress.seconds_left = span / static_cast<double>(window) * static_cast<double>(total - progress.step);
-    }
-    observer.on_commit(progress);
+    observer.on_commit(pace.committed(entry, world_size, total, now()));
   }
 
   void agent_kill_point(int64_t step, const char* at) override {
@@ -380,7 +324,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     if (forced && slots.empty()) return forced;
     if (group && group->verdict()) return group->verdict();
     if (!group && foreign && foreign->verdict()) return foreign->verdict();
-    if (spawn_failure.empty() || !measured.commit_seconds.empty()) return std::nullopt;
+    if (spawn_failure.empty() || pace.steps() > 0) return std::nullopt;
     return Verdict{2, "failed", spawn_failure};  // what is left of the group dies with its slots
   }
 
@@ -428,8 +372,8 @@ Agent::~Agent() = default;
 Verdict Agent::run() {
   return state_->run();
 }
-const Measured& Agent::measured() const {
-  return state_->measured;
+const Pace& Agent::pace() const {
+  return state_->pace;
 }
 const std::optional<Ledger>& Agent::ledger() const {
   return state_->ledger;

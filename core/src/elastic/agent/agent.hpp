@@ -8,6 +8,7 @@
 
 #include "elastic/agent/foreign_group.hpp"
 #include "elastic/agent/group.hpp"
+#include "elastic/agent/pace.hpp"
 #include "elastic/agent/warden.hpp"
 #include "elastic/ledger.hpp"
 #include "elastic/run_directory.hpp"
@@ -29,14 +30,6 @@ struct AgentOrder {
   std::optional<SnapshotRecord> snapshot;     ///< to resume from
 };
 
-/// What the loop measured, beside the ledger.
-struct Measured {
-  std::vector<double> commit_seconds;  ///< since the start, one per commit of this run
-  std::vector<bool> interrupted;       ///< work was lost between the commit before and this one
-  double tokens_per_second = 0;        ///< from the first commit to the last
-  double worst_recovery = 0;           ///< seconds from the notice of a loss to the next commit
-};
-
 class Agent {
  public:
   Agent(AgentOrder order, JobObserver& observer, Warden warden);
@@ -45,7 +38,7 @@ class Agent {
   /// Runs until every worker is gone.
   Verdict run();
 
-  [[nodiscard]] const Measured& measured() const;
+  [[nodiscard]] const Pace& pace() const;
   [[nodiscard]] const std::optional<Ledger>& ledger() const;
   /// The job's batches; null for a foreign program or when no worker became ready.
   [[nodiscard]] Batches* batches();

@@ -9,9 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <ctime>
-#include <numeric>
 
 #include "base/result.hpp"
 #include "elastic/agent/agent.hpp"
@@ -131,23 +129,6 @@ double mean_loss(const std::vector<elastic::CommitRecord>& commits, size_t from,
   return count > 0 ? sum / static_cast<double>(count) : 0;
 }
 
-// Seconds between commits around each loss, beyond what a step usually takes.
-double seconds_lost(const elastic::Measured& measured) {
-  std::vector<double> usual;
-  std::vector<double> disturbed;
-  for (size_t i = 1; i < measured.commit_seconds.size(); ++i) {
-    (measured.interrupted[i] ? disturbed : usual)
-        .push_back(measured.commit_seconds[i] - measured.commit_seconds[i - 1]);
-  }
-  double step = 0;
-  if (!usual.empty()) {
-    std::nth_element(usual.begin(), usual.begin() + static_cast<std::ptrdiff_t>(usual.size() / 2), usual.end());
-    step = usual[usual.size() / 2];
-  }
-  return std::accumulate(disturbed.begin(), disturbed.end(), 0.0,
-                         [step](double sum, double gap) { return sum + std::max(0.0, gap - step); });
-}
-
 void sum_up_lineage(JobSummary& summary, const elastic::Lineage& lineage, Batches& batches) {
   const auto& commits = lineage.commits;
   summary.steps = static_cast<int64_t>(commits.size());
@@ -197,14 +178,13 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   summary.uses_api = agent.uses_api();
   summary.generations = agent.generations();
   summary.restarts = agent.restarts();
-  const elastic::Measured& measured = agent.measured();
-  summary.steps_this_run = static_cast<int64_t>(measured.commit_seconds.size());
+  summary.steps_this_run = agent.pace().steps();
   if (agent.ledger() && agent.batches() != nullptr) {
     const elastic::Lineage& lineage = agent.ledger()->lineage();
     sum_up_lineage(summary, lineage, *agent.batches());
-    summary.seconds_lost = seconds_lost(measured);
-    summary.seconds_to_recover_worst = measured.worst_recovery;
-    summary.tokens_per_second = measured.tokens_per_second;
+    summary.seconds_lost = agent.pace().seconds_lost();
+    summary.seconds_to_recover_worst = agent.pace().worst_recovery();
+    summary.tokens_per_second = agent.pace().tokens_per_second();
     if (summary.exit_code == 0 && (summary.samples_missing > 0 || summary.samples_repeated > 0)) {
       summary.exit_code = 1;
       summary.outcome = "failed";

@@ -1,0 +1,163 @@
+// Group: how a generation is formed, and how a step of it is committed.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "elastic/agent/group.hpp"
+
+namespace pliant::elastic {
+
+void Group::abort_generation() {
+  for (const WorkerId rank : ranks_) {
+    if (members_.contains(rank)) actions_.send(rank, Abort{generation_});
+  }
+}
+
+// Nobody is known to hold the last commit. Somebody may hold it all the same: ask before anything is given up.
+bool Group::must_ask(const std::vector<WorkerId>& ready) {
+  if (generations_ == 0 || ready.empty() || members_.at(ready.front()).holds == committed_) return false;
+  bool waiting = false;
+  for (const WorkerId id : ready) {
+    Member& member = members_.at(id);
+    if (member.told) continue;
+    if (!member.asked) actions_.send(id, Tell{});
+    member.asked = waiting = true;
+  }
+  return waiting;
+}
+
+void Group::regroup(const std::string& reason) {
+  reason_ = reason;
+  phase_ = Phase::kStarting;
+  if (pending_) return;
+  if (stop_code_ != 0) return end({stop_code_, "stopped", "stopped between two generations"}, false);
+  const std::vector<WorkerId> ready = ready_members();
+  const bool all_ready = ready.size() == members_.size();
+  const bool state_survives = !ready.empty() && members_.at(ready.front()).holds == committed_ && generations_ > 0;
+  // With nobody to go on from, everybody starts together.
+  if (!all_ready && !state_survives) return;
+  if (must_ask(ready)) return;
+  const int64_t world_size = largest_world(static_cast<int64_t>(ready.size()));
+  if (world_size > 0) return form(ready, world_size, reason);
+  if (all_ready) {
+    end({75, "no valid world size",
+         fmt::format("{} workers are left and no valid world size is that small; {}", ready.size(), reason)},
+        false);
+  }
+}
+
+void Group::form(std::vector<WorkerId> ready, int64_t world_size, const std::string& reason) {
+  const Result<int64_t> generation = actions_.next_generation(world_size);
+  if (!generation) return end({3, "failed", generation.error().message()}, true);
+  const int64_t best = members_.at(ready.front()).holds;
+  const bool restore = snapshot_ && snapshot_->step > best;
+  const int64_t next_step = restore ? snapshot_->step : best;
+  if (next_step < committed_) {
+    if (const auto recorded = actions_.record(RestartRecord{next_step}); !recorded) {
+      return end({1, "failed", recorded.error().message()}, true);
+    }
+    actions_.event(fmt::format("no worker holds step {}: back to {} {}", committed_,
+                               restore ? "the snapshot of step" : "step", next_step),
+                   true);
+    committed_ = next_step;
+  }
+  if (const auto recorded = actions_.record(GenerationRecord{*generation, world_size, next_step, reason}); !recorded) {
+    return end({1, "failed", recorded.error().message()}, true);
+  }
+  generation_ = *generation;
+  ++generations_;
+  phase_ = Phase::kForming;
+  progress_at_ = actions_.now();
+  grow_ = false;
+  Form form;
+  form.generation = generation_;
+  form.world_size = world_size;
+  form.next_step = next_step;
+  form.micro_batch = options_.micro_batch_of.at(world_size);
+  ranks_.assign(ready.begin(), ready.begin() + world_size);
+  form.copy_state = restore || next_step == 0 || std::any_of(ranks_.begin(), ranks_.end(), [&](WorkerId id) {
+                      return members_.at(id).holds != next_step;
+                    });
+  for (size_t i = 0; i < ready.size(); ++i) {
+    Member& member = members_.at(ready[i]);
+    const bool ranked = static_cast<int64_t>(i) < world_size;
+    member.rank = ranked ? static_cast<int64_t>(i) : -1;
+    member.formed = member.reducing = member.told = member.asked = false;
+    member.vote.reset();
+    Form own = form;
+    own.rank = member.rank;
+    own.wants_state = i != 0 && (restore || next_step == 0 || member.holds != next_step);
+    own.restore = restore && i == 0 ? snapshot_->file : "";
+    own.injections = injections_for(member.rank);
+    actions_.send(ready[i], own);
+  }
+}
+
+void Group::try_commit() {
+  for (const WorkerId rank : ranks_) {
+    if (!members_.at(rank).vote) return;
+  }
+  const Vote& first = *members_.at(ranks_.front()).vote;
+  const StepFacts facts = actions_.facts_of(committed_);
+  for (const WorkerId rank : ranks_) {
+    const Vote& vote = *members_.at(rank).vote;
+    if (vote.digest != facts.digest || vote.loss_tokens != facts.size.loss_tokens) {
+      return end(
+          {1, "failed",
+           fmt::format(
+               "step {}: {} reduced other samples than the plan holds ({} loss tokens instead of {}); not committed",
+               committed_, label(rank), vote.loss_tokens, facts.size.loss_tokens)},
+          true);
+    }
+  }
+  CommitRecord record;
+  record.step = committed_;
+  record.generation = generation_;
+  record.epoch = facts.epoch;
+  record.batch_index = facts.batch_index;
+  record.size = facts.size;
+  record.digest = first.digest;
+  record.loss = first.loss_tokens > 0 ? first.loss_sum / static_cast<double>(first.loss_tokens) : 0;
+  record.learning_rate = first.learning_rate;
+  const auto world_size = static_cast<int64_t>(ranks_.size());
+  for (int64_t rank = 0; rank < world_size; ++rank) {
+    record.shares.push_back(share_of(facts.size.rows, options_.granule, world_size, rank));
+  }
+  actions_.agent_kill_point(committed_, "vote");
+  if (const auto recorded = actions_.record(record); !recorded) {
+    return end({1, "failed", fmt::format("step {} is not committed: {}", committed_, recorded.error().message())},
+               false);
+  }
+  actions_.agent_kill_point(committed_, "commit");
+  finish_step(record);
+}
+
+void Group::finish_step(const CommitRecord& record) {
+  Commit commit;
+  commit.step = committed_;
+  ++committed_;
+  broken_in_a_row_ = 0;
+  progress_at_ = actions_.now();
+  commit.last = committed_ >= total_steps_ || stop_code_ != 0;
+  commit.regroup = grow_ && !commit.last;
+  const bool due = options_.snapshot_every > 0 && committed_ % options_.snapshot_every == 0;
+  if (due || commit.last) commit.snapshot = fmt::format("snapshots/step-{:08}.snapshot", committed_);
+  for (const WorkerId rank : ranks_) {
+    Member& member = members_.at(rank);
+    member.holds = committed_;
+    member.vote.reset();
+    member.reducing = false;
+    actions_.send(rank, commit);
+  }
+  actions_.committed(record, static_cast<int64_t>(ranks_.size()), total_steps_);
+  if (commit.last) {
+    const bool done = committed_ >= total_steps_;
+    end(done ? Verdict{0, "finished", ""}
+             : Verdict{stop_code_, "stopped", fmt::format("stopped after step {}", committed_)},
+        false);
+  } else if (commit.regroup) {
+    regroup("a worker joined");
+  }
+}
+
+}  // namespace pliant::elastic

@@ -1,0 +1,27 @@
+// WorkerLog: shows people what a worker has written to its log.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace pliant::elastic {
+
+class WorkerLog {
+ public:
+  /// What the file holds already counts as shown.
+  explicit WorkerLog(std::filesystem::path file);
+
+  [[nodiscard]] const std::filesystem::path& file() const { return file_; }
+  /// Whole lines that were added since the last call; with `all` also one that has no end yet.
+  std::vector<std::string> added_lines(bool all);
+  /// The last dozen lines, of the last 8 KiB.
+  [[nodiscard]] std::vector<std::string> last_lines() const;
+
+ private:
+  std::filesystem::path file_;
+  int64_t shown_ = 0;  // bytes
+};
+
+}  // namespace pliant::elastic
