@@ -16,7 +16,7 @@
 
 #ifdef __SANITIZE_THREAD__
 /// It ends in the middle of things on purpose, with threads running.
-extern "C" const char* __tsan_default_options() {
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() {
   return "report_thread_leaks=0";
 }
 #endif
