@@ -8,13 +8,6 @@ endfunction()
 
 # pliant_report_parts(): call once, when every folder was read.
 function(pliant_report_parts)
-  if(EXISTS "${PROJECT_SOURCE_DIR}/samples/tinylm/CMakeLists.txt" AND NOT TARGET tinylm)
-    if(CMAKE_DISABLE_FIND_PACKAGE_Torch)
-      pliant_left_out("sample tinylm" "libtorch is switched off in this build")
-    else()
-      pliant_left_out("sample tinylm" "libtorch was not found (Debian: libtorch-dev)")
-    endif()
-  endif()
   if(NOT PLIANT_TESTS)
     pliant_left_out("tests" "PLIANT_TESTS is OFF")
   endif()

@@ -47,13 +47,14 @@ std::map<std::string, PinnedStruct> pinned_structs() {
 TEST_CASE("the pins cover every byte of every struct: no field is missing, nothing is padding") {
   const auto pins = pinned_structs();
   REQUIRE(pins.size() > 0);
-  for (const auto& [name, pinned] : pins) {
-    CAPTURE(name);
+  for (const auto& pin : pins) {
+    const auto& pinned = pin.second;
+    CAPTURE(pin.first);
     size_t end = 0;
-    for (const Pin& pin : pinned.fields) {
-      CAPTURE(pin.field);
-      CHECK(pin.at == end);
-      end = pin.at + pin.bytes;
+    for (const Pin& field : pinned.fields) {
+      CAPTURE(field.field);
+      CHECK(field.at == end);
+      end = field.at + field.bytes;
     }
     CHECK(end == pinned.bytes);
   }
@@ -68,7 +69,9 @@ TEST_CASE("every struct that a header defines is pinned") {
 }
 
 TEST_CASE("every struct that may grow begins with struct_size") {
-  for (const auto& [name, pinned] : pinned_structs()) {
+  for (const auto& pin : pinned_structs()) {
+    const std::string& name = pin.first;
+    const auto& pinned = pin.second;
     // Views, opaque bytes and the ranges of a list have a fixed shape by design.
     if (name == "pliant_str" || name == "pliant_comm_id" || name == "pliant_world_range") continue;
     CAPTURE(name);

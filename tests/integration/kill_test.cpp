@@ -1,6 +1,7 @@
 // Workers die at every point of a step; the job ends as if nothing had happened.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "integration/job_runner.hpp"
 
@@ -130,5 +131,43 @@ TEST_CASE("when every worker dies the job goes back to its snapshot and loses no
   check_whole(ended);
   CHECK(job.ledger("restart").size() == 1);
   CHECK(job.ledger("restart").front()["step"] == 10);
+  CHECK(job.snapshot() == reference().snapshot);
+}
+
+TEST_CASE("whoever dies in the last step, the snapshot that the job ends with is written") {
+  const std::string last = fmt::format("step={}", kSteps - 1);
+  const auto kill_all = [&](const std::string& at) {
+    std::vector<std::string> words;
+    for (int rank = 0; rank < 4; ++rank) {
+      words.insert(words.end(), {"--inject", fmt::format("kill:rank={},{},at={}", rank, last, at)});
+    }
+    return words;
+  };
+  const std::vector<std::vector<std::string>> histories{
+      {"--inject", "kill:rank=0," + last + ",at=commit"},
+      {"--inject", "kill:rank=0," + last + ",at=apply"},
+      {"--inject", "kill:rank=0," + last + ",at=apply", "--inject", "kill:rank=3," + last + ",at=apply"},
+      kill_all("commit"),
+      kill_all("apply"),
+  };
+  for (const auto& history : histories) {
+    INFO(fmt::format("{}", fmt::join(history, " ")));
+    JobRunner job;
+    job.config(toy_config("workers = 4\ndeterministic = true\nsnapshot_every = 7\nmax_restarts = 9"));
+    std::vector<std::string> words{"run", "pliant.toml", "--json"};
+    words.insert(words.end(), history.begin(), history.end());
+    check_whole(job.run(words));
+    CHECK(job.snapshot() == reference().snapshot);
+    CHECK(job.processes_left() == 0);
+  }
+}
+
+TEST_CASE("when the agent dies between the last commit and its snapshot a resume writes that snapshot") {
+  JobRunner job;
+  job.config(toy_config("workers = 4\ndeterministic = true\nsnapshot_every = 7"));
+  const Ended killed =
+      job.run({"run", "pliant.toml", "--json", "--inject", fmt::format("kill:agent,step={},at=commit", kSteps - 1)});
+  REQUIRE(killed.exit_code == 128 + 9);
+  check_whole(job.run({"run", "pliant.toml", "--json", "--resume"}));
   CHECK(job.snapshot() == reference().snapshot);
 }

@@ -30,8 +30,9 @@ TEST_CASE("a wrong command line ends with 2, the near word and where to read mor
       {{"plan", "a.toml", "--world-size", "0"}, "--world-size"},
       {{"version", "--color", "blue"}, "--color"},
   };
-  for (const auto& [args, wanted] : cases) {
-    const Outcome outcome = run_pliant(folder, args);
+  for (const auto& one : cases) {
+    const std::string wanted = one.second;
+    const Outcome outcome = run_pliant(folder, one.first);
     CAPTURE(wanted);
     CAPTURE(outcome.err);
     CHECK(outcome.exit_code == 2);

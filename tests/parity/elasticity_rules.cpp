@@ -10,6 +10,8 @@
 namespace pliant::parity {
 namespace {
 
+constexpr int64_t kWidestDouble = 9223372036854775295;  ///< the largest integer that as a double is below 2^63
+
 bool has_type(const Json& value, int32_t type) {
   switch (type) {
     case PLIANT_BOOL:
@@ -34,9 +36,10 @@ Json block_of(const Json& row) {
   return config["elasticity"];
 }
 
+/// Past 63 bits, or rounded past them as a double: v0.2 divides, and Python's true division gives doubles.
 bool is_wide(const Json& value) {
   if (value.is_array()) return std::any_of(value.begin(), value.end(), is_wide);
-  return is_integer(value) && !fits(value);
+  return is_integer(value) && (!fits(value) || value > kWidestDouble);
 }
 
 /// The least common multiple of the micro-batch sizes, times the devices of a node, needs more than 63 bits.
@@ -59,7 +62,7 @@ bool has_wide_environment(const Json& row) {
   std::string digits = text.get<std::string>();
   if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos) return false;
   digits.erase(0, digits.find_first_not_of('0'));
-  return digits.size() > 19 || (digits.size() == 19 && digits > "9223372036854775807");
+  return digits.size() > 19 || (digits.size() == 19 && digits > std::to_string(kWidestDouble));
 }
 
 bool has_wide_number(const Json& row, const Json& block, const std::vector<pliant_option>& options) {
@@ -89,9 +92,8 @@ std::vector<Rule> elasticity_rules() {
       {"typed-world-size", "a world size that is no JSON integer: the ABI passes an int64"},
       {"negative-world-size", "a negative world size: out of domain, the reference answers batches above the cap"},
       {"int64",
-       "an integer, or the least common multiple of the micro-batch sizes (times num_gpus_per_node), past 63 bits: out "
-       "of domain, the reference "
-       "wraps silently"},
+       "an integer (also once it is rounded to a double), or the least common multiple of the micro-batch sizes (times "
+       "num_gpus_per_node), past 63 bits: out of domain, the reference wraps silently"},
       {"target-version", "a target DeepSpeed version before 0.3.8 or none at all: Pliant has no such argument"},
   };
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -86,6 +87,21 @@ bool is_integer(const Json& value) {
 bool fits(const Json& integer) {
   if (integer.is_number_unsigned()) return integer.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()};
   return integer.is_number_integer();
+}
+
+std::string python_json(const Json& value) {
+  if (value.is_binary()) return {value.get_binary().begin(), value.get_binary().end()};
+  if (value.is_number_float() && !std::isfinite(value.get<double>())) {
+    const auto real = value.get<double>();
+    return std::isnan(real) ? "NaN" : real > 0 ? "Infinity" : "-Infinity";
+  }
+  if (!value.is_structured()) return value.dump();
+  std::string text;
+  for (const auto& [key, item] : value.items()) {
+    text += text.empty() ? "" : ", ";
+    text += (value.is_object() ? Json(key).dump() + ": " : std::string{}) + python_json(item);
+  }
+  return value.is_object() ? "{" + text + "}" : "[" + text + "]";
 }
 
 bool knows_elasticity(const Json& version) {

@@ -21,6 +21,9 @@ bool is_integer(const Json& value);
 /// True when the value fits int64_t.
 bool fits(const Json& integer);
 
+/// json.dumps(value): integers of any size in their digits; NaN and infinities by name.
+std::string python_json(const Json& value);
+
 /// True when `version` is a version by PEP 440 and not before 0.3.8, the oldest DeepSpeed with elasticity.
 bool knows_elasticity(const Json& version);
 

@@ -1,5 +1,6 @@
 // Rows of variable_batch.jsonl: `batch` through the sampler seqlen, `scale_lr` through the rules none, linear and sqrt.
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 
 #include "../plugins/sampler/kernel/python_shuffle.hpp"
 #include "parity/parity.hpp"
+#include "parity/python.hpp"
 #include "pliant/abi/batch_sampler.h"
 #include "pliant/abi/lr_rule.h"
 
@@ -141,25 +143,53 @@ Result<Json> run_sampler(const BatchCase& asked, Plugins& plugins) {
   return Json{{"microbatch_ids", packs}, {"batch_sizes", sizes}, {"batch_max_seqlens", longest}};
 }
 
-/// The rule that the input of `row` falls under, or nullptr.
+bool is_negative(const Json& n) {
+  return n.is_number_integer() && !n.is_number_unsigned() && n.get<int64_t>() < 0;
+}
+bool any_of(const Json& list, bool (*is)(const Json&)) {
+  return list.is_array() && std::any_of(list.begin(), list.end(), is);
+}
+bool is_no_integer(const Json& value) {
+  return !is_integer(value);
+}
+bool is_wide(const Json& value) {
+  return is_integer(value) && !fits(value);
+}
+
+/// The rule for a row that the request of the ABI cannot hold, or nullptr.
+const char* cannot_be_asked(const Json& row) {
+  const Json& args = row.at("args");
+  const Json& ids = args.at("sequence_ids_per_mb");
+  const Json& batch = args.at("effective_batch_size");
+  const Json& seed = args.at("seed");
+  if (any_of(row.at("seqlens"), [](const Json& n) { return n.is_number_float(); })) return "float-length";
+  const bool typed_ids = ids.is_null() || (ids.is_array() && !any_of(ids, is_no_integer));
+  if (!typed_ids || is_no_integer(batch) || any_of(row.at("seqlens"), is_no_integer)) return "typed-argument";
+  if (!seed.is_null() && is_no_integer(seed)) return "typed-argument";
+  if (any_of(row.at("seqlens"), is_wide) || any_of(ids, is_wide) || is_wide(batch)) return "int64";
+  return nullptr;
+}
+
+/// The rule for a refusal that the input of `row` explains, or nullptr.
 const char* excuse(const Json& row) {
-  const auto is_negative = [](const Json& n) {
-    return n.is_number_integer() && !n.is_number_unsigned() && n.get<int64_t>() < 0;
-  };
-  const Json& lengths = row.at("seqlens");
-  const Json& ids = row.at("args").at("sequence_ids_per_mb");
-  if (std::any_of(lengths.begin(), lengths.end(), is_negative)) return "negative-length";
-  if (ids.is_array() && std::any_of(ids.begin(), ids.end(), is_negative)) return "negative-id";
-  if (is_negative(row.at("args").at("effective_batch_size"))) return "negative-batch";
+  const Json& args = row.at("args");
+  const Json& most = row.at("max_tokens");
+  const Json& low = args.at("min_batch_size");
+  const Json& high = args.at("max_batch_size");
+  const bool typed_limits =
+      is_integer(most) && (low.is_null() || is_integer(low)) && (high.is_null() || is_integer(high));
+  if (!typed_limits || !args.at("required_microbatches_of_same_size").is_boolean()) return "typed-argument";
+  if (is_wide(most) || is_wide(low) || is_wide(high)) return "int64";
+  if (is_negative(most) || is_negative(low) || is_negative(high)) return "negative-limit";
+  if (any_of(row.at("seqlens"), is_negative)) return "negative-length";
+  if (any_of(args.at("sequence_ids_per_mb"), is_negative)) return "negative-id";
+  if (args.at("effective_batch_size") < 1) return "batch-below-1";
   return nullptr;
 }
 
 Outcome check_batch(const Json& row, Plugins& plugins, const Options&) {
-  const Json& lengths = row.at("seqlens");
   const Json& out = row.at("out");
-  if (std::any_of(lengths.begin(), lengths.end(), [](const Json& n) { return n.is_number_float(); })) {
-    return Outcome::skipped("float-length");
-  }
+  if (const char* rule = cannot_be_asked(row)) return Outcome::skipped(rule);
   BatchCase asked = batch_case(row);
   if (asked.options.at("sequence_picking_order") == "random") {
     const Json& seed = row.at("args").at("seed");
@@ -173,8 +203,9 @@ Outcome check_batch(const Json& row, Plugins& plugins, const Options&) {
   }
   const Result<Json> actual = run_sampler(asked, plugins);
   if (!actual) {
-    const char* rule = excuse(row);
-    return rule != nullptr && !out.contains("error") ? Outcome::skipped(rule) : compare_refusal(out, actual.error());
+    const Outcome outcome = compare_refusal(out, actual.error());
+    const char* rule = outcome.verdict == Outcome::Verdict::kFailed ? excuse(row) : nullptr;
+    return rule != nullptr ? Outcome::skipped(rule) : outcome;
   }
   return *actual == out ? Outcome::passed() : Outcome::failed(out.dump(), actual->dump());
 }
@@ -197,16 +228,32 @@ Result<double> scaled_lr(const Json& row, const std::string& rule, Plugins& plug
   return output.lr;
 }
 
+/// An integer that no double equals.
+bool is_past_doubles(const Json& n) {
+  if (!is_integer(n)) return false;
+  if (!n.is_number_integer()) return true;
+  const uint64_t size = is_negative(n) ? uint64_t{0} - static_cast<uint64_t>(n.get<int64_t>()) : n.get<uint64_t>();
+  return size != 0 && (size >> static_cast<unsigned>(std::countr_zero(size))) >> 53U != 0;
+}
+
 Outcome check_scale_lr(const Json& row, Plugins& plugins, const Options&) {
   const Json& method = row.at("method");
   const Json& out = row.at("out");
   if (!method.is_null() && !method.is_string()) return Outcome::skipped("untyped-method");
+  for (const char* key : {"base_lr", "base_batch_size", "batch_size"}) {
+    const Json& value = row.at(key);
+    if (is_past_doubles(value)) return Outcome::skipped("wide-integer");
+    if (!value.is_number() && !value.is_boolean()) return Outcome::skipped("untyped-number");
+  }
   std::string rule = method.is_null() ? "none" : method.get<std::string>();
   std::string lowered = rule;
   for (char& c : lowered) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   if (lowered == "none") rule = lowered;  // the reference takes this word, and only this, in any case
   const Result<double> actual = scaled_lr(row, rule, plugins);
-  if (!actual) return compare_refusal(out, actual.error());
+  if (!actual) {
+    const bool finite = !out.contains("lr") || std::isfinite(out.at("lr").get<double>());
+    return finite ? compare_refusal(out, actual.error()) : Outcome::skipped("not-finite");
+  }
   if (!out.contains("lr")) return Outcome::failed(out.dump(), Json(*actual).dump());
   const auto expected = out.at("lr").get<double>();
   const bool same = expected == *actual && std::signbit(expected) == std::signbit(*actual);
@@ -223,13 +270,22 @@ std::vector<RowKind> variable_batch_rows() {
       {"batch",
        of_kind("batch"),
        {{"float-length", "A length counts tokens: the ABI takes integers, so lengths with a fraction cannot be asked."},
+        {"typed-argument",
+         "An argument of another type than the sampler takes: options of TOML and numbers of the ABI are typed."},
+        {"int64", "A length, an id, a batch or a limit past 63 bits: the ABI takes an int64_t."},
+        {"negative-limit", "max_tokens, min_batch_size or max_batch_size below 0: the options refuse it."},
         {"negative-length", "A length counts tokens: negative ones are refused."},
         {"negative-id", "Python's indices from the end: ids of the sampler count from 0 and others are refused."},
-        {"negative-batch", "A global batch below 1 row is refused, where the reference returns an empty epoch."}},
+        {"batch-below-1",
+         "A global batch below 1 row is refused before all else; the reference returns an empty epoch below 0 and may "
+         "name another fault at 0."}},
        check_batch},
       {"scale_lr",
        of_kind("scale_lr"),
-       {{"untyped-method", "[lr] use is a string; another type is refused when the config is read."}},
+       {{"untyped-method", "[lr] use is a string; another type is refused when the config is read."},
+        {"untyped-number", "A rate or a batch that is no number: the ABI takes doubles."},
+        {"wide-integer", "A rate or a batch in an integer that no double equals: the ABI takes doubles."},
+        {"not-finite", "A rate that comes out as NaN or infinity: Pliant refuses to train with it."}},
        check_scale_lr},
   };
 }

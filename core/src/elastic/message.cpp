@@ -104,7 +104,9 @@ void fields(Message& m, Coder& f) {
     f("restore", m.restore);
     f("injections", m.injections);
   } else if constexpr (std::is_same_v<M, Commit>) {
-    f("step", m.step), f("regroup", m.regroup), f("last", m.last), f("snapshot", m.snapshot);
+    f("step", m.step), f("wait", m.wait), f("snapshot", m.snapshot);
+  } else if constexpr (std::is_same_v<M, Save>) {
+    f("step", m.step), f("file", m.file);
   }
 }
 
@@ -127,6 +129,7 @@ constexpr std::string_view type_name() {
   if constexpr (std::is_same_v<Message, Commit>) return "commit";
   if constexpr (std::is_same_v<Message, Holds>) return "holds";
   if constexpr (std::is_same_v<Message, Tell>) return "tell";
+  if constexpr (std::is_same_v<Message, Save>) return "save";
   if constexpr (std::is_same_v<Message, Stop>) return "stop";
 }
 

@@ -72,7 +72,7 @@ struct SnapshotWritten {
 struct Injected {
   int64_t id = 0;
 };
-/// The worker has applied the last step, or was told to stop, and will exit.
+/// The worker was told to stop and will exit.
 struct Finished {};
 /// The worker cannot go on; the text says why. It will exit.
 struct Failed {
@@ -105,8 +105,7 @@ struct CommIdShared {
 /// The step is in the ledger: apply it.
 struct Commit {
   int64_t step = 0;
-  bool regroup = false;  ///< a Form follows: start no step before it
-  bool last = false;     ///< no step follows
+  bool wait = false;     ///< start no step before the next order: Form, Save or Stop
   std::string snapshot;  ///< not empty: rank 0 writes a snapshot there after applying
 };
 /// The generation is over.
@@ -115,10 +114,15 @@ struct Abort {
 };
 /// Asks for Holds. Sent before the job goes back: a worker may have copied a state and not have come to say so.
 struct Tell {};
+/// Write a snapshot of the committed state: the writer that was chosen before is gone. Answered by SnapshotWritten.
+struct Save {
+  int64_t step = 0;  ///< steps that the state holds
+  std::string file;  ///< relative to the run directory
+};
 /// The job is over for this worker.
 struct Stop {};
 
-using ToWorker = std::variant<Form, CommIdShared, Commit, Abort, Tell, Stop>;
+using ToWorker = std::variant<Form, CommIdShared, Commit, Abort, Tell, Save, Stop>;
 
 /// One line without the newline.
 std::string to_line(const FromWorker& message);

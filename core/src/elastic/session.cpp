@@ -189,6 +189,9 @@ struct Session::State {
       const elastic::ToWorker message = receive();
       if (std::holds_alternative<elastic::Stop>(message)) return false;
       if (std::holds_alternative<elastic::Tell>(message)) channel.send(elastic::Holds{applied});
+      if (const auto* save = std::get_if<elastic::Save>(&message); save != nullptr && save->step == applied) {
+        write_snapshot(save->file);
+      }
       const auto* formed = std::get_if<elastic::Form>(&message);
       if (formed == nullptr) continue;  // of a generation that is over
       form = *formed;
@@ -214,11 +217,7 @@ struct Session::State {
     const elastic::Commit commit = *std::exchange(verdict, std::nullopt);
     ++applied;
     if (!commit.snapshot.empty() && form.rank == 0) write_snapshot(commit.snapshot);
-    if (commit.last) {
-      channel.send(elastic::Finished{});
-      over = true;
-    }
-    if (commit.last || commit.regroup) in_generation = false;
+    if (commit.wait) in_generation = false;
   }
 
   void write_snapshot(const std::string& file) {

@@ -1,6 +1,7 @@
 // Policy v0.2: v0.1 over whole nodes with model parallelism, and a batch of its own for sizes outside that list, by
 // DeepSpeed's elasticity rule 0.2, its oddities included: a fallback ignores min_gpus and max_gpus and may answer a
-// batch of 0.
+// batch of 0; the micro-batch divides the share of a device, not of a rank, and where devices outnumber the rows any
+// micro-batch divides that.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -59,6 +60,10 @@ struct PolicyV02 : DeepSpeedOptions {
     if (answer.batch == 0) {
       host_.warning("no micro-batch fits max_train_batch_size " + std::to_string(max_train_batch_size) + " at " +
                     std::to_string(devices) + " devices; rule 0.2 then answers a global batch of 0");
+    } else if (made.micro_batch > answer.batch) {
+      host_.warning("a global batch of " + std::to_string(answer.batch) + " has fewer rows than the " +
+                    std::to_string(devices) + " devices of its ranks; rule 0.2 then answers a micro-batch of " +
+                    std::to_string(made.micro_batch) + ", more than the global batch");
     }
     return made;
   }

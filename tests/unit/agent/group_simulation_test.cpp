@@ -38,7 +38,7 @@ TEST_CASE("an undisturbed job commits every step once in one generation") {
   CHECK(job.finished_states().size() == 4);
 }
 
-TEST_CASE("whatever dies whenever, every step is committed once and every worker ends with the lineage as its state") {
+TEST_CASE("whatever dies whenever, every step is committed once and workers and snapshot end with the lineage") {
   int kills = 0;
   for (uint32_t seed = 0; seed < 3000; ++seed) {
     SimulatedJob job(options_for(4, "replace"), 12, seed, {.kills = static_cast<int>(seed % 6)});
@@ -49,6 +49,7 @@ TEST_CASE("whatever dies whenever, every step is committed once and every worker
     REQUIRE(verdict);
     REQUIRE(verdict->exit_code == 0);
     REQUIRE(job.lineage().size() == 12);
+    REQUIRE(job.saved() == job.lineage());
     for (size_t i = 0; i < job.lineage().size(); ++i) REQUIRE(job.lineage()[i].step == static_cast<int64_t>(i));
     for (const auto& state : job.finished_states()) {
       if (state.size() == job.lineage().size()) REQUIRE(state == job.lineage());
@@ -73,6 +74,7 @@ TEST_CASE("without replacements the job goes on with fewer ranks and ends with 7
       ++finished;
       REQUIRE(verdict->exit_code == 0);
       REQUIRE(job.lineage().size() == 12);
+      REQUIRE(job.saved() == job.lineage());
     }
   }
   CHECK(ended_75 > 0);
@@ -89,5 +91,6 @@ TEST_CASE("a stop ends the job after a committed step that a snapshot holds") {
     REQUIRE(verdict);
     REQUIRE(verdict->exit_code == 130);
     REQUIRE(verdict->outcome == "stopped");
+    REQUIRE(job.saved() == job.lineage());
   }
 }

@@ -130,8 +130,11 @@ void SimulatedJob::handle(WorkerId, Worker& worker) {
       snapshots_[commit->step + 1] = worker.state;
       worker.outbox.push_back(SnapshotWritten{commit->step + 1, commit->snapshot, ""});
     }
-    worker.at = commit->regroup || commit->last ? At::kWaiting : At::kComputing;
-    if (commit->last) worker.outbox.push_back(Finished{}), worker.done = true;
+    worker.at = commit->wait ? At::kWaiting : At::kComputing;
+  } else if (const auto* save = std::get_if<Save>(&message)) {
+    if (save->step != static_cast<int64_t>(worker.state.size())) return violate("a worker is to save another state");
+    snapshots_[save->step] = worker.state;
+    worker.outbox.push_back(SnapshotWritten{save->step, save->file, ""});
   } else {
     worker.outbox.push_back(Finished{});
     worker.done = true;
@@ -200,7 +203,11 @@ Result<> SimulatedJob::record(const CommitRecord& record) {
 }
 
 Result<> SimulatedJob::record(const SnapshotRecord& record) {
-  if (!snapshots_.contains(record.step)) violate("a snapshot is recorded that nobody wrote");
+  if (!snapshots_.contains(record.step)) {
+    violate("a snapshot is recorded that nobody wrote");
+  } else {
+    saved_ = snapshots_.at(record.step);
+  }
   return {};
 }
 

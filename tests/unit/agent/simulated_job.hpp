@@ -34,6 +34,8 @@ class SimulatedJob final : public GroupActions {
   [[nodiscard]] const std::vector<Entry>& lineage() const { return lineage_; }
   /// State of each worker at the moment it finished: what it applied, in order.
   [[nodiscard]] const std::vector<std::vector<Entry>>& finished_states() const { return finished_; }
+  /// What the newest recorded snapshot holds.
+  [[nodiscard]] const std::vector<Entry>& saved() const { return saved_; }
   [[nodiscard]] const std::vector<std::string>& log() const { return log_; }
   [[nodiscard]] int kills_done() const { return kills_done_; }
   /// A violated invariant, or empty.
@@ -84,6 +86,7 @@ class SimulatedJob final : public GroupActions {
   std::map<int64_t, std::map<int64_t, std::vector<Entry>>> donated_;  ///< generation -> donor's state when it joined
   std::vector<Entry> lineage_;
   std::vector<std::vector<Entry>> finished_;
+  std::vector<Entry> saved_;
   std::vector<std::string> log_;
   std::string violation_;
   WorkerId next_id_ = 0;

@@ -22,7 +22,7 @@ TEST_CASE("an append that finds no room leaves the ledger as it was, and works o
   const auto file = folder / "ledger.jsonl";
   Ledger ledger = filled_ledger(file, 2);
   const std::string before = test::read_all(file);
-  for (const rlim_t room : {0, 1, 17, 100}) {
+  for (const auto room : std::initializer_list<rlim_t>{0, 1, 17, 100}) {
     CAPTURE(room);
     Result<> refused;
     {

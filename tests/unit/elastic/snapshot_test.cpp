@@ -159,7 +159,7 @@ TEST_CASE("a full disk keeps the old snapshot and leaves nothing behind, however
   const ScratchFolder folder;
   REQUIRE(write(folder / "s", "old").has_value());
   const std::string state = pattern(2000000);
-  for (const rlim_t room : {0, 10, 100000, 1000000, 1999990, 2000056}) {
+  for (const auto room : std::initializer_list<rlim_t>{0, 10, 100000, 1000000, 1999990, 2000056}) {
     for (const bool throwing : {false, true}) {
       CAPTURE(room);
       Result<> full;

@@ -229,3 +229,19 @@ TEST_CASE("v0.2 answers a batch of 0 where no micro-batch fits, and the contract
   CHECK(checked.error().message() ==
         "elasticity 'v0.2' answered a global batch of 0 at world size 4000; it must be at least 1");
 }
+
+TEST_CASE("v0.2 answers a micro-batch above the batch where devices outnumber the rows, and the check refuses it") {
+  const json options{{"max_train_batch_size", 17},
+                     {"micro_batch_sizes", {1, 2, 8, 17}},
+                     {"min_gpus", 28},
+                     {"max_gpus", 39},
+                     {"model_parallel_size", 6},
+                     {"num_gpus_per_node", 6}};
+  const Result<Plan> plan = ask("v0.2", options, with_text("36"));
+  REQUIRE(plan.has_value());
+  CHECK(plan->global_batch == 12);
+  CHECK(sizes_of(*plan) == std::vector<int64_t>{6});
+  CHECK(plan->micro_batch == 17);
+  const Result<Plan> checked = pliant::checked_plan(*plan, {}, "elasticity 'v0.2'");
+  CHECK(checked.error().exit_code() == pliant::ExitCode::kPlugin);
+}

@@ -54,7 +54,6 @@ class ForeignGroup {
   int64_t world_size_ = 0;
   int64_t restarts_ = 0;
   std::string failure_;  ///< of this attempt; empty: none yet
-  int failure_code_ = 1;
   int stop_code_ = 0;
   double terminated_at_ = -1;  ///< when SIGTERM was sent
   std::optional<Verdict> over_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "elastic/agent/group.hpp"
+#include "elastic/snapshot.hpp"
 
 namespace pliant::elastic {
 
@@ -30,7 +31,10 @@ void Group::regroup(const std::string& reason) {
   reason_ = reason;
   phase_ = Phase::kStarting;
   if (pending_) return;
-  if (stop_code_ != 0) return end({stop_code_, "stopped", "stopped between two generations"}, false);
+  if (stop_code_ != 0) {
+    if (generations_ == 0 || !save()) end({stop_code_, "stopped", "stopped between two generations"}, false);
+    return;
+  }
   const std::vector<WorkerId> ready = ready_members();
   const bool all_ready = ready.size() == members_.size();
   const bool state_survives = !ready.empty() && members_.at(ready.front()).holds == committed_ && generations_ > 0;
@@ -138,10 +142,10 @@ void Group::finish_step(const CommitRecord& record) {
   ++committed_;
   broken_in_a_row_ = 0;
   progress_at_ = actions_.now();
-  commit.last = committed_ >= total_steps_ || stop_code_ != 0;
-  commit.regroup = grow_ && !commit.last;
+  const bool last = committed_ >= total_steps_ || stop_code_ != 0;
+  commit.wait = last || grow_;
   const bool due = options_.snapshot_every > 0 && committed_ % options_.snapshot_every == 0;
-  if (due || commit.last) commit.snapshot = fmt::format("snapshots/step-{:08}.snapshot", committed_);
+  if (due || last) commit.snapshot = snapshot_file(committed_).string();
   for (const WorkerId rank : ranks_) {
     Member& member = members_.at(rank);
     member.holds = committed_;
@@ -150,14 +154,27 @@ void Group::finish_step(const CommitRecord& record) {
     actions_.send(rank, commit);
   }
   actions_.committed(record, static_cast<int64_t>(ranks_.size()), total_steps_);
-  if (commit.last) {
-    const bool done = committed_ >= total_steps_;
-    end(done ? Verdict{0, "finished", ""}
-             : Verdict{stop_code_, "stopped", fmt::format("stopped after step {}", committed_)},
-        false);
-  } else if (commit.regroup) {
+  if (last) {
+    phase_ = Phase::kSaving;
+    saver_ = ranks_.front();
+  } else if (commit.wait) {
     regroup("a worker joined");
   }
+}
+
+bool Group::save() {
+  const std::vector<WorkerId> ready = ready_members();
+  if (ready.empty() || members_.at(ready.front()).holds != committed_) return false;
+  phase_ = Phase::kSaving;
+  saver_ = ready.front();
+  progress_at_ = actions_.now();
+  actions_.send(saver_, Save{committed_, snapshot_file(committed_).string()});
+  return true;
+}
+
+Verdict Group::verdict_when_saved() const {
+  if (committed_ >= total_steps_) return {0, "finished", ""};
+  return {stop_code_, "stopped", fmt::format("stopped after step {}", committed_)};
 }
 
 }  // namespace pliant::elastic

@@ -102,7 +102,8 @@ void Group::on(WorkerId worker, Member& member, const Ready& message) {
     member.stopped = true;
     return actions_.send(worker, Stop{});
   }
-  if (committed_ >= total_steps_) return end({0, "finished", ""}, false);
+  const bool saved = committed_ == 0 || (snapshot_ && snapshot_->step == committed_);
+  if (committed_ >= total_steps_ && saved) return end({0, "finished", ""}, false);
   if (phase_ == Phase::kStarting) return regroup(reason_);
   const auto now_ready = static_cast<int64_t>(ready_members().size());
   grow_ = largest_world(now_ready) > static_cast<int64_t>(ranks_.size());
@@ -157,19 +158,23 @@ void Group::on(WorkerId worker, Member&, const Broken& message) {
   regroup(line);
 }
 
-void Group::on(WorkerId, Member&, const SnapshotWritten& message) {
+void Group::on(WorkerId worker, Member&, const SnapshotWritten& message) {
+  const bool last = phase_ == Phase::kSaving && worker == saver_ && message.step == committed_;
   if (!message.error.empty()) {
     actions_.event(fmt::format("no snapshot of step {}: {}", message.step, message.error), true);
-    if (pending_ && pending_->exit_code == stop_code_ && stop_code_ != 0) {
-      pending_ = Verdict{1, "failed", fmt::format("stopped, but the snapshot could not be written: {}", message.error)};
-    }
-    return;
+    if (!last) return;
+    return end({1, "failed",
+                fmt::format("{} is committed, but the snapshot could not be written: {}",
+                            committed_ >= total_steps_ ? "every step" : fmt::format("step {}", committed_ - 1),
+                            message.error)},
+               false);
   }
   const SnapshotRecord record{message.step, message.file};
   if (const auto recorded = actions_.record(record); !recorded) {
     return end({1, "failed", recorded.error().message()}, true);
   }
   snapshot_ = record;
+  if (last) end(verdict_when_saved(), false);
 }
 
 void Group::on(WorkerId worker, Member&, const Injected& message) {
@@ -204,6 +209,9 @@ void Group::ended(WorkerId worker, const ExitStatus& status) {
     if (members_.empty()) over_ = pending_;
     return;
   }
+  if (phase_ == Phase::kSaving && worker != saver_) {
+    return actions_.event(fmt::format("{} {} after the last commit", who, describe(status)), true);
+  }
   std::string how = fmt::format("{} {}", who, describe(status));
   if (!member.fenced.empty()) how = fmt::format("{} {}", who, member.fenced);
   if (!status.signalled && status.code == 0) how = fmt::format("{} exited with code 0 before the job was done", who);
@@ -216,6 +224,10 @@ void Group::ended(WorkerId worker, const ExitStatus& status) {
 void Group::lost(WorkerId, const Member& member, const std::string& how) {
   actions_.event(how, true);
   actions_.interrupted();
+  if (phase_ == Phase::kSaving) {
+    if (save()) return;
+    phase_ = Phase::kStarting;  // the last state is gone: back to the snapshot
+  }
   if (options_.on_loss == "stop") return end({1, "failed", how}, true);
   if (options_.on_loss == "replace" && stop_code_ == 0) {
     if (restarts_ < options_.max_restarts) {
@@ -243,12 +255,11 @@ void Group::request_stop(int exit_code) {
 
 void Group::end(Verdict verdict, bool kill_now) {
   if (!pending_) pending_ = std::move(verdict);
-  const bool mid_step = phase_ == Phase::kRunning || phase_ == Phase::kForming;
   phase_ = Phase::kEnding;
   for (auto& [id, member] : members_) {
     if (kill_now || !member.ready) {
       actions_.kill(id);
-    } else if (member.ready && !member.stopped && (member.rank < 0 || !mid_step || pending_->exit_code == 1)) {
+    } else if (!member.stopped) {
       member.stopped = true;
       actions_.send(id, Stop{});
     }
@@ -276,7 +287,9 @@ void Group::fence_hung(double waited) {
   std::vector<WorkerId> late;
   for (auto& [id, member] : members_) {
     const bool idle = phase_ == Phase::kEnding ? member.finished : member.rank < 0;
-    const bool waits = phase_ == Phase::kRunning ? member.reducing : phase_ == Phase::kForming && member.formed;
+    const bool waits = phase_ == Phase::kRunning   ? member.reducing
+                       : phase_ == Phase::kForming ? member.formed
+                                                   : phase_ == Phase::kSaving && id != saver_;
     if (!idle && !waits && member.fenced.empty()) late.push_back(id);
   }
   if (late.empty()) {  // all wait for one another: somebody does not run at all, or the collective is stuck

@@ -105,7 +105,8 @@ class Group {
   [[nodiscard]] int64_t restarts() const { return restarts_; }
 
  private:
-  enum class Phase { kStarting, kForming, kRunning, kEnding };
+  /// kSaving: the last step is committed, all ranks wait, one of them writes the snapshot that the job ends with.
+  enum class Phase { kStarting, kForming, kRunning, kSaving, kEnding };
   struct Member {
     bool hello = false;
     bool ready = false;
@@ -144,6 +145,9 @@ class Group {
   void form(std::vector<WorkerId> ready, int64_t world_size, const std::string& reason);
   void try_commit();
   void finish_step(const CommitRecord& record);
+  /// Has a worker that holds the last commit write the final snapshot; false when there is none.
+  [[nodiscard]] bool save();
+  [[nodiscard]] Verdict verdict_when_saved() const;
   void lost(WorkerId worker, const Member& member, const std::string& how);
   void end(Verdict verdict, bool kill_now);
   void fence_hung(double waited);
@@ -163,8 +167,9 @@ class Group {
   int64_t total_steps_ = 0;
   std::string fingerprint_;
   std::optional<SnapshotRecord> snapshot_;
-  bool grow_ = false;  ///< regroup at the next commit
-  int stop_code_ = 0;  ///< 0: no stop was asked for
+  bool grow_ = false;    ///< regroup at the next commit
+  WorkerId saver_ = -1;  ///< writes the final snapshot
+  int stop_code_ = 0;    ///< 0: no stop was asked for
   bool uses_api_ = false;
   double progress_at_ = 0;          ///< last sign of progress
   std::optional<Verdict> pending_;  ///< the verdict once all workers are gone
