@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <new>
 
 namespace pliant::accelerator {
 
@@ -43,7 +44,7 @@ Communicator::Communicator(const pliant_comm_id& id, int32_t rank, int32_t world
 Communicator::~Communicator() {
   if (::getpid() != owner_) {
     // In a forked child: the memory was not inherited and the rank is the parent's. Nothing may be touched.
-    new std::shared_ptr<Shared>(std::move(shared_));
+    static_cast<void>(new (std::nothrow) std::shared_ptr<Shared>(std::move(shared_)));
     return;
   }
   if (shared_->turn.load() < shared_->tickets.load())

@@ -128,7 +128,7 @@ std::shared_ptr<Mark> Stream::mark() {
   return made;
 }
 
-void Stream::wait_for(std::shared_ptr<Mark> mark) {
+void Stream::wait_for(const std::shared_ptr<Mark>& mark) {
   enqueue([mark] { mark->wait(); }, WorkKind::kEventWait, [mark] { return mark->reached(); });
 }
 

@@ -61,7 +61,7 @@ class Stream {
   /// Waits for what was enqueued before the call; throws the first untold failure.
   void synchronize();
   [[nodiscard]] std::shared_ptr<Mark> mark();
-  void wait_for(std::shared_ptr<Mark> mark);
+  void wait_for(const std::shared_ptr<Mark>& mark);
 
  private:
   void run();

@@ -84,7 +84,7 @@ std::string command_line(const CLI::App& command) {
 std::string usage_text(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = reached(app);
   std::string text = error.what();
-  if (&command == &app || command.get_subcommands(nullptr).size() > 0) {
+  if (&command == &app || !command.get_subcommands(nullptr).empty()) {
     text = fmt::format("a command is missing: {}", fmt::join(words_near(command, false), ", "));
   }
   if (const std::vector<std::string> extra = app.remaining(true); !extra.empty()) {

@@ -165,7 +165,7 @@ TEST_CASE("a micro-batch above the batch passes where v0.2 picked it for devices
   row["world_size"] = 0;
   row["return_microbatch"] = true;
   row["env"]["WORLD_SIZE"] = "36";
-  row["out"] = {{"final_batch_size", 12}, {"valid_gpus", {{"n", 1}, {"all", {6}}}}, {"micro_batch_size", 17}};
+  row["out"] = {{"final_batch_size", 12}, {"valid_gpus", {{"n", 2}, {"all", {4, 6}}}}, {"micro_batch_size", 17}};
   CHECK(result_of(row) == kPassed);
   row["out"]["micro_batch_size"] = 8;
   CHECK(result_of(row) == kFailed);

@@ -81,8 +81,8 @@ class Step {
 
  private:
   friend class Session;
-  explicit Step(Session& session) : session_(session) {}
-  Session& session_;
+  explicit Step(Session& session) : session_(&session) {}
+  Session* session_;
 };
 
 class Session {

@@ -44,7 +44,7 @@ void restart_from(Lineage& lineage, int64_t step) {
 
 /// `record` has no objection.
 void apply(Lineage& lineage, LedgerRecord&& record) {
-  const auto add = [&lineage](auto&& value) {
+  const auto add = [&lineage](auto& value) {
     using Record = std::decay_t<decltype(value)>;
     if constexpr (std::is_same_v<Record, HeaderRecord>) lineage.fingerprint = std::move(value.fingerprint);
     if constexpr (std::is_same_v<Record, CommitRecord>) lineage.commits.push_back(std::move(value));
@@ -52,7 +52,7 @@ void apply(Lineage& lineage, LedgerRecord&& record) {
     if constexpr (std::is_same_v<Record, SnapshotRecord>) lineage.snapshots.push_back(std::move(value));
     if constexpr (std::is_same_v<Record, RestartRecord>) restart_from(lineage, value.step);
   };
-  std::visit(add, std::move(record));
+  std::visit(add, record);
 }
 
 /// Replays the lines of one file, in order.

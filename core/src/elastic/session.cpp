@@ -259,26 +259,26 @@ struct Session::State {
 };
 
 int64_t Step::index() const {
-  return session_.state_->applied;
+  return session_->state_->applied;
 }
 const Batch& Step::batch() const {
-  return session_.state_->batch;
+  return session_->state_->batch;
 }
 const std::vector<MicroBatch>& Step::micro_batches() const {
-  return session_.state_->micros;
+  return session_->state_->micros;
 }
 int64_t Step::rank() const {
-  return session_.state_->form.rank;
+  return session_->state_->form.rank;
 }
 int64_t Step::world_size() const {
-  return session_.state_->form.world_size;
+  return session_->state_->form.world_size;
 }
 double Step::learning_rate() const {
-  return session_.state_->rate;
+  return session_->state_->rate;
 }
 
 void Step::add(const MicroBatch& micro, double loss_sum, std::span<const float> gradient) {
-  Session::State& s = *session_.state_;
+  Session::State& s = *session_->state_;
   if (s.added == 0) s.strike(InjectionPoint::kForward);
   const Dataset& dataset = s.batches->dataset();
   const std::vector<int64_t>& weights = dataset.loss_tokens.empty() ? dataset.lengths : dataset.loss_tokens;
@@ -294,7 +294,7 @@ void Step::add(const MicroBatch& micro, double loss_sum, std::span<const float> 
 }
 
 std::optional<Committed> Step::commit() {
-  Session::State& s = *session_.state_;
+  Session::State& s = *session_->state_;
   if (s.verdict)
     throw Error(Status::kFailedPrecondition,
                 "Step::commit was called twice; apply the gradient and call Session::next");
@@ -325,7 +325,7 @@ Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {
 }
 Session::~Session() = default;
 Session::Session(Session&& other) noexcept : state_(std::move(other.state_)) {
-  state_->step.reset(new Step(*this));
+  state_->step->session_ = this;
 }
 
 Session Session::attach() {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -26,7 +27,8 @@ bool is_number(const Json& value) {
   return value.is_number() || value.is_boolean();
 }
 bool is_positive(const Json& integer) {
-  return integer.is_boolean() ? integer.get<bool>() : integer > 0;
+  if (integer.is_boolean()) return integer.get<bool>();
+  return integer.is_number_unsigned() ? integer.get<uint64_t>() > 0 : integer.get<int64_t>() > 0;
 }
 
 bool is_true(const Json& value) {
@@ -34,6 +36,24 @@ bool is_true(const Json& value) {
   if (value.is_number()) return value != 0;
   if (value.is_string()) return !value.get_ref<const std::string&>().empty();
   return !value.empty();
+}
+
+template <class Integer>
+bool same_integer(Integer a, const Json& b) {
+  return b.is_number_unsigned() ? std::cmp_equal(a, b.get<uint64_t>()) : std::cmp_equal(a, b.get<int64_t>());
+}
+
+/// By value, exactly: 2^53 + 1 is no double, and is none here.
+bool same_number(const Json& a, const Json& b) {
+  if (b.is_number_float()) {
+    if (a.is_number_float()) return a.get<double>() == b.get<double>();
+    const auto real = b.get<double>();
+    constexpr double kTwoTo63 = 9223372036854775808.0;
+    if (std::trunc(real) != real || real < -kTwoTo63 || real >= 2 * kTwoTo63) return false;
+    return real < kTwoTo63 ? same_integer(static_cast<int64_t>(real), a) : same_integer(static_cast<uint64_t>(real), a);
+  }
+  if (a.is_number_float()) return same_number(b, a);
+  return a.is_number_unsigned() ? same_integer(a.get<uint64_t>(), b) : same_integer(a.get<int64_t>(), b);
 }
 
 /// Booleans are the numbers 0 and 1; numbers compare by value.
@@ -53,7 +73,7 @@ bool same(const Json& a, const Json& b) {
     }
     return true;
   }
-  return a == b;
+  return a.is_number() && b.is_number() ? same_number(a, b) : a == b;
 }
 
 std::string shown(const Json& value) {
@@ -91,8 +111,10 @@ std::string micro_batch_fault(const Json& sizes) {
 }
 
 Result<Block> read(std::string_view text, const std::string& origin) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // the parser would skip it
   const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) return failed(Status::kInvalidArgument, origin + ": not JSON", ExitCode::kUsage);
+  if (json.is_discarded() || text.starts_with(kByteOrderMark))
+    return failed(Status::kInvalidArgument, origin + ": not JSON", ExitCode::kUsage);
   if (!json.is_object()) {
     return failed(Status::kInvalidArgument, fmt::format("{}: expected a JSON object, found {}", origin, shown(json)),
                   ExitCode::kUsage);

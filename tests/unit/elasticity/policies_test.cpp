@@ -240,7 +240,7 @@ TEST_CASE("v0.2 answers a micro-batch above the batch where devices outnumber th
   const Result<Plan> plan = ask("v0.2", options, with_text("36"));
   REQUIRE(plan.has_value());
   CHECK(plan->global_batch == 12);
-  CHECK(sizes_of(*plan) == std::vector<int64_t>{6});
+  CHECK(sizes_of(*plan) == std::vector<int64_t>{4, 6});
   CHECK(plan->micro_batch == 17);
   const Result<Plan> checked = pliant::checked_plan(*plan, {}, "elasticity 'v0.2'");
   CHECK(checked.error().exit_code() == pliant::ExitCode::kPlugin);

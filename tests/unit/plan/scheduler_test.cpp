@@ -47,10 +47,27 @@ TEST_CASE("a difference names key, values and variable") {
       Status::kFailedPrecondition);
 }
 
+TEST_CASE("numbers are the same by value, exactly") {
+  const auto view = [](const std::string& ours, const std::string& theirs) {
+    const auto block = [](const std::string& cap) {
+      return R"({"max_train_batch_size": )" + cap + R"(, "micro_batch_sizes": [2]})";
+    };
+    return ensure_same_elasticity(block(ours), {{"PLIANT_ELASTICITY_CONFIG", block(theirs)}}).has_value();
+  };
+  CHECK(view("9007199254740992", "9007199254740992.0"));
+  CHECK_FALSE(view("9007199254740993", "9007199254740992.0"));
+  CHECK_FALSE(view("18446744073709551615", "-1"));
+  CHECK(view("9223372036854775808", "9223372036854775808.0"));
+  CHECK_FALSE(view("9223372036854775807", "9223372036854775808.0"));
+  CHECK(view("1", "true"));
+  CHECK_FALSE(view("2.5", "2"));
+}
+
 TEST_CASE("a text that is no block is refused") {
-  for (const char* text : {"", "{", "[]", "null", "5", R"({"enabled": true})", R"({"micro_batch_sizes": 5})",
-                           R"({"micro_batch_sizes": [2.0]})", R"({"micro_batch_sizes": [0]})", R"({"min_gpus": 0})",
-                           R"({"min_gpus": "1"})", R"({"min_gpus": 5, "max_gpus": 4})", R"({"min_time": -1})"}) {
+  for (const char* text :
+       {"", "{", "[]", "null", "5", R"({"enabled": true})", R"({"micro_batch_sizes": 5})",
+        R"({"micro_batch_sizes": [2.0]})", R"({"micro_batch_sizes": [0]})", R"({"min_gpus": 0})",
+        R"({"min_gpus": "1"})", R"({"min_gpus": 5, "max_gpus": 4})", R"({"min_time": -1})", "\xEF\xBB\xBF{}"}) {
     CAPTURE(text);
     CHECK(against(text).error().status() == Status::kInvalidArgument);
   }

@@ -1,0 +1,171 @@
+// Whatever bytes come in from outside, a config, a worker, a damaged disk, a command line, they are read or refused.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <istream>
+#include <ostream>
+#include <sstream>
+
+#include "config/parse.hpp"
+#include "config/source.hpp"
+#include "data/lengths_file.hpp"
+#include "elastic/ledger.hpp"
+#include "elastic/ledger_line.hpp"
+#include "elastic/message.hpp"
+#include "elastic/snapshot.hpp"
+#include "fuzz/mutations.hpp"
+#include "pliant/config.hpp"
+#include "pliant/error.hpp"
+#include "pliant/job.hpp"
+#include "unit/elastic/scratch_folder.hpp"
+
+using namespace pliant;
+using test::fuzz;
+using test::ScratchFolder;
+
+namespace {
+
+std::string bytes_of(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+void write(const std::filesystem::path& file, std::string_view bytes) {
+  std::ofstream(file, std::ios::binary) << bytes;
+}
+
+elastic::CommitRecord a_commit(int64_t step) {
+  elastic::CommitRecord commit;
+  commit.step = step;
+  commit.generation = 1;
+  commit.size = {8, 9, 100, 91};
+  commit.digest = 0x1234567890abcdefU;
+  commit.shares = {{0, 4}, {4, 4}};
+  commit.loss = 2.5;
+  return commit;
+}
+
+}  // namespace
+
+TEST_CASE("a config is opened or refused with findings, whatever is in it") {
+  const ScratchFolder folder;
+  const auto file = folder / "pliant.toml";
+  const std::vector<std::string> seeds{bytes_of(PLIANT_SOURCE_DIR "/samples/tinylm/pliant.toml"),
+                                       bytes_of(PLIANT_SOURCE_DIR "/samples/foreign/pliant.toml"),
+                                       "config_version = 1\n[elasticity]\nuse = \"v0.2\"\n[elasticity.\"v0.2\"]\n"
+                                       "micro_batch_sizes = [1, 2]\nmax_train_batch_size = 100\n"};
+  const std::vector<std::string> words{"[[",         "]]",    "[run]", "{",       "}",         "\"\"\"",
+                                       "'''",        "1e999", "0x",    "inf",     "nan",       "9223372036854775808",
+                                       "1979-05-27", ".",     "= =",   "\\u0000", "[lr.sqrt]", "use"};
+  ConfigOverrides overrides;
+  overrides.read_environment = false;
+  int opened = 0;
+  fuzz(seeds, words, [&](std::string_view text) {
+    write(file, text);
+    try {
+      const Config config = Config::open(file, {.elasticity = true}, overrides);
+      ++opened;
+      const auto again = folder / "again.toml";
+      write(again, config.resolved_toml());
+      CHECK(Config::open(again, {.elasticity = true}, overrides).resolved_toml() == config.resolved_toml());
+    } catch (const Error& error) {
+      CHECK((error.exit_code() == ExitCode::kUsage || error.exit_code() == ExitCode::kPlugin));
+      CHECK(error.message().size() > 10);
+    }
+  });
+  CHECK(opened > 0);
+}
+
+TEST_CASE("a line of a worker or of the agent is a message or is refused, and a message reads as it was written") {
+  const std::vector<std::string> seeds{
+      to_line(elastic::FromWorker(elastic::Vote{3, 7, 99, 1.5, 12, 0.1})),
+      to_line(elastic::FromWorker(elastic::Failed{"no room", 1})),
+      to_line(elastic::FromWorker(elastic::SnapshotWritten{3, "snapshots/x", ""})),
+      to_line(elastic::ToWorker(elastic::Commit{4, true, "snapshots/y"})),
+      to_line(elastic::ToWorker(elastic::Save{4, "snapshots/y"})),
+      to_line(elastic::ToWorker(elastic::Form{})),
+  };
+  const std::vector<std::string> words{"null", "-1", "1e400", "\"nan\"", "18446744073709551616",
+                                       "[",    "{",  "true",  "\\u0000"};
+  int read = 0;
+  fuzz(seeds, words, [&](std::string_view text) {
+    if (const auto message = elastic::parse_from_worker(text)) {
+      ++read;
+      CHECK(to_line(*elastic::parse_from_worker(to_line(*message))) == to_line(*message));
+    }
+    if (const auto message = elastic::parse_to_worker(text)) {
+      ++read;
+      CHECK(to_line(*elastic::parse_to_worker(to_line(*message))) == to_line(*message));
+    }
+  });
+  CHECK(read > 0);
+}
+
+TEST_CASE("a damaged ledger is opened at a prefix of its commits or refused, never at other commits") {
+  const ScratchFolder folder;
+  const auto file = folder / "ledger.jsonl";
+  {
+    auto ledger = elastic::Ledger::create(file, "run", "0123456789abcdef");
+    REQUIRE(ledger.has_value());
+    REQUIRE(ledger->append(elastic::GenerationRecord{1, 2, 0, "start"}).has_value());
+    for (int64_t step = 0; step < 4; ++step) REQUIRE(ledger->append(a_commit(step)).has_value());
+  }
+  const std::string whole = bytes_of(file);
+  const std::vector<std::string> words{"\n", "{}", "\"crc\":\"00000000\"", "1e9"};
+  fuzz({whole}, words, [&](std::string_view text) {
+    write(file, text);
+    const auto ledger = elastic::Ledger::open(file);
+    if (!ledger) {
+      CHECK(ledger.error().message().find("ledger.jsonl") != std::string::npos);
+      CHECK(bytes_of(file) == text);
+      return;
+    }
+    const auto& commits = ledger->lineage().commits;
+    REQUIRE(commits.size() <= 4);
+    for (size_t i = 0; i < commits.size(); ++i) {
+      CHECK(commits[i].step == static_cast<int64_t>(i));
+      CHECK(commits[i].digest == a_commit(0).digest);
+    }
+  });
+}
+
+TEST_CASE("a damaged snapshot or lengths file is refused before anybody uses a byte of it") {
+  const ScratchFolder folder;
+  const auto snapshot = folder / "s.snapshot";
+  const std::string state = "weights and moments";
+  REQUIRE(elastic::write_snapshot(snapshot, {7, "0123456789abcdef", "rate"}, [&](std::ostream& out) {
+            out << state;
+          }).has_value());
+  const std::string whole_snapshot = bytes_of(snapshot);
+  const auto lengths = folder / "dataset.bin";
+  Dataset dataset;
+  dataset.lengths = {3, 1, 4, 1, 5};
+  dataset.loss_tokens = {2, 0, 3, 0, 4};
+  REQUIRE(data::write_dataset_once(lengths, dataset).has_value());
+  const std::string whole_lengths = bytes_of(lengths);
+  fuzz({whole_snapshot, whole_lengths}, {}, [&](std::string_view text) {
+    write(snapshot, text);
+    std::string seen;
+    const auto header = elastic::read_snapshot(snapshot, [&](std::istream& in) { std::getline(in, seen, '\0'); });
+    CHECK(header.has_value() == (text == whole_snapshot));
+    CHECK(seen == (header ? state : ""));
+    write(lengths, text);
+    CHECK(data::read_dataset(lengths).has_value() == (text == whole_lengths));
+  });
+}
+
+TEST_CASE("an injection on the command line is understood or refused with the grammar") {
+  fuzz({"kill:rank=2,step=20", "kill:rank=0,step=3,at=commit", "kill:agent,step=7,at=vote"},
+       {"=", ",", "rank=", "step", "-1", "9223372036854775808", "at=", "agent"}, [](std::string_view text) {
+         try {
+           const InjectedKill kill = parse_injection(text);
+           CHECK(kill.step >= 0);
+           CHECK((kill.agent || kill.rank >= 0));
+         } catch (const Error& error) {
+           CHECK(error.exit_code() == ExitCode::kUsage);
+         }
+       });
+}
