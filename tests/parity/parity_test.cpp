@@ -203,7 +203,7 @@ TEST_CASE("a scheduler's block with numbers of any size is read as Python reads 
   CHECK(last_line(report(folder.file("rows.jsonl", row))) == kPassed);
 }
 
-TEST_CASE("a scheduler's block that only Python reads is excused; the same block without it is not") {
+TEST_CASE("a scheduler's block that only Python reads is excused, the same block without it is not") {
   CHECK(result_of(immutable_row(Json::object(), R"({"min_time": Infinity})")) == kSkipped);
   CHECK(result_of(immutable_row(Json::object(), R"({"x": "\ud800"})")) == kSkipped);
   CHECK(result_of(immutable_row(Json::object(), R"({"micro_batch_sizes": [1000000000000000000000]})")) == kSkipped);
@@ -234,7 +234,7 @@ TEST_CASE("each rule of batch rows excuses its input and no number") {
   CHECK(result_of(refused) == kFailed);
 }
 
-TEST_CASE("rates compare to the bit; what no double holds is skipped") {
+TEST_CASE("rates compare to the bit, and what no double holds is skipped") {
   CHECK(result_of(lr_row(4, 8, 1.0)) == kPassed);
   CHECK(result_of(lr_row(4, 8, std::nextafter(1.0, 2.0))) == kFailed);
   CHECK(result_of(lr_row(0, 8, 1.0)) == kFailed);
