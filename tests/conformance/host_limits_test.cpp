@@ -1,6 +1,5 @@
 // The ranges that a plugin declares, as our own host enforces them on a config file.
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -11,6 +10,7 @@
 #include "conformance/opened_plugin.hpp"
 #include "pliant/config.hpp"
 #include "pliant/error.hpp"
+#include "scratch_folder.hpp"
 
 namespace {
 
@@ -25,15 +25,9 @@ std::string bracketed(const std::string& element) {
 class OneOptionConfig {
  public:
   OneOptionConfig() {
-    std::string pattern = (fs::temp_directory_path() / "pliant-conformance-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    folder_ = pattern;
     file_ = std::getenv("PLIANT_CONFORMANCE_PLUGIN");
     section_ = file_.filename().string().substr(0, file_.filename().string().find('-'));
   }
-  ~OneOptionConfig() { fs::remove_all(folder_); }
-  OneOptionConfig(const OneOptionConfig&) = delete;
-  OneOptionConfig& operator=(const OneOptionConfig&) = delete;
 
   [[nodiscard]] const fs::path& plugin_file() const { return file_; }
 
@@ -87,7 +81,7 @@ class OneOptionConfig {
     }
   }
 
-  fs::path folder_;
+  pliant::test::ScratchFolder folder_;
   fs::path file_;
   std::string section_;
 };

@@ -1,11 +1,9 @@
 // Whatever bytes come in from outside, a config, a worker, a damaged disk, a command line, they are read or refused.
 #include <doctest/doctest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <istream>
 #include <ostream>
-#include <sstream>
+#include <string>
 
 #include "config/parse.hpp"
 #include "config/source.hpp"
@@ -18,24 +16,15 @@
 #include "pliant/config.hpp"
 #include "pliant/error.hpp"
 #include "pliant/job.hpp"
-#include "unit/elastic/scratch_folder.hpp"
+#include "scratch_folder.hpp"
 
 using namespace pliant;
 using test::fuzz;
+using test::read_all;
 using test::ScratchFolder;
+using test::write_all;
 
 namespace {
-
-std::string bytes_of(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-void write(const std::filesystem::path& file, std::string_view bytes) {
-  std::ofstream(file, std::ios::binary) << bytes;
-}
 
 elastic::CommitRecord a_commit(int64_t step) {
   elastic::CommitRecord commit;
@@ -53,8 +42,8 @@ elastic::CommitRecord a_commit(int64_t step) {
 TEST_CASE("a config is opened or refused with findings, whatever is in it") {
   const ScratchFolder folder;
   const auto file = folder / "pliant.toml";
-  const std::vector<std::string> seeds{bytes_of(PLIANT_SOURCE_DIR "/samples/tinylm/pliant.toml"),
-                                       bytes_of(PLIANT_SOURCE_DIR "/samples/foreign/pliant.toml"),
+  const std::vector<std::string> seeds{read_all(PLIANT_SOURCE_DIR "/samples/tinylm/pliant.toml"),
+                                       read_all(PLIANT_SOURCE_DIR "/samples/foreign/pliant.toml"),
                                        "config_version = 1\n[elasticity]\nuse = \"v0.2\"\n[elasticity.\"v0.2\"]\n"
                                        "micro_batch_sizes = [1, 2]\nmax_train_batch_size = 100\n"};
   const std::vector<std::string> words{"[[",         "]]",    "[run]", "{",       "}",         "\"\"\"",
@@ -64,12 +53,12 @@ TEST_CASE("a config is opened or refused with findings, whatever is in it") {
   overrides.read_environment = false;
   int opened = 0;
   fuzz(seeds, words, [&](std::string_view text) {
-    write(file, text);
+    write_all(file, std::string(text));
     try {
       const Config config = Config::open(file, {.elasticity = true}, overrides);
       ++opened;
       const auto again = folder / "again.toml";
-      write(again, config.resolved_toml());
+      write_all(again, config.resolved_toml());
       CHECK(Config::open(again, {.elasticity = true}, overrides).resolved_toml() == config.resolved_toml());
     } catch (const Error& error) {
       CHECK((error.exit_code() == ExitCode::kUsage || error.exit_code() == ExitCode::kPlugin));
@@ -113,14 +102,14 @@ TEST_CASE("a damaged ledger is opened at a prefix of its commits or refused, nev
     REQUIRE(ledger->append(elastic::GenerationRecord{1, 2, 0, "start"}).has_value());
     for (int64_t step = 0; step < 4; ++step) REQUIRE(ledger->append(a_commit(step)).has_value());
   }
-  const std::string whole = bytes_of(file);
+  const std::string whole = read_all(file);
   const std::vector<std::string> words{"\n", "{}", "\"crc\":\"00000000\"", "1e9"};
   fuzz({whole}, words, [&](std::string_view text) {
-    write(file, text);
+    write_all(file, std::string(text));
     const auto ledger = elastic::Ledger::open(file);
     if (!ledger) {
       CHECK(ledger.error().message().find("ledger.jsonl") != std::string::npos);
-      CHECK(bytes_of(file) == text);
+      CHECK(read_all(file) == text);
       return;
     }
     const auto& commits = ledger->lineage().commits;
@@ -139,20 +128,20 @@ TEST_CASE("a damaged snapshot or lengths file is refused before anybody uses a b
   REQUIRE(elastic::write_snapshot(snapshot, {7, "0123456789abcdef", "rate"}, [&](std::ostream& out) {
             out << state;
           }).has_value());
-  const std::string whole_snapshot = bytes_of(snapshot);
+  const std::string whole_snapshot = read_all(snapshot);
   const auto lengths = folder / "dataset.bin";
   Dataset dataset;
   dataset.lengths = {3, 1, 4, 1, 5};
   dataset.loss_tokens = {2, 0, 3, 0, 4};
   REQUIRE(data::write_dataset_once(lengths, dataset).has_value());
-  const std::string whole_lengths = bytes_of(lengths);
+  const std::string whole_lengths = read_all(lengths);
   fuzz({whole_snapshot, whole_lengths}, {}, [&](std::string_view text) {
-    write(snapshot, text);
+    write_all(snapshot, std::string(text));
     std::string seen;
     const auto header = elastic::read_snapshot(snapshot, [&](std::istream& in) { std::getline(in, seen, '\0'); });
     CHECK(header.has_value() == (text == whole_snapshot));
     CHECK(seen == (header ? state : ""));
-    write(lengths, text);
+    write_all(lengths, std::string(text));
     CHECK(data::read_dataset(lengths).has_value() == (text == whole_lengths));
   });
 }

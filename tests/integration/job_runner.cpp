@@ -16,18 +16,8 @@
 #include <thread>
 
 namespace pliant::test {
-namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_all(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-}  // namespace
 
 std::string toy_config(const std::string& run_keys, const std::string& app_keys) {
   return fmt::format(R"(config_version = 1
@@ -54,17 +44,6 @@ attach = "required"
                      PLIANT_TEST_BIN_DIR, run_keys, app_keys);
 }
 
-JobRunner::JobRunner() {
-  std::string pattern = (fs::temp_directory_path() / "pliant-job-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
-  folder_ = pattern;
-}
-
-JobRunner::~JobRunner() {
-  std::error_code ignored;
-  fs::remove_all(folder_, ignored);
-}
-
 void JobRunner::config(const std::string& text) {
   std::ofstream(folder_ / "pliant.toml") << text;
 }
@@ -86,7 +65,7 @@ pid_t JobRunner::start(const std::vector<std::string>& arguments, uint64_t file_
       ::signal(SIGXFSZ, SIG_IGN);
       ::setrlimit(RLIMIT_FSIZE, &limit);
     }
-    if (::chdir(folder_.c_str()) == 0) ::execv(argv[0], argv.data());
+    if (::chdir(folder_.path().c_str()) == 0) ::execv(argv[0], argv.data());
     ::_exit(127);
   }
   return pid;
@@ -156,7 +135,7 @@ int JobRunner::processes_left() const {
     const std::string name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     const std::string environment = read_all(entry.path() / "environ");
-    if (environment.find("PLIANT_RUN_DIR=" + folder_.string()) == std::string::npos) continue;
+    if (environment.find("PLIANT_RUN_DIR=" + folder_.path().string()) == std::string::npos) continue;
     const std::string stat = read_all(entry.path() / "stat");
     const size_t state = stat.rfind(')') + 2;
     if (state < stat.size() && stat[state] != 'Z' && stat[state] != 'X') ++left;

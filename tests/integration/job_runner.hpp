@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "scratch_folder.hpp"
+
 namespace pliant::test {
 
 /// A config for the toy worker; `more` is appended ([app] comes last, so keys of it may be given).
@@ -22,14 +24,9 @@ struct Ended {
 
 class JobRunner {
  public:
-  JobRunner();
-  ~JobRunner();
-  JobRunner(const JobRunner&) = delete;
-  JobRunner& operator=(const JobRunner&) = delete;
-
   /// Writes pliant.toml into the folder.
   void config(const std::string& text);
-  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_.path(); }
 
   /// `pliant <arguments>` in the folder, waited for.
   Ended run(const std::vector<std::string>& arguments);
@@ -51,7 +48,7 @@ class JobRunner {
   [[nodiscard]] int processes_left() const;
 
  private:
-  std::filesystem::path folder_;
+  ScratchFolder folder_;
 };
 
 }  // namespace pliant::test

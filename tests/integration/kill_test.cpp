@@ -171,3 +171,31 @@ TEST_CASE("when the agent dies between the last commit and its snapshot a resume
   check_whole(job.run({"run", "pliant.toml", "--json", "--resume"}));
   CHECK(job.snapshot() == reference().snapshot);
 }
+
+TEST_CASE("under exact the weights are bitwise the same at 1, 3 and 5 workers and after a death at each") {
+  const std::string exact =
+      "[elasticity.exact]\nmax_train_batch_size = 11\nmicro_batch_sizes = [1, 2]\nmax_gpus = 11\n"
+      "weighted_sizes = [11]\n[run]";
+  std::string first;
+  for (const int workers : {1, 3, 5}) {
+    for (const bool killed : {false, true}) {
+      if (workers == 1 && killed) continue;
+      CAPTURE(workers);
+      JobRunner job;
+      std::string config = toy_config(fmt::format("workers = {}\ndeterministic = true\non_loss = \"shrink\"", workers));
+      config.replace(config.find("use = \"v0.1\""), 12, "use = \"exact\"");
+      config.replace(config.find("[run]"), 5, exact);
+      job.config(config);
+      std::vector<std::string> words{"run", "pliant.toml", "--json"};
+      if (killed) words.insert(words.end(), {"--inject", "kill:rank=1,step=4,at=reduce"});
+      const Ended ended = job.run(words);
+      INFO(ended.err);
+      REQUIRE(ended.exit_code == 0);
+      CHECK(ended.summary["global_batch"] == 11);
+      CHECK(ended.summary["samples_used_once"] == 203);
+      CHECK(ended.summary["generations"] == (killed ? 2 : 1));
+      if (first.empty()) first = job.snapshot();
+      CHECK(job.snapshot() == first);
+    }
+  }
+}

@@ -85,6 +85,23 @@ TEST_CASE("tinylm's loss curve is that of an undisturbed run after workers were 
              undisturbed);
 }
 
+TEST_CASE("under exact tinylm has the same loss curve at 1, 3 and 5 workers, which do not divide the batch") {
+  const auto at = [](const char* workers, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words{"--workers", workers};
+    for (const char* key : {"elasticity.use=exact", "elasticity.exact.max_train_batch_size=13",
+                            "elasticity.exact.micro_batch_sizes=[1, 2]", "elasticity.exact.weighted_sizes=[13]",
+                            "elasticity.exact.max_gpus=13"}) {
+      words.insert(words.end(), {"--set", key});
+    }
+    words.insert(words.end(), more.begin(), more.end());
+    return train(words);
+  };
+  const Curve one = at("1");
+  check_same(at("3"), one);
+  check_same(at("5"), one);
+  check_same(at("5", {"--inject", "kill:rank=4,step=3", "--set", "run.on_loss=shrink"}), one);
+}
+
 TEST_CASE("tinylm in deterministic mode has bitwise the same losses at 1 and 4 workers") {
   const Curve one = train({"--workers", "1", "--set", "run.deterministic=true"});
   const Curve four =

@@ -39,14 +39,14 @@ void check_refused(const Outcome& outcome, const std::string& reason) {
 }  // namespace
 
 TEST_CASE("a plugin found through dirs of the config is used from any working directory") {
-  const Installed installed(pliant::test::read_whole(kGood));
+  const Installed installed(pliant::test::read_all(kGood));
   CHECK(installed.plan().exit_code == 0);
   const ScratchFolder elsewhere;
   CHECK(run_pliant(elsewhere, {"plan", (installed.path() / "pliant.toml").string()}).exit_code == 0);
 }
 
 TEST_CASE("a missing plugin lists the directories that were searched and the near names there") {
-  const Installed installed(pliant::test::read_whole(kGood));
+  const Installed installed(pliant::test::read_all(kGood));
   installed.write("pliant.toml",
                   "config_version = 1\n[plugins]\ndirs = [\"plugins\"]\n[elasticity]\nuse = \"goood\"\n");
   const Outcome outcome = installed.plan();
@@ -56,7 +56,7 @@ TEST_CASE("a missing plugin lists the directories that were searched and the nea
 }
 
 TEST_CASE("the working directory is not searched for plugins") {
-  const Installed installed(pliant::test::read_whole(kGood));
+  const Installed installed(pliant::test::read_all(kGood));
   fs::rename(installed.file, installed.path() / "elasticity-good.pliant.so");
   check_refused(installed.plan(), "is not installed");
 }
@@ -70,14 +70,14 @@ TEST_CASE("a broken plugin stops the search: a whole one in a later directory is
 TEST_CASE("a file that is no shared library is refused") {
   check_refused(Installed("not a library").plan(), "is refused: it is not an ELF shared library");
   check_refused(Installed("").plan(), "is refused: it is empty");
-  const Installed program(pliant::test::read_whole(kGood));
+  const Installed program(pliant::test::read_all(kGood));
   fs::remove(program.file);
   fs::create_directory(program.file);
   check_refused(program.plan(), "it is not a regular file");
 }
 
 TEST_CASE("a plugin cut off at any length is refused, and the process lives") {
-  const std::string whole = pliant::test::read_whole(kGood);
+  const std::string whole = pliant::test::read_all(kGood);
   const ::pliant::plugin::Kind& kind = *::pliant::plugin::kind_of("elasticity");
   const ScratchFolder folder;
   for (size_t length = 0; length < whole.size(); length += 1 + whole.size() / 97) {
@@ -92,7 +92,7 @@ TEST_CASE("a plugin cut off at any length is refused, and the process lives") {
 }
 
 TEST_CASE("a plugin that everybody may write is refused with the command that mends it") {
-  const Installed installed(pliant::test::read_whole(kGood));
+  const Installed installed(pliant::test::read_all(kGood));
   fs::permissions(installed.file, fs::perms(0666));
   const Outcome outcome = installed.plan();
   check_refused(outcome, "can be changed by every user (mode 0666)");
@@ -102,7 +102,7 @@ TEST_CASE("a plugin that everybody may write is refused with the command that me
 }
 
 TEST_CASE("a plugin in a directory that everybody may write is refused, even a sticky one") {
-  const Installed installed(pliant::test::read_whole(kGood));
+  const Installed installed(pliant::test::read_all(kGood));
   fs::permissions(installed.file.parent_path(), fs::perms(0777));
   check_refused(installed.plan(), "chmod go-w '" + installed.file.parent_path().string() + "'");
   ::chmod(installed.file.parent_path().c_str(), 01777);
@@ -110,7 +110,7 @@ TEST_CASE("a plugin in a directory that everybody may write is refused, even a s
 }
 
 TEST_CASE("a link is followed before the file is judged") {
-  const Installed installed(pliant::test::read_whole(kGood));
+  const Installed installed(pliant::test::read_all(kGood));
   const fs::path open_to_all = installed.path() / "shared";
   fs::create_directory(open_to_all);
   fs::permissions(open_to_all, fs::perms(0777));
@@ -120,13 +120,13 @@ TEST_CASE("a link is followed before the file is judged") {
 }
 
 TEST_CASE("a plugin of another user is refused" * doctest::skip(::geteuid() != 0)) {
-  const Installed installed(pliant::test::read_whole(kGood));
+  const Installed installed(pliant::test::read_all(kGood));
   REQUIRE(::chown(installed.file.c_str(), 12345, 12345) == 0);
   check_refused(installed.plan(), "(uid 12345), not to root, to you or to the owner of this program");
 }
 
 TEST_CASE("a relative entry of PLIANT_PLUGIN_PATH is an error, not a search in the working directory") {
-  const Installed installed(pliant::test::read_whole(kGood));
+  const Installed installed(pliant::test::read_all(kGood));
   const Outcome outcome = run_pliant(installed, {"plan", "pliant.toml"}, {"PLIANT_PLUGIN_PATH=/nowhere:plugins"});
   CHECK(outcome.exit_code == 2);
   CHECK(outcome.err.find("environment PLIANT_PLUGIN_PATH: error: entry 'plugins' of PLIANT_PLUGIN_PATH is relative") ==
@@ -134,7 +134,7 @@ TEST_CASE("a relative entry of PLIANT_PLUGIN_PATH is an error, not a search in t
 }
 
 TEST_CASE("path names one file, relative to the config, and its own name must be what use says") {
-  const Installed installed(pliant::test::read_whole(kGood));
+  const Installed installed(pliant::test::read_all(kGood));
   fs::rename(installed.file, installed.path() / "plugins" / "mine.so");
   const std::string config = "config_version = 1\n[elasticity]\npath = \"plugins/mine.so\"\nuse = ";
   const fs::path file = installed.write("pliant.toml", config + "\"good\"\n");

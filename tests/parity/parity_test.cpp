@@ -1,6 +1,5 @@
 // The runner itself: it reads what Python writes, sees a wrong number, and excuses nothing else than its rules say.
 #include <doctest/doctest.h>
-#include <stdlib.h>  // mkdtemp
 
 #include <cmath>
 #include <filesystem>
@@ -16,30 +15,12 @@
 #include "parity/run.hpp"
 #include "parity/sha256.hpp"
 #include "parity/status_classes.hpp"
+#include "scratch_folder.hpp"
 
 namespace parity = pliant::parity;
 using parity::Json;
 
 namespace {
-
-struct Folder {
-  std::filesystem::path path;
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "pliant-parity-XXXXXX").string();
-    path = mkdtemp(pattern.data());
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  [[nodiscard]] std::filesystem::path file(const std::string& name, const std::string& text) const {
-    std::ofstream(path / name, std::ios::binary) << text;
-    return path / name;
-  }
-};
 
 /// The report over one file.
 std::string report(const std::filesystem::path& file, parity::RunOptions options = {}) {
@@ -63,8 +44,8 @@ Json example() {
 }
 
 std::string result_of(const Json& row) {
-  const Folder folder;
-  return last_line(report(folder.file("rows.jsonl", row.dump() + "\n")));
+  const test::ScratchFolder folder;
+  return last_line(report(folder.write("rows.jsonl", row.dump() + "\n")));
 }
 
 constexpr const char* kPassed = "1 passed, 0 failed, 0 skipped";
@@ -197,10 +178,10 @@ TEST_CASE("a scheduler's block with numbers of any size is read as Python reads 
   CHECK(parity::python_json(*parity::parse_row(huge)) == huge);
   CHECK(parity::python_json(*parity::parse_row(R"([1, NaN, -Infinity, {"a": "x"}, []])")) ==
         R"([1, NaN, -Infinity, {"a": "x"}, []])");
-  const Folder folder;
+  const test::ScratchFolder folder;
   const std::string row =
       R"({"runtime": )" + huge + R"(, "env_DEEPSPEED_ELASTICITY_CONFIG": "{}", "out": {"ok": true}})";
-  CHECK(last_line(report(folder.file("rows.jsonl", row))) == kPassed);
+  CHECK(last_line(report(folder.write("rows.jsonl", row))) == kPassed);
 }
 
 TEST_CASE("a scheduler's block that only Python reads is excused, the same block without it is not") {
@@ -242,10 +223,10 @@ TEST_CASE("rates compare to the bit, and what no double holds is skipped") {
   CHECK(result_of(lr_row(1, (int64_t{1} << 53U) + 1, 4503599627370496.5)) == kSkipped);
   CHECK(result_of(lr_row(1, int64_t{1} << 60U, std::ldexp(1.0, 59))) == kPassed);
   CHECK(result_of(lr_row(1, -(int64_t{1} << 60U), -std::ldexp(1.0, 59))) == kPassed);
-  const Folder folder;
+  const test::ScratchFolder folder;
   const std::string infinite = R"({"kind": "scale_lr", "base_batch_size": 1e-320, "batch_size": 8, "base_lr": 1,)"
                                R"( "method": "sqrt", "out": {"lr": Infinity}})";
-  CHECK(last_line(report(folder.file("rows.jsonl", infinite))) == kSkipped);
+  CHECK(last_line(report(folder.write("rows.jsonl", infinite))) == kSkipped);
 }
 
 TEST_CASE("a refusal without a rule fails") {
@@ -266,28 +247,28 @@ TEST_CASE("rows that are malformed or of no known kind fail") {
 }
 
 TEST_CASE("files that cannot be read, have no rows or are damaged fail") {
-  const Folder folder;
-  CHECK(last_line(report(folder.path / "none.jsonl")) == kFailed);
-  CHECK(last_line(report(folder.path)) == kFailed);
-  CHECK(last_line(report(folder.file("empty.jsonl", ""))) == kFailed);
-  CHECK(last_line(report(folder.file("text.jsonl", "not json\n"))) == kFailed);
+  const test::ScratchFolder folder;
+  CHECK(last_line(report(folder / "none.jsonl")) == kFailed);
+  CHECK(last_line(report(folder.path())) == kFailed);
+  CHECK(last_line(report(folder.write("empty.jsonl", ""))) == kFailed);
+  CHECK(last_line(report(folder.write("text.jsonl", "not json\n"))) == kFailed);
   std::ifstream whole(std::string(PLIANT_SOURCE_DIR) + "/tests/parity/golden/elasticity.jsonl.gz", std::ios::binary);
   std::string bytes(2000, '\0');
   whole.read(bytes.data(), 2000);
-  CHECK(last_line(report(folder.file("cut.jsonl.gz", bytes))).find(" 0 failed") == std::string::npos);
+  CHECK(last_line(report(folder.write("cut.jsonl.gz", bytes))).find(" 0 failed") == std::string::npos);
 }
 
 TEST_CASE("the last row needs no newline and blank lines do not count") {
-  const Folder folder;
-  CHECK(last_line(report(folder.file("rows.jsonl", "\n" + example().dump() + "\n\n" + example().dump()))) ==
+  const test::ScratchFolder folder;
+  CHECK(last_line(report(folder.write("rows.jsonl", "\n" + example().dump() + "\n\n" + example().dump()))) ==
         "2 passed, 0 failed, 0 skipped");
 }
 
 TEST_CASE("a plugin that is missing fails the row") {
-  const Folder folder;
+  const test::ScratchFolder folder;
   std::ostringstream out;
-  parity::Run run({}, folder.path, out);
-  run.file(folder.file("rows.jsonl", example().dump()));
+  parity::Run run({}, folder.path(), out);
+  run.file(folder.write("rows.jsonl", example().dump()));
   run.summary();
   CHECK_FALSE(run.ok());
 }

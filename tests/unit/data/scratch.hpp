@@ -1,32 +1,18 @@
 // A fresh folder for one test, and configs in it.
 #pragma once
 
-#include <stdlib.h>
-
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <system_error>
 
 #include "pliant/config.hpp"
+#include "scratch_folder.hpp"
 
 namespace pliant::test {
 
-class Scratch {
+class Scratch : public ScratchFolder {
  public:
-  Scratch() {
-    std::string name = (std::filesystem::temp_directory_path() / "pliant-data-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::system_error(errno, std::generic_category(), name);
-    folder_ = name;
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
-  [[nodiscard]] std::filesystem::path file(const std::string& name) const { return folder_ / name; }
+  [[nodiscard]] std::filesystem::path file(const std::string& name) const { return *this / name; }
 
   /// A config of `toml` (without config_version) that finds the plugins of the build tree.
   [[nodiscard]] Config config(const std::string& toml) const {
@@ -39,9 +25,6 @@ class Scratch {
     overrides.read_environment = false;
     return Config::open(file("pliant.toml"), needs, overrides);
   }
-
- private:
-  std::filesystem::path folder_;
 };
 
 }  // namespace pliant::test

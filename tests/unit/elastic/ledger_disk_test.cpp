@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "elastic/ledger.hpp"
+#include "file_size_limit.hpp"
 #include "ledger_samples.hpp"
 #include "scratch_folder.hpp"
 

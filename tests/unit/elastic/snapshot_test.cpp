@@ -13,6 +13,7 @@
 #include <stdexcept>
 
 #include "elastic/snapshot.hpp"
+#include "file_size_limit.hpp"
 #include "scratch_folder.hpp"
 
 namespace pliant::elastic {

@@ -9,6 +9,7 @@
 
 #include "pliant/error.hpp"
 #include "pliant/plan.hpp"
+#include "scratch_folder.hpp"
 
 using pliant::Config;
 using pliant::Error;
@@ -17,21 +18,6 @@ using pliant::Plan;
 using pliant::Status;
 
 namespace {
-
-/// A folder that goes away.
-struct Folder {
-  std::filesystem::path path;
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "pliant-plan-XXXXXX").string();
-    path = mkdtemp(pattern.data());
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-};
 
 /// A variable of the environment, set or unset for a test.
 struct Variable {
@@ -49,13 +35,13 @@ struct Variable {
 };
 
 struct Fixture {
-  Folder folder;
+  pliant::test::ScratchFolder folder;
   Variable world_size{"WORLD_SIZE"};
   Variable pliant_block{"PLIANT_ELASTICITY_CONFIG"};
   Variable deepspeed_block{"DEEPSPEED_ELASTICITY_CONFIG"};
 
   [[nodiscard]] Config config(const std::string& policy, const std::string& options) const {
-    const std::filesystem::path file = folder.path / "pliant.toml";
+    const std::filesystem::path file = folder / "pliant.toml";
     std::ofstream(file) << "config_version = 1\n[elasticity]\nuse = \"" << policy << "\"\n[elasticity.\"" << policy
                         << "\"]\n"
                         << options;

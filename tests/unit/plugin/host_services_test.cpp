@@ -25,7 +25,7 @@ std::string stderr_of(Body&& body) {
   body();
   REQUIRE(::dup2(kept, STDERR_FILENO) >= 0);
   ::close(kept);
-  return pliant::test::read_whole(file);
+  return pliant::test::read_all(file);
 }
 
 std::string log_at(const char* level) {

@@ -5,15 +5,15 @@
 #include <filesystem>
 #include <string>
 
+#include "scratch_folder.hpp"
+
 namespace tinylm {
 
 class TemporaryCache {
  public:
   TemporaryCache() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "pliant-tinylm-XXXXXX").string();
-    root_ = ::mkdtemp(pattern.data());
     if (const char* const before = std::getenv("XDG_CACHE_HOME")) before_ = before;
-    ::setenv("XDG_CACHE_HOME", root_.c_str(), 1);
+    ::setenv("XDG_CACHE_HOME", root().c_str(), 1);
   }
   ~TemporaryCache() {
     if (before_.empty()) {
@@ -21,15 +21,13 @@ class TemporaryCache {
     } else {
       ::setenv("XDG_CACHE_HOME", before_.c_str(), 1);
     }
-    std::error_code ignored;
-    std::filesystem::remove_all(root_, ignored);
   }
   TemporaryCache(const TemporaryCache&) = delete;
   TemporaryCache& operator=(const TemporaryCache&) = delete;
-  [[nodiscard]] const std::filesystem::path& root() const { return root_; }
+  [[nodiscard]] const std::filesystem::path& root() const { return folder_.path(); }
 
  private:
-  std::filesystem::path root_;
+  pliant::test::ScratchFolder folder_;
   std::string before_;
 };
 

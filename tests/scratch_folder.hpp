@@ -1,17 +1,15 @@
-// ScratchFolder: a new empty folder that goes away with the test; whole-file reads and writes; a temporary file size
-// limit.
+// ScratchFolder: a new empty folder that goes away with its owner; whole-file reads and writes.
 #pragma once
 
-#include <doctest/doctest.h>
-#include <stdlib.h>
-#include <sys/resource.h>
+#include <stdlib.h>  // mkdtemp
 
 #include <algorithm>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace pliant::test {
@@ -20,8 +18,8 @@ class ScratchFolder {
  public:
   ScratchFolder() {
     std::string pattern = (std::filesystem::temp_directory_path() / "pliant-test-XXXXXX").string();
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no scratch folder");
+    path_ = std::filesystem::canonical(pattern);
   }
   ~ScratchFolder() {
     std::error_code ignored;
@@ -30,8 +28,15 @@ class ScratchFolder {
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
 
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  /// Writes a file, its folders included, and returns its path.
+  std::filesystem::path write(const std::string& name, const std::string& bytes) const {
+    const std::filesystem::path file = path_ / name;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::binary) << bytes;
+    return file;
+  }
   /// Names in `folder` below this one, sorted.
   [[nodiscard]] std::vector<std::string> names(const std::string& folder = ".") const {
     std::vector<std::string> found;
@@ -52,30 +57,8 @@ inline std::string read_all(const std::filesystem::path& file) {
 
 inline void write_all(const std::filesystem::path& file, const std::string& bytes) {
   std::ofstream out(file, std::ios::binary | std::ios::trunc);
-  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  out.flush();
-  REQUIRE(out.good());
+  out << bytes;
+  if (!out.flush()) throw std::runtime_error("cannot write " + file.string());
 }
-
-/// No file of this process may grow beyond `bytes` while this lives: the way a disk fills up without a disk.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
-    rlimit limit = before_;
-    limit.rlim_cur = bytes;
-    REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit before_{};
-  void (*handler_)(int);
-};
 
 }  // namespace pliant::test

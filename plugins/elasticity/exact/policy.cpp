@@ -1,0 +1,207 @@
+// Policy exact: one global batch and one micro-batch for good, and every world size from min to max, by uneven shares.
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "../kernel/numbers.hpp"
+#include "choice.hpp"
+#include "pliant/sdk/elasticity_policy.hpp"
+
+namespace pliant::elasticity {
+namespace {
+
+struct PolicyExact {
+  int64_t max_train_batch_size = 0;
+  std::vector<int64_t> micro_batch_sizes;
+  int64_t min_gpus = 1;
+  int64_t max_gpus = 10000;
+  int64_t model_parallel_size = 1;
+  int64_t num_gpus_per_node = 1;
+  bool whole_nodes = false;
+  int64_t granule = 0;
+  std::string cost = "rows";
+  std::vector<int64_t> weighted_sizes;
+  std::vector<int64_t> weights;
+
+  static void options(sdk::Options<PolicyExact>& table) {
+    table
+        .add("max_train_batch_size", &PolicyExact::max_train_batch_size,
+             "The largest global batch; of the batches at or below it the one is chosen that leaves devices idle for "
+             "the smallest part of their time, over all world sizes.")
+        .required()
+        .at_least(1)
+        .unit("rows");
+    table
+        .add("micro_batch_sizes", &PolicyExact::micro_batch_sizes,
+             "Rows that a rank may compute at once. One of them is chosen, for all world sizes.")
+        .required()
+        .at_least(1)
+        .elements(1, 0)
+        .unit("rows");
+    table.add("min_gpus", &PolicyExact::min_gpus, "The smallest number of devices that the job may run on.")
+        .at_least(1)
+        .unit("devices");
+    table
+        .add("max_gpus", &PolicyExact::max_gpus,
+             "The largest number of devices that the job may run on. More than the batch has granules cannot be used.")
+        .at_least(1)
+        .unit("devices");
+    table
+        .add("model_parallel_size", &PolicyExact::model_parallel_size,
+             "Devices behind one data-parallel rank; a world size counts ranks.")
+        .at_least(1)
+        .unit("devices");
+    table
+        .add("num_gpus_per_node", &PolicyExact::num_gpus_per_node,
+             "Devices of one node; matters only with whole_nodes.")
+        .at_least(1)
+        .unit("devices");
+    table.add("whole_nodes", &PolicyExact::whole_nodes,
+              "Only world sizes that fill whole nodes; model_parallel_size must divide num_gpus_per_node.");
+    table
+        .add("granule", &PolicyExact::granule,
+             "Rows that are never split between ranks; must divide every micro-batch size. 0 = their greatest common "
+             "divisor. Smaller granules waste less.")
+        .at_least(0)
+        .unit("rows");
+    table
+        .add("cost", &PolicyExact::cost,
+             "What the time of a rank grows with: rows = its rows, and the largest micro-batch is taken; calls = its "
+             "micro-batches, a half empty one included, as with fixed shapes.")
+        .choices({"rows", "calls"});
+    table
+        .add("weighted_sizes", &PolicyExact::weighted_sizes,
+             "World sizes that the job usually has; empty = all valid ones count the same.")
+        .at_least(1)
+        .unit("ranks");
+    table
+        .add("weights", &PolicyExact::weights,
+             "How much of its time the job has each of weighted_sizes; empty = equally much.")
+        .range(1, 1000000);
+  }
+
+  void start(const sdk::Host& /*host*/) {
+    sdk::require(min_gpus <= max_gpus, "min_gpus is " + std::to_string(min_gpus) + ", more than max_gpus, which is " +
+                                           std::to_string(max_gpus));
+    sdk::require(!whole_nodes || num_gpus_per_node % model_parallel_size == 0,
+                 "model_parallel_size " + std::to_string(model_parallel_size) + " does not divide num_gpus_per_node " +
+                     std::to_string(num_gpus_per_node));
+    const int64_t common = greatest_common_divisor(micro_batch_sizes);
+    sdk::require(granule == 0 || common % granule == 0, "granule " + std::to_string(granule) +
+                                                            " does not divide every micro-batch size; " +
+                                                            std::to_string(common) + " and its divisors do");
+    if (granule == 0) granule = common;
+    sdk::require(weights.empty() || weights.size() == weighted_sizes.size(),
+                 "weights has " + std::to_string(weights.size()) + " elements and weighted_sizes " +
+                     std::to_string(weighted_sizes.size()) + "; give one for each, or none");
+    sdk::require(weighted_sizes.size() <= static_cast<size_t>(kMostSizes), "weighted_sizes has too many elements");
+    choose();
+  }
+
+  [[nodiscard]] sdk::Plan plan(const sdk::PlanRequest& request) const {
+    const int64_t size = request.world_size;
+    sdk::require(size >= 0, "world size " + std::to_string(size) + " is negative; give at least 1, or 0 for none");
+    sdk::Plan made{batch_, micro_batch_, granule, model_parallel_size, {}};
+    if (step_ == 1) {
+      made.world_sizes.push_back({low_, high_});
+    } else {
+      for (int64_t valid = low_; valid <= high_; valid += step_) made.world_sizes.push_back({valid, valid});
+    }
+    if (size > 0 && (size < low_ || size > high_ || size % step_ != 0)) throw sdk::IncompatibleWorldSize(refusal(size));
+    return made;
+  }
+
+ private:
+  void choose() {
+    const int64_t most = max_train_batch_size / granule;
+    const int64_t smallest = *std::min_element(micro_batch_sizes.begin(), micro_batch_sizes.end());
+    if (smallest > max_train_batch_size) {
+      throw sdk::Failure(PLIANT_OUT_OF_RANGE, "every micro-batch size is above max_train_batch_size " +
+                                                  std::to_string(max_train_batch_size));
+    }
+    step_ = whole_nodes ? num_gpus_per_node / model_parallel_size : 1;
+    const int64_t groups = whole_nodes ? num_gpus_per_node : model_parallel_size;  // devices that come and go together
+    low_ = (min_gpus + groups - 1) / groups * step_;
+    const int64_t wanted_high = max_gpus / groups * step_;
+    high_ = std::min(wanted_high, most / step_ * step_);
+    if (wanted_high < low_) {
+      throw sdk::Failure(PLIANT_OUT_OF_RANGE, "no whole group of " + std::to_string(groups) + " devices lies between " +
+                                                  std::to_string(min_gpus) + " and " + std::to_string(max_gpus));
+    }
+    if (high_ < low_) {
+      throw sdk::Failure(PLIANT_OUT_OF_RANGE, std::to_string(low_) + " ranks cannot share " + std::to_string(most) +
+                                                  " granules of " + std::to_string(granule) +
+                                                  " rows; raise max_train_batch_size or lower min_gpus");
+    }
+    Search search;
+    search.most_granules = most;
+    search.fewest_granules = std::max(low_, wanted_high <= most ? wanted_high : smallest / granule);
+    search.sizes = counted_sizes();
+    std::optional<Waste> best;
+    for (const int64_t micro : usable_micro_batches()) {
+      search.granules_at_once = cost == "calls" ? micro / granule : 1;
+      search.fewest_granules = std::max(search.fewest_granules, micro / granule);
+      const std::optional<Waste> found = least(search);
+      if (!found) throw sdk::Failure(PLIANT_OUT_OF_RANGE, "micro-batch times world size does not fit 63 bits");
+      const int order = best ? compare(*found, *best) : -1;
+      if (order > 0) continue;
+      best = found;
+      micro_batch_ = micro;
+    }
+    batch_ = best->granules * granule;
+    high_ = std::min(high_, best->granules / step_ * step_);
+  }
+
+  /// With too many sizes to count one by one the largest batch is taken: it wastes least but for a trifle.
+  [[nodiscard]] static std::optional<Waste> least(const Search& search) {
+    return search.sizes.empty() ? Waste{search.most_granules, 0} : least_waste(search);
+  }
+
+  /// Ascending, each once; with cost "rows" only the largest, for the others cost the same.
+  [[nodiscard]] std::vector<int64_t> usable_micro_batches() const {
+    std::vector<int64_t> usable;
+    for (const int64_t micro : micro_batch_sizes) {
+      if (micro <= max_train_batch_size) usable.push_back(micro);
+    }
+    std::sort(usable.begin(), usable.end());
+    usable.erase(std::unique(usable.begin(), usable.end()), usable.end());
+    if (cost == "rows") usable.erase(usable.begin(), usable.end() - 1);
+    return usable;
+  }
+
+  [[nodiscard]] std::vector<WeightedSize> counted_sizes() const {
+    std::vector<WeightedSize> counted;
+    if (weighted_sizes.empty()) {
+      if ((high_ - low_) / step_ >= kMostSizes) return {};
+      for (int64_t size = low_; size <= high_; size += step_) counted.push_back({size, 1});
+      return counted;
+    }
+    for (size_t i = 0; i < weighted_sizes.size(); ++i) {
+      const int64_t size = weighted_sizes[i];
+      sdk::require(size >= low_ && size <= high_ && size % step_ == 0,
+                   "weighted_sizes has " + std::to_string(size) + ": " + refusal(size));
+      counted.push_back({size, weights.empty() ? 1 : weights[i]});
+    }
+    return counted;
+  }
+
+  [[nodiscard]] std::string refusal(int64_t size) const {
+    const std::string steps = step_ == 1 ? "" : " in steps of " + std::to_string(step_);
+    return "world size " + std::to_string(size) + " is not valid; valid are " + std::to_string(low_) + " to " +
+           std::to_string(high_) + steps;
+  }
+
+  int64_t batch_ = 0;
+  int64_t micro_batch_ = 0;
+  int64_t low_ = 1;
+  int64_t high_ = 1;
+  int64_t step_ = 1;
+};
+
+}  // namespace
+}  // namespace pliant::elasticity
+
+PLIANT_ELASTICITY_POLICY(pliant::elasticity::PolicyExact, "exact", "0.1.0",
+                         "One global batch for every world size, by uneven shares")

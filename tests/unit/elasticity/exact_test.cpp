@@ -1,0 +1,222 @@
+// The policy `exact` through the real ABI: against brute force, and what holds for every world size it lists.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "parity/parity.hpp"
+#include "plan/policy.hpp"
+
+using nlohmann::json;
+using pliant::Plan;
+using pliant::PlanQuestion;
+using pliant::Result;
+using pliant::Status;
+
+namespace {
+
+pliant::parity::Plugins& plugins() {
+  static pliant::parity::Plugins opened(PLIANT_PLUGIN_DIR);
+  return opened;
+}
+
+Result<Plan> ask(const json& options, int64_t world_size = 0) {
+  auto instance = plugins().make("elasticity", "exact", options);
+  if (!instance) return tl::unexpected<pliant::Error>(instance.error());
+  PlanQuestion question;
+  question.world_size = world_size;
+  auto plan = pliant::ask_policy(*instance, question);
+  if (!plan) return plan;
+  return pliant::checked_plan(std::move(*plan), question, "elasticity 'exact'");
+}
+
+json config(int64_t cap, std::vector<int64_t> micro_batches, int64_t low, int64_t high) {
+  return {{"max_train_batch_size", cap},
+          {"micro_batch_sizes", std::move(micro_batches)},
+          {"min_gpus", low},
+          {"max_gpus", high}};
+}
+
+/// Device-times of one step at `size` ranks, in rows, found by handing out the shares.
+int64_t device_time(int64_t batch, int64_t granule, int64_t size, int64_t at_once) {
+  int64_t slowest = 0;
+  for (int64_t rank = 0; rank < size; ++rank) {
+    const int64_t rows = pliant::share_of(batch, granule, size, rank).count;
+    slowest = std::max(slowest, (rows + at_once - 1) / at_once * at_once);
+  }
+  return slowest * size;
+}
+
+struct Best {
+  int64_t batch = 0;
+  int64_t micro_batch = 0;
+};
+
+/// Every batch, every size, every share.
+Best brute_force(const json& options, int64_t granule) {
+  const auto cap = options["max_train_batch_size"].get<int64_t>();
+  auto micro_batches = options["micro_batch_sizes"].get<std::vector<int64_t>>();
+  const bool calls = options.value("cost", "rows") == "calls";
+  std::sort(micro_batches.begin(), micro_batches.end());
+  while (micro_batches.back() > cap) micro_batches.pop_back();
+  if (!calls) micro_batches = {micro_batches.back()};
+  const auto low = options["min_gpus"].get<int64_t>();
+  const int64_t wanted_high = options["max_gpus"].get<int64_t>();
+  const int64_t high = std::min(wanted_high, cap / granule);
+  Best best;
+  int64_t best_time = 0;
+  for (const int64_t micro : micro_batches) {
+    const int64_t smallest = std::max({micro, low * granule, wanted_high <= cap / granule ? wanted_high * granule : 0});
+    for (int64_t batch = granule; batch <= cap; batch += granule) {
+      if (batch < smallest) continue;
+      int64_t time = 0;
+      for (int64_t size = low; size <= high; ++size) time += device_time(batch, granule, size, calls ? micro : granule);
+      if (best.batch == 0 || time * best.batch < best_time * batch ||
+          (time * best.batch == best_time * batch && (micro > best.micro_batch || batch > best.batch))) {
+        best = {batch, micro};
+        best_time = time;
+      }
+    }
+  }
+  return best;
+}
+
+json any_config() {
+  auto micro_batches = *rc::gen::nonEmpty(rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(1, 9)));
+  if (micro_batches.size() > 3) micro_batches.resize(3);
+  const int64_t least = *std::min_element(micro_batches.begin(), micro_batches.end());
+  const int64_t common = std::accumulate(micro_batches.begin(), micro_batches.end(), int64_t{0},
+                                         [](int64_t a, int64_t b) { return std::gcd(a, b); });
+  const auto cap = *rc::gen::inRange<int64_t>(least, least + 80);
+  const auto low = *rc::gen::inRange<int64_t>(1, cap / common + 1);
+  const int64_t high = low + *rc::gen::inRange<int64_t>(0, 20);
+  json made = config(cap, micro_batches, low, high);
+  if (*rc::gen::arbitrary<bool>()) made["cost"] = "calls";
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("exact finds the batch and the micro-batch that brute force finds") {
+  CHECK(rc::check([] {
+    const json options = any_config();
+    const Result<Plan> plan = ask(options);
+    RC_ASSERT(plan.has_value());
+    const Best best = brute_force(options, plan->granule);
+    RC_ASSERT(plan->global_batch == best.batch);
+    RC_ASSERT(plan->micro_batch == best.micro_batch);
+  }));
+}
+
+TEST_CASE("every size from min to max is valid, has every row once, and shares differ by at most a granule") {
+  CHECK(rc::check([] {
+    const json options = any_config();
+    const Result<Plan> plan = ask(options);
+    RC_ASSERT(plan.has_value());
+    const int64_t last = std::min(options["max_gpus"].get<int64_t>(), plan->global_batch / plan->granule);
+    RC_ASSERT(plan->world_sizes == (std::vector<pliant::WorldRange>{{options["min_gpus"].get<int64_t>(), last}}));
+    for (int64_t size = plan->world_sizes.front().first; size <= last; ++size) {
+      const Result<Plan> same = ask(options, size);
+      RC_ASSERT(same.has_value());
+      RC_ASSERT(same->global_batch == plan->global_batch);
+      RC_ASSERT(same->micro_batch == plan->micro_batch);
+      int64_t rows = 0;
+      for (int64_t rank = 0; rank < size; ++rank) {
+        const auto share = pliant::share_of(plan->global_batch, plan->granule, size, rank);
+        RC_ASSERT(share.first == rows);
+        RC_ASSERT(share.count >= plan->global_batch / plan->granule / size * plan->granule);
+        RC_ASSERT(share.count <= (plan->global_batch / plan->granule / size + 1) * plan->granule);
+        rows += share.count;
+      }
+      RC_ASSERT(rows == plan->global_batch);
+    }
+  }));
+}
+
+TEST_CASE("the order and the repetition of micro_batch_sizes change nothing") {
+  CHECK(rc::check([] {
+    json options = any_config();
+    const Result<Plan> plan = ask(options);
+    auto sizes = options["micro_batch_sizes"].get<std::vector<int64_t>>();
+    sizes.push_back(sizes.front());
+    std::reverse(sizes.begin(), sizes.end());
+    options["micro_batch_sizes"] = sizes;
+    const Result<Plan> other = ask(options);
+    RC_ASSERT(other->global_batch == plan->global_batch);
+    RC_ASSERT(other->micro_batch == plan->micro_batch);
+  }));
+}
+
+TEST_CASE("DeepSpeed's example wastes less than 4 % of the device time, where v0.1 leaves most sizes out") {
+  const Result<Plan> plan = ask(config(2000, {2, 4, 6}, 1, 256));
+  REQUIRE(plan.has_value());
+  int64_t time = 0;
+  for (int64_t size = 1; size <= 256; ++size) time += device_time(plan->global_batch, plan->granule, size, 1);
+  const double efficiency = 256.0 * static_cast<double>(plan->global_batch) / static_cast<double>(time);
+  CAPTURE(plan->global_batch);
+  CHECK(efficiency > 0.93);
+  CHECK(plan->world_sizes == std::vector<pliant::WorldRange>{{1, 256}});
+  CHECK(plan->micro_batch == 6);
+}
+
+TEST_CASE("world sizes count model-parallel groups, by whole nodes when asked") {
+  json options = config(1000, {1}, 10, 40);
+  options["model_parallel_size"] = 4;
+  Result<Plan> plan = ask(options);
+  REQUIRE(plan.has_value());
+  CHECK(plan->model_parallel_size == 4);
+  CHECK(plan->world_sizes == std::vector<pliant::WorldRange>{{3, 10}});
+  options["num_gpus_per_node"] = 8;
+  options["whole_nodes"] = true;
+  plan = ask(options);
+  REQUIRE(plan.has_value());
+  CHECK(plan->world_sizes == std::vector<pliant::WorldRange>{{4, 4}, {6, 6}, {8, 8}, {10, 10}});
+  CHECK(ask(options, 6).has_value());
+  CHECK(ask(options, 5).error().status() == Status::kIncompatibleWorldSize);
+}
+
+TEST_CASE("a weighted size that the batch suits draws the choice to it") {
+  json options = config(70, {1}, 1, 16);
+  options["weighted_sizes"] = {7, 11};
+  options["weights"] = {1000, 1};
+  CHECK(ask(options)->global_batch == 63);
+  options["weights"] = {1, 1000};
+  CHECK(ask(options)->global_batch == 55);
+}
+
+TEST_CASE("the largest numbers are planned or refused by name") {
+  const int64_t huge = int64_t{1} << 62;
+  const Result<Plan> plan = ask(config(huge, {8}, 1, int64_t{1} << 31));
+  REQUIRE(plan.has_value());
+  CHECK(plan->global_batch == huge);
+  json options = config(huge, {huge / 2, huge / 4}, 1, 2);
+  options["granule"] = 1;
+  options["cost"] = "calls";
+  const Result<Plan> calls = ask(options);
+  CHECK(calls.has_value());
+  options["max_gpus"] = 10000;
+  CHECK(ask(options).error().message().find("63 bits") != std::string::npos);
+}
+
+TEST_CASE("what cannot be planned is refused with what would do") {
+  const auto words = [](json options, const json& change) {
+    options.update(change);
+    const Result<Plan> plan = ask(options);
+    return plan ? std::string("planned") : plan.error().message();
+  };
+  const json good = config(100, {2, 4}, 1, 10);
+  CHECK(words(good, {{"min_gpus", 11}}).find("more than max_gpus") != std::string::npos);
+  CHECK(words(good, {{"micro_batch_sizes", {200}}}).find("above max_train_batch_size 100") != std::string::npos);
+  CHECK(words(good, {{"granule", 4}}).find("2 and its divisors do") != std::string::npos);
+  CHECK(words(good, {{"min_gpus", 51}, {"max_gpus", 60}}).find("51 ranks cannot share 50 granules") !=
+        std::string::npos);
+  CHECK(words(good, {{"whole_nodes", true}, {"num_gpus_per_node", 8}, {"model_parallel_size", 3}})
+            .find("does not divide num_gpus_per_node 8") != std::string::npos);
+  CHECK(words(good, {{"whole_nodes", true}, {"num_gpus_per_node", 16}}).find("no whole group of 16") !=
+        std::string::npos);
+  CHECK(words(good, {{"weighted_sizes", {11}}}).find("valid are 1 to 10") != std::string::npos);
+  CHECK(words(good, {{"weights", {11}}}).find("give one for each") != std::string::npos);
+}
