@@ -5,6 +5,7 @@
 
 #include "actions.hpp"
 #include "output.hpp"
+#include "pliant/error.hpp"
 #include "pliant/plan.hpp"
 
 namespace pliant::cli {
@@ -58,14 +59,18 @@ std::string sizes_text(const Plan& plan, size_t indent) {
   return text + line;
 }
 
+std::string rows_text(int64_t rows) {
+  return fmt::format("{} {}", rows, rows == 1 ? "row" : "rows");
+}
+
 std::string as_text(const Plan& plan, int64_t world_size, const Config& config) {
   constexpr size_t kIndent = 22;
   std::vector<std::vector<std::string>> rows;
   rows.push_back({"policy", config.use("elasticity")});
-  rows.push_back({"global batch", fmt::format("{} rows", plan.global_batch)});
-  rows.push_back({"micro-batch", fmt::format("{} rows at world size {}, {} a step", plan.micro_batch, world_size,
+  rows.push_back({"global batch", rows_text(plan.global_batch)});
+  rows.push_back({"micro-batch", fmt::format("{} at world size {}, {} a step", rows_text(plan.micro_batch), world_size,
                                              accumulation_steps(plan, world_size))});
-  rows.push_back({"granule", fmt::format("{} rows", plan.granule)});
+  rows.push_back({"granule", rows_text(plan.granule)});
   if (plan.model_parallel_size > 1) {
     rows.push_back({"model parallel size", fmt::format("{} devices behind each rank", plan.model_parallel_size)});
   }
@@ -75,10 +80,22 @@ std::string as_text(const Plan& plan, int64_t world_size, const Config& config) 
   return table(rows);
 }
 
-/// The world size to show when none was asked for: what `[run] workers` starts, else the largest valid one.
-int64_t shown_world_size(const Plan& plan, const Config& config) {
-  const int64_t started = config.has("run") ? plan.largest_valid(config.run().workers) : 0;
-  return started > 0 ? started : plan.world_sizes.back().last;
+/// The plan at `world_size`, or, when that is 0, at a size worth showing, which it is set to: what `[run] workers`
+/// starts, else the largest valid one.
+Plan plan_to_show(const Config& config, int64_t& world_size) {
+  if (world_size > 0) return make_plan(config, world_size);
+  if (config.has("run")) {
+    try {
+      world_size = config.run().workers;
+      return make_plan(config, world_size);
+    } catch (const Error& error) {
+      if (error.status() != Status::kIncompatibleWorldSize) throw;
+    }
+  }
+  const Plan any = make_plan(config);
+  const int64_t started = config.has("run") ? any.largest_valid(config.run().workers) : 0;
+  world_size = started > 0 ? started : any.world_sizes.back().last;
+  return make_plan(config, world_size);
 }
 
 }  // namespace
@@ -87,8 +104,7 @@ int show_plan(const Invocation& invocation, const std::filesystem::path& file, i
   ConfigNeeds needs;
   needs.elasticity = true;
   const Config config = Config::open(file, needs, invocation.overrides);
-  if (world_size == 0) world_size = shown_world_size(make_plan(config), config);
-  const Plan plan = make_plan(config, world_size);
+  const Plan plan = plan_to_show(config, world_size);
   return emit(invocation.json ? as_json(plan, world_size, config) : as_text(plan, world_size, config));
 }
 
