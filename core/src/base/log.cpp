@@ -6,6 +6,9 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdlib>
+#include <functional>
+#include <mutex>
+#include <set>
 
 namespace pliant {
 
@@ -27,6 +30,8 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
   return spdlog::level::warn;
 }
 
+constexpr size_t kMostRemembered = 1024;  // warnings of one logger
+
 LogLevel level_of_environment() {
   const char* word = ::secure_getenv("PLIANT_LOG");
   return word == nullptr ? LogLevel::kWarning : log_level_from(word).value_or(LogLevel::kWarning);
@@ -45,6 +50,15 @@ std::optional<LogLevel> log_level_from(std::string_view word) {
 
 struct Log::State {
   std::shared_ptr<spdlog::logger> logger;
+  std::mutex mutex;
+  std::set<size_t> warnings;  // hashes of those that were written
+
+  bool said_before(std::string_view line) {
+    const std::lock_guard lock(mutex);
+    const size_t hash = std::hash<std::string_view>{}(line);
+    if (warnings.size() >= kMostRemembered) return warnings.count(hash) > 0;
+    return !warnings.insert(hash).second;
+  }
 };
 
 Log::Log(const std::string& name) : state_(std::make_unique<State>()) {
@@ -62,6 +76,7 @@ Log& Log::operator=(Log&&) noexcept = default;
 
 void Log::write(LogLevel level, std::string_view line) const noexcept {
   try {
+    if (level == LogLevel::kWarning && state_->said_before(line)) return;
     state_->logger->log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
   } catch (...) {  // a line that cannot be written is lost; its writer goes on
   }

@@ -18,8 +18,9 @@ constexpr std::array<int64_t, 38> kHighlyComposite{
     720,   840,   1260,  1680,   2520,   5040,   7560,   10080,  15120,  20160,  25200,  27720, 45360,
     50400, 55440, 83160, 110880, 166320, 221760, 277200, 332640, 498960, 554400, 665280, 720720};
 
-int64_t scaled(int64_t base, int64_t cap) {
+int64_t scaled(int64_t base, int64_t cap, bool strict) {
   if (base >= cap) return base;
+  if (strict) return base * largest_highly_composite(cap / base);
   return base * *std::prev(std::upper_bound(kHighlyComposite.begin(), kHighlyComposite.end(), cap / base));
 }
 
@@ -31,8 +32,8 @@ std::vector<int64_t> candidates(const Search& search) {
         "the least common multiple of micro_batch_sizes does not fit 63 bits; use sizes with common factors");
   }
   std::vector<int64_t> found;
-  for (const int64_t base : search.micro_batches) found.push_back(scaled(base, search.cap));
-  if (*lcm <= search.cap || search.lcm_may_exceed_cap) found.push_back(scaled(*lcm, search.cap));
+  for (const int64_t base : search.micro_batches) found.push_back(scaled(base, search.cap, search.strict));
+  if (*lcm <= search.cap || search.lcm_may_exceed_cap) found.push_back(scaled(*lcm, search.cap, search.strict));
   std::sort(found.begin(), found.end());
   found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
@@ -80,9 +81,25 @@ Found best_batch(const Search& search) {
     if (sizes.size() < best.sizes.size()) continue;
     const bool preferred = search.prefer_larger ? batch > best.batch : batch < best.batch;
     if (sizes.size() == best.sizes.size() && !preferred) continue;
-    best = {batch, std::move(sizes), false};
+    best = {batch, std::move(sizes), false, false};
   }
+  const int64_t smallest = *std::min_element(search.micro_batches.begin(), search.micro_batches.end());
+  best.table_ended = !search.strict && largest_highly_composite(search.cap / smallest) > kHighlyComposite.back();
   return best;
+}
+
+void require_sizes(const Found& found, const DeepSpeedOptions& options) {
+  if (!found.sizes.empty()) return;
+  throw sdk::Failure(PLIANT_OUT_OF_RANGE, "no size from min_gpus " + std::to_string(options.min_gpus) +
+                                              " to max_gpus " + std::to_string(options.max_gpus) +
+                                              " can share a batch up to " +
+                                              std::to_string(options.max_train_batch_size) +
+                                              " rows evenly; widen the limits, or use = \"exact\"");
+}
+
+std::string table_end_warning(int64_t batch) {
+  return "rule 0.1 scales by a table of numbers that ends at 720720, so the global batch stops growing at " +
+         std::to_string(batch) + " rows; strict = true goes on";
 }
 
 int64_t largest_micro_batch(const std::vector<int64_t>& micro_batches, int64_t batch, int64_t world_size) {

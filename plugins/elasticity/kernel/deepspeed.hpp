@@ -20,6 +20,7 @@ struct DeepSpeedOptions {
   int64_t num_gpus_per_node = 1;
   int64_t min_time = 0;
   bool lcm_may_exceed_max = false;
+  bool strict = false;
 };
 
 /// The rows that mean the same in both tables; model_parallel_size and num_gpus_per_node are the policy's own.
@@ -60,6 +61,12 @@ void add_deepspeed_options(sdk::Options<Policy>& table) {
       "as DeepSpeed did up to August 2026.");
 }
 
+/// The row of `strict`, whose meaning is the policy's own.
+template <class Policy>
+void add_strict_option(sdk::Options<Policy>& table, const char* doc) {
+  table.add("strict", static_cast<bool Policy::*>(&DeepSpeedOptions::strict), doc);
+}
+
 /// One run of DeepSpeed's v0.1 search. Units: whatever `low` and `high` count (devices, or nodes).
 struct Search {
   const std::vector<int64_t>& micro_batches;  ///< each >= 1, not empty
@@ -68,6 +75,7 @@ struct Search {
   int64_t high = 0;                           ///< largest size counted
   bool prefer_larger = true;
   bool lcm_may_exceed_cap = false;
+  bool strict = false;  ///< scale by every highly composite number, not only by those up to 720720
 };
 
 struct Found {
@@ -75,10 +83,18 @@ struct Found {
   std::vector<int64_t> sizes;  ///< ascending; empty when no size in [low, high] can share the batch
   /// No candidate beat the start value, the smallest micro-batch: DeepSpeed has no list at all then.
   bool undecided = false;
+  /// The batch would be larger if DeepSpeed's table of highly composite numbers went beyond 720720.
+  bool table_ended = false;
 };
 
 /// Throws Failure(PLIANT_OUT_OF_RANGE) when a micro-batch exceeds the cap or the least common multiple 63 bits.
 Found best_batch(const Search& search);
+
+/// Throws Failure(PLIANT_OUT_OF_RANGE) when no size can share the batch.
+void require_sizes(const Found& found, const DeepSpeedOptions& options);
+
+/// What to tell somebody whose batch DeepSpeed's table keeps small.
+std::string table_end_warning(int64_t batch);
 
 /// The largest micro-batch that divides a rank's share floor(batch / world_size), or 0.
 int64_t largest_micro_batch(const std::vector<int64_t>& micro_batches, int64_t batch, int64_t world_size);

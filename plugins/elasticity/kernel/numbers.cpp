@@ -76,7 +76,31 @@ void collect_primes(uint64_t n, std::vector<int64_t>& primes) {
   collect_primes(n / factor, primes);
 }
 
+constexpr std::array<int64_t, 15> kFirstPrimes{2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47};
+
+struct MostDivisors {
+  int64_t number = 1;
+  int64_t divisors = 1;
+};
+
+/// Tries `number` times powers of the primes from `at` on, none higher than the power before: a number with most
+/// divisors below any bound has this shape.
+void search_most_divisors(MostDivisors& best, int64_t limit, size_t at, int highest, int64_t number, int64_t divisors) {
+  if (divisors > best.divisors || (divisors == best.divisors && number < best.number)) best = {number, divisors};
+  if (at == kFirstPrimes.size()) return;
+  for (int power = 1; power <= highest && number <= limit / kFirstPrimes[at]; ++power) {
+    number *= kFirstPrimes[at];
+    search_most_divisors(best, limit, at + 1, power, number, divisors * (power + 1));
+  }
+}
+
 }  // namespace
+
+int64_t largest_highly_composite(int64_t limit) {
+  MostDivisors best;
+  search_most_divisors(best, limit, 0, 62, 1, 1);
+  return best.number;
+}
 
 std::vector<PrimePower> factorize(int64_t n) {
   std::vector<int64_t> primes;

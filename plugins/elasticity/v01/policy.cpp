@@ -17,9 +17,15 @@ struct PolicyV01 : DeepSpeedOptions {
              "Devices of one node; v0.1 places no rank and ignores it.")
         .at_least(1)
         .unit("devices");
+    add_strict_option(table,
+                      "Mend two faults of the rule: above 720720 times a micro-batch the batch grows on, and a config "
+                      "that no world size can use is refused.");
   }
 
-  void start(const sdk::Host& /*host*/) const { check_limits(*this); }
+  void start(const sdk::Host& host) {
+    check_limits(*this);
+    host_ = host;
+  }
 
   [[nodiscard]] sdk::Plan plan(const sdk::PlanRequest& request) const {
     check_world_size(request.world_size);
@@ -28,7 +34,10 @@ struct PolicyV01 : DeepSpeedOptions {
                                     .low = min_gpus,
                                     .high = max_gpus,
                                     .prefer_larger = prefer_larger_batch,
-                                    .lcm_may_exceed_cap = lcm_may_exceed_max});
+                                    .lcm_may_exceed_cap = lcm_may_exceed_max,
+                                    .strict = strict});
+    if (strict) require_sizes(found, *this);
+    if (found.table_ended) host_.warning(table_end_warning(found.batch));
     sdk::Plan made;
     made.global_batch = found.batch;
     made.granule = granule(micro_batch_sizes, found.batch);
@@ -40,6 +49,9 @@ struct PolicyV01 : DeepSpeedOptions {
     }
     return made;
   }
+
+ private:
+  sdk::Host host_;
 };
 
 }  // namespace

@@ -37,6 +37,11 @@ struct PolicyV02 : DeepSpeedOptions {
              "Devices of one node; the job grows and shrinks by whole nodes.")
         .at_least(1)
         .unit("devices");
+    add_strict_option(
+        table,
+        "Mend the faults of the rule: a world size counts data-parallel ranks everywhere, the micro-batch divides the "
+        "share of a rank, whole nodes lie between min_gpus and max_gpus, the batch is the same at every world size, "
+        "other sizes are refused, WORLD_SIZE is not read, and the batch grows on above 720720 times a micro-batch.");
   }
 
   void start(const sdk::Host& host) {
@@ -46,6 +51,7 @@ struct PolicyV02 : DeepSpeedOptions {
 
   [[nodiscard]] sdk::Plan plan(const sdk::PlanRequest& request) const {
     check_world_size(request.world_size);
+    if (strict) return strict_plan(request.world_size);
     const int64_t devices = request.world_size > 0 ? request.world_size : devices_of(request);
     const Answer answer = solve(devices);
     sdk::Plan made;
@@ -80,18 +86,51 @@ struct PolicyV02 : DeepSpeedOptions {
     return *text.value;
   }
 
+  void check_nodes() const {
+    if (num_gpus_per_node % model_parallel_size == 0) return;
+    throw sdk::Failure(PLIANT_OUT_OF_RANGE, "model_parallel_size " + std::to_string(model_parallel_size) +
+                                                " does not divide num_gpus_per_node " +
+                                                std::to_string(num_gpus_per_node));
+  }
+
+  /// v0.1 over whole nodes between the limits, in ranks.
+  [[nodiscard]] sdk::Plan strict_plan(int64_t world_size) const {
+    check_nodes();
+    const int64_t ranks_per_node = num_gpus_per_node / model_parallel_size;
+    const int64_t low = min_gpus / num_gpus_per_node + (min_gpus % num_gpus_per_node == 0 ? 0 : 1);
+    Found found = best_batch({.micro_batches = micro_batch_sizes,
+                              .cap = max_train_batch_size / ranks_per_node,
+                              .low = low,
+                              .high = max_gpus / num_gpus_per_node,
+                              .prefer_larger = prefer_larger_batch,
+                              .lcm_may_exceed_cap = lcm_may_exceed_max,
+                              .strict = true});
+    require_sizes(found, *this);
+    for (int64_t& size : found.sizes) size = fitting(checked_product(size, ranks_per_node), "a world size");
+    sdk::Plan made;
+    made.global_batch = fitting(checked_product(found.batch, ranks_per_node), "the global batch");
+    made.granule = granule(micro_batch_sizes, made.global_batch);
+    made.model_parallel_size = model_parallel_size;
+    made.world_sizes = as_ranges(found.sizes);
+    if (world_size > 0) made.micro_batch = micro_batch_at(*this, world_size, made.global_batch, found.sizes);
+    return made;
+  }
+
   [[nodiscard]] Answer solve(int64_t devices) const {
-    if (num_gpus_per_node % model_parallel_size != 0) {
-      throw sdk::Failure(PLIANT_OUT_OF_RANGE, "model_parallel_size " + std::to_string(model_parallel_size) +
-                                                  " does not divide num_gpus_per_node " +
-                                                  std::to_string(num_gpus_per_node));
-    }
+    check_nodes();
     const int64_t ranks_per_node = num_gpus_per_node / model_parallel_size;
     const Found nodes = over_nodes(ranks_per_node);
     const int64_t ranks = devices / model_parallel_size;
     const bool whole = ranks % ranks_per_node == 0 &&
                        std::binary_search(nodes.sizes.begin(), nodes.sizes.end(), ranks / ranks_per_node);
-    if (!whole) return fallback(devices, ranks_per_node);
+    if (!whole) {
+      const Answer answer = fallback(devices, ranks_per_node);
+      host_.warning("rule 0.2 has no place for " + std::to_string(devices) + " devices in its plan of " +
+                    std::to_string(checked_product(nodes.batch, ranks_per_node).value_or(INT64_MAX)) +
+                    " rows; it answers " + std::to_string(answer.batch) +
+                    " rows for this size alone, whatever min_gpus and max_gpus say; strict = true refuses");
+      return answer;
+    }
     Answer answer;
     answer.batch = fitting(checked_product(nodes.batch, ranks_per_node), "the global batch");
     for (const int64_t size : nodes.sizes) {
@@ -108,6 +147,7 @@ struct PolicyV02 : DeepSpeedOptions {
     const int64_t low = fitting(rounded_quotient(min_gpus, num_gpus_per_node), "min_gpus");
     const int64_t high = fitting(rounded_quotient(max_gpus, num_gpus_per_node), "max_gpus");
     const int64_t smallest = *std::min_element(micro_batch_sizes.begin(), micro_batch_sizes.end());
+    warn_of_limits(high);
     Found found = best_batch({.micro_batches = micro_batch_sizes,
                               .cap = cap,
                               .low = low > 0 ? low : 1,
@@ -120,7 +160,27 @@ struct PolicyV02 : DeepSpeedOptions {
                                                   std::to_string(max_train_batch_size) +
                                                   " rows; widen min_gpus and max_gpus");
     }
+    if (found.table_ended)
+      host_.warning(table_end_warning(checked_product(found.batch, ranks_per_node).value_or(INT64_MAX)));
     return found;
+  }
+
+  void warn_of_limits(int64_t high) const {
+    const std::string node = std::to_string(num_gpus_per_node) + " devices";
+    if (high == 0) {
+      host_.warning("max_gpus " + std::to_string(max_gpus) + " is less than a node of " + node +
+                    "; rule 0.2 takes that for no limit; strict = true refuses");
+    }
+    if (min_gpus > 1 && min_gpus % num_gpus_per_node != 0) {
+      host_.warning("min_gpus " + std::to_string(min_gpus) + " is no whole number of nodes of " + node +
+                    "; rule 0.2 rounds it down; strict = true rounds it up");
+    }
+    if (model_parallel_size > 1) {
+      host_.warning(
+          "with model_parallel_size above 1 rule 0.2 mixes up devices and ranks: its world sizes count ranks, the one "
+          "that is asked for counts devices, and the micro-batch divides the share of a device; strict = true counts "
+          "ranks");
+    }
   }
 
   /// The largest (or smallest) multiple of micro * ranks at or below the cap over all micro-batches. Ranks may be a

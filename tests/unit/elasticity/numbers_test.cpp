@@ -98,3 +98,23 @@ TEST_CASE("a floor quotient of an exact multiple never falls one short") {
               static_cast<double>(factor));
   }));
 }
+
+TEST_CASE("the largest highly composite number below a limit is found for any limit") {
+  int64_t most = 0;
+  int64_t last = 1;
+  for (int64_t n = 1; n <= 20000; ++n) {
+    int64_t divisors = 0;
+    for (int64_t d = 1; d * d <= n; ++d) {
+      if (n % d == 0) divisors += d * d == n ? 1 : 2;
+    }
+    if (divisors > most) {
+      most = divisors;
+      last = n;
+    }
+    REQUIRE(pliant::elasticity::largest_highly_composite(n) == last);
+  }
+  CHECK(pliant::elasticity::largest_highly_composite(1000000) == 720720);
+  CHECK(pliant::elasticity::largest_highly_composite(1081080) == 1081080);
+  CHECK(pliant::elasticity::largest_highly_composite(1000000000) == 735134400);
+  CHECK(pliant::elasticity::largest_highly_composite(INT64_MAX) == 9200527969062830400);
+}
