@@ -1,10 +1,14 @@
 // The pliant command: parses the command line, runs one command, turns failures into messages and exit codes.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/log.hpp"
@@ -119,15 +123,24 @@ std::string with_name(const std::string& message) {
   return first.find(": error: ") == std::string::npos ? "pliant: error: " + message : message;
 }
 
+/// With --json the failure is an object on stdout, too.
+int report(const Invocation& invocation, const std::string& message, ExitCode code) {
+  complain(invocation, with_name(message));
+  const int exit_code = static_cast<int>(code);
+  if (invocation.json) {
+    const nlohmann::ordered_json object{{"schema", "pliant.error/1"}, {"exit_code", exit_code}, {"error", message}};
+    static_cast<void>(emit(object.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n"));
+  }
+  return exit_code;
+}
+
 int perform(const Invocation& invocation) {
   try {
     return invocation.action();
   } catch (const Error& error) {
-    complain(invocation, with_name(error.message()));
-    return static_cast<int>(error.exit_code());
+    return report(invocation, error.message(), error.exit_code());
   } catch (const std::exception& error) {
-    complain(invocation, fmt::format("pliant: error: {}", error.what()));
-    return static_cast<int>(ExitCode::kFailed);
+    return report(invocation, error.what(), ExitCode::kFailed);
   }
 }
 
@@ -169,10 +182,15 @@ int run(int argc, char** argv) {
 }  // namespace pliant::cli
 
 int main(int argc, char** argv) {
+  // A file that a job opens must not become its stdin, stdout or stderr; a reader that goes must not end a job.
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) return 1;
+  }
+  std::signal(SIGPIPE, SIG_IGN);
   try {
     return pliant::cli::run(argc, argv);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "pliant: error: {}\n", error.what());
+    pliant::cli::note(std::string("pliant: error: ") + error.what() + "\n");
     return 1;
   }
 }

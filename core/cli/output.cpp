@@ -16,12 +16,17 @@
 
 namespace pliant::cli {
 
+void note(std::string_view text) noexcept {
+  static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
+  static_cast<void>(std::fflush(stderr));
+}
+
 int emit(std::string_view text) {
   const size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
   if (written == text.size() && std::fflush(stdout) == 0) return 0;
   const int reason = errno;
   if (reason == EPIPE) return 128 + SIGPIPE;
-  fmt::print(stderr, "pliant: error: the result cannot be written: {}\n", std::generic_category().message(reason));
+  note(fmt::format("pliant: error: the result cannot be written: {}\n", std::generic_category().message(reason)));
   return static_cast<int>(ExitCode::kFailed);
 }
 
@@ -42,7 +47,7 @@ void complain(const Invocation& invocation, std::string_view text) {
       break;
     }
   }
-  fmt::print(stderr, "{}\n", shown);
+  note(shown + "\n");
 }
 
 std::string table(const std::vector<std::vector<std::string>>& rows) {

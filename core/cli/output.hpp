@@ -13,6 +13,9 @@ namespace pliant::cli {
 /// when it cannot be written (a full disk).
 int emit(std::string_view text);
 
+/// Writes to stderr. What cannot be written there is lost: no job ends because nobody reads.
+void note(std::string_view text) noexcept;
+
 /// True when stderr should be coloured.
 bool colored(const Invocation& invocation);
 

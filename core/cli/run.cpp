@@ -59,14 +59,10 @@ int run(const Invocation& invocation, const RunArguments& arguments) {
   RunView view(live_terminal(), invocation.quiet, colored(invocation));
   const JobSummary summary = run_job(config, options, view);
   view.finish_line();
-  if (invocation.json) {
-    emit(summary_json(summary) + "\n");
-  } else {
-    emit(summary_table(summary));
-  }
+  const int written = emit(invocation.json ? summary_json(summary) + "\n" : summary_table(summary));
   const bool told = summary.outcome == "finished" || summary.outcome == "stopped";
   if (!told) complain(invocation, fmt::format("pliant: error: {}", summary.reason));
-  return summary.exit_code;
+  return summary.exit_code != 0 ? summary.exit_code : written;
 }
 
 }  // namespace

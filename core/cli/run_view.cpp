@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "output.hpp"
+
 namespace pliant::cli {
 namespace {
 
@@ -58,7 +60,7 @@ RunView::~RunView() {
 }
 
 void RunView::finish_line() {
-  if (line_open_) std::fputs("\n", stderr);
+  if (line_open_) note("\n");
   line_open_ = false;
 }
 
@@ -69,26 +71,25 @@ void RunView::on_commit(const JobProgress& progress) {
   if (drawn_at_ >= 0 && progress.seconds - drawn_at_ < interval && !last) return;
   drawn_at_ = progress.seconds;
   if (live_) return draw(progress);
-  fmt::print(stderr, "{}\n", describe(progress));
+  note(fmt::format("{}\n", describe(progress)));
 }
 
 void RunView::draw(const JobProgress& progress) {
   const std::string text = describe(progress);
   const bool room_for_bar = text.size() + kBarCells + 2 <= columns();
   const std::string line = room_for_bar ? bar(progress) + "  " + text : text.substr(0, columns() - 1);
-  fmt::print(stderr, "\r\033[K{}", line);
-  std::fflush(stderr);
+  note(fmt::format("\r\033[K{}", line));
   line_open_ = true;
 }
 
 void RunView::on_event(std::string_view line, bool warning) {
   if (quiet_ && !warning) return;
-  if (line_open_) std::fputs("\r\033[K", stderr);
+  if (line_open_) note("\r\033[K");
   line_open_ = false;
   if (warning) {
-    fmt::print(stderr, "{}warning:{} {}\n", color_ ? "\033[33m" : "", color_ ? "\033[0m" : "", line);
+    note(fmt::format("{}warning:{} {}\n", color_ ? "\033[33m" : "", color_ ? "\033[0m" : "", line));
   } else {
-    fmt::print(stderr, "{}\n", line);
+    note(fmt::format("{}\n", line));
   }
 }
 

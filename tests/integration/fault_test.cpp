@@ -2,6 +2,10 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdlib>
 
 #include "integration/job_runner.hpp"
 
@@ -134,4 +138,87 @@ TEST_CASE("without room for shared memory the job ends with the reason and the r
   const Ended resumed = job.run({"run", "pliant.toml", "--json", "--resume"});
   REQUIRE(resumed.exit_code == 0);
   CHECK(resumed.summary["samples_used_once"] == 203);
+}
+
+TEST_CASE("a program whose worker dies before it could say that it uses the API is started again and finishes") {
+  JobRunner job;
+  std::string config = toy_config("workers = 4");
+  config.replace(config.find("attach = \"required\""), 19, "attach = \"auto\"");
+  job.config(config);
+  const Ended ended =
+      job.run({"run", "pliant.toml", "--json", "--", "sh", "-c",
+               "[ \"$RANK$TORCHELASTIC_RESTART_COUNT\" = 10 ] && exit 1; exec " PLIANT_TEST_BIN_DIR "/toy_worker"});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["uses_api"] == true);
+  CHECK(ended.summary["samples_used_once"] == 203);
+  CHECK(ended.summary["restarts"] == 1);
+}
+
+TEST_CASE("Ctrl-C while workers are being started ends with 130 and leaves none") {
+  for (int round = 0; round < 12; ++round) {
+    CAPTURE(round);
+    JobRunner job;
+    job.config("config_version = 1\n[run]\nname = \"toy\"\nworkers = 12\nstop_grace_s = 2\n");
+    const pid_t agent = job.start({"run", "pliant.toml", "--json", "--", "sleep", "1000"});
+    const auto logs = job.folder() / "pliant-runs/toy";  // made just before the workers are started
+    while (!std::filesystem::exists(logs)) {
+    }
+    for (int spin = 0; spin < round * 20000; ++spin) __asm__ volatile("" ::: "memory");
+    ::kill(agent, SIGINT);
+    const Ended ended = job.wait(agent);
+    INFO(ended.err);
+    CHECK((ended.exit_code == 130 || ended.exit_code == 128 + SIGINT));
+    CHECK(job.processes_left() == 0);
+  }
+}
+
+TEST_CASE("a job does not end because nobody can read its progress") {
+  JobRunner job;
+  job.config(toy_config("workers = 2"));
+  for (const char* nowhere : {"2>/dev/full", "2>&-", "<&- 2>&-"}) {
+    CAPTURE(nowhere);
+    const std::string command = "cd " + job.folder().string() +
+                                " && " PLIANT_BIN_DIR "/pliant run pliant.toml --json " + std::string(nowhere) +
+                                " > out.json";
+    CHECK(std::system(command.c_str()) == 0);
+    CHECK(pliant::test::read_all(job.folder() / "out.json").find("\"samples_used_once\":203") != std::string::npos);
+  }
+  const std::string full =
+      "cd " + job.folder().string() + " && " PLIANT_BIN_DIR "/pliant run pliant.toml --json >/dev/full 2>&1";
+  CHECK(WEXITSTATUS(std::system(full.c_str())) == 1);
+}
+
+TEST_CASE("a process that has left its worker's session dies with the job") {
+  JobRunner job;
+  job.config("config_version = 1\n[run]\nname = \"toy\"\nworkers = 2\n");
+  const Ended ended = job.run({"run", "pliant.toml", "--json", "--", "sh", "-c", "setsid sleep 1000 & exit 0"});
+  CHECK(ended.exit_code == 0);
+  CHECK(job.processes_left() == 0);
+}
+
+TEST_CASE("a worker inherits its own end of its own socket and nothing else of the agent's") {
+  JobRunner job;
+  job.config("config_version = 1\n[run]\nname = \"toy\"\nworkers = 3\n");
+  const Ended ended = job.run(
+      {"run", "pliant.toml", "--show-logs", "--", "sh", "-c", "readlink /proc/$$/fd/* | grep -c -e socket -e pidfd"});
+  INFO(ended.err);
+  for (const char* line : {"rank 0| 1\n", "rank 1| 1\n", "rank 2| 1\n"}) {
+    CHECK(ended.err.find(line) != std::string::npos);
+  }
+}
+
+TEST_CASE("an injection that cannot strike is refused, one that did not is named at the end") {
+  JobRunner job;
+  job.config(toy_config("workers = 2"));
+  const auto refused = [&](const std::string& kill, const char* words) {
+    const Ended ended = job.run({"run", "pliant.toml", "--inject", kill});
+    CHECK(ended.exit_code == 2);
+    CHECK_MESSAGE(ended.err.find(words) != std::string::npos, ended.err);
+  };
+  refused("kill:rank=9,step=5", "there is no rank 9; 2 workers are ranks 0 to 1");
+  refused("kill:rank=1,step=5,step=6", "step is given twice");
+  const Ended late = job.run({"run", "pliant.toml", "--inject", "kill:rank=1,step=500"});
+  CHECK(late.exit_code == 0);
+  CHECK(late.err.find("the kill of rank 1 at step 500 (forward) never struck") != std::string::npos);
 }

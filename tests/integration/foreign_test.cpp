@@ -98,3 +98,13 @@ TEST_CASE("the foreign sample breaks down once, is restarted and finds the line 
   CHECK(ended.err.find("attempt 1, from step 20") != std::string::npos);
   CHECK(ended.err.find("done: y = 2.99 x + -2.00") != std::string::npos);
 }
+
+TEST_CASE("each start of a foreign group is a generation of its own") {
+  JobRunner job;
+  job.config(kConfig);
+  const Ended ended =
+      job.run({"run", "pliant.toml", "--json", "--set", "run.max_restarts=2", "--", "sh", "-c", "exit 1"});
+  CHECK(ended.exit_code == 1);
+  CHECK(ended.summary["restarts"] == 2);
+  CHECK(ended.summary["generations"] == 3);
+}

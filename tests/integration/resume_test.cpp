@@ -103,3 +103,19 @@ TEST_CASE("nothing to resume is said with what to do") {
   CHECK(ended.exit_code == 2);
   CHECK(ended.err.find("nothing to resume") != std::string::npos);
 }
+
+TEST_CASE("a damaged newest snapshot is named and the one before is taken") {
+  JobRunner job;
+  job.config(toy_config("workers = 2\ndeterministic = true\nsnapshot_every = 7"));
+  REQUIRE(job.run({"run", "pliant.toml", "--json", "--inject", "kill:agent,step=16"}).exit_code == 128 + SIGKILL);
+  const auto newest = job.latest() / "snapshots/step-00000014.snapshot";
+  std::string bytes = pliant::test::read_all(newest);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  pliant::test::write_all(newest, bytes);
+  const Ended ended = job.run({"run", "pliant.toml", "--json", "--resume"});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.err.find("step-00000014.snapshot") != std::string::npos);
+  CHECK(ended.summary["resumed_from"] == 7);
+  CHECK(ended.summary["samples_used_once"] == 203);
+}

@@ -44,7 +44,7 @@ Json example() {
 }
 
 std::string result_of(const Json& row) {
-  const test::ScratchFolder folder;
+  const pliant::test::ScratchFolder folder;
   return last_line(report(folder.write("rows.jsonl", row.dump() + "\n")));
 }
 
@@ -178,7 +178,7 @@ TEST_CASE("a scheduler's block with numbers of any size is read as Python reads 
   CHECK(parity::python_json(*parity::parse_row(huge)) == huge);
   CHECK(parity::python_json(*parity::parse_row(R"([1, NaN, -Infinity, {"a": "x"}, []])")) ==
         R"([1, NaN, -Infinity, {"a": "x"}, []])");
-  const test::ScratchFolder folder;
+  const pliant::test::ScratchFolder folder;
   const std::string row =
       R"({"runtime": )" + huge + R"(, "env_DEEPSPEED_ELASTICITY_CONFIG": "{}", "out": {"ok": true}})";
   CHECK(last_line(report(folder.write("rows.jsonl", row))) == kPassed);
@@ -223,7 +223,7 @@ TEST_CASE("rates compare to the bit, and what no double holds is skipped") {
   CHECK(result_of(lr_row(1, (int64_t{1} << 53U) + 1, 4503599627370496.5)) == kSkipped);
   CHECK(result_of(lr_row(1, int64_t{1} << 60U, std::ldexp(1.0, 59))) == kPassed);
   CHECK(result_of(lr_row(1, -(int64_t{1} << 60U), -std::ldexp(1.0, 59))) == kPassed);
-  const test::ScratchFolder folder;
+  const pliant::test::ScratchFolder folder;
   const std::string infinite = R"({"kind": "scale_lr", "base_batch_size": 1e-320, "batch_size": 8, "base_lr": 1,)"
                                R"( "method": "sqrt", "out": {"lr": Infinity}})";
   CHECK(last_line(report(folder.write("rows.jsonl", infinite))) == kSkipped);
@@ -247,7 +247,7 @@ TEST_CASE("rows that are malformed or of no known kind fail") {
 }
 
 TEST_CASE("files that cannot be read, have no rows or are damaged fail") {
-  const test::ScratchFolder folder;
+  const pliant::test::ScratchFolder folder;
   CHECK(last_line(report(folder / "none.jsonl")) == kFailed);
   CHECK(last_line(report(folder.path())) == kFailed);
   CHECK(last_line(report(folder.write("empty.jsonl", ""))) == kFailed);
@@ -259,13 +259,13 @@ TEST_CASE("files that cannot be read, have no rows or are damaged fail") {
 }
 
 TEST_CASE("the last row needs no newline and blank lines do not count") {
-  const test::ScratchFolder folder;
+  const pliant::test::ScratchFolder folder;
   CHECK(last_line(report(folder.write("rows.jsonl", "\n" + example().dump() + "\n\n" + example().dump()))) ==
         "2 passed, 0 failed, 0 skipped");
 }
 
 TEST_CASE("a plugin that is missing fails the row") {
-  const test::ScratchFolder folder;
+  const pliant::test::ScratchFolder folder;
   std::ostringstream out;
   parity::Run run({}, folder.path(), out);
   run.file(folder.write("rows.jsonl", example().dump()));

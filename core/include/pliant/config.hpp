@@ -37,8 +37,7 @@ struct RunOptions {
 
 /// [data]: where samples come from. Paths are absolute once read.
 struct DataOptions {
-  std::string text;     ///< a UTF-8 text file for the samples that train on text
-  std::string lengths;  ///< a file with the length of each sequence
+  std::string text;  ///< a UTF-8 text file for the samples that train on text
 };
 
 /// [lr], the part that is not the rule's own.

@@ -26,7 +26,8 @@ void fill(Table<RunOptions>& o) {
   o.add("attach", &R::attach,
         "Whether the program uses the embedding API: it must, it does not, or told by what it does.")
       .choices({"auto", "required", "never"});
-  o.add("start_timeout_s", &R::start_timeout_s, "A worker that has not attached by then is killed.")
+  o.add("start_timeout_s", &R::start_timeout_s,
+        "A worker that uses the embedding API, or must (attach), and is not ready by then is killed.")
       .range(0.1, 1e6)
       .unit("s");
   o.add("hang_timeout_s", &R::hang_timeout_s,
@@ -48,7 +49,6 @@ void fill(Table<RunOptions>& o) {
 
 void fill(Table<DataOptions>& o) {
   o.add("text", &DataOptions::text, "A UTF-8 text file to train on; relative to the config file.");
-  o.add("lengths", &DataOptions::lengths, "A file with the length of each sequence; relative to the config file.");
 }
 
 void fill(Table<LrOptions>& o) {

@@ -1,6 +1,7 @@
 // Agent: one thread around one event loop that starts workers, hears them, and does what the group decides.
 #include "elastic/agent/agent.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -57,6 +58,7 @@ struct Agent::State final : GroupActions, ForeignActions {
   WorkerId next_worker = 0;
   Generation generation;  // the newest one
   bool generation_in_hand = false;
+  int64_t foreign_restarts = 0;  // before the program said that it uses the API
   int signals_seen = 0;
   std::optional<Verdict> forced;  // by a second signal
   std::string spawn_failure;
@@ -123,8 +125,9 @@ struct Agent::State final : GroupActions, ForeignActions {
       return false;
     }
     warden.watch(process->pid());
-    asio::posix::stream_descriptor socket(loop, ::dup(process->socket()));
-    asio::posix::stream_descriptor end(loop, ::dup(process->pidfd()));
+    // Not for the next worker to inherit.
+    asio::posix::stream_descriptor socket(loop, ::fcntl(process->socket(), F_DUPFD_CLOEXEC, 0));
+    asio::posix::stream_descriptor end(loop, ::fcntl(process->pidfd(), F_DUPFD_CLOEXEC, 0));
     slots.emplace(id, Slot{std::move(*process), rank, std::move(log), std::move(socket), std::move(end)});
     if (group) group->started(id);
     if (foreign) foreign->started(id, rank);
@@ -151,7 +154,10 @@ struct Agent::State final : GroupActions, ForeignActions {
         kill(id);
         return false;
       }
-      if (std::holds_alternative<Hello>(*message)) foreign.reset();
+      if (group && foreign && std::holds_alternative<Hello>(*message)) {  // this program uses the API
+        foreign_restarts = foreign->restarts();
+        foreign.reset();
+      }
       if (group) group->received(id, *message);
     }
     return !closed;
@@ -167,15 +173,17 @@ struct Agent::State final : GroupActions, ForeignActions {
     hear(id);  // what it said before it died counts
     Slot slot = std::move(slots.at(id));
     slots.erase(id);
-    const ExitStatus status = slot.process.reap();
+    ExitStatus status = slot.process.reap();
     warden.forget(slot.process.pid());
     if (order.options.show_logs) show_log(slot, true);
     const bool failed_by_itself = !status.signalled && status.code != 0;
+    const std::vector<std::string> last_lines = slot.log.last_lines();
+    if (failed_by_itself) status.last_words = cause_among(last_lines);
     if (failed_by_itself && !order.options.show_logs) {
-      for (const std::string& line : slot.log.last_lines()) event(fmt::format("  rank {}| {}", slot.rank, line), false);
+      for (const std::string& line : last_lines) event(fmt::format("  rank {}| {}", slot.rank, line), false);
       event(fmt::format("  the whole log: {}", slot.log.file().string()), false);
     }
-    if (group && foreign) group.reset();  // one ended before any used the API: this is a foreign program
+    if (group && foreign) group.reset();  // one ended before any used the API: for now it counts as foreign
     if (group) group->ended(id, status);
     if (foreign) foreign->ended(id, status);
   }
@@ -203,6 +211,9 @@ struct Agent::State final : GroupActions, ForeignActions {
   }
 
   void spawn_group(int64_t world_size, int64_t restarts) override {
+    // Those who failed before they could say what they are may say so now.
+    if (restarts > 0 && order.config.run().attach == "auto") open_group(restarts);
+    generation_in_hand = false;
     if (const auto joined = next_generation(world_size); !joined) {
       spawn_failure = joined.error().message();
       return event(spawn_failure, true);
@@ -298,8 +309,9 @@ struct Agent::State final : GroupActions, ForeignActions {
                       : "stopping after this step; once more stops at once",
               false);
         if (foreign) {
+          group.reset();
           foreign->request_stop(code);
-        } else {
+        } else if (group) {
           group->request_stop(code);
         }
       }
@@ -328,23 +340,26 @@ struct Agent::State final : GroupActions, ForeignActions {
     return Verdict{2, "failed", spawn_failure};  // what is left of the group dies with its slots
   }
 
+  void open_group(int64_t restarts_spent) {
+    const RunOptions& run = order.config.run();
+    GroupOptions options;
+    options.workers = run.workers;
+    options.micro_batch_of = order.micro_batch_of;
+    options.granule = order.facts.granule;
+    options.on_loss = run.on_loss;
+    options.max_restarts = run.max_restarts - restarts_spent;
+    options.must_attach = run.attach == "required";
+    options.start_timeout_s = run.start_timeout_s;
+    options.hang_timeout_s = run.hang_timeout_s;
+    options.snapshot_every = run.snapshot_every;
+    options.injections = order.options.injections;
+    const int64_t committed = ledger ? static_cast<int64_t>(ledger->lineage().commits.size()) : 0;
+    group.emplace(std::move(options), *this, committed, order.snapshot);
+  }
+
   void open_groups() {
     const RunOptions& run = order.config.run();
-    if (run.attach != "never") {
-      GroupOptions options;
-      options.workers = run.workers;
-      options.micro_batch_of = order.micro_batch_of;
-      options.granule = order.facts.granule;
-      options.on_loss = run.on_loss;
-      options.max_restarts = run.max_restarts;
-      options.must_attach = run.attach == "required";
-      options.start_timeout_s = run.start_timeout_s;
-      options.hang_timeout_s = run.hang_timeout_s;
-      options.snapshot_every = run.snapshot_every;
-      options.injections = order.options.injections;
-      const int64_t committed = ledger ? static_cast<int64_t>(ledger->lineage().commits.size()) : 0;
-      group.emplace(std::move(options), *this, committed, order.snapshot);
-    }
+    if (run.attach != "never") open_group(0);
     if (run.attach != "required") {
       foreign.emplace(
           ForeignOptions{order.micro_batch_of, run.workers, run.on_loss, run.max_restarts, run.stop_grace_s}, *this);
@@ -356,6 +371,8 @@ struct Agent::State final : GroupActions, ForeignActions {
     open_groups();
     signals.add(SIGINT);
     signals.add(SIGTERM);
+    struct sigaction hangup {};  // under nohup it stays ignored
+    if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) signals.add(SIGHUP);
     wait_for_signal();
     wait_for_tick();
     spawn_group(order.config.run().workers, 0);
@@ -387,9 +404,12 @@ bool Agent::uses_api() const {
 int64_t Agent::generations() const {
   return uses_api() ? state_->group->generations() : state_->generation.number;
 }
+std::vector<InjectedKill> Agent::unstruck() const {
+  return state_->group ? state_->group->unstruck() : state_->order.options.injections;
+}
 int64_t Agent::restarts() const {
-  if (uses_api()) return state_->group->restarts();
-  return state_->foreign ? state_->foreign->restarts() : 0;
+  if (uses_api()) return state_->foreign_restarts + state_->group->restarts();
+  return state_->foreign ? state_->foreign->restarts() : state_->foreign_restarts;
 }
 
 }  // namespace pliant::elastic

@@ -45,6 +45,8 @@ class Agent {
   [[nodiscard]] bool uses_api() const;
   [[nodiscard]] int64_t generations() const;
   [[nodiscard]] int64_t restarts() const;
+  /// Injected kills that were not carried out.
+  [[nodiscard]] std::vector<InjectedKill> unstruck() const;
 
  private:
   struct State;

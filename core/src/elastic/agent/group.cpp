@@ -17,7 +17,7 @@ constexpr int64_t kBrokenLimit = 3;
 
 std::string describe(const ExitStatus& status) {
   if (status.signalled) return fmt::format("was killed by signal {} ({})", status.code, ::strsignal(status.code));
-  return fmt::format("exited with code {}", status.code);
+  return fmt::format("exited with code {}{}{}", status.code, status.last_words.empty() ? "" : ": ", status.last_words);
 }
 
 Group::Group(GroupOptions options, GroupActions& actions, int64_t committed, std::optional<SnapshotRecord> snapshot)
@@ -63,6 +63,13 @@ std::vector<Injection> Group::injections_for(int64_t rank) const {
     armed.push_back({static_cast<int64_t>(i), kill.step, *parse_injection_point(kill.at)});
   }
   return armed;
+}
+
+std::vector<InjectedKill> Group::unstruck() const {
+  std::vector<InjectedKill> waiting;
+  std::copy_if(options_.injections.begin(), options_.injections.end(), std::back_inserter(waiting),
+               [](const InjectedKill& kill) { return kill.agent || kill.rank >= 0; });
+  return waiting;
 }
 
 // Events.
@@ -258,6 +265,7 @@ void Group::end(Verdict verdict, bool kill_now) {
   phase_ = Phase::kEnding;
   for (auto& [id, member] : members_) {
     if (kill_now || !member.ready) {
+      member.stopped = true;
       actions_.kill(id);
     } else if (!member.stopped) {
       member.stopped = true;

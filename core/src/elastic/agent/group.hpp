@@ -22,9 +22,10 @@ using WorkerId = int64_t;  ///< 0, 1, ... in the order of starting; never reused
 /// How a worker process ended.
 struct ExitStatus {
   bool signalled = false;
-  int code = 0;  ///< exit code, or the signal
+  int code = 0;              ///< exit code, or the signal
+  std::string last_words{};  ///< of one that failed, from its log; may be empty
 };
-/// "was killed by signal 9 (Killed)", "exited with code 1".
+/// "was killed by signal 9 (Killed)", "exited with code 1: no such file".
 std::string describe(const ExitStatus& status);
 
 /// What the plan says of a job's steps.
@@ -103,6 +104,8 @@ class Group {
   [[nodiscard]] int64_t committed() const { return committed_; }
   [[nodiscard]] int64_t generations() const { return generations_; }
   [[nodiscard]] int64_t restarts() const { return restarts_; }
+  /// Injected kills that were not carried out.
+  [[nodiscard]] std::vector<InjectedKill> unstruck() const;
 
  private:
   /// kSaving: the last step is committed, all ranks wait, one of them writes the snapshot that the job ends with.

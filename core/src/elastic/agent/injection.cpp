@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <set>
 
 #include "base/result.hpp"
 #include "elastic/message.hpp"
@@ -36,6 +37,7 @@ InjectedKill parse_injection(std::string_view text) {
   kill.rank = -1;
   kill.step = -1;
   kill.at.clear();
+  std::set<std::string_view> given;
   std::string_view rest = text.substr(kVerb.size());
   while (!rest.empty()) {
     const size_t comma = rest.find(',');
@@ -44,6 +46,7 @@ InjectedKill parse_injection(std::string_view text) {
     const size_t equals = part.find('=');
     const std::string_view key = part.substr(0, equals);
     const std::string_view value = equals == std::string_view::npos ? std::string_view{} : part.substr(equals + 1);
+    if (!given.insert(key).second) refuse(text, fmt::format("{} is given twice", key));
     if (part == "agent") {
       kill.agent = true;
     } else if (key == "rank") {

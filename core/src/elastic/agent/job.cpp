@@ -15,6 +15,7 @@
 #include "elastic/agent/agent.hpp"
 #include "elastic/agent/worker_process.hpp"
 #include "elastic/audit.hpp"
+#include "elastic/snapshot.hpp"
 
 namespace pliant {
 namespace {
@@ -79,7 +80,24 @@ std::string fresh_run_id() {
   return fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::gmtime(now), ::getpid());
 }
 
+// An injection that cannot strike is a mistake in the experiment.
+void check_injections(const Config& config, const std::vector<InjectedKill>& injections) {
+  if (injections.empty()) return;
+  if (config.run().attach == "never") {
+    throw Error(Status::kInvalidArgument, "--inject needs a program that uses the embedding API; attach is \"never\"",
+                ExitCode::kUsage);
+  }
+  for (const InjectedKill& kill : injections) {
+    if (kill.rank < config.run().workers) continue;
+    throw Error(Status::kInvalidArgument,
+                fmt::format("--inject: there is no rank {}; {} workers are ranks 0 to {}", kill.rank,
+                            config.run().workers, config.run().workers - 1),
+                ExitCode::kUsage);
+  }
+}
+
 elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
+  check_injections(config, options.injections);
   elastic::AgentOrder order{config, options, RunDirectory({}), {}, options.command, {}, std::nullopt, std::nullopt};
   if (order.command.empty()) order.command = config.run().command;
   if (order.command.empty()) {
@@ -112,12 +130,17 @@ elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
 }
 
 // Opens the ledger of the run to resume, and finds the snapshot to begin with.
-void open_ledger(elastic::AgentOrder& order) {
+void open_ledger(elastic::AgentOrder& order, JobObserver& observer) {
   if (!fs::exists(order.directory.ledger())) return;  // it was stopped before its first step
   order.ledger = or_throw(elastic::Ledger::open(order.directory.ledger()));
   const auto& snapshots = order.ledger->lineage().snapshots;
   for (auto at = snapshots.rbegin(); at != snapshots.rend(); ++at) {
-    if (!fs::exists(order.directory.path() / at->file)) continue;
+    const fs::path file = order.directory.path() / at->file;
+    if (!fs::exists(file)) continue;
+    if (const auto whole = elastic::read_snapshot(file, [](std::istream&) {}); !whole) {
+      observer.on_event(fmt::format("{}; going back to the one before", whole.error().message()), true);
+      continue;
+    }
     order.snapshot = *at;
     return;
   }
@@ -160,7 +183,7 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   elastic::AgentOrder order = prepare(config, options);
   const DirectoryLock lock(order.directory.path());
   if (options.resume) {
-    open_ledger(order);
+    open_ledger(order, observer);
     or_throw(elastic::write_file(order.directory.config(), config.resolved_toml()));
   }
   JobSummary summary;
@@ -169,9 +192,14 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   summary.global_batch = order.facts.global_batch;
   summary.workers = config.run().workers;
   if (options.resume) summary.resumed_from = order.snapshot ? order.snapshot->step : 0;
-  elastic::Warden warden = or_throw(elastic::Warden::start());
+  elastic::Warden warden = or_throw(elastic::Warden::start(order.directory.path().string()));
   elastic::Agent agent(std::move(order), observer, std::move(warden));
   const elastic::Verdict verdict = agent.run();
+  for (const InjectedKill& kill : agent.unstruck()) {
+    observer.on_event(fmt::format("--inject: the kill of {} at step {} ({}) never struck",
+                                  kill.agent ? "the agent" : fmt::format("rank {}", kill.rank), kill.step, kill.at),
+                      true);
+  }
   summary.exit_code = verdict.exit_code;
   summary.outcome = verdict.outcome;
   summary.reason = verdict.reason;

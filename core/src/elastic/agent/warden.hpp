@@ -4,14 +4,17 @@
 
 #include <sys/types.h>
 
+#include <string>
+
 #include "base/result.hpp"
 
 namespace pliant::elastic {
 
 class Warden {
  public:
-  /// Forks. Call before the agent has threads.
-  static Result<Warden> start();
+  /// Forks. Call before the agent has threads. At the end every process that still has PLIANT_RUN_DIR=`run_directory`
+  /// in its environment is killed, whatever session or group it has gone to.
+  static Result<Warden> start(const std::string& run_directory);
   ~Warden();
   Warden(Warden&& other) noexcept;
   Warden& operator=(Warden&&) = delete;

@@ -44,4 +44,14 @@ std::vector<std::string> WorkerLog::last_lines() const {
   return lines;
 }
 
+std::string cause_among(const std::vector<std::string>& lines) {
+  const auto said = std::find_if(lines.begin(), lines.end(),
+                                 [](const std::string& line) { return line.find("error:") != std::string::npos; });
+  if (said != lines.end()) return said->substr(0, 300);
+  const auto last = std::find_if(lines.rbegin(), lines.rend(), [](const std::string& line) {
+    return line.find_first_not_of(" \t\r") != std::string::npos;
+  });
+  return last == lines.rend() ? std::string() : last->substr(0, 300);
+}
+
 }  // namespace pliant::elastic

@@ -24,4 +24,7 @@ class WorkerLog {
   int64_t shown_ = 0;  // bytes
 };
 
+/// The line that most likely says why a program failed: the first that has "error:", else the last; at most 300 bytes.
+std::string cause_among(const std::vector<std::string>& lines);
+
 }  // namespace pliant::elastic

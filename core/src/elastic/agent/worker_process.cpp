@@ -59,11 +59,14 @@ Prepared prepare(const LaunchOrder& order, int worker_socket) {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  for (const int ignored : {SIGINT, SIGTERM, SIGPIPE, SIGQUIT}) ::signal(ignored, SIG_DFL);
+  for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT}) ::signal(ignored, SIG_DFL);
   ::dup2(log, STDOUT_FILENO);
   ::dup2(log, STDERR_FILENO);
   const int nothing = ::open("/dev/null", O_RDONLY);
-  if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
+  if (nothing > STDERR_FILENO) {
+    ::dup2(nothing, STDIN_FILENO);
+    ::close(nothing);
+  }
   int failure = 0;
   if (!order.working_dir.empty() && ::chdir(order.working_dir.c_str()) != 0) failure = errno;
   if (failure == 0) {
@@ -130,11 +133,17 @@ Result<WorkerProcess> WorkerProcess::start(const LaunchOrder& order) {
   const int fork_failure = pid < 0 ? errno : 0;
   ::close(sockets[1]), ::close(report[1]), ::close(log);
   int exec_failure = 0;
-  const bool execed = pid > 0 && ::read(report[0], &exec_failure, sizeof(exec_failure)) == 0;
+  ssize_t told = -1;
+  while (pid > 0 && (told = ::read(report[0], &exec_failure, sizeof(exec_failure))) < 0 && errno == EINTR) {
+  }
   ::close(report[0]);
-  if (!execed) {
+  if (told != 0) {
     ::close(sockets[0]);
-    if (pid > 0) ::waitpid(pid, nullptr, 0);
+    if (pid > 0) {
+      ::kill(pid, SIGKILL);
+      while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+      }
+    }
     return cannot_start(order, "exec", fork_failure != 0 ? fork_failure : exec_failure);
   }
   ::setpgid(pid, pid);
