@@ -117,7 +117,7 @@ TEST_CASE("a full disk on the commit path ends the job cleanly and the run can b
   // A limit on file size stands for a full disk: the ledger hits it in the middle of the job.
   const Ended ended = job.run_limited(48, {"run", "pliant.toml", "--json"});
   INFO(ended.err);
-  CHECK(ended.exit_code == 1);
+  CHECK(ended.exit_code == 2);
   CHECK(ended.summary["reason"].get<std::string>().find("is not committed") != std::string::npos);
   CHECK(job.processes_left() == 0);
   const Ended resumed = job.run({"run", "pliant.toml", "--json", "--resume"});
@@ -132,7 +132,7 @@ TEST_CASE("without room for shared memory the job ends with the reason and the r
   job.config(toy_config("workers = 2\ndeterministic = true"));
   const Ended ended = job.run_limited(100, {"run", "pliant.toml", "--json"});
   INFO(ended.err);
-  CHECK(ended.exit_code == 1);
+  CHECK(ended.exit_code == 3);
   CHECK(ended.summary["reason"].get<std::string>().find("no shared memory") != std::string::npos);
   CHECK(job.processes_left() == 0);
   const Ended resumed = job.run({"run", "pliant.toml", "--json", "--resume"});
@@ -221,4 +221,20 @@ TEST_CASE("an injection that cannot strike is refused, one that did not is named
   const Ended late = job.run({"run", "pliant.toml", "--inject", "kill:rank=1,step=500"});
   CHECK(late.exit_code == 0);
   CHECK(late.err.find("the kill of rank 1 at step 500 (forward) never struck") != std::string::npos);
+}
+
+TEST_CASE("a stopped spare that is asked what it holds does not keep the job waiting") {
+  JobRunner job;
+  job.config(toy_config("workers = 4\non_loss = \"shrink\"\nhang_timeout_s = 1", "step_ms = 20"));
+  const pid_t agent = job.start({"run", "pliant.toml", "--json", "--inject", "kill:rank=3,step=1", "--inject",
+                                 "kill:rank=0,step=12", "--inject", "kill:rank=1,step=12"});
+  REQUIRE(job.wait_for_commits(agent, 5));  // three are left, and two of them are ranks
+  const pid_t spare = job.worker(2);
+  REQUIRE(spare > 0);
+  ::kill(spare, SIGSTOP);
+  const Ended ended = job.wait(agent);
+  INFO(ended.err);
+  CHECK(ended.exit_code == 75);
+  CHECK(ended.err.find("made no progress for 1") != std::string::npos);
+  CHECK(job.processes_left() == 0);
 }

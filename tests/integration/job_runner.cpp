@@ -129,18 +129,31 @@ std::string JobRunner::snapshot() const {
   return newest.empty() ? "" : read_all(newest);
 }
 
-int JobRunner::processes_left() const {
-  int left = 0;
+std::map<pid_t, std::string> JobRunner::processes() const {
+  std::map<pid_t, std::string> found;
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const std::string name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string environment = read_all(entry.path() / "environ");
+    std::string environment = read_all(entry.path() / "environ");
     if (environment.find("PLIANT_RUN_DIR=" + folder_.path().string()) == std::string::npos) continue;
     const std::string stat = read_all(entry.path() / "stat");
     const size_t state = stat.rfind(')') + 2;
-    if (state < stat.size() && stat[state] != 'Z' && stat[state] != 'X') ++left;
+    if (state < stat.size() && stat[state] != 'Z' && stat[state] != 'X')
+      found[std::stoi(name)] = std::move(environment);
   }
-  return left;
+  return found;
+}
+
+int JobRunner::processes_left() const {
+  return static_cast<int>(processes().size());
+}
+
+pid_t JobRunner::worker(int64_t rank) const {
+  const std::string wanted = std::string(1, '\0') + "RANK=" + std::to_string(rank) + std::string(1, '\0');
+  for (const auto& [pid, environment] : processes()) {
+    if ((std::string(1, '\0') + environment).find(wanted) != std::string::npos) return pid;
+  }
+  return 0;
 }
 
 }  // namespace pliant::test

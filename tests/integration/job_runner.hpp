@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -44,10 +45,14 @@ class JobRunner {
   [[nodiscard]] std::vector<nlohmann::json> ledger(const std::string& key) const;
   /// Bytes of the newest snapshot of the newest run.
   [[nodiscard]] std::string snapshot() const;
+  /// The process that was started as rank `rank` of this folder's runs; 0 when there is none.
+  [[nodiscard]] pid_t worker(int64_t rank) const;
   /// Processes of this folder's runs that are still alive.
   [[nodiscard]] int processes_left() const;
 
  private:
+  /// Living processes of this folder's runs with their environments.
+  [[nodiscard]] std::map<pid_t, std::string> processes() const;
   ScratchFolder folder_;
 };
 

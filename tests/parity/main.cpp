@@ -32,7 +32,11 @@ int main(int argc, char** argv) {
                "set that option of the elasticity policies and compare with out_seed where a row has it");
   app.add_option("--only", options.only, "look at rows of this kind only (repeatable)")->allow_extra_args(false);
   app.add_option("--show", options.show, "differing rows printed in full")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? EXIT_SUCCESS : 2;
+  }
   if (list) {
     pliant::parity::list_rules(std::cout);
     return EXIT_SUCCESS;

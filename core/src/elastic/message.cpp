@@ -90,7 +90,7 @@ void fields(Message& m, Coder& f) {
     f("generation", m.generation), f("step", m.step), f("digest", m.digest), f("loss_sum", m.loss_sum);
     f("loss_tokens", m.loss_tokens), f("learning_rate", m.learning_rate);
   } else if constexpr (std::is_same_v<M, Broken>) {
-    f("generation", m.generation), f("reason", m.reason);
+    f("generation", m.generation), f("reason", m.reason), f("exit_code", m.exit_code);
   } else if constexpr (std::is_same_v<M, SnapshotWritten>) {
     f("step", m.step), f("file", m.file), f("error", m.error);
   } else if constexpr (std::is_same_v<M, Injected>) {

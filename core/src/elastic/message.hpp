@@ -62,6 +62,7 @@ struct Vote {
 struct Broken {
   int64_t generation = 0;
   std::string reason;
+  int exit_code = 1;  ///< of a job that ends for this
 };
 struct SnapshotWritten {
   int64_t step = 0;

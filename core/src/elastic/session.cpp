@@ -76,6 +76,12 @@ bool group_changed(const Error& error) {
   return error.status() == Status::kAborted || error.status() == Status::kPeerLost;
 }
 
+/// An accelerator that lacks memory is the accelerator's fault, anything else the job's.
+elastic::Broken broken(int64_t generation, const Error& error) {
+  const ExitCode code = error.status() == Status::kResourceExhausted ? ExitCode::kPlugin : ExitCode::kFailed;
+  return {generation, error.message(), static_cast<int>(code)};
+}
+
 }  // namespace
 
 struct Session::State {
@@ -172,7 +178,7 @@ struct Session::State {
         learning_rate->load(shared.lr_state);
       }
     } catch (const Error& error) {
-      if (!group_changed(error)) channel.send(elastic::Broken{form.generation, error.message()});
+      if (!group_changed(error)) channel.send(broken(form.generation, error));
       return false;
     }
     if (applied != form.next_step) {
@@ -252,7 +258,7 @@ struct Session::State {
     try {
       return reduction->reduce(communicator.get(), *stream, [this] { strike(InjectionPoint::kReduce); });
     } catch (const Error& error) {
-      if (!group_changed(error)) channel.send(elastic::Broken{form.generation, error.message()});
+      if (!group_changed(error)) channel.send(broken(form.generation, error));
       return std::nullopt;
     }
   }

@@ -21,7 +21,10 @@ bool Group::must_ask(const std::vector<WorkerId>& ready) {
   for (const WorkerId id : ready) {
     Member& member = members_.at(id);
     if (member.told) continue;
-    if (!member.asked) actions_.send(id, Tell{});
+    if (!member.asked) {
+      actions_.send(id, Tell{});
+      progress_at_ = actions_.now();
+    }
     member.asked = waiting = true;
   }
   return waiting;
@@ -58,7 +61,7 @@ void Group::form(std::vector<WorkerId> ready, int64_t world_size, const std::str
   const int64_t next_step = restore ? snapshot_->step : best;
   if (next_step < committed_) {
     if (const auto recorded = actions_.record(RestartRecord{next_step}); !recorded) {
-      return end({1, "failed", recorded.error().message()}, true);
+      return end({code_of(recorded.error()), "failed", recorded.error().message()}, true);
     }
     actions_.event(fmt::format("no worker holds step {}: back to {} {}", committed_,
                                restore ? "the snapshot of step" : "step", next_step),
@@ -66,7 +69,7 @@ void Group::form(std::vector<WorkerId> ready, int64_t world_size, const std::str
     committed_ = next_step;
   }
   if (const auto recorded = actions_.record(GenerationRecord{*generation, world_size, next_step, reason}); !recorded) {
-    return end({1, "failed", recorded.error().message()}, true);
+    return end({code_of(recorded.error()), "failed", recorded.error().message()}, true);
   }
   generation_ = *generation;
   ++generations_;
@@ -129,7 +132,8 @@ void Group::try_commit() {
   }
   actions_.agent_kill_point(committed_, "vote");
   if (const auto recorded = actions_.record(record); !recorded) {
-    return end({1, "failed", fmt::format("step {} is not committed: {}", committed_, recorded.error().message())},
+    return end({code_of(recorded.error()), "failed",
+                fmt::format("step {} is not committed: {}", committed_, recorded.error().message())},
                false);
   }
   actions_.agent_kill_point(committed_, "commit");

@@ -20,6 +20,10 @@ std::string describe(const ExitStatus& status) {
   return fmt::format("exited with code {}{}{}", status.code, status.last_words.empty() ? "" : ": ", status.last_words);
 }
 
+int code_of(const Error& error) {
+  return static_cast<int>(error.status() == Status::kResourceExhausted ? ExitCode::kUsage : ExitCode::kFailed);
+}
+
 Group::Group(GroupOptions options, GroupActions& actions, int64_t committed, std::optional<SnapshotRecord> snapshot)
     : options_(std::move(options)), actions_(actions), committed_(committed), snapshot_(std::move(snapshot)) {
   progress_at_ = actions_.now();
@@ -160,7 +164,7 @@ void Group::on(WorkerId worker, Member&, const Broken& message) {
   const std::string line = fmt::format("{}: a collective failed: {}", label(worker), message.reason);
   actions_.event(line, true);
   actions_.interrupted();
-  if (++broken_in_a_row_ >= kBrokenLimit) return end({1, "failed", line}, true);
+  if (++broken_in_a_row_ >= kBrokenLimit) return end({message.exit_code, "failed", line}, true);
   abort_generation();
   regroup(line);
 }
@@ -178,7 +182,7 @@ void Group::on(WorkerId worker, Member&, const SnapshotWritten& message) {
   }
   const SnapshotRecord record{message.step, message.file};
   if (const auto recorded = actions_.record(record); !recorded) {
-    return end({1, "failed", recorded.error().message()}, true);
+    return end({code_of(recorded.error()), "failed", recorded.error().message()}, true);
   }
   snapshot_ = record;
   if (last) end(verdict_when_saved(), false);
@@ -285,7 +289,6 @@ void Group::tick() {
                                 options_.start_timeout_s);
     actions_.kill(id);
   }
-  if (phase_ == Phase::kStarting) return;
   const double waited = now - progress_at_;
   if (waited >= options_.hang_timeout_s) fence_hung(waited);
 }
@@ -294,6 +297,10 @@ void Group::fence_hung(double waited) {
   progress_at_ = actions_.now();
   std::vector<WorkerId> late;
   for (auto& [id, member] : members_) {
+    if (phase_ == Phase::kStarting) {  // only those who were asked what they hold keep the others waiting
+      if (member.asked && !member.told && member.fenced.empty()) late.push_back(id);
+      continue;
+    }
     const bool idle = phase_ == Phase::kEnding ? member.finished : member.rank < 0;
     const bool waits = phase_ == Phase::kRunning   ? member.reducing
                        : phase_ == Phase::kForming ? member.formed
@@ -304,7 +311,7 @@ void Group::fence_hung(double waited) {
     std::copy_if(ranks_.begin(), ranks_.end(), std::back_inserter(late),
                  [this](WorkerId id) { return actions_.is_stopped(id); });
   }
-  if (late.empty() && phase_ != Phase::kEnding) {
+  if (late.empty() && phase_ != Phase::kEnding && phase_ != Phase::kStarting) {
     actions_.interrupted();
     abort_generation();
     return regroup(fmt::format("no progress for {:.1f} s", waited));

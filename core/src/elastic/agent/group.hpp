@@ -28,6 +28,10 @@ struct ExitStatus {
 /// "was killed by signal 9 (Killed)", "exited with code 1: no such file".
 std::string describe(const ExitStatus& status);
 
+/// Exit code of a job that cannot write its ledger: 2 when there is no room for it, which the operator can mend,
+/// else 1.
+int code_of(const Error& error);
+
 /// What the plan says of a job's steps.
 struct StepFacts {
   int64_t epoch = 0;
