@@ -6,6 +6,7 @@
 In a page, an HTML comment before a fenced block says what the block is:
     <!-- file: PATH -->   the file PATH of the repository, whole
     <!-- part: PATH -->   lines that stand in PATH in this order, one after the other
+    <!-- config -->       a config that `pliant config check` accepts
     <!-- run -->          commands after `$ `, each with its output; `...` on a line of its own stands for any lines
 Commands run in a copy of ROOT's samples, with BIN_DIR first in PATH. --update writes what they print into the pages.
 """
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-BLOCK = re.compile(r"^<!-- (file|part|run)(?:: (\S+))? -->\n+```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^<!-- (file|part|config|run)(?:: (\S+))? -->\n+```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 
 
@@ -67,6 +68,12 @@ def update(page, bin_dir, folder):
     page.write_text(BLOCK.sub(run_again, page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
+def check_config(block, bin_dir, folder):
+    (pathlib.Path(folder) / "shown.toml").write_text(block, encoding="utf-8")
+    said = output_of("pliant config check shown.toml && echo accepted", bin_dir, folder)
+    return [] if "accepted" in said else [said]
+
+
 def check_quote(kind, block, path):
     if not path.is_file():
         return [f"{path} does not exist"]
@@ -84,7 +91,12 @@ def check_page(page, root, bin_dir, folder):
             yield f"{page}:{line_of(text, found.start())}: the link to {target} leads nowhere"
     for found in BLOCK.finditer(text):
         kind, name, block = found.groups()
-        problems = check_run(block, bin_dir, folder) if kind == "run" else check_quote(kind, block, root / name)
+        if kind == "run":
+            problems = check_run(block, bin_dir, folder)
+        elif kind == "config":
+            problems = check_config(block, bin_dir, folder)
+        else:
+            problems = check_quote(kind, block, root / name)
         for problem in problems:
             yield f"{page}:{line_of(text, found.start())}: {problem}"
 
