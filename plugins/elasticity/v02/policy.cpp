@@ -124,7 +124,7 @@ struct PolicyV02 : DeepSpeedOptions {
     const bool whole = ranks % ranks_per_node == 0 &&
                        std::binary_search(nodes.sizes.begin(), nodes.sizes.end(), ranks / ranks_per_node);
     if (!whole) {
-      const Answer answer = fallback(devices, ranks_per_node);
+      Answer answer = fallback(devices, ranks_per_node);
       host_.warning("rule 0.2 has no place for " + std::to_string(devices) + " devices in its plan of " +
                     std::to_string(checked_product(nodes.batch, ranks_per_node).value_or(INT64_MAX)) +
                     " rows; it answers " + std::to_string(answer.batch) +
