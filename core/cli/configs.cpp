@@ -6,6 +6,7 @@
 
 #include "actions.hpp"
 #include "base/suggest.hpp"
+#include "config/json.hpp"
 #include "config/open.hpp"
 #include "json.hpp"
 #include "output.hpp"
@@ -74,7 +75,7 @@ int show_config(const Invocation& invocation, const std::filesystem::path& file,
   json["values"] = Json::array();
   for (const config::Shown& shown : config::effective(*state)) {
     json["values"].push_back(
-        {{"key", config::dotted(shown.path)}, {"value", to_json(shown.value)}, {"origin", shown.origin}});
+        {{"key", config::dotted(shown.path)}, {"value", config::to_json(shown.value)}, {"origin", shown.origin}});
   }
   return emit(json.dump() + "\n");
 }

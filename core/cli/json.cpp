@@ -1,39 +1,12 @@
-// Config values and option tables as JSON.
+// Option tables as JSON.
 #include "json.hpp"
 
-#include <cmath>
-
+#include "config/json.hpp"
 #include "config/options.hpp"
 
 namespace pliant::cli {
 
 using Json = nlohmann::ordered_json;
-
-Json to_json(const config::Value& value) {
-  using Type = config::Value::Type;
-  switch (value.type) {
-    case Type::kBool:
-      return value.boolean;
-    case Type::kInt:
-      return value.integer;
-    case Type::kFloat:
-      return std::isfinite(value.real) ? Json(value.real) : Json(nullptr);
-    case Type::kString:
-    case Type::kDateTime:
-      return value.text;
-    case Type::kArray: {
-      Json list = Json::array();
-      for (const config::Value& item : value.items) list.push_back(to_json(item));
-      return list;
-    }
-    case Type::kTable: {
-      Json object = Json::object();
-      for (const config::Member& member : value.members) object[member.key] = to_json(member.value);
-      return object;
-    }
-  }
-  return nullptr;
-}
 
 Json options_json(const std::vector<pliant_option>& options) {
   Json list = Json::array();
@@ -42,7 +15,7 @@ Json options_json(const std::vector<pliant_option>& options) {
     row["key"] = option.key;
     row["type"] = config::type_name(option.type);
     config::Value value;
-    row["default"] = config::default_of(option, value) ? to_json(value) : Json(nullptr);
+    row["default"] = config::default_of(option, value) ? config::to_json(value) : Json(nullptr);
     row["required"] = (option.flags & PLIANT_OPTION_REQUIRED) != 0;
     const bool integers = option.type == PLIANT_INT || option.type == PLIANT_INT_LIST;
     if ((option.flags & PLIANT_OPTION_HAS_MIN) != 0)

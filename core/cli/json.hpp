@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "config/value.hpp"
 #include "pliant/abi/options.h"
 #include "plugin/search.hpp"
 
@@ -13,7 +12,6 @@ namespace pliant::cli {
 
 /// Option rows: key, type, default, required, min, max, choices, unit, doc.
 nlohmann::ordered_json options_json(const std::vector<pliant_option>& options);
-nlohmann::ordered_json to_json(const config::Value& value);
 
 /// The one plugin that `name` means ("section/name", or a name that only one section has); throws Error when there is
 /// none (exit 3) or more than one (exit 2).

@@ -47,7 +47,7 @@ std::vector<int64_t> sizes_to_list(const Plan& plan, int64_t shown, int64_t most
   std::vector<int64_t> sizes;
   if (plan.count() <= most) {
     for (const WorldRange& range : plan.world_sizes) {
-      for (int64_t size = range.first; size <= range.last; ++size) sizes.push_back(size);
+      for (int64_t size = range.first; size <= range.last; size += range.step) sizes.push_back(size);
     }
     return sizes;
   }
@@ -105,7 +105,8 @@ std::string as_json(const Plan& plan, int64_t world_size, const Config& config) 
   auto sizes = nlohmann::ordered_json::array();
   for (const WorldRange& range : plan.world_sizes) {
     ranges.push_back({range.first, range.last});
-    for (int64_t size = range.first; plan.count() <= kMostListed && size <= range.last; ++size) sizes.push_back(size);
+    for (int64_t size = range.first; plan.count() <= kMostListed && size <= range.last; size += range.step)
+      sizes.push_back(size);
   }
   json["world_sizes"] = plan.count() <= kMostListed ? sizes : nlohmann::ordered_json(nullptr);
   json["world_size_ranges"] = std::move(ranges);

@@ -23,7 +23,7 @@ std::string plan(const pliant_elasticity_policy& table, void* self) {
                                [](void* context, const pliant_world_range* ranges, uint64_t count) -> int32_t {
                                  for (uint64_t i = 0; i < count; ++i) {
                                    *static_cast<std::ostringstream*>(context)
-                                       << ranges[i].first << ".." << ranges[i].last << ' ';
+                                       << ranges[i].first << ".." << ranges[i].last << '/' << ranges[i].step << ' ';
                                  }
                                  return PLIANT_OK;
                                }};

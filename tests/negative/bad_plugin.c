@@ -14,7 +14,7 @@ USED static int32_t plan(void* self, const pliant_plan_request* request, pliant_
                          const pliant_world_sink* sizes, pliant_error* error) {
   (void)self;
   (void)error;
-  const pliant_world_range range = {1, 8};
+  const pliant_world_range range = {1, 8, 1};
   out->global_batch = 8;
   out->micro_batch = request->world_size > 0 ? 1 : 0;
   out->granule = 1;

@@ -87,7 +87,7 @@ Result<Answer> answer(const Json& row, Plugins& plugins, const Options& options)
 std::vector<int64_t> sizes_of(const Plan& plan) {
   std::vector<int64_t> sizes;
   for (const WorldRange& range : plan.world_sizes) {
-    for (int64_t size = range.first; size <= range.last && std::ssize(sizes) < kMostSizes; ++size)
+    for (int64_t size = range.first; size <= range.last && std::ssize(sizes) < kMostSizes; size += range.step)
       sizes.push_back(size);
   }
   return sizes;

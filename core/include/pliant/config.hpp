@@ -82,6 +82,12 @@ class Config {
   static Config open(const std::filesystem::path& file, const ConfigNeeds& needs = {},
                      const ConfigOverrides& overrides = {});
 
+  /// As open, for a config that is no file. Paths in it count from the working directory; messages call it `name`.
+  static Config parse(std::string_view toml, const ConfigNeeds& needs = {}, const ConfigOverrides& overrides = {},
+                      std::string_view name = "pliant.toml");
+  /// The same text with the same overrides and needs, and `sets` after them, as if given by --set.
+  [[nodiscard]] Config with(const std::vector<std::string>& sets) const;
+
   [[nodiscard]] const std::filesystem::path& file() const;
   [[nodiscard]] const RunOptions& run() const;
   [[nodiscard]] const DataOptions& data() const;

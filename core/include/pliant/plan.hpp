@@ -1,7 +1,10 @@
-// Plan: the global batch of a job, the world sizes that may share it out, and who gets which rows.
+// Plan: the global batch of a job, the world sizes that may share it out, and who gets which rows. Planner makes it,
+// alone: no agent, no accelerator, no log line.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,10 +12,11 @@
 
 namespace pliant {
 
-/// World sizes first..last, both included.
+/// World sizes first, first + step, ..., last.
 struct WorldRange {
   int64_t first = 0;
   int64_t last = 0;
+  int64_t step = 1;  ///< >= 1, divides last - first
   bool operator==(const WorldRange&) const = default;
 };
 
@@ -29,19 +33,49 @@ struct Plan {
   int64_t granule = 1;                  ///< rows that are never split; divides global_batch and micro_batch
   int64_t model_parallel_size = 1;      ///< devices behind one data-parallel rank
   std::vector<WorldRange> world_sizes;  ///< valid data-parallel world sizes: ascending, disjoint
+  int64_t devices_per_node = 0;         ///< 0 = the policy knows of no nodes
+  int64_t min_resize_interval_s = 0;    ///< seconds between two resizes that nothing forces
+  std::vector<std::string> warnings;    ///< what the policy says against its own answer, one line each
 
   [[nodiscard]] bool valid(int64_t world_size) const;
   /// The largest valid size <= at_most, or 0.
   [[nodiscard]] int64_t largest_valid(int64_t at_most) const;
+  /// The smallest valid size >= at_least, or 0.
+  [[nodiscard]] int64_t smallest_valid(int64_t at_least) const;
   /// Number of valid sizes.
   [[nodiscard]] int64_t count() const;
   /// `world size 13 is not valid for global batch 1680; nearest valid: 12, 14`
   [[nodiscard]] std::string explain_invalid(int64_t world_size) const;
 };
 
-/// Asks the elasticity plugin of `config` (opened with needs.elasticity). world_size 0: none in particular. Throws
-/// kIncompatibleWorldSize (exit 2, names the nearest) when world_size is not valid; exit 3 when the plugin breaks its
-/// contract.
+/// An elasticity policy with its options, ready to be asked. Cheap to copy. Every function may be called from several
+/// threads at once. Nothing is read from the environment and nothing is logged: same config, same answers, on every
+/// machine.
+class Planner {
+ public:
+  /// `config` was opened with needs.elasticity. Throws what the policy has against its options.
+  explicit Planner(const Config& config);
+
+  /// The plan, with the micro-batch at `world_size` data-parallel ranks; 0: at none in particular. `world_size_text` is
+  /// what policies that read WORLD_SIZE take it to be. Throws kIncompatibleWorldSize (exit 2, names the nearest) when
+  /// world_size is not valid; exit 3 when the plugin breaks its contract. The policy's own time plus O(ranges).
+  [[nodiscard]] Plan plan(int64_t world_size = 0, const std::optional<std::string>& world_size_text = {}) const;
+
+  /// What `use` says: "exact".
+  [[nodiscard]] const std::string& policy() const;
+  /// The policy, its version and every option, defaults included, as one line of JSON: keys sorted, no spaces.
+  [[nodiscard]] const std::string& block() const;
+  /// 64-bit FNV-1a of block() as 16 hex digits. Equal digests, equal plans.
+  [[nodiscard]] const std::string& digest() const;
+
+ private:
+  struct State;
+  std::shared_ptr<const State> state_;
+};
+
+/// A Planner asked once, as `pliant plan` and `pliant run` ask: WORLD_SIZE of the environment is handed to the policy,
+/// its warnings go to the log, and a scheduler's block in PLIANT_ELASTICITY_CONFIG or DEEPSPEED_ELASTICITY_CONFIG must
+/// agree with the config (kFailedPrecondition, exit 2, names the key).
 Plan make_plan(const Config& config, int64_t world_size = 0);
 
 /// Rows of rank `rank` when `world_size` ranks share `rows` rows: contiguous, in rank order, whole granules except at

@@ -36,6 +36,18 @@ Config Config::open(const std::filesystem::path& file, const ConfigNeeds& needs,
   return Config(or_throw(config::open_state(file, needs, overrides)));
 }
 
+Config Config::parse(std::string_view toml, const ConfigNeeds& needs, const ConfigOverrides& overrides,
+                     std::string_view name) {
+  return Config(or_throw(config::open_text(std::string(toml), name, needs, overrides)));
+}
+
+Config Config::with(const std::vector<std::string>& sets) const {
+  ConfigOverrides overrides = state_->opening.overrides;
+  overrides.sets.insert(overrides.sets.end(), sets.begin(), sets.end());
+  return Config(
+      or_throw(config::open_text(state_->opening.text, state_->opening.name, state_->opening.needs, overrides)));
+}
+
 const std::filesystem::path& Config::file() const {
   return state_->file;
 }

@@ -216,10 +216,15 @@ Result<StatePtr> open_state(const fs::path& file, const ConfigNeeds& needs, cons
                             bool every_section) {
   Result<std::string> text = read_text(file);
   if (!text) return failed(std::move(text));
+  return open_text(std::move(*text), file, needs, overrides, every_section);
+}
+
+Result<StatePtr> open_text(std::string text, const fs::path& name, const ConfigNeeds& needs,
+                           const ConfigOverrides& overrides, bool every_section) {
   auto state = std::make_shared<detail::ConfigState>();
-  auto diagnostics = std::make_shared<Diagnostics>(file.string(), *text);
-  state->file = absolute_here(file);
-  std::optional<Value> root = parse_document(*text, *diagnostics);
+  auto diagnostics = std::make_shared<Diagnostics>(name.string(), text);
+  state->file = absolute_here(name);
+  std::optional<Value> root = parse_document(text, *diagnostics);
   if (!root) return tl::unexpected<Error>(diagnostics->to_error());
   state->root = std::move(*root);
 
@@ -238,6 +243,7 @@ Result<StatePtr> open_state(const fs::path& file, const ConfigNeeds& needs, cons
   environment.report_unknown(*diagnostics);
   if (diagnostics->failed()) return tl::unexpected<Error>(diagnostics->to_error());
   state->diagnostics = std::move(diagnostics);
+  state->opening = {std::move(text), name, needs, overrides};
   return StatePtr(std::move(state));
 }
 

@@ -19,6 +19,10 @@ using StatePtr = std::shared_ptr<const detail::ConfigState>;
 Result<StatePtr> open_state(const std::filesystem::path& file, const ConfigNeeds& needs,
                             const ConfigOverrides& overrides, bool every_section = false);
 
+/// The same for a text that was read already; `name`: the path of its file, as messages give it.
+Result<StatePtr> open_text(std::string text, const std::filesystem::path& name, const ConfigNeeds& needs,
+                           const ConfigOverrides& overrides, bool every_section = false);
+
 /// The search path without a config: --plugin-dir, PLIANT_PLUGIN_PATH, installed.
 Result<std::vector<plugin::SearchDir>> search_dirs(const ConfigOverrides& overrides);
 

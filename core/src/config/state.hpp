@@ -11,6 +11,7 @@
 #include "config/options.hpp"
 #include "config/sections.hpp"
 #include "config/value.hpp"
+#include "pliant/config.hpp"
 #include "plugin/plugin.hpp"
 #include "plugin/search.hpp"
 
@@ -26,12 +27,21 @@ struct Selection {
   CheckedTable table;                            ///< its options, when plugin is set
 };
 
+/// What a config was opened with.
+struct Opening {
+  std::string text;
+  std::filesystem::path name;
+  ConfigNeeds needs;
+  ConfigOverrides overrides;
+};
+
 }  // namespace pliant::config
 
 namespace pliant::detail {
 
 struct ConfigState {
   std::filesystem::path file;  ///< absolute
+  config::Opening opening;
   config::CoreOptions core;
   config::Value root;  ///< file and overrides, before defaults
   std::map<std::string, config::CheckedTable, std::less<>> core_tables;

@@ -32,7 +32,11 @@ int32_t append(void* context, const pliant_world_range* ranges, uint64_t count) 
     return PLIANT_RESOURCE_EXHAUSTED;
   }
   try {
-    for (uint64_t i = 0; i < count; ++i) collected.ranges.push_back({ranges[i].first, ranges[i].last});
+    collected.ranges.reserve(collected.ranges.size() + count);
+    for (uint64_t i = 0; i < count; ++i) {
+      const int64_t step = ranges[i].step == 0 ? 1 : ranges[i].step;
+      collected.ranges.push_back({ranges[i].first, ranges[i].last, step});
+    }
   } catch (...) {
     collected.objection = "gave the host more world sizes than memory holds";
     return PLIANT_RESOURCE_EXHAUSTED;
@@ -78,6 +82,10 @@ std::string number_fault(const Plan& plan, const PlanQuestion& question) {
   if (plan.model_parallel_size < 1) {
     return fmt::format("answered a model_parallel_size of {}; it must be at least 1", plan.model_parallel_size);
   }
+  if (plan.devices_per_node < 0 || plan.min_resize_interval_s < 0) {
+    return fmt::format("answered devices_per_node {} and min_resize_interval_s {}; both must be at least 0",
+                       plan.devices_per_node, plan.min_resize_interval_s);
+  }
   return {};
 }
 
@@ -87,6 +95,10 @@ std::string range_fault(const Plan& plan) {
     if (range.first < 1 || range.last < range.first) {
       return fmt::format("answered world sizes {}..{}; a range starts at 1 or more and ends no earlier", range.first,
                          range.last);
+    }
+    if (range.step < 1 || (range.last - range.first) % range.step != 0) {
+      return fmt::format("answered world sizes {}..{} in steps of {}; the step must be at least 1 and divide {}",
+                         range.first, range.last, range.step, range.last - range.first);
     }
     if (range.first <= previous) {
       return fmt::format("answered world sizes {}..{} after {}; ranges must ascend and not overlap", range.first,
@@ -104,10 +116,11 @@ std::string range_fault(const Plan& plan) {
 std::vector<WorldRange> joined(const std::vector<WorldRange>& ranges) {
   std::vector<WorldRange> result;
   for (const WorldRange& range : ranges) {
-    if (!result.empty() && result.back().last + 1 == range.first) {
+    const int64_t step = range.first == range.last ? 1 : range.step;
+    if (step == 1 && !result.empty() && result.back().step == 1 && result.back().last + 1 == range.first) {
       result.back().last = range.last;
     } else {
-      result.push_back(range);
+      result.push_back({range.first, range.last, step});
     }
   }
   return result;
@@ -138,7 +151,15 @@ Result<Plan> ask_policy(const plugin::Instance& policy, const PlanQuestion& ques
                   ExitCode::kPlugin);
   }
   if (status != PLIANT_OK) return tl::unexpected<Error>(plugin::to_error(policy.plugin(), status, error));
-  return Plan{made.global_batch, made.micro_batch, made.granule, made.model_parallel_size, std::move(collected.ranges)};
+  Plan plan;
+  plan.global_batch = made.global_batch;
+  plan.micro_batch = made.micro_batch;
+  plan.granule = made.granule;
+  plan.model_parallel_size = made.model_parallel_size;
+  plan.devices_per_node = made.devices_per_node;
+  plan.min_resize_interval_s = made.min_resize_interval_s;
+  plan.world_sizes = std::move(collected.ranges);
+  return plan;
 }
 
 Result<Plan> checked_plan(Plan plan, const PlanQuestion& question, const std::string& who) {

@@ -1,8 +1,9 @@
 // The contract with a resource scheduler: it and the job must see the same elasticity block.
 //
-// A scheduler that picks world sizes leaves its block as JSON in PLIANT_ELASTICITY_CONFIG, or, if it was made for
-// DeepSpeed, in DEEPSPEED_ELASTICITY_CONFIG. The keys are DeepSpeed's: enabled, max_train_batch_size,
-// micro_batch_sizes, version, ...
+// A scheduler that picks world sizes leaves its block as JSON in PLIANT_ELASTICITY_CONFIG: the block that
+// `pliant plan --json` prints, or only its digest, or a flat block with the policy's own option names, where a key that
+// is not there means its default. One that was made for DeepSpeed leaves DeepSpeed's flat block in
+// DEEPSPEED_ELASTICITY_CONFIG; there only the keys decide that decide for DeepSpeed.
 #pragma once
 
 #include <string>
@@ -10,6 +11,8 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "plan/block.hpp"
+#include "pliant/config.hpp"
 
 namespace pliant {
 
@@ -31,5 +34,13 @@ enum class SchedulerView {
 /// Python's equality: 1100 equals 1100.0, 0.1 differs from "0.1". Other keys may differ. kInvalidArgument for a block
 /// that is no block, kFailedPrecondition for one that differs; both name variable, key and values, and exit with 2.
 Result<SchedulerView> ensure_same_elasticity(std::string_view runtime_json, const std::vector<SchedulerBlock>& blocks);
+
+/// Holds `ours` against every block that is set: all options of the policy for PLIANT_ELASTICITY_CONFIG, those that
+/// ensure_same_elasticity compares for DEEPSPEED_ELASTICITY_CONFIG, which counts under v0.1 and v0.2 only. Errors as
+/// there.
+Result<> ensure_same_block(const ElasticityBlock& ours, const std::vector<SchedulerBlock>& blocks);
+
+/// ensure_same_block of `config` (opened with needs.elasticity) and the environment.
+Result<> agree_with_scheduler(const Config& config);
 
 }  // namespace pliant

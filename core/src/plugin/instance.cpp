@@ -78,14 +78,16 @@ Error to_error(const Plugin& plugin, int32_t status, const pliant_error& error) 
           users ? ExitCode::kUsage : ExitCode::kPlugin};
 }
 
-Result<Instance> Instance::create(std::shared_ptr<const Plugin> plugin, const OptionValues& values) {
+Result<Instance> Instance::create(std::shared_ptr<const Plugin> plugin, const OptionValues& values,
+                                  const pliant_host* host) {
   Instance made;
   made.plugin_ = std::move(plugin);
   const Plugin& maker = *made.plugin_;
+  if (host == nullptr) host = &maker.host();
   pliant_error error = fresh_error();
   void* self = nullptr;
   const int32_t status =
-      fenced(error, "create", [&] { return maker.record().create(&maker.host(), &values.view(), &self, &error); });
+      fenced(error, "create", [&] { return maker.record().create(host, &values.view(), &self, &error); });
   if (status != PLIANT_OK) return tl::unexpected<Error>(to_error(maker, status, error));
   if (self == nullptr) {
     return failed(

@@ -8,7 +8,7 @@
 
 namespace pliant::plugin {
 
-Result<Instance> instantiate(const Config& config, std::string_view section) {
+Result<Instance> instantiate(const Config& config, std::string_view section, const pliant_host* host) {
   const detail::ConfigState& state = config.state();
   const auto found = state.selections.find(section);
   if (found == state.selections.end() || found->second.plugin == nullptr) {
@@ -17,7 +17,7 @@ Result<Instance> instantiate(const Config& config, std::string_view section) {
                               config.file().string(), section));
   }
   const config::Selection& selection = found->second;
-  Result<Instance> made = Instance::create(selection.plugin, selection.table.values);
+  Result<Instance> made = Instance::create(selection.plugin, selection.table.values, host);
   if (made) return made;
   const Error& error = made.error();
   config::Finding finding;

@@ -71,7 +71,9 @@ class Plugin {
 /// One instance. Movable; destroys the object, then lets the library go.
 class Instance {
  public:
-  static Result<Instance> create(std::shared_ptr<const Plugin> plugin, const OptionValues& values);
+  /// `host`: the services it gets; nullptr = the plugin's own, which log. Must outlive the instance.
+  static Result<Instance> create(std::shared_ptr<const Plugin> plugin, const OptionValues& values,
+                                 const pliant_host* host = nullptr);
   ~Instance();
   Instance(Instance&& other) noexcept;
   Instance& operator=(Instance&& other) noexcept;
@@ -95,7 +97,7 @@ class Instance {
 };
 
 /// Makes an instance of what `use` names in `section` of `config`, which was opened with that need.
-Result<Instance> instantiate(const Config& config, std::string_view section);
+Result<Instance> instantiate(const Config& config, std::string_view section, const pliant_host* host = nullptr);
 
 /// A zeroed error struct to hand to a plugin.
 pliant_error fresh_error();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "../kernel/min_time.hpp"
 #include "../kernel/numbers.hpp"
 #include "choice.hpp"
 #include "pliant/sdk/elasticity_policy.hpp"
@@ -21,6 +22,7 @@ struct PolicyExact {
   int64_t num_gpus_per_node = 1;
   bool whole_nodes = false;
   int64_t granule = 0;
+  int64_t min_time = 0;
   std::string cost = "rows";
   std::vector<int64_t> weighted_sizes;
   std::vector<int64_t> weights;
@@ -60,6 +62,7 @@ struct PolicyExact {
         .unit("devices");
     table.add("whole_nodes", &PolicyExact::whole_nodes,
               "Only world sizes that fill whole nodes; model_parallel_size must divide num_gpus_per_node.");
+    add_min_time_option(table, &PolicyExact::min_time);
     table
         .add("granule", &PolicyExact::granule,
              "Rows that are never split between ranks; must divide every micro-batch size. 0 = their greatest common "
@@ -103,12 +106,14 @@ struct PolicyExact {
   [[nodiscard]] sdk::Plan plan(const sdk::PlanRequest& request) const {
     const int64_t size = request.world_size;
     sdk::require(size >= 0, "world size " + std::to_string(size) + " is negative; give at least 1, or 0 for none");
-    sdk::Plan made{batch_, micro_batch_, granule, model_parallel_size, {}};
-    if (step_ == 1) {
-      made.world_sizes.push_back({low_, high_});
-    } else {
-      for (int64_t valid = low_; valid <= high_; valid += step_) made.world_sizes.push_back({valid, valid});
-    }
+    sdk::Plan made;
+    made.global_batch = batch_;
+    made.micro_batch = micro_batch_;
+    made.granule = granule;
+    made.model_parallel_size = model_parallel_size;
+    made.devices_per_node = num_gpus_per_node;
+    made.min_resize_interval_s = seconds_of(min_time);
+    made.world_sizes = {{low_, high_, step_}};
     if (size > 0 && (size < low_ || size > high_ || size % step_ != 0)) throw sdk::IncompatibleWorldSize(refusal(size));
     return made;
   }

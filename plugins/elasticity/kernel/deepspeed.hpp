@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "min_time.hpp"
 #include "pliant/sdk/elasticity_policy.hpp"
 
 namespace pliant::elasticity {
@@ -50,11 +51,7 @@ void add_deepspeed_options(sdk::Options<Policy>& table) {
       .unit("devices");
   table.add("prefer_larger_batch", of(&DeepSpeedOptions::prefer_larger_batch),
             "Among batches that equally many world sizes can share, take the larger one (false: the smaller one).");
-  table
-      .add("min_time", of(&DeepSpeedOptions::min_time),
-           "The shortest time between two changes of the world size that a scheduler should keep; the plan ignores it.")
-      .at_least(0)
-      .unit("minutes");
+  add_min_time_option(table, of(&DeepSpeedOptions::min_time));
   table.add(
       "lcm_may_exceed_max", of(&DeepSpeedOptions::lcm_may_exceed_max),
       "Let the least common multiple of the micro-batch sizes be the global batch even above max_train_batch_size, "

@@ -41,6 +41,8 @@ struct PolicyV01 : DeepSpeedOptions {
     sdk::Plan made;
     made.global_batch = found.batch;
     made.granule = granule(micro_batch_sizes, found.batch);
+    made.devices_per_node = num_gpus_per_node;
+    made.min_resize_interval_s = seconds_of(min_time);
     made.world_sizes = as_ranges(found.sizes);
     if (request.world_size > 0) {
       made.micro_batch = micro_batch_at(*this, request.world_size, found.batch, found.sizes);

@@ -59,6 +59,8 @@ struct PolicyV02 : DeepSpeedOptions {
     made.micro_batch = answer.micro_batch;
     made.granule = granule(micro_batch_sizes, answer.batch);
     made.model_parallel_size = model_parallel_size;
+    made.devices_per_node = num_gpus_per_node;
+    made.min_resize_interval_s = seconds_of(min_time);
     made.world_sizes = as_ranges(answer.sizes);
     if (request.world_size > 0) {
       made.micro_batch = micro_batch_at(*this, request.world_size, answer.batch, answer.sizes);
@@ -111,6 +113,8 @@ struct PolicyV02 : DeepSpeedOptions {
     made.global_batch = fitting(checked_product(found.batch, ranks_per_node), "the global batch");
     made.granule = granule(micro_batch_sizes, made.global_batch);
     made.model_parallel_size = model_parallel_size;
+    made.devices_per_node = num_gpus_per_node;
+    made.min_resize_interval_s = seconds_of(min_time);
     made.world_sizes = as_ranges(found.sizes);
     if (world_size > 0) made.micro_batch = micro_batch_at(*this, world_size, made.global_batch, found.sizes);
     return made;

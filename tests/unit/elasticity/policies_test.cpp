@@ -58,7 +58,7 @@ PlanQuestion with_text(const std::string& text) {
 std::vector<int64_t> sizes_of(const Plan& plan) {
   std::vector<int64_t> sizes;
   for (const auto& range : plan.world_sizes) {
-    for (int64_t size = range.first; size <= range.last; ++size) sizes.push_back(size);
+    for (int64_t size = range.first; size <= range.last; size += range.step) sizes.push_back(size);
   }
   return sizes;
 }

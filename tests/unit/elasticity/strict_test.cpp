@@ -35,7 +35,7 @@ Result<Plan> ask(const std::string& policy, json options, bool strict, int64_t w
 std::vector<int64_t> sizes_of(const Plan& plan) {
   std::vector<int64_t> sizes;
   for (const auto& range : plan.world_sizes) {
-    for (int64_t size = range.first; size <= range.last; ++size) sizes.push_back(size);
+    for (int64_t size = range.first; size <= range.last; size += range.step) sizes.push_back(size);
   }
   return sizes;
 }

@@ -10,7 +10,14 @@ using pliant::Plan;
 
 namespace {
 
-const Plan kPlan{12, 2, 2, 1, {{2, 3}, {6, 6}}};
+Plan plan_of(int64_t global_batch, std::vector<pliant::WorldRange> sizes) {
+  Plan plan;
+  plan.global_batch = global_batch;
+  plan.world_sizes = std::move(sizes);
+  return plan;
+}
+
+const Plan kPlan = plan_of(12, {{2, 3}, {6, 6}});
 
 }  // namespace
 
@@ -46,7 +53,7 @@ TEST_CASE("the message names the nearest valid sizes") {
 
 TEST_CASE("the nearest sizes are what a search step by step finds") {
   CHECK(rc::check([] {
-    Plan plan{1000, 0, 1, 1, {}};
+    Plan plan = plan_of(1000, {});
     int64_t last = 0;
     const auto ranges = *rc::gen::inRange(1, 6);
     for (int i = 0; i < ranges; ++i) {

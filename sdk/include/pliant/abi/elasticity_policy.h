@@ -24,10 +24,12 @@ typedef struct pliant_plan_request {
                                  so read it */
 } pliant_plan_request;
 
-/* Valid world sizes first..last, both included, 1 <= first <= last. */
+/* Valid world sizes first, first + step, ..., last. 1 <= first <= last; step divides last - first and is at least 1, or
+ * 0, which means 1. */
 typedef struct pliant_world_range {
   int64_t first;
   int64_t last;
+  int64_t step;
 } pliant_world_range;
 
 /* Receives the valid world sizes, ascending and disjoint, in as many calls as the policy likes. */
@@ -45,7 +47,9 @@ typedef struct pliant_plan {
   int64_t micro_batch;  /* rows that a rank computes at once at request.world_size; 0 = no world size was given, or none
                            fits */
   int64_t granule;      /* rows that are never split; divides global_batch and every micro_batch */
-  int64_t model_parallel_size; /* devices behind one data-parallel rank, >= 1 */
+  int64_t model_parallel_size;   /* devices behind one data-parallel rank, >= 1 */
+  int64_t devices_per_node;      /* 0 = the policy knows of no nodes */
+  int64_t min_resize_interval_s; /* seconds that must pass between two resizes that nothing forces, >= 0 */
 } pliant_plan;
 
 typedef struct pliant_elasticity_policy {

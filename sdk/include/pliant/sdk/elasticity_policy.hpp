@@ -18,10 +18,11 @@ struct PlanRequest {
   std::string_view world_size_text;  ///< its text, valid during the call
 };
 
-/// Sizes first..last, both included.
+/// Sizes first, first + step, ..., last.
 struct WorldRange {
   int64_t first = 0;
   int64_t last = 0;
+  int64_t step = 1;  ///< divides last - first
 };
 
 struct Plan {
@@ -30,6 +31,8 @@ struct Plan {
   int64_t granule = 1;                  ///< rows never split; divides global_batch
   int64_t model_parallel_size = 1;      ///< devices behind one data-parallel rank
   std::vector<WorldRange> world_sizes;  ///< ascending, disjoint; data-parallel ranks
+  int64_t devices_per_node = 0;         ///< 0 = the policy knows of no nodes
+  int64_t min_resize_interval_s = 0;    ///< seconds between two resizes that nothing forces
 };
 
 /// Thrown when the requested world size is not one of the plan's.
@@ -57,8 +60,11 @@ struct ElasticityAdapter {
       out->micro_batch = made.micro_batch;
       out->granule = made.granule;
       out->model_parallel_size = made.model_parallel_size;
+      if (PLIANT_HAS(pliant_plan, out, devices_per_node)) out->devices_per_node = made.devices_per_node;
+      if (PLIANT_HAS(pliant_plan, out, min_resize_interval_s)) out->min_resize_interval_s = made.min_resize_interval_s;
       std::vector<pliant_world_range> ranges;
-      for (const WorldRange& range : made.world_sizes) ranges.push_back({range.first, range.last});
+      ranges.reserve(made.world_sizes.size());
+      for (const WorldRange& range : made.world_sizes) ranges.push_back({range.first, range.last, range.step});
       if (ranges.empty()) return;
       const int32_t status = sizes->append(sizes->context, ranges.data(), ranges.size());
       if (status != PLIANT_OK) throw Failure(status, "the host could not take the world sizes");

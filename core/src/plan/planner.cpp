@@ -1,0 +1,126 @@
+// Planner: one instance of an elasticity policy, asked by one thread at a time, its warnings caught.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "plan/block.hpp"
+#include "plan/policy.hpp"
+#include "pliant/plan.hpp"
+#include "plugin/plugin.hpp"
+
+namespace pliant {
+namespace {
+
+constexpr size_t kMostWarnings = 100;
+
+/// Where the policy's log lines go: warnings are kept, everything else is dropped.
+struct Warnings {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+};
+
+void catch_line(void* context, int32_t level, pliant_str message) {
+  if (level < PLIANT_LOG_WARNING || message.data == nullptr) return;
+  auto& caught = *static_cast<Warnings*>(context);
+  try {
+    const std::lock_guard lock(caught.mutex);
+    std::string line(message.data, static_cast<size_t>(message.size));
+    const bool known = std::find(caught.lines.begin(), caught.lines.end(), line) != caught.lines.end();
+    if (!known && caught.lines.size() < kMostWarnings) caught.lines.push_back(std::move(line));
+  } catch (...) {  // a warning that no memory holds is lost; the plan is not
+  }
+}
+
+const void* no_extension(void*, const char*) {
+  return nullptr;
+}
+
+}  // namespace
+
+struct Planner::State {
+  std::string policy;
+  std::string file;  ///< of the config, for messages
+  std::string block;
+  std::string digest;
+  mutable Warnings warnings;
+  std::vector<std::string> warnings_at_start;
+  pliant_host host{};
+  std::optional<plugin::Instance> instance;
+  mutable std::mutex asking;  ///< a policy is called by one thread at a time
+
+  [[nodiscard]] Result<Plan> answer(const PlanQuestion& question) const;
+  [[nodiscard]] Result<Plan> checked_answer(const PlanQuestion& question) const;
+};
+
+Planner::Planner(const Config& config) {
+  auto state = std::make_shared<State>();
+  const ElasticityBlock block = or_throw(elasticity_block(config));
+  state->policy = block.policy;
+  state->file = config.file().string();
+  state->block = block.canonical();
+  state->digest = block.digest();
+  state->host = {sizeof(pliant_host), PLIANT_ABI_MINOR, &state->warnings, &catch_line, &no_extension};
+  state->instance = or_throw(plugin::instantiate(config, "elasticity", &state->host));
+  state->warnings_at_start = std::exchange(state->warnings.lines, {});
+  state_ = std::move(state);
+}
+
+Result<Plan> Planner::State::answer(const PlanQuestion& question) const {
+  const std::lock_guard lock(asking);
+  warnings.lines = warnings_at_start;
+  Result<Plan> plan = checked_answer(question);
+  if (plan) {
+    plan->warnings = warnings.lines;
+    return plan;
+  }
+  std::string message = plan.error().message();
+  for (const std::string& warning : warnings.lines) message += "\n  note: " + warning;
+  return failed(plan.error().status(), std::move(message), plan.error().exit_code());
+}
+
+Result<Plan> Planner::State::checked_answer(const PlanQuestion& question) const {
+  Result<Plan> answered = ask_policy(*instance, question);
+  if (!answered) return answered;
+  const std::string who = name_of(instance->plugin());
+  Result<Plan> plan = checked_plan(std::move(*answered), question, who);
+  if (!plan) return plan;
+  if (plan->world_sizes.empty()) {
+    return failed(Status::kIncompatibleWorldSize,
+                  fmt::format("{}: no world size can share global batch {}; widen the limits in [elasticity.\"{}\"] of "
+                              "{}",
+                              who, plan->global_batch, policy, file),
+                  ExitCode::kUsage);
+  }
+  if (question.world_size > 0 && !plan->valid(question.world_size)) {
+    return failed(Status::kIncompatibleWorldSize,
+                  fmt::format("{}: {}", who, plan->explain_invalid(question.world_size)), ExitCode::kUsage);
+  }
+  return plan;
+}
+
+Plan Planner::plan(int64_t world_size, const std::optional<std::string>& world_size_text) const {
+  if (world_size < 0) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("world size {} is negative; give at least 1, or 0 for none in particular", world_size),
+                ExitCode::kUsage);
+  }
+  PlanQuestion question;
+  question.world_size = world_size;
+  question.want_micro_batch = world_size > 0;
+  question.world_size_text = world_size_text;
+  return or_throw(state_->answer(question));
+}
+
+const std::string& Planner::policy() const {
+  return state_->policy;
+}
+const std::string& Planner::block() const {
+  return state_->block;
+}
+const std::string& Planner::digest() const {
+  return state_->digest;
+}
+
+}  // namespace pliant
