@@ -1,7 +1,6 @@
 // What the small commands do once their arguments are known. Each returns the exit code or throws Error.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -9,7 +8,6 @@
 
 namespace pliant::cli {
 
-int show_plan(const Invocation& invocation, const std::filesystem::path& file, int64_t world_size);
 /// `file`: a config whose [plugins] dirs are searched too; empty for none.
 int list_plugins(const Invocation& invocation, const std::filesystem::path& file);
 /// `name`: "section/name", or a name that only one section has.

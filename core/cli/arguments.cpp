@@ -1,4 +1,4 @@
-// The arguments of plan, plugin, config and version.
+// The arguments of plugin, config and version.
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
@@ -14,7 +14,6 @@ namespace {
 struct Arguments {
   std::string file;
   std::string name;
-  int64_t world_size = 0;
   bool origins = false;
 };
 
@@ -38,24 +37,6 @@ void add_search_file(CLI::App& command, const std::shared_ptr<Arguments>& given)
 
 void add_json(CLI::App& command, Invocation& invocation) {
   command.add_flag("--json", invocation.json, "Write one JSON object to stdout instead of text");
-}
-
-void add_plan(CLI::App& app, Invocation& invocation) {
-  CLI::App& command = *app.add_subcommand("plan", "Show the global batch and the world sizes that may share it out");
-  const auto given = arguments();
-  add_file(command, given);
-  command
-      .add_option(
-          "--world-size", given->world_size,
-          "Plan for this many ranks: fails, and names the nearest, if it is not valid. Default: what [run] workers "
-          "starts, else the largest valid")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""))
-      ->type_name("N");
-  add_json(command, invocation);
-  command.footer(example("pliant plan pliant.toml --world-size 4"));
-  command.callback([&invocation, given] {
-    invocation.action = [&invocation, given] { return show_plan(invocation, given->file, given->world_size); };
-  });
 }
 
 void add_plugin(CLI::App& app, Invocation& invocation) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "pliant/config.hpp"
+#include "pliant/error.hpp"
 
 namespace pliant {
 
@@ -73,10 +74,30 @@ class Planner {
   std::shared_ptr<const State> state_;
 };
 
-/// A Planner asked once, as `pliant plan` and `pliant run` ask: WORLD_SIZE of the environment is handed to the policy,
-/// its warnings go to the log, and a scheduler's block in PLIANT_ELASTICITY_CONFIG or DEEPSPEED_ELASTICITY_CONFIG must
-/// agree with the config (kFailedPrecondition, exit 2, names the key).
+/// Throws (kFailedPrecondition, exit 2, names the key) when a scheduler left an elasticity block in
+/// PLIANT_ELASTICITY_CONFIG or DEEPSPEED_ELASTICITY_CONFIG that is not that of `config` (opened with needs.elasticity).
+void check_scheduler(const Config& config);
+
+/// A Planner asked once, as `pliant plan` and `pliant run` ask: after check_scheduler; WORLD_SIZE of the environment is
+/// handed to the policy, its warnings go to the log.
 Plan make_plan(const Config& config, int64_t world_size = 0);
+
+/// `config` planned by `policy` instead: options that both policies have are carried over, unless the config has them
+/// for `policy`. Throws as Config::open.
+Config with_policy(const Config& config, const std::string& policy);
+
+/// A change of a config, as for Config::with, and the plan that it gives.
+struct PlanChange {
+  std::vector<std::string> sets;
+  Plan plan;
+};
+
+/// Changes that each make `world_size` valid, the least first: limits, micro-batch sizes, a larger cap, policy "exact".
+/// Each was planned. Empty when none helps. Milliseconds.
+std::vector<PlanChange> changes_for(const Config& config, int64_t world_size);
+
+/// `refusal` of `world_size` with a line of help for each of changes_for.
+Error with_changes(const Config& config, const Error& refusal, int64_t world_size);
 
 /// Rows of rank `rank` when `world_size` ranks share `rows` rows: contiguous, in rank order, whole granules except at
 /// the very end, sizes differ by at most one granule; the first ranks get the larger shares. A rank may own no rows.

@@ -233,7 +233,9 @@ void Selector::check_unused_table(const plugin::Kind& kind, const Member& member
     if (std::find(keys.begin(), keys.end(), given.key) == keys.end())
       report_unknown_key(given, path, keys, diagnostics_);
   }
-  check_options((*opened)->options(), &member.value, path, member.key_origin, diagnostics_);
+  std::vector<pliant_option> options = (*opened)->options();
+  for (pliant_option& option : options) option.flags &= ~uint32_t{PLIANT_OPTION_REQUIRED};  // it may stay unfinished
+  check_options(options, &member.value, path, member.key_origin, diagnostics_);
 }
 
 void Selector::report_idle_table(const Selection& selection, const Member& member,

@@ -20,6 +20,7 @@
 #include "elastic/run_directory.hpp"
 #include "elastic/snapshot.hpp"
 #include "elastic/state_transfer.hpp"
+#include "plan/scheduler.hpp"
 #include "pliant/learning_rate.hpp"
 
 namespace pliant {
@@ -351,10 +352,12 @@ Session Session::attach() {
                 "the agent of this job is gone; start it again with `pliant run --resume`");
   }
   elastic::RunDirectory where{std::filesystem::path(directory)};
-  const ConfigNeeds needs{.sampler = true, .lr = true, .accelerator = true};
+  const char* digest = std::getenv(kDigestVariable);
+  const ConfigNeeds needs{.elasticity = digest != nullptr, .sampler = true, .lr = true, .accelerator = true};
   ConfigOverrides as_resolved;
   as_resolved.read_environment = false;
   Config config = Config::open(where.config(), needs, as_resolved);
+  if (digest != nullptr) or_throw(ensure_same_elasticity_as_agent(config, digest));
   elastic::JobFacts facts = or_throw(where.read_facts());
   auto state = std::make_unique<State>(std::move(where), std::move(config), std::move(facts), fd);
   return Session(std::move(state));

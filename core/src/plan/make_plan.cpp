@@ -7,8 +7,12 @@
 
 namespace pliant {
 
-Plan make_plan(const Config& config, int64_t world_size) {
+void check_scheduler(const Config& config) {
   or_throw(agree_with_scheduler(config));
+}
+
+Plan make_plan(const Config& config, int64_t world_size) {
+  check_scheduler(config);
   const Planner planner(config);
   std::optional<std::string> world_size_text;
   if (const char* text = std::getenv("WORLD_SIZE"); text != nullptr) world_size_text = text;

@@ -40,6 +40,13 @@ Result<SchedulerView> ensure_same_elasticity(std::string_view runtime_json, cons
 /// there.
 Result<> ensure_same_block(const ElasticityBlock& ours, const std::vector<SchedulerBlock>& blocks);
 
+/// Where the agent leaves the digest of its elasticity block for every worker.
+constexpr const char* kDigestVariable = "PLIANT_ELASTICITY_DIGEST";
+
+/// A worker's check: `config` (opened with needs.elasticity) has the block whose digest the agent gave, and agrees with
+/// the scheduler. kFailedPrecondition (exit 2) when not.
+Result<> ensure_same_elasticity_as_agent(const Config& config, const std::string& digest);
+
 /// ensure_same_block of `config` (opened with needs.elasticity) and the environment.
 Result<> agree_with_scheduler(const Config& config);
 

@@ -81,6 +81,43 @@ TEST_CASE("without replacements the job goes on with fewer ranks and ends with 7
   CHECK(finished > 500);
 }
 
+TEST_CASE("a worker that comes back waits for min_time since the last one that did, a death does not wait") {
+  int joins = 0;
+  int waits = 0;
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    GroupOptions options = options_for(4, "replace");
+    options.min_resize_interval_s = 1;
+    SimulatedJob job(options, 60, seed, {.kills = 6});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(verdict);
+    REQUIRE(verdict->exit_code == 0);
+    REQUIRE(job.lineage().size() == 60);
+    std::optional<double> last;
+    for (const auto& [when, record] : job.generations()) {
+      if (record.reason != "a worker joined") continue;
+      if (last) REQUIRE(when - *last >= options.min_resize_interval_s);
+      last = when;
+      ++joins;
+    }
+    for (const std::string& line : job.log()) waits += line.find("(min_time") != std::string::npos ? 1 : 0;
+  }
+  CHECK(joins > 300);
+  CHECK(waits > 50);
+}
+
+TEST_CASE("a job that is left at a size with another batch says so") {
+  GroupOptions options = options_for(2, "shrink");
+  options.micro_batch_of = {{2, 4}};
+  options.other_batch_of = {{1, 7}};
+  SimulatedJob job(options, 1000, 3, {.kills = 1});
+  const auto verdict = job.run();
+  REQUIRE(verdict);
+  CHECK(verdict->exit_code == 75);
+  CHECK(verdict->reason.find("answers a global batch of 7 for 1, but a running job keeps its own") !=
+        std::string::npos);
+}
+
 TEST_CASE("a stop ends the job after a committed step that a snapshot holds") {
   for (uint32_t seed = 0; seed < 500; ++seed) {
     SimulatedJob job(options_for(4, "replace"), 1000, seed,

@@ -37,6 +37,8 @@ class SimulatedJob final : public GroupActions {
   /// What the newest recorded snapshot holds.
   [[nodiscard]] const std::vector<Entry>& saved() const { return saved_; }
   [[nodiscard]] const std::vector<std::string>& log() const { return log_; }
+  /// Every generation with the moment at which it was formed.
+  [[nodiscard]] const std::vector<std::pair<double, GenerationRecord>>& generations() const { return generations_; }
   [[nodiscard]] int kills_done() const { return kills_done_; }
   /// A violated invariant, or empty.
   [[nodiscard]] const std::string& violation() const { return violation_; }
@@ -49,7 +51,10 @@ class SimulatedJob final : public GroupActions {
   Result<int64_t> total_steps(const std::string&) override { return steps_; }
   StepFacts facts_of(int64_t step) override;
   Result<> record(const CommitRecord& record) override;
-  Result<> record(const GenerationRecord&) override { return {}; }
+  Result<> record(const GenerationRecord& record) override {
+    generations_.push_back({now(), record});
+    return {};
+  }
   Result<> record(const SnapshotRecord& record) override;
   Result<> record(const RestartRecord& record) override;
   void committed(const CommitRecord&, int64_t, int64_t) override {}
@@ -88,6 +93,7 @@ class SimulatedJob final : public GroupActions {
   std::vector<std::vector<Entry>> finished_;
   std::vector<Entry> saved_;
   std::vector<std::string> log_;
+  std::vector<std::pair<double, GenerationRecord>> generations_;
   std::string violation_;
   WorkerId next_id_ = 0;
   int64_t generation_ = 0;

@@ -72,3 +72,58 @@ TEST_CASE("a text that is no block is refused") {
     CHECK(against(text).error().status() == Status::kInvalidArgument);
   }
 }
+
+namespace {
+
+pliant::ElasticityBlock ours(const std::string& policy = "v0.1") {
+  return {policy,
+          "0.1.0",
+          {{"max_train_batch_size", 1100}, {"micro_batch_sizes", {2, 4, 6}}, {"max_gpus", 64}, {"strict", true}},
+          {{"max_train_batch_size", nullptr}, {"micro_batch_sizes", nullptr}, {"max_gpus", 10000}, {"strict", false}}};
+}
+
+std::string refusal_of(const std::string& scheduler, const pliant::ElasticityBlock& block = ours(),
+                       const std::string& variable = "PLIANT_ELASTICITY_CONFIG") {
+  const auto agreed = pliant::ensure_same_block(block, {{variable, scheduler}});
+  if (agreed) return {};
+  CHECK(agreed.error().exit_code() == pliant::ExitCode::kUsage);
+  return agreed.error().message();
+}
+
+}  // namespace
+
+TEST_CASE("the block that plan prints agrees with itself, whole or in part") {
+  nlohmann::json whole = nlohmann::json::parse(ours().canonical());
+  whole["digest"] = ours().digest();
+  CHECK(refusal_of(whole.dump()).empty());
+  CHECK(refusal_of(R"({"digest": ")" + ours().digest() + R"("})").empty());
+  CHECK(refusal_of(R"({"policy": "v0.1"})").empty());
+}
+
+TEST_CASE("every option that matters is compared, a missing one as its default") {
+  const std::string all =
+      R"({"policy": "v0.1", "options": {"max_train_batch_size": 1100, "micro_batch_sizes": [2, 4, 6], )";
+  CHECK(refusal_of(all + R"("max_gpus": 64, "strict": true}})").empty());
+  CHECK(refusal_of(all + R"("max_gpus": 32, "strict": true}})").find("max_gpus is 32 for the scheduler") == 0);
+  CHECK(refusal_of(all + R"("max_gpus": 64}})").find("strict is false for the scheduler") == 0);
+  CHECK(refusal_of(R"({"digest": "0123456789abcdef"})").find("the elasticity digest is \"0123456789abcdef\"") == 0);
+  CHECK(refusal_of(R"({"policy": "exact"})").find("policy is \"exact\" for the scheduler") == 0);
+}
+
+TEST_CASE("a flat block is compared by every option, DeepSpeed's own only by what decides there") {
+  const std::string flat = R"({"max_train_batch_size": 1100, "micro_batch_sizes": [2, 4, 6], "version": 0.1)";
+  CHECK(refusal_of(flat + R"(, "enabled": true, "max_gpus": 64, "strict": true})").empty());
+  CHECK(refusal_of(flat + R"(, "strict": true})").find("max_gpus is 10000 for the scheduler") == 0);
+  CHECK(refusal_of(flat + "}", ours(), "DEEPSPEED_ELASTICITY_CONFIG").empty());
+  CHECK(refusal_of(flat + "}", ours("exact"), "DEEPSPEED_ELASTICITY_CONFIG").empty());
+  CHECK(refusal_of(flat + "}", ours("exact")).find("policy is \"DeepSpeed elasticity 0.1\" for the scheduler") == 0);
+}
+
+TEST_CASE("a block with foreign keys is refused with the near one") {
+  CHECK(
+      refusal_of(R"({"max_train_batch_size": 1100, "micro_batch_sizes": [2, 4, 6], "version": 0.1, "max_gpu": 64})") ==
+      "PLIANT_ELASTICITY_CONFIG: 'max_gpu' is no option of policy 'v0.1'; did you mean 'max_gpus'?");
+  CHECK(refusal_of(R"({"policy": "v0.1", "option": {}})").find("'option' has no place beside") != std::string::npos);
+  CHECK(refusal_of(R"({"policy": "v0.1", "options": []})").find("options must be an object") != std::string::npos);
+  CHECK(refusal_of("{").find("not JSON") != std::string::npos);
+}

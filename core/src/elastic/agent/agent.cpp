@@ -16,6 +16,7 @@
 #include "data/lengths_file.hpp"
 #include "elastic/agent/worker_log.hpp"
 #include "elastic/agent/worker_process.hpp"
+#include "plan/scheduler.hpp"
 
 namespace pliant::elastic {
 namespace {
@@ -104,6 +105,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     made.emplace_back("TORCHELASTIC_USE_AGENT_STORE", "False");
     made.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     made.emplace_back("PLIANT_RUN_DIR", order.directory.path().string());
+    if (!order.elasticity_digest.empty()) made.emplace_back(kDigestVariable, order.elasticity_digest);
     if (std::getenv("OMP_NUM_THREADS") == nullptr && world_size > 1) made.emplace_back("OMP_NUM_THREADS", "1");
     return made;
   }
@@ -345,12 +347,14 @@ struct Agent::State final : GroupActions, ForeignActions {
     GroupOptions options;
     options.workers = run.workers;
     options.micro_batch_of = order.micro_batch_of;
+    options.other_batch_of = order.other_batch_of;
     options.granule = order.facts.granule;
     options.on_loss = run.on_loss;
     options.max_restarts = run.max_restarts - restarts_spent;
     options.must_attach = run.attach == "required";
     options.start_timeout_s = run.start_timeout_s;
     options.hang_timeout_s = run.hang_timeout_s;
+    options.min_resize_interval_s = static_cast<double>(order.min_resize_interval_s);
     options.snapshot_every = run.snapshot_every;
     options.injections = order.options.injections;
     const int64_t committed = ledger ? static_cast<int64_t>(ledger->lineage().commits.size()) : 0;

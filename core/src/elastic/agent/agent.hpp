@@ -23,11 +23,14 @@ struct AgentOrder {
   const Config& config;
   JobOptions options;
   RunDirectory directory;
-  JobFacts facts;
-  std::vector<std::string> command;           ///< argv[0] is a path
-  std::map<int64_t, int64_t> micro_batch_of;  ///< by valid world size; empty: the job has no [elasticity]
-  std::optional<Ledger> ledger;               ///< of the resumed run
-  std::optional<SnapshotRecord> snapshot;     ///< to resume from
+  JobFacts facts{};
+  std::vector<std::string> command{};           ///< argv[0] is a path
+  std::map<int64_t, int64_t> micro_batch_of{};  ///< by valid world size; empty: the job has no [elasticity]
+  std::map<int64_t, int64_t> other_batch_of{};  ///< by world size at which the policy answers another global batch
+  std::string elasticity_digest{};              ///< of the policy and its options; empty: the job has no [elasticity]
+  int64_t min_resize_interval_s = 0;
+  std::optional<Ledger> ledger{};            ///< of the resumed run
+  std::optional<SnapshotRecord> snapshot{};  ///< to resume from
 };
 
 class Agent {

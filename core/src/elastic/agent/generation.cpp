@@ -48,9 +48,17 @@ void Group::regroup(const std::string& reason) {
   if (world_size > 0) return form(ready, world_size, reason);
   if (all_ready) {
     end({75, "no valid world size",
-         fmt::format("{} workers are left and no valid world size is that small; {}", ready.size(), reason)},
+         fmt::format("{} workers are left and no valid world size is that small{}; {}", ready.size(),
+                     why_not(static_cast<int64_t>(ready.size())), reason)},
         false);
   }
+}
+
+std::string Group::why_not(int64_t world_size) const {
+  const auto other = options_.other_batch_of.find(world_size);
+  if (other == options_.other_batch_of.end()) return {};
+  return fmt::format(" (the policy answers a global batch of {} for {}, but a running job keeps its own)", other->second,
+                     world_size);
 }
 
 void Group::form(std::vector<WorkerId> ready, int64_t world_size, const std::string& reason) {
@@ -75,7 +83,7 @@ void Group::form(std::vector<WorkerId> ready, int64_t world_size, const std::str
   ++generations_;
   phase_ = Phase::kForming;
   progress_at_ = actions_.now();
-  grow_ = false;
+  grow_ = told_of_wait_ = false;
   Form form;
   form.generation = generation_;
   form.world_size = world_size;
@@ -147,7 +155,7 @@ void Group::finish_step(const CommitRecord& record) {
   broken_in_a_row_ = 0;
   progress_at_ = actions_.now();
   const bool last = committed_ >= total_steps_ || stop_code_ != 0;
-  commit.wait = last || grow_;
+  commit.wait = last || may_grow();
   const bool due = options_.snapshot_every > 0 && committed_ % options_.snapshot_every == 0;
   if (due || last) commit.snapshot = snapshot_file(committed_).string();
   for (const WorkerId rank : ranks_) {
@@ -162,8 +170,20 @@ void Group::finish_step(const CommitRecord& record) {
     phase_ = Phase::kSaving;
     saver_ = ranks_.front();
   } else if (commit.wait) {
+    grown_at_ = actions_.now();
     regroup("a worker joined");
   }
+}
+
+bool Group::may_grow() {
+  if (!grow_) return false;
+  const double left = grown_at_ ? *grown_at_ + options_.min_resize_interval_s - actions_.now() : 0;
+  if (left > 0 && !told_of_wait_) {
+    actions_.event(fmt::format("a worker is ready and joins in {:.0f} s (min_time of the elasticity policy)", left),
+                   false);
+  }
+  told_of_wait_ = left > 0;
+  return left <= 0;
 }
 
 bool Group::save() {

@@ -72,12 +72,14 @@ class GroupActions {
 struct GroupOptions {
   int64_t workers = 1;
   std::map<int64_t, int64_t> micro_batch_of;  ///< by valid world size <= workers, for the pinned global batch
+  std::map<int64_t, int64_t> other_batch_of;  ///< sizes that are not valid because the policy answers another batch
   int64_t granule = 1;
   std::string on_loss = "replace";
   int64_t max_restarts = 3;
   bool must_attach = false;  ///< a worker that never says Hello is late too
   double start_timeout_s = 120;
   double hang_timeout_s = 300;
+  double min_resize_interval_s = 0;  ///< between two resizes that nothing forces
   int64_t snapshot_every = 0;
   std::vector<InjectedKill> injections;
 };
@@ -144,6 +146,7 @@ class Group {
   void on(WorkerId worker, Member& member, const Hello& message);
 
   [[nodiscard]] int64_t largest_world(int64_t at_most) const;
+  [[nodiscard]] std::string why_not(int64_t world_size) const;
   [[nodiscard]] std::vector<WorkerId> ready_members() const;
   [[nodiscard]] std::string label(WorkerId worker) const;
   [[nodiscard]] bool must_ask(const std::vector<WorkerId>& ready);
@@ -152,6 +155,8 @@ class Group {
   void form(std::vector<WorkerId> ready, int64_t world_size, const std::string& reason);
   void try_commit();
   void finish_step(const CommitRecord& record);
+  /// Whether workers that wait may join now; says once why not.
+  [[nodiscard]] bool may_grow();
   /// Has a worker that holds the last commit write the final snapshot; false when there is none.
   [[nodiscard]] bool save();
   [[nodiscard]] Verdict verdict_when_saved() const;
@@ -174,9 +179,11 @@ class Group {
   int64_t total_steps_ = 0;
   std::string fingerprint_;
   std::optional<SnapshotRecord> snapshot_;
-  bool grow_ = false;    ///< regroup at the next commit
-  WorkerId saver_ = -1;  ///< writes the final snapshot
-  int stop_code_ = 0;    ///< 0: no stop was asked for
+  bool grow_ = false;  ///< regroup at the next commit
+  bool told_of_wait_ = false;
+  std::optional<double> grown_at_;  ///< the last resize that nothing forced
+  WorkerId saver_ = -1;             ///< writes the final snapshot
+  int stop_code_ = 0;               ///< 0: no stop was asked for
   bool uses_api_ = false;
   double progress_at_ = 0;          ///< last sign of progress
   std::optional<Verdict> pending_;  ///< the verdict once all workers are gone

@@ -47,6 +47,8 @@ class DirectoryLock {
 struct Pinned {
   Plan plan;
   std::map<int64_t, int64_t> micro_batch_of;
+  std::map<int64_t, int64_t> other_batch_of;  ///< sizes at which the policy answers another global batch
+  std::string digest;
 };
 
 // The global batch of the job and every world size, up to the number of workers, that has the same one.
@@ -57,12 +59,23 @@ Pinned pin_plan(const Config& config) {
     for (int64_t size = 1; size <= workers; ++size) pinned.micro_batch_of[size] = 1;
     return pinned;
   }
-  pinned.plan = make_plan(config, workers);
+  try {
+    pinned.plan = make_plan(config, workers);
+  } catch (const Error& error) {
+    if (error.status() != Status::kIncompatibleWorldSize) throw;
+    throw with_changes(config, error, workers);
+  }
+  const Planner planner(config);
+  pinned.digest = planner.digest();
   for (int64_t size = 1; size <= workers; ++size) {
-    if (!pinned.plan.valid(size)) continue;
-    const Plan at_size = make_plan(config, size);
-    if (at_size.global_batch == pinned.plan.global_batch && at_size.micro_batch > 0)
-      pinned.micro_batch_of[size] = at_size.micro_batch;
+    try {
+      const Plan at_size = planner.plan(size);
+      const bool same = at_size.global_batch == pinned.plan.global_batch && at_size.granule == pinned.plan.granule;
+      (same ? pinned.micro_batch_of : pinned.other_batch_of)[size] =
+          same ? at_size.micro_batch : at_size.global_batch;
+    } catch (const Error& error) {
+      if (error.status() != Status::kIncompatibleWorldSize) throw;
+    }
   }
   if (!pinned.micro_batch_of.contains(workers)) {
     throw Error(
@@ -98,7 +111,8 @@ void check_injections(const Config& config, const std::vector<InjectedKill>& inj
 
 elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
   check_injections(config, options.injections);
-  elastic::AgentOrder order{config, options, RunDirectory({}), {}, options.command, {}, std::nullopt, std::nullopt};
+  elastic::AgentOrder order{
+      .config = config, .options = options, .directory = RunDirectory({}), .command = options.command};
   if (order.command.empty()) order.command = config.run().command;
   if (order.command.empty()) {
     throw Error(Status::kInvalidArgument, "nothing to run: give [run] command in the config, or a program after `--`",
@@ -107,6 +121,9 @@ elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
   order.command.front() = or_throw(elastic::find_program(order.command.front()));
   Pinned pinned = pin_plan(config);
   order.micro_batch_of = std::move(pinned.micro_batch_of);
+  order.other_batch_of = std::move(pinned.other_batch_of);
+  order.elasticity_digest = std::move(pinned.digest);
+  order.min_resize_interval_s = pinned.plan.min_resize_interval_s;
   order.facts = {fresh_run_id(), config.run().name, pinned.plan.global_batch, pinned.plan.granule};
   if (!options.resume) {
     order.directory = or_throw(RunDirectory::create(config.run().log_dir, order.facts, config.resolved_toml()));

@@ -1,0 +1,179 @@
+// pliant plan
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <fstream>
+#include <memory>
+
+#include "commands.hpp"
+#include "output.hpp"
+#include "plan/figure.hpp"
+#include "plan/study.hpp"
+#include "plan/views.hpp"
+#include "pliant/error.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+struct PlanArguments {
+  std::string file;
+  int64_t world_size = 0;
+  int64_t nodes = 0;
+  std::string policies;  ///< names with commas between them
+  std::string figure_file;
+};
+
+Config open_config(const Invocation& invocation, const PlanArguments& arguments) {
+  const Config read = Config::open(arguments.file, {}, invocation.overrides);
+  ConfigNeeds needs;
+  needs.elasticity = true;
+  needs.lr = read.has("lr");
+  return Config::open(arguments.file, needs, invocation.overrides);
+}
+
+Study study_of(const Config& config, int64_t world_size) {
+  try {
+    return {config, world_size};
+  } catch (const Error& error) {
+    if (error.status() == Status::kIncompatibleWorldSize && world_size > 0) {
+      throw with_changes(config, error, world_size);
+    }
+    throw;
+  }
+}
+
+/// A policy that has no place for `world_size` in its plan is looked at without one.
+Compared compare_one(const Config& config, const std::string& policy, int64_t world_size) {
+  try {
+    const Config other = with_policy(config, policy);
+    Compared made{policy, Study(other, 0), "", ""};
+    if (world_size == 0) return made;
+    try {
+      Study there(other, world_size);
+      if (there.plan().global_batch == made.study->plan().global_batch) {
+        made.study = std::move(there);
+      } else {
+        made.remark = fmt::format("at world size {} it answers another batch, {} rows; a running job keeps its own",
+                                  world_size, there.plan().global_batch);
+      }
+    } catch (const Error& error) {
+      if (error.status() != Status::kIncompatibleWorldSize) throw;
+    }
+    return made;
+  } catch (const Error& error) {
+    if (error.exit_code() == ExitCode::kPlugin) throw;
+    return {policy, std::nullopt, error.message(), ""};
+  }
+}
+
+/// "v0.1,exact" cut at its commas.
+std::vector<std::string> names_in(const std::string& list) {
+  std::vector<std::string> names;
+  for (size_t at = 0; at <= list.size();) {
+    const size_t comma = std::min(list.find(',', at), list.size());
+    names.push_back(list.substr(at, comma - at));
+    at = comma + 1;
+  }
+  if (std::find(names.begin(), names.end(), "") == names.end()) return names;
+  throw Error(Status::kInvalidArgument,
+              fmt::format("--compare '{}': names with one comma between them, e.g. v0.1,v0.2,exact", list),
+              ExitCode::kUsage);
+}
+
+std::vector<Compared> compare(const Config& config, const PlanArguments& arguments) {
+  std::vector<Compared> all;
+  for (const std::string& policy : names_in(arguments.policies)) {
+    const bool twice = std::any_of(all.begin(), all.end(), [&](const Compared& one) { return one.policy == policy; });
+    if (!twice) all.push_back(compare_one(config, policy, arguments.world_size));
+  }
+  const bool none = std::none_of(all.begin(), all.end(), [](const Compared& one) { return one.study.has_value(); });
+  if (none) {
+    std::string message = "--compare: no policy can plan this config";
+    for (const Compared& one : all) message += fmt::format("\n  {}: {}", one.policy, one.refusal);
+    throw Error(Status::kInvalidArgument, message, ExitCode::kUsage);
+  }
+  return all;
+}
+
+void write_figure(const std::string& file, const std::vector<Compared>& policies) {
+  std::vector<Series> series;
+  const WorldRange sizes = compared_sizes(policies);
+  for (const Compared& one : policies) {
+    if (!one.study) continue;
+    const auto mean = one.study->mean_efficiency(sizes.first, sizes.last);
+    series.push_back(
+        {one.policy,
+         fmt::format("{}global batch {}, {} valid sizes", mean ? fmt::format("mean {:.1f} %, ", 100 * *mean) : "",
+                     one.study->plan().global_batch, one.study->plan().count()),
+         [&study = *one.study](int64_t ranks) { return study.efficiency_of(ranks); }});
+  }
+  const std::string figure =
+      efficiency_figure(series, sizes.first, sizes.last, "Device time that computes, by cluster size");
+  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+  out << figure;
+  out.close();
+  if (!out) {
+    throw Error(Status::kFailedPrecondition, fmt::format("--plot {}: the file cannot be written", file));
+  }
+}
+
+int show_plan(const Invocation& invocation, PlanArguments arguments) {
+  const Config config = open_config(invocation, arguments);
+  if (arguments.nodes > 0) arguments.world_size = ranks_of_nodes(config, arguments.nodes);
+  check_scheduler(config);
+  if (!arguments.policies.empty()) {
+    const std::vector<Compared> all = compare(config, arguments);
+    if (!arguments.figure_file.empty()) write_figure(arguments.figure_file, all);
+    return emit(invocation.json ? compare_json(all, arguments.world_size) : compare_text(all, arguments.world_size));
+  }
+  Study study = study_of(config, arguments.world_size);
+  for (const std::string& warning : study.plan().warnings) {
+    if (!invocation.quiet) complain(invocation, fmt::format("pliant: warning: {}", warning));
+  }
+  const std::string text = invocation.json ? plan_json(study) : plan_text(study);
+  if (!arguments.figure_file.empty()) {
+    std::vector<Compared> alone;
+    alone.push_back({study.planner().policy(), std::move(study), "", ""});
+    write_figure(arguments.figure_file, alone);
+  }
+  return emit(text);
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Invocation& invocation) {
+  CLI::App& command = *app.add_subcommand("plan", "Show the global batch and the world sizes that may share it out");
+  const auto given = std::make_shared<PlanArguments>();
+  command.add_option("CONFIG", given->file, "The config file, often pliant.toml")->required();
+  CLI::Option* ranks =
+      command
+          .add_option("--world-size", given->world_size,
+                      "Plan for this many ranks: fails if it is not valid, with the nearest and with changes of the "
+                      "config that make it valid. Default: what [run] workers starts, else the largest valid")
+          ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""))
+          ->type_name("N");
+  command.add_option("--nodes", given->nodes, "Plan for this many whole nodes of num_gpus_per_node devices")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""))
+      ->type_name("N")
+      ->excludes(ranks);
+  command
+      .add_option("--compare", given->policies,
+                  "Plan by several policies with the same options, e.g. v0.1,v0.2,exact, in one table")
+      ->type_name("POLICY,...");
+  command
+      .add_option("--plot", given->figure_file,
+                  "Draw efficiency against cluster size into this SVG file; with --compare one line for each policy")
+      ->type_name("FILE.svg");
+  add_json(command, invocation);
+  command.footer(
+      "Examples:\n"
+      "  pliant plan pliant.toml --world-size 4\n"
+      "  pliant plan pliant.toml --compare v0.1,v0.2,exact --plot efficiency.svg\n\n"
+      "Every command takes --set, --plugin-dir, --color, -v and -q: see pliant --help");
+  command.callback(
+      [&invocation, given] { invocation.action = [&invocation, given] { return show_plan(invocation, *given); }; });
+}
+
+}  // namespace pliant::cli

@@ -1,0 +1,223 @@
+// Draws the figure. Units: SVG user units, 1/96 inch; y grows downwards.
+#include "plan/figure.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace pliant::cli {
+
+namespace {
+
+constexpr double kWidth = 720;
+constexpr double kHeight = 400;
+constexpr double kLeft = 64;
+constexpr double kRight = 16;
+constexpr double kTop = 44;
+constexpr double kBottom = 48;
+constexpr double kLegendLine = 18;
+constexpr int64_t kColumns = 320;
+constexpr int64_t kSamples = 64;  // heights asked for in one column
+constexpr double kLogFrom = 300;  // last / first from which the x axis is logarithmic
+
+/// Okabe and Ito's colours, told apart by everybody; none of them is lost in grey.
+constexpr std::array<const char*, 6> kColors{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"};
+constexpr std::array<const char*, 6> kDashes{"", "6 3", "2 2", "8 3 2 3", "4 2", "1 2"};
+
+std::string escaped(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    if (c == '&') {
+      safe += "&amp;";
+    } else if (c == '<') {
+      safe += "&lt;";
+    } else {
+      safe += c;
+    }
+  }
+  return safe;
+}
+
+/// 12,345
+std::string grouped(int64_t number) {
+  std::string digits = std::to_string(number);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) {
+    digits.insert(static_cast<size_t>(at), ",");
+  }
+  return digits;
+}
+
+class Axes {
+ public:
+  Axes(int64_t first, int64_t last, double lowest, double top)
+      : first_(static_cast<double>(first)),
+        last_(static_cast<double>(std::max(last, first + 1))),
+        log_(last_ / first_ >= kLogFrom),
+        lowest_(lowest),
+        top_(top) {}
+
+  [[nodiscard]] double x(double size) const {
+    const double part = log_ ? std::log(size / first_) / std::log(last_ / first_) : (size - first_) / (last_ - first_);
+    return kLeft + part * (kWidth - kLeft - kRight);
+  }
+  [[nodiscard]] double y(double height) const {
+    return kHeight - kBottom - (height - lowest_) / (1 - lowest_) * (kHeight - kBottom - top_);
+  }
+  /// The size at part 0..1 of the axis.
+  [[nodiscard]] double size_at(double part) const {
+    return log_ ? first_ * std::pow(last_ / first_, part) : first_ + part * (last_ - first_);
+  }
+
+  [[nodiscard]] std::string draw() const {
+    std::string svg;
+    const double step = lowest_ >= 0.75 ? 0.05 : (lowest_ >= 0.5 ? 0.1 : 0.2);
+    for (double height = lowest_; height < 1 + step / 2; height += step) {
+      svg += fmt::format(
+          "<line x1=\"{0}\" y1=\"{1:.1f}\" x2=\"{2}\" y2=\"{1:.1f}\" stroke=\"#ddd\"/>"
+          "<text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:.0f}</text>\n",
+          kLeft, y(height), kWidth - kRight, kLeft - 8, y(height) + 4, 100 * height);
+    }
+    for (const int64_t tick : ticks()) {
+      const double at = x(static_cast<double>(tick));
+      svg += fmt::format(
+          "<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\" stroke=\"#444\"/>"
+          "<text x=\"{0:.1f}\" y=\"{3}\" text-anchor=\"middle\">{4}</text>\n",
+          at, kHeight - kBottom, kHeight - kBottom + 5, kHeight - kBottom + 18, grouped(tick));
+    }
+    svg += fmt::format("<line x1=\"{0}\" y1=\"{1}\" x2=\"{2}\" y2=\"{1}\" stroke=\"#444\"/>\n", kLeft,
+                       kHeight - kBottom, kWidth - kRight);
+    svg +=
+        fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">ranks that the cluster has room for{}</text>\n",
+                    (kLeft + kWidth - kRight) / 2, kHeight - 10, log_ ? " (log scale)" : "");
+    svg += fmt::format(
+        "<text transform=\"translate(16 {:.1f}) rotate(-90)\" text-anchor=\"middle\">device time that computes, %"
+        "</text>\n",
+        (top_ + kHeight - kBottom) / 2);
+    return svg;
+  }
+
+ private:
+  [[nodiscard]] std::vector<int64_t> ticks() const {
+    std::vector<int64_t> at;
+    if (log_) {
+      for (double tick = 1; tick <= last_; tick *= 10) {
+        if (tick >= first_) at.push_back(static_cast<int64_t>(tick));
+      }
+      return at;
+    }
+    double step = std::pow(10, std::floor(std::log10((last_ - first_) / 4)));
+    for (const double times : {2.0, 2.5, 2.0}) {
+      if ((last_ - first_) / step > 8) step *= times;
+    }
+    step = std::max(1.0, std::round(step));
+    for (double tick = std::ceil(first_ / step) * step; tick <= last_; tick += step) {
+      at.push_back(static_cast<int64_t>(tick));
+    }
+    return at;
+  }
+
+  double first_;
+  double last_;
+  bool log_;
+  double lowest_;
+  double top_;
+};
+
+struct Column {
+  double x = 0;
+  double least = 0;
+  double mean = 0;
+  double greatest = 0;
+};
+
+/// What the heights are over the sizes of each column; one column for each size when they are few.
+std::vector<Column> columns_of(const Series& series, const Axes& axes, int64_t first, int64_t last) {
+  std::vector<Column> columns;
+  const int64_t count = std::min(kColumns, last - first + 1);
+  int64_t from = first;
+  for (int64_t i = 1; i <= count && from <= last; ++i) {
+    const double part = static_cast<double>(i) / static_cast<double>(count);
+    const int64_t past = i == count
+                             ? last + 1
+                             : std::clamp(static_cast<int64_t>(std::floor(axes.size_at(part))) + 1, from + 1, last + 1);
+    const int64_t stride = std::max<int64_t>(1, (past - from) / kSamples);
+    Column column{axes.x((static_cast<double>(from) + static_cast<double>(past - 1)) / 2), 2, 0, -1};
+    int64_t asked = 0;
+    for (int64_t size = from; size < past; size += stride, ++asked) {
+      const double height = series.height(size);
+      column.least = std::min(column.least, height);
+      column.greatest = std::max(column.greatest, height);
+      column.mean += height;
+    }
+    column.mean /= static_cast<double>(asked);
+    columns.push_back(column);
+    from = past;
+  }
+  return columns;
+}
+
+std::string draw_series(const std::vector<Column>& columns, const Axes& axes, size_t index) {
+  const char* color = kColors[index % kColors.size()];
+  std::string band;
+  std::string line;
+  bool spread = false;
+  for (const Column& column : columns) {
+    const char* command = band.empty() ? "M" : "L";
+    spread = spread || column.greatest > column.least;
+    band += fmt::format("{}{:.1f} {:.2f}", command, column.x, axes.y(column.greatest));
+    line += fmt::format("{}{:.1f} {:.2f}", command, column.x, axes.y(column.mean));
+  }
+  for (auto column = columns.rbegin(); column != columns.rend(); ++column) {
+    band += fmt::format("L{:.1f} {:.2f}", column->x, axes.y(column->least));
+  }
+  std::string svg;
+  if (spread) svg += fmt::format("<path d=\"{}Z\" fill=\"{}\" fill-opacity=\"0.18\"/>\n", band, color);
+  svg += fmt::format(
+      "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\" stroke-linejoin=\"round\" "
+      "stroke-dasharray=\"{}\"/>\n",
+      line, color, kDashes[index % kDashes.size()]);
+  return svg;
+}
+
+std::string draw_legend(const std::vector<Series>& series) {
+  std::string svg;
+  double y = kTop;
+  for (size_t i = 0; i < series.size(); ++i, y += kLegendLine) {
+    svg += fmt::format(
+        "<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"2.2\" "
+        "stroke-dasharray=\"{}\"/><text x=\"{}\" y=\"{:.1f}\"><tspan font-weight=\"bold\">{}</tspan>  {}</text>\n",
+        kLeft, y, kLeft + 28, y, kColors[i % kColors.size()], kDashes[i % kDashes.size()], kLeft + 36, y + 4,
+        escaped(series[i].name), escaped(series[i].remark));
+  }
+  return svg;
+}
+
+}  // namespace
+
+std::string efficiency_figure(const std::vector<Series>& series, int64_t first, int64_t last,
+                              const std::string& title) {
+  const double top = kTop + kLegendLine * static_cast<double>(series.size()) + 4;
+  const Axes flat(first, last, 0, top);
+  std::vector<std::vector<Column>> drawn;
+  double lowest = 1;
+  for (const Series& one : series) {
+    drawn.push_back(columns_of(one, flat, first, last));
+    for (const Column& column : drawn.back()) lowest = std::min(lowest, column.least);
+  }
+  lowest = lowest >= 0.8 ? 0.75 : (lowest >= 0.5 ? 0.5 : 0);
+  const Axes axes(first, last, lowest, top);
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
+      "font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222\">\n"
+      "<title>{2}</title>\n<rect width=\"{0}\" height=\"{1}\" fill=\"#fff\"/>\n"
+      "<text x=\"{3}\" y=\"22\" font-size=\"15\" font-weight=\"bold\">{2}</text>\n",
+      kWidth, kHeight, escaped(title), kLeft);
+  svg += axes.draw();
+  for (size_t i = 0; i < drawn.size(); ++i) svg += draw_series(drawn[i], axes, i);
+  svg += draw_legend(series);
+  return svg + "</svg>\n";
+}
+
+}  // namespace pliant::cli
