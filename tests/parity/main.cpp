@@ -30,6 +30,8 @@ int main(int argc, char** argv) {
   app.add_flag("--list-rules", list, "print the rules by which rows may be skipped, and stop");
   app.add_flag("--lcm-may-exceed-max", options.rows.lcm_may_exceed_max,
                "set that option of the elasticity policies and compare with out_seed where a row has it");
+  app.add_flag("--import", options.rows.through_import,
+               "write the config of each elasticity row as JSON and go through the TOML that import makes of it");
   app.add_option("--only", options.only, "look at rows of this kind only (repeatable)")->allow_extra_args(false);
   app.add_option("--show", options.show, "differing rows printed in full")->capture_default_str();
   try {

@@ -51,6 +51,8 @@ class Plugins {
   explicit Plugins(std::filesystem::path folder) : folder_(std::move(folder)) {}
   /// Opens `<section>-<name>.pliant.so`, or gives the one that is open.
   Result<std::shared_ptr<const plugin::Plugin>> open(const std::string& section, const std::string& name);
+  /// The instance that the config `toml` names in `section`.
+  Result<plugin::Instance> from_config(const std::string& section, const std::string& toml);
   /// `options`: a JSON object, key -> value, checked as if it stood in [section."name"] of a pliant.toml.
   Result<plugin::Instance> make(const std::string& section, const std::string& name, const Json& options);
 
@@ -62,6 +64,8 @@ class Plugins {
 struct Options {
   /// Elasticity policies run with this option on, and rows are held against `out_seed` where they have it.
   bool lcm_may_exceed_max = false;
+  /// Elasticity rows go through import_deepspeed() and the config that it writes, not through the row's own options.
+  bool through_import = false;
 };
 
 /// One shape of rows. The first kind whose matches() is true takes the row.

@@ -11,7 +11,9 @@
 #include "config/options.hpp"
 #include "config/value.hpp"
 #include "parity/parity.hpp"
+#include "pliant/config.hpp"
 #include "plugin/search.hpp"
+#include "scratch_folder.hpp"
 
 namespace pliant::parity {
 namespace {
@@ -58,6 +60,19 @@ Result<std::shared_ptr<const plugin::Plugin>> Plugins::open(const std::string& s
   auto plugin = plugin::Plugin::open(*file, *kind);
   if (plugin) opened = *plugin;
   return plugin;
+}
+
+Result<plugin::Instance> Plugins::from_config(const std::string& section, const std::string& toml) {
+  const test::ScratchFolder folder;
+  ConfigOverrides overrides;
+  overrides.read_environment = false;
+  overrides.plugin_dirs.push_back(folder_);
+  try {
+    const Config config = Config::open(folder.write("imported.toml", toml), {.elasticity = true}, overrides);
+    return plugin::instantiate(config, section);
+  } catch (const Error& refused) {
+    return tl::unexpected<Error>(refused);
+  }
 }
 
 Result<plugin::Instance> Plugins::make(const std::string& section, const std::string& name, const Json& options) {
