@@ -111,7 +111,9 @@ TEST_CASE("what DeepSpeed refuses is refused with the place, the path and what i
       {R"({"data_efficiency": {"data_sampling": {"dynamic_batching": {"enabled": 1}}}})", "max_tokens is missing"},
       {R"({"data_efficiency": {"data_sampling": {"dynamic_batching": [1]}}})", "dynamic_batching is a list"},
   };
-  for (const auto& [json, wanted] : cases) {
+  for (const auto& one : cases) {
+    const std::string& json = one.first;
+    const auto& wanted = one.second;
     CAPTURE(json);
     const std::string said = refusal(json);
     CAPTURE(said);
@@ -201,6 +203,7 @@ TEST_CASE("dynamic batching becomes a sampler, a rule and a seed") {
   CHECK(config.lr().base_batch == 32);
   CHECK(config.lr().unit == "sequences");
   CHECK(config.run().seed == 7);
+  CHECK(contains(imported.toml, "# from data_efficiency.seed, given as -7; Python shuffles without the sign\n"));
   for (const char* line : {"max_tokens = 4096 ", "min_batch_size = 2\n", "max_batch_size = 10 ",
                            "sequence_picking_order = \"random\"\n", "over_long = \"drop\" "}) {
     CHECK(contains(imported.toml, line));

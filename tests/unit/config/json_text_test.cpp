@@ -60,7 +60,9 @@ TEST_CASE("text that is no JSON is refused with line, column and what is wanted 
       {"[\"\xC3\xA4\", x]", "a.json:1:7: error: expected a value, found 'x'"},
       {std::string(100, '['), "a.json:1:66: error: nested more than 64 levels deep"},
   };
-  for (const auto& [text, wanted] : cases) {
+  for (const auto& one : cases) {
+    const std::string& text = one.first;
+    const auto& wanted = one.second;
     CAPTURE(text);
     CHECK(refusal(text) == wanted);
   }
@@ -102,7 +104,9 @@ TEST_CASE("truth is Python's") {
       {"true", true},      {"false", false}, {"null", false}, {"0", false},      {"-0", false},
       {"0.0", false},      {"2", true},      {"NaN", true},   {"1e-400", false}, {"\"\"", false},
       {"\"false\"", true}, {"[]", false},    {"[0]", true},   {"{}", false},     {"{\"a\":0}", true}};
-  for (const auto& [text, wanted] : cases) {
+  for (const auto& one : cases) {
+    const std::string& text = one.first;
+    const auto& wanted = one.second;
     CAPTURE(text);
     CHECK(is_true(*read(text)) == wanted);
   }
@@ -113,7 +117,9 @@ TEST_CASE("float() and int() are Python's") {
       {"\"0.1\"", 0.1}, {"\" 1e-1\\n\"", 0.1}, {"\"+.1\"", 0.1},  {"\"1_0\"", 10.0},  {"true", 1.0},   {"\"1__0\"", {}},
       {"\"_1\"", {}},   {"\"0x1\"", {}},       {"\"\"", {}},      {"\"nan(1)\"", {}}, {"\"+-1\"", {}}, {"null", {}},
       {"[0.1]", {}},    {"0.1", 0.1},          {"\"0.1 0\"", {}}, {"\"1e-999\"", 0.0}};
-  for (const auto& [text, wanted] : floats) {
+  for (const auto& one : floats) {
+    const std::string& text = one.first;
+    const auto& wanted = one.second;
     CAPTURE(text);
     CHECK(as_float(*read(text)) == wanted);
   }
@@ -130,7 +136,9 @@ TEST_CASE("float() and int() are Python's") {
                                                                              {"NaN", {}},
                                                                              {"\"\"", {}},
                                                                              {"9223372036854775808", {}}};
-  for (const auto& [text, wanted] : integers) {
+  for (const auto& one : integers) {
+    const std::string& text = one.first;
+    const auto& wanted = one.second;
     CAPTURE(text);
     CHECK(as_int(*read(text)) == wanted);
   }

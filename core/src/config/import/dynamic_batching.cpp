@@ -106,7 +106,8 @@ class Batching {
         "epoch.");
     if (!has_elasticity_) {
       draft_.comment(
-          "A plan needs an [elasticity] section as well, for the size of the global batch: see `pliant plugin list`.");
+          "A plan needs an [elasticity] section as well, for the size of the global batch, which DeepSpeed calls "
+          "train_batch_size: `pliant plugin info elasticity/exact` shows what to write.");
     }
     draft_.table({"sampler"});
     draft_.carried(block_.at("enabled"), "sampler");
@@ -179,8 +180,10 @@ class Batching {
                           "the order of another seed than a whole number below 2^63 cannot be had; set run.seed");
     }
     draft_.table({"run"});
-    draft_.carry(from, "seed", Value::of(std::abs(seed->floor)),
-                 seed->negative ? "given as " + describe(*from.value) + "; Python shuffles without the sign" : "");
+    draft_.carry(
+        from, "seed", Value::of(std::abs(seed->floor)),
+        "from " + from.path +
+            (seed->negative ? ", given as " + describe(*from.value) + "; Python shuffles without the sign" : ""));
   }
 
   Draft& draft_;

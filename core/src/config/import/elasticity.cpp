@@ -114,8 +114,8 @@ class Block {
       if (number && number->fit == Fit::kTooLarge && !number->negative) {
         draft_.error(from, fmt::format("{} is {}; {}", from.path, describe(item), kTooLarge));
       } else if (!number || number->floor < 1) {
-        draft_.error(from, fmt::format("{} is {}; it must be a whole number of at least 1, written without a point",
-                                       from.path, describe(item)));
+        draft_.error(from, fmt::format("{} is {}; it must be a whole number of at least 1{}", from.path, describe(item),
+                                       item.is(Type::kFloat) ? ", written without a point" : ""));
         continue;
       }
       if (item.is(Type::kBool)) micro_note_ = "true counts as 1";
@@ -203,9 +203,10 @@ class Block {
     draft_.table({"elasticity"});
     draft_.carried(block_.at("enabled"), "elasticity");
     if (version) {
-      draft_.carry(version, "use", Value::of(std::string(rule_)));
+      draft_.carry(version, "use", Value::of(rule_),
+                   version.value->is(Type::kString) ? "given as " + describe(*version.value) : "");
     } else {
-      draft_.add("use", Value::of(std::string(rule_)), "DeepSpeed's rule where elasticity.version is not given");
+      draft_.add("use", Value::of(rule_), "DeepSpeed's rule where elasticity.version is not given");
     }
     draft_.table({"elasticity", rule_});
     put(max_train_batch_size_);

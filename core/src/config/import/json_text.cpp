@@ -19,19 +19,12 @@ bool is_digit(char c) {
 
 void append_utf8(std::string& text, uint32_t point) {
   const auto byte = [&text](uint32_t value) { text += static_cast<char>(static_cast<unsigned char>(value)); };
+  const auto tail = [&](uint32_t shift) { byte(0x80U | ((point >> shift) & 0x3FU)); };
   if (point < 0x80) return byte(point);
-  if (point < 0x800) {
-    byte(0xC0U | (point >> 6U));
-  } else {
-    if (point < 0x10000) {
-      byte(0xE0U | (point >> 12U));
-    } else {
-      byte(0xF0U | (point >> 18U));
-      byte(0x80U | ((point >> 12U) & 0x3FU));
-    }
-    byte(0x80U | ((point >> 6U) & 0x3FU));
-  }
-  byte(0x80U | (point & 0x3FU));
+  byte(point < 0x800 ? 0xC0U | (point >> 6U) : point < 0x10000 ? 0xE0U | (point >> 12U) : 0xF0U | (point >> 18U));
+  if (point >= 0x10000) tail(12);
+  if (point >= 0x800) tail(6);
+  tail(0);
 }
 
 class Reader {
@@ -41,10 +34,7 @@ class Reader {
   std::optional<Json> run() {
     if (text_.substr(0, 3) == "\xEF\xBB\xBF") at_ = 3;
     skip_space();
-    if (at_ == text_.size()) {
-      object("there is no JSON in this file");
-      return std::nullopt;
-    }
+    if (at_ == text_.size()) return object("there is no JSON in this file");
     std::optional<Json> root = value(0);
     skip_space();
     if (root && at_ < text_.size()) object("the JSON value has ended, but the file goes on");
