@@ -83,7 +83,9 @@ Result<plugin::Instance> policy_of_row(const Json& config, Plugins& plugins, con
 /// The policy of the TOML that a user gets for the row's config.
 Result<plugin::Instance> imported_policy(const Json& config, Plugins& plugins) {
   try {
-    return plugins.from_config("elasticity", import_deepspeed(python_json(config), "row").toml);
+    const ImportedConfig imported = import_deepspeed(python_json(config), "row");
+    Result<Config> opened = plugins.open_config(imported.toml, {.elasticity = true});
+    return opened ? plugin::instantiate(*opened, "elasticity") : failed(std::move(opened));
   } catch (const Error& error) {
     return tl::unexpected<Error>(error);
   }

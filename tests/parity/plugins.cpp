@@ -11,7 +11,6 @@
 #include "config/options.hpp"
 #include "config/value.hpp"
 #include "parity/parity.hpp"
-#include "pliant/config.hpp"
 #include "plugin/search.hpp"
 #include "scratch_folder.hpp"
 
@@ -62,14 +61,13 @@ Result<std::shared_ptr<const plugin::Plugin>> Plugins::open(const std::string& s
   return plugin;
 }
 
-Result<plugin::Instance> Plugins::from_config(const std::string& section, const std::string& toml) {
+Result<Config> Plugins::open_config(const std::string& toml, const ConfigNeeds& needs) const {
   const test::ScratchFolder folder;
   ConfigOverrides overrides;
   overrides.read_environment = false;
   overrides.plugin_dirs.push_back(folder_);
   try {
-    const Config config = Config::open(folder.write("imported.toml", toml), {.elasticity = true}, overrides);
-    return plugin::instantiate(config, section);
+    return Config::open(folder.write("imported.toml", toml), needs, overrides);
   } catch (const Error& refused) {
     return tl::unexpected<Error>(refused);
   }
