@@ -32,6 +32,10 @@ std::string import_json(const ImportedConfig& imported) {
 }  // namespace
 
 int import_config(const Invocation& invocation, const ImportArguments& arguments) {
+  if (!invocation.overrides.sets.empty()) {
+    throw Error(Status::kInvalidArgument,
+                "--set changes a config when it is read; give it to the command that reads the TOML", ExitCode::kUsage);
+  }
   if (arguments.force && arguments.output.empty()) {
     throw Error(Status::kInvalidArgument, "--force replaces the file of --output; give one", ExitCode::kUsage);
   }
