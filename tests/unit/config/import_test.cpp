@@ -136,6 +136,7 @@ TEST_CASE("every fault of a file is in the one message, in the order of the file
 TEST_CASE("a file with nothing to carry is refused with what to write") {
   CHECK(contains(refusal("{}"), "nothing in this file can be carried\n"));
   CHECK(contains(refusal(R"({"fp16": {"enabled": true}})"), "there is no elasticity block"));
+  CHECK(contains(refusal(R"({"zero_optimization": {"stage": 3}})"), "zero_optimization alone is not enough"));
   CHECK(
       contains(refusal(R"({"elasticity": {"enabled": 0, "max_train_batch_size": "x"}})"), "elasticity.enabled is off"));
   CHECK(contains(refusal(R"({"enabled": true, "max_train_batch_size": 4, "micro_batch_sizes": [2]})"),

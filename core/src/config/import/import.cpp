@@ -38,8 +38,10 @@ std::vector<std::string> advice(const Source& root) {
   const Source elasticity = root.at("elasticity");
   notes.push_back(elasticity ? "elasticity.enabled is off: set it to true to carry the block"
                              : "there is no elasticity block: {\"elasticity\": {\"enabled\": true, ...}}");
-  notes.emplace_back(
-      "nor is data_efficiency.data_sampling.dynamic_batching enabled; other keys have no place in Pliant");
+  notes.emplace_back("nor is data_efficiency.data_sampling.dynamic_batching enabled");
+  if (root.at("zero_optimization")) {
+    notes.emplace_back("this version of Pliant does not partition parameters: zero_optimization alone is not enough");
+  }
   return notes;
 }
 

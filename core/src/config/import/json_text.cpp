@@ -73,7 +73,7 @@ class Reader {
     const size_t size = character_size(text_, at_);
     if (size == 0) return object(fmt::format("byte 0x{:02x} is not UTF-8 text", static_cast<unsigned char>(c)));
     std::vector<std::string> notes;
-    if (c == '#' || c == '/') notes.emplace_back("JSON has no comments; take them out");
+    if (c == '#' || c == '/') notes.emplace_back("JSON has no comments; take them out, or turn Hjson into JSON first");
     if (c == '\'') notes.emplace_back("strings stand in double quotes");
     if (c == '}' || c == ']') notes.emplace_back("no comma may stand before a closing bracket");
     if (c == 'T' || c == 'F' || c == 'N') notes.emplace_back("JSON writes true, false and null in small letters");
