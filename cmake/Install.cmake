@@ -32,7 +32,8 @@ get_property(sample_programs GLOBAL PROPERTY PLIANT_SAMPLE_PROGRAMS)
 foreach(program IN LISTS sample_programs)
   install(TARGETS ${program} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT samples)
 endforeach()
-install(DIRECTORY samples DESTINATION share/pliant COMPONENT samples FILES_MATCHING PATTERN "*.toml" PATTERN "*.py")
+install(DIRECTORY samples DESTINATION share/pliant COMPONENT samples FILES_MATCHING PATTERN "*.toml" PATTERN "*.py"
+  PATTERN "*.json")
 
 # `product` builds everything that is installed and nothing else: no tests.
 add_custom_target(product)

@@ -16,6 +16,12 @@ int show_config(const Invocation& invocation, const std::filesystem::path& file,
 int check_config(const Invocation& invocation, const std::filesystem::path& file);
 /// `name`: a section, "section/name" for a plugin, or empty for all of core's sections.
 int show_defaults(const Invocation& invocation, const std::string& name);
+struct ImportArguments {
+  std::filesystem::path source;  ///< a DeepSpeed config
+  std::filesystem::path output;  ///< empty: stdout
+  bool force = false;            ///< replace `output`
+};
+int import_config(const Invocation& invocation, const ImportArguments& arguments);
 int show_version(const Invocation& invocation);
 
 }  // namespace pliant::cli

@@ -33,6 +33,18 @@ void add_search_file(CLI::App& command, const std::shared_ptr<Arguments>& given)
   command.add_option("--config", given->file, "Also search the [plugins] dirs of this config file")->type_name("FILE");
 }
 
+void add_import(CLI::App& config, Invocation& invocation) {
+  CLI::App& command = *config.add_subcommand("import", "Turn a DeepSpeed config into a pliant.toml");
+  const auto given = std::make_shared<ImportArguments>();
+  command.add_option("SOURCE", given->source, "The DeepSpeed config, often ds_config.json")->required();
+  command.add_option("-o,--output", given->output, "Write the TOML to this file instead of stdout")->type_name("FILE");
+  command.add_flag("--force", given->force, "Replace the file of --output");
+  add_json(command, invocation);
+  command.footer(example("pliant config import ds_config.json --output pliant.toml"));
+  command.callback(
+      [&invocation, given] { invocation.action = [&invocation, given] { return import_config(invocation, *given); }; });
+}
+
 }  // namespace
 
 void add_json(CLI::App& command, Invocation& invocation) {
@@ -65,7 +77,7 @@ void add_plugin(CLI::App& app, Invocation& invocation) {
 }
 
 void add_config(CLI::App& app, Invocation& invocation) {
-  CLI::App& command = *app.add_subcommand("config", "Show or check a config file");
+  CLI::App& command = *app.add_subcommand("config", "Show, check or import a config file");
   command.require_subcommand(1);
   command.footer(example("pliant config check pliant.toml"));
 
@@ -97,6 +109,8 @@ void add_config(CLI::App& app, Invocation& invocation) {
   defaults.callback([&invocation, wanted] {
     invocation.action = [&invocation, wanted] { return show_defaults(invocation, wanted->name); };
   });
+
+  add_import(command, invocation);
 }
 
 void add_version(CLI::App& app, Invocation& invocation) {

@@ -15,6 +15,7 @@
 #include "fuzz/mutations.hpp"
 #include "pliant/config.hpp"
 #include "pliant/error.hpp"
+#include "pliant/import.hpp"
 #include "pliant/job.hpp"
 #include "scratch_folder.hpp"
 
@@ -144,6 +145,49 @@ TEST_CASE("a damaged snapshot or lengths file is refused before anybody uses a b
     write_all(lengths, std::string(text));
     CHECK(data::read_dataset(lengths).has_value() == (text == whole_lengths));
   });
+}
+
+TEST_CASE("a DeepSpeed config is refused, or becomes a document that opens") {
+  const ScratchFolder folder;
+  const auto file = folder / "imported.toml";
+  const std::vector<std::string> seeds{
+      R"({"elasticity": {"enabled": true, "version": 0.1, "max_train_batch_size": 100, "micro_batch_sizes": [1, 2]}})",
+      R"({"elasticity": {"enabled": true, "max_train_batch_size": 64, "micro_batch_sizes": [4], "num_gpus_per_node": 2},
+          "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7, "offload_param": {"device": "cpu"}}})",
+      R"({"train_batch_size": 8, "optimizer": {"params": {"lr": 1e-3}}, "data_efficiency": {"seed": 3, "data_sampling":
+          {"dynamic_batching": {"enabled": true, "max_tokens": 100, "lr_scaling_method": "sqrt"}}}})"};
+  const std::vector<std::string> words{"NaN",
+                                       "-Infinity",
+                                       "null",
+                                       "true",
+                                       "[[",
+                                       "{}",
+                                       "\"auto\"",
+                                       "\\ud800",
+                                       "1e999",
+                                       "\"\\n[x]\\n\":1,",
+                                       "9223372036854775808",
+                                       "-1",
+                                       "\xEF\xBB\xBF",
+                                       ",",
+                                       "0.5"};
+  ConfigOverrides overrides;
+  overrides.read_environment = false;
+  int imported = 0;
+  fuzz(seeds, words, [&](std::string_view text) {
+    std::string toml;
+    try {
+      toml = import_deepspeed(text).toml;
+      ++imported;
+    } catch (const Error& error) {
+      CHECK(error.exit_code() == ExitCode::kUsage);
+      return;
+    }
+    write_all(file, toml);
+    CHECK_NOTHROW(static_cast<void>(
+        Config::open(file, {.elasticity = toml.find("\n[elasticity]") != std::string::npos, .lr = true}, overrides)));
+  });
+  CHECK(imported > 0);
 }
 
 TEST_CASE("an injection on the command line is understood or refused with the grammar") {

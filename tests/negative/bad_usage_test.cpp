@@ -52,6 +52,7 @@ TEST_CASE("help goes to stdout, ends with 0 and has an example for every command
                                                                                        {"config", "show"},
                                                                                        {"config", "check"},
                                                                                        {"config", "defaults"},
+                                                                                       {"config", "import"},
                                                                                        {"version"}}) {
     std::vector<std::string> args = command;
     args.emplace_back("--help");

@@ -114,7 +114,7 @@ TEST_CASE("policies are compared over the same cluster sizes, and drawn") {
   const std::string figure = read_all(folder / "figure.svg");
   CHECK(has(figure, "<svg xmlns="));
   CHECK(has(figure, ">exact</tspan>"));
-  CHECK(folder.plan({"--plot", "missing/figure.svg"}).exit_code == 1);
+  CHECK(folder.plan({"--plot", "missing/figure.svg"}).exit_code == 2);
 }
 
 TEST_CASE("a policy that refuses the options has its reason in the table") {

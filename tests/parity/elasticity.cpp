@@ -13,6 +13,7 @@
 #include "parity/sha256.hpp"
 #include "parity/status_classes.hpp"
 #include "plan/policy.hpp"
+#include "pliant/import.hpp"
 
 namespace pliant::parity {
 namespace {
@@ -60,8 +61,8 @@ std::string policy_of(const Json& block) {
   return version && *version == kVersion01 ? "v0.1" : "v0.2";
 }
 
-Result<Answer> answer(const Json& row, Plugins& plugins, const Options& options) {
-  const Json& config = row["config"];
+/// The policy with the options that stand in the row, and the outer part of the reference's function.
+Result<plugin::Instance> policy_of_row(const Json& config, Plugins& plugins, const Options& options) {
   if (!config.is_object()) return refused("the config is no object");
   if (!config.contains("elasticity")) return refused("the config has no elasticity block");
   const Json& block = config["elasticity"];
@@ -75,8 +76,26 @@ Result<Answer> answer(const Json& row, Plugins& plugins, const Options& options)
   Json table = declared(block, (*plugin)->options());
   if (options.lcm_may_exceed_max) table["lcm_may_exceed_max"] = true;
   Result<plugin::Instance> policy = plugins.make("elasticity", name, table);
-  if (!policy) return failed(std::move(policy));
-  if (*version != kVersion01 && *version != kVersion02) return no_such_version(*version, table);
+  if (policy && *version != kVersion01 && *version != kVersion02) return no_such_version(*version, table);
+  return policy;
+}
+
+/// The policy of the TOML that a user gets for the row's config.
+Result<plugin::Instance> imported_policy(const Json& config, Plugins& plugins) {
+  try {
+    const ImportedConfig imported = import_deepspeed(python_json(config), "row");
+    Result<Config> opened = plugins.open_config(imported.toml, {.elasticity = true});
+    return opened ? plugin::instantiate(*opened, "elasticity") : failed(std::move(opened));
+  } catch (const Error& error) {
+    return tl::unexpected<Error>(error);
+  }
+}
+
+Result<Answer> answer(const Json& row, Plugins& plugins, const Options& options) {
+  const Json& config = row["config"];
+  const Result<plugin::Instance> policy =
+      options.through_import ? imported_policy(config, plugins) : policy_of_row(config, plugins, options);
+  if (!policy) return tl::unexpected<Error>(policy.error());
   if (!row["world_size"].is_number_integer() || !fits(row["world_size"])) return refused("the world size is no int64");
   const PlanQuestion question = question_of(row);
   Result<Plan> plan = ask_policy(*policy, question);
@@ -132,12 +151,15 @@ std::string contract_fault(const Plan& plan, const Json& row) {
   return checked ? std::string{} : checked.error().message();
 }
 
-Outcome excused(const Json& row, Plugins& plugins, const std::string& expected, const std::string& actual) {
+Outcome excused(const Json& row, Plugins& plugins, const Options& options, const std::string& expected,
+                const std::string& actual) {
   const Json& config = row["config"];
   const bool has_block = config.is_object() && config.contains("elasticity") && config["elasticity"].is_object();
   auto plugin = plugins.open("elasticity", has_block ? policy_of(config["elasticity"]) : "v0.2");
   const std::string rule = plugin ? rule_for(row, (*plugin)->options()) : std::string{};
-  return rule.empty() ? Outcome::failed(expected, actual) : Outcome::skipped(rule);
+  // Import writes what TOML can say in place of what it cannot, so nothing is left to excuse by its type.
+  const bool excuses = !rule.empty() && !(options.through_import && rule == "typed-option");
+  return !excuses ? Outcome::failed(expected, actual) : Outcome::skipped(rule);
 }
 
 Outcome check(const Json& row, Plugins& plugins, const Options& options) {
@@ -146,10 +168,10 @@ Outcome check(const Json& row, Plugins& plugins, const Options& options) {
   if (!actual) {
     const Error& error = actual.error();
     const std::string refusal = fmt::format("{}: {}", name_of(error.status()), error.message());
-    if (!expected.contains("error")) return excused(row, plugins, expected.dump(), refusal);
+    if (!expected.contains("error")) return excused(row, plugins, options, expected.dump(), refusal);
     const auto type = expected["error"]["type"].get<std::string>();
     if (error.exit_code() != ExitCode::kPlugin && same_class(type, error.status())) return Outcome::passed();
-    return excused(row, plugins, expected.dump(), refusal);
+    return excused(row, plugins, options, expected.dump(), refusal);
   }
   const Json shaped = in_shape_of(expected.value("valid_gpus", Json()), row, *actual);
   if (expected.contains("error")) {

@@ -28,8 +28,12 @@ int main(int argc, char** argv) {
   app.add_option("FILE", files, "rows, one JSON object a line; plain or gzip");
   app.add_option("--plugin-dir", plugin_folder, "where the plugins lie")->capture_default_str();
   app.add_flag("--list-rules", list, "print the rules by which rows may be skipped, and stop");
-  app.add_flag("--lcm-may-exceed-max", options.rows.lcm_may_exceed_max,
-               "set that option of the elasticity policies and compare with out_seed where a row has it");
+  CLI::Option* const lcm =
+      app.add_flag("--lcm-may-exceed-max", options.rows.lcm_may_exceed_max,
+                   "set that option of the elasticity policies and compare with out_seed where a row has it");
+  app.add_flag("--import", options.rows.through_import,
+               "write the config of each elasticity row as JSON and go through the TOML that import makes of it")
+      ->excludes(lcm);
   app.add_option("--only", options.only, "look at rows of this kind only (repeatable)")->allow_extra_args(false);
   app.add_option("--show", options.show, "differing rows printed in full")->capture_default_str();
   try {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "pliant/config.hpp"
 #include "plugin/plugin.hpp"
 
 namespace pliant::parity {
@@ -51,6 +52,8 @@ class Plugins {
   explicit Plugins(std::filesystem::path folder) : folder_(std::move(folder)) {}
   /// Opens `<section>-<name>.pliant.so`, or gives the one that is open.
   Result<std::shared_ptr<const plugin::Plugin>> open(const std::string& section, const std::string& name);
+  /// The config `toml`, opened with these plugins.
+  [[nodiscard]] Result<Config> open_config(const std::string& toml, const ConfigNeeds& needs) const;
   /// `options`: a JSON object, key -> value, checked as if it stood in [section."name"] of a pliant.toml.
   Result<plugin::Instance> make(const std::string& section, const std::string& name, const Json& options);
 
@@ -62,6 +65,8 @@ class Plugins {
 struct Options {
   /// Elasticity policies run with this option on, and rows are held against `out_seed` where they have it.
   bool lcm_may_exceed_max = false;
+  /// Elasticity rows go through import_deepspeed() and the config that it writes, not through the row's own options.
+  bool through_import = false;
 };
 
 /// One shape of rows. The first kind whose matches() is true takes the row.
@@ -72,9 +77,10 @@ struct RowKind {
   std::function<Outcome(const Json& row, Plugins& plugins, const Options& options)> check;
 };
 
-std::vector<RowKind> elasticity_rows();      // elasticity.cpp
-std::vector<RowKind> immutable_rows();       // immutable.cpp
-std::vector<RowKind> variable_batch_rows();  // variable_batch.cpp
+std::vector<RowKind> elasticity_rows();        // elasticity.cpp
+std::vector<RowKind> immutable_rows();         // immutable.cpp
+std::vector<RowKind> variable_batch_rows();    // variable_batch.cpp
+std::vector<RowKind> dynamic_batching_rows();  // dynamic_batching.cpp
 
 /// All of them.
 std::vector<RowKind> row_kinds();

@@ -74,6 +74,27 @@ TEST_CASE("every number of an answer is compared") {
   CHECK(result_of(none) == kFailed);
 }
 
+TEST_CASE("through import a right row passes, a wrong number fails, and no type is an excuse") {
+  const auto imported = [](const Json& row) {
+    const pliant::test::ScratchFolder folder;
+    parity::RunOptions options;
+    options.rows.through_import = true;
+    return last_line(report(folder.write("rows.jsonl", row.dump() + "\n"), options));
+  };
+  CHECK(imported(example()) == kPassed);
+  Json wrong = example();
+  wrong["out"]["final_batch_size"] = 1681;
+  CHECK(imported(wrong) == kFailed);
+  Json truth = example();
+  truth["config"]["elasticity"]["min_gpus"] = true;
+  CHECK(result_of(truth) == kSkipped);
+  CHECK(imported(truth) == kPassed);
+  Json text = example();
+  text["config"]["elasticity"]["min_gpus"] = "1";
+  CHECK(result_of(text) == kSkipped);
+  CHECK(imported(text) == kFailed);
+}
+
 TEST_CASE("a digest that differs is seen") {
   Json row = example();
   row["config"]["elasticity"]["max_gpus"] = 1500;

@@ -12,6 +12,7 @@
 #include "config/value.hpp"
 #include "parity/parity.hpp"
 #include "plugin/search.hpp"
+#include "scratch_folder.hpp"
 
 namespace pliant::parity {
 namespace {
@@ -58,6 +59,18 @@ Result<std::shared_ptr<const plugin::Plugin>> Plugins::open(const std::string& s
   auto plugin = plugin::Plugin::open(*file, *kind);
   if (plugin) opened = *plugin;
   return plugin;
+}
+
+Result<Config> Plugins::open_config(const std::string& toml, const ConfigNeeds& needs) const {
+  const test::ScratchFolder folder;
+  ConfigOverrides overrides;
+  overrides.read_environment = false;
+  overrides.plugin_dirs.push_back(folder_);
+  try {
+    return Config::open(folder.write("imported.toml", toml), needs, overrides);
+  } catch (const Error& refused) {
+    return tl::unexpected<Error>(refused);
+  }
 }
 
 Result<plugin::Instance> Plugins::make(const std::string& section, const std::string& name, const Json& options) {

@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <fstream>
 #include <memory>
 
 #include "commands.hpp"
@@ -12,6 +11,7 @@
 #include "plan/study.hpp"
 #include "plan/views.hpp"
 #include "pliant/error.hpp"
+#include "whole_file.hpp"
 
 namespace pliant::cli {
 
@@ -111,12 +111,9 @@ void write_figure(const std::string& file, const std::vector<Compared>& policies
   }
   const std::string figure =
       efficiency_figure(series, sizes.first, sizes.last, "Device time that computes, by cluster size");
-  std::ofstream out(file, std::ios::binary | std::ios::trunc);
-  out << figure;
-  out.close();
-  if (!out) {
-    throw Error(Status::kFailedPrecondition, fmt::format("--plot {}: the file cannot be written", file));
-  }
+  const Result<> written = write_whole(file, figure, true);
+  if (written) return;
+  throw Error(written.error().status(), "--plot: " + written.error().message(), written.error().exit_code());
 }
 
 int show_plan(const Invocation& invocation, PlanArguments arguments) {

@@ -36,26 +36,6 @@ struct Descriptor {
   }
 };
 
-/// Bytes of the UTF-8 character at `at`, or 0 when there is none.
-size_t character_at(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const unsigned first = byte(at);
-  if (first < 0x80) return 1;
-  const size_t size = first >= 0xC2 && first <= 0xDF   ? 2
-                      : (first & 0xF0U) == 0xE0        ? 3
-                      : first >= 0xF0 && first <= 0xF4 ? 4
-                                                       : 0;
-  for (size_t i = 1; i < size; ++i) {
-    if ((byte(at + i) & 0xC0U) != 0x80) return 0;
-  }
-  const unsigned second = byte(at + 1);
-  if (first == 0xE0 && second < 0xA0) return 0;  // longer than needed
-  if (first == 0xED && second > 0x9F) return 0;  // a surrogate
-  if (first == 0xF0 && second < 0x90) return 0;
-  if (first == 0xF4 && second > 0x8F) return 0;
-  return size;
-}
-
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
@@ -70,7 +50,7 @@ class Scanner {
   enum class Inside { kCode, kComment, kBasic, kLiteral, kLongBasic, kLongLiteral };
 
   void step() {
-    const size_t size = character_at(text_, at_);
+    const size_t size = character_size(text_, at_);
     const char c = text_[at_];
     const auto byte = static_cast<unsigned char>(c);
     if (size == 0) return object(fmt::format("byte 0x{:02x} is not UTF-8 text; is this a binary file?", byte));
@@ -172,6 +152,25 @@ class Scanner {
 };
 
 }  // namespace
+
+size_t character_size(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const unsigned first = byte(at);
+  if (first < 0x80) return 1;
+  const size_t size = first >= 0xC2 && first <= 0xDF   ? 2
+                      : (first & 0xF0U) == 0xE0        ? 3
+                      : first >= 0xF0 && first <= 0xF4 ? 4
+                                                       : 0;
+  for (size_t i = 1; i < size; ++i) {
+    if ((byte(at + i) & 0xC0U) != 0x80) return 0;
+  }
+  const unsigned second = byte(at + 1);
+  if (first == 0xE0 && second < 0xA0) return 0;  // longer than needed
+  if (first == 0xED && second > 0x9F) return 0;  // a surrogate
+  if (first == 0xF0 && second < 0x90) return 0;
+  if (first == 0xF4 && second > 0x8F) return 0;
+  return size;
+}
 
 Result<std::string> read_text(const fs::path& file) {
   const Descriptor opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC));

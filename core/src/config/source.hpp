@@ -19,6 +19,9 @@ constexpr int kDeepest = 64;
 /// The bytes of `file`; reads at most kLargestFile + 1 of them. Errors exit with 2.
 Result<std::string> read_text(const std::filesystem::path& file);
 
+/// Bytes of the UTF-8 character at byte `at` of `text`, or 0 when there is none.
+size_t character_size(std::string_view text, size_t at);
+
 /// What is wrong with `text` before its grammar: not UTF-8, control characters, letters outside ASCII where TOML has no
 /// place for them, nesting deeper than kDeepest. nullopt when nothing is.
 std::optional<Finding> text_objection(std::string_view text);

@@ -1,0 +1,54 @@
+// pliant config import: a DeepSpeed config becomes a pliant.toml.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "actions.hpp"
+#include "base/result.hpp"
+#include "config/source.hpp"
+#include "output.hpp"
+#include "pliant/import.hpp"
+#include "whole_file.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string import_json(const ImportedConfig& imported) {
+  Json json;
+  json["schema"] = "pliant.config_import/1";
+  json["toml"] = imported.toml;
+  json["carried"] = Json::array();
+  for (const auto& [from, to] : imported.carried) json["carried"].push_back({{"from", from}, {"to", to}});
+  json["not_carried"] = Json::array();
+  for (const auto& [key, reason] : imported.not_carried) {
+    json["not_carried"].push_back({{"key", key}, {"reason", reason}});
+  }
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+int import_config(const Invocation& invocation, const ImportArguments& arguments) {
+  if (!invocation.overrides.sets.empty()) {
+    throw Error(Status::kInvalidArgument,
+                "--set changes a config when it is read; give it to the command that reads the TOML", ExitCode::kUsage);
+  }
+  if (arguments.force && arguments.output.empty()) {
+    throw Error(Status::kInvalidArgument, "--force replaces the file of --output; give one", ExitCode::kUsage);
+  }
+  const std::string text = or_throw(config::read_text(arguments.source));
+  const ImportedConfig imported = import_deepspeed(text, arguments.source.string());
+  if (!arguments.output.empty()) or_throw(write_whole(arguments.output, imported.toml, arguments.force));
+  if (!invocation.quiet) {
+    for (const auto& [key, reason] : imported.not_carried) {
+      complain(invocation, fmt::format("note: {}: not carried: {}", key, reason));
+    }
+  }
+  if (invocation.json) return emit(import_json(imported));
+  return arguments.output.empty() ? emit(imported.toml) : 0;
+}
+
+}  // namespace pliant::cli

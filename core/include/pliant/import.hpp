@@ -1,0 +1,30 @@
+// Import: another system's config as a pliant.toml, with an account of every key.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pliant {
+
+/// Keys are dotted paths: `elasticity.min_gpus` in the source, `elasticity."v0.1".min_gpus` in the TOML.
+struct ImportedConfig {
+  struct Carried {
+    std::string from;
+    std::string to;  ///< a key, or a section that is there because of `from`
+  };
+  struct NotCarried {
+    std::string key;
+    std::string reason;  ///< one line, without the key
+  };
+  std::string toml;  ///< a whole document that Config::open accepts; the keys not carried stand at its end as comments
+  std::vector<Carried> carried;         ///< in the order of the TOML
+  std::vector<NotCarried> not_carried;  ///< in the order of the source
+};
+
+/// Translates a DeepSpeed config, JSON as Python reads it. The [elasticity] section plans as DeepSpeed does. Pure:
+/// touches no file and no environment. `name` is how messages call the source. Throws Error (exit 2), with a position,
+/// for text that is no JSON, for a block that DeepSpeed refuses, and when nothing in the source can be carried.
+ImportedConfig import_deepspeed(std::string_view json, std::string_view name = "ds_config.json");
+
+}  // namespace pliant

@@ -1,0 +1,78 @@
+// DeepSpeed's config to Pliant's: parse, translate block by block, account for every key.
+#include "pliant/import.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/result.hpp"
+#include "config/import/draft.hpp"
+#include "config/source.hpp"
+
+namespace pliant {
+
+namespace {
+
+namespace deepspeed = config::deepspeed;
+using config::Diagnostics;
+using config::deepspeed::Draft;
+using config::deepspeed::Json;
+using config::deepspeed::Source;
+
+bool is_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t size = config::character_size(text, at);
+    if (size == 0) return false;
+    at += size;
+  }
+  return true;
+}
+
+std::vector<std::string> advice(const Source& root) {
+  if (root.at("max_train_batch_size") || root.at("micro_batch_sizes")) {
+    return {
+        "this looks like the inside of an elasticity block; give it its name: {\"elasticity\": {\"enabled\": true, "
+        "...}}"};
+  }
+  std::vector<std::string> notes;
+  const Source elasticity = root.at("elasticity");
+  notes.push_back(elasticity ? "elasticity.enabled is off: set it to true to carry the block"
+                             : "there is no elasticity block: {\"elasticity\": {\"enabled\": true, ...}}");
+  notes.emplace_back("nor is data_efficiency.data_sampling.dynamic_batching enabled");
+  if (root.at("zero_optimization")) {
+    notes.emplace_back("this version of Pliant does not partition parameters: zero_optimization alone is not enough");
+  }
+  return notes;
+}
+
+Result<ImportedConfig> imported(const Json& root, std::string_view name, Diagnostics& diagnostics) {
+  Draft draft(root, diagnostics);
+  if (!root.is(Json::Type::kObject)) {
+    draft.error(draft.root(), "a DeepSpeed config is a JSON object: {\"elasticity\": {...}}");
+    return tl::unexpected<Error>(diagnostics.to_error());
+  }
+  draft.comment(is_utf8(name) ? fmt::format("Written by `pliant config import` from {}.", config::quoted(name))
+                              : "Written by `pliant config import`.");
+  draft.comment("Next: `pliant config check FILE`, then `pliant plan FILE --world-size N`.");
+  draft.comment("");
+  draft.add("config_version", config::Value::of(int64_t{1}), {});
+  const bool elastic = deepspeed::import_elasticity(draft);
+  deepspeed::import_dynamic_batching(draft, elastic);
+  if (!diagnostics.failed() && !draft.carried_anything()) {
+    draft.error(draft.root(), "nothing in this file can be carried", advice(draft.root()));
+  }
+  if (diagnostics.failed()) return tl::unexpected<Error>(diagnostics.to_error());
+  deepspeed::note_zero(draft);
+  return std::move(draft).finish();
+}
+
+}  // namespace
+
+ImportedConfig import_deepspeed(std::string_view json, std::string_view name) {
+  Diagnostics diagnostics{std::string(name), json};
+  const std::optional<Json> root = deepspeed::parse_json(json, diagnostics);
+  if (!root) throw diagnostics.to_error();
+  return or_throw(imported(*root, name, diagnostics));
+}
+
+}  // namespace pliant

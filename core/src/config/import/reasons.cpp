@@ -1,0 +1,128 @@
+// Why a key of a DeepSpeed config has no place in a pliant.toml.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "config/import/draft.hpp"
+
+namespace pliant::config::deepspeed {
+
+namespace {
+
+using Reason = std::pair<std::string_view, std::string_view>;
+
+constexpr std::string_view kPlan = "the plan decides it, for every world size: `pliant plan`";
+constexpr std::string_view kPrecision = "precision belongs to the training program";
+constexpr std::string_view kGradients = "gradients are the training program's";
+constexpr std::string_view kModel = "the model belongs to the training program";
+constexpr std::string_view kCommunication = "communication is the accelerator plugin's: [accelerator]";
+constexpr std::string_view kLoader = "the training program loads its own data";
+constexpr std::string_view kMonitor = "monitoring belongs to the training program; `pliant run --json` reports the job";
+constexpr std::string_view kProfile = "Pliant has no such profile; a run's ledger holds its steps";
+constexpr std::string_view kCheckpoint = "Pliant takes its own snapshots: run.snapshot_every";
+constexpr std::string_view kCurriculum = "Pliant has no curriculum; a sampler orders the sequences";
+constexpr std::string_view kZero =
+    "this version of Pliant does not partition parameters; kept as a comment under [coordinator.zero3]";
+
+/// By dotted path; what lies below a path shares its reason.
+constexpr auto kReasons = std::to_array<Reason>({
+    {"train_batch_size", kPlan},
+    {"train_micro_batch_size_per_gpu", kPlan},
+    {"gradient_accumulation_steps", kPlan},
+    {"elasticity.ignore_non_elastic_batch_info",
+     "not needed: batch sizes beside the block are listed here, not refused"},
+    {"optimizer", "the optimizer belongs to the training program"},
+    {"optimizer.params.lr", "the rate belongs to the training program: without dynamic batching nothing scales it"},
+    {"scheduler", "the schedule belongs to the training program, which hands its rate to LearningRate::at"},
+    {"fp16", kPrecision},
+    {"bf16", kPrecision},
+    {"bfloat16", kPrecision},
+    {"fp8", kPrecision},
+    {"amp", kPrecision},
+    {"torch_autocast", kPrecision},
+    {"data_types", kPrecision},
+    {"grad_accum_dtype", kPrecision},
+    {"fp32_allreduce", kPrecision},
+    {"communication_data_type", kPrecision},
+    {"seq_parallel_communication_data_type", kPrecision},
+    {"gradient_clipping", kGradients},
+    {"prescale_gradients", "Pliant adds summed losses and divides once: nothing is scaled before"},
+    {"gradient_predivide_factor", "Pliant adds summed losses and divides once: nothing is scaled before"},
+    {"sparse_gradients", kGradients},
+    {"disable_allgather", kCommunication},
+    {"allgather_bucket_size", kCommunication},
+    {"reduce_bucket_size", kCommunication},
+    {"comms_logger", kMonitor},
+    {"zero_optimization", kZero},
+    {"zero_allow_untested_optimizer", kZero},
+    {"zero_force_ds_cpu_optimizer", kZero},
+    {"activation_checkpointing", kModel},
+    {"sparse_attention", kModel},
+    {"compression_training", kModel},
+    {"quantize_training", kModel},
+    {"tensor_parallel", kModel},
+    {"sequence_parallel_size", kModel},
+    {"data_parallel_size", kPlan},
+    {"pipeline", kModel},
+    {"hybrid_engine", kModel},
+    {"compile", kModel},
+    {"eigenvalue", kModel},
+    {"progressive_layer_drop", kModel},
+    {"aio", kZero},
+    {"swap_tensor", kZero},
+    {"curriculum_learning", kCurriculum},
+    {"data_efficiency", "Pliant has no such part; of data efficiency it knows dynamic batching"},
+    {"data_efficiency.seed", "only dynamic batching would use it"},
+    {"data_efficiency.data_routing", "Pliant routes no tokens: the model belongs to the training program"},
+    {"data_efficiency.data_sampling.curriculum_learning", kCurriculum},
+    {"data_efficiency.data_sampling.num_epochs", "set run.epochs, or let the training program count"},
+    {"data_efficiency.data_sampling.num_workers", kLoader},
+    {"data_efficiency.data_sampling.pin_memory", kLoader},
+    {"data_efficiency.data_sampling.dynamic_batching.verbose", "pliant -v says more"},
+    {"data_efficiency.data_sampling.dynamic_batching.metrics_path",
+     "Pliant takes the lengths from the data set that the program gives it"},
+    {"data_efficiency.data_sampling.dynamic_batching.sentence_picking_order",
+     "DeepSpeed ignores this old name and takes the order of the data; set sampler.seqlen.sequence_picking_order if "
+     "you "
+     "want another"},
+    {"dataloader_drop_last", "samplers say what becomes of the last batch: tail, strict"},
+    {"steps_per_print", kMonitor},
+    {"wall_clock_breakdown", kProfile},
+    {"memory_breakdown", kProfile},
+    {"dump_state", kProfile},
+    {"flops_profiler", kProfile},
+    {"tensorboard", kMonitor},
+    {"wandb", kMonitor},
+    {"comet", kMonitor},
+    {"csv_monitor", kMonitor},
+    {"monitor_config", kMonitor},
+    {"autotuning", "Pliant tunes nothing by trial; `pliant plan` computes"},
+    {"checkpoint", kCheckpoint},
+    {"load_universal_checkpoint", kCheckpoint},
+    {"use_node_local_storage", kCheckpoint},
+    {"nebula", kCheckpoint},
+    {"vocabulary_size", kModel},
+    {"local_rank", "the environment of a worker has its rank: LOCAL_RANK"},
+    {"master_addr", "[rendezvous] brings the workers together"},
+    {"master_port", "[rendezvous] brings the workers together"},
+    {"launcher", "`pliant run` starts the workers: run.command, run.workers"},
+    {"launcher_args", "`pliant run` starts the workers: run.command, run.workers"},
+});
+
+}  // namespace
+
+std::string_view known_reason(std::string_view path) {
+  const auto found =
+      std::find_if(kReasons.begin(), kReasons.end(), [&](const Reason& reason) { return reason.first == path; });
+  return found == kReasons.end() ? std::string_view{} : found->second;
+}
+
+std::vector<std::string> known_keys() {
+  std::vector<std::string> keys{"elasticity"};
+  for (const auto& [path, reason] : kReasons) {
+    if (path.find('.') == std::string_view::npos) keys.emplace_back(path);
+  }
+  return keys;
+}
+
+}  // namespace pliant::config::deepspeed

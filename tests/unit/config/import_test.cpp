@@ -1,0 +1,296 @@
+// import_deepspeed: what is refused, what is carried, and the account of the rest.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "pliant/import.hpp"
+#include "pliant/learning_rate.hpp"
+#include "pliant/plan.hpp"
+#include "unit/config/config_file.hpp"
+
+using namespace pliant;
+using test::contains;
+
+namespace {
+
+std::string refusal(const std::string& json) {
+  try {
+    static_cast<void>(import_deepspeed(json, "ds.json"));
+  } catch (const Error& error) {
+    CHECK(error.exit_code() == ExitCode::kUsage);
+    return error.message();
+  }
+  return {};
+}
+
+/// An enabled block of rule 0.1 with `more` in it.
+std::string block(const std::string& more = {}) {
+  return R"("elasticity": {"enabled": true, "version": 0.1, "max_train_batch_size": 2000, "micro_batch_sizes": [2, 4, 6])" +
+         (more.empty() ? std::string{} : ", " + more) + "}";
+}
+
+std::string dynamic(const std::string& more) {
+  return R"("data_efficiency": {"data_sampling": {"dynamic_batching": {"enabled": true, "max_tokens": 100)" + more +
+         "}}}";
+}
+
+std::string reason(const ImportedConfig& imported, const std::string& key) {
+  for (const auto& [left, why] : imported.not_carried) {
+    if (left == key) return why;
+  }
+  return {};
+}
+
+std::string target(const ImportedConfig& imported, const std::string& key) {
+  for (const auto& [from, to] : imported.carried) {
+    if (from == key) return to;
+  }
+  return {};
+}
+
+/// The TOML of `imported`, opened with the plugins of this build.
+Config opened(const test::ScratchFolder& folder, const std::string& toml, const ConfigNeeds& needs) {
+  ConfigOverrides overrides;
+  overrides.read_environment = false;
+  overrides.plugin_dirs.emplace_back(PLIANT_PLUGIN_DIR);
+  return Config::open(folder.write("imported.toml", toml), needs, overrides);
+}
+
+Plan plan_of(const std::string& toml, int64_t world_size = 0) {
+  const test::ScratchFolder folder;
+  return make_plan(opened(folder, toml, {.elasticity = true}), world_size);
+}
+
+}  // namespace
+
+TEST_CASE("what DeepSpeed refuses is refused with the place, the path and what is allowed") {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"[1]", "ds.json:1:1: error: a DeepSpeed config is a JSON object"},
+      {R"({"elasticity": null})", "ds.json:1:16: error: elasticity is null; it must be an object"},
+      {R"({"elasticity": {"enabled": true, "micro_batch_sizes": [1]}})",
+       "ds.json:1:16: error: elasticity.max_train_batch_size is missing"},
+      {R"({"elasticity": {"enabled": true, "max_train_batch_size": 1}})",
+       "ds.json:1:16: error: elasticity.micro_batch_sizes is missing; it must be a list such as [2, 4, 6]"},
+      {"{\n" + block(R"("micro_batch_sizes": 5)") + "}", "elasticity.micro_batch_sizes is 5; it must be a list"},
+      {"{" + block(R"("micro_batch_sizes": [])") + "}", "elasticity.micro_batch_sizes is an empty list"},
+      {"{" + block(R"("micro_batch_sizes": [2, 0.5])") + "}",
+       "elasticity.micro_batch_sizes[1] is 0.5; it must be a whole number of at least 1"},
+      {"{" + block(R"("micro_batch_sizes": [2.0])") + "}",
+       "elasticity.micro_batch_sizes[0] is 2.0; it must be a whole"},
+      {"{" + block(R"("micro_batch_sizes": [0])") + "}", "elasticity.micro_batch_sizes[0] is 0; it must be a whole"},
+      {"{" + block(R"("micro_batch_sizes": [true])") + "}", "elasticity.micro_batch_sizes holds true and no number"},
+      {"{" + block(R"("micro_batch_sizes": [2001])") + "}", "micro_batch_sizes[0] is 2001, but must be at most 2000"},
+      {"{" + block(R"("max_train_batch_size": "auto")") + "}",
+       "elasticity.max_train_batch_size is the string \"auto\"; it must be a whole number of at least 1"},
+      {"{" + block(R"("max_train_batch_size": NaN)") + "}", "max_train_batch_size is NaN; it must be a whole number"},
+      {"{" + block(R"("max_train_batch_size": 1e300)") + "}", "max_train_batch_size is 1e300; a float this large"},
+      {"{" + block(R"("max_train_batch_size": 9223372036854775808)") + "}", "it must be at most 9223372036854775807"},
+      {"{" + block(R"("min_gpus": 8, "max_gpus": 4)") + "}",
+       "elasticity.max_gpus is 4, but must be at least elasticity.min_gpus, which is 8"},
+      {"{" + block(R"("min_gpus": 20000)") + "}", "elasticity.max_gpus is 10000, but must be at least"},
+      {"{" + block(R"("min_gpus": 0)") + "}", "elasticity.min_gpus is 0; it must be a whole number of at least 1"},
+      {"{" + block(R"("max_gpus": null)") + "}", "leave the key out to have its default"},
+      {"{" + block(R"("min_time": -1)") + "}", "elasticity.min_time is -1; it must be a whole number of at least 0"},
+      {"{" + block(R"("version": 0.3)") + "}", "elasticity.version is 0.3; allowed are 0.1 and 0.2"},
+      {"{" + block(R"("version": "x")") + "}", "elasticity.version is the string \"x\"; allowed are 0.1 and 0.2"},
+      {"{" + block(R"("model_parallel_size": 2)") + "}", "must be 1 with version 0.1"},
+      {"{" + block(R"("version": 0.2, "model_parallel_size": 3, "num_gpus_per_node": 8)") + "}",
+       "elasticity.model_parallel_size must divide elasticity.num_gpus_per_node; they are 3 and 8"},
+      {"{" + block(R"("version": 0.2, "num_gpus_per_node": 500)") + "}", "must be at most 4 for each of the 500 ranks"},
+      {"{" + block(R"("version": 0.2, "num_gpus_per_node": 3, "max_train_batch_size": 2000.5)") + "}",
+       "elasticity.max_train_batch_size is 2000.5; it must be a whole number"},
+      {"{" + dynamic(R"(, "max_tokens": "x")") + "}", "dynamic_batching.max_tokens is the string \"x\""},
+      {"{" + dynamic(R"(, "max_batch_size": null)") + "}", "dynamic_batching.max_batch_size is null"},
+      {"{" + dynamic(R"(, "min_batch_size": 5, "max_batch_size": 4)") + "}",
+       "max_batch_size is 4, but must be at least"},
+      {"{" + dynamic(R"(, "sequence_picking_order": "best")") + "}",
+       "allowed are \"dataloader\", \"random\" and \"seqlen\""},
+      {"{" + dynamic(R"(, "lr_scaling_method": "Linear")") + "}", "allowed are \"linear\", \"sqrt\" and \"none\""},
+      {R"({"data_efficiency": {"data_sampling": {"dynamic_batching": {"enabled": 1}}}})", "max_tokens is missing"},
+      {R"({"data_efficiency": {"data_sampling": {"dynamic_batching": [1]}}})", "dynamic_batching is a list"},
+  };
+  for (const auto& one : cases) {
+    const std::string& json = one.first;
+    const auto& wanted = one.second;
+    CAPTURE(json);
+    const std::string said = refusal(json);
+    CAPTURE(said);
+    CHECK(contains(said, wanted));
+    CHECK(said.find("ds.json:") == 0);
+  }
+}
+
+TEST_CASE("every fault of a file is in the one message, in the order of the file") {
+  const std::string said =
+      refusal("{\"elasticity\": {\"enabled\": true, \"micro_batch_sizes\": [0],\n\"min_gpus\": \"4\"}}");
+  const size_t missing = said.find("max_train_batch_size is missing");
+  const size_t micro = said.find("micro_batch_sizes[0] is 0");
+  const size_t limit = said.find("ds.json:2:13: error: elasticity.min_gpus is the string \"4\"");
+  CHECK(missing < micro);
+  CHECK(micro < limit);
+  CHECK(limit != std::string::npos);
+}
+
+TEST_CASE("a file with nothing to carry is refused with what to write") {
+  CHECK(contains(refusal("{}"), "nothing in this file can be carried\n"));
+  CHECK(contains(refusal(R"({"fp16": {"enabled": true}})"), "there is no elasticity block"));
+  CHECK(contains(refusal(R"({"zero_optimization": {"stage": 3}})"), "zero_optimization alone is not enough"));
+  CHECK(
+      contains(refusal(R"({"elasticity": {"enabled": 0, "max_train_batch_size": "x"}})"), "elasticity.enabled is off"));
+  CHECK(contains(refusal(R"({"enabled": true, "max_train_batch_size": 4, "micro_batch_sizes": [2]})"),
+                 "this looks like the inside of an elasticity block"));
+}
+
+TEST_CASE("version chooses the rule, as a float") {
+  for (const char* version : {"0.1", "\"0.1\"", "\"1e-1\"", "1E-1"}) {
+    CHECK(
+        contains(import_deepspeed("{" + block("\"version\": " + std::string(version)) + "}").toml, "use = \"v0.1\" "));
+  }
+  const ImportedConfig without =
+      import_deepspeed(R"({"elasticity": {"enabled": "false", "max_train_batch_size": 9, "micro_batch_sizes": [3]}})");
+  CHECK(contains(without.toml, "use = \"v0.2\" "));
+  CHECK(contains(without.toml, "[elasticity.\"v0.2\"]\nmax_train_batch_size = 9\nmicro_batch_sizes = [3]\n"));
+  CHECK_FALSE(contains(without.toml, "max_gpus ="));
+  CHECK(target(without, "elasticity.enabled") == "elasticity");
+}
+
+TEST_CASE("numbers become the integers that DeepSpeed's solver sees") {
+  const auto toml = [](const std::string& more) { return import_deepspeed("{" + block(more) + "}").toml; };
+  CHECK(contains(toml(R"("max_train_batch_size": 2000.5)"),
+                 "max_train_batch_size = 2000             # given as 2000.5\n"));
+  CHECK(contains(toml(R"("min_gpus": 1.5)"), "min_gpus = 2 "));
+  CHECK(contains(toml(R"("max_gpus": 1.5)"), "max_gpus = 1 "));
+  CHECK(contains(toml(R"("version": 0.2, "min_gpus": 1.5)"), "min_gpus = 1 "));
+  CHECK(contains(toml(R"("max_gpus": true)"), "max_gpus = 1 "));
+  CHECK(contains(toml(R"("micro_batch_sizes": [true, 2])"), "micro_batch_sizes = [1, 2] "));
+  CHECK(contains(toml(R"("prefer_larger_batch": [])"), "prefer_larger_batch = false "));
+  CHECK(contains(toml(R"("min_time": 20)"), "min_time = 20\n"));
+  const ImportedConfig half = import_deepspeed("{" + block(R"("min_time": 0.5)") + "}");
+  CHECK_FALSE(contains(half.toml, "min_time ="));
+  CHECK(contains(reason(half, "elasticity.min_time"), "the plan does not depend on it"));
+}
+
+TEST_CASE("the plan is DeepSpeed's, and the changes that the comments propose work") {
+  const std::string toml = import_deepspeed("{" + block(R"("max_gpus": 1500, "min_time": 20)") + "}").toml;
+  const Plan plan = plan_of(toml, 4);
+  CHECK(plan.global_batch == 1680);
+  CHECK(plan.micro_batch == 6);
+  CHECK_FALSE(plan.valid(11));
+  const auto replaced = [](std::string text, const std::string& old, const std::string& with) {
+    REQUIRE(contains(text, old));
+    return text.replace(text.find(old), old.size(), with);
+  };
+  CHECK(plan_of(replaced(toml, "max_gpus = 1500\n", "max_gpus = 1500\nstrict = true\n"), 4).global_batch == 1680);
+  std::string exact = replaced(toml, "use = \"v0.1\"", "use = \"exact\"");
+  exact = replaced(exact, "[elasticity.\"v0.1\"]", "[elasticity.exact]");
+  const Plan every = plan_of(exact, 11);
+  CHECK(every.valid(13));
+}
+
+TEST_CASE("dynamic batching becomes a sampler, a rule and a seed") {
+  const ImportedConfig imported = import_deepspeed(
+      R"({"train_batch_size": 32, "optimizer": {"params": {"lr": 3e-4}}, "data_efficiency": {"seed": -7,
+          "data_sampling": {"num_workers": 2, "dynamic_batching": {"enabled": true, "max_tokens": "4096",
+          "min_batch_size": 2, "max_batch_size": 10.7, "lr_scaling_method": "sqrt", "sequence_picking_order": "random",
+          "metrics_path": "m", "verbose": true}}}})");
+  const test::ScratchFolder folder;
+  const Config config = opened(folder, imported.toml, {.sampler = true, .lr = true});
+  CHECK(config.use("sampler") == "seqlen");
+  CHECK(config.use("lr") == "sqrt");
+  CHECK(config.lr().base_lr == 3e-4);
+  CHECK(config.lr().base_batch == 32);
+  CHECK(config.lr().unit == "sequences");
+  CHECK(config.run().seed == 7);
+  CHECK(contains(imported.toml, "# from data_efficiency.seed, given as -7; Python shuffles without the sign\n"));
+  for (const char* line : {"max_tokens = 4096 ", "min_batch_size = 2\n", "max_batch_size = 10 ",
+                           "sequence_picking_order = \"random\"\n", "over_long = \"drop\" "}) {
+    CHECK(contains(imported.toml, line));
+  }
+  CHECK(target(imported, "train_batch_size") == "lr.base_batch");
+  CHECK(target(imported, "optimizer.params.lr") == "lr.base_lr");
+  CHECK(contains(reason(imported, "data_efficiency.data_sampling.dynamic_batching.metrics_path"), "data set"));
+  CHECK(contains(reason(imported, "data_efficiency.data_sampling.num_workers"), "loads its own data"));
+  // DeepSpeed: 3e-4 * sqrt(sequences / packs)
+  LearningRate rate(config, BatchSize{32, 90, 900, 900});
+  CHECK(rate.at(0, {32, 128, 1000, 1000}) == 3e-4 * 2);
+}
+
+TEST_CASE("dynamic batching's defaults are DeepSpeed's") {
+  const std::string toml = import_deepspeed("{" + dynamic("") + "}").toml;
+  CHECK(contains(toml, "use = \"linear\" "));
+  CHECK_FALSE(contains(toml, "[run]"));
+  CHECK(
+      contains(import_deepspeed("{" + dynamic(R"(, "sequence_picking_order": "random")") + "}").toml, "seed = 1234 "));
+  CHECK(contains(import_deepspeed("{" + dynamic(R"(, "lr_scaling_method": null)") + "}").toml, "use = \"none\" "));
+  CHECK(contains(import_deepspeed("{" + dynamic(R"(, "lr_scaling_method": "None")") + "}").toml, "use = \"none\" "));
+}
+
+TEST_CASE("the old name of the order is ignored as DeepSpeed ignores it, and said to be") {
+  const ImportedConfig imported = import_deepspeed("{" + dynamic(R"(, "sentence_picking_order": "random")") + "}");
+  CHECK_FALSE(contains(imported.toml, "sequence_picking_order = "));
+  CHECK(
+      contains(reason(imported, "data_efficiency.data_sampling.dynamic_batching.sentence_picking_order"), "old name"));
+}
+
+TEST_CASE("without an elasticity block the TOML says so, and the rest is carried") {
+  CHECK(contains(import_deepspeed("{" + dynamic("") + "}").toml,
+                 "# No [elasticity]: the source has no elasticity block."));
+  const ImportedConfig off =
+      import_deepspeed("{" + dynamic("") + R"(, "elasticity": {"enabled": false, "min_gpus": 2}})");
+  CHECK(contains(off.toml, "# No [elasticity]: the source has elasticity.enabled off."));
+  CHECK(reason(off, "elasticity.min_gpus") == "elasticity.enabled is off");
+}
+
+TEST_CASE("with an elasticity block the batch sizes are the plan's, and the base of the rate is explained") {
+  const ImportedConfig imported = import_deepspeed("{" + block() + ", " + dynamic("") +
+                                                   R"(, "train_batch_size": 8, "gradient_accumulation_steps": "auto",
+          "optimizer": {"params": {"lr": "auto"}}})");
+  CHECK(contains(reason(imported, "train_batch_size"), "set lr.base_batch to the global batch"));
+  CHECK(contains(reason(imported, "gradient_accumulation_steps"), "the plan decides it"));
+  CHECK(contains(reason(imported, "optimizer.params.lr"), "\"auto\" is no rate yet"));
+  CHECK(contains(imported.toml, "# base_batch = N, with N the global batch that `pliant plan` shows"));
+}
+
+TEST_CASE("zero_optimization is kept as a comment, with DeepSpeed's defaults and without auto") {
+  const ImportedConfig imported = import_deepspeed(
+      "{" + block() + R"(, "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7, "sub_group_size": 1e9,
+          "stage3_max_live_parameters": "auto", "overlap_comm": true, "offload_param": {"device": "cpu"}}})");
+  for (const char* line :
+       {"# [coordinator.zero3]\n# stage = 3\n",
+        "# prefetch_bucket_size = 50000000  # from zero_optimization.stage3_prefetch_bucket_size\n",
+        "# sub_group_size = 1000000000\n", "# overlap_comm = true\n", "# offload_param.device = \"cpu\"\n",
+        "# param_persistence_threshold = 100000  # DeepSpeed's default\n"}) {
+    CAPTURE(imported.toml);
+    CHECK(contains(imported.toml, line));
+  }
+  CHECK_FALSE(contains(imported.toml, "max_live_parameters ="));
+  CHECK(contains(reason(imported, "zero_optimization.stage"), "does not partition parameters"));
+  CHECK(contains(reason(imported, "zero_optimization.stage3_max_live_parameters"), "auto"));
+}
+
+TEST_CASE("every key is accounted for, in the order of the file, in the list and in the TOML") {
+  const ImportedConfig imported = import_deepspeed(
+      "{\"fp16\": {\"enabled\": true, \"loss_scale\": 0}, \"elastcity\": {\"a\": {}}, " + block(R"("min_gpu": 2)") +
+      R"(, "a \"b\"\n": [{}], "fp16": {"enabled": false}, "mystery": 1, "wandb": {}})");
+  std::vector<std::string> keys;
+  for (const auto& [key, why] : imported.not_carried) {
+    keys.push_back(key);
+    CHECK(contains(imported.toml, "\n# - " + key + ": " + why + "\n"));
+  }
+  CHECK(keys == std::vector<std::string>{"fp16", "fp16.enabled", "elastcity.a", "elasticity.min_gpu",
+                                         "\"a \\\"b\\\"\\n\"", "mystery", "wandb"});
+  CHECK(contains(reason(imported, "fp16"), "given 2 times"));
+  CHECK(contains(reason(imported, "elastcity.a"), "did you mean elasticity?"));
+  CHECK(contains(reason(imported, "elasticity.min_gpu"), "did you mean min_gpus?"));
+  CHECK(reason(imported, "mystery") == "not a key that Pliant knows");
+  const test::ScratchFolder folder;
+  CHECK(opened(folder, imported.toml, {.elasticity = true}).use("elasticity") == "v0.1");
+}
+
+TEST_CASE("the name of the source cannot break out of its comment") {
+  const ImportedConfig imported = import_deepspeed("{" + block() + "}", "a\nb = 1\n.json");
+  CHECK(contains(imported.toml, "from \"a\\nb = 1\\n.json\".\n"));
+  CHECK(contains(import_deepspeed("{" + block() + "}", "\xff.json").toml, "# Written by `pliant config import`.\n"));
+}
