@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 
 #include "integration/job_runner.hpp"
 
@@ -237,4 +238,20 @@ TEST_CASE("a stopped spare that is asked what it holds does not keep the job wai
   CHECK(ended.exit_code == 75);
   CHECK(ended.err.find("made no progress for 1") != std::string::npos);
   CHECK(job.processes_left() == 0);
+}
+
+TEST_CASE("a worker that finds another elastic config than the agent's ends the job") {
+  JobRunner job;
+  job.config(toy_config("workers = 2", "step_ms = 20"));
+  const pid_t pid = job.start({"run", "pliant.toml"});
+  REQUIRE(job.wait_for_commits(pid, 2));
+  const std::filesystem::path resolved = job.latest() / "config.toml";
+  std::string text = pliant::test::read_all(resolved);
+  const size_t at = text.find("max_gpus = 10000");
+  REQUIRE(at != std::string::npos);
+  std::ofstream(resolved) << text.replace(at, 16, "max_gpus = 9999");
+  ::kill(job.worker(1), SIGKILL);
+  const Ended ended = job.wait(pid);
+  CHECK(ended.exit_code == 2);
+  CHECK(ended.err.find("the elastic config of this worker is not the job's: digest ") != std::string::npos);
 }

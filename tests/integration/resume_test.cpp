@@ -119,3 +119,25 @@ TEST_CASE("a damaged newest snapshot is named and the one before is taken") {
   CHECK(ended.summary["resumed_from"] == 7);
   CHECK(ended.summary["samples_used_once"] == 203);
 }
+
+TEST_CASE("a size at which rule 0.2 answers another batch is refused to a job that runs") {
+  JobRunner job;
+  job.config(toy_config("workers = 4\nsnapshot_every = 2", "step_ms = 20"));
+  const std::vector<std::string> rule{"--set", "elasticity.use=\"v0.2\"",
+                                      "--set", "elasticity.\"v0.2\".max_train_batch_size=16",
+                                      "--set", "elasticity.\"v0.2\".micro_batch_sizes=[4]"};
+  const auto with_rule = [&rule](std::vector<std::string> words) {
+    words.insert(words.end(), rule.begin(), rule.end());
+    return words;
+  };
+  const pid_t pid = job.start(with_rule({"run", "pliant.toml", "--json"}));
+  REQUIRE(job.wait_for_commits(pid, 2));
+  ::kill(pid, SIGINT);
+  REQUIRE(job.wait(pid).exit_code == 130);
+  const Ended drifted = job.run(with_rule({"run", "pliant.toml", "--resume", "--workers", "3"}));
+  CHECK(drifted.exit_code == 2);
+  CHECK(drifted.err.find(
+            "the job is pinned to global batch 16 in granules of 4, and this config at 3 workers plans 12") !=
+        std::string::npos);
+  CHECK(job.run(with_rule({"run", "pliant.toml", "--resume", "--workers", "2"})).exit_code == 0);
+}
