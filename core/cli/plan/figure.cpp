@@ -14,7 +14,7 @@ namespace {
 constexpr double kWidth = 720;
 constexpr double kHeight = 400;
 constexpr double kLeft = 64;
-constexpr double kRight = 16;
+constexpr double kRight = 32;
 constexpr double kTop = 44;
 constexpr double kBottom = 48;
 constexpr double kLegendLine = 18;
@@ -72,7 +72,7 @@ class Axes {
 
   [[nodiscard]] std::string draw() const {
     std::string svg;
-    const double step = lowest_ >= 0.75 ? 0.05 : (lowest_ >= 0.5 ? 0.1 : 0.2);
+    const double step = lowest_ >= 0.69 ? 0.05 : (lowest_ >= 0.39 ? 0.1 : 0.2);
     for (double height = lowest_; height < 1 + step / 2; height += step) {
       svg += fmt::format(
           "<line x1=\"{0}\" y1=\"{1:.1f}\" x2=\"{2}\" y2=\"{1:.1f}\" stroke=\"#ddd\"/>"
@@ -206,7 +206,7 @@ std::string efficiency_figure(const std::vector<Series>& series, int64_t first, 
     drawn.push_back(columns_of(one, flat, first, last));
     for (const Column& column : drawn.back()) lowest = std::min(lowest, column.least);
   }
-  lowest = lowest >= 0.8 ? 0.75 : (lowest >= 0.5 ? 0.5 : 0);
+  lowest = std::max(0.0, std::floor(10 * lowest - 0.2) / 10);  // a round tick, a little below
   const Axes axes(first, last, lowest, top);
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
