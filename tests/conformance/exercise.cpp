@@ -57,8 +57,23 @@ std::string rows(const pliant_batch_sampler& table, void* self) {
     pliant_error error = blank_error();
     must(table.begin_epoch(self, &request, &made, &error), error);
     std::vector<uint64_t> offsets(made.row_count + 1);
-    std::vector<int64_t> ids(made.sequence_count);
+    if (made.entry_count < made.sequence_count) throw std::runtime_error("fewer entries than sequences");
+    std::vector<int64_t> ids(made.entry_count);
+    std::vector<int64_t> firsts(made.entry_count);
+    std::vector<int64_t> counts(made.entry_count);
     must(table.rows(self, 0, made.row_count, offsets.data(), ids.data(), ids.size(), &error), error);
+    must(table.pieces(self, 0, made.row_count, firsts.data(), counts.data(), ids.size(), &error), error);
+    int64_t tokens = 0;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (firsts[i] < 0 || counts[i] < 1 || firsts[i] + counts[i] > lengths[static_cast<size_t>(ids[i])]) {
+        throw std::runtime_error("a piece is not inside its sequence");
+      }
+      tokens += counts[i];
+    }
+    if (made.dropped_count == 0 && made.truncated_count == 0 &&
+        tokens != std::accumulate(lengths.begin(), lengths.end(), int64_t{0})) {
+      throw std::runtime_error("tokens are lost or doubled");
+    }
     if (made.sequence_count + made.dropped_count != lengths.size())
       throw std::runtime_error("sequences are lost or doubled");
     if (table.rows(self, made.row_count, 1, offsets.data(), ids.data(), ids.size(), &error) != PLIANT_OUT_OF_RANGE) {
@@ -66,6 +81,7 @@ std::string rows(const pliant_batch_sampler& table, void* self) {
     }
     for (const uint64_t offset : offsets) notes << offset << ' ';
     for (const int64_t id : ids) notes << id << ' ';
+    for (const int64_t first : firsts) notes << first << ' ';
     notes << made.dropped_count << '\n';
   }
   return notes.str();

@@ -28,14 +28,23 @@ struct BatchSize {
   bool operator==(const BatchSize&) const = default;
 };
 
+/// The part of a sequence that an entry of a row stands for: tokens [first, first + count).
+struct Piece {
+  int64_t first = 0;
+  int64_t count = 0;
+  bool last = true;  ///< no used token of the sequence comes after it: the sequence counts as used here
+  bool operator==(const Piece&) const = default;
+};
+
 /// One global batch. Row i holds sequences ids[offsets[i] .. offsets[i+1]).
 struct Batch {
   int64_t epoch = 0;
   int64_t index = 0;              ///< within the epoch
   std::vector<uint64_t> offsets;  ///< rows + 1 entries, offsets[0] = 0
   std::vector<int64_t> ids;
-  BatchSize size;
-  uint64_t digest = 0;  ///< sample_digest of all ids
+  std::vector<Piece> pieces;  ///< of each of `ids`; empty = all sequences are whole
+  BatchSize size;             ///< a sequence in pieces counts in the batch of its last piece
+  uint64_t digest = 0;        ///< sample_digest of all ids; the pieces of a sequence add up to the sequence's
 
   [[nodiscard]] std::span<const int64_t> row(int64_t i) const {
     return std::span(ids).subspan(offsets[static_cast<size_t>(i)],
@@ -54,6 +63,8 @@ struct EpochSummary {
   int64_t tokens = 0;
   int64_t loss_tokens = 0;
   int64_t longest_row = 0;                 ///< tokens of the row with most tokens
+  int64_t truncated = 0;                   ///< of `sequences`, those that lose tokens at their end
+  int64_t tokens_cut = 0;                  ///< the tokens that they lose
   std::map<std::string, int64_t> dropped;  ///< by reason; sequences + all dropped = dataset
 };
 
@@ -62,7 +73,7 @@ class Batches {
  public:
   /// `config` was opened with needs.sampler. Throws kInvalidArgument (exit 2) for an empty dataset or a length < 1, and
   /// what the sampler refuses (exit 2), and exit 3 when the sampler breaks its contract: a row that is empty, an id out
-  /// of range or given twice, rows that do not add up.
+  /// of range or given twice, pieces that do not make up their sequence, rows that do not add up.
   Batches(const Config& config, const Plan& plan, Dataset dataset);
   ~Batches();
   Batches(Batches&&) noexcept;
@@ -74,6 +85,8 @@ class Batches {
   std::vector<int64_t> dropped(int64_t epoch);
   /// The same under the sampler's words for the reasons, ascending.
   std::map<std::string, std::vector<int64_t>> dropped_by_reason(int64_t epoch);
+  /// Ids of the sequences that `epoch` truncates, ascending.
+  std::vector<int64_t> truncated(int64_t epoch);
   Batch batch(int64_t epoch, int64_t index);
   /// Steps of the whole job: all epochs of [run], at most max_steps. The first call plans every epoch that counts.
   int64_t total_steps();

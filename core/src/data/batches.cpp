@@ -70,6 +70,10 @@ struct Batches::State {
     const data::EpochPlan& first = at_epoch(0);
     digest.add(std::span<const uint64_t>(first.offsets));
     digest.add(std::span<const int64_t>(first.ids));
+    for (const Piece& piece : first.pieces) {
+      digest.add(static_cast<uint64_t>(piece.first));
+      digest.add(static_cast<uint64_t>(piece.count));
+    }
     return digest.value();
   }
 
@@ -118,6 +122,10 @@ std::vector<int64_t> Batches::dropped(int64_t epoch) {
     ids.insert(ids.end(), members.begin(), members.end());
   std::sort(ids.begin(), ids.end());
   return ids;
+}
+
+std::vector<int64_t> Batches::truncated(int64_t epoch) {
+  return state_->at_epoch(epoch).truncated;
 }
 
 Batch Batches::batch(int64_t epoch, int64_t index) {

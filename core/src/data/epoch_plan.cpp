@@ -8,11 +8,20 @@
 #include <numeric>
 #include <utility>
 
+#include "data/pieces.hpp"
 #include "plugin/plugin.hpp"
 
 namespace pliant::data {
 
 namespace {
+
+Entries entries_of(const EpochPlan& plan, uint64_t first_row, uint64_t end_row) {
+  const uint64_t begin = plan.offsets[first_row];
+  const uint64_t count = plan.offsets[end_row] - begin;
+  const std::span<const Piece> pieces(plan.pieces);
+  return {plan.epoch, std::span(plan.ids).subspan(begin, count),
+          pieces.empty() ? pieces : pieces.subspan(begin, count)};
+}
 
 /// One epoch being asked for.
 class Inquiry {
@@ -23,6 +32,7 @@ class Inquiry {
   Result<EpochPlan> run(uint64_t seed) {
     if (auto begun = begin(seed); !begun) return failed(std::move(begun));
     if (auto fetched = fetch_rows(); !fetched) return failed(std::move(fetched));
+    if (auto fetched = fetch_pieces(); !fetched) return failed(std::move(fetched));
     if (auto checked = check_rows(); !checked) return failed(std::move(checked));
     if (auto fetched = fetch_dropped(); !fetched) return failed(std::move(fetched));
     summarise();
@@ -55,8 +65,8 @@ class Inquiry {
   Result<> begin(uint64_t seed) {
     const auto& slots = *sampler_.slots;
     if (slots.begin_epoch == nullptr || slots.rows == nullptr || slots.dropped == nullptr ||
-        slots.drop_reason == nullptr) {
-      return broke("one of the slots begin_epoch, rows, dropped and drop_reason is NULL");
+        slots.drop_reason == nullptr || slots.pieces == nullptr) {
+      return broke("one of the slots begin_epoch, rows, dropped, drop_reason and pieces is NULL");
     }
     total_ = dataset_.lengths.size();
     pliant_epoch_request request{};
@@ -76,18 +86,32 @@ class Inquiry {
       return broke(fmt::format("{} sequences in rows and {} dropped; {} were asked for", answer_.sequence_count,
                                answer_.dropped_count, total_));
     }
-    if (answer_.row_count > answer_.sequence_count) {
+    if (answer_.entry_count == 0) answer_.entry_count = answer_.sequence_count;
+    const uint64_t most_entries = in_pieces() ? token_count() : answer_.sequence_count;
+    if (answer_.entry_count < answer_.sequence_count || answer_.entry_count > most_entries) {
+      return broke(fmt::format("{} entries for {} sequences; each has at least one, and no more than tokens",
+                               answer_.entry_count, answer_.sequence_count));
+    }
+    if (answer_.row_count > answer_.entry_count) {
       return broke(
-          fmt::format("{} rows of {} sequences: a row is never empty", answer_.row_count, answer_.sequence_count));
+          fmt::format("{} rows of {} sequences: a row is never empty", answer_.row_count, answer_.entry_count));
     }
     return {};
+  }
+
+  [[nodiscard]] bool in_pieces() const {
+    return answer_.entry_count != answer_.sequence_count || answer_.truncated_count != 0;
+  }
+  [[nodiscard]] uint64_t token_count() const {
+    return std::accumulate(dataset_.lengths.begin(), dataset_.lengths.end(), uint64_t{0},
+                           [](uint64_t sum, int64_t length) { return sum + static_cast<uint64_t>(length); });
   }
 
   Result<> fetch_rows() {
     constexpr uint64_t kUnwritten = ~uint64_t{0};
     plan_.epoch = epoch_;
     plan_.offsets.assign(answer_.row_count + 1, kUnwritten);
-    plan_.ids.assign(answer_.sequence_count, -1);
+    plan_.ids.assign(answer_.entry_count, -1);
     return ask("rows", [&](pliant_error* e) {
       return sampler_.slots->rows(sampler_.self, 0, answer_.row_count, plan_.offsets.data(), plan_.ids.data(),
                                   plan_.ids.size(), e);
@@ -108,14 +132,47 @@ class Inquiry {
       return broke(fmt::format("the rows hold {} sequences, {} were announced", offsets.back(), plan_.ids.size()));
     }
     seen_.assign(total_, false);
-    for (const int64_t id : plan_.ids) {
-      if (auto marked = mark(id, "a row"); !marked) return marked;
+    for (size_t i = 0; i < plan_.ids.size(); ++i) {
+      if (!plan_.pieces.empty() && !plan_.pieces[i].last && is_known(plan_.ids[i])) continue;
+      if (auto marked = mark(plan_.ids[i], "a row"); !marked) return marked;
     }
     return {};
   }
 
+  /// Before check_rows: which of the entries are pieces, when the sampler said that there are any.
+  Result<> fetch_pieces() {
+    if (!in_pieces()) return {};
+    for (const int64_t id : plan_.ids) {
+      if (!is_known(id)) return mark(id, "a row");
+    }
+    std::vector<int64_t> firsts(plan_.ids.size(), -1);
+    std::vector<int64_t> counts(plan_.ids.size(), -1);
+    if (auto asked = ask("pieces",
+                         [&](pliant_error* e) {
+                           return sampler_.slots->pieces(sampler_.self, 0, answer_.row_count, firsts.data(),
+                                                         counts.data(), firsts.size(), e);
+                         });
+        !asked) {
+      return asked;
+    }
+    plan_.pieces.resize(plan_.ids.size());
+    for (size_t i = 0; i < firsts.size(); ++i) plan_.pieces[i] = {firsts[i], counts[i], true};
+    auto checked = check_pieces(plan_.ids, dataset_.lengths, plan_.pieces);
+    if (!checked) return broke(checked.error().message());
+    if (checked->sequences != answer_.sequence_count || checked->truncated.size() != answer_.truncated_count) {
+      return broke(fmt::format("the rows hold {} sequences, {} of them truncated; {} and {} were announced",
+                               checked->sequences, checked->truncated.size(), answer_.sequence_count,
+                               answer_.truncated_count));
+    }
+    plan_.summary.truncated = static_cast<int64_t>(checked->truncated.size());
+    plan_.summary.tokens_cut = checked->tokens_cut;
+    plan_.truncated = std::move(checked->truncated);
+    return {};
+  }
+  [[nodiscard]] bool is_known(int64_t id) const { return id >= 0 && static_cast<uint64_t>(id) < total_; }
+
   Result<> mark(int64_t id, const char* where) {
-    if (id < 0 || static_cast<uint64_t>(id) >= total_) {
+    if (!is_known(id)) {
       return broke(fmt::format("sequence id {} in {}; ids are 0 to {}", id, where, total_ - 1));
     }
     if (seen_[static_cast<size_t>(id)]) return broke(fmt::format("sequence {} is used or dropped twice", id));
@@ -155,16 +212,12 @@ class Inquiry {
     EpochSummary& summary = plan_.summary;
     summary.rows = static_cast<int64_t>(plan_.offsets.size()) - 1;
     summary.batches = summary.rows / rows_per_batch_ + (summary.rows % rows_per_batch_ == 0 ? 0 : 1);
-    summary.sequences = static_cast<int64_t>(plan_.ids.size());
-    const auto& weights = dataset_.loss_tokens.empty() ? dataset_.lengths : dataset_.loss_tokens;
+    summary.sequences = static_cast<int64_t>(answer_.sequence_count);
     for (size_t row = 0; row + 1 < plan_.offsets.size(); ++row) {
-      int64_t tokens = 0;
-      for (uint64_t i = plan_.offsets[row]; i < plan_.offsets[row + 1]; ++i) {
-        tokens += dataset_.lengths[static_cast<size_t>(plan_.ids[i])];
-        summary.loss_tokens += weights[static_cast<size_t>(plan_.ids[i])];
-      }
-      summary.tokens += tokens;
-      summary.longest_row = std::max(summary.longest_row, tokens);
+      const EntrySums sums = sum_entries(entries_of(plan_, row, row + 1), dataset_);
+      summary.tokens += sums.tokens;
+      summary.loss_tokens += sums.loss_tokens;
+      summary.longest_row = std::max(summary.longest_row, sums.tokens);
     }
     for (const auto& [word, members] : plan_.dropped) summary.dropped[word] = static_cast<int64_t>(members.size());
   }
@@ -201,20 +254,15 @@ Batch cut_batch(const EpochPlan& plan, const Dataset& dataset, int64_t index, ui
   Batch batch;
   batch.epoch = plan.epoch;
   batch.index = index;
+  const Entries entries = entries_of(plan, first, first + count);
   const uint64_t begin = plan.offsets[first];
-  const uint64_t end = plan.offsets[first + count];
   batch.offsets.reserve(count + 1);
   for (uint64_t row = first; row <= first + count; ++row) batch.offsets.push_back(plan.offsets[row] - begin);
-  batch.ids.assign(plan.ids.begin() + static_cast<std::ptrdiff_t>(begin),
-                   plan.ids.begin() + static_cast<std::ptrdiff_t>(end));
-  batch.size.rows = static_cast<int64_t>(count);
-  batch.size.sequences = static_cast<int64_t>(end - begin);
-  const auto& weights = dataset.loss_tokens.empty() ? dataset.lengths : dataset.loss_tokens;
-  for (const int64_t id : batch.ids) {
-    batch.size.tokens += dataset.lengths[static_cast<size_t>(id)];
-    batch.size.loss_tokens += weights[static_cast<size_t>(id)];
-  }
-  batch.digest = sample_digest(plan.epoch, batch.ids);
+  batch.ids.assign(entries.ids.begin(), entries.ids.end());
+  batch.pieces.assign(entries.pieces.begin(), entries.pieces.end());
+  const EntrySums sums = sum_entries(entries, dataset);
+  batch.size = {static_cast<int64_t>(count), sums.sequences, sums.tokens, sums.loss_tokens};
+  batch.digest = sums.digest;
   return batch;
 }
 

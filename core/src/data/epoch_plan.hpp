@@ -27,6 +27,8 @@ struct EpochPlan {
   int64_t epoch = -1;
   std::vector<uint64_t> offsets;  ///< row i is ids[offsets[i] .. offsets[i+1])
   std::vector<int64_t> ids;
+  std::vector<Piece> pieces;                            ///< of each of `ids`; empty = all sequences are whole
+  std::vector<int64_t> truncated;                       ///< ids of sequences that lose tokens, ascending
   std::map<std::string, std::vector<int64_t>> dropped;  ///< by reason, ascending
   EpochSummary summary;
 };

@@ -58,9 +58,32 @@ std::string mismatch(const CommitRecord& commit, const Batch& batch) {
                   commit.step, commit.epoch, commit.batch_index, reason));
 }
 
+/// How often each sample was used; each of its pieces on its own where it is in pieces.
+class Uses {
+ public:
+  explicit Uses(size_t samples) : whole_(samples) {}
+
+  void count(const Batch& batch) {
+    for (size_t i = 0; i < batch.ids.size(); ++i) ++counter(batch, i);
+  }
+  /// Uses of what entry `i` of `batch` stands for.
+  uint32_t& counter(const Batch& batch, size_t i) {
+    const int64_t id = batch.ids[i];
+    if (is_whole(batch, i)) return whole_[static_cast<size_t>(id)];
+    return pieces_[{id, batch.pieces[i].first}];
+  }
+  static bool is_whole(const Batch& batch, size_t i) {
+    return batch.pieces.empty() || (batch.pieces[i].first == 0 && batch.pieces[i].last);
+  }
+
+ private:
+  std::vector<uint32_t> whole_;
+  std::map<std::pair<int64_t, int64_t>, uint32_t> pieces_;
+};
+
 /// Counts how often the commits of one epoch used each sample.
-Result<std::vector<uint32_t>> count_uses(const Commits& commits, Batches& batches, int64_t epoch) {
-  std::vector<uint32_t> uses(batches.dataset().lengths.size());
+Result<Uses> count_uses(const Commits& commits, Batches& batches, int64_t epoch) {
+  Uses uses(batches.dataset().lengths.size());
   const int64_t planned = batches.epoch(epoch).batches;
   for (const CommitRecord* commit : commits) {
     if (commit->batch_index < 0 || commit->batch_index >= planned) {
@@ -68,22 +91,49 @@ Result<std::vector<uint32_t>> count_uses(const Commits& commits, Batches& batche
     }
     const Batch batch = batches.batch(epoch, commit->batch_index);
     if (const std::string reason = mismatch(*commit, batch); !reason.empty()) return foreign(*commit, reason);
-    for (const int64_t id : batch.ids) ++uses[static_cast<size_t>(id)];
+    uses.count(batch);
   }
   return uses;
 }
 
-/// Compares `uses` with the first `expected_batches` of `epoch`.
-void tally(const std::vector<uint32_t>& uses, Batches& batches, int64_t epoch, int64_t expected_batches, Audit& audit) {
+/// The pieces of one sample that the expected batches hold.
+struct PieceUses {
+  uint32_t fewest = ~uint32_t{0};
+  uint32_t most = 0;
+  bool last_seen = false;
+};
+
+void judge(uint32_t fewest, uint32_t most, Audit& audit) {
+  ++audit.expected;
+  if (fewest == 0) {
+    ++audit.missing;
+  } else if (most > 1) {
+    ++audit.repeated;
+  } else {
+    ++audit.used_once;
+  }
+}
+
+/// Compares `uses` with the first `expected_batches` of `epoch`. A sample in pieces is expected once, where its last
+/// piece is, and used once when each of its pieces is.
+void tally(Uses& uses, Batches& batches, int64_t epoch, int64_t expected_batches, Audit& audit) {
+  std::map<int64_t, PieceUses> in_pieces;
   for (int64_t index = 0; index < expected_batches; ++index) {
     const Batch batch = batches.batch(epoch, index);
-    audit.expected += static_cast<int64_t>(batch.ids.size());
-    for (const int64_t id : batch.ids) {
-      const uint32_t count = uses[static_cast<size_t>(id)];
-      if (count == 0) ++audit.missing;
-      if (count == 1) ++audit.used_once;
-      if (count > 1) ++audit.repeated;
+    for (size_t i = 0; i < batch.ids.size(); ++i) {
+      const uint32_t count = uses.counter(batch, i);
+      if (Uses::is_whole(batch, i)) {
+        judge(count, count, audit);
+        continue;
+      }
+      PieceUses& parts = in_pieces[batch.ids[i]];
+      parts.fewest = std::min(parts.fewest, count);
+      parts.most = std::max(parts.most, count);
+      parts.last_seen = parts.last_seen || batch.pieces[i].last;
     }
+  }
+  for (const auto& [id, parts] : in_pieces) {
+    if (parts.last_seen) judge(parts.fewest, parts.most, audit);
   }
 }
 
@@ -100,7 +150,7 @@ Result<Audit> audit_epochs(const Lineage& lineage, Batches& batches, int64_t ste
     const int64_t expected_batches = std::min(left, summary.batches);
     left -= expected_batches;
     for (const auto& [reason, count] : summary.dropped) audit.dropped[reason] += count;
-    const auto uses = count_uses(commits[epoch], batches, epoch);
+    auto uses = count_uses(commits[epoch], batches, epoch);
     if (!uses) return tl::unexpected<Error>(uses.error());
     tally(*uses, batches, epoch, expected_batches, audit);
   }

@@ -15,6 +15,7 @@
 
 #include "base/result.hpp"
 #include "data/lengths_file.hpp"
+#include "data/pieces.hpp"
 #include "elastic/channel.hpp"
 #include "elastic/reduction.hpp"
 #include "elastic/run_directory.hpp"
@@ -287,16 +288,8 @@ double Step::learning_rate() const {
 void Step::add(const MicroBatch& micro, double loss_sum, std::span<const float> gradient) {
   Session::State& s = *session_->state_;
   if (s.added == 0) s.strike(InjectionPoint::kForward);
-  const Dataset& dataset = s.batches->dataset();
-  const std::vector<int64_t>& weights = dataset.loss_tokens.empty() ? dataset.lengths : dataset.loss_tokens;
-  int64_t loss_tokens = 0;
-  uint64_t digest = 0;
-  for (int64_t row = micro.rows.first; row < micro.rows.first + micro.rows.count; ++row) {
-    const auto ids = s.batch.row(row);
-    for (const int64_t id : ids) loss_tokens += weights[static_cast<size_t>(id)];
-    digest += sample_digest(s.batch.epoch, ids);
-  }
-  s.reduction->add(micro.rows, loss_sum, loss_tokens, digest, gradient);
+  const data::EntrySums sums = data::sum_entries(data::entries_of(s.batch, micro.rows), s.batches->dataset());
+  s.reduction->add(micro.rows, loss_sum, sums.loss_tokens, sums.digest, gradient);
   ++s.added;
 }
 

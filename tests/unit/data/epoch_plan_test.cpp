@@ -18,6 +18,7 @@ struct Scripted {
   std::vector<int64_t> ids{4, 0, 1};
   std::vector<int64_t> dropped{2, 3};
   std::vector<int32_t> reasons{0, 1};
+  std::vector<Piece> pieces;  ///< of `ids`
   std::function<void(pliant_epoch&)> announce = [](pliant_epoch&) {};
   int32_t begin_status = PLIANT_OK;
   bool throws = false;
@@ -47,11 +48,20 @@ struct Scripted {
     std::copy_n(s.reasons.begin(), std::min<size_t>(count, s.reasons.size()), reasons);
     return PLIANT_OK;
   }
+  static int32_t pieces_of(void* self, uint64_t, uint64_t, int64_t* firsts, int64_t* counts, uint64_t capacity,
+                           pliant_error*) {
+    Scripted& s = of(self);
+    for (size_t i = 0; i < std::min<size_t>(capacity, s.pieces.size()); ++i) {
+      firsts[i] = s.pieces[i].first;
+      counts[i] = s.pieces[i].count;
+    }
+    return PLIANT_OK;
+  }
   static const char* drop_reason(void*, int32_t reason) {
     return reason == 0 ? "too_long" : reason == 1 ? "tail" : nullptr;
   }
 
-  pliant_batch_sampler slots{sizeof(pliant_batch_sampler), 0, &begin_epoch, &rows, &drops, &drop_reason};
+  pliant_batch_sampler slots{sizeof(pliant_batch_sampler), 0, &begin_epoch, &rows, &drops, &drop_reason, &pieces_of};
 
   Result<data::EpochPlan> plan(const Dataset& dataset) {
     data::Sampler sampler;
@@ -219,4 +229,58 @@ TEST_CASE("an epoch without rows is the user's error and counts the reasons") {
   CHECK(plan.error().exit_code() == ExitCode::kUsage);
   CHECK(plan.error().message() ==
         "sampler 'scripted' leaves nothing to train on in epoch 6: all 5 sequences are dropped (tail: 1, too_long: 4)");
+}
+
+TEST_CASE("pieces that make up their sequences count each sequence once, where its last piece is") {
+  Scripted sampler;
+  sampler.offsets = {0, 2, 4};
+  sampler.ids = {4, 0, 4, 1};
+  sampler.pieces = {{0, 30}, {0, 10}, {30, 20}, {0, 15}};
+  sampler.announce = [](pliant_epoch& epoch) {
+    epoch.entry_count = 4;
+    epoch.sequence_count = 3;
+    epoch.truncated_count = 1;
+  };
+  const auto plan = sampler.plan(five());
+  REQUIRE(plan.has_value());
+  CHECK(plan->summary.sequences == 3);
+  CHECK(plan->summary.tokens == 75);
+  CHECK(plan->summary.truncated == 1);
+  CHECK(plan->summary.tokens_cut == 5);
+  CHECK(plan->truncated == std::vector<int64_t>{1});
+  CHECK(plan->summary.longest_row == 40);
+  const Batch first = data::cut_batch(*plan, five(), 0, 0, 1);
+  const Batch second = data::cut_batch(*plan, five(), 1, 1, 1);
+  CHECK(first.size == BatchSize{1, 1, 40, 9 + 29});
+  CHECK(second.size == BatchSize{1, 2, 35, 20 + 14});
+  CHECK(first.pieces == std::vector<Piece>{{0, 30, false}, {0, 10, true}});
+  CHECK(first.digest + second.digest == sample_digest(6, std::vector<int64_t>{0, 1, 4}));
+  CHECK(first.digest != sample_digest(6, std::vector<int64_t>{0}));
+}
+
+TEST_CASE("pieces with a gap, that overlap, leave their sequence or were not announced so are a broken contract") {
+  const auto with = [](std::vector<Piece> pieces, uint64_t sequences, uint64_t truncated) {
+    Scripted sampler;
+    sampler.offsets = {0, 2, 4};
+    sampler.ids = {4, 0, 4, 1};
+    sampler.pieces = std::move(pieces);
+    sampler.announce = [=](pliant_epoch& epoch) {
+      epoch.entry_count = 4;
+      epoch.sequence_count = sequences;
+      epoch.truncated_count = truncated;
+    };
+    return broken(sampler);
+  };
+  CHECK(ends_with(with({{0, 30}, {0, 10}, {31, 19}, {0, 20}}, 3, 0),
+                  "a piece of sequence 4 begins at token 31, after 30 tokens in pieces"));
+  CHECK(ends_with(with({{0, 30}, {0, 10}, {29, 21}, {0, 20}}, 3, 0),
+                  "a piece of sequence 4 begins at token 29, after 30 tokens in pieces"));
+  CHECK(ends_with(with({{0, 30}, {0, 10}, {30, 21}, {0, 20}}, 3, 0),
+                  "a piece of sequence 4 begins at token 30 and has 21 tokens; the sequence has 50"));
+  CHECK(ends_with(with({{0, 30}, {0, 10}, {30, 0}, {0, 20}}, 3, 0),
+                  "a piece of sequence 4 begins at token 30 and has 0 tokens; the sequence has 50"));
+  CHECK(ends_with(with({{0, 30}, {0, 10}, {30, 20}, {0, 19}}, 3, 0),
+                  "the rows hold 3 sequences, 1 of them truncated; 3 and 0 were announced"));
+  CHECK(ends_with(with({{0, 30}, {0, 10}, {INT64_MAX, 20}, {0, 20}}, 3, 0),
+                  "begins at token 9223372036854775807 and has 20 tokens; the sequence has 50"));
 }

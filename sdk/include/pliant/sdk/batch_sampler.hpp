@@ -1,12 +1,16 @@
 // Write a sampler as a class with `EpochRows plan_epoch(const EpochRequest&)` (and optionally `static reasons()`), then
-// PLIANT_BATCH_SAMPLER. The SDK keeps the planned epoch and answers the host from it.
+// PLIANT_BATCH_SAMPLER. The SDK keeps the planned epoch and answers the host from it. A sampler for millions of
+// sequences may have `void plan_epoch(const EpochRequest&, EpochRows&)` instead and write over the memory of the epoch
+// before.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pliant/abi/batch_sampler.h"
@@ -23,10 +27,24 @@ struct EpochRequest {
   std::span<const int64_t> ids;  ///< the sequences to use, in this order; without has_ids all of them
 };
 
+/// Tokens [first, first + count) of a sequence.
+struct Piece {
+  int64_t first = 0;
+  int64_t count = 0;
+  bool operator==(const Piece&) const = default;
+};
+
 /// The rows of one epoch as flat arrays. ids[offsets[i] .. offsets[i+1]) is row i.
 struct EpochRows {
   std::vector<uint64_t> offsets{0};
   std::vector<int64_t> ids;
+  /// The ids are 0, 1, 2, ... up to the last offset, each sequence whole; `ids` stays empty.
+  bool ids_count_up = false;
+  /// What of its sequence each of `ids` stands for; empty = every sequence is whole. Pieces of one sequence begin at
+  /// its first token and leave no gap; tokens that are left over at the end make it a truncated one.
+  std::vector<Piece> pieces;
+  uint64_t sequence_count = 0;   ///< with `pieces`: different sequences in rows
+  uint64_t truncated_count = 0;  ///< with `pieces`: those of them that lose tokens at their end
   std::vector<int64_t> dropped_ids;
   std::vector<int32_t> dropped_reasons;  ///< index into the class's `reasons()`
 
@@ -36,6 +54,17 @@ struct EpochRows {
     dropped_ids.push_back(id);
     dropped_reasons.push_back(reason);
   }
+  /// No rows; `ids`, `pieces` and `offsets` keep their memory, and `ids` and `pieces` their elements: resize, then
+  /// write.
+  void restart() {
+    offsets.assign(1, 0);
+    ids_count_up = false;
+    sequence_count = truncated_count = 0;
+    dropped_ids.clear();
+    dropped_reasons.clear();
+  }
+  [[nodiscard]] uint64_t row_count() const noexcept { return offsets.size() - 1; }
+  [[nodiscard]] uint64_t entry_count() const noexcept { return offsets.back(); }
 };
 
 namespace detail {
@@ -46,11 +75,17 @@ concept HasReasons = requires {
 };
 
 template <class T>
+concept PlansInPlace = requires(T& plugin, const EpochRequest& request, EpochRows& rows) {
+  plugin.plan_epoch(request, rows);
+};
+
+template <class T>
 struct SamplerAdapter {
   /// A sampler and its current epoch.
   struct Instance {
     T plugin;
     EpochRows epoch;
+    const int64_t* lengths = nullptr;  ///< of the current epoch's request
   };
   static Instance* instance(void* self) { return static_cast<Instance*>(self); }
 
@@ -64,28 +99,70 @@ struct SamplerAdapter {
       asked.lengths = {request->lengths, static_cast<size_t>(request->sequence_count)};
       asked.has_ids = request->ids != nullptr;
       asked.ids = {request->ids, static_cast<size_t>(request->id_count)};
-      EpochRows rows = instance(self)->plugin.plan_epoch(asked);
-      out->row_count = rows.offsets.size() - 1;
-      out->sequence_count = rows.ids.size();
+      EpochRows& rows = plan(*instance(self), asked);
+      out->row_count = rows.row_count();
+      out->sequence_count = rows.pieces.empty() ? rows.entry_count() : rows.sequence_count;
       out->dropped_count = rows.dropped_ids.size();
-      instance(self)->epoch = std::move(rows);
+      if (PLIANT_HAS(pliant_epoch, out, truncated_count)) {
+        out->entry_count = rows.entry_count();
+        out->truncated_count = rows.pieces.empty() ? 0 : rows.truncated_count;
+      }
+      instance(self)->lengths = request->lengths;
     });
+  }
+  static EpochRows& plan(Instance& instance, const EpochRequest& asked) {
+    EpochRows rows = std::exchange(instance.epoch, EpochRows());  // a failure leaves no epoch
+    if constexpr (PlansInPlace<T>) {
+      rows.restart();
+      instance.plugin.plan_epoch(asked, rows);
+    } else {
+      rows = EpochRows();
+      rows = instance.plugin.plan_epoch(asked);
+    }
+    return instance.epoch = std::move(rows);
+  }
+  static void check_rows(const EpochRows& epoch, uint64_t first, uint64_t count) {
+    const uint64_t total = epoch.row_count();
+    if (first <= total && count <= total - first) return;
+    throw Failure(PLIANT_OUT_OF_RANGE,
+                  "rows " + std::to_string(first) + " + " + std::to_string(count) + " of " + std::to_string(total));
+  }
+  static void check_room(uint64_t entries, uint64_t capacity) {
+    if (entries <= capacity) return;
+    throw Failure(PLIANT_OUT_OF_RANGE,
+                  "room for " + std::to_string(capacity) + " of " + std::to_string(entries) + " ids only");
   }
   static int32_t rows(void* self, uint64_t first, uint64_t count, uint64_t* offsets, int64_t* ids, uint64_t capacity,
                       pliant_error* error) noexcept {
     return guarded(error, [&] {
       const EpochRows& epoch = instance(self)->epoch;
-      const uint64_t total = epoch.offsets.size() - 1;
-      if (first > total || count > total - first) {
-        throw Failure(PLIANT_OUT_OF_RANGE,
-                      "rows " + std::to_string(first) + " + " + std::to_string(count) + " of " + std::to_string(total));
-      }
+      check_rows(epoch, first, count);
       const uint64_t begin = epoch.offsets[first];
       for (uint64_t i = 0; i <= count; ++i) offsets[i] = epoch.offsets[first + i] - begin;
       if (ids == nullptr) return;
-      if (offsets[count] > capacity)
-        throw Failure(PLIANT_OUT_OF_RANGE, "room for " + std::to_string(capacity) + " ids only");
-      std::copy_n(epoch.ids.begin() + static_cast<std::ptrdiff_t>(begin), offsets[count], ids);
+      check_room(offsets[count], capacity);
+      if (epoch.ids_count_up) {
+        std::iota(ids, ids + offsets[count], static_cast<int64_t>(begin));
+      } else {
+        std::copy_n(epoch.ids.begin() + static_cast<std::ptrdiff_t>(begin), offsets[count], ids);
+      }
+    });
+  }
+  static int32_t pieces(void* self, uint64_t first, uint64_t count, int64_t* first_tokens, int64_t* token_counts,
+                        uint64_t capacity, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      const EpochRows& epoch = instance(self)->epoch;
+      check_rows(epoch, first, count);
+      const uint64_t begin = epoch.offsets[first];
+      const uint64_t entries = epoch.offsets[first + count] - begin;
+      check_room(entries, capacity);
+      for (uint64_t i = 0; i < entries; ++i) {
+        const uint64_t at = begin + i;
+        const uint64_t id = epoch.ids_count_up ? at : static_cast<uint64_t>(epoch.ids[at]);
+        const Piece piece = epoch.pieces.empty() ? Piece{0, instance(self)->lengths[id]} : epoch.pieces[at];
+        first_tokens[i] = piece.first;
+        token_counts[i] = piece.count;
+      }
     });
   }
   static int32_t dropped(void* self, uint64_t first, uint64_t count, int64_t* ids, int32_t* reasons,
@@ -108,7 +185,7 @@ struct SamplerAdapter {
   }
   static const void* vtable() noexcept {
     static const pliant_batch_sampler kTable{
-        sizeof(pliant_batch_sampler), 0, &begin_epoch, &rows, &dropped, &drop_reason};
+        sizeof(pliant_batch_sampler), 0, &begin_epoch, &rows, &dropped, &drop_reason, &pieces};
     return &kTable;
   }
 };
