@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "length_sort.hpp"
 #include "pliant/sdk/batch_sampler.hpp"
 #include "python_shuffle.hpp"
 
@@ -30,11 +31,15 @@ inline std::vector<const char*> over_long_choices() {
   return {"error", "drop"};
 }
 
-/// The sequences of `request` in their given order. Refuses ids outside the data set and negative lengths.
-inline std::vector<int64_t> chosen_ids(const sdk::EpochRequest& request) {
+inline void check_request(const sdk::EpochRequest& request) {
   sdk::require(request.rows_per_batch >= 1,
                "a batch of " + std::to_string(request.rows_per_batch) + " rows; at least 1 is needed");
   sdk::require(request.epoch >= 0, "epoch " + std::to_string(request.epoch) + "; epochs count from 0");
+}
+
+/// The sequences of `request` in their given order. Refuses ids outside the data set and negative lengths.
+inline std::vector<int64_t> chosen_ids(const sdk::EpochRequest& request) {
+  check_request(request);
   const auto total = static_cast<int64_t>(request.lengths.size());
   std::vector<int64_t> ids;
   if (request.has_ids) {
@@ -50,10 +55,30 @@ inline std::vector<int64_t> chosen_ids(const sdk::EpochRequest& request) {
                                                   " sequences, ids from 0");
     }
     const int64_t length = request.lengths[static_cast<size_t>(ids[i])];
-    sdk::require(length >= 0, "sequence " + std::to_string(ids[i]) + " has a length of " + std::to_string(length) +
-                                  " tokens; lengths are not negative");
+    if (length < 0) {
+      throw sdk::Failure(PLIANT_INVALID_ARGUMENT, "sequence " + std::to_string(ids[i]) + " has a length of " +
+                                                      std::to_string(length) + " tokens; lengths are not negative");
+    }
   }
   return ids;
+}
+
+/// Refuses sequences without a token.
+inline void refuse_empty(std::span<const int64_t> ids, std::span<const int64_t> lengths) {
+  for (const int64_t id : ids) {
+    sdk::require(lengths[static_cast<size_t>(id)] >= 1,
+                 "sequence " + std::to_string(id) + " has a length of 0 tokens; leave it out of the data set");
+  }
+}
+
+/// `ids` in ascending order of (length, id); linear. Lengths are not negative.
+inline void sort_by_length(std::vector<int64_t>& ids, std::span<const int64_t> lengths) {
+  if (!std::is_sorted(ids.begin(), ids.end())) std::sort(ids.begin(), ids.end());
+  std::vector<int64_t> own(ids.size());
+  std::transform(ids.begin(), ids.end(), own.begin(), [&](int64_t id) { return lengths[static_cast<size_t>(id)]; });
+  const ByValue sorted = group_by_value(own);
+  std::swap(own, ids);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = own[sorted.positions[i]];
 }
 
 /// The sequences of `request` in the order that `order` (one of order_choices) names. Ids given twice stay twice.
@@ -63,11 +88,7 @@ inline std::vector<int64_t> ordered_ids(const sdk::EpochRequest& request, const 
     const std::vector<uint32_t> key = seed_words(request.seed, static_cast<uint64_t>(request.epoch));
     python_shuffle(std::span(ids), std::span<const uint32_t>(key));
   } else if (order == "seqlen") {
-    std::vector<std::pair<int64_t, int64_t>> keyed;
-    keyed.reserve(ids.size());
-    for (const int64_t id : ids) keyed.emplace_back(request.lengths[static_cast<size_t>(id)], id);
-    std::sort(keyed.begin(), keyed.end());
-    std::transform(keyed.begin(), keyed.end(), ids.begin(), [](const auto& pair) { return pair.second; });
+    sort_by_length(ids, request.lengths);
   } else {
     sdk::require(order == "dataloader", "unknown order '" + order + "'; allowed: dataloader, random, seqlen");
   }

@@ -18,7 +18,7 @@
 
 namespace pliant::test {
 
-using OptionText = std::variant<int64_t, bool, std::string>;
+using OptionText = std::variant<int64_t, bool, std::string, std::vector<int64_t>, std::vector<std::string>>;
 using OptionMap = std::map<std::string, OptionText>;
 
 /// What is asked; without has_ids all of `lengths`.
@@ -34,6 +34,9 @@ struct Asked {
 struct Planned {
   std::vector<std::vector<int64_t>> rows;
   std::vector<std::pair<int64_t, std::string>> dropped;
+  std::vector<std::vector<std::pair<int64_t, int64_t>>> pieces;  ///< of each row's entries: first token, token count
+  uint64_t sequence_count = 0;
+  uint64_t truncated_count = 0;
   bool operator==(const Planned&) const = default;
 };
 
@@ -73,6 +76,10 @@ class OpenedSampler {
       const auto given = options.find(table[i].key);
       if (given == options.end()) {
         values.state().set_default(i, table[i]);
+      } else if (table[i].type == PLIANT_INT_LIST) {
+        values.state().set_integers(i, std::get<std::vector<int64_t>>(given->second));
+      } else if (table[i].type == PLIANT_STRING_LIST) {
+        values.state().set_texts(i, std::get<std::vector<std::string>>(given->second));
       } else if (table[i].type == PLIANT_STRING) {
         values.state().set_text(i, std::get<std::string>(given->second));
       } else if (table[i].type == PLIANT_BOOL) {
@@ -93,13 +100,21 @@ class OpenedSampler {
     const auto& slots = instance_.table<pliant_batch_sampler>();
     pliant_error error = plugin::fresh_error();
     std::vector<uint64_t> offsets(epoch.row_count + 1);
-    std::vector<int64_t> ids(epoch.sequence_count);
+    std::vector<int64_t> ids(epoch.entry_count);
     REQUIRE(slots.rows(instance_.self(), 0, epoch.row_count, offsets.data(), ids.data(), ids.size(), &error) ==
             PLIANT_OK);
+    std::vector<int64_t> firsts(ids.size());
+    std::vector<int64_t> counts(ids.size());
+    REQUIRE(slots.pieces(instance_.self(), 0, epoch.row_count, firsts.data(), counts.data(), ids.size(), &error) ==
+            PLIANT_OK);
     Planned planned;
+    planned.sequence_count = epoch.sequence_count;
+    planned.truncated_count = epoch.truncated_count;
     for (size_t i = 0; i < epoch.row_count; ++i) {
       planned.rows.emplace_back(ids.begin() + static_cast<std::ptrdiff_t>(offsets[i]),
                                 ids.begin() + static_cast<std::ptrdiff_t>(offsets[i + 1]));
+      auto& pieces = planned.pieces.emplace_back();
+      for (uint64_t at = offsets[i]; at < offsets[i + 1]; ++at) pieces.emplace_back(firsts[at], counts[at]);
     }
     std::vector<int64_t> dropped(epoch.dropped_count);
     std::vector<int32_t> reasons(epoch.dropped_count);

@@ -1,0 +1,58 @@
+// Sampler `concat`: all sequences one after the other, cut into rows of the same number of tokens.
+#include "../kernel/concat.hpp"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../kernel/order.hpp"
+
+namespace {
+
+namespace sampler = pliant::sampler;
+namespace sdk = pliant::sdk;
+
+class Concat {
+ public:
+  int64_t max_tokens = 0;
+  std::string order = "dataloader";
+  std::string tail = "keep";
+
+  static void options(sdk::Options<Concat>& o) {
+    o.add("max_tokens", &Concat::max_tokens, "Tokens of every row but the last one.")
+        .required()
+        .at_least(1)
+        .unit("tokens");
+    o.add("order", &Concat::order, sampler::kOrderDoc).choices(sampler::order_choices());
+    o.add("tail", &Concat::tail,
+          "What becomes of the rows that do not fill the last batch: keep = a short batch; drop = left out; a sequence "
+          "that has tokens in rows before loses the others, one that has not counts as incomplete_batch.")
+        .choices({"keep", "drop"});
+  }
+  static std::array<const char*, 1> reasons() { return {"incomplete_batch"}; }
+
+  void plan_epoch(const sdk::EpochRequest& request, sdk::EpochRows& rows) const {
+    const std::vector<int64_t> ids = sampler::ordered_ids(request, order);
+    sampler::refuse_empty(ids, request.lengths);
+    sampler::concatenate(ids, request.lengths, max_tokens, rows);
+    if (tail == "drop") {
+      const uint64_t made = rows.row_count();
+      sampler::drop_rows_from(made - made % static_cast<uint64_t>(request.rows_per_batch), 0, rows);
+    }
+  }
+
+  void save(const sdk::Writer& out) const { sampler::save_options(out, kStateTag, options_text()); }
+  void load(const sdk::Reader& in) const { sampler::load_options(in, kStateTag, options_text()); }
+
+ private:
+  static constexpr const char* kStateTag = "sampler concat, state 1";
+
+  [[nodiscard]] std::string options_text() const {
+    return "max_tokens = " + std::to_string(max_tokens) + ", order = " + order + ", tail = " + tail;
+  }
+};
+
+}  // namespace
+
+PLIANT_BATCH_SAMPLER(Concat, "concat", "0.1.0", "All sequences one after the other, cut into rows of the same length")

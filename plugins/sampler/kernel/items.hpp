@@ -1,0 +1,126 @@
+// Items: what a packing sampler packs. Sequences in their order, whole or in pieces that fit a pack.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "order.hpp"
+#include "pack_options.hpp"
+#include "pliant/sdk/batch_sampler.hpp"
+
+namespace pliant::sampler {
+
+/// Item i costs sizes[i], 1 .. max_tokens. Views the request's lengths where nothing had to be changed.
+struct Items {
+  std::span<const int64_t> lengths;  ///< tokens of item i
+  std::span<const int64_t> sizes;    ///< what it counts against the budget
+  std::vector<int64_t> ids;          ///< its sequence; empty = item i is sequence i
+  std::vector<sdk::Piece> pieces;    ///< the part of its sequence; empty = all are whole
+  uint64_t sequence_count = 0;       ///< different sequences, where pieces is not empty
+  uint64_t truncated_count = 0;
+  std::vector<int64_t> own_lengths;
+  std::vector<int64_t> own_sizes;
+
+  [[nodiscard]] size_t count() const { return lengths.size(); }
+};
+
+namespace detail {
+
+/// Whether every length is in 1 .. longest, without a branch in the loop. longest >= 1.
+inline bool all_within(std::span<const int64_t> lengths, int64_t longest) {
+  uint64_t bad = 0;
+  for (const int64_t length : lengths) {
+    bad |= (static_cast<uint64_t>(length) - 1U) | (static_cast<uint64_t>(longest) - static_cast<uint64_t>(length));
+  }
+  return (bad >> 63U) == 0;
+}
+
+inline std::string explain_pack_over_long(std::span<const int64_t> too_long, size_t total,
+                                          std::span<const int64_t> lengths, const PackOptions& options,
+                                          int64_t longest) {
+  constexpr size_t kNamed = 5;
+  std::string named;
+  for (size_t i = 0; i < std::min(kNamed, too_long.size()); ++i) {
+    named += (i == 0 ? "" : ", ") + std::to_string(too_long[i]) + " (" +
+             std::to_string(lengths[static_cast<size_t>(too_long[i])]) + ")";
+  }
+  if (too_long.size() > kNamed) named += ", ...";
+  return std::to_string(too_long.size()) + " of " + std::to_string(total) + " sequences have more than " +
+         std::to_string(longest) + " tokens, the most that fit max_tokens = " + std::to_string(options.max_tokens) +
+         "; ids (tokens): " + named + ". Raise max_tokens, or set over_long = \"split\", \"truncate\" or \"drop\"";
+}
+
+/// Puts every sequence of `ids` into items as `options.over_long` says.
+inline void fill(Items& items, const std::vector<int64_t>& ids, std::span<const int64_t> lengths,
+                 const PackOptions& options, int64_t longest, sdk::EpochRows& rows) {
+  const auto add = [&](int64_t id, int64_t first, int64_t count) {
+    items.ids.push_back(id);
+    items.own_lengths.push_back(count);
+    items.pieces.push_back({first, count});
+  };
+  for (const int64_t id : ids) {
+    const int64_t length = lengths[static_cast<size_t>(id)];
+    if (length > longest && options.over_long == "drop") {
+      rows.drop(id, kPackTooLong);
+      continue;
+    }
+    ++items.sequence_count;
+    if (length > longest && options.over_long == "truncate") {
+      ++items.truncated_count;
+      add(id, 0, longest);
+      continue;
+    }
+    for (int64_t first = 0; first < length; first += std::min(longest, length - first)) {
+      add(id, first, std::min(longest, length - first));
+    }
+  }
+  if (items.truncated_count == 0 && items.sequence_count == items.ids.size()) items.pieces.clear();
+}
+
+}  // namespace detail
+
+/// The sequences of `request` as items of up to `longest` tokens in `order` (one of order_choices); those that are
+/// dropped go to `rows`. Refuses a length below 1 by its id.
+inline Items make_items(const sdk::EpochRequest& request, const PackOptions& options, const std::string& order,
+                        int64_t longest, sdk::EpochRows& rows) {
+  Items items;
+  const bool as_given = !request.has_ids && order == "dataloader";
+  if (as_given && detail::all_within(request.lengths, longest)) {
+    check_request(request);
+    items.lengths = request.lengths;
+  } else {
+    std::vector<int64_t> ids = ordered_ids(request, order);
+    refuse_empty(ids, request.lengths);
+    std::vector<int64_t> too_long;
+    for (const int64_t id : ids) {
+      if (request.lengths[static_cast<size_t>(id)] > longest) too_long.push_back(id);
+    }
+    if (!too_long.empty() && options.over_long == "error") {
+      std::sort(too_long.begin(), too_long.end());
+      throw sdk::Failure(PLIANT_INVALID_ARGUMENT,
+                         detail::explain_pack_over_long(too_long, ids.size(), request.lengths, options, longest));
+    }
+    if (too_long.empty()) {
+      items.own_lengths.resize(ids.size());
+      std::transform(ids.begin(), ids.end(), items.own_lengths.begin(),
+                     [&](int64_t id) { return request.lengths[static_cast<size_t>(id)]; });
+      items.ids = std::move(ids);
+    } else {
+      detail::fill(items, ids, request.lengths, options, longest, rows);
+    }
+    items.lengths = items.own_lengths;
+  }
+  items.sizes = items.lengths;
+  if (options.quadratic_length == 0) return items;
+  items.own_sizes.resize(items.count());
+  std::transform(items.lengths.begin(), items.lengths.end(), items.own_sizes.begin(), options.cost());
+  items.sizes = items.own_sizes;
+  return items;
+}
+
+}  // namespace pliant::sampler

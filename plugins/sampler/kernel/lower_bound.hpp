@@ -1,0 +1,65 @@
+// Lower bounds on the number of packs: no packing of the same sequences has fewer.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace pliant::sampler {
+
+namespace detail {
+
+__extension__ typedef unsigned __int128 Wide;
+
+/// Sums from the front over sizes in ascending order: of sequences, and of tokens.
+struct RunningSums {
+  std::vector<uint64_t> sequences{0};
+  std::vector<Wide> tokens{0};
+
+  RunningSums(std::span<const int64_t> values, std::span<const uint64_t> counts) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      sequences.push_back(sequences.back() + counts[i]);
+      tokens.push_back(tokens.back() + static_cast<Wide>(static_cast<uint64_t>(values[i])) * counts[i]);
+    }
+  }
+};
+
+inline uint64_t packs_for(Wide tokens, Wide budget) {
+  return static_cast<uint64_t>((tokens + budget - 1) / budget);
+}
+
+}  // namespace detail
+
+/// The larger of: all tokens over the budget; all sequences over most_in_pack (0 = no limit); and Martello and Toth's
+/// L2 (Discrete Applied Mathematics 28, 1990): for each threshold t up to half the budget, sequences above budget - t
+/// need a pack each and leave no room for one of t or more, those above half the budget need a pack each, and what of
+/// the sequences from t up to half does not fit into the room that they leave needs packs of its own. `values`: sizes
+/// 1 .. budget, ascending, each with its number. O(different sizes x log).
+inline uint64_t fewest_packs(std::span<const int64_t> values, std::span<const uint64_t> counts, int64_t budget,
+                             uint64_t most_in_pack) {
+  using detail::Wide;
+  if (values.empty()) return 0;
+  const detail::RunningSums sums(values, counts);
+  const Wide whole = static_cast<uint64_t>(budget);
+  const auto above = [&](int64_t size) {
+    return static_cast<size_t>(std::upper_bound(values.begin(), values.end(), size) - values.begin());
+  };
+  uint64_t best = detail::packs_for(sums.tokens.back(), whole);
+  if (most_in_pack != 0) best = std::max(best, detail::packs_for(sums.sequences.back(), most_in_pack));
+  const size_t half = above(budget / 2);
+  const uint64_t all = sums.sequences.back();
+  best = std::max(best, all - sums.sequences[half]);
+  for (size_t t = 0; t < half; ++t) {
+    const size_t alone = above(budget - values[t]);
+    const uint64_t large = sums.sequences[alone] - sums.sequences[half];
+    const Wide room = whole * large - (sums.tokens[alone] - sums.tokens[half]);
+    const Wide small = sums.tokens[half] - sums.tokens[t];
+    const uint64_t more = small > room ? detail::packs_for(small - room, whole) : 0;
+    best = std::max(best, all - sums.sequences[half] + more);
+  }
+  return best;
+}
+
+}  // namespace pliant::sampler

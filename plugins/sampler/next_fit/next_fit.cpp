@@ -1,0 +1,28 @@
+// Sampler `next_fit`: fills one pack after the other and keeps the order of the sequences.
+#include "../kernel/next_fit.hpp"
+
+#include <cstdint>
+
+#include "../kernel/pack_sampler.hpp"
+
+namespace {
+
+namespace sampler = pliant::sampler;
+namespace sdk = pliant::sdk;
+
+class NextFit : public sampler::PackSampler<NextFit> {
+ public:
+  static constexpr const char* kName = "next_fit";
+
+  static void options(sdk::Options<NextFit>& o) {
+    sampler::add_pack_options(o, "Most tokens in one pack: the sum of its sequences' lengths.");
+  }
+  void pack(const sampler::Items& items, const sdk::EpochRequest&, sdk::EpochRows& rows) const {
+    sampler::next_fit(items.sizes, max_tokens, static_cast<uint64_t>(max_sequences), rows.offsets);
+    rows.ids_count_up = true;
+  }
+};
+
+}  // namespace
+
+PLIANT_BATCH_SAMPLER(NextFit, "next_fit", "0.1.0", "Fills one pack after the other; keeps the order of the sequences")
