@@ -1,0 +1,166 @@
+// Sequences per CPU second of every packing sampler through the plugin ABI: one epoch planned and all its rows fetched.
+// Measured against the machine: reading the lengths and writing as many ids, in the same run (of_limit: the share).
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <ctime>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "pliant/abi/batch_sampler.h"
+#include "plugin/option_values.hpp"
+#include "plugin/plugin.hpp"
+
+namespace {
+
+using namespace pliant;
+
+std::vector<int64_t> wikipedia(size_t n, int64_t budget) {
+  const auto counts = nlohmann::json::parse(std::ifstream(WIKIPEDIA_HISTOGRAM)).at("counts").get<std::vector<double>>();
+  std::discrete_distribution<int64_t> length(counts.begin(), counts.end());
+  std::mt19937_64 engine(7020);
+  std::vector<int64_t> lengths(n);
+  for (int64_t& one : lengths) one = std::min(length(engine) + 1, budget);
+  return lengths;
+}
+
+std::vector<int64_t> lognormal(size_t n, int64_t budget) {
+  std::lognormal_distribution<double> length(std::log(300.0), 1.0);
+  std::mt19937_64 engine(7020);
+  std::vector<int64_t> lengths(n);
+  for (int64_t& one : lengths) {
+    one = std::clamp(static_cast<int64_t>(std::ceil(length(engine))), int64_t{1}, budget);
+  }
+  return lengths;
+}
+
+/// The same vector for every benchmark that asks for it; one is kept.
+const std::vector<int64_t>& lengths_of(bool wiki, size_t n, int64_t budget) {
+  static std::vector<int64_t> kept;
+  static std::string key;
+  const std::string asked = std::to_string(wiki) + "/" + std::to_string(n) + "/" + std::to_string(budget);
+  if (key != asked) {
+    kept = wiki ? wikipedia(n, budget) : lognormal(n, budget);
+    key = asked;
+  }
+  return kept;
+}
+
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// CPU seconds a sequence of reading a length and writing an id of type Id: the best of 9.
+template <class Id>
+double limit(size_t n) {
+  static std::map<size_t, double> measured;
+  if (const auto found = measured.find(n); found != measured.end()) return found->second;
+  const std::vector<Id> lengths(n, 3);
+  std::vector<Id> ids(n);
+  double best = 1e9;
+  for (int round = 0; round < 9; ++round) {
+    const double begin = cpu_seconds();
+    const Id sum = std::accumulate(lengths.begin(), lengths.end(), Id{0});
+    std::iota(ids.begin(), ids.end(), sum);
+    benchmark::DoNotOptimize(ids.data());
+    benchmark::ClobberMemory();
+    best = std::min(best, cpu_seconds() - begin);
+  }
+  return measured[n] = best / static_cast<double>(n);
+}
+
+plugin::Instance make(const std::string& name, int64_t budget) {
+  const auto opened = or_throw(plugin::Plugin::open(std::string(PLIANT_PLUGIN_DIR) + "/sampler-" + name + ".pliant.so",
+                                                    *plugin::kind_of("sampler")));
+  plugin::OptionValues values;
+  values.state().reset(opened->options());
+  for (size_t i = 0; i < opened->options().size(); ++i) {
+    values.state().set_default(i, opened->options()[i]);
+    if (std::string(opened->options()[i].key) == "max_tokens") values.state().set_integer(i, budget);
+    if (std::string(opened->options()[i].key) == "strict") values.state().set_integer(i, 1);
+  }
+  return or_throw(plugin::Instance::create(opened, values));
+}
+
+void pack(benchmark::State& state, const std::string& name, bool wiki) {
+  const int64_t budget = state.range(0);
+  const auto n = static_cast<size_t>(state.range(1));
+  plugin::Instance sampler = make(name, budget);
+  const std::vector<int64_t>& lengths = lengths_of(wiki, n, budget);
+  const auto& slots = sampler.table<pliant_batch_sampler>();
+  pliant_epoch_request request{};
+  request.struct_size = sizeof(request);
+  request.seed = 1234;
+  request.rows_per_batch = 8;
+  request.sequence_count = n;
+  request.lengths = lengths.data();
+  pliant_epoch epoch{};
+  epoch.struct_size = sizeof(epoch);
+  pliant_error error = plugin::fresh_error();
+  std::vector<uint64_t> offsets;
+  std::vector<int64_t> ids;
+  const auto plan_and_fetch = [&] {
+    if (slots.begin_epoch(sampler.self(), &request, &epoch, &error) != PLIANT_OK) return false;
+    offsets.resize(epoch.row_count + 1);
+    ids.resize(epoch.entry_count);
+    return slots.rows(sampler.self(), 0, epoch.row_count, offsets.data(), ids.data(), ids.size(), &error) == PLIANT_OK;
+  };
+  bool fine = plan_and_fetch();  // the first epoch takes the memory that the later ones write over
+  for (auto _ : state) {
+    fine = fine && plan_and_fetch();
+    benchmark::DoNotOptimize(ids.data());
+  }
+  if (!fine) return state.SkipWithError(error.message);
+  const double tokens = std::accumulate(lengths.begin(), lengths.end(), 0.0);
+  const auto each = static_cast<double>(n);
+  state.SetItemsProcessed(state.iterations() * state.range(1));
+  state.counters["efficiency"] = tokens / (static_cast<double>(epoch.row_count) * static_cast<double>(budget));
+  state.counters["of_limit"] =
+      benchmark::Counter(limit<int64_t>(n) * each, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["of_limit32"] =
+      benchmark::Counter(limit<int32_t>(n) * each, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+template <class Id>
+void read_and_write(benchmark::State& state) {
+  const auto n = static_cast<size_t>(state.range(0));
+  const std::vector<Id> lengths(n, 3);
+  std::vector<Id> ids(n);
+  for (auto _ : state) {
+    const Id sum = std::accumulate(lengths.begin(), lengths.end(), Id{0});
+    std::iota(ids.begin(), ids.end(), sum);
+    benchmark::DoNotOptimize(ids.data());
+    benchmark::ClobberMemory();
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+
+const std::vector<std::vector<int64_t>> kSizes{{512, 2048, 8192}, {1000000, 10000000}};
+
+}  // namespace
+
+#define PLIANT_PACK(sampler)                                                                                        \
+  BENCHMARK_CAPTURE(pack, sampler##_wikipedia, #sampler, true)->ArgsProduct(kSizes)->Unit(benchmark::kMillisecond); \
+  BENCHMARK_CAPTURE(pack, sampler##_lognormal, #sampler, false)->ArgsProduct(kSizes)->Unit(benchmark::kMillisecond)
+
+BENCHMARK_TEMPLATE(read_and_write, int32_t)->Arg(1000000)->Arg(10000000)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(read_and_write, int64_t)->Arg(1000000)->Arg(10000000)->Unit(benchmark::kMillisecond);
+PLIANT_PACK(next_fit);
+PLIANT_PACK(best_fit);
+PLIANT_PACK(streaming);
+PLIANT_PACK(concat);
+PLIANT_PACK(padded_budget);
+PLIANT_PACK(bucketed);
+PLIANT_PACK(seqlen);
+
+BENCHMARK_MAIN();
