@@ -5,6 +5,7 @@
 #include "pliant/abi/lr_rule.h"
 #include "pliant/abi/plugin.h"
 #include "pliant/abi/rendezvous.h"
+#include "pliant/abi/row_stream.h"
 
 #define PLIANT_PIN_STRUCT(type, bytes) _Static_assert(sizeof(type) == (bytes), "sizeof(" #type ") changed");
 #define PLIANT_PIN(type, field, at, bytes)                                      \

@@ -149,6 +149,13 @@ PLIANT_PIN(pliant_batch_sampler, dropped, 24, 8)
 PLIANT_PIN(pliant_batch_sampler, drop_reason, 32, 8)
 PLIANT_PIN(pliant_batch_sampler, pieces, 40, 8)
 
+/* row_stream.h */
+PLIANT_PIN_STRUCT(pliant_row_stream, 24)
+PLIANT_PIN(pliant_row_stream, struct_size, 0, 4)
+PLIANT_PIN(pliant_row_stream, reserved, 4, 4)
+PLIANT_PIN(pliant_row_stream, open, 8, 8)
+PLIANT_PIN(pliant_row_stream, next, 16, 8)
+
 /* lr_rule.h */
 PLIANT_PIN_STRUCT(pliant_lr_input, 40)
 PLIANT_PIN(pliant_lr_input, struct_size, 0, 4)

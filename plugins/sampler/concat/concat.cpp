@@ -3,18 +3,22 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "../kernel/order.hpp"
+#include "../kernel/stream_engines.hpp"
+#include "../kernel/streaming_base.hpp"
 
 namespace {
 
 namespace sampler = pliant::sampler;
 namespace sdk = pliant::sdk;
 
-class Concat {
+class Concat : public sampler::Streams<Concat, sampler::ConcatEngine> {
  public:
+  static constexpr const char* kName = "concat";
   int64_t max_tokens = 0;
   std::string order = "dataloader";
   std::string tail = "keep";
@@ -42,13 +46,15 @@ class Concat {
     }
   }
 
-  void save(const sdk::Writer& out) const { sampler::save_options(out, kStateTag, options_text()); }
-  void load(const sdk::Reader& in) const { sampler::load_options(in, kStateTag, options_text()); }
-
- private:
-  static constexpr const char* kStateTag = "sampler concat, state 1";
-
-  [[nodiscard]] std::string options_text() const {
+  [[nodiscard]] std::string why_no_stream() const {
+    if (order != "dataloader") return "order = \"dataloader\"";
+    return tail == "keep" ? std::string() : "tail = \"keep\"";
+  }
+  [[nodiscard]] sampler::FeedRule feed_rule() const {
+    return {std::numeric_limits<int64_t>::max(), sampler::Cost(), "split"};
+  }
+  [[nodiscard]] sampler::ConcatEngine make_engine() const { return sampler::ConcatEngine(max_tokens); }
+  [[nodiscard]] std::string text() const {
     return "max_tokens = " + std::to_string(max_tokens) + ", order = " + order + ", tail = " + tail;
   }
 };

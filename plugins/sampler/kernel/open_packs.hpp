@@ -1,8 +1,10 @@
 // Best fit over a bounded number of open packs, in one pass: what `streaming` does with each sequence as it comes.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "pliant/sdk/batch_sampler.hpp"
@@ -17,13 +19,14 @@ struct OpenPacksRule {
   uint64_t max_wait = 2;      ///< rows that may be emitted while a sequence waits; at least 2 * open_packs
 };
 
-template <class Index>
+template <class Index, class Item>
 class OpenPacks {
  public:
   struct Slot {
     int64_t room = 0;
     uint64_t opened_at = 0;  ///< rows that had been emitted
-    std::vector<int64_t> items;
+    uint64_t touched = 0;    ///< number of the sequence that came last
+    std::vector<Item> items;
   };
 
   explicit OpenPacks(const OpenPacksRule& rule)
@@ -33,7 +36,7 @@ class OpenPacks {
 
   /// Takes one more sequence of `size` 1 .. budget. `emit(items)` is called for each pack that is finished.
   template <class Emit>
-  void push(int64_t item, int64_t size, Emit&& emit) {
+  void push(const Item& item, int64_t size, Emit&& emit) {
     int64_t room = index_.find(size);
     uint32_t slot = kNone;
     if (room >= 0) {
@@ -46,6 +49,7 @@ class OpenPacks {
     Slot& pack = slots_[slot];
     pack.items.push_back(item);
     pack.room -= size;
+    pack.touched = ++pushed_;
     index_.insert(pack.room, slot);
     if (pack.room == 0 || pack.items.size() == rule_.most_in_pack) close(slot, emit);
     // Up to open_packs may be due at once, and one row leaves at a time.
@@ -60,10 +64,27 @@ class OpenPacks {
   }
 
   [[nodiscard]] uint64_t emitted() const { return emitted_; }
+  [[nodiscard]] bool is_empty() const { return oldest_ == kNone; }
+  [[nodiscard]] uint64_t pushed() const { return pushed_; }
   [[nodiscard]] std::vector<Slot> open_from_oldest() const {
     std::vector<Slot> open;
     for (uint32_t slot = oldest_; slot != kNone; slot = newer_[slot]) open.push_back(slots_[slot]);
     return open;
+  }
+  /// Puts a new object where another was that had emitted and pushed so much and whose open_from_oldest() was `open`:
+  /// at most open_packs, each with its room.
+  void restore(uint64_t emitted, uint64_t pushed, const std::vector<Slot>& open) {
+    emitted_ = emitted;
+    pushed_ = pushed;
+    std::vector<std::pair<uint64_t, uint32_t>> by_touch;
+    for (const Slot& saved : open) {
+      const uint32_t slot = this->open();
+      slots_[slot] = saved;
+      by_touch.emplace_back(saved.touched, slot);
+    }
+    // Of packs with the same room, the one that was touched last is taken first.
+    std::sort(by_touch.begin(), by_touch.end());
+    for (const auto& [touched, slot] : by_touch) index_.insert(slots_[slot].room, slot);
   }
 
  private:
@@ -98,6 +119,7 @@ class OpenPacks {
   uint32_t oldest_ = kNone;
   uint32_t newest_ = kNone;
   uint64_t emitted_ = 0;
+  uint64_t pushed_ = 0;
 };
 
 }  // namespace pliant::sampler

@@ -2,16 +2,22 @@
 #include "../kernel/next_fit.hpp"
 
 #include <cstdint>
+#include <string>
 
 #include "../kernel/pack_sampler.hpp"
+#include "../kernel/stream_engines.hpp"
+#include "../kernel/streaming_base.hpp"
 
 namespace {
 
 namespace sampler = pliant::sampler;
 namespace sdk = pliant::sdk;
 
-class NextFit : public sampler::PackSampler<NextFit> {
+class NextFit : public sampler::PackSampler<NextFit>, public sampler::Streams<NextFit, sampler::NextFitEngine> {
  public:
+  using Stream = sampler::Streams<NextFit, sampler::NextFitEngine>;
+  using Stream::load;
+  using Stream::save;
   static constexpr const char* kName = "next_fit";
 
   static void options(sdk::Options<NextFit>& o) {
@@ -20,6 +26,12 @@ class NextFit : public sampler::PackSampler<NextFit> {
   void pack(const sampler::Items& items, const sdk::EpochRequest&, sdk::EpochRows& rows) const {
     sampler::next_fit(items.sizes, max_tokens, static_cast<uint64_t>(max_sequences), rows.offsets);
     rows.ids_count_up = true;
+  }
+
+  [[nodiscard]] std::string why_no_stream() const { return sampler::why_no_stream(*this); }
+  [[nodiscard]] sampler::FeedRule feed_rule() const { return sampler::feed_rule(*this); }
+  [[nodiscard]] sampler::NextFitEngine make_engine() const {
+    return {max_tokens, static_cast<uint64_t>(max_sequences)};
   }
 };
 

@@ -1,17 +1,63 @@
 // Sampler `streaming`: nearly full packs in one pass over the sequences, with bounded memory and a bounded wait.
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "../kernel/open_packs.hpp"
 #include "../kernel/pack_sampler.hpp"
+#include "../kernel/stream_engines.hpp"
+#include "../kernel/streaming_base.hpp"
 
 namespace {
 
 namespace sampler = pliant::sampler;
 namespace sdk = pliant::sdk;
 
-class Streaming : public sampler::PackSampler<Streaming> {
+/// Open packs, indexed as the budget needs it.
+class Engine {
  public:
+  explicit Engine(const sampler::OpenPacksRule& rule) {
+    if (rule.budget <= sampler::BitmapIndex::kMostRoom) {
+      engine_.emplace<Small>(rule);
+    } else {
+      engine_.emplace<Large>(rule);
+    }
+  }
+  template <class Emit>
+  void push(const sdk::Entry& entry, int64_t size, Emit&& emit) {
+    std::visit([&](auto& engine) { engine.push(entry, size, emit); }, engine_);
+  }
+  template <class Emit>
+  void flush(Emit&& emit) {
+    std::visit([&](auto& engine) { engine.flush(emit); }, engine_);
+  }
+  [[nodiscard]] bool is_empty() const {
+    return std::visit([](const auto& engine) { return engine.is_empty(); }, engine_);
+  }
+  void save(sampler::ByteWriter& out) const {
+    std::visit([&](const auto& engine) { engine.save(out); }, engine_);
+  }
+  void load(sampler::ByteReader& in, const sampler::Cost& cost) {
+    std::visit([&](auto& engine) { engine.load(in, cost); }, engine_);
+  }
+  template <class See>
+  void see_open(See&& see) const {
+    std::visit([&](const auto& engine) { engine.see_open(see); }, engine_);
+  }
+
+ private:
+  using Small = sampler::OpenPacksEngine<sampler::BitmapIndex>;
+  using Large = sampler::OpenPacksEngine<sampler::MapIndex>;
+  std::variant<Small, Large> engine_{Small({0, 0, 1, 2})};
+};
+
+class Streaming : public sampler::PackSampler<Streaming>, public sampler::Streams<Streaming, Engine> {
+ public:
+  using Stream = sampler::Streams<Streaming, Engine>;
+  using Stream::load;
+  using Stream::save;
   static constexpr const char* kName = "streaming";
   int64_t open_packs = 256;
   int64_t max_wait = 2048;
@@ -44,16 +90,23 @@ class Streaming : public sampler::PackSampler<Streaming> {
     }
   }
 
+  [[nodiscard]] std::string why_no_stream() const { return sampler::why_no_stream(*this); }
+  [[nodiscard]] sampler::FeedRule feed_rule() const { return sampler::feed_rule(*this); }
+  [[nodiscard]] Engine make_engine() const { return Engine(rule()); }
+
   [[nodiscard]] std::string text() const {
     return PackSampler::text() + ", open_packs = " + std::to_string(open_packs) +
            ", max_wait = " + std::to_string(max_wait);
   }
 
  private:
+  [[nodiscard]] sampler::OpenPacksRule rule() const {
+    return {max_tokens, static_cast<uint64_t>(max_sequences), static_cast<uint64_t>(open_packs),
+            static_cast<uint64_t>(max_wait)};
+  }
   template <class Index>
   void stream(const sampler::Items& items, sdk::EpochRows& rows) const {
-    sampler::OpenPacks<Index> packs({max_tokens, static_cast<uint64_t>(max_sequences),
-                                     static_cast<uint64_t>(open_packs), static_cast<uint64_t>(max_wait)});
+    sampler::OpenPacks<Index, int64_t> packs(rule());
     rows.ids.resize(items.count());
     int64_t* id = rows.ids.data();
     const auto emit = [&](const std::vector<int64_t>& pack) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "pliant/abi/batch_sampler.h"
+#include "pliant/abi/row_stream.h"
 #include "plugin/option_values.hpp"
 #include "plugin/plugin.hpp"
 
@@ -46,22 +47,47 @@ class OpenedSampler {
 
   Result<Planned> plan(const Asked& asked) {
     const auto& slots = instance_.table<pliant_batch_sampler>();
-    static constexpr int64_t kNone = 0;
-    pliant_epoch_request request{};
-    request.struct_size = sizeof(request);
-    request.seed = asked.seed;
-    request.epoch = asked.epoch;
-    request.rows_per_batch = asked.rows_per_batch;
-    request.sequence_count = asked.lengths.size();
-    request.lengths = asked.lengths.data();
-    request.id_count = asked.ids.size();
-    request.ids = !asked.has_ids ? nullptr : asked.ids.empty() ? &kNone : asked.ids.data();
+    const pliant_epoch_request request = request_of(asked);
     pliant_epoch epoch{};
     epoch.struct_size = sizeof(epoch);
     pliant_error error = plugin::fresh_error();
     const int32_t status = slots.begin_epoch(instance_.self(), &request, &epoch, &error);
     if (status != PLIANT_OK) return tl::unexpected<Error>(plugin::to_error(instance_.plugin(), status, error));
     return fetch(epoch);
+  }
+  /// The extension pliant.row_stream/0, or nullptr.
+  [[nodiscard]] const pliant_row_stream* stream() {
+    const auto& record = instance_.plugin().record();
+    return static_cast<const pliant_row_stream*>(record.extension(instance_.self(), PLIANT_ROW_STREAM));
+  }
+  /// Opens the stream of `asked`, which outlives it.
+  Result<> open(const Asked& asked) {
+    const pliant_epoch_request request = request_of(asked);
+    pliant_error error = plugin::fresh_error();
+    const int32_t status = stream()->open(instance_.self(), &request, &error);
+    if (status != PLIANT_OK) return tl::unexpected<Error>(plugin::to_error(instance_.plugin(), status, error));
+    return {};
+  }
+  /// Appends up to `rows` next rows to `to`; how many there were.
+  Result<uint64_t> next(uint64_t rows, Planned& to, uint64_t capacity = 4096) {
+    std::vector<uint64_t> offsets(rows + 1);
+    std::vector<int64_t> ids(capacity);
+    std::vector<int64_t> firsts(capacity);
+    std::vector<int64_t> counts(capacity);
+    uint64_t got = 0;
+    pliant_error error = plugin::fresh_error();
+    const int32_t status = stream()->next(instance_.self(), rows, capacity, &got, offsets.data(), ids.data(),
+                                          firsts.data(), counts.data(), &error);
+    if (status != PLIANT_OK) return tl::unexpected<Error>(plugin::to_error(instance_.plugin(), status, error));
+    for (uint64_t row = 0; row < got; ++row) {
+      auto& of_row = to.rows.emplace_back();
+      auto& pieces = to.pieces.emplace_back();
+      for (uint64_t i = offsets[row]; i < offsets[row + 1]; ++i) {
+        of_row.push_back(ids[i]);
+        pieces.emplace_back(firsts[i], counts[i]);
+      }
+    }
+    return got;
   }
   [[nodiscard]] plugin::Instance& instance() { return instance_; }
 
@@ -92,6 +118,19 @@ class OpenedSampler {
   }
 
  private:
+  static pliant_epoch_request request_of(const Asked& asked) {
+    static constexpr int64_t kNone = 0;
+    pliant_epoch_request request{};
+    request.struct_size = sizeof(request);
+    request.seed = asked.seed;
+    request.epoch = asked.epoch;
+    request.rows_per_batch = asked.rows_per_batch;
+    request.sequence_count = asked.lengths.size();
+    request.lengths = asked.lengths.data();
+    request.id_count = asked.ids.size();
+    request.ids = !asked.has_ids ? nullptr : asked.ids.empty() ? &kNone : asked.ids.data();
+    return request;
+  }
   static plugin::Instance make(const std::string& name, const OptionMap& options) {
     return or_throw(try_make(name, options));
   }

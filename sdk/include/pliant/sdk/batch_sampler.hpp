@@ -89,17 +89,20 @@ struct SamplerAdapter {
   };
   static Instance* instance(void* self) { return static_cast<Instance*>(self); }
 
+  static EpochRequest request_of(const pliant_epoch_request& request) {
+    EpochRequest asked;
+    asked.seed = request.seed;
+    asked.epoch = request.epoch;
+    asked.rows_per_batch = request.rows_per_batch;
+    asked.lengths = {request.lengths, static_cast<size_t>(request.sequence_count)};
+    asked.has_ids = request.ids != nullptr;
+    asked.ids = {request.ids, static_cast<size_t>(request.id_count)};
+    return asked;
+  }
   static int32_t begin_epoch(void* self, const pliant_epoch_request* request, pliant_epoch* out,
                              pliant_error* error) noexcept {
     return guarded(error, [&] {
-      EpochRequest asked;
-      asked.seed = request->seed;
-      asked.epoch = request->epoch;
-      asked.rows_per_batch = request->rows_per_batch;
-      asked.lengths = {request->lengths, static_cast<size_t>(request->sequence_count)};
-      asked.has_ids = request->ids != nullptr;
-      asked.ids = {request->ids, static_cast<size_t>(request->id_count)};
-      EpochRows& rows = plan(*instance(self), asked);
+      EpochRows& rows = plan(*instance(self), request_of(*request));
       out->row_count = rows.row_count();
       out->sequence_count = rows.pieces.empty() ? rows.entry_count() : rows.sequence_count;
       out->dropped_count = rows.dropped_ids.size();

@@ -1,0 +1,70 @@
+// Streams<T, Engine>: the row stream, its saved position and the extension, for samplers that keep the order.
+#pragma once
+
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "pliant/abi/row_stream.h"
+#include "row_stream.hpp"
+
+namespace pliant::sampler {
+
+/// T has
+///   FeedRule feed_rule() const; Engine make_engine() const; std::string text() const; static constexpr kName;
+///   std::string why_no_stream() const: which option needs the whole epoch, empty when none does.
+template <class T, class Engine>
+class Streams {
+ public:
+  void open_rows(const sdk::EpochRequest& request) {
+    const std::string reason = self().why_no_stream();
+    if (!reason.empty()) throw sdk::Failure(PLIANT_UNIMPLEMENTED, "rows one after the other need " + reason);
+    auto opened = loaded_ ? *loaded_ : RowStream<Engine>(self().feed_rule(), self().make_engine());
+    opened.open(request);
+    stream_ = std::move(opened);
+    loaded_.reset();
+  }
+  const Row* peek_row() {
+    if (!stream_) throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "no epoch is open; call open first");
+    return stream_->peek();
+  }
+  void take_row() { stream_->take(); }
+
+  void save(const sdk::Writer& out) const {
+    const auto& position = stream_ ? stream_ : loaded_;
+    save_position(out, tag(), self().text(), position ? position->save() : std::string());
+  }
+  /// Replaces the open epoch: the next open_rows goes on where the state was saved.
+  void load(const sdk::Reader& in) {
+    const std::string position = load_position(in, tag(), self().text());
+    std::optional<RowStream<Engine>> loaded;
+    if (!position.empty()) loaded = RowStream<Engine>::load(self().feed_rule(), self().make_engine(), position);
+    loaded_ = std::move(loaded);
+    stream_.reset();
+  }
+  const void* extension(const char* id) const {
+    return std::strcmp(id, PLIANT_ROW_STREAM) == 0 ? sdk::row_stream_table<T>() : nullptr;
+  }
+
+ private:
+  [[nodiscard]] const T& self() const { return static_cast<const T&>(*this); }
+  static std::string tag() { return std::string("sampler ") + T::kName + ", state 1"; }
+
+  std::optional<RowStream<Engine>> stream_;
+  std::optional<RowStream<Engine>> loaded_;
+};
+
+/// For packing samplers: what their options must be.
+inline std::string why_no_stream(const PackOptions& options) {
+  if (options.order != "dataloader") return "order = \"dataloader\"";
+  if (options.tail != "keep") return "tail = \"keep\"";
+  if (options.min_sequences > 1) return "min_sequences up to 1";
+  if (options.over_long == "drop") return "an over_long other than \"drop\"";
+  return {};
+}
+inline FeedRule feed_rule(const PackOptions& options) {
+  return {options.longest(), options.cost(), options.over_long};
+}
+
+}  // namespace pliant::sampler
