@@ -5,6 +5,7 @@
 #include <ostream>
 #include <string>
 
+#include "../plugins/sampler/kernel/stream_engines.hpp"
 #include "config/parse.hpp"
 #include "config/source.hpp"
 #include "data/lengths_file.hpp"
@@ -145,6 +146,40 @@ TEST_CASE("a damaged snapshot or lengths file is refused before anybody uses a b
     write_all(lengths, std::string(text));
     CHECK(data::read_dataset(lengths).has_value() == (text == whole_lengths));
   });
+}
+
+TEST_CASE("a damaged position of a row stream is refused, or goes on without leaving its sequences") {
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < 60; ++i) lengths.push_back(1 + i * 7 % 25);
+  sdk::EpochRequest request;
+  request.lengths = lengths;
+  using Engine = sampler::OpenPacksEngine<sampler::BitmapIndex>;
+  const sampler::FeedRule rule{10, sampler::Cost(), "split"};
+  const Engine engine({10, 0, 4, 8});
+  sampler::RowStream<Engine> stream(rule, engine);
+  stream.open(request);
+  for (int row = 0; row < 12; ++row) {
+    REQUIRE(stream.peek() != nullptr);
+    stream.take();
+  }
+  int went_on = 0;
+  fuzz({stream.save()}, {std::string(8, '\0'), std::string(8, '\xff'), std::string("\1\0\0\0\0\0\0\0", 8)},
+       [&](std::string_view bytes) {
+         try {
+           auto resumed = sampler::RowStream<Engine>::load(rule, engine, std::string(bytes));
+           resumed.open(request);
+           ++went_on;
+           while (const sampler::Row* row = resumed.peek()) {
+             for (const sdk::Entry& entry : *row) {
+               CHECK(entry.piece.first + entry.piece.count <= lengths[static_cast<size_t>(entry.id)]);
+             }
+             resumed.take();
+           }
+         } catch (const sdk::Failure& refused) {
+           CHECK((refused.status() == PLIANT_DATA_LOSS || refused.status() == PLIANT_FAILED_PRECONDITION));
+         }
+       });
+  CHECK(went_on > 0);
 }
 
 TEST_CASE("a DeepSpeed config is refused, or becomes a document that opens") {

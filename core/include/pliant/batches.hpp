@@ -44,11 +44,19 @@ struct Batch {
   std::vector<int64_t> ids;
   std::vector<Piece> pieces;  ///< of each of `ids`; empty = all sequences are whole
   BatchSize size;             ///< a sequence in pieces counts in the batch of its last piece
-  uint64_t digest = 0;        ///< sample_digest of all ids; the pieces of a sequence add up to the sequence's
+  /// Tokens of the longest entry: the length to pad to where all micro-batches of a batch need the same one.
+  int64_t longest_entry = 0;
+  uint64_t digest = 0;  ///< sample_digest of all ids; the pieces of a sequence add up to the sequence's
 
   [[nodiscard]] std::span<const int64_t> row(int64_t i) const {
     return std::span(ids).subspan(offsets[static_cast<size_t>(i)],
                                   offsets[static_cast<size_t>(i) + 1] - offsets[static_cast<size_t>(i)]);
+  }
+  /// The pieces of row i, one for each of row(i); empty = all sequences are whole.
+  [[nodiscard]] std::span<const Piece> row_pieces(int64_t i) const {
+    if (pieces.empty()) return {};
+    return std::span(pieces).subspan(offsets[static_cast<size_t>(i)],
+                                     offsets[static_cast<size_t>(i) + 1] - offsets[static_cast<size_t>(i)]);
   }
 };
 

@@ -145,18 +145,18 @@ class Inquiry {
     for (const int64_t id : plan_.ids) {
       if (!is_known(id)) return mark(id, "a row");
     }
-    std::vector<int64_t> firsts(plan_.ids.size(), -1);
-    std::vector<int64_t> counts(plan_.ids.size(), -1);
-    if (auto asked = ask("pieces",
-                         [&](pliant_error* e) {
-                           return sampler_.slots->pieces(sampler_.self, 0, answer_.row_count, firsts.data(),
-                                                         counts.data(), firsts.size(), e);
-                         });
-        !asked) {
-      return asked;
-    }
-    plan_.pieces.resize(plan_.ids.size());
-    for (size_t i = 0; i < firsts.size(); ++i) plan_.pieces[i] = {firsts[i], counts[i], true};
+    const size_t count = plan_.ids.size();
+    std::vector<int64_t> numbers(2 * count, -1);  // first tokens, then token counts
+    auto asked = ask("pieces", [&](pliant_error* e) {
+      return sampler_.slots->pieces(sampler_.self, 0, answer_.row_count, numbers.data(), numbers.data() + count, count,
+                                    e);
+    });
+    if (!asked) return asked;
+    plan_.pieces.resize(count);
+    for (size_t i = 0; i < count; ++i) plan_.pieces[i] = {numbers[i], numbers[count + i], true};
+    return accept_pieces();
+  }
+  Result<> accept_pieces() {
     auto checked = check_pieces(plan_.ids, dataset_.lengths, plan_.pieces);
     if (!checked) return broke(checked.error().message());
     if (checked->sequences != answer_.sequence_count || checked->truncated.size() != answer_.truncated_count) {
@@ -262,6 +262,7 @@ Batch cut_batch(const EpochPlan& plan, const Dataset& dataset, int64_t index, ui
   batch.pieces.assign(entries.pieces.begin(), entries.pieces.end());
   const EntrySums sums = sum_entries(entries, dataset);
   batch.size = {static_cast<int64_t>(count), sums.sequences, sums.tokens, sums.loss_tokens};
+  batch.longest_entry = sums.longest;
   batch.digest = sums.digest;
   return batch;
 }

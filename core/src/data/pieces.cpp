@@ -44,7 +44,9 @@ EntrySums sum_entries(const Entries& entries, const Dataset& dataset) {
   if (entries.pieces.empty()) {
     sums.sequences = static_cast<int64_t>(entries.ids.size());
     for (const int64_t id : entries.ids) {
-      sums.tokens += dataset.lengths[static_cast<size_t>(id)];
+      const int64_t length = dataset.lengths[static_cast<size_t>(id)];
+      sums.tokens += length;
+      sums.longest = std::max(sums.longest, length);
       sums.loss_tokens += weights[static_cast<size_t>(id)];
     }
     sums.digest = sample_digest(entries.epoch, entries.ids);
@@ -59,6 +61,7 @@ EntrySums sum_entries(const Entries& entries, const Dataset& dataset) {
     const int64_t end = piece.first + piece.count;
     sums.sequences += piece.last ? 1 : 0;
     sums.tokens += piece.count;
+    sums.longest = std::max(sums.longest, piece.count);
     sums.loss_tokens += share(weight, end, length) - share(weight, piece.first, length);
     sums.digest += (piece.last ? whole : digest_before(whole, end)) - digest_before(whole, piece.first);
   }

@@ -26,6 +26,7 @@ struct EntrySums {
   int64_t sequences = 0;
   int64_t tokens = 0;
   int64_t loss_tokens = 0;
+  int64_t longest = 0;  ///< tokens of the longest entry
   uint64_t digest = 0;
 };
 EntrySums sum_entries(const Entries& entries, const Dataset& dataset);

@@ -29,7 +29,7 @@ class BestFit : public sampler::PackSampler<BestFit> {
   [[nodiscard]] std::string item_order() const { return "dataloader"; }
 
   void pack(const sampler::Items& items, const sdk::EpochRequest& request, sdk::EpochRows& rows) const {
-    sampler::ByValue sorted = sampler::group_by_value(items.sizes);
+    sampler::ByValue sorted = sampler::group_by_value(items.sizes, max_tokens);
     std::vector<uint64_t> counts(sorted.groups());
     for (size_t g = 0; g < counts.size(); ++g) counts[g] = sorted.count(g);
     const sampler::PackPlan plan =

@@ -90,13 +90,19 @@ inline ByValue radix_sort(std::span<const int64_t> values, int64_t most) {
 
 }  // namespace detail
 
-/// Groups positions 0 .. values.size()-1 by value. Values are >= 0; O(n).
-inline ByValue group_by_value(std::span<const int64_t> values) {
+/// Groups positions 0 .. values.size()-1 by value. Values are 0 .. limit; O(n), and a pass less where `limit` is small.
+inline ByValue group_by_value(std::span<const int64_t> values, int64_t limit) {
   require_32_bits(values.size());
-  int64_t most = 0;
-  for (const int64_t value : values) most = std::max(most, value);
   const auto dense = static_cast<int64_t>(std::max<size_t>(values.size() / 4, size_t{1} << 16U));
+  int64_t most = limit;
+  if (limit > dense) {
+    most = 0;
+    for (const int64_t value : values) most = std::max(most, value);
+  }
   return most <= dense ? detail::count_sort(values, most) : detail::radix_sort(values, most);
+}
+inline ByValue group_by_value(std::span<const int64_t> values) {
+  return group_by_value(values, std::numeric_limits<int64_t>::max());
 }
 
 }  // namespace pliant::sampler

@@ -21,27 +21,33 @@ namespace detail {
 class PackWriter {
  public:
   PackWriter(const PackPlan& plan, const ByValue& sorted, sdk::EpochRows& rows)
-      : plan_(plan), positions_(sorted.positions.get()), next_(sorted.begins), rows_(rows) {
+      : positions_(sorted.positions.get()), next_(sorted.begins.begin(), sorted.begins.end()), rows_(rows) {
+    begins_.reserve(plan.groups.size() + 1);
+    for (const PackGroup& group : plan.groups) {
+      begins_.push_back(values_.size());
+      for (uint32_t p = group.begin; p < group.end; ++p) {
+        values_.insert(values_.end(), plan.parts[p].times, plan.parts[p].group);
+      }
+    }
+    begins_.push_back(values_.size());
     rows.ids.resize(sorted.begins.back());
     rows.offsets.resize(plan.packs + 1);
     id_ = rows.ids.data();
     offset_ = rows.offsets.data() + 1;
   }
   void write(uint32_t group) {
-    const PackGroup& pack = plan_.groups[group];
-    for (uint32_t p = pack.begin; p < pack.end; ++p) {
-      const PackPart part = plan_.parts[p];
-      const uint32_t* from = positions_ + next_[part.group];
-      next_[part.group] += part.times;
-      for (uint32_t i = 0; i < part.times; ++i) *id_++ = from[i];
+    const uint32_t* const end = values_.data() + begins_[group + 1];
+    for (const uint32_t* value = values_.data() + begins_[group]; value != end; ++value) {
+      *id_++ = positions_[next_[*value]++];
     }
     *offset_++ = static_cast<uint64_t>(id_ - rows_.ids.data());
   }
 
  private:
-  const PackPlan& plan_;
   const uint32_t* positions_;
-  std::vector<uint64_t> next_;
+  std::vector<uint32_t> next_;    ///< of each value: its next sequence
+  std::vector<uint32_t> values_;  ///< of the sequences of one pack of each group; not more than there are sequences
+  std::vector<size_t> begins_;
   sdk::EpochRows& rows_;
   int64_t* id_ = nullptr;
   uint64_t* offset_ = nullptr;

@@ -34,7 +34,8 @@ struct PaddedRule {
       for (const PackShape& shape : shapes) best = shape.length >= longest ? std::max(best, shape.sequences) : best;
       return std::min(best, most);
     }
-    return std::min(static_cast<uint64_t>(budget / cost(padded(longest))), most);
+    const int64_t each = std::max(cost(padded(longest)), int64_t{1});
+    return std::min(static_cast<uint64_t>(budget / each), most);
   }
   [[nodiscard]] int64_t padded(int64_t length) const {
     const int64_t over = length % length_multiple;

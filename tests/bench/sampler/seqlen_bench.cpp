@@ -62,19 +62,19 @@ void plan_epoch(benchmark::State& state, const std::string& order, bool same_siz
 
 BENCHMARK_CAPTURE(plan_epoch, dataloader, "dataloader", false)
     ->RangeMultiplier(10)
-    ->Range(10000, 1000000)
+    ->Range(10000, 10000000)
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(plan_epoch, same_size, "dataloader", true)
     ->RangeMultiplier(10)
-    ->Range(10000, 1000000)
+    ->Range(10000, 10000000)
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(plan_epoch, seqlen, "seqlen", false)
     ->RangeMultiplier(10)
-    ->Range(10000, 1000000)
+    ->Range(10000, 10000000)
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(plan_epoch, random, "random", false)
     ->RangeMultiplier(10)
-    ->Range(10000, 1000000)
+    ->Range(10000, 10000000)
     ->Unit(benchmark::kMillisecond);
 
 BENCHMARK_MAIN();

@@ -74,6 +74,42 @@ TEST_CASE("an epoch ends with a short batch and its sums add up") {
   CHECK(digest == sample_digest(0, all));
 }
 
+TEST_CASE("sequences that are cut into pieces add up over the batches of an epoch") {
+  Batches made = batches("[sampler]\nuse = \"concat\"\n[sampler.concat]\nmax_tokens = 10\n", 2,
+                         {{7, 26, 4, 9, 1}, {7, 13, 0, 9, 1}});
+  const EpochSummary summary = made.epoch(0);
+  CHECK(summary.rows == 5);
+  CHECK(summary.sequences == 5);
+  CHECK(summary.tokens == 47);
+  CHECK(summary.truncated == 0);
+  BatchSize total;
+  uint64_t digest = 0;
+  for (int64_t i = 0; i < summary.batches; ++i) {
+    const Batch batch = made.batch(0, i);
+    CHECK(batch.pieces.size() == batch.ids.size());
+    total.rows += batch.size.rows;
+    total.sequences += batch.size.sequences;
+    total.tokens += batch.size.tokens;
+    total.loss_tokens += batch.size.loss_tokens;
+    digest += batch.digest;
+  }
+  CHECK(total == BatchSize{5, 5, 47, 30});
+  CHECK(digest == sample_digest(0, std::vector<int64_t>{0, 1, 2, 3, 4}));
+  const Batch first = made.batch(0, 0);
+  CHECK(first.ids == std::vector<int64_t>{0, 1, 1});
+  CHECK(first.row_pieces(1)[0] == Piece{3, 10, false});
+}
+
+TEST_CASE("truncated sequences are listed and their lost tokens are counted") {
+  Batches made =
+      batches("[sampler]\nuse = \"next_fit\"\n[sampler.next_fit]\nmax_tokens = 10\nover_long = \"truncate\"\n", 2,
+              of({7, 26, 4, 11}));
+  CHECK(made.epoch(0).truncated == 2);
+  CHECK(made.epoch(0).tokens_cut == 17);
+  CHECK(made.epoch(0).tokens == 31);
+  CHECK(made.truncated(0) == std::vector<int64_t>{1, 3});
+}
+
 TEST_CASE("without loss token counts every token has a loss") {
   Batches made = batches("[sampler]\nuse = \"fixed\"\n", 2, of({4, 6}));
   CHECK(made.batch(0, 0).size == BatchSize{2, 2, 10, 10});

@@ -125,6 +125,7 @@ TEST_CASE("a cut batch has its own offsets, sizes and digest") {
   CHECK(batch.offsets == std::vector<uint64_t>{0, 1});
   CHECK(batch.ids == std::vector<int64_t>{1});
   CHECK(batch.size == BatchSize{1, 1, 20, 19});
+  CHECK(batch.longest_entry == 20);
   CHECK(batch.digest == sample_digest(6, batch.ids));
   CHECK(batch.index == 1);
   CHECK(batch.epoch == 6);
@@ -254,6 +255,8 @@ TEST_CASE("pieces that make up their sequences count each sequence once, where i
   CHECK(first.size == BatchSize{1, 1, 40, 9 + 29});
   CHECK(second.size == BatchSize{1, 2, 35, 20 + 14});
   CHECK(first.pieces == std::vector<Piece>{{0, 30, false}, {0, 10, true}});
+  CHECK(first.longest_entry == 30);
+  CHECK(second.longest_entry == 20);
   CHECK(first.digest + second.digest == sample_digest(6, std::vector<int64_t>{0, 1, 4}));
   CHECK(first.digest != sample_digest(6, std::vector<int64_t>{0}));
 }

@@ -13,11 +13,10 @@ namespace {
 using test::ScratchFolder;
 
 /// 4 rows a batch; 22 sequences of which 2 are too long: 5 batches an epoch, and 2 epochs.
-Batches small_job() {
+Batches small_job(const std::string& sampler =
+                      "[sampler]\nuse = \"fixed\"\n[sampler.fixed]\nmax_tokens = 50\nover_long = \"drop\"\n") {
   const ScratchFolder folder;
-  test::write_all(folder / "pliant.toml",
-                  "config_version = 1\n[run]\nepochs = 2\nseed = 5\n[sampler]\nuse = \"fixed\"\n"
-                  "[sampler.fixed]\nmax_tokens = 50\nover_long = \"drop\"\n");
+  test::write_all(folder / "pliant.toml", "config_version = 1\n[run]\nepochs = 2\nseed = 5\n" + sampler);
   ConfigNeeds needs;
   needs.sampler = true;
   ConfigOverrides overrides;
@@ -62,6 +61,24 @@ TEST_CASE("a whole run has used every sample once and counts the dropped ones by
   CHECK(counted->repeated == 0);
   CHECK(counted->missing == 0);
   CHECK(counted->dropped == std::map<std::string, int64_t>{{"too_long", 4}});
+}
+
+TEST_CASE("a sample in pieces is used once when each of its pieces is") {
+  Batches batches = small_job("[sampler]\nuse = \"concat\"\n[sampler.concat]\nmax_tokens = 16\n");
+  const int64_t steps = batches.total_steps();
+  const auto whole = audit(lineage_of(batches, steps), batches, steps);
+  REQUIRE(whole.has_value());
+  CHECK(whole->expected == 44);
+  CHECK(whole->used_once == 44);
+  Lineage hole = lineage_of(batches, steps);
+  hole.commits[1] = hole.commits[0];
+  hole.commits[1].step = 1;
+  const auto holed = audit(hole, batches, steps);
+  REQUIRE(holed.has_value());
+  CHECK(holed->expected == 44);
+  CHECK(holed->missing > 0);
+  CHECK(holed->repeated > 0);
+  CHECK(holed->used_once + holed->missing + holed->repeated == 44);
 }
 
 TEST_CASE("what was not committed is missing, and only the epochs that were asked for count") {
