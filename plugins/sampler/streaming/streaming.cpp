@@ -60,7 +60,7 @@ class Streaming : public sampler::PackSampler<Streaming>, public sampler::Stream
   using Stream::save;
   static constexpr const char* kName = "streaming";
   int64_t open_packs = 256;
-  int64_t max_wait = 2048;
+  int64_t max_wait = 4096;
 
   static void options(sdk::Options<Streaming>& o) {
     sampler::add_pack_options(o, "Most tokens in one pack: the sum of its sequences' lengths.");

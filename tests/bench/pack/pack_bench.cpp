@@ -79,7 +79,7 @@ double limit(size_t n) {
   return measured[n] = best / static_cast<double>(n);
 }
 
-plugin::Instance make(const std::string& name, int64_t budget) {
+plugin::Instance make(const std::string& name, int64_t budget, const std::string& order) {
   const auto opened = or_throw(plugin::Plugin::open(std::string(PLIANT_PLUGIN_DIR) + "/sampler-" + name + ".pliant.so",
                                                     *plugin::kind_of("sampler")));
   plugin::OptionValues values;
@@ -87,15 +87,17 @@ plugin::Instance make(const std::string& name, int64_t budget) {
   for (size_t i = 0; i < opened->options().size(); ++i) {
     values.state().set_default(i, opened->options()[i]);
     if (std::string(opened->options()[i].key) == "max_tokens") values.state().set_integer(i, budget);
+    if (std::string(opened->options()[i].key) == "order" && !order.empty()) values.state().set_text(i, order);
     if (std::string(opened->options()[i].key) == "strict") values.state().set_integer(i, 1);
   }
   return or_throw(plugin::Instance::create(opened, values));
 }
 
-void pack(benchmark::State& state, const std::string& name, bool wiki) {
+/// `order`: another order than the default.
+void pack(benchmark::State& state, const std::string& name, bool wiki, const std::string& order = "") {
   const int64_t budget = state.range(0);
   const auto n = static_cast<size_t>(state.range(1));
-  plugin::Instance sampler = make(name, budget);
+  plugin::Instance sampler = make(name, budget, order);
   const std::vector<int64_t>& lengths = lengths_of(wiki, n, budget);
   const auto& slots = sampler.table<pliant_batch_sampler>();
   pliant_epoch_request request{};
@@ -157,6 +159,12 @@ BENCHMARK_TEMPLATE(read_and_write, int32_t)->Arg(1000000)->Arg(10000000)->Unit(b
 BENCHMARK_TEMPLATE(read_and_write, int64_t)->Arg(1000000)->Arg(10000000)->Unit(benchmark::kMillisecond);
 PLIANT_PACK(next_fit);
 PLIANT_PACK(best_fit);
+BENCHMARK_CAPTURE(pack, best_fit_as_built_wikipedia, "best_fit", true, "seqlen")
+    ->ArgsProduct(kSizes)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(pack, best_fit_as_built_lognormal, "best_fit", false, "seqlen")
+    ->ArgsProduct(kSizes)
+    ->Unit(benchmark::kMillisecond);
 PLIANT_PACK(streaming);
 PLIANT_PACK(concat);
 PLIANT_PACK(padded_budget);
