@@ -68,7 +68,8 @@ class PaddedPack {
   }
   /// How many of its sequences a pack keeps when it is closed: whole multiples, or all where there are fewer.
   [[nodiscard]] uint64_t kept() const {
-    return count_ < rule_->sequences_multiple ? count_ : count_ - count_ % rule_->sequences_multiple;
+    const uint64_t multiple = std::max(rule_->sequences_multiple, uint64_t{1});
+    return count_ < multiple ? count_ : count_ - count_ % multiple;
   }
   [[nodiscard]] uint64_t count() const { return count_; }
 
