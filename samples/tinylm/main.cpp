@@ -25,6 +25,11 @@ pliant::Dataset dataset_of(const Corpus& corpus) {
 }
 
 std::vector<Sequence> sequences_of(const Corpus& corpus, const pliant::Batch& batch, pliant::RowRange rows) {
+  if (!batch.pieces.empty()) {
+    throw pliant::Error(pliant::Status::kFailedPrecondition,
+                        "tinylm trains on whole sequences, and this sampler cuts some; use one that does not cut, or "
+                        "over_long = \"drop\"");
+  }
   std::vector<Sequence> sequences;
   for (int64_t row = rows.first; row < rows.first + rows.count; ++row) {
     for (const int64_t id : batch.row(row)) sequences.push_back(corpus.sequence(static_cast<size_t>(id)));
