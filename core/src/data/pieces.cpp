@@ -71,13 +71,17 @@ EntrySums sum_entries(const Entries& entries, const Dataset& dataset) {
 Result<PieceCounts> check_pieces(std::span<const int64_t> ids, std::span<const int64_t> lengths,
                                  std::vector<Piece>& pieces) {
   PieceCounts counts;
-  std::vector<uint64_t> entries(ids.size());
-  for (uint64_t i = 0; i < entries.size(); ++i) {
-    entries[i] = i;
-    if (pieces[i].first < 0 || pieces[i].count < 1 ||
-        pieces[i].count > lengths[static_cast<size_t>(ids[i])] - pieces[i].first) {
+  std::vector<uint64_t> entries;  // whole sequences need no second look: whoever marks ids finds those used twice
+  for (uint64_t i = 0; i < ids.size(); ++i) {
+    const int64_t length = lengths[static_cast<size_t>(ids[i])];
+    if (pieces[i].first < 0 || pieces[i].count < 1 || pieces[i].count > length - pieces[i].first) {
       return wrong(fmt::format("a piece of sequence {} begins at token {} and has {} tokens; the sequence has {}",
-                               ids[i], pieces[i].first, pieces[i].count, lengths[static_cast<size_t>(ids[i])]));
+                               ids[i], pieces[i].first, pieces[i].count, length));
+    }
+    if (pieces[i].count < length) {
+      entries.push_back(i);
+    } else {
+      ++counts.sequences;
     }
   }
   std::sort(entries.begin(), entries.end(), [&](uint64_t a, uint64_t b) {

@@ -286,4 +286,6 @@ TEST_CASE("pieces with a gap, that overlap, leave their sequence or were not ann
                   "the rows hold 3 sequences, 1 of them truncated; 3 and 0 were announced"));
   CHECK(ends_with(with({{0, 30}, {0, 10}, {INT64_MAX, 20}, {0, 20}}, 3, 0),
                   "begins at token 9223372036854775807 and has 20 tokens; the sequence has 50"));
+  CHECK(ends_with(with({{0, 50}, {0, 10}, {0, 30}, {0, 20}}, 3, 1),
+                  "the rows hold 4 sequences, 1 of them truncated; 3 and 1 were announced"));
 }

@@ -214,3 +214,17 @@ TEST_CASE("options that cannot go together are refused when the sampler is made"
                  "raise it to 16"));
   CHECK(mentions(refused("padded_budget", budget(7, {{"length_multiple", int64_t{8}}})), "no sequence fits"));
 }
+
+TEST_CASE("after a refused epoch there are no rows, and the next epoch is as from a new sampler") {
+  for (const std::string& name : kPackers) {
+    CAPTURE(name);
+    OpenedSampler sampler(name, budget(10));
+    const Planned plan = or_throw(sampler.plan(of({4, 6, 7})));
+    CHECK_FALSE(sampler.plan(of({4, 11})).has_value());
+    uint64_t offsets[2] = {};
+    pliant_error error = plugin::fresh_error();
+    const auto& slots = sampler.instance().table<pliant_batch_sampler>();
+    CHECK(slots.rows(sampler.instance().self(), 0, 1, offsets, nullptr, 0, &error) == PLIANT_OUT_OF_RANGE);
+    CHECK(or_throw(sampler.plan(of({4, 6, 7}))) == plan);
+  }
+}
