@@ -13,6 +13,8 @@
 namespace pliant::elasticity {
 namespace {
 
+constexpr size_t kMostWeightedSizes = size_t{1} << 20;
+
 struct PolicyExact {
   int64_t max_train_batch_size = 0;
   std::vector<int64_t> micro_batch_sizes;
@@ -85,7 +87,7 @@ struct PolicyExact {
         .range(1, 1000000);
   }
 
-  void start(const sdk::Host& /*host*/) {
+  void start(const sdk::Host& host) {
     sdk::require(min_gpus <= max_gpus, "min_gpus is " + std::to_string(min_gpus) + ", more than max_gpus, which is " +
                                            std::to_string(max_gpus));
     sdk::require(!whole_nodes || num_gpus_per_node % model_parallel_size == 0,
@@ -99,8 +101,11 @@ struct PolicyExact {
     sdk::require(weights.empty() || weights.size() == weighted_sizes.size(),
                  "weights has " + std::to_string(weights.size()) + " elements and weighted_sizes " +
                      std::to_string(weighted_sizes.size()) + "; give one for each, or none");
-    sdk::require(weighted_sizes.size() <= static_cast<size_t>(kMostSizes), "weighted_sizes has too many elements");
+    sdk::require(weighted_sizes.size() <= kMostWeightedSizes,
+                 "weighted_sizes has " + std::to_string(weighted_sizes.size()) + " elements; at most " +
+                     std::to_string(kMostWeightedSizes) + " are counted");
     choose();
+    if (wanted_high_ > high_ && max_gpus != PolicyExact{}.max_gpus) host.warning(idle_devices_warning());
   }
 
   [[nodiscard]] sdk::Plan plan(const sdk::PlanRequest& request) const {
@@ -126,29 +131,19 @@ struct PolicyExact {
       throw sdk::Failure(PLIANT_OUT_OF_RANGE, "every micro-batch size is above max_train_batch_size " +
                                                   std::to_string(max_train_batch_size));
     }
-    step_ = whole_nodes ? num_gpus_per_node / model_parallel_size : 1;
-    const int64_t groups = whole_nodes ? num_gpus_per_node : model_parallel_size;  // devices that come and go together
-    low_ = (min_gpus + groups - 1) / groups * step_;
-    const int64_t wanted_high = max_gpus / groups * step_;
-    high_ = std::min(wanted_high, most / step_ * step_);
-    if (wanted_high < low_) {
-      throw sdk::Failure(PLIANT_OUT_OF_RANGE, "no whole group of " + std::to_string(groups) + " devices lies between " +
-                                                  std::to_string(min_gpus) + " and " + std::to_string(max_gpus));
-    }
-    if (high_ < low_) {
-      throw sdk::Failure(PLIANT_OUT_OF_RANGE, std::to_string(low_) + " ranks cannot share " + std::to_string(most) +
-                                                  " granules of " + std::to_string(granule) +
-                                                  " rows; raise max_train_batch_size or lower min_gpus");
-    }
-    Search search;
+    find_sizes(most);
+    WasteSearch search;
     search.most_granules = most;
-    search.fewest_granules = std::max(low_, wanted_high <= most ? wanted_high : smallest / granule);
-    search.sizes = counted_sizes();
+    search.fewest_granules = std::max(low_, wanted_high_ <= most ? wanted_high_ : smallest / granule);
+    search.low = low_;
+    search.high = high_;
+    search.step = step_;
+    search.weighted = checked_weighted_sizes();
     std::optional<Waste> best;
     for (const int64_t micro : usable_micro_batches()) {
       search.granules_at_once = cost == "calls" ? micro / granule : 1;
       search.fewest_granules = std::max(search.fewest_granules, micro / granule);
-      const std::optional<Waste> found = least(search);
+      const std::optional<Waste> found = least_waste(search);
       if (!found) throw sdk::Failure(PLIANT_OUT_OF_RANGE, "micro-batch times world size does not fit 63 bits");
       const int order = best ? compare(*found, *best) : -1;
       if (order > 0) continue;
@@ -159,9 +154,25 @@ struct PolicyExact {
     high_ = std::min(high_, best->granules / step_ * step_);
   }
 
-  /// With too many sizes to count one by one the largest batch is taken: it wastes least but for a trifle.
-  [[nodiscard]] static std::optional<Waste> least(const Search& search) {
-    return search.sizes.empty() ? Waste{search.most_granules, 0} : least_waste(search);
+  /// World sizes by min_gpus, max_gpus and the granules of the largest batch.
+  void find_sizes(int64_t most_granules) {
+    step_ = whole_nodes ? num_gpus_per_node / model_parallel_size : 1;
+    const int64_t group = whole_nodes ? num_gpus_per_node : model_parallel_size;  // devices that come and go together
+    const std::optional<int64_t> low = checked_product((min_gpus - 1) / group + 1, step_);
+    if (!low) throw sdk::Failure(PLIANT_OUT_OF_RANGE, "min_gpus, rounded up to whole nodes, does not fit 63 bits");
+    low_ = *low;
+    wanted_high_ = max_gpus / group * step_;
+    high_ = std::min(wanted_high_, most_granules / step_ * step_);
+    if (wanted_high_ < low_) {
+      throw sdk::Failure(PLIANT_OUT_OF_RANGE, "no whole group of " + std::to_string(group) + " devices lies between " +
+                                                  std::to_string(min_gpus) + " and " + std::to_string(max_gpus));
+    }
+    if (high_ < low_) {
+      throw sdk::Failure(PLIANT_OUT_OF_RANGE, std::to_string(low_) + " ranks cannot share " +
+                                                  std::to_string(most_granules) + " granules of " +
+                                                  std::to_string(granule) +
+                                                  " rows; raise max_train_batch_size or lower min_gpus");
+    }
   }
 
   /// Ascending, each once; with cost "rows" only the largest, for the others cost the same.
@@ -176,20 +187,35 @@ struct PolicyExact {
     return usable;
   }
 
-  [[nodiscard]] std::vector<WeightedSize> counted_sizes() const {
+  /// Ascending, each once, with the sum of its weights.
+  [[nodiscard]] std::vector<WeightedSize> checked_weighted_sizes() const {
     std::vector<WeightedSize> counted;
-    if (weighted_sizes.empty()) {
-      if ((high_ - low_) / step_ >= kMostSizes) return {};
-      for (int64_t size = low_; size <= high_; size += step_) counted.push_back({size, 1});
-      return counted;
-    }
+    counted.reserve(weighted_sizes.size());
     for (size_t i = 0; i < weighted_sizes.size(); ++i) {
       const int64_t size = weighted_sizes[i];
       sdk::require(size >= low_ && size <= high_ && size % step_ == 0,
                    "weighted_sizes has " + std::to_string(size) + ": " + refusal(size));
       counted.push_back({size, weights.empty() ? 1 : weights[i]});
     }
+    std::sort(counted.begin(), counted.end(),
+              [](const WeightedSize& a, const WeightedSize& b) { return a.world_size < b.world_size; });
+    size_t kept = 0;
+    for (size_t i = 1; i < counted.size(); ++i) {
+      if (counted[i].world_size == counted[kept].world_size) {
+        counted[kept].weight += counted[i].weight;
+      } else {
+        counted[++kept] = counted[i];
+      }
+    }
+    if (!counted.empty()) counted.resize(kept + 1);
     return counted;
+  }
+
+  [[nodiscard]] std::string idle_devices_warning() const {
+    return "max_gpus " + std::to_string(max_gpus) + " gives room for " + std::to_string(wanted_high_) +
+           " ranks, but a global batch of " + std::to_string(batch_) + " rows has only " +
+           std::to_string(batch_ / granule) + " granules of " + std::to_string(granule) +
+           " rows to share out; world sizes end at " + std::to_string(high_);
   }
 
   [[nodiscard]] std::string refusal(int64_t size) const {
@@ -202,6 +228,7 @@ struct PolicyExact {
   int64_t micro_batch_ = 0;
   int64_t low_ = 1;
   int64_t high_ = 1;
+  int64_t wanted_high_ = 1;  ///< by max_gpus alone
   int64_t step_ = 1;
 };
 

@@ -123,7 +123,7 @@ struct PolicyV02 : DeepSpeedOptions {
   [[nodiscard]] Answer solve(int64_t devices) const {
     check_nodes();
     const int64_t ranks_per_node = num_gpus_per_node / model_parallel_size;
-    const Found nodes = over_nodes(ranks_per_node);
+    Found nodes = over_nodes(ranks_per_node);
     const int64_t ranks = devices / model_parallel_size;
     const bool whole = ranks % ranks_per_node == 0 &&
                        std::binary_search(nodes.sizes.begin(), nodes.sizes.end(), ranks / ranks_per_node);
@@ -137,9 +137,8 @@ struct PolicyV02 : DeepSpeedOptions {
     }
     Answer answer;
     answer.batch = fitting(checked_product(nodes.batch, ranks_per_node), "the global batch");
-    for (const int64_t size : nodes.sizes) {
-      answer.sizes.push_back(fitting(checked_product(size, ranks_per_node), "a world size"));
-    }
+    answer.sizes = std::move(nodes.sizes);
+    for (int64_t& size : answer.sizes) size = fitting(checked_product(size, ranks_per_node), "a world size");
     answer.micro_batch = pick([&](int64_t micro) { return answer.batch / devices % micro == 0; });
     return answer;
   }
@@ -170,13 +169,13 @@ struct PolicyV02 : DeepSpeedOptions {
   }
 
   void warn_of_limits(int64_t high) const {
-    const std::string node = std::to_string(num_gpus_per_node) + " devices";
+    const auto node = [this] { return std::to_string(num_gpus_per_node) + " devices"; };
     if (high == 0) {
-      host_.warning("max_gpus " + std::to_string(max_gpus) + " is less than a node of " + node +
+      host_.warning("max_gpus " + std::to_string(max_gpus) + " is less than a node of " + node() +
                     "; rule 0.2 takes that for no limit; strict = true refuses");
     }
     if (min_gpus > 1 && min_gpus % num_gpus_per_node != 0) {
-      host_.warning("min_gpus " + std::to_string(min_gpus) + " is no whole number of nodes of " + node +
+      host_.warning("min_gpus " + std::to_string(min_gpus) + " is no whole number of nodes of " + node() +
                     "; rule 0.2 rounds it down; strict = true rounds it up");
     }
     if (model_parallel_size > 1) {
