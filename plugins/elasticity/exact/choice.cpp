@@ -31,29 +31,29 @@ struct InUnits {
   int64_t unit = 1;   ///< granules
   int64_t first = 1;  ///< batches looked at, in units, first..last; none when first > last
   int64_t last = 0;
-  PeriodRange range;                   ///< the periods n * c,
-  std::vector<WeightedSize> weighted;  ///< unless there are some here
-  Wide weights = 0;                    ///< their sum
-  Wide largest_idle = 0;               ///< no batch has more
+  PeriodRange range;                     ///< the periods n * c,
+  std::vector<WeightedPeriod> weighted;  ///< unless there are some here
+  Wide weights = 0;                      ///< their sum
+  Wide largest_idle = 0;                 ///< no batch has more
 };
 
 InUnits in_units(const WasteSearch& search) {
+  std::vector<WeightedSize> sizes = search.weighted;
+  if (sizes.empty() && search.low == search.high) sizes.push_back({search.low, 1});
   InUnits units;
-  units.weighted = search.weighted;
-  if (units.weighted.empty() && search.low == search.high) units.weighted.push_back({search.low, 1});
   int64_t common = search.step;
-  if (!units.weighted.empty()) {
-    common = units.weighted.front().world_size;
-    for (const WeightedSize& size : units.weighted) common = std::gcd(common, size.world_size);
-    for (WeightedSize& size : units.weighted) {
-      size.world_size /= common;
-      units.weights += static_cast<Wide>(size.weight);
-      units.largest_idle += static_cast<Wide>(size.weight) * static_cast<Wide>(size.world_size);
-    }
-  } else {
+  if (sizes.empty()) {
     units.range = {search.low / common, search.high / common};
-    units.weights = static_cast<Wide>(units.range.last - units.range.first) + 1;
+    units.weights = static_cast<Wide>(count_of(units.range));
     units.largest_idle = units.weights * static_cast<Wide>(units.range.last);
+  } else {
+    common = sizes.front().world_size;
+    for (const WeightedSize& size : sizes) common = std::gcd(common, size.world_size);
+    for (const WeightedSize& size : sizes) {
+      units.weighted.push_back({size.world_size / common, size.weight});
+      units.weights += static_cast<Wide>(size.weight);
+      units.largest_idle += static_cast<Wide>(size.weight) * static_cast<Wide>(size.world_size / common);
+    }
   }
   units.unit = common * search.granules_at_once;
   units.last = search.most_granules / units.unit;

@@ -13,7 +13,7 @@ constexpr int64_t kMostBatches = int64_t{1} << 19;
 constexpr int64_t kMostTried = int64_t{1} << 24;
 
 struct WeightedSize {
-  int64_t world_size = 0;  ///< >= 1
+  int64_t world_size = 0;  ///< >= 1, ranks
   int64_t weight = 1;      ///< >= 1: how much of its time the job has this size
 };
 

@@ -3,11 +3,11 @@
 
 namespace pliant::elasticity {
 
-Wide idle_at(int64_t g, const std::vector<WeightedSize>& periods) {
+Wide idle_at(int64_t g, const std::vector<WeightedPeriod>& periods) {
   Wide idle = 0;
-  for (const WeightedSize& period : periods) {
-    const int64_t over = g % period.world_size;
-    idle += static_cast<Wide>(over == 0 ? 0 : period.world_size - over) * static_cast<Wide>(period.weight);
+  for (const WeightedPeriod& period : periods) {
+    const int64_t over = g % period.length;
+    idle += static_cast<Wide>(over == 0 ? 0 : period.length - over) * static_cast<Wide>(period.weight);
   }
   return idle;
 }

@@ -11,6 +11,12 @@
 
 namespace pliant::elasticity {
 
+/// World size times c, in units.
+struct WeightedPeriod {
+  int64_t length = 1;
+  int64_t weight = 1;
+};
+
 /// Periods first, first + 1, ..., last, all with weight 1.
 struct PeriodRange {
   int64_t first = 1;
@@ -27,7 +33,7 @@ inline int64_t root_of(int64_t n) {
 }
 
 /// Sum of weight * (-g mod period): what world sizes idle with g >= 1 units.
-Wide idle_at(int64_t g, const std::vector<WeightedSize>& periods);
+Wide idle_at(int64_t g, const std::vector<WeightedPeriod>& periods);
 /// O(min(periods, root of g)).
 Wide idle_at(int64_t g, const PeriodRange& periods);
 
@@ -55,8 +61,8 @@ void add_jumps_at(std::vector<Count>& jumps, int64_t first, int64_t d, int64_t f
 /// Adds to jumps[i] the sum of weight * period over the periods that divide first + i. From g to g + 1 the idle time
 /// falls by the sum of all weights, and rises by the jump at g: a full round ends there and an idle one begins.
 template <class Count>
-void add_jumps(std::vector<Count>& jumps, int64_t first, const std::vector<WeightedSize>& periods) {
-  for (const WeightedSize& period : periods) add_jumps_of(jumps, first, period.world_size, period.weight);
+void add_jumps(std::vector<Count>& jumps, int64_t first, const std::vector<WeightedPeriod>& periods) {
+  for (const WeightedPeriod& period : periods) add_jumps_of(jumps, first, period.length, period.weight);
 }
 
 /// O(min(periods, root of last) + jumps * log): where the periods are many, by pairs d * e = g with d <= e. `first` is

@@ -33,7 +33,8 @@ struct PolicyExact {
     table
         .add("max_train_batch_size", &PolicyExact::max_train_batch_size,
              "The largest global batch; of the batches at or below it the one is chosen that leaves devices idle for "
-             "the smallest part of their time, over all world sizes.")
+             "the smallest part of their time, over all world sizes: the best of all up to 1048576 granules, above "
+             "that the best of the 524288 largest.")
         .required()
         .at_least(1)
         .unit("rows");
@@ -49,7 +50,8 @@ struct PolicyExact {
         .unit("devices");
     table
         .add("max_gpus", &PolicyExact::max_gpus,
-             "The largest number of devices that the job may run on. More than the batch has granules cannot be used.")
+             "The largest number of devices that the job may run on. More ranks than the batch has granules cannot be "
+             "used; unless the default stands here, a warning says where world sizes end.")
         .at_least(1)
         .unit("devices");
     table
@@ -226,7 +228,7 @@ struct PolicyExact {
 
   int64_t batch_ = 0;
   int64_t micro_batch_ = 0;
-  int64_t low_ = 1;
+  int64_t low_ = 1;  ///< ranks, as the next three
   int64_t high_ = 1;
   int64_t wanted_high_ = 1;  ///< by max_gpus alone
   int64_t step_ = 1;
