@@ -1,4 +1,4 @@
-// Chooses the batch that wastes least device time when every world size may share it out.
+// Chooses the batch with the highest mean efficiency when every world size may share it out.
 #pragma once
 
 #include <cstdint>
@@ -7,43 +7,39 @@
 
 namespace pliant::elasticity {
 
-/// Batches that are looked at, the largest ones, where a search of all would take long.
-constexpr int64_t kMostBatches = int64_t{1} << 19;
-/// Divisors (or world sizes) that are tried; where more would be needed the largest batch is taken.
-constexpr int64_t kMostTried = int64_t{1} << 24;
+/// Batches that are looked at, in granules: all that matter up to twice as many, for a multiple of a batch is never
+/// less efficient than the batch; above that the largest ones.
+constexpr int64_t kMostBatches = int64_t{1} << 18;
+/// With more world sizes than this the largest batch is taken.
+constexpr int64_t kMostSizes = int64_t{1} << 20;
 
-struct WeightedSize {
-  int64_t world_size = 0;  ///< >= 1, ranks
-  int64_t weight = 1;      ///< >= 1: how much of its time the job has this size
+/// A world size n and what it counts. With G granules it takes n * c * ceil(G / (n * c)) granule-times, G of them
+/// useful: its efficiency is G over that. c is the granules that a rank's time counts in: 1 when it grows with its
+/// rows, those of a micro-batch when a call takes as long half empty. n * c is the size's period.
+struct Period {
+  int64_t length = 1;  ///< n * c
+  int64_t weight = 1;  ///< >= 1; those of all sizes add up to less than 2^41
 };
 
-/// What a world size n costs with G granules: n * c * ceil(G / (n * c)) of granule-times, G of them useful. c is the
-/// granules that a rank's time counts in: 1 when it grows with its rows, those of a micro-batch when a call takes as
-/// long half empty.
-struct WasteSearch {
-  int64_t fewest_granules = 1;
-  int64_t most_granules = 1;
-  int64_t granules_at_once = 1;  ///< c
-  int64_t low = 1;               ///< world sizes low, low + step, ..., high count the same,
-  int64_t high = 1;
-  int64_t step = 1;
-  std::vector<WeightedSize> weighted;  ///< unless there are some here: ascending, each once
-};
+/// 1 - efficiency, times weight, summed over all sizes, in units of 2^-kLossBits. Every size rounds down.
+__extension__ typedef unsigned __int128 Loss;
+constexpr int kLossBits = 80;
 
-__extension__ typedef unsigned __int128 Wide;
-
-struct Waste {
+struct Choice {
   int64_t granules = 0;  ///< G
-  Wide idle = 0;         ///< sum over sizes: weight * granule-times of idle devices in one step
+  Loss loss = 0;
 };
 
-/// idle / granules of `a` compared with that of `b`: negative, 0 or positive. Exact for any numbers.
-int compare(const Waste& a, const Waste& b);
+/// The loss of `granules` >= 1. O(sizes).
+Loss loss_of(int64_t granules, const std::vector<Period>& sizes);
 
-/// Of the G from fewest_granules to most_granules the one with the least idle / G, the largest such G: exactly, where
-/// that takes kMostBatches; of the largest kMostBatches multiples of the periods' common divisor otherwise. Without a
-/// search {most_granules, 0} where kMostTried would not do. Integers only. nullopt when n * c does not fit 63 bits.
-/// O(r + b * log(r)) with b batches and r the number of sizes or, if that is less, the root of most_granules.
-std::optional<Waste> least_waste(const WasteSearch& search);
+/// Whether `a` wastes less than `b` by more than the rounding of `sizes` sizes of `weights` in all, which is less than
+/// one part in 10^12.
+bool clearly_less(Loss a, Loss b, const std::vector<Period>& sizes);
+
+/// Of fewest <= G <= most the G with the least loss; of those that no rounding tells apart the largest. The answer is a
+/// function of integers: floating point only picks the few batches that are then compared exactly. `sizes` is not
+/// empty. O(sizes + batches * log(sizes)).
+Choice most_efficient(int64_t fewest, int64_t most, const std::vector<Period>& sizes);
 
 }  // namespace pliant::elasticity

@@ -13,8 +13,6 @@
 namespace pliant::elasticity {
 namespace {
 
-constexpr size_t kMostWeightedSizes = size_t{1} << 20;
-
 struct PolicyExact {
   int64_t max_train_batch_size = 0;
   std::vector<int64_t> micro_batch_sizes;
@@ -31,10 +29,11 @@ struct PolicyExact {
 
   static void options(sdk::Options<PolicyExact>& table) {
     table
-        .add("max_train_batch_size", &PolicyExact::max_train_batch_size,
-             "The largest global batch; of the batches at or below it the one is chosen that leaves devices idle for "
-             "the smallest part of their time, over all world sizes: the best of all up to 1048576 granules, above "
-             "that the best of the 524288 largest.")
+        .add(
+            "max_train_batch_size", &PolicyExact::max_train_batch_size,
+            "The largest global batch; of the batches at or below it the one is chosen that has the highest mean "
+            "efficiency over all world sizes: the best of all up to 524288 granules, above that the best of the 262144 "
+            "largest.")
         .required()
         .at_least(1)
         .unit("rows");
@@ -103,9 +102,9 @@ struct PolicyExact {
     sdk::require(weights.empty() || weights.size() == weighted_sizes.size(),
                  "weights has " + std::to_string(weights.size()) + " elements and weighted_sizes " +
                      std::to_string(weighted_sizes.size()) + "; give one for each, or none");
-    sdk::require(weighted_sizes.size() <= kMostWeightedSizes,
+    sdk::require(weighted_sizes.size() <= static_cast<size_t>(kMostSizes),
                  "weighted_sizes has " + std::to_string(weighted_sizes.size()) + " elements; at most " +
-                     std::to_string(kMostWeightedSizes) + " are counted");
+                     std::to_string(kMostSizes) + " are counted");
     choose();
     if (wanted_high_ > high_ && max_gpus != PolicyExact{}.max_gpus) host.warning(idle_devices_warning());
   }
@@ -134,21 +133,14 @@ struct PolicyExact {
                                                   std::to_string(max_train_batch_size));
     }
     find_sizes(most);
-    WasteSearch search;
-    search.most_granules = most;
-    search.fewest_granules = std::max(low_, wanted_high_ <= most ? wanted_high_ : smallest / granule);
-    search.low = low_;
-    search.high = high_;
-    search.step = step_;
-    search.weighted = checked_weighted_sizes();
-    std::optional<Waste> best;
+    const std::vector<Period> sizes = counted_sizes();
+    int64_t fewest = std::max(low_, wanted_high_ <= most ? wanted_high_ : smallest / granule);
+    std::optional<Choice> best;
     for (const int64_t micro : usable_micro_batches()) {
-      search.granules_at_once = cost == "calls" ? micro / granule : 1;
-      search.fewest_granules = std::max(search.fewest_granules, micro / granule);
-      const std::optional<Waste> found = least_waste(search);
-      if (!found) throw sdk::Failure(PLIANT_OUT_OF_RANGE, "micro-batch times world size does not fit 63 bits");
-      const int order = best ? compare(*found, *best) : -1;
-      if (order > 0) continue;
+      fewest = std::max(fewest, micro / granule);
+      const std::vector<Period> periods = periods_of(sizes, cost == "calls" ? micro / granule : 1);
+      const Choice found = periods.empty() ? Choice{most, 0} : most_efficient(fewest, most, periods);
+      if (best && clearly_less(best->loss, found.loss, periods)) continue;
       best = found;
       micro_batch_ = micro;
     }
@@ -189,28 +181,42 @@ struct PolicyExact {
     return usable;
   }
 
-  /// Ascending, each once, with the sum of its weights.
-  [[nodiscard]] std::vector<WeightedSize> checked_weighted_sizes() const {
-    std::vector<WeightedSize> counted;
-    counted.reserve(weighted_sizes.size());
+  /// World sizes that decide, each once, with the sum of its weights. Empty where they are too many to count: then the
+  /// largest batch is taken.
+  [[nodiscard]] std::vector<Period> counted_sizes() const {
+    std::vector<Period> counted;
+    if (weighted_sizes.empty()) {
+      if ((high_ - low_) / step_ >= kMostSizes) return {};
+      counted.reserve(static_cast<size_t>((high_ - low_) / step_ + 1));
+      for (int64_t size = low_; size <= high_; size += step_) counted.push_back({size, 1});
+      return counted;
+    }
     for (size_t i = 0; i < weighted_sizes.size(); ++i) {
       const int64_t size = weighted_sizes[i];
       sdk::require(size >= low_ && size <= high_ && size % step_ == 0,
                    "weighted_sizes has " + std::to_string(size) + ": " + refusal(size));
       counted.push_back({size, weights.empty() ? 1 : weights[i]});
     }
-    std::sort(counted.begin(), counted.end(),
-              [](const WeightedSize& a, const WeightedSize& b) { return a.world_size < b.world_size; });
+    std::sort(counted.begin(), counted.end(), [](const Period& a, const Period& b) { return a.length < b.length; });
     size_t kept = 0;
     for (size_t i = 1; i < counted.size(); ++i) {
-      if (counted[i].world_size == counted[kept].world_size) {
+      if (counted[i].length == counted[kept].length) {
         counted[kept].weight += counted[i].weight;
       } else {
         counted[++kept] = counted[i];
       }
     }
-    if (!counted.empty()) counted.resize(kept + 1);
+    counted.resize(kept + 1);
     return counted;
+  }
+
+  static std::vector<Period> periods_of(std::vector<Period> sizes, int64_t granules_at_once) {
+    for (Period& size : sizes) {
+      const std::optional<int64_t> product = checked_product(size.length, granules_at_once);
+      if (!product) throw sdk::Failure(PLIANT_OUT_OF_RANGE, "micro-batch times world size does not fit 63 bits");
+      size.length = *product;
+    }
+    return sizes;
   }
 
   [[nodiscard]] std::string idle_devices_warning() const {

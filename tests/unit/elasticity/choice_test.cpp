@@ -1,114 +1,86 @@
-// The search of `exact` where brute force is too slow: its two ways to sieve, its two widths, its window.
+// The search of `exact`: against brute force over every batch, and where brute force is too slow.
+#include "../plugins/elasticity/exact/choice.hpp"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
-#include "../plugins/elasticity/exact/choice.hpp"
-#include "../plugins/elasticity/exact/idle_time.hpp"
 #include "plan_cases.hpp"
 
 using namespace pliant::elasticity;
 
 namespace {
 
-/// In granules; to be compared with what is searched in larger units.
-std::vector<WeightedPeriod> periods_of(const WasteSearch& search) {
-  std::vector<WeightedPeriod> periods;
-  for (int64_t size = search.low; size <= search.high; size += search.step) {
-    periods.push_back({size * search.granules_at_once, 1});
+std::vector<Period> any_periods(cases::Random& random, int64_t longest) {
+  std::vector<Period> periods;
+  const int64_t at_once = random.one_in(2) ? 1 : random.in(1, 30);
+  if (random.one_in(2)) {
+    const int64_t step = random.in(1, 8);
+    const int64_t low = step * random.in(1, 40);
+    const int64_t high = low + step * random.in(0, longest);
+    for (int64_t size = low; size <= high; size += step) periods.push_back({size * at_once, 1});
+  } else {
+    for (int64_t i = random.in(1, 6); i > 0; --i) periods.push_back({random.in(1, longest) * at_once, random.in(1, 9)});
   }
   return periods;
 }
 
-std::vector<WeightedSize> listed(const WasteSearch& search, int64_t weight) {
-  std::vector<WeightedSize> sizes;
-  for (int64_t size = search.low; size <= search.high; size += search.step) sizes.push_back({size, weight});
-  return sizes;
+/// Of all batches the largest with the least loss.
+int64_t brute_force(int64_t fewest, int64_t most, const std::vector<Period>& sizes) {
+  Choice best{most, loss_of(most, sizes)};
+  for (int64_t granules = most - 1; granules >= fewest; --granules) {
+    const Loss loss = loss_of(granules, sizes);
+    if (clearly_less(loss, best.loss, sizes)) best = {granules, loss};
+  }
+  return best.granules;
 }
 
-WasteSearch any_search(cases::Random& random, int64_t most) {
-  WasteSearch search;
-  search.most_granules = random.in(1, most);
-  search.step = random.in(1, std::min<int64_t>(search.most_granules, 8));
-  search.low = search.step * random.in(1, std::min<int64_t>(search.most_granules / search.step, 40));
-  search.high = search.low + search.step * random.in(0, 600);
-  search.high = std::min(search.high, search.most_granules / search.step * search.step);
-  search.granules_at_once = random.one_in(2) ? 1 : random.in(1, 30);
-  search.fewest_granules = random.in(search.low, search.most_granules);
-  return search;
+std::vector<Period> sizes_up_to(int64_t last) {
+  std::vector<Period> sizes;
+  for (int64_t size = 1; size <= last; ++size) sizes.push_back({size, 1});
+  return sizes;
 }
 
 }  // namespace
 
-TEST_CASE("a range of sizes is searched as a list of them is, at any width") {
+TEST_CASE("the sieve finds the batch that a look at every batch finds") {
   cases::Random random(2);
-  for (int i = 0; i < 1500; ++i) {
-    WasteSearch search = any_search(random, random.one_in(2) ? 400 : 20'000);
-    const auto range = least_waste(search);
-    search.weighted = listed(search, 1);
-    const auto list = least_waste(search);
-    search.weighted = listed(search, int64_t{1} << 50);  // past 64 bits
-    const auto wide = least_waste(search);
-    REQUIRE(range->granules == list->granules);
-    REQUIRE((range->idle == list->idle));
-    REQUIRE(range->granules == wide->granules);
-    REQUIRE((wide->idle >> 50U == list->idle));
-  }
-}
-
-TEST_CASE("half of the batches and the multiples of the common divisor are enough") {
-  cases::Random random(3);
-  for (int i = 0; i < 300; ++i) {
-    WasteSearch search = any_search(random, 900);
-    const std::vector<WeightedPeriod> periods = periods_of(search);
-    Waste best;
-    for (int64_t g = search.fewest_granules; g <= search.most_granules; ++g) {
-      const Waste here{g, idle_at(g, periods)};
-      if (best.granules == 0 || compare(here, best) <= 0) best = here;
-    }
-    REQUIRE(least_waste(search)->granules == best.granules);
-  }
-}
-
-TEST_CASE("idle time by the values of a quotient is idle time by every period") {
-  cases::Random random(4);
   for (int i = 0; i < 3000; ++i) {
-    const int64_t first = random.in(1, 200);
-    const PeriodRange range{first, first + random.in(0, 500)};
-    std::vector<WeightedPeriod> list;
-    for (int64_t n = range.first; n <= range.last; ++n) list.push_back({n, 1});
-    const int64_t g = random.in(1, int64_t{1} << random.in(0, 40));
-    REQUIRE((idle_at(g, range) == idle_at(g, list)));
+    const int64_t most = random.in(1, i % 10 == 0 ? 20'000 : 600);
+    const int64_t fewest = random.one_in(2) ? 1 : random.in(1, most);
+    const std::vector<Period> sizes = any_periods(random, 80);
+    const Choice found = most_efficient(fewest, most, sizes);
+    INFO("most " << most << ", fewest " << fewest << ", " << sizes.size() << " sizes");
+    REQUIRE(found.granules == brute_force(fewest, most, sizes));
+    REQUIRE((found.loss == loss_of(found.granules, sizes)));
   }
+}
+
+TEST_CASE("a batch that every size divides is found as far up as there is one") {
+  const std::vector<Period> sizes = sizes_up_to(16);  // of which 720720 is the least common multiple
+  for (const int64_t most : {int64_t{1} << 40, (int64_t{1} << 62) - 1}) {
+    const Choice found = most_efficient(16, most, sizes);
+    if (found.loss == 0) CHECK(found.granules % 720720 == 0);
+    CHECK(found.granules > most - kMostBatches);
+  }
+  CHECK(most_efficient(16, 800'000, sizes).granules == 720720);
 }
 
 TEST_CASE("beyond the window the best of the largest batches is taken") {
   cases::Random random(5);
+  const std::vector<Period> sizes = sizes_up_to(3000);
   for (const int64_t most : {int64_t{1'000'000'007}, int64_t{1} << 40, (int64_t{1} << 62) - 1}) {
-    WasteSearch search;
-    search.most_granules = most;
-    search.high = 3000;
-    search.fewest_granules = 3000;
-    const auto found = least_waste(search);
-    CHECK(found->granules > most - kMostBatches);
+    const Choice found = most_efficient(3000, most, sizes);
+    CHECK(found.granules > most - kMostBatches);
     for (int i = 0; i < 300; ++i) {
-      const int64_t g = most - random.in(0, kMostBatches - 1);
-      REQUIRE(compare(*found, {g, idle_at(g, PeriodRange{1, 3000})}) <= 0);
+      const int64_t granules = most - random.in(0, kMostBatches - 1);
+      REQUIRE_FALSE(clearly_less(loss_of(granules, sizes), found.loss, sizes));
     }
   }
 }
 
-TEST_CASE("where more would have to be tried than is affordable the largest batch is taken") {
-  WasteSearch search;
-  search.most_granules = int64_t{1} << 62;
-  search.high = int64_t{1} << 31;
-  CHECK(least_waste(search)->granules == search.most_granules);
-}
-
-TEST_CASE("a batch past 63 bits of periods is refused") {
-  WasteSearch search;
-  search.most_granules = INT64_MAX;
-  search.high = int64_t{1} << 32;
-  search.granules_at_once = int64_t{1} << 31;
-  CHECK_FALSE(least_waste(search).has_value());
+TEST_CASE("periods that do not fit the window, and the longest there are, leave the largest batch") {
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  CHECK(most_efficient(1, kHuge, {{kHuge - 1, 1}, {kHuge, 1}}).granules == kHuge - 1);
+  CHECK(most_efficient(kHuge, kHuge, {{3, 1}}).granules == kHuge);
 }

@@ -33,18 +33,24 @@ int64_t granule_of(const ExactConfig& config) {
   return common;
 }
 
-Rows idle_rows(const ExactConfig& config, const std::vector<int64_t>& sizes, int64_t batch, int64_t micro_batch) {
+Loss loss_of(const ExactConfig& config, const std::vector<int64_t>& sizes, int64_t batch, int64_t micro_batch) {
   const int64_t granule = granule_of(config);
   const int64_t at_once = config.calls ? micro_batch : granule;
-  Rows idle = 0;
+  Loss loss = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
     const int64_t granules = batch / granule;
     const int64_t largest_share = (granules + sizes[i] - 1) / sizes[i] * granule;
     const int64_t rounds = (largest_share + at_once - 1) / at_once;
     const int64_t weight = config.weighted_sizes.empty() || config.weights.empty() ? 1 : config.weights[i];
-    idle += static_cast<Rows>(weight) * (static_cast<Rows>(rounds) * at_once * sizes[i] - batch);
+    const int64_t time = rounds * at_once * sizes[i];
+    loss += (static_cast<Loss>(time - batch) << 96U) / static_cast<Loss>(time) * static_cast<Loss>(weight);
   }
-  return idle;
+  return loss;
+}
+
+bool clearly_less(Loss a, Loss b) {
+  constexpr Loss kRounding = Loss{1} << 40U;
+  return a + kRounding < b;
 }
 
 std::optional<ExactPlan> exact(const ExactConfig& config) {
@@ -65,15 +71,15 @@ std::optional<ExactPlan> exact(const ExactConfig& config) {
   ExactPlan best;
   best.granule = granule;
   best.counted = config.weighted_sizes.empty() ? within : config.weighted_sizes;
-  Rows best_idle = 0;
+  Loss best_loss = 0;
   for (const int64_t micro : micro_batches) {
     for (int64_t granules = std::max(room_for, micro / granule); granules <= most; ++granules) {
       const int64_t batch = granules * granule;
-      const Rows idle = idle_rows(config, best.counted, batch, micro);
-      if (best.batch != 0 && idle * best.batch > best_idle * batch) continue;
+      const Loss loss = loss_of(config, best.counted, batch, micro);
+      if (best.batch != 0 && clearly_less(best_loss, loss)) continue;
       best.batch = batch;
       best.micro_batch = micro;
-      best_idle = idle;
+      best_loss = loss;
     }
   }
   for (const int64_t size : within) {

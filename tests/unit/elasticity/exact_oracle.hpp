@@ -26,15 +26,19 @@ struct ExactPlan {
   int64_t micro_batch = 0;
   int64_t granule = 1;
   std::vector<int64_t> sizes;    ///< that share the batch
-  std::vector<int64_t> counted;  ///< whose idle time decided
+  std::vector<int64_t> counted;  ///< whose efficiency decided
 };
 
 /// Rows that no cap can spare: gcd of the micro-batch sizes unless configured.
 int64_t granule_of(const ExactConfig& config);
 
-/// Weighted sum over `sizes` of the rows that idle ranks could have computed in one step.
-__extension__ typedef __int128 Rows;
-Rows idle_rows(const ExactConfig& config, const std::vector<int64_t>& sizes, int64_t batch, int64_t micro_batch);
+/// Weighted sum over `sizes` of 1 - efficiency, in units of 2^-96, each term rounded down. An efficiency is the rows of
+/// the batch over those that all ranks could compute while the slowest one computes its own.
+__extension__ typedef unsigned __int128 Loss;
+Loss loss_of(const ExactConfig& config, const std::vector<int64_t>& sizes, int64_t batch, int64_t micro_batch);
+
+/// Whether `a` is less than `b` by more than their rounding.
+bool clearly_less(Loss a, Loss b);
 
 /// nullopt where no plan can be.
 std::optional<ExactPlan> exact(const ExactConfig& config);

@@ -106,8 +106,8 @@ std::string check_deepspeed(Random& random, const std::string& policy, json& opt
 
 /// a's share of idle time is at most b's.
 bool no_worse(const oracle::ExactConfig& config, const std::vector<int64_t>& sizes, const Plan& a, const Plan& b) {
-  return oracle::idle_rows(config, sizes, a.global_batch, a.micro_batch) * b.global_batch <=
-         oracle::idle_rows(config, sizes, b.global_batch, b.micro_batch) * a.global_batch;
+  return !oracle::clearly_less(oracle::loss_of(config, sizes, b.global_batch, b.micro_batch),
+                               oracle::loss_of(config, sizes, a.global_batch, a.micro_batch));
 }
 
 /// With the same sizes counted.
