@@ -187,8 +187,8 @@ struct PolicyExact {
     std::vector<Period> counted;
     if (weighted_sizes.empty()) {
       if ((high_ - low_) / step_ >= kMostSizes) return {};
-      counted.reserve(static_cast<size_t>((high_ - low_) / step_ + 1));
-      for (int64_t size = low_; size <= high_; size += step_) counted.push_back({size, 1});
+      counted.resize(static_cast<size_t>((high_ - low_) / step_ + 1));
+      for (size_t i = 0; i < counted.size(); ++i) counted[i].length = low_ + static_cast<int64_t>(i) * step_;
       return counted;
     }
     for (size_t i = 0; i < weighted_sizes.size(); ++i) {
