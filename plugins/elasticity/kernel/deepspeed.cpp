@@ -139,8 +139,9 @@ void check_limits(const DeepSpeedOptions& options) {
 }
 
 void check_world_size(int64_t world_size) {
-  sdk::require(world_size >= 0, "world size " + std::to_string(world_size) +
-                                    " is negative; give at least 1, or 0 for none in particular");
+  if (world_size >= 0) return;
+  throw sdk::Failure(PLIANT_INVALID_ARGUMENT, "world size " + std::to_string(world_size) +
+                                                  " is negative; give at least 1, or 0 for none in particular");
 }
 
 std::string not_valid(int64_t world_size, int64_t batch, const std::vector<int64_t>& sizes) {

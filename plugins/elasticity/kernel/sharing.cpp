@@ -15,11 +15,12 @@ namespace {
 constexpr size_t kMostDeciding = 64;  // bits of a set
 constexpr size_t kMostExponents = 64;
 constexpr int64_t kPartsTried = 16;
+constexpr int64_t kMostPartsTried = 64;  // where that gives the exact number
 
 /// A divisor of a batch and the micro-batch sizes m for which it divides batch / m, as a set of bits.
 struct Divisor {
-  int64_t value = 1;
-  uint64_t micro_batches = 0;
+  int64_t value;
+  uint64_t micro_batches;
 };
 
 /// One prime of a batch: at exponent e of a divisor, allowed[e] are the micro-batch sizes that it can leave whole.
@@ -106,9 +107,13 @@ int64_t count_with_twos(const Divisor* odd, size_t size, const PrimeStep& twos, 
 /// predecessor, so both sources ascend.
 class Merge {
  public:
-  explicit Merge(size_t room) : sorted_(room), merged_(room), exponents_(room) { sorted_[0].value = 1; }
-
-  void start(uint64_t micro_batches) { sorted_[0].micro_batches = micro_batches; }
+  /// Begins with the divisor 1.
+  Merge(size_t room, uint64_t micro_batches)
+      : sorted_(std::make_unique_for_overwrite<Divisor[]>(room)),
+        merged_(std::make_unique_for_overwrite<Divisor[]>(room)),
+        exponents_(std::make_unique_for_overwrite<uint8_t[]>(room)) {
+    sorted_[0] = {1, micro_batches};
+  }
 
   void with(const PrimeStep& step, int64_t high) {
     constexpr int64_t kNone = INT64_MAX;
@@ -150,16 +155,15 @@ class Merge {
   }
 
  private:
-  std::vector<Divisor> sorted_;
-  std::vector<Divisor> merged_;
-  std::vector<uint8_t> exponents_;  ///< of the prime, of merged_
+  std::unique_ptr<Divisor[]> sorted_;
+  std::unique_ptr<Divisor[]> merged_;
+  std::unique_ptr<uint8_t[]> exponents_;  ///< of the prime, of merged_
   size_t size_ = 1;
 };
 
 std::vector<int64_t> ascending_divisors(const Factored& batch, const MicroBatchSet& deciding,
                                         const std::vector<int64_t>& primes, const SizeLimits& limits) {
-  Merge divisors(room_for(batch, limits, primes.size()));
-  divisors.start(all_of(deciding));
+  Merge divisors(room_for(batch, limits, primes.size()), all_of(deciding));
   PrimeStep step;
   for (size_t p = primes.size(); p-- > 0;) {
     if (batch.exponents[p] == 0 || primes[p] > limits.high) continue;
@@ -247,14 +251,18 @@ SizeBound MicroBatches::bound(const Factored& batch, const SizeLimits& limits) c
   const int64_t whole = one ? batch.number / least->number : batch.number;
   int64_t most = one ? divisor_count_without(batch, *least, primes_.size()) : divisor_count(batch, primes_.size());
   if (one && limits.low <= 1 && whole <= limits.high) return {most, true};
-  // whole / part is too large a size, or it leaves less than a micro-batch.
+  // whole / part is too large a size, or it leaves less than a micro-batch. With one deciding size that is all that is
+  // to be taken off.
   const int64_t smallest_part = one ? 1 : least->number;
-  for (int64_t part = 1; part <= kPartsTried; ++part) {
+  const bool few = whole / limits.high < kMostPartsTried;
+  bool exact = false;
+  for (int64_t part = 1; part <= (one && few ? kMostPartsTried : kPartsTried) && !exact; ++part) {
     const int64_t size = whole / part;
-    if (size <= limits.high && part >= smallest_part) break;
-    if (size * part == whole) --most;
+    exact = size <= limits.high && part >= smallest_part;
+    if (!exact && size * part == whole) --most;
   }
-  return {std::min(most, limits.high - std::max<int64_t>(limits.low, 1) + 1), false};
+  exact = exact && one && limits.low <= 1;
+  return {std::min(most, limits.high - std::max<int64_t>(limits.low, 1) + 1), exact};
 }
 
 int64_t MicroBatches::count(const Factored& batch, const SizeLimits& limits) const {

@@ -18,10 +18,17 @@ int64_t fitting(std::optional<int64_t> value, const char* what) {
   return *value;
 }
 
+/// Ascending numbers of nodes.
+void to_ranks(std::vector<int64_t>& nodes, int64_t ranks_per_node) {
+  if (nodes.empty() || ranks_per_node == 1) return;
+  fitting(checked_product(nodes.back(), ranks_per_node), "a world size");
+  for (int64_t& count : nodes) count *= ranks_per_node;
+}
+
 struct Answer {
   int64_t batch = 0;
-  std::vector<int64_t> sizes;
-  int64_t micro_batch = 0;  ///< 0: no micro-batch divides the share of a device
+  std::vector<int64_t> sizes;  ///< ranks
+  int64_t micro_batch = 0;     ///< 0: no micro-batch divides the share of a device
 };
 
 struct PolicyV02 : DeepSpeedOptions {
@@ -79,13 +86,14 @@ struct PolicyV02 : DeepSpeedOptions {
  private:
   /// Devices that exist now, by the environment.
   static int64_t devices_of(const sdk::PlanRequest& request) {
-    const std::string wanted = "v0.2 plans for the devices that exist: give a world size, or set WORLD_SIZE";
-    sdk::require(request.has_world_size_text, wanted + ", which is unset");
     const DecimalText text = parse_decimal(request.world_size_text);
-    const std::string given = ", which is '" + std::string(request.world_size_text.substr(0, 40)) + "'";
+    if (text.value && *text.value > 0) return *text.value;
+    const std::string wanted = "v0.2 plans for the devices that exist: give a world size, or set WORLD_SIZE, which is ";
+    const std::string given = "'" + std::string(request.world_size_text.substr(0, 40)) + "'";
+    sdk::require(request.has_world_size_text, wanted + "unset");
     sdk::require(text.valid, wanted + given + "; digits only");
-    if (!text.value) throw sdk::Failure(PLIANT_OUT_OF_RANGE, wanted + given + " and does not fit 63 bits");
-    return *text.value;
+    sdk::require(!text.value, "v0.2 plans for the devices that exist, and WORLD_SIZE says that there are none");
+    throw sdk::Failure(PLIANT_OUT_OF_RANGE, wanted + given + " and does not fit 63 bits");
   }
 
   void check_nodes() const {
@@ -108,7 +116,7 @@ struct PolicyV02 : DeepSpeedOptions {
                               .lcm_may_exceed_cap = lcm_may_exceed_max,
                               .strict = true});
     require_sizes(found, *this);
-    for (int64_t& size : found.sizes) size = fitting(checked_product(size, ranks_per_node), "a world size");
+    to_ranks(found.sizes, ranks_per_node);
     sdk::Plan made;
     made.global_batch = fitting(checked_product(found.batch, ranks_per_node), "the global batch");
     made.granule = granule(micro_batch_sizes, made.global_batch);
@@ -138,7 +146,7 @@ struct PolicyV02 : DeepSpeedOptions {
     Answer answer;
     answer.batch = fitting(checked_product(nodes.batch, ranks_per_node), "the global batch");
     answer.sizes = std::move(nodes.sizes);
-    for (int64_t& size : answer.sizes) size = fitting(checked_product(size, ranks_per_node), "a world size");
+    to_ranks(answer.sizes, ranks_per_node);
     answer.micro_batch = pick([&](int64_t micro) { return answer.batch / devices % micro == 0; });
     return answer;
   }
@@ -189,7 +197,6 @@ struct PolicyV02 : DeepSpeedOptions {
   /// The largest (or smallest) multiple of micro * ranks at or below the cap over all micro-batches. Ranks may be a
   /// fraction when devices fill no whole node; hence doubles, rounded where rule 0.2 rounds.
   [[nodiscard]] Answer fallback(int64_t devices, int64_t ranks_per_node) const {
-    sdk::require(devices > 0, "v0.2 plans for the devices that exist, and WORLD_SIZE says that there are none");
     const double ranks = true_quotient(devices, num_gpus_per_node) * static_cast<double>(ranks_per_node);
     std::optional<double> batch;
     for (const int64_t micro : micro_batch_sizes) {
