@@ -96,7 +96,7 @@ std::string range_fault(const Plan& plan) {
       return fmt::format("answered world sizes {}..{}; a range starts at 1 or more and ends no earlier", range.first,
                          range.last);
     }
-    if (range.step < 1 || (range.last - range.first) % range.step != 0) {
+    if (range.step < 1 || (range.last != range.first && (range.last - range.first) % range.step != 0)) {
       return fmt::format("answered world sizes {}..{} in steps of {}; the step must be at least 1 and divide {}",
                          range.first, range.last, range.step, range.last - range.first);
     }
@@ -115,6 +115,7 @@ std::string range_fault(const Plan& plan) {
 
 std::vector<WorldRange> joined(const std::vector<WorldRange>& ranges) {
   std::vector<WorldRange> result;
+  result.reserve(ranges.size());
   for (const WorldRange& range : ranges) {
     const int64_t step = range.first == range.last ? 1 : range.step;
     if (step == 1 && !result.empty() && result.back().step == 1 && result.back().last + 1 == range.first) {
