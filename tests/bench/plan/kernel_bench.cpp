@@ -2,7 +2,6 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 
 #include "cases.hpp"
@@ -20,13 +19,12 @@ void best_batch(benchmark::State& state, const bench::Case& one, bool strict) {
   }
 }
 
-void least_waste(benchmark::State& state, const bench::Case& one, bool calls) {
-  pe::WasteSearch search;
-  search.most_granules = one.cap;
-  search.high = std::min(one.max_gpus, one.cap);
-  search.fewest_granules = one.max_gpus <= one.cap ? one.max_gpus : 1;
-  search.granules_at_once = calls ? one.micro_batches.back() : 1;
-  for (auto _ : state) benchmark::DoNotOptimize(pe::least_waste(search));
+void most_efficient(benchmark::State& state, const bench::Case& one, bool calls) {
+  const int64_t high = std::min(one.max_gpus, one.cap);
+  const int64_t fewest = one.max_gpus <= one.cap ? one.max_gpus : 1;
+  std::vector<pe::Period> sizes;
+  for (int64_t size = 1; size <= high; ++size) sizes.push_back({size * (calls ? one.micro_batches.back() : 1), 1});
+  for (auto _ : state) benchmark::DoNotOptimize(pe::most_efficient(fewest, one.cap, sizes));
 }
 
 }  // namespace
@@ -38,10 +36,10 @@ void bench::register_kernel() {
         ->Unit(benchmark::kMicrosecond);
     benchmark::RegisterBenchmark(("best_batch_strict/" + name).c_str(), &best_batch, one, true)
         ->Unit(benchmark::kMicrosecond);
-    if (one.micro_batches.size() > 3) continue;
-    benchmark::RegisterBenchmark(("least_waste/" + name).c_str(), &least_waste, one, false)
+    if (one.micro_batches.size() > 3 || std::min(one.max_gpus, one.cap) > pe::kMostSizes) continue;
+    benchmark::RegisterBenchmark(("most_efficient/" + name).c_str(), &most_efficient, one, false)
         ->Unit(benchmark::kMicrosecond);
-    benchmark::RegisterBenchmark(("least_waste_calls/" + name).c_str(), &least_waste, one, true)
+    benchmark::RegisterBenchmark(("most_efficient_calls/" + name).c_str(), &most_efficient, one, true)
         ->Unit(benchmark::kMicrosecond);
   }
 }
