@@ -99,6 +99,10 @@ class Instance {
 /// Makes an instance of what `use` names in `section` of `config`, which was opened with that need.
 Result<Instance> instantiate(const Config& config, std::string_view section, const pliant_host* host = nullptr);
 
+/// `error` of the plugin that [section] of `config` names, as `file:line:col: error: ...`: the position of the option that
+/// its text names first; where it names none, that of the plugin's name, or, without `or_of_plugin`, `error` as it is.
+Error with_position(const Config& config, std::string_view section, const Error& error, bool or_of_plugin);
+
 /// A zeroed error struct to hand to a plugin.
 pliant_error fresh_error();
 /// `sampler 'seqlen': <message>`, with the status; a plugin that set no message gets one. kInvalidArgument,

@@ -71,8 +71,7 @@ Pinned pin_plan(const Config& config) {
     try {
       const Plan at_size = planner.plan(size);
       const bool same = at_size.global_batch == pinned.plan.global_batch && at_size.granule == pinned.plan.granule;
-      (same ? pinned.micro_batch_of : pinned.other_batch_of)[size] =
-          same ? at_size.micro_batch : at_size.global_batch;
+      (same ? pinned.micro_batch_of : pinned.other_batch_of)[size] = same ? at_size.micro_batch : at_size.global_batch;
     } catch (const Error& error) {
       if (error.status() != Status::kIncompatibleWorldSize) throw;
     }
