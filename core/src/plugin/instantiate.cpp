@@ -8,6 +8,21 @@
 
 namespace pliant::plugin {
 
+namespace {
+
+Result<Instance> instance_of(const detail::ConfigState& state, const config::Selection& selection,
+                             const pliant_host* host) {
+  Result<Instance> made = Instance::create(selection.plugin, selection.table.values, host);
+  if (made) return made;
+  const Error& error = made.error();
+  config::Finding finding;
+  finding.origin = selection.use_origin;
+  finding.message = error.message();
+  return failed(error.status(), state.diagnostics->render(finding), error.exit_code());
+}
+
+}  // namespace
+
 Result<Instance> instantiate(const Config& config, std::string_view section, const pliant_host* host) {
   const detail::ConfigState& state = config.state();
   const auto found = state.selections.find(section);
@@ -16,14 +31,26 @@ Result<Instance> instantiate(const Config& config, std::string_view section, con
                   fmt::format("{}: the plugin of [{}] was not opened: the config was opened without that need",
                               config.file().string(), section));
   }
-  const config::Selection& selection = found->second;
-  Result<Instance> made = Instance::create(selection.plugin, selection.table.values, host);
-  if (made) return made;
-  const Error& error = made.error();
-  config::Finding finding;
-  finding.origin = selection.use_origin;
-  finding.message = error.message();
-  return failed(error.status(), state.diagnostics->render(finding), error.exit_code());
+  return instance_of(state, found->second, host);
+}
+
+Result<std::vector<Instance>> instantiate_lr_chain(const Config& config) {
+  const detail::ConfigState& state = config.state();
+  std::vector<Instance> chain;
+  const auto add_all = [&](const std::vector<config::Selection>& links) -> Result<> {
+    for (const config::Selection& link : links) {
+      Result<Instance> made = instance_of(state, link, nullptr);
+      if (!made) return failed(std::move(made));
+      chain.push_back(std::move(*made));
+    }
+    return {};
+  };
+  if (auto added = add_all(state.lr_schedule); !added) return failed(std::move(added));
+  Result<Instance> used = instantiate(config, "lr");
+  if (!used) return failed(std::move(used));
+  chain.push_back(std::move(*used));
+  if (auto added = add_all(state.lr_then); !added) return failed(std::move(added));
+  return chain;
 }
 
 }  // namespace pliant::plugin

@@ -99,6 +99,9 @@ class Instance {
 /// Makes an instance of what `use` names in `section` of `config`, which was opened with that need.
 Result<Instance> instantiate(const Config& config, std::string_view section, const pliant_host* host = nullptr);
 
+/// The rules of [lr] in the order of the chain: schedule, use, then.
+Result<std::vector<Instance>> instantiate_lr_chain(const Config& config);
+
 /// A zeroed error struct to hand to a plugin.
 pliant_error fresh_error();
 /// `sampler 'seqlen': <message>`, with the status; a plugin that set no message gets one. kInvalidArgument,
