@@ -32,7 +32,7 @@ struct AdamSde {
     require(beta.has_value(), std::string("it changes ") + name + ": set [lr] " + name + " to what suits base_batch");
     require(std::isfinite(*beta) && *beta >= 0 && *beta <= 1, std::string("[lr] ") + name + " must be 0 to 1");
     const double reach = ratio * (1 - *beta);
-    if (reach < 1) return ratio;
+    if (reach < 1 - 1e-9) return ratio;  // 10 * (1 - 0.9) is a little below 1 in doubles
     if (clamp) return 1 / (1 - *beta);
     throw Failure(PLIANT_OUT_OF_RANGE, "a batch of " + std::to_string(ratio) + " times the base asks for 1 - " + name +
                                            " = " + std::to_string(reach) + ", and below 1 is needed: stay below " +
