@@ -51,6 +51,10 @@ class LearningRate {
   LearningRate(LearningRate&&) noexcept;
   LearningRate& operator=(LearningRate&&) noexcept;
 
+  /// Throws what the constructor throws about the rules themselves, so that it is known before a worker starts. Nothing
+  /// when `config` was opened without needs.lr.
+  static void check(const Config& config);
+
   /// What optimizer update `step` (0-based) over a batch of `size` asks for. `base_lr` replaces [lr] base_lr when > 0,
   /// so that a schedule can run underneath. Changes no state. Throws when a rule refuses or its answer is not finite
   /// (exit 3). Where no step was ever committed, progress counts as `step` base batches.

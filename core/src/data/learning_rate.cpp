@@ -158,16 +158,30 @@ struct LearningRate::State {
   }
 };
 
+namespace {
+
+std::vector<data::LrLink> checked_links(const Config& config) {
+  std::vector<data::LrLink> links;
+  std::vector<plugin::Instance> instances = or_throw(plugin::instantiate_lr_chain(config));
+  for (plugin::Instance& instance : instances) {
+    links.push_back(or_throw(data::LrLink::make(std::move(instance))));
+    or_throw(links.back().check_optimizer(data::optimizer_of(config.lr().optimizer)));
+  }
+  return links;
+}
+
+}  // namespace
+
 LearningRate::LearningRate(const Config& config, const BatchSize& mean_batch) {
   auto state = std::make_unique<State>();
   state->options = config.lr();
   state->base = or_throw(chosen_base(config.lr(), mean_batch));
-  std::vector<plugin::Instance> instances = or_throw(plugin::instantiate_lr_chain(config));
-  for (plugin::Instance& instance : instances) {
-    state->links.push_back(or_throw(data::LrLink::make(std::move(instance))));
-    or_throw(state->links.back().check_optimizer(data::optimizer_of(config.lr().optimizer)));
-  }
+  state->links = checked_links(config);
   state_ = std::move(state);
+}
+
+void LearningRate::check(const Config& config) {
+  if (plugin::is_open(config, "lr")) (void)checked_links(config);
 }
 
 LearningRate::~LearningRate() = default;

@@ -23,15 +23,20 @@ Result<Instance> instance_of(const detail::ConfigState& state, const config::Sel
 
 }  // namespace
 
+bool is_open(const Config& config, std::string_view section) {
+  const auto& selections = config.state().selections;
+  const auto found = selections.find(section);
+  return found != selections.end() && found->second.plugin != nullptr;
+}
+
 Result<Instance> instantiate(const Config& config, std::string_view section, const pliant_host* host) {
   const detail::ConfigState& state = config.state();
-  const auto found = state.selections.find(section);
-  if (found == state.selections.end() || found->second.plugin == nullptr) {
+  if (!is_open(config, section)) {
     return failed(Status::kFailedPrecondition,
                   fmt::format("{}: the plugin of [{}] was not opened: the config was opened without that need",
                               config.file().string(), section));
   }
-  return instance_of(state, found->second, host);
+  return instance_of(state, state.selections.find(section)->second, host);
 }
 
 Result<std::vector<Instance>> instantiate_lr_chain(const Config& config) {

@@ -99,6 +99,9 @@ class Instance {
 /// Makes an instance of what `use` names in `section` of `config`, which was opened with that need.
 Result<Instance> instantiate(const Config& config, std::string_view section, const pliant_host* host = nullptr);
 
+/// True when `config` was opened with that need.
+bool is_open(const Config& config, std::string_view section);
+
 /// The rules of [lr] in the order of the chain: schedule, use, then.
 Result<std::vector<Instance>> instantiate_lr_chain(const Config& config);
 
