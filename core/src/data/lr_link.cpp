@@ -46,6 +46,13 @@ bool holds(uint32_t families, int32_t number) {
   return (families >> static_cast<uint32_t>(number) & 1U) != 0;
 }
 
+std::string name_of(int32_t number) {
+  for (const Family& family : kFamilies) {
+    if (number == family.number) return family.name;
+  }
+  return "unknown";
+}
+
 /// Runs one slot; what it throws becomes a text.
 template <class Call>
 int32_t fenced(std::string& thrown, Call&& call) {
@@ -96,24 +103,27 @@ tl::unexpected<Error> LrLink::refused(int32_t status, const pliant_error& error)
   return failed(refusal.status(), refusal.message(), ExitCode::kPlugin);
 }
 
-Result<> LrLink::check_optimizer(int32_t optimizer) const {
-  if (holds(optimizers_, optimizer)) return {};
+std::string LrLink::optimizers() const {
   std::vector<std::string> valid;
-  std::string given;
   for (const Family& family : kFamilies) {
     if (holds(optimizers_, family.number)) valid.emplace_back(family.name);
-    if (family.number == optimizer) given = family.name;
   }
+  if (valid.empty()) return "no optimizer";
+  return valid.size() == kFamilies.size() ? "any" : fmt::format("{}", fmt::join(valid, ", "));
+}
+
+Result<> LrLink::check_optimizer(int32_t optimizer) const {
+  if (holds(optimizers_, optimizer)) return {};
   const std::string why = reason_.empty() ? "" : ": " + reason_;
-  const std::string list = valid.empty() ? "no optimizer" : fmt::format("{}", fmt::join(valid, ", "));
   if (optimizer == PLIANT_OPTIMIZER_UNKNOWN) {
     return failed(Status::kFailedPrecondition,
                   fmt::format("lr '{}' must know the optimizer: set [lr] optimizer; it is valid for {} only{}", name(),
-                              list, why),
+                              optimizers(), why),
                   ExitCode::kUsage);
   }
   return failed(Status::kFailedPrecondition,
-                fmt::format("lr '{}' is valid for {} only, and [lr] optimizer is \"{}\"{}", name(), list, given, why),
+                fmt::format("lr '{}' is valid for {} only, and [lr] optimizer is \"{}\"{}", name(), optimizers(),
+                            name_of(optimizer), why),
                 ExitCode::kUsage);
 }
 

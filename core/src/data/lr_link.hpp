@@ -19,6 +19,8 @@ class LrLink {
   static Result<LrLink> make(plugin::Instance instance);
 
   [[nodiscard]] std::string name() const { return instance_.plugin().record().name; }
+  /// The families that it is valid for, by name; "any" for all.
+  [[nodiscard]] std::string optimizers() const;
   [[nodiscard]] bool wants(uint32_t flag) const { return (flags_ & flag) != 0; }
   /// kFailedPrecondition (exit 2) with the rule's reason when it is not valid for that family.
   [[nodiscard]] Result<> check_optimizer(int32_t optimizer) const;
