@@ -22,7 +22,8 @@ class NoiseAverage {
   /// At least 0: single estimates may be below, their averages are noise then.
   [[nodiscard]] double g2() const { return empty() ? 0 : std::max(0.0, g2_ / weight_); }
   [[nodiscard]] double s() const { return empty() ? 0 : std::max(0.0, s_ / weight_); }
-  /// S / G2, the batch at which noise and signal are equal (eq. 2.8). The largest finite number when no signal is left.
+  /// S / G2, the batch at which noise and signal are equal (B_simple, eq. 2.9). The largest finite number when no
+  /// signal is left.
   [[nodiscard]] double noise_batch(double largest) const {
     const double signal = g2();
     if (s() <= 0) return 0;

@@ -10,8 +10,8 @@ namespace {
 
 using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
 
-/// lr(B) = lr_max / (1 + B_noise / B)^a: McCandlish et al. 2018, arXiv 1812.06162, eq. 2.6 with B_noise of eq. 2.8; a =
-/// 1 for SGD, 0.5 to 1 for Adam (section 2.2 and appendix E). base_lr is lr(base_batch), so that
+/// lr(B) = lr_max / (1 + B_noise / B)^a: McCandlish et al. 2018, arXiv 1812.06162, eq. 2.6 with B_simple, eq. 2.9, for
+/// B_noise; a = 1 for SGD, 0.5 to 1 for Adam (appendix E). base_lr is lr(base_batch), so that
 ///   lr' = lr (k (B0 + Bn) / (B + Bn))^a.
 /// The measured B_noise is a ratio of two averages, and so biased; Merrill et al. 2025, arXiv 2505.23971 doubt that it
 /// gives the critical batch of a language model.

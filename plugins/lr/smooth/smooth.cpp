@@ -13,7 +13,7 @@ namespace {
 using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
 
 /// factor(t) = old + (new - old) min(1, (t - t0) / T) from the step t0 of the jump on: Lin et al. 2019, arXiv
-/// 1904.12043, section 3.3, for the rate; here every factor of the links before takes part. A jump during a ramp begins
+/// 1904.12043, for the rate; here every factor of the links before takes part. A jump during a ramp begins
 /// a new one at the values reached.
 struct Smooth {
   static constexpr char kMagic[9] = "lrsmooth";

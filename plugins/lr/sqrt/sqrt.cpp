@@ -8,7 +8,7 @@ namespace {
 
 using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
 
-/// lr' = sqrt(k) lr: Krizhevsky 2014, arXiv 1404.5997, section 5. It keeps the variance of a step; for Adam see
+/// lr' = sqrt(k) lr: Krizhevsky 2014, arXiv 1404.5997. It keeps the variance of a step; for Adam see
 /// adam_sde.
 struct Sqrt {
   [[nodiscard]] LrScaling scale(const LrInput& in) const {

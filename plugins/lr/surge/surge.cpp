@@ -12,6 +12,7 @@ using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
 /// lr(B) = lr_max 2 / (sqrt(Bn / B) + sqrt(B / Bn)): Li et al. 2024, arXiv 2405.14578, for Adam and sign-like steps,
 /// with its peak at B = Bn. base_lr is lr(base_batch), so that
 ///   lr' = lr sqrt(k) (Bn + B0) / (Bn + B).
+/// The form is for batches whose sign is mostly noise: far above Bn the paper's own rate levels off above 0.
 struct Surge {
   static constexpr char kMagic[9] = "lr-surge";
   static constexpr uint32_t kVersion = 1;
