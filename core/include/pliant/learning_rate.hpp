@@ -29,7 +29,7 @@ struct Scaling {
   [[nodiscard]] static double beta(double beta, double factor) { return factor == 1 ? beta : 1 - factor * (1 - beta); }
 };
 
-/// Squared norms of the gradients of one step, for rules that live on them.
+/// Squared norms of the gradients of one step, for rules that live on them. Norms that are not finite count as none.
 struct GradientNorms {
   int64_t parts = 0;      ///< gradients that were added: micro-batches, granules or ranks; at least 2
   double small_norm = 0;  ///< mean over the parts of the squared norm of their mean gradient, weighted with their sizes

@@ -42,6 +42,8 @@ constexpr std::array<Field, 9> kFactors{{{"lr_factor", &pliant_lr_output::lr_fac
                                          {"second_moment", &pliant_lr_output::second_moment},
                                          {"progress", &pliant_lr_output::progress}}};
 
+constexpr double kRounding = 1e-9;
+
 bool holds(uint32_t families, int32_t number) {
   return (families >> static_cast<uint32_t>(number) & 1U) != 0;
 }
@@ -145,6 +147,9 @@ Result<pliant_lr_output> LrLink::scale(const pliant_lr_input& input) const {
     const double value = answer.*field.value;
     if (!std::isfinite(value) || value < 0) return wrong(field.name, value);
   }
+  const auto leaves_range = [](double factor, double beta) { return factor * (1 - beta) > 1 + kRounding; };
+  if (leaves_range(answer.one_minus_beta1, input.base_beta1)) return wrong("one_minus_beta1", answer.one_minus_beta1);
+  if (leaves_range(answer.one_minus_beta2, input.base_beta2)) return wrong("one_minus_beta2", answer.one_minus_beta2);
   return answer;
 }
 

@@ -162,3 +162,11 @@ TEST_CASE("the state of a chain goes on in another object, whatever was asked be
   CHECK_THROWS_AS(second.load(rate("[lr]\nuse = \"sqrt\"\n").save()), Error);
   CHECK(second.save() == before);
 }
+
+TEST_CASE("a beta that the batch would push below 0 stops there when asked to") {
+  LearningRate chain =
+      rate("[lr]\nuse = \"adam_sde\"\noptimizer = \"adam\"\nbeta1 = 0.9\nbeta2 = 0.95\n[lr.adam_sde]\nclamp = true\n");
+  const Scaling huge = chain.scaling(0, {400, 800, 10000, 5000});
+  CHECK(Scaling::beta(0.9, huge.one_minus_beta1) == doctest::Approx(0));
+  CHECK(Scaling::beta(0.95, huge.one_minus_beta2) == doctest::Approx(0));
+}

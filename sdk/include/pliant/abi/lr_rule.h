@@ -59,8 +59,8 @@ typedef struct pliant_lr_facts {
   const char* reason; /* why not the others, and what suits them: shown with the refusal. NULL when all are valid */
 } pliant_lr_facts;
 
-/* The value that goes through the chain. Every field is finite; every one but lr and scheduled_lr is >= 0. A factor of
- * 1 changes nothing. */
+/* The value that goes through the chain. Every field is finite; every one but scheduled_lr is >= 0; a beta
+ * whose base is given stays >= 0. A factor of 1 changes nothing. */
 typedef struct pliant_lr_output {
   uint32_t struct_size; /* set by the host, which fills the rest with the answer of the link before */
   uint32_t reserved;
