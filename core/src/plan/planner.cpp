@@ -80,7 +80,7 @@ Result<Plan> Planner::State::answer(const PlanQuestion& question) const {
   const Status status = plan.error().status();
   const bool options =
       status == Status::kInvalidArgument || status == Status::kOutOfRange || status == Status::kFailedPrecondition;
-  if (options) message = plugin::with_position(config, "elasticity", plan.error(), false).message();
+  if (options) message = plugin::at_option(config, "elasticity", plan.error()).message();
   for (const std::string& warning : warnings.lines) message += "\n  note: " + warning;
   return failed(plan.error().status(), std::move(message), plan.error().exit_code());
 }

@@ -40,32 +40,64 @@ std::optional<config::Origin> option_in(const config::Selection& selection, cons
   return origin;
 }
 
-}  // namespace
-
-Error with_position(const Config& config, std::string_view section, const Error& error, bool or_of_plugin) {
-  const detail::ConfigState& state = config.state();
-  const auto found = state.selections.find(section);
-  if (found == state.selections.end()) return error;
-  const std::optional<config::Origin> named = option_in(found->second, error.message());
-  if (!named && !or_of_plugin) return error;
+Error at_origin(const detail::ConfigState& state, const config::Origin& origin, const Error& error) {
   config::Finding finding;
-  finding.origin = named.value_or(found->second.use_origin);
+  finding.origin = origin;
   finding.message = error.message();
   return {error.status(), state.diagnostics->render(finding), error.exit_code()};
 }
 
-Result<Instance> instantiate(const Config& config, std::string_view section, const pliant_host* host) {
+Result<Instance> instance_of(const detail::ConfigState& state, const config::Selection& selection,
+                             const pliant_host* host) {
+  Result<Instance> made = Instance::create(selection.plugin, selection.table.values, host);
+  if (made) return made;
+  const config::Origin origin = option_in(selection, made.error().message()).value_or(selection.use_origin);
+  return tl::unexpected<Error>(at_origin(state, origin, made.error()));
+}
+
+}  // namespace
+
+Error at_option(const Config& config, std::string_view section, const Error& error) {
   const detail::ConfigState& state = config.state();
   const auto found = state.selections.find(section);
-  if (found == state.selections.end() || found->second.plugin == nullptr) {
+  if (found == state.selections.end()) return error;
+  const std::optional<config::Origin> named = option_in(found->second, error.message());
+  return named ? at_origin(state, *named, error) : error;
+}
+
+bool is_open(const Config& config, std::string_view section) {
+  const auto& selections = config.state().selections;
+  const auto found = selections.find(section);
+  return found != selections.end() && found->second.plugin != nullptr;
+}
+
+Result<Instance> instantiate(const Config& config, std::string_view section, const pliant_host* host) {
+  const detail::ConfigState& state = config.state();
+  if (!is_open(config, section)) {
     return failed(Status::kFailedPrecondition,
                   fmt::format("{}: the plugin of [{}] was not opened: the config was opened without that need",
                               config.file().string(), section));
   }
-  const config::Selection& selection = found->second;
-  Result<Instance> made = Instance::create(selection.plugin, selection.table.values, host);
-  if (made) return made;
-  return tl::unexpected<Error>(with_position(config, section, made.error(), true));
+  return instance_of(state, state.selections.find(section)->second, host);
+}
+
+Result<std::vector<Instance>> instantiate_lr_chain(const Config& config) {
+  const detail::ConfigState& state = config.state();
+  std::vector<Instance> chain;
+  const auto add_all = [&](const std::vector<config::Selection>& links) -> Result<> {
+    for (const config::Selection& link : links) {
+      Result<Instance> made = instance_of(state, link, nullptr);
+      if (!made) return failed(std::move(made));
+      chain.push_back(std::move(*made));
+    }
+    return {};
+  };
+  if (auto added = add_all(state.lr_schedule); !added) return failed(std::move(added));
+  Result<Instance> used = instantiate(config, "lr");
+  if (!used) return failed(std::move(used));
+  chain.push_back(std::move(*used));
+  if (auto added = add_all(state.lr_then); !added) return failed(std::move(added));
+  return chain;
 }
 
 }  // namespace pliant::plugin
