@@ -1,6 +1,7 @@
 // stdout is the result, stderr everything else.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +23,8 @@ bool colored(const Invocation& invocation);
 /// One line or block to stderr; the first "error:" or "warning:" in it is coloured when asked for.
 void complain(const Invocation& invocation, std::string_view text);
 
-/// Columns padded to their widest cell, two spaces apart, one row a line. The last column is not padded.
-std::string table(const std::vector<std::vector<std::string>>& rows);
+/// Columns padded to their widest cell, two spaces apart, one row a line: the first `texts` on the right, numbers
+/// behind them on the left. No blanks at the end of a line.
+std::string table(const std::vector<std::vector<std::string>>& rows, size_t texts = SIZE_MAX);
 
 }  // namespace pliant::cli

@@ -6,8 +6,10 @@
 #include "actions.hpp"
 #include "base/suggest.hpp"
 #include "config/open.hpp"
+#include "data/lr_link.hpp"
 #include "json.hpp"
 #include "output.hpp"
+#include "plugin/option_values.hpp"
 #include "plugin/search.hpp"
 
 namespace pliant::cli {
@@ -72,13 +74,31 @@ std::string list_text(const std::vector<Listed>& all) {
   return table(rows);
 }
 
-std::string info_text(const plugin::Plugin& opened) {
+/// Families that a learning-rate rule with its default options is valid for; "" for other kinds and for a rule that has
+/// no instance without options.
+std::string optimizers_of(const std::shared_ptr<const plugin::Plugin>& opened) {
+  if (opened->kind().section != "lr") return {};
+  plugin::OptionValues defaults;
+  defaults.state().reset(opened->options());
+  for (size_t i = 0; i < opened->options().size(); ++i) defaults.state().set_default(i, opened->options()[i]);
+  auto made = plugin::Instance::create(opened, defaults);
+  if (!made) return {};
+  const auto link = data::LrLink::make(std::move(*made));
+  return link ? link->optimizers() : std::string();
+}
+
+std::string info_text(const std::shared_ptr<const plugin::Plugin>& shown) {
+  const plugin::Plugin& opened = *shown;
   const pliant_plugin& record = opened.record();
   std::string text = fmt::format("{} {}: {}\n", record.name, record.version, record.summary);
-  text += table({{"kind", record.kind},
-                 {"file", opened.file().string()},
-                 {"saves state", record.save == nullptr ? "no" : "yes"},
-                 {"options", opened.options().empty() ? "none" : fmt::format("{}", opened.options().size())}});
+  std::vector<std::vector<std::string>> rows{
+      {"kind", record.kind},
+      {"file", opened.file().string()},
+      {"saves state", record.save == nullptr ? "no" : "yes"},
+      {"options", opened.options().empty() ? "none" : fmt::format("{}", opened.options().size())}};
+  if (const std::string optimizers = optimizers_of(shown); !optimizers.empty())
+    rows.push_back({"optimizers", optimizers});
+  text += table(rows);
   if (opened.options().empty()) return text;
   return text + "\n" + config::defaults_document({std::string(opened.kind().section), record.name}, opened.options());
 }
@@ -157,7 +177,7 @@ int list_plugins(const Invocation& invocation, const std::filesystem::path& file
 int show_plugin(const Invocation& invocation, const std::filesystem::path& file, const std::string& name) {
   const plugin::Found found = find_plugin(search_path(invocation, file), name);
   const auto opened = or_throw(plugin::Plugin::open(found.file, *found.kind));
-  return emit(invocation.json ? info_json(*opened).dump() + "\n" : info_text(*opened));
+  return emit(invocation.json ? info_json(*opened).dump() + "\n" : info_text(opened));
 }
 
 }  // namespace pliant::cli

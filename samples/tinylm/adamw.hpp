@@ -17,9 +17,23 @@ class AdamW {
     double clip_norm = 1.0;  ///< largest Euclidean norm of the gradient; 0 = not clipped
   };
 
+  /// What one update does otherwise than Options say. The betas are those of this update.
+  struct Update {
+    double learning_rate = 0;
+    double beta1 = 0;
+    double beta2 = 0;
+    double epsilon = 0;
+    double weight_decay = 0;
+  };
+
   AdamW(const Options& options, size_t parameters);
 
+  [[nodiscard]] const Options& options() const { return options_; }
+
   /// One update. `decays` holds 1 for weights that decay and 0 for others. Same input, same bits on every rank.
+  void step(std::span<float> weights, std::span<const float> gradient, std::span<const float> decays,
+            const Update& update);
+  /// The same with everything but the rate as in Options.
   void step(std::span<float> weights, std::span<const float> gradient, std::span<const float> decays,
             double learning_rate);
 
@@ -28,12 +42,24 @@ class AdamW {
   /// The state, to be saved and restored.
   [[nodiscard]] std::span<const float> first_moment() const { return first_; }
   [[nodiscard]] std::span<const float> second_moment() const { return second_; }
+  /// The product of all betas so far is beta^plain times the product of those that were not Options'.
+  struct BetaProduct {
+    int64_t plain = 0;
+    double others = 1;
+    [[nodiscard]] double of(double beta) const;
+    void add(double beta, double plain_beta);
+  };
+  [[nodiscard]] const BetaProduct& beta1_product() const { return product1_; }
+  [[nodiscard]] const BetaProduct& beta2_product() const { return product2_; }
   /// Both moments have as many elements as there are weights.
-  void restore(int64_t steps, std::vector<float> first, std::vector<float> second);
+  void restore(int64_t steps, const BetaProduct& beta1, const BetaProduct& beta2, std::vector<float> first,
+               std::vector<float> second);
 
  private:
   Options options_;
   int64_t steps_ = 0;
+  BetaProduct product1_;
+  BetaProduct product2_;
   std::vector<float> first_;
   std::vector<float> second_;
 };

@@ -1,6 +1,7 @@
 // The option table of [app].
 #include "settings.hpp"
 
+#include <pliant/error.hpp>
 #include <string>
 
 namespace tinylm {
@@ -19,6 +20,18 @@ void read(const pliant::Config& config, const char* key, double& value) {
   config.refuse_app(key, "must be 0 to 1000000, not " + std::to_string(value));
 }
 
+/// [lr] may say the betas and epsilon that suit the base batch; its rule changes them from there.
+void read_optimizer(const pliant::LrOptions& lr, AdamW::Options& adamw) {
+  if (lr.optimizer != "adamw" && lr.optimizer != "unknown") {
+    throw pliant::Error(pliant::Status::kInvalidArgument,
+                        "tinylm trains with AdamW: [lr] optimizer must be \"adamw\", not \"" + lr.optimizer + "\"",
+                        pliant::ExitCode::kUsage);
+  }
+  adamw.beta1 = lr.beta1.value_or(adamw.beta1);
+  adamw.beta2 = lr.beta2.value_or(adamw.beta2);
+  adamw.epsilon = lr.epsilon.value_or(adamw.epsilon);
+}
+
 }  // namespace
 
 Settings read_settings(const pliant::Config& config) {
@@ -34,6 +47,7 @@ Settings read_settings(const pliant::Config& config) {
   read(config, "warmup_steps", 0, 1000000, settings.warmup_steps);
   read(config, "weight_decay", settings.adamw.weight_decay);
   read(config, "clip_norm", settings.adamw.clip_norm);
+  read_optimizer(config.lr(), settings.adamw);
   if (shape.dim % shape.heads != 0) {
     config.refuse_app("dim", "must be a multiple of heads: " + std::to_string(shape.dim) + " is none of " +
                                  std::to_string(shape.heads));

@@ -1,4 +1,5 @@
-// Saved form: a magic word, the number of weights, the steps done, weights, both moments, a digest of all that.
+// Saved form: a magic word, the number of weights, the steps done, the products of the betas, weights, both moments, a
+// digest of all that.
 #include "trainee.hpp"
 
 #include <algorithm>
@@ -16,7 +17,7 @@
 namespace tinylm {
 namespace {
 
-constexpr std::string_view kMagic = "tinylm01";
+constexpr std::string_view kMagic = "tinylm02";
 
 template <class V>
 void append(std::string& out, const V* values, size_t count) {
@@ -37,16 +38,28 @@ Trainee::Trainee(const Settings& settings, uint64_t seed)
       warmup_steps_(settings.warmup_steps) {}
 
 void Trainee::apply(std::span<const float> gradient, double learning_rate) {
+  pliant::Scaling scaling;
+  scaling.learning_rate = learning_rate;
+  apply(gradient, scaling);
+}
+
+void Trainee::apply(std::span<const float> gradient, const pliant::Scaling& scaling) {
   const auto next = static_cast<double>(adamw_.steps() + 1);
   const double warm = warmup_steps_ == 0 ? 1.0 : std::min(1.0, next / static_cast<double>(warmup_steps_));
-  adamw_.step(model_.parameters(), gradient, model_.decays(), learning_rate * warm);
+  const AdamW::Options& usual = adamw_.options();
+  adamw_.step(model_.parameters(), gradient, model_.decays(),
+              {scaling.learning_rate * warm, pliant::Scaling::beta(usual.beta1, scaling.one_minus_beta1),
+               pliant::Scaling::beta(usual.beta2, scaling.one_minus_beta2), usual.epsilon * scaling.epsilon,
+               usual.weight_decay * scaling.weight_decay});
 }
 
 void Trainee::save(std::ostream& out) const {
   std::string bytes(kMagic);
   const auto weights = model_.parameters();
   const uint64_t counts[2] = {weights.size(), static_cast<uint64_t>(adamw_.steps())};
+  const AdamW::BetaProduct products[2] = {adamw_.beta1_product(), adamw_.beta2_product()};
   append(bytes, counts, 2);
+  append(bytes, products, 2);
   append(bytes, weights.data(), weights.size());
   append(bytes, adamw_.first_moment().data(), weights.size());
   append(bytes, adamw_.second_moment().data(), weights.size());
@@ -59,8 +72,9 @@ void Trainee::load(std::istream& in) {
   const std::string bytes(std::istreambuf_iterator<char>(in), {});
   const auto weights = model_.parameters();
   uint64_t counts[2] = {};
+  AdamW::BetaProduct products[2] = {};
   uint64_t digest = 0;
-  const size_t body = kMagic.size() + sizeof(counts) + 3 * weights.size_bytes();
+  const size_t body = kMagic.size() + sizeof(counts) + sizeof(products) + 3 * weights.size_bytes();
   if (bytes.size() != body + sizeof(digest)) {
     throw pliant::Error(pliant::Status::kDataLoss, "the saved training state has " + std::to_string(bytes.size()) +
                                                        " bytes, this model's has " +
@@ -71,6 +85,7 @@ void Trainee::load(std::istream& in) {
   const bool whole = rest.substr(0, kMagic.size()) == kMagic && digest_of(rest.substr(0, body)) == digest;
   rest.remove_prefix(kMagic.size());
   take(rest, counts, 2);
+  take(rest, products, 2);
   if (!whole || counts[0] != weights.size()) {
     throw pliant::Error(pliant::Status::kDataLoss, "the saved training state is damaged");
   }
@@ -79,7 +94,7 @@ void Trainee::load(std::istream& in) {
   take(rest, weights.data(), weights.size());
   take(rest, first.data(), first.size());
   take(rest, second.data(), second.size());
-  adamw_.restore(static_cast<int64_t>(counts[1]), std::move(first), std::move(second));
+  adamw_.restore(static_cast<int64_t>(counts[1]), products[0], products[1], std::move(first), std::move(second));
 }
 
 }  // namespace tinylm

@@ -18,6 +18,8 @@ class Trainee final : public pliant::TrainingState {
   /// One update with the mean gradient of a step. The rate rises linearly to `learning_rate` over the first
   /// warmup_steps.
   void apply(std::span<const float> gradient, double learning_rate);
+  /// The same with what else the rule of [lr] asks of the optimizer.
+  void apply(std::span<const float> gradient, const pliant::Scaling& scaling);
   [[nodiscard]] int64_t steps() const { return adamw_.steps(); }
 
   [[nodiscard]] uint64_t gradient_size() const override { return model_.parameters().size(); }

@@ -74,7 +74,10 @@ TEST_CASE("every struct that may grow begins with struct_size") {
     const std::string& name = pin.first;
     const auto& pinned = pin.second;
     // Views, opaque bytes and the ranges of a list have a fixed shape by design.
-    if (name == "pliant_str" || name == "pliant_comm_id" || name == "pliant_world_range") continue;
+    if (name == "pliant_str" || name == "pliant_comm_id" || name == "pliant_world_range" ||
+        name == "pliant_lr_counts") {
+      continue;
+    }
     CAPTURE(name);
     CHECK(pinned.fields.front().field == "struct_size");
     CHECK(pinned.fields.front().bytes == sizeof(uint32_t));

@@ -87,16 +87,57 @@ std::string rows(const pliant_batch_sampler& table, void* self) {
   return notes.str();
 }
 
+/// A step that any rule can take: every base value is there, and the optimizer is one that the rule is valid for.
+pliant_lr_input lr_step(uint32_t optimizers, double batch, int64_t step) {
+  pliant_lr_input input{};
+  input.struct_size = sizeof(input);
+  while (input.optimizer < 31 && (optimizers >> static_cast<uint32_t>(input.optimizer) & 1U) == 0) ++input.optimizer;
+  input.unit = PLIANT_BATCH_TOKENS;
+  input.base_lr = 0.1;
+  input.base_batch = 32;
+  input.batch = batch;
+  input.step = step;
+  input.total_steps = 100;
+  input.progress = 32.0 * static_cast<double>(step);
+  input.total_progress = 3200;
+  input.base_beta1 = 0.9;
+  input.base_beta2 = 0.99;
+  input.base_epsilon = 1e-8;
+  input.base_weight_decay = 0.1;
+  input.base_ema = 0.999;
+  input.base_counts = {4, 4, 32, 32};
+  input.counts = {4, 4, batch, batch};
+  return input;
+}
+
 std::string rates(const pliant_lr_rule& table, void* self) {
   std::ostringstream notes;
   notes.precision(17);
-  for (const double batch : {1.0, 32.0, 64.0, 1e6}) {
-    const pliant_lr_input input{sizeof(pliant_lr_input), 0, 0.1, 32.0, batch, 3};
-    pliant_lr_output output{sizeof(pliant_lr_output), 0, 0};
-    pliant_error error = blank_error();
+  pliant_error error = blank_error();
+  pliant_lr_facts facts{};
+  facts.struct_size = sizeof(facts);
+  must(table.describe(self, &facts, &error), error);
+  if (facts.optimizers == 0) throw std::runtime_error("it is valid for no optimizer");
+  if (facts.optimizers != 0x3FF && facts.reason == nullptr) {
+    throw std::runtime_error("it refuses optimizers and does not say why");
+  }
+  int64_t step = 0;
+  for (const double batch : {32.0, 1.0, 64.0, 96.0, 32.0}) {
+    pliant_lr_input input = lr_step(facts.optimizers, batch, step);
+    const pliant_lr_output before{sizeof(pliant_lr_output), 0, 0.1, 0.1, 1, 1, 1, 1, 1, 1, 1, 1, batch};
+    input.previous = &before;
+    pliant_lr_output output = before;
     must(table.scale(self, &input, &output, &error), error);
-    notes << output.lr << ' ';
-    if (batch == 32.0 && output.lr != 0.1) throw std::runtime_error("the base batch does not give the base rate");
+    pliant_lr_output again = before;
+    must(table.scale(self, &input, &again, &error), error);
+    if (output.lr != again.lr || output.progress != again.progress) throw std::runtime_error("scale changes state");
+    if (batch == 32.0 && step == 0 && (output.lr != output.scheduled_lr || output.lr_factor != 1)) {
+      throw std::runtime_error("the base batch does not give the base rate");
+    }
+    const pliant_lr_committed committed{sizeof(pliant_lr_committed), 0, batch / 4, 5.0, batch, 2.0};
+    must(table.commit(self, &input, &output, &committed, &error), error);
+    notes << output.lr << ' ' << output.one_minus_beta1 << ' ' << output.progress << ' ';
+    ++step;
   }
   return notes.str();
 }

@@ -100,6 +100,19 @@ TEST_CASE("tinylm's loss curve is that of an undisturbed run after workers were 
              undisturbed);
 }
 
+TEST_CASE("tinylm under adam_sde and a schedule has the same loss curve whoever dies") {
+  std::vector<std::string> rule{"--workers", "4"};
+  for (const char* key :
+       {"lr.use=adam_sde", "lr.schedule=[\"warmup\", \"cosine\"]", "lr.then=[\"smooth\", \"timescale\"]",
+        "lr.warmup.steps=4", "lr.smooth.over=3", "app.warmup_steps=0"}) {
+    rule.insert(rule.end(), {"--set", key});
+  }
+  const Curve undisturbed = train(rule);
+  CHECK(undisturbed.losses.back() < undisturbed.losses.front());
+  rule.insert(rule.end(), {"--inject", "kill:rank=1,step=5"});
+  check_same(train(rule), undisturbed);
+}
+
 TEST_CASE("under exact tinylm has the same loss curve at 1, 3 and 5 workers, which do not divide the batch") {
   const auto at = [](const char* workers, const std::vector<std::string>& more = {}) {
     std::vector<std::string> words{"--workers", workers};

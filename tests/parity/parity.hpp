@@ -80,7 +80,9 @@ struct RowKind {
 std::vector<RowKind> elasticity_rows();        // elasticity.cpp
 std::vector<RowKind> immutable_rows();         // immutable.cpp
 std::vector<RowKind> variable_batch_rows();    // variable_batch.cpp
+std::vector<RowKind> lr_trace_rows();          // lr_trace.cpp
 std::vector<RowKind> dynamic_batching_rows();  // dynamic_batching.cpp
+std::vector<RowKind> metric_file_rows();       // metric_files.cpp
 
 /// All of them.
 std::vector<RowKind> row_kinds();

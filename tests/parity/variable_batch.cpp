@@ -223,6 +223,8 @@ Result<double> scaled_lr(const Json& row, const std::string& rule, Plugins& plug
   pliant_lr_output output{};
   output.struct_size = sizeof(output);
   pliant_error error = plugin::fresh_error();
+  const pliant_lr_output before{sizeof(before), 0, input.base_lr, input.base_lr, 1, 1, 1, 1, 1, 1, 1, 1, 0};
+  input.previous = &before;
   const int32_t status = made->table<pliant_lr_rule>().scale(made->self(), &input, &output, &error);
   if (status != PLIANT_OK) return tl::unexpected<Error>(plugin::to_error(made->plugin(), status, error));
   return output.lr;

@@ -102,12 +102,10 @@ void write_figure(const std::string& file, const std::vector<Compared>& policies
   const WorldRange sizes = compared_sizes(policies);
   for (const Compared& one : policies) {
     if (!one.study) continue;
-    const auto mean = one.study->mean_efficiency(sizes.first, sizes.last);
-    series.push_back(
-        {one.policy,
-         fmt::format("{}global batch {}, {} valid sizes", mean ? fmt::format("mean {:.1f} %, ", 100 * *mean) : "",
-                     one.study->plan().global_batch, one.study->plan().count()),
-         [&study = *one.study](int64_t ranks) { return study.efficiency_of(ranks); }});
+    const std::string remark = fmt::format("mean {:.1f} %, global batch {}, {} valid sizes",
+                                           100 * one.study->mean_efficiency(sizes.first, sizes.last),
+                                           one.study->plan().global_batch, one.study->plan().count());
+    series.push_back({one.policy, remark, [&study = *one.study](int64_t ranks) { return study.efficiency_of(ranks); }});
   }
   const std::string figure =
       efficiency_figure(series, sizes.first, sizes.last, "Device time that computes, by cluster size");

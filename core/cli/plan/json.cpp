@@ -10,6 +10,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostListed = 1000;  // world sizes, and gaps, that are listed one by one
+constexpr int64_t kSomeListed = 100;   // where there are more
 
 Json or_null(const std::optional<double>& number) {
   return number ? Json(*number) : Json(nullptr);
@@ -49,7 +50,7 @@ std::string plan_json(const Study& study) {
   json["policy"] = study.planner().policy();
   json["global_batch"] = plan.global_batch;
   json.update(report_json(study.shown()));
-  json["mean_efficiency"] = or_null(study.mean_efficiency());
+  json["mean_efficiency"] = study.mean_efficiency();
   json["granule"] = plan.granule;
   json["model_parallel_size"] = plan.model_parallel_size;
   json["devices_per_node"] = plan.devices_per_node;
@@ -70,7 +71,8 @@ std::string plan_json(const Study& study) {
   for (const WorldRange& gap : gaps) unusable.push_back(range_json(gap));
   json["unusable_ranges"] = gaps.size() <= static_cast<size_t>(kMostListed) ? unusable : Json(nullptr);
   auto by_size = Json::array();
-  for (const SizeReport& report : study.reports(kMostListed)) by_size.push_back(report_json(report));
+  for (const SizeReport& report : study.reports(listed ? kMostListed : kSomeListed))
+    by_size.push_back(report_json(report));
   json["by_world_size"] = std::move(by_size);
   json["elasticity"] = block_json(study.planner());
   json["warnings"] = plan.warnings;
@@ -106,7 +108,7 @@ std::string compare_json(const std::vector<Compared>& policies, int64_t world_si
     row["granule"] = study.plan().granule;
     row["world_size_count"] = study.plan().count();
     row["largest_world_size"] = study.last_size();
-    row["mean_efficiency"] = or_null(study.mean_efficiency(sizes.first, sizes.last));
+    row["mean_efficiency"] = study.mean_efficiency(sizes.first, sizes.last);
     row["digest"] = study.planner().digest();
     if (world_size > 0) {
       const bool valid = study.shown().world_size == world_size;

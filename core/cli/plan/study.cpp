@@ -22,7 +22,8 @@ std::optional<std::string> world_size_text() {
   return text == nullptr ? std::nullopt : std::optional<std::string>(text);
 }
 
-/// The rate for a batch of `rows`, where rows say it: the mean batch gets base_lr under every rule.
+/// The rate for a batch of `rows`, before any schedule, where rows say it: the mean batch gets base_lr under every
+/// rule.
 std::optional<double> learning_rate_of(const Config& config, int64_t rows) {
   if (!config.has("lr")) return std::nullopt;
   const LrOptions& lr = config.lr();
@@ -30,7 +31,11 @@ std::optional<double> learning_rate_of(const Config& config, int64_t rows) {
   if (lr.unit != "rows") return std::nullopt;
   BatchSize size;
   size.rows = rows;
-  return LearningRate(config, size).at(0, size);
+  LearningRate rate(config, size);
+  if (rate.wants_job_length()) rate.set_job_length({1, size});  // schedules are not shown, so any length will do
+  const Scaling scaling = rate.scaling(0, size);
+  const bool scheduled = scaling.scheduled_learning_rate != lr.base_lr;
+  return scheduled ? lr.base_lr * scaling.learning_rate_factor : scaling.learning_rate;
 }
 
 }  // namespace
@@ -142,14 +147,15 @@ double Study::efficiency_of(int64_t ranks) const {
   return static_cast<double>(plan_.global_batch) / (static_cast<double>(ranks) * static_cast<double>(share));
 }
 
-std::optional<double> Study::mean_efficiency(int64_t first, int64_t last) const {
-  if (last - first >= kMostCounted) return std::nullopt;
+double Study::mean_efficiency(int64_t first, int64_t last) const {
+  const int64_t stride = (last - first) / kMostCounted * 2 + 1;  // odd: not in step with the divisors of most batches
   double sum = 0;
-  for (int64_t ranks = first; ranks <= last; ++ranks) sum += efficiency_of(ranks);
-  return sum / static_cast<double>(last - first + 1);
+  int64_t counted = 0;
+  for (int64_t at = 0; at <= last - first; at += stride, ++counted) sum += efficiency_of(first + at);
+  return sum / static_cast<double>(counted);
 }
 
-std::optional<double> Study::mean_efficiency() const {
+double Study::mean_efficiency() const {
   return mean_efficiency(first_size(), last_size());
 }
 

@@ -44,9 +44,10 @@ class Study {
   [[nodiscard]] int64_t unusable_count() const;
   /// Part of the time of `devices` ranks' devices that computes rows when the largest valid size that fits is started.
   [[nodiscard]] double efficiency_of(int64_t ranks) const;
-  /// Mean of efficiency_of from the first to the last valid size; nullopt when they are too many to count.
-  [[nodiscard]] std::optional<double> mean_efficiency(int64_t first, int64_t last) const;
-  [[nodiscard]] std::optional<double> mean_efficiency() const;
+  /// Mean of efficiency_of from `first` to `last`; of an even sample where there are more than a million.
+  [[nodiscard]] double mean_efficiency(int64_t first, int64_t last) const;
+  /// From the first valid size to the last.
+  [[nodiscard]] double mean_efficiency() const;
   [[nodiscard]] int64_t first_size() const { return plan_.world_sizes.front().first; }
   [[nodiscard]] int64_t last_size() const { return plan_.world_sizes.back().last; }
   /// How the learning rate follows the batch, in words; "" without [lr].

@@ -23,8 +23,8 @@ std::string rows_text(int64_t rows) {
   return plural(rows, "row", "rows");
 }
 
-std::string percent(std::optional<double> part) {
-  return part ? fmt::format("{:.1f} %", 100 * *part) : "-";
+std::string percent(double part) {
+  return fmt::format("{:.1f} %", 100 * part);
 }
 
 std::string range_text(const WorldRange& range) {
@@ -73,10 +73,9 @@ std::string size_table(const Study& study) {
     }
     cells.push_back(percent(report.efficiency));
     if (rates) cells.push_back(report.learning_rate ? fmt::format("{:.6g}", *report.learning_rate) : "-");
-    for (size_t i = 0; i < cells.size(); ++i) cells[i] = fmt::format("{:>{}}", cells[i], heads[i].size());
     rows.push_back(std::move(cells));
   }
-  std::string text = table(rows);
+  std::string text = table(rows, 0);
   if (study.plan().count() > kMostRows) {
     text += fmt::format("({} of {} valid sizes; --json has them all)\n", rows.size() - 1, study.plan().count());
   }
@@ -106,10 +105,8 @@ std::string plan_text(const Study& study) {
   if (study.unusable_count() > 0) {
     rows.push_back({"unusable", ranges_text(study.unusable(kMostGaps), 2, last)});
   }
-  if (const auto mean = study.mean_efficiency()) {
-    rows.push_back({"mean efficiency", fmt::format("{} of the device time, over clusters of {} to {} ranks",
-                                                   percent(mean), study.first_size(), last)});
-  }
+  rows.push_back({"mean efficiency", fmt::format("{} of the device time, over clusters of {} to {} ranks",
+                                                 percent(study.mean_efficiency()), study.first_size(), last)});
   if (const std::string rate = study.learning_rate_text(); !rate.empty()) rows.push_back({"learning rate", rate});
   if (plan.min_resize_interval_s > 0) {
     rows.push_back({"min time", fmt::format("{} s between resizes that nothing forces", plan.min_resize_interval_s)});
@@ -130,7 +127,9 @@ std::string compare_text(const std::vector<Compared>& policies, int64_t world_si
   std::string remarks;
   for (const Compared& one : policies) {
     if (!one.study) {
-      rows.push_back({one.policy, "refused"});
+      std::vector<std::string> dashes(heads.size(), "-");
+      dashes.front() = one.policy;
+      rows.push_back(std::move(dashes));
       remarks += fmt::format("{}: {}\n", one.policy, one.refusal);
       continue;
     }
@@ -148,10 +147,9 @@ std::string compare_text(const std::vector<Compared>& policies, int64_t world_si
       cells.push_back(valid ? std::to_string(study.shown().accumulation_steps) : "-");
       cells.push_back(percent(study.efficiency_of(world_size)));
     }
-    for (size_t i = 1; i < cells.size(); ++i) cells[i] = fmt::format("{:>{}}", cells[i], heads[i].size());
     rows.push_back(std::move(cells));
   }
-  std::string text = table(rows);
+  std::string text = table(rows, 1);
   if (sizes.first > 0) {
     text += fmt::format(
         "\nMean efficiency: of the device time, over clusters with room for {} to {} ranks; where a size is not valid, "

@@ -40,11 +40,19 @@ struct DataOptions {
   std::string text;  ///< a UTF-8 text file for the samples that train on text
 };
 
-/// [lr], the part that is not the rule's own.
+/// [lr], the part that is not the rules' own. The rules form a chain: schedule, use, then.
 struct LrOptions {
-  double base_lr = 1e-3;             ///< the rate that suits base_batch
-  double base_batch = 0;             ///< in `unit`; 0 = the mean batch of the first epoch
-  std::string unit = "loss_tokens";  ///< rows, sequences, tokens or loss_tokens
+  double base_lr = 1e-3;              ///< the rate that suits base_batch
+  double base_batch = 0;              ///< in `unit`; 0 = the mean batch of the first epoch
+  std::string unit = "loss_tokens";   ///< rows (or packs, the same), sequences, tokens or loss_tokens
+  std::vector<std::string> schedule;  ///< rules that come before `use`
+  std::vector<std::string> then;      ///< rules that come after it
+  std::string optimizer = "unknown";  ///< its family; rules that need to know it refuse "unknown"
+  std::optional<double> beta1;        ///< what suits base_batch; SGD: momentum. Likewise:
+  std::optional<double> beta2;
+  std::optional<double> epsilon;
+  std::optional<double> weight_decay;
+  std::optional<double> ema;  ///< decay of the average of the weights
 };
 
 /// An option that has a flag of its own on a command line.

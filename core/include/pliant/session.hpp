@@ -27,6 +27,7 @@
 #include "pliant/batches.hpp"
 #include "pliant/config.hpp"
 #include "pliant/error.hpp"
+#include "pliant/learning_rate.hpp"
 #include "pliant/plan.hpp"
 
 namespace pliant {
@@ -70,6 +71,8 @@ class Step {
   [[nodiscard]] int64_t rank() const;
   [[nodiscard]] int64_t world_size() const;
   [[nodiscard]] double learning_rate() const;
+  /// The rate and what goes with it: factors of betas, epsilon, weight decay and the rest.
+  [[nodiscard]] const Scaling& scaling() const;
 
   /// Adds the gradient of the SUMMED loss over `micro`'s rows. Each micro-batch exactly once, in order. `gradient` has
   /// gradient_size() elements and is not kept.

@@ -57,7 +57,16 @@ void fill(Table<LrOptions>& o) {
         "The batch that base_lr suits, in unit; 0 = the mean batch of the first epoch.")
       .range(0.0, 1e18);
   o.add("unit", &LrOptions::unit, "What a batch is measured in for the rule.")
-      .choices({"rows", "sequences", "tokens", "loss_tokens"});
+      .choices({"rows", "packs", "sequences", "tokens", "loss_tokens"});
+  o.add("schedule", &LrOptions::schedule, "Rules that move base_lr in time, in this order; they come before use.");
+  o.add("then", &LrOptions::then, "Rules that refine what use answers, in this order.");
+  o.add("optimizer", &LrOptions::optimizer, "Family of the optimizer; a rule that is not valid for it refuses.")
+      .choices({"unknown", "sgd", "sgd_momentum", "nesterov", "adam", "adamw", "lamb", "lars", "sign", "other"});
+  o.add("beta1", &LrOptions::beta1, "The first beta that suits base_batch; with SGD its momentum.").range(0.0, 1.0);
+  o.add("beta2", &LrOptions::beta2, "The second beta that suits base_batch.").range(0.0, 1.0);
+  o.add("epsilon", &LrOptions::epsilon, "The epsilon that suits base_batch.").range(0.0, 1e6);
+  o.add("weight_decay", &LrOptions::weight_decay, "The weight decay that suits base_batch.").range(0.0, 1e6);
+  o.add("ema", &LrOptions::ema, "The decay of an average of the weights that suits base_batch.").range(0.0, 1.0);
 }
 
 void fill(Table<PluginsOptions>& o) {

@@ -57,7 +57,8 @@ void Selector::select(const plugin::Kind& kind, const ConfigNeeds& needs, bool e
     return;
   }
   const bool chosen = choose(selection, needed);
-  if (chosen && needed && open(selection)) configure(selection);
+  if (chosen && needed && open(selection, true)) configure(selection);
+  if (chosen && kind.section == "lr") select_links(selection, needed);
   if (chosen && selection.plugin == nullptr) environment_.apply_below(table_path(selection), state_.root);
   check_keys(selection);
   check_unused_tables(selection, needed && chosen);
@@ -114,10 +115,10 @@ void Selector::report(const Origin& origin, const Error& error) {
   diagnostics_.add(std::move(finding));
 }
 
-bool Selector::open(Selection& selection) {
+bool Selector::open(Selection& selection, bool by_path) {
   const plugin::Kind& kind = *selection.kind;
   const Value* table = section(kind);
-  const Value* path = table == nullptr ? nullptr : table->find("path");
+  const Value* path = table == nullptr || !by_path ? nullptr : table->find("path");
   if (path != nullptr && path->type != Value::Type::kString) {
     diagnostics_.error(path->origin,
                        fmt::format("{}.path must be the path of a plugin file, not {}", kind.section, describe(*path)));
@@ -205,13 +206,13 @@ void Selector::check_unused_tables(const Selection& selection, bool needed) {
   const std::string name(kind.section);
   std::vector<std::string> known = plugin::names(state_.search, kind);
   for (const std::string& other : known) {
-    if (other != selection.use) environment_.ignore_below({name, other});
+    if (other != selection.use && !is_link(kind, other)) environment_.ignore_below({name, other});
   }
   const Value* table = section(kind);
   if (table == nullptr) return;
   if (!selection.use.empty()) known.push_back(selection.use);
   for (const Member& member : table->members) {
-    if (member.value.type != Value::Type::kTable || member.key == selection.use) continue;
+    if (member.value.type != Value::Type::kTable || member.key == selection.use || is_link(kind, member.key)) continue;
     environment_.ignore_below({name, member.key});
     if (!needed) continue;
     if (std::find(known.begin(), known.end(), member.key) != known.end()) {

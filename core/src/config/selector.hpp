@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/diagnostics.hpp"
 #include "config/overrides.hpp"
@@ -31,7 +32,12 @@ class Selector {
   /// Sets use and use_origin; false when there is no name to go on with.
   bool choose(Selection& selection, bool needed);
   void report_no_choice(const plugin::Kind& kind);
-  bool open(Selection& selection);
+  /// `by_path`: what [section] path says counts.
+  bool open(Selection& selection, bool by_path);
+  /// The other links of [lr]: what its schedule and `then` name, beside `use`.
+  void select_links(const Selection& used, bool needed);
+  std::vector<Selection> links_of(std::string_view key, const Selection& used, bool needed);
+  [[nodiscard]] bool is_link(const plugin::Kind& kind, std::string_view name) const;
   void configure(Selection& selection);
   void check_keys(const Selection& selection);
   /// Tables of plugins that are not in use: checked when their plugin is installed, else worth a warning.
@@ -40,6 +46,7 @@ class Selector {
   void report_idle_table(const Selection& selection, const Member& member, const std::vector<std::string>& known);
   void report(const Origin& origin, const Error& error);
 
+  std::vector<std::string> links_;  ///< names in [lr] schedule and then
   detail::ConfigState& state_;
   Environment& environment_;
   Diagnostics& diagnostics_;

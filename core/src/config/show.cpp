@@ -1,6 +1,7 @@
 // The effective config, key by key: for `config show`, for the copy that a run keeps, and for `config defaults`.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -72,8 +73,18 @@ class Listing {
     const auto core = state_.core_tables.find(section);
     if (core != state_.core_tables.end()) add_table(core->second);
     if (selection != nullptr && selection->plugin != nullptr) add_table(selection->table);
+    std::vector<std::string> links;
+    if (section == "lr") {
+      for (const auto* chain : {&state_.lr_schedule, &state_.lr_then}) {
+        for (const Selection& link : *chain) {
+          add_table(link.table);
+          links.push_back(link.use);
+        }
+      }
+    }
     for (const Member& member : table->members) {
-      const bool shown = selection != nullptr && selection->plugin != nullptr && member.key == selection->use;
+      const bool shown = (selection != nullptr && selection->plugin != nullptr && member.key == selection->use) ||
+                         std::find(links.begin(), links.end(), member.key) != links.end();
       if (member.value.type == Value::Type::kTable && !shown) add_raw({section, member.key}, member.value);
     }
   }

@@ -1,7 +1,11 @@
-// `pliant-lr 1 <rule> <digest of rule and state, 16 hex digits>\n<state>`
+// `pliant-lr 2 <rule+rule+...> <digest of rules and state, 16 hex digits>\n<state>`, where the state is: steps
+// committed (i64), progress (f64), then for each rule the number of its bytes (u64) and those.
 #include "data/lr_state.hpp"
 
 #include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
 
 #include "data/digest.hpp"
 
@@ -9,7 +13,7 @@ namespace pliant::data {
 
 namespace {
 
-constexpr std::string_view kTag = "pliant-lr 1 ";
+constexpr std::string_view kTag = "pliant-lr 2 ";
 
 std::string digest_text(std::string_view rule, std::string_view state) {
   Digest digest;
@@ -40,11 +44,46 @@ Result<std::string> unpack_lr_state(std::string_view packed, std::string_view ru
   if (writer != rule) {
     return failed(
         Status::kFailedPrecondition,
-        fmt::format("the saved learning-rate state is that of rule '{}', but [lr] use = \"{}\"; use '{}' to resume",
-                    writer, rule, writer),
+        fmt::format("the saved learning-rate state is that of rule '{}', but [lr] has '{}'; use the former to resume",
+                    writer, rule),
         ExitCode::kUsage);
   }
   return std::string(state);
+}
+
+std::string encode(const LrChainState& state) {
+  std::string bytes;
+  const auto put = [&bytes](const auto& value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
+  put(state.committed);
+  put(state.progress);
+  for (const std::string& link : state.links) {
+    put(uint64_t{link.size()});
+    bytes += link;
+  }
+  return bytes;
+}
+
+Result<LrChainState> decode(std::string_view bytes, size_t links) {
+  const auto damaged = [] {
+    return failed(Status::kDataLoss, "the saved state of the learning-rate chain is damaged: its parts do not add up");
+  };
+  const auto take = [&bytes](auto& value) {
+    if (bytes.size() < sizeof(value)) return false;
+    std::memcpy(&value, bytes.data(), sizeof(value));
+    bytes.remove_prefix(sizeof(value));
+    return true;
+  };
+  LrChainState state;
+  if (!take(state.committed) || !take(state.progress)) return damaged();
+  if (state.committed < 0 || !std::isfinite(state.progress) || state.progress < 0) return damaged();
+  for (size_t i = 0; i < links; ++i) {
+    uint64_t size = 0;
+    if (!take(size) || size > bytes.size()) return damaged();
+    state.links.emplace_back(bytes.substr(0, static_cast<size_t>(size)));
+    bytes.remove_prefix(static_cast<size_t>(size));
+  }
+  if (!bytes.empty()) return damaged();
+  return state;
 }
 
 }  // namespace pliant::data

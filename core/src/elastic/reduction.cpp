@@ -35,6 +35,12 @@ void drain(Stream& stream) noexcept {
   }
 }
 
+double squared_norm(std::span<const float> gradient) {
+  double sum = 0;
+  for (const float value : gradient) sum += static_cast<double>(value) * static_cast<double>(value);
+  return sum;
+}
+
 std::string row_text(RowRange rows) {
   if (rows.count == 0) return fmt::format("no rows at {}", rows.first);
   if (rows.count == 1) return fmt::format("row {}", rows.first);
@@ -47,8 +53,19 @@ struct GradientReduction::State {
   State(uint64_t gradient_size, bool in_fixed_order)
       : size(static_cast<size_t>(gradient_size)), deterministic(in_fixed_order) {}
 
+  /// What is added up beside the gradient, along the same tree.
+  struct Scalars {
+    double loss = 0;
+    double norm = 0;  ///< ReductionResult::part_norms
+    void add(const Scalars& other) {
+      loss += other.loss;
+      norm += other.norm;
+    }
+  };
+
   const size_t size;
   const bool deterministic;
+  bool measured = false;
 
   int64_t rows = 0;
   int64_t granule = 1;
@@ -59,10 +76,11 @@ struct GradientReduction::State {
 
   int64_t loss_tokens = 0;
   uint64_t digest = 0;
+  int64_t parts = 0;
   TreeStack tree;
-  std::vector<Floats> sums;    ///< of the own subtrees; fast: at most one
-  std::vector<double> losses;  ///< likewise
-  std::vector<Floats> spare;   ///< kept so that steps do not allocate
+  std::vector<Floats> sums;      ///< of the own subtrees; fast: at most one
+  std::vector<Scalars> scalars;  ///< likewise
+  std::vector<Floats> spare;     ///< kept so that steps do not allocate
   FoldPlan fold;
 
   Floats result;
@@ -75,10 +93,10 @@ struct GradientReduction::State {
   void retire_last() {
     spare.push_back(std::move(sums.back()));
     sums.pop_back();
-    losses.pop_back();
+    scalars.pop_back();
   }
 
-  void push_sum(std::span<const float> gradient, double loss_sum) {
+  void push_sum(std::span<const float> gradient, const Scalars& beside) {
     Floats sum;
     if (!spare.empty()) {
       sum = std::move(spare.back());
@@ -86,13 +104,13 @@ struct GradientReduction::State {
     }
     sum.assign(gradient.begin(), gradient.end());
     sums.push_back(std::move(sum));
-    losses.push_back(loss_sum);
+    scalars.push_back(beside);
   }
 
   void begin(int64_t batch_rows, int64_t rows_per_granule, int64_t ranks, int64_t rank);
   void check(RowRange added, size_t gradient_size) const;
-  void add_granule(int64_t index, double loss_sum, std::span<const float> gradient);
-  void add_in_order(double loss_sum, std::span<const float> gradient);
+  void add_granule(int64_t index, const Scalars& beside, std::span<const float> gradient);
+  void add_in_order(const Scalars& beside, std::span<const float> gradient);
 
   void check_reducible(const Communicator& communicator) const;
   void reduce_fast(Communicator& communicator, Stream& stream, const std::function<void()>& midway);
@@ -118,6 +136,7 @@ void GradientReduction::State::begin(int64_t batch_rows, int64_t rows_per_granul
   reduced = false;
   loss_tokens = 0;
   digest = 0;
+  parts = 0;
   while (!sums.empty()) retire_last();
   if (!deterministic) {
     fold = rank_order_fold(world_size);
@@ -158,30 +177,30 @@ void GradientReduction::State::check(RowRange added, size_t gradient_size) const
   }
 }
 
-void GradientReduction::State::add_granule(int64_t index, double loss_sum, std::span<const float> gradient) {
+void GradientReduction::State::add_granule(int64_t index, const Scalars& beside, std::span<const float> gradient) {
   const TreeNode leaf{0, index};
   bool in_place = tree.merges(leaf);
-  if (!in_place) push_sum(gradient, loss_sum);
+  if (!in_place) push_sum(gradient, beside);
   tree.push(leaf, [&] {
     if (in_place) {
       add_to(sums.back().data(), gradient.data(), size);
-      losses.back() += loss_sum;
+      scalars.back().add(beside);
       in_place = false;
       return;
     }
     add_to(sums[sums.size() - 2].data(), sums.back().data(), size);
-    losses[losses.size() - 2] += losses.back();
+    scalars[scalars.size() - 2].add(scalars.back());
     retire_last();
   });
 }
 
-void GradientReduction::State::add_in_order(double loss_sum, std::span<const float> gradient) {
+void GradientReduction::State::add_in_order(const Scalars& beside, std::span<const float> gradient) {
   if (sums.empty()) {
-    push_sum(gradient, loss_sum);
+    push_sum(gradient, beside);
     return;
   }
   add_to(sums.front().data(), gradient.data(), size);
-  losses.front() += loss_sum;
+  scalars.front().add(beside);
 }
 
 void GradientReduction::State::check_reducible(const Communicator& communicator) const {
@@ -202,7 +221,7 @@ void GradientReduction::State::check_reducible(const Communicator& communicator)
 
 void GradientReduction::State::reduce_fast(Communicator& communicator, Stream& stream,
                                            const std::function<void()>& midway) {
-  if (sums.empty()) push_sum(Floats(size), 0);
+  if (sums.empty()) push_sum(Floats(size), {});
   float* const sum = sums.front().data();
   const size_t half = size / 2;
   if (half > 0) communicator.all_reduce(sum, sum, half, DType::kF32, ReduceOp::kSum, stream);
@@ -215,7 +234,7 @@ void GradientReduction::State::reduce_tree(Communicator& communicator, Stream& s
                                            const std::function<void()>& midway) {
   if (slots() <= 1 || size == 0) {  // one rank, or nothing to send
     if (midway) midway();
-    if (sums.empty()) push_sum(Floats(size), 0);
+    if (sums.empty()) push_sum(Floats(size), {});
     return;
   }
   result.resize(size);
@@ -261,13 +280,18 @@ void GradientReduction::State::fold_slice(Floats& slice, size_t first, size_t wi
 
 void GradientReduction::State::gather_scalars(Communicator& communicator, Stream& stream,
                                               ReductionResult& total) const {
-  // Per rank: loss tokens, digest, then the loss of each of its slots. Carried as bits, added here.
+  // Per rank: loss tokens, digest, parts, then loss and norm of each of its slots. Carried as bits, added here.
+  constexpr size_t kHead = 3;
   const auto roots = static_cast<size_t>(fold.roots_per_rank);
-  const size_t words = roots + 2;
+  const size_t words = 2 * roots + kHead;
   std::vector<int64_t> own(words);
   own[0] = loss_tokens;
   own[1] = std::bit_cast<int64_t>(digest);
-  for (size_t k = 0; k < std::min(losses.size(), roots); ++k) own[k + 2] = std::bit_cast<int64_t>(losses[k]);
+  own[2] = parts;
+  for (size_t k = 0; k < std::min(scalars.size(), roots); ++k) {
+    own[kHead + 2 * k] = std::bit_cast<int64_t>(scalars[k].loss);
+    own[kHead + 2 * k + 1] = std::bit_cast<int64_t>(scalars[k].norm);
+  }
   std::vector<int64_t> all(words * static_cast<size_t>(world_size));
   try {
     communicator.all_gather(own.data(), all.data(), words, DType::kI64, stream);
@@ -276,20 +300,29 @@ void GradientReduction::State::gather_scalars(Communicator& communicator, Stream
     drain(stream);
     throw;
   }
-  std::vector<double> slot_losses;
+  std::vector<Scalars> of_slots;
   for (size_t at = 0; at < all.size(); at += words) {
     total.loss_tokens += all[at];
     total.digest += std::bit_cast<uint64_t>(all[at + 1]);
-    for (size_t k = 0; k < roots; ++k) slot_losses.push_back(std::bit_cast<double>(all[at + 2 + k]));
+    total.parts += all[at + 2];
+    for (size_t k = at + kHead; k < at + words; k += 2) {
+      of_slots.push_back({std::bit_cast<double>(all[k]), std::bit_cast<double>(all[k + 1])});
+    }
   }
-  for (const SlotAddition& addition : fold.additions) slot_losses[addition.to] += slot_losses[addition.from];
-  if (!slot_losses.empty()) total.loss_sum = slot_losses[fold.result];
+  for (const SlotAddition& addition : fold.additions) of_slots[addition.to].add(of_slots[addition.from]);
+  if (of_slots.empty()) return;
+  total.loss_sum = of_slots[fold.result].loss;
+  total.part_norms = of_slots[fold.result].norm;
 }
 
 GradientReduction::GradientReduction(uint64_t gradient_size, bool deterministic)
     : state_(std::make_unique<State>(gradient_size, deterministic)) {}
 GradientReduction::~GradientReduction() = default;
 GradientReduction::GradientReduction(GradientReduction&&) noexcept = default;
+
+void GradientReduction::measure_parts(bool on) {
+  state_->measured = on;
+}
 
 void GradientReduction::begin(int64_t rows, int64_t granule, int64_t world_size, int64_t rank) {
   state_->begin(rows, granule, world_size, rank);
@@ -298,11 +331,14 @@ void GradientReduction::begin(int64_t rows, int64_t granule, int64_t world_size,
 void GradientReduction::add(RowRange rows, double loss_sum, int64_t loss_tokens, uint64_t digest,
                             std::span<const float> gradient) {
   state_->check(rows, gradient.size());
+  const bool counts = state_->measured && loss_tokens > 0;
+  const State::Scalars beside{loss_sum, counts ? squared_norm(gradient) / static_cast<double>(loss_tokens) : 0};
   if (state_->deterministic) {
-    state_->add_granule(rows.first / state_->granule, loss_sum, gradient);
+    state_->add_granule(rows.first / state_->granule, beside, gradient);
   } else {
-    state_->add_in_order(loss_sum, gradient);
+    state_->add_in_order(beside, gradient);
   }
+  if (loss_tokens > 0) ++state_->parts;
   state_->next_row += rows.count;
   state_->loss_tokens += loss_tokens;
   state_->digest += digest;

@@ -4,7 +4,7 @@
 // Deterministic: the addends are granules, and they are added along one fixed binary tree over all granules of the
 // global batch: node (level l, index i) covers granules [i*2^l, (i+1)*2^l) and is left + right, or the one child that
 // exists. A rank sums the subtrees that lie whole inside its share; only their roots travel. The result is bitwise the
-// same at every world size.
+// same at every world size. So are the norms of the parts, which are granules there and micro-batches in fast mode.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,9 @@ struct ReductionResult {
   std::span<const float> gradient;  ///< sum over the global batch; valid until the next begin
   double loss_sum = 0;
   int64_t loss_tokens = 0;
-  uint64_t digest = 0;  ///< sum modulo 2^64 of the ranks' digests
+  uint64_t digest = 0;    ///< sum modulo 2^64 of the ranks' digests
+  int64_t parts = 0;      ///< addends with loss tokens
+  double part_norms = 0;  ///< sum over them of |their gradient|^2 / their loss tokens; 0 unless measure_parts was set
 };
 
 class GradientReduction {
@@ -30,6 +32,9 @@ class GradientReduction {
   GradientReduction(uint64_t gradient_size, bool deterministic);
   ~GradientReduction();
   GradientReduction(GradientReduction&&) noexcept;
+
+  /// From the next begin() on, the squared norm of every addend is taken: one more pass over it.
+  void measure_parts(bool on);
 
   /// Forgets the last step. `rows`: rows of the (possibly short) global batch; shares are share_of(rows, granule,
   /// world, rank).

@@ -17,12 +17,12 @@
 #include "data/lengths_file.hpp"
 #include "data/pieces.hpp"
 #include "elastic/channel.hpp"
+#include "elastic/lr_inputs.hpp"
 #include "elastic/reduction.hpp"
 #include "elastic/run_directory.hpp"
 #include "elastic/snapshot.hpp"
 #include "elastic/state_transfer.hpp"
 #include "plan/scheduler.hpp"
-#include "pliant/learning_rate.hpp"
 
 namespace pliant {
 
@@ -115,7 +115,8 @@ struct Session::State {
   Batch batch;
   std::vector<MicroBatch> micros;
   size_t added = 0;
-  double rate = 0;
+  Scaling scaling;
+  std::optional<GradientNorms> norms;  // of the step in hand, where a rule asks for them
   std::vector<float> mean_gradient;
   std::unique_ptr<Step> step;
 
@@ -214,7 +215,8 @@ struct Session::State {
     const int64_t rows_at_once = config.run().deterministic ? facts.granule : form.micro_batch;
     for (const RowRange rows : pliant::micro_batches(share, rows_at_once)) micros.push_back({rows});
     added = 0;
-    rate = learning_rate->at(applied, batch.size);
+    scaling = learning_rate->scaling(applied, batch.size);
+    norms.reset();
     reduction->begin(batch.size.rows, facts.granule, form.world_size, form.rank);
   }
 
@@ -223,6 +225,7 @@ struct Session::State {
     if (!verdict) return;
     strike(InjectionPoint::kApply);
     const elastic::Commit commit = *std::exchange(verdict, std::nullopt);
+    learning_rate->commit(applied, batch.size, norms);
     ++applied;
     if (!commit.snapshot.empty() && form.rank == 0) write_snapshot(commit.snapshot);
     if (commit.wait) in_generation = false;
@@ -282,7 +285,10 @@ int64_t Step::world_size() const {
   return session_->state_->form.world_size;
 }
 double Step::learning_rate() const {
-  return session_->state_->rate;
+  return session_->state_->scaling.learning_rate;
+}
+const Scaling& Step::scaling() const {
+  return session_->state_->scaling;
 }
 
 void Step::add(const MicroBatch& micro, double loss_sum, std::span<const float> gradient) {
@@ -307,8 +313,8 @@ std::optional<Committed> Step::commit() {
   const auto reduced = s.reduce();
   if (!reduced) return std::nullopt;
   s.strike(InjectionPoint::kVote);
-  s.channel.send(
-      elastic::Vote{s.form.generation, s.applied, reduced->digest, reduced->loss_sum, reduced->loss_tokens, s.rate});
+  s.channel.send(elastic::Vote{s.form.generation, s.applied, reduced->digest, reduced->loss_sum, reduced->loss_tokens,
+                               s.scaling.learning_rate});
   if (!s.committed()) return std::nullopt;
   s.strike(InjectionPoint::kCommit);
   s.in_generation = true;
@@ -317,6 +323,7 @@ std::optional<Committed> Step::commit() {
   s.mean_gradient.resize(reduced->gradient.size());
   std::transform(reduced->gradient.begin(), reduced->gradient.end(), s.mean_gradient.begin(),
                  [scale](float g) { return g * scale; });
+  if (s.learning_rate->wants_gradient_norms()) s.norms = elastic::norms_of(*reduced, s.mean_gradient);
   return Committed{s.mean_gradient, reduced->loss_sum / tokens};
 }
 
@@ -375,6 +382,8 @@ void Session::start(Dataset dataset, TrainingState& program) {
   const int64_t count = std::max<int64_t>(epoch.batches, 1);
   s.learning_rate.emplace(s.config, BatchSize{epoch.rows / count, epoch.sequences / count, epoch.tokens / count,
                                               epoch.loss_tokens / count});
+  if (s.learning_rate->wants_job_length())
+    s.learning_rate->set_job_length(elastic::length_of_job(*s.batches, s.config.run()));
   s.accelerator.emplace(s.config);
   if (s.accelerator->device_count() == 0) {
     throw Error(Status::kNotFound,
@@ -382,6 +391,7 @@ void Session::start(Dataset dataset, TrainingState& program) {
   }
   s.stream.emplace(*s.accelerator, 0);
   s.reduction.emplace(program.gradient_size(), s.config.run().deterministic);
+  s.reduction->measure_parts(s.learning_rate->wants_gradient_norms());
   or_throw(data::write_dataset_once(s.directory.dataset(), s.batches->dataset()));
   s.channel.send(elastic::Ready{fmt::format("{:016x}", s.batches->fingerprint())});
 }

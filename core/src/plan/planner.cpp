@@ -40,8 +40,10 @@ const void* no_extension(void*, const char*) {
 }  // namespace
 
 struct Planner::State {
+  explicit State(const Config& opened) : config(opened) {}
+
   std::string policy;
-  std::string file;  ///< of the config, for messages
+  Config config;
   std::string block;
   std::string digest;
   mutable Warnings warnings;
@@ -55,10 +57,9 @@ struct Planner::State {
 };
 
 Planner::Planner(const Config& config) {
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<State>(config);
   const ElasticityBlock block = or_throw(elasticity_block(config));
   state->policy = block.policy;
-  state->file = config.file().string();
   state->block = block.canonical();
   state->digest = block.digest();
   state->host = {sizeof(pliant_host), PLIANT_ABI_MINOR, &state->warnings, &catch_line, &no_extension};
@@ -76,6 +77,10 @@ Result<Plan> Planner::State::answer(const PlanQuestion& question) const {
     return plan;
   }
   std::string message = plan.error().message();
+  const Status status = plan.error().status();
+  const bool options =
+      status == Status::kInvalidArgument || status == Status::kOutOfRange || status == Status::kFailedPrecondition;
+  if (options) message = plugin::at_option(config, "elasticity", plan.error()).message();
   for (const std::string& warning : warnings.lines) message += "\n  note: " + warning;
   return failed(plan.error().status(), std::move(message), plan.error().exit_code());
 }
@@ -90,7 +95,7 @@ Result<Plan> Planner::State::checked_answer(const PlanQuestion& question) const 
     return failed(Status::kIncompatibleWorldSize,
                   fmt::format("{}: no world size can share global batch {}; widen the limits in [elasticity.\"{}\"] of "
                               "{}",
-                              who, plan->global_batch, policy, file),
+                              who, plan->global_batch, policy, config.file().string()),
                   ExitCode::kUsage);
   }
   if (question.world_size > 0 && !plan->valid(question.world_size)) {

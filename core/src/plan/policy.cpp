@@ -96,7 +96,7 @@ std::string range_fault(const Plan& plan) {
       return fmt::format("answered world sizes {}..{}; a range starts at 1 or more and ends no earlier", range.first,
                          range.last);
     }
-    if (range.step < 1 || (range.last - range.first) % range.step != 0) {
+    if (range.step < 1 || (range.last != range.first && (range.last - range.first) % range.step != 0)) {
       return fmt::format("answered world sizes {}..{} in steps of {}; the step must be at least 1 and divide {}",
                          range.first, range.last, range.step, range.last - range.first);
     }
@@ -113,17 +113,20 @@ std::string range_fault(const Plan& plan) {
   return {};
 }
 
-std::vector<WorldRange> joined(const std::vector<WorldRange>& ranges) {
-  std::vector<WorldRange> result;
-  for (const WorldRange& range : ranges) {
-    const int64_t step = range.first == range.last ? 1 : range.step;
-    if (step == 1 && !result.empty() && result.back().step == 1 && result.back().last + 1 == range.first) {
-      result.back().last = range.last;
+/// Makes one of ranges that adjoin.
+void join(std::vector<WorldRange>& ranges) {
+  size_t kept = 0;
+  for (WorldRange range : ranges) {
+    if (range.first == range.last) range.step = 1;
+    const bool adjoins =
+        kept > 0 && range.step == 1 && ranges[kept - 1].step == 1 && ranges[kept - 1].last + 1 == range.first;
+    if (adjoins) {
+      ranges[kept - 1].last = range.last;
     } else {
-      result.push_back({range.first, range.last, step});
+      ranges[kept++] = range;
     }
   }
-  return result;
+  ranges.resize(kept);
 }
 
 }  // namespace
@@ -166,7 +169,7 @@ Result<Plan> checked_plan(Plan plan, const PlanQuestion& question, const std::st
   std::string fault = number_fault(plan, question);
   if (fault.empty()) fault = range_fault(plan);
   if (!fault.empty()) return failed(Status::kInternal, fmt::format("{} {}", who, fault), ExitCode::kPlugin);
-  plan.world_sizes = joined(plan.world_sizes);
+  join(plan.world_sizes);
   if (question.world_size > 0 && plan.valid(question.world_size) && plan.micro_batch == 0) {
     return failed(
         Status::kInternal,

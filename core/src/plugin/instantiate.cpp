@@ -1,6 +1,9 @@
 // From a section of an opened config to an instance of its plugin.
 #include <fmt/format.h>
 
+#include <cctype>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "config/state.hpp"
@@ -8,22 +11,93 @@
 
 namespace pliant::plugin {
 
-Result<Instance> instantiate(const Config& config, std::string_view section, const pliant_host* host) {
+namespace {
+
+bool is_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
+
+/// Where `text` has `word` as a word of its own; npos when nowhere.
+size_t find_word(const std::string& text, const std::string& word) {
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    const size_t past = at + word.size();
+    if ((at == 0 || !is_word(text[at - 1])) && (past == text.size() || !is_word(text[past]))) return at;
+  }
+  return std::string::npos;
+}
+
+/// Of the options that somebody set the one that `message` names first.
+std::optional<config::Origin> option_in(const config::Selection& selection, const std::string& message) {
+  std::optional<config::Origin> origin;
+  size_t first = std::string::npos;
+  for (const config::Effective& row : selection.table.rows) {
+    if (row.value.origin.layer == config::Layer::kDefault) continue;
+    const size_t at = find_word(message, row.option->key);
+    if (at >= first) continue;
+    first = at;
+    origin = row.value.origin;
+  }
+  return origin;
+}
+
+Error at_origin(const detail::ConfigState& state, const config::Origin& origin, const Error& error) {
+  config::Finding finding;
+  finding.origin = origin;
+  finding.message = error.message();
+  return {error.status(), state.diagnostics->render(finding), error.exit_code()};
+}
+
+Result<Instance> instance_of(const detail::ConfigState& state, const config::Selection& selection,
+                             const pliant_host* host) {
+  Result<Instance> made = Instance::create(selection.plugin, selection.table.values, host);
+  if (made) return made;
+  const config::Origin origin = option_in(selection, made.error().message()).value_or(selection.use_origin);
+  return tl::unexpected<Error>(at_origin(state, origin, made.error()));
+}
+
+}  // namespace
+
+Error at_option(const Config& config, std::string_view section, const Error& error) {
   const detail::ConfigState& state = config.state();
   const auto found = state.selections.find(section);
-  if (found == state.selections.end() || found->second.plugin == nullptr) {
+  if (found == state.selections.end()) return error;
+  const std::optional<config::Origin> named = option_in(found->second, error.message());
+  return named ? at_origin(state, *named, error) : error;
+}
+
+bool is_open(const Config& config, std::string_view section) {
+  const auto& selections = config.state().selections;
+  const auto found = selections.find(section);
+  return found != selections.end() && found->second.plugin != nullptr;
+}
+
+Result<Instance> instantiate(const Config& config, std::string_view section, const pliant_host* host) {
+  const detail::ConfigState& state = config.state();
+  if (!is_open(config, section)) {
     return failed(Status::kFailedPrecondition,
                   fmt::format("{}: the plugin of [{}] was not opened: the config was opened without that need",
                               config.file().string(), section));
   }
-  const config::Selection& selection = found->second;
-  Result<Instance> made = Instance::create(selection.plugin, selection.table.values, host);
-  if (made) return made;
-  const Error& error = made.error();
-  config::Finding finding;
-  finding.origin = selection.use_origin;
-  finding.message = error.message();
-  return failed(error.status(), state.diagnostics->render(finding), error.exit_code());
+  return instance_of(state, state.selections.find(section)->second, host);
+}
+
+Result<std::vector<Instance>> instantiate_lr_chain(const Config& config) {
+  const detail::ConfigState& state = config.state();
+  std::vector<Instance> chain;
+  const auto add_all = [&](const std::vector<config::Selection>& links) -> Result<> {
+    for (const config::Selection& link : links) {
+      Result<Instance> made = instance_of(state, link, nullptr);
+      if (!made) return failed(std::move(made));
+      chain.push_back(std::move(*made));
+    }
+    return {};
+  };
+  if (auto added = add_all(state.lr_schedule); !added) return failed(std::move(added));
+  Result<Instance> used = instantiate(config, "lr");
+  if (!used) return failed(std::move(used));
+  chain.push_back(std::move(*used));
+  if (auto added = add_all(state.lr_then); !added) return failed(std::move(added));
+  return chain;
 }
 
 }  // namespace pliant::plugin

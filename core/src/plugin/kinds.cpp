@@ -15,7 +15,7 @@ namespace {
 using Names = std::string_view;
 constexpr std::array<Names, 1> kElasticitySlots{"plan"};
 constexpr std::array<Names, 5> kSamplerSlots{"begin_epoch", "rows", "dropped", "drop_reason", "pieces"};
-constexpr std::array<Names, 1> kLrSlots{"scale"};
+constexpr std::array<Names, 3> kLrSlots{"describe", "scale", "commit"};
 constexpr std::array<Names, 25> kAcceleratorSlots{"device_count",
                                                   "device_properties",
                                                   "alloc",

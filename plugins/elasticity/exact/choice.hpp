@@ -1,4 +1,4 @@
-// Chooses the batch that wastes least device time when every world size may share it out.
+// Chooses the batch with the highest mean efficiency when every world size may share it out.
 #pragma once
 
 #include <cstdint>
@@ -7,36 +7,39 @@
 
 namespace pliant::elasticity {
 
-/// Granule counts that are looked at: the largest ones under the cap. Sizes that are counted one by one.
-constexpr int64_t kWindow = int64_t{1} << 15;
+/// Batches that are looked at, in granules: all that matter up to twice as many, for a multiple of a batch is never
+/// less efficient than the batch; above that the largest ones.
+constexpr int64_t kMostBatches = int64_t{1} << 18;
+/// With more world sizes than this the largest batch is taken.
 constexpr int64_t kMostSizes = int64_t{1} << 20;
 
-struct WeightedSize {
-  int64_t world_size = 0;  ///< >= 1
-  int64_t weight = 1;      ///< 1..10^6: how much of its time the job has this size
+/// A world size n and what it counts. With G granules it takes n * c * ceil(G / (n * c)) granule-times, G of them
+/// useful: its efficiency is G over that. c is the granules that a rank's time counts in: 1 when it grows with its
+/// rows, those of a micro-batch when a call takes as long half empty. n * c is the size's period.
+struct Period {
+  int64_t length = 1;  ///< n * c
+  int64_t weight = 1;  ///< >= 1; those of all sizes add up to less than 2^41
 };
 
-/// What a world size n costs with G granules: n * c * ceil(G / (n * c)) of granule-times, G of them useful. c is the
-/// granules that a rank's time counts in: 1 when it grows with its rows, those of a micro-batch when a call takes as
-/// long half empty.
-struct Search {
-  int64_t fewest_granules = 1;
-  int64_t most_granules = 1;
-  int64_t granules_at_once = 1;  ///< c
-  std::vector<WeightedSize> sizes;
-};
+/// 1 - efficiency, times weight, summed over all sizes, in units of 2^-kLossBits. Every size rounds down.
+__extension__ typedef unsigned __int128 Loss;
+constexpr int kLossBits = 80;
 
-struct Waste {
+struct Choice {
   int64_t granules = 0;  ///< G
-  __extension__ typedef unsigned __int128 Wide;
-  Wide idle = 0;  ///< sum over sizes: weight * granule-times of idle devices in one step
+  Loss loss = 0;
 };
 
-/// idle / granules of `a` compared with that of `b`: negative, 0 or positive. Exact for any numbers.
-int compare(const Waste& a, const Waste& b);
+/// The loss of `granules` >= 1. O(sizes).
+Loss loss_of(int64_t granules, const std::vector<Period>& sizes);
 
-/// The G in [max(fewest, most - kWindow + 1), most] with the least idle / G, the largest such G. Integers only.
-/// O(sizes + kWindow * log(kWindow)). nullopt when a product past 63 bits comes up.
-std::optional<Waste> least_waste(const Search& search);
+/// Whether `a` wastes less than `b` by more than the rounding of `sizes` sizes of `weights` in all, which is less than
+/// one part in 10^12.
+bool clearly_less(Loss a, Loss b, const std::vector<Period>& sizes);
+
+/// Of fewest <= G <= most the G with the least loss; of those that no rounding tells apart the largest. The answer is a
+/// function of integers: floating point only picks the few batches that are then compared exactly. `sizes` is not
+/// empty. O(sizes + batches * log(sizes)).
+Choice most_efficient(int64_t fewest, int64_t most, const std::vector<Period>& sizes);
 
 }  // namespace pliant::elasticity

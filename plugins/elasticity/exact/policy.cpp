@@ -29,9 +29,11 @@ struct PolicyExact {
 
   static void options(sdk::Options<PolicyExact>& table) {
     table
-        .add("max_train_batch_size", &PolicyExact::max_train_batch_size,
-             "The largest global batch; of the batches at or below it the one is chosen that leaves devices idle for "
-             "the smallest part of their time, over all world sizes.")
+        .add(
+            "max_train_batch_size", &PolicyExact::max_train_batch_size,
+            "The largest global batch; of the batches at or below it the one is chosen that has the highest mean "
+            "efficiency over all world sizes: the best of all up to 524288 granules, above that the best of the 262144 "
+            "largest.")
         .required()
         .at_least(1)
         .unit("rows");
@@ -47,7 +49,8 @@ struct PolicyExact {
         .unit("devices");
     table
         .add("max_gpus", &PolicyExact::max_gpus,
-             "The largest number of devices that the job may run on. More than the batch has granules cannot be used.")
+             "The largest number of devices that the job may run on. More ranks than the batch has granules cannot be "
+             "used; unless the default stands here, a warning says where world sizes end.")
         .at_least(1)
         .unit("devices");
     table
@@ -85,7 +88,7 @@ struct PolicyExact {
         .range(1, 1000000);
   }
 
-  void start(const sdk::Host& /*host*/) {
+  void start(const sdk::Host& host) {
     sdk::require(min_gpus <= max_gpus, "min_gpus is " + std::to_string(min_gpus) + ", more than max_gpus, which is " +
                                            std::to_string(max_gpus));
     sdk::require(!whole_nodes || num_gpus_per_node % model_parallel_size == 0,
@@ -99,8 +102,11 @@ struct PolicyExact {
     sdk::require(weights.empty() || weights.size() == weighted_sizes.size(),
                  "weights has " + std::to_string(weights.size()) + " elements and weighted_sizes " +
                      std::to_string(weighted_sizes.size()) + "; give one for each, or none");
-    sdk::require(weighted_sizes.size() <= static_cast<size_t>(kMostSizes), "weighted_sizes has too many elements");
+    sdk::require(weighted_sizes.size() <= static_cast<size_t>(kMostSizes),
+                 "weighted_sizes has " + std::to_string(weighted_sizes.size()) + " elements; at most " +
+                     std::to_string(kMostSizes) + " are counted");
     choose();
+    if (wanted_high_ > high_ && max_gpus != PolicyExact{}.max_gpus) host.warning(idle_devices_warning());
   }
 
   [[nodiscard]] sdk::Plan plan(const sdk::PlanRequest& request) const {
@@ -126,32 +132,15 @@ struct PolicyExact {
       throw sdk::Failure(PLIANT_OUT_OF_RANGE, "every micro-batch size is above max_train_batch_size " +
                                                   std::to_string(max_train_batch_size));
     }
-    step_ = whole_nodes ? num_gpus_per_node / model_parallel_size : 1;
-    const int64_t groups = whole_nodes ? num_gpus_per_node : model_parallel_size;  // devices that come and go together
-    low_ = (min_gpus + groups - 1) / groups * step_;
-    const int64_t wanted_high = max_gpus / groups * step_;
-    high_ = std::min(wanted_high, most / step_ * step_);
-    if (wanted_high < low_) {
-      throw sdk::Failure(PLIANT_OUT_OF_RANGE, "no whole group of " + std::to_string(groups) + " devices lies between " +
-                                                  std::to_string(min_gpus) + " and " + std::to_string(max_gpus));
-    }
-    if (high_ < low_) {
-      throw sdk::Failure(PLIANT_OUT_OF_RANGE, std::to_string(low_) + " ranks cannot share " + std::to_string(most) +
-                                                  " granules of " + std::to_string(granule) +
-                                                  " rows; raise max_train_batch_size or lower min_gpus");
-    }
-    Search search;
-    search.most_granules = most;
-    search.fewest_granules = std::max(low_, wanted_high <= most ? wanted_high : smallest / granule);
-    search.sizes = counted_sizes();
-    std::optional<Waste> best;
+    find_sizes(most);
+    const std::vector<Period> sizes = counted_sizes();
+    int64_t fewest = std::max(low_, wanted_high_ <= most ? wanted_high_ : smallest / granule);
+    std::optional<Choice> best;
     for (const int64_t micro : usable_micro_batches()) {
-      search.granules_at_once = cost == "calls" ? micro / granule : 1;
-      search.fewest_granules = std::max(search.fewest_granules, micro / granule);
-      const std::optional<Waste> found = least(search);
-      if (!found) throw sdk::Failure(PLIANT_OUT_OF_RANGE, "micro-batch times world size does not fit 63 bits");
-      const int order = best ? compare(*found, *best) : -1;
-      if (order > 0) continue;
+      fewest = std::max(fewest, micro / granule);
+      const std::vector<Period> periods = periods_of(sizes, cost == "calls" ? micro / granule : 1);
+      const Choice found = periods.empty() ? Choice{most, 0} : most_efficient(fewest, most, periods);
+      if (best && clearly_less(best->loss, found.loss, periods)) continue;
       best = found;
       micro_batch_ = micro;
     }
@@ -159,9 +148,25 @@ struct PolicyExact {
     high_ = std::min(high_, best->granules / step_ * step_);
   }
 
-  /// With too many sizes to count one by one the largest batch is taken: it wastes least but for a trifle.
-  [[nodiscard]] static std::optional<Waste> least(const Search& search) {
-    return search.sizes.empty() ? Waste{search.most_granules, 0} : least_waste(search);
+  /// World sizes by min_gpus, max_gpus and the granules of the largest batch.
+  void find_sizes(int64_t most_granules) {
+    step_ = whole_nodes ? num_gpus_per_node / model_parallel_size : 1;
+    const int64_t group = whole_nodes ? num_gpus_per_node : model_parallel_size;  // devices that come and go together
+    const std::optional<int64_t> low = checked_product((min_gpus - 1) / group + 1, step_);
+    if (!low) throw sdk::Failure(PLIANT_OUT_OF_RANGE, "min_gpus, rounded up to whole nodes, does not fit 63 bits");
+    low_ = *low;
+    wanted_high_ = max_gpus / group * step_;
+    high_ = std::min(wanted_high_, most_granules / step_ * step_);
+    if (wanted_high_ < low_) {
+      throw sdk::Failure(PLIANT_OUT_OF_RANGE, "no whole group of " + std::to_string(group) + " devices lies between " +
+                                                  std::to_string(min_gpus) + " and " + std::to_string(max_gpus));
+    }
+    if (high_ < low_) {
+      throw sdk::Failure(PLIANT_OUT_OF_RANGE, std::to_string(low_) + " ranks cannot share " +
+                                                  std::to_string(most_granules) + " granules of " +
+                                                  std::to_string(granule) +
+                                                  " rows; raise max_train_batch_size or lower min_gpus");
+    }
   }
 
   /// Ascending, each once; with cost "rows" only the largest, for the others cost the same.
@@ -176,11 +181,14 @@ struct PolicyExact {
     return usable;
   }
 
-  [[nodiscard]] std::vector<WeightedSize> counted_sizes() const {
-    std::vector<WeightedSize> counted;
+  /// World sizes that decide, each once, with the sum of its weights. Empty where they are too many to count: then the
+  /// largest batch is taken.
+  [[nodiscard]] std::vector<Period> counted_sizes() const {
+    std::vector<Period> counted;
     if (weighted_sizes.empty()) {
       if ((high_ - low_) / step_ >= kMostSizes) return {};
-      for (int64_t size = low_; size <= high_; size += step_) counted.push_back({size, 1});
+      counted.resize(static_cast<size_t>((high_ - low_) / step_ + 1));
+      for (size_t i = 0; i < counted.size(); ++i) counted[i].length = low_ + static_cast<int64_t>(i) * step_;
       return counted;
     }
     for (size_t i = 0; i < weighted_sizes.size(); ++i) {
@@ -189,7 +197,33 @@ struct PolicyExact {
                    "weighted_sizes has " + std::to_string(size) + ": " + refusal(size));
       counted.push_back({size, weights.empty() ? 1 : weights[i]});
     }
+    std::sort(counted.begin(), counted.end(), [](const Period& a, const Period& b) { return a.length < b.length; });
+    size_t kept = 0;
+    for (size_t i = 1; i < counted.size(); ++i) {
+      if (counted[i].length == counted[kept].length) {
+        counted[kept].weight += counted[i].weight;
+      } else {
+        counted[++kept] = counted[i];
+      }
+    }
+    counted.resize(kept + 1);
     return counted;
+  }
+
+  static std::vector<Period> periods_of(std::vector<Period> sizes, int64_t granules_at_once) {
+    for (Period& size : sizes) {
+      const std::optional<int64_t> product = checked_product(size.length, granules_at_once);
+      if (!product) throw sdk::Failure(PLIANT_OUT_OF_RANGE, "micro-batch times world size does not fit 63 bits");
+      size.length = *product;
+    }
+    return sizes;
+  }
+
+  [[nodiscard]] std::string idle_devices_warning() const {
+    return "max_gpus " + std::to_string(max_gpus) + " gives room for " + std::to_string(wanted_high_) +
+           " ranks, but a global batch of " + std::to_string(batch_) + " rows has only " +
+           std::to_string(batch_ / granule) + " granules of " + std::to_string(granule) +
+           " rows to share out; world sizes end at " + std::to_string(high_);
   }
 
   [[nodiscard]] std::string refusal(int64_t size) const {
@@ -200,8 +234,9 @@ struct PolicyExact {
 
   int64_t batch_ = 0;
   int64_t micro_batch_ = 0;
-  int64_t low_ = 1;
+  int64_t low_ = 1;  ///< ranks, as the next three
   int64_t high_ = 1;
+  int64_t wanted_high_ = 1;  ///< by max_gpus alone
   int64_t step_ = 1;
 };
 

@@ -2,89 +2,94 @@
 #include "deepspeed.hpp"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
-#include <optional>
 
+#include "highly_composite.hpp"
 #include "numbers.hpp"
+#include "sharing.hpp"
 
 namespace pliant::elasticity {
 namespace {
 
-/// Every highly composite number up to 720720. A base is scaled by one of these, so above 720720 * base the batch stops
-/// growing.
-constexpr std::array<int64_t, 38> kHighlyComposite{
-    1,     2,     4,     6,      12,     24,     36,     48,     60,     120,    180,    240,   360,
-    720,   840,   1260,  1680,   2520,   5040,   7560,   10080,  15120,  20160,  25200,  27720, 45360,
-    50400, 55440, 83160, 110880, 166320, 221760, 277200, 332640, 498960, 554400, 665280, 720720};
+struct Candidate {
+  Factored batch;
+  SizeBound bound;
+};
 
-int64_t scaled(int64_t base, int64_t cap, bool strict) {
-  if (base >= cap) return base;
-  if (strict) return base * largest_highly_composite(cap / base);
-  return base * *std::prev(std::upper_bound(kHighlyComposite.begin(), kHighlyComposite.end(), cap / base));
+Factored scaled(const Factored& base, int64_t cap, size_t known) {
+  if (base.number >= cap) return base;
+  const HighlyComposite& by = largest_highly_composite(cap / base.number, known);
+  Factored product = base;
+  product.number *= by.number;
+  for (size_t p = 0; p < kFirstPrimeCount; ++p) {
+    product.exponents[p] = static_cast<uint8_t>(product.exponents[p] + by.exponents[p]);
+  }
+  return product;
 }
 
-std::vector<int64_t> candidates(const Search& search) {
-  const std::optional<int64_t> lcm = least_common_multiple(search.micro_batches);
-  if (!lcm) {
-    throw sdk::Failure(
-        PLIANT_OUT_OF_RANGE,
-        "the least common multiple of micro_batch_sizes does not fit 63 bits; use sizes with common factors");
-  }
-  std::vector<int64_t> found;
-  for (const int64_t base : search.micro_batches) found.push_back(scaled(base, search.cap, search.strict));
-  if (*lcm <= search.cap || search.lcm_may_exceed_cap) found.push_back(scaled(*lcm, search.cap, search.strict));
-  std::sort(found.begin(), found.end());
-  found.erase(std::unique(found.begin(), found.end()), found.end());
+std::vector<Candidate> candidates(const Search& search, const MicroBatches& micro_batches, const SizeLimits& limits) {
+  const size_t known = search.strict ? kHighlyCompositeCount : kDeepSpeedCount;
+  std::vector<Candidate> found;
+  found.reserve(micro_batches.sizes().size() + 1);
+  const auto add = [&](const Factored& base) {
+    const Factored batch = scaled(base, search.cap, known);
+    found.push_back({batch, micro_batches.bound(batch, limits)});
+  };
+  for (const Factored& base : micro_batches.sizes()) add(base);
+  const Factored& multiple = micro_batches.common_multiple();
+  if (multiple.number <= search.cap || search.lcm_may_exceed_cap) add(multiple);
   return found;
 }
 
-/// Micro-batches that divide the batch and are no multiple of a smaller one that does: the others add no size.
-std::vector<int64_t> deciding_micro_batches(std::vector<int64_t> micro_batches, int64_t batch) {
-  std::sort(micro_batches.begin(), micro_batches.end());
-  std::vector<int64_t> kept;
-  for (const int64_t micro : micro_batches) {
-    if (batch % micro != 0) continue;
-    const bool covered =
-        std::any_of(kept.begin(), kept.end(), [micro](int64_t smaller) { return micro % smaller == 0; });
-    if (!covered) kept.push_back(micro);
-  }
-  return kept;
-}
-
-std::vector<int64_t> sizes_of(int64_t batch, const Search& search) {
-  const std::vector<PrimePower> primes = factorize(batch);
-  std::vector<int64_t> sizes;
-  for (const int64_t micro : deciding_micro_batches(search.micro_batches, batch)) {
-    const std::vector<int64_t> divisors = divisors_within(batch / micro, primes, search.low, search.high);
-    sizes.insert(sizes.end(), divisors.begin(), divisors.end());
-  }
-  std::sort(sizes.begin(), sizes.end());
-  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-  return sizes;
+/// Those that more sizes may share come first; of two that equally many may share, the preferred one. Each batch once.
+std::vector<const Candidate*> best_first(const std::vector<Candidate>& candidates, bool prefer_larger) {
+  std::vector<const Candidate*> order;
+  order.reserve(candidates.size());
+  for (const Candidate& candidate : candidates) order.push_back(&candidate);
+  std::sort(order.begin(), order.end(), [prefer_larger](const Candidate* a, const Candidate* b) {
+    if (a->bound.most != b->bound.most) return a->bound.most > b->bound.most;
+    return prefer_larger ? a->batch.number > b->batch.number : a->batch.number < b->batch.number;
+  });
+  order.erase(std::unique(order.begin(), order.end(),
+                          [](const Candidate* a, const Candidate* b) { return a->batch.number == b->batch.number; }),
+              order.end());
+  return order;
 }
 
 }  // namespace
 
+// A candidate is left out only when its bound says that it cannot win, so the order of the candidates decides nothing.
 Found best_batch(const Search& search) {
-  const int64_t largest = *std::max_element(search.micro_batches.begin(), search.micro_batches.end());
-  if (largest > search.cap) {
-    throw sdk::Failure(PLIANT_OUT_OF_RANGE, "micro_batch_sizes has " + std::to_string(largest) +
+  const auto [smallest, largest] = std::minmax_element(search.micro_batches.begin(), search.micro_batches.end());
+  if (*largest > search.cap) {
+    throw sdk::Failure(PLIANT_OUT_OF_RANGE, "micro_batch_sizes has " + std::to_string(*largest) +
                                                 ", but a global batch may have at most " + std::to_string(search.cap) +
                                                 " rows; raise max_train_batch_size or drop that size");
   }
+  const MicroBatches micro_batches(search.micro_batches);
+  const SizeLimits limits{search.low, search.high};
   Found best;
-  best.batch = *std::min_element(search.micro_batches.begin(), search.micro_batches.end());
+  best.batch = *smallest;
   best.undecided = true;
-  for (const int64_t batch : candidates(search)) {
-    std::vector<int64_t> sizes = sizes_of(batch, search);
-    if (sizes.size() < best.sizes.size()) continue;
+  int64_t most = 0;
+  const Factored* winner = nullptr;
+  const std::vector<Candidate> all = candidates(search, micro_batches, limits);
+  for (const Candidate* candidate : best_first(all, search.prefer_larger)) {
+    if (candidate->bound.most < most) break;
+    const int64_t batch = candidate->batch.number;
     const bool preferred = search.prefer_larger ? batch > best.batch : batch < best.batch;
-    if (sizes.size() == best.sizes.size() && !preferred) continue;
-    best = {batch, std::move(sizes), false, false};
+    if (candidate->bound.most == most && !preferred) continue;
+    const int64_t count =
+        candidate->bound.exact ? candidate->bound.most : micro_batches.count(candidate->batch, limits);
+    if (count < most || (count == most && !preferred)) continue;
+    most = count;
+    winner = &candidate->batch;
+    best.batch = batch;
+    best.undecided = false;
   }
-  const int64_t smallest = *std::min_element(search.micro_batches.begin(), search.micro_batches.end());
-  best.table_ended = !search.strict && largest_highly_composite(search.cap / smallest) > kHighlyComposite.back();
+  if (most > 0) best.sizes = micro_batches.list(*winner, limits);
+  best.table_ended = !search.strict && largest_highly_composite(search.cap / *smallest).number >
+                                           largest_highly_composite(search.cap / *smallest, kDeepSpeedCount).number;
   return best;
 }
 
@@ -116,6 +121,7 @@ int64_t granule(const std::vector<int64_t>& micro_batches, int64_t batch) {
 
 std::vector<sdk::WorldRange> as_ranges(const std::vector<int64_t>& sizes) {
   std::vector<sdk::WorldRange> ranges;
+  ranges.reserve(sizes.size());
   for (const int64_t size : sizes) {
     if (!ranges.empty() && ranges.back().last + 1 == size) {
       ranges.back().last = size;
@@ -133,8 +139,9 @@ void check_limits(const DeepSpeedOptions& options) {
 }
 
 void check_world_size(int64_t world_size) {
-  sdk::require(world_size >= 0, "world size " + std::to_string(world_size) +
-                                    " is negative; give at least 1, or 0 for none in particular");
+  if (world_size >= 0) return;
+  throw sdk::Failure(PLIANT_INVALID_ARGUMENT, "world size " + std::to_string(world_size) +
+                                                  " is negative; give at least 1, or 0 for none in particular");
 }
 
 std::string not_valid(int64_t world_size, int64_t batch, const std::vector<int64_t>& sizes) {

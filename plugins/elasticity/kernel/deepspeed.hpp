@@ -85,6 +85,7 @@ struct Found {
 };
 
 /// Throws Failure(PLIANT_OUT_OF_RANGE) when a micro-batch exceeds the cap or the least common multiple 63 bits.
+/// O(micro-batches^2 + candidates that can win * their divisors up to `high`); neither cap nor range counts otherwise.
 Found best_batch(const Search& search);
 
 /// Throws Failure(PLIANT_OUT_OF_RANGE) when no size can share the batch.

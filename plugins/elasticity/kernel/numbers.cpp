@@ -76,35 +76,11 @@ void collect_primes(uint64_t n, std::vector<int64_t>& primes) {
   collect_primes(n / factor, primes);
 }
 
-constexpr std::array<int64_t, 15> kFirstPrimes{2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47};
-
-struct MostDivisors {
-  int64_t number = 1;
-  int64_t divisors = 1;
-};
-
-/// Tries `number` times powers of the primes from `at` on, none higher than the power before: a number with most
-/// divisors below any bound has this shape.
-void search_most_divisors(MostDivisors& best, int64_t limit, size_t at, int highest, int64_t number, int64_t divisors) {
-  if (divisors > best.divisors || (divisors == best.divisors && number < best.number)) best = {number, divisors};
-  if (at == kFirstPrimes.size()) return;
-  for (int power = 1; power <= highest && number <= limit / kFirstPrimes[at]; ++power) {
-    number *= kFirstPrimes[at];
-    search_most_divisors(best, limit, at + 1, power, number, divisors * (power + 1));
-  }
-}
-
 }  // namespace
-
-int64_t largest_highly_composite(int64_t limit) {
-  MostDivisors best;
-  search_most_divisors(best, limit, 0, 62, 1, 1);
-  return best.number;
-}
 
 std::vector<PrimePower> factorize(int64_t n) {
   std::vector<int64_t> primes;
-  for (int64_t p = 2; p <= kTrialLimit && p <= n / p; ++p) {
+  for (int64_t p = 2; p <= kTrialLimit && p <= n / p; p += p == 2 ? 1 : 2) {
     for (; n % p == 0; n /= p) primes.push_back(p);
   }
   if (n > kTrialLimit * kTrialLimit) {
@@ -121,38 +97,10 @@ std::vector<PrimePower> factorize(int64_t n) {
   return powers;
 }
 
-std::vector<int64_t> divisors_within(int64_t number, const std::vector<PrimePower>& primes, int64_t low, int64_t high) {
-  if (high < 1) return {};
-  std::vector<int64_t> divisors{1};
-  for (const PrimePower& power : primes) {
-    const size_t before = divisors.size();
-    int64_t scale = 1;
-    for (; number % power.prime == 0; number /= power.prime) {
-      if (scale > high / power.prime) break;
-      scale *= power.prime;
-      for (size_t i = 0; i < before; ++i) {
-        if (divisors[i] <= high / scale) divisors.push_back(divisors[i] * scale);
-      }
-    }
-  }
-  divisors.erase(std::remove_if(divisors.begin(), divisors.end(), [low](int64_t d) { return d < low; }),
-                 divisors.end());
-  return divisors;
-}
-
 std::optional<int64_t> checked_product(int64_t a, int64_t b) {
   int64_t product = 0;
   if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
   return product;
-}
-
-std::optional<int64_t> least_common_multiple(const std::vector<int64_t>& values) {
-  std::optional<int64_t> multiple = 1;
-  for (const int64_t value : values) {
-    multiple = checked_product(*multiple / std::gcd(*multiple, value), value);
-    if (!multiple) return std::nullopt;
-  }
-  return multiple;
 }
 
 int64_t greatest_common_divisor(const std::vector<int64_t>& values) {

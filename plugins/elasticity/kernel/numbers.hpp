@@ -1,4 +1,4 @@
-// Whole-number arithmetic of the elasticity policies: factors, divisors, checked products, exact quotients.
+// Whole-number arithmetic of the elasticity policies: factors, checked products, exact quotients.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,8 @@ struct PrimePower {
 /// Prime powers of n >= 1, ascending. Milliseconds at worst, for any 63-bit n.
 std::vector<PrimePower> factorize(int64_t n);
 
-/// Divisors of `number` in [low, high], in no order. `primes` must cover every prime of `number`.
-std::vector<int64_t> divisors_within(int64_t number, const std::vector<PrimePower>& primes, int64_t low, int64_t high);
-
-/// The largest highly composite number at or below limit >= 1: it has more divisors than every smaller number.
-int64_t largest_highly_composite(int64_t limit);
-
 /// a * b for a, b >= 0, or nullopt past 63 bits.
 std::optional<int64_t> checked_product(int64_t a, int64_t b);
-
-/// Least common multiple of values >= 1, or nullopt past 63 bits.
-std::optional<int64_t> least_common_multiple(const std::vector<int64_t>& values);
 
 /// Greatest common divisor of values >= 1; 0 for none.
 int64_t greatest_common_divisor(const std::vector<int64_t>& values);

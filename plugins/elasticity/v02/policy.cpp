@@ -18,10 +18,17 @@ int64_t fitting(std::optional<int64_t> value, const char* what) {
   return *value;
 }
 
+/// Ascending numbers of nodes.
+void to_ranks(std::vector<int64_t>& nodes, int64_t ranks_per_node) {
+  if (nodes.empty() || ranks_per_node == 1) return;
+  fitting(checked_product(nodes.back(), ranks_per_node), "a world size");
+  for (int64_t& count : nodes) count *= ranks_per_node;
+}
+
 struct Answer {
   int64_t batch = 0;
-  std::vector<int64_t> sizes;
-  int64_t micro_batch = 0;  ///< 0: no micro-batch divides the share of a device
+  std::vector<int64_t> sizes;  ///< ranks
+  int64_t micro_batch = 0;     ///< 0: no micro-batch divides the share of a device
 };
 
 struct PolicyV02 : DeepSpeedOptions {
@@ -79,13 +86,14 @@ struct PolicyV02 : DeepSpeedOptions {
  private:
   /// Devices that exist now, by the environment.
   static int64_t devices_of(const sdk::PlanRequest& request) {
-    const std::string wanted = "v0.2 plans for the devices that exist: give a world size, or set WORLD_SIZE";
-    sdk::require(request.has_world_size_text, wanted + ", which is unset");
     const DecimalText text = parse_decimal(request.world_size_text);
-    const std::string given = ", which is '" + std::string(request.world_size_text.substr(0, 40)) + "'";
+    if (text.value && *text.value > 0) return *text.value;
+    const std::string wanted = "v0.2 plans for the devices that exist: give a world size, or set WORLD_SIZE, which is ";
+    const std::string given = "'" + std::string(request.world_size_text.substr(0, 40)) + "'";
+    sdk::require(request.has_world_size_text, wanted + "unset");
     sdk::require(text.valid, wanted + given + "; digits only");
-    if (!text.value) throw sdk::Failure(PLIANT_OUT_OF_RANGE, wanted + given + " and does not fit 63 bits");
-    return *text.value;
+    sdk::require(!text.value, "v0.2 plans for the devices that exist, and WORLD_SIZE says that there are none");
+    throw sdk::Failure(PLIANT_OUT_OF_RANGE, wanted + given + " and does not fit 63 bits");
   }
 
   void check_nodes() const {
@@ -108,7 +116,7 @@ struct PolicyV02 : DeepSpeedOptions {
                               .lcm_may_exceed_cap = lcm_may_exceed_max,
                               .strict = true});
     require_sizes(found, *this);
-    for (int64_t& size : found.sizes) size = fitting(checked_product(size, ranks_per_node), "a world size");
+    to_ranks(found.sizes, ranks_per_node);
     sdk::Plan made;
     made.global_batch = fitting(checked_product(found.batch, ranks_per_node), "the global batch");
     made.granule = granule(micro_batch_sizes, made.global_batch);
@@ -123,7 +131,7 @@ struct PolicyV02 : DeepSpeedOptions {
   [[nodiscard]] Answer solve(int64_t devices) const {
     check_nodes();
     const int64_t ranks_per_node = num_gpus_per_node / model_parallel_size;
-    const Found nodes = over_nodes(ranks_per_node);
+    Found nodes = over_nodes(ranks_per_node);
     const int64_t ranks = devices / model_parallel_size;
     const bool whole = ranks % ranks_per_node == 0 &&
                        std::binary_search(nodes.sizes.begin(), nodes.sizes.end(), ranks / ranks_per_node);
@@ -137,9 +145,8 @@ struct PolicyV02 : DeepSpeedOptions {
     }
     Answer answer;
     answer.batch = fitting(checked_product(nodes.batch, ranks_per_node), "the global batch");
-    for (const int64_t size : nodes.sizes) {
-      answer.sizes.push_back(fitting(checked_product(size, ranks_per_node), "a world size"));
-    }
+    answer.sizes = std::move(nodes.sizes);
+    to_ranks(answer.sizes, ranks_per_node);
     answer.micro_batch = pick([&](int64_t micro) { return answer.batch / devices % micro == 0; });
     return answer;
   }
@@ -170,13 +177,13 @@ struct PolicyV02 : DeepSpeedOptions {
   }
 
   void warn_of_limits(int64_t high) const {
-    const std::string node = std::to_string(num_gpus_per_node) + " devices";
+    const auto node = [this] { return std::to_string(num_gpus_per_node) + " devices"; };
     if (high == 0) {
-      host_.warning("max_gpus " + std::to_string(max_gpus) + " is less than a node of " + node +
+      host_.warning("max_gpus " + std::to_string(max_gpus) + " is less than a node of " + node() +
                     "; rule 0.2 takes that for no limit; strict = true refuses");
     }
     if (min_gpus > 1 && min_gpus % num_gpus_per_node != 0) {
-      host_.warning("min_gpus " + std::to_string(min_gpus) + " is no whole number of nodes of " + node +
+      host_.warning("min_gpus " + std::to_string(min_gpus) + " is no whole number of nodes of " + node() +
                     "; rule 0.2 rounds it down; strict = true rounds it up");
     }
     if (model_parallel_size > 1) {
@@ -190,7 +197,6 @@ struct PolicyV02 : DeepSpeedOptions {
   /// The largest (or smallest) multiple of micro * ranks at or below the cap over all micro-batches. Ranks may be a
   /// fraction when devices fill no whole node; hence doubles, rounded where rule 0.2 rounds.
   [[nodiscard]] Answer fallback(int64_t devices, int64_t ranks_per_node) const {
-    sdk::require(devices > 0, "v0.2 plans for the devices that exist, and WORLD_SIZE says that there are none");
     const double ranks = true_quotient(devices, num_gpus_per_node) * static_cast<double>(ranks_per_node);
     std::optional<double> batch;
     for (const int64_t micro : micro_batch_sizes) {

@@ -3,13 +3,28 @@
 
 namespace {
 
+using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
+
+/// lr' = k lr, k = batch / base_batch: Goyal et al. 2017, arXiv 1706.02677, section 2.1. Holds for SGD while the batch
+/// is far below the noise scale, after a warm-up (section 2.2).
 struct Linear {
-  [[nodiscard]] double scale(const pliant::sdk::LrInput& in) const {
-    pliant::sdk::require(in.base_batch != 0, "base_batch is 0; the batch is measured against it, so it must not be");
-    return in.base_lr * in.batch / in.base_batch;
+  [[nodiscard]] LrFacts facts() const {
+    return {optimizers(Optimizer::kUnknown, Optimizer::kSgd, Optimizer::kSgdMomentum, Optimizer::kNesterov,
+                       Optimizer::kLars, Optimizer::kOther),
+            "k small steps add up to one of k times the length only where a step is proportional to its gradient, and "
+            "these optimizers normalise it; use = \"sqrt\" suits them, use = \"power\" with exponent = 1 does it all "
+            "the same"};
+  }
+
+  [[nodiscard]] LrScaling scale(const LrInput& in) const {
+    require(in.base_batch != 0, "base_batch is 0; the batch is measured against it, so it must not be");
+    LrScaling made = in.so_far;
+    made.lr = in.base_lr * in.batch / in.base_batch;  // the reference multiplies first too
+    made.lr_factor *= in.batch / in.base_batch;
+    return made;
   }
 };
 
 }  // namespace
 
-PLIANT_LR_RULE(Linear, "linear", "0.1.0", "lr = base_lr * batch / base_batch")
+PLIANT_LR_RULE(Linear, "linear", "0.2.0", "lr = base_lr * batch / base_batch")

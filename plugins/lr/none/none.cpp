@@ -4,9 +4,9 @@
 namespace {
 
 struct None {
-  [[nodiscard]] double scale(const pliant::sdk::LrInput& in) const { return in.base_lr; }
+  [[nodiscard]] pliant::sdk::LrScaling scale(const pliant::sdk::LrInput& in) const { return in.so_far; }
 };
 
 }  // namespace
 
-PLIANT_LR_RULE(None, "none", "0.1.0", "The learning rate stays as it is, whatever the batch")
+PLIANT_LR_RULE(None, "none", "0.2.0", "The learning rate stays as it is, whatever the batch")

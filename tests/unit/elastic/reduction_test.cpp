@@ -128,6 +128,38 @@ TEST_CASE("a batch without rows and a program without gradient reduce to zero") 
   });
 }
 
+TEST_CASE("the norms of granules are the same to the bit at every world size") {
+  const Accelerator accelerator = test::open_host();
+  constexpr int64_t kRows = 7;
+  // Row i: gradient (i + 1, 0.1), i + 1 loss tokens. The norm of each is divided by its tokens.
+  double expected = 0;
+  for (int64_t i = 1; i <= kRows; ++i) {
+    const auto n = static_cast<double>(i);
+    expected += (n * n + 0.01) / n;
+  }
+  for (const bool deterministic : {true, false}) {
+    std::vector<double> norms;
+    for (const int32_t world_size : {1, 2, 3}) {
+      test::run_healthy_ranks(accelerator, world_size, [&](int32_t rank, Communicator& communicator, Stream& stream) {
+        GradientReduction reduction(2, deterministic);
+        reduction.measure_parts(true);
+        reduction.begin(kRows, 1, world_size, rank);
+        const RowRange share = share_of(kRows, 1, world_size, rank);
+        for (int64_t row = share.first; row < share.first + share.count; ++row) {
+          reduction.add({row, 1}, 0, row + 1, 0, std::vector<float>{static_cast<float>(row + 1), 0.1F});
+        }
+        const ReductionResult result = reduction.reduce(communicator, stream, {});
+        CHECK(result.parts == kRows);
+        if (rank == 0) norms.push_back(result.part_norms);
+      });
+    }
+    for (const double norm : norms) {
+      CHECK(norm == doctest::Approx(expected));
+      if (deterministic) CHECK(norm == norms.front());
+    }
+  }
+}
+
 TEST_CASE("midway is called once on every rank") {
   const Accelerator accelerator = test::open_host();
   for (const bool deterministic : {false, true}) {

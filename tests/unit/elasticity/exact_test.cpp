@@ -67,18 +67,19 @@ Best brute_force(const json& options, int64_t granule) {
   const int64_t wanted_high = options["max_gpus"].get<int64_t>();
   const int64_t high = std::min(wanted_high, cap / granule);
   Best best;
-  int64_t best_time = 0;
+  long double best_loss = 0;
   for (const int64_t micro : micro_batches) {
     const int64_t smallest = std::max({micro, low * granule, wanted_high <= cap / granule ? wanted_high * granule : 0});
     for (int64_t batch = granule; batch <= cap; batch += granule) {
       if (batch < smallest) continue;
-      int64_t time = 0;
-      for (int64_t size = low; size <= high; ++size) time += device_time(batch, granule, size, calls ? micro : granule);
-      if (best.batch == 0 || time * best.batch < best_time * batch ||
-          (time * best.batch == best_time * batch && (micro > best.micro_batch || batch > best.batch))) {
-        best = {batch, micro};
-        best_time = time;
+      long double loss = 0;
+      for (int64_t size = low; size <= high; ++size) {
+        const auto time = static_cast<long double>(device_time(batch, granule, size, calls ? micro : granule));
+        loss += 1 - static_cast<long double>(batch) / time;
       }
+      if (best.batch != 0 && loss > best_loss + 1e-15L) continue;
+      best = {batch, micro};
+      best_loss = loss;
     }
   }
   return best;
@@ -150,14 +151,16 @@ TEST_CASE("the order and the repetition of micro_batch_sizes change nothing") {
   }));
 }
 
-TEST_CASE("DeepSpeed's example wastes less than 4 % of the device time, where v0.1 leaves most sizes out") {
+TEST_CASE("DeepSpeed's example has a mean efficiency of 94 %, where v0.1 leaves most sizes out") {
   const Result<Plan> plan = ask(config(2000, {2, 4, 6}, 1, 256));
   REQUIRE(plan.has_value());
-  int64_t time = 0;
-  for (int64_t size = 1; size <= 256; ++size) time += device_time(plan->global_batch, plan->granule, size, 1);
-  const double efficiency = 256.0 * static_cast<double>(plan->global_batch) / static_cast<double>(time);
+  double efficiency = 0;
+  for (int64_t size = 1; size <= 256; ++size) {
+    const auto time = static_cast<double>(device_time(plan->global_batch, plan->granule, size, 1));
+    efficiency += static_cast<double>(plan->global_batch) / time / 256;
+  }
   CAPTURE(plan->global_batch);
-  CHECK(efficiency > 0.93);
+  CHECK(efficiency > 0.94);
   CHECK(plan->world_sizes == std::vector<pliant::WorldRange>{{1, 256}});
   CHECK(plan->micro_batch == 6);
 }

@@ -20,11 +20,6 @@ int64_t product(const std::vector<pe::PrimePower>& powers) {
   return n;
 }
 
-std::vector<int64_t> sorted(std::vector<int64_t> values) {
-  std::sort(values.begin(), values.end());
-  return values;
-}
-
 }  // namespace
 
 TEST_CASE("hard numbers are factorised") {
@@ -41,28 +36,9 @@ TEST_CASE("hard numbers are factorised") {
   CHECK(pe::factorize(int64_t{3037000493} * 3037000493).front().exponent == 2);
 }
 
-TEST_CASE("divisors are those that trial division finds") {
-  CHECK(rc::check([] {
-    const auto n = *rc::gen::inRange<int64_t>(1, 20000);
-    const auto low = *rc::gen::inRange<int64_t>(-3, 300);
-    const auto high = *rc::gen::inRange<int64_t>(0, 30000);
-    std::vector<int64_t> expected;
-    for (int64_t d = std::max<int64_t>(low, 1); d <= std::min(n, high); ++d) {
-      if (n % d == 0) expected.push_back(d);
-    }
-    RC_ASSERT(sorted(pe::divisors_within(n, pe::factorize(n), low, high)) == expected);
-  }));
-}
-
-TEST_CASE("divisors of a factor may be listed with the primes of the whole") {
-  CHECK(sorted(pe::divisors_within(12, pe::factorize(12 * 35), 1, 100)) == std::vector<int64_t>{1, 2, 3, 4, 6, 12});
-}
-
-TEST_CASE("products and common multiples past 63 bits are refused") {
+TEST_CASE("products past 63 bits are refused") {
   CHECK(*pe::checked_product(INT64_MAX, 1) == INT64_MAX);
   CHECK_FALSE(pe::checked_product(INT64_MAX, 2).has_value());
-  CHECK(*pe::least_common_multiple({4, 6, 10}) == 60);
-  CHECK_FALSE(pe::least_common_multiple({2147483647, 2147483629, 2147483587}).has_value());
   CHECK(pe::greatest_common_divisor({8, 12, 20}) == 4);
 }
 
@@ -97,24 +73,4 @@ TEST_CASE("a floor quotient of an exact multiple never falls one short") {
     RC_ASSERT(pe::floor_quotient(static_cast<double>(factor * step), static_cast<double>(step)) ==
               static_cast<double>(factor));
   }));
-}
-
-TEST_CASE("the largest highly composite number below a limit is found for any limit") {
-  int64_t most = 0;
-  int64_t last = 1;
-  for (int64_t n = 1; n <= 20000; ++n) {
-    int64_t divisors = 0;
-    for (int64_t d = 1; d * d <= n; ++d) {
-      if (n % d == 0) divisors += d * d == n ? 1 : 2;
-    }
-    if (divisors > most) {
-      most = divisors;
-      last = n;
-    }
-    REQUIRE(pliant::elasticity::largest_highly_composite(n) == last);
-  }
-  CHECK(pliant::elasticity::largest_highly_composite(1000000) == 720720);
-  CHECK(pliant::elasticity::largest_highly_composite(1081080) == 1081080);
-  CHECK(pliant::elasticity::largest_highly_composite(1000000000) == 735134400);
-  CHECK(pliant::elasticity::largest_highly_composite(INT64_MAX) == 9200527969062830400);
 }

@@ -8,13 +8,7 @@
 namespace oracle {
 namespace {
 
-int64_t divisor_count(int64_t n) {
-  int64_t count = 0;
-  for (int64_t d = 1; d * d <= n; ++d) {
-    if (n % d == 0) count += d * d == n ? 1 : 2;
-  }
-  return count;
-}
+constexpr int64_t kMostHighlyComposite = int64_t{1} << 20;
 
 std::vector<int64_t> candidates(const Config& config) {
   std::vector<int64_t> bases = config.micro_batches;
@@ -24,7 +18,8 @@ std::vector<int64_t> candidates(const Config& config) {
   std::vector<int64_t> found;
   for (const int64_t base : bases) {
     if (base < config.cap) {
-      found.push_back(base * highly_composite(config.cap / base));
+      found.push_back(base *
+                      highly_composite(std::min(config.cap / base, config.strict ? kMostHighlyComposite : 720720)));
     } else if (base == config.cap || config.lcm_may_exceed_cap) {
       found.push_back(base);
     }
@@ -36,13 +31,16 @@ std::vector<int64_t> candidates(const Config& config) {
 
 int64_t highly_composite(int64_t limit) {
   static const std::vector<int64_t> kAll = [] {
+    std::vector<int> divisors(kMostHighlyComposite + 1, 0);
+    for (size_t d = 1; d < divisors.size(); ++d) {
+      for (size_t n = d; n < divisors.size(); n += d) ++divisors[n];
+    }
     std::vector<int64_t> all;
-    int64_t most = 0;
-    for (int64_t n = 1; n <= 10080; ++n) {  // enough for the oracle's caps
-      if (const int64_t count = divisor_count(n); count > most) {
-        most = count;
-        all.push_back(n);
-      }
+    int most = 0;
+    for (size_t n = 1; n < divisors.size(); ++n) {
+      if (divisors[n] <= most) continue;
+      most = divisors[n];
+      all.push_back(static_cast<int64_t>(n));
     }
     return all;
   }();
@@ -68,7 +66,23 @@ std::optional<Plan> v01(const Config& config) {
     const bool preferred = config.prefer_larger ? batch > best.batch : batch < best.batch;
     if (sizes.size() > best.sizes.size() || (sizes.size() == best.sizes.size() && preferred)) best = {batch, sizes, 0};
   }
+  if (config.strict && best.sizes.empty()) return std::nullopt;
   return best;
+}
+
+std::optional<Plan> v02_strict(const Config& config) {
+  if (config.devices_per_node % config.model_parallel != 0) return std::nullopt;
+  const int64_t per_node = config.devices_per_node / config.model_parallel;
+  Config nodes = config;
+  nodes.strict = true;
+  nodes.cap = config.cap / per_node;
+  nodes.low = (config.low + config.devices_per_node - 1) / config.devices_per_node;
+  nodes.high = config.high / config.devices_per_node;
+  std::optional<Plan> plan = v01(nodes);
+  if (!plan) return std::nullopt;
+  plan->batch *= per_node;
+  for (int64_t& size : plan->sizes) size *= per_node;
+  return plan;
 }
 
 std::optional<Plan> v02(const Config& config, int64_t devices) {

@@ -245,3 +245,10 @@ TEST_CASE("v0.2 answers a micro-batch above the batch where devices outnumber th
   const Result<Plan> checked = pliant::checked_plan(*plan, {}, "elasticity 'v0.2'");
   CHECK(checked.error().exit_code() == pliant::ExitCode::kPlugin);
 }
+
+TEST_CASE("a higher cap can leave fewer sizes, as the page on planning says") {
+  json options{{"max_train_batch_size", 5879}, {"micro_batch_sizes", {5, 7}}};
+  CHECK(sizes_of(*ask("v0.1", options)).size() == 45);
+  options["max_train_batch_size"] = 5880;
+  CHECK(sizes_of(*ask("v0.1", options)).size() == 40);
+}

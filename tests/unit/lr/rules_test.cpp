@@ -26,6 +26,8 @@ Result<double> scaled(const std::string& rule, double base_lr, double batch, dou
   pliant_lr_output output{};
   output.struct_size = sizeof(output);
   pliant_error error = plugin::fresh_error();
+  const pliant_lr_output before{sizeof(before), 0, base_lr, base_lr, 1, 1, 1, 1, 1, 1, 1, 1, batch};
+  input.previous = &before;
   const int32_t status = made.table<pliant_lr_rule>().scale(made.self(), &input, &output, &error);
   if (status != PLIANT_OK) return tl::unexpected<Error>(plugin::to_error(made.plugin(), status, error));
   return output.lr;

@@ -69,7 +69,7 @@ TEST_CASE("many threads may ask one planner") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("a planner does not read the environment; what it is told counts") {
+TEST_CASE("a planner does not read the environment, what it is told counts") {
   ::setenv("WORLD_SIZE", "4", 1);
   const Planner planner(config_of("v0.2", kOptions));
   CHECK_THROWS_AS(static_cast<void>(planner.plan()), Error);

@@ -26,8 +26,13 @@ bool probe_is_mapped() {
 }
 
 double scale(const Instance& instance, double base_lr) {
-  const pliant_lr_input input{sizeof(pliant_lr_input), 0, base_lr, 1, 1, 0};
-  pliant_lr_output output{sizeof(pliant_lr_output), 0, 0};
+  const pliant_lr_output before{sizeof(pliant_lr_output), 0, base_lr, base_lr, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  pliant_lr_input input{};
+  input.struct_size = sizeof(input);
+  input.base_lr = base_lr;
+  input.base_batch = input.batch = 1;
+  input.previous = &before;
+  pliant_lr_output output = before;
   pliant_error error = pliant::plugin::fresh_error();
   REQUIRE(instance.table<pliant_lr_rule>().scale(instance.self(), &input, &output, &error) == PLIANT_OK);
   return output.lr;

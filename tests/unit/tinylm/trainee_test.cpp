@@ -100,6 +100,50 @@ TEST_CASE("a loaded state goes on exactly as the saved one") {
   CHECK(saved(one) == saved(two));
 }
 
+TEST_CASE("betas that change correct the bias by their product, and a loaded state knows it") {
+  AdamW::Options options;
+  options.weight_decay = 0;
+  options.clip_norm = 0;
+  AdamW adamw(options, 1);
+  std::vector<float> weights{0};
+  const std::vector<float> gradient{0.5F};
+  const double beta1[] = {0.9, 0.8, 0.6, 0.9};
+  const double beta2[] = {0.95, 0.9, 0.8, 0.95};
+  for (int i = 0; i < 4;
+       ++i) {  // the same gradient every time: corrected moments are g and g^2, so each step is the rate
+    const float before = weights[0];
+    adamw.step(weights, gradient, std::vector<float>{1}, {0.01, beta1[i], beta2[i], 1e-8, 0});
+    CHECK(before - weights[0] == doctest::Approx(0.01).epsilon(1e-5));
+  }
+  pliant::Scaling scaling;
+  scaling.learning_rate = 0.01;
+  scaling.one_minus_beta1 = 3;
+  scaling.one_minus_beta2 = 3;
+  scaling.epsilon = 0.5;
+  Trainee one(small_settings(), 1);
+  Trainee two(small_settings(), 1);
+  const auto ramped = ramp(one);
+  for (int i = 0; i < 3; ++i) one.apply(ramped, scaling);
+  std::istringstream in(saved(one));
+  two.load(in);
+  one.apply(ramped, 0.01);
+  two.apply(ramped, 0.01);
+  CHECK(saved(one) == saved(two));
+}
+
+TEST_CASE("factors of 1 are the rate alone, to the bit") {
+  Trainee one(small_settings(), 1);
+  Trainee two(small_settings(), 1);
+  const auto gradient = ramp(one);
+  pliant::Scaling scaling;
+  scaling.learning_rate = 0.01;
+  for (int i = 0; i < 5; ++i) {
+    one.apply(gradient, 0.01);
+    two.apply(gradient, scaling);
+  }
+  CHECK(saved(one) == saved(two));
+}
+
 TEST_CASE("damaged states are refused and change nothing") {
   Trainee trainee(small_settings(), 1);
   trainee.apply(ramp(trainee), 0.01);
@@ -115,7 +159,7 @@ TEST_CASE("damaged states are refused and change nothing") {
   refuse(good.substr(0, 20));
   refuse(good.substr(0, good.size() - 1));
   refuse(good + "x");
-  for (const size_t at : {size_t{0}, size_t{9}, size_t{17}, good.size() / 2, good.size() - 1}) {
+  for (const size_t at : {size_t{0}, size_t{9}, size_t{17}, size_t{33}, good.size() / 2, good.size() - 1}) {
     std::string damaged = good;
     damaged[at] = static_cast<char>(damaged[at] ^ 4);
     refuse(damaged);

@@ -33,7 +33,9 @@ constexpr auto kReasons = std::to_array<Reason>({
      "not needed: batch sizes beside the block are listed here, not refused"},
     {"optimizer", "the optimizer belongs to the training program"},
     {"optimizer.params.lr", "the rate belongs to the training program: without dynamic batching nothing scales it"},
-    {"scheduler", "the schedule belongs to the training program, which hands its rate to LearningRate::at"},
+    {"scheduler",
+     "the schedule belongs to the training program, which hands its rate to LearningRate::at; or write it as "
+     "lr.schedule: warmup, linear_decay, cosine"},
     {"fp16", kPrecision},
     {"bf16", kPrecision},
     {"bfloat16", kPrecision},

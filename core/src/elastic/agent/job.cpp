@@ -16,6 +16,7 @@
 #include "elastic/agent/worker_process.hpp"
 #include "elastic/audit.hpp"
 #include "elastic/snapshot.hpp"
+#include "pliant/learning_rate.hpp"
 
 namespace pliant {
 namespace {
@@ -71,8 +72,7 @@ Pinned pin_plan(const Config& config) {
     try {
       const Plan at_size = planner.plan(size);
       const bool same = at_size.global_batch == pinned.plan.global_batch && at_size.granule == pinned.plan.granule;
-      (same ? pinned.micro_batch_of : pinned.other_batch_of)[size] =
-          same ? at_size.micro_batch : at_size.global_batch;
+      (same ? pinned.micro_batch_of : pinned.other_batch_of)[size] = same ? at_size.micro_batch : at_size.global_batch;
     } catch (const Error& error) {
       if (error.status() != Status::kIncompatibleWorldSize) throw;
     }
@@ -119,6 +119,7 @@ elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
                 ExitCode::kUsage);
   }
   order.command.front() = or_throw(elastic::find_program(order.command.front()));
+  LearningRate::check(config);
   Pinned pinned = pin_plan(config);
   order.micro_batch_of = std::move(pinned.micro_batch_of);
   order.other_batch_of = std::move(pinned.other_batch_of);

@@ -1,0 +1,148 @@
+// Indexed data sets (.idx, .bin): DeepSpeed's metric files and Megatron's index, which share their header.
+//
+// Little-endian: "MMIDIDX\0\0", u64 version 1, u8 type, u64 N, u64 D, i32 size[N], i64 offset[N], i64 document[D]. In
+// a Megatron index size[i] is the length of sequence i. In a metric file every size is 1 and value i lies at offset[i]
+// in the .bin, N values of `type` back to back.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <system_error>
+
+#include "data/lengths/formats.hpp"
+#include "data/lengths/mapped_file.hpp"
+#include "pliant/lengths.hpp"
+
+namespace pliant::data {
+namespace {
+
+constexpr std::string_view kMagic{"MMIDIDX\0\0", 9};
+constexpr std::string_view kOldMagic{"TNTIDX\0\0", 8};
+constexpr uint64_t kHeader = 34;
+
+/// By code, from 1; as DeepSpeed numbers them.
+constexpr std::array<Number, 8> kTypes{Number::kU8,  Number::kI8,  Number::kI16, Number::kI32,
+                                       Number::kI64, Number::kU16, Number::kU32, Number::kU64};
+
+template <class T>
+T load(std::string_view bytes, uint64_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;
+}
+
+struct Header {
+  uint8_t type = 0;
+  uint64_t count = 0;
+  uint64_t documents = 0;
+};
+
+Result<Header> header_of(std::string_view bytes, const std::string& name) {
+  if (bytes.starts_with(kOldMagic)) {
+    return damaged(name,
+                   "this is the older index format TNTIDX; convert the data set with its own tools, or save the "
+                   "lengths as .npy");
+  }
+  if (!bytes.starts_with(kMagic)) return damaged(name, "it is no index: it does not start with MMIDIDX");
+  if (bytes.size() < kHeader) return damaged(name, "it ends within its header");
+  const auto version = load<uint64_t>(bytes, 9);
+  if (version == uint64_t{1} << 56U) return damaged(name, "it is byte-swapped: written on a big-endian machine");
+  if (version != 1) return damaged(name, fmt::format("index version {} is not 1", version));
+  const Header header{load<uint8_t>(bytes, 17), load<uint64_t>(bytes, 18), load<uint64_t>(bytes, 26)};
+  const uint64_t room = bytes.size() - kHeader;
+  const bool fits = header.count <= room / 12 && header.documents == (room - header.count * 12) / 8 &&
+                    (room - header.count * 12) % 8 == 0;
+  if (fits) return header;
+  return damaged(name, fmt::format("its {} bytes are not what {} sequences and {} documents take", bytes.size(),
+                                   header.count, header.documents));
+}
+
+/// The values of a metric file, from the .bin beside it.
+Result<Lengths> metric_values(const std::filesystem::path& file, std::string_view index, const Header& header) {
+  const std::string name = file.string();
+  if (header.type < 1 || header.type > kTypes.size()) {
+    return damaged(name, fmt::format("its type code {} is none of 1 to {}", header.type, kTypes.size()));
+  }
+  const Number type = kTypes[header.type - size_t{1}];
+  std::filesystem::path values = file;
+  values.replace_extension(".bin");
+  Result<MappedFile> mapped = MappedFile::open(values);
+  if (!mapped) return failed(std::move(mapped));
+  const uint64_t width = width_of(type);
+  if (mapped->bytes().size() != header.count * width) {
+    return damaged(values.string(), fmt::format("{} values of {} bytes do not take its {} bytes", header.count, width,
+                                                mapped->bytes().size()));
+  }
+  const uint64_t offsets = kHeader + header.count * 4;
+  for (uint64_t i = 0; i < header.count; ++i) {
+    if (load<uint64_t>(index, offsets + 8 * i) == i * width) continue;
+    return damaged(name, fmt::format("value {} does not lie behind value {}", i, i - 1));
+  }
+  return numbers(mapped->bytes(), type, false, values.string());
+}
+
+/// The narrowest of DeepSpeed's types that holds all of them.
+uint8_t type_code(const std::vector<int64_t>& values) {
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  if (values.empty()) return 1;
+  const auto fits = [&](int64_t least, int64_t most) { return *low >= least && *high <= most; };
+  if (*low >= 0) {
+    if (*high <= std::numeric_limits<uint8_t>::max()) return 1;
+    if (*high <= std::numeric_limits<uint16_t>::max()) return 6;
+    return *high <= int64_t{std::numeric_limits<uint32_t>::max()} ? 7 : 8;
+  }
+  if (fits(INT8_MIN, INT8_MAX)) return 2;
+  if (fits(INT16_MIN, INT16_MAX)) return 3;
+  return fits(INT32_MIN, INT32_MAX) ? 4 : 5;
+}
+
+void append(std::string& bytes, uint64_t value, uint64_t width) {
+  for (uint64_t i = 0; i < width; ++i) bytes += static_cast<char>(static_cast<unsigned char>(value >> (8 * i)));
+}
+
+void write_all(const std::filesystem::path& file, const std::string& bytes) {
+  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  out.close();
+  if (out) return;
+  throw Error(Status::kFailedPrecondition, fmt::format("cannot write {}", file.string()), ExitCode::kUsage);
+}
+
+}  // namespace
+
+Result<Lengths> read_index(const std::filesystem::path& file, std::string_view bytes) {
+  const std::string name = file.string();
+  const Result<Header> header = header_of(bytes, name);
+  if (!header) return tl::unexpected<Error>(header.error());
+  bool metric = header->count > 0;
+  for (uint64_t i = 0; metric && i < header->count; ++i) metric = load<int32_t>(bytes, kHeader + 4 * i) == 1;
+  if (metric) return metric_values(file, bytes, *header);
+  return numbers(bytes.substr(kHeader, header->count * 4), Number::kI32, false, name);
+}
+
+}  // namespace pliant::data
+
+namespace pliant {
+
+void write_metric_files(const std::filesystem::path& stem, const std::vector<int64_t>& values) {
+  const uint8_t code = data::type_code(values);
+  const uint64_t width = data::width_of(data::kTypes[code - size_t{1}]);
+  std::string bin;
+  std::string index(data::kMagic);
+  data::append(index, 1, 8);
+  data::append(index, code, 1);
+  data::append(index, values.size(), 8);
+  data::append(index, 2, 8);
+  for (const int64_t value : values) data::append(bin, static_cast<uint64_t>(value), width);
+  for (size_t i = 0; i < values.size(); ++i) data::append(index, 1, 4);
+  for (size_t i = 0; i < values.size(); ++i) data::append(index, i * width, 8);
+  data::append(index, 0, 8);
+  data::append(index, values.size(), 8);
+  data::write_all(stem.string() + ".bin", bin);
+  data::write_all(stem.string() + ".idx", index);
+}
+
+}  // namespace pliant

@@ -1,0 +1,93 @@
+// Lengths in lines: a number each, or a JSON object each.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "data/lengths/formats.hpp"
+
+namespace pliant::data {
+namespace {
+
+using Json = nlohmann::json;
+
+/// Calls `use(line, number)` for every line until it returns an error.
+template <class Use>
+Result<> each_line(std::string_view bytes, Use&& use) {
+  uint64_t number = 1;
+  for (size_t at = 0; at < bytes.size(); ++number) {
+    const size_t end = std::min(bytes.find('\n', at), bytes.size());
+    std::string_view line = bytes.substr(at, end - at);
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ' || line.back() == '\t')) line.remove_suffix(1);
+    if (Result<> used = use(line, number); !used) return used;
+    at = end + 1;
+  }
+  return {};
+}
+
+tl::unexpected<Error> no_length(const std::string& name, uint64_t line, const std::string& what) {
+  return failed(Status::kInvalidArgument,
+                fmt::format("{}:{}: {}; a length is a whole number of at least 1", name, line, what), ExitCode::kUsage);
+}
+
+std::optional<int64_t> length_of(const Json& value) {
+  if (value.is_array()) return static_cast<int64_t>(value.size());
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<uint64_t>();
+    if (number <= uint64_t{std::numeric_limits<int64_t>::max()}) return static_cast<int64_t>(number);
+  } else if (value.is_number_float()) {
+    constexpr double kTooLarge = 9223372036854775808.0;
+    const auto number = value.get<double>();
+    if (number >= 1 && number < kTooLarge && std::trunc(number) == number) return static_cast<int64_t>(number);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<Lengths> read_text(std::string_view bytes, const std::string& name) {
+  Lengths lengths;
+  const Result<> read = each_line(bytes, [&](std::string_view line, uint64_t number) -> Result<> {
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+    if (line.empty()) return {};
+    int64_t length = 0;
+    const auto [end, problem] = std::from_chars(line.data(), line.data() + line.size(), length);
+    if (problem != std::errc() || end != line.data() + line.size() || length < 1) {
+      return no_length(name, number, fmt::format("'{}' is no length", line.substr(0, 40)));
+    }
+    lengths.push_back(length);
+    return {};
+  });
+  if (!read) return tl::unexpected<Error>(read.error());
+  return lengths;
+}
+
+Result<Lengths> read_jsonl(std::string_view bytes, const std::string& column, const std::string& name) {
+  Lengths lengths;
+  const Result<> read = each_line(bytes, [&](std::string_view line, uint64_t number) -> Result<> {
+    if (line.empty()) return {};
+    const Json row = Json::parse(line, nullptr, false);
+    if (!row.is_object()) return damaged(fmt::format("{}:{}", name, number), "not a JSON object");
+    const auto found = row.find(column);
+    if (found == row.end()) {
+      return failed(Status::kInvalidArgument,
+                    fmt::format("{}:{}: it has no '{}'; [data] length_column names the one with the lengths", name,
+                                number, column),
+                    ExitCode::kUsage);
+    }
+    const std::optional<int64_t> length = length_of(*found);
+    if (!length || *length < 1) {
+      const std::string shown = found->dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40);
+      return no_length(name, number, fmt::format("'{}' is {}", column, shown));
+    }
+    lengths.push_back(*length);
+    return {};
+  });
+  if (!read) return tl::unexpected<Error>(read.error());
+  return lengths;
+}
+
+}  // namespace pliant::data

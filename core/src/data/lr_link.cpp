@@ -1,0 +1,167 @@
+// Calls across the border of one learning-rate rule, fenced and checked.
+#include "data/lr_link.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <exception>
+#include <utility>
+#include <vector>
+
+namespace pliant::data {
+
+namespace {
+
+struct Family {
+  const char* name;
+  int32_t number;
+};
+constexpr std::array<Family, 10> kFamilies{{{"unknown", PLIANT_OPTIMIZER_UNKNOWN},
+                                            {"sgd", PLIANT_OPTIMIZER_SGD},
+                                            {"sgd_momentum", PLIANT_OPTIMIZER_SGD_MOMENTUM},
+                                            {"nesterov", PLIANT_OPTIMIZER_NESTEROV},
+                                            {"adam", PLIANT_OPTIMIZER_ADAM},
+                                            {"adamw", PLIANT_OPTIMIZER_ADAMW},
+                                            {"lamb", PLIANT_OPTIMIZER_LAMB},
+                                            {"lars", PLIANT_OPTIMIZER_LARS},
+                                            {"sign", PLIANT_OPTIMIZER_SIGN},
+                                            {"other", PLIANT_OPTIMIZER_OTHER}}};
+
+struct Field {
+  const char* name;
+  double pliant_lr_output::*value;
+};
+constexpr std::array<Field, 9> kFactors{{{"lr_factor", &pliant_lr_output::lr_factor},
+                                         {"one_minus_beta1", &pliant_lr_output::one_minus_beta1},
+                                         {"one_minus_beta2", &pliant_lr_output::one_minus_beta2},
+                                         {"epsilon", &pliant_lr_output::epsilon},
+                                         {"weight_decay", &pliant_lr_output::weight_decay},
+                                         {"ema_power", &pliant_lr_output::ema_power},
+                                         {"momentum_buffer", &pliant_lr_output::momentum_buffer},
+                                         {"second_moment", &pliant_lr_output::second_moment},
+                                         {"progress", &pliant_lr_output::progress}}};
+
+constexpr double kRounding = 1e-9;
+
+bool holds(uint32_t families, int32_t number) {
+  return (families >> static_cast<uint32_t>(number) & 1U) != 0;
+}
+
+std::string name_of(int32_t number) {
+  for (const Family& family : kFamilies) {
+    if (number == family.number) return family.name;
+  }
+  return "unknown";
+}
+
+/// Runs one slot; what it throws becomes a text.
+template <class Call>
+int32_t fenced(std::string& thrown, Call&& call) {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    thrown = error.what();
+  } catch (...) {
+    thrown = "an exception that is no std::exception";
+  }
+  return PLIANT_INTERNAL;
+}
+
+}  // namespace
+
+int32_t optimizer_of(const std::string& name) {
+  for (const Family& family : kFamilies) {
+    if (name == family.name) return family.number;
+  }
+  return PLIANT_OPTIMIZER_UNKNOWN;
+}
+
+Result<LrLink> LrLink::make(plugin::Instance instance) {
+  LrLink link(std::move(instance));
+  const pliant_lr_rule& slots = link.slots();
+  if (slots.describe == nullptr || slots.scale == nullptr || slots.commit == nullptr) {
+    return link.broke("a slot is NULL: describe, scale and commit are needed");
+  }
+  pliant_lr_facts facts{};
+  facts.struct_size = sizeof(facts);
+  pliant_error error = plugin::fresh_error();
+  std::string thrown;
+  const int32_t status = fenced(thrown, [&] { return slots.describe(link.instance_.self(), &facts, &error); });
+  if (!thrown.empty()) return link.broke("describe threw across the border: " + thrown);
+  if (status != PLIANT_OK) return link.refused(status, error);
+  link.flags_ = facts.flags;
+  link.optimizers_ = facts.optimizers;
+  if (facts.reason != nullptr) link.reason_ = facts.reason;
+  return link;
+}
+
+tl::unexpected<Error> LrLink::broke(const std::string& how) const {
+  return failed(Status::kInternal, fmt::format("lr '{}' broke its contract: {}", name(), how), ExitCode::kPlugin);
+}
+
+tl::unexpected<Error> LrLink::refused(int32_t status, const pliant_error& error) const {
+  const Error refusal = plugin::to_error(instance_.plugin(), status, error);
+  return failed(refusal.status(), refusal.message(), ExitCode::kPlugin);
+}
+
+std::string LrLink::optimizers() const {
+  std::vector<std::string> valid;
+  for (const Family& family : kFamilies) {
+    if (holds(optimizers_, family.number)) valid.emplace_back(family.name);
+  }
+  if (valid.empty()) return "no optimizer";
+  return valid.size() == kFamilies.size() ? "any" : fmt::format("{}", fmt::join(valid, ", "));
+}
+
+Result<> LrLink::check_optimizer(int32_t optimizer) const {
+  if (holds(optimizers_, optimizer)) return {};
+  const std::string why = reason_.empty() ? "" : ": " + reason_;
+  if (optimizer == PLIANT_OPTIMIZER_UNKNOWN) {
+    return failed(Status::kFailedPrecondition,
+                  fmt::format("lr '{}' must know the optimizer: set [lr] optimizer; it is valid for {} only{}", name(),
+                              optimizers(), why),
+                  ExitCode::kUsage);
+  }
+  return failed(Status::kFailedPrecondition,
+                fmt::format("lr '{}' is valid for {} only, and [lr] optimizer is \"{}\"{}", name(), optimizers(),
+                            name_of(optimizer), why),
+                ExitCode::kUsage);
+}
+
+Result<pliant_lr_output> LrLink::scale(const pliant_lr_input& input) const {
+  pliant_lr_output answer = *input.previous;
+  answer.struct_size = sizeof(answer);
+  pliant_error error = plugin::fresh_error();
+  std::string thrown;
+  const int32_t status = fenced(thrown, [&] { return slots().scale(instance_.self(), &input, &answer, &error); });
+  if (!thrown.empty()) return broke("scale threw across the border: " + thrown);
+  if (status != PLIANT_OK) return refused(status, error);
+  const auto wrong = [&](const char* what, double value) {
+    return broke(fmt::format("{} is {} at step {}, for a batch of {} over {} and base_lr {}", what, value, input.step,
+                             input.batch, input.base_batch, input.base_lr));
+  };
+  if (!std::isfinite(answer.lr) || answer.lr < 0) return wrong("the rate", answer.lr);
+  if (!std::isfinite(answer.scheduled_lr)) return wrong("scheduled_lr", answer.scheduled_lr);
+  for (const Field& field : kFactors) {
+    const double value = answer.*field.value;
+    if (!std::isfinite(value) || value < 0) return wrong(field.name, value);
+  }
+  const auto leaves_range = [](double factor, double beta) { return factor * (1 - beta) > 1 + kRounding; };
+  if (leaves_range(answer.one_minus_beta1, input.base_beta1)) return wrong("one_minus_beta1", answer.one_minus_beta1);
+  if (leaves_range(answer.one_minus_beta2, input.base_beta2)) return wrong("one_minus_beta2", answer.one_minus_beta2);
+  return answer;
+}
+
+Result<> LrLink::commit(const pliant_lr_input& input, const pliant_lr_output& answer,
+                        const pliant_lr_committed& committed) {
+  pliant_error error = plugin::fresh_error();
+  std::string thrown;
+  const int32_t status =
+      fenced(thrown, [&] { return slots().commit(instance_.self(), &input, &answer, &committed, &error); });
+  if (!thrown.empty()) return broke("commit threw across the border: " + thrown);
+  if (status != PLIANT_OK) return refused(status, error);
+  return {};
+}
+
+}  // namespace pliant::data

@@ -1,0 +1,56 @@
+// Rule `adam_sde`: rate, betas and epsilon of Adam move together.
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "../kernel/ratio.hpp"
+
+namespace {
+
+using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
+
+/// lr' = sqrt(k) lr, 1 - beta1' = k (1 - beta1), 1 - beta2' = k (1 - beta2), eps' = eps / sqrt(k): Malladi et al. 2022,
+/// arXiv 2205.10287, section 5, the square root scaling rule. Holds where noise dominates the gradient,
+/// and as long as k (1 - beta) < 1: k < 10 at beta1 = 0.9. Betas that change make 1 - beta^t wrong as bias correction:
+/// the optimizer must keep the product of its betas instead.
+struct AdamSde {
+  bool clamp = false;
+
+  static void options(Options<AdamSde>& o) {
+    o.add("clamp", &AdamSde::clamp,
+          "Let a beta stop at 0 where the batch asks for less, instead of refusing the batch.");
+  }
+
+  [[nodiscard]] LrFacts facts() const {
+    return {
+        optimizers(Optimizer::kAdam, Optimizer::kAdamW),
+        "it is derived from the stochastic differential equation of Adam; use = \"linear\" suits sgd, use = \"sqrt\" "
+        "takes any optimizer"};
+  }
+
+  [[nodiscard]] double factor(const char* name, const std::optional<double>& beta, double ratio) const {
+    require(beta.has_value(), std::string("it changes ") + name + ": set [lr] " + name + " to what suits base_batch");
+    require(std::isfinite(*beta) && *beta >= 0 && *beta <= 1, std::string("[lr] ") + name + " must be 0 to 1");
+    const double reach = ratio * (1 - *beta);
+    if (reach < 1 - 1e-9) return ratio;  // 10 * (1 - 0.9) is a little below 1 in doubles
+    if (clamp) return 1 / (1 - *beta);
+    throw Failure(PLIANT_OUT_OF_RANGE, "a batch of " + std::to_string(ratio) + " times the base asks for 1 - " + name +
+                                           " = " + std::to_string(reach) + ", and below 1 is needed: stay below " +
+                                           std::to_string(1 / (1 - *beta)) + " times the base, or set clamp = true");
+  }
+
+  [[nodiscard]] LrScaling scale(const LrInput& in) const {
+    const double ratio = pliant::lr::batch_ratio(in);
+    if (ratio == 0) return pliant::lr::empty_batch(in);
+    LrScaling made = in.so_far;
+    made.multiply_lr(std::sqrt(ratio));
+    made.one_minus_beta1 *= factor("beta1", in.beta1, ratio);
+    made.one_minus_beta2 *= factor("beta2", in.beta2, ratio);
+    made.epsilon /= std::sqrt(ratio);
+    return made;
+  }
+};
+
+}  // namespace
+
+PLIANT_LR_RULE(AdamSde, "adam_sde", "0.1.0", "Adam: rate by sqrt(k), 1 - betas by k, epsilon by 1 / sqrt(k)")
