@@ -178,6 +178,7 @@ TEST_CASE("next_fit and padded_budget keep the order of the sequences, best_fit 
     Case asked = random_case(*rc::gen::elementOf(std::vector<std::string>{"next_fit", "padded_budget", "best_fit"}));
     asked.asked.has_ids = false;
     asked.options["order"] = "dataloader";
+    if (asked.sampler == "best_fit" && asked.word("tail") == "fill") asked.options["tail"] = "keep";  // parts packs
     int64_t last = -1;
     for (const auto& row : asked.plan().rows) {
       RC_ASSERT(row.front() >= last);
