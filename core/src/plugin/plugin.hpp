@@ -99,8 +99,8 @@ class Instance {
 /// Makes an instance of what `use` names in `section` of `config`, which was opened with that need.
 Result<Instance> instantiate(const Config& config, std::string_view section, const pliant_host* host = nullptr);
 
-/// `error` of the plugin that [section] of `config` names, as `file:line:col: error: ...` with the position of the option
-/// that its text names first; `error` as it is where it names none.
+/// `error` of the plugin that [section] of `config` names, as `file:line:col: error: ...` with the position of the
+/// option that its text names first; `error` as it is where it names none.
 Error at_option(const Config& config, std::string_view section, const Error& error);
 
 /// True when `config` was opened with that need.
