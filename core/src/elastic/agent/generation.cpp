@@ -57,8 +57,8 @@ void Group::regroup(const std::string& reason) {
 std::string Group::why_not(int64_t world_size) const {
   const auto other = options_.other_batch_of.find(world_size);
   if (other == options_.other_batch_of.end()) return {};
-  return fmt::format(" (the policy answers a global batch of {} for {}, but a running job keeps its own)", other->second,
-                     world_size);
+  return fmt::format(" (the policy answers a global batch of {} for {}, but a running job keeps its own)",
+                     other->second, world_size);
 }
 
 void Group::form(std::vector<WorkerId> ready, int64_t world_size, const std::string& reason) {
