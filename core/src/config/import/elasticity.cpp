@@ -108,18 +108,18 @@ class Block {
     for (size_t i = 0; i < micro_.value->items.size(); ++i) {
       const Json& item = micro_.value->items[i];
       const Source from{&item, fmt::format("{}[{}]", micro_.path, i)};
-      const std::optional<Number> number =
-          item.is(Type::kInt) || item.is(Type::kBool) ? as_number(item) : std::optional<Number>{};
+      const bool whole = item.is(Type::kInt) || item.is(Type::kBool);
+      const Number number = whole ? as_number(item).value_or(Number{}) : Number{};
       any_integer = any_integer || item.is(Type::kInt);
-      if (number && number->fit == Fit::kTooLarge && !number->negative) {
+      if (number.fit == Fit::kTooLarge && !number.negative) {
         draft_.error(from, fmt::format("{} is {}; {}", from.path, describe(item), kTooLarge));
-      } else if (!number || number->floor < 1) {
+      } else if (number.floor < 1) {
         draft_.error(from, fmt::format("{} is {}; it must be a whole number of at least 1{}", from.path, describe(item),
                                        item.is(Type::kFloat) ? ", written without a point" : ""));
         continue;
       }
       if (item.is(Type::kBool)) micro_note_ = "true counts as 1";
-      micro_batches_.push_back(number->floor);
+      micro_batches_.push_back(number.floor);
     }
     if (!any_integer && !micro_batches_.empty()) {
       draft_.error(micro_,
