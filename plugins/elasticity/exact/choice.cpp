@@ -157,6 +157,7 @@ bool clearly_less(Loss a, Loss b, const std::vector<Period>& sizes) {
 Choice most_efficient(int64_t fewest, int64_t most, const std::vector<Period>& sizes) {
   int64_t unit = 0;
   for (const Period& size : sizes) unit = std::gcd(unit, size.length);
+  unit = std::max<int64_t>(unit, 1);
   // Between two multiples of the unit every size gains by more granules: only multiples matter, and the very last.
   std::vector<Period> reduced = sizes;
   for (Period& size : reduced) size.length /= unit;

@@ -86,13 +86,14 @@ Result<Lengths> metric_values(const std::filesystem::path& file, std::string_vie
 
 /// The narrowest of DeepSpeed's types that holds all of them.
 uint8_t type_code(const std::vector<int64_t>& values) {
-  const auto [low, high] = std::minmax_element(values.begin(), values.end());
   if (values.empty()) return 1;
-  const auto fits = [&](int64_t least, int64_t most) { return *low >= least && *high <= most; };
-  if (*low >= 0) {
-    if (*high <= std::numeric_limits<uint8_t>::max()) return 1;
-    if (*high <= std::numeric_limits<uint16_t>::max()) return 6;
-    return *high <= int64_t{std::numeric_limits<uint32_t>::max()} ? 7 : 8;
+  const int64_t low = *std::min_element(values.begin(), values.end());
+  const int64_t high = *std::max_element(values.begin(), values.end());
+  const auto fits = [low, high](int64_t least, int64_t most) { return low >= least && high <= most; };
+  if (low >= 0) {
+    if (high <= std::numeric_limits<uint8_t>::max()) return 1;
+    if (high <= std::numeric_limits<uint16_t>::max()) return 6;
+    return high <= int64_t{std::numeric_limits<uint32_t>::max()} ? 7 : 8;
   }
   if (fits(INT8_MIN, INT8_MAX)) return 2;
   if (fits(INT16_MIN, INT16_MAX)) return 3;

@@ -32,7 +32,7 @@ bool to_whole(T value, int64_t& whole) {
   } else if constexpr (sizeof(T) == sizeof(int64_t) && std::is_unsigned_v<T>) {
     if (value > uint64_t{std::numeric_limits<int64_t>::max()}) return false;
   }
-  whole = static_cast<int64_t>(value);
+  whole = static_cast<int64_t>(value);  // NOLINT(bugprone-signed-char-misuse): int8_t is a number here
   return true;
 }
 
