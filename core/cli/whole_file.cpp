@@ -54,10 +54,10 @@ Result<> write_whole(const fs::path& file, std::string_view text, bool replace) 
   struct stat old {};
   if (::stat(file.c_str(), &old) == 0) {
     if (!S_ISREG(old.st_mode)) {
-      return failed(Status::kFailedPrecondition,
-                    fmt::format("{} is {}; name a file, or leave --output away to write to stdout", file.string(),
-                                S_ISDIR(old.st_mode) ? "a directory" : "no regular file"),
-                    ExitCode::kUsage);
+      return failed(
+          Status::kFailedPrecondition,
+          fmt::format("{} is {}; name a file", file.string(), S_ISDIR(old.st_mode) ? "a directory" : "no regular file"),
+          ExitCode::kUsage);
     }
     if (!replace) return exists_already(file);
     std::error_code error;

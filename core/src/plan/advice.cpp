@@ -59,7 +59,9 @@ class Adviser {
   }
 
   void try_limits() {
-    const int64_t devices = world_size_ * std::max<int64_t>(1, option("model_parallel_size").value_or(1));
+    int64_t devices = 0;
+    const int64_t parallel = std::max<int64_t>(1, option("model_parallel_size").value_or(1));
+    if (__builtin_mul_overflow(world_size_, parallel, &devices)) return;
     if (const auto most = option("max_gpus"); most && devices > *most) {
       try_sets({fmt::format("{}={}", path("max_gpus"), devices)});
     }

@@ -110,6 +110,10 @@ std::string range_fault(const Plan& plan) {
     return fmt::format("answered world size {}, but global batch {} has only {} granules of {} rows to share out",
                        previous, plan.global_batch, plan.global_batch / plan.granule, plan.granule);
   }
+  if (previous > std::numeric_limits<int64_t>::max() / plan.model_parallel_size) {
+    return fmt::format("answered world size {} with {} devices behind each rank, which do not fit 63 bits", previous,
+                       plan.model_parallel_size);
+  }
   return {};
 }
 

@@ -145,15 +145,14 @@ void check_world_size(int64_t world_size) {
 }
 
 std::string not_valid(int64_t world_size, int64_t batch, const std::vector<int64_t>& sizes) {
-  std::string text =
+  const std::string text =
       "world size " + std::to_string(world_size) + " is not valid for global batch " + std::to_string(batch);
-  if (sizes.empty()) return text + "; no world size from min_gpus to max_gpus is";
   const auto above = std::upper_bound(sizes.begin(), sizes.end(), world_size);
-  text += "; nearest valid: ";
-  if (above != sizes.begin()) text += std::to_string(*std::prev(above));
-  if (above != sizes.begin() && above != sizes.end()) text += ", ";
-  if (above != sizes.end()) text += std::to_string(*above);
-  return text;
+  std::string nearest;
+  if (above != sizes.begin() && *std::prev(above) > 0) nearest = std::to_string(*std::prev(above));  // 0.2 can answer 0
+  if (above != sizes.end()) nearest += (nearest.empty() ? "" : ", ") + std::to_string(*above);
+  if (nearest.empty()) return text + "; no world size from min_gpus to max_gpus is";
+  return text + "; nearest valid: " + nearest;
 }
 
 int64_t micro_batch_at(const DeepSpeedOptions& options, int64_t world_size, int64_t batch,

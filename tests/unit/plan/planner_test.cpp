@@ -151,4 +151,6 @@ TEST_CASE("where nothing helps nothing is advised") {
   CHECK(pliant::changes_for(config_of("exact", "max_train_batch_size = 4\nmicro_batch_sizes = [1]\n"), INT64_MAX / 2)
             .empty());
   CHECK(pliant::changes_for(config_of("v0.1", kOptions), 0).empty());
+  const std::string groups = "model_parallel_size = 4611686018427387904\nmax_gpus = 4611686018427387904\n";
+  CHECK(pliant::changes_for(config_of("exact", kOptions + groups), INT64_MAX / 2).empty());
 }

@@ -32,6 +32,12 @@ TEST_CASE("sizes in steps are valid where the step lands") {
   CHECK(plan->explain_invalid(8) == "world size 8 is not valid for global batch 12; nearest valid: 7, 10");
 }
 
+TEST_CASE("more devices than 63 bits count are refused") {
+  Plan plan = plan_of(1, {{1, 3}});
+  plan.model_parallel_size = INT64_MAX / 2;
+  CHECK(checked_plan(plan, {}, "p").error().message().find("do not fit 63 bits") != std::string::npos);
+}
+
 TEST_CASE("a step that does not reach the last size is refused") {
   const auto plan = checked_plan(plan_of(1, {{1, 6, 2}}), {}, "p");
   CHECK(plan.error().message() ==
