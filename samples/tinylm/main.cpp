@@ -15,13 +15,13 @@ namespace {
 using namespace tinylm;
 
 pliant::Dataset dataset_of(const Corpus& corpus) {
-  pliant::Dataset dataset;
+  std::vector<int32_t> lengths;
+  std::vector<int32_t> loss_tokens;
   for (size_t i = 0; i < corpus.size(); ++i) {
-    const auto tokens = static_cast<int64_t>(corpus.sequence(i).size());
-    dataset.lengths.push_back(tokens);
-    dataset.loss_tokens.push_back(tokens - 1);  // nothing predicts the first
+    lengths.push_back(static_cast<int32_t>(corpus.sequence(i).size()));
+    loss_tokens.push_back(lengths.back() - 1);  // nothing predicts the first
   }
-  return dataset;
+  return {std::move(lengths), std::move(loss_tokens)};
 }
 
 std::vector<Sequence> sequences_of(const Corpus& corpus, const pliant::Batch& batch, pliant::RowRange rows) {

@@ -40,9 +40,9 @@ std::string plan(const pliant_elasticity_policy& table, void* self) {
 }
 
 std::string rows(const pliant_batch_sampler& table, void* self) {
-  std::vector<int64_t> lengths(200);
+  std::vector<int32_t> lengths(200);
   for (size_t i = 0; i < lengths.size(); ++i)
-    lengths[i] = static_cast<int64_t>(i % 50) + 1;  // fits an OptionRow's budget
+    lengths[i] = static_cast<int32_t>(i % 50) + 1;  // fits an OptionRow's budget
   std::ostringstream notes;
   for (const int64_t epoch : {0, 1, 0}) {
     pliant_epoch_request request{};

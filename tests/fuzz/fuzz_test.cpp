@@ -149,8 +149,8 @@ TEST_CASE("a damaged snapshot or lengths file is refused before anybody uses a b
 }
 
 TEST_CASE("a damaged position of a row stream is refused, or goes on without leaving its sequences") {
-  std::vector<int64_t> lengths;
-  for (int64_t i = 0; i < 60; ++i) lengths.push_back(1 + i * 7 % 25);
+  std::vector<int32_t> lengths;
+  for (int32_t i = 0; i < 60; ++i) lengths.push_back(1 + i * 7 % 25);
   sdk::EpochRequest request;
   request.lengths = lengths;
   using Engine = sampler::OpenPacksEngine<sampler::BitmapIndex>;

@@ -108,11 +108,11 @@ int train() {
   const Misbehaviour wrong(session.config());
   const std::chrono::milliseconds pace(session.config().app_int("step_ms").value_or(0));
   wrong.at_start();
-  pliant::Dataset dataset;
+  std::vector<int32_t> lengths;
   const int64_t sequences = session.config().app_int("sequences").value_or(kSequences);
-  for (int64_t id = 0; id < sequences; ++id) dataset.lengths.push_back(length_of(id));
+  for (int64_t id = 0; id < sequences; ++id) lengths.push_back(static_cast<int32_t>(length_of(id)));
   Toy toy(session.seed());
-  session.start(dataset, toy);
+  session.start({std::move(lengths), {}}, toy);
   std::vector<float> gradient(kParameters);
   while (pliant::Step* step = session.next()) {
     wrong.at_step(*step);

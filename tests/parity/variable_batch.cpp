@@ -42,7 +42,7 @@ Outcome compare_refusal(const Json& out, const Error& error) {
 
 /// What batch_by_seqlens is asked, in the terms of the sampler.
 struct BatchCase {
-  std::vector<int64_t> lengths;
+  std::vector<int32_t> lengths;
   std::vector<int64_t> ids;
   bool has_ids = false;
   int64_t rows_per_batch = 1;
@@ -91,7 +91,7 @@ std::optional<std::string> permute_by_hand(const Json& row, BatchCase& asked) {
 BatchCase batch_case(const Json& row) {
   const Json& args = row.at("args");
   BatchCase asked;
-  asked.lengths = row.at("seqlens").get<std::vector<int64_t>>();
+  asked.lengths = row.at("seqlens").get<std::vector<int32_t>>();
   asked.has_ids = !args.at("sequence_ids_per_mb").is_null();
   if (asked.has_ids) asked.ids = args.at("sequence_ids_per_mb").get<std::vector<int64_t>>();
   asked.rows_per_batch = args.at("effective_batch_size").get<int64_t>();
@@ -138,7 +138,8 @@ Result<Json> run_sampler(const BatchCase& asked, Plugins& plugins) {
     const size_t batch = i / batch_size;
     packs.push_back(Json::array({batch, std::vector<int64_t>(pack.begin(), pack.end())}));
     sizes[batch] += static_cast<int64_t>(pack.size());
-    for (const int64_t id : pack) longest[batch] = std::max(longest[batch], asked.lengths[static_cast<size_t>(id)]);
+    for (const int64_t id : pack)
+      longest[batch] = std::max<int64_t>(longest[batch], asked.lengths[static_cast<size_t>(id)]);
   }
   return Json{{"microbatch_ids", packs}, {"batch_sizes", sizes}, {"batch_max_seqlens", longest}};
 }
@@ -155,6 +156,9 @@ bool is_no_integer(const Json& value) {
 bool is_wide(const Json& value) {
   return is_integer(value) && !fits(value);
 }
+bool is_wide_length(const Json& value) {
+  return is_integer(value) && (!fits(value) || value.get<int64_t>() > std::numeric_limits<int32_t>::max());
+}
 
 /// The rule for a row that the request of the ABI cannot hold, or nullptr.
 const char* cannot_be_asked(const Json& row) {
@@ -166,7 +170,7 @@ const char* cannot_be_asked(const Json& row) {
   const bool typed_ids = ids.is_null() || (ids.is_array() && !any_of(ids, is_no_integer));
   if (!typed_ids || is_no_integer(batch) || any_of(row.at("seqlens"), is_no_integer)) return "typed-argument";
   if (!seed.is_null() && is_no_integer(seed)) return "typed-argument";
-  if (any_of(row.at("seqlens"), is_wide) || any_of(ids, is_wide) || is_wide(batch)) return "int64";
+  if (any_of(row.at("seqlens"), is_wide_length) || any_of(ids, is_wide) || is_wide(batch)) return "int64";
   return nullptr;
 }
 
@@ -274,7 +278,7 @@ std::vector<RowKind> variable_batch_rows() {
        {{"float-length", "A length counts tokens: the ABI takes integers, so lengths with a fraction cannot be asked."},
         {"typed-argument",
          "An argument of another type than the sampler takes: options of TOML and numbers of the ABI are typed."},
-        {"int64", "A length, an id, a batch or a limit past 63 bits: the ABI takes an int64_t."},
+        {"int64", "A length past 31 bits, an id, a batch or a limit past 63: the ABI takes an int32_t and an int64_t."},
         {"negative-limit", "max_tokens, min_batch_size or max_batch_size below 0: the options refuse it."},
         {"negative-length", "A length counts tokens: negative ones are refused."},
         {"negative-id", "Python's indices from the end: ids of the sampler count from 0 and others are refused."},

@@ -9,14 +9,15 @@
 #include <vector>
 
 #include "pliant/config.hpp"
+#include "pliant/lengths.hpp"
 #include "pliant/plan.hpp"
 
 namespace pliant {
 
-/// The lengths of all sequences. Owned by Batches after construction.
+/// The lengths of all sequences.
 struct Dataset {
-  std::vector<int64_t> lengths;      ///< tokens of sequence i, >= 1
-  std::vector<int64_t> loss_tokens;  ///< tokens of sequence i that have a loss; empty = lengths
+  Lengths lengths;      ///< tokens of sequence i, >= 1
+  Lengths loss_tokens;  ///< tokens of sequence i that have a loss; empty = lengths
 };
 
 /// Size of a batch in every unit.

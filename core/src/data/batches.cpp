@@ -60,8 +60,8 @@ struct Batches::State {
   /// the rows of epoch 0.
   [[nodiscard]] uint64_t digest_of_inputs(const Plan& plan) {
     data::Digest digest;
-    digest.add(std::span<const int64_t>(dataset.lengths));
-    digest.add(std::span<const int64_t>(dataset.loss_tokens));
+    digest.add(dataset.lengths.view());
+    digest.add(dataset.loss_tokens.view());
     digest.add(seed);
     digest.add(static_cast<uint64_t>(plan.global_batch));
     digest.add(static_cast<uint64_t>(plan.granule));

@@ -13,9 +13,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <limits>
+#include <span>
 #include <system_error>
+
+#include "data/lengths/mapped_file.hpp"
 
 namespace pliant::data {
 
@@ -24,7 +26,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "lengths files are written as memory has them");
 
 constexpr std::array<char, 8> kMagic{'P', 'L', 'I', 'A', 'N', 'T', 'D', 'S'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 struct Header {
   std::array<char, 8> magic = kMagic;
@@ -99,8 +101,8 @@ class Draft {
   boost::crc_32_type crc_;
 };
 
-void append(Draft& draft, const std::vector<int64_t>& values) {
-  draft.append(values.data(), values.size() * sizeof(int64_t));
+void append(Draft& draft, const Lengths& values) {
+  draft.append(values.data(), values.size() * sizeof(int32_t));
 }
 
 Result<> same_as_there(const std::filesystem::path& file, const Dataset& dataset) {
@@ -115,7 +117,7 @@ Result<> same_as_there(const std::filesystem::path& file, const Dataset& dataset
 }
 
 /// The header, checked against the size of the file.
-Result<Header> checked_header(const std::filesystem::path& file, const std::string& bytes) {
+Result<Header> checked_header(const std::filesystem::path& file, std::string_view bytes) {
   const auto damaged = [&](const std::string& how) {
     return failed(Status::kDataLoss,
                   fmt::format("{} is damaged: {}; remove it, the job writes it again", file.string(), how));
@@ -135,7 +137,7 @@ Result<Header> checked_header(const std::filesystem::path& file, const std::stri
   if (header.lengths > kMost || (header.loss_tokens != 0 && header.loss_tokens != header.lengths)) {
     return damaged(fmt::format("it counts {} lengths and {} loss token counts", header.lengths, header.loss_tokens));
   }
-  const uint64_t expected = sizeof(header) + (header.lengths + header.loss_tokens) * sizeof(int64_t) + sizeof(uint32_t);
+  const uint64_t expected = sizeof(header) + (header.lengths + header.loss_tokens) * sizeof(int32_t) + sizeof(uint32_t);
   if (bytes.size() != expected) {
     return damaged(fmt::format("{} sequences take {} bytes, it has {}", header.lengths, expected, bytes.size()));
   }
@@ -169,23 +171,17 @@ Result<> write_dataset_once(const std::filesystem::path& file, const Dataset& da
 }
 
 Result<Dataset> read_dataset(const std::filesystem::path& file) {
-  std::error_code failure;
-  const auto size = std::filesystem::file_size(file, failure);
-  if (failure) return tl::unexpected<Error>(system_error("read", file, failure.value()));
-  std::string bytes(size, '\0');
-  std::ifstream in(file, std::ios::binary);
-  in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  if (!in) return tl::unexpected<Error>(system_error("read", file, errno == 0 ? EIO : errno));
+  auto mapped = open_shared(file);
+  if (!mapped) return failed(std::move(mapped));
+  const std::string_view bytes = (*mapped)->bytes();
   const Result<Header> header = checked_header(file, bytes);
   if (!header) return tl::unexpected<Error>(header.error());
-  Dataset dataset;
-  dataset.lengths.resize(header->lengths);
-  dataset.loss_tokens.resize(header->loss_tokens);
-  const char* from = bytes.data() + sizeof(Header);
-  const size_t length_bytes = dataset.lengths.size() * sizeof(int64_t);
-  if (length_bytes > 0) std::memcpy(dataset.lengths.data(), from, length_bytes);
-  if (!dataset.loss_tokens.empty()) std::memcpy(dataset.loss_tokens.data(), from + length_bytes, length_bytes);
-  return dataset;
+  // The file has its final contents from the first moment on, so a view of it is safe.
+  const auto values = [&](size_t first, size_t count) {
+    const auto* start = reinterpret_cast<const int32_t*>(bytes.data() + sizeof(Header)) + first;
+    return count == 0 ? Lengths() : Lengths(std::span(start, count), *mapped);
+  };
+  return Dataset{values(0, header->lengths), values(header->lengths, header->loss_tokens)};
 }
 
 }  // namespace pliant::data

@@ -1,7 +1,7 @@
 // The lengths file: a Dataset in a run directory, so that the agent and all workers plan from the same numbers.
 //
-// Little-endian: "PLIANTDS", u32 version 1, u32 0, u64 N sequences, u64 M loss token counts (0 or N), int64 length[N],
-// int64 loss_tokens[M], u32 CRC-32 (ISO-HDLC) of all bytes before it.
+// Little-endian: "PLIANTDS", u32 version 2, u32 0, u64 N sequences, u64 M loss token counts (0 or N), int32 length[N],
+// int32 loss_tokens[M], u32 CRC-32 (ISO-HDLC) of all bytes before it.
 #pragma once
 
 #include <filesystem>

@@ -68,8 +68,7 @@ EntrySums sum_entries(const Entries& entries, const Dataset& dataset) {
   return sums;
 }
 
-Result<PieceCounts> check_pieces(std::span<const int64_t> ids, std::span<const int64_t> lengths,
-                                 std::vector<Piece>& pieces) {
+Result<PieceCounts> check_pieces(std::span<const int64_t> ids, const Lengths& lengths, std::vector<Piece>& pieces) {
   PieceCounts counts;
   std::vector<uint64_t> entries;  // whole sequences need no second look: whoever marks ids finds those used twice
   for (uint64_t i = 0; i < ids.size(); ++i) {

@@ -39,7 +39,6 @@ struct PieceCounts {
 
 /// Holds `pieces` (of the sequences `ids`, entry by entry; ids are in range) to the contract and sets `last` of each.
 /// The error's message says what is wrong.
-Result<PieceCounts> check_pieces(std::span<const int64_t> ids, std::span<const int64_t> lengths,
-                                 std::vector<Piece>& pieces);
+Result<PieceCounts> check_pieces(std::span<const int64_t> ids, const Lengths& lengths, std::vector<Piece>& pieces);
 
 }  // namespace pliant::data

@@ -15,7 +15,7 @@
 namespace pliant::sampler {
 
 /// Upper edges (inclusive, ascending) of up to `buckets` buckets that hold about the same number of tokens each.
-inline std::vector<int64_t> even_edges(std::span<const int64_t> lengths, uint64_t buckets) {
+inline std::vector<int64_t> even_edges(std::span<const int32_t> lengths, uint64_t buckets) {
   const ByValue sorted = group_by_value(lengths);
   double all = 0;
   for (size_t g = 0; g < sorted.groups(); ++g) {
@@ -34,7 +34,7 @@ inline std::vector<int64_t> even_edges(std::span<const int64_t> lengths, uint64_
 /// Each sequence joins the open pack of its bucket (lengths above the last edge share one more); a pack becomes a row
 /// when the next sequence does not fit it, and what is open at the end follows by bucket. `rows` is as restart() leaves
 /// it; its ids number the sequences.
-inline void fill_buckets(std::span<const int64_t> lengths, std::span<const int64_t> edges, const PaddedRule& rule,
+inline void fill_buckets(std::span<const int32_t> lengths, std::span<const int64_t> edges, const PaddedRule& rule,
                          sdk::EpochRows& rows) {
   struct Bucket {
     PaddedPack pack;

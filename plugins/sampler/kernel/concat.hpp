@@ -13,7 +13,7 @@ namespace pliant::sampler {
 
 /// Rows of exactly `row_tokens` tokens, the last one of what is left. lengths[i] >= 1 is that of sequence i. `rows` is
 /// as restart() leaves it.
-inline void concatenate(std::span<const int64_t> ids, std::span<const int64_t> lengths, int64_t row_tokens,
+inline void concatenate(std::span<const int64_t> ids, std::span<const int32_t> lengths, int64_t row_tokens,
                         sdk::EpochRows& rows) {
   int64_t room = row_tokens;
   size_t at = 0;

@@ -50,7 +50,7 @@ inline void write_ids_out(sdk::EpochRows& rows) {
 /// Keeps the rows for which keep(row) holds; the sequences of the others are dropped for `reason`. Sequences of rows
 /// that may go are in one piece.
 template <class Keep>
-void keep_rows(std::span<const int64_t> lengths, sdk::EpochRows& rows, PackDrop reason, Keep&& keep) {
+void keep_rows(std::span<const int32_t> lengths, sdk::EpochRows& rows, PackDrop reason, Keep&& keep) {
   write_ids_out(rows);
   uint64_t entries = 0;
   size_t kept = 0;
@@ -108,7 +108,7 @@ inline void fill_last_batch(sdk::EpochRows& rows, uint64_t batch) {
 }  // namespace detail
 
 /// Applies min_sequences and tail to packs that name sequences of `lengths`.
-inline void finish_rows(const PackOptions& options, std::span<const int64_t> lengths, int64_t rows_per_batch,
+inline void finish_rows(const PackOptions& options, std::span<const int32_t> lengths, int64_t rows_per_batch,
                         sdk::EpochRows& rows) {
   const auto fewest = static_cast<uint64_t>(options.min_sequences);
   if (fewest > 1) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,16 +16,17 @@
 
 namespace pliant::sampler {
 
-/// Item i costs sizes[i], 1 .. max_tokens. Views the request's lengths where nothing had to be changed.
+/// Item i costs sizes[i], 1 .. max_tokens, which fits 31 bits where it is not the length itself. Views the request's
+/// lengths where nothing had to be changed.
 struct Items {
-  std::span<const int64_t> lengths;  ///< tokens of item i
-  std::span<const int64_t> sizes;    ///< what it counts against the budget
+  std::span<const int32_t> lengths;  ///< tokens of item i
+  std::span<const int32_t> sizes;    ///< what it counts against the budget
   std::vector<int64_t> ids;          ///< its sequence; empty = item i is sequence i
   std::vector<sdk::Piece> pieces;    ///< the part of its sequence; empty = all are whole
   uint64_t sequence_count = 0;       ///< different sequences, where pieces is not empty
   uint64_t truncated_count = 0;
-  std::vector<int64_t> own_lengths;
-  std::vector<int64_t> own_sizes;
+  std::vector<int32_t> own_lengths;
+  std::vector<int32_t> own_sizes;
 
   [[nodiscard]] size_t count() const { return lengths.size(); }
 };
@@ -32,16 +34,17 @@ struct Items {
 namespace detail {
 
 /// Whether every length is in 1 .. longest, without a branch in the loop. longest >= 1.
-inline bool all_within(std::span<const int64_t> lengths, int64_t longest) {
-  uint64_t bad = 0;
-  for (const int64_t length : lengths) {
-    bad |= (static_cast<uint64_t>(length) - 1U) | (static_cast<uint64_t>(longest) - static_cast<uint64_t>(length));
+inline bool all_within(std::span<const int32_t> lengths, int64_t longest) {
+  const auto most = static_cast<uint32_t>(std::min<int64_t>(longest, std::numeric_limits<int32_t>::max()));
+  uint32_t bad = 0;
+  for (const int32_t length : lengths) {
+    bad |= (static_cast<uint32_t>(length) - 1U) | (most - static_cast<uint32_t>(length));
   }
-  return (bad >> 63U) == 0;
+  return (bad >> 31U) == 0;
 }
 
 inline std::string explain_pack_over_long(std::span<const int64_t> too_long, size_t total,
-                                          std::span<const int64_t> lengths, const PackOptions& options,
+                                          std::span<const int32_t> lengths, const PackOptions& options,
                                           int64_t longest) {
   constexpr size_t kNamed = 5;
   std::string named;
@@ -56,11 +59,11 @@ inline std::string explain_pack_over_long(std::span<const int64_t> too_long, siz
 }
 
 /// Puts every sequence of `ids` into items as `options.over_long` says.
-inline void fill(Items& items, const std::vector<int64_t>& ids, std::span<const int64_t> lengths,
+inline void fill(Items& items, const std::vector<int64_t>& ids, std::span<const int32_t> lengths,
                  const PackOptions& options, int64_t longest, sdk::EpochRows& rows) {
   const auto add = [&](int64_t id, int64_t first, int64_t count) {
     items.ids.push_back(id);
-    items.own_lengths.push_back(count);
+    items.own_lengths.push_back(static_cast<int32_t>(count));
     items.pieces.push_back({first, count});
   };
   for (const int64_t id : ids) {
@@ -118,7 +121,8 @@ inline Items make_items(const sdk::EpochRequest& request, const PackOptions& opt
   items.sizes = items.lengths;
   if (options.quadratic_length == 0) return items;
   items.own_sizes.resize(items.count());
-  std::transform(items.lengths.begin(), items.lengths.end(), items.own_sizes.begin(), options.cost());
+  std::transform(items.lengths.begin(), items.lengths.end(), items.own_sizes.begin(),
+                 [cost = options.cost()](int32_t length) { return static_cast<int32_t>(cost(length)); });
   items.sizes = items.own_sizes;
   return items;
 }

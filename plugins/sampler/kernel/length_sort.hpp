@@ -37,10 +37,10 @@ struct ByValue {
 namespace detail {
 
 /// Values up to `most` through one histogram.
-inline ByValue count_sort(std::span<const int64_t> values, int64_t most) {
+inline ByValue count_sort(std::span<const int32_t> values, int64_t most) {
   ByValue sorted;
   std::vector<uint32_t> next(static_cast<size_t>(most) + 1);
-  for (const int64_t value : values) ++next[static_cast<size_t>(value)];
+  for (const int32_t value : values) ++next[static_cast<size_t>(value)];
   uint32_t at = 0;
   for (size_t value = 0; value < next.size(); ++value) {
     const uint32_t count = next[value];
@@ -59,7 +59,7 @@ inline ByValue count_sort(std::span<const int64_t> values, int64_t most) {
 }
 
 /// One pass of a radix sort by the 16 bits of values from bit `shift` on.
-inline void radix_pass(std::span<const int64_t> values, unsigned shift, const uint32_t* from, uint32_t* to) {
+inline void radix_pass(std::span<const int32_t> values, unsigned shift, const uint32_t* from, uint32_t* to) {
   std::vector<uint32_t> next(1U << 16U);
   const auto digit = [&](uint32_t i) { return (static_cast<uint64_t>(values[i]) >> shift) & 0xffffU; };
   for (size_t i = 0; i < values.size(); ++i) ++next[digit(from[i])];
@@ -69,7 +69,7 @@ inline void radix_pass(std::span<const int64_t> values, unsigned shift, const ui
 }
 
 /// Any values >= 0.
-inline ByValue radix_sort(std::span<const int64_t> values, int64_t most) {
+inline ByValue radix_sort(std::span<const int32_t> values, int64_t most) {
   ByValue sorted;
   sorted.positions.reset(new uint32_t[values.size()]);
   std::unique_ptr<uint32_t[]> other(new uint32_t[values.size()]);
@@ -91,17 +91,17 @@ inline ByValue radix_sort(std::span<const int64_t> values, int64_t most) {
 }  // namespace detail
 
 /// Groups positions 0 .. values.size()-1 by value. Values are 0 .. limit; O(n), and a pass less where `limit` is small.
-inline ByValue group_by_value(std::span<const int64_t> values, int64_t limit) {
+inline ByValue group_by_value(std::span<const int32_t> values, int64_t limit) {
   require_32_bits(values.size());
   const auto dense = static_cast<int64_t>(std::max<size_t>(values.size() / 4, size_t{1} << 16U));
   int64_t most = limit;
   if (limit > dense) {
     most = 0;
-    for (const int64_t value : values) most = std::max(most, value);
+    for (const int32_t value : values) most = std::max<int64_t>(most, value);
   }
   return most <= dense ? detail::count_sort(values, most) : detail::radix_sort(values, most);
 }
-inline ByValue group_by_value(std::span<const int64_t> values) {
+inline ByValue group_by_value(std::span<const int32_t> values) {
   return group_by_value(values, std::numeric_limits<int64_t>::max());
 }
 

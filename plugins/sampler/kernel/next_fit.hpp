@@ -19,7 +19,7 @@ struct FillState {
 /// Notes in `ends` where packs end between `begin` and `end`. Whether a sequence still fits is as good as random in
 /// short packs, where a wrong guess costs more than the work (kBranch = false), and nearly always true in long ones.
 template <bool kBranch, bool kCounted>
-size_t next_fit_block(const int64_t* sizes, size_t begin, size_t end, int64_t budget, uint64_t most, FillState& fill,
+size_t next_fit_block(const int32_t* sizes, size_t begin, size_t end, int64_t budget, uint64_t most, FillState& fill,
                       uint64_t* ends) {
   int64_t room = fill.room;
   uint64_t in_pack = fill.in_pack;
@@ -47,7 +47,7 @@ size_t next_fit_block(const int64_t* sizes, size_t begin, size_t end, int64_t bu
 }
 
 template <bool kCounted>
-void next_fit(std::span<const int64_t> sizes, int64_t budget, uint64_t most, std::vector<uint64_t>& offsets) {
+void next_fit(std::span<const int32_t> sizes, int64_t budget, uint64_t most, std::vector<uint64_t>& offsets) {
   constexpr size_t kBlock = 4096;  // so that the ends are written where the cache has them
   constexpr size_t kShortPack = 16;
   std::vector<uint64_t> ends(kBlock + 1);
@@ -66,7 +66,7 @@ void next_fit(std::span<const int64_t> sizes, int64_t budget, uint64_t most, std
 
 /// Sequences `sizes` (1 .. budget) in order; appends to `offsets` (which begins with 0) where each pack ends. O(n).
 /// most_in_pack 0 = no limit.
-inline void next_fit(std::span<const int64_t> sizes, int64_t budget, uint64_t most_in_pack,
+inline void next_fit(std::span<const int32_t> sizes, int64_t budget, uint64_t most_in_pack,
                      std::vector<uint64_t>& offsets) {
   if (sizes.empty()) return;
   if (most_in_pack == 0) {

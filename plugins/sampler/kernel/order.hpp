@@ -64,7 +64,7 @@ inline std::vector<int64_t> chosen_ids(const sdk::EpochRequest& request) {
 }
 
 /// Refuses sequences without a token.
-inline void refuse_empty(std::span<const int64_t> ids, std::span<const int64_t> lengths) {
+inline void refuse_empty(std::span<const int64_t> ids, std::span<const int32_t> lengths) {
   for (const int64_t id : ids) {
     sdk::require(lengths[static_cast<size_t>(id)] >= 1,
                  "sequence " + std::to_string(id) + " has a length of 0 tokens; leave it out of the data set");
@@ -72,13 +72,13 @@ inline void refuse_empty(std::span<const int64_t> ids, std::span<const int64_t> 
 }
 
 /// `ids` in ascending order of (length, id); linear. Lengths are not negative.
-inline void sort_by_length(std::vector<int64_t>& ids, std::span<const int64_t> lengths) {
+inline void sort_by_length(std::vector<int64_t>& ids, std::span<const int32_t> lengths) {
   if (!std::is_sorted(ids.begin(), ids.end())) std::sort(ids.begin(), ids.end());
-  std::vector<int64_t> own(ids.size());
+  std::vector<int32_t> own(ids.size());
   std::transform(ids.begin(), ids.end(), own.begin(), [&](int64_t id) { return lengths[static_cast<size_t>(id)]; });
   const ByValue sorted = group_by_value(own);
-  std::swap(own, ids);
-  for (size_t i = 0; i < ids.size(); ++i) ids[i] = own[sorted.positions[i]];
+  const std::vector<int64_t> before = std::exchange(ids, std::vector<int64_t>(ids.size()));
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = before[sorted.positions[i]];
 }
 
 /// The sequences of `request` in the order that `order` (one of order_choices) names. Ids given twice stay twice.
@@ -96,7 +96,7 @@ inline std::vector<int64_t> ordered_ids(const sdk::EpochRequest& request, const 
 }
 
 /// What the error for `too_long` (ids, not empty) of `total` sequences says; fits the ABI's message.
-inline std::string explain_over_long(std::span<const int64_t> too_long, size_t total, std::span<const int64_t> lengths,
+inline std::string explain_over_long(std::span<const int64_t> too_long, size_t total, std::span<const int32_t> lengths,
                                      int64_t max_tokens) {
   constexpr size_t kNamed = 5;
   int64_t longest = 0;
@@ -116,7 +116,7 @@ inline std::string explain_over_long(std::span<const int64_t> too_long, size_t t
 }
 
 /// Takes sequences above `max_tokens` out of `ids`: throws for over_long "error", drops them with `reason` for "drop".
-inline void take_out_over_long(std::vector<int64_t>& ids, std::span<const int64_t> lengths, int64_t max_tokens,
+inline void take_out_over_long(std::vector<int64_t>& ids, std::span<const int32_t> lengths, int64_t max_tokens,
                                const std::string& over_long, int32_t reason, sdk::EpochRows& rows) {
   std::vector<int64_t> too_long;
   size_t kept = 0;

@@ -81,6 +81,10 @@ struct PackOptions {
                          "max_tokens = " + std::to_string(max_tokens) +
                              " has no room for one token at quadratic_length = " + std::to_string(quadratic_length));
     }
+    if (quadratic_length != 0 && max_tokens > std::numeric_limits<int32_t>::max()) {
+      throw sdk::Failure(PLIANT_OUT_OF_RANGE, "max_tokens = " + std::to_string(max_tokens) +
+                                                  " is above 2147483647, the most that goes with quadratic_length");
+    }
     if (over_long == "split" && (tail == "drop" || min_sequences > 1)) {
       throw sdk::Failure(PLIANT_OUT_OF_RANGE,
                          "over_long = \"split\" uses every piece of a sequence, so tail = \"drop\" and min_sequences "

@@ -26,7 +26,7 @@ struct PackRule {
 /// One pass over `order`; whole packs go to `rows`, the rest is dropped with a reason.
 class Packer {
  public:
-  Packer(std::span<const int64_t> order, std::span<const int64_t> lengths, const PackRule& rule, sdk::EpochRows& rows)
+  Packer(std::span<const int64_t> order, std::span<const int32_t> lengths, const PackRule& rule, sdk::EpochRows& rows)
       : order_(order), lengths_(lengths), rule_(rule), rows_(rows) {}
 
   void run() {
@@ -77,7 +77,7 @@ class Packer {
   }
 
   std::span<const int64_t> order_;
-  std::span<const int64_t> lengths_;
+  std::span<const int32_t> lengths_;
   const PackRule& rule_;
   sdk::EpochRows& rows_;
   std::vector<int64_t> room_;

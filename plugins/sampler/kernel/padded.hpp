@@ -82,7 +82,7 @@ class PaddedPack {
 
 /// Fills packs in order; appends to `offsets`, which begins with 0, where each ends. Lengths fit. O(n): sequences that
 /// a multiple leaves over begin the next pack, fewer than the pack before has.
-inline void fill_padded(std::span<const int64_t> lengths, const PaddedRule& rule, std::vector<uint64_t>& offsets) {
+inline void fill_padded(std::span<const int32_t> lengths, const PaddedRule& rule, std::vector<uint64_t>& offsets) {
   size_t begin = 0;
   PaddedPack pack(rule);
   size_t next = 0;

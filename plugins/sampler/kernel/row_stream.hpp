@@ -112,7 +112,7 @@ class RowStream {
   void take() { ready_.pop_front(); }
 
  private:
-  static void check_entry(const sdk::Entry& entry, std::span<const int64_t> lengths) {
+  static void check_entry(const sdk::Entry& entry, std::span<const int32_t> lengths) {
     if (static_cast<uint64_t>(entry.id) < lengths.size() &&
         entry.piece.count <= lengths[static_cast<size_t>(entry.id)] - entry.piece.first) {
       return;

@@ -27,24 +27,24 @@ std::vector<int64_t> wikipedia(size_t n, int64_t budget) {
   const auto counts = nlohmann::json::parse(std::ifstream(WIKIPEDIA_HISTOGRAM)).at("counts").get<std::vector<double>>();
   std::discrete_distribution<int64_t> length(counts.begin(), counts.end());
   std::mt19937_64 engine(7020);
-  std::vector<int64_t> lengths(n);
-  for (int64_t& one : lengths) one = std::min(length(engine) + 1, budget);
+  std::vector<int32_t> lengths(n);
+  for (int32_t& one : lengths) one = static_cast<int32_t>(std::min(length(engine) + 1, budget));
   return lengths;
 }
 
-std::vector<int64_t> lognormal(size_t n, int64_t budget) {
+std::vector<int32_t> lognormal(size_t n, int64_t budget) {
   std::lognormal_distribution<double> length(std::log(300.0), 1.0);
   std::mt19937_64 engine(7020);
-  std::vector<int64_t> lengths(n);
-  for (int64_t& one : lengths) {
-    one = std::clamp(static_cast<int64_t>(std::ceil(length(engine))), int64_t{1}, budget);
+  std::vector<int32_t> lengths(n);
+  for (int32_t& one : lengths) {
+    one = static_cast<int32_t>(std::clamp(static_cast<int64_t>(std::ceil(length(engine))), int64_t{1}, budget));
   }
   return lengths;
 }
 
 /// The same vector for every benchmark that asks for it; one is kept.
-const std::vector<int64_t>& lengths_of(bool wiki, size_t n, int64_t budget) {
-  static std::vector<int64_t> kept;
+const std::vector<int32_t>& lengths_of(bool wiki, size_t n, int64_t budget) {
+  static std::vector<int32_t> kept;
   static std::string key;
   const std::string asked = std::to_string(wiki) + "/" + std::to_string(n) + "/" + std::to_string(budget);
   if (key != asked) {
@@ -98,7 +98,7 @@ void pack(benchmark::State& state, const std::string& name, bool wiki, const std
   const int64_t budget = state.range(0);
   const auto n = static_cast<size_t>(state.range(1));
   plugin::Instance sampler = make(name, budget, order);
-  const std::vector<int64_t>& lengths = lengths_of(wiki, n, budget);
+  const std::vector<int32_t>& lengths = lengths_of(wiki, n, budget);
   const auto& slots = sampler.table<pliant_batch_sampler>();
   pliant_epoch_request request{};
   request.struct_size = sizeof(request);

@@ -35,9 +35,9 @@ plugin::Instance seqlen(const std::string& order, bool same_size) {
 void plan_epoch(benchmark::State& state, const std::string& order, bool same_size) {
   plugin::Instance sampler = seqlen(order, same_size);
   std::mt19937_64 engine(7020);
-  std::uniform_int_distribution<int64_t> length(1, 512);
-  std::vector<int64_t> lengths(static_cast<size_t>(state.range(0)));
-  for (int64_t& one : lengths) one = length(engine);
+  std::uniform_int_distribution<int32_t> length(1, 512);
+  std::vector<int32_t> lengths(static_cast<size_t>(state.range(0)));
+  for (int32_t& one : lengths) one = length(engine);
   pliant_epoch_request request{};
   request.struct_size = sizeof(request);
   request.seed = 1234;

@@ -23,10 +23,10 @@ const std::vector<std::string> kSamplers{
     "[sampler]\nuse = \"fixed\"\n[sampler.fixed]\nmax_tokens = 40\nover_long = \"drop\"\n"};
 
 Dataset random_dataset() {
-  Dataset dataset;
-  dataset.lengths = *rc::gen::nonEmpty(rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(1, 60)));
-  dataset.lengths.push_back(7);  // so that no budget above drops everything
-  return dataset;
+  std::vector<int32_t> lengths =
+      *rc::gen::nonEmpty(rc::gen::container<std::vector<int32_t>>(rc::gen::inRange<int32_t>(1, 60)));
+  lengths.push_back(7);  // so that no budget above drops everything
+  return {std::move(lengths), {}};
 }
 
 Batches random_batches(const Scratch& scratch, int64_t global_batch) {

@@ -22,7 +22,7 @@ Plan plan_of(int64_t global_batch) {
   return plan;
 }
 
-Dataset of(std::vector<int64_t> lengths) {
+Dataset of(std::vector<int32_t> lengths) {
   return {std::move(lengths), {}};
 }
 
@@ -116,7 +116,7 @@ TEST_CASE("without loss token counts every token has a loss") {
 }
 
 TEST_CASE("steps run through the epochs in order, each with its own row order") {
-  Batches made = batches(kFixedRandom, 4, of(std::vector<int64_t>(10, 5)));
+  Batches made = batches(kFixedRandom, 4, of(std::vector<int32_t>(10, 5)));
   CHECK(made.total_steps() == 6);
   std::vector<std::vector<int64_t>> epochs(2);
   for (int64_t step = 0; step < 6; ++step) {
@@ -135,8 +135,8 @@ TEST_CASE("steps run through the epochs in order, each with its own row order") 
 }
 
 TEST_CASE("a step gives the same batch whenever and in whatever order it is asked for") {
-  Batches forward = batches(kFixedRandom, 3, of(std::vector<int64_t>(11, 5)));
-  Batches backward = batches(kFixedRandom, 3, of(std::vector<int64_t>(11, 5)));
+  Batches forward = batches(kFixedRandom, 3, of(std::vector<int32_t>(11, 5)));
+  Batches backward = batches(kFixedRandom, 3, of(std::vector<int32_t>(11, 5)));
   std::vector<std::vector<int64_t>> seen;
   for (int64_t step = 0; step < 8; ++step) seen.push_back(forward.at_step(step).ids);
   for (int64_t step = 7; step >= 0; --step) CHECK(backward.at_step(step).ids == seen[static_cast<size_t>(step)]);
@@ -153,8 +153,8 @@ strict = true
 [run]
 epochs = 5
 )";
-  std::vector<int64_t> lengths;
-  for (int64_t i = 0; i < 60; ++i) lengths.push_back(1 + (i * 37) % 90);
+  std::vector<int32_t> lengths;
+  for (int32_t i = 0; i < 60; ++i) lengths.push_back(1 + (i * 37) % 90);
   Batches made = batches(toml, 3, of(lengths));
   int64_t expected = 0;
   for (int64_t epoch = 0; epoch < 5; ++epoch) expected += made.epoch(epoch).batches;
@@ -167,19 +167,19 @@ epochs = 5
 }
 
 TEST_CASE("max_steps ends the job early and never lengthens it") {
-  CHECK(batches(std::string(kFixedRandom) + "max_steps = 4\n", 4, of(std::vector<int64_t>(10, 5))).total_steps() == 4);
-  CHECK(batches(std::string(kFixedRandom) + "max_steps = 99\n", 4, of(std::vector<int64_t>(10, 5))).total_steps() == 6);
+  CHECK(batches(std::string(kFixedRandom) + "max_steps = 4\n", 4, of(std::vector<int32_t>(10, 5))).total_steps() == 4);
+  CHECK(batches(std::string(kFixedRandom) + "max_steps = 99\n", 4, of(std::vector<int32_t>(10, 5))).total_steps() == 6);
 }
 
 TEST_CASE("steps, batches and epochs that do not exist are refused with what exists") {
-  Batches made = batches(std::string(kFixedRandom) + "max_steps = 5\n", 4, of(std::vector<int64_t>(10, 5)));
+  Batches made = batches(std::string(kFixedRandom) + "max_steps = 5\n", 4, of(std::vector<int32_t>(10, 5)));
   CHECK(message_of([&] { (void)made.at_step(5); }, Status::kOutOfRange) ==
         "step 5: the job has 5 steps, counted from 0");
   (void)message_of([&] { (void)made.at_step(-1); }, Status::kOutOfRange);
   (void)message_of([&] { (void)made.batch(0, 3); }, Status::kOutOfRange);
   (void)message_of([&] { (void)made.batch(0, -1); }, Status::kOutOfRange);
   (void)message_of([&] { (void)made.epoch(-1); }, Status::kOutOfRange);
-  Batches unlimited = batches(kFixedRandom, 4, of(std::vector<int64_t>(10, 5)));
+  Batches unlimited = batches(kFixedRandom, 4, of(std::vector<int32_t>(10, 5)));
   (void)message_of([&] { (void)unlimited.at_step(6); }, Status::kOutOfRange);
 }
 
@@ -238,7 +238,7 @@ TEST_CASE("the fingerprint is stable and differs when anything that decides the 
 }
 
 TEST_CASE("batches can be moved") {
-  Batches first = batches(kFixedRandom, 4, of(std::vector<int64_t>(10, 5)));
+  Batches first = batches(kFixedRandom, 4, of(std::vector<int32_t>(10, 5)));
   const std::vector<int64_t> ids = first.at_step(0).ids;
   Batches second = std::move(first);
   CHECK(second.at_step(3).epoch == 1);

@@ -1,8 +1,6 @@
 // Which data sets are refused.
 #include <doctest/doctest.h>
 
-#include <limits>
-
 #include "data/epoch_plan.hpp"
 
 using namespace pliant;
@@ -36,12 +34,4 @@ TEST_CASE("loss tokens must match in number and never exceed the length") {
   CHECK(refused({{5, 6}, {5}}).message().find("2 lengths but 1 loss token counts") != std::string::npos);
   CHECK(refused({{5, 6}, {5, 7}}).message().find("sequence 1 has 7 loss tokens") != std::string::npos);
   CHECK(refused({{5}, {-1}}).message().find("0 to 5") != std::string::npos);
-}
-
-TEST_CASE("lengths whose sum leaves 64 bits are refused, the largest sum is not") {
-  const int64_t huge = std::numeric_limits<int64_t>::max();
-  CHECK(data::check_dataset({{huge - 3, 3}, {}}).has_value());
-  const Error error = refused({{huge - 3, 3, 1}, {}});
-  CHECK(error.status() == Status::kOutOfRange);
-  CHECK(error.message().find("the first 3 sequences") != std::string::npos);
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@
 
 namespace {
 
-using Lengths = std::vector<int64_t>;
+using pliant::Lengths;
 using pliant::read_lengths;
 
 struct Files : pliant::test::ScratchFolder {
@@ -101,21 +102,21 @@ TEST_CASE_FIXTURE(Files, "a numpy array that is wrong is refused by name") {
 }
 
 TEST_CASE_FIXTURE(Files, "what was written as metric files comes back, through stem, .idx, .bin and folder") {
-  const Lengths lengths{76, 200, 70000, 170};
+  const std::vector<int64_t> lengths{76, 200, 70000, 170};
   std::filesystem::create_directories(*this / "seqlen");
   pliant::write_metric_files(*this / "seqlen/seqlen_sample_to_metric", lengths);
   CHECK(pliant::read_metric_files(*this / "seqlen/seqlen_sample_to_metric") == lengths);
-  CHECK(read_lengths(*this / "seqlen/seqlen_sample_to_metric.idx") == lengths);
-  CHECK(read_lengths(*this / "seqlen/seqlen_sample_to_metric.bin") == lengths);
-  CHECK(read_lengths(*this / "seqlen") == lengths);
-  CHECK(read_lengths(path()) == lengths);
+  CHECK(read_lengths(*this / "seqlen/seqlen_sample_to_metric.idx") == Lengths::from(lengths));
+  CHECK(read_lengths(*this / "seqlen/seqlen_sample_to_metric.bin") == Lengths::from(lengths));
+  CHECK(read_lengths(*this / "seqlen") == Lengths::from(lengths));
+  CHECK(read_lengths(path()) == Lengths::from(lengths));
 }
 
 TEST_CASE_FIXTURE(Files, "whole numbers of every size travel through metric files") {
   CHECK(rc::check([this] {
-    const auto values =
-        *rc::gen::container<Lengths>(rc::gen::oneOf(rc::gen::arbitrary<int64_t>(), rc::gen::inRange<int64_t>(-200, 400),
-                                                    rc::gen::cast<int64_t>(rc::gen::arbitrary<uint32_t>())));
+    const auto values = *rc::gen::container<std::vector<int64_t>>(
+        rc::gen::oneOf(rc::gen::arbitrary<int64_t>(), rc::gen::inRange<int64_t>(-200, 400),
+                       rc::gen::cast<int64_t>(rc::gen::arbitrary<uint32_t>())));
     pliant::write_metric_files(*this / "m", values);
     RC_ASSERT(pliant::read_metric_files(*this / "m") == values);
   }));
@@ -178,4 +179,30 @@ TEST_CASE_FIXTURE(Files, "a file that is not there, of no known kind, or a folde
   CHECK(has(refusal_of(write("a.parquet", "PAR1")), "lengths are read from .npy, .idx"));
   std::filesystem::create_directories(*this / "folder");
   CHECK(has(refusal_of(*this / "folder"), "cannot read"));
+}
+
+TEST_CASE_FIXTURE(Files, "a length that does not fit 31 bits is refused, whatever the file") {
+  const int64_t most = std::numeric_limits<int32_t>::max();
+  CHECK(read_lengths(write("a.i64", bytes_of<int64_t>({1, most})))[1] == most);
+  CHECK(has(refusal_of(write("b.i64", bytes_of<int64_t>({1, most + 1}))), "sequence 1 has a length of 2147483648"));
+  CHECK(has(refusal_of(write("c.txt", "2147483648\n")), "a whole number from 1 to 2147483647"));
+  CHECK(has(refusal_of(write("d.jsonl", "{\"length\": 2147483648}\n")), "a whole number from 1 to 2147483647"));
+  try {
+    static_cast<void>(Lengths::from(std::vector<int64_t>{5, most + 1}));
+    FAIL("nothing was refused");
+  } catch (const pliant::Error& error) {
+    CHECK(has(error.message(), "sequence 1 has a length of 2147483648"));
+  }
+}
+
+TEST_CASE_FIXTURE(Files, "a large file of 32-bit integers is viewed, outlives its reader and is checked to its end") {
+  std::vector<int32_t> many(size_t{17} << 20U, 7);
+  many.back() = 9;
+  const auto file = write("large.npy", npy("<i4", "(" + std::to_string(many.size()) + ",)", bytes_of(many)));
+  const Lengths copy = [&] { return read_lengths(file); }();
+  REQUIRE(copy.size() == many.size());
+  CHECK(copy[many.size() - 1] == 9);
+  CHECK(copy == Lengths(many));
+  many.back() = -9;
+  CHECK(has(refusal_of(write("wrong.i32", bytes_of(many))), "has a length of -9"));
 }

@@ -25,12 +25,11 @@ Batches small_job(const std::string& sampler =
   const Config config = Config::open(folder / "pliant.toml", needs, overrides);
   Plan plan;
   plan.global_batch = 4;
-  Dataset dataset;
-  dataset.lengths.resize(22);
-  std::iota(dataset.lengths.begin(), dataset.lengths.end(), 10);
-  dataset.lengths[3] = 100;
-  dataset.lengths[17] = 51;
-  return Batches(config, plan, std::move(dataset));
+  std::vector<int32_t> lengths(22);
+  std::iota(lengths.begin(), lengths.end(), 10);
+  lengths[3] = 100;
+  lengths[17] = 51;
+  return Batches(config, plan, {std::move(lengths), {}});
 }
 
 CommitRecord commit_of(Batches& batches, int64_t step) {

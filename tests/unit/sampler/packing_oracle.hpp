@@ -12,7 +12,7 @@ namespace pliant::test {
 using Packs = std::vector<std::vector<int64_t>>;
 
 /// Best-fit-decreasing, sequence by sequence: sizes of the packs.
-inline Packs best_fit_by_loop(std::vector<int64_t> sizes, int64_t budget, size_t most_in_pack) {
+inline Packs best_fit_by_loop(std::vector<int32_t> sizes, int64_t budget, size_t most_in_pack) {
   std::sort(sizes.begin(), sizes.end(), std::greater<>());
   Packs packs;
   std::vector<int64_t> rooms;
@@ -33,7 +33,7 @@ inline Packs best_fit_by_loop(std::vector<int64_t> sizes, int64_t budget, size_t
 }
 
 /// The fewest packs there can be, by trying: a dozen sizes at most.
-inline size_t fewest_by_trying(std::vector<int64_t> sizes, int64_t budget, size_t most_in_pack) {
+inline size_t fewest_by_trying(std::vector<int32_t> sizes, int64_t budget, size_t most_in_pack) {
   std::sort(sizes.begin(), sizes.end(), std::greater<>());
   size_t best = sizes.size();
   struct Open {
@@ -64,7 +64,7 @@ inline size_t fewest_by_trying(std::vector<int64_t> sizes, int64_t budget, size_
 }
 
 /// One pack at a time, in order.
-inline Packs next_fit_by_loop(const std::vector<int64_t>& sizes, int64_t budget, size_t most_in_pack) {
+inline Packs next_fit_by_loop(const std::vector<int32_t>& sizes, int64_t budget, size_t most_in_pack) {
   Packs packs;
   int64_t room = 0;
   for (const int64_t size : sizes) {

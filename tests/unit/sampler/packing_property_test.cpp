@@ -36,7 +36,7 @@ Case random_case(const std::string& name) {
   Case made;
   made.sampler = name;
   made.budget = 1 + below(60);
-  made.asked.lengths = *rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(1, 70));
+  made.asked.lengths = *rc::gen::container<std::vector<int32_t>>(rc::gen::inRange<int32_t>(1, 70));
   made.asked.rows_per_batch = 1 + below(5);
   made.asked.seed = *rc::gen::arbitrary<uint64_t>();
   made.asked.epoch = below(3);
@@ -159,7 +159,7 @@ TEST_CASE("random order differs by epoch and by seed") {
   for (const std::string& name : kPackers) {
     CAPTURE(name);
     Asked asked;
-    for (int64_t i = 0; i < 100; ++i) asked.lengths.push_back(1 + i % 30);
+    for (int32_t i = 0; i < 100; ++i) asked.lengths.push_back(1 + i % 30);
     OpenedSampler sampler(name, {{"max_tokens", int64_t{40}}, {"order", "random"}});
     const Planned plan = or_throw(sampler.plan(asked));
     asked.epoch = 1;
@@ -196,8 +196,8 @@ TEST_CASE("best_fit has as many packs as best-fit-decreasing sequence by sequenc
     asked.options["min_sequences"] = int64_t{0};
     asked.options["max_sequences"] = int64_t{0};
     asked.options["tail"] = "keep";
-    std::vector<int64_t> sizes = asked.asked.lengths;
-    for (int64_t& size : sizes) size = std::min(size, asked.budget);
+    std::vector<int32_t> sizes = asked.asked.lengths;
+    for (int32_t& size : sizes) size = std::min(size, static_cast<int32_t>(asked.budget));
     RC_ASSERT(asked.plan().rows.size() == best_fit_by_loop(sizes, asked.budget, 0).size());
   }));
 }

@@ -16,7 +16,7 @@ using Drops = std::vector<std::pair<int64_t, std::string>>;
 
 const std::vector<std::string> kPackers{"next_fit", "best_fit", "streaming", "padded_budget", "bucketed"};
 
-Asked of(std::vector<int64_t> lengths, int64_t rows_per_batch = 1) {
+Asked of(std::vector<int32_t> lengths, int64_t rows_per_batch = 1) {
   Asked asked;
   asked.lengths = std::move(lengths);
   asked.rows_per_batch = rows_per_batch;
@@ -147,7 +147,7 @@ TEST_CASE("lengths of zero and below are refused by their id") {
   std::vector<std::string> all = kPackers;
   all.push_back("concat");
   for (const std::string& name : all) {
-    for (const int64_t bad : {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
+    for (const int32_t bad : {0, -1, std::numeric_limits<int32_t>::min()}) {
       CAPTURE(name);
       CAPTURE(bad);
       CHECK(mentions(refusal(name, budget(10), of({4, bad, 5})), "sequence 1 has a length of " + std::to_string(bad)));
@@ -180,16 +180,16 @@ TEST_CASE("no sequences make no rows, and one makes one") {
 TEST_CASE("a million sequences of one token in a budget of a thousand million make one pack") {
   for (const std::string& name : kPackers) {
     CAPTURE(name);
-    const Planned plan = planned(name, budget(1000000000), of(std::vector<int64_t>(1000000, 1)));
+    const Planned plan = planned(name, budget(1000000000), of(std::vector<int32_t>(1000000, 1)));
     REQUIRE(plan.rows.size() == 1);
     CHECK(plan.rows[0].size() == 1000000);
   }
 }
 
-TEST_CASE("sequences of exactly the budget have a pack each, next to 2^63 too") {
-  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+TEST_CASE("sequences of exactly the budget have a pack each, the longest that there can be too") {
+  constexpr int32_t kHuge = std::numeric_limits<int32_t>::max();
   for (const std::string& name : kPackers) {
-    for (const int64_t most : {int64_t{1}, int64_t{8192}, kHuge}) {
+    for (const int32_t most : {1, 8192, kHuge}) {
       CAPTURE(name);
       CAPTURE(most);
       CHECK(planned(name, budget(most), of({most, most, most})).rows.size() == 3);

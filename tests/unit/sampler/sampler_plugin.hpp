@@ -24,7 +24,7 @@ using OptionMap = std::map<std::string, OptionText>;
 
 /// What is asked; without has_ids all of `lengths`.
 struct Asked {
-  std::vector<int64_t> lengths;
+  std::vector<int32_t> lengths;
   int64_t rows_per_batch = 1;
   uint64_t seed = 0;
   int64_t epoch = 0;

@@ -46,7 +46,7 @@ Case random_case(bool strict) {
   const auto below = [](int64_t bound) { return *rc::gen::inRange<int64_t>(0, bound); };
   Case made;
   made.max_tokens = below(80);
-  made.asked.lengths = *rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(0, 40));
+  made.asked.lengths = *rc::gen::container<std::vector<int32_t>>(rc::gen::inRange<int32_t>(0, 40));
   made.asked.rows_per_batch = 1 + below(5);
   made.asked.seed = *rc::gen::arbitrary<uint64_t>();
   made.asked.epoch = below(3);

@@ -23,7 +23,7 @@ Case random_case() {
   Case made;
   made.sampler = *rc::gen::elementOf(std::vector<std::string>{"next_fit", "streaming", "concat"});
   made.options = {{"max_tokens", 1 + below(60)}, {"order", "dataloader"}};
-  made.asked.lengths = *rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(1, 90));
+  made.asked.lengths = *rc::gen::container<std::vector<int32_t>>(rc::gen::inRange<int32_t>(1, 90));
   made.asked.seed = *rc::gen::arbitrary<uint64_t>();
   made.asked.epoch = below(3);
   made.asked.rows_per_batch = 1 + below(4);

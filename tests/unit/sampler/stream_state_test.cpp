@@ -12,7 +12,7 @@ const OptionMap kOptions{{"max_tokens", int64_t{10}}, {"open_packs", int64_t{4}}
 
 Asked some_sequences() {
   Asked asked;
-  for (int64_t i = 0; i < 200; ++i) asked.lengths.push_back(1 + i * 7 % 9);
+  for (int32_t i = 0; i < 200; ++i) asked.lengths.push_back(1 + i * 7 % 9);
   return asked;
 }
 

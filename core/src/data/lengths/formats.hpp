@@ -1,28 +1,42 @@
-// The readers behind read_lengths. Each takes the bytes of one file; `name` begins its messages.
+// The readers behind read_lengths. Those of binary files say where in a file which numbers lie; `name` begins messages.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
+#include "data/lengths/mapped_file.hpp"
+#include "pliant/lengths.hpp"
 
 namespace pliant::data {
-
-using Lengths = std::vector<int64_t>;
 
 /// What numbers lie back to back.
 enum class Number { kU8, kI8, kI16, kI32, kI64, kU16, kU32, kU64, kF32, kF64 };
 uint64_t width_of(Number type);
 
-/// `bytes` as numbers; big-endian ones when `swapped`. kInvalidArgument names the index of one that is no whole number.
-Result<Lengths> numbers(std::string_view bytes, Number type, bool swapped, const std::string& name);
+using SharedFile = std::shared_ptr<const MappedFile>;
 
-Result<Lengths> read_npy(std::string_view bytes, const std::string& name);
-/// `file` is the .idx; the .bin beside it is read where the index is one of DeepSpeed's metric files.
-Result<Lengths> read_index(const std::filesystem::path& file, std::string_view bytes);
+/// Numbers in a file.
+struct NumberArray {
+  SharedFile file;
+  std::string_view bytes;  ///< a whole number of numbers, within `file`
+  Number type = Number::kI64;
+  bool swapped = false;  ///< big-endian
+  std::string name;
+};
+
+/// kInvalidArgument names the index of a value that is no whole number of 63 bits.
+Result<std::vector<int64_t>> whole_numbers(const NumberArray& array);
+/// The same for one that is no length. Large arrays that are as memory wants them are viewed, not copied.
+Result<Lengths> lengths_in(const NumberArray& array);
+
+Result<NumberArray> find_in_npy(const SharedFile& file, const std::string& name);
+/// `path` is the .idx; the array is in the .bin beside it where the index is one of DeepSpeed's metric files.
+Result<NumberArray> find_in_index(const SharedFile& file, const std::filesystem::path& path);
 Result<Lengths> read_jsonl(std::string_view bytes, const std::string& column, const std::string& name);
 Result<Lengths> read_text(std::string_view bytes, const std::string& name);
 

@@ -61,7 +61,7 @@ Result<Header> header_of(std::string_view bytes, const std::string& name) {
 }
 
 /// The values of a metric file, from the .bin beside it.
-Result<Lengths> metric_values(const std::filesystem::path& file, std::string_view index, const Header& header) {
+Result<NumberArray> metric_values(const std::filesystem::path& file, std::string_view index, const Header& header) {
   const std::string name = file.string();
   if (header.type < 1 || header.type > kTypes.size()) {
     return damaged(name, fmt::format("its type code {} is none of 1 to {}", header.type, kTypes.size()));
@@ -69,19 +69,19 @@ Result<Lengths> metric_values(const std::filesystem::path& file, std::string_vie
   const Number type = kTypes[header.type - size_t{1}];
   std::filesystem::path values = file;
   values.replace_extension(".bin");
-  Result<MappedFile> mapped = MappedFile::open(values);
+  Result<SharedFile> mapped = open_shared(values);
   if (!mapped) return failed(std::move(mapped));
   const uint64_t width = width_of(type);
-  if (mapped->bytes().size() != header.count * width) {
+  if ((*mapped)->bytes().size() != header.count * width) {
     return damaged(values.string(), fmt::format("{} values of {} bytes do not take its {} bytes", header.count, width,
-                                                mapped->bytes().size()));
+                                                (*mapped)->bytes().size()));
   }
   const uint64_t offsets = kHeader + header.count * 4;
   for (uint64_t i = 0; i < header.count; ++i) {
     if (load<uint64_t>(index, offsets + 8 * i) == i * width) continue;
     return damaged(name, fmt::format("value {} does not lie behind value {}", i, i - 1));
   }
-  return numbers(mapped->bytes(), type, false, values.string());
+  return NumberArray{*mapped, (*mapped)->bytes(), type, false, values.string()};
 }
 
 /// The narrowest of DeepSpeed's types that holds all of them.
@@ -114,14 +114,15 @@ void write_all(const std::filesystem::path& file, const std::string& bytes) {
 
 }  // namespace
 
-Result<Lengths> read_index(const std::filesystem::path& file, std::string_view bytes) {
-  const std::string name = file.string();
+Result<NumberArray> find_in_index(const SharedFile& file, const std::filesystem::path& path) {
+  const std::string name = path.string();
+  const std::string_view bytes = file->bytes();
   const Result<Header> header = header_of(bytes, name);
   if (!header) return tl::unexpected<Error>(header.error());
   bool metric = header->count > 0;
   for (uint64_t i = 0; metric && i < header->count; ++i) metric = load<int32_t>(bytes, kHeader + 4 * i) == 1;
-  if (metric) return metric_values(file, bytes, *header);
-  return numbers(bytes.substr(kHeader, header->count * 4), Number::kI32, false, name);
+  if (metric) return metric_values(path, bytes, *header);
+  return NumberArray{file, bytes.substr(kHeader, header->count * 4), Number::kI32, false, name};
 }
 
 }  // namespace pliant::data

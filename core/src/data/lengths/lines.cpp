@@ -14,6 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int64_t kLongest = std::numeric_limits<int32_t>::max();
+
 /// Calls `use(line, number)` for every line until it returns an error.
 template <class Use>
 Result<> each_line(std::string_view bytes, Use&& use) {
@@ -30,7 +32,8 @@ Result<> each_line(std::string_view bytes, Use&& use) {
 
 tl::unexpected<Error> no_length(const std::string& name, uint64_t line, const std::string& what) {
   return failed(Status::kInvalidArgument,
-                fmt::format("{}:{}: {}; a length is a whole number of at least 1", name, line, what), ExitCode::kUsage);
+                fmt::format("{}:{}: {}; a length is a whole number from 1 to {}", name, line, what, kLongest),
+                ExitCode::kUsage);
 }
 
 std::optional<int64_t> length_of(const Json& value) {
@@ -49,24 +52,24 @@ std::optional<int64_t> length_of(const Json& value) {
 }  // namespace
 
 Result<Lengths> read_text(std::string_view bytes, const std::string& name) {
-  Lengths lengths;
+  std::vector<int32_t> lengths;
   const Result<> read = each_line(bytes, [&](std::string_view line, uint64_t number) -> Result<> {
     line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
     if (line.empty()) return {};
     int64_t length = 0;
     const auto [end, problem] = std::from_chars(line.data(), line.data() + line.size(), length);
-    if (problem != std::errc() || end != line.data() + line.size() || length < 1) {
+    if (problem != std::errc() || end != line.data() + line.size() || length < 1 || length > kLongest) {
       return no_length(name, number, fmt::format("'{}' is no length", line.substr(0, 40)));
     }
-    lengths.push_back(length);
+    lengths.push_back(static_cast<int32_t>(length));
     return {};
   });
   if (!read) return tl::unexpected<Error>(read.error());
-  return lengths;
+  return Lengths(std::move(lengths));
 }
 
 Result<Lengths> read_jsonl(std::string_view bytes, const std::string& column, const std::string& name) {
-  Lengths lengths;
+  std::vector<int32_t> lengths;
   const Result<> read = each_line(bytes, [&](std::string_view line, uint64_t number) -> Result<> {
     if (line.empty()) return {};
     const Json row = Json::parse(line, nullptr, false);
@@ -79,15 +82,15 @@ Result<Lengths> read_jsonl(std::string_view bytes, const std::string& column, co
                     ExitCode::kUsage);
     }
     const std::optional<int64_t> length = length_of(*found);
-    if (!length || *length < 1) {
+    if (!length || *length < 1 || *length > kLongest) {
       const std::string shown = found->dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40);
       return no_length(name, number, fmt::format("'{}' is {}", column, shown));
     }
-    lengths.push_back(*length);
+    lengths.push_back(static_cast<int32_t>(*length));
     return {};
   });
   if (!read) return tl::unexpected<Error>(read.error());
-  return lengths;
+  return Lengths(std::move(lengths));
 }
 
 }  // namespace pliant::data

@@ -44,6 +44,12 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& file) {
   return mapped;
 }
 
+Result<std::shared_ptr<const MappedFile>> open_shared(const std::filesystem::path& file) {
+  auto mapped = MappedFile::open(file);
+  if (!mapped) return failed(std::move(mapped));
+  return std::make_shared<const MappedFile>(std::move(*mapped));
+}
+
 MappedFile::~MappedFile() {
   if (start_ != nullptr) ::munmap(const_cast<void*>(start_), size_);
 }

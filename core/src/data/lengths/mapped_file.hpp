@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <string_view>
 
 #include "base/result.hpp"
@@ -35,5 +36,7 @@ class MappedFile {
   const void* start_ = nullptr;
   size_t size_ = 0;
 };
+
+Result<std::shared_ptr<const MappedFile>> open_shared(const std::filesystem::path& file);
 
 }  // namespace pliant::data

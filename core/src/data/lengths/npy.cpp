@@ -52,7 +52,8 @@ std::optional<uint64_t> count_of(std::string_view text) {
 
 }  // namespace
 
-Result<Lengths> read_npy(std::string_view bytes, const std::string& name) {
+Result<NumberArray> find_in_npy(const SharedFile& file, const std::string& name) {
+  const std::string_view bytes = file->bytes();
   if (!bytes.starts_with(kMagic)) return damaged(name, "it is no .npy file: it does not start with \\x93NUMPY");
   if (bytes.size() < 12) return damaged(name, "it ends within its header");
   const auto version = static_cast<unsigned char>(bytes[6]);
@@ -77,7 +78,7 @@ Result<Lengths> read_npy(std::string_view bytes, const std::string& name) {
     return damaged(
         name, fmt::format("{} numbers take {} bytes, it has {}", *count, *count * width_of(type->number), data.size()));
   }
-  return numbers(data, type->number, type->swapped, name);
+  return NumberArray{file, data, type->number, type->swapped, name};
 }
 
 }  // namespace pliant::data

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <span>
 #include <type_traits>
 
 #include "data/lengths/formats.hpp"
@@ -36,17 +38,64 @@ bool to_whole(T value, int64_t& whole) {
   return true;
 }
 
-template <class T>
-Result<Lengths> all(std::string_view bytes, bool swapped, const std::string& name) {
-  Lengths lengths(bytes.size() / sizeof(T));
-  for (size_t i = 0; i < lengths.size(); ++i) {
-    const T value = value_at<T>(bytes.data() + i * sizeof(T), swapped);
-    if (to_whole(value, lengths[i])) continue;
-    return failed(Status::kInvalidArgument,
-                  fmt::format("{}: value {} is {}, which is no whole number of 63 bits", name, i, value),
-                  ExitCode::kUsage);
+/// Calls use(i, value) for every number until it returns an error.
+template <class T, class Use>
+Result<> each_of(const NumberArray& array, Use& use) {
+  for (size_t i = 0; i < array.bytes.size() / sizeof(T); ++i) {
+    const T value = value_at<T>(array.bytes.data() + i * sizeof(T), array.swapped);
+    int64_t whole = 0;
+    if (!to_whole(value, whole)) {
+      return failed(Status::kInvalidArgument,
+                    fmt::format("{}: value {} is {}, which is no whole number of 63 bits", array.name, i, value),
+                    ExitCode::kUsage);
+    }
+    if (Result<> used = use(i, whole); !used) return used;
   }
-  return lengths;
+  return {};
+}
+
+template <class Use>
+Result<> each(const NumberArray& array, Use&& use) {
+  switch (array.type) {
+    case Number::kU8:
+      return each_of<uint8_t>(array, use);
+    case Number::kI8:
+      return each_of<int8_t>(array, use);
+    case Number::kI16:
+      return each_of<int16_t>(array, use);
+    case Number::kI32:
+      return each_of<int32_t>(array, use);
+    case Number::kI64:
+      return each_of<int64_t>(array, use);
+    case Number::kU16:
+      return each_of<uint16_t>(array, use);
+    case Number::kU32:
+      return each_of<uint32_t>(array, use);
+    case Number::kU64:
+      return each_of<uint64_t>(array, use);
+    case Number::kF32:
+      return each_of<float>(array, use);
+    case Number::kF64:
+      return each_of<double>(array, use);
+  }
+  return damaged(array.name, "it holds numbers of no known type");
+}
+
+Result<> check_length(int64_t length, size_t sequence, const std::string& name) {
+  if (length >= 1 && length <= std::numeric_limits<int32_t>::max()) return {};
+  return failed(Status::kInvalidArgument,
+                fmt::format("{}: sequence {} has a length of {}; {}", name, sequence, length,
+                            length < 1 ? "every sequence needs at least 1 token" : "the most is 2147483647 tokens"),
+                ExitCode::kUsage);
+}
+
+/// `array` itself when it is large and lies in memory as Lengths do.
+std::optional<Lengths> in_place(const NumberArray& array) {
+  constexpr size_t kLarge = size_t{64} << 20U;
+  const bool aligned = reinterpret_cast<uintptr_t>(array.bytes.data()) % alignof(int32_t) == 0;
+  if (array.type != Number::kI32 || array.swapped || !aligned || array.bytes.size() < kLarge) return std::nullopt;
+  const std::span values(reinterpret_cast<const int32_t*>(array.bytes.data()), array.bytes.size() / sizeof(int32_t));
+  return Lengths(values, array.file);
 }
 
 }  // namespace
@@ -71,30 +120,31 @@ uint64_t width_of(Number type) {
   return 0;
 }
 
-Result<Lengths> numbers(std::string_view bytes, Number type, bool swapped, const std::string& name) {
-  switch (type) {
-    case Number::kU8:
-      return all<uint8_t>(bytes, swapped, name);
-    case Number::kI8:
-      return all<int8_t>(bytes, swapped, name);
-    case Number::kI16:
-      return all<int16_t>(bytes, swapped, name);
-    case Number::kI32:
-      return all<int32_t>(bytes, swapped, name);
-    case Number::kI64:
-      return all<int64_t>(bytes, swapped, name);
-    case Number::kU16:
-      return all<uint16_t>(bytes, swapped, name);
-    case Number::kU32:
-      return all<uint32_t>(bytes, swapped, name);
-    case Number::kU64:
-      return all<uint64_t>(bytes, swapped, name);
-    case Number::kF32:
-      return all<float>(bytes, swapped, name);
-    case Number::kF64:
-      return all<double>(bytes, swapped, name);
+Result<std::vector<int64_t>> whole_numbers(const NumberArray& array) {
+  std::vector<int64_t> values(array.bytes.size() / width_of(array.type));
+  auto used = each(array, [&values](size_t i, int64_t value) -> Result<> {
+    values[i] = value;
+    return {};
+  });
+  if (!used) return failed(std::move(used));
+  return values;
+}
+
+Result<Lengths> lengths_in(const NumberArray& array) {
+  if (const std::optional<Lengths> there = in_place(array)) {
+    for (size_t i = 0; i < there->size(); ++i) {
+      if ((*there)[i] >= 1) continue;
+      return failed(check_length((*there)[i], i, array.name));
+    }
+    return *there;
   }
-  return damaged(name, "it holds numbers of no known type");
+  std::vector<int32_t> lengths(array.bytes.size() / width_of(array.type));
+  auto used = each(array, [&](size_t i, int64_t value) -> Result<> {
+    lengths[i] = static_cast<int32_t>(value);
+    return check_length(value, i, array.name);
+  });
+  if (!used) return failed(std::move(used));
+  return Lengths(std::move(lengths));
 }
 
 tl::unexpected<Error> damaged(const std::string& name, const std::string& how) {

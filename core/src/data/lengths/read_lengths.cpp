@@ -24,51 +24,49 @@ fs::path file_to_read(const fs::path& given) {
   return given.extension() == ".bin" ? fs::path(given).replace_extension(".idx") : given;
 }
 
-Result<std::vector<int64_t>> raw(std::string_view bytes, data::Number type, const std::string& name) {
+Result<data::NumberArray> raw(const data::SharedFile& file, data::Number type, const std::string& name) {
   const uint64_t width = data::width_of(type);
-  if (bytes.size() % width != 0) {
-    return data::damaged(name,
-                         fmt::format("its {} bytes are no whole number of {}-byte integers", bytes.size(), width));
+  if (file->bytes().size() % width != 0) {
+    return data::damaged(
+        name, fmt::format("its {} bytes are no whole number of {}-byte integers", file->bytes().size(), width));
   }
-  return data::numbers(bytes, type, false, name);
+  return data::NumberArray{file, file->bytes(), type, false, name};
 }
 
-Result<std::vector<int64_t>> read(const fs::path& given, const std::string& column) {
-  const fs::path file = file_to_read(given);
-  const Result<data::MappedFile> mapped = data::MappedFile::open(file);
-  if (!mapped) return tl::unexpected<Error>(mapped.error());
-  const std::string_view bytes = mapped->bytes();
-  const std::string name = file.string();
-  const std::string suffix = file.extension().string();
-  if (suffix == ".npy" || bytes.starts_with("\x93NUMPY")) return data::read_npy(bytes, name);
-  if (suffix == ".idx" || bytes.starts_with("MMIDIDX")) return data::read_index(file, bytes);
-  if (suffix == ".i32") return raw(bytes, data::Number::kI32, name);
-  if (suffix == ".i64") return raw(bytes, data::Number::kI64, name);
-  if (suffix == ".jsonl") return data::read_jsonl(bytes, column, name);
-  if (suffix == ".txt") return data::read_text(bytes, name);
+/// The numbers of a binary file.
+Result<data::NumberArray> find_numbers(const data::SharedFile& file, const fs::path& path) {
+  const std::string suffix = path.extension().string();
+  if (suffix == ".npy" || file->bytes().starts_with("\x93NUMPY")) return data::find_in_npy(file, path.string());
+  if (suffix == ".idx" || file->bytes().starts_with("MMIDIDX")) return data::find_in_index(file, path);
+  if (suffix == ".i32") return raw(file, data::Number::kI32, path.string());
+  if (suffix == ".i64") return raw(file, data::Number::kI64, path.string());
   return failed(Status::kInvalidArgument,
-                fmt::format("{}: lengths are read from .npy, .idx, .bin, .i32, .i64, .jsonl and .txt", name),
+                fmt::format("{}: lengths are read from .npy, .idx, .bin, .i32, .i64, .jsonl and .txt", path.string()),
                 ExitCode::kUsage);
+}
+
+Result<Lengths> read(const fs::path& given, const std::string& column) {
+  const fs::path path = file_to_read(given);
+  auto file = data::open_shared(path);
+  if (!file) return failed(std::move(file));
+  const std::string suffix = path.extension().string();
+  if (suffix == ".jsonl") return data::read_jsonl((*file)->bytes(), column, path.string());
+  if (suffix == ".txt") return data::read_text((*file)->bytes(), path.string());
+  auto found = find_numbers(*file, path);
+  if (!found) return failed(std::move(found));
+  return data::lengths_in(*found);
 }
 
 }  // namespace
 
-std::vector<int64_t> read_lengths(const fs::path& file, const std::string& column) {
-  std::vector<int64_t> lengths = or_throw(read(file, column));
-  for (size_t i = 0; i < lengths.size(); ++i) {
-    if (lengths[i] >= 1) continue;
-    throw Error(Status::kInvalidArgument,
-                fmt::format("{}: sequence {} has a length of {}; every sequence needs at least 1 token", file.string(),
-                            i, lengths[i]),
-                ExitCode::kUsage);
-  }
-  return lengths;
+Lengths read_lengths(const fs::path& file, const std::string& column) {
+  return or_throw(read(file, column));
 }
 
 std::vector<int64_t> read_metric_files(const fs::path& stem) {
-  const fs::path file = stem.string() + ".idx";
-  const data::MappedFile mapped = or_throw(data::MappedFile::open(file));
-  return or_throw(data::read_index(file, mapped.bytes()));
+  const fs::path path = stem.string() + ".idx";
+  const data::SharedFile file = or_throw(data::open_shared(path));
+  return or_throw(data::whole_numbers(or_throw(data::find_in_index(file, path))));
 }
 
 }  // namespace pliant

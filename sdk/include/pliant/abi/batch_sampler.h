@@ -23,7 +23,7 @@ typedef struct pliant_epoch_request {
   int64_t epoch;          /* 0, 1, ... ; random order is keyed by (seed, epoch) */
   int64_t rows_per_batch; /* the global batch, >= 1 */
   uint64_t sequence_count;
-  const int64_t* lengths; /* tokens of each sequence; stays valid until the next begin_epoch or destroy */
+  const int32_t* lengths; /* tokens of each sequence; stays valid until the next begin_epoch or destroy */
   uint64_t id_count;
   const int64_t* ids; /* the sequences to use, in this order; NULL = 0 .. sequence_count-1 */
 } pliant_epoch_request;

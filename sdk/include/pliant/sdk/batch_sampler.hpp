@@ -22,7 +22,7 @@ struct EpochRequest {
   uint64_t seed = 0;
   int64_t epoch = 0;
   int64_t rows_per_batch = 1;        ///< the global batch
-  std::span<const int64_t> lengths;  ///< tokens of each sequence; valid until the next plan_epoch
+  std::span<const int32_t> lengths;  ///< tokens of each sequence; valid until the next plan_epoch
   bool has_ids = false;
   std::span<const int64_t> ids;  ///< the sequences to use, in this order; without has_ids all of them
 };
@@ -85,7 +85,7 @@ struct SamplerAdapter {
   struct Instance {
     T plugin;
     EpochRows epoch;
-    const int64_t* lengths = nullptr;  ///< of the current epoch's request
+    const int32_t* lengths = nullptr;  ///< of the current epoch's request
   };
   static Instance* instance(void* self) { return static_cast<Instance*>(self); }
 
