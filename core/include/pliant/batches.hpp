@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pliant/config.hpp"
@@ -16,9 +18,14 @@ namespace pliant {
 
 /// The lengths of all sequences.
 struct Dataset {
-  Lengths lengths;      ///< tokens of sequence i, >= 1
-  Lengths loss_tokens;  ///< tokens of sequence i that have a loss; empty = lengths
+  Lengths lengths;          ///< tokens of sequence i, >= 1
+  Lengths loss_tokens;      ///< tokens of sequence i that have a loss; empty = lengths
+  std::string source = {};  ///< what messages call it: the file that it was read from
 };
+
+/// The data set that [data] names: lengths, and loss_tokens where there are some. Throws what read_lengths throws, with
+/// the position of the option, and kInvalidArgument (exit 2) where [data] names none.
+Dataset load_dataset(const Config& config);
 
 /// Size of a batch in every unit.
 struct BatchSize {
@@ -77,12 +84,14 @@ struct EpochSummary {
   std::map<std::string, int64_t> dropped;  ///< by reason; sequences + all dropped = dataset
 };
 
-/// Not thread-safe. Holds the plan of one epoch at a time; moving to another epoch replans, O(sequences).
+/// Not thread-safe. Looks at one epoch at a time; moving to another epoch replans, O(sequences). The rows stay with the
+/// sampler; beside them and the lengths, memory is a bit a sequence while an epoch is checked. Samplers that can stream
+/// (pliant.row_stream) hold no rows of data sets of 2^24 sequences or more.
 class Batches {
  public:
-  /// `config` was opened with needs.sampler. Throws kInvalidArgument (exit 2) for an empty dataset or a length < 1, and
-  /// what the sampler refuses (exit 2), and exit 3 when the sampler breaks its contract: a row that is empty, an id out
-  /// of range or given twice, pieces that do not make up their sequence, rows that do not add up.
+  /// `config` was opened with needs.sampler. Throws kInvalidArgument (exit 2) for an empty data set or a length < 1,
+  /// and what the sampler refuses (exit 2), and exit 3 when the sampler breaks its contract: a row that is empty, an id
+  /// out of range or given twice, pieces that do not make up their sequence, rows that do not add up.
   Batches(const Config& config, const Plan& plan, Dataset dataset);
   ~Batches();
   Batches(Batches&&) noexcept;
@@ -101,6 +110,17 @@ class Batches {
   int64_t total_steps();
   /// The batch of job step `step`, 0 <= step < total_steps().
   Batch at_step(int64_t step);
+  /// The batch after the last one that next gave; nullopt at the end of the job.
+  std::optional<Batch> next();
+  /// The step whose batch next gives, from 0.
+  [[nodiscard]] int64_t next_step() const;
+  /// Where next is, in a few hundred bytes. The batches that follow are the same at every world size, so it may be
+  /// loaded at any other.
+  [[nodiscard]] std::string save() const;
+  /// Goes on where save was called: O(sequences), the epoch is planned again. Throws (exit 2) and changes nothing:
+  /// kDataLoss for other bytes than save's; kUnimplemented for those of a later version; kFailedPrecondition where
+  /// data set, sampler, options, seed or global batch are not the same, saying which.
+  void load(std::string_view saved);
   /// Digest of everything that decides the batches: lengths, seed, plan (global batch and granule), sampler, options.
   /// Options count through the sampler's saved state and through the rows that they give epoch 0.
   [[nodiscard]] uint64_t fingerprint() const;

@@ -37,7 +37,11 @@ struct RunOptions {
 
 /// [data]: where samples come from. Paths are absolute once read.
 struct DataOptions {
-  std::string text;  ///< a UTF-8 text file for the samples that train on text
+  std::string text;                                ///< a UTF-8 text file for the samples that train on text
+  std::string lengths;                             ///< tokens of each sequence: a file that read_lengths reads
+  std::string loss_tokens;                         ///< tokens of each sequence that have a loss: the same; empty = all
+  std::string length_column = "length";            ///< of `lengths`, where that is .jsonl
+  std::string loss_tokens_column = "loss_tokens";  ///< of `loss_tokens`, where that is .jsonl
 };
 
 /// [lr], the part that is not the rules' own. The rules form a chain: schedule, use, then.

@@ -103,6 +103,8 @@ class Session {
   /// Declares data and state and waits to be given a rank. `dataset` must be the same on all workers (checked). Initial
   /// weights come from one worker and are copied to the others; after a restart they come from the snapshot.
   void start(Dataset dataset, TrainingState& state);
+  /// The same with the data set that [data] of the config names; throws what load_dataset throws.
+  void start(TrainingState& state) { start(load_dataset(config()), state); }
 
   /// The next step for this worker; nullptr when the job is done or was told to stop. Blocks while this worker is a
   /// spare.

@@ -127,7 +127,7 @@ void make_absolute(Effective* row, const fs::path& file_dir) {
 void complete_core_tables(detail::ConfigState& state, Diagnostics& diagnostics) {
   const fs::path file_dir = state.file.parent_path();
   CheckedTable& data = state.core_tables.at("data");
-  make_absolute(data.find("text"), file_dir);
+  for (const char* path : {"text", "lengths", "loss_tokens"}) make_absolute(data.find(path), file_dir);
   CheckedTable& run = state.core_tables.at("run");
   Effective* log_dir = run.find("log_dir");
   log_dir->value.text = absolute_here(log_dir->value.text).string();
@@ -144,6 +144,8 @@ void complete_core_tables(detail::ConfigState& state, Diagnostics& diagnostics) 
     apply_core_options(section, table.values.view(), state.core);
   }
   state.core.data.text = data.find("text")->value.text;
+  state.core.data.lengths = data.find("lengths")->value.text;
+  state.core.data.loss_tokens = data.find("loss_tokens")->value.text;
   state.core.run.log_dir = log_dir->value.text;
   state.core.run.working_dir = run.find("working_dir")->value.text;
   state.core.run.name = name->value.text;

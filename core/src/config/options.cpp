@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -198,11 +199,13 @@ Value scalar_of(const pliant_value& from, int32_t element, uint64_t index, bool 
 
 }  // namespace
 
+const Effective* CheckedTable::find(std::string_view key) const {
+  const auto found =
+      std::find_if(rows.begin(), rows.end(), [key](const Effective& row) { return key == row.option->key; });
+  return found == rows.end() ? nullptr : &*found;
+}
 Effective* CheckedTable::find(std::string_view key) {
-  for (Effective& row : rows) {
-    if (key == row.option->key) return &row;
-  }
-  return nullptr;
+  return const_cast<Effective*>(std::as_const(*this).find(key));
 }
 
 CheckedTable check_options(const std::vector<pliant_option>& options, const Value* table, KeyPath path,

@@ -25,6 +25,7 @@ struct CheckedTable {
   plugin::OptionValues values;
 
   [[nodiscard]] Effective* find(std::string_view key);
+  [[nodiscard]] const Effective* find(std::string_view key) const;
 };
 
 /// Values for `options` from `table` (nullptr = nothing given). Every wrong value is a finding, and its default stands

@@ -49,6 +49,15 @@ void fill(Table<RunOptions>& o) {
 
 void fill(Table<DataOptions>& o) {
   o.add("text", &DataOptions::text, "A UTF-8 text file to train on; relative to the config file.");
+  o.add("lengths", &DataOptions::lengths,
+        "Tokens of each sequence: a .npy, .i32, .i64, .jsonl or .txt file, DeepSpeed's metric files (.idx, .bin or the "
+        "folder), or the .idx of a Megatron data set; relative to the config file.");
+  o.add("length_column", &DataOptions::length_column,
+        "The key of a .jsonl line that holds the length, or a list of that many tokens.");
+  o.add("loss_tokens", &DataOptions::loss_tokens,
+        "Tokens of each sequence that have a loss, from a file as for lengths; empty = all have.");
+  o.add("loss_tokens_column", &DataOptions::loss_tokens_column,
+        "The key of a .jsonl line that holds the number of tokens with a loss.");
 }
 
 void fill(Table<LrOptions>& o) {

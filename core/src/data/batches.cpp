@@ -10,6 +10,7 @@
 #include "base/result.hpp"
 #include "data/digest.hpp"
 #include "data/epoch_plan.hpp"
+#include "data/position.hpp"
 #include "plugin/plugin.hpp"
 
 namespace pliant {
@@ -36,22 +37,26 @@ struct Batches::State {
     sampler.refusal = [this](int32_t status, const pliant_error& error) {
       return plugin::to_error(instance.plugin(), status, error);
     };
+    if (dataset.lengths.size() < data::kStreamFrom || record.extension == nullptr) return;
+    sampler.stream = static_cast<const pliant_row_stream*>(record.extension(instance.self(), PLIANT_ROW_STREAM));
+    sampler.save = [this] { return instance.save(); };
+    sampler.load = [this](std::string_view saved) { return instance.load(saved); };
   }
 
-  const data::EpochPlan& at_epoch(int64_t epoch) {
+  data::EpochPlan& at_epoch(int64_t epoch) {
     if (epoch < 0) throw Error(Status::kOutOfRange, fmt::format("epoch {}: epochs count from 0", epoch));
-    if (current.epoch != epoch) {
-      data::EpochPlan made = or_throw(data::plan_epoch(sampler, dataset, seed, epoch, global_batch));
-      current = std::move(made);
+    if (!current || current->epoch() != epoch) {
+      current.reset();  // the sampler holds one epoch at a time
+      current = or_throw(data::EpochPlan::make(sampler, {seed, epoch, global_batch, dataset}));
     }
-    return current;
+    return *current;
   }
 
   /// The first job step of `epoch`: batches of all epochs before it. Each epoch is counted once.
   int64_t first_step(int64_t epoch) {
     while (static_cast<int64_t>(first_steps.size()) <= epoch) {
       const auto last = static_cast<int64_t>(first_steps.size()) - 1;
-      first_steps.push_back(first_steps.back() + at_epoch(last).summary.batches);
+      first_steps.push_back(first_steps.back() + at_epoch(last).summary().batches);
     }
     return first_steps[static_cast<size_t>(epoch)];
   }
@@ -60,21 +65,32 @@ struct Batches::State {
   /// the rows of epoch 0.
   [[nodiscard]] uint64_t digest_of_inputs(const Plan& plan) {
     data::Digest digest;
-    digest.add(dataset.lengths.view());
-    digest.add(dataset.loss_tokens.view());
+    digest.add(lengths_digest);
     digest.add(seed);
     digest.add(static_cast<uint64_t>(plan.global_batch));
     digest.add(static_cast<uint64_t>(plan.granule));
     digest.add(std::string_view(instance.plugin().record().name));
     digest.add(std::string_view(or_throw(instance.save())));
-    const data::EpochPlan& first = at_epoch(0);
-    digest.add(std::span<const uint64_t>(first.offsets));
-    digest.add(std::span<const int64_t>(first.ids));
-    for (const Piece& piece : first.pieces) {
-      digest.add(static_cast<uint64_t>(piece.first));
-      digest.add(static_cast<uint64_t>(piece.count));
-    }
+    digest.add(at_epoch(0).facts().digest);
     return digest.value();
+  }
+  [[nodiscard]] uint64_t digest_of_lengths() const {
+    data::Digest digest;
+    digest.add(dataset.lengths.view());
+    digest.add(dataset.loss_tokens.view());
+    return digest.value();
+  }
+
+  [[nodiscard]] data::Position position() const {
+    const pliant_plugin& record = instance.plugin().record();
+    return {fmt::format("{} {}", record.name, record.version),
+            dataset.source.empty() ? "the data set" : dataset.source,
+            dataset.lengths.size(),
+            lengths_digest,
+            seed,
+            global_batch,
+            fingerprint,
+            next_step};
   }
 
   plugin::Instance instance;
@@ -84,9 +100,11 @@ struct Batches::State {
   int64_t max_steps;
   int64_t global_batch;
   data::Sampler sampler;
-  data::EpochPlan current;
+  std::optional<data::EpochPlan> current;
   std::vector<int64_t> first_steps{0};
+  uint64_t lengths_digest = 0;
   uint64_t fingerprint = 0;
+  int64_t next_step = 0;
 };
 
 Batches::Batches(const Config& config, const Plan& plan, Dataset dataset) {
@@ -97,6 +115,7 @@ Batches::Batches(const Config& config, const Plan& plan, Dataset dataset) {
   }
   plugin::Instance instance = or_throw(plugin::instantiate(config, "sampler"));
   state_ = std::make_unique<State>(std::move(instance), config, plan, std::move(dataset));
+  state_->lengths_digest = state_->digest_of_lengths();
   state_->fingerprint = state_->digest_of_inputs(plan);
 }
 
@@ -109,34 +128,34 @@ const Dataset& Batches::dataset() const {
 }
 
 const EpochSummary& Batches::epoch(int64_t epoch) {
-  return state_->at_epoch(epoch).summary;
+  return state_->at_epoch(epoch).summary();
 }
 
 std::map<std::string, std::vector<int64_t>> Batches::dropped_by_reason(int64_t epoch) {
-  return state_->at_epoch(epoch).dropped;
+  return state_->at_epoch(epoch).facts().dropped;
 }
 
 std::vector<int64_t> Batches::dropped(int64_t epoch) {
   std::vector<int64_t> ids;
-  for (const auto& [reason, members] : state_->at_epoch(epoch).dropped)
+  for (const auto& [reason, members] : state_->at_epoch(epoch).facts().dropped)
     ids.insert(ids.end(), members.begin(), members.end());
   std::sort(ids.begin(), ids.end());
   return ids;
 }
 
 std::vector<int64_t> Batches::truncated(int64_t epoch) {
-  return state_->at_epoch(epoch).truncated;
+  return state_->at_epoch(epoch).facts().truncated.ids();
 }
 
 Batch Batches::batch(int64_t epoch, int64_t index) {
-  const data::EpochPlan& plan = state_->at_epoch(epoch);
-  if (index < 0 || index >= plan.summary.batches) {
+  data::EpochPlan& plan = state_->at_epoch(epoch);
+  if (index < 0 || index >= plan.summary().batches) {
     throw Error(Status::kOutOfRange, fmt::format("batch {} of epoch {}: it has {} batches, counted from 0", index,
-                                                 epoch, plan.summary.batches));
+                                                 epoch, plan.summary().batches));
   }
   const int64_t first = index * state_->global_batch;
-  const int64_t count = std::min(state_->global_batch, plan.summary.rows - first);
-  return data::cut_batch(plan, state_->dataset, index, static_cast<uint64_t>(first), static_cast<uint64_t>(count));
+  const int64_t count = std::min(state_->global_batch, plan.summary().rows - first);
+  return or_throw(plan.cut(index, static_cast<uint64_t>(first), static_cast<uint64_t>(count)));
 }
 
 int64_t Batches::total_steps() {
@@ -156,6 +175,30 @@ Batch Batches::at_step(int64_t step) {
     if (epoch < s.epochs) return batch(epoch, step - s.first_step(epoch));
   }
   throw Error(Status::kOutOfRange, fmt::format("step {}: the job has {} steps, counted from 0", step, total_steps()));
+}
+
+std::optional<Batch> Batches::next() {
+  State& s = *state_;
+  // Asks for the length of the job only where this step would begin an epoch past the last.
+  if (s.max_steps != 0 && s.next_step >= s.max_steps) return std::nullopt;
+  if (s.next_step >= s.first_steps.back() && s.next_step >= total_steps()) return std::nullopt;
+  Batch batch = at_step(s.next_step);
+  ++s.next_step;
+  return batch;
+}
+
+int64_t Batches::next_step() const {
+  return state_->next_step;
+}
+
+std::string Batches::save() const {
+  return data::to_bytes(state_->position());
+}
+
+void Batches::load(std::string_view saved) {
+  const data::Position position = or_throw(data::parse_position(saved));
+  or_throw(data::check_same_batches(position, state_->position()));
+  state_->next_step = position.step;
 }
 
 uint64_t Batches::fingerprint() const {

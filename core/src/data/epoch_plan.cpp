@@ -1,266 +1,213 @@
-// Asking a sampler for an epoch, and trusting nothing that it says.
+// Looking at every row of an epoch once, and trusting nothing that the sampler says.
 #include "data/epoch_plan.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
-#include <numeric>
 #include <utility>
 
-#include "data/pieces.hpp"
-#include "plugin/plugin.hpp"
+#include "data/digest.hpp"
 
 namespace pliant::data {
 
 namespace {
 
-Entries entries_of(const EpochPlan& plan, uint64_t first_row, uint64_t end_row) {
-  const uint64_t begin = plan.offsets[first_row];
-  const uint64_t count = plan.offsets[end_row] - begin;
-  const std::span<const Piece> pieces(plan.pieces);
-  return {plan.epoch, std::span(plan.ids).subspan(begin, count),
-          pieces.empty() ? pieces : pieces.subspan(begin, count)};
-}
-
-/// One epoch being asked for.
-class Inquiry {
+/// A digest that costs a multiplication a value.
+class QuickDigest {
  public:
-  Inquiry(const Sampler& sampler, const Dataset& dataset, int64_t epoch, int64_t rows_per_batch)
-      : sampler_(sampler), dataset_(dataset), epoch_(epoch), rows_per_batch_(rows_per_batch) {}
+  void add(uint64_t value) { state_ = (state_ + value) * 0x9e3779b97f4a7c15U + 0x7f4a7c15U; }
+  [[nodiscard]] uint64_t value() const { return mix64(state_); }
 
-  Result<EpochPlan> run(uint64_t seed) {
-    if (auto begun = begin(seed); !begun) return failed(std::move(begun));
-    if (auto fetched = fetch_rows(); !fetched) return failed(std::move(fetched));
-    if (auto fetched = fetch_pieces(); !fetched) return failed(std::move(fetched));
-    if (auto checked = check_rows(); !checked) return failed(std::move(checked));
-    if (auto fetched = fetch_dropped(); !fetched) return failed(std::move(fetched));
-    summarise();
-    if (plan_.summary.rows == 0) return nothing_left();
-    return std::move(plan_);
+ private:
+  uint64_t state_ = 0;
+};
+
+/// One epoch being looked at.
+class Inspection {
+ public:
+  Inspection(const Sampler& sampler, const EpochInputs& inputs, RowSource& rows)
+      : sampler_(sampler), inputs_(inputs), rows_(rows), seen_(inputs.dataset.lengths.size()) {}
+
+  Result<EpochFacts> run() {
+    if (auto done = see_rows(); !done) return failed(std::move(done));
+    if (auto done = see_pieces(); !done) return failed(std::move(done));
+    if (auto done = see_dropped(); !done) return failed(std::move(done));
+    EpochSummary& summary = facts_.summary;
+    const int64_t rows = inputs_.rows_per_batch;
+    summary.batches = summary.rows / rows + (summary.rows % rows == 0 ? 0 : 1);
+    facts_.digest = digest_.value();
+    if (summary.rows == 0) return nothing_left();
+    return std::move(facts_);
   }
 
  private:
-  [[nodiscard]] tl::unexpected<Error> broke(const std::string& how) const {
-    return failed(Status::kInternal, fmt::format("{} broke its contract in epoch {}: {}", sampler_.name, epoch_, how),
-                  ExitCode::kPlugin);
+  [[nodiscard]] tl::unexpected<Error> broken(const std::string& how) const {
+    return broke(sampler_, inputs_.epoch, how);
   }
 
-  /// Calls a slot; a status or an exception of the plugin becomes an Error.
-  template <class Call>
-  Result<> ask(const char* slot, Call&& call) const {
-    pliant_error error = plugin::fresh_error();
-    int32_t status = PLIANT_OK;
-    try {
-      status = call(&error);
-    } catch (const std::exception& thrown) {
-      return broke(fmt::format("{} threw across the border: {}", slot, thrown.what()));
-    } catch (...) {
-      return broke(fmt::format("{} threw across the border", slot));
-    }
-    if (status != PLIANT_OK) return tl::unexpected<Error>(sampler_.refusal(status, error));
-    return {};
-  }
-
-  Result<> begin(uint64_t seed) {
-    const auto& slots = *sampler_.slots;
-    if (slots.begin_epoch == nullptr || slots.rows == nullptr || slots.dropped == nullptr ||
-        slots.drop_reason == nullptr || slots.pieces == nullptr) {
-      return broke("one of the slots begin_epoch, rows, dropped, drop_reason and pieces is NULL");
-    }
-    total_ = dataset_.lengths.size();
-    pliant_epoch_request request{};
-    request.struct_size = sizeof(request);
-    request.seed = seed;
-    request.epoch = epoch_;
-    request.rows_per_batch = rows_per_batch_;
-    request.sequence_count = total_;
-    request.lengths = dataset_.lengths.data();
-    answer_.struct_size = sizeof(answer_);
-    if (auto asked = ask("begin_epoch",
-                         [&](pliant_error* e) { return slots.begin_epoch(sampler_.self, &request, &answer_, e); });
-        !asked) {
-      return asked;
-    }
-    if (answer_.sequence_count > total_ || answer_.dropped_count != total_ - answer_.sequence_count) {
-      return broke(fmt::format("{} sequences in rows and {} dropped; {} were asked for", answer_.sequence_count,
-                               answer_.dropped_count, total_));
-    }
-    if (answer_.entry_count == 0) answer_.entry_count = answer_.sequence_count;
-    const uint64_t most_entries = in_pieces() ? token_count() : answer_.sequence_count;
-    if (answer_.entry_count < answer_.sequence_count || answer_.entry_count > most_entries) {
-      return broke(fmt::format("{} entries for {} sequences; each has at least one, and no more than tokens",
-                               answer_.entry_count, answer_.sequence_count));
-    }
-    if (answer_.row_count > answer_.entry_count) {
-      return broke(
-          fmt::format("{} rows of {} sequences: a row is never empty", answer_.row_count, answer_.entry_count));
-    }
-    return {};
-  }
-
-  [[nodiscard]] bool in_pieces() const {
-    return answer_.entry_count != answer_.sequence_count || answer_.truncated_count != 0;
-  }
-  [[nodiscard]] uint64_t token_count() const {
-    return std::accumulate(dataset_.lengths.begin(), dataset_.lengths.end(), uint64_t{0},
-                           [](uint64_t sum, int64_t length) { return sum + static_cast<uint64_t>(length); });
-  }
-
-  Result<> fetch_rows() {
-    constexpr uint64_t kUnwritten = ~uint64_t{0};
-    plan_.epoch = epoch_;
-    plan_.offsets.assign(answer_.row_count + 1, kUnwritten);
-    plan_.ids.assign(answer_.entry_count, -1);
-    return ask("rows", [&](pliant_error* e) {
-      return sampler_.slots->rows(sampler_.self, 0, answer_.row_count, plan_.offsets.data(), plan_.ids.data(),
-                                  plan_.ids.size(), e);
-    });
-  }
-
-  Result<> check_rows() {
-    const auto& offsets = plan_.offsets;
-    if (offsets.front() != 0) return broke(fmt::format("the first offset is {}, not 0", offsets.front()));
-    for (size_t row = 0; row + 1 < offsets.size(); ++row) {
-      if (offsets[row + 1] == offsets[row]) return broke(fmt::format("row {} is empty", row));
-      if (offsets[row + 1] < offsets[row] || offsets[row + 1] > plan_.ids.size()) {
-        return broke(fmt::format("row {} ends at {} after a start at {}; there are {} sequences", row, offsets[row + 1],
-                                 offsets[row], plan_.ids.size()));
+  Result<> see_rows() {
+    constexpr uint64_t kPortion = 4096;
+    RowBlock block;
+    while (true) {
+      const auto first = static_cast<uint64_t>(facts_.summary.rows);
+      if (auto got = rows_.read(first, kPortion, block); !got) return got;
+      if (block.rows() == 0) break;
+      entries_ += block.ids.size();
+      const Announced& said = rows_.announced();
+      if (said.counts_known && entries_ > said.entries) {
+        return broken(fmt::format("the rows hold more than the {} sequences that were announced", said.entries));
       }
+      if (auto added = add(block); !added) return added;
     }
-    if (offsets.back() != plan_.ids.size()) {
-      return broke(fmt::format("the rows hold {} sequences, {} were announced", offsets.back(), plan_.ids.size()));
-    }
-    seen_.assign(total_, false);
-    for (size_t i = 0; i < plan_.ids.size(); ++i) {
-      if (!plan_.pieces.empty() && !plan_.pieces[i].last && is_known(plan_.ids[i])) continue;
-      if (auto marked = mark(plan_.ids[i], "a row"); !marked) return marked;
+    const Announced& said = rows_.announced();
+    if (said.counts_known && entries_ != said.entries) {
+      return broken(fmt::format("the rows hold {} sequences, {} were announced", entries_, said.entries));
     }
     return {};
   }
 
-  /// Before check_rows: which of the entries are pieces, when the sampler said that there are any.
-  Result<> fetch_pieces() {
-    if (!in_pieces()) return {};
-    for (const int64_t id : plan_.ids) {
-      if (!is_known(id)) return mark(id, "a row");
+  Result<> add(const RowBlock& block) {
+    EpochSummary& summary = facts_.summary;
+    const Lengths& lengths = inputs_.dataset.lengths;
+    const bool all_whole = block.first_tokens.empty();
+    const bool all_loss = inputs_.dataset.loss_tokens.empty();
+    for (size_t row = 0; row < block.rows(); ++row) {
+      int64_t tokens = 0;
+      digest_.add(block.offsets[row + 1] - block.offsets[row]);
+      for (uint64_t i = block.offsets[row]; i < block.offsets[row + 1]; ++i) {
+        const int64_t id = block.ids[i];
+        const int64_t length = lengths[static_cast<size_t>(id)];
+        const int64_t first = all_whole ? 0 : block.first_tokens[i];
+        const int64_t count = all_whole ? length : block.token_counts[i];
+        digest_.add(static_cast<uint64_t>(id));
+        tokens += count;
+        if (!all_loss) summary.loss_tokens += loss_tokens_of(inputs_.dataset, id, first, count);
+        if (count != length) {
+          digest_.add(static_cast<uint64_t>(first));
+          partial_.push_back({id, static_cast<int32_t>(first), static_cast<int32_t>(count)});
+          continue;
+        }
+        ++summary.sequences;
+        if (auto marked = mark(id, "a row"); !marked) return marked;
+      }
+      summary.tokens += tokens;
+      summary.longest_row = std::max(summary.longest_row, tokens);
+      if (all_loss) summary.loss_tokens += tokens;
     }
-    const size_t count = plan_.ids.size();
-    std::vector<int64_t> numbers(2 * count, -1);  // first tokens, then token counts
-    auto asked = ask("pieces", [&](pliant_error* e) {
-      return sampler_.slots->pieces(sampler_.self, 0, answer_.row_count, numbers.data(), numbers.data() + count, count,
-                                    e);
-    });
-    if (!asked) return asked;
-    plan_.pieces.resize(count);
-    for (size_t i = 0; i < count; ++i) plan_.pieces[i] = {numbers[i], numbers[count + i], true};
-    return accept_pieces();
-  }
-  Result<> accept_pieces() {
-    auto checked = check_pieces(plan_.ids, dataset_.lengths, plan_.pieces);
-    if (!checked) return broke(checked.error().message());
-    if (checked->sequences != answer_.sequence_count || checked->truncated.size() != answer_.truncated_count) {
-      return broke(fmt::format("the rows hold {} sequences, {} of them truncated; {} and {} were announced",
-                               checked->sequences, checked->truncated.size(), answer_.sequence_count,
-                               answer_.truncated_count));
-    }
-    plan_.summary.truncated = static_cast<int64_t>(checked->truncated.size());
-    plan_.summary.tokens_cut = checked->tokens_cut;
-    plan_.truncated = std::move(checked->truncated);
+    summary.rows += static_cast<int64_t>(block.rows());
     return {};
   }
-  [[nodiscard]] bool is_known(int64_t id) const { return id >= 0 && static_cast<uint64_t>(id) < total_; }
+
+  Result<> see_pieces() {
+    EpochSummary& summary = facts_.summary;
+    auto counts = check_pieces(partial_, inputs_.dataset.lengths);
+    if (!counts) return broken(counts.error().message());
+    const size_t truncated = counts->truncated.ids().size();
+    summary.sequences += static_cast<int64_t>(counts->sequences);
+    summary.truncated = static_cast<int64_t>(truncated);
+    summary.tokens_cut = counts->tokens_cut;
+    facts_.truncated = std::move(counts->truncated);
+    const Announced& said = rows_.announced();
+    const auto sequences = static_cast<uint64_t>(summary.sequences);
+    if (said.counts_known && (sequences != said.sequences || truncated != said.truncated)) {
+      return broken(fmt::format("the rows hold {} sequences, {} of them truncated; {} and {} were announced", sequences,
+                                truncated, said.sequences, said.truncated));
+    }
+    if (!said.counts_known && sequences != seen_.size()) {
+      return broken(fmt::format("its row stream ends after {} of {} sequences", sequences, seen_.size()));
+    }
+    // Each sequence is marked where its first piece is, so that one that is also whole somewhere is found.
+    for (const PartialEntry& entry : std::exchange(partial_, {})) {
+      if (entry.first != 0) continue;
+      if (auto marked = mark(entry.id, "a row"); !marked) return marked;
+    }
+    return {};
+  }
+
+  Result<> see_dropped() {
+    auto dropped = rows_.dropped();
+    if (!dropped) return failed(std::move(dropped));
+    for (const auto& [word, members] : *dropped) {
+      for (const int64_t id : members) {
+        if (auto marked = mark(id, "the list of dropped ones"); !marked) return marked;
+      }
+      facts_.summary.dropped[word] = static_cast<int64_t>(members.size());
+    }
+    facts_.dropped = std::move(*dropped);
+    return {};
+  }
 
   Result<> mark(int64_t id, const char* where) {
-    if (!is_known(id)) {
-      return broke(fmt::format("sequence id {} in {}; ids are 0 to {}", id, where, total_ - 1));
+    if (static_cast<uint64_t>(id) >= seen_.size()) {
+      return broken(fmt::format("sequence id {} in {}; ids are 0 to {}", id, where, seen_.size() - 1));
     }
-    if (seen_[static_cast<size_t>(id)]) return broke(fmt::format("sequence {} is used or dropped twice", id));
+    if (seen_[static_cast<size_t>(id)]) return broken(fmt::format("sequence {} is used or dropped twice", id));
     seen_[static_cast<size_t>(id)] = true;
     return {};
   }
 
-  Result<> fetch_dropped() {
-    std::vector<int64_t> ids(answer_.dropped_count, -1);
-    std::vector<int32_t> reasons(answer_.dropped_count, -1);
-    if (ids.empty()) return {};
-    if (auto asked = ask("dropped",
-                         [&](pliant_error* e) {
-                           return sampler_.slots->dropped(sampler_.self, 0, ids.size(), ids.data(), reasons.data(), e);
-                         });
-        !asked) {
-      return asked;
-    }
-    std::map<int32_t, std::vector<int64_t>> by_reason;
-    for (size_t i = 0; i < ids.size(); ++i) {
-      if (auto marked = mark(ids[i], "the list of dropped ones"); !marked) return marked;
-      by_reason[reasons[i]].push_back(ids[i]);
-    }
-    for (auto& [reason, members] : by_reason) {
-      const char* word = reason < 0 ? nullptr : sampler_.slots->drop_reason(sampler_.self, reason);
-      if (word == nullptr || *word == '\0') {
-        return broke(fmt::format("sequence {} is dropped for reason {}, which has no name", members.front(), reason));
-      }
-      auto& named = plan_.dropped[word];
-      named.insert(named.end(), members.begin(), members.end());
-    }
-    for (auto& [word, members] : plan_.dropped) std::sort(members.begin(), members.end());
-    return {};
-  }
-
-  void summarise() {
-    EpochSummary& summary = plan_.summary;
-    summary.rows = static_cast<int64_t>(plan_.offsets.size()) - 1;
-    summary.batches = summary.rows / rows_per_batch_ + (summary.rows % rows_per_batch_ == 0 ? 0 : 1);
-    summary.sequences = static_cast<int64_t>(answer_.sequence_count);
-    for (size_t row = 0; row + 1 < plan_.offsets.size(); ++row) {
-      const EntrySums sums = sum_entries(entries_of(plan_, row, row + 1), dataset_);
-      summary.tokens += sums.tokens;
-      summary.loss_tokens += sums.loss_tokens;
-      summary.longest_row = std::max(summary.longest_row, sums.tokens);
-    }
-    for (const auto& [word, members] : plan_.dropped) summary.dropped[word] = static_cast<int64_t>(members.size());
-  }
-
   [[nodiscard]] tl::unexpected<Error> nothing_left() const {
     std::string counts;
-    for (const auto& [word, count] : plan_.summary.dropped) {
+    for (const auto& [word, count] : facts_.summary.dropped) {
       counts += fmt::format("{}{}: {}", counts.empty() ? "" : ", ", word, count);
     }
     return failed(Status::kFailedPrecondition,
                   fmt::format("{} leaves nothing to train on in epoch {}: all {} sequences are dropped ({})",
-                              sampler_.name, epoch_, total_, counts),
+                              sampler_.name, inputs_.epoch, seen_.size(), counts),
                   ExitCode::kUsage);
   }
 
   const Sampler& sampler_;
-  const Dataset& dataset_;
-  int64_t epoch_;
-  int64_t rows_per_batch_;
-  uint64_t total_ = 0;
-  pliant_epoch answer_{};
+  const EpochInputs& inputs_;
+  RowSource& rows_;
   std::vector<bool> seen_;
-  EpochPlan plan_;
+  std::vector<PartialEntry> partial_;
+  uint64_t entries_ = 0;
+  QuickDigest digest_;
+  EpochFacts facts_;
 };
 
 }  // namespace
 
-Result<EpochPlan> plan_epoch(const Sampler& sampler, const Dataset& dataset, uint64_t seed, int64_t epoch,
-                             int64_t rows_per_batch) {
-  return Inquiry(sampler, dataset, epoch, rows_per_batch).run(seed);
+Result<EpochPlan> EpochPlan::make(const Sampler& sampler, EpochInputs inputs) {
+  EpochPlan plan;
+  plan.sampler_ = &sampler;
+  plan.inputs_ = std::make_unique<const EpochInputs>(std::move(inputs));
+  auto rows = open_rows(sampler, *plan.inputs_);
+  if (!rows) return failed(std::move(rows));
+  plan.rows_ = std::move(*rows);
+  auto facts = Inspection(sampler, *plan.inputs_, *plan.rows_).run();
+  if (!facts) return failed(std::move(facts));
+  plan.facts_ = std::move(*facts);
+  return plan;
 }
 
-Batch cut_batch(const EpochPlan& plan, const Dataset& dataset, int64_t index, uint64_t first, uint64_t count) {
+Result<Batch> EpochPlan::cut(int64_t index, uint64_t first, uint64_t count) {
+  RowBlock block;
+  if (auto got = rows_->read(first, count, block); !got) return failed(std::move(got));
+  if (block.rows() != count) {
+    return broke(*sampler_, epoch(), fmt::format("rows {} to {} are no longer there", first, first + count - 1));
+  }
+  const Dataset& dataset = inputs_->dataset;
   Batch batch;
-  batch.epoch = plan.epoch;
+  batch.epoch = epoch();
   batch.index = index;
-  const Entries entries = entries_of(plan, first, first + count);
-  const uint64_t begin = plan.offsets[first];
-  batch.offsets.reserve(count + 1);
-  for (uint64_t row = first; row <= first + count; ++row) batch.offsets.push_back(plan.offsets[row] - begin);
-  batch.ids.assign(entries.ids.begin(), entries.ids.end());
-  batch.pieces.assign(entries.pieces.begin(), entries.pieces.end());
-  const EntrySums sums = sum_entries(entries, dataset);
+  bool all_whole = true;
+  for (size_t i = 0; all_whole && i < block.first_tokens.size(); ++i) {
+    all_whole = block.token_counts[i] == dataset.lengths[static_cast<size_t>(block.ids[i])];
+  }
+  if (!all_whole) {
+    batch.pieces.reserve(block.ids.size());
+    for (size_t i = 0; i < block.ids.size(); ++i) {
+      const int64_t id = block.ids[i];
+      const int64_t used = facts_.truncated.used_of(id, dataset.lengths[static_cast<size_t>(id)]);
+      const int64_t end = block.first_tokens[i] + block.token_counts[i];
+      batch.pieces.push_back({block.first_tokens[i], block.token_counts[i], end == used});
+    }
+  }
+  batch.offsets = std::move(block.offsets);
+  batch.ids = std::move(block.ids);
+  const EntrySums sums = sum_entries(entries_of(batch, {0, static_cast<int64_t>(count)}), dataset);
   batch.size = {static_cast<int64_t>(count), sums.sequences, sums.tokens, sums.loss_tokens};
   batch.longest_entry = sums.longest;
   batch.digest = sums.digest;

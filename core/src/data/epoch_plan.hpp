@@ -1,47 +1,50 @@
-// EpochPlan: what a sampler answered for one epoch, checked: every sequence is in exactly one row or dropped with a
-// reason.
+// EpochPlan: one epoch of a sampler, checked from its first row to its last: every sequence is in exactly one row or
+// dropped with a reason. The rows stay with the sampler and are read when a batch is cut.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
-#include "pliant/abi/batch_sampler.h"
+#include "data/pieces.hpp"
+#include "data/row_source.hpp"
 #include "pliant/batches.hpp"
 
 namespace pliant::data {
 
-/// A sampler as the core calls it.
-struct Sampler {
-  std::string name;  ///< "sampler 'seqlen'", for messages
-  const pliant_batch_sampler* slots = nullptr;
-  void* self = nullptr;
-  /// What to report when a slot answers with another status than PLIANT_OK.
-  std::function<Error(int32_t status, const pliant_error& error)> refusal;
-};
-
-struct EpochPlan {
-  int64_t epoch = -1;
-  std::vector<uint64_t> offsets;  ///< row i is ids[offsets[i] .. offsets[i+1])
-  std::vector<int64_t> ids;
-  std::vector<Piece> pieces;                            ///< of each of `ids`; empty = all sequences are whole
-  std::vector<int64_t> truncated;                       ///< ids of sequences that lose tokens, ascending
-  std::map<std::string, std::vector<int64_t>> dropped;  ///< by reason, ascending
-  EpochSummary summary;
-};
-
-/// A set that a job can be trained on: not empty, lengths >= 1, loss tokens 0..length, sums that fit int64. Exit 2.
+/// A set that a job can be trained on: not empty, lengths >= 1, loss tokens 0..length. Exit 2.
 Result<> check_dataset(const Dataset& dataset);
 
-/// Asks `sampler` for `epoch` of `dataset` (checked before) and checks the answer; O(sequences). Exit 2 when no row is
-/// left; exit 3 when the sampler breaks its contract.
-Result<EpochPlan> plan_epoch(const Sampler& sampler, const Dataset& dataset, uint64_t seed, int64_t epoch,
-                             int64_t rows_per_batch);
+/// What a look at all rows told.
+struct EpochFacts {
+  EpochSummary summary;
+  Truncations truncated;
+  std::map<std::string, std::vector<int64_t>> dropped;  ///< by reason, ascending
+  uint64_t digest = 0;                                  ///< of all rows, in their order
+};
 
-/// Rows [first, first + count) of `plan` as a batch.
-Batch cut_batch(const EpochPlan& plan, const Dataset& dataset, int64_t index, uint64_t first, uint64_t count);
+class EpochPlan {
+ public:
+  /// Asks `sampler` (which must outlive it and plans no other epoch meanwhile) and checks the answer; O(entries).
+  /// Memory: a bit a sequence, and what it keeps. Exit 2 when no row is left; exit 3 when the sampler breaks its
+  /// contract. `inputs.dataset` was checked before.
+  static Result<EpochPlan> make(const Sampler& sampler, EpochInputs inputs);
+
+  [[nodiscard]] int64_t epoch() const { return inputs_->epoch; }
+  [[nodiscard]] const EpochFacts& facts() const { return facts_; }
+  [[nodiscard]] const EpochSummary& summary() const { return facts_.summary; }
+  /// Rows [first, first + count), which are there, as batch `index`.
+  Result<Batch> cut(int64_t index, uint64_t first, uint64_t count);
+
+ private:
+  EpochPlan() = default;
+  const Sampler* sampler_ = nullptr;
+  std::unique_ptr<const EpochInputs> inputs_;  // rows_ views it
+  std::unique_ptr<RowSource> rows_;
+  EpochFacts facts_;
+};
 
 }  // namespace pliant::data

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "data/digest.hpp"
 
@@ -68,40 +69,40 @@ EntrySums sum_entries(const Entries& entries, const Dataset& dataset) {
   return sums;
 }
 
-Result<PieceCounts> check_pieces(std::span<const int64_t> ids, const Lengths& lengths, std::vector<Piece>& pieces) {
-  PieceCounts counts;
-  std::vector<uint64_t> entries;  // whole sequences need no second look: whoever marks ids finds those used twice
-  for (uint64_t i = 0; i < ids.size(); ++i) {
-    const int64_t length = lengths[static_cast<size_t>(ids[i])];
-    if (pieces[i].first < 0 || pieces[i].count < 1 || pieces[i].count > length - pieces[i].first) {
-      return wrong(fmt::format("a piece of sequence {} begins at token {} and has {} tokens; the sequence has {}",
-                               ids[i], pieces[i].first, pieces[i].count, length));
-    }
-    if (pieces[i].count < length) {
-      entries.push_back(i);
-    } else {
-      ++counts.sequences;
-    }
-  }
-  std::sort(entries.begin(), entries.end(), [&](uint64_t a, uint64_t b) {
-    return std::pair(ids[a], pieces[a].first) < std::pair(ids[b], pieces[b].first);
+int64_t loss_tokens_of(const Dataset& dataset, int64_t id, int64_t first, int64_t count) {
+  const auto at = static_cast<size_t>(id);
+  const int64_t length = dataset.lengths[at];
+  const int64_t weight = dataset.loss_tokens.empty() ? length : dataset.loss_tokens[at];
+  if (count == length) return weight;
+  return share(weight, first + count, length) - share(weight, first, length);
+}
+
+int64_t Truncations::used_of(int64_t id, int64_t length) const {
+  const auto found = std::lower_bound(ids_.begin(), ids_.end(), id);
+  return found == ids_.end() || *found != id ? length : kept_[static_cast<size_t>(found - ids_.begin())];
+}
+
+Result<PieceCounts> check_pieces(std::vector<PartialEntry>& entries, const Lengths& lengths) {
+  std::sort(entries.begin(), entries.end(), [](const PartialEntry& a, const PartialEntry& b) {
+    return std::pair(a.id, a.first) < std::pair(b.id, b.first);
   });
+  PieceCounts counts;
   int64_t end = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
-    const uint64_t at = entries[i];
-    Piece& piece = pieces[at];
-    if (piece.first != end) {
-      return wrong(fmt::format("a piece of sequence {} begins at token {}, after {} tokens in pieces", ids[at],
-                               piece.first, end));
+    const PartialEntry& entry = entries[i];
+    if (entry.first != end) {
+      return wrong(fmt::format("a piece of sequence {} begins at token {}, after {} tokens in pieces", entry.id,
+                               entry.first, end));
     }
-    piece.last = i + 1 == entries.size() || ids[entries[i + 1]] != ids[at];
-    end = piece.last ? 0 : end + piece.count;
-    if (!piece.last) continue;
+    end += entry.count;
+    if (i + 1 < entries.size() && entries[i + 1].id == entry.id) continue;
     ++counts.sequences;
-    const int64_t cut = lengths[static_cast<size_t>(ids[at])] - piece.first - piece.count;
-    if (cut == 0) continue;
-    counts.truncated.push_back(ids[at]);
-    counts.tokens_cut += cut;
+    const int64_t cut = lengths[static_cast<size_t>(entry.id)] - end;
+    if (cut != 0) {
+      counts.truncated.add(entry.id, end);
+      counts.tokens_cut += cut;
+    }
+    end = 0;
   }
   return counts;
 }

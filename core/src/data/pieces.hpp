@@ -30,15 +30,41 @@ struct EntrySums {
   uint64_t digest = 0;
 };
 EntrySums sum_entries(const Entries& entries, const Dataset& dataset);
+/// Loss tokens of tokens [first, first + count) of sequence `id`.
+int64_t loss_tokens_of(const Dataset& dataset, int64_t id, int64_t first, int64_t count);
+
+/// The sequences that lose tokens at their end.
+class Truncations {
+ public:
+  /// In ascending order of id.
+  void add(int64_t id, int64_t tokens_kept) {
+    ids_.push_back(id);
+    kept_.push_back(tokens_kept);
+  }
+  [[nodiscard]] const std::vector<int64_t>& ids() const { return ids_; }
+  /// Tokens of sequence `id` that are used; `length` where it loses none.
+  [[nodiscard]] int64_t used_of(int64_t id, int64_t length) const;
+
+ private:
+  std::vector<int64_t> ids_;
+  std::vector<int64_t> kept_;
+};
+
+/// Part of a sequence, as an entry of a row has it.
+struct PartialEntry {
+  int64_t id = 0;
+  int32_t first = 0;
+  int32_t count = 0;
+};
 
 struct PieceCounts {
   uint64_t sequences = 0;
-  std::vector<int64_t> truncated;  ///< ids of sequences that lose tokens at their end, ascending
+  Truncations truncated;
   int64_t tokens_cut = 0;
 };
 
-/// Holds `pieces` (of the sequences `ids`, entry by entry; ids are in range) to the contract and sets `last` of each.
-/// The error's message says what is wrong.
-Result<PieceCounts> check_pieces(std::span<const int64_t> ids, const Lengths& lengths, std::vector<Piece>& pieces);
+/// Holds the partial entries of an epoch, each within its sequence, to the contract: those of a sequence begin at its
+/// first token and leave no gap. Sorts them. The error's message says what is wrong. O(n log n).
+Result<PieceCounts> check_pieces(std::vector<PartialEntry>& entries, const Lengths& lengths);
 
 }  // namespace pliant::data

@@ -35,11 +35,15 @@ struct Scripted {
     s.announce(*epoch);
     return s.begin_status;
   }
-  static int32_t rows(void* self, uint64_t, uint64_t count, uint64_t* offsets, int64_t* ids, uint64_t capacity,
+  static int32_t rows(void* self, uint64_t first, uint64_t count, uint64_t* offsets, int64_t* ids, uint64_t capacity,
                       pliant_error*) {
     Scripted& s = of(self);
-    std::copy_n(s.offsets.begin(), std::min<size_t>(count + 1, s.offsets.size()), offsets);
-    std::copy_n(s.ids.begin(), std::min<size_t>(capacity, s.ids.size()), ids);
+    const uint64_t begin = first == 0 ? 0 : s.offsets[first];
+    for (size_t i = 0; i <= std::min<size_t>(count, s.offsets.size() - 1 - first); ++i) {
+      offsets[i] = s.offsets[first + i] - begin;
+    }
+    std::copy_n(s.ids.begin() + static_cast<std::ptrdiff_t>(begin), std::min<size_t>(capacity, s.ids.size() - begin),
+                ids);
     return PLIANT_OK;
   }
   static int32_t drops(void* self, uint64_t, uint64_t count, int64_t* ids, int32_t* reasons, pliant_error*) {
@@ -48,12 +52,13 @@ struct Scripted {
     std::copy_n(s.reasons.begin(), std::min<size_t>(count, s.reasons.size()), reasons);
     return PLIANT_OK;
   }
-  static int32_t pieces_of(void* self, uint64_t, uint64_t, int64_t* firsts, int64_t* counts, uint64_t capacity,
+  static int32_t pieces_of(void* self, uint64_t first, uint64_t, int64_t* firsts, int64_t* counts, uint64_t capacity,
                            pliant_error*) {
     Scripted& s = of(self);
-    for (size_t i = 0; i < std::min<size_t>(capacity, s.pieces.size()); ++i) {
-      firsts[i] = s.pieces[i].first;
-      counts[i] = s.pieces[i].count;
+    const uint64_t begin = s.offsets[first];
+    for (size_t i = 0; i < std::min<size_t>(capacity, s.pieces.size() - begin); ++i) {
+      firsts[i] = s.pieces[begin + i].first;
+      counts[i] = s.pieces[begin + i].count;
     }
     return PLIANT_OK;
   }
@@ -64,13 +69,17 @@ struct Scripted {
   pliant_batch_sampler slots{sizeof(pliant_batch_sampler), 0, &begin_epoch, &rows, &drops, &drop_reason, &pieces_of};
 
   Result<data::EpochPlan> plan(const Dataset& dataset) {
-    data::Sampler sampler;
-    sampler.name = "sampler 'scripted'";
     sampler.slots = &slots;
     sampler.self = this;
     sampler.refusal = [](int32_t status, const pliant_error&) { return Error(static_cast<Status>(status), "refused"); };
-    return data::plan_epoch(sampler, dataset, 9, 6, 2);
+    return data::EpochPlan::make(sampler, {9, 6, 2, dataset});
   }
+  static data::Sampler named() {
+    data::Sampler sampler;
+    sampler.name = "sampler 'scripted'";
+    return sampler;
+  }
+  data::Sampler sampler = named();
 };
 
 Dataset five() {
@@ -79,7 +88,7 @@ Dataset five() {
 
 /// The error of `sampler`, which must be a broken contract.
 std::string broken(Scripted& sampler) {
-  const auto plan = sampler.plan(five());
+  auto plan = sampler.plan(five());
   REQUIRE_FALSE(plan.has_value());
   CHECK(plan.error().status() == Status::kInternal);
   CHECK(plan.error().exit_code() == ExitCode::kPlugin);
@@ -95,16 +104,16 @@ bool ends_with(const std::string& text, const std::string& end) {
 
 TEST_CASE("a sound answer becomes a plan with sums and drops by reason") {
   Scripted sampler;
-  const auto plan = sampler.plan(five());
+  auto plan = sampler.plan(five());
   REQUIRE(plan.has_value());
-  CHECK(plan->summary.rows == 2);
-  CHECK(plan->summary.batches == 1);
-  CHECK(plan->summary.sequences == 3);
-  CHECK(plan->summary.tokens == 80);
-  CHECK(plan->summary.loss_tokens == 77);
-  CHECK(plan->summary.longest_row == 60);
-  CHECK(plan->summary.dropped == std::map<std::string, int64_t>{{"tail", 1}, {"too_long", 1}});
-  CHECK(plan->dropped == std::map<std::string, std::vector<int64_t>>{{"tail", {3}}, {"too_long", {2}}});
+  CHECK(plan->summary().rows == 2);
+  CHECK(plan->summary().batches == 1);
+  CHECK(plan->summary().sequences == 3);
+  CHECK(plan->summary().tokens == 80);
+  CHECK(plan->summary().loss_tokens == 77);
+  CHECK(plan->summary().longest_row == 60);
+  CHECK(plan->summary().dropped == std::map<std::string, int64_t>{{"tail", 1}, {"too_long", 1}});
+  CHECK(plan->facts().dropped == std::map<std::string, std::vector<int64_t>>{{"tail", {3}}, {"too_long", {2}}});
 }
 
 TEST_CASE("the sampler is asked for all sequences with seed, epoch and batch") {
@@ -120,8 +129,8 @@ TEST_CASE("the sampler is asked for all sequences with seed, epoch and batch") {
 
 TEST_CASE("a cut batch has its own offsets, sizes and digest") {
   Scripted sampler;
-  const auto plan = sampler.plan(five());
-  const Batch batch = data::cut_batch(*plan, five(), 1, 1, 1);
+  auto plan = sampler.plan(five());
+  const Batch batch = plan->cut(1, 1, 1).value();
   CHECK(batch.offsets == std::vector<uint64_t>{0, 1});
   CHECK(batch.ids == std::vector<int64_t>{1});
   CHECK(batch.size == BatchSize{1, 1, 20, 19});
@@ -225,7 +234,7 @@ TEST_CASE("an epoch without rows is the user's error and counts the reasons") {
   sampler.ids.clear();
   sampler.dropped = {0, 1, 2, 3, 4};
   sampler.reasons = {0, 0, 1, 0, 0};
-  const auto plan = sampler.plan(five());
+  auto plan = sampler.plan(five());
   REQUIRE_FALSE(plan.has_value());
   CHECK(plan.error().exit_code() == ExitCode::kUsage);
   CHECK(plan.error().message() ==
@@ -242,16 +251,16 @@ TEST_CASE("pieces that make up their sequences count each sequence once, where i
     epoch.sequence_count = 3;
     epoch.truncated_count = 1;
   };
-  const auto plan = sampler.plan(five());
+  auto plan = sampler.plan(five());
   REQUIRE(plan.has_value());
-  CHECK(plan->summary.sequences == 3);
-  CHECK(plan->summary.tokens == 75);
-  CHECK(plan->summary.truncated == 1);
-  CHECK(plan->summary.tokens_cut == 5);
-  CHECK(plan->truncated == std::vector<int64_t>{1});
-  CHECK(plan->summary.longest_row == 40);
-  const Batch first = data::cut_batch(*plan, five(), 0, 0, 1);
-  const Batch second = data::cut_batch(*plan, five(), 1, 1, 1);
+  CHECK(plan->summary().sequences == 3);
+  CHECK(plan->summary().tokens == 75);
+  CHECK(plan->summary().truncated == 1);
+  CHECK(plan->summary().tokens_cut == 5);
+  CHECK(plan->facts().truncated.ids() == std::vector<int64_t>{1});
+  CHECK(plan->summary().longest_row == 40);
+  const Batch first = plan->cut(0, 0, 1).value();
+  const Batch second = plan->cut(1, 1, 1).value();
   CHECK(first.size == BatchSize{1, 1, 40, 9 + 29});
   CHECK(second.size == BatchSize{1, 2, 35, 20 + 14});
   CHECK(first.pieces == std::vector<Piece>{{0, 30, false}, {0, 10, true}});

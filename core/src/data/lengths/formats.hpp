@@ -29,16 +29,30 @@ struct NumberArray {
   std::string name;
 };
 
+/// What a file counts for each sequence.
+struct Counted {
+  const char* what = "length";
+  int64_t least = 1;  ///< the most is 2^31 - 1
+
+  [[nodiscard]] bool admits(int64_t count) const;
+  /// "a length is a whole number from 1 to 2147483647"
+  [[nodiscard]] std::string rule() const;
+};
+
 /// kInvalidArgument names the index of a value that is no whole number of 63 bits.
 Result<std::vector<int64_t>> whole_numbers(const NumberArray& array);
-/// The same for one that is no length. Large arrays that are as memory wants them are viewed, not copied.
-Result<Lengths> lengths_in(const NumberArray& array);
+/// The same for one that `counted` does not admit. Large arrays that are as memory wants them are viewed, not copied.
+Result<Lengths> lengths_in(const NumberArray& array, const Counted& counted);
 
 Result<NumberArray> find_in_npy(const SharedFile& file, const std::string& name);
 /// `path` is the .idx; the array is in the .bin beside it where the index is one of DeepSpeed's metric files.
 Result<NumberArray> find_in_index(const SharedFile& file, const std::filesystem::path& path);
-Result<Lengths> read_jsonl(std::string_view bytes, const std::string& column, const std::string& name);
-Result<Lengths> read_text(std::string_view bytes, const std::string& name);
+Result<Lengths> read_jsonl(std::string_view bytes, const std::string& column, const Counted& counted,
+                           const std::string& name);
+Result<Lengths> read_text(std::string_view bytes, const Counted& counted, const std::string& name);
+
+/// Any of them, as its first bytes and its suffix say.
+Result<Lengths> read_counts(const std::filesystem::path& given, const std::string& column, const Counted& counted);
 
 tl::unexpected<Error> damaged(const std::string& name, const std::string& how);
 

@@ -14,8 +14,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kLongest = std::numeric_limits<int32_t>::max();
-
 /// Calls `use(line, number)` for every line until it returns an error.
 template <class Use>
 Result<> each_line(std::string_view bytes, Use&& use) {
@@ -30,9 +28,9 @@ Result<> each_line(std::string_view bytes, Use&& use) {
   return {};
 }
 
-tl::unexpected<Error> no_length(const std::string& name, uint64_t line, const std::string& what) {
-  return failed(Status::kInvalidArgument,
-                fmt::format("{}:{}: {}; a length is a whole number from 1 to {}", name, line, what, kLongest),
+tl::unexpected<Error> no_length(const std::string& name, uint64_t line, const Counted& counted,
+                                const std::string& what) {
+  return failed(Status::kInvalidArgument, fmt::format("{}:{}: {}; {}", name, line, what, counted.rule()),
                 ExitCode::kUsage);
 }
 
@@ -44,22 +42,22 @@ std::optional<int64_t> length_of(const Json& value) {
   } else if (value.is_number_float()) {
     constexpr double kTooLarge = 9223372036854775808.0;
     const auto number = value.get<double>();
-    if (number >= 1 && number < kTooLarge && std::trunc(number) == number) return static_cast<int64_t>(number);
+    if (number >= 0 && number < kTooLarge && std::trunc(number) == number) return static_cast<int64_t>(number);
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-Result<Lengths> read_text(std::string_view bytes, const std::string& name) {
+Result<Lengths> read_text(std::string_view bytes, const Counted& counted, const std::string& name) {
   std::vector<int32_t> lengths;
   const Result<> read = each_line(bytes, [&](std::string_view line, uint64_t number) -> Result<> {
     line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
     if (line.empty()) return {};
     int64_t length = 0;
     const auto [end, problem] = std::from_chars(line.data(), line.data() + line.size(), length);
-    if (problem != std::errc() || end != line.data() + line.size() || length < 1 || length > kLongest) {
-      return no_length(name, number, fmt::format("'{}' is no length", line.substr(0, 40)));
+    if (problem != std::errc() || end != line.data() + line.size() || !counted.admits(length)) {
+      return no_length(name, number, counted, fmt::format("'{}' is no {}", line.substr(0, 40), counted.what));
     }
     lengths.push_back(static_cast<int32_t>(length));
     return {};
@@ -68,7 +66,8 @@ Result<Lengths> read_text(std::string_view bytes, const std::string& name) {
   return Lengths(std::move(lengths));
 }
 
-Result<Lengths> read_jsonl(std::string_view bytes, const std::string& column, const std::string& name) {
+Result<Lengths> read_jsonl(std::string_view bytes, const std::string& column, const Counted& counted,
+                           const std::string& name) {
   std::vector<int32_t> lengths;
   const Result<> read = each_line(bytes, [&](std::string_view line, uint64_t number) -> Result<> {
     if (line.empty()) return {};
@@ -76,15 +75,17 @@ Result<Lengths> read_jsonl(std::string_view bytes, const std::string& column, co
     if (!row.is_object()) return damaged(fmt::format("{}:{}", name, number), "not a JSON object");
     const auto found = row.find(column);
     if (found == row.end()) {
-      return failed(Status::kInvalidArgument,
-                    fmt::format("{}:{}: it has no '{}'; [data] length_column names the one with the lengths", name,
-                                number, column),
-                    ExitCode::kUsage);
+      return failed(
+          Status::kInvalidArgument,
+          fmt::format("{}:{}: it has no '{}'; [data] length_column names the one with the lengths, loss_tokens_column "
+                      "that with the tokens that have a loss",
+                      name, number, column),
+          ExitCode::kUsage);
     }
     const std::optional<int64_t> length = length_of(*found);
-    if (!length || *length < 1 || *length > kLongest) {
+    if (!length || !counted.admits(*length)) {
       const std::string shown = found->dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40);
-      return no_length(name, number, fmt::format("'{}' is {}", column, shown));
+      return no_length(name, number, counted, fmt::format("'{}' is {}", column, shown));
     }
     lengths.push_back(static_cast<int32_t>(*length));
     return {};

@@ -81,11 +81,10 @@ Result<> each(const NumberArray& array, Use&& use) {
   return damaged(array.name, "it holds numbers of no known type");
 }
 
-Result<> check_length(int64_t length, size_t sequence, const std::string& name) {
-  if (length >= 1 && length <= std::numeric_limits<int32_t>::max()) return {};
+Result<> check_count(int64_t count, size_t sequence, const Counted& counted, const std::string& name) {
+  if (counted.admits(count)) return {};
   return failed(Status::kInvalidArgument,
-                fmt::format("{}: sequence {} has a length of {}; {}", name, sequence, length,
-                            length < 1 ? "every sequence needs at least 1 token" : "the most is 2147483647 tokens"),
+                fmt::format("{}: sequence {} has a {} of {}; {}", name, sequence, counted.what, count, counted.rule()),
                 ExitCode::kUsage);
 }
 
@@ -130,18 +129,25 @@ Result<std::vector<int64_t>> whole_numbers(const NumberArray& array) {
   return values;
 }
 
-Result<Lengths> lengths_in(const NumberArray& array) {
+bool Counted::admits(int64_t count) const {
+  return count >= least && count <= std::numeric_limits<int32_t>::max();
+}
+std::string Counted::rule() const {
+  return fmt::format("a {} is a whole number from {} to {}", what, least, std::numeric_limits<int32_t>::max());
+}
+
+Result<Lengths> lengths_in(const NumberArray& array, const Counted& counted) {
   if (const std::optional<Lengths> there = in_place(array)) {
     for (size_t i = 0; i < there->size(); ++i) {
-      if ((*there)[i] >= 1) continue;
-      return failed(check_length((*there)[i], i, array.name));
+      if ((*there)[i] >= counted.least) continue;
+      return failed(check_count((*there)[i], i, counted, array.name));
     }
     return *there;
   }
   std::vector<int32_t> lengths(array.bytes.size() / width_of(array.type));
   auto used = each(array, [&](size_t i, int64_t value) -> Result<> {
     lengths[i] = static_cast<int32_t>(value);
-    return check_length(value, i, array.name);
+    return check_count(value, i, counted, array.name);
   });
   if (!used) return failed(std::move(used));
   return Lengths(std::move(lengths));

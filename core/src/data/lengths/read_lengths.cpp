@@ -45,22 +45,22 @@ Result<data::NumberArray> find_numbers(const data::SharedFile& file, const fs::p
                 ExitCode::kUsage);
 }
 
-Result<Lengths> read(const fs::path& given, const std::string& column) {
-  const fs::path path = file_to_read(given);
-  auto file = data::open_shared(path);
-  if (!file) return failed(std::move(file));
-  const std::string suffix = path.extension().string();
-  if (suffix == ".jsonl") return data::read_jsonl((*file)->bytes(), column, path.string());
-  if (suffix == ".txt") return data::read_text((*file)->bytes(), path.string());
-  auto found = find_numbers(*file, path);
-  if (!found) return failed(std::move(found));
-  return data::lengths_in(*found);
-}
-
 }  // namespace
 
+Result<Lengths> data::read_counts(const fs::path& given, const std::string& column, const Counted& counted) {
+  const fs::path path = file_to_read(given);
+  auto file = open_shared(path);
+  if (!file) return failed(std::move(file));
+  const std::string suffix = path.extension().string();
+  if (suffix == ".jsonl") return read_jsonl((*file)->bytes(), column, counted, path.string());
+  if (suffix == ".txt") return read_text((*file)->bytes(), counted, path.string());
+  auto found = find_numbers(*file, path);
+  if (!found) return failed(std::move(found));
+  return lengths_in(*found, counted);
+}
+
 Lengths read_lengths(const fs::path& file, const std::string& column) {
-  return or_throw(read(file, column));
+  return or_throw(data::read_counts(file, column, {}));
 }
 
 std::vector<int64_t> read_metric_files(const fs::path& stem) {

@@ -1,0 +1,105 @@
+// Positions as JSON lines, and what must be the same to go on from one.
+#include "data/position.hpp"
+
+#include <fmt/format.h>
+
+#include <boost/crc.hpp>
+#include <nlohmann/json.hpp>
+
+namespace pliant::data {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kVersion = 1;
+constexpr std::string_view kFormat = "pliant position";
+
+uint32_t checksum(std::string_view text) {
+  boost::crc_32_type crc;
+  crc.process_bytes(text.data(), text.size());
+  return crc.checksum();
+}
+
+tl::unexpected<Error> damaged(const std::string& how) {
+  return failed(Status::kDataLoss, fmt::format("this is no saved position: {}", how), ExitCode::kUsage);
+}
+tl::unexpected<Error> differs(const std::string& how) {
+  return failed(Status::kFailedPrecondition, how, ExitCode::kUsage);
+}
+
+}  // namespace
+
+std::string to_bytes(const Position& position) {
+  const Json line{{"format", kFormat},
+                  {"version", kVersion},
+                  {"sampler", position.sampler},
+                  {"source", position.source},
+                  {"sequences", position.sequences},
+                  {"lengths_digest", fmt::format("{:016x}", position.lengths_digest)},
+                  {"seed", position.seed},
+                  {"global_batch", position.global_batch},
+                  {"fingerprint", fmt::format("{:016x}", position.fingerprint)},
+                  {"step", position.step}};
+  const std::string text = line.dump(-1, ' ', true, Json::error_handler_t::replace);
+  return fmt::format("{}\n{:08x}\n", text, checksum(text));
+}
+
+Result<Position> parse_position(std::string_view bytes) {
+  const size_t end = bytes.find('\n');
+  if (end == std::string_view::npos) return damaged("it ends within its first line");
+  const std::string_view text = bytes.substr(0, end);
+  const Json line = Json::parse(text, nullptr, false);
+  if (!line.is_object() || line.value("format", Json()) != kFormat) return damaged("it does not begin as one");
+  if (bytes.substr(end + 1) != fmt::format("{:08x}\n", checksum(text))) {
+    return damaged("its check sum does not fit its contents");
+  }
+  const Json version = line.value("version", Json());
+  if (version != kVersion) {
+    return failed(Status::kUnimplemented,
+                  fmt::format("this saved position has format version {}; this Pliant reads version {}", version.dump(),
+                              kVersion),
+                  ExitCode::kUsage);
+  }
+  try {
+    Position position;
+    line.at("sampler").get_to(position.sampler);
+    line.at("source").get_to(position.source);
+    line.at("sequences").get_to(position.sequences);
+    position.lengths_digest = std::stoull(line.at("lengths_digest").get<std::string>(), nullptr, 16);
+    line.at("seed").get_to(position.seed);
+    line.at("global_batch").get_to(position.global_batch);
+    position.fingerprint = std::stoull(line.at("fingerprint").get<std::string>(), nullptr, 16);
+    line.at("step").get_to(position.step);
+    if (position.step < 0) return damaged("it counts a negative number of steps");
+    return position;
+  } catch (const std::exception&) {
+    return damaged("a field is missing or of another type");
+  }
+}
+
+Result<> check_same_batches(const Position& saved, const Position& now) {
+  if (saved.sampler != now.sampler) {
+    return differs(
+        fmt::format("the position was saved with sampler {}; the config has {}", saved.sampler, now.sampler));
+  }
+  if (saved.lengths_digest != now.lengths_digest) {
+    return differs(
+        fmt::format("{} is not what it was when the position was saved: {} sequences with digest {:016x} then, {} with "
+                    "{:016x} now. Restore it, or begin the epoch again",
+                    now.source, saved.sequences, saved.lengths_digest, now.sequences, now.lengths_digest));
+  }
+  if (saved.seed != now.seed) {
+    return differs(fmt::format("the position was saved with seed {}; the config has {}", saved.seed, now.seed));
+  }
+  if (saved.global_batch != now.global_batch) {
+    return differs(fmt::format("the position was saved with batches of {} rows; the plan has {}", saved.global_batch,
+                               now.global_batch));
+  }
+  if (saved.fingerprint != now.fingerprint) {
+    return differs("the position was saved with other options of the sampler than the config has");
+  }
+  return {};
+}
+
+}  // namespace pliant::data
