@@ -3,6 +3,7 @@
 #include "pliant/abi/batch_sampler.h"
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/abi/lr_rule.h"
+#include "pliant/abi/packing.h"
 #include "pliant/abi/plugin.h"
 #include "pliant/abi/rendezvous.h"
 #include "pliant/abi/row_stream.h"
@@ -34,7 +35,9 @@ _Static_assert(PLIANT_MEMORY_DEVICE == 1 && PLIANT_MEMORY_PINNED == 2 && PLIANT_
                    PLIANT_PLAN_WANT_MICRO_BATCH == 1 && PLIANT_LR_WANTS_GRADIENT_NORMS == 1 &&
                    PLIANT_LR_WANTS_TOTAL == 2 && PLIANT_BATCH_ROWS == 1 && PLIANT_BATCH_SEQUENCES == 2 &&
                    PLIANT_BATCH_TOKENS == 3 && PLIANT_BATCH_LOSS_TOKENS == 4 && PLIANT_OPTIMIZER_UNKNOWN == 0 &&
-                   PLIANT_OPTIMIZER_SGD == 1 && PLIANT_OPTIMIZER_SGD_MOMENTUM == 2 && PLIANT_OPTIMIZER_NESTEROV == 3 &&
-                   PLIANT_OPTIMIZER_ADAM == 4 && PLIANT_OPTIMIZER_ADAMW == 5 && PLIANT_OPTIMIZER_LAMB == 6 &&
-                   PLIANT_OPTIMIZER_LARS == 7 && PLIANT_OPTIMIZER_SIGN == 8 && PLIANT_OPTIMIZER_OTHER == 9,
+                   PLIANT_UNIT_TOKENS == 0 && PLIANT_UNIT_PADDED_TOKENS == 1 && PLIANT_UNIT_LOSS_TOKENS == 2 &&
+                   PLIANT_UNIT_COST == 3 && PLIANT_OPTIMIZER_SGD == 1 && PLIANT_OPTIMIZER_SGD_MOMENTUM == 2 &&
+                   PLIANT_OPTIMIZER_NESTEROV == 3 && PLIANT_OPTIMIZER_ADAM == 4 && PLIANT_OPTIMIZER_ADAMW == 5 &&
+                   PLIANT_OPTIMIZER_LAMB == 6 && PLIANT_OPTIMIZER_LARS == 7 && PLIANT_OPTIMIZER_SIGN == 8 &&
+                   PLIANT_OPTIMIZER_OTHER == 9,
                "a constant of a kind has another number");

@@ -1,5 +1,6 @@
-/* The layout of every ABI struct as this version of the ABI has it, on 64-bit Linux: offset and size of each field, in bytes.
- * A changed line is a broken ABI. A new field comes after all others of its struct and changes only the struct's own line. */
+/* The layout of every ABI struct as this version of the ABI has it, on 64-bit Linux: offset and size of each field, in
+ * bytes. A changed line is a broken ABI. A new field comes after all others of its struct and changes only the struct's
+ * own line. */
 
 /* base.h */
 PLIANT_PIN_STRUCT(pliant_error, 512)
@@ -155,6 +156,21 @@ PLIANT_PIN(pliant_row_stream, struct_size, 0, 4)
 PLIANT_PIN(pliant_row_stream, reserved, 4, 4)
 PLIANT_PIN(pliant_row_stream, open, 8, 8)
 PLIANT_PIN(pliant_row_stream, next, 16, 8)
+
+/* packing.h */
+PLIANT_PIN_STRUCT(pliant_packing_report, 40)
+PLIANT_PIN(pliant_packing_report, struct_size, 0, 4)
+PLIANT_PIN(pliant_packing_report, reserved, 4, 4)
+PLIANT_PIN(pliant_packing_report, budget, 8, 8)
+PLIANT_PIN(pliant_packing_report, unit, 16, 4)
+PLIANT_PIN(pliant_packing_report, reserved2, 20, 4)
+PLIANT_PIN(pliant_packing_report, used, 24, 8)
+PLIANT_PIN(pliant_packing_report, least_rows, 32, 8)
+
+PLIANT_PIN_STRUCT(pliant_packing, 16)
+PLIANT_PIN(pliant_packing, struct_size, 0, 4)
+PLIANT_PIN(pliant_packing, reserved, 4, 4)
+PLIANT_PIN(pliant_packing, report, 8, 8)
 
 /* lr_rule.h */
 PLIANT_PIN_STRUCT(pliant_lr_counts, 32)

@@ -10,6 +10,7 @@
 #include "pliant/abi/batch_sampler.h"
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/abi/lr_rule.h"
+#include "pliant/abi/packing.h"
 #include "pliant/abi/plugin.h"
 #include "pliant/abi/rendezvous.h"
 #include "pliant/abi/row_stream.h"

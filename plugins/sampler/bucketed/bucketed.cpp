@@ -41,19 +41,27 @@ class Bucketed : public sampler::PackSampler<Bucketed> {
   }
 
   void pack(const sampler::Items& items, const sdk::EpochRequest&, sdk::EpochRows& rows) const {
-    sampler::PaddedRule rule;
-    rule.budget = max_tokens;
-    rule.cost = cost();
-    rule.most_in_pack = static_cast<uint64_t>(max_sequences);
     const std::vector<int64_t> edges =
         bucket_edges.empty() ? sampler::even_edges(items.lengths, static_cast<uint64_t>(buckets)) : bucket_edges;
-    sampler::fill_buckets(items.lengths, edges, rule, rows);
+    sampler::fill_buckets(items.lengths, edges, rule(), rows);
+  }
+  [[nodiscard]] sdk::PackingReport packing_report(const sdk::PackedEpoch& epoch) const {
+    return sampler::report_padded(epoch, rule(), quadratic_length == 0 ? PLIANT_UNIT_PADDED_TOKENS : PLIANT_UNIT_COST);
   }
 
   [[nodiscard]] std::string text() const {
     std::string all = PackSampler::text() + ", buckets = " + std::to_string(buckets) + ", bucket_edges =";
     for (const int64_t edge : bucket_edges) all += " " + std::to_string(edge);
     return all;
+  }
+
+ private:
+  [[nodiscard]] sampler::PaddedRule rule() const {
+    sampler::PaddedRule rule;
+    rule.budget = max_tokens;
+    rule.cost = cost();
+    rule.most_in_pack = static_cast<uint64_t>(max_sequences);
+    return rule;
   }
 };
 

@@ -3,11 +3,13 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "../kernel/order.hpp"
+#include "../kernel/packing_report.hpp"
 #include "../kernel/stream_engines.hpp"
 #include "../kernel/streaming_base.hpp"
 
@@ -44,6 +46,17 @@ class Concat : public sampler::Streams<Concat, sampler::ConcatEngine> {
       const uint64_t made = rows.row_count();
       sampler::drop_rows_from(made - made % static_cast<uint64_t>(request.rows_per_batch), 0, rows);
     }
+  }
+
+  [[nodiscard]] sdk::PackingReport packing_report(const sdk::PackedEpoch& epoch) const {
+    sampler::detail::Wide used = 0;
+    for (uint64_t i = 0; i < epoch.rows.entry_count(); ++i) used += static_cast<uint64_t>(epoch.tokens(i));
+    // Cutting anywhere fills every row but the last one.
+    const auto budget = static_cast<uint64_t>(max_tokens);
+    return {max_tokens, PLIANT_UNIT_TOKENS, sampler::detail::saturated(used), sampler::detail::packs_for(used, budget)};
+  }
+  const void* extension(const char* id) const {
+    return std::strcmp(id, PLIANT_PACKING) == 0 ? sdk::packing_table<Concat>() : Streams::extension(id);
   }
 
   [[nodiscard]] std::string why_no_stream() const {

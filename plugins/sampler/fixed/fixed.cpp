@@ -1,10 +1,12 @@
 // Sampler `fixed`: every row is one sequence.
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "../kernel/order.hpp"
+#include "../kernel/packing_report.hpp"
 #include "pliant/sdk/batch_sampler.hpp"
 
 namespace {
@@ -44,6 +46,14 @@ class Fixed {
                                      "Use a smaller global batch, or set tail = \"keep\" to keep a short one");
     }
     return rows;
+  }
+
+  /// The fewest rows are those that packing up to max_tokens could come down to.
+  [[nodiscard]] sdk::PackingReport packing_report(const sdk::PackedEpoch& epoch) const {
+    return sampler::report_sums(epoch, max_tokens, 0, PLIANT_UNIT_TOKENS, [&](uint64_t i) { return epoch.tokens(i); });
+  }
+  const void* extension(const char* id) const {
+    return std::strcmp(id, PLIANT_PACKING) == 0 ? sdk::packing_table<Fixed>() : nullptr;
   }
 
   void save(const sdk::Writer& out) const { sampler::save_options(out, kStateTag, options_text()); }

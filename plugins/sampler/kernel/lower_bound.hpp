@@ -62,4 +62,29 @@ inline uint64_t fewest_packs(std::span<const int64_t> values, std::span<const ui
   return best;
 }
 
+/// The fewest packs for sequences that are padded to the longest of their pack, exactly: a pack whose longest sequence
+/// has length l holds up to capacity(l) >= 1, which does not grow with l. `lengths` ascend, each with its number.
+/// O(different lengths).
+///
+/// Taking the longest sequence left and as many of the next longest as its pack holds is optimal. In any packing, look
+/// at the pack P of the longest sequence. While a sequence y outside P is longer than an x in P other than the longest,
+/// exchange them; while P has room, move a sequence into it. P keeps its longest sequence and so its capacity; the
+/// longest of the other pack does not grow, so its capacity does not fall, nor does its number rise. No pack is added,
+/// and P has become the pack that was taken. The rest follows by induction.
+template <class Capacity>
+uint64_t fewest_padded_packs(std::span<const int64_t> lengths, std::span<const uint64_t> counts, Capacity&& capacity) {
+  uint64_t packs = 0;
+  uint64_t room = 0;  // sequences that the last pack still takes
+  for (size_t i = lengths.size(); i-- > 0;) {
+    const uint64_t left = counts[i] - std::min(counts[i], room);
+    room -= counts[i] - left;
+    if (left == 0) continue;
+    const uint64_t each = capacity(lengths[i]);
+    const uint64_t more = left / each + (left % each == 0 ? 0 : 1);
+    packs += more;
+    room = left % each == 0 ? 0 : each - left % each;
+  }
+  return packs;
+}
+
 }  // namespace pliant::sampler

@@ -1,12 +1,14 @@
 // PackSampler<T>: the base of the packing samplers. T brings `pack`, which turns items into packs.
 #pragma once
 
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "finish.hpp"
 #include "items.hpp"
 #include "pack_options.hpp"
+#include "packing_report.hpp"
 #include "pliant/sdk/batch_sampler.hpp"
 
 namespace pliant::sampler {
@@ -15,7 +17,8 @@ namespace pliant::sampler {
 ///   void pack(const Items&, const sdk::EpochRequest&, sdk::EpochRows&) const: the packs; ids number the items;
 ///   `rows` is as restart() leaves it
 ///   static constexpr const char* kName.
-/// It may have its own item_order() and longest_item() and, when it has options of its own, text().
+/// It may have its own item_order() and longest_item(), when it has options of its own text(), and when its packs are
+/// not sums packing_report().
 template <class T>
 class PackSampler : public PackOptions {
  public:
@@ -34,6 +37,15 @@ class PackSampler : public PackOptions {
     self().pack(items, request, rows);
     name_sequences(items, rows);
     finish_rows(*this, request.lengths, request.rows_per_batch, rows);
+  }
+
+  [[nodiscard]] sdk::PackingReport packing_report(const sdk::PackedEpoch& epoch) const {
+    const int32_t unit = quadratic_length == 0 ? PLIANT_UNIT_TOKENS : PLIANT_UNIT_COST;
+    return report_sums(epoch, max_tokens, static_cast<uint64_t>(max_sequences), unit,
+                       [&, cost = cost()](uint64_t i) { return cost(epoch.tokens(i)); });
+  }
+  const void* extension(const char* id) const {
+    return std::strcmp(id, PLIANT_PACKING) == 0 ? sdk::packing_table<T>() : nullptr;
   }
 
   void save(const sdk::Writer& out) const { save_options(out, tag(), self().text()); }

@@ -41,6 +41,17 @@ struct PaddedRule {
     const int64_t over = length % length_multiple;
     return over == 0 ? length : length + (length_multiple - over);
   }
+  /// What a pack of `sequences`, at most capacity(longest), uses of the budget: those of its smallest shape, or of
+  /// sequences padded to the longest.
+  [[nodiscard]] uint64_t used(int64_t longest, uint64_t sequences) const {
+    if (shapes.empty()) return static_cast<uint64_t>(cost(padded(longest))) * sequences;
+    uint64_t least = std::numeric_limits<uint64_t>::max();
+    for (const PackShape& shape : shapes) {
+      if (shape.length < longest || shape.sequences < sequences) continue;
+      least = std::min(least, static_cast<uint64_t>(cost(shape.length)) * shape.sequences);
+    }
+    return least;
+  }
   /// The longest sequence that fits a pack alone; below 1 when none does.
   [[nodiscard]] int64_t longest() const {
     if (!shapes.empty()) return shapes.back().length;

@@ -28,6 +28,10 @@ class NextFit : public sampler::PackSampler<NextFit>, public sampler::Streams<Ne
     rows.ids_count_up = true;
   }
 
+  const void* extension(const char* id) const {
+    const void* table = Stream::extension(id);
+    return table != nullptr ? table : PackSampler::extension(id);
+  }
   [[nodiscard]] std::string why_no_stream() const { return sampler::why_no_stream(*this); }
   [[nodiscard]] sampler::FeedRule feed_rule() const { return sampler::feed_rule(*this); }
   [[nodiscard]] sampler::NextFitEngine make_engine() const {

@@ -70,6 +70,9 @@ class PaddedBudget : public sampler::PackSampler<PaddedBudget> {
     sampler::fill_padded(items.lengths, rule_, rows.offsets);
     rows.ids_count_up = true;
   }
+  [[nodiscard]] sdk::PackingReport packing_report(const sdk::PackedEpoch& epoch) const {
+    return sampler::report_padded(epoch, rule_, quadratic_length == 0 ? PLIANT_UNIT_PADDED_TOKENS : PLIANT_UNIT_COST);
+  }
 
   [[nodiscard]] std::string text() const {
     std::string all = PackSampler::text() + ", length_multiple = " + std::to_string(length_multiple) +

@@ -1,11 +1,13 @@
 // Sampler `seqlen`: packs sequences in order up to a token budget; DeepSpeed's batch_by_seqlens in one pass.
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "../kernel/order.hpp"
 #include "../kernel/packing.hpp"
+#include "../kernel/packing_report.hpp"
 #include "pliant/sdk/batch_sampler.hpp"
 
 namespace {
@@ -77,6 +79,14 @@ class Seqlen {
           "Use a smaller global batch or max_tokens, or set strict = true to keep a short one");
     }
     return rows;
+  }
+
+  [[nodiscard]] sdk::PackingReport packing_report(const sdk::PackedEpoch& epoch) const {
+    return sampler::report_sums(epoch, max_tokens, static_cast<uint64_t>(max_batch_size), PLIANT_UNIT_TOKENS,
+                                [&](uint64_t i) { return epoch.tokens(i); });
+  }
+  const void* extension(const char* id) const {
+    return std::strcmp(id, PLIANT_PACKING) == 0 ? sdk::packing_table<Seqlen>() : nullptr;
   }
 
   void save(const sdk::Writer& out) const { sampler::save_options(out, kStateTag, options_text()); }

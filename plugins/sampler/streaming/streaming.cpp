@@ -90,6 +90,10 @@ class Streaming : public sampler::PackSampler<Streaming>, public sampler::Stream
     }
   }
 
+  const void* extension(const char* id) const {
+    const void* table = Stream::extension(id);
+    return table != nullptr ? table : PackSampler::extension(id);
+  }
   [[nodiscard]] std::string why_no_stream() const { return sampler::why_no_stream(*this); }
   [[nodiscard]] sampler::FeedRule feed_rule() const { return sampler::feed_rule(*this); }
   [[nodiscard]] Engine make_engine() const { return Engine(rule()); }

@@ -63,6 +63,37 @@ inline size_t fewest_by_trying(std::vector<int32_t> sizes, int64_t budget, size_
   return best;
 }
 
+/// The fewest packs there can be where a pack whose longest has length l holds up to capacity(l), by trying: eight
+/// lengths at most.
+template <class Capacity>
+size_t fewest_padded_by_trying(const std::vector<int64_t>& lengths, Capacity&& capacity) {
+  struct Open {
+    int64_t longest;
+    size_t sequences;
+  };
+  std::vector<Open> packs;
+  size_t best = lengths.size();
+  const std::function<void(size_t)> place = [&](size_t i) {
+    if (i == lengths.size()) {
+      best = std::min(best, packs.size());
+      return;
+    }
+    for (size_t p = 0; p < packs.size(); ++p) {
+      const Open before = packs[p];
+      const int64_t longest = std::max(before.longest, lengths[i]);
+      if (before.sequences + 1 > capacity(longest)) continue;
+      packs[p] = {longest, before.sequences + 1};
+      place(i + 1);
+      packs[p] = before;
+    }
+    packs.push_back({lengths[i], 1});
+    place(i + 1);
+    packs.pop_back();
+  };
+  place(0);
+  return best;
+}
+
 /// One pack at a time, in order.
 inline Packs next_fit_by_loop(const std::vector<int32_t>& sizes, int64_t budget, size_t most_in_pack) {
   Packs packs;

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "packing_cases.hpp"
 #include "packing_oracle.hpp"
 #include "sampler_plugin.hpp"
 
@@ -13,57 +14,6 @@ using namespace pliant;
 using namespace pliant::test;
 
 namespace {
-
-const std::vector<std::string> kPackers{"next_fit", "best_fit", "streaming", "padded_budget", "bucketed"};
-
-struct Case {
-  std::string sampler;
-  OptionMap options;
-  Asked asked;
-  int64_t budget = 0;
-
-  [[nodiscard]] int64_t integer(const std::string& key) const { return std::get<int64_t>(options.at(key)); }
-  [[nodiscard]] std::string word(const std::string& key) const { return std::get<std::string>(options.at(key)); }
-  [[nodiscard]] bool is_padded() const { return sampler == "padded_budget" || sampler == "bucketed"; }
-  [[nodiscard]] Planned plan() const { return or_throw(OpenedSampler(sampler, options).plan(asked)); }
-};
-
-int64_t below(int64_t bound) {
-  return *rc::gen::inRange<int64_t>(0, bound);
-}
-
-Case random_case(const std::string& name) {
-  Case made;
-  made.sampler = name;
-  made.budget = 1 + below(60);
-  made.asked.lengths = *rc::gen::container<std::vector<int32_t>>(rc::gen::inRange<int32_t>(1, 70));
-  made.asked.rows_per_batch = 1 + below(5);
-  made.asked.seed = *rc::gen::arbitrary<uint64_t>();
-  made.asked.epoch = below(3);
-  const int64_t fewest = below(3);
-  made.options = {{"max_tokens", made.budget},
-                  {"order", *rc::gen::elementOf(std::vector<std::string>{"dataloader", "seqlen", "random"})},
-                  {"min_sequences", fewest},
-                  {"max_sequences", below(2) == 0 ? int64_t{0} : fewest + 1 + below(4)},
-                  {"over_long", *rc::gen::elementOf(std::vector<std::string>{"drop", "truncate", "split"})},
-                  {"tail", *rc::gen::elementOf(std::vector<std::string>{"keep", "fill", "drop"})}};
-  if (made.word("over_long") == "split") {
-    made.options["min_sequences"] = int64_t{0};
-    if (made.word("tail") == "drop") made.options["tail"] = "fill";
-  }
-  if (name == "streaming") {
-    made.options["open_packs"] = int64_t{1 + below(5)};
-    made.options["max_wait"] = 2 * made.integer("open_packs") + below(10);
-  }
-  if (below(3) == 0 && !made.asked.lengths.empty()) {
-    made.asked.has_ids = true;
-    for (size_t id = 0; id < made.asked.lengths.size(); ++id) {
-      if (below(2) == 0) made.asked.ids.push_back(static_cast<int64_t>(id));
-    }
-    std::reverse(made.asked.ids.begin(), made.asked.ids.end());
-  }
-  return made;
-}
 
 /// Every token of every sequence asked for is in exactly one row, or its sequence is dropped or truncated.
 void check_cover(const Case& asked, const Planned& plan) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "pliant/abi/batch_sampler.h"
+#include "pliant/abi/packing.h"
 #include "pliant/abi/row_stream.h"
 #include "plugin/option_values.hpp"
 #include "plugin/plugin.hpp"
@@ -59,6 +60,18 @@ class OpenedSampler {
   [[nodiscard]] const pliant_row_stream* stream() {
     const auto& record = instance_.plugin().record();
     return static_cast<const pliant_row_stream*>(record.extension(instance_.self(), PLIANT_ROW_STREAM));
+  }
+  /// What the extension pliant.packing/0 says of the epoch that was planned last, whose `Asked` must still live.
+  Result<pliant_packing_report> report() {
+    const auto& record = instance_.plugin().record();
+    const auto* packing = static_cast<const pliant_packing*>(record.extension(instance_.self(), PLIANT_PACKING));
+    REQUIRE(packing != nullptr);
+    pliant_packing_report report{};
+    report.struct_size = sizeof(report);
+    pliant_error error = plugin::fresh_error();
+    const int32_t status = packing->report(instance_.self(), &report, &error);
+    if (status != PLIANT_OK) return tl::unexpected<Error>(plugin::to_error(instance_.plugin(), status, error));
+    return report;
   }
   /// Opens the stream of `asked`, which outlives it.
   Result<> open(const Asked& asked) {

@@ -85,7 +85,8 @@ struct SamplerAdapter {
   struct Instance {
     T plugin;
     EpochRows epoch;
-    const int32_t* lengths = nullptr;  ///< of the current epoch's request
+    bool has_epoch = false;
+    std::span<const int32_t> lengths;  ///< of the current epoch's request
   };
   static Instance* instance(void* self) { return static_cast<Instance*>(self); }
 
@@ -110,11 +111,11 @@ struct SamplerAdapter {
         out->entry_count = rows.entry_count();
         out->truncated_count = rows.pieces.empty() ? 0 : rows.truncated_count;
       }
-      instance(self)->lengths = request->lengths;
     });
   }
   static EpochRows& plan(Instance& instance, const EpochRequest& asked) {
     EpochRows rows = std::exchange(instance.epoch, EpochRows());  // a failure leaves no epoch
+    instance.has_epoch = false;
     if constexpr (PlansInPlace<T>) {
       rows.restart();
       instance.plugin.plan_epoch(asked, rows);
@@ -122,6 +123,8 @@ struct SamplerAdapter {
       rows = EpochRows();
       rows = instance.plugin.plan_epoch(asked);
     }
+    instance.lengths = asked.lengths;
+    instance.has_epoch = true;
     return instance.epoch = std::move(rows);
   }
   static void check_rows(const EpochRows& epoch, uint64_t first, uint64_t count) {
