@@ -107,7 +107,8 @@ std::string summary_table(const JobSummary& s) {
                              s.resumed_from >= 0 ? fmt::format(", resumed from {}", s.resumed_from) : ""));
     add("global batch", fmt::format("{} rows", s.global_batch));
     add("tokens", fmt::format("{}, {} a second", grouped(s.tokens), grouped(std::llround(s.tokens_per_second))));
-    add("packing efficiency", fmt::format("{:.1f} %", 100 * s.packing_efficiency));
+    add("packing efficiency", fmt::format("{:.1f} %; {:.1f} % with a row for each sequence", 100 * s.packing_efficiency,
+                                          100 * s.efficiency_without_packing));
     add("loss, first ten steps", fmt::format("{:.4f}", s.loss_first));
     add("loss, last ten steps", fmt::format("{:.4f}", s.loss_last));
     add("samples used once", fmt::format("{} of {}", grouped(s.samples_used_once), grouped(s.samples_expected)));
@@ -146,6 +147,7 @@ std::string summary_json(const JobSummary& s) {
   json["tokens"] = s.tokens;
   json["tokens_per_second"] = s.tokens_per_second;
   json["packing_efficiency"] = s.packing_efficiency;
+  json["efficiency_without_packing"] = s.efficiency_without_packing;
   json["loss_first"] = s.loss_first;
   json["loss_last"] = s.loss_last;
   json["samples_expected"] = s.samples_expected;

@@ -47,7 +47,7 @@ Study study_of(const Config& config, int64_t world_size) {
 /// A policy that has no place for `world_size` in its plan is looked at without one.
 Compared compare_one(const Config& config, const std::string& policy, int64_t world_size) {
   try {
-    const Config other = with_policy(config, policy);
+    const Config other = with_plugin(config, "elasticity", policy);
     Compared made{policy, Study(other, 0), "", ""};
     if (world_size == 0) return made;
     try {

@@ -84,6 +84,17 @@ struct EpochSummary {
   std::map<std::string, int64_t> dropped;  ///< by reason; sequences + all dropped = dataset
 };
 
+/// What the rows of an epoch fill of what they could hold.
+struct Packing {
+  std::string unit = "tokens";  ///< what counts against the budget: tokens, padded_tokens, loss_tokens or cost
+  int64_t budget = 0;           ///< units that a row can hold; 0 = the sampler sets no limit
+  double used = 0;              ///< units in all rows
+  int64_t least_rows = 0;       ///< no packing of the same entries has fewer rows; 0 = not known
+  /// Part of the room of all rows that is used: by tokens, where padding is not; in `unit` for loss_tokens and cost.
+  /// Where there is no budget, the room of a row is the longest row.
+  double efficiency = 0;
+};
+
 /// Not thread-safe. Looks at one epoch at a time; moving to another epoch replans, O(sequences). The rows stay with the
 /// sampler; beside them and the lengths, memory is a bit a sequence while an epoch is checked. Samplers that can stream
 /// (pliant.row_stream) hold no rows of data sets of 2^24 sequences or more.
@@ -106,6 +117,11 @@ class Batches {
   /// Ids of the sequences that `epoch` truncates, ascending.
   std::vector<int64_t> truncated(int64_t epoch);
   Batch batch(int64_t epoch, int64_t index);
+  /// Rows [first, first + count) of an epoch, at least one, as if they were one batch; its index is -1. For looking at
+  /// an epoch in portions of any size.
+  Batch rows(int64_t epoch, int64_t first, int64_t count);
+  /// O(entries). Throws what the sampler refuses.
+  Packing packing(int64_t epoch);
   /// Steps of the whole job: all epochs of [run], at most max_steps. The first call plans every epoch that counts.
   int64_t total_steps();
   /// The batch of job step `step`, 0 <= step < total_steps().

@@ -130,4 +130,8 @@ class Config {
   std::shared_ptr<const detail::ConfigState> state_;
 };
 
+/// `config` with `use = name` in `section` ("elasticity", "sampler", ...), which was opened: options that both plugins
+/// have and somebody set are carried over, unless the config has them for `name`. Throws as Config::open.
+Config with_plugin(const Config& config, const std::string& section, const std::string& name);
+
 }  // namespace pliant

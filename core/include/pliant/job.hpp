@@ -68,11 +68,14 @@ struct JobSummary {
   int64_t resumed_from = -1;  ///< step of the snapshot; -1 = a fresh job
   int64_t global_batch = 0;
   int64_t workers = 0;
-  int64_t tokens = 0;             ///< over the lineage
-  double packing_efficiency = 0;  ///< tokens over rows times the longest row
-  double loss_first = 0;          ///< mean of the first ten steps
-  double loss_last = 0;           ///< mean of the last ten
-  double tokens_per_second = 0;   ///< this run, from the first to the last commit, interruptions included
+  int64_t tokens = 0;  ///< over the lineage
+  /// Part of the rows' room that tokens fill: tokens over rows times the sampler's budget, or times the longest row
+  /// where it has none.
+  double packing_efficiency = 0;
+  double efficiency_without_packing = 0;  ///< the same with a row for each sequence, as long as the longest one
+  double loss_first = 0;                  ///< mean of the first ten steps
+  double loss_last = 0;                   ///< mean of the last ten
+  double tokens_per_second = 0;           ///< this run, from the first to the last commit, interruptions included
   int64_t samples_expected = 0;
   int64_t samples_used_once = 0;
   int64_t samples_repeated = 0;

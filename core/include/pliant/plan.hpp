@@ -82,10 +82,6 @@ void check_scheduler(const Config& config);
 /// handed to the policy, its warnings go to the log.
 Plan make_plan(const Config& config, int64_t world_size = 0);
 
-/// `config` planned by `policy` instead: options that both policies have are carried over, unless the config has them
-/// for `policy`. Throws as Config::open.
-Config with_policy(const Config& config, const std::string& policy);
-
 /// A change of a config, as for Config::with, and the plan that it gives.
 struct PlanChange {
   std::vector<std::string> sets;

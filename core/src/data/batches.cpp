@@ -10,6 +10,7 @@
 #include "base/result.hpp"
 #include "data/digest.hpp"
 #include "data/epoch_plan.hpp"
+#include "data/packing.hpp"
 #include "data/position.hpp"
 #include "plugin/plugin.hpp"
 
@@ -23,8 +24,9 @@ uint64_t sample_digest(int64_t epoch, std::span<const int64_t> ids) {
 }
 
 struct Batches::State {
-  State(plugin::Instance made, const Config& config, const Plan& plan, Dataset owned)
-      : instance(std::move(made)),
+  State(plugin::Instance made, const Config& read, const Plan& plan, Dataset owned)
+      : config(read),
+        instance(std::move(made)),
         dataset(std::move(owned)),
         seed(static_cast<uint64_t>(config.run().seed)),
         epochs(config.run().epochs),
@@ -81,6 +83,27 @@ struct Batches::State {
     return digest.value();
   }
 
+  [[nodiscard]] const pliant_packing* packing_table() const {
+    const pliant_plugin& record = instance.plugin().record();
+    return record.extension == nullptr
+               ? nullptr
+               : static_cast<const pliant_packing*>(record.extension(instance.self(), PLIANT_PACKING));
+  }
+  /// Streamed rows are not there to be reported on: another instance plans them, and forgets them.
+  [[nodiscard]] Result<Packing> planned_elsewhere(int64_t epoch) const {
+    auto other = plugin::instantiate(config, "sampler");
+    if (!other) return failed(std::move(other));
+    const pliant_plugin& record = other->plugin().record();
+    data::Sampler planner = sampler;
+    planner.self = other->self();
+    planner.stream = nullptr;
+    const data::EpochInputs inputs{seed, epoch, global_batch, dataset};
+    const auto rows = data::open_rows(planner, inputs);
+    if (!rows) return tl::unexpected<Error>(rows.error());
+    return data::packing_of(planner,
+                            static_cast<const pliant_packing*>(record.extension(other->self(), PLIANT_PACKING)));
+  }
+
   [[nodiscard]] data::Position position() const {
     const pliant_plugin& record = instance.plugin().record();
     return {fmt::format("{} {}", record.name, record.version),
@@ -93,6 +116,7 @@ struct Batches::State {
             next_step};
   }
 
+  Config config;
   plugin::Instance instance;
   Dataset dataset;
   uint64_t seed;
@@ -156,6 +180,28 @@ Batch Batches::batch(int64_t epoch, int64_t index) {
   const int64_t first = index * state_->global_batch;
   const int64_t count = std::min(state_->global_batch, plan.summary().rows - first);
   return or_throw(plan.cut(index, static_cast<uint64_t>(first), static_cast<uint64_t>(count)));
+}
+
+Batch Batches::rows(int64_t epoch, int64_t first, int64_t count) {
+  data::EpochPlan& plan = state_->at_epoch(epoch);
+  const int64_t all = plan.summary().rows;
+  if (first < 0 || count < 1 || first > all - count) {
+    throw Error(Status::kOutOfRange, fmt::format("{} rows from row {} of epoch {} on: it has {} rows, counted from 0",
+                                                 count, first, epoch, all));
+  }
+  return or_throw(plan.cut(-1, static_cast<uint64_t>(first), static_cast<uint64_t>(count)));
+}
+
+Packing Batches::packing(int64_t epoch) {
+  State& s = *state_;
+  const EpochSummary& summary = s.at_epoch(epoch).summary();
+  Packing packing = s.sampler.stream == nullptr ? or_throw(data::packing_of(s.sampler, s.packing_table()))
+                                                : or_throw(s.planned_elsewhere(epoch));
+  const auto rows = static_cast<double>(summary.rows);
+  const bool own_unit = packing.unit == "loss_tokens" || packing.unit == "cost";
+  const double room = rows * static_cast<double>(packing.budget > 0 ? packing.budget : summary.longest_row);
+  packing.efficiency = (own_unit ? packing.used : static_cast<double>(summary.tokens)) / room;
+  return packing;
 }
 
 int64_t Batches::total_steps() {

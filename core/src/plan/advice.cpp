@@ -28,7 +28,7 @@ class Adviser {
     try_micro_batches();
     if (changes_.empty()) try_caps();
     if (block_.policy != "exact")
-      try_change({"elasticity.use = \"exact\""}, [&] { return with_policy(config_, "exact"); });
+      try_change({"elasticity.use = \"exact\""}, [&] { return with_plugin(config_, "elasticity", "exact"); });
     return std::move(changes_);
   }
 

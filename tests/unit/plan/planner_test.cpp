@@ -120,12 +120,12 @@ TEST_CASE("min_time of every policy is in the plan, in seconds") {
 
 TEST_CASE("another policy gets the options that it shares, and keeps its own") {
   const Config config = config_of("v0.1", kOptions + "max_gpus = 64\nprefer_larger_batch = false\n");
-  const Config exact = pliant::with_policy(config, "exact");
+  const Config exact = pliant::with_plugin(config, "elasticity", "exact");
   CHECK(exact.use("elasticity") == "exact");
   CHECK(Planner(exact).plan().world_sizes == std::vector<pliant::WorldRange>{{1, 64}});
   const Config own = config_of("v0.1", kOptions, "[elasticity.exact]\nmax_train_batch_size = 100\n");
-  CHECK(Planner(pliant::with_policy(own, "exact")).plan().global_batch <= 100);
-  CHECK_THROWS_AS(static_cast<void>(pliant::with_policy(config, "exakt")), Error);
+  CHECK(Planner(pliant::with_plugin(own, "elasticity", "exact")).plan().global_batch <= 100);
+  CHECK_THROWS_AS(static_cast<void>(pliant::with_plugin(config, "elasticity", "exakt")), Error);
 }
 
 TEST_CASE("changes that make a size valid were planned, the least first") {
@@ -135,8 +135,9 @@ TEST_CASE("changes that make a size valid were planned, the least first") {
   CHECK(sets_of(changes).front() == R"(elasticity."v0.1".max_gpus=6)");
   for (const PlanChange& change : changes) {
     CHECK(change.plan.valid(6));
-    const Config changed = change.sets.front().find("use") == std::string::npos ? seven.with(change.sets)
-                                                                                : pliant::with_policy(seven, "exact");
+    const Config changed = change.sets.front().find("use") == std::string::npos
+                               ? seven.with(change.sets)
+                               : pliant::with_plugin(seven, "elasticity", "exact");
     CHECK(Planner(changed).plan(6).global_batch == change.plan.global_batch);
   }
 }

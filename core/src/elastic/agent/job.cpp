@@ -170,20 +170,32 @@ double mean_loss(const std::vector<elastic::CommitRecord>& commits, size_t from,
   return count > 0 ? sum / static_cast<double>(count) : 0;
 }
 
+double longest_sequence(const Dataset& dataset) {
+  return *std::max_element(dataset.lengths.begin(), dataset.lengths.end());
+}
+
 void sum_up_lineage(JobSummary& summary, const elastic::Lineage& lineage, Batches& batches) {
   const auto& commits = lineage.commits;
   summary.steps = static_cast<int64_t>(commits.size());
   summary.total_steps = batches.total_steps();
   int64_t rows = 0;
+  int64_t sequences = 0;
   for (const elastic::CommitRecord& commit : commits) {
     summary.tokens += commit.size.tokens;
+    sequences += commit.size.sequences;
     rows += commit.size.rows;
   }
   const size_t window = std::min(commits.size(), kLossWindow);
   summary.loss_first = mean_loss(commits, 0, window);
   summary.loss_last = mean_loss(commits, commits.size() - window, window);
-  const int64_t room = rows * batches.epoch(0).longest_row;
-  if (room > 0) summary.packing_efficiency = static_cast<double>(summary.tokens) / static_cast<double>(room);
+  if (rows > 0) {
+    const Packing packing = batches.packing(0);
+    const auto tokens = static_cast<double>(summary.tokens);
+    const auto room = static_cast<double>(packing.budget > 0 ? packing.budget : batches.epoch(0).longest_row);
+    summary.packing_efficiency = tokens / (static_cast<double>(rows) * room);
+    summary.efficiency_without_packing =
+        tokens / (static_cast<double>(sequences) * longest_sequence(batches.dataset()));
+  }
   const elastic::Audit counted =
       or_throw(elastic::audit(lineage, batches, summary.exit_code == 0 ? summary.total_steps : summary.steps));
   summary.samples_expected = counted.expected;

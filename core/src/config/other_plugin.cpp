@@ -1,24 +1,25 @@
-// The same config under another elasticity policy.
+// The same config with another plugin in one of its sections.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "config/options.hpp"
 #include "config/state.hpp"
-#include "pliant/plan.hpp"
+#include "pliant/config.hpp"
+#include "plugin/plugin.hpp"
 
 namespace pliant {
 
-Config with_policy(const Config& config, const std::string& policy) {
+Config with_plugin(const Config& config, const std::string& section, const std::string& name) {
   const detail::ConfigState& state = config.state();
-  if (config.use("elasticity") == policy) return config;
-  const plugin::Kind& kind = *plugin::kind_of("elasticity");
-  const auto file = or_throw(plugin::find(state.search, kind, policy));
+  if (config.use(section) == name) return config;
+  const plugin::Kind& kind = *plugin::kind_of(section);
+  const auto file = or_throw(plugin::find(state.search, kind, name));
   const auto other = or_throw(plugin::Plugin::open(file, kind));
   const std::vector<std::string> known = config::keys_of(other->options());
-  std::vector<std::string> sets{fmt::format("elasticity.use={}", config::quoted(policy))};
-  for (const config::Effective& row : state.selections.at("elasticity").table.rows) {
-    const config::KeyPath path{"elasticity", policy, row.option->key};
+  std::vector<std::string> sets{fmt::format("{}.use={}", section, config::quoted(name))};
+  for (const config::Effective& row : state.selections.at(section).table.rows) {
+    const config::KeyPath path{section, name, row.option->key};
     const bool wanted = row.value.origin.layer != config::Layer::kDefault;
     const bool shared = std::find(known.begin(), known.end(), row.option->key) != known.end();
     if (!wanted || !shared || config::at(state.root, path) != nullptr) continue;
