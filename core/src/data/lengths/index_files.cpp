@@ -8,10 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <fstream>
 #include <limits>
-#include <system_error>
 
+#include "base/whole_file.hpp"
 #include "data/lengths/formats.hpp"
 #include "data/lengths/mapped_file.hpp"
 #include "pliant/lengths.hpp"
@@ -104,14 +103,6 @@ void append(std::string& bytes, uint64_t value, uint64_t width) {
   for (uint64_t i = 0; i < width; ++i) bytes += static_cast<char>(static_cast<unsigned char>(value >> (8 * i)));
 }
 
-void write_all(const std::filesystem::path& file, const std::string& bytes) {
-  std::ofstream out(file, std::ios::binary | std::ios::trunc);
-  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  out.close();
-  if (out) return;
-  throw Error(Status::kFailedPrecondition, fmt::format("cannot write {}", file.string()), ExitCode::kUsage);
-}
-
 }  // namespace
 
 Result<Lengths> read_index(const std::filesystem::path& file, std::string_view bytes) {
@@ -142,8 +133,8 @@ void write_metric_files(const std::filesystem::path& stem, const std::vector<int
   for (size_t i = 0; i < values.size(); ++i) data::append(index, i * width, 8);
   data::append(index, 0, 8);
   data::append(index, values.size(), 8);
-  data::write_all(stem.string() + ".bin", bin);
-  data::write_all(stem.string() + ".idx", index);
+  or_throw(write_whole(stem.string() + ".bin", bin, true));
+  or_throw(write_whole(stem.string() + ".idx", index, true));
 }
 
 }  // namespace pliant
