@@ -10,6 +10,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -198,13 +199,24 @@ class Measuring {
   std::exception_ptr from_progress_;
 };
 
+/// What a run leaves that is killed after `file` has its name.
+void tidy_away(const fs::path& part, const data::Measure& measure) {
+  std::error_code ignored;
+  if (!fs::exists(part, ignored)) return;
+  if (Result<PartialLengths> left = PartialLengths::open(part, measure)) left->remove();
+}
+
 }  // namespace
 
 AnalysedLengths analyse_lengths(const fs::path& file, const LengthAnalysis& analysis) {
   check(analysis);
   const data::Measure measure{analysis.count, analysis.identity};
-  if (or_throw(data::stored_already(file, measure))) return {};
-  PartialLengths partial = or_throw(PartialLengths::open(file.string() + ".part", measure));
+  const fs::path part = file.string() + ".part";
+  if (or_throw(data::stored_already(file, measure))) {
+    tidy_away(part, measure);
+    return {};
+  }
+  PartialLengths partial = or_throw(PartialLengths::open(part, measure));
   AnalysedLengths made;
   if (!or_throw(data::stored_already(file, measure))) {  // else another process has ended since
     Measuring measuring(analysis, partial);
