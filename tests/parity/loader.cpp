@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "data/epoch_plan.hpp"
 #include "parity/parity.hpp"
@@ -13,8 +15,9 @@ namespace pliant::parity {
 namespace {
 
 Dataset dataset_of(const Json& row) {
+  using Length = std::decay_t<decltype(Dataset().lengths[0])>;
   Dataset dataset;
-  for (const Json& length : row.at("seqlens")) dataset.lengths.push_back(length.get<int32_t>());
+  dataset.lengths = row.at("seqlens").get<std::vector<Length>>();
   return dataset;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <type_traits>
 
 #include "pliant/micro_batches.hpp"
 #include "scratch.hpp"
@@ -29,9 +30,9 @@ struct Case {
 Case random_case(const Scratch& scratch) {
   Case made;
   const auto count = *rc::gen::inRange<size_t>(8, 60);
-  while (made.dataset.lengths.size() < count) {
-    made.dataset.lengths.push_back(static_cast<int32_t>(*rc::gen::inRange(1, 60)));
-  }
+  std::vector<std::decay_t<decltype(Dataset().lengths[0])>> lengths;
+  while (lengths.size() < count) lengths.push_back(*rc::gen::inRange(1, 60));
+  made.dataset.lengths = lengths;
   Plan plan;
   plan.global_batch = *rc::gen::inRange<int64_t>(1, 6);
   const auto which = *rc::gen::inRange<size_t>(0, kSamplers.size());

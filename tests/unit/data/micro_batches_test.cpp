@@ -6,15 +6,16 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <type_traits>
 
 using namespace pliant;
 
 namespace {
 
 /// Sequence i has lengths[i] tokens.
-Dataset dataset_of(const std::vector<int64_t>& lengths) {
+Dataset dataset_of(const std::vector<std::decay_t<decltype(Dataset().lengths[0])>>& lengths) {
   Dataset dataset;
-  for (const int64_t length : lengths) dataset.lengths.push_back(static_cast<int32_t>(length));
+  dataset.lengths = lengths;
   return dataset;
 }
 
