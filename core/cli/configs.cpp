@@ -10,6 +10,7 @@
 #include "config/open.hpp"
 #include "json.hpp"
 #include "output.hpp"
+#include "pliant/learning_rate.hpp"
 
 namespace pliant::cli {
 
@@ -19,6 +20,22 @@ using Json = nlohmann::ordered_json;
 
 config::StatePtr open_whole(const Invocation& invocation, const std::filesystem::path& file) {
   return or_throw(config::open_state(file, {}, invocation.overrides, true));
+}
+
+/// Opens every section and holds the rules of [lr] against the optimizer, as a run does before it starts.
+Result<config::StatePtr> open_and_check(const Invocation& invocation, const std::filesystem::path& file) {
+  Result<config::StatePtr> opened = config::open_state(file, {}, invocation.overrides, true);
+  if (!opened) return opened;
+  const detail::ConfigState& state = **opened;
+  ConfigNeeds needs;
+  const auto rule = state.selections.find("lr");
+  needs.lr = rule != state.selections.end() && rule->second.plugin != nullptr;
+  try {
+    LearningRate::check(Config::parse(state.opening.text, needs, state.opening.overrides, state.opening.name.string()));
+  } catch (const Error& refused) {
+    return tl::unexpected<Error>(refused);
+  }
+  return opened;
 }
 
 std::string checked_text(const std::filesystem::path& file, const detail::ConfigState& state) {
@@ -81,7 +98,7 @@ int show_config(const Invocation& invocation, const std::filesystem::path& file,
 }
 
 int check_config(const Invocation& invocation, const std::filesystem::path& file) {
-  auto opened = config::open_state(file, {}, invocation.overrides, true);
+  auto opened = open_and_check(invocation, file);
   if (!opened && invocation.json) {
     const Json json{{"schema", "pliant.config_check/1"}, {"ok", false}, {"message", opened.error().message()}};
     const int written = emit(json.dump() + "\n");

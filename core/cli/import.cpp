@@ -5,10 +5,10 @@
 
 #include "actions.hpp"
 #include "base/result.hpp"
+#include "base/whole_file.hpp"
 #include "config/source.hpp"
 #include "output.hpp"
 #include "pliant/import.hpp"
-#include "whole_file.hpp"
 
 namespace pliant::cli {
 

@@ -246,3 +246,39 @@ TEST_CASE("a table of a plugin that is not installed is a warning, and an error 
       check(folder, "config_version = 1\n[elasticity]\nuse = 'good'\n", {"--set", "elasticity.gold.first=2"});
   CHECK(typed.exit_code == 2);
 }
+
+TEST_CASE(
+    "a rule of [lr] that is not valid for the optimizer is refused by check, where the file says so and as run says "
+    "it") {
+  const ScratchFolder folder;
+  const auto refused = [&](const std::string& text, const std::string& wanted) {
+    const std::string whole =
+        "config_version = 1\n[elasticity]\nuse = \"v0.1\"\n[elasticity.\"v0.1\"]\n"
+        "max_train_batch_size = 8\nmicro_batch_sizes = [2]\n[run]\ncommand = [\"true\"]\n" +
+        text;
+    folder.write("pliant.toml", whole);
+    const Outcome checked = run_pliant(folder, {"config", "check", "pliant.toml"});
+    CAPTURE(checked.err);
+    CHECK(checked.exit_code == 2);
+    CHECK(checked.out.empty());
+    CHECK(checked.err.find(wanted) != std::string::npos);
+    const Outcome run = run_pliant(folder, {"run", "pliant.toml"});
+    CHECK(run.exit_code == 2);
+    CHECK(run.err == checked.err);
+    const Outcome json = run_pliant(folder, {"config", "check", "pliant.toml", "--json"});
+    CHECK(json.exit_code == 2);
+    CHECK(json.out.find("\"ok\":false") != std::string::npos);
+  };
+  refused(
+      "[lr]\nuse = 'adascale'\noptimizer = 'adam'\n",
+      "pliant.toml:11:13: error: lr 'adascale' is valid for sgd, sgd_momentum, nesterov only, and [lr] optimizer is "
+      "\"adam\"");
+  refused("[lr]\nuse = 'adam_sde'\n", "pliant.toml:10:7: error: lr 'adam_sde' must know the optimizer");
+  refused("[lr]\nuse = 'sqrt'\nthen = ['momentum']\noptimizer = 'adamw'\n",
+          "pliant.toml:12:13: error: lr 'momentum' is valid for sgd_momentum, nesterov only");
+  refused("[lr]\nuse = 'sqrt'\nthen = ['momentum']\n", "pliant.toml:11:9: error: lr 'momentum' must know");
+  folder.write("pliant.toml", "config_version = 1\n[lr]\nuse = 'sqrt'\nthen = ['momentum']\noptimizer = 'nesterov'\n");
+  CHECK(run_pliant(folder, {"config", "check", "pliant.toml"}).exit_code == 0);
+  const Outcome set = run_pliant(folder, {"config", "check", "pliant.toml", "--set", "lr.optimizer=lion"});
+  CHECK(set.exit_code == 2);
+}

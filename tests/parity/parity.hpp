@@ -83,6 +83,7 @@ std::vector<RowKind> variable_batch_rows();    // variable_batch.cpp
 std::vector<RowKind> lr_trace_rows();          // lr_trace.cpp
 std::vector<RowKind> dynamic_batching_rows();  // dynamic_batching.cpp
 std::vector<RowKind> metric_file_rows();       // metric_files.cpp
+std::vector<RowKind> loader_rows();            // loader.cpp
 
 /// All of them.
 std::vector<RowKind> row_kinds();

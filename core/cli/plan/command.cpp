@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/whole_file.hpp"
 #include "commands.hpp"
 #include "output.hpp"
 #include "plan/figure.hpp"
 #include "plan/study.hpp"
 #include "plan/views.hpp"
 #include "pliant/error.hpp"
-#include "whole_file.hpp"
 
 namespace pliant::cli {
 

@@ -165,7 +165,8 @@ std::vector<data::LrLink> checked_links(const Config& config) {
   std::vector<plugin::Instance> instances = or_throw(plugin::instantiate_lr_chain(config));
   for (plugin::Instance& instance : instances) {
     links.push_back(or_throw(data::LrLink::make(std::move(instance))));
-    or_throw(links.back().check_optimizer(data::optimizer_of(config.lr().optimizer)));
+    const Result<> fits = links.back().check_optimizer(data::optimizer_of(config.lr().optimizer));
+    if (!fits) throw plugin::at_lr_key(config, links.size() - 1, "optimizer", fits.error());
   }
   return links;
 }

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "elastic/durable_file.hpp"
+#include "base/durable_file.hpp"
 
 namespace pliant::elastic {
 

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <type_traits>
 
-#include "elastic/durable_file.hpp"
+#include "base/durable_file.hpp"
 #include "elastic/ledger_line.hpp"
 
 namespace pliant::elastic {

@@ -22,8 +22,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/durable_file.hpp"
 #include "elastic/checked_stream.hpp"
-#include "elastic/durable_file.hpp"
 
 namespace pliant::elastic {
 

@@ -55,7 +55,26 @@ Result<Instance> instance_of(const detail::ConfigState& state, const config::Sel
   return tl::unexpected<Error>(at_origin(state, origin, made.error()));
 }
 
+/// The rules of [lr] in the order of the chain.
+std::vector<const config::Selection*> lr_chain(const detail::ConfigState& state) {
+  std::vector<const config::Selection*> chain;
+  for (const config::Selection& link : state.lr_schedule) chain.push_back(&link);
+  if (const auto used = state.selections.find("lr"); used != state.selections.end()) chain.push_back(&used->second);
+  for (const config::Selection& link : state.lr_then) chain.push_back(&link);
+  return chain;
+}
+
 }  // namespace
+
+Error at_lr_key(const Config& config, size_t link, std::string_view key, const Error& error) {
+  const detail::ConfigState& state = config.state();
+  for (const config::Effective& row : state.core_tables.at("lr").rows) {
+    const bool set = row.value.origin.layer != config::Layer::kDefault;
+    if (set && row.option->key == key) return at_origin(state, row.value.origin, error);
+  }
+  const std::vector<const config::Selection*> chain = lr_chain(state);
+  return link < chain.size() ? at_origin(state, chain[link]->use_origin, error) : error;
+}
 
 Error at_option(const Config& config, std::string_view section, const Error& error) {
   const detail::ConfigState& state = config.state();

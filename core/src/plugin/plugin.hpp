@@ -109,6 +109,10 @@ bool is_open(const Config& config, std::string_view section);
 /// The rules of [lr] in the order of the chain: schedule, use, then.
 Result<std::vector<Instance>> instantiate_lr_chain(const Config& config);
 
+/// `error` of rule `link` of that chain, as `file:line:col: error: ...` with the position of `key` in [lr] where
+/// somebody set it, else of the rule's name.
+Error at_lr_key(const Config& config, size_t link, std::string_view key, const Error& error);
+
 /// A zeroed error struct to hand to a plugin.
 pliant_error fresh_error();
 /// `sampler 'seqlen': <message>`, with the status; a plugin that set no message gets one. kInvalidArgument,

@@ -10,7 +10,8 @@ namespace {
 using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
 
 /// lr' = sqrt(k) lr, 1 - beta1' = k (1 - beta1), 1 - beta2' = k (1 - beta2), eps' = eps / sqrt(k): Malladi et al. 2022,
-/// arXiv 2205.10287, section 5, the square root scaling rule. Holds where noise dominates the gradient,
+/// "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms", arXiv 2205.10287, the square root scaling rule for
+/// Adam. Holds where noise dominates the gradient,
 /// and as long as k (1 - beta) < 1: k < 10 at beta1 = 0.9. Betas that change make 1 - beta^t wrong as bias correction:
 /// the optimizer must keep the product of its betas instead.
 struct AdamSde {

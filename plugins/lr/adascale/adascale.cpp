@@ -11,16 +11,16 @@ namespace {
 using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
 
 /// lr' = r lr with the gain r = (var + sqr) / (var / k + sqr), and a step makes the progress of r steps of the base
-/// batch: Johnson et al. 2020, arXiv 2007.05105, algorithm 1. var is the variance of a base-batch gradient, sqr the
-/// squared norm of the true one. The averages keep max(1 - k / 1000, 0) of the past, as fairscale's AdaScale does by
-/// default. With Adam the gain is r^0.5 (AdaptDL's AdamScale), a heuristic.
-struct AdaScale {
+/// batch: Johnson et al. 2020, "AdaScale SGD: A User-Friendly Algorithm for Distributed Training", arXiv 2007.05105,
+/// the gain ratio. var is the variance of a base-batch gradient, sqr the squared norm of the true one. The averages
+/// keep max(1 - k / 1000, 0) of the past, as the authors' own implementation does. With Adam the gain is r^0.5
+/// (AdaptDL's AdamScale), a heuristic.
+struct AdaScale : pliant::lr::KeepsNoise<AdaScale> {
   static constexpr char kMagic[9] = "adascale";
   static constexpr uint32_t kVersion = 1;
 
   std::string variant = "sgd";
   double smoothing = 0;
-  pliant::lr::NoiseAverage noise;
 
   static void options(Options<AdaScale>& o) {
     o.add("variant", &AdaScale::variant, "\"sgd\" as in the paper; \"adam\" takes the root of the gain.")
@@ -63,17 +63,6 @@ struct AdaScale {
 
   void commit(const LrInput& in, const LrScaling&, const LrCommitted& step) {
     noise.add(step, smoothing > 0 ? smoothing : std::max(1 - pliant::lr::batch_ratio(in) / 1000, 0.0));
-  }
-
-  void save(const Writer& out) const {
-    pliant::lr::write_frame(out, kMagic, kVersion);
-    noise.save(out);
-  }
-  void load(const Reader& in) {
-    pliant::lr::read_frame(in, kMagic, kVersion);
-    const auto read = pliant::lr::NoiseAverage::read(in);
-    in.expect_end();
-    noise = read;
   }
 };
 

@@ -9,8 +9,8 @@ namespace {
 
 using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
 
-/// lowest + (lr - lowest) (1 + cos(pi (t - start) / (end - start))) / 2: Loshchilov and Hutter 2016, arXiv 1608.03983,
-/// eq. 5.
+/// lowest + (lr - lowest) (1 + cos(pi (t - start) / (end - start))) / 2: Loshchilov and Hutter 2016, "SGDR:
+/// Stochastic Gradient Descent with Warm Restarts", arXiv 1608.03983, one period of it.
 struct Cosine {
   double start_at = 0;
   double end = 0;

@@ -8,8 +8,8 @@ namespace {
 
 using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
 
-/// lr / (1 + (t - start) / over)^exponent: exponent 0.5 is the inverse square root of Vaswani et al. 2017, arXiv
-/// 1706.03762, eq. 3, exponent 1 the time decay of Robbins and Monro 1951.
+/// lr / (1 + (t - start) / over)^exponent: exponent 0.5 is the inverse square root of Vaswani et al. 2017,
+/// "Attention Is All You Need", arXiv 1706.03762, exponent 1 the time decay of Robbins and Monro 1951.
 struct Inverse {
   double start_at = 0;
   double over = 1;

@@ -2,7 +2,7 @@
 //
 // The mean gradient of a batch of size B has E|g|^2 = G2 + S / B: G2 is the squared norm of the true gradient, S the
 // trace of the covariance of the gradient of one unit. Two sizes give unbiased estimates of both (McCandlish et al.
-// 2018, arXiv 1812.06162, appendix A.1):
+// 2018, arXiv 1812.06162, appendix A.1, eq. A.1 and A.2):
 //   G2 = (Bb gb - Bs gs) / (Bb - Bs),   S = (gs - gb) / (1/Bs - 1/Bb).
 #pragma once
 
@@ -66,6 +66,23 @@ class NoiseAverage {
   double g2_ = 0;
   double s_ = 0;
   double weight_ = 0;
+};
+
+/// What a rule is saved as that keeps averages and nothing else. `Rule` has kMagic and kVersion.
+template <class Rule>
+struct KeepsNoise {
+  NoiseAverage noise;
+
+  void save(const sdk::Writer& out) const {
+    write_frame(out, Rule::kMagic, Rule::kVersion);
+    noise.save(out);
+  }
+  void load(const sdk::Reader& in) {
+    read_frame(in, Rule::kMagic, Rule::kVersion);
+    const NoiseAverage read = NoiseAverage::read(in);
+    in.expect_end();
+    noise = read;
+  }
 };
 
 }  // namespace pliant::lr

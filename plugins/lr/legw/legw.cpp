@@ -11,7 +11,8 @@ namespace {
 using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
 
 /// Linear-Epoch Gradual Warmup: lr' = sqrt(k) lr, and the warm-up takes k times the epochs, so that its number of steps
-/// stays. You et al. 2019, arXiv 1901.08256. Progress counts the epochs: the host keeps it.
+/// stays. You et al. 2019, "Large-Batch Training for LSTM and Beyond", arXiv 1901.08256. Progress counts the epochs:
+/// the host keeps it.
 struct Legw {
   double warmup = 0;
 

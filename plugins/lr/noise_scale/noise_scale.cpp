@@ -10,19 +10,19 @@ namespace {
 
 using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
 
-/// lr(B) = lr_max / (1 + B_noise / B)^a: McCandlish et al. 2018, arXiv 1812.06162, eq. 2.6 with B_simple, eq. 2.9, for
-/// B_noise; a = 1 for SGD, 0.5 to 1 for Adam (appendix E). base_lr is lr(base_batch), so that
+/// lr(B) = lr_max / (1 + B_noise / B)^a: McCandlish et al. 2018, arXiv 1812.06162, eq. 2.6, and A.3 for a other
+/// than 1, with B_simple, eq. 2.9, for B_noise; a = 1 for SGD, 0.5 to 1 for Adam (appendix E.2). base_lr is
+/// lr(base_batch), so that
 ///   lr' = lr (k (B0 + Bn) / (B + Bn))^a.
 /// The measured B_noise is a ratio of two averages, and so biased; Merrill et al. 2025, arXiv 2505.23971 doubt that it
 /// gives the critical batch of a language model.
-struct NoiseScale {
+struct NoiseScale : pliant::lr::KeepsNoise<NoiseScale> {
   static constexpr char kMagic[9] = "noisescl";
   static constexpr uint32_t kVersion = 1;
 
   std::optional<double> exponent;
   double noise_batch = 0;
   double smoothing = 0.95;
-  pliant::lr::NoiseAverage noise;
 
   static void options(Options<NoiseScale>& o) {
     o.add("exponent", &NoiseScale::exponent, "a in lr_max / (1 + B_noise / B)^a; unset = 1 for SGD, 0.5 for others.")
@@ -61,17 +61,6 @@ struct NoiseScale {
   }
 
   void commit(const LrInput&, const LrScaling&, const LrCommitted& step) { noise.add(step, smoothing); }
-
-  void save(const Writer& out) const {
-    pliant::lr::write_frame(out, kMagic, kVersion);
-    noise.save(out);
-  }
-  void load(const Reader& in) {
-    pliant::lr::read_frame(in, kMagic, kVersion);
-    const auto read = pliant::lr::NoiseAverage::read(in);
-    in.expect_end();
-    noise = read;
-  }
 };
 
 }  // namespace

@@ -7,8 +7,9 @@ namespace {
 
 using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
 
-/// lr' = k^p lr. p = 1 is `linear`, p = 1/2 is `sqrt`; Shallue et al. 2018, arXiv 1811.03600, section 4.7 find that no
-/// single p fits every model, so p is to be fitted.
+/// lr' = k^p lr. p = 1 is `linear`, p = 1/2 is `sqrt`; Shallue et al. 2018, "Measuring the Effects of Data
+/// Parallelism on Neural Network Training", arXiv 1811.03600, find large differences between workloads, so p is to be
+/// fitted.
 struct Power {
   double exponent = 0.5;
 

@@ -12,8 +12,9 @@ namespace {
 
 using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
 
-/// factor(t) = old + (new - old) min(1, (t - t0) / T) from the step t0 of the jump on: Lin et al. 2019, arXiv
-/// 1904.12043, for the rate; here every factor of the links before takes part. A jump during a ramp begins
+/// factor(t) = old + (new - old) min(1, (t - t0) / T) from the step t0 of the jump on: after Lin et al.
+/// 2019, "Dynamic Mini-batch SGD for Elastic Distributed Training", arXiv 1904.12043, who adjust the rate smoothly over
+/// time; the straight line is ours, and here every factor of the links before takes part. A jump during a ramp begins
 /// a new one at the values reached.
 struct Smooth {
   static constexpr char kMagic[9] = "lrsmooth";

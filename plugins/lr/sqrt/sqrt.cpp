@@ -8,8 +8,8 @@ namespace {
 
 using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
 
-/// lr' = sqrt(k) lr: Krizhevsky 2014, arXiv 1404.5997. It keeps the variance of a step; for Adam see
-/// adam_sde.
+/// lr' = sqrt(k) lr: Krizhevsky 2014, "One weird trick for parallelizing convolutional neural networks", arXiv
+/// 1404.5997. It keeps the variance of a step; for Adam see adam_sde.
 struct Sqrt {
   [[nodiscard]] LrScaling scale(const LrInput& in) const {
     require(in.base_batch != 0, "base_batch is 0; the batch is measured against it, so it must not be");

@@ -9,21 +9,22 @@ namespace {
 
 using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
 
-/// lr(B) = lr_max 2 / (sqrt(Bn / B) + sqrt(B / Bn)): Li et al. 2024, arXiv 2405.14578, for Adam and sign-like steps,
-/// with its peak at B = Bn. base_lr is lr(base_batch), so that
+/// lr(B) = lr_max 2 / (sqrt(Bn / B) + sqrt(B / Bn)): Li et al. 2024, arXiv 2405.14578, theorem 3, eq. 13, for Adam
+/// and sign-like steps, with its peak at B = Bn. base_lr is lr(base_batch), so that
 ///   lr' = lr sqrt(k) (Bn + B0) / (Bn + B).
-/// The form is for batches whose sign is mostly noise: far above Bn the paper's own rate levels off above 0.
-struct Surge {
+/// The form is for batches whose sign is mostly noise: far above Bn the paper's own rate levels off above 0 (theorem
+/// 4). The paper's Bn is eq. 14, pi sum(H_ii) / (2 sum over i != j of mu_i mu_j H_ij / (sigma_i sigma_j)), which it
+/// fits from runs; measured norms give S / G2 in its place.
+struct Surge : pliant::lr::KeepsNoise<Surge> {
   static constexpr char kMagic[9] = "lr-surge";
   static constexpr uint32_t kVersion = 1;
 
   double noise_batch = 0;
   double smoothing = 0.95;
-  pliant::lr::NoiseAverage noise;
 
   static void options(Options<Surge>& o) {
     o.add("noise_batch", &Surge::noise_batch,
-          "The batch with the highest rate, in the unit of [lr]; 0 = measured while training.")
+          "The batch with the highest rate, in the unit of [lr]; 0 = S / G2 of the gradients, measured while training.")
         .range(0.0, 1e18);
     o.add("smoothing", &Surge::smoothing, "Part of the past that the averages keep at each step.")
         .range(0.0, 0.9999999);
@@ -49,17 +50,6 @@ struct Surge {
   }
 
   void commit(const LrInput&, const LrScaling&, const LrCommitted& step) { noise.add(step, smoothing); }
-
-  void save(const Writer& out) const {
-    pliant::lr::write_frame(out, kMagic, kVersion);
-    noise.save(out);
-  }
-  void load(const Reader& in) {
-    pliant::lr::read_frame(in, kMagic, kVersion);
-    const auto read = pliant::lr::NoiseAverage::read(in);
-    in.expect_end();
-    noise = read;
-  }
 };
 
 }  // namespace

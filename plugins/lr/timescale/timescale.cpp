@@ -6,8 +6,8 @@ namespace {
 using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
 
 /// wd' = wd k lr / lr', so that B / (lr wd) stays: Wang and Aitchison 2024, arXiv 2405.13698. A model
-/// average decays by rho' = rho^k: Busbridge et al. 2023, arXiv 2307.13813, definition 1.2. lr' / lr is what the links
-/// before made of the rate for this batch.
+/// average decays by rho' = rho^k: Busbridge et al. 2023, "How to Scale Your EMA", arXiv 2307.13813. lr' / lr is what
+/// the links before made of the rate for this batch.
 struct Timescale {
   bool weight_decay = true;
   bool ema = true;

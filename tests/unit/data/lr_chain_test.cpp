@@ -79,6 +79,8 @@ TEST_CASE("a rule that is not valid for the optimizer is refused with its reason
   const Error link =
       error_of([] { (void)rate("[lr]\nuse = \"sqrt\"\noptimizer = \"adam\"\nthen = [\"momentum\"]\n"); });
   CHECK(contains(link, "lr 'momentum' is valid for sgd_momentum, nesterov only"));
+  CHECK(contains(adam, "pliant.toml:4:"));
+  CHECK(contains(unknown, "pliant.toml:3:"));
   CHECK(rate("[lr]\nuse = \"linear\"\n").at(0, kMean) == 1e-3);  // unknown: those that need not know go on
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "../elastic/file_size_limit.hpp"
 #include "pliant/error.hpp"
 #include "pliant/lengths.hpp"
 #include "scratch_folder.hpp"
@@ -111,6 +112,24 @@ TEST_CASE_FIXTURE(Files, "what was written as metric files comes back, through s
   CHECK(read_lengths(*this / "seqlen/seqlen_sample_to_metric.bin") == Lengths::from(lengths));
   CHECK(read_lengths(*this / "seqlen") == Lengths::from(lengths));
   CHECK(read_lengths(path()) == Lengths::from(lengths));
+}
+
+TEST_CASE_FIXTURE(Files, "metric files that cannot be written whole leave the old pair, and nothing else") {
+  const std::vector<int64_t> old{3, 1, 2};
+  pliant::write_metric_files(*this / "m", old);
+  {
+    const pliant::test::FileSizeLimit limit(5000);
+    CHECK_THROWS_AS(pliant::write_metric_files(*this / "m", std::vector<int64_t>(2000, 7)), pliant::Error);
+  }
+  {
+    const pliant::test::FileSizeLimit limit(50);  // the values fit, the index does not
+    CHECK_THROWS_AS(pliant::write_metric_files(*this / "m", std::vector<int64_t>(4, 7)), pliant::Error);
+  }
+  CHECK(pliant::read_metric_files(*this / "m") == old);
+  CHECK(names() == std::vector<std::string>{"m.bin", "m.idx"});
+  pliant::write_metric_files(*this / "m", {300, 1});
+  CHECK(pliant::read_metric_files(*this / "m") == std::vector<int64_t>{300, 1});
+  CHECK_THROWS_AS(pliant::write_metric_files(*this / "none/m", old), pliant::Error);
 }
 
 TEST_CASE_FIXTURE(Files, "whole numbers of every size travel through metric files") {

@@ -8,10 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <system_error>
 
+#include "base/durable_file.hpp"
+#include "base/whole_file.hpp"
 #include "data/lengths/formats.hpp"
 #include "data/lengths/mapped_file.hpp"
 #include "pliant/lengths.hpp"
@@ -104,12 +105,21 @@ void append(std::string& bytes, uint64_t value, uint64_t width) {
   for (uint64_t i = 0; i < width; ++i) bytes += static_cast<char>(static_cast<unsigned char>(value >> (8 * i)));
 }
 
-void write_all(const std::filesystem::path& file, const std::string& bytes) {
-  std::ofstream out(file, std::ios::binary | std::ios::trunc);
-  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  out.close();
-  if (out) return;
-  throw Error(Status::kFailedPrecondition, fmt::format("cannot write {}", file.string()), ExitCode::kUsage);
+/// Both files are on disk before the first has its name. Whoever is stopped in between leaves the old pair, or no
+/// index.
+Result<> write_pair(const std::filesystem::path& stem, std::string_view bin, std::string_view index) {
+  const std::filesystem::path index_file = stem.string() + ".idx";
+  const auto forget_old_index = [&]() -> Result<> {
+    std::error_code failure;
+    std::filesystem::remove(std::filesystem::weakly_canonical(index_file, failure), failure);
+    if (failure) return tl::unexpected<Error>(file_error(failure.value(), "replace", index_file));
+    return {};
+  };
+  const auto write_bin = [&] {
+    const WholeFile contents{[&](int fd) { return write_all_at(fd, bin, 0); }, forget_old_index, {}};
+    return write_whole(stem.string() + ".bin", contents, true);
+  };
+  return write_whole(index_file, WholeFile{[&](int fd) { return write_all_at(fd, index, 0); }, write_bin, {}}, true);
 }
 
 }  // namespace
@@ -143,8 +153,7 @@ void write_metric_files(const std::filesystem::path& stem, const std::vector<int
   for (size_t i = 0; i < values.size(); ++i) data::append(index, i * width, 8);
   data::append(index, 0, 8);
   data::append(index, values.size(), 8);
-  data::write_all(stem.string() + ".bin", bin);
-  data::write_all(stem.string() + ".idx", index);
+  or_throw(data::write_pair(stem, bin, index));
 }
 
 }  // namespace pliant

@@ -1,5 +1,5 @@
 // Durable files over open, pwrite, pread, fsync and flock.
-#include "elastic/durable_file.hpp"
+#include "base/durable_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <system_error>
 
-namespace pliant::elastic {
+namespace pliant {
 
 namespace {
 
@@ -115,4 +115,4 @@ Result<> sync_folder_of(const std::filesystem::path& file) {
   return {};
 }
 
-}  // namespace pliant::elastic
+}  // namespace pliant

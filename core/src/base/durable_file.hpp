@@ -8,7 +8,7 @@
 
 #include "base/result.hpp"
 
-namespace pliant::elastic {
+namespace pliant {
 
 /// Owns a file descriptor.
 class FileDescriptor {
@@ -47,4 +47,4 @@ Result<FileDescriptor> open_file(const std::filesystem::path& file, int flags, s
 /// Makes names created, replaced or removed in the folder of `file` permanent.
 Result<> sync_folder_of(const std::filesystem::path& file);
 
-}  // namespace pliant::elastic
+}  // namespace pliant

@@ -1,5 +1,5 @@
 // Temporary file, fsync, rename: never half a result under the name that was asked for.
-#include "whole_file.hpp"
+#include "base/whole_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,9 +10,9 @@
 #include <cstdio>
 #include <string>
 
-#include "elastic/durable_file.hpp"
+#include "base/durable_file.hpp"
 
-namespace pliant::cli {
+namespace pliant {
 
 namespace {
 
@@ -32,7 +32,7 @@ tl::unexpected<Error> cannot_write(int error_number, const fs::path& file) {
                   fmt::format("cannot write {}: there is no folder {}", file.string(), folder.string()),
                   ExitCode::kUsage);
   }
-  const Error error = elastic::file_error(error_number, "write", file);
+  const Error error = file_error(error_number, "write", file);
   const ExitCode code = error.status() == Status::kFailedPrecondition ? ExitCode::kUsage : ExitCode::kFailed;
   return failed(error.status(), error.message(), code);
 }
@@ -47,9 +47,27 @@ int give_name(const fs::path& written, const fs::path& file, bool replace) {
   return 0;
 }
 
+/// Opens `written`; where it is empty, a new file beside `target` whose name it gets. -1 and errno.
+int open_draft(const fs::path& target, fs::path& written) {
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC;
+  if (!written.empty()) return ::open(written.c_str(), flags | O_TRUNC, 0644);
+  constexpr int kTries = 1000;  // other threads of this process, and drafts of killed ones, have names too
+  for (int i = 0; i < kTries; ++i) {
+    written = target.string() + fmt::format(".{}-{}.tmp", ::getpid(), i);
+    const int fd = ::open(written.c_str(), flags | O_EXCL, 0644);
+    if (fd >= 0 || (errno != EEXIST && errno != EINTR)) return fd;
+  }
+  return -1;
+}
+
 }  // namespace
 
 Result<> write_whole(const fs::path& file, std::string_view text, bool replace) {
+  const auto fill = [text](int fd) { return write_all_at(fd, text, 0); };
+  return write_whole(file, WholeFile{fill, [] { return Result<>(); }, {}}, replace);
+}
+
+Result<> write_whole(const fs::path& file, const WholeFile& contents, bool replace) {
   fs::path target = file;
   struct stat old {};
   if (::stat(file.c_str(), &old) == 0) {
@@ -64,16 +82,18 @@ Result<> write_whole(const fs::path& file, std::string_view text, bool replace) 
     target = fs::canonical(file, error);  // a link goes on pointing to the file that it names
     if (error) return cannot_write(error.value(), file);
   }
-  fs::path written = target;
-  written += fmt::format(".{}.tmp", ::getpid());
-  auto opened = elastic::open_file(written, O_WRONLY | O_CREAT | O_EXCL, "create");
-  if (!opened) return cannot_write(errno, file);
-  int fault = elastic::write_all_at(opened->get(), text, 0);
-  if (fault == 0 && ::fsync(opened->get()) != 0) fault = errno;
-  if (fault == 0) fault = give_name(written, target, replace);
-  if (fault == 0) return elastic::sync_folder_of(target);
+  fs::path written = contents.draft;
+  const FileDescriptor fd(open_draft(target, written));
+  if (fd.get() < 0) return cannot_write(errno, file);
+  int fault = contents.fill(fd.get());
+  if (fault == 0 && ::fsync(fd.get()) != 0) fault = errno;
+  Result<> ready;
+  if (fault == 0) ready = contents.before_name();
+  if (fault == 0 && ready) fault = give_name(written, target, replace);
+  if (fault == 0 && ready) return sync_folder_of(target);
   ::unlink(written.c_str());
+  if (!ready) return ready;
   return fault == EEXIST ? exists_already(file) : cannot_write(fault, file);
 }
 
-}  // namespace pliant::cli
+}  // namespace pliant
