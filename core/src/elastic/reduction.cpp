@@ -18,15 +18,44 @@ double squared_norm(std::span<const float> gradient) {
   return sum;
 }
 
-}  // namespace
-
+/// "rows 4..7", for messages.
 std::string row_text(RowRange rows) {
   if (rows.count == 0) return fmt::format("no rows at {}", rows.first);
   if (rows.count == 1) return fmt::format("row {}", rows.first);
   return fmt::format("rows {}..{}", rows.first, rows.first + rows.count - 1);
 }
 
-void GradientReduction::State::begin(int64_t batch_rows, int64_t rows_per_granule, int64_t ranks, int64_t rank) {
+/// Throws unless every row is in one block. `granule` above 0: and the blocks are granules, ascending on each rank.
+void check_assignment(const Assignment& assignment, int64_t rows, int64_t granule) {
+  std::vector<RowRange> all = assignment.blocks;
+  const auto by_row = [](const RowRange& a, const RowRange& b) { return a.first < b.first; };
+  std::sort(all.begin(), all.end(), by_row);
+  int64_t next = 0;
+  bool right = true;
+  for (const RowRange& block : all) {
+    const int64_t most = rows - next;
+    right = right && block.first == next && block.count >= 1 && block.count <= most &&
+            (granule == 0 || block.count == std::min(granule, most));
+    if (!right) break;
+    next += block.count;
+  }
+  for (int64_t rank = 0; granule > 0 && rank < assignment.world_size(); ++rank) {
+    const std::span<const RowRange> own = assignment.of(rank);
+    right = right && std::is_sorted(own.begin(), own.end(), by_row);
+  }
+  if (right && next == rows) return;
+  throw Error(Status::kInvalidArgument,
+              granule == 0 ? fmt::format("an assignment must have each of {} rows in one block", rows)
+                           : fmt::format("an assignment must have each of {} rows in one block, and in deterministic "
+                                         "mode the blocks are granules of {}, on each rank in the order of the batch",
+                                         rows, granule));
+}
+
+}  // namespace
+
+void GradientReduction::State::begin(int64_t batch_rows, int64_t rows_per_granule, const Assignment& assignment,
+                                     int64_t rank) {
+  const int64_t ranks = assignment.world_size();
   if (batch_rows < 0 || rows_per_granule < 1 || ranks < 1 || rank < 0 || rank >= ranks) {
     throw Error(
         Status::kInvalidArgument,
@@ -34,53 +63,53 @@ void GradientReduction::State::begin(int64_t batch_rows, int64_t rows_per_granul
                     "granule >= 1, 0 <= rank < world size",
                     batch_rows, rows_per_granule, ranks, rank));
   }
+  check_assignment(assignment, batch_rows, deterministic ? rows_per_granule : 0);
   rows = batch_rows;
   granule = rows_per_granule;
   world_size = ranks;
-  share = share_of(rows, granule, world_size, rank);
-  next_row = share.first;
+  const std::span<const RowRange> own = assignment.of(rank);
+  blocks.assign(own.begin(), own.end());
+  added = 0;
   reduced = false;
   loss_tokens = 0;
   digest = 0;
   parts = 0;
   while (!sums.empty()) retire_last();
-  if (!deterministic) {
+  if (deterministic) {
+    plan_fold(assignment);
+  } else {
     fold = rank_order_fold(world_size);
-    return;
   }
-  const auto granules_in = [this](int64_t count) { return count / granule + (count % granule != 0 ? 1 : 0); };
-  const int64_t granules = granules_in(rows);
+}
+
+void GradientReduction::State::plan_fold(const Assignment& assignment) {
+  const int64_t granules = rows / granule + (rows % granule != 0 ? 1 : 0);
   tree = TreeStack(granules);
   std::vector<std::vector<TreeNode>> roots;
-  for (int64_t r = 0; r < world_size; ++r) {
-    const RowRange of_rank = share_of(rows, granule, world_size, r);
-    roots.push_back(subtree_roots(granules, of_rank.first / granule, granules_in(of_rank.count)));
+  std::vector<int64_t> owned;
+  for (int64_t rank = 0; rank < world_size; ++rank) {
+    owned.clear();
+    for (const RowRange& block : assignment.of(rank)) owned.push_back(block.first / granule);
+    roots.push_back(subtree_roots(granules, owned));
   }
   fold = tree_fold(granules, roots);
 }
 
-void GradientReduction::State::check(RowRange added, size_t gradient_size) const {
+void GradientReduction::State::check(RowRange given, size_t gradient_size) const {
   if (gradient_size != size) {
     throw Error(
         Status::kInvalidArgument,
         fmt::format("the gradient of {} has {} elements, but gradient_size() said {}; hand in the whole gradient",
-                    row_text(added), gradient_size, size));
+                    row_text(given), gradient_size, size));
   }
-  if (added.first != next_row || added.count < 1 || added.count > share_end() - next_row) {
-    const std::string expected =
-        next_row == share_end() ? "everything has been added already" : fmt::format("the next row is {}", next_row);
-    throw Error(
-        Status::kInvalidArgument,
-        fmt::format("the gradient of {} does not fit: this rank's share is {}, and {}; add each micro-batch of the "
-                    "step once and in order",
-                    row_text(added), row_text(share), expected));
-  }
-  if (deterministic && added.count != std::min(granule, rows - added.first)) {
-    throw Error(Status::kInvalidArgument,
-                fmt::format("the gradient of {} is not that of one granule ({} rows): deterministic "
-                            "mode adds granule by granule",
-                            row_text(added), std::min(granule, rows - added.first)));
-  }
+  if (added < blocks.size() && given == blocks[added]) return;
+  const std::string expected =
+      added == blocks.size()
+          ? fmt::format("all {} micro-batches of this rank have been added already", blocks.size())
+          : fmt::format("micro-batch {} of {} of this rank is next, {}", added, blocks.size(), row_text(blocks[added]));
+  throw Error(Status::kInvalidArgument,
+              fmt::format("the gradient of {} does not fit: {}; add each micro-batch of the step once and in order",
+                          row_text(given), expected));
 }
 
 void GradientReduction::State::add_granule(int64_t index, const Scalars& beside, std::span<const float> gradient) {
@@ -118,8 +147,8 @@ void GradientReduction::measure_parts(bool on) {
   state_->measured = on;
 }
 
-void GradientReduction::begin(int64_t rows, int64_t granule, int64_t world_size, int64_t rank) {
-  state_->begin(rows, granule, world_size, rank);
+void GradientReduction::begin(int64_t rows, int64_t granule, const Assignment& assignment, int64_t rank) {
+  state_->begin(rows, granule, assignment, rank);
 }
 
 void GradientReduction::add(RowRange rows, double loss_sum, int64_t loss_tokens, uint64_t digest,
@@ -133,13 +162,13 @@ void GradientReduction::add(RowRange rows, double loss_sum, int64_t loss_tokens,
     state_->add_in_order(beside, gradient);
   }
   if (loss_tokens > 0) ++state_->parts;
-  state_->next_row += rows.count;
+  ++state_->added;
   state_->loss_tokens += loss_tokens;
   state_->digest += digest;
 }
 
 bool GradientReduction::complete() const {
-  return state_->world_size > 0 && state_->next_row == state_->share_end();
+  return state_->complete();
 }
 
 }  // namespace pliant::elastic

@@ -29,13 +29,12 @@ void drain(Stream& stream) noexcept {
 }  // namespace
 
 void GradientReduction::State::check_reducible(const Communicator& communicator) const {
-  if (world_size == 0 || reduced || next_row != share_end()) {
+  if (world_size == 0 || reduced || !complete()) {
     throw Error(Status::kFailedPrecondition,
                 world_size == 0 || reduced
                     ? std::string("a reduction needs begin() first")
-                    : fmt::format("the step is not complete: this rank's share is {}, but row {} has not "
-                                  "been added",
-                                  row_text(share), next_row));
+                    : fmt::format("the step is not complete: {} of {} micro-batches of this rank have been added",
+                                  added, blocks.size()));
   }
   if (communicator.world_size() != world_size) {
     throw Error(Status::kInvalidArgument,

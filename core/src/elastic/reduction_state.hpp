@@ -19,9 +19,6 @@ inline void add_to(float* __restrict to, const float* __restrict from, size_t co
   for (size_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
-/// "rows 4..7", for messages.
-std::string row_text(RowRange rows);
-
 struct GradientReduction::State {
   State(uint64_t gradient_size, bool in_fixed_order)
       : size(static_cast<size_t>(gradient_size)), deterministic(in_fixed_order) {}
@@ -42,9 +39,9 @@ struct GradientReduction::State {
 
   int64_t rows = 0;
   int64_t granule = 1;
-  int64_t world_size = 0;  ///< 0: begin has not been called
-  RowRange share;
-  int64_t next_row = 0;
+  int64_t world_size = 0;        ///< 0: begin has not been called
+  std::vector<RowRange> blocks;  ///< of this rank, in the order in which they are added
+  size_t added = 0;              ///< of them
   bool reduced = false;
 
   int64_t loss_tokens = 0;
@@ -60,7 +57,7 @@ struct GradientReduction::State {
   Floats send;
   std::array<Floats, 2> received;
 
-  [[nodiscard]] int64_t share_end() const { return share.first + share.count; }
+  [[nodiscard]] bool complete() const { return world_size > 0 && added == blocks.size(); }
   [[nodiscard]] size_t slots() const { return static_cast<size_t>(world_size * fold.roots_per_rank); }
 
   void retire_last() {
@@ -80,7 +77,8 @@ struct GradientReduction::State {
     scalars.push_back(beside);
   }
 
-  void begin(int64_t batch_rows, int64_t rows_per_granule, int64_t ranks, int64_t rank);
+  void begin(int64_t batch_rows, int64_t rows_per_granule, const Assignment& assignment, int64_t rank);
+  void plan_fold(const Assignment& assignment);
   void check(RowRange added, size_t gradient_size) const;
   void add_granule(int64_t index, const Scalars& beside, std::span<const float> gradient);
   void add_in_order(const Scalars& beside, std::span<const float> gradient);

@@ -70,7 +70,8 @@ Session Session::attach() {
   }
   elastic::RunDirectory where{std::filesystem::path(directory)};
   const char* digest = std::getenv(kDigestVariable);
-  const ConfigNeeds needs{.elasticity = digest != nullptr, .sampler = true, .lr = true, .accelerator = true};
+  const ConfigNeeds needs{
+      .elasticity = digest != nullptr, .sampler = true, .balancer = true, .lr = true, .accelerator = true};
   ConfigOverrides as_resolved;
   as_resolved.read_environment = false;
   Config config = Config::open(where.config(), needs, as_resolved);
@@ -101,6 +102,7 @@ void Session::start(Dataset dataset, TrainingState& program) {
                                               epoch.loss_tokens / count});
   if (s.learning_rate->wants_job_length())
     s.learning_rate->set_job_length(elastic::length_of_job(*s.batches, s.config.run()));
+  s.balancer.emplace(s.config);
   s.accelerator.emplace(s.config);
   if (s.accelerator->device_count() == 0) {
     throw Error(Status::kNotFound,
@@ -127,6 +129,7 @@ Step* Session::next() {
   }
   if (s.over) return nullptr;
   s.prepare_step();
+  s.clock.start();
   return s.step.get();
 }
 

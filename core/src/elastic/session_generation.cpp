@@ -81,6 +81,8 @@ bool Session::State::enter_generation() {
     throw Error(Status::kInternal,
                 fmt::format("this worker holds {} steps, the generation begins at {}", applied, form.next_step));
   }
+  rates = form.rates;
+  clock.skip_next();  // the first step of a generation warms up
   channel.send(elastic::Formed{form.generation});
   return true;
 }

@@ -12,6 +12,8 @@
 #include "elastic/channel.hpp"
 #include "elastic/reduction.hpp"
 #include "elastic/run_directory.hpp"
+#include "elastic/share_clock.hpp"
+#include "pliant/balancer.hpp"
 #include "pliant/session.hpp"
 
 namespace pliant {
@@ -73,6 +75,7 @@ struct Session::State {
   TrainingState* program = nullptr;
   std::optional<Batches> batches;
   std::optional<LearningRate> learning_rate;
+  std::optional<Balancer> balancer;
   std::optional<elastic::GradientReduction> reduction;
 
   bool over = false;
@@ -83,7 +86,10 @@ struct Session::State {
   std::optional<elastic::Commit> verdict;     // of a step that the program is applying
 
   Batch batch;
+  Assignment assignment;
+  CostRates rates;  // of the step in hand; the same on all ranks
   std::vector<MicroBatch> micros;
+  elastic::ShareClock clock;
   size_t added = 0;
   Scaling scaling;
   std::optional<GradientNorms> norms;  // of the step in hand, where a rule asks for them
@@ -103,6 +109,7 @@ struct Session::State {
   bool join();
 
   void prepare_step();
+  void share_out();
   /// After the program applied a committed step.
   void settle();
   void write_snapshot(const std::string& file);

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "balance/costs.hpp"
 #include "base/result.hpp"
 #include "data/pieces.hpp"
+#include "elastic/assignment_record.hpp"
 #include "elastic/lr_inputs.hpp"
 #include "elastic/session_state.hpp"
 #include "elastic/snapshot.hpp"
@@ -14,14 +16,21 @@ namespace pliant {
 
 void Session::State::prepare_step() {
   batch = batches->at_step(applied);
-  const RowRange share = share_of(batch.size.rows, facts.granule, form.world_size, form.rank);
-  micros.clear();
-  const int64_t rows_at_once = config.run().deterministic ? facts.granule : form.micro_batch;
-  for (const RowRange rows : pliant::micro_batches(share, rows_at_once)) micros.push_back({rows});
+  share_out();
   added = 0;
   scaling = learning_rate->scaling(applied, batch.size);
   norms.reset();
-  reduction->begin(batch.size.rows, facts.granule, form.world_size, form.rank);
+  reduction->begin(batch.size.rows, facts.granule, assignment, form.rank);
+}
+
+void Session::State::share_out() {
+  assignment =
+      balancer->assign(row_costs(batch, batches->dataset(), rates), {.world_size = form.world_size,
+                                                                     .micro_batch = form.micro_batch,
+                                                                     .granule = facts.granule,
+                                                                     .deterministic = config.run().deterministic});
+  micros.clear();
+  for (const RowRange rows : assignment.of(form.rank)) micros.push_back({rows});
 }
 
 void Session::State::settle() {
@@ -31,6 +40,7 @@ void Session::State::settle() {
   learning_rate->commit(applied, batch.size, norms);
   ++applied;
   if (!commit.snapshot.empty() && form.rank == 0) write_snapshot(commit.snapshot);
+  rates = commit.rates;
   if (commit.wait) in_generation = false;
 }
 
@@ -60,7 +70,7 @@ bool Session::State::committed() {
 }
 
 std::optional<elastic::ReductionResult> Session::State::reduce() {
-  channel.send(elastic::Reducing{form.generation, applied});
+  channel.send(elastic::Reducing{form.generation, applied, elastic::digest_of(assignment)});
   try {
     return reduction->reduce(communicator.get(), *stream, [this] { strike(elastic::InjectionPoint::kReduce); });
   } catch (const Error& error) {
@@ -95,6 +105,7 @@ void Step::add(const MicroBatch& micro, double loss_sum, std::span<const float> 
   Session::State& s = *session_->state_;
   if (s.added == 0) s.strike(elastic::InjectionPoint::kForward);
   const data::EntrySums sums = data::sum_entries(data::entries_of(s.batch, micro.rows), s.batches->dataset());
+  s.clock.computed(balance::shape_of(data::entries_of(s.batch, micro.rows), s.batches->dataset()));
   s.reduction->add(micro.rows, loss_sum, sums.loss_tokens, sums.digest, gradient);
   ++s.added;
 }
@@ -108,13 +119,14 @@ std::optional<Committed> Step::commit() {
     throw Error(Status::kFailedPrecondition, fmt::format("step {}: {} of {} micro-batches were added before commit",
                                                          s.applied, s.added, s.micros.size()));
   }
+  s.clock.stop();
   if (s.added == 0) s.strike(elastic::InjectionPoint::kForward);
   s.in_generation = false;
   const auto reduced = s.reduce();
   if (!reduced) return std::nullopt;
   s.strike(elastic::InjectionPoint::kVote);
   s.channel.send(elastic::Vote{s.form.generation, s.applied, reduced->digest, reduced->loss_sum, reduced->loss_tokens,
-                               s.scaling.learning_rate});
+                               s.scaling.learning_rate, s.clock.time()});
   if (!s.committed()) return std::nullopt;
   s.strike(elastic::InjectionPoint::kCommit);
   s.in_generation = true;

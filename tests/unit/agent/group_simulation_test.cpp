@@ -12,7 +12,6 @@ GroupOptions options_for(int64_t workers, std::string on_loss) {
   GroupOptions options;
   options.workers = workers;
   options.micro_batch_of = {{1, 4}, {2, 4}, {4, 2}};
-  options.granule = 2;
   options.on_loss = std::move(on_loss);
   options.max_restarts = 100;
   options.start_timeout_s = options.hang_timeout_s = 1e9;

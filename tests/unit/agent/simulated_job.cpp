@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "elastic/assignment_record.hpp"
+
 namespace pliant::elastic {
 namespace {
 
@@ -157,7 +159,9 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
     worker.outbox.push_back(Formed{worker.form.generation});
     worker.at = At::kComputing;
   } else if (worker.at == At::kComputing) {
-    worker.outbox.push_back(Reducing{worker.form.generation, static_cast<int64_t>(worker.state.size())});
+    const auto step = static_cast<int64_t>(worker.state.size());
+    const auto own = assignment_of(step, {.world_size = worker.form.world_size}, worker.form.rates);
+    worker.outbox.push_back(Reducing{worker.form.generation, step, digest_of(*own)});
     worker.at = At::kReducing;
   } else if (worker.at == At::kReducing && peers_reached(worker, At::kReducing)) {
     const StepFacts facts = facts_of(static_cast<int64_t>(worker.state.size()));
@@ -193,6 +197,10 @@ StepFacts SimulatedJob::facts_of(int64_t step) {
   facts.size = {8, 8, 80, 80};
   facts.digest = static_cast<uint64_t>(step) * 977;
   return facts;
+}
+
+Result<Assignment> SimulatedJob::assignment_of(int64_t step, const Sharing& how, CostRates) {
+  return share_out(facts_of(step).size.rows, {.world_size = how.world_size});
 }
 
 Result<> SimulatedJob::record(const CommitRecord& record) {

@@ -50,6 +50,7 @@ class SimulatedJob final : public GroupActions {
   Result<int64_t> next_generation(int64_t world_size) override;
   Result<int64_t> total_steps(const std::string&) override { return steps_; }
   StepFacts facts_of(int64_t step) override;
+  Result<Assignment> assignment_of(int64_t step, const Sharing& how, CostRates rates) override;
   Result<> record(const CommitRecord& record) override;
   Result<> record(const GenerationRecord& record) override {
     generations_.push_back({now(), record});
