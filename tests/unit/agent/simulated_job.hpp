@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ class SimulatedJob final : public GroupActions {
   [[nodiscard]] const std::vector<std::string>& log() const { return log_; }
   /// Every generation with the moment at which it was formed.
   [[nodiscard]] const std::vector<std::pair<double, GenerationRecord>>& generations() const { return generations_; }
+  /// Rates that commits carried.
+  [[nodiscard]] const std::set<std::pair<int64_t, int64_t>>& rates_seen() const { return rates_seen_; }
   [[nodiscard]] int kills_done() const { return kills_done_; }
   /// A violated invariant, or empty.
   [[nodiscard]] const std::string& violation() const { return violation_; }
@@ -69,6 +72,7 @@ class SimulatedJob final : public GroupActions {
   struct Worker {
     At at = At::kWaiting;
     Form form;
+    CostRates rates;  ///< of the step that it computes
     std::vector<Entry> state;
     std::deque<ToWorker> inbox;
     std::deque<FromWorker> outbox;
@@ -76,6 +80,7 @@ class SimulatedJob final : public GroupActions {
   };
 
   bool act();
+  ShareTime share_time(const StepFacts& facts);
   void deliver_to_agent(WorkerId id);
   void handle(WorkerId id, Worker& worker);
   void progress(WorkerId id, Worker& worker);
@@ -93,6 +98,7 @@ class SimulatedJob final : public GroupActions {
   std::vector<Entry> lineage_;
   std::vector<std::vector<Entry>> finished_;
   std::vector<Entry> saved_;
+  std::set<std::pair<int64_t, int64_t>> rates_seen_;
   std::vector<std::string> log_;
   std::vector<std::pair<double, GenerationRecord>> generations_;
   std::string violation_;
