@@ -119,6 +119,18 @@ TEST_CASE("equal_counts = false lets one rank have the one block that is worth a
   }
 }
 
+TEST_CASE("with equal counts karmarkar_karp is never behind lpt") {
+  const Balancer lpt = named("lpt");
+  const Balancer differencing = named("karmarkar_karp");
+  const bool held = rc::check([&] {
+    const auto costs = *rc::gen::container<std::vector<int64_t>>(
+        rc::gen::oneOf(rc::gen::inRange<int64_t>(0, 100), rc::gen::inRange<int64_t>(0, 100000)));
+    const Sharing how{.world_size = *rc::gen::inRange<int64_t>(1, 12)};
+    RC_ASSERT(differencing.predict(costs, how).per_step <= lpt.predict(costs, how).per_step);
+  });
+  CHECK(held);
+}
+
 TEST_CASE("an impossible answer is named with its balancer and ends with exit code 3") {
   const auto refused = [](const std::string& how) {
     const Balancer lying = balancer("[balancer]\nuse = \"lying\"\n[balancer.lying]\nhow = \"" + how + "\"\n");

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
-#include <map>
+#include <string>
 
 #include "kernel/dealing.hpp"
 #include "kernel/differencing.hpp"
@@ -13,7 +13,11 @@ namespace pliant::balancer {
 namespace {
 
 /// All balancers by name. The first ones give equal counts.
-std::vector<std::pair<std::string, Ranks>> all_of(Costs costs, int64_t world_size) {
+struct Named {
+  std::string name;
+  Ranks ranks;
+};
+std::vector<Named> all_of(Costs costs, int64_t world_size) {
   return {{"runs", deal_runs(costs.size(), world_size)},
           {"in turn", deal_in_turn(costs.size(), world_size)},
           {"sorted", deal_sorted(costs, world_size, 0)},
@@ -43,11 +47,11 @@ TEST_CASE("every block goes to one of the ranks, and counts differ by at most on
     const auto world_size = *rc::gen::inRange<int64_t>(1, 40);
     const auto all = all_of(costs, world_size);
     for (size_t i = 0; i < all.size(); ++i) {
-      RC_TAG(all[i].first);
-      RC_ASSERT(all[i].second.size() == costs.size());
-      for (const int32_t rank : all[i].second) RC_ASSERT((rank >= 0 && rank < world_size));
+      RC_TAG(all[i].name);
+      RC_ASSERT(all[i].ranks.size() == costs.size());
+      for (const int32_t rank : all[i].ranks) RC_ASSERT((rank >= 0 && rank < world_size));
       if (i >= kWithEqualCounts) continue;
-      const auto counts = counts_of(all[i].second, world_size);
+      const auto counts = counts_of(all[i].ranks, world_size);
       const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
       RC_ASSERT(*most - *least <= 1);
     }
@@ -56,14 +60,14 @@ TEST_CASE("every block goes to one of the ranks, and counts differ by at most on
 }
 
 TEST_CASE("no blocks and more ranks than blocks are shared out, too") {
-  for (const auto& [name, ranks] : all_of({}, 3)) {
-    CAPTURE(name);
-    CHECK(ranks.empty());
+  for (const Named& one : all_of({}, 3)) {
+    CAPTURE(one.name);
+    CHECK(one.ranks.empty());
   }
   const std::vector<int64_t> costs{7, 7, 9};
-  for (const auto& [name, ranks] : all_of(costs, 50)) {
-    CAPTURE(name);
-    for (const int64_t count : counts_of(ranks, 50)) CHECK(count <= 1);
+  for (const Named& one : all_of(costs, 50)) {
+    CAPTURE(one.name);
+    for (const int64_t count : counts_of(one.ranks, 50)) CHECK(count <= 1);
   }
 }
 
@@ -125,9 +129,9 @@ TEST_CASE("the known example of differencing comes out as in the literature") {
 
 TEST_CASE("costs as large as their sum may be do not overflow") {
   const std::vector<int64_t> costs{INT64_MAX / 4, INT64_MAX / 4, INT64_MAX / 4, INT64_MAX / 4};
-  for (const auto& [name, ranks] : all_of(costs, 2)) {
-    CAPTURE(name);
-    const auto sums = loads(costs, ranks, 2);
+  for (const Named& one : all_of(costs, 2)) {
+    CAPTURE(one.name);
+    const auto sums = loads(costs, one.ranks, 2);
     CHECK(sums[0] == sums[1]);
   }
 }
