@@ -107,11 +107,12 @@ TEST_CASE("a worker that comes back waits for min_time since the last one that d
 
 TEST_CASE("fitted costs change for all ranks at the same step, whatever dies whenever") {
   size_t changes = 0;
+  size_t generations = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {
     GroupOptions options = options_for(4, "replace");
     options.rates = {1, 0};
     options.fit = true;
-    SimulatedJob job(options, 80, seed, {.kills = static_cast<int>(seed % 6)});
+    SimulatedJob job(options, 80, seed, {.kills = static_cast<int>(seed % 6), .one_in = 1500});
     const auto verdict = job.run();
     INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
     REQUIRE(job.violation().empty());
@@ -119,8 +120,10 @@ TEST_CASE("fitted costs change for all ranks at the same step, whatever dies whe
     REQUIRE_MESSAGE(verdict->exit_code == 0, verdict->reason);
     REQUIRE(job.lineage().size() == 80);
     changes += job.rates_seen().size() - 1;
+    generations += job.generations().size();
   }
   CHECK(changes > 600);
+  CHECK(generations > 900);
 }
 
 TEST_CASE("without fit the rates stay as they were given") {

@@ -28,7 +28,7 @@ std::optional<Verdict> SimulatedJob::run() {
 
 // One random thing that can happen next.
 bool SimulatedJob::act() {
-  if (disturbances_.kills > kills_done_ && random_() % 60 == 0) {
+  if (disturbances_.kills > kills_done_ && random_() % disturbances_.one_in == 0) {
     strike();
     return true;
   }

@@ -15,8 +15,9 @@
 namespace pliant::elastic {
 
 struct Disturbances {
-  int kills = 0;        ///< workers killed at random moments
-  int stop_after = -1;  ///< request a stop after that many events; -1 = never
+  int kills = 0;         ///< workers killed at random moments
+  uint32_t one_in = 60;  ///< events between two kills, on average
+  int stop_after = -1;   ///< request a stop after that many events; -1 = never
 };
 
 class SimulatedJob final : public GroupActions {
