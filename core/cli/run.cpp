@@ -52,6 +52,7 @@ int run(const Invocation& invocation, const RunArguments& arguments) {
   const Config read = Config::open(arguments.file, {}, overrides);
   const ConfigNeeds needs{.elasticity = read.has("elasticity"),
                           .sampler = true,
+                          .balancer = true,
                           .lr = read.has("lr"),
                           .accelerator = read.has("accelerator"),
                           .rendezvous = true};

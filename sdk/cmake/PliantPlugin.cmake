@@ -1,12 +1,13 @@
 # pliant_add_plugin(<target> KIND <section> NAME <name> SOURCES <file>...): builds <section>-<name>.pliant.so, a module that
-# exports the entry symbol only. KIND is the TOML section: elasticity, sampler, lr, accelerator, rendezvous.
+# exports the entry symbol only. KIND is the TOML section: elasticity, sampler, balancer, lr, accelerator,
+# rendezvous.
 include_guard(GLOBAL)
 
 set(PLIANT_PLUGIN_VERSION_SCRIPT "${CMAKE_CURRENT_LIST_DIR}/plugin.map" CACHE INTERNAL "")
 
 function(pliant_add_plugin target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "KIND;NAME" "SOURCES")
-  set(kinds elasticity sampler lr accelerator rendezvous)
+  set(kinds elasticity sampler balancer lr accelerator rendezvous)
   if(NOT arg_KIND IN_LIST kinds)
     message(FATAL_ERROR "pliant_add_plugin(${target}): KIND '${arg_KIND}' is none of: ${kinds}")
   endif()

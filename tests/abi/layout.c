@@ -1,5 +1,6 @@
 /* Pins the layout of the ABI as a C11 compiler sees it. Compiling is the test. */
 #include "pliant/abi/accelerator.h"
+#include "pliant/abi/balancer.h"
 #include "pliant/abi/batch_sampler.h"
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/abi/lr_rule.h"
@@ -32,11 +33,12 @@ _Static_assert(PLIANT_LOG_DEBUG == 0 && PLIANT_LOG_INFO == 1 && PLIANT_LOG_WARNI
 _Static_assert(PLIANT_MEMORY_DEVICE == 1 && PLIANT_MEMORY_PINNED == 2 && PLIANT_F32 == 1 && PLIANT_F64 == 2 &&
                    PLIANT_I32 == 3 && PLIANT_I64 == 4 && PLIANT_U8 == 5 && PLIANT_SUM == 1 && PLIANT_MIN == 2 &&
                    PLIANT_MAX == 3 && PLIANT_CAP_HOST_VISIBLE == 1 && PLIANT_CAP_FIXED_ORDER == 2 &&
-                   PLIANT_PLAN_WANT_MICRO_BATCH == 1 && PLIANT_LR_WANTS_GRADIENT_NORMS == 1 &&
-                   PLIANT_LR_WANTS_TOTAL == 2 && PLIANT_BATCH_ROWS == 1 && PLIANT_BATCH_SEQUENCES == 2 &&
-                   PLIANT_BATCH_TOKENS == 3 && PLIANT_BATCH_LOSS_TOKENS == 4 && PLIANT_OPTIMIZER_UNKNOWN == 0 &&
+                   PLIANT_PLAN_WANT_MICRO_BATCH == 1 && PLIANT_BALANCE_COSTLIEST_FIRST == 1 &&
+                   PLIANT_LR_WANTS_GRADIENT_NORMS == 1 && PLIANT_LR_WANTS_TOTAL == 2 && PLIANT_BATCH_ROWS == 1 &&
+                   PLIANT_BATCH_SEQUENCES == 2 && PLIANT_BATCH_TOKENS == 3 && PLIANT_BATCH_LOSS_TOKENS == 4 &&
                    PLIANT_UNIT_TOKENS == 0 && PLIANT_UNIT_PADDED_TOKENS == 1 && PLIANT_UNIT_LOSS_TOKENS == 2 &&
-                   PLIANT_UNIT_COST == 3 && PLIANT_OPTIMIZER_SGD == 1 && PLIANT_OPTIMIZER_SGD_MOMENTUM == 2 &&
+                   PLIANT_UNIT_COST == 3 && PLIANT_OPTIMIZER_UNKNOWN == 0 && PLIANT_OPTIMIZER_SGD == 1 &&
+                   PLIANT_OPTIMIZER_SGD_MOMENTUM == 2 &&
                    PLIANT_OPTIMIZER_NESTEROV == 3 && PLIANT_OPTIMIZER_ADAM == 4 && PLIANT_OPTIMIZER_ADAMW == 5 &&
                    PLIANT_OPTIMIZER_LAMB == 6 && PLIANT_OPTIMIZER_LARS == 7 && PLIANT_OPTIMIZER_SIGN == 8 &&
                    PLIANT_OPTIMIZER_OTHER == 9,

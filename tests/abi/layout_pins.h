@@ -276,6 +276,24 @@ PLIANT_PIN(pliant_accelerator, reduce_scatter, 184, 8)
 PLIANT_PIN(pliant_accelerator, broadcast, 192, 8)
 PLIANT_PIN(pliant_accelerator, barrier, 200, 8)
 
+/* balancer.h */
+PLIANT_PIN_STRUCT(pliant_balance_request, 32)
+PLIANT_PIN(pliant_balance_request, struct_size, 0, 4)
+PLIANT_PIN(pliant_balance_request, reserved, 4, 4)
+PLIANT_PIN(pliant_balance_request, world_size, 8, 8)
+PLIANT_PIN(pliant_balance_request, block_count, 16, 8)
+PLIANT_PIN(pliant_balance_request, costs, 24, 8)
+
+PLIANT_PIN_STRUCT(pliant_balance, 16)
+PLIANT_PIN(pliant_balance, struct_size, 0, 4)
+PLIANT_PIN(pliant_balance, flags, 4, 4)
+PLIANT_PIN(pliant_balance, ranks, 8, 8)
+
+PLIANT_PIN_STRUCT(pliant_balancer, 16)
+PLIANT_PIN(pliant_balancer, struct_size, 0, 4)
+PLIANT_PIN(pliant_balancer, reserved, 4, 4)
+PLIANT_PIN(pliant_balancer, balance, 8, 8)
+
 /* rendezvous.h */
 PLIANT_PIN_STRUCT(pliant_join_request, 24)
 PLIANT_PIN(pliant_join_request, struct_size, 0, 4)

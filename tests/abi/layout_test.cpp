@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pliant/abi/accelerator.h"
+#include "pliant/abi/balancer.h"
 #include "pliant/abi/batch_sampler.h"
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/abi/lr_rule.h"

@@ -1,10 +1,12 @@
 #include "conformance/exercise.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <sstream>
 #include <stdexcept>
 
 #include "pliant/abi/accelerator.h"
+#include "pliant/abi/balancer.h"
 #include "pliant/abi/batch_sampler.h"
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/abi/lr_rule.h"
@@ -142,6 +144,34 @@ std::string rates(const pliant_lr_rule& table, void* self) {
   return notes.str();
 }
 
+/// Blocks that are alike, blocks of which one is worth all others, none at all, more ranks than blocks.
+std::string ranks(const pliant_balancer& table, void* self) {
+  std::ostringstream notes;
+  std::vector<int64_t> costs(37, 5);
+  costs[20] = int64_t{1} << 60;
+  costs[3] = 0;
+  for (const auto& [blocks, world_size] : {std::pair<uint64_t, int64_t>{37, 4}, {36, 5}, {3, 8}, {0, 2}, {20, 1}}) {
+    const pliant_balance_request request{sizeof(pliant_balance_request), 0, world_size, blocks, costs.data()};
+    std::vector<int32_t> answered(blocks + 1, -1);
+    pliant_balance answer{sizeof(pliant_balance), 0, answered.data()};
+    pliant_error error = blank_error();
+    must(table.balance(self, &request, &answer, &error), error);
+    if (answered[blocks] != -1) throw std::runtime_error("a rank was written past the last block");
+    for (uint64_t block = 0; block < blocks; ++block) {
+      if (answered[block] < 0 || answered[block] >= world_size) throw std::runtime_error("a block has no rank");
+      notes << answered[block] << ' ';
+    }
+    std::vector<int32_t> again(blocks, -1);
+    pliant_balance second{sizeof(pliant_balance), 0, again.data()};
+    must(table.balance(self, &request, &second, &error), error);
+    if (!std::equal(again.begin(), again.end(), answered.begin()) || second.flags != answer.flags) {
+      throw std::runtime_error("the same request got another answer");
+    }
+    notes << answer.flags << '\n';
+  }
+  return notes.str();
+}
+
 std::string device_work(const pliant_accelerator& table, void* self) {
   std::ostringstream notes;
   pliant_error error = blank_error();
@@ -191,6 +221,7 @@ std::string exercise(const OwnInstance& instance) {
   void* self = instance.self();
   if (kind == PLIANT_KIND_ELASTICITY_POLICY) return plan(*static_cast<const pliant_elasticity_policy*>(table), self);
   if (kind == PLIANT_KIND_BATCH_SAMPLER) return rows(*static_cast<const pliant_batch_sampler*>(table), self);
+  if (kind == PLIANT_KIND_BALANCER) return ranks(*static_cast<const pliant_balancer*>(table), self);
   if (kind == PLIANT_KIND_LR_RULE) return rates(*static_cast<const pliant_lr_rule*>(table), self);
   if (kind == PLIANT_KIND_ACCELERATOR) return device_work(*static_cast<const pliant_accelerator*>(table), self);
   if (kind == PLIANT_KIND_RENDEZVOUS) return generations(*static_cast<const pliant_rendezvous*>(table), self);

@@ -47,6 +47,7 @@ class OneOptionConfig {
     pliant::ConfigNeeds needs;
     needs.elasticity = section_ == "elasticity";
     needs.sampler = section_ == "sampler";
+    needs.balancer = section_ == "balancer";
     needs.lr = section_ == "lr";
     needs.accelerator = section_ == "accelerator";
     needs.rendezvous = section_ == "rendezvous";

@@ -34,7 +34,7 @@ elastic::CommitRecord a_commit(int64_t step) {
   commit.generation = 1;
   commit.size = {8, 9, 100, 91};
   commit.digest = 0x1234567890abcdefU;
-  commit.shares = {{0, 4}, {4, 4}};
+  commit.shares = {{{0, 4}}, {{4, 4}}};
   commit.loss = 2.5;
   return commit;
 }

@@ -107,6 +107,7 @@ int train() {
   pliant::Session session = pliant::Session::attach();
   const Misbehaviour wrong(session.config());
   const std::chrono::milliseconds pace(session.config().app_int("step_ms").value_or(0));
+  const int64_t square_ns = session.config().app_int("square_ns").value_or(0);
   wrong.at_start();
   std::vector<int32_t> lengths;
   const int64_t sequences = session.config().app_int("sequences").value_or(kSequences);
@@ -121,7 +122,11 @@ int train() {
       std::fill(gradient.begin(), gradient.end(), 0.0F);
       double loss = 0;
       for (int64_t row = micro.rows.first; row < micro.rows.first + micro.rows.count; ++row) {
-        for (const int64_t id : step->batch().row(row)) loss += toy.add_gradient(id, gradient);
+        for (const int64_t id : step->batch().row(row)) {
+          loss += toy.add_gradient(id, gradient);
+          const auto attention = std::chrono::nanoseconds(square_ns * length_of(id) * length_of(id));
+          if (square_ns > 0) std::this_thread::sleep_for(attention);  // work of a known size
+        }
       }
       step->add(micro, loss, gradient);
     }

@@ -23,21 +23,17 @@ Dataset dataset_of(const Json& row) {
 
 /// The row's micro-batches, each a row of ours, cut into the row's batches as Batches cuts an epoch.
 std::vector<Batch> batches_of(const Json& row, const Dataset& dataset) {
-  data::EpochPlan plan;
-  plan.epoch = 0;
-  plan.offsets = {0};
-  std::vector<uint64_t> rows_of_batch;
+  std::vector<data::RowBlock> blocks;
   for (const Json& micro_batch : row.at("microbatch_ids")) {
-    for (const Json& id : micro_batch.at(1)) plan.ids.push_back(id.get<int64_t>());
-    plan.offsets.push_back(plan.ids.size());
-    rows_of_batch.resize(std::max(rows_of_batch.size(), micro_batch.at(0).get<size_t>() + 1));
-    ++rows_of_batch[micro_batch.at(0).get<size_t>()];
+    blocks.resize(std::max(blocks.size(), micro_batch.at(0).get<size_t>() + 1));
+    data::RowBlock& block = blocks[micro_batch.at(0).get<size_t>()];
+    if (block.offsets.empty()) block.offsets.push_back(0);
+    for (const Json& id : micro_batch.at(1)) block.ids.push_back(id.get<int64_t>());
+    block.offsets.push_back(block.ids.size());
   }
   std::vector<Batch> batches;
-  uint64_t first = 0;
-  for (const uint64_t rows : rows_of_batch) {
-    batches.push_back(data::cut_batch(plan, dataset, static_cast<int64_t>(batches.size()), first, rows));
-    first += rows;
+  for (data::RowBlock& block : blocks) {
+    batches.push_back(data::batch_of(std::move(block), dataset, {}, 0, static_cast<int64_t>(batches.size())));
   }
   return batches;
 }

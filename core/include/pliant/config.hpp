@@ -59,6 +59,13 @@ struct LrOptions {
   std::optional<double> ema;  ///< decay of the average of the weights
 };
 
+/// [balancer], the part that is not the plugins' own: what a row costs.
+struct BalancerOptions {
+  int64_t cost_per_token = 1;   ///< a row costs cost_per_token * sum(l) + cost_per_square * sum(l^2)
+  int64_t cost_per_square = 0;  ///< over the lengths l of its sequences; only the ratio of the two matters
+  bool fit = false;             ///< take both from measured times, once there are enough
+};
+
 /// An option that has a flag of its own on a command line.
 struct FlagOverride {
   std::string flag;  ///< as typed, for messages: "--workers 4"
@@ -77,6 +84,7 @@ struct ConfigOverrides {
 struct ConfigNeeds {
   bool elasticity = false;
   bool sampler = false;
+  bool balancer = false;
   bool lr = false;
   bool accelerator = false;
   bool rendezvous = false;
@@ -104,9 +112,10 @@ class Config {
   [[nodiscard]] const RunOptions& run() const;
   [[nodiscard]] const DataOptions& data() const;
   [[nodiscard]] const LrOptions& lr() const;
+  [[nodiscard]] const BalancerOptions& balancer() const;
   /// True when the file (or an override) has the section.
   [[nodiscard]] bool has(std::string_view section) const;
-  /// What `use` says in "elasticity", "sampler", "lr", "accelerator" or "rendezvous".
+  /// What `use` says in "elasticity", "sampler", "balancer", "lr", "accelerator" or "rendezvous".
   [[nodiscard]] const std::string& use(std::string_view section) const;
 
   /// [app] values by dotted key; nullopt when absent; throws with position when the type differs.

@@ -89,10 +89,10 @@ struct JobSummary {
   std::string snapshot;  ///< the newest one, relative to directory; empty: none
 };
 
-/// Runs the job to its end. `config` was opened with needs.elasticity (when it has that section), needs.sampler and
-/// needs.rendezvous. Installs handlers for SIGINT and SIGTERM while it runs. Throws for what is wrong before the first
-/// worker starts; what happens later is in the summary. The calling process becomes the workers' parent; call it from
-/// the main thread.
+/// Runs the job to its end. `config` was opened with needs.elasticity (when it has that section), needs.sampler,
+/// needs.balancer and needs.rendezvous. Installs handlers for SIGINT and SIGTERM while it runs. Throws for what is
+/// wrong before the first worker starts; what happens later is in the summary. The calling process becomes the workers'
+/// parent; call it from the main thread.
 JobSummary run_job(const Config& config, const JobOptions& options, JobObserver& observer);
 
 }  // namespace pliant

@@ -57,6 +57,9 @@ const RunOptions& Config::run() const {
 const DataOptions& Config::data() const {
   return state_->core.data;
 }
+const BalancerOptions& Config::balancer() const {
+  return state_->core.balancer;
+}
 const LrOptions& Config::lr() const {
   return state_->core.lr;
 }

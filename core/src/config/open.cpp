@@ -140,6 +140,14 @@ void complete_core_tables(detail::ConfigState& state, Diagnostics& diagnostics) 
         name->value.origin,
         fmt::format("run.name must be made of letters, digits, '.', '_' and '-', not {}", describe(name->value)));
   }
+  CheckedTable& balancer = state.core_tables.at("balancer");
+  const Value& per_square = balancer.find("cost_per_square")->value;
+  if (balancer.find("cost_per_token")->value.integer == 0 && per_square.integer == 0) {
+    const Value& per_token = balancer.find("cost_per_token")->value;
+    diagnostics.error(per_token.origin,
+                      "balancer.cost_per_token and balancer.cost_per_square are both 0: rows would cost nothing",
+                      {"give at least one of them a value above 0"});
+  }
   for (auto& [section, table] : state.core_tables) {
     apply_core_options(section, table.values.view(), state.core);
   }

@@ -1,4 +1,4 @@
-// Option tables of [run], [data], [lr] and [plugins], by the same mechanism that plugins use.
+// Option tables of [run], [data], [lr], [balancer] and [plugins], by the same mechanism that plugins use.
 #include "config/sections.hpp"
 
 #include "pliant/sdk/options.hpp"
@@ -78,6 +78,19 @@ void fill(Table<LrOptions>& o) {
   o.add("ema", &LrOptions::ema, "The decay of an average of the weights that suits base_batch.").range(0.0, 1.0);
 }
 
+void fill(Table<BalancerOptions>& o) {
+  using B = BalancerOptions;
+  constexpr int64_t kMost = int64_t{1} << 40;
+  o.add("cost_per_token", &B::cost_per_token, "What one token costs; only its ratio to cost_per_square matters.")
+      .range(int64_t{0}, kMost);
+  o.add("cost_per_square", &B::cost_per_square,
+        "What one pair of tokens of a sequence costs: a sequence of l tokens costs cost_per_token * l + "
+        "cost_per_square * l * l.")
+      .range(int64_t{0}, kMost);
+  o.add("fit", &B::fit,
+        "Fit both to the measured times of the ranks; the values given hold until there are enough of them.");
+}
+
 void fill(Table<PluginsOptions>& o) {
   o.add("dirs", &PluginsOptions::dirs, "Directories to search for plugins; relative to the config file.");
 }
@@ -95,13 +108,13 @@ const Table<T>& table() {
 }  // namespace
 
 const std::vector<std::string>& core_sections() {
-  static const std::vector<std::string> kSections{"plugins", "lr", "data", "run"};
+  static const std::vector<std::string> kSections{"plugins", "balancer", "lr", "data", "run"};
   return kSections;
 }
 
 const std::vector<std::string>& all_sections() {
-  static const std::vector<std::string> kSections{"plugins",    "elasticity", "sampler", "lr", "accelerator",
-                                                  "rendezvous", "data",       "run",     "app"};
+  static const std::vector<std::string> kSections{"plugins",     "elasticity", "sampler", "balancer", "lr",
+                                                  "accelerator", "rendezvous", "data",    "run",      "app"};
   return kSections;
 }
 
@@ -109,6 +122,7 @@ const std::vector<pliant_option>& core_options(std::string_view section) {
   static const std::vector<pliant_option> kNone;
   if (section == "run") return table<RunOptions>().rows();
   if (section == "data") return table<DataOptions>().rows();
+  if (section == "balancer") return table<BalancerOptions>().rows();
   if (section == "lr") return table<LrOptions>().rows();
   if (section == "plugins") return table<PluginsOptions>().rows();
   return kNone;
@@ -117,12 +131,14 @@ const std::vector<pliant_option>& core_options(std::string_view section) {
 void apply_core_options(std::string_view section, const pliant_option_values& values, CoreOptions& to) {
   if (section == "run") table<RunOptions>().apply(values, to.run);
   if (section == "data") table<DataOptions>().apply(values, to.data);
+  if (section == "balancer") table<BalancerOptions>().apply(values, to.balancer);
   if (section == "lr") table<LrOptions>().apply(values, to.lr);
   if (section == "plugins") table<PluginsOptions>().apply(values, to.plugins);
 }
 
 std::string_view default_use(std::string_view section) {
   if (section == "sampler") return "fixed";
+  if (section == "balancer") return "contiguous";
   if (section == "lr") return "none";
   if (section == "accelerator") return "host";
   if (section == "rendezvous") return "local";

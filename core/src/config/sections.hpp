@@ -20,10 +20,11 @@ struct CoreOptions {
   RunOptions run;
   DataOptions data;
   LrOptions lr;
+  BalancerOptions balancer;
   PluginsOptions plugins;
 };
 
-/// "plugins", "lr", "data", "run": the sections with an option table of core's own.
+/// "plugins", "balancer", "lr", "data", "run": the sections with an option table of core's own.
 const std::vector<std::string>& core_sections();
 /// Every section that a file may have.
 const std::vector<std::string>& all_sections();

@@ -18,8 +18,8 @@ namespace {
 
 bool wanted(const ConfigNeeds& needs, std::string_view section) {
   return (section == "elasticity" && needs.elasticity) || (section == "sampler" && needs.sampler) ||
-         (section == "lr" && needs.lr) || (section == "accelerator" && needs.accelerator) ||
-         (section == "rendezvous" && needs.rendezvous);
+         (section == "balancer" && needs.balancer) || (section == "lr" && needs.lr) ||
+         (section == "accelerator" && needs.accelerator) || (section == "rendezvous" && needs.rendezvous);
 }
 
 std::string there_are(const std::vector<std::string>& names) {

@@ -169,6 +169,33 @@ class Inspection {
 
 }  // namespace
 
+Batch batch_of(RowBlock block, const Dataset& dataset, const Truncations& truncated, int64_t epoch, int64_t index) {
+  Batch batch;
+  batch.epoch = epoch;
+  batch.index = index;
+  bool all_whole = true;
+  for (size_t i = 0; all_whole && i < block.first_tokens.size(); ++i) {
+    all_whole = block.token_counts[i] == dataset.lengths[static_cast<size_t>(block.ids[i])];
+  }
+  if (!all_whole) {
+    batch.pieces.reserve(block.ids.size());
+    for (size_t i = 0; i < block.ids.size(); ++i) {
+      const int64_t id = block.ids[i];
+      const int64_t used = truncated.used_of(id, dataset.lengths[static_cast<size_t>(id)]);
+      const int64_t end = block.first_tokens[i] + block.token_counts[i];
+      batch.pieces.push_back({block.first_tokens[i], block.token_counts[i], end == used});
+    }
+  }
+  const auto rows = static_cast<int64_t>(block.rows());
+  batch.offsets = std::move(block.offsets);
+  batch.ids = std::move(block.ids);
+  const EntrySums sums = sum_entries(entries_of(batch, {0, rows}), dataset);
+  batch.size = {rows, sums.sequences, sums.tokens, sums.loss_tokens};
+  batch.longest_entry = sums.longest;
+  batch.digest = sums.digest;
+  return batch;
+}
+
 Result<EpochPlan> EpochPlan::make(const Sampler& sampler, EpochInputs inputs) {
   EpochPlan plan;
   plan.sampler_ = &sampler;
@@ -188,30 +215,7 @@ Result<Batch> EpochPlan::cut(int64_t index, uint64_t first, uint64_t count) {
   if (block.rows() != count) {
     return broke(*sampler_, epoch(), fmt::format("rows {} to {} are no longer there", first, first + count - 1));
   }
-  const Dataset& dataset = inputs_->dataset;
-  Batch batch;
-  batch.epoch = epoch();
-  batch.index = index;
-  bool all_whole = true;
-  for (size_t i = 0; all_whole && i < block.first_tokens.size(); ++i) {
-    all_whole = block.token_counts[i] == dataset.lengths[static_cast<size_t>(block.ids[i])];
-  }
-  if (!all_whole) {
-    batch.pieces.reserve(block.ids.size());
-    for (size_t i = 0; i < block.ids.size(); ++i) {
-      const int64_t id = block.ids[i];
-      const int64_t used = facts_.truncated.used_of(id, dataset.lengths[static_cast<size_t>(id)]);
-      const int64_t end = block.first_tokens[i] + block.token_counts[i];
-      batch.pieces.push_back({block.first_tokens[i], block.token_counts[i], end == used});
-    }
-  }
-  batch.offsets = std::move(block.offsets);
-  batch.ids = std::move(block.ids);
-  const EntrySums sums = sum_entries(entries_of(batch, {0, static_cast<int64_t>(count)}), dataset);
-  batch.size = {static_cast<int64_t>(count), sums.sequences, sums.tokens, sums.loss_tokens};
-  batch.longest_entry = sums.longest;
-  batch.digest = sums.digest;
-  return batch;
+  return batch_of(std::move(block), inputs_->dataset, facts_.truncated, epoch(), index);
 }
 
 }  // namespace pliant::data

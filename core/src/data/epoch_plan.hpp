@@ -26,6 +26,9 @@ struct EpochFacts {
   uint64_t digest = 0;                                  ///< of all rows, in their order
 };
 
+/// Rows as a batch.
+Batch batch_of(RowBlock block, const Dataset& dataset, const Truncations& truncated, int64_t epoch, int64_t index);
+
 class EpochPlan {
  public:
   /// Asks `sampler` (which must outlive it and plans no other epoch meanwhile) and checks the answer; O(entries).

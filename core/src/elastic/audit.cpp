@@ -23,16 +23,22 @@ std::string size_text(const BatchSize& size) {
                      size.loss_tokens);
 }
 
-/// Why `shares` do not hand out rows 0..rows in rank order, each once; empty when they do.
-std::string share_gap(const std::vector<RowRange>& shares, int64_t rows) {
-  int64_t next = 0;
+/// Why `shares` do not hand out rows 0..rows, each once; empty when they do.
+std::string share_gap(const std::vector<std::vector<RowRange>>& shares, int64_t rows) {
+  std::vector<std::pair<RowRange, size_t>> ranges;  // with their ranks
   for (size_t rank = 0; rank < shares.size(); ++rank) {
-    const RowRange& share = shares[rank];
-    if (share.first != next || share.count < 0 || share.count > rows - next) {
-      return fmt::format("the share of rank {} is {} rows from row {} on, but row {} of {} is next", rank, share.count,
-                         share.first, next, rows);
+    for (const RowRange& range : shares[rank]) ranges.emplace_back(range, rank);
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first.first, a.first.count) < std::pair(b.first.first, b.first.count);
+  });
+  int64_t next = 0;
+  for (const auto& [range, rank] : ranges) {
+    if (range.first != next || range.count < 0 || range.count > rows - next) {
+      return fmt::format("rank {} has {} rows from row {} on, but row {} of {} is next", rank, range.count, range.first,
+                         next, rows);
     }
-    next += share.count;
+    next += range.count;
   }
   return next == rows ? std::string() : fmt::format("its shares end at row {} of {}", next, rows);
 }

@@ -19,7 +19,7 @@ struct CommitRecord {
   int64_t generation = 0;
   int64_t epoch = 0;
   int64_t batch_index = 0;
-  std::vector<RowRange> shares;  ///< rows of each rank, rank order
+  std::vector<std::vector<RowRange>> shares;  ///< rows of each rank, rank order; ranges ascend and do not touch
   BatchSize size;
   uint64_t digest = 0;  ///< sample_digest of what the ranks say they used
   double loss = 0;      ///< mean per loss token

@@ -44,9 +44,16 @@ Json to_json(const HeaderRecord& record) {
       {"record", "ledger"}, {"version", kFormatVersion}, {"run", record.run_id}, {"fingerprint", record.fingerprint}};
 }
 
+/// [first, count], or a list of them when a rank has not just one.
+Json share_json(const std::vector<RowRange>& share) {
+  Json ranges = Json::array();
+  for (const RowRange& range : share) ranges.push_back(Json::array({range.first, range.count}));
+  return share.size() == 1 ? ranges.front() : ranges;
+}
+
 Json to_json(const CommitRecord& record) {
   Json shares = Json::array();
-  for (const RowRange& share : record.shares) shares.push_back(Json::array({share.first, share.count}));
+  for (const std::vector<RowRange>& share : record.shares) shares.push_back(share_json(share));
   return {{"record", "commit"},
           {"step", record.step},
           {"generation", record.generation},
@@ -120,15 +127,25 @@ std::optional<Integer> hex(std::string_view digits) {
   return value;
 }
 
-std::vector<RowRange> shares_field(const Json& object) {
+RowRange range_of(const Json& value) {
+  if (!value.is_array() || value.size() != 2) throw Refusal{"one of its `shares` is not [first, count]"};
+  return {count_of(value[0], "shares"), count_of(value[1], "shares")};
+}
+
+std::vector<RowRange> share_of_rank(const Json& value) {
+  if (!value.is_array() || (!value.empty() && !value[0].is_array())) return {range_of(value)};
+  std::vector<RowRange> share;
+  share.reserve(value.size());
+  for (const Json& range : value) share.push_back(range_of(range));
+  return share;
+}
+
+std::vector<std::vector<RowRange>> shares_field(const Json& object) {
   const Json& value = field(object, "shares");
   if (!value.is_array()) throw Refusal{"its `shares` are not a list"};
-  std::vector<RowRange> shares;
+  std::vector<std::vector<RowRange>> shares;
   shares.reserve(value.size());
-  for (const Json& share : value) {
-    if (!share.is_array() || share.size() != 2) throw Refusal{"one of its `shares` is not [first, count]"};
-    shares.push_back({count_of(share[0], "shares"), count_of(share[1], "shares")});
-  }
+  for (const Json& share : value) shares.push_back(share_of_rank(share));
   return shares;
 }
 

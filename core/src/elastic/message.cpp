@@ -71,6 +71,11 @@ class Decoder {
   const json& object_;
 };
 
+template <class Rates, class Coder>
+void rates_fields(Rates& rates, Coder& f) {
+  f("cost_per_token", rates.per_token), f("cost_per_square", rates.per_square);
+}
+
 template <class Message, class Coder>
 void fields(Message& m, Coder& f) {
   using M = std::remove_const_t<Message>;
@@ -85,10 +90,11 @@ void fields(Message& m, Coder& f) {
   } else if constexpr (std::is_same_v<M, Holds>) {
     f("step", m.step);
   } else if constexpr (std::is_same_v<M, Reducing>) {
-    f("generation", m.generation), f("step", m.step);
+    f("generation", m.generation), f("step", m.step), f("assignment", m.assignment);
   } else if constexpr (std::is_same_v<M, Vote>) {
     f("generation", m.generation), f("step", m.step), f("digest", m.digest), f("loss_sum", m.loss_sum);
     f("loss_tokens", m.loss_tokens), f("learning_rate", m.learning_rate);
+    f("tokens", m.share.tokens), f("squares", m.share.squares), f("microseconds", m.share.microseconds);
   } else if constexpr (std::is_same_v<M, Broken>) {
     f("generation", m.generation), f("reason", m.reason), f("exit_code", m.exit_code);
   } else if constexpr (std::is_same_v<M, SnapshotWritten>) {
@@ -101,10 +107,11 @@ void fields(Message& m, Coder& f) {
     f("generation", m.generation), f("rank", m.rank), f("world_size", m.world_size), f("next_step", m.next_step);
     f("micro_batch", m.micro_batch), f("donor", m.donor), f("copy_state", m.copy_state),
         f("wants_state", m.wants_state);
-    f("restore", m.restore);
+    f("restore", m.restore), rates_fields(m.rates, f);
     f("injections", m.injections);
   } else if constexpr (std::is_same_v<M, Commit>) {
     f("step", m.step), f("wait", m.wait), f("snapshot", m.snapshot);
+    rates_fields(m.rates, f);
   } else if constexpr (std::is_same_v<M, Save>) {
     f("step", m.step), f("file", m.file);
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "pliant/balancer.hpp"
 
 namespace pliant::elastic {
 
@@ -19,6 +20,13 @@ struct Injection {
   int64_t id = 0;
   int64_t step = 0;
   InjectionPoint at = InjectionPoint::kForward;
+};
+
+/// How long a rank computed its share, and what it was.
+struct ShareTime {
+  int64_t tokens = 0;        ///< sum of the lengths; 0: the time says nothing
+  double squares = 0;        ///< sum of the squared lengths
+  int64_t microseconds = 0;  ///< from Session::next to Step::commit
 };
 
 // Worker to agent.
@@ -48,6 +56,7 @@ struct Holds {
 struct Reducing {
   int64_t generation = 0;
   int64_t step = 0;
+  uint64_t assignment = 0;  ///< digest of what this rank takes the step's assignment to be
 };
 /// This rank has reduced the step. digest, loss: of the whole global batch, equal on all ranks.
 struct Vote {
@@ -57,6 +66,7 @@ struct Vote {
   double loss_sum = 0;
   int64_t loss_tokens = 0;
   double learning_rate = 0;
+  ShareTime share{};  ///< of this rank
 };
 /// A collective failed although the agent had not ended the generation.
 struct Broken {
@@ -93,6 +103,7 @@ struct Form {
   int64_t world_size = 0;
   int64_t next_step = 0;
   int64_t micro_batch = 1;
+  CostRates rates{};         ///< for the balancer, from the first step on
   int64_t donor = 0;         ///< the rank whose state counts
   bool copy_state = false;   ///< some rank needs the donor's state; all ranks take part in the copy
   bool wants_state = false;  ///< this rank needs it
@@ -108,6 +119,7 @@ struct Commit {
   int64_t step = 0;
   bool wait = false;     ///< start no step before the next order: Form, Save or Stop
   std::string snapshot;  ///< not empty: rank 0 writes a snapshot there after applying
+  CostRates rates{};     ///< for the balancer, from the next step on
 };
 /// The generation is over.
 struct Abort {

@@ -3,8 +3,11 @@
 // Fast: each rank adds its micro-batches, one all-reduce adds the ranks.
 // Deterministic: the addends are granules, and they are added along one fixed binary tree over all granules of the
 // global batch: node (level l, index i) covers granules [i*2^l, (i+1)*2^l) and is left + right, or the one child that
-// exists. A rank sums the subtrees that lie whole inside its share; only their roots travel. The result is bitwise the
-// same at every world size. So are the norms of the parts, which are granules there and micro-batches in fast mode.
+// exists. A rank sums the largest subtrees whose granules it has all; only their roots travel. The result is bitwise
+// the same at every world size and for every assignment. So are the norms of the parts, which are granules there and
+// micro-batches in fast mode.
+// Runs of granules have few roots, O(log granules) a rank. An assignment that scatters them has up to as many as a rank
+// has granules, and each is a gradient to keep and to send.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +17,7 @@
 #include <vector>
 
 #include "pliant/accelerator.hpp"
+#include "pliant/balancer.hpp"
 #include "pliant/plan.hpp"
 
 namespace pliant::elastic {
@@ -36,21 +40,21 @@ class GradientReduction {
   /// From the next begin() on, the squared norm of every addend is taken: one more pass over it.
   void measure_parts(bool on);
 
-  /// Forgets the last step. `rows`: rows of the (possibly short) global batch; shares are share_of(rows, granule,
-  /// world, rank).
-  void begin(int64_t rows, int64_t granule, int64_t world_size, int64_t rank);
+  /// Forgets the last step. `rows`: rows of the (possibly short) global batch; `assignment` has each in one block, and
+  /// is the same on all ranks. Deterministic: its blocks are granules, each rank's in the order of the batch. Throws
+  /// kInvalidArgument for another one.
+  void begin(int64_t rows, int64_t granule, const Assignment& assignment, int64_t rank);
 
-  /// Adds what rows `rows` (positions in the global batch) gave. In order and without gaps within this rank's share;
-  /// deterministic: one granule a call (the batch's last one may be short). Throws kInvalidArgument for a gap, an
-  /// overlap, foreign rows or a gradient of the wrong size.
+  /// Adds what the next block of this rank (positions in the global batch) gave. Throws kInvalidArgument for any other
+  /// rows and for a gradient of the wrong size.
   void add(RowRange rows, double loss_sum, int64_t loss_tokens, uint64_t digest, std::span<const float> gradient);
 
-  /// True when the whole share has been added.
+  /// True when all blocks of this rank have been added.
   [[nodiscard]] bool complete() const;
 
   /// Runs the collectives and waits. `midway` is called once about half way (fault injection). Throws what the
   /// communicator throws (kAborted, kPeerLost); then begin() starts afresh. Memory beside the gradients: O(slice *
-  /// world * log granules).
+  /// world * roots of a rank).
   ReductionResult reduce(Communicator& communicator, Stream& stream, const std::function<void()>& midway);
 
  private:

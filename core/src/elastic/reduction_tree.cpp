@@ -5,9 +5,31 @@
 
 namespace pliant::elastic {
 
-std::vector<TreeNode> subtree_roots(int64_t granules, int64_t first, int64_t count) {
+namespace {
+
+/// A subtree, and where its sum arrives.
+struct Root {
+  TreeNode node;
+  size_t slot = 0;
+  [[nodiscard]] int64_t first_granule() const { return node.index << node.level; }
+};
+
+std::vector<Root> in_granule_order(const std::vector<std::vector<TreeNode>>& roots, int64_t roots_per_rank) {
+  std::vector<Root> all;
+  for (size_t rank = 0; rank < roots.size(); ++rank) {
+    for (size_t k = 0; k < roots[rank].size(); ++k) {
+      all.push_back({roots[rank][k], rank * static_cast<size_t>(roots_per_rank) + k});
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const Root& a, const Root& b) { return a.first_granule() < b.first_granule(); });
+  return all;
+}
+
+}  // namespace
+
+std::vector<TreeNode> subtree_roots(int64_t granules, std::span<const int64_t> owned) {
   TreeStack stack(granules);
-  for (int64_t granule = first; granule < first + count; ++granule) stack.push({0, granule}, [] {});
+  for (const int64_t granule : owned) stack.push({0, granule}, [] {});
   return stack.nodes();
 }
 
@@ -18,15 +40,13 @@ FoldPlan tree_fold(int64_t granules, const std::vector<std::vector<TreeNode>>& r
   }
   TreeStack stack(granules);
   std::vector<size_t> slots;
-  for (size_t rank = 0; rank < roots.size(); ++rank) {
-    for (size_t k = 0; k < roots[rank].size(); ++k) {
-      slots.push_back(rank * static_cast<size_t>(plan.roots_per_rank) + k);
-      stack.push(roots[rank][k], [&plan, &slots] {
-        const size_t from = slots.back();
-        slots.pop_back();
-        plan.additions.push_back({slots.back(), from});
-      });
-    }
+  for (const Root& root : in_granule_order(roots, plan.roots_per_rank)) {
+    slots.push_back(root.slot);
+    stack.push(root.node, [&plan, &slots] {
+      const size_t from = slots.back();
+      slots.pop_back();
+      plan.additions.push_back({slots.back(), from});
+    });
   }
   if (!slots.empty()) plan.result = slots.front();
   return plan;

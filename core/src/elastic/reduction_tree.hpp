@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace pliant::elastic {
@@ -57,8 +58,9 @@ class TreeStack {
   std::vector<TreeNode> nodes_;
 };
 
-/// The largest subtrees that lie whole inside granules first..first+count of `granules`, in order.
-std::vector<TreeNode> subtree_roots(int64_t granules, int64_t first, int64_t count);
+/// The largest subtrees of `granules` whose granules are all in `owned` (ascending), in order. Runs of granules have
+/// few; scattered ones have one each.
+std::vector<TreeNode> subtree_roots(int64_t granules, std::span<const int64_t> owned);
 
 /// Slot `to` += slot `from`.
 struct SlotAddition {
@@ -73,7 +75,7 @@ struct FoldPlan {
   size_t result = 0;                    ///< the slot that holds the sum in the end
 };
 
-/// `roots[r]`: subtree_roots of rank r. Together they cover all granules.
+/// `roots[r]`: subtree_roots of rank r. Together they cover all granules, each once.
 FoldPlan tree_fold(int64_t granules, const std::vector<std::vector<TreeNode>>& roots);
 /// One slot a rank, added in rank order.
 FoldPlan rank_order_fold(int64_t world_size);

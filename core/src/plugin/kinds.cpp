@@ -2,6 +2,7 @@
 #include <array>
 
 #include "pliant/abi/accelerator.h"
+#include "pliant/abi/balancer.h"
 #include "pliant/abi/batch_sampler.h"
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/abi/lr_rule.h"
@@ -15,6 +16,7 @@ namespace {
 using Names = std::string_view;
 constexpr std::array<Names, 1> kElasticitySlots{"plan"};
 constexpr std::array<Names, 5> kSamplerSlots{"begin_epoch", "rows", "dropped", "drop_reason", "pieces"};
+constexpr std::array<Names, 1> kBalancerSlots{"balance"};
 constexpr std::array<Names, 3> kLrSlots{"describe", "scale", "commit"};
 constexpr std::array<Names, 25> kAcceleratorSlots{"device_count",
                                                   "device_properties",
@@ -49,6 +51,7 @@ constexpr bool names_every_slot(const std::array<Names, kCount>&) {
 }
 static_assert(names_every_slot<pliant_elasticity_policy>(kElasticitySlots));
 static_assert(names_every_slot<pliant_batch_sampler>(kSamplerSlots));
+static_assert(names_every_slot<pliant_balancer>(kBalancerSlots));
 static_assert(names_every_slot<pliant_lr_rule>(kLrSlots));
 static_assert(names_every_slot<pliant_accelerator>(kAcceleratorSlots));
 static_assert(names_every_slot<pliant_rendezvous>(kRendezvousSlots));
@@ -59,6 +62,7 @@ const std::vector<Kind>& kinds() {
   static const std::vector<Kind> kKinds{
       {"elasticity", PLIANT_KIND_ELASTICITY_POLICY, sizeof(pliant_elasticity_policy), kElasticitySlots},
       {"sampler", PLIANT_KIND_BATCH_SAMPLER, sizeof(pliant_batch_sampler), kSamplerSlots},
+      {"balancer", PLIANT_KIND_BALANCER, sizeof(pliant_balancer), kBalancerSlots},
       {"lr", PLIANT_KIND_LR_RULE, sizeof(pliant_lr_rule), kLrSlots},
       {"accelerator", PLIANT_KIND_ACCELERATOR, sizeof(pliant_accelerator), kAcceleratorSlots},
       {"rendezvous", PLIANT_KIND_RENDEZVOUS, sizeof(pliant_rendezvous), kRendezvousSlots},

@@ -17,7 +17,7 @@ namespace pliant::plugin {
 
 /// The variation points. `section` is the TOML table and the first part of the file name `<section>-<name>.pliant.so`.
 struct Kind {
-  std::string_view section;                 ///< "elasticity", "sampler", "lr", "accelerator", "rendezvous"
+  std::string_view section;                 ///< "elasticity", "sampler", "balancer", "lr", "accelerator", "rendezvous"
   std::string_view id;                      ///< "pliant.elasticity_policy/0", ...
   uint32_t vtable_size;                     ///< bytes of the slots that this host needs
   std::span<const std::string_view> slots;  ///< their names, in order; pointers from offset 8 on

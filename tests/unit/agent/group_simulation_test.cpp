@@ -12,7 +12,6 @@ GroupOptions options_for(int64_t workers, std::string on_loss) {
   GroupOptions options;
   options.workers = workers;
   options.micro_batch_of = {{1, 4}, {2, 4}, {4, 2}};
-  options.granule = 2;
   options.on_loss = std::move(on_loss);
   options.max_restarts = 100;
   options.start_timeout_s = options.hang_timeout_s = 1e9;
@@ -104,6 +103,35 @@ TEST_CASE("a worker that comes back waits for min_time since the last one that d
   }
   CHECK(joins > 300);
   CHECK(waits > 50);
+}
+
+TEST_CASE("fitted costs change for all ranks at the same step, whatever dies whenever") {
+  size_t changes = 0;
+  size_t generations = 0;
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    GroupOptions options = options_for(4, "replace");
+    options.rates = {1, 0};
+    options.fit = true;
+    SimulatedJob job(options, 80, seed, {.kills = static_cast<int>(seed % 6), .one_in = 1500});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE_MESSAGE(verdict->exit_code == 0, verdict->reason);
+    REQUIRE(job.lineage().size() == 80);
+    changes += job.rates_seen().size() - 1;
+    generations += job.generations().size();
+  }
+  CHECK(changes > 600);
+  CHECK(generations > 900);
+}
+
+TEST_CASE("without fit the rates stay as they were given") {
+  GroupOptions options = options_for(2, "replace");
+  options.rates = {24576, 1};
+  SimulatedJob job(options, 60, 1, {});
+  REQUIRE(job.run());
+  CHECK(job.rates_seen() == std::set<std::pair<int64_t, int64_t>>{{24576, 1}});
 }
 
 TEST_CASE("a job that is left at a size with another batch says so") {

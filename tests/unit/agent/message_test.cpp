@@ -19,6 +19,27 @@ TEST_CASE("a vote keeps all 64 bits of its digest and every double exactly") {
   CHECK(got.learning_rate == vote.learning_rate);
 }
 
+TEST_CASE("the time of a share and the rates of a balancer travel exactly") {
+  Vote vote;
+  vote.share = {int64_t{1} << 61, 0x1.fffffffffffffp85, 123456789};
+  const auto heard = parse_from_worker(to_line(vote));
+  REQUIRE(heard);
+  CHECK(std::get<Vote>(*heard).share.tokens == vote.share.tokens);
+  CHECK(std::get<Vote>(*heard).share.squares == vote.share.squares);
+  CHECK(std::get<Vote>(*heard).share.microseconds == vote.share.microseconds);
+  Form form;
+  form.rates = {int64_t{1} << 40, 44739243};
+  const auto formed = parse_to_worker(to_line(form));
+  REQUIRE(formed);
+  CHECK(std::get<Form>(*formed).rates == form.rates);
+  const auto commit = parse_to_worker(to_line(Commit{3, false, "", {7, 8}}));
+  REQUIRE(commit);
+  CHECK(std::get<Commit>(*commit).rates == pliant::CostRates{7, 8});
+  const auto reducing = parse_from_worker(to_line(Reducing{1, 2, 0xFEDCBA9876543210ULL}));
+  REQUIRE(reducing);
+  CHECK(std::get<Reducing>(*reducing).assignment == 0xFEDCBA9876543210ULL);
+}
+
 TEST_CASE("a loss that is not finite travels") {
   for (const double loss : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
                             -std::numeric_limits<double>::infinity()}) {

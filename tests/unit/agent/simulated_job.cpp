@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "elastic/assignment_record.hpp"
+
 namespace pliant::elastic {
 namespace {
 
@@ -26,7 +28,7 @@ std::optional<Verdict> SimulatedJob::run() {
 
 // One random thing that can happen next.
 bool SimulatedJob::act() {
-  if (disturbances_.kills > kills_done_ && random_() % 60 == 0) {
+  if (disturbances_.kills > kills_done_ && random_() % disturbances_.one_in == 0) {
     strike();
     return true;
   }
@@ -109,6 +111,7 @@ void SimulatedJob::handle(WorkerId, Worker& worker) {
       worker.at = At::kWaiting;
     }
     worker.form = *form;
+    worker.rates = form->rates;
     if (form->rank < 0) {
       worker.at = At::kWaiting;
       return;
@@ -126,6 +129,8 @@ void SimulatedJob::handle(WorkerId, Worker& worker) {
   } else if (const auto* commit = std::get_if<Commit>(&message)) {
     if (worker.at != At::kVoted || commit->step != static_cast<int64_t>(worker.state.size())) return;
     worker.state.push_back({commit->step, worker.form.generation});
+    rates_seen_.insert({commit->rates.per_token, commit->rates.per_square});
+    worker.rates = commit->rates;
     if (!commit->snapshot.empty() && worker.form.rank == 0) {
       snapshots_[commit->step + 1] = worker.state;
       worker.outbox.push_back(SnapshotWritten{commit->step + 1, commit->snapshot, ""});
@@ -157,12 +162,14 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
     worker.outbox.push_back(Formed{worker.form.generation});
     worker.at = At::kComputing;
   } else if (worker.at == At::kComputing) {
-    worker.outbox.push_back(Reducing{worker.form.generation, static_cast<int64_t>(worker.state.size())});
+    const auto step = static_cast<int64_t>(worker.state.size());
+    const auto own = assignment_of(step, {.world_size = worker.form.world_size}, worker.rates);
+    worker.outbox.push_back(Reducing{worker.form.generation, step, digest_of(*own)});
     worker.at = At::kReducing;
   } else if (worker.at == At::kReducing && peers_reached(worker, At::kReducing)) {
     const StepFacts facts = facts_of(static_cast<int64_t>(worker.state.size()));
     worker.outbox.push_back(Vote{worker.form.generation, static_cast<int64_t>(worker.state.size()), facts.digest, 1.0,
-                                 facts.size.loss_tokens, 0.1});
+                                 facts.size.loss_tokens, 0.1, share_time(facts)});
     worker.at = At::kVoted;
   }
 }
@@ -193,6 +200,23 @@ StepFacts SimulatedJob::facts_of(int64_t step) {
   facts.size = {8, 8, 80, 80};
   facts.digest = static_cast<uint64_t>(step) * 977;
   return facts;
+}
+
+// Shares of random shape, whose cost moves from tokens to squares as the job goes on.
+ShareTime SimulatedJob::share_time(const StepFacts& facts) {
+  const auto tokens = static_cast<int64_t>(random_() % 1000) + 1;
+  const double squares = static_cast<double>(tokens) * static_cast<double>(random_() % 500 + 1);
+  const double part = std::min(1.0, static_cast<double>(facts.batch_index) / 40);
+  const double time = (1 - part) * 250 * static_cast<double>(tokens) + part * squares;
+  return {tokens, squares, static_cast<int64_t>(time) + 1};
+}
+
+Result<Assignment> SimulatedJob::assignment_of(int64_t step, const Sharing& how, CostRates rates) {
+  // Other rates, another assignment: a rank with rates of its own is found out.
+  Assignment made = share_out(facts_of(step).size.rows, {.world_size = how.world_size});
+  const auto turn = static_cast<size_t>(rates.per_token / 1000 + rates.per_square / 1000) % made.blocks.size();
+  std::rotate(made.blocks.begin(), made.blocks.begin() + static_cast<std::ptrdiff_t>(turn), made.blocks.end());
+  return made;
 }
 
 Result<> SimulatedJob::record(const CommitRecord& record) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,9 @@
 namespace pliant::elastic {
 
 struct Disturbances {
-  int kills = 0;        ///< workers killed at random moments
-  int stop_after = -1;  ///< request a stop after that many events; -1 = never
+  int kills = 0;         ///< workers killed at random moments
+  uint32_t one_in = 60;  ///< events between two kills, on average
+  int stop_after = -1;   ///< request a stop after that many events; -1 = never
 };
 
 class SimulatedJob final : public GroupActions {
@@ -39,6 +41,8 @@ class SimulatedJob final : public GroupActions {
   [[nodiscard]] const std::vector<std::string>& log() const { return log_; }
   /// Every generation with the moment at which it was formed.
   [[nodiscard]] const std::vector<std::pair<double, GenerationRecord>>& generations() const { return generations_; }
+  /// Rates that commits carried.
+  [[nodiscard]] const std::set<std::pair<int64_t, int64_t>>& rates_seen() const { return rates_seen_; }
   [[nodiscard]] int kills_done() const { return kills_done_; }
   /// A violated invariant, or empty.
   [[nodiscard]] const std::string& violation() const { return violation_; }
@@ -50,6 +54,7 @@ class SimulatedJob final : public GroupActions {
   Result<int64_t> next_generation(int64_t world_size) override;
   Result<int64_t> total_steps(const std::string&) override { return steps_; }
   StepFacts facts_of(int64_t step) override;
+  Result<Assignment> assignment_of(int64_t step, const Sharing& how, CostRates rates) override;
   Result<> record(const CommitRecord& record) override;
   Result<> record(const GenerationRecord& record) override {
     generations_.push_back({now(), record});
@@ -68,6 +73,7 @@ class SimulatedJob final : public GroupActions {
   struct Worker {
     At at = At::kWaiting;
     Form form;
+    CostRates rates;  ///< of the step that it computes
     std::vector<Entry> state;
     std::deque<ToWorker> inbox;
     std::deque<FromWorker> outbox;
@@ -75,6 +81,7 @@ class SimulatedJob final : public GroupActions {
   };
 
   bool act();
+  ShareTime share_time(const StepFacts& facts);
   void deliver_to_agent(WorkerId id);
   void handle(WorkerId id, Worker& worker);
   void progress(WorkerId id, Worker& worker);
@@ -92,6 +99,7 @@ class SimulatedJob final : public GroupActions {
   std::vector<Entry> lineage_;
   std::vector<std::vector<Entry>> finished_;
   std::vector<Entry> saved_;
+  std::set<std::pair<int64_t, int64_t>> rates_seen_;
   std::vector<std::string> log_;
   std::vector<std::pair<double, GenerationRecord>> generations_;
   std::string violation_;

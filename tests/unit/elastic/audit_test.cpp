@@ -40,7 +40,7 @@ CommitRecord commit_of(Batches& batches, int64_t step) {
   commit.batch_index = batch.index;
   commit.size = batch.size;
   commit.digest = batch.digest;
-  commit.shares = {{0, 2}, {2, batch.size.rows - 2}, {batch.size.rows, 0}};
+  commit.shares = {{{0, 1}, {2, batch.size.rows - 2}}, {{1, 1}}, {}};
   return commit;
 }
 
@@ -149,10 +149,13 @@ TEST_CASE("a commit that the plan contradicts is named") {
   refuse([](CommitRecord& commit) { --commit.size.rows; }, "it records 3 rows");
   refuse([](CommitRecord& commit) { ++commit.size.tokens; }, "tokens, the plan has");
   refuse([](CommitRecord& commit) { ++commit.size.loss_tokens; }, "loss tokens, the plan has");
-  refuse([](CommitRecord& commit) { commit.shares = {{0, 2}, {3, 1}}; }, "row 2 of 4 is next");
-  refuse([](CommitRecord& commit) { commit.shares = {{0, 3}, {2, 2}}; }, "row 3 of 4 is next");
-  refuse([](CommitRecord& commit) { commit.shares = {{0, 3}}; }, "end at row 3 of 4");
-  refuse([](CommitRecord& commit) { commit.shares = {{0, 5}}; }, "row 0 of 4 is next");
+  refuse([](CommitRecord& commit) { commit.shares = {{{0, 2}}, {{3, 1}}}; }, "row 2 of 4 is next");
+  refuse([](CommitRecord& commit) { commit.shares = {{{0, 3}}, {{2, 2}}}; }, "row 3 of 4 is next");
+  refuse([](CommitRecord& commit) { commit.shares = {{{0, 3}}}; }, "end at row 3 of 4");
+  refuse([](CommitRecord& commit) { commit.shares = {{{0, 5}}}; }, "row 0 of 4 is next");
+  refuse([](CommitRecord& commit) { commit.shares = {{{0, 1}, {2, 2}}, {}}; }, "rank 0 has 2 rows from row 2 on");
+  refuse([](CommitRecord& commit) { commit.shares = {{{0, 1}, {1, 3}}, {{3, 1}}}; }, "rank 1 has 1 rows from row 3 on");
+  refuse([](CommitRecord& commit) { commit.shares = {{{0, 4}}, {{4, -1}}}; }, "rank 1 has -1 rows");
   refuse([](CommitRecord& commit) { commit.shares.clear(); }, "end at row 0 of 4");
   refuse([](CommitRecord& commit) { commit.batch_index = 5; }, "the epoch has 5 batches");
   refuse([](CommitRecord& commit) { commit.batch_index = 0; }, "the plan has");

@@ -13,7 +13,7 @@ inline elastic::CommitRecord commit_of(int64_t step) {
   commit.generation = 1 + step / 3;
   commit.epoch = step / 4;
   commit.batch_index = step % 4;
-  commit.shares = {{0, 4}, {4, 3}, {7, 0}};
+  commit.shares = {{{0, 4}}, {{4, 1}, {6, 1}}, {{5, 1}}, {}};
   commit.size = {7, 9, 1000 + step, 990 + step};
   commit.digest = 0xFEDCBA9876543210U + static_cast<uint64_t>(step);
   commit.loss = 1.0 / (3.0 + static_cast<double>(step));

@@ -138,7 +138,7 @@ TEST_CASE("every double and every digest comes back bit by bit") {
     commit.loss = std::bit_cast<double>(*rc::gen::arbitrary<uint64_t>());
     commit.learning_rate = *rc::gen::arbitrary<double>();
     commit.digest = *rc::gen::arbitrary<uint64_t>();
-    commit.shares.assign(*rc::gen::inRange<size_t>(0, 9), {1, 2});
+    commit.shares.assign(*rc::gen::inRange<size_t>(0, 9), {{1, 2}, {4, 1}});
     const std::string line = encode_line(commit);
     RC_ASSERT(line.back() == '\n');
     const auto read = decode_line(std::string_view(line).substr(0, line.size() - 1));

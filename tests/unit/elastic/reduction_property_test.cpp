@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <random>
@@ -72,14 +73,14 @@ struct Outcome {
 
 /// What each rank has at the end. `steps` times the same step, with the same objects.
 std::vector<Outcome> reduce_at(const Accelerator& accelerator, const Granules& granules, bool deterministic,
-                               int32_t world_size, int steps = 1) {
+                               const Assignment& assignment, int steps = 1) {
+  const auto world_size = static_cast<int32_t>(assignment.world_size());
   std::vector<Outcome> outcomes(static_cast<size_t>(world_size));
   test::run_healthy_ranks(accelerator, world_size, [&](int32_t rank, Communicator& communicator, Stream& stream) {
     GradientReduction reduction(granules.gradient_size, deterministic);
     for (int step = 0; step < steps; ++step) {
-      reduction.begin(granules.rows, granules.granule, world_size, rank);
-      const RowRange share = share_of(granules.rows, granules.granule, world_size, rank);
-      for (const RowRange& rows : micro_batches(share, granules.granule)) {
+      reduction.begin(granules.rows, granules.granule, assignment, rank);
+      for (const RowRange& rows : assignment.of(rank)) {
         const auto g = static_cast<size_t>(rows.first / granules.granule);
         reduction.add(rows, granules.losses[g], granules.tokens[g], granules.digests[g], granules.gradients[g]);
       }
@@ -89,6 +90,25 @@ std::vector<Outcome> reduce_at(const Accelerator& accelerator, const Granules& g
     }
   });
   return outcomes;
+}
+
+/// Runs of granules, as ranks share them without a balancer.
+Assignment in_runs(const Granules& granules, int32_t world_size) {
+  return share_out(granules.rows, {.world_size = world_size, .granule = granules.granule, .deterministic = true});
+}
+
+/// Each granule on any rank; a rank may have none.
+Assignment scattered(const Granules& granules, size_t world_size) {
+  std::vector<std::vector<RowRange>> of_rank(world_size);
+  for (const RowRange& granule : in_runs(granules, 1).blocks) {
+    of_rank[*rc::gen::inRange<size_t>(0, world_size)].push_back(granule);
+  }
+  Assignment made;
+  for (const auto& own : of_rank) {
+    made.blocks.insert(made.blocks.end(), own.begin(), own.end());
+    made.offsets.push_back(made.blocks.size());
+  }
+  return made;
 }
 
 bool same_bits(std::span<const float> a, std::span<const float> b) {
@@ -107,11 +127,14 @@ Granules any_granules() {
   return random_granules(count, granule, short_by, gradient_size, *rc::gen::arbitrary<uint32_t>());
 }
 
-TEST_CASE("deterministic sums follow the tree bit by bit at every world size") {
+TEST_CASE("deterministic sums follow the tree bit by bit at every world size and for every assignment") {
   const Accelerator accelerator = test::open_host();
   const bool held = rc::check([&] {
     const Granules granules = any_granules();
-    const auto world_size = *rc::gen::inRange<int32_t>(1, 10);
+    const auto world_size = *rc::gen::inRange<int32_t>(1, 17);
+    const bool balanced = *rc::gen::arbitrary<bool>();
+    const Assignment assignment =
+        balanced ? scattered(granules, static_cast<size_t>(world_size)) : in_runs(granules, world_size);
     std::vector<float> expected(granules.gradient_size);
     for (size_t i = 0; i < expected.size(); ++i) {
       expected[i] = tree_sum<float>(granules.count(), [&](size_t g) { return granules.gradients[g][i]; });
@@ -121,7 +144,7 @@ TEST_CASE("deterministic sums follow the tree bit by bit at every world size") {
     for (const int64_t count : granules.tokens) tokens += count;
     uint64_t digest = 0;
     for (const uint64_t part : granules.digests) digest += part;
-    for (const Outcome& outcome : reduce_at(accelerator, granules, true, world_size)) {
+    for (const Outcome& outcome : reduce_at(accelerator, granules, true, assignment)) {
       RC_ASSERT(same_bits(outcome.gradient, expected));
       RC_ASSERT(std::bit_cast<uint64_t>(outcome.loss_sum) == std::bit_cast<uint64_t>(loss));
       RC_ASSERT(outcome.loss_tokens == tokens);
@@ -136,7 +159,7 @@ TEST_CASE("fast sums are right within rounding and the same on every rank") {
   const bool held = rc::check([&] {
     const Granules granules = any_granules();
     const auto world_size = *rc::gen::inRange<int32_t>(1, 10);
-    const auto outcomes = reduce_at(accelerator, granules, false, world_size);
+    const auto outcomes = reduce_at(accelerator, granules, false, scattered(granules, static_cast<size_t>(world_size)));
     for (size_t i = 0; i < granules.gradient_size; ++i) {
       double exact = 0;
       double magnitude = 0;
@@ -158,11 +181,19 @@ TEST_CASE("fast sums are right within rounding and the same on every rank") {
   CHECK(held);
 }
 
-TEST_CASE("a gradient of many slices is the same at world sizes 1 and 3, step after step") {
+TEST_CASE("a gradient of many slices is the same alone, in runs and in turn, step after step") {
   const Accelerator accelerator = test::open_host();
   const Granules granules = random_granules(13, 2, 1, 700001, 7);
-  const Outcome alone = reduce_at(accelerator, granules, true, 1).front();
-  for (const Outcome& outcome : reduce_at(accelerator, granules, true, 3, 2)) {
+  const Outcome alone = reduce_at(accelerator, granules, true, in_runs(granules, 1)).front();
+  for (const Outcome& outcome : reduce_at(accelerator, granules, true, in_runs(granules, 3), 2)) {
+    CHECK(same_bits(outcome.gradient, alone.gradient));
+    CHECK(outcome.loss_sum == alone.loss_sum);
+  }
+  Assignment in_turn = in_runs(granules, 1);
+  std::stable_partition(in_turn.blocks.begin(), in_turn.blocks.end(),
+                        [](const RowRange& rows) { return rows.first / 2 % 2 == 0; });
+  in_turn.offsets = {0, 7, 13};
+  for (const Outcome& outcome : reduce_at(accelerator, granules, true, in_turn, 2)) {
     CHECK(same_bits(outcome.gradient, alone.gradient));
     CHECK(outcome.loss_sum == alone.loss_sum);
   }

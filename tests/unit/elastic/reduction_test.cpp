@@ -22,17 +22,22 @@ Error error_of(Call&& call) {
 
 const std::vector<float> kOnes(5, 1.0F);
 
+/// Granules in runs, as ranks share them without a balancer.
+Assignment in_runs(int64_t rows, int64_t granule, int64_t world_size) {
+  return share_out(rows, {.world_size = world_size, .granule = granule, .deterministic = true});
+}
+
 TEST_CASE("add refuses gaps, overlaps, foreign rows and gradients of another size") {
   for (const bool deterministic : {false, true}) {
     GradientReduction reduction(5, deterministic);
-    reduction.begin(12, 2, 3, 1);  // rows 4..7
+    reduction.begin(12, 2, in_runs(12, 2, 3), 1);  // rows 4..7
     const auto refused = [&](RowRange rows, const std::vector<float>& gradient) {
       const Error error = error_of([&] { reduction.add(rows, 1, 1, 1, gradient); });
       CHECK(error.status() == Status::kInvalidArgument);
       return error.message();
     };
-    CHECK(refused({6, 2}, kOnes).find("the next row is 4") != std::string::npos);
-    CHECK(refused({0, 2}, kOnes).find("share is rows 4..7") != std::string::npos);
+    CHECK(refused({6, 2}, kOnes).find("micro-batch 0 of 2 of this rank is next, rows 4..5") != std::string::npos);
+    CHECK(refused({0, 2}, kOnes).find("rows 4..5") != std::string::npos);
     CHECK(refused({4, 6}, kOnes).find("rows 4..9") != std::string::npos);
     refused({4, 0}, kOnes);
     refused({4, -1}, kOnes);
@@ -42,16 +47,16 @@ TEST_CASE("add refuses gaps, overlaps, foreign rows and gradients of another siz
     CHECK_FALSE(reduction.complete());
     reduction.add({6, 2}, 1, 1, 1, kOnes);
     CHECK(reduction.complete());
-    CHECK(refused({8, 2}, kOnes).find("everything has been added") != std::string::npos);
+    CHECK(refused({8, 2}, kOnes).find("all 2 micro-batches of this rank have been added") != std::string::npos);
   }
 }
 
 TEST_CASE("deterministic mode takes one granule at a time, the last one may be short") {
   GradientReduction reduction(5, true);
-  reduction.begin(5, 2, 1, 0);
+  reduction.begin(5, 2, in_runs(5, 2, 1), 0);
   const Error error = error_of([&] { reduction.add({0, 4}, 1, 1, 1, kOnes); });
   CHECK(error.status() == Status::kInvalidArgument);
-  CHECK(error.message().find("one granule (2 rows)") != std::string::npos);
+  CHECK(error.message().find("rows 0..1") != std::string::npos);
   CHECK(error_of([&] { reduction.add({0, 1}, 1, 1, 1, kOnes); }).status() == Status::kInvalidArgument);
   reduction.add({0, 2}, 1, 1, 1, kOnes);
   reduction.add({2, 2}, 1, 1, 1, kOnes);
@@ -63,9 +68,30 @@ TEST_CASE("nothing is complete before begin, and begin refuses nonsense") {
   GradientReduction reduction(5, false);
   CHECK_FALSE(reduction.complete());
   CHECK(error_of([&] { reduction.add({0, 1}, 1, 1, 1, kOnes); }).status() == Status::kInvalidArgument);
-  CHECK(error_of([&] { reduction.begin(-1, 1, 1, 0); }).status() == Status::kInvalidArgument);
-  CHECK(error_of([&] { reduction.begin(4, 0, 1, 0); }).status() == Status::kInvalidArgument);
-  CHECK(error_of([&] { reduction.begin(4, 1, 2, 2); }).status() == Status::kInvalidArgument);
+  CHECK(error_of([&] { reduction.begin(-1, 1, in_runs(4, 1, 1), 0); }).status() == Status::kInvalidArgument);
+  CHECK(error_of([&] { reduction.begin(4, 0, in_runs(4, 1, 1), 0); }).status() == Status::kInvalidArgument);
+  CHECK(error_of([&] { reduction.begin(4, 1, in_runs(4, 1, 2), 2); }).status() == Status::kInvalidArgument);
+}
+
+TEST_CASE("begin refuses an assignment that leaves a row out, has one twice or is not by granules") {
+  const auto refused = [](bool deterministic, std::vector<RowRange> blocks, std::vector<size_t> offsets) {
+    GradientReduction reduction(5, deterministic);
+    const Error error = error_of([&] { reduction.begin(6, 2, {std::move(blocks), std::move(offsets)}, 0); });
+    return error.status() == Status::kInvalidArgument &&
+           error.message().find("an assignment must have each of 6 rows") == 0;
+  };
+  for (const bool deterministic : {false, true}) {
+    CHECK_FALSE(refused(deterministic, {{0, 2}, {4, 2}, {2, 2}}, {0, 2, 3}));
+    CHECK(refused(deterministic, {{0, 2}, {2, 2}}, {0, 1, 2}));
+    CHECK(refused(deterministic, {{0, 2}, {4, 2}}, {0, 1, 2}));
+    CHECK(refused(deterministic, {{0, 2}, {2, 2}, {2, 2}, {4, 2}}, {0, 2, 4}));
+    CHECK(refused(deterministic, {{0, 2}, {2, 2}, {4, 4}}, {0, 2, 3}));
+    CHECK(refused(deterministic, {{0, 2}, {2, 0}, {2, 2}, {4, 2}}, {0, 2, 4}));
+  }
+  CHECK(refused(true, {{0, 4}, {4, 2}}, {0, 1, 2}));
+  CHECK_FALSE(refused(false, {{0, 4}, {4, 2}}, {0, 1, 2}));
+  CHECK(refused(true, {{4, 2}, {0, 2}, {2, 2}}, {0, 2, 3}));
+  CHECK_FALSE(refused(false, {{4, 2}, {0, 2}, {2, 2}}, {0, 2, 3}));
 }
 
 TEST_CASE("reduce needs a whole share, the right group and a new begin each time") {
@@ -75,13 +101,13 @@ TEST_CASE("reduce needs a whole share, the right group and a new begin each time
       GradientReduction reduction(5, deterministic);
       const auto status = [&] { return error_of([&] { reduction.reduce(communicator, stream, {}); }).status(); };
       CHECK(status() == Status::kFailedPrecondition);
-      reduction.begin(2, 1, 1, 0);
+      reduction.begin(2, 1, in_runs(2, 1, 1), 0);
       reduction.add({0, 1}, 1, 1, 1, kOnes);
       CHECK(status() == Status::kFailedPrecondition);
-      reduction.begin(1, 1, 2, 0);
+      reduction.begin(1, 1, in_runs(1, 1, 2), 0);
       reduction.add({0, 1}, 1, 1, 1, kOnes);
       CHECK(status() == Status::kInvalidArgument);
-      reduction.begin(1, 1, 1, 0);
+      reduction.begin(1, 1, in_runs(1, 1, 1), 0);
       reduction.add({0, 1}, 1, 1, 1, kOnes);
       CHECK(reduction.reduce(communicator, stream, {}).gradient[4] == 1.0F);
       CHECK(status() == Status::kFailedPrecondition);
@@ -94,7 +120,7 @@ TEST_CASE("ranks without rows take part and get the whole sum") {
   test::run_healthy_ranks(accelerator, 4, [](int32_t rank, Communicator& communicator, Stream& stream) {
     for (const bool deterministic : {false, true}) {
       GradientReduction reduction(5, deterministic);
-      reduction.begin(3, 2, 4, rank);
+      reduction.begin(3, 2, in_runs(3, 2, 4), rank);
       if (rank == 0) reduction.add({0, 2}, 0.5, 10, ~uint64_t{0}, kOnes);
       if (rank == 1) reduction.add({2, 1}, 0.25, 5, 3, std::vector<float>(5, 2.0F));
       REQUIRE(reduction.complete());
@@ -113,13 +139,13 @@ TEST_CASE("a batch without rows and a program without gradient reduce to zero") 
   test::run_healthy_ranks(accelerator, 2, [](int32_t rank, Communicator& communicator, Stream& stream) {
     for (const bool deterministic : {false, true}) {
       GradientReduction reduction(5, deterministic);
-      reduction.begin(0, 2, 2, rank);
+      reduction.begin(0, 2, in_runs(0, 2, 2), rank);
       const ReductionResult none = reduction.reduce(communicator, stream, {});
       CHECK(none.gradient.size() == 5);
       CHECK(none.gradient[0] == 0.0F);
       CHECK(none.loss_tokens == 0);
       GradientReduction empty(0, deterministic);
-      empty.begin(2, 1, 2, rank);
+      empty.begin(2, 1, in_runs(2, 1, 2), rank);
       empty.add({rank, 1}, 1.5, 2, 3, {});
       const ReductionResult losses = empty.reduce(communicator, stream, {});
       CHECK(losses.gradient.empty());
@@ -143,7 +169,7 @@ TEST_CASE("the norms of granules are the same to the bit at every world size") {
       test::run_healthy_ranks(accelerator, world_size, [&](int32_t rank, Communicator& communicator, Stream& stream) {
         GradientReduction reduction(2, deterministic);
         reduction.measure_parts(true);
-        reduction.begin(kRows, 1, world_size, rank);
+        reduction.begin(kRows, 1, in_runs(kRows, 1, world_size), rank);
         const RowRange share = share_of(kRows, 1, world_size, rank);
         for (int64_t row = share.first; row < share.first + share.count; ++row) {
           reduction.add({row, 1}, 0, row + 1, 0, std::vector<float>{static_cast<float>(row + 1), 0.1F});
@@ -168,7 +194,7 @@ TEST_CASE("midway is called once on every rank") {
       test::run_healthy_ranks(accelerator, world_size, [&](int32_t rank, Communicator& communicator, Stream& stream) {
         const std::vector<float> gradient(500000, 1.0F);
         GradientReduction reduction(gradient.size(), deterministic);
-        reduction.begin(world_size, 1, world_size, rank);
+        reduction.begin(world_size, 1, in_runs(world_size, 1, world_size), rank);
         reduction.add({rank, 1}, 1, 1, 1, gradient);
         reduction.reduce(communicator, stream, [&] { ++calls; });
       });
@@ -185,7 +211,7 @@ TEST_CASE("when a rank leaves half way the others are told, and the step can beg
     const std::vector<float> gradient(500000, 1.0F);
     const auto outcome = test::run_ranks(accelerator, 3, [&](int32_t rank, Communicator& communicator, Stream& stream) {
       GradientReduction& reduction = reductions[static_cast<size_t>(rank)];
-      reduction.begin(6, 2, 3, rank);
+      reduction.begin(6, 2, in_runs(6, 2, 3), rank);
       reduction.add({2 * rank, 2}, 1, 1, 1, gradient);
       reduction.reduce(communicator, stream, [&] {
         if (rank == 2) throw Error(Status::kInternal, "rank 2 leaves");
@@ -200,7 +226,7 @@ TEST_CASE("when a rank leaves half way the others are told, and the step can beg
     }
     test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& communicator, Stream& stream) {
       GradientReduction& reduction = reductions[static_cast<size_t>(rank)];
-      reduction.begin(6, 2, 2, rank);
+      reduction.begin(6, 2, in_runs(6, 2, 2), rank);
       const RowRange share = share_of(6, 2, 2, rank);
       for (const RowRange& rows : micro_batches(share, 2)) reduction.add(rows, 1, 1, 1, gradient);
       const ReductionResult result = reduction.reduce(communicator, stream, {});

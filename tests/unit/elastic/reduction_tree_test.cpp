@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <rapidcheck.h>
 
+#include <numeric>
 #include <string>
 
 #include "pliant/plan.hpp"
@@ -26,15 +27,19 @@ std::string whole_formula(int64_t granules) {
   return formula(granules, top, 0);
 }
 
-/// The formula that ranks and fold come to when `world_size` ranks share `granules`.
-std::string shared_formula(int64_t granules, int64_t world_size) {
+std::vector<int64_t> run_of(int64_t first, int64_t count) {
+  std::vector<int64_t> granules(static_cast<size_t>(count));
+  std::iota(granules.begin(), granules.end(), first);
+  return granules;
+}
+
+/// The formula that ranks and fold come to when rank r has the granules owned[r].
+std::string shared_formula(int64_t granules, const std::vector<std::vector<int64_t>>& owned) {
+  const size_t world_size = owned.size();
   std::vector<std::vector<TreeNode>> roots;
-  for (int64_t rank = 0; rank < world_size; ++rank) {
-    const RowRange share = share_of(granules, 1, world_size, rank);
-    roots.push_back(subtree_roots(granules, share.first, share.count));
-  }
+  for (const std::vector<int64_t>& own : owned) roots.push_back(subtree_roots(granules, own));
   const FoldPlan plan = tree_fold(granules, roots);
-  std::vector<std::string> slots(static_cast<size_t>(world_size * plan.roots_per_rank));
+  std::vector<std::string> slots(world_size * static_cast<size_t>(plan.roots_per_rank));
   for (size_t rank = 0; rank < roots.size(); ++rank) {
     for (size_t k = 0; k < roots[rank].size(); ++k) {
       const TreeNode& node = roots[rank][k];
@@ -45,6 +50,16 @@ std::string shared_formula(int64_t granules, int64_t world_size) {
     slots[addition.to] = "(" + slots[addition.to] + "+" + slots[addition.from] + ")";
   }
   return slots[plan.result];
+}
+
+/// The same when `world_size` ranks share `granules` in runs.
+std::string shared_formula(int64_t granules, int64_t world_size) {
+  std::vector<std::vector<int64_t>> owned;
+  for (int64_t rank = 0; rank < world_size; ++rank) {
+    const RowRange share = share_of(granules, 1, world_size, rank);
+    owned.push_back(run_of(share.first, share.count));
+  }
+  return shared_formula(granules, owned);
 }
 
 TEST_CASE("five granules are added as the definition says") {
@@ -69,12 +84,32 @@ TEST_CASE("every world size comes to the same formula for many granules") {
   CHECK(held);
 }
 
+TEST_CASE("every assignment comes to the same formula, at every world size") {
+  const bool held = rc::check([] {
+    const auto granules = *rc::gen::inRange<int64_t>(1, 400);
+    const auto world_size = *rc::gen::inRange<size_t>(1, 40);
+    std::vector<std::vector<int64_t>> owned(world_size);
+    for (int64_t granule = 0; granule < granules; ++granule) {
+      owned[*rc::gen::inRange<size_t>(0, world_size)].push_back(granule);
+    }
+    RC_ASSERT(shared_formula(granules, owned) == whole_formula(granules));
+  });
+  CHECK(held);
+}
+
+TEST_CASE("granules of which no two make a subtree are roots of their own") {
+  CHECK(subtree_roots(8, std::vector<int64_t>{0, 2, 5, 7}).size() == 4);
+  const auto roots = subtree_roots(8, std::vector<int64_t>{1, 2, 4, 5, 6, 7});
+  REQUIRE(roots.size() == 3);
+  CHECK(roots[2] == TreeNode{2, 1});
+}
+
 TEST_CASE("a rank keeps few subtrees, and no two of them could have been added") {
   const bool held = rc::check([] {
     const auto granules = *rc::gen::inRange<int64_t>(1, 5000);
     const auto first = *rc::gen::inRange<int64_t>(0, granules);
     const auto count = *rc::gen::inRange<int64_t>(0, granules - first + 1);
-    const auto roots = subtree_roots(granules, first, count);
+    const auto roots = subtree_roots(granules, run_of(first, count));
     RC_ASSERT(roots.size() <= 26);  // 2 * log2(5000), rounded up
     for (size_t k = 0; k + 1 < roots.size(); ++k) {
       const bool siblings =
@@ -87,7 +122,7 @@ TEST_CASE("a rank keeps few subtrees, and no two of them could have been added")
 }
 
 TEST_CASE("no granules have no subtrees") {
-  CHECK(subtree_roots(0, 0, 0).empty());
+  CHECK(subtree_roots(0, {}).empty());
   const FoldPlan plan = tree_fold(0, {{}, {}});
   CHECK(plan.roots_per_rank == 0);
   CHECK(plan.additions.empty());

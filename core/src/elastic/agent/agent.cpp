@@ -14,6 +14,7 @@
 #include <cstdlib>
 
 #include "data/lengths_file.hpp"
+#include "elastic/agent/job_plan.hpp"
 #include "elastic/agent/worker_log.hpp"
 #include "elastic/agent/worker_process.hpp"
 #include "plan/scheduler.hpp"
@@ -48,7 +49,7 @@ struct Agent::State final : GroupActions, ForeignActions {
   JobObserver& observer;
   Warden warden;
   std::optional<Ledger> ledger;
-  std::optional<Batches> batches;
+  std::optional<JobPlan> job_plan;
   std::optional<Rendezvous> rendezvous;
   std::optional<Group> group;
   std::optional<ForeignGroup> foreign;
@@ -244,25 +245,25 @@ struct Agent::State final : GroupActions, ForeignActions {
       Plan plan;
       plan.global_batch = order.facts.global_batch;
       plan.granule = order.facts.granule;
-      batches.emplace(order.config, plan, or_throw(data::read_dataset(order.directory.dataset())));
+      job_plan.emplace(order.config, plan, or_throw(data::read_dataset(order.directory.dataset())));
       if (!ledger) ledger = or_throw(Ledger::create(order.directory.ledger(), order.facts.run_id, fingerprint));
       if (ledger->lineage().fingerprint != fingerprint) {
-        batches.reset();  // they are another job's
+        job_plan.reset();  // they are another job's
         return failed(Status::kFailedPrecondition,
                       fmt::format("cannot resume {}: data, seed, plan or sampler options are not those of that run "
                                   "(fingerprint {} instead of {})",
                                   order.directory.path().string(), fingerprint, ledger->lineage().fingerprint),
                       ExitCode::kUsage);
       }
-      return batches->total_steps();
+      return job_plan->batches().total_steps();
     } catch (const Error& error) {
       return tl::unexpected<Error>(error);
     }
   }
 
-  StepFacts facts_of(int64_t step) override {
-    const Batch batch = batches->at_step(step);
-    return {batch.epoch, batch.index, batch.size, batch.digest};
+  StepFacts facts_of(int64_t step) override { return job_plan->facts_of(step); }
+  Result<Assignment> assignment_of(int64_t step, const Sharing& how, CostRates rates) override {
+    return job_plan->assignment_of(step, how, rates);
   }
 
   Result<> record(const CommitRecord& entry) override { return ledger->append(entry); }
@@ -348,7 +349,9 @@ struct Agent::State final : GroupActions, ForeignActions {
     options.workers = run.workers;
     options.micro_batch_of = order.micro_batch_of;
     options.other_batch_of = order.other_batch_of;
-    options.granule = order.facts.granule;
+    const BalancerOptions& balancer = order.config.balancer();
+    options.rates = {balancer.cost_per_token, balancer.cost_per_square};
+    options.fit = balancer.fit;
     options.on_loss = run.on_loss;
     options.max_restarts = run.max_restarts - restarts_spent;
     options.must_attach = run.attach == "required";
@@ -400,7 +403,7 @@ const std::optional<Ledger>& Agent::ledger() const {
   return state_->ledger;
 }
 Batches* Agent::batches() {
-  return state_->batches ? &*state_->batches : nullptr;
+  return state_->job_plan ? &state_->job_plan->batches() : nullptr;
 }
 bool Agent::uses_api() const {
   return state_->group && state_->group->uses_api();

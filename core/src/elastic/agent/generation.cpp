@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "elastic/agent/group.hpp"
+#include "elastic/assignment_record.hpp"
 #include "elastic/snapshot.hpp"
 
 namespace pliant::elastic {
@@ -84,11 +85,13 @@ void Group::form(std::vector<WorkerId> ready, int64_t world_size, const std::str
   phase_ = Phase::kForming;
   progress_at_ = actions_.now();
   grow_ = told_of_wait_ = false;
+  assignment_.reset();
   Form form;
   form.generation = generation_;
   form.world_size = world_size;
   form.next_step = next_step;
   form.micro_batch = options_.micro_batch_of.at(world_size);
+  form.rates = rates_;
   ranks_.assign(ready.begin(), ready.begin() + world_size);
   form.copy_state = restore || next_step == 0 || std::any_of(ranks_.begin(), ranks_.end(), [&](WorkerId id) {
                       return members_.at(id).holds != next_step;
@@ -134,10 +137,9 @@ void Group::try_commit() {
   record.digest = first.digest;
   record.loss = first.loss_tokens > 0 ? first.loss_sum / static_cast<double>(first.loss_tokens) : 0;
   record.learning_rate = first.learning_rate;
-  const auto world_size = static_cast<int64_t>(ranks_.size());
-  for (int64_t rank = 0; rank < world_size; ++rank) {
-    record.shares.push_back(share_of(facts.size.rows, options_.granule, world_size, rank));
-  }
+  const Assignment* const shared_out = assignment();
+  if (shared_out == nullptr) return;
+  record.shares = rows_of_ranks(*shared_out);
   actions_.agent_kill_point(committed_, "vote");
   if (const auto recorded = actions_.record(record); !recorded) {
     return end({code_of(recorded.error()), "failed",
@@ -145,13 +147,36 @@ void Group::try_commit() {
                false);
   }
   actions_.agent_kill_point(committed_, "commit");
+  learn_costs();
   finish_step(record);
+}
+
+const Assignment* Group::assignment() {
+  if (assignment_) return &*assignment_;
+  const auto world_size = static_cast<int64_t>(ranks_.size());
+  const Sharing how{.world_size = world_size, .micro_batch = options_.micro_batch_of.at(world_size)};
+  Result<Assignment> made = actions_.assignment_of(committed_, how, rates_);
+  if (made) return &assignment_.emplace(std::move(*made));
+  end({static_cast<int>(made.error().exit_code()), "failed", made.error().message()}, true);
+  return nullptr;
+}
+
+void Group::learn_costs() {
+  if (!options_.fit) return;
+  for (const WorkerId rank : ranks_) fit_.add(members_.at(rank).vote->share);
+  if (!fit_.end_step()) return;
+  rates_ = fit_.rates();
+  actions_.event(fmt::format("balancer: a token is taken to cost {} and a squared length {}, by the times of the ranks",
+                             rates_.per_token, rates_.per_square),
+                 false);
 }
 
 void Group::finish_step(const CommitRecord& record) {
   Commit commit;
   commit.step = committed_;
+  commit.rates = rates_;
   ++committed_;
+  assignment_.reset();
   broken_in_a_row_ = 0;
   progress_at_ = actions_.now();
   const bool last = committed_ >= total_steps_ || stop_code_ != 0;

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "elastic/assignment_record.hpp"
+
 namespace pliant::elastic {
 namespace {
 
@@ -25,7 +27,12 @@ int code_of(const Error& error) {
 }
 
 Group::Group(GroupOptions options, GroupActions& actions, int64_t committed, std::optional<SnapshotRecord> snapshot)
-    : options_(std::move(options)), actions_(actions), committed_(committed), snapshot_(std::move(snapshot)) {
+    : options_(std::move(options)),
+      actions_(actions),
+      committed_(committed),
+      fit_(options_.rates),
+      rates_(options_.rates),
+      snapshot_(std::move(snapshot)) {
   progress_at_ = actions_.now();
 }
 
@@ -148,8 +155,17 @@ void Group::on(WorkerId, Member& member, const Holds& message) {
   if (phase_ == Phase::kStarting) regroup(reason_);
 }
 
-void Group::on(WorkerId, Member& member, const Reducing& message) {
-  if (message.generation == generation_) member.reducing = true;
+void Group::on(WorkerId worker, Member& member, const Reducing& message) {
+  const bool present = phase_ == Phase::kRunning || phase_ == Phase::kForming;
+  if (message.generation != generation_ || !present || message.step != committed_) return;
+  member.reducing = true;
+  const Assignment* const own = assignment();
+  if (own == nullptr || digest_of(*own) == message.assignment) return;
+  end({3, "failed",
+       fmt::format("step {}: the balancer gave {} another assignment than the agent; a balancer must answer the same "
+                   "request alike in every process",
+                   committed_, label(worker))},
+      true);
 }
 
 void Group::on(WorkerId, Member& member, const Vote& message) {

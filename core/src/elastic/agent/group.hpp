@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "elastic/agent/cost_fit.hpp"
 #include "elastic/ledger.hpp"
 #include "elastic/message.hpp"
+#include "pliant/balancer.hpp"
 #include "pliant/batches.hpp"
 #include "pliant/job.hpp"
 
@@ -55,6 +57,8 @@ class GroupActions {
   /// Called once the first worker is ready: the dataset is in the run directory. Returns the job's steps.
   virtual Result<int64_t> total_steps(const std::string& fingerprint) = 0;
   virtual StepFacts facts_of(int64_t step) = 0;
+  /// Which rank computes what. `how`: world size and micro-batch; the rest is the job's.
+  virtual Result<Assignment> assignment_of(int64_t step, const Sharing& how, CostRates rates) = 0;
   virtual Result<> record(const CommitRecord& record) = 0;
   virtual Result<> record(const GenerationRecord& record) = 0;
   virtual Result<> record(const SnapshotRecord& record) = 0;
@@ -73,7 +77,8 @@ struct GroupOptions {
   int64_t workers = 1;
   std::map<int64_t, int64_t> micro_batch_of;  ///< by valid world size <= workers, for the pinned global batch
   std::map<int64_t, int64_t> other_batch_of;  ///< sizes that are not valid because the policy answers another batch
-  int64_t granule = 1;
+  CostRates rates;                            ///< what the balancer begins with
+  bool fit = false;                           ///< the rates follow the measured times
   std::string on_loss = "replace";
   int64_t max_restarts = 3;
   bool must_attach = false;  ///< a worker that never says Hello is late too
@@ -154,6 +159,10 @@ class Group {
   void regroup(const std::string& reason);
   void form(std::vector<WorkerId> ready, int64_t world_size, const std::string& reason);
   void try_commit();
+  /// The assignment of the step in hand; nullptr when the balancer failed, which ends the job.
+  const Assignment* assignment();
+  /// What the ranks' times of the step say of the costs.
+  void learn_costs();
   void finish_step(const CommitRecord& record);
   /// Whether workers that wait may join now; says once why not.
   [[nodiscard]] bool may_grow();
@@ -178,6 +187,9 @@ class Group {
   int64_t committed_ = 0;
   int64_t total_steps_ = 0;
   std::string fingerprint_;
+  CostFit fit_;
+  CostRates rates_;
+  std::optional<Assignment> assignment_;  ///< of the step in hand, once it was needed
   std::optional<SnapshotRecord> snapshot_;
   bool grow_ = false;  ///< regroup at the next commit
   bool told_of_wait_ = false;

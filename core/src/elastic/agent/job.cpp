@@ -16,6 +16,7 @@
 #include "elastic/agent/worker_process.hpp"
 #include "elastic/audit.hpp"
 #include "elastic/snapshot.hpp"
+#include "pliant/balancer.hpp"
 #include "pliant/learning_rate.hpp"
 
 namespace pliant {
@@ -120,6 +121,7 @@ elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
   }
   order.command.front() = or_throw(elastic::find_program(order.command.front()));
   LearningRate::check(config);
+  (void)Balancer(config);  // what it has against its options stops the job here, not in every worker
   Pinned pinned = pin_plan(config);
   order.micro_batch_of = std::move(pinned.micro_batch_of);
   order.other_batch_of = std::move(pinned.other_batch_of);

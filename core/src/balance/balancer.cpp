@@ -1,0 +1,136 @@
+// The balancer plugin as core asks it: blocks in, checked ranks out.
+#include "pliant/balancer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "balance/costs.hpp"
+#include "base/result.hpp"
+#include "pliant/abi/balancer.h"
+#include "plugin/plugin.hpp"
+
+namespace pliant {
+
+struct Balancer::State {
+  plugin::Instance instance;
+  std::string name;
+  CostRates rates;
+
+  [[nodiscard]] Error broke(const std::string& how) const {
+    return {Status::kInternal, fmt::format("balancer '{}' {}", name, how), ExitCode::kPlugin};
+  }
+};
+
+namespace {
+
+void check_sharing(const Sharing& how) {
+  if (how.world_size >= 1 && how.world_size <= std::numeric_limits<int32_t>::max()) return;
+  throw Error(Status::kInvalidArgument, fmt::format("rows cannot be shared out to {} ranks; needed: 1 to {}",
+                                                    how.world_size, std::numeric_limits<int32_t>::max()));
+}
+
+/// Costs of blocks whose sum fits 64 bits.
+std::vector<int64_t> block_costs(std::span<const int64_t> row_costs, const std::vector<RowRange>& blocks) {
+  std::vector<balance::Wide> costs(blocks.size());
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    for (int64_t row = blocks[i].first; row < blocks[i].first + blocks[i].count; ++row) {
+      const int64_t cost = row_costs[static_cast<size_t>(row)];
+      if (cost < 0) {
+        throw Error(Status::kInvalidArgument, fmt::format("row {} costs {}; costs are 0 or more", row, cost));
+      }
+      costs[i] += static_cast<uint64_t>(cost);
+    }
+  }
+  return balance::fitting(costs);
+}
+
+/// `blocks` by rank; in their order, or the costliest first.
+Assignment sorted_by_rank(const std::vector<RowRange>& blocks, std::span<const int64_t> costs,
+                          std::span<const int32_t> ranks, int64_t world_size, bool costliest_first) {
+  Assignment made;
+  made.offsets.assign(static_cast<size_t>(world_size) + 1, 0);
+  for (const int32_t rank : ranks) ++made.offsets[static_cast<size_t>(rank) + 1];
+  std::partial_sum(made.offsets.begin(), made.offsets.end(), made.offsets.begin());
+  std::vector<size_t> order(blocks.size());
+  std::vector<size_t> next(made.offsets.begin(), made.offsets.end() - 1);
+  for (size_t i = 0; i < blocks.size(); ++i) order[next[static_cast<size_t>(ranks[i])]++] = i;
+  if (costliest_first) {
+    for (size_t rank = 0; rank + 1 < made.offsets.size(); ++rank) {
+      std::sort(order.begin() + static_cast<std::ptrdiff_t>(made.offsets[rank]),
+                order.begin() + static_cast<std::ptrdiff_t>(made.offsets[rank + 1]),
+                [costs](size_t a, size_t b) { return costs[a] != costs[b] ? costs[a] > costs[b] : a < b; });
+    }
+  }
+  made.blocks.resize(blocks.size());
+  std::transform(order.begin(), order.end(), made.blocks.begin(), [&blocks](size_t i) { return blocks[i]; });
+  return made;
+}
+
+}  // namespace
+
+Assignment share_out(int64_t rows, const Sharing& how) {
+  check_sharing(how);
+  Assignment made;
+  for (int64_t rank = 0; rank < how.world_size; ++rank) {
+    const RowRange share = share_of(rows, how.granule, how.world_size, rank);
+    const auto own = micro_batches(share, how.deterministic ? how.granule : how.micro_batch);
+    made.blocks.insert(made.blocks.end(), own.begin(), own.end());
+    made.offsets.push_back(made.blocks.size());
+  }
+  return made;
+}
+
+Balancer::Balancer(const Config& config) {
+  plugin::Instance instance = or_throw(plugin::instantiate(config, "balancer"));
+  const CostRates rates{config.balancer().cost_per_token, config.balancer().cost_per_square};
+  balance::check_rates(rates);
+  state_ = std::make_shared<const State>(State{std::move(instance), config.use("balancer"), rates});
+}
+
+Assignment Balancer::assign(std::span<const int64_t> row_costs, const Sharing& how) const {
+  const std::vector<RowRange> blocks = share_out(static_cast<int64_t>(row_costs.size()), how).blocks;
+  const std::vector<int64_t> costs = block_costs(row_costs, blocks);
+  std::vector<int32_t> ranks(blocks.size(), -1);
+  pliant_balance_request request{};
+  request.struct_size = sizeof(request);
+  request.world_size = how.world_size;
+  request.block_count = costs.size();
+  request.costs = costs.data();
+  pliant_balance answer{};
+  answer.struct_size = sizeof(answer);
+  answer.ranks = ranks.data();
+  pliant_error error = plugin::fresh_error();
+  const auto& slots = state_->instance.table<pliant_balancer>();
+  const int32_t status = slots.balance(state_->instance.self(), &request, &answer, &error);
+  if (status != PLIANT_OK) throw plugin::to_error(state_->instance.plugin(), status, error);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] >= 0 && ranks[i] < how.world_size) continue;
+    throw state_->broke(ranks[i] == -1 ? fmt::format("gave block {} of {} to no rank", i, ranks.size())
+                                       : fmt::format("gave block {} of {} to rank {}; there are ranks 0 to {}", i,
+                                                     ranks.size(), ranks[i], how.world_size - 1));
+  }
+  constexpr uint32_t kKnown = PLIANT_BALANCE_COSTLIEST_FIRST;
+  if ((answer.flags & ~kKnown) != 0) {
+    throw state_->broke(fmt::format("set flags {:#x}; known here: {:#x}", answer.flags, kKnown));
+  }
+  const bool costliest_first = answer.flags == kKnown && !how.deterministic;
+  return sorted_by_rank(blocks, costs, ranks, how.world_size, costliest_first);
+}
+
+Waiting Balancer::predict(std::span<const int64_t> row_costs, const Sharing& how) const {
+  return waiting(row_costs, assign(row_costs, how));
+}
+
+const std::string& Balancer::name() const {
+  return state_->name;
+}
+
+CostRates Balancer::rates() const {
+  return state_->rates;
+}
+
+}  // namespace pliant

@@ -1,0 +1,103 @@
+// Costs of rows in integers: exact in 128 bits, then cut to what a sum in 64 bits holds.
+#include "balance/costs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/result.hpp"
+#include "data/pieces.hpp"
+#include "pliant/balancer.hpp"
+
+namespace pliant {
+
+namespace balance {
+
+namespace {
+
+/// Bounds that keep Rates * Shape below 2^127: rates are at most 2^40.
+constexpr Wide kMostTokens = (Wide{1} << 62) - 1;
+constexpr Wide kMostSquares = (Wide{1} << 86) - 1;
+constexpr int64_t kHighestRate = int64_t{1} << 40;
+
+}  // namespace
+
+void Shape::add(int64_t length) {
+  const Wide l = static_cast<Wide>(static_cast<uint64_t>(length));
+  tokens = std::min(tokens + l, kMostTokens);
+  // A length of 2^43 or more reaches the bound by itself; its square need not be taken.
+  const Wide square = l >> 43 != 0 ? kMostSquares : l * l;
+  squares = std::min(squares + square, kMostSquares);
+}
+
+Wide cost_of(const Shape& shape, CostRates rates) {
+  return shape.tokens * static_cast<uint64_t>(rates.per_token) +
+         shape.squares * static_cast<uint64_t>(rates.per_square);
+}
+
+Shape shape_of(const data::Entries& entries, const Dataset& dataset) {
+  Shape shape;
+  for (size_t i = 0; i < entries.ids.size(); ++i) {
+    const bool whole = entries.pieces.empty();
+    shape.add(whole ? int64_t{dataset.lengths[static_cast<size_t>(entries.ids[i])]} : entries.pieces[i].count);
+  }
+  return shape;
+}
+
+void check_rates(CostRates rates) {
+  const auto in_range = [](int64_t rate) { return rate >= 0 && rate <= kHighestRate; };
+  if (in_range(rates.per_token) && in_range(rates.per_square) && rates != CostRates{0, 0}) return;
+  throw Error(Status::kInvalidArgument,
+              fmt::format("rows cannot cost {} a token and {} a square; both must be 0 to 2^40, and not both 0",
+                          rates.per_token, rates.per_square));
+}
+
+std::vector<int64_t> fitting(const std::vector<Wide>& costs) {
+  // In units of 2^32, rounded up, so that no number of costs below 2^127 overflows their sum.
+  constexpr int kUnit = 32;
+  constexpr Wide kMostUnits = (Wide{1} << 62) >> kUnit;
+  Wide units = costs.size();
+  for (const Wide cost : costs) units += cost >> kUnit;
+  int shift = 0;
+  while (units >> shift >= kMostUnits) ++shift;
+  std::vector<int64_t> cut(costs.size());
+  std::transform(costs.begin(), costs.end(), cut.begin(),
+                 [shift](Wide cost) { return static_cast<int64_t>(cost >> shift); });
+  return cut;
+}
+
+}  // namespace balance
+
+std::vector<int64_t> row_costs(const Batch& batch, const Dataset& dataset, CostRates rates) {
+  balance::check_rates(rates);
+  std::vector<balance::Wide> costs(static_cast<size_t>(batch.size.rows));
+  for (size_t row = 0; row < costs.size(); ++row) {
+    const data::Entries entries = data::entries_of(batch, {static_cast<int64_t>(row), 1});
+    costs[row] = balance::cost_of(balance::shape_of(entries, dataset), rates);
+  }
+  return balance::fitting(costs);
+}
+
+std::vector<int64_t> row_costs(std::span<const int64_t> lengths, std::span<const uint64_t> offsets, CostRates rates) {
+  balance::check_rates(rates);
+  if (offsets.empty() || offsets.back() > lengths.size() || !std::is_sorted(offsets.begin(), offsets.end())) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("the offsets of rows must ascend, from one to the next row, to {} lengths at most",
+                            lengths.size()));
+  }
+  std::vector<balance::Wide> costs(offsets.size() - 1);
+  for (size_t row = 0; row < costs.size(); ++row) {
+    balance::Shape shape;
+    for (uint64_t i = offsets[row]; i < offsets[row + 1]; ++i) {
+      if (lengths[i] < 0) {
+        throw Error(Status::kInvalidArgument,
+                    fmt::format("sequence {} has {} tokens; lengths are 0 or more", i, lengths[i]));
+      }
+      shape.add(lengths[i]);
+    }
+    costs[row] = balance::cost_of(shape, rates);
+  }
+  return balance::fitting(costs);
+}
+
+}  // namespace pliant

@@ -1,0 +1,37 @@
+// JobPlan: the batch of the step in hand, kept, and its assignment.
+#include "elastic/agent/job_plan.hpp"
+
+#include <utility>
+
+namespace pliant::elastic {
+
+JobPlan::JobPlan(const Config& config, const Plan& plan, Dataset dataset)
+    : batches_(config, plan, std::move(dataset)),
+      balancer_(config),
+      granule_(plan.granule),
+      deterministic_(config.run().deterministic) {}
+
+const Batch& JobPlan::batch_at(int64_t step) {
+  if (at_ != step) {
+    batch_ = batches_.at_step(step);
+    at_ = step;
+  }
+  return batch_;
+}
+
+StepFacts JobPlan::facts_of(int64_t step) {
+  const Batch& batch = batch_at(step);
+  return {batch.epoch, batch.index, batch.size, batch.digest};
+}
+
+Result<Assignment> JobPlan::assignment_of(int64_t step, Sharing how, CostRates rates) {
+  try {
+    how.granule = granule_;
+    how.deterministic = deterministic_;
+    return balancer_.assign(row_costs(batch_at(step), batches_.dataset(), rates), how);
+  } catch (const Error& error) {
+    return tl::unexpected<Error>(error);
+  }
+}
+
+}  // namespace pliant::elastic

@@ -1,0 +1,35 @@
+// JobPlan: what the agent knows of each step by itself: its batch, and which rank computes which rows of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/result.hpp"
+#include "elastic/agent/group.hpp"
+#include "pliant/balancer.hpp"
+#include "pliant/batches.hpp"
+
+namespace pliant::elastic {
+
+class JobPlan {
+ public:
+  /// `config` was opened with needs.sampler and needs.balancer.
+  JobPlan(const Config& config, const Plan& plan, Dataset dataset);
+
+  [[nodiscard]] Batches& batches() { return batches_; }
+  StepFacts facts_of(int64_t step);
+  /// `how`: world size and micro-batch; granule and mode are the job's.
+  Result<Assignment> assignment_of(int64_t step, Sharing how, CostRates rates);
+
+ private:
+  const Batch& batch_at(int64_t step);
+
+  Batches batches_;
+  Balancer balancer_;
+  int64_t granule_;
+  bool deterministic_;
+  int64_t at_ = -1;  ///< step of batch_
+  Batch batch_;
+};
+
+}  // namespace pliant::elastic

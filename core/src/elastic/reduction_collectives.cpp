@@ -1,0 +1,164 @@
+// GradientReduction: the collectives over slices of the gradient that make one sum of those of all ranks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "elastic/reduction_state.hpp"
+#include "pliant/error.hpp"
+
+namespace pliant::elastic {
+
+namespace {
+
+/// Bounds of one receive buffer of the deterministic mode, and of the part of it that is folded at once (half a
+/// first-level cache for two operands).
+constexpr size_t kReceiveFloats = size_t{1} << 20;
+constexpr size_t kNarrowestSlice = size_t{1} << 10;
+constexpr size_t kFoldBlock = size_t{1} << 11;
+
+/// Waits until nothing enqueued uses our buffers any more, however that ends.
+void drain(Stream& stream) noexcept {
+  try {
+    stream.synchronize();
+  } catch (...) {
+    return;  // the first failure is the one that is reported
+  }
+}
+
+}  // namespace
+
+void GradientReduction::State::check_reducible(const Communicator& communicator) const {
+  if (world_size == 0 || reduced || !complete()) {
+    throw Error(Status::kFailedPrecondition,
+                world_size == 0 || reduced
+                    ? std::string("a reduction needs begin() first")
+                    : fmt::format("the step is not complete: {} of {} micro-batches of this rank have been added",
+                                  added, blocks.size()));
+  }
+  if (communicator.world_size() != world_size) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("the communicator has {} ranks, but the step was begun with world size {}",
+                            communicator.world_size(), world_size));
+  }
+}
+
+void GradientReduction::State::reduce_fast(Communicator& communicator, Stream& stream,
+                                           const std::function<void()>& midway) {
+  if (sums.empty()) push_sum(Floats(size), {});
+  float* const sum = sums.front().data();
+  const size_t half = size / 2;
+  if (half > 0) communicator.all_reduce(sum, sum, half, DType::kF32, ReduceOp::kSum, stream);
+  stream.synchronize();
+  if (midway) midway();
+  if (size > half) communicator.all_reduce(sum + half, sum + half, size - half, DType::kF32, ReduceOp::kSum, stream);
+}
+
+void GradientReduction::State::reduce_tree(Communicator& communicator, Stream& stream,
+                                           const std::function<void()>& midway) {
+  if (slots() <= 1 || size == 0) {  // one rank, or nothing to send
+    if (midway) midway();
+    if (sums.empty()) push_sum(Floats(size), {});
+    return;
+  }
+  result.resize(size);
+  const size_t width = std::min(size, std::max(kNarrowestSlice, kReceiveFloats / slots()));
+  const size_t slices = (size + width - 1) / width;
+  const auto width_of = [&](size_t slice) { return std::min(width, size - slice * width); };
+  gather_slice(communicator, stream, 0, width_of(0), received[0]);
+  for (size_t slice = 0; slice < slices; ++slice) {
+    stream.synchronize();
+    if (midway && slice == (slices - 1) / 2) midway();
+    // The next slice travels while this one is folded.
+    const size_t next = slice + 1;
+    if (next < slices) gather_slice(communicator, stream, next * width, width_of(next), received[next % 2]);
+    fold_slice(received[slice % 2], slice * width, width_of(slice));
+  }
+}
+
+void GradientReduction::State::gather_slice(Communicator& communicator, Stream& stream, size_t first, size_t width,
+                                            Floats& into) {
+  if (into.size() < slots() * width) into.resize(slots() * width);
+  const auto count = static_cast<size_t>(fold.roots_per_rank) * width;
+  const float* from = nullptr;
+  if (count == width && sums.size() == 1) {
+    from = sums.front().data() + first;
+  } else {
+    // Ranks with fewer subtrees than others send slots that nobody reads.
+    if (send.size() < count) send.resize(count);
+    for (size_t k = 0; k < sums.size(); ++k) std::copy_n(sums[k].data() + first, width, send.data() + k * width);
+    from = send.data();
+  }
+  communicator.all_gather(from, into.data(), count, DType::kF32, stream);
+}
+
+void GradientReduction::State::fold_slice(Floats& slice, size_t first, size_t width) {
+  for (size_t begin = 0; begin < width; begin += kFoldBlock) {
+    const size_t count = std::min(kFoldBlock, width - begin);
+    for (const SlotAddition& addition : fold.additions) {
+      add_to(slice.data() + addition.to * width + begin, slice.data() + addition.from * width + begin, count);
+    }
+    std::copy_n(slice.data() + fold.result * width + begin, count, result.data() + first + begin);
+  }
+}
+
+void GradientReduction::State::gather_scalars(Communicator& communicator, Stream& stream,
+                                              ReductionResult& total) const {
+  // Per rank: loss tokens, digest, parts, then loss and norm of each of its slots. Carried as bits, added here.
+  constexpr size_t kHead = 3;
+  const auto roots = static_cast<size_t>(fold.roots_per_rank);
+  const size_t words = 2 * roots + kHead;
+  std::vector<int64_t> own(words);
+  own[0] = loss_tokens;
+  own[1] = std::bit_cast<int64_t>(digest);
+  own[2] = parts;
+  for (size_t k = 0; k < std::min(scalars.size(), roots); ++k) {
+    own[kHead + 2 * k] = std::bit_cast<int64_t>(scalars[k].loss);
+    own[kHead + 2 * k + 1] = std::bit_cast<int64_t>(scalars[k].norm);
+  }
+  std::vector<int64_t> all(words * static_cast<size_t>(world_size));
+  try {
+    communicator.all_gather(own.data(), all.data(), words, DType::kI64, stream);
+    stream.synchronize();
+  } catch (...) {
+    drain(stream);
+    throw;
+  }
+  std::vector<Scalars> of_slots;
+  for (size_t at = 0; at < all.size(); at += words) {
+    total.loss_tokens += all[at];
+    total.digest += std::bit_cast<uint64_t>(all[at + 1]);
+    total.parts += all[at + 2];
+    for (size_t k = at + kHead; k < at + words; k += 2) {
+      of_slots.push_back({std::bit_cast<double>(all[k]), std::bit_cast<double>(all[k + 1])});
+    }
+  }
+  for (const SlotAddition& addition : fold.additions) of_slots[addition.to].add(of_slots[addition.from]);
+  if (of_slots.empty()) return;
+  total.loss_sum = of_slots[fold.result].loss;
+  total.part_norms = of_slots[fold.result].norm;
+}
+
+ReductionResult GradientReduction::reduce(Communicator& communicator, Stream& stream,
+                                          const std::function<void()>& midway) {
+  State& state = *state_;
+  state.check_reducible(communicator);
+  state.reduced = true;
+  try {
+    if (state.deterministic) {
+      state.reduce_tree(communicator, stream, midway);
+    } else {
+      state.reduce_fast(communicator, stream, midway);
+    }
+    ReductionResult total;
+    state.gather_scalars(communicator, stream, total);
+    const bool from_slices = state.deterministic && state.slots() > 1 && state.size > 0;
+    total.gradient = from_slices ? state.result : state.sums.front();
+    return total;
+  } catch (...) {
+    drain(stream);
+    throw;
+  }
+}
+
+}  // namespace pliant::elastic

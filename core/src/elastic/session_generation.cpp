@@ -1,0 +1,105 @@
+// Session: how a worker joins a generation and gets the state that it begins with.
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "base/result.hpp"
+#include "elastic/session_state.hpp"
+#include "elastic/snapshot.hpp"
+#include "elastic/state_transfer.hpp"
+
+namespace pliant {
+
+namespace {
+
+std::string hex(const CommId& id) {
+  std::string text;
+  for (const uint8_t byte : id) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+CommId from_hex(const std::string& text) {
+  CommId id{};
+  for (size_t i = 0; i < id.size() && 2 * i + 1 < text.size(); ++i) {
+    std::from_chars(text.data() + 2 * i, text.data() + 2 * i + 2, id[i], 16);
+  }
+  return id;
+}
+
+}  // namespace
+
+std::optional<CommId> Session::State::wait_for_id() {
+  while (true) {
+    elastic::ToWorker message = receive();
+    if (const auto* shared = std::get_if<elastic::CommIdShared>(&message)) {
+      if (shared->generation == form.generation) return from_hex(shared->id);
+    } else if (const auto* abort = std::get_if<elastic::Abort>(&message)) {
+      if (abort->generation >= form.generation) return std::nullopt;
+    } else {
+      put_back = std::move(message);
+      return std::nullopt;
+    }
+  }
+}
+
+void Session::State::load_snapshot() {
+  const auto header = or_throw(
+      elastic::read_snapshot(directory.path() / form.restore, [this](std::istream& in) { program->load(in); }));
+  learning_rate->load(header.lr_state);
+  applied = header.step;
+}
+
+bool Session::State::enter_generation() {
+  communicator.clear();
+  if (form.rank == form.donor && !form.restore.empty()) load_snapshot();
+  try {
+    std::optional<CommId> id;
+    if (form.rank == 0) {
+      id = accelerator->make_comm_id(static_cast<int32_t>(form.world_size));
+      channel.send(elastic::CommIdMade{form.generation, hex(*id)});
+    } else {
+      id = wait_for_id();
+      if (!id) return false;
+    }
+    Communicator& group =
+        communicator.put(std::make_unique<Communicator>(*accelerator, 0, *id, static_cast<int32_t>(form.rank),
+                                                        static_cast<int32_t>(form.world_size)),
+                         form.generation);
+    group.wait_ready();
+    if (form.copy_state) {
+      elastic::SharedState shared{applied, learning_rate->save()};
+      shared = elastic::share_state(group, *stream, *accelerator, static_cast<int32_t>(form.donor), form.wants_state,
+                                    shared, *program);
+      applied = shared.step;
+      learning_rate->load(shared.lr_state);
+    }
+  } catch (const Error& error) {
+    if (!elastic::group_changed(error)) channel.send(elastic::broken(form.generation, error));
+    return false;
+  }
+  if (applied != form.next_step) {
+    throw Error(Status::kInternal,
+                fmt::format("this worker holds {} steps, the generation begins at {}", applied, form.next_step));
+  }
+  rates = form.rates;
+  clock.skip_next();  // the first step of a generation warms up
+  channel.send(elastic::Formed{form.generation});
+  return true;
+}
+
+bool Session::State::join() {
+  while (true) {
+    const elastic::ToWorker message = receive();
+    if (std::holds_alternative<elastic::Stop>(message)) return false;
+    if (std::holds_alternative<elastic::Tell>(message)) channel.send(elastic::Holds{applied});
+    if (const auto* save = std::get_if<elastic::Save>(&message); save != nullptr && save->step == applied) {
+      write_snapshot(save->file);
+    }
+    const auto* formed = std::get_if<elastic::Form>(&message);
+    if (formed == nullptr) continue;  // of a generation that is over
+    form = *formed;
+    if (form.rank >= 0 && enter_generation()) return true;
+  }
+}
+
+}  // namespace pliant

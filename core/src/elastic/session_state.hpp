@@ -1,0 +1,121 @@
+// What a Session holds, shared by its three parts: attaching, joining generations, running steps.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "elastic/channel.hpp"
+#include "elastic/reduction.hpp"
+#include "elastic/run_directory.hpp"
+#include "elastic/share_clock.hpp"
+#include "pliant/balancer.hpp"
+#include "pliant/session.hpp"
+
+namespace pliant {
+
+namespace elastic {
+
+/// The communicator of the present generation, shared with the thread that hears of aborts.
+class CommunicatorSlot {
+ public:
+  // Any thread. Ends every wait of generation `generation` and of older ones, also of those that begin later.
+  void abort(int64_t generation) {
+    const std::lock_guard lock(mutex_);
+    aborted_ = std::max(aborted_, generation);
+    if (communicator_ && generation_ <= aborted_) communicator_->abort();
+  }
+  Communicator& put(std::unique_ptr<Communicator> communicator, int64_t generation) {
+    const std::lock_guard lock(mutex_);
+    communicator_ = std::move(communicator);
+    generation_ = generation;
+    if (generation_ <= aborted_) communicator_->abort();
+    return *communicator_;
+  }
+  void clear() {
+    std::unique_ptr<Communicator> old;
+    const std::lock_guard lock(mutex_);
+    old = std::move(communicator_);
+  }
+  Communicator& get() { return *communicator_; }
+
+ private:
+  std::mutex mutex_;
+  std::unique_ptr<Communicator> communicator_;
+  int64_t generation_ = 0;
+  int64_t aborted_ = 0;
+};
+
+/// True when `error` only says that the generation is over.
+bool group_changed(const Error& error);
+
+/// An accelerator that lacks memory is the accelerator's fault, anything else the job's.
+Broken broken(int64_t generation, const Error& error);
+
+}  // namespace elastic
+
+struct Session::State {
+  State(elastic::RunDirectory where, Config read, elastic::JobFacts pinned, int agent_fd)
+      : directory(std::move(where)),
+        config(std::move(read)),
+        facts(std::move(pinned)),
+        channel(agent_fd, [this](int64_t generation) { communicator.abort(generation); }) {}
+
+  elastic::RunDirectory directory;
+  Config config;
+  elastic::JobFacts facts;
+  elastic::CommunicatorSlot communicator;  // before channel: its thread uses it
+  elastic::Channel channel;
+  std::optional<Accelerator> accelerator;
+  std::optional<Stream> stream;
+  TrainingState* program = nullptr;
+  std::optional<Batches> batches;
+  std::optional<LearningRate> learning_rate;
+  std::optional<Balancer> balancer;
+  std::optional<elastic::GradientReduction> reduction;
+
+  bool over = false;
+  bool in_generation = false;
+  int64_t applied = 0;                        // steps that this worker's state holds
+  elastic::Form form;                         // of the present generation
+  std::optional<elastic::ToWorker> put_back;  // read too early
+  std::optional<elastic::Commit> verdict;     // of a step that the program is applying
+
+  Batch batch;
+  Assignment assignment;
+  CostRates rates;  // of the step in hand; the same on all ranks
+  std::vector<MicroBatch> micros;
+  elastic::ShareClock clock;
+  size_t added = 0;
+  Scaling scaling;
+  std::optional<GradientNorms> norms;  // of the step in hand, where a rule asks for them
+  std::vector<float> mean_gradient;
+  std::unique_ptr<Step> step;
+
+  elastic::ToWorker receive();
+  /// Dies here when an injection says so.
+  void strike(elastic::InjectionPoint at);
+
+  /// Waits for the id that rank 0 made; nullopt when the generation ended first.
+  std::optional<CommId> wait_for_id();
+  void load_snapshot();
+  /// Joins the generation of `form`. False when it ended before it stood.
+  bool enter_generation();
+  /// Blocks until this worker is a rank of a standing generation; false when the job is over.
+  bool join();
+
+  void prepare_step();
+  void share_out();
+  /// After the program applied a committed step.
+  void settle();
+  void write_snapshot(const std::string& file);
+  /// Waits for the agent's word on the step that this rank voted for.
+  bool committed();
+  std::optional<elastic::ReductionResult> reduce();
+};
+
+}  // namespace pliant
