@@ -76,6 +76,7 @@ class Inquiry {
     request.rows_per_batch = rows_per_batch_;
     request.sequence_count = total_;
     request.lengths = dataset_.lengths.data();
+    request.loss_tokens = dataset_.loss_tokens.empty() ? nullptr : dataset_.loss_tokens.data();
     answer_.struct_size = sizeof(answer_);
     if (auto asked = ask("begin_epoch",
                          [&](pliant_error* e) { return slots.begin_epoch(sampler_.self, &request, &answer_, e); });

@@ -24,7 +24,8 @@ struct EpochRequest {
   int64_t rows_per_batch = 1;        ///< the global batch
   std::span<const int32_t> lengths;  ///< tokens of each sequence; valid until the next plan_epoch
   bool has_ids = false;
-  std::span<const int64_t> ids;  ///< the sequences to use, in this order; without has_ids all of them
+  std::span<const int64_t> ids;          ///< the sequences to use, in this order; without has_ids all of them
+  std::span<const int32_t> loss_tokens;  ///< tokens of each sequence that have a loss; empty = all of them
 };
 
 /// Tokens [first, first + count) of a sequence.
@@ -87,6 +88,7 @@ struct SamplerAdapter {
     EpochRows epoch;
     bool has_epoch = false;
     std::span<const int32_t> lengths;  ///< of the current epoch's request
+    std::span<const int32_t> loss_tokens;
   };
   static Instance* instance(void* self) { return static_cast<Instance*>(self); }
 
@@ -98,6 +100,9 @@ struct SamplerAdapter {
     asked.lengths = {request.lengths, static_cast<size_t>(request.sequence_count)};
     asked.has_ids = request.ids != nullptr;
     asked.ids = {request.ids, static_cast<size_t>(request.id_count)};
+    if (PLIANT_HAS(pliant_epoch_request, &request, loss_tokens) && request.loss_tokens != nullptr) {
+      asked.loss_tokens = {request.loss_tokens, static_cast<size_t>(request.sequence_count)};
+    }
     return asked;
   }
   static int32_t begin_epoch(void* self, const pliant_epoch_request* request, pliant_epoch* out,
@@ -124,6 +129,7 @@ struct SamplerAdapter {
       rows = instance.plugin.plan_epoch(asked);
     }
     instance.lengths = asked.lengths;
+    instance.loss_tokens = asked.loss_tokens;
     instance.has_epoch = true;
     return instance.epoch = std::move(rows);
   }

@@ -22,6 +22,7 @@ struct PackingReport {
 struct PackedEpoch {
   const EpochRows& rows;
   std::span<const int32_t> lengths;
+  std::span<const int32_t> loss_tokens;  ///< as in the request
 
   /// The sequence of entry i of all rows.
   [[nodiscard]] int64_t id(uint64_t i) const {
@@ -43,7 +44,8 @@ struct PackingAdapter {
       if (!instance.has_epoch) {
         throw Failure(PLIANT_FAILED_PRECONDITION, "there is no epoch to report on; call begin_epoch first");
       }
-      const PackingReport made = instance.plugin.packing_report(PackedEpoch{instance.epoch, instance.lengths});
+      const PackingReport made =
+          instance.plugin.packing_report(PackedEpoch{instance.epoch, instance.lengths, instance.loss_tokens});
       out->budget = made.budget;
       out->unit = made.unit;
       out->reserved2 = 0;
