@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -63,7 +64,9 @@ class Concat : public sampler::Streams<Concat, sampler::ConcatEngine> {
 
   [[nodiscard]] sdk::PackingReport packing_report(const sdk::PackedEpoch& epoch) const {
     sampler::detail::Wide used = 0;
-    for (uint64_t i = 0; i < epoch.rows.entry_count(); ++i) used += static_cast<uint64_t>(epoch.tokens(i));
+    epoch.for_each_row([&](std::span<const int64_t>, std::span<const int64_t> tokens) {
+      for (const int64_t one : tokens) used += static_cast<uint64_t>(one);
+    });
     // Cutting anywhere fills every row but the last one.
     const auto budget = static_cast<uint64_t>(max_tokens);
     return {max_tokens, PLIANT_UNIT_TOKENS, sampler::detail::saturated(used), sampler::detail::packs_for(used, budget)};

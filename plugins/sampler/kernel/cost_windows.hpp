@@ -5,11 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <random>
 #include <utility>
 #include <vector>
 
-#include "fast_shuffle.hpp"
 #include "pliant/sdk/batch_sampler.hpp"
+#include "python_shuffle.hpp"
 #include "reorder.hpp"
 
 namespace pliant::sampler {
@@ -39,6 +40,29 @@ class RowCosts {
   RowCost each_;
 };
 
+/// Orders of batches that follow from seed and epoch.
+class BatchShuffle {
+ public:
+  explicit BatchShuffle(const sdk::EpochRequest& request) : engine_(seeded(request)) {}
+  /// 0 .. count-1, shuffled; another order each time.
+  std::vector<uint64_t> operator()(uint64_t count) {
+    std::vector<uint64_t> order(count);
+    std::iota(order.begin(), order.end(), uint64_t{0});
+    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[draw_below(engine_, i)]);
+    return order;
+  }
+
+ private:
+  static std::mt19937 seeded(const sdk::EpochRequest& request) {
+    constexpr uint32_t kPurpose = 0x636f7374;  // not the numbers that shuffle the sequences
+    std::vector<uint32_t> key = seed_words(request.seed, static_cast<uint64_t>(request.epoch));
+    key.insert(key.begin(), kPurpose);
+    ArraySeed seed(key);
+    return std::mt19937(seed);
+  }
+  std::mt19937 engine_;
+};
+
 }  // namespace detail
 
 /// Within each `window` batches, the rows of least cost form a batch, then those of the next, and so on; where the last
@@ -47,8 +71,7 @@ class RowCosts {
 /// of `rows` are written out.
 inline void sort_in_cost_windows(const sdk::EpochRequest& request, uint64_t window, int64_t quadratic_length,
                                  sdk::EpochRows& rows) {
-  constexpr uint64_t kPurpose = 3;  // of random numbers; the order of packs has 1 and 2
-  KeyedRandom random(request.seed, static_cast<uint64_t>(request.epoch), kPurpose);
+  detail::BatchShuffle shuffled(request);
   const detail::RowCosts cost_of(request, quadratic_length, rows);
   const auto batch = static_cast<uint64_t>(request.rows_per_batch);
   const uint64_t total = rows.row_count();
@@ -69,11 +92,7 @@ inline void sort_in_cost_windows(const sdk::EpochRequest& request, uint64_t wind
       for (const uint64_t row : members) out.push_back({rows.offsets[row], rows.offsets[row + 1]});
     };
     const uint64_t rest = (end - begin) % batch;
-    std::vector<uint64_t> batches((end - begin) / batch);
-    std::iota(batches.begin(), batches.end(), uint64_t{0});
-    for (size_t i = batches.size(); i > 1; --i)
-      std::swap(batches[i - 1], batches[random.below(static_cast<uint32_t>(i))]);
-    for (const uint64_t one : batches) add(rest + one * batch, batch);
+    for (const uint64_t one : shuffled((end - begin) / batch)) add(rest + one * batch, batch);
     add(0, rest);
   }
   rows_from_parts(out, rows);

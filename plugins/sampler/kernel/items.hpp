@@ -135,6 +135,7 @@ inline Items make_loss_items(const sdk::EpochRequest& request, const PackOptions
   }
   items.lengths = items.own_lengths;
   items.sizes = items.own_sizes;
+  if (!request.has_ids && order == "dataloader" && too_long.empty()) items.ids.clear();
   return items;
 }
 

@@ -43,10 +43,10 @@ class PackSampler : public PackOptions {
     const auto report = [&](auto&& size) {
       return report_sums(epoch, max_tokens, static_cast<uint64_t>(max_sequences), unit(), size);
     };
-    if (counts_loss() && !epoch.loss_tokens.empty()) {
-      return report([&](uint64_t i) { return loss_size(epoch.loss_tokens, epoch.id(i)); });
+    if (counts_loss() && !epoch.loss_tokens().empty()) {
+      return report([&](int64_t id, int64_t) { return loss_size(epoch.loss_tokens(), id); });
     }
-    return report([&, cost = cost()](uint64_t i) { return cost(epoch.tokens(i)); });
+    return report([cost = cost()](int64_t, int64_t tokens) { return cost(tokens); });
   }
   const void* extension(const char* id) const {
     return std::strcmp(id, PLIANT_PACKING) == 0 ? sdk::packing_table<T>() : nullptr;

@@ -86,9 +86,9 @@ struct SamplerAdapter {
   struct Instance {
     T plugin;
     EpochRows epoch;
-    bool has_epoch = false;
-    std::span<const int32_t> lengths;  ///< of the current epoch's request
+    const int32_t* lengths = nullptr;  ///< of the current epoch's request
     std::span<const int32_t> loss_tokens;
+    bool has_epoch = false;
   };
   static Instance* instance(void* self) { return static_cast<Instance*>(self); }
 
@@ -108,6 +108,7 @@ struct SamplerAdapter {
   static int32_t begin_epoch(void* self, const pliant_epoch_request* request, pliant_epoch* out,
                              pliant_error* error) noexcept {
     return guarded(error, [&] {
+      instance(self)->has_epoch = false;
       EpochRows& rows = plan(*instance(self), request_of(*request));
       out->row_count = rows.row_count();
       out->sequence_count = rows.pieces.empty() ? rows.entry_count() : rows.sequence_count;
@@ -116,11 +117,13 @@ struct SamplerAdapter {
         out->entry_count = rows.entry_count();
         out->truncated_count = rows.pieces.empty() ? 0 : rows.truncated_count;
       }
+      instance(self)->lengths = request->lengths;
+      instance(self)->loss_tokens = request_of(*request).loss_tokens;
+      instance(self)->has_epoch = true;
     });
   }
   static EpochRows& plan(Instance& instance, const EpochRequest& asked) {
     EpochRows rows = std::exchange(instance.epoch, EpochRows());  // a failure leaves no epoch
-    instance.has_epoch = false;
     if constexpr (PlansInPlace<T>) {
       rows.restart();
       instance.plugin.plan_epoch(asked, rows);
@@ -128,9 +131,6 @@ struct SamplerAdapter {
       rows = EpochRows();
       rows = instance.plugin.plan_epoch(asked);
     }
-    instance.lengths = asked.lengths;
-    instance.loss_tokens = asked.loss_tokens;
-    instance.has_epoch = true;
     return instance.epoch = std::move(rows);
   }
   static void check_rows(const EpochRows& epoch, uint64_t first, uint64_t count) {
