@@ -15,6 +15,13 @@ namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
+/// All combinations of options, or, where they would take minutes, those in which every pair of two options comes up.
+#ifdef __OPTIMIZE__
+constexpr bool kAllCombinations = true;
+#else
+constexpr bool kAllCombinations = false;
+#endif
+
 /// Every sampler with options that it takes.
 const std::map<std::string, OptionMap> kSamplers{
     {"fixed", {{"order", "random"}}},
@@ -250,19 +257,23 @@ TEST_CASE("shapes, multiples and quadratic lengths at the edge of their type ove
 
 TEST_CASE("a million sequences of one token in a budget of a thousand million: orders, tails and batch shapes") {
   const OptionMap budget{{"max_tokens", int64_t{1000000000}}};
+  const std::vector<std::string> orders{"dataloader", "random", "seqlen"};
+  const std::vector<std::string> tails{"keep", "fill", "drop"};
   const std::vector<std::string> over_long{"error", "drop", "truncate", "split"};
   const std::vector<OptionMap> shapes{
       {}, {{"same_sequences", true}}, {{"cost_window", int64_t{2}}, {"cost_window_length", int64_t{100}}}};
   for (const char* name : {"next_fit", "best_fit", "streaming", "padded_budget", "bucketed"}) {
     CAPTURE(name);
     size_t turn = 0;
-    for (const char* order : {"dataloader", "random", "seqlen"}) {
-      for (const char* tail : {"keep", "fill", "drop"}) {
-        for (const OptionMap& shape : shapes) {
-          OptionMap options = with(with(budget, shape), {{"order", order}, {"tail", tail}});
-          options["over_long"] = over_long[turn++ % (tail == std::string("drop") ? 3 : 4)];
-          CAPTURE(order);
-          CAPTURE(tail);
+    for (size_t order = 0; order < 3; ++order) {
+      for (size_t tail = 0; tail < 3; ++tail) {
+        for (size_t shape = 0; shape < 3; ++shape) {
+          if (!kAllCombinations && shape != (order + tail) % 3) continue;
+          OptionMap options = with(with(budget, shapes[shape]), {{"order", orders[order]}, {"tail", tails[tail]}});
+          options["over_long"] = over_long[turn++ % (tails[tail] == "drop" ? 3 : 4)];
+          CAPTURE(orders[order]);
+          CAPTURE(tails[tail]);
+          CAPTURE(shape);
           OpenedSampler sampler(name, options);
           const pliant_epoch epoch = announced(sampler, a_million());
           CHECK(epoch.row_count == expected_rows(options));
@@ -281,11 +292,12 @@ TEST_CASE("a million sequences of one token in a budget of a thousand million: u
   };
   for (const char* name : {"next_fit", "best_fit", "streaming", "padded_budget", "bucketed"}) {
     CAPTURE(name);
-    CHECK(rows(name, {{"quadratic_length", int64_t{1}}}) == 1);
     CHECK(rows(name, {{"budget_unit", "cost"}, {"quadratic_length", int64_t{4096}}}) == 1);
+    if (!kAllCombinations) continue;
+    CHECK(rows(name, {{"quadratic_length", int64_t{1}}}) == 1);
+    CHECK(rows(name, {{"max_sequences", int64_t{1}}}) == 1000000);
     CHECK(rows(name, {{"max_sequences", int64_t{1000}}}) == 1000);
     CHECK(rows(name, {{"max_sequences", int64_t{1000}}, {"same_sequences", true}}) == 1000);
-    CHECK(rows(name, {{"max_sequences", int64_t{1}}}) == 1000000);
     CHECK(rows(name, {{"min_sequences", int64_t{1000000}}}) == 1);
     CHECK(rows(name, {{"min_sequences", int64_t{1000001}}}) == 0);
   }
@@ -298,7 +310,9 @@ TEST_CASE("a million sequences of one token in a budget of a thousand million: u
   CHECK(rows("padded_budget", {{"shapes", std::vector<std::string>{"1x1000", "8x100"}}}) == 1000);
   CHECK(rows("bucketed", {{"bucket_edges", std::vector<int64_t>{1, 2, 3}}}) == 1);
   CHECK(rows("bucketed", {{"buckets", int64_t{4096}}}) == 1);
-  for (const char* order : {"dataloader", "random", "seqlen"}) {
+  const std::vector<std::string> orders{"dataloader", "random", "seqlen"};
+  for (size_t i = 0; i < (kAllCombinations ? 3 : 1); ++i) {
+    const std::string& order = orders[i];
     CHECK(rows("fixed", {{"order", order}}) == 1000000);
     CHECK(rows("concat", {{"order", order}}) == 1);
     CHECK(rows("concat", {{"order", order}, {"tail", "drop"}}) == 0);
