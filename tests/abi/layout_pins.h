@@ -121,7 +121,7 @@ PLIANT_PIN(pliant_elasticity_policy, reserved, 4, 4)
 PLIANT_PIN(pliant_elasticity_policy, plan, 8, 8)
 
 /* batch_sampler.h */
-PLIANT_PIN_STRUCT(pliant_epoch_request, 64)
+PLIANT_PIN_STRUCT(pliant_epoch_request, 72)
 PLIANT_PIN(pliant_epoch_request, struct_size, 0, 4)
 PLIANT_PIN(pliant_epoch_request, reserved, 4, 4)
 PLIANT_PIN(pliant_epoch_request, seed, 8, 8)
@@ -131,6 +131,7 @@ PLIANT_PIN(pliant_epoch_request, sequence_count, 32, 8)
 PLIANT_PIN(pliant_epoch_request, lengths, 40, 8)
 PLIANT_PIN(pliant_epoch_request, id_count, 48, 8)
 PLIANT_PIN(pliant_epoch_request, ids, 56, 8)
+PLIANT_PIN(pliant_epoch_request, loss_tokens, 64, 8)
 
 PLIANT_PIN_STRUCT(pliant_epoch, 48)
 PLIANT_PIN(pliant_epoch, struct_size, 0, 4)

@@ -16,6 +16,8 @@ pliant_epoch_request request_of(const EpochInputs& inputs) {
   request.rows_per_batch = inputs.rows_per_batch;
   request.sequence_count = inputs.dataset.lengths.size();
   request.lengths = inputs.dataset.lengths.data();
+  const Lengths& loss_tokens = inputs.dataset.loss_tokens;
+  request.loss_tokens = loss_tokens.empty() ? nullptr : loss_tokens.data();
   return request;
 }
 

@@ -21,7 +21,7 @@ class BestFit : public sampler::PackSampler<BestFit> {
 
   static void options(sdk::Options<BestFit>& o) {
     sampler::add_pack_options(
-        o, "Most tokens in one pack: the sum of its sequences' lengths.",
+        o, sampler::summed_budget(),
         "Order of the packs: random = every order, and every choice among sequences of one length, is equally likely, "
         "keyed by seed and epoch; dataloader = by the first of their sequences in the order given; seqlen = the pack "
         "with the longest sequence first.");

@@ -19,9 +19,10 @@ class Bucketed : public sampler::PackSampler<Bucketed> {
   int64_t buckets = 16;
   std::vector<int64_t> bucket_edges;
 
+  Bucketed() { budget_unit = "padded_tokens"; }
+
   static void options(sdk::Options<Bucketed>& o) {
-    sampler::add_pack_options(
-        o, "Most tokens in one pack with its padding: the length of its longest sequence times their number.");
+    sampler::add_pack_options(o, sampler::padded_budget());
     o.add("buckets", &Bucketed::buckets, "Buckets of lengths; their edges give each about the same number of tokens.")
         .range(1, 4096);
     o.add(
@@ -46,7 +47,7 @@ class Bucketed : public sampler::PackSampler<Bucketed> {
     sampler::fill_buckets(items.lengths, edges, rule(), rows);
   }
   [[nodiscard]] sdk::PackingReport packing_report(const sdk::PackedEpoch& epoch) const {
-    return sampler::report_padded(epoch, rule(), quadratic_length == 0 ? PLIANT_UNIT_PADDED_TOKENS : PLIANT_UNIT_COST);
+    return sampler::report_padded(epoch, rule(), unit());
   }
 
   [[nodiscard]] std::string text() const {

@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "../kernel/cost_windows.hpp"
 #include "../kernel/order.hpp"
+#include "../kernel/pack_options.hpp"
 #include "../kernel/packing_report.hpp"
 #include "../kernel/stream_engines.hpp"
 #include "../kernel/streaming_base.hpp"
@@ -24,6 +27,8 @@ class Concat : public sampler::Streams<Concat, sampler::ConcatEngine> {
   int64_t max_tokens = 0;
   std::string order = "dataloader";
   std::string tail = "keep";
+  int64_t cost_window = 0;
+  int64_t cost_window_length = 0;
 
   static void options(sdk::Options<Concat>& o) {
     o.add("max_tokens", &Concat::max_tokens, "Tokens of every row but the last one.")
@@ -35,6 +40,12 @@ class Concat : public sampler::Streams<Concat, sampler::ConcatEngine> {
           "What becomes of the rows that do not fill the last batch: keep = a short batch; drop = left out; a sequence "
           "that has tokens in rows before loses the others, one that has not counts as incomplete_batch.")
         .choices({"keep", "drop"});
+    sampler::add_cost_window(o, &Concat::cost_window, &Concat::cost_window_length,
+                             "Length at which attention costs as much as everything else, for cost_window: a row costs "
+                             "the sum of l + l*l / this over its pieces.");
+  }
+  void start(const sdk::Host&) const {
+    sampler::check_cost_window(cost_window, cost_window_length, cost_window_length);
   }
   static std::array<const char*, 1> reasons() { return {"incomplete_batch"}; }
 
@@ -46,11 +57,16 @@ class Concat : public sampler::Streams<Concat, sampler::ConcatEngine> {
       const uint64_t made = rows.row_count();
       sampler::drop_rows_from(made - made % static_cast<uint64_t>(request.rows_per_batch), 0, rows);
     }
+    if (cost_window != 0) {
+      sampler::sort_in_cost_windows(request, static_cast<uint64_t>(cost_window), cost_window_length, rows);
+    }
   }
 
   [[nodiscard]] sdk::PackingReport packing_report(const sdk::PackedEpoch& epoch) const {
     sampler::detail::Wide used = 0;
-    for (uint64_t i = 0; i < epoch.rows.entry_count(); ++i) used += static_cast<uint64_t>(epoch.tokens(i));
+    epoch.for_each_row([&](std::span<const int64_t>, std::span<const int64_t> tokens) {
+      for (const int64_t one : tokens) used += static_cast<uint64_t>(one);
+    });
     // Cutting anywhere fills every row but the last one.
     const auto budget = static_cast<uint64_t>(max_tokens);
     return {max_tokens, PLIANT_UNIT_TOKENS, sampler::detail::saturated(used), sampler::detail::packs_for(used, budget)};
@@ -61,14 +77,17 @@ class Concat : public sampler::Streams<Concat, sampler::ConcatEngine> {
 
   [[nodiscard]] std::string why_no_stream() const {
     if (order != "dataloader") return "order = \"dataloader\"";
-    return tail == "keep" ? std::string() : "tail = \"keep\"";
+    if (tail != "keep") return "tail = \"keep\"";
+    return cost_window == 0 ? std::string() : "cost_window = 0";
   }
   [[nodiscard]] sampler::FeedRule feed_rule() const {
     return {std::numeric_limits<int64_t>::max(), sampler::Cost(), "split"};
   }
   [[nodiscard]] sampler::ConcatEngine make_engine() const { return sampler::ConcatEngine(max_tokens); }
   [[nodiscard]] std::string text() const {
-    return "max_tokens = " + std::to_string(max_tokens) + ", order = " + order + ", tail = " + tail;
+    return "max_tokens = " + std::to_string(max_tokens) + ", order = " + order + ", tail = " + tail +
+           ", cost_window = " + std::to_string(cost_window) +
+           ", cost_window_length = " + std::to_string(cost_window_length);
   }
 };
 

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "cost_windows.hpp"
+#include "equal_batches.hpp"
 #include "items.hpp"
 #include "pack_options.hpp"
 #include "pliant/sdk/batch_sampler.hpp"
@@ -38,14 +40,14 @@ inline void name_sequences(const Items& items, sdk::EpochRows& rows) {
   for (int64_t& id : rows.ids) id = items.ids[static_cast<size_t>(id)];
 }
 
-namespace detail {
-
 inline void write_ids_out(sdk::EpochRows& rows) {
   if (!rows.ids_count_up) return;
   rows.ids.resize(rows.entry_count());
   std::iota(rows.ids.begin(), rows.ids.end(), int64_t{0});
   rows.ids_count_up = false;
 }
+
+namespace detail {
 
 /// Keeps the rows for which keep(row) holds; the sequences of the others are dropped for `reason`. Sequences of rows
 /// that may go are in one piece.
@@ -107,21 +109,35 @@ inline void fill_last_batch(sdk::EpochRows& rows, uint64_t batch) {
 
 }  // namespace detail
 
-/// Applies min_sequences and tail to packs that name sequences of `lengths`.
-inline void finish_rows(const PackOptions& options, std::span<const int32_t> lengths, int64_t rows_per_batch,
-                        sdk::EpochRows& rows) {
+/// Whether finish_rows has anything to do.
+inline bool changes_rows(const PackOptions& options) {
+  return options.min_sequences > 1 || options.tail != "keep" || options.same_sequences || options.cost_window != 0;
+}
+
+/// Applies min_sequences, same_sequences, tail and cost_window to packs that name sequences of `request`.
+inline void finish_rows(const PackOptions& options, const sdk::EpochRequest& request, sdk::EpochRows& rows) {
+  if (!changes_rows(options)) return;
+  const std::span<const int32_t> lengths = request.lengths;
   const auto fewest = static_cast<uint64_t>(options.min_sequences);
   if (fewest > 1) {
     std::vector<uint64_t> sizes(rows.row_count());
     for (size_t row = 0; row < sizes.size(); ++row) sizes[row] = rows.offsets[row + 1] - rows.offsets[row];
     detail::keep_rows(lengths, rows, kPackBelowMin, [&](size_t row) { return sizes[row] >= fewest; });
   }
-  const auto batch = static_cast<uint64_t>(rows_per_batch);
+  const auto batch = static_cast<uint64_t>(request.rows_per_batch);
+  if (options.same_sequences) {
+    write_ids_out(rows);
+    make_batches_equal(batch, options.tail == "fill", rows);
+  }
   if (options.tail == "drop") {
     const uint64_t full = rows.row_count() - rows.row_count() % batch;
     detail::keep_rows(lengths, rows, kPackIncompleteBatch, [&](size_t row) { return row < full; });
-  } else if (options.tail == "fill") {
+  } else if (options.tail == "fill" && !options.same_sequences) {
     detail::fill_last_batch(rows, batch);
+  }
+  if (options.cost_window != 0) {
+    write_ids_out(rows);
+    sort_in_cost_windows(request, static_cast<uint64_t>(options.cost_window), options.window_length(), rows);
   }
 }
 

@@ -43,19 +43,23 @@ inline bool all_within(std::span<const int32_t> lengths, int64_t longest) {
   return (bad >> 31U) == 0;
 }
 
+/// `counts`: what of each sequence is limited to `longest`, its tokens or loss tokens.
 inline std::string explain_pack_over_long(std::span<const int64_t> too_long, size_t total,
-                                          std::span<const int32_t> lengths, const PackOptions& options,
+                                          std::span<const int32_t> counts, const PackOptions& options,
                                           int64_t longest) {
+  const std::string unit = options.counts_loss() ? "loss tokens" : "tokens";
   constexpr size_t kNamed = 5;
   std::string named;
   for (size_t i = 0; i < std::min(kNamed, too_long.size()); ++i) {
     named += (i == 0 ? "" : ", ") + std::to_string(too_long[i]) + " (" +
-             std::to_string(lengths[static_cast<size_t>(too_long[i])]) + ")";
+             std::to_string(counts[static_cast<size_t>(too_long[i])]) + ")";
   }
   if (too_long.size() > kNamed) named += ", ...";
   return std::to_string(too_long.size()) + " of " + std::to_string(total) + " sequences have more than " +
-         std::to_string(longest) + " tokens, the most that fit max_tokens = " + std::to_string(options.max_tokens) +
-         "; ids (tokens): " + named + ". Raise max_tokens, or set over_long = \"split\", \"truncate\" or \"drop\"";
+         std::to_string(longest) + " " + unit +
+         ", the most that fit max_tokens = " + std::to_string(options.max_tokens) + "; ids (" + unit + "): " + named +
+         ". Raise max_tokens, or set over_long = " +
+         (options.counts_loss() ? "\"drop\"" : "\"split\", \"truncate\" or \"drop\"");
 }
 
 /// Puts every sequence of `ids` into items as `options.over_long` says.
@@ -87,10 +91,63 @@ inline void fill(Items& items, const std::vector<int64_t>& ids, std::span<const 
 
 }  // namespace detail
 
+/// What sequence `id` counts where loss tokens do.
+inline int64_t loss_size(std::span<const int32_t> loss_tokens, int64_t id) {
+  return std::max(loss_tokens[static_cast<size_t>(id)], 1);
+}
+inline void check_loss_tokens(int64_t id, int64_t loss_tokens, int64_t length) {
+  if (loss_tokens >= 0 && loss_tokens <= length) return;
+  throw sdk::Failure(PLIANT_INVALID_ARGUMENT, "sequence " + std::to_string(id) + " has " + std::to_string(loss_tokens) +
+                                                  " loss tokens; with a length of " + std::to_string(length) +
+                                                  " there may be 0 to " + std::to_string(length));
+}
+
+namespace detail {
+
+/// make_items where sequences count their loss tokens; each stays whole.
+inline Items make_loss_items(const sdk::EpochRequest& request, const PackOptions& options, const std::string& order,
+                             sdk::EpochRows& rows) {
+  Items items;
+  items.ids = ordered_ids(request, order);
+  refuse_empty(items.ids, request.lengths);
+  std::vector<int64_t> too_long;
+  for (const int64_t id : items.ids) {
+    const auto at = static_cast<size_t>(id);
+    check_loss_tokens(id, request.loss_tokens[at], request.lengths[at]);
+    if (request.loss_tokens[at] > options.max_tokens) too_long.push_back(id);
+  }
+  if (!too_long.empty()) {
+    if (options.over_long == "error") {
+      std::sort(too_long.begin(), too_long.end());
+      throw sdk::Failure(
+          PLIANT_INVALID_ARGUMENT,
+          explain_pack_over_long(too_long, items.ids.size(), request.loss_tokens, options, options.max_tokens));
+    }
+    for (const int64_t id : too_long) rows.drop(id, kPackTooLong);
+    items.ids.erase(
+        std::remove_if(items.ids.begin(), items.ids.end(),
+                       [&](int64_t id) { return request.loss_tokens[static_cast<size_t>(id)] > options.max_tokens; }),
+        items.ids.end());
+  }
+  for (const int64_t id : items.ids) {
+    items.own_lengths.push_back(request.lengths[static_cast<size_t>(id)]);
+    items.own_sizes.push_back(static_cast<int32_t>(loss_size(request.loss_tokens, id)));
+  }
+  items.lengths = items.own_lengths;
+  items.sizes = items.own_sizes;
+  if (!request.has_ids && order == "dataloader" && too_long.empty()) items.ids.clear();
+  return items;
+}
+
+}  // namespace detail
+
 /// The sequences of `request` as items of up to `longest` tokens in `order` (one of order_choices); those that are
 /// dropped go to `rows`. Refuses a length below 1 by its id.
 inline Items make_items(const sdk::EpochRequest& request, const PackOptions& options, const std::string& order,
                         int64_t longest, sdk::EpochRows& rows) {
+  if (options.counts_loss() && !request.loss_tokens.empty()) {
+    return detail::make_loss_items(request, options, order, rows);
+  }
   Items items;
   const bool as_given = !request.has_ids && order == "dataloader";
   if (as_given && detail::all_within(request.lengths, longest)) {

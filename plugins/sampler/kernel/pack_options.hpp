@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "order.hpp"
+#include "pliant/abi/packing.h"
 #include "pliant/sdk/batch_sampler.hpp"
 
 namespace pliant::sampler {
@@ -57,20 +58,86 @@ class Cost {
   int64_t quadratic_length_ = 0;
 };
 
+/// `length`: what cost_window_length comes down to.
+inline void check_cost_window(int64_t window, int64_t length, int64_t given_length) {
+  if (window != 0 && length == 0) {
+    throw sdk::Failure(PLIANT_OUT_OF_RANGE,
+                       "cost_window needs the cost of a row; set cost_window_length, the length at which attention "
+                       "costs as much as everything else");
+  }
+  if (window == 0 && given_length != 0) {
+    throw sdk::Failure(PLIANT_OUT_OF_RANGE, "cost_window_length = " + std::to_string(given_length) +
+                                                " counts with cost_window only; set it too");
+  }
+}
+
 struct PackOptions {
   int64_t max_tokens = 0;
   std::string order = "dataloader";
   int64_t min_sequences = 0;
   int64_t max_sequences = 0;
   int64_t quadratic_length = 0;
+  std::string budget_unit = "tokens";
   std::string over_long = "error";
   std::string tail = "keep";
+  bool same_sequences = false;
+  int64_t cost_window = 0;
+  int64_t cost_window_length = 0;
 
   [[nodiscard]] Cost cost() const { return Cost{quadratic_length}; }
   [[nodiscard]] int64_t longest() const { return cost().longest_within(max_tokens); }
+  [[nodiscard]] bool counts_loss() const { return budget_unit == "loss_tokens"; }
+  /// PLIANT_UNIT_TOKENS ..: quadratic_length makes tokens cost.
+  [[nodiscard]] int32_t unit() const {
+    if (counts_loss()) return PLIANT_UNIT_LOSS_TOKENS;
+    if (quadratic_length != 0) return PLIANT_UNIT_COST;
+    return budget_unit == "padded_tokens" ? PLIANT_UNIT_PADDED_TOKENS : PLIANT_UNIT_TOKENS;
+  }
+  /// Length at which the quadratic part of a row's cost is as much as the rest, where cost_window is on.
+  [[nodiscard]] int64_t window_length() const {
+    return cost_window_length != 0 ? cost_window_length : quadratic_length;
+  }
 
   /// Refuses values that do not go together.
   void check() const {
+    check_packs();
+    check_unit();
+    check_batches();
+  }
+  /// Every option as text: two samplers with the same text plan alike.
+  [[nodiscard]] std::string text() const {
+    return "max_tokens = " + std::to_string(max_tokens) + ", order = " + order +
+           ", min_sequences = " + std::to_string(min_sequences) + ", max_sequences = " + std::to_string(max_sequences) +
+           ", budget_unit = " + (unit() == PLIANT_UNIT_COST ? "cost" : budget_unit) +
+           ", quadratic_length = " + std::to_string(quadratic_length) + ", over_long = " + over_long +
+           ", tail = " + tail + ", same_sequences = " + (same_sequences ? "true" : "false") +
+           ", cost_window = " + std::to_string(cost_window) +
+           ", cost_window_length = " + std::to_string(cost_window == 0 ? 0 : window_length());
+  }
+
+ private:
+  static void refuse(bool wrong, const std::string& why) {
+    if (wrong) throw sdk::Failure(PLIANT_OUT_OF_RANGE, why);
+  }
+  void check_unit() const {
+    refuse(budget_unit == "cost" && quadratic_length == 0,
+           "budget_unit = \"cost\" needs quadratic_length, the length at which attention costs as much as everything "
+           "else");
+    refuse(counts_loss() && quadratic_length != 0,
+           "budget_unit = \"loss_tokens\" counts no cost; leave out quadratic_length, or set budget_unit = \"cost\"");
+    refuse(counts_loss() && (over_long == "truncate" || over_long == "split"),
+           "over_long = \"" + over_long +
+               "\" does not go with budget_unit = \"loss_tokens\": which tokens of a sequence have a loss is not "
+               "known; use over_long = \"error\" or \"drop\"");
+  }
+  void check_batches() const {
+    refuse(same_sequences && min_sequences > 1, "same_sequences parts packs, so min_sequences = " +
+                                                    std::to_string(min_sequences) + " cannot be kept; use one of them");
+    refuse(same_sequences && cost_window != 0,
+           "same_sequences and cost_window both decide which rows form a batch; use one of them");
+    check_cost_window(cost_window, window_length(), cost_window_length);
+  }
+  void check_packs() const {
     if (max_sequences != 0 && min_sequences > max_sequences) {
       throw sdk::Failure(PLIANT_OUT_OF_RANGE, "min_sequences = " + std::to_string(min_sequences) +
                                                   " is above max_sequences = " + std::to_string(max_sequences) +
@@ -91,13 +158,6 @@ struct PackOptions {
                          "above 1, which leave packs out, do not go with it; use over_long = \"truncate\"");
     }
   }
-  /// Every option as text: two samplers with the same text plan alike.
-  [[nodiscard]] std::string text() const {
-    return "max_tokens = " + std::to_string(max_tokens) + ", order = " + order +
-           ", min_sequences = " + std::to_string(min_sequences) + ", max_sequences = " + std::to_string(max_sequences) +
-           ", quadratic_length = " + std::to_string(quadratic_length) + ", over_long = " + over_long +
-           ", tail = " + tail;
-  }
 };
 
 inline constexpr const char* kTailDoc =
@@ -105,10 +165,41 @@ inline constexpr const char* kTailDoc =
     "are "
     "parted until it is full, as far as they have sequences; drop = left out, counted as incomplete_batch.";
 
+/// How a sampler counts sequences against max_tokens.
+struct BudgetWords {
+  const char* budget_doc;
+  const char* unit_doc;
+  std::vector<const char*> units;
+};
+/// For packs whose sequences add up.
+inline BudgetWords summed_budget() {
+  return {
+      "Most that one pack holds: the sum over its sequences, each counted in budget_unit.",
+      "What a sequence counts against max_tokens: tokens = its length; loss_tokens = its tokens that have a loss, at "
+      "least 1; cost = its length with the term of quadratic_length, which tokens with quadratic_length also means.",
+      {"tokens", "loss_tokens", "cost"}};
+}
+/// For packs that are padded to their longest sequence; PackOptions::budget_unit is to be "padded_tokens".
+inline BudgetWords padded_budget() {
+  return {"Most tokens in one pack with its padding: the length of its longest sequence times their number.",
+          "What a sequence counts against max_tokens: padded_tokens = the length that it is padded to; cost = that "
+          "length with the term of quadratic_length, which padded_tokens with quadratic_length also means.",
+          {"padded_tokens", "cost"}};
+}
+
+template <class T>
+void add_cost_window(sdk::Options<T>& o, int64_t T::*window, int64_t T::*length, const char* length_doc) {
+  o.add("cost_window", window,
+        "Rows of like cost meet in a batch: within windows of this many batches rows are sorted by cost, cut into "
+        "batches, and the batches shuffled by seed and epoch. 0 = rows stay as they come.")
+      .at_least(0)
+      .unit("batches");
+  o.add("cost_window_length", length, length_doc).at_least(0).unit("tokens");
+}
 /// Adds the common options to the table of T, which derives from PackOptions.
 template <class T>
-void add_pack_options(sdk::Options<T>& o, const char* budget_doc, const char* order_doc = kOrderDoc) {
-  o.add("max_tokens", static_cast<int64_t T::*>(&PackOptions::max_tokens), budget_doc)
+void add_pack_options(sdk::Options<T>& o, const BudgetWords& words, const char* order_doc = kOrderDoc) {
+  o.add("max_tokens", static_cast<int64_t T::*>(&PackOptions::max_tokens), words.budget_doc)
       .required()
       .at_least(1)
       .unit("tokens");
@@ -121,6 +212,7 @@ void add_pack_options(sdk::Options<T>& o, const char* budget_doc, const char* or
         "Most sequences in one pack; 0 = no maximum.")
       .at_least(0)
       .unit("sequences");
+  o.add("budget_unit", static_cast<std::string T::*>(&PackOptions::budget_unit), words.unit_doc).choices(words.units);
   o.add("quadratic_length", static_cast<int64_t T::*>(&PackOptions::quadratic_length),
         "Length at which attention costs as much as everything else: a sequence of l tokens counts l + l*l / this "
         "tokens, rounded up, against max_tokens. 0 = l tokens.")
@@ -131,6 +223,15 @@ void add_pack_options(sdk::Options<T>& o, const char* budget_doc, const char* or
         "counted as too_long; truncate = use as many of their first tokens as fit; split = use them in pieces.")
       .choices({"error", "drop", "truncate", "split"});
   o.add("tail", static_cast<std::string T::*>(&PackOptions::tail), kTailDoc).choices({"keep", "fill", "drop"});
+  o.add(
+      "same_sequences", static_cast<bool T::*>(&PackOptions::same_sequences),
+      "All packs of a batch have the same number of sequences: packs of like number meet in a batch, and what is left "
+      "over at the end of the epoch is parted.");
+  add_cost_window(
+      o, static_cast<int64_t T::*>(&PackOptions::cost_window),
+      static_cast<int64_t T::*>(&PackOptions::cost_window_length),
+      "Length at which attention costs as much as everything else, for cost_window: a row costs the sum of l "
+      "+ l*l / this over its sequences. 0 = quadratic_length.");
 }
 
 }  // namespace pliant::sampler

@@ -36,13 +36,17 @@ class PackSampler : public PackOptions {
     const Items items = make_items(request, *this, self().item_order(), self().longest_item(), rows);
     self().pack(items, request, rows);
     name_sequences(items, rows);
-    finish_rows(*this, request.lengths, request.rows_per_batch, rows);
+    finish_rows(*this, request, rows);
   }
 
   [[nodiscard]] sdk::PackingReport packing_report(const sdk::PackedEpoch& epoch) const {
-    const int32_t unit = quadratic_length == 0 ? PLIANT_UNIT_TOKENS : PLIANT_UNIT_COST;
-    return report_sums(epoch, max_tokens, static_cast<uint64_t>(max_sequences), unit,
-                       [&, cost = cost()](uint64_t i) { return cost(epoch.tokens(i)); });
+    const auto report = [&](auto&& size) {
+      return report_sums(epoch, max_tokens, static_cast<uint64_t>(max_sequences), unit(), size);
+    };
+    if (counts_loss() && !epoch.loss_tokens().empty()) {
+      return report([&](int64_t id, int64_t) { return loss_size(epoch.loss_tokens(), id); });
+    }
+    return report([cost = cost()](int64_t, int64_t tokens) { return cost(tokens); });
   }
   const void* extension(const char* id) const {
     return std::strcmp(id, PLIANT_PACKING) == 0 ? sdk::packing_table<T>() : nullptr;

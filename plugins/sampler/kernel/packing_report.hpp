@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -58,7 +59,8 @@ inline Wide unsigned_of(int64_t value) {
 
 }  // namespace detail
 
-/// Rows whose entries add up: size(i), 0 .. budget, is what entry i counts. budget 0 = none; most_in_pack 0 = no limit.
+/// Rows whose entries add up: size(id, tokens), 0 .. budget, is what an entry counts. budget 0 = none; most_in_pack 0 =
+/// no limit.
 template <class Size>
 sdk::PackingReport report_sums(const sdk::PackedEpoch& epoch, int64_t budget, uint64_t most_in_pack, int32_t unit,
                                Size&& size) {
@@ -66,13 +68,16 @@ sdk::PackingReport report_sums(const sdk::PackedEpoch& epoch, int64_t budget, ui
   report.budget = budget;
   report.unit = unit;
   SizeCounts by_size;
-  const uint64_t entries = epoch.rows.entry_count();
+  uint64_t entries = 0;
   detail::Wide used = 0;
-  for (uint64_t i = 0; i < entries; ++i) {
-    const int64_t one = size(i);
-    used += detail::unsigned_of(one);
-    by_size.add(one);
-  }
+  epoch.for_each_row([&](std::span<const int64_t> ids, std::span<const int64_t> tokens) {
+    entries += ids.size();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const int64_t one = size(ids[i], tokens[i]);
+      used += detail::unsigned_of(one);
+      by_size.add(one);
+    }
+  });
   report.used = detail::saturated(used);
   if (most_in_pack != 0) report.least_rows = detail::packs_for(entries, most_in_pack);
   if (budget == 0) return report;
@@ -93,15 +98,14 @@ inline sdk::PackingReport report_padded(const sdk::PackedEpoch& epoch, const Pad
   report.unit = unit;
   SizeCounts by_length;
   detail::Wide used = 0;
-  for (size_t row = 0; row < epoch.rows.row_count(); ++row) {
+  epoch.for_each_row([&](std::span<const int64_t>, std::span<const int64_t> tokens) {
     int64_t longest = 0;
-    for (uint64_t i = epoch.rows.offsets[row]; i < epoch.rows.offsets[row + 1]; ++i) {
-      const int64_t tokens = epoch.tokens(i);
-      longest = std::max(longest, tokens);
-      by_length.add(tokens);
+    for (const int64_t one : tokens) {
+      longest = std::max(longest, one);
+      by_length.add(one);
     }
-    used += rule.used(longest, epoch.rows.offsets[row + 1] - epoch.rows.offsets[row]);
-  }
+    used += rule.used(longest, tokens.size());
+  });
   report.used = detail::saturated(used);
   std::vector<int64_t> lengths;
   std::vector<uint64_t> counts;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "items.hpp"
 #include "order.hpp"
 #include "pack_options.hpp"
 #include "pliant/sdk/row_stream.hpp"
@@ -22,7 +23,8 @@ using Row = std::vector<sdk::Entry>;
 struct FeedRule {
   int64_t longest = 0;  ///< tokens of a piece
   Cost cost;
-  std::string over_long;  ///< error, truncate or split
+  std::string over_long;     ///< error, truncate or split
+  bool loss_tokens = false;  ///< sequences count their loss tokens; over_long is error, and cost that of tokens
 };
 
 inline void save_row(ByteWriter& out, const Row& row) {
@@ -96,7 +98,10 @@ class RowStream {
       for (const Row& row : ready_) {
         for (const sdk::Entry& entry : row) check_entry(entry, request.lengths);
       }
-      engine_.see_open([&](const sdk::Entry& entry) { check_entry(entry, request.lengths); });
+      engine_.see_open([&](const sdk::Entry& entry) {
+        check_entry(entry, request.lengths);
+        if (rule_.loss_tokens && entry.piece != sdk::Piece{0, size_of(entry.id, request)}) refuse_entry(entry);
+      });
     }
     seed_ = request.seed;
     epoch_ = static_cast<uint64_t>(request.epoch);
@@ -117,12 +122,24 @@ class RowStream {
         entry.piece.count <= lengths[static_cast<size_t>(entry.id)] - entry.piece.first) {
       return;
     }
+    refuse_entry(entry);
+  }
+  [[noreturn]] static void refuse_entry(const sdk::Entry& entry) {
     throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
                        "the loaded state has a piece of sequence " + std::to_string(entry.id) +
                            " that the data set does not have; resume with the lengths that it was saved with");
   }
   auto emitter() {
-    return [this](Row row) { ready_.push_back(std::move(row)); };
+    return [this](Row row) {
+      if (rule_.loss_tokens) {
+        for (sdk::Entry& entry : row) entry.piece.count = request_.lengths[static_cast<size_t>(entry.id)];
+      }
+      ready_.push_back(std::move(row));
+    };
+  }
+  /// What a sequence that stays whole counts where loss tokens do.
+  static int64_t size_of(int64_t id, const sdk::EpochRequest& request) {
+    return request.loss_tokens.empty() ? request.lengths[static_cast<size_t>(id)] : loss_size(request.loss_tokens, id);
   }
   void read_one() {
     const int64_t id = request_.has_ids ? request_.ids[cursor_] : static_cast<int64_t>(cursor_);
@@ -133,6 +150,7 @@ class RowStream {
     const int64_t length = request_.lengths[static_cast<size_t>(id)];
     sdk::require(length >= 1,
                  "sequence " + std::to_string(id) + " has a length of " + std::to_string(length) + " tokens");
+    if (rule_.loss_tokens) return take_whole(id, length);
     sdk::require(length <= rule_.longest || rule_.over_long != "error",
                  "sequence " + std::to_string(id) + " has " + std::to_string(length) + " tokens, " +
                      std::to_string(rule_.longest) +
@@ -144,6 +162,19 @@ class RowStream {
       engine_.push(sdk::Entry{id, {first, count}}, rule_.cost(count), emitter());
       first += count;
     }
+  }
+
+  /// The engine sees a piece of as many tokens as the sequence counts; the row gets the sequence.
+  void take_whole(int64_t id, int64_t length) {
+    if (!request_.loss_tokens.empty()) {
+      check_loss_tokens(id, request_.loss_tokens[static_cast<size_t>(id)], length);
+    }
+    const int64_t size = size_of(id, request_);
+    sdk::require(size <= rule_.longest, "sequence " + std::to_string(id) + " has " + std::to_string(size) +
+                                            " loss tokens, " + std::to_string(rule_.longest) +
+                                            " fit a pack. Raise max_tokens");
+    ++cursor_;
+    engine_.push(sdk::Entry{id, {0, size}}, size, emitter());
   }
 
   FeedRule rule_;

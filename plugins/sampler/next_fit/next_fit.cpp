@@ -20,9 +20,7 @@ class NextFit : public sampler::PackSampler<NextFit>, public sampler::Streams<Ne
   using Stream::save;
   static constexpr const char* kName = "next_fit";
 
-  static void options(sdk::Options<NextFit>& o) {
-    sampler::add_pack_options(o, "Most tokens in one pack: the sum of its sequences' lengths.");
-  }
+  static void options(sdk::Options<NextFit>& o) { sampler::add_pack_options(o, sampler::summed_budget()); }
   void pack(const sampler::Items& items, const sdk::EpochRequest&, sdk::EpochRows& rows) const {
     sampler::next_fit(items.sizes, max_tokens, static_cast<uint64_t>(max_sequences), rows.offsets);
     rows.ids_count_up = true;

@@ -33,9 +33,10 @@ class PaddedBudget : public sampler::PackSampler<PaddedBudget> {
   int64_t sequences_multiple = 1;
   std::vector<std::string> shapes;
 
+  PaddedBudget() { budget_unit = "padded_tokens"; }
+
   static void options(sdk::Options<PaddedBudget>& o) {
-    sampler::add_pack_options(
-        o, "Most tokens in one pack with its padding: the length of its longest sequence times their number.");
+    sampler::add_pack_options(o, sampler::padded_budget());
     o.add("length_multiple", &PaddedBudget::length_multiple, "Sequences are padded to a multiple of this length.")
         .at_least(1)
         .unit("tokens");
@@ -50,6 +51,11 @@ class PaddedBudget : public sampler::PackSampler<PaddedBudget> {
 
   void start(const sdk::Host& host) {
     PackSampler::start(host);
+    if (same_sequences && sequences_multiple > 1) {
+      throw sdk::Failure(PLIANT_OUT_OF_RANGE,
+                         "same_sequences parts packs, so sequences_multiple = " + std::to_string(sequences_multiple) +
+                             " cannot be kept; use one of them");
+    }
     rule_.budget = max_tokens;
     rule_.cost = cost();
     rule_.length_multiple = length_multiple;
@@ -71,7 +77,7 @@ class PaddedBudget : public sampler::PackSampler<PaddedBudget> {
     rows.ids_count_up = true;
   }
   [[nodiscard]] sdk::PackingReport packing_report(const sdk::PackedEpoch& epoch) const {
-    return sampler::report_padded(epoch, rule_, quadratic_length == 0 ? PLIANT_UNIT_PADDED_TOKENS : PLIANT_UNIT_COST);
+    return sampler::report_padded(epoch, rule_, unit());
   }
 
   [[nodiscard]] std::string text() const {

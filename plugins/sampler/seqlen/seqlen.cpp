@@ -83,7 +83,7 @@ class Seqlen {
 
   [[nodiscard]] sdk::PackingReport packing_report(const sdk::PackedEpoch& epoch) const {
     return sampler::report_sums(epoch, max_tokens, static_cast<uint64_t>(max_batch_size), PLIANT_UNIT_TOKENS,
-                                [&](uint64_t i) { return epoch.tokens(i); });
+                                [](int64_t, int64_t tokens) { return tokens; });
   }
   const void* extension(const char* id) const {
     return std::strcmp(id, PLIANT_PACKING) == 0 ? sdk::packing_table<Seqlen>() : nullptr;

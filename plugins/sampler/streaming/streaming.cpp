@@ -63,7 +63,7 @@ class Streaming : public sampler::PackSampler<Streaming>, public sampler::Stream
   int64_t max_wait = 4096;
 
   static void options(sdk::Options<Streaming>& o) {
-    sampler::add_pack_options(o, "Most tokens in one pack: the sum of its sequences' lengths.");
+    sampler::add_pack_options(o, sampler::summed_budget());
     o.add("open_packs", &Streaming::open_packs,
           "Packs that are filled side by side; each sequence goes to the fullest that has room for it.")
         .range(1, 1 << 16)

@@ -115,6 +115,15 @@ TEST_CASE("without loss token counts every token has a loss") {
   CHECK(made.batch(0, 0).size == BatchSize{2, 2, 10, 10});
 }
 
+TEST_CASE("a sampler that counts loss tokens gets those of the data set") {
+  const std::string config =
+      "[sampler]\nuse = \"next_fit\"\n[sampler.next_fit]\nmax_tokens = 10\nbudget_unit = \"loss_tokens\"\n";
+  Batches given = batches(config, 4, {{90, 90, 90, 90}, {4, 6, 0, 9}});
+  CHECK(given.batch(0, 0).offsets == std::vector<uint64_t>{0, 2, 4});
+  Batches all = batches(config, 4, of({4, 6, 1, 10}));
+  CHECK(all.batch(0, 0).offsets == std::vector<uint64_t>{0, 2, 3, 4});
+}
+
 TEST_CASE("steps run through the epochs in order, each with its own row order") {
   Batches made = batches(kFixedRandom, 4, of(std::vector<int32_t>(10, 5)));
   CHECK(made.total_steps() == 6);

@@ -118,13 +118,18 @@ TEST_CASE("a sound answer becomes a plan with sums and drops by reason") {
 
 TEST_CASE("the sampler is asked for all sequences with seed, epoch and batch") {
   Scripted sampler;
-  (void)sampler.plan(five());
+  const Dataset asked = five();
+  (void)sampler.plan(asked);
+  CHECK(sampler.seen.lengths == asked.lengths.data());
+  CHECK(sampler.seen.loss_tokens == asked.loss_tokens.data());
   CHECK(sampler.seen.struct_size == sizeof(pliant_epoch_request));
   CHECK(sampler.seen.seed == 9);
   CHECK(sampler.seen.epoch == 6);
   CHECK(sampler.seen.rows_per_batch == 2);
   CHECK(sampler.seen.sequence_count == 5);
   CHECK(sampler.seen.ids == nullptr);
+  (void)sampler.plan({{10, 20, 30, 40, 50}, {}});
+  CHECK(sampler.seen.loss_tokens == nullptr);
 }
 
 TEST_CASE("a cut batch has its own offsets, sizes and digest") {

@@ -98,6 +98,18 @@ TEST_CASE("without a budget there is no lower bound, and of nothing nothing is r
   }
 }
 
+TEST_CASE("an epoch of many rows is reported whole") {
+  const std::vector<int32_t> lengths(20001, 7);
+  for (const char* name : {"fixed", "next_fit", "best_fit", "streaming"}) {
+    CAPTURE(name);
+    CHECK(told(name, {{"max_tokens", int64_t{10}}}, lengths) == Told{10, kTokens, 140007, 20001, 20001});
+  }
+  CHECK(told("seqlen", {{"max_tokens", int64_t{14}}, {"strict", true}}, lengths) ==
+        Told{14, kTokens, 140007, 10001, 10001});
+  CHECK(told("concat", {{"max_tokens", int64_t{10}}}, lengths) == Told{10, kTokens, 140007, 14001, 14001});
+  CHECK(told("padded_budget", {{"max_tokens", int64_t{15}}}, lengths) == Told{15, kPadded, 140007, 10001, 10001});
+}
+
 TEST_CASE("sums past 64 bits are reported as the most that there is") {
   const OptionMap huge{{"max_tokens", std::numeric_limits<int64_t>::max()}, {"length_multiple", int64_t{1} << 62U}};
   const Told of_all = told("padded_budget", huge, std::vector<int32_t>(8, 1));

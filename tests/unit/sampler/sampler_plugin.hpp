@@ -31,6 +31,7 @@ struct Asked {
   int64_t epoch = 0;
   bool has_ids = false;
   std::vector<int64_t> ids;
+  std::vector<int32_t> loss_tokens;  ///< empty = not given
 };
 
 struct Planned {
@@ -141,6 +142,7 @@ class OpenedSampler {
     request.sequence_count = asked.lengths.size();
     request.lengths = asked.lengths.data();
     request.id_count = asked.ids.size();
+    request.loss_tokens = asked.loss_tokens.empty() ? nullptr : asked.loss_tokens.data();
     request.ids = !asked.has_ids ? nullptr : asked.ids.empty() ? &kNone : asked.ids.data();
     return request;
   }

@@ -26,6 +26,8 @@ typedef struct pliant_epoch_request {
   const int32_t* lengths; /* tokens of each sequence; stays valid until the next begin_epoch or destroy */
   uint64_t id_count;
   const int64_t* ids; /* the sequences to use, in this order; NULL = 0 .. sequence_count-1 */
+  /* tokens of each sequence that have a loss, 0 .. its length; NULL = all of them; valid as long as lengths */
+  const int32_t* loss_tokens;
 } pliant_epoch_request;
 
 typedef struct pliant_epoch {

@@ -19,9 +19,9 @@ extern "C" {
 typedef struct pliant_row_stream {
   uint32_t struct_size;
   uint32_t reserved;
-  /* [train-thread] Opens an epoch. request->lengths (and ids) stay valid until the next open or destroy; they are read
-   * once, in order, and may be memory-mapped. PLIANT_FAILED_PRECONDITION when a loaded state belongs to another
-   * request; PLIANT_UNIMPLEMENTED when the options need the whole epoch at once. A failure changes nothing. */
+  /* [train-thread] Opens an epoch. request->lengths (and ids, loss_tokens) stay valid until the next open or destroy;
+   * they are read once, in order, and may be memory-mapped. PLIANT_FAILED_PRECONDITION when a loaded state belongs to
+   * another request; PLIANT_UNIMPLEMENTED when the options need the whole epoch at once. A failure changes nothing. */
   int32_t (*open)(void* self, const pliant_epoch_request* request, pliant_error* error);
   /* [train-thread] The next rows, as many as there are of max_rows; *row_count = 0 only at the end. Arrays as in `rows`
    * and `pieces` of the sampler: offsets has room for max_rows + 1, the others for `capacity` entries.

@@ -24,7 +24,8 @@ struct EpochRequest {
   int64_t rows_per_batch = 1;        ///< the global batch
   std::span<const int32_t> lengths;  ///< tokens of each sequence; valid until the next plan_epoch
   bool has_ids = false;
-  std::span<const int64_t> ids;  ///< the sequences to use, in this order; without has_ids all of them
+  std::span<const int64_t> ids;          ///< the sequences to use, in this order; without has_ids all of them
+  std::span<const int32_t> loss_tokens;  ///< tokens of each sequence that have a loss; empty = all of them
 };
 
 /// Tokens [first, first + count) of a sequence.
@@ -85,8 +86,9 @@ struct SamplerAdapter {
   struct Instance {
     T plugin;
     EpochRows epoch;
+    const int32_t* lengths = nullptr;  ///< of the current epoch's request
+    std::span<const int32_t> loss_tokens;
     bool has_epoch = false;
-    std::span<const int32_t> lengths;  ///< of the current epoch's request
   };
   static Instance* instance(void* self) { return static_cast<Instance*>(self); }
 
@@ -98,11 +100,15 @@ struct SamplerAdapter {
     asked.lengths = {request.lengths, static_cast<size_t>(request.sequence_count)};
     asked.has_ids = request.ids != nullptr;
     asked.ids = {request.ids, static_cast<size_t>(request.id_count)};
+    if (PLIANT_HAS(pliant_epoch_request, &request, loss_tokens) && request.loss_tokens != nullptr) {
+      asked.loss_tokens = {request.loss_tokens, static_cast<size_t>(request.sequence_count)};
+    }
     return asked;
   }
   static int32_t begin_epoch(void* self, const pliant_epoch_request* request, pliant_epoch* out,
                              pliant_error* error) noexcept {
     return guarded(error, [&] {
+      instance(self)->has_epoch = false;
       EpochRows& rows = plan(*instance(self), request_of(*request));
       out->row_count = rows.row_count();
       out->sequence_count = rows.pieces.empty() ? rows.entry_count() : rows.sequence_count;
@@ -111,11 +117,13 @@ struct SamplerAdapter {
         out->entry_count = rows.entry_count();
         out->truncated_count = rows.pieces.empty() ? 0 : rows.truncated_count;
       }
+      instance(self)->lengths = request->lengths;
+      instance(self)->loss_tokens = request_of(*request).loss_tokens;
+      instance(self)->has_epoch = true;
     });
   }
   static EpochRows& plan(Instance& instance, const EpochRequest& asked) {
     EpochRows rows = std::exchange(instance.epoch, EpochRows());  // a failure leaves no epoch
-    instance.has_epoch = false;
     if constexpr (PlansInPlace<T>) {
       rows.restart();
       instance.plugin.plan_epoch(asked, rows);
@@ -123,8 +131,6 @@ struct SamplerAdapter {
       rows = EpochRows();
       rows = instance.plugin.plan_epoch(asked);
     }
-    instance.lengths = asked.lengths;
-    instance.has_epoch = true;
     return instance.epoch = std::move(rows);
   }
   static void check_rows(const EpochRows& epoch, uint64_t first, uint64_t count) {
