@@ -29,6 +29,7 @@ struct Invocation {
 
 /// Each declares one command below `app`. Its callback sets invocation.action and does nothing else.
 void add_plan(CLI::App& app, Invocation& invocation);
+void add_pack(CLI::App& app, Invocation& invocation);
 void add_plugin(CLI::App& app, Invocation& invocation);
 void add_config(CLI::App& app, Invocation& invocation);
 void add_version(CLI::App& app, Invocation& invocation);

@@ -53,6 +53,7 @@ void declare(CLI::App& app, Invocation& invocation) {
       "75 no valid world size left, 128+n signal n");
   add_common(app, invocation);
   add_plan(app, invocation);
+  add_pack(app, invocation);
   add_run(app, invocation);
   add_plugin(app, invocation);
   add_config(app, invocation);

@@ -50,6 +50,14 @@ void complain(const Invocation& invocation, std::string_view text) {
   note(shown + "\n");
 }
 
+std::string grouped(int64_t number) {
+  std::string digits = std::to_string(number);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > (number < 0 ? 1 : 0); at -= 3) {
+    digits.insert(static_cast<size_t>(at), ",");
+  }
+  return digits;
+}
+
 std::string table(const std::vector<std::vector<std::string>>& rows, size_t texts) {
   std::vector<size_t> widths;
   for (const auto& row : rows) {

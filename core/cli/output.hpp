@@ -23,6 +23,9 @@ bool colored(const Invocation& invocation);
 /// One line or block to stderr; the first "error:" or "warning:" in it is coloured when asked for.
 void complain(const Invocation& invocation, std::string_view text);
 
+/// 1234567 as 1,234,567.
+std::string grouped(int64_t number);
+
 /// Columns padded to their widest cell, two spaces apart, one row a line: the first `texts` on the right, numbers
 /// behind them on the left. No blanks at the end of a line.
 std::string table(const std::vector<std::vector<std::string>>& rows, size_t texts = SIZE_MAX);

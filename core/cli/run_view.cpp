@@ -1,7 +1,6 @@
 #include "run_view.hpp"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "output.hpp"
+#include "progress.hpp"
 
 namespace pliant::cli {
 namespace {
@@ -24,14 +24,6 @@ std::string duration(double seconds) {
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
-// 1234567 as 1,234,567.
-std::string grouped(int64_t n) {
-  std::string digits = std::to_string(n);
-  for (auto at = static_cast<int64_t>(digits.size()) - 3; at > (n < 0 ? 1 : 0); at -= 3)
-    digits.insert(static_cast<size_t>(at), ",");
-  return digits;
-}
-
 std::string describe(const JobProgress& p) {
   std::string text = fmt::format("step {}/{}  loss {:.4f}  world {}  lr {:.3g}", p.step, p.total_steps, p.loss,
                                  p.world_size, p.learning_rate);
@@ -41,16 +33,7 @@ std::string describe(const JobProgress& p) {
 }
 
 std::string bar(const JobProgress& p) {
-  const double part = p.total_steps > 0 ? static_cast<double>(p.step) / static_cast<double>(p.total_steps) : 0;
-  const int full = static_cast<int>(part * kBarCells);
-  std::string cells;
-  for (int i = 0; i < kBarCells; ++i) cells += i < full ? "━" : "─";
-  return cells;
-}
-
-size_t columns() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
+  return progress_bar(p.total_steps > 0 ? static_cast<double>(p.step) / static_cast<double>(p.total_steps) : 0);
 }
 
 }  // namespace
@@ -76,8 +59,8 @@ void RunView::on_commit(const JobProgress& progress) {
 
 void RunView::draw(const JobProgress& progress) {
   const std::string text = describe(progress);
-  const bool room_for_bar = text.size() + kBarCells + 2 <= columns();
-  const std::string line = room_for_bar ? bar(progress) + "  " + text : text.substr(0, columns() - 1);
+  const bool room_for_bar = text.size() + kBarCells + 2 <= terminal_columns();
+  const std::string line = room_for_bar ? bar(progress) + "  " + text : text.substr(0, terminal_columns() - 1);
   note(fmt::format("\r\033[K{}", line));
   line_open_ = true;
 }

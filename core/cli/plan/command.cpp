@@ -7,6 +7,7 @@
 
 #include "base/whole_file.hpp"
 #include "commands.hpp"
+#include "names.hpp"
 #include "output.hpp"
 #include "plan/figure.hpp"
 #include "plan/study.hpp"
@@ -68,23 +69,9 @@ Compared compare_one(const Config& config, const std::string& policy, int64_t wo
   }
 }
 
-/// "v0.1,exact" cut at its commas.
-std::vector<std::string> names_in(const std::string& list) {
-  std::vector<std::string> names;
-  for (size_t at = 0; at <= list.size();) {
-    const size_t comma = std::min(list.find(',', at), list.size());
-    names.push_back(list.substr(at, comma - at));
-    at = comma + 1;
-  }
-  if (std::find(names.begin(), names.end(), "") == names.end()) return names;
-  throw Error(Status::kInvalidArgument,
-              fmt::format("--compare '{}': names with one comma between them, e.g. v0.1,v0.2,exact", list),
-              ExitCode::kUsage);
-}
-
 std::vector<Compared> compare(const Config& config, const PlanArguments& arguments) {
   std::vector<Compared> all;
-  for (const std::string& policy : names_in(arguments.policies)) {
+  for (const std::string& policy : names_in("--compare", arguments.policies, "v0.1,v0.2,exact")) {
     const bool twice = std::any_of(all.begin(), all.end(), [&](const Compared& one) { return one.policy == policy; });
     if (!twice) all.push_back(compare_one(config, policy, arguments.world_size));
   }

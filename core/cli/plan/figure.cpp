@@ -7,6 +7,9 @@
 #include <array>
 #include <cmath>
 
+#include "output.hpp"
+#include "svg.hpp"
+
 namespace pliant::cli {
 
 namespace {
@@ -22,32 +25,7 @@ constexpr int64_t kColumns = 320;
 constexpr int64_t kSamples = 64;  // heights asked for in one column
 constexpr double kLogFrom = 300;  // last / first from which the x axis is logarithmic
 
-/// Okabe and Ito's colours, told apart by everybody; none of them is lost in grey.
-constexpr std::array<const char*, 6> kColors{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"};
 constexpr std::array<const char*, 6> kDashes{"", "6 3", "2 2", "8 3 2 3", "4 2", "1 2"};
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '&') {
-      safe += "&amp;";
-    } else if (c == '<') {
-      safe += "&lt;";
-    } else {
-      safe += c;
-    }
-  }
-  return safe;
-}
-
-/// 12,345
-std::string grouped(int64_t number) {
-  std::string digits = std::to_string(number);
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) {
-    digits.insert(static_cast<size_t>(at), ",");
-  }
-  return digits;
-}
 
 class Axes {
  public:
@@ -107,11 +85,7 @@ class Axes {
       }
       return at;
     }
-    double step = std::pow(10, std::floor(std::log10((last_ - first_) / 4)));
-    for (const double times : {2.0, 2.5, 2.0}) {
-      if ((last_ - first_) / step > 8) step *= times;
-    }
-    step = std::max(1.0, std::round(step));
+    const double step = std::max(1.0, std::round(round_step(last_ - first_, 8)));
     for (double tick = std::ceil(first_ / step) * step; tick <= last_; tick += step) {
       at.push_back(static_cast<int64_t>(tick));
     }
@@ -159,7 +133,7 @@ std::vector<Column> columns_of(const Series& series, const Axes& axes, int64_t f
 }
 
 std::string draw_series(const std::vector<Column>& columns, const Axes& axes, size_t index) {
-  const char* color = kColors[index % kColors.size()];
+  const char* color = kFigureColors[index % kFigureColors.size()];
   std::string band;
   std::string line;
   bool spread = false;
@@ -188,8 +162,8 @@ std::string draw_legend(const std::vector<Series>& series) {
     svg += fmt::format(
         "<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"2.2\" "
         "stroke-dasharray=\"{}\"/><text x=\"{}\" y=\"{:.1f}\"><tspan font-weight=\"bold\">{}</tspan>  {}</text>\n",
-        kLeft, y, kLeft + 28, y, kColors[i % kColors.size()], kDashes[i % kDashes.size()], kLeft + 36, y + 4,
-        escaped(series[i].name), escaped(series[i].remark));
+        kLeft, y, kLeft + 28, y, kFigureColors[i % kFigureColors.size()], kDashes[i % kDashes.size()], kLeft + 36,
+        y + 4, svg_escaped(series[i].name), svg_escaped(series[i].remark));
   }
   return svg;
 }
@@ -208,16 +182,10 @@ std::string efficiency_figure(const std::vector<Series>& series, int64_t first, 
   }
   lowest = std::max(0.0, std::floor(10 * lowest - 0.2) / 10);  // a round tick, a little below
   const Axes axes(first, last, lowest, top);
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
-      "font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222\">\n"
-      "<title>{2}</title>\n<rect width=\"{0}\" height=\"{1}\" fill=\"#fff\"/>\n"
-      "<text x=\"{3}\" y=\"22\" font-size=\"15\" font-weight=\"bold\">{2}</text>\n",
-      kWidth, kHeight, escaped(title), kLeft);
-  svg += axes.draw();
-  for (size_t i = 0; i < drawn.size(); ++i) svg += draw_series(drawn[i], axes, i);
-  svg += draw_legend(series);
-  return svg + "</svg>\n";
+  std::string body = axes.draw();
+  for (size_t i = 0; i < drawn.size(); ++i) body += draw_series(drawn[i], axes, i);
+  body += draw_legend(series);
+  return svg_document(kWidth, kHeight, kLeft, title, body);
 }
 
 }  // namespace pliant::cli

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <memory>
 #include <string>
 
 #include "base/durable_file.hpp"
@@ -64,7 +65,7 @@ int open_draft(const fs::path& target, fs::path& written) {
 
 Result<> write_whole(const fs::path& file, std::string_view text, bool replace) {
   const auto fill = [text](int fd) { return write_all_at(fd, text, 0); };
-  return write_whole(file, WholeFile{fill, [] { return Result<>(); }, {}}, replace);
+  return write_whole(file, WholeFile{fill, {}, {}}, replace);
 }
 
 Result<> write_whole(const fs::path& file, const WholeFile& contents, bool replace) {
@@ -85,13 +86,18 @@ Result<> write_whole(const fs::path& file, const WholeFile& contents, bool repla
   fs::path written = contents.draft;
   const FileDescriptor fd(open_draft(target, written));
   if (fd.get() < 0) return cannot_write(errno, file);
+  // Whatever happens before the file has its name, an exception of the caller too, the draft goes away.
+  std::unique_ptr<const fs::path, void (*)(const fs::path*)> draft(
+      &written, [](const fs::path* left) { ::unlink(left->c_str()); });
   int fault = contents.fill(fd.get());
   if (fault == 0 && ::fsync(fd.get()) != 0) fault = errno;
   Result<> ready;
-  if (fault == 0) ready = contents.before_name();
+  if (fault == 0 && contents.before_name) ready = contents.before_name();
   if (fault == 0 && ready) fault = give_name(written, target, replace);
-  if (fault == 0 && ready) return sync_folder_of(target);
-  ::unlink(written.c_str());
+  if (fault == 0 && ready) {
+    static_cast<void>(draft.release());  // the name is another's now, or nobody's
+    return sync_folder_of(target);
+  }
   if (!ready) return ready;
   return fault == EEXIST ? exists_already(file) : cannot_write(fault, file);
 }

@@ -17,7 +17,7 @@ Result<> write_whole(const std::filesystem::path& file, std::string_view text, b
 struct WholeFile {
   /// Writes everything to the descriptor; 0 or an errno value.
   std::function<int(int fd)> fill;
-  /// Called when that is on disk, before it gets its name; an error keeps it from getting one.
+  /// Unless empty, called when that is on disk, before it gets its name; an error keeps it from getting one.
   std::function<Result<>()> before_name;
   /// Where it is written before it has its name, in the same folder; overwritten if it is there, so the caller keeps
   /// others out. Empty: a name that no other process takes, which stays behind when this one is killed.

@@ -1,0 +1,142 @@
+// pliant pack
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+
+#include "base/whole_file.hpp"
+#include "commands.hpp"
+#include "names.hpp"
+#include "output.hpp"
+#include "pack/study.hpp"
+#include "pack/views.hpp"
+#include "pliant/error.hpp"
+#include "progress.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+struct PackArguments {
+  std::string file;
+  PackQuestion question;
+  std::string samplers;  ///< names with commas between them
+  std::string figure_file;
+  std::string export_folder;
+};
+
+Config open_config(const Invocation& invocation, const PackArguments& arguments) {
+  const Config read = Config::open(arguments.file, {}, invocation.overrides);
+  ConfigNeeds needs;
+  needs.sampler = true;
+  needs.balancer = true;
+  needs.elasticity = read.has("elasticity");
+  needs.lr = read.has("lr");
+  return Config::open(arguments.file, needs, invocation.overrides);
+}
+
+PackCompared compare_one(const Config& config, const std::string& sampler, const Dataset& dataset,
+                         const PackBatch& batch, const PackQuestion& question, ProgressLine& progress) {
+  try {
+    const Config other = with_plugin(config, "sampler", sampler);
+    return {sampler, study_pack(other, dataset, batch, question, progress), ""};
+  } catch (const Error& error) {
+    if (error.exit_code() == ExitCode::kPlugin) throw;
+    return {sampler, std::nullopt, error.message()};
+  }
+}
+
+std::vector<PackCompared> compare(const Config& config, const Dataset& dataset, const PackBatch& batch,
+                                  const PackArguments& arguments, ProgressLine& progress) {
+  std::vector<PackCompared> all;
+  for (const std::string& sampler : names_in("--compare", arguments.samplers, "next_fit,best_fit,streaming")) {
+    const bool twice =
+        std::any_of(all.begin(), all.end(), [&](const PackCompared& one) { return one.sampler == sampler; });
+    if (!twice) all.push_back(compare_one(config, sampler, dataset, batch, arguments.question, progress));
+  }
+  const bool none = std::none_of(all.begin(), all.end(), [](const PackCompared& one) { return one.study.has_value(); });
+  if (none) {
+    std::string message = "--compare: no sampler can pack this data";
+    for (const PackCompared& one : all) message += fmt::format("\n  {}: {}", one.sampler, one.refusal);
+    throw Error(Status::kInvalidArgument, message, ExitCode::kUsage);
+  }
+  return all;
+}
+
+void write_figure(const std::string& file, const PackStudy& study) {
+  const Result<> written = write_whole(file, pack_figure(study), true);
+  if (written) return;
+  throw Error(written.error().status(), "--plot: " + written.error().message(), written.error().exit_code());
+}
+
+int show_pack(const Invocation& invocation, const PackArguments& arguments) {
+  const Config config = open_config(invocation, arguments);
+  ProgressLine progress(invocation);
+  progress.show("reading " + config.data().lengths, -1);
+  const Dataset dataset = load_dataset(config);
+  const PackBatch batch = batch_for(config, arguments.question);
+  if (!arguments.samplers.empty()) {
+    const std::vector<PackCompared> all = compare(config, dataset, batch, arguments, progress);
+    progress.clear();
+    return emit(invocation.json ? pack_compare_json(all) : pack_compare_text(all));
+  }
+  std::optional<Batches> batches;
+  const PackStudy study = study_pack(config, dataset, batch, arguments.question, progress, &batches);
+  if (!arguments.figure_file.empty()) write_figure(arguments.figure_file, study);
+  if (!arguments.export_folder.empty()) export_pack(arguments.export_folder, study, *batches, progress);
+  progress.clear();
+  return emit(invocation.json ? pack_json(study) : pack_text(study));
+}
+
+}  // namespace
+
+void add_pack(CLI::App& app, Invocation& invocation) {
+  CLI::App& command = *app.add_subcommand("pack", "Pack the data set into rows and show how full they are");
+  const auto given = std::make_shared<PackArguments>();
+  command
+      .add_option("CONFIG", given->file, "The config file, often pliant.toml; [data] lengths and [sampler] are used")
+      ->required();
+  command.add_option("--epoch", given->question.epoch, "The epoch to pack; random orders differ by epoch. Default: 0")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40).description(""))
+      ->type_name("N");
+  command
+      .add_option("--global-batch", given->question.global_batch,
+                  "Packs of a batch, for a config without [elasticity]. Default: 1")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""))
+      ->type_name("N");
+  command
+      .add_option("--world-size", given->question.world_sizes,
+                  "Predict at these numbers of ranks how long they wait for each other. Default: some that the plan "
+                  "admits")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20).description(""))
+      ->delimiter(',')
+      ->type_name("N,...");
+  CLI::Option* compared =
+      command
+          .add_option("--compare", given->samplers,
+                      "Pack by several samplers with the same options, e.g. next_fit,best_fit,streaming, in one table")
+          ->type_name("SAMPLER,...");
+  command
+      .add_option("--plot", given->figure_file,
+                  "Draw lengths, fill of the packs and the learning rate over the steps into this SVG file")
+      ->type_name("FILE.svg")
+      ->excludes(compared);
+  command
+      .add_option(
+          "--export", given->export_folder,
+          "Write the packs into this new folder as flat arrays: row_offsets.npy, ids.npy, dropped.npy, pack.json")
+      ->type_name("DIR")
+      ->excludes(compared);
+  add_json(command, invocation);
+  command.footer(
+      "Examples:\n"
+      "  pliant pack pliant.toml --set data.lengths=lengths.npy\n"
+      "  pliant pack pliant.toml --compare next_fit,best_fit,streaming\n"
+      "  pliant pack pliant.toml --plot packs.svg --export packs\n\n"
+      "Every command takes --set, --plugin-dir, --color, -v and -q: see pliant --help");
+  command.callback(
+      [&invocation, given] { invocation.action = [&invocation, given] { return show_pack(invocation, *given); }; });
+}
+
+}  // namespace pliant::cli

@@ -1,0 +1,189 @@
+// Looking at the rows of an epoch, portion by portion.
+#include "pack/study.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "elastic/lr_inputs.hpp"
+#include "pack/rank_time.hpp"
+#include "pliant/error.hpp"
+#include "pliant/learning_rate.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+constexpr size_t kBins = 64;
+constexpr size_t kCurvePoints = 1024;
+
+size_t bin_of(double part) {
+  return std::min(kBins - 1, static_cast<size_t>(std::max(0.0, part) * static_cast<double>(kBins)));
+}
+
+/// One batch of an epoch after the other, in portions of whole batches.
+class Look {
+ public:
+  Look(Batches& batches, PackStudy& study) : batches_(batches), study_(study) {
+    study_.fill_counts.assign(kBins, 0);
+    const Packing& packing = study_.packing;
+    room_ = static_cast<double>(packing.budget > 0 ? packing.budget : study_.summary.longest_row);
+    padded_ = packing.unit == "padded_tokens";
+  }
+
+  void run(const LearningRate* rates, ProgressLine& progress) {
+    constexpr int64_t kPortion = 4096;
+    const int64_t all = study_.summary.rows;
+    const int64_t batch_rows = study_.global_batch;
+    const int64_t portion = batch_rows * std::max<int64_t>(1, kPortion / batch_rows);
+    double rate_steps = 0;
+    for (int64_t first = 0; first < all; first += portion) {
+      progress.show("looking at the packs", static_cast<double>(first) / static_cast<double>(all));
+      const Batch rows = batches_.rows(study_.epoch, first, std::min(portion, all - first));
+      for (int64_t row = 0; row < rows.size.rows; ++row) {
+        see(rows, row);
+        if ((row + 1) % batch_rows != 0 && row + 1 < rows.size.rows) continue;
+        if (rates != nullptr) note_rate(*rates, rate_steps++);
+        batch_ = BatchSize();
+      }
+    }
+    if (study_.entries > 0) study_.waits.mean = waited_ / static_cast<double>(study_.entries);
+  }
+
+ private:
+  void see(const Batch& rows, int64_t row) {
+    const Dataset& dataset = batches_.dataset();
+    const auto ids = rows.row(row);
+    const auto pieces = rows.row_pieces(row);
+    int64_t tokens = 0;
+    int64_t longest = 0;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const auto id = static_cast<size_t>(ids[i]);
+      const int64_t length = dataset.lengths[id];
+      const int64_t count = pieces.empty() ? length : pieces[i].count;
+      const int64_t weight = dataset.loss_tokens.empty() ? length : dataset.loss_tokens[id];
+      tokens += count;
+      longest = std::max(longest, count);
+      batch_.sequences += pieces.empty() || pieces[i].last ? 1 : 0;
+      batch_.loss_tokens += count == length ? weight : weight * count / length;
+      furthest_ = std::max(furthest_, ids[i]);
+      study_.waits.longest = std::max(study_.waits.longest, furthest_ - ids[i]);
+      waited_ += static_cast<double>(furthest_ - ids[i]);
+    }
+    const auto entries = static_cast<int64_t>(ids.size());
+    batch_.rows += 1;
+    batch_.tokens += tokens;
+    study_.entries += entries;
+    study_.longest_entry = std::max(study_.longest_entry, longest);
+    const int64_t used = padded_ ? longest * entries : tokens;
+    ++study_.fill_counts[bin_of(static_cast<double>(used) / room_)];
+  }
+
+  void note_rate(const LearningRate& rates, double step) {
+    const double rate = rates.at(static_cast<int64_t>(step), batch_);
+    RateCurve& curve = *study_.learning_rate;
+    if (step == 0) curve.least = curve.most = rate;
+    curve.least = std::min(curve.least, rate);
+    curve.most = std::max(curve.most, rate);
+    const auto stride = static_cast<double>(1 + study_.summary.batches / static_cast<int64_t>(kCurvePoints));
+    if (std::fmod(step, stride) == 0) curve.points.emplace_back(step, rate);
+  }
+
+  Batches& batches_;
+  PackStudy& study_;
+  double room_ = 1;
+  bool padded_ = false;
+  BatchSize batch_;  ///< of the batch in hand
+  int64_t furthest_ = 0;
+  double waited_ = 0;
+};
+
+void describe_dataset(const Dataset& dataset, PackStudy& study) {
+  study.source = dataset.source;
+  study.sequences = static_cast<int64_t>(dataset.lengths.size());
+  for (const int32_t length : dataset.lengths) {
+    study.tokens += length;
+    study.longest_sequence = std::max<int64_t>(study.longest_sequence, length);
+  }
+  study.length_counts.assign(kBins, 0);
+  const double step = static_cast<double>(study.longest_sequence) / static_cast<double>(kBins);
+  for (const int32_t length : dataset.lengths) ++study.length_counts[bin_of((length - 0.5) / step / kBins)];
+}
+
+std::optional<LearningRate> rates_for(const Config& config, Batches& batches, const EpochSummary& epoch) {
+  if (!config.has("lr")) return std::nullopt;
+  const int64_t count = std::max<int64_t>(epoch.batches, 1);
+  LearningRate rates(
+      config, BatchSize{epoch.rows / count, epoch.sequences / count, epoch.tokens / count, epoch.loss_tokens / count});
+  if (rates.wants_job_length()) rates.set_job_length(elastic::length_of_job(batches, config.run()));
+  return rates;
+}
+
+}  // namespace
+
+PackBatch batch_for(const Config& config, const PackQuestion& question) {
+  PackBatch batch;
+  if (!config.has("elasticity")) {
+    batch.plan.global_batch = std::max<int64_t>(1, question.global_batch);
+    return batch;
+  }
+  if (question.global_batch > 0) {
+    throw Error(Status::kInvalidArgument,
+                "--global-batch is for configs without [elasticity]; here the plan says how many rows a batch has",
+                ExitCode::kUsage);
+  }
+  batch.planner.emplace(config);
+  batch.plan = batch.planner->plan();
+  batch.planned = true;
+  for (const int64_t size : question.world_sizes) {
+    if (batch.plan.valid(size)) continue;
+    throw Error(Status::kIncompatibleWorldSize, batch.plan.explain_invalid(size), ExitCode::kUsage);
+  }
+  return batch;
+}
+
+std::vector<int64_t> sizes_for(const PackBatch& batch, const PackQuestion& question) {
+  if (!question.world_sizes.empty() || !batch.planned) return question.world_sizes;
+  std::vector<int64_t> sizes;
+  for (const int64_t about : {2, 8, 64, 512}) {
+    const int64_t size = batch.plan.largest_valid(about);
+    if (size > 1 && (sizes.empty() || size > sizes.back())) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+PackStudy study_pack(const Config& config, const Dataset& dataset, const PackBatch& batch, const PackQuestion& question,
+                     ProgressLine& progress, std::optional<Batches>* made) {
+  PackStudy study;
+  study.sampler = config.use("sampler");
+  study.epoch = question.epoch;
+  study.global_batch = batch.plan.global_batch;
+  study.planned = batch.planned;
+  describe_dataset(dataset, study);
+  progress.show(fmt::format("packing {} sequences with {}", study.sequences, study.sampler), -1);
+  const auto began = std::chrono::steady_clock::now();
+  Batches batches(config, batch.plan, dataset);
+  auto planned = std::chrono::steady_clock::now();
+  if (question.epoch != 0) {
+    const auto again = planned;
+    study.summary = batches.epoch(question.epoch);
+    planned = began + (std::chrono::steady_clock::now() - again);
+  }
+  study.seconds = std::chrono::duration<double>(planned - began).count();
+  const std::optional<LearningRate> rates = rates_for(config, batches, batches.epoch(0));
+  study.summary = batches.epoch(question.epoch);
+  study.packing = batches.packing(question.epoch);
+  if (rates) {
+    study.learning_rate.emplace();
+    study.learning_rate_rule = config.use("lr");
+  }
+  Look(batches, study).run(rates ? &*rates : nullptr, progress);
+  predict_rank_times(config, batch, sizes_for(batch, question), batches, study, progress);
+  if (made != nullptr) made->emplace(std::move(batches));
+  return study;
+}
+
+}  // namespace pliant::cli

@@ -1,0 +1,86 @@
+// PackStudy: one epoch of one sampler looked at; what the table, the JSON and the figure of `pliant pack` show.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pliant/batches.hpp"
+#include "pliant/config.hpp"
+#include "pliant/plan.hpp"
+#include "progress.hpp"
+
+namespace pliant::cli {
+
+struct PackQuestion {
+  int64_t epoch = 0;
+  int64_t global_batch = 0;          ///< rows; 0: what the plan says, or 1 without one
+  std::vector<int64_t> world_sizes;  ///< to predict waiting at; empty: some valid ones of the plan
+};
+
+/// Which rows make a batch, and how ranks may share it out.
+struct PackBatch {
+  Plan plan;
+  bool planned = false;  ///< by [elasticity]; else `plan` holds no more than the batch
+  std::optional<Planner> planner;
+};
+/// `config` was opened with needs.elasticity where it has [elasticity]. Throws (exit 2) for world sizes that the plan
+/// does not admit, and for a global batch beside [elasticity].
+PackBatch batch_for(const Config& config, const PackQuestion& question);
+/// The world sizes of the question, or up to four of the plan.
+std::vector<int64_t> sizes_for(const PackBatch& batch, const PackQuestion& question);
+
+/// Learning rate over the steps of the epoch.
+struct RateCurve {
+  double least = 0;
+  double most = 0;
+  std::vector<std::pair<double, double>> points;  ///< step and rate; at most 1024, evenly spread
+};
+
+/// What ranks lose by waiting for the slowest of them, 0 to 1.
+struct RankTime {
+  std::string balancer;
+  int64_t world_size = 0;
+  double lost_per_step = 0;
+  double lost_per_micro_batch = 0;
+};
+
+struct Waits {
+  int64_t longest = 0;  ///< sequences that came into the rows before one that the data set has earlier
+  double mean = 0;
+};
+
+struct PackStudy {
+  std::string sampler;
+  std::string source;
+  int64_t sequences = 0;  ///< of the data set
+  int64_t tokens = 0;
+  int64_t longest_sequence = 0;
+  int64_t epoch = 0;
+  int64_t global_batch = 0;
+  bool planned = false;
+  EpochSummary summary;
+  Packing packing;
+  int64_t entries = 0;
+  int64_t longest_entry = 0;
+  double seconds = 0;  ///< planning the epoch and checking every row
+  Waits waits;
+  std::vector<int64_t> length_counts;  ///< of the data set, in equal steps up to longest_sequence
+  std::vector<int64_t> fill_counts;    ///< rows by the part of their room that is used, in equal steps up to 1
+  std::optional<RateCurve> learning_rate;
+  std::string learning_rate_rule;
+  std::vector<RankTime> rank_times;
+  int64_t batches_sampled = 0;  ///< for rank_times
+  int64_t cost_per_token = 0;   ///< likewise
+  int64_t cost_per_square = 0;
+};
+
+/// Packs `dataset` as `config` (opened with needs.sampler and needs.balancer, and needs.lr when it has [lr]) says.
+/// `batches`, when given, gets the object that made the rows.
+PackStudy study_pack(const Config& config, const Dataset& dataset, const PackBatch& batch, const PackQuestion& question,
+                     ProgressLine& progress, std::optional<Batches>* batches = nullptr);
+
+}  // namespace pliant::cli
