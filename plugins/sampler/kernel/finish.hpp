@@ -107,6 +107,11 @@ inline void fill_last_batch(sdk::EpochRows& rows, uint64_t batch) {
 
 }  // namespace detail
 
+/// Whether finish_rows has anything to do.
+inline bool changes_rows(const PackOptions& options) {
+  return options.min_sequences > 1 || options.tail != "keep";
+}
+
 /// Applies min_sequences and tail to packs that name sequences of `lengths`.
 inline void finish_rows(const PackOptions& options, std::span<const int32_t> lengths, int64_t rows_per_batch,
                         sdk::EpochRows& rows) {

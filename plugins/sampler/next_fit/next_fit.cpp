@@ -1,9 +1,11 @@
 // Sampler `next_fit`: fills one pack after the other and keeps the order of the sequences.
 #include "../kernel/next_fit.hpp"
 
+#include <memory>
 #include <cstdint>
 #include <string>
 
+#include "../kernel/counted_rows.hpp"
 #include "../kernel/pack_sampler.hpp"
 #include "../kernel/stream_engines.hpp"
 #include "../kernel/streaming_base.hpp"
@@ -13,7 +15,7 @@ namespace {
 namespace sampler = pliant::sampler;
 namespace sdk = pliant::sdk;
 
-class NextFit : public sampler::PackSampler<NextFit>, public sampler::Streams<NextFit, sampler::NextFitEngine> {
+class NextFit : public sampler::PackSampler<NextFit>, public sampler::ThreadOption, public sampler::Streams<NextFit, sampler::NextFitEngine> {
  public:
   using Stream = sampler::Streams<NextFit, sampler::NextFitEngine>;
   using Stream::load;
@@ -22,10 +24,12 @@ class NextFit : public sampler::PackSampler<NextFit>, public sampler::Streams<Ne
 
   static void options(sdk::Options<NextFit>& o) {
     sampler::add_pack_options(o, "Most tokens in one pack: the sum of its sequences' lengths.");
+    sampler::add_thread_option(o);
   }
-  void pack(const sampler::Items& items, const sdk::EpochRequest&, sdk::EpochRows& rows) const {
-    sampler::next_fit(items.sizes, max_tokens, static_cast<uint64_t>(max_sequences), rows.offsets);
-    rows.ids_count_up = true;
+  void pack(const sampler::Items& items, const sdk::EpochRequest&, sdk::EpochRows& rows) {
+    plan_->threads = thread_count();
+    sampler::next_fit(items.sizes, max_tokens, static_cast<uint64_t>(max_sequences), plan_->threads, plan_->bits);
+    rows.source = plan_;
   }
 
   [[nodiscard]] std::string why_no_stream() const { return sampler::why_no_stream(*this); }
@@ -33,6 +37,9 @@ class NextFit : public sampler::PackSampler<NextFit>, public sampler::Streams<Ne
   [[nodiscard]] sampler::NextFitEngine make_engine() const {
     return {max_tokens, static_cast<uint64_t>(max_sequences)};
   }
+
+ private:
+  std::shared_ptr<sampler::CountedRows> plan_ = std::make_shared<sampler::CountedRows>();
 };
 
 }  // namespace
