@@ -1,6 +1,7 @@
 // Random numbers and a shuffle keyed by (seed, epoch, purpose, part): the same on every machine, whichever thread asks.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -14,83 +15,81 @@ namespace pliant::sampler {
 /// so that a compiler makes vectors of them; seeded by SplitMix64.
 class KeyedRandom {
  public:
+  static constexpr size_t kMostReady = 256;
+
   KeyedRandom(uint64_t seed, uint64_t epoch, uint64_t purpose, uint64_t part = 0) {
     uint64_t counter = mix(mix(mix(mix(seed) ^ epoch) ^ purpose) ^ part);
-    for (auto& word : state_) {
-      for (size_t lane = 0; lane < kLanes; lane += 2) {
-        counter += 0x9e3779b97f4a7c15U;
-        const uint64_t drawn = mix(counter);
-        word[lane] = static_cast<uint32_t>(drawn);
-        word[lane + 1] = static_cast<uint32_t>(drawn >> 32U);
+    for (State& state : states_) {
+      for (Words& word : state) {
+        for (int lane = 0; lane < 4; lane += 2) {
+          counter += 0x9e3779b97f4a7c15U;
+          const uint64_t drawn = mix(counter);
+          word[lane] = static_cast<uint32_t>(drawn);
+          word[lane + 1] = static_cast<uint32_t>(drawn >> 32U);
+        }
       }
     }
   }
   /// Numbers that were not used yet, at least one; 32 random bits each.
   std::span<const uint32_t> ready() {
-    if (used_ == kDrawn) draw();
-    return {drawn_.data() + used_, kDrawn - used_};
+    if (used_ == kMostReady) draw();
+    return {drawn_.data() + used_, kMostReady - used_};
   }
   /// The first `count` of ready() are used.
   void use(size_t count) { used_ += count; }
 
  private:
-  static constexpr size_t kLanes = 8;
-  static constexpr size_t kDrawn = 256;
-  using Word = std::array<uint32_t, kLanes>;
+  using Words = uint32_t __attribute__((vector_size(16)));  // of four generators
+  using State = std::array<Words, 4>;
 
   static uint64_t mix(uint64_t x) {
     x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
     x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
     return x ^ (x >> 31U);
   }
-  static uint32_t turned(uint32_t x, unsigned by) { return (x << by) | (x >> (32U - by)); }
+  static Words step(State& s) {
+    const Words sum = s[0] + s[3];
+    const Words drawn = ((sum << 7U) | (sum >> 25U)) + s[0];
+    const Words shifted = s[1] << 9U;
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= shifted;
+    s[3] = (s[3] << 11U) | (s[3] >> 21U);
+    return drawn;
+  }
   void draw() {
-    std::array<Word, 4> s = state_;
-    for (size_t at = 0; at < kDrawn; at += kLanes) {
-      for (size_t lane = 0; lane < kLanes; ++lane) {
-        drawn_[at + lane] = turned(s[0][lane] + s[3][lane], 7) + s[0][lane];
-        const uint32_t shifted = s[1][lane] << 9U;
-        s[2][lane] ^= s[0][lane];
-        s[3][lane] ^= s[1][lane];
-        s[1][lane] ^= s[2][lane];
-        s[0][lane] ^= s[3][lane];
-        s[2][lane] ^= shifted;
-        s[3][lane] = turned(s[3][lane], 11);
-      }
+    State low = states_[0];
+    State high = states_[1];
+    for (size_t at = 0; at < kMostReady; at += 8) {
+      const Words first = step(low);
+      const Words second = step(high);
+      std::memcpy(&drawn_[at], &first, sizeof(first));
+      std::memcpy(&drawn_[at + 4], &second, sizeof(second));
     }
-    state_ = s;
+    states_ = {low, high};
     used_ = 0;
   }
 
-  std::array<Word, 4> state_{};
-  std::array<uint32_t, kDrawn> drawn_{};
-  size_t used_ = kDrawn;
+  std::array<State, 2> states_{};
+  std::array<uint32_t, kMostReady> drawn_;
+  size_t used_ = kMostReady;
 };
 
 namespace detail {
 
-/// kFar: the items are too many for the cache, so what the next swaps need is asked for early.
-template <bool kFar>
-void shuffle(std::span<uint32_t> items, KeyedRandom& random) {
-  constexpr size_t kAhead = 24;
-  auto left = static_cast<uint32_t>(items.size());
-  while (left > 1) {
-    const std::span<const uint32_t> draws = random.ready();
-    size_t used = 0;
-    for (; used < draws.size() && left > 1; ++used) {
-      if constexpr (kFar) {
-        if (used + kAhead < draws.size() && left > kAhead) {
-          __builtin_prefetch(&items[(uint64_t{draws[used + kAhead]} * (left - kAhead)) >> 32U], 1);
-        }
-      }
-      const uint64_t product = uint64_t{draws[used]} * left;
-      // Uniform below `left`: products whose low half is below 2^32 mod left are drawn again.
-      if (static_cast<uint32_t>(product) < left && static_cast<uint32_t>(product) < (0U - left) % left) continue;
-      --left;
-      std::swap(items[left], items[product >> 32U]);
-    }
-    random.use(used);
+/// Swaps the last of `left` items with one of them, then the last but one, and so on, as long as there are draws. Uniform:
+/// products whose low half is below 2^32 mod left are drawn again. Says how many draws it used.
+inline size_t shuffle_exactly(std::span<uint32_t> items, uint32_t& left, std::span<const uint32_t> draws) {
+  size_t used = 0;
+  for (; used < draws.size() && left > 1; ++used) {
+    const uint64_t product = uint64_t{draws[used]} * left;
+    if (static_cast<uint32_t>(product) < left && static_cast<uint32_t>(product) < (0U - left) % left) continue;
+    --left;
+    std::swap(items[left], items[product >> 32U]);
   }
+  return used;
 }
 
 }  // namespace detail
@@ -99,9 +98,27 @@ void shuffle(std::span<uint32_t> items, KeyedRandom& random) {
 inline void fast_shuffle(std::span<uint32_t> items, KeyedRandom& random) {
   constexpr size_t kInCache = size_t{1} << 17U;
   constexpr size_t kLine = 16;
-  if (items.size() > kInCache) return detail::shuffle<true>(items, random);
-  for (size_t i = 0; i < items.size(); i += kLine) __builtin_prefetch(&items[i], 1);
-  detail::shuffle<false>(items, random);
+  const bool is_far = items.size() > kInCache;
+  for (size_t i = 0; !is_far && i < items.size(); i += kLine) __builtin_prefetch(&items[i], 1);
+  auto left = static_cast<uint32_t>(items.size());
+  std::array<uint32_t, KeyedRandom::kMostReady> places;
+  while (left > 1) {
+    const std::span<const uint32_t> draws = random.ready();
+    const size_t swaps = std::min<size_t>(draws.size(), left - 1);
+    bool is_sure = true;  // that no draw has to be drawn again
+    for (uint32_t i = 0; i < swaps; ++i) {
+      const uint64_t product = uint64_t{draws[i]} * (left - i);
+      places[i] = static_cast<uint32_t>(product >> 32U);
+      is_sure &= static_cast<uint32_t>(product) >= left - i;
+    }
+    if (!is_sure) {
+      random.use(detail::shuffle_exactly(items, left, draws));
+      continue;
+    }
+    for (size_t i = 0; is_far && i < swaps; ++i) __builtin_prefetch(&items[places[i]], 1);
+    for (size_t i = 0; i < swaps; ++i) std::swap(items[--left], items[places[i]]);
+    random.use(swaps);
+  }
 }
 
 }  // namespace pliant::sampler
