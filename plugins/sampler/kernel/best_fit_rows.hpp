@@ -1,4 +1,5 @@
-// The rows of a best-fit plan: sequences sorted by size, kinds of packs and their order; rows are written when asked for.
+// The rows of a best-fit plan: sequences sorted by size, kinds of packs and their order; rows are written when asked
+// for.
 #pragma once
 
 #include <algorithm>
@@ -193,7 +194,8 @@ class BestFitRows : public sdk::RowSource {
     }
     void take(const BestFitRows& rows, uint32_t group, uint32_t packs) {
       const PackGroup& kind = rows.plan.groups[group];
-      for (uint32_t p = kind.begin; p < kind.end; ++p) next_[rows.plan.parts[p].group] += rows.plan.parts[p].times * packs;
+      for (uint32_t p = kind.begin; p < kind.end; ++p)
+        next_[rows.plan.parts[p].group] += rows.plan.parts[p].times * packs;
       entry_ += rows.kinds_.entries()[group] * packs;
     }
     /// Brings the sequences of this bucket near. They are a stretch of those of each size.

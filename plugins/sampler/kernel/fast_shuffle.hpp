@@ -79,8 +79,8 @@ class KeyedRandom {
 
 namespace detail {
 
-/// Swaps the last of `left` items with one of them, then the last but one, and so on, as long as there are draws. Uniform:
-/// products whose low half is below 2^32 mod left are drawn again. Says how many draws it used.
+/// Swaps the last of `left` items with one of them, then the last but one, and so on, as long as there are draws.
+/// Uniform: products whose low half is below 2^32 mod left are drawn again. Says how many draws it used.
 inline size_t shuffle_exactly(std::span<uint32_t> items, uint32_t& left, std::span<const uint32_t> draws) {
   size_t used = 0;
   for (; used < draws.size() && left > 1; ++used) {

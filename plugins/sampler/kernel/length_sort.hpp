@@ -47,8 +47,8 @@ struct ByValue {
 
 namespace detail {
 
-/// How often each value comes up in `values`, added to counts; four counters a value, so that one value that comes again
-/// and again does not wait for itself.
+/// How often each value comes up in `values`, added to counts; four counters a value, so that one value that comes
+/// again and again does not wait for itself.
 inline void count_values(std::span<const int32_t> values, std::vector<std::array<uint32_t, 4>>& counts) {
   size_t i = 0;
   for (; i + 4 <= values.size(); i += 4) {

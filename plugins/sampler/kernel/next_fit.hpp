@@ -50,9 +50,9 @@ uint64_t fill_word(const int32_t* sizes, size_t count, const NextFitRule& rule, 
   return bits;
 }
 
-/// kLanes stretches of `words` * 64 sequences, one after the other in `sizes` and `bits`; says how each ends. Budget and
-/// most_in_pack fit 31 bits. Four stretches share a vector: blocks of 4 x 4 sizes are turned so that a vector has one
-/// size of each.
+/// kLanes stretches of `words` * 64 sequences, one after the other in `sizes` and `bits`; says how each ends. Budget
+/// and most_in_pack fit 31 bits. Four stretches share a vector: blocks of 4 x 4 sizes are turned so that a vector has
+/// one size of each.
 template <bool kCounted>
 class Lanes {
  public:

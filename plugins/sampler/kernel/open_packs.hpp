@@ -52,7 +52,8 @@ class ItemLists {
   template <class See>
   void see(uint32_t slot, See&& see) const {
     size_t left = ends_[slot].count;
-    for (uint32_t at = slot; left > kChunk; at = chunks_[at].next, left -= kChunk) see(chunks_[at].items.data(), kChunk);
+    for (uint32_t at = slot; left > kChunk; at = chunks_[at].next, left -= kChunk)
+      see(chunks_[at].items.data(), kChunk);
     if (left > 0) see(chunks_[ends_[slot].last].items.data(), left);
   }
   void clear(uint32_t slot) {

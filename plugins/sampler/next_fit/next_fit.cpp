@@ -1,8 +1,8 @@
 // Sampler `next_fit`: fills one pack after the other and keeps the order of the sequences.
 #include "../kernel/next_fit.hpp"
 
-#include <memory>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "../kernel/counted_rows.hpp"
@@ -15,7 +15,9 @@ namespace {
 namespace sampler = pliant::sampler;
 namespace sdk = pliant::sdk;
 
-class NextFit : public sampler::PackSampler<NextFit>, public sampler::ThreadOption, public sampler::Streams<NextFit, sampler::NextFitEngine> {
+class NextFit : public sampler::PackSampler<NextFit>,
+                public sampler::ThreadOption,
+                public sampler::Streams<NextFit, sampler::NextFitEngine> {
  public:
   using Stream = sampler::Streams<NextFit, sampler::NextFitEngine>;
   using Stream::load;

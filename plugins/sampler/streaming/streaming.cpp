@@ -56,7 +56,9 @@ class Engine {
   std::variant<Small, Large> engine_{Small({0, 0, 1, 2})};
 };
 
-class Streaming : public sampler::PackSampler<Streaming>, public sampler::ThreadOption, public sampler::Streams<Streaming, Engine> {
+class Streaming : public sampler::PackSampler<Streaming>,
+                  public sampler::ThreadOption,
+                  public sampler::Streams<Streaming, Engine> {
  public:
   using Stream = sampler::Streams<Streaming, Engine>;
   using Stream::load;

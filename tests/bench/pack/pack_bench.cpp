@@ -116,15 +116,15 @@ const std::vector<std::vector<int64_t>> kGrowth{{2048}, {100000, 1000000, 100000
 #define PLIANT_PACK(sampler)                                                                                        \
   BENCHMARK_CAPTURE(pack, sampler##_wikipedia, #sampler, true)->ArgsProduct(kSizes)->Unit(benchmark::kMillisecond); \
   BENCHMARK_CAPTURE(pack, sampler##_lognormal, #sampler, false)->ArgsProduct(kSizes)->Unit(benchmark::kMillisecond)
-#define PLIANT_PACK_THREADS(sampler)                                               \
-  BENCHMARK_CAPTURE(pack, sampler##_1_thread, #sampler, true, "", 1)               \
-      ->Args({2048, 10000000})                                                     \
-      ->Unit(benchmark::kMillisecond)                                              \
-      ->UseRealTime();                                                             \
-  BENCHMARK_CAPTURE(pack, sampler##_2_threads, #sampler, true, "", 2)              \
-      ->Args({2048, 10000000})                                                     \
-      ->Unit(benchmark::kMillisecond)                                              \
-      ->UseRealTime();                                                             \
+#define PLIANT_PACK_THREADS(sampler)                                  \
+  BENCHMARK_CAPTURE(pack, sampler##_1_thread, #sampler, true, "", 1)  \
+      ->Args({2048, 10000000})                                        \
+      ->Unit(benchmark::kMillisecond)                                 \
+      ->UseRealTime();                                                \
+  BENCHMARK_CAPTURE(pack, sampler##_2_threads, #sampler, true, "", 2) \
+      ->Args({2048, 10000000})                                        \
+      ->Unit(benchmark::kMillisecond)                                 \
+      ->UseRealTime();                                                \
   BENCHMARK_CAPTURE(pack, sampler##_growth, #sampler, true)->ArgsProduct(kGrowth)->Unit(benchmark::kMillisecond)
 
 BENCHMARK_TEMPLATE(read_and_write, int32_t)->Arg(1000000)->Arg(10000000)->Unit(benchmark::kMillisecond);

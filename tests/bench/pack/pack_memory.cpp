@@ -1,5 +1,5 @@
-// Peak memory of a sampler that plans one epoch and gives out its rows in portions: bytes a sequence beside the lengths.
-// pack_memory SAMPLER wikipedia|lognormal BUDGET SEQUENCES [ORDER|stream]
+// Peak memory of a sampler that plans one epoch and gives out its rows in portions: bytes a sequence beside the
+// lengths. pack_memory SAMPLER wikipedia|lognormal BUDGET SEQUENCES [ORDER|stream]
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -56,8 +56,8 @@ std::pair<uint64_t, uint64_t> plan(plugin::Instance& sampler, const pliant_epoch
 
 std::pair<uint64_t, uint64_t> stream(plugin::Instance& sampler, const pliant_epoch_request& request) {
   constexpr uint64_t kEntries = uint64_t{1} << 16U;
-  const auto& slots = *static_cast<const pliant_row_stream*>(
-      sampler.plugin().record().extension(sampler.self(), PLIANT_ROW_STREAM));
+  const auto& slots =
+      *static_cast<const pliant_row_stream*>(sampler.plugin().record().extension(sampler.self(), PLIANT_ROW_STREAM));
   pliant_error error = plugin::fresh_error();
   must(slots.open(sampler.self(), &request, &error), error);
   std::vector<uint64_t> offsets(kEntries + 1);

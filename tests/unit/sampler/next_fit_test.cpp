@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <random>
 
 #include "../plugins/sampler/kernel/counted_rows.hpp"
@@ -36,7 +37,9 @@ void check_next_fit(const std::vector<int32_t>& sizes, int64_t budget, size_t mo
     std::vector<int64_t> ids(sizes.size());
     rows.write(0, rows.row_count(), offsets.data(), ids.data());
     REQUIRE(offsets == expected);
-    for (size_t i = 0; i < ids.size(); ++i) REQUIRE(ids[i] == static_cast<int64_t>(i));
+    std::vector<int64_t> all(sizes.size());
+    std::iota(all.begin(), all.end(), int64_t{0});
+    REQUIRE(ids == all);
   }
 }
 
@@ -97,8 +100,13 @@ TEST_CASE("rows of a plan are the same in portions of any size, back and forth")
     rows.write(first, count, offsets.data(), nullptr);
     REQUIRE(offsets.back() == ids.size() - 1);
     rows.write(first, count, offsets.data(), ids.data());
-    for (uint64_t i = 0; i <= count; ++i) REQUIRE(offsets[i] == expected[first + i] - expected[first]);
-    for (size_t i = 0; i + 1 < ids.size(); ++i) REQUIRE(ids[i] == static_cast<int64_t>(expected[first] + i));
-    REQUIRE(ids.back() == -1);
+    std::vector<uint64_t> part(expected.begin() + static_cast<std::ptrdiff_t>(first),
+                               expected.begin() + static_cast<std::ptrdiff_t>(first + count + 1));
+    for (uint64_t& offset : part) offset -= expected[first];
+    REQUIRE(offsets == part);
+    std::vector<int64_t> all(ids.size());
+    std::iota(all.begin(), all.end(), static_cast<int64_t>(expected[first]));
+    all.back() = -1;
+    REQUIRE(ids == all);
   }
 }

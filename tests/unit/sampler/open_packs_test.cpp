@@ -82,8 +82,8 @@ TEST_CASE("streaming takes the fullest pack that has room, and among equals the 
       rule.max_wait = 2 * rule.open_packs + *rc::gen::inRange<uint64_t>(0, 40);
       const auto largest = *rc::gen::inRange<int64_t>(1, rule.budget + 1);
       const auto n = *rc::gen::inRange<size_t>(0, 400);
-      const auto sizes = *rc::gen::container<std::vector<int32_t>>(
-          n, rc::gen::inRange<int32_t>(1, static_cast<int32_t>(largest) + 1));
+      const auto sizes =
+          *rc::gen::container<std::vector<int32_t>>(n, rc::gen::inRange<int32_t>(1, static_cast<int32_t>(largest) + 1));
       const Packs expected = streamed_by_loop(sizes, rule);
       RC_ASSERT((streamed<sampler::SmallIndex, uint32_t>(sizes, rule)) == expected);
       RC_ASSERT((streamed<sampler::BitmapIndex, uint32_t>(sizes, rule)) == expected);

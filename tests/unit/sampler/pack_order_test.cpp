@@ -60,7 +60,8 @@ double excess(const std::map<std::vector<int64_t>, int>& seen, size_t outcomes, 
 }  // namespace
 
 TEST_CASE("every order of packs and every choice among sequences of one size is about equally likely") {
-  // Two packs 5 + 3 and one of 4: 3! orders of packs, 2! * 2! choices, less the 2! by which the like packs are the same.
+  // Two packs 5 + 3 and one of 4: 3! orders of packs, 2! * 2! choices, less the 2! by which the like packs are the
+  // same.
   const std::vector<int32_t> sizes{5, 5, 3, 3, 4};
   std::map<std::vector<int64_t>, int> seen;
   constexpr int kDraws = 24000;
@@ -145,15 +146,16 @@ TEST_CASE("the rows of best_fit are the same for every number of threads, in por
       const Written all = make(1);
       std::vector<int64_t> once = all.ids;
       std::sort(once.begin(), once.end());
-      for (size_t i = 0; i < once.size(); ++i) REQUIRE(once[i] == static_cast<int64_t>(i));
-      REQUIRE(once.size() == set.sizes.size());
+      std::vector<int64_t> every(set.sizes.size());
+      std::iota(every.begin(), every.end(), int64_t{0});
+      REQUIRE(once == every);
       for (size_t row = 0; row + 1 < all.offsets.size(); ++row) {
         int64_t sum = 0;
         for (uint64_t i = all.offsets[row]; i < all.offsets[row + 1]; ++i) {
           sum += set.sizes[static_cast<size_t>(all.ids[i])];
         }
-        REQUIRE(sum <= set.budget);
-        REQUIRE((set.most == 0 || all.offsets[row + 1] - all.offsets[row] <= set.most));
+        const bool fits = sum <= set.budget && (set.most == 0 || all.offsets[row + 1] - all.offsets[row] <= set.most);
+        if (!fits) FAIL_CHECK("row ", row, " is above its limits");
       }
       for (const size_t threads : {2U, 3U, 5U, 8U}) CHECK(make(threads) == all);
       std::mt19937 engine(11);
@@ -163,7 +165,9 @@ TEST_CASE("the rows of best_fit are the same for every number of threads, in por
         const Written some = written(rows, first, count);
         REQUIRE(std::equal(some.ids.begin(), some.ids.end(),
                            all.ids.begin() + static_cast<std::ptrdiff_t>(all.offsets[first])));
-        for (uint64_t i = 0; i <= count; ++i) REQUIRE(some.offsets[i] == all.offsets[first + i] - all.offsets[first]);
+        bool same = true;
+        for (uint64_t i = 0; i <= count; ++i) same &= some.offsets[i] == all.offsets[first + i] - all.offsets[first];
+        REQUIRE(same);
       }
     }
   }

@@ -34,8 +34,8 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
-/// The rows of one planned epoch, written when they are asked for. Every sequence in them is whole. Called by one thread
-/// at a time; asked again for the same rows it writes the same.
+/// The rows of one planned epoch, written when they are asked for. Every sequence in them is whole. Called by one
+/// thread at a time; asked again for the same rows it writes the same.
 class RowSource {
  public:
   RowSource() = default;
