@@ -84,14 +84,15 @@ class RowBits {
     const uint64_t at = first_entry(first);
     size_t word = at / kWordBits;
     uint64_t bits = words_[word] & (~uint64_t{0} << (at % kWordBits));
-    // Eight at a time: how many a word has is not worth a guess. What is too much is written over.
-    constexpr ptrdiff_t kSpill = 72;
+    // Four at a time: how many a word has is not worth a guess. What is too much is written over.
+    constexpr ptrdiff_t kSpill = 68;
+    constexpr uint64_t kTop = uint64_t{1} << 63U;
     while (end - out >= kSpill) {
       const uint64_t start = word * kWordBits - base;
       uint64_t* const next = out + ones(bits);
       while (out < next) {
-        for (size_t i = 0; i < 8; ++i, bits &= bits - 1) {
-          *out++ = start + static_cast<uint64_t>(std::countr_zero(bits));
+        for (size_t i = 0; i < 4; ++i, bits &= bits - 1) {
+          *out++ = start + static_cast<uint64_t>(__builtin_ctzll(bits | kTop));
         }
       }
       out = next;
