@@ -141,15 +141,17 @@ class BestFitRows : public sdk::RowSource {
       }
       skip(rows, row);
     }
-    /// The next `count` rows; offsets[0 .. count], the first being `at`. Without ids it stays where it is.
+    /// The next `count` rows; offsets[1 .. count], where offsets[0] is `at`. Without ids it stays where it is.
     void write(const BestFitRows& rows, uint64_t count, uint64_t at, uint64_t* offsets, int64_t* ids) {
-      *offsets = at;
-      if (ids == nullptr) return write_offsets(rows, count, offsets);
+      if (ids == nullptr) return write_offsets(rows, count, at, offsets);
       while (count > 0) {
         load(rows);
         if (row_ == rows.order_.pack_begins[bucket_]) ask_ahead(rows);
         const uint64_t some = std::min(count, rows.order_.pack_begins[bucket_ + 1] - row_);
-        ids = write_some(rows, some, offsets, ids);
+        const int64_t* const begin = ids;
+        ids = write_some(rows, some, at, offsets, ids);
+        at += static_cast<uint64_t>(ids - begin);
+        entry_ += static_cast<uint64_t>(ids - begin);
         offsets += some;
         count -= some;
         pass(rows, some);
@@ -215,7 +217,7 @@ class BestFitRows : public sdk::RowSource {
         }
       }
     }
-    void write_offsets(const BestFitRows& rows, uint64_t count, uint64_t* offsets) {
+    void write_offsets(const BestFitRows& rows, uint64_t count, uint64_t at, uint64_t* offsets) {
       load(rows);
       const std::vector<uint64_t>& entries = rows.kinds_.entries();
       std::vector<uint32_t> later;
@@ -224,19 +226,17 @@ class BestFitRows : public sdk::RowSource {
         if (bucket != bucket_) rows.order_.expand(bucket, later);
         const uint32_t* groups = (bucket == bucket_ ? groups_ : later).data() + (row - rows.order_.pack_begins[bucket]);
         const uint64_t some = std::min(count, rows.order_.pack_begins[bucket + 1] - row);
-        for (uint64_t i = 0; i < some; ++i, ++offsets) offsets[1] = offsets[0] + entries[groups[i]];
+        for (uint64_t i = 0; i < some; ++i) *++offsets = at += entries[groups[i]];
         row += some;
         count -= some;
       }
     }
     /// Rows of this bucket: first the sizes of some packs, then a sequence for each.
-    int64_t* write_some(const BestFitRows& rows, uint64_t count, uint64_t* offsets, int64_t* ids) {
+    int64_t* write_some(const BestFitRows& rows, uint64_t count, uint64_t end, uint64_t* offsets, int64_t* ids) {
       constexpr size_t kSizes = 2048;
       sizes_.resize(kSizes + detail::PackKinds::kFew);
       const std::vector<uint64_t>& entries = rows.kinds_.entries();
       const uint32_t* const groups = group_at(rows, row_);
-      const int64_t* const begin = ids;
-      uint64_t end = offsets[0];
       size_t filled = 0;
       for (uint64_t i = 0; i < count; ++i) {
         const uint64_t held = entries[groups[i]];
@@ -252,9 +252,7 @@ class BestFitRows : public sdk::RowSource {
         ids = write_sizes(rows, filled, ids);
         filled = 0;
       }
-      ids = write_sizes(rows, filled, ids);
-      entry_ += static_cast<uint64_t>(ids - begin);
-      return ids;
+      return write_sizes(rows, filled, ids);
     }
     int64_t* write_sizes(const BestFitRows& rows, size_t count, int64_t* ids) {
       const uint32_t* const positions = rows.sorted.positions.get();
