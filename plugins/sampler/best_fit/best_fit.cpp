@@ -2,18 +2,20 @@
 #include "../kernel/best_fit.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "../kernel/pack_emission.hpp"
+#include "../kernel/best_fit_rows.hpp"
 #include "../kernel/pack_sampler.hpp"
+#include "../kernel/row_order.hpp"
 
 namespace {
 
 namespace sampler = pliant::sampler;
 namespace sdk = pliant::sdk;
 
-class BestFit : public sampler::PackSampler<BestFit> {
+class BestFit : public sampler::PackSampler<BestFit>, public sampler::ThreadOption {
  public:
   static constexpr const char* kName = "best_fit";
 
@@ -25,22 +27,32 @@ class BestFit : public sampler::PackSampler<BestFit> {
         "Order of the packs: random = every order, and every choice among sequences of one length, is equally likely, "
         "keyed by seed and epoch; dataloader = by the first of their sequences in the order given; seqlen = the pack "
         "with the longest sequence first.");
+    sampler::add_thread_option(o);
   }
   [[nodiscard]] std::string item_order() const { return "dataloader"; }
 
-  void pack(const sampler::Items& items, const sdk::EpochRequest& request, sdk::EpochRows& rows) const {
-    sampler::ByValue sorted = sampler::group_by_value(items.sizes, max_tokens);
-    std::vector<uint64_t> counts(sorted.groups());
-    for (size_t g = 0; g < counts.size(); ++g) counts[g] = sorted.count(g);
-    const sampler::PackPlan plan =
-        sampler::best_fit_decreasing(sorted.values, counts, max_tokens, static_cast<uint64_t>(max_sequences));
+  void pack(const sampler::Items& items, const sdk::EpochRequest& request, sdk::EpochRows& rows) {
+    sampler::BestFitRows& plan = *plan_;
+    plan.threads = thread_count();
+    sampler::group_by_value(items.sizes, max_tokens, plan.threads, plan.sorted);
+    std::vector<uint64_t> counts(plan.sorted.groups());
+    for (size_t g = 0; g < counts.size(); ++g) counts[g] = plan.sorted.count(g);
+    plan.plan =
+        sampler::best_fit_decreasing(plan.sorted.values, counts, max_tokens, static_cast<uint64_t>(max_sequences));
     if (order == "random") {
-      sampler::emit_at_random(plan, sorted, request.seed, static_cast<uint64_t>(request.epoch), rows);
+      plan.order_at_random({request.seed, static_cast<uint64_t>(request.epoch)});
     } else {
-      sampler::emit_as_planned(plan, sorted, rows);
-      if (order == "dataloader") sampler::sort_by_first_item(items.count(), rows);
+      plan.order_as_planned();
+    }
+    rows.source = plan_;
+    if (order == "dataloader") {
+      rows.write_out();
+      sampler::sort_by_first_item(items.count(), rows);
     }
   }
+
+ private:
+  std::shared_ptr<sampler::BestFitRows> plan_ = std::make_shared<sampler::BestFitRows>();
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "pliant/sdk/failure.hpp"
+#include "threads.hpp"
 
 namespace pliant::sampler {
 
@@ -29,33 +30,64 @@ struct ByValue {
   std::vector<int64_t> values;            ///< different values, ascending
   std::vector<uint64_t> begins;           ///< group g is positions[begins[g] .. begins[g + 1])
   std::unique_ptr<uint32_t[]> positions;  ///< not initialised before it is filled
+  size_t room = 0;                        ///< of positions
 
+  /// No groups; room for `count` positions, whose memory is kept from use to use.
+  void restart(size_t count) {
+    values.clear();
+    begins.clear();
+    if (room >= count && room / 2 <= count) return;
+    positions.reset();
+    positions.reset(new uint32_t[count]);
+    room = count;
+  }
   [[nodiscard]] size_t groups() const { return values.size(); }
   [[nodiscard]] uint64_t count(size_t g) const { return begins[g + 1] - begins[g]; }
 };
 
 namespace detail {
 
-/// Values up to `most` through one histogram.
-inline ByValue count_sort(std::span<const int32_t> values, int64_t most) {
-  ByValue sorted;
-  std::vector<uint32_t> next(static_cast<size_t>(most) + 1);
-  for (const int32_t value : values) ++next[static_cast<size_t>(value)];
+/// How often each value comes up in `values`, added to counts; four counters a value, so that one value that comes
+/// again and again does not wait for itself.
+inline void count_values(std::span<const int32_t> values, std::vector<std::array<uint32_t, 4>>& counts) {
+  size_t i = 0;
+  for (; i + 4 <= values.size(); i += 4) {
+    for (size_t k = 0; k < 4; ++k) ++counts[static_cast<size_t>(values[i + k])][k];
+  }
+  for (; i < values.size(); ++i) ++counts[static_cast<size_t>(values[i])][0];
+}
+
+/// Values up to `most` through histograms, one for each of `threads` parts of the values.
+inline void count_sort(std::span<const int32_t> values, int64_t most, size_t threads, ByValue& sorted) {
+  const size_t parts = useful_threads(threads, values.size() - std::min(values.size(), static_cast<size_t>(most)));
+  const size_t kinds = static_cast<size_t>(most) + 1;
+  const auto part_of = [&](size_t part) {
+    const size_t begin = slice(values.size(), part, parts);
+    return std::pair(begin, slice(values.size(), part + 1, parts));
+  };
+  std::vector<std::vector<uint32_t>> next(parts);
+  in_parallel(parts, [&](size_t part) {
+    const auto [begin, end] = part_of(part);
+    std::vector<std::array<uint32_t, 4>> counts(kinds);
+    count_values(values.subspan(begin, end - begin), counts);
+    next[part].resize(kinds);
+    for (size_t v = 0; v < kinds; ++v) next[part][v] = counts[v][0] + counts[v][1] + counts[v][2] + counts[v][3];
+  });
   uint32_t at = 0;
-  for (size_t value = 0; value < next.size(); ++value) {
-    const uint32_t count = next[value];
-    if (count == 0) continue;
+  for (size_t value = 0; value < kinds; ++value) {
+    const uint32_t begin = at;
+    for (size_t part = 0; part < parts; ++part) at += std::exchange(next[part][value], at);
+    if (at == begin) continue;
     sorted.values.push_back(static_cast<int64_t>(value));
-    sorted.begins.push_back(at);
-    next[value] = at;
-    at += count;
+    sorted.begins.push_back(begin);
   }
   sorted.begins.push_back(at);
-  sorted.positions.reset(new uint32_t[values.size()]);
-  for (size_t i = 0; i < values.size(); ++i) {
-    sorted.positions[next[static_cast<size_t>(values[i])]++] = static_cast<uint32_t>(i);
-  }
-  return sorted;
+  uint32_t* const positions = sorted.positions.get();
+  in_parallel(parts, [&](size_t part) {
+    const auto [begin, end] = part_of(part);
+    uint32_t* const to = next[part].data();
+    for (size_t i = begin; i < end; ++i) positions[to[static_cast<size_t>(values[i])]++] = static_cast<uint32_t>(i);
+  });
 }
 
 /// One pass of a radix sort by the 16 bits of values from bit `shift` on.
@@ -69,10 +101,8 @@ inline void radix_pass(std::span<const int32_t> values, unsigned shift, const ui
 }
 
 /// Any values >= 0.
-inline ByValue radix_sort(std::span<const int32_t> values, int64_t most) {
-  ByValue sorted;
-  sorted.positions.reset(new uint32_t[values.size()]);
-  std::unique_ptr<uint32_t[]> other(new uint32_t[values.size()]);
+inline void radix_sort(std::span<const int32_t> values, int64_t most, ByValue& sorted) {
+  std::unique_ptr<uint32_t[]> other(new uint32_t[sorted.room]);
   for (size_t i = 0; i < values.size(); ++i) sorted.positions[i] = static_cast<uint32_t>(i);
   for (unsigned shift = 0; shift < 64 && (static_cast<uint64_t>(most) >> shift) != 0; shift += 16) {
     radix_pass(values, shift, sorted.positions.get(), other.get());
@@ -85,24 +115,31 @@ inline ByValue radix_sort(std::span<const int32_t> values, int64_t most) {
     sorted.begins.push_back(i);
   }
   sorted.begins.push_back(values.size());
-  return sorted;
 }
 
 }  // namespace detail
 
 /// Groups positions 0 .. values.size()-1 by value. Values are 0 .. limit; O(n), and a pass less where `limit` is small.
-inline ByValue group_by_value(std::span<const int32_t> values, int64_t limit) {
+/// The same for every number of threads.
+inline void group_by_value(std::span<const int32_t> values, int64_t limit, size_t threads, ByValue& sorted) {
   require_32_bits(values.size());
+  sorted.restart(values.size());
   const auto dense = static_cast<int64_t>(std::max<size_t>(values.size() / 4, size_t{1} << 16U));
   int64_t most = limit;
   if (limit > dense) {
     most = 0;
     for (const int32_t value : values) most = std::max<int64_t>(most, value);
   }
-  return most <= dense ? detail::count_sort(values, most) : detail::radix_sort(values, most);
+  if (most <= dense) {
+    detail::count_sort(values, most, threads, sorted);
+  } else {
+    detail::radix_sort(values, most, sorted);
+  }
 }
 inline ByValue group_by_value(std::span<const int32_t> values) {
-  return group_by_value(values, std::numeric_limits<int64_t>::max());
+  ByValue sorted;
+  group_by_value(values, std::numeric_limits<int64_t>::max(), 1, sorted);
+  return sorted;
 }
 
 }  // namespace pliant::sampler

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "listed_rows.hpp"
 #include "pliant/sdk/batch_sampler.hpp"
 #include "residual_index.hpp"
 
@@ -19,10 +22,71 @@ struct OpenPacksRule {
   uint64_t max_wait = 2;      ///< rows that may be emitted while a sequence waits; at least 2 * open_packs
 };
 
+namespace detail {
+
+/// Lists of items, one for each slot, in chunks: what is kept grows with the items that are open.
+template <class Item>
+class ItemLists {
+ public:
+  static constexpr size_t kChunk = 16;
+
+  explicit ItemLists(size_t slots) : chunks_(slots), ends_(slots) {
+    for (uint32_t slot = 0; slot < slots; ++slot) ends_[slot] = {slot, 0};
+  }
+  [[nodiscard]] size_t size(uint32_t slot) const { return ends_[slot].count; }
+  void push(uint32_t slot, const Item& item) {
+    End& end = ends_[slot];
+    if (end.count % kChunk == 0 && end.count != 0) {
+      const uint32_t fresh = free_ == kNone ? static_cast<uint32_t>(chunks_.size()) : free_;
+      if (free_ == kNone) {
+        chunks_.emplace_back();
+      } else {
+        free_ = chunks_[free_].next;
+      }
+      chunks_[end.last].next = fresh;
+      end.last = fresh;
+    }
+    chunks_[end.last].items[end.count++ % kChunk] = item;
+  }
+  /// see(const Item* items, size_t count) for each portion of the list, in order; items[kChunk - 1] may be read.
+  template <class See>
+  void see(uint32_t slot, See&& see) const {
+    size_t left = ends_[slot].count;
+    for (uint32_t at = slot; left > kChunk; at = chunks_[at].next, left -= kChunk)
+      see(chunks_[at].items.data(), kChunk);
+    if (left > 0) see(chunks_[ends_[slot].last].items.data(), left);
+  }
+  void clear(uint32_t slot) {
+    End& end = ends_[slot];
+    if (end.last != slot) {
+      chunks_[end.last].next = free_;
+      free_ = chunks_[slot].next;
+    }
+    end = {slot, 0};
+  }
+
+ private:
+  struct Chunk {
+    std::array<Item, kChunk> items{};
+    uint32_t next = kNone;
+  };
+  struct End {
+    uint32_t last = 0;
+    uint32_t count = 0;
+  };
+  std::vector<Chunk> chunks_;  ///< the first of slot s is s
+  std::vector<End> ends_;
+  uint32_t free_ = kNone;
+};
+
+}  // namespace detail
+
 template <class Index, class Item>
 class OpenPacks {
  public:
-  struct Slot {
+  using Lists = detail::ItemLists<Item>;
+  /// A pack on its own, as it is saved.
+  struct Open {
     int64_t room = 0;
     uint64_t opened_at = 0;  ///< rows that had been emitted
     uint64_t touched = 0;    ///< number of the sequence that came last
@@ -30,56 +94,71 @@ class OpenPacks {
   };
 
   explicit OpenPacks(const OpenPacksRule& rule)
-      : rule_(rule), index_(rule.budget), slots_(rule.open_packs), older_(rule.open_packs), newer_(rule.open_packs) {
-    for (uint32_t slot = static_cast<uint32_t>(slots_.size()); slot-- > 0;) free_.push_back(slot);
+      : rule_(rule), index_(rule.budget), lists_(rule.open_packs), slots_(rule.open_packs + 1), end_(slot_of(rule)) {
+    for (uint32_t slot = end_; slot-- > 0;) free_.push_back(slot);
+    slots_[end_].older = slots_[end_].newer = end_;
   }
 
-  /// Takes one more sequence of `size` 1 .. budget. `emit(items)` is called for each pack that is finished.
+  /// Takes one more sequence of `size` 1 .. budget. `emit(lists, slot)` is called for each pack that is finished.
   template <class Emit>
   void push(const Item& item, int64_t size, Emit&& emit) {
+    const uint64_t emitted_before = emitted_;
     int64_t room = index_.find(size);
     uint32_t slot = kNone;
     if (room >= 0) {
       slot = index_.first(room);
-      index_.erase(room, slot);
+      index_.pop(room);
     } else {
-      if (free_.empty()) close(index_.first(index_.find(0)), emit);
+      if (free_.empty()) {
+        const int64_t least = index_.find(0);
+        const uint32_t fullest = index_.first(least);
+        index_.pop(least);
+        close(fullest, emit);
+      }
       slot = open();
+      room = rule_.budget;
     }
-    Slot& pack = slots_[slot];
-    pack.items.push_back(item);
-    pack.room -= size;
-    pack.touched = ++pushed_;
-    index_.insert(pack.room, slot);
-    if (pack.room == 0 || pack.items.size() == rule_.most_in_pack) close(slot, emit);
-    // Up to open_packs may be due at once, and one row leaves at a time.
-    while (oldest_ != kNone && emitted_ - slots_[oldest_].opened_at + rule_.open_packs > rule_.max_wait) {
-      close(oldest_, emit);
+    lists_.push(slot, item);
+    room -= size;
+    slots_[slot].room = room;
+    slots_[slot].touched = ++pushed_;
+    if (room == 0 || lists_.size(slot) == rule_.most_in_pack) {
+      close(slot, emit);
+    } else {
+      index_.insert(room, slot);
     }
+    if (emitted_ != emitted_before) close_old(emit);
   }
   /// Emits what is still open, the oldest first.
   template <class Emit>
   void flush(Emit&& emit) {
-    while (oldest_ != kNone) close(oldest_, emit);
+    while (!is_empty()) close_oldest(emit);
   }
 
   [[nodiscard]] uint64_t emitted() const { return emitted_; }
-  [[nodiscard]] bool is_empty() const { return oldest_ == kNone; }
+  [[nodiscard]] bool is_empty() const { return oldest() == end_; }
   [[nodiscard]] uint64_t pushed() const { return pushed_; }
-  [[nodiscard]] std::vector<Slot> open_from_oldest() const {
-    std::vector<Slot> open;
-    for (uint32_t slot = oldest_; slot != kNone; slot = newer_[slot]) open.push_back(slots_[slot]);
-    return open;
+  [[nodiscard]] std::vector<Open> open_from_oldest() const {
+    std::vector<Open> all;
+    for (uint32_t slot = oldest(); slot != end_; slot = slots_[slot].newer) {
+      const Slot& pack = slots_[slot];
+      Open& open = all.emplace_back(Open{pack.room, pack.opened_at, pack.touched, {}});
+      lists_.see(slot, [&](const Item* items, size_t n) { open.items.insert(open.items.end(), items, items + n); });
+    }
+    return all;
   }
   /// Puts a new object where another was that had emitted and pushed so much and whose open_from_oldest() was `open`:
   /// at most open_packs, each with its room.
-  void restore(uint64_t emitted, uint64_t pushed, const std::vector<Slot>& open) {
+  void restore(uint64_t emitted, uint64_t pushed, const std::vector<Open>& open) {
     emitted_ = emitted;
     pushed_ = pushed;
     std::vector<std::pair<uint64_t, uint32_t>> by_touch;
-    for (const Slot& saved : open) {
+    for (const Open& saved : open) {
       const uint32_t slot = this->open();
-      slots_[slot] = saved;
+      slots_[slot].room = saved.room;
+      slots_[slot].opened_at = saved.opened_at;
+      slots_[slot].touched = saved.touched;
+      for (const Item& item : saved.items) lists_.push(slot, item);
       by_touch.emplace_back(saved.touched, slot);
     }
     // Of packs with the same room, the one that was touched last is taken first.
@@ -88,38 +167,74 @@ class OpenPacks {
   }
 
  private:
+  struct Slot {
+    int64_t room = 0;
+    uint64_t opened_at = 0;
+    uint64_t touched = 0;
+    uint32_t older = 0;  ///< the ring of open packs; slot end_ lies between the newest and the oldest
+    uint32_t newer = 0;
+  };
+
+  static uint32_t slot_of(const OpenPacksRule& rule) { return static_cast<uint32_t>(rule.open_packs); }
+  [[nodiscard]] uint32_t oldest() const { return slots_[end_].newer; }
   uint32_t open() {
     const uint32_t slot = free_.back();
     free_.pop_back();
-    slots_[slot].room = rule_.budget;
-    slots_[slot].opened_at = emitted_;
-    slots_[slot].items.clear();
-    older_[slot] = newest_;
-    newer_[slot] = kNone;
-    (newest_ == kNone ? oldest_ : newer_[newest_]) = slot;
-    newest_ = slot;
+    Slot& pack = slots_[slot];
+    pack.opened_at = emitted_;
+    pack.newer = end_;
+    pack.older = slots_[end_].older;
+    slots_[pack.older].newer = slot;
+    slots_[end_].older = slot;
     return slot;
   }
+  /// `slot` is not in the index any more.
   template <class Emit>
   void close(uint32_t slot, Emit&& emit) {
-    index_.erase(slots_[slot].room, slot);
-    (older_[slot] == kNone ? oldest_ : newer_[older_[slot]]) = newer_[slot];
-    (newer_[slot] == kNone ? newest_ : older_[newer_[slot]]) = older_[slot];
+    slots_[slots_[slot].older].newer = slots_[slot].newer;
+    slots_[slots_[slot].newer].older = slots_[slot].older;
     free_.push_back(slot);
     ++emitted_;
-    emit(slots_[slot].items);
+    emit(lists_, slot);
+    lists_.clear(slot);
+  }
+  template <class Emit>
+  void close_oldest(Emit&& emit) {
+    const uint32_t slot = oldest();
+    index_.erase(slots_[slot].room, slot);
+    close(slot, emit);
+  }
+  /// Up to open_packs may be due at once, and one row leaves at a time.
+  template <class Emit>
+  void close_old(Emit&& emit) {
+    while (oldest() != end_ && emitted_ - slots_[oldest()].opened_at + rule_.open_packs > rule_.max_wait) {
+      close_oldest(emit);
+    }
   }
 
   OpenPacksRule rule_;
   Index index_;
+  Lists lists_;
   std::vector<Slot> slots_;
-  std::vector<uint32_t> older_;
-  std::vector<uint32_t> newer_;
   std::vector<uint32_t> free_;
-  uint32_t oldest_ = kNone;
-  uint32_t newest_ = kNone;
+  uint32_t end_;
   uint64_t emitted_ = 0;
   uint64_t pushed_ = 0;
 };
+
+/// All of `sizes` (1 .. budget) at once; `rows` becomes what is emitted, with the items as ids.
+template <class Index, class Id>
+void pack_streaming(std::span<const int32_t> sizes, const OpenPacksRule& rule, ListedRows<Id>& rows) {
+  OpenPacks<Index, Id> packs(rule);
+  using Lists = detail::ItemLists<Id>;
+  rows.restart(sizes.size());
+  const auto emit = [&](const Lists& lists, uint32_t slot) {
+    rows.begin_row();
+    lists.see(slot, [&](const Id* ids, size_t count) { rows.template append<Lists::kChunk>(ids, count); });
+  };
+  for (size_t i = 0; i < sizes.size(); ++i) packs.push(static_cast<Id>(i), sizes[i], emit);
+  packs.flush(emit);
+  rows.finish();
+}
 
 }  // namespace pliant::sampler

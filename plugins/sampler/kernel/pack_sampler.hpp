@@ -14,8 +14,8 @@
 namespace pliant::sampler {
 
 /// T derives from this and has
-///   void pack(const Items&, const sdk::EpochRequest&, sdk::EpochRows&) const: the packs; ids number the items;
-///   `rows` is as restart() leaves it
+///   void pack(const Items&, const sdk::EpochRequest&, sdk::EpochRows&): the packs; ids number the items; `rows` is as
+///   restart() leaves it
 ///   static constexpr const char* kName.
 /// It may have its own item_order() and longest_item(), when it has options of its own text(), and when its packs are
 /// not sums packing_report().
@@ -31,10 +31,12 @@ class PackSampler : public PackOptions {
 
   void start(const sdk::Host&) const { check(); }
 
-  void plan_epoch(const sdk::EpochRequest& request, sdk::EpochRows& rows) const {
+  void plan_epoch(const sdk::EpochRequest& request, sdk::EpochRows& rows) {
     rows.pieces.clear();
     const Items items = make_items(request, *this, self().item_order(), self().longest_item(), rows);
-    self().pack(items, request, rows);
+    static_cast<T&>(*this).pack(items, request, rows);
+    if (!items.ids.empty() || changes_rows(*this)) rows.write_out();
+    if (rows.source) return;
     name_sequences(items, rows);
     finish_rows(*this, request, rows);
   }

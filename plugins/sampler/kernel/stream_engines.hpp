@@ -107,11 +107,11 @@ class OpenPacksEngine {
 
   template <class Emit>
   void push(const sdk::Entry& entry, int64_t size, Emit&& emit) {
-    packs_.push(entry, size, emit);
+    packs_.push(entry, size, rows_to(emit));
   }
   template <class Emit>
   void flush(Emit&& emit) {
-    packs_.flush(emit);
+    packs_.flush(rows_to(emit));
   }
   [[nodiscard]] bool is_empty() const { return packs_.is_empty(); }
   void save(ByteWriter& out) const {
@@ -128,7 +128,7 @@ class OpenPacksEngine {
   void load(ByteReader& in, const Cost& cost) {
     const uint64_t emitted = in.number();
     const uint64_t pushed = in.number();
-    std::vector<typename Packs::Slot> open(in.count(3 * sizeof(uint64_t)));
+    std::vector<typename Packs::Open> open(in.count(3 * sizeof(uint64_t)));
     if (open.size() > rule_.open_packs) damaged("more open packs than there may be");
     for (auto& pack : open) {
       pack.opened_at = in.number();
@@ -148,6 +148,15 @@ class OpenPacksEngine {
 
  private:
   using Packs = OpenPacks<Index, sdk::Entry>;
+  template <class Emit>
+  static auto rows_to(Emit& emit) {
+    return [&emit](const typename Packs::Lists& lists, uint32_t slot) {
+      Row row;
+      row.reserve(lists.size(slot));
+      lists.see(slot, [&](const sdk::Entry* items, size_t count) { row.insert(row.end(), items, items + count); });
+      emit(std::move(row));
+    };
+  }
   OpenPacksRule rule_;
   Packs packs_;
 };

@@ -2,8 +2,10 @@
 #include "../kernel/next_fit.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "../kernel/counted_rows.hpp"
 #include "../kernel/pack_sampler.hpp"
 #include "../kernel/stream_engines.hpp"
 #include "../kernel/streaming_base.hpp"
@@ -13,17 +15,23 @@ namespace {
 namespace sampler = pliant::sampler;
 namespace sdk = pliant::sdk;
 
-class NextFit : public sampler::PackSampler<NextFit>, public sampler::Streams<NextFit, sampler::NextFitEngine> {
+class NextFit : public sampler::PackSampler<NextFit>,
+                public sampler::ThreadOption,
+                public sampler::Streams<NextFit, sampler::NextFitEngine> {
  public:
   using Stream = sampler::Streams<NextFit, sampler::NextFitEngine>;
   using Stream::load;
   using Stream::save;
   static constexpr const char* kName = "next_fit";
 
-  static void options(sdk::Options<NextFit>& o) { sampler::add_pack_options(o, sampler::summed_budget()); }
-  void pack(const sampler::Items& items, const sdk::EpochRequest&, sdk::EpochRows& rows) const {
-    sampler::next_fit(items.sizes, max_tokens, static_cast<uint64_t>(max_sequences), rows.offsets);
-    rows.ids_count_up = true;
+  static void options(sdk::Options<NextFit>& o) {
+    sampler::add_pack_options(o, sampler::summed_budget());
+    sampler::add_thread_option(o);
+  }
+  void pack(const sampler::Items& items, const sdk::EpochRequest&, sdk::EpochRows& rows) {
+    plan_->threads = thread_count();
+    sampler::next_fit(items.sizes, max_tokens, static_cast<uint64_t>(max_sequences), plan_->threads, plan_->bits);
+    rows.source = plan_;
   }
 
   const void* extension(const char* id) const {
@@ -35,6 +43,9 @@ class NextFit : public sampler::PackSampler<NextFit>, public sampler::Streams<Ne
   [[nodiscard]] sampler::NextFitEngine make_engine() const {
     return {max_tokens, static_cast<uint64_t>(max_sequences)};
   }
+
+ private:
+  std::shared_ptr<sampler::CountedRows> plan_ = std::make_shared<sampler::CountedRows>();
 };
 
 }  // namespace

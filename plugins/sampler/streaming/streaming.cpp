@@ -1,10 +1,13 @@
 // Sampler `streaming`: nearly full packs in one pass over the sequences, with bounded memory and a bounded wait.
 #include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "../kernel/listed_rows.hpp"
 #include "../kernel/open_packs.hpp"
 #include "../kernel/pack_sampler.hpp"
 #include "../kernel/stream_engines.hpp"
@@ -19,7 +22,7 @@ namespace sdk = pliant::sdk;
 class Engine {
  public:
   explicit Engine(const sampler::OpenPacksRule& rule) {
-    if (rule.budget <= sampler::BitmapIndex::kMostRoom) {
+    if (rule.budget <= sampler::SmallIndex::kMostRoom) {
       engine_.emplace<Small>(rule);
     } else {
       engine_.emplace<Large>(rule);
@@ -48,12 +51,14 @@ class Engine {
   }
 
  private:
-  using Small = sampler::OpenPacksEngine<sampler::BitmapIndex>;
+  using Small = sampler::OpenPacksEngine<sampler::SmallIndex>;
   using Large = sampler::OpenPacksEngine<sampler::MapIndex>;
   std::variant<Small, Large> engine_{Small({0, 0, 1, 2})};
 };
 
-class Streaming : public sampler::PackSampler<Streaming>, public sampler::Streams<Streaming, Engine> {
+class Streaming : public sampler::PackSampler<Streaming>,
+                  public sampler::ThreadOption,
+                  public sampler::Streams<Streaming, Engine> {
  public:
   using Stream = sampler::Streams<Streaming, Engine>;
   using Stream::load;
@@ -72,6 +77,7 @@ class Streaming : public sampler::PackSampler<Streaming>, public sampler::Stream
           "Most rows that come out while a sequence waits for its pack to fill; at least twice open_packs.")
         .at_least(2)
         .unit("rows");
+    sampler::add_thread_option(o);
   }
 
   void start(const sdk::Host& host) const {
@@ -82,11 +88,11 @@ class Streaming : public sampler::PackSampler<Streaming>, public sampler::Stream
                                                 std::to_string(2 * open_packs) + " or keep fewer packs open");
   }
 
-  void pack(const sampler::Items& items, const sdk::EpochRequest&, sdk::EpochRows& rows) const {
-    if (max_tokens <= sampler::BitmapIndex::kMostRoom) {
-      stream<sampler::BitmapIndex>(items, rows);
+  void pack(const sampler::Items& items, const sdk::EpochRequest&, sdk::EpochRows& rows) {
+    if (items.count() <= std::numeric_limits<uint32_t>::max()) {
+      rows.source = packed<uint32_t>(items);
     } else {
-      stream<sampler::MapIndex>(items, rows);
+      rows.source = packed<uint64_t>(items);
     }
   }
 
@@ -108,18 +114,23 @@ class Streaming : public sampler::PackSampler<Streaming>, public sampler::Stream
     return {max_tokens, static_cast<uint64_t>(max_sequences), static_cast<uint64_t>(open_packs),
             static_cast<uint64_t>(max_wait)};
   }
-  template <class Index>
-  void stream(const sampler::Items& items, sdk::EpochRows& rows) const {
-    sampler::OpenPacks<Index, int64_t> packs(rule());
-    rows.ids.resize(items.count());
-    int64_t* id = rows.ids.data();
-    const auto emit = [&](const std::vector<int64_t>& pack) {
-      id = std::copy(pack.begin(), pack.end(), id);
-      rows.offsets.push_back(static_cast<uint64_t>(id - rows.ids.data()));
-    };
-    for (size_t i = 0; i < items.count(); ++i) packs.push(static_cast<int64_t>(i), items.sizes[i], emit);
-    packs.flush(emit);
+  template <class Id>
+  std::shared_ptr<sdk::RowSource> packed(const sampler::Items& items) {
+    auto plan = std::dynamic_pointer_cast<sampler::ListedRows<Id>>(plan_);
+    if (!plan) plan = std::make_shared<sampler::ListedRows<Id>>();
+    plan_ = plan;
+    plan->threads = thread_count();
+    if (max_tokens <= sampler::SmallIndex::kMostRoom) {
+      sampler::pack_streaming<sampler::SmallIndex>(items.sizes, rule(), *plan);
+    } else if (max_tokens <= sampler::BitmapIndex::kMostRoom) {
+      sampler::pack_streaming<sampler::BitmapIndex>(items.sizes, rule(), *plan);
+    } else {
+      sampler::pack_streaming<sampler::MapIndex>(items.sizes, rule(), *plan);
+    }
+    return plan;
   }
+
+  std::shared_ptr<sdk::RowSource> plan_;
 };
 
 }  // namespace

@@ -1,46 +1,22 @@
 // Sequences per CPU second of every packing sampler through the plugin ABI: one epoch planned and all its rows fetched.
-// Measured against the machine: reading the lengths and writing as many ids, in the same run (of_limit: the share).
+// Measured against the machine: reading the 32-bit lengths and writing as many ids, of 64 bits (of_limit: the share) or
+// of 32 (of_limit32), in the same run. With several threads by the clock, otherwise by CPU time.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <ctime>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
-#include <random>
 #include <string>
 #include <vector>
 
-#include "base/result.hpp"
-#include "pliant/abi/batch_sampler.h"
-#include "plugin/option_values.hpp"
-#include "plugin/plugin.hpp"
+#include "pack_setup.hpp"
 
 namespace {
 
 using namespace pliant;
-
-std::vector<int64_t> wikipedia(size_t n, int64_t budget) {
-  const auto counts = nlohmann::json::parse(std::ifstream(WIKIPEDIA_HISTOGRAM)).at("counts").get<std::vector<double>>();
-  std::discrete_distribution<int64_t> length(counts.begin(), counts.end());
-  std::mt19937_64 engine(7020);
-  std::vector<int32_t> lengths(n);
-  for (int32_t& one : lengths) one = static_cast<int32_t>(std::min(length(engine) + 1, budget));
-  return lengths;
-}
-
-std::vector<int32_t> lognormal(size_t n, int64_t budget) {
-  std::lognormal_distribution<double> length(std::log(300.0), 1.0);
-  std::mt19937_64 engine(7020);
-  std::vector<int32_t> lengths(n);
-  for (int32_t& one : lengths) {
-    one = static_cast<int32_t>(std::clamp(static_cast<int64_t>(std::ceil(length(engine))), int64_t{1}, budget));
-  }
-  return lengths;
-}
+using namespace pliant::bench;
 
 /// The same vector for every benchmark that asks for it; one is kept.
 const std::vector<int32_t>& lengths_of(bool wiki, size_t n, int64_t budget) {
@@ -60,52 +36,37 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// CPU seconds a sequence of reading a length and writing an id of type Id: the best of 9.
+/// CPU seconds a sequence of reading a length and writing an id of type Id: each loop the best of 9.
 template <class Id>
 double limit(size_t n) {
   static std::map<size_t, double> measured;
   if (const auto found = measured.find(n); found != measured.end()) return found->second;
-  const std::vector<Id> lengths(n, 3);
+  const std::vector<int32_t> lengths(n, 3);
   std::vector<Id> ids(n);
-  double best = 1e9;
+  double read = 1e9;
+  double write = 1e9;
   for (int round = 0; round < 9; ++round) {
     const double begin = cpu_seconds();
-    const Id sum = std::accumulate(lengths.begin(), lengths.end(), Id{0});
-    std::iota(ids.begin(), ids.end(), sum);
+    benchmark::DoNotOptimize(std::accumulate(lengths.begin(), lengths.end(), int32_t{0}));
+    const double between = cpu_seconds();
+    std::iota(ids.begin(), ids.end(), Id{0});
     benchmark::DoNotOptimize(ids.data());
     benchmark::ClobberMemory();
-    best = std::min(best, cpu_seconds() - begin);
+    read = std::min(read, between - begin);
+    write = std::min(write, cpu_seconds() - between);
   }
-  return measured[n] = best / static_cast<double>(n);
-}
-
-plugin::Instance make(const std::string& name, int64_t budget, const std::string& order) {
-  const auto opened = or_throw(plugin::Plugin::open(std::string(PLIANT_PLUGIN_DIR) + "/sampler-" + name + ".pliant.so",
-                                                    *plugin::kind_of("sampler")));
-  plugin::OptionValues values;
-  values.state().reset(opened->options());
-  for (size_t i = 0; i < opened->options().size(); ++i) {
-    values.state().set_default(i, opened->options()[i]);
-    if (std::string(opened->options()[i].key) == "max_tokens") values.state().set_integer(i, budget);
-    if (std::string(opened->options()[i].key) == "order" && !order.empty()) values.state().set_text(i, order);
-    if (std::string(opened->options()[i].key) == "strict") values.state().set_integer(i, 1);
-  }
-  return or_throw(plugin::Instance::create(opened, values));
+  return measured[n] = (read + write) / static_cast<double>(n);
 }
 
 /// `order`: another order than the default.
-void pack(benchmark::State& state, const std::string& name, bool wiki, const std::string& order = "") {
+void pack(benchmark::State& state, const std::string& name, bool wiki, const std::string& order = "",
+          int64_t threads = 1) {
   const int64_t budget = state.range(0);
   const auto n = static_cast<size_t>(state.range(1));
-  plugin::Instance sampler = make(name, budget, order);
+  plugin::Instance sampler = make(name, budget, order, threads);
   const std::vector<int32_t>& lengths = lengths_of(wiki, n, budget);
   const auto& slots = sampler.table<pliant_batch_sampler>();
-  pliant_epoch_request request{};
-  request.struct_size = sizeof(request);
-  request.seed = 1234;
-  request.rows_per_batch = 8;
-  request.sequence_count = n;
-  request.lengths = lengths.data();
+  const pliant_epoch_request request = request_of(lengths);
   pliant_epoch epoch{};
   epoch.struct_size = sizeof(epoch);
   pliant_error error = plugin::fresh_error();
@@ -136,11 +97,11 @@ void pack(benchmark::State& state, const std::string& name, bool wiki, const std
 template <class Id>
 void read_and_write(benchmark::State& state) {
   const auto n = static_cast<size_t>(state.range(0));
-  const std::vector<Id> lengths(n, 3);
+  const std::vector<int32_t> lengths(n, 3);
   std::vector<Id> ids(n);
   for (auto _ : state) {
-    const Id sum = std::accumulate(lengths.begin(), lengths.end(), Id{0});
-    std::iota(ids.begin(), ids.end(), sum);
+    benchmark::DoNotOptimize(std::accumulate(lengths.begin(), lengths.end(), int32_t{0}));
+    std::iota(ids.begin(), ids.end(), Id{0});
     benchmark::DoNotOptimize(ids.data());
     benchmark::ClobberMemory();
   }
@@ -148,12 +109,23 @@ void read_and_write(benchmark::State& state) {
 }
 
 const std::vector<std::vector<int64_t>> kSizes{{512, 2048, 8192}, {1000000, 10000000}};
+const std::vector<std::vector<int64_t>> kGrowth{{2048}, {100000, 1000000, 10000000, 100000000}};
 
 }  // namespace
 
 #define PLIANT_PACK(sampler)                                                                                        \
   BENCHMARK_CAPTURE(pack, sampler##_wikipedia, #sampler, true)->ArgsProduct(kSizes)->Unit(benchmark::kMillisecond); \
   BENCHMARK_CAPTURE(pack, sampler##_lognormal, #sampler, false)->ArgsProduct(kSizes)->Unit(benchmark::kMillisecond)
+#define PLIANT_PACK_THREADS(sampler)                                  \
+  BENCHMARK_CAPTURE(pack, sampler##_1_thread, #sampler, true, "", 1)  \
+      ->Args({2048, 10000000})                                        \
+      ->Unit(benchmark::kMillisecond)                                 \
+      ->UseRealTime();                                                \
+  BENCHMARK_CAPTURE(pack, sampler##_2_threads, #sampler, true, "", 2) \
+      ->Args({2048, 10000000})                                        \
+      ->Unit(benchmark::kMillisecond)                                 \
+      ->UseRealTime();                                                \
+  BENCHMARK_CAPTURE(pack, sampler##_growth, #sampler, true)->ArgsProduct(kGrowth)->Unit(benchmark::kMillisecond)
 
 BENCHMARK_TEMPLATE(read_and_write, int32_t)->Arg(1000000)->Arg(10000000)->Unit(benchmark::kMillisecond);
 BENCHMARK_TEMPLATE(read_and_write, int64_t)->Arg(1000000)->Arg(10000000)->Unit(benchmark::kMillisecond);
@@ -170,5 +142,8 @@ PLIANT_PACK(concat);
 PLIANT_PACK(padded_budget);
 PLIANT_PACK(bucketed);
 PLIANT_PACK(seqlen);
+PLIANT_PACK_THREADS(next_fit);
+PLIANT_PACK_THREADS(best_fit);
+PLIANT_PACK_THREADS(streaming);
 
 BENCHMARK_MAIN();

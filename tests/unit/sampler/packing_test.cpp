@@ -228,3 +228,46 @@ TEST_CASE("after a refused epoch there are no rows, and the next epoch is as fro
     CHECK(or_throw(sampler.plan(of({4, 6, 7}))) == plan);
   }
 }
+
+TEST_CASE("the number of threads changes neither rows nor saved states") {
+  Asked asked;
+  for (int32_t i = 0; i < 200000; ++i) asked.lengths.push_back(1 + (i * 7919) % 300);
+  asked.seed = 5;
+  for (const std::string name : {"next_fit", "best_fit", "streaming"}) {
+    for (const std::string order : {"dataloader", "random", "seqlen"}) {
+      CAPTURE(name);
+      CAPTURE(order);
+      OpenedSampler one(name, budget(1000, {{"order", order}}));
+      const Planned plan = or_throw(one.plan(asked));
+      CHECK(plan.sequence_count == asked.lengths.size());
+      for (const int64_t threads : {0, 2, 5, 8}) {
+        OpenedSampler several(name, budget(1000, {{"order", order}, {"threads", threads}}));
+        or_throw(several.instance().load(or_throw(one.instance().save())));
+        CHECK((or_throw(several.plan(asked)) == plan));
+      }
+    }
+  }
+}
+
+TEST_CASE("rows are fetched in portions, with offsets alone or with ids, and room is checked") {
+  for (const std::string& name : kPackers) {
+    CAPTURE(name);
+    OpenedSampler sampler(name, budget(10));
+    const Planned plan = or_throw(sampler.plan(of({4, 6, 7, 3, 1, 9, 2, 8, 5, 5})));
+    const auto& slots = sampler.instance().table<pliant_batch_sampler>();
+    pliant_error error = plugin::fresh_error();
+    for (uint64_t first = 0; first < plan.rows.size(); ++first) {
+      uint64_t offsets[3] = {};
+      std::vector<int64_t> ids(10, -1);
+      const uint64_t count = std::min<uint64_t>(2, plan.rows.size() - first);
+      CHECK(slots.rows(sampler.instance().self(), first, count, offsets, nullptr, 0, &error) == PLIANT_OK);
+      CHECK(slots.rows(sampler.instance().self(), first, count, offsets, ids.data(), offsets[count] - 1, &error) ==
+            PLIANT_OUT_OF_RANGE);
+      CHECK(slots.rows(sampler.instance().self(), first, count, offsets, ids.data(), offsets[count], &error) ==
+            PLIANT_OK);
+      CHECK(std::vector<int64_t>(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(offsets[1])) ==
+            plan.rows[first]);
+      CHECK(std::count(ids.begin(), ids.end(), -1) == static_cast<std::ptrdiff_t>(10 - offsets[count]));
+    }
+  }
+}

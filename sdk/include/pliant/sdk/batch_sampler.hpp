@@ -1,7 +1,7 @@
 // Write a sampler as a class with `EpochRows plan_epoch(const EpochRequest&)` (and optionally `static reasons()`), then
 // PLIANT_BATCH_SAMPLER. The SDK keeps the planned epoch and answers the host from it. A sampler for millions of
 // sequences may have `void plan_epoch(const EpochRequest&, EpochRows&)` instead and write over the memory of the epoch
-// before.
+// before, or give a RowSource, which keeps a plan as small as it can and writes rows when they are asked for.
 #pragma once
 
 #include <algorithm>
@@ -35,6 +35,21 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
+/// The rows of one planned epoch, written when they are asked for. Every sequence in them is whole. Called by one
+/// thread at a time; asked again for the same rows it writes the same.
+class RowSource {
+ public:
+  RowSource() = default;
+  RowSource(const RowSource&) = delete;
+  RowSource& operator=(const RowSource&) = delete;
+  virtual ~RowSource() = default;
+
+  [[nodiscard]] virtual uint64_t row_count() const = 0;
+  [[nodiscard]] virtual uint64_t entry_count() const = 0;
+  /// Rows [first, first + count), which there are: count + 1 offsets from 0 on and, unless `ids` is null, their ids.
+  virtual void write(uint64_t first, uint64_t count, uint64_t* offsets, int64_t* ids) = 0;
+};
+
 /// The rows of one epoch as flat arrays. ids[offsets[i] .. offsets[i+1]) is row i.
 struct EpochRows {
   std::vector<uint64_t> offsets{0};
@@ -48,6 +63,8 @@ struct EpochRows {
   uint64_t truncated_count = 0;  ///< with `pieces`: those of them that lose tokens at their end
   std::vector<int64_t> dropped_ids;
   std::vector<int32_t> dropped_reasons;  ///< index into the class's `reasons()`
+  /// Where it is set, the rows are what it writes; `offsets` stays {0}, `ids` and `pieces` are not used.
+  std::shared_ptr<RowSource> source;
 
   /// Ends the row that the ids pushed since the last call form.
   void end_row() { offsets.push_back(ids.size()); }
@@ -63,9 +80,18 @@ struct EpochRows {
     sequence_count = truncated_count = 0;
     dropped_ids.clear();
     dropped_reasons.clear();
+    source.reset();
   }
-  [[nodiscard]] uint64_t row_count() const noexcept { return offsets.size() - 1; }
-  [[nodiscard]] uint64_t entry_count() const noexcept { return offsets.back(); }
+  [[nodiscard]] uint64_t row_count() const { return source ? source->row_count() : offsets.size() - 1; }
+  [[nodiscard]] uint64_t entry_count() const { return source ? source->entry_count() : offsets.back(); }
+  /// Puts what `source` writes into `offsets` and `ids`.
+  void write_out() {
+    if (!source) return;
+    offsets.resize(source->row_count() + 1);
+    ids.resize(source->entry_count());
+    source->write(0, offsets.size() - 1, offsets.data(), ids.data());
+    source.reset();
+  }
 };
 
 namespace detail {
@@ -111,11 +137,11 @@ struct SamplerAdapter {
       instance(self)->has_epoch = false;
       EpochRows& rows = plan(*instance(self), request_of(*request));
       out->row_count = rows.row_count();
-      out->sequence_count = rows.pieces.empty() ? rows.entry_count() : rows.sequence_count;
+      out->sequence_count = rows.source || rows.pieces.empty() ? rows.entry_count() : rows.sequence_count;
       out->dropped_count = rows.dropped_ids.size();
       if (PLIANT_HAS(pliant_epoch, out, truncated_count)) {
         out->entry_count = rows.entry_count();
-        out->truncated_count = rows.pieces.empty() ? 0 : rows.truncated_count;
+        out->truncated_count = rows.source || rows.pieces.empty() ? 0 : rows.truncated_count;
       }
       instance(self)->lengths = request->lengths;
       instance(self)->loss_tokens = request_of(*request).loss_tokens;
@@ -144,11 +170,21 @@ struct SamplerAdapter {
     throw Failure(PLIANT_OUT_OF_RANGE,
                   "room for " + std::to_string(capacity) + " of " + std::to_string(entries) + " ids only");
   }
+  static void write_rows(RowSource& source, uint64_t first, uint64_t count, uint64_t* offsets, int64_t* ids,
+                         uint64_t capacity) {
+    if (ids == nullptr || capacity < source.entry_count()) {
+      source.write(first, count, offsets, nullptr);
+      if (ids == nullptr) return;
+      check_room(offsets[count], capacity);
+    }
+    source.write(first, count, offsets, ids);
+  }
   static int32_t rows(void* self, uint64_t first, uint64_t count, uint64_t* offsets, int64_t* ids, uint64_t capacity,
                       pliant_error* error) noexcept {
     return guarded(error, [&] {
       const EpochRows& epoch = instance(self)->epoch;
       check_rows(epoch, first, count);
+      if (epoch.source) return write_rows(*epoch.source, first, count, offsets, ids, capacity);
       const uint64_t begin = epoch.offsets[first];
       for (uint64_t i = 0; i <= count; ++i) offsets[i] = epoch.offsets[first + i] - begin;
       if (ids == nullptr) return;
@@ -160,11 +196,25 @@ struct SamplerAdapter {
       }
     });
   }
+  /// Sequences in one piece each.
+  static void write_whole(const Instance& instance, uint64_t first, uint64_t count, int64_t* first_tokens,
+                          int64_t* token_counts, uint64_t capacity) {
+    RowSource& source = *instance.epoch.source;
+    std::vector<uint64_t> offsets(count + 1);
+    source.write(first, count, offsets.data(), nullptr);
+    check_room(offsets.back(), capacity);
+    source.write(first, count, offsets.data(), token_counts);
+    for (uint64_t i = 0; i < offsets.back(); ++i) {
+      first_tokens[i] = 0;
+      token_counts[i] = instance.lengths[static_cast<uint64_t>(token_counts[i])];
+    }
+  }
   static int32_t pieces(void* self, uint64_t first, uint64_t count, int64_t* first_tokens, int64_t* token_counts,
                         uint64_t capacity, pliant_error* error) noexcept {
     return guarded(error, [&] {
       const EpochRows& epoch = instance(self)->epoch;
       check_rows(epoch, first, count);
+      if (epoch.source) return write_whole(*instance(self), first, count, first_tokens, token_counts, capacity);
       const uint64_t begin = epoch.offsets[first];
       const uint64_t entries = epoch.offsets[first + count] - begin;
       check_room(entries, capacity);

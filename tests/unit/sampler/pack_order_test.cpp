@@ -1,0 +1,174 @@
+// The random order of best_fit's packs and sequences: every outcome about as often, whatever the number of threads.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <random>
+
+#include "../plugins/sampler/kernel/best_fit_rows.hpp"
+#include "packing_oracle.hpp"
+
+using namespace pliant;
+
+namespace {
+
+void plan(sampler::BestFitRows& rows, const std::vector<int32_t>& sizes, int64_t budget, size_t most, size_t threads) {
+  rows.threads = threads;
+  sampler::group_by_value(sizes, budget, threads, rows.sorted);
+  std::vector<uint64_t> counts;
+  for (size_t g = 0; g < rows.sorted.groups(); ++g) counts.push_back(rows.sorted.count(g));
+  rows.plan = sampler::best_fit_decreasing(rows.sorted.values, counts, budget, most);
+}
+
+struct Written {
+  std::vector<uint64_t> offsets;
+  std::vector<int64_t> ids;
+  bool operator==(const Written&) const = default;
+};
+Written written(sampler::BestFitRows& rows, uint64_t first, uint64_t count) {
+  Written got;
+  got.offsets.resize(count + 1);
+  rows.write(first, count, got.offsets.data(), nullptr);
+  got.ids.resize(got.offsets.back());
+  std::vector<uint64_t> again(count + 1);
+  rows.write(first, count, again.data(), got.ids.data());
+  CHECK(again == got.offsets);
+  return got;
+}
+Written written(sampler::BestFitRows& rows) {
+  return written(rows, 0, rows.row_count());
+}
+
+std::vector<int32_t> drawn(size_t n, uint32_t most) {
+  std::mt19937 engine(9);
+  std::vector<int32_t> sizes(n);
+  for (int32_t& size : sizes) size = 1 + static_cast<int32_t>(engine() % most);
+  return sizes;
+}
+
+/// Chi-squared of the counts less its mean, in standard deviations.
+double excess(const std::map<std::vector<int64_t>, int>& seen, size_t outcomes, double draws) {
+  const double each = draws / static_cast<double>(outcomes);
+  double sum = static_cast<double>(outcomes - seen.size()) * each;
+  for (const auto& [outcome, count] : seen) sum += (count - each) * (count - each) / each;
+  const double freedom = static_cast<double>(outcomes) - 1;
+  return (sum - freedom) / std::sqrt(2 * freedom);
+}
+
+}  // namespace
+
+TEST_CASE("every order of packs and every choice among sequences of one size is about equally likely") {
+  // Two packs 5 + 3 and one of 4: 3! orders of packs, 2! * 2! choices, less the 2! by which the like packs are the
+  // same.
+  const std::vector<int32_t> sizes{5, 5, 3, 3, 4};
+  std::map<std::vector<int64_t>, int> seen;
+  constexpr int kDraws = 24000;
+  for (int draw = 0; draw < kDraws; ++draw) {
+    sampler::BestFitRows rows;
+    plan(rows, sizes, 8, 0, 1);
+    rows.order_at_random({static_cast<uint64_t>(draw), 3});
+    ++seen[written(rows).ids];
+  }
+  CHECK(seen.size() == 12);
+  CHECK(std::abs(excess(seen, 12, kDraws)) < 5);
+}
+
+TEST_CASE("every order of four items is about equally likely, and so is every place in a large shuffle") {
+  std::map<std::vector<int64_t>, int> seen;
+  for (uint64_t seed = 0; seed < 24000; ++seed) {
+    std::vector<uint32_t> items{0, 1, 2, 3};
+    sampler::KeyedRandom random(seed, 0, 1);
+    sampler::fast_shuffle(items, random);
+    ++seen[std::vector<int64_t>(items.begin(), items.end())];
+  }
+  CHECK(seen.size() == 24);
+  CHECK(std::abs(excess(seen, 24, 24000)) < 5);
+  for (const size_t n : {size_t{4096}, size_t{300000}}) {
+    constexpr size_t kCells = 16;
+    std::map<std::vector<int64_t>, int> cells;
+    std::vector<uint32_t> items(n);
+    for (uint64_t seed = 0; seed < 3; ++seed) {
+      std::iota(items.begin(), items.end(), 0U);
+      sampler::KeyedRandom random(seed, 1, 1);
+      sampler::fast_shuffle(items, random);
+      for (size_t i = 0; i < n; ++i) {
+        ++cells[{static_cast<int64_t>(i * kCells / n), static_cast<int64_t>(items[i] * kCells / n)}];
+      }
+    }
+    CHECK(std::abs(excess(cells, kCells * kCells, 3.0 * static_cast<double>(n))) < 6);
+  }
+}
+
+TEST_CASE("packs of a group are spread over buckets and places evenly") {
+  sampler::BestFitRows rows;
+  constexpr size_t kPacks = 400000;
+  std::vector<int32_t> sizes(kPacks, 10);
+  std::fill(sizes.begin(), sizes.begin() + kPacks / 2, 9);
+  plan(rows, sizes, 10, 0, 1);
+  rows.order_at_random({1, 2});
+  const Written got = written(rows);
+  constexpr size_t kCells = 64;
+  std::map<std::vector<int64_t>, int> cells;
+  for (size_t i = 0; i < got.ids.size(); ++i) {
+    const auto kind = static_cast<int64_t>(got.ids[i] < static_cast<int64_t>(kPacks / 2) ? 0 : 1);
+    ++cells[{static_cast<int64_t>(i * kCells / got.ids.size()), kind}];
+  }
+  CHECK(std::abs(excess(cells, 2 * kCells, static_cast<double>(got.ids.size()))) < 6);
+}
+
+TEST_CASE("the rows of best_fit are the same for every number of threads, in portions, and back and forth") {
+  struct Set {
+    std::vector<int32_t> sizes;
+    int64_t budget;
+    size_t most;
+  };
+  std::vector<int32_t> two_kinds(150000, 1);
+  two_kinds.resize(300000, 700);
+  std::vector<int32_t> wide = drawn(70000, 60000);
+  for (const Set& set : {Set{drawn(300000, 500), 512, 0}, Set{drawn(300000, 500), 8192, 3}, Set{drawn(131073, 2), 7, 0},
+                         Set{two_kinds, 100000, 0}, Set{two_kinds, int64_t{1} << 62U, 0}, Set{wide, 60000, 0},
+                         Set{{5}, 5, 0}, Set{{}, 5, 0}}) {
+    CAPTURE(set.sizes.size());
+    CAPTURE(set.budget);
+    for (const bool random : {true, false}) {
+      sampler::BestFitRows rows;
+      const auto make = [&](size_t threads) {
+        plan(rows, set.sizes, set.budget, set.most, threads);
+        if (random) {
+          rows.order_at_random({7, 8});
+        } else {
+          rows.order_as_planned();
+        }
+        return written(rows);
+      };
+      const Written all = make(1);
+      std::vector<int64_t> once = all.ids;
+      std::sort(once.begin(), once.end());
+      std::vector<int64_t> every(set.sizes.size());
+      std::iota(every.begin(), every.end(), int64_t{0});
+      REQUIRE(once == every);
+      for (size_t row = 0; row + 1 < all.offsets.size(); ++row) {
+        int64_t sum = 0;
+        for (uint64_t i = all.offsets[row]; i < all.offsets[row + 1]; ++i) {
+          sum += set.sizes[static_cast<size_t>(all.ids[i])];
+        }
+        const bool fits = sum <= set.budget && (set.most == 0 || all.offsets[row + 1] - all.offsets[row] <= set.most);
+        if (!fits) FAIL_CHECK("row ", row, " is above its limits");
+      }
+      for (const size_t threads : {2U, 3U, 5U, 8U}) CHECK(make(threads) == all);
+      std::mt19937 engine(11);
+      for (int round = 0; round < 60; ++round) {
+        const uint64_t first = engine() % (rows.row_count() + 1);
+        const uint64_t count = std::min<uint64_t>(engine() % 60000, rows.row_count() - first);
+        const Written some = written(rows, first, count);
+        REQUIRE(std::equal(some.ids.begin(), some.ids.end(),
+                           all.ids.begin() + static_cast<std::ptrdiff_t>(all.offsets[first])));
+        bool same = true;
+        for (uint64_t i = 0; i <= count; ++i) same &= some.offsets[i] == all.offsets[first + i] - all.offsets[first];
+        REQUIRE(same);
+      }
+    }
+  }
+}
