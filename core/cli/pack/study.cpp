@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <utility>
 
 #include "elastic/lr_inputs.hpp"
@@ -34,19 +33,20 @@ class Look {
     padded_ = packing.unit == "padded_tokens";
   }
 
-  void run(const LearningRate* rates, ProgressLine& progress) {
+  /// `first_step`: of the epoch.
+  void run(const LearningRate* rates, int64_t first_step, ProgressLine& progress) {
     constexpr int64_t kPortion = 4096;
     const int64_t all = study_.summary.rows;
     const int64_t batch_rows = study_.global_batch;
     const int64_t portion = batch_rows * std::max<int64_t>(1, kPortion / batch_rows);
-    double rate_steps = 0;
+    int64_t step = 0;
     for (int64_t first = 0; first < all; first += portion) {
       progress.show("looking at the packs", static_cast<double>(first) / static_cast<double>(all));
       const Batch rows = batches_.rows(study_.epoch, first, std::min(portion, all - first));
       for (int64_t row = 0; row < rows.size.rows; ++row) {
         see(rows, row);
         if ((row + 1) % batch_rows != 0 && row + 1 < rows.size.rows) continue;
-        if (rates != nullptr) note_rate(*rates, rate_steps++);
+        if (rates != nullptr) note_rate(*rates, first_step, step++);
         batch_ = BatchSize();
       }
     }
@@ -82,14 +82,14 @@ class Look {
     ++study_.fill_counts[bin_of(static_cast<double>(used) / room_)];
   }
 
-  void note_rate(const LearningRate& rates, double step) {
-    const double rate = rates.at(static_cast<int64_t>(step), batch_);
+  void note_rate(const LearningRate& rates, int64_t first_step, int64_t step) {
+    const double rate = rates.at(first_step + step, batch_);
     RateCurve& curve = *study_.learning_rate;
     if (step == 0) curve.least = curve.most = rate;
     curve.least = std::min(curve.least, rate);
     curve.most = std::max(curve.most, rate);
-    const auto stride = static_cast<double>(1 + study_.summary.batches / static_cast<int64_t>(kCurvePoints));
-    if (std::fmod(step, stride) == 0) curve.points.emplace_back(step, rate);
+    const int64_t stride = 1 + study_.summary.batches / static_cast<int64_t>(kCurvePoints);
+    if (step % stride == 0) curve.points.emplace_back(static_cast<double>(first_step + step), rate);
   }
 
   Batches& batches_;
@@ -146,8 +146,10 @@ PackBatch batch_for(const Config& config, const PackQuestion& question) {
 }
 
 std::vector<int64_t> sizes_for(const PackBatch& batch, const PackQuestion& question) {
-  if (!question.world_sizes.empty() || !batch.planned) return question.world_sizes;
-  std::vector<int64_t> sizes;
+  std::vector<int64_t> sizes = question.world_sizes;
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  if (!sizes.empty() || !batch.planned) return sizes;
   for (const int64_t about : {2, 8, 64, 512}) {
     const int64_t size = batch.plan.largest_valid(about);
     if (size > 1 && (sizes.empty() || size > sizes.back())) sizes.push_back(size);
@@ -173,14 +175,15 @@ PackStudy study_pack(const Config& config, const Dataset& dataset, const PackBat
     planned = began + (std::chrono::steady_clock::now() - again);
   }
   study.seconds = std::chrono::duration<double>(planned - began).count();
-  const std::optional<LearningRate> rates = rates_for(config, batches, batches.epoch(0));
+  std::optional<LearningRate> rates = rates_for(config, batches, batches.epoch(0));
+  if (rates) study.learning_rate_rule = config.use("lr");
+  if (rates && rates->wants_gradient_norms()) rates.reset();  // nobody knows the gradients yet
+  int64_t first_step = 0;
+  for (int64_t epoch = 0; rates && epoch < question.epoch; ++epoch) first_step += batches.epoch(epoch).batches;
   study.summary = batches.epoch(question.epoch);
   study.packing = batches.packing(question.epoch);
-  if (rates) {
-    study.learning_rate.emplace();
-    study.learning_rate_rule = config.use("lr");
-  }
-  Look(batches, study).run(rates ? &*rates : nullptr, progress);
+  if (rates) study.learning_rate.emplace();
+  Look(batches, study).run(rates ? &*rates : nullptr, first_step, progress);
   predict_rank_times(config, batch, sizes_for(batch, question), batches, study, progress);
   if (made != nullptr) made->emplace(std::move(batches));
   return study;

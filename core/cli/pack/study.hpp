@@ -49,7 +49,7 @@ struct RankTime {
 };
 
 struct Waits {
-  int64_t longest = 0;  ///< sequences that came into the rows before one that the data set has earlier
+  int64_t longest = 0;  ///< places of the data set by which a sequence is behind the furthest one that is out
   double mean = 0;
 };
 
@@ -71,7 +71,7 @@ struct PackStudy {
   std::vector<int64_t> length_counts;  ///< of the data set, in equal steps up to longest_sequence
   std::vector<int64_t> fill_counts;    ///< rows by the part of their room that is used, in equal steps up to 1
   std::optional<RateCurve> learning_rate;
-  std::string learning_rate_rule;
+  std::string learning_rate_rule;  ///< empty without [lr]
   std::vector<RankTime> rank_times;
   int64_t batches_sampled = 0;  ///< for rank_times
   int64_t cost_per_token = 0;   ///< likewise

@@ -104,11 +104,15 @@ std::string pack_text(const PackStudy& study) {
     add("batches", fmt::format("{} of {} packs{}", grouped(summary.batches), grouped(study.global_batch),
                                study.planned ? ", as [elasticity] plans" : ""));
   }
-  add("wait", fmt::format("a sequence waits for up to {} later ones, {:.1f} in the mean", grouped(study.waits.longest),
-                          study.waits.mean));
+  add("wait", fmt::format("a sequence comes out up to {} places after its turn, {:.1f} in the mean",
+                          grouped(study.waits.longest), study.waits.mean));
   if (study.learning_rate) {
     const RateCurve& curve = *study.learning_rate;
     add("learning rate", fmt::format("{:.6g} to {:.6g}, by {}", curve.least, curve.most, study.learning_rate_rule));
+  }
+  if (!study.learning_rate && !study.learning_rate_rule.empty()) {
+    add("learning rate",
+        fmt::format("by {}, which follows the gradients: known when they are", study.learning_rate_rule));
   }
   const double rate = study.seconds > 0 ? static_cast<double>(study.sequences) / study.seconds : 0;
   add("time", fmt::format("{} for epoch {}, every row checked: {} sequences a second", seconds_text(study.seconds),

@@ -97,7 +97,7 @@ struct Packing {
 
 /// Not thread-safe. Looks at one epoch at a time; moving to another epoch replans, O(sequences). The rows stay with the
 /// sampler; beside them and the lengths, memory is a bit a sequence while an epoch is checked. Samplers that can stream
-/// (pliant.row_stream) hold no rows of data sets of 2^24 sequences or more.
+/// (pliant.row_stream) hold no rows of data sets of 2^28 sequences or more.
 class Batches {
  public:
   /// `config` was opened with needs.sampler. Throws kInvalidArgument (exit 2) for an empty data set or a length < 1,

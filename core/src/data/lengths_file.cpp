@@ -111,9 +111,12 @@ Result<> same_as_there(const std::filesystem::path& file, const Dataset& dataset
   if (there->lengths == dataset.lengths && there->loss_tokens == dataset.loss_tokens) return {};
   return failed(
       Status::kFailedPrecondition,
-      fmt::format("{} holds another data set ({} sequences) than this process has loaded ({}): every worker of a job, "
-                  "and a resumed job, must load the same data in the same order",
-                  file.string(), there->lengths.size(), dataset.lengths.size()));
+      fmt::format(
+          "{} has changed: it has {} sequences, and this job began with others ({}, in {}). Every worker of a job, "
+          "and a resumed job, must load the same data in the same order: restore it, or start a new run",
+          dataset.source.empty() ? "the data set" : dataset.source, dataset.lengths.size(), there->lengths.size(),
+          file.string()),
+      ExitCode::kUsage);
 }
 
 /// The header, checked against the size of the file.

@@ -5,6 +5,7 @@
 #include "config/state.hpp"
 #include "data/epoch_plan.hpp"
 #include "data/lengths/formats.hpp"
+#include "data/lengths_file.hpp"
 #include "pliant/batches.hpp"
 
 namespace pliant {
@@ -45,7 +46,10 @@ Dataset load_dataset(const Config& config) {
   Dataset dataset;
   dataset.source = options.lengths;
   dataset.lengths = read_key(config, "lengths", options.lengths, options.length_column, {});
-  if (!options.loss_tokens.empty()) {
+  if (options.loss_tokens.empty() && data::is_of_a_run(options.lengths)) {
+    dataset.loss_tokens =
+        or_throw(data::read_dataset(std::filesystem::path(options.lengths))).loss_tokens;  // it was read before
+  } else if (!options.loss_tokens.empty()) {
     dataset.loss_tokens =
         read_key(config, "loss_tokens", options.loss_tokens, options.loss_tokens_column, {"number of loss tokens", 0});
   }

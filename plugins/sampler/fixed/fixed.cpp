@@ -50,8 +50,8 @@ class Fixed {
 
   /// The fewest rows are those that packing up to max_tokens could come down to.
   [[nodiscard]] sdk::PackingReport packing_report(const sdk::PackedEpoch& epoch) const {
-    return sampler::report_sums(epoch, max_tokens, 0, PLIANT_UNIT_TOKENS,
-                                [](int64_t, int64_t tokens) { return tokens; });
+    // One sequence a row is the rule: max_tokens says which may be one, it is no room to be filled.
+    return sampler::report_sums(epoch, 0, 1, PLIANT_UNIT_TOKENS, [](int64_t, int64_t tokens) { return tokens; });
   }
   const void* extension(const char* id) const {
     return std::strcmp(id, PLIANT_PACKING) == 0 ? sdk::packing_table<Fixed>() : nullptr;

@@ -48,6 +48,9 @@ inline uint64_t fewest_packs(std::span<const int64_t> values, std::span<const ui
   };
   uint64_t best = detail::packs_for(sums.tokens.back(), whole);
   if (most_in_pack != 0) best = std::max(best, detail::packs_for(sums.sequences.back(), most_in_pack));
+  // No pack has more sequences than its budget has room for the smallest.
+  const auto fit = static_cast<uint64_t>(budget / values.front());
+  best = std::max(best, detail::packs_for(sums.sequences.back(), fit));
   const size_t half = above(budget / 2);
   const uint64_t all = sums.sequences.back();
   best = std::max(best, all - sums.sequences[half]);

@@ -55,7 +55,7 @@ TEST_CASE("writing the same again is fine, writing another set is refused and ch
   const auto refused = data::write_dataset_once(file, other);
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().status() == Status::kFailedPrecondition);
-  CHECK(refused.error().message().find("holds another data set") != std::string::npos);
+  CHECK(refused.error().message().find("the data set has changed: it has 4 sequences") != std::string::npos);
   CHECK(data::read_dataset(file)->lengths == some().lengths);
 }
 

@@ -43,7 +43,7 @@ TEST_CASE("samplers that add tokens up report their budget, the tokens in rows a
   CHECK(told("streaming", ten, {6, 7, 8, 4, 3, 2}) == Told{10, kTokens, 30, 3, 3});
   CHECK(told("seqlen", {{"max_tokens", int64_t{10}}, {"strict", true}}, {6, 7, 8, 4, 3, 2}) ==
         Told{10, kTokens, 30, 3, 4});
-  CHECK(told("fixed", {{"max_tokens", int64_t{10}}}, {6, 7, 8, 4, 3, 2}) == Told{10, kTokens, 30, 3, 6});
+  CHECK(told("fixed", {{"max_tokens", int64_t{10}}}, {6, 7, 8, 4, 3, 2}) == Told{0, kTokens, 30, 6, 6});
   CHECK(told("concat", ten, {6, 7, 8, 4, 3, 3}) == Told{10, kTokens, 31, 4, 4});
 }
 
@@ -85,8 +85,8 @@ TEST_CASE("the quadratic term makes the unit cost") {
 }
 
 TEST_CASE("without a budget there is no lower bound, and of nothing nothing is reported") {
-  CHECK(told("fixed", {}, {5, 6}) == Told{0, kTokens, 11, 0, 2});
-  CHECK(told("fixed", {{"max_tokens", int64_t{6}}}, {0, 0}) == Told{6, kTokens, 0, 1, 2});
+  CHECK(told("fixed", {}, {5, 6}) == Told{0, kTokens, 11, 2, 2});
+  CHECK(told("fixed", {{"max_tokens", int64_t{6}}}, {0, 0}) == Told{0, kTokens, 0, 2, 2});
   CHECK(told("seqlen", {{"max_tokens", int64_t{0}}, {"strict", true}}, {0, 0}) == Told{0, kTokens, 0, 0, 1});
   for (const char* name : {"next_fit", "best_fit", "streaming", "concat"}) {
     CAPTURE(name);

@@ -51,6 +51,9 @@ Result<Lengths> read_jsonl(std::string_view bytes, const std::string& column, co
                            const std::string& name);
 Result<Lengths> read_text(std::string_view bytes, const Counted& counted, const std::string& name);
 
+/// Whether `file` is the data set that a job left in its run directory.
+bool is_of_a_run(const std::filesystem::path& file);
+
 /// Any of them, as its first bytes and its suffix say.
 Result<Lengths> read_counts(const std::filesystem::path& given, const std::string& column, const Counted& counted);
 

@@ -129,7 +129,8 @@ Result<NumberArray> find_in_index(const SharedFile& file, const std::filesystem:
   const std::string_view bytes = file->bytes();
   const Result<Header> header = header_of(bytes, name);
   if (!header) return tl::unexpected<Error>(header.error());
-  bool metric = header->count > 0;
+  // A Megatron index of documents of one sequence each ends with count + 1 documents; a metric file has few.
+  bool metric = header->count == 1 || (header->count > 0 && header->documents != header->count + 1);
   for (uint64_t i = 0; metric && i < header->count; ++i) metric = load<int32_t>(bytes, kHeader + 4 * i) == 1;
   if (metric) return metric_values(path, bytes, *header);
   return NumberArray{file, bytes.substr(kHeader, header->count * 4), Number::kI32, false, name};

@@ -16,13 +16,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kDatasetMagic = "PLIANTDS";
 
-/// Whether `file` is the data set that a job left in its run directory.
-bool is_of_a_run(const fs::path& file) {
-  std::string magic(kDatasetMagic.size(), '\0');
-  std::ifstream(file, std::ios::binary).read(magic.data(), static_cast<std::streamsize>(magic.size()));
-  return magic == kDatasetMagic;
-}
-
 /// DeepSpeed's metric index in a folder, or the file itself; the .idx for a .bin.
 fs::path file_to_read(const fs::path& given) {
   std::error_code ignored;
@@ -67,6 +60,12 @@ Result<data::NumberArray> find_numbers(const data::SharedFile& file, const fs::p
 }
 
 }  // namespace
+
+bool data::is_of_a_run(const fs::path& file) {
+  std::string magic(kDatasetMagic.size(), '\0');
+  std::ifstream(file, std::ios::binary).read(magic.data(), static_cast<std::streamsize>(magic.size()));
+  return magic == kDatasetMagic;
+}
 
 Result<Lengths> data::read_counts(const fs::path& given, const std::string& column, const Counted& counted) {
   if (is_of_a_run(given)) return counts_of_a_run(given, counted);
