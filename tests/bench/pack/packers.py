@@ -4,8 +4,9 @@
     scripts/bench-packers [--trl DIR] [--fairseq DIR] [--deepspeed DIR] [OPTION ...]
 
 DIR is the root of a checkout. One function is taken from each: TRL's _pack_bfd, fairseq's batch_by_size_vec (compiled in a
-temporary folder where the Python has Cython), DeepSpeed's batch_by_seqlens. Nothing else of them is needed or run. Lengths are drawn
-with a fixed seed and cut to the budget. Every packing is checked: each sequence at most once, no pack over budget.
+temporary folder where the Python has Cython), DeepSpeed's batch_by_seqlens. Nothing else of them is needed or run. Lengths
+are drawn with a fixed seed and cut to the budget. Every packing is checked: each sequence at most once, no pack over budget.
+Ends with 1 if one is wrong. Times of ours are those that `pliant pack --json` gives: planning and checking every row.
 """
 import argparse
 import json
@@ -83,7 +84,8 @@ def arguments_of(words):
     drawn.add_argument("--file", type=pathlib.Path, metavar="LENGTHS",
                        help="lengths from an .npy, or from text with a number in every line")
     parser.add_argument("--seconds-limit", type=seconds, default=60.0, metavar="S",
-                        help="a peer that takes longer packs fewer sequences, and the table says so. Default: 60")
+                        help="a peer that takes longer packs the largest of 250, 500, 1000, 2000, ... sequences that fits, and "
+                             "the table says so. Default: 60")
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", choices=range(1, 1001),
                         help="runs of each packer, where a quarter of the limit holds so many. Default: 5")
     parser.add_argument("--python", default=sys.executable, metavar="PROGRAM",
@@ -117,8 +119,8 @@ def arguments_of(words):
 
 
 def ask(python, *words, job=None, limit=None):
-    """What peers.py, in a process of its own, answers. The process is ended at the limit."""
-    done = subprocess.run([python, "-B", str(HERE / "peers.py"), *map(str, words)], check=True, timeout=limit, text=True,
+    """What peer_job.py, in a process of its own, answers. The process is ended at the limit."""
+    done = subprocess.run([python, "-B", str(HERE / "peer_job.py"), *map(str, words)], check=True, timeout=limit, text=True,
                           input=json.dumps(job) if job else "", stdout=subprocess.PIPE)
     return json.loads(done.stdout)
 
@@ -145,7 +147,7 @@ class Ours:
         return {"packer": name_of(sampler, "sorted" if order else ""), "ours": True, "budget": budget,
                 "sequences": one["dataset_sequences"], "packs": one["packs"], "efficiency": one["efficiency"],
                 "lost": one["dataset_sequences"] - one["sequences"], "seconds": [each["seconds"] for each in found],
-                "cpu_seconds": statistics.median(each["cpu_seconds"] for each in found), "ratio": 1.0, "notes": []}
+                "cpu_seconds": [each["cpu_seconds"] for each in found], "ratio": 1.0, "notes": []}
 
 
 class Comparison:
@@ -197,7 +199,7 @@ class Comparison:
         if found["count"] < size:
             self.done[key] = True
         ours = self.our_row(like, kind, found["count"], budget)
-        per_sequence = found["cpu_seconds"] / found["count"]
+        ratio = statistics.median(found["cpu_seconds"]) / max(statistics.median(ours["cpu_seconds"]), 1e-6)
         notes = [f"{found['count']:,} of {size:,} in {options.seconds_limit:g} s"] if found["count"] < size else []
         notes += [found["how"]] if found["how"] else []
         notes += [f"WRONG: {found['wrong']}"] if found["wrong"] else []
@@ -206,7 +208,7 @@ class Comparison:
             "sequences": found["count"], "packs": found["packs"],
             "efficiency": found["tokens"] / max(1, found["packs"] * budget), "lost": found["count"] - found["used"],
             "seconds": found["seconds"], "cpu_seconds": found["cpu_seconds"], "wrong": found["wrong"],
-            "ratio": per_sequence * ours["sequences"] / max(ours["cpu_seconds"], 1e-6), "notes": notes})
+            "ratio": ratio, "notes": notes})
 
     def run(self):
         options = self.options
@@ -246,23 +248,23 @@ def rate(count):
 
 
 def cells_of(row):
-    rates = [row["sequences"] / max(one, 1e-9) for one in row["seconds"]]
+    rates = [row["sequences"] / max(one, 1e-6) for one in row["cpu_seconds"]]
     spread = f" ({rate(min(rates))} to {rate(max(rates))})" if len(rates) > 1 else ""
     notes = ([f"{row['lost']:,} lost"] if row["lost"] else []) + row["notes"]
     ratio = "1" if row["ours"] else f"{row['ratio']:,.3g} x {row['like']}" if row["ratio"] < 100 else \
         f"{row['ratio']:,.0f} x {row['like']}"
     return [row["packer"], row["lengths"], str(row["budget"]), f"{row['sequences']:,}", f"{row['packs']:,}",
-            f"{100 * row['efficiency']:.2f} %", rate(statistics.median(rates)) + spread, f"{row['cpu_seconds']:.3g}", ratio,
-            "; ".join(notes)]
+            f"{100 * row['efficiency']:.2f} %", rate(statistics.median(rates)) + spread,
+            f"{statistics.median(row['cpu_seconds']):.3g}", f"{statistics.median(row['seconds']):.3g}", ratio, "; ".join(notes)]
 
 
 def table_of(document):
     machine = document["machine"]
-    lines = [f"{machine['cpu']}, {machine['cores']} cores, load {machine['load']}; {machine['pliant']}; Python {machine['python']}"
+    lines = ["{cpu}, {cores} cores, load {load}; {pliant}; Python {python}".format(**machine)
              + "".join(f", {name} {machine[name]}" for name in ("numpy", "pyarrow", "Cython") if machine[name])]
     lines += [f"{name} {commit}" for name, commit in document["sources"].items()]
-    lines += ["", "| packer | lengths | budget | sequences | packs | efficiency | sequences/s (least to most) | CPU seconds "
-              "| CPU time to ours | note |", "| " + " | ".join(["---"] * 10) + " |"]
+    lines += ["", "| packer | lengths | budget | sequences | packs | efficiency | sequences per CPU second (least to most) "
+              "| CPU seconds | seconds by the clock | CPU time to ours | note |", "| " + " | ".join(["---"] * 11) + " |"]
     lines += [f"| {' | '.join(cells_of(row))} |" for row in document["rows"]]
     lines += [""] * bool(document["left_out"]) + [f"Left out: {name}: {why}" for name, why in document["left_out"].items()]
     return "\n".join(lines)
