@@ -32,22 +32,22 @@ THEIRS = [("trl", "windows of 1000", ("best_fit", "")), ("trl", "one window", ("
           ("deepspeed", "", ("seqlen", ""))]
 
 
-def say(text):
-    print(text, file=sys.stderr, flush=True)
-
-
 def name_of(packer, variant):
     return f"{packer}, {variant}" if variant else packer
 
 
-def numbers(text):
+def numbers(text, least=1):
     try:
         found = sorted({int(word) for word in text.split(",")})
     except ValueError:
         found = [0]
-    if found[0] < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not one or more numbers of at least 1 with commas between")
+    if found[0] < least:
+        raise argparse.ArgumentTypeError(f"'{text}' is not one or more numbers of at least {least} with commas between")
     return found
+
+
+def sizes(text):
+    return numbers(text, 2)  # DeepSpeed, and `seqlen` with it, leaves out the last one
 
 
 def kinds(text):
@@ -74,7 +74,7 @@ def arguments_of(words):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     for peer in NAMES:
         parser.add_argument(f"--{peer}", type=pathlib.Path, metavar="DIR", help=f"root of {NAMES[peer]}'s source tree")
-    parser.add_argument("--sizes", type=numbers, metavar="N,...",
+    parser.add_argument("--sizes", type=sizes, metavar="N,...",
                         help="sequences to pack. Default: 10000,1000000, or all of --file")
     parser.add_argument("--budgets", type=numbers, default=[512, 2048, 8192], metavar="N,...",
                         help="tokens that a pack holds. Default: 512,2048,8192")
@@ -109,6 +109,8 @@ def arguments_of(words):
     if options.file:
         try:
             options.read = length_files.read_lengths(options.file)
+            if len(options.read) < 2:
+                raise ValueError("has 1 length; at least 2 are needed")
         except (OSError, ValueError, SyntaxError, KeyError, TypeError) as error:
             parser.error(f"--file {options.file}: {getattr(error, 'strerror', None) or error}")
     try:
@@ -218,7 +220,7 @@ class Comparison:
         for kind in [options.file.stem] if options.file else options.lengths:
             for budget in options.budgets:
                 for size in every:
-                    say(f"{kind}, budget {budget}, {size:,} sequences...")
+                    print(f"{kind}, budget {budget}, {size:,} sequences...", file=sys.stderr, flush=True)
                     for which in OURS:
                         self.our_row(which, kind, size, budget)
                     for peer, variant, like in THEIRS:
@@ -236,10 +238,18 @@ def machine_of(options):
     return {"cpu": model, "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "pliant": version, **options.packages}
 
 
+def git(tree, *words):
+    try:
+        done = subprocess.run(["git", "-C", tree, *words], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
 def commit_of(tree):
-    done = subprocess.run(["git", "-C", tree, "log", "-1", "--format=%h (%cs)"], stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, text=True, check=False)
-    return done.stdout.strip() or "of no known commit"
+    """Of the checkout that `tree` is the root of; a folder inside of another repository has none."""
+    at_root = git(tree, "rev-parse", "--show-prefix") == ""
+    return (git(tree, "log", "-1", "--format=%h (%cs)") if at_root else None) or "of no known commit"
 
 
 def rate(count):

@@ -51,12 +51,13 @@ def timed(run, limit):
 
 
 def next_size(measured, wanted, limit, may_jump):
-    """The size to try after those measured, as (size, seconds): all, or twice as many; None where that is past the limit."""
-    size, seconds = measured[-1]
+    """The size to try after those measured (size, seconds, CPU seconds): all, or twice as many; None past the limit.
+    Growth is read off the CPU time, which other programs on the machine change less."""
+    size, seconds, cpu = measured[-1]
     power = 1.0
-    if len(measured) > 1 and measured[-2][1] > 1e-3:
-        before, then = measured[-2]
-        power = min(4.0, max(1.0, math.log(seconds / then) / math.log(size / before)))
+    if len(measured) > 1 and measured[-2][2] > 1e-3:
+        before, _, then = measured[-2]
+        power = min(4.0, max(1.0, math.log(cpu / then) / math.log(size / before)))
     if may_jump and len(measured) > 1 and seconds * (wanted / size) ** power <= limit:
         return wanted
     return min(wanted, 2 * size) if seconds * 2**power <= limit else None
@@ -78,7 +79,7 @@ def largest(peer, lengths, budget, limit):
             may_jump = False
         else:
             best = size, run, result, taken
-            measured.append((size, taken[0]))
+            measured.append((size, *taken))
             if size == wanted:
                 return best
         size = next_size(measured, wanted, limit, may_jump)
