@@ -90,7 +90,7 @@ std::string summary_table(const JobSummary& s) {
                              s.resumed_from >= 0 ? fmt::format(", resumed from {}", s.resumed_from) : ""));
     add("global batch", fmt::format("{} rows", s.global_batch));
     add("tokens", fmt::format("{}, {} a second", grouped(s.tokens), grouped(std::llround(s.tokens_per_second))));
-    add("packing efficiency", fmt::format("{:.1f} %; {:.1f} % with a row for each sequence", 100 * s.packing_efficiency,
+    add("packing efficiency", fmt::format("{:.1f} %; a row for each sequence: {:.1f} %", 100 * s.packing_efficiency,
                                           100 * s.efficiency_without_packing));
     add("loss, first ten steps", fmt::format("{:.4f}", s.loss_first));
     add("loss, last ten steps", fmt::format("{:.4f}", s.loss_last));

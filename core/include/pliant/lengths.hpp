@@ -44,6 +44,7 @@ class Lengths {
 ///   .i32, .i64    integers back to back, little-endian
 ///   .jsonl        an object in every line; `column` holds a number, or a list whose size counts
 ///   .txt          a number in every line; blank lines are skipped
+///   dataset.bin   what a job leaves in its run directory
 ///   a folder      DeepSpeed's metrics_path: seqlen/seqlen_sample_to_metric.idx in it, or the same without seqlen/
 /// Large files of 32-bit integers stay where they are and are mapped; they must not change while they are in use. O(n).
 /// Throws (exit 2) with the file and, where there is one, the position: kNotFound; kDataLoss for a file that is cut

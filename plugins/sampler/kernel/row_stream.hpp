@@ -141,6 +141,9 @@ class RowStream {
   static int64_t size_of(int64_t id, const sdk::EpochRequest& request) {
     return request.loss_tokens.empty() ? request.lengths[static_cast<size_t>(id)] : loss_size(request.loss_tokens, id);
   }
+  [[noreturn]] static void refuse(int64_t id, const std::string& has) {
+    throw sdk::Failure(PLIANT_INVALID_ARGUMENT, "sequence " + std::to_string(id) + " has " + has);
+  }
   void read_one() {
     const int64_t id = request_.has_ids ? request_.ids[cursor_] : static_cast<int64_t>(cursor_);
     if (id < 0 || static_cast<uint64_t>(id) >= total_) {
@@ -148,15 +151,17 @@ class RowStream {
                                                   std::to_string(total_) + " sequences, ids from 0");
     }
     const int64_t length = request_.lengths[static_cast<size_t>(id)];
-    sdk::require(length >= 1,
-                 "sequence " + std::to_string(id) + " has a length of " + std::to_string(length) + " tokens");
+    if (length < 1) refuse(id, "a length of " + std::to_string(length) + " tokens");
     if (rule_.loss_tokens) return take_whole(id, length);
-    sdk::require(length <= rule_.longest || rule_.over_long != "error",
-                 "sequence " + std::to_string(id) + " has " + std::to_string(length) + " tokens, " +
-                     std::to_string(rule_.longest) +
-                     " fit a pack. Raise max_tokens, or set over_long = \"split\" or \"truncate\"");
+    int64_t used = length;
+    if (length > rule_.longest) {
+      if (rule_.over_long == "error") {
+        refuse(id, std::to_string(length) + " tokens, " + std::to_string(rule_.longest) +
+                       " fit a pack. Raise max_tokens, or set over_long = \"split\" or \"truncate\"");
+      }
+      if (rule_.over_long == "truncate") used = rule_.longest;
+    }
     ++cursor_;
-    const int64_t used = rule_.over_long == "truncate" ? std::min(length, rule_.longest) : length;
     for (int64_t first = 0; first < used;) {
       const int64_t count = std::min(rule_.longest, used - first);
       engine_.push(sdk::Entry{id, {first, count}}, rule_.cost(count), emitter());
@@ -170,9 +175,10 @@ class RowStream {
       check_loss_tokens(id, request_.loss_tokens[static_cast<size_t>(id)], length);
     }
     const int64_t size = size_of(id, request_);
-    sdk::require(size <= rule_.longest, "sequence " + std::to_string(id) + " has " + std::to_string(size) +
-                                            " loss tokens, " + std::to_string(rule_.longest) +
-                                            " fit a pack. Raise max_tokens");
+    if (size > rule_.longest) {
+      refuse(id,
+             std::to_string(size) + " loss tokens, " + std::to_string(rule_.longest) + " fit a pack. Raise max_tokens");
+    }
     ++cursor_;
     engine_.push(sdk::Entry{id, {0, size}}, size, emitter());
   }

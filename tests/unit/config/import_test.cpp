@@ -210,7 +210,8 @@ TEST_CASE("dynamic batching becomes a sampler, a rule and a seed") {
   }
   CHECK(target(imported, "train_batch_size") == "lr.base_batch");
   CHECK(target(imported, "optimizer.params.lr") == "lr.base_lr");
-  CHECK(contains(reason(imported, "data_efficiency.data_sampling.dynamic_batching.metrics_path"), "data set"));
+  CHECK(target(imported, "data_efficiency.data_sampling.dynamic_batching.metrics_path") == "data.lengths");
+  CHECK(config.data().lengths == (folder.path() / "m").string());
   CHECK(contains(reason(imported, "data_efficiency.data_sampling.num_workers"), "loads its own data"));
   // DeepSpeed: 3e-4 * sqrt(sequences / packs)
   LearningRate rate(config, BatchSize{32, 90, 900, 900});

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "../elastic/file_size_limit.hpp"
+#include "data/lengths_file.hpp"
 #include "pliant/error.hpp"
 #include "pliant/lengths.hpp"
 #include "scratch_folder.hpp"
@@ -165,6 +166,14 @@ TEST_CASE_FIXTURE(Files, "an index that is wrong is refused by name") {
   CHECK(has(refusal_of(metric), "i.bin"));
   static_cast<void>(write("i.bin", "abc"));
   CHECK(has(refusal_of(metric), "2 values of 4 bytes do not take its 3 bytes"));
+}
+
+TEST_CASE_FIXTURE(Files, "the data set that a job left in its run directory is lengths, and damage is named") {
+  const auto file = *this / "dataset.bin";
+  REQUIRE(pliant::data::write_dataset_once(file, {{5, 6, 7}, {4, 5, 6}}).has_value());
+  CHECK(read_lengths(file) == Lengths{5, 6, 7});
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  CHECK(has(refusal_of(file), "is damaged"));
 }
 
 TEST_CASE_FIXTURE(Files, "integers back to back are lengths") {

@@ -53,6 +53,7 @@ class Batching {
     read_order();
     read_rule();
     if (draft_.diagnostics().failed()) return;
+    write_lengths();
     write_sampler(max_tokens, least, most);
     write_rate();
     write_seed();
@@ -95,6 +96,19 @@ class Batching {
     if (!value) return;
     const Source from = block_.at(key);
     draft_.carry(from, key, Value::of(*value), from.value->is(Type::kInt) ? "" : "given as " + describe(*from.value));
+  }
+
+  /// DeepSpeed's metric files hold the lengths.
+  void write_lengths() {
+    const Source from = block_.at("metrics_path");
+    if (!from) return;
+    if (!from.value->is(Type::kString) || from.value->text.empty()) {
+      return draft_.leave(from.path, "no path; set data.lengths to a file with the lengths");
+    }
+    draft_.table({"data"});
+    const bool relative = from.value->text.front() != '/';
+    draft_.carry(from, "lengths", Value::of(from.value->text),
+                 relative ? "from this file's folder; DeepSpeed counts from where it is started" : "");
   }
 
   void write_sampler(std::optional<int64_t> max_tokens, std::optional<int64_t> least, std::optional<int64_t> most) {
@@ -208,10 +222,10 @@ bool import_dynamic_batching(Draft& draft, bool has_elasticity) {
     if (block) draft.leave(kPath, "dynamic batching is off");
     return false;
   }
-  draft.leave_unknown(
-      block,
-      {"enabled", "max_tokens", "min_batch_size", "max_batch_size", "sequence_picking_order", "lr_scaling_method"},
-      "neither DeepSpeed nor Pliant knows such a key here");
+  draft.leave_unknown(block,
+                      {"enabled", "max_tokens", "min_batch_size", "max_batch_size", "sequence_picking_order",
+                       "lr_scaling_method", "metrics_path"},
+                      "neither DeepSpeed nor Pliant knows such a key here");
   for (const Source& above : {efficiency, efficiency.at("data_sampling")}) {
     draft.leave(above.at("enabled").path, "dynamic_batching.enabled alone decides, as in DeepSpeed");
   }

@@ -81,8 +81,6 @@ constexpr auto kReasons = std::to_array<Reason>({
     {"data_efficiency.data_sampling.num_workers", kLoader},
     {"data_efficiency.data_sampling.pin_memory", kLoader},
     {"data_efficiency.data_sampling.dynamic_batching.verbose", "pliant -v says more"},
-    {"data_efficiency.data_sampling.dynamic_batching.metrics_path",
-     "Pliant takes the lengths from the data set that the program gives it"},
     {"data_efficiency.data_sampling.dynamic_batching.sentence_picking_order",
      "DeepSpeed ignores this old name and takes the order of the data; set sampler.seqlen.sequence_picking_order if "
      "you "

@@ -1,16 +1,27 @@
 // read_lengths: which reader a file needs.
 #include <fmt/format.h>
 
+#include <fstream>
 #include <system_error>
 
 #include "data/lengths/formats.hpp"
 #include "data/lengths/mapped_file.hpp"
+#include "data/lengths_file.hpp"
 #include "pliant/lengths.hpp"
 
 namespace pliant {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::string_view kDatasetMagic = "PLIANTDS";
+
+/// Whether `file` is the data set that a job left in its run directory.
+bool is_of_a_run(const fs::path& file) {
+  std::string magic(kDatasetMagic.size(), '\0');
+  std::ifstream(file, std::ios::binary).read(magic.data(), static_cast<std::streamsize>(magic.size()));
+  return magic == kDatasetMagic;
+}
 
 /// DeepSpeed's metric index in a folder, or the file itself; the .idx for a .bin.
 fs::path file_to_read(const fs::path& given) {
@@ -33,6 +44,16 @@ Result<data::NumberArray> raw(const data::SharedFile& file, data::Number type, c
   return data::NumberArray{file, file->bytes(), type, false, name};
 }
 
+Result<Lengths> counts_of_a_run(const fs::path& file, const data::Counted& counted) {
+  auto dataset = data::read_dataset(file);
+  if (!dataset) {
+    const Error& error = dataset.error();
+    return tl::unexpected<Error>(Error(error.status(), error.message(), ExitCode::kUsage));
+  }
+  const bool of_loss = counted.least == 0 && !dataset->loss_tokens.empty();
+  return of_loss ? dataset->loss_tokens : dataset->lengths;
+}
+
 /// The numbers of a binary file.
 Result<data::NumberArray> find_numbers(const data::SharedFile& file, const fs::path& path) {
   const std::string suffix = path.extension().string();
@@ -48,6 +69,7 @@ Result<data::NumberArray> find_numbers(const data::SharedFile& file, const fs::p
 }  // namespace
 
 Result<Lengths> data::read_counts(const fs::path& given, const std::string& column, const Counted& counted) {
+  if (is_of_a_run(given)) return counts_of_a_run(given, counted);
   const fs::path path = file_to_read(given);
   auto file = open_shared(path);
   if (!file) return failed(std::move(file));

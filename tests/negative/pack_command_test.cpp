@@ -1,0 +1,199 @@
+// pliant pack: the numbers, several samplers, the figure, the arrays, and data that cannot be packed.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "negative/pliant_process.hpp"
+
+namespace {
+
+using nlohmann::json;
+using pliant::test::Outcome;
+using pliant::test::read_all;
+using pliant::test::run_pliant;
+using pliant::test::ScratchFolder;
+
+struct Folder : ScratchFolder {
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(*this / name, std::ios::binary) << bytes;
+  }
+  /// pliant.toml with lengths.txt, packed by `sampler` with `options`.
+  void config(const std::string& sampler, const std::string& options, const std::string& more = "") const {
+    write("pliant.toml", "config_version = 1\n[data]\nlengths = \"lengths.txt\"\n[sampler]\nuse = \"" + sampler +
+                             "\"\n[sampler." + sampler + "]\n" + options + more);
+  }
+  [[nodiscard]] Outcome pack(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"pack", "pliant.toml"});
+    return run_pliant(*this, arguments);
+  }
+  [[nodiscard]] json pack_json(std::vector<std::string> arguments) const {
+    arguments.emplace_back("--json");
+    const Outcome outcome = pack(std::move(arguments));
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    return json::parse(outcome.out);
+  }
+  /// The int64 numbers of a .npy file.
+  [[nodiscard]] std::vector<int64_t> npy(const std::string& name) const {
+    const std::string bytes = read_all(*this / name);
+    REQUIRE(bytes.size() >= 128);
+    CHECK(bytes.rfind("\x93NUMPY", 0) == 0);
+    std::vector<int64_t> numbers((bytes.size() - 128) / sizeof(int64_t));
+    std::memcpy(numbers.data(), bytes.data() + 128, numbers.size() * sizeof(int64_t));
+    CHECK(bytes.find("'shape': (" + std::to_string(numbers.size()) + ",)") != std::string::npos);
+    return numbers;
+  }
+};
+
+bool has(const std::string& text, const std::string& part) {
+  CAPTURE(text);
+  return text.find(part) != std::string::npos;
+}
+
+std::string some_lengths() {
+  std::string lines;
+  for (int i = 0; i < 500; ++i) lines += std::to_string(1 + i * 37 % 90) + "\n";
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("pack counts packs, tokens, drops by reason and the fewest packs that there could be") {
+  const Folder folder;
+  folder.write("lengths.txt", "6\n4\n20\n5\n5\n9\n");
+  folder.config("best_fit", "max_tokens = 10\nover_long = \"drop\"\n");
+  const json packed = folder.pack_json({});
+  CHECK(packed.at("schema") == "pliant.pack/1");
+  CHECK(packed.at("sampler") == "best_fit");
+  CHECK(packed.at("dataset_sequences") == 6);
+  CHECK(packed.at("sequences") == 5);
+  CHECK(packed.at("packs") == 3);
+  CHECK(packed.at("lower_bound_packs") == 3);
+  CHECK(packed.at("tokens") == 29);
+  CHECK(packed.at("efficiency").get<double>() == doctest::Approx(29.0 / 30));
+  CHECK(packed.at("dropped") == 1);
+  CHECK(packed.at("dropped_by_reason") == json{{"too_long", 1}});
+  CHECK(packed.at("seconds").get<double>() > 0);
+  const Outcome shown = folder.pack({});
+  CHECK(shown.exit_code == 0);
+  CHECK(has(shown.out, "3 of up to 10 tokens; no packing has fewer than 3 (0.00 % above)"));
+  CHECK(has(shown.out, "dropped     1 too_long"));
+  CHECK(shown.err.empty());
+}
+
+TEST_CASE("batches, rates and the time that ranks wait come from the plan where there is one") {
+  const Folder folder;
+  folder.write("lengths.txt", some_lengths());
+  folder.config(
+      "next_fit", "max_tokens = 100\n",
+      "[elasticity]\nuse = \"exact\"\n[elasticity.exact]\nmax_train_batch_size = 16\nmicro_batch_sizes = [1, 2]\n"
+      "[lr]\nuse = \"linear\"\nbase_lr = 0.001\n[balancer]\ncost_per_square = 1\n");
+  const json packed = folder.pack_json({"--world-size", "4,8"});
+  CHECK(packed.at("global_batch") == 12);
+  CHECK(packed.at("longest_wait") == 0);
+  const json& rate = packed.at("learning_rate");
+  CHECK(rate.at("rule") == "linear");
+  CHECK(rate.at("least").get<double>() < 0.001);
+  CHECK(rate.at("most").get<double>() > 0.001);
+  const json& lost = packed.at("rank_time_lost");
+  REQUIRE(lost.size() == 10);
+  const auto of = [&](const std::string& balancer, int size) {
+    for (const json& one : lost) {
+      if (one.at("balancer") == balancer && one.at("world_size") == size) return one.at("per_step").get<double>();
+    }
+    return -1.0;
+  };
+  CHECK(of("lpt", 4) > 0);
+  CHECK(of("lpt", 4) < of("contiguous", 4));
+  const Outcome wrong = folder.pack({"--world-size", "99"});
+  CHECK(wrong.exit_code == 2);
+  CHECK(has(wrong.err, "world size 99 is not valid for global batch 12"));
+  CHECK(has(folder.pack({"--global-batch", "4"}).err, "--global-batch is for configs without [elasticity]"));
+}
+
+TEST_CASE("several samplers stand in one table, and one that cannot pack says why") {
+  const Folder folder;
+  folder.write("lengths.txt", some_lengths());
+  folder.config("best_fit", "max_tokens = 80\nover_long = \"split\"\n");
+  const json compared = folder.pack_json({"--compare", "best_fit,next_fit,seqlen,best_fit"});
+  CHECK(compared.at("schema") == "pliant.pack_compare/1");
+  const json& samplers = compared.at("samplers");
+  REQUIRE(samplers.size() == 3);
+  CHECK(samplers[0].at("packs").get<int>() < samplers[1].at("packs").get<int>());
+  CHECK(has(samplers[2].at("error").get<std::string>(), "over_long"));
+  const Outcome shown = folder.pack({"--compare", "best_fit,seqlen"});
+  CHECK(shown.exit_code == 0);
+  CHECK(has(shown.out, "Not packed:\nseqlen: "));
+  const Outcome unknown = folder.pack({"--compare", "best_fit,nix"});
+  CHECK(unknown.exit_code == 3);
+  CHECK(has(unknown.err, "sampler plugin 'nix' is not installed"));
+  CHECK(has(folder.pack({"--compare", "a,,b"}).err, "names with one comma between them"));
+}
+
+TEST_CASE("the exported arrays are the packs, pieces too, and a folder that is in use is left alone") {
+  const Folder folder;
+  folder.write("lengths.txt", some_lengths());
+  folder.config("streaming", "max_tokens = 70\nover_long = \"split\"\n");
+  REQUIRE(folder.pack({"--export", "out"}).exit_code == 0);
+  const auto offsets = folder.npy("out/row_offsets.npy");
+  const auto ids = folder.npy("out/ids.npy");
+  const auto firsts = folder.npy("out/first_tokens.npy");
+  const auto counts = folder.npy("out/token_counts.npy");
+  CHECK(folder.npy("out/dropped.npy").empty());
+  const json packed = json::parse(read_all(folder / "out/pack.json"));
+  CHECK(static_cast<int64_t>(offsets.size()) == packed.at("packs").get<int64_t>() + 1);
+  CHECK(offsets.back() == static_cast<int64_t>(ids.size()));
+  REQUIRE(firsts.size() == ids.size());
+  REQUIRE(counts.size() == ids.size());
+  CHECK(std::accumulate(counts.begin(), counts.end(), int64_t{0}) == packed.at("dataset_tokens").get<int64_t>());
+  for (size_t row = 0; row + 1 < offsets.size(); ++row) {
+    CHECK(std::accumulate(counts.begin() + offsets[row], counts.begin() + offsets[row + 1], int64_t{0}) <= 70);
+  }
+  const Outcome again = folder.pack({"--export", "out"});
+  CHECK(again.exit_code == 2);
+  CHECK(has(again.err, "out is there and not empty"));
+  CHECK(json::parse(read_all(folder / "out/pack.json")) == packed);
+}
+
+TEST_CASE("the figure has the lengths, the fill, and the rates where there are some") {
+  const Folder folder;
+  folder.write("lengths.txt", some_lengths());
+  folder.config("best_fit", "max_tokens = 100\n", "[lr]\nuse = \"sqrt\"\n");
+  REQUIRE(folder.pack({"--plot", "f.svg", "--global-batch", "8"}).exit_code == 0);
+  const std::string figure = read_all(folder / "f.svg");
+  CHECK(has(figure, "<svg xmlns"));
+  CHECK(has(figure, "Lengths of 500 sequences"));
+  CHECK(has(figure, "Fill of "));
+  CHECK(has(figure, "Learning rate of each step, by sqrt"));
+  CHECK(has(folder.pack({"--plot", "no/such/f.svg"}).err, "--plot: cannot write no/such/f.svg"));
+  CHECK(folder.pack({"--plot", "f.svg", "--compare", "best_fit"}).exit_code == 2);
+}
+
+TEST_CASE("data that cannot be packed is refused with its place, and nothing is written") {
+  const Folder folder;
+  folder.config("best_fit", "max_tokens = 10\n");
+  CHECK(has(folder.pack({}).err, "cannot read"));
+  folder.write("lengths.txt", "5\n0\n");
+  const Outcome zero = folder.pack({"--export", "out"});
+  CHECK(zero.exit_code == 2);
+  CHECK(has(zero.err, "pliant.toml:3:11: error: "));
+  CHECK(has(zero.err, "lengths.txt:2: '0' is no length"));
+  folder.write("lengths.txt", "5\n11\n");
+  const Outcome over = folder.pack({"--export", "out"});
+  CHECK(over.exit_code == 2);
+  CHECK(has(over.err, "1 of 2 sequences have more than 10 tokens"));
+  CHECK_FALSE(std::filesystem::exists(folder / "out"));
+  folder.write("lengths.txt", "");
+  CHECK(has(folder.pack({}).err, "the data set is empty"));
+  folder.write("pliant.toml", "config_version = 1\n[sampler]\nuse = \"fixed\"\n");
+  CHECK(has(folder.pack({}).err, "set [data] lengths"));
+  folder.write("lengths.txt", "7\n");
+  folder.config("best_fit", "max_tokens = 10\n");
+  CHECK(folder.pack_json({}).at("packs") == 1);
+}
