@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "elastic/ledger.hpp"
 #include "integration/job_runner.hpp"
 
 using namespace pliant::test;
@@ -94,6 +95,32 @@ TEST_CASE("a resume with other data or another plan is refused and changes nothi
   CHECK(other_batch.err.find("pinned to global batch 8") != std::string::npos);
   CHECK(job.snapshot() == before);
   CHECK(job.run({"run", "pliant.toml", "--resume"}).exit_code == 0);
+}
+
+TEST_CASE("a resume over a ledger that used other samples than the plan gives is refused with the step") {
+  JobRunner job;
+  job.config(toy_config("workers = 2\nsnapshot_every = 2", "step_ms = 20"));
+  const pid_t pid = job.start({"run", "pliant.toml", "--json"});
+  REQUIRE(job.wait_for_commits(pid, 4));
+  ::kill(pid, SIGINT);
+  REQUIRE(job.wait(pid).exit_code == 130);
+  const auto file = job.latest() / "ledger.jsonl";
+  const std::string run_id = job.ledger("ledger").at(0).at("run");
+  const auto lineage = pliant::or_throw(pliant::elastic::Ledger::replay(file));
+  std::filesystem::remove(file);
+  {
+    auto forged = pliant::or_throw(pliant::elastic::Ledger::create(file, run_id, lineage.fingerprint));
+    for (const auto& generation : lineage.generations) REQUIRE(forged.append(generation).has_value());
+    for (pliant::elastic::CommitRecord commit : lineage.commits) {
+      if (commit.step == 2) commit.digest ^= 1;
+      REQUIRE(forged.append(commit).has_value());
+    }
+    for (const auto& snapshot : lineage.snapshots) REQUIRE(forged.append(snapshot).has_value());
+  }
+  const Ended refused = job.run({"run", "pliant.toml", "--resume"});
+  INFO(refused.err);
+  CHECK(refused.exit_code == 1);
+  CHECK(refused.err.find("step 2 of the ledger (epoch 0, batch 2) is not what the plan says") != std::string::npos);
 }
 
 TEST_CASE("nothing to resume is said with what to do") {

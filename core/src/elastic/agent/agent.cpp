@@ -17,6 +17,7 @@
 #include "elastic/agent/job_plan.hpp"
 #include "elastic/agent/worker_log.hpp"
 #include "elastic/agent/worker_process.hpp"
+#include "elastic/audit.hpp"
 #include "plan/scheduler.hpp"
 
 namespace pliant::elastic {
@@ -255,10 +256,28 @@ struct Agent::State final : GroupActions, ForeignActions {
                                   order.directory.path().string(), fingerprint, ledger->lineage().fingerprint),
                       ExitCode::kUsage);
       }
+      if (Result<> sound = check_ledger(); !sound) {
+        job_plan.reset();
+        return failed(std::move(sound));
+      }
       return job_plan->batches().total_steps();
     } catch (const Error& error) {
       return tl::unexpected<Error>(error);
     }
+  }
+
+  /// The steps that a resumed job stands on used what the plan gave them, each sample once.
+  Result<> check_ledger() {
+    const auto steps = static_cast<int64_t>(ledger->lineage().commits.size());
+    if (steps == 0) return {};
+    const Result<Audit> counted = audit(ledger->lineage(), job_plan->batches(), steps);
+    if (!counted) return tl::unexpected<Error>(counted.error());
+    if (counted->missing == 0 && counted->repeated == 0) return {};
+    return failed(
+        Status::kDataLoss,
+        fmt::format("cannot resume {}: its ledger uses {} samples of the first {} steps more than once and {} "
+                    "not at all",
+                    order.directory.path().string(), counted->repeated, steps, counted->missing));
   }
 
   StepFacts facts_of(int64_t step) override { return job_plan->facts_of(step); }
