@@ -80,6 +80,7 @@ TEST_CASE("pack counts packs, tokens, drops by reason and the fewest packs that 
   CHECK(packed.at("dropped") == 1);
   CHECK(packed.at("dropped_by_reason") == json{{"too_long", 1}});
   CHECK(packed.at("seconds").get<double>() > 0);
+  CHECK(packed.at("cpu_seconds").get<double>() > 0);
   const Outcome shown = folder.pack({});
   CHECK(shown.exit_code == 0);
   CHECK(has(shown.out, "3 of up to 10 tokens; no packing has fewer than 3 (0.00 % above)"));

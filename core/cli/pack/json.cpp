@@ -38,6 +38,7 @@ Json study_json(const PackStudy& study) {
   json["longest_wait"] = study.waits.longest;
   json["mean_wait"] = study.waits.mean;
   json["seconds"] = study.seconds;
+  json["cpu_seconds"] = study.cpu_seconds;
   Json rate(nullptr);
   if (study.learning_rate) {
     rate = {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <utility>
 
 #include "elastic/lr_inputs.hpp"
@@ -22,6 +23,19 @@ constexpr size_t kCurvePoints = 1024;
 size_t bin_of(double part) {
   return std::min(kBins - 1, static_cast<size_t>(std::max(0.0, part) * static_cast<double>(kBins)));
 }
+
+/// Time by the clock and CPU time of the process since it was made.
+class Stopwatch {
+ public:
+  void note(PackStudy& study) const {
+    study.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
+    study.cpu_seconds = static_cast<double>(std::clock() - cpu_began_) / CLOCKS_PER_SEC;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::clock_t cpu_began_ = std::clock();
+};
 
 /// One batch of an epoch after the other, in portions of whole batches.
 class Look {
@@ -166,15 +180,13 @@ PackStudy study_pack(const Config& config, const Dataset& dataset, const PackBat
   study.planned = batch.planned;
   describe_dataset(dataset, study);
   progress.show(fmt::format("packing {} sequences with {}", study.sequences, study.sampler), -1);
-  const auto began = std::chrono::steady_clock::now();
+  Stopwatch watch;
   Batches batches(config, batch.plan, dataset);
-  auto planned = std::chrono::steady_clock::now();
   if (question.epoch != 0) {
-    const auto again = planned;
+    watch = Stopwatch();
     study.summary = batches.epoch(question.epoch);
-    planned = began + (std::chrono::steady_clock::now() - again);
   }
-  study.seconds = std::chrono::duration<double>(planned - began).count();
+  watch.note(study);
   std::optional<LearningRate> rates = rates_for(config, batches, batches.epoch(0));
   if (rates) study.learning_rate_rule = config.use("lr");
   if (rates && rates->wants_gradient_norms()) rates.reset();  // nobody knows the gradients yet

@@ -66,7 +66,8 @@ struct PackStudy {
   Packing packing;
   int64_t entries = 0;
   int64_t longest_entry = 0;
-  double seconds = 0;  ///< planning the epoch and checking every row
+  double seconds = 0;      ///< planning the epoch and checking every row
+  double cpu_seconds = 0;  ///< the same, CPU time of all threads
   Waits waits;
   std::vector<int64_t> length_counts;  ///< of the data set, in equal steps up to longest_sequence
   std::vector<int64_t> fill_counts;    ///< rows by the part of their room that is used, in equal steps up to 1
