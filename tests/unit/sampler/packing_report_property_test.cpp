@@ -102,6 +102,7 @@ TEST_CASE("seqlen and fixed report bounds that no packing beats, concat the numb
     OptionMap options{{"max_tokens", budget}};
     size_t most = 0;
     if (name != "concat") options["over_long"] = "drop";
+    if (name == "fixed") most = 1;
     if (name == "seqlen") {
       most = static_cast<size_t>(below(4));
       options["max_batch_size"] = static_cast<int64_t>(most);
