@@ -108,6 +108,9 @@ class StreamedRows : public RowSource {
     at_ = at;
     return {};
   }
+  /// Of one row: more than each sequence once is not made room for, whatever the sampler says.
+  [[nodiscard]] uint64_t most_entries() const { return inputs_.dataset.lengths.size(); }
+
   /// The next rows into `block`, which has none at the end of the epoch.
   Result<> next(uint64_t most, RowBlock& block) {
     uint64_t got = 0;
@@ -121,7 +124,7 @@ class StreamedRows : public RowSource {
                                      block.first_tokens.data(), block.token_counts.data(), e);
       });
       if (asked) break;
-      const bool too_narrow = asked.error().status() == Status::kOutOfRange && capacity_ < tokens_;
+      const bool too_narrow = asked.error().status() == Status::kOutOfRange && capacity_ < most_entries();
       if (!too_narrow) return asked;
       capacity_ *= 2;
     }
@@ -140,7 +143,6 @@ class StreamedRows : public RowSource {
   Marks marks_;
   uint64_t at_ = 0;  ///< the row that the stream gives next
   uint64_t capacity_ = uint64_t{1} << 16U;
-  uint64_t tokens_ = uint64_t{1} << 40U;  ///< a row with more entries is not asked for again
 };
 
 }  // namespace

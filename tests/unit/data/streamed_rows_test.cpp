@@ -112,6 +112,21 @@ TEST_CASE("a stream that cannot have these options is planned instead") {
   CHECK(plan->summary().sequences == 3);
 }
 
+TEST_CASE("a stream that finds every array too small is refused, not given all of the memory") {
+  const Scratch scratch;
+  Opened streaming(scratch, kStreams[0], true);
+  pliant_row_stream greedy = *streaming.sampler.stream;
+  greedy.next = [](void*, uint64_t, uint64_t, uint64_t* rows, uint64_t*, int64_t*, int64_t*, int64_t*,
+                   pliant_error*) -> int32_t {
+    *rows = 0;
+    return PLIANT_OUT_OF_RANGE;
+  };
+  streaming.sampler.stream = &greedy;
+  const auto plan = data::EpochPlan::make(streaming.sampler, {1, 0, 4, {{5, 6, 7}, {}}});
+  REQUIRE_FALSE(plan.has_value());
+  CHECK(plan.error().status() == Status::kOutOfRange);
+}
+
 TEST_CASE("a row with more entries than there was room for is asked for again") {
   const Scratch scratch;
   Opened streaming(scratch, "[sampler]\nuse = \"next_fit\"\n[sampler.next_fit]\nmax_tokens = 1000000000\n", true);
