@@ -83,8 +83,7 @@ inline bool find_places(std::span<const uint32_t> draws, uint32_t left, uint32_t
   _mm256_storeu_si256(at(&words[2]), s2);
   _mm256_storeu_si256(at(&words[3]), s3);
 }
-[[gnu::target("avx2")]] inline bool find_places_avx2(std::span<const uint32_t> draws, uint32_t left,
-                                                     uint32_t* places) {
+[[gnu::target("avx2")]] inline bool find_places_avx2(std::span<const uint32_t> draws, uint32_t left, uint32_t* places) {
   const auto bits = static_cast<unsigned>(std::bit_width(left));
   if (bits > 31) return false;
   const __m128i above = _mm_cvtsi32_si128(static_cast<int>(bits));
