@@ -104,7 +104,8 @@ Corpus encoded(const std::vector<Sentence>& sentences, const Tokeniser& tokenise
 Corpus whole_corpus(const fs::path& text, bool is_default, int64_t vocab) {
   const std::string content = read_text(text, is_default);
   char key[64];
-  std::snprintf(key, sizeof(key), "%s-%016llx-%lld", kRecipe, static_cast<unsigned long long>(digest_of(content)),
+  const uint64_t digest = digest_of(content);
+  std::snprintf(key, sizeof(key), "%s-%016llx-%lld", kRecipe, static_cast<unsigned long long>(digest),
                 static_cast<long long>(vocab));
   const fs::path stem = cache_directory() / "tinylm" / key;
   const fs::path tokens_file = stem.string() + ".tokens";
@@ -123,6 +124,7 @@ Corpus whole_corpus(const fs::path& text, bool is_default, int64_t vocab) {
     }
   }
   found->tokeniser = tokeniser_file;
+  found->digest = digest;
   return std::move(*found);
 }
 
@@ -131,6 +133,7 @@ Corpus whole_corpus(const fs::path& text, bool is_default, int64_t vocab) {
 Corpus with_long_ones_split(const Corpus& whole, int64_t max_sequence) {
   Corpus made;
   made.tokeniser = whole.tokeniser;
+  made.digest = whole.digest;
   for (size_t i = 0; i < whole.size(); ++i) {
     Sequence rest = whole.sequence(i);
     while (rest.size() >= 2) {

@@ -26,6 +26,7 @@ struct Corpus {
   std::vector<uint64_t> offsets{0};  ///< size() + 1 entries into tokens
   std::vector<int64_t> lines;        ///< of the text, where each sequence begins
   std::filesystem::path tokeniser;   ///< file with the saved tokeniser
+  uint64_t digest = 0;               ///< of the text
 
   [[nodiscard]] size_t size() const { return lines.size(); }
   [[nodiscard]] Sequence sequence(size_t i) const {

@@ -21,7 +21,7 @@ pliant::Dataset dataset_of(const Corpus& corpus) {
     lengths.push_back(static_cast<int32_t>(corpus.sequence(i).size()));
     loss_tokens.push_back(lengths.back() - 1);  // nothing predicts the first
   }
-  return {std::move(lengths), std::move(loss_tokens)};
+  return {std::move(lengths), std::move(loss_tokens), {}, corpus.digest};
 }
 
 std::vector<Sequence> sequences_of(const Corpus& corpus, const pliant::Batch& batch, pliant::RowRange rows) {

@@ -1,5 +1,6 @@
 // How a job ends and what it says then.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "integration/job_runner.hpp"
 
@@ -56,4 +57,25 @@ TEST_CASE("the table names what was used") {
   CHECK(ended.out.find("samples used once") != std::string::npos);
   CHECK(ended.out.find("203 of 203") != std::string::npos);
   CHECK(ended.err.find("step 26/26") != std::string::npos);
+}
+
+TEST_CASE(
+    "a last batch filled up with rows without sequences trains as the short one does, at every number of workers") {
+  const auto curve = [](const std::string& tail, int64_t workers) {
+    JobRunner job;
+    job.config(toy_config(fmt::format("workers = {}\nepochs = 2\ndeterministic = true", workers)));
+    const Ended ended = job.run({"run", "pliant.toml", "--json", "--set", "sampler.fixed.tail=" + tail});
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(ended.summary["samples_used_once"] == 406);
+    const auto commits = job.ledger("commit");
+    CHECK(commits.back()["rows"] == (tail == "pad" ? 8 : 3));
+    CHECK(commits.back().value("padding_rows", 0) == (tail == "pad" ? 5 : 0));
+    std::vector<nlohmann::json> steps;
+    for (const auto& record : commits) steps.push_back({record["digest"], record["loss"], record["lr"]});
+    return steps;
+  };
+  const auto kept = curve("keep", 1);
+  CHECK(curve("pad", 1) == kept);
+  CHECK(curve("pad", 4) == kept);
 }

@@ -87,8 +87,23 @@ TEST_CASE("a resume with other data or another plan is refused and changes nothi
   REQUIRE(job.wait(pid).exit_code == 130);
   const std::string before = job.snapshot();
   const Ended other_seed = job.run({"run", "pliant.toml", "--resume", "--set", "run.seed=7"});
+  INFO(other_seed.err);
   CHECK(other_seed.exit_code == 2);
   CHECK(other_seed.err.find("cannot resume") != std::string::npos);
+  CHECK(other_seed.err.find("run.seed = 7 (was 1)") != std::string::npos);
+  const Ended other_order =
+      job.run({"run", "pliant.toml", "--resume", "--set", "sampler.fixed.order=seqlen", "--set", "run.workers=1"});
+  INFO(other_order.err);
+  CHECK(other_order.exit_code == 2);
+  CHECK(other_order.err.find(": sampler.fixed.order = \"seqlen\" (was \"random\"). ") != std::string::npos);
+  const Ended other_sampler = job.run(
+      {"run", "pliant.toml", "--resume", "--set", "sampler.use=next_fit", "--set", "sampler.next_fit.max_tokens=99"});
+  CHECK(other_sampler.exit_code == 2);
+  CHECK(other_sampler.err.find(": sampler.use = \"next_fit\" (was \"fixed\"). ") != std::string::npos);
+  const Ended other_content = job.run({"run", "pliant.toml", "--resume", "--set", "app.content=5"});
+  CHECK(other_content.exit_code == 2);
+  CHECK(other_content.err.find("what its data set holds, or the version of its sampler, is not what it was") !=
+        std::string::npos);
   const Ended other_batch =
       job.run({"run", "pliant.toml", "--resume", "--set", "elasticity.\"v0.1\".max_train_batch_size=16"});
   CHECK(other_batch.exit_code == 2);

@@ -113,7 +113,8 @@ int train() {
   const int64_t sequences = session.config().app_int("sequences").value_or(kSequences);
   for (int64_t id = 0; id < sequences; ++id) lengths.push_back(static_cast<int32_t>(length_of(id)));
   Toy toy(session.seed());
-  session.start({std::move(lengths), {}}, toy);
+  const auto content = static_cast<uint64_t>(session.config().app_int("content").value_or(0));
+  session.start({std::move(lengths), {}, {}, content}, toy);
   std::vector<float> gradient(kParameters);
   while (pliant::Step* step = session.next()) {
     wrong.at_step(*step);

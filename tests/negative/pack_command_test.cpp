@@ -1,6 +1,8 @@
 // pliant pack: the numbers, several samplers, the figure, the arrays, and data that cannot be packed.
 #include <doctest/doctest.h>
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cstring>
 #include <fstream>
@@ -45,7 +47,7 @@ struct Folder : ScratchFolder {
     REQUIRE(bytes.size() >= 128);
     CHECK(bytes.rfind("\x93NUMPY", 0) == 0);
     std::vector<int64_t> numbers((bytes.size() - 128) / sizeof(int64_t));
-    std::memcpy(numbers.data(), bytes.data() + 128, numbers.size() * sizeof(int64_t));
+    if (!numbers.empty()) std::memcpy(numbers.data(), bytes.data() + 128, numbers.size() * sizeof(int64_t));
     CHECK(bytes.find("'shape': (" + std::to_string(numbers.size()) + ",)") != std::string::npos);
     return numbers;
   }
@@ -159,7 +161,30 @@ TEST_CASE("the exported arrays are the packs, pieces too, and a folder that is i
   const Outcome again = folder.pack({"--export", "out"});
   CHECK(again.exit_code == 2);
   CHECK(has(again.err, "out is there and not empty"));
+  const Outcome no_folder = folder.pack({"--export", "lengths.txt"});
+  CHECK(no_folder.exit_code == 2);
+  CHECK(has(no_folder.err, "--export: lengths.txt is no folder"));
+  CHECK(has(folder.pack({"--export", ""}).err, "--export: the name is empty"));
+  CHECK(has(folder.pack({"--plot", ""}).err, "--plot: the name is empty"));
   CHECK(json::parse(read_all(folder / "out/pack.json")) == packed);
+}
+
+TEST_CASE("an export that a signal stops leaves nothing behind") {
+  const Folder folder;
+  folder.write("lengths.i32", std::string(size_t{4} * 4000000, '\1'));
+  folder.write("pliant.toml", "config_version = 1\n[data]\nlengths = \"lengths.i32\"\n[sampler]\nuse = \"fixed\"\n");
+  const auto stop = [&](pid_t process) {
+    const auto begun = [&] { return std::filesystem::exists(folder / "new/out"); };
+    siginfo_t ended{};
+    while (!begun() && ended.si_pid == 0) {
+      ::waitid(P_PID, static_cast<id_t>(process), &ended, WEXITED | WNOHANG | WNOWAIT);
+    }
+    ::kill(process, SIGTERM);
+  };
+  const Outcome stopped = run_pliant(folder, {"pack", "pliant.toml", "--export", "new/out"}, {}, stop);
+  CHECK(stopped.exit_code == 128 + SIGTERM);
+  CHECK(has(stopped.err, "stopped by signal 15"));
+  CHECK_FALSE(std::filesystem::exists(folder / "new"));
 }
 
 TEST_CASE("the figure has the lengths, the fill, and the rates where there are some") {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -20,9 +21,11 @@ struct Outcome {
   std::string err;
 };
 
-/// `pliant ARGS` in `folder`, with `environment` ("NAME=value") beside the present one.
+/// `pliant ARGS` in `folder`, with `environment` ("NAME=value") beside the present one. `meanwhile` gets the running
+/// process, which is waited for afterwards.
 inline Outcome run_pliant(const ScratchFolder& folder, const std::vector<std::string>& args,
-                          const std::vector<std::string>& environment = {}) {
+                          const std::vector<std::string>& environment = {},
+                          const std::function<void(pid_t)>& meanwhile = {}) {
   const std::string program = std::string(PLIANT_BIN_DIR) + "/pliant";
   const std::filesystem::path out = folder.path() / ".stdout";
   const std::filesystem::path err = folder.path() / ".stderr";
@@ -46,6 +49,7 @@ inline Outcome run_pliant(const ScratchFolder& folder, const std::vector<std::st
     ::execve(program.c_str(), argv.data(), envp.data());
     ::_exit(127);
   }
+  if (meanwhile) meanwhile(child);
   int status = 0;
   ::waitpid(child, &status, 0);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_all(out), read_all(err)};

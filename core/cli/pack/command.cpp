@@ -72,6 +72,7 @@ void write_figure(const std::string& file, const PackStudy& study) {
 
 int show_pack(const Invocation& invocation, const PackArguments& arguments) {
   const Config config = open_config(invocation, arguments);
+  if (!arguments.export_folder.empty()) check_export_folder(arguments.export_folder);
   ProgressLine progress(invocation);
   progress.show("reading " + config.data().lengths, -1);
   const Dataset dataset = load_dataset(config);
@@ -94,6 +95,7 @@ int show_pack(const Invocation& invocation, const PackArguments& arguments) {
 void add_pack(CLI::App& app, Invocation& invocation) {
   CLI::App& command = *app.add_subcommand("pack", "Pack the data set into rows and show how full they are");
   const auto given = std::make_shared<PackArguments>();
+  const auto named = [](const std::string& name) { return name.empty() ? "the name is empty" : std::string(); };
   command
       .add_option("CONFIG", given->file, "The config file, often pliant.toml; [data] lengths and [sampler] are used")
       ->required();
@@ -121,12 +123,14 @@ void add_pack(CLI::App& app, Invocation& invocation) {
       .add_option("--plot", given->figure_file,
                   "Draw lengths, fill of the packs and the learning rate over the steps into this SVG file")
       ->type_name("FILE.svg")
+      ->check(named)
       ->excludes(compared);
   command
       .add_option(
           "--export", given->export_folder,
           "Write the packs into this new folder as flat arrays: row_offsets.npy, ids.npy, dropped.npy, pack.json")
       ->type_name("DIR")
+      ->check(named)
       ->excludes(compared);
   add_json(command, invocation);
   command.footer(

@@ -9,6 +9,7 @@
 #include "base/whole_file.hpp"
 #include "pack/views.hpp"
 #include "pliant/error.hpp"
+#include "stop_signals.hpp"
 
 namespace pliant::cli {
 
@@ -57,13 +58,14 @@ class Exporter {
     if (done_) return;
     std::error_code ignored;
     for (const fs::path& file : written_) fs::remove(file, ignored);
-    if (made_) fs::remove(folder_, ignored);
+    for (const fs::path& made : made_) fs::remove(made, ignored);
   }
   Exporter(const Exporter&) = delete;
   Exporter& operator=(const Exporter&) = delete;
 
   void run() {
     make_folder();
+    StopSignals::check();
     int64_t end = 0;
     write_rows("row_offsets.npy", {0}, study_.summary.rows + 1, [&end](const Batch& rows, std::vector<int64_t>& to) {
       for (size_t row = 1; row < rows.offsets.size(); ++row)
@@ -93,17 +95,12 @@ class Exporter {
   }
   void make_folder() {
     std::error_code failure;
-    made_ = fs::create_directories(folder_, failure);
-    if (failure) {
-      throw Error(Status::kFailedPrecondition,
-                  fmt::format("--export: cannot create {}: {}", folder_.string(), failure.message()), ExitCode::kUsage);
-    }
-    if (!made_ && !fs::is_empty(folder_, failure)) {
-      done_ = true;
-      throw Error(Status::kFailedPrecondition,
-                  fmt::format("--export: {} is there and not empty; name a new folder", folder_.string()),
-                  ExitCode::kUsage);
-    }
+    for (fs::path at = fs::absolute(folder_); !fs::exists(at, failure) && at.has_relative_path(); at = at.parent_path())
+      made_.push_back(at);
+    fs::create_directories(folder_, failure);
+    if (!failure) return;
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("--export: cannot create {}: {}", folder_.string(), failure.message()), ExitCode::kUsage);
   }
   void write_rows(const std::string& name, std::vector<int64_t> head, int64_t count, const Portion& portion) {
     constexpr int64_t kRows = 65536;
@@ -112,6 +109,7 @@ class Exporter {
       out.add(npy_header(count));
       std::vector<int64_t> numbers = std::move(head);
       for (int64_t first = 0; out.fault() == 0 && first < study_.summary.rows; first += kRows) {
+        StopSignals::check();
         progress_.show("writing " + name, static_cast<double>(first) / static_cast<double>(study_.summary.rows));
         portion(batches_.rows(study_.epoch, first, std::min(kRows, study_.summary.rows - first)), numbers);
         out.add(numbers);
@@ -140,13 +138,26 @@ class Exporter {
   Batches& batches_;
   ProgressLine& progress_;
   std::vector<fs::path> written_;
-  bool made_ = false;
+  std::vector<fs::path> made_;  ///< folders, the innermost first
   bool done_ = false;
+  StopSignals signals_;
 };
 
 }  // namespace
 
+void check_export_folder(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored)) return;
+  const bool is_folder = fs::is_directory(folder, ignored);
+  if (is_folder && fs::is_empty(folder, ignored)) return;
+  throw Error(Status::kFailedPrecondition,
+              fmt::format("--export: {} is {}; name a new folder", folder.string(),
+                          is_folder ? "there and not empty" : "no folder"),
+              ExitCode::kUsage);
+}
+
 void export_pack(const fs::path& folder, const PackStudy& study, Batches& batches, ProgressLine& progress) {
+  check_export_folder(folder);
   Exporter(folder, study, batches, progress).run();
 }
 

@@ -119,7 +119,7 @@ std::string pack_figure(const PackStudy& study) {
                    counts(study.length_counts));
   of_lengths.bars(study.length_counts, kFigureColors[0]);
   const Axis fill{0, 100, "room of a pack that is used, %", count_label};
-  Panel of_fill(1, fmt::format("Fill of {} packs", grouped(study.summary.rows)), fill, counts(study.fill_counts));
+  Panel of_fill(1, fmt::format("Fill of {} packs", grouped(study.packs())), fill, counts(study.fill_counts));
   of_fill.bars(study.fill_counts, kFigureColors[1]);
   std::string body = of_lengths.draw() + of_fill.draw();
   int panels = 2;

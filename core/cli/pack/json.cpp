@@ -21,7 +21,8 @@ Json study_json(const PackStudy& study) {
   json["longest_sequence"] = study.longest_sequence;
   json["epoch"] = study.epoch;
   json["sequences"] = summary.sequences;
-  json["packs"] = summary.rows;
+  json["packs"] = study.packs();
+  json["padding_rows"] = summary.padding_rows;
   json["tokens"] = summary.tokens;
   json["loss_tokens"] = summary.loss_tokens;
   json["entries"] = study.entries;

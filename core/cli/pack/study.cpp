@@ -89,8 +89,10 @@ class Look {
     }
     const auto entries = static_cast<int64_t>(ids.size());
     batch_.rows += 1;
+    batch_.padding_rows += ids.empty() ? 1 : 0;
     batch_.tokens += tokens;
     study_.entries += entries;
+    if (ids.empty()) return;
     study_.longest_entry = std::max(study_.longest_entry, longest);
     const int64_t used = padded_ ? longest * entries : tokens;
     ++study_.fill_counts[bin_of(static_cast<double>(used) / room_)];
@@ -129,9 +131,7 @@ void describe_dataset(const Dataset& dataset, PackStudy& study) {
 
 std::optional<LearningRate> rates_for(const Config& config, Batches& batches, const EpochSummary& epoch) {
   if (!config.has("lr")) return std::nullopt;
-  const int64_t count = std::max<int64_t>(epoch.batches, 1);
-  LearningRate rates(
-      config, BatchSize{epoch.rows / count, epoch.sequences / count, epoch.tokens / count, epoch.loss_tokens / count});
+  LearningRate rates(config, epoch.mean_batch());
   if (rates.wants_job_length()) rates.set_job_length(elastic::length_of_job(batches, config.run()));
   return rates;
 }

@@ -77,6 +77,9 @@ struct PackStudy {
   int64_t batches_sampled = 0;  ///< for rank_times
   int64_t cost_per_token = 0;   ///< likewise
   int64_t cost_per_square = 0;
+
+  /// Rows with sequences.
+  [[nodiscard]] int64_t packs() const { return summary.rows - summary.padding_rows; }
 };
 
 /// Packs `dataset` as `config` (opened with needs.sampler and needs.balancer, and needs.lr when it has [lr]) says.

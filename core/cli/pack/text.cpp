@@ -27,10 +27,10 @@ std::string unit_text(const std::string& unit) {
 
 std::string packs_text(const PackStudy& study) {
   const Packing& packing = study.packing;
-  std::string text = grouped(study.summary.rows);
+  std::string text = grouped(study.packs());
   if (packing.budget > 0) text += fmt::format(" of up to {} {}", grouped(packing.budget), unit_text(packing.unit));
   if (packing.least_rows == 0) return text;
-  const double above = static_cast<double>(study.summary.rows) / static_cast<double>(packing.least_rows) - 1;
+  const double above = static_cast<double>(study.packs()) / static_cast<double>(packing.least_rows) - 1;
   return text + fmt::format("; no packing has fewer than {} ({} above)", grouped(packing.least_rows), percent(above));
 }
 
@@ -39,8 +39,9 @@ std::string efficiency_text(const PackStudy& study) {
   const std::string what = packing.unit == "loss_tokens" || packing.unit == "cost" ? unit_text(packing.unit) : "tokens";
   std::string text = fmt::format("{} of the room is {}", percent(packing.efficiency), what);
   if (packing.unit == "padded_tokens" && packing.used > 0) {
-    text += fmt::format("; {} with the padding", percent(packing.used / (static_cast<double>(study.summary.rows) *
-                                                                         static_cast<double>(packing.budget))));
+    text +=
+        fmt::format("; {} with the padding",
+                    percent(packing.used / (static_cast<double>(study.packs()) * static_cast<double>(packing.budget))));
   }
   const double alone = static_cast<double>(study.summary.tokens) /
                        (static_cast<double>(study.summary.sequences) * static_cast<double>(study.longest_sequence));
@@ -101,7 +102,9 @@ std::string pack_text(const PackStudy& study) {
         fmt::format("{} sequences lose {} tokens", grouped(summary.truncated), grouped(summary.tokens_cut)));
   }
   if (study.planned || study.global_batch > 1) {
-    add("batches", fmt::format("{} of {} packs{}", grouped(summary.batches), grouped(study.global_batch),
+    const int64_t padding = summary.padding_rows;
+    add("batches", fmt::format("{} of {} packs{}{}", grouped(summary.batches), grouped(study.global_batch),
+                               padding > 0 ? fmt::format(", {} of the last empty", grouped(padding)) : "",
                                study.planned ? ", as [elasticity] plans" : ""));
   }
   add("wait", fmt::format("a sequence comes out up to {} places after its turn, {:.1f} in the mean",
@@ -133,8 +136,8 @@ std::string pack_compare_text(const std::vector<PackCompared>& samplers) {
     }
     const PackStudy& study = *one.study;
     const double least = static_cast<double>(study.packing.least_rows);
-    rows.push_back({one.sampler, grouped(study.summary.rows),
-                    least > 0 ? percent(static_cast<double>(study.summary.rows) / least - 1) : "-",
+    rows.push_back({one.sampler, grouped(study.packs()),
+                    least > 0 ? percent(static_cast<double>(study.packs()) / least - 1) : "-",
                     percent(study.packing.efficiency), grouped(dropped_count(study)), grouped(study.waits.longest),
                     seconds_text(study.seconds),
                     grouped(std::llround(static_cast<double>(study.sequences) / std::max(study.seconds, 1e-9)))});

@@ -27,10 +27,12 @@ std::string pack_compare_json(const std::vector<PackCompared>& samplers);
 /// An SVG figure: lengths, how full the rows are, and the learning rate over the steps where there is one.
 std::string pack_figure(const PackStudy& study);
 
+/// Throws (exit 2) where `folder` is there and is none or not empty.
+void check_export_folder(const std::filesystem::path& folder);
 /// Writes the rows into a new folder: row_offsets.npy (int64, rows + 1), ids.npy (int64), where sequences are in pieces
 /// or truncated first_tokens.npy and token_counts.npy (int64), dropped.npy (int64), and pack.json last. Row i holds
-/// entries row_offsets[i] .. row_offsets[i + 1]. Throws (exit 2) where the folder is there and not empty; what was
-/// written goes away after a failure.
+/// entries row_offsets[i] .. row_offsets[i + 1]. Throws as check_export_folder, and where a file cannot be written or a
+/// signal stops it; what was written goes away then.
 void export_pack(const std::filesystem::path& folder, const PackStudy& study, Batches& batches, ProgressLine& progress);
 
 }  // namespace pliant::cli

@@ -21,6 +21,8 @@ struct Dataset {
   Lengths lengths;          ///< tokens of sequence i, >= 1
   Lengths loss_tokens;      ///< tokens of sequence i that have a loss; empty = lengths
   std::string source = {};  ///< what messages call it: the file that it was read from
+  /// Digest of what the sequences hold, where the program has one: a job is not resumed with another. 0 = none.
+  uint64_t content = 0;
 };
 
 /// The data set that [data] names: lengths, and loss_tokens where there are some. Throws what read_lengths throws, with
@@ -29,10 +31,11 @@ Dataset load_dataset(const Config& config);
 
 /// Size of a batch in every unit.
 struct BatchSize {
-  int64_t rows = 0;
+  int64_t rows = 0;  ///< those of `padding_rows` too
   int64_t sequences = 0;
   int64_t tokens = 0;
   int64_t loss_tokens = 0;
+  int64_t padding_rows = 0;  ///< rows without sequences; they fill up the last batch of an epoch and are its last rows
   bool operator==(const BatchSize&) const = default;
 };
 
@@ -74,14 +77,22 @@ uint64_t sample_digest(int64_t epoch, std::span<const int64_t> ids);
 /// What one epoch holds.
 struct EpochSummary {
   int64_t rows = 0;
-  int64_t batches = 0;    ///< the last one may be short
-  int64_t sequences = 0;  ///< in those rows
+  int64_t padding_rows = 0;  ///< of `rows`: the last ones, without sequences, that fill up the last batch
+  int64_t batches = 0;       ///< the last one may be short
+  int64_t sequences = 0;     ///< in those rows
   int64_t tokens = 0;
   int64_t loss_tokens = 0;
   int64_t longest_row = 0;                 ///< tokens of the row with most tokens
   int64_t truncated = 0;                   ///< of `sequences`, those that lose tokens at their end
   int64_t tokens_cut = 0;                  ///< the tokens that they lose
   std::map<std::string, int64_t> dropped;  ///< by reason; sequences + all dropped = dataset
+
+  /// Rounded down.
+  [[nodiscard]] BatchSize mean_batch() const {
+    const int64_t count = batches > 0 ? batches : 1;
+    const int64_t packs = (rows - padding_rows) / count;
+    return {packs, sequences / count, tokens / count, loss_tokens / count, 0};
+  }
 };
 
 /// What the rows of an epoch fill of what they could hold.
@@ -90,8 +101,8 @@ struct Packing {
   int64_t budget = 0;           ///< units that a row can hold; 0 = the sampler sets no limit
   double used = 0;              ///< units in all rows
   int64_t least_rows = 0;       ///< no packing of the same entries has fewer rows; 0 = not known
-  /// Part of the room of all rows that is used: by tokens, where padding is not; in `unit` for loss_tokens and cost.
-  /// Where there is no budget, the room of a row is the longest row.
+  /// Part of the room of all rows with sequences that is used: by tokens, where padding is not; in `unit` for
+  /// loss_tokens and cost. Where there is no budget, the room of a row is the longest row.
   double efficiency = 0;
 };
 
@@ -101,8 +112,9 @@ struct Packing {
 class Batches {
  public:
   /// `config` was opened with needs.sampler. Throws kInvalidArgument (exit 2) for an empty data set or a length < 1,
-  /// and what the sampler refuses (exit 2), and exit 3 when the sampler breaks its contract: a row that is empty, an id
-  /// out of range or given twice, pieces that do not make up their sequence, rows that do not add up.
+  /// and what the sampler refuses (exit 2), and exit 3 when the sampler breaks its contract: a row without sequences
+  /// that does not fill up the last batch, an id out of range or given twice, pieces that do not make up their
+  /// sequence, rows that do not add up.
   Batches(const Config& config, const Plan& plan, Dataset dataset);
   ~Batches();
   Batches(Batches&&) noexcept;

@@ -80,6 +80,7 @@ struct Batches::State {
     data::Digest digest;
     digest.add(dataset.lengths.view());
     digest.add(dataset.loss_tokens.view());
+    if (dataset.content != 0) digest.add(dataset.content);
     return digest.value();
   }
 
@@ -197,7 +198,7 @@ Packing Batches::packing(int64_t epoch) {
   const EpochSummary& summary = s.at_epoch(epoch).summary();
   Packing packing = s.sampler.stream == nullptr ? or_throw(data::packing_of(s.sampler, s.packing_table()))
                                                 : or_throw(s.planned_elsewhere(epoch));
-  const auto rows = static_cast<double>(summary.rows);
+  const auto rows = static_cast<double>(summary.rows - summary.padding_rows);
   const bool own_unit = packing.unit == "loss_tokens" || packing.unit == "cost";
   const double room = rows * static_cast<double>(packing.budget > 0 ? packing.budget : summary.longest_row);
   packing.efficiency = (own_unit ? packing.used : static_cast<double>(summary.tokens)) / room;

@@ -36,6 +36,10 @@ class Inspection {
     const int64_t rows = inputs_.rows_per_batch;
     summary.batches = summary.rows / rows + (summary.rows % rows == 0 ? 0 : 1);
     facts_.digest = digest_.value();
+    if (summary.padding_rows > 0 && summary.rows % rows != 0) {
+      return broken(fmt::format("the last {} of {} rows have no sequences; such rows only fill up the last batch of {}",
+                                summary.padding_rows, summary.rows, rows));
+    }
     if (summary.rows == 0) return nothing_left();
     return std::move(facts_);
   }
@@ -74,6 +78,7 @@ class Inspection {
     for (size_t row = 0; row < block.rows(); ++row) {
       int64_t tokens = 0;
       digest_.add(block.offsets[row + 1] - block.offsets[row]);
+      if (auto placed = place(block, row); !placed) return placed;
       for (uint64_t i = block.offsets[row]; i < block.offsets[row + 1]; ++i) {
         const int64_t id = block.ids[i];
         const int64_t length = lengths[static_cast<size_t>(id)];
@@ -96,6 +101,22 @@ class Inspection {
     }
     summary.rows += static_cast<int64_t>(block.rows());
     return {};
+  }
+
+  /// Rows without sequences are the last ones, and fewer than a batch has.
+  Result<> place(const RowBlock& block, size_t row) {
+    int64_t& padding = facts_.summary.padding_rows;
+    const auto number = static_cast<uint64_t>(facts_.summary.rows) + row;
+    if (block.offsets[row + 1] != block.offsets[row]) {
+      if (padding == 0) return {};
+      return broken(fmt::format("row {} has no sequences and row {} has; rows without sequences are the last ones",
+                                number - 1, number));
+    }
+    if (++padding < inputs_.rows_per_batch) return {};
+    return broken(
+        fmt::format("row {} has no sequences, and neither have those before it; rows without sequences only "
+                    "fill up the last batch of {}",
+                    number, inputs_.rows_per_batch));
   }
 
   Result<> see_pieces() {
@@ -190,7 +211,8 @@ Batch batch_of(RowBlock block, const Dataset& dataset, const Truncations& trunca
   batch.offsets = std::move(block.offsets);
   batch.ids = std::move(block.ids);
   const EntrySums sums = sum_entries(entries_of(batch, {0, rows}), dataset);
-  batch.size = {rows, sums.sequences, sums.tokens, sums.loss_tokens};
+  batch.size = {rows, sums.sequences, sums.tokens, sums.loss_tokens, 0};
+  for (int64_t row = rows; row > 0 && batch.row(row - 1).empty(); --row) ++batch.size.padding_rows;
   batch.longest_entry = sums.longest;
   batch.digest = sums.digest;
   return batch;

@@ -24,8 +24,8 @@ int32_t unit_of(const std::string& unit) {
 }
 
 pliant_lr_counts counts_of(const BatchSize& size) {
-  return {static_cast<double>(size.rows), static_cast<double>(size.sequences), static_cast<double>(size.tokens),
-          static_cast<double>(size.loss_tokens)};
+  return {static_cast<double>(size.rows - size.padding_rows), static_cast<double>(size.sequences),
+          static_cast<double>(size.tokens), static_cast<double>(size.loss_tokens)};
 }
 
 double in_unit(const pliant_lr_counts& counts, int32_t unit) {

@@ -101,8 +101,7 @@ tl::unexpected<Error> LrLink::broke(const std::string& how) const {
 }
 
 tl::unexpected<Error> LrLink::refused(int32_t status, const pliant_error& error) const {
-  const Error refusal = plugin::to_error(instance_.plugin(), status, error);
-  return failed(refusal.status(), refusal.message(), ExitCode::kPlugin);
+  return tl::unexpected<Error>(plugin::to_error(instance_.plugin(), status, error));
 }
 
 std::string LrLink::optimizers() const {
@@ -160,7 +159,10 @@ Result<> LrLink::commit(const pliant_lr_input& input, const pliant_lr_output& an
   const int32_t status =
       fenced(thrown, [&] { return slots().commit(instance_.self(), &input, &answer, &committed, &error); });
   if (!thrown.empty()) return broke("commit threw across the border: " + thrown);
-  if (status != PLIANT_OK) return refused(status, error);
+  if (status != PLIANT_OK) {  // gradients that it cannot use: no option is wrong
+    const Error refusal = refused(status, error).value();
+    return failed(refusal.status(), refusal.message(), ExitCode::kPlugin);
+  }
   return {};
 }
 

@@ -214,8 +214,8 @@ class Shares {
 PaddedMicroBatch pad_rows(const Batch& batch, RowRange rows, const Dataset& dataset, const Padding& padding) {
   require_at_least_1(padding.multiple, "multiple");
   if (rows.first < 0 || rows.count < 0 || rows.first > rows_of(batch) - rows.count) {
-    throw Error(Status::kOutOfRange, fmt::format("rows {} to {} of batch {}: it has {} rows, counted from 0",
-                                                 rows.first, rows.first + rows.count, batch.index, rows_of(batch)));
+    throw Error(Status::kOutOfRange, fmt::format("{} rows from row {} of batch {} on: it has {} rows, counted from 0",
+                                                 rows.count, rows.first, batch.index, rows_of(batch)));
   }
   const int64_t longest = padding.to == PadTo::kBatch ? longest_line(batch, dataset, padding.line) : 0;
   Assembly assembly(dataset, padding);

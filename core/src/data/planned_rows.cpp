@@ -105,8 +105,10 @@ class PlannedRows : public RowSource {
       return broken(fmt::format("{} entries for {} sequences; each has at least one, and no more than tokens",
                                 announced_.entries, announced_.sequences));
     }
-    if (announced_.rows > announced_.entries) {
-      return broken(fmt::format("{} rows of {} sequences: a row is never empty", announced_.rows, announced_.entries));
+    const auto padding = static_cast<uint64_t>(inputs_.rows_per_batch) - 1;
+    if (announced_.rows > announced_.entries && announced_.rows - announced_.entries > padding) {
+      return broken(fmt::format("{} rows of {} sequences: rows without sequences only fill up the last batch",
+                                announced_.rows, announced_.entries));
     }
     return {};
   }

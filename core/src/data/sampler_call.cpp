@@ -29,7 +29,6 @@ Result<> check_offsets(const Sampler& sampler, int64_t epoch, const std::vector<
   for (size_t row = 0; row + 1 < offsets.size(); ++row) {
     const uint64_t begin = offsets[row];
     const uint64_t end = offsets[row + 1];
-    if (end == begin) return broke(sampler, epoch, fmt::format("row {} is empty", first_row + row));
     if (end < begin || end > most_entries) {
       return broke(sampler, epoch,
                    fmt::format("row {} ends at {} after a start at {}; there are {} sequences", first_row + row, end,

@@ -19,8 +19,9 @@ std::map<int64_t, Commits> by_epoch(const Lineage& lineage) {
 }
 
 std::string size_text(const BatchSize& size) {
-  return fmt::format("{} rows, {} sequences, {} tokens, {} loss tokens", size.rows, size.sequences, size.tokens,
-                     size.loss_tokens);
+  return fmt::format("{} rows{}, {} sequences, {} tokens, {} loss tokens", size.rows,
+                     size.padding_rows > 0 ? fmt::format(" ({} of them empty)", size.padding_rows) : "", size.sequences,
+                     size.tokens, size.loss_tokens);
 }
 
 /// Why `shares` do not hand out rows 0..rows, each once; empty when they do.

@@ -54,19 +54,21 @@ Json share_json(const std::vector<RowRange>& share) {
 Json to_json(const CommitRecord& record) {
   Json shares = Json::array();
   for (const std::vector<RowRange>& share : record.shares) shares.push_back(share_json(share));
-  return {{"record", "commit"},
-          {"step", record.step},
-          {"generation", record.generation},
-          {"epoch", record.epoch},
-          {"batch", record.batch_index},
-          {"rows", record.size.rows},
-          {"sequences", record.size.sequences},
-          {"tokens", record.size.tokens},
-          {"loss_tokens", record.size.loss_tokens},
-          {"shares", std::move(shares)},
-          {"digest", fmt::format("{:016x}", record.digest)},
-          {"loss", real(record.loss)},
-          {"lr", real(record.learning_rate)}};
+  Json json{{"record", "commit"},
+            {"step", record.step},
+            {"generation", record.generation},
+            {"epoch", record.epoch},
+            {"batch", record.batch_index},
+            {"rows", record.size.rows},
+            {"sequences", record.size.sequences},
+            {"tokens", record.size.tokens},
+            {"loss_tokens", record.size.loss_tokens},
+            {"shares", std::move(shares)},
+            {"digest", fmt::format("{:016x}", record.digest)},
+            {"loss", real(record.loss)},
+            {"lr", real(record.learning_rate)}};
+  if (record.size.padding_rows > 0) json["padding_rows"] = record.size.padding_rows;
+  return json;
 }
 
 Json to_json(const GenerationRecord& record) {
@@ -156,6 +158,7 @@ CommitRecord commit_of(const Json& object) {
   record.epoch = count_field(object, "epoch");
   record.batch_index = count_field(object, "batch");
   record.size.rows = count_field(object, "rows");
+  if (object.contains("padding_rows")) record.size.padding_rows = count_field(object, "padding_rows");
   record.size.sequences = count_field(object, "sequences");
   record.size.tokens = count_field(object, "tokens");
   record.size.loss_tokens = count_field(object, "loss_tokens");

@@ -20,7 +20,7 @@ JobLength length_of_job(Batches& batches, const RunOptions& run) {
   for (int64_t epoch = 0; epoch < run.epochs && (run.max_steps == 0 || all < run.max_steps); ++epoch) {
     const EpochSummary& summary = batches.epoch(epoch);
     all += summary.batches;
-    length.size.rows += summary.rows;
+    length.size.rows += summary.rows - summary.padding_rows;
     length.size.sequences += summary.sequences;
     length.size.tokens += summary.tokens;
     length.size.loss_tokens += summary.loss_tokens;

@@ -96,10 +96,7 @@ void Session::start(Dataset dataset, TrainingState& program) {
   plan.global_batch = s.facts.global_batch;
   plan.granule = s.facts.granule;
   s.batches.emplace(s.config, plan, std::move(dataset));
-  const EpochSummary& epoch = s.batches->epoch(0);
-  const int64_t count = std::max<int64_t>(epoch.batches, 1);
-  s.learning_rate.emplace(s.config, BatchSize{epoch.rows / count, epoch.sequences / count, epoch.tokens / count,
-                                              epoch.loss_tokens / count});
+  s.learning_rate.emplace(s.config, s.batches->epoch(0).mean_batch());
   if (s.learning_rate->wants_job_length())
     s.learning_rate->set_job_length(elastic::length_of_job(*s.batches, s.config.run()));
   s.balancer.emplace(s.config);

@@ -13,6 +13,7 @@
 #include "../kernel/order.hpp"
 #include "../kernel/pack_options.hpp"
 #include "../kernel/packing_report.hpp"
+#include "../kernel/padding_rows.hpp"
 #include "../kernel/stream_engines.hpp"
 #include "../kernel/streaming_base.hpp"
 
@@ -36,10 +37,12 @@ class Concat : public sampler::Streams<Concat, sampler::ConcatEngine> {
         .at_least(1)
         .unit("tokens");
     o.add("order", &Concat::order, sampler::kOrderDoc).choices(sampler::order_choices());
-    o.add("tail", &Concat::tail,
-          "What becomes of the rows that do not fill the last batch: keep = a short batch; drop = left out; a sequence "
-          "that has tokens in rows before loses the others, one that has not counts as incomplete_batch.")
-        .choices({"keep", "drop"});
+    o.add(
+         "tail", &Concat::tail,
+         "What becomes of the rows that do not fill the last batch: keep = a short batch; pad = rows without sequences "
+         "fill it up; drop = left out; a sequence that has tokens in rows before loses the others, one that has not "
+         "counts as incomplete_batch.")
+        .choices({"keep", "pad", "drop"});
     sampler::add_cost_window(o, &Concat::cost_window, &Concat::cost_window_length,
                              "Length at which attention costs as much as everything else, for cost_window: a row costs "
                              "the sum of l + l*l / this over its pieces.");
@@ -60,6 +63,7 @@ class Concat : public sampler::Streams<Concat, sampler::ConcatEngine> {
     if (cost_window != 0) {
       sampler::sort_in_cost_windows(request, static_cast<uint64_t>(cost_window), cost_window_length, rows);
     }
+    if (tail == "pad") sampler::pad_last_batch(static_cast<uint64_t>(request.rows_per_batch), rows);
   }
 
   [[nodiscard]] sdk::PackingReport packing_report(const sdk::PackedEpoch& epoch) const {

@@ -7,6 +7,7 @@
 
 #include "../kernel/order.hpp"
 #include "../kernel/packing_report.hpp"
+#include "../kernel/padding_rows.hpp"
 #include "pliant/sdk/batch_sampler.hpp"
 
 namespace {
@@ -25,10 +26,11 @@ class Fixed {
     o.add("order", &Fixed::order, sampler::kOrderDoc).choices(sampler::order_choices());
     o.add("max_tokens", &Fixed::max_tokens, "Most tokens in one sequence; 0 = no limit.").at_least(0).unit("tokens");
     o.add("over_long", &Fixed::over_long, sampler::kOverLongDoc).choices(sampler::over_long_choices());
-    o.add("tail", &Fixed::tail,
-          "What becomes of the rows that do not fill the last batch: keep = a short batch; drop = left out, counted as "
-          "incomplete_batch.")
-        .choices({"keep", "drop"});
+    o.add(
+         "tail", &Fixed::tail,
+         "What becomes of the rows that do not fill the last batch: keep = a short batch; pad = rows without sequences "
+         "fill it up; drop = left out, counted as incomplete_batch.")
+        .choices({"keep", "pad", "drop"});
   }
 
   static std::array<const char*, 2> reasons() { return {"too_long", "incomplete_batch"}; }
@@ -45,6 +47,7 @@ class Fixed {
       sampler::drop_incomplete_batch(rows, request.rows_per_batch, kIncompleteBatch,
                                      "Use a smaller global batch, or set tail = \"keep\" to keep a short one");
     }
+    if (tail == "pad") sampler::pad_last_batch(static_cast<uint64_t>(request.rows_per_batch), rows);
     return rows;
   }
 

@@ -109,12 +109,14 @@ inline void fill_last_batch(sdk::EpochRows& rows, uint64_t batch) {
 
 }  // namespace detail
 
-/// Whether finish_rows has anything to do.
+/// Whether finish_rows has anything to do but pad_last_batch.
 inline bool changes_rows(const PackOptions& options) {
-  return options.min_sequences > 1 || options.tail != "keep" || options.same_sequences || options.cost_window != 0;
+  return options.min_sequences > 1 || options.tail == "fill" || options.tail == "drop" || options.same_sequences ||
+         options.cost_window != 0;
 }
 
-/// Applies min_sequences, same_sequences, tail and cost_window to packs that name sequences of `request`.
+/// Applies min_sequences, same_sequences, tail but for "pad", and cost_window to packs that name sequences of
+/// `request`.
 inline void finish_rows(const PackOptions& options, const sdk::EpochRequest& request, sdk::EpochRows& rows) {
   if (!changes_rows(options)) return;
   const std::span<const int32_t> lengths = request.lengths;

@@ -161,9 +161,9 @@ struct PackOptions {
 };
 
 inline constexpr const char* kTailDoc =
-    "What becomes of the packs that do not fill the last batch: keep = a short batch; fill = packs of the last batch "
-    "are "
-    "parted until it is full, as far as they have sequences; drop = left out, counted as incomplete_batch.";
+    "What becomes of the packs that do not fill the last batch: keep = a short batch; pad = rows without sequences "
+    "fill it up; fill = its packs are parted until it is full, as far as they have sequences; drop = left out, counted "
+    "as incomplete_batch.";
 
 /// How a sampler counts sequences against max_tokens.
 struct BudgetWords {
@@ -222,7 +222,7 @@ void add_pack_options(sdk::Options<T>& o, const BudgetWords& words, const char* 
         "What becomes of sequences that are too long for any pack: error = stop and name them; drop = leave them out, "
         "counted as too_long; truncate = use as many of their first tokens as fit; split = use them in pieces.")
       .choices({"error", "drop", "truncate", "split"});
-  o.add("tail", static_cast<std::string T::*>(&PackOptions::tail), kTailDoc).choices({"keep", "fill", "drop"});
+  o.add("tail", static_cast<std::string T::*>(&PackOptions::tail), kTailDoc).choices({"keep", "pad", "fill", "drop"});
   o.add(
       "same_sequences", static_cast<bool T::*>(&PackOptions::same_sequences),
       "All packs of a batch have the same number of sequences: packs of like number meet in a batch, and what is left "

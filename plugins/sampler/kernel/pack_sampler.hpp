@@ -9,6 +9,7 @@
 #include "items.hpp"
 #include "pack_options.hpp"
 #include "packing_report.hpp"
+#include "padding_rows.hpp"
 #include "pliant/sdk/batch_sampler.hpp"
 
 namespace pliant::sampler {
@@ -36,9 +37,11 @@ class PackSampler : public PackOptions {
     const Items items = make_items(request, *this, self().item_order(), self().longest_item(), rows);
     static_cast<T&>(*this).pack(items, request, rows);
     if (!items.ids.empty() || changes_rows(*this)) rows.write_out();
-    if (rows.source) return;
-    name_sequences(items, rows);
-    finish_rows(*this, request, rows);
+    if (!rows.source) {
+      name_sequences(items, rows);
+      finish_rows(*this, request, rows);
+    }
+    if (tail == "pad") pad_last_batch(static_cast<uint64_t>(request.rows_per_batch), rows);
   }
 
   [[nodiscard]] sdk::PackingReport packing_report(const sdk::PackedEpoch& epoch) const {

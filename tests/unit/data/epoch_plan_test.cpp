@@ -145,10 +145,27 @@ TEST_CASE("a cut batch has its own offsets, sizes and digest") {
   CHECK(batch.epoch == 6);
 }
 
-TEST_CASE("an empty row is refused") {
-  Scripted sampler;
-  sampler.offsets = {0, 0, 3};
-  CHECK(ends_with(broken(sampler), "row 0 is empty"));
+TEST_CASE("rows without sequences fill up the last batch, and are refused elsewhere") {
+  Scripted filled;
+  filled.offsets = {0, 1, 2, 3, 3};
+  auto plan = filled.plan(five());
+  REQUIRE(plan.has_value());
+  CHECK(plan->summary().rows == 4);
+  CHECK(plan->summary().padding_rows == 1);
+  CHECK(plan->summary().batches == 2);
+  CHECK(plan->summary().mean_batch().rows == 1);
+  const Batch last = plan->cut(1, 2, 2).value();
+  CHECK(last.row(1).empty());
+  CHECK(last.size == BatchSize{2, 1, 20, 19, 1});
+  Scripted first;
+  first.offsets = {0, 0, 3};
+  CHECK(ends_with(broken(first), "row 0 has no sequences and row 1 has; rows without sequences are the last ones"));
+  Scripted short_batch;
+  short_batch.offsets = {0, 3, 3, 3};
+  CHECK(ends_with(broken(short_batch), "rows without sequences only fill up the last batch of 2"));
+  Scripted over;
+  over.offsets = {0, 2, 3, 3};
+  CHECK(ends_with(broken(over), "the last 1 of 3 rows have no sequences; such rows only fill up the last batch of 2"));
 }
 
 TEST_CASE("offsets that fall, run over or start elsewhere are refused") {
@@ -206,8 +223,8 @@ TEST_CASE("counts that do not add up to the data set are refused before anything
   };
   (void)broken(wrapped);
   Scripted rows;
-  rows.announce = [](pliant_epoch& epoch) { epoch.row_count = 4; };
-  CHECK(ends_with(broken(rows), "4 rows of 3 sequences: a row is never empty"));
+  rows.announce = [](pliant_epoch& epoch) { epoch.row_count = 5; };
+  CHECK(ends_with(broken(rows), "5 rows of 3 sequences: rows without sequences only fill up the last batch"));
 }
 
 TEST_CASE("a drop reason without a name is refused") {

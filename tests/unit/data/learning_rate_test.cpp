@@ -68,13 +68,13 @@ TEST_CASE("steps before 0 and rates that are not finite are refused") {
   CHECK_THROWS_AS((void)linear.at(0, kMean, std::numeric_limits<double>::infinity()), Error);
 }
 
-TEST_CASE("an answer that is not finite ends with exit code 3 and names the rule") {
+TEST_CASE("a rule that refuses what the config asks of it ends with exit code 2 and names itself") {
   LearningRate linear = rate("[lr]\nuse = \"linear\"\nbase_lr = 1000\nbase_batch = 1e-307\n");
   try {
     (void)linear.at(0, kMean);
     FAIL("nothing was thrown");
   } catch (const Error& error) {
-    CHECK(error.exit_code() == ExitCode::kPlugin);
+    CHECK(error.exit_code() == ExitCode::kUsage);
     CHECK(error.message().find("lr 'linear'") != std::string::npos);
   }
 }

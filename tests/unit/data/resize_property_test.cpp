@@ -18,11 +18,11 @@ using pliant::test::Scratch;
 namespace {
 
 const std::vector<std::string> kSamplers{
-    "[sampler]\nuse = \"fixed\"\n[sampler.fixed]\norder = \"random\"\n",
+    "[sampler]\nuse = \"fixed\"\n[sampler.fixed]\norder = \"random\"\ntail = \"pad\"\n",
     "[sampler]\nuse = \"seqlen\"\n[sampler.seqlen]\nmax_tokens = 60\nstrict = true\n",
     "[sampler]\nuse = \"next_fit\"\n[sampler.next_fit]\nmax_tokens = 60\norder = \"random\"\n",
-    "[sampler]\nuse = \"best_fit\"\n[sampler.best_fit]\nmax_tokens = 60\n",
-    "[sampler]\nuse = \"best_fit\"\n[sampler.best_fit]\nmax_tokens = 40\nover_long = \"split\"\n",
+    "[sampler]\nuse = \"best_fit\"\n[sampler.best_fit]\nmax_tokens = 60\ntail = \"pad\"\n",
+    "[sampler]\nuse = \"best_fit\"\n[sampler.best_fit]\nmax_tokens = 40\nover_long = \"split\"\ntail = \"pad\"\n",
     "[sampler]\nuse = \"streaming\"\n[sampler.streaming]\nmax_tokens = 60\nopen_packs = 4\n",
     "[sampler]\nuse = \"padded_budget\"\n[sampler.padded_budget]\nmax_tokens = 60\n",
     "[sampler]\nuse = \"bucketed\"\n[sampler.bucketed]\nmax_tokens = 60\nbuckets = 3\n",
@@ -141,6 +141,9 @@ TEST_CASE("a position says by name what is not as it was, and a refused one chan
   Job changed = job;
   changed.dataset.lengths = {5, 6, 7, 8, 9, 10, 11, 13};
   has(refusal(changed, saved), "data/lengths.npy is not what it was when the position was saved: 8 sequences");
+  changed = job;
+  changed.dataset.content = 5;
+  has(refusal(changed, saved), "data/lengths.npy is not what it was when the position was saved");
   changed = job;
   changed.toml = kSamplers[3] + "[run]\nseed = 3\n";
   has(refusal(changed, saved), "saved with sampler next_fit 0.1.0; the config has best_fit 0.1.0");

@@ -14,7 +14,7 @@ inline elastic::CommitRecord commit_of(int64_t step) {
   commit.epoch = step / 4;
   commit.batch_index = step % 4;
   commit.shares = {{{0, 4}}, {{4, 1}, {6, 1}}, {{5, 1}}, {}};
-  commit.size = {7, 9, 1000 + step, 990 + step};
+  commit.size = {7, 9, 1000 + step, 990 + step, step % 2};
   commit.digest = 0xFEDCBA9876543210U + static_cast<uint64_t>(step);
   commit.loss = 1.0 / (3.0 + static_cast<double>(step));
   commit.learning_rate = 1e-3;

@@ -157,7 +157,7 @@ TEST_CASE("with same_sequences all rows of a batch have one number of sequences,
       asked.options["same_sequences"] = true;
       const Planned plan = asked.plan();
       const auto batch = static_cast<size_t>(asked.asked.rows_per_batch);
-      for (size_t row = 0; row < plan.rows.size(); ++row) {
+      for (size_t row = 0; row < rows_with_sequences(asked, plan); ++row) {
         RC_ASSERT(!plan.rows[row].empty());
         RC_ASSERT(plan.rows[row].size() == plan.rows[row - row % batch].size());
       }

@@ -37,6 +37,11 @@ TEST_CASE("fixed leaves the tail out when told to, and says so") {
   CHECK(plan.dropped == std::vector<std::pair<int64_t, std::string>>{{2, "incomplete_batch"}});
 }
 
+TEST_CASE("fixed fills the last batch up with rows without sequences when told to") {
+  CHECK(planned({{"tail", "pad"}}, of({5, 9, 1}, 2)).rows == Rows{{0}, {1}, {2}, {}});
+  CHECK(planned({{"tail", "pad"}}, of({5, 9}, 2)).rows == Rows{{0}, {1}});
+}
+
 TEST_CASE("fixed refuses a set smaller than one batch when the tail is dropped") {
   auto answer = OpenedSampler("fixed", {{"tail", "drop"}}).plan(of({5, 9, 1}, 4));
   REQUIRE_FALSE(answer.has_value());

@@ -45,7 +45,7 @@ inline Case random_case(const std::string& name) {
                   {"min_sequences", fewest},
                   {"max_sequences", below(2) == 0 ? int64_t{0} : fewest + 1 + below(4)},
                   {"over_long", *rc::gen::elementOf(std::vector<std::string>{"drop", "truncate", "split"})},
-                  {"tail", *rc::gen::elementOf(std::vector<std::string>{"keep", "fill", "drop"})}};
+                  {"tail", *rc::gen::elementOf(std::vector<std::string>{"keep", "pad", "fill", "drop"})}};
   if (made.word("over_long") == "split") {
     made.options["min_sequences"] = int64_t{0};
     if (made.word("tail") == "drop") made.options["tail"] = "fill";
@@ -62,6 +62,16 @@ inline Case random_case(const std::string& name) {
     std::reverse(made.asked.ids.begin(), made.asked.ids.end());
   }
   return made;
+}
+
+/// The rows of `plan` with sequences: those before the ones that fill up the last batch, which are checked.
+inline size_t rows_with_sequences(const Case& asked, const Planned& plan) {
+  size_t count = plan.rows.size();
+  while (count > 0 && plan.rows[count - 1].empty()) --count;
+  const auto batch = static_cast<size_t>(asked.asked.rows_per_batch);
+  if (asked.word("tail") == "pad") RC_ASSERT(plan.rows.size() % batch == 0);
+  RC_ASSERT(plan.rows.size() - count < (asked.word("tail") == "pad" ? batch : 1));
+  return count;
 }
 
 }  // namespace pliant::test

@@ -15,9 +15,9 @@
 
 #include "data/lengths_file.hpp"
 #include "elastic/agent/job_plan.hpp"
+#include "elastic/agent/resume_check.hpp"
 #include "elastic/agent/worker_log.hpp"
 #include "elastic/agent/worker_process.hpp"
-#include "elastic/audit.hpp"
 #include "plan/scheduler.hpp"
 
 namespace pliant::elastic {
@@ -250,13 +250,9 @@ struct Agent::State final : GroupActions, ForeignActions {
       if (!ledger) ledger = or_throw(Ledger::create(order.directory.ledger(), order.facts.run_id, fingerprint));
       if (ledger->lineage().fingerprint != fingerprint) {
         job_plan.reset();  // they are another job's
-        return failed(Status::kFailedPrecondition,
-                      fmt::format("cannot resume {}: data, seed, plan or sampler options are not those of that run "
-                                  "(fingerprint {} instead of {})",
-                                  order.directory.path().string(), fingerprint, ledger->lineage().fingerprint),
-                      ExitCode::kUsage);
+        return other_batches(order, ledger->lineage(), fingerprint);
       }
-      if (Result<> sound = check_ledger(); !sound) {
+      if (Result<> sound = check_ledger(order, ledger->lineage(), job_plan->batches()); !sound) {
         job_plan.reset();
         return failed(std::move(sound));
       }
@@ -264,20 +260,6 @@ struct Agent::State final : GroupActions, ForeignActions {
     } catch (const Error& error) {
       return tl::unexpected<Error>(error);
     }
-  }
-
-  /// The steps that a resumed job stands on used what the plan gave them, each sample once.
-  Result<> check_ledger() {
-    const auto steps = static_cast<int64_t>(ledger->lineage().commits.size());
-    if (steps == 0) return {};
-    const Result<Audit> counted = audit(ledger->lineage(), job_plan->batches(), steps);
-    if (!counted) return tl::unexpected<Error>(counted.error());
-    if (counted->missing == 0 && counted->repeated == 0) return {};
-    return failed(
-        Status::kDataLoss,
-        fmt::format("cannot resume {}: its ledger uses {} samples of the first {} steps more than once and {} "
-                    "not at all",
-                    order.directory.path().string(), counted->repeated, steps, counted->missing));
   }
 
   StepFacts facts_of(int64_t step) override { return job_plan->facts_of(step); }

@@ -31,6 +31,7 @@ struct AgentOrder {
   int64_t min_resize_interval_s = 0;
   std::optional<Ledger> ledger{};            ///< of the resumed run
   std::optional<SnapshotRecord> snapshot{};  ///< to resume from
+  std::string config_before{};               ///< that the resumed run had
 };
 
 class Agent {

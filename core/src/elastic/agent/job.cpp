@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <fstream>
+#include <iterator>
 
 #include "base/result.hpp"
 #include "elastic/agent/agent.hpp"
@@ -185,7 +187,7 @@ void sum_up_lineage(JobSummary& summary, const elastic::Lineage& lineage, Batche
   for (const elastic::CommitRecord& commit : commits) {
     summary.tokens += commit.size.tokens;
     sequences += commit.size.sequences;
-    rows += commit.size.rows;
+    rows += commit.size.rows - commit.size.padding_rows;
   }
   const size_t window = std::min(commits.size(), kLossWindow);
   summary.loss_first = mean_loss(commits, 0, window);
@@ -216,6 +218,8 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   const DirectoryLock lock(order.directory.path());
   if (options.resume) {
     open_ledger(order, observer);
+    std::ifstream before(order.directory.config());
+    order.config_before.assign(std::istreambuf_iterator<char>(before), {});
     or_throw(elastic::write_file(order.directory.config(), config.resolved_toml()));
   }
   JobSummary summary;
@@ -225,8 +229,12 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   summary.workers = config.run().workers;
   if (options.resume) summary.resumed_from = order.snapshot ? order.snapshot->step : 0;
   elastic::Warden warden = or_throw(elastic::Warden::start(order.directory.path().string()));
+  const elastic::RunDirectory directory = order.directory;
+  const std::string config_before = order.config_before;
   elastic::Agent agent(std::move(order), observer, std::move(warden));
   const elastic::Verdict verdict = agent.run();
+  if (!config_before.empty() && agent.batches() == nullptr)  // it did not go on: the directory stays as it was
+    or_throw(elastic::write_file(directory.config(), config_before));
   for (const InjectedKill& kill : agent.unstruck()) {
     observer.on_event(fmt::format("--inject: the kill of {} at step {} ({}) never struck",
                                   kill.agent ? "the agent" : fmt::format("rank {}", kill.rank), kill.step, kill.at),

@@ -1,7 +1,8 @@
 /* Kind pliant.batch_sampler/0: which sequences form which row, in which order. C11, append-only.
  *
  * A row is what a rank computes as one unit: one sequence, or one pack of sequences. Batch k of an epoch is rows
- * [k*B, min((k+1)*B, row_count)), B = rows_per_batch. The answer never depends on how many ranks exist.
+ * [k*B, min((k+1)*B, row_count)), B = rows_per_batch. The answer never depends on how many ranks exist. Rows have
+ * entries; only the last rows of an epoch may have none, as many as fill up its last batch.
  *
  * An entry of a row stands for a whole sequence or for a piece of one: some of its tokens, without a gap. The pieces of
  * a sequence do not overlap and begin at its first token; they may stand in any rows. */

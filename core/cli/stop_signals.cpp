@@ -1,0 +1,42 @@
+#include "stop_signals.hpp"
+
+#include <fmt/format.h>
+
+#include "pliant/error.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+volatile std::sig_atomic_t stopped_by = 0;
+
+extern "C" void note_signal(int number) {
+  stopped_by = number;
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  stopped_by = 0;
+  struct sigaction noted {};
+  noted.sa_handler = note_signal;
+  noted.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction old {};
+    if (::sigaction(number, nullptr, &old) != 0 || old.sa_handler == SIG_IGN) continue;  // nohup
+    ::sigaction(number, &noted, nullptr);
+    before_.push_back({number, old});
+  }
+}
+
+StopSignals::~StopSignals() {
+  for (const Before& one : before_) ::sigaction(one.number, &one.action, nullptr);
+}
+
+void StopSignals::check() {
+  const int number = stopped_by;
+  if (number == 0) return;
+  throw Error(Status::kAborted, fmt::format("stopped by signal {}", number), static_cast<ExitCode>(128 + number));
+}
+
+}  // namespace pliant::cli
