@@ -5,11 +5,15 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../kernel/cost_windows.hpp"
+#include "../kernel/items.hpp"
 #include "../kernel/order.hpp"
 #include "../kernel/pack_options.hpp"
 #include "../kernel/packing_report.hpp"
@@ -52,10 +56,19 @@ class Concat : public sampler::Streams<Concat, sampler::ConcatEngine> {
   }
   static std::array<const char*, 1> reasons() { return {"incomplete_batch"}; }
 
-  void plan_epoch(const sdk::EpochRequest& request, sdk::EpochRows& rows) const {
-    const std::vector<int64_t> ids = sampler::ordered_ids(request, order);
-    sampler::refuse_empty(ids, request.lengths);
-    sampler::concatenate(ids, request.lengths, max_tokens, rows);
+  void plan_epoch(const sdk::EpochRequest& request, sdk::EpochRows& rows) {
+    const bool as_given = order == "dataloader" && !request.has_ids;
+    std::optional<std::vector<int64_t>> ids;
+    if (as_given && sampler::detail::all_within(request.lengths, std::numeric_limits<int32_t>::max())) {
+      sampler::check_request(request);
+    } else {
+      ids = sampler::ordered_ids(request, order);
+      sampler::refuse_empty(*ids, request.lengths);
+    }
+    plan_->plan(std::move(ids), request.lengths, max_tokens);
+    rows.source = plan_;
+    rows.sequence_count = plan_->sequence_count();
+    if (tail == "drop" || cost_window != 0) rows.write_out();
     if (tail == "drop") {
       const uint64_t made = rows.row_count();
       sampler::drop_rows_from(made - made % static_cast<uint64_t>(request.rows_per_batch), 0, rows);
@@ -93,6 +106,9 @@ class Concat : public sampler::Streams<Concat, sampler::ConcatEngine> {
            ", cost_window = " + std::to_string(cost_window) +
            ", cost_window_length = " + std::to_string(cost_window_length);
   }
+
+ private:
+  std::shared_ptr<sampler::ConcatRows> plan_ = std::make_shared<sampler::ConcatRows>();
 };
 
 }  // namespace

@@ -24,6 +24,11 @@ class RowsWithPadding : public sdk::RowSource {
     if (own > 0) rows_->write(first, own, offsets, ids);
     std::fill(offsets + own + 1, offsets + count + 1, offsets[own]);
   }
+  [[nodiscard]] bool in_pieces() const override { return rows_->in_pieces(); }
+  void write_pieces(uint64_t first, uint64_t count, int64_t* first_tokens, int64_t* token_counts) override {
+    const uint64_t own = std::min(count, count_ - std::min(first, count_));
+    if (own > 0) rows_->write_pieces(first, own, first_tokens, token_counts);
+  }
 
  private:
   std::shared_ptr<sdk::RowSource> rows_;

@@ -271,3 +271,15 @@ TEST_CASE("rows are fetched in portions, with offsets alone or with ids, and roo
     }
   }
 }
+
+TEST_CASE("a request for no sequence of a data set has no rows") {
+  for (const char* name : {"fixed", "next_fit", "best_fit", "streaming", "padded_budget", "bucketed", "concat"}) {
+    CAPTURE(name);
+    Asked asked;
+    asked.lengths = {3, 4};
+    asked.has_ids = true;
+    const Planned plan = or_throw(OpenedSampler(name, {{"max_tokens", int64_t{10}}}).plan(asked));
+    CHECK(plan.rows.empty());
+    CHECK(plan.dropped.empty());
+  }
+}

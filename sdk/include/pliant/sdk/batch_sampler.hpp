@@ -35,8 +35,8 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
-/// The rows of one planned epoch, written when they are asked for. Every sequence in them is whole. Called by one
-/// thread at a time; asked again for the same rows it writes the same.
+/// The rows of one planned epoch, written when they are asked for. Called by one thread at a time; asked again for the
+/// same rows it writes the same. Every sequence in them is whole unless in_pieces().
 class RowSource {
  public:
   RowSource() = default;
@@ -48,6 +48,12 @@ class RowSource {
   [[nodiscard]] virtual uint64_t entry_count() const = 0;
   /// Rows [first, first + count), which there are: count + 1 offsets from 0 on and, unless `ids` is null, their ids.
   virtual void write(uint64_t first, uint64_t count, uint64_t* offsets, int64_t* ids) = 0;
+  [[nodiscard]] virtual bool in_pieces() const { return false; }
+  /// With in_pieces(): of the entries that write gives for the same rows, the first token and the number of tokens.
+  virtual void write_pieces(uint64_t first, uint64_t count, int64_t* first_tokens, int64_t* token_counts) {
+    static_cast<void>(first), static_cast<void>(count);
+    static_cast<void>(first_tokens), static_cast<void>(token_counts);
+  }
 };
 
 /// The rows of one epoch as flat arrays. ids[offsets[i] .. offsets[i+1]) is row i.
@@ -59,8 +65,8 @@ struct EpochRows {
   /// What of its sequence each of `ids` stands for; empty = every sequence is whole. Pieces of one sequence begin at
   /// its first token and leave no gap; tokens that are left over at the end make it a truncated one.
   std::vector<Piece> pieces;
-  uint64_t sequence_count = 0;   ///< with `pieces`: different sequences in rows
-  uint64_t truncated_count = 0;  ///< with `pieces`: those of them that lose tokens at their end
+  uint64_t sequence_count = 0;   ///< with pieces: different sequences in rows
+  uint64_t truncated_count = 0;  ///< with pieces: those of them that lose tokens at their end
   std::vector<int64_t> dropped_ids;
   std::vector<int32_t> dropped_reasons;  ///< index into the class's `reasons()`
   /// Where it is set, the rows are what it writes; `offsets` stays {0}, `ids` and `pieces` are not used.
@@ -84,12 +90,20 @@ struct EpochRows {
   }
   [[nodiscard]] uint64_t row_count() const { return source ? source->row_count() : offsets.size() - 1; }
   [[nodiscard]] uint64_t entry_count() const { return source ? source->entry_count() : offsets.back(); }
-  /// Puts what `source` writes into `offsets` and `ids`.
+  [[nodiscard]] bool in_pieces() const { return source ? source->in_pieces() : !pieces.empty(); }
+  /// Puts what `source` writes into `offsets`, `ids` and `pieces`.
   void write_out() {
     if (!source) return;
     offsets.resize(source->row_count() + 1);
     ids.resize(source->entry_count());
     source->write(0, offsets.size() - 1, offsets.data(), ids.data());
+    pieces.clear();
+    if (source->in_pieces()) {
+      std::vector<int64_t> firsts(ids.size());
+      std::vector<int64_t> counts(ids.size());
+      source->write_pieces(0, offsets.size() - 1, firsts.data(), counts.data());
+      for (size_t i = 0; i < ids.size(); ++i) pieces.push_back({firsts[i], counts[i]});
+    }
     source.reset();
   }
 };
@@ -137,11 +151,11 @@ struct SamplerAdapter {
       instance(self)->has_epoch = false;
       EpochRows& rows = plan(*instance(self), request_of(*request));
       out->row_count = rows.row_count();
-      out->sequence_count = rows.source || rows.pieces.empty() ? rows.entry_count() : rows.sequence_count;
+      out->sequence_count = rows.in_pieces() ? rows.sequence_count : rows.entry_count();
       out->dropped_count = rows.dropped_ids.size();
       if (PLIANT_HAS(pliant_epoch, out, truncated_count)) {
         out->entry_count = rows.entry_count();
-        out->truncated_count = rows.source || rows.pieces.empty() ? 0 : rows.truncated_count;
+        out->truncated_count = rows.in_pieces() ? rows.truncated_count : 0;
       }
       instance(self)->lengths = request->lengths;
       instance(self)->loss_tokens = request_of(*request).loss_tokens;
@@ -196,13 +210,13 @@ struct SamplerAdapter {
       }
     });
   }
-  /// Sequences in one piece each.
-  static void write_whole(const Instance& instance, uint64_t first, uint64_t count, int64_t* first_tokens,
-                          int64_t* token_counts, uint64_t capacity) {
+  static void pieces_of_source(const Instance& instance, uint64_t first, uint64_t count, int64_t* first_tokens,
+                               int64_t* token_counts, uint64_t capacity) {
     RowSource& source = *instance.epoch.source;
     std::vector<uint64_t> offsets(count + 1);
     source.write(first, count, offsets.data(), nullptr);
     check_room(offsets.back(), capacity);
+    if (source.in_pieces()) return source.write_pieces(first, count, first_tokens, token_counts);
     source.write(first, count, offsets.data(), token_counts);
     for (uint64_t i = 0; i < offsets.back(); ++i) {
       first_tokens[i] = 0;
@@ -214,7 +228,7 @@ struct SamplerAdapter {
     return guarded(error, [&] {
       const EpochRows& epoch = instance(self)->epoch;
       check_rows(epoch, first, count);
-      if (epoch.source) return write_whole(*instance(self), first, count, first_tokens, token_counts, capacity);
+      if (epoch.source) return pieces_of_source(*instance(self), first, count, first_tokens, token_counts, capacity);
       const uint64_t begin = epoch.offsets[first];
       const uint64_t entries = epoch.offsets[first + count] - begin;
       check_room(entries, capacity);
