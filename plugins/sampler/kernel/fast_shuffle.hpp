@@ -59,7 +59,7 @@ inline bool find_places(std::span<const uint32_t> draws, uint32_t left, uint32_t
 
 #ifdef __x86_64__
 
-/// The same with AVX2, in 0.3 instead of 0.9 ns a draw for both; compilers make no good code of the loops above.
+/// The same with AVX2, in less than half the time; compilers make no good code of the loops above.
 [[gnu::target("avx2")]] inline void draw_words_avx2(GeneratorWords& words, uint32_t* drawn) {
   const auto at = [](auto* word) { return reinterpret_cast<__m256i*>(word); };
   __m256i s0 = _mm256_loadu_si256(at(&words[0]));

@@ -13,6 +13,7 @@
 #include "order.hpp"
 #include "pack_options.hpp"
 #include "pliant/sdk/batch_sampler.hpp"
+#include "threads.hpp"
 
 namespace pliant::sampler {
 
@@ -34,13 +35,19 @@ struct Items {
 namespace detail {
 
 /// Whether every length is in 1 .. longest, without a branch in the loop. longest >= 1.
-inline bool all_within(std::span<const int32_t> lengths, int64_t longest) {
+inline bool all_within(std::span<const int32_t> lengths, int64_t longest, size_t threads = 1) {
   const auto most = static_cast<uint32_t>(std::min<int64_t>(longest, std::numeric_limits<int32_t>::max()));
-  uint32_t bad = 0;
-  for (const int32_t length : lengths) {
-    bad |= (static_cast<uint32_t>(length) - 1U) | (most - static_cast<uint32_t>(length));
-  }
-  return (bad >> 31U) == 0;
+  const size_t parts = useful_threads(threads, lengths.size());
+  std::vector<uint32_t> found(parts);
+  in_parallel(parts, [&](size_t part) {
+    const size_t begin = slice(lengths.size(), part, parts);
+    uint32_t bad = 0;
+    for (const int32_t length : lengths.subspan(begin, slice(lengths.size(), part + 1, parts) - begin)) {
+      bad |= (static_cast<uint32_t>(length) - 1U) | (most - static_cast<uint32_t>(length));
+    }
+    found[part] = bad;
+  });
+  return std::all_of(found.begin(), found.end(), [](uint32_t bad) { return (bad >> 31U) == 0; });
 }
 
 /// `counts`: what of each sequence is limited to `longest`, its tokens or loss tokens.
@@ -144,13 +151,13 @@ inline Items make_loss_items(const sdk::EpochRequest& request, const PackOptions
 /// The sequences of `request` as items of up to `longest` tokens in `order` (one of order_choices); those that are
 /// dropped go to `rows`. Refuses a length below 1 by its id.
 inline Items make_items(const sdk::EpochRequest& request, const PackOptions& options, const std::string& order,
-                        int64_t longest, sdk::EpochRows& rows) {
+                        int64_t longest, size_t threads, sdk::EpochRows& rows) {
   if (options.counts_loss() && !request.loss_tokens.empty()) {
     return detail::make_loss_items(request, options, order, rows);
   }
   Items items;
   const bool as_given = !request.has_ids && order == "dataloader";
-  if (as_given && detail::all_within(request.lengths, longest)) {
+  if (as_given && detail::all_within(request.lengths, longest, threads)) {
     check_request(request);
     items.lengths = request.lengths;
   } else {

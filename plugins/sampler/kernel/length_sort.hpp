@@ -91,7 +91,7 @@ inline void count_sort(std::span<const int32_t> values, int64_t most, size_t thr
     for (size_t i = begin; i < end; ++i) {
       const uint32_t place = to[static_cast<size_t>(values[i])]++;
       positions[place] = static_cast<uint32_t>(i);
-      // Nobody else sees that thousands of values each go on in a line of their own: 2.9 to 1.1 ns a sequence.
+      // Nobody else sees that thousands of values each go on in a line of their own.
       __builtin_prefetch(positions + place + ByValue::kLine, 1);
     }
   });

@@ -176,7 +176,7 @@ inline void next_fit(std::span<const int32_t> sizes, int64_t budget, uint64_t mo
   } else {
     detail::next_fit<true>(sizes, {budget, most_in_pack}, threads, rows.words());
   }
-  rows.index();
+  rows.index(threads);
 }
 
 }  // namespace pliant::sampler

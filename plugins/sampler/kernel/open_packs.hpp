@@ -82,7 +82,7 @@ class ItemLists {
 }  // namespace detail
 
 /// Beside the open packs the index always has an empty one, so that a search ends with a pack and only taking the empty
-/// one is a case of its own (25 to 21 ns a sequence with a budget of 512).
+/// one is a case of its own.
 template <class Index, class Item>
 class OpenPacks {
  public:

@@ -1,6 +1,7 @@
 // PackSampler<T>: the base of the packing samplers. T brings `pack`, which turns items into packs.
 #pragma once
 
+#include <concepts>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "packing_report.hpp"
 #include "padding_rows.hpp"
 #include "pliant/sdk/batch_sampler.hpp"
+#include "threads.hpp"
 
 namespace pliant::sampler {
 
@@ -34,7 +36,9 @@ class PackSampler : public PackOptions {
 
   void plan_epoch(const sdk::EpochRequest& request, sdk::EpochRows& rows) {
     rows.pieces.clear();
-    const Items items = make_items(request, *this, self().item_order(), self().longest_item(), rows);
+    size_t threads = 1;
+    if constexpr (std::derived_from<T, ThreadOption>) threads = self().thread_count();
+    const Items items = make_items(request, *this, self().item_order(), self().longest_item(), threads, rows);
     static_cast<T&>(*this).pack(items, request, rows);
     if (!items.ids.empty() || changes_rows(*this)) rows.write_out();
     if (!rows.source) {

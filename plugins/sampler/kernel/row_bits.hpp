@@ -2,14 +2,35 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "threads.hpp"
 
 namespace pliant::sampler {
+
+namespace detail {
+
+/// Where the bits of a byte are; 0 behind the last.
+struct BytePlaces {
+  std::array<uint64_t, 8> of{};
+  uint64_t count = 0;
+};
+inline constexpr std::array<BytePlaces, 256> kBytePlaces = [] {
+  std::array<BytePlaces, 256> all{};
+  for (size_t byte = 0; byte < all.size(); ++byte) {
+    for (uint64_t bit = 0; bit < 8; ++bit) {
+      if ((byte >> bit & 1U) != 0) all[byte].of[all[byte].count++] = bit;
+    }
+  }
+  return all;
+}();
+
+}  // namespace detail
 
 /// Bit i says that entry i is the first of a row. 1/8 byte an entry and 1/64 for finding rows.
 class RowBits {
@@ -24,18 +45,18 @@ class RowBits {
   [[nodiscard]] uint64_t* words() { return words_.data(); }
   void set(size_t entry) { words_[entry / kWordBits] |= uint64_t{1} << (entry % kWordBits); }
   /// Counts the rows; after the last change and before what follows.
-  void index() {
+  void index(size_t threads = 1) {
     before_.assign(words_.size() / kBlockWords + 2, 0);
-    uint64_t rows = 0;
-    for (size_t block = 0; block * kBlockWords < words_.size(); ++block) {
-      before_[block] = rows;
-      const size_t end = std::min(words_.size(), (block + 1) * kBlockWords);
-      for (size_t word = block * kBlockWords; word < end; ++word) rows += ones(words_[word]);
-    }
-    rows_ = rows;
-    std::replace_if(
-        before_.begin() + static_cast<std::ptrdiff_t>((words_.size() + kBlockWords - 1) / kBlockWords), before_.end(),
-        [](uint64_t) { return true; }, rows);
+    const size_t parts = useful_threads(threads, entries_);
+    in_parallel(parts, [&](size_t part) {
+      const size_t last = slice(before_.size(), part + 1, parts);
+      for (size_t block = slice(before_.size(), part, parts); block < last; ++block) {
+        const size_t end = std::min(words_.size(), (block + 1) * kBlockWords);
+        for (size_t word = block * kBlockWords; word < end; ++word) before_[block] += ones(words_[word]);
+      }
+    });
+    rows_ = 0;
+    for (uint64_t& rows : before_) rows_ += std::exchange(rows, rows_);
   }
   [[nodiscard]] uint64_t row_count() const { return rows_; }
   [[nodiscard]] uint64_t entry_count() const { return entries_; }
@@ -87,9 +108,18 @@ class RowBits {
     // Four at a time: how many a word has is not worth a guess. What is too much is written over.
     constexpr ptrdiff_t kSpill = 68;
     constexpr uint64_t kTop = uint64_t{1} << 63U;
+    constexpr uint64_t kMany = 24;  // a byte at a time pays where bytes have a few each
     while (end - out >= kSpill) {
       const uint64_t start = word * kWordBits - base;
-      uint64_t* const next = out + ones(bits);
+      const uint64_t starts = ones(bits);
+      uint64_t* const next = out + starts;
+      if (starts > kMany) {
+        for (uint64_t at_byte = start; bits != 0; at_byte += 8, bits >>= 8U) {
+          const detail::BytePlaces& places = detail::kBytePlaces[bits & 255U];
+          for (size_t i = 0; i < 8; ++i) out[i] = at_byte + places.of[i];
+          out += places.count;
+        }
+      }
       while (out < next) {
         for (size_t i = 0; i < 4; ++i, bits &= bits - 1) {
           *out++ = start + static_cast<uint64_t>(__builtin_ctzll(bits | kTop));
