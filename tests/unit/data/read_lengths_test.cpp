@@ -1,6 +1,7 @@
 // Lengths from the files of other tools, and every way in which such a file can be wrong.
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
@@ -102,6 +103,13 @@ TEST_CASE_FIXTURE(Files, "a numpy array that is wrong is refused by name") {
   CHECK(has(refusal_of(write("l.npy", npy("<i8", "(2,)", bytes_of<int64_t>({5, 0})))),
             "sequence 1 has a length of 0; a length is"));
   CHECK(has(refusal_of(write("m.npy", npy("<i8", "(1,)", bytes_of<int64_t>({-3})))), "sequence 0 has a length of -3"));
+}
+
+TEST_CASE_FIXTURE(Files, "a pipe and a folder are refused at once") {
+  REQUIRE(::mkfifo((path() / "pipe.npy").c_str(), 0600) == 0);
+  CHECK(has(refusal_of(path() / "pipe.npy"), "pipe.npy: it is no regular file"));
+  std::filesystem::create_directory(path() / "folder.npy");
+  CHECK(has(refusal_of(path() / "folder.npy"), "cannot read"));
 }
 
 TEST_CASE_FIXTURE(Files, "what was written as metric files comes back, through stem, .idx, .bin and folder") {

@@ -19,13 +19,18 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& file) {
                   fmt::format("cannot read {}: {}", file.string(), std::generic_category().message(reason)),
                   ExitCode::kUsage);
   };
-  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not be waited for
   if (fd < 0) return failure(errno);
   struct stat status {};
   const int stated = ::fstat(fd, &status);
   MappedFile mapped;
   int reason = stated == 0 ? 0 : errno;
-  if (reason == 0 && !S_ISREG(status.st_mode)) reason = S_ISDIR(status.st_mode) ? EISDIR : EINVAL;
+  if (reason == 0 && S_ISDIR(status.st_mode)) reason = EISDIR;
+  if (reason == 0 && !S_ISREG(status.st_mode)) {
+    ::close(fd);
+    return failed(Status::kFailedPrecondition, fmt::format("cannot read {}: it is no regular file", file.string()),
+                  ExitCode::kUsage);
+  }
   if (reason == 0 && status.st_size > 0) {
     mapped.size_ = static_cast<size_t>(status.st_size);
     void* start = ::mmap(nullptr, mapped.size_, PROT_READ, MAP_PRIVATE, fd, 0);

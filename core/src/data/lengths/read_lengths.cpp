@@ -62,6 +62,8 @@ Result<data::NumberArray> find_numbers(const data::SharedFile& file, const fs::p
 }  // namespace
 
 bool data::is_of_a_run(const fs::path& file) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(file, ignored)) return false;  // a pipe would be waited for
   std::string magic(kDatasetMagic.size(), '\0');
   std::ifstream(file, std::ios::binary).read(magic.data(), static_cast<std::streamsize>(magic.size()));
   return magic == kDatasetMagic;
