@@ -86,6 +86,7 @@ TEST_CASE("a resume with other data or another plan is refused and changes nothi
   ::kill(pid, SIGINT);
   REQUIRE(job.wait(pid).exit_code == 130);
   const std::string before = job.snapshot();
+  const std::string config = pliant::test::read_all(job.latest() / "config.toml");
   const Ended other_seed = job.run({"run", "pliant.toml", "--resume", "--set", "run.seed=7"});
   INFO(other_seed.err);
   CHECK(other_seed.exit_code == 2);
@@ -108,7 +109,11 @@ TEST_CASE("a resume with other data or another plan is refused and changes nothi
       job.run({"run", "pliant.toml", "--resume", "--set", "elasticity.\"v0.1\".max_train_batch_size=16"});
   CHECK(other_batch.exit_code == 2);
   CHECK(other_batch.err.find("pinned to global batch 8") != std::string::npos);
+  const Ended other_lengths = job.run({"run", "pliant.toml", "--resume", "--set", "app.sequences=190"});
+  CHECK(other_lengths.exit_code == 2);
+  CHECK(other_lengths.err.find("it has 190 sequences, and this job began with others (203, in ") != std::string::npos);
   CHECK(job.snapshot() == before);
+  CHECK(pliant::test::read_all(job.latest() / "config.toml") == config);
   CHECK(job.run({"run", "pliant.toml", "--resume"}).exit_code == 0);
 }
 

@@ -233,7 +233,7 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   const std::string config_before = order.config_before;
   elastic::Agent agent(std::move(order), observer, std::move(warden));
   const elastic::Verdict verdict = agent.run();
-  if (!config_before.empty() && agent.batches() == nullptr)  // it did not go on: the directory stays as it was
+  if (!config_before.empty() && agent.uses_api() && agent.batches() == nullptr)  // refused: all stays as it was
     or_throw(elastic::write_file(directory.config(), config_before));
   for (const InjectedKill& kill : agent.unstruck()) {
     observer.on_event(fmt::format("--inject: the kill of {} at step {} ({}) never struck",
