@@ -32,11 +32,12 @@ inline uint64_t packs_for(Wide tokens, Wide budget) {
 
 }  // namespace detail
 
-/// The larger of: all tokens over the budget; all sequences over most_in_pack (0 = no limit); and Martello and Toth's
-/// L2 (Discrete Applied Mathematics 28, 1990): for each threshold t up to half the budget, sequences above budget - t
-/// need a pack each and leave no room for one of t or more, those above half the budget need a pack each, and what of
-/// the sequences from t up to half does not fit into the room that they leave needs packs of its own. `values`: sizes
-/// 1 .. budget, ascending, each with its number. O(different sizes x log).
+/// The largest of: all tokens over the budget; for each size the sequences that are no smaller over the number of them
+/// that a pack has room for, at most most_in_pack (0 = no limit); and Martello and Toth's L2 (Discrete Applied
+/// Mathematics 28, 1990): for each threshold t up to half the budget, sequences above budget - t need a pack each and
+/// leave no room for one of t or more, those above half the budget need a pack each, and what of the sequences from t
+/// up to half does not fit into the room that they leave needs packs of its own. `values`: sizes 1 .. budget,
+/// ascending, each with its number. O(different sizes x log).
 inline uint64_t fewest_packs(std::span<const int64_t> values, std::span<const uint64_t> counts, int64_t budget,
                              uint64_t most_in_pack) {
   using detail::Wide;
@@ -47,12 +48,13 @@ inline uint64_t fewest_packs(std::span<const int64_t> values, std::span<const ui
     return static_cast<size_t>(std::upper_bound(values.begin(), values.end(), size) - values.begin());
   };
   uint64_t best = detail::packs_for(sums.tokens.back(), whole);
-  if (most_in_pack != 0) best = std::max(best, detail::packs_for(sums.sequences.back(), most_in_pack));
-  // No pack has more sequences than its budget has room for the smallest.
-  const auto fit = static_cast<uint64_t>(budget / values.front());
-  best = std::max(best, detail::packs_for(sums.sequences.back(), fit));
-  const size_t half = above(budget / 2);
   const uint64_t all = sums.sequences.back();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto fit = static_cast<uint64_t>(budget / values[i]);
+    best = std::max(best,
+                    detail::packs_for(all - sums.sequences[i], most_in_pack == 0 ? fit : std::min(fit, most_in_pack)));
+  }
+  const size_t half = above(budget / 2);
   best = std::max(best, all - sums.sequences[half]);
   for (size_t t = 0; t < half; ++t) {
     const size_t alone = above(budget - values[t]);

@@ -101,6 +101,13 @@ TEST_CASE("the lower bound is never above the fewest packs that there can be") {
   }));
 }
 
+TEST_CASE("the lower bound sees that two sequences of each length leave no room for a third, whatever else is there") {
+  const std::vector<int64_t> values{1, 11};
+  const std::vector<uint64_t> counts{1, 9};
+  CHECK(sampler::fewest_packs(values, counts, 30, 0) == 5);
+  CHECK(sampler::fewest_packs(values, counts, 30, 1) == 10);
+}
+
 TEST_CASE("values are grouped in ascending order, positions stay in order, however large the values are") {
   sampler::ByValue sorted;
   CHECK(rc::check([&](const std::vector<uint32_t>& drawn, bool wide) {
