@@ -67,7 +67,7 @@ struct Batches::State {
   /// the rows of epoch 0.
   [[nodiscard]] uint64_t digest_of_inputs(const Plan& plan) {
     data::Digest digest;
-    digest.add(lengths_digest);
+    digest.add(data_digest);
     digest.add(seed);
     digest.add(static_cast<uint64_t>(plan.global_batch));
     digest.add(static_cast<uint64_t>(plan.granule));
@@ -76,7 +76,7 @@ struct Batches::State {
     digest.add(at_epoch(0).facts().digest);
     return digest.value();
   }
-  [[nodiscard]] uint64_t digest_of_lengths() const {
+  [[nodiscard]] uint64_t digest_of_data() const {
     data::Digest digest;
     digest.add(dataset.lengths.view());
     digest.add(dataset.loss_tokens.view());
@@ -110,7 +110,7 @@ struct Batches::State {
     return {fmt::format("{} {}", record.name, record.version),
             dataset.source.empty() ? "the data set" : dataset.source,
             dataset.lengths.size(),
-            lengths_digest,
+            data_digest,
             seed,
             global_batch,
             fingerprint,
@@ -127,7 +127,7 @@ struct Batches::State {
   data::Sampler sampler;
   std::optional<data::EpochPlan> current;
   std::vector<int64_t> first_steps{0};
-  uint64_t lengths_digest = 0;
+  uint64_t data_digest = 0;
   uint64_t fingerprint = 0;
   int64_t next_step = 0;
 };
@@ -140,7 +140,7 @@ Batches::Batches(const Config& config, const Plan& plan, Dataset dataset) {
   }
   plugin::Instance instance = or_throw(plugin::instantiate(config, "sampler"));
   state_ = std::make_unique<State>(std::move(instance), config, plan, std::move(dataset));
-  state_->lengths_digest = state_->digest_of_lengths();
+  state_->data_digest = state_->digest_of_data();
   state_->fingerprint = state_->digest_of_inputs(plan);
 }
 

@@ -36,7 +36,7 @@ std::string to_bytes(const Position& position) {
                   {"sampler", position.sampler},
                   {"source", position.source},
                   {"sequences", position.sequences},
-                  {"lengths_digest", fmt::format("{:016x}", position.lengths_digest)},
+                  {"data_digest", fmt::format("{:016x}", position.data_digest)},
                   {"seed", position.seed},
                   {"global_batch", position.global_batch},
                   {"fingerprint", fmt::format("{:016x}", position.fingerprint)},
@@ -66,7 +66,7 @@ Result<Position> parse_position(std::string_view bytes) {
     line.at("sampler").get_to(position.sampler);
     line.at("source").get_to(position.source);
     line.at("sequences").get_to(position.sequences);
-    position.lengths_digest = std::stoull(line.at("lengths_digest").get<std::string>(), nullptr, 16);
+    position.data_digest = std::stoull(line.at("data_digest").get<std::string>(), nullptr, 16);
     line.at("seed").get_to(position.seed);
     line.at("global_batch").get_to(position.global_batch);
     position.fingerprint = std::stoull(line.at("fingerprint").get<std::string>(), nullptr, 16);
@@ -83,11 +83,11 @@ Result<> check_same_batches(const Position& saved, const Position& now) {
     return differs(
         fmt::format("the position was saved with sampler {}; the config has {}", saved.sampler, now.sampler));
   }
-  if (saved.lengths_digest != now.lengths_digest) {
+  if (saved.data_digest != now.data_digest) {
     return differs(
         fmt::format("{} is not what it was when the position was saved: {} sequences with digest {:016x} then, {} with "
                     "{:016x} now. Restore it, or begin the epoch again",
-                    now.source, saved.sequences, saved.lengths_digest, now.sequences, now.lengths_digest));
+                    now.source, saved.sequences, saved.data_digest, now.sequences, now.data_digest));
   }
   if (saved.seed != now.seed) {
     return differs(fmt::format("the position was saved with seed {}; the config has {}", saved.seed, now.seed));

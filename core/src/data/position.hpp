@@ -13,7 +13,7 @@ struct Position {
   std::string sampler;  ///< name and version
   std::string source;   ///< what the data set is called in messages
   uint64_t sequences = 0;
-  uint64_t lengths_digest = 0;
+  uint64_t data_digest = 0;
   uint64_t seed = 0;
   int64_t global_batch = 0;
   uint64_t fingerprint = 0;  ///< of all that decides the batches

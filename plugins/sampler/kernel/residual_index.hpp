@@ -41,6 +41,19 @@ struct Taken {
   uint32_t item = kNone;
 };
 
+namespace detail {
+
+template <class Index>
+Taken take_found(Index& index, int64_t size) {
+  const int64_t room = index.find(size);
+  if (room < 0) return {};
+  const uint32_t item = index.first(room);
+  index.erase(room, item);
+  return {room, item};
+}
+
+}  // namespace detail
+
 /// For budgets up to kMostRoom: a bit a room, and above it a bit a word. Each item says whether it is the last with
 /// its room: to ask the list behind it would make the next search wait.
 class SmallIndex {
@@ -173,13 +186,7 @@ class BitmapIndex {
     lists_.erase(heads_[at], item);
     if (heads_[at] == kNone) clear(at);
   }
-  Taken take(int64_t size) {
-    const int64_t room = find(size);
-    if (room < 0) return {};
-    const uint32_t item = first(room);
-    erase(room, item);
-    return {room, item};
-  }
+  Taken take(int64_t size) { return detail::take_found(*this, size); }
 
  private:
   [[nodiscard]] int64_t descend(size_t level, size_t bit) const {
@@ -225,13 +232,7 @@ class MapIndex {
     lists_.erase(found->second, item);
     if (found->second == kNone) heads_.erase(found);
   }
-  Taken take(int64_t size) {
-    const int64_t room = find(size);
-    if (room < 0) return {};
-    const uint32_t item = first(room);
-    erase(room, item);
-    return {room, item};
-  }
+  Taken take(int64_t size) { return detail::take_found(*this, size); }
 
  private:
   std::map<int64_t, uint32_t> heads_;

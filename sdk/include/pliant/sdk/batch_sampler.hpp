@@ -50,10 +50,8 @@ class RowSource {
   virtual void write(uint64_t first, uint64_t count, uint64_t* offsets, int64_t* ids) = 0;
   [[nodiscard]] virtual bool in_pieces() const { return false; }
   /// With in_pieces(): of the entries that write gives for the same rows, the first token and the number of tokens.
-  virtual void write_pieces(uint64_t first, uint64_t count, int64_t* first_tokens, int64_t* token_counts) {
-    static_cast<void>(first), static_cast<void>(count);
-    static_cast<void>(first_tokens), static_cast<void>(token_counts);
-  }
+  virtual void write_pieces(uint64_t /*first*/, uint64_t /*count*/, int64_t* /*first_tokens*/,
+                            int64_t* /*token_counts*/) {}
 };
 
 /// The rows of one epoch as flat arrays. ids[offsets[i] .. offsets[i+1]) is row i.
