@@ -34,14 +34,14 @@ Config config(const std::string& toml) {
 }
 
 Dataset lognormal(const Workload& workload) {
-  using Length = decltype(Dataset::lengths)::value_type;
   std::lognormal_distribution<double> length(std::log(workload.median), workload.sigma);
   std::mt19937_64 engine(7020);
-  Dataset dataset;
-  dataset.lengths.resize(kSequences);
-  for (Length& one : dataset.lengths) {
-    one = static_cast<Length>(std::clamp(std::ceil(length(engine)), 1.0, static_cast<double>(workload.budget)));
+  std::vector<int32_t> lengths(kSequences);
+  for (int32_t& one : lengths) {
+    one = static_cast<int32_t>(std::clamp(std::ceil(length(engine)), 1.0, static_cast<double>(workload.budget)));
   }
+  Dataset dataset;
+  dataset.lengths = std::move(lengths);
   return dataset;
 }
 

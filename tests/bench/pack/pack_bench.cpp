@@ -9,6 +9,7 @@
 #include <map>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "pack_setup.hpp"
@@ -94,14 +95,25 @@ void pack(benchmark::State& state, const std::string& name, bool wiki, const std
       benchmark::Counter(limit<int32_t>(n) * each, benchmark::Counter::kIsIterationInvariantRate);
 }
 
+/// The limit itself, on as many threads as asked: what a second one can add on this machine.
 template <class Id>
 void read_and_write(benchmark::State& state) {
   const auto n = static_cast<size_t>(state.range(0));
+  const auto parts = static_cast<size_t>(state.range(1));
   const std::vector<int32_t> lengths(n, 3);
   std::vector<Id> ids(n);
+  const auto run = [&](size_t part) {
+    const auto begin = static_cast<std::ptrdiff_t>(n * part / parts);
+    const auto end = static_cast<std::ptrdiff_t>(n * (part + 1) / parts);
+    benchmark::DoNotOptimize(std::accumulate(lengths.begin() + begin, lengths.begin() + end, int32_t{0}));
+    std::iota(ids.begin() + begin, ids.begin() + end, static_cast<Id>(begin));
+  };
   for (auto _ : state) {
-    benchmark::DoNotOptimize(std::accumulate(lengths.begin(), lengths.end(), int32_t{0}));
-    std::iota(ids.begin(), ids.end(), Id{0});
+    {
+      std::vector<std::jthread> others;
+      for (size_t part = 1; part < parts; ++part) others.emplace_back(run, part);
+      run(0);
+    }
     benchmark::DoNotOptimize(ids.data());
     benchmark::ClobberMemory();
   }
@@ -127,8 +139,14 @@ const std::vector<std::vector<int64_t>> kGrowth{{2048}, {100000, 1000000, 100000
       ->UseRealTime();                                                \
   BENCHMARK_CAPTURE(pack, sampler##_growth, #sampler, true)->ArgsProduct(kGrowth)->Unit(benchmark::kMillisecond)
 
-BENCHMARK_TEMPLATE(read_and_write, int32_t)->Arg(1000000)->Arg(10000000)->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(read_and_write, int64_t)->Arg(1000000)->Arg(10000000)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(read_and_write, int32_t)
+    ->ArgsProduct({{1000000, 10000000}, {1, 2}})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+BENCHMARK_TEMPLATE(read_and_write, int64_t)
+    ->ArgsProduct({{1000000, 10000000}, {1, 2}})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
 PLIANT_PACK(next_fit);
 PLIANT_PACK(best_fit);
 BENCHMARK_CAPTURE(pack, best_fit_as_built_wikipedia, "best_fit", true, "seqlen")
