@@ -153,10 +153,10 @@ TEST_CASE("a damaged position of a row stream is refused, or goes on without lea
   for (int32_t i = 0; i < 60; ++i) lengths.push_back(1 + i * 7 % 25);
   sdk::EpochRequest request;
   request.lengths = lengths;
-  using Engine = sampler::OpenPacksEngine<sampler::BitmapIndex>;
+  using Engine = sampler::WindowEngine<sampler::BitmapIndex>;
   const sampler::FeedRule rule{10, sampler::Cost(), "split"};
-  const Engine engine({10, 0, 4, 8});
-  sampler::RowStream<Engine> stream(rule, engine);
+  const sampler::WindowRule windows{10, 0, 4, 32, 8};
+  sampler::RowStream<Engine> stream(rule, Engine(windows));
   stream.open(request);
   for (int row = 0; row < 12; ++row) {
     REQUIRE(stream.peek() != nullptr);
@@ -166,7 +166,7 @@ TEST_CASE("a damaged position of a row stream is refused, or goes on without lea
   fuzz({stream.save()}, {std::string(8, '\0'), std::string(8, '\xff'), std::string("\1\0\0\0\0\0\0\0", 8)},
        [&](std::string_view bytes) {
          try {
-           auto resumed = sampler::RowStream<Engine>::load(rule, engine, std::string(bytes));
+           auto resumed = sampler::RowStream<Engine>::load(rule, Engine(windows), std::string(bytes));
            resumed.open(request);
            ++went_on;
            while (const sampler::Row* row = resumed.peek()) {

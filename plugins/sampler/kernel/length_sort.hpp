@@ -97,6 +97,17 @@ inline void count_sort(std::span<const int32_t> values, int64_t most, size_t thr
   });
 }
 
+/// The groups of positions that are sorted.
+inline void find_groups(std::span<const int32_t> values, ByValue& sorted) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int64_t value = values[sorted.positions[i]];
+    if (!sorted.values.empty() && sorted.values.back() == value) continue;
+    sorted.values.push_back(value);
+    sorted.begins.push_back(i);
+  }
+  sorted.begins.push_back(values.size());
+}
+
 /// One pass of a radix sort by the 16 bits of values from bit `shift` on.
 inline void radix_pass(std::span<const int32_t> values, unsigned shift, const uint32_t* from, uint32_t* to) {
   std::vector<uint32_t> next(1U << 16U);
@@ -115,13 +126,16 @@ inline void radix_sort(std::span<const int32_t> values, int64_t most, ByValue& s
     radix_pass(values, shift, sorted.positions.get(), other.get());
     sorted.positions.swap(other);
   }
-  for (size_t i = 0; i < values.size(); ++i) {
-    const int64_t value = values[sorted.positions[i]];
-    if (!sorted.values.empty() && sorted.values.back() == value) continue;
-    sorted.values.push_back(value);
-    sorted.begins.push_back(i);
-  }
-  sorted.begins.push_back(values.size());
+  find_groups(values, sorted);
+}
+
+/// Few values, by comparing them.
+inline void compare_sort(std::span<const int32_t> values, ByValue& sorted) {
+  std::vector<uint64_t> keys(values.size());
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<uint64_t>(values[i]) << 32U | i;
+  std::sort(keys.begin(), keys.end());
+  for (size_t i = 0; i < keys.size(); ++i) sorted.positions[i] = static_cast<uint32_t>(keys[i]);
+  find_groups(values, sorted);
 }
 
 }  // namespace detail
@@ -131,6 +145,10 @@ inline void radix_sort(std::span<const int32_t> values, int64_t most, ByValue& s
 inline void group_by_value(std::span<const int32_t> values, int64_t limit, size_t threads, ByValue& sorted) {
   require_32_bits(values.size());
   sorted.restart(values.size());
+  constexpr int64_t kPerValue = 32;  // counters that take as long as comparing a value
+  if (static_cast<int64_t>(values.size()) < limit / kPerValue && values.size() < (size_t{1} << 12U)) {
+    return detail::compare_sort(values, sorted);
+  }
   const auto dense = static_cast<int64_t>(std::max<size_t>(values.size() / 4, size_t{1} << 16U));
   int64_t most = limit;
   if (limit > dense) {

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
+#include <span>
 
 #include "pliant/sdk/batch_sampler.hpp"
 #include "row_bits.hpp"
@@ -18,6 +17,7 @@ namespace pliant::sampler {
 template <class Id>
 class ListedRows : public sdk::RowSource {
  public:
+  static constexpr size_t kPortion = 16;
   size_t threads = 1;
 
   /// No rows; room for `count` ids, whose memory is kept from use to use.
@@ -26,23 +26,23 @@ class ListedRows : public sdk::RowSource {
     at_ = 0;
     if (room_ >= count && room_ / 2 <= count) return;
     ids_.reset();
-    ids_.reset(new Id[count]);
+    ids_.reset(new Id[count + kPortion]);
     room_ = count;
   }
-  /// The rest of the row that was begun last. kPortion: ids[kPortion - 1] may be read.
-  template <size_t kPortion>
-  void append(const Id* ids, size_t count) {
-    Id* const to = ids_.get() + at_;
-    at_ += count;
-    if (room_ - at_ + count >= kPortion) {
-      std::array<Id, kPortion> portion;  // of a fixed size; what is too much is written over
-      std::memcpy(portion.data(), ids, sizeof(portion));
-      std::memcpy(to, portion.data(), sizeof(portion));
-    } else {
-      std::copy_n(ids, count, to);
-    }
+  /// The next row: `held`, then `positions`, each added to `base`. positions[kPortion - 1] may be read.
+  void append_row(std::span<const Id> held, Id base, std::span<const uint32_t> positions) {
+    const size_t at = at_;
+    at_ += held.size() + positions.size();
+    bits_.set(at);
+    Id* const to = std::copy(held.begin(), held.end(), ids_.get() + at);
+    // Portions of a fixed size; what is too much is written over.
+    const uint32_t* const from = positions.data();
+    size_t i = 0;
+    do {
+      for (size_t k = 0; k < kPortion; ++k) to[i + k] = base + from[i + k];
+      i += kPortion;
+    } while (i < positions.size());
   }
-  void begin_row() { bits_.set(at_); }
   /// After the last row.
   void finish() { bits_.index(); }
 

@@ -50,7 +50,11 @@ inline Row load_row(ByteReader& in) {
 ///   template <class Emit> void push(const sdk::Entry&, int64_t size, Emit&&);  // emit(Row) for each finished row
 ///   template <class Emit> void flush(Emit&&);
 ///   void save(ByteWriter&) const; void load(ByteReader&, const Cost&);         // load checks all it can
-///   template <class See> void see_open(See&&) const;                           // every entry that is not in a row yet
+///   template <class See> void see_open(See&&) const;                           // every entry that save saves
+/// save is called before the first push, and after one that emitted.
+///
+/// A saved position is where the rows that are ready began to be formed, and how many of them were taken: they are
+/// formed again, and compared by a digest. So it takes as many bytes as the packs that were open there.
 template <class Engine>
 class RowStream {
  public:
@@ -60,26 +64,23 @@ class RowStream {
   static RowStream load(const FeedRule& rule, Engine engine, const std::string& bytes) {
     RowStream stream(rule, std::move(engine));
     ByteReader in(bytes);
-    for (uint64_t* field : {&stream.seed_, &stream.epoch_, &stream.total_, &stream.asked_, &stream.cursor_}) {
+    for (uint64_t* field :
+         {&stream.seed_, &stream.epoch_, &stream.total_, &stream.asked_, &stream.taken_, &stream.formed_}) {
       *field = in.number();
     }
+    stream.mark_ = std::string(in.rest());
+    stream.cursor_ = in.number();
+    stream.first_ = in.integer();
     if (stream.cursor_ > stream.asked_) damaged("it has read more sequences than there are");
     stream.resumes_ = true;
-    for (uint64_t rows = in.count(sizeof(uint64_t)); rows > 0; --rows) {
-      stream.ready_.push_back(load_row(in));
-      if (stream.ready_.back().empty()) damaged("a row without sequences");
-    }
     stream.engine_.load(in, rule.cost);
     in.expect_end();
     return stream;
   }
   [[nodiscard]] std::string save() const {
     ByteWriter out;
-    for (const uint64_t field : {seed_, epoch_, total_, asked_, cursor_}) out.number(field);
-    out.number(uint64_t{ready_.size()});
-    for (const Row& row : ready_) save_row(out, row);
-    engine_.save(out);
-    return out.bytes();
+    for (const uint64_t field : {seed_, epoch_, total_, asked_, taken_, formed_}) out.number(field);
+    return out.bytes() + mark_;
   }
 
   /// A failure leaves it as it was.
@@ -95,9 +96,6 @@ class RowStream {
                                "; this is epoch " + std::to_string(request.epoch) + " of " + std::to_string(asked) +
                                " with seed " + std::to_string(request.seed));
       }
-      for (const Row& row : ready_) {
-        for (const sdk::Entry& entry : row) check_entry(entry, request.lengths);
-      }
       engine_.see_open([&](const sdk::Entry& entry) {
         check_entry(entry, request.lengths);
         if (rule_.loss_tokens && entry.piece != sdk::Piece{0, size_of(entry.id, request)}) refuse_entry(entry);
@@ -108,15 +106,45 @@ class RowStream {
     total_ = request.lengths.size();
     asked_ = asked;
     request_ = request;
+    if (!resumes_) return mark();
+    const uint64_t formed = std::exchange(formed_, 0);
+    if (formed == 0) return;
+    form_rows();
+    if (formed_ != formed) {
+      throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
+                         "the sequences behind the loaded position make other rows than they did; resume with the "
+                         "lengths and loss tokens that it was saved with");
+    }
+    if (taken_ > ready_.size()) damaged("it has taken more rows than there were");
+    ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(taken_));
   }
   const Row* peek() {
-    while (ready_.empty() && cursor_ < asked_) read_one();
-    if (ready_.empty() && !engine_.is_empty()) engine_.flush(emitter());
+    if (ready_.empty()) {
+      mark();
+      form_rows();
+    }
     return ready_.empty() ? nullptr : &ready_.front();
   }
-  void take() { ready_.pop_front(); }
+  void take() {
+    ready_.pop_front();
+    ++taken_;
+  }
 
  private:
+  /// From here on rows are formed.
+  void mark() {
+    ByteWriter out;
+    out.number(cursor_);
+    out.number(first_);
+    engine_.save(out);
+    mark_ = out.bytes();
+    taken_ = 0;
+    formed_ = 0;
+  }
+  void form_rows() {
+    while (ready_.empty() && cursor_ < asked_) read_piece();
+    if (ready_.empty() && !engine_.is_empty()) engine_.flush(emitter());
+  }
   static void check_entry(const sdk::Entry& entry, std::span<const int32_t> lengths) {
     if (static_cast<uint64_t>(entry.id) < lengths.size() &&
         entry.piece.count <= lengths[static_cast<size_t>(entry.id)] - entry.piece.first) {
@@ -134,6 +162,11 @@ class RowStream {
       if (rule_.loss_tokens) {
         for (sdk::Entry& entry : row) entry.piece.count = request_.lengths[static_cast<size_t>(entry.id)];
       }
+      for (const sdk::Entry& entry : row) {
+        for (const int64_t field : {entry.id, entry.piece.first, entry.piece.count}) {
+          formed_ = (formed_ ^ static_cast<uint64_t>(field)) * 0x9e3779b97f4a7c15U + row.size();
+        }
+      }
       ready_.push_back(std::move(row));
     };
   }
@@ -144,7 +177,8 @@ class RowStream {
   [[noreturn]] static void refuse(int64_t id, const std::string& has) {
     throw sdk::Failure(PLIANT_INVALID_ARGUMENT, "sequence " + std::to_string(id) + " has " + has);
   }
-  void read_one() {
+  /// Pushes the next piece of a sequence.
+  void read_piece() {
     const int64_t id = request_.has_ids ? request_.ids[cursor_] : static_cast<int64_t>(cursor_);
     if (id < 0 || static_cast<uint64_t>(id) >= total_) {
       throw sdk::Failure(PLIANT_OUT_OF_RANGE, "sequence id " + std::to_string(id) + ": the data set has " +
@@ -161,12 +195,14 @@ class RowStream {
       }
       if (rule_.over_long == "truncate") used = rule_.longest;
     }
-    ++cursor_;
-    for (int64_t first = 0; first < used;) {
-      const int64_t count = std::min(rule_.longest, used - first);
-      engine_.push(sdk::Entry{id, {first, count}}, rule_.cost(count), emitter());
-      first += count;
+    if (first_ < 0 || first_ >= used) damaged("it has read more of a sequence than there is");
+    const sdk::Piece piece{first_, std::min(rule_.longest, used - first_)};
+    first_ += piece.count;
+    if (first_ == used) {
+      ++cursor_;
+      first_ = 0;
     }
+    engine_.push(sdk::Entry{id, piece}, rule_.cost(piece.count), emitter());
   }
 
   /// The engine sees a piece of as many tokens as the sequence counts; the row gets the sequence.
@@ -191,6 +227,10 @@ class RowStream {
   uint64_t total_ = 0;
   uint64_t asked_ = 0;
   uint64_t cursor_ = 0;  ///< sequences that were read
+  int64_t first_ = 0;    ///< tokens of the next one that were read
+  std::string mark_;     ///< where the rows that are ready began to be formed
+  uint64_t taken_ = 0;   ///< of those rows
+  uint64_t formed_ = 0;  ///< digest of those rows; 0 = none are
   bool resumes_ = false;
   std::deque<Row> ready_;
 };

@@ -1,14 +1,15 @@
-// The engines of RowStream: next fit, best fit over open packs, concatenation.
+// The engines of RowStream: next fit, windows, concatenation.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include "open_packs.hpp"
 #include "row_stream.hpp"
+#include "window_packs.hpp"
 
 namespace pliant::sampler {
 
@@ -101,64 +102,72 @@ class ConcatEngine {
 };
 
 template <class Index>
-class OpenPacksEngine {
+class WindowEngine {
  public:
-  explicit OpenPacksEngine(const OpenPacksRule& rule) : rule_(rule), packs_(rule) {}
+  explicit WindowEngine(const WindowRule& rule) : rule_(rule), packs_(rule) {}
 
   template <class Emit>
   void push(const sdk::Entry& entry, int64_t size, Emit&& emit) {
-    packs_.push(entry, size, rows_to(emit));
+    waiting_.push_back(entry);
+    sizes_.push_back(static_cast<int32_t>(size));
+    if (waiting_.size() == rule_.together()) pack_waiting(emit);
   }
   template <class Emit>
   void flush(Emit&& emit) {
+    if (!waiting_.empty()) pack_waiting(emit);
     packs_.flush(rows_to(emit));
   }
-  [[nodiscard]] bool is_empty() const { return packs_.is_empty(); }
+  [[nodiscard]] bool is_empty() const { return waiting_.empty() && packs_.is_empty(); }
   void save(ByteWriter& out) const {
-    const auto open = packs_.open_from_oldest();
+    const auto open = packs_.open();
     out.number(packs_.emitted());
-    out.number(packs_.pushed());
     out.number(uint64_t{open.size()});
     for (const auto& pack : open) {
       out.number(pack.opened_at);
-      out.number(pack.touched);
       save_row(out, pack.items);
     }
   }
   void load(ByteReader& in, const Cost& cost) {
     const uint64_t emitted = in.number();
-    const uint64_t pushed = in.number();
-    std::vector<typename Packs::Open> open(in.count(3 * sizeof(uint64_t)));
+    std::vector<typename Packs::Open> open(in.count(2 * sizeof(uint64_t)));
     if (open.size() > rule_.open_packs) damaged("more open packs than there may be");
     for (auto& pack : open) {
       pack.opened_at = in.number();
-      pack.touched = in.number();
       pack.items = load_row(in);
       pack.room = detail::room_of(pack.items, rule_.budget, cost);
-      const bool sound = pack.opened_at <= emitted && pack.touched <= pushed && !pack.items.empty() && pack.room > 0 &&
+      const bool sound = pack.opened_at <= emitted && !pack.items.empty() && pack.room > 0 &&
                          pack.room < rule_.budget &&
                          (rule_.most_in_pack == 0 || pack.items.size() < rule_.most_in_pack);
       if (!sound) damaged("an open pack that cannot be");
     }
-    packs_.restore(emitted, pushed, open);
+    packs_.restore(emitted, open);
   }
   template <class See>
   void see_open(See&& see) const {
-    for (const auto& pack : packs_.open_from_oldest()) std::for_each(pack.items.begin(), pack.items.end(), see);
+    for (const auto& pack : packs_.open()) std::for_each(pack.items.begin(), pack.items.end(), see);
   }
 
  private:
-  using Packs = OpenPacks<Index, sdk::Entry>;
+  using Packs = WindowPacks<Index, sdk::Entry>;
   template <class Emit>
-  static auto rows_to(Emit& emit) {
-    return [&emit](const typename Packs::Lists& lists, uint32_t slot) {
-      Row row;
-      row.reserve(lists.size(slot));
-      lists.see(slot, [&](const sdk::Entry* items, size_t count) { row.insert(row.end(), items, items + count); });
+  auto rows_to(Emit& emit) const {
+    return [&](std::span<const sdk::Entry> held, std::span<const uint32_t> positions) {
+      Row row(held.begin(), held.end());
+      for (const uint32_t position : positions) row.push_back(waiting_[position]);
       emit(std::move(row));
     };
   }
-  OpenPacksRule rule_;
+  template <class Emit>
+  void pack_waiting(Emit& emit) {
+    packs_.pack(
+        sizes_, [&](uint32_t position) { return waiting_[position]; }, rows_to(emit));
+    waiting_.clear();
+    sizes_.clear();
+  }
+
+  WindowRule rule_;
+  Row waiting_;  ///< to be packed together
+  std::vector<int32_t> sizes_;
   Packs packs_;
 };
 

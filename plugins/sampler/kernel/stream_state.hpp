@@ -44,6 +44,8 @@ class ByteReader {
     if (value > bytes_.size() / bytes_each) damaged("it ends too early");
     return value;
   }
+  /// What is still unread.
+  [[nodiscard]] std::string_view rest() const { return bytes_; }
   void expect_end() const {
     if (!bytes_.empty()) damaged("bytes are left over");
   }

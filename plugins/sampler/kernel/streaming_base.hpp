@@ -20,10 +20,10 @@ class Streams {
   void open_rows(const sdk::EpochRequest& request) {
     const std::string reason = self().why_no_stream();
     if (!reason.empty()) throw sdk::Failure(PLIANT_UNIMPLEMENTED, "rows one after the other need " + reason);
-    auto opened = loaded_ ? *loaded_ : RowStream<Engine>(self().feed_rule(), self().make_engine());
+    RowStream<Engine> opened = stream_at(loaded_);
     opened.open(request);
     stream_ = std::move(opened);
-    loaded_.reset();
+    loaded_.clear();
   }
   const Row* peek_row() {
     if (!stream_) throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "no epoch is open; call open first");
@@ -32,15 +32,13 @@ class Streams {
   void take_row() { stream_->take(); }
 
   void save(const sdk::Writer& out) const {
-    const auto& position = stream_ ? stream_ : loaded_;
-    save_position(out, tag(), self().text(), position ? position->save() : std::string());
+    save_position(out, tag(), self().text(), stream_ ? stream_->save() : loaded_);
   }
   /// Replaces the open epoch: the next open_rows goes on where the state was saved.
   void load(const sdk::Reader& in) {
-    const std::string position = load_position(in, tag(), self().text());
-    std::optional<RowStream<Engine>> loaded;
-    if (!position.empty()) loaded = RowStream<Engine>::load(self().feed_rule(), self().make_engine(), position);
-    loaded_ = std::move(loaded);
+    std::string position = load_position(in, tag(), self().text());
+    (void)stream_at(position);
+    loaded_ = std::move(position);
     stream_.reset();
   }
   const void* extension(const char* id) const {
@@ -49,10 +47,15 @@ class Streams {
 
  private:
   [[nodiscard]] const T& self() const { return static_cast<const T&>(*this); }
-  static std::string tag() { return std::string("sampler ") + T::kName + ", state 1"; }
+  /// At the beginning of an epoch where `position` is empty.
+  [[nodiscard]] RowStream<Engine> stream_at(const std::string& position) const {
+    if (position.empty()) return {self().feed_rule(), self().make_engine()};
+    return RowStream<Engine>::load(self().feed_rule(), self().make_engine(), position);
+  }
+  static std::string tag() { return std::string("sampler ") + T::kName + ", state 2"; }
 
   std::optional<RowStream<Engine>> stream_;
-  std::optional<RowStream<Engine>> loaded_;
+  std::string loaded_;  ///< a position that was read, for the next epoch; empty = none
 };
 
 /// For packing samplers: what their options must be.

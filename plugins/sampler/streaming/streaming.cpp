@@ -4,73 +4,40 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <variant>
-#include <vector>
 
 #include "../kernel/listed_rows.hpp"
-#include "../kernel/open_packs.hpp"
 #include "../kernel/pack_sampler.hpp"
 #include "../kernel/stream_engines.hpp"
 #include "../kernel/streaming_base.hpp"
+#include "../kernel/window_packs.hpp"
 
 namespace {
 
 namespace sampler = pliant::sampler;
 namespace sdk = pliant::sdk;
 
-/// Open packs, indexed as the budget needs it.
-class Engine {
- public:
-  explicit Engine(const sampler::OpenPacksRule& rule) {
-    if (rule.budget <= sampler::SmallIndex::kMostRoom) {
-      engine_.emplace<Small>(rule);
-    } else {
-      engine_.emplace<Large>(rule);
-    }
-  }
-  template <class Emit>
-  void push(const sdk::Entry& entry, int64_t size, Emit&& emit) {
-    std::visit([&](auto& engine) { engine.push(entry, size, emit); }, engine_);
-  }
-  template <class Emit>
-  void flush(Emit&& emit) {
-    std::visit([&](auto& engine) { engine.flush(emit); }, engine_);
-  }
-  [[nodiscard]] bool is_empty() const {
-    return std::visit([](const auto& engine) { return engine.is_empty(); }, engine_);
-  }
-  void save(sampler::ByteWriter& out) const {
-    std::visit([&](const auto& engine) { engine.save(out); }, engine_);
-  }
-  void load(sampler::ByteReader& in, const sampler::Cost& cost) {
-    std::visit([&](auto& engine) { engine.load(in, cost); }, engine_);
-  }
-  template <class See>
-  void see_open(See&& see) const {
-    std::visit([&](const auto& engine) { engine.see_open(see); }, engine_);
-  }
-
- private:
-  using Small = sampler::OpenPacksEngine<sampler::SmallIndex>;
-  using Large = sampler::OpenPacksEngine<sampler::MapIndex>;
-  std::variant<Small, Large> engine_{Small({0, 0, 1, 2})};
-};
-
 class Streaming : public sampler::PackSampler<Streaming>,
                   public sampler::ThreadOption,
-                  public sampler::Streams<Streaming, Engine> {
+                  public sampler::Streams<Streaming, sampler::WindowEngine<sampler::MapIndex>> {
  public:
+  using Engine = sampler::WindowEngine<sampler::MapIndex>;
   using Stream = sampler::Streams<Streaming, Engine>;
   using Stream::load;
   using Stream::save;
   static constexpr const char* kName = "streaming";
+  int64_t window = 32768;
   int64_t open_packs = 256;
-  int64_t max_wait = 4096;
+  int64_t max_wait = 131072;
 
   static void options(sdk::Options<Streaming>& o) {
     sampler::add_pack_options(o, sampler::summed_budget());
+    o.add("window", &Streaming::window,
+          "Sequences that are packed together: more make packs fuller. At most half of max_wait less open_packs. 1 = "
+          "each on its own.")
+        .range(1, 1 << 20)
+        .unit("sequences");
     o.add("open_packs", &Streaming::open_packs,
-          "Packs that are filled side by side; each sequence goes to the fullest that has room for it.")
+          "Packs that may stay open for the next window, those with the most room.")
         .range(1, 1 << 16)
         .unit("packs");
     o.add("max_wait", &Streaming::max_wait,
@@ -105,14 +72,14 @@ class Streaming : public sampler::PackSampler<Streaming>,
   [[nodiscard]] Engine make_engine() const { return Engine(rule()); }
 
   [[nodiscard]] std::string text() const {
-    return PackSampler::text() + ", open_packs = " + std::to_string(open_packs) +
-           ", max_wait = " + std::to_string(max_wait);
+    return PackSampler::text() + ", window = " + std::to_string(window) +
+           ", open_packs = " + std::to_string(open_packs) + ", max_wait = " + std::to_string(max_wait);
   }
 
  private:
-  [[nodiscard]] sampler::OpenPacksRule rule() const {
+  [[nodiscard]] sampler::WindowRule rule() const {
     return {max_tokens, static_cast<uint64_t>(max_sequences), static_cast<uint64_t>(open_packs),
-            static_cast<uint64_t>(max_wait)};
+            static_cast<uint64_t>(max_wait), static_cast<uint64_t>(window)};
   }
   template <class Id>
   std::shared_ptr<sdk::RowSource> packed(const sampler::Items& items) {
@@ -120,12 +87,10 @@ class Streaming : public sampler::PackSampler<Streaming>,
     if (!plan) plan = std::make_shared<sampler::ListedRows<Id>>();
     plan_ = plan;
     plan->threads = thread_count();
-    if (max_tokens <= sampler::SmallIndex::kMostRoom) {
-      sampler::pack_streaming<sampler::SmallIndex>(items.sizes, rule(), *plan);
-    } else if (max_tokens <= sampler::BitmapIndex::kMostRoom) {
-      sampler::pack_streaming<sampler::BitmapIndex>(items.sizes, rule(), *plan);
+    if (max_tokens <= sampler::BitmapIndex::kMostRoom) {
+      sampler::pack_windows<sampler::BitmapIndex>(items.sizes, rule(), *plan);
     } else {
-      sampler::pack_streaming<sampler::MapIndex>(items.sizes, rule(), *plan);
+      sampler::pack_windows<sampler::MapIndex>(items.sizes, rule(), *plan);
     }
     return plan;
   }

@@ -3,6 +3,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -59,7 +60,7 @@ void check_best_fit(const Sizes& asked) {
   const sampler::ByValue sorted = sampler::group_by_value(asked.sizes);
   std::vector<uint64_t> counts;
   for (size_t g = 0; g < sorted.groups(); ++g) counts.push_back(sorted.count(g));
-  const auto plan = sampler::BestFitDecreasing<Index>::plan(sorted.values, counts, asked.budget, asked.most);
+  const auto plan = sampler::detail::best_fit_decreasing<Index>(sorted.values, counts, asked.budget, asked.most);
   const Packs packs = packs_of(plan, sorted.values);
   RC_ASSERT(packs.size() == plan.packs);
   std::vector<int64_t> used;
@@ -108,21 +109,31 @@ TEST_CASE("the lower bound sees that two sequences of each length leave no room 
   CHECK(sampler::fewest_packs(values, counts, 30, 1) == 10);
 }
 
-TEST_CASE("values are grouped in ascending order, positions stay in order, however large the values are") {
+TEST_CASE("values are grouped in ascending order, positions stay in order, in each of the ways to sort them") {
+  using Sort = std::function<void(std::span<const int32_t>, sampler::ByValue&)>;
+  const auto most = [](std::span<const int32_t> values) {
+    return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+  };
+  const Sort counted = [&](auto values, auto& sorted) { sampler::detail::count_sort(values, most(values), 1, sorted); };
+  const Sort by_digits = [&](auto values, auto& sorted) { sampler::detail::radix_sort(values, most(values), sorted); };
+  const Sort compared = [](auto values, auto& sorted) { sampler::detail::compare_sort(values, sorted); };
   sampler::ByValue sorted;
   CHECK(rc::check([&](const std::vector<uint32_t>& drawn, bool wide) {
     std::vector<int32_t> values;
     for (const uint32_t one : drawn) values.push_back(static_cast<int32_t>(wide ? one >> 1U : one % 50));
-    sampler::group_by_value(values, std::numeric_limits<int64_t>::max(), 1, sorted);
     std::vector<uint32_t> expected(values.size());
     std::iota(expected.begin(), expected.end(), 0U);
     std::stable_sort(expected.begin(), expected.end(), [&](uint32_t a, uint32_t b) { return values[a] < values[b]; });
-    RC_ASSERT(std::equal(expected.begin(), expected.end(), sorted.positions.get()));
-    RC_ASSERT(sorted.begins.back() == values.size());
-    for (size_t g = 0; g < sorted.groups(); ++g) {
-      RC_ASSERT(sorted.count(g) > 0);
-      for (uint64_t i = sorted.begins[g]; i < sorted.begins[g + 1]; ++i) {
-        RC_ASSERT(values[sorted.positions[i]] == sorted.values[g]);
+    for (const Sort& sort : wide ? std::vector{by_digits, compared} : std::vector{counted, by_digits, compared}) {
+      sorted.restart(values.size());
+      sort(values, sorted);
+      RC_ASSERT(std::equal(expected.begin(), expected.end(), sorted.positions.get()));
+      RC_ASSERT(sorted.begins.back() == values.size());
+      for (size_t g = 0; g < sorted.groups(); ++g) {
+        RC_ASSERT(sorted.count(g) > 0);
+        for (uint64_t i = sorted.begins[g]; i < sorted.begins[g + 1]; ++i) {
+          RC_ASSERT(values[sorted.positions[i]] == sorted.values[g]);
+        }
       }
     }
   }));

@@ -52,7 +52,8 @@ inline Case random_case(const std::string& name) {
   }
   if (name == "streaming") {
     made.options["open_packs"] = int64_t{1 + below(5)};
-    made.options["max_wait"] = 2 * made.integer("open_packs") + below(10);
+    made.options["max_wait"] = 2 * made.integer("open_packs") + below(60);
+    made.options["window"] = 1 + below(40);
   }
   if (below(3) == 0 && !made.asked.lengths.empty()) {
     made.asked.has_ids = true;

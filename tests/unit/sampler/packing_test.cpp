@@ -57,9 +57,15 @@ TEST_CASE("best_fit puts each sequence into the fullest pack that has room") {
         Rows{{5, 4}, {1, 3}, {2, 0}});
 }
 
-TEST_CASE("streaming fills several packs side by side and lets the fullest go first") {
-  const OptionMap two = budget(10, {{"open_packs", int64_t{2}}, {"max_wait", int64_t{100}}});
-  CHECK(planned("streaming", two, of({6, 7, 3, 5, 4})).rows == Rows{{1, 2}, {0, 4}, {3}});
+TEST_CASE("streaming fills several packs side by side, packs a window at once, and keeps the emptiest packs open") {
+  const auto streamed = [](int64_t window, std::vector<int32_t> lengths) {
+    const OptionMap two =
+        budget(10, {{"open_packs", int64_t{2}}, {"max_wait", int64_t{100}}, {"window", int64_t{window}}});
+    return planned("streaming", two, of(std::move(lengths))).rows;
+  };
+  CHECK(streamed(1, {6, 7, 3, 5, 4}) == Rows{{1, 2}, {0, 4}, {3}});
+  CHECK(streamed(5, {6, 7, 3, 5, 4}) == Rows{{4, 0}, {2, 1}, {3}});
+  CHECK(streamed(3, {6, 7, 3, 4, 9, 8, 5, 5, 2}) == Rows{{2, 1}, {0, 3}, {6, 7}, {5, 8}, {4}});
 }
 
 TEST_CASE("concat cuts sequences where a row is full") {

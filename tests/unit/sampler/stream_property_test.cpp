@@ -33,7 +33,8 @@ Case random_case() {
   }
   if (made.sampler == "streaming") {
     made.options["open_packs"] = 1 + below(5);
-    made.options["max_wait"] = 10 + below(10);
+    made.options["max_wait"] = 10 + below(80);
+    made.options["window"] = 1 + below(40);
     if (below(4) == 0) made.options["max_tokens"] = (int64_t{1} << 21) + below(10);
   }
   if (below(3) == 0 && !made.asked.lengths.empty()) {

@@ -8,7 +8,8 @@ using namespace pliant::test;
 
 namespace {
 
-const OptionMap kOptions{{"max_tokens", int64_t{10}}, {"open_packs", int64_t{4}}, {"max_wait", int64_t{8}}};
+const OptionMap kOptions{
+    {"max_tokens", int64_t{10}}, {"open_packs", int64_t{4}}, {"max_wait", int64_t{40}}, {"window", int64_t{12}}};
 
 Asked some_sequences() {
   Asked asked;
@@ -75,7 +76,7 @@ TEST_CASE("a position of another sampler, version or set of options is refused")
   other["max_tokens"] = int64_t{11};
   CHECK(OpenedSampler("streaming", other).instance().load(saved).error().status() == Status::kFailedPrecondition);
   std::string newer = saved;
-  newer[newer.find("state 1") + 6] = '2';
+  newer[newer.find("state 2") + 6] = '3';
   CHECK(OpenedSampler("streaming", kOptions).instance().load(newer).error().status() == Status::kDataLoss);
 }
 
