@@ -58,6 +58,11 @@ std::string grouped(int64_t number) {
   return digits;
 }
 
+std::string counted(int64_t number, std::string_view unit) {
+  const std::string_view ending = unit.ends_with("ch") ? "es" : "s";
+  return fmt::format("{} {}{}", grouped(number), unit, number == 1 ? "" : ending);
+}
+
 std::string table(const std::vector<std::vector<std::string>>& rows, size_t texts) {
   std::vector<size_t> widths;
   for (const auto& row : rows) {

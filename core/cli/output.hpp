@@ -25,6 +25,8 @@ void complain(const Invocation& invocation, std::string_view text);
 
 /// 1234567 as 1,234,567.
 std::string grouped(int64_t number);
+/// "1 row", "1,234,567 rows"; `unit` forms its plural with s, or es after ch.
+std::string counted(int64_t number, std::string_view unit);
 
 /// Columns padded to their widest cell, two spaces apart, one row a line: the first `texts` on the right, numbers
 /// behind them on the left. No blanks at the end of a line.

@@ -63,6 +63,11 @@ int64_t dropped_count(const PackStudy& study) {
   return all;
 }
 
+std::string data_text(const PackStudy& study) {
+  return fmt::format("{}: {}, {}, the longest {}", study.source, counted(study.sequences, "sequence"),
+                     counted(study.tokens, "token"), grouped(study.longest_sequence));
+}
+
 std::string rank_time_text(const PackStudy& study) {
   std::vector<std::vector<std::string>> rows{{"world size"}};
   for (const RankTime& one : study.rank_times) {
@@ -77,8 +82,8 @@ std::string rank_time_text(const PackStudy& study) {
   if (study.cost_per_square > 0) cost += fmt::format(" + {} * tokens^2", study.cost_per_square);
   return fmt::format(
              "\nRank-time lost to waiting, by balancer: once a step / at every micro-batch. A sequence costs {};\n"
-             "{} batches were looked at.\n",
-             cost, grouped(study.batches_sampled)) +
+             "looked at: {}.\n",
+             cost, counted(study.batches_sampled, "batch")) +
          table(rows, 0);
 }
 
@@ -89,17 +94,16 @@ std::string pack_text(const PackStudy& study) {
   std::vector<std::vector<std::string>> rows;
   const auto add = [&rows](const char* name, std::string value) { rows.push_back({name, std::move(value)}); };
   add("sampler", study.sampler);
-  add("data", fmt::format("{}: {} sequences, {} tokens, the longest {}", study.source, grouped(study.sequences),
-                          grouped(study.tokens), grouped(study.longest_sequence)));
+  add("data", data_text(study));
   add("packs", packs_text(study));
   add("efficiency", efficiency_text(study));
   add("packed",
-      fmt::format("{} sequences, {} tokens{}", grouped(summary.sequences), grouped(summary.tokens),
+      fmt::format("{}, {}{}", counted(summary.sequences, "sequence"), counted(summary.tokens, "token"),
                   study.entries > summary.sequences ? fmt::format(", in {} pieces", grouped(study.entries)) : ""));
   add("dropped", dropped_text(study));
   if (summary.truncated > 0) {
-    add("truncated",
-        fmt::format("{} sequences lose {} tokens", grouped(summary.truncated), grouped(summary.tokens_cut)));
+    add("truncated", fmt::format("{}, of which {} are left out", counted(summary.truncated, "sequence"),
+                                 counted(summary.tokens_cut, "token")));
   }
   if (study.planned || study.global_batch > 1) {
     const int64_t padding = summary.padding_rows;
@@ -145,8 +149,7 @@ std::string pack_compare_text(const std::vector<PackCompared>& samplers) {
   std::string text;
   for (const PackCompared& one : samplers) {
     if (!one.study) continue;
-    text = fmt::format("{}: {} sequences, {} tokens, the longest {}\n\n", one.study->source,
-                       grouped(one.study->sequences), grouped(one.study->tokens), grouped(one.study->longest_sequence));
+    text = data_text(*one.study) + "\n\n";
     break;
   }
   text += table(rows, 1);

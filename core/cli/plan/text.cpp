@@ -15,14 +15,6 @@ constexpr size_t kLineWidth = 98;
 constexpr size_t kIndent = 22;
 constexpr size_t kMostGaps = 200;
 
-std::string plural(int64_t count, const char* one, const char* many) {
-  return fmt::format("{} {}", count, count == 1 ? one : many);
-}
-
-std::string rows_text(int64_t rows) {
-  return plural(rows, "row", "rows");
-}
-
 std::string percent(double part) {
   return fmt::format("{:.1f} %", 100 * part);
 }
@@ -90,14 +82,14 @@ std::string plan_text(const Study& study) {
   const int64_t last = study.last_size();
   std::vector<std::vector<std::string>> rows;
   rows.push_back({"policy", study.planner().policy()});
-  rows.push_back({"global batch", rows_text(plan.global_batch)});
-  rows.push_back({"micro-batch", fmt::format("{} at world size {}, {} a step", rows_text(here.micro_batch),
+  rows.push_back({"global batch", counted(plan.global_batch, "row")});
+  rows.push_back({"micro-batch", fmt::format("{} at world size {}, {} a step", counted(here.micro_batch, "row"),
                                              here.world_size, here.accumulation_steps)});
-  rows.push_back({"granule", rows_text(plan.granule)});
+  rows.push_back({"granule", counted(plan.granule, "row")});
   if (plan.model_parallel_size > 1) {
     rows.push_back({"model parallel size", fmt::format("{} devices behind each rank", plan.model_parallel_size)});
   }
-  if (study.knows_nodes()) rows.push_back({"node", plural(plan.devices_per_node, "device", "devices")});
+  if (study.knows_nodes()) rows.push_back({"node", counted(plan.devices_per_node, "device")});
   const int64_t span = last - study.first_size() + 1;
   rows.push_back(
       {"valid world sizes", fmt::format("{} of the {} from {} to {}", plan.count(), span, study.first_size(), last)});
