@@ -60,7 +60,7 @@ class KindsOfPacks {
   }
   /// A pack that has sequences already, as the next that is born.
   void open(int64_t room, uint64_t sequences) { keep({1, room, sequences, kNone, births_++}); }
-  /// A pack for pour().
+  /// A new pack, for a caller that fills it itself: with() what it got, then keep().
   Alike empty_pack() { return {1, budget_, 0, kNone, births_++}; }
   /// Best fit for `left` sequences of `size` 1 .. budget, which are value group `group`.
   void place(uint32_t group, int64_t size, uint64_t left) {
