@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
+
+#include "kernel/reduce.hpp"
 
 namespace pliant::accelerator {
 
@@ -26,7 +29,7 @@ void* Device::alloc(int32_t, sdk::Memory, uint64_t bytes) {
   return memory_.alloc(bytes);
 }
 
-std::unique_ptr<Stream> Device::make_stream(int32_t) {
+std::unique_ptr<Stream> Device::make_stream(int32_t, sdk::StreamUse) {
   return std::make_unique<Stream>(settings_.faults, streams_++);
 }
 
@@ -34,6 +37,29 @@ void Device::copy(void* to, const void* from, uint64_t bytes, Stream& stream) {
   stream.enqueue([=] {
     if (bytes != 0) std::memcpy(to, from, bytes);
   });
+}
+
+void Device::copy(std::span<const pliant_copy> copies, Stream& stream) {
+  stream.enqueue([all = std::vector<pliant_copy>(copies.begin(), copies.end())] {
+    for (const pliant_copy& one : all) {
+      if (one.bytes != 0) std::memcpy(one.to, one.from, one.bytes);
+    }
+  });
+}
+
+void Device::reduce(void* to, std::span<const void* const> from, sdk::Elements elements, sdk::ReduceOp op, double scale,
+                    Stream& stream) {
+  stream.enqueue([=, all = std::vector<const void*>(from.begin(), from.end())] {
+    accelerator::reduce(elements.dtype, op, all, scale, elements.count, to, nullptr);
+  });
+}
+
+void Device::cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream) {
+  stream.enqueue([=] { accelerator::cast(elements.dtype, from, to_type, to, elements.count); });
+}
+
+void Device::call(void (*function)(void*), void* context, Stream& stream) {
+  stream.enqueue([=] { function(context); });
 }
 
 void Device::fill(void* to, uint8_t byte, uint64_t bytes, Stream& stream) {

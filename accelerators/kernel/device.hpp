@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "kernel/communicator.hpp"
@@ -35,16 +36,24 @@ class Device {
   sdk::DeviceProperties device_properties(int32_t device);
   void* alloc(int32_t device, sdk::Memory memory, uint64_t bytes);
   void free(int32_t, sdk::Memory, void* pointer) { memory_.free(pointer); }
+  sdk::MemoryInfo memory_info(int32_t) { return {memory_.left(), memory_.limit()}; }
 
-  std::unique_ptr<Stream> make_stream(int32_t device);
-  std::unique_ptr<Event> make_event(int32_t) { return std::make_unique<Event>(); }
+  std::unique_ptr<Stream> make_stream(int32_t device, sdk::StreamUse use);
+  std::unique_ptr<Event> make_event(int32_t, bool timing) { return std::make_unique<Event>(timing); }
   void synchronize(Stream& stream) { stream.synchronize(); }
   void synchronize(Event& event) { event.synchronize(); }
   void record(Event& event, Stream& stream) { event.record(stream); }
   bool query(Event& event) { return event.query(); }
+  bool query(Stream& stream) { return stream.query(); }
+  double elapsed(Event& begin, Event& end) { return Event::elapsed(begin, end); }
   void wait(Stream& stream, Event& event) { event.make_wait(stream); }
   void copy(void* to, const void* from, uint64_t bytes, Stream& stream);
+  void copy(std::span<const pliant_copy> copies, Stream& stream);
   void fill(void* to, uint8_t byte, uint64_t bytes, Stream& stream);
+  void reduce(void* to, std::span<const void* const> from, sdk::Elements elements, sdk::ReduceOp op, double scale,
+              Stream& stream);
+  void cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream);
+  void call(void (*function)(void*), void* context, Stream& stream);
 
   pliant_comm_id make_comm_id(int32_t world_size);
   std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id& id, int32_t rank, int32_t world_size);

@@ -46,7 +46,7 @@ class Exchange {
   }
   [[nodiscard]] uint64_t chunk_elements() const { return segment_.chunk_bytes() / width_; }
   void reduce_into(const std::vector<const void*>& inputs, uint64_t count, void* out, void* also) const {
-    accelerator::reduce(call_.elements.dtype, call_.op, inputs, count, out, also);
+    accelerator::reduce(call_.elements.dtype, call_.op, inputs, 1, count, out, also);
   }
 
   const Call call_;

@@ -22,6 +22,11 @@ MemoryPool::~MemoryPool() {
   for (const auto& [pointer, bytes] : sizes_) std::free(pointer);
 }
 
+uint64_t MemoryPool::left() const {
+  const std::lock_guard lock(mutex_);
+  return limit_ - used_;
+}
+
 void* MemoryPool::alloc(uint64_t bytes) {
   const uint64_t alignment = bytes >= kHugePage ? kHugePage : kLine;
   const std::lock_guard lock(mutex_);

@@ -16,6 +16,7 @@ class MemoryPool {
 
   void set_limit(uint64_t bytes) { limit_ = bytes; }
   [[nodiscard]] uint64_t limit() const { return limit_; }
+  [[nodiscard]] uint64_t left() const;
   /// 64-byte aligned, from 2 MiB on 2 MiB aligned. Throws PLIANT_RESOURCE_EXHAUSTED past the limit or when there is
   /// none.
   void* alloc(uint64_t bytes);
@@ -23,7 +24,7 @@ class MemoryPool {
   void free(void* pointer);
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::unordered_map<void*, uint64_t> sizes_;
   uint64_t limit_ = 0;
   uint64_t used_ = 0;

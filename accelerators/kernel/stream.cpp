@@ -28,6 +28,7 @@ void FailureSlot::forget(const std::shared_ptr<const Failure>& told) {
 void Mark::reach() {
   const std::lock_guard lock(mutex_);
   failure_ = failures_->peek();
+  time_ = std::chrono::steady_clock::now();
   reached_ = true;
   reached_cv_.notify_all();
 }
@@ -35,6 +36,12 @@ void Mark::reach() {
 bool Mark::reached() const {
   const std::lock_guard lock(mutex_);
   return reached_;
+}
+
+std::chrono::steady_clock::time_point Mark::time() const {
+  const std::lock_guard lock(mutex_);
+  if (!reached_) throw Failure(PLIANT_FAILED_PRECONDITION, "the event has not been reached yet; synchronize first");
+  return time_;
 }
 
 void Mark::wait() const {
@@ -122,6 +129,11 @@ void Stream::synchronize() {
   throw Failure(*failure);
 }
 
+bool Stream::query() const {
+  const std::lock_guard lock(mutex_);
+  return finished_ == enqueued_;
+}
+
 std::shared_ptr<Mark> Stream::mark() {
   auto made = std::make_shared<Mark>(failures_);
   enqueue([made] { made->reach(); });
@@ -135,6 +147,19 @@ void Stream::wait_for(const std::shared_ptr<Mark>& mark) {
 std::shared_ptr<Mark> Event::latest() const {
   const std::lock_guard lock(mutex_);
   return mark_;
+}
+
+std::chrono::steady_clock::time_point Event::time(const char* which) const {
+  const auto mark = latest();
+  if (!timing_ || !mark) {
+    throw Failure(PLIANT_FAILED_PRECONDITION, std::string("the ") + which + " event " +
+                                                  (timing_ ? "was never recorded" : "was made without timing"));
+  }
+  return mark->time();
+}
+
+double Event::elapsed(const Event& begin, const Event& end) {
+  return std::chrono::duration<double>(end.time("last") - begin.time("first")).count();
 }
 
 void Event::record(Stream& stream) {

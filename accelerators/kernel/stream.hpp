@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -35,6 +36,8 @@ class Mark {
   explicit Mark(std::shared_ptr<FailureSlot> failures) : failures_(std::move(failures)) {}
   void reach();
   [[nodiscard]] bool reached() const;
+  /// When it was reached; throws PLIANT_FAILED_PRECONDITION before.
+  [[nodiscard]] std::chrono::steady_clock::time_point time() const;
   void wait() const;
   /// Throws the failure that the stream had when the mark was reached, once told not told again by the stream.
   void throw_failure() const;
@@ -43,6 +46,7 @@ class Mark {
   mutable std::mutex mutex_;
   mutable std::condition_variable reached_cv_;
   bool reached_ = false;
+  std::chrono::steady_clock::time_point time_;
   std::shared_ptr<const sdk::Failure> failure_;
   const std::shared_ptr<FailureSlot> failures_;
 };
@@ -60,6 +64,8 @@ class Stream {
   void enqueue(std::function<void()> work, WorkKind kind = WorkKind::kLocal, std::function<bool()> passable = {});
   /// Waits for what was enqueued before the call; throws the first untold failure.
   void synchronize();
+  /// Whether all that was enqueued has run.
+  [[nodiscard]] bool query() const;
   [[nodiscard]] std::shared_ptr<Mark> mark();
   void wait_for(const std::shared_ptr<Mark>& mark);
 
@@ -70,7 +76,7 @@ class Stream {
   const uint64_t index_;
   const pid_t owner_;
   const std::shared_ptr<FailureSlot> failures_ = std::make_shared<FailureSlot>();
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
   uint64_t enqueued_ = 0;
@@ -81,6 +87,9 @@ class Stream {
 
 class Event {
  public:
+  explicit Event(bool timing) : timing_(timing) {}
+  /// Seconds between two recordings. Throws PLIANT_FAILED_PRECONDITION unless both were reached and are timed.
+  static double elapsed(const Event& begin, const Event& end);
   void record(Stream& stream);
   /// True when it was never recorded.
   [[nodiscard]] bool query() const;
@@ -89,6 +98,8 @@ class Event {
 
  private:
   [[nodiscard]] std::shared_ptr<Mark> latest() const;
+  [[nodiscard]] std::chrono::steady_clock::time_point time(const char* which) const;
+  const bool timing_;
   mutable std::mutex mutex_;
   std::shared_ptr<Mark> mark_;
 };

@@ -11,7 +11,7 @@
 
 namespace pliant {
 
-enum class DType : int32_t { kF32 = 1, kF64 = 2, kI32 = 3, kI64 = 4, kU8 = 5 };
+enum class DType : int32_t { kF32 = 1, kF64 = 2, kI32 = 3, kI64 = 4, kU8 = 5, kF16 = 6, kBF16 = 7 };
 enum class ReduceOp : int32_t { kSum = 1, kMin = 2, kMax = 3 };
 
 /// Names a communicator-to-be; opaque bytes.

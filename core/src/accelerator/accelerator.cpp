@@ -115,7 +115,8 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 Stream::Stream(const Accelerator& accelerator, int32_t device) : state_(std::make_unique<State>()) {
   state_->accelerator = accelerator.state();
-  state_->accelerator->call(state_->accelerator->table().stream_create, device, &state_->handle);
+  state_->accelerator->call(state_->accelerator->table().stream_create, device, PLIANT_STREAM_COMPUTE,
+                            PLIANT_PRIORITY_NORMAL, &state_->handle);
 }
 
 Stream::~Stream() = default;

@@ -117,7 +117,8 @@ class Device {
 class Stream {
  public:
   explicit Stream(const Device& device) : device_(device) {
-    const Outcome made = device.call(&pliant_accelerator::stream_create, 0, &handle_);
+    const Outcome made =
+        device.call(&pliant_accelerator::stream_create, 0, PLIANT_STREAM_COMPUTE, PLIANT_PRIORITY_NORMAL, &handle_);
     if (!made.ok()) throw std::runtime_error(made.message);
   }
   ~Stream() { device_.slots().stream_destroy(device_.self(), handle_); }
@@ -133,8 +134,8 @@ class Stream {
 
 class Event {
  public:
-  explicit Event(const Device& device) : device_(device) {
-    const Outcome made = device.call(&pliant_accelerator::event_create, 0, &handle_);
+  explicit Event(const Device& device, bool timing = false) : device_(device) {
+    const Outcome made = device.call(&pliant_accelerator::event_create, 0, timing ? PLIANT_EVENT_TIMING : 0, &handle_);
     if (!made.ok()) throw std::runtime_error(made.message);
   }
   ~Event() { device_.slots().event_destroy(device_.self(), handle_); }

@@ -1,4 +1,4 @@
-/* Kind pliant.accelerator/0: memory, streams, events, copies and collectives of one device type. C11, append-only.
+/* Kind pliant.accelerator/1: memory, streams, events, copies and collectives of one device type. C11, append-only.
  *
  * Work is enqueued on streams and runs in stream order; a call that takes a stream returns at once. A failure of
  * enqueued work (a lost rank, an abort) is reported by the next stream_synchronize or event_synchronize on that stream,
@@ -12,19 +12,38 @@
 extern "C" {
 #endif
 
-#define PLIANT_KIND_ACCELERATOR "pliant.accelerator/0"
+#define PLIANT_KIND_ACCELERATOR "pliant.accelerator/1"
 
 typedef struct pliant_stream pliant_stream;
 typedef struct pliant_event pliant_event;
 typedef struct pliant_comm pliant_comm;
 
 enum { PLIANT_MEMORY_DEVICE = 1, PLIANT_MEMORY_PINNED = 2 };
-enum { PLIANT_F32 = 1, PLIANT_F64 = 2, PLIANT_I32 = 3, PLIANT_I64 = 4, PLIANT_U8 = 5 };
+/* PLIANT_F16 is IEEE binary16, PLIANT_BF16 the upper half of a float. */
+enum { PLIANT_F32 = 1, PLIANT_F64 = 2, PLIANT_I32 = 3, PLIANT_I64 = 4, PLIANT_U8 = 5, PLIANT_F16 = 6, PLIANT_BF16 = 7 };
 enum { PLIANT_SUM = 1, PLIANT_MIN = 2, PLIANT_MAX = 3 };
 enum {
   PLIANT_CAP_HOST_VISIBLE = 1, /* device memory may be read and written by the CPU */
   PLIANT_CAP_FIXED_ORDER = 2   /* reductions add in rank order: same input, same bits */
 };
+
+/* What a stream is for: a device may have engines of its own for each. Hints, as is the priority. */
+enum {
+  PLIANT_STREAM_COMPUTE = 0,
+  PLIANT_STREAM_GATHER = 1,
+  PLIANT_STREAM_SCATTER = 2,
+  PLIANT_STREAM_TO_DEVICE = 3,
+  PLIANT_STREAM_TO_HOST = 4
+};
+enum { PLIANT_PRIORITY_LOW = -1, PLIANT_PRIORITY_NORMAL = 0, PLIANT_PRIORITY_HIGH = 1 };
+enum { PLIANT_EVENT_TIMING = 1 /* event_elapsed may ask for it */ };
+
+/* One copy of a batch. */
+typedef struct pliant_copy {
+  void* to;
+  const void* from;
+  uint64_t bytes;
+} pliant_copy;
 
 /* Names one communicator-to-be. Made by one rank, carried to the others by any means, used once. */
 typedef struct pliant_comm_id {
@@ -50,18 +69,26 @@ typedef struct pliant_accelerator {
    * caller frees only when no enqueued work uses the memory. */
   int32_t (*alloc)(void* self, int32_t device, int32_t memory, uint64_t bytes, void** out, pliant_error* error);
   void (*free)(void* self, int32_t device, int32_t memory, void* pointer);
+  /* [any-thread] Bytes of device memory that alloc may still give, as far as can be told, and of all there are. */
+  int32_t (*memory_info)(void* self, int32_t device, uint64_t* free_bytes, uint64_t* total_bytes, pliant_error* error);
 
-  /* [any-thread] destroy waits for enqueued work. */
-  int32_t (*stream_create)(void* self, int32_t device, pliant_stream** out, pliant_error* error);
+  /* [any-thread] role is PLIANT_STREAM_*, priority PLIANT_PRIORITY_*. destroy waits for enqueued work. */
+  int32_t (*stream_create)(void* self, int32_t device, int32_t role, int32_t priority, pliant_stream** out,
+                           pliant_error* error);
   void (*stream_destroy)(void* self, pliant_stream* stream);
+  /* done = 1 when all that was enqueued has run. Tells no failure: stream_synchronize does. */
+  int32_t (*stream_query)(void* self, pliant_stream* stream, int32_t* done, pliant_error* error);
   int32_t (*stream_synchronize)(void* self, pliant_stream* stream, pliant_error* error);
 
   /* [any-thread] An event that was never recorded counts as done. */
-  int32_t (*event_create)(void* self, int32_t device, pliant_event** out, pliant_error* error);
+  int32_t (*event_create)(void* self, int32_t device, uint32_t flags, pliant_event** out, pliant_error* error);
   void (*event_destroy)(void* self, pliant_event* event);
   int32_t (*event_record)(void* self, pliant_event* event, pliant_stream* stream, pliant_error* error);
   int32_t (*event_query)(void* self, pliant_event* event, int32_t* done, pliant_error* error);
   int32_t (*event_synchronize)(void* self, pliant_event* event, pliant_error* error);
+  /* Seconds of the device's clock between two recordings that have been reached. Both events need PLIANT_EVENT_TIMING;
+   * PLIANT_FAILED_PRECONDITION before they are reached. */
+  int32_t (*event_elapsed)(void* self, pliant_event* begin, pliant_event* end, double* seconds, pliant_error* error);
   /* Work enqueued on stream from now on waits for the event as recorded by now. */
   int32_t (*stream_wait_event)(void* self, pliant_stream* stream, pliant_event* event, pliant_error* error);
 
@@ -69,6 +96,22 @@ typedef struct pliant_accelerator {
   int32_t (*copy_async)(void* self, void* to, const void* from, uint64_t bytes, pliant_stream* stream,
                         pliant_error* error);
   int32_t (*fill_async)(void* self, void* to, int32_t byte, uint64_t bytes, pliant_stream* stream, pliant_error* error);
+  /* As many copy_async in one call; the array may be gone when it returns. In any order: no range that is written may
+   * overlap another. */
+  int32_t (*copy_batch_async)(void* self, const pliant_copy* copies, uint64_t count, pliant_stream* stream,
+                              pliant_error* error);
+  /* to[i] = (from[0][i] op from[1][i] op ...) * scale, in this order of sources, which is that of `from`; the array may
+   * be gone when it returns. 1 to 1024 sources; `to` may be one of them. 16-bit floats are computed as floats and
+   * rounded once. Integers wrap around and need scale = 1. */
+  int32_t (*reduce_async)(void* self, void* to, const void* const* from, int32_t sources, uint64_t count, int32_t dtype,
+                          int32_t op, double scale, pliant_stream* stream, pliant_error* error);
+  /* to[i] = from[i] as another type: to the nearest, ties to even; floats past the largest become infinity, those that
+   * an integer cannot hold its least or largest value, NaN 0. Ranges must not overlap. */
+  int32_t (*cast_async)(void* self, void* to, int32_t to_dtype, const void* from, int32_t from_dtype, uint64_t count,
+                        pliant_stream* stream, pliant_error* error);
+  /* Calls function(context) in stream order, on a thread of the plugin's. It must not call the accelerator. */
+  int32_t (*host_function)(void* self, void (*function)(void* context), void* context, pliant_stream* stream,
+                           pliant_error* error);
 
   /* [any-thread] Makes an id; the rank that makes it must be one of the communicator and keep the instance alive until
    * its own comm_create returned. */

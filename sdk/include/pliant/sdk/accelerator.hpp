@@ -8,12 +8,18 @@
 //     DeviceProperties device_properties(int32_t device);
 //     void* alloc(int32_t device, Memory memory, uint64_t bytes);
 //     void free(int32_t device, Memory memory, void* pointer);
-//     std::unique_ptr<Stream> make_stream(int32_t device);       // ~Stream waits for enqueued work
-//     std::unique_ptr<Event> make_event(int32_t device);
+//     MemoryInfo memory_info(int32_t device);
+//     std::unique_ptr<Stream> make_stream(int32_t device, StreamUse);  // ~Stream waits for enqueued work
+//     std::unique_ptr<Event> make_event(int32_t device, bool timing);
 //     void synchronize(Stream&);      void synchronize(Event&);  // throw what enqueued work threw
-//     void record(Event&, Stream&);   bool query(Event&);   void wait(Stream&, Event&);
+//     void record(Event&, Stream&);   bool query(Event&);   bool query(Stream&);   void wait(Stream&, Event&);
+//     double elapsed(Event& begin, Event& end);                  // seconds
 //     void copy(void* to, const void* from, uint64_t bytes, Stream&);
+//     void copy(std::span<const pliant_copy>, Stream&);
 //     void fill(void* to, uint8_t byte, uint64_t bytes, Stream&);
+//     void reduce(void* to, std::span<const void* const> from, Elements, ReduceOp, double scale, Stream&);
+//     void cast(void* to, DType, const void* from, Elements, Stream&);
+//     void call(void (*function)(void*), void* context, Stream&);
 //     pliant_comm_id make_comm_id(int32_t world_size);
 //     std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id&, int32_t rank, int32_t world_size);
 //     int32_t world_size(const Comm&);
@@ -31,6 +37,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "pliant/abi/accelerator.h"
@@ -44,7 +51,9 @@ enum class DType : int32_t {
   kF64 = PLIANT_F64,
   kI32 = PLIANT_I32,
   kI64 = PLIANT_I64,
-  kU8 = PLIANT_U8
+  kU8 = PLIANT_U8,
+  kF16 = PLIANT_F16,
+  kBF16 = PLIANT_BF16
 };
 enum class ReduceOp : int32_t { kSum = PLIANT_SUM, kMin = PLIANT_MIN, kMax = PLIANT_MAX };
 
@@ -59,6 +68,9 @@ constexpr uint64_t size_of(DType dtype) {
       return 8;
     case DType::kU8:
       return 1;
+    case DType::kF16:
+    case DType::kBF16:
+      return 2;
   }
   return 0;
 }
@@ -75,8 +87,16 @@ constexpr const char* name_of(DType dtype) {
       return "i64";
     case DType::kU8:
       return "u8";
+    case DType::kF16:
+      return "f16";
+    case DType::kBF16:
+      return "bf16";
   }
   return "?";
+}
+
+constexpr bool is_integer(DType dtype) {
+  return dtype == DType::kI32 || dtype == DType::kI64 || dtype == DType::kU8;
 }
 
 constexpr const char* name_of(ReduceOp op) {
@@ -88,6 +108,23 @@ struct Elements {
   uint64_t count = 0;
   DType dtype = DType::kU8;
   [[nodiscard]] uint64_t bytes() const { return count * size_of(dtype); }
+};
+
+enum class StreamRole : int32_t {
+  kCompute = PLIANT_STREAM_COMPUTE,
+  kGather = PLIANT_STREAM_GATHER,
+  kScatter = PLIANT_STREAM_SCATTER,
+  kToDevice = PLIANT_STREAM_TO_DEVICE,
+  kToHost = PLIANT_STREAM_TO_HOST
+};
+struct StreamUse {
+  StreamRole role = StreamRole::kCompute;
+  int32_t priority = PLIANT_PRIORITY_NORMAL;  ///< PLIANT_PRIORITY_*
+};
+
+struct MemoryInfo {
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = 0;
 };
 
 struct DeviceProperties {
@@ -113,10 +150,18 @@ inline ReduceOp op(int32_t value) {
   return static_cast<ReduceOp>(value);
 }
 
+inline StreamUse stream_use(int32_t role, int32_t priority) {
+  require(role >= PLIANT_STREAM_COMPUTE && role <= PLIANT_STREAM_TO_HOST,
+          "stream role " + std::to_string(role) + " is none of PLIANT_STREAM_COMPUTE (0) .. PLIANT_STREAM_TO_HOST (4)");
+  require(priority >= PLIANT_PRIORITY_LOW && priority <= PLIANT_PRIORITY_HIGH,
+          "stream priority " + std::to_string(priority) + " is outside -1 .. 1");
+  return {static_cast<StreamRole>(role), priority};
+}
+
 /// `copies` * count elements must be addressable.
 inline Elements elements(uint64_t count, int32_t dtype, uint64_t copies) {
-  require(dtype >= PLIANT_F32 && dtype <= PLIANT_U8,
-          "element type " + std::to_string(dtype) + " is none of PLIANT_F32 (1) .. PLIANT_U8 (5)");
+  require(dtype >= PLIANT_F32 && dtype <= PLIANT_BF16,
+          "element type " + std::to_string(dtype) + " is none of PLIANT_F32 (1) .. PLIANT_BF16 (7)");
   const Elements made{count, static_cast<DType>(dtype)};
   constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   require(count <= kMost / (size_of(made.dtype) * copies),
@@ -136,10 +181,16 @@ inline void buffer(const void* pointer, const Elements& elements, const char* wh
           std::string(what) + " is not aligned to its elements of " + name_of(elements.dtype));
 }
 
-inline void apart(const void* to, const void* from, uint64_t bytes) {
+inline void apart(const void* to, uint64_t to_bytes, const void* from, uint64_t from_bytes) {
   const auto a = reinterpret_cast<uintptr_t>(to);
   const auto b = reinterpret_cast<uintptr_t>(from);
-  require(a + bytes <= b || b + bytes <= a || bytes == 0, "source and target of a copy overlap");
+  require(a + to_bytes <= b || b + from_bytes <= a || to_bytes == 0 || from_bytes == 0, "source and target overlap");
+}
+
+inline void copy(const pliant_copy& copy) {
+  buffer(copy.to, copy.bytes, "the target");
+  buffer(copy.from, copy.bytes, "the source");
+  apart(copy.to, copy.bytes, copy.from, copy.bytes);
 }
 
 }  // namespace check
@@ -201,24 +252,41 @@ struct AcceleratorAdapter {
     guarded(nullptr, [&] { device_of(self).free(device, check::memory(memory), pointer); });
   }
 
-  static int32_t stream_create(void* self, int32_t device, pliant_stream** out, pliant_error* error) noexcept {
+  static int32_t memory_info(void* self, int32_t device, uint64_t* free_bytes, uint64_t* total_bytes,
+                             pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      known_device(device_of(self), device);
+      const MemoryInfo info = device_of(self).memory_info(device);
+      *free_bytes = info.free_bytes;
+      *total_bytes = info.total_bytes;
+    });
+  }
+
+  static int32_t stream_create(void* self, int32_t device, int32_t role, int32_t priority, pliant_stream** out,
+                               pliant_error* error) noexcept {
     return guarded(error, [&] {
       *out = nullptr;
       known_device(device_of(self), device);
-      std::unique_ptr<Stream> made = device_of(self).make_stream(device);
+      std::unique_ptr<Stream> made = device_of(self).make_stream(device, check::stream_use(role, priority));
       *out = reinterpret_cast<pliant_stream*>(made.release());
     });
   }
   static void stream_destroy(void*, pliant_stream* handle) noexcept { delete reinterpret_cast<Stream*>(handle); }
+  static int32_t stream_query(void* self, pliant_stream* stream, int32_t* done, pliant_error* error) noexcept {
+    return guarded(error, [&] { *done = device_of(self).query(open(stream)) ? 1 : 0; });
+  }
   static int32_t stream_synchronize(void* self, pliant_stream* stream, pliant_error* error) noexcept {
     return guarded(error, [&] { device_of(self).synchronize(open(stream)); });
   }
 
-  static int32_t event_create(void* self, int32_t device, pliant_event** out, pliant_error* error) noexcept {
+  static int32_t event_create(void* self, int32_t device, uint32_t flags, pliant_event** out,
+                              pliant_error* error) noexcept {
     return guarded(error, [&] {
       *out = nullptr;
       known_device(device_of(self), device);
-      std::unique_ptr<Event> made = device_of(self).make_event(device);
+      require((flags & ~uint32_t{PLIANT_EVENT_TIMING}) == 0,
+              "event flags " + std::to_string(flags) + " have bits that are not PLIANT_EVENT_TIMING (1)");
+      std::unique_ptr<Event> made = device_of(self).make_event(device, (flags & PLIANT_EVENT_TIMING) != 0);
       *out = reinterpret_cast<pliant_event*>(made.release());
     });
   }
@@ -232,6 +300,10 @@ struct AcceleratorAdapter {
   static int32_t event_synchronize(void* self, pliant_event* event, pliant_error* error) noexcept {
     return guarded(error, [&] { device_of(self).synchronize(open(event)); });
   }
+  static int32_t event_elapsed(void* self, pliant_event* begin, pliant_event* end, double* seconds,
+                               pliant_error* error) noexcept {
+    return guarded(error, [&] { *seconds = device_of(self).elapsed(open(begin), open(end)); });
+  }
   static int32_t stream_wait_event(void* self, pliant_stream* stream, pliant_event* event,
                                    pliant_error* error) noexcept {
     return guarded(error, [&] { device_of(self).wait(open(stream), open(event)); });
@@ -240,10 +312,53 @@ struct AcceleratorAdapter {
   static int32_t copy_async(void* self, void* to, const void* from, uint64_t bytes, pliant_stream* stream,
                             pliant_error* error) noexcept {
     return guarded(error, [&] {
-      check::buffer(to, bytes, "the target");
-      check::buffer(from, bytes, "the source");
-      check::apart(to, from, bytes);
+      check::copy({to, from, bytes});
       device_of(self).copy(to, from, bytes, open(stream));
+    });
+  }
+  static int32_t copy_batch_async(void* self, const pliant_copy* copies, uint64_t count, pliant_stream* stream,
+                                  pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      require(copies != nullptr || count == 0, "the array of copies is NULL");
+      const std::span<const pliant_copy> all(copies, count);
+      for (const pliant_copy& one : all) check::copy(one);
+      device_of(self).copy(all, open(stream));
+    });
+  }
+  static int32_t reduce_async(void* self, void* to, const void* const* from, int32_t sources, uint64_t count,
+                              int32_t dtype, int32_t op, double scale, pliant_stream* stream,
+                              pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      require(sources >= 1 && sources <= 1024, "a reduction has 1 to 1024 sources; got " + std::to_string(sources));
+      require(from != nullptr, "the array of sources is NULL");
+      const Elements elements = check::elements(count, dtype, 1);
+      require(scale == 1 || !is_integer(elements.dtype),
+              std::string("integers have scale 1; got ") + std::to_string(scale) + " for " + name_of(elements.dtype));
+      check::buffer(to, elements, "the target");
+      const std::span<const void* const> all(from, static_cast<size_t>(sources));
+      for (const void* one : all) {
+        check::buffer(one, elements, "a source");
+        if (one != to) check::apart(to, elements.bytes(), one, elements.bytes());
+      }
+      device_of(self).reduce(to, all, elements, check::op(op), scale, open(stream));
+    });
+  }
+  static int32_t cast_async(void* self, void* to, int32_t to_dtype, const void* from, int32_t from_dtype,
+                            uint64_t count, pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      const Elements source = check::elements(count, from_dtype, 1);
+      const Elements target = check::elements(count, to_dtype, 1);
+      check::buffer(to, target, "the target");
+      check::buffer(from, source, "the source");
+      check::apart(to, target.bytes(), from, source.bytes());
+      device_of(self).cast(to, target.dtype, from, source, open(stream));
+    });
+  }
+  static int32_t host_function(void* self, void (*function)(void*), void* context, pliant_stream* stream,
+                               pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      require(function != nullptr, "the function is NULL");
+      device_of(self).call(function, context, open(stream));
     });
   }
   static int32_t fill_async(void* self, void* to, int32_t byte, uint64_t bytes, pliant_stream* stream,
@@ -335,17 +450,24 @@ struct AcceleratorAdapter {
                                            &device_properties,
                                            &alloc,
                                            &free,
+                                           &memory_info,
                                            &stream_create,
                                            &stream_destroy,
+                                           &stream_query,
                                            &stream_synchronize,
                                            &event_create,
                                            &event_destroy,
                                            &event_record,
                                            &event_query,
                                            &event_synchronize,
+                                           &event_elapsed,
                                            &stream_wait_event,
                                            &copy_async,
                                            &fill_async,
+                                           &copy_batch_async,
+                                           &reduce_async,
+                                           &cast_async,
+                                           &host_function,
                                            &comm_id,
                                            &comm_create,
                                            &comm_status,

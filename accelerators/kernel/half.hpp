@@ -1,0 +1,61 @@
+// The two 16-bit floating types in memory: IEEE binary16 and bfloat16, to and from float. Written so that compilers
+// turn loops over them into vector code: no branches, integer arithmetic.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace pliant::accelerator {
+
+/// IEEE 754 binary16.
+struct Half {
+  uint16_t bits = 0;
+};
+/// The upper half of a float.
+struct BFloat {
+  uint16_t bits = 0;
+};
+
+/// Exact.
+inline float widen(BFloat value) {
+  return std::bit_cast<float>(uint32_t{value.bits} << 16U);
+}
+/// Exact, subnormal numbers too.
+inline float widen(Half value) {
+  constexpr uint32_t kExponent = 0x0f800000;    // binary16's exponent where float has its own
+  constexpr uint32_t kBias = (127 - 15) << 23;  // from one bias to the other
+  const uint32_t shifted = (value.bits & 0x7fffU) << 13U;
+  const uint32_t exponent = shifted & kExponent;
+  const uint32_t normal = shifted + kBias + (exponent == kExponent ? kBias : 0U);  // infinity and NaN keep their kind
+  // A subnormal is m * 2^-24: as the mantissa of a number with exponent -14, less 2^-14.
+  constexpr uint32_t kOne = uint32_t{1} << 23U;
+  const float subnormal = std::bit_cast<float>(shifted + kBias + kOne) - 0x1p-14F;
+  const uint32_t magnitude = exponent == 0 ? std::bit_cast<uint32_t>(subnormal) : normal;
+  return std::bit_cast<float>(magnitude | (uint32_t{value.bits} & 0x8000U) << 16U);
+}
+
+/// The nearest, ties to even. NaN stays NaN.
+inline void narrow(float value, BFloat& out) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t rounded = (bits + 0x7fffU + (bits >> 16U & 1U)) >> 16U;
+  const uint32_t quiet = bits >> 16U | 0x40U;
+  out.bits = static_cast<uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
+}
+/// The nearest, ties to even; infinity from 65520 on. NaN stays NaN.
+inline void narrow(float value, Half& out) {
+  constexpr uint32_t kInfinity = 0x7f800000;
+  constexpr uint32_t kTooLarge = 0x47800000;   // 2^16
+  constexpr uint32_t kSubnormal = 0x38800000;  // 2^-14
+  constexpr uint32_t kBias = (127 - 15) << 23;
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t magnitude = bits & 0x7fffffffU;
+  const uint32_t normal = (magnitude - kBias + 0xfffU + (magnitude >> 13U & 1U)) >> 13U;
+  // The sum with 1/2 has 2^-24 as its last place: it rounds as binary16 does.
+  const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U;
+  uint32_t made = magnitude < kSubnormal ? subnormal : normal;
+  made = magnitude >= kTooLarge ? 0x7c00U : made;
+  made = magnitude > kInfinity ? 0x7e00U : made;
+  out.bits = static_cast<uint16_t>(made | (bits >> 16U & 0x8000U));
+}
+
+}  // namespace pliant::accelerator
