@@ -1,8 +1,9 @@
 // The `host` accelerator: this machine's processors and memory; its ranks are processes or threads of one machine.
 #include <cstdint>
+#include <cstring>
 
 #include "kernel/device.hpp"
-#include "pliant/sdk/accelerator.hpp"
+#include "pliant/sdk/collectives.hpp"
 
 namespace {
 
@@ -20,6 +21,10 @@ class HostAccelerator : public pliant::accelerator::Device {
           "Piece in which collectives move; a communicator takes 4 such pieces of shared memory for each of its ranks.")
         .unit("bytes")
         .range(4096, 64 * 1024 * 1024);
+  }
+
+  const void* extension(const char* id) const {
+    return std::strcmp(id, PLIANT_COLLECTIVES) == 0 ? pliant::sdk::collectives_table<HostAccelerator>() : nullptr;
   }
 
   void start(const pliant::sdk::Host&) {

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "kernel/process.hpp"
-#include "pliant/abi/accelerator.h"
+#include "pliant/abi/collectives.h"
 
 namespace pliant::accelerator {
 

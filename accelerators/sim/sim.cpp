@@ -1,12 +1,13 @@
 // The `sim` accelerator: a TEST DOUBLE. It is the host device with faults injected from a seed; it is never installed
 // with the plugins and no job should name it.
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "injection.hpp"
 #include "kernel/device.hpp"
-#include "pliant/sdk/accelerator.hpp"
+#include "pliant/sdk/collectives.hpp"
 
 namespace {
 
@@ -41,6 +42,10 @@ class SimAccelerator : public pliant::accelerator::Device {
         .range(0.0, 1.0);
     o.add("lost_rank", &S::lost_rank, "Rank that vanishes from its communicator; -1 is none.").at_least(-1);
     o.add("lost_at", &S::lost_at, "The collective at which it vanishes, counted from 1.").at_least(1);
+  }
+
+  const void* extension(const char* id) const {
+    return std::strcmp(id, PLIANT_COLLECTIVES) == 0 ? pliant::sdk::collectives_table<SimAccelerator>() : nullptr;
   }
 
   void start(const pliant::sdk::Host&) {

@@ -1,7 +1,7 @@
 /* Pins the layout of the ABI as a C11 compiler sees it. Compiling is the test. */
-#include "pliant/abi/accelerator.h"
 #include "pliant/abi/balancer.h"
 #include "pliant/abi/batch_sampler.h"
+#include "pliant/abi/collectives.h"
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/abi/lr_rule.h"
 #include "pliant/abi/packing.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "pliant/abi/accelerator.h"
+#include "pliant/abi/collectives.h"
 #include "plugin/plugin.hpp"
 
 namespace pliant {
@@ -13,6 +13,16 @@ struct Accelerator::State {
   plugin::Instance instance;
 
   [[nodiscard]] const pliant_accelerator& table() const { return instance.table<pliant_accelerator>(); }
+  [[nodiscard]] const pliant_collectives& collectives() const {
+    const auto& record = instance.plugin().record();
+    const auto* found =
+        record.extension == nullptr
+            ? nullptr
+            : static_cast<const pliant_collectives*>(record.extension(instance.self(), PLIANT_COLLECTIVES));
+    if (found != nullptr) return *found;
+    throw Error(Status::kUnimplemented,
+                "accelerator \"" + std::string(record.name) + "\" has no collectives (" PLIANT_COLLECTIVES ")");
+  }
 
   /// Calls slot(self, args..., error); throws what it reports.
   template <class... Parameters, class... Arguments>
@@ -54,7 +64,7 @@ struct Communicator::State {
   int32_t world_size = 0;
 
   ~State() {
-    if (handle != nullptr) accelerator->table().comm_destroy(accelerator->instance.self(), handle);
+    if (handle != nullptr) accelerator->collectives().comm_destroy(accelerator->instance.self(), handle);
   }
 };
 
@@ -78,7 +88,7 @@ DeviceProperties Accelerator::properties(int32_t device) const {
 
 CommId Accelerator::make_comm_id(int32_t world_size) const {
   pliant_comm_id raw{};
-  state_->call(state_->table().comm_id, world_size, &raw);
+  state_->call(state_->collectives().comm_id, world_size, &raw);
   CommId id{};
   static_assert(sizeof(id) == sizeof(raw.bytes));
   std::memcpy(id.data(), raw.bytes, sizeof(raw.bytes));
@@ -138,7 +148,8 @@ Communicator::Communicator(const Accelerator& accelerator, int32_t device, const
   state_->world_size = world_size;
   pliant_comm_id raw{};
   std::memcpy(raw.bytes, id.data(), sizeof(raw.bytes));
-  state_->accelerator->call(state_->accelerator->table().comm_create, device, &raw, rank, world_size, &state_->handle);
+  state_->accelerator->call(state_->accelerator->collectives().comm_create, device, &raw, rank, world_size,
+                            &state_->handle);
 }
 
 Communicator::~Communicator() = default;
@@ -152,36 +163,36 @@ int32_t Communicator::world_size() const {
 }
 
 void Communicator::wait_ready(int32_t timeout_ms) {
-  state_->accelerator->call(state_->accelerator->table().comm_status, state_->handle, timeout_ms);
+  state_->accelerator->call(state_->accelerator->collectives().comm_status, state_->handle, timeout_ms);
 }
 
 void Communicator::abort() noexcept {
-  state_->accelerator->table().comm_abort(state_->accelerator->instance.self(), state_->handle);
+  state_->accelerator->collectives().comm_abort(state_->accelerator->instance.self(), state_->handle);
 }
 
 void Communicator::all_reduce(const void* send, void* recv, uint64_t count, DType dtype, ReduceOp op, Stream& stream) {
-  state_->accelerator->call(state_->accelerator->table().all_reduce, state_->handle, send, recv, count,
+  state_->accelerator->call(state_->accelerator->collectives().all_reduce, state_->handle, send, recv, count,
                             static_cast<int32_t>(dtype), static_cast<int32_t>(op), stream.state().handle);
 }
 
 void Communicator::all_gather(const void* send, void* recv, uint64_t count, DType dtype, Stream& stream) {
-  state_->accelerator->call(state_->accelerator->table().all_gather, state_->handle, send, recv, count,
+  state_->accelerator->call(state_->accelerator->collectives().all_gather, state_->handle, send, recv, count,
                             static_cast<int32_t>(dtype), stream.state().handle);
 }
 
 void Communicator::reduce_scatter(const void* send, void* recv, uint64_t count, DType dtype, ReduceOp op,
                                   Stream& stream) {
-  state_->accelerator->call(state_->accelerator->table().reduce_scatter, state_->handle, send, recv, count,
+  state_->accelerator->call(state_->accelerator->collectives().reduce_scatter, state_->handle, send, recv, count,
                             static_cast<int32_t>(dtype), static_cast<int32_t>(op), stream.state().handle);
 }
 
 void Communicator::broadcast(void* buffer, uint64_t count, DType dtype, int32_t root, Stream& stream) {
-  state_->accelerator->call(state_->accelerator->table().broadcast, state_->handle, buffer, count,
+  state_->accelerator->call(state_->accelerator->collectives().broadcast, state_->handle, buffer, count,
                             static_cast<int32_t>(dtype), root, stream.state().handle);
 }
 
 void Communicator::barrier(Stream& stream) {
-  state_->accelerator->call(state_->accelerator->table().barrier, state_->handle, stream.state().handle);
+  state_->accelerator->call(state_->accelerator->collectives().barrier, state_->handle, stream.state().handle);
 }
 
 }  // namespace pliant

@@ -18,7 +18,7 @@ constexpr std::array<Names, 1> kElasticitySlots{"plan"};
 constexpr std::array<Names, 5> kSamplerSlots{"begin_epoch", "rows", "dropped", "drop_reason", "pieces"};
 constexpr std::array<Names, 1> kBalancerSlots{"balance"};
 constexpr std::array<Names, 3> kLrSlots{"describe", "scale", "commit"};
-constexpr std::array<Names, 32> kAcceleratorSlots{"device_count",
+constexpr std::array<Names, 22> kAcceleratorSlots{"device_count",
                                                   "device_properties",
                                                   "alloc",
                                                   "free",
@@ -39,17 +39,7 @@ constexpr std::array<Names, 32> kAcceleratorSlots{"device_count",
                                                   "copy_batch_async",
                                                   "reduce_async",
                                                   "cast_async",
-                                                  "host_function",
-                                                  "comm_id",
-                                                  "comm_create",
-                                                  "comm_status",
-                                                  "comm_abort",
-                                                  "comm_destroy",
-                                                  "all_reduce",
-                                                  "all_gather",
-                                                  "reduce_scatter",
-                                                  "broadcast",
-                                                  "barrier"};
+                                                  "host_function"};
 constexpr std::array<Names, 3> kRendezvousSlots{"join", "watch", "leave"};
 
 template <class Table, size_t kCount>

@@ -36,12 +36,12 @@ template <class Work>
 Spread timed(const Rank& self, pliant_comm* comm, const Stream& stream, int repeats, Work&& work) {
   std::vector<int64_t> times;
   for (int i = -2; i < repeats; ++i) {
-    self.device.call(&pliant_accelerator::barrier, comm, stream);
+    self.device.call(&pliant_collectives::barrier, comm, stream);
     if (!stream.synchronize().ok()) throw std::runtime_error("barrier");
     const int64_t begin = now_ns();
     work();
     int64_t slowest = now_ns() - begin;
-    self.device.call(&pliant_accelerator::all_reduce, comm, &slowest, &slowest, 1, PLIANT_I64, PLIANT_MAX, stream);
+    self.device.call(&pliant_collectives::all_reduce, comm, &slowest, &slowest, 1, PLIANT_I64, PLIANT_MAX, stream);
     if (!stream.synchronize().ok()) throw std::runtime_error("maximum");
     if (i >= 0) times.push_back(slowest);
   }
@@ -60,7 +60,7 @@ std::string measure(const Rank& self) {
     std::vector<float> recv(bytes / 4);
     const int repeats = static_cast<int>(std::clamp<uint64_t>((uint64_t{256} << 20U) / bytes, 8, 400));
     const Spread reduce = timed(self, comm, stream, repeats, [&] {
-      self.device.call(&pliant_accelerator::all_reduce, comm, send.data(), recv.data(), bytes / 4, PLIANT_F32,
+      self.device.call(&pliant_collectives::all_reduce, comm, send.data(), recv.data(), bytes / 4, PLIANT_F32,
                        PLIANT_SUM, stream);
       if (!stream.synchronize().ok()) throw std::runtime_error("all_reduce");
     });

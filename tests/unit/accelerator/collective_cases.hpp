@@ -86,7 +86,7 @@ class Case {
     const int32_t dtype = DTypeOf<T>::kValue;
     T* recv = recv_.data();
     const T* send = in_place_ && kind_ == Kind::kAllReduce ? recv : send_.data();
-    using S = pliant_accelerator;
+    using S = pliant_collectives;
     switch (kind_) {
       case Kind::kAllReduce:
         return device.call(&S::all_reduce, comm, send, recv, count_, dtype, op_, stream);

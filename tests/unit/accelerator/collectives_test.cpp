@@ -140,9 +140,9 @@ TEST_CASE("two communicators over the same processes do not disturb each other")
         const Stream stream(self.device);
         pliant_comm_id second_id{};
         if (self.rank == 0) {
-          if (!self.device.call(&pliant_accelerator::comm_id, self.world_size, &second_id).ok()) return "no second id";
+          if (!self.device.call(&pliant_collectives::comm_id, self.world_size, &second_id).ok()) return "no second id";
         }
-        if (!self.device.call(&pliant_accelerator::broadcast, comm, &second_id, sizeof(second_id), PLIANT_U8, 0, stream)
+        if (!self.device.call(&pliant_collectives::broadcast, comm, &second_id, sizeof(second_id), PLIANT_U8, 0, stream)
                  .ok() ||
             !stream.synchronize().ok()) {
           return "the id could not be sent";
@@ -176,7 +176,7 @@ TEST_CASE("ranks that call different collectives are told which, on at least one
         const Stream stream(self.device);
         std::vector<float> buffer(50000);
         const uint64_t count = self.rank == 0 ? 50000 : 10;
-        self.device.call(&pliant_accelerator::all_reduce, comm, buffer.data(), buffer.data(), count, PLIANT_F32,
+        self.device.call(&pliant_collectives::all_reduce, comm, buffer.data(), buffer.data(), count, PLIANT_F32,
                          PLIANT_SUM, stream);
         return stream.synchronize().text();
       },
@@ -186,8 +186,8 @@ TEST_CASE("ranks that call different collectives are told which, on at least one
         Comm comm(self.device, self.id(), self.rank, self.world_size);
         const Stream stream(self.device);
         float value = 0;
-        self.device.call(&pliant_accelerator::broadcast, comm, &value, 1, PLIANT_F32, self.rank, stream);
-        self.device.call(&pliant_accelerator::barrier, comm, stream);
+        self.device.call(&pliant_collectives::broadcast, comm, &value, 1, PLIANT_F32, self.rank, stream);
+        self.device.call(&pliant_collectives::barrier, comm, stream);
         return stream.synchronize().text();
       },
       "called different collectives");

@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "pliant/abi/accelerator.h"
+#include "pliant/abi/collectives.h"
 #include "pliant/abi/plugin.h"
 
 namespace pliant_test {
@@ -60,6 +60,8 @@ class Device {
     const pliant_option_values view{sizeof(view), record_->option_count, sizeof(pliant_value), values.data()};
     pliant_error error = fresh();
     if (record_->create(nullptr, &view, &self_, &error) != PLIANT_OK) throw std::runtime_error(error.message);
+    collectives_ = static_cast<const pliant_collectives*>(record_->extension(self_, PLIANT_COLLECTIVES));
+    if (collectives_ == nullptr) throw std::runtime_error("the plugin has no collectives");
   }
   ~Device() {
     record_->destroy(self_);
@@ -71,17 +73,27 @@ class Device {
   [[nodiscard]] const pliant_accelerator& slots() const {
     return *static_cast<const pliant_accelerator*>(record_->vtable);
   }
+  [[nodiscard]] const pliant_collectives& collectives() const { return *collectives_; }
   [[nodiscard]] void* self() const { return self_; }
 
   /// `device.call(&pliant_accelerator::alloc, 0, ...)`
   template <class... Parameters, class... Arguments>
   Outcome call(int32_t (*pliant_accelerator::*slot)(void*, Parameters...), const Arguments&... arguments) const {
-    pliant_error error = fresh();
-    const int32_t status = (slots().*slot)(self_, Argument<Arguments>{arguments}..., &error);
-    return {status, status == PLIANT_OK ? "" : error.message};
+    return call(slots().*slot, arguments...);
+  }
+  /// `device.call(&pliant_collectives::barrier, comm, stream)`
+  template <class... Parameters, class... Arguments>
+  Outcome call(int32_t (*pliant_collectives::*slot)(void*, Parameters...), const Arguments&... arguments) const {
+    return call(collectives().*slot, arguments...);
   }
 
  private:
+  template <class... Parameters, class... Arguments>
+  Outcome call(int32_t (*slot)(void*, Parameters...), const Arguments&... arguments) const {
+    pliant_error error = fresh();
+    const int32_t status = slot(self_, Argument<Arguments>{arguments}..., &error);
+    return {status, status == PLIANT_OK ? "" : error.message};
+  }
   static pliant_error fresh() {
     pliant_error error{};
     error.struct_size = sizeof(error);
@@ -110,6 +122,7 @@ class Device {
 
   void* library_ = nullptr;
   const pliant_plugin* record_ = nullptr;
+  const pliant_collectives* collectives_ = nullptr;
   void* self_ = nullptr;
 };
 
@@ -156,7 +169,7 @@ class Event {
 class Comm {
  public:
   Comm(const Device& device, const pliant_comm_id& id, int32_t rank, int32_t world_size) : device_(device) {
-    outcome_ = device.call(&pliant_accelerator::comm_create, 0, &id, rank, world_size, &handle_);
+    outcome_ = device.call(&pliant_collectives::comm_create, 0, &id, rank, world_size, &handle_);
   }
   ~Comm() { destroy(); }
   Comm(const Comm&) = delete;
@@ -165,11 +178,11 @@ class Comm {
   /// What comm_create said.
   [[nodiscard]] const Outcome& made() const { return outcome_; }
   [[nodiscard]] Outcome status(int32_t timeout_ms) const {
-    return handle_ == nullptr ? outcome_ : device_.call(&pliant_accelerator::comm_status, handle_, timeout_ms);
+    return handle_ == nullptr ? outcome_ : device_.call(&pliant_collectives::comm_status, handle_, timeout_ms);
   }
-  void abort() const { device_.slots().comm_abort(device_.self(), handle_); }
+  void abort() const { device_.collectives().comm_abort(device_.self(), handle_); }
   void destroy() {
-    if (handle_ != nullptr) device_.slots().comm_destroy(device_.self(), handle_);
+    if (handle_ != nullptr) device_.collectives().comm_destroy(device_.self(), handle_);
     handle_ = nullptr;
   }
 

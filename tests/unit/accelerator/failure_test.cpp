@@ -176,13 +176,13 @@ TEST_CASE("abort from another thread ends a waiting collective here and there, a
         comm.abort();
       });
     }
-    self.device.call(&pliant_accelerator::barrier, comm, stream);
+    self.device.call(&pliant_collectives::barrier, comm, stream);
     self.board.flags[1].add();
     const Outcome outcome = stream.synchronize();
     if (other.joinable()) other.join();
     comm.abort();
     if (comm.status(-1).status != PLIANT_ABORTED) return "later status: " + comm.status(-1).text();
-    self.device.call(&pliant_accelerator::barrier, comm, stream);
+    self.device.call(&pliant_collectives::barrier, comm, stream);
     if (const Outcome later = stream.synchronize(); later.status != PLIANT_ABORTED)
       return "later call: " + later.text();
     self.board.flags[0].raise();
@@ -196,14 +196,14 @@ TEST_CASE("abort from another thread ends a waiting collective here and there, a
 TEST_CASE("abort before all have joined ends the wait to be ready and work that was enqueued on it") {
   const Device device;
   pliant_comm_id id{};
-  REQUIRE(device.call(&pliant_accelerator::comm_id, 2, &id).ok());
+  REQUIRE(device.call(&pliant_collectives::comm_id, 2, &id).ok());
   Comm comm(device, id, 0, 2);
   REQUIRE(comm.made().ok());
   const Outcome missing = comm.status(0);
   CHECK(missing.status == PLIANT_DEADLINE_EXCEEDED);
   CHECK(missing.message == "1 of 2 ranks have not joined the communicator after 0 ms: 1");
   const Stream stream(device);
-  CHECK(device.call(&pliant_accelerator::barrier, comm, stream).ok());
+  CHECK(device.call(&pliant_collectives::barrier, comm, stream).ok());
   Flag waiting;
   Outcome ended;
   std::thread waiter([&] {
@@ -228,7 +228,7 @@ TEST_CASE("a rank that destroys the communicator while others wait is lost to th
       self.board.flags[1].wait(2);  // alive all the time
       return "";
     }
-    self.device.call(&pliant_accelerator::barrier, comm, stream);
+    self.device.call(&pliant_collectives::barrier, comm, stream);
     self.board.flags[0].add();
     const Outcome outcome = stream.synchronize();
     self.board.flags[1].add();
@@ -244,11 +244,11 @@ TEST_CASE("a rank that destroys the communicator while others wait is lost to th
 TEST_CASE("destroying a communicator with enqueued work ends that work") {
   const Device device;
   pliant_comm_id id{};
-  REQUIRE(device.call(&pliant_accelerator::comm_id, 2, &id).ok());
+  REQUIRE(device.call(&pliant_collectives::comm_id, 2, &id).ok());
   const Stream stream(device);
   {
     Comm comm(device, id, 0, 2);
-    CHECK(device.call(&pliant_accelerator::barrier, comm, stream).ok());
+    CHECK(device.call(&pliant_collectives::barrier, comm, stream).ok());
   }
   const Outcome outcome = stream.synchronize();
   CHECK(outcome.status == PLIANT_ABORTED);
@@ -281,7 +281,7 @@ TEST_CASE("a stopped rank is not lost and the others wait until someone aborts")
       ::kill(::getpid(), SIGSTOP);
       return "";
     }
-    self.device.call(&pliant_accelerator::barrier, comm, stream);
+    self.device.call(&pliant_collectives::barrier, comm, stream);
     self.board.flags[0].wait();
     if (const Outcome status = comm.status(0); !status.ok()) return "too early: " + status.text();
     comm.abort();
@@ -299,9 +299,9 @@ TEST_CASE("too little shared memory is an error before anyone joins, and the dev
     const rlimit small{1 << 20, limit.rlim_max};
     ::setrlimit(RLIMIT_FSIZE, &small);
     pliant_comm_id id{};
-    const Outcome refused = self.device.call(&pliant_accelerator::comm_id, 4, &id);
+    const Outcome refused = self.device.call(&pliant_collectives::comm_id, 4, &id);
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    if (!self.device.call(&pliant_accelerator::comm_id, 4, &id).ok()) return "did not recover";
+    if (!self.device.call(&pliant_collectives::comm_id, 4, &id).ok()) return "did not recover";
     return refused.text();
   });
   const std::string text = processes.end_of(0).text;
@@ -315,7 +315,7 @@ TEST_CASE("too little shared memory is an error before anyone joins, and the dev
 TEST_CASE("a communicator larger than the machine's memory is refused, not killed for") {
   const Device device({{{"chunk_bytes", 64 << 20}}, {}, {}});
   pliant_comm_id id{};
-  const Outcome refused = device.call(&pliant_accelerator::comm_id, 1 << 16, &id);
+  const Outcome refused = device.call(&pliant_collectives::comm_id, 1 << 16, &id);
   CHECK(refused.status == PLIANT_RESOURCE_EXHAUSTED);
   CHECK(refused.message.find("MiB left") != std::string::npos);
 }
@@ -327,7 +327,7 @@ TEST_CASE("without a free descriptor a communicator id is refused with the syste
     const rlimit none{3, 1024};
     ::setrlimit(RLIMIT_NOFILE, &none);
     pliant_comm_id id{};
-    return self.device.call(&pliant_accelerator::comm_id, 2, &id).text();
+    return self.device.call(&pliant_collectives::comm_id, 2, &id).text();
   });
   const std::string text = processes.end_of(0).text;
   INFO(text);
@@ -344,20 +344,20 @@ TEST_CASE("wrong ids, ranks and sizes are refused with what is allowed") {
   };
   pliant_comm_id id{};
   CHECK(refused(id, 0, 2) == "this is no communicator id of this accelerator");
-  REQUIRE(device.call(&pliant_accelerator::comm_id, 2, &id).ok());
+  REQUIRE(device.call(&pliant_collectives::comm_id, 2, &id).ok());
   CHECK(refused(id, 0, 3) == "the communicator id is for world size 2, not 3");
   CHECK(refused(id, 2, 2) == "rank 2 is outside 0..1 of world size 2");
   CHECK(refused(id, -1, 2) == "rank -1 is outside 0..1 of world size 2");
   const Comm first(device, id, 1, 2);
   CHECK(first.made().ok());
   CHECK(starts_with(refused(id, 1, 2), "rank 1 has joined already"));
-  CHECK(device.call(&pliant_accelerator::comm_id, 0, &id).status == PLIANT_INVALID_ARGUMENT);
+  CHECK(device.call(&pliant_collectives::comm_id, 0, &id).status == PLIANT_INVALID_ARGUMENT);
 }
 
 TEST_CASE("ids that nobody uses do not pile up: the oldest is dropped and says so") {
   const Device device;
   std::vector<pliant_comm_id> ids(9);
-  for (pliant_comm_id& id : ids) REQUIRE(device.call(&pliant_accelerator::comm_id, 2, &id).ok());
+  for (pliant_comm_id& id : ids) REQUIRE(device.call(&pliant_collectives::comm_id, 2, &id).ok());
   const Comm dropped(device, ids.front(), 0, 2);
   CHECK(dropped.made().status == PLIANT_PEER_LOST);
   const Comm kept(device, ids[1], 0, 2);

@@ -65,7 +65,7 @@ struct Rank {
   /// The id that rank 0 makes and the others receive.
   [[nodiscard]] pliant_comm_id id() const {
     if (rank == 0) {
-      const Outcome made = device.call(&pliant_accelerator::comm_id, world_size, &board.id);
+      const Outcome made = device.call(&pliant_collectives::comm_id, world_size, &board.id);
       if (!made.ok()) throw std::runtime_error(made.message);
       board.id_made.raise();
     }

@@ -18,11 +18,11 @@ std::string last_writers(int64_t seed) {
   const Device device({{{"reorder", 1}, {"seed", seed}}, {}, {}}, kSimFile);
   const Stream gate(device);
   pliant_comm_id id{};
-  REQUIRE(device.call(&Slots::comm_id, 2, &id).ok());
+  REQUIRE(device.call(&pliant_collectives::comm_id, 2, &id).ok());
   Comm near(device, id, 0, 2);
   Comm far(device, id, 1, 2);
   Event opened(device);
-  REQUIRE(device.call(&Slots::barrier, near, gate).ok());
+  REQUIRE(device.call(&pliant_collectives::barrier, near, gate).ok());
   REQUIRE(device.call(&Slots::event_record, opened, gate).ok());
 
   std::string cells(6, '?');
@@ -36,7 +36,7 @@ std::string last_writers(int64_t seed) {
       REQUIRE(device.call(&Slots::fill_async, &own[static_cast<size_t>(s)], step, 1, stream).ok());
   }
   const Stream opener(device);
-  REQUIRE(device.call(&Slots::barrier, far, opener).ok());
+  REQUIRE(device.call(&pliant_collectives::barrier, far, opener).ok());
   for (const auto& stream : streams) CHECK(stream->synchronize().ok());
   CHECK(own == "222");  // each stream keeps its own order
   return cells;
@@ -120,7 +120,7 @@ TEST_CASE("a rank that the simulator loses is named to all ranks at that collect
           // A root may be done before others come, so the next call tells at the latest.
           Case<float> one(kind, self.rank, self.world_size, 100, PLIANT_SUM, false);
           one.start(self.device, comm, stream);
-          self.device.call(&Slots::barrier, comm, stream);
+          self.device.call(&pliant_collectives::barrier, comm, stream);
           return stream.synchronize().text();
         },
         lose, kSimFile);

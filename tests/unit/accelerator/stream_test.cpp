@@ -15,13 +15,13 @@ class Gate {
  public:
   Gate(const Device& device, const Stream& held) : device_(device), opener_(device) {
     pliant_comm_id id{};
-    if (!device.call(&Slots::comm_id, 2, &id).ok()) throw std::runtime_error("no id");
+    if (!device.call(&pliant_collectives::comm_id, 2, &id).ok()) throw std::runtime_error("no id");
     near_ = std::make_unique<Comm>(device, id, 0, 2);
     far_ = std::make_unique<Comm>(device, id, 1, 2);
-    if (!device.call(&Slots::barrier, *near_, held).ok()) throw std::runtime_error("no barrier");
+    if (!device.call(&pliant_collectives::barrier, *near_, held).ok()) throw std::runtime_error("no barrier");
   }
   void open() {
-    device_.call(&Slots::barrier, *far_, opener_);
+    device_.call(&pliant_collectives::barrier, *far_, opener_);
     if (!opener_.synchronize().ok()) throw std::runtime_error("the gate does not open");
   }
   /// Fails the held stream instead.
@@ -155,7 +155,7 @@ TEST_CASE("copies and fills refuse what can be seen to be wrong") {
   };
   pliant_stream* none = nullptr;
   CHECK(refusal(device.call(&Slots::copy_async, bytes.data(), bytes.data() + 4, 8, stream)) ==
-        "source and target of a copy overlap");
+        "source and target overlap");
   CHECK(refusal(device.call(&Slots::copy_async, nullptr, bytes.data(), 8, stream)) ==
         "the target is NULL, but 8 bytes are wanted");
   CHECK(refusal(device.call(&Slots::fill_async, bytes.data(), 256, 8, stream)) ==
@@ -169,19 +169,19 @@ TEST_CASE("collectives refuse wrong types, operations, roots and buffers") {
   const Device device;
   const Stream stream(device);
   pliant_comm_id id{};
-  REQUIRE(device.call(&Slots::comm_id, 1, &id).ok());
+  REQUIRE(device.call(&pliant_collectives::comm_id, 1, &id).ok());
   const Comm comm(device, id, 0, 1);
   alignas(8) std::array<uint8_t, 64> bytes{};
   const auto refused = [](const Outcome& outcome) { return outcome.status == PLIANT_INVALID_ARGUMENT; };
   void* at = bytes.data();
   void* odd = bytes.data() + 1;
-  CHECK(refused(device.call(&Slots::all_reduce, comm, at, at, 1, 6, PLIANT_SUM, stream)));
-  CHECK(refused(device.call(&Slots::all_reduce, comm, at, at, 1, PLIANT_F32, 4, stream)));
-  CHECK(refused(device.call(&Slots::all_reduce, comm, odd, odd, 1, PLIANT_F32, PLIANT_SUM, stream)));
-  CHECK(refused(device.call(&Slots::all_reduce, comm, nullptr, at, 1, PLIANT_F32, PLIANT_SUM, stream)));
-  CHECK(refused(device.call(&Slots::all_gather, comm, at, at, UINT64_MAX / 4, PLIANT_F32, stream)));
-  CHECK(refused(device.call(&Slots::broadcast, comm, at, 1, PLIANT_F32, 1, stream)));
-  CHECK(refused(device.call(&Slots::barrier, nullptr, stream)));
+  CHECK(refused(device.call(&pliant_collectives::all_reduce, comm, at, at, 1, 8, PLIANT_SUM, stream)));
+  CHECK(refused(device.call(&pliant_collectives::all_reduce, comm, at, at, 1, PLIANT_F32, 4, stream)));
+  CHECK(refused(device.call(&pliant_collectives::all_reduce, comm, odd, odd, 1, PLIANT_F32, PLIANT_SUM, stream)));
+  CHECK(refused(device.call(&pliant_collectives::all_reduce, comm, nullptr, at, 1, PLIANT_F32, PLIANT_SUM, stream)));
+  CHECK(refused(device.call(&pliant_collectives::all_gather, comm, at, at, UINT64_MAX / 4, PLIANT_F32, stream)));
+  CHECK(refused(device.call(&pliant_collectives::broadcast, comm, at, 1, PLIANT_F32, 1, stream)));
+  CHECK(refused(device.call(&pliant_collectives::barrier, nullptr, stream)));
   CHECK(stream.synchronize().ok());
 }
 

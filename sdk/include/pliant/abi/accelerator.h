@@ -1,8 +1,9 @@
-/* Kind pliant.accelerator/1: memory, streams, events, copies and collectives of one device type. C11, append-only.
+/* Kind pliant.accelerator/1: memory, streams, events and work of one device type; collectives are an extension of it,
+ * collectives.h. C11, append-only.
  *
  * Work is enqueued on streams and runs in stream order; a call that takes a stream returns at once. A failure of
- * enqueued work (a lost rank, an abort) is reported by the next stream_synchronize or event_synchronize on that stream,
- * and by comm_status. Handles are opaque and belong to the plugin until their destroy slot is called. */
+ * enqueued work (a lost rank, an abort) is reported by the next stream_synchronize or event_synchronize on that stream.
+ * Handles are opaque and belong to the plugin until their destroy slot is called. */
 #ifndef PLIANT_ABI_ACCELERATOR_H
 #define PLIANT_ABI_ACCELERATOR_H
 
@@ -16,7 +17,6 @@ extern "C" {
 
 typedef struct pliant_stream pliant_stream;
 typedef struct pliant_event pliant_event;
-typedef struct pliant_comm pliant_comm;
 
 enum { PLIANT_MEMORY_DEVICE = 1, PLIANT_MEMORY_PINNED = 2 };
 /* PLIANT_F16 is IEEE binary16, PLIANT_BF16 the upper half of a float. */
@@ -24,7 +24,7 @@ enum { PLIANT_F32 = 1, PLIANT_F64 = 2, PLIANT_I32 = 3, PLIANT_I64 = 4, PLIANT_U8
 enum { PLIANT_SUM = 1, PLIANT_MIN = 2, PLIANT_MAX = 3 };
 enum {
   PLIANT_CAP_HOST_VISIBLE = 1, /* device memory may be read and written by the CPU */
-  PLIANT_CAP_FIXED_ORDER = 2   /* reductions add in rank order: same input, same bits */
+  PLIANT_CAP_FIXED_ORDER = 2   /* collective reductions add in rank order: same input, same bits */
 };
 
 /* What a stream is for: a device may have engines of its own for each. Hints, as is the priority. */
@@ -44,11 +44,6 @@ typedef struct pliant_copy {
   const void* from;
   uint64_t bytes;
 } pliant_copy;
-
-/* Names one communicator-to-be. Made by one rank, carried to the others by any means, used once. */
-typedef struct pliant_comm_id {
-  uint8_t bytes[128];
-} pliant_comm_id;
 
 typedef struct pliant_device_properties {
   uint32_t struct_size;  /* set by the host */
@@ -112,35 +107,6 @@ typedef struct pliant_accelerator {
   /* Calls function(context) in stream order, on a thread of the plugin's. It must not call the accelerator. */
   int32_t (*host_function)(void* self, void (*function)(void* context), void* context, pliant_stream* stream,
                            pliant_error* error);
-
-  /* [any-thread] Makes an id; the rank that makes it must be one of the communicator and keep the instance alive until
-   * its own comm_create returned. */
-  int32_t (*comm_id)(void* self, int32_t world_size, pliant_comm_id* id, pliant_error* error);
-  /* [any-thread] Begins joining and returns at once. The communicator is ready when comm_status says PLIANT_OK;
-   * collectives enqueued before wait for that. */
-  int32_t (*comm_create)(void* self, int32_t device, const pliant_comm_id* id, int32_t rank, int32_t world_size,
-                         pliant_comm** out, pliant_error* error);
-  /* [any-thread] Waits up to timeout_ms (-1: without limit) until the communicator is ready or has failed. PLIANT_OK:
-   * ready; PLIANT_DEADLINE_EXCEEDED: not yet; PLIANT_ABORTED or PLIANT_PEER_LOST: it failed, for good. */
-  int32_t (*comm_status)(void* self, pliant_comm* comm, int32_t timeout_ms, pliant_error* error);
-  /* [any-thread] Every present and later wait on this communicator, in this process, ends with PLIANT_ABORTED.
-   * Idempotent. */
-  void (*comm_abort)(void* self, pliant_comm* comm);
-  /* [any-thread] Aborts what is still running and frees. Peers that still wait see PLIANT_PEER_LOST. */
-  void (*comm_destroy)(void* self, pliant_comm* comm);
-
-  /* [any-thread] Collectives: same order of calls on every rank. count is in elements; send == recv is allowed where
-   * sizes are equal. all_gather: recv holds world_size * count, rank order. reduce_scatter: send holds world_size *
-   * count, rank r receives part r. PLIANT_SUM adds in rank order where PLIANT_CAP_FIXED_ORDER is set. */
-  int32_t (*all_reduce)(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count, int32_t dtype,
-                        int32_t op, pliant_stream* stream, pliant_error* error);
-  int32_t (*all_gather)(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count, int32_t dtype,
-                        pliant_stream* stream, pliant_error* error);
-  int32_t (*reduce_scatter)(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count, int32_t dtype,
-                            int32_t op, pliant_stream* stream, pliant_error* error);
-  int32_t (*broadcast)(void* self, pliant_comm* comm, void* buffer, uint64_t count, int32_t dtype, int32_t root,
-                       pliant_stream* stream, pliant_error* error);
-  int32_t (*barrier)(void* self, pliant_comm* comm, pliant_stream* stream, pliant_error* error);
 } pliant_accelerator;
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
-// Write an accelerator as a class with types Stream, Event and Comm and the calls named in AcceleratorAdapter, then
+// Write an accelerator as a class with types Stream and Event and the calls named in AcceleratorAdapter, then
 // PLIANT_ACCELERATOR. The SDK owns the handles and checks every argument that can be checked before the class sees it.
 //
 //   class Toy {
 //    public:
-//     using Stream = ...; using Event = ...; using Comm = ...;   // destroyed by their destructors
+//     using Stream = ...; using Event = ...;                     // destroyed by their destructors
 //     int32_t device_count();
 //     DeviceProperties device_properties(int32_t device);
 //     void* alloc(int32_t device, Memory memory, uint64_t bytes);
@@ -20,17 +20,8 @@
 //     void reduce(void* to, std::span<const void* const> from, Elements, ReduceOp, double scale, Stream&);
 //     void cast(void* to, DType, const void* from, Elements, Stream&);
 //     void call(void (*function)(void*), void* context, Stream&);
-//     pliant_comm_id make_comm_id(int32_t world_size);
-//     std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id&, int32_t rank, int32_t world_size);
-//     int32_t world_size(const Comm&);
-//     void wait_ready(Comm&, int32_t timeout_ms);                // throws Failure unless ready
-//     void abort(Comm&);
-//     void all_reduce(Comm&, const void* send, void* recv, Elements, ReduceOp, Stream&);
-//     void all_gather(Comm&, const void* send, void* recv, Elements, Stream&);
-//     void reduce_scatter(Comm&, const void* send, void* recv, Elements, ReduceOp, Stream&);
-//     void broadcast(Comm&, void* buffer, Elements, int32_t root, Stream&);
-//     void barrier(Comm&, Stream&);
 //   };
+// For collectives see collectives.hpp.
 #pragma once
 
 #include <cstdint>
@@ -200,7 +191,6 @@ struct AcceleratorAdapter {
   using Instance = Plain<T>;
   using Stream = typename T::Stream;
   using Event = typename T::Event;
-  using Comm = typename T::Comm;
 
   static T& device_of(void* self) { return static_cast<Instance*>(self)->plugin; }
   static Stream& open(pliant_stream* handle) {
@@ -210,10 +200,6 @@ struct AcceleratorAdapter {
   static Event& open(pliant_event* handle) {
     require(handle != nullptr, "the event is NULL");
     return *reinterpret_cast<Event*>(handle);
-  }
-  static Comm& open(pliant_comm* handle) {
-    require(handle != nullptr, "the communicator is NULL");
-    return *reinterpret_cast<Comm*>(handle);
   }
   static void known_device(T& plugin, int32_t device) {
     const int32_t count = plugin.device_count();
@@ -370,79 +356,6 @@ struct AcceleratorAdapter {
     });
   }
 
-  static int32_t comm_id(void* self, int32_t world_size, pliant_comm_id* id, pliant_error* error) noexcept {
-    return guarded(error, [&] {
-      require(world_size >= 1, "a communicator needs at least 1 rank; got " + std::to_string(world_size));
-      *id = device_of(self).make_comm_id(world_size);
-    });
-  }
-  static int32_t comm_create(void* self, int32_t device, const pliant_comm_id* id, int32_t rank, int32_t world_size,
-                             pliant_comm** out, pliant_error* error) noexcept {
-    return guarded(error, [&] {
-      *out = nullptr;
-      known_device(device_of(self), device);
-      require(world_size >= 1, "a communicator needs at least 1 rank; got " + std::to_string(world_size));
-      require(rank >= 0 && rank < world_size, "rank " + std::to_string(rank) + " is outside 0.." +
-                                                  std::to_string(world_size - 1) + " of world size " +
-                                                  std::to_string(world_size));
-      std::unique_ptr<Comm> made = device_of(self).make_comm(device, *id, rank, world_size);
-      *out = reinterpret_cast<pliant_comm*>(made.release());
-    });
-  }
-  static int32_t comm_status(void* self, pliant_comm* comm, int32_t timeout_ms, pliant_error* error) noexcept {
-    return guarded(error, [&] { device_of(self).wait_ready(open(comm), timeout_ms); });
-  }
-  static void comm_abort(void* self, pliant_comm* comm) noexcept {
-    if (comm != nullptr) guarded(nullptr, [&] { device_of(self).abort(open(comm)); });
-  }
-  static void comm_destroy(void*, pliant_comm* handle) noexcept { delete reinterpret_cast<Comm*>(handle); }
-
-  static int32_t all_reduce(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count, int32_t dtype,
-                            int32_t op, pliant_stream* stream, pliant_error* error) noexcept {
-    return guarded(error, [&] {
-      const Elements elements = check::elements(count, dtype, 1);
-      check::buffer(send, elements, "the send buffer");
-      check::buffer(recv, elements, "the receive buffer");
-      device_of(self).all_reduce(open(comm), send, recv, elements, check::op(op), open(stream));
-    });
-  }
-  static int32_t all_gather(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count, int32_t dtype,
-                            pliant_stream* stream, pliant_error* error) noexcept {
-    return guarded(error, [&] {
-      const Elements elements = check::elements(count, dtype, ranks_of(self, comm));
-      check::buffer(send, elements, "the send buffer");
-      check::buffer(recv, elements, "the receive buffer");
-      device_of(self).all_gather(open(comm), send, recv, elements, open(stream));
-    });
-  }
-  static int32_t reduce_scatter(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count,
-                                int32_t dtype, int32_t op, pliant_stream* stream, pliant_error* error) noexcept {
-    return guarded(error, [&] {
-      const Elements elements = check::elements(count, dtype, ranks_of(self, comm));
-      check::buffer(send, elements, "the send buffer");
-      check::buffer(recv, elements, "the receive buffer");
-      device_of(self).reduce_scatter(open(comm), send, recv, elements, check::op(op), open(stream));
-    });
-  }
-  static int32_t broadcast(void* self, pliant_comm* comm, void* buffer, uint64_t count, int32_t dtype, int32_t root,
-                           pliant_stream* stream, pliant_error* error) noexcept {
-    return guarded(error, [&] {
-      const Elements elements = check::elements(count, dtype, 1);
-      check::buffer(buffer, elements, "the buffer");
-      const auto ranks = static_cast<int32_t>(ranks_of(self, comm));
-      require(root >= 0 && root < ranks,
-              "root " + std::to_string(root) + " is outside 0.." + std::to_string(ranks - 1) + " of this communicator");
-      device_of(self).broadcast(open(comm), buffer, elements, root, open(stream));
-    });
-  }
-  static int32_t barrier(void* self, pliant_comm* comm, pliant_stream* stream, pliant_error* error) noexcept {
-    return guarded(error, [&] { device_of(self).barrier(open(comm), open(stream)); });
-  }
-
-  static uint64_t ranks_of(void* self, pliant_comm* comm) {
-    return static_cast<uint64_t>(device_of(self).world_size(open(comm)));
-  }
-
   static const void* vtable() noexcept {
     static const pliant_accelerator kTable{sizeof(pliant_accelerator),
                                            0,
@@ -467,17 +380,7 @@ struct AcceleratorAdapter {
                                            &copy_batch_async,
                                            &reduce_async,
                                            &cast_async,
-                                           &host_function,
-                                           &comm_id,
-                                           &comm_create,
-                                           &comm_status,
-                                           &comm_abort,
-                                           &comm_destroy,
-                                           &all_reduce,
-                                           &all_gather,
-                                           &reduce_scatter,
-                                           &broadcast,
-                                           &barrier};
+                                           &host_function};
     return &kTable;
   }
 };

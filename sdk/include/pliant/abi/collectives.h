@@ -1,0 +1,59 @@
+/* Extension pliant.collectives/1 of an accelerator: what the ranks of a communicator exchange. C11, append-only.
+ *
+ * Collectives are enqueued on streams and return at once. A failure (a lost rank, an abort) is reported by the next
+ * stream_synchronize or event_synchronize on that stream, and by comm_status. */
+#ifndef PLIANT_ABI_COLLECTIVES_H
+#define PLIANT_ABI_COLLECTIVES_H
+
+#include "pliant/abi/accelerator.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PLIANT_COLLECTIVES "pliant.collectives/1"
+
+typedef struct pliant_comm pliant_comm;
+
+/* Names one communicator-to-be. Made by one rank, carried to the others by any means, used once. */
+typedef struct pliant_comm_id {
+  uint8_t bytes[128];
+} pliant_comm_id;
+
+typedef struct pliant_collectives {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [any-thread] Makes an id; the rank that makes it must be one of the communicator and keep the instance alive until
+   * its own comm_create returned. */
+  int32_t (*comm_id)(void* self, int32_t world_size, pliant_comm_id* id, pliant_error* error);
+  /* [any-thread] Begins joining and returns at once. The communicator is ready when comm_status says PLIANT_OK;
+   * collectives enqueued before wait for that. */
+  int32_t (*comm_create)(void* self, int32_t device, const pliant_comm_id* id, int32_t rank, int32_t world_size,
+                         pliant_comm** out, pliant_error* error);
+  /* [any-thread] Waits up to timeout_ms (-1: without limit) until the communicator is ready or has failed. PLIANT_OK:
+   * ready; PLIANT_DEADLINE_EXCEEDED: not yet; PLIANT_ABORTED or PLIANT_PEER_LOST: it failed, for good. */
+  int32_t (*comm_status)(void* self, pliant_comm* comm, int32_t timeout_ms, pliant_error* error);
+  /* [any-thread] Every present and later wait on this communicator, in this process, ends with PLIANT_ABORTED.
+   * Idempotent. */
+  void (*comm_abort)(void* self, pliant_comm* comm);
+  /* [any-thread] Aborts what is still running and frees. Peers that still wait see PLIANT_PEER_LOST. */
+  void (*comm_destroy)(void* self, pliant_comm* comm);
+
+  /* [any-thread] Collectives: same order of calls on every rank. count is in elements; send == recv is allowed where
+   * sizes are equal. all_gather: recv holds world_size * count, rank order. reduce_scatter: send holds world_size *
+   * count, rank r receives part r. PLIANT_SUM adds in rank order where PLIANT_CAP_FIXED_ORDER is set. */
+  int32_t (*all_reduce)(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count, int32_t dtype,
+                        int32_t op, pliant_stream* stream, pliant_error* error);
+  int32_t (*all_gather)(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count, int32_t dtype,
+                        pliant_stream* stream, pliant_error* error);
+  int32_t (*reduce_scatter)(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count, int32_t dtype,
+                            int32_t op, pliant_stream* stream, pliant_error* error);
+  int32_t (*broadcast)(void* self, pliant_comm* comm, void* buffer, uint64_t count, int32_t dtype, int32_t root,
+                       pliant_stream* stream, pliant_error* error);
+  int32_t (*barrier)(void* self, pliant_comm* comm, pliant_stream* stream, pliant_error* error);
+} pliant_collectives;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,134 @@
+// Gives an accelerator the extension pliant.collectives/1: return collectives_table<T>() from `extension` for
+// PLIANT_COLLECTIVES. The SDK owns the handles and checks every argument that can be checked before the class sees it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "pliant/abi/collectives.h"
+#include "pliant/sdk/accelerator.hpp"
+
+namespace pliant::sdk {
+
+namespace detail {
+
+template <class T>
+struct CollectivesAdapter : private AcceleratorAdapter<T> {
+  using Comm = typename T::Comm;
+  using AcceleratorAdapter<T>::device_of;
+  using AcceleratorAdapter<T>::known_device;
+  using AcceleratorAdapter<T>::open;
+
+  static Comm& open(pliant_comm* handle) {
+    require(handle != nullptr, "the communicator is NULL");
+    return *reinterpret_cast<Comm*>(handle);
+  }
+
+  static int32_t comm_id(void* self, int32_t world_size, pliant_comm_id* id, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      require(world_size >= 1, "a communicator needs at least 1 rank; got " + std::to_string(world_size));
+      *id = device_of(self).make_comm_id(world_size);
+    });
+  }
+  static int32_t comm_create(void* self, int32_t device, const pliant_comm_id* id, int32_t rank, int32_t world_size,
+                             pliant_comm** out, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      *out = nullptr;
+      known_device(device_of(self), device);
+      require(world_size >= 1, "a communicator needs at least 1 rank; got " + std::to_string(world_size));
+      require(rank >= 0 && rank < world_size, "rank " + std::to_string(rank) + " is outside 0.." +
+                                                  std::to_string(world_size - 1) + " of world size " +
+                                                  std::to_string(world_size));
+      std::unique_ptr<Comm> made = device_of(self).make_comm(device, *id, rank, world_size);
+      *out = reinterpret_cast<pliant_comm*>(made.release());
+    });
+  }
+  static int32_t comm_status(void* self, pliant_comm* comm, int32_t timeout_ms, pliant_error* error) noexcept {
+    return guarded(error, [&] { device_of(self).wait_ready(open(comm), timeout_ms); });
+  }
+  static void comm_abort(void* self, pliant_comm* comm) noexcept {
+    if (comm != nullptr) guarded(nullptr, [&] { device_of(self).abort(open(comm)); });
+  }
+  static void comm_destroy(void*, pliant_comm* handle) noexcept { delete reinterpret_cast<Comm*>(handle); }
+
+  static int32_t all_reduce(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count, int32_t dtype,
+                            int32_t op, pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      const Elements elements = check::elements(count, dtype, 1);
+      check::buffer(send, elements, "the send buffer");
+      check::buffer(recv, elements, "the receive buffer");
+      device_of(self).all_reduce(open(comm), send, recv, elements, check::op(op), open(stream));
+    });
+  }
+  static int32_t all_gather(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count, int32_t dtype,
+                            pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      const Elements elements = check::elements(count, dtype, ranks_of(self, comm));
+      check::buffer(send, elements, "the send buffer");
+      check::buffer(recv, elements, "the receive buffer");
+      device_of(self).all_gather(open(comm), send, recv, elements, open(stream));
+    });
+  }
+  static int32_t reduce_scatter(void* self, pliant_comm* comm, const void* send, void* recv, uint64_t count,
+                                int32_t dtype, int32_t op, pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      const Elements elements = check::elements(count, dtype, ranks_of(self, comm));
+      check::buffer(send, elements, "the send buffer");
+      check::buffer(recv, elements, "the receive buffer");
+      device_of(self).reduce_scatter(open(comm), send, recv, elements, check::op(op), open(stream));
+    });
+  }
+  static int32_t broadcast(void* self, pliant_comm* comm, void* buffer, uint64_t count, int32_t dtype, int32_t root,
+                           pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      const Elements elements = check::elements(count, dtype, 1);
+      check::buffer(buffer, elements, "the buffer");
+      const auto ranks = static_cast<int32_t>(ranks_of(self, comm));
+      require(root >= 0 && root < ranks,
+              "root " + std::to_string(root) + " is outside 0.." + std::to_string(ranks - 1) + " of this communicator");
+      device_of(self).broadcast(open(comm), buffer, elements, root, open(stream));
+    });
+  }
+  static int32_t barrier(void* self, pliant_comm* comm, pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] { device_of(self).barrier(open(comm), open(stream)); });
+  }
+
+  static uint64_t ranks_of(void* self, pliant_comm* comm) {
+    return static_cast<uint64_t>(device_of(self).world_size(open(comm)));
+  }
+};
+
+}  // namespace detail
+
+/// The extension's table for accelerator class T, which has
+///   pliant_comm_id make_comm_id(int32_t world_size);
+///   std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id&, int32_t rank, int32_t world_size);
+///   int32_t world_size(const Comm&);
+///   void wait_ready(Comm&, int32_t timeout_ms);                // throws Failure unless ready
+///   void abort(Comm&);
+///   void all_reduce(Comm&, const void* send, void* recv, Elements, ReduceOp, Stream&);
+///   void all_gather(Comm&, const void* send, void* recv, Elements, Stream&);
+///   void reduce_scatter(Comm&, const void* send, void* recv, Elements, ReduceOp, Stream&);
+///   void broadcast(Comm&, void* buffer, Elements, int32_t root, Stream&);
+///   void barrier(Comm&, Stream&);
+///   using Comm = ...;                                          // destroyed by its destructor
+template <class T>
+const pliant_collectives* collectives_table() {
+  using A = detail::CollectivesAdapter<T>;
+  static const pliant_collectives kTable{sizeof(pliant_collectives),
+                                         0,
+                                         &A::comm_id,
+                                         &A::comm_create,
+                                         &A::comm_status,
+                                         &A::comm_abort,
+                                         &A::comm_destroy,
+                                         &A::all_reduce,
+                                         &A::all_gather,
+                                         &A::reduce_scatter,
+                                         &A::broadcast,
+                                         &A::barrier};
+  return &kTable;
+}
+
+}  // namespace pliant::sdk
