@@ -19,14 +19,20 @@ class BestFit : public sampler::PackSampler<BestFit>, public sampler::ThreadOpti
  public:
   static constexpr const char* kName = "best_fit";
 
+  std::string shuffle = "blocks";
+
   BestFit() { order = "random"; }
 
   static void options(sdk::Options<BestFit>& o) {
     sampler::add_pack_options(
         o, sampler::summed_budget(),
-        "Order of the packs: random = every order, and every choice among sequences of one length, is equally likely, "
-        "keyed by seed and epoch; dataloader = by the first of their sequences in the order given; seqlen = the pack "
-        "with the longest sequence first.");
+        "Order of the packs: random = every order is equally likely, keyed by seed and epoch; dataloader = by the "
+        "first "
+        "of their sequences in the order given; seqlen = the pack with the longest sequence first.");
+    o.add("shuffle", &BestFit::shuffle,
+          "How the sequences of one length are shuffled in a random order: blocks = in blocks of 8 neighbours where "
+          "there are 256 or more, which takes a third of the time; each = one by one, every choice is equally likely.")
+        .choices({"blocks", "each"});
     sampler::add_thread_option(o);
   }
   [[nodiscard]] std::string item_order() const { return "dataloader"; }
@@ -40,7 +46,8 @@ class BestFit : public sampler::PackSampler<BestFit>, public sampler::ThreadOpti
     plan.plan =
         sampler::best_fit_decreasing(plan.sorted.values, counts, max_tokens, static_cast<uint64_t>(max_sequences));
     if (order == "random") {
-      plan.order_at_random({request.seed, static_cast<uint64_t>(request.epoch)});
+      plan.order_at_random({request.seed, static_cast<uint64_t>(request.epoch)},
+                           shuffle == "each" ? sampler::Shuffled::kEach : sampler::Shuffled::kBlocks);
     } else {
       plan.order_as_planned();
     }
@@ -57,4 +64,4 @@ class BestFit : public sampler::PackSampler<BestFit>, public sampler::ThreadOpti
 
 }  // namespace
 
-PLIANT_BATCH_SAMPLER(BestFit, "best_fit", "0.1.0", "The fullest packs: best-fit-decreasing over the whole epoch")
+PLIANT_BATCH_SAMPLER(BestFit, "best_fit", "0.2.0", "The fullest packs: best-fit-decreasing over the whole epoch")

@@ -18,10 +18,14 @@
 
 namespace pliant::sampler {
 
+/// How the sequences of one size are shuffled: one by one, or in blocks of neighbours where they are many.
+enum class Shuffled { kEach, kBlocks };
+
 namespace detail {
 
 /// Shuffles the sequences of each size. The same for every number of threads.
-inline void shuffle_sequences(const OrderKey& key, size_t threads, ByValue& sorted) {
+inline void shuffle_sequences(const OrderKey& key, Shuffled how, size_t threads, ByValue& sorted) {
+  constexpr size_t kMany = 256;
   constexpr uint64_t kStretch = uint64_t{1} << 17U;  // sequences that one generator serves
   std::vector<size_t> begins{0};
   for (size_t g = 0; g < sorted.groups(); ++g) {
@@ -37,7 +41,12 @@ inline void shuffle_sequences(const OrderKey& key, size_t threads, ByValue& sort
     const size_t at = by_size[turn];
     KeyedRandom random = key.random(Drawn::kSequences, at);
     for (size_t g = begins[at]; g < begins[at + 1]; ++g) {
-      fast_shuffle(std::span(sorted.positions.get() + sorted.begins[g], sorted.count(g)), random);
+      const std::span group(sorted.positions.get() + sorted.begins[g], sorted.count(g));
+      if (how == Shuffled::kBlocks && group.size() >= kMany) {
+        fast_shuffle_blocks(group, random);
+      } else {
+        fast_shuffle(group, random);
+      }
     }
   });
 }
@@ -110,10 +119,11 @@ class BestFitRows : public sdk::RowSource {
     sampler::order_as_planned(plan, entries_, order_);
     here_.restart();
   }
-  /// Every order of packs, and every choice among sequences of one size, is equally likely.
-  void order_at_random(const OrderKey& key) {
+  /// Every order of packs is equally likely, and so is every choice among sequences, or blocks of sequences, of one
+  /// size. The eight of a block go into one bucket, anywhere in it.
+  void order_at_random(const OrderKey& key, Shuffled how) {
     detail::count_entries(plan, entries_);
-    detail::shuffle_sequences(key, threads, sorted);
+    detail::shuffle_sequences(key, how, threads, sorted);
     sampler::order_at_random(plan, entries_, entry_count(), key, threads, order_);
     here_.restart();
   }

@@ -172,17 +172,32 @@ class KeyedRandom {
 
 namespace detail {
 
-/// Swaps the last of `left` items with one of them, then the last but one, and so on, as long as there are draws.
-/// Uniform: products whose low half is below 2^32 mod left are drawn again. Says how many draws it used.
-inline size_t shuffle_exactly(std::span<uint32_t> items, uint32_t& left, std::span<const uint32_t> draws) {
-  size_t used = 0;
-  for (; used < draws.size() && left > 1; ++used) {
-    const uint64_t product = uint64_t{draws[used]} * left;
-    if (static_cast<uint32_t>(product) < left && static_cast<uint32_t>(product) < (0U - left) % left) continue;
-    --left;
-    std::swap(items[left], items[product >> 32U]);
+/// `count` things, the last of those left swapped with one of them, uniformly drawn, until none is left: the order in
+/// which they are then is one of all, each as likely. swap(a, b); is_far: reach(a) brings thing a near before.
+template <class Swap, class Reach>
+void shuffle_things(uint32_t count, KeyedRandom& random, bool is_far, Swap&& swap, Reach&& reach) {
+  std::array<uint32_t, KeyedRandom::kMostReady> places;
+  uint32_t left = count;
+  while (left > 1) {
+    const std::span<const uint32_t> draws = random.ready();
+    const size_t swaps = std::min<size_t>(draws.size(), left - 1);
+    const bool is_sure = has_avx2() ? find_places_avx2(draws.first(swaps), left, places.data())
+                                    : find_places(draws.first(swaps), left, places.data());
+    if (is_sure) {
+      for (size_t i = 0; is_far && i < swaps; ++i) reach(places[i]);
+      for (size_t i = 0; i < swaps; ++i) swap(--left, places[i]);
+      random.use(swaps);
+      continue;
+    }
+    // One by one: products whose low half is below 2^32 mod left are drawn again.
+    size_t used = 0;
+    for (; used < draws.size() && left > 1; ++used) {
+      const uint64_t product = uint64_t{draws[used]} * left;
+      if (static_cast<uint32_t>(product) < left && static_cast<uint32_t>(product) < (0U - left) % left) continue;
+      swap(--left, static_cast<uint32_t>(product >> 32U));
+    }
+    random.use(used);
   }
-  return used;
 }
 
 }  // namespace detail
@@ -193,21 +208,36 @@ inline void fast_shuffle(std::span<uint32_t> items, KeyedRandom& random) {
   constexpr size_t kLine = 16;
   const bool is_far = items.size() > kInCache;
   for (size_t i = 0; !is_far && i < items.size(); i += kLine) __builtin_prefetch(&items[i], 1);
-  auto left = static_cast<uint32_t>(items.size());
-  std::array<uint32_t, KeyedRandom::kMostReady> places;
-  while (left > 1) {
-    const std::span<const uint32_t> draws = random.ready();
-    const size_t swaps = std::min<size_t>(draws.size(), left - 1);
-    const bool is_sure = detail::has_avx2() ? detail::find_places_avx2(draws.first(swaps), left, places.data())
-                                            : detail::find_places(draws.first(swaps), left, places.data());
-    if (!is_sure) {
-      random.use(detail::shuffle_exactly(items, left, draws));
-      continue;
-    }
-    for (size_t i = 0; is_far && i < swaps; ++i) __builtin_prefetch(&items[places[i]], 1);
-    for (size_t i = 0; i < swaps; ++i) std::swap(items[--left], items[places[i]]);
-    random.use(swaps);
+  uint32_t* const at = items.data();
+  detail::shuffle_things(
+      static_cast<uint32_t>(items.size()), random, is_far, [at](uint32_t a, uint32_t b) { std::swap(at[a], at[b]); },
+      [at](uint32_t a) { __builtin_prefetch(at + a, 1); });
+}
+
+/// Neighbours that fast_shuffle_blocks keeps together.
+inline constexpr size_t kShuffledBlock = 8;
+
+/// In a third of the time: every order of the blocks of neighbours is equally likely, and those of a block keep theirs.
+/// First the items behind the last whole block change places with any others.
+inline void fast_shuffle_blocks(std::span<uint32_t> items, KeyedRandom& random) {
+  constexpr size_t kInCache = size_t{1} << 13U;
+  using Block = std::array<uint32_t, kShuffledBlock>;
+  const auto blocks = static_cast<uint32_t>(items.size() / kShuffledBlock);
+  uint32_t* const at = items.data();
+  for (size_t i = size_t{blocks} * kShuffledBlock; i < items.size(); ++i) {
+    std::swap(at[i], at[uint64_t{random.ready().front()} * (i + 1) >> 32U]);
+    random.use(1);
   }
+  const auto swap = [at](uint32_t a, uint32_t b) {
+    Block one;
+    Block other;
+    std::memcpy(&one, at + size_t{a} * kShuffledBlock, sizeof(Block));
+    std::memcpy(&other, at + size_t{b} * kShuffledBlock, sizeof(Block));
+    std::memcpy(at + size_t{b} * kShuffledBlock, &one, sizeof(Block));
+    std::memcpy(at + size_t{a} * kShuffledBlock, &other, sizeof(Block));
+  };
+  const auto reach = [at](uint32_t a) { __builtin_prefetch(at + size_t{a} * kShuffledBlock, 1); };
+  detail::shuffle_things(blocks, random, items.size() > kInCache, swap, reach);
 }
 
 }  // namespace pliant::sampler

@@ -25,6 +25,8 @@ void plan(sampler::BestFitRows& rows, const std::vector<int32_t>& sizes, int64_t
   rows.plan = sampler::best_fit_decreasing(rows.sorted.values, counts, budget, most);
 }
 
+enum class Order { kEach, kBlocks, kPlanned };
+
 struct Written {
   std::vector<uint64_t> offsets;
   std::vector<int64_t> ids;
@@ -71,7 +73,7 @@ TEST_CASE("every order of packs and every choice among sequences of one size is 
   for (int draw = 0; draw < kDraws; ++draw) {
     sampler::BestFitRows rows;
     plan(rows, sizes, 8, 0, 1);
-    rows.order_at_random({static_cast<uint64_t>(draw), 3});
+    rows.order_at_random({static_cast<uint64_t>(draw), 3}, sampler::Shuffled::kBlocks);
     ++seen[written(rows).ids];
   }
   CHECK(seen.size() == 12);
@@ -101,6 +103,48 @@ TEST_CASE("every order of four items is about equally likely, and so is every pl
       }
     }
     CHECK(std::abs(excess(cells, kCells * kCells, 3.0 * static_cast<double>(n))) < 6);
+  }
+}
+
+TEST_CASE("a shuffle of blocks keeps neighbours together and has every order of blocks about equally often") {
+  constexpr uint32_t kBlock = sampler::kShuffledBlock;
+  std::map<std::vector<int64_t>, int> seen;
+  std::vector<uint32_t> items(4 * kBlock);
+  for (uint64_t seed = 0; seed < 24000; ++seed) {
+    std::iota(items.begin(), items.end(), 0U);
+    sampler::KeyedRandom random(seed, 0, 1);
+    sampler::fast_shuffle_blocks(items, random);
+    std::vector<int64_t> order;
+    for (size_t at = 0; at < items.size(); at += kBlock) {
+      order.push_back(items[at] / kBlock);
+      bool together = items[at] % kBlock == 0;
+      for (uint32_t i = 1; i < kBlock; ++i) together &= items[at + i] == items[at] + i;
+      REQUIRE(together);
+    }
+    ++seen[order];
+  }
+  CHECK(seen.size() == 24);
+  CHECK(std::abs(excess(seen, 24, 24000)) < 5);
+}
+
+TEST_CASE("a shuffle of blocks moves each item, and the last that make no block, to every place about equally often") {
+  for (const size_t n : {size_t{3 * sampler::kShuffledBlock + 5}, size_t{64}, size_t{7}}) {
+    std::map<std::vector<int64_t>, int> places;
+    std::vector<uint32_t> items(n);
+    constexpr int kDraws = 40000;
+    for (uint64_t seed = 0; seed < kDraws; ++seed) {
+      std::iota(items.begin(), items.end(), 0U);
+      sampler::KeyedRandom random(seed, 2, 1);
+      sampler::fast_shuffle_blocks(items, random);
+      // The last item: any place, or without a rest its own place in any block.
+      ++places[{std::find(items.begin(), items.end(), n - 1) - items.begin()}];
+      std::vector<uint32_t> sorted = items;
+      std::sort(sorted.begin(), sorted.end());
+      for (uint32_t i = 0; i < n; ++i) REQUIRE(sorted[i] == i);
+    }
+    const size_t whole = n / sampler::kShuffledBlock;
+    CHECK(places.size() == (n % sampler::kShuffledBlock == 0 ? whole : n));
+    CHECK(std::abs(excess(places, places.size(), kDraws)) < 5);
   }
 }
 
@@ -139,7 +183,7 @@ TEST_CASE("packs of a group are spread over buckets and places evenly") {
   std::vector<int32_t> sizes(kPacks, 10);
   std::fill(sizes.begin(), sizes.begin() + kPacks / 2, 9);
   plan(rows, sizes, 10, 0, 1);
-  rows.order_at_random({1, 2});
+  rows.order_at_random({1, 2}, sampler::Shuffled::kEach);
   const Written got = written(rows);
   constexpr size_t kCells = 64;
   std::map<std::vector<int64_t>, int> cells;
@@ -164,14 +208,14 @@ TEST_CASE("the rows of best_fit are the same for every number of threads, in por
                          Set{drawn(600000, 3), 60000, 0}, Set{{5}, 5, 0}, Set{{}, 5, 0}}) {
     CAPTURE(set.sizes.size());
     CAPTURE(set.budget);
-    for (const bool random : {true, false}) {
+    for (const auto order : {Order::kEach, Order::kBlocks, Order::kPlanned}) {
       sampler::BestFitRows rows;
       const auto make = [&](size_t threads) {
         plan(rows, set.sizes, set.budget, set.most, threads);
-        if (random) {
-          rows.order_at_random({7, 8});
-        } else {
+        if (order == Order::kPlanned) {
           rows.order_as_planned();
+        } else {
+          rows.order_at_random({7, 8}, order == Order::kEach ? sampler::Shuffled::kEach : sampler::Shuffled::kBlocks);
         }
         return written(rows);
       };
