@@ -72,34 +72,21 @@ class BucketRows {
   void load(const PackOrder& order, const std::vector<uint64_t>& entries, size_t bucket) {
     if (bucket_ == bucket) return;
     bucket_ = bucket;
-    order.expand(bucket, runs_of_rows_);
-    runs_.clear();
-    uint32_t before = 0;
+    order.find_rows(bucket, packs);
+    begins.resize(packs.size() + 1);
+    begins[0] = 0;
+    const uint32_t* row = packs.data();
     for (uint64_t run = order.run_begins[bucket]; run < order.run_begins[bucket + 1]; ++run) {
-      runs_.push_back({before, static_cast<uint32_t>(entries[order.runs[run].group])});
-      before += order.runs[run].count;
+      const auto held = static_cast<uint32_t>(entries[order.runs[run].group]);
+      for (uint32_t i = 0; i < order.runs[run].count; ++i) begins[*row++ + 1] = held;
     }
-    begins.resize(runs_of_rows_.size() + 1);
-    packs.resize(runs_of_rows_.size());
-    uint32_t at = 0;
-    for (size_t row = 0; row < runs_of_rows_.size(); ++row) {
-      Run& run = runs_[runs_of_rows_[row]];
-      begins[row] = at;
-      packs[run.next++] = at;
-      at += run.entries;
-    }
-    begins.back() = at;
+    std::partial_sum(begins.begin(), begins.end(), begins.begin());
+    for (uint32_t& pack : packs) pack = begins[pack];
   }
 
  private:
   static constexpr size_t kNoBucket = ~size_t{0};
-  struct Run {
-    uint32_t next = 0;  ///< of `packs`
-    uint32_t entries = 0;
-  };
   size_t bucket_ = kNoBucket;
-  std::vector<uint32_t> runs_of_rows_;
-  std::vector<Run> runs_;
 };
 
 }  // namespace detail
@@ -196,7 +183,7 @@ class BestFitRows : public sdk::RowSource {
     }
 
    private:
-    static constexpr uint32_t kMostKept = uint32_t{1} << 18U;
+    static constexpr uint32_t kMostKept = uint32_t{1} << 20U;
     static constexpr uint64_t kRunsAhead = 4;
     static constexpr size_t kNoBucket = ~size_t{0};
 

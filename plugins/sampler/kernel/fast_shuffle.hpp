@@ -200,14 +200,20 @@ void shuffle_things(uint32_t count, KeyedRandom& random, bool is_far, Swap&& swa
   }
 }
 
+/// False when they are too many to be near at once.
+inline bool bring_near(std::span<uint32_t> items) {
+  constexpr size_t kInCache = size_t{1} << 17U;
+  constexpr size_t kLine = 16;
+  if (items.size() > kInCache) return false;
+  for (size_t i = 0; i < items.size(); i += kLine) __builtin_prefetch(&items[i], 1);
+  return true;
+}
+
 }  // namespace detail
 
 /// Every order is equally likely. In place; fewer than 2^32 items.
 inline void fast_shuffle(std::span<uint32_t> items, KeyedRandom& random) {
-  constexpr size_t kInCache = size_t{1} << 17U;
-  constexpr size_t kLine = 16;
-  const bool is_far = items.size() > kInCache;
-  for (size_t i = 0; !is_far && i < items.size(); i += kLine) __builtin_prefetch(&items[i], 1);
+  const bool is_far = !detail::bring_near(items);
   uint32_t* const at = items.data();
   detail::shuffle_things(
       static_cast<uint32_t>(items.size()), random, is_far, [at](uint32_t a, uint32_t b) { std::swap(at[a], at[b]); },
@@ -220,7 +226,7 @@ inline constexpr size_t kShuffledBlock = 8;
 /// In a third of the time: every order of the blocks of neighbours is equally likely, and those of a block keep theirs.
 /// First the items behind the last whole block change places with any others.
 inline void fast_shuffle_blocks(std::span<uint32_t> items, KeyedRandom& random) {
-  constexpr size_t kInCache = size_t{1} << 13U;
+  const bool is_far = !detail::bring_near(items);
   using Block = std::array<uint32_t, kShuffledBlock>;
   const auto blocks = static_cast<uint32_t>(items.size() / kShuffledBlock);
   uint32_t* const at = items.data();
@@ -237,7 +243,7 @@ inline void fast_shuffle_blocks(std::span<uint32_t> items, KeyedRandom& random) 
     std::memcpy(at + size_t{a} * kShuffledBlock, &other, sizeof(Block));
   };
   const auto reach = [at](uint32_t a) { __builtin_prefetch(at + size_t{a} * kShuffledBlock, 1); };
-  detail::shuffle_things(blocks, random, items.size() > kInCache, swap, reach);
+  detail::shuffle_things(blocks, random, is_far, swap, reach);
 }
 
 }  // namespace pliant::sampler

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -46,22 +47,19 @@ struct PackOrder {
     return static_cast<size_t>(std::upper_bound(pack_begins.begin(), pack_begins.end(), pack) - pack_begins.begin()) -
            1;
   }
-  /// Which of the bucket's runs the pack of each row is from.
-  void expand(size_t bucket, std::vector<uint32_t>& runs_of_rows) const {
-    runs_of_rows.resize(pack_begins[bucket + 1] - pack_begins[bucket]);
-    uint32_t* at = runs_of_rows.data();
-    for (uint64_t run = run_begins[bucket]; run < run_begins[bucket + 1]; ++run) {
-      at = std::fill_n(at, runs[run].count, static_cast<uint32_t>(run - run_begins[bucket]));
-    }
+  /// In which of the bucket's rows each of its packs is, one run after the other.
+  void find_rows(size_t bucket, std::vector<uint32_t>& rows) const {
+    rows.resize(pack_begins[bucket + 1] - pack_begins[bucket]);
+    std::iota(rows.begin(), rows.end(), 0U);
     if (!is_random) return;
     KeyedRandom random = key.random(Drawn::kPacks, bucket);
-    fast_shuffle(runs_of_rows, random);
+    fast_shuffle(rows, random);
   }
 };
 
 namespace detail {
 
-inline constexpr uint64_t kBucketEntries = uint64_t{1} << 15U;
+inline constexpr uint64_t kBucketEntries = uint64_t{1} << 17U;
 
 struct PlacedRun {
   uint32_t bucket = 0;
