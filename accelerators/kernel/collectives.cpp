@@ -1,6 +1,7 @@
 // Drives an exchange: does whatever can be done now, and sleeps when nothing can.
 #include "kernel/collectives.hpp"
 
+#include <numeric>
 #include <string>
 
 #include "kernel/exchange.hpp"
@@ -23,6 +24,12 @@ const char* name_of(CallKind kind) {
       return "broadcast";
     case CallKind::kBarrier:
       return "barrier";
+    case CallKind::kAllGatherV:
+      return "all_gather_v";
+    case CallKind::kSend:
+      return "send";
+    case CallKind::kRecv:
+      return "recv";
   }
   return "an unknown collective";
 }
@@ -34,7 +41,14 @@ std::string describe(const CallRecord& call) {
   text += " of " + std::to_string(call.count) + " " + sdk::name_of(static_cast<sdk::DType>(call.dtype));
   if (call.op != 0) text += std::string(" (") + sdk::name_of(static_cast<sdk::ReduceOp>(call.op)) + ")";
   if (kind == CallKind::kBroadcast) text += " from rank " + std::to_string(call.root);
+  if (kind == CallKind::kAllGatherV) text += " in all (counts of the ranks: digest " + std::to_string(call.root) + ")";
   return text;
+}
+
+int32_t digest(const std::vector<uint64_t>& counts) {
+  uint64_t hash = 0;
+  for (const uint64_t count : counts) hash = (hash ^ count) * 0x9e3779b97f4a7c15ULL + (hash >> 29U);
+  return static_cast<int32_t>(hash >> 33U);
 }
 
 CallRecord record_of(const Call& call, uint64_t history) {
@@ -46,7 +60,11 @@ CallRecord record_of(const Call& call, uint64_t history) {
   made.dtype = static_cast<int32_t>(call.elements.dtype);
   if (call.kind == CallKind::kAllReduce || call.kind == CallKind::kReduceScatter)
     made.op = static_cast<int32_t>(call.op);
-  if (call.kind == CallKind::kBroadcast) made.root = call.root;
+  if (call.kind == CallKind::kBroadcast) made.root = call.rank;
+  if (call.kind == CallKind::kAllGatherV) {
+    made.count = std::accumulate(call.counts.begin(), call.counts.end(), uint64_t{0});
+    made.root = digest(call.counts);
+  }
   return made;
 }
 

@@ -1,31 +1,44 @@
-// Collectives: what the ranks of a group exchange, chunk by chunk, through its shared memory.
+// Collectives: what all ranks of a group exchange, chunk by chunk, through its shared memory.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "kernel/group.hpp"
 #include "pliant/sdk/accelerator.hpp"
 
 namespace pliant::accelerator {
 
-enum class CallKind : int32_t { kAllReduce = 1, kAllGather = 2, kReduceScatter = 3, kBroadcast = 4, kBarrier = 5 };
+enum class CallKind : int32_t {
+  kAllReduce = 1,
+  kAllGather = 2,
+  kReduceScatter = 3,
+  kBroadcast = 4,
+  kBarrier = 5,
+  kAllGatherV = 6,
+  kSend = 7,
+  kRecv = 8
+};
 
-/// One call of a collective by one rank. broadcast uses recv only.
+/// One call by one rank. broadcast and recv use `recv` only, send uses `send` only.
 struct Call {
   CallKind kind = CallKind::kBarrier;
   const void* send = nullptr;
   void* recv = nullptr;
   sdk::Elements elements;
   sdk::ReduceOp op = sdk::ReduceOp::kSum;
-  int32_t root = 0;
+  int32_t rank = 0;                   ///< the root of a broadcast, the peer of a message
+  std::vector<uint64_t> counts = {};  ///< of all_gather_v: elements of each rank
+
+  [[nodiscard]] bool is_message() const { return kind == CallKind::kSend || kind == CallKind::kRecv; }
 };
 
-/// Runs calls one after the other, on any thread, one at a time.
+/// Runs collectives one after the other, on any thread, one at a time.
 class Collectives {
  public:
   explicit Collectives(Group& group) : group_(group) {}
   /// Blocks until this rank has its result. Throws the group's failure, and PLIANT_INVALID_ARGUMENT when another rank
-  /// called something else; the group has failed then.
+  /// called something else; the group has failed then. No message.
   void run(const Call& call);
 
  private:

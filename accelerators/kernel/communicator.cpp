@@ -3,18 +3,27 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <new>
+#include <span>
+#include <string>
+
+#include "kernel/messages.hpp"
 
 namespace pliant::accelerator {
 
 struct Communicator::Shared {
   Shared(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made,
          std::shared_ptr<Faults> interference)
-      : group(id, rank, world_size, std::move(made)), collectives(group), faults(std::move(interference)) {}
+      : group(id, rank, world_size, std::move(made)),
+        collectives(group),
+        messages(group),
+        faults(std::move(interference)) {}
 
-  void run(const Call& call, uint64_t ticket) {
+  /// Collectives first, then all messages.
+  void run(std::span<const Call> calls, uint64_t ticket) {
     struct Done {
       ~Done() {
         shared.turn.store(number + 1);
@@ -26,11 +35,14 @@ struct Communicator::Shared {
     group.wait_ready(-1);
     group.wait([&] { return turn.load() == ticket; });
     if (faults && faults->loses(group.rank(), ticket + 1)) group.fail({FailureCause::kInjected, group.rank(), 0});
-    collectives.run(call);
+    const auto first_message = std::find_if(calls.begin(), calls.end(), [](const Call& c) { return c.is_message(); });
+    for (auto call = calls.begin(); call != first_message; ++call) collectives.run(*call);
+    if (first_message != calls.end()) messages.run({first_message, calls.end()});
   }
 
   Group group;
   Collectives collectives;
+  Messages messages;
   const std::shared_ptr<Faults> faults;
   std::mutex calling;                ///< tickets follow the order on the streams
   std::atomic<uint64_t> tickets{0};  ///< calls so far
@@ -56,6 +68,10 @@ int32_t Communicator::world_size() const {
   return shared_->group.world_size();
 }
 
+int32_t Communicator::rank() const {
+  return shared_->group.rank();
+}
+
 void Communicator::wait_ready(int32_t timeout_ms) {
   shared_->group.wait_ready(timeout_ms);
 }
@@ -64,10 +80,57 @@ void Communicator::abort() {
   shared_->group.abort();
 }
 
-void Communicator::enqueue(const Call& call, Stream& stream) {
+void Communicator::enqueue(Call call, Stream& stream) {
+  {
+    const std::lock_guard lock(opening_);
+    if (open_) {
+      sdk::require(open_->stream == nullptr || open_->stream == &stream, "all calls of a group name the same stream");
+      open_->stream = &stream;
+      open_->calls.push_back(std::move(call));
+      return;
+    }
+  }
+  sdk::require(!call.is_message() || call.rank != rank(),
+               "rank " + std::to_string(rank()) + " is its own peer; a rank sends to itself in a group only");
+  std::vector<Call> calls;
+  calls.push_back(std::move(call));
+  enqueue_all(std::move(calls), stream);
+}
+
+void Communicator::begin_group() {
+  const std::lock_guard lock(opening_);
+  if (open_)
+    throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "this communicator has a group already; groups do not nest");
+  open_.emplace();
+}
+
+void Communicator::end_group() {
+  Open ended;
+  {
+    const std::lock_guard lock(opening_);
+    if (!open_) throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "this communicator has no group that could end");
+    ended = std::move(*open_);
+    open_.reset();
+  }
+  if (ended.calls.empty()) return;
+  const auto own = [&](CallKind kind) {
+    return std::count_if(ended.calls.begin(), ended.calls.end(),
+                         [&](const Call& call) { return call.kind == kind && call.rank == rank(); });
+  };
+  const auto sends = own(CallKind::kSend);
+  const auto receives = own(CallKind::kRecv);
+  sdk::require(sends == receives, "in this group rank " + std::to_string(rank()) + " sends itself " +
+                                      std::to_string(sends) + " and receives " + std::to_string(receives) +
+                                      " messages; nothing of the group was enqueued");
+  std::stable_partition(ended.calls.begin(), ended.calls.end(), [](const Call& call) { return !call.is_message(); });
+  enqueue_all(std::move(ended.calls), *ended.stream);
+}
+
+void Communicator::enqueue_all(std::vector<Call> calls, Stream& stream) {
   const std::lock_guard lock(shared_->calling);
   const uint64_t ticket = shared_->tickets.load();
-  stream.enqueue([shared = shared_, call, ticket] { shared->run(call, ticket); }, WorkKind::kCollective);
+  stream.enqueue([shared = shared_, kept = std::move(calls), ticket] { shared->run(kept, ticket); },
+                 WorkKind::kCollective);
   shared_->tickets.store(ticket + 1);
 }
 

@@ -5,6 +5,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
 
 #include "kernel/collectives.hpp"
 #include "kernel/faults.hpp"
@@ -23,13 +26,29 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
 
   [[nodiscard]] int32_t world_size() const;
+  [[nodiscard]] int32_t rank() const;
   void wait_ready(int32_t timeout_ms);
   void abort();
-  void enqueue(const Call& call, Stream& stream);
+  /// In a group: kept for its end. Throws PLIANT_INVALID_ARGUMENT for a message to this rank itself outside a group,
+  /// and in a group for another stream than that of its first call.
+  void enqueue(Call call, Stream& stream);
+  /// Throw PLIANT_FAILED_PRECONDITION when there is a group already, or none. end_group: also PLIANT_INVALID_ARGUMENT
+  /// when this rank sends itself more or fewer messages than it receives; the group is over then and nothing enqueued.
+  void begin_group();
+  void end_group();
 
  private:
   struct Shared;
+  /// Calls since begin_group.
+  struct Open {
+    std::vector<Call> calls;
+    Stream* stream = nullptr;
+  };
+  void enqueue_all(std::vector<Call> calls, Stream& stream);
+
   std::shared_ptr<Shared> shared_;  // enqueued work outlives the handle
+  std::mutex opening_;
+  std::optional<Open> open_;
   pid_t owner_;
 };
 

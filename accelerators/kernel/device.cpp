@@ -68,6 +68,16 @@ void Device::fill(void* to, uint8_t byte, uint64_t bytes, Stream& stream) {
   });
 }
 
+void Device::all_gather_v(Comm& comm, const void* send, void* recv, std::span<const uint64_t> counts, sdk::DType dtype,
+                          Stream& stream) {
+  comm.enqueue({.kind = CallKind::kAllGatherV,
+                .send = send,
+                .recv = recv,
+                .elements = {counts[static_cast<size_t>(comm.rank())], dtype},
+                .counts = std::vector<uint64_t>(counts.begin(), counts.end())},
+               stream);
+}
+
 pliant_comm_id Device::make_comm_id(int32_t world_size) {
   pliant_comm_id id{};
   UniqueFd fd = Segment::reserve(world_size, settings_.chunk_bytes, id);

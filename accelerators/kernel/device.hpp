@@ -58,22 +58,34 @@ class Device {
   pliant_comm_id make_comm_id(int32_t world_size);
   std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id& id, int32_t rank, int32_t world_size);
   int32_t world_size(const Comm& comm) { return comm.world_size(); }
+  int32_t rank(const Comm& comm) { return comm.rank(); }
   void wait_ready(Comm& comm, int32_t timeout_ms) { comm.wait_ready(timeout_ms); }
   void abort(Comm& comm) { comm.abort(); }
   void all_reduce(Comm& comm, const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op, Stream& stream) {
-    comm.enqueue({CallKind::kAllReduce, send, recv, elements, op, 0}, stream);
+    comm.enqueue({.kind = CallKind::kAllReduce, .send = send, .recv = recv, .elements = elements, .op = op}, stream);
   }
   void all_gather(Comm& comm, const void* send, void* recv, sdk::Elements elements, Stream& stream) {
-    comm.enqueue({CallKind::kAllGather, send, recv, elements, sdk::ReduceOp::kSum, 0}, stream);
+    comm.enqueue({.kind = CallKind::kAllGather, .send = send, .recv = recv, .elements = elements}, stream);
   }
   void reduce_scatter(Comm& comm, const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op,
                       Stream& stream) {
-    comm.enqueue({CallKind::kReduceScatter, send, recv, elements, op, 0}, stream);
+    comm.enqueue({.kind = CallKind::kReduceScatter, .send = send, .recv = recv, .elements = elements, .op = op},
+                 stream);
   }
   void broadcast(Comm& comm, void* buffer, sdk::Elements elements, int32_t root, Stream& stream) {
-    comm.enqueue({CallKind::kBroadcast, nullptr, buffer, elements, sdk::ReduceOp::kSum, root}, stream);
+    comm.enqueue({.kind = CallKind::kBroadcast, .recv = buffer, .elements = elements, .rank = root}, stream);
   }
   void barrier(Comm& comm, Stream& stream) { comm.enqueue({}, stream); }
+  void all_gather_v(Comm& comm, const void* send, void* recv, std::span<const uint64_t> counts, sdk::DType dtype,
+                    Stream& stream);
+  void send(Comm& comm, const void* buffer, sdk::Elements elements, int32_t peer, Stream& stream) {
+    comm.enqueue({.kind = CallKind::kSend, .send = buffer, .elements = elements, .rank = peer}, stream);
+  }
+  void recv(Comm& comm, void* buffer, sdk::Elements elements, int32_t peer, Stream& stream) {
+    comm.enqueue({.kind = CallKind::kRecv, .recv = buffer, .elements = elements, .rank = peer}, stream);
+  }
+  void begin_group(Comm& comm) { comm.begin_group(); }
+  void end_group(Comm& comm) { comm.end_group(); }
 
  protected:
   /// Before any other call.

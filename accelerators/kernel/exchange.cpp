@@ -120,6 +120,40 @@ class AllGather final : public Chunked {
   }
 };
 
+/// The ranks' parts differ in size: a tick takes a chunk of each that has one left.
+class AllGatherV final : public Exchange {
+ public:
+  AllGatherV(const Call& call, const Group& group, uint64_t first_tick) : Exchange(call, group, first_tick) {
+    begins_.push_back(0);
+    for (const uint64_t count : call_.counts) begins_.push_back(begins_.back() + count);
+  }
+  [[nodiscard]] uint64_t ticks() const override {
+    return ticks_for(*std::max_element(call_.counts.begin(), call_.counts.end()), chunk_elements());
+  }
+  void post(uint64_t tick) override {
+    const Range part = range(rank_, tick);
+    copy_bytes(slot(rank_, tick), send(part.first), part.count * width_);
+    copy_bytes(recv(at(rank_, part)), send(part.first), part.count * width_);
+  }
+  void take(uint64_t tick) override {
+    for (int32_t i = 1; i < ranks_; ++i) {
+      const int32_t r = (rank_ + i) % ranks_;
+      const Range part = range(r, tick);
+      copy_bytes(recv(at(r, part)), slot(r, tick), part.count * width_);
+    }
+  }
+
+ private:
+  /// Elements of rank r in `tick`, counted in its part.
+  [[nodiscard]] Range range(int32_t r, uint64_t tick) const {
+    const uint64_t count = call_.counts[static_cast<size_t>(r)];
+    const uint64_t first = std::min(tick * chunk_elements(), count);
+    return {first, std::min(chunk_elements(), count - first)};
+  }
+  [[nodiscard]] uint64_t at(int32_t r, Range part) const { return begins_[static_cast<size_t>(r)] + part.first; }
+  std::vector<uint64_t> begins_;
+};
+
 /// A slot holds one piece for every rank.
 class ReduceScatter final : public Chunked {
  public:
@@ -158,15 +192,15 @@ class ReduceScatter final : public Chunked {
 class Broadcast final : public Chunked {
  public:
   Broadcast(const Call& call, const Group& group, uint64_t first_tick) : Chunked(call, group, first_tick, 0) {}
-  [[nodiscard]] int32_t source() const override { return call_.root; }
+  [[nodiscard]] int32_t source() const override { return call_.rank; }
 
   void post(uint64_t tick) override {
     const Range part = range(tick);
-    if (rank_ == call_.root) copy_bytes(slot(rank_, tick), recv(part.first), part.count * width_);
+    if (rank_ == call_.rank) copy_bytes(slot(rank_, tick), recv(part.first), part.count * width_);
   }
   void take(uint64_t tick) override {
     const Range part = range(tick);
-    if (rank_ != call_.root) copy_bytes(recv(part.first), slot(call_.root, tick), part.count * width_);
+    if (rank_ != call_.rank) copy_bytes(recv(part.first), slot(call_.rank, tick), part.count * width_);
   }
 };
 
@@ -193,7 +227,11 @@ std::unique_ptr<Exchange> Exchange::of(const Call& call, const Group& group, uin
       return std::make_unique<ReduceScatter>(call, group, first_tick);
     case CallKind::kBroadcast:
       return std::make_unique<Broadcast>(call, group, first_tick);
+    case CallKind::kAllGatherV:
+      return std::make_unique<AllGatherV>(call, group, first_tick);
     case CallKind::kBarrier:
+    case CallKind::kSend:
+    case CallKind::kRecv:
       break;
   }
   return std::make_unique<Barrier>(call, group, first_tick);

@@ -33,7 +33,7 @@ Failure FailureCause::to_failure(int32_t own) const {
       return {PLIANT_ABORTED, rank == own ? "this rank aborted the communicator" : who + " aborted the communicator"};
     case kMismatch:
       return {PLIANT_INVALID_ARGUMENT,
-              "the ranks called different collectives; " + who + " saw it first and can say which"};
+              "the ranks made calls that do not fit together; " + who + " saw it first and can say which"};
     case kDestroyed:
       return {PLIANT_ABORTED, "this rank destroyed the communicator while work was enqueued on it"};
     case kUnwatched:

@@ -56,10 +56,10 @@ uint64_t available_bytes() {
 [[noreturn]] void no_memory(int32_t world_size, uint64_t chunk_bytes, uint64_t bytes, const std::string& reason) {
   char mib[32];
   std::snprintf(mib, sizeof(mib), "%.1f", static_cast<double>(bytes) / (1 << 20));
-  throw Failure(PLIANT_RESOURCE_EXHAUSTED, "no shared memory for a communicator of " + std::to_string(world_size) +
-                                               " ranks: it needs " + mib + " MiB (" + std::to_string(kSlots) +
-                                               " x chunk_bytes " + std::to_string(chunk_bytes) +
-                                               " for each rank) and " + reason + "; free memory or lower chunk_bytes");
+  throw Failure(PLIANT_RESOURCE_EXHAUSTED,
+                "no shared memory for a communicator of " + std::to_string(world_size) + " ranks: it needs " + mib +
+                    " MiB (" + std::to_string(kSlots + kLaneSlots) + " x chunk_bytes " + std::to_string(chunk_bytes) +
+                    " for each rank) and " + reason + "; free memory or lower chunk_bytes");
 }
 
 /// Growing a file past RLIMIT_FSIZE would raise SIGXFSZ, which kills; so it is asked first.
@@ -88,12 +88,16 @@ struct Segment::Layout {
     const auto ranks = static_cast<uint64_t>(world_size);
     blocks = kPage;
     calls = blocks + rounded(ranks * sizeof(RankBlock));
-    slots = calls + rounded(ranks * kSlots * sizeof(CallRecord));
-    total = world_size == 1 ? slots : slots + ranks * kSlots * chunk_bytes;
+    lanes = calls + rounded(ranks * kSlots * sizeof(CallRecord));
+    slots = lanes + rounded(ranks * ranks * sizeof(Lane));
+    lane_slots = slots + ranks * kSlots * chunk_bytes;
+    total = world_size == 1 ? slots : lane_slots + ranks * kLaneSlots * chunk_bytes;
   }
   uint64_t blocks;
   uint64_t calls;
+  uint64_t lanes;
   uint64_t slots;
+  uint64_t lane_slots;
   uint64_t total;
 };
 
@@ -208,6 +212,16 @@ CallRecord& Segment::call(int32_t rank, uint64_t tick) const {
 std::byte* Segment::slot(int32_t rank, uint64_t tick) const {
   return base_ + Layout(world_size_, chunk_bytes_).slots +
          (static_cast<uint64_t>(rank) * kSlots + tick % kSlots) * chunk_bytes_;
+}
+
+Lane& Segment::lane(int32_t from, int32_t to) const {
+  auto* lanes = reinterpret_cast<Lane*>(base_ + Layout(world_size_, chunk_bytes_).lanes);
+  return lanes[static_cast<uint64_t>(from) * static_cast<uint64_t>(world_size_) + static_cast<uint64_t>(to)];
+}
+
+std::byte* Segment::lane_slot(int32_t from, uint32_t slot) const {
+  return base_ + Layout(world_size_, chunk_bytes_).lane_slots +
+         (static_cast<uint64_t>(from) * kLaneSlots + slot) * chunk_bytes_;
 }
 
 }  // namespace pliant::accelerator

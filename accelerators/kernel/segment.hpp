@@ -18,6 +18,9 @@ constexpr uint32_t kStages = 3;
 /// Chunks of one rank that may be under way at once.
 constexpr uint64_t kSlots = 4;
 
+/// Chunks of messages of one rank that may be under way at once.
+constexpr uint64_t kLaneSlots = 2;
+
 enum RankState : uint32_t { kPresent = 0, kLeft = 1 };
 
 /// What each rank shows to the others. Written by its owner, except for `doorbell`, which anyone rings.
@@ -26,6 +29,7 @@ struct RankBlock {
   std::atomic<uint32_t> state;                 ///< RankState
   alignas(64) std::atomic<uint32_t> doorbell;  ///< futex: every wait of the owner sleeps here
   std::atomic<uint64_t> awaits;                ///< what the owner sleeps for, Group::encode; 0 = nothing
+  std::atomic<uint32_t> listens;               ///< the owner sleeps until something happens to one of its lanes
   alignas(64) std::atomic<uint64_t> progress[kStages];
 };
 
@@ -37,6 +41,17 @@ struct alignas(64) CallRecord {
   int32_t dtype;
   int32_t op;
   int32_t root;
+};
+
+/// What one rank sends to another.
+struct alignas(64) Lane {
+  std::atomic<uint64_t> wanted;  ///< messages that the receiver has begun to wait for
+  std::atomic<uint64_t> posted;  ///< chunks that the sender has put into slots
+  std::atomic<uint64_t> taken;   ///< chunks that the receiver has taken out
+  // Of the sender, valid from the first chunk of a message until the next is wanted.
+  uint64_t count;
+  int32_t dtype;
+  uint32_t slots[kLaneSlots];  ///< chunk n is in slots[n % kLaneSlots]
 };
 
 /// A view of the id's bytes.
@@ -74,6 +89,9 @@ class Segment {
   [[nodiscard]] RankBlock& rank(int32_t rank) const;
   [[nodiscard]] CallRecord& call(int32_t rank, uint64_t tick) const;
   [[nodiscard]] std::byte* slot(int32_t rank, uint64_t tick) const;
+  [[nodiscard]] Lane& lane(int32_t from, int32_t to) const;
+  /// 0 <= slot < kLaneSlots
+  [[nodiscard]] std::byte* lane_slot(int32_t from, uint32_t slot) const;
 
  private:
   struct Layout;

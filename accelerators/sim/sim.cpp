@@ -29,7 +29,7 @@ class SimAccelerator : public pliant::accelerator::Device {
         .unit("bytes")
         .at_least(0);
     o.add("chunk_bytes", &S::chunk_bytes,
-          "Piece in which collectives move; a communicator takes 4 such pieces of shared memory for each of its ranks.")
+          "Piece in which collectives move; a communicator takes 6 such pieces of shared memory for each of its ranks.")
         .unit("bytes")
         .range(4096, 64 * 1024 * 1024);
     o.add("seed", &S::seed, "What all injected faults are drawn from.");

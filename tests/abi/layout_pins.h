@@ -279,7 +279,7 @@ PLIANT_PIN(pliant_accelerator, cast_async, 168, 8)
 PLIANT_PIN(pliant_accelerator, host_function, 176, 8)
 
 /* collectives.h */
-PLIANT_PIN_STRUCT(pliant_collectives, 88)
+PLIANT_PIN_STRUCT(pliant_collectives, 128)
 PLIANT_PIN(pliant_collectives, struct_size, 0, 4)
 PLIANT_PIN(pliant_collectives, reserved, 4, 4)
 PLIANT_PIN(pliant_collectives, comm_id, 8, 8)
@@ -292,6 +292,11 @@ PLIANT_PIN(pliant_collectives, all_gather, 56, 8)
 PLIANT_PIN(pliant_collectives, reduce_scatter, 64, 8)
 PLIANT_PIN(pliant_collectives, broadcast, 72, 8)
 PLIANT_PIN(pliant_collectives, barrier, 80, 8)
+PLIANT_PIN(pliant_collectives, all_gather_v, 88, 8)
+PLIANT_PIN(pliant_collectives, send, 96, 8)
+PLIANT_PIN(pliant_collectives, recv, 104, 8)
+PLIANT_PIN(pliant_collectives, group_begin, 112, 8)
+PLIANT_PIN(pliant_collectives, group_end, 120, 8)
 
 /* balancer.h */
 PLIANT_PIN_STRUCT(pliant_balance_request, 32)

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -10,12 +11,14 @@
 
 namespace pliant_test {
 
-enum class Kind { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kBarrier };
-inline const Kind kKinds[] = {Kind::kAllReduce, Kind::kAllGather, Kind::kReduceScatter, Kind::kBroadcast,
-                              Kind::kBarrier};
+/// kShift: a group in which every rank sends to the next and receives from the one before.
+enum class Kind { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kBarrier, kAllGatherV, kShift };
+inline const Kind kKinds[] = {Kind::kAllReduce, Kind::kAllGather,  Kind::kReduceScatter, Kind::kBroadcast,
+                              Kind::kBarrier,   Kind::kAllGatherV, Kind::kShift};
 
 inline const char* name_of(Kind kind) {
-  const char* const names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "barrier"};
+  const char* const names[] = {"all_reduce", "all_gather",   "reduce_scatter", "broadcast",
+                               "barrier",    "all_gather_v", "shift"};
   return names[static_cast<int>(kind)];
 }
 
@@ -74,8 +77,15 @@ class Case {
   Case(Kind kind, int32_t rank, int32_t world_size, uint64_t count, int32_t op, bool in_place)
       : kind_(kind), rank_(rank), world_size_(world_size), count_(count), op_(op), in_place_(in_place) {
     const auto ranks = static_cast<uint64_t>(world_size);
-    const uint64_t sent = kind == Kind::kReduceScatter ? count * ranks : kind == Kind::kBarrier ? 0 : count;
-    const uint64_t received = kind == Kind::kAllGather ? count * ranks : kind == Kind::kBarrier ? 0 : count;
+    for (int32_t r = 0; r < world_size; ++r) counts_.push_back(count + 3 * static_cast<uint64_t>(r));
+    const uint64_t sent = kind == Kind::kReduceScatter ? count * ranks
+                          : kind == Kind::kBarrier     ? 0
+                          : kind == Kind::kAllGatherV  ? counts_[static_cast<size_t>(rank)]
+                                                       : count;
+    const uint64_t received = kind == Kind::kAllGather    ? count * ranks
+                              : kind == Kind::kBarrier    ? 0
+                              : kind == Kind::kAllGatherV ? std::accumulate(counts_.begin(), counts_.end(), uint64_t{0})
+                                                          : count;
     for (uint64_t i = 0; i < sent; ++i) send_.push_back(input<T>(rank, i));
     recv_.assign(received + kGuard, T{77});
     if (kind == Kind::kBroadcast && rank == root()) std::copy(send_.begin(), send_.end(), recv_.begin());
@@ -96,6 +106,10 @@ class Case {
         return device.call(&S::reduce_scatter, comm, send, recv, count_, dtype, op_, stream);
       case Kind::kBroadcast:
         return device.call(&S::broadcast, comm, recv, count_, dtype, root(), stream);
+      case Kind::kAllGatherV:
+        return device.call(&S::all_gather_v, comm, send, recv, counts_.data(), dtype, stream);
+      case Kind::kShift:
+        return shift(device, comm, stream);
       case Kind::kBarrier:
         break;
     }
@@ -116,6 +130,21 @@ class Case {
 
  private:
   static constexpr uint64_t kGuard = 3;
+  [[nodiscard]] int32_t before() const { return (rank_ + world_size_ - 1) % world_size_; }
+  Outcome shift(const Device& device, pliant_comm* comm, pliant_stream* stream) {
+    using S = pliant_collectives;
+    const int32_t dtype = DTypeOf<T>::kValue;
+    const int32_t after = (rank_ + 1) % world_size_;
+    Outcome outcome = device.call(&S::group_begin, comm);
+    if (outcome.ok()) outcome = device.call(&S::send, comm, send_.data(), count_, dtype, after, stream);
+    if (outcome.ok()) outcome = device.call(&S::recv, comm, recv_.data(), count_, dtype, before(), stream);
+    return outcome.ok() ? device.call(&S::group_end, comm) : outcome;
+  }
+  [[nodiscard]] T gathered(uint64_t i) const {
+    int32_t r = 0;
+    for (; i >= counts_[static_cast<size_t>(r)]; ++r) i -= counts_[static_cast<size_t>(r)];
+    return input<T>(r, i);
+  }
   [[nodiscard]] int32_t root() const { return world_size_ - 1; }
   [[nodiscard]] T expected(uint64_t i) const {
     switch (kind_) {
@@ -125,6 +154,10 @@ class Case {
         return input<T>(static_cast<int32_t>(i / count_), i % count_);
       case Kind::kReduceScatter:
         return reduced<T>(world_size_, op_, static_cast<uint64_t>(rank_) * count_ + i);
+      case Kind::kAllGatherV:
+        return gathered(i);
+      case Kind::kShift:
+        return input<T>(before(), i);
       default:
         return input<T>(root(), i);
     }
@@ -136,9 +169,15 @@ class Case {
   uint64_t count_;
   int32_t op_;
   bool in_place_;
+  std::vector<uint64_t> counts_;  ///< of all_gather_v
   std::vector<T> send_;
   std::vector<T> recv_;
 };
+
+/// Kinds in turn.
+inline Kind kind_of(uint64_t i) {
+  return kKinds[i % std::size(kKinds)];
+}
 
 /// Runs one case to its end; "" or what went wrong.
 template <class T>

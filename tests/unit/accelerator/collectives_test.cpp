@@ -94,7 +94,7 @@ TEST_CASE("many collectives enqueued without waiting run in the order of the cal
         const Stream stream(self.device);
         std::vector<Case<float>> cases;
         for (uint64_t i = 0; i < 200; ++i) {
-          cases.emplace_back(kKinds[i % 5], self.rank, self.world_size, i * 37 % 5000, PLIANT_SUM, false);
+          cases.emplace_back(kind_of(i), self.rank, self.world_size, i * 37 % 5000, PLIANT_SUM, false);
         }
         for (Case<float>& one : cases) {
           if (const Outcome started = one.start(self.device, comm, stream); !started.ok()) return started.text();
@@ -118,7 +118,7 @@ TEST_CASE("collectives of one communicator on two streams keep the order of the 
         const Stream second(self.device);
         std::vector<Case<float>> cases;
         for (uint64_t i = 0; i < 60; ++i)
-          cases.emplace_back(kKinds[i % 5], self.rank, self.world_size, i * 91, PLIANT_SUM, false);
+          cases.emplace_back(kind_of(i), self.rank, self.world_size, i * 91, PLIANT_SUM, false);
         for (size_t i = 0; i < cases.size(); ++i) cases[i].start(self.device, comm, i % 2 == 0 ? first : second);
         for (const Stream* stream : {&first, &second}) {
           if (const Outcome done = stream->synchronize(); !done.ok()) return done.text();
@@ -149,8 +149,8 @@ TEST_CASE("two communicators over the same processes do not disturb each other")
         }
         Comm second(self.device, second_id, self.rank, self.world_size);
         for (uint64_t i = 0; i < 50; ++i) {
-          std::string fault = run_case<double>(self.device, i % 2 == 0 ? comm : second, stream, kKinds[i % 5],
-                                               self.rank, self.world_size, 100 * i);
+          std::string fault = run_case<double>(self.device, i % 2 == 0 ? comm : second, stream, kind_of(i), self.rank,
+                                               self.world_size, 100 * i);
           if (!fault.empty()) return fault;
         }
         return "";

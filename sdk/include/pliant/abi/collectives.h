@@ -51,6 +51,25 @@ typedef struct pliant_collectives {
   int32_t (*broadcast)(void* self, pliant_comm* comm, void* buffer, uint64_t count, int32_t dtype, int32_t root,
                        pliant_stream* stream, pliant_error* error);
   int32_t (*barrier)(void* self, pliant_comm* comm, pliant_stream* stream, pliant_error* error);
+  /* [any-thread] As all_gather, with counts[r] elements of rank r: send holds counts[own rank], recv all of them, in
+   * rank order. The world_size counts are the same on every rank; the array may be gone when it returns. */
+  int32_t (*all_gather_v)(void* self, pliant_comm* comm, const void* send, void* recv, const uint64_t* counts,
+                          int32_t dtype, pliant_stream* stream, pliant_error* error);
+
+  /* [any-thread] One message from this rank to `peer`, or from it: as many elements of one type on both sides. Messages
+   * between two ranks arrive in the order of the calls. The stream goes on when the message has been taken, or has
+   * arrived; so ranks whose messages cross put their calls into a group. In a group a rank may be its own peer. */
+  int32_t (*send)(void* self, pliant_comm* comm, const void* buffer, uint64_t count, int32_t dtype, int32_t peer,
+                  pliant_stream* stream, pliant_error* error);
+  int32_t (*recv)(void* self, pliant_comm* comm, void* buffer, uint64_t count, int32_t dtype, int32_t peer,
+                  pliant_stream* stream, pliant_error* error);
+
+  /* [any-thread] What is called on the communicator between the two is enqueued by group_end, as one piece of work:
+   * the collectives in the order of the calls, then all messages at once, whichever side comes first. All calls name
+   * one stream. Groups do not nest, and between begin and end one thread only calls on the communicator. When
+   * group_end fails nothing is enqueued and the group is over. */
+  int32_t (*group_begin)(void* self, pliant_comm* comm, pliant_error* error);
+  int32_t (*group_end)(void* self, pliant_comm* comm, pliant_error* error);
 } pliant_collectives;
 
 #ifdef __cplusplus

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "pliant/abi/collectives.h"
@@ -84,18 +85,60 @@ struct CollectivesAdapter : private AcceleratorAdapter<T> {
     return guarded(error, [&] {
       const Elements elements = check::elements(count, dtype, 1);
       check::buffer(buffer, elements, "the buffer");
-      const auto ranks = static_cast<int32_t>(ranks_of(self, comm));
-      require(root >= 0 && root < ranks,
-              "root " + std::to_string(root) + " is outside 0.." + std::to_string(ranks - 1) + " of this communicator");
+      known_rank(self, comm, root, "root");
       device_of(self).broadcast(open(comm), buffer, elements, root, open(stream));
     });
   }
   static int32_t barrier(void* self, pliant_comm* comm, pliant_stream* stream, pliant_error* error) noexcept {
     return guarded(error, [&] { device_of(self).barrier(open(comm), open(stream)); });
   }
+  static int32_t all_gather_v(void* self, pliant_comm* comm, const void* send, void* recv, const uint64_t* counts,
+                              int32_t dtype, pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      require(counts != nullptr, "the array of counts is NULL");
+      const std::span<const uint64_t> all(counts, ranks_of(self, comm));
+      Elements total = check::elements(0, dtype, 1);
+      for (const uint64_t count : all) {
+        check::elements(count, dtype, 1);  // so that two of them add up to no more than 64 bits hold
+        total = check::elements(total.count + count, dtype, 1);
+      }
+      check::buffer(send, {all[static_cast<size_t>(device_of(self).rank(open(comm)))], total.dtype}, "the send buffer");
+      check::buffer(recv, total, "the receive buffer");
+      device_of(self).all_gather_v(open(comm), send, recv, all, total.dtype, open(stream));
+    });
+  }
+  static int32_t send(void* self, pliant_comm* comm, const void* buffer, uint64_t count, int32_t dtype, int32_t peer,
+                      pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      const Elements elements = check::elements(count, dtype, 1);
+      check::buffer(buffer, elements, "the send buffer");
+      known_rank(self, comm, peer, "peer");
+      device_of(self).send(open(comm), buffer, elements, peer, open(stream));
+    });
+  }
+  static int32_t recv(void* self, pliant_comm* comm, void* buffer, uint64_t count, int32_t dtype, int32_t peer,
+                      pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      const Elements elements = check::elements(count, dtype, 1);
+      check::buffer(buffer, elements, "the receive buffer");
+      known_rank(self, comm, peer, "peer");
+      device_of(self).recv(open(comm), buffer, elements, peer, open(stream));
+    });
+  }
+  static int32_t group_begin(void* self, pliant_comm* comm, pliant_error* error) noexcept {
+    return guarded(error, [&] { device_of(self).begin_group(open(comm)); });
+  }
+  static int32_t group_end(void* self, pliant_comm* comm, pliant_error* error) noexcept {
+    return guarded(error, [&] { device_of(self).end_group(open(comm)); });
+  }
 
   static uint64_t ranks_of(void* self, pliant_comm* comm) {
     return static_cast<uint64_t>(device_of(self).world_size(open(comm)));
+  }
+  static void known_rank(void* self, pliant_comm* comm, int32_t rank, const char* what) {
+    const int32_t ranks = device_of(self).world_size(open(comm));
+    require(rank >= 0 && rank < ranks, std::string(what) + " " + std::to_string(rank) + " is outside 0.." +
+                                           std::to_string(ranks - 1) + " of this communicator");
   }
 };
 
@@ -104,7 +147,7 @@ struct CollectivesAdapter : private AcceleratorAdapter<T> {
 /// The extension's table for accelerator class T, which has
 ///   pliant_comm_id make_comm_id(int32_t world_size);
 ///   std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id&, int32_t rank, int32_t world_size);
-///   int32_t world_size(const Comm&);
+///   int32_t world_size(const Comm&);   int32_t rank(const Comm&);
 ///   void wait_ready(Comm&, int32_t timeout_ms);                // throws Failure unless ready
 ///   void abort(Comm&);
 ///   void all_reduce(Comm&, const void* send, void* recv, Elements, ReduceOp, Stream&);
@@ -112,6 +155,10 @@ struct CollectivesAdapter : private AcceleratorAdapter<T> {
 ///   void reduce_scatter(Comm&, const void* send, void* recv, Elements, ReduceOp, Stream&);
 ///   void broadcast(Comm&, void* buffer, Elements, int32_t root, Stream&);
 ///   void barrier(Comm&, Stream&);
+///   void all_gather_v(Comm&, const void* send, void* recv, std::span<const uint64_t> counts, DType, Stream&);
+///   void send(Comm&, const void* buffer, Elements, int32_t peer, Stream&);
+///   void recv(Comm&, void* buffer, Elements, int32_t peer, Stream&);
+///   void begin_group(Comm&);   void end_group(Comm&);
 ///   using Comm = ...;                                          // destroyed by its destructor
 template <class T>
 const pliant_collectives* collectives_table() {
@@ -127,7 +174,12 @@ const pliant_collectives* collectives_table() {
                                          &A::all_gather,
                                          &A::reduce_scatter,
                                          &A::broadcast,
-                                         &A::barrier};
+                                         &A::barrier,
+                                         &A::all_gather_v,
+                                         &A::send,
+                                         &A::recv,
+                                         &A::group_begin,
+                                         &A::group_end};
   return &kTable;
 }
 
