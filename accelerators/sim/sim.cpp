@@ -22,6 +22,8 @@ class SimAccelerator : public pliant::accelerator::Device {
   double fail_alloc_probability = 0;
   int64_t lost_rank = -1;
   int64_t lost_at = 1;
+  bool collectives = true;
+  bool host_visible = true;
 
   static void options(pliant::sdk::Options<SimAccelerator>& o) {
     using S = SimAccelerator;
@@ -42,10 +44,18 @@ class SimAccelerator : public pliant::accelerator::Device {
         .range(0.0, 1.0);
     o.add("lost_rank", &S::lost_rank, "Rank that vanishes from its communicator; -1 is none.").at_least(-1);
     o.add("lost_at", &S::lost_at, "The collective at which it vanishes, counted from 1.").at_least(1);
+    o.add("collectives", &S::collectives, "false = as a device without collectives of its own.");
+    o.add("host_visible", &S::host_visible, "false = as a device whose memory the processors may not touch.");
   }
 
   const void* extension(const char* id) const {
-    return std::strcmp(id, PLIANT_COLLECTIVES) == 0 ? pliant::sdk::collectives_table<SimAccelerator>() : nullptr;
+    const bool has = collectives && std::strcmp(id, PLIANT_COLLECTIVES) == 0;
+    return has ? pliant::sdk::collectives_table<SimAccelerator>() : nullptr;
+  }
+  pliant::sdk::DeviceProperties device_properties(int32_t device) {
+    pliant::sdk::DeviceProperties made = Device::device_properties(device);
+    if (!host_visible) made.capabilities &= ~uint32_t{PLIANT_CAP_HOST_VISIBLE};
+    return made;
   }
 
   void start(const pliant::sdk::Host&) {

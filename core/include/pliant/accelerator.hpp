@@ -79,7 +79,9 @@ class Stream {
   std::unique_ptr<State> state_;
 };
 
-/// A group of ranks. Collectives enqueue on a stream and return at once. abort() may be called from any thread.
+/// A group of ranks. Collectives enqueue on a stream and return at once. abort() may be called from any thread. An
+/// accelerator without collectives of its own gets generic ones, carried by the accelerator `host` where it is found:
+/// between ranks of one machine, through pinned memory or, where the processors see it, the device's.
 class Communicator {
  public:
   Communicator(const Accelerator& accelerator, int32_t device, const CommId& id, int32_t rank, int32_t world_size);
@@ -94,6 +96,16 @@ class Communicator {
   void reduce_scatter(const void* send, void* recv, uint64_t count, DType dtype, ReduceOp op, Stream& stream);
   void broadcast(void* buffer, uint64_t count, DType dtype, int32_t root, Stream& stream);
   void barrier(Stream& stream);
+  /// As all_gather with counts[r] elements of rank r, the same counts on every rank.
+  void all_gather_v(const void* send, void* recv, std::span<const uint64_t> counts, DType dtype, Stream& stream);
+  /// One message to `peer`, or from it, of as many elements on both sides; those of two ranks arrive in their order.
+  /// The stream goes on when it has been taken, or has arrived; messages that cross belong into a group.
+  void send(const void* buffer, uint64_t count, DType dtype, int32_t peer, Stream& stream);
+  void recv(void* buffer, uint64_t count, DType dtype, int32_t peer, Stream& stream);
+  /// Calls between the two are enqueued by end_group, on one stream: collectives in their order, then all messages at
+  /// once. One thread at a time.
+  void begin_group();
+  void end_group();
 
  private:
   struct State;

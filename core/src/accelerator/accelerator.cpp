@@ -2,37 +2,87 @@
 #include "pliant/accelerator.hpp"
 
 #include <cstring>
+#include <mutex>
 #include <utility>
+#include <vector>
 
-#include "pliant/abi/collectives.h"
+#include "accelerator/generic_collectives.hpp"
+#include "config/state.hpp"
+#include "plugin/option_values.hpp"
 #include "plugin/plugin.hpp"
+#include "plugin/search.hpp"
 
 namespace pliant {
 
 struct Accelerator::State {
+  using Generic = sdk::detail::Plain<detail::GenericCollectives>;
+
   plugin::Instance instance;
+  std::vector<plugin::SearchDir> search;
+
+  State(plugin::Instance made, std::vector<plugin::SearchDir> dirs)
+      : instance(std::move(made)), search(std::move(dirs)) {}
 
   [[nodiscard]] const pliant_accelerator& table() const { return instance.table<pliant_accelerator>(); }
-  [[nodiscard]] const pliant_collectives& collectives() const {
-    const auto& record = instance.plugin().record();
-    const auto* found =
-        record.extension == nullptr
-            ? nullptr
-            : static_cast<const pliant_collectives*>(record.extension(instance.self(), PLIANT_COLLECTIVES));
-    if (found != nullptr) return *found;
-    throw Error(Status::kUnimplemented,
-                "accelerator \"" + std::string(record.name) + "\" has no collectives (" PLIANT_COLLECTIVES ")");
+
+  /// The plugin's own, or those that are built from what it has. Throws kNotFound when nothing can carry these.
+  struct Collectives {
+    const pliant_collectives* table = nullptr;
+    void* self = nullptr;
+  };
+  [[nodiscard]] const Collectives& collectives() {
+    std::call_once(collectives_made_, [this] {
+      const auto& record = instance.plugin().record();
+      if (const void* own =
+              record.extension == nullptr ? nullptr : record.extension(instance.self(), PLIANT_COLLECTIVES)) {
+        collectives_ = {static_cast<const pliant_collectives*>(own), instance.self()};
+        return;
+      }
+      generic_ = std::unique_ptr<Generic>(new Generic{{instance, make_carrier()}});
+      collectives_ = {&detail::GenericCollectives::table(), generic_.get()};
+    });
+    return collectives_;
+  }
+  /// What enqueued collectives met that the plugin knows nothing of.
+  void throw_failure(pliant_stream* stream) {
+    if (generic_ == nullptr) return;
+    try {
+      generic_->plugin.throw_failure(stream);
+    } catch (const sdk::Failure& failure) {
+      pliant_error error = plugin::fresh_error();
+      sdk::detail::set_error(&error, failure.status(), failure.what());
+      fail(failure.status(), error);
+    }
+  }
+  void forget(pliant_stream* stream) {
+    if (generic_ != nullptr) generic_->plugin.forget(stream);
   }
 
   /// Calls slot(self, args..., error); throws what it reports.
   template <class... Parameters, class... Arguments>
   void call(int32_t (*slot)(void*, Parameters...), Arguments... arguments) const {
-    pliant_error error = plugin::fresh_error();
-    const int32_t status = slot(instance.self(), arguments..., &error);
-    if (status != PLIANT_OK) fail(status, error);
+    call_on(instance.self(), slot, arguments...);
+  }
+  /// The same for a slot of the collectives.
+  template <class... Parameters, class... Arguments>
+  void call(int32_t (*pliant_collectives::*slot)(void*, Parameters...), Arguments... arguments) {
+    const Collectives& all = collectives();
+    const auto* const place = reinterpret_cast<const std::byte*>(&(all.table->*slot));
+    const auto* const begin = reinterpret_cast<const std::byte*>(all.table);
+    if (static_cast<size_t>(place - begin) >= all.table->struct_size) {
+      throw Error(Status::kUnimplemented, "accelerator \"" + std::string(instance.plugin().record().name) +
+                                              "\" was built for an older Pliant and has no such collective");
+    }
+    call_on(all.self, all.table->*slot, arguments...);
   }
 
  private:
+  template <class... Parameters, class... Arguments>
+  void call_on(void* self, int32_t (*slot)(void*, Parameters...), Arguments... arguments) const {
+    pliant_error error = plugin::fresh_error();
+    const int32_t status = slot(self, arguments..., &error);
+    if (status != PLIANT_OK) fail(status, error);
+  }
   /// Losing a rank, memory or time is no fault of the plugin, so it does not ask for the exit code of one.
   [[noreturn]] void fail(int32_t status, const pliant_error& error) const {
     Error made = plugin::to_error(instance.plugin(), status, error);
@@ -46,6 +96,27 @@ struct Accelerator::State {
         throw made;
     }
   }
+  [[nodiscard]] plugin::Instance make_carrier() const {
+    const plugin::Kind& kind = instance.plugin().kind();
+    const auto file = plugin::find(search, kind, kCarrier);
+    if (!file) {
+      throw Error(file.error().status(),
+                  "accelerator \"" + std::string(instance.plugin().record().name) +
+                      "\" has no collectives of its own, and the accelerator that would carry them is missing: " +
+                      file.error().message(),
+                  file.error().exit_code());
+    }
+    auto opened = or_throw(plugin::Plugin::open(*file, kind));
+    plugin::OptionValues defaults;
+    defaults.state().reset(opened->options());
+    for (size_t i = 0; i < opened->options().size(); ++i) defaults.state().set_default(i, opened->options()[i]);
+    return or_throw(plugin::Instance::create(std::move(opened), defaults));
+  }
+
+  static constexpr const char* kCarrier = "host";
+  std::once_flag collectives_made_;
+  std::unique_ptr<Generic> generic_;
+  Collectives collectives_;
 };
 
 struct Stream::State {
@@ -53,7 +124,9 @@ struct Stream::State {
   pliant_stream* handle = nullptr;
 
   ~State() {
-    if (handle != nullptr) accelerator->table().stream_destroy(accelerator->instance.self(), handle);
+    if (handle == nullptr) return;
+    accelerator->table().stream_destroy(accelerator->instance.self(), handle);
+    accelerator->forget(handle);
   }
 };
 
@@ -64,12 +137,14 @@ struct Communicator::State {
   int32_t world_size = 0;
 
   ~State() {
-    if (handle != nullptr) accelerator->collectives().comm_destroy(accelerator->instance.self(), handle);
+    if (handle == nullptr) return;
+    const auto& collectives = accelerator->collectives();
+    collectives.table->comm_destroy(collectives.self, handle);
   }
 };
 
 Accelerator::Accelerator(const Config& config)
-    : state_(std::make_shared<State>(State{or_throw(plugin::instantiate(config, "accelerator"))})) {}
+    : state_(std::make_shared<State>(or_throw(plugin::instantiate(config, "accelerator")), config.state().search)) {}
 
 int32_t Accelerator::device_count() const {
   int32_t count = 0;
@@ -88,7 +163,7 @@ DeviceProperties Accelerator::properties(int32_t device) const {
 
 CommId Accelerator::make_comm_id(int32_t world_size) const {
   pliant_comm_id raw{};
-  state_->call(state_->collectives().comm_id, world_size, &raw);
+  state_->call(&pliant_collectives::comm_id, world_size, &raw);
   CommId id{};
   static_assert(sizeof(id) == sizeof(raw.bytes));
   std::memcpy(id.data(), raw.bytes, sizeof(raw.bytes));
@@ -134,6 +209,7 @@ Stream::Stream(Stream&&) noexcept = default;
 
 void Stream::synchronize() {
   state_->accelerator->call(state_->accelerator->table().stream_synchronize, state_->handle);
+  state_->accelerator->throw_failure(state_->handle);
 }
 
 void Stream::copy(void* to, const void* from, uint64_t bytes) {
@@ -148,8 +224,7 @@ Communicator::Communicator(const Accelerator& accelerator, int32_t device, const
   state_->world_size = world_size;
   pliant_comm_id raw{};
   std::memcpy(raw.bytes, id.data(), sizeof(raw.bytes));
-  state_->accelerator->call(state_->accelerator->collectives().comm_create, device, &raw, rank, world_size,
-                            &state_->handle);
+  state_->accelerator->call(&pliant_collectives::comm_create, device, &raw, rank, world_size, &state_->handle);
 }
 
 Communicator::~Communicator() = default;
@@ -163,36 +238,66 @@ int32_t Communicator::world_size() const {
 }
 
 void Communicator::wait_ready(int32_t timeout_ms) {
-  state_->accelerator->call(state_->accelerator->collectives().comm_status, state_->handle, timeout_ms);
+  state_->accelerator->call(&pliant_collectives::comm_status, state_->handle, timeout_ms);
 }
 
 void Communicator::abort() noexcept {
-  state_->accelerator->collectives().comm_abort(state_->accelerator->instance.self(), state_->handle);
+  const auto& collectives = state_->accelerator->collectives();
+  collectives.table->comm_abort(collectives.self, state_->handle);
 }
 
 void Communicator::all_reduce(const void* send, void* recv, uint64_t count, DType dtype, ReduceOp op, Stream& stream) {
-  state_->accelerator->call(state_->accelerator->collectives().all_reduce, state_->handle, send, recv, count,
+  state_->accelerator->call(&pliant_collectives::all_reduce, state_->handle, send, recv, count,
                             static_cast<int32_t>(dtype), static_cast<int32_t>(op), stream.state().handle);
 }
 
 void Communicator::all_gather(const void* send, void* recv, uint64_t count, DType dtype, Stream& stream) {
-  state_->accelerator->call(state_->accelerator->collectives().all_gather, state_->handle, send, recv, count,
+  state_->accelerator->call(&pliant_collectives::all_gather, state_->handle, send, recv, count,
                             static_cast<int32_t>(dtype), stream.state().handle);
 }
 
 void Communicator::reduce_scatter(const void* send, void* recv, uint64_t count, DType dtype, ReduceOp op,
                                   Stream& stream) {
-  state_->accelerator->call(state_->accelerator->collectives().reduce_scatter, state_->handle, send, recv, count,
+  state_->accelerator->call(&pliant_collectives::reduce_scatter, state_->handle, send, recv, count,
                             static_cast<int32_t>(dtype), static_cast<int32_t>(op), stream.state().handle);
 }
 
 void Communicator::broadcast(void* buffer, uint64_t count, DType dtype, int32_t root, Stream& stream) {
-  state_->accelerator->call(state_->accelerator->collectives().broadcast, state_->handle, buffer, count,
-                            static_cast<int32_t>(dtype), root, stream.state().handle);
+  state_->accelerator->call(&pliant_collectives::broadcast, state_->handle, buffer, count, static_cast<int32_t>(dtype),
+                            root, stream.state().handle);
 }
 
 void Communicator::barrier(Stream& stream) {
-  state_->accelerator->call(state_->accelerator->collectives().barrier, state_->handle, stream.state().handle);
+  state_->accelerator->call(&pliant_collectives::barrier, state_->handle, stream.state().handle);
+}
+
+void Communicator::all_gather_v(const void* send, void* recv, std::span<const uint64_t> counts, DType dtype,
+                                Stream& stream) {
+  if (counts.size() != static_cast<size_t>(state_->world_size)) {
+    throw Error(Status::kInvalidArgument, "all_gather_v needs a count for each of " +
+                                              std::to_string(state_->world_size) + " ranks; got " +
+                                              std::to_string(counts.size()));
+  }
+  state_->accelerator->call(&pliant_collectives::all_gather_v, state_->handle, send, recv, counts.data(),
+                            static_cast<int32_t>(dtype), stream.state().handle);
+}
+
+void Communicator::send(const void* buffer, uint64_t count, DType dtype, int32_t peer, Stream& stream) {
+  state_->accelerator->call(&pliant_collectives::send, state_->handle, buffer, count, static_cast<int32_t>(dtype), peer,
+                            stream.state().handle);
+}
+
+void Communicator::recv(void* buffer, uint64_t count, DType dtype, int32_t peer, Stream& stream) {
+  state_->accelerator->call(&pliant_collectives::recv, state_->handle, buffer, count, static_cast<int32_t>(dtype), peer,
+                            stream.state().handle);
+}
+
+void Communicator::begin_group() {
+  state_->accelerator->call(&pliant_collectives::group_begin, state_->handle);
+}
+
+void Communicator::end_group() {
+  state_->accelerator->call(&pliant_collectives::group_end, state_->handle);
 }
 
 }  // namespace pliant

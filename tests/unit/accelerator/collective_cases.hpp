@@ -190,4 +190,56 @@ std::string run_case(const Device& device, pliant_comm* comm, const Stream& stre
   return one.check();
 }
 
+/// Every kind and reduction at every count; "" or the first that went wrong.
+template <class T>
+std::string all_cases(const Rank& self, pliant_comm* comm, const Stream& stream, const std::vector<uint64_t>& counts) {
+  for (const uint64_t count : counts) {
+    for (const Kind kind : kKinds) {
+      const bool reduces = kind == Kind::kAllReduce || kind == Kind::kReduceScatter;
+      for (const int32_t op : {PLIANT_SUM, PLIANT_MIN, PLIANT_MAX}) {
+        if (!reduces && op != PLIANT_SUM) continue;
+        for (const bool in_place : {false, true}) {
+          if (in_place && kind != Kind::kAllReduce) continue;
+          const std::string fault =
+              run_case<T>(self.device, comm, stream, kind, self.rank, self.world_size, count, op, in_place);
+          if (!fault.empty()) return fault;
+        }
+      }
+    }
+  }
+  return "";
+}
+
+/// The same for every type whose reference is exact.
+inline std::string every_type(const Rank& self) {
+  Comm comm(self.device, self.id(), self.rank, self.world_size);
+  const Stream stream(self.device);
+  if (!comm.made().ok()) return comm.made().text();
+  const std::vector<uint64_t> counts = {0, 1, 2, 3, 17, 1023, 4096, 4097, 20011};
+  std::string fault = all_cases<float>(self, comm, stream, counts);
+  if (fault.empty()) fault = all_cases<double>(self, comm, stream, counts);
+  if (fault.empty()) fault = all_cases<int32_t>(self, comm, stream, counts);
+  if (fault.empty()) fault = all_cases<int64_t>(self, comm, stream, counts);
+  if (fault.empty()) fault = all_cases<uint8_t>(self, comm, stream, counts);
+  return fault;
+}
+
+/// Repeats one collective until it fails; what it failed with, and how long after the kill.
+inline std::string repeat_until_failure(const Rank& self, Kind kind, const Comm& comm, const Stream& stream,
+                                        Flag& rounds) {
+  for (;;) {
+    Case<float> one(kind, self.rank, self.world_size, 20000, PLIANT_SUM, false);
+    Outcome outcome = one.start(self.device, comm, stream);
+    if (outcome.ok()) outcome = stream.synchronize();
+    const int64_t failed_at = now_us();
+    if (outcome.ok()) {
+      rounds.add();
+      continue;
+    }
+    const Outcome status = comm.status(0);
+    if (status.status != outcome.status) return "comm_status disagrees: " + status.text() + " / " + outcome.text();
+    return outcome.text() + "|" + std::to_string(failed_at - self.board.killed_at_us.load());
+  }
+}
+
 }  // namespace pliant_test

@@ -8,38 +8,6 @@ namespace {
 /// Small pieces, so that a modest count takes many of them.
 const OptionSettings kSmallChunks{{{"chunk_bytes", 4096}}, {}, {}};
 
-template <class T>
-std::string all_cases(const Rank& self, pliant_comm* comm, const Stream& stream, const std::vector<uint64_t>& counts) {
-  for (const uint64_t count : counts) {
-    for (const Kind kind : kKinds) {
-      const bool reduces = kind == Kind::kAllReduce || kind == Kind::kReduceScatter;
-      for (const int32_t op : {PLIANT_SUM, PLIANT_MIN, PLIANT_MAX}) {
-        if (!reduces && op != PLIANT_SUM) continue;
-        for (const bool in_place : {false, true}) {
-          if (in_place && kind != Kind::kAllReduce) continue;
-          const std::string fault =
-              run_case<T>(self.device, comm, stream, kind, self.rank, self.world_size, count, op, in_place);
-          if (!fault.empty()) return fault;
-        }
-      }
-    }
-  }
-  return "";
-}
-
-std::string every_type(const Rank& self) {
-  Comm comm(self.device, self.id(), self.rank, self.world_size);
-  const Stream stream(self.device);
-  if (!comm.made().ok()) return comm.made().text();
-  const std::vector<uint64_t> counts = {0, 1, 2, 3, 17, 1023, 4096, 4097, 20011};
-  std::string fault = all_cases<float>(self, comm, stream, counts);
-  if (fault.empty()) fault = all_cases<double>(self, comm, stream, counts);
-  if (fault.empty()) fault = all_cases<int32_t>(self, comm, stream, counts);
-  if (fault.empty()) fault = all_cases<int64_t>(self, comm, stream, counts);
-  if (fault.empty()) fault = all_cases<uint8_t>(self, comm, stream, counts);
-  return fault;
-}
-
 void expect_all_well(Processes& processes) {
   const std::vector<RankEnd> ends = processes.ends();
   for (size_t r = 0; r < ends.size(); ++r) {

@@ -61,9 +61,11 @@ class Device {
     pliant_error error = fresh();
     if (record_->create(nullptr, &view, &self_, &error) != PLIANT_OK) throw std::runtime_error(error.message);
     collectives_ = static_cast<const pliant_collectives*>(record_->extension(self_, PLIANT_COLLECTIVES));
+    collectives_self_ = self_;
     if (collectives_ == nullptr) throw std::runtime_error("the plugin has no collectives");
   }
-  ~Device() {
+  virtual ~Device() {
+    if (library_ == nullptr) return;
     record_->destroy(self_);
     ::dlclose(library_);
   }
@@ -75,23 +77,32 @@ class Device {
   }
   [[nodiscard]] const pliant_collectives& collectives() const { return *collectives_; }
   [[nodiscard]] void* self() const { return self_; }
+  [[nodiscard]] void* collectives_self() const { return collectives_self_; }
+  [[nodiscard]] virtual Outcome synchronize(pliant_stream* stream) const {
+    return call(&pliant_accelerator::stream_synchronize, stream);
+  }
 
   /// `device.call(&pliant_accelerator::alloc, 0, ...)`
   template <class... Parameters, class... Arguments>
   Outcome call(int32_t (*pliant_accelerator::*slot)(void*, Parameters...), const Arguments&... arguments) const {
-    return call(slots().*slot, arguments...);
+    return call(self_, slots().*slot, arguments...);
   }
   /// `device.call(&pliant_collectives::barrier, comm, stream)`
   template <class... Parameters, class... Arguments>
   Outcome call(int32_t (*pliant_collectives::*slot)(void*, Parameters...), const Arguments&... arguments) const {
-    return call(collectives().*slot, arguments...);
+    return call(collectives_self_, collectives().*slot, arguments...);
   }
+
+ protected:
+  /// Of an instance that somebody else owns.
+  Device(const pliant_plugin& record, void* self, const pliant_collectives& collectives, void* collectives_self)
+      : record_(&record), collectives_(&collectives), self_(self), collectives_self_(collectives_self) {}
 
  private:
   template <class... Parameters, class... Arguments>
-  Outcome call(int32_t (*slot)(void*, Parameters...), const Arguments&... arguments) const {
+  static Outcome call(void* self, int32_t (*slot)(void*, Parameters...), const Arguments&... arguments) {
     pliant_error error = fresh();
-    const int32_t status = slot(self_, Argument<Arguments>{arguments}..., &error);
+    const int32_t status = slot(self, Argument<Arguments>{arguments}..., &error);
     return {status, status == PLIANT_OK ? "" : error.message};
   }
   static pliant_error fresh() {
@@ -124,6 +135,7 @@ class Device {
   const pliant_plugin* record_ = nullptr;
   const pliant_collectives* collectives_ = nullptr;
   void* self_ = nullptr;
+  void* collectives_self_ = nullptr;
 };
 
 /// Handles that are destroyed in time. All throw when the plugin refuses.
@@ -138,7 +150,7 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   operator pliant_stream*() const { return handle_; }
-  [[nodiscard]] Outcome synchronize() const { return device_.call(&pliant_accelerator::stream_synchronize, handle_); }
+  [[nodiscard]] Outcome synchronize() const { return device_.synchronize(handle_); }
 
  private:
   const Device& device_;
@@ -180,9 +192,9 @@ class Comm {
   [[nodiscard]] Outcome status(int32_t timeout_ms) const {
     return handle_ == nullptr ? outcome_ : device_.call(&pliant_collectives::comm_status, handle_, timeout_ms);
   }
-  void abort() const { device_.collectives().comm_abort(device_.self(), handle_); }
+  void abort() const { device_.collectives().comm_abort(device_.collectives_self(), handle_); }
   void destroy() {
-    if (handle_ != nullptr) device_.collectives().comm_destroy(device_.self(), handle_);
+    if (handle_ != nullptr) device_.collectives().comm_destroy(device_.collectives_self(), handle_);
     handle_ = nullptr;
   }
 

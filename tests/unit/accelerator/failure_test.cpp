@@ -20,23 +20,6 @@ bool starts_with(const std::string& text, const std::string& head) {
 const std::string kPeerLost = std::to_string(PLIANT_PEER_LOST) + ": ";
 const std::string kAborted = std::to_string(PLIANT_ABORTED) + ": ";
 
-/// Repeats one collective until it fails; what it failed with, and how long after the kill.
-std::string repeat_until_failure(const Rank& self, Kind kind, const Comm& comm, const Stream& stream, Flag& rounds) {
-  for (;;) {
-    Case<float> one(kind, self.rank, self.world_size, 20000, PLIANT_SUM, false);
-    Outcome outcome = one.start(self.device, comm, stream);
-    if (outcome.ok()) outcome = stream.synchronize();
-    const int64_t failed_at = now_us();
-    if (outcome.ok()) {
-      rounds.add();
-      continue;
-    }
-    const Outcome status = comm.status(0);
-    if (status.status != outcome.status) return "comm_status disagrees: " + status.text() + " / " + outcome.text();
-    return outcome.text() + "|" + std::to_string(failed_at - self.board.killed_at_us.load());
-  }
-}
-
 std::set<std::string> names_in(const char* folder) {
   std::set<std::string> names;
   if (DIR* opened = ::opendir(folder)) {

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <functional>
 #include <iostream>
+#include <memory>
 #include <new>
 #include <string>
 #include <thread>
@@ -94,8 +95,10 @@ inline std::string guarded_body(const RankBody& body, const Rank& rank) {
 /// Forked ranks of one test, each with a Device of its own.
 class Processes {
  public:
-  Processes(int32_t world_size, const RankBody& body, const OptionSettings& settings = {},
-            const char* file = kHostFile) {
+  Processes(int32_t world_size, const RankBody& body, const OptionSettings& settings = {}, const char* file = kHostFile)
+      : Processes(world_size, body, [&] { return std::make_unique<Device>(settings, file); }) {}
+  /// `make` is called in each process.
+  Processes(int32_t world_size, const RankBody& body, const std::function<std::unique_ptr<Device>()>& make) {
     board_ = new (::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Board();
     for (int32_t r = 0; r < world_size; ++r) {
       int ends[2] = {-1, -1};
@@ -107,8 +110,8 @@ class Processes {
         ::close(ends[0]);
         std::string text;
         {
-          const Device device(settings, file);
-          text = guarded_body(body, {r, world_size, *board_, device});
+          const std::unique_ptr<Device> device = make();
+          text = guarded_body(body, {r, world_size, *board_, *device});
         }
         const bool told = ::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
         ::_exit(told ? 0 : 9);

@@ -93,8 +93,16 @@ TEST_CASE("a moved buffer leaves nothing behind and is freed once") {
   CHECK(pliant::Buffer(accelerator, 0, 1024).pointer() != nullptr);
 }
 
-TEST_CASE("all collectives of the embedding API reach the plugin") {
-  const pliant::Accelerator accelerator = host();
+TEST_CASE("all collectives of the embedding API reach the plugin, or the generic ones where it has none") {
+  std::optional<pliant::Accelerator> made;
+  SUBCASE("own") {
+    made = host();
+  }
+  SUBCASE("generic") {
+    const std::string options = "collectives = false\nhost_visible = false\n";
+    made = pliant::Accelerator(ConfigFile("use = \"sim\"\n[accelerator.sim]\n" + options).open());
+  }
+  const pliant::Accelerator& accelerator = *made;
   const pliant::CommId id = accelerator.make_comm_id(2);
   std::vector<std::vector<float>> results(2);
   const auto rank_body = [&](int32_t rank) {
@@ -112,17 +120,27 @@ TEST_CASE("all collectives of the embedding API reach the plugin") {
     comm.reduce_scatter(pair.data(), &scattered, 1, pliant::DType::kF32, pliant::ReduceOp::kMax, stream);
     comm.broadcast(&sent, 1, pliant::DType::kF32, 1, stream);
     comm.barrier(stream);
+    const std::vector<uint64_t> counts = {2, 1};
+    std::vector<float> uneven(3);
+    comm.all_gather_v(pair.data(), uneven.data(), counts, pliant::DType::kF32, stream);
+    float received = 0;
+    comm.begin_group();
+    comm.send(&own, 1, pliant::DType::kF32, 1 - rank, stream);
+    comm.recv(&received, 1, pliant::DType::kF32, 1 - rank, stream);
+    comm.end_group();
     stream.synchronize();
     std::vector<float>& all = results[static_cast<size_t>(rank)];
     all = reduced;
     all.insert(all.end(), gathered.begin(), gathered.end());
-    all.insert(all.end(), {scattered, sent, static_cast<float>(comm.rank()), static_cast<float>(comm.world_size())});
+    all.insert(all.end(), uneven.begin(), uneven.end());
+    all.insert(all.end(),
+               {received, scattered, sent, static_cast<float>(comm.rank()), static_cast<float>(comm.world_size())});
   };
   std::thread other([&] { rank_body(1); });
   rank_body(0);
   other.join();
-  CHECK(results[0] == std::vector<float>{3, 30, 1, 10, 2, 20, 2, 7, 0, 2});
-  CHECK(results[1] == std::vector<float>{3, 30, 1, 10, 2, 20, 20, 7, 1, 2});
+  CHECK(results[0] == std::vector<float>{3, 30, 1, 10, 2, 20, 1, 10, 2, 2, 2, 7, 0, 2});
+  CHECK(results[1] == std::vector<float>{3, 30, 1, 10, 2, 20, 1, 10, 2, 1, 20, 7, 1, 2});
 }
 
 TEST_CASE("errors of the plugin arrive with status, words and an exit code that does not blame the plugin") {
@@ -139,6 +157,9 @@ TEST_CASE("errors of the plugin arrive with status, words and an exit code that 
   const auto aborted = error_of([&] { stream.synchronize(); });
   REQUIRE(aborted);
   CHECK(aborted->status() == pliant::Status::kAborted);
+  const std::vector<uint64_t> one = {1};
+  CHECK(error_of([&] { comm.all_gather_v(nullptr, nullptr, one, pliant::DType::kF32, stream); })->message() ==
+        "all_gather_v needs a count for each of 2 ranks; got 1");
   CHECK(aborted->message().find("accelerator 'host'") != std::string::npos);
   CHECK(aborted->message().find("this rank aborted the communicator") != std::string::npos);
 

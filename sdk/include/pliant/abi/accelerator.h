@@ -104,7 +104,8 @@ typedef struct pliant_accelerator {
    * an integer cannot hold its least or largest value, NaN 0. Ranges must not overlap. */
   int32_t (*cast_async)(void* self, void* to, int32_t to_dtype, const void* from, int32_t from_dtype, uint64_t count,
                         pliant_stream* stream, pliant_error* error);
-  /* Calls function(context) in stream order, on a thread of the plugin's. It must not call the accelerator. */
+  /* Calls function(context) in stream order, on a thread of the plugin's; work behind it waits. It may block: the
+   * functions of other streams run meanwhile. It must not call the accelerator. */
   int32_t (*host_function)(void* self, void (*function)(void* context), void* context, pliant_stream* stream,
                            pliant_error* error);
 } pliant_accelerator;

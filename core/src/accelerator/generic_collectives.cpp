@@ -1,0 +1,285 @@
+// Each collective in pieces: copied to the stage, exchanged by the carrier, copied from the stage.
+#include "accelerator/generic_collectives.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "accelerator/generic_comm.hpp"
+#include "pliant/sdk/collectives.hpp"
+
+namespace pliant::detail {
+
+using sdk::Elements;
+
+namespace {
+
+using Shared = GenericCollectives::Shared;
+
+struct Piece {
+  uint64_t first = 0;
+  uint64_t count = 0;
+};
+
+/// see(piece) for pieces of up to `most` elements; one empty piece of nothing, so that all ranks meet.
+template <class See>
+void in_pieces(uint64_t count, uint64_t most, See&& see) {
+  uint64_t first = 0;
+  do {
+    const uint64_t some = std::min(most, count - first);
+    see(Piece{first, some});
+    first += some;
+  } while (first < count);
+}
+
+/// Elements of each of `parts` parts that a stage holds.
+uint64_t most_of(sdk::DType dtype, int32_t parts) {
+  return std::max<uint64_t>(1, Shared::kStageBytes / sdk::size_of(dtype) / static_cast<uint64_t>(parts));
+}
+
+std::byte* at(void* base, uint64_t element, uint64_t width) {
+  return static_cast<std::byte*>(base) + element * width;
+}
+const std::byte* at(const void* base, uint64_t element, uint64_t width) {
+  return static_cast<const std::byte*>(base) + element * width;
+}
+
+int32_t raw(sdk::DType dtype) {
+  return static_cast<int32_t>(dtype);
+}
+int32_t raw(sdk::ReduceOp op) {
+  return static_cast<int32_t>(op);
+}
+
+}  // namespace
+
+GenericCollectives::GenericCollectives(const plugin::Instance& device, plugin::Instance carrier)
+    : device_(device), carrier_(std::move(carrier)) {}
+
+GenericCollectives::~GenericCollectives() = default;
+
+const pliant_collectives& GenericCollectives::table() {
+  return *sdk::collectives_table<GenericCollectives>();
+}
+
+void GenericCollectives::note(pliant_stream* stream, const sdk::Failure& failure) {
+  const std::lock_guard lock(mutex_);
+  failures_.emplace(stream, failure);
+}
+
+void GenericCollectives::throw_failure(pliant_stream* stream) {
+  const std::lock_guard lock(mutex_);
+  const auto found = failures_.find(stream);
+  if (found == failures_.end()) return;
+  const sdk::Failure failure = found->second;
+  failures_.erase(found);
+  throw sdk::Failure(failure);
+}
+
+void GenericCollectives::forget(pliant_stream* stream) {
+  const std::lock_guard lock(mutex_);
+  failures_.erase(stream);
+}
+
+void GenericCollectives::sweep() {
+  std::list<std::unique_ptr<Shared>> idle;  // freed without the lock
+  const std::lock_guard lock(mutex_);
+  for (auto one = retired_.begin(); one != retired_.end();) {
+    const auto next = std::next(one);
+    if ((*one)->is_idle()) idle.splice(idle.end(), retired_, one);
+    one = next;
+  }
+}
+
+int32_t GenericCollectives::device_count() {
+  int32_t count = 0;
+  const Called device{device_};
+  device(device.slots().device_count, &count);
+  return count;
+}
+
+pliant_comm_id GenericCollectives::make_comm_id(int32_t world_size) {
+  pliant_comm_id id{};
+  const Called carrier{carrier_};
+  carrier(carrier.collectives().comm_id, world_size, &id);
+  return id;
+}
+
+std::unique_ptr<GenericCollectives::Comm> GenericCollectives::make_comm(int32_t device, const pliant_comm_id& id,
+                                                                        int32_t rank, int32_t world_size) {
+  sweep();
+  return std::make_unique<Comm>(*this, std::make_unique<Shared>(*this, device, id, rank, world_size));
+}
+
+int32_t GenericCollectives::world_size(const Comm& comm) {
+  return comm.shared().world_size;
+}
+int32_t GenericCollectives::rank(const Comm& comm) {
+  return comm.shared().rank;
+}
+void GenericCollectives::wait_ready(Comm& comm, int32_t timeout_ms) {
+  comm.shared().wait_ready(timeout_ms);
+}
+void GenericCollectives::abort(Comm& comm) {
+  comm.shared().abort();
+}
+
+void GenericCollectives::all_reduce(Comm& comm, const void* send, void* recv, Elements elements, sdk::ReduceOp op,
+                                    Stream& stream) {
+  comm.enqueue(
+      [&shared = comm.shared(), send, recv, elements, op, on = &stream] {
+        const auto exchange = [&shared, elements, op](const void* from, void* to, uint64_t count) {
+          return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
+            carrier(carrier.collectives().all_reduce, carried, from, to, count, raw(elements.dtype), raw(op),
+                    carrier_stream);
+          };
+        };
+        if (shared.is_direct) return shared.step(on, exchange(send, recv, elements.count));
+        const uint64_t width = sdk::size_of(elements.dtype);
+        const Shared::Stages& stage = shared.stages(on);
+        in_pieces(elements.count, most_of(elements.dtype, 1), [&](Piece piece) {
+          shared.copy({{stage.in.memory(), at(send, piece.first, width), piece.count * width}}, on);
+          shared.step(on, exchange(stage.in.memory(), stage.out.memory(), piece.count));
+          shared.copy({{at(recv, piece.first, width), stage.out.memory(), piece.count * width}}, on);
+        });
+      },
+      &stream);
+}
+
+void GenericCollectives::all_gather(Comm& comm, const void* send, void* recv, Elements elements, Stream& stream) {
+  comm.enqueue(
+      [&shared = comm.shared(), send, recv, elements, on = &stream] {
+        const auto exchange = [&shared, elements](const void* from, void* to, uint64_t count) {
+          return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
+            carrier(carrier.collectives().all_gather, carried, from, to, count, raw(elements.dtype), carrier_stream);
+          };
+        };
+        if (shared.is_direct) return shared.step(on, exchange(send, recv, elements.count));
+        const uint64_t width = sdk::size_of(elements.dtype);
+        const Shared::Stages& stage = shared.stages(on);
+        in_pieces(elements.count, most_of(elements.dtype, shared.world_size), [&](Piece piece) {
+          shared.copy({{stage.in.memory(), at(send, piece.first, width), piece.count * width}}, on);
+          shared.step(on, exchange(stage.in.memory(), stage.out.memory(), piece.count));
+          std::vector<pliant_copy> parts;
+          for (uint64_t r = 0; r < static_cast<uint64_t>(shared.world_size); ++r) {
+            parts.push_back({at(recv, r * elements.count + piece.first, width),
+                             at(stage.out.memory(), r * piece.count, width), piece.count * width});
+          }
+          shared.copy(parts, on);
+        });
+      },
+      &stream);
+}
+
+void GenericCollectives::reduce_scatter(Comm& comm, const void* send, void* recv, Elements elements, sdk::ReduceOp op,
+                                        Stream& stream) {
+  comm.enqueue(
+      [&shared = comm.shared(), send, recv, elements, op, on = &stream] {
+        const auto exchange = [&shared, elements, op](const void* from, void* to, uint64_t count) {
+          return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
+            carrier(carrier.collectives().reduce_scatter, carried, from, to, count, raw(elements.dtype), raw(op),
+                    carrier_stream);
+          };
+        };
+        if (shared.is_direct) return shared.step(on, exchange(send, recv, elements.count));
+        const uint64_t width = sdk::size_of(elements.dtype);
+        const Shared::Stages& stage = shared.stages(on);
+        in_pieces(elements.count, most_of(elements.dtype, shared.world_size), [&](Piece piece) {
+          std::vector<pliant_copy> parts;
+          for (uint64_t r = 0; r < static_cast<uint64_t>(shared.world_size); ++r) {
+            parts.push_back({at(stage.in.memory(), r * piece.count, width),
+                             at(send, r * elements.count + piece.first, width), piece.count * width});
+          }
+          shared.copy(parts, on);
+          shared.step(on, exchange(stage.in.memory(), stage.out.memory(), piece.count));
+          shared.copy({{at(recv, piece.first, width), stage.out.memory(), piece.count * width}}, on);
+        });
+      },
+      &stream);
+}
+
+void GenericCollectives::broadcast(Comm& comm, void* buffer, Elements elements, int32_t root, Stream& stream) {
+  comm.enqueue(
+      [&shared = comm.shared(), buffer, elements, root, on = &stream] {
+        const auto exchange = [&shared, elements, root](void* through, uint64_t count) {
+          return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
+            carrier(carrier.collectives().broadcast, carried, through, count, raw(elements.dtype), root,
+                    carrier_stream);
+          };
+        };
+        if (shared.is_direct) return shared.step(on, exchange(buffer, elements.count));
+        const uint64_t width = sdk::size_of(elements.dtype);
+        const Shared::Stages& stage = shared.stages(on);
+        in_pieces(elements.count, most_of(elements.dtype, 1), [&](Piece piece) {
+          void* const through = stage.in.memory();
+          void* const own = at(buffer, piece.first, width);
+          if (shared.rank == root) shared.copy({{through, own, piece.count * width}}, on);
+          shared.step(on, exchange(through, piece.count));
+          if (shared.rank != root) shared.copy({{own, through, piece.count * width}}, on);
+        });
+      },
+      &stream);
+}
+
+void GenericCollectives::barrier(Comm& comm, Stream& stream) {
+  comm.enqueue(
+      [&shared = comm.shared(), on = &stream] {
+        shared.step(on, [&carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
+          carrier(carrier.collectives().barrier, carried, carrier_stream);
+        });
+      },
+      &stream);
+}
+
+void GenericCollectives::all_gather_v(Comm& comm, const void* send, void* recv, std::span<const uint64_t> counts,
+                                      sdk::DType dtype, Stream& stream) {
+  comm.enqueue(
+      [&shared = comm.shared(), send, recv, all = std::vector<uint64_t>(counts.begin(), counts.end()), dtype,
+       on = &stream] {
+        const auto exchange = [&shared, dtype](const void* from, void* to, std::vector<uint64_t> of) {
+          return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
+            carrier(carrier.collectives().all_gather_v, carried, from, to, of.data(), raw(dtype), carrier_stream);
+          };
+        };
+        if (shared.is_direct) return shared.step(on, exchange(send, recv, all));
+        const uint64_t width = sdk::size_of(dtype);
+        const Shared::Stages& stage = shared.stages(on);
+        // A piece takes from every rank what it has of this range.
+        in_pieces(*std::max_element(all.begin(), all.end()), most_of(dtype, shared.world_size), [&](Piece piece) {
+          std::vector<uint64_t> of;
+          for (const uint64_t count : all) of.push_back(std::min(piece.count, count - std::min(count, piece.first)));
+          const uint64_t own = of[static_cast<size_t>(shared.rank)];
+          if (own != 0) shared.copy({{stage.in.memory(), at(send, piece.first, width), own * width}}, on);
+          shared.step(on, exchange(stage.in.memory(), stage.out.memory(), of));
+          std::vector<pliant_copy> parts;
+          uint64_t whole = 0;
+          uint64_t staged = 0;
+          for (size_t r = 0; r < of.size(); ++r) {
+            if (of[r] != 0) {
+              parts.push_back(
+                  {at(recv, whole + piece.first, width), at(stage.out.memory(), staged, width), of[r] * width});
+            }
+            whole += all[r];
+            staged += of[r];
+          }
+          shared.copy(parts, on);
+        });
+      },
+      &stream);
+}
+
+void GenericCollectives::send(Comm& comm, const void* buffer, Elements elements, int32_t peer, Stream& stream) {
+  comm.enqueue(Comm::Message{true, const_cast<void*>(buffer), elements, peer}, &stream);
+}
+void GenericCollectives::recv(Comm& comm, void* buffer, Elements elements, int32_t peer, Stream& stream) {
+  comm.enqueue(Comm::Message{false, buffer, elements, peer}, &stream);
+}
+void GenericCollectives::begin_group(Comm& comm) {
+  comm.begin_group();
+}
+void GenericCollectives::end_group(Comm& comm) {
+  comm.end_group();
+}
+
+}  // namespace pliant::detail

@@ -1,0 +1,72 @@
+// GenericCollectives: pliant.collectives/1 for an accelerator that has none of its own. The carrier, an accelerator
+// whose memory is that of the processors, exchanges; the device copies to and from it, in stream order. Where the
+// processors see the device's memory nothing is copied.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "pliant/abi/collectives.h"
+#include "pliant/sdk/accelerator.hpp"
+#include "plugin/plugin.hpp"
+
+namespace pliant::detail {
+
+class GenericCollectives {
+ public:
+  using Stream = pliant_stream;
+  using Event = pliant_event;
+  class Comm;
+  struct Shared;
+
+  /// `device` and its streams live longer than this. `carrier` has collectives.
+  GenericCollectives(const plugin::Instance& device, plugin::Instance carrier);
+  ~GenericCollectives();
+  GenericCollectives(const GenericCollectives&) = delete;
+  GenericCollectives& operator=(const GenericCollectives&) = delete;
+
+  /// The slots; their `self` is what self() gives.
+  static const pliant_collectives& table();
+
+  /// The first failure on `stream` that nobody was told of; throws it as sdk::Failure.
+  void throw_failure(pliant_stream* stream);
+  void forget(pliant_stream* stream);
+
+  // What sdk::collectives_table asks for.
+  int32_t device_count();
+  pliant_comm_id make_comm_id(int32_t world_size);
+  std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id& id, int32_t rank, int32_t world_size);
+  int32_t world_size(const Comm& comm);
+  int32_t rank(const Comm& comm);
+  void wait_ready(Comm& comm, int32_t timeout_ms);
+  void abort(Comm& comm);
+  void all_reduce(Comm& comm, const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op, Stream& stream);
+  void all_gather(Comm& comm, const void* send, void* recv, sdk::Elements elements, Stream& stream);
+  void reduce_scatter(Comm& comm, const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op,
+                      Stream& stream);
+  void broadcast(Comm& comm, void* buffer, sdk::Elements elements, int32_t root, Stream& stream);
+  void barrier(Comm& comm, Stream& stream);
+  void all_gather_v(Comm& comm, const void* send, void* recv, std::span<const uint64_t> counts, sdk::DType dtype,
+                    Stream& stream);
+  void send(Comm& comm, const void* buffer, sdk::Elements elements, int32_t peer, Stream& stream);
+  void recv(Comm& comm, void* buffer, sdk::Elements elements, int32_t peer, Stream& stream);
+  void begin_group(Comm& comm);
+  void end_group(Comm& comm);
+
+ private:
+  friend struct Shared;
+  void note(pliant_stream* stream, const sdk::Failure& failure);
+  void sweep();
+
+  const plugin::Instance& device_;
+  const plugin::Instance carrier_;
+  std::mutex mutex_;
+  std::map<pliant_stream*, sdk::Failure> failures_;
+  std::list<std::unique_ptr<Shared>> retired_;  // of communicators that are gone, until their enqueued work is
+};
+
+}  // namespace pliant::detail

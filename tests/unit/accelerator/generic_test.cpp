@@ -1,0 +1,218 @@
+// The collectives that core builds for an accelerator without any, against the plain reference, and when ranks die.
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "accelerator/generic_collectives.hpp"
+#include "collective_cases.hpp"
+#include "pliant/config.hpp"
+#include "pliant/error.hpp"
+#include "pliant/sdk/collectives.hpp"
+
+using namespace pliant_test;
+
+namespace {
+
+/// A folder with two configs: of the device, and of the carrier. Written before any rank starts.
+class Configs {
+ public:
+  explicit Configs(const std::string& sim_options) {
+    static int count = 0;
+    folder_ = std::filesystem::temp_directory_path() /
+              ("pliant-generic-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
+    std::filesystem::create_directories(folder_);
+    std::ofstream(folder_ / "device.toml") << "config_version = 1\n[accelerator]\nuse = \"sim\"\n[accelerator.sim]\n"
+                                           << "collectives = false\n" + sim_options;
+    std::ofstream(folder_ / "carrier.toml")
+        << "config_version = 1\n[accelerator]\nuse = \"host\"\n[accelerator.host]\nchunk_bytes = 4096\n";
+  }
+  ~Configs() { std::filesystem::remove_all(folder_); }
+  Configs(const Configs&) = delete;
+  Configs& operator=(const Configs&) = delete;
+  [[nodiscard]] pliant::plugin::Instance instance(const char* name) const {
+    pliant::ConfigNeeds needs;
+    needs.accelerator = true;
+    pliant::ConfigOverrides overrides;
+    overrides.read_environment = false;
+    overrides.plugin_dirs = {PLIANT_PLUGIN_DIR, PLIANT_TESTKIT_PLUGIN_DIR};
+    const auto config = pliant::Config::open(folder_ / name, needs, overrides);
+    return pliant::or_throw(pliant::plugin::instantiate(config, "accelerator"));
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+struct Instances {
+  explicit Instances(const Configs& configs)
+      : device(configs.instance("device.toml")), generic{{device, configs.instance("carrier.toml")}} {}
+  pliant::plugin::Instance device;
+  pliant::sdk::detail::Plain<pliant::detail::GenericCollectives> generic;
+};
+
+/// The simulator without collectives of its own, with the generic ones.
+class GenericDevice : private Instances, public Device {
+ public:
+  explicit GenericDevice(const Configs& configs)
+      : Instances(configs),
+        Device(Instances::device.plugin().record(), Instances::device.self(),
+               pliant::detail::GenericCollectives::table(), &generic) {}
+  [[nodiscard]] Outcome synchronize(pliant_stream* stream) const override {
+    Outcome outcome = Device::synchronize(stream);
+    if (!outcome.ok()) return outcome;
+    try {
+      const_cast<pliant::detail::GenericCollectives&>(generic.plugin).throw_failure(stream);
+    } catch (const pliant::sdk::Failure& failure) {
+      return {failure.status(), failure.what()};
+    }
+    return outcome;
+  }
+};
+
+const char* const kDirect = "";
+const char* const kStaged = "host_visible = false\n";
+
+std::vector<RankEnd> ends_of(const char* options, int32_t world_size, const RankBody& body) {
+  const Configs configs(options);
+  Processes processes(world_size, body, [&] { return std::make_unique<GenericDevice>(configs); });
+  return processes.ends();
+}
+
+void expect_all_well(const std::vector<RankEnd>& ends) {
+  for (size_t r = 0; r < ends.size(); ++r) {
+    INFO("rank ", r);
+    CHECK(ends[r].text == "");
+  }
+}
+
+bool starts_with(const std::string& text, const std::string& head) {
+  return text.rfind(head, 0) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("generic collectives equal the reference bit by bit at 1, 2, 3, 4 and 7 ranks, staged and direct") {
+  for (const char* options : {kDirect, kStaged}) {
+    for (const int32_t world_size : {1, 2, 3, 4, 7}) {
+      INFO(options, world_size);
+      expect_all_well(ends_of(options, world_size, every_type));
+    }
+  }
+}
+
+TEST_CASE("generic collectives of more than a stage holds go through it in pieces") {
+  expect_all_well(ends_of(kStaged, 2, [](const Rank& self) -> std::string {
+    Comm comm(self.device, self.id(), self.rank, self.world_size);
+    const Stream stream(self.device);
+    std::string fault;
+    for (const Kind kind : kKinds) {
+      for (const uint64_t count : {uint64_t{1} << 19U, (uint64_t{1} << 19U) + 1, uint64_t{1300007}}) {
+        if (fault.empty()) fault = run_case<double>(self.device, comm, stream, kind, self.rank, 2, count);
+      }
+    }
+    return fault;
+  }));
+}
+
+TEST_CASE("generic collectives on two streams keep the order of the calls under delays") {
+  for (const char* options : {"max_delay_us = 300\n", "max_delay_us = 300\nhost_visible = false\n"}) {
+    expect_all_well(ends_of(options, 3, [](const Rank& self) -> std::string {
+      Comm comm(self.device, self.id(), self.rank, self.world_size);
+      const Stream first(self.device);
+      const Stream second(self.device);
+      std::vector<Case<float>> cases;
+      for (uint64_t i = 0; i < 60; ++i) {
+        cases.emplace_back(kind_of(i), self.rank, self.world_size, i * 91, PLIANT_SUM, false);
+      }
+      // A call on one stream uses nothing that one on the other stream makes.
+      for (size_t i = 0; i < cases.size(); ++i) {
+        const Outcome started = cases[i].start(self.device, comm, i % 3 == 0 ? first : second);
+        if (!started.ok()) return started.text();
+      }
+      for (const Stream* stream : {&first, &second}) {
+        if (const Outcome done = stream->synchronize(); !done.ok()) return done.text();
+      }
+      for (const Case<float>& one : cases) {
+        if (std::string fault = one.check(); !fault.empty()) return fault;
+      }
+      return "";
+    }));
+  }
+}
+
+TEST_CASE("kill -9 of a rank in the middle of any generic collective wakes all survivors with its number") {
+  for (const char* options : {kDirect, kStaged}) {
+    for (const Kind kind : kKinds) {
+      INFO(options, name_of(kind));
+      const std::vector<RankEnd> ends = ends_of(options, 3, [kind](const Rank& self) -> std::string {
+        Comm comm(self.device, self.id(), self.rank, self.world_size);
+        const Stream stream(self.device);
+        Flag& rounds = self.board.flags[0];
+        std::thread death;
+        if (self.rank == 1) {
+          death = std::thread([&] {
+            rounds.wait(30);
+            self.board.killed_at_us.store(now_us());
+            ::kill(::getpid(), SIGKILL);
+          });
+        }
+        std::string text = repeat_until_failure(self, kind, comm, stream, rounds);
+        if (death.joinable()) death.join();
+        return text;
+      });
+      CHECK(ends[1].killed());
+      for (const size_t survivor : {size_t{0}, size_t{2}}) {
+        INFO(ends[survivor].text);
+        CHECK(starts_with(ends[survivor].text, std::to_string(PLIANT_PEER_LOST) + ": rank 1 is lost"));
+      }
+    }
+  }
+}
+
+TEST_CASE("abort and destroy end generic collectives that wait, and what is enqueued behind them") {
+  const Configs configs(kStaged);
+  const GenericDevice device(configs);
+  for (const bool destroys : {false, true}) {
+    pliant_comm_id id{};
+    REQUIRE(device.call(&pliant_collectives::comm_id, 2, &id).ok());
+    const Stream stream(device);
+    const Stream other(device);
+    {
+      Comm comm(device, id, 0, 2);
+      std::vector<float> values(10);
+      for (int i = 0; i < 3; ++i) {
+        REQUIRE(device
+                    .call(&pliant_collectives::all_reduce, comm, values.data(), values.data(), 10, PLIANT_F32,
+                          PLIANT_SUM, stream)
+                    .ok());
+      }
+      REQUIRE(device.call(&pliant_collectives::barrier, comm, other).ok());
+      if (destroys) {
+        comm.destroy();
+      } else {
+        comm.abort();
+        comm.abort();
+      }
+      CHECK(stream.synchronize().status == PLIANT_ABORTED);
+      CHECK(other.synchronize().status == PLIANT_ABORTED);
+      CHECK(stream.synchronize().ok());  // told once
+      if (destroys) continue;
+      CHECK(comm.status(0).text() == std::to_string(PLIANT_ABORTED) + ": this rank aborted the communicator");
+      CHECK(device.call(&pliant_collectives::barrier, comm, stream).ok());
+      CHECK(stream.synchronize().status == PLIANT_ABORTED);
+    }
+  }
+}
+
+TEST_CASE("ranks whose calls differ are told so, also through generic collectives") {
+  const std::vector<RankEnd> ends = ends_of(kStaged, 2, [](const Rank& self) {
+    Comm comm(self.device, self.id(), self.rank, self.world_size);
+    const Stream stream(self.device);
+    std::vector<float> values(10);
+    self.device.call(&pliant_collectives::all_reduce, comm, values.data(), values.data(), self.rank + 5, PLIANT_F32,
+                     PLIANT_SUM, stream);
+    return stream.synchronize().text();
+  });
+  for (const RankEnd& end : ends) CHECK(starts_with(end.text, std::to_string(PLIANT_INVALID_ARGUMENT) + ": "));
+}
