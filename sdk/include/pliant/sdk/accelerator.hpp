@@ -5,6 +5,7 @@
 //    public:
 //     using Stream = ...; using Event = ...;                     // destroyed by their destructors
 //     int32_t device_count();
+//     std::string why_no_devices();                              // may be left out: told when there are none
 //     DeviceProperties device_properties(int32_t device);
 //     void* alloc(int32_t device, Memory memory, uint64_t bytes);
 //     void free(int32_t device, Memory memory, void* pointer);
@@ -203,8 +204,12 @@ struct AcceleratorAdapter {
   }
   static void known_device(T& plugin, int32_t device) {
     const int32_t count = plugin.device_count();
-    require(device >= 0 && device < count, "device " + std::to_string(device) + " does not exist; devices: " +
-                                               std::to_string(count) + ", counted from 0");
+    if (device >= 0 && device < count) return;
+    std::string refusal = "device " + std::to_string(device) + " does not exist; devices: " + std::to_string(count);
+    if constexpr (requires { plugin.why_no_devices(); }) {
+      if (count == 0) throw Failure(PLIANT_INVALID_ARGUMENT, refusal + ": " + plugin.why_no_devices());
+    }
+    throw Failure(PLIANT_INVALID_ARGUMENT, refusal + ", counted from 0");
   }
 
   static int32_t device_count(void* self, int32_t* count, pliant_error* error) noexcept {
