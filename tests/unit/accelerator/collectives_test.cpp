@@ -160,3 +160,23 @@ TEST_CASE("ranks that call different collectives are told which, on at least one
       },
       "called different collectives");
 }
+
+TEST_CASE("collectives refuse wrong types, operations, roots and buffers") {
+  const Device device;
+  const Stream stream(device);
+  pliant_comm_id id{};
+  REQUIRE(device.call(&pliant_collectives::comm_id, 1, &id).ok());
+  const Comm comm(device, id, 0, 1);
+  alignas(8) std::array<uint8_t, 64> bytes{};
+  const auto refused = [](const Outcome& outcome) { return outcome.status == PLIANT_INVALID_ARGUMENT; };
+  void* at = bytes.data();
+  void* odd = bytes.data() + 1;
+  CHECK(refused(device.call(&pliant_collectives::all_reduce, comm, at, at, 1, 8, PLIANT_SUM, stream)));
+  CHECK(refused(device.call(&pliant_collectives::all_reduce, comm, at, at, 1, PLIANT_F32, 4, stream)));
+  CHECK(refused(device.call(&pliant_collectives::all_reduce, comm, odd, odd, 1, PLIANT_F32, PLIANT_SUM, stream)));
+  CHECK(refused(device.call(&pliant_collectives::all_reduce, comm, nullptr, at, 1, PLIANT_F32, PLIANT_SUM, stream)));
+  CHECK(refused(device.call(&pliant_collectives::all_gather, comm, at, at, UINT64_MAX / 4, PLIANT_F32, stream)));
+  CHECK(refused(device.call(&pliant_collectives::broadcast, comm, at, 1, PLIANT_F32, 1, stream)));
+  CHECK(refused(device.call(&pliant_collectives::barrier, nullptr, stream)));
+  CHECK(stream.synchronize().ok());
+}

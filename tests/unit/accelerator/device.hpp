@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "level_zero_driver.hpp"
 #include "pliant/abi/collectives.h"
 #include "pliant/abi/plugin.h"
 
@@ -28,10 +29,33 @@ struct Outcome {
 inline const char* const kHostFile = PLIANT_PLUGIN_DIR "/accelerator-host.pliant.so";
 inline const char* const kSimFile = PLIANT_TESTKIT_PLUGIN_DIR "/accelerator-sim.pliant.so";
 
+inline const char* const kLevelZeroFile = PLIANT_PLUGIN_DIR "/accelerator-level_zero.pliant.so";
+
+/// The plugin that tests of any accelerator run on: that of the host, unless PLIANT_TEST_ACCELERATOR asks for Level
+/// Zero on its software driver: `level_zero`, `level_zero_validated` with the loader's own checks,
+/// `level_zero_reordered` with delays, and commands that overtake each other.
+inline const char* tested_file() {
+  const char* wanted = std::getenv("PLIANT_TEST_ACCELERATOR");
+  if (wanted == nullptr) return kHostFile;
+  const std::string name = wanted;
+  use_software_driver();
+  if (name == "level_zero_validated") {
+    ::setenv("ZE_ENABLE_VALIDATION_LAYER", "1", 1);
+    ::setenv("ZE_ENABLE_PARAMETER_VALIDATION", "1", 1);
+  } else if (name == "level_zero_reordered") {
+    ::setenv("PLIANT_SOFT_ZE_SEED", "7", 1);
+    ::setenv("PLIANT_SOFT_ZE_MAX_DELAY_US", "20", 1);
+  } else if (name != "level_zero") {
+    throw std::runtime_error("PLIANT_TEST_ACCELERATOR=" + name + " is no accelerator of these tests");
+  }
+  return kLevelZeroFile;
+}
+
 struct OptionSettings {
   std::map<std::string, int64_t> integers;
   std::map<std::string, double> reals;
   std::map<std::string, std::vector<int64_t>> integer_lists;
+  std::map<std::string, std::string> texts = {};
 };
 
 /// Becomes what the slot takes; numbers of the tests are small and not negative where a slot takes unsigned ones.
@@ -50,7 +74,7 @@ struct Argument {
 
 class Device {
  public:
-  explicit Device(const OptionSettings& settings = {}, const char* file = kHostFile) {
+  explicit Device(const OptionSettings& settings = {}, const char* file = tested_file()) : file_(file) {
     library_ = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (library_ == nullptr) throw std::runtime_error(::dlerror());
     const auto entry = reinterpret_cast<pliant_plugin_entry>(::dlsym(library_, PLIANT_PLUGIN_ENTRY_SYMBOL));
@@ -62,12 +86,12 @@ class Device {
     if (record_->create(nullptr, &view, &self_, &error) != PLIANT_OK) throw std::runtime_error(error.message);
     collectives_ = static_cast<const pliant_collectives*>(record_->extension(self_, PLIANT_COLLECTIVES));
     collectives_self_ = self_;
-    if (collectives_ == nullptr) throw std::runtime_error("the plugin has no collectives");
   }
   virtual ~Device() {
     if (library_ == nullptr) return;
     record_->destroy(self_);
     ::dlclose(library_);
+    if (file_ == kLevelZeroFile) check_software_driver_is_clean();
   }
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -75,12 +99,16 @@ class Device {
   [[nodiscard]] const pliant_accelerator& slots() const {
     return *static_cast<const pliant_accelerator*>(record_->vtable);
   }
-  [[nodiscard]] const pliant_collectives& collectives() const { return *collectives_; }
+  [[nodiscard]] const pliant_collectives& collectives() const {
+    if (collectives_ == nullptr) throw std::runtime_error("the plugin has no collectives");
+    return *collectives_;
+  }
   [[nodiscard]] void* self() const { return self_; }
   [[nodiscard]] void* collectives_self() const { return collectives_self_; }
   [[nodiscard]] virtual Outcome synchronize(pliant_stream* stream) const {
     return call(&pliant_accelerator::stream_synchronize, stream);
   }
+  [[nodiscard]] std::string name() const { return record_->name; }
 
   /// `device.call(&pliant_accelerator::alloc, 0, ...)`
   template <class... Parameters, class... Arguments>
@@ -128,9 +156,14 @@ class Device {
       value.count = l->second.size();
       value.integers = l->second.data();
     }
+    if (const auto t = settings.texts.find(option.key); t != settings.texts.end()) {
+      value.is_set = 1;
+      value.text = {t->second.data(), t->second.size()};
+    }
     return value;
   }
 
+  const char* const file_;
   void* library_ = nullptr;
   const pliant_plugin* record_ = nullptr;
   const pliant_collectives* collectives_ = nullptr;
@@ -141,9 +174,8 @@ class Device {
 /// Handles that are destroyed in time. All throw when the plugin refuses.
 class Stream {
  public:
-  explicit Stream(const Device& device) : device_(device) {
-    const Outcome made =
-        device.call(&pliant_accelerator::stream_create, 0, PLIANT_STREAM_COMPUTE, PLIANT_PRIORITY_NORMAL, &handle_);
+  explicit Stream(const Device& device, int32_t role = PLIANT_STREAM_COMPUTE, int32_t on = 0) : device_(device) {
+    const Outcome made = device.call(&pliant_accelerator::stream_create, on, role, PLIANT_PRIORITY_NORMAL, &handle_);
     if (!made.ok()) throw std::runtime_error(made.message);
   }
   ~Stream() { device_.slots().stream_destroy(device_.self(), handle_); }

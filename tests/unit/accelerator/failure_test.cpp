@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <memory>
 #include <set>
 
 #include "collective_cases.hpp"
@@ -28,6 +29,23 @@ std::set<std::string> names_in(const char* folder) {
   }
   return names;
 }
+
+/// Holds a stream up until it is made to fail: a barrier that the other rank of its communicator does not come to.
+class LoneBarrier {
+ public:
+  LoneBarrier(const Device& device, const Stream& held) {
+    pliant_comm_id id{};
+    if (!device.call(&pliant_collectives::comm_id, 2, &id).ok()) throw std::runtime_error("no id");
+    near_ = std::make_unique<Comm>(device, id, 0, 2);
+    far_ = std::make_unique<Comm>(device, id, 1, 2);
+    if (!device.call(&pliant_collectives::barrier, *near_, held).ok()) throw std::runtime_error("no barrier");
+  }
+  void abort() { near_->abort(); }
+
+ private:
+  std::unique_ptr<Comm> near_;
+  std::unique_ptr<Comm> far_;
+};
 
 }  // namespace
 
@@ -345,4 +363,26 @@ TEST_CASE("ids that nobody uses do not pile up: the oldest is dropped and says s
   CHECK(dropped.made().status == PLIANT_PEER_LOST);
   const Comm kept(device, ids[1], 0, 2);
   CHECK(kept.made().ok());
+}
+
+TEST_CASE("a failure of enqueued work is told once, by the stream or by an event behind it") {
+  const Device device;
+  const Stream stream(device);
+  SUBCASE("by the stream") {
+    LoneBarrier barrier(device, stream);
+    barrier.abort();
+    CHECK(stream.synchronize().status == PLIANT_ABORTED);
+    CHECK(stream.synchronize().ok());
+  }
+  SUBCASE("by an event") {
+    Event before(device);
+    Event behind(device);
+    CHECK(device.call(&pliant_accelerator::event_record, before, stream).ok());
+    LoneBarrier barrier(device, stream);
+    CHECK(device.call(&pliant_accelerator::event_record, behind, stream).ok());
+    barrier.abort();
+    CHECK(device.call(&pliant_accelerator::event_synchronize, before).ok());
+    CHECK(device.call(&pliant_accelerator::event_synchronize, behind).status == PLIANT_ABORTED);
+    CHECK(stream.synchronize().ok());
+  }
 }

@@ -1,0 +1,50 @@
+// Api: the functions of Level Zero's loader, found at run time, so that the plugin opens on a machine that has none.
+#pragma once
+
+#include <level_zero/ze_api.h>
+
+#include <string>
+
+// Every call that the plugin makes. All are of Level Zero 1.0.
+#define PLIANT_ZE_CALLS(call)                   \
+  call(zeInit);                                 \
+  call(zeDriverGet);                            \
+  call(zeDriverGetApiVersion);                  \
+  call(zeDeviceGet);                            \
+  call(zeDeviceGetProperties);                  \
+  call(zeDeviceGetMemoryProperties);            \
+  call(zeDeviceGetMemoryAccessProperties);      \
+  call(zeDeviceGetCommandQueueGroupProperties); \
+  call(zeContextCreate);                        \
+  call(zeContextDestroy);                       \
+  call(zeMemAllocDevice);                       \
+  call(zeMemAllocHost);                         \
+  call(zeMemFree);                              \
+  call(zeMemGetAllocProperties);                \
+  call(zeCommandListCreateImmediate);           \
+  call(zeCommandListDestroy);                   \
+  call(zeCommandListAppendBarrier);             \
+  call(zeCommandListAppendMemoryCopy);          \
+  call(zeCommandListAppendMemoryFill);          \
+  call(zeEventPoolCreate);                      \
+  call(zeEventPoolDestroy);                     \
+  call(zeEventCreate);                          \
+  call(zeEventDestroy);                         \
+  call(zeEventHostSignal);                      \
+  call(zeEventHostSynchronize);                 \
+  call(zeEventQueryStatus);                     \
+  call(zeEventHostReset);                       \
+  call(zeEventQueryKernelTimestamp)
+
+namespace pliant::level_zero {
+
+struct Api {
+#define PLIANT_ZE_MEMBER(name) decltype(&::name) name = nullptr
+  PLIANT_ZE_CALLS(PLIANT_ZE_MEMBER);
+#undef PLIANT_ZE_MEMBER
+
+  /// Opens the loader, for good: drivers have threads and do not survive being closed. "" or why it cannot be used.
+  std::string open(const std::string& loader);
+};
+
+}  // namespace pliant::level_zero

@@ -1,0 +1,138 @@
+// The `level_zero` accelerator: GPUs by way of oneAPI Level Zero. Nothing is opened before the first question, and a
+// machine without loader, driver or device has 0 devices.
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "event.hpp"
+#include "pliant/sdk/accelerator.hpp"
+#include "runtime.hpp"
+#include "stream.hpp"
+#include "work.hpp"
+
+namespace {
+
+using namespace pliant;
+
+/// What is there once Level Zero was asked.
+struct Opened {
+  explicit Opened(const std::string& loader) : runtime(loader) {
+    for (const auto& device : runtime.devices()) {
+      const bool shared = !events.empty() && events.back()->context() == device.context;
+      events.push_back(shared ? events.back() : std::make_shared<level_zero::EventPool>(device.context));
+    }
+  }
+  level_zero::Runtime runtime;
+  std::vector<std::shared_ptr<level_zero::EventPool>> events;  ///< of each device
+};
+
+class LevelZeroAccelerator {
+ public:
+  using Stream = level_zero::Stream;
+  using Event = level_zero::Event;
+
+  std::string loader = "libze_loader.so.1";
+  int64_t memory_bytes = 0;
+  int64_t staging_bytes = 8 * 1024 * 1024;
+
+  static void options(sdk::Options<LevelZeroAccelerator>& o) {
+    using L = LevelZeroAccelerator;
+    o.add("loader", &L::loader,
+          "The loader of Level Zero: a name that the system's dynamic linker finds, or the path of a file.");
+    o.add("memory_bytes", &L::memory_bytes, "Memory of each device that one process may allocate; 0 is all of it.")
+        .unit("bytes")
+        .at_least(0);
+    o.add("staging_bytes", &L::staging_bytes,
+          "Pinned memory of each stream that needs some: for copies between device and pageable memory, and for "
+          "reductions and casts of device memory, which the processors compute.")
+        .unit("bytes")
+        .range(level_zero::kLeastStagingBytes, int64_t{1} << 30);
+  }
+
+  void start(const sdk::Host&) { memory_.set_limit(static_cast<uint64_t>(memory_bytes)); }
+
+  int32_t device_count() { return static_cast<int32_t>(opened().runtime.devices().size()); }
+  /// For the message that there is no such device.
+  std::string why_no_devices() { return opened().runtime.why_none(); }
+  sdk::DeviceProperties device_properties(int32_t device) {
+    return {entry(device).name, memory_info(device).total_bytes, 0};
+  }
+
+  void* alloc(int32_t device, sdk::Memory memory, uint64_t bytes) {
+    return memory_.alloc(opened().runtime.devices(), device, memory, bytes);
+  }
+  void free(int32_t, sdk::Memory, void* pointer) {
+    opened();
+    memory_.free(pointer);
+  }
+  sdk::MemoryInfo memory_info(int32_t device) { return memory_.info(entry(device), device); }
+
+  std::unique_ptr<Stream> make_stream(int32_t device, sdk::StreamUse use) {
+    return std::make_unique<Stream>(entry(device), opened().events[static_cast<size_t>(device)],
+                                    queue_for(entry(device), use), static_cast<uint64_t>(staging_bytes));
+  }
+  std::unique_ptr<Event> make_event(int32_t device, bool timing) {
+    return std::make_unique<Event>(timing, entry(device).context);
+  }
+  void synchronize(Stream& stream) { stream.synchronize(); }
+  void synchronize(Event& event) { event.synchronize(); }
+  void record(Event& event, Stream& stream) { event.record(stream); }
+  bool query(Event& event) { return event.query(); }
+  bool query(Stream& stream) { return stream.query(); }
+  double elapsed(Event& begin, Event& end) { return Event::elapsed(begin, end); }
+  void wait(Stream& stream, Event& event) { event.make_wait(stream); }
+
+  void copy(void* to, const void* from, uint64_t bytes, Stream& stream) {
+    const pliant_copy one{to, from, bytes};
+    level_zero::enqueue_copies(memory_, {&one, 1}, stream);
+  }
+  void copy(std::span<const pliant_copy> copies, Stream& stream) {
+    level_zero::enqueue_copies(memory_, copies, stream);
+  }
+  void fill(void* to, uint8_t byte, uint64_t bytes, Stream& stream) {
+    level_zero::enqueue_fill(memory_, to, byte, bytes, stream);
+  }
+  void reduce(void* to, std::span<const void* const> from, sdk::Elements elements, sdk::ReduceOp op, double scale,
+              Stream& stream) {
+    level_zero::enqueue_reduce(memory_, to, from, elements, op, scale, stream);
+  }
+  void cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream) {
+    level_zero::enqueue_cast(memory_, to, to_type, from, elements, stream);
+  }
+  void call(void (*function)(void*), void* context, Stream& stream) {
+    Stream::Turn(stream).on_host([=](bool) { function(context); });
+  }
+
+ private:
+  Opened& opened() {
+    const std::lock_guard lock(mutex_);
+    if (!opened_) opened_ = std::make_unique<Opened>(loader);
+    opened_->runtime.require_owner();
+    return *opened_;
+  }
+  const level_zero::DeviceEntry& entry(int32_t device) {
+    return opened().runtime.devices()[static_cast<size_t>(device)];
+  }
+
+  /// Streams that move data get engines that only copy, where there are some; streams of one use share them out.
+  level_zero::QueueChoice queue_for(const level_zero::DeviceEntry& device, sdk::StreamUse use) {
+    const auto role = static_cast<size_t>(use.role);
+    const bool copies = use.role != sdk::StreamRole::kCompute && !device.copy.empty();
+    const level_zero::QueueGroup& group = copies ? device.copy[(role - 1) % device.copy.size()] : device.compute;
+    const std::array<ze_command_queue_priority_t, 3> priorities{ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_LOW,
+                                                                ZE_COMMAND_QUEUE_PRIORITY_NORMAL,
+                                                                ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH};
+    return {group.ordinal, streams_[copies ? role : 0]++ % group.queues,
+            priorities[static_cast<size_t>(use.priority + 1)]};
+  }
+
+  std::mutex mutex_;
+  std::unique_ptr<Opened> opened_;
+  level_zero::UsmMemory memory_;
+  std::array<std::atomic<uint32_t>, 5> streams_{};  // made so far, of each role
+};
+
+}  // namespace
+
+PLIANT_ACCELERATOR(LevelZeroAccelerator, "level_zero", "0.1.0", "GPUs by way of oneAPI Level Zero")

@@ -1,0 +1,137 @@
+// Allocates, accounts and looks pointers up.
+#include "memory.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+
+#include "result.hpp"
+
+namespace pliant::level_zero {
+namespace {
+
+using sdk::Failure;
+
+constexpr uint64_t kAlignment = 64;
+
+void* alloc_pinned(const Context& context, uint64_t bytes) {
+  ze_host_mem_alloc_desc_t wanted{};
+  wanted.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC;
+  void* made = nullptr;
+  check(context.api.zeMemAllocHost(context.handle, &wanted, bytes, kAlignment, &made), "zeMemAllocHost");
+  return made;
+}
+
+void* alloc_on(const DeviceEntry& entry, uint64_t bytes) {
+  ze_relaxed_allocation_limits_exp_desc_t large{};
+  large.stype = ZE_STRUCTURE_TYPE_RELAXED_ALLOCATION_LIMITS_EXP_DESC;
+  large.flags = ZE_RELAXED_ALLOCATION_LIMITS_EXP_FLAG_MAX_SIZE;
+  ze_device_mem_alloc_desc_t wanted{};
+  wanted.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC;
+  if (entry.largest_alloc_bytes != 0 && bytes > entry.largest_alloc_bytes) wanted.pNext = &large;
+  void* made = nullptr;
+  check(entry.context->api.zeMemAllocDevice(entry.context->handle, &wanted, bytes, kAlignment, entry.handle, &made),
+        "zeMemAllocDevice");
+  return made;
+}
+
+}  // namespace
+
+PinnedBlock::PinnedBlock(std::shared_ptr<Context> context, uint64_t bytes)
+    : context_(std::move(context)), pointer_(alloc_pinned(*context_, bytes)) {}
+
+PinnedBlock::~PinnedBlock() {
+  if (::getpid() == context_->owner) context_->api.zeMemFree(context_->handle, pointer_);
+}
+
+UsmMemory::~UsmMemory() {
+  for (const auto& [address, block] : blocks_) {
+    if (::getpid() != block.context->owner) return;
+    block.context->api.zeMemFree(block.context->handle, reinterpret_cast<void*>(address));
+  }
+}
+
+uint64_t UsmMemory::total(const DeviceEntry& entry) const {
+  return limit_ == 0 ? entry.memory_bytes : std::min(limit_, entry.memory_bytes);
+}
+
+sdk::MemoryInfo UsmMemory::info(const DeviceEntry& entry, int32_t device) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = used_.find(device);
+  const uint64_t used = found == used_.end() ? 0 : found->second;
+  return {total(entry) - std::min(used, total(entry)), total(entry)};
+}
+
+void* UsmMemory::alloc(const std::vector<DeviceEntry>& devices, int32_t device, sdk::Memory memory, uint64_t bytes) {
+  const DeviceEntry& entry = devices[static_cast<size_t>(device)];
+  const bool on_device = memory == sdk::Memory::kDevice;
+  const std::lock_guard lock(mutex_);
+  uint64_t& used = used_[device];
+  const auto refuse = [&](const std::string& why) {
+    const uint64_t left = total(entry) - std::min(used, total(entry));
+    return Failure(PLIANT_RESOURCE_EXHAUSTED, "out of device memory: " + std::to_string(bytes) + " bytes wanted, " +
+                                                  std::to_string(left) + " of " + std::to_string(total(entry)) +
+                                                  " left" + why + "; free buffers" +
+                                                  (limit_ != 0 ? " or raise memory_bytes" : ""));
+  };
+  if (on_device && (limit_ != 0 || bytes > entry.memory_bytes) && bytes > total(entry) - std::min(used, total(entry))) {
+    throw refuse("");
+  }
+  void* made = nullptr;
+  try {
+    const uint64_t taken = std::max(bytes, kAlignment);
+    made = on_device ? alloc_on(entry, taken) : alloc_pinned(*entry.context, taken);
+  } catch (const Failure& failure) {
+    if (!on_device || failure.status() != PLIANT_RESOURCE_EXHAUSTED) throw;
+    throw refuse(" (" + std::string(failure.what()) + ")");
+  }
+  try {
+    blocks_.emplace(reinterpret_cast<uintptr_t>(made), Block{bytes, device, memory, entry.context});
+  } catch (...) {
+    entry.context->api.zeMemFree(entry.context->handle, made);
+    throw;
+  }
+  if (on_device) used += bytes;
+  return made;
+}
+
+void UsmMemory::free(void* pointer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(reinterpret_cast<uintptr_t>(pointer));
+  if (found == blocks_.end()) return;
+  const Block block = found->second;
+  if (block.memory == sdk::Memory::kDevice) used_[block.device] -= block.bytes;
+  blocks_.erase(found);
+  block.context->api.zeMemFree(block.context->handle, pointer);
+}
+
+Reach UsmMemory::reach_of(const DeviceEntry& entry, const void* pointer, uint64_t bytes, const char* what) const {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  {
+    const std::lock_guard lock(mutex_);
+    auto found = blocks_.upper_bound(address);
+    if (found != blocks_.begin()) {
+      --found;
+      const uint64_t offset = address - found->first;
+      const Block& block = found->second;
+      if (offset < std::max<uint64_t>(block.bytes, 1)) {
+        if (bytes > block.bytes - offset) {
+          throw Failure(PLIANT_INVALID_ARGUMENT, std::string(what) + " leaves its buffer: " + std::to_string(bytes) +
+                                                     " bytes from byte " + std::to_string(offset) + " of a buffer of " +
+                                                     std::to_string(block.bytes));
+        }
+        return {true, block.memory == sdk::Memory::kPinned};
+      }
+    }
+  }
+  // Not of this instance: of the driver, by way of somebody else in this process, or plain memory.
+  ze_memory_allocation_properties_t properties{};
+  properties.stype = ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES;
+  const Context& context = *entry.context;
+  check(context.api.zeMemGetAllocProperties(context.handle, pointer, &properties, nullptr), "zeMemGetAllocProperties");
+  if (properties.type == ZE_MEMORY_TYPE_UNKNOWN) return {entry.reaches_plain_memory, true};
+  return {true, properties.type != ZE_MEMORY_TYPE_DEVICE};
+}
+
+}  // namespace pliant::level_zero

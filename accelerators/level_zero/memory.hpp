@@ -1,0 +1,67 @@
+// UsmMemory: the device and pinned memory of one instance, and who may touch what.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "pliant/sdk/accelerator.hpp"
+#include "runtime.hpp"
+
+namespace pliant::level_zero {
+
+/// Who may read and write a range of memory.
+struct Reach {
+  bool device = false;
+  bool host = false;
+};
+
+/// Pinned memory that is freed in time. Not counted as memory of the device.
+class PinnedBlock {
+ public:
+  PinnedBlock(std::shared_ptr<Context> context, uint64_t bytes);
+  ~PinnedBlock();
+  PinnedBlock(const PinnedBlock&) = delete;
+  PinnedBlock& operator=(const PinnedBlock&) = delete;
+  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(pointer_); }
+
+ private:
+  const std::shared_ptr<Context> context_;
+  void* pointer_ = nullptr;
+};
+
+/// All calls may come from any thread.
+class UsmMemory {
+ public:
+  UsmMemory() = default;
+  /// Frees what was not freed.
+  ~UsmMemory();
+  UsmMemory(const UsmMemory&) = delete;
+  UsmMemory& operator=(const UsmMemory&) = delete;
+
+  /// `limit` bytes of each device's memory may be used; 0: all.
+  void set_limit(uint64_t limit) { limit_ = limit; }
+  void* alloc(const std::vector<DeviceEntry>& devices, int32_t device, sdk::Memory memory, uint64_t bytes);
+  /// A pointer that is not of this instance is left alone.
+  void free(void* pointer);
+  [[nodiscard]] sdk::MemoryInfo info(const DeviceEntry& entry, int32_t device) const;
+  /// Throws PLIANT_INVALID_ARGUMENT when the range leaves its allocation. `what` names it in the message.
+  [[nodiscard]] Reach reach_of(const DeviceEntry& entry, const void* pointer, uint64_t bytes, const char* what) const;
+
+ private:
+  struct Block {
+    uint64_t bytes;
+    int32_t device;
+    sdk::Memory memory;
+    std::shared_ptr<Context> context;
+  };
+  [[nodiscard]] uint64_t total(const DeviceEntry& entry) const;
+
+  mutable std::mutex mutex_;
+  std::map<uintptr_t, Block> blocks_;
+  std::map<int32_t, uint64_t> used_;
+  uint64_t limit_ = 0;
+};
+
+}  // namespace pliant::level_zero

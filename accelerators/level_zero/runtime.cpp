@@ -1,0 +1,146 @@
+// Finds drivers and devices, and reads what they say of themselves.
+#include "runtime.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "result.hpp"
+
+namespace pliant::level_zero {
+namespace {
+
+std::string version_text(uint32_t version) {
+  return std::to_string(ZE_MAJOR_VERSION(version)) + "." + std::to_string(ZE_MINOR_VERSION(version));
+}
+
+uint64_t memory_of(const Api& api, ze_device_handle_t device) {
+  uint32_t count = 0;
+  check(api.zeDeviceGetMemoryProperties(device, &count, nullptr), "zeDeviceGetMemoryProperties");
+  std::vector<ze_device_memory_properties_t> parts(count);
+  for (auto& part : parts) part.stype = ZE_STRUCTURE_TYPE_DEVICE_MEMORY_PROPERTIES;
+  if (count != 0) {
+    check(api.zeDeviceGetMemoryProperties(device, &count, parts.data()), "zeDeviceGetMemoryProperties");
+  }
+  return parts.empty() ? 0 : parts.front().totalSize;  // zeMemAllocDevice takes from the first
+}
+
+void read_queues(const Api& api, DeviceEntry& entry) {
+  uint32_t count = 0;
+  check(api.zeDeviceGetCommandQueueGroupProperties(entry.handle, &count, nullptr),
+        "zeDeviceGetCommandQueueGroupProperties");
+  std::vector<ze_command_queue_group_properties_t> groups(count);
+  for (auto& group : groups) group.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_GROUP_PROPERTIES;
+  if (count != 0) {
+    check(api.zeDeviceGetCommandQueueGroupProperties(entry.handle, &count, groups.data()),
+          "zeDeviceGetCommandQueueGroupProperties");
+  }
+  bool computes = false;
+  for (uint32_t ordinal = 0; ordinal < count; ++ordinal) {
+    const auto& group = groups[ordinal];
+    if (group.numQueues == 0 || (group.flags & ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY) == 0) continue;
+    const QueueGroup queues{ordinal, group.numQueues};
+    if ((group.flags & ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE) == 0) {
+      if (group.maxMemoryFillPatternSize >= 1) entry.copy.push_back(queues);
+    } else if (!computes) {
+      entry.compute = queues;
+      computes = true;
+    }
+  }
+  if (!computes) {
+    throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "device '" + entry.name + "' has no queue that computes and copies");
+  }
+}
+
+Timer timer_of(ze_device_handle_t device, const ze_device_properties_t& properties) {
+  Timer timer;
+  timer.device = device;
+  timer.ticks_per_second = static_cast<double>(std::max<uint64_t>(properties.timerResolution, 1));
+  const uint32_t bits = properties.kernelTimestampValidBits;
+  if (bits > 0 && bits < 64) timer.mask = (uint64_t{1} << bits) - 1;
+  return timer;
+}
+
+}  // namespace
+
+Context::Context(const Api& functions, ze_driver_handle_t driver) : api(functions), owner(::getpid()) {
+  const ze_context_desc_t wanted{ZE_STRUCTURE_TYPE_CONTEXT_DESC, nullptr, 0};
+  check(api.zeContextCreate(driver, &wanted, &handle), "zeContextCreate");
+}
+
+Context::~Context() {
+  if (::getpid() == owner) api.zeContextDestroy(handle);
+}
+
+Runtime::Runtime(const std::string& loader) : owner_(::getpid()) {
+  try {
+    why_none_ = find_devices(loader);
+  } catch (const sdk::Failure& failure) {
+    devices_.clear();
+    why_none_ = failure.what();
+  }
+}
+
+void Runtime::require_owner() const {
+  if (::getpid() == owner_) return;
+  throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
+                     "process " + std::to_string(::getpid()) + " was forked from process " + std::to_string(owner_) +
+                         ", which opened Level Zero, and drivers do not survive a fork; open the accelerator after the "
+                         "fork, or start the process anew");
+}
+
+std::string Runtime::find_devices(const std::string& loader) {
+  std::string refused = api_.open(loader);
+  if (!refused.empty()) return refused;
+  const ze_result_t started = api_.zeInit(ZE_INIT_FLAG_GPU_ONLY);
+  if (started != ZE_RESULT_SUCCESS) {
+    return "zeInit: " + text_of(started) +
+           "; install the driver of the device (for Intel's: intel-level-zero-gpu or libze-intel-gpu1)";
+  }
+  uint32_t count = 0;
+  check(api_.zeDriverGet(&count, nullptr), "zeDriverGet");
+  std::vector<ze_driver_handle_t> drivers(count);
+  if (count != 0) check(api_.zeDriverGet(&count, drivers.data()), "zeDriverGet");
+  std::string why = "no driver of Level Zero knows a GPU here";
+  for (ze_driver_handle_t driver : drivers) {
+    ze_api_version_t version = ZE_API_VERSION_1_0;
+    check(api_.zeDriverGetApiVersion(driver, &version), "zeDriverGetApiVersion");
+    if (static_cast<uint32_t>(version) < kOldestApi) {
+      why = "the driver speaks Level Zero " + version_text(static_cast<uint32_t>(version)) + ", and at least " +
+            version_text(kOldestApi) + " is needed; install a newer one";
+      continue;
+    }
+    add_devices_of(driver);
+  }
+  return devices_.empty() ? why : "";
+}
+
+void Runtime::add_devices_of(ze_driver_handle_t driver) {
+  uint32_t count = 0;
+  check(api_.zeDeviceGet(driver, &count, nullptr), "zeDeviceGet");
+  std::vector<ze_device_handle_t> handles(count);
+  if (count != 0) check(api_.zeDeviceGet(driver, &count, handles.data()), "zeDeviceGet");
+  std::shared_ptr<Context> context;
+  for (ze_device_handle_t handle : handles) {
+    ze_device_properties_t properties{};
+    properties.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2;
+    check(api_.zeDeviceGetProperties(handle, &properties), "zeDeviceGetProperties");
+    if (properties.type != ZE_DEVICE_TYPE_GPU) continue;
+    ze_device_memory_access_properties_t access{};
+    access.stype = ZE_STRUCTURE_TYPE_DEVICE_MEMORY_ACCESS_PROPERTIES;
+    check(api_.zeDeviceGetMemoryAccessProperties(handle, &access), "zeDeviceGetMemoryAccessProperties");
+    if (!context) context = std::make_shared<Context>(api_, driver);
+    DeviceEntry entry;
+    entry.handle = handle;
+    entry.context = context;
+    entry.name = properties.name;
+    entry.memory_bytes = memory_of(api_, handle);
+    entry.largest_alloc_bytes = properties.maxMemAllocSize;
+    entry.reaches_plain_memory = (access.sharedSystemAllocCapabilities & ZE_MEMORY_ACCESS_CAP_FLAG_RW) != 0;
+    entry.timer = timer_of(handle, properties);
+    read_queues(api_, entry);
+    devices_.push_back(std::move(entry));
+  }
+}
+
+}  // namespace pliant::level_zero

@@ -1,0 +1,24 @@
+// Work of a stream: what the device's queues can do goes there, the rest runs on the CPU in stream order, by way of
+// pinned memory where the CPU cannot reach the operands.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "memory.hpp"
+#include "pliant/sdk/accelerator.hpp"
+#include "stream.hpp"
+
+namespace pliant::level_zero {
+
+/// Staging memory has room for 64 bytes of each operand of a reduction.
+inline constexpr int64_t kLeastStagingBytes = 128 * 1024;
+
+void enqueue_copies(const UsmMemory& memory, std::span<const pliant_copy> copies, Stream& stream);
+void enqueue_fill(const UsmMemory& memory, void* to, uint8_t byte, uint64_t bytes, Stream& stream);
+void enqueue_reduce(const UsmMemory& memory, void* to, std::span<const void* const> from, sdk::Elements elements,
+                    sdk::ReduceOp op, double scale, Stream& stream);
+void enqueue_cast(const UsmMemory& memory, void* to, sdk::DType to_type, const void* from, sdk::Elements elements,
+                  Stream& stream);
+
+}  // namespace pliant::level_zero

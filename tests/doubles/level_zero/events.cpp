@@ -1,0 +1,107 @@
+// Events of the software driver.
+#include <chrono>
+
+#include "objects.hpp"
+
+namespace soft_ze {
+
+ze_result_t ZE_APICALL event_pool_create(ze_context_handle_t context, const ze_event_pool_desc_t* wanted, uint32_t,
+                                         ze_device_handle_t*, ze_event_pool_handle_t* out) {
+  if (wanted == nullptr || out == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+  if (wanted->count == 0) return ZE_RESULT_ERROR_INVALID_SIZE;
+  auto* made = new EventPool{&of(context), wanted->flags, std::vector<bool>(wanted->count)};
+  ++counts().event_pools;
+  ++counts().pools_made;
+  *out = reinterpret_cast<ze_event_pool_handle_t>(made);
+  return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t ZE_APICALL event_pool_destroy(ze_event_pool_handle_t handle) {
+  EventPool& pool = of(handle);
+  for (const bool taken : pool.taken) {
+    if (taken) violation("an event pool was destroyed before its events");
+  }
+  delete &pool;
+  --counts().event_pools;
+  return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t ZE_APICALL event_create(ze_event_pool_handle_t handle, const ze_event_desc_t* wanted,
+                                    ze_event_handle_t* out) {
+  if (wanted == nullptr || out == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+  EventPool& pool = of(handle);
+  const std::lock_guard lock(pool.context->mutex);
+  if (wanted->index >= pool.taken.size() || pool.taken[wanted->index]) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+  pool.taken[wanted->index] = true;
+  auto* made = new Event;
+  made->pool = &pool;
+  made->index = wanted->index;
+  ++counts().events;
+  ++counts().events_made;
+  *out = reinterpret_cast<ze_event_handle_t>(made);
+  return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t ZE_APICALL event_destroy(ze_event_handle_t handle) {
+  Event& event = of(handle);
+  {
+    const std::lock_guard lock(event.pool->context->mutex);
+    if (event.in_use != 0 && !event.pool->context->lost) violation("an event was destroyed while commands use it");
+    event.pool->taken[event.index] = false;
+  }
+  delete &event;
+  --counts().events;
+  return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t ZE_APICALL event_host_signal(ze_event_handle_t handle) {
+  Event& event = of(handle);
+  const std::lock_guard lock(event.pool->context->mutex);
+  if (event.pool->context->lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+  if (event.signalled) violation("the host signalled an event that was signalled");
+  event.signalled = true;
+  event.by_device = false;
+  event.pool->context->changed.notify_all();
+  return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t ZE_APICALL event_host_synchronize(ze_event_handle_t handle, uint64_t timeout_ns) {
+  Event& event = of(handle);
+  Context& context = *event.pool->context;
+  std::unique_lock lock(context.mutex);
+  const auto over = [&] { return event.signalled || context.lost; };
+  if (timeout_ns == UINT64_MAX) {
+    context.changed.wait(lock, over);
+  } else {
+    context.changed.wait_for(lock, std::chrono::nanoseconds(timeout_ns), over);
+  }
+  if (event.signalled) return ZE_RESULT_SUCCESS;
+  return context.lost ? ZE_RESULT_ERROR_DEVICE_LOST : ZE_RESULT_NOT_READY;
+}
+
+ze_result_t ZE_APICALL event_query_status(ze_event_handle_t handle) {
+  return event_host_synchronize(handle, 0);
+}
+
+ze_result_t ZE_APICALL event_host_reset(ze_event_handle_t handle) {
+  Event& event = of(handle);
+  const std::lock_guard lock(event.pool->context->mutex);
+  if (event.in_use != 0 && !event.pool->context->lost) violation("an event was reset while commands use it");
+  event.signalled = false;
+  return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t ZE_APICALL event_query_kernel_timestamp(ze_event_handle_t handle, ze_kernel_timestamp_result_t* out) {
+  Event& event = of(handle);
+  const std::lock_guard lock(event.pool->context->mutex);
+  if (!event.signalled) return ZE_RESULT_NOT_READY;
+  if ((event.pool->flags & ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP) == 0 || !event.by_device) {
+    violation("an event without times was asked for them");
+    return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+  }
+  out->global = {event.start_ticks, event.end_ticks};
+  out->context = out->global;
+  return ZE_RESULT_SUCCESS;
+}
+
+}  // namespace soft_ze

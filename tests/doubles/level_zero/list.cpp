@@ -1,0 +1,124 @@
+// The threads of the software driver, its clock and its bookkeeping.
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+
+#include "soft.hpp"
+
+namespace soft_ze {
+
+int64_t setting(const char* name, int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr || *text == '\0' ? otherwise : std::strtoll(text, nullptr, 10);
+}
+
+Counts& counts() {
+  static Counts all;
+  return all;
+}
+
+void violation(const std::string& what) {
+  Counts& all = counts();
+  if (all.violations++ != 0) return;
+  const std::lock_guard lock(all.mutex);
+  all.first_violation = what;
+}
+
+uint64_t ticks_now() {
+  static const auto kBegin = std::chrono::steady_clock::now();
+  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - kBegin);
+  const uint64_t mask = (uint64_t{1} << kTickBits) - 1;
+  return (mask - 1000 + static_cast<uint64_t>(ns.count()) * 12 / 625) & mask;  // 19.2 MHz
+}
+
+List::List(Context& context, uint64_t number)
+    : context_(context), random_(static_cast<uint64_t>(context.seed) * 1000003 + number), thread_([this] { loop(); }) {
+  ++counts().lists;
+}
+
+List::~List() {
+  {
+    const std::lock_guard lock(context_.mutex);
+    if (!context_.lost && (!queue_.empty() || running_)) violation("a command list was destroyed while it had work");
+    closing_ = true;
+    context_.changed.notify_all();
+  }
+  thread_.join();
+  --counts().lists;
+}
+
+ze_result_t List::append(Command command) {
+  const std::lock_guard lock(context_.mutex);
+  if (context_.lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+  ++counts().appended;
+  if (++context_.appended == context_.lose_device_at) {
+    command.work = [this] {
+      const std::lock_guard inner(context_.mutex);
+      context_.lost = true;
+      context_.changed.notify_all();
+    };
+  }
+  for (Event* event : command.waits) ++event->in_use;
+  if (command.signal != nullptr) ++command.signal->in_use;
+  for (Allocation* allocation : command.uses) ++allocation->in_use;
+  queue_.push_back(std::move(command));
+  context_.changed.notify_all();
+  return ZE_RESULT_SUCCESS;
+}
+
+/// A barrier is chosen when it is first, any command before the first barrier otherwise.
+size_t List::choose() {
+  if (context_.seed < 0) return 0;
+  const auto barrier = std::find_if(queue_.begin(), queue_.end(), [](const Command& one) { return one.is_barrier; });
+  const auto free = static_cast<size_t>(barrier - queue_.begin());
+  return free == 0 ? 0 : static_cast<size_t>(random_() % free);
+}
+
+void List::finish(const Command& command) {
+  for (Event* event : command.waits) --event->in_use;
+  for (Allocation* allocation : command.uses) --allocation->in_use;
+  if (command.signal != nullptr) {
+    Event& event = *command.signal;
+    --event.in_use;
+    if (!context_.lost) {
+      if (event.signalled) violation("a command signalled an event that was signalled");
+      event.signalled = true;
+      event.by_device = true;
+      event.end_ticks = ticks_now();
+    }
+  }
+  context_.changed.notify_all();
+}
+
+void List::loop() {
+  std::unique_lock lock(context_.mutex);
+  for (;;) {
+    context_.changed.wait(lock, [this] { return closing_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    running_ = true;
+    const auto delay =
+        context_.max_delay_us > 0 ? random_() % static_cast<uint64_t>(context_.max_delay_us + 1) : uint64_t{0};
+    if (delay > 0) {
+      lock.unlock();
+      std::this_thread::sleep_for(std::chrono::microseconds(delay));  // the delay that the double was told to make
+      lock.lock();
+    }
+    const size_t chosen = choose();
+    Command command = std::move(queue_[chosen]);
+    queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(chosen));
+    context_.changed.wait(lock, [&] {
+      return context_.lost || closing_ ||
+             std::all_of(command.waits.begin(), command.waits.end(), [](const Event* one) { return one->signalled; });
+    });
+    if (!context_.lost) {
+      if (command.signal != nullptr) command.signal->start_ticks = ticks_now();
+      lock.unlock();
+      if (command.work) command.work();
+      lock.lock();
+    }
+    finish(command);
+    running_ = false;
+  }
+}
+
+}  // namespace soft_ze

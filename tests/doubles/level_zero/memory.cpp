@@ -1,0 +1,120 @@
+// Memory of the software driver: files without a name, mapped for the user and for the driver.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "objects.hpp"
+
+namespace soft_ze {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+ze_result_t refused(bool on_device) {
+  return on_device ? ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY : ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+}
+
+bool is_relaxed(const void* next) {
+  const auto* one = static_cast<const ze_relaxed_allocation_limits_exp_desc_t*>(next);
+  return one != nullptr && one->stype == ZE_STRUCTURE_TYPE_RELAXED_ALLOCATION_LIMITS_EXP_DESC &&
+         (one->flags & ZE_RELAXED_ALLOCATION_LIMITS_EXP_FLAG_MAX_SIZE) != 0;
+}
+
+void unmap(const Allocation& one) {
+  if (one.inside != one.address) ::munmap(one.inside, one.mapped);
+  ::munmap(one.address, one.mapped);
+  ::close(one.fd);
+}
+
+ze_result_t allocate(Context& context, Device* device, uint64_t bytes, size_t alignment, void** out) {
+  const bool on_device = device != nullptr;
+  if (bytes == 0) return ZE_RESULT_ERROR_INVALID_SIZE;
+  if (alignment > kPage || (alignment & (alignment - 1)) != 0) return ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT;
+  const std::lock_guard lock(context.mutex);
+  if (context.lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+  if (++context.allocations_made == context.fail_alloc_at) return refused(on_device);
+  const auto limit = static_cast<uint64_t>(context.memory_bytes);
+  if (on_device && bytes > limit - std::min(limit, context.device_bytes_used)) return refused(true);
+  Allocation made;
+  made.bytes = bytes;
+  made.mapped = (bytes + kPage - 1) / kPage * kPage;
+  made.fd = ::memfd_create("soft-ze", MFD_CLOEXEC);
+  if (made.fd < 0 || ::ftruncate(made.fd, static_cast<off_t>(made.mapped)) != 0) {
+    if (made.fd >= 0) ::close(made.fd);
+    return refused(on_device);
+  }
+  // Memory of a device has an address and is out of the CPU's reach, as that of a card.
+  void* address = ::mmap(nullptr, made.mapped, on_device ? PROT_NONE : PROT_READ | PROT_WRITE, MAP_SHARED, made.fd, 0);
+  void* inside = on_device ? ::mmap(nullptr, made.mapped, PROT_READ | PROT_WRITE, MAP_SHARED, made.fd, 0) : address;
+  if (address == MAP_FAILED || inside == MAP_FAILED) {
+    ::close(made.fd);
+    return refused(on_device);
+  }
+  made.address = static_cast<std::byte*>(address);
+  made.inside = static_cast<std::byte*>(inside);
+  made.type = on_device ? ZE_MEMORY_TYPE_DEVICE : ZE_MEMORY_TYPE_HOST;
+  made.device = device;
+  made.id = static_cast<uint64_t>(context.allocations_made);
+  if (on_device) context.device_bytes_used += bytes;
+  context.allocations.emplace(reinterpret_cast<uintptr_t>(address), made);
+  ++counts().allocations;
+  *out = address;
+  return ZE_RESULT_SUCCESS;
+}
+
+}  // namespace
+
+Allocation* Context::find(const void* pointer, uint64_t bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  auto found = allocations.upper_bound(address);
+  if (found == allocations.begin()) return nullptr;
+  --found;
+  const uint64_t offset = address - found->first;
+  return offset < found->second.bytes && bytes <= found->second.bytes - offset ? &found->second : nullptr;
+}
+
+ze_result_t ZE_APICALL mem_alloc_device(ze_context_handle_t context, const ze_device_mem_alloc_desc_t* wanted,
+                                        size_t bytes, size_t alignment, ze_device_handle_t device, void** out) {
+  if (wanted == nullptr || out == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+  if (bytes > kLargestAlloc && !is_relaxed(wanted->pNext)) return ZE_RESULT_ERROR_UNSUPPORTED_SIZE;
+  return allocate(of(context), &of(device), bytes, alignment, out);
+}
+
+ze_result_t ZE_APICALL mem_alloc_host(ze_context_handle_t context, const ze_host_mem_alloc_desc_t* wanted, size_t bytes,
+                                      size_t alignment, void** out) {
+  if (wanted == nullptr || out == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+  return allocate(of(context), nullptr, bytes, alignment, out);
+}
+
+ze_result_t ZE_APICALL mem_free(ze_context_handle_t handle, void* pointer) {
+  Context& context = of(handle);
+  const std::lock_guard lock(context.mutex);
+  const auto found = context.allocations.find(reinterpret_cast<uintptr_t>(pointer));
+  if (found == context.allocations.end()) {
+    violation("memory was freed that is not allocated");
+    return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+  }
+  const Allocation& one = found->second;
+  if (one.in_use != 0 && !context.lost) violation("memory was freed while commands use it");
+  if (one.type == ZE_MEMORY_TYPE_DEVICE) context.device_bytes_used -= one.bytes;
+  unmap(one);
+  context.allocations.erase(found);
+  --counts().allocations;
+  return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t ZE_APICALL mem_get_alloc_properties(ze_context_handle_t handle, const void* pointer,
+                                                ze_memory_allocation_properties_t* properties,
+                                                ze_device_handle_t* device) {
+  Context& context = of(handle);
+  const std::lock_guard lock(context.mutex);
+  const Allocation* found = context.find(pointer, 0);
+  properties->type = found == nullptr ? ZE_MEMORY_TYPE_UNKNOWN : found->type;
+  properties->id = found == nullptr ? 0 : found->id;
+  properties->pageSize = found == nullptr ? 0 : kPage;
+  if (device != nullptr) *device = found == nullptr ? nullptr : handle_of(found->device);
+  return ZE_RESULT_SUCCESS;
+}
+
+}  // namespace soft_ze

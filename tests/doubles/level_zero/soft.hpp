@@ -1,0 +1,140 @@
+// The software driver of Level Zero: a TEST DOUBLE. Devices are made of this machine's memory and threads; it is opened
+// by the real loader through ZE_ENABLE_ALT_DRIVERS and is neither installed nor beside any plugin.
+//
+// Environment, read when a context is made (PLIANT_SOFT_ZE_DEVICES and PLIANT_SOFT_ZE_API_VERSION: at each question):
+//   PLIANT_SOFT_ZE_DEVICES         GPUs that there are; 1
+//   PLIANT_SOFT_ZE_API_VERSION     "1.4"
+//   PLIANT_SOFT_ZE_MEMORY_BYTES    of each device; 1 GiB
+//   PLIANT_SOFT_ZE_SEED            what delays and overtaking are drawn from; unset: none
+//   PLIANT_SOFT_ZE_MAX_DELAY_US    each command starts late by up to that much; 0
+//   PLIANT_SOFT_ZE_FAIL_ALLOC_AT   allocation that fails for want of memory, counted from 1 in each context
+//   PLIANT_SOFT_ZE_LOSE_DEVICE_AT  command at which the device is lost, counted from 1 in each context
+//   PLIANT_SOFT_ZE_SHARED_SYSTEM   1: copies take plain memory
+#pragma once
+
+#include <level_zero/ze_api.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "report.h"
+
+namespace soft_ze {
+
+/// The value of an environment variable, `otherwise` when it is unset.
+int64_t setting(const char* name, int64_t otherwise);
+
+/// Live objects and broken rules of the whole process.
+struct Counts {
+  std::atomic<int64_t> contexts{0}, allocations{0}, lists{0}, event_pools{0}, events{0};
+  std::atomic<int64_t> appended{0}, pools_made{0}, events_made{0}, violations{0};
+  std::mutex mutex;
+  std::string first_violation;
+};
+Counts& counts();
+void violation(const std::string& what);
+
+struct Device {
+  uint32_t index = 0;
+};
+
+/// Memory of a file that is mapped twice: `address` is what the user gets, without access where the memory is a
+/// device's; the driver itself uses `inside`.
+struct Allocation {
+  std::byte* address = nullptr;
+  std::byte* inside = nullptr;
+  uint64_t bytes = 0;
+  uint64_t mapped = 0;
+  int fd = -1;
+  uint64_t id = 0;
+  ze_memory_type_t type = ZE_MEMORY_TYPE_UNKNOWN;
+  Device* device = nullptr;
+  int64_t in_use = 0;  ///< commands that have not run
+};
+
+struct Event;
+
+struct Context {
+  std::mutex mutex;  ///< of all below, and of events and lists in it
+  std::condition_variable changed;
+  std::map<uintptr_t, Allocation> allocations;
+  uint64_t device_bytes_used = 0;
+  int64_t allocations_made = 0;
+  int64_t appended = 0;
+  bool lost = false;
+
+  const int64_t memory_bytes = setting("PLIANT_SOFT_ZE_MEMORY_BYTES", int64_t{1} << 30);
+  const int64_t seed = setting("PLIANT_SOFT_ZE_SEED", -1);
+  const int64_t max_delay_us = setting("PLIANT_SOFT_ZE_MAX_DELAY_US", 0);
+  const int64_t fail_alloc_at = setting("PLIANT_SOFT_ZE_FAIL_ALLOC_AT", 0);
+  const int64_t lose_device_at = setting("PLIANT_SOFT_ZE_LOSE_DEVICE_AT", 0);
+  const bool shared_system = setting("PLIANT_SOFT_ZE_SHARED_SYSTEM", 0) != 0;
+
+  /// The allocation that holds all of the range; NULL when there is none. Under the mutex.
+  Allocation* find(const void* pointer, uint64_t bytes);
+};
+
+struct EventPool {
+  Context* context = nullptr;
+  ze_event_pool_flags_t flags = 0;
+  std::vector<bool> taken;  ///< which indices are events now
+};
+
+/// All but the pool and the index is under the context's mutex.
+struct Event {
+  EventPool* pool = nullptr;
+  uint32_t index = 0;
+  bool signalled = false;
+  bool by_device = false;  ///< then it has times
+  uint64_t start_ticks = 0;
+  uint64_t end_ticks = 0;
+  int64_t in_use = 0;  ///< commands that wait for it or will signal it
+};
+
+/// Ticks of the devices' clock; it starts near its end, so that it wraps around.
+constexpr uint64_t kTicksPerSecond = 19200000;
+constexpr uint32_t kTickBits = 36;
+uint64_t ticks_now();
+
+struct Command {
+  std::function<void()> work;  ///< may be empty
+  std::vector<Event*> waits;
+  Event* signal = nullptr;
+  std::vector<Allocation*> uses;
+  bool is_barrier = false;
+};
+
+/// An immediate command list with a thread that runs it. Between barriers, commands overtake each other where a seed is
+/// given.
+class List {
+ public:
+  List(Context& context, uint64_t number);
+  ~List();
+  /// What zeCommandListAppend... returns.
+  ze_result_t append(Command command);
+  [[nodiscard]] Context& context() const { return context_; }
+
+ private:
+  void loop();
+  [[nodiscard]] size_t choose();
+  void finish(const Command& command);
+
+  Context& context_;
+  std::mt19937_64 random_;
+  std::deque<Command> queue_;
+  bool closing_ = false;
+  bool running_ = false;
+  std::thread thread_;
+};
+
+}  // namespace soft_ze
