@@ -30,7 +30,6 @@
   call(zeEventPoolDestroy);                     \
   call(zeEventCreate);                          \
   call(zeEventDestroy);                         \
-  call(zeEventHostSignal);                      \
   call(zeEventHostSynchronize);                 \
   call(zeEventQueryStatus);                     \
   call(zeEventHostReset);                       \

@@ -26,36 +26,61 @@ void FailureSlot::tell(uint64_t last) {
   throw Failure(told);
 }
 
-Mark::Mark(std::shared_ptr<EventPool> pool, ze_event_handle_t event, const Timer* timer)
-    : pool_(std::move(pool)), event_(event), timer_(timer == nullptr ? std::nullopt : std::optional<Timer>(*timer)) {}
+Mark::Mark(std::shared_ptr<EventPool> pool, const Timer* timer)
+    : pool_(std::move(pool)), timer_(timer == nullptr ? std::nullopt : std::optional<Timer>(*timer)) {}
 
 Mark::~Mark() {
-  pool_->give_back(event_, timer_.has_value());
+  if (event_ == nullptr || ::getpid() != context()->owner) return;
+  // One that was not reached may still be signalled, by a device that was lost: its event is not used again.
+  if (query() == ZE_RESULT_SUCCESS) pool_->give_back(event_, timer_.has_value());
 }
 
 const Context* Mark::context() const {
   return pool_->context().get();
 }
 
+void Mark::become(State state) {
+  state_ = state;
+  state_.notify_all();
+}
+
+void Mark::submit(ze_event_handle_t event) {
+  event_ = event;
+  become(State::kSubmitted);
+}
+
+void Mark::reach() {
+  become(State::kReached);
+}
+
+void Mark::fail(ze_result_t why) {
+  failure_ = why;
+  become(State::kFailed);
+}
+
 ze_result_t Mark::query() {
-  if (reached_) return ZE_RESULT_SUCCESS;
+  switch (state_.load()) {
+    case State::kPending:
+      return ZE_RESULT_NOT_READY;
+    case State::kReached:
+      return ZE_RESULT_SUCCESS;
+    case State::kFailed:
+      return failure_;
+    case State::kSubmitted:
+      break;
+  }
   const ze_result_t result = pool_->context()->api.zeEventQueryStatus(event_);
-  if (result == ZE_RESULT_SUCCESS) reached_ = true;
+  if (result == ZE_RESULT_SUCCESS) become(State::kReached);
   return result;
 }
 
 ze_result_t Mark::wait() {
-  if (reached_) return ZE_RESULT_SUCCESS;
-  ze_result_t result = ZE_RESULT_NOT_READY;
+  wait_submitted();
+  ze_result_t result = query();
   while (result == ZE_RESULT_NOT_READY) {
     result = pool_->context()->api.zeEventHostSynchronize(event_, std::numeric_limits<uint64_t>::max());
   }
-  if (result == ZE_RESULT_SUCCESS) reached_ = true;
   return result;
-}
-
-ze_result_t Mark::signal() {
-  return pool_->context()->api.zeEventHostSignal(event_);
 }
 
 uint64_t Mark::ticks() {
@@ -78,13 +103,13 @@ EventPool::~EventPool() {
   }
 }
 
-std::shared_ptr<Mark> EventPool::take(const Timer* timer) {
+ze_event_handle_t EventPool::take(bool timed) {
   const std::lock_guard lock(mutex_);
-  Kind& kind = timer != nullptr ? timed_ : plain_;
-  if (kind.free.empty()) grow(kind, timer != nullptr);
-  auto made = std::make_shared<Mark>(shared_from_this(), kind.free.back(), timer);
+  Kind& kind = timed ? timed_ : plain_;
+  if (kind.free.empty()) grow(kind, timed);
+  ze_event_handle_t event = kind.free.back();
   kind.free.pop_back();
-  return made;
+  return event;
 }
 
 void EventPool::grow(Kind& kind, bool timed) {
@@ -115,9 +140,7 @@ void EventPool::grow(Kind& kind, bool timed) {
 
 void EventPool::give_back(ze_event_handle_t event, bool timed) noexcept {
   if (::getpid() != context_->owner) return;
-  const Api& api = context_->api;
-  // One that is not signalled may still be, by a device that was lost: it is not used again and goes with its block.
-  if (api.zeEventQueryStatus(event) != ZE_RESULT_SUCCESS || api.zeEventHostReset(event) != ZE_RESULT_SUCCESS) return;
+  if (context_->api.zeEventHostReset(event) != ZE_RESULT_SUCCESS) return;  // it goes with its block
   const std::lock_guard lock(mutex_);
   (timed ? timed_ : plain_).free.push_back(event);
 }

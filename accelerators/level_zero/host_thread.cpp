@@ -4,8 +4,6 @@
 #include <string>
 #include <system_error>
 
-#include "result.hpp"
-
 namespace pliant::level_zero {
 
 using sdk::Failure;
@@ -21,7 +19,6 @@ HostThread::~HostThread() {
 }
 
 void HostThread::start() {
-  if (thread_.joinable()) return;
   try {
     thread_ = std::thread([this] { loop(); });
   } catch (const std::system_error& refused) {
@@ -30,44 +27,20 @@ void HostThread::start() {
 }
 
 void HostThread::push(Work work, uint64_t number) {
+  if (!thread_.joinable()) start();
   const std::lock_guard lock(mutex_);
   queue_.push_back({std::move(work), number});
-  ++queued_;
   changed_.notify_all();
-}
-
-void HostThread::run(Work work, uint64_t number) {
-  push(std::move(work), number);
-}
-
-void HostThread::wait_for(std::shared_ptr<Mark> mark, uint64_t number) {
-  push(
-      [this, mark = std::move(mark)](bool) {
-        const ze_result_t result = mark->wait();
-        if (result == ZE_RESULT_SUCCESS) return;
-        broken_ = true;
-        throw failure_of(result, "zeEventHostSynchronize");
-      },
-      number);
-}
-
-void HostThread::signal(std::shared_ptr<Mark> mark, uint64_t number) {
-  push([mark = std::move(mark)](bool) { check(mark->signal(), "zeEventHostSignal"); }, number);
-}
-
-uint64_t HostThread::queued() const {
-  const std::lock_guard lock(mutex_);
-  return queued_;
 }
 
 bool HostThread::idle() const {
   const std::lock_guard lock(mutex_);
-  return finished_ == queued_;
+  return queue_.empty() && !running_;
 }
 
-void HostThread::wait_until(uint64_t count) {
+void HostThread::wait_idle() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return finished_ >= count; });
+  changed_.wait(lock, [this] { return queue_.empty() && !running_; });
 }
 
 void HostThread::loop() {
@@ -77,9 +50,10 @@ void HostThread::loop() {
     if (queue_.empty()) return;
     Item item = std::move(queue_.front());
     queue_.pop_front();
+    running_ = true;
     lock.unlock();
     try {
-      item.work(broken_);
+      item.work();
     } catch (const Failure& failure) {
       failures_->put(failure, item.number);
     } catch (const std::bad_alloc&) {
@@ -89,7 +63,7 @@ void HostThread::loop() {
     }
     item.work = nullptr;  // what it holds must not outlive its turn
     lock.lock();
-    ++finished_;
+    running_ = false;
     changed_.notify_all();
   }
 }

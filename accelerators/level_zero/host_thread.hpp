@@ -1,4 +1,4 @@
-// HostThread: the part of a stream's work that runs on the CPU, in the order in which it was queued.
+// HostThread: the part of a stream's work that does not go straight to the device, one after the other on a thread.
 #pragma once
 
 #include <condition_variable>
@@ -13,12 +13,11 @@
 
 namespace pliant::level_zero {
 
-/// Its thread starts with the first work. Waits and signals tie it to the stream's command list; every call that queues
-/// names the work for FailureSlot. Calls that queue may come from one thread at a time, the others from any.
+/// Its thread starts with the first work.
 class HostThread {
  public:
-  /// Runs on the thread. `broken`: work before it failed on the device.
-  using Work = std::function<void(bool broken)>;
+  /// What it throws goes to the FailureSlot, under the number of the work.
+  using Work = std::function<void()>;
 
   explicit HostThread(std::shared_ptr<FailureSlot> failures) : failures_(std::move(failures)) {}
   /// Waits for what is queued.
@@ -26,33 +25,25 @@ class HostThread {
   HostThread(const HostThread&) = delete;
   HostThread& operator=(const HostThread&) = delete;
 
-  /// Throws PLIANT_RESOURCE_EXHAUSTED when there is no thread to be had. Before the first of the calls below.
-  void start();
-  void run(Work work, uint64_t number);
-  /// What follows waits until the mark is reached.
-  void wait_for(std::shared_ptr<Mark> mark, uint64_t number);
-  void signal(std::shared_ptr<Mark> mark, uint64_t number);
-
-  [[nodiscard]] uint64_t queued() const;
+  /// Throws PLIANT_RESOURCE_EXHAUSTED when there is no thread to be had. From one thread at a time.
+  void push(Work work, uint64_t number);
+  /// All that was queued has run.
   [[nodiscard]] bool idle() const;
-  /// Waits until the first `count` that were queued have run.
-  void wait_until(uint64_t count);
+  void wait_idle();
 
  private:
   struct Item {
     Work work;
     uint64_t number;
   };
-  void push(Work work, uint64_t number);
+  void start();
   void loop();
 
   const std::shared_ptr<FailureSlot> failures_;
-  bool broken_ = false;  // of the thread
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> queue_;
-  uint64_t queued_ = 0;
-  uint64_t finished_ = 0;
+  bool running_ = false;  // the thread is in an item
   bool closing_ = false;
   std::thread thread_;
 };

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include <limits>
+#include <utility>
 
 #include "result.hpp"
 
@@ -12,111 +12,69 @@ namespace pliant::level_zero {
 using sdk::Failure;
 
 namespace {
-/// Marks that are held before a fence is put behind them, so that a stream that only waits does not gather them.
-constexpr size_t kMostHeld = 32;
-
 void require_process(pid_t owner) {
   if (::getpid() == owner) return;
-  throw Failure(PLIANT_FAILED_PRECONDITION, "the stream belongs to process " + std::to_string(owner) +
+  throw Failure(PLIANT_FAILED_PRECONDITION, "the stream or event belongs to process " + std::to_string(owner) +
                                                 ", which this one was forked from; drivers do not survive a fork");
 }
 }  // namespace
 
 Stream::Stream(const DeviceEntry& device, std::shared_ptr<EventPool> events, QueueChoice queue, uint64_t staging_bytes)
-    : device_(device), events_(std::move(events)), staging_bytes_(staging_bytes) {
-  ze_command_queue_desc_t wanted{};
-  wanted.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC;
-  wanted.ordinal = queue.ordinal;
-  wanted.index = queue.index;
-  if (queue.index != 0) wanted.flags = ZE_COMMAND_QUEUE_FLAG_EXPLICIT_ONLY;
-  wanted.mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS;
-  wanted.priority = queue.priority;
-  const Context& context = *device_.context;
-  check(context.api.zeCommandListCreateImmediate(context.handle, device_.handle, &wanted, &list_),
-        "zeCommandListCreateImmediate");
-}
+    : device_(device),
+      events_(std::move(events)),
+      staging_bytes_(staging_bytes),
+      list_(std::make_unique<CommandList>(device_, events_, queue)) {}
 
 Stream::~Stream() {
   if (::getpid() != device_.context->owner) {
-    static_cast<void>(host_.release());  // its thread is not here, and what waits on that cannot be destroyed
+    // The thread is not here, and what waits for it or holds handles of the driver cannot be destroyed.
+    static_cast<void>(host_.release());
+    static_cast<void>(list_.release());
     return;
   }
   try {
     synchronize();
   } catch (const std::exception&) {  // nobody is left to be told
   }
-  if (host_->queued() > 0) host_->wait_until(host_->queued());
-  device_.context->api.zeCommandListDestroy(list_);
+  host_->wait_idle();
 }
 
 void Stream::require_owner() const {
   require_process(device_.context->owner);
 }
 
-void Stream::barrier(ze_event_handle_t signal, ze_event_handle_t wait) {
-  check(device_.context->api.zeCommandListAppendBarrier(list_, signal, wait == nullptr ? 0 : 1,
-                                                        wait == nullptr ? nullptr : &wait),
-        "zeCommandListAppendBarrier");
-  unordered_ = false;
-  device_behind_ = true;
-  tail_.reset();
-}
-
-void Stream::turn_to_device() {
-  if (host_behind_) {
-    std::shared_ptr<Mark> mark = events_->take();
-    barrier(nullptr, mark->event());
-    hold(mark);
-    host_->signal(std::move(mark), enqueued_);
-    host_behind_ = false;
+void Stream::put(std::function<void(CommandList& list)> work) {
+  const uint64_t number = ++enqueued_;
+  if (host_->idle()) {
+    work(*list_);
+  } else {
+    host_->push([this, work = std::move(work)] { work(*list_); }, number);
   }
-  if (unordered_) barrier(nullptr, nullptr);
-}
-
-void Stream::turn_to_host() {
-  host_->start();
-  if (device_behind_) {
-    host_->wait_for(tail_ ? tail_ : append_mark(nullptr), enqueued_);
-    device_behind_ = false;
-  }
-}
-
-std::shared_ptr<Mark> Stream::append_mark(const Timer* timer) {
-  turn_to_device();
-  std::shared_ptr<Mark> mark = events_->take(timer);
-  barrier(mark->event(), nullptr);
-  fences_.push_back({mark, std::move(held_)});
-  held_.clear();
-  drop_reached();
-  tail_ = mark;
-  return mark;
-}
-
-void Stream::hold(std::shared_ptr<Mark> mark) {
-  held_.push_back(std::move(mark));
-}
-
-void Stream::drop_reached() {
-  while (!fences_.empty() && fences_.front().mark->query() == ZE_RESULT_SUCCESS) fences_.pop_front();
 }
 
 Stream::Turn::Turn(Stream& stream) : stream_(stream), lock_(stream.mutex_) {
   stream.require_owner();
 }
 
-void Stream::Turn::on_device(const Append& append) {
-  stream_.turn_to_device();
-  ++stream_.enqueued_;
-  stream_.tail_.reset();
-  stream_.device_behind_ = true;
-  stream_.unordered_ = true;
-  append(stream_.device_.context->api, stream_.list_);
+void Stream::Turn::on_device(CommandList::Append append) {
+  stream_.put([append = std::move(append)](CommandList& list) { list.add(append); });
 }
 
-void Stream::Turn::on_host(HostThread::Work work) {
-  stream_.turn_to_host();
-  stream_.host_->run(std::move(work), ++stream_.enqueued_);
-  stream_.host_behind_ = true;
+void Stream::Turn::on_host(HostWork work) {
+  Stream* stream = &stream_;
+  stream->host_->push(
+      [stream, work = std::move(work)] {
+        CommandList& list = *stream->list_;
+        if (list.broken()) return work(true);
+        try {
+          list.drain();
+        } catch (const Failure&) {
+          work(true);
+          throw;
+        }
+        work(false);
+      },
+      ++stream->enqueued_);
 }
 
 std::byte* Stream::Turn::staging() {
@@ -126,62 +84,67 @@ std::byte* Stream::Turn::staging() {
   return stream_.staging_->data();
 }
 
+Stream::Recorded Stream::record_locked(bool timed) {
+  auto mark = std::make_shared<Mark>(events_, timed ? &device_.timer : nullptr);
+  put([mark](CommandList& list) { list.add_mark(mark); });
+  return {std::move(mark), enqueued_};
+}
+
+Stream::Recorded Stream::record(bool timed) {
+  const std::lock_guard lock(mutex_);
+  require_owner();
+  return record_locked(timed);
+}
+
 void Stream::synchronize() {
-  uint64_t on_host = 0;
-  uint64_t enqueued = 0;
-  std::shared_ptr<Mark> mark;
+  Recorded last;
   {
     const std::lock_guard lock(mutex_);
     require_owner();
-    if (host_behind_) {
-      on_host = host_->queued();
-    } else if (device_behind_) {
-      mark = tail_ ? tail_ : append_mark(nullptr);
+    try {
+      last = host_->idle() && !list_->empty() ? Recorded{list_->tail(), enqueued_} : record_locked(false);
+    } catch (const Failure&) {
+      failures_->tell(enqueued_);  // what came first is told first
+      throw;
     }
-    enqueued = enqueued_;
   }
-  if (on_host != 0) host_->wait_until(on_host);
-  const ze_result_t result = mark ? mark->wait() : ZE_RESULT_SUCCESS;
-  failures_->tell(enqueued);
+  const ze_result_t result = last.mark->wait();
+  failures_->tell(last.number);
   check(result, "zeEventHostSynchronize");
-  const std::lock_guard lock(mutex_);
-  drop_reached();
 }
 
 bool Stream::query() {
   const std::lock_guard lock(mutex_);
   require_owner();
-  if (host_behind_) return host_->idle();
-  if (!device_behind_) return true;
+  if (!host_->idle()) return false;
+  if (list_->empty()) return true;
   try {
-    if (!tail_) static_cast<void>(append_mark(nullptr));
+    return list_->tail()->query() != ZE_RESULT_NOT_READY;
   } catch (const Failure&) {  // synchronize will meet it, too, and tell it
     return true;
   }
-  return tail_->query() != ZE_RESULT_NOT_READY;
-}
-
-std::pair<std::shared_ptr<Mark>, uint64_t> Stream::record(bool timed) {
-  const std::lock_guard lock(mutex_);
-  require_owner();
-  return {append_mark(timed ? &device_.timer : nullptr), enqueued_};
 }
 
 void Stream::wait_for(const std::shared_ptr<Mark>& mark) {
   const std::lock_guard lock(mutex_);
   require_owner();
   if (mark->query() == ZE_RESULT_SUCCESS) return;
-  ++enqueued_;
-  if (mark->context() != device_.context.get()) {  // a driver knows nothing of another's events
-    turn_to_host();
-    host_->wait_for(mark, enqueued_);
-    host_behind_ = true;
+  const bool same_driver = mark->context() == device_.context.get();
+  if (same_driver && mark->is_submitted()) {
+    put([mark](CommandList& list) { list.add_wait(mark); });
     return;
   }
-  turn_to_device();
-  barrier(nullptr, mark->event());
-  hold(mark);
-  if (held_.size() >= kMostHeld) static_cast<void>(append_mark(nullptr));
+  // A queue waits for nothing that the CPU still has to submit, and a driver knows nothing of another's events.
+  host_->push(
+      [this, mark, same_driver] {
+        if (same_driver) {
+          mark->wait_submitted();
+          list_->add_wait(mark);
+        } else {
+          static_cast<void>(mark->wait());  // a failure is told by the stream that has it
+        }
+      },
+      ++enqueued_);
 }
 
 Event::Recording Event::latest() {
@@ -191,7 +154,7 @@ Event::Recording Event::latest() {
 }
 
 std::shared_ptr<Mark> Event::timed_mark(const char* which) {
-  std::shared_ptr<Mark> mark = latest().mark;
+  std::shared_ptr<Mark> mark = latest().at.mark;
   if (timed_ && mark) return mark;
   throw Failure(PLIANT_FAILED_PRECONDITION,
                 std::string("the ") + which + " event " + (timed_ ? "was never recorded" : "was made without timing"));
@@ -214,27 +177,27 @@ double Event::elapsed(Event& begin, Event& end) {
 }
 
 void Event::record(Stream& stream) {
-  auto [mark, number] = stream.record(timed_);
+  Recording made{stream.record(timed_), stream.failures()};
   const std::lock_guard lock(mutex_);
-  recording_ = {std::move(mark), number, stream.failures()};
+  std::swap(recording_, made);
 }
 
 bool Event::query() {
   const Recording recording = latest();
-  return !recording.mark || recording.mark->query() != ZE_RESULT_NOT_READY;
+  return !recording.at.mark || recording.at.mark->query() != ZE_RESULT_NOT_READY;
 }
 
 void Event::synchronize() {
   const Recording recording = latest();
-  if (!recording.mark) return;
-  const ze_result_t result = recording.mark->wait();
-  recording.failures->tell(recording.number);
+  if (!recording.at.mark) return;
+  const ze_result_t result = recording.at.mark->wait();
+  recording.failures->tell(recording.at.number);
   check(result, "zeEventHostSynchronize");
 }
 
 void Event::make_wait(Stream& stream) {
   const Recording recording = latest();
-  if (recording.mark) stream.wait_for(recording.mark);
+  if (recording.at.mark) stream.wait_for(recording.at.mark);
 }
 
 }  // namespace pliant::level_zero

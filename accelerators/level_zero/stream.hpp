@@ -1,34 +1,23 @@
-// Stream: an immediate command list and a host thread that take turns in one order. Event: a point in a stream.
+// Stream: device and host work in one order. Event: a point in a stream.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <utility>
-#include <vector>
 
-#include "event.hpp"
+#include "command_list.hpp"
 #include "host_thread.hpp"
 #include "memory.hpp"
 
 namespace pliant::level_zero {
 
-/// Which queue of a device a stream uses.
-struct QueueChoice {
-  uint32_t ordinal = 0;
-  uint32_t index = 0;
-  ze_command_queue_priority_t priority = ZE_COMMAND_QUEUE_PRIORITY_NORMAL;
-};
-
-/// Commands of an immediate list may overtake each other; barriers keep them in order. Where the work moves from the
-/// device to the CPU, the list signals an event that the host thread waits for; where it moves back, the thread signals
-/// one that the list waits for.
+/// Work goes straight onto the command list while there is no host work before it. Host work runs on a thread, once the
+/// list is drained; whatever comes behind it is put on the list by that thread. All calls may come from any thread.
 class Stream {
  public:
-  using Append = std::function<void(const Api& api, ze_command_list_handle_t list)>;
+  /// `broken`: work before it failed on the device.
+  using HostWork = std::function<void(bool broken)>;
 
   Stream(const DeviceEntry& device, std::shared_ptr<EventPool> events, QueueChoice queue, uint64_t staging_bytes);
   /// Waits for enqueued work.
@@ -40,9 +29,10 @@ class Stream {
   class Turn {
    public:
     explicit Turn(Stream& stream);
-    /// What `append` puts on the list runs after all work before it; its own commands in any order.
-    void on_device(const Append& append);
-    void on_host(HostThread::Work work);
+    /// What `append` puts on the list runs after all work before it; its own commands in any order. `append` owns what
+    /// it needs: it may be called later, or not at all on a broken device.
+    void on_device(CommandList::Append append);
+    void on_host(HostWork work);
     /// Pinned memory of the stream, of staging_bytes, for work of this turn alone.
     [[nodiscard]] std::byte* staging();
 
@@ -54,8 +44,11 @@ class Stream {
   /// Waits for what was enqueued before the call; throws the first untold failure.
   void synchronize();
   [[nodiscard]] bool query();
-  /// Its number among the work is told with it.
-  [[nodiscard]] std::pair<std::shared_ptr<Mark>, uint64_t> record(bool timed);
+  struct Recorded {
+    std::shared_ptr<Mark> mark;
+    uint64_t number = 0;  ///< of the last work before it
+  };
+  [[nodiscard]] Recorded record(bool timed);
   void wait_for(const std::shared_ptr<Mark>& mark);
 
   [[nodiscard]] const DeviceEntry& device() const { return device_; }
@@ -63,32 +56,17 @@ class Stream {
   [[nodiscard]] const std::shared_ptr<FailureSlot>& failures() const { return failures_; }
 
  private:
-  /// What device work before a mark needs until the mark is reached.
-  struct Fence {
-    std::shared_ptr<Mark> mark;
-    std::vector<std::shared_ptr<Mark>> held;
-  };
   void require_owner() const;
-  void turn_to_device();
-  void turn_to_host();
-  void barrier(ze_event_handle_t signal, ze_event_handle_t wait);
-  std::shared_ptr<Mark> append_mark(const Timer* timer);
-  void hold(std::shared_ptr<Mark> mark);
-  void drop_reached();
+  void put(std::function<void(CommandList& list)> work);
+  Recorded record_locked(bool timed);
 
   const DeviceEntry& device_;
   const std::shared_ptr<EventPool> events_;
   const uint64_t staging_bytes_;
   const std::shared_ptr<FailureSlot> failures_ = std::make_shared<FailureSlot>();
-  std::mutex mutex_;
-  ze_command_list_handle_t list_ = nullptr;
-  bool device_behind_ = false;  ///< the last work is on the list
-  bool host_behind_ = false;    ///< the last work is on the host thread
-  bool unordered_ = false;      ///< no barrier yet behind the last commands
+  std::mutex mutex_;  ///< of the order of work; whoever holds it while the host thread is idle has the list
   uint64_t enqueued_ = 0;
-  std::shared_ptr<Mark> tail_;  ///< behind all of the list, or NULL
-  std::vector<std::shared_ptr<Mark>> held_;
-  std::deque<Fence> fences_;
+  std::unique_ptr<CommandList> list_;
   std::unique_ptr<PinnedBlock> staging_;
   std::unique_ptr<HostThread> host_ = std::make_unique<HostThread>(failures_);
 };
@@ -106,8 +84,7 @@ class Event {
 
  private:
   struct Recording {
-    std::shared_ptr<Mark> mark;  ///< NULL: none
-    uint64_t number = 0;
+    Stream::Recorded at;
     std::shared_ptr<FailureSlot> failures;
   };
   [[nodiscard]] Recording latest();

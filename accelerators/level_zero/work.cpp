@@ -20,9 +20,9 @@ std::byte* at(void* pointer, uint64_t offset) {
   return static_cast<std::byte*>(pointer) + offset;
 }
 
-void copy_on_device(Stream::Turn& turn, std::span<const pliant_copy> copies) {
+void copy_on_device(Stream::Turn& turn, Copies copies) {
   if (copies.empty()) return;
-  turn.on_device([&](const Api& api, ze_command_list_handle_t list) {
+  turn.on_device([copies = std::move(copies)](const Api& api, ze_command_list_handle_t list) {
     for (const pliant_copy& one : copies) {
       check(api.zeCommandListAppendMemoryCopy(list, one.to, one.from, one.bytes, nullptr, 0, nullptr),
             "zeCommandListAppendMemoryCopy");
@@ -47,9 +47,9 @@ void copy_staged(Stream::Turn& turn, const pliant_copy& copy, bool to_device, ui
     const pliant_copy second{at(copy.to, offset), staging, bytes};
     if (to_device) {
       copy_on_host(turn, {first});
-      copy_on_device(turn, {&second, 1});
+      copy_on_device(turn, {second});
     } else {
-      copy_on_device(turn, {&first, 1});
+      copy_on_device(turn, {first});
       copy_on_host(turn, {second});
     }
   }
@@ -114,13 +114,12 @@ void fetch_staged(Stream::Turn& turn, const std::vector<Operand>& sources, uint6
   for (const Operand& one : sources) {
     if (one.staged()) copies.push_back(one.fetch(offset, bytes));
   }
-  copy_on_device(turn, copies);
+  copy_on_device(turn, std::move(copies));
 }
 
 void store_staged(Stream::Turn& turn, const Target& target, uint64_t offset, uint64_t bytes) {
   if (!target.staged()) return;
-  const pliant_copy one = target.store(offset, bytes);
-  copy_on_device(turn, {&one, 1});
+  copy_on_device(turn, {target.store(offset, bytes)});
 }
 
 }  // namespace
@@ -146,7 +145,7 @@ void enqueue_copies(const UsmMemory& memory, std::span<const pliant_copy> copies
     }
   }
   Stream::Turn turn(stream);
-  copy_on_device(turn, on_device);
+  copy_on_device(turn, std::move(on_device));
   copy_on_host(turn, std::move(on_host));
   for (const Staged& one : staged) copy_staged(turn, one.copy, one.to_device, stream.staging_bytes());
 }
@@ -156,7 +155,7 @@ void enqueue_fill(const UsmMemory& memory, void* to, uint8_t byte, uint64_t byte
   const Reach reach = memory.reach_of(stream.device(), to, bytes, "the target");
   Stream::Turn turn(stream);
   if (reach.device) {
-    turn.on_device([&](const Api& api, ze_command_list_handle_t list) {
+    turn.on_device([=](const Api& api, ze_command_list_handle_t list) {
       check(api.zeCommandListAppendMemoryFill(list, to, &byte, sizeof(byte), bytes, nullptr, 0, nullptr),
             "zeCommandListAppendMemoryFill");
     });

@@ -7,8 +7,6 @@
 namespace soft_ze {
 namespace {
 
-std::atomic<uint64_t> lists_made{0};
-
 /// The events of a command; NULL handles are refused.
 bool take_events(Command& command, ze_event_handle_t signal, uint32_t count, ze_event_handle_t* waits) {
   if (signal != nullptr) command.signal = &of(signal);
@@ -37,7 +35,7 @@ std::optional<std::byte*> place(Context& context, Command& command, const void* 
 
 }  // namespace
 
-ze_result_t ZE_APICALL list_create_immediate(ze_context_handle_t handle, ze_device_handle_t,
+ze_result_t ZE_APICALL list_create_immediate(ze_context_handle_t handle, ze_device_handle_t device,
                                              const ze_command_queue_desc_t* wanted, ze_command_list_handle_t* out) {
   if (wanted == nullptr || out == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
   const bool known = wanted->ordinal < 2 && wanted->index < (wanted->ordinal == 0 ? 1U : 2U);
@@ -46,11 +44,11 @@ ze_result_t ZE_APICALL list_create_immediate(ze_context_handle_t handle, ze_devi
     return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   }
   Context& context = of(handle);
-  {
-    const std::lock_guard lock(context.mutex);
-    if (context.lost) return ZE_RESULT_ERROR_DEVICE_LOST;
-  }
-  *out = reinterpret_cast<ze_command_list_handle_t>(new List(context, lists_made++));
+  const std::lock_guard lock(context.mutex);
+  if (context.lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+  auto& engine = context.engines[{&of(device), wanted->ordinal, wanted->index}];
+  if (!engine) engine = std::make_unique<Engine>(context, context.engines.size());
+  *out = reinterpret_cast<ze_command_list_handle_t>(new List(context, *engine));
   return ZE_RESULT_SUCCESS;
 }
 

@@ -31,19 +31,20 @@ uint64_t ticks_now() {
   return (mask - 1000 + static_cast<uint64_t>(ns.count()) * 12 / 625) & mask;  // 19.2 MHz
 }
 
-List::List(Context& context, uint64_t number)
-    : context_(context), random_(static_cast<uint64_t>(context.seed) * 1000003 + number), thread_([this] { loop(); }) {
+Context::Context() = default;
+
+Context::~Context() {
+  engines.clear();
+}
+
+List::List(Context& context, Engine& engine) : context_(context), engine_(engine) {
   ++counts().lists;
 }
 
 List::~List() {
-  {
-    const std::lock_guard lock(context_.mutex);
-    if (!context_.lost && (!queue_.empty() || running_)) violation("a command list was destroyed while it had work");
-    closing_ = true;
-    context_.changed.notify_all();
-  }
-  thread_.join();
+  std::unique_lock lock(context_.mutex);
+  if (!context_.lost && pending_ != 0) violation("a command list was destroyed while it had work");
+  context_.changed.wait(lock, [this] { return pending_ == 0; });
   --counts().lists;
 }
 
@@ -58,23 +59,45 @@ ze_result_t List::append(Command command) {
       context_.changed.notify_all();
     };
   }
+  command.list = this;
+  ++pending_;
   for (Event* event : command.waits) ++event->in_use;
   if (command.signal != nullptr) ++command.signal->in_use;
   for (Allocation* allocation : command.uses) ++allocation->in_use;
-  queue_.push_back(std::move(command));
-  context_.changed.notify_all();
+  engine_.push(std::move(command));
   return ZE_RESULT_SUCCESS;
 }
 
-/// A barrier is chosen when it is first, any command before the first barrier otherwise.
-size_t List::choose() {
-  if (context_.seed < 0) return 0;
-  const auto barrier = std::find_if(queue_.begin(), queue_.end(), [](const Command& one) { return one.is_barrier; });
-  const auto free = static_cast<size_t>(barrier - queue_.begin());
-  return free == 0 ? 0 : static_cast<size_t>(random_() % free);
+Engine::Engine(Context& context, uint64_t number)
+    : context_(context), random_(static_cast<uint64_t>(context.seed) * 1000003 + number), thread_([this] { loop(); }) {}
+
+Engine::~Engine() {
+  {
+    const std::lock_guard lock(context_.mutex);
+    closing_ = true;
+    context_.changed.notify_all();
+  }
+  thread_.join();
 }
 
-void List::finish(const Command& command) {
+void Engine::push(Command command) {
+  queue_.push_back(std::move(command));
+  context_.changed.notify_all();
+}
+
+/// Of the list whose command is first: that one if it is a barrier, else any before the list's first barrier.
+size_t Engine::choose() {
+  if (context_.seed < 0 || queue_.front().is_barrier) return 0;
+  std::vector<size_t> free;
+  for (size_t i = 0; i < queue_.size(); ++i) {
+    if (queue_[i].list != queue_.front().list) continue;
+    if (queue_[i].is_barrier) break;
+    free.push_back(i);
+  }
+  return free[static_cast<size_t>(random_() % free.size())];
+}
+
+void Engine::finish(const Command& command) {
   for (Event* event : command.waits) --event->in_use;
   for (Allocation* allocation : command.uses) --allocation->in_use;
   if (command.signal != nullptr) {
@@ -87,18 +110,17 @@ void List::finish(const Command& command) {
       event.end_ticks = ticks_now();
     }
   }
+  --command.list->pending_;
   context_.changed.notify_all();
 }
 
-void List::loop() {
+void Engine::loop() {
   std::unique_lock lock(context_.mutex);
   for (;;) {
     context_.changed.wait(lock, [this] { return closing_ || !queue_.empty(); });
     if (queue_.empty()) return;
-    running_ = true;
-    const auto delay =
-        context_.max_delay_us > 0 ? random_() % static_cast<uint64_t>(context_.max_delay_us + 1) : uint64_t{0};
-    if (delay > 0) {
+    if (context_.max_delay_us > 0) {
+      const uint64_t delay = random_() % static_cast<uint64_t>(context_.max_delay_us + 1);
       lock.unlock();
       std::this_thread::sleep_for(std::chrono::microseconds(delay));  // the delay that the double was told to make
       lock.lock();
@@ -107,7 +129,7 @@ void List::loop() {
     Command command = std::move(queue_[chosen]);
     queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(chosen));
     context_.changed.wait(lock, [&] {
-      return context_.lost || closing_ ||
+      return context_.lost ||
              std::all_of(command.waits.begin(), command.waits.end(), [](const Event* one) { return one->signalled; });
     });
     if (!context_.lost) {
@@ -117,7 +139,6 @@ void List::loop() {
       lock.lock();
     }
     finish(command);
-    running_ = false;
   }
 }
 

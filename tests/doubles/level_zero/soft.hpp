@@ -25,6 +25,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "report.h"
@@ -64,6 +65,8 @@ struct Allocation {
 
 struct Event;
 
+class Engine;
+
 struct Context {
   std::mutex mutex;  ///< of all below, and of events and lists in it
   std::condition_variable changed;
@@ -80,6 +83,13 @@ struct Context {
   const int64_t lose_device_at = setting("PLIANT_SOFT_ZE_LOSE_DEVICE_AT", 0);
   const bool shared_system = setting("PLIANT_SOFT_ZE_SHARED_SYSTEM", 0) != 0;
 
+  /// By device, queue group and queue. Made when first used; last, so that their threads end before all else goes.
+  std::map<std::tuple<const Device*, uint32_t, uint32_t>, std::unique_ptr<Engine>> engines;
+
+  Context();
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
   /// The allocation that holds all of the range; NULL when there is none. Under the mutex.
   Allocation* find(const void* pointer, uint64_t bytes);
 };
@@ -106,7 +116,10 @@ constexpr uint64_t kTicksPerSecond = 19200000;
 constexpr uint32_t kTickBits = 36;
 uint64_t ticks_now();
 
+class List;
+
 struct Command {
+  List* list = nullptr;
   std::function<void()> work;  ///< may be empty
   std::vector<Event*> waits;
   Event* signal = nullptr;
@@ -114,15 +127,16 @@ struct Command {
   bool is_barrier = false;
 };
 
-/// An immediate command list with a thread that runs it. Between barriers, commands overtake each other where a seed is
-/// given.
-class List {
+/// One queue of a device: a thread that runs the commands of all lists on it in the order in which they came, so that
+/// one that waits holds up all. Where a seed is given, commands of a list overtake each other between its barriers.
+class Engine {
  public:
-  List(Context& context, uint64_t number);
-  ~List();
-  /// What zeCommandListAppend... returns.
-  ze_result_t append(Command command);
-  [[nodiscard]] Context& context() const { return context_; }
+  Engine(Context& context, uint64_t number);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  /// Under the context's mutex.
+  void push(Command command);
 
  private:
   void loop();
@@ -133,8 +147,25 @@ class List {
   std::mt19937_64 random_;
   std::deque<Command> queue_;
   bool closing_ = false;
-  bool running_ = false;
   std::thread thread_;
+};
+
+/// An immediate command list.
+class List {
+ public:
+  List(Context& context, Engine& engine);
+  ~List();
+  List(const List&) = delete;
+  List& operator=(const List&) = delete;
+  /// What zeCommandListAppend... returns.
+  ze_result_t append(Command command);
+  [[nodiscard]] Context& context() const { return context_; }
+
+ private:
+  friend class Engine;
+  Context& context_;
+  Engine& engine_;
+  int64_t pending_ = 0;
 };
 
 }  // namespace soft_ze

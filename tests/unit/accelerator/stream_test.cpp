@@ -63,6 +63,28 @@ TEST_CASE("work on one stream runs while another is held up") {
   CHECK(held.synchronize().ok());
 }
 
+TEST_CASE("a stream that waits for the CPU holds no other up, even if they share a queue of the device") {
+  const Device device;
+  const Stream held(device);
+  const Stream free(device);
+  std::array<void*, 2> buffers{};
+  for (void*& one : buffers) REQUIRE(device.call(&Slots::alloc, 0, PLIANT_MEMORY_DEVICE, 64, &one).ok());
+  const auto wait = [](void* context) { static_cast<std::latch*>(context)->wait(); };
+  const auto open = [](void* context) { static_cast<std::latch*>(context)->count_down(); };
+  std::latch opened{1};
+  Event behind(device);
+  REQUIRE(device.call(&Slots::host_function, +wait, &opened, held).ok());
+  REQUIRE(device.call(&Slots::fill_async, buffers[0], 1, 64, held).ok());
+  REQUIRE(device.call(&Slots::event_record, behind, held).ok());
+  const Stream waiting(device);
+  REQUIRE(device.call(&Slots::stream_wait_event, waiting, behind).ok());
+  REQUIRE(device.call(&Slots::fill_async, buffers[0], 2, 64, waiting).ok());
+  REQUIRE(device.call(&Slots::fill_async, buffers[1], 1, 64, free).ok());
+  REQUIRE(device.call(&Slots::host_function, +open, &opened, free).ok());
+  for (const Stream* stream : {&free, &held, &waiting}) CHECK(stream->synchronize().ok());
+  for (void* one : buffers) device.slots().free(device.self(), 0, PLIANT_MEMORY_DEVICE, one);
+}
+
 TEST_CASE("a stream waits for an event of another stream as it was recorded, not as it is recorded later") {
   const Device device;
   const Stream first(device);
