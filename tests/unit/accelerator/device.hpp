@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "level_zero_driver.hpp"
@@ -95,6 +96,9 @@ class Device {
   }
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
+
+  /// Destroys the instance, and nothing else of this object works any more.
+  void let_go() { record_->destroy(std::exchange(self_, nullptr)); }
 
   [[nodiscard]] const pliant_accelerator& slots() const {
     return *static_cast<const pliant_accelerator*>(record_->vtable);

@@ -1,1 +1,344 @@
-// x
+// What only Level Zero has: faults of driver and device, many devices, processes; on the software driver.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+
+#include "device.hpp"
+
+using namespace pliant_test;
+
+namespace {
+
+using Slots = pliant_accelerator;
+
+/// The plugin on the software driver, with whatever settings of that stand in the environment.
+class SoftwareDevice : public Device {
+ public:
+  explicit SoftwareDevice(const OptionSettings& settings = {}) : Device(settings, file()) {}
+  [[nodiscard]] Outcome alloc(uint64_t bytes, void** out, int32_t device = 0) const {
+    return call(&Slots::alloc, device, PLIANT_MEMORY_DEVICE, bytes, out);
+  }
+  void free(void* pointer) const { slots().free(self(), 0, PLIANT_MEMORY_DEVICE, pointer); }
+
+ private:
+  static const char* file() {
+    use_software_driver();
+    return kLevelZeroFile;
+  }
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("an allocation that the driver refuses is told with its size and the result, and the next one works") {
+  const Setting fail("PLIANT_SOFT_ZE_FAIL_ALLOC_AT", "2");
+  const SoftwareDevice device;
+  void* first = nullptr;
+  void* second = &first;
+  REQUIRE(device.alloc(1000, &first).ok());
+  const Outcome refused = device.alloc(5000, &second);
+  CHECK(refused.status == PLIANT_RESOURCE_EXHAUSTED);
+  CHECK(contains(refused.message, "out of device memory: 5000 bytes wanted"));
+  CHECK(contains(refused.message, "zeMemAllocDevice: ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY"));
+  CHECK(second == nullptr);
+  uint64_t free_bytes = 0;
+  uint64_t total = 0;
+  REQUIRE(device.call(&Slots::memory_info, 0, &free_bytes, &total).ok());
+  CHECK(free_bytes == total - 1000);
+  REQUIRE(device.alloc(5000, &second).ok());
+  device.free(first);
+  device.free(second);
+}
+
+TEST_CASE("more than the device has is refused, and what fits is given") {
+  const Setting memory("PLIANT_SOFT_ZE_MEMORY_BYTES", "1048576");
+  const SoftwareDevice device;
+  void* pointer = nullptr;
+  CHECK(device.alloc(1048577, &pointer).status == PLIANT_RESOURCE_EXHAUSTED);
+  REQUIRE(device.alloc(1000000, &pointer).ok());
+  void* more = nullptr;
+  CHECK(device.alloc(100000, &more).status == PLIANT_RESOURCE_EXHAUSTED);
+  device.free(pointer);
+  REQUIRE(device.alloc(100000, &more).ok());
+  device.free(more);
+}
+
+TEST_CASE("a buffer may be larger than what the driver gives in one piece by default") {
+  const SoftwareDevice device;
+  void* pointer = nullptr;
+  CHECK(device.alloc(uint64_t{300} << 20, &pointer).text() == "0: ");
+  device.free(pointer);
+}
+
+TEST_CASE("memory that was not freed goes with the instance") {
+  const SoftwareDevice device;
+  void* pointer = nullptr;
+  REQUIRE(device.alloc(64, &pointer).ok());
+  REQUIRE(device.call(&Slots::alloc, 0, PLIANT_MEMORY_PINNED, 64, &pointer).ok());
+}  // the check for live objects is in ~Device
+
+TEST_CASE("a lost device is named by synchronize, by an event behind the loss and by alloc") {
+  const Setting lose("PLIANT_SOFT_ZE_LOSE_DEVICE_AT", "1");
+  const SoftwareDevice device;
+  void* buffer = nullptr;
+  REQUIRE(device.alloc(64, &buffer).ok());
+  {
+    const Stream stream(device);
+    const Event event(device);
+    // The device is lost at some time after the first call, so that later ones may be refused or not.
+    REQUIRE(device.call(&Slots::fill_async, buffer, 1, 64, stream).ok());
+    const Outcome recorded = device.call(&Slots::event_record, event, stream);
+    const Outcome told = stream.synchronize();
+    CHECK(told.status == PLIANT_FAILED_PRECONDITION);
+    CHECK(contains(told.message, "ZE_RESULT_ERROR_DEVICE_LOST: the device hung"));
+    if (recorded.ok()) {
+      CHECK(contains(device.call(&Slots::event_synchronize, event).message, "ZE_RESULT_ERROR_DEVICE_LOST"));
+    }
+    CHECK(contains(device.call(&Slots::fill_async, buffer, 1, 64, stream).message + stream.synchronize().message,
+                   "ZE_RESULT_ERROR_DEVICE_LOST"));
+    int32_t done = -1;
+    CHECK(device.call(&Slots::stream_query, stream, &done).ok());
+    CHECK(done == 1);
+    void* more = nullptr;
+    CHECK(contains(device.alloc(64, &more).message, "ZE_RESULT_ERROR_DEVICE_LOST"));
+  }
+  device.free(buffer);
+}
+
+TEST_CASE("host functions behind the loss of a device still run, and nobody waits for ever") {
+  const Setting lose("PLIANT_SOFT_ZE_LOSE_DEVICE_AT", "1");
+  const SoftwareDevice device;
+  void* buffer = nullptr;
+  REQUIRE(device.alloc(4 * 1000, &buffer).ok());
+  {
+    const Stream stream(device);
+    const Stream waiting(device, PLIANT_STREAM_GATHER);
+    const Event event(device);
+    std::atomic<int> calls{0};
+    std::array<float, 1000> values{};
+    const std::array<const void*, 2> from{values.data(), buffer};
+    const auto count = [](void* context) { ++*static_cast<std::atomic<int>*>(context); };
+    REQUIRE(device.call(&Slots::fill_async, buffer, 1, 64, stream).ok());
+    REQUIRE(device.call(&Slots::host_function, +count, &calls, stream).ok());
+    static_cast<void>(
+        device.call(&Slots::reduce_async, buffer, from.data(), 2, 1000, PLIANT_F32, PLIANT_SUM, 1.0, stream));
+    static_cast<void>(device.call(&Slots::event_record, event, stream));
+    static_cast<void>(device.call(&Slots::stream_wait_event, waiting, event));
+    static_cast<void>(device.call(&Slots::host_function, +count, &calls, waiting));
+    CHECK(contains(stream.synchronize().message, "ZE_RESULT_ERROR_DEVICE_LOST"));
+    static_cast<void>(waiting.synchronize());
+    CHECK(calls == 2);
+  }
+  device.free(buffer);
+}
+
+TEST_CASE("a driver that is too old counts as none, and its version is told") {
+  const Setting old("PLIANT_SOFT_ZE_API_VERSION", "1.1");
+  const SoftwareDevice device;
+  int32_t count = -1;
+  CHECK(device.call(&Slots::device_count, &count).ok());
+  CHECK(count == 0);
+  void* pointer = nullptr;
+  CHECK(contains(device.alloc(64, &pointer).message, "the driver speaks Level Zero 1.1, and at least 1.2 is needed"));
+}
+
+TEST_CASE("a driver without devices is told apart from no driver") {
+  const Setting none("PLIANT_SOFT_ZE_DEVICES", "0");
+  const SoftwareDevice device;
+  void* pointer = nullptr;
+  CHECK(contains(device.alloc(64, &pointer).message, "no driver of Level Zero knows a GPU here"));
+}
+
+TEST_CASE("each device has its name, its memory and its streams, and an index past them is refused") {
+  const Setting two("PLIANT_SOFT_ZE_DEVICES", "2");
+  const SoftwareDevice device({{{"memory_bytes", 1000}}, {}, {}});
+  for (int32_t index = 0; index < 2; ++index) {
+    pliant_device_properties properties{};
+    properties.struct_size = sizeof(properties);
+    REQUIRE(device.call(&Slots::device_properties, index, &properties).ok());
+    CHECK(std::string(properties.name) == "software GPU " + std::to_string(index) + " (test double)");
+  }
+  std::array<void*, 2> buffers{};
+  REQUIRE(device.alloc(1000, &buffers[0], 0).ok());
+  REQUIRE(device.alloc(1000, &buffers[1], 1).ok());
+  void* more = nullptr;
+  CHECK(device.alloc(1, &more, 1).status == PLIANT_RESOURCE_EXHAUSTED);
+  CHECK(device.alloc(1, &more, 2).message == "device 2 does not exist; devices: 2, counted from 0");
+  {
+    const Stream first(device, PLIANT_STREAM_COMPUTE, 0);
+    const Stream second(device, PLIANT_STREAM_COMPUTE, 1);
+    const Event on_first(device, true);
+    const Event on_second(device, true);
+    REQUIRE(device.call(&Slots::event_record, on_first, first).ok());
+    REQUIRE(device.call(&Slots::stream_wait_event, second, on_first).ok());
+    REQUIRE(device.call(&Slots::copy_async, buffers[1], buffers[0], 1000, second).ok());
+    REQUIRE(device.call(&Slots::event_record, on_second, second).ok());
+    REQUIRE(second.synchronize().ok());
+    double seconds = 0;
+    CHECK(contains(device.call(&Slots::event_elapsed, on_first, on_second, &seconds).message, "different devices"));
+  }
+  for (void* one : buffers) device.free(one);
+}
+
+TEST_CASE("streams of every role and priority run on the queues that the device has") {
+  const SoftwareDevice device;
+  void* buffer = nullptr;
+  REQUIRE(device.alloc(64, &buffer).ok());
+  for (int32_t role = PLIANT_STREAM_COMPUTE; role <= PLIANT_STREAM_TO_HOST; ++role) {
+    for (int32_t priority = PLIANT_PRIORITY_LOW; priority <= PLIANT_PRIORITY_HIGH; ++priority) {
+      pliant_stream* stream = nullptr;
+      REQUIRE(device.call(&Slots::stream_create, 0, role, priority, &stream).ok());
+      CHECK(device.call(&Slots::fill_async, buffer, role, 64, stream).ok());
+      CHECK(device.call(&Slots::stream_synchronize, stream).ok());
+      device.slots().stream_destroy(device.self(), stream);
+    }
+  }
+  device.free(buffer);
+}
+
+TEST_CASE("events are used again: twenty thousand recordings and waits take a few hundred") {
+  const SoftwareDevice device;
+  const int64_t before = software_driver_counts().events_made;
+  void* buffer = nullptr;
+  REQUIRE(device.alloc(64, &buffer).ok());
+  {
+    const Stream first(device);
+    const Stream second(device, PLIANT_STREAM_GATHER);
+    const Event event(device);
+    bool fine = true;
+    for (int i = 0; i < 200; ++i) {
+      for (int j = 0; j < 50; ++j) {
+        fine = fine && device.call(&Slots::fill_async, buffer, j, 64, first).ok() &&
+               device.call(&Slots::event_record, event, first).ok() &&
+               device.call(&Slots::stream_wait_event, second, event).ok();
+      }
+      fine = fine && second.synchronize().ok();
+    }
+    CHECK(fine);
+  }
+  device.free(buffer);
+  CHECK(software_driver_counts().events_made - before <= 512);
+}
+
+TEST_CASE("a stream that only ever waits gathers nothing") {
+  const SoftwareDevice device;
+  const int64_t before = software_driver_counts().events_made;
+  void* buffer = nullptr;
+  REQUIRE(device.alloc(64, &buffer).ok());
+  {
+    const Stream first(device);
+    const Stream second(device, PLIANT_STREAM_GATHER);
+    const Event event(device);
+    bool fine = true;
+    for (int i = 0; i < 5000; ++i) {
+      fine = fine && device.call(&Slots::fill_async, buffer, 1, 64, first).ok() &&
+             device.call(&Slots::event_record, event, first).ok() &&
+             device.call(&Slots::stream_wait_event, second, event).ok();
+      if (i % 50 == 0) fine = fine && first.synchronize().ok();
+    }
+    CHECK(fine);
+  }
+  device.free(buffer);
+  CHECK(software_driver_counts().events_made - before <= 1024);
+}
+
+TEST_CASE("where the driver reaches plain memory, copies of it go straight to the device") {
+  const Setting shared("PLIANT_SOFT_ZE_SHARED_SYSTEM", "1");
+  const SoftwareDevice device;
+  std::array<int, 16> from{7};
+  std::array<int, 16> to{};
+  const Stream stream(device);
+  REQUIRE(stream.synchronize().ok());
+  const int64_t before = software_driver_counts().appended;
+  REQUIRE(device.call(&Slots::copy_async, to.data(), from.data(), sizeof(from), stream).ok());
+  CHECK(software_driver_counts().appended == before + 1);
+  REQUIRE(stream.synchronize().ok());
+  CHECK(to == from);
+}
+
+TEST_CASE("work that leaves its buffer is refused before it is enqueued") {
+  const SoftwareDevice device;
+  void* buffer = nullptr;
+  REQUIRE(device.alloc(100, &buffer).ok());
+  {
+    const Stream stream(device);
+    CHECK(device.call(&Slots::fill_async, static_cast<char*>(buffer) + 40, 1, 61, stream).message ==
+          "the target leaves its buffer: 61 bytes from byte 40 of a buffer of 100");
+    CHECK(device.call(&Slots::fill_async, static_cast<char*>(buffer) + 40, 1, 60, stream).ok());
+    CHECK(stream.synchronize().ok());
+  }
+  device.free(buffer);
+}
+
+TEST_CASE("instances of one process do not know of each other") {
+  auto first = std::make_unique<SoftwareDevice>();
+  void* pointer = nullptr;
+  REQUIRE(first->alloc(4096, &pointer).ok());
+  {
+    use_software_driver();
+    pliant_error error{};
+    error.struct_size = sizeof(error);
+    void* library = ::dlopen(kLevelZeroFile, RTLD_NOW | RTLD_LOCAL);
+    REQUIRE(library != nullptr);
+    const auto entry = reinterpret_cast<pliant_plugin_entry>(::dlsym(library, PLIANT_PLUGIN_ENTRY_SYMBOL));
+    const pliant_plugin* record = entry();
+    std::vector<pliant_value> values;
+    for (uint32_t i = 0; i < record->option_count; ++i) values.push_back(*record->options[i].default_value);
+    const pliant_option_values view{sizeof(view), record->option_count, sizeof(pliant_value), values.data()};
+    void* second = nullptr;
+    REQUIRE(record->create(nullptr, &view, &second, &error) == PLIANT_OK);
+    const auto& slots = *static_cast<const pliant_accelerator*>(record->vtable);
+    uint64_t free_bytes = 0;
+    uint64_t total = 0;
+    CHECK(slots.memory_info(second, 0, &free_bytes, &total, &error) == PLIANT_OK);
+    CHECK(free_bytes == total);
+    slots.free(second, 0, PLIANT_MEMORY_DEVICE, pointer);  // not its own: left alone
+    record->destroy(second);
+    ::dlclose(library);
+  }
+  CHECK(software_driver_counts().allocations == 1);
+  first->free(pointer);
+}
+
+TEST_CASE("a forked child that uses its parent's instance is told so, and may let go of everything") {
+  auto device = std::make_unique<SoftwareDevice>();
+  void* buffer = nullptr;
+  REQUIRE(device->alloc(64, &buffer).ok());
+  auto stream = std::make_unique<Stream>(*device);
+  auto event = std::make_unique<Event>(*device);
+  const auto nothing = [](void*) {};
+  REQUIRE(device->call(&Slots::host_function, +nothing, nullptr, *stream).ok());
+  REQUIRE(device->call(&Slots::event_record, *event, *stream).ok());
+  REQUIRE(stream->synchronize().ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int32_t count = 0;
+    void* more = nullptr;
+    int told = 0;
+    for (const Outcome& outcome :
+         {device->call(&Slots::device_count, &count), device->alloc(64, &more), stream->synchronize(),
+          device->call(&Slots::fill_async, buffer, 1, 64, *stream), device->call(&Slots::event_synchronize, *event)}) {
+      told += contains(outcome.message, "forked") ? 1 : 0;
+    }
+    device->free(buffer);
+    event.reset();
+    stream.reset();
+    // What the parent has is not the child's to check.
+    device->let_go();
+    static_cast<void>(device.release());
+    ::_exit(told);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 5);
+  event.reset();
+  stream.reset();
+  device->free(buffer);
+}
