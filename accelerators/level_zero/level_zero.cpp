@@ -39,7 +39,7 @@ class LevelZeroAccelerator {
   static void options(sdk::Options<LevelZeroAccelerator>& o) {
     using L = LevelZeroAccelerator;
     o.add("loader", &L::loader,
-          "The loader of Level Zero: a name that the system's dynamic linker finds, or the path of a file.");
+          "The loader of Level Zero: a name that the system's dynamic linker finds, or the absolute path of a file.");
     o.add("memory_bytes", &L::memory_bytes, "Memory of each device that one process may allocate; 0 is all of it.")
         .unit("bytes")
         .at_least(0);
@@ -50,7 +50,12 @@ class LevelZeroAccelerator {
         .range(level_zero::kLeastStagingBytes, int64_t{1} << 30);
   }
 
-  void start(const sdk::Host&) { memory_.set_limit(static_cast<uint64_t>(memory_bytes)); }
+  void start(const sdk::Host&) {
+    const bool bare = !loader.empty() && loader.find('/') == std::string::npos;
+    sdk::require(bare || loader.rfind('/', 0) == 0,
+                 "loader is '" + loader + "'; give a name without '/', such as libze_loader.so.1, or an absolute path");
+    memory_.set_limit(static_cast<uint64_t>(memory_bytes));
+  }
 
   int32_t device_count() { return static_cast<int32_t>(opened().runtime.devices().size()); }
   /// For the message that there is no such device.

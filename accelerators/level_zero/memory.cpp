@@ -63,47 +63,64 @@ sdk::MemoryInfo UsmMemory::info(const DeviceEntry& entry, int32_t device) const 
   return {total(entry) - std::min(used, total(entry)), total(entry)};
 }
 
+Failure UsmMemory::none_left(const DeviceEntry& entry, int32_t device, uint64_t bytes, const std::string& why) const {
+  const sdk::MemoryInfo now = info(entry, device);
+  return {PLIANT_RESOURCE_EXHAUSTED, "out of device memory: " + std::to_string(bytes) + " bytes wanted, " +
+                                         std::to_string(now.free_bytes) + " of " + std::to_string(now.total_bytes) +
+                                         " left" + why + "; free buffers" +
+                                         (limit_ != 0 ? " or raise memory_bytes" : "")};
+}
+
+bool UsmMemory::reserve(const DeviceEntry& entry, int32_t device, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  uint64_t& used = used_[device];
+  // Without a limit the driver decides: it may have more than it says, and others may have taken some.
+  const bool counts = limit_ != 0 || bytes > entry.memory_bytes;
+  if (counts && bytes > total(entry) - std::min(used, total(entry))) return false;
+  used += bytes;
+  return true;
+}
+
+void UsmMemory::give_back(int32_t device, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  used_[device] -= bytes;
+}
+
 void* UsmMemory::alloc(const std::vector<DeviceEntry>& devices, int32_t device, sdk::Memory memory, uint64_t bytes) {
   const DeviceEntry& entry = devices[static_cast<size_t>(device)];
   const bool on_device = memory == sdk::Memory::kDevice;
-  const std::lock_guard lock(mutex_);
-  uint64_t& used = used_[device];
-  const auto refuse = [&](const std::string& why) {
-    const uint64_t left = total(entry) - std::min(used, total(entry));
-    return Failure(PLIANT_RESOURCE_EXHAUSTED, "out of device memory: " + std::to_string(bytes) + " bytes wanted, " +
-                                                  std::to_string(left) + " of " + std::to_string(total(entry)) +
-                                                  " left" + why + "; free buffers" +
-                                                  (limit_ != 0 ? " or raise memory_bytes" : ""));
-  };
-  if (on_device && (limit_ != 0 || bytes > entry.memory_bytes) && bytes > total(entry) - std::min(used, total(entry))) {
-    throw refuse("");
-  }
+  if (on_device && !reserve(entry, device, bytes)) throw none_left(entry, device, bytes, "");
   void* made = nullptr;
   try {
     const uint64_t taken = std::max(bytes, kAlignment);
-    made = on_device ? alloc_on(entry, taken) : alloc_pinned(*entry.context, taken);
-  } catch (const Failure& failure) {
-    if (!on_device || failure.status() != PLIANT_RESOURCE_EXHAUSTED) throw;
-    throw refuse(" (" + std::string(failure.what()) + ")");
-  }
-  try {
+    made = on_device ? alloc_on(entry, taken) : alloc_pinned(*entry.context, taken);  // slow, so not under the lock
+    const std::lock_guard lock(mutex_);
     blocks_.emplace(reinterpret_cast<uintptr_t>(made), Block{bytes, device, memory, entry.context});
+  } catch (const Failure& failure) {
+    if (!on_device) throw;
+    give_back(device, bytes);
+    if (failure.status() != PLIANT_RESOURCE_EXHAUSTED) throw;
+    throw none_left(entry, device, bytes, " (" + std::string(failure.what()) + ")");
   } catch (...) {
-    entry.context->api.zeMemFree(entry.context->handle, made);
+    if (made != nullptr) entry.context->api.zeMemFree(entry.context->handle, made);
+    if (on_device) give_back(device, bytes);
     throw;
   }
-  if (on_device) used += bytes;
   return made;
 }
 
 void UsmMemory::free(void* pointer) {
-  const std::lock_guard lock(mutex_);
-  const auto found = blocks_.find(reinterpret_cast<uintptr_t>(pointer));
-  if (found == blocks_.end()) return;
-  const Block block = found->second;
-  if (block.memory == sdk::Memory::kDevice) used_[block.device] -= block.bytes;
-  blocks_.erase(found);
-  block.context->api.zeMemFree(block.context->handle, pointer);
+  std::shared_ptr<Context> context;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(reinterpret_cast<uintptr_t>(pointer));
+    if (found == blocks_.end()) return;
+    const Block& block = found->second;
+    if (block.memory == sdk::Memory::kDevice) used_[block.device] -= block.bytes;
+    context = block.context;
+    blocks_.erase(found);
+  }
+  context->api.zeMemFree(context->handle, pointer);
 }
 
 Reach UsmMemory::reach_of(const DeviceEntry& entry, const void* pointer, uint64_t bytes, const char* what) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "pliant/sdk/accelerator.hpp"
@@ -57,6 +58,11 @@ class UsmMemory {
     std::shared_ptr<Context> context;
   };
   [[nodiscard]] uint64_t total(const DeviceEntry& entry) const;
+  /// Counts the bytes as used, unless that is more than there is.
+  [[nodiscard]] bool reserve(const DeviceEntry& entry, int32_t device, uint64_t bytes);
+  void give_back(int32_t device, uint64_t bytes);
+  [[nodiscard]] sdk::Failure none_left(const DeviceEntry& entry, int32_t device, uint64_t bytes,
+                                       const std::string& why) const;
 
   mutable std::mutex mutex_;
   std::map<uintptr_t, Block> blocks_;

@@ -21,7 +21,7 @@ bool take_events(Command& command, ze_event_handle_t signal, uint32_t count, ze_
 /// Where the driver finds a range: in an allocation, or in plain memory if it may. What is neither is refused.
 std::optional<std::byte*> place(Context& context, Command& command, const void* pointer, size_t bytes) {
   const std::lock_guard lock(context.mutex);
-  Allocation* found = context.find(pointer, bytes);
+  const auto found = context.find(pointer, bytes);
   if (found != nullptr) {
     command.uses.push_back(found);
     return found->inside + (static_cast<const std::byte*>(pointer) - found->address);

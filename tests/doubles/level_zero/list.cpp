@@ -63,7 +63,7 @@ ze_result_t List::append(Command command) {
   ++pending_;
   for (Event* event : command.waits) ++event->in_use;
   if (command.signal != nullptr) ++command.signal->in_use;
-  for (Allocation* allocation : command.uses) ++allocation->in_use;
+  for (const auto& allocation : command.uses) ++allocation->in_use;
   engine_.push(std::move(command));
   return ZE_RESULT_SUCCESS;
 }
@@ -99,7 +99,7 @@ size_t Engine::choose() {
 
 void Engine::finish(const Command& command) {
   for (Event* event : command.waits) --event->in_use;
-  for (Allocation* allocation : command.uses) --allocation->in_use;
+  for (const auto& allocation : command.uses) --allocation->in_use;
   if (command.signal != nullptr) {
     Event& event = *command.signal;
     --event.in_use;

@@ -21,12 +21,6 @@ bool is_relaxed(const void* next) {
          (one->flags & ZE_RELAXED_ALLOCATION_LIMITS_EXP_FLAG_MAX_SIZE) != 0;
 }
 
-void unmap(const Allocation& one) {
-  if (one.inside != one.address) ::munmap(one.inside, one.mapped);
-  ::munmap(one.address, one.mapped);
-  ::close(one.fd);
-}
-
 ze_result_t allocate(Context& context, Device* device, uint64_t bytes, size_t alignment, void** out) {
   const bool on_device = device != nullptr;
   if (bytes == 0) return ZE_RESULT_ERROR_INVALID_SIZE;
@@ -36,42 +30,44 @@ ze_result_t allocate(Context& context, Device* device, uint64_t bytes, size_t al
   if (++context.allocations_made == context.fail_alloc_at) return refused(on_device);
   const auto limit = static_cast<uint64_t>(context.memory_bytes);
   if (on_device && bytes > limit - std::min(limit, context.device_bytes_used)) return refused(true);
-  Allocation made;
-  made.bytes = bytes;
-  made.mapped = (bytes + kPage - 1) / kPage * kPage;
-  made.fd = ::memfd_create("soft-ze", MFD_CLOEXEC);
-  if (made.fd < 0 || ::ftruncate(made.fd, static_cast<off_t>(made.mapped)) != 0) {
-    if (made.fd >= 0) ::close(made.fd);
-    return refused(on_device);
-  }
+  auto made = std::make_shared<Allocation>();
+  made->bytes = bytes;
+  made->mapped = (bytes + kPage - 1) / kPage * kPage;
+  made->fd = ::memfd_create("soft-ze", MFD_CLOEXEC);
+  if (made->fd < 0 || ::ftruncate(made->fd, static_cast<off_t>(made->mapped)) != 0) return refused(on_device);
   // Memory of a device has an address and is out of the CPU's reach, as that of a card.
-  void* address = ::mmap(nullptr, made.mapped, on_device ? PROT_NONE : PROT_READ | PROT_WRITE, MAP_SHARED, made.fd, 0);
-  void* inside = on_device ? ::mmap(nullptr, made.mapped, PROT_READ | PROT_WRITE, MAP_SHARED, made.fd, 0) : address;
-  if (address == MAP_FAILED || inside == MAP_FAILED) {
-    ::close(made.fd);
-    return refused(on_device);
-  }
-  made.address = static_cast<std::byte*>(address);
-  made.inside = static_cast<std::byte*>(inside);
-  made.type = on_device ? ZE_MEMORY_TYPE_DEVICE : ZE_MEMORY_TYPE_HOST;
-  made.device = device;
-  made.id = static_cast<uint64_t>(context.allocations_made);
+  const auto map = [&](int access) -> std::byte* {
+    void* at = ::mmap(nullptr, made->mapped, access, MAP_SHARED, made->fd, 0);
+    return at == MAP_FAILED ? nullptr : static_cast<std::byte*>(at);
+  };
+  made->inside = map(PROT_READ | PROT_WRITE);
+  made->address = on_device ? map(PROT_NONE) : made->inside;
+  if (made->address == nullptr || made->inside == nullptr) return refused(on_device);
+  made->type = on_device ? ZE_MEMORY_TYPE_DEVICE : ZE_MEMORY_TYPE_HOST;
+  made->device = device;
+  made->id = static_cast<uint64_t>(context.allocations_made);
   if (on_device) context.device_bytes_used += bytes;
-  context.allocations.emplace(reinterpret_cast<uintptr_t>(address), made);
+  context.allocations.emplace(reinterpret_cast<uintptr_t>(made->address), made);
   ++counts().allocations;
-  *out = address;
+  *out = made->address;
   return ZE_RESULT_SUCCESS;
 }
 
 }  // namespace
 
-Allocation* Context::find(const void* pointer, uint64_t bytes) {
+Allocation::~Allocation() {
+  if (address != nullptr && address != inside) ::munmap(address, mapped);
+  if (inside != nullptr) ::munmap(inside, mapped);
+  if (fd >= 0) ::close(fd);
+}
+
+std::shared_ptr<Allocation> Context::find(const void* pointer, uint64_t bytes) {
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   auto found = allocations.upper_bound(address);
   if (found == allocations.begin()) return nullptr;
   --found;
   const uint64_t offset = address - found->first;
-  return offset < found->second.bytes && bytes <= found->second.bytes - offset ? &found->second : nullptr;
+  return offset < found->second->bytes && bytes <= found->second->bytes - offset ? found->second : nullptr;
 }
 
 ze_result_t ZE_APICALL mem_alloc_device(ze_context_handle_t context, const ze_device_mem_alloc_desc_t* wanted,
@@ -95,10 +91,9 @@ ze_result_t ZE_APICALL mem_free(ze_context_handle_t handle, void* pointer) {
     violation("memory was freed that is not allocated");
     return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   }
-  const Allocation& one = found->second;
+  const Allocation& one = *found->second;
   if (one.in_use != 0 && !context.lost) violation("memory was freed while commands use it");
   if (one.type == ZE_MEMORY_TYPE_DEVICE) context.device_bytes_used -= one.bytes;
-  unmap(one);
   context.allocations.erase(found);
   --counts().allocations;
   return ZE_RESULT_SUCCESS;
@@ -109,7 +104,7 @@ ze_result_t ZE_APICALL mem_get_alloc_properties(ze_context_handle_t handle, cons
                                                 ze_device_handle_t* device) {
   Context& context = of(handle);
   const std::lock_guard lock(context.mutex);
-  const Allocation* found = context.find(pointer, 0);
+  const auto found = context.find(pointer, 0);
   properties->type = found == nullptr ? ZE_MEMORY_TYPE_UNKNOWN : found->type;
   properties->id = found == nullptr ? 0 : found->id;
   properties->pageSize = found == nullptr ? 0 : kPage;

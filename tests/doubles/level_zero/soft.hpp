@@ -52,6 +52,11 @@ struct Device {
 /// Memory of a file that is mapped twice: `address` is what the user gets, without access where the memory is a
 /// device's; the driver itself uses `inside`.
 struct Allocation {
+  Allocation() = default;
+  ~Allocation();
+  Allocation(const Allocation&) = delete;
+  Allocation& operator=(const Allocation&) = delete;
+
   std::byte* address = nullptr;
   std::byte* inside = nullptr;
   uint64_t bytes = 0;
@@ -70,7 +75,7 @@ class Engine;
 struct Context {
   std::mutex mutex;  ///< of all below, and of events and lists in it
   std::condition_variable changed;
-  std::map<uintptr_t, Allocation> allocations;
+  std::map<uintptr_t, std::shared_ptr<Allocation>> allocations;
   uint64_t device_bytes_used = 0;
   int64_t allocations_made = 0;
   int64_t appended = 0;
@@ -91,7 +96,7 @@ struct Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   /// The allocation that holds all of the range; NULL when there is none. Under the mutex.
-  Allocation* find(const void* pointer, uint64_t bytes);
+  std::shared_ptr<Allocation> find(const void* pointer, uint64_t bytes);
 };
 
 struct EventPool {
@@ -123,7 +128,7 @@ struct Command {
   std::function<void()> work;  ///< may be empty
   std::vector<Event*> waits;
   Event* signal = nullptr;
-  std::vector<Allocation*> uses;
+  std::vector<std::shared_ptr<Allocation>> uses;
   bool is_barrier = false;
 };
 

@@ -84,7 +84,10 @@ class Device {
     for (uint32_t i = 0; i < record_->option_count; ++i) values.push_back(value_of(record_->options[i], settings));
     const pliant_option_values view{sizeof(view), record_->option_count, sizeof(pliant_value), values.data()};
     pliant_error error = fresh();
-    if (record_->create(nullptr, &view, &self_, &error) != PLIANT_OK) throw std::runtime_error(error.message);
+    if (record_->create(nullptr, &view, &self_, &error) != PLIANT_OK) {
+      ::dlclose(library_);
+      throw std::runtime_error(error.message);
+    }
     collectives_ = static_cast<const pliant_collectives*>(record_->extension(self_, PLIANT_COLLECTIVES));
     collectives_self_ = self_;
   }

@@ -51,6 +51,14 @@ TEST_CASE("a library that is no loader is named with what it lacks") {
   CHECK(contains(refusal(device), "libm.so.6 is no loader of Level Zero: it lacks zeInit"));
 }
 
+TEST_CASE("a loader that is not given by name or absolute path is refused before anything is opened") {
+  for (const char* loader : {"", "lib/libze_loader.so.1", "./libze_loader.so.1"}) {
+    CAPTURE(loader);
+    const OptionSettings settings{{}, {}, {}, {{"loader", loader}}};
+    CHECK_THROWS_WITH(Device(settings, kLevelZeroFile), doctest::Contains("give a name without '/'"));
+  }
+}
+
 TEST_CASE("with a loader and no driver there are no devices, and the refusal names the result") {
   const Setting none("ZE_ENABLE_ALT_DRIVERS", "/no/such/driver.so");
   const Device device({}, kLevelZeroFile);
