@@ -38,7 +38,7 @@
 namespace pliant::level_zero {
 
 struct Api {
-#define PLIANT_ZE_MEMBER(name) decltype(&::name) name = nullptr
+#define PLIANT_ZE_MEMBER(name) decltype(&::name) name = nullptr  // NOLINT(bugprone-macro-parentheses): a declaration
   PLIANT_ZE_CALLS(PLIANT_ZE_MEMBER);
 #undef PLIANT_ZE_MEMBER
 

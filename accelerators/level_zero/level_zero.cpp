@@ -27,6 +27,12 @@ struct Opened {
   std::vector<std::shared_ptr<level_zero::EventPool>> events;  ///< of each device
 };
 
+ze_command_queue_priority_t priority_of(int32_t priority) {
+  if (priority == PLIANT_PRIORITY_LOW) return ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_LOW;
+  if (priority == PLIANT_PRIORITY_HIGH) return ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH;
+  return ZE_COMMAND_QUEUE_PRIORITY_NORMAL;
+}
+
 class LevelZeroAccelerator {
  public:
   using Stream = level_zero::Stream;
@@ -125,11 +131,7 @@ class LevelZeroAccelerator {
     const auto role = static_cast<size_t>(use.role);
     const bool copies = use.role != sdk::StreamRole::kCompute && !device.copy.empty();
     const level_zero::QueueGroup& group = copies ? device.copy[(role - 1) % device.copy.size()] : device.compute;
-    const std::array<ze_command_queue_priority_t, 3> priorities{ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_LOW,
-                                                                ZE_COMMAND_QUEUE_PRIORITY_NORMAL,
-                                                                ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH};
-    return {group.ordinal, streams_[copies ? role : 0]++ % group.queues,
-            priorities[static_cast<size_t>(use.priority + 1)]};
+    return {group.ordinal, streams_[copies ? role : 0]++ % group.queues, priority_of(use.priority)};
   }
 
   std::mutex mutex_;

@@ -48,7 +48,7 @@ PinnedBlock::~PinnedBlock() {
 UsmMemory::~UsmMemory() {
   for (const auto& [address, block] : blocks_) {
     if (::getpid() != block.context->owner) return;
-    block.context->api.zeMemFree(block.context->handle, reinterpret_cast<void*>(address));
+    block.context->api.zeMemFree(block.context->handle, block.pointer);
   }
 }
 
@@ -95,7 +95,7 @@ void* UsmMemory::alloc(const std::vector<DeviceEntry>& devices, int32_t device, 
     const uint64_t taken = std::max(bytes, kAlignment);
     made = on_device ? alloc_on(entry, taken) : alloc_pinned(*entry.context, taken);  // slow, so not under the lock
     const std::lock_guard lock(mutex_);
-    blocks_.emplace(reinterpret_cast<uintptr_t>(made), Block{bytes, device, memory, entry.context});
+    blocks_.emplace(reinterpret_cast<uintptr_t>(made), Block{made, bytes, device, memory, entry.context});
   } catch (const Failure& failure) {
     if (!on_device) throw;
     give_back(device, bytes);

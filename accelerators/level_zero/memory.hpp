@@ -52,6 +52,7 @@ class UsmMemory {
 
  private:
   struct Block {
+    void* pointer;
     uint64_t bytes;
     int32_t device;
     sdk::Memory memory;
