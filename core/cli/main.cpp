@@ -56,6 +56,7 @@ void declare(CLI::App& app, Invocation& invocation) {
   add_pack(app, invocation);
   add_run(app, invocation);
   add_plugin(app, invocation);
+  add_accel(app, invocation);
   add_config(app, invocation);
   add_version(app, invocation);
 }

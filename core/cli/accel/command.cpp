@@ -1,0 +1,171 @@
+// pliant accel
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <set>
+
+#include "accel/actions.hpp"
+#include "accel/bench.hpp"
+#include "base/suggest.hpp"
+#include "base/whole_file.hpp"
+#include "commands.hpp"
+#include "config/open.hpp"
+#include "names.hpp"
+#include "output.hpp"
+#include "pliant/error.hpp"
+#include "stop_signals.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+struct AccelArguments {
+  std::string file;
+  std::string name;
+  std::string sizes;
+  std::string sections;
+  std::string figure_file;
+  BenchQuestion question;
+};
+
+constexpr uint64_t kLargest = uint64_t{16} << 30;
+
+/// "64KiB", "64K" or "65536".
+uint64_t size_of(const std::string& word) {
+  uint64_t number = 0;
+  const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), number);
+  const std::string unit(end, static_cast<size_t>(word.data() + word.size() - end));
+  uint64_t factor = 0;
+  if (unit.empty() || unit == "B") factor = 1;
+  if (unit == "K" || unit == "KiB") factor = uint64_t{1} << 10;
+  if (unit == "M" || unit == "MiB") factor = uint64_t{1} << 20;
+  if (unit == "G" || unit == "GiB") factor = uint64_t{1} << 30;
+  if (problem == std::errc() && factor > 0 && number > 0 && number <= kLargest / factor) return number * factor;
+  throw Error(
+      Status::kInvalidArgument,
+      fmt::format("--sizes '{}': bytes from 1 to 16 GiB with B, KiB, MiB or GiB behind them, e.g. 4KiB,1MiB,64MiB",
+                  word),
+      ExitCode::kUsage);
+}
+
+std::vector<uint64_t> sizes_in(const std::string& list) {
+  std::set<uint64_t> sizes;
+  for (const std::string& word : names_in("--sizes", list, "4KiB,1MiB,64MiB")) sizes.insert(size_of(word));
+  return {sizes.begin(), sizes.end()};
+}
+
+std::vector<std::string> sections_in(const std::string& list) {
+  const std::vector<std::string> known(std::begin(kBenchSections), std::end(kBenchSections));
+  if (list.empty()) return known;
+  const std::vector<std::string> wanted = names_in("--only", list, "copy,collectives");
+  for (const std::string& name : wanted) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const auto near = nearest(name, known);
+    throw Error(Status::kInvalidArgument,
+                fmt::format("--only '{}': there is {}{}", name, fmt::join(known, ", "),
+                            near.empty() ? "" : fmt::format("; did you mean '{}'?", near.front())),
+                ExitCode::kUsage);
+  }
+  std::vector<std::string> chosen;  // in the order in which they run, each once
+  for (const std::string& name : known) {
+    if (std::find(wanted.begin(), wanted.end(), name) != wanted.end()) chosen.push_back(name);
+  }
+  return chosen;
+}
+
+int bench_accelerator(const Invocation& invocation, const AccelArguments& arguments) {
+  BenchQuestion question = arguments.question;
+  if (!arguments.sizes.empty()) question.sizes = sizes_in(arguments.sizes);
+  question.sections = sections_in(arguments.sections);
+  const Config config = accelerator_config(invocation, arguments.file, arguments.name);
+  BenchStudy study;
+  {
+    ProgressLine progress(invocation);
+    const StopSignals signals;
+    study = study_accelerator(config, question, progress);
+  }
+  if (!arguments.figure_file.empty()) {
+    const Result<> written = write_whole(arguments.figure_file, bench_figure(study), true);
+    if (!written)
+      throw Error(written.error().status(), "--plot: " + written.error().message(), written.error().exit_code());
+  }
+  return emit(invocation.json ? bench_json(study) : bench_text(study));
+}
+
+constexpr const char* kCommon = "\n\nEvery command takes --set, --plugin-dir, --color, -v and -q: see pliant --help";
+
+void add_list(CLI::App& accel, Invocation& invocation) {
+  CLI::App& list = *accel.add_subcommand("list", "List the accelerators and their devices");
+  const auto given = std::make_shared<AccelArguments>();
+  list.add_option("--config", given->file, "Also search the [plugins] dirs of this config file")->type_name("FILE");
+  add_json(list, invocation);
+  list.footer(std::string("Example:\n  pliant accel list --plugin-dir ./build/plugins") + kCommon);
+  list.callback([&invocation, given] {
+    invocation.action = [&invocation, given] { return list_accelerators(invocation, given->file); };
+  });
+}
+
+void add_bench(CLI::App& accel, Invocation& invocation) {
+  CLI::App& bench = *accel.add_subcommand("bench", "Measure copies, latencies, reductions and collectives of a device");
+  const auto given = std::make_shared<AccelArguments>();
+  BenchQuestion& question = given->question;
+  bench.add_option("NAME", given->name, "The accelerator: see pliant accel list")->required();
+  bench.add_option("--device", question.device, "Number of the device; further ranks take the next ones. Default: 0")
+      ->check(CLI::Range(0, 1 << 20).description(""))
+      ->type_name("N");
+  bench
+      .add_option("--ranks", question.ranks,
+                  "Processes for the collectives. Default: 4 on processors, else one for each device, at most 4")
+      ->check(CLI::Range(1, 1024).description(""))
+      ->type_name("N");
+  bench.add_option("--sizes", given->sizes, "Sizes to measure. Default: 4KiB,64KiB,1MiB,16MiB,64MiB")
+      ->type_name("SIZE,...");
+  bench.add_option("--only", given->sections, "Only these parts: copy, latency, alloc, reduce, collectives")
+      ->type_name("PART,...");
+  CLI::Option* repeated = bench.add_option("--repeat", question.repetitions, "Repetitions of each measurement")
+                              ->check(CLI::Range(1, 1000000).description(""))
+                              ->type_name("N");
+  bench
+      .add_option("--min-time", question.min_time_s,
+                  "Repeat each measurement for so long, from 5 to 2000 times. Default: 0.1")
+      ->check(CLI::Range(1e-6, 3600.0).description(""))
+      ->type_name("SECONDS")
+      ->excludes(repeated);
+  bench.add_option("--plot", given->figure_file, "Draw bandwidth by size into this SVG file")->type_name("FILE.svg");
+  bench.add_option("--config", given->file, "Take options and [plugins] dirs from this config file")->type_name("FILE");
+  add_json(bench, invocation);
+  bench.footer(std::string("Examples:\n"
+                           "  pliant accel bench host\n"
+                           "  pliant accel bench host --only collectives --ranks 2 --sizes 4KiB,64MiB\n"
+                           "  pliant accel bench host --set accelerator.host.chunk_bytes=65536 --plot bandwidth.svg") +
+               kCommon);
+  bench.callback([&invocation, given] {
+    invocation.action = [&invocation, given] { return bench_accelerator(invocation, *given); };
+  });
+}
+
+}  // namespace
+
+Config accelerator_config(const Invocation& invocation, const std::filesystem::path& file, const std::string& name) {
+  ConfigNeeds needs;
+  needs.accelerator = true;
+  ConfigOverrides overrides = invocation.overrides;
+  std::string quoted;
+  for (const char c : name) quoted += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
+  overrides.flags.push_back({"accelerator " + name, fmt::format("accelerator.use=\"{}\"", quoted)});
+  return file.empty() ? Config::parse("config_version = 1\n[accelerator]\n", needs, overrides)
+                      : Config::open(file, needs, overrides);
+}
+
+void add_accel(CLI::App& app, Invocation& invocation) {
+  CLI::App& command = *app.add_subcommand("accel", "List accelerators, or measure how fast one is");
+  command.require_subcommand(1);
+  command.footer(std::string("Example:\n  pliant accel bench host") + kCommon);
+  add_list(command, invocation);
+  add_bench(command, invocation);
+}
+
+}  // namespace pliant::cli

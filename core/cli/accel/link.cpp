@@ -1,0 +1,79 @@
+// The slots of an accelerator plugin with owners for what they make.
+#include "accel/link.hpp"
+
+namespace pliant::cli {
+
+Link::Link(const Config& config) : instance_(or_throw(plugin::instantiate(config, "accelerator"))) {}
+
+int32_t Link::device_count() const {
+  int32_t count = 0;
+  call(&pliant_accelerator::device_count, &count);
+  return count;
+}
+
+DeviceSeen Link::device(int32_t device) const {
+  pliant_device_properties raw{};
+  raw.struct_size = sizeof(raw);
+  call(&pliant_accelerator::device_properties, device, &raw);
+  raw.name[sizeof(raw.name) - 1] = '\0';
+  return {raw.name, raw.memory_bytes, (raw.capabilities & PLIANT_CAP_HOST_VISIBLE) != 0,
+          (raw.capabilities & PLIANT_CAP_FIXED_ORDER) != 0, collectives() != nullptr};
+}
+
+const pliant_collectives* Link::collectives() const {
+  const pliant_plugin& record = instance_.plugin().record();
+  if (record.extension == nullptr) return nullptr;
+  return static_cast<const pliant_collectives*>(record.extension(instance_.self(), PLIANT_COLLECTIVES));
+}
+
+Owned<pliant_stream> Link::make_stream(int32_t device) const {
+  pliant_stream* made = nullptr;
+  call(&pliant_accelerator::stream_create, device, static_cast<int32_t>(PLIANT_STREAM_COMPUTE),
+       static_cast<int32_t>(PLIANT_PRIORITY_NORMAL), &made);
+  return {self(), table().stream_destroy, made};
+}
+
+Owned<pliant_event> Link::make_event(int32_t device) const {
+  pliant_event* made = nullptr;
+  call(&pliant_accelerator::event_create, device, uint32_t{0}, &made);
+  return {self(), table().event_destroy, made};
+}
+
+Owned<pliant_comm> Link::join(int32_t device, const pliant_comm_id& id, int32_t rank, int32_t ranks) const {
+  pliant_comm* made = nullptr;
+  call(&pliant_collectives::comm_create, device, &id, rank, ranks, &made);
+  Owned<pliant_comm> comm(self(), collectives()->comm_destroy, made);
+  call(&pliant_collectives::comm_status, made, int32_t{-1});
+  return comm;
+}
+
+void Link::synchronize(const Owned<pliant_stream>& stream) const {
+  call(&pliant_accelerator::stream_synchronize, stream.get());
+}
+
+Memory::Memory(const Link& link, int32_t device, int32_t kind, uint64_t bytes)
+    : link_(&link), bytes_(bytes), device_(device), kind_(kind) {
+  link.call(&pliant_accelerator::alloc, device, kind, bytes, &pointer_);
+}
+
+Memory::~Memory() {
+  if (pointer_ != nullptr) link_->table().free(link_->self(), device_, kind_, pointer_);
+}
+
+Memory::Memory(Memory&& other) noexcept
+    : link_(other.link_),
+      pointer_(std::exchange(other.pointer_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      device_(other.device_),
+      kind_(other.kind_) {}
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+  std::swap(link_, other.link_);
+  std::swap(pointer_, other.pointer_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(device_, other.device_);
+  std::swap(kind_, other.kind_);
+  return *this;
+}
+
+}  // namespace pliant::cli

@@ -1,0 +1,108 @@
+// Link: an accelerator plugin by its slots, for what the embedding API does not show: events, reductions, casts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "pliant/abi/collectives.h"
+#include "plugin/plugin.hpp"
+
+namespace pliant::cli {
+
+/// What a device says of itself.
+struct DeviceSeen {
+  std::string name;
+  uint64_t memory_bytes = 0;
+  bool host_visible = false;
+  bool fixed_order = false;
+  bool collectives = false;  ///< its plugin has the extension PLIANT_COLLECTIVES
+};
+
+/// A handle that its plugin destroys.
+template <class Handle>
+class Owned {
+ public:
+  using Destroy = void (*)(void*, Handle*);
+  Owned() = default;
+  Owned(void* self, Destroy destroy, Handle* handle) : self_(self), destroy_(destroy), handle_(handle) {}
+  ~Owned() {
+    if (handle_ != nullptr) destroy_(self_, handle_);
+  }
+  Owned(Owned&& other) noexcept
+      : self_(other.self_), destroy_(other.destroy_), handle_(std::exchange(other.handle_, nullptr)) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(self_, other.self_);
+    std::swap(destroy_, other.destroy_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  [[nodiscard]] Handle* get() const { return handle_; }
+
+ private:
+  void* self_ = nullptr;
+  Destroy destroy_ = nullptr;
+  Handle* handle_ = nullptr;
+};
+
+class Link {
+ public:
+  /// `config` was opened with needs.accelerator.
+  explicit Link(const Config& config);
+
+  [[nodiscard]] int32_t device_count() const;
+  [[nodiscard]] DeviceSeen device(int32_t device) const;
+  /// nullptr: it has none.
+  [[nodiscard]] const pliant_collectives* collectives() const;
+
+  [[nodiscard]] Owned<pliant_stream> make_stream(int32_t device) const;
+  [[nodiscard]] Owned<pliant_event> make_event(int32_t device) const;
+  /// Joins; `id` is what the rank that called make_id got.
+  [[nodiscard]] Owned<pliant_comm> join(int32_t device, const pliant_comm_id& id, int32_t rank, int32_t ranks) const;
+  void synchronize(const Owned<pliant_stream>& stream) const;
+
+  /// Calls a slot of the accelerator (or, below, of its collectives); throws what it reports.
+  template <class... Parameters, class... Arguments>
+  void call(int32_t (*pliant_accelerator::*slot)(void*, Parameters...), Arguments... arguments) const {
+    checked(table().*slot, arguments...);
+  }
+  template <class... Parameters, class... Arguments>
+  void call(int32_t (*pliant_collectives::*slot)(void*, Parameters...), Arguments... arguments) const {
+    checked(collectives()->*slot, arguments...);
+  }
+
+  [[nodiscard]] const plugin::Plugin& plugin() const { return instance_.plugin(); }
+  [[nodiscard]] const pliant_accelerator& table() const { return instance_.table<pliant_accelerator>(); }
+  [[nodiscard]] void* self() const { return instance_.self(); }
+
+ private:
+  template <class Slot, class... Arguments>
+  void checked(Slot slot, Arguments... arguments) const {
+    pliant_error error = plugin::fresh_error();
+    const int32_t status = slot(instance_.self(), arguments..., &error);
+    if (status != PLIANT_OK) throw plugin::to_error(instance_.plugin(), status, error);
+  }
+  plugin::Instance instance_;
+};
+
+/// Memory of a device, or pinned. Movable.
+class Memory {
+ public:
+  Memory() = default;
+  Memory(const Link& link, int32_t device, int32_t kind, uint64_t bytes);
+  ~Memory();
+  Memory(Memory&& other) noexcept;
+  Memory& operator=(Memory&& other) noexcept;
+  [[nodiscard]] void* pointer() const { return pointer_; }
+  [[nodiscard]] uint64_t bytes() const { return bytes_; }
+
+ private:
+  const Link* link_ = nullptr;
+  void* pointer_ = nullptr;
+  uint64_t bytes_ = 0;
+  int32_t device_ = 0;
+  int32_t kind_ = 0;
+};
+
+}  // namespace pliant::cli

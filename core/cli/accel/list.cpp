@@ -1,0 +1,118 @@
+// pliant accel list
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "accel/actions.hpp"
+#include "accel/bench.hpp"
+#include "config/open.hpp"
+#include "output.hpp"
+#include "plugin/search.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// One accelerator plugin, opened.
+struct Listed {
+  plugin::Found found;
+  std::string version;
+  bool collectives = false;
+  std::vector<DeviceSeen> devices;
+  std::string refusal;  ///< why it could not be opened or asked; empty: it was
+};
+
+Listed look_at(plugin::Found found, const Invocation& invocation, const std::filesystem::path& file) {
+  Listed listed;
+  listed.found = std::move(found);
+  if (listed.found.shadowed) return listed;
+  try {
+    const Link link(accelerator_config(invocation, file, listed.found.name));
+    listed.version = link.plugin().record().version;
+    listed.collectives = link.collectives() != nullptr;
+    const int32_t count = link.device_count();
+    for (int32_t device = 0; device < count; ++device) listed.devices.push_back(link.device(device));
+  } catch (const Error& error) {
+    listed.refusal = error.message();
+  }
+  return listed;
+}
+
+std::vector<std::string> capabilities_of(const DeviceSeen& device) {
+  std::vector<std::string> names;
+  if (device.host_visible) names.emplace_back("host_visible");
+  if (device.fixed_order) names.emplace_back("fixed_order");
+  return names;
+}
+
+Json as_json(const Listed& listed) {
+  Json json;
+  json["name"] = listed.found.name;
+  json["file"] = listed.found.file.string();
+  json["status"] = listed.found.shadowed ? "shadowed" : listed.refusal.empty() ? "ok" : "refused";
+  if (!listed.refusal.empty()) json["reason"] = listed.refusal;
+  if (listed.found.shadowed || !listed.refusal.empty()) return json;
+  json["version"] = listed.version;
+  json["collectives"] = listed.collectives;
+  json["devices"] = Json::array();
+  for (const DeviceSeen& device : listed.devices) {
+    json["devices"].push_back(
+        {{"name", device.name}, {"memory_bytes", device.memory_bytes}, {"capabilities", capabilities_of(device)}});
+  }
+  return json;
+}
+
+std::string list_text(const std::vector<Listed>& all) {
+  std::vector<std::vector<std::string>> rows;
+  for (const Listed& listed : all) {
+    if (listed.found.shadowed || !listed.refusal.empty()) {
+      rows.push_back({listed.found.name, listed.found.shadowed ? "shadowed" : "refused", listed.found.file.string()});
+      continue;
+    }
+    const std::string collectives = listed.collectives ? "collectives" : "no collectives";
+    if (listed.devices.empty()) rows.push_back({listed.found.name, listed.version, "0 devices", "", collectives});
+    for (size_t i = 0; i < listed.devices.size(); ++i) {
+      const DeviceSeen& device = listed.devices[i];
+      std::string abilities = collectives;
+      for (const std::string& name : capabilities_of(device)) abilities += ", " + name;
+      rows.push_back({listed.found.name, listed.version, fmt::format("device {}: {}", i, device.name),
+                      size_text(device.memory_bytes), abilities});
+    }
+  }
+  return table(rows);
+}
+
+}  // namespace
+
+int list_accelerators(const Invocation& invocation, const std::filesystem::path& file) {
+  const std::vector<plugin::SearchDir> dirs =
+      file.empty() ? or_throw(config::search_dirs(invocation.overrides))
+                   : or_throw(config::open_state(file, {}, invocation.overrides))->search;
+  std::vector<Listed> all;
+  for (plugin::Found& found : plugin::list(dirs)) {
+    if (found.kind->section == "accelerator") all.push_back(look_at(std::move(found), invocation, file));
+  }
+  for (const Listed& listed : all) {
+    if (!listed.refusal.empty()) complain(invocation, fmt::format("pliant: warning: {}", listed.refusal));
+  }
+  if (!invocation.json) {
+    if (all.empty()) {
+      complain(invocation,
+               "pliant: no accelerators found; --plugin-dir, --config or PLIANT_PLUGIN_PATH name more places");
+    }
+    return emit(list_text(all));
+  }
+  Json json;
+  json["schema"] = "pliant.accel_list/1";
+  json["searched"] = Json::array();
+  for (const plugin::SearchDir& dir : dirs)
+    json["searched"].push_back({{"dir", dir.path.string()}, {"named_by", dir.named_by}});
+  json["accelerators"] = Json::array();
+  for (const Listed& listed : all) json["accelerators"].push_back(as_json(listed));
+  return emit(json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace pliant::cli

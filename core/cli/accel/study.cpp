@@ -1,0 +1,197 @@
+// Asks a crew what a benchmark wants to know, and makes medians of its answers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "accel/bench.hpp"
+#include "accel/crew.hpp"
+#include "accel/worker.hpp"
+#include "pliant/error.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+using Json = Crew::Json;
+
+constexpr int64_t kFewest = 5;
+constexpr int64_t kMost = 2000;
+/// For so long the ranks copy memory at once: several turns of the scheduler.
+constexpr double kLimitLoop_s = 0.01;
+
+struct Item {
+  std::string section;
+  std::string what;
+  uint64_t bytes = 0;  ///< 0: has no size
+};
+
+const std::vector<std::string>& parts_of(const std::string& section) {
+  static const std::vector<std::string> copy{"host_to_device", "device_to_host", "device_to_device", "duplex"};
+  static const std::vector<std::string> latency{"enqueue",           "enqueue_to_end",      "synchronize_idle",
+                                                "event_record",      "event_record_to_end", "stream_wait_event",
+                                                "event_cross_stream"};
+  static const std::vector<std::string> alloc{"device", "pinned"};
+  static const std::vector<std::string> reduce{"sum of 2 f32",    "sum of 4 f32",     "sum of 8 f32",
+                                               "sum of 4 bf16",   "cast f32 to bf16", "cast bf16 to f32",
+                                               "cast f32 to f16", "cast f16 to f32"};
+  static const std::vector<std::string> collectives{"all_gather", "reduce_scatter", "all_reduce", "broadcast",
+                                                    "barrier"};
+  if (section == "copy") return copy;
+  if (section == "latency") return latency;
+  if (section == "alloc") return alloc;
+  return section == "reduce" ? reduce : collectives;
+}
+
+std::vector<Item> items_of(const std::string& section, const std::vector<uint64_t>& sizes) {
+  std::vector<Item> items;
+  for (const std::string& what : parts_of(section)) {
+    if (section == "latency" || what == "barrier") {
+      items.push_back({section, what, 0});
+      continue;
+    }
+    for (const uint64_t bytes : sizes) items.push_back({section, what, bytes});
+  }
+  return items;
+}
+
+Spread spread_of(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  const auto at = [&](size_t quarter) { return seconds[(seconds.size() - 1) * quarter / 4]; };
+  return {at(2), at(1), at(3), static_cast<int64_t>(seconds.size())};
+}
+
+/// Bytes that a memcpy moves which reads and writes together as many as one rank must at least: its input and its
+/// result, and the parts of others' inputs or results that it needs.
+uint64_t least_copy(const std::string& what, uint64_t bytes, int32_t ranks) {
+  const uint64_t part = bytes / static_cast<uint64_t>(ranks);
+  if (what == "all_gather") return bytes;                   // reads a part of every rank, writes all
+  if (what == "reduce_scatter") return (bytes + part) / 2;  // reads a part of every rank's input, writes one
+  if (what == "all_reduce") return (bytes + part + 2 * (bytes - part)) / 2;  // and then the other parts
+  return bytes;
+}
+
+class Measuring {
+ public:
+  Measuring(Crew& crew, const BenchQuestion& question) : crew_(crew), question_(question) {}
+
+  Measured measure(const Item& item) {
+    Measured made;
+    made.section = item.section;
+    made.what = item.what;
+    const bool together = item.section == "collectives";
+    const std::string name = together ? item.what : item.section + "/" + item.what;
+    made.time = time(name, item.bytes, 1, &made);
+    if (!together) return made;
+    made.in_a_row = time(name, item.bytes, kCallsInARow, nullptr);
+    if (made.bytes == 0) return made;
+    made.limit_bytes = least_copy(item.what, made.bytes, crew_.ranks());
+    // Short copies by more processes than there are processors would run one after the other, not at once.
+    const double once = time("memory_copy", made.limit_bytes, 1, nullptr).median_s;
+    const double loops = std::ceil(kLimitLoop_s / std::max(once, 1e-9));
+    made.limit = time("memory_copy", made.limit_bytes, static_cast<int64_t>(std::clamp(loops, 1.0, 1e6)), nullptr);
+    return made;
+  }
+
+ private:
+  /// Of the slowest rank, repetition by repetition.
+  Spread time(const std::string& what, uint64_t bytes, int64_t calls, Measured* told) {
+    const std::vector<double> trial = ask(what, bytes, calls, 2, 3, told);
+    const double once = *std::min_element(trial.begin(), trial.end()) * static_cast<double>(calls);
+    const auto fill = static_cast<int64_t>(std::clamp(question_.min_time_s / std::max(once, 1e-9), 1.0, 1e6));
+    const int64_t repetitions = question_.repetitions > 0 ? question_.repetitions : std::clamp(fill, kFewest, kMost);
+    return spread_of(ask(what, bytes, calls, 1, repetitions, nullptr));
+  }
+
+  std::vector<double> ask(const std::string& what, uint64_t bytes, int64_t calls, int64_t warm, int64_t repetitions,
+                          Measured* told) {
+    const Json question{{"do", "time"},   {"what", what}, {"bytes", bytes},
+                        {"calls", calls}, {"warm", warm}, {"repetitions", repetitions}};
+    const std::string task = bytes == 0 ? what : fmt::format("{} of {}", what, size_text(bytes));
+    const std::vector<Json> answers = crew_.ask(question, task);
+    if (told != nullptr) {
+      told->bytes = answers.front().at("bytes").get<uint64_t>();
+      told->moved = answers.front().at("moved").get<uint64_t>();
+    }
+    std::vector<double> slowest(static_cast<size_t>(repetitions), 0);
+    for (const Json& answer : answers) {
+      const Json& times = answer.at("times_ns");
+      for (size_t i = 0; i < slowest.size(); ++i)
+        slowest[i] = std::max(slowest[i], times.at(i).get<double>() * 1e-9 / answer.at("calls").get<double>());
+    }
+    return slowest;
+  }
+
+  Crew& crew_;
+  const BenchQuestion& question_;
+};
+
+std::unique_ptr<Crew> crew_of(const Config& config, int32_t ranks) {
+  return std::make_unique<Crew>(ranks, [&config, ranks](int32_t rank) -> Crew::Answer {
+    const auto worker = std::make_shared<Worker>(config, rank, ranks);
+    return [worker](const Json& question) { return worker->answer(question); };
+  });
+}
+
+void open_device(Crew& crew, const Config& config, const BenchQuestion& question, BenchStudy& study) {
+  const Json seen = crew.ask({{"do", "open"}, {"device", question.device}}, "opening the device").front();
+  study.devices = seen.at("devices").get<int32_t>();
+  const std::string& name = config.use("accelerator");
+  if (study.devices < 1) {
+    throw Error(Status::kNotFound,
+                fmt::format("accelerator '{}' has no device on this machine; see `pliant accel list`", name));
+  }
+  if (question.device >= study.devices) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("--device {}: accelerator '{}' has {} here: 0{}", question.device, name,
+                            study.devices == 1 ? "one device" : fmt::format("{} devices", study.devices),
+                            study.devices == 1 ? "" : fmt::format(" to {}", study.devices - 1)),
+                ExitCode::kUsage);
+  }
+  study.seen = {seen.at("name").get<std::string>(), seen.at("memory_bytes").get<uint64_t>(),
+                seen.at("host_visible").get<bool>(), seen.at("fixed_order").get<bool>(),
+                seen.at("collectives").get<bool>()};
+  study.version = seen.at("version").get<std::string>();
+}
+
+/// A device that is no processor is not shared by ranks unless somebody asks for that.
+int32_t ranks_for(const BenchQuestion& question, const BenchStudy& study) {
+  if (question.ranks > 0) return question.ranks;
+  return study.seen.host_visible ? 4 : std::min(4, study.devices);
+}
+
+}  // namespace
+
+BenchStudy study_accelerator(const Config& config, const BenchQuestion& question, ProgressLine& progress) {
+  BenchStudy study;
+  study.accelerator = config.use("accelerator");
+  study.device = question.device;
+  study.min_time_s = question.repetitions > 0 ? 0 : question.min_time_s;
+  study.sections = question.sections;
+  std::unique_ptr<Crew> crew = crew_of(config, 1);
+  open_device(*crew, config, question, study);
+  study.ranks = ranks_for(question, study);
+  std::vector<Item> items;
+  for (const std::string& section : question.sections) {
+    if (section == "collectives" && !study.seen.collectives) continue;
+    for (Item& item : items_of(section, question.sizes)) items.push_back(std::move(item));
+  }
+  bool joined = false;
+  for (size_t i = 0; i < items.size(); ++i) {
+    progress.show(fmt::format("{} {}", items[i].section, items[i].what),
+                  static_cast<double>(i) / static_cast<double>(items.size()));
+    if (items[i].section == "collectives" && !joined) {
+      crew = nullptr;  // gives its memory back
+      crew = crew_of(config, study.ranks);
+      crew->ask({{"do", "open"}, {"device", question.device}}, "opening the device");
+      const Json id = crew->ask_one(0, {{"do", "make_id"}}, "making a communicator id");
+      crew->ask({{"do", "join"}, {"id", id.at("id")}}, "joining the communicator");
+      joined = true;
+    }
+    study.measured.push_back(Measuring(*crew, question).measure(items[i]));
+  }
+  return study;
+}
+
+}  // namespace pliant::cli

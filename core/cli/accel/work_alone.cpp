@@ -1,0 +1,169 @@
+// What one process times by itself: copies, latencies, allocations, reductions and casts.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "accel/worker.hpp"
+#include "pliant/error.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+constexpr int32_t kDevice = PLIANT_MEMORY_DEVICE;
+constexpr int32_t kPinned = PLIANT_MEMORY_PINNED;
+/// Small enough that the copy itself does not count.
+constexpr uint64_t kSmall = 64;
+
+[[noreturn]] void wrong_result(const std::string& what) {
+  throw Error(Status::kDataLoss, fmt::format("{} gave a wrong result", what), ExitCode::kPlugin);
+}
+
+Work copy_work(Bench& bench, const std::string& what, uint64_t bytes) {
+  Work work;
+  work.bytes = bytes;
+  work.moved = bytes;
+  const auto one_way = [&](void* to, const void* from) {
+    work.run = [&bench, to, from, bytes] {
+      bench.copy(to, from, bytes, bench.stream());
+      bench.synchronize();
+    };
+  };
+  if (what == "host_to_device") one_way(bench.memory(kDevice, 0, bytes), bench.memory(kPinned, 0, bytes));
+  if (what == "device_to_host") one_way(bench.memory(kPinned, 0, bytes), bench.memory(kDevice, 0, bytes));
+  if (what == "device_to_device") one_way(bench.memory(kDevice, 0, bytes), bench.memory(kDevice, 1, bytes));
+  if (work.run) return work;
+  void* const device = bench.memory(kDevice, 0, bytes);
+  void* const source = bench.memory(kDevice, 1, bytes);
+  void* const pinned = bench.memory(kPinned, 0, bytes);
+  void* const target = bench.memory(kPinned, 1, bytes);
+  work.moved = 2 * bytes;
+  work.run = [=, &bench] {
+    bench.copy(device, pinned, bytes, bench.stream());
+    bench.copy(target, source, bytes, bench.other_stream());
+    bench.synchronize();
+    bench.link().synchronize(bench.other_stream());
+  };
+  return work;
+}
+
+Work latency_work(Bench& bench, const std::string& what) {
+  const Link& link = bench.link();
+  void* const to = bench.memory(kDevice, 0, kSmall);
+  const void* const from = bench.memory(kDevice, 1, kSmall);
+  const auto enqueue = [=, &bench] { bench.copy(to, from, kSmall, bench.stream()); };
+  const auto both = [&bench] {
+    bench.synchronize();
+    bench.link().synchronize(bench.other_stream());
+  };
+  const auto event = std::make_shared<Owned<pliant_event>>(link.make_event(bench.device()));
+  const auto record = [=, &bench] {
+    bench.link().call(&pliant_accelerator::event_record, event->get(), bench.stream().get());
+  };
+  const auto other_waits = [=, &bench] {
+    bench.link().call(&pliant_accelerator::stream_wait_event, bench.other_stream().get(), event->get());
+  };
+  Work work;
+  if (what == "enqueue") {
+    work.run = enqueue;
+    work.settle = both;
+  } else if (what == "enqueue_to_end") {
+    work.run = [=, &bench] { enqueue(), bench.synchronize(); };
+  } else if (what == "synchronize_idle") {
+    work.run = [&bench] { bench.synchronize(); };
+  } else if (what == "event_record") {
+    work.run = record;
+    work.settle = both;
+  } else if (what == "event_record_to_end") {
+    work.run = [=, &bench] {
+      record();
+      bench.link().call(&pliant_accelerator::event_synchronize, event->get());
+    };
+  } else if (what == "stream_wait_event") {
+    work.run = other_waits;
+    work.settle = both;
+    record();  // the wait is for an event that has been recorded
+  } else {
+    work.run = [=, &bench] {
+      record();
+      other_waits();
+      bench.link().synchronize(bench.other_stream());
+    };
+  }
+  return work;
+}
+
+Work alloc_work(Bench& bench, const std::string& what, uint64_t bytes) {
+  const int32_t kind = what == "pinned" ? kPinned : kDevice;
+  Work work;
+  work.bytes = bytes;
+  work.run = [&bench, kind, bytes] { const Memory freed_at_once(bench.link(), bench.device(), kind, bytes); };
+  return work;
+}
+
+Work sum_work(Bench& bench, int32_t sources, int32_t dtype, uint64_t bytes) {
+  const uint64_t width = dtype == PLIANT_F32 ? 4 : 2;
+  const uint64_t count = std::max<uint64_t>(1, bytes / width);
+  Work work;
+  work.bytes = count * width;
+  work.moved = work.bytes * static_cast<uint64_t>(sources + 1);
+  std::vector<const void*> from;
+  void* const to = bench.memory(kDevice, 0, work.bytes);
+  for (int32_t i = 0; i < sources; ++i) {
+    from.push_back(bench.memory(kDevice, 2 + static_cast<size_t>(i), work.bytes));
+  }
+  work.run = [=, &bench] {
+    bench.link().call(&pliant_accelerator::reduce_async, to, from.data(), sources, count, dtype,
+                      static_cast<int32_t>(PLIANT_SUM), 1.0, bench.stream().get());
+    bench.synchronize();
+  };
+  if (dtype != PLIANT_F32) return work;
+  work.check = [=, &bench, size = work.bytes] {
+    float one = 0;
+    std::memset(&one, Bench::kFill, sizeof(one));
+    float sum = 0;
+    bench.read_back(&sum, to, size, sizeof(sum));
+    const float wanted = one * static_cast<float>(sources);
+    if (!(std::abs(sum - wanted) < wanted * 1e-5F)) wrong_result(fmt::format("a sum of {} sources", sources));
+  };
+  return work;
+}
+
+Work cast_work(Bench& bench, const std::string& types, uint64_t bytes) {
+  const auto narrow = static_cast<int32_t>(types.find("bf16") != std::string::npos ? PLIANT_BF16 : PLIANT_F16);
+  const bool narrows = types.rfind("f32", 0) == 0;
+  const uint64_t width = narrows ? 4 : 2;
+  const uint64_t count = std::max<uint64_t>(1, bytes / width);
+  Work work;
+  work.bytes = count * width;
+  work.moved = count * 6;
+  void* const to = bench.memory(kDevice, 0, count * 4);
+  const void* const from = bench.memory(kDevice, 2, count * 4);
+  work.run = [=, &bench] {
+    const auto f32 = static_cast<int32_t>(PLIANT_F32);
+    bench.link().call(&pliant_accelerator::cast_async, to, narrows ? narrow : f32, from, narrows ? f32 : narrow, count,
+                      bench.stream().get());
+    bench.synchronize();
+  };
+  return work;
+}
+
+}  // namespace
+
+Work work_alone(Bench& bench, const std::string& what, uint64_t bytes) {
+  const size_t slash = what.find('/');
+  const std::string section = what.substr(0, slash);
+  const std::string name = what.substr(slash + 1);
+  if (section == "copy") return copy_work(bench, name, bytes);
+  if (section == "latency") return latency_work(bench, name);
+  if (section == "alloc") return alloc_work(bench, name, bytes);
+  if (name.rfind("cast ", 0) == 0) return cast_work(bench, name.substr(5), bytes);
+  // "sum of 4 f32"
+  return sum_work(bench, name[7] - '0', name.ends_with("bf16") ? PLIANT_BF16 : PLIANT_F32, bytes);
+}
+
+}  // namespace pliant::cli
