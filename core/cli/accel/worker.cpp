@@ -89,6 +89,10 @@ Json Worker::time(const Json& question) {
   const auto repetitions = question.at("repetitions").get<int64_t>();
   const Work work = team_ ? work_together(*bench_, *team_, what, bytes, question.at("calls").get<int64_t>())
                           : work_alone(*bench_, what, bytes);
+  const auto ns = [](Clock::duration time) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
+  };
+  std::vector<int64_t> begins_ns;
   std::vector<int64_t> times_ns;
   for (int64_t i = -question.at("warm").get<int64_t>(); i < repetitions; ++i) {
     if (team_) begin_together();
@@ -96,10 +100,16 @@ Json Worker::time(const Json& question) {
     work.run();
     const auto end = Clock::now();
     if (work.settle) work.settle();
-    if (i >= 0) times_ns.push_back(std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count());
+    if (i < 0) continue;
+    begins_ns.push_back(ns(begin.time_since_epoch()));
+    times_ns.push_back(ns(end - begin));
   }
   if (work.check) work.check();
-  return {{"bytes", work.bytes}, {"moved", work.moved}, {"calls", work.calls}, {"times_ns", times_ns}};
+  return {{"bytes", work.bytes},
+          {"moved", work.moved},
+          {"calls", work.calls},
+          {"begins_ns", begins_ns},
+          {"times_ns", times_ns}};
 }
 
 }  // namespace pliant::cli
