@@ -134,14 +134,11 @@ class Run {
   }
   /// The latest stage that has begun is the one that the others wait for, too.
   void wait() {
-    if (taken_ < reduced_)
-      return await(group_.laggard(Stage::kReduced, first_ + taken_ + 1), Stage::kReduced, taken_ + 1);
-    if (reduced_ < posted_) return await(missing_post(reduced_), Stage::kPosted, reduced_ + 1);
-    const int32_t slow = group_.laggard(Stage::kTaken, taken_before_post());
-    if (slow >= 0) group_.await(slow, Stage::kTaken, taken_before_post());
-  }
-  void await(int32_t rank, Stage stage, uint64_t tick) {
-    if (rank >= 0) group_.await(rank, stage, first_ + tick);
+    const int32_t source = exchange_.source();
+    if (taken_ < reduced_) return group_.await(Group::kEveryone, Stage::kReduced, first_ + taken_ + 1);
+    if (reduced_ < posted_)
+      return group_.await(source < 0 ? Group::kEveryone : source, Stage::kPosted, first_ + reduced_ + 1);
+    group_.await(Group::kEveryone, Stage::kTaken, taken_before_post());
   }
 
   /// All ranks must be in the same call, and have come here by the same calls.

@@ -109,14 +109,25 @@ uint64_t Group::encode(Stage stage, int32_t rank, uint64_t ticks) {
          (ticks & ((uint64_t{1} << 42U) - 1));
 }
 
+bool Group::fulfils(int32_t peer, uint64_t awaits, Stage stage, uint64_t ticks) const {
+  // Same stage, same rank, and a tick that is now behind us: the order of these numbers is that of the ticks.
+  if (awaits >= encode(stage, rank_, 0) && awaits <= encode(stage, rank_, ticks)) return true;
+  if (awaits < encode(stage, kEveryone, 0) || awaits > encode(stage, kEveryone, ticks)) return false;
+  // The last one to come rings. Progress is stored before it is compared here, so whoever is last sees all the others.
+  const uint64_t wanted = awaits - encode(stage, kEveryone, 0);
+  for (int32_t r = 0; r < world_size_; ++r) {
+    if (r != peer && r != rank_ && progress(r, stage) < wanted) return false;
+  }
+  return true;
+}
+
 void Group::publish(Stage stage, uint64_t ticks) {
   own().progress[static_cast<uint32_t>(stage)].store(ticks);
   for (int32_t r = 0; r < world_size_; ++r) {
     if (r == rank_) continue;
     RankBlock& peer = segment_.rank(r);
     const uint64_t awaits = peer.awaits.load();
-    // Same stage, same rank, and a tick that is now behind us: the order of these numbers is that of the ticks.
-    if (awaits != 0 && awaits >= encode(stage, rank_, 0) && awaits <= encode(stage, rank_, ticks)) ring(peer.doorbell);
+    if (awaits != 0 && fulfils(r, awaits, stage, ticks)) ring(peer.doorbell);
   }
 }
 
@@ -128,10 +139,14 @@ int32_t Group::laggard(Stage stage, uint64_t ticks) const {
   return -1;
 }
 
+int32_t Group::awaited(int32_t rank, Stage stage, uint64_t ticks) const {
+  if (rank == kEveryone) return laggard(stage, ticks);
+  return progress(rank, stage) < ticks ? rank : -1;
+}
+
 void Group::await(int32_t rank, Stage stage, uint64_t ticks) {
-  const auto& counter = segment_.rank(rank).progress[static_cast<uint32_t>(stage)];
   for (int i = 0; i < kSpins; ++i) {
-    if (counter.load(std::memory_order_acquire) >= ticks) return;
+    if (awaited(rank, stage, ticks) < 0) return;
     relax();
   }
   struct Asleep {
@@ -141,11 +156,12 @@ void Group::await(int32_t rank, Stage stage, uint64_t ticks) {
   } const asleep(own().awaits, encode(stage, rank, ticks));
   for (;;) {
     const uint32_t bell = own().doorbell.load();
-    if (counter.load() >= ticks) return;
+    const int32_t missing = awaited(rank, stage, ticks);
+    if (missing < 0) return;
     check();
     // A rank that left in good order has finished all it took part in, so what is missing will never come.
-    if (left(rank) && counter.load() < ticks) {
-      fail_here({FailureCause::kLeft, rank, 0});
+    if (left(missing) && progress(missing, stage) < ticks) {
+      fail_here({FailureCause::kLeft, missing, 0});
       check();
     }
     futex_wait(own().doorbell, bell);

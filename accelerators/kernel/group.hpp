@@ -39,12 +39,13 @@ class Group {
   /// This rank has finished `stage` of all ticks before `ticks`.
   void publish(Stage stage, uint64_t ticks);
   [[nodiscard]] uint64_t progress(int32_t rank, Stage stage) const {
-    return segment_.rank(rank).progress[static_cast<uint32_t>(stage)].load(std::memory_order_acquire);
+    return segment_.rank(rank).progress[static_cast<uint32_t>(stage)].load();
   }
   /// A rank whose `stage` is below `ticks`, or -1.
   [[nodiscard]] int32_t laggard(Stage stage, uint64_t ticks) const;
-  /// Sleeps until `rank` has come to `ticks`; throws when it never will.
+  /// Sleeps until `rank`, or every other rank for kEveryone, has come to `ticks`; throws when it never will.
   void await(int32_t rank, Stage stage, uint64_t ticks);
+  static constexpr int32_t kEveryone = (1 << 20) - 1;
 
   /// Throws if the communicator has failed.
   void check() const;
@@ -68,6 +69,10 @@ class Group {
   void joining_is_over() { made_.reset(); }
 
  private:
+  /// The rank among those that await() waits for that is not there yet, or -1.
+  [[nodiscard]] int32_t awaited(int32_t rank, Stage stage, uint64_t ticks) const;
+  /// True when `awaits` of `peer` is over because this rank has come to `ticks` of `stage`.
+  [[nodiscard]] bool fulfils(int32_t peer, uint64_t awaits, Stage stage, uint64_t ticks) const;
   static uint64_t encode(Stage stage, int32_t rank, uint64_t ticks);
   [[nodiscard]] bool failed() const;
   RankBlock& own() const { return segment_.rank(rank_); }
