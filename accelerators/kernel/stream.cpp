@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <system_error>
 
@@ -77,7 +78,7 @@ Stream::~Stream() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
-    changed_.notify_all();
+    enqueued_cv_.notify_all();
   }
   thread_.join();
 }
@@ -85,43 +86,68 @@ Stream::~Stream() {
 void Stream::enqueue(std::function<void()> work, WorkKind kind, std::function<bool()> passable) {
   const std::lock_guard lock(mutex_);
   if (faults_) faults_->enqueued(index_, enqueued_, kind, std::move(passable));
-  queue_.push_back(std::move(work));
+  queue_.push_back({std::move(work), kind});
   ++enqueued_;
-  changed_.notify_all();
+  if (idle_) enqueued_cv_.notify_all();
 }
 
 void Stream::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return closing_ || !queue_.empty(); });
+    idle_ = true;
+    enqueued_cv_.wait(lock, [this] { return !running_ && (closing_ || !queue_.empty()); });
+    idle_ = false;
     if (queue_.empty()) return;
-    std::function<void()> work = std::move(queue_.front());
-    queue_.pop_front();
-    const uint64_t number = finished_;
-    lock.unlock();
-    if (faults_) faults_->before_work(index_, number);
-    try {
-      work();
-    } catch (const Failure& failure) {
-      failures_->put(failure);
-    } catch (const std::bad_alloc&) {
-      failures_->put(Failure(PLIANT_RESOURCE_EXHAUSTED, "out of memory in enqueued work"));
-    } catch (const std::exception& other) {
-      failures_->put(Failure(PLIANT_INTERNAL, other.what()));
-    }
-    work = nullptr;  // what it holds must not outlive its turn
-    if (faults_) faults_->after_work(index_, number);
-    lock.lock();
-    ++finished_;
-    changed_.notify_all();
+    run_first(lock);
   }
+}
+
+void Stream::run_first(std::unique_lock<std::mutex>& lock) {
+  std::function<void()> work = std::move(queue_.front().work);
+  queue_.pop_front();
+  const uint64_t number = finished_;
+  running_ = true;
+  lock.unlock();
+  if (faults_) faults_->before_work(index_, number);
+  try {
+    work();
+  } catch (const Failure& failure) {
+    failures_->put(failure);
+  } catch (const std::bad_alloc&) {
+    failures_->put(Failure(PLIANT_RESOURCE_EXHAUSTED, "out of memory in enqueued work"));
+  } catch (const std::exception& other) {
+    failures_->put(Failure(PLIANT_INTERNAL, other.what()));
+  }
+  work = nullptr;  // what it holds must not outlive its turn
+  if (faults_) faults_->after_work(index_, number);
+  lock.lock();
+  running_ = false;
+  ++finished_;
+  if (finished_ < wake_at_) return;
+  wake_at_ = UINT64_MAX;
+  finished_cv_.notify_all();
+}
+
+bool Stream::may_help() const {
+  return !faults_ && !running_ && !queue_.empty() && queue_.front().kind == WorkKind::kCollective;
 }
 
 void Stream::synchronize() {
   {
     std::unique_lock lock(mutex_);
     const uint64_t target = enqueued_;
-    changed_.wait(lock, [this, target] { return finished_ >= target; });
+    bool helped = false;
+    while (finished_ < target) {
+      if (may_help()) {
+        run_first(lock);
+        helped = true;
+        continue;
+      }
+      if (idle_ && !running_) enqueued_cv_.notify_all();  // what is next is not for us
+      wake_at_ = std::min(wake_at_, target);
+      finished_cv_.wait(lock);
+    }
+    if (helped && idle_ && (closing_ || !queue_.empty())) enqueued_cv_.notify_all();
   }
   const auto failure = failures_->peek();
   if (!failure) return;

@@ -70,17 +70,30 @@ class Stream {
   void wait_for(const std::shared_ptr<Mark>& mark);
 
  private:
+  struct Item {
+    std::function<void()> work;
+    WorkKind kind;
+  };
   void run();
+  /// Runs the first of the queue, unlocked meanwhile.
+  void run_first(std::unique_lock<std::mutex>& lock);
+  /// Whether a thread that waits for the first of the queue may run it instead. A collective may: it saves two changes
+  /// of threads, and runs nobody's function. None is run before its turn, or while a test double interferes.
+  [[nodiscard]] bool may_help() const;
 
   const std::shared_ptr<Faults> faults_;
   const uint64_t index_;
   const pid_t owner_;
   const std::shared_ptr<FailureSlot> failures_ = std::make_shared<FailureSlot>();
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> queue_;
+  std::condition_variable enqueued_cv_;  ///< the stream's thread waits here
+  std::condition_variable finished_cv_;  ///< everyone else
+  std::deque<Item> queue_;
   uint64_t enqueued_ = 0;
   uint64_t finished_ = 0;
+  uint64_t wake_at_ = UINT64_MAX;  ///< the least of `finished_` that somebody waits for
+  bool running_ = false;           ///< some thread runs an item
+  bool idle_ = false;              ///< the stream's thread sleeps
   bool closing_ = false;
   std::thread thread_;
 };
