@@ -63,7 +63,7 @@ class AllReduce final : public Chunked {
     for (int32_t i = 1; i < ranks_; ++i) {
       const int32_t r = (rank_ + i) % ranks_;
       const Range part = part_of(all, r);
-      copy_bytes(recv(all.first + part.first), slot(r, tick) + part.first * width_, part.count * width_);
+      deliver(recv(all.first + part.first), slot(r, tick) + part.first * width_, part.count * width_);
     }
   }
 
@@ -104,13 +104,13 @@ class AllGather final : public Chunked {
   void post(uint64_t tick) override {
     const Range part = range(tick);
     copy_bytes(slot(rank_, tick), send(part.first), part.count * width_);
-    copy_bytes(recv(at(rank_, part)), send(part.first), part.count * width_);
+    deliver(recv(at(rank_, part)), send(part.first), part.count * width_);
   }
   void take(uint64_t tick) override {
     const Range part = range(tick);
     for (int32_t i = 1; i < ranks_; ++i) {
       const int32_t r = (rank_ + i) % ranks_;
-      copy_bytes(recv(at(r, part)), slot(r, tick), part.count * width_);
+      deliver(recv(at(r, part)), slot(r, tick), part.count * width_);
     }
   }
 
@@ -200,7 +200,7 @@ class Broadcast final : public Chunked {
   }
   void take(uint64_t tick) override {
     const Range part = range(tick);
-    if (rank_ != call_.rank) copy_bytes(recv(part.first), slot(call_.rank, tick), part.count * width_);
+    if (rank_ != call_.rank) deliver(recv(part.first), slot(call_.rank, tick), part.count * width_);
   }
 };
 

@@ -9,6 +9,7 @@
 
 #include "kernel/collectives.hpp"
 #include "kernel/reduce.hpp"
+#include "kernel/streamed_copy.hpp"
 
 namespace pliant::accelerator {
 
@@ -34,6 +35,8 @@ class Exchange {
         rank_(group.rank()),
         ranks_(group.world_size()),
         width_(sdk::size_of(call.elements.dtype)),
+        streamed_(call.elements.bytes() * (call.kind == CallKind::kAllGather ? static_cast<uint64_t>(ranks_) : 1) >=
+                  kStreamedBytes),
         segment_(group.segment()),
         first_tick_(first_tick) {}
 
@@ -46,13 +49,23 @@ class Exchange {
   }
   [[nodiscard]] uint64_t chunk_elements() const { return segment_.chunk_bytes() / width_; }
   void reduce_into(const std::vector<const void*>& inputs, uint64_t count, void* out, void* also) const {
-    accelerator::reduce(call_.elements.dtype, call_.op, inputs, 1, count, out, also);
+    accelerator::reduce(call_.elements.dtype, call_.op, inputs, 1, count, out, also, streamed_);
+  }
+  /// Copies into recv; that may be no copy at all: empty, or in place.
+  void deliver(std::byte* to, const std::byte* from, uint64_t bytes) const {
+    if (bytes == 0 || to == from) return;
+    if (streamed_) return streamed_copy(to, from, bytes);
+    std::memmove(to, from, bytes);
   }
 
   const Call call_;
   const int32_t rank_;
   const int32_t ranks_;
   const uint64_t width_;  ///< bytes of an element
+  const bool streamed_;   ///< recv is too large for the caches
+
+  /// Of recv; beside the other ranks' it would push the slots out of the caches.
+  static constexpr uint64_t kStreamedBytes = uint64_t{4} << 20U;
 
  private:
   const Segment& segment_;

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "kernel/half.hpp"
+#include "kernel/streamed_copy.hpp"
 
 namespace pliant::accelerator {
 namespace {
@@ -21,7 +22,7 @@ template <class T>
 using Computed = std::conditional_t<kIsHalf<T>, float, T>;
 
 template <class T>
-Computed<T> load(const T& value) {
+inline Computed<T> load(const T& value) {
   if constexpr (kIsHalf<T>) {
     return widen(value);
   } else {
@@ -61,42 +62,112 @@ struct Max {
   }
 };
 
-/// Half of the smallest first-level cache.
-constexpr uint64_t kBlockBytes = 16384;
+#define PLIANT_INLINE inline __attribute__((always_inline))
 
-template <class T, class Op>
-void reduce_typed(std::span<const void* const> inputs, double scale, uint64_t count, void* out, void* also) {
-  using C = Computed<T>;
-  constexpr uint64_t kBlock = kBlockBytes / sizeof(C);
-  alignas(64) C sum[kBlock];
-  for (uint64_t at = 0; at < count; at += kBlock) {
-    const uint64_t n = std::min(kBlock, count - at);
-    const T* first = static_cast<const T*>(inputs[0]) + at;
-    for (uint64_t i = 0; i < n; ++i) sum[i] = load(first[i]);
-    for (size_t r = 1; r < inputs.size(); ++r) {
-      const T* next = static_cast<const T*>(inputs[r]) + at;
-      for (uint64_t i = 0; i < n; ++i) sum[i] = Op::fold(sum[i], load(next[i]));
-    }
-    if constexpr (std::is_floating_point_v<C>) {
-      if (scale != 1) {
-        for (uint64_t i = 0; i < n; ++i) sum[i] *= static_cast<C>(scale);
-      }
-    }
-    T* to = static_cast<T*>(out) + at;
-    for (uint64_t i = 0; i < n; ++i) store<T>(sum[i], to[i]);
-    if (also != nullptr) std::memcpy(static_cast<T*>(also) + at, to, n * sizeof(T));
+/// What one reduction is about.
+struct Reduction {
+  std::span<const void* const> inputs;
+  double scale;
+  uint64_t count;
+  void* out;
+  void* also;
+  bool streamed;
+};
+
+/// An eighth of the smallest first-level cache, so that a block of every input finds room beside it.
+constexpr uint64_t kBlockBytes = 4096;
+/// Inputs that one pass over a block takes in.
+constexpr size_t kFused = 4;
+
+/// sum[i] = sum[i] op from[0][i] op from[1][i] ...; without sum[i] where `fresh`.
+template <class T, class Op, size_t kInputs, bool kFresh>
+PLIANT_INLINE void fold_pass(Computed<T>* __restrict__ sum, const void* const* from, uint64_t at, uint64_t n) {
+  const T* inputs[kInputs];
+  for (size_t r = 0; r < kInputs; ++r) inputs[r] = static_cast<const T*>(from[r]) + at;
+  for (uint64_t i = 0; i < n; ++i) {
+    Computed<T> value = kFresh ? load(inputs[0][i]) : Op::fold(sum[i], load(inputs[0][i]));
+    for (size_t r = 1; r < kInputs; ++r) value = Op::fold(value, load(inputs[r][i]));
+    sum[i] = value;
   }
 }
 
+template <class T, class Op, bool kFresh>
+PLIANT_INLINE void fold_some(Computed<T>* sum, const void* const* from, size_t inputs, uint64_t at, uint64_t n) {
+  switch (inputs) {
+    case 1:
+      return fold_pass<T, Op, 1, kFresh>(sum, from, at, n);
+    case 2:
+      return fold_pass<T, Op, 2, kFresh>(sum, from, at, n);
+    case 3:
+      return fold_pass<T, Op, 3, kFresh>(sum, from, at, n);
+    default:
+      return fold_pass<T, Op, kFused, kFresh>(sum, from, at, n);
+  }
+}
+
+template <class T, class Op>
+PLIANT_INLINE void reduce_blocks(const Reduction& job) {
+  using C = Computed<T>;
+  constexpr uint64_t kBlock = kBlockBytes / sizeof(C);
+  alignas(64) C sum[kBlock];
+  alignas(64) T narrowed[kIsHalf<T> ? kBlock : 1];
+  for (uint64_t at = 0; at < job.count; at += kBlock) {
+    const uint64_t n = std::min(kBlock, job.count - at);
+    const size_t first = std::min(job.inputs.size(), kFused);
+    fold_some<T, Op, true>(sum, job.inputs.data(), first, at, n);
+    for (size_t r = first; r < job.inputs.size(); r += kFused)
+      fold_some<T, Op, false>(sum, &job.inputs[r], std::min(job.inputs.size() - r, kFused), at, n);
+    if constexpr (std::is_floating_point_v<C>) {
+      if (job.scale != 1) {
+        for (uint64_t i = 0; i < n; ++i) sum[i] *= static_cast<C>(job.scale);
+      }
+    }
+    const void* made = sum;
+    if constexpr (kIsHalf<T>) {
+      for (uint64_t i = 0; i < n; ++i) store<T>(sum[i], narrowed[i]);
+      made = narrowed;
+    }
+    T* to = static_cast<T*>(job.out) + at;
+    if (job.streamed) {
+      streamed_copy(to, made, n * sizeof(T));
+    } else {
+      std::memcpy(to, made, n * sizeof(T));
+    }
+    if (job.also != nullptr) std::memcpy(static_cast<T*>(job.also) + at, made, n * sizeof(T));
+  }
+}
+
+template <class T, class Op>
+void reduce_anywhere(const Reduction& job) {
+  reduce_blocks<T, Op>(job);
+}
+
+#ifdef __x86_64__
+/// Without fused multiply-add, which would round differently.
+template <class T, class Op>
+[[gnu::target("avx2")]] void reduce_avx2(const Reduction& job) {
+  reduce_blocks<T, Op>(job);
+}
+#endif
+
+template <class T, class Op>
+void reduce_typed(Instructions instructions, const Reduction& job) {
+#ifdef __x86_64__
+  if (instructions == Instructions::kAvx2) return reduce_avx2<T, Op>(job);
+#endif
+  static_cast<void>(instructions);
+  reduce_anywhere<T, Op>(job);
+}
+
 template <class T>
-void reduce_by(ReduceOp op, std::span<const void* const> inputs, double scale, uint64_t count, void* out, void* also) {
+void reduce_by(Instructions instructions, ReduceOp op, const Reduction& job) {
   switch (op) {
     case ReduceOp::kSum:
-      return reduce_typed<T, Sum>(inputs, scale, count, out, also);
+      return reduce_typed<T, Sum>(instructions, job);
     case ReduceOp::kMin:
-      return reduce_typed<T, Min>(inputs, scale, count, out, also);
+      return reduce_typed<T, Min>(instructions, job);
     case ReduceOp::kMax:
-      return reduce_typed<T, Max>(inputs, scale, count, out, also);
+      return reduce_typed<T, Max>(instructions, job);
   }
 }
 
@@ -137,9 +208,25 @@ To converted(From from) {
 
 }  // namespace
 
+bool has(Instructions instructions) {
+  if (instructions == Instructions::kEveryMachine) return true;
+#ifdef __x86_64__
+  return __builtin_cpu_supports("avx2") != 0;
+#else
+  return false;
+#endif
+}
+
+void reduce_with(Instructions instructions, DType dtype, ReduceOp op, std::span<const void* const> inputs, double scale,
+                 uint64_t count, void* out, void* also, bool streamed) {
+  const Reduction job{inputs, scale, count, out, also, streamed};
+  with_type(dtype, [&](auto type) { reduce_by<decltype(type)>(instructions, op, job); });
+}
+
 void reduce(DType dtype, ReduceOp op, std::span<const void* const> inputs, double scale, uint64_t count, void* out,
-            void* also) {
-  with_type(dtype, [&](auto type) { reduce_by<decltype(type)>(op, inputs, scale, count, out, also); });
+            void* also, bool streamed) {
+  const auto best = has(Instructions::kAvx2) ? Instructions::kAvx2 : Instructions::kEveryMachine;
+  reduce_with(best, dtype, op, inputs, scale, count, out, also, streamed);
 }
 
 void cast(DType from_type, const void* from, DType to_type, void* to, uint64_t count) {
