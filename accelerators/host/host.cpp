@@ -10,7 +10,7 @@ namespace {
 class HostAccelerator : public pliant::accelerator::Device {
  public:
   int64_t memory_bytes = 0;
-  int64_t chunk_bytes = 256 * 1024;
+  int64_t chunk_bytes = 512 * 1024;
 
   static void options(pliant::sdk::Options<HostAccelerator>& o) {
     o.add("memory_bytes", &HostAccelerator::memory_bytes,

@@ -137,8 +137,15 @@ class Run {
     const int32_t source = exchange_.source();
     if (taken_ < reduced_) return group_.await(Group::kEveryone, Stage::kReduced, first_ + taken_ + 1);
     if (reduced_ < posted_)
-      return group_.await(source < 0 ? Group::kEveryone : source, Stage::kPosted, first_ + reduced_ + 1);
+      return group_.await(source < 0 ? Group::kEveryone : source, Stage::kPosted, first_ + reduced_ + posts_at_once());
     group_.await(Group::kEveryone, Stage::kTaken, taken_before_post());
+  }
+
+  /// Posts of each other rank to sleep for. Where ranks share processors, a rank that is woken for every post of the
+  /// others only takes the processor from them. No more than it has posted itself: so the rank that has posted least
+  /// never sleeps for a post. With a reduction others may need this rank in between.
+  [[nodiscard]] uint64_t posts_at_once() const {
+    return group_.crowded() && !exchange_.reduces() ? posted_ - reduced_ : 1;
   }
 
   /// All ranks must be in the same call, and have come here by the same calls.

@@ -1,6 +1,8 @@
 // Joins, waits and fails.
 #include "kernel/group.hpp"
 
+#include <sched.h>
+
 #include <chrono>
 #include <string>
 
@@ -24,10 +26,20 @@ void relax() {
 #endif
 }
 
+/// Processors that this process may use; a great many when the system does not say.
+int32_t processors() {
+  cpu_set_t allowed;
+  return ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : INT32_MAX;
+}
+
 }  // namespace
 
 Group::Group(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made)
-    : segment_(id, world_size), rank_(rank), world_size_(world_size), made_(std::move(made)) {
+    : segment_(id, world_size),
+      rank_(rank),
+      world_size_(world_size),
+      crowded_(world_size > processors()),
+      made_(std::move(made)) {
   uint64_t taken_by = 0;
   if (!own().claim.compare_exchange_strong(taken_by, ProcessId::self().packed())) {
     throw Failure(PLIANT_INVALID_ARGUMENT, "rank " + std::to_string(rank) + " has joined already (pid " +

@@ -28,6 +28,8 @@ class Group {
   [[nodiscard]] int32_t world_size() const { return world_size_; }
   [[nodiscard]] const Segment& segment() const { return segment_; }
   [[nodiscard]] bool all_joined() const;
+  /// There are more ranks than processors that this process may use.
+  [[nodiscard]] bool crowded() const { return crowded_; }
 
   /// Sleeps until `holds()`; throws the failure of the communicator if that comes first, and PLIANT_DEADLINE_EXCEEDED
   /// after timeout_ms (-1 = none). Whoever makes `holds` true must call wake().
@@ -81,6 +83,7 @@ class Group {
   Segment segment_;
   const int32_t rank_;
   const int32_t world_size_;
+  const bool crowded_;
   std::shared_ptr<UniqueFd> made_;  // shared with the list of unused ids until joining has begun
   std::atomic<bool> aborted_{false};
   std::atomic<uint64_t> local_cause_{0};

@@ -35,6 +35,19 @@ TEST_CASE("collectives with the default chunk size equal the reference, also whe
   expect_all_well(processes);
 }
 
+TEST_CASE("collectives whose results are larger than caches equal the reference bit by bit") {
+  Processes processes(4, [](const Rank& self) -> std::string {
+    Comm comm(self.device, self.id(), self.rank, self.world_size);
+    const Stream stream(self.device);
+    for (const Kind kind : kKinds) {
+      const std::string fault = run_case<float>(self.device, comm, stream, kind, self.rank, self.world_size, 1100003);
+      if (!fault.empty()) return fault;
+    }
+    return "";
+  });
+  expect_all_well(processes);
+}
+
 TEST_CASE("collectives between threads of one process equal the reference") {
   const Device device(kSmallChunks);
   for (const int32_t world_size : {1, 2, 4}) {

@@ -308,7 +308,7 @@ TEST_CASE("too little shared memory is an error before anyone joins, and the dev
   const std::string text = processes.end_of(0).text;
   INFO(text);
   CHECK(starts_with(text, std::to_string(PLIANT_RESOURCE_EXHAUSTED) +
-                              ": no shared memory for a communicator of 4 ranks: it needs 6.0 MiB"));
+                              ": no shared memory for a communicator of 4 ranks: it needs 12.0 MiB"));
   CHECK(text.find("ulimit -f") != std::string::npos);
   CHECK(text.find("chunk_bytes") != std::string::npos);
 }

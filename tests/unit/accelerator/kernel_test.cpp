@@ -1,0 +1,99 @@
+// The loops below the accelerators on processors: every variant of a loop gives the same bits.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "kernel/reduce.hpp"
+#include "kernel/streamed_copy.hpp"
+
+namespace {
+
+using pliant::accelerator::Instructions;
+using pliant::sdk::DType;
+using pliant::sdk::ReduceOp;
+
+constexpr DType kTypes[] = {DType::kF32, DType::kF64, DType::kI32, DType::kI64, DType::kU8, DType::kF16, DType::kBF16};
+constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax};
+
+/// Any bits but those of NaN, whose payload no addition promises, and of huge numbers, which become NaN.
+std::vector<std::byte> some_values(DType dtype, size_t count, std::mt19937& random) {
+  std::vector<std::byte> bytes(count * pliant::sdk::size_of(dtype));
+  std::vector<float> floats(count);
+  for (float& value : floats) value = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-19F;
+  if (dtype == DType::kI32 || dtype == DType::kI64 || dtype == DType::kU8) {
+    for (std::byte& one : bytes) one = static_cast<std::byte>(random());
+  } else {
+    pliant::accelerator::cast(DType::kF32, floats.data(), dtype, bytes.data(), count);
+  }
+  return bytes;
+}
+
+struct Results {
+  std::vector<std::byte> out;
+  std::vector<std::byte> also;
+  bool operator==(const Results&) const = default;
+};
+
+Results reduced(Instructions instructions, DType dtype, ReduceOp op, const std::vector<const void*>& inputs,
+                double scale, size_t count, bool streamed) {
+  Results made;
+  // One byte more, and results that begin off a cache line.
+  made.out.resize(count * pliant::sdk::size_of(dtype) + 1);
+  made.also.resize(made.out.size());
+  pliant::accelerator::reduce_with(instructions, dtype, op, inputs, scale, count, made.out.data(), made.also.data(),
+                                   streamed);
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("a reduction gives the same bits with AVX2 and without, streamed and not, for every type and operation") {
+  if (!pliant::accelerator::has(Instructions::kAvx2)) {
+    MESSAGE("this machine has no AVX2: nothing to compare");
+    return;
+  }
+  std::mt19937 random(11);
+  for (const DType dtype : kTypes) {
+    for (const ReduceOp op : kOps) {
+      for (const size_t sources : {size_t{1}, size_t{2}, size_t{4}, size_t{5}, size_t{9}}) {
+        const size_t count = 5003;
+        std::vector<std::vector<std::byte>> inputs;
+        std::vector<const void*> pointers;
+        for (size_t i = 0; i < sources; ++i) inputs.push_back(some_values(dtype, count, random));
+        for (const auto& one : inputs) pointers.push_back(one.data());
+        const bool whole = dtype == DType::kI32 || dtype == DType::kI64 || dtype == DType::kU8;
+        const double scale = whole ? 1 : 1.0 / 3;
+        CAPTURE(static_cast<int>(dtype));
+        CAPTURE(static_cast<int>(op));
+        CAPTURE(sources);
+        const Results plain = reduced(Instructions::kEveryMachine, dtype, op, pointers, scale, count, false);
+        CHECK(reduced(Instructions::kAvx2, dtype, op, pointers, scale, count, false) == plain);
+        CHECK(reduced(Instructions::kAvx2, dtype, op, pointers, scale, count, true) == plain);
+        CHECK(reduced(Instructions::kEveryMachine, dtype, op, pointers, scale, count, true) == plain);
+      }
+    }
+  }
+}
+
+TEST_CASE("a streamed copy equals memcpy at every alignment and leaves what is around it") {
+  std::vector<unsigned char> source(600);
+  for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<unsigned char>(i * 7 + 1);
+  for (size_t to = 0; to < 64; ++to) {
+    for (const size_t from : {size_t{0}, size_t{1}, size_t{31}}) {
+      for (const size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{200}, size_t{449}}) {
+        std::vector<unsigned char> target(600, 0xee);
+        std::vector<unsigned char> wanted = target;
+        pliant::accelerator::streamed_copy(target.data() + to, source.data() + from, bytes);
+        std::copy_n(source.begin() + static_cast<std::ptrdiff_t>(from), bytes,
+                    wanted.begin() + static_cast<std::ptrdiff_t>(to));
+        CAPTURE(to);
+        CAPTURE(from);
+        CAPTURE(bytes);
+        CHECK(target == wanted);
+      }
+    }
+  }
+}
