@@ -27,6 +27,8 @@ using Clock = std::chrono::steady_clock;
 
 /// How long the others may take to say what they think after the first rank has failed.
 constexpr std::chrono::milliseconds kLastWords{2000};
+/// Nothing can be the cause of this.
+constexpr int kDeath = 3;
 
 bool write_all(int socket, const std::string& line) {
   for (size_t at = 0; at < line.size();) {
@@ -186,7 +188,7 @@ std::vector<Json> Crew::gather(const std::vector<int32_t>& asked, const std::str
   Clock::time_point last_words{};
   while (std::find(over.begin(), over.end(), false) != over.end()) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(last_words - Clock::now()).count();
-    if (cause && left <= 0) break;
+    if (cause && (left <= 0 || cause->weight == kDeath)) break;
     wait_for_words(cause ? static_cast<int>(left) : -1);
     for (int32_t rank = 0; rank < ranks(); ++rank) {
       Member& member = members_[static_cast<size_t>(rank)];
@@ -231,7 +233,7 @@ Crew::Casualty Crew::death(int32_t rank, const std::string& task) {
   if (WIFSIGNALED(status)) {
     end = fmt::format("was killed by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
   }
-  return {3, Error(Status::kPeerLost, fmt::format("{}, {} (pid {}) {}", task, name_of(rank), member.pid, end))};
+  return {kDeath, Error(Status::kPeerLost, fmt::format("{}, {} (pid {}) {}", task, name_of(rank), member.pid, end))};
 }
 
 }  // namespace pliant::cli
