@@ -81,7 +81,7 @@ class AllReduce final : public Chunked {
 /// Few elements: every rank reduces everything for itself, which saves one of the two waits.
 class SmallAllReduce final : public Chunked {
  public:
-  /// Above this a second wait costs less than reading every rank's input. From bench_all_reduce.
+  /// Above this a second wait costs less than reading every rank's input. From `pliant accel bench`.
   static constexpr uint64_t kMostBytes = 8192;
   SmallAllReduce(const Call& call, const Group& group, uint64_t first_tick) : Chunked(call, group, first_tick, 0) {}
 
