@@ -63,7 +63,7 @@ class AllReduce final : public Chunked {
     for (int32_t i = 1; i < ranks_; ++i) {
       const int32_t r = (rank_ + i) % ranks_;
       const Range part = part_of(all, r);
-      deliver(recv(all.first + part.first), slot(r, tick) + part.first * width_, part.count * width_);
+      copy_bytes(recv(all.first + part.first), slot(r, tick) + part.first * width_, part.count * width_);
     }
   }
 

@@ -35,8 +35,7 @@ class Exchange {
         rank_(group.rank()),
         ranks_(group.world_size()),
         width_(sdk::size_of(call.elements.dtype)),
-        streamed_(call.elements.bytes() * (call.kind == CallKind::kAllGather ? static_cast<uint64_t>(ranks_) : 1) >=
-                  kStreamedBytes),
+        streamed_(is_streamed(call, ranks_)),
         segment_(group.segment()),
         first_tick_(first_tick) {}
 
@@ -49,7 +48,7 @@ class Exchange {
   }
   [[nodiscard]] uint64_t chunk_elements() const { return segment_.chunk_bytes() / width_; }
   void reduce_into(const std::vector<const void*>& inputs, uint64_t count, void* out, void* also) const {
-    accelerator::reduce(call_.elements.dtype, call_.op, inputs, 1, count, out, also, streamed_);
+    accelerator::reduce(call_.elements.dtype, call_.op, inputs, 1, count, out, also);
   }
   /// Copies into recv; that may be no copy at all: empty, or in place.
   void deliver(std::byte* to, const std::byte* from, uint64_t bytes) const {
@@ -64,8 +63,12 @@ class Exchange {
   const uint64_t width_;  ///< bytes of an element
   const bool streamed_;   ///< recv is too large for the caches
 
-  /// Of recv; beside the other ranks' it would push the slots out of the caches.
-  static constexpr uint64_t kStreamedBytes = uint64_t{4} << 20U;
+  /// A recv of so many bytes would push the slots out of the caches. What is reduced is computed no faster past them.
+  static bool is_streamed(const Call& call, int32_t ranks) {
+    constexpr uint64_t kLeast = uint64_t{4} << 20U;
+    if (call.kind == CallKind::kBroadcast) return call.elements.bytes() >= kLeast;
+    return call.kind == CallKind::kAllGather && call.elements.bytes() * static_cast<uint64_t>(ranks) >= kLeast;
+  }
 
  private:
   const Segment& segment_;

@@ -7,7 +7,6 @@
 #include <type_traits>
 
 #include "kernel/half.hpp"
-#include "kernel/streamed_copy.hpp"
 
 namespace pliant::accelerator {
 namespace {
@@ -71,7 +70,6 @@ struct Reduction {
   uint64_t count;
   void* out;
   void* also;
-  bool streamed;
 };
 
 /// An eighth of the smallest first-level cache, so that a block of every input finds room beside it.
@@ -128,11 +126,7 @@ PLIANT_INLINE void reduce_blocks(const Reduction& job) {
       made = narrowed;
     }
     T* to = static_cast<T*>(job.out) + at;
-    if (job.streamed) {
-      streamed_copy(to, made, n * sizeof(T));
-    } else {
-      std::memcpy(to, made, n * sizeof(T));
-    }
+    std::memcpy(to, made, n * sizeof(T));
     if (job.also != nullptr) std::memcpy(static_cast<T*>(job.also) + at, made, n * sizeof(T));
   }
 }
@@ -218,15 +212,15 @@ bool has(Instructions instructions) {
 }
 
 void reduce_with(Instructions instructions, DType dtype, ReduceOp op, std::span<const void* const> inputs, double scale,
-                 uint64_t count, void* out, void* also, bool streamed) {
-  const Reduction job{inputs, scale, count, out, also, streamed};
+                 uint64_t count, void* out, void* also) {
+  const Reduction job{inputs, scale, count, out, also};
   with_type(dtype, [&](auto type) { reduce_by<decltype(type)>(instructions, op, job); });
 }
 
 void reduce(DType dtype, ReduceOp op, std::span<const void* const> inputs, double scale, uint64_t count, void* out,
-            void* also, bool streamed) {
+            void* also) {
   const auto best = has(Instructions::kAvx2) ? Instructions::kAvx2 : Instructions::kEveryMachine;
-  reduce_with(best, dtype, op, inputs, scale, count, out, also, streamed);
+  reduce_with(best, dtype, op, inputs, scale, count, out, also);
 }
 
 void cast(DType from_type, const void* from, DType to_type, void* to, uint64_t count) {

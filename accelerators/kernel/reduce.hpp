@@ -11,9 +11,9 @@ namespace pliant::accelerator {
 /// out[i] = (((inputs[0][i] op inputs[1][i]) op inputs[2][i]) op ...) * scale, whatever the block or the machine: same
 /// inputs, same bits. Integers wrap around and have scale 1. 16-bit floats are added and scaled as floats and rounded
 /// once, to the nearest, ties to even. `also` receives the same unless NULL. `out` and `also` may be any one of the
-/// inputs. `streamed`: `out` is too large to be found in the caches later.
+/// inputs.
 void reduce(sdk::DType dtype, sdk::ReduceOp op, std::span<const void* const> inputs, double scale, uint64_t count,
-            void* out, void* also, bool streamed = false);
+            void* out, void* also);
 
 /// Which instructions reduce() may use. Same bits from all of them.
 enum class Instructions { kEveryMachine, kAvx2 };
@@ -21,7 +21,7 @@ enum class Instructions { kEveryMachine, kAvx2 };
 bool has(Instructions instructions);
 /// As reduce(), which takes the best that this machine has.
 void reduce_with(Instructions instructions, sdk::DType dtype, sdk::ReduceOp op, std::span<const void* const> inputs,
-                 double scale, uint64_t count, void* out, void* also, bool streamed);
+                 double scale, uint64_t count, void* out, void* also);
 
 /// to[i] = from[i] as the other type: to the nearest, ties to even, and infinity past the largest, 16-bit floats by way
 /// of float; an integer from a float rounds towards 0 and stays within its range, 0 from NaN; an integer from a wider
