@@ -3,7 +3,8 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir "lib/cmake")
 
-# sdk: headers, CMake package and templates. Needs nothing else of ours and nothing of anybody's.
+# sdk: headers, CMake package, templates, and the conformance kit, which installs itself where it is declared. Needs nothing else
+# of ours and nothing of anybody's.
 install(TARGETS pliant_sdk EXPORT pliant-sdk-targets)
 install(EXPORT pliant-sdk-targets NAMESPACE pliant:: DESTINATION "${package_dir}/pliant-sdk" COMPONENT sdk)
 install(DIRECTORY sdk/include/pliant DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT sdk)
@@ -38,7 +39,7 @@ install(DIRECTORY samples DESTINATION share/pliant COMPONENT samples FILES_MATCH
 # `product` builds everything that is installed and nothing else: no tests.
 add_custom_target(product)
 get_property(own_plugins GLOBAL PROPERTY PLIANT_OWN_PLUGINS)
-foreach(target IN ITEMS pliant_core pliant ${sample_programs} ${own_plugins})
+foreach(target IN ITEMS pliant_core pliant pliant_check ${sample_programs} ${own_plugins})
   if(TARGET ${target})
     add_dependencies(product ${target})
   endif()

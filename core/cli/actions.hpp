@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "commands.hpp"
@@ -12,6 +13,13 @@ namespace pliant::cli {
 int list_plugins(const Invocation& invocation, const std::filesystem::path& file);
 /// `name`: "section/name", or a name that only one section has.
 int show_plugin(const Invocation& invocation, const std::filesystem::path& file, const std::string& name);
+struct PluginCheckArguments {
+  std::string file;                                              ///< empty: only with `list`
+  std::optional<std::string> only, seed, reproduce, time_limit;  ///< read by the kit
+  bool list = false;
+};
+/// Becomes the conformance kit and does not return, unless by throwing.
+int check_plugin(const Invocation& invocation, const PluginCheckArguments& arguments);
 int show_config(const Invocation& invocation, const std::filesystem::path& file, bool origins);
 int check_config(const Invocation& invocation, const std::filesystem::path& file);
 /// `name`: a section, "section/name" for a plugin, or empty for all of core's sections.

@@ -45,6 +45,28 @@ void add_import(CLI::App& config, Invocation& invocation) {
       [&invocation, given] { invocation.action = [&invocation, given] { return import_config(invocation, *given); }; });
 }
 
+void add_plugin_check(CLI::App& plugin, Invocation& invocation) {
+  CLI::App& command = *plugin.add_subcommand(
+      "check", "Hold a plugin file to the promises of its kind, each check in a process of its own");
+  const auto given = std::make_shared<PluginCheckArguments>();
+  command.add_option("FILE", given->file, "The plugin file; may be left out with --list");
+  command.add_option("--only", given->only, "The checks whose names match, e.g. memory or 'copy|fill'")
+      ->type_name("REGEX");
+  command.add_option("--seed", given->seed, "What contents and moments are drawn from; 1 unless given")->type_name("N");
+  command.add_option("--reproduce", given->reproduce, "One check again, as a failed one printed it")
+      ->type_name("CHECK:SEED");
+  command.add_option("--time-limit", given->time_limit, "Seconds for each check, in place of its own limit")
+      ->type_name("S");
+  command.add_flag("--list", given->list, "Name the checks and what they demand, and end");
+  add_json(command, invocation);
+  command.footer(
+      "Example:\n  pliant plugin check ./accelerator-mine.pliant.so --only memory\n\n--set KEY=VALUE sets an option of "
+      "the "
+      "plugin.\nExit codes: 0 nothing failed, 1 a check failed or crashed, 2 usage, 3 FILE is no plugin");
+  command.callback(
+      [&invocation, given] { invocation.action = [&invocation, given] { return check_plugin(invocation, *given); }; });
+}
+
 }  // namespace
 
 void add_json(CLI::App& command, Invocation& invocation) {
@@ -52,7 +74,7 @@ void add_json(CLI::App& command, Invocation& invocation) {
 }
 
 void add_plugin(CLI::App& app, Invocation& invocation) {
-  CLI::App& command = *app.add_subcommand("plugin", "List plugins, or show one with its options");
+  CLI::App& command = *app.add_subcommand("plugin", "List plugins, show one with its options, or check one");
   command.require_subcommand(1);
   command.footer(example("pliant plugin info elasticity/v0.1"));
 
@@ -74,6 +96,8 @@ void add_plugin(CLI::App& app, Invocation& invocation) {
   info.callback([&invocation, shown] {
     invocation.action = [&invocation, shown] { return show_plugin(invocation, shown->file, shown->name); };
   });
+
+  add_plugin_check(command, invocation);
 }
 
 void add_config(CLI::App& app, Invocation& invocation) {

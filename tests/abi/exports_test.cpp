@@ -7,13 +7,13 @@
 #include <string_view>
 #include <vector>
 
-#include "abi/elf_reader.hpp"
+#include "testkit/elf_reader.hpp"
 #include "pliant/abi/plugin.h"
 
 namespace {
 
 namespace fs = std::filesystem;
-using pliant::test::ElfReader;
+using pliant::testkit::ElfReader;
 
 std::vector<fs::path> plugin_files() {
   std::vector<fs::path> files{PLIANT_OWN_PLUGIN_FILES};

@@ -7,15 +7,15 @@
 #include <limits>
 #include <sstream>
 
-#include "conformance/opened_plugin.hpp"
 #include "pliant/config.hpp"
 #include "pliant/error.hpp"
 #include "scratch_folder.hpp"
+#include "testkit/plugin.hpp"
 
 namespace {
 
 namespace fs = std::filesystem;
-using pliant::test::OpenedPlugin;
+using pliant::testkit::OpenedPlugin;
 
 std::string bracketed(const std::string& element) {
   return std::string("[").append(element).append("]");

@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "conformance/opened_plugin.hpp"
+#include "testkit/plugin.hpp"
 
-namespace pliant::test {
+namespace pliant::testkit {
 
 /// The same for every instance made with the same options, whatever other instances exist. Throws std::runtime_error
 /// when a call fails that must not.
 std::string exercise(const OwnInstance& instance);
 
-}  // namespace pliant::test
+}  // namespace pliant::testkit

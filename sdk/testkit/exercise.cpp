@@ -1,4 +1,4 @@
-#include "conformance/exercise.hpp"
+#include "testkit/exercise.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -12,7 +12,7 @@
 #include "pliant/abi/lr_rule.h"
 #include "pliant/abi/rendezvous.h"
 
-namespace pliant::test {
+namespace pliant::testkit {
 namespace {
 
 void must(int32_t status, const pliant_error& error) {
@@ -228,4 +228,4 @@ std::string exercise(const OwnInstance& instance) {
   throw std::runtime_error("no exercise for kind " + kind);
 }
 
-}  // namespace pliant::test
+}  // namespace pliant::testkit

@@ -1,5 +1,5 @@
-// OpenedPlugin: a plugin file as a plain C host sees it, by dlopen and the ABI headers alone, so that the checks below
-// do not inherit a mistake of our own host.
+// OpenedPlugin: a plugin file as a plain C host sees it, by dlopen and the ABI headers alone, so that the checks do not
+// inherit a mistake of our own host.
 #pragma once
 
 #include <dlfcn.h>
@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "pliant/abi/plugin.h"
+#include "testkit/check.hpp"
 
-namespace pliant::test {
+namespace pliant::testkit {
 
 /// A library handle and its record.
 class OpenedPlugin {
@@ -39,11 +40,19 @@ class OpenedPlugin {
   const pliant_plugin* record_ = nullptr;
 };
 
-/// One value for each option of a plugin: the default, or something in range where the user would have to choose.
+/// A setting that the plugin has no option for; its text is for the user.
+struct BadSetting : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// One value for each option of a plugin: what the user set, or the default, or something in range where the user would
+/// have to choose.
 class OptionRow {
  public:
-  explicit OptionRow(const OpenedPlugin& plugin) {
+  /// Throws BadSetting.
+  explicit OptionRow(const OpenedPlugin& plugin, const Settings& settings = {}) {
     for (uint32_t i = 0; i < plugin.record().option_count; ++i) values_.push_back(start_value(plugin.option(i)));
+    for (const auto& [key, text] : settings) set(plugin, key, text);
   }
   OptionRow(const OptionRow&) = delete;
   OptionRow& operator=(const OptionRow&) = delete;
@@ -61,6 +70,8 @@ class OptionRow {
     values_[i].is_set = 1;
     values_[i].real = value;
   }
+  /// `text` as the option's type; lists have commas between their elements.
+  void set(const OpenedPlugin& plugin, const std::string& key, const std::string& text);
   [[nodiscard]] pliant_option_values view() const {
     return {sizeof(pliant_option_values), static_cast<uint32_t>(values_.size()), sizeof(pliant_value), values_.data()};
   }
@@ -93,6 +104,7 @@ class OptionRow {
   std::deque<std::vector<int64_t>> integers_;
   std::deque<std::vector<double>> reals_;
   std::deque<std::vector<pliant_str>> texts_;
+  std::deque<std::vector<std::string>> words_;  // what texts_ views
 };
 
 inline pliant_error blank_error() {
@@ -123,6 +135,8 @@ class OwnInstance {
 
   [[nodiscard]] int32_t status() const { return status_; }
   [[nodiscard]] std::string message() const { return error_.message; }
+  /// Status and message of create.
+  [[nodiscard]] std::string text() const { return std::to_string(status_) + ": " + message(); }
   [[nodiscard]] void* self() const { return self_; }
   [[nodiscard]] const pliant_plugin& record() const { return plugin_.record(); }
 
@@ -160,4 +174,4 @@ struct SavedState {
   }
 };
 
-}  // namespace pliant::test
+}  // namespace pliant::testkit

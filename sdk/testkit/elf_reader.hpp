@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace pliant::test {
+namespace pliant::testkit {
 
 /// The dynamic section of a 64-bit ELF file. Throws std::runtime_error when the file is not one.
 class ElfReader {
@@ -82,4 +82,4 @@ class ElfReader {
   std::vector<Elf64_Shdr> sections_;
 };
 
-}  // namespace pliant::test
+}  // namespace pliant::testkit

@@ -1,0 +1,52 @@
+// pliant plugin check: runs the conformance kit, which is a program of its own.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <vector>
+
+#include "actions.hpp"
+#include "pliant/error.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// `<prefix>/libexec/pliant/pliant-check` for `<prefix>/bin/pliant`, installed or built.
+fs::path kit() {
+  std::error_code error;
+  const fs::path prefix = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
+  return prefix / "libexec" / "pliant" / "pliant-check";
+}
+
+}  // namespace
+
+int check_plugin(const Invocation& invocation, const PluginCheckArguments& arguments) {
+  const fs::path program = kit();
+  std::vector<std::string> words{"pliant-check", "--as", "pliant plugin check"};
+  const auto add = [&](const char* flag, const std::optional<std::string>& value) {
+    if (value) words.insert(words.end(), {flag, *value});
+  };
+  if (!arguments.file.empty())
+    words.push_back(arguments.file.rfind("--", 0) == 0 ? "./" + arguments.file : arguments.file);
+  add("--only", arguments.only);
+  add("--seed", arguments.seed);
+  add("--reproduce", arguments.reproduce);
+  add("--time-limit", arguments.time_limit);
+  for (const std::string& set : invocation.overrides.sets) add("--set", set);
+  if (arguments.list) words.emplace_back("--list");
+  if (invocation.json) words.emplace_back("--json");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::execv(program.c_str(), argv.data());
+  throw Error(Status::kNotFound,
+              fmt::format("{} cannot be run: {}; it comes with the SDK: cmake --install BUILD --component sdk",
+                          program.string(), std::generic_category().message(errno)),
+              ExitCode::kFailed);
+}
+
+}  // namespace pliant::cli

@@ -1,0 +1,169 @@
+// Handles of an accelerator, each made and given back through the slots.
+#include "testkit/accelerator.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+namespace pliant::testkit {
+
+const char* status_name(int32_t status) {
+  const char* const names[] = {"PLIANT_OK",
+                               "PLIANT_INVALID_ARGUMENT",
+                               "PLIANT_OUT_OF_RANGE",
+                               "PLIANT_NOT_FOUND",
+                               "PLIANT_FAILED_PRECONDITION",
+                               "PLIANT_RESOURCE_EXHAUSTED",
+                               "PLIANT_UNIMPLEMENTED",
+                               "PLIANT_INTERNAL",
+                               "PLIANT_ABORTED",
+                               "PLIANT_PEER_LOST",
+                               "PLIANT_DATA_LOSS",
+                               "PLIANT_INCOMPATIBLE_WORLD_SIZE",
+                               "PLIANT_DEADLINE_EXCEEDED"};
+  return status >= 0 && status <= PLIANT_DEADLINE_EXCEEDED ? names[status] : "an unknown status";
+}
+
+std::string Outcome::text() const {
+  return std::string(status_name(status)) + (message.empty() ? "" : " (" + message + ")");
+}
+
+void must(const char* slot, const Outcome& outcome) {
+  if (!outcome.ok()) fail(std::string(slot) + " answered " + outcome.text());
+}
+
+Accelerator::Accelerator(const Subject& subject, Devices wanted)
+    : plugin_(subject.file), options_(plugin_, subject.settings), instance_(plugin_, options_) {
+  expect(instance_.status() == PLIANT_OK && self() != nullptr, "create answered " + instance_.text());
+  if (const auto extension = plugin_.record().extension; extension != nullptr) {
+    collectives_ = static_cast<const pliant_collectives*>(extension(self(), PLIANT_COLLECTIVES));
+  }
+  if (wanted == Devices::kAnyNumber) return;
+  must("device_count", call(&pliant_accelerator::device_count, &devices_));
+  if (devices_ <= 0) skip("there is no device");
+  pliant_device_properties properties{};
+  properties.struct_size = sizeof(properties);
+  must("device_properties", call(&pliant_accelerator::device_properties, 0, &properties));
+  capabilities_ = properties.capabilities;
+}
+
+void Accelerator::move(void* to, const void* from, uint64_t bytes) const {
+  if (bytes == 0) return;
+  if (has(PLIANT_CAP_HOST_VISIBLE)) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  const Stream stream(*this);
+  must("copy_async", call(&pliant_accelerator::copy_async, to, from, bytes, stream));
+  stream.wait();
+}
+
+void Accelerator::write(void* to, const void* from, uint64_t bytes) const {
+  move(to, from, bytes);
+}
+
+void Accelerator::read(void* to, const void* from, uint64_t bytes) const {
+  move(to, from, bytes);
+}
+
+Memory::Memory(const Accelerator& accelerator, uint64_t bytes, int32_t kind, int32_t device)
+    : accelerator_(accelerator), kind_(kind), device_(device) {
+  must("alloc", accelerator.call(&pliant_accelerator::alloc, device, kind, bytes, &pointer_));
+}
+
+Memory::~Memory() {
+  accelerator_.slots().free(accelerator_.self(), device_, kind_, pointer_);
+}
+
+Guarded::Guarded(const Accelerator& accelerator, uint64_t bytes, uint64_t offset)
+    : accelerator_(accelerator), bytes_(bytes), offset_(offset), memory_(accelerator, bytes + offset + 2 * kGuard) {
+  const Bytes all(bytes + offset + 2 * kGuard, kPattern);
+  accelerator_.write(memory_.at(), all.data(), all.size());
+}
+
+Bytes Guarded::get(const std::string& what) const {
+  Bytes all(bytes_ + offset_ + 2 * kGuard);
+  accelerator_.read(all.data(), memory_.at(), all.size());
+  const uint64_t begin = kGuard + offset_;
+  for (uint64_t i = 0; i < all.size(); ++i) {
+    if (i == begin) i += bytes_;
+    if (i < all.size() && all[i] != kPattern) {
+      const bool before = i < begin;
+      fail(what + " changed the byte " + std::to_string(before ? begin - i : i - begin - bytes_ + 1) +
+           (before ? " before its target" : " past the end of its target"));
+    }
+  }
+  const auto first = all.begin() + static_cast<std::ptrdiff_t>(begin);
+  return {first, first + static_cast<std::ptrdiff_t>(bytes_)};
+}
+
+Stream::Stream(const Accelerator& accelerator, int32_t device, int32_t role) : accelerator_(accelerator) {
+  must("stream_create",
+       accelerator.call(&pliant_accelerator::stream_create, device, role, PLIANT_PRIORITY_NORMAL, &handle_));
+  expect(handle_ != nullptr, "stream_create answered OK and made nothing");
+}
+
+Stream::~Stream() {
+  accelerator_.slots().stream_destroy(accelerator_.self(), handle_);
+}
+
+Outcome Stream::synchronize() const {
+  return accelerator_.call(&pliant_accelerator::stream_synchronize, handle_);
+}
+
+bool Stream::done() const {
+  int32_t done = -1;
+  must("stream_query", accelerator_.call(&pliant_accelerator::stream_query, handle_, &done));
+  expect(done == 0 || done == 1, "stream_query set done to " + std::to_string(done) + ", which is neither 0 nor 1");
+  return done == 1;
+}
+
+Event::Event(const Accelerator& accelerator, uint32_t flags, int32_t device) : accelerator_(accelerator) {
+  must("event_create", accelerator.call(&pliant_accelerator::event_create, device, flags, &handle_));
+  expect(handle_ != nullptr, "event_create answered OK and made nothing");
+}
+
+Event::~Event() {
+  accelerator_.slots().event_destroy(accelerator_.self(), handle_);
+}
+
+void Event::record(const Stream& stream) const {
+  must("event_record", accelerator_.call(&pliant_accelerator::event_record, handle_, stream));
+}
+
+bool Event::done() const {
+  int32_t done = -1;
+  must("event_query", accelerator_.call(&pliant_accelerator::event_query, handle_, &done));
+  expect(done == 0 || done == 1, "event_query set done to " + std::to_string(done) + ", which is neither 0 nor 1");
+  return done == 1;
+}
+
+void Event::wait() const {
+  must("event_synchronize", accelerator_.call(&pliant_accelerator::event_synchronize, handle_));
+}
+
+void returns_soon(const std::string& what, const std::function<void()>& call) {
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool returned = false;
+  };
+  const auto shared = std::make_shared<Shared>();
+  std::thread caller([shared, &call] {
+    call();
+    const std::lock_guard lock(shared->mutex);
+    shared->returned = true;
+    shared->changed.notify_all();
+  });
+  {
+    std::unique_lock lock(shared->mutex);
+    const bool in_time =
+        shared->changed.wait_for(lock, std::chrono::milliseconds(kReturnMs), [&] { return shared->returned; });
+    if (!in_time) fail(what + " has not returned after " + std::to_string(kReturnMs / 1000) + " seconds");
+  }
+  caller.join();
+}
+
+}  // namespace pliant::testkit

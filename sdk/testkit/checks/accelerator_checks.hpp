@@ -1,0 +1,20 @@
+// Checks of kind pliant.accelerator/1, by subject.
+#pragma once
+
+#include <vector>
+
+#include "testkit/check.hpp"
+
+namespace pliant::testkit {
+
+std::vector<Check> device_checks();
+std::vector<Check> memory_checks();
+std::vector<Check> work_checks();  // copy, fill, reduce, cast
+std::vector<Check> order_checks();
+std::vector<Check> async_checks();
+std::vector<Check> thread_checks();
+std::vector<Check> collective_checks();  // what they compute
+std::vector<Check> failure_checks();     // how they end
+std::vector<Check> leak_checks();
+
+}  // namespace pliant::testkit

@@ -1,0 +1,275 @@
+// What collectives compute, and in which order they run.
+#include "testkit/checks/accelerator_checks.hpp"
+#include "testkit/collective_work.hpp"
+#include "testkit/gate.hpp"
+
+namespace pliant::testkit {
+
+namespace {
+
+constexpr int32_t kWorldSizes[] = {1, 2, 3, 4, 7, 8};
+
+Collective kind_of(const Rank& rank) {
+  return static_cast<Collective>(rank.numbers.at(0));
+}
+
+void run_one(const Rank& rank, const Comm& comm, const Stream& stream, const CollectiveCall& call) {
+  const CollectiveWork work(rank, call);
+  must(name_of(call.kind), work.enqueue(comm, stream));
+  const Outcome ended = stream.synchronize();
+  expect(ended.ok(), work.words() + " ended with " + ended.text());
+  work.verify();
+}
+
+void values_script(const Rank& rank) {
+  const Comm comm(rank, rank.id());
+  comm.join();
+  const Stream stream(rank.accelerator, rank.rank % rank.accelerator.devices());
+  const Collective kind = kind_of(rank);
+  const bool reduces = kind == Collective::kAllReduce || kind == Collective::kReduceScatter;
+  int32_t root = 0;
+  for (const int32_t dtype : kTypes) {
+    for (const uint64_t count : {0, 1, 7, 1001}) {
+      root = (root + 1) % rank.world_size;
+      run_one(rank, comm, stream, {kind, dtype, PLIANT_SUM, count, root});
+      if (kind == Collective::kBarrier) continue;
+      if (kind == Collective::kAllReduce) run_one(rank, comm, stream, {kind, dtype, PLIANT_SUM, count, 0, true});
+      if (!reduces) continue;
+      run_one(rank, comm, stream, {kind, dtype, PLIANT_MIN, count});
+      run_one(rank, comm, stream, {kind, dtype, PLIANT_MAX, count});
+    }
+  }
+  for (const int32_t dtype : {PLIANT_F32, PLIANT_BF16}) {
+    run_one(rank, comm, stream, {kind, dtype, PLIANT_SUM, 70001, rank.world_size - 1});
+  }
+}
+
+void values(const Subject& subject, Collective kind) {
+  need_collectives(subject);
+  for (const int32_t world_size : kWorldSizes) {
+    Ranks ranks(subject, "values", world_size, {static_cast<int64_t>(kind)});
+    ranks.carry_id();
+    ranks.finish();
+  }
+}
+
+void all_reduce(const Subject& s) {
+  values(s, Collective::kAllReduce);
+}
+void all_gather(const Subject& s) {
+  values(s, Collective::kAllGather);
+}
+void reduce_scatter(const Subject& s) {
+  values(s, Collective::kReduceScatter);
+}
+void broadcast(const Subject& s) {
+  values(s, Collective::kBroadcast);
+}
+void barrier(const Subject& s) {
+  values(s, Collective::kBarrier);
+}
+
+/// Nothing is done before the last rank has come. Rank 0 is the late one, and the root.
+void late_script(const Rank& rank) {
+  const Comm comm(rank, rank.id());
+  comm.join();
+  const Stream stream(rank.accelerator, rank.rank % rank.accelerator.devices());
+  for (const Collective kind : kCollectives) {
+    const CollectiveWork work(rank, {kind, PLIANT_F32, PLIANT_SUM, 501});
+    rank.hear();
+    must(name_of(kind), work.enqueue(comm, stream));
+    if (rank.rank != 0) {
+      const Stream other(rank.accelerator);
+      const Memory memory(rank.accelerator, 1U << 20U);
+      for (int i = 0; i < 20; ++i) {
+        must("fill_async", rank.accelerator.call(&pliant_accelerator::fill_async, static_cast<void*>(memory.at()), i,
+                                                 1U << 20U, other));
+      }
+      other.wait();
+      expect(!stream.done(), work.words() + " is done before rank 0 has called it");
+      rank.tell("waits");
+    }
+    stream.wait();
+    work.verify();
+    rank.tell("done");
+  }
+}
+
+void waits_for_all(const Subject& subject) {
+  need_collectives(subject);
+  Ranks ranks(subject, "late", 3);
+  ranks.carry_id();
+  for (const Collective kind : kCollectives) {
+    for (int32_t r = 1; r < 3; ++r) ranks.tell(r);
+    for (int32_t r = 1; r < 3; ++r) ranks.hear(r, std::string("return of ") + name_of(kind));
+    ranks.tell(0);
+    ranks.hear_all(std::string("end of ") + name_of(kind));
+  }
+  ranks.finish();
+}
+
+void joining_script(const Rank& rank) {
+  const pliant_comm_id id = rank.id();
+  if (rank.rank == 1) rank.hear();
+  const Comm comm(rank, id);
+  if (rank.rank == 0) {
+    const Outcome early = comm.status(0);
+    expect(early.status == PLIANT_DEADLINE_EXCEEDED,
+           "comm_status answered " + early.text() + " before all ranks had joined, not PLIANT_DEADLINE_EXCEEDED");
+    const Stream stream(rank.accelerator);
+    const CollectiveWork work(rank, {Collective::kAllReduce, PLIANT_I32, PLIANT_SUM, 333});
+    must("all_reduce before the communicator is ready", work.enqueue(comm, stream));
+    expect(!stream.done(), "an all_reduce is done before the communicator is ready");
+    rank.tell("enqueued");
+    stream.wait();
+    work.verify();
+  } else {
+    comm.join();
+    const Stream stream(rank.accelerator, rank.rank % rank.accelerator.devices());
+    run_one(rank, comm, stream, {Collective::kAllReduce, PLIANT_I32, PLIANT_SUM, 333});
+  }
+  const Outcome ready = comm.status(0);
+  expect(ready.ok(), "comm_status answered " + ready.text() + " when all ranks had joined");
+}
+
+void joining(const Subject& subject) {
+  need_collectives(subject);
+  Ranks ranks(subject, "joining", 2);
+  ranks.carry_id();
+  ranks.hear(0, "return of comm_create before rank 1 has joined");
+  ranks.tell(1);
+  ranks.finish();
+}
+
+/// Collectives between other work of the stream, and on two streams, without a wait in between.
+void stream_script(const Rank& rank) {
+  const Comm comm(rank, rank.id());
+  comm.join();
+  const int32_t device = rank.rank % rank.accelerator.devices();
+  const Stream first(rank.accelerator, device);
+  const Stream second(rank.accelerator, device, PLIANT_STREAM_GATHER);
+  const auto ranks = static_cast<uint64_t>(rank.world_size);
+  constexpr uint64_t kCount = 3001;
+  const Memory own(rank.accelerator, kCount, PLIANT_MEMORY_DEVICE, device);
+  const Memory all(rank.accelerator, kCount * ranks, PLIANT_MEMORY_DEVICE, device);
+  const Memory sum(rank.accelerator, kCount, PLIANT_MEMORY_DEVICE, device);
+  using Slots = pliant_accelerator;
+  for (int round = 0; round < 20; ++round) {
+    must("fill_async",
+         rank.accelerator.call(&Slots::fill_async, static_cast<void*>(own.at()), rank.rank + round, kCount, first));
+    must("all_gather", rank.accelerator.call(&pliant_collectives::all_gather, comm, static_cast<const void*>(own.at()),
+                                             static_cast<void*>(all.at()), kCount, PLIANT_U8, first));
+    const Event gathered(rank.accelerator, 0, device);
+    gathered.record(first);
+    must("stream_wait_event", rank.accelerator.call(&Slots::stream_wait_event, second, gathered));
+    std::vector<const void*> parts;
+    for (uint64_t r = 0; r < ranks; ++r) parts.push_back(all.at(r * kCount));
+    const void* const* from = parts.data();
+    must("reduce_async", rank.accelerator.call(&Slots::reduce_async, static_cast<void*>(sum.at()), from, ranks, kCount,
+                                               PLIANT_U8, PLIANT_SUM, 1.0, second));
+    const Event added(rank.accelerator, 0, device);
+    added.record(second);
+    must("stream_wait_event", rank.accelerator.call(&Slots::stream_wait_event, first, added));
+    second.wait();
+    Bytes got(kCount);
+    rank.accelerator.read(got.data(), sum.at(), kCount);
+    const int wanted = (rank.world_size * (rank.world_size - 1) / 2 + rank.world_size * round) % 256;
+    for (const unsigned char byte : got) {
+      expect(byte == wanted,
+             "a gathered and summed byte is " + std::to_string(byte) + ", not " + std::to_string(wanted));
+    }
+    first.wait();
+  }
+}
+
+void in_stream_order(const Subject& subject) {
+  need_collectives(subject);
+  Ranks ranks(subject, "stream", 3);
+  ranks.carry_id();
+  ranks.finish();
+}
+
+void sums_script(const Rank& rank) {
+  const Comm comm(rank, rank.id());
+  comm.join();
+  const Stream stream(rank.accelerator, rank.rank % rank.accelerator.devices());
+  for (const Collective kind : {Collective::kAllReduce, Collective::kReduceScatter}) {
+    for (const int32_t dtype : {PLIANT_F32, PLIANT_F64}) {
+      for (const uint64_t count : {3, 1001, 50021}) {
+        const CollectiveWork work(rank, {kind, dtype, PLIANT_SUM, count, 0, false, Draw::kRounding});
+        must(name_of(kind), work.enqueue(comm, stream));
+        stream.wait();
+        work.verify();
+      }
+    }
+  }
+}
+
+void rank_order(const Subject& subject) {
+  need_collectives(subject);
+  if (!Accelerator(subject).has(PLIANT_CAP_FIXED_ORDER)) skip("it does not claim PLIANT_CAP_FIXED_ORDER");
+  for (const int32_t world_size : {2, 3, 5, 8}) {
+    Ranks ranks(subject, "sums", world_size);
+    ranks.carry_id();
+    ranks.finish();
+  }
+}
+
+void digest_script(const Rank& rank) {
+  const Comm comm(rank, rank.id());
+  comm.join();
+  const Stream stream(rank.accelerator, rank.rank % rank.accelerator.devices());
+  uint64_t digest = 0;
+  for (const Collective kind : {Collective::kAllReduce, Collective::kReduceScatter}) {
+    for (const int32_t dtype : {PLIANT_F32, PLIANT_F64, PLIANT_F16, PLIANT_BF16}) {
+      const CollectiveWork work(rank, {kind, dtype, PLIANT_SUM, 20011, 0, false, Draw::kRounding});
+      must(name_of(kind), work.enqueue(comm, stream));
+      stream.wait();
+      for (const unsigned char byte : work.received()) digest = (digest ^ byte) * 0x100000001b3ULL;
+    }
+  }
+  rank.tell(std::to_string(digest));
+}
+
+void repeatable(const Subject& subject) {
+  need_collectives(subject);
+  if (!Accelerator(subject).has(PLIANT_CAP_FIXED_ORDER)) skip("it does not claim PLIANT_CAP_FIXED_ORDER");
+  for (const int32_t world_size : {2, 5}) {
+    std::vector<std::string> first;
+    for (int run = 0; run < 2; ++run) {
+      Ranks ranks(subject, "digest", world_size);
+      ranks.carry_id();
+      std::vector<std::string> digests;
+      for (int32_t r = 0; r < world_size; ++r) digests.push_back(ranks.hear(r, "sums"));
+      ranks.finish();
+      if (run == 0) first = digests;
+      expect(digests == first, "sums at world size " + std::to_string(world_size) + " have other bits at a second run");
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Script> collective_scripts() {
+  return {{"values", values_script}, {"late", late_script}, {"joining", joining_script},
+          {"stream", stream_script}, {"sums", sums_script}, {"digest", digest_script}};
+}
+
+std::vector<Check> collective_checks() {
+  return {
+      {"collectives.joining", "comm_create returns before others have joined, and work enqueued then waits", joining},
+      {"collectives.all_reduce", "all_reduce is right at 1, 2, 3, 4, 7 and 8 ranks, for every type and operation",
+       all_reduce, 90},
+      {"collectives.all_gather", "all_gather is right at 1, 2, 3, 4, 7 and 8 ranks, in rank order", all_gather, 90},
+      {"collectives.reduce_scatter",
+       "reduce_scatter is right at 1, 2, 3, 4, 7 and 8 ranks, for every type and operation", reduce_scatter, 90},
+      {"collectives.broadcast", "broadcast is right at 1, 2, 3, 4, 7 and 8 ranks, from every rank", broadcast, 90},
+      {"collectives.barrier", "barrier comes back at 1, 2, 3, 4, 7 and 8 ranks", barrier, 90},
+      {"collectives.late", "no collective is done before the last rank has called it", waits_for_all, 60},
+      {"collectives.order", "collectives run in the order of their streams, between other work", in_stream_order, 60},
+      {"collectives.rank_order", "sums of f32 and f64 are added in rank order, bit by bit", rank_order, 90},
+      {"collectives.repeat", "the same input has the same bits at a second run", repeatable, 90},
+  };
+}
+
+}  // namespace pliant::testkit

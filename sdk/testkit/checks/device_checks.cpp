@@ -1,0 +1,134 @@
+// Devices and refusals.
+#include <regex>
+
+#include "testkit/accelerator.hpp"
+#include "testkit/checks/accelerator_checks.hpp"
+
+namespace pliant::testkit {
+
+namespace {
+
+using Slots = pliant_accelerator;
+
+int32_t counted(const Accelerator& accelerator) {
+  int32_t count = -1;
+  must("device_count", accelerator.call(&Slots::device_count, &count));
+  return count;
+}
+
+void count(const Subject& subject) {
+  const Accelerator accelerator(subject, Accelerator::Devices::kAnyNumber);
+  const int32_t first = counted(accelerator);
+  expect(first >= 0, "device_count set " + std::to_string(first));
+  expect(counted(accelerator) == first, "device_count answers otherwise when asked again");
+}
+
+void properties(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  for (int32_t device = 0; device < accelerator.devices(); ++device) {
+    pliant_device_properties found{};
+    found.struct_size = sizeof(found);
+    std::memset(found.name, 'x', sizeof(found.name));
+    must("device_properties", accelerator.call(&Slots::device_properties, device, &found));
+    const std::string who = "device " + std::to_string(device);
+    expect(found.struct_size == sizeof(found), who + ": struct_size is the host's and was changed");
+    expect(found.memory_bytes > 0, who + " has no memory");
+    expect(std::memchr(found.name, '\0', sizeof(found.name)) != nullptr, who + ": its name does not end");
+    expect(found.name[0] != '\0', who + " has no name");
+    const uint32_t known = PLIANT_CAP_HOST_VISIBLE | PLIANT_CAP_FIXED_ORDER;
+    if ((found.capabilities & ~known) != 0) {
+      warn(who + " has capability bits that this kit does not know: " + std::to_string(found.capabilities & ~known));
+    }
+  }
+}
+
+/// A struct of an older host ends before `name`.
+void older_host(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  pliant_device_properties found{};
+  found.struct_size = offsetof(pliant_device_properties, name);
+  std::memset(found.name, 'x', sizeof(found.name));
+  must("device_properties", accelerator.call(&Slots::device_properties, 0, &found));
+  for (const char c : found.name) {
+    expect(c == 'x', "device_properties wrote past struct_size; PLIANT_HAS tells which fields the host knows");
+  }
+}
+
+void refused(const char* slot, const Outcome& outcome, const std::string& names) {
+  expect(!outcome.ok(), std::string(slot) + " answered OK for device " + names);
+  expect(std::regex_search(outcome.message, std::regex("(^|[^0-9])" + names + "($|[^0-9])")),
+         std::string(slot) + " refused device " + names + " without naming it: '" + outcome.message + "'");
+}
+
+void out_of_range(const Subject& subject) {
+  const Accelerator accelerator(subject, Accelerator::Devices::kAnyNumber);
+  const int32_t devices = counted(accelerator);
+  for (const int32_t device : {devices, -1, devices + 1000}) {
+    const std::string names = std::to_string(device);
+    pliant_device_properties found{};
+    found.struct_size = sizeof(found);
+    refused("device_properties", accelerator.call(&Slots::device_properties, device, &found), names);
+    void* pointer = nullptr;
+    refused("alloc", accelerator.call(&Slots::alloc, device, PLIANT_MEMORY_DEVICE, 64, &pointer), names);
+    expect(pointer == nullptr, "alloc failed and left a pointer");
+    pliant_stream* stream = nullptr;
+    refused("stream_create", accelerator.call(&Slots::stream_create, device, 0, 0, &stream), names);
+    pliant_event* event = nullptr;
+    refused("event_create", accelerator.call(&Slots::event_create, device, 0, &event), names);
+    uint64_t bytes[2] = {0, 0};
+    refused("memory_info", accelerator.call(&Slots::memory_info, device, &bytes[0], &bytes[1]), names);
+  }
+}
+
+void worded(const char* what, const Outcome& outcome) {
+  expect(!outcome.ok(), std::string(what) + " was accepted");
+  expect(!outcome.message.empty(),
+         std::string(what) + " was refused with status " + std::to_string(outcome.status) + " and no message");
+}
+
+void errors(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  const Stream stream(accelerator);
+  const Memory memory(accelerator, 256);
+  void* out = nullptr;
+  pliant_stream* made = nullptr;
+  worded("alloc of memory kind 77", accelerator.call(&Slots::alloc, 0, 77, 64, &out));
+  worded("stream_create of role 77", accelerator.call(&Slots::stream_create, 0, 77, 0, &made));
+  const void* sources[] = {memory.at(64)};
+  const void* const* from = sources;
+  const auto reduce = [&](int32_t count, int32_t dtype, int32_t op, double scale) {
+    return accelerator.call(&Slots::reduce_async, static_cast<void*>(memory.at()), from, count, 4, dtype, op, scale,
+                            stream);
+  };
+  worded("reduce_async of element type 77", reduce(1, 77, PLIANT_SUM, 1.0));
+  worded("reduce_async with operation 77", reduce(1, PLIANT_F32, 77, 1.0));
+  worded("reduce_async of 0 sources", reduce(0, PLIANT_F32, PLIANT_SUM, 1.0));
+  worded("reduce_async of integers with scale 0.5", reduce(1, PLIANT_I32, PLIANT_SUM, 0.5));
+  worded("cast_async to element type 77",
+         accelerator.call(&Slots::cast_async, static_cast<void*>(memory.at()), 77,
+                          static_cast<const void*>(memory.at(64)), PLIANT_F32, 4, stream));
+  must("stream_synchronize after refused calls", stream.synchronize());
+}
+
+/// Callers that do not care pass NULL.
+void no_error_wanted(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  void* out = nullptr;
+  expect(accelerator.slots().alloc(accelerator.self(), 0, 77, 64, &out, nullptr) != PLIANT_OK,
+         "alloc of memory kind 77 was accepted");
+}
+
+}  // namespace
+
+std::vector<Check> device_checks() {
+  return {
+      {"device.count", "the number of devices is 0 or more, and the same at every call", count},
+      {"device.properties", "every device has a name, memory and known capabilities", properties},
+      {"device.older_host", "a host that knows fewer properties gets only those", older_host},
+      {"device.range", "a device that does not exist is refused by every call, with its number", out_of_range},
+      {"device.errors", "what cannot be is refused with a status and a message", errors},
+      {"device.null_error", "a refusal needs no error struct", no_error_wanted},
+  };
+}
+
+}  // namespace pliant::testkit

@@ -1,0 +1,186 @@
+// Device and pinned memory.
+#include <algorithm>
+
+#include "testkit/accelerator.hpp"
+#include "testkit/checks/accelerator_checks.hpp"
+
+namespace pliant::testkit {
+
+namespace {
+
+using Slots = pliant_accelerator;
+
+constexpr int32_t kKinds[] = {PLIANT_MEMORY_DEVICE, PLIANT_MEMORY_PINNED};
+
+const char* words(int32_t kind) {
+  return kind == PLIANT_MEMORY_DEVICE ? "device memory" : "pinned memory";
+}
+
+struct Info {
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = 0;
+};
+
+Info info(const Accelerator& accelerator, int32_t device = 0) {
+  Info found;
+  must("memory_info", accelerator.call(&Slots::memory_info, device, &found.free_bytes, &found.total_bytes));
+  return found;
+}
+
+void aligned(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  for (int32_t device = 0; device < accelerator.devices(); ++device) {
+    for (const int32_t kind : kKinds) {
+      std::vector<std::unique_ptr<Memory>> kept;  // neighbours, so that one lucky address is not enough
+      for (const uint64_t bytes : {1, 3, 63, 64, 65, 100, 4097, 1000003, 5000000}) {
+        kept.push_back(std::make_unique<Memory>(accelerator, bytes, kind, device));
+        const auto address = reinterpret_cast<uintptr_t>(kept.back()->at());
+        const std::string what = std::to_string(bytes) + " bytes of " + words(kind);
+        expect(address != 0, what + ": alloc answered OK and gave NULL");
+        expect(address % 64 == 0, what + " lie at an address that is a multiple of " +
+                                      std::to_string(address & (~address + 1)) + " only; 64 is promised");
+      }
+    }
+  }
+}
+
+void apart(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  for (const int32_t kind : kKinds) {
+    std::vector<std::unique_ptr<Memory>> kept;
+    std::vector<std::pair<uintptr_t, uintptr_t>> ranges;
+    for (uint64_t i = 0; i < 64; ++i) {
+      const uint64_t bytes = 1 + i * 37 % 1000;
+      kept.push_back(std::make_unique<Memory>(accelerator, bytes, kind));
+      const auto begin = reinterpret_cast<uintptr_t>(kept.back()->at());
+      ranges.emplace_back(begin, begin + bytes);
+    }
+    std::sort(ranges.begin(), ranges.end());
+    for (size_t i = 1; i < ranges.size(); ++i) {
+      expect(ranges[i - 1].second <= ranges[i].first, std::string("two pieces of ") + words(kind) + " overlap");
+    }
+  }
+}
+
+void empty(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  for (const int32_t kind : kKinds) {
+    for (int i = 0; i < 3; ++i) {
+      void* pointer = nullptr;
+      const Outcome made = accelerator.call(&Slots::alloc, 0, kind, 0, &pointer);
+      expect(made.ok(), std::string("alloc of 0 bytes of ") + words(kind) + " answered " + made.text());
+      accelerator.slots().free(accelerator.self(), 0, kind, pointer);
+    }
+  }
+}
+
+void free_null(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  for (const int32_t kind : kKinds) accelerator.slots().free(accelerator.self(), 0, kind, nullptr);
+  const Memory memory(accelerator, 64);
+}
+
+void plausible(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  for (int32_t device = 0; device < accelerator.devices(); ++device) {
+    const Info found = info(accelerator, device);
+    expect(found.total_bytes > 0, "memory_info tells of no memory at all");
+    expect(found.free_bytes <= found.total_bytes, "memory_info tells of more free memory, " +
+                                                      std::to_string(found.free_bytes) + " bytes, than there is, " +
+                                                      std::to_string(found.total_bytes));
+  }
+}
+
+/// Other programs may use the same device, so a figure that does not move is no more than a warning.
+void accounted(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  constexpr uint64_t kBytes = uint64_t{32} << 20U;
+  const Info before = info(accelerator);
+  if (before.free_bytes < 4 * kBytes) skip("less than 128 MiB of device memory are free");
+  const Memory memory(accelerator, kBytes);
+  if (info(accelerator).free_bytes >= before.free_bytes) {
+    warn("32 MiB were taken, and memory_info tells of no less free memory");
+  }
+}
+
+void exhausted(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  const Info all = info(accelerator);
+  for (const uint64_t bytes : {all.total_bytes + (uint64_t{1} << 30U), uint64_t{1} << 62U, ~uint64_t{0}}) {
+    for (int i = 0; i < 3; ++i) {
+      void* pointer = nullptr;
+      const Outcome refused = accelerator.call(&Slots::alloc, 0, PLIANT_MEMORY_DEVICE, bytes, &pointer);
+      const std::string what = "alloc of " + std::to_string(bytes) + " bytes, of " + std::to_string(all.total_bytes) +
+                               " that there are, answered " + refused.text();
+      expect(refused.status == PLIANT_RESOURCE_EXHAUSTED, what + " in place of PLIANT_RESOURCE_EXHAUSTED");
+      expect(!refused.message.empty(), what + " without a message");
+      expect(pointer == nullptr, what + " and left a pointer");
+    }
+  }
+}
+
+void recovers(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  void* pointer = nullptr;
+  const Outcome refused = accelerator.call(&Slots::alloc, 0, PLIANT_MEMORY_DEVICE, uint64_t{1} << 62U, &pointer);
+  if (refused.ok()) skip("memory cannot be exhausted: see memory.exhausted");
+  const Memory memory(accelerator, 1 << 20);
+  const Stream stream(accelerator);
+  must("fill_async", accelerator.call(&Slots::fill_async, static_cast<void*>(memory.at()), 7, 1 << 20, stream));
+  stream.wait();
+  unsigned char last = 0;
+  accelerator.read(&last, memory.at((1 << 20) - 1), 1);
+  expect(last == 7, "memory that was got after a refusal does not hold what was filled in");
+}
+
+void returned(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  constexpr uint64_t kBytes = uint64_t{1} << 20U;
+  const auto take_and_give = [&](int rounds) {
+    for (int i = 0; i < rounds; ++i) {
+      const Memory device(accelerator, kBytes);
+      const Memory small(accelerator, 1000);
+      const Memory pinned(accelerator, 1000, PLIANT_MEMORY_PINNED);
+    }
+  };
+  take_and_give(8);  // what a pool keeps it has by now
+  const Info before = info(accelerator);
+  take_and_give(400);
+  const Info after = info(accelerator);
+  const uint64_t lost = before.free_bytes > after.free_bytes ? before.free_bytes - after.free_bytes : 0;
+  expect(lost < 40 * kBytes, "after 400 pieces of 1 MiB were taken and given back, " + std::to_string(lost) +
+                                 " bytes less are free than before");
+  if (lost > 0) warn(std::to_string(lost) + " bytes less are free than before 400 pieces were taken and given back");
+}
+
+void usable(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  const Memory pinned(accelerator, 4096, PLIANT_MEMORY_PINNED);
+  std::memset(pinned.at(), 42, 4096);
+  for (uint64_t i = 0; i < 4096; ++i) expect(*pinned.at(i) == 42, "pinned memory does not keep what the CPU wrote");
+  if (!accelerator.has(PLIANT_CAP_HOST_VISIBLE)) return;
+  const Memory device(accelerator, 4096);
+  std::memset(device.at(), 43, 4096);
+  for (uint64_t i = 0; i < 4096; ++i) {
+    expect(*device.at(i) == 43, "device memory is PLIANT_CAP_HOST_VISIBLE and does not keep what the CPU wrote");
+  }
+}
+
+}  // namespace
+
+std::vector<Check> memory_checks() {
+  return {
+      {"memory.aligned", "memory begins at a multiple of 64 bytes", aligned},
+      {"memory.apart", "no two pieces of memory overlap", apart},
+      {"memory.empty", "0 bytes are a pointer that can be freed", empty},
+      {"memory.free_null", "freeing NULL does nothing", free_null},
+      {"memory.visible", "the CPU may use pinned memory, and device memory that is said to be visible", usable},
+      {"memory.info", "there is some memory, and no more of it is free than there is", plausible},
+      {"memory.accounted", "less memory is free after some was taken", accounted},
+      {"memory.exhausted", "more memory than there is is refused as PLIANT_RESOURCE_EXHAUSTED", exhausted},
+      {"memory.recovers", "after such a refusal the device goes on", recovers},
+      {"memory.returned", "memory that is freed is free again", returned},
+  };
+}
+
+}  // namespace pliant::testkit

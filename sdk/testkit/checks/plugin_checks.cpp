@@ -1,0 +1,167 @@
+// What every plugin of any kind owes to every host.
+#include "testkit/checks/plugin_checks.hpp"
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <regex>
+
+#include "pliant/abi/accelerator.h"
+#include "pliant/abi/balancer.h"
+#include "pliant/abi/batch_sampler.h"
+#include "pliant/abi/elasticity_policy.h"
+#include "pliant/abi/lr_rule.h"
+#include "pliant/abi/rendezvous.h"
+#include "testkit/elf_reader.hpp"
+#include "testkit/exercise.hpp"
+#include "testkit/plugin.hpp"
+
+namespace pliant::testkit {
+
+namespace {
+
+void exports(const Subject& subject) {
+  const std::vector<std::string> found = ElfReader(subject.file).exports();
+  std::string names;
+  for (const std::string& name : found) names += (names.empty() ? "" : ", ") + name;
+  expect(found == std::vector<std::string>{PLIANT_PLUGIN_ENTRY_SYMBOL},
+         "it exports " + std::to_string(found.size()) + " symbols: " + names.substr(0, 300) +
+             "; only " PLIANT_PLUGIN_ENTRY_SYMBOL " may be seen (link with the SDK's plugin.map)");
+}
+
+struct KindTable {
+  const char* id;
+  size_t bytes;
+};
+
+void slots(const pliant_plugin& record) {
+  const KindTable kinds[] = {{PLIANT_KIND_ELASTICITY_POLICY, sizeof(pliant_elasticity_policy)},
+                             {PLIANT_KIND_BATCH_SAMPLER, sizeof(pliant_batch_sampler)},
+                             {PLIANT_KIND_BALANCER, sizeof(pliant_balancer)},
+                             {PLIANT_KIND_LR_RULE, sizeof(pliant_lr_rule)},
+                             {PLIANT_KIND_ACCELERATOR, sizeof(pliant_accelerator)},
+                             {PLIANT_KIND_RENDEZVOUS, sizeof(pliant_rendezvous)}};
+  const auto bytes = *static_cast<const uint32_t*>(record.vtable);
+  for (const KindTable& kind : kinds) {
+    if (std::strcmp(kind.id, record.kind) != 0) continue;
+    expect(bytes >= kind.bytes, "its table of slots has " + std::to_string(bytes) + " bytes; " + record.kind + " has " +
+                                    std::to_string(kind.bytes));
+  }
+  for (uint32_t at = 8; at + sizeof(void*) <= bytes; at += sizeof(void*)) {
+    const void* slot = nullptr;
+    std::memcpy(&slot, static_cast<const char*>(record.vtable) + at, sizeof(slot));
+    expect(slot != nullptr, "slot " + std::to_string((at - 8) / sizeof(void*)) + " of its table is NULL");
+  }
+}
+
+void complete(const Subject& subject) {
+  const OpenedPlugin plugin(subject.file);
+  const pliant_plugin& record = plugin.record();
+  expect(record.struct_size >= sizeof(pliant_plugin), "the record has " + std::to_string(record.struct_size) +
+                                                          " bytes, not " + std::to_string(sizeof(pliant_plugin)));
+  expect(record.min_host_minor <= PLIANT_ABI_MINOR,
+         "it wants a host of ABI minor " + std::to_string(record.min_host_minor));
+  const auto text = [](const char* given, const char* what, const char* form) {
+    expect(given != nullptr && std::regex_match(given, std::regex(form)),
+           std::string(what) + " is " + (given == nullptr ? "NULL" : "'" + std::string(given) + "'") + ", not " + form);
+  };
+  text(record.kind, "its kind", "pliant\\.[a-z_]+/[0-9]+");
+  text(record.name, "its name", "[a-z0-9][a-z0-9._-]*");
+  text(record.version, "its version", "[0-9]+\\.[0-9]+\\.[0-9]+([-+].*)?");
+  text(record.summary, "its summary", ".+");
+  expect(record.create != nullptr && record.destroy != nullptr, "create or destroy is NULL");
+  expect((record.save == nullptr) == (record.load == nullptr), "save and load come together or not at all");
+  expect(record.vtable != nullptr, "its table of slots is NULL");
+  slots(record);
+}
+
+void defaults(const Subject& subject) {
+  const OpenedPlugin plugin(subject.file);
+  const OptionRow options(plugin, subject.settings);
+  const OwnInstance instance(plugin, options);
+  expect(instance.status() == PLIANT_OK, "create answered " + instance.text());
+  expect(instance.self() != nullptr, "create answered OK and made nothing");
+  expect(!exercise(instance).empty(), "the instance answers nothing");
+}
+
+void thousand(const Subject& subject) {
+  const OpenedPlugin plugin(subject.file);
+  const OptionRow options(plugin, subject.settings);
+  for (int i = 1; i <= 1000; ++i) {
+    const OwnInstance instance(plugin, options);
+    expect(instance.status() == PLIANT_OK, "create number " + std::to_string(i) + " answered " + instance.text());
+  }
+}
+
+void independent(const Subject& subject) {
+  const OpenedPlugin plugin(subject.file);
+  const OptionRow options(plugin, subject.settings);
+  std::string alone;
+  {
+    const OwnInstance only(plugin, options);
+    alone = exercise(only);
+  }
+  const OwnInstance first(plugin, options);
+  auto second = std::make_unique<OwnInstance>(plugin, options);
+  expect(exercise(first) == alone, "beside another instance the first one answers otherwise than alone");
+  expect(exercise(*second) == alone, "an instance answers otherwise after another one was used");
+  second.reset();
+  const std::string again = exercise(first);  // what has state goes on from there
+  expect(plugin.record().save != nullptr || again == alone,
+         "an instance without state answers otherwise after another one was destroyed");
+  expect(exercise(OwnInstance(plugin, options)) == alone, "a later instance answers otherwise than the first one");
+}
+
+void unknown_extension(const Subject& subject) {
+  const OpenedPlugin plugin(subject.file);
+  if (plugin.record().extension == nullptr) return;
+  const OptionRow options(plugin, subject.settings);
+  const OwnInstance instance(plugin, options);
+  expect(instance.status() == PLIANT_OK, "create answered " + instance.text());
+  for (const char* id : {"", "pliant.no-such-thing/0", "pliant.trace/0x"}) {
+    expect(plugin.record().extension(instance.self(), id) == nullptr,
+           std::string("it offers the extension '") + id + "', which does not exist");
+  }
+}
+
+bool is_mapped(const std::string& file) {
+  std::ifstream maps("/proc/self/maps");
+  const std::string all{std::istreambuf_iterator<char>(maps), {}};
+  return all.find(std::filesystem::canonical(file).string()) != std::string::npos;
+}
+
+void unmapped(const Subject& subject) {
+  {
+    const OpenedPlugin plugin(subject.file);
+    const OptionRow options(plugin, subject.settings);
+    const OwnInstance instance(plugin, options);
+    exercise(instance);
+  }
+  expect(!is_mapped(subject.file),
+         "it stays in memory after dlclose: a thread of it still runs, or it is linked as never to be unloaded "
+         "(-z nodelete, or STB_GNU_UNIQUE symbols: -fno-gnu-unique)");
+}
+
+}  // namespace
+
+std::vector<Check> plugin_checks() {
+  return {
+      {"plugin.exports", "it exports exactly one symbol", exports},
+      {"plugin.record", "its record is complete", complete},
+      {"plugin.options", "every option has a name, a sentence that explains it and a default inside its range",
+       sound_options},
+      {"plugin.defaults", "its defaults make a working instance", defaults},
+      {"plugin.limits", "at the limits of each option it makes an instance or says why not", option_limits},
+      {"plugin.thousand", "a thousand instances come and go", thousand, 60},
+      {"plugin.independent", "two instances do not know of each other", independent},
+      {"plugin.state", "saved state comes back byte for byte, in portions of any size", state_returns},
+      {"plugin.damaged_state", "state that is cut short or has bytes left over is refused and changes nothing",
+       damaged_state},
+      {"plugin.extension", "an unknown extension is not there, and that is no error", unknown_extension},
+      {"plugin.unmapped", "closing it takes it out of memory", unmapped},
+  };
+}
+
+}  // namespace pliant::testkit

@@ -1,0 +1,104 @@
+// Buffers, calls and references of collectives.
+#include "testkit/collective_work.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pliant::testkit {
+
+const char* name_of(Collective kind) {
+  const char* const names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "barrier"};
+  return names[static_cast<size_t>(kind)];
+}
+
+uint64_t CollectiveWork::send_count() const {
+  if (call_.kind == Collective::kBarrier) return 0;
+  return call_.kind == Collective::kReduceScatter ? call_.count * static_cast<uint64_t>(rank_.world_size) : call_.count;
+}
+
+uint64_t CollectiveWork::receive_count() const {
+  if (call_.kind == Collective::kBarrier) return 0;
+  return call_.kind == Collective::kAllGather ? call_.count * static_cast<uint64_t>(rank_.world_size) : call_.count;
+}
+
+bool CollectiveWork::one_buffer() const {
+  return call_.kind == Collective::kBroadcast || (call_.in_place && call_.kind == Collective::kAllReduce);
+}
+
+Elements CollectiveWork::input(int32_t rank) const {
+  const uint64_t where = static_cast<uint64_t>(call_.kind) * 1000 + static_cast<uint64_t>(rank);
+  return drawn_elements(call_.dtype, send_count(), call_.draw, rank_.seed, where * 7 + call_.count);
+}
+
+CollectiveWork::CollectiveWork(const Rank& rank, const CollectiveCall& call)
+    : rank_(rank),
+      call_(call),
+      send_(rank.accelerator, send_count() * size_of(call.dtype)),
+      receive_(rank.accelerator, receive_count() * size_of(call.dtype)) {
+  (one_buffer() ? receive_ : send_).set(input(rank.rank).bytes());
+}
+
+Outcome CollectiveWork::enqueue(const Comm& comm, const Stream& stream) const {
+  using Slots = pliant_collectives;
+  const Accelerator& device = rank_.accelerator;
+  void* receive = receive_.at();
+  const void* send = one_buffer() ? receive : send_.at();
+  switch (call_.kind) {
+    case Collective::kAllReduce:
+      return device.call(&Slots::all_reduce, comm, send, receive, call_.count, call_.dtype, call_.op, stream);
+    case Collective::kAllGather:
+      return device.call(&Slots::all_gather, comm, send, receive, call_.count, call_.dtype, stream);
+    case Collective::kReduceScatter:
+      return device.call(&Slots::reduce_scatter, comm, send, receive, call_.count, call_.dtype, call_.op, stream);
+    case Collective::kBroadcast:
+      return device.call(&Slots::broadcast, comm, receive, call_.count, call_.dtype, call_.root, stream);
+    case Collective::kBarrier:
+      break;
+  }
+  return device.call(&Slots::barrier, comm, stream);
+}
+
+std::string CollectiveWork::words() const {
+  std::string text = name_of(call_.kind);
+  if (call_.kind == Collective::kBarrier) return text;
+  text += " of " + std::to_string(call_.count) + " " + name_of_type(call_.dtype);
+  if (call_.kind == Collective::kBroadcast) text += " from rank " + std::to_string(call_.root);
+  if (call_.kind == Collective::kAllReduce || call_.kind == Collective::kReduceScatter) {
+    text += std::string(" (") + name_of_op(call_.op) + ")";
+  }
+  return text + (call_.in_place ? " in place" : "") + " at world size " + std::to_string(rank_.world_size);
+}
+
+Elements CollectiveWork::wanted() const {
+  if (call_.kind == Collective::kBroadcast) return input(call_.root);
+  std::vector<Elements> all;
+  for (int32_t r = 0; r < rank_.world_size; ++r) all.push_back(input(r));
+  if (call_.kind == Collective::kAllReduce) return reduced(all, call_.op, 1);
+  if (call_.kind == Collective::kAllGather) {
+    Bytes joined;
+    for (const Elements& one : all) joined.insert(joined.end(), one.bytes().begin(), one.bytes().end());
+    return {call_.dtype, joined};
+  }
+  const uint64_t bytes = call_.count * size_of(call_.dtype);
+  std::vector<Elements> parts;
+  for (const Elements& one : all) {
+    const auto first = one.bytes().begin() + static_cast<std::ptrdiff_t>(bytes * static_cast<uint64_t>(rank_.rank));
+    parts.push_back({call_.dtype, Bytes(first, first + static_cast<std::ptrdiff_t>(bytes))});
+  }
+  return reduced(parts, call_.op, 1);
+}
+
+Bytes CollectiveWork::received() const {
+  return receive_.get(words());
+}
+
+void CollectiveWork::verify(int units) const {
+  const std::string what = words();
+  const Bytes got = receive_.get(what);
+  if (!one_buffer()) expect(send_.get(what) == input(rank_.rank).bytes(), what + " changed what it sends");
+  if (call_.kind == Collective::kBarrier) return;
+  const std::string wrong = difference({call_.dtype, got}, wanted(), units);
+  expect(wrong.empty(), what + ": " + wrong);
+}
+
+}  // namespace pliant::testkit

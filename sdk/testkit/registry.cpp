@@ -1,0 +1,22 @@
+// Which kind is held to which checks.
+#include "testkit/checks/accelerator_checks.hpp"
+#include "testkit/checks/plugin_checks.hpp"
+#include "testkit/ranks.hpp"
+
+namespace pliant::testkit {
+
+std::string kind_with_most_checks() {
+  return PLIANT_KIND_ACCELERATOR;
+}
+
+std::vector<Check> checks_of(const std::string& kind) {
+  std::vector<Check> all = plugin_checks();
+  if (kind != PLIANT_KIND_ACCELERATOR) return all;
+  for (const auto& part : {device_checks, memory_checks, work_checks, order_checks, async_checks, thread_checks,
+                           collective_checks, failure_checks, leak_checks}) {
+    for (const Check& check : part()) all.push_back(check);
+  }
+  return all;
+}
+
+}  // namespace pliant::testkit

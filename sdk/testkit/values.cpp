@@ -1,0 +1,228 @@
+// Plain arithmetic, written to be obviously right, not fast.
+#include "testkit/values.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+namespace pliant::testkit {
+
+static_assert(std::numeric_limits<long double>::digits >= 64, "long double must hold every int64_t");
+
+namespace {
+
+/// A floating type: bits of the mantissa without the leading one, exponents of normal numbers.
+struct Format {
+  int mantissa;
+  int least_exponent;
+  int largest_exponent;
+};
+
+Format format_of(int32_t dtype) {
+  switch (dtype) {
+    case PLIANT_F16:
+      return {10, -14, 15};
+    case PLIANT_BF16:
+      return {7, -126, 127};
+    case PLIANT_F32:
+      return {23, -126, 127};
+    default:
+      return {52, -1022, 1023};
+  }
+}
+
+/// Distance to the next value of the type at this magnitude.
+long double step_at(long double value, const Format& format) {
+  const int exponent =
+      value == 0 || !std::isfinite(value) ? format.least_exponent : std::max(std::ilogb(value), format.least_exponent);
+  return std::ldexp(1.0L, exponent - format.mantissa);
+}
+
+long double widened(uint16_t bits, const Format& format) {
+  const int exponents = 1 << (15 - format.mantissa);
+  const int exponent = bits >> format.mantissa & (exponents - 1);
+  const int fraction = bits & ((1 << format.mantissa) - 1);
+  const long double sign = (bits & 0x8000) != 0 ? -1.0L : 1.0L;
+  if (exponent == exponents - 1) {
+    return fraction != 0 ? std::numeric_limits<long double>::quiet_NaN()
+                         : sign * std::numeric_limits<long double>::infinity();
+  }
+  if (exponent == 0)
+    return sign * std::ldexp(static_cast<long double>(fraction), format.least_exponent - format.mantissa);
+  const long double significand = 1.0L + std::ldexp(static_cast<long double>(fraction), -format.mantissa);
+  return sign * std::ldexp(significand, exponent - 1 + format.least_exponent);
+}
+
+uint16_t narrowed(long double value, const Format& format) {
+  const auto infinity = static_cast<uint16_t>(((1 << (15 - format.mantissa)) - 1) << format.mantissa);
+  if (std::isnan(value)) return static_cast<uint16_t>(infinity | (1 << (format.mantissa - 1)));
+  const auto sign = static_cast<uint16_t>(std::signbit(value) ? 0x8000 : 0);
+  const long double magnitude = std::abs(value);
+  if (std::isinf(magnitude)) return static_cast<uint16_t>(sign | infinity);
+  const long double step = step_at(magnitude, format);
+  const long double rounded = std::nearbyint(magnitude / step) * step;  // ties to even
+  if (rounded >= std::ldexp(1.0L, format.largest_exponent + 1)) return static_cast<uint16_t>(sign | infinity);
+  const long double least = std::ldexp(1.0L, format.least_exponent);
+  if (rounded < least) {
+    return static_cast<uint16_t>(sign | static_cast<uint16_t>(rounded / std::ldexp(least, -format.mantissa)));
+  }
+  const int exponent = std::ilogb(rounded);
+  const auto fraction =
+      static_cast<uint16_t>((std::ldexp(rounded, -exponent) - 1.0L) * std::ldexp(1.0L, format.mantissa));
+  const auto biased = static_cast<uint16_t>(exponent - format.least_exponent + 1);
+  return static_cast<uint16_t>(sign | biased << format.mantissa | fraction);
+}
+
+template <class T>
+T folded(int32_t op, T a, T b) {
+  if (op == PLIANT_SUM) return a + b;
+  return op == PLIANT_MIN ? std::min(a, b) : std::max(a, b);
+}
+
+}  // namespace
+
+uint64_t size_of(int32_t dtype) {
+  switch (dtype) {
+    case PLIANT_F64:
+    case PLIANT_I64:
+      return 8;
+    case PLIANT_U8:
+      return 1;
+    case PLIANT_F16:
+    case PLIANT_BF16:
+      return 2;
+    default:
+      return 4;
+  }
+}
+
+bool is_integer(int32_t dtype) {
+  return dtype == PLIANT_I32 || dtype == PLIANT_I64 || dtype == PLIANT_U8;
+}
+
+bool is_sixteen(int32_t dtype) {
+  return dtype == PLIANT_F16 || dtype == PLIANT_BF16;
+}
+
+const char* name_of_type(int32_t dtype) {
+  const char* const names[] = {"?", "f32", "f64", "i32", "i64", "u8", "f16", "bf16"};
+  return names[dtype];
+}
+
+const char* name_of_op(int32_t op) {
+  const char* const names[] = {"?", "sum", "min", "max"};
+  return names[op];
+}
+
+uint64_t drawn(uint64_t seed, uint64_t where, uint64_t index) {
+  uint64_t state = 0;
+  for (const uint64_t word : {seed, where, index}) {
+    state += word + 0x9e3779b97f4a7c15ULL;  // splitmix64
+    state = (state ^ (state >> 30U)) * 0xbf58476d1ce4e5b9ULL;
+    state = (state ^ (state >> 27U)) * 0x94d049bb133111ebULL;
+    state ^= state >> 31U;
+  }
+  return state;
+}
+
+Bytes drawn_bytes(uint64_t seed, uint64_t where, uint64_t count) {
+  Bytes made(count);
+  for (uint64_t i = 0; i < count; i += 8) {
+    const uint64_t word = drawn(seed, where, i);
+    std::memcpy(made.data() + i, &word, std::min<uint64_t>(8, count - i));
+  }
+  return made;
+}
+
+long double Elements::get(uint64_t i) const {
+  if (is_integer(dtype_)) return static_cast<long double>(integer(i));
+  if (dtype_ == PLIANT_F32) return static_cast<long double>(load<float>(i));
+  if (dtype_ == PLIANT_F64) return static_cast<long double>(load<double>(i));
+  return widened(load<uint16_t>(i), format_of(dtype_));
+}
+
+void Elements::put(uint64_t i, long double value) {
+  if (is_integer(dtype_)) return put_integer(i, static_cast<int64_t>(value));
+  if (dtype_ == PLIANT_F32) return store(i, static_cast<float>(value));
+  if (dtype_ == PLIANT_F64) return store(i, static_cast<double>(value));
+  store(i, narrowed(value, format_of(dtype_)));
+}
+
+int64_t Elements::integer(uint64_t i) const {
+  if (dtype_ == PLIANT_I32) return load<int32_t>(i);
+  if (dtype_ == PLIANT_I64) return load<int64_t>(i);
+  return load<uint8_t>(i);
+}
+
+void Elements::put_integer(uint64_t i, int64_t value) {
+  std::memcpy(at(i), &value, size_of(dtype_));  // little-endian: the low bits come first
+}
+
+Elements drawn_elements(int32_t dtype, uint64_t count, Draw draw, uint64_t seed, uint64_t where) {
+  Elements made(dtype, count);
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t word = drawn(seed, where, i);
+    if (draw == Draw::kSmall) {
+      made.put(i, static_cast<long double>(word % (is_sixteen(dtype) ? 15 : 101)));
+    } else if (is_integer(dtype)) {
+      made.put_integer(i, static_cast<int64_t>(word));
+    } else if (draw == Draw::kSixteenth) {
+      const auto steps = static_cast<int64_t>(word % 401) - 200;
+      made.put(i, static_cast<long double>(dtype == PLIANT_F16 ? steps * 10 : steps) / (dtype == PLIANT_F16 ? 16 : 4));
+    } else {
+      made.put(i, static_cast<long double>(static_cast<int64_t>(word)) * 0x1p-57L);  // -64..64, all bits of it
+    }
+  }
+  return made;
+}
+
+Elements reduced(const std::vector<Elements>& from, int32_t op, double scale) {
+  const Elements& first = from.front();
+  Elements made(first.dtype(), first.count());
+  for (uint64_t i = 0; i < first.count(); ++i) {
+    if (is_integer(first.dtype())) {
+      int64_t value = first.integer(i);
+      for (size_t s = 1; s < from.size(); ++s) {
+        const int64_t next = from[s].integer(i);
+        // Unsigned, so that it wraps.
+        value = op == PLIANT_SUM ? static_cast<int64_t>(static_cast<uint64_t>(value) + static_cast<uint64_t>(next))
+                                 : folded(op, value, next);
+      }
+      made.put_integer(i, value);
+    } else if (first.dtype() == PLIANT_F64) {
+      auto value = static_cast<double>(first.get(i));
+      for (size_t s = 1; s < from.size(); ++s) value = folded(op, value, static_cast<double>(from[s].get(i)));
+      made.put(i, static_cast<long double>(value * scale));
+    } else {
+      auto value = static_cast<float>(first.get(i));
+      for (size_t s = 1; s < from.size(); ++s) value = folded(op, value, static_cast<float>(from[s].get(i)));
+      made.put(i, static_cast<long double>(scale == 1 ? value : value * static_cast<float>(scale)));
+    }
+  }
+  return made;
+}
+
+std::string difference(const Elements& got, const Elements& wanted, int units) {
+  if (got.bytes() == wanted.bytes()) return "";
+  for (uint64_t i = 0; i < wanted.count(); ++i) {
+    std::ostringstream text;
+    text.precision(std::numeric_limits<double>::max_digits10);
+    text << "element " << i << " of " << wanted.count() << " is ";
+    if (is_integer(wanted.dtype())) {
+      if (got.integer(i) == wanted.integer(i)) continue;
+      text << got.integer(i) << ", not " << wanted.integer(i);
+      return text.str();
+    }
+    const long double a = got.get(i);
+    const long double b = wanted.get(i);
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    if (std::abs(a - b) <= static_cast<long double>(units) * step_at(b, format_of(wanted.dtype()))) continue;
+    text << a << ", not " << b;
+    if (units > 0) text << " (" << units << " units in the last place are allowed)";
+    return text.str();
+  }
+  return "";
+}
+
+}  // namespace pliant::testkit
