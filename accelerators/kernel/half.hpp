@@ -58,4 +58,23 @@ inline void narrow(float value, Half& out) {
   out.bits = static_cast<uint16_t>(made | (bits >> 16U & 0x8000U));
 }
 
+/// A float on the way from wider numbers to 16 bits: what does not fit is cut off, and the last bit says that something
+/// was. Rounding it then rounds once.
+inline float to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  const auto bits = std::bit_cast<uint32_t>(nearest);
+  const double back = nearest;
+  const bool exact = !(back < value) && !(value < back);  // NaN, too
+  const bool away = back < 0 ? back < value : back > value;
+  return exact ? nearest : std::bit_cast<float>((bits - (away ? 1U : 0U)) | 1U);
+}
+/// From 2^52 on the low 16 bits become one that says whether there were any, so that double holds the rest.
+inline float to_odd(int64_t value) {
+  constexpr int64_t kLow = 0xffff;
+  constexpr int64_t kWide = int64_t{1} << 52U;
+  const bool wide = value >= kWide || value <= -kWide;
+  const int64_t kept = (value & ~kLow) | ((value & kLow) != 0 ? kLow + 1 : 0);
+  return to_odd(static_cast<double>(wide ? kept : value));
+}
+
 }  // namespace pliant::accelerator

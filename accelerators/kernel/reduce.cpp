@@ -234,7 +234,13 @@ void cast(DType from_type, const void* from, DType to_type, void* to, uint64_t c
       using To = decltype(target);
       const From* read = static_cast<const From*>(from);
       To* write = static_cast<To*>(to);
-      for (uint64_t i = 0; i < count; ++i) store<To>(converted<Computed<To>>(load(read[i])), write[i]);
+      if constexpr (kIsHalf<To> &&
+                    (std::is_same_v<From, double> || std::is_same_v<From, int32_t> || std::is_same_v<From, int64_t>)) {
+        using Wide = std::conditional_t<std::is_same_v<From, double>, double, int64_t>;
+        for (uint64_t i = 0; i < count; ++i) store<To>(to_odd(static_cast<Wide>(read[i])), write[i]);
+      } else {
+        for (uint64_t i = 0; i < count; ++i) store<To>(converted<Computed<To>>(load(read[i])), write[i]);
+      }
     });
   });
 }
