@@ -25,9 +25,9 @@ bool CollectiveWork::one_buffer() const {
   return call_.kind == Collective::kBroadcast || (call_.in_place && call_.kind == Collective::kAllReduce);
 }
 
-Elements CollectiveWork::input(int32_t rank) const {
+Elements CollectiveWork::input(int32_t rank, uint64_t first, uint64_t count) const {
   const uint64_t where = static_cast<uint64_t>(call_.kind) * 1000 + static_cast<uint64_t>(rank);
-  return drawn_elements(call_.dtype, send_count(), call_.draw, rank_.seed, where * 7 + call_.count);
+  return drawn_elements(call_.dtype, count, call_.draw, rank_.seed, where * 7 + call_.count, first);
 }
 
 CollectiveWork::CollectiveWork(const Rank& rank, const CollectiveCall& call)
@@ -71,21 +71,15 @@ std::string CollectiveWork::words() const {
 
 Elements CollectiveWork::wanted() const {
   if (call_.kind == Collective::kBroadcast) return input(call_.root);
+  // Of a reduce_scatter only the own part is received, so only that is drawn.
+  const bool scatters = call_.kind == Collective::kReduceScatter;
+  const uint64_t first = scatters ? call_.count * static_cast<uint64_t>(rank_.rank) : 0;
   std::vector<Elements> all;
-  for (int32_t r = 0; r < rank_.world_size; ++r) all.push_back(input(r));
-  if (call_.kind == Collective::kAllReduce) return reduced(all, call_.op, 1);
-  if (call_.kind == Collective::kAllGather) {
-    Bytes joined;
-    for (const Elements& one : all) joined.insert(joined.end(), one.bytes().begin(), one.bytes().end());
-    return {call_.dtype, joined};
-  }
-  const uint64_t bytes = call_.count * size_of(call_.dtype);
-  std::vector<Elements> parts;
-  for (const Elements& one : all) {
-    const auto first = one.bytes().begin() + static_cast<std::ptrdiff_t>(bytes * static_cast<uint64_t>(rank_.rank));
-    parts.push_back({call_.dtype, Bytes(first, first + static_cast<std::ptrdiff_t>(bytes))});
-  }
-  return reduced(parts, call_.op, 1);
+  for (int32_t r = 0; r < rank_.world_size; ++r) all.push_back(input(r, first, call_.count));
+  if (call_.kind != Collective::kAllGather) return reduced(all, call_.op, 1);
+  Bytes joined;
+  for (const Elements& one : all) joined.insert(joined.end(), one.bytes().begin(), one.bytes().end());
+  return {call_.dtype, joined};
 }
 
 Bytes CollectiveWork::received() const {

@@ -35,7 +35,9 @@ class CollectiveWork {
   [[nodiscard]] std::string words() const;
 
  private:
-  [[nodiscard]] Elements input(int32_t rank) const;
+  /// `count` elements of what the rank sends, from `first` on.
+  [[nodiscard]] Elements input(int32_t rank, uint64_t first, uint64_t count) const;
+  [[nodiscard]] Elements input(int32_t rank) const { return input(rank, 0, send_count()); }
   [[nodiscard]] Elements wanted() const;
   [[nodiscard]] uint64_t send_count() const;
   [[nodiscard]] uint64_t receive_count() const;

@@ -181,10 +181,10 @@ std::string device_work(const pliant_accelerator& table, void* self) {
   if (devices < 1) return notes.str();
   void* memory = nullptr;
   must(table.alloc(self, 0, PLIANT_MEMORY_DEVICE, 256, &memory, &error), error);
-  if (reinterpret_cast<uintptr_t>(memory) % 64 != 0) throw std::runtime_error("memory is not aligned to 64 bytes");
   pliant_stream* stream = nullptr;
   must(table.stream_create(self, 0, PLIANT_STREAM_COMPUTE, PLIANT_PRIORITY_NORMAL, &stream, &error), error);
   must(table.fill_async(self, memory, 42, 256, stream, &error), error);
+  must(table.stream_synchronize(self, stream, &error), error);
   unsigned char read[256] = {};
   must(table.copy_async(self, read, memory, sizeof(read), stream, &error), error);
   must(table.stream_synchronize(self, stream, &error), error);

@@ -159,10 +159,10 @@ void Elements::put_integer(uint64_t i, int64_t value) {
   std::memcpy(at(i), &value, size_of(dtype_));  // little-endian: the low bits come first
 }
 
-Elements drawn_elements(int32_t dtype, uint64_t count, Draw draw, uint64_t seed, uint64_t where) {
+Elements drawn_elements(int32_t dtype, uint64_t count, Draw draw, uint64_t seed, uint64_t where, uint64_t first) {
   Elements made(dtype, count);
   for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t word = drawn(seed, where, i);
+    const uint64_t word = drawn(seed, where, first + i);
     if (draw == Draw::kSmall) {
       made.put(i, static_cast<long double>(word % (is_sixteen(dtype) ? 15 : 101)));
     } else if (is_integer(dtype)) {

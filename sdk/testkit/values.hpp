@@ -65,7 +65,8 @@ enum class Draw {
   kRounding,  ///< sums are rounded, so that the order of additions shows; integers take their whole range
   kSixteenth  ///< sums of a few are exact in float and not in 16 bits
 };
-Elements drawn_elements(int32_t dtype, uint64_t count, Draw draw, uint64_t seed, uint64_t where);
+/// Elements `first`, `first` + 1, ... of a list that depends on nothing but the other arguments.
+Elements drawn_elements(int32_t dtype, uint64_t count, Draw draw, uint64_t seed, uint64_t where, uint64_t first = 0);
 
 /// (from[0] op from[1] op ...) * scale, element by element, in this order; 16-bit floats in float, rounded once.
 Elements reduced(const std::vector<Elements>& from, int32_t op, double scale);
