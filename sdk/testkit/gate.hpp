@@ -2,7 +2,6 @@
 #pragma once
 
 #include <condition_variable>
-#include <memory>
 #include <mutex>
 
 #include "testkit/accelerator.hpp"
@@ -30,7 +29,9 @@ class Gate {
     bool open = false;
   };
   static void stand(void* context);
-  std::shared_ptr<State> state_ = std::make_shared<State>();
+  /// Lives as long as the process: a plugin may call a host function late, or twice.
+  static State& lasting_state();
+  State& state_ = lasting_state();
 };
 
 }  // namespace pliant::testkit

@@ -166,6 +166,8 @@ void mismatch_script(const Rank& rank) {
   }
   const CollectiveWork work(rank, call);
   const CollectiveWork barrier(rank, {});
+  rank.tell("ready");
+  rank.hear();
   Outcome outcome = ended(work, comm, stream);
   // A rank that needs nothing from the others may be told by the next call.
   if (outcome.ok()) outcome = ended(barrier, comm, stream);
@@ -183,6 +185,8 @@ void mismatched(const Subject& subject) {
   for (int64_t number = 0; number < 6; ++number) {
     Ranks ranks(subject, "mismatch", 3, {number});
     ranks.carry_id();
+    ranks.hear_all("communicator");
+    ranks.tell_all();
     ranks.hear_all(std::string("end of ") + cases[number]);
     ranks.tell_all();
     ranks.finish();
