@@ -49,7 +49,8 @@ void add_plugin_check(CLI::App& plugin, Invocation& invocation) {
   CLI::App& command = *plugin.add_subcommand(
       "check", "Hold a plugin file to the promises of its kind, each check in a process of its own");
   const auto given = std::make_shared<PluginCheckArguments>();
-  command.add_option("FILE", given->file, "The plugin file; may be left out with --list");
+  command.add_option("FILE", given->file,
+                     "The plugin file, or section/name of an installed one; may be left out with --list");
   command.add_option("--only", given->only, "The checks whose names match, e.g. memory or 'copy|fill'")
       ->type_name("REGEX");
   command.add_option("--seed", given->seed, "What contents and moments are drawn from; 1 unless given")->type_name("N");
@@ -60,7 +61,8 @@ void add_plugin_check(CLI::App& plugin, Invocation& invocation) {
   command.add_flag("--list", given->list, "Name the checks and what they demand, and end");
   add_json(command, invocation);
   command.footer(
-      "Example:\n  pliant plugin check ./accelerator-mine.pliant.so --only memory\n\n--set KEY=VALUE sets an option of "
+      "Examples:\n  pliant plugin check ./accelerator-mine.pliant.so\n  pliant plugin check accelerator/host --only "
+      "'copy|fill'\n\n--set KEY=VALUE sets an option of "
       "the "
       "plugin.\nExit codes: 0 nothing failed, 1 a check failed or crashed, 2 usage, 3 FILE is no plugin");
   command.callback(

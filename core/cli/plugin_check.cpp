@@ -7,7 +7,10 @@
 #include <vector>
 
 #include "actions.hpp"
+#include "config/open.hpp"
+#include "output.hpp"
 #include "pliant/error.hpp"
+#include "plugin/search.hpp"
 
 namespace pliant::cli {
 
@@ -22,6 +25,16 @@ fs::path kit() {
   return prefix / "libexec" / "pliant" / "pliant-check";
 }
 
+/// A path as it is; "section/name" is the file of an installed plugin, unless there is such a path.
+std::string file_of(const Invocation& invocation, const std::string& given) {
+  std::error_code error;
+  if (given.empty() || fs::exists(given, error)) return given;
+  for (const plugin::Found& found : plugin::list(or_throw(config::search_dirs(invocation.overrides)))) {
+    if (!found.shadowed && given == fmt::format("{}/{}", found.kind->section, found.name)) return found.file.string();
+  }
+  return given;
+}
+
 }  // namespace
 
 int check_plugin(const Invocation& invocation, const PluginCheckArguments& arguments) {
@@ -30,8 +43,7 @@ int check_plugin(const Invocation& invocation, const PluginCheckArguments& argum
   const auto add = [&](const char* flag, const std::optional<std::string>& value) {
     if (value) words.insert(words.end(), {flag, *value});
   };
-  if (!arguments.file.empty())
-    words.push_back(arguments.file.rfind("--", 0) == 0 ? "./" + arguments.file : arguments.file);
+  if (const std::string file = file_of(invocation, arguments.file); !file.empty()) words.push_back(file);
   add("--only", arguments.only);
   add("--seed", arguments.seed);
   add("--reproduce", arguments.reproduce);

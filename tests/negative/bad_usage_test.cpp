@@ -19,7 +19,7 @@ TEST_CASE("a wrong command line ends with 2, the near word and where to read mor
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
       {{}, "pliant: error: a command is missing: plan, "},
       {{"plam"}, "unknown command 'plam'; did you mean 'plan'?"},
-      {{"plugin"}, "a command is missing: list, info"},
+      {{"plugin"}, "a command is missing: list, info, check"},
       {{"plugin", "lst"}, "unknown command 'lst'; did you mean 'list'?"},
       {{"plan"}, "CONFIG is required"},
       {{"plan", "a.toml", "--jsn"}, "unknown option '--jsn'; did you mean '--json'?"},
@@ -49,6 +49,7 @@ TEST_CASE("help goes to stdout, ends with 0 and has an example for every command
                                                                                        {"plan"},
                                                                                        {"plugin", "list"},
                                                                                        {"plugin", "info"},
+                                                                                       {"plugin", "check"},
                                                                                        {"config", "show"},
                                                                                        {"config", "check"},
                                                                                        {"config", "defaults"},
