@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "testkit/elf_reader.hpp"
 #include "pliant/abi/plugin.h"
+#include "testkit/elf_reader.hpp"
 
 namespace {
 

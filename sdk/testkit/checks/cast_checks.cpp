@@ -1,5 +1,6 @@
 // Casts between all types.
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 
 #include "testkit/checks/work_checks.hpp"
@@ -44,7 +45,7 @@ void exact(const Subject& subject) {
   const Stream stream(accelerator);
   for (const int32_t from : kTypes) {
     for (const int32_t to : kTypes) {
-      for (const uint64_t count : {0, 1, 7, 1001}) {
+      for (const uint64_t count : std::initializer_list<uint64_t>{0, 1, 7, 1001}) {
         compare(accelerator, stream, drawn_elements(from, count, Draw::kSmall, subject.seed, count), to);
       }
       compare(accelerator, stream, drawn_elements(from, 333, Draw::kSmall, subject.seed, 2), to, 5);

@@ -1,4 +1,6 @@
 // What collectives compute, and in which order they run.
+#include <initializer_list>
+
 #include "testkit/checks/accelerator_checks.hpp"
 #include "testkit/collective_work.hpp"
 #include "testkit/gate.hpp"
@@ -29,7 +31,7 @@ void values_script(const Rank& rank) {
   const bool reduces = kind == Collective::kAllReduce || kind == Collective::kReduceScatter;
   int32_t root = 0;
   for (const int32_t dtype : kTypes) {
-    for (const uint64_t count : {0, 1, 7, 1001}) {
+    for (const uint64_t count : std::initializer_list<uint64_t>{0, 1, 7, 1001}) {
       root = (root + 1) % rank.world_size;
       run_one(rank, comm, stream, {kind, dtype, PLIANT_SUM, count, root});
       if (kind == Collective::kBarrier) continue;
@@ -192,7 +194,7 @@ void sums_script(const Rank& rank) {
   const Stream stream(rank.accelerator, rank.rank % rank.accelerator.devices());
   for (const Collective kind : {Collective::kAllReduce, Collective::kReduceScatter}) {
     for (const int32_t dtype : {PLIANT_F32, PLIANT_F64}) {
-      for (const uint64_t count : {3, 1001, 50021}) {
+      for (const uint64_t count : std::initializer_list<uint64_t>{3, 1001, 50021}) {
         const CollectiveWork work(rank, {kind, dtype, PLIANT_SUM, count, 0, false, Draw::kRounding});
         must(name_of(kind), work.enqueue(comm, stream));
         stream.wait();

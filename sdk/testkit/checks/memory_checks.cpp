@@ -1,5 +1,6 @@
 // Device and pinned memory.
 #include <algorithm>
+#include <initializer_list>
 
 #include "testkit/accelerator.hpp"
 #include "testkit/checks/accelerator_checks.hpp"
@@ -32,7 +33,7 @@ void aligned(const Subject& subject) {
   for (int32_t device = 0; device < accelerator.devices(); ++device) {
     for (const int32_t kind : kKinds) {
       std::vector<std::unique_ptr<Memory>> kept;  // neighbours, so that one lucky address is not enough
-      for (const uint64_t bytes : {1, 3, 63, 64, 65, 100, 4097, 1000003, 5000000}) {
+      for (const uint64_t bytes : std::initializer_list<uint64_t>{1, 3, 63, 64, 65, 100, 4097, 1000003, 5000000}) {
         kept.push_back(std::make_unique<Memory>(accelerator, bytes, kind, device));
         const auto address = reinterpret_cast<uintptr_t>(kept.back()->at());
         const std::string what = std::to_string(bytes) + " bytes of " + words(kind);

@@ -1,4 +1,6 @@
 // Reductions on one device, against the plain loop.
+#include <initializer_list>
+
 #include "testkit/checks/work_checks.hpp"
 #include "testkit/values.hpp"
 
@@ -59,8 +61,8 @@ void exact(const Subject& subject) {
   const Stream stream(accelerator);
   for (const int32_t dtype : kTypes) {
     for (const int32_t op : kOps) {
-      for (const size_t sources : {1, 2, 3, 9}) {
-        for (const uint64_t count : {0, 1, 7, 1001}) {
+      for (const size_t sources : std::initializer_list<size_t>{1, 2, 3, 9}) {
+        for (const uint64_t count : std::initializer_list<uint64_t>{0, 1, 7, 1001}) {
           check_case(accelerator, stream, subject.seed, {dtype, op, sources, count});
         }
         check_case(accelerator, stream, subject.seed, {dtype, op, sources, 333, Draw::kSmall, 1, -1, 3});
@@ -92,7 +94,7 @@ void order(const Subject& subject) {
   const Accelerator accelerator(subject);
   const Stream stream(accelerator);
   for (const int32_t dtype : {PLIANT_F32, PLIANT_F64}) {
-    for (const size_t sources : {2, 3, 4, 17}) {
+    for (const size_t sources : std::initializer_list<size_t>{2, 3, 4, 17}) {
       check_case(accelerator, stream, subject.seed, {dtype, PLIANT_SUM, sources, 4099, Draw::kRounding});
     }
     check_case(accelerator, stream, subject.seed, {dtype, PLIANT_MIN, 5, 1001, Draw::kRounding});
@@ -105,7 +107,7 @@ void sixteen(const Subject& subject) {
   const Stream stream(accelerator);
   for (const int32_t dtype : {PLIANT_F16, PLIANT_BF16}) {
     for (const int32_t op : kOps) {
-      for (const size_t sources : {1, 2, 5, 17}) {
+      for (const size_t sources : std::initializer_list<size_t>{1, 2, 5, 17}) {
         check_case(accelerator, stream, subject.seed, {dtype, op, sources, 2003, Draw::kSixteenth});
       }
     }
@@ -137,7 +139,7 @@ void in_place(const Subject& subject) {
 void many(const Subject& subject) {
   const Accelerator accelerator(subject);
   const Stream stream(accelerator);
-  for (const size_t sources : {100, 1024}) {
+  for (const size_t sources : std::initializer_list<size_t>{100, 1024}) {
     check_case(accelerator, stream, subject.seed, {PLIANT_F32, PLIANT_SUM, sources, 65});
     check_case(accelerator, stream, subject.seed, {PLIANT_I64, PLIANT_SUM, sources, 65, Draw::kRounding});
   }
