@@ -200,6 +200,18 @@ To converted(From from) {
   }
 }
 
+template <class From, class To>
+void cast_typed(const From* from, To* to, uint64_t count) {
+  constexpr bool kWider =
+      std::is_same_v<From, double> || std::is_same_v<From, int32_t> || std::is_same_v<From, int64_t>;
+  if constexpr (kIsHalf<To> && kWider) {
+    using Wide = std::conditional_t<std::is_same_v<From, double>, double, int64_t>;
+    for (uint64_t i = 0; i < count; ++i) store<To>(to_odd(static_cast<Wide>(from[i])), to[i]);
+  } else {
+    for (uint64_t i = 0; i < count; ++i) store<To>(converted<Computed<To>>(load(from[i])), to[i]);
+  }
+}
+
 }  // namespace
 
 bool has(Instructions instructions) {
@@ -230,17 +242,7 @@ void cast(DType from_type, const void* from, DType to_type, void* to, uint64_t c
   }
   with_type(from_type, [&](auto source) {
     with_type(to_type, [&](auto target) {
-      using From = decltype(source);
-      using To = decltype(target);
-      const From* read = static_cast<const From*>(from);
-      To* write = static_cast<To*>(to);
-      if constexpr (kIsHalf<To> &&
-                    (std::is_same_v<From, double> || std::is_same_v<From, int32_t> || std::is_same_v<From, int64_t>)) {
-        using Wide = std::conditional_t<std::is_same_v<From, double>, double, int64_t>;
-        for (uint64_t i = 0; i < count; ++i) store<To>(to_odd(static_cast<Wide>(read[i])), write[i]);
-      } else {
-        for (uint64_t i = 0; i < count; ++i) store<To>(converted<Computed<To>>(load(read[i])), write[i]);
-      }
+      cast_typed(static_cast<const decltype(source)*>(from), static_cast<decltype(target)*>(to), count);
     });
   });
 }
