@@ -133,13 +133,13 @@ class AllGatherV final : public Exchange {
   void post(uint64_t tick) override {
     const Range part = range(rank_, tick);
     copy_bytes(slot(rank_, tick), send(part.first), part.count * width_);
-    copy_bytes(recv(at(rank_, part)), send(part.first), part.count * width_);
+    deliver(recv(at(rank_, part)), send(part.first), part.count * width_);
   }
   void take(uint64_t tick) override {
     for (int32_t i = 1; i < ranks_; ++i) {
       const int32_t r = (rank_ + i) % ranks_;
       const Range part = range(r, tick);
-      copy_bytes(recv(at(r, part)), slot(r, tick), part.count * width_);
+      deliver(recv(at(r, part)), slot(r, tick), part.count * width_);
     }
   }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "kernel/collectives.hpp"
@@ -67,6 +68,10 @@ class Exchange {
   static bool is_streamed(const Call& call, int32_t ranks) {
     constexpr uint64_t kLeast = uint64_t{4} << 20U;
     if (call.kind == CallKind::kBroadcast) return call.elements.bytes() >= kLeast;
+    if (call.kind == CallKind::kAllGatherV) {
+      const uint64_t all = std::accumulate(call.counts.begin(), call.counts.end(), uint64_t{0});
+      return all * sdk::size_of(call.elements.dtype) >= kLeast;
+    }
     return call.kind == CallKind::kAllGather && call.elements.bytes() * static_cast<uint64_t>(ranks) >= kLeast;
   }
 

@@ -7,18 +7,39 @@
 namespace pliant::testkit {
 
 const char* name_of(Collective kind) {
-  const char* const names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "barrier"};
+  const char* const names[] = {"all_reduce", "all_gather",   "reduce_scatter",   "broadcast",
+                               "barrier",    "all_gather_v", "group of messages"};
   return names[static_cast<size_t>(kind)];
 }
 
-uint64_t CollectiveWork::send_count() const {
-  if (call_.kind == Collective::kBarrier) return 0;
-  return call_.kind == Collective::kReduceScatter ? call_.count * static_cast<uint64_t>(rank_.world_size) : call_.count;
+uint64_t CollectiveWork::send_count(int32_t rank) const {
+  switch (call_.kind) {
+    case Collective::kBarrier:
+      return 0;
+    case Collective::kReduceScatter:
+    case Collective::kMessages:
+      return call_.count * static_cast<uint64_t>(rank_.world_size);
+    case Collective::kAllGatherV:  // of some ranks nothing
+      return rank % 3 == 1 ? 0 : call_.count + static_cast<uint64_t>(rank);
+    default:
+      return call_.count;
+  }
 }
 
 uint64_t CollectiveWork::receive_count() const {
-  if (call_.kind == Collective::kBarrier) return 0;
-  return call_.kind == Collective::kAllGather ? call_.count * static_cast<uint64_t>(rank_.world_size) : call_.count;
+  uint64_t all = 0;
+  switch (call_.kind) {
+    case Collective::kBarrier:
+      return 0;
+    case Collective::kAllGather:
+    case Collective::kMessages:
+      return call_.count * static_cast<uint64_t>(rank_.world_size);
+    case Collective::kAllGatherV:
+      for (int32_t r = 0; r < rank_.world_size; ++r) all += send_count(r);
+      return all;
+    default:
+      return call_.count;
+  }
 }
 
 bool CollectiveWork::one_buffer() const {
@@ -33,7 +54,7 @@ Elements CollectiveWork::input(int32_t rank, uint64_t first, uint64_t count) con
 CollectiveWork::CollectiveWork(const Rank& rank, const CollectiveCall& call)
     : rank_(rank),
       call_(call),
-      send_(rank.accelerator, send_count() * size_of(call.dtype)),
+      send_(rank.accelerator, send_count(rank.rank) * size_of(call.dtype)),
       receive_(rank.accelerator, receive_count() * size_of(call.dtype)) {
   (one_buffer() ? receive_ : send_).set(input(rank.rank).bytes());
 }
@@ -52,10 +73,37 @@ Outcome CollectiveWork::enqueue(const Comm& comm, const Stream& stream) const {
       return device.call(&Slots::reduce_scatter, comm, send, receive, call_.count, call_.dtype, call_.op, stream);
     case Collective::kBroadcast:
       return device.call(&Slots::broadcast, comm, receive, call_.count, call_.dtype, call_.root, stream);
+    case Collective::kAllGatherV: {
+      std::vector<uint64_t> counts;
+      for (int32_t r = 0; r < rank_.world_size; ++r) counts.push_back(send_count(r));
+      const uint64_t* all = counts.data();
+      return device.call(&Slots::all_gather_v, comm, send, receive, all, call_.dtype, stream);
+    }
+    case Collective::kMessages:
+      return enqueue_messages(comm, stream);
     case Collective::kBarrier:
       break;
   }
   return device.call(&Slots::barrier, comm, stream);
+}
+
+Outcome CollectiveWork::enqueue_messages(const Comm& comm, const Stream& stream) const {
+  using Slots = pliant_collectives;
+  const Accelerator& device = rank_.accelerator;
+  const uint64_t bytes = call_.count * size_of(call_.dtype);
+  Outcome outcome = device.call(&Slots::group_begin, comm);
+  // Receives come first on every other rank: the order of the calls must not matter.
+  for (const bool sends : {rank_.rank % 2 == 0, rank_.rank % 2 != 0}) {
+    for (int32_t peer = 0; peer < rank_.world_size && outcome.ok(); ++peer) {
+      const uint64_t at = bytes * static_cast<uint64_t>(peer);
+      const void* from = send_.at() + at;
+      void* to = receive_.at() + at;
+      outcome = sends ? device.call(&Slots::send, comm, from, call_.count, call_.dtype, peer, stream)
+                      : device.call(&Slots::recv, comm, to, call_.count, call_.dtype, peer, stream);
+    }
+  }
+  const Outcome ended = device.call(&Slots::group_end, comm);
+  return outcome.ok() ? ended : outcome;
 }
 
 std::string CollectiveWork::words() const {
@@ -71,12 +119,15 @@ std::string CollectiveWork::words() const {
 
 Elements CollectiveWork::wanted() const {
   if (call_.kind == Collective::kBroadcast) return input(call_.root);
-  // Of a reduce_scatter only the own part is received, so only that is drawn.
-  const bool scatters = call_.kind == Collective::kReduceScatter;
-  const uint64_t first = scatters ? call_.count * static_cast<uint64_t>(rank_.rank) : 0;
+  // Of a reduce_scatter, and of messages, only the own part is received, so only that is drawn.
+  const bool own_part = call_.kind == Collective::kReduceScatter || call_.kind == Collective::kMessages;
+  const uint64_t first = own_part ? call_.count * static_cast<uint64_t>(rank_.rank) : 0;
   std::vector<Elements> all;
-  for (int32_t r = 0; r < rank_.world_size; ++r) all.push_back(input(r, first, call_.count));
-  if (call_.kind != Collective::kAllGather) return reduced(all, call_.op, 1);
+  for (int32_t r = 0; r < rank_.world_size; ++r) {
+    all.push_back(call_.kind == Collective::kAllGatherV ? input(r) : input(r, first, call_.count));
+  }
+  if (call_.kind == Collective::kAllReduce || call_.kind == Collective::kReduceScatter)
+    return reduced(all, call_.op, 1);
   Bytes joined;
   for (const Elements& one : all) joined.insert(joined.end(), one.bytes().begin(), one.bytes().end());
   return {call_.dtype, joined};

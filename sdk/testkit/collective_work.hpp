@@ -6,9 +6,11 @@
 
 namespace pliant::testkit {
 
-enum class Collective { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kBarrier };
-inline constexpr Collective kCollectives[] = {Collective::kAllReduce, Collective::kAllGather,
-                                              Collective::kReduceScatter, Collective::kBroadcast, Collective::kBarrier};
+/// kMessages: a group in which every rank sends to every rank, itself included, and receives from it.
+enum class Collective { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kBarrier, kAllGatherV, kMessages };
+inline constexpr Collective kCollectives[] = {
+    Collective::kAllReduce, Collective::kAllGather,  Collective::kReduceScatter, Collective::kBroadcast,
+    Collective::kBarrier,   Collective::kAllGatherV, Collective::kMessages};
 
 const char* name_of(Collective kind);
 
@@ -37,9 +39,10 @@ class CollectiveWork {
  private:
   /// `count` elements of what the rank sends, from `first` on.
   [[nodiscard]] Elements input(int32_t rank, uint64_t first, uint64_t count) const;
-  [[nodiscard]] Elements input(int32_t rank) const { return input(rank, 0, send_count()); }
+  [[nodiscard]] Elements input(int32_t rank) const { return input(rank, 0, send_count(rank)); }
   [[nodiscard]] Elements wanted() const;
-  [[nodiscard]] uint64_t send_count() const;
+  [[nodiscard]] Outcome enqueue_messages(const Comm& comm, const Stream& stream) const;
+  [[nodiscard]] uint64_t send_count(int32_t rank) const;
   [[nodiscard]] uint64_t receive_count() const;
   [[nodiscard]] bool one_buffer() const;
   const Rank& rank_;

@@ -1,6 +1,6 @@
-# Runs `pliant plugin check --json` on FILE and holds the checks that fail or crash against FAILS, and those that warn against
+# Runs `pliant plugin check --only ONLY --json` on FILE and holds the checks that fail or crash against FAILS, and those that warn against
 # WARNS where that is given.
-execute_process(COMMAND ${PLIANT} plugin check ${FILE} --json OUTPUT_VARIABLE json RESULT_VARIABLE code)
+execute_process(COMMAND ${PLIANT} plugin check ${FILE} --only ${ONLY} --json OUTPUT_VARIABLE json RESULT_VARIABLE code)
 string(JSON count ERROR_VARIABLE wrong LENGTH "${json}" checks)
 if(wrong)
   message(FATAL_ERROR "pliant ended with ${code} and wrote\n${json}")

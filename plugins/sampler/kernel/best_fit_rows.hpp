@@ -37,13 +37,16 @@ inline void shuffle_sequences(const OrderKey& key, Shuffled how, size_t threads,
   std::iota(by_size.begin(), by_size.end(), size_t{0});
   const auto size_of = [&](size_t at) { return sorted.begins[begins[at + 1]] - sorted.begins[begins[at]]; };
   std::stable_sort(by_size.begin(), by_size.end(), [&](size_t a, size_t b) { return size_of(a) > size_of(b); });
+  const auto list_of = [&](size_t g) {
+    return std::span<uint32_t>(sorted.positions.get() + sorted.begins[g], sorted.count(g));
+  };
   share_out(useful_threads(threads, sorted.begins.back()), by_size.size(), [&](size_t turn) {
     const size_t at = by_size[turn];
     KeyedRandom random = key.random(Drawn::kSequences, at);
     for (size_t g = begins[at]; g < begins[at + 1]; ++g) {
-      const std::span group(sorted.positions.get() + sorted.begins[g], sorted.count(g));
+      const std::span<uint32_t> group = list_of(g);
       if (how == Shuffled::kBlocks && group.size() >= kMany) {
-        fast_shuffle_blocks(group, random);
+        fast_shuffle_blocks(group, random, g + 1 < begins[at + 1] ? list_of(g + 1) : std::span<uint32_t>());
       } else {
         fast_shuffle(group, random);
       }

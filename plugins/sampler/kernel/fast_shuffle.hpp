@@ -172,10 +172,24 @@ class KeyedRandom {
 
 namespace detail {
 
+/// Items that are near at once.
+inline constexpr size_t kInCache = size_t{1} << 17U;
+
+/// False when they are too many to be near at once.
+inline bool bring_near(std::span<uint32_t> items) {
+  constexpr size_t kLine = 16;
+  if (items.size() > kInCache) return false;
+  for (size_t i = 0; i < items.size(); i += kLine) __builtin_prefetch(&items[i], 1);
+  return true;
+}
+
 /// `count` things, the last of those left swapped with one of them, uniformly drawn, until none is left: the order in
-/// which they are then is one of all, each as likely. swap(a, b); is_far: reach(a) brings thing a near before.
+/// which they are then is one of all, each as likely. swap(a, b); is_far: reach(a) brings thing a near before;
+/// meanwhile `next` is brought near for whoever comes next.
 template <class Swap, class Reach>
-void shuffle_things(uint32_t count, KeyedRandom& random, bool is_far, Swap&& swap, Reach&& reach) {
+void shuffle_things(uint32_t count, KeyedRandom& random, bool is_far, Swap&& swap, Reach&& reach,
+                    std::span<uint32_t> next = {}) {
+  constexpr size_t kAtOnce = size_t{KeyedRandom::kMostReady} * 8;
   std::array<uint32_t, KeyedRandom::kMostReady> places;
   uint32_t left = count;
   while (left > 1) {
@@ -183,6 +197,8 @@ void shuffle_things(uint32_t count, KeyedRandom& random, bool is_far, Swap&& swa
     const size_t swaps = std::min<size_t>(draws.size(), left - 1);
     const bool is_sure = has_avx2() ? find_places_avx2(draws.first(swaps), left, places.data())
                                     : find_places(draws.first(swaps), left, places.data());
+    bring_near(next.first(std::min(next.size(), kAtOnce)));
+    next = next.subspan(std::min(next.size(), kAtOnce));
     if (is_sure) {
       for (size_t i = 0; is_far && i < swaps; ++i) reach(places[i]);
       for (size_t i = 0; i < swaps; ++i) swap(--left, places[i]);
@@ -200,15 +216,6 @@ void shuffle_things(uint32_t count, KeyedRandom& random, bool is_far, Swap&& swa
   }
 }
 
-/// False when they are too many to be near at once.
-inline bool bring_near(std::span<uint32_t> items) {
-  constexpr size_t kInCache = size_t{1} << 17U;
-  constexpr size_t kLine = 16;
-  if (items.size() > kInCache) return false;
-  for (size_t i = 0; i < items.size(); i += kLine) __builtin_prefetch(&items[i], 1);
-  return true;
-}
-
 }  // namespace detail
 
 /// Every order is equally likely. In place; fewer than 2^32 items.
@@ -224,9 +231,9 @@ inline void fast_shuffle(std::span<uint32_t> items, KeyedRandom& random) {
 inline constexpr size_t kShuffledBlock = 8;
 
 /// In a third of the time: every order of the blocks of neighbours is equally likely, and those of a block keep theirs.
-/// First the items behind the last whole block change places with any others.
-inline void fast_shuffle_blocks(std::span<uint32_t> items, KeyedRandom& random) {
-  const bool is_far = !detail::bring_near(items);
+/// First the items behind the last whole block change places with any others. `next`: what is shuffled next.
+inline void fast_shuffle_blocks(std::span<uint32_t> items, KeyedRandom& random, std::span<uint32_t> next = {}) {
+  const bool is_far = items.size() > detail::kInCache;
   using Block = std::array<uint32_t, kShuffledBlock>;
   const auto blocks = static_cast<uint32_t>(items.size() / kShuffledBlock);
   uint32_t* const at = items.data();
@@ -243,7 +250,7 @@ inline void fast_shuffle_blocks(std::span<uint32_t> items, KeyedRandom& random) 
     std::memcpy(at + size_t{a} * kShuffledBlock, &other, sizeof(Block));
   };
   const auto reach = [at](uint32_t a) { __builtin_prefetch(at + size_t{a} * kShuffledBlock, 1); };
-  detail::shuffle_things(blocks, random, is_far, swap, reach);
+  detail::shuffle_things(blocks, random, is_far, swap, reach, next);
 }
 
 }  // namespace pliant::sampler

@@ -59,7 +59,7 @@ struct PackOrder {
 
 namespace detail {
 
-inline constexpr uint64_t kBucketEntries = uint64_t{1} << 17U;
+inline constexpr uint64_t kBucketEntries = uint64_t{1} << 16U;
 
 struct PlacedRun {
   uint32_t bucket = 0;

@@ -1,5 +1,6 @@
 // What collectives compute, and in which order they run.
 #include <initializer_list>
+#include <memory>
 
 #include "testkit/checks/accelerator_checks.hpp"
 #include "testkit/collective_work.hpp"
@@ -69,6 +70,78 @@ void broadcast(const Subject& s) {
 }
 void barrier(const Subject& s) {
   values(s, Collective::kBarrier);
+}
+void all_gather_v(const Subject& s) {
+  values(s, Collective::kAllGatherV);
+}
+void messages(const Subject& s) {
+  values(s, Collective::kMessages);
+}
+
+/// Messages without a group, in their order.
+void one_way_script(const Rank& rank) {
+  const Comm comm(rank, rank.id());
+  const Stream stream(rank.accelerator, rank.rank % rank.accelerator.devices());
+  std::vector<std::unique_ptr<Guarded>> kept;
+  uint64_t number = 0;
+  for (const uint64_t count : std::initializer_list<uint64_t>{0, 1, 7, 1001, 300007, 3, 0}) {
+    const Elements contents = drawn_elements(PLIANT_I32, count, Draw::kSmall, rank.seed, ++number, 0);
+    kept.push_back(std::make_unique<Guarded>(rank.accelerator, count * sizeof(int32_t)));
+    if (rank.rank == 0) {
+      kept.back()->set(contents.bytes());
+      const void* from = kept.back()->at();
+      must("send", rank.accelerator.call(&pliant_collectives::send, comm, from, count, PLIANT_I32, 1, stream));
+    } else {
+      void* to = kept.back()->at();
+      must("recv", rank.accelerator.call(&pliant_collectives::recv, comm, to, count, PLIANT_I32, 0, stream));
+    }
+  }
+  stream.wait();
+  number = 0;
+  for (const auto& one : kept) {
+    const Bytes got = one->get("a message");
+    const Elements wanted =
+        drawn_elements(PLIANT_I32, got.size() / sizeof(int32_t), Draw::kSmall, rank.seed, ++number, 0);
+    expect(got == wanted.bytes(), "message " + std::to_string(number) + " is not what was sent");
+  }
+}
+
+void one_way(const Subject& subject) {
+  need_collectives(subject);
+  Ranks ranks(subject, "one_way", 2);
+  ranks.carry_id();
+  ranks.finish();
+}
+
+void group_script(const Rank& rank) {
+  const Comm comm(rank, rank.id());
+  const Stream stream(rank.accelerator);
+  using Slots = pliant_collectives;
+  const auto call = [&](auto slot) { return rank.accelerator.call(slot, comm); };
+  const auto refused = [](const Outcome& outcome, int32_t status, const std::string& what) {
+    expect(outcome.status == status, what + " answered " + outcome.text());
+  };
+  refused(call(&Slots::group_end), PLIANT_FAILED_PRECONDITION, "group_end without group_begin");
+  must("group_begin", call(&Slots::group_begin));
+  refused(call(&Slots::group_begin), PLIANT_FAILED_PRECONDITION, "group_begin in a group");
+  must("group_end of an empty group", call(&Slots::group_end));
+  must("group_begin", call(&Slots::group_begin));
+  const CollectiveWork first(rank, {Collective::kAllReduce, PLIANT_I32, PLIANT_SUM, 1001});
+  const CollectiveWork second(rank, {Collective::kAllGather, PLIANT_U8, PLIANT_SUM, 501});
+  must("all_reduce in a group", first.enqueue(comm, stream));
+  must("all_gather in a group", second.enqueue(comm, stream));
+  stream.wait();  // nothing is enqueued before the end
+  must("group_end", call(&Slots::group_end));
+  stream.wait();
+  first.verify();
+  second.verify();
+}
+
+void groups(const Subject& subject) {
+  need_collectives(subject);
+  Ranks ranks(subject, "group", 3);
+  ranks.carry_id();
+  ranks.finish();
 }
 
 /// Nothing is done before the last rank has come. Rank 0 is the late one, and the root.
@@ -250,8 +323,8 @@ void repeatable(const Subject& subject) {
 }  // namespace
 
 std::vector<Script> collective_scripts() {
-  return {{"values", values_script}, {"late", late_script}, {"joining", joining_script},
-          {"stream", stream_script}, {"sums", sums_script}, {"digest", digest_script}};
+  return {{"values", values_script},   {"late", late_script},   {"joining", joining_script}, {"stream", stream_script},
+          {"one_way", one_way_script}, {"group", group_script}, {"sums", sums_script},       {"digest", digest_script}};
 }
 
 std::vector<Check> collective_checks() {
@@ -264,6 +337,12 @@ std::vector<Check> collective_checks() {
        "reduce_scatter is right at 1, 2, 3, 4, 7 and 8 ranks, for every type and operation", reduce_scatter, 90},
       {"collectives.broadcast", "broadcast is right at 1, 2, 3, 4, 7 and 8 ranks, from every rank", broadcast, 90},
       {"collectives.barrier", "barrier comes back at 1, 2, 3, 4, 7 and 8 ranks", barrier, 90},
+      {"collectives.all_gather_v",
+       "all_gather_v is right at 1, 2, 3, 4, 7 and 8 ranks, of which some have nothing to send", all_gather_v, 90},
+      {"collectives.messages", "every rank of a group may send to every rank, at 1, 2, 3, 4, 7 and 8 ranks", messages,
+       90},
+      {"collectives.one_way", "messages without a group arrive in the order of the calls", one_way, 60},
+      {"collectives.groups", "a group enqueues nothing before its end, and does not nest", groups, 60},
       {"collectives.late", "no collective is done before the last rank has called it", waits_for_all, 60},
       {"collectives.order", "collectives run in stream order, between other work and on two streams in turn",
        in_stream_order, 60},

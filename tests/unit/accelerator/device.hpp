@@ -131,7 +131,11 @@ class Device {
  protected:
   /// Of an instance that somebody else owns.
   Device(const pliant_plugin& record, void* self, const pliant_collectives& collectives, void* collectives_self)
-      : record_(&record), collectives_(&collectives), self_(self), collectives_self_(collectives_self) {}
+      : file_(nullptr),
+        record_(&record),
+        collectives_(&collectives),
+        self_(self),
+        collectives_self_(collectives_self) {}
 
  private:
   template <class... Parameters, class... Arguments>
