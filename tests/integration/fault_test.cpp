@@ -113,10 +113,10 @@ TEST_CASE("an empty dataset is refused by name") {
 
 TEST_CASE("a full disk on the commit path ends the job cleanly and the run can be resumed") {
   JobRunner job;
-  job.config(toy_config("workers = 2\nepochs = 8\nsnapshot_every = 3\ndeterministic = true") +
+  job.config(toy_config("workers = 2\nepochs = 14\nsnapshot_every = 3\ndeterministic = true") +
              "[accelerator]\nuse = \"host\"\n[accelerator.host]\nchunk_bytes = 4096\n");
   // A limit on file size stands for a full disk: the ledger hits it in the middle of the job.
-  const Ended ended = job.run_limited(48, {"run", "pliant.toml", "--json"});
+  const Ended ended = job.run_limited(80, {"run", "pliant.toml", "--json"});
   INFO(ended.err);
   CHECK(ended.exit_code == 2);
   CHECK(ended.summary["reason"].get<std::string>().find("is not committed") != std::string::npos);
@@ -124,7 +124,7 @@ TEST_CASE("a full disk on the commit path ends the job cleanly and the run can b
   const Ended resumed = job.run({"run", "pliant.toml", "--json", "--resume"});
   INFO(resumed.err);
   REQUIRE(resumed.exit_code == 0);
-  CHECK(resumed.summary["samples_used_once"] == 1624);
+  CHECK(resumed.summary["samples_used_once"] == 2842);
   CHECK(resumed.summary["samples_repeated"] == 0);
 }
 

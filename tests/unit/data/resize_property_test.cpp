@@ -146,7 +146,7 @@ TEST_CASE("a position says by name what is not as it was, and a refused one chan
   has(refusal(changed, saved), "data/lengths.npy is not what it was when the position was saved");
   changed = job;
   changed.toml = kSamplers[3] + "[run]\nseed = 3\n";
-  has(refusal(changed, saved), "saved with sampler next_fit 0.1.0; the config has best_fit 0.1.0");
+  has(refusal(changed, saved), "saved with sampler next_fit 0.1.0; the config has best_fit 0.2.0");
   changed = job;
   changed.toml = kSamplers[2] + "[run]\nseed = 4\n";
   has(refusal(changed, saved), "saved with seed 3; the config has 4");
