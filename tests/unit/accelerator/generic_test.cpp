@@ -17,13 +17,12 @@ namespace {
 /// A folder with two configs: of the device, and of the carrier. Written before any rank starts.
 class Configs {
  public:
-  explicit Configs(const std::string& sim_options) {
+  explicit Configs(const std::string& device) {
     static int count = 0;
     folder_ = std::filesystem::temp_directory_path() /
               ("pliant-generic-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
     std::filesystem::create_directories(folder_);
-    std::ofstream(folder_ / "device.toml") << "config_version = 1\n[accelerator]\nuse = \"sim\"\n[accelerator.sim]\n"
-                                           << "collectives = false\n" + sim_options;
+    std::ofstream(folder_ / "device.toml") << "config_version = 1\n[accelerator]\n" << device;
     std::ofstream(folder_ / "carrier.toml")
         << "config_version = 1\n[accelerator]\nuse = \"host\"\n[accelerator.host]\nchunk_bytes = 4096\n";
   }
@@ -70,11 +69,11 @@ class GenericDevice : private Instances, public Device {
   }
 };
 
-const char* const kDirect = "";
-const char* const kStaged = "host_visible = false\n";
+const std::string kDirect = "use = \"sim\"\n[accelerator.sim]\ncollectives = false\n";
+const std::string kStaged = kDirect + "host_visible = false\n";
 
-std::vector<RankEnd> ends_of(const char* options, int32_t world_size, const RankBody& body) {
-  const Configs configs(options);
+std::vector<RankEnd> ends_of(const std::string& device, int32_t world_size, const RankBody& body) {
+  const Configs configs(device);
   Processes processes(world_size, body, [&] { return std::make_unique<GenericDevice>(configs); });
   return processes.ends();
 }
@@ -116,8 +115,8 @@ TEST_CASE("generic collectives of more than a stage holds go through it in piece
 }
 
 TEST_CASE("generic collectives on two streams keep the order of the calls under delays") {
-  for (const char* options : {"max_delay_us = 300\n", "max_delay_us = 300\nhost_visible = false\n"}) {
-    expect_all_well(ends_of(options, 3, [](const Rank& self) -> std::string {
+  for (const std::string& options : {kDirect, kStaged}) {
+    expect_all_well(ends_of(options + "max_delay_us = 300\n", 3, [](const Rank& self) -> std::string {
       Comm comm(self.device, self.id(), self.rank, self.world_size);
       const Stream first(self.device);
       const Stream second(self.device);
@@ -142,7 +141,7 @@ TEST_CASE("generic collectives on two streams keep the order of the calls under 
 }
 
 TEST_CASE("kill -9 of a rank in the middle of any generic collective wakes all survivors with its number") {
-  for (const char* options : {kDirect, kStaged}) {
+  for (const std::string& options : {kDirect, kStaged}) {
     for (const Kind kind : kKinds) {
       INFO(options, name_of(kind));
       const std::vector<RankEnd> ends = ends_of(options, 3, [kind](const Rank& self) -> std::string {
@@ -216,3 +215,52 @@ TEST_CASE("ranks whose calls differ are told so, also through generic collective
   });
   for (const RankEnd& end : ends) CHECK(starts_with(end.text, std::to_string(PLIANT_INVALID_ARGUMENT) + ": "));
 }
+
+#ifdef PLIANT_SOFT_LEVEL_ZERO
+namespace {
+
+const std::string kLevelZero = "use = \"level_zero\"\n[accelerator.level_zero]\nstaging_bytes = 131072\n";
+
+/// Device memory, which the processors of the software driver may not touch.
+std::string sum_on_devices(const Rank& self) {
+  use_software_driver();
+  Comm comm(self.device, self.id(), self.rank, self.world_size);
+  const Stream stream(self.device);
+  constexpr uint64_t kCount = 50021;
+  constexpr uint64_t kBytes = kCount * sizeof(float);
+  void* memory = nullptr;
+  const Outcome made = self.device.call(&pliant_accelerator::alloc, 0, PLIANT_MEMORY_DEVICE, kBytes, &memory);
+  if (!made.ok()) return made.text();
+  std::vector<float> values(kCount);
+  for (uint64_t i = 0; i < kCount; ++i) values[i] = input<float>(self.rank, i);
+  using A = pliant_accelerator;
+  Outcome outcome;
+  const auto keep = [&outcome](const Outcome& one) {
+    if (outcome.ok()) outcome = one;
+  };
+  keep(self.device.call(&A::copy_async, memory, values.data(), kBytes, stream));
+  keep(self.device.call(&pliant_collectives::all_reduce, comm, memory, memory, kCount, PLIANT_F32, PLIANT_SUM, stream));
+  keep(self.device.call(&A::copy_async, values.data(), memory, kBytes, stream));
+  keep(stream.synchronize());
+  self.device.slots().free(self.device.self(), 0, PLIANT_MEMORY_DEVICE, memory);
+  if (!outcome.ok()) return outcome.text();
+  for (uint64_t i = 0; i < kCount; ++i) {
+    const float wanted = reduced<float>(self.world_size, PLIANT_SUM, i);
+    if (std::memcmp(&values[i], &wanted, sizeof(float)) != 0) return "element " + std::to_string(i) + " is wrong";
+  }
+  return software_driver_counts().first_violation;
+}
+
+}  // namespace
+
+TEST_CASE("Level Zero gets generic collectives, of device memory too, and its rules are kept") {
+  use_software_driver();
+  for (const int32_t world_size : {1, 3}) {
+    expect_all_well(ends_of(kLevelZero, world_size, sum_on_devices));
+    expect_all_well(ends_of(kLevelZero, world_size, [](const Rank& self) -> std::string {
+      const std::string fault = every_type(self);
+      return fault.empty() ? software_driver_counts().first_violation : fault;
+    }));
+  }
+}
+#endif
