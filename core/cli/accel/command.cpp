@@ -58,7 +58,7 @@ std::vector<uint64_t> sizes_in(const std::string& list) {
 }
 
 std::vector<std::string> sections_in(const std::string& list) {
-  const std::vector<std::string> known(std::begin(kBenchSections), std::end(kBenchSections));
+  std::vector<std::string> known(std::begin(kBenchSections), std::end(kBenchSections));
   if (list.empty()) return known;
   const std::vector<std::string> wanted = names_in("--only", list, "copy,collectives");
   for (const std::string& name : wanted) {

@@ -69,7 +69,9 @@ class Link {
   }
   template <class... Parameters, class... Arguments>
   void call(int32_t (*pliant_collectives::*slot)(void*, Parameters...), Arguments... arguments) const {
-    checked(collectives()->*slot, arguments...);
+    const pliant_collectives* const table = collectives();
+    if (table == nullptr) throw Error(Status::kUnimplemented, "the accelerator has no collectives", ExitCode::kPlugin);
+    checked(table->*slot, arguments...);
   }
 
   [[nodiscard]] const plugin::Plugin& plugin() const { return instance_.plugin(); }

@@ -21,7 +21,7 @@ constexpr int64_t kMost = 2000;
 constexpr const char* kMemoryCopy = "memory_copy";
 /// For so long the ranks copy memory at once: many turns of the scheduler, and long beside the time in which they set
 /// out.
-constexpr double kLimitLoop_s = 0.02;
+constexpr double kLimitLoopSeconds = 0.02;
 
 struct Item {
   std::string section;
@@ -30,20 +30,20 @@ struct Item {
 };
 
 const std::vector<std::string>& parts_of(const std::string& section) {
-  static const std::vector<std::string> copy{"host_to_device", "device_to_host", "device_to_device", "duplex"};
-  static const std::vector<std::string> latency{"enqueue",           "enqueue_to_end",      "synchronize_idle",
-                                                "event_record",      "event_record_to_end", "stream_wait_event",
-                                                "event_cross_stream"};
-  static const std::vector<std::string> alloc{"device", "pinned"};
-  static const std::vector<std::string> reduce{"sum of 2 f32",    "sum of 4 f32",     "sum of 8 f32",
-                                               "sum of 4 bf16",   "cast f32 to bf16", "cast bf16 to f32",
-                                               "cast f32 to f16", "cast f16 to f32"};
-  static const std::vector<std::string> collectives{"all_gather", "reduce_scatter", "all_reduce", "broadcast",
-                                                    "barrier"};
-  if (section == "copy") return copy;
-  if (section == "latency") return latency;
-  if (section == "alloc") return alloc;
-  return section == "reduce" ? reduce : collectives;
+  static const std::vector<std::string> kCopy{"host_to_device", "device_to_host", "device_to_device", "duplex"};
+  static const std::vector<std::string> kLatency{"enqueue",           "enqueue_to_end",      "synchronize_idle",
+                                                 "event_record",      "event_record_to_end", "stream_wait_event",
+                                                 "event_cross_stream"};
+  static const std::vector<std::string> kAlloc{"device", "pinned"};
+  static const std::vector<std::string> kReduce{"sum of 2 f32",    "sum of 4 f32",     "sum of 8 f32",
+                                                "sum of 4 bf16",   "cast f32 to bf16", "cast bf16 to f32",
+                                                "cast f32 to f16", "cast f16 to f32"};
+  static const std::vector<std::string> kCollectives{"all_gather", "reduce_scatter", "all_reduce", "broadcast",
+                                                     "barrier"};
+  if (section == "copy") return kCopy;
+  if (section == "latency") return kLatency;
+  if (section == "alloc") return kAlloc;
+  return section == "reduce" ? kReduce : kCollectives;
 }
 
 std::vector<Item> items_of(const std::string& section, const std::vector<uint64_t>& sizes) {
@@ -109,7 +109,7 @@ class Measuring {
     made.limit_bytes = least_copy(item.what, made.bytes, crew_.ranks());
     // Short copies would run one after the other, not at once: the ranks do not come out of a barrier together.
     const double once = time(kMemoryCopy, made.limit_bytes, 1, nullptr).median_s;
-    const double loops = std::ceil(kLimitLoop_s / std::max(once, 1e-9));
+    const double loops = std::ceil(kLimitLoopSeconds / std::max(once, 1e-9));
     made.limit = time(kMemoryCopy, made.limit_bytes, static_cast<int64_t>(std::clamp(loops, 1.0, 1e6)), nullptr);
     return made;
   }

@@ -237,7 +237,7 @@ void GenericCollectives::all_gather_v(Comm& comm, const void* send, void* recv, 
   comm.enqueue(
       [&shared = comm.shared(), send, recv, all = std::vector<uint64_t>(counts.begin(), counts.end()), dtype,
        on = &stream] {
-        const auto exchange = [&shared, dtype](const void* from, void* to, std::vector<uint64_t> of) {
+        const auto exchange = [&shared, dtype](const void* from, void* to, const std::vector<uint64_t>& of) {
           return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
             carrier(carrier.collectives().all_gather_v, carried, from, to, of.data(), raw(dtype), carrier_stream);
           };
