@@ -110,7 +110,7 @@ class BestFitRows : public sdk::RowSource {
     here_.restart();
   }
   /// Every order of packs is equally likely, and so is every choice among sequences, or blocks of sequences, of one
-  /// size. The eight of a block go into one bucket, anywhere in it.
+  /// size. The eight of a block go into one bucket, or into two that follow each other, anywhere in them.
   void order_at_random(const OrderKey& key, Shuffled how) {
     detail::count_entries(plan, entries_);
     detail::shuffle_sequences(key, how, threads, sorted);
