@@ -100,8 +100,9 @@ typedef struct pliant_accelerator {
    * rounded once. Integers wrap around and need scale = 1. */
   int32_t (*reduce_async)(void* self, void* to, const void* const* from, int32_t sources, uint64_t count, int32_t dtype,
                           int32_t op, double scale, pliant_stream* stream, pliant_error* error);
-  /* to[i] = from[i] as another type: to the nearest, ties to even; floats past the largest become infinity, those that
-   * an integer cannot hold its least or largest value, NaN 0. Ranges must not overlap. */
+  /* to[i] = from[i] as another type. A float is the nearest, ties to even, and infinity past the largest. An integer
+   * from a float is that without its fraction; its least or largest value where it cannot hold that, 0 from NaN. From a
+   * wider integer it wraps around. Ranges must not overlap. */
   int32_t (*cast_async)(void* self, void* to, int32_t to_dtype, const void* from, int32_t from_dtype, uint64_t count,
                         pliant_stream* stream, pliant_error* error);
   /* Calls function(context) in stream order, on a thread of the plugin's; work behind it waits. It may block: the
