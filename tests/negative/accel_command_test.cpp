@@ -178,12 +178,14 @@ TEST_CASE("one rank alone can be measured") {
   CHECK(bench_json({"host", "--only", "collectives", "--sizes", "64", "--ranks", "1"}).at("ranks") == 1);
 }
 
-TEST_CASE("an accelerator without collectives is measured in everything else, and it is said") {
-  const Outcome shown = bench({"bare", "--only", "latency,collectives"});
+TEST_CASE("an accelerator without collectives is measured with generic ones, and it is said") {
+  const Outcome shown = bench({"bare", "--only", "collectives", "--sizes", "4KiB", "--ranks", "2"});
   CHECK(shown.exit_code == 0);
-  CHECK(has(shown.out, "enqueue to end"));
-  CHECK(has(shown.out, "collectives: none, accelerator 'bare' does not have pliant.collectives/1"));
-  CHECK(bench_json({"bare", "--only", "collectives"}).at("collectives").is_null());
+  CHECK(has(shown.out, "generic collectives, 2 ranks"));
+  const json measured = bench_json({"bare", "--only", "collectives", "--sizes", "4096", "--ranks", "2"});
+  CHECK(measured.at("collectives_by") == "host");
+  CHECK(entry_of(measured.at("collectives"), "all_gather", 4096).at("bytes") == 4096);
+  CHECK(bench_json({"host", "--only", "collectives", "--sizes", "64", "--ranks", "2"}).at("collectives_by") == "host");
 }
 
 TEST_CASE("what accel bench cannot do is refused with what is allowed") {

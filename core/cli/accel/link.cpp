@@ -1,9 +1,14 @@
 // The slots of an accelerator plugin with owners for what they make.
 #include "accel/link.hpp"
 
+#include "config/state.hpp"
+#include "pliant/sdk/failure.hpp"
+
 namespace pliant::cli {
 
-Link::Link(const Config& config) : instance_(or_throw(plugin::instantiate(config, "accelerator"))) {}
+Link::Link(const Config& config)
+    : instance_(std::make_unique<const plugin::Instance>(or_throw(plugin::instantiate(config, "accelerator")))),
+      collectives_(std::make_unique<detail::CollectivesOf>(*instance_, config.state().search)) {}
 
 int32_t Link::device_count() const {
   int32_t count = 0;
@@ -16,14 +21,12 @@ DeviceSeen Link::device(int32_t device) const {
   raw.struct_size = sizeof(raw);
   call(&pliant_accelerator::device_properties, device, &raw);
   raw.name[sizeof(raw.name) - 1] = '\0';
-  return {raw.name, raw.memory_bytes, (raw.capabilities & PLIANT_CAP_HOST_VISIBLE) != 0,
-          (raw.capabilities & PLIANT_CAP_FIXED_ORDER) != 0, collectives() != nullptr};
-}
-
-const pliant_collectives* Link::collectives() const {
-  const pliant_plugin& record = instance_.plugin().record();
-  if (record.extension == nullptr) return nullptr;
-  return static_cast<const pliant_collectives*>(record.extension(instance_.self(), PLIANT_COLLECTIVES));
+  return {raw.name,
+          raw.memory_bytes,
+          (raw.capabilities & PLIANT_CAP_HOST_VISIBLE) != 0,
+          (raw.capabilities & PLIANT_CAP_FIXED_ORDER) != 0,
+          collectives().are_own(),
+          collectives().are_there()};
 }
 
 Owned<pliant_stream> Link::make_stream(int32_t device) const {
@@ -42,13 +45,20 @@ Owned<pliant_event> Link::make_event(int32_t device) const {
 Owned<pliant_comm> Link::join(int32_t device, const pliant_comm_id& id, int32_t rank, int32_t ranks) const {
   pliant_comm* made = nullptr;
   call(&pliant_collectives::comm_create, device, &id, rank, ranks, &made);
-  Owned<pliant_comm> comm(self(), collectives()->comm_destroy, made);
+  Owned<pliant_comm> comm(collectives().self(), collectives().table().comm_destroy, made);
   call(&pliant_collectives::comm_status, made, int32_t{-1});
   return comm;
 }
 
 void Link::synchronize(const Owned<pliant_stream>& stream) const {
   call(&pliant_accelerator::stream_synchronize, stream.get());
+  try {
+    collectives().throw_failure(stream.get());
+  } catch (const sdk::Failure& failure) {
+    pliant_error error = plugin::fresh_error();
+    sdk::detail::set_error(&error, failure.status(), failure.what());
+    throw plugin::to_error(instance_->plugin(), failure.status(), error);
+  }
 }
 
 Memory::Memory(const Link& link, int32_t device, int32_t kind, uint64_t bytes)

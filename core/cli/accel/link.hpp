@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
 
-#include "pliant/abi/collectives.h"
+#include "accelerator/collectives_of.hpp"
 #include "plugin/plugin.hpp"
 
 namespace pliant::cli {
@@ -17,7 +18,8 @@ struct DeviceSeen {
   uint64_t memory_bytes = 0;
   bool host_visible = false;
   bool fixed_order = false;
-  bool collectives = false;  ///< its plugin has the extension PLIANT_COLLECTIVES
+  bool own_collectives = false;  ///< its plugin has the extension PLIANT_COLLECTIVES
+  bool collectives = false;      ///< it has, or the accelerator is there that carries generic ones
 };
 
 /// A handle that its plugin destroys.
@@ -53,8 +55,8 @@ class Link {
 
   [[nodiscard]] int32_t device_count() const;
   [[nodiscard]] DeviceSeen device(int32_t device) const;
-  /// nullptr: it has none.
-  [[nodiscard]] const pliant_collectives* collectives() const;
+  /// Its own, or generic ones.
+  [[nodiscard]] detail::CollectivesOf& collectives() const { return *collectives_; }
 
   [[nodiscard]] Owned<pliant_stream> make_stream(int32_t device) const;
   [[nodiscard]] Owned<pliant_event> make_event(int32_t device) const;
@@ -65,27 +67,26 @@ class Link {
   /// Calls a slot of the accelerator (or, below, of its collectives); throws what it reports.
   template <class... Parameters, class... Arguments>
   void call(int32_t (*pliant_accelerator::*slot)(void*, Parameters...), Arguments... arguments) const {
-    checked(table().*slot, arguments...);
+    checked(self(), table().*slot, arguments...);
   }
   template <class... Parameters, class... Arguments>
   void call(int32_t (*pliant_collectives::*slot)(void*, Parameters...), Arguments... arguments) const {
-    const pliant_collectives* const table = collectives();
-    if (table == nullptr) throw Error(Status::kUnimplemented, "the accelerator has no collectives", ExitCode::kPlugin);
-    checked(table->*slot, arguments...);
+    checked(collectives().self(), collectives().table().*slot, arguments...);
   }
 
-  [[nodiscard]] const plugin::Plugin& plugin() const { return instance_.plugin(); }
-  [[nodiscard]] const pliant_accelerator& table() const { return instance_.table<pliant_accelerator>(); }
-  [[nodiscard]] void* self() const { return instance_.self(); }
+  [[nodiscard]] const plugin::Plugin& plugin() const { return instance_->plugin(); }
+  [[nodiscard]] const pliant_accelerator& table() const { return instance_->table<pliant_accelerator>(); }
+  [[nodiscard]] void* self() const { return instance_->self(); }
 
  private:
   template <class Slot, class... Arguments>
-  void checked(Slot slot, Arguments... arguments) const {
+  void checked(void* self, Slot slot, Arguments... arguments) const {
     pliant_error error = plugin::fresh_error();
-    const int32_t status = slot(instance_.self(), arguments..., &error);
-    if (status != PLIANT_OK) throw plugin::to_error(instance_.plugin(), status, error);
+    const int32_t status = slot(self, arguments..., &error);
+    if (status != PLIANT_OK) throw plugin::to_error(instance_->plugin(), status, error);
   }
-  plugin::Instance instance_;
+  std::unique_ptr<const plugin::Instance> instance_;  // where it is when this moves: collectives_ refers to it
+  std::unique_ptr<detail::CollectivesOf> collectives_;
 };
 
 /// Memory of a device, or pinned. Movable.

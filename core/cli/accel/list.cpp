@@ -32,7 +32,7 @@ Listed look_at(plugin::Found found, const Invocation& invocation, const std::fil
   try {
     const Link link(accelerator_config(invocation, file, listed.found.name));
     listed.version = link.plugin().record().version;
-    listed.collectives = link.collectives() != nullptr;
+    listed.collectives = link.collectives().are_own();
     const int32_t count = link.device_count();
     for (int32_t device = 0; device < count; ++device) listed.devices.push_back(link.device(device));
   } catch (const Error& error) {

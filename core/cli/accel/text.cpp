@@ -37,8 +37,9 @@ std::string name_text(std::string what) {
 
 Rows rows_of(const BenchStudy& study, const std::string& section) {
   const bool collectives = section == "collectives";
-  Rows rows{{collectives ? fmt::format("{}, {} ranks", section, study.ranks) : section, "size", "median", "quartiles",
-             "", "GB/s"}};
+  const char* const whose = study.seen.own_collectives ? "" : "generic ";
+  Rows rows{{collectives ? fmt::format("{}{}, {} ranks", whose, section, study.ranks) : section, "size", "median",
+             "quartiles", "", "GB/s"}};
   if (collectives) rows.front().insert(rows.front().end(), {"in a row", "limit", "of limit"});
   rows.front().emplace_back("n");
   for (const Measured& one : study.measured) {
@@ -91,8 +92,9 @@ std::string bench_text(const BenchStudy& study) {
                                  study.devices, study.seen.name, size_text(study.seen.memory_bytes));
   for (const std::string& section : study.sections) {
     if (section == "collectives" && !study.seen.collectives) {
-      text += fmt::format("\ncollectives: none, accelerator '{}' does not have " PLIANT_COLLECTIVES "\n",
-                          study.accelerator);
+      text += fmt::format("\ncollectives: none, accelerator '{}' does not have " PLIANT_COLLECTIVES
+                          ", and accelerator '{}', which carries generic ones, was not found\n",
+                          study.accelerator, detail::CollectivesOf::kCarrier);
       continue;
     }
     text += "\n" + table(rows_of(study, section), 1) + explanation(section, study);

@@ -62,6 +62,7 @@ Json Worker::open(const Json& question) {
   seen["memory_bytes"] = properties.memory_bytes;
   seen["host_visible"] = properties.host_visible;
   seen["fixed_order"] = properties.fixed_order;
+  seen["own_collectives"] = properties.own_collectives;
   seen["collectives"] = properties.collectives;
   seen["version"] = link.plugin().record().version;
   // Ranks take the devices in turn, from the one named on.

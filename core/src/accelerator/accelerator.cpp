@@ -2,60 +2,34 @@
 #include "pliant/accelerator.hpp"
 
 #include <cstring>
-#include <mutex>
 #include <utility>
 #include <vector>
 
-#include "accelerator/generic_collectives.hpp"
+#include "accelerator/collectives_of.hpp"
 #include "config/state.hpp"
-#include "plugin/option_values.hpp"
+#include "pliant/sdk/failure.hpp"
 #include "plugin/plugin.hpp"
-#include "plugin/search.hpp"
 
 namespace pliant {
 
 struct Accelerator::State {
-  using Generic = sdk::detail::Plain<detail::GenericCollectives>;
-
   plugin::Instance instance;
-  std::vector<plugin::SearchDir> search;
+  detail::CollectivesOf collectives;
 
-  State(plugin::Instance made, std::vector<plugin::SearchDir> dirs)
-      : instance(std::move(made)), search(std::move(dirs)) {}
+  State(plugin::Instance made, const std::vector<plugin::SearchDir>& search)
+      : instance(std::move(made)), collectives(instance, search) {}
 
   [[nodiscard]] const pliant_accelerator& table() const { return instance.table<pliant_accelerator>(); }
 
-  /// The plugin's own, or those that are built from what it has. Throws kNotFound when nothing can carry these.
-  struct Collectives {
-    const pliant_collectives* table = nullptr;
-    void* self = nullptr;
-  };
-  [[nodiscard]] const Collectives& collectives() {
-    std::call_once(collectives_made_, [this] {
-      const auto& record = instance.plugin().record();
-      if (const void* own =
-              record.extension == nullptr ? nullptr : record.extension(instance.self(), PLIANT_COLLECTIVES)) {
-        collectives_ = {static_cast<const pliant_collectives*>(own), instance.self()};
-        return;
-      }
-      generic_ = std::unique_ptr<Generic>(new Generic{{instance, make_carrier()}});
-      collectives_ = {&detail::GenericCollectives::table(), generic_.get()};
-    });
-    return collectives_;
-  }
   /// What enqueued collectives met that the plugin knows nothing of.
   void throw_failure(pliant_stream* stream) {
-    if (generic_ == nullptr) return;
     try {
-      generic_->plugin.throw_failure(stream);
+      collectives.throw_failure(stream);
     } catch (const sdk::Failure& failure) {
       pliant_error error = plugin::fresh_error();
       sdk::detail::set_error(&error, failure.status(), failure.what());
       fail(failure.status(), error);
     }
-  }
-  void forget(pliant_stream* stream) {
-    if (generic_ != nullptr) generic_->plugin.forget(stream);
   }
 
   /// Calls slot(self, args..., error); throws what it reports.
@@ -66,14 +40,13 @@ struct Accelerator::State {
   /// The same for a slot of the collectives.
   template <class... Parameters, class... Arguments>
   void call(int32_t (*pliant_collectives::*slot)(void*, Parameters...), Arguments... arguments) {
-    const Collectives& all = collectives();
-    const auto* const place = reinterpret_cast<const std::byte*>(&(all.table->*slot));
-    const auto* const begin = reinterpret_cast<const std::byte*>(all.table);
-    if (static_cast<size_t>(place - begin) >= all.table->struct_size) {
+    const pliant_collectives& table = collectives.table();
+    const auto* const place = reinterpret_cast<const std::byte*>(&(table.*slot));
+    if (static_cast<size_t>(place - reinterpret_cast<const std::byte*>(&table)) >= table.struct_size) {
       throw Error(Status::kUnimplemented, "accelerator \"" + std::string(instance.plugin().record().name) +
                                               "\" was built for an older Pliant and has no such collective");
     }
-    call_on(all.self, all.table->*slot, arguments...);
+    call_on(collectives.self(), table.*slot, arguments...);
   }
 
  private:
@@ -96,27 +69,6 @@ struct Accelerator::State {
         throw made;
     }
   }
-  [[nodiscard]] plugin::Instance make_carrier() const {
-    const plugin::Kind& kind = instance.plugin().kind();
-    const auto file = plugin::find(search, kind, kCarrier);
-    if (!file) {
-      throw Error(file.error().status(),
-                  "accelerator \"" + std::string(instance.plugin().record().name) +
-                      "\" has no collectives of its own, and the accelerator that would carry them is missing: " +
-                      file.error().message(),
-                  file.error().exit_code());
-    }
-    auto opened = or_throw(plugin::Plugin::open(*file, kind));
-    plugin::OptionValues defaults;
-    defaults.state().reset(opened->options());
-    for (size_t i = 0; i < opened->options().size(); ++i) defaults.state().set_default(i, opened->options()[i]);
-    return or_throw(plugin::Instance::create(std::move(opened), defaults));
-  }
-
-  static constexpr const char* kCarrier = "host";
-  std::once_flag collectives_made_;
-  std::unique_ptr<Generic> generic_;
-  Collectives collectives_;
 };
 
 struct Stream::State {
@@ -126,7 +78,7 @@ struct Stream::State {
   ~State() {
     if (handle == nullptr) return;
     accelerator->table().stream_destroy(accelerator->instance.self(), handle);
-    accelerator->forget(handle);
+    accelerator->collectives.forget(handle);
   }
 };
 
@@ -138,8 +90,7 @@ struct Communicator::State {
 
   ~State() {
     if (handle == nullptr) return;
-    const auto& collectives = accelerator->collectives();
-    collectives.table->comm_destroy(collectives.self, handle);
+    accelerator->collectives.table().comm_destroy(accelerator->collectives.self(), handle);
   }
 };
 
@@ -242,8 +193,8 @@ void Communicator::wait_ready(int32_t timeout_ms) {
 }
 
 void Communicator::abort() noexcept {
-  const auto& collectives = state_->accelerator->collectives();
-  collectives.table->comm_abort(collectives.self, state_->handle);
+  detail::CollectivesOf& collectives = state_->accelerator->collectives;
+  collectives.table().comm_abort(collectives.self(), state_->handle);
 }
 
 void Communicator::all_reduce(const void* send, void* recv, uint64_t count, DType dtype, ReduceOp op, Stream& stream) {

@@ -1,0 +1,75 @@
+// Finds the carrier and makes the generic collectives.
+#include "accelerator/collectives_of.hpp"
+
+#include <string>
+#include <utility>
+
+#include "accelerator/generic_collectives.hpp"
+#include "plugin/option_values.hpp"
+
+namespace pliant::detail {
+
+namespace {
+
+const pliant_collectives* own_collectives(const plugin::Instance& device) {
+  const pliant_plugin& record = device.plugin().record();
+  if (record.extension == nullptr) return nullptr;
+  return static_cast<const pliant_collectives*>(record.extension(device.self(), PLIANT_COLLECTIVES));
+}
+
+}  // namespace
+
+struct CollectivesOf::Generic {
+  sdk::detail::Plain<GenericCollectives> self;
+};
+
+CollectivesOf::CollectivesOf(const plugin::Instance& device, std::vector<plugin::SearchDir> search)
+    : device_(device), search_(std::move(search)), own_(own_collectives(device)) {}
+
+CollectivesOf::~CollectivesOf() = default;
+
+bool CollectivesOf::are_there() const {
+  return are_own() || plugin::find(search_, device_.plugin().kind(), kCarrier).has_value();
+}
+
+const pliant_collectives& CollectivesOf::table() {
+  if (are_own()) return *own_;
+  generic();
+  return GenericCollectives::table();
+}
+
+void* CollectivesOf::self() {
+  return are_own() ? device_.self() : &generic().self;
+}
+
+CollectivesOf::Generic& CollectivesOf::generic() {
+  std::call_once(made_, [this] { generic_ = std::unique_ptr<Generic>(new Generic{{{device_, make_carrier()}}}); });
+  return *generic_;
+}
+
+void CollectivesOf::throw_failure(pliant_stream* stream) {
+  if (generic_ != nullptr) generic_->self.plugin.throw_failure(stream);
+}
+
+void CollectivesOf::forget(pliant_stream* stream) {
+  if (generic_ != nullptr) generic_->self.plugin.forget(stream);
+}
+
+plugin::Instance CollectivesOf::make_carrier() const {
+  const plugin::Kind& kind = device_.plugin().kind();
+  const auto file = plugin::find(search_, kind, kCarrier);
+  if (!file) {
+    throw Error(file.error().status(),
+                "accelerator \"" + std::string(device_.plugin().record().name) +
+                    "\" has no collectives of its own, and the accelerator that would carry them is missing: " +
+                    file.error().message(),
+                file.error().exit_code());
+  }
+  auto opened = or_throw(plugin::Plugin::open(*file, kind));
+  plugin::OptionValues defaults;
+  defaults.state().reset(opened->options());
+  for (size_t i = 0; i < opened->options().size(); ++i) defaults.state().set_default(i, opened->options()[i]);
+  return or_throw(plugin::Instance::create(std::move(opened), defaults));
+}
+
+}  // namespace pliant::detail

@@ -1,0 +1,51 @@
+// CollectivesOf: the collectives of an accelerator, its own or, where it has none, generic ones carried by `host`.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "pliant/abi/collectives.h"
+#include "plugin/plugin.hpp"
+#include "plugin/search.hpp"
+
+namespace pliant::detail {
+
+/// Thread-safe. Generic collectives are made at the first question for their table.
+class CollectivesOf {
+ public:
+  /// `device` and its streams live longer than this. `search`: where the carrier is looked for.
+  CollectivesOf(const plugin::Instance& device, std::vector<plugin::SearchDir> search);
+  ~CollectivesOf();
+  CollectivesOf(const CollectivesOf&) = delete;
+  CollectivesOf& operator=(const CollectivesOf&) = delete;
+
+  /// The accelerator has collectives of its own.
+  [[nodiscard]] bool are_own() const { return own_ != nullptr; }
+  /// It has, or the carrier is found.
+  [[nodiscard]] bool are_there() const;
+  /// The slots, and their `self`. Throws Error when there are none: who is missing, and who wanted it.
+  [[nodiscard]] const pliant_collectives& table();
+  [[nodiscard]] void* self();
+
+  /// After a synchronize of `stream` that found nothing: the first failure on it that nobody was told of, as
+  /// sdk::Failure. Those of the accelerator's own collectives it tells itself.
+  void throw_failure(pliant_stream* stream);
+  /// `stream` was destroyed.
+  void forget(pliant_stream* stream);
+
+  static constexpr const char* kCarrier = "host";
+
+ private:
+  struct Generic;
+  Generic& generic();
+  [[nodiscard]] plugin::Instance make_carrier() const;
+
+  const plugin::Instance& device_;
+  const std::vector<plugin::SearchDir> search_;
+  const pliant_collectives* const own_;
+  std::once_flag made_;
+  std::unique_ptr<Generic> generic_;
+};
+
+}  // namespace pliant::detail
