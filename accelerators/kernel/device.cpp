@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernel/reduce.hpp"
+#include "pliant/sdk/arithmetic.hpp"
 
 namespace pliant::accelerator {
 
@@ -50,12 +50,12 @@ void Device::copy(std::span<const pliant_copy> copies, Stream& stream) {
 void Device::reduce(void* to, std::span<const void* const> from, sdk::Elements elements, sdk::ReduceOp op, double scale,
                     Stream& stream) {
   stream.enqueue([=, all = std::vector<const void*>(from.begin(), from.end())] {
-    accelerator::reduce(elements.dtype, op, all, scale, elements.count, to, nullptr);
+    sdk::reduce(elements.dtype, op, all, scale, elements.count, to, nullptr);
   });
 }
 
 void Device::cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream) {
-  stream.enqueue([=] { accelerator::cast(elements.dtype, from, to_type, to, elements.count); });
+  stream.enqueue([=] { sdk::cast(elements.dtype, from, to_type, to, elements.count); });
 }
 
 void Device::call(void (*function)(void*), void* context, Stream& stream) {

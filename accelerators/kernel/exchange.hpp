@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernel/collectives.hpp"
-#include "kernel/reduce.hpp"
 #include "kernel/streamed_copy.hpp"
+#include "pliant/sdk/arithmetic.hpp"
 
 namespace pliant::accelerator {
 
@@ -49,7 +49,7 @@ class Exchange {
   }
   [[nodiscard]] uint64_t chunk_elements() const { return segment_.chunk_bytes() / width_; }
   void reduce_into(const std::vector<const void*>& inputs, uint64_t count, void* out, void* also) const {
-    accelerator::reduce(call_.elements.dtype, call_.op, inputs, 1, count, out, also);
+    sdk::reduce(call_.elements.dtype, call_.op, inputs, 1, count, out, also);
   }
   /// Copies into recv; that may be no copy at all: empty, or in place.
   void deliver(std::byte* to, const std::byte* from, uint64_t bytes) const {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernel/reduce.hpp"
+#include "pliant/sdk/arithmetic.hpp"
 #include "result.hpp"
 
 namespace pliant::level_zero {
@@ -182,7 +182,7 @@ void enqueue_reduce(const UsmMemory& memory, void* to, std::span<const void* con
     for (const Operand& one : sources) inputs.push_back(one.on_host(begin * size));
     std::byte* out = target.on_host(begin * size);
     turn.on_host([=, all = std::move(inputs)](bool broken) {
-      if (!broken) accelerator::reduce(elements.dtype, op, all, scale, count, out, nullptr);
+      if (!broken) sdk::reduce(elements.dtype, op, all, scale, count, out, nullptr);
     });
     store_staged(turn, target, begin * size, count * size);
   }
@@ -203,7 +203,7 @@ void enqueue_cast(const UsmMemory& memory, void* to, sdk::DType to_type, const v
     const std::byte* in = source.front().on_host(begin * from_size);
     std::byte* out = target.on_host(begin * to_size);
     turn.on_host([=](bool broken) {
-      if (!broken) accelerator::cast(elements.dtype, in, to_type, out, count);
+      if (!broken) sdk::cast(elements.dtype, in, to_type, out, count);
     });
     store_staged(turn, target, begin * to_size, count * to_size);
   }

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "honest.hpp"
-#include "kernel/reduce.hpp"
+#include "pliant/sdk/arithmetic.hpp"
 
 namespace {
 
@@ -15,13 +15,13 @@ struct ReduceNarrow : Honest<ReduceNarrow> {
     stream.enqueue([=, all = std::vector<const void*>(from.begin(), from.end())] {
       std::vector<uint16_t> sum(elements.count);
       const void* const first[] = {all[0]};
-      pliant::accelerator::reduce(elements.dtype, op, first, 1, elements.count, sum.data(), nullptr);
+      pliant::sdk::reduce(elements.dtype, op, first, 1, elements.count, sum.data(), nullptr);
       for (size_t i = 1; i < all.size(); ++i) {
         const void* const next[] = {sum.data(), all[i]};
-        pliant::accelerator::reduce(elements.dtype, op, next, 1, elements.count, sum.data(), nullptr);
+        pliant::sdk::reduce(elements.dtype, op, next, 1, elements.count, sum.data(), nullptr);
       }
       const void* const last[] = {sum.data()};
-      pliant::accelerator::reduce(elements.dtype, op, last, scale, elements.count, to, nullptr);
+      pliant::sdk::reduce(elements.dtype, op, last, scale, elements.count, to, nullptr);
     });
   }
 };

@@ -6,13 +6,13 @@
 #include <random>
 #include <vector>
 
-#include "kernel/reduce.hpp"
 #include "kernel/streamed_copy.hpp"
+#include "pliant/sdk/arithmetic.hpp"
 
 namespace {
 
-using pliant::accelerator::Instructions;
 using pliant::sdk::DType;
+using pliant::sdk::Instructions;
 using pliant::sdk::ReduceOp;
 
 constexpr DType kTypes[] = {DType::kF32, DType::kF64, DType::kI32, DType::kI64, DType::kU8, DType::kF16, DType::kBF16};
@@ -26,7 +26,7 @@ std::vector<std::byte> some_values(DType dtype, size_t count, std::mt19937& rand
   if (dtype == DType::kI32 || dtype == DType::kI64 || dtype == DType::kU8) {
     for (std::byte& one : bytes) one = static_cast<std::byte>(random());
   } else {
-    pliant::accelerator::cast(DType::kF32, floats.data(), dtype, bytes.data(), count);
+    pliant::sdk::cast(DType::kF32, floats.data(), dtype, bytes.data(), count);
   }
   return bytes;
 }
@@ -43,14 +43,14 @@ Results reduced(Instructions instructions, DType dtype, ReduceOp op, const std::
   // One byte more, and results that begin off a cache line.
   made.out.resize(count * pliant::sdk::size_of(dtype) + 1);
   made.also.resize(made.out.size());
-  pliant::accelerator::reduce_with(instructions, dtype, op, inputs, scale, count, made.out.data(), made.also.data());
+  pliant::sdk::reduce_with(instructions, dtype, op, inputs, scale, count, made.out.data(), made.also.data());
   return made;
 }
 
 }  // namespace
 
 TEST_CASE("a reduction gives the same bits with AVX2 and without, for every type and operation") {
-  if (!pliant::accelerator::has(Instructions::kAvx2)) {
+  if (!pliant::sdk::has(Instructions::kAvx2)) {
     MESSAGE("this machine has no AVX2: nothing to compare");
     return;
   }

@@ -9,12 +9,12 @@
 #include <numeric>
 #include <random>
 
-#include "../accelerators/kernel/half.hpp"
 #include "device.hpp"
+#include "pliant/sdk/half.hpp"
 
 using namespace pliant_test;
-using pliant::accelerator::BFloat;
-using pliant::accelerator::Half;
+using pliant::sdk::BFloat;
+using pliant::sdk::Half;
 
 namespace {
 

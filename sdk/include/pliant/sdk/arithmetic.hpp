@@ -1,21 +1,26 @@
-// Loops that the compiler vectorises: one per element type and operation.
-#include "kernel/reduce.hpp"
+// Arithmetic on arrays that the processors see: the reduction of several inputs in a fixed order, and conversion
+// between element types. For accelerators that compute there.
+#pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <type_traits>
 
-#include "kernel/half.hpp"
+#include "pliant/sdk/accelerator.hpp"
+#include "pliant/sdk/half.hpp"
 
-namespace pliant::accelerator {
-namespace {
+namespace pliant::sdk {
 
-using sdk::DType;
-using sdk::ReduceOp;
+/// Which instructions a reduction may use. Same bits from all of them.
+enum class Instructions { kEveryMachine, kAvx2 };
+
+namespace detail::arithmetic {
 
 template <class T>
-constexpr bool kIsHalf = std::is_same_v<T, Half> || std::is_same_v<T, BFloat>;
+inline constexpr bool kIsHalf = std::is_same_v<T, Half> || std::is_same_v<T, BFloat>;
 /// What elements of T are computed in.
 template <class T>
 using Computed = std::conditional_t<kIsHalf<T>, float, T>;
@@ -61,8 +66,6 @@ struct Max {
   }
 };
 
-#define PLIANT_INLINE inline __attribute__((always_inline))
-
 /// What one reduction is about.
 struct Reduction {
   std::span<const void* const> inputs;
@@ -73,13 +76,14 @@ struct Reduction {
 };
 
 /// An eighth of the smallest first-level cache, so that a block of every input finds room beside it.
-constexpr uint64_t kBlockBytes = 4096;
+inline constexpr uint64_t kBlockBytes = 4096;
 /// Inputs that one pass over a block takes in.
-constexpr size_t kFused = 4;
+inline constexpr size_t kFused = 4;
 
 /// sum[i] = sum[i] op from[0][i] op from[1][i] ...; without sum[i] where `fresh`.
 template <class T, class Op, size_t kInputs, bool kFresh>
-PLIANT_INLINE void fold_pass(Computed<T>* __restrict__ sum, const void* const* from, uint64_t at, uint64_t n) {
+[[gnu::always_inline]] inline void fold_pass(Computed<T>* __restrict__ sum, const void* const* from, uint64_t at,
+                                             uint64_t n) {
   const T* inputs[kInputs];
   for (size_t r = 0; r < kInputs; ++r) inputs[r] = static_cast<const T*>(from[r]) + at;
   for (uint64_t i = 0; i < n; ++i) {
@@ -90,7 +94,8 @@ PLIANT_INLINE void fold_pass(Computed<T>* __restrict__ sum, const void* const* f
 }
 
 template <class T, class Op, bool kFresh>
-PLIANT_INLINE void fold_some(Computed<T>* sum, const void* const* from, size_t inputs, uint64_t at, uint64_t n) {
+[[gnu::always_inline]] inline void fold_some(Computed<T>* sum, const void* const* from, size_t inputs, uint64_t at,
+                                             uint64_t n) {
   switch (inputs) {
     case 1:
       return fold_pass<T, Op, 1, kFresh>(sum, from, at, n);
@@ -104,7 +109,7 @@ PLIANT_INLINE void fold_some(Computed<T>* sum, const void* const* from, size_t i
 }
 
 template <class T, class Op>
-PLIANT_INLINE void reduce_blocks(const Reduction& job) {
+[[gnu::always_inline]] inline void reduce_blocks(const Reduction& job) {
   using C = Computed<T>;
   constexpr uint64_t kBlock = kBlockBytes / sizeof(C);
   alignas(64) C sum[kBlock];
@@ -212,9 +217,10 @@ void cast_typed(const From* from, To* to, uint64_t count) {
   }
 }
 
-}  // namespace
+}  // namespace detail::arithmetic
 
-bool has(Instructions instructions) {
+/// Whether this machine has them.
+inline bool has(Instructions instructions) {
   if (instructions == Instructions::kEveryMachine) return true;
 #ifdef __x86_64__
   return __builtin_cpu_supports("avx2") != 0;
@@ -223,28 +229,38 @@ bool has(Instructions instructions) {
 #endif
 }
 
-void reduce_with(Instructions instructions, DType dtype, ReduceOp op, std::span<const void* const> inputs, double scale,
-                 uint64_t count, void* out, void* also) {
-  const Reduction job{inputs, scale, count, out, also};
-  with_type(dtype, [&](auto type) { reduce_by<decltype(type)>(instructions, op, job); });
+/// As reduce(), with certain instructions.
+inline void reduce_with(Instructions instructions, DType dtype, ReduceOp op, std::span<const void* const> inputs,
+                        double scale, uint64_t count, void* out, void* also = nullptr) {
+  const detail::arithmetic::Reduction job{inputs, scale, count, out, also};
+  detail::arithmetic::with_type(
+      dtype, [&](auto type) { detail::arithmetic::reduce_by<decltype(type)>(instructions, op, job); });
 }
 
-void reduce(DType dtype, ReduceOp op, std::span<const void* const> inputs, double scale, uint64_t count, void* out,
-            void* also) {
+/// out[i] = (((inputs[0][i] op inputs[1][i]) op inputs[2][i]) op ...) * scale, whatever the block or the machine: same
+/// inputs, same bits. Integers wrap around and have scale 1. 16-bit floats are added and scaled as floats and rounded
+/// once, to the nearest, ties to even. `also` receives the same unless NULL. `out` and `also` may be any one of the
+/// inputs. O(inputs * count), every input read once.
+inline void reduce(DType dtype, ReduceOp op, std::span<const void* const> inputs, double scale, uint64_t count,
+                   void* out, void* also = nullptr) {
   const auto best = has(Instructions::kAvx2) ? Instructions::kAvx2 : Instructions::kEveryMachine;
   reduce_with(best, dtype, op, inputs, scale, count, out, also);
 }
 
-void cast(DType from_type, const void* from, DType to_type, void* to, uint64_t count) {
+/// to[i] = from[i] as the other type: a float is the nearest, ties to even, and infinity past the largest; an integer
+/// from a float is that without its fraction, within its range, 0 from NaN; an integer from a wider one wraps around.
+/// The ranges must not overlap.
+inline void cast(DType from_type, const void* from, DType to_type, void* to, uint64_t count) {
   if (from_type == to_type) {
-    if (from != to) std::memcpy(to, from, count * sdk::size_of(from_type));
+    if (from != to) std::memcpy(to, from, count * size_of(from_type));
     return;
   }
-  with_type(from_type, [&](auto source) {
-    with_type(to_type, [&](auto target) {
-      cast_typed(static_cast<const decltype(source)*>(from), static_cast<decltype(target)*>(to), count);
+  detail::arithmetic::with_type(from_type, [&](auto source) {
+    detail::arithmetic::with_type(to_type, [&](auto target) {
+      detail::arithmetic::cast_typed(static_cast<const decltype(source)*>(from), static_cast<decltype(target)*>(to),
+                                     count);
     });
   });
 }
 
-}  // namespace pliant::accelerator
+}  // namespace pliant::sdk

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace pliant::accelerator {
+namespace pliant::sdk {
 
 /// IEEE 754 binary16.
 struct Half {
@@ -77,4 +77,4 @@ inline float to_odd(int64_t value) {
   return to_odd(static_cast<double>(wide ? kept : value));
 }
 
-}  // namespace pliant::accelerator
+}  // namespace pliant::sdk
