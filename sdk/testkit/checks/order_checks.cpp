@@ -1,5 +1,7 @@
 // Streams and events: what runs before what, and what the plugin says about it.
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -15,6 +17,8 @@ namespace {
 using Slots = pliant_accelerator;
 
 constexpr uint64_t kBytes = 4096;
+/// A call that has not returned after this is taken for one that blocks.
+constexpr int kBlocksMs = 1000;
 
 void fill(const Accelerator& accelerator, const Memory& to, int32_t value, const Stream& stream,
           uint64_t bytes = kBytes) {
@@ -41,12 +45,13 @@ void nothing_before(const Subject& subject, WorkKind kind) {
   {
     Gate gate;
     gate.hold(accelerator, stream);
-    // The call may block: whether it may is another check.
-    std::thread caller([&] { work.enqueue(kind, stream); });
+    // The call may block: whether it may is another check. One that works at once has done so when it returns.
+    std::future<void> call = std::async(std::launch::async, [&] { work.enqueue(kind, stream); });
+    call.wait_for(std::chrono::milliseconds(kBlocksMs));
     let_run(accelerator);
     const bool untouched = work.untouched();
     gate.open();
-    caller.join();
+    call.get();
     expect(untouched, std::string(name_of(kind)) + " did its work before what was enqueued on the stream earlier");
   }
   stream.wait();
