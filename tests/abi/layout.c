@@ -3,11 +3,13 @@
 #include "pliant/abi/batch_sampler.h"
 #include "pliant/abi/collectives.h"
 #include "pliant/abi/elasticity_policy.h"
+#include "pliant/abi/ipc.h"
 #include "pliant/abi/lr_rule.h"
 #include "pliant/abi/packing.h"
 #include "pliant/abi/plugin.h"
 #include "pliant/abi/rendezvous.h"
 #include "pliant/abi/row_stream.h"
+#include "pliant/abi/stream_memory.h"
 
 #define PLIANT_PIN_STRUCT(type, bytes) _Static_assert(sizeof(type) == (bytes), "sizeof(" #type ") changed");
 #define PLIANT_PIN(type, field, at, bytes)                                      \
@@ -30,7 +32,9 @@ _Static_assert(PLIANT_OPTION_REQUIRED == 1 && PLIANT_OPTION_HAS_MIN == 2 && PLIA
                "an option flag has another bit");
 _Static_assert(PLIANT_LOG_DEBUG == 0 && PLIANT_LOG_INFO == 1 && PLIANT_LOG_WARNING == 2 && PLIANT_LOG_ERROR == 3,
                "a log level has another number");
-_Static_assert(PLIANT_MEMORY_DEVICE == 1 && PLIANT_MEMORY_PINNED == 2 && PLIANT_F32 == 1 && PLIANT_F64 == 2 &&
+_Static_assert(PLIANT_MEMORY_DEVICE == 1 && PLIANT_MEMORY_PINNED == 2 && PLIANT_MEMORY_SHARED == 3 &&
+                   PLIANT_MEMORY_EXCHANGE == 4 && PLIANT_CAP_SHARED_MEMORY == 4 && PLIANT_CAP_EXCHANGE_MEMORY == 8 &&
+                   PLIANT_EVENT_TIMING == 1 && PLIANT_EVENT_EXPORTED == 2 && PLIANT_F32 == 1 && PLIANT_F64 == 2 &&
                    PLIANT_I32 == 3 && PLIANT_I64 == 4 && PLIANT_U8 == 5 && PLIANT_SUM == 1 && PLIANT_MIN == 2 &&
                    PLIANT_MAX == 3 && PLIANT_CAP_HOST_VISIBLE == 1 && PLIANT_CAP_FIXED_ORDER == 2 &&
                    PLIANT_PLAN_WANT_MICRO_BATCH == 1 && PLIANT_BALANCE_COSTLIEST_FIRST == 1 &&

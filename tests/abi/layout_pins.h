@@ -279,7 +279,7 @@ PLIANT_PIN(pliant_accelerator, cast_async, 168, 8)
 PLIANT_PIN(pliant_accelerator, host_function, 176, 8)
 
 /* collectives.h */
-PLIANT_PIN_STRUCT(pliant_collectives, 128)
+PLIANT_PIN_STRUCT(pliant_collectives, 144)
 PLIANT_PIN(pliant_collectives, struct_size, 0, 4)
 PLIANT_PIN(pliant_collectives, reserved, 4, 4)
 PLIANT_PIN(pliant_collectives, comm_id, 8, 8)
@@ -297,6 +297,30 @@ PLIANT_PIN(pliant_collectives, send, 96, 8)
 PLIANT_PIN(pliant_collectives, recv, 104, 8)
 PLIANT_PIN(pliant_collectives, group_begin, 112, 8)
 PLIANT_PIN(pliant_collectives, group_end, 120, 8)
+PLIANT_PIN(pliant_collectives, comm_shrink, 128, 8)
+PLIANT_PIN(pliant_collectives, comm_grow, 136, 8)
+
+/* ipc.h */
+PLIANT_PIN_STRUCT(pliant_ipc_handle, 128)
+PLIANT_PIN(pliant_ipc_handle, bytes, 0, 120)
+PLIANT_PIN(pliant_ipc_handle, reserved, 120, 4)
+PLIANT_PIN(pliant_ipc_handle, descriptor, 124, 4)
+PLIANT_PIN_STRUCT(pliant_ipc, 48)
+PLIANT_PIN(pliant_ipc, struct_size, 0, 4)
+PLIANT_PIN(pliant_ipc, reserved, 4, 4)
+PLIANT_PIN(pliant_ipc, export_memory, 8, 8)
+PLIANT_PIN(pliant_ipc, import_memory, 16, 8)
+PLIANT_PIN(pliant_ipc, release_memory, 24, 8)
+PLIANT_PIN(pliant_ipc, export_event, 32, 8)
+PLIANT_PIN(pliant_ipc, import_event, 40, 8)
+
+/* stream_memory.h */
+PLIANT_PIN_STRUCT(pliant_stream_memory, 32)
+PLIANT_PIN(pliant_stream_memory, struct_size, 0, 4)
+PLIANT_PIN(pliant_stream_memory, reserved, 4, 4)
+PLIANT_PIN(pliant_stream_memory, alloc_async, 8, 8)
+PLIANT_PIN(pliant_stream_memory, free_async, 16, 8)
+PLIANT_PIN(pliant_stream_memory, trim, 24, 8)
 
 /* balancer.h */
 PLIANT_PIN_STRUCT(pliant_balance_request, 32)

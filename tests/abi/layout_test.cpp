@@ -11,11 +11,13 @@
 #include "pliant/abi/batch_sampler.h"
 #include "pliant/abi/collectives.h"
 #include "pliant/abi/elasticity_policy.h"
+#include "pliant/abi/ipc.h"
 #include "pliant/abi/lr_rule.h"
 #include "pliant/abi/packing.h"
 #include "pliant/abi/plugin.h"
 #include "pliant/abi/rendezvous.h"
 #include "pliant/abi/row_stream.h"
+#include "pliant/abi/stream_memory.h"
 
 #define PLIANT_PIN_STRUCT(type, bytes) static_assert(sizeof(type) == (bytes), "sizeof(" #type ") changed");
 #define PLIANT_PIN(type, field, at, bytes)                                     \

@@ -18,13 +18,21 @@ extern "C" {
 typedef struct pliant_stream pliant_stream;
 typedef struct pliant_event pliant_event;
 
-enum { PLIANT_MEMORY_DEVICE = 1, PLIANT_MEMORY_PINNED = 2 };
+/* The last two only where the capability of their name is set; without it pinned and device memory serve. */
+enum {
+  PLIANT_MEMORY_DEVICE = 1,
+  PLIANT_MEMORY_PINNED = 2,  /* the CPU's, where the device copies fastest */
+  PLIANT_MEMORY_SHARED = 3,  /* one address that both the CPU and the device read and write */
+  PLIANT_MEMORY_EXCHANGE = 4 /* device memory for collectives: what other ranks map (ipc.h), or a library registers */
+};
 /* PLIANT_F16 is IEEE binary16, PLIANT_BF16 the upper half of a float. */
 enum { PLIANT_F32 = 1, PLIANT_F64 = 2, PLIANT_I32 = 3, PLIANT_I64 = 4, PLIANT_U8 = 5, PLIANT_F16 = 6, PLIANT_BF16 = 7 };
 enum { PLIANT_SUM = 1, PLIANT_MIN = 2, PLIANT_MAX = 3 };
 enum {
   PLIANT_CAP_HOST_VISIBLE = 1, /* device memory may be read and written by the CPU */
-  PLIANT_CAP_FIXED_ORDER = 2   /* collective reductions add in rank order: same input, same bits */
+  PLIANT_CAP_FIXED_ORDER = 2,  /* collective reductions add in rank order: same input, same bits */
+  PLIANT_CAP_SHARED_MEMORY = 4,
+  PLIANT_CAP_EXCHANGE_MEMORY = 8
 };
 
 /* What a stream is for: a device may have engines of its own for each. Hints, as is the priority. */
@@ -36,7 +44,10 @@ enum {
   PLIANT_STREAM_TO_HOST = 4
 };
 enum { PLIANT_PRIORITY_LOW = -1, PLIANT_PRIORITY_NORMAL = 0, PLIANT_PRIORITY_HIGH = 1 };
-enum { PLIANT_EVENT_TIMING = 1 /* event_elapsed may ask for it */ };
+enum {
+  PLIANT_EVENT_TIMING = 1,  /* event_elapsed may ask for it */
+  PLIANT_EVENT_EXPORTED = 2 /* export_event may ask for it (ipc.h); not together with the other */
+};
 
 /* One copy of a batch. */
 typedef struct pliant_copy {
@@ -59,9 +70,9 @@ typedef struct pliant_accelerator {
   int32_t (*device_count)(void* self, int32_t* count, pliant_error* error);
   int32_t (*device_properties)(void* self, int32_t device, pliant_device_properties* properties, pliant_error* error);
 
-  /* [any-thread] memory is PLIANT_MEMORY_*. At least 64-byte aligned; bytes == 0 gives a pointer that may only be
-   * freed. PLIANT_RESOURCE_EXHAUSTED when there is none left, and the device stays usable. free(NULL) does nothing. The
-   * caller frees only when no enqueued work uses the memory. */
+  /* [any-thread] memory is PLIANT_MEMORY_*; PLIANT_UNIMPLEMENTED for a kind that the device has not. At least 64-byte
+   * aligned; bytes == 0 gives a pointer that may only be freed. PLIANT_RESOURCE_EXHAUSTED when there is none left, and
+   * the device stays usable. free(NULL) does nothing. The caller frees only when no enqueued work uses the memory. */
   int32_t (*alloc)(void* self, int32_t device, int32_t memory, uint64_t bytes, void** out, pliant_error* error);
   void (*free)(void* self, int32_t device, int32_t memory, void* pointer);
   /* [any-thread] Bytes of device memory that alloc may still give, as far as can be told, and of all there are. */

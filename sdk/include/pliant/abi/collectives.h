@@ -70,6 +70,19 @@ typedef struct pliant_collectives {
    * group_end fails nothing is enqueued and the group is over. */
   int32_t (*group_begin)(void* self, pliant_comm* comm, pliant_error* error);
   int32_t (*group_end)(void* self, pliant_comm* comm, pliant_error* error);
+
+  /* The next two may be NULL: the host then aborts the old communicator and creates the new one. Both return at once,
+   * as comm_create does; the old communicator, which may have failed, takes no more calls but comm_abort and
+   * comm_destroy, and is destroyed by the caller, before or after.
+   *
+   * [any-thread] A communicator without `count` ranks, in ascending order and not this one: each rank that stays calls
+   * it with the same list and the same id, made by one of them. Ranks close the gaps in their old order. */
+  int32_t (*comm_shrink)(void* self, pliant_comm* comm, const int32_t* without, int32_t count, const pliant_comm_id* id,
+                         pliant_comm** out, pliant_error* error);
+  /* [any-thread] A communicator with more ranks: those of the old one keep their ranks and pass it, new ranks pass
+   * NULL and take the ranks after. The id is made by one of the old ranks. */
+  int32_t (*comm_grow)(void* self, int32_t device, pliant_comm* comm, const pliant_comm_id* id, int32_t rank,
+                       int32_t world_size, pliant_comm** out, pliant_error* error);
 } pliant_collectives;
 
 #ifdef __cplusplus

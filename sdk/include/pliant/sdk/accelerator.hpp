@@ -37,7 +37,12 @@
 
 namespace pliant::sdk {
 
-enum class Memory : int32_t { kDevice = PLIANT_MEMORY_DEVICE, kPinned = PLIANT_MEMORY_PINNED };
+enum class Memory : int32_t {
+  kDevice = PLIANT_MEMORY_DEVICE,
+  kPinned = PLIANT_MEMORY_PINNED,
+  kShared = PLIANT_MEMORY_SHARED,
+  kExchange = PLIANT_MEMORY_EXCHANGE
+};
 enum class DType : int32_t {
   kF32 = PLIANT_F32,
   kF64 = PLIANT_F64,
@@ -131,9 +136,20 @@ namespace detail {
 namespace check {
 
 inline Memory memory(int32_t value) {
-  require(value == PLIANT_MEMORY_DEVICE || value == PLIANT_MEMORY_PINNED,
-          "memory kind " + std::to_string(value) + " is neither PLIANT_MEMORY_DEVICE (1) nor PLIANT_MEMORY_PINNED (2)");
+  require(value >= PLIANT_MEMORY_DEVICE && value <= PLIANT_MEMORY_EXCHANGE,
+          "memory kind " + std::to_string(value) +
+              " is none of PLIANT_MEMORY_DEVICE (1), _PINNED (2), _SHARED (3), _EXCHANGE (4)");
   return static_cast<Memory>(value);
+}
+
+/// Throws PLIANT_UNIMPLEMENTED for a kind of memory that the device's capabilities leave out.
+inline void memory_there(Memory memory, uint32_t capabilities) {
+  if (memory == Memory::kShared && (capabilities & PLIANT_CAP_SHARED_MEMORY) == 0) {
+    throw Failure(PLIANT_UNIMPLEMENTED, "this device has no PLIANT_MEMORY_SHARED; use PLIANT_MEMORY_PINNED");
+  }
+  if (memory == Memory::kExchange && (capabilities & PLIANT_CAP_EXCHANGE_MEMORY) == 0) {
+    throw Failure(PLIANT_UNIMPLEMENTED, "this device has no PLIANT_MEMORY_EXCHANGE; use PLIANT_MEMORY_DEVICE");
+  }
 }
 
 inline ReduceOp op(int32_t value) {
@@ -235,7 +251,9 @@ struct AcceleratorAdapter {
     return guarded(error, [&] {
       *out = nullptr;
       known_device(device_of(self), device);
-      *out = device_of(self).alloc(device, check::memory(memory), bytes);
+      const Memory kind = check::memory(memory);
+      if (kind >= Memory::kShared) check::memory_there(kind, device_of(self).device_properties(device).capabilities);
+      *out = device_of(self).alloc(device, kind, bytes);
     });
   }
   static void free(void* self, int32_t device, int32_t memory, void* pointer) noexcept {

@@ -14,6 +14,32 @@ namespace pliant::sdk {
 
 namespace detail {
 
+namespace check {
+
+/// Ranks that leave a communicator: ascending, inside it, not this one. Throws PLIANT_INVALID_ARGUMENT.
+inline void leaving(std::span<const int32_t> without, int32_t rank, int32_t world_size) {
+  int32_t last = -1;
+  for (const int32_t one : without) {
+    require(one >= 0 && one < world_size, "rank " + std::to_string(one) + ", which is to leave, is outside 0.." +
+                                              std::to_string(world_size - 1) + " of this communicator");
+    require(one > last, "the ranks that leave are not in ascending order: " + std::to_string(one) + " after " +
+                            std::to_string(last));
+    require(one != rank, "rank " + std::to_string(rank) + " cannot leave a communicator and stay in it");
+    last = one;
+  }
+}
+
+/// A communicator of `old_size` grows to `world_size`, and a rank of it keeps its number. Throws
+/// PLIANT_INVALID_ARGUMENT.
+inline void growing(int32_t rank, int32_t world_size, int32_t old_rank, int32_t old_size) {
+  require(world_size > old_size,
+          "a communicator of " + std::to_string(old_size) + " ranks cannot grow to " + std::to_string(world_size));
+  require(rank == old_rank, "rank " + std::to_string(old_rank) + " keeps its number when a communicator grows; got " +
+                                std::to_string(rank));
+}
+
+}  // namespace check
+
 template <class T>
 struct CollectivesAdapter : private AcceleratorAdapter<T> {
   using Comm = typename T::Comm;
@@ -132,6 +158,37 @@ struct CollectivesAdapter : private AcceleratorAdapter<T> {
     return guarded(error, [&] { device_of(self).end_group(open(comm)); });
   }
 
+  static int32_t comm_shrink(void* self, pliant_comm* comm, const int32_t* without, int32_t count,
+                             const pliant_comm_id* id, pliant_comm** out, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      *out = nullptr;
+      require(without != nullptr && count >= 1, "the list of ranks that leave is empty");
+      const std::span<const int32_t> leaving(without, static_cast<size_t>(count));
+      Comm& old = open(comm);
+      check::leaving(leaving, device_of(self).rank(old), device_of(self).world_size(old));
+      *out = reinterpret_cast<pliant_comm*>(device_of(self).shrink(old, leaving, *id).release());
+    });
+  }
+  static int32_t comm_grow(void* self, int32_t device, pliant_comm* comm, const pliant_comm_id* id, int32_t rank,
+                           int32_t world_size, pliant_comm** out, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      *out = nullptr;
+      known_device(device_of(self), device);
+      auto* const old = reinterpret_cast<Comm*>(comm);
+      if (old != nullptr)
+        check::growing(rank, world_size, device_of(self).rank(*old), device_of(self).world_size(*old));
+      *out = reinterpret_cast<pliant_comm*>(device_of(self).grow(device, old, *id, rank, world_size).release());
+    });
+  }
+  static constexpr auto shrink_slot() -> decltype(&comm_shrink) {
+    if constexpr (requires { &T::shrink; }) return &comm_shrink;
+    return nullptr;
+  }
+  static constexpr auto grow_slot() -> decltype(&comm_grow) {
+    if constexpr (requires { &T::grow; }) return &comm_grow;
+    return nullptr;
+  }
+
   static uint64_t ranks_of(void* self, pliant_comm* comm) {
     return static_cast<uint64_t>(device_of(self).world_size(open(comm)));
   }
@@ -160,6 +217,10 @@ struct CollectivesAdapter : private AcceleratorAdapter<T> {
 ///   void recv(Comm&, void* buffer, Elements, int32_t peer, Stream&);
 ///   void begin_group(Comm&);   void end_group(Comm&);
 ///   using Comm = ...;                                          // destroyed by its destructor
+/// and may have, where that is cheaper than a new communicator,
+///   std::unique_ptr<Comm> shrink(Comm&, std::span<const int32_t> without, const pliant_comm_id&);
+///   std::unique_ptr<Comm> grow(int32_t device, Comm* /* NULL: joins */, const pliant_comm_id&, int32_t rank,
+///                              int32_t world_size);
 template <class T>
 const pliant_collectives* collectives_table() {
   using A = detail::CollectivesAdapter<T>;
@@ -179,7 +240,9 @@ const pliant_collectives* collectives_table() {
                                          &A::send,
                                          &A::recv,
                                          &A::group_begin,
-                                         &A::group_end};
+                                         &A::group_end,
+                                         A::shrink_slot(),
+                                         A::grow_slot()};
   return &kTable;
 }
 
