@@ -75,21 +75,29 @@ class BucketRows {
   void load(const PackOrder& order, const std::vector<uint64_t>& entries, size_t bucket) {
     if (bucket_ == bucket) return;
     bucket_ = bucket;
-    order.find_rows(bucket, packs);
-    begins.resize(packs.size() + 1);
-    begins[0] = 0;
-    const uint32_t* row = packs.data();
+    order.find_packs(bucket, order_);
+    held_.resize(order_.size());
+    uint32_t* next = held_.data();
     for (uint64_t run = order.run_begins[bucket]; run < order.run_begins[bucket + 1]; ++run) {
-      const auto held = static_cast<uint32_t>(entries[order.runs[run].group]);
-      for (uint32_t i = 0; i < order.runs[run].count; ++i) begins[*row++ + 1] = held;
+      next = std::fill_n(next, order.runs[run].count, static_cast<uint32_t>(entries[order.runs[run].group]));
     }
-    std::partial_sum(begins.begin(), begins.end(), begins.begin());
-    for (uint32_t& pack : packs) pack = begins[pack];
+    packs.resize(order_.size());
+    begins.resize(order_.size() + 1);
+    uint32_t at = 0;
+    for (size_t row = 0; row < order_.size(); ++row) {
+      const uint32_t pack = order_[row];
+      begins[row] = at;
+      packs[pack] = at;
+      at += held_[pack];
+    }
+    begins.back() = at;
   }
 
  private:
   static constexpr size_t kNoBucket = ~size_t{0};
   size_t bucket_ = kNoBucket;
+  std::vector<uint32_t> order_;  ///< the pack of each row
+  std::vector<uint32_t> held_;   ///< sequences in each pack
 };
 
 }  // namespace detail

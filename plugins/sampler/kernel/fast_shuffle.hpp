@@ -57,6 +57,12 @@ inline bool find_places(std::span<const uint32_t> draws, uint32_t left, uint32_t
   return unsure >> 31U == 0;
 }
 
+inline uint64_t count_ones(std::span<const uint32_t> words) {
+  uint64_t ones = 0;
+  for (const uint32_t word : words) ones += static_cast<uint64_t>(std::popcount(word));
+  return ones;
+}
+
 #ifdef __x86_64__
 
 /// The same with AVX2, in less than half the time; compilers make no good code of the loops above.
@@ -108,6 +114,12 @@ inline bool find_places(std::span<const uint32_t> draws, uint32_t left, uint32_t
   }
   return _mm256_movemask_ps(_mm256_castsi256_ps(unsure)) == 0 && rest >> 31U == 0;
 }
+/// What has AVX2 has POPCNT.
+[[gnu::target("popcnt")]] inline uint64_t count_ones_popcnt(std::span<const uint32_t> words) {
+  uint64_t ones = 0;
+  for (const uint32_t word : words) ones += static_cast<uint64_t>(__builtin_popcount(word));
+  return ones;
+}
 inline bool has_avx2() {
   return __builtin_cpu_supports("avx2") != 0;
 }
@@ -117,6 +129,9 @@ inline bool has_avx2() {
 inline void draw_words_avx2(GeneratorWords&, uint32_t*) {}
 inline bool find_places_avx2(std::span<const uint32_t>, uint32_t, uint32_t*) {
   return false;
+}
+inline uint64_t count_ones_popcnt(std::span<const uint32_t> words) {
+  return count_ones(words);
 }
 inline bool has_avx2() {
   return false;
@@ -149,6 +164,22 @@ class KeyedRandom {
   }
   /// The first `count` of ready() are used.
   void use(size_t count) { used_ += count; }
+  /// How many of so many coins show heads: binomial, exactly, and one number serves 32 coins.
+  uint64_t heads(uint64_t coins) {
+    constexpr uint64_t kBits = 32;
+    uint64_t ones = 0;
+    while (coins >= kBits) {
+      const std::span<const uint32_t> words = ready().first(std::min<uint64_t>(ready().size(), coins / kBits));
+      ones += detail::has_avx2() ? detail::count_ones_popcnt(words) : detail::count_ones(words);
+      use(words.size());
+      coins -= words.size() * kBits;
+    }
+    if (coins > 0) {
+      ones += static_cast<uint64_t>(std::popcount(ready().front() >> (kBits - coins)));
+      use(1);
+    }
+    return ones;
+  }
 
  private:
   static uint64_t mix(uint64_t x) {

@@ -47,13 +47,13 @@ struct PackOrder {
     return static_cast<size_t>(std::upper_bound(pack_begins.begin(), pack_begins.end(), pack) - pack_begins.begin()) -
            1;
   }
-  /// In which of the bucket's rows each of its packs is, one run after the other.
-  void find_rows(size_t bucket, std::vector<uint32_t>& rows) const {
-    rows.resize(pack_begins[bucket + 1] - pack_begins[bucket]);
-    std::iota(rows.begin(), rows.end(), 0U);
+  /// Which of the bucket's packs, counted one run after the other, each of its rows is.
+  void find_packs(size_t bucket, std::vector<uint32_t>& packs) const {
+    packs.resize(pack_begins[bucket + 1] - pack_begins[bucket]);
+    std::iota(packs.begin(), packs.end(), 0U);
     if (!is_random) return;
     KeyedRandom random = key.random(Drawn::kPacks, bucket);
-    fast_shuffle(rows, random);
+    fast_shuffle(packs, random);
   }
 };
 
@@ -73,9 +73,9 @@ class BucketDraws {
       : bits_(bits), random_(key.random(Drawn::kBuckets, part)), counts_(size_t{1} << bits) {}
 
   void place(uint32_t group, uint64_t packs, std::vector<PlacedRun>& to) {
-    if (packs < counts_.size() / 4) {
-      each(packs, [&](uint32_t bucket) { to.push_back({bucket, {group, 1}}); });
-      return;
+    if (packs >= counts_.size() * kMany) return split(group, packs, 0, bits_, to);
+    if (packs < counts_.size() / kFew) {
+      return each(packs, [&](uint32_t bucket) { to.push_back({bucket, {group, 1}}); });
     }
     each(packs, [&](uint32_t bucket) { ++counts_[bucket]; });
     for (uint32_t bucket = 0; bucket < counts_.size(); ++bucket) {
@@ -84,6 +84,9 @@ class BucketDraws {
   }
 
  private:
+  static constexpr uint64_t kMany = 16;
+  static constexpr uint64_t kFew = 4;
+
   template <class See>
   void each(uint64_t packs, See&& see) {
     while (packs > 0) {
@@ -92,6 +95,17 @@ class BucketDraws {
       random_.use(draws.size());
       packs -= draws.size();
     }
+  }
+  /// Among the 2^bits buckets from `bucket` on. Each pack tosses a coin for one of the halves; of packs that are all
+  /// alike only the number of heads is asked for.
+  void split(uint32_t group, uint64_t packs, uint32_t bucket, unsigned bits, std::vector<PlacedRun>& to) {
+    if (bits == 0) {
+      if (packs != 0) to.push_back({bucket, {group, static_cast<uint32_t>(packs)}});
+      return;
+    }
+    const uint64_t upper = random_.heads(packs);
+    split(group, packs - upper, bucket, bits - 1, to);
+    split(group, upper, bucket + (1U << (bits - 1)), bits - 1, to);
   }
   unsigned bits_;
   KeyedRandom random_;

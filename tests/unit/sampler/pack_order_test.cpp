@@ -177,6 +177,39 @@ TEST_CASE("random numbers and places are the same with AVX2 and without") {
   CHECK(unsure < 2000);
 }
 
+TEST_CASE("the number of heads among many coins is binomial, and no coin is counted twice") {
+  sampler::KeyedRandom random(5, 0, 1);
+  CHECK(random.heads(0) == 0);
+  for (const uint64_t coins : {uint64_t{1}, uint64_t{31}, uint64_t{32}, uint64_t{33}, uint64_t{100000}}) {
+    CAPTURE(coins);
+    constexpr int kRounds = 4000;
+    double sum = 0;
+    double squares = 0;
+    for (int round = 0; round < kRounds; ++round) {
+      const uint64_t heads = random.heads(coins);
+      REQUIRE(heads <= coins);
+      const double off = static_cast<double>(heads) - static_cast<double>(coins) / 2;
+      sum += off;
+      squares += off * off;
+    }
+    const double variance = static_cast<double>(coins) / 4;
+    CHECK(std::abs(sum / kRounds) < 5 * std::sqrt(variance / kRounds));
+    // A sum of squares of nearly normal numbers has twice the square of their variance for its own.
+    CHECK(std::abs(squares / kRounds - variance) < 5 * variance * std::sqrt(2.0 / kRounds));
+  }
+}
+
+TEST_CASE("ones are counted the same with POPCNT and without") {
+  if (!sampler::detail::has_avx2()) return;
+  std::mt19937 engine(3);
+  std::vector<uint32_t> words(300);
+  for (uint32_t& word : words) word = static_cast<uint32_t>(engine());
+  for (size_t count = 0; count <= words.size(); ++count) {
+    const std::span<const uint32_t> some(words.data(), count);
+    REQUIRE(sampler::detail::count_ones(some) == sampler::detail::count_ones_popcnt(some));
+  }
+}
+
 TEST_CASE("packs of a group are spread over buckets and places evenly") {
   sampler::BestFitRows rows;
   constexpr size_t kPacks = 400000;
