@@ -119,7 +119,7 @@ TEST_CASE("accel bench measures every part, as JSON with every documented key") 
   CHECK(all.at("calls_in_a_row").get<int>() > 1);
   CHECK(all.at("copy").size() == 8);
   CHECK(all.at("latency").size() == 7);
-  CHECK(all.at("alloc").size() == 4);
+  CHECK(all.at("alloc").size() == 6);
   CHECK(all.at("reduce").size() == 16);
   CHECK(all.at("collectives").size() == 9);
   for (const char* const section : {"copy", "latency", "alloc", "reduce", "collectives"}) {

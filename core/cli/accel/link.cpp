@@ -2,12 +2,12 @@
 #include "accel/link.hpp"
 
 #include "config/state.hpp"
-#include "pliant/sdk/failure.hpp"
 
 namespace pliant::cli {
 
 Link::Link(const Config& config)
     : instance_(std::make_unique<const plugin::Instance>(or_throw(plugin::instantiate(config, "accelerator")))),
+      stream_memory_(std::make_unique<detail::StreamMemory>(*instance_)),
       collectives_(std::make_unique<detail::CollectivesOf>(*instance_, config.state().search)) {}
 
 int32_t Link::device_count() const {
@@ -52,13 +52,15 @@ Owned<pliant_comm> Link::join(int32_t device, const pliant_comm_id& id, int32_t 
 
 void Link::synchronize(const Owned<pliant_stream>& stream) const {
   call(&pliant_accelerator::stream_synchronize, stream.get());
-  try {
-    collectives().throw_failure(stream.get());
-  } catch (const sdk::Failure& failure) {
-    pliant_error error = plugin::fresh_error();
-    sdk::detail::set_error(&error, failure.status(), failure.what());
-    throw plugin::to_error(instance_->plugin(), failure.status(), error);
-  }
+  told([&] { collectives().throw_failure(stream.get()); });
+}
+
+void* Link::take(int32_t device, uint64_t bytes, const Owned<pliant_stream>& stream) const {
+  return told([&] { return stream_memory_->alloc(device, bytes, stream.get()); });
+}
+
+void Link::give_back(int32_t device, void* pointer, const Owned<pliant_stream>& stream) const {
+  told([&] { stream_memory_->free(device, pointer, stream.get()); });
 }
 
 Memory::Memory(const Link& link, int32_t device, int32_t kind, uint64_t bytes)

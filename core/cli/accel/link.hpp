@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "accelerator/collectives_of.hpp"
+#include "accelerator/stream_memory.hpp"
+#include "pliant/sdk/failure.hpp"
 #include "plugin/plugin.hpp"
 
 namespace pliant::cli {
@@ -63,6 +65,9 @@ class Link {
   /// Joins; `id` is what the rank that called make_id got.
   [[nodiscard]] Owned<pliant_comm> join(int32_t device, const pliant_comm_id& id, int32_t rank, int32_t ranks) const;
   void synchronize(const Owned<pliant_stream>& stream) const;
+  /// Device memory in stream order.
+  [[nodiscard]] void* take(int32_t device, uint64_t bytes, const Owned<pliant_stream>& stream) const;
+  void give_back(int32_t device, void* pointer, const Owned<pliant_stream>& stream) const;
 
   /// Calls a slot of the accelerator (or, below, of its collectives); throws what it reports.
   template <class... Parameters, class... Arguments>
@@ -79,6 +84,17 @@ class Link {
   [[nodiscard]] void* self() const { return instance_->self(); }
 
  private:
+  /// Runs body; what it throws as sdk::Failure becomes an Error of this accelerator.
+  template <class Body>
+  auto told(Body&& body) const {
+    try {
+      return body();
+    } catch (const sdk::Failure& failure) {
+      pliant_error error = plugin::fresh_error();
+      sdk::detail::set_error(&error, failure.status(), failure.what());
+      throw plugin::to_error(instance_->plugin(), failure.status(), error);
+    }
+  }
   template <class Slot, class... Arguments>
   void checked(void* self, Slot slot, Arguments... arguments) const {
     pliant_error error = plugin::fresh_error();
@@ -86,6 +102,7 @@ class Link {
     if (status != PLIANT_OK) throw plugin::to_error(instance_->plugin(), status, error);
   }
   std::unique_ptr<const plugin::Instance> instance_;  // where it is when this moves: collectives_ refers to it
+  std::unique_ptr<detail::StreamMemory> stream_memory_;
   std::unique_ptr<detail::CollectivesOf> collectives_;
 };
 

@@ -34,7 +34,7 @@ const std::vector<std::string>& parts_of(const std::string& section) {
   static const std::vector<std::string> kLatency{"enqueue",           "enqueue_to_end",      "synchronize_idle",
                                                  "event_record",      "event_record_to_end", "stream_wait_event",
                                                  "event_cross_stream"};
-  static const std::vector<std::string> kAlloc{"device", "pinned"};
+  static const std::vector<std::string> kAlloc{"device", "pinned", "in_stream_order"};
   static const std::vector<std::string> kReduce{"sum of 2 f32",    "sum of 4 f32",     "sum of 8 f32",
                                                 "sum of 4 bf16",   "cast f32 to bf16", "cast bf16 to f32",
                                                 "cast f32 to f16", "cast f16 to f32"};

@@ -65,7 +65,8 @@ std::string explanation(const std::string& section, const BenchStudy& study) {
     return "enqueue, event record, stream wait event: the call alone. to end: and the wait for its end. event cross "
            "stream:\nrecorded on one stream, awaited by another, until that one has ended.\n";
   }
-  if (section == "alloc") return "alloc and free; pages that nothing touched.\n";
+  if (section == "alloc")
+    return "alloc and free; pages that nothing touched. in stream order: the two calls, of memory that is kept.\n";
   if (section == "reduce") return "size: of one source. GB/s: bytes read and written.\n";
   return fmt::format(
       "time of the slowest rank, f32. size: all_gather's result, reduce_scatter's and all_reduce's input of one rank.\n"

@@ -101,6 +101,13 @@ Work alloc_work(Bench& bench, const std::string& what, uint64_t bytes) {
   const int32_t kind = what == "pinned" ? kPinned : kDevice;
   Work work;
   work.bytes = bytes;
+  if (what == "in_stream_order") {
+    work.run = [&bench, bytes] {
+      bench.link().give_back(bench.device(), bench.link().take(bench.device(), bytes, bench.stream()), bench.stream());
+    };
+    work.settle = [&bench] { bench.synchronize(); };
+    return work;
+  }
   work.run = [&bench, kind, bytes] { const Memory freed_at_once(bench.link(), bench.device(), kind, bytes); };
   return work;
 }

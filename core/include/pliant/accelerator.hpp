@@ -1,4 +1,5 @@
-// Accelerator: RAII over an accelerator plugin: buffers, streams, events, communicators.
+// Accelerator: RAII over an accelerator plugin: memory, streams, events, work on streams. What ranks exchange is in
+// communicator.hpp.
 #pragma once
 
 #include <array>
@@ -13,21 +14,37 @@ namespace pliant {
 
 enum class DType : int32_t { kF32 = 1, kF64 = 2, kI32 = 3, kI64 = 4, kU8 = 5, kF16 = 6, kBF16 = 7 };
 enum class ReduceOp : int32_t { kSum = 1, kMin = 2, kMax = 3 };
+enum class MemoryKind : int32_t {
+  kDevice = 1,
+  kPinned = 2,   ///< the CPU's, where the device copies fastest
+  kShared = 3,   ///< read and written by both; pinned where the device has none
+  kExchange = 4  ///< the device's, for collectives; plain device memory where it has none
+};
+/// What a stream is for, and how soon: hints for devices with engines of their own for each.
+enum class StreamRole : int32_t { kCompute = 0, kGather = 1, kScatter = 2, kToDevice = 3, kToHost = 4 };
+enum class Priority : int32_t { kLow = -1, kNormal = 0, kHigh = 1 };
 
 /// Names a communicator-to-be; opaque bytes.
 using CommId = std::array<uint8_t, 128>;
 
 class Stream;
-class Communicator;
 
 struct DeviceProperties {
   std::string name;
   uint64_t memory_bytes = 0;
-  bool host_visible = false;  ///< device memory may be touched by the CPU
-  bool fixed_order = false;   ///< reductions add in rank order
+  bool host_visible = false;     ///< device memory may be touched by the CPU
+  bool fixed_order = false;      ///< reductions add in rank order
+  bool shared_memory = false;    ///< MemoryKind::kShared is more than pinned memory
+  bool exchange_memory = false;  ///< MemoryKind::kExchange is more than device memory
 };
 
-/// An open accelerator plugin. Copyable handle; streams, buffers and communicators keep it alive.
+/// Bytes of device memory that may still be had, as far as can be told, and of all there are.
+struct MemoryInfo {
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = 0;
+};
+
+/// An open accelerator plugin. Copyable handle; streams, memory and communicators keep it alive. Any thread.
 class Accelerator {
  public:
   /// `config` was opened with needs.accelerator.
@@ -35,7 +52,13 @@ class Accelerator {
 
   [[nodiscard]] int32_t device_count() const;
   [[nodiscard]] DeviceProperties properties(int32_t device) const;
+  [[nodiscard]] MemoryInfo memory_info(int32_t device) const;
+  /// For `world_size` ranks: made by one of them, carried to the others by any means, used once. This accelerator is
+  /// kept until that rank's communicator is made.
   [[nodiscard]] CommId make_comm_id(int32_t world_size) const;
+  /// Of the memory that StreamBuffers gave back at most so many bytes are kept for later ones; the rest goes back to
+  /// the device, as far as no work uses it.
+  void trim(int32_t device, uint64_t keep_bytes) const;
 
   struct State;
   [[nodiscard]] const std::shared_ptr<State>& state() const { return state_; }
@@ -44,11 +67,12 @@ class Accelerator {
   std::shared_ptr<State> state_;
 };
 
-/// Device or pinned memory. Movable.
+/// Memory, freed when this ends: no enqueued work may use it then. Movable.
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(const Accelerator& accelerator, int32_t device, uint64_t bytes, bool pinned = false);
+  /// At least 64-byte aligned. Throws kResourceExhausted when there is none left.
+  Buffer(const Accelerator& accelerator, int32_t device, uint64_t bytes, MemoryKind kind = MemoryKind::kDevice);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -60,17 +84,22 @@ class Buffer {
   void* pointer_ = nullptr;
   uint64_t bytes_ = 0;
   int32_t device_ = 0;
-  int32_t memory_ = 0;
+  MemoryKind kind_ = MemoryKind::kDevice;
 };
 
-/// A queue of work. All calls throw Error; kPeerLost and kAborted say that a collective on it failed.
-class Stream {
+/// A point on a stream. Never recorded, it counts as reached. Movable.
+class Event {
  public:
-  Stream(const Accelerator& accelerator, int32_t device);
-  ~Stream();
-  Stream(Stream&&) noexcept;
+  /// `timing`: seconds_since may ask for it.
+  explicit Event(const Accelerator& accelerator, int32_t device, bool timing = false);
+  ~Event();
+  Event(Event&&) noexcept;
+  Event& operator=(Event&&) noexcept;
+  void record(Stream& stream);
+  [[nodiscard]] bool is_reached() const;
   void synchronize();
-  void copy(void* to, const void* from, uint64_t bytes);
+  /// Seconds of the device's clock between two recordings that are reached, both with `timing`.
+  [[nodiscard]] double seconds_since(const Event& begin) const;
 
   struct State;
   [[nodiscard]] State& state() const { return *state_; }
@@ -79,37 +108,52 @@ class Stream {
   std::unique_ptr<State> state_;
 };
 
-/// A group of ranks. Collectives enqueue on a stream and return at once. abort() may be called from any thread. An
-/// accelerator without collectives of its own gets generic ones, carried by the accelerator `host` where it is found:
-/// between ranks of one machine, through pinned memory or, where the processors see it, the device's.
-class Communicator {
+/// A queue of work that runs in order; each call returns at once. All calls throw Error; what enqueued work meets is
+/// thrown by synchronize: kPeerLost and kAborted say that a collective failed. Movable; waits when it ends.
+class Stream {
  public:
-  Communicator(const Accelerator& accelerator, int32_t device, const CommId& id, int32_t rank, int32_t world_size);
-  ~Communicator();
-  [[nodiscard]] int32_t rank() const;
-  [[nodiscard]] int32_t world_size() const;
-  /// Waits until every rank has joined. Throws kAborted, kPeerLost, or kDeadlineExceeded after timeout_ms (-1 = none).
-  void wait_ready(int32_t timeout_ms = -1);
-  void abort() noexcept;
-  void all_reduce(const void* send, void* recv, uint64_t count, DType dtype, ReduceOp op, Stream& stream);
-  void all_gather(const void* send, void* recv, uint64_t count, DType dtype, Stream& stream);
-  void reduce_scatter(const void* send, void* recv, uint64_t count, DType dtype, ReduceOp op, Stream& stream);
-  void broadcast(void* buffer, uint64_t count, DType dtype, int32_t root, Stream& stream);
-  void barrier(Stream& stream);
-  /// As all_gather with counts[r] elements of rank r, the same counts on every rank.
-  void all_gather_v(const void* send, void* recv, std::span<const uint64_t> counts, DType dtype, Stream& stream);
-  /// One message to `peer`, or from it, of as many elements on both sides; those of two ranks arrive in their order.
-  /// The stream goes on when it has been taken, or has arrived; messages that cross belong into a group.
-  void send(const void* buffer, uint64_t count, DType dtype, int32_t peer, Stream& stream);
-  void recv(void* buffer, uint64_t count, DType dtype, int32_t peer, Stream& stream);
-  /// Calls between the two are enqueued by end_group, on one stream: collectives in their order, then all messages at
-  /// once. One thread at a time.
-  void begin_group();
-  void end_group();
+  Stream(const Accelerator& accelerator, int32_t device, StreamRole role = StreamRole::kCompute,
+         Priority priority = Priority::kNormal);
+  ~Stream();
+  Stream(Stream&&) noexcept;
+  void synchronize();
+  /// All that was enqueued has run. Tells no failure.
+  [[nodiscard]] bool is_idle() const;
+  /// Work enqueued from now on waits for the event as recorded by now.
+  void wait(const Event& event);
+  /// Any mix of device, pinned and plain memory; ranges do not overlap.
+  void copy(void* to, const void* from, uint64_t bytes);
+  void fill(void* to, uint8_t byte, uint64_t bytes);
+  /// to[i] = (from[0][i] op from[1][i] op ...) * scale, in this order; 1 to 1024 sources, `to` may be one of them.
+  /// 16-bit floats are computed as floats and rounded once; integers wrap around and need scale = 1.
+  void reduce(void* to, std::span<const void* const> from, uint64_t count, DType dtype, ReduceOp op,
+              double scale = 1.0);
+  /// to[i] = from[i] as another type; rounding as cast_async of the ABI says.
+  void cast(void* to, DType to_type, const void* from, DType from_type, uint64_t count);
+
+  struct State;
+  [[nodiscard]] State& state() const { return *state_; }
 
  private:
-  struct State;
   std::unique_ptr<State> state_;
+};
+
+/// Device memory for work that is enqueued on `stream` after this is made and before it ends; taking it and giving it
+/// back wait for nothing, and what was given back is used again. Ends before the stream, which may move. Movable.
+class StreamBuffer {
+ public:
+  StreamBuffer() = default;
+  StreamBuffer(Stream& stream, uint64_t bytes);
+  ~StreamBuffer();
+  StreamBuffer(StreamBuffer&& other) noexcept;
+  StreamBuffer& operator=(StreamBuffer&& other) noexcept;
+  [[nodiscard]] void* pointer() const { return pointer_; }
+  [[nodiscard]] uint64_t bytes() const { return bytes_; }
+
+ private:
+  Stream::State* stream_ = nullptr;
+  void* pointer_ = nullptr;
+  uint64_t bytes_ = 0;
 };
 
 }  // namespace pliant

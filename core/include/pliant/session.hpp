@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
-#include "pliant/accelerator.hpp"
 #include "pliant/batches.hpp"
+#include "pliant/communicator.hpp"
 #include "pliant/config.hpp"
 #include "pliant/error.hpp"
 #include "pliant/learning_rate.hpp"

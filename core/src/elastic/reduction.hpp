@@ -16,7 +16,7 @@
 #include <span>
 #include <vector>
 
-#include "pliant/accelerator.hpp"
+#include "pliant/communicator.hpp"
 #include "pliant/balancer.hpp"
 #include "pliant/plan.hpp"
 

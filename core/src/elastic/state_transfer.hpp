@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "pliant/accelerator.hpp"
+#include "pliant/communicator.hpp"
 #include "pliant/session.hpp"
 
 namespace pliant::elastic {

@@ -1,59 +1,17 @@
 // The embedding API's Accelerator over the host plugin.
 #include <doctest/doctest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "pliant/accelerator.hpp"
-#include "pliant/error.hpp"
+#include "pliant/communicator.hpp"
+#include "wrapper.hpp"
 
-namespace {
-
-/// A config file that lives as long as this.
-class ConfigFile {
- public:
-  explicit ConfigFile(const std::string& accelerator) {
-    static int count = 0;
-    path_ = std::filesystem::temp_directory_path() /
-            ("pliant-accelerator-" + std::to_string(::getpid()) + "-" + std::to_string(count++) + ".toml");
-    std::ofstream(path_) << "config_version = 1\n[accelerator]\n" << accelerator;
-  }
-  ~ConfigFile() { std::filesystem::remove(path_); }
-  ConfigFile(const ConfigFile&) = delete;
-  ConfigFile& operator=(const ConfigFile&) = delete;
-  [[nodiscard]] pliant::Config open() const {
-    pliant::ConfigNeeds needs;
-    needs.accelerator = true;
-    pliant::ConfigOverrides overrides;
-    overrides.read_environment = false;
-    overrides.plugin_dirs = {PLIANT_PLUGIN_DIR, PLIANT_TESTKIT_PLUGIN_DIR};
-    return pliant::Config::open(path_, needs, overrides);
-  }
-
- private:
-  std::filesystem::path path_;
-};
-
-pliant::Accelerator host(const std::string& options = "") {
-  return pliant::Accelerator(ConfigFile("use = \"host\"\n[accelerator.host]\n" + options).open());
-}
-
-template <class Body>
-std::optional<pliant::Error> error_of(Body&& body) {
-  try {
-    body();
-  } catch (const pliant::Error& error) {
-    return error;
-  }
-  return std::nullopt;
-}
-
-}  // namespace
+using pliant::test::error_of;
+using pliant::test::host;
+using pliant::test::sim;
 
 TEST_CASE("an accelerator from a config describes its device") {
   const pliant::Accelerator accelerator = host("memory_bytes = 12345");
@@ -68,7 +26,7 @@ TEST_CASE("an accelerator from a config describes its device") {
 TEST_CASE("buffers, streams and communicators keep the plugin alive") {
   std::optional<pliant::Accelerator> accelerator = host();
   pliant::Buffer from(*accelerator, 0, 4);
-  pliant::Buffer to(*accelerator, 0, 4, true);
+  pliant::Buffer to(*accelerator, 0, 4, pliant::MemoryKind::kPinned);
   pliant::Stream stream(*accelerator, 0);
   pliant::Communicator alone(*accelerator, 0, accelerator->make_comm_id(1), 0, 1);
   accelerator.reset();
@@ -99,8 +57,7 @@ TEST_CASE("all collectives of the embedding API reach the plugin, or the generic
     made = host();
   }
   SUBCASE("generic") {
-    const std::string options = "collectives = false\nhost_visible = false\n";
-    made = pliant::Accelerator(ConfigFile("use = \"sim\"\n[accelerator.sim]\n" + options).open());
+    made = sim("collectives = false\nhost_visible = false\n");
   }
   const pliant::Accelerator& accelerator = *made;
   const pliant::CommId id = accelerator.make_comm_id(2);
@@ -169,7 +126,35 @@ TEST_CASE("errors of the plugin arrive with status, words and an exit code that 
 }
 
 TEST_CASE("the simulator can be named like any accelerator where the testkit is searched") {
-  const pliant::Accelerator accelerator(ConfigFile("use = \"sim\"\n[accelerator.sim]\nfail_alloc_at = [1]\n").open());
+  const pliant::Accelerator accelerator = sim("fail_alloc_at = [1]\n");
   CHECK(error_of([&] { pliant::Buffer(accelerator, 0, 1); })->status() == pliant::Status::kResourceExhausted);
   CHECK(pliant::Buffer(accelerator, 0, 1).pointer() != nullptr);
+}
+
+TEST_CASE("work on streams reaches the plugin: fill, reduce, cast, and events between streams") {
+  const pliant::Accelerator accelerator = host();
+  pliant::Stream first(accelerator, 0, pliant::StreamRole::kToDevice, pliant::Priority::kHigh);
+  pliant::Stream second(accelerator, 0);
+  const pliant::Buffer whole(accelerator, 0, 4 * sizeof(int32_t));
+  const pliant::Buffer real(accelerator, 0, 4 * sizeof(double));
+  auto* const numbers = static_cast<int32_t*>(whole.pointer());
+  pliant::Event filled(accelerator, 0, true);
+  pliant::Event begun(accelerator, 0, true);
+  CHECK(filled.is_reached());
+  begun.record(first);
+  first.fill(numbers, 1, 4 * sizeof(int32_t));
+  filled.record(first);
+  second.wait(filled);
+  const void* const sources[] = {numbers, numbers, numbers};
+  second.reduce(numbers, sources, 4, pliant::DType::kI32, pliant::ReduceOp::kSum);
+  second.cast(real.pointer(), pliant::DType::kF64, numbers, pliant::DType::kI32, 4);
+  second.synchronize();
+  CHECK(second.is_idle());
+  CHECK(static_cast<double*>(real.pointer())[3] == 3.0 * 0x01010101);
+  filled.synchronize();
+  CHECK(filled.is_reached());
+  CHECK(filled.seconds_since(begun) >= 0);
+  const auto refused = error_of([&] { second.reduce(numbers, {}, 4, pliant::DType::kI32, pliant::ReduceOp::kSum); });
+  REQUIRE(refused);
+  CHECK(refused->status() == pliant::Status::kInvalidArgument);
 }

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "pliant/accelerator.hpp"
+#include "pliant/communicator.hpp"
 #include "pliant/error.hpp"
 #include "scratch_folder.hpp"
 

@@ -1,0 +1,63 @@
+// Communicator: what the ranks of a group exchange.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "pliant/accelerator.hpp"
+
+namespace pliant {
+
+/// A group of ranks. Collectives enqueue on a stream and return at once, in the same order on every rank. abort() may
+/// be called from any thread. An accelerator without collectives of its own gets generic ones, carried by the
+/// accelerator `host` where it is found: between ranks of one machine, through pinned memory or, where the processors
+/// see it, the device's. Movable.
+class Communicator {
+ public:
+  /// Begins joining; collectives wait until all have.
+  Communicator(const Accelerator& accelerator, int32_t device, const CommId& id, int32_t rank, int32_t world_size);
+  ~Communicator();
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+  [[nodiscard]] int32_t rank() const;
+  [[nodiscard]] int32_t world_size() const;
+  /// Waits until every rank has joined. Throws kAborted, kPeerLost, or kDeadlineExceeded after timeout_ms (-1 = none).
+  void wait_ready(int32_t timeout_ms = -1);
+  /// Every present and later wait on it, in this process, ends with kAborted.
+  void abort() noexcept;
+
+  /// A communicator without these ranks, ascending, which may be lost: each rank that stays calls it with the same list
+  /// and the same id, made by one of them. Ranks close the gaps in their old order. This one takes no more calls, and
+  /// is destroyed whenever its owner likes.
+  [[nodiscard]] Communicator shrink(std::span<const int32_t> without, const CommId& id);
+  /// A communicator with more ranks: those of this one keep theirs, new ones call join with those after. The id is made
+  /// by one of the old ranks. This one takes no more calls.
+  [[nodiscard]] Communicator grow(const CommId& id, int32_t world_size);
+  /// A rank that was not in the communicator that grows.
+  [[nodiscard]] static Communicator join(const Accelerator& accelerator, int32_t device, const CommId& id, int32_t rank,
+                                         int32_t world_size);
+
+  void all_reduce(const void* send, void* recv, uint64_t count, DType dtype, ReduceOp op, Stream& stream);
+  void all_gather(const void* send, void* recv, uint64_t count, DType dtype, Stream& stream);
+  void reduce_scatter(const void* send, void* recv, uint64_t count, DType dtype, ReduceOp op, Stream& stream);
+  void broadcast(void* buffer, uint64_t count, DType dtype, int32_t root, Stream& stream);
+  void barrier(Stream& stream);
+  /// As all_gather with counts[r] elements of rank r, the same counts on every rank.
+  void all_gather_v(const void* send, void* recv, std::span<const uint64_t> counts, DType dtype, Stream& stream);
+  /// One message to `peer`, or from it, of as many elements on both sides; those of two ranks arrive in their order.
+  /// The stream goes on when it has been taken, or has arrived; messages that cross belong into a group.
+  void send(const void* buffer, uint64_t count, DType dtype, int32_t peer, Stream& stream);
+  void recv(void* buffer, uint64_t count, DType dtype, int32_t peer, Stream& stream);
+  /// Calls between the two are enqueued by end_group, on one stream: collectives in their order, then all messages at
+  /// once. One thread at a time.
+  void begin_group();
+  void end_group();
+
+ private:
+  struct State;
+  explicit Communicator(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pliant

@@ -1,0 +1,177 @@
+// Communicator over the collectives of an accelerator, its own or generic ones.
+#include "pliant/communicator.hpp"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "accelerator/state.hpp"
+#include "pliant/sdk/collectives.hpp"
+
+namespace pliant {
+
+namespace {
+
+pliant_comm_id raw(const CommId& id) {
+  pliant_comm_id made{};
+  static_assert(sizeof(id) == sizeof(made.bytes));
+  std::memcpy(made.bytes, id.data(), sizeof(made.bytes));
+  return made;
+}
+
+}  // namespace
+
+struct Communicator::State {
+  std::shared_ptr<Accelerator::State> accelerator;
+  int32_t device = 0;
+  int32_t rank = 0;
+  int32_t world_size = 0;
+  pliant_comm* handle = nullptr;
+
+  State(std::shared_ptr<Accelerator::State> of, int32_t on, int32_t as, int32_t ranks)
+      : accelerator(std::move(of)), device(on), rank(as), world_size(ranks) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    if (handle == nullptr) return;
+    accelerator->collectives.table().comm_destroy(accelerator->collectives.self(), handle);
+  }
+
+  void create(const CommId& id) {
+    const pliant_comm_id name = raw(id);
+    accelerator->call(&pliant_collectives::comm_create, device, &name, rank, world_size, &handle);
+  }
+  /// `old`: NULL for a rank that joins.
+  void create_grown(pliant_comm* old, const CommId& id) {
+    const pliant_comm_id name = raw(id);
+    accelerator->call(&pliant_collectives::comm_grow, device, old, &name, rank, world_size, &handle);
+  }
+};
+
+Communicator::Communicator(const Accelerator& accelerator, int32_t device, const CommId& id, int32_t rank,
+                           int32_t world_size)
+    : Communicator(std::make_unique<State>(accelerator.state(), device, rank, world_size)) {
+  state_->create(id);
+}
+
+Communicator::Communicator(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Communicator::~Communicator() = default;
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+
+int32_t Communicator::rank() const {
+  return state_->rank;
+}
+
+int32_t Communicator::world_size() const {
+  return state_->world_size;
+}
+
+Communicator Communicator::shrink(std::span<const int32_t> without, const CommId& id) {
+  const auto gone = static_cast<int32_t>(without.size());
+  state_->accelerator->told([&] {
+    sdk::require(gone >= 1, "a communicator shrinks by at least 1 rank; the list of those that leave is empty");
+    sdk::detail::check::leaving(without, state_->rank, state_->world_size);
+  });
+  int32_t rank = state_->rank;
+  for (const int32_t one : without) rank -= one < state_->rank ? 1 : 0;
+  auto made = std::make_unique<State>(state_->accelerator, state_->device, rank, state_->world_size - gone);
+  if (made->accelerator->has(&pliant_collectives::comm_shrink)) {
+    const pliant_comm_id name = raw(id);
+    made->accelerator->call(&pliant_collectives::comm_shrink, state_->handle, without.data(), gone, &name,
+                            &made->handle);
+  } else {
+    abort();
+    made->create(id);
+  }
+  return Communicator(std::move(made));
+}
+
+Communicator Communicator::grow(const CommId& id, int32_t world_size) {
+  state_->accelerator->told(
+      [&] { sdk::detail::check::growing(state_->rank, world_size, state_->rank, state_->world_size); });
+  auto made = std::make_unique<State>(state_->accelerator, state_->device, state_->rank, world_size);
+  if (made->accelerator->has(&pliant_collectives::comm_grow)) {
+    made->create_grown(state_->handle, id);
+  } else {
+    abort();
+    made->create(id);
+  }
+  return Communicator(std::move(made));
+}
+
+Communicator Communicator::join(const Accelerator& accelerator, int32_t device, const CommId& id, int32_t rank,
+                                int32_t world_size) {
+  auto made = std::make_unique<State>(accelerator.state(), device, rank, world_size);
+  if (made->accelerator->has(&pliant_collectives::comm_grow)) {
+    made->create_grown(nullptr, id);
+  } else {
+    made->create(id);
+  }
+  return Communicator(std::move(made));
+}
+
+void Communicator::wait_ready(int32_t timeout_ms) {
+  state_->accelerator->call(&pliant_collectives::comm_status, state_->handle, timeout_ms);
+}
+
+void Communicator::abort() noexcept {
+  detail::CollectivesOf& collectives = state_->accelerator->collectives;
+  collectives.table().comm_abort(collectives.self(), state_->handle);
+}
+
+void Communicator::all_reduce(const void* send, void* recv, uint64_t count, DType dtype, ReduceOp op, Stream& stream) {
+  state_->accelerator->call(&pliant_collectives::all_reduce, state_->handle, send, recv, count,
+                            static_cast<int32_t>(dtype), static_cast<int32_t>(op), stream.state().handle);
+}
+
+void Communicator::all_gather(const void* send, void* recv, uint64_t count, DType dtype, Stream& stream) {
+  state_->accelerator->call(&pliant_collectives::all_gather, state_->handle, send, recv, count,
+                            static_cast<int32_t>(dtype), stream.state().handle);
+}
+
+void Communicator::reduce_scatter(const void* send, void* recv, uint64_t count, DType dtype, ReduceOp op,
+                                  Stream& stream) {
+  state_->accelerator->call(&pliant_collectives::reduce_scatter, state_->handle, send, recv, count,
+                            static_cast<int32_t>(dtype), static_cast<int32_t>(op), stream.state().handle);
+}
+
+void Communicator::broadcast(void* buffer, uint64_t count, DType dtype, int32_t root, Stream& stream) {
+  state_->accelerator->call(&pliant_collectives::broadcast, state_->handle, buffer, count, static_cast<int32_t>(dtype),
+                            root, stream.state().handle);
+}
+
+void Communicator::barrier(Stream& stream) {
+  state_->accelerator->call(&pliant_collectives::barrier, state_->handle, stream.state().handle);
+}
+
+void Communicator::all_gather_v(const void* send, void* recv, std::span<const uint64_t> counts, DType dtype,
+                                Stream& stream) {
+  if (counts.size() != static_cast<size_t>(state_->world_size)) {
+    throw Error(Status::kInvalidArgument, "all_gather_v needs a count for each of " +
+                                              std::to_string(state_->world_size) + " ranks; got " +
+                                              std::to_string(counts.size()));
+  }
+  state_->accelerator->call(&pliant_collectives::all_gather_v, state_->handle, send, recv, counts.data(),
+                            static_cast<int32_t>(dtype), stream.state().handle);
+}
+
+void Communicator::send(const void* buffer, uint64_t count, DType dtype, int32_t peer, Stream& stream) {
+  state_->accelerator->call(&pliant_collectives::send, state_->handle, buffer, count, static_cast<int32_t>(dtype), peer,
+                            stream.state().handle);
+}
+
+void Communicator::recv(void* buffer, uint64_t count, DType dtype, int32_t peer, Stream& stream) {
+  state_->accelerator->call(&pliant_collectives::recv, state_->handle, buffer, count, static_cast<int32_t>(dtype), peer,
+                            stream.state().handle);
+}
+
+void Communicator::begin_group() {
+  state_->accelerator->call(&pliant_collectives::group_begin, state_->handle);
+}
+
+void Communicator::end_group() {
+  state_->accelerator->call(&pliant_collectives::group_end, state_->handle);
+}
+
+}  // namespace pliant

@@ -1,0 +1,161 @@
+// Memory of the embedding API: kinds, and memory in stream order.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "pliant/communicator.hpp"
+#include "wrapper.hpp"
+
+using pliant::MemoryKind;
+using pliant::test::error_of;
+using pliant::test::host;
+using pliant::test::sim;
+
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20U;
+
+/// Holds a stream until let go: it waits in a barrier for a rank that comes late.
+class Held {
+ public:
+  Held(const pliant::Accelerator& accelerator, pliant::Stream& stream)
+      : accelerator_(accelerator), id_(accelerator.make_comm_id(2)), comm_(accelerator, 0, id_, 0, 2) {
+    comm_.barrier(stream);
+  }
+  void let_go() {
+    pliant::Communicator late(accelerator_, 0, id_, 1, 2);
+    pliant::Stream stream(accelerator_, 0);
+    late.barrier(stream);
+    stream.synchronize();
+  }
+
+ private:
+  const pliant::Accelerator& accelerator_;
+  pliant::CommId id_;
+  pliant::Communicator comm_;
+};
+
+}  // namespace
+
+TEST_CASE("memory of every kind can be had, plain memory where the device has no other") {
+  const pliant::Accelerator accelerator = host();
+  pliant::Stream stream(accelerator, 0);
+  for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kPinned, MemoryKind::kShared, MemoryKind::kExchange}) {
+    const pliant::Buffer buffer(accelerator, 0, 100, kind);
+    stream.fill(buffer.pointer(), 7, 100);
+    stream.synchronize();
+    CHECK(static_cast<uint8_t*>(buffer.pointer())[99] == 7);
+  }
+}
+
+TEST_CASE("memory taken in stream order counts as taken, and serves its stream again at once") {
+  const pliant::Accelerator accelerator = host("memory_bytes = 16777216");
+  pliant::Stream stream(accelerator, 0);
+  Held held(accelerator, stream);
+  void* pointer = nullptr;
+  {
+    const pliant::StreamBuffer buffer(stream, 3 * kMiB);
+    pointer = buffer.pointer();
+    stream.fill(pointer, 1, 3 * kMiB);
+    CHECK(accelerator.memory_info(0).free_bytes <= 13 * kMiB);
+  }
+  pliant::StreamBuffer again(stream, 3 * kMiB);
+  CHECK(again.pointer() == pointer);
+  pliant::Stream other(accelerator, 0);
+  const pliant::StreamBuffer elsewhere(other, 3 * kMiB);
+  CHECK(elsewhere.pointer() != pointer);
+  held.let_go();
+  stream.synchronize();
+  const pliant::StreamBuffer moved = std::move(again);
+  CHECK(moved.pointer() == pointer);
+  CHECK(moved.bytes() == 3 * kMiB);
+}
+
+TEST_CASE("memory given back on one stream serves another when its work has run, and trim frees what is kept") {
+  const pliant::Accelerator accelerator = host("memory_bytes = 16777216");
+  pliant::Stream first(accelerator, 0);
+  pliant::Stream second(accelerator, 0);
+  Held held(accelerator, first);
+  void* pointer = nullptr;
+  {
+    const pliant::StreamBuffer buffer(first, kMiB);
+    pointer = buffer.pointer();
+  }
+  CHECK(pliant::StreamBuffer(second, kMiB).pointer() != pointer);
+  second.synchronize();
+  accelerator.trim(0, 0);
+  // What work still waits for is kept.
+  CHECK(accelerator.memory_info(0).free_bytes == 15 * kMiB);
+  held.let_go();
+  first.synchronize();
+  CHECK(pliant::StreamBuffer(second, kMiB).pointer() == pointer);
+  second.synchronize();
+  accelerator.trim(0, kMiB);
+  CHECK(accelerator.memory_info(0).free_bytes == 15 * kMiB);
+  accelerator.trim(0, kMiB - 1);
+  CHECK(accelerator.memory_info(0).free_bytes == 16 * kMiB);
+}
+
+TEST_CASE("a full device gives memory that other work still uses, after that work") {
+  const pliant::Accelerator accelerator = host("memory_bytes = 1048576");
+  pliant::Stream first(accelerator, 0);
+  pliant::Stream second(accelerator, 0);
+  std::vector<uint8_t> got(kMiB);
+  Held held(accelerator, first);
+  {
+    const pliant::StreamBuffer buffer(first, kMiB);
+    first.fill(buffer.pointer(), 1, kMiB);
+    first.copy(got.data(), buffer.pointer(), kMiB);
+  }
+  pliant::StreamBuffer buffer(second, kMiB);
+  second.fill(buffer.pointer(), 2, kMiB);
+  CHECK(!second.is_idle());
+  held.let_go();
+  first.synchronize();
+  second.synchronize();
+  CHECK(got == std::vector<uint8_t>(kMiB, 1));
+  CHECK(static_cast<uint8_t*>(buffer.pointer())[kMiB - 1] == 2);
+  const auto full = error_of([&] { pliant::StreamBuffer(second, 1); });
+  REQUIRE(full);
+  CHECK(full->status() == pliant::Status::kResourceExhausted);
+  buffer = pliant::StreamBuffer();
+  // Kept memory of another size makes room.
+  CHECK(pliant::StreamBuffer(second, kMiB / 2).pointer() != nullptr);
+}
+
+TEST_CASE("streams may end, and memory they gave back serves others") {
+  const pliant::Accelerator accelerator = host("memory_bytes = 1048576");
+  std::optional<pliant::Stream> stream(std::in_place, accelerator, 0);
+  { const pliant::StreamBuffer buffer(*stream, kMiB); }
+  stream.reset();
+  pliant::Stream other(accelerator, 0);
+  const pliant::StreamBuffer buffer(other, kMiB);
+  CHECK(buffer.pointer() != nullptr);
+}
+
+TEST_CASE("many threads take and give back memory in stream order, and no two have the same") {
+  const pliant::Accelerator accelerator = sim("max_delay_us = 20\nseed = 3\n");
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(4);
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      pliant::Stream stream(accelerator, 0);
+      for (int i = 0; i < 100; ++i) {
+        const auto bytes = static_cast<uint64_t>(1 + (i * 37 + t) % 5000);
+        std::vector<uint8_t> got(bytes);
+        const pliant::StreamBuffer buffer(stream, bytes);
+        const auto value = static_cast<uint8_t>(t * 60 + i % 60);
+        stream.fill(buffer.pointer(), value, bytes);
+        stream.copy(got.data(), buffer.pointer(), bytes);
+        stream.synchronize();
+        if (got != std::vector<uint8_t>(bytes, value)) ++wrong[static_cast<size_t>(t)];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == std::vector<int>(4));
+}
