@@ -52,6 +52,9 @@ struct alignas(64) Lane {
   uint64_t count;
   int32_t dtype;
   uint32_t slots[kLaneSlots];  ///< chunk n is in slots[n % kLaneSlots]
+  // By the clock of a test double: when the two sides could begin the message.
+  uint64_t sender_ready_ns;
+  uint64_t receiver_ready_ns;  ///< of the receiver, valid from `wanted` on until the message is taken
 };
 
 /// A view of the id's bytes.
