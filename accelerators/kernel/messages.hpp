@@ -56,8 +56,8 @@ class Messages {
   void time_message(uint64_t theirs_ns, const Call& call);
 
   Group& group_;
-  Faults* faults_ = nullptr;    ///< NULL: no clock
-  uint64_t ready_ns_ = 0;       ///< when the messages of the present batch could begin here
+  Faults* faults_ = nullptr;  ///< NULL: no clock
+  uint64_t ready_ns_ = 0;     ///< when the messages of the present batch could begin here
   uint64_t link_free_ns_ = 0;
   std::vector<uint64_t> sent_;    ///< messages to each peer so far
   std::vector<uint64_t> wanted_;  ///< receives from each peer that have begun

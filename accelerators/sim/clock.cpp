@@ -75,8 +75,7 @@ std::shared_ptr<Moment> VirtualClock::enqueued(uint64_t stream, const Piece& pie
   node->is_collective = piece.kind == WorkKind::kCollective;
   if (piece.kind == WorkKind::kLocal || piece.kind == WorkKind::kCopy) {
     node->engine = static_cast<size_t>(on.role);
-    node->work_ns =
-        late_ns + static_cast<uint64_t>(std::ceil(static_cast<double>(cost_ns(piece, on.role)) * factor));
+    node->work_ns = late_ns + static_cast<uint64_t>(std::ceil(static_cast<double>(cost_ns(piece, on.role)) * factor));
   }
   put_after(*node, on.last);
   put_after(*node, std::static_pointer_cast<const Node>(piece.after));

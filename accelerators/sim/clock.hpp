@@ -17,8 +17,8 @@ namespace pliant::accelerator {
 
 /// 1 GB/s moves a byte in a nanosecond. Every piece takes whole nanoseconds, rounded up.
 struct CostModel {
-  int64_t launch_ns = 5000;       ///< of a copy and of what computes, whatever its size
-  double to_device_gbps = 25;     ///< copies on streams of that role
+  int64_t launch_ns = 5000;    ///< of a copy and of what computes, whatever its size
+  double to_device_gbps = 25;  ///< copies on streams of that role
   double to_host_gbps = 25;
   double memory_gbps = 1000;      ///< bytes read and written by all other work
   int64_t collective_ns = 20000;  ///< of a collective or message, whatever its size
@@ -78,9 +78,9 @@ class VirtualClock {
   const CostModel costs_;
   std::mutex mutex_;
   std::unordered_map<uint64_t, Stream> streams_;
-  std::unordered_map<uint64_t, Host> hosts_;  ///< by thread
-  std::list<std::shared_ptr<Node>> untimed_;  ///< in the order of the calls
-  std::array<uint64_t, kEngines> queued_{};   ///< of them, those that need the engine
+  std::unordered_map<uint64_t, Host> hosts_;                 ///< by thread
+  std::list<std::shared_ptr<Node>> untimed_;                 ///< in the order of the calls
+  std::array<uint64_t, kEngines> queued_{};                  ///< of them, those that need the engine
   std::array<std::map<uint64_t, uint64_t>, kEngines> busy_;  ///< begin and end, apart from each other
 };
 

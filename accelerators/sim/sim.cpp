@@ -110,8 +110,8 @@ class SimAccelerator : public Device {
                                      std::llround(collective_us * 1000), collective_gbps};
     }
     injection_ = std::make_shared<Injection>(plan);
-    configure({"sim (test double)", static_cast<uint64_t>(memory_bytes), static_cast<uint64_t>(chunk_bytes),
-               injection_});
+    configure(
+        {"sim (test double)", static_cast<uint64_t>(memory_bytes), static_cast<uint64_t>(chunk_bytes), injection_});
   }
 
  private:
@@ -151,7 +151,8 @@ class SimAccelerator : public Device {
     o.add("lost_at", &S::lost_at, "The collective at which it vanishes, counted from 1.").at_least(1);
     o.add("killed_rank", &S::killed_rank, "Rank whose process ends by SIGKILL; -1 is none.").at_least(-1);
     o.add("killed_at", &S::killed_at, "The collective at which it is killed, counted from 1.").at_least(1);
-    o.add("stopped_rank", &S::stopped_rank, "Rank whose process stops by SIGSTOP until somebody lets it go on; -1 is none.")
+    o.add("stopped_rank", &S::stopped_rank,
+          "Rank whose process stops by SIGSTOP until somebody lets it go on; -1 is none.")
         .at_least(-1);
     o.add("stopped_at", &S::stopped_at, "The collective at which it stops, counted from 1.").at_least(1);
     o.add("slow_rank", &S::slow_rank,

@@ -161,8 +161,8 @@ void perform_rank(const Arguments& arguments) {
   try {
     const Accelerator accelerator(arguments.subject);
     const Rank rank{accelerator, arguments.rank, arguments.world_size, arguments.subject.seed, arguments.numbers};
-    for (const auto& part : {collective_scripts(), failure_scripts(), loss_scripts(), renewal_scripts(), lifetime_scripts(),
-                             fork_scripts(), memory_scripts(), leak_scripts()}) {
+    for (const auto& part : {collective_scripts(), failure_scripts(), loss_scripts(), renewal_scripts(),
+                             lifetime_scripts(), fork_scripts(), memory_scripts(), leak_scripts()}) {
       for (const Script& script : part) {
         if (arguments.name == script.name) script.run(rank);
       }

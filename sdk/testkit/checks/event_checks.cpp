@@ -9,8 +9,7 @@ namespace {
 using Slots = pliant_accelerator;
 }
 
-void fill(const Accelerator& accelerator, const Memory& to, int32_t value, const Stream& stream,
-          uint64_t bytes) {
+void fill(const Accelerator& accelerator, const Memory& to, int32_t value, const Stream& stream, uint64_t bytes) {
   must("fill_async", accelerator.call(&Slots::fill_async, static_cast<void*>(to.at()), value, bytes, stream));
 }
 

@@ -179,13 +179,17 @@ void mismatched(const Subject& subject) {
 }  // namespace
 
 std::vector<Script> failure_scripts() {
-  return {{"abort", abort_script},       {"destroy", destroy_script}, {"abort_joining", abort_joining_script},
-          {"mismatch", mismatch_script}, {"leave", leave_script}};
+  return {{"abort", abort_script},
+          {"destroy", destroy_script},
+          {"abort_joining", abort_joining_script},
+          {"mismatch", mismatch_script},
+          {"leave", leave_script}};
 }
 
 std::vector<Check> failure_checks() {
   return {
-      {"failure.mismatch", "ranks whose collectives differ in kind, size, type, operation or root all get an error", mismatched, 120},
+      {"failure.mismatch", "ranks whose collectives differ in kind, size, type, operation or root all get an error",
+       mismatched, 120},
       {"failure.abort", "comm_abort ends every collective, now and later, and may come twice", aborted, 120},
       {"failure.abort_joining", "comm_abort ends the wait for ranks that have not joined", aborted_joining},
       {"failure.destroy", "comm_destroy ends what is still running in its process", destroyed, 120},

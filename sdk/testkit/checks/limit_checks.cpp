@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "testkit/checks/accelerator_checks.hpp"
-#include "testkit/sample_work.hpp"
 #include "testkit/ranks.hpp"
+#include "testkit/sample_work.hpp"
 
 namespace pliant::testkit {
 
@@ -19,7 +19,8 @@ class Limit {
     expect(::getrlimit(what_, &before_) == 0, "the system does not tell its limits");
     struct rlimit lower = before_;
     lower.rlim_cur = most;
-    if (most >= before_.rlim_max || ::setrlimit(what_, &lower) != 0) skip("the system does not let its limits be lowered");
+    if (most >= before_.rlim_max || ::setrlimit(what_, &lower) != 0)
+      skip("the system does not let its limits be lowered");
   }
   ~Limit() { ::setrlimit(what_, &before_); }
   Limit(const Limit&) = delete;

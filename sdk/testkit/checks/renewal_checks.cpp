@@ -120,8 +120,8 @@ void grow_script(const Rank& rank) {
   const pliant_comm_id id = rank.id();
   Made made{rank.accelerator};
   pliant_comm* const from = old ? static_cast<pliant_comm*>(*old) : nullptr;
-  must("comm_grow", rank.accelerator.call(&Table::comm_grow, device_of(rank), from, &id, rank.rank, rank.world_size,
-                                          &made.handle));
+  must("comm_grow",
+       rank.accelerator.call(&Table::comm_grow, device_of(rank), from, &id, rank.rank, rank.world_size, &made.handle));
   gather_ranks(rank, made.handle, "a communicator that has grown");
 }
 

@@ -12,7 +12,10 @@ using namespace pliant::broken;  // NOLINT(google-build-using-namespace)
 std::atomic<int> forks{0};
 
 struct ForkDisturbs : Honest<ForkDisturbs> {
-  ForkDisturbs() { ::pthread_atfork(nullptr, [] { ++forks; }, nullptr); }
+  ForkDisturbs() {
+    ::pthread_atfork(
+        nullptr, [] { ++forks; }, nullptr);
+  }
   using Device::synchronize;
   void synchronize(Stream& stream) {
     if (forks != 0) throw pliant::sdk::Failure(PLIANT_INTERNAL, "this process has forked");
