@@ -7,6 +7,7 @@
 #include <atomic>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <span>
 #include <string>
 
@@ -14,13 +15,42 @@
 
 namespace pliant::accelerator {
 
+namespace {
+
+constexpr sdk::DType kNanoseconds = sdk::DType::kI64;
+
+/// Of the larger of the two buffers of a rank.
+uint64_t bytes_of(const Call& call, int32_t world_size) {
+  const bool every_rank = call.kind == CallKind::kAllGather || call.kind == CallKind::kReduceScatter;
+  if (call.kind == CallKind::kBarrier) return 0;
+  if (call.kind == CallKind::kAllGatherV) {
+    return std::accumulate(call.counts.begin(), call.counts.end(), uint64_t{0}) * sdk::size_of(call.elements.dtype);
+  }
+  return call.elements.bytes() * (every_rank ? static_cast<uint64_t>(world_size) : 1);
+}
+
+}  // namespace
+
 struct Communicator::Shared {
   Shared(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made,
          std::shared_ptr<Faults> interference)
       : group(id, rank, world_size, std::move(made)),
         collectives(group),
         messages(group),
-        faults(std::move(interference)) {}
+        faults(std::move(interference)) {
+    if (faults) faults->joined(rank);
+    if (faults && faults->keeps_time()) messages.keep_time(*faults);
+  }
+
+  /// All ranks tell each other when they could begin by the clock of a test double; the last one's time counts. Through
+  /// the same memory as the call itself.
+  void keep_time(const Call& call) {
+    std::vector<uint64_t> ready(static_cast<size_t>(group.world_size()));
+    const uint64_t own = std::max(faults->ready_ns(), messages.link_free_ns());
+    collectives.run({.kind = CallKind::kAllGather, .send = &own, .recv = ready.data(), .elements = {1, kNanoseconds}});
+    messages.take_link(
+        faults->transferred(*std::max_element(ready.begin(), ready.end()), bytes_of(call, group.world_size())));
+  }
 
   /// Collectives first, then all messages.
   void run(std::span<const Call> calls, uint64_t ticket) {
@@ -36,7 +66,10 @@ struct Communicator::Shared {
     group.wait([&] { return turn.load() == ticket; });
     if (faults && faults->loses(group.rank(), ticket + 1)) group.fail({FailureCause::kInjected, group.rank(), 0});
     const auto first_message = std::find_if(calls.begin(), calls.end(), [](const Call& c) { return c.is_message(); });
-    for (auto call = calls.begin(); call != first_message; ++call) collectives.run(*call);
+    for (auto call = calls.begin(); call != first_message; ++call) {
+      if (faults && faults->keeps_time()) keep_time(*call);
+      collectives.run(*call);
+    }
     if (first_message != calls.end()) messages.run({first_message, calls.end()});
   }
 
@@ -130,7 +163,7 @@ void Communicator::enqueue_all(std::vector<Call> calls, Stream& stream) {
   const std::lock_guard lock(shared_->calling);
   const uint64_t ticket = shared_->tickets.load();
   stream.enqueue([shared = shared_, kept = std::move(calls), ticket] { shared->run(kept, ticket); },
-                 WorkKind::kCollective);
+                 {.kind = WorkKind::kCollective});
   shared_->tickets.store(ticket + 1);
 }
 

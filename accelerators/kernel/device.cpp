@@ -25,47 +25,60 @@ sdk::DeviceProperties Device::device_properties(int32_t) {
 }
 
 void* Device::alloc(int32_t, sdk::Memory, uint64_t bytes) {
+  check_there();
   if (settings_.faults) settings_.faults->before_alloc(bytes);
   return memory_.alloc(bytes);
 }
 
-std::unique_ptr<Stream> Device::make_stream(int32_t, sdk::StreamUse) {
-  return std::make_unique<Stream>(settings_.faults, streams_++);
+std::unique_ptr<Stream> Device::make_stream(int32_t, sdk::StreamUse use) {
+  check_there();
+  return std::make_unique<Stream>(settings_.faults, streams_++, use.role);
 }
 
 void Device::copy(void* to, const void* from, uint64_t bytes, Stream& stream) {
-  stream.enqueue([=] {
-    if (bytes != 0) std::memcpy(to, from, bytes);
-  });
+  stream.enqueue(
+      [=] {
+        if (bytes != 0) std::memcpy(to, from, bytes);
+      },
+      {.kind = WorkKind::kCopy, .bytes = bytes});
 }
 
 void Device::copy(std::span<const pliant_copy> copies, Stream& stream) {
-  stream.enqueue([all = std::vector<pliant_copy>(copies.begin(), copies.end())] {
-    for (const pliant_copy& one : all) {
-      if (one.bytes != 0) std::memcpy(one.to, one.from, one.bytes);
-    }
-  });
+  uint64_t bytes = 0;
+  for (const pliant_copy& one : copies) bytes += one.bytes;
+  stream.enqueue(
+      [all = std::vector<pliant_copy>(copies.begin(), copies.end())] {
+        for (const pliant_copy& one : all) {
+          if (one.bytes != 0) std::memcpy(one.to, one.from, one.bytes);
+        }
+      },
+      {.kind = WorkKind::kCopy, .bytes = bytes});
 }
 
 void Device::reduce(void* to, std::span<const void* const> from, sdk::Elements elements, sdk::ReduceOp op, double scale,
                     Stream& stream) {
-  stream.enqueue([=, all = std::vector<const void*>(from.begin(), from.end())] {
-    sdk::reduce(elements.dtype, op, all, scale, elements.count, to, nullptr);
-  });
+  stream.enqueue(
+      [=, all = std::vector<const void*>(from.begin(), from.end())] {
+        sdk::reduce(elements.dtype, op, all, scale, elements.count, to, nullptr);
+      },
+      {.bytes = elements.bytes() * (from.size() + 1)});
 }
 
 void Device::cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream) {
-  stream.enqueue([=] { sdk::cast(elements.dtype, from, to_type, to, elements.count); });
+  stream.enqueue([=] { sdk::cast(elements.dtype, from, to_type, to, elements.count); },
+                 {.bytes = elements.bytes() + elements.count * sdk::size_of(to_type)});
 }
 
 void Device::call(void (*function)(void*), void* context, Stream& stream) {
-  stream.enqueue([=] { function(context); });
+  stream.enqueue([=] { function(context); }, {.kind = WorkKind::kHostFunction});
 }
 
 void Device::fill(void* to, uint8_t byte, uint64_t bytes, Stream& stream) {
-  stream.enqueue([=] {
-    if (bytes != 0) std::memset(to, byte, bytes);
-  });
+  stream.enqueue(
+      [=] {
+        if (bytes != 0) std::memset(to, byte, bytes);
+      },
+      {.bytes = bytes});
 }
 
 void Device::all_gather_v(Comm& comm, const void* send, void* recv, std::span<const uint64_t> counts, sdk::DType dtype,
@@ -79,6 +92,7 @@ void Device::all_gather_v(Comm& comm, const void* send, void* recv, std::span<co
 }
 
 pliant_comm_id Device::make_comm_id(int32_t world_size) {
+  check_there();
   pliant_comm_id id{};
   UniqueFd fd = Segment::reserve(world_size, settings_.chunk_bytes, id);
   if (fd) {
@@ -90,6 +104,7 @@ pliant_comm_id Device::make_comm_id(int32_t world_size) {
 }
 
 std::unique_ptr<Communicator> Device::make_comm(int32_t, const pliant_comm_id& id, int32_t rank, int32_t world_size) {
+  check_there();
   const std::lock_guard lock(ids_mutex_);
   const uint64_t nonce = Segment::read(id).nonce[0];
   const auto found = std::find_if(unused_ids_.begin(), unused_ids_.end(),

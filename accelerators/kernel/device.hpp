@@ -36,16 +36,37 @@ class Device {
   sdk::DeviceProperties device_properties(int32_t device);
   void* alloc(int32_t device, sdk::Memory memory, uint64_t bytes);
   void free(int32_t, sdk::Memory, void* pointer) { memory_.free(pointer); }
-  sdk::MemoryInfo memory_info(int32_t) { return {memory_.left(), memory_.limit()}; }
+  sdk::MemoryInfo memory_info(int32_t) {
+    check_there();
+    return {memory_.left(), memory_.limit()};
+  }
 
   std::unique_ptr<Stream> make_stream(int32_t device, sdk::StreamUse use);
-  std::unique_ptr<Event> make_event(int32_t, bool timing) { return std::make_unique<Event>(timing); }
-  void synchronize(Stream& stream) { stream.synchronize(); }
-  void synchronize(Event& event) { event.synchronize(); }
+  std::unique_ptr<Event> make_event(int32_t, bool timing) {
+    check_there();
+    return std::make_unique<Event>(timing);
+  }
+  void synchronize(Stream& stream) {
+    stream.synchronize();
+    check_there();
+  }
+  void synchronize(Event& event) {
+    event.synchronize();
+    check_there();
+  }
   void record(Event& event, Stream& stream) { event.record(stream); }
-  bool query(Event& event) { return event.query(); }
-  bool query(Stream& stream) { return stream.query(); }
-  double elapsed(Event& begin, Event& end) { return Event::elapsed(begin, end); }
+  bool query(Event& event) {
+    check_there();
+    return event.query();
+  }
+  bool query(Stream& stream) {
+    check_there();
+    return stream.query();
+  }
+  double elapsed(Event& begin, Event& end) {
+    check_there();
+    return Event::elapsed(begin, end);
+  }
   void wait(Stream& stream, Event& event) { event.make_wait(stream); }
   void copy(void* to, const void* from, uint64_t bytes, Stream& stream);
   void copy(std::span<const pliant_copy> copies, Stream& stream);
@@ -59,7 +80,10 @@ class Device {
   std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id& id, int32_t rank, int32_t world_size);
   int32_t world_size(const Comm& comm) { return comm.world_size(); }
   int32_t rank(const Comm& comm) { return comm.rank(); }
-  void wait_ready(Comm& comm, int32_t timeout_ms) { comm.wait_ready(timeout_ms); }
+  void wait_ready(Comm& comm, int32_t timeout_ms) {
+    check_there();
+    comm.wait_ready(timeout_ms);
+  }
   void abort(Comm& comm) { comm.abort(); }
   void all_reduce(Comm& comm, const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op, Stream& stream) {
     comm.enqueue({.kind = CallKind::kAllReduce, .send = send, .recv = recv, .elements = elements, .op = op}, stream);
@@ -92,6 +116,10 @@ class Device {
   void configure(DeviceSettings settings);
 
  private:
+  /// Throws when a test double has lost the device.
+  void check_there() const {
+    if (settings_.faults) settings_.faults->before_call();
+  }
   /// An id that no rank of this process has joined yet.
   struct UnusedId {
     uint64_t nonce;

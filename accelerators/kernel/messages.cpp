@@ -29,6 +29,7 @@ void Messages::run(std::span<const Call> calls) {
     auto& queues = call.kind == CallKind::kSend ? sends_ : receives_;
     queues[static_cast<size_t>(call.rank)].calls.push_back(&call);
   }
+  if (faults_ != nullptr) ready_ns_ = std::max(faults_->ready_ns(), link_free_ns_);
   run_own();
   struct Listening {
     explicit Listening(std::atomic<uint32_t>& where) : word(where) { word.store(1); }
@@ -48,6 +49,11 @@ bool Messages::is_done() const {
   return std::all_of(sends_.begin(), sends_.end(), done) && std::all_of(receives_.begin(), receives_.end(), done);
 }
 
+void Messages::time_message(uint64_t theirs_ns, const Call& call) {
+  if (faults_ == nullptr) return;
+  take_link(faults_->transferred(std::max(ready_ns_, theirs_ns), call.elements.bytes()));
+}
+
 void Messages::run_own() {
   const auto own = static_cast<size_t>(group_.rank());
   for (size_t i = 0; i < sends_[own].calls.size(); ++i) {
@@ -57,6 +63,7 @@ void Messages::run_own() {
     if (elements.count != wanted.elements.count || elements.dtype != wanted.elements.dtype) {
       mismatch(group_.rank(), elements, group_.rank(), wanted.elements);
     }
+    time_message(ready_ns_, sent);
     if (elements.count != 0 && sent.send != wanted.recv) std::memmove(wanted.recv, sent.send, elements.bytes());
   }
   sends_[own] = {};
@@ -117,6 +124,8 @@ bool Messages::send_to(int32_t peer) {
   if (queue.chunks == 0) {
     lane.count = call.elements.count;
     lane.dtype = static_cast<int32_t>(call.elements.dtype);
+    lane.sender_ready_ns = ready_ns_;
+    time_message(lane.receiver_ready_ns, call);
   }
   if (bytes != 0) {
     std::memcpy(group_.segment().lane_slot(group_.rank(), static_cast<uint32_t>(slot)),
@@ -136,6 +145,7 @@ bool Messages::want_from(int32_t peer) {
   uint64_t& wanted = wanted_[static_cast<size_t>(peer)];
   Lane& lane = group_.segment().lane(peer, group_.rank());
   if (lane.wanted.load(std::memory_order_relaxed) > wanted || queue.is_done()) return false;
+  lane.receiver_ready_ns = ready_ns_;
   lane.wanted.store(wanted + 1);
   notify(peer);
   return true;
@@ -157,6 +167,7 @@ bool Messages::receive_from(int32_t peer) {
     if (sent.count != call.elements.count || sent.dtype != call.elements.dtype) {
       mismatch(peer, sent, group_.rank(), call.elements);
     }
+    time_message(lane.sender_ready_ns, call);
   }
   const uint64_t chunk_bytes = group_.segment().chunk_bytes();
   const uint64_t first = queue.chunks * chunk_bytes;

@@ -1,12 +1,14 @@
 // Messages: what one rank sends to another, chunk by chunk, through the lane of the two.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "kernel/collectives.hpp"
+#include "kernel/faults.hpp"
 #include "kernel/group.hpp"
 
 namespace pliant::accelerator {
@@ -19,6 +21,12 @@ class Messages {
   /// their order. The i-th to this rank itself is received by its i-th receive, of which there are as many. Throws the
   /// group's failure, and PLIANT_INVALID_ARGUMENT when sizes or types differ; the group has failed then.
   void run(std::span<const Call> calls);
+
+  /// From now on each message has a time by the clock of `faults`: it begins when both sides could begin.
+  void keep_time(Faults& faults) { faults_ = &faults; }
+  /// By that clock: when this rank's part of the communicator is free again.
+  [[nodiscard]] uint64_t link_free_ns() const { return link_free_ns_; }
+  void take_link(uint64_t until_ns) { link_free_ns_ = std::max(link_free_ns_, until_ns); }
 
  private:
   /// All messages of a batch in one direction between this rank and a peer.
@@ -45,7 +53,12 @@ class Messages {
   [[noreturn]] void mismatch(int32_t from, const sdk::Elements& sent, int32_t to, const sdk::Elements& wanted);
   [[nodiscard]] bool is_done() const;
 
+  void time_message(uint64_t theirs_ns, const Call& call);
+
   Group& group_;
+  Faults* faults_ = nullptr;  ///< NULL: no clock
+  uint64_t ready_ns_ = 0;     ///< when the messages of the present batch could begin here
+  uint64_t link_free_ns_ = 0;
   std::vector<uint64_t> sent_;    ///< messages to each peer so far
   std::vector<uint64_t> wanted_;  ///< receives from each peer that have begun
   std::array<Slot, kLaneSlots> slots_;

@@ -114,6 +114,7 @@ UniqueFd Segment::reserve(int32_t world_size, uint64_t chunk_bytes, pliant_comm_
   made.process = ProcessId::self().packed();
   made.pid_space = pid_space();
   made.fd = -1;
+  made.layout = kSegmentLayout;
   // A reduce_scatter needs room for at least one cache line of each rank.
   made.chunk_bytes = rounded(std::max(chunk_bytes, static_cast<uint64_t>(world_size) * 64));
   if (::getrandom(made.nonce, sizeof(made.nonce), 0) != static_cast<ssize_t>(sizeof(made.nonce))) {
@@ -162,6 +163,12 @@ UniqueFd open_maker(const SegmentId& id) {
 
 void check_id(const SegmentId& id, int32_t world_size) {
   sdk::require(id.magic == kMagic, "this is no communicator id of this accelerator");
+  if (id.layout != kSegmentLayout) {
+    throw Failure(PLIANT_FAILED_PRECONDITION,
+                  "the communicator id comes from another version of this accelerator (memory layout " +
+                      std::to_string(id.layout) + ", here " + std::to_string(kSegmentLayout) +
+                      "); all ranks must run the same release");
+  }
   sdk::require(id.world_size == world_size, "the communicator id is for world size " + std::to_string(id.world_size) +
                                                 ", not " + std::to_string(world_size));
   sdk::require(id.fd < 0 || id.pid_space == pid_space(),

@@ -21,6 +21,10 @@ constexpr uint64_t kSlots = 4;
 /// Chunks of messages of one rank that may be under way at once.
 constexpr uint64_t kLaneSlots = 2;
 
+/// Rises whenever what stands in the memory, or what the ranks do with it, changes: processes of different builds must
+/// not share it.
+constexpr uint32_t kSegmentLayout = 1;
+
 enum RankState : uint32_t { kPresent = 0, kLeft = 1 };
 
 /// What each rank shows to the others. Written by its owner, except for `doorbell`, which anyone rings.
@@ -52,6 +56,9 @@ struct alignas(64) Lane {
   uint64_t count;
   int32_t dtype;
   uint32_t slots[kLaneSlots];  ///< chunk n is in slots[n % kLaneSlots]
+  // By the clock of a test double: when the two sides could begin the message.
+  uint64_t sender_ready_ns;
+  uint64_t receiver_ready_ns;  ///< of the receiver, valid from `wanted` on until the message is taken
 };
 
 /// A view of the id's bytes.
@@ -60,8 +67,8 @@ struct SegmentId {
   int32_t world_size;
   uint64_t process;  ///< ProcessId::packed of the maker
   uint64_t pid_space;
-  int32_t fd;  ///< in the maker; -1: one rank, nothing is shared
-  uint32_t reserved;
+  int32_t fd;       ///< in the maker; -1: one rank, nothing is shared
+  uint32_t layout;  ///< kSegmentLayout of the maker
   uint64_t chunk_bytes;
   uint64_t nonce[2];
 };
@@ -74,7 +81,7 @@ class Segment {
   static UniqueFd reserve(int32_t world_size, uint64_t chunk_bytes, pliant_comm_id& id);
 
   /// Maps what `id` names. Throws PLIANT_INVALID_ARGUMENT for an id that is none of ours or of another world size,
-  /// PLIANT_PEER_LOST when its maker is gone.
+  /// PLIANT_FAILED_PRECONDITION for one of another layout, PLIANT_PEER_LOST when its maker is gone.
   Segment(const pliant_comm_id& id, int32_t world_size);
   ~Segment();
   Segment(const Segment&) = delete;

@@ -61,8 +61,9 @@ void Mark::throw_failure() const {
   throw Failure(*failure);
 }
 
-Stream::Stream(std::shared_ptr<Faults> faults, uint64_t index)
+Stream::Stream(std::shared_ptr<Faults> faults, uint64_t index, sdk::StreamRole role)
     : faults_(std::move(faults)), index_(index), owner_(::getpid()) {
+  if (faults_) faults_->opened(index, role);
   try {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& refused) {
@@ -83,12 +84,21 @@ Stream::~Stream() {
   thread_.join();
 }
 
-void Stream::enqueue(std::function<void()> work, WorkKind kind, std::function<bool()> passable) {
+std::shared_ptr<Moment> Stream::enqueue(std::function<void()> work, Piece piece) {
   const std::lock_guard lock(mutex_);
-  if (faults_) faults_->enqueued(index_, enqueued_, kind, std::move(passable));
-  queue_.push_back({std::move(work), kind});
+  const WorkKind kind = piece.kind;
+  std::shared_ptr<Moment> moment;
+  if (faults_) moment = faults_->enqueued(index_, enqueued_, std::move(piece));
+  queue_.push_back({std::move(work), kind, moment});
+  last_moment_ = moment;
   ++enqueued_;
   if (idle_) enqueued_cv_.notify_all();
+  return moment;
+}
+
+std::shared_ptr<const Moment> Stream::last_moment() const {
+  const std::lock_guard lock(mutex_);
+  return last_moment_;
 }
 
 void Stream::run() {
@@ -104,12 +114,14 @@ void Stream::run() {
 
 void Stream::run_first(std::unique_lock<std::mutex>& lock) {
   std::function<void()> work = std::move(queue_.front().work);
+  const std::shared_ptr<Moment> moment = std::move(queue_.front().moment);
+  const WorkKind kind = queue_.front().kind;
   queue_.pop_front();
   const uint64_t number = finished_;
   running_ = true;
   lock.unlock();
-  if (faults_) faults_->before_work(index_, number);
   try {
+    if (faults_ && !faults_->before_work(index_, number, kind, moment.get())) throw faults_->loss();
     work();
   } catch (const Failure& failure) {
     failures_->put(failure);
@@ -162,12 +174,13 @@ bool Stream::query() const {
 
 std::shared_ptr<Mark> Stream::mark() {
   auto made = std::make_shared<Mark>(failures_);
-  enqueue([made] { made->reach(); });
+  made->set_moment(enqueue([made] { made->reach(); }, {.kind = WorkKind::kRecord}));
   return made;
 }
 
 void Stream::wait_for(const std::shared_ptr<Mark>& mark) {
-  enqueue([mark] { mark->wait(); }, WorkKind::kEventWait, [mark] { return mark->reached(); });
+  enqueue([mark] { mark->wait(); },
+          {.kind = WorkKind::kEventWait, .passable = [mark] { return mark->reached(); }, .after = mark->moment()});
 }
 
 std::shared_ptr<Mark> Event::latest() const {
@@ -203,6 +216,11 @@ void Event::synchronize() const {
   if (!mark) return;
   mark->wait();
   mark->throw_failure();
+}
+
+std::shared_ptr<const Moment> Event::moment() const {
+  const auto mark = latest();
+  return mark ? mark->moment() : nullptr;
 }
 
 void Event::make_wait(Stream& stream) const {

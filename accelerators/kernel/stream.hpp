@@ -36,6 +36,9 @@ class Mark {
   explicit Mark(std::shared_ptr<FailureSlot> failures) : failures_(std::move(failures)) {}
   void reach();
   [[nodiscard]] bool reached() const;
+  /// When it is reached by the clock of a test double; NULL without one. Set before others see the mark.
+  [[nodiscard]] const std::shared_ptr<const Moment>& moment() const { return moment_; }
+  void set_moment(std::shared_ptr<const Moment> moment) { moment_ = std::move(moment); }
   /// When it was reached; throws PLIANT_FAILED_PRECONDITION before.
   [[nodiscard]] std::chrono::steady_clock::time_point time() const;
   void wait() const;
@@ -48,24 +51,28 @@ class Mark {
   bool reached_ = false;
   std::chrono::steady_clock::time_point time_;
   std::shared_ptr<const sdk::Failure> failure_;
+  std::shared_ptr<const Moment> moment_;
   const std::shared_ptr<FailureSlot> failures_;
 };
 
 class Stream {
  public:
-  /// `faults` may be NULL; `index` names the stream to it.
-  Stream(std::shared_ptr<Faults> faults, uint64_t index);
+  /// `faults` may be NULL; `index` names the stream to it, and `role` says what it is for.
+  Stream(std::shared_ptr<Faults> faults, uint64_t index, sdk::StreamRole role = sdk::StreamRole::kCompute);
   /// Waits for enqueued work.
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  /// What `work` throws is told by the next synchronize. Returns at once.
-  void enqueue(std::function<void()> work, WorkKind kind = WorkKind::kLocal, std::function<bool()> passable = {});
+  /// What `work` throws is told by the next synchronize. Returns at once; NULL unless a test double keeps time. Throws
+  /// when a test double has lost the device.
+  std::shared_ptr<Moment> enqueue(std::function<void()> work, Piece piece = {});
   /// Waits for what was enqueued before the call; throws the first untold failure.
   void synchronize();
   /// Whether all that was enqueued has run.
   [[nodiscard]] bool query() const;
+  /// Of the last work that was enqueued; NULL unless a test double keeps time.
+  [[nodiscard]] std::shared_ptr<const Moment> last_moment() const;
   [[nodiscard]] std::shared_ptr<Mark> mark();
   void wait_for(const std::shared_ptr<Mark>& mark);
 
@@ -73,6 +80,7 @@ class Stream {
   struct Item {
     std::function<void()> work;
     WorkKind kind;
+    std::shared_ptr<Moment> moment;
   };
   void run();
   /// Runs the first of the queue, unlocked meanwhile.
@@ -89,6 +97,7 @@ class Stream {
   std::condition_variable enqueued_cv_;  ///< the stream's thread waits here
   std::condition_variable finished_cv_;  ///< everyone else
   std::deque<Item> queue_;
+  std::shared_ptr<const Moment> last_moment_;
   uint64_t enqueued_ = 0;
   uint64_t finished_ = 0;
   uint64_t wake_at_ = UINT64_MAX;  ///< the least of `finished_` that somebody waits for
@@ -108,6 +117,8 @@ class Event {
   [[nodiscard]] bool query() const;
   void synchronize() const;
   void make_wait(Stream& stream) const;
+  /// Of the latest recording, by the clock of a test double; NULL without one, or when it was never recorded.
+  [[nodiscard]] std::shared_ptr<const Moment> moment() const;
 
  private:
   [[nodiscard]] std::shared_ptr<Mark> latest() const;

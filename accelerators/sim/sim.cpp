@@ -1,8 +1,11 @@
-// The `sim` accelerator: a TEST DOUBLE. It is the host device with faults injected from a seed; it is never installed
-// with the plugins and no job should name it.
+// The `sim` accelerator: a TEST DOUBLE. It is the host device with faults injected from a seed and, where asked, a
+// clock of its own; it is never installed with the plugins and no job should name it.
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "injection.hpp"
@@ -11,7 +14,12 @@
 
 namespace {
 
-class SimAccelerator : public pliant::accelerator::Device {
+using pliant::accelerator::CostModel;
+using pliant::accelerator::Device;
+using pliant::accelerator::Injection;
+using pliant::accelerator::VirtualClock;
+
+class SimAccelerator : public Device {
  public:
   int64_t memory_bytes = 0;
   int64_t chunk_bytes = 256 * 1024;
@@ -20,32 +28,29 @@ class SimAccelerator : public pliant::accelerator::Device {
   bool reorder = false;
   std::vector<int64_t> fail_alloc_at;
   double fail_alloc_probability = 0;
+  int64_t lose_device_at = 0;
   int64_t lost_rank = -1;
   int64_t lost_at = 1;
+  int64_t killed_rank = -1;
+  int64_t killed_at = 1;
+  int64_t stopped_rank = -1;
+  int64_t stopped_at = 1;
+  int64_t slow_rank = -1;
+  double slow_factor = 2;
   bool collectives = true;
   bool host_visible = true;
+  std::string clock = "real";
+  double launch_us = 5;
+  double to_device_gbps = 25;
+  double to_host_gbps = 25;
+  double memory_gbps = 1000;
+  double collective_us = 20;
+  double collective_gbps = 10;
 
   static void options(pliant::sdk::Options<SimAccelerator>& o) {
-    using S = SimAccelerator;
-    o.add("memory_bytes", &S::memory_bytes, "Memory that one process may allocate; 0 is all of the machine's.")
-        .unit("bytes")
-        .at_least(0);
-    o.add("chunk_bytes", &S::chunk_bytes,
-          "Piece in which collectives move; a communicator takes 6 such pieces of shared memory for each of its ranks.")
-        .unit("bytes")
-        .range(4096, 64 * 1024 * 1024);
-    o.add("seed", &S::seed, "What all injected faults are drawn from.");
-    o.add("max_delay_us", &S::max_delay_us, "Each piece of work starts late by up to that much.")
-        .unit("us")
-        .range(0, 1000000);
-    o.add("reorder", &S::reorder, "Work of different streams runs in a drawn order, one piece at a time.");
-    o.add("fail_alloc_at", &S::fail_alloc_at, "Allocations that fail for want of memory, counted from 1.").at_least(1);
-    o.add("fail_alloc_probability", &S::fail_alloc_probability, "How likely each other allocation fails.")
-        .range(0.0, 1.0);
-    o.add("lost_rank", &S::lost_rank, "Rank that vanishes from its communicator; -1 is none.").at_least(-1);
-    o.add("lost_at", &S::lost_at, "The collective at which it vanishes, counted from 1.").at_least(1);
-    o.add("collectives", &S::collectives, "false = as a device without collectives of its own.");
-    o.add("host_visible", &S::host_visible, "false = as a device whose memory the processors may not touch.");
+    device_options(o);
+    fault_options(o);
+    clock_options(o);
   }
 
   const void* extension(const char* id) const {
@@ -58,15 +63,134 @@ class SimAccelerator : public pliant::accelerator::Device {
     return made;
   }
 
-  void start(const pliant::sdk::Host&) {
-    configure({"sim (test double)", static_cast<uint64_t>(memory_bytes), static_cast<uint64_t>(chunk_bytes),
-               std::make_shared<pliant::accelerator::Injection>(
-                   pliant::accelerator::InjectionPlan{static_cast<uint64_t>(seed), max_delay_us, reorder, fail_alloc_at,
-                                                      fail_alloc_probability, lost_rank, lost_at})});
+  // With a virtual clock, what the host knows to be done lies before what it enqueues later.
+  void synchronize(Stream& stream) {
+    if (virtual_clock()) virtual_clock()->host_waits(stream.last_moment());
+    Device::synchronize(stream);
   }
+  void synchronize(Event& event) {
+    if (virtual_clock()) virtual_clock()->host_waits(event.moment());
+    Device::synchronize(event);
+  }
+  bool query(Stream& stream) {
+    const auto last = stream.last_moment();
+    const bool done = Device::query(stream);
+    if (done && virtual_clock()) virtual_clock()->host_waits(last);
+    return done;
+  }
+  bool query(Event& event) {
+    const auto recorded = event.moment();
+    const bool done = Device::query(event);
+    if (done && virtual_clock()) virtual_clock()->host_waits(recorded);
+    return done;
+  }
+  double elapsed(Event& begin, Event& end) {
+    const double real = Device::elapsed(begin, end);  // throws where there is none
+    if (!virtual_clock()) return real;
+    const auto from = static_cast<int64_t>(virtual_clock()->end_ns(*begin.moment()));
+    const auto to = static_cast<int64_t>(virtual_clock()->end_ns(*end.moment()));
+    return static_cast<double>(to - from) * 1e-9;
+  }
+
+  void start(const pliant::sdk::Host&) {
+    pliant::accelerator::InjectionPlan plan;
+    plan.seed = static_cast<uint64_t>(seed);
+    plan.max_delay_us = max_delay_us;
+    plan.reorder = reorder;
+    plan.fail_alloc_at = fail_alloc_at;
+    plan.fail_alloc_probability = fail_alloc_probability;
+    plan.lose_device_at = lose_device_at;
+    plan.lost = {lost_rank, lost_at};
+    plan.killed = {killed_rank, killed_at};
+    plan.stopped = {stopped_rank, stopped_at};
+    plan.slow_rank = slow_rank;
+    plan.slow_factor = slow_factor;
+    if (clock == "virtual") {
+      plan.virtual_clock = CostModel{std::llround(launch_us * 1000),     to_device_gbps, to_host_gbps, memory_gbps,
+                                     std::llround(collective_us * 1000), collective_gbps};
+    }
+    injection_ = std::make_shared<Injection>(plan);
+    configure(
+        {"sim (test double)", static_cast<uint64_t>(memory_bytes), static_cast<uint64_t>(chunk_bytes), injection_});
+  }
+
+ private:
+  using S = SimAccelerator;
+  using Table = pliant::sdk::Options<SimAccelerator>;
+
+  static void device_options(Table& o) {
+    o.add("memory_bytes", &S::memory_bytes, "Memory that one process may allocate; 0 is all of the machine's.")
+        .unit("bytes")
+        .at_least(0);
+    o.add("chunk_bytes", &S::chunk_bytes,
+          "Piece in which collectives move; a communicator takes 6 such pieces of shared memory for each of its ranks.")
+        .unit("bytes")
+        .range(4096, 64 * 1024 * 1024);
+    o.add("collectives", &S::collectives, "false = as a device without collectives of its own.");
+    o.add("host_visible", &S::host_visible, "false = as a device whose memory the processors may not touch.");
+  }
+
+  static void fault_options(Table& o) {
+    o.add("seed", &S::seed, "What all injected faults are drawn from.");
+    o.add("max_delay_us", &S::max_delay_us,
+          "Each piece of work starts late by up to that much; with clock = \"virtual\" by that clock only.")
+        .unit("us")
+        .range(0, 1000000);
+    o.add("reorder", &S::reorder,
+          "Work of different streams runs in a drawn order, one piece at a time; host functions and collectives run "
+          "beside it.");
+    o.add("fail_alloc_at", &S::fail_alloc_at, "Allocations that fail for want of memory, counted from 1.").at_least(1);
+    o.add("fail_alloc_probability", &S::fail_alloc_probability, "How likely each other allocation fails.")
+        .range(0.0, 1.0);
+    o.add("lose_device_at", &S::lose_device_at,
+          "The copy, computation or collective of this instance, counted from 1 as enqueued, at which the device is "
+          "lost: from then on every call is refused (PLIANT_FAILED_PRECONDITION) but those that free and destroy, and "
+          "host functions still run; 0 is never.")
+        .at_least(0);
+    o.add("lost_rank", &S::lost_rank, "Rank that vanishes from its communicator; -1 is none.").at_least(-1);
+    o.add("lost_at", &S::lost_at, "The collective at which it vanishes, counted from 1.").at_least(1);
+    o.add("killed_rank", &S::killed_rank, "Rank whose process ends by SIGKILL; -1 is none.").at_least(-1);
+    o.add("killed_at", &S::killed_at, "The collective at which it is killed, counted from 1.").at_least(1);
+    o.add("stopped_rank", &S::stopped_rank,
+          "Rank whose process stops by SIGSTOP until somebody lets it go on; -1 is none.")
+        .at_least(-1);
+    o.add("stopped_at", &S::stopped_at, "The collective at which it stops, counted from 1.").at_least(1);
+    o.add("slow_rank", &S::slow_rank,
+          "Rank whose copies and computations take longer, from the moment its instance joins a communicator as that "
+          "rank; -1 is none.")
+        .at_least(-1);
+    o.add("slow_factor", &S::slow_factor, "How many times as long they take.").range(1.0, 1000.0);
+  }
+
+  static void clock_options(Table& o) {
+    o.add("clock", &S::clock,
+          "virtual = event_elapsed tells what a cost model says: engines for compute, gather, scatter and the two "
+          "directions of copies each do one thing at a time, side by side; a collective begins when its last rank "
+          "could. The times depend on the calls alone, not on the machine.")
+        .choices({"real", "virtual"});
+    o.add("launch_us", &S::launch_us, "Virtual clock: what any copy or computation takes, whatever its size.")
+        .unit("us")
+        .range(0.0, 1e6);
+    const auto rate = [&o](const char* key, double S::*member, const char* doc) {
+      o.add(key, member, doc).unit("GB/s").range(0.001, 1e6);
+    };
+    rate("to_device_gbps", &S::to_device_gbps, "Virtual clock: speed of copies on streams to the device.");
+    rate("to_host_gbps", &S::to_host_gbps, "Virtual clock: speed of copies on streams to the host.");
+    rate("memory_gbps", &S::memory_gbps,
+         "Virtual clock: speed at which all other copies and computations read and write, both counted.");
+    o.add("collective_us", &S::collective_us, "Virtual clock: what any collective or message takes, whatever its size.")
+        .unit("us")
+        .range(0.0, 1e6);
+    rate("collective_gbps", &S::collective_gbps,
+         "Virtual clock: speed of collectives, in bytes of the larger buffer of a rank, and of messages.");
+  }
+
+  [[nodiscard]] VirtualClock* virtual_clock() const { return injection_->clock(); }
+
+  std::shared_ptr<Injection> injection_;
 };
 
 }  // namespace
 
 PLIANT_ACCELERATOR(SimAccelerator, "sim", "0.1.0",
-                   "Test double: the host device with delays, reordering and losses from a seed")
+                   "Test double: the host device with delays, reordering, losses and a virtual clock")

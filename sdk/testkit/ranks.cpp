@@ -77,6 +77,18 @@ void Ranks::finish(int32_t except) {
   }
 }
 
+std::string Ranks::crash_of(int32_t rank) {
+  Process& process = processes_[static_cast<size_t>(rank)];
+  bool gone = false;
+  const auto message = receive_message(process.socket(), kAnswerMs, gone);
+  if (message && (*message)[0] == kFailed) fail(message->substr(1));
+  if (message && (*message)[0] == kSkipped) skip(message->substr(1));
+  expect(message || gone, "it hung: no end after " + std::to_string(kAnswerMs / 1000) + " seconds");
+  const auto status = process.wait_status(kAnswerMs);
+  expect(status.has_value(), "it hung: the process has not ended");
+  return *status == 0 ? "" : words_of(*status);
+}
+
 void Ranks::kill(int32_t rank) {
   processes_[static_cast<size_t>(rank)].send_signal(SIGKILL);
 }
@@ -149,7 +161,8 @@ void perform_rank(const Arguments& arguments) {
   try {
     const Accelerator accelerator(arguments.subject);
     const Rank rank{accelerator, arguments.rank, arguments.world_size, arguments.subject.seed, arguments.numbers};
-    for (const auto& part : {collective_scripts(), failure_scripts(), leak_scripts()}) {
+    for (const auto& part : {collective_scripts(), failure_scripts(), loss_scripts(), renewal_scripts(),
+                             lifetime_scripts(), fork_scripts(), memory_scripts(), leak_scripts()}) {
       for (const Script& script : part) {
         if (arguments.name == script.name) script.run(rank);
       }

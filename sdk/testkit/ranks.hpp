@@ -29,6 +29,9 @@ class Ranks {
   /// All ranks, less `except`, come to their end in good order.
   void finish(int32_t except = -1);
 
+  /// Waits until the rank has ended, and fails the check with what it failed with. Empty: it came to its end in good
+  /// order; otherwise the words for how it crashed.
+  std::string crash_of(int32_t rank);
   void kill(int32_t rank);
   /// Returns when the rank stands.
   void stop(int32_t rank);
@@ -81,6 +84,11 @@ struct Script {
 };
 std::vector<Script> collective_scripts();
 std::vector<Script> failure_scripts();
+std::vector<Script> loss_scripts();
+std::vector<Script> renewal_scripts();
+std::vector<Script> lifetime_scripts();
+std::vector<Script> fork_scripts();
+std::vector<Script> memory_scripts();
 std::vector<Script> leak_scripts();
 
 /// The other side of Ranks: what the started process does.

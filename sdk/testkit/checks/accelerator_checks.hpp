@@ -9,12 +9,18 @@ namespace pliant::testkit {
 
 std::vector<Check> device_checks();
 std::vector<Check> memory_checks();
-std::vector<Check> work_checks();  // copy, fill, reduce, cast
-std::vector<Check> order_checks();
+std::vector<Check> work_checks();   // copy, fill, reduce, cast
+std::vector<Check> order_checks();  // streams
+std::vector<Check> event_checks();
 std::vector<Check> async_checks();
 std::vector<Check> thread_checks();
 std::vector<Check> collective_checks();  // what they compute
 std::vector<Check> failure_checks();     // how they end
+std::vector<Check> loss_checks();        // when a rank dies or stops
+std::vector<Check> renewal_checks();     // what comes after
+std::vector<Check> lifetime_checks();
+std::vector<Check> limit_checks();
+std::vector<Check> fork_checks();
 std::vector<Check> leak_checks();
 
 }  // namespace pliant::testkit

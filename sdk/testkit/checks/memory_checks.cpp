@@ -4,6 +4,7 @@
 
 #include "testkit/accelerator.hpp"
 #include "testkit/checks/accelerator_checks.hpp"
+#include "testkit/ranks.hpp"
 
 namespace pliant::testkit {
 
@@ -154,6 +155,58 @@ void returned(const Subject& subject) {
   if (lost > 0) warn(std::to_string(lost) + " bytes less are free than before 400 pieces were taken and given back");
 }
 
+/// Pieces of one size, each filled with its own number, are told apart again later.
+void distinct(const Accelerator& accelerator, const std::vector<const Memory*>& pieces, uint64_t bytes,
+              const std::string& when) {
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const Bytes number(bytes, static_cast<unsigned char>(i + 1));
+    accelerator.write(pieces[i]->at(), number.data(), bytes);
+  }
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    Bytes got(bytes);
+    accelerator.read(got.data(), pieces[i]->at(), bytes);
+    const bool own = std::all_of(got.begin(), got.end(), [&](unsigned char byte) { return byte == i + 1; });
+    expect(own, "of " + std::to_string(pieces.size()) + " pieces of " + std::to_string(bytes) + " bytes " + when +
+                    ", number " + std::to_string(i + 1) + " does not keep what was written");
+  }
+}
+
+void reused(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  for (const uint64_t bytes : std::initializer_list<uint64_t>{100, 4096, 3 << 20U}) {
+    const Memory kept(accelerator, bytes);
+    { const Memory given_back(accelerator, bytes); }
+    const Memory first(accelerator, bytes);
+    const Memory second(accelerator, bytes);
+    distinct(accelerator, {&kept, &first, &second}, bytes, "that were taken after another was freed");
+  }
+}
+
+/// In a process of its own: what it does no program may do.
+void free_twice_script(const Rank& rank) {
+  const Accelerator& accelerator = rank.accelerator;
+  for (const int32_t kind : kKinds) {
+    const Memory before(accelerator, 1000, kind);
+    void* pointer = nullptr;
+    must("alloc", accelerator.call(&Slots::alloc, 0, kind, 1000, &pointer));
+    const Memory after(accelerator, 1000, kind);
+    for (int i = 0; i < 3; ++i) accelerator.slots().free(accelerator.self(), 0, kind, pointer);
+    unsigned char own = 0;
+    accelerator.slots().free(accelerator.self(), 0, kind, &own);
+    const Memory first(accelerator, 1000, kind);
+    const Memory second(accelerator, 1000, kind);
+    distinct(accelerator, {&before, &after, &first, &second}, 1000, "around one that was freed three times");
+  }
+}
+
+/// No slot promises it, so a crash is no more than a warning.
+void freed_twice(const Subject& subject) {
+  { const Accelerator accelerator(subject); }  // skips without a device
+  Ranks ranks(subject, "free_twice", 1);
+  const std::string crash = ranks.crash_of(0);
+  if (!crash.empty()) warn("a process that freed memory twice, and a pointer that was none, " + crash);
+}
+
 void usable(const Subject& subject) {
   const Accelerator accelerator(subject);
   const Memory pinned(accelerator, 4096, PLIANT_MEMORY_PINNED);
@@ -169,6 +222,10 @@ void usable(const Subject& subject) {
 
 }  // namespace
 
+std::vector<Script> memory_scripts() {
+  return {{"free_twice", free_twice_script}};
+}
+
 std::vector<Check> memory_checks() {
   return {
       {"memory.aligned", "memory begins at a multiple of 64 bytes", aligned},
@@ -180,6 +237,8 @@ std::vector<Check> memory_checks() {
       {"memory.accounted", "less memory is free after some was taken", accounted},
       {"memory.exhausted", "more memory than there is is refused as PLIANT_RESOURCE_EXHAUSTED", exhausted},
       {"memory.recovers", "after such a refusal the device goes on", recovers},
+      {"memory.reused", "memory that is taken after other memory was freed is nobody else's", reused},
+      {"memory.freed_twice", "freeing memory twice, or a foreign pointer, does no harm", freed_twice},
       {"memory.returned", "memory that is freed is free again", returned},
   };
 }

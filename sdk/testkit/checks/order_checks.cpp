@@ -1,4 +1,4 @@
-// Streams and events: what runs before what, and what the plugin says about it.
+// Streams: what runs before what, and what the plugin says about it.
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "testkit/checks/accelerator_checks.hpp"
+#include "testkit/checks/order_work.hpp"
 #include "testkit/gate.hpp"
 #include "testkit/sample_work.hpp"
 #include "testkit/values.hpp"
@@ -16,22 +17,8 @@ namespace {
 
 using Slots = pliant_accelerator;
 
-constexpr uint64_t kBytes = 4096;
 /// A call that has not returned after this is taken for one that blocks.
 constexpr int kBlocksMs = 1000;
-
-void fill(const Accelerator& accelerator, const Memory& to, int32_t value, const Stream& stream,
-          uint64_t bytes = kBytes) {
-  must("fill_async", accelerator.call(&Slots::fill_async, static_cast<void*>(to.at()), value, bytes, stream));
-}
-
-/// Time enough for work that does not wait to be seen: a stream of its own does some.
-void let_run(const Accelerator& accelerator) {
-  const Stream other(accelerator);
-  const Memory memory(accelerator, 1U << 20U);
-  for (int i = 0; i < 30; ++i) fill(accelerator, memory, i, other, 1U << 20U);
-  other.wait();
-}
 
 void need_visible(const Accelerator& accelerator) {
   if (!accelerator.has(PLIANT_CAP_HOST_VISIBLE)) skip("device memory cannot be looked at while the stream stands");
@@ -100,93 +87,6 @@ void chain(const Subject& subject) {
   }
 }
 
-unsigned char first_byte(const Accelerator& accelerator, const Memory& memory) {
-  unsigned char byte = 0;
-  accelerator.read(&byte, memory.at(), 1);
-  return byte;
-}
-
-void wait_event_once(const Accelerator& accelerator) {
-  const Memory memory(accelerator, kBytes);
-  const Stream first(accelerator);
-  const Stream second(accelerator);
-  const Event event(accelerator);
-  fill(accelerator, memory, 0, first);
-  first.wait();
-  Gate gate;
-  gate.hold(accelerator, first);
-  fill(accelerator, memory, 1, first);
-  event.record(first);
-  must("stream_wait_event", accelerator.call(&Slots::stream_wait_event, second, event));
-  fill(accelerator, memory, 2, second);
-  let_run(accelerator);
-  expect(!second.done(), "a stream that waits for an event is done before the event was reached");
-  gate.open();
-  second.wait();
-  expect(first_byte(accelerator, memory) == 2, "a stream that waited for an event ran before what was recorded");
-}
-
-/// A stream that may run need not have run yet; of several times it will have.
-void wait_event(const Subject& subject) {
-  const Accelerator accelerator(subject);
-  for (int i = 0; i < 10; ++i) wait_event_once(accelerator);
-}
-
-void recorded_by_now_once(const Accelerator& accelerator) {
-  const Memory memory(accelerator, kBytes);
-  const Stream held(accelerator);
-  const Stream idle(accelerator);
-  const Stream waits(accelerator);
-  const Event event(accelerator);
-  event.record(idle);
-  idle.wait();
-  must("stream_wait_event", accelerator.call(&Slots::stream_wait_event, waits, event));
-  Gate gate;
-  gate.hold(accelerator, held);
-  event.record(held);
-  returns_soon("a stream that waits for an event as it was recorded before, and not for a later recording,",
-               [&] { waits.wait(); });
-  must("stream_wait_event", accelerator.call(&Slots::stream_wait_event, waits, event));
-  event.record(idle);
-  idle.wait();
-  fill(accelerator, memory, 1, waits);
-  let_run(accelerator);
-  expect(!waits.done(), "recording an event again let a stream go that waits for the earlier recording");
-  gate.open();
-  waits.wait();
-}
-
-/// A stream that may run need not have run yet; of several times it will have.
-void recorded_by_now(const Subject& subject) {
-  const Accelerator accelerator(subject);
-  for (int i = 0; i < 10; ++i) recorded_by_now_once(accelerator);
-}
-
-void never_recorded(const Subject& subject) {
-  const Accelerator accelerator(subject);
-  const Stream stream(accelerator);
-  const Event event(accelerator);
-  expect(event.done(), "event_query says that an event is not done that was never recorded");
-  returns_soon("event_synchronize on an event that was never recorded", [&] { event.wait(); });
-  must("stream_wait_event", accelerator.call(&Slots::stream_wait_event, stream, event));
-  returns_soon("a stream that waits for an event that was never recorded", [&] { stream.wait(); });
-}
-
-void event_query(const Subject& subject) {
-  const Accelerator accelerator(subject);
-  const Stream stream(accelerator);
-  const Event event(accelerator);
-  Gate gate;
-  gate.hold(accelerator, stream);
-  event.record(stream);
-  for (int i = 0; i < 20; ++i) {
-    expect(!event.done(), "event_query says that an event is done while work before it waits");
-  }
-  gate.open();
-  stream.wait();
-  expect(event.done(), "event_query says that an event is not done after its stream was synchronized");
-}
-
 void stream_query(const Subject& subject) {
   const Accelerator accelerator(subject);
   const Stream stream(accelerator);
@@ -226,7 +126,7 @@ void stream_synchronize(const Subject& s) {
 
 void apart(const Subject& subject) {
   const Accelerator accelerator(subject);
-  const Memory memory(accelerator, kBytes);
+  const Memory memory(accelerator, kOrderBytes);
   const Stream held(accelerator);
   const Stream free_one(accelerator);
   Gate gate;
@@ -249,7 +149,7 @@ void host_functions(const Subject& subject) {
   std::vector<Call> calls;
   constexpr int kCalls = 200;
   for (int i = 0; i < kCalls; ++i) calls.push_back({note, i});
-  const Memory memory(accelerator, kBytes);
+  const Memory memory(accelerator, kOrderBytes);
   const Stream stream(accelerator);
   void (*const function)(void*) = [](void* context) {
     const Call& call = *static_cast<Call*>(context);
@@ -268,58 +168,6 @@ void host_functions(const Subject& subject) {
     const int ran = note.order[static_cast<size_t>(i)];
     expect(ran == i, "host function " + std::to_string(ran) + " ran in the place of number " + std::to_string(i));
   }
-}
-
-void elapsed(const Subject& subject) {
-  const Accelerator accelerator(subject);
-  const Memory memory(accelerator, 1U << 20U);
-  const Stream stream(accelerator);
-  const Event begin(accelerator, PLIANT_EVENT_TIMING);
-  const Event middle(accelerator, PLIANT_EVENT_TIMING);
-  const Event end(accelerator, PLIANT_EVENT_TIMING);
-  begin.record(stream);
-  for (int i = 0; i < 20; ++i) fill(accelerator, memory, i, stream, 1U << 20U);
-  middle.record(stream);
-  for (int i = 0; i < 20; ++i) fill(accelerator, memory, i, stream, 1U << 20U);
-  end.record(stream);
-  stream.wait();
-  const auto between = [&](const Event& from, const Event& to) {
-    double seconds = -1;
-    must("event_elapsed", accelerator.call(&Slots::event_elapsed, from, to, &seconds));
-    expect(seconds >= 0 && seconds < 600, "event_elapsed tells of " + std::to_string(seconds) + " seconds");
-    return seconds;
-  };
-  const double parts = between(begin, middle) + between(middle, end);
-  const double whole = between(begin, end);
-  // The clock may be a coarse one.
-  expect(parts <= whole * 1.01 + 1e-5 && whole <= parts * 1.01 + 1e-5,
-         "two parts of the time make " + std::to_string(parts) + " seconds, the whole " + std::to_string(whole));
-  expect(between(begin, begin) == 0, "the time from an event to itself is not 0");
-}
-
-void elapsed_refused(const Subject& subject) {
-  const Accelerator accelerator(subject);
-  const Stream stream(accelerator);
-  const Event timed(accelerator, PLIANT_EVENT_TIMING);
-  const Event untimed(accelerator);
-  const Event unreached(accelerator, PLIANT_EVENT_TIMING);
-  timed.record(stream);
-  untimed.record(stream);
-  stream.wait();
-  Gate gate;
-  gate.hold(accelerator, stream);
-  unreached.record(stream);
-  const auto refused = [&](const char* what, const Event& from, const Event& to) {
-    double seconds = 0;
-    const Outcome answer = accelerator.call(&Slots::event_elapsed, from, to, &seconds);
-    expect(answer.status == PLIANT_FAILED_PRECONDITION,
-           std::string("event_elapsed ") + what + " answered " + answer.text() + ", not PLIANT_FAILED_PRECONDITION");
-    expect(!answer.message.empty(), std::string("event_elapsed ") + what + " was refused without a message");
-  };
-  refused("from an event without PLIANT_EVENT_TIMING", untimed, timed);
-  refused("to an event without PLIANT_EVENT_TIMING", timed, untimed);
-  refused("to an event that was not reached yet", timed, unreached);
-  refused("from an event that was not reached yet", unreached, timed);
 }
 
 void destroy_waits(const Subject& subject) {
@@ -345,18 +193,11 @@ std::vector<Check> order_checks() {
       {"order.reduce", "a reduction waits for earlier work on its stream", order_reduce},
       {"order.cast", "a cast waits for earlier work on its stream", order_cast},
       {"order.chain", "300 reductions on one stream each see the result of the one before", chain},
-      {"order.wait_event", "a stream that waits for an event goes on after it", wait_event},
-      {"order.rerecorded", "stream_wait_event waits for the event as recorded at the time of the call",
-       recorded_by_now},
-      {"order.never_recorded", "an event that was never recorded is done", never_recorded},
-      {"order.event_query", "event_query tells the truth", event_query},
       {"order.stream_query", "stream_query tells the truth", stream_query},
       {"order.event_synchronize", "event_synchronize waits", event_synchronize},
       {"order.stream_synchronize", "stream_synchronize waits", stream_synchronize},
       {"order.apart", "a stream runs beside one that stands", apart},
       {"order.host_function", "every host function runs once, in stream order", host_functions},
-      {"order.elapsed", "the time between events is not negative, and adds up", elapsed},
-      {"order.elapsed_refused", "times of events that are untimed or not reached are refused", elapsed_refused},
       {"order.destroy", "stream_destroy waits for enqueued work", destroy_waits},
   };
 }

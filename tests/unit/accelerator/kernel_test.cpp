@@ -1,4 +1,5 @@
-// The loops below the accelerators on processors: every variant of a loop gives the same bits.
+// What lies below the accelerators on processors: every variant of a loop gives the same bits, and ranks of different
+// versions do not share memory.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "kernel/segment.hpp"
 #include "kernel/streamed_copy.hpp"
 #include "pliant/sdk/arithmetic.hpp"
 
@@ -92,5 +94,26 @@ TEST_CASE("a streamed copy equals memcpy at every alignment and leaves what is a
         CHECK(target == wanted);
       }
     }
+  }
+}
+
+TEST_CASE("ranks of different versions of the accelerator are told so, and share no memory") {
+  using pliant::accelerator::kSegmentLayout;
+  using pliant::accelerator::Segment;
+  pliant_comm_id id{};
+  const auto fd = Segment::reserve(2, 4096, id);
+  CHECK_NOTHROW(Segment(id, 2));
+  for (const uint32_t layout : {uint32_t{0}, kSegmentLayout + 1}) {
+    std::memcpy(id.bytes + offsetof(pliant::accelerator::SegmentId, layout), &layout, sizeof(layout));
+    std::string told;
+    try {
+      const Segment joined(id, 2);
+    } catch (const pliant::sdk::Failure& refused) {
+      CHECK(refused.status() == PLIANT_FAILED_PRECONDITION);
+      told = refused.what();
+    }
+    CHECK(told == "the communicator id comes from another version of this accelerator (memory layout " +
+                      std::to_string(layout) + ", here " + std::to_string(kSegmentLayout) +
+                      "); all ranks must run the same release");
   }
 }

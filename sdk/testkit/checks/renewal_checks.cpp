@@ -1,0 +1,157 @@
+// What the survivors of a lost rank can do at once: make a communicator anew, shrink the old one, or grow it.
+#include <optional>
+
+#include "testkit/checks/accelerator_checks.hpp"
+#include "testkit/collective_work.hpp"
+
+namespace pliant::testkit {
+
+namespace {
+
+using Table = pliant_collectives;
+
+constexpr int32_t kRanks = 4;
+constexpr int32_t kVictim = 1;
+enum Way { kCreate = 0, kShrink = 1 };
+
+int32_t device_of(const Rank& rank) {
+  return rank.rank % rank.accelerator.devices();
+}
+
+/// A communicator that was made by other means than comm_create.
+struct Made {
+  ~Made() {
+    if (handle != nullptr) accelerator.collectives()->comm_destroy(accelerator.self(), handle);
+  }
+  const Accelerator& accelerator;
+  pliant_comm* handle = nullptr;
+};
+
+/// Every rank gathers the ranks of all, by the numbers that they have in `rank`.
+void gather_ranks(const Rank& rank, pliant_comm* comm, const std::string& what) {
+  must("comm_status", rank.accelerator.call(&Table::comm_status, comm, -1));
+  const Stream stream(rank.accelerator, device_of(rank));
+  const Memory own(rank.accelerator, 4, PLIANT_MEMORY_DEVICE, device_of(rank));
+  const auto world_size = static_cast<uint64_t>(rank.world_size);
+  const Memory all(rank.accelerator, 4 * world_size, PLIANT_MEMORY_DEVICE, device_of(rank));
+  rank.accelerator.write(own.at(), &rank.rank, 4);
+  must("all_gather", rank.accelerator.call(&Table::all_gather, comm, static_cast<const void*>(own.at()),
+                                           static_cast<void*>(all.at()), 1, PLIANT_I32, stream));
+  must("stream_synchronize after all_gather", stream.synchronize());
+  std::vector<int32_t> got(world_size);
+  rank.accelerator.read(got.data(), all.at(), 4 * world_size);
+  for (int32_t r = 0; r < rank.world_size; ++r) {
+    expect(got[static_cast<size_t>(r)] == r, "in " + what + ", rank " + std::to_string(r) +
+                                                 " of all_gather's result comes from rank " +
+                                                 std::to_string(got[static_cast<size_t>(r)]));
+  }
+}
+
+/// The victim dies while the others wait for it; they go on without it, the old communicator not yet destroyed.
+void survivors_script(const Rank& rank) {
+  const Comm comm(rank, rank.id());
+  comm.join();
+  rank.tell("joined");
+  if (rank.rank == kVictim) rank.hear();  // for ever
+  const Stream stream(rank.accelerator, device_of(rank));
+  const CollectiveWork barrier(rank, {});
+  must("barrier", barrier.enqueue(comm, stream));
+  rank.tell("waits");
+  expect(!stream.synchronize().ok(), "a barrier ended with PLIANT_OK though a rank was killed before it called it");
+  const Rank next{rank.accelerator, rank.rank < kVictim ? rank.rank : rank.rank - 1, kRanks - 1, rank.seed, {}};
+  rank.tell("back");
+  const pliant_comm_id id = next.id();
+  if (rank.numbers.at(0) == kShrink) {
+    Made made{rank.accelerator};
+    const int32_t without = kVictim;
+    const int32_t* const list = &without;
+    must("comm_shrink", rank.accelerator.call(&Table::comm_shrink, comm, list, 1, &id, &made.handle));
+    gather_ranks(next, made.handle, "a communicator that was shrunk");
+    return;
+  }
+  const Comm again(next, id);
+  gather_ranks(next, again, "a communicator that survivors made");
+}
+
+void survive(const Subject& subject, Way way) {
+  Ranks ranks(subject, "survivors", kRanks, {way});
+  ranks.carry_id();
+  ranks.hear_all("communicator");
+  for (int32_t r = 0; r < kRanks; ++r) {
+    if (r != kVictim) ranks.hear(r, "return of barrier");
+  }
+  ranks.kill(kVictim);
+  for (int32_t r = 0; r < kRanks; ++r) {
+    if (r != kVictim) ranks.hear(r, "end of barrier after a rank was killed");
+  }
+  const std::string id = ranks.hear(0, "communicator id of the survivors");
+  for (int32_t r = 1; r < kRanks; ++r) {
+    if (r != kVictim) ranks.tell(r, id);
+  }
+  ranks.finish(kVictim);
+}
+
+void create(const Subject& subject) {
+  need_collectives(subject);
+  survive(subject, kCreate);
+}
+
+void shrink(const Subject& subject) {
+  need_collectives(subject);
+  {
+    const Accelerator accelerator(subject);
+    const Table* table = accelerator.collectives();
+    if (!PLIANT_HAS(pliant_collectives, table, comm_shrink) || table->comm_shrink == nullptr) {
+      skip("it has no comm_shrink: the host creates communicators anew");
+    }
+  }
+  survive(subject, kShrink);
+}
+
+/// Ranks 0 and 1 have a communicator, and rank 2 joins them.
+void grow_script(const Rank& rank) {
+  const Rank before{rank.accelerator, rank.rank, 2, rank.seed, {}};
+  std::optional<Comm> old;
+  if (rank.rank < 2) {
+    old.emplace(before, before.id());
+    old->join();
+    gather_ranks(before, *old, "the communicator that grows");
+  }
+  const pliant_comm_id id = rank.id();
+  Made made{rank.accelerator};
+  pliant_comm* const from = old ? static_cast<pliant_comm*>(*old) : nullptr;
+  must("comm_grow",
+       rank.accelerator.call(&Table::comm_grow, device_of(rank), from, &id, rank.rank, rank.world_size, &made.handle));
+  gather_ranks(rank, made.handle, "a communicator that has grown");
+}
+
+void grow(const Subject& subject) {
+  need_collectives(subject);
+  {
+    const Accelerator accelerator(subject);
+    const Table* table = accelerator.collectives();
+    if (!PLIANT_HAS(pliant_collectives, table, comm_grow) || table->comm_grow == nullptr) {
+      skip("it has no comm_grow: the host creates communicators anew");
+    }
+  }
+  Ranks ranks(subject, "grow", 3);
+  ranks.tell(1, ranks.hear(0, "communicator id"));
+  ranks.carry_id();
+  ranks.finish();
+}
+
+}  // namespace
+
+std::vector<Script> renewal_scripts() {
+  return {{"survivors", survivors_script}, {"grow", grow_script}};
+}
+
+std::vector<Check> renewal_checks() {
+  return {
+      {"renewal.create", "survivors of a killed rank make a new communicator at once, beside the old one", create, 60},
+      {"renewal.shrink", "survivors of a killed rank shrink their communicator, in the old order", shrink, 60},
+      {"renewal.grow", "a communicator grows by a new rank, and the old ones keep their numbers", grow, 60},
+  };
+}
+
+}  // namespace pliant::testkit
