@@ -127,6 +127,7 @@ void GlooPeer::put(const Frame& frame) {
   out_buffer_->send(rank_, way * 2, sent_ % kFrames * kCell, sizeof(frame) + behind);
   if (behind != frame.bytes) segment_buffer_->send(rank_, way * 2 + 1, frame.where, frame.bytes);
   ++sent_;
+  if (frame.kind == Frame::kLeft) left_at_ = sent_;
 }
 
 void GlooPeer::end() {
@@ -141,7 +142,7 @@ void GlooPeer::end() {
 
 bool GlooPeer::drain(Clock::time_point deadline) {
   std::unique_lock lock(mutex_);
-  return room_.wait_until(lock, deadline, [&] { return over_ || !started_ || acknowledged_.load() >= sent_; });
+  return room_.wait_until(lock, deadline, [&] { return over_ || !started_ || acknowledged_.load() >= left_at_; });
 }
 
 void GlooPeer::give_up() {

@@ -60,7 +60,7 @@ class GlooPeer {
   /// The payload is read from the segment, at frame.where, until the peer has it. Does nothing once the connection is
   /// over.
   void send(const Frame& frame, Patience patience = Patience::kWaits);
-  /// Until the peer has all frames; false: not by then.
+  /// Until the peer has the frame kLeft and all before it; false: not by then.
   bool drain(Clock::time_point deadline);
   /// Frames that wait for the peer wait no more.
   void give_up();
@@ -96,6 +96,7 @@ class GlooPeer {
   std::mutex mutex_;
   std::condition_variable room_;
   uint64_t sent_ = 0;
+  uint64_t left_at_ = 0;  ///< frames sent when kLeft was the last of them
   std::atomic<uint64_t> acknowledged_{0};  ///< of those sent
   std::atomic<uint64_t> received_{0};
   std::atomic<uint64_t> told_{0};  ///< of those received, told to the peer
