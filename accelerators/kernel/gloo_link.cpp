@@ -239,7 +239,7 @@ bool GlooLink::apply(int32_t rank, const Frame& frame) {
       group_.learn(FailureCause::unpack(frame.words[0]));
       return true;
     case Frame::kLeft:
-      group_.segment().rank(rank).state.store(kLeft);
+      group_.segment().rank(rank).state.store(kHasLeft);
       peers_[static_cast<size_t>(rank)]->give_up();
       group_.wake();
       return true;

@@ -96,7 +96,7 @@ class GlooPeer {
   std::mutex mutex_;
   std::condition_variable room_;
   uint64_t sent_ = 0;
-  uint64_t left_at_ = 0;  ///< frames sent when kLeft was the last of them
+  uint64_t left_at_ = 0;                   ///< frames sent when kLeft was the last of them
   std::atomic<uint64_t> acknowledged_{0};  ///< of those sent
   std::atomic<uint64_t> received_{0};
   std::atomic<uint64_t> told_{0};  ///< of those received, told to the peer

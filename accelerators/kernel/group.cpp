@@ -237,7 +237,7 @@ void Group::fail_here(FailureCause cause) {
 }
 
 void Group::leave() {
-  if (own().state.exchange(kLeft) == kLeft) return;
+  if (own().state.exchange(kHasLeft) == kHasLeft) return;
   wake();
   if (link_) link_->left();
 }

@@ -67,7 +67,7 @@ class Group {
   void fail_here(FailureCause cause);
   /// Tells the others that this rank will do no more. Idempotent.
   void leave();
-  [[nodiscard]] bool left(int32_t rank) const { return segment_.rank(rank).state.load() == kLeft; }
+  [[nodiscard]] bool left(int32_t rank) const { return segment_.rank(rank).state.load() == kHasLeft; }
 
   [[nodiscard]] Link& link() { return *link_; }
 

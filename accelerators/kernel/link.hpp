@@ -40,7 +40,7 @@ class Link {
   virtual void turned(int32_t peer) = 0;
   /// The segment has a cause, which ends all waits.
   virtual void failed(FailureCause cause) = 0;
-  /// The own state is kLeft. What was published before still arrives.
+  /// The own state is kHasLeft. What was published before still arrives.
   virtual void left() = 0;
 };
 

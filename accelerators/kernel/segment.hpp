@@ -21,7 +21,7 @@ constexpr uint64_t kSlots = 4;
 /// Chunks of messages of one rank that may be under way at once.
 constexpr uint64_t kLaneSlots = 2;
 
-enum RankState : uint32_t { kPresent = 0, kLeft = 1 };
+enum RankState : uint32_t { kIsPresent = 0, kHasLeft = 1 };
 
 /// What each rank shows to the others. Written by its owner, except for `doorbell`, which anyone rings.
 struct RankBlock {
