@@ -1,6 +1,9 @@
-// The `host` accelerator: this machine's processors and memory; its ranks are processes or threads of one machine.
+// The `host` accelerator: this machine's processors and memory; its ranks share memory, or reach each other over a
+// network.
 #include <cstdint>
 #include <cstring>
+#include <string>
+#include <utility>
 
 #include "kernel/device.hpp"
 #include "pliant/sdk/collectives.hpp"
@@ -11,6 +14,9 @@ class HostAccelerator : public pliant::accelerator::Device {
  public:
   int64_t memory_bytes = 0;
   int64_t chunk_bytes = 512 * 1024;
+  std::string transport = "shared_memory";
+  std::string interface;
+  int64_t peer_timeout_seconds = 30;
 
   static void options(pliant::sdk::Options<HostAccelerator>& o) {
     o.add("memory_bytes", &HostAccelerator::memory_bytes,
@@ -21,6 +27,18 @@ class HostAccelerator : public pliant::accelerator::Device {
           "Piece in which collectives move; a communicator takes 6 such pieces of shared memory for each of its ranks.")
         .unit("bytes")
         .range(4096, 64 * 1024 * 1024);
+    o.add("transport", &HostAccelerator::transport,
+          "How ranks reach each other: \"shared_memory\" within one machine, \"gloo\" over TCP, also between machines.")
+        .choices({"shared_memory", "gloo"});
+    o.add("interface", &HostAccelerator::interface,
+          "Network interface that reaches the other machines, or its address: \"eth0\", \"10.0.0.3\". Only with "
+          "transport = \"gloo\", which needs it.");
+    o.add("peer_timeout_seconds", &HostAccelerator::peer_timeout_seconds,
+          "With transport = \"gloo\", a rank that is silent for so long is lost; 0 is never. Every rank tells every "
+          "other "
+          "four times in that time that it is alive.")
+        .unit("s")
+        .range(0, 86400);
   }
 
   const void* extension(const char* id) const {
@@ -28,11 +46,21 @@ class HostAccelerator : public pliant::accelerator::Device {
   }
 
   void start(const pliant::sdk::Host&) {
-    configure({"host", static_cast<uint64_t>(memory_bytes), static_cast<uint64_t>(chunk_bytes), nullptr});
+    using pliant::accelerator::NetworkSettings;
+    pliant::accelerator::DeviceSettings settings{"host", static_cast<uint64_t>(memory_bytes),
+                                                 static_cast<uint64_t>(chunk_bytes), nullptr};
+    settings.network.peer_timeout_seconds = peer_timeout_seconds;
+    if (transport == "gloo") {
+      settings.network.own = NetworkSettings::resolve(interface);
+    } else {
+      pliant::sdk::require(interface.empty(), "interface = \"" + interface +
+                                                  "\" is for transport = \"gloo\" only; set that, or leave it out");
+    }
+    configure(std::move(settings));
   }
 };
 
 }  // namespace
 
 PLIANT_ACCELERATOR(HostAccelerator, "host", "0.1.0",
-                   "CPU memory, and shared-memory collectives between processes of one machine")
+                   "CPU memory; collectives over shared memory, or over a network with Gloo")

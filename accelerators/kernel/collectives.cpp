@@ -82,6 +82,26 @@ uint64_t digest(const CallRecord& call) {
   return hash;
 }
 
+/// What of one tick goes to whom.
+class TickParcels final : public Parcels {
+ public:
+  TickParcels(const Exchange& exchange, int32_t own, Stage stage, uint64_t tick)
+      : exchange_(exchange), own_(own), stage_(stage), tick_(tick) {}
+  [[nodiscard]] bool concerns(int32_t) const override {
+    const bool all_take = exchange_.source() < 0 || exchange_.source() == own_;
+    return stage_ != Stage::kPosted || all_take || tick_ == 0;  // the first shows which call this is
+  }
+  [[nodiscard]] ByteRange of(int32_t peer) const override {
+    return stage_ == Stage::kPosted ? exchange_.posted_for(peer, tick_) : exchange_.reduced_for(peer, tick_);
+  }
+
+ private:
+  const Exchange& exchange_;
+  const int32_t own_;
+  const Stage stage_;
+  const uint64_t tick_;
+};
+
 /// One call under way.
 class Run {
  public:
@@ -106,7 +126,8 @@ class Run {
       return false;
     group_.segment().call(group_.rank(), first_ + posted_) = record_;
     exchange_.post(posted_);
-    group_.publish(Stage::kPosted, first_ + ++posted_);
+    const TickParcels parcels(exchange_, group_.rank(), Stage::kPosted, posted_);
+    group_.publish(Stage::kPosted, first_ + ++posted_, &parcels);
     return true;
   }
   /// The first of those whose post is needed that has not posted `tick`; -1 when all have.
@@ -120,7 +141,8 @@ class Run {
     if (reduced_ == 0) compare();
     if (exchange_.reduces()) {
       exchange_.reduce(reduced_);
-      group_.publish(Stage::kReduced, first_ + reduced_ + 1);
+      const TickParcels parcels(exchange_, group_.rank(), Stage::kReduced, reduced_);
+      group_.publish(Stage::kReduced, first_ + reduced_ + 1, &parcels);
     }
     ++reduced_;
     return true;

@@ -33,8 +33,8 @@ uint64_t bytes_of(const Call& call, int32_t world_size) {
 
 struct Communicator::Shared {
   Shared(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made,
-         std::shared_ptr<Faults> interference)
-      : group(id, rank, world_size, std::move(made)),
+         const NetworkSettings& network, std::shared_ptr<Faults> interference)
+      : group(id, rank, world_size, std::move(made), network),
         collectives(group),
         messages(group),
         faults(std::move(interference)) {
@@ -83,8 +83,9 @@ struct Communicator::Shared {
 };
 
 Communicator::Communicator(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made,
-                           std::shared_ptr<Faults> faults)
-    : shared_(std::make_shared<Shared>(id, rank, world_size, std::move(made), std::move(faults))), owner_(::getpid()) {}
+                           const NetworkSettings& network, std::shared_ptr<Faults> faults)
+    : shared_(std::make_shared<Shared>(id, rank, world_size, std::move(made), network, std::move(faults))),
+      owner_(::getpid()) {}
 
 Communicator::~Communicator() {
   if (::getpid() != owner_) {

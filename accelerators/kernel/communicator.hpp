@@ -19,7 +19,7 @@ class Communicator {
  public:
   /// Begins joining. `made`: see Group. Throws what Group throws.
   Communicator(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made,
-               std::shared_ptr<Faults> faults);
+               const NetworkSettings& network, std::shared_ptr<Faults> faults);
   /// Aborts what is still running here and leaves.
   ~Communicator();
   Communicator(const Communicator&) = delete;

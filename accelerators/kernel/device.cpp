@@ -10,6 +10,13 @@
 #include "pliant/sdk/arithmetic.hpp"
 
 namespace pliant::accelerator {
+namespace {
+
+uint64_t nonce_of(const pliant_comm_id& id) {
+  return NetworkId::is_one(id) ? NetworkId::nonce(id) : Segment::read(id).nonce[0];
+}
+
+}  // namespace
 
 void Device::configure(DeviceSettings settings) {
   settings_ = std::move(settings);
@@ -94,10 +101,12 @@ void Device::all_gather_v(Comm& comm, const void* send, void* recv, std::span<co
 pliant_comm_id Device::make_comm_id(int32_t world_size) {
   check_there();
   pliant_comm_id id{};
-  UniqueFd fd = Segment::reserve(world_size, settings_.chunk_bytes, id);
+  UniqueFd fd = settings_.network.own.is_set()
+                    ? NetworkId::reserve(world_size, settings_.chunk_bytes, settings_.network, id)
+                    : Segment::reserve(world_size, settings_.chunk_bytes, id);
   if (fd) {
     const std::lock_guard lock(ids_mutex_);
-    unused_ids_.push_back({Segment::read(id).nonce[0], std::make_shared<UniqueFd>(std::move(fd))});
+    unused_ids_.push_back({nonce_of(id), std::make_shared<UniqueFd>(std::move(fd))});
     if (unused_ids_.size() > kUnusedIds) unused_ids_.pop_front();
   }
   return id;
@@ -106,11 +115,11 @@ pliant_comm_id Device::make_comm_id(int32_t world_size) {
 std::unique_ptr<Communicator> Device::make_comm(int32_t, const pliant_comm_id& id, int32_t rank, int32_t world_size) {
   check_there();
   const std::lock_guard lock(ids_mutex_);
-  const uint64_t nonce = Segment::read(id).nonce[0];
+  const uint64_t nonce = nonce_of(id);
   const auto found = std::find_if(unused_ids_.begin(), unused_ids_.end(),
                                   [&](const UnusedId& unused) { return unused.nonce == nonce; });
   auto made = std::make_unique<Communicator>(id, rank, world_size, found == unused_ids_.end() ? nullptr : found->fd,
-                                             settings_.faults);
+                                             settings_.network, settings_.faults);
   if (found != unused_ids_.end()) unused_ids_.erase(found);  // a call that was refused leaves the id as it was
   return made;
 }

@@ -21,6 +21,7 @@ struct DeviceSettings {
   uint64_t memory_bytes = 0;  ///< 0: all memory of the machine
   uint64_t chunk_bytes = 0;
   std::shared_ptr<Faults> faults;  ///< NULL: none
+  NetworkSettings network = {};    ///< set: communicators go over it
 };
 
 class Device {

@@ -32,6 +32,9 @@ class Chunked : public Exchange {
     const uint64_t first = std::min(tick * per_tick_, call_.elements.count);
     return {first, std::min(per_tick_, call_.elements.count - first)};
   }
+  [[nodiscard]] ByteRange bytes_of(Range elements) const { return {elements.first * width_, elements.count * width_}; }
+  /// The whole of what is posted in `tick`.
+  [[nodiscard]] ByteRange all_of(uint64_t tick) const { return {0, range(tick).count * width_}; }
   const uint64_t per_tick_;
 };
 
@@ -66,6 +69,12 @@ class AllReduce final : public Chunked {
       copy_bytes(recv(all.first + part.first), slot(r, tick) + part.first * width_, part.count * width_);
     }
   }
+  [[nodiscard]] ByteRange posted_for(int32_t peer, uint64_t tick) const override {
+    return bytes_of(part_of(range(tick), peer));
+  }
+  [[nodiscard]] ByteRange reduced_for(int32_t, uint64_t tick) const override {
+    return bytes_of(part_of(range(tick), rank_));
+  }
 
  private:
   /// Part of rank r, counted within the tick; parts begin on cache lines.
@@ -95,6 +104,7 @@ class SmallAllReduce final : public Chunked {
     for (int32_t r = 0; r < ranks_; ++r) inputs[static_cast<size_t>(r)] = slot(r, tick);
     reduce_into(inputs, all.count, recv(all.first), nullptr);
   }
+  [[nodiscard]] ByteRange posted_for(int32_t, uint64_t tick) const override { return all_of(tick); }
 };
 
 class AllGather final : public Chunked {
@@ -113,6 +123,7 @@ class AllGather final : public Chunked {
       deliver(recv(at(r, part)), slot(r, tick), part.count * width_);
     }
   }
+  [[nodiscard]] ByteRange posted_for(int32_t, uint64_t tick) const override { return all_of(tick); }
 
  private:
   [[nodiscard]] uint64_t at(int32_t r, Range part) const {
@@ -141,6 +152,9 @@ class AllGatherV final : public Exchange {
       const Range part = range(r, tick);
       deliver(recv(at(r, part)), slot(r, tick), part.count * width_);
     }
+  }
+  [[nodiscard]] ByteRange posted_for(int32_t, uint64_t tick) const override {
+    return {0, range(rank_, tick).count * width_};
   }
 
  private:
@@ -174,6 +188,9 @@ class ReduceScatter final : public Chunked {
     inputs[static_cast<size_t>(rank_)] = send(at(rank_, piece));
     reduce_into(inputs, piece.count, recv(piece.first), nullptr);
   }
+  [[nodiscard]] ByteRange posted_for(int32_t peer, uint64_t tick) const override {
+    return {static_cast<uint64_t>(peer) * per_tick_ * width_, range(tick).count * width_};
+  }
 
  private:
   /// Whole cache lines; Segment::reserve saw to it that there is at least one.
@@ -201,6 +218,9 @@ class Broadcast final : public Chunked {
   void take(uint64_t tick) override {
     const Range part = range(tick);
     if (rank_ != call_.rank) deliver(recv(part.first), slot(call_.rank, tick), part.count * width_);
+  }
+  [[nodiscard]] ByteRange posted_for(int32_t, uint64_t tick) const override {
+    return rank_ == call_.rank ? all_of(tick) : ByteRange{};
   }
 };
 

@@ -26,6 +26,9 @@ class Exchange {
   virtual void post(uint64_t tick) = 0;
   virtual void reduce(uint64_t) {}
   virtual void take(uint64_t tick) = 0;
+  /// What of the own slot `peer` takes after post, and after reduce.
+  [[nodiscard]] virtual ByteRange posted_for(int32_t, uint64_t) const { return {}; }
+  [[nodiscard]] virtual ByteRange reduced_for(int32_t, uint64_t) const { return {}; }
 
   /// The exchange that serves `call`.
   static std::unique_ptr<Exchange> of(const Call& call, const Group& group, uint64_t first_tick);

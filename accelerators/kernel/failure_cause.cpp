@@ -40,6 +40,26 @@ Failure FailureCause::to_failure(int32_t own) const {
       return {PLIANT_RESOURCE_EXHAUSTED,
               "cannot watch " + who + ": " + std::strerror(detail) +
                   "; a death there would go unnoticed (Linux 5.3 and a free descriptor for each rank are needed)"};
+    case kDisconnected:
+      return {PLIANT_PEER_LOST, who + " is lost: its connection was closed; its process or machine ended, or cut it"};
+    case kSilent:
+      return {PLIANT_PEER_LOST, who + " is lost: nothing was heard of it for " + std::to_string(detail) +
+                                    " seconds (peer_timeout_seconds); it hangs, or the network between is cut"};
+    case kMakerGone:
+      return {PLIANT_PEER_LOST,
+              "the rank that made the communicator id is lost: it closed the rendezvous before all had joined"};
+    case kUnreachable:
+      return {PLIANT_PEER_LOST, std::string("cannot reach the rank that made the communicator id: ") +
+                                    std::strerror(detail) +
+                                    "; it has ended or given the communicator up, or a firewall is between"};
+    case kNotConnected:
+      return {PLIANT_PEER_LOST,
+              "cannot connect with " + who + ": it has ended, or the interface it names is not reached from here"};
+    case kRankTaken:
+      return {PLIANT_INVALID_ARGUMENT, who + " has joined already; every rank joins once, and an id is used once"};
+    case kBroken:
+      return {PLIANT_PEER_LOST,
+              who + " is lost: it sent what no rank of this build sends; run one version on all machines"};
     case kNone:
       break;
   }

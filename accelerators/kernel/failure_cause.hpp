@@ -18,10 +18,18 @@ struct FailureCause {
     kMismatch,   ///< `rank` saw that another rank called something else
     kDestroyed,  ///< this rank destroyed the communicator while work was enqueued
     kUnwatched,  ///< this process cannot watch `rank`; detail is errno
+    // Across machines:
+    kDisconnected,  ///< the connection with `rank` is over
+    kSilent,        ///< nothing was heard of `rank` for detail seconds
+    kMakerGone,     ///< the rendezvous closed before all had joined
+    kUnreachable,   ///< there is no way to the rendezvous; detail is errno
+    kNotConnected,  ///< there is no way to `rank`
+    kRankTaken,     ///< another process has joined as `rank`
+    kBroken,        ///< `rank` sent what no rank sends
   };
   Kind kind = kNone;
   int32_t rank = -1;   ///< -1 .. 2^20
-  int32_t detail = 0;  ///< pid or errno
+  int32_t detail = 0;  ///< pid, errno or seconds
 
   [[nodiscard]] uint64_t packed() const;
   static FailureCause unpack(uint64_t word);

@@ -7,7 +7,8 @@
 #include <string>
 
 #include "kernel/futex.hpp"
-#include "kernel/watcher.hpp"
+#include "kernel/gloo_link.hpp"
+#include "kernel/shared_link.hpp"
 
 namespace pliant::accelerator {
 
@@ -34,32 +35,41 @@ int32_t processors() {
 
 }  // namespace
 
-Group::Group(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made)
-    : segment_(id, world_size),
+Group::Group(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made,
+             const NetworkSettings& network)
+    : segment_(NetworkId::is_one(id) ? Segment(world_size, NetworkId::read(id, world_size, network).chunk_bytes)
+                                     : Segment(id, world_size)),
       rank_(rank),
       world_size_(world_size),
-      crowded_(world_size > processors()),
+      crowded_(!NetworkId::is_one(id) && world_size > processors()),
       made_(std::move(made)) {
+  sdk::require(
+      NetworkId::is_one(id) || !network.own.is_set(),
+      "the communicator id was made with transport = \"shared_memory\", but this rank has \"gloo\"; set the same "
+      "transport on all ranks");
   uint64_t taken_by = 0;
   if (!own().claim.compare_exchange_strong(taken_by, ProcessId::self().packed())) {
     throw Failure(PLIANT_INVALID_ARGUMENT, "rank " + std::to_string(rank) + " has joined already (pid " +
                                                std::to_string(ProcessId::unpack(taken_by).pid) +
                                                "); every rank joins once, and an id is used once");
   }
-  if (world_size > 1) {
-    try {
-      watcher_ = std::make_unique<Watcher>(*this);
-    } catch (...) {
-      leave();
-      throw;
-    }
+  if (world_size == 1) return;
+  if (NetworkId::is_one(id)) {
+    link_ = make_gloo_link(*this, NetworkId::read(id, world_size, network), network, made_);
+  } else {
+    link_ = std::make_unique<SharedLink>(*this);
   }
-  ring_all();
+  try {
+    link_->start();
+  } catch (...) {
+    leave();
+    throw;
+  }
 }
 
 Group::~Group() {
   leave();
-  watcher_.reset();
+  if (link_) link_->stop();
 }
 
 bool Group::all_joined() const {
@@ -121,26 +131,32 @@ uint64_t Group::encode(Stage stage, int32_t rank, uint64_t ticks) {
          (ticks & ((uint64_t{1} << 42U) - 1));
 }
 
-bool Group::fulfils(int32_t peer, uint64_t awaits, Stage stage, uint64_t ticks) const {
-  // Same stage, same rank, and a tick that is now behind us: the order of these numbers is that of the ticks.
-  if (awaits >= encode(stage, rank_, 0) && awaits <= encode(stage, rank_, ticks)) return true;
+bool Group::fulfils(int32_t peer, uint64_t awaits, int32_t publisher, Stage stage, uint64_t ticks) const {
+  // Same stage, same rank, and a tick that is now behind it: the order of these numbers is that of the ticks.
+  if (awaits >= encode(stage, publisher, 0) && awaits <= encode(stage, publisher, ticks)) return true;
   if (awaits < encode(stage, kEveryone, 0) || awaits > encode(stage, kEveryone, ticks)) return false;
   // The last one to come rings. Progress is stored before it is compared here, so whoever is last sees all the others.
   const uint64_t wanted = awaits - encode(stage, kEveryone, 0);
   for (int32_t r = 0; r < world_size_; ++r) {
-    if (r != peer && r != rank_ && progress(r, stage) < wanted) return false;
+    if (r != peer && r != publisher && progress(r, stage) < wanted) return false;
   }
   return true;
 }
 
-void Group::publish(Stage stage, uint64_t ticks) {
+void Group::ring_if_awaited(int32_t peer, int32_t publisher, Stage stage, uint64_t ticks) const {
+  RankBlock& block = segment_.rank(peer);
+  const uint64_t awaits = block.awaits.load();
+  if (awaits != 0 && fulfils(peer, awaits, publisher, stage, ticks)) ring(block.doorbell);
+}
+
+void Group::ring_if_listening(int32_t peer) const {
+  RankBlock& block = segment_.rank(peer);
+  if (block.listens.load() != 0) ring(block.doorbell);
+}
+
+void Group::publish(Stage stage, uint64_t ticks, const Parcels* parcels) {
   own().progress[static_cast<uint32_t>(stage)].store(ticks);
-  for (int32_t r = 0; r < world_size_; ++r) {
-    if (r == rank_) continue;
-    RankBlock& peer = segment_.rank(r);
-    const uint64_t awaits = peer.awaits.load();
-    if (awaits != 0 && fulfils(r, awaits, stage, ticks)) ring(peer.doorbell);
-  }
+  link_->published(stage, ticks, parcels);
 }
 
 int32_t Group::laggard(Stage stage, uint64_t ticks) const {
@@ -204,9 +220,14 @@ void Group::abort() {
 }
 
 void Group::fail(FailureCause cause) {
+  learn(cause);
+  if (link_) link_->failed(cause);
+}
+
+void Group::learn(FailureCause cause) {
   uint64_t none = 0;
   segment_.cause().compare_exchange_strong(none, cause.packed());
-  ring_all();
+  wake();
 }
 
 void Group::fail_here(FailureCause cause) {
@@ -216,11 +237,9 @@ void Group::fail_here(FailureCause cause) {
 }
 
 void Group::leave() {
-  if (own().state.exchange(kLeft) != kLeft) ring_all();
-}
-
-void Group::ring_all() {
-  for (int32_t r = 0; r < world_size_; ++r) ring(segment_.rank(r).doorbell);
+  if (own().state.exchange(kHasLeft) == kHasLeft) return;
+  wake();
+  if (link_) link_->left();
 }
 
 }  // namespace pliant::accelerator

@@ -8,18 +8,20 @@
 #include <memory>
 
 #include "kernel/failure_cause.hpp"
+#include "kernel/link.hpp"
+#include "kernel/network.hpp"
 #include "kernel/segment.hpp"
 
 namespace pliant::accelerator {
 
-class Watcher;
-
 /// Thread-safe. Only one thread at a time may be in await().
 class Group {
  public:
-  /// Claims `rank`. `made` is what Segment::reserve returned, if this process made the id; it is closed once all have
-  /// joined. Throws what Segment throws, and PLIANT_INVALID_ARGUMENT when the rank is taken.
-  Group(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made);
+  /// Claims `rank`. `made` is what Segment::reserve or NetworkId::reserve returned, if this process made the id; it is
+  /// closed once all have joined. Throws what Segment throws, and PLIANT_INVALID_ARGUMENT when the rank is taken or the
+  /// id is of another transport than `network`.
+  Group(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made,
+        const NetworkSettings& network);
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -38,8 +40,8 @@ class Group {
   /// Wakes this rank's own waits to look again.
   void wake();
 
-  /// This rank has finished `stage` of all ticks before `ticks`.
-  void publish(Stage stage, uint64_t ticks);
+  /// This rank has finished `stage` of all ticks before `ticks`. `parcels`: see Link.
+  void publish(Stage stage, uint64_t ticks, const Parcels* parcels = nullptr);
   [[nodiscard]] uint64_t progress(int32_t rank, Stage stage) const {
     return segment_.rank(rank).progress[static_cast<uint32_t>(stage)].load();
   }
@@ -65,20 +67,28 @@ class Group {
   void fail_here(FailureCause cause);
   /// Tells the others that this rank will do no more. Idempotent.
   void leave();
-  [[nodiscard]] bool left(int32_t rank) const { return segment_.rank(rank).state.load() == kLeft; }
+  [[nodiscard]] bool left(int32_t rank) const { return segment_.rank(rank).state.load() == kHasLeft; }
 
-  /// All have opened the memory. Called by the watcher, once.
+  [[nodiscard]] Link& link() { return *link_; }
+
+  // For the link.
+  /// All have opened the memory. Called once.
   void joining_is_over() { made_.reset(); }
+  /// Rings `peer` if it sleeps for what `publisher` has come to.
+  void ring_if_awaited(int32_t peer, int32_t publisher, Stage stage, uint64_t ticks) const;
+  /// Rings `peer` if it sleeps for messages.
+  void ring_if_listening(int32_t peer) const;
+  /// Ends all waits of this rank for a cause that the others know; the first cause stands.
+  void learn(FailureCause cause);
 
  private:
   /// The rank among those that await() waits for that is not there yet, or -1.
   [[nodiscard]] int32_t awaited(int32_t rank, Stage stage, uint64_t ticks) const;
-  /// True when `awaits` of `peer` is over because this rank has come to `ticks` of `stage`.
-  [[nodiscard]] bool fulfils(int32_t peer, uint64_t awaits, Stage stage, uint64_t ticks) const;
+  /// True when `awaits` of `peer` is over because `publisher` has come to `ticks` of `stage`.
+  [[nodiscard]] bool fulfils(int32_t peer, uint64_t awaits, int32_t publisher, Stage stage, uint64_t ticks) const;
   static uint64_t encode(Stage stage, int32_t rank, uint64_t ticks);
   [[nodiscard]] bool failed() const;
   RankBlock& own() const { return segment_.rank(rank_); }
-  void ring_all();
 
   Segment segment_;
   const int32_t rank_;
@@ -87,7 +97,7 @@ class Group {
   std::shared_ptr<UniqueFd> made_;  // shared with the list of unused ids until joining has begun
   std::atomic<bool> aborted_{false};
   std::atomic<uint64_t> local_cause_{0};
-  std::unique_ptr<Watcher> watcher_;  // last: its threads use the members above
+  std::unique_ptr<Link> link_;  // last: its threads use the members above; NULL with one rank
 };
 
 }  // namespace pliant::accelerator

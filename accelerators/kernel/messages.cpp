@@ -8,8 +8,6 @@
 #include <cstring>
 #include <string>
 
-#include "kernel/futex.hpp"
-
 namespace pliant::accelerator {
 
 using sdk::Failure;
@@ -135,7 +133,7 @@ bool Messages::send_to(int32_t peer) {
   lane.slots[posted % kLaneSlots] = static_cast<uint32_t>(slot);
   ++queue.chunks;
   lane.posted.store(posted + 1);
-  notify(peer);
+  group_.link().posted(peer, static_cast<uint32_t>(slot), bytes);
   return true;
 }
 
@@ -147,7 +145,7 @@ bool Messages::want_from(int32_t peer) {
   if (lane.wanted.load(std::memory_order_relaxed) > wanted || queue.is_done()) return false;
   lane.receiver_ready_ns = ready_ns_;
   lane.wanted.store(wanted + 1);
-  notify(peer);
+  group_.link().turned(peer);
   return true;
 }
 
@@ -182,7 +180,7 @@ bool Messages::receive_from(int32_t peer) {
     queue.chunks = 0;
   }
   lane.taken.store(taken + 1);
-  notify(peer);
+  group_.link().turned(peer);
   return true;
 }
 
@@ -200,11 +198,6 @@ void Messages::fail_if_peer_left(int32_t peer) {
     group_.fail_here({FailureCause::kLeft, peer, 0});
     group_.check();
   }
-}
-
-void Messages::notify(int32_t peer) {
-  RankBlock& block = group_.segment().rank(peer);
-  if (block.listens.load() != 0) ring(block.doorbell);
 }
 
 void Messages::mismatch(int32_t from, const sdk::Elements& sent, int32_t to, const sdk::Elements& wanted) {

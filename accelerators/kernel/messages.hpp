@@ -49,7 +49,6 @@ class Messages {
   int32_t free_slot();
   void fail_if_peer_left(int32_t peer);
   [[nodiscard]] uint64_t chunks_of(const Call& call) const;
-  void notify(int32_t peer);
   [[noreturn]] void mismatch(int32_t from, const sdk::Elements& sent, int32_t to, const sdk::Elements& wanted);
   [[nodiscard]] bool is_done() const;
 

@@ -115,8 +115,7 @@ UniqueFd Segment::reserve(int32_t world_size, uint64_t chunk_bytes, pliant_comm_
   made.pid_space = pid_space();
   made.fd = -1;
   made.layout = kSegmentLayout;
-  // A reduce_scatter needs room for at least one cache line of each rank.
-  made.chunk_bytes = rounded(std::max(chunk_bytes, static_cast<uint64_t>(world_size) * 64));
+  made.chunk_bytes = rounded_chunk(chunk_bytes, world_size);
   if (::getrandom(made.nonce, sizeof(made.nonce), 0) != static_cast<ssize_t>(sizeof(made.nonce))) {
     throw Failure(PLIANT_INTERNAL, std::string("getrandom: ") + std::strerror(errno));
   }
@@ -187,15 +186,33 @@ Segment::Segment(const pliant_comm_id& bytes, int32_t world_size) : world_size_(
   const UniqueFd fd = world_size > 1 ? open_maker(id) : UniqueFd();
   struct stat file {};
   if (fd && (::fstat(fd.get(), &file) != 0 || static_cast<uint64_t>(file.st_size) != bytes_)) maker_gone(maker_);
-  void* mapped =
-      ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, fd ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd.get(), 0);
-  if (mapped == MAP_FAILED)
-    no_memory(world_size, chunk_bytes_, bytes_, std::string("mapping it says: ") + std::strerror(errno));
-  base_ = static_cast<std::byte*>(mapped);
+  map(fd.get());
   if (fd && std::memcmp(reinterpret_cast<SegmentHead*>(base_)->nonce, id.nonce, sizeof(id.nonce)) != 0) {
     ::munmap(base_, bytes_);
     maker_gone(maker_);
   }
+}
+
+Segment::Segment(int32_t world_size, uint64_t chunk_bytes)
+    : world_size_(world_size), chunk_bytes_(rounded_chunk(chunk_bytes, world_size)) {
+  bytes_ = Layout(world_size, chunk_bytes_).total;
+  const uint64_t available = available_bytes();
+  if (bytes_ > available) {
+    no_memory(world_size, chunk_bytes_, bytes_, "this machine has " + std::to_string(available >> 20U) + " MiB left");
+  }
+  map(-1);
+}
+
+uint64_t Segment::rounded_chunk(uint64_t chunk_bytes, int32_t world_size) {
+  return rounded(std::max(chunk_bytes, static_cast<uint64_t>(world_size) * 64));
+}
+
+void Segment::map(int fd) {
+  void* mapped =
+      ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
+  if (mapped == MAP_FAILED)
+    no_memory(world_size_, chunk_bytes_, bytes_, std::string("mapping it says: ") + std::strerror(errno));
+  base_ = static_cast<std::byte*>(mapped);
   ::madvise(base_, bytes_, MADV_DONTFORK);  // a forked child must not keep the memory alive
 }
 

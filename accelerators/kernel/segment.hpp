@@ -25,7 +25,7 @@ constexpr uint64_t kLaneSlots = 2;
 /// not share it.
 constexpr uint32_t kSegmentLayout = 1;
 
-enum RankState : uint32_t { kPresent = 0, kLeft = 1 };
+enum RankState : uint32_t { kIsPresent = 0, kHasLeft = 1 };
 
 /// What each rank shows to the others. Written by its owner, except for `doorbell`, which anyone rings.
 struct RankBlock {
@@ -83,6 +83,9 @@ class Segment {
   /// Maps what `id` names. Throws PLIANT_INVALID_ARGUMENT for an id that is none of ours or of another world size,
   /// PLIANT_FAILED_PRECONDITION for one of another layout, PLIANT_PEER_LOST when its maker is gone.
   Segment(const pliant_comm_id& id, int32_t world_size);
+  /// Memory of this process alone, into which a link writes what the other ranks write into theirs; the offsets are the
+  /// same on all ranks of the same numbers. Throws PLIANT_RESOURCE_EXHAUSTED.
+  Segment(int32_t world_size, uint64_t chunk_bytes);
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
@@ -99,9 +102,15 @@ class Segment {
   [[nodiscard]] Lane& lane(int32_t from, int32_t to) const;
   /// 0 <= slot < kLaneSlots
   [[nodiscard]] std::byte* lane_slot(int32_t from, uint32_t slot) const;
+  /// All of it.
+  [[nodiscard]] std::byte* base() const { return base_; }
+  [[nodiscard]] uint64_t bytes() const { return bytes_; }
+  /// What is used for each rank: a reduce_scatter needs room for at least one cache line of each.
+  static uint64_t rounded_chunk(uint64_t chunk_bytes, int32_t world_size);
 
  private:
   struct Layout;
+  void map(int fd);
   std::byte* base_ = nullptr;
   uint64_t bytes_ = 0;
   int32_t world_size_;

@@ -31,7 +31,7 @@ void Mark::reach() {
   failure_ = failures_->peek();
   time_ = std::chrono::steady_clock::now();
   reached_ = true;
-  reached_cv_.notify_all();
+  reached_cv_->notify_all();
 }
 
 bool Mark::reached() const {
@@ -47,7 +47,7 @@ std::chrono::steady_clock::time_point Mark::time() const {
 
 void Mark::wait() const {
   std::unique_lock lock(mutex_);
-  reached_cv_.wait(lock, [this] { return reached_; });
+  reached_cv_->wait(lock, [this] { return reached_; });
 }
 
 void Mark::throw_failure() const {
@@ -79,7 +79,7 @@ Stream::~Stream() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
-    enqueued_cv_.notify_all();
+    enqueued_cv_->notify_all();
   }
   thread_.join();
 }
@@ -92,7 +92,7 @@ std::shared_ptr<Moment> Stream::enqueue(std::function<void()> work, Piece piece)
   queue_.push_back({std::move(work), kind, moment});
   last_moment_ = moment;
   ++enqueued_;
-  if (idle_) enqueued_cv_.notify_all();
+  if (idle_) enqueued_cv_->notify_all();
   return moment;
 }
 
@@ -105,7 +105,7 @@ void Stream::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     idle_ = true;
-    enqueued_cv_.wait(lock, [this] { return !running_ && (closing_ || !queue_.empty()); });
+    enqueued_cv_->wait(lock, [this] { return !running_ && (closing_ || !queue_.empty()); });
     idle_ = false;
     if (queue_.empty()) return;
     run_first(lock);
@@ -137,7 +137,7 @@ void Stream::run_first(std::unique_lock<std::mutex>& lock) {
   ++finished_;
   if (finished_ < wake_at_) return;
   wake_at_ = UINT64_MAX;
-  finished_cv_.notify_all();
+  finished_cv_->notify_all();
 }
 
 bool Stream::may_help() const {
@@ -155,11 +155,11 @@ void Stream::synchronize() {
         helped = true;
         continue;
       }
-      if (idle_ && !running_) enqueued_cv_.notify_all();  // what is next is not for us
+      if (idle_ && !running_) enqueued_cv_->notify_all();  // what is next is not for us
       wake_at_ = std::min(wake_at_, target);
-      finished_cv_.wait(lock);
+      finished_cv_->wait(lock);
     }
-    if (helped && idle_ && (closing_ || !queue_.empty())) enqueued_cv_.notify_all();
+    if (helped && idle_ && (closing_ || !queue_.empty())) enqueued_cv_->notify_all();
   }
   const auto failure = failures_->peek();
   if (!failure) return;

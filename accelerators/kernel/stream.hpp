@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -30,6 +31,23 @@ class FailureSlot {
   std::shared_ptr<const sdk::Failure> failure_;
 };
 
+/// A condition that a forked child may destroy, too: there its waiters are threads that do not exist, and the system
+/// would wait for them without end.
+class Condition {
+ public:
+  ~Condition() {
+    if (::getpid() != owner_) static_cast<void>(condition_.release());
+  }
+  Condition() = default;
+  Condition(const Condition&) = delete;
+  Condition& operator=(const Condition&) = delete;
+  std::condition_variable* operator->() const { return condition_.get(); }
+
+ private:
+  const pid_t owner_ = ::getpid();
+  std::unique_ptr<std::condition_variable> condition_ = std::make_unique<std::condition_variable>();
+};
+
 /// One recording of an event.
 class Mark {
  public:
@@ -47,7 +65,7 @@ class Mark {
 
  private:
   mutable std::mutex mutex_;
-  mutable std::condition_variable reached_cv_;
+  Condition reached_cv_;
   bool reached_ = false;
   std::chrono::steady_clock::time_point time_;
   std::shared_ptr<const sdk::Failure> failure_;
@@ -94,8 +112,8 @@ class Stream {
   const pid_t owner_;
   const std::shared_ptr<FailureSlot> failures_ = std::make_shared<FailureSlot>();
   mutable std::mutex mutex_;
-  std::condition_variable enqueued_cv_;  ///< the stream's thread waits here
-  std::condition_variable finished_cv_;  ///< everyone else
+  Condition enqueued_cv_;  ///< the stream's thread waits here
+  Condition finished_cv_;  ///< everyone else
   std::deque<Item> queue_;
   std::shared_ptr<const Moment> last_moment_;
   uint64_t enqueued_ = 0;

@@ -386,3 +386,53 @@ TEST_CASE("a failure of enqueued work is told once, by the stream or by an event
     CHECK(stream.synchronize().ok());
   }
 }
+
+TEST_CASE("a child that is forked while streams work and wait may destroy what it inherited, and end") {
+  const Device device(OptionSettings{}, kHostFile);
+  pliant_stream* streams[3] = {};
+  for (pliant_stream*& stream : streams) {
+    REQUIRE(device.call(&pliant_accelerator::stream_create, 0, PLIANT_STREAM_COMPUTE, PLIANT_PRIORITY_NORMAL, &stream)
+                .ok());
+  }
+  pliant_event* event = nullptr;
+  REQUIRE(device.call(&pliant_accelerator::event_create, 0, 0, &event).ok());
+  // The first works, the second waits for it, the third has nothing to do; and a thread waits for the event.
+  struct Work {
+    Flag begun;
+    Flag may_end;
+  } work;
+  const auto function = [](void* context) {
+    auto* mine = static_cast<Work*>(context);
+    mine->begun.raise();
+    mine->may_end.wait();
+  };
+  void (*plain)(void*) = function;
+  REQUIRE(device.call(&pliant_accelerator::host_function, plain, static_cast<void*>(&work), streams[0]).ok());
+  REQUIRE(device.call(&pliant_accelerator::event_record, event, streams[0]).ok());
+  REQUIRE(device.call(&pliant_accelerator::stream_wait_event, streams[1], event).ok());
+  pliant_comm_id id{};
+  REQUIRE(device.call(&pliant_collectives::comm_id, 2, &id).ok());
+  Comm first(device, id, 0, 2);
+  Comm second(device, id, 1, 2);
+  REQUIRE(first.status(-1).ok());
+  std::thread waiter([&] { device.call(&pliant_accelerator::event_synchronize, event); });
+  work.begun.wait();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    first.destroy();
+    second.destroy();
+    device.slots().event_destroy(device.self(), event);
+    for (pliant_stream* stream : streams) device.slots().stream_destroy(device.self(), stream);
+    const_cast<Device&>(device).let_go();
+    ::_exit(0);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+  work.may_end.raise();
+  waiter.join();
+  CHECK(first.status(0).ok());
+  device.slots().event_destroy(device.self(), event);
+  for (pliant_stream* stream : streams) device.slots().stream_destroy(device.self(), stream);
+}

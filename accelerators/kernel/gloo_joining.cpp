@@ -1,0 +1,141 @@
+// Goes to the rendezvous, connects to all peers, and listens meanwhile whether one of them is lost.
+#include "kernel/gloo_joining.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <system_error>
+
+#include "kernel/gloo_api.hpp"
+#include "pliant/sdk/failure.hpp"
+
+namespace pliant::accelerator {
+
+using sdk::Failure;
+
+GlooJoining::GlooJoining(const NetworkId& id, int32_t rank, Peers& peers, std::function<void(FailureCause)> failed)
+    : id_(id), rank_(rank), peers_(peers), failed_(std::move(failed)) {}
+
+GlooJoining::~GlooJoining() {
+  stop();
+}
+
+void GlooJoining::start() {
+  try {
+    joining_ = std::thread([this] { join(); });
+  } catch (const std::system_error& refused) {
+    throw Failure(PLIANT_RESOURCE_EXHAUSTED, std::string("no thread to join the other ranks: ") + refused.what());
+  }
+}
+
+void GlooJoining::stop() {
+  stop_.store(true);
+  knock_.knock();
+  if (joining_.joinable()) joining_.join();
+}
+
+void GlooJoining::greeted() {
+  ++greetings_;
+  knock_.knock();
+}
+
+void GlooJoining::fail(FailureCause cause) {
+  if (!stop_.load()) failed_(cause);
+}
+
+std::optional<NoteChannel> GlooJoining::reach_rendezvous() {
+  const NetworkAddress there = id_.address();
+  UniqueFd fd(::socket(there.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  int reason = 0;
+  if (!fd || (::connect(fd.get(), there.raw(), there.size()) != 0 && errno != EINPROGRESS)) reason = errno;
+  while (reason == 0) {
+    pollfd polled[2] = {{knock_.fd(), POLLIN, 0}, {fd.get(), POLLOUT, 0}};
+    if (::poll(polled, 2, -1) < 0) continue;  // a signal
+    if (stop_.load()) return std::nullopt;
+    if (polled[1].revents == 0) {
+      knock_.clear();
+      continue;
+    }
+    socklen_t size = sizeof(reason);
+    ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &reason, &size);
+    break;
+  }
+  if (reason == 0) return NoteChannel(std::move(fd), RendezvousServer::most_body(id_.world_size));
+  fail({FailureCause::kUnreachable, -1, reason});
+  return std::nullopt;
+}
+
+void GlooJoining::join() {
+  std::optional<NoteChannel> channel = reach_rendezvous();
+  if (channel) {
+    Note hello{Note::kHello, rank_, std::string(reinterpret_cast<const char*>(id_.secret), sizeof(id_.secret))};
+    size_t width = 0;
+    for (const auto& peer : peers_) width = peer ? peer->address().size() : width;
+    for (const auto& peer : peers_) hello.body += peer ? peer->address() : std::string(width, '\0');
+    channel->push(hello);
+  }
+  bool joining = channel.has_value();
+  while (joining && !stop_.load()) {
+    if (!channel->pump()) {
+      // What the rendezvous said last may be the reason.
+      for (auto note = channel->next(); note && joining; note = channel->next()) joining = follow(*channel, *note);
+      if (joining) fail({FailureCause::kMakerGone, -1, 0});
+      break;
+    }
+    for (auto note = channel->next(); note && joining; note = channel->next()) joining = follow(*channel, *note);
+    if (!joining) break;
+    if (greetings_.load() + 1 == peers_.size()) {
+      channel->push({Note::kDone, rank_});
+      channel->pump();
+      break;
+    }
+    pollfd polled[2] = {{knock_.fd(), POLLIN, 0}, {channel->fd(), channel->events(), 0}};
+    if (::poll(polled, 2, -1) > 0 && polled[0].revents != 0) knock_.clear();
+  }
+  if (!connecting_.joinable()) return;
+  if (greetings_.load() + 1 != peers_.size()) {
+    for (const auto& peer : peers_) {
+      if (peer) peer->interrupt();
+    }
+  }
+  connecting_.join();
+}
+
+bool GlooJoining::follow(NoteChannel&, const Note& note) {
+  switch (note.kind) {
+    case Note::kTable:
+      if (!connecting_.joinable()) connecting_ = std::thread([this, table = note.body] { connect_all(table); });
+      return true;
+    case Note::kLost:
+      fail({FailureCause::kDisconnected, note.rank, 0});
+      return false;
+    case Note::kRefused:
+      fail({FailureCause::kRankTaken, note.rank, 0});
+      return false;
+    default:
+      return true;
+  }
+}
+
+void GlooJoining::connect_all(const std::string& table) {
+  const NoBrokenPipe quiet;
+  const size_t width = table.size() / peers_.size();
+  for (size_t r = 0; r < peers_.size(); ++r) {
+    if (!peers_[r]) continue;
+    if (stop_.load()) return;
+    try {
+      peers_[r]->connect(table.substr(r * width, width));
+      Frame hello;
+      hello.kind = Frame::kHello;
+      std::memcpy(hello.words, id_.secret, sizeof(hello.words));
+      peers_[r]->start(hello);
+    } catch (const std::exception&) {
+      return fail({FailureCause::kNotConnected, static_cast<int32_t>(r), 0});
+    }
+  }
+}
+
+}  // namespace pliant::accelerator

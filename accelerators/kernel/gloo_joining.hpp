@@ -1,0 +1,53 @@
+// GlooJoining: one rank's way into a communicator across machines: to the rendezvous, and from there to every peer.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernel/failure_cause.hpp"
+#include "kernel/gloo_peer.hpp"
+#include "kernel/network.hpp"
+#include "kernel/rendezvous.hpp"
+
+namespace pliant::accelerator {
+
+class GlooJoining {
+ public:
+  using Peers = std::vector<std::unique_ptr<GlooPeer>>;
+  /// By rank; NULL at the own one. `failed` is told, from a thread, why this rank cannot join.
+  GlooJoining(const NetworkId& id, int32_t rank, Peers& peers, std::function<void(FailureCause)> failed);
+  ~GlooJoining();
+  GlooJoining(const GlooJoining&) = delete;
+  GlooJoining& operator=(const GlooJoining&) = delete;
+  /// Throws PLIANT_RESOURCE_EXHAUSTED.
+  void start();
+  /// Gives up what is not done. Idempotent.
+  void stop();
+  /// A peer has said hello. Once all have, the rendezvous hears of it.
+  void greeted();
+
+ private:
+  void join();
+  /// Empty when there is nothing more to do here.
+  std::optional<NoteChannel> reach_rendezvous();
+  bool follow(NoteChannel& channel, const Note& note);
+  void connect_all(const std::string& table);
+  void fail(FailureCause cause);
+
+  const NetworkId id_;
+  const int32_t rank_;
+  Peers& peers_;
+  const std::function<void(FailureCause)> failed_;
+  Knock knock_;
+  std::atomic<bool> stop_{false};
+  std::atomic<size_t> greetings_{0};
+  std::thread joining_;
+  std::thread connecting_;
+};
+
+}  // namespace pliant::accelerator

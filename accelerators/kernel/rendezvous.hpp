@@ -1,0 +1,104 @@
+// Rendezvous: where ranks that know an id leave their Gloo addresses and get those of the others. One small server, in
+// the process that made the id; every rank is its client.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernel/network.hpp"
+
+namespace pliant::accelerator {
+
+/// What the two say to each other.
+struct Note {
+  enum Kind : uint32_t {
+    kHello = 1,    ///< of `rank`; body: the secret, then the rank's addresses, one for each rank
+    kDone = 2,     ///< `rank` is connected to all and needs the server no more
+    kTable = 3,    ///< body: the address of each rank for this one
+    kLost = 4,     ///< `rank` went away before it was done
+    kRefused = 5,  ///< `rank` has joined already
+  };
+  uint32_t kind = 0;
+  int32_t rank = -1;
+  std::string body = {};
+};
+
+/// Notes over a socket that never blocks.
+class NoteChannel {
+ public:
+  NoteChannel(UniqueFd fd, uint64_t most_body) : fd_(std::move(fd)), most_body_(most_body) {}
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  /// Events to poll for.
+  [[nodiscard]] short events() const;
+  void push(const Note& note);
+  /// Reads and writes what can be. False: the other end is gone, or says what is no note.
+  bool pump();
+  /// The next whole note.
+  std::optional<Note> next();
+
+ private:
+  UniqueFd fd_;
+  const uint64_t most_body_;
+  std::string in_;
+  std::string out_;
+};
+
+/// Wakes a poll.
+class Knock {
+ public:
+  Knock();
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  void knock();
+  void clear();
+
+ private:
+  UniqueFd fd_;
+};
+
+class RendezvousServer {
+ public:
+  /// Bytes of a rank's address at another, at most.
+  static constexpr uint64_t kMostAddress = 512;
+  /// Starts serving. Throws PLIANT_RESOURCE_EXHAUSTED.
+  RendezvousServer(const NetworkId& id, std::shared_ptr<UniqueFd> listener);
+  ~RendezvousServer();
+  RendezvousServer(const RendezvousServer&) = delete;
+  RendezvousServer& operator=(const RendezvousServer&) = delete;
+  static uint64_t most_body(int32_t world_size);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Guest {
+    NoteChannel channel;
+    Clock::time_point since;
+    int32_t rank = -1;  ///< -1: has not shown the secret yet
+    bool done = false;
+    bool over = false;
+  };
+  void serve();
+  void admit_new();
+  void drop_strangers();
+  void hear(Guest& guest);
+  void greet(Guest& guest, const Note& hello);
+  void hand_out();
+  void lose(int32_t rank);
+  [[nodiscard]] bool all_done() const;
+
+  const NetworkId id_;
+  std::shared_ptr<UniqueFd> listener_;
+  Knock stop_;
+  std::list<Guest> guests_;
+  std::vector<std::string> addresses_;  ///< by rank; empty: has not come
+  std::vector<bool> finished_;
+  int32_t lost_ = -1;
+  bool handed_out_ = false;
+  std::thread thread_;  // last: uses the members above
+};
+
+}  // namespace pliant::accelerator
