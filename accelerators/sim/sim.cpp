@@ -8,6 +8,7 @@
 #include "injection.hpp"
 #include "kernel/device.hpp"
 #include "pliant/sdk/collectives.hpp"
+#include "pliant/sdk/ipc.hpp"
 
 namespace {
 
@@ -24,6 +25,7 @@ class SimAccelerator : public pliant::accelerator::Device {
   int64_t lost_at = 1;
   bool collectives = true;
   bool host_visible = true;
+  bool exchange = true;
 
   static void options(pliant::sdk::Options<SimAccelerator>& o) {
     using S = SimAccelerator;
@@ -46,15 +48,18 @@ class SimAccelerator : public pliant::accelerator::Device {
     o.add("lost_at", &S::lost_at, "The collective at which it vanishes, counted from 1.").at_least(1);
     o.add("collectives", &S::collectives, "false = as a device without collectives of its own.");
     o.add("host_visible", &S::host_visible, "false = as a device whose memory the processors may not touch.");
+    o.add("exchange", &S::exchange, "false = as a device whose memory other processes cannot map.");
   }
 
   const void* extension(const char* id) const {
+    if (std::strcmp(id, PLIANT_IPC) == 0) return exchange ? pliant::sdk::ipc_table<SimAccelerator>() : nullptr;
     const bool has = collectives && std::strcmp(id, PLIANT_COLLECTIVES) == 0;
     return has ? pliant::sdk::collectives_table<SimAccelerator>() : nullptr;
   }
   pliant::sdk::DeviceProperties device_properties(int32_t device) {
     pliant::sdk::DeviceProperties made = Device::device_properties(device);
     if (!host_visible) made.capabilities &= ~uint32_t{PLIANT_CAP_HOST_VISIBLE};
+    if (!exchange) made.capabilities &= ~uint32_t{PLIANT_CAP_EXCHANGE_MEMORY};
     return made;
   }
 
