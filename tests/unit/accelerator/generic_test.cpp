@@ -6,6 +6,7 @@
 
 #include "accelerator/generic_collectives.hpp"
 #include "collective_cases.hpp"
+#include "handles.hpp"
 #include "pliant/config.hpp"
 #include "pliant/error.hpp"
 #include "pliant/sdk/collectives.hpp"
@@ -70,11 +71,21 @@ class GenericDevice : private Instances, public Device {
 };
 
 const std::string kDirect = "use = \"sim\"\n[accelerator.sim]\ncollectives = false\n";
-const std::string kStaged = kDirect + "host_visible = false\n";
+const std::string kDevices = kDirect + "host_visible = false\n";
+const std::string kStaged = kDevices + "exchange = false\n";
+using Way = pliant::detail::GenericCollectives::Way;
+
+/// "" when the ranks of `comm`, which has ended a collective, exchange in this way.
+std::string goes(const Comm& comm, Way way) {
+  pliant_comm* const handle = comm;
+  const Way gone =
+      pliant::detail::GenericCollectives::way(*reinterpret_cast<pliant::detail::GenericCollectives::Comm*>(handle));
+  return gone == way ? "" : "the ranks exchange in way " + std::to_string(static_cast<int>(gone));
+}
 
 std::vector<RankEnd> ends_of(const std::string& device, int32_t world_size, const RankBody& body) {
   const Configs configs(device);
-  Processes processes(world_size, body, [&] { return std::make_unique<GenericDevice>(configs); });
+  Processes processes(world_size, body, [&](int32_t) { return std::make_unique<GenericDevice>(configs); });
   return processes.ends();
 }
 
@@ -91,31 +102,77 @@ bool starts_with(const std::string& text, const std::string& head) {
 
 }  // namespace
 
-TEST_CASE("generic collectives equal the reference bit by bit at 1, 2, 3 and 7 ranks, staged and direct") {
-  for (const int32_t world_size : {1, 2, 3, 7}) {
-    INFO("world size ", world_size);
-    expect_all_well(ends_of(kStaged, world_size, every_type));
+TEST_CASE("generic collectives equal the reference bit by bit at 1, 2, 3, 4 and 7 ranks, in each way") {
+  for (const std::string& options : {kStaged, kDevices}) {
+    for (const int32_t world_size : {1, 2, 3, 4, 7}) {
+      INFO(options, "world size ", world_size);
+      expect_all_well(ends_of(options, world_size, every_type));
+    }
   }
   expect_all_well(ends_of(kDirect, 3, every_type));
 }
 
-TEST_CASE("generic collectives of more than a stage holds go through it in pieces") {
-  expect_all_well(ends_of(kStaged, 2, [](const Rank& self) -> std::string {
+TEST_CASE("ranks go the way that all of them can") {
+  const auto way_is = [](const std::string& options, Way way) {
+    INFO(options);
+    expect_all_well(ends_of(options, 3, [way](const Rank& self) -> std::string {
+      Comm comm(self.device, self.id(), self.rank, self.world_size);
+      const Stream stream(self.device);
+      const std::string fault = run_case<float>(self.device, comm, stream, Kind::kAllReduce, self.rank, 3, 1000);
+      return fault.empty() ? goes(comm, way) : fault;
+    }));
+  };
+  way_is(kDirect, Way::kDirect);
+  way_is(kStaged, Way::kStaged);
+  way_is(kDevices, Way::kDevices);
+}
+
+TEST_CASE("ranks of which one has no memory that others map are staged, all of them") {
+  const Configs able(kDevices);
+  const Configs unable(kStaged);
+  Processes processes(
+      3,
+      [](const Rank& self) -> std::string {
+        Comm comm(self.device, self.id(), self.rank, self.world_size);
+        const Stream stream(self.device);
+        const std::string fault = all_cases<float>(self, comm, stream, {0, 5, 20011});
+        return fault.empty() ? goes(comm, Way::kStaged) : fault;
+      },
+      [&](int32_t rank) { return std::make_unique<GenericDevice>(rank == 1 ? unable : able); });
+  expect_all_well(processes.ends());
+}
+
+TEST_CASE("ranks that are threads of one process read each other's device memory, too") {
+  const Configs configs(kDevices);
+  const GenericDevice device(configs);
+  const std::vector<std::string> faults = run_threads(device, 3, [](const Rank& self) -> std::string {
     Comm comm(self.device, self.id(), self.rank, self.world_size);
     const Stream stream(self.device);
-    std::string fault;
-    for (const Kind kind : kKinds) {
-      const uint64_t stage = uint64_t{1} << 19U;  // doubles
-      for (const uint64_t count : {stage, stage + 1}) {
-        if (fault.empty()) fault = run_case<double>(self.device, comm, stream, kind, self.rank, 2, count);
+    const std::string fault = all_cases<float>(self, comm, stream, {0, 5, 20011});
+    return fault.empty() ? goes(comm, Way::kDevices) : fault;
+  });
+  for (const std::string& fault : faults) CHECK(fault == "");
+}
+
+TEST_CASE("generic collectives of more than a stage holds go through it in pieces") {
+  for (const std::string& options : {kStaged, kDevices}) {
+    expect_all_well(ends_of(options, 3, [](const Rank& self) -> std::string {
+      Comm comm(self.device, self.id(), self.rank, self.world_size);
+      const Stream stream(self.device);
+      std::string fault;
+      for (const Kind kind : kKinds) {
+        const uint64_t stage = uint64_t{1} << 19U;  // doubles
+        for (const uint64_t count : {stage, stage + 1}) {
+          if (fault.empty()) fault = run_case<double>(self.device, comm, stream, kind, self.rank, 3, count);
+        }
       }
-    }
-    return fault;
-  }));
+      return fault;
+    }));
+  }
 }
 
 TEST_CASE("generic collectives on two streams keep the order of the calls under delays") {
-  for (const std::string& options : {kDirect, kStaged}) {
+  for (const std::string& options : {kDirect, kStaged, kDevices}) {
     expect_all_well(ends_of(options + "max_delay_us = 300\n", 3, [](const Rank& self) -> std::string {
       Comm comm(self.device, self.id(), self.rank, self.world_size);
       const Stream first(self.device);
@@ -141,7 +198,7 @@ TEST_CASE("generic collectives on two streams keep the order of the calls under 
 }
 
 TEST_CASE("kill -9 of a rank in the middle of any generic collective wakes all survivors with its number") {
-  for (const std::string& options : {kDirect, kStaged}) {
+  for (const std::string& options : {kDirect, kStaged, kDevices}) {
     for (const Kind kind : kKinds) {
       INFO(options, name_of(kind));
       const std::vector<RankEnd> ends = ends_of(options, 3, [kind](const Rank& self) -> std::string {
@@ -170,50 +227,94 @@ TEST_CASE("kill -9 of a rank in the middle of any generic collective wakes all s
 }
 
 TEST_CASE("abort and destroy end generic collectives that wait, and what is enqueued behind them") {
-  const Configs configs(kStaged);
-  const GenericDevice device(configs);
   for (const bool destroys : {false, true}) {
-    pliant_comm_id id{};
-    REQUIRE(device.call(&pliant_collectives::comm_id, 2, &id).ok());
-    const Stream stream(device);
-    const Stream other(device);
-    {
-      Comm comm(device, id, 0, 2);
-      std::vector<float> values(10);
-      for (int i = 0; i < 3; ++i) {
-        REQUIRE(device
-                    .call(&pliant_collectives::all_reduce, comm, values.data(), values.data(), 10, PLIANT_F32,
-                          PLIANT_SUM, stream)
-                    .ok());
+    for (const std::string& options : {kDirect, kStaged, kDevices}) {
+      INFO(options);
+      const Configs configs(options);
+      const GenericDevice device(configs);
+      pliant_comm_id id{};
+      REQUIRE(device.call(&pliant_collectives::comm_id, 2, &id).ok());
+      const Stream stream(device);
+      const Stream other(device);
+      {
+        Comm comm(device, id, 0, 2);
+        std::vector<float> values(10);
+        for (int i = 0; i < 3; ++i) {
+          REQUIRE(device
+                      .call(&pliant_collectives::all_reduce, comm, values.data(), values.data(), 10, PLIANT_F32,
+                            PLIANT_SUM, stream)
+                      .ok());
+        }
+        REQUIRE(device.call(&pliant_collectives::barrier, comm, other).ok());
+        if (destroys) {
+          comm.destroy();
+        } else {
+          comm.abort();
+          comm.abort();
+        }
+        CHECK(stream.synchronize().status == PLIANT_ABORTED);
+        CHECK(other.synchronize().status == PLIANT_ABORTED);
+        CHECK(stream.synchronize().ok());  // told once
+        if (destroys) continue;
+        CHECK(comm.status(0).text() == std::to_string(PLIANT_ABORTED) + ": this rank aborted the communicator");
+        CHECK(device.call(&pliant_collectives::barrier, comm, stream).ok());
+        CHECK(stream.synchronize().status == PLIANT_ABORTED);
       }
-      REQUIRE(device.call(&pliant_collectives::barrier, comm, other).ok());
-      if (destroys) {
-        comm.destroy();
-      } else {
-        comm.abort();
-        comm.abort();
-      }
-      CHECK(stream.synchronize().status == PLIANT_ABORTED);
-      CHECK(other.synchronize().status == PLIANT_ABORTED);
-      CHECK(stream.synchronize().ok());  // told once
-      if (destroys) continue;
-      CHECK(comm.status(0).text() == std::to_string(PLIANT_ABORTED) + ": this rank aborted the communicator");
-      CHECK(device.call(&pliant_collectives::barrier, comm, stream).ok());
-      CHECK(stream.synchronize().status == PLIANT_ABORTED);
     }
   }
 }
 
-TEST_CASE("ranks whose calls differ are told so, also through generic collectives") {
-  const std::vector<RankEnd> ends = ends_of(kStaged, 2, [](const Rank& self) {
-    Comm comm(self.device, self.id(), self.rank, self.world_size);
+TEST_CASE("communicators of device memory leave no descriptor, mapping or thread behind") {
+  expect_all_well(ends_of(kDevices, 3, [](const Rank& self) -> std::string {
     const Stream stream(self.device);
-    std::vector<float> values(10);
-    self.device.call(&pliant_collectives::all_reduce, comm, values.data(), values.data(), self.rank + 5, PLIANT_F32,
-                     PLIANT_SUM, stream);
-    return stream.synchronize().text();
-  });
-  for (const RankEnd& end : ends) CHECK(starts_with(end.text, std::to_string(PLIANT_INVALID_ARGUMENT) + ": "));
+    const auto once = [&](const pliant_comm_id& id) -> std::string {
+      Comm comm(self.device, id, self.rank, self.world_size);
+      const std::string fault = run_case<float>(self.device, comm, stream, Kind::kAllReduce, self.rank, 3, 1000);
+      return fault.empty() ? goes(comm, Way::kDevices) : fault;
+    };
+    constexpr uint32_t kRounds = 12;
+    int64_t least = INT64_MAX;
+    int64_t last = 0;
+    for (uint32_t round = 0; round < kRounds; ++round) {
+      // Rank 0 makes an id when all have ended the round before.
+      Flag& made = self.board.flags[0];
+      Flag& read = self.board.flags[1];
+      if (self.rank == 0) {
+        read.wait(3 * round);
+        const Outcome id = self.device.call(&pliant_collectives::comm_id, self.world_size, &self.board.id);
+        if (!id.ok()) return id.text();
+        made.raise(round + 1);
+      }
+      made.wait(round + 1);
+      const std::string fault = once(pliant_comm_id(self.board.id));
+      if (!fault.empty()) return fault;
+      last = open_descriptors() + shared_mappings();
+      least = std::min(least, last);
+      read.add();
+    }
+    // What is there now is no more than after any round before, but for one communicator that a peer still holds.
+    return last <= 2 * least ? ""
+                             : std::to_string(last) + " descriptors and mappings, and " + std::to_string(least) +
+                                   " after an earlier communicator";
+  }));
+}
+
+TEST_CASE("ranks whose calls differ are told so, also through generic collectives") {
+  for (const std::string& options : {kStaged, kDevices}) {
+    INFO(options);
+    const std::vector<RankEnd> ends = ends_of(options, 2, [](const Rank& self) {
+      Comm comm(self.device, self.id(), self.rank, self.world_size);
+      const Stream stream(self.device);
+      std::vector<float> values(10);
+      self.device.call(&pliant_collectives::all_reduce, comm, values.data(), values.data(), self.rank + 5, PLIANT_F32,
+                       PLIANT_SUM, stream);
+      return stream.synchronize().text();
+    });
+    for (const RankEnd& end : ends) {
+      INFO(end.text);
+      CHECK(starts_with(end.text, std::to_string(PLIANT_INVALID_ARGUMENT) + ": "));
+    }
+  }
 }
 
 #ifdef PLIANT_SOFT_LEVEL_ZERO

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include "pliant/abi/ipc.h"
@@ -101,6 +102,14 @@ inline void close_descriptor(const pliant_ipc_handle& handle) {
 inline int64_t open_descriptors() {
   using Entries = std::filesystem::directory_iterator;
   return std::distance(Entries("/proc/self/fd"), Entries());
+}
+
+/// Files without a name that this process has mapped.
+inline int64_t shared_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  int64_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("memfd:") != std::string::npos ? 1 : 0;
+  return count;
 }
 
 }  // namespace pliant_test

@@ -1,6 +1,5 @@
 // Memory of one process in another, of any accelerator that has pliant.ipc/1.
 #include <algorithm>
-#include <fstream>
 #include <vector>
 
 #include "handles.hpp"
@@ -49,7 +48,7 @@ std::string holds(const Device& device, const void* memory, int byte, uint64_t b
          std::to_string(byte);
 }
 
-std::unique_ptr<Device> tested_device() {
+std::unique_ptr<Device> tested_device(int32_t) {
   return std::make_unique<Device>(OptionSettings{}, tested_file());
 }
 
@@ -64,14 +63,6 @@ void run_pair(const std::function<std::string(const Rank&, const Wire&)>& body) 
     INFO("rank ", r);
     CHECK(ends[r].text == "");
   }
-}
-
-/// Mappings of this process; a thread that has ended may leave its stack there, so only files without a name count.
-int64_t shared_mappings() {
-  std::ifstream maps("/proc/self/maps");
-  int64_t count = 0;
-  for (std::string line; std::getline(maps, line);) count += line.find("memfd:") != std::string::npos ? 1 : 0;
-  return count;
 }
 
 }  // namespace
