@@ -28,13 +28,22 @@ void Device::configure(DeviceSettings settings) {
 }
 
 sdk::DeviceProperties Device::device_properties(int32_t) {
-  return {settings_.name, settings_.memory_bytes, PLIANT_CAP_HOST_VISIBLE | PLIANT_CAP_FIXED_ORDER};
+  return {settings_.name, settings_.memory_bytes,
+          PLIANT_CAP_HOST_VISIBLE | PLIANT_CAP_FIXED_ORDER | PLIANT_CAP_EXCHANGE_MEMORY};
 }
 
-void* Device::alloc(int32_t, sdk::Memory, uint64_t bytes) {
+void* Device::alloc(int32_t, sdk::Memory memory, uint64_t bytes) {
   check_there();
   if (settings_.faults) settings_.faults->before_alloc(bytes);
-  return memory_.alloc(bytes);
+  return memory == sdk::Memory::kExchange ? exchange_.alloc(bytes) : memory_.alloc(bytes);
+}
+
+void Device::free(int32_t, sdk::Memory memory, void* pointer) {
+  if (memory == sdk::Memory::kExchange) {
+    exchange_.free(pointer);
+  } else {
+    memory_.free(pointer);
+  }
 }
 
 std::unique_ptr<Stream> Device::make_stream(int32_t, sdk::StreamUse use) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "kernel/communicator.hpp"
+#include "kernel/exchange_memory.hpp"
 #include "kernel/memory.hpp"
 #include "kernel/stream.hpp"
 #include "pliant/sdk/accelerator.hpp"
@@ -36,7 +37,7 @@ class Device {
   int32_t device_count() { return 1; }
   sdk::DeviceProperties device_properties(int32_t device);
   void* alloc(int32_t device, sdk::Memory memory, uint64_t bytes);
-  void free(int32_t, sdk::Memory, void* pointer) { memory_.free(pointer); }
+  void free(int32_t, sdk::Memory memory, void* pointer);
   sdk::MemoryInfo memory_info(int32_t) {
     check_there();
     return {memory_.left(), memory_.limit()};
@@ -76,6 +77,10 @@ class Device {
               Stream& stream);
   void cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream);
   void call(void (*function)(void*), void* context, Stream& stream);
+
+  pliant_ipc_handle export_memory(int32_t, const void* pointer) { return exchange_.export_memory(pointer); }
+  void* import_memory(int32_t, const pliant_ipc_handle& handle) { return exchange_.import_memory(handle); }
+  void release_memory(int32_t, void* pointer) { exchange_.release_memory(pointer); }
 
   pliant_comm_id make_comm_id(int32_t world_size);
   std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id& id, int32_t rank, int32_t world_size);
@@ -129,6 +134,7 @@ class Device {
 
   DeviceSettings settings_;
   MemoryPool memory_;
+  ExchangeMemory exchange_{memory_};
   std::atomic<uint64_t> streams_{0};
   std::mutex ids_mutex_;
   std::deque<UnusedId> unused_ids_;

@@ -27,14 +27,29 @@ uint64_t MemoryPool::left() const {
   return limit_ - used_;
 }
 
-void* MemoryPool::alloc(uint64_t bytes) {
-  const uint64_t alignment = bytes >= kHugePage ? kHugePage : kLine;
-  const std::lock_guard lock(mutex_);
+void MemoryPool::require_left(uint64_t bytes) const {
   if (bytes > limit_ - used_) {
     throw Failure(PLIANT_RESOURCE_EXHAUSTED, "out of device memory: " + std::to_string(bytes) + " bytes wanted, " +
                                                  std::to_string(limit_ - used_) + " of " + std::to_string(limit_) +
                                                  " left; free buffers or raise memory_bytes");
   }
+}
+
+void MemoryPool::reserve(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  require_left(bytes);
+  used_ += bytes;
+}
+
+void MemoryPool::give_back(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  used_ -= bytes;
+}
+
+void* MemoryPool::alloc(uint64_t bytes) {
+  const uint64_t alignment = bytes >= kHugePage ? kHugePage : kLine;
+  const std::lock_guard lock(mutex_);
+  require_left(bytes);
   const uint64_t rounded = std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
   void* pointer = std::aligned_alloc(alignment, rounded);
   if (pointer == nullptr) {

@@ -22,8 +22,14 @@ class MemoryPool {
   void* alloc(uint64_t bytes);
   /// A pointer that is not of this pool is left alone.
   void free(void* pointer);
+  /// Counts memory that comes from elsewhere. Throws PLIANT_RESOURCE_EXHAUSTED past the limit.
+  void reserve(uint64_t bytes);
+  void give_back(uint64_t bytes);
 
  private:
+  /// Under the mutex.
+  void require_left(uint64_t bytes) const;
+
   mutable std::mutex mutex_;
   std::unordered_map<void*, uint64_t> sizes_;
   uint64_t limit_ = 0;

@@ -21,6 +21,7 @@ std::string Api::open(const std::string& loader) {
 #define PLIANT_ZE_FIND(name) name = reinterpret_cast<decltype(name)>(find(#name))
   PLIANT_ZE_CALLS(PLIANT_ZE_FIND);
 #undef PLIANT_ZE_FIND
+  zeMemPutIpcHandle = reinterpret_cast<decltype(zeMemPutIpcHandle)>(::dlsym(library, "zeMemPutIpcHandle"));
   if (missing.empty()) return "";
   return loader + " is no loader of Level Zero: it lacks " + missing;
 }

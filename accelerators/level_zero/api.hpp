@@ -10,6 +10,7 @@
   call(zeInit);                                 \
   call(zeDriverGet);                            \
   call(zeDriverGetApiVersion);                  \
+  call(zeDriverGetIpcProperties);               \
   call(zeDeviceGet);                            \
   call(zeDeviceGetProperties);                  \
   call(zeDeviceGetMemoryProperties);            \
@@ -19,8 +20,12 @@
   call(zeContextDestroy);                       \
   call(zeMemAllocDevice);                       \
   call(zeMemAllocHost);                         \
+  call(zeMemAllocShared);                       \
   call(zeMemFree);                              \
   call(zeMemGetAllocProperties);                \
+  call(zeMemGetIpcHandle);                      \
+  call(zeMemOpenIpcHandle);                     \
+  call(zeMemCloseIpcHandle);                    \
   call(zeCommandListCreateImmediate);           \
   call(zeCommandListDestroy);                   \
   call(zeCommandListAppendBarrier);             \
@@ -41,6 +46,9 @@ struct Api {
 #define PLIANT_ZE_MEMBER(name) decltype(&::name) name = nullptr  // NOLINT(bugprone-macro-parentheses): a declaration
   PLIANT_ZE_CALLS(PLIANT_ZE_MEMBER);
 #undef PLIANT_ZE_MEMBER
+  /// Of Level Zero 1.6; NULL where the loader is older. Until then a handle goes with its memory.
+  static constexpr uint32_t kPutIpcHandleApi = ZE_MAKE_VERSION(1, 6);
+  ze_result_t(ZE_APICALL* zeMemPutIpcHandle)(ze_context_handle_t, ze_ipc_mem_handle_t) = nullptr;
 
   /// Opens the loader, for good: drivers have threads and do not survive being closed. "" or why it cannot be used.
   std::string open(const std::string& loader);

@@ -2,11 +2,14 @@
 // machine without loader, driver or device has 0 devices.
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <mutex>
 
 #include "event.hpp"
+#include "ipc_memory.hpp"
 #include "pliant/sdk/accelerator.hpp"
+#include "pliant/sdk/ipc.hpp"
 #include "runtime.hpp"
 #include "stream.hpp"
 #include "work.hpp"
@@ -67,7 +70,10 @@ class LevelZeroAccelerator {
   /// For the message that there is no such device.
   std::string why_no_devices() { return opened().runtime.why_none(); }
   sdk::DeviceProperties device_properties(int32_t device) {
-    return {entry(device).name, memory_info(device).total_bytes, 0};
+    const level_zero::DeviceEntry& one = entry(device);
+    const uint32_t shared = one.has_shared_memory ? PLIANT_CAP_SHARED_MEMORY : 0;
+    const uint32_t exchanged = one.has_ipc ? PLIANT_CAP_EXCHANGE_MEMORY : 0;
+    return {one.name, memory_info(device).total_bytes, shared | exchanged};
   }
 
   void* alloc(int32_t device, sdk::Memory memory, uint64_t bytes) {
@@ -75,9 +81,25 @@ class LevelZeroAccelerator {
   }
   void free(int32_t, sdk::Memory, void* pointer) {
     opened();
+    ipc_.retire(pointer);
     memory_.free(pointer);
   }
   sdk::MemoryInfo memory_info(int32_t device) { return memory_.info(entry(device), device); }
+
+  const void* extension(const char* id) const {
+    return std::strcmp(id, PLIANT_IPC) == 0 ? sdk::ipc_table<LevelZeroAccelerator>() : nullptr;
+  }
+  pliant_ipc_handle export_memory(int32_t device, const void* pointer) {
+    memory_.require_exchange(device, pointer);
+    return ipc_.export_memory(entry(device), pointer);
+  }
+  void* import_memory(int32_t device, const pliant_ipc_handle& handle) {
+    return ipc_.import_memory(entry(device), device, handle);
+  }
+  void release_memory(int32_t, void* pointer) {
+    opened();
+    ipc_.release_memory(pointer);
+  }
 
   std::unique_ptr<Stream> make_stream(int32_t device, sdk::StreamUse use) {
     return std::make_unique<Stream>(entry(device), opened().events[static_cast<size_t>(device)],
@@ -137,6 +159,7 @@ class LevelZeroAccelerator {
   std::mutex mutex_;
   std::unique_ptr<Opened> opened_;
   level_zero::UsmMemory memory_;
+  level_zero::IpcMemory ipc_;
   std::array<std::atomic<uint32_t>, 5> streams_{};  // made so far, of each role
 };
 

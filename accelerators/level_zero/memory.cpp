@@ -36,6 +36,29 @@ void* alloc_on(const DeviceEntry& entry, uint64_t bytes) {
   return made;
 }
 
+void* alloc_shared(const DeviceEntry& entry, uint64_t bytes) {
+  ze_device_mem_alloc_desc_t on_device{};
+  on_device.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC;
+  ze_host_mem_alloc_desc_t on_host{};
+  on_host.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC;
+  void* made = nullptr;
+  check(entry.context->api.zeMemAllocShared(entry.context->handle, &on_device, &on_host, bytes, kAlignment,
+                                            entry.handle, &made),
+        "zeMemAllocShared");
+  return made;
+}
+
+void* alloc_any(const DeviceEntry& entry, sdk::Memory memory, uint64_t bytes) {
+  if (memory == sdk::Memory::kPinned) return alloc_pinned(*entry.context, bytes);
+  if (memory == sdk::Memory::kShared) return alloc_shared(entry, bytes);
+  return alloc_on(entry, bytes);
+}
+
+/// It is counted as the device's, and the CPU does not reach it.
+bool is_on_device(sdk::Memory memory) {
+  return memory == sdk::Memory::kDevice || memory == sdk::Memory::kExchange;
+}
+
 }  // namespace
 
 PinnedBlock::PinnedBlock(std::shared_ptr<Context> context, uint64_t bytes)
@@ -88,12 +111,12 @@ void UsmMemory::give_back(int32_t device, uint64_t bytes) {
 
 void* UsmMemory::alloc(const std::vector<DeviceEntry>& devices, int32_t device, sdk::Memory memory, uint64_t bytes) {
   const DeviceEntry& entry = devices[static_cast<size_t>(device)];
-  const bool on_device = memory == sdk::Memory::kDevice;
+  const bool on_device = is_on_device(memory);
   if (on_device && !reserve(entry, device, bytes)) throw none_left(entry, device, bytes, "");
   void* made = nullptr;
   try {
     const uint64_t taken = std::max(bytes, kAlignment);
-    made = on_device ? alloc_on(entry, taken) : alloc_pinned(*entry.context, taken);  // slow, so not under the lock
+    made = alloc_any(entry, memory, taken);  // slow, so not under the lock
     const std::lock_guard lock(mutex_);
     blocks_.emplace(reinterpret_cast<uintptr_t>(made), Block{made, bytes, device, memory, entry.context});
   } catch (const Failure& failure) {
@@ -116,11 +139,21 @@ void UsmMemory::free(void* pointer) {
     const auto found = blocks_.find(reinterpret_cast<uintptr_t>(pointer));
     if (found == blocks_.end()) return;
     const Block& block = found->second;
-    if (block.memory == sdk::Memory::kDevice) used_[block.device] -= block.bytes;
+    if (is_on_device(block.memory)) used_[block.device] -= block.bytes;
     context = block.context;
     blocks_.erase(found);
   }
   context->api.zeMemFree(context->handle, pointer);
+}
+
+void UsmMemory::require_exchange(int32_t device, const void* pointer) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(reinterpret_cast<uintptr_t>(pointer));
+  if (found == blocks_.end() || found->second.memory != sdk::Memory::kExchange || found->second.device != device) {
+    throw Failure(PLIANT_INVALID_ARGUMENT,
+                  "the memory to export is not the beginning of an allocation of PLIANT_MEMORY_EXCHANGE of this "
+                  "instance on this device; export the pointer that alloc gave");
+  }
 }
 
 Reach UsmMemory::reach_of(const DeviceEntry& entry, const void* pointer, uint64_t bytes, const char* what) const {
@@ -138,7 +171,7 @@ Reach UsmMemory::reach_of(const DeviceEntry& entry, const void* pointer, uint64_
                                                      " bytes from byte " + std::to_string(offset) + " of a buffer of " +
                                                      std::to_string(block.bytes));
         }
-        return {true, block.memory == sdk::Memory::kPinned};
+        return {true, !is_on_device(block.memory)};
       }
     }
   }

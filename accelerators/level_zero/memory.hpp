@@ -1,4 +1,4 @@
-// UsmMemory: the device and pinned memory of one instance, and who may touch what.
+// UsmMemory: the memory of all kinds of one instance, and who may touch what.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +46,8 @@ class UsmMemory {
   void* alloc(const std::vector<DeviceEntry>& devices, int32_t device, sdk::Memory memory, uint64_t bytes);
   /// A pointer that is not of this instance is left alone.
   void free(void* pointer);
+  /// Throws PLIANT_INVALID_ARGUMENT unless an allocation of PLIANT_MEMORY_EXCHANGE begins there.
+  void require_exchange(int32_t device, const void* pointer) const;
   [[nodiscard]] sdk::MemoryInfo info(const DeviceEntry& entry, int32_t device) const;
   /// Throws PLIANT_INVALID_ARGUMENT when the range leaves its allocation. `what` names it in the message.
   [[nodiscard]] Reach reach_of(const DeviceEntry& entry, const void* pointer, uint64_t bytes, const char* what) const;

@@ -63,7 +63,8 @@ Timer timer_of(ze_device_handle_t device, const ze_device_properties_t& properti
 
 }  // namespace
 
-Context::Context(const Api& functions, ze_driver_handle_t driver) : api(functions), owner(::getpid()) {
+Context::Context(const Api& functions, ze_driver_handle_t driver, uint32_t driver_version)
+    : api(functions), version(driver_version), owner(::getpid()) {
   const ze_context_desc_t wanted{ZE_STRUCTURE_TYPE_CONTEXT_DESC, nullptr, 0};
   check(api.zeContextCreate(driver, &wanted, &handle), "zeContextCreate");
 }
@@ -110,12 +111,15 @@ std::string Runtime::find_devices(const std::string& loader) {
             version_text(kOldestApi) + " is needed; install a newer one";
       continue;
     }
-    add_devices_of(driver);
+    add_devices_of(driver, static_cast<uint32_t>(version));
   }
   return devices_.empty() ? why : "";
 }
 
-void Runtime::add_devices_of(ze_driver_handle_t driver) {
+void Runtime::add_devices_of(ze_driver_handle_t driver, uint32_t version) {
+  ze_driver_ipc_properties_t ipc{};
+  ipc.stype = ZE_STRUCTURE_TYPE_DRIVER_IPC_PROPERTIES;
+  check(api_.zeDriverGetIpcProperties(driver, &ipc), "zeDriverGetIpcProperties");
   uint32_t count = 0;
   check(api_.zeDeviceGet(driver, &count, nullptr), "zeDeviceGet");
   std::vector<ze_device_handle_t> handles(count);
@@ -129,7 +133,7 @@ void Runtime::add_devices_of(ze_driver_handle_t driver) {
     ze_device_memory_access_properties_t access{};
     access.stype = ZE_STRUCTURE_TYPE_DEVICE_MEMORY_ACCESS_PROPERTIES;
     check(api_.zeDeviceGetMemoryAccessProperties(handle, &access), "zeDeviceGetMemoryAccessProperties");
-    if (!context) context = std::make_shared<Context>(api_, driver);
+    if (!context) context = std::make_shared<Context>(api_, driver, version);
     DeviceEntry entry;
     entry.handle = handle;
     entry.context = context;
@@ -137,6 +141,8 @@ void Runtime::add_devices_of(ze_driver_handle_t driver) {
     entry.memory_bytes = memory_of(api_, handle);
     entry.largest_alloc_bytes = properties.maxMemAllocSize;
     entry.reaches_plain_memory = (access.sharedSystemAllocCapabilities & ZE_MEMORY_ACCESS_CAP_FLAG_RW) != 0;
+    entry.has_shared_memory = (access.sharedSingleDeviceAllocCapabilities & ZE_MEMORY_ACCESS_CAP_FLAG_RW) != 0;
+    entry.has_ipc = (ipc.flags & ZE_IPC_PROPERTY_FLAG_MEMORY) != 0;
     entry.timer = timer_of(handle, properties);
     read_queues(api_, entry);
     devices_.push_back(std::move(entry));

@@ -14,13 +14,14 @@ namespace pliant::level_zero {
 
 /// A context of one driver. Shared by all that lives in it, so that it goes last.
 struct Context {
-  Context(const Api& functions, ze_driver_handle_t driver);
+  Context(const Api& functions, ze_driver_handle_t driver, uint32_t version);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
   const Api api;
-  const pid_t owner;  ///< the process that may use it
+  const uint32_t version;  ///< of the driver's API
+  const pid_t owner;       ///< the process that may use it
   ze_context_handle_t handle = nullptr;
 };
 
@@ -44,6 +45,8 @@ struct DeviceEntry {
   uint64_t memory_bytes = 0;
   uint64_t largest_alloc_bytes = 0;
   bool reaches_plain_memory = false;  ///< its copies take what malloc gave
+  bool has_shared_memory = false;     ///< at one address for it and the CPU
+  bool has_ipc = false;               ///< its memory can be given to other processes
   Timer timer;
   QueueGroup compute;
   std::vector<QueueGroup> copy;  ///< engines that only copy; may be empty
@@ -64,7 +67,7 @@ class Runtime {
 
  private:
   std::string find_devices(const std::string& loader);
-  void add_devices_of(ze_driver_handle_t driver);
+  void add_devices_of(ze_driver_handle_t driver, uint32_t version);
 
   const pid_t owner_;
   Api api_;

@@ -11,6 +11,7 @@
 #include "injection.hpp"
 #include "kernel/device.hpp"
 #include "pliant/sdk/collectives.hpp"
+#include "pliant/sdk/ipc.hpp"
 
 namespace {
 
@@ -39,6 +40,7 @@ class SimAccelerator : public Device {
   double slow_factor = 2;
   bool collectives = true;
   bool host_visible = true;
+  bool exchange = true;
   std::string clock = "real";
   double launch_us = 5;
   double to_device_gbps = 25;
@@ -54,12 +56,14 @@ class SimAccelerator : public Device {
   }
 
   const void* extension(const char* id) const {
+    if (std::strcmp(id, PLIANT_IPC) == 0) return exchange ? pliant::sdk::ipc_table<SimAccelerator>() : nullptr;
     const bool has = collectives && std::strcmp(id, PLIANT_COLLECTIVES) == 0;
     return has ? pliant::sdk::collectives_table<SimAccelerator>() : nullptr;
   }
   pliant::sdk::DeviceProperties device_properties(int32_t device) {
     pliant::sdk::DeviceProperties made = Device::device_properties(device);
     if (!host_visible) made.capabilities &= ~uint32_t{PLIANT_CAP_HOST_VISIBLE};
+    if (!exchange) made.capabilities &= ~uint32_t{PLIANT_CAP_EXCHANGE_MEMORY};
     return made;
   }
 
@@ -128,6 +132,7 @@ class SimAccelerator : public Device {
         .range(4096, 64 * 1024 * 1024);
     o.add("collectives", &S::collectives, "false = as a device without collectives of its own.");
     o.add("host_visible", &S::host_visible, "false = as a device whose memory the processors may not touch.");
+    o.add("exchange", &S::exchange, "false = as a device whose memory other processes cannot map.");
   }
 
   static void fault_options(Table& o) {

@@ -7,52 +7,15 @@
 #include <vector>
 
 #include "accelerator/generic_comm.hpp"
+#include "accelerator/generic_devices.hpp"
+#include "accelerator/generic_pieces.hpp"
 #include "pliant/sdk/collectives.hpp"
 
 namespace pliant::detail {
 
 using sdk::Elements;
 
-namespace {
-
 using Shared = GenericCollectives::Shared;
-
-struct Piece {
-  uint64_t first = 0;
-  uint64_t count = 0;
-};
-
-/// see(piece) for pieces of up to `most` elements; one empty piece of nothing, so that all ranks meet.
-template <class See>
-void in_pieces(uint64_t count, uint64_t most, See&& see) {
-  uint64_t first = 0;
-  do {
-    const uint64_t some = std::min(most, count - first);
-    see(Piece{first, some});
-    first += some;
-  } while (first < count);
-}
-
-/// Elements of each of `parts` parts that a stage holds.
-uint64_t most_of(sdk::DType dtype, int32_t parts) {
-  return std::max<uint64_t>(1, Shared::kStageBytes / sdk::size_of(dtype) / static_cast<uint64_t>(parts));
-}
-
-std::byte* at(void* base, uint64_t element, uint64_t width) {
-  return static_cast<std::byte*>(base) + element * width;
-}
-const std::byte* at(const void* base, uint64_t element, uint64_t width) {
-  return static_cast<const std::byte*>(base) + element * width;
-}
-
-int32_t raw(sdk::DType dtype) {
-  return static_cast<int32_t>(dtype);
-}
-int32_t raw(sdk::ReduceOp op) {
-  return static_cast<int32_t>(op);
-}
-
-}  // namespace
 
 GenericCollectives::GenericCollectives(const plugin::Instance& device, plugin::Instance carrier)
     : device_(device), carrier_(std::move(carrier)) {}
@@ -83,13 +46,22 @@ void GenericCollectives::forget(pliant_stream* stream) {
 }
 
 void GenericCollectives::sweep() {
-  std::list<std::unique_ptr<Shared>> idle;  // freed without the lock
-  const std::lock_guard lock(mutex_);
-  for (auto one = retired_.begin(); one != retired_.end();) {
-    const auto next = std::next(one);
-    if ((*one)->is_idle()) idle.splice(idle.end(), retired_, one);
-    one = next;
+  std::list<std::unique_ptr<Shared>> retired;  // the device is called without the lock
+  {
+    const std::lock_guard lock(mutex_);
+    retired.swap(retired_);
   }
+  for (const auto& one : retired) {
+    if (one->is_idle()) one->let_go();
+  }
+  retired.remove_if([](const auto& one) { return one->may_go(); });
+  const std::lock_guard lock(mutex_);
+  retired_.splice(retired_.end(), retired);
+}
+
+GenericCollectives::Way GenericCollectives::way(const Comm& comm) {
+  if (comm.shared().is_direct) return Way::kDirect;
+  return comm.shared().peers() == nullptr ? Way::kStaged : Way::kDevices;
 }
 
 int32_t GenericCollectives::device_count() {
@@ -128,7 +100,7 @@ void GenericCollectives::abort(Comm& comm) {
 void GenericCollectives::all_reduce(Comm& comm, const void* send, void* recv, Elements elements, sdk::ReduceOp op,
                                     Stream& stream) {
   comm.enqueue(
-      [&shared = comm.shared(), send, recv, elements, op, on = &stream] {
+      [&shared = comm.shared(), send, recv, elements, op](pliant_stream* on) {
         const auto exchange = [&shared, elements, op](const void* from, void* to, uint64_t count) {
           return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
             carrier(carrier.collectives().all_reduce, carried, from, to, count, raw(elements.dtype), raw(op),
@@ -136,9 +108,10 @@ void GenericCollectives::all_reduce(Comm& comm, const void* send, void* recv, El
           };
         };
         if (shared.is_direct) return shared.step(on, exchange(send, recv, elements.count));
+        if (shared.peers() != nullptr) return between_devices::all_reduce(shared, send, recv, elements, op, on);
         const uint64_t width = sdk::size_of(elements.dtype);
         const Shared::Stages& stage = shared.stages(on);
-        in_pieces(elements.count, most_of(elements.dtype, 1), [&](Piece piece) {
+        in_pieces(elements.count, most_of(Shared::kStageBytes, elements.dtype, 1), [&](Piece piece) {
           shared.copy({{stage.in.memory(), at(send, piece.first, width), piece.count * width}}, on);
           shared.step(on, exchange(stage.in.memory(), stage.out.memory(), piece.count));
           shared.copy({{at(recv, piece.first, width), stage.out.memory(), piece.count * width}}, on);
@@ -149,16 +122,17 @@ void GenericCollectives::all_reduce(Comm& comm, const void* send, void* recv, El
 
 void GenericCollectives::all_gather(Comm& comm, const void* send, void* recv, Elements elements, Stream& stream) {
   comm.enqueue(
-      [&shared = comm.shared(), send, recv, elements, on = &stream] {
+      [&shared = comm.shared(), send, recv, elements](pliant_stream* on) {
         const auto exchange = [&shared, elements](const void* from, void* to, uint64_t count) {
           return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
             carrier(carrier.collectives().all_gather, carried, from, to, count, raw(elements.dtype), carrier_stream);
           };
         };
         if (shared.is_direct) return shared.step(on, exchange(send, recv, elements.count));
+        if (shared.peers() != nullptr) return between_devices::all_gather(shared, send, recv, elements, on);
         const uint64_t width = sdk::size_of(elements.dtype);
         const Shared::Stages& stage = shared.stages(on);
-        in_pieces(elements.count, most_of(elements.dtype, shared.world_size), [&](Piece piece) {
+        in_pieces(elements.count, most_of(Shared::kStageBytes, elements.dtype, shared.world_size), [&](Piece piece) {
           shared.copy({{stage.in.memory(), at(send, piece.first, width), piece.count * width}}, on);
           shared.step(on, exchange(stage.in.memory(), stage.out.memory(), piece.count));
           std::vector<pliant_copy> parts;
@@ -175,7 +149,7 @@ void GenericCollectives::all_gather(Comm& comm, const void* send, void* recv, El
 void GenericCollectives::reduce_scatter(Comm& comm, const void* send, void* recv, Elements elements, sdk::ReduceOp op,
                                         Stream& stream) {
   comm.enqueue(
-      [&shared = comm.shared(), send, recv, elements, op, on = &stream] {
+      [&shared = comm.shared(), send, recv, elements, op](pliant_stream* on) {
         const auto exchange = [&shared, elements, op](const void* from, void* to, uint64_t count) {
           return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
             carrier(carrier.collectives().reduce_scatter, carried, from, to, count, raw(elements.dtype), raw(op),
@@ -183,9 +157,10 @@ void GenericCollectives::reduce_scatter(Comm& comm, const void* send, void* recv
           };
         };
         if (shared.is_direct) return shared.step(on, exchange(send, recv, elements.count));
+        if (shared.peers() != nullptr) return between_devices::reduce_scatter(shared, send, recv, elements, op, on);
         const uint64_t width = sdk::size_of(elements.dtype);
         const Shared::Stages& stage = shared.stages(on);
-        in_pieces(elements.count, most_of(elements.dtype, shared.world_size), [&](Piece piece) {
+        in_pieces(elements.count, most_of(Shared::kStageBytes, elements.dtype, shared.world_size), [&](Piece piece) {
           std::vector<pliant_copy> parts;
           for (uint64_t r = 0; r < static_cast<uint64_t>(shared.world_size); ++r) {
             parts.push_back({at(stage.in.memory(), r * piece.count, width),
@@ -201,7 +176,7 @@ void GenericCollectives::reduce_scatter(Comm& comm, const void* send, void* recv
 
 void GenericCollectives::broadcast(Comm& comm, void* buffer, Elements elements, int32_t root, Stream& stream) {
   comm.enqueue(
-      [&shared = comm.shared(), buffer, elements, root, on = &stream] {
+      [&shared = comm.shared(), buffer, elements, root](pliant_stream* on) {
         const auto exchange = [&shared, elements, root](void* through, uint64_t count) {
           return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
             carrier(carrier.collectives().broadcast, carried, through, count, raw(elements.dtype), root,
@@ -209,9 +184,10 @@ void GenericCollectives::broadcast(Comm& comm, void* buffer, Elements elements, 
           };
         };
         if (shared.is_direct) return shared.step(on, exchange(buffer, elements.count));
+        if (shared.peers() != nullptr) return between_devices::broadcast(shared, buffer, elements, root, on);
         const uint64_t width = sdk::size_of(elements.dtype);
         const Shared::Stages& stage = shared.stages(on);
-        in_pieces(elements.count, most_of(elements.dtype, 1), [&](Piece piece) {
+        in_pieces(elements.count, most_of(Shared::kStageBytes, elements.dtype, 1), [&](Piece piece) {
           void* const through = stage.in.memory();
           void* const own = at(buffer, piece.first, width);
           if (shared.rank == root) shared.copy({{through, own, piece.count * width}}, on);
@@ -224,7 +200,7 @@ void GenericCollectives::broadcast(Comm& comm, void* buffer, Elements elements, 
 
 void GenericCollectives::barrier(Comm& comm, Stream& stream) {
   comm.enqueue(
-      [&shared = comm.shared(), on = &stream] {
+      [&shared = comm.shared()](pliant_stream* on) {
         shared.step(on, [&carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
           carrier(carrier.collectives().barrier, carried, carrier_stream);
         });
@@ -235,36 +211,39 @@ void GenericCollectives::barrier(Comm& comm, Stream& stream) {
 void GenericCollectives::all_gather_v(Comm& comm, const void* send, void* recv, std::span<const uint64_t> counts,
                                       sdk::DType dtype, Stream& stream) {
   comm.enqueue(
-      [&shared = comm.shared(), send, recv, all = std::vector<uint64_t>(counts.begin(), counts.end()), dtype,
-       on = &stream] {
+      [&shared = comm.shared(), send, recv, all = std::vector<uint64_t>(counts.begin(), counts.end()),
+       dtype](pliant_stream* on) {
         const auto exchange = [&shared, dtype](const void* from, void* to, const std::vector<uint64_t>& of) {
           return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
             carrier(carrier.collectives().all_gather_v, carried, from, to, of.data(), raw(dtype), carrier_stream);
           };
         };
         if (shared.is_direct) return shared.step(on, exchange(send, recv, all));
+        if (shared.peers() != nullptr) return between_devices::all_gather_v(shared, send, recv, all, dtype, on);
         const uint64_t width = sdk::size_of(dtype);
         const Shared::Stages& stage = shared.stages(on);
         // A piece takes from every rank what it has of this range.
-        in_pieces(*std::max_element(all.begin(), all.end()), most_of(dtype, shared.world_size), [&](Piece piece) {
-          std::vector<uint64_t> of;
-          for (const uint64_t count : all) of.push_back(std::min(piece.count, count - std::min(count, piece.first)));
-          const uint64_t own = of[static_cast<size_t>(shared.rank)];
-          if (own != 0) shared.copy({{stage.in.memory(), at(send, piece.first, width), own * width}}, on);
-          shared.step(on, exchange(stage.in.memory(), stage.out.memory(), of));
-          std::vector<pliant_copy> parts;
-          uint64_t whole = 0;
-          uint64_t staged = 0;
-          for (size_t r = 0; r < of.size(); ++r) {
-            if (of[r] != 0) {
-              parts.push_back(
-                  {at(recv, whole + piece.first, width), at(stage.out.memory(), staged, width), of[r] * width});
-            }
-            whole += all[r];
-            staged += of[r];
-          }
-          shared.copy(parts, on);
-        });
+        in_pieces(*std::max_element(all.begin(), all.end()), most_of(Shared::kStageBytes, dtype, shared.world_size),
+                  [&](Piece piece) {
+                    std::vector<uint64_t> of;
+                    for (const uint64_t count : all)
+                      of.push_back(std::min(piece.count, count - std::min(count, piece.first)));
+                    const uint64_t own = of[static_cast<size_t>(shared.rank)];
+                    if (own != 0) shared.copy({{stage.in.memory(), at(send, piece.first, width), own * width}}, on);
+                    shared.step(on, exchange(stage.in.memory(), stage.out.memory(), of));
+                    std::vector<pliant_copy> parts;
+                    uint64_t whole = 0;
+                    uint64_t staged = 0;
+                    for (size_t r = 0; r < of.size(); ++r) {
+                      if (of[r] != 0) {
+                        parts.push_back({at(recv, whole + piece.first, width), at(stage.out.memory(), staged, width),
+                                         of[r] * width});
+                      }
+                      whole += all[r];
+                      staged += of[r];
+                    }
+                    shared.copy(parts, on);
+                  });
       },
       &stream);
 }

@@ -1,6 +1,7 @@
 // GenericCollectives: pliant.collectives/1 for an accelerator that has none of its own. The carrier, an accelerator
 // whose memory is that of the processors, exchanges; the device copies to and from it, in stream order. Where the
-// processors see the device's memory nothing is copied.
+// processors see the device's memory nothing is copied. Where each device reads memory of the others the carrier only
+// says when.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,15 @@ class GenericCollectives {
   /// The first failure on `stream` that nobody was told of; throws it as sdk::Failure.
   void throw_failure(pliant_stream* stream);
   void forget(pliant_stream* stream);
+
+  /// How the ranks of a communicator exchange.
+  enum class Way {
+    kDirect,  ///< the carrier uses the device's memory
+    kStaged,  ///< the carrier uses pinned memory that the device copies from and to
+    kDevices  ///< each device reads memory of the others
+  };
+  /// After a collective of `comm` that has come to its end on a stream that was synchronized.
+  static Way way(const Comm& comm);
 
   // What sdk::collectives_table asks for.
   int32_t device_count();

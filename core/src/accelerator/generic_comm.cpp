@@ -10,9 +10,13 @@ namespace pliant::detail {
 
 using sdk::Failure;
 
-const pliant_collectives& Called::collectives() const {
+const void* Called::extension(const char* id) const {
   const auto& record = instance.plugin().record();
-  return *static_cast<const pliant_collectives*>(record.extension(instance.self(), PLIANT_COLLECTIVES));
+  return record.extension == nullptr ? nullptr : record.extension(instance.self(), id);
+}
+
+const pliant_collectives& Called::collectives() const {
+  return *static_cast<const pliant_collectives*>(extension(PLIANT_COLLECTIVES));
 }
 
 Stage::Stage(const Called& device, int32_t device_index, uint64_t bytes)
@@ -50,6 +54,7 @@ struct GenericCollectives::Shared::Step {
   pliant_stream* stream;
   uint64_t number;
   Exchange exchange;
+  std::function<void()> after;
 };
 
 GenericCollectives::Shared::Shared(GenericCollectives& all, int32_t used_device, const pliant_comm_id& id,
@@ -64,6 +69,7 @@ GenericCollectives::Shared::Shared(GenericCollectives& all, int32_t used_device,
   properties.struct_size = sizeof(properties);
   device(device.slots().device_properties, device_index, &properties);
   is_direct = (properties.capabilities & PLIANT_CAP_HOST_VISIBLE) != 0;
+  is_late = !is_direct && PeerMemory::is_there(device, device_index);
   carrier(carrier.slots().stream_create, 0, PLIANT_STREAM_COMPUTE, PLIANT_PRIORITY_HIGH, &carrier_stream_);
   try {
     carrier(carrier.collectives().comm_create, 0, &id, rank, world_size, &comm_);
@@ -75,13 +81,16 @@ GenericCollectives::Shared::Shared(GenericCollectives& all, int32_t used_device,
 
 GenericCollectives::Shared::~Shared() {
   close();
+  stop_work();
   carrier.slots().stream_destroy(carrier.instance.self(), carrier_stream_);
 }
 
-void GenericCollectives::Shared::call(const std::function<void()>& body) {
+void GenericCollectives::Shared::call(const Body& body, pliant_stream* stream) {
   const std::lock_guard lock(calling_);
   try {
-    body();
+    if (is_late) return call_late(body, stream);
+    if (!has_met_) decline(stream);
+    body(stream);
   } catch (const Failure& failure) {
     // Some of its steps may be enqueued, and the peers wait for the others.
     fail(Failure(PLIANT_ABORTED, std::string("a collective could not be enqueued: ") + failure.what()));
@@ -89,8 +98,8 @@ void GenericCollectives::Shared::call(const std::function<void()>& body) {
   }
 }
 
-void GenericCollectives::Shared::step(pliant_stream* stream, Exchange exchange) {
-  auto made = std::make_unique<Step>(Step{*this, stream, steps_, std::move(exchange)});
+void GenericCollectives::Shared::step(pliant_stream* stream, Exchange exchange, std::function<void()> after) {
+  auto made = std::make_unique<Step>(Step{*this, stream, steps_, std::move(exchange), std::move(after)});
   ++pending_;
   try {
     device(device.slots().host_function, &Shared::run, static_cast<void*>(made.get()), stream);
@@ -102,6 +111,13 @@ void GenericCollectives::Shared::step(pliant_stream* stream, Exchange exchange) 
   static_cast<void>(made.release());  // run() deletes it
 }
 
+void GenericCollectives::Shared::note_failure(const Failure& failure, pliant_stream* stream) {
+  fail(failure);
+  if (stream == late_stream_) return;  // the stream that waits for it is told
+  const std::lock_guard lock(mutex_);
+  owner.note(stream, *failure_);
+}
+
 void GenericCollectives::Shared::run(void* context) {
   Shared* shared = nullptr;
   {
@@ -110,12 +126,7 @@ void GenericCollectives::Shared::run(void* context) {
     try {
       shared->exchange_in_turn(*step);
     } catch (const Failure& failure) {
-      shared->fail(failure);
-      try {
-        shared->check();
-      } catch (const Failure& first) {
-        shared->owner.note(step->stream, first);
-      }
+      shared->note_failure(failure, step->stream);
     }
     const std::lock_guard lock(shared->mutex_);
     shared->turn_ = std::max(shared->turn_, step->number + 1);
@@ -138,6 +149,7 @@ void GenericCollectives::Shared::exchange_in_turn(const Step& step) {
     step.exchange(comm_, carrier_stream_);
   }
   carrier(carrier.slots().stream_synchronize, carrier_stream_);
+  if (step.after) step.after();
 }
 
 void GenericCollectives::Shared::copy(const std::vector<pliant_copy>& copies, pliant_stream* stream) const {
@@ -190,111 +202,6 @@ void GenericCollectives::Shared::close() {
   const std::lock_guard lock(carrier_mutex_);
   if (!closed_) carrier.collectives().comm_destroy(carrier.instance.self(), comm_);
   closed_ = true;
-}
-
-GenericCollectives::Comm::~Comm() {
-  shared_->close();
-  const std::lock_guard lock(owner_.mutex_);
-  owner_.retired_.push_back(std::move(shared_));
-}
-
-GenericCollectives::Comm::Open* GenericCollectives::Comm::group_for(pliant_stream* stream) {
-  if (!open_) return nullptr;
-  sdk::require(open_->stream == nullptr || open_->stream == stream, "all calls of a group name the same stream");
-  open_->stream = stream;
-  return &*open_;
-}
-
-void GenericCollectives::Comm::enqueue(std::function<void()> collective, pliant_stream* stream) {
-  {
-    const std::lock_guard lock(opening_);
-    if (Open* group = group_for(stream)) {
-      group->collectives.push_back(std::move(collective));
-      return;
-    }
-  }
-  shared_->call(collective);
-}
-
-void GenericCollectives::Comm::enqueue(const Message& message, pliant_stream* stream) {
-  {
-    const std::lock_guard lock(opening_);
-    if (Open* group = group_for(stream)) {
-      group->messages.push_back(message);
-      return;
-    }
-  }
-  sdk::require(message.peer != shared_->rank,
-               "rank " + std::to_string(message.peer) + " is its own peer; a rank sends to itself in a group only");
-  shared_->call([&] { exchange({message}, stream); });
-}
-
-void GenericCollectives::Comm::begin_group() {
-  const std::lock_guard lock(opening_);
-  if (open_) throw Failure(PLIANT_FAILED_PRECONDITION, "this communicator has a group already; groups do not nest");
-  open_.emplace();
-}
-
-void GenericCollectives::Comm::end_group() {
-  Open ended;
-  {
-    const std::lock_guard lock(opening_);
-    if (!open_) throw Failure(PLIANT_FAILED_PRECONDITION, "this communicator has no group that could end");
-    ended = std::move(*open_);
-    open_.reset();
-  }
-  const auto own = [&](bool is_send) {
-    return std::count_if(ended.messages.begin(), ended.messages.end(), [&](const Message& message) {
-      return message.is_send == is_send && message.peer == shared_->rank;
-    });
-  };
-  sdk::require(own(true) == own(false), "in this group rank " + std::to_string(shared_->rank) + " sends itself " +
-                                            std::to_string(own(true)) + " and receives " + std::to_string(own(false)) +
-                                            " messages; nothing of the group was enqueued");
-  shared_->call([&] {
-    for (const auto& collective : ended.collectives) collective();
-    if (!ended.messages.empty()) exchange(ended.messages, ended.stream);
-  });
-}
-
-void GenericCollectives::Comm::exchange(const std::vector<Message>& messages, pliant_stream* stream) {
-  constexpr uint64_t kLine = 64;
-  const auto room = [](const Message& message) { return (message.elements.bytes() + kLine - 1) / kLine * kLine; };
-  std::vector<Message> staged = messages;
-  MessageStage* stage = nullptr;
-  std::vector<pliant_copy> to_stage;
-  std::vector<pliant_copy> from_stage;
-  if (!shared_->is_direct) {
-    uint64_t bytes = 0;
-    for (const Message& message : messages) bytes += room(message);
-    stage = &shared_->message_stage(bytes);
-    std::byte* at = stage->memory();
-    for (Message& message : staged) {
-      if (message.is_send) {
-        to_stage.push_back({at, message.buffer, message.elements.bytes()});
-      } else {
-        from_stage.push_back({message.buffer, at, message.elements.bytes()});
-      }
-      message.buffer = at;
-      at += room(message);
-    }
-  }
-  if (!to_stage.empty()) shared_->copy(to_stage, stream);
-  shared_->step(stream, [shared = shared_.get(), staged](pliant_comm* comm, pliant_stream* on) {
-    const Called& carrier = shared->carrier;
-    carrier(carrier.collectives().group_begin, comm);
-    for (const Message& message : staged) {
-      const auto dtype = static_cast<int32_t>(message.elements.dtype);
-      if (message.is_send) {
-        carrier(carrier.collectives().send, comm, message.buffer, message.elements.count, dtype, message.peer, on);
-      } else {
-        carrier(carrier.collectives().recv, comm, message.buffer, message.elements.count, dtype, message.peer, on);
-      }
-    }
-    carrier(carrier.collectives().group_end, comm);
-  });
-  if (!from_stage.empty()) shared_->copy(from_stage, stream);
-  if (stage != nullptr) stage->lend_until(stream);
 }
 
 }  // namespace pliant::detail

@@ -1,29 +1,24 @@
 // A communicator of GenericCollectives: its turn among the calls, its staging memory, and how it failed.
+//
+// Where the device has memory that other processes map, what a call does is decided late: the ranks agree, on a thread
+// of the communicator, whether all of them can, and the call waits in its stream until that thread has carried it out
+// on a stream of its own. The call itself returns at once.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <optional>
+#include <string>
+#include <thread>
 #include <vector>
 
+#include "accelerator/generic_called.hpp"
 #include "accelerator/generic_collectives.hpp"
+#include "accelerator/generic_peers.hpp"
 
 namespace pliant::detail {
-
-/// A plugin's instance, called so that what it reports is thrown as sdk::Failure.
-struct Called {
-  const plugin::Instance& instance;
-
-  [[nodiscard]] const pliant_accelerator& slots() const { return instance.table<pliant_accelerator>(); }
-  [[nodiscard]] const pliant_collectives& collectives() const;
-  template <class... Parameters, class... Arguments>
-  void operator()(int32_t (*slot)(void*, Parameters...), Arguments... arguments) const {
-    pliant_error error = plugin::fresh_error();
-    const int32_t status = slot(instance.self(), arguments..., &error);
-    if (status != PLIANT_OK) throw sdk::Failure(status, error.message);
-  }
-};
 
 /// Pinned memory of a device.
 class Stage {
@@ -72,11 +67,13 @@ struct GenericCollectives::Shared {
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;
 
-  /// One call: `body` enqueues its copies and steps. Throws what that throws; the communicator has failed then. [any
-  /// thread]
-  void call(const std::function<void()>& body);
-  /// Enqueues a step of the present call; the stream goes on when the exchange is done.
-  void step(pliant_stream* stream, Exchange exchange);
+  /// One call on `stream`: `body` enqueues its copies and steps on the stream that it is given. Throws what that
+  /// throws; the communicator has failed then. [any thread]
+  using Body = std::function<void(pliant_stream* on)>;
+  void call(const Body& body, pliant_stream* stream);
+  /// Enqueues a step of the present call; the stream goes on when the exchange is done. `after`, if any, may then
+  /// throw.
+  void step(pliant_stream* stream, Exchange exchange, std::function<void()> after = {});
   void copy(const std::vector<pliant_copy>& copies, pliant_stream* stream) const;
   /// Within a call.
   const Stages& stages(pliant_stream* stream);
@@ -89,6 +86,12 @@ struct GenericCollectives::Shared {
   /// No step will call the carrier any more.
   void close();
   [[nodiscard]] bool is_idle() const { return pending_.load() == 0; }
+  /// The stages of other ranks, once all have agreed on them; else NULL. Within a call.
+  [[nodiscard]] PeerMemory* peers() const { return peers_.get(); }
+  /// Idle for good: nothing of other ranks is used any more.
+  void let_go();
+  /// Idle, and nobody uses what is freed with this.
+  [[nodiscard]] bool may_go() const;
 
   GenericCollectives& owner;
   const Called device;
@@ -97,10 +100,21 @@ struct GenericCollectives::Shared {
   const int32_t rank;
   const int32_t world_size;
   bool is_direct = false;  ///< the carrier may use the device's memory, and there is no stage
+  bool is_late = false;    ///< calls are carried out by a thread: the device has memory that other processes map
 
  private:
   struct Step;
+  struct Job;
+  struct Awaited;
   static void run(void* context);
+  static void await(void* context);
+  void note_failure(const sdk::Failure& failure, pliant_stream* stream);
+  void decline(pliant_stream* stream);
+  void call_late(const Body& body, pliant_stream* stream);
+  void work();
+  void carry_out(const Job& job);
+  void agree();
+  void stop_work();
   void exchange_in_turn(const Step& step);
 
   pliant_comm* comm_ = nullptr;  ///< of the carrier
@@ -116,6 +130,15 @@ struct GenericCollectives::Shared {
   std::optional<sdk::Failure> failure_;
   std::mutex carrier_mutex_;  ///< held during calls on comm_, which return at once
   bool closed_ = false;
+
+  bool has_met_ = false;  ///< the first step, in which all ranks tell what they can, is enqueued or done
+  std::unique_ptr<PeerMemory> peers_;
+  pliant_stream* late_stream_ = nullptr;
+  std::mutex jobs_mutex_;  ///< of the next three
+  std::condition_variable jobs_changed_;
+  std::deque<std::shared_ptr<Job>> jobs_;
+  bool working_ = false;
+  std::thread worker_;  ///< started by the first call
 };
 
 class GenericCollectives::Comm {
@@ -132,7 +155,7 @@ class GenericCollectives::Comm {
     int32_t peer = 0;
   };
   /// Now, or in a group at its end.
-  void enqueue(std::function<void()> collective, pliant_stream* stream);
+  void enqueue(Shared::Body collective, pliant_stream* stream);
   void enqueue(const Message& message, pliant_stream* stream);
   void begin_group();
   void end_group();
@@ -140,13 +163,13 @@ class GenericCollectives::Comm {
 
  private:
   struct Open {
-    std::vector<std::function<void()>> collectives;
+    std::vector<Shared::Body> collectives;
     std::vector<Message> messages;
     pliant_stream* stream = nullptr;
   };
   /// The group that is open, or nullptr.
   Open* group_for(pliant_stream* stream);
-  void exchange(const std::vector<Message>& messages, pliant_stream* stream);
+  static void exchange(Shared& shared, const std::vector<Message>& messages, pliant_stream* stream);
 
   GenericCollectives& owner_;
   std::unique_ptr<Shared> shared_;

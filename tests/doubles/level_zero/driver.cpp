@@ -47,6 +47,15 @@ ze_result_t ZE_APICALL driver_get_properties(ze_driver_handle_t, ze_driver_prope
   return ZE_RESULT_SUCCESS;
 }
 
+bool has_ipc() {
+  return setting("PLIANT_SOFT_ZE_IPC", 1) != 0;
+}
+
+ze_result_t ZE_APICALL driver_get_ipc_properties(ze_driver_handle_t, ze_driver_ipc_properties_t* properties) {
+  properties->flags = has_ipc() ? ze_ipc_property_flags_t{ZE_IPC_PROPERTY_FLAG_MEMORY} : 0U;
+  return ZE_RESULT_SUCCESS;
+}
+
 ze_result_t ZE_APICALL driver_get_extension_properties(ze_driver_handle_t, uint32_t* count,
                                                        ze_driver_extension_properties_t*) {
   *count = 0;
@@ -84,7 +93,7 @@ ze_result_t ZE_APICALL device_get_memory_access_properties(ze_device_handle_t,
                                                            ze_device_memory_access_properties_t* properties) {
   properties->hostAllocCapabilities = ZE_MEMORY_ACCESS_CAP_FLAG_RW;
   properties->deviceAllocCapabilities = ZE_MEMORY_ACCESS_CAP_FLAG_RW;
-  properties->sharedSingleDeviceAllocCapabilities = 0;
+  properties->sharedSingleDeviceAllocCapabilities = ZE_MEMORY_ACCESS_CAP_FLAG_RW;
   properties->sharedCrossDeviceAllocCapabilities = 0;
   properties->sharedSystemAllocCapabilities =
       setting("PLIANT_SOFT_ZE_SHARED_SYSTEM", 0) != 0 ? ze_memory_access_cap_flags_t{ZE_MEMORY_ACCESS_CAP_FLAG_RW} : 0U;
@@ -130,6 +139,7 @@ SOFT_ZE_EXPORT void pliant_soft_ze_report(pliant_soft_ze_counts* out) {
   *out = {};
   out->contexts = all.contexts;
   out->allocations = all.allocations;
+  out->imports = all.imports;
   out->lists = all.lists;
   out->event_pools = all.event_pools;
   out->events = all.events;
@@ -152,6 +162,7 @@ SOFT_ZE_EXPORT ze_result_t ZE_APICALL zeGetDriverProcAddrTable(ze_api_version_t,
   table->pfnGet = driver_get;
   table->pfnGetApiVersion = driver_get_api_version;
   table->pfnGetProperties = driver_get_properties;
+  table->pfnGetIpcProperties = driver_get_ipc_properties;
   table->pfnGetExtensionProperties = driver_get_extension_properties;
   return ZE_RESULT_SUCCESS;
 }
@@ -207,8 +218,12 @@ SOFT_ZE_EXPORT ze_result_t ZE_APICALL zeGetMemProcAddrTable(ze_api_version_t, ze
   *table = {};
   table->pfnAllocDevice = mem_alloc_device;
   table->pfnAllocHost = mem_alloc_host;
+  table->pfnAllocShared = mem_alloc_shared;
   table->pfnFree = mem_free;
   table->pfnGetAllocProperties = mem_get_alloc_properties;
+  table->pfnGetIpcHandle = mem_get_ipc_handle;
+  table->pfnOpenIpcHandle = mem_open_ipc_handle;
+  table->pfnCloseIpcHandle = mem_close_ipc_handle;
   return ZE_RESULT_SUCCESS;
 }
 

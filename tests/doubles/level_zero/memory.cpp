@@ -21,8 +21,9 @@ bool is_relaxed(const void* next) {
          (one->flags & ZE_RELAXED_ALLOCATION_LIMITS_EXP_FLAG_MAX_SIZE) != 0;
 }
 
-ze_result_t allocate(Context& context, Device* device, uint64_t bytes, size_t alignment, void** out) {
-  const bool on_device = device != nullptr;
+ze_result_t allocate(Context& context, ze_memory_type_t type, Device* device, uint64_t bytes, size_t alignment,
+                     void** out) {
+  const bool on_device = type == ZE_MEMORY_TYPE_DEVICE;
   if (bytes == 0) return ZE_RESULT_ERROR_INVALID_SIZE;
   if (alignment > kPage || (alignment & (alignment - 1)) != 0) return ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT;
   const std::lock_guard lock(context.mutex);
@@ -43,7 +44,7 @@ ze_result_t allocate(Context& context, Device* device, uint64_t bytes, size_t al
   made->inside = map(PROT_READ | PROT_WRITE);
   made->address = on_device ? map(PROT_NONE) : made->inside;
   if (made->address == nullptr || made->inside == nullptr) return refused(on_device);
-  made->type = on_device ? ZE_MEMORY_TYPE_DEVICE : ZE_MEMORY_TYPE_HOST;
+  made->type = type;
   made->device = device;
   made->id = static_cast<uint64_t>(context.allocations_made);
   if (on_device) context.device_bytes_used += bytes;
@@ -58,7 +59,9 @@ ze_result_t allocate(Context& context, Device* device, uint64_t bytes, size_t al
 Allocation::~Allocation() {
   if (address != nullptr && address != inside) ::munmap(address, mapped);
   if (inside != nullptr) ::munmap(inside, mapped);
-  if (fd >= 0) ::close(fd);
+  for (const int one : {fd, ipc_fd}) {
+    if (one >= 0) ::close(one);
+  }
 }
 
 std::shared_ptr<Allocation> Context::find(const void* pointer, uint64_t bytes) {
@@ -74,13 +77,20 @@ ze_result_t ZE_APICALL mem_alloc_device(ze_context_handle_t context, const ze_de
                                         size_t bytes, size_t alignment, ze_device_handle_t device, void** out) {
   if (wanted == nullptr || out == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
   if (bytes > kLargestAlloc && !is_relaxed(wanted->pNext)) return ZE_RESULT_ERROR_UNSUPPORTED_SIZE;
-  return allocate(of(context), &of(device), bytes, alignment, out);
+  return allocate(of(context), ZE_MEMORY_TYPE_DEVICE, &of(device), bytes, alignment, out);
 }
 
 ze_result_t ZE_APICALL mem_alloc_host(ze_context_handle_t context, const ze_host_mem_alloc_desc_t* wanted, size_t bytes,
                                       size_t alignment, void** out) {
   if (wanted == nullptr || out == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
-  return allocate(of(context), nullptr, bytes, alignment, out);
+  return allocate(of(context), ZE_MEMORY_TYPE_HOST, nullptr, bytes, alignment, out);
+}
+
+ze_result_t ZE_APICALL mem_alloc_shared(ze_context_handle_t context, const ze_device_mem_alloc_desc_t* wanted,
+                                        const ze_host_mem_alloc_desc_t* on_host, size_t bytes, size_t alignment,
+                                        ze_device_handle_t device, void** out) {
+  if (wanted == nullptr || on_host == nullptr || out == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+  return allocate(of(context), ZE_MEMORY_TYPE_SHARED, &of(device), bytes, alignment, out);
 }
 
 ze_result_t ZE_APICALL mem_free(ze_context_handle_t handle, void* pointer) {
@@ -92,6 +102,10 @@ ze_result_t ZE_APICALL mem_free(ze_context_handle_t handle, void* pointer) {
     return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   }
   const Allocation& one = *found->second;
+  if (one.imported) {
+    violation("memory of another process was freed");
+    return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+  }
   if (one.in_use != 0 && !context.lost) violation("memory was freed while commands use it");
   if (one.type == ZE_MEMORY_TYPE_DEVICE) context.device_bytes_used -= one.bytes;
   context.allocations.erase(found);

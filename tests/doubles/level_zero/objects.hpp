@@ -33,9 +33,17 @@ inline ze_device_handle_t handle_of(Device* device) {
 ze_result_t ZE_APICALL mem_alloc_device(ze_context_handle_t, const ze_device_mem_alloc_desc_t*, size_t, size_t,
                                         ze_device_handle_t, void**);
 ze_result_t ZE_APICALL mem_alloc_host(ze_context_handle_t, const ze_host_mem_alloc_desc_t*, size_t, size_t, void**);
+ze_result_t ZE_APICALL mem_alloc_shared(ze_context_handle_t, const ze_device_mem_alloc_desc_t*,
+                                        const ze_host_mem_alloc_desc_t*, size_t, size_t, ze_device_handle_t, void**);
 ze_result_t ZE_APICALL mem_free(ze_context_handle_t, void*);
 ze_result_t ZE_APICALL mem_get_alloc_properties(ze_context_handle_t, const void*, ze_memory_allocation_properties_t*,
                                                 ze_device_handle_t*);
+
+// ipc.cpp
+ze_result_t ZE_APICALL mem_get_ipc_handle(ze_context_handle_t, const void*, ze_ipc_mem_handle_t*);
+ze_result_t ZE_APICALL mem_open_ipc_handle(ze_context_handle_t, ze_device_handle_t, ze_ipc_mem_handle_t,
+                                           ze_ipc_memory_flags_t, void**);
+ze_result_t ZE_APICALL mem_close_ipc_handle(ze_context_handle_t, const void*);
 
 // events.cpp
 ze_result_t ZE_APICALL event_pool_create(ze_context_handle_t, const ze_event_pool_desc_t*, uint32_t,

@@ -10,6 +10,7 @@
 //   PLIANT_SOFT_ZE_FAIL_ALLOC_AT   allocation that fails for want of memory, counted from 1 in each context
 //   PLIANT_SOFT_ZE_LOSE_DEVICE_AT  command at which the device is lost, counted from 1 in each context
 //   PLIANT_SOFT_ZE_SHARED_SYSTEM   1: copies take plain memory
+//   PLIANT_SOFT_ZE_IPC             0: handles for other processes are refused
 #pragma once
 
 #include <level_zero/ze_api.h>
@@ -37,7 +38,7 @@ int64_t setting(const char* name, int64_t otherwise);
 
 /// Live objects and broken rules of the whole process.
 struct Counts {
-  std::atomic<int64_t> contexts{0}, allocations{0}, lists{0}, event_pools{0}, events{0};
+  std::atomic<int64_t> contexts{0}, allocations{0}, imports{0}, lists{0}, event_pools{0}, events{0};
   std::atomic<int64_t> appended{0}, pools_made{0}, events_made{0}, violations{0};
   std::mutex mutex;
   std::string first_violation;
@@ -62,6 +63,9 @@ struct Allocation {
   uint64_t bytes = 0;
   uint64_t mapped = 0;
   int fd = -1;
+  int ipc_fd = -1;    ///< in the handle for other processes, from the first question for one
+  uint64_t file = 0;  ///< inode: which memory an import is of
+  bool imported = false;
   uint64_t id = 0;
   ze_memory_type_t type = ZE_MEMORY_TYPE_UNKNOWN;
   Device* device = nullptr;

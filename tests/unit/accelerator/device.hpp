@@ -110,6 +110,7 @@ class Device {
     if (collectives_ == nullptr) throw std::runtime_error("the plugin has no collectives");
     return *collectives_;
   }
+  [[nodiscard]] const pliant_plugin& record() const { return *record_; }
   [[nodiscard]] void* self() const { return self_; }
   [[nodiscard]] void* collectives_self() const { return collectives_self_; }
   [[nodiscard]] virtual Outcome synchronize(pliant_stream* stream) const {

@@ -3,9 +3,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <list>
 
 #include "accelerator/generic_collectives.hpp"
 #include "collective_cases.hpp"
+#include "handles.hpp"
 #include "pliant/config.hpp"
 #include "pliant/error.hpp"
 #include "pliant/sdk/collectives.hpp"
@@ -70,11 +72,62 @@ class GenericDevice : private Instances, public Device {
 };
 
 const std::string kDirect = "use = \"sim\"\n[accelerator.sim]\ncollectives = false\n";
-const std::string kStaged = kDirect + "host_visible = false\n";
+const std::string kDevices = kDirect + "host_visible = false\n";
+const std::string kStaged = kDevices + "exchange = false\n";
+#ifdef PLIANT_SOFT_LEVEL_ZERO
+const std::string kLevelZero = "use = \"level_zero\"\n[accelerator.level_zero]\nstaging_bytes = 131072\n";
+#endif
+using Way = pliant::detail::GenericCollectives::Way;
 
-std::vector<RankEnd> ends_of(const std::string& device, int32_t world_size, const RankBody& body) {
-  const Configs configs(device);
-  Processes processes(world_size, body, [&] { return std::make_unique<GenericDevice>(configs); });
+/// "" when the ranks of `comm`, which has ended a collective, exchange in this way.
+std::string goes(const Comm& comm, Way way) {
+  pliant_comm* const handle = comm;
+  const Way gone =
+      pliant::detail::GenericCollectives::way(*reinterpret_cast<pliant::detail::GenericCollectives::Comm*>(handle));
+  return gone == way ? "" : "the ranks exchange in way " + std::to_string(static_cast<int>(gone));
+}
+
+/// A device, and the way that its ranks go.
+struct Setup {
+  std::string name;
+  std::string options;
+  Way way;
+  std::string delays;                                                 ///< options that make work late
+  std::vector<std::pair<std::string, std::string>> environment = {};  ///< while the ranks run
+  std::vector<std::pair<std::string, std::string>> delaying = {};     ///< and what makes work late
+};
+
+std::vector<Setup> every_setup() {
+  const std::string late = "max_delay_us = 300\n";
+  std::vector<Setup> all{{"sim, direct", kDirect, Way::kDirect, late},
+                         {"sim, staged", kStaged, Way::kStaged, late},
+                         {"sim, devices", kDevices, Way::kDevices, late}};
+#ifdef PLIANT_SOFT_LEVEL_ZERO
+  use_software_driver();
+  const std::vector<std::pair<std::string, std::string>> slow{{"PLIANT_SOFT_ZE_SEED", "7"},
+                                                              {"PLIANT_SOFT_ZE_MAX_DELAY_US", "20"}};
+  all.push_back({"level_zero, staged", kLevelZero, Way::kStaged, "", {{"PLIANT_SOFT_ZE_IPC", "0"}}, slow});
+  all.push_back({"level_zero, devices", kLevelZero, Way::kDevices, "", {}, slow});
+#endif
+  return all;
+}
+
+/// What the ranks return; of the software driver of Level Zero also which rule was broken first.
+std::vector<RankEnd> ends_of(const Setup& setup, int32_t world_size, const RankBody& body, bool late = false) {
+  const Configs configs(setup.options + (late ? setup.delays : ""));
+  std::list<Setting> settings;
+  for (const auto& [name, value] : setup.environment) settings.emplace_back(name, value);
+  for (const auto& [name, value] : setup.delaying) {
+    if (late) settings.emplace_back(name, value);
+  }
+  const auto checked = [&body](const Rank& self) {
+    std::string text = body(self);
+#ifdef PLIANT_SOFT_LEVEL_ZERO
+    if (text.empty()) text = software_driver_counts().first_violation;
+#endif
+    return text;
+  };
+  Processes processes(world_size, checked, [&](int32_t) { return std::make_unique<GenericDevice>(configs); });
   return processes.ends();
 }
 
@@ -91,32 +144,76 @@ bool starts_with(const std::string& text, const std::string& head) {
 
 }  // namespace
 
-TEST_CASE("generic collectives equal the reference bit by bit at 1, 2, 3 and 7 ranks, staged and direct") {
-  for (const int32_t world_size : {1, 2, 3, 7}) {
-    INFO("world size ", world_size);
-    expect_all_well(ends_of(kStaged, world_size, every_type));
+TEST_CASE("generic collectives equal the reference bit by bit at 1, 2, 3, 4 and 7 ranks, in each way") {
+  for (const Setup& setup : every_setup()) {
+    for (const int32_t world_size : {1, 2, 3, 4, 7}) {
+      INFO(setup.name, ", world size ", world_size);
+      expect_all_well(ends_of(setup, world_size, every_type));
+    }
   }
-  expect_all_well(ends_of(kDirect, 3, every_type));
+}
+
+TEST_CASE("ranks go the way that all of them can") {
+  for (const Setup& setup : every_setup()) {
+    INFO(setup.name);
+    expect_all_well(ends_of(setup, 3, [way = setup.way](const Rank& self) -> std::string {
+      Comm comm(self.device, self.id(), self.rank, self.world_size);
+      const Stream stream(self.device);
+      const std::string fault = run_case<float>(self.device, comm, stream, Kind::kAllReduce, self.rank, 3, 1000);
+      return fault.empty() ? goes(comm, way) : fault;
+    }));
+  }
+}
+
+TEST_CASE("ranks of which one has no memory that others map are staged, all of them") {
+  const Configs able(kDevices);
+  const Configs unable(kStaged);
+  Processes processes(
+      3,
+      [](const Rank& self) -> std::string {
+        Comm comm(self.device, self.id(), self.rank, self.world_size);
+        const Stream stream(self.device);
+        const std::string fault = all_cases<float>(self, comm, stream, {0, 5, 20011});
+        return fault.empty() ? goes(comm, Way::kStaged) : fault;
+      },
+      [&](int32_t rank) { return std::make_unique<GenericDevice>(rank == 1 ? unable : able); });
+  expect_all_well(processes.ends());
+}
+
+TEST_CASE("ranks that are threads of one process read each other's device memory, too") {
+  const Configs configs(kDevices);
+  const GenericDevice device(configs);
+  const std::vector<std::string> faults = run_threads(device, 3, [](const Rank& self) -> std::string {
+    Comm comm(self.device, self.id(), self.rank, self.world_size);
+    const Stream stream(self.device);
+    const std::string fault = all_cases<float>(self, comm, stream, {0, 5, 20011});
+    return fault.empty() ? goes(comm, Way::kDevices) : fault;
+  });
+  for (const std::string& fault : faults) CHECK(fault == "");
 }
 
 TEST_CASE("generic collectives of more than a stage holds go through it in pieces") {
-  expect_all_well(ends_of(kStaged, 2, [](const Rank& self) -> std::string {
-    Comm comm(self.device, self.id(), self.rank, self.world_size);
-    const Stream stream(self.device);
-    std::string fault;
-    for (const Kind kind : kKinds) {
-      const uint64_t stage = uint64_t{1} << 19U;  // doubles
-      for (const uint64_t count : {stage, stage + 1}) {
-        if (fault.empty()) fault = run_case<double>(self.device, comm, stream, kind, self.rank, 2, count);
+  for (const Setup& setup : every_setup()) {
+    INFO(setup.name);
+    expect_all_well(ends_of(setup, 3, [](const Rank& self) -> std::string {
+      Comm comm(self.device, self.id(), self.rank, self.world_size);
+      const Stream stream(self.device);
+      std::string fault;
+      for (const Kind kind : kKinds) {
+        const uint64_t stage = uint64_t{1} << 19U;  // doubles
+        for (const uint64_t count : {stage, stage + 1}) {
+          if (fault.empty()) fault = run_case<double>(self.device, comm, stream, kind, self.rank, 3, count);
+        }
       }
-    }
-    return fault;
-  }));
+      return fault;
+    }));
+  }
 }
 
 TEST_CASE("generic collectives on two streams keep the order of the calls under delays") {
-  for (const std::string& options : {kDirect, kStaged}) {
-    expect_all_well(ends_of(options + "max_delay_us = 300\n", 3, [](const Rank& self) -> std::string {
+  for (const Setup& setup : every_setup()) {
+    INFO(setup.name);
+    const auto both = [](const Rank& self) -> std::string {
       Comm comm(self.device, self.id(), self.rank, self.world_size);
       const Stream first(self.device);
       const Stream second(self.device);
@@ -136,15 +233,16 @@ TEST_CASE("generic collectives on two streams keep the order of the calls under 
         if (std::string fault = one.check(); !fault.empty()) return fault;
       }
       return "";
-    }));
+    };
+    expect_all_well(ends_of(setup, 3, both, true));
   }
 }
 
 TEST_CASE("kill -9 of a rank in the middle of any generic collective wakes all survivors with its number") {
-  for (const std::string& options : {kDirect, kStaged}) {
+  for (const Setup& setup : every_setup()) {
     for (const Kind kind : kKinds) {
-      INFO(options, name_of(kind));
-      const std::vector<RankEnd> ends = ends_of(options, 3, [kind](const Rank& self) -> std::string {
+      INFO(setup.name, ", ", name_of(kind));
+      const std::vector<RankEnd> ends = ends_of(setup, 3, [kind](const Rank& self) -> std::string {
         Comm comm(self.device, self.id(), self.rank, self.world_size);
         const Stream stream(self.device);
         Flag& rounds = self.board.flags[0];
@@ -170,56 +268,109 @@ TEST_CASE("kill -9 of a rank in the middle of any generic collective wakes all s
 }
 
 TEST_CASE("abort and destroy end generic collectives that wait, and what is enqueued behind them") {
-  const Configs configs(kStaged);
-  const GenericDevice device(configs);
-  for (const bool destroys : {false, true}) {
-    pliant_comm_id id{};
-    REQUIRE(device.call(&pliant_collectives::comm_id, 2, &id).ok());
-    const Stream stream(device);
-    const Stream other(device);
-    {
-      Comm comm(device, id, 0, 2);
-      std::vector<float> values(10);
-      for (int i = 0; i < 3; ++i) {
-        REQUIRE(device
-                    .call(&pliant_collectives::all_reduce, comm, values.data(), values.data(), 10, PLIANT_F32,
-                          PLIANT_SUM, stream)
-                    .ok());
-      }
-      REQUIRE(device.call(&pliant_collectives::barrier, comm, other).ok());
-      if (destroys) {
-        comm.destroy();
-      } else {
-        comm.abort();
-        comm.abort();
-      }
-      CHECK(stream.synchronize().status == PLIANT_ABORTED);
-      CHECK(other.synchronize().status == PLIANT_ABORTED);
-      CHECK(stream.synchronize().ok());  // told once
-      if (destroys) continue;
-      CHECK(comm.status(0).text() == std::to_string(PLIANT_ABORTED) + ": this rank aborted the communicator");
-      CHECK(device.call(&pliant_collectives::barrier, comm, stream).ok());
-      CHECK(stream.synchronize().status == PLIANT_ABORTED);
+  for (const Setup& setup : every_setup()) {
+    for (const bool destroys : {false, true}) {
+      INFO(setup.name, destroys ? ", destroyed" : ", aborted");
+      // The other rank of two never comes.
+      expect_all_well(ends_of(setup, 1, [destroys](const Rank& self) -> std::string {
+        pliant_comm_id id{};
+        if (!self.device.call(&pliant_collectives::comm_id, 2, &id).ok()) return "comm_id";
+        const Stream stream(self.device);
+        const Stream other(self.device);
+        Comm comm(self.device, id, 0, 2);
+        std::vector<float> values(10);
+        for (int i = 0; i < 3; ++i) {
+          const Outcome made = self.device.call(&pliant_collectives::all_reduce, comm, values.data(), values.data(), 10,
+                                                PLIANT_F32, PLIANT_SUM, stream);
+          if (!made.ok()) return made.text();
+        }
+        if (!self.device.call(&pliant_collectives::barrier, comm, other).ok()) return "barrier";
+        if (destroys) {
+          comm.destroy();
+        } else {
+          comm.abort();
+          comm.abort();
+        }
+        for (const Stream* one : {&stream, &other}) {
+          const Outcome ended = one->synchronize();
+          if (ended.status != PLIANT_ABORTED) return "a stream ended with " + ended.text();
+        }
+        if (!stream.synchronize().ok()) return "a failure was told twice";
+        if (destroys) return "";
+        const std::string status = comm.status(0).text();
+        if (status != std::to_string(PLIANT_ABORTED) + ": this rank aborted the communicator") return status;
+        if (!self.device.call(&pliant_collectives::barrier, comm, stream).ok()) return "a barrier after the abort";
+        return stream.synchronize().status == PLIANT_ABORTED ? "" : "a barrier went on after the abort";
+      }));
     }
   }
 }
 
+namespace {
+
+std::string rounds_of_communicators(const Rank& self) {
+  const Stream stream(self.device);
+  const auto once = [&](const pliant_comm_id& id) -> std::string {
+    Comm comm(self.device, id, self.rank, self.world_size);
+    const std::string fault = run_case<float>(self.device, comm, stream, Kind::kAllReduce, self.rank, 3, 1000);
+    return fault.empty() ? goes(comm, Way::kDevices) : fault;
+  };
+  constexpr uint32_t kRounds = 12;
+  int64_t least = INT64_MAX;
+  int64_t last = 0;
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    // Rank 0 makes an id when all have ended the round before.
+    Flag& made = self.board.flags[0];
+    Flag& read = self.board.flags[1];
+    if (self.rank == 0) {
+      read.wait(3 * round);
+      const Outcome id = self.device.call(&pliant_collectives::comm_id, self.world_size, &self.board.id);
+      if (!id.ok()) return id.text();
+      made.raise(round + 1);
+    }
+    made.wait(round + 1);
+    const std::string fault = once(pliant_comm_id(self.board.id));
+    if (!fault.empty()) return fault;
+    last = open_descriptors() + shared_mappings();
+    least = std::min(least, last);
+    read.add();
+  }
+  // What is there now is no more than after any round before, but for one communicator that a peer still holds.
+  return last <= 2 * least ? ""
+                           : std::to_string(last) + " descriptors and mappings, and " + std::to_string(least) +
+                                 " after an earlier communicator";
+}
+
+}  // namespace
+
+TEST_CASE("communicators of device memory leave no descriptor, mapping or thread behind") {
+  for (const Setup& setup : every_setup()) {
+    if (setup.way != Way::kDevices) continue;
+    INFO(setup.name);
+    expect_all_well(ends_of(setup, 3, rounds_of_communicators));
+  }
+}
+
 TEST_CASE("ranks whose calls differ are told so, also through generic collectives") {
-  const std::vector<RankEnd> ends = ends_of(kStaged, 2, [](const Rank& self) {
-    Comm comm(self.device, self.id(), self.rank, self.world_size);
-    const Stream stream(self.device);
-    std::vector<float> values(10);
-    self.device.call(&pliant_collectives::all_reduce, comm, values.data(), values.data(), self.rank + 5, PLIANT_F32,
-                     PLIANT_SUM, stream);
-    return stream.synchronize().text();
-  });
-  for (const RankEnd& end : ends) CHECK(starts_with(end.text, std::to_string(PLIANT_INVALID_ARGUMENT) + ": "));
+  for (const Setup& setup : every_setup()) {
+    INFO(setup.name);
+    const std::vector<RankEnd> ends = ends_of(setup, 2, [](const Rank& self) {
+      Comm comm(self.device, self.id(), self.rank, self.world_size);
+      const Stream stream(self.device);
+      std::vector<float> values(10);
+      self.device.call(&pliant_collectives::all_reduce, comm, values.data(), values.data(), self.rank + 5, PLIANT_F32,
+                       PLIANT_SUM, stream);
+      return stream.synchronize().text();
+    });
+    for (const RankEnd& end : ends) {
+      INFO(end.text);
+      CHECK(starts_with(end.text, std::to_string(PLIANT_INVALID_ARGUMENT) + ": "));
+    }
+  }
 }
 
 #ifdef PLIANT_SOFT_LEVEL_ZERO
 namespace {
-
-const std::string kLevelZero = "use = \"level_zero\"\n[accelerator.level_zero]\nstaging_bytes = 131072\n";
 
 /// Device memory, which the processors of the software driver may not touch.
 std::string sum_on_devices(const Rank& self) {
@@ -253,14 +404,13 @@ std::string sum_on_devices(const Rank& self) {
 
 }  // namespace
 
-TEST_CASE("Level Zero gets generic collectives, of device memory too, and its rules are kept") {
-  use_software_driver();
-  for (const int32_t world_size : {1, 3}) {
-    expect_all_well(ends_of(kLevelZero, world_size, sum_on_devices));
-    expect_all_well(ends_of(kLevelZero, world_size, [](const Rank& self) -> std::string {
-      const std::string fault = every_type(self);
-      return fault.empty() ? software_driver_counts().first_violation : fault;
-    }));
+TEST_CASE("Level Zero sums what lies in device memory, which the CPU cannot touch, in each way") {
+  for (const Setup& setup : every_setup()) {
+    if (setup.options != kLevelZero) continue;
+    for (const int32_t world_size : {1, 3}) {
+      INFO(setup.name, ", world size ", world_size);
+      expect_all_well(ends_of(setup, world_size, sum_on_devices));
+    }
   }
 }
 #endif

@@ -49,6 +49,7 @@ inline void check_software_driver_is_clean() {
   CHECK(std::string(counts.first_violation) == "");
   CHECK(counts.contexts == 0);
   CHECK(counts.allocations == 0);
+  CHECK(counts.imports == 0);
   CHECK(counts.lists == 0);
   CHECK(counts.event_pools == 0);
   CHECK(counts.events == 0);

@@ -96,9 +96,10 @@ inline std::string guarded_body(const RankBody& body, const Rank& rank) {
 class Processes {
  public:
   Processes(int32_t world_size, const RankBody& body, const OptionSettings& settings = {}, const char* file = kHostFile)
-      : Processes(world_size, body, [&] { return std::make_unique<Device>(settings, file); }) {}
-  /// `make` is called in each process.
-  Processes(int32_t world_size, const RankBody& body, const std::function<std::unique_ptr<Device>()>& make) {
+      : Processes(world_size, body, [&](int32_t) { return std::make_unique<Device>(settings, file); }) {}
+  /// `make` is called in each process, with its rank.
+  Processes(int32_t world_size, const RankBody& body,
+            const std::function<std::unique_ptr<Device>(int32_t rank)>& make) {
     board_ = new (::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Board();
     for (int32_t r = 0; r < world_size; ++r) {
       int ends[2] = {-1, -1};
@@ -110,7 +111,7 @@ class Processes {
         ::close(ends[0]);
         std::string text;
         {
-          const std::unique_ptr<Device> device = make();
+          const std::unique_ptr<Device> device = make(r);
           text = guarded_body(body, {r, world_size, *board_, *device});
         }
         const bool told = ::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());

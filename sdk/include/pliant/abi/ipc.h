@@ -28,14 +28,16 @@ typedef struct pliant_ipc {
   int32_t (*export_memory)(void* self, int32_t device, const void* pointer, pliant_ipc_handle* handle,
                            pliant_error* error);
   /* [any-thread] Memory of another process at an address of this one, for work on this device; the descriptor stays
-   * the caller's. What one stream wrote is seen by work of another process that is ordered after it, by an event or by
-   * the CPUs. PLIANT_FAILED_PRECONDITION when the allocation is gone, or is of this process. */
+   * the caller's. Memory that is imported twice may have one address. What one stream wrote is seen by work of another
+   * process that is ordered after it, by an event or by the CPUs. PLIANT_FAILED_PRECONDITION when the allocation is
+   * gone, or is of this process. */
   int32_t (*import_memory)(void* self, int32_t device, const pliant_ipc_handle* handle, void** out,
                            pliant_error* error);
   /* [any-thread] Once for each import_memory, when no enqueued work uses it, and before the owner frees the memory. */
   void (*release_memory)(void* self, int32_t device, void* pointer);
 
-  /* [any-thread] A handle to an event created with PLIANT_EVENT_EXPORTED. */
+  /* [any-thread] A handle to an event created with PLIANT_EVENT_EXPORTED. This slot and the next are NULL where events
+   * do not pass between processes; event_create then answers that flag with PLIANT_UNIMPLEMENTED. */
   int32_t (*export_event)(void* self, pliant_event* event, pliant_ipc_handle* handle, pliant_error* error);
   /* [any-thread] The same event for this process: recorded, waited for and queried by any process, as recorded when
    * the call is made; the processes order recording and waiting between them. Ends with event_destroy, each process its

@@ -12,6 +12,7 @@
 //     MemoryInfo memory_info(int32_t device);
 //     std::unique_ptr<Stream> make_stream(int32_t device, StreamUse);  // ~Stream waits for enqueued work
 //     std::unique_ptr<Event> make_event(int32_t device, bool timing);
+//     std::unique_ptr<Event> make_exported_event(int32_t device);  // may be left out, see ipc.hpp
 //     void synchronize(Stream&);      void synchronize(Event&);  // throw what enqueued work threw
 //     void record(Event&, Stream&);   bool query(Event&);   bool query(Stream&);   void wait(Stream&, Event&);
 //     double elapsed(Event& begin, Event& end);                  // seconds
@@ -22,7 +23,7 @@
 //     void cast(void* to, DType, const void* from, Elements, Stream&);
 //     void call(void (*function)(void*), void* context, Stream&);
 //   };
-// For collectives see collectives.hpp.
+// For collectives see collectives.hpp, for memory and events between processes ipc.hpp.
 #pragma once
 
 #include <cstdint>
@@ -158,6 +159,14 @@ inline ReduceOp op(int32_t value) {
   return static_cast<ReduceOp>(value);
 }
 
+inline void event_flags(uint32_t flags) {
+  require((flags & ~uint32_t{PLIANT_EVENT_TIMING | PLIANT_EVENT_EXPORTED}) == 0,
+          "event flags " + std::to_string(flags) +
+              " have bits that are neither PLIANT_EVENT_TIMING (1) nor PLIANT_EVENT_EXPORTED (2)");
+  require(flags != (PLIANT_EVENT_TIMING | PLIANT_EVENT_EXPORTED),
+          "an event has PLIANT_EVENT_TIMING or PLIANT_EVENT_EXPORTED, not both; its time is that of one process");
+}
+
 inline StreamUse stream_use(int32_t role, int32_t priority) {
   require(role >= PLIANT_STREAM_COMPUTE && role <= PLIANT_STREAM_TO_HOST,
           "stream role " + std::to_string(role) + " is none of PLIANT_STREAM_COMPUTE (0) .. PLIANT_STREAM_TO_HOST (4)");
@@ -288,14 +297,23 @@ struct AcceleratorAdapter {
     return guarded(error, [&] { device_of(self).synchronize(open(stream)); });
   }
 
+  static std::unique_ptr<Event> make_event(T& plugin, int32_t device, uint32_t flags) {
+    if ((flags & PLIANT_EVENT_EXPORTED) == 0) return plugin.make_event(device, (flags & PLIANT_EVENT_TIMING) != 0);
+    if constexpr (requires { plugin.make_exported_event(device); }) {
+      return plugin.make_exported_event(device);
+    } else {
+      throw Failure(PLIANT_UNIMPLEMENTED,
+                    "events of this accelerator do not pass between processes; create the event without "
+                    "PLIANT_EVENT_EXPORTED");
+    }
+  }
   static int32_t event_create(void* self, int32_t device, uint32_t flags, pliant_event** out,
                               pliant_error* error) noexcept {
     return guarded(error, [&] {
       *out = nullptr;
       known_device(device_of(self), device);
-      require((flags & ~uint32_t{PLIANT_EVENT_TIMING}) == 0,
-              "event flags " + std::to_string(flags) + " have bits that are not PLIANT_EVENT_TIMING (1)");
-      std::unique_ptr<Event> made = device_of(self).make_event(device, (flags & PLIANT_EVENT_TIMING) != 0);
+      check::event_flags(flags);
+      std::unique_ptr<Event> made = make_event(device_of(self), device, flags);
       *out = reinterpret_cast<pliant_event*>(made.release());
     });
   }

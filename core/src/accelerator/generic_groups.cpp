@@ -1,0 +1,122 @@
+// Groups and messages of a generic communicator.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "accelerator/generic_comm.hpp"
+
+namespace pliant::detail {
+
+using sdk::Failure;
+
+GenericCollectives::Comm::~Comm() {
+  shared_->close();
+  if (shared_->is_idle()) shared_->let_go();
+  const std::lock_guard lock(owner_.mutex_);
+  owner_.retired_.push_back(std::move(shared_));
+}
+
+GenericCollectives::Comm::Open* GenericCollectives::Comm::group_for(pliant_stream* stream) {
+  if (!open_) return nullptr;
+  sdk::require(open_->stream == nullptr || open_->stream == stream, "all calls of a group name the same stream");
+  open_->stream = stream;
+  return &*open_;
+}
+
+void GenericCollectives::Comm::enqueue(Shared::Body collective, pliant_stream* stream) {
+  {
+    const std::lock_guard lock(opening_);
+    if (Open* group = group_for(stream)) {
+      group->collectives.push_back(std::move(collective));
+      return;
+    }
+  }
+  shared_->call(collective, stream);
+}
+
+void GenericCollectives::Comm::enqueue(const Message& message, pliant_stream* stream) {
+  {
+    const std::lock_guard lock(opening_);
+    if (Open* group = group_for(stream)) {
+      group->messages.push_back(message);
+      return;
+    }
+  }
+  sdk::require(message.peer != shared_->rank,
+               "rank " + std::to_string(message.peer) + " is its own peer; a rank sends to itself in a group only");
+  shared_->call([shared = shared_.get(), message](pliant_stream* on) { exchange(*shared, {message}, on); }, stream);
+}
+
+void GenericCollectives::Comm::begin_group() {
+  const std::lock_guard lock(opening_);
+  if (open_) throw Failure(PLIANT_FAILED_PRECONDITION, "this communicator has a group already; groups do not nest");
+  open_.emplace();
+}
+
+void GenericCollectives::Comm::end_group() {
+  Open ended;
+  {
+    const std::lock_guard lock(opening_);
+    if (!open_) throw Failure(PLIANT_FAILED_PRECONDITION, "this communicator has no group that could end");
+    ended = std::move(*open_);
+    open_.reset();
+  }
+  const auto own = [&](bool is_send) {
+    return std::count_if(ended.messages.begin(), ended.messages.end(), [&](const Message& message) {
+      return message.is_send == is_send && message.peer == shared_->rank;
+    });
+  };
+  sdk::require(own(true) == own(false), "in this group rank " + std::to_string(shared_->rank) + " sends itself " +
+                                            std::to_string(own(true)) + " and receives " + std::to_string(own(false)) +
+                                            " messages; nothing of the group was enqueued");
+  if (ended.collectives.empty() && ended.messages.empty()) return;
+  pliant_stream* const stream = ended.stream;
+  shared_->call(
+      [shared = shared_.get(), all = std::move(ended)](pliant_stream* on) {
+        for (const auto& collective : all.collectives) collective(on);
+        if (!all.messages.empty()) exchange(*shared, all.messages, on);
+      },
+      stream);
+}
+
+void GenericCollectives::Comm::exchange(Shared& shared, const std::vector<Message>& messages, pliant_stream* stream) {
+  constexpr uint64_t kLine = 64;
+  const auto room = [](const Message& message) { return (message.elements.bytes() + kLine - 1) / kLine * kLine; };
+  std::vector<Message> staged = messages;
+  MessageStage* stage = nullptr;
+  std::vector<pliant_copy> to_stage;
+  std::vector<pliant_copy> from_stage;
+  if (!shared.is_direct) {
+    uint64_t bytes = 0;
+    for (const Message& message : messages) bytes += room(message);
+    stage = &shared.message_stage(bytes);
+    std::byte* at = stage->memory();
+    for (Message& message : staged) {
+      if (message.is_send) {
+        to_stage.push_back({at, message.buffer, message.elements.bytes()});
+      } else {
+        from_stage.push_back({message.buffer, at, message.elements.bytes()});
+      }
+      message.buffer = at;
+      at += room(message);
+    }
+  }
+  if (!to_stage.empty()) shared.copy(to_stage, stream);
+  shared.step(stream, [&shared, staged](pliant_comm* comm, pliant_stream* on) {
+    const Called& carrier = shared.carrier;
+    carrier(carrier.collectives().group_begin, comm);
+    for (const Message& message : staged) {
+      const auto dtype = static_cast<int32_t>(message.elements.dtype);
+      if (message.is_send) {
+        carrier(carrier.collectives().send, comm, message.buffer, message.elements.count, dtype, message.peer, on);
+      } else {
+        carrier(carrier.collectives().recv, comm, message.buffer, message.elements.count, dtype, message.peer, on);
+      }
+    }
+    carrier(carrier.collectives().group_end, comm);
+  });
+  if (!from_stage.empty()) shared.copy(from_stage, stream);
+  if (stage != nullptr) stage->lend_until(stream);
+}
+
+}  // namespace pliant::detail

@@ -1,0 +1,175 @@
+// Calls that are carried out late: the thread of a communicator on which the ranks agree on their way, and its stream.
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "accelerator/generic_comm.hpp"
+
+namespace pliant::detail {
+
+using sdk::Failure;
+
+/// One call, until its stream has gone on.
+struct GenericCollectives::Shared::Job {
+  Job(const Called& on, int32_t device_index, Body what, pliant_stream* caller)
+      : device(on), body(std::move(what)), stream(caller) {
+    device(device.slots().event_create, device_index, uint32_t{0}, &begin);
+  }
+  ~Job() {
+    if (begin != nullptr) forget();
+  }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  /// On no thread of the plugin's: what a stream runs must not call it.
+  void forget() { device.slots().event_destroy(device.instance.self(), std::exchange(begin, nullptr)); }
+
+  const Called device;
+  const Body body;
+  pliant_stream* const stream;
+  pliant_event* begin = nullptr;  ///< behind what the stream had before the call
+  bool is_done = false;           ///< under jobs_mutex_
+};
+
+/// What the stream of a call waits with.
+struct GenericCollectives::Shared::Awaited {
+  Shared& shared;
+  std::shared_ptr<Job> job;
+};
+
+void GenericCollectives::Shared::await(void* context) {
+  Shared* shared = nullptr;
+  {
+    const std::unique_ptr<Awaited> awaited(static_cast<Awaited*>(context));
+    shared = &awaited->shared;
+    std::unique_lock lock(shared->jobs_mutex_);
+    shared->jobs_changed_.wait(lock, [&] { return awaited->job->is_done; });
+  }
+  --shared->pending_;  // from here on it may be gone
+}
+
+void GenericCollectives::Shared::call_late(const Body& body, pliant_stream* stream) {
+  if (!worker_.joinable()) {
+    device(device.slots().stream_create, device_index, PLIANT_STREAM_COMPUTE, PLIANT_PRIORITY_HIGH, &late_stream_);
+    working_ = true;
+    worker_ = std::thread([this] { work(); });
+  }
+  auto job = std::make_shared<Job>(device, device_index, body, stream);
+  device(device.slots().event_record, job->begin, stream);
+  auto awaited = std::make_unique<Awaited>(Awaited{*this, job});
+  ++pending_;
+  try {
+    device(device.slots().host_function, &Shared::await, static_cast<void*>(awaited.get()), stream);
+  } catch (...) {
+    --pending_;
+    throw;
+  }
+  static_cast<void>(awaited.release());  // await() deletes it
+  const std::lock_guard lock(jobs_mutex_);
+  jobs_.push_back(std::move(job));
+  jobs_changed_.notify_all();
+}
+
+void GenericCollectives::Shared::work() {
+  for (;;) {
+    std::shared_ptr<Job> job;
+    {
+      std::unique_lock lock(jobs_mutex_);
+      jobs_changed_.wait(lock, [&] { return !jobs_.empty() || !working_; });
+      if (jobs_.empty()) return;
+      job = std::move(jobs_.front());
+      jobs_.pop_front();
+    }
+    try {
+      carry_out(*job);
+    } catch (const Failure& failure) {
+      note_failure(failure, job->stream);
+    } catch (const std::exception& failure) {
+      note_failure(Failure(PLIANT_INTERNAL, std::string("a collective failed: ") + failure.what()), job->stream);
+    }
+    job->forget();
+    const std::lock_guard lock(jobs_mutex_);
+    job->is_done = true;
+    jobs_changed_.notify_all();
+  }
+}
+
+void GenericCollectives::Shared::carry_out(const Job& job) {
+  check();
+  if (!has_met_) agree();
+  device(device.slots().stream_wait_event, late_stream_, job.begin);
+  try {
+    job.body(late_stream_);
+  } catch (const Failure& failure) {
+    // What it has enqueued ends when the communicator fails.
+    fail(Failure(PLIANT_ABORTED, std::string("a collective could not be enqueued: ") + failure.what()));
+    pliant_error ignored = plugin::fresh_error();
+    static_cast<void>(device.slots().stream_synchronize(device.instance.self(), late_stream_, &ignored));
+    throw;
+  }
+  device(device.slots().stream_synchronize, late_stream_);
+  check();
+}
+
+void GenericCollectives::Shared::agree() {
+  const Gather gather = [this](const void* send, void* recv, uint64_t bytes) {
+    {
+      const std::lock_guard lock(carrier_mutex_);
+      if (closed_) {
+        throw Failure(PLIANT_ABORTED, "this rank destroyed the communicator while work was enqueued on it");
+      }
+      carrier(carrier.collectives().all_gather, comm_, send, recv, bytes, PLIANT_U8, carrier_stream_);
+    }
+    carrier(carrier.slots().stream_synchronize, carrier_stream_);
+  };
+  std::unique_ptr<PeerMemory> made;
+  try {
+    made = std::make_unique<PeerMemory>(device, device_index, rank, world_size);
+  } catch (const Failure&) {  // none left: pinned memory serves
+  }
+  if (made == nullptr) {
+    PeerMemory::decline(world_size, gather);
+  } else if (made->join(gather)) {
+    peers_ = std::move(made);
+  }
+  has_met_ = true;
+}
+
+/// The same of a rank whose calls are carried out at once: it says that it cannot.
+void GenericCollectives::Shared::decline(pliant_stream* stream) {
+  has_met_ = true;
+  PeerMemory::decline(world_size, [&](const void* send, void*, uint64_t bytes) {
+    const auto* first = static_cast<const std::byte*>(send);
+    auto card = std::make_shared<std::vector<std::byte>>(first, first + bytes);
+    auto all = std::make_shared<std::vector<std::byte>>(bytes * static_cast<uint64_t>(world_size));
+    step(
+        stream,
+        [this, card, all](pliant_comm* comm, pliant_stream* on) {
+          carrier(carrier.collectives().all_gather, comm, card->data(), all->data(), card->size(), PLIANT_U8, on);
+        },
+        // Nobody reads what the others have told; this keeps it until it is there.
+        [card, all] {});
+  });
+}
+
+void GenericCollectives::Shared::let_go() {
+  if (peers_ != nullptr) peers_->let_go();
+}
+
+bool GenericCollectives::Shared::may_go() const {
+  return is_idle() && (peers_ == nullptr || peers_->is_let_go());
+}
+
+void GenericCollectives::Shared::stop_work() {
+  if (!worker_.joinable()) return;
+  {
+    const std::lock_guard lock(jobs_mutex_);
+    working_ = false;
+    jobs_changed_.notify_all();
+  }
+  worker_.join();
+  device.slots().stream_destroy(device.instance.self(), late_stream_);
+}
+
+}  // namespace pliant::detail

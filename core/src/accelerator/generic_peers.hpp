@@ -1,0 +1,75 @@
+// PeerMemory: a stage of device memory that every rank of a communicator has and all others read.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "accelerator/generic_called.hpp"
+#include "pliant/abi/ipc.h"
+
+namespace pliant::detail {
+
+/// A collective of all ranks: `bytes` of each, in rank order, when it returns. Throws when the communicator fails.
+using Gather = std::function<void(const void* send, void* recv, uint64_t bytes)>;
+
+/// One thread at a time.
+class PeerMemory {
+ public:
+  /// Of one slot; there are two, so that a rank fills one while others still read the other.
+  static constexpr uint64_t kSlotBytes = uint64_t{4} << 20U;
+  static constexpr uint64_t kSlots = 2;
+
+  /// The device can have such memory.
+  static bool is_there(const Called& device, int32_t device_index);
+
+  PeerMemory(const Called& device, int32_t device_index, int32_t rank, int32_t world_size);
+  /// Frees the stage, whoever may still have it mapped.
+  ~PeerMemory();
+  PeerMemory(const PeerMemory&) = delete;
+  PeerMemory& operator=(const PeerMemory&) = delete;
+
+  /// Gives this rank's stage to all others and takes theirs. True on every rank, or on none: then some rank has no such
+  /// memory, or could not map another's, and nothing is mapped any more.
+  bool join(const Gather& gather);
+  /// The part in join() of a rank that has no such memory.
+  static void decline(int32_t world_size, const Gather& gather);
+
+  [[nodiscard]] std::byte* slot(int32_t rank, uint64_t number) const;
+  /// The number of the next slot, the same on all ranks: it is free once they have met since it was last used.
+  [[nodiscard]] uint64_t next_slot() { return used_++; }
+
+  /// Unmaps the stages of the others; no enqueued work uses them any more.
+  void let_go();
+  /// Nobody has this rank's stage mapped: each other rank has let go, or is no more.
+  [[nodiscard]] bool is_let_go() const;
+
+ private:
+  struct Card;    // what each rank tells first
+  struct Letter;  // what carries a handle
+  [[nodiscard]] Card own_card() const;
+  [[nodiscard]] bool is_here(const Card& peer) const;
+  void send_to(const Card& peer) const;
+  [[nodiscard]] bool receive_from(int32_t peer, const Card& card);
+
+  const Called device_;
+  const int32_t device_index_;
+  const int32_t rank_;
+  const int32_t world_size_;
+  const pliant_ipc* ipc_ = nullptr;
+  std::byte* own_ = nullptr;
+  int socket_ = -1;  ///< open while this rank may have stages of others mapped: its name says so
+  std::array<char, 8> name_{};
+  uint64_t secret_ = 0;
+  uint64_t used_ = 0;
+  struct Peer {
+    std::byte* stage = nullptr;
+    bool imported = false;
+    std::array<char, 8> name{};
+  };
+  std::vector<Peer> peers_;
+};
+
+}  // namespace pliant::detail

@@ -1,0 +1,115 @@
+// Handles of pliant.ipc/1 between the ranks of a test, their descriptors with them.
+#pragma once
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "pliant/abi/ipc.h"
+#include "ranks.hpp"
+
+namespace pliant_test {
+
+/// Two ends of a socket, made before ranks are forked: rank 0 uses the first, rank 1 the second.
+class Wire {
+ public:
+  Wire() {
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends_) != 0) throw std::runtime_error("socketpair");
+  }
+  ~Wire() {
+    for (const int end : ends_) ::close(end);
+  }
+  Wire(const Wire&) = delete;
+  Wire& operator=(const Wire&) = delete;
+
+  void pass(int32_t rank, const pliant_ipc_handle& handle) const {
+    pliant_ipc_handle copy = handle;
+    iovec bytes{&copy, sizeof(copy)};
+    alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message{};
+    message.msg_iov = &bytes;
+    message.msg_iovlen = 1;
+    if (handle.descriptor >= 0) {
+      message.msg_control = room;
+      message.msg_controllen = sizeof(room);
+      cmsghdr* head = CMSG_FIRSTHDR(&message);
+      head->cmsg_level = SOL_SOCKET;
+      head->cmsg_type = SCM_RIGHTS;
+      head->cmsg_len = CMSG_LEN(sizeof(int));
+      std::memcpy(CMSG_DATA(head), &handle.descriptor, sizeof(int));
+    }
+    if (::sendmsg(ends_[rank], &message, 0) != static_cast<ssize_t>(sizeof(copy))) throw std::runtime_error("sendmsg");
+  }
+  [[nodiscard]] pliant_ipc_handle take(int32_t rank) const {
+    pliant_ipc_handle handle{};
+    iovec bytes{&handle, sizeof(handle)};
+    alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message{};
+    message.msg_iov = &bytes;
+    message.msg_iovlen = 1;
+    message.msg_control = room;
+    message.msg_controllen = sizeof(room);
+    if (::recvmsg(ends_[rank], &message, MSG_CMSG_CLOEXEC) != static_cast<ssize_t>(sizeof(handle))) {
+      throw std::runtime_error("recvmsg");
+    }
+    handle.descriptor = -1;
+    if (cmsghdr* head = CMSG_FIRSTHDR(&message)) std::memcpy(&handle.descriptor, CMSG_DATA(head), sizeof(int));
+    return handle;
+  }
+
+ private:
+  int ends_[2] = {-1, -1};
+};
+
+/// The extension of a device, called so that a failure is an Outcome.
+class Ipc {
+ public:
+  explicit Ipc(const Device& device)
+      : device_(device), table_(static_cast<const pliant_ipc*>(device.record().extension(device.self(), PLIANT_IPC))) {
+    if (table_ == nullptr) throw std::runtime_error("there is no " PLIANT_IPC);
+  }
+  [[nodiscard]] const pliant_ipc& table() const { return *table_; }
+  template <class... Parameters, class... Arguments>
+  Outcome call(int32_t (*slot)(void*, Parameters...), const Arguments&... arguments) const {
+    pliant_error error{};
+    error.struct_size = sizeof(error);
+    const int32_t status = slot(device_.self(), arguments..., &error);
+    return {status, status == PLIANT_OK ? "" : error.message};
+  }
+  [[nodiscard]] pliant_ipc_handle handle_to(const void* memory) const {
+    pliant_ipc_handle handle{};
+    const Outcome made = call(table_->export_memory, 0, memory, &handle);
+    if (!made.ok()) throw std::runtime_error("export_memory: " + made.text());
+    return handle;
+  }
+  Outcome import(const pliant_ipc_handle& handle, void*& out) const {
+    return call(table_->import_memory, 0, &handle, &out);
+  }
+  void release(void* memory) const { table_->release_memory(device_.self(), 0, memory); }
+
+ private:
+  const Device& device_;
+  const pliant_ipc* table_;
+};
+
+inline void close_descriptor(const pliant_ipc_handle& handle) {
+  if (handle.descriptor >= 0) ::close(handle.descriptor);
+}
+
+inline int64_t open_descriptors() {
+  using Entries = std::filesystem::directory_iterator;
+  return std::distance(Entries("/proc/self/fd"), Entries());
+}
+
+/// Files without a name that this process has mapped.
+inline int64_t shared_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  int64_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("memfd:") != std::string::npos ? 1 : 0;
+  return count;
+}
+
+}  // namespace pliant_test
