@@ -4,9 +4,11 @@
 #include <memory>
 #include <mutex>
 
+#include "communicator.hpp"
 #include "event.hpp"
 #include "kernel_library.hpp"
 #include "pliant/sdk/accelerator.hpp"
+#include "pliant/sdk/collectives.hpp"
 #include "pliant/sdk/stream_memory.hpp"
 #include "runtime.hpp"
 #include "stream.hpp"
@@ -37,8 +39,11 @@ class CudaAccelerator {
  public:
   using Stream = cuda::Stream;
   using Event = cuda::Event;
+  using Comm = cuda::Communicator;
 
   std::string runtime;
+  std::string collectives = "nccl";
+  std::string nccl = "libnccl.so.2";
   int64_t memory_bytes = 0;
   int64_t staging_bytes = 8 * 1024 * 1024;
 
@@ -47,6 +52,11 @@ class CudaAccelerator {
     o.add("runtime", &C::runtime,
           "The CUDA runtime: a name that the system's dynamic linker finds, or the absolute path of a file. Empty: "
           "libcudart.so.13, or libcudart.so.12 where that one is missing or the driver too old for it.");
+    o.add("collectives", &C::collectives,
+          "nccl: NCCL's, or the generic ones where it is missing or too old; generic: through pinned memory and the shared "
+          "memory of the accelerator host, between processes of one machine.")
+        .choices({"nccl", "generic"});
+    o.add("nccl", &C::nccl, "NCCL: a name that the system's dynamic linker finds, or the absolute path of a file.");
     o.add("memory_bytes", &C::memory_bytes, "Memory of each device that one process may allocate; 0 is all of it.")
         .unit("bytes")
         .at_least(0);
@@ -60,11 +70,14 @@ class CudaAccelerator {
   void start(const sdk::Host& host) {
     host_ = host;
     require_name("runtime", runtime, "libcudart.so.13");
+    sdk::require(!nccl.empty(), "nccl is empty; give a name such as libnccl.so.2, or an absolute path");
+    require_name("nccl", nccl, "libnccl.so.2");
     memory_.set_limit(static_cast<uint64_t>(memory_bytes));
   }
 
   const void* extension(const char* id) {
     if (std::strcmp(id, PLIANT_STREAM_MEMORY) == 0) return sdk::stream_memory_table<CudaAccelerator>();
+    if (std::strcmp(id, PLIANT_COLLECTIVES) == 0 && has_nccl()) return sdk::collectives_table<CudaAccelerator>();
     return nullptr;
   }
 
@@ -129,6 +142,66 @@ class CudaAccelerator {
   void free_async(int32_t, void* pointer, Stream& stream) { memory_.free_async(pointer, stream); }
   void trim(int32_t device, uint64_t keep_bytes) { memory_.trim(entry(device), keep_bytes); }
 
+  pliant_comm_id make_comm_id(int32_t) {
+    opened();
+    cuda::NcclId made{};
+    if (const cuda::NcclResult result = nccl_.unique_id(&made); result != cuda::kNcclSuccess) {
+      throw sdk::Failure(PLIANT_INTERNAL, std::string("ncclGetUniqueId: ") + nccl_.error_string(result) +
+                                              "; NCCL_DEBUG=WARN makes it say more");
+    }
+    pliant_comm_id id{};
+    static_assert(sizeof(id.bytes) == sizeof(made.bytes));
+    std::memcpy(id.bytes, made.bytes, sizeof(id.bytes));
+    return id;
+  }
+  std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id& id, int32_t rank, int32_t world_size) {
+    return std::make_unique<Comm>(nccl_, entry(device), id, rank, world_size);
+  }
+  int32_t world_size(const Comm& comm) { return comm.world_size(); }
+  int32_t rank(const Comm& comm) { return comm.rank(); }
+  void wait_ready(Comm& comm, int32_t timeout_ms) { comm.wait_ready(timeout_ms); }
+  void abort(Comm& comm) { comm.abort(); }
+  void all_reduce(Comm& comm, const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op, Stream& stream) {
+    reachable(stream, send, elements.bytes());
+    reachable(stream, recv, elements.bytes());
+    comm.all_reduce(send, recv, elements, op, stream);
+  }
+  void all_gather(Comm& comm, const void* send, void* recv, sdk::Elements elements, Stream& stream) {
+    reachable(stream, send, elements.bytes());
+    reachable(stream, recv, elements.bytes() * static_cast<uint64_t>(comm.world_size()));
+    comm.all_gather(send, recv, elements, stream);
+  }
+  void reduce_scatter(Comm& comm, const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op,
+                      Stream& stream) {
+    reachable(stream, send, elements.bytes() * static_cast<uint64_t>(comm.world_size()));
+    reachable(stream, recv, elements.bytes());
+    comm.reduce_scatter(send, recv, elements, op, stream);
+  }
+  void broadcast(Comm& comm, void* buffer, sdk::Elements elements, int32_t root, Stream& stream) {
+    reachable(stream, buffer, elements.bytes());
+    comm.broadcast(buffer, elements, root, stream);
+  }
+  void barrier(Comm& comm, Stream& stream) { comm.barrier(stream); }
+  void all_gather_v(Comm& comm, const void* send, void* recv, std::span<const uint64_t> counts, sdk::DType dtype,
+                    Stream& stream) {
+    const auto bytes = [&](uint64_t count) { return sdk::Elements{count, dtype}.bytes(); };
+    uint64_t all = 0;
+    for (const uint64_t count : counts) all += bytes(count);
+    reachable(stream, send, bytes(counts[static_cast<size_t>(comm.rank())]));
+    reachable(stream, recv, all);
+    comm.all_gather_v(send, recv, counts, dtype, stream);
+  }
+  void send(Comm& comm, const void* buffer, sdk::Elements elements, int32_t peer, Stream& stream) {
+    reachable(stream, buffer, elements.bytes());
+    comm.send(buffer, elements, peer, stream);
+  }
+  void recv(Comm& comm, void* buffer, sdk::Elements elements, int32_t peer, Stream& stream) {
+    reachable(stream, buffer, elements.bytes());
+    comm.recv(buffer, elements, peer, stream);
+  }
+  void begin_group(Comm& comm) { comm.begin_group(); }
+  void end_group(Comm& comm) { comm.end_group(); }
+
  private:
   Opened& opened() {
     const std::lock_guard lock(mutex_);
@@ -149,7 +222,26 @@ class CudaAccelerator {
     return nullptr;
   }
 
+  /// Why there is no NCCL is logged once.
+  bool has_nccl() {
+    if (collectives == "generic" || device_count() == 0) return false;
+    std::call_once(nccl_asked_, [&] {
+      why_no_nccl_ = nccl_.open(nccl);
+      if (!why_no_nccl_.empty()) host_.warning("generic collectives instead of NCCL's: " + why_no_nccl_);
+    });
+    return why_no_nccl_.empty();
+  }
+  void reachable(const Stream& stream, const void* pointer, uint64_t bytes) const {
+    if (bytes == 0 || memory_.reach_of(stream.device(), pointer, bytes, "the buffer of a collective").device) return;
+    throw sdk::Failure(PLIANT_INVALID_ARGUMENT,
+                       "the buffer of a collective is plain memory, which NCCL cannot use; allocate "
+                       "PLIANT_MEMORY_DEVICE or PLIANT_MEMORY_PINNED, or set collectives = \"generic\"");
+  }
+
   sdk::Host host_;
+  std::once_flag nccl_asked_;
+  std::string why_no_nccl_;
+  cuda::NcclApi nccl_;
   std::mutex mutex_;
   std::unique_ptr<Opened> opened_;
   cuda::CudaMemory memory_;

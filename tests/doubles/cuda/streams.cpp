@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "enqueue.hpp"
 #include "soft.hpp"
 
 using namespace soft_cuda;
@@ -231,3 +232,26 @@ cudaError_t cudaLaunchKernel(const void* kernel, dim3 blocks, dim3 threads, void
 }
 
 }  // extern "C"
+
+cudaError_t soft_cuda_reach(const void* pointer, uint64_t bytes, soft_cuda_range& out) {
+  const std::lock_guard lock(state().mutex);
+  AllocationPtr found;
+  if (const cudaError_t result = state().find_range(pointer, bytes, found); result != cudaSuccess) return result;
+  if (!found && bytes != 0) {
+    state().violation("NCCL was given plain memory");
+    return cudaErrorInvalidValue;
+  }
+  out = {State::inside(found, pointer), found};
+  return cudaSuccess;
+}
+
+cudaError_t soft_cuda_enqueue(cudaStream_t handle, std::vector<soft_cuda_range> uses, std::function<void()> work) {
+  const std::lock_guard lock(state().mutex);
+  if (const cudaError_t now = usable(); now != cudaSuccess) return now;
+  Command command;
+  for (const soft_cuda_range& one : uses) {
+    if (one.holder) command.uses.push_back(std::static_pointer_cast<Allocation>(one.holder));
+  }
+  command.work = std::move(work);
+  return state().push(*of(handle), std::move(command));
+}

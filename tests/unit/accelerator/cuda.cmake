@@ -14,4 +14,4 @@ add_test(NAME "conformance: accelerator-cuda.pliant.so with a software device"
   COMMAND pliant plugin check $<TARGET_FILE:pliant_accelerator_cuda>)
 set_tests_properties("conformance: accelerator-cuda.pliant.so with a software device" PROPERTIES TIMEOUT 300
   ENVIRONMENT "LD_LIBRARY_PATH=${PLIANT_SOFT_CUDA_DIR}")
-add_dependencies(test_conformance soft_cudart)
+add_dependencies(test_conformance soft_cudart soft_nccl)
