@@ -15,3 +15,13 @@ add_test(NAME "conformance: accelerator-cuda.pliant.so with a software device"
 set_tests_properties("conformance: accelerator-cuda.pliant.so with a software device" PROPERTIES TIMEOUT 300
   ENVIRONMENT "LD_LIBRARY_PATH=${PLIANT_SOFT_CUDA_DIR}")
 add_dependencies(test_conformance soft_cudart soft_nccl)
+pliant_add_test(accelerator_cuda_absent SOURCES cuda_absent_test.cpp)
+pliant_add_test(accelerator_cuda SOURCES cuda_test.cpp)
+pliant_add_test(accelerator_cuda_pool SOURCES cuda_pool_test.cpp)
+pliant_add_test(accelerator_cuda_nccl SOURCES cuda_nccl_test.cpp)
+target_include_directories(test_accelerator_cuda SYSTEM PRIVATE ${PLIANT_CUDA_INCLUDE_DIR})
+foreach(test cuda_absent cuda cuda_pool cuda_nccl)
+  add_dependencies(test_accelerator_${test} pliant_accelerator_cuda soft_cudart soft_nccl)
+  target_compile_definitions(test_accelerator_${test} PRIVATE
+    PLIANT_SOFT_CUDA="$<TARGET_FILE:soft_cudart>" PLIANT_SOFT_NCCL="$<TARGET_FILE:soft_nccl>")
+endforeach()

@@ -124,6 +124,7 @@ class Device {
     if (collectives_ == nullptr) throw std::runtime_error("the plugin has no collectives");
     return *collectives_;
   }
+  [[nodiscard]] const void* extension(const char* id) const { return record_->extension(self_, id); }
   [[nodiscard]] void* self() const { return self_; }
   [[nodiscard]] void* collectives_self() const { return collectives_self_; }
   [[nodiscard]] virtual Outcome synchronize(pliant_stream* stream) const {
