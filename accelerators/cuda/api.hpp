@@ -6,42 +6,42 @@
 #include <string>
 
 // Every call that the plugin makes whose form is the same in CUDA 12 and 13.
-#define PLIANT_CUDA_CALLS(call)          \
-  call(cudaRuntimeGetVersion);           \
-  call(cudaDriverGetVersion);            \
-  call(cudaGetErrorName);                \
-  call(cudaGetErrorString);              \
-  call(cudaGetLastError);                \
-  call(cudaGetDeviceCount);              \
-  call(cudaGetDevice);                   \
-  call(cudaSetDevice);                   \
-  call(cudaDeviceGetAttribute);          \
+#define PLIANT_CUDA_CALLS(call)           \
+  call(cudaRuntimeGetVersion);            \
+  call(cudaDriverGetVersion);             \
+  call(cudaGetErrorName);                 \
+  call(cudaGetErrorString);               \
+  call(cudaGetLastError);                 \
+  call(cudaGetDeviceCount);               \
+  call(cudaGetDevice);                    \
+  call(cudaSetDevice);                    \
+  call(cudaDeviceGetAttribute);           \
   call(cudaDeviceGetStreamPriorityRange); \
-  call(cudaMalloc);                      \
-  call(cudaFree);                        \
-  call(cudaHostAlloc);                   \
-  call(cudaFreeHost);                    \
-  call(cudaMallocManaged);               \
-  call(cudaMemGetInfo);                  \
-  call(cudaPointerGetAttributes);        \
-  call(cudaMemPoolCreate);               \
-  call(cudaMemPoolDestroy);              \
-  call(cudaMemPoolSetAttribute);         \
-  call(cudaMemPoolTrimTo);               \
-  call(cudaMallocFromPoolAsync);         \
-  call(cudaFreeAsync);                   \
-  call(cudaStreamCreateWithPriority);    \
-  call(cudaStreamDestroy);               \
-  call(cudaStreamQuery);                 \
-  call(cudaStreamSynchronize);           \
-  call(cudaStreamWaitEvent);             \
-  call(cudaEventCreateWithFlags);        \
-  call(cudaEventDestroy);                \
-  call(cudaEventRecord);                 \
-  call(cudaEventQuery);                  \
-  call(cudaEventSynchronize);            \
-  call(cudaEventElapsedTime);            \
-  call(cudaMemcpyAsync);                 \
+  call(cudaMalloc);                       \
+  call(cudaFree);                         \
+  call(cudaHostAlloc);                    \
+  call(cudaFreeHost);                     \
+  call(cudaMallocManaged);                \
+  call(cudaMemGetInfo);                   \
+  call(cudaPointerGetAttributes);         \
+  call(cudaMemPoolCreate);                \
+  call(cudaMemPoolDestroy);               \
+  call(cudaMemPoolSetAttribute);          \
+  call(cudaMemPoolTrimTo);                \
+  call(cudaMallocFromPoolAsync);          \
+  call(cudaFreeAsync);                    \
+  call(cudaStreamCreateWithPriority);     \
+  call(cudaStreamDestroy);                \
+  call(cudaStreamQuery);                  \
+  call(cudaStreamSynchronize);            \
+  call(cudaStreamWaitEvent);              \
+  call(cudaEventCreateWithFlags);         \
+  call(cudaEventDestroy);                 \
+  call(cudaEventRecord);                  \
+  call(cudaEventQuery);                   \
+  call(cudaEventSynchronize);             \
+  call(cudaEventElapsedTime);             \
+  call(cudaMemcpyAsync);                  \
   call(cudaMemsetAsync)
 
 // Calls that older runtimes lack: without them reductions and casts run on the processors.

@@ -53,7 +53,8 @@ class CudaAccelerator {
           "The CUDA runtime: a name that the system's dynamic linker finds, or the absolute path of a file. Empty: "
           "libcudart.so.13, or libcudart.so.12 where that one is missing or the driver too old for it.");
     o.add("collectives", &C::collectives,
-          "nccl: NCCL's, or the generic ones where it is missing or too old; generic: through pinned memory and the shared "
+          "nccl: NCCL's, or the generic ones where it is missing or too old; generic: through pinned memory and the "
+          "shared "
           "memory of the accelerator host, between processes of one machine.")
         .choices({"nccl", "generic"});
     o.add("nccl", &C::nccl, "NCCL: a name that the system's dynamic linker finds, or the absolute path of a file.");
@@ -91,7 +92,9 @@ class CudaAccelerator {
     return {one.name, most, one.shares_memory ? uint32_t{PLIANT_CAP_SHARED_MEMORY} : 0};
   }
 
-  void* alloc(int32_t device, sdk::Memory memory, uint64_t bytes) { return memory_.alloc(entry(device), memory, bytes); }
+  void* alloc(int32_t device, sdk::Memory memory, uint64_t bytes) {
+    return memory_.alloc(entry(device), memory, bytes);
+  }
   void free(int32_t, sdk::Memory, void* pointer) {
     opened();
     memory_.free(pointer);
@@ -106,7 +109,9 @@ class CudaAccelerator {
     return std::make_unique<Stream>(one, opened().events[static_cast<size_t>(device)], priority,
                                     static_cast<uint64_t>(staging_bytes));
   }
-  std::unique_ptr<Event> make_event(int32_t device, bool timing) { return std::make_unique<Event>(timing, entry(device)); }
+  std::unique_ptr<Event> make_event(int32_t device, bool timing) {
+    return std::make_unique<Event>(timing, entry(device));
+  }
   void synchronize(Stream& stream) { stream.synchronize(); }
   void synchronize(Event& event) { event.synchronize(); }
   void record(Event& event, Stream& stream) { event.record(stream); }

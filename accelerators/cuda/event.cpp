@@ -38,8 +38,7 @@ cudaEvent_t EventPool::take(bool timed) {
     kind.free.reserve(kind.made + 1);  // so that give_back never allocates
     const OnDevice here(device_->api, device_->index);
     cudaEvent_t made = nullptr;
-    check(device_->api,
-          device_->api.cudaEventCreateWithFlags(&made, timed ? cudaEventDefault : cudaEventDisableTiming),
+    check(device_->api, device_->api.cudaEventCreateWithFlags(&made, timed ? cudaEventDefault : cudaEventDisableTiming),
           "cudaEventCreateWithFlags");
     ++kind.made;
     return made;

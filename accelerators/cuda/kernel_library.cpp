@@ -25,8 +25,7 @@ std::string KernelLibrary::load(const DevicePtr& device) {
   device_ = device;
   const OnDevice here(api, device->index);
   try {
-    check(api,
-          api.cudaLibraryLoadData(&library_, kernel_image(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+    check(api, api.cudaLibraryLoadData(&library_, kernel_image(), nullptr, nullptr, 0, nullptr, nullptr, 0),
           "cudaLibraryLoadData");
     cudaKernel_t one = nullptr;  // a library may be loaded whose kernels are for other devices
     check(api, api.cudaLibraryGetKernel(&one, library_, "pliant_reduce_sum_f32"), "cudaLibraryGetKernel");

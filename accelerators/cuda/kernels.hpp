@@ -1,5 +1,5 @@
-// What the kernels of reductions and casts compute for one element. Compiled for devices by nvcc, and for the CPU by the
-// tests' software device. Same bits as pliant/sdk/arithmetic.hpp, but for the payload of NaN.
+// What the kernels of reductions and casts compute for one element. Compiled for devices by nvcc, and for the CPU by
+// the tests' software device. Same bits as pliant/sdk/arithmetic.hpp, but for the payload of NaN.
 #pragma once
 
 #include <stdint.h>
@@ -140,8 +140,12 @@ struct Max {
   }
 };
 
-PLIANT_KERNEL_CODE float scaled(float value, double scale) { return scale == 1 ? value : value * static_cast<float>(scale); }
-PLIANT_KERNEL_CODE double scaled(double value, double scale) { return scale == 1 ? value : value * scale; }
+PLIANT_KERNEL_CODE float scaled(float value, double scale) {
+  return scale == 1 ? value : value * static_cast<float>(scale);
+}
+PLIANT_KERNEL_CODE double scaled(double value, double scale) {
+  return scale == 1 ? value : value * scale;
+}
 template <class T>
 PLIANT_KERNEL_CODE T scaled(T value, double) {
   return value;
@@ -170,19 +174,19 @@ struct Converted {
     return static_cast<To>(from);
   }
 };
-#define PLIANT_KERNEL_WHOLE(To, smallest, largest, bound)                                     \
-  template <>                                                                                 \
-  struct Converted<To> {                                                                      \
-    static PLIANT_KERNEL_CODE To of(float from) {                                             \
-      return whole<To>(from, static_cast<float>(smallest), static_cast<float>(bound), smallest, largest); \
-    }                                                                                         \
-    static PLIANT_KERNEL_CODE To of(double from) {                                            \
+#define PLIANT_KERNEL_WHOLE(To, smallest, largest, bound)                                                   \
+  template <>                                                                                               \
+  struct Converted<To> {                                                                                    \
+    static PLIANT_KERNEL_CODE To of(float from) {                                                           \
+      return whole<To>(from, static_cast<float>(smallest), static_cast<float>(bound), smallest, largest);   \
+    }                                                                                                       \
+    static PLIANT_KERNEL_CODE To of(double from) {                                                          \
       return whole<To>(from, static_cast<double>(smallest), static_cast<double>(bound), smallest, largest); \
-    }                                                                                         \
-    template <class From>                                                                     \
-    static PLIANT_KERNEL_CODE To of(From from) {                                              \
-      return static_cast<To>(from);                                                           \
-    }                                                                                         \
+    }                                                                                                       \
+    template <class From>                                                                                   \
+    static PLIANT_KERNEL_CODE To of(From from) {                                                            \
+      return static_cast<To>(from);                                                                         \
+    }                                                                                                       \
   }
 PLIANT_KERNEL_WHOLE(int32_t, INT32_MIN, INT32_MAX, 0x1p31);
 PLIANT_KERNEL_WHOLE(int64_t, INT64_MIN, INT64_MAX, 0x1p63);
@@ -190,11 +194,21 @@ PLIANT_KERNEL_WHOLE(uint8_t, uint8_t{0}, UINT8_MAX, 0x1p8);
 #undef PLIANT_KERNEL_WHOLE
 
 /// What rounds twice on its way to 16 bits by way of a float, and what does not.
-PLIANT_KERNEL_CODE float towards_half(double value) { return to_odd(value); }
-PLIANT_KERNEL_CODE float towards_half(int64_t value) { return to_odd(value); }
-PLIANT_KERNEL_CODE float towards_half(int32_t value) { return to_odd(static_cast<int64_t>(value)); }
-PLIANT_KERNEL_CODE float towards_half(float value) { return value; }
-PLIANT_KERNEL_CODE float towards_half(uint8_t value) { return static_cast<float>(value); }
+PLIANT_KERNEL_CODE float towards_half(double value) {
+  return to_odd(value);
+}
+PLIANT_KERNEL_CODE float towards_half(int64_t value) {
+  return to_odd(value);
+}
+PLIANT_KERNEL_CODE float towards_half(int32_t value) {
+  return to_odd(static_cast<int64_t>(value));
+}
+PLIANT_KERNEL_CODE float towards_half(float value) {
+  return value;
+}
+PLIANT_KERNEL_CODE float towards_half(uint8_t value) {
+  return static_cast<float>(value);
+}
 
 template <bool kToHalf>
 struct Step {
@@ -223,6 +237,6 @@ PLIANT_KERNEL_CODE void cast_element(const CastArguments& job, uint64_t i) {
 // Every kernel: pliant_reduce_<op>_<type>, with _many for more than kFewSources sources, and pliant_cast_<from>_<to>.
 #define PLIANT_KERNEL_TYPES(use) \
   use(f32, float) use(f64, double) use(i32, int32_t) use(i64, int64_t) use(u8, uint8_t) use(f16, Half) use(bf16, BFloat)
-#define PLIANT_KERNEL_CASTS_TO(use, to, To)                                                                  \
-  use(f32, float, to, To) use(f64, double, to, To) use(i32, int32_t, to, To) use(i64, int64_t, to, To)       \
+#define PLIANT_KERNEL_CASTS_TO(use, to, To)                                                            \
+  use(f32, float, to, To) use(f64, double, to, To) use(i32, int32_t, to, To) use(i64, int64_t, to, To) \
       use(u8, uint8_t, to, To) use(f16, Half, to, To) use(bf16, BFloat, to, To)

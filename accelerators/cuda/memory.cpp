@@ -211,8 +211,9 @@ bool CudaMemory::empty_pool(const DeviceEntry& device) {
 
 void* CudaMemory::alloc_async(const DevicePtr& device, uint64_t bytes, Stream& stream) {
   require_process(device->owner);
-  sdk::require(stream.device().index == device->index, "the stream is of device " + std::to_string(stream.device().index) +
-                                                           ", not of device " + std::to_string(device->index));
+  sdk::require(stream.device().index == device->index, "the stream is of device " +
+                                                           std::to_string(stream.device().index) + ", not of device " +
+                                                           std::to_string(device->index));
   cudaMemPool_t pool = pool_of(device);
   return add({nullptr, bytes, sdk::Memory::kDevice, true, device}, [&] {
     const Api& api = device->api;

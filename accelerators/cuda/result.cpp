@@ -13,9 +13,11 @@ struct Word {
 };
 
 // Errors that stay with the process: every later call gives them, too.
-constexpr const char* kLost = "the device is lost to this process; end the process and look at the kernel's log (dmesg)";
+constexpr const char* kLost =
+    "the device is lost to this process; end the process and look at the kernel's log (dmesg)";
 constexpr const char* kFault =
-    "work on the device went wrong, and the device is lost to this process; end the process, and look for a kernel or a "
+    "work on the device went wrong, and the device is lost to this process; end the process, and look for a kernel or "
+    "a "
     "copy that leaves its memory (compute-sanitizer finds it)";
 
 constexpr std::array kWords{

@@ -137,8 +137,8 @@ Event::Recording Event::latest() {
 std::shared_ptr<Mark> Event::reached_mark(const char* which) {
   std::shared_ptr<Mark> mark = latest().at.mark;
   if (!timed_ || !mark) {
-    throw Failure(PLIANT_FAILED_PRECONDITION,
-                  std::string("the ") + which + " event " + (timed_ ? "was never recorded" : "was made without timing"));
+    throw Failure(PLIANT_FAILED_PRECONDITION, std::string("the ") + which + " event " +
+                                                  (timed_ ? "was never recorded" : "was made without timing"));
   }
   const cudaError_t result = mark->query();
   if (result == cudaErrorNotReady) {

@@ -165,8 +165,8 @@ void enqueue_fill(const CudaMemory& memory, void* to, uint8_t byte, uint64_t byt
   }
 }
 
-void enqueue_reduce(const CudaMemory& memory, KernelLibrary* kernels, void* to, std::span<const void* const> from, sdk::Elements elements,
-                    sdk::ReduceOp op, double scale, Stream& stream) {
+void enqueue_reduce(const CudaMemory& memory, KernelLibrary* kernels, void* to, std::span<const void* const> from,
+                    sdk::Elements elements, sdk::ReduceOp op, double scale, Stream& stream) {
   if (elements.count == 0) return;
   if (kernels != nullptr && on_device_alone(memory, stream, to, elements.bytes(), from, elements.bytes())) {
     return kernels->reduce(to, from, elements, op, scale, stream);
@@ -190,12 +190,13 @@ void enqueue_reduce(const CudaMemory& memory, KernelLibrary* kernels, void* to, 
   }
 }
 
-void enqueue_cast(const CudaMemory& memory, KernelLibrary* kernels, void* to, sdk::DType to_type, const void* from, sdk::Elements elements,
-                  Stream& stream) {
+void enqueue_cast(const CudaMemory& memory, KernelLibrary* kernels, void* to, sdk::DType to_type, const void* from,
+                  sdk::Elements elements, Stream& stream) {
   if (elements.count == 0) return;
   const uint64_t from_size = size_of(elements.dtype);
   const uint64_t to_size = size_of(to_type);
-  if (kernels != nullptr && on_device_alone(memory, stream, to, elements.count * to_size, {&from, 1}, elements.bytes())) {
+  if (kernels != nullptr &&
+      on_device_alone(memory, stream, to, elements.count * to_size, {&from, 1}, elements.bytes())) {
     return kernels->cast(to, to_type, from, elements, stream);
   }
   std::vector<Operand> source{Operand(memory, stream, from, elements.bytes(), "the source")};

@@ -52,8 +52,7 @@ cudaError_t release(void* pointer, bool host) {
   State& all = state();
   if (pointer == nullptr) return cudaSuccess;
   const auto found = all.allocations.find(reinterpret_cast<uintptr_t>(pointer));
-  if (found == all.allocations.end() || found->second->doomed ||
-      (found->second->type == cudaMemoryTypeHost) != host) {
+  if (found == all.allocations.end() || found->second->doomed || (found->second->type == cudaMemoryTypeHost) != host) {
     all.violation("memory was freed that is not allocated, or of another kind");
     return cudaErrorInvalidValue;
   }

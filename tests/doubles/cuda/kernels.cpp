@@ -54,8 +54,8 @@ cudaError_t launch_cast(void** arguments, Command& command) {
 
 const std::map<std::string, Launcher>& kernels() {
   static const std::map<std::string, Launcher> kAll{
-#define SOFT_REDUCE(op, Op, type, T)                                           \
-  {"pliant_reduce_" #op "_" #type, &launch_reduce<T, Op, kFewSources>},        \
+#define SOFT_REDUCE(op, Op, type, T)                                    \
+  {"pliant_reduce_" #op "_" #type, &launch_reduce<T, Op, kFewSources>}, \
       {"pliant_reduce_" #op "_" #type "_many", &launch_reduce<T, Op, kMostSources>},
 #define SOFT_SUM(type, T) SOFT_REDUCE(sum, Sum, type, T)
 #define SOFT_MIN(type, T) SOFT_REDUCE(min, Min, type, T)

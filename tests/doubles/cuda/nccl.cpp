@@ -130,8 +130,7 @@ struct NcclCommHandle : std::enable_shared_from_this<NcclCommHandle> {
       std::shared_ptr<accelerator::UniqueFd> memory;
       const std::string place = meeting_place(id_);
       if (rank_ == 0) {
-        memory = std::make_shared<accelerator::UniqueFd>(
-            accelerator::Segment::reserve(world_size_, kChunkBytes, made));
+        memory = std::make_shared<accelerator::UniqueFd>(accelerator::Segment::reserve(world_size_, kChunkBytes, made));
         const std::string draft = place + ".draft";
         const int fd = ::open(draft.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
         const bool written = fd >= 0 && ::write(fd, made.bytes, sizeof(made.bytes)) == sizeof(made.bytes);
@@ -145,7 +144,8 @@ struct NcclCommHandle : std::enable_shared_from_this<NcclCommHandle> {
       }
       {
         const std::lock_guard lock(mutex_);
-        if (!ended_) communicator_ = std::make_unique<accelerator::Communicator>(made, rank_, world_size_, memory, nullptr);
+        if (!ended_)
+          communicator_ = std::make_unique<accelerator::Communicator>(made, rank_, world_size_, memory, nullptr);
       }
       if (rank_ == 0) {
         while (state() == kNcclInProgress) {

@@ -134,7 +134,8 @@ struct State {
   void violation(const std::string& what);
   /// The allocation that holds the address; NULL for plain memory.
   AllocationPtr find(const void* pointer);
-  /// cudaErrorInvalidValue when the range leaves its allocation, or that was given back. `out` is NULL for plain memory.
+  /// cudaErrorInvalidValue when the range leaves its allocation, or that was given back. `out` is NULL for plain
+  /// memory.
   cudaError_t find_range(const void* pointer, uint64_t bytes, AllocationPtr& out);
   /// Where the runtime finds what the user's pointer names.
   static void* inside(const AllocationPtr& allocation, const void* pointer);
@@ -152,8 +153,8 @@ cudaError_t told(cudaError_t result);
 cudaError_t usable();
 int current_device();
 
-/// A kernel by its name, called with the arguments of a launch; how it went is known at once, and work for the stream is
-/// added to `command`. cudaErrorInvalidDeviceFunction for an unknown one.
+/// A kernel by its name, called with the arguments of a launch; how it went is known at once, and work for the stream
+/// is added to `command`. cudaErrorInvalidDeviceFunction for an unknown one.
 bool kernel_exists(const std::string& name);
 cudaError_t launch(const std::string& name, void** arguments, Command& command);
 

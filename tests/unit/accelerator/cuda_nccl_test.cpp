@@ -34,8 +34,7 @@ Offer offer_of(const std::string& collectives, const std::string& nccl) {
   };
   void* library = ::dlopen(kCudaFile, RTLD_NOW | RTLD_LOCAL);
   REQUIRE(library != nullptr);
-  const pliant_plugin& record =
-      *reinterpret_cast<pliant_plugin_entry>(::dlsym(library, PLIANT_PLUGIN_ENTRY_SYMBOL))();
+  const pliant_plugin& record = *reinterpret_cast<pliant_plugin_entry>(::dlsym(library, PLIANT_PLUGIN_ENTRY_SYMBOL))();
   std::vector<pliant_value> values;
   for (uint32_t i = 0; i < record.option_count; ++i) {
     pliant_value value = *record.options[i].default_value;
@@ -124,7 +123,8 @@ TEST_CASE("collectives of one communicator on two streams run in the order of th
   pliant_comm_id id{};
   REQUIRE(device.call(&Collectives::comm_id, 2, &id).ok());
   std::array<std::unique_ptr<Comm>, 2> comms;
-  for (int32_t rank = 0; rank < 2; ++rank) comms[static_cast<size_t>(rank)] = std::make_unique<Comm>(device, id, rank, 2);
+  for (int32_t rank = 0; rank < 2; ++rank)
+    comms[static_cast<size_t>(rank)] = std::make_unique<Comm>(device, id, rank, 2);
   void* memory = nullptr;
   REQUIRE(device.alloc(4 * sizeof(int32_t), &memory).ok());
   auto* const words = static_cast<int32_t*>(memory);

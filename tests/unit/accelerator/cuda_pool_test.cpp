@@ -13,8 +13,7 @@ using Slots = pliant_accelerator;
 class Pool {
  public:
   explicit Pool(const SoftwareCuda& device)
-      : device_(device),
-        table_(*static_cast<const pliant_stream_memory*>(device.extension(PLIANT_STREAM_MEMORY))) {}
+      : device_(device), table_(*static_cast<const pliant_stream_memory*>(device.extension(PLIANT_STREAM_MEMORY))) {}
   Outcome alloc(uint64_t bytes, pliant_stream* stream, void** out, int32_t on = 0) const {
     pliant_error error = fresh();
     const int32_t status = table_.alloc_async(device_.self(), on, bytes, stream, out, &error);
