@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 #include <string>
 
@@ -66,7 +67,26 @@ class TurnAtNccl {
 
 Communicator::Communicator(const NcclApi& nccl, const DevicePtr& device, const pliant_comm_id& id, int32_t rank,
                            int32_t world_size)
-    : member_(std::make_shared<Membership>(nccl, device, id, rank, world_size)), owner_(::getpid()) {}
+    : owner_(::getpid()) {
+  NcclId with{};
+  std::memcpy(with.bytes, id.bytes, sizeof(with.bytes));
+  const auto make = [init = nccl.init, with, rank, world_size](NcclComm* made, NcclConfig* config) {
+    return init(made, world_size, with, rank, config);
+  };
+  member_ = std::make_shared<Membership>(nccl, device, make, rank, world_size);
+}
+
+Communicator::Communicator(Communicator& old, std::span<const int32_t> without) : owner_(::getpid()) {
+  const std::shared_ptr<Membership> before = old.member_;
+  before->fail({PLIANT_ABORTED, "the communicator of rank " + std::to_string(old.rank()) + " has shrunk to another"});
+  const auto lower =
+      std::count_if(without.begin(), without.end(), [&](int32_t leaving) { return leaving < old.rank(); });
+  const auto make = [before, leaving = std::vector<int>(without.begin(), without.end())](
+                        NcclComm* made, NcclConfig* config) { return before->shrink(leaving, made, config); };
+  member_ =
+      std::make_shared<Membership>(before->nccl(), before->device(), make, old.rank() - static_cast<int32_t>(lower),
+                                   old.world_size() - static_cast<int32_t>(without.size()));
+}
 
 Communicator::~Communicator() {
   if (::getpid() != owner_) {

@@ -27,6 +27,8 @@ class Communicator {
  public:
   Communicator(const NcclApi& nccl, const DevicePtr& device, const pliant_comm_id& id, int32_t rank,
                int32_t world_size);
+  /// Begins to make one of `old`, which ends, without some of its ranks.
+  Communicator(Communicator& old, std::span<const int32_t> without);
   /// Aborts what is still running here and leaves.
   ~Communicator();
   Communicator(const Communicator&) = delete;

@@ -78,7 +78,7 @@ class CudaAccelerator {
 
   const void* extension(const char* id) {
     if (std::strcmp(id, PLIANT_STREAM_MEMORY) == 0) return sdk::stream_memory_table<CudaAccelerator>();
-    if (std::strcmp(id, PLIANT_COLLECTIVES) == 0 && has_nccl()) return sdk::collectives_table<CudaAccelerator>();
+    if (std::strcmp(id, PLIANT_COLLECTIVES) == 0 && has_nccl()) return &offered_;
     return nullptr;
   }
 
@@ -162,6 +162,9 @@ class CudaAccelerator {
   std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id& id, int32_t rank, int32_t world_size) {
     return std::make_unique<Comm>(nccl_, entry(device), id, rank, world_size);
   }
+  std::unique_ptr<Comm> shrink(Comm& old, std::span<const int32_t> without, const pliant_comm_id&) {
+    return std::make_unique<Comm>(old, without);
+  }
   int32_t world_size(const Comm& comm) { return comm.world_size(); }
   int32_t rank(const Comm& comm) { return comm.rank(); }
   void wait_ready(Comm& comm, int32_t timeout_ms) { comm.wait_ready(timeout_ms); }
@@ -232,6 +235,8 @@ class CudaAccelerator {
     if (collectives == "generic" || device_count() == 0) return false;
     std::call_once(nccl_asked_, [&] {
       why_no_nccl_ = nccl_.open(nccl);
+      offered_ = *sdk::collectives_table<CudaAccelerator>();
+      if (nccl_.shrink == nullptr) offered_.comm_shrink = nullptr;
       if (!why_no_nccl_.empty()) host_.warning("generic collectives instead of NCCL's: " + why_no_nccl_);
     });
     return why_no_nccl_.empty();
@@ -247,6 +252,7 @@ class CudaAccelerator {
   std::once_flag nccl_asked_;
   std::string why_no_nccl_;
   cuda::NcclApi nccl_;
+  pliant_collectives offered_{};  // what this NCCL can do
   std::mutex mutex_;
   std::unique_ptr<Opened> opened_;
   cuda::CudaMemory memory_;

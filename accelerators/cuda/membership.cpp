@@ -2,7 +2,6 @@
 #include "membership.hpp"
 
 #include <chrono>
-#include <cstring>
 #include <string>
 
 #include "result.hpp"
@@ -22,14 +21,13 @@ constexpr auto kLeaveTogether = 1s;
 
 }  // namespace
 
-Membership::Membership(const NcclApi& nccl, DevicePtr device, const pliant_comm_id& id, int32_t rank,
-                       int32_t world_size)
+Membership::Membership(const NcclApi& nccl, DevicePtr device, Make make, int32_t rank, int32_t world_size)
     : nccl_(nccl), device_(std::move(device)), rank_(rank), world_size_(world_size) {
   {
     const OnDevice here(device_->api, device_->index);
     check(device_->api, device_->api.cudaMalloc(&word_, sizeof(int64_t)), "cudaMalloc");
   }
-  watcher_ = std::thread([this, id] { join_and_watch(id); });
+  watcher_ = std::thread([this, begin = std::move(make)] { join_and_watch(begin); });
 }
 
 Membership::~Membership() {
@@ -39,6 +37,7 @@ Membership::~Membership() {
     changed_.notify_all();
   }
   if (watcher_.joinable()) watcher_.join();
+  end_handle(true);
   const OnDevice here(device_->api, device_->index);
   if (device_->api.cudaFree(word_) != cudaSuccess) static_cast<void>(device_->api.cudaGetLastError());
 }
@@ -69,16 +68,14 @@ NcclResult Membership::poll() {
   return result;
 }
 
-void Membership::join_and_watch(pliant_comm_id id) {
+void Membership::join_and_watch(const Make& make) {
   const OnDevice here(device_->api, device_->index);
   try {
     {
-      NcclId with{};
-      std::memcpy(with.bytes, id.bytes, sizeof(with.bytes));
       NcclConfig config;
       NcclComm made = nullptr;
       const std::unique_lock lock(calling_);
-      const NcclResult result = nccl_.init(&made, world_size_, with, rank_, &config);
+      const NcclResult result = make(&made, &config);
       handle_ = made;
       static_cast<void>(is_in_progress(result));
     }
@@ -101,7 +98,7 @@ void Membership::join_and_watch(pliant_comm_id id) {
     fail(Failure(PLIANT_INTERNAL, other.what()));
   }
   const std::lock_guard lock(mutex_);
-  if (state_ == State::kFailed) end_handle();  // what failed while NCCL was about to give the handle
+  if (state_ == State::kFailed) end_handle(false);  // what failed while NCCL was about to give the handle
 }
 
 void Membership::forget_reached() {
@@ -167,18 +164,38 @@ void Membership::fail(const Failure& failure) {
   }
   work_.clear();
   failure_.emplace(failure);
+  const bool joined = state_ == State::kReady;
   state_ = State::kFailed;
   changed_.notify_all();
-  end_handle();
+  end_handle(!joined);
 }
 
-/// Under the mutex. NCCL lets a communicator be aborted while another thread is in a call of it.
-void Membership::end_handle() {
+/// Ends what runs. Where NCCL can make a smaller communicator of one that failed, the handle stays until the end. NCCL
+/// lets a communicator be aborted while another thread is in a call of it.
+void Membership::end_handle(bool for_good) {
   const std::unique_lock lock(calling_, 100ms);
   if (handle_ == nullptr) return;
   const OnDevice here(device_->api, device_->index);
+  if (!for_good && nccl_.revoke != nullptr) {
+    const NcclResult revoked = revoked_ ? kNcclSuccess : nccl_.revoke(handle_, 0);
+    revoked_ = true;
+    if (revoked == kNcclSuccess || revoked == kNcclInProgress) return;
+  }
   static_cast<void>(nccl_.abort(handle_));
   handle_ = nullptr;
+}
+
+NcclResult Membership::shrink(std::vector<int> without, NcclComm* made, NcclConfig* config) {
+  const std::unique_lock lock(calling_);
+  if (handle_ == nullptr) {
+    throw Failure(PLIANT_FAILED_PRECONDITION,
+                  "a communicator that not all ranks had joined cannot shrink; make a new one of those that are left");
+  }
+  NcclResult state = kNcclInProgress;  // until all that ran has ended
+  while (nccl_.async_error(handle_, &state) == kNcclSuccess && state == kNcclInProgress) {
+    std::this_thread::sleep_for(kPollBusy);  // NCCL has nothing to wait on
+  }
+  return nccl_.shrink(handle_, without.data(), static_cast<int>(without.size()), made, config, 0);
 }
 
 void Membership::leave() {

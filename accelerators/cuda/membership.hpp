@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -20,8 +21,10 @@ namespace pliant::cuda {
 /// All calls may come from any thread. NCCL is called by one thread at a time.
 class Membership {
  public:
+  /// Begins to make a communicator, without blocking.
+  using Make = std::function<NcclResult(NcclComm* made, NcclConfig* config)>;
   /// Begins joining, on a thread of its own, which then watches for errors.
-  Membership(const NcclApi& nccl, DevicePtr device, const pliant_comm_id& id, int32_t rank, int32_t world_size);
+  Membership(const NcclApi& nccl, DevicePtr device, Make make, int32_t rank, int32_t world_size);
   ~Membership();
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
@@ -52,6 +55,11 @@ class Membership {
   /// Work of a stream that ends at the mark fails with the communicator.
   void add(std::shared_ptr<FailureSlot> failures, uint64_t number, std::shared_ptr<Mark> mark);
 
+  /// The beginning of a communicator without some ranks; this one has failed. Throws PLIANT_FAILED_PRECONDITION when
+  /// not all had joined it.
+  NcclResult shrink(std::vector<int> without, NcclComm* made, NcclConfig* config);
+  [[nodiscard]] const DevicePtr& device() const { return device_; }
+
   /// Ends all waits and work with the failure; the first one stands.
   void fail(const sdk::Failure& failure);
   /// Leaves: in agreement with the others where all is done, else by abort.
@@ -64,12 +72,12 @@ class Membership {
     std::shared_ptr<Mark> mark;
   };
   enum class State { kJoining, kReady, kFailed };
-  void join_and_watch(pliant_comm_id id);
+  void join_and_watch(const Make& make);
   /// kNcclInProgress while there is no handle.
   NcclResult poll();
   bool is_in_progress(NcclResult result);
   [[nodiscard]] sdk::Failure failure_of(NcclResult result);
-  void end_handle();
+  void end_handle(bool for_good);
   void forget_reached();
 
   const NcclApi nccl_;
@@ -80,6 +88,7 @@ class Membership {
 
   std::timed_mutex calling_;  ///< of the handle
   NcclComm handle_ = nullptr;
+  bool revoked_ = false;
 
   std::mutex mutex_;  ///< of all below
   std::condition_variable changed_;

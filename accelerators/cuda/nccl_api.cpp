@@ -47,7 +47,14 @@ std::string NcclApi::open(const std::string& file) {
   find(recv, "ncclRecv");
   find(group_start, "ncclGroupStart");
   find(group_end, "ncclGroupEnd");
-  return missing.empty() ? "" : file + " is no NCCL that can be used: it lacks " + missing;
+  if (!missing.empty()) return file + " is no NCCL that can be used: it lacks " + missing;
+  find(revoke, "ncclCommRevoke");
+  find(shrink, "ncclCommShrink");
+  if (revoke == nullptr || shrink == nullptr) {
+    revoke = nullptr;
+    shrink = nullptr;
+  }
+  return "";
 }
 
 }  // namespace pliant::cuda

@@ -54,6 +54,9 @@ struct NcclApi {
   NcclResult (*broadcast)(const void*, void*, size_t, int, int, NcclComm, cudaStream_t) = nullptr;
   NcclResult (*send)(const void*, size_t, int, int, NcclComm, cudaStream_t) = nullptr;
   NcclResult (*recv)(void*, size_t, int, int, NcclComm, cudaStream_t) = nullptr;
+  /// Both NULL before NCCL 2.28: a communicator that failed is then of no more use.
+  NcclResult (*revoke)(NcclComm, int) = nullptr;
+  NcclResult (*shrink)(NcclComm, int*, int, NcclComm*, NcclConfig*, int) = nullptr;
   NcclResult (*group_start)() = nullptr;
   NcclResult (*group_end)() = nullptr;
 

@@ -76,6 +76,22 @@ struct NcclCommHandle : std::enable_shared_from_this<NcclCommHandle> {
     changed_.notify_all();
     changed_.wait(lock, [this] { return running_ == 0; });
   }
+  /// Ends all that runs; what is left may shrink.
+  void revoke() {
+    end();
+    const std::lock_guard lock(mutex_);
+    revoked_ = true;
+  }
+  /// The id of the communicator without some ranks; the same on all that stay.
+  [[nodiscard]] NcclId id_without(const int* leaving, int count) const {
+    NcclId made = id_;
+    uint64_t key = 0;
+    std::memcpy(&key, made.bytes, sizeof(key));
+    for (int i = 0; i < count; ++i) key = (key ^ static_cast<uint64_t>(leaving[i] + 1)) * 0x9e3779b97f4a7c15ULL;
+    std::memcpy(made.bytes, &key, sizeof(key));
+    return made;
+  }
+
   /// All that was enqueued has run.
   void leave() {
     const std::lock_guard lock(mutex_);
@@ -86,6 +102,7 @@ struct NcclCommHandle : std::enable_shared_from_this<NcclCommHandle> {
 
   NcclResult state() {
     const std::lock_guard lock(mutex_);
+    if (revoked_) return kNcclSuccess;
     if (error_ != kNcclSuccess) return error_;
     if (!communicator_) return kNcclInProgress;
     try {
@@ -222,6 +239,7 @@ struct NcclCommHandle : std::enable_shared_from_this<NcclCommHandle> {
   NcclResult error_ = kNcclSuccess;
   std::string words_;
   bool ended_ = false;
+  bool revoked_ = false;
   int running_ = 0;
   int64_t busy_polls_ = 0;
   uint64_t tickets_ = 0;
@@ -359,6 +377,23 @@ NcclResult ncclCommAbort(NcclComm comm) {
   rank->end();
   return kNcclSuccess;
 }
+
+#ifndef PLIANT_SOFT_NCCL_WITHOUT_SHRINK
+NcclResult ncclCommRevoke(NcclComm comm, int flags) {
+  const auto rank = of(comm);
+  if (!rank || flags != 0) return kNcclInvalidArgument;
+  rank->revoke();
+  return kNcclSuccess;
+}
+NcclResult ncclCommShrink(NcclComm comm, int* without, int count, NcclComm* out, NcclConfig* config, int) {
+  const auto rank = of(comm);
+  if (!rank) return kNcclInvalidArgument;
+  int lower = 0;
+  for (int i = 0; i < count; ++i) lower += without[i] < rank->rank() ? 1 : 0;
+  return ncclCommInitRankConfig(out, rank->world_size() - count, rank->id_without(without, count), rank->rank() - lower,
+                                config);
+}
+#endif
 
 NcclResult ncclAllReduce(const void* send, void* recv, size_t count, int type, int op, NcclComm comm,
                          cudaStream_t stream) {

@@ -21,7 +21,8 @@ pliant_add_test(accelerator_cuda_pool SOURCES cuda_pool_test.cpp)
 pliant_add_test(accelerator_cuda_nccl SOURCES cuda_nccl_test.cpp)
 target_include_directories(test_accelerator_cuda SYSTEM PRIVATE ${PLIANT_CUDA_INCLUDE_DIR})
 foreach(test cuda_absent cuda cuda_pool cuda_nccl)
-  add_dependencies(test_accelerator_${test} pliant_accelerator_cuda soft_cudart soft_nccl)
+  add_dependencies(test_accelerator_${test} pliant_accelerator_cuda soft_cudart soft_nccl soft_old_nccl)
   target_compile_definitions(test_accelerator_${test} PRIVATE
-    PLIANT_SOFT_CUDA="$<TARGET_FILE:soft_cudart>" PLIANT_SOFT_NCCL="$<TARGET_FILE:soft_nccl>")
+    PLIANT_SOFT_CUDA="$<TARGET_FILE:soft_cudart>" PLIANT_SOFT_NCCL="$<TARGET_FILE:soft_nccl>"
+    PLIANT_SOFT_OLD_NCCL="$<TARGET_FILE:soft_old_nccl>")
 endforeach()

@@ -160,3 +160,56 @@ TEST_CASE("collectives of one communicator on two streams run in the order of th
   leaving.join();
   device.free(memory);
 }
+
+TEST_CASE("survivors of a rank that left shrink their communicator, close the gap and go on") {
+  const SoftwareCuda device(with_nccl(PLIANT_SOFT_NCCL));
+  pliant_comm_id id{};
+  REQUIRE(device.call(&Collectives::comm_id, 3, &id).ok());
+  std::array<std::unique_ptr<Comm>, 3> comms;
+  for (int32_t rank = 0; rank < 3; ++rank)
+    comms[static_cast<size_t>(rank)] = std::make_unique<Comm>(device, id, rank, 3);
+  for (const auto& comm : comms) REQUIRE(comm->status(-1).ok());
+  void* memory = nullptr;
+  REQUIRE(device.alloc(4 * sizeof(int32_t), &memory).ok());
+  auto* const words = static_cast<int32_t*>(memory);
+  {
+    const Stream first(device);
+    const Stream last(device);
+    // Rank 0 waits for rank 1, which leaves; rank 2 has noticed nothing.
+    REQUIRE(device.call(&Collectives::barrier, *comms[0], first).ok());
+    comms[1]->abort();
+    comms[1]->destroy();
+    CHECK(first.synchronize().status != PLIANT_OK);
+    const int32_t leaving = 1;
+    std::array<pliant_comm*, 2> smaller{};
+    REQUIRE(device.call(&Collectives::comm_shrink, *comms[0], &leaving, 1, &id, &smaller[0]).ok());
+    REQUIRE(device.call(&Collectives::comm_shrink, *comms[2], &leaving, 1, &id, &smaller[1]).ok());
+    comms[0]->destroy();
+    for (pliant_comm* one : smaller) REQUIRE(device.call(&Collectives::comm_status, one, -1).text() == "0: ");
+    REQUIRE(device.call(&Slots::fill_async, words, 1, sizeof(int32_t), first).ok());
+    REQUIRE(device.call(&Slots::fill_async, words + 1, 2, sizeof(int32_t), last).ok());
+    REQUIRE(device.call(&Collectives::all_gather, smaller[0], words, words + 2, 1, PLIANT_I32, first).ok());
+    // In the place of rank 1 of 2.
+    void* other = nullptr;
+    REQUIRE(device.alloc(2 * sizeof(int32_t), &other).ok());
+    REQUIRE(device.call(&Collectives::all_gather, smaller[1], words + 1, other, 1, PLIANT_I32, last).ok());
+    CHECK(first.synchronize().text() == "0: ");
+    CHECK(last.synchronize().text() == "0: ");
+    std::array<int32_t, 2> got{};
+    REQUIRE(device.call(&Slots::copy_async, got.data(), words + 2, sizeof(got), first).ok());
+    REQUIRE(first.synchronize().ok());
+    CHECK(got == std::array<int32_t, 2>{0x01010101, 0x02020202});
+    device.free(other);
+    for (pliant_comm* one : smaller) device.collectives().comm_destroy(device.collectives_self(), one);
+  }
+  for (auto& comm : comms) comm.reset();
+  device.free(memory);
+}
+
+TEST_CASE("an NCCL that cannot revoke and shrink leaves that to the host") {
+  const SoftwareCuda old(with_nccl(PLIANT_SOFT_OLD_NCCL));
+  CHECK(!old.collectives().comm_shrink);
+  const SoftwareCuda fresh(with_nccl(PLIANT_SOFT_NCCL));
+  CHECK(!!fresh.collectives().comm_shrink);
+  CHECK(!fresh.collectives().comm_grow);
+}
