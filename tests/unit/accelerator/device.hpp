@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda_runtime.hpp"
 #include "level_zero_driver.hpp"
 #include "pliant/abi/collectives.h"
 #include "pliant/abi/plugin.h"
@@ -31,14 +32,26 @@ inline const char* const kHostFile = PLIANT_PLUGIN_DIR "/accelerator-host.pliant
 inline const char* const kSimFile = PLIANT_TESTKIT_PLUGIN_DIR "/accelerator-sim.pliant.so";
 
 inline const char* const kLevelZeroFile = PLIANT_PLUGIN_DIR "/accelerator-level_zero.pliant.so";
+inline const char* const kCudaFile = PLIANT_PLUGIN_DIR "/accelerator-cuda.pliant.so";
 
 /// The plugin that tests of any accelerator run on: that of the host, unless PLIANT_TEST_ACCELERATOR asks for Level
 /// Zero on its software driver: `level_zero`, `level_zero_validated` with the loader's own checks,
-/// `level_zero_reordered` with delays, and commands that overtake each other.
+/// `level_zero_reordered` with delays, and commands that overtake each other; or for cuda on its software runtime:
+/// `cuda`, `cuda_delayed`, `cuda_without_kernels`.
 inline const char* tested_file() {
   const char* wanted = std::getenv("PLIANT_TEST_ACCELERATOR");
   if (wanted == nullptr) return kHostFile;
   const std::string name = wanted;
+  if (name.rfind("cuda", 0) == 0) {
+    use_software_cuda();
+    if (name == "cuda_delayed") {
+      ::setenv("PLIANT_SOFT_CUDA_SEED", "7", 1);
+      ::setenv("PLIANT_SOFT_CUDA_MAX_DELAY_US", "20", 1);
+    } else if (name == "cuda_without_kernels") {
+      ::setenv("PLIANT_SOFT_CUDA_NO_KERNELS", "1", 1);
+    }
+    return kCudaFile;
+  }
   use_software_driver();
   if (name == "level_zero_validated") {
     ::setenv("ZE_ENABLE_VALIDATION_LAYER", "1", 1);
@@ -96,6 +109,7 @@ class Device {
     record_->destroy(self_);
     ::dlclose(library_);
     if (file_ == kLevelZeroFile) check_software_driver_is_clean();
+    if (file_ == kCudaFile) check_software_cuda_is_clean();
   }
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -111,6 +125,7 @@ class Device {
     return *collectives_;
   }
   [[nodiscard]] const pliant_plugin& record() const { return *record_; }
+  [[nodiscard]] const void* extension(const char* id) const { return record_->extension(self_, id); }
   [[nodiscard]] void* self() const { return self_; }
   [[nodiscard]] void* collectives_self() const { return collectives_self_; }
   [[nodiscard]] virtual Outcome synchronize(pliant_stream* stream) const {

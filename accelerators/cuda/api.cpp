@@ -1,0 +1,33 @@
+// Opens CUDA's runtime library and finds its functions.
+#include "api.hpp"
+
+#include <dlfcn.h>
+
+namespace pliant::cuda {
+
+std::string Api::open(const std::string& file) {
+  void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) {
+    const char* why = ::dlerror();
+    return why == nullptr ? file + ": cannot be opened" : why;
+  }
+  std::string missing;
+  const auto find = [&](const char* name) {
+    void* found = ::dlsym(library, name);
+    if (found == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(name);
+    return found;
+  };
+#define PLIANT_CUDA_FIND(name) name = reinterpret_cast<decltype(name)>(find(#name))
+  PLIANT_CUDA_CALLS(PLIANT_CUDA_FIND);
+#undef PLIANT_CUDA_FIND
+#define PLIANT_CUDA_FIND(name) name = reinterpret_cast<decltype(name)>(::dlsym(library, #name))
+  PLIANT_CUDA_KERNEL_CALLS(PLIANT_CUDA_FIND);
+#undef PLIANT_CUDA_FIND
+  void* properties = ::dlsym(library, "cudaGetDeviceProperties_v2");
+  if (properties == nullptr) properties = find("cudaGetDeviceProperties");
+  cudaGetDeviceProperties = reinterpret_cast<decltype(cudaGetDeviceProperties)>(properties);
+  if (missing.empty()) return "";
+  return file + " is no CUDA runtime that can be used: it lacks " + missing;
+}
+
+}  // namespace pliant::cuda

@@ -1,0 +1,95 @@
+// Api: the functions of CUDA's runtime library, found at run time, so that the plugin opens on a machine that has none.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+// Every call that the plugin makes whose form is the same in CUDA 12 and 13.
+#define PLIANT_CUDA_CALLS(call)           \
+  call(cudaRuntimeGetVersion);            \
+  call(cudaDriverGetVersion);             \
+  call(cudaGetErrorName);                 \
+  call(cudaGetErrorString);               \
+  call(cudaGetLastError);                 \
+  call(cudaGetDeviceCount);               \
+  call(cudaGetDevice);                    \
+  call(cudaSetDevice);                    \
+  call(cudaDeviceGetAttribute);           \
+  call(cudaDeviceGetStreamPriorityRange); \
+  call(cudaMalloc);                       \
+  call(cudaFree);                         \
+  call(cudaHostAlloc);                    \
+  call(cudaFreeHost);                     \
+  call(cudaMallocManaged);                \
+  call(cudaMemGetInfo);                   \
+  call(cudaPointerGetAttributes);         \
+  call(cudaMemPoolCreate);                \
+  call(cudaMemPoolDestroy);               \
+  call(cudaMemPoolSetAttribute);          \
+  call(cudaMemPoolTrimTo);                \
+  call(cudaMallocFromPoolAsync);          \
+  call(cudaFreeAsync);                    \
+  call(cudaStreamCreateWithPriority);     \
+  call(cudaStreamDestroy);                \
+  call(cudaStreamQuery);                  \
+  call(cudaStreamSynchronize);            \
+  call(cudaStreamWaitEvent);              \
+  call(cudaEventCreateWithFlags);         \
+  call(cudaEventDestroy);                 \
+  call(cudaEventRecord);                  \
+  call(cudaEventQuery);                   \
+  call(cudaEventSynchronize);             \
+  call(cudaEventElapsedTime);             \
+  call(cudaMemcpyAsync);                  \
+  call(cudaMemsetAsync)
+
+// Calls that older runtimes lack: without them reductions and casts run on the processors.
+#define PLIANT_CUDA_KERNEL_CALLS(call) \
+  call(cudaLibraryLoadData);           \
+  call(cudaLibraryUnload);             \
+  call(cudaLibraryGetKernel);          \
+  call(cudaLaunchKernel)
+
+namespace pliant::cuda {
+
+struct Api {
+#define PLIANT_CUDA_MEMBER(name) decltype(&::name) name = nullptr  // NOLINT(bugprone-macro-parentheses): a declaration
+  PLIANT_CUDA_CALLS(PLIANT_CUDA_MEMBER);
+  PLIANT_CUDA_KERNEL_CALLS(PLIANT_CUDA_MEMBER);
+#undef PLIANT_CUDA_MEMBER
+  /// Called cudaGetDeviceProperties_v2 in CUDA 12. What it fills may be longer than cudaDeviceProp; the fields up to
+  /// totalGlobalMem lie where they always lay.
+  decltype(&::cudaGetDeviceProperties) cudaGetDeviceProperties = nullptr;
+
+  /// Opens the runtime, for good: it has threads and does not survive being closed. "" or why it cannot be used.
+  std::string open(const std::string& file);
+  [[nodiscard]] bool launches_kernels() const {
+    return cudaLibraryLoadData != nullptr && cudaLibraryUnload != nullptr && cudaLibraryGetKernel != nullptr &&
+           cudaLaunchKernel != nullptr;
+  }
+};
+
+/// Makes a device the current one of this thread, and the one before again at the end.
+class OnDevice {
+ public:
+  OnDevice(const Api& api, int device) : api_(api) {
+    if (api_.cudaGetDevice(&before_) != cudaSuccess || before_ == device) {
+      static_cast<void>(api_.cudaGetLastError());
+      if (before_ == device) return;
+    }
+    changed_ = api_.cudaSetDevice(device) == cudaSuccess;
+  }
+  ~OnDevice() {
+    if (changed_ && before_ >= 0) static_cast<void>(api_.cudaSetDevice(before_));
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  const Api& api_;
+  int before_ = -1;
+  bool changed_ = false;
+};
+
+}  // namespace pliant::cuda

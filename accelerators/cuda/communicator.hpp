@@ -1,0 +1,69 @@
+// Communicator: collectives of NCCL in the order of the calls, whatever streams they are on.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "membership.hpp"
+#include "pliant/sdk/accelerator.hpp"
+
+namespace pliant::cuda {
+
+/// One call of NCCL, with all that it needs.
+struct NcclCall {
+  std::function<NcclResult(const NcclApi& nccl, NcclComm comm, cudaStream_t stream)> go;
+  int32_t self_sends = 0;     ///< 1: a message to this rank itself
+  int32_t self_receives = 0;  ///< 1: a message from it
+  bool is_message = false;
+};
+
+class Communicator {
+ public:
+  Communicator(const NcclApi& nccl, const DevicePtr& device, const pliant_comm_id& id, int32_t rank,
+               int32_t world_size);
+  /// Begins to make one of `old`, which ends, without some of its ranks.
+  Communicator(Communicator& old, std::span<const int32_t> without);
+  /// Aborts what is still running here and leaves.
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  [[nodiscard]] int32_t rank() const { return member_->rank(); }
+  [[nodiscard]] int32_t world_size() const { return member_->world_size(); }
+  void wait_ready(int32_t timeout_ms);
+  void abort();
+
+  void all_reduce(const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op, Stream& stream);
+  void all_gather(const void* send, void* recv, sdk::Elements elements, Stream& stream);
+  void reduce_scatter(const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op, Stream& stream);
+  void broadcast(void* buffer, sdk::Elements elements, int32_t root, Stream& stream);
+  void barrier(Stream& stream);
+  void all_gather_v(const void* send, void* recv, std::span<const uint64_t> counts, sdk::DType dtype, Stream& stream);
+  void send(const void* buffer, sdk::Elements elements, int32_t peer, Stream& stream);
+  void recv(void* buffer, sdk::Elements elements, int32_t peer, Stream& stream);
+  void begin_group();
+  void end_group();
+
+ private:
+  /// Calls since begin_group.
+  struct Open {
+    std::vector<NcclCall> calls;
+    Stream* stream = nullptr;
+  };
+  void enqueue(NcclCall call, Stream& stream);
+  void enqueue_all(std::vector<NcclCall> calls, Stream& stream);
+
+  std::shared_ptr<Membership> member_;  // enqueued work outlives the handle
+  std::mutex opening_;
+  std::mutex calling_;  ///< tickets follow the order on the streams
+  std::optional<Open> open_;
+  const pid_t owner_;
+};
+
+}  // namespace pliant::cuda

@@ -1,0 +1,264 @@
+// The `cuda` accelerator: NVIDIA's GPUs. Nothing is opened before the first question, and a machine without runtime,
+// driver or device has 0 devices.
+#include <cstring>
+#include <memory>
+#include <mutex>
+
+#include "communicator.hpp"
+#include "event.hpp"
+#include "kernel_library.hpp"
+#include "pliant/sdk/accelerator.hpp"
+#include "pliant/sdk/collectives.hpp"
+#include "pliant/sdk/stream_memory.hpp"
+#include "runtime.hpp"
+#include "stream.hpp"
+#include "work.hpp"
+
+namespace {
+
+using namespace pliant;
+
+/// What is there once CUDA was asked.
+struct Opened {
+  explicit Opened(const std::string& file) : runtime(file) {
+    for (const auto& device : runtime.devices()) events.push_back(std::make_shared<cuda::EventPool>(device));
+  }
+  cuda::Runtime runtime;
+  std::vector<std::shared_ptr<cuda::EventPool>> events;  ///< of each device
+  cuda::KernelLibrary kernels;
+};
+
+void require_name(const char* option, const std::string& file, const char* example) {
+  const bool bare = file.find('/') == std::string::npos;
+  sdk::require(bare || file.rfind('/', 0) == 0, std::string(option) + " is '" + file +
+                                                    "'; give a name without '/', such as " + example +
+                                                    ", or an absolute path");
+}
+
+class CudaAccelerator {
+ public:
+  using Stream = cuda::Stream;
+  using Event = cuda::Event;
+  using Comm = cuda::Communicator;
+
+  std::string runtime;
+  std::string collectives = "nccl";
+  std::string nccl = "libnccl.so.2";
+  int64_t memory_bytes = 0;
+  int64_t staging_bytes = 8 * 1024 * 1024;
+
+  static void options(sdk::Options<CudaAccelerator>& o) {
+    using C = CudaAccelerator;
+    o.add("runtime", &C::runtime,
+          "The CUDA runtime: a name that the system's dynamic linker finds, or the absolute path of a file. Empty: "
+          "libcudart.so.13, or libcudart.so.12 where that one is missing or the driver too old for it.");
+    o.add("collectives", &C::collectives,
+          "nccl: NCCL's, or the generic ones where it is missing or too old; generic: through pinned memory and the "
+          "shared "
+          "memory of the accelerator host, between processes of one machine.")
+        .choices({"nccl", "generic"});
+    o.add("nccl", &C::nccl, "NCCL: a name that the system's dynamic linker finds, or the absolute path of a file.");
+    o.add("memory_bytes", &C::memory_bytes, "Memory of each device that one process may allocate; 0 is all of it.")
+        .unit("bytes")
+        .at_least(0);
+    o.add("staging_bytes", &C::staging_bytes,
+          "Pinned memory of each stream that needs some: for reductions and casts of device memory together with plain "
+          "memory, and for all of them where no kernels can be launched.")
+        .unit("bytes")
+        .range(cuda::kLeastStagingBytes, int64_t{1} << 30);
+  }
+
+  void start(const sdk::Host& host) {
+    host_ = host;
+    require_name("runtime", runtime, "libcudart.so.13");
+    sdk::require(!nccl.empty(), "nccl is empty; give a name such as libnccl.so.2, or an absolute path");
+    require_name("nccl", nccl, "libnccl.so.2");
+    memory_.set_limit(static_cast<uint64_t>(memory_bytes));
+  }
+
+  const void* extension(const char* id) {
+    if (std::strcmp(id, PLIANT_STREAM_MEMORY) == 0) return sdk::stream_memory_table<CudaAccelerator>();
+    if (std::strcmp(id, PLIANT_COLLECTIVES) == 0 && has_nccl()) return &offered_;
+    return nullptr;
+  }
+
+  int32_t device_count() { return static_cast<int32_t>(opened().runtime.devices().size()); }
+  /// For the message that there is no such device.
+  std::string why_no_devices() { return opened().runtime.why_none(); }
+  sdk::DeviceProperties device_properties(int32_t device) {
+    const cuda::DeviceEntry& one = *entry(device);
+    const uint64_t most = memory_bytes == 0 ? one.memory_bytes
+                                            : std::min<uint64_t>(one.memory_bytes, static_cast<uint64_t>(memory_bytes));
+    return {one.name, most, one.shares_memory ? uint32_t{PLIANT_CAP_SHARED_MEMORY} : 0};
+  }
+
+  void* alloc(int32_t device, sdk::Memory memory, uint64_t bytes) {
+    return memory_.alloc(entry(device), memory, bytes);
+  }
+  void free(int32_t, sdk::Memory, void* pointer) {
+    opened();
+    memory_.free(pointer);
+  }
+  sdk::MemoryInfo memory_info(int32_t device) { return memory_.info(*entry(device)); }
+
+  std::unique_ptr<Stream> make_stream(int32_t device, sdk::StreamUse use) {
+    const cuda::DevicePtr& one = entry(device);
+    const int priority = use.priority == PLIANT_PRIORITY_HIGH  ? one->greatest_priority
+                         : use.priority == PLIANT_PRIORITY_LOW ? one->least_priority
+                                                               : (one->least_priority + one->greatest_priority) / 2;
+    return std::make_unique<Stream>(one, opened().events[static_cast<size_t>(device)], priority,
+                                    static_cast<uint64_t>(staging_bytes));
+  }
+  std::unique_ptr<Event> make_event(int32_t device, bool timing) {
+    return std::make_unique<Event>(timing, entry(device));
+  }
+  void synchronize(Stream& stream) { stream.synchronize(); }
+  void synchronize(Event& event) { event.synchronize(); }
+  void record(Event& event, Stream& stream) { event.record(stream); }
+  bool query(Event& event) { return event.query(); }
+  bool query(Stream& stream) { return stream.query(); }
+  double elapsed(Event& begin, Event& end) { return Event::elapsed(begin, end); }
+  void wait(Stream& stream, Event& event) { event.make_wait(stream); }
+
+  void copy(void* to, const void* from, uint64_t bytes, Stream& stream) {
+    const pliant_copy one{to, from, bytes};
+    cuda::enqueue_copies(memory_, {&one, 1}, stream);
+  }
+  void copy(std::span<const pliant_copy> copies, Stream& stream) { cuda::enqueue_copies(memory_, copies, stream); }
+  void fill(void* to, uint8_t byte, uint64_t bytes, Stream& stream) {
+    cuda::enqueue_fill(memory_, to, byte, bytes, stream);
+  }
+  void reduce(void* to, std::span<const void* const> from, sdk::Elements elements, sdk::ReduceOp op, double scale,
+              Stream& stream) {
+    cuda::enqueue_reduce(memory_, kernels(stream), to, from, elements, op, scale, stream);
+  }
+  void cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream) {
+    // No conversion: a copy, as far as the kernels are concerned.
+    if (to_type == elements.dtype) return copy(to, from, elements.bytes(), stream);
+    cuda::enqueue_cast(memory_, kernels(stream), to, to_type, from, elements, stream);
+  }
+  void call(void (*function)(void*), void* context, Stream& stream) {
+    Stream::Turn(stream).on_host([=](bool) { function(context); });
+  }
+
+  void* alloc_async(int32_t device, uint64_t bytes, Stream& stream) {
+    return memory_.alloc_async(entry(device), bytes, stream);
+  }
+  void free_async(int32_t, void* pointer, Stream& stream) { memory_.free_async(pointer, stream); }
+  void trim(int32_t device, uint64_t keep_bytes) { memory_.trim(entry(device), keep_bytes); }
+
+  pliant_comm_id make_comm_id(int32_t) {
+    opened();
+    cuda::NcclId made{};
+    if (const cuda::NcclResult result = nccl_.unique_id(&made); result != cuda::kNcclSuccess) {
+      throw sdk::Failure(PLIANT_INTERNAL, std::string("ncclGetUniqueId: ") + nccl_.error_string(result) +
+                                              "; NCCL_DEBUG=WARN makes it say more");
+    }
+    pliant_comm_id id{};
+    static_assert(sizeof(id.bytes) == sizeof(made.bytes));
+    std::memcpy(id.bytes, made.bytes, sizeof(id.bytes));
+    return id;
+  }
+  std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id& id, int32_t rank, int32_t world_size) {
+    return std::make_unique<Comm>(nccl_, entry(device), id, rank, world_size);
+  }
+  std::unique_ptr<Comm> shrink(Comm& old, std::span<const int32_t> without, const pliant_comm_id&) {
+    return std::make_unique<Comm>(old, without);
+  }
+  int32_t world_size(const Comm& comm) { return comm.world_size(); }
+  int32_t rank(const Comm& comm) { return comm.rank(); }
+  void wait_ready(Comm& comm, int32_t timeout_ms) { comm.wait_ready(timeout_ms); }
+  void abort(Comm& comm) { comm.abort(); }
+  void all_reduce(Comm& comm, const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op, Stream& stream) {
+    reachable(stream, send, elements.bytes());
+    reachable(stream, recv, elements.bytes());
+    comm.all_reduce(send, recv, elements, op, stream);
+  }
+  void all_gather(Comm& comm, const void* send, void* recv, sdk::Elements elements, Stream& stream) {
+    reachable(stream, send, elements.bytes());
+    reachable(stream, recv, elements.bytes() * static_cast<uint64_t>(comm.world_size()));
+    comm.all_gather(send, recv, elements, stream);
+  }
+  void reduce_scatter(Comm& comm, const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op,
+                      Stream& stream) {
+    reachable(stream, send, elements.bytes() * static_cast<uint64_t>(comm.world_size()));
+    reachable(stream, recv, elements.bytes());
+    comm.reduce_scatter(send, recv, elements, op, stream);
+  }
+  void broadcast(Comm& comm, void* buffer, sdk::Elements elements, int32_t root, Stream& stream) {
+    reachable(stream, buffer, elements.bytes());
+    comm.broadcast(buffer, elements, root, stream);
+  }
+  void barrier(Comm& comm, Stream& stream) { comm.barrier(stream); }
+  void all_gather_v(Comm& comm, const void* send, void* recv, std::span<const uint64_t> counts, sdk::DType dtype,
+                    Stream& stream) {
+    const auto bytes = [&](uint64_t count) { return sdk::Elements{count, dtype}.bytes(); };
+    uint64_t all = 0;
+    for (const uint64_t count : counts) all += bytes(count);
+    reachable(stream, send, bytes(counts[static_cast<size_t>(comm.rank())]));
+    reachable(stream, recv, all);
+    comm.all_gather_v(send, recv, counts, dtype, stream);
+  }
+  void send(Comm& comm, const void* buffer, sdk::Elements elements, int32_t peer, Stream& stream) {
+    reachable(stream, buffer, elements.bytes());
+    comm.send(buffer, elements, peer, stream);
+  }
+  void recv(Comm& comm, void* buffer, sdk::Elements elements, int32_t peer, Stream& stream) {
+    reachable(stream, buffer, elements.bytes());
+    comm.recv(buffer, elements, peer, stream);
+  }
+  void begin_group(Comm& comm) { comm.begin_group(); }
+  void end_group(Comm& comm) { comm.end_group(); }
+
+ private:
+  Opened& opened() {
+    const std::lock_guard lock(mutex_);
+    if (!opened_) opened_ = std::make_unique<Opened>(runtime);
+    opened_->runtime.require_owner();
+    return *opened_;
+  }
+  const cuda::DevicePtr& entry(int32_t device) { return opened().runtime.devices()[static_cast<size_t>(device)]; }
+
+  /// NULL where none can be launched; why is logged once.
+  cuda::KernelLibrary* kernels(const Stream& stream) {
+    cuda::KernelLibrary& library = opened().kernels;
+    const std::string& why = library.why_none(entry(stream.device().index));
+    if (why.empty()) return &library;
+    std::call_once(told_, [&] {
+      host_.warning("reductions and casts of device memory run on the processors, by way of pinned memory: " + why);
+    });
+    return nullptr;
+  }
+
+  /// Why there is no NCCL is logged once.
+  bool has_nccl() {
+    if (collectives == "generic" || device_count() == 0) return false;
+    std::call_once(nccl_asked_, [&] {
+      why_no_nccl_ = nccl_.open(nccl);
+      offered_ = *sdk::collectives_table<CudaAccelerator>();
+      if (nccl_.shrink == nullptr) offered_.comm_shrink = nullptr;
+      if (!why_no_nccl_.empty()) host_.warning("generic collectives instead of NCCL's: " + why_no_nccl_);
+    });
+    return why_no_nccl_.empty();
+  }
+  void reachable(const Stream& stream, const void* pointer, uint64_t bytes) const {
+    if (bytes == 0 || memory_.reach_of(stream.device(), pointer, bytes, "the buffer of a collective").device) return;
+    throw sdk::Failure(PLIANT_INVALID_ARGUMENT,
+                       "the buffer of a collective is plain memory, which NCCL cannot use; allocate "
+                       "PLIANT_MEMORY_DEVICE or PLIANT_MEMORY_PINNED, or set collectives = \"generic\"");
+  }
+
+  sdk::Host host_;
+  std::once_flag nccl_asked_;
+  std::string why_no_nccl_;
+  cuda::NcclApi nccl_;
+  pliant_collectives offered_{};  // what this NCCL can do
+  std::mutex mutex_;
+  std::unique_ptr<Opened> opened_;
+  cuda::CudaMemory memory_;
+  std::once_flag told_;
+};
+
+}  // namespace
+
+PLIANT_ACCELERATOR(CudaAccelerator, "cuda", "0.1.0", "NVIDIA's GPUs by way of CUDA")

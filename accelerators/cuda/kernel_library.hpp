@@ -1,0 +1,43 @@
+// KernelLibrary: the kernels that the build put into the plugin, as CUDA has loaded them.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "pliant/sdk/accelerator.hpp"
+#include "stream.hpp"
+
+namespace pliant::cuda {
+
+/// All calls may come from any thread.
+class KernelLibrary {
+ public:
+  KernelLibrary() = default;
+  ~KernelLibrary();
+  KernelLibrary(const KernelLibrary&) = delete;
+  KernelLibrary& operator=(const KernelLibrary&) = delete;
+
+  /// "" when kernels can be launched on the device, else why not: for good. Loads them when first called.
+  const std::string& why_none(const DevicePtr& device);
+
+  /// Both want operands that the device reaches, and why_none() to have said "".
+  void reduce(void* to, std::span<const void* const> from, sdk::Elements elements, sdk::ReduceOp op, double scale,
+              Stream& stream);
+  void cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream);
+
+ private:
+  std::string load(const DevicePtr& device);
+  cudaKernel_t find(const std::string& name);
+  template <class Arguments>
+  void launch(const std::string& name, const Arguments& arguments, Stream& stream);
+
+  std::mutex mutex_;
+  bool asked_ = false;
+  std::string why_none_;
+  DevicePtr device_;  ///< through which it was loaded: a library is there for all devices
+  cudaLibrary_t library_ = nullptr;
+  std::map<std::string, cudaKernel_t> kernels_;
+};
+
+}  // namespace pliant::cuda

@@ -1,0 +1,228 @@
+// Joins, watches and leaves.
+#include "membership.hpp"
+
+#include <chrono>
+#include <string>
+
+#include "result.hpp"
+
+namespace pliant::cuda {
+namespace {
+
+using sdk::Failure;
+using namespace std::chrono_literals;
+
+// NCCL tells of progress and errors only when it is asked.
+constexpr auto kPollBusy = 1ms;
+constexpr auto kPollIdle = 10ms;
+constexpr auto kPollCall = 20us;
+/// How long peers may take to leave before this rank leaves alone.
+constexpr auto kLeaveTogether = 1s;
+
+}  // namespace
+
+Membership::Membership(const NcclApi& nccl, DevicePtr device, Make make, int32_t rank, int32_t world_size)
+    : nccl_(nccl), device_(std::move(device)), rank_(rank), world_size_(world_size) {
+  {
+    const OnDevice here(device_->api, device_->index);
+    check(device_->api, device_->api.cudaMalloc(&word_, sizeof(int64_t)), "cudaMalloc");
+  }
+  watcher_ = std::thread([this, begin = std::move(make)] { join_and_watch(begin); });
+}
+
+Membership::~Membership() {
+  {
+    const std::lock_guard lock(mutex_);
+    leaving_ = true;
+    changed_.notify_all();
+  }
+  if (watcher_.joinable()) watcher_.join();
+  end_handle(true);
+  const OnDevice here(device_->api, device_->index);
+  if (device_->api.cudaFree(word_) != cudaSuccess) static_cast<void>(device_->api.cudaGetLastError());
+}
+
+Failure Membership::failure_of(NcclResult result) {
+  const char* why = nccl_.last_error(handle_);
+  const std::string text = std::string(nccl_.error_string(result)) + (why == nullptr || *why == '\0' ? "" : ": ") +
+                           (why == nullptr ? "" : why);
+  const std::string where = "the communicator of rank " + std::to_string(rank_) + " has failed: NCCL: " + text;
+  if (result == kNcclRemoteError || result == kNcclSystemError) return {PLIANT_PEER_LOST, where};
+  if (result == kNcclInvalidArgument || result == kNcclInvalidUsage) return {PLIANT_INVALID_ARGUMENT, where};
+  return {PLIANT_INTERNAL, where + "; NCCL_DEBUG=WARN makes it say more"};
+}
+
+bool Membership::is_in_progress(NcclResult result) {
+  if (result == kNcclSuccess) return false;
+  if (result == kNcclInProgress) return true;
+  throw failure_of(result);
+}
+
+NcclResult Membership::poll() {
+  const std::unique_lock lock(calling_);
+  if (handle_ == nullptr) return kNcclInProgress;
+  NcclResult state = kNcclInProgress;
+  const NcclResult asked = nccl_.async_error(handle_, &state);
+  const NcclResult result = asked == kNcclSuccess ? state : asked;
+  if (result != kNcclSuccess && result != kNcclInProgress) throw failure_of(result);
+  return result;
+}
+
+void Membership::join_and_watch(const Make& make) {
+  const OnDevice here(device_->api, device_->index);
+  try {
+    {
+      NcclConfig config;
+      NcclComm made = nullptr;
+      const std::unique_lock lock(calling_);
+      const NcclResult result = make(&made, &config);
+      handle_ = made;
+      static_cast<void>(is_in_progress(result));
+    }
+    std::unique_lock lock(mutex_);
+    while (!leaving_ && state_ != State::kFailed) {
+      lock.unlock();
+      const bool joined = poll() == kNcclSuccess;
+      lock.lock();
+      if (joined && state_ == State::kJoining) {
+        state_ = State::kReady;
+        changed_.notify_all();
+      }
+      forget_reached();
+      const bool busy = state_ == State::kJoining || !work_.empty() || turn_ != tickets_;
+      changed_.wait_for(lock, busy ? kPollBusy : kPollIdle, [this] { return leaving_ || state_ == State::kFailed; });
+    }
+  } catch (const Failure& failure) {
+    fail(failure);
+  } catch (const std::exception& other) {
+    fail(Failure(PLIANT_INTERNAL, other.what()));
+  }
+  const std::lock_guard lock(mutex_);
+  if (state_ == State::kFailed) end_handle(false);  // what failed while NCCL was about to give the handle
+}
+
+void Membership::forget_reached() {
+  work_.remove_if([](const Work& one) { return one.mark->query() != cudaErrorNotReady; });
+}
+
+void Membership::wait_ready(int32_t timeout_ms) {
+  std::unique_lock lock(mutex_);
+  const auto known = [this] { return state_ != State::kJoining; };
+  if (timeout_ms < 0) {
+    changed_.wait(lock, known);
+  } else if (!changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), known)) {
+    throw Failure(PLIANT_DEADLINE_EXCEEDED, "not all ranks have joined after " + std::to_string(timeout_ms) + " ms");
+  }
+  if (failure_) throw Failure(*failure_);
+}
+
+uint64_t Membership::take_ticket() {
+  const std::lock_guard lock(mutex_);
+  return tickets_++;
+}
+
+bool Membership::is_due(uint64_t ticket) {
+  const std::lock_guard lock(mutex_);
+  return state_ != State::kJoining && turn_ == ticket;
+}
+
+void Membership::await_turn(uint64_t ticket) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return failure_ || (turn_ == ticket && state_ == State::kReady); });
+  if (failure_) throw Failure(*failure_);
+}
+
+void Membership::end_turn() {
+  const std::lock_guard lock(mutex_);
+  ++turn_;
+  changed_.notify_all();
+}
+
+void Membership::settle() {
+  std::unique_lock lock(mutex_);
+  while (!failure_) {
+    lock.unlock();
+    if (poll() == kNcclSuccess) return;
+    lock.lock();
+    changed_.wait_for(lock, kPollCall);
+  }
+  throw Failure(*failure_);
+}
+
+void Membership::add(std::shared_ptr<FailureSlot> failures, uint64_t number, std::shared_ptr<Mark> mark) {
+  const std::lock_guard lock(mutex_);
+  if (failure_) throw Failure(*failure_);
+  work_.push_back({std::move(failures), number, std::move(mark)});
+}
+
+void Membership::fail(const Failure& failure) {
+  const std::lock_guard lock(mutex_);
+  if (failure_) return;
+  // Told before NCCL lets go of the streams, so that nobody takes an end by abort for a result.
+  for (const Work& one : work_) {
+    if (one.mark->query() == cudaErrorNotReady) one.failures->put(failure, one.number);
+  }
+  work_.clear();
+  failure_.emplace(failure);
+  const bool joined = state_ == State::kReady;
+  state_ = State::kFailed;
+  changed_.notify_all();
+  end_handle(!joined);
+}
+
+/// Ends what runs. Where NCCL can make a smaller communicator of one that failed, the handle stays until the end. NCCL
+/// lets a communicator be aborted while another thread is in a call of it.
+void Membership::end_handle(bool for_good) {
+  const std::unique_lock lock(calling_, 100ms);
+  if (handle_ == nullptr) return;
+  const OnDevice here(device_->api, device_->index);
+  if (!for_good && nccl_.revoke != nullptr) {
+    const NcclResult revoked = revoked_ ? kNcclSuccess : nccl_.revoke(handle_, 0);
+    revoked_ = true;
+    if (revoked == kNcclSuccess || revoked == kNcclInProgress) return;
+  }
+  static_cast<void>(nccl_.abort(handle_));
+  handle_ = nullptr;
+}
+
+NcclResult Membership::shrink(std::vector<int> without, NcclComm* made, NcclConfig* config) {
+  const std::unique_lock lock(calling_);
+  if (handle_ == nullptr) {
+    throw Failure(PLIANT_FAILED_PRECONDITION,
+                  "a communicator that not all ranks had joined cannot shrink; make a new one of those that are left");
+  }
+  NcclResult state = kNcclInProgress;  // until all that ran has ended
+  while (nccl_.async_error(handle_, &state) == kNcclSuccess && state == kNcclInProgress) {
+    std::this_thread::sleep_for(kPollBusy);  // NCCL has nothing to wait on
+  }
+  return nccl_.shrink(handle_, without.data(), static_cast<int>(without.size()), made, config, 0);
+}
+
+void Membership::leave() {
+  bool together = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    forget_reached();
+    together = state_ == State::kReady && work_.empty() && turn_ == tickets_;
+    leaving_ = together;
+    changed_.notify_all();
+  }
+  if (!together) {
+    return fail({PLIANT_ABORTED, "rank " + std::to_string(rank_) + " destroyed its communicator while it was in use"});
+  }
+  watcher_.join();
+  const std::unique_lock lock(calling_);
+  if (handle_ == nullptr) return;
+  const OnDevice here(device_->api, device_->index);
+  NcclResult state = nccl_.finalize(handle_);
+  const auto end = std::chrono::steady_clock::now() + kLeaveTogether;
+  while (state == kNcclInProgress && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kPollBusy);  // NCCL has nothing to wait on
+    if (nccl_.async_error(handle_, &state) != kNcclSuccess) break;
+  }
+  static_cast<void>(state == kNcclSuccess ? nccl_.destroy(handle_) : nccl_.abort(handle_));
+  handle_ = nullptr;
+}
+
+}  // namespace pliant::cuda

@@ -1,0 +1,104 @@
+// Membership: one rank's communicator of NCCL, without blocking: joining, asynchronous errors, the end by abort. Knows
+// nothing of what is exchanged.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "nccl_api.hpp"
+#include "pliant/abi/collectives.h"
+#include "pliant/sdk/failure.hpp"
+#include "stream.hpp"
+
+namespace pliant::cuda {
+
+/// All calls may come from any thread. NCCL is called by one thread at a time.
+class Membership {
+ public:
+  /// Begins to make a communicator, without blocking.
+  using Make = std::function<NcclResult(NcclComm* made, NcclConfig* config)>;
+  /// Begins joining, on a thread of its own, which then watches for errors.
+  Membership(const NcclApi& nccl, DevicePtr device, Make make, int32_t rank, int32_t world_size);
+  ~Membership();
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+
+  [[nodiscard]] const NcclApi& nccl() const { return nccl_; }
+  [[nodiscard]] int32_t rank() const { return rank_; }
+  [[nodiscard]] int32_t world_size() const { return world_size_; }
+  /// One word of device memory, for barriers.
+  [[nodiscard]] void* word() const { return word_; }
+
+  /// Throws why the communicator failed, or PLIANT_DEADLINE_EXCEEDED after timeout_ms (-1: none).
+  void wait_ready(int32_t timeout_ms);
+  /// Every call has a ticket, in the order of the calls. The holder of the one that is due calls NCCL.
+  uint64_t take_ticket();
+  [[nodiscard]] bool is_due(uint64_t ticket);
+  /// Waits for readiness and the ticket's turn. Throws why the communicator failed.
+  void await_turn(uint64_t ticket);
+  void end_turn();
+
+  /// Calls NCCL with the handle. True: NCCL is still at it, call settle(). Throws, and the communicator has failed.
+  template <class Calls>
+  [[nodiscard]] bool issue(Calls&& calls) {
+    const std::unique_lock lock(calling_);
+    return is_in_progress(handle_ == nullptr ? kNcclInProgress : calls(handle_));
+  }
+  /// Waits until what was issued is on its stream.
+  void settle();
+  /// Work of a stream that ends at the mark fails with the communicator.
+  void add(std::shared_ptr<FailureSlot> failures, uint64_t number, std::shared_ptr<Mark> mark);
+
+  /// The beginning of a communicator without some ranks; this one has failed. Throws PLIANT_FAILED_PRECONDITION when
+  /// not all had joined it.
+  NcclResult shrink(std::vector<int> without, NcclComm* made, NcclConfig* config);
+  [[nodiscard]] const DevicePtr& device() const { return device_; }
+
+  /// Ends all waits and work with the failure; the first one stands.
+  void fail(const sdk::Failure& failure);
+  /// Leaves: in agreement with the others where all is done, else by abort.
+  void leave();
+
+ private:
+  struct Work {
+    std::shared_ptr<FailureSlot> failures;
+    uint64_t number = 0;
+    std::shared_ptr<Mark> mark;
+  };
+  enum class State { kJoining, kReady, kFailed };
+  void join_and_watch(const Make& make);
+  /// kNcclInProgress while there is no handle.
+  NcclResult poll();
+  bool is_in_progress(NcclResult result);
+  [[nodiscard]] sdk::Failure failure_of(NcclResult result);
+  void end_handle(bool for_good);
+  void forget_reached();
+
+  const NcclApi nccl_;
+  const DevicePtr device_;
+  const int32_t rank_;
+  const int32_t world_size_;
+  void* word_ = nullptr;
+
+  std::timed_mutex calling_;  ///< of the handle
+  NcclComm handle_ = nullptr;
+  bool revoked_ = false;
+
+  std::mutex mutex_;  ///< of all below
+  std::condition_variable changed_;
+  State state_ = State::kJoining;
+  std::optional<sdk::Failure> failure_;
+  std::list<Work> work_;
+  uint64_t tickets_ = 0;
+  uint64_t turn_ = 0;
+  bool leaving_ = false;
+  std::thread watcher_;
+};
+
+}  // namespace pliant::cuda

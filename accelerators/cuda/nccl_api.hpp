@@ -1,0 +1,67 @@
+// NcclApi: the functions of NCCL, found at run time. Declared here, so that the plugin builds without NCCL's header.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <climits>
+#include <cstddef>
+#include <string>
+
+namespace pliant::cuda {
+
+using NcclComm = struct NcclCommHandle*;
+struct NcclId {
+  char bytes[128];
+};
+/// The part of NCCL's config that 2.18 has; `size` and `version` tell newer ones so.
+struct NcclConfig {
+  size_t size = sizeof(NcclConfig);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21800;
+  int blocking = 0;
+  int cga_cluster_size = INT_MIN;
+  int min_ctas = INT_MIN;
+  int max_ctas = INT_MIN;
+  const char* net_name = nullptr;
+  int split_share = INT_MIN;
+};
+enum NcclResult : int {
+  kNcclSuccess = 0,
+  kNcclUnhandledCudaError = 1,
+  kNcclSystemError = 2,
+  kNcclInternalError = 3,
+  kNcclInvalidArgument = 4,
+  kNcclInvalidUsage = 5,
+  kNcclRemoteError = 6,
+  kNcclInProgress = 7
+};
+
+struct NcclApi {
+  static constexpr int kOldest = 21800;
+
+  NcclResult (*get_version)(int*) = nullptr;
+  const char* (*error_string)(NcclResult) = nullptr;
+  const char* (*last_error)(NcclComm) = nullptr;
+  NcclResult (*unique_id)(NcclId*) = nullptr;
+  NcclResult (*init)(NcclComm*, int, NcclId, int, NcclConfig*) = nullptr;
+  NcclResult (*async_error)(NcclComm, NcclResult*) = nullptr;
+  NcclResult (*finalize)(NcclComm) = nullptr;
+  NcclResult (*destroy)(NcclComm) = nullptr;
+  NcclResult (*abort)(NcclComm) = nullptr;
+  NcclResult (*all_reduce)(const void*, void*, size_t, int, int, NcclComm, cudaStream_t) = nullptr;
+  NcclResult (*all_gather)(const void*, void*, size_t, int, NcclComm, cudaStream_t) = nullptr;
+  NcclResult (*reduce_scatter)(const void*, void*, size_t, int, int, NcclComm, cudaStream_t) = nullptr;
+  NcclResult (*broadcast)(const void*, void*, size_t, int, int, NcclComm, cudaStream_t) = nullptr;
+  NcclResult (*send)(const void*, size_t, int, int, NcclComm, cudaStream_t) = nullptr;
+  NcclResult (*recv)(void*, size_t, int, int, NcclComm, cudaStream_t) = nullptr;
+  /// Both NULL before NCCL 2.28: a communicator that failed is then of no more use.
+  NcclResult (*revoke)(NcclComm, int) = nullptr;
+  NcclResult (*shrink)(NcclComm, int*, int, NcclComm*, NcclConfig*, int) = nullptr;
+  NcclResult (*group_start)() = nullptr;
+  NcclResult (*group_end)() = nullptr;
+
+  /// Opens the library, for good: NCCL has threads and does not survive being closed. "" or why it cannot be used.
+  std::string open(const std::string& file);
+};
+
+}  // namespace pliant::cuda

@@ -1,0 +1,117 @@
+// Finds the runtime library and the devices, and reads what they say of themselves.
+#include "runtime.hpp"
+
+#include <unistd.h>
+
+#include "result.hpp"
+
+namespace pliant::cuda {
+namespace {
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+int attribute(const Api& api, cudaDeviceAttr which, int device) {
+  int value = 0;
+  check(api, api.cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
+/// Room for what any runtime knows of a device, whose first fields are those of cudaDeviceProp.
+union Properties {
+  Properties() : room{} {}
+  cudaDeviceProp known;
+  char room[8192];
+};
+
+}  // namespace
+
+void require_process(pid_t owner) {
+  if (::getpid() == owner) return;
+  throw sdk::Failure(
+      PLIANT_FAILED_PRECONDITION,
+      "process " + std::to_string(::getpid()) + " was forked from process " + std::to_string(owner) +
+          ", which opened CUDA, and CUDA does not survive a fork; open the accelerator after the fork, or "
+          "start the process anew");
+}
+
+Runtime::Runtime(const std::string& file) : owner_(::getpid()) {
+  bool older = false;
+  if (!file.empty()) {
+    why_none_ = try_file(file, &older);
+    return;
+  }
+  std::string all;
+  for (const char* known : {"libcudart.so.13", "libcudart.so.12"}) {
+    why_none_ = try_file(known, &older);
+    if (!devices_.empty()) return;
+    all += (all.empty() ? "" : "; ") + why_none_;
+    if (older) continue;  // an older runtime may do with the driver
+    if (why_none_.find("cannot be opened") == std::string::npos) return;
+  }
+  why_none_ = all;
+}
+
+void Runtime::require_owner() const {
+  require_process(owner_);
+}
+
+std::string Runtime::try_file(const std::string& file, bool* driver_is_older) {
+  *driver_is_older = false;
+  Api api;
+  const std::string refused = api.open(file);
+  if (!refused.empty()) {
+    if (refused.find("it lacks") != std::string::npos) return refused;
+    return "the CUDA runtime cannot be opened (" + refused +
+           "); install it (libcudart of CUDA 12 or 13) or name its file in the option runtime";
+  }
+  try {
+    int runtime = 0;
+    int driver = 0;
+    check(api, api.cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+    check(api, api.cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+    int count = 0;
+    const cudaError_t counted = api.cudaGetDeviceCount(&count);
+    if (counted == cudaErrorInsufficientDriver) {
+      static_cast<void>(api.cudaGetLastError());
+      if (driver == 0) return file + " found no CUDA driver (libcuda.so.1); install NVIDIA's driver for the device";
+      *driver_is_older = true;
+      return "the driver is older than the CUDA runtime: it knows CUDA " + version_text(driver) + ", and " + file +
+             " is CUDA " + version_text(runtime) + "; install a newer driver, or an older runtime";
+    }
+    if (counted == cudaErrorNoDevice || (counted == cudaSuccess && count == 0)) {
+      static_cast<void>(api.cudaGetLastError());
+      return "the CUDA driver sees no device; is there one (nvidia-smi -L), and does CUDA_VISIBLE_DEVICES name it?";
+    }
+    check(api, counted, "cudaGetDeviceCount");
+    for (int index = 0; index < count; ++index) add_device(api, index);
+  } catch (const sdk::Failure& failure) {
+    devices_.clear();
+    return failure.what();
+  }
+  return "";
+}
+
+void Runtime::add_device(const Api& api, int index) {
+  Properties properties;
+  check(api, api.cudaGetDeviceProperties(&properties.known, index), "cudaGetDeviceProperties");
+  auto made = std::make_shared<DeviceEntry>();
+  made->api = api;
+  made->owner = owner_;
+  made->index = index;
+  made->name = properties.known.name;
+  made->memory_bytes = properties.known.totalGlobalMem;
+  made->shares_memory = attribute(api, cudaDevAttrManagedMemory, index) != 0 &&
+                        attribute(api, cudaDevAttrConcurrentManagedAccess, index) != 0;
+  made->has_pools = attribute(api, cudaDevAttrMemoryPoolsSupported, index) != 0;
+  made->processors = static_cast<uint32_t>(attribute(api, cudaDevAttrMultiProcessorCount, index));
+  {
+    const OnDevice here(api, index);
+    check(api, api.cudaDeviceGetStreamPriorityRange(&made->least_priority, &made->greatest_priority),
+          "cudaDeviceGetStreamPriorityRange");
+  }
+  devices_.push_back(std::move(made));
+}
+
+}  // namespace pliant::cuda

@@ -1,0 +1,26 @@
+// Work of a stream: what the device can do goes there, the rest runs on the CPU in stream order, by way of pinned
+// memory where the CPU cannot reach the operands.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernel_library.hpp"
+#include "memory.hpp"
+#include "pliant/sdk/accelerator.hpp"
+#include "stream.hpp"
+
+namespace pliant::cuda {
+
+/// Staging memory has room for 64 bytes of each operand of a reduction.
+inline constexpr int64_t kLeastStagingBytes = 128 * 1024;
+
+void enqueue_copies(const CudaMemory& memory, std::span<const pliant_copy> copies, Stream& stream);
+void enqueue_fill(const CudaMemory& memory, void* to, uint8_t byte, uint64_t bytes, Stream& stream);
+/// `kernels`: NULL where none can be launched.
+void enqueue_reduce(const CudaMemory& memory, KernelLibrary* kernels, void* to, std::span<const void* const> from,
+                    sdk::Elements elements, sdk::ReduceOp op, double scale, Stream& stream);
+void enqueue_cast(const CudaMemory& memory, KernelLibrary* kernels, void* to, sdk::DType to_type, const void* from,
+                  sdk::Elements elements, Stream& stream);
+
+}  // namespace pliant::cuda

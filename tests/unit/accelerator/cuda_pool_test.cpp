@@ -1,0 +1,123 @@
+// Memory in stream order, of the accelerator cuda.
+#include <atomic>
+
+#include "cuda_device.hpp"
+
+using namespace pliant_test;
+
+namespace {
+
+using Slots = pliant_accelerator;
+
+/// The extension's table, called with an error.
+class Pool {
+ public:
+  explicit Pool(const SoftwareCuda& device)
+      : device_(device), table_(*static_cast<const pliant_stream_memory*>(device.extension(PLIANT_STREAM_MEMORY))) {}
+  Outcome alloc(uint64_t bytes, pliant_stream* stream, void** out, int32_t on = 0) const {
+    pliant_error error = fresh();
+    const int32_t status = table_.alloc_async(device_.self(), on, bytes, stream, out, &error);
+    return {status, status == PLIANT_OK ? "" : error.message};
+  }
+  Outcome free(void* pointer, pliant_stream* stream) const {
+    pliant_error error = fresh();
+    const int32_t status = table_.free_async(device_.self(), 0, pointer, stream, &error);
+    return {status, status == PLIANT_OK ? "" : error.message};
+  }
+  Outcome trim(uint64_t keep) const {
+    pliant_error error = fresh();
+    const int32_t status = table_.trim(device_.self(), 0, keep, &error);
+    return {status, status == PLIANT_OK ? "" : error.message};
+  }
+
+ private:
+  static pliant_error fresh() {
+    pliant_error error{};
+    error.struct_size = sizeof(error);
+    return error;
+  }
+  const SoftwareCuda& device_;
+  const pliant_stream_memory& table_;
+};
+
+}  // namespace
+
+TEST_CASE("memory in stream order is kept when the stream is synchronized, and trimmed when asked") {
+  const SoftwareCuda device;
+  const Pool pool(device);
+  const Stream stream(device);
+  void* buffer = nullptr;
+  REQUIRE(pool.alloc(4096, stream, &buffer).ok());
+  REQUIRE(device.call(&Slots::fill_async, buffer, 7, 4096, stream).ok());
+  unsigned char last = 0;
+  REQUIRE(device.call(&Slots::copy_async, &last, static_cast<char*>(buffer) + 4095, 1, stream).ok());
+  REQUIRE(pool.free(buffer, stream).ok());
+  REQUIRE(stream.synchronize().ok());
+  CHECK(last == 7);
+  CHECK(software_cuda_counts().pool_kept_bytes == 4096);
+  void* again = nullptr;
+  REQUIRE(pool.alloc(1000, stream, &again).ok());
+  CHECK(software_cuda_counts().pool_kept_bytes == 3096);
+  REQUIRE(pool.free(again, stream).ok());
+  REQUIRE(stream.synchronize().ok());
+  REQUIRE(pool.trim(500).ok());
+  CHECK(software_cuda_counts().pool_kept_bytes == 500);
+  REQUIRE(pool.trim(0).ok());
+  CHECK(software_cuda_counts().pool_kept_bytes == 0);
+}
+
+TEST_CASE("memory is given back after the work before it, and not while that stands") {
+  const SoftwareCuda device;
+  const Pool pool(device);
+  const Stream stream(device);
+  void* buffer = nullptr;
+  std::atomic<bool> open{false};
+  const auto gate = [](void* context) { static_cast<std::atomic<bool>*>(context)->wait(false); };
+  REQUIRE(device.call(&Slots::host_function, +gate, &open, stream).ok());
+  REQUIRE(pool.alloc(64, stream, &buffer).ok());
+  REQUIRE(device.call(&Slots::fill_async, buffer, 1, 64, stream).ok());
+  REQUIRE(pool.free(buffer, stream).ok());
+  CHECK(software_cuda_counts().pool_kept_bytes == 0);
+  open = true;
+  open.notify_all();
+  REQUIRE(stream.synchronize().ok());
+  CHECK(software_cuda_counts().pool_kept_bytes == 64);
+}
+
+TEST_CASE("what is not memory in stream order is refused, and NULL does nothing") {
+  const SoftwareCuda device;
+  const Pool pool(device);
+  const Stream stream(device);
+  void* plain = nullptr;
+  void* pooled = nullptr;
+  REQUIRE(device.alloc(64, &plain).ok());
+  REQUIRE(pool.alloc(64, stream, &pooled).ok());
+  CHECK(contains(pool.free(plain, stream).message, "none that alloc_async gave"));
+  CHECK(pool.free(nullptr, stream).ok());
+  CHECK(pool.free(pooled, nullptr).message == "the stream is NULL");
+  CHECK(contains(pool.alloc(64, stream, &plain, 1).message, "device 1 does not exist"));
+  CHECK(plain == nullptr);
+  device.free(pooled);  // left alone: it goes by free_async
+  REQUIRE(pool.free(pooled, stream).ok());
+  CHECK(contains(pool.free(pooled, stream).message, "given back before"));
+}  // what alloc gave goes with the instance
+
+TEST_CASE("what a pool keeps is given up before an allocation is refused") {
+  const Setting memory("PLIANT_SOFT_CUDA_MEMORY_BYTES", "1048576");
+  const SoftwareCuda device;
+  const Pool pool(device);
+  void* buffer = nullptr;
+  {
+    const Stream stream(device);
+    REQUIRE(pool.alloc(1000000, stream, &buffer).ok());
+    const Outcome refused = device.alloc(1000000, &buffer);
+    CHECK(refused.status == PLIANT_RESOURCE_EXHAUSTED);
+    REQUIRE(pool.alloc(10, stream, &buffer).ok());
+    REQUIRE(pool.free(buffer, stream).ok());
+    REQUIRE(stream.synchronize().ok());
+  }
+  REQUIRE(software_cuda_counts().pool_kept_bytes == 10);
+  REQUIRE(device.alloc(48576, &buffer).ok());
+  CHECK(software_cuda_counts().pool_kept_bytes == 0);
+  device.free(buffer);
+}

@@ -1,0 +1,250 @@
+// What only cuda has: faults of driver and device, many devices, kernels, processes; on the software runtime.
+#include <cuda_runtime_api.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "cuda_device.hpp"
+
+using namespace pliant_test;
+
+namespace {
+
+using Slots = pliant_accelerator;
+
+/// A function of the software runtime.
+template <class Function>
+Function* runtime_function(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(::dlopen(kSoftCuda, RTLD_NOW), name));
+}
+
+std::string refusal() {
+  const SoftwareCuda device;
+  int32_t count = -1;
+  CHECK(device.call(&Slots::device_count, &count).ok());
+  CHECK(count == 0);
+  void* pointer = nullptr;
+  return device.alloc(64, &pointer).message;
+}
+
+/// Adds `sources` arrays of ones, all in device memory; what the first sum is.
+float sum_of_ones(const SoftwareCuda& device, int32_t sources) {
+  constexpr size_t kCount = 1000;
+  const Stream stream(device);
+  void* ones = nullptr;
+  void* to = nullptr;
+  REQUIRE(device.alloc(kCount * sizeof(float), &ones).ok());
+  REQUIRE(device.alloc(kCount * sizeof(float), &to).ok());
+  std::array<float, kCount> values{};
+  values.fill(1);
+  REQUIRE(device.call(&Slots::copy_async, ones, values.data(), sizeof(values), stream).ok());
+  const std::vector<const void*> from(static_cast<size_t>(sources), ones);
+  REQUIRE(
+      device.call(&Slots::reduce_async, to, from.data(), sources, kCount, PLIANT_F32, PLIANT_SUM, 1.0, stream).ok());
+  REQUIRE(device.call(&Slots::copy_async, values.data(), to, sizeof(values), stream).ok());
+  REQUIRE(stream.synchronize().ok());
+  device.free(ones);
+  device.free(to);
+  return values.back();
+}
+
+}  // namespace
+
+TEST_CASE("a machine without a driver, with an older one and without a device is told apart") {
+  {
+    const Setting none("PLIANT_SOFT_CUDA_DRIVER_VERSION", "0");
+    CHECK(contains(refusal(), "found no CUDA driver (libcuda.so.1); install NVIDIA's driver"));
+  }
+  {
+    const Setting old("PLIANT_SOFT_CUDA_DRIVER_VERSION", "12040");
+    CHECK(contains(refusal(), "it knows CUDA 12.4, and libcudart.so.13 is CUDA 13.0; install a newer driver"));
+  }
+  const Setting none("PLIANT_SOFT_CUDA_DEVICES", "0");
+  CHECK(contains(refusal(), "the CUDA driver sees no device"));
+}
+
+TEST_CASE("an allocation that CUDA refuses is told with its size and the error, and the next one works") {
+  const Setting fail("PLIANT_SOFT_CUDA_FAIL_ALLOC_AT", "2");
+  const SoftwareCuda device;
+  void* first = nullptr;
+  void* second = &first;
+  REQUIRE(device.alloc(1000, &first).ok());
+  const Outcome refused = device.alloc(5000, &second);
+  CHECK(refused.status == PLIANT_RESOURCE_EXHAUSTED);
+  CHECK(contains(refused.message, "out of device memory: 5000 bytes wanted"));
+  CHECK(contains(refused.message, "cudaMalloc: cudaErrorMemoryAllocation"));
+  CHECK(second == nullptr);
+  CHECK(runtime_function<cudaError_t()>("cudaGetLastError")() == cudaSuccess);  // the caller's own checks see nothing
+  REQUIRE(device.alloc(5000, &second).ok());
+  device.free(first);
+  device.free(second);
+}
+
+TEST_CASE("a lost device is named by synchronize, by alloc and by later work, and host functions still run") {
+  const Setting lose("PLIANT_SOFT_CUDA_LOSE_DEVICE_AT", "1");
+  const SoftwareCuda device;
+  void* buffer = nullptr;
+  REQUIRE(device.alloc(64, &buffer).ok());
+  {
+    const Stream stream(device);
+    const Stream waiting(device, PLIANT_STREAM_GATHER);
+    const Event event(device);
+    std::atomic<int> calls{0};
+    const auto count = [](void* context) { ++*static_cast<std::atomic<int>*>(context); };
+    REQUIRE(device.call(&Slots::fill_async, buffer, 1, 64, stream).ok());
+    REQUIRE(device.call(&Slots::host_function, +count, &calls, stream).ok());
+    static_cast<void>(device.call(&Slots::event_record, event, stream));
+    static_cast<void>(device.call(&Slots::stream_wait_event, waiting, event));
+    static_cast<void>(device.call(&Slots::host_function, +count, &calls, waiting));
+    const Outcome told = stream.synchronize();
+    CHECK(told.status == PLIANT_FAILED_PRECONDITION);
+    CHECK(contains(told.message, "cudaErrorLaunchFailure: work on the device went wrong"));
+    CHECK(contains(told.message, "end the process"));
+    static_cast<void>(waiting.synchronize());
+    CHECK(calls == 2);
+    CHECK(contains(device.call(&Slots::fill_async, buffer, 1, 64, stream).message, "cudaErrorLaunchFailure"));
+    int32_t done = -1;
+    CHECK(device.call(&Slots::stream_query, stream, &done).ok());
+    CHECK(done == 1);
+    void* more = nullptr;
+    CHECK(contains(device.alloc(64, &more).message, "cudaErrorLaunchFailure"));
+  }
+  device.free(buffer);
+}
+
+TEST_CASE("each device has its name, its memory and its streams, and the thread's own device stays the current one") {
+  const Setting two("PLIANT_SOFT_CUDA_DEVICES", "2");
+  const SoftwareCuda device({{{"memory_bytes", 1000}}, {}, {}});
+  int32_t count = 0;
+  REQUIRE(device.call(&Slots::device_count, &count).ok());
+  REQUIRE(count == 2);
+  REQUIRE(runtime_function<cudaError_t(int)>("cudaSetDevice")(1) == cudaSuccess);
+  std::array<void*, 2> buffers{};
+  REQUIRE(device.alloc(1000, &buffers[0], 0).ok());
+  REQUIRE(device.alloc(1000, &buffers[1], 1).ok());
+  void* more = nullptr;
+  CHECK(device.alloc(1, &more, 1).status == PLIANT_RESOURCE_EXHAUSTED);
+  {
+    const Stream first(device, PLIANT_STREAM_COMPUTE, 0);
+    const Stream second(device, PLIANT_STREAM_COMPUTE, 1);
+    const Event on_first(device, true);
+    const Event on_second(device, true);
+    REQUIRE(device.call(&Slots::event_record, on_first, first).ok());
+    REQUIRE(device.call(&Slots::stream_wait_event, second, on_first).ok());
+    REQUIRE(device.call(&Slots::copy_async, buffers[1], buffers[0], 1000, second).ok());
+    REQUIRE(device.call(&Slots::event_record, on_second, second).ok());
+    REQUIRE(second.synchronize().ok());
+    double seconds = 0;
+    CHECK(contains(device.call(&Slots::event_elapsed, on_first, on_second, &seconds).message, "different devices"));
+  }
+  for (void* one : buffers) device.free(one);
+  int current = -1;
+  REQUIRE(runtime_function<cudaError_t(int*)>("cudaGetDevice")(&current) == cudaSuccess);
+  CHECK(current == 1);
+  REQUIRE(runtime_function<cudaError_t(int)>("cudaSetDevice")(0) == cudaSuccess);
+}
+
+TEST_CASE("device memory is reduced by one kernel, whatever the number of sources") {
+  const SoftwareCuda device;
+  for (const int32_t sources : {1, 16, 17, 1024}) {
+    CAPTURE(sources);
+    const int64_t before = software_cuda_counts().launches;
+    CHECK(sum_of_ones(device, sources) == static_cast<float>(sources));
+    CHECK(software_cuda_counts().launches == before + 1);
+  }
+}
+
+TEST_CASE("where kernels cannot be loaded the processors reduce, with the same result") {
+  const Setting none("PLIANT_SOFT_CUDA_NO_KERNELS", "1");
+  const SoftwareCuda device;
+  const int64_t before = software_cuda_counts().launches;
+  CHECK(sum_of_ones(device, 17) == 17);
+  CHECK(software_cuda_counts().launches == before);
+}
+
+TEST_CASE("shared memory has one address for the CPU and the device") {
+  const SoftwareCuda device;
+  pliant_device_properties properties{};
+  properties.struct_size = sizeof(properties);
+  REQUIRE(device.call(&Slots::device_properties, 0, &properties).ok());
+  CHECK((properties.capabilities & PLIANT_CAP_SHARED_MEMORY) != 0);
+  void* shared = nullptr;
+  void* own = nullptr;
+  REQUIRE(device.alloc(64, &shared, 0, PLIANT_MEMORY_SHARED).ok());
+  REQUIRE(device.alloc(64, &own).ok());
+  {
+    const Stream stream(device);
+    std::memset(shared, 3, 64);
+    REQUIRE(device.call(&Slots::copy_async, own, shared, 64, stream).ok());
+    REQUIRE(stream.synchronize().ok());
+    std::memset(shared, 0, 64);
+    REQUIRE(device.call(&Slots::copy_async, shared, own, 64, stream).ok());
+    REQUIRE(stream.synchronize().ok());
+    CHECK(static_cast<unsigned char*>(shared)[63] == 3);
+  }
+  device.slots().free(device.self(), 0, PLIANT_MEMORY_SHARED, shared);
+  device.free(own);
+  CHECK(device.alloc(64, &own, 0, PLIANT_MEMORY_EXCHANGE).status == PLIANT_UNIMPLEMENTED);
+}
+
+TEST_CASE("work that leaves its buffer is refused before it is enqueued") {
+  const SoftwareCuda device;
+  void* buffer = nullptr;
+  REQUIRE(device.alloc(100, &buffer).ok());
+  {
+    const Stream stream(device);
+    CHECK(device.call(&Slots::fill_async, static_cast<char*>(buffer) + 40, 1, 61, stream).message ==
+          "the target leaves its buffer: 61 bytes from byte 40 of a buffer of 100");
+    CHECK(device.call(&Slots::fill_async, static_cast<char*>(buffer) + 40, 1, 60, stream).ok());
+    CHECK(stream.synchronize().ok());
+  }
+  device.free(buffer);
+}
+
+TEST_CASE("memory that was not freed goes with the instance") {
+  const SoftwareCuda device;
+  void* pointer = nullptr;
+  REQUIRE(device.alloc(64, &pointer).ok());
+  REQUIRE(device.alloc(64, &pointer, 0, PLIANT_MEMORY_PINNED).ok());
+}  // the check for live objects is in ~Device
+
+TEST_CASE("a forked child that uses its parent's instance is told so, and may let go of everything") {
+  auto device = std::make_unique<SoftwareCuda>();
+  void* buffer = nullptr;
+  REQUIRE(device->alloc(64, &buffer).ok());
+  auto stream = std::make_unique<Stream>(*device);
+  auto event = std::make_unique<Event>(*device);
+  const auto nothing = [](void*) {};
+  REQUIRE(device->call(&Slots::host_function, +nothing, nullptr, *stream).ok());
+  REQUIRE(device->call(&Slots::event_record, *event, *stream).ok());
+  REQUIRE(stream->synchronize().ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int32_t count = 0;
+    void* more = nullptr;
+    int told = 0;
+    for (const Outcome& outcome :
+         {device->call(&Slots::device_count, &count), device->alloc(64, &more), stream->synchronize(),
+          device->call(&Slots::fill_async, buffer, 1, 64, *stream), device->call(&Slots::event_synchronize, *event)}) {
+      told += contains(outcome.message, "forked") ? 1 : 0;
+    }
+    device->free(buffer);
+    event.reset();
+    stream.reset();
+    device->let_go();
+    static_cast<void>(device.release());
+    ::_exit(told);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 5);
+  event.reset();
+  stream.reset();
+  device->free(buffer);
+}
