@@ -39,10 +39,10 @@ class Communicator {
 
  private:
   struct Shared;
-  /// Calls since begin_group.
+  /// Calls since begin_group. No initialisers: clang 14 would not take it in an optional of this class.
   struct Open {
     std::vector<Call> calls;
-    Stream* stream = nullptr;
+    Stream* stream;
   };
   void enqueue_all(std::vector<Call> calls, Stream& stream);
 

@@ -122,8 +122,8 @@ void VirtualClock::settle() {
   std::array<bool, kEngines> waits{};
   for (auto at = untimed_.begin(); at != untimed_.end();) {
     Node& node = **at;
-    const bool ready = gather(node) && !node.is_collective && !(node.engine && waits[*node.engine]);
-    if (ready) place(node);
+    const bool waits_here = node.engine && waits[*node.engine];
+    if (!node.is_timed && gather(node) && !node.is_collective && !waits_here) place(node);
     if (!node.is_timed) {
       if (node.engine) waits[*node.engine] = true;
       ++at;

@@ -20,6 +20,12 @@ struct PluginCheckArguments {
 };
 /// Becomes the conformance kit and does not return, unless by throwing.
 int check_plugin(const Invocation& invocation, const PluginCheckArguments& arguments);
+struct PluginNewArguments {
+  std::string kind;              ///< a section: elasticity, sampler, ...
+  std::string name;              ///< of the plugin
+  std::filesystem::path folder;  ///< to be made; empty: `name`
+};
+int new_plugin(const Invocation& invocation, const PluginNewArguments& arguments);
 int show_config(const Invocation& invocation, const std::filesystem::path& file, bool origins);
 int check_config(const Invocation& invocation, const std::filesystem::path& file);
 /// `name`: a section, "section/name" for a plugin, or empty for all of core's sections.

@@ -69,6 +69,19 @@ void add_plugin_check(CLI::App& plugin, Invocation& invocation) {
       [&invocation, given] { invocation.action = [&invocation, given] { return check_plugin(invocation, *given); }; });
 }
 
+void add_plugin_new(CLI::App& plugin, Invocation& invocation) {
+  CLI::App& command = *plugin.add_subcommand("new", "Write the folder of a new plugin, ready to build");
+  const auto given = std::make_shared<PluginNewArguments>();
+  command.add_option("KIND", given->kind, "accelerator, balancer, elasticity, lr or sampler")->required();
+  command.add_option("NAME", given->name, "The plugin's name: a-z 0-9 . _ -, as `use` will say it")->required();
+  command.add_option("--dir", given->folder, "The folder to make; NAME in the current one unless given")
+      ->type_name("DIR");
+  add_json(command, invocation);
+  command.footer(example("pliant plugin new elasticity my-policy"));
+  command.callback(
+      [&invocation, given] { invocation.action = [&invocation, given] { return new_plugin(invocation, *given); }; });
+}
+
 }  // namespace
 
 void add_json(CLI::App& command, Invocation& invocation) {
@@ -76,7 +89,7 @@ void add_json(CLI::App& command, Invocation& invocation) {
 }
 
 void add_plugin(CLI::App& app, Invocation& invocation) {
-  CLI::App& command = *app.add_subcommand("plugin", "List plugins, show one with its options, or check one");
+  CLI::App& command = *app.add_subcommand("plugin", "List plugins, show one with its options, check one, or begin one");
   command.require_subcommand(1);
   command.footer(example("pliant plugin info elasticity/v0.1"));
 
@@ -100,6 +113,7 @@ void add_plugin(CLI::App& app, Invocation& invocation) {
   });
 
   add_plugin_check(command, invocation);
+  add_plugin_new(command, invocation);
 }
 
 void add_config(CLI::App& app, Invocation& invocation) {

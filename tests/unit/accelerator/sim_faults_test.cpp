@@ -78,7 +78,7 @@ TEST_CASE("a stream that waits for an event of a lost device does not wait for e
 }
 
 TEST_CASE("a collective of a lost device fails on it, and its peers go on when it leaves") {
-  Processes processes(2, [](const Rank& self) -> std::string {
+  const RankBody body = [](const Rank& self) -> std::string {
     const Device device({{{"lose_device_at", self.rank == 1 ? 2 : 0}}, {}, {}}, kSimFile);
     Comm comm(device, Rank{self.rank, self.world_size, self.board, device}.id(), self.rank, self.world_size);
     const Stream first(device);
@@ -89,7 +89,8 @@ TEST_CASE("a collective of a lost device fails on it, and its peers go on when i
     const std::string ended = second.synchronize().text();
     comm.destroy();
     return ended;
-  });
+  };
+  Processes processes(2, body, {}, kSimFile);
   const auto ends = processes.ends();
   CHECK(ends[0].text.find(std::to_string(PLIANT_PEER_LOST) + ": rank 1 is lost") == 0);
   CHECK(ends[1].text.find(std::to_string(PLIANT_FAILED_PRECONDITION) + ": the device is lost") == 0);

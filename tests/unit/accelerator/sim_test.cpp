@@ -6,8 +6,12 @@
 #include "sim/injection.hpp"
 
 using namespace pliant_test;
+using pliant::accelerator::CostModel;
 using pliant::accelerator::Injection;
 using pliant::accelerator::InjectionPlan;
+using pliant::accelerator::Piece;
+using pliant::accelerator::VirtualClock;
+using pliant::accelerator::WorkKind;
 
 namespace {
 
@@ -147,6 +151,32 @@ TEST_CASE("collectives stay right under delays and reordering") {
       CHECK(fault == "");
     }
   }
+}
+
+TEST_CASE(
+    "a piece that is asked for its time passes what hangs on a collective, which then takes its engine after it") {
+  using pliant::sdk::StreamRole;
+  CostModel costs;
+  costs.launch_ns = 0;
+  costs.memory_gbps = 1;
+  costs.collective_ns = 10;
+  VirtualClock clock(costs);
+  clock.opened(0, StreamRole::kCompute);
+  clock.opened(1, StreamRole::kCompute);
+  clock.opened(2, StreamRole::kGather);
+  const auto local = [](uint64_t bytes) { return Piece{.kind = WorkKind::kLocal, .bytes = bytes}; };
+  const auto gather = clock.enqueued(2, {.kind = WorkKind::kCollective}, 1, 0);
+  clock.enqueued(0, {.kind = WorkKind::kEventWait, .after = gather}, 1, 0);
+  const auto hangs = clock.enqueued(0, local(100), 1, 0);
+  const auto asked = clock.enqueued(1, local(50), 1, 0);
+  const auto waits = clock.enqueued(1, local(5), 1, 0);
+  CHECK(clock.end_ns(*asked) == 50);
+  CHECK(clock.ready_ns(*gather) == 0);
+  CHECK(clock.transferred(*gather, 0, 0) == 10);
+  clock.ended(*gather);
+  CHECK(clock.end_ns(*gather) == 10);
+  CHECK(clock.end_ns(*hangs) == 150);
+  CHECK(clock.end_ns(*waits) == 155);
 }
 
 TEST_CASE("the simulator says that it is one") {

@@ -1,0 +1,10 @@
+# Writes a plugin with `pliant plugin new`.
+#   -D PLIANT=<program> -D KIND=<kind> -D NAME=<name> -D INTO=<folder>, which is wiped first
+cmake_minimum_required(VERSION 3.22)
+file(REMOVE_RECURSE "${INTO}")
+execute_process(COMMAND ${PLIANT} plugin new ${KIND} ${NAME} --dir ${INTO} RESULT_VARIABLE status
+  OUTPUT_VARIABLE output ERROR_VARIABLE output)
+message("${output}")
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "pliant ended with ${status}")
+endif()
