@@ -82,6 +82,7 @@ struct Script {
 std::vector<Script> collective_scripts();
 std::vector<Script> failure_scripts();
 std::vector<Script> leak_scripts();
+std::vector<Script> ipc_scripts();
 
 /// The other side of Ranks: what the started process does.
 void perform_rank(const Arguments& arguments);

@@ -13,7 +13,7 @@ std::vector<Check> checks_of(const std::string& kind) {
   std::vector<Check> all = plugin_checks();
   if (kind != PLIANT_KIND_ACCELERATOR) return all;
   for (const auto& part : {device_checks, memory_checks, work_checks, order_checks, async_checks, thread_checks,
-                           collective_checks, failure_checks, leak_checks}) {
+                           collective_checks, failure_checks, leak_checks, ipc_checks}) {
     for (const Check& check : part()) all.push_back(check);
   }
   return all;

@@ -16,5 +16,6 @@ std::vector<Check> thread_checks();
 std::vector<Check> collective_checks();  // what they compute
 std::vector<Check> failure_checks();     // how they end
 std::vector<Check> leak_checks();
+std::vector<Check> ipc_checks();  // memory between processes
 
 }  // namespace pliant::testkit
