@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <initializer_list>
+#include <list>
 
 #include "testkit/checks/accelerator_checks.hpp"
 #include "testkit/ranks.hpp"
@@ -90,6 +91,24 @@ class HandlePost {
   int socket_;
 };
 
+/// Rank 1 has come so far; rank 0 goes on, and rank 1 when rank 0 has.
+void meet(const Rank& rank) {
+  if (rank.rank == 1) {
+    rank.tell("step");
+    rank.hear();
+  } else {
+    rank.hear();
+    rank.tell("step");
+  }
+}
+void end(const Rank& rank) {
+  if (rank.rank == 1) {
+    rank.tell("done");
+  } else {
+    rank.hear();
+  }
+}
+
 void close_descriptor(const pliant_ipc_handle& handle) {
   if (handle.descriptor >= 0) ::close(handle.descriptor);
 }
@@ -100,10 +119,16 @@ pliant_ipc_handle exported(const Accelerator& accelerator, const void* memory) {
   return handle;
 }
 
-/// Sends a handle and closes this side's descriptor.
-void hand_over(const HandlePost& post, const pliant_ipc_handle& handle) {
+/// Sends a handle and closes this side's descriptor. Rank 1 takes it at the same time, so that what rank 0 failed with
+/// before is told, and not that nothing came.
+void hand_over(const Rank& rank, const HandlePost& post, const pliant_ipc_handle& handle) {
   post.send(handle);
   close_descriptor(handle);
+  meet(rank);
+}
+pliant_ipc_handle take(const Rank& rank, const HandlePost& post) {
+  meet(rank);
+  return post.receive();
 }
 
 void* imported(const Accelerator& accelerator, const pliant_ipc_handle& handle) {
@@ -168,42 +193,25 @@ void run_pair(const Subject& subject, const std::string& script) {
   ranks.finish();
 }
 
-/// Rank 1 has come so far; rank 0 goes on, and rank 1 when rank 0 has.
-void meet(const Rank& rank) {
-  if (rank.rank == 1) {
-    rank.tell("step");
-    rank.hear();
-  } else {
-    rank.hear();
-    rank.tell("step");
-  }
-}
-void end(const Rank& rank) {
-  if (rank.rank == 1) {
-    rank.tell("done");
-  } else {
-    rank.hear();
-  }
-}
-
 void memory_script(const Rank& rank) {
   const Accelerator& accelerator = rank.accelerator;
   const HandlePost post = post_of(rank);
+  std::list<Memory> kept;  // so that no two have one address
   for (const uint64_t bytes : std::initializer_list<uint64_t>{1, 4096, 300007}) {
     const Bytes first = pattern(bytes, rank.seed + bytes);
     const Bytes second = pattern(bytes, rank.seed + bytes + 1);
     const Bytes third = pattern(bytes, rank.seed + bytes + 2);
     if (rank.rank == 0) {
-      const Memory memory(accelerator, bytes, PLIANT_MEMORY_EXCHANGE);
+      const Memory& memory = kept.emplace_back(accelerator, bytes, PLIANT_MEMORY_EXCHANGE);
       put(accelerator, memory.at(), first);
-      hand_over(post, exported(accelerator, memory.at()));
+      hand_over(rank, post, exported(accelerator, memory.at()));
       meet(rank);
       expect_holds(accelerator, memory.at(), second, "what another process wrote is not seen by the owner");
       put(accelerator, memory.at(), third);
       meet(rank);
       meet(rank);  // rank 1 has released it
     } else {
-      const pliant_ipc_handle handle = post.receive();
+      const pliant_ipc_handle handle = take(rank, post);
       void* const memory = imported(accelerator, handle);
       close_descriptor(handle);
       expect_holds(accelerator, memory, first, "what the owner wrote before the import is not seen by another process");
@@ -226,15 +234,15 @@ void imports_script(const Rank& rank) {
   if (rank.rank == 0) {
     const Memory memory(accelerator, kBytes, PLIANT_MEMORY_EXCHANGE);
     // Two handles to one allocation are as good as one that is used twice.
-    hand_over(post, exported(accelerator, memory.at()));
-    hand_over(post, exported(accelerator, memory.at()));
+    hand_over(rank, post, exported(accelerator, memory.at()));
+    hand_over(rank, post, exported(accelerator, memory.at()));
     meet(rank);
     put(accelerator, memory.at(), later);
     meet(rank);
     return end(rank);
   }
-  const pliant_ipc_handle handle = post.receive();
-  const pliant_ipc_handle other = post.receive();
+  const pliant_ipc_handle handle = take(rank, post);
+  const pliant_ipc_handle other = take(rank, post);
   void* const first = imported(accelerator, handle);
   void* const second = imported(accelerator, other);
   void* const third = imported(accelerator, handle);
@@ -275,10 +283,10 @@ void new_memory_script(const Rank& rank) {
     }
     const Memory memory(accelerator, kBytes, PLIANT_MEMORY_EXCHANGE);
     put(accelerator, memory.at(), pattern(kBytes, rank.seed));
-    hand_over(post, exported(accelerator, memory.at()));
+    hand_over(rank, post, exported(accelerator, memory.at()));
     return end(rank);
   }
-  const pliant_ipc_handle handle = post.receive();
+  const pliant_ipc_handle handle = take(rank, post);
   void* const memory = imported(accelerator, handle);
   expect_holds(accelerator, memory, pattern(kBytes, rank.seed), "a handle gave other memory than was exported");
   release(accelerator, memory);
@@ -295,10 +303,10 @@ void freed_script(const Rank& rank) {
       const Memory memory(accelerator, 4096, PLIANT_MEMORY_EXCHANGE);
       handle = exported(accelerator, memory.at());
     }
-    hand_over(post, handle);
+    hand_over(rank, post, handle);
     return end(rank);
   }
-  const pliant_ipc_handle handle = post.receive();
+  const pliant_ipc_handle handle = take(rank, post);
   void* at = &at;
   const Outcome outcome = accelerator.call(&pliant_ipc::import_memory, 0, &handle, &at);
   expect(outcome.status == PLIANT_FAILED_PRECONDITION, "import_memory of memory that its owner has freed answered " +
@@ -345,12 +353,12 @@ void leaks_script(const Rank& rank) {
   for (int round = 0; round <= kRounds; ++round) {
     if (rank.rank == 0) {
       const Memory memory(accelerator, 4096, PLIANT_MEMORY_EXCHANGE);
-      hand_over(post, exported(accelerator, memory.at()));
-      hand_over(post, exported(accelerator, memory.at()));
+      hand_over(rank, post, exported(accelerator, memory.at()));
+      hand_over(rank, post, exported(accelerator, memory.at()));
       meet(rank);
     } else {
       for (int i = 0; i < 2; ++i) {
-        const pliant_ipc_handle handle = post.receive();
+        const pliant_ipc_handle handle = take(rank, post);
         release(accelerator, imported(accelerator, handle));
         close_descriptor(handle);
       }
