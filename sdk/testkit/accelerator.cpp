@@ -39,6 +39,7 @@ Accelerator::Accelerator(const Subject& subject, Devices wanted)
   expect(instance_.status() == PLIANT_OK && self() != nullptr, "create answered " + instance_.text());
   if (const auto extension = plugin_.record().extension; extension != nullptr) {
     collectives_ = static_cast<const pliant_collectives*>(extension(self(), PLIANT_COLLECTIVES));
+    ipc_ = static_cast<const pliant_ipc*>(extension(self(), PLIANT_IPC));
   }
   if (wanted == Devices::kAnyNumber) return;
   must("device_count", call(&pliant_accelerator::device_count, &devices_));

@@ -11,6 +11,7 @@
 
 #include "pliant/abi/accelerator.h"
 #include "pliant/abi/collectives.h"
+#include "pliant/abi/ipc.h"
 #include "testkit/check.hpp"
 #include "testkit/plugin.hpp"
 
@@ -51,6 +52,12 @@ class Accelerator {
   }
   /// NULL when it has no collectives.
   [[nodiscard]] const pliant_collectives* collectives() const { return collectives_; }
+  /// NULL when it has no memory between processes.
+  [[nodiscard]] const pliant_ipc* ipc() const { return ipc_; }
+  template <class... Parameters, class... Arguments>
+  Outcome call(int32_t (*pliant_ipc::*slot)(void*, Parameters...), const Arguments&... arguments) const {
+    return answer(ipc_->*slot, arguments...);
+  }
   [[nodiscard]] void* self() const { return instance_.self(); }
   [[nodiscard]] int32_t devices() const { return devices_; }
   [[nodiscard]] bool has(uint32_t capability) const { return (capabilities_ & capability) != 0; }
@@ -85,6 +92,7 @@ class Accelerator {
   OptionRow options_;
   OwnInstance instance_;
   const pliant_collectives* collectives_ = nullptr;
+  const pliant_ipc* ipc_ = nullptr;
   int32_t devices_ = 0;
   uint32_t capabilities_ = 0;
 };

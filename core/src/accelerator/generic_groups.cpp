@@ -50,7 +50,7 @@ void GenericCollectives::Comm::enqueue(const Message& message, pliant_stream* st
 void GenericCollectives::Comm::begin_group() {
   const std::lock_guard lock(opening_);
   if (open_) throw Failure(PLIANT_FAILED_PRECONDITION, "this communicator has a group already; groups do not nest");
-  open_.emplace();
+  open_ = Open{};
 }
 
 void GenericCollectives::Comm::end_group() {

@@ -22,5 +22,6 @@ std::vector<Check> lifetime_checks();
 std::vector<Check> limit_checks();
 std::vector<Check> fork_checks();
 std::vector<Check> leak_checks();
+std::vector<Check> ipc_checks();  // memory between processes
 
 }  // namespace pliant::testkit

@@ -56,6 +56,34 @@ TEST_CASE("an allocation that the driver refuses is told with its size and the r
   device.free(second);
 }
 
+TEST_CASE("shared memory has one address for the device and the CPU") {
+  const SoftwareDevice device;
+  const Stream stream(device);
+  constexpr uint64_t kBytes = 5000;
+  void* memory = nullptr;
+  REQUIRE(device.call(&Slots::alloc, 0, PLIANT_MEMORY_SHARED, kBytes, &memory).ok());
+  auto* const bytes = static_cast<unsigned char*>(memory);
+  REQUIRE(device.call(&Slots::fill_async, memory, 7, kBytes, stream).ok());
+  REQUIRE(stream.synchronize().ok());
+  CHECK(bytes[kBytes - 1] == 7);
+  bytes[kBytes - 1] = 9;
+  std::array<unsigned char, 2> read{};
+  REQUIRE(device.call(&Slots::copy_async, read.data(), bytes + kBytes - 2, 2, stream).ok());
+  REQUIRE(stream.synchronize().ok());
+  CHECK(read[0] == 7);
+  CHECK(read[1] == 9);
+  device.slots().free(device.self(), 0, PLIANT_MEMORY_SHARED, memory);
+}
+
+TEST_CASE("a driver that passes no memory between processes has no exchange memory") {
+  const Setting ipc("PLIANT_SOFT_ZE_IPC", "0");
+  const SoftwareDevice device;
+  void* memory = nullptr;
+  const Outcome refused = device.call(&Slots::alloc, 0, PLIANT_MEMORY_EXCHANGE, 100, &memory);
+  CHECK(refused.status == PLIANT_UNIMPLEMENTED);
+  CHECK(contains(refused.message, "use PLIANT_MEMORY_DEVICE"));
+}
+
 TEST_CASE("more than the device has is refused, and what fits is given") {
   const Setting memory("PLIANT_SOFT_ZE_MEMORY_BYTES", "1048576");
   const SoftwareDevice device;

@@ -1,0 +1,412 @@
+// Memory of one process in another: rank 0 owns it, rank 1 imports it.
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <initializer_list>
+#include <list>
+
+#include "testkit/checks/accelerator_checks.hpp"
+#include "testkit/ranks.hpp"
+
+namespace pliant::testkit {
+
+namespace {
+
+constexpr int kRounds = 20;
+constexpr int32_t kWaitMs = 10000;
+
+/// Carries handles from one rank to the other, with their descriptors. The check carries its name.
+class HandlePost {
+ public:
+  /// Of the rank that receives.
+  explicit HandlePost(const Rank& rank) : HandlePost() {
+    sockaddr_un bound{};
+    bound.sun_family = AF_UNIX;
+    socklen_t length = sizeof(bound);
+    // Bound without a name it gets one that nobody else has.
+    if (::bind(socket_, reinterpret_cast<sockaddr*>(&bound), sizeof(sa_family_t)) != 0 ||
+        ::getsockname(socket_, reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
+      fail("this kit got no socket: " + std::string(std::strerror(errno)));
+    }
+    rank.tell(std::string(bound.sun_path + 1, length - offsetof(sockaddr_un, sun_path) - 1));
+  }
+  /// Of the rank that sends.
+  explicit HandlePost(const std::string& name) : HandlePost() {
+    sockaddr_un to{};
+    to.sun_family = AF_UNIX;
+    std::memcpy(to.sun_path + 1, name.data(), std::min(name.size(), sizeof(to.sun_path) - 1));
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    if (::connect(socket_, reinterpret_cast<sockaddr*>(&to), length) != 0) {
+      fail("this kit cannot reach its other rank: " + std::string(std::strerror(errno)));
+    }
+  }
+  ~HandlePost() { ::close(socket_); }
+  HandlePost(const HandlePost&) = delete;
+  HandlePost& operator=(const HandlePost&) = delete;
+
+  void send(pliant_ipc_handle handle) const {
+    iovec bytes{&handle, sizeof(handle)};
+    alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message = message_of(bytes, room, handle.descriptor >= 0 ? sizeof(room) : 0);
+    if (cmsghdr* head = CMSG_FIRSTHDR(&message)) {
+      head->cmsg_level = SOL_SOCKET;
+      head->cmsg_type = SCM_RIGHTS;
+      head->cmsg_len = CMSG_LEN(sizeof(int));
+      std::memcpy(CMSG_DATA(head), &handle.descriptor, sizeof(int));
+    }
+    expect(::sendmsg(socket_, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(handle)),
+           "the descriptor of a handle cannot be passed on: " + std::string(std::strerror(errno)));
+  }
+  [[nodiscard]] pliant_ipc_handle receive() const {
+    pollfd polled{socket_, POLLIN, 0};
+    expect(::poll(&polled, 1, kWaitMs) == 1, "no handle came from the other rank");
+    pliant_ipc_handle handle{};
+    iovec bytes{&handle, sizeof(handle)};
+    alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message = message_of(bytes, room, sizeof(room));
+    expect(::recvmsg(socket_, &message, MSG_CMSG_CLOEXEC) == static_cast<ssize_t>(sizeof(handle)),
+           "no whole handle came from the other rank");
+    handle.descriptor = -1;
+    if (const cmsghdr* head = CMSG_FIRSTHDR(&message)) {
+      std::memcpy(&handle.descriptor, CMSG_DATA(head), sizeof(int));
+    }
+    return handle;
+  }
+
+ private:
+  HandlePost() : socket_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {}
+  static msghdr message_of(iovec& bytes, char* room, size_t room_bytes) {
+    msghdr message{};
+    message.msg_iov = &bytes;
+    message.msg_iovlen = 1;
+    message.msg_control = room_bytes == 0 ? nullptr : room;
+    message.msg_controllen = room_bytes;
+    return message;
+  }
+  int socket_;
+};
+
+/// Rank 1 has come so far; rank 0 goes on, and rank 1 when rank 0 has.
+void meet(const Rank& rank) {
+  if (rank.rank == 1) {
+    rank.tell("step");
+    rank.hear();
+  } else {
+    rank.hear();
+    rank.tell("step");
+  }
+}
+void end(const Rank& rank) {
+  if (rank.rank == 1) {
+    rank.tell("done");
+  } else {
+    rank.hear();
+  }
+}
+
+void close_descriptor(const pliant_ipc_handle& handle) {
+  if (handle.descriptor >= 0) ::close(handle.descriptor);
+}
+
+pliant_ipc_handle exported(const Accelerator& accelerator, const void* memory) {
+  pliant_ipc_handle handle{};
+  must("export_memory", accelerator.call(&pliant_ipc::export_memory, 0, memory, &handle));
+  return handle;
+}
+
+/// Sends a handle and closes this side's descriptor. Rank 1 takes it at the same time, so that what rank 0 failed with
+/// before is told, and not that nothing came.
+void hand_over(const Rank& rank, const HandlePost& post, const pliant_ipc_handle& handle) {
+  post.send(handle);
+  close_descriptor(handle);
+  meet(rank);
+}
+pliant_ipc_handle take(const Rank& rank, const HandlePost& post) {
+  meet(rank);
+  return post.receive();
+}
+
+void* imported(const Accelerator& accelerator, const pliant_ipc_handle& handle) {
+  void* at = nullptr;
+  must("import_memory", accelerator.call(&pliant_ipc::import_memory, 0, &handle, &at));
+  expect(at != nullptr, "import_memory answered OK and gave no address");
+  return at;
+}
+
+void release(const Accelerator& accelerator, void* memory) {
+  accelerator.ipc()->release_memory(accelerator.self(), 0, memory);
+}
+
+/// Through streams, as memory of a device is.
+void put(const Accelerator& accelerator, void* to, const Bytes& bytes) {
+  const Stream stream(accelerator);
+  must("copy_async", accelerator.call(&pliant_accelerator::copy_async, to, bytes.data(), bytes.size(), stream));
+  stream.wait();
+}
+void expect_holds(const Accelerator& accelerator, const void* from, const Bytes& wanted, const std::string& otherwise) {
+  Bytes got(wanted.size());
+  const Stream stream(accelerator);
+  must("copy_async", accelerator.call(&pliant_accelerator::copy_async, got.data(), from, got.size(), stream));
+  stream.wait();
+  expect(got == wanted, otherwise);
+}
+
+Bytes pattern(uint64_t bytes, uint64_t seed) {
+  Bytes made(bytes);
+  uint64_t state = seed * 2654435761U + 1;
+  for (unsigned char& byte : made) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    byte = static_cast<unsigned char>(state >> 56U);
+  }
+  return made;
+}
+
+/// The post between the two ranks: the name goes from rank 1 by way of the check to rank 0.
+HandlePost post_of(const Rank& rank) {
+  if (rank.rank == 1) return HandlePost(rank);
+  return HandlePost(rank.hear());
+}
+
+void run_pair(const Subject& subject, const std::string& script) {
+  const Accelerator accelerator(subject);
+  const pliant_ipc* table = accelerator.ipc();
+  if (table == nullptr) skip("it does not offer the extension " PLIANT_IPC);
+  expect(accelerator.has(PLIANT_CAP_EXCHANGE_MEMORY),
+         "it offers " PLIANT_IPC ", and its device has no PLIANT_CAP_EXCHANGE_MEMORY");
+  expect(PLIANT_HAS(pliant_ipc, table, release_memory) && table->export_memory != nullptr &&
+             table->import_memory != nullptr && table->release_memory != nullptr,
+         "its " PLIANT_IPC " lacks export_memory, import_memory or release_memory");
+  Ranks ranks(subject, script, 2);
+  ranks.tell(0, ranks.hear(1, "name of its socket"));
+  // Each step of one rank is told to the other.
+  for (;;) {
+    const std::string said = ranks.hear(1, "next step");
+    ranks.tell(0, said);
+    if (said == "done") break;
+    ranks.tell(1, ranks.hear(0, "next step"));
+  }
+  ranks.finish();
+}
+
+void memory_script(const Rank& rank) {
+  const Accelerator& accelerator = rank.accelerator;
+  const HandlePost post = post_of(rank);
+  std::list<Memory> kept;  // so that no two have one address
+  for (const uint64_t bytes : std::initializer_list<uint64_t>{1, 4096, 300007}) {
+    const Bytes first = pattern(bytes, rank.seed + bytes);
+    const Bytes second = pattern(bytes, rank.seed + bytes + 1);
+    const Bytes third = pattern(bytes, rank.seed + bytes + 2);
+    if (rank.rank == 0) {
+      const Memory& memory = kept.emplace_back(accelerator, bytes, PLIANT_MEMORY_EXCHANGE);
+      put(accelerator, memory.at(), first);
+      hand_over(rank, post, exported(accelerator, memory.at()));
+      meet(rank);
+      expect_holds(accelerator, memory.at(), second, "what another process wrote is not seen by the owner");
+      put(accelerator, memory.at(), third);
+      meet(rank);
+      meet(rank);  // rank 1 has released it
+    } else {
+      const pliant_ipc_handle handle = take(rank, post);
+      void* const memory = imported(accelerator, handle);
+      close_descriptor(handle);
+      expect_holds(accelerator, memory, first, "what the owner wrote before the import is not seen by another process");
+      put(accelerator, memory, second);
+      meet(rank);
+      meet(rank);
+      expect_holds(accelerator, memory, third, "what the owner wrote after the import is not seen by another process");
+      release(accelerator, memory);
+      meet(rank);
+    }
+  }
+  end(rank);
+}
+
+void imports_script(const Rank& rank) {
+  const Accelerator& accelerator = rank.accelerator;
+  const HandlePost post = post_of(rank);
+  constexpr uint64_t kBytes = 70001;
+  const Bytes later = pattern(kBytes, rank.seed + 3);
+  if (rank.rank == 0) {
+    const Memory memory(accelerator, kBytes, PLIANT_MEMORY_EXCHANGE);
+    // Two handles to one allocation are as good as one that is used twice.
+    hand_over(rank, post, exported(accelerator, memory.at()));
+    hand_over(rank, post, exported(accelerator, memory.at()));
+    meet(rank);
+    put(accelerator, memory.at(), later);
+    meet(rank);
+    return end(rank);
+  }
+  const pliant_ipc_handle handle = take(rank, post);
+  const pliant_ipc_handle other = take(rank, post);
+  void* const first = imported(accelerator, handle);
+  void* const second = imported(accelerator, other);
+  void* const third = imported(accelerator, handle);
+  release(accelerator, first);
+  release(accelerator, third);
+  meet(rank);
+  meet(rank);
+  expect_holds(accelerator, second, later,
+               "of three imports two were released, and the third does not see what the owner writes");
+  release(accelerator, second);
+  void* const again = imported(accelerator, handle);
+  expect_holds(accelerator, again, later,
+               "memory that was released and imported again does not hold what the owner has");
+  release(accelerator, again);
+  close_descriptor(handle);
+  close_descriptor(other);
+  end(rank);
+}
+
+/// Allocations of one size, one after the other, until one has the address of an earlier one.
+void new_memory_script(const Rank& rank) {
+  const Accelerator& accelerator = rank.accelerator;
+  const HandlePost post = post_of(rank);
+  constexpr uint64_t kBytes = 70001;
+  if (rank.rank == 0) {
+    pliant_ipc_handle old{};
+    const void* at = nullptr;
+    for (int round = 0; round < kRounds; ++round) {
+      const Memory memory(accelerator, kBytes, PLIANT_MEMORY_EXCHANGE);
+      const bool same_place = memory.at() == at;
+      const pliant_ipc_handle handle = exported(accelerator, memory.at());
+      expect(round == 0 || std::memcmp(old.bytes, handle.bytes, sizeof(old.bytes)) != 0,
+             "an allocation has the handle of one that was freed" +
+                 std::string(same_place ? ", and lay at the same address" : ""));
+      close_descriptor(handle);
+      old = handle;
+      at = memory.at();
+    }
+    const Memory memory(accelerator, kBytes, PLIANT_MEMORY_EXCHANGE);
+    put(accelerator, memory.at(), pattern(kBytes, rank.seed));
+    hand_over(rank, post, exported(accelerator, memory.at()));
+    return end(rank);
+  }
+  const pliant_ipc_handle handle = take(rank, post);
+  void* const memory = imported(accelerator, handle);
+  expect_holds(accelerator, memory, pattern(kBytes, rank.seed), "a handle gave other memory than was exported");
+  release(accelerator, memory);
+  close_descriptor(handle);
+  end(rank);
+}
+
+void freed_script(const Rank& rank) {
+  const Accelerator& accelerator = rank.accelerator;
+  const HandlePost post = post_of(rank);
+  if (rank.rank == 0) {
+    pliant_ipc_handle handle{};
+    {
+      const Memory memory(accelerator, 4096, PLIANT_MEMORY_EXCHANGE);
+      handle = exported(accelerator, memory.at());
+    }
+    hand_over(rank, post, handle);
+    return end(rank);
+  }
+  const pliant_ipc_handle handle = take(rank, post);
+  void* at = &at;
+  const Outcome outcome = accelerator.call(&pliant_ipc::import_memory, 0, &handle, &at);
+  expect(outcome.status == PLIANT_FAILED_PRECONDITION, "import_memory of memory that its owner has freed answered " +
+                                                           outcome.text() + ", not PLIANT_FAILED_PRECONDITION");
+  expect(at == nullptr, "an import that was refused gave an address");
+  close_descriptor(handle);
+  end(rank);
+}
+
+void refused_as(const char* what, const Outcome& outcome, int32_t wanted) {
+  expect(outcome.status == wanted,
+         std::string(what) + " was answered with " + outcome.text() + ", not with " + status_name(wanted));
+}
+
+void refused(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  if (accelerator.ipc() == nullptr) skip("it does not offer the extension " PLIANT_IPC);
+  const Memory memory(accelerator, 4096, PLIANT_MEMORY_EXCHANGE);
+  const Memory device(accelerator, 4096);
+  const Memory pinned(accelerator, 4096, PLIANT_MEMORY_PINNED);
+  pliant_ipc_handle handle{};
+  const auto export_of = [&](const void* pointer) {
+    return accelerator.call(&pliant_ipc::export_memory, 0, pointer, &handle);
+  };
+  refused_as("export_memory of device memory", export_of(device.at()), PLIANT_INVALID_ARGUMENT);
+  refused_as("export_memory of pinned memory", export_of(pinned.at()), PLIANT_INVALID_ARGUMENT);
+  refused_as("export_memory of what does not begin an allocation", export_of(memory.at(64)), PLIANT_INVALID_ARGUMENT);
+  handle = exported(accelerator, memory.at());
+  void* at = nullptr;
+  refused_as("import_memory of this process's own memory",
+             accelerator.call(&pliant_ipc::import_memory, 0, &handle, &at), PLIANT_FAILED_PRECONDITION);
+  close_descriptor(handle);
+}
+
+int64_t open_descriptors() {
+  using Entries = std::filesystem::directory_iterator;
+  return std::distance(Entries("/proc/self/fd"), Entries());
+}
+
+void leaks_script(const Rank& rank) {
+  const Accelerator& accelerator = rank.accelerator;
+  const HandlePost post = post_of(rank);
+  int64_t before = 0;
+  for (int round = 0; round <= kRounds; ++round) {
+    if (rank.rank == 0) {
+      const Memory memory(accelerator, 4096, PLIANT_MEMORY_EXCHANGE);
+      hand_over(rank, post, exported(accelerator, memory.at()));
+      hand_over(rank, post, exported(accelerator, memory.at()));
+      meet(rank);
+    } else {
+      for (int i = 0; i < 2; ++i) {
+        const pliant_ipc_handle handle = take(rank, post);
+        release(accelerator, imported(accelerator, handle));
+        close_descriptor(handle);
+      }
+      meet(rank);
+    }
+    if (round == 0) before = open_descriptors();  // what the first use leaves open stays
+  }
+  const int64_t more = open_descriptors() - before;
+  expect(more <= 0, std::to_string(more) + " file descriptors more are open after " + std::to_string(kRounds) +
+                        (rank.rank == 0 ? " allocations were exported and freed" : " imports came and went"));
+  end(rank);
+}
+
+void memory(const Subject& s) {
+  run_pair(s, "ipc_memory");
+}
+void imports(const Subject& s) {
+  run_pair(s, "ipc_imports");
+}
+void new_memory(const Subject& s) {
+  run_pair(s, "ipc_new_memory");
+}
+void freed(const Subject& s) {
+  run_pair(s, "ipc_freed");
+}
+void leaks(const Subject& s) {
+  run_pair(s, "ipc_leaks");
+}
+
+}  // namespace
+
+std::vector<Script> ipc_scripts() {
+  return {{"ipc_memory", memory_script},
+          {"ipc_imports", imports_script},
+          {"ipc_new_memory", new_memory_script},
+          {"ipc_freed", freed_script},
+          {"ipc_leaks", leaks_script}};
+}
+
+std::vector<Check> ipc_checks() {
+  return {
+      {"ipc.memory", "one process reads and writes exchange memory of another, before and after the import", memory},
+      {"ipc.imports", "memory may be imported more than once, and is there until it was released as often", imports},
+      {"ipc.new_memory", "an allocation has another handle than one before it, at the same address, too", new_memory},
+      {"ipc.freed", "memory that was freed is not imported", freed},
+      {"ipc.refused", "only exchange memory is exported, and no process imports its own", refused},
+      {"ipc.leaks", "handles and imports leave no file descriptor behind", leaks},
+  };
+}
+
+}  // namespace pliant::testkit

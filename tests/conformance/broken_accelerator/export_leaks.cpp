@@ -1,0 +1,20 @@
+// BROKEN: each handle leaves a descriptor behind.
+#include <unistd.h>
+
+#include "honest_ipc.hpp"
+
+namespace {
+
+using namespace pliant::broken;  // NOLINT(google-build-using-namespace)
+
+struct ExportLeaks : HonestIpc<ExportLeaks> {
+  pliant_ipc_handle export_memory(int32_t device, const void* pointer) {
+    const pliant_ipc_handle made = HonestIpc::export_memory(device, pointer);
+    static_cast<void>(::dup(made.descriptor));
+    return made;
+  }
+};
+
+}  // namespace
+
+PLIANT_BROKEN(ExportLeaks, "export-leaks")

@@ -1,0 +1,17 @@
+// HonestIpc<T>: Honest<T> whose memory other processes map. TEST ONLY, as that.
+#pragma once
+
+#include "honest.hpp"
+#include "pliant/sdk/ipc.hpp"
+
+namespace pliant::broken {
+
+template <class T>
+class HonestIpc : public Honest<T> {
+ public:
+  const void* extension(const char* id) const {
+    return std::strcmp(id, PLIANT_IPC) == 0 ? sdk::ipc_table<T>() : Honest<T>::extension(id);
+  }
+};
+
+}  // namespace pliant::broken
