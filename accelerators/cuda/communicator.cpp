@@ -131,7 +131,7 @@ void Communicator::begin_group() {
 }
 
 void Communicator::end_group() {
-  Open ended;
+  NcclGroup ended;
   {
     const std::lock_guard lock(opening_);
     if (!open_) throw Failure(PLIANT_FAILED_PRECONDITION, "this communicator has no group that could end");

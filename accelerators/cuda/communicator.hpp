@@ -23,6 +23,12 @@ struct NcclCall {
   bool is_message = false;
 };
 
+/// Calls since begin_group.
+struct NcclGroup {
+  std::vector<NcclCall> calls;
+  Stream* stream = nullptr;
+};
+
 class Communicator {
  public:
   Communicator(const NcclApi& nccl, const DevicePtr& device, const pliant_comm_id& id, int32_t rank,
@@ -51,18 +57,13 @@ class Communicator {
   void end_group();
 
  private:
-  /// Calls since begin_group.
-  struct Open {
-    std::vector<NcclCall> calls;
-    Stream* stream = nullptr;
-  };
   void enqueue(NcclCall call, Stream& stream);
   void enqueue_all(std::vector<NcclCall> calls, Stream& stream);
 
   std::shared_ptr<Membership> member_;  // enqueued work outlives the handle
   std::mutex opening_;
   std::mutex calling_;  ///< tickets follow the order on the streams
-  std::optional<Open> open_;
+  std::optional<NcclGroup> open_;
   const pid_t owner_;
 };
 

@@ -16,6 +16,8 @@ using namespace std::chrono_literals;
 constexpr auto kPollBusy = 1ms;
 constexpr auto kPollIdle = 10ms;
 constexpr auto kPollCall = 20us;
+/// Whoever is in a call for so many polls is stuck in it.
+constexpr int kTriesToCall = 100;
 /// How long peers may take to leave before this rank leaves alone.
 constexpr auto kLeaveTogether = 1s;
 
@@ -173,7 +175,11 @@ void Membership::fail(const Failure& failure) {
 /// Ends what runs. Where NCCL can make a smaller communicator of one that failed, the handle stays until the end. NCCL
 /// lets a communicator be aborted while another thread is in a call of it.
 void Membership::end_handle(bool for_good) {
-  const std::unique_lock lock(calling_, 100ms);
+  std::unique_lock lock(calling_, std::try_to_lock);
+  for (int tries = 0; !lock.owns_lock() && tries < kTriesToCall; ++tries) {
+    std::this_thread::sleep_for(kPollBusy);
+    static_cast<void>(lock.try_lock());
+  }
   if (handle_ == nullptr) return;
   const OnDevice here(device_->api, device_->index);
   if (!for_good && nccl_.revoke != nullptr) {

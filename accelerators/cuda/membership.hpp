@@ -86,7 +86,7 @@ class Membership {
   const int32_t world_size_;
   void* word_ = nullptr;
 
-  std::timed_mutex calling_;  ///< of the handle
+  std::mutex calling_;  ///< of the handle
   NcclComm handle_ = nullptr;
   bool revoked_ = false;
 

@@ -1,6 +1,7 @@
 // Streams, events, copies and launches of the software runtime.
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "enqueue.hpp"
 #include "soft.hpp"
@@ -19,8 +20,17 @@ bool on_host(const AllocationPtr& one) {
   return !one || one->type != cudaMemoryTypeDevice;
 }
 
+/// The file that nvcc made, and the kernels of it that were asked for.
 struct Library {
+  std::string_view image;
   std::set<std::string> names;
+};
+/// What a fatbin begins with.
+struct FatbinHeader {
+  uint32_t magic = 0;
+  uint16_t version = 0;
+  uint16_t header_bytes = 0;
+  uint64_t body_bytes = 0;
 };
 struct Kernel {
   std::string name;
@@ -191,11 +201,12 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t* out, const void* code, cudaJitOpt
                                 cudaLibraryOption*, void**, unsigned) {
   const std::lock_guard lock(state().mutex);
   if (const cudaError_t now = usable(); now != cudaSuccess) return told(now);
-  uint32_t magic = 0;
-  std::memcpy(&magic, code, sizeof(magic));
-  if (magic != 0xba55ed50U || !state().settings.has_kernels) return told(cudaErrorNoKernelImageForDevice);
+  FatbinHeader header;
+  std::memcpy(&header, code, sizeof(header));
+  if (header.magic != 0xba55ed50U || !state().settings.has_kernels) return told(cudaErrorNoKernelImageForDevice);
   ++state().libraries;
-  *out = reinterpret_cast<cudaLibrary_t>(new Library);
+  *out = reinterpret_cast<cudaLibrary_t>(
+      new Library{{static_cast<const char*>(code), header.header_bytes + header.body_bytes}, {}});
   return cudaSuccess;
 }
 cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
@@ -206,8 +217,11 @@ cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
 }
 cudaError_t cudaLibraryGetKernel(cudaKernel_t* out, cudaLibrary_t library, const char* name) {
   const std::lock_guard lock(state().mutex);
-  if (!kernel_exists(name)) return told(cudaErrorSymbolNotFound);
-  const auto kept = reinterpret_cast<Library*>(library)->names.insert(name).first;
+  Library& held = *reinterpret_cast<Library*>(library);
+  // The name with its end, as symbol tables have it.
+  const bool is_in_image = held.image.find(std::string_view(name, std::strlen(name) + 1)) != std::string_view::npos;
+  if (!is_in_image || !kernel_exists(name)) return told(cudaErrorSymbolNotFound);
+  const auto kept = held.names.insert(name).first;
   *out = reinterpret_cast<cudaKernel_t>(const_cast<std::string*>(&*kept));
   return told(usable());
 }

@@ -149,6 +149,7 @@ TEST_CASE("each device has its name, its memory and its streams, and the thread'
   REQUIRE(runtime_function<cudaError_t(int)>("cudaSetDevice")(0) == cudaSuccess);
 }
 
+#ifdef PLIANT_CUDA_KERNELS
 TEST_CASE("device memory is reduced by one kernel, whatever the number of sources") {
   const SoftwareCuda device;
   for (const int32_t sources : {1, 16, 17, 1024}) {
@@ -158,6 +159,7 @@ TEST_CASE("device memory is reduced by one kernel, whatever the number of source
     CHECK(software_cuda_counts().launches == before + 1);
   }
 }
+#endif
 
 TEST_CASE("where kernels cannot be loaded the processors reduce, with the same result") {
   const Setting none("PLIANT_SOFT_CUDA_NO_KERNELS", "1");
