@@ -197,10 +197,18 @@ void GlooLink::failed(FailureCause cause) {
 
 void GlooLink::left() {
   if (joining_ && !group_.all_joined()) joining_->stop();
-  const bool failed = group_.segment().cause().load() != 0;
-  Frame frame;
-  frame.kind = Frame::kLeft;
+  const uint64_t cause = group_.segment().cause().load();
+  const bool failed = cause != 0;
   for_each_peer([&](int32_t, GlooPeer& peer) {
+    Frame frame;
+    if (failed) {
+      // The thread that noticed it may still be telling; but whoever hears that this rank left must know why already.
+      peer.give_up();
+      frame.kind = Frame::kFailed;
+      frame.words[0] = cause;
+      peer.send(frame, GlooPeer::Patience::kTries);
+    }
+    frame.kind = Frame::kLeft;
     peer.send(frame, failed ? GlooPeer::Patience::kTries : GlooPeer::Patience::kWaits);
   });
   const auto deadline = Clock::now() + (failed ? kLastWords : patience());
