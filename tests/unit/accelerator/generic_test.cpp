@@ -180,6 +180,8 @@ TEST_CASE("ranks of which one has no memory that others map are staged, all of t
   expect_all_well(processes.ends());
 }
 
+// TSan sees no order that ranks of one process make through memory of `host` that each has mapped for itself.
+#ifndef __SANITIZE_THREAD__
 TEST_CASE("ranks that are threads of one process read each other's device memory, too") {
   const Configs configs(kDevices);
   const GenericDevice device(configs);
@@ -191,6 +193,7 @@ TEST_CASE("ranks that are threads of one process read each other's device memory
   });
   for (const std::string& fault : faults) CHECK(fault == "");
 }
+#endif
 
 TEST_CASE("generic collectives of more than a stage holds go through it in pieces") {
   for (const Setup& setup : every_setup()) {
