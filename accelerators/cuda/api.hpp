@@ -60,7 +60,7 @@ struct Api {
 #undef PLIANT_CUDA_MEMBER
   /// Called cudaGetDeviceProperties_v2 in CUDA 12. What it fills may be longer than cudaDeviceProp; the fields up to
   /// totalGlobalMem lie where they always lay.
-  decltype(&::cudaGetDeviceProperties) cudaGetDeviceProperties = nullptr;
+  decltype(&::cudaGetDeviceProperties) cudaGetDeviceProperties = nullptr;  // NOLINT(readability-identifier-naming)
 
   /// Opens the runtime, for good: it has threads and does not survive being closed. "" or why it cannot be used.
   std::string open(const std::string& file);

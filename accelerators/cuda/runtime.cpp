@@ -60,7 +60,7 @@ void Runtime::require_owner() const {
 std::string Runtime::try_file(const std::string& file, bool* driver_is_older) {
   *driver_is_older = false;
   Api api;
-  const std::string refused = api.open(file);
+  std::string refused = api.open(file);
   if (!refused.empty()) {
     if (refused.find("it lacks") != std::string::npos) return refused;
     return "the CUDA runtime cannot be opened (" + refused +
