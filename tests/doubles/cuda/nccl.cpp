@@ -162,7 +162,8 @@ struct NcclCommHandle : std::enable_shared_from_this<NcclCommHandle> {
       {
         const std::lock_guard lock(mutex_);
         if (!ended_)
-          communicator_ = std::make_unique<accelerator::Communicator>(made, rank_, world_size_, memory, nullptr);
+          communicator_ = std::make_unique<accelerator::Communicator>(made, rank_, world_size_, memory,
+                                                                      accelerator::NetworkSettings{}, nullptr);
       }
       if (rank_ == 0) {
         while (state() == kNcclInProgress) {
