@@ -81,7 +81,7 @@ Communicator Communicator::shrink(std::span<const int32_t> without, const CommId
     made->accelerator->call(&pliant_collectives::comm_shrink, state_->handle, without.data(), gone, &name,
                             &made->handle);
   } else {
-    abort();
+    this->abort();
     made->create(id);
   }
   return Communicator(std::move(made));
@@ -94,7 +94,7 @@ Communicator Communicator::grow(const CommId& id, int32_t world_size) {
   if (made->accelerator->has(&pliant_collectives::comm_grow)) {
     made->create_grown(state_->handle, id);
   } else {
-    abort();
+    this->abort();
     made->create(id);
   }
   return Communicator(std::move(made));

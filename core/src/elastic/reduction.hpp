@@ -16,8 +16,8 @@
 #include <span>
 #include <vector>
 
-#include "pliant/communicator.hpp"
 #include "pliant/balancer.hpp"
+#include "pliant/communicator.hpp"
 #include "pliant/plan.hpp"
 
 namespace pliant::elastic {
