@@ -147,7 +147,7 @@ void enqueue_copies(const CudaMemory& memory, std::span<const pliant_copy> copie
   Stream::Turn turn(stream);
   copy_on_device(turn, std::move(on_device));
   copy_on_host(turn, std::move(on_host));
-  copy_pageable(turn, std::move(mixed));
+  copy_pageable(turn, mixed);
 }
 
 void enqueue_fill(const CudaMemory& memory, void* to, uint8_t byte, uint64_t bytes, Stream& stream) {

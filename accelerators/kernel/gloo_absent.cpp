@@ -4,6 +4,7 @@
 
 namespace pliant::accelerator {
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as the other one is declared
 std::unique_ptr<Link> make_gloo_link(Group&, const NetworkId&, const NetworkSettings&, std::shared_ptr<UniqueFd>) {
   throw sdk::Failure(PLIANT_UNIMPLEMENTED,
                      "transport = \"gloo\" is not in this build: it was made without the headers of Gloo (Debian: "

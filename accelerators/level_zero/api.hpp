@@ -48,6 +48,7 @@ struct Api {
 #undef PLIANT_ZE_MEMBER
   /// Of Level Zero 1.6; NULL where the loader is older. Until then a handle goes with its memory.
   static constexpr uint32_t kPutIpcHandleApi = ZE_MAKE_VERSION(1, 6);
+  // NOLINTNEXTLINE(readability-identifier-naming): its name in the library
   ze_result_t(ZE_APICALL* zeMemPutIpcHandle)(ze_context_handle_t, ze_ipc_mem_handle_t) = nullptr;
 
   /// Opens the loader, for good: drivers have threads and do not survive being closed. "" or why it cannot be used.

@@ -47,6 +47,12 @@ Injection::Running& Injection::running() {
   return here;
 }
 
+Moment& Injection::here() {
+  Moment* const moment = running().moment;
+  if (moment == nullptr) throw sdk::Failure(PLIANT_INTERNAL, "a virtual time was asked for outside of a piece of work");
+  return *moment;
+}
+
 Injection::Injection(InjectionPlan plan)
     : plan_(std::move(plan)),
       clock_(plan_.virtual_clock ? std::make_unique<VirtualClock>(*plan_.virtual_clock) : nullptr),
@@ -134,11 +140,11 @@ bool Injection::loses(int32_t rank, uint64_t collective) {
 }
 
 uint64_t Injection::ready_ns() {
-  return clock_->ready_ns(*running().moment);
+  return clock_->ready_ns(here());
 }
 
 uint64_t Injection::transferred(uint64_t begin_ns, uint64_t bytes) {
-  return clock_->transferred(*running().moment, begin_ns, bytes);
+  return clock_->transferred(here(), begin_ns, bytes);
 }
 
 }  // namespace pliant::accelerator

@@ -71,6 +71,8 @@ class Injection final : public Faults {
  private:
   struct Running;
   static Running& running();
+  /// That of the piece of work which this thread runs, on a virtual clock.
+  static Moment& here();
 
   const InjectionPlan plan_;
   const std::unique_ptr<VirtualClock> clock_;
