@@ -33,7 +33,7 @@ fs::path prefix() {
 }
 
 fs::path templates() {
-  const fs::path folder = prefix() / "share" / "pliant" / "template";
+  fs::path folder = prefix() / "share" / "pliant" / "template";
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
     refuse(fmt::format("{} is not there; the templates come with the SDK: cmake --install BUILD --component sdk",

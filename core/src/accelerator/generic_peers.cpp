@@ -163,6 +163,7 @@ bool PeerMemory::join(const Gather& gather) {
     peers_[static_cast<size_t>(r)].name = card.socket;
     if (r == rank_) continue;
     if (is_here(card)) {
+      // Of this process. NOLINTNEXTLINE(performance-no-int-to-ptr): it came as a number, as the others' do
       peers_[static_cast<size_t>(r)].stage = reinterpret_cast<std::byte*>(card.stage);
     } else if (!receive_from(r, card)) {
       well = 0;
