@@ -220,7 +220,9 @@ inline bool bring_near(std::span<uint32_t> items) {
 template <class Swap, class Reach>
 void shuffle_things(uint32_t count, KeyedRandom& random, bool is_far, Swap&& swap, Reach&& reach,
                     std::span<uint32_t> next = {}) {
-  constexpr size_t kAtOnce = size_t{KeyedRandom::kMostReady} * 8;
+  // With each swap, half a line of what comes next: more at once would wait for each other.
+  constexpr size_t kAtOnce = 8;
+  size_t near = 0;
   std::array<uint32_t, KeyedRandom::kMostReady> places;
   uint32_t left = count;
   while (left > 1) {
@@ -228,11 +230,13 @@ void shuffle_things(uint32_t count, KeyedRandom& random, bool is_far, Swap&& swa
     const size_t swaps = std::min<size_t>(draws.size(), left - 1);
     const bool is_sure = has_avx2() ? find_places_avx2(draws.first(swaps), left, places.data())
                                     : find_places(draws.first(swaps), left, places.data());
-    bring_near(next.first(std::min(next.size(), kAtOnce)));
-    next = next.subspan(std::min(next.size(), kAtOnce));
     if (is_sure) {
       for (size_t i = 0; is_far && i < swaps; ++i) reach(places[i]);
-      for (size_t i = 0; i < swaps; ++i) swap(--left, places[i]);
+      for (size_t i = 0; i < swaps; ++i) {
+        swap(--left, places[i]);
+        if (near < next.size()) __builtin_prefetch(&next[near], 1);
+        near += kAtOnce;
+      }
       random.use(swaps);
       continue;
     }

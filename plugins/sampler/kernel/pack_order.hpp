@@ -85,7 +85,7 @@ class BucketDraws {
 
  private:
   static constexpr uint64_t kMany = 16;
-  static constexpr uint64_t kFew = 4;
+  static constexpr uint64_t kFew = 2;
 
   template <class See>
   void each(uint64_t packs, See&& see) {
