@@ -91,7 +91,7 @@ TEST_CASE("accel list shows devices with memory and capabilities, and says who h
     CHECK(one.at("collectives") == (one.at("name") != "bare"));
     if (one.at("name") != "host") continue;
     CHECK(one.at("devices").front().at("memory_bytes").get<uint64_t>() > 0);
-    CHECK(one.at("devices").front().at("capabilities") == json{"host_visible", "fixed_order"});
+    CHECK(one.at("devices").front().at("capabilities") == json{"host_visible", "fixed_order", "exchange_memory"});
   }
 }
 

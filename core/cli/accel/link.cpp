@@ -16,6 +16,17 @@ int32_t Link::device_count() const {
   return count;
 }
 
+std::string Link::why_no_devices() const {
+  pliant_device_properties properties{};
+  properties.struct_size = sizeof(properties);
+  pliant_error error = plugin::fresh_error();
+  if (table().device_properties(self(), 0, &properties, &error) == PLIANT_OK) return "";
+  const std::string_view told = error.message;
+  constexpr std::string_view kBefore = "devices: 0: ";  // the SDK's words
+  const size_t at = told.find(kBefore);
+  return at == std::string_view::npos ? "" : std::string(told.substr(at + kBefore.size()));
+}
+
 DeviceSeen Link::device(int32_t device) const {
   pliant_device_properties raw{};
   raw.struct_size = sizeof(raw);
@@ -25,6 +36,8 @@ DeviceSeen Link::device(int32_t device) const {
           raw.memory_bytes,
           (raw.capabilities & PLIANT_CAP_HOST_VISIBLE) != 0,
           (raw.capabilities & PLIANT_CAP_FIXED_ORDER) != 0,
+          (raw.capabilities & PLIANT_CAP_SHARED_MEMORY) != 0,
+          (raw.capabilities & PLIANT_CAP_EXCHANGE_MEMORY) != 0,
           collectives().are_own(),
           collectives().are_there()};
 }

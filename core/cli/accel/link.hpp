@@ -20,6 +20,8 @@ struct DeviceSeen {
   uint64_t memory_bytes = 0;
   bool host_visible = false;
   bool fixed_order = false;
+  bool shared_memory = false;
+  bool exchange_memory = false;
   bool own_collectives = false;  ///< its plugin has the extension PLIANT_COLLECTIVES
   bool collectives = false;      ///< it has, or the accelerator is there that carries generic ones
 };
@@ -56,6 +58,8 @@ class Link {
   explicit Link(const Config& config);
 
   [[nodiscard]] int32_t device_count() const;
+  /// Where there are none: what the plugin says is missing; "" when it says nothing.
+  [[nodiscard]] std::string why_no_devices() const;
   [[nodiscard]] DeviceSeen device(int32_t device) const;
   /// Its own, or generic ones.
   [[nodiscard]] detail::CollectivesOf& collectives() const { return *collectives_; }

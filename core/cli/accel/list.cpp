@@ -22,6 +22,7 @@ struct Listed {
   std::string version;
   bool collectives = false;
   std::vector<DeviceSeen> devices;
+  std::string missing;  ///< why there are no devices, as far as the plugin says
   std::string refusal;  ///< why it could not be opened or asked; empty: it was
 };
 
@@ -35,6 +36,7 @@ Listed look_at(plugin::Found found, const Invocation& invocation, const std::fil
     listed.collectives = link.collectives().are_own();
     const int32_t count = link.device_count();
     for (int32_t device = 0; device < count; ++device) listed.devices.push_back(link.device(device));
+    if (count == 0) listed.missing = link.why_no_devices();
   } catch (const Error& error) {
     listed.refusal = error.message();
   }
@@ -45,6 +47,8 @@ std::vector<std::string> capabilities_of(const DeviceSeen& device) {
   std::vector<std::string> names;
   if (device.host_visible) names.emplace_back("host_visible");
   if (device.fixed_order) names.emplace_back("fixed_order");
+  if (device.shared_memory) names.emplace_back("shared_memory");
+  if (device.exchange_memory) names.emplace_back("exchange_memory");
   return names;
 }
 
@@ -58,6 +62,7 @@ Json as_json(const Listed& listed) {
   json["version"] = listed.version;
   json["collectives"] = listed.collectives;
   json["devices"] = Json::array();
+  if (!listed.missing.empty()) json["missing"] = listed.missing;
   for (const DeviceSeen& device : listed.devices) {
     json["devices"].push_back(
         {{"name", device.name}, {"memory_bytes", device.memory_bytes}, {"capabilities", capabilities_of(device)}});
@@ -73,7 +78,10 @@ std::string list_text(const std::vector<Listed>& all) {
       continue;
     }
     const std::string collectives = listed.collectives ? "collectives" : "no collectives";
-    if (listed.devices.empty()) rows.push_back({listed.found.name, listed.version, "0 devices", "", collectives});
+    if (listed.devices.empty()) {
+      rows.push_back(
+          {listed.found.name, listed.version, "0 devices", "", listed.missing.empty() ? collectives : listed.missing});
+    }
     for (size_t i = 0; i < listed.devices.size(); ++i) {
       const DeviceSeen& device = listed.devices[i];
       std::string abilities = collectives;

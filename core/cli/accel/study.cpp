@@ -157,8 +157,9 @@ void open_device(Crew& crew, const Config& config, const BenchQuestion& question
   study.devices = seen.at("devices").get<int32_t>();
   const std::string& name = config.use("accelerator");
   if (study.devices < 1) {
-    throw Error(Status::kNotFound,
-                fmt::format("accelerator '{}' has no device on this machine; see `pliant accel list`", name));
+    const auto missing = seen.at("missing").get<std::string>();
+    throw Error(Status::kNotFound, fmt::format("accelerator '{}' has no device on this machine{}", name,
+                                               missing.empty() ? "" : ": " + missing));
   }
   if (question.device >= study.devices) {
     throw Error(Status::kInvalidArgument,
@@ -169,6 +170,7 @@ void open_device(Crew& crew, const Config& config, const BenchQuestion& question
   }
   study.seen = {seen.at("name").get<std::string>(),     seen.at("memory_bytes").get<uint64_t>(),
                 seen.at("host_visible").get<bool>(),    seen.at("fixed_order").get<bool>(),
+                seen.at("shared_memory").get<bool>(),   seen.at("exchange_memory").get<bool>(),
                 seen.at("own_collectives").get<bool>(), seen.at("collectives").get<bool>()};
   study.version = seen.at("version").get<std::string>();
 }

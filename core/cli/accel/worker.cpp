@@ -56,12 +56,15 @@ Json Worker::open(const Json& question) {
   const int32_t devices = link.device_count();
   const auto device = question.at("device").get<int32_t>();
   Json seen{{"devices", devices}};
+  if (devices == 0) seen["missing"] = link.why_no_devices();
   if (device >= devices) return seen;  // the asker complains
   const DeviceSeen properties = link.device(device);
   seen["name"] = properties.name;
   seen["memory_bytes"] = properties.memory_bytes;
   seen["host_visible"] = properties.host_visible;
   seen["fixed_order"] = properties.fixed_order;
+  seen["shared_memory"] = properties.shared_memory;
+  seen["exchange_memory"] = properties.exchange_memory;
   seen["own_collectives"] = properties.own_collectives;
   seen["collectives"] = properties.collectives;
   seen["version"] = link.plugin().record().version;
