@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "file_limit.hpp"
 #include "soft.hpp"
 
 namespace soft_cuda {
@@ -28,6 +29,7 @@ cudaError_t allocate(uint64_t bytes, cudaMemoryType type, Pool* pool, void** out
   auto made = std::make_shared<Allocation>();
   made->bytes = bytes;
   made->mapped = (std::max<uint64_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  if (!soft_cuda::may_write(made->mapped)) return cudaErrorMemoryAllocation;
   made->fd = ::memfd_create("soft-cuda", MFD_CLOEXEC);
   if (made->fd < 0 || ::ftruncate(made->fd, static_cast<off_t>(made->mapped)) != 0) return cudaErrorMemoryAllocation;
   // Memory of a device has an address and is out of the CPU's reach, as that of a card.

@@ -20,6 +20,7 @@
 
 #include "../../../accelerators/cuda/nccl_api.hpp"
 #include "enqueue.hpp"
+#include "file_limit.hpp"
 #include "kernel/communicator.hpp"
 #include "kernel/segment.hpp"
 
@@ -149,6 +150,7 @@ struct NcclCommHandle : std::enable_shared_from_this<NcclCommHandle> {
       if (rank_ == 0) {
         memory = std::make_shared<accelerator::UniqueFd>(accelerator::Segment::reserve(world_size_, kChunkBytes, made));
         const std::string draft = place + ".draft";
+        if (!soft_cuda::may_write(sizeof(made.bytes))) throw std::runtime_error("no file may be that large");
         const int fd = ::open(draft.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
         const bool written = fd >= 0 && ::write(fd, made.bytes, sizeof(made.bytes)) == sizeof(made.bytes);
         if (fd >= 0) ::close(fd);
