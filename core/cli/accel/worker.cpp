@@ -56,7 +56,10 @@ Json Worker::open(const Json& question) {
   const int32_t devices = link.device_count();
   const auto device = question.at("device").get<int32_t>();
   Json seen{{"devices", devices}};
-  if (devices == 0) seen["missing"] = link.why_no_devices();
+  if (devices < 1) {
+    seen["missing"] = link.why_no_devices();
+    return seen;
+  }
   if (device >= devices) return seen;  // the asker complains
   const DeviceSeen properties = link.device(device);
   seen["name"] = properties.name;

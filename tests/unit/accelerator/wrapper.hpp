@@ -46,6 +46,16 @@ inline Accelerator sim(const std::string& options) {
   return Accelerator(ConfigFile("use = \"sim\"\n[accelerator.sim]\n" + options).open());
 }
 
+/// One whose collectives are generic. Ranks that are threads share the memory that they exchange; the order between
+/// them goes by way of memory that each maps for itself, which TSan cannot see.
+inline Accelerator generic() {
+  std::string options = "collectives = false\nhost_visible = false\n";
+#ifdef __SANITIZE_THREAD__
+  options += "exchange = false\n";
+#endif
+  return sim(options);
+}
+
 template <class Body>
 std::optional<Error> error_of(Body&& body) {
   try {

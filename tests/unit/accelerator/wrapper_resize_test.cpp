@@ -14,7 +14,6 @@
 
 using pliant::test::error_of;
 using pliant::test::host;
-using pliant::test::sim;
 
 namespace {
 
@@ -36,7 +35,7 @@ int32_t sum_of(const pliant::Accelerator& accelerator, pliant::Communicator& com
 }
 
 std::vector<pliant::Accelerator> accelerators() {
-  return {host(), sim("collectives = false\nhost_visible = false\n")};
+  return {host(), pliant::test::generic()};
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ TEST_CASE("all collectives of the embedding API reach the plugin, or the generic
     made = host();
   }
   SUBCASE("generic") {
-    made = sim("collectives = false\nhost_visible = false\n");
+    made = pliant::test::generic();
   }
   const pliant::Accelerator& accelerator = *made;
   const pliant::CommId id = accelerator.make_comm_id(2);
