@@ -65,7 +65,7 @@ class CudaAccelerator {
           "Pinned memory of each stream that needs some: for reductions and casts of device memory together with plain "
           "memory, and for all of them where no kernels can be launched.")
         .unit("bytes")
-        .range(cuda::kLeastStagingBytes, int64_t{1} << 30);
+        .range(devices::kLeastStagingBytes, int64_t{1} << 30);
   }
 
   void start(const sdk::Host& host) {

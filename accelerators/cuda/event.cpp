@@ -9,21 +9,6 @@ namespace pliant::cuda {
 
 using sdk::Failure;
 
-void FailureSlot::put(const Failure& failure, uint64_t at) {
-  const std::lock_guard lock(mutex_);
-  if (failure_) return;
-  failure_.emplace(failure);
-  at_ = at;
-}
-
-void FailureSlot::tell(uint64_t last) {
-  const std::lock_guard lock(mutex_);
-  if (!failure_ || at_ > last) return;
-  const Failure told = *failure_;
-  failure_.reset();
-  throw Failure(told);
-}
-
 EventPool::~EventPool() {
   if (::getpid() != device_->owner) return;
   for (const Kind* kind : {&plain_, &timed_}) {

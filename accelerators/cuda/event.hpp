@@ -5,27 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "pliant/sdk/failure.hpp"
 #include "runtime.hpp"
 
 namespace pliant::cuda {
-
-/// The first failure of a stream's work that nobody has been told of yet.
-class FailureSlot {
- public:
-  /// `at` is the number of the work that failed.
-  void put(const sdk::Failure& failure, uint64_t at);
-  /// Throws the failure, and forgets it, if work number `last` or an earlier one has failed.
-  void tell(uint64_t last);
-
- private:
-  std::mutex mutex_;
-  std::optional<sdk::Failure> failure_;
-  uint64_t at_ = 0;
-};
 
 /// Of one device. All calls may come from any thread.
 class EventPool {

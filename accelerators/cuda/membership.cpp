@@ -151,7 +151,7 @@ void Membership::settle() {
   throw Failure(*failure_);
 }
 
-void Membership::add(std::shared_ptr<FailureSlot> failures, uint64_t number, std::shared_ptr<Mark> mark) {
+void Membership::add(std::shared_ptr<devices::FailureSlot> failures, uint64_t number, std::shared_ptr<Mark> mark) {
   const std::lock_guard lock(mutex_);
   if (failure_) throw Failure(*failure_);
   work_.push_back({std::move(failures), number, std::move(mark)});

@@ -53,7 +53,7 @@ class Membership {
   /// Waits until what was issued is on its stream.
   void settle();
   /// Work of a stream that ends at the mark fails with the communicator.
-  void add(std::shared_ptr<FailureSlot> failures, uint64_t number, std::shared_ptr<Mark> mark);
+  void add(std::shared_ptr<devices::FailureSlot> failures, uint64_t number, std::shared_ptr<Mark> mark);
 
   /// The beginning of a communicator without some ranks; this one has failed. Throws PLIANT_FAILED_PRECONDITION when
   /// not all had joined it.
@@ -67,7 +67,7 @@ class Membership {
 
  private:
   struct Work {
-    std::shared_ptr<FailureSlot> failures;
+    std::shared_ptr<devices::FailureSlot> failures;
     uint64_t number = 0;
     std::shared_ptr<Mark> mark;
   };

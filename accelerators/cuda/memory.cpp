@@ -153,7 +153,8 @@ void CudaMemory::free(void* pointer) {
   free_now(*block.device, block.memory == sdk::Memory::kPinned, pointer);
 }
 
-Reach CudaMemory::reach_of(const DeviceEntry& device, const void* pointer, uint64_t bytes, const char* what) const {
+devices::Reach CudaMemory::reach_of(const DeviceEntry& device, const void* pointer, uint64_t bytes,
+                                    const char* what) const {
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   {
     const std::lock_guard lock(mutex_);

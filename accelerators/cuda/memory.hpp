@@ -8,18 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "devices/staged_work.hpp"
 #include "pliant/sdk/accelerator.hpp"
 #include "runtime.hpp"
 
 namespace pliant::cuda {
 
 class Stream;
-
-/// Who may read and write a range of memory.
-struct Reach {
-  bool device = false;
-  bool host = false;
-};
 
 /// Pinned memory that is freed in time.
 class PinnedBlock {
@@ -51,7 +46,8 @@ class CudaMemory {
   void free(void* pointer);
   [[nodiscard]] sdk::MemoryInfo info(const DeviceEntry& device) const;
   /// Throws PLIANT_INVALID_ARGUMENT when the range leaves its allocation. `what` names it in the message.
-  [[nodiscard]] Reach reach_of(const DeviceEntry& device, const void* pointer, uint64_t bytes, const char* what) const;
+  [[nodiscard]] devices::Reach reach_of(const DeviceEntry& device, const void* pointer, uint64_t bytes,
+                                        const char* what) const;
 
   /// In stream order, from a pool of the instance that gives nothing back to the device unless trimmed.
   void* alloc_async(const DevicePtr& device, uint64_t bytes, Stream& stream);

@@ -6,8 +6,9 @@
 #include <memory>
 #include <mutex>
 
+#include "devices/failure_slot.hpp"
+#include "devices/host_thread.hpp"
 #include "event.hpp"
-#include "host_thread.hpp"
 #include "memory.hpp"
 
 namespace pliant::cuda {
@@ -62,7 +63,7 @@ class Stream {
 
   [[nodiscard]] const DeviceEntry& device() const { return *device_; }
   [[nodiscard]] uint64_t staging_bytes() const { return staging_bytes_; }
-  [[nodiscard]] const std::shared_ptr<FailureSlot>& failures() const { return failures_; }
+  [[nodiscard]] const std::shared_ptr<devices::FailureSlot>& failures() const { return failures_; }
   [[nodiscard]] const std::shared_ptr<EventPool>& events() const { return events_; }
   /// CUDA's own handle: for what has no place in stream order.
   [[nodiscard]] cudaStream_t handle() const { return stream_; }
@@ -75,12 +76,12 @@ class Stream {
   const DevicePtr device_;
   const std::shared_ptr<EventPool> events_;
   const uint64_t staging_bytes_;
-  const std::shared_ptr<FailureSlot> failures_ = std::make_shared<FailureSlot>();
+  const std::shared_ptr<devices::FailureSlot> failures_ = std::make_shared<devices::FailureSlot>();
   std::mutex mutex_;  ///< of the order of work
   uint64_t enqueued_ = 0;
   cudaStream_t stream_ = nullptr;
   std::unique_ptr<PinnedBlock> staging_;
-  std::unique_ptr<HostThread> host_ = std::make_unique<HostThread>(failures_);
+  std::unique_ptr<devices::HostThread> host_ = std::make_unique<devices::HostThread>(failures_);
 };
 
 class Event {
@@ -97,7 +98,7 @@ class Event {
  private:
   struct Recording {
     Stream::Recorded at;
-    std::shared_ptr<FailureSlot> failures;
+    std::shared_ptr<devices::FailureSlot> failures;
   };
   [[nodiscard]] Recording latest();
   [[nodiscard]] std::shared_ptr<Mark> reached_mark(const char* which);

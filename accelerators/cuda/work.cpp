@@ -5,7 +5,6 @@
 #include <cstring>
 #include <vector>
 
-#include "pliant/sdk/arithmetic.hpp"
 #include "result.hpp"
 
 namespace pliant::cuda {
@@ -13,28 +12,37 @@ namespace {
 
 using Copies = std::vector<pliant_copy>;
 
-const std::byte* at(const void* pointer, uint64_t offset) {
-  return static_cast<const std::byte*>(pointer) + offset;
-}
-std::byte* at(void* pointer, uint64_t offset) {
-  return static_cast<std::byte*>(pointer) + offset;
-}
+/// A stream's turn for work that the CPU does.
+class StreamLane final : public devices::Lane {
+ public:
+  StreamLane(const CudaMemory& memory, Stream& stream) : memory_(memory), stream_(stream), turn_(stream) {}
 
-void copy_on_device(Stream::Turn& turn, Copies copies) {
-  if (copies.empty()) return;
-  turn.on_device([copies = std::move(copies)](const Api& api, cudaStream_t stream) {
-    for (const pliant_copy& one : copies) {
-      check(api, api.cudaMemcpyAsync(one.to, one.from, one.bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
-    }
-  });
-}
+  [[nodiscard]] devices::Reach reach_of(const void* pointer, uint64_t bytes, const char* what) const override {
+    return memory_.reach_of(stream_.device(), pointer, bytes, what);
+  }
+  void copy_on_device(Copies copies) override {
+    turn_.on_device([copies = std::move(copies)](const Api& api, cudaStream_t stream) {
+      for (const pliant_copy& one : copies) {
+        check(api, api.cudaMemcpyAsync(one.to, one.from, one.bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+      }
+    });
+  }
+  void on_host(HostWork work) override { turn_.on_host(std::move(work)); }
+  [[nodiscard]] std::byte* staging() override { return turn_.staging(); }
+  [[nodiscard]] uint64_t staging_bytes() const override { return stream_.staging_bytes(); }
 
-void copy_on_host(Stream::Turn& turn, Copies copies) {
-  if (copies.empty()) return;
-  turn.on_host([all = std::move(copies)](bool broken) {
-    if (broken) return;
-    for (const pliant_copy& one : all) std::memcpy(one.to, one.from, one.bytes);
-  });
+  [[nodiscard]] Stream::Turn& turn() { return turn_; }
+
+ private:
+  const CudaMemory& memory_;
+  Stream& stream_;
+  Stream::Turn turn_;
+};
+
+auto reach_on(const CudaMemory& memory, const Stream& stream) {
+  return [&](const void* pointer, uint64_t bytes, const char* what) {
+    return memory.reach_of(stream.device(), pointer, bytes, what);
+  };
 }
 
 /// Between the device and plain memory, which CUDA reads or writes when it is asked to, not in stream order: so it is
@@ -49,85 +57,6 @@ void copy_pageable(Stream::Turn& turn, const Copies& copies) {
   }
 }
 
-/// An operand of work that the CPU does: itself where the CPU reaches it, else a piece of it in staging memory.
-class Operand {
- public:
-  Operand(const CudaMemory& memory, const Stream& stream, const void* pointer, uint64_t bytes, const char* what)
-      : pointer_(pointer), staged_(bytes != 0 && !memory.reach_of(stream.device(), pointer, bytes, what).host) {}
-  [[nodiscard]] bool staged() const { return staged_; }
-  void set_slot(std::byte* slot) { slot_ = slot; }
-  /// Where the CPU finds what lies `offset` bytes in.
-  [[nodiscard]] const std::byte* on_host(uint64_t offset) const { return staged_ ? slot_ : at(pointer_, offset); }
-  [[nodiscard]] pliant_copy fetch(uint64_t offset, uint64_t bytes) const {
-    return {slot_, at(pointer_, offset), bytes};
-  }
-
- private:
-  const void* pointer_;
-  bool staged_;
-  std::byte* slot_ = nullptr;
-};
-
-/// A target of such work.
-class Target {
- public:
-  Target(const CudaMemory& memory, const Stream& stream, void* pointer, uint64_t bytes)
-      : pointer_(pointer),
-        staged_(bytes != 0 && !memory.reach_of(stream.device(), pointer, bytes, "the target").host) {}
-  [[nodiscard]] bool staged() const { return staged_; }
-  void set_slot(std::byte* slot) { slot_ = slot; }
-  [[nodiscard]] std::byte* on_host(uint64_t offset) const { return staged_ ? slot_ : at(pointer_, offset); }
-  [[nodiscard]] pliant_copy store(uint64_t offset, uint64_t bytes) const {
-    return {at(pointer_, offset), slot_, bytes};
-  }
-
- private:
-  void* pointer_;
-  bool staged_;
-  std::byte* slot_ = nullptr;
-};
-
-/// Gives each staged operand its slot; the elements of at most `element_bytes` that fit into one, all where none is
-/// staged.
-uint64_t share_staging(Stream::Turn& turn, const Stream& stream, std::vector<Operand>& sources, Target& target,
-                       uint64_t element_bytes, uint64_t count) {
-  uint64_t staged = target.staged() ? 1 : 0;
-  for (const Operand& one : sources) staged += one.staged() ? 1 : 0;
-  if (staged == 0) return count;
-  const uint64_t slot_bytes = stream.staging_bytes() / staged / 64 * 64;
-  std::byte* slot = turn.staging();
-  if (target.staged()) target.set_slot(std::exchange(slot, slot + slot_bytes));
-  for (Operand& one : sources) {
-    if (one.staged()) one.set_slot(std::exchange(slot, slot + slot_bytes));
-  }
-  return slot_bytes / element_bytes;
-}
-
-void fetch_staged(Stream::Turn& turn, const std::vector<Operand>& sources, uint64_t offset, uint64_t bytes) {
-  Copies copies;
-  for (const Operand& one : sources) {
-    if (one.staged()) copies.push_back(one.fetch(offset, bytes));
-  }
-  copy_on_device(turn, std::move(copies));
-}
-
-void store_staged(Stream::Turn& turn, const Target& target, uint64_t offset, uint64_t bytes) {
-  if (!target.staged()) return;
-  copy_on_device(turn, {target.store(offset, bytes)});
-}
-
-/// The device reaches every operand, and the CPU does not reach all.
-bool on_device_alone(const CudaMemory& memory, const Stream& stream, void* to, uint64_t to_bytes,
-                     std::span<const void* const> from, uint64_t from_bytes) {
-  Reach all = memory.reach_of(stream.device(), to, to_bytes, "the target");
-  for (const void* one : from) {
-    const Reach reach = memory.reach_of(stream.device(), one, from_bytes, "a source");
-    all.device = all.device && reach.device;
-    all.host = all.host && reach.host;
-  }
-  return all.device && !all.host;
-}
-
 }  // namespace
 
 void enqueue_copies(const CudaMemory& memory, std::span<const pliant_copy> copies, Stream& stream) {
@@ -136,30 +65,30 @@ void enqueue_copies(const CudaMemory& memory, std::span<const pliant_copy> copie
   Copies mixed;
   for (const pliant_copy& one : copies) {
     if (one.bytes == 0) continue;
-    const Reach to = memory.reach_of(stream.device(), one.to, one.bytes, "the target");
-    const Reach from = memory.reach_of(stream.device(), one.from, one.bytes, "the source");
+    const devices::Reach to = memory.reach_of(stream.device(), one.to, one.bytes, "the target");
+    const devices::Reach from = memory.reach_of(stream.device(), one.from, one.bytes, "the source");
     if (to.host && from.host) {
       on_host.push_back(one);  // CUDA would copy them before it returns
     } else {
       (to.device && from.device ? on_device : mixed).push_back(one);
     }
   }
-  Stream::Turn turn(stream);
-  copy_on_device(turn, std::move(on_device));
-  copy_on_host(turn, std::move(on_host));
-  copy_pageable(turn, mixed);
+  StreamLane lane(memory, stream);
+  if (!on_device.empty()) lane.copy_on_device(std::move(on_device));
+  devices::copy_on_host(lane, std::move(on_host));
+  copy_pageable(lane.turn(), mixed);
 }
 
 void enqueue_fill(const CudaMemory& memory, void* to, uint8_t byte, uint64_t bytes, Stream& stream) {
   if (bytes == 0) return;
-  const Reach reach = memory.reach_of(stream.device(), to, bytes, "the target");
-  Stream::Turn turn(stream);
+  const devices::Reach reach = memory.reach_of(stream.device(), to, bytes, "the target");
+  StreamLane lane(memory, stream);
   if (!reach.host) {
-    turn.on_device([=](const Api& api, cudaStream_t handle) {
+    lane.turn().on_device([=](const Api& api, cudaStream_t handle) {
       check(api, api.cudaMemsetAsync(to, byte, bytes, handle), "cudaMemsetAsync");
     });
   } else {
-    turn.on_host([=](bool broken) {
+    lane.on_host([=](bool broken) {
       if (!broken) std::memset(to, byte, bytes);
     });
   }
@@ -168,51 +97,23 @@ void enqueue_fill(const CudaMemory& memory, void* to, uint8_t byte, uint64_t byt
 void enqueue_reduce(const CudaMemory& memory, KernelLibrary* kernels, void* to, std::span<const void* const> from,
                     sdk::Elements elements, sdk::ReduceOp op, double scale, Stream& stream) {
   if (elements.count == 0) return;
-  if (kernels != nullptr && on_device_alone(memory, stream, to, elements.bytes(), from, elements.bytes())) {
+  if (kernels != nullptr &&
+      devices::is_for_device(reach_on(memory, stream), to, elements.bytes(), from, elements.bytes())) {
     return kernels->reduce(to, from, elements, op, scale, stream);
   }
-  std::vector<Operand> sources;
-  for (const void* one : from) sources.emplace_back(memory, stream, one, elements.bytes(), "a source");
-  Target target(memory, stream, to, elements.bytes());
-  const uint64_t size = size_of(elements.dtype);
-  Stream::Turn turn(stream);
-  const uint64_t piece = share_staging(turn, stream, sources, target, size, elements.count);
-  for (uint64_t begin = 0; begin < elements.count; begin += piece) {
-    const uint64_t count = std::min(piece, elements.count - begin);
-    fetch_staged(turn, sources, begin * size, count * size);
-    std::vector<const void*> inputs;
-    for (const Operand& one : sources) inputs.push_back(one.on_host(begin * size));
-    std::byte* out = target.on_host(begin * size);
-    turn.on_host([=, all = std::move(inputs)](bool broken) {
-      if (!broken) sdk::reduce(elements.dtype, op, all, scale, count, out, nullptr);
-    });
-    store_staged(turn, target, begin * size, count * size);
-  }
+  StreamLane lane(memory, stream);
+  devices::reduce(lane, to, from, elements, op, scale);
 }
 
 void enqueue_cast(const CudaMemory& memory, KernelLibrary* kernels, void* to, sdk::DType to_type, const void* from,
                   sdk::Elements elements, Stream& stream) {
   if (elements.count == 0) return;
-  const uint64_t from_size = size_of(elements.dtype);
-  const uint64_t to_size = size_of(to_type);
-  if (kernels != nullptr &&
-      on_device_alone(memory, stream, to, elements.count * to_size, {&from, 1}, elements.bytes())) {
+  if (kernels != nullptr && devices::is_for_device(reach_on(memory, stream), to, elements.count * size_of(to_type),
+                                                   {&from, 1}, elements.bytes())) {
     return kernels->cast(to, to_type, from, elements, stream);
   }
-  std::vector<Operand> source{Operand(memory, stream, from, elements.bytes(), "the source")};
-  Target target(memory, stream, to, elements.count * to_size);
-  Stream::Turn turn(stream);
-  const uint64_t piece = share_staging(turn, stream, source, target, std::max(from_size, to_size), elements.count);
-  for (uint64_t begin = 0; begin < elements.count; begin += piece) {
-    const uint64_t count = std::min(piece, elements.count - begin);
-    fetch_staged(turn, source, begin * from_size, count * from_size);
-    const std::byte* in = source.front().on_host(begin * from_size);
-    std::byte* out = target.on_host(begin * to_size);
-    turn.on_host([=](bool broken) {
-      if (!broken) sdk::cast(elements.dtype, in, to_type, out, count);
-    });
-    store_staged(turn, target, begin * to_size, count * to_size);
-  }
+  StreamLane lane(memory, stream);
+  devices::cast(lane, to, to_type, from, elements);
 }
 
 }  // namespace pliant::cuda

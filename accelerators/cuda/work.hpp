@@ -12,9 +12,6 @@
 
 namespace pliant::cuda {
 
-/// Staging memory has room for 64 bytes of each operand of a reduction.
-inline constexpr int64_t kLeastStagingBytes = 128 * 1024;
-
 void enqueue_copies(const CudaMemory& memory, std::span<const pliant_copy> copies, Stream& stream);
 void enqueue_fill(const CudaMemory& memory, void* to, uint8_t byte, uint64_t bytes, Stream& stream);
 /// `kernels`: NULL where none can be launched.

@@ -11,21 +11,6 @@ namespace pliant::level_zero {
 
 using sdk::Failure;
 
-void FailureSlot::put(const Failure& failure, uint64_t at) {
-  const std::lock_guard lock(mutex_);
-  if (failure_) return;
-  failure_.emplace(failure);
-  at_ = at;
-}
-
-void FailureSlot::tell(uint64_t last) {
-  const std::lock_guard lock(mutex_);
-  if (!failure_ || at_ > last) return;
-  const Failure told = *failure_;
-  failure_.reset();
-  throw Failure(told);
-}
-
 Mark::Mark(std::shared_ptr<EventPool> pool, const Timer* timer)
     : pool_(std::move(pool)), timer_(timer == nullptr ? std::nullopt : std::optional<Timer>(*timer)) {}
 

@@ -13,20 +13,6 @@
 
 namespace pliant::level_zero {
 
-/// The first failure of a stream's work that nobody has been told of yet.
-class FailureSlot {
- public:
-  /// `at` is the number of the work that failed.
-  void put(const sdk::Failure& failure, uint64_t at);
-  /// Throws the failure, and forgets it, if work number `last` or an earlier one has failed.
-  void tell(uint64_t last);
-
- private:
-  std::mutex mutex_;
-  std::optional<sdk::Failure> failure_;
-  uint64_t at_ = 0;
-};
-
 class EventPool;
 
 /// A point behind some work of a stream. It becomes known to the device (submitted) when all host work before it has

@@ -56,7 +56,7 @@ class LevelZeroAccelerator {
           "Pinned memory of each stream that needs some: for copies between device and pageable memory, and for "
           "reductions and casts of device memory, which the processors compute.")
         .unit("bytes")
-        .range(level_zero::kLeastStagingBytes, int64_t{1} << 30);
+        .range(devices::kLeastStagingBytes, int64_t{1} << 30);
   }
 
   void start(const sdk::Host&) {

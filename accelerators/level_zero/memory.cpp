@@ -156,7 +156,8 @@ void UsmMemory::require_exchange(int32_t device, const void* pointer) const {
   }
 }
 
-Reach UsmMemory::reach_of(const DeviceEntry& entry, const void* pointer, uint64_t bytes, const char* what) const {
+devices::Reach UsmMemory::reach_of(const DeviceEntry& entry, const void* pointer, uint64_t bytes,
+                                   const char* what) const {
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   {
     const std::lock_guard lock(mutex_);

@@ -7,16 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "devices/staged_work.hpp"
 #include "pliant/sdk/accelerator.hpp"
 #include "runtime.hpp"
 
 namespace pliant::level_zero {
-
-/// Who may read and write a range of memory.
-struct Reach {
-  bool device = false;
-  bool host = false;
-};
 
 /// Pinned memory that is freed in time. Not counted as memory of the device.
 class PinnedBlock {
@@ -50,7 +45,8 @@ class UsmMemory {
   void require_exchange(int32_t device, const void* pointer) const;
   [[nodiscard]] sdk::MemoryInfo info(const DeviceEntry& entry, int32_t device) const;
   /// Throws PLIANT_INVALID_ARGUMENT when the range leaves its allocation. `what` names it in the message.
-  [[nodiscard]] Reach reach_of(const DeviceEntry& entry, const void* pointer, uint64_t bytes, const char* what) const;
+  [[nodiscard]] devices::Reach reach_of(const DeviceEntry& entry, const void* pointer, uint64_t bytes,
+                                        const char* what) const;
 
  private:
   struct Block {

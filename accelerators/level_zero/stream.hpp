@@ -7,7 +7,8 @@
 #include <mutex>
 
 #include "command_list.hpp"
-#include "host_thread.hpp"
+#include "devices/failure_slot.hpp"
+#include "devices/host_thread.hpp"
 #include "memory.hpp"
 
 namespace pliant::level_zero {
@@ -53,7 +54,7 @@ class Stream {
 
   [[nodiscard]] const DeviceEntry& device() const { return device_; }
   [[nodiscard]] uint64_t staging_bytes() const { return staging_bytes_; }
-  [[nodiscard]] const std::shared_ptr<FailureSlot>& failures() const { return failures_; }
+  [[nodiscard]] const std::shared_ptr<devices::FailureSlot>& failures() const { return failures_; }
 
  private:
   void require_owner() const;
@@ -63,12 +64,12 @@ class Stream {
   const DeviceEntry& device_;
   const std::shared_ptr<EventPool> events_;
   const uint64_t staging_bytes_;
-  const std::shared_ptr<FailureSlot> failures_ = std::make_shared<FailureSlot>();
+  const std::shared_ptr<devices::FailureSlot> failures_ = std::make_shared<devices::FailureSlot>();
   std::mutex mutex_;  ///< of the order of work; whoever holds it while the host thread is idle has the list
   uint64_t enqueued_ = 0;
   std::unique_ptr<CommandList> list_;
   std::unique_ptr<PinnedBlock> staging_;
-  std::unique_ptr<HostThread> host_ = std::make_unique<HostThread>(failures_);
+  std::unique_ptr<devices::HostThread> host_ = std::make_unique<devices::HostThread>(failures_);
 };
 
 class Event {
@@ -85,7 +86,7 @@ class Event {
  private:
   struct Recording {
     Stream::Recorded at;
-    std::shared_ptr<FailureSlot> failures;
+    std::shared_ptr<devices::FailureSlot> failures;
   };
   [[nodiscard]] Recording latest();
   [[nodiscard]] std::shared_ptr<Mark> timed_mark(const char* which);

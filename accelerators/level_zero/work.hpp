@@ -11,9 +11,6 @@
 
 namespace pliant::level_zero {
 
-/// Staging memory has room for 64 bytes of each operand of a reduction.
-inline constexpr int64_t kLeastStagingBytes = 128 * 1024;
-
 void enqueue_copies(const UsmMemory& memory, std::span<const pliant_copy> copies, Stream& stream);
 void enqueue_fill(const UsmMemory& memory, void* to, uint8_t byte, uint64_t bytes, Stream& stream);
 void enqueue_reduce(const UsmMemory& memory, void* to, std::span<const void* const> from, sdk::Elements elements,

@@ -9,9 +9,9 @@
 #include <mutex>
 #include <thread>
 
-#include "event.hpp"
+#include "devices/failure_slot.hpp"
 
-namespace pliant::level_zero {
+namespace pliant::devices {
 
 /// Its thread starts with the first work.
 class HostThread {
@@ -48,4 +48,4 @@ class HostThread {
   std::thread thread_;
 };
 
-}  // namespace pliant::level_zero
+}  // namespace pliant::devices

@@ -1,10 +1,10 @@
 // Runs host work of a stream.
-#include "host_thread.hpp"
+#include "devices/host_thread.hpp"
 
 #include <string>
 #include <system_error>
 
-namespace pliant::level_zero {
+namespace pliant::devices {
 
 using sdk::Failure;
 
@@ -68,4 +68,4 @@ void HostThread::loop() {
   }
 }
 
-}  // namespace pliant::level_zero
+}  // namespace pliant::devices

@@ -1,0 +1,23 @@
+// Keeps the first failure.
+#include "devices/failure_slot.hpp"
+
+namespace pliant::devices {
+
+using sdk::Failure;
+
+void FailureSlot::put(const Failure& failure, uint64_t at) {
+  const std::lock_guard lock(mutex_);
+  if (failure_) return;
+  failure_.emplace(failure);
+  at_ = at;
+}
+
+void FailureSlot::tell(uint64_t last) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_ || at_ > last) return;
+  const Failure told = *failure_;
+  failure_.reset();
+  throw Failure(told);
+}
+
+}  // namespace pliant::devices
