@@ -1,16 +1,20 @@
 // The `cuda` accelerator: NVIDIA's GPUs. Nothing is opened before the first question, and a machine without runtime,
 // driver or device has 0 devices.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <mutex>
 
 #include "communicator.hpp"
 #include "event.hpp"
+#include "ipc_memory.hpp"
 #include "kernel_library.hpp"
 #include "pliant/sdk/accelerator.hpp"
 #include "pliant/sdk/collectives.hpp"
+#include "pliant/sdk/ipc.hpp"
 #include "pliant/sdk/stream_memory.hpp"
 #include "runtime.hpp"
+#include "shared_event.hpp"
 #include "stream.hpp"
 #include "work.hpp"
 
@@ -78,6 +82,7 @@ class CudaAccelerator {
 
   const void* extension(const char* id) {
     if (std::strcmp(id, PLIANT_STREAM_MEMORY) == 0) return sdk::stream_memory_table<CudaAccelerator>();
+    if (std::strcmp(id, PLIANT_IPC) == 0 && has_ipc()) return sdk::ipc_table<CudaAccelerator>();
     if (std::strcmp(id, PLIANT_COLLECTIVES) == 0 && has_nccl()) return &offered_;
     return nullptr;
   }
@@ -89,7 +94,9 @@ class CudaAccelerator {
     const cuda::DeviceEntry& one = *entry(device);
     const uint64_t most = memory_bytes == 0 ? one.memory_bytes
                                             : std::min<uint64_t>(one.memory_bytes, static_cast<uint64_t>(memory_bytes));
-    return {one.name, most, one.shares_memory ? uint32_t{PLIANT_CAP_SHARED_MEMORY} : 0};
+    const uint32_t shared = one.shares_memory ? PLIANT_CAP_SHARED_MEMORY : 0;
+    const uint32_t exchanged = one.has_ipc ? PLIANT_CAP_EXCHANGE_MEMORY : 0;
+    return {one.name, most, shared | exchanged};
   }
 
   void* alloc(int32_t device, sdk::Memory memory, uint64_t bytes) {
@@ -97,6 +104,7 @@ class CudaAccelerator {
   }
   void free(int32_t, sdk::Memory, void* pointer) {
     opened();
+    ipc_.retire(pointer);
     memory_.free(pointer);
   }
   sdk::MemoryInfo memory_info(int32_t device) { return memory_.info(*entry(device)); }
@@ -111,6 +119,15 @@ class CudaAccelerator {
   }
   std::unique_ptr<Event> make_event(int32_t device, bool timing) {
     return std::make_unique<Event>(timing, entry(device));
+  }
+  std::unique_ptr<Event> make_exported_event(int32_t device) {
+    const cuda::DevicePtr& one = entry(device);
+    if (!one->has_ipc) {
+      throw sdk::Failure(PLIANT_UNIMPLEMENTED, "events of device '" + one->name +
+                                                   "' do not pass between processes; create the event without "
+                                                   "PLIANT_EVENT_EXPORTED");
+    }
+    return std::make_unique<Event>(std::make_shared<cuda::SharedEvent>(one), one);
   }
   void synchronize(Stream& stream) { stream.synchronize(); }
   void synchronize(Event& event) { event.synchronize(); }
@@ -146,6 +163,30 @@ class CudaAccelerator {
   }
   void free_async(int32_t, void* pointer, Stream& stream) { memory_.free_async(pointer, stream); }
   void trim(int32_t device, uint64_t keep_bytes) { memory_.trim(entry(device), keep_bytes); }
+
+  pliant_ipc_handle export_memory(int32_t device, const void* pointer) {
+    const cuda::DevicePtr& one = entry(device);
+    sdk::require(memory_.is_exchange(*one, pointer),
+                 "the memory to export is not the beginning of an allocation of PLIANT_MEMORY_EXCHANGE of this device "
+                 "and instance; export the pointer that alloc gave");
+    return ipc_.export_memory(*one, const_cast<void*>(pointer));
+  }
+  void* import_memory(int32_t device, const pliant_ipc_handle& handle) {
+    return ipc_.import_memory(entry(device), handle);
+  }
+  void release_memory(int32_t device, void* pointer) {
+    opened();
+    ipc_.release_memory(device, pointer);
+  }
+  pliant_ipc_handle export_event(Event& event) {
+    sdk::require(event.shared() != nullptr,
+                 "the event was created without PLIANT_EVENT_EXPORTED, so it does not pass between processes");
+    return event.shared()->handle();
+  }
+  std::unique_ptr<Event> import_event(int32_t device, const pliant_ipc_handle& handle) {
+    const cuda::DevicePtr& one = entry(device);
+    return std::make_unique<Event>(std::make_shared<cuda::SharedEvent>(one, handle), one);
+  }
 
   pliant_comm_id make_comm_id(int32_t) {
     opened();
@@ -230,6 +271,11 @@ class CudaAccelerator {
     return nullptr;
   }
 
+  /// Some device has memory and events for other processes.
+  bool has_ipc() {
+    const auto& devices = opened().runtime.devices();
+    return std::any_of(devices.begin(), devices.end(), [](const cuda::DevicePtr& one) { return one->has_ipc; });
+  }
   /// Why there is no NCCL is logged once.
   bool has_nccl() {
     if (collectives == "generic" || device_count() == 0) return false;
@@ -256,6 +302,7 @@ class CudaAccelerator {
   std::mutex mutex_;
   std::unique_ptr<Opened> opened_;
   cuda::CudaMemory memory_;
+  cuda::IpcMemory ipc_;
   std::once_flag told_;
 };
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "copies.hpp"
 #include "pliant/sdk/arithmetic.hpp"
 #include "result.hpp"
 
@@ -22,11 +23,8 @@ std::byte* at(void* pointer, uint64_t offset) {
 
 void copy_on_device(Stream::Turn& turn, Copies copies) {
   if (copies.empty()) return;
-  turn.on_device([copies = std::move(copies)](const Api& api, cudaStream_t stream) {
-    for (const pliant_copy& one : copies) {
-      check(api, api.cudaMemcpyAsync(one.to, one.from, one.bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
-    }
-  });
+  turn.on_device(
+      [copies = std::move(copies)](const Api& api, cudaStream_t stream) { submit_copies(api, copies, stream); });
 }
 
 void copy_on_host(Stream::Turn& turn, Copies copies) {
