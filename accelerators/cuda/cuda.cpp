@@ -206,6 +206,10 @@ class CudaAccelerator {
   std::unique_ptr<Comm> shrink(Comm& old, std::span<const int32_t> without, const pliant_comm_id&) {
     return std::make_unique<Comm>(old, without);
   }
+  std::unique_ptr<Comm> grow(int32_t device, Comm* old, const pliant_comm_id& id, int32_t rank, int32_t world_size) {
+    return std::make_unique<Comm>(nccl_, entry(device), old, id, rank, world_size);
+  }
+  pliant_comm_id make_grow_id(Comm& comm, int32_t) { return comm.make_grow_id(); }
   int32_t world_size(const Comm& comm) { return comm.world_size(); }
   int32_t rank(const Comm& comm) { return comm.rank(); }
   void wait_ready(Comm& comm, int32_t timeout_ms) { comm.wait_ready(timeout_ms); }
@@ -283,6 +287,10 @@ class CudaAccelerator {
       why_no_nccl_ = nccl_.open(nccl);
       offered_ = *sdk::collectives_table<CudaAccelerator>();
       if (nccl_.shrink == nullptr) offered_.comm_shrink = nullptr;
+      if (nccl_.grow == nullptr) {
+        offered_.comm_grow = nullptr;
+        offered_.comm_grow_id = nullptr;
+      }
       if (!why_no_nccl_.empty()) host_.warning("generic collectives instead of NCCL's: " + why_no_nccl_);
     });
     return why_no_nccl_.empty();
