@@ -1,6 +1,7 @@
 // The `cuda` accelerator: NVIDIA's GPUs. Nothing is opened before the first question, and a machine without runtime,
 // driver or device has 0 devices.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -32,6 +33,13 @@ struct Opened {
   cuda::KernelLibrary kernels;
 };
 
+/// As torchrun and `pliant run` tell workers.
+bool are_on_several_machines() {
+  const char* all = std::getenv("WORLD_SIZE");
+  const char* here = std::getenv("LOCAL_WORLD_SIZE");
+  return all != nullptr && here != nullptr && std::strtol(all, nullptr, 10) > std::strtol(here, nullptr, 10);
+}
+
 void require_name(const char* option, const std::string& file, const char* example) {
   const bool bare = file.find('/') == std::string::npos;
   sdk::require(bare || file.rfind('/', 0) == 0, std::string(option) + " is '" + file +
@@ -46,7 +54,7 @@ class CudaAccelerator {
   using Comm = cuda::Communicator;
 
   std::string runtime;
-  std::string collectives = "nccl";
+  std::string collectives = "auto";
   std::string nccl = "libnccl.so.2";
   int64_t memory_bytes = 0;
   int64_t staging_bytes = 8 * 1024 * 1024;
@@ -57,10 +65,12 @@ class CudaAccelerator {
           "The CUDA runtime: a name that the system's dynamic linker finds, or the absolute path of a file. Empty: "
           "libcudart.so.13, or libcudart.so.12 where that one is missing or the driver too old for it.");
     o.add("collectives", &C::collectives,
-          "nccl: NCCL's, or the generic ones where it is missing or too old; generic: through pinned memory and the "
-          "shared "
-          "memory of the accelerator host, between processes of one machine.")
-        .choices({"nccl", "generic"});
+          "auto: NCCL's between ranks that have a device each, the generic ones where two ranks share a device or NCCL "
+          "is missing or too old; the ranks of one machine agree on it when a communicator is made, and where "
+          "WORLD_SIZE is more than LOCAL_WORLD_SIZE it is nccl. nccl: NCCL's, or the generic ones where it is missing "
+          "or too old. generic: between processes of one machine, from device to device where that can be, else "
+          "through pinned memory.")
+        .choices({"auto", "nccl", "generic"});
     o.add("nccl", &C::nccl, "NCCL: a name that the system's dynamic linker finds, or the absolute path of a file.");
     o.add("memory_bytes", &C::memory_bytes, "Memory of each device that one process may allocate; 0 is all of it.")
         .unit("bytes")
@@ -210,6 +220,7 @@ class CudaAccelerator {
     return std::make_unique<Comm>(nccl_, entry(device), old, id, rank, world_size);
   }
   pliant_comm_id make_grow_id(Comm& comm, int32_t) { return comm.make_grow_id(); }
+  uint64_t device_key(int32_t device) { return entry(device)->bus_address; }
   int32_t world_size(const Comm& comm) { return comm.world_size(); }
   int32_t rank(const Comm& comm) { return comm.rank(); }
   void wait_ready(Comm& comm, int32_t timeout_ms) { comm.wait_ready(timeout_ms); }
@@ -291,6 +302,7 @@ class CudaAccelerator {
         offered_.comm_grow = nullptr;
         offered_.comm_grow_id = nullptr;
       }
+      if (collectives == "nccl" || are_on_several_machines()) offered_.device_key = nullptr;
       if (!why_no_nccl_.empty()) host_.warning("generic collectives instead of NCCL's: " + why_no_nccl_);
     });
     return why_no_nccl_.empty();

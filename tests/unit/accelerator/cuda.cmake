@@ -13,20 +13,21 @@ endforeach()
 add_test(NAME "conformance: accelerator-cuda.pliant.so with a software device"
   COMMAND pliant plugin check $<TARGET_FILE:pliant_accelerator_cuda>)
 set_tests_properties("conformance: accelerator-cuda.pliant.so with a software device" PROPERTIES TIMEOUT 300
-  ENVIRONMENT "LD_LIBRARY_PATH=${PLIANT_SOFT_CUDA_DIR}")
+  ENVIRONMENT "LD_LIBRARY_PATH=${PLIANT_SOFT_CUDA_DIR};PLIANT_SOFT_CUDA_DEVICES=8")
 add_dependencies(test_conformance soft_cudart soft_nccl)
 pliant_add_test(accelerator_cuda_absent SOURCES cuda_absent_test.cpp)
 pliant_add_test(accelerator_cuda SOURCES cuda_test.cpp)
 pliant_add_test(accelerator_cuda_pool SOURCES cuda_pool_test.cpp)
 pliant_add_test(accelerator_cuda_nccl SOURCES cuda_nccl_test.cpp)
 pliant_add_test(accelerator_cuda_ipc SOURCES cuda_ipc_test.cpp LIBRARIES pliant_accelerator_kernel)
+pliant_add_test(accelerator_cuda_shared SOURCES cuda_shared_test.cpp LIBRARIES pliant_accelerator_kernel)
 add_dependencies(test_accelerator_cuda soft_cudart_12)
 target_compile_definitions(test_accelerator_cuda PRIVATE PLIANT_SOFT_CUDA_12="$<TARGET_FILE:soft_cudart_12>")
 if(PLIANT_NVCC)
   target_compile_definitions(test_accelerator_cuda PRIVATE PLIANT_CUDA_KERNELS)
 endif()
 target_include_directories(test_accelerator_cuda SYSTEM PRIVATE ${PLIANT_CUDA_INCLUDE_DIR})
-foreach(test cuda_absent cuda cuda_pool cuda_nccl cuda_ipc)
+foreach(test generic cuda_absent cuda cuda_pool cuda_nccl cuda_ipc cuda_shared)
   add_dependencies(test_accelerator_${test} pliant_accelerator_cuda soft_cudart soft_nccl soft_old_nccl)
   target_compile_definitions(test_accelerator_${test} PRIVATE
     PLIANT_SOFT_CUDA="$<TARGET_FILE:soft_cudart>" PLIANT_SOFT_NCCL="$<TARGET_FILE:soft_nccl>"
