@@ -26,6 +26,12 @@ std::string Api::open(const std::string& file) {
   void* properties = ::dlsym(library, "cudaGetDeviceProperties_v2");
   if (properties == nullptr) properties = find("cudaGetDeviceProperties");
   cudaGetDeviceProperties = reinterpret_cast<decltype(cudaGetDeviceProperties)>(properties);
+  int version = 0;
+  if (void* batch = ::dlsym(library, "cudaMemcpyBatchAsync");
+      batch != nullptr && cudaRuntimeGetVersion != nullptr && cudaRuntimeGetVersion(&version) == cudaSuccess) {
+    if (version >= 13000) copy_batch_13 = reinterpret_cast<Batch13>(batch);
+    if (version < 13000) copy_batch_12 = reinterpret_cast<Batch12>(batch);
+  }
   if (missing.empty()) return "";
   return file + " is no CUDA runtime that can be used: it lacks " + missing;
 }

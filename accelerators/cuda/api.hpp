@@ -42,7 +42,13 @@
   call(cudaEventSynchronize);             \
   call(cudaEventElapsedTime);             \
   call(cudaMemcpyAsync);                  \
-  call(cudaMemsetAsync)
+  call(cudaMemsetAsync);                  \
+  call(cudaDeviceGetPCIBusId);            \
+  call(cudaIpcGetMemHandle);              \
+  call(cudaIpcOpenMemHandle);             \
+  call(cudaIpcCloseMemHandle);            \
+  call(cudaIpcGetEventHandle);            \
+  call(cudaIpcOpenEventHandle)
 
 // Calls that older runtimes lack: without them reductions and casts run on the processors.
 #define PLIANT_CUDA_KERNEL_CALLS(call) \
@@ -61,6 +67,16 @@ struct Api {
   /// Called cudaGetDeviceProperties_v2 in CUDA 12. What it fills may be longer than cudaDeviceProp; the fields up to
   /// totalGlobalMem lie where they always lay.
   decltype(&::cudaGetDeviceProperties) cudaGetDeviceProperties = nullptr;  // NOLINT(readability-identifier-naming)
+
+  /// Many copies in one call, in any order; both NULL where the runtime is older than 12.8. The form changed with
+  /// CUDA 13.
+  using Batch12 = cudaError_t (*)(void** to, void** from, size_t* bytes, size_t count, cudaMemcpyAttributes* attributes,
+                                  size_t* attribute_at, size_t attribute_count, size_t* failed, cudaStream_t stream);
+  using Batch13 = cudaError_t (*)(void* const* to, const void* const* from, const size_t* bytes, size_t count,
+                                  cudaMemcpyAttributes* attributes, size_t* attribute_at, size_t attribute_count,
+                                  cudaStream_t stream);
+  Batch12 copy_batch_12 = nullptr;
+  Batch13 copy_batch_13 = nullptr;
 
   /// Opens the runtime, for good: it has threads and does not survive being closed. "" or why it cannot be used.
   std::string open(const std::string& file);

@@ -88,6 +88,26 @@ Communicator::Communicator(Communicator& old, std::span<const int32_t> without) 
                                    old.world_size() - static_cast<int32_t>(without.size()));
 }
 
+Communicator::Communicator(const NcclApi& nccl, const DevicePtr& device, Communicator* old, const pliant_comm_id& id,
+                           int32_t rank, int32_t world_size)
+    : owner_(::getpid()) {
+  NcclId with{};
+  std::memcpy(with.bytes, id.bytes, sizeof(with.bytes));
+  if (old == nullptr) {
+    const auto make = [grow = nccl.grow, with, rank, world_size](NcclComm* made, NcclConfig* config) {
+      return grow(nullptr, world_size, &with, rank, made, config);
+    };
+    member_ = std::make_shared<Membership>(nccl, device, make, rank, world_size);
+    return;
+  }
+  const std::shared_ptr<Membership> before = old->member_;
+  before->retire();
+  const auto make = [before, with, world_size](NcclComm* made, NcclConfig* config) {
+    return before->grow(world_size, with, made, config);
+  };
+  member_ = std::make_shared<Membership>(nccl, before->device(), make, rank, world_size);
+}
+
 Communicator::~Communicator() {
   if (::getpid() != owner_) {
     // In a forked child its thread is not there: nothing may be touched.
@@ -99,6 +119,13 @@ Communicator::~Communicator() {
 
 void Communicator::wait_ready(int32_t timeout_ms) {
   member_->wait_ready(timeout_ms);
+}
+
+pliant_comm_id Communicator::make_grow_id() {
+  const NcclId made = member_->make_grow_id();
+  pliant_comm_id id{};
+  std::memcpy(id.bytes, made.bytes, sizeof(id.bytes));
+  return id;
 }
 
 void Communicator::abort() {

@@ -35,6 +35,10 @@ class Communicator {
                int32_t world_size);
   /// Begins to make one of `old`, which ends, without some of its ranks.
   Communicator(Communicator& old, std::span<const int32_t> without);
+  /// Begins to make one of more ranks: of `old`, which takes no more calls, or for a rank that joins where that is
+  /// NULL.
+  Communicator(const NcclApi& nccl, const DevicePtr& device, Communicator* old, const pliant_comm_id& id, int32_t rank,
+               int32_t world_size);
   /// Aborts what is still running here and leaves.
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -44,6 +48,7 @@ class Communicator {
   [[nodiscard]] int32_t world_size() const { return member_->world_size(); }
   void wait_ready(int32_t timeout_ms);
   void abort();
+  [[nodiscard]] pliant_comm_id make_grow_id();
 
   void all_reduce(const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op, Stream& stream);
   void all_gather(const void* send, void* recv, sdk::Elements elements, Stream& stream);

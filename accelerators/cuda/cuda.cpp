@@ -1,16 +1,21 @@
 // The `cuda` accelerator: NVIDIA's GPUs. Nothing is opened before the first question, and a machine without runtime,
 // driver or device has 0 devices.
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
 
 #include "communicator.hpp"
 #include "event.hpp"
+#include "ipc_memory.hpp"
 #include "kernel_library.hpp"
 #include "pliant/sdk/accelerator.hpp"
 #include "pliant/sdk/collectives.hpp"
+#include "pliant/sdk/ipc.hpp"
 #include "pliant/sdk/stream_memory.hpp"
 #include "runtime.hpp"
+#include "shared_event.hpp"
 #include "stream.hpp"
 #include "work.hpp"
 
@@ -28,6 +33,13 @@ struct Opened {
   cuda::KernelLibrary kernels;
 };
 
+/// As torchrun and `pliant run` tell workers.
+bool are_on_several_machines() {
+  const char* all = std::getenv("WORLD_SIZE");
+  const char* here = std::getenv("LOCAL_WORLD_SIZE");
+  return all != nullptr && here != nullptr && std::strtol(all, nullptr, 10) > std::strtol(here, nullptr, 10);
+}
+
 void require_name(const char* option, const std::string& file, const char* example) {
   const bool bare = file.find('/') == std::string::npos;
   sdk::require(bare || file.rfind('/', 0) == 0, std::string(option) + " is '" + file +
@@ -42,7 +54,7 @@ class CudaAccelerator {
   using Comm = cuda::Communicator;
 
   std::string runtime;
-  std::string collectives = "nccl";
+  std::string collectives = "auto";
   std::string nccl = "libnccl.so.2";
   int64_t memory_bytes = 0;
   int64_t staging_bytes = 8 * 1024 * 1024;
@@ -53,10 +65,12 @@ class CudaAccelerator {
           "The CUDA runtime: a name that the system's dynamic linker finds, or the absolute path of a file. Empty: "
           "libcudart.so.13, or libcudart.so.12 where that one is missing or the driver too old for it.");
     o.add("collectives", &C::collectives,
-          "nccl: NCCL's, or the generic ones where it is missing or too old; generic: through pinned memory and the "
-          "shared "
-          "memory of the accelerator host, between processes of one machine.")
-        .choices({"nccl", "generic"});
+          "auto: NCCL's between ranks that have a device each, the generic ones where two ranks share a device or NCCL "
+          "is missing or too old; the ranks of one machine agree on it when a communicator is made, and where "
+          "WORLD_SIZE is more than LOCAL_WORLD_SIZE it is nccl. nccl: NCCL's, or the generic ones where it is missing "
+          "or too old. generic: between processes of one machine, from device to device where that can be, else "
+          "through pinned memory.")
+        .choices({"auto", "nccl", "generic"});
     o.add("nccl", &C::nccl, "NCCL: a name that the system's dynamic linker finds, or the absolute path of a file.");
     o.add("memory_bytes", &C::memory_bytes, "Memory of each device that one process may allocate; 0 is all of it.")
         .unit("bytes")
@@ -78,6 +92,7 @@ class CudaAccelerator {
 
   const void* extension(const char* id) {
     if (std::strcmp(id, PLIANT_STREAM_MEMORY) == 0) return sdk::stream_memory_table<CudaAccelerator>();
+    if (std::strcmp(id, PLIANT_IPC) == 0 && has_ipc()) return sdk::ipc_table<CudaAccelerator>();
     if (std::strcmp(id, PLIANT_COLLECTIVES) == 0 && has_nccl()) return &offered_;
     return nullptr;
   }
@@ -89,7 +104,9 @@ class CudaAccelerator {
     const cuda::DeviceEntry& one = *entry(device);
     const uint64_t most = memory_bytes == 0 ? one.memory_bytes
                                             : std::min<uint64_t>(one.memory_bytes, static_cast<uint64_t>(memory_bytes));
-    return {one.name, most, one.shares_memory ? uint32_t{PLIANT_CAP_SHARED_MEMORY} : 0};
+    const uint32_t shared = one.shares_memory ? PLIANT_CAP_SHARED_MEMORY : 0;
+    const uint32_t exchanged = one.has_ipc ? PLIANT_CAP_EXCHANGE_MEMORY : 0;
+    return {one.name, most, shared | exchanged};
   }
 
   void* alloc(int32_t device, sdk::Memory memory, uint64_t bytes) {
@@ -97,6 +114,7 @@ class CudaAccelerator {
   }
   void free(int32_t, sdk::Memory, void* pointer) {
     opened();
+    ipc_.retire(pointer);
     memory_.free(pointer);
   }
   sdk::MemoryInfo memory_info(int32_t device) { return memory_.info(*entry(device)); }
@@ -111,6 +129,15 @@ class CudaAccelerator {
   }
   std::unique_ptr<Event> make_event(int32_t device, bool timing) {
     return std::make_unique<Event>(timing, entry(device));
+  }
+  std::unique_ptr<Event> make_exported_event(int32_t device) {
+    const cuda::DevicePtr& one = entry(device);
+    if (!one->has_ipc) {
+      throw sdk::Failure(PLIANT_UNIMPLEMENTED, "events of device '" + one->name +
+                                                   "' do not pass between processes; create the event without "
+                                                   "PLIANT_EVENT_EXPORTED");
+    }
+    return std::make_unique<Event>(std::make_shared<cuda::SharedEvent>(one), one);
   }
   void synchronize(Stream& stream) { stream.synchronize(); }
   void synchronize(Event& event) { event.synchronize(); }
@@ -147,6 +174,30 @@ class CudaAccelerator {
   void free_async(int32_t, void* pointer, Stream& stream) { memory_.free_async(pointer, stream); }
   void trim(int32_t device, uint64_t keep_bytes) { memory_.trim(entry(device), keep_bytes); }
 
+  pliant_ipc_handle export_memory(int32_t device, const void* pointer) {
+    const cuda::DevicePtr& one = entry(device);
+    sdk::require(memory_.is_exchange(*one, pointer),
+                 "the memory to export is not the beginning of an allocation of PLIANT_MEMORY_EXCHANGE of this device "
+                 "and instance; export the pointer that alloc gave");
+    return ipc_.export_memory(*one, const_cast<void*>(pointer));
+  }
+  void* import_memory(int32_t device, const pliant_ipc_handle& handle) {
+    return ipc_.import_memory(entry(device), handle);
+  }
+  void release_memory(int32_t device, void* pointer) {
+    opened();
+    ipc_.release_memory(device, pointer);
+  }
+  pliant_ipc_handle export_event(Event& event) {
+    sdk::require(event.shared() != nullptr,
+                 "the event was created without PLIANT_EVENT_EXPORTED, so it does not pass between processes");
+    return event.shared()->handle();
+  }
+  std::unique_ptr<Event> import_event(int32_t device, const pliant_ipc_handle& handle) {
+    const cuda::DevicePtr& one = entry(device);
+    return std::make_unique<Event>(std::make_shared<cuda::SharedEvent>(one, handle), one);
+  }
+
   pliant_comm_id make_comm_id(int32_t) {
     opened();
     cuda::NcclId made{};
@@ -165,6 +216,11 @@ class CudaAccelerator {
   std::unique_ptr<Comm> shrink(Comm& old, std::span<const int32_t> without, const pliant_comm_id&) {
     return std::make_unique<Comm>(old, without);
   }
+  std::unique_ptr<Comm> grow(int32_t device, Comm* old, const pliant_comm_id& id, int32_t rank, int32_t world_size) {
+    return std::make_unique<Comm>(nccl_, entry(device), old, id, rank, world_size);
+  }
+  pliant_comm_id make_grow_id(Comm& comm, int32_t) { return comm.make_grow_id(); }
+  uint64_t device_key(int32_t device) { return entry(device)->bus_address; }
   int32_t world_size(const Comm& comm) { return comm.world_size(); }
   int32_t rank(const Comm& comm) { return comm.rank(); }
   void wait_ready(Comm& comm, int32_t timeout_ms) { comm.wait_ready(timeout_ms); }
@@ -230,6 +286,11 @@ class CudaAccelerator {
     return nullptr;
   }
 
+  /// Some device has memory and events for other processes.
+  bool has_ipc() {
+    const auto& devices = opened().runtime.devices();
+    return std::any_of(devices.begin(), devices.end(), [](const cuda::DevicePtr& one) { return one->has_ipc; });
+  }
   /// Why there is no NCCL is logged once.
   bool has_nccl() {
     if (collectives == "generic" || device_count() == 0) return false;
@@ -237,6 +298,11 @@ class CudaAccelerator {
       why_no_nccl_ = nccl_.open(nccl);
       offered_ = *sdk::collectives_table<CudaAccelerator>();
       if (nccl_.shrink == nullptr) offered_.comm_shrink = nullptr;
+      if (nccl_.grow == nullptr) {
+        offered_.comm_grow = nullptr;
+        offered_.comm_grow_id = nullptr;
+      }
+      if (collectives == "nccl" || are_on_several_machines()) offered_.device_key = nullptr;
       if (!why_no_nccl_.empty()) host_.warning("generic collectives instead of NCCL's: " + why_no_nccl_);
     });
     return why_no_nccl_.empty();
@@ -256,6 +322,7 @@ class CudaAccelerator {
   std::mutex mutex_;
   std::unique_ptr<Opened> opened_;
   cuda::CudaMemory memory_;
+  cuda::IpcMemory ipc_;
   std::once_flag told_;
 };
 

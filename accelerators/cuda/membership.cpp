@@ -2,6 +2,7 @@
 #include "membership.hpp"
 
 #include <chrono>
+#include <cstring>
 #include <string>
 
 #include "result.hpp"
@@ -29,7 +30,7 @@ Membership::Membership(const NcclApi& nccl, DevicePtr device, Make make, int32_t
     const OnDevice here(device_->api, device_->index);
     check(device_->api, device_->api.cudaMalloc(&word_, sizeof(int64_t)), "cudaMalloc");
   }
-  watcher_ = std::thread([this, begin = std::move(make)] { join_and_watch(begin); });
+  watcher_ = std::thread([this, making = std::move(make)]() mutable { join_and_watch(std::move(making)); });
 }
 
 Membership::~Membership() {
@@ -70,21 +71,27 @@ NcclResult Membership::poll() {
   return result;
 }
 
-void Membership::join_and_watch(const Make& make) {
+bool Membership::begin(const Make& make) {
+  NcclConfig config;
+  NcclComm made = nullptr;
+  const std::unique_lock lock(calling_);
+  const std::optional<NcclResult> result = make(&made, &config);
+  if (!result) return false;
+  handle_ = made;
+  static_cast<void>(is_in_progress(*result));
+  return true;
+}
+
+void Membership::join_and_watch(Make make) {
   const OnDevice here(device_->api, device_->index);
   try {
-    {
-      NcclConfig config;
-      NcclComm made = nullptr;
-      const std::unique_lock lock(calling_);
-      const NcclResult result = make(&made, &config);
-      handle_ = made;
-      static_cast<void>(is_in_progress(result));
-    }
+    bool begun = false;
     std::unique_lock lock(mutex_);
     while (!leaving_ && state_ != State::kFailed) {
       lock.unlock();
+      if (!begun) begun = begin(make);
       const bool joined = poll() == kNcclSuccess;
+      if (joined) make = nullptr;  // and with it the share in an older communicator
       lock.lock();
       if (joined && state_ == State::kJoining) {
         state_ = State::kReady;
@@ -120,6 +127,8 @@ void Membership::wait_ready(int32_t timeout_ms) {
 
 uint64_t Membership::take_ticket() {
   const std::lock_guard lock(mutex_);
+  if (retired_)
+    throw Failure(PLIANT_FAILED_PRECONDITION, "this communicator has grown to another, which takes the calls");
   return tickets_++;
 }
 
@@ -204,6 +213,43 @@ NcclResult Membership::shrink(std::vector<int> without, NcclComm* made, NcclConf
   return nccl_.shrink(handle_, without.data(), static_cast<int>(without.size()), made, config, 0);
 }
 
+void Membership::retire() {
+  const std::lock_guard lock(mutex_);
+  if (failure_ || state_ != State::kReady) {
+    throw Failure(PLIANT_FAILED_PRECONDITION,
+                  std::string("a communicator that ") + (failure_ ? "has failed" : "not all ranks have joined") +
+                      " cannot grow; make a new one" + (failure_ ? ": " + std::string(failure_->what()) : ""));
+  }
+  retired_ = true;
+}
+
+NcclId Membership::make_grow_id() {
+  const std::unique_lock lock(calling_);
+  if (handle_ == nullptr || revoked_) {
+    throw Failure(PLIANT_FAILED_PRECONDITION, "a communicator that has failed cannot grow; make a new one");
+  }
+  NcclId made{};
+  if (const NcclResult result = nccl_.grow_id(handle_, &made); result != kNcclSuccess) throw failure_of(result);
+  grow_id_ = made;
+  return made;
+}
+
+std::optional<NcclResult> Membership::grow(int32_t world_size, const NcclId& id, NcclComm* made, NcclConfig* config) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) throw Failure(*failure_);
+    forget_reached();
+    if (!work_.empty() || turn_ != tickets_) return std::nullopt;
+  }
+  const std::unique_lock lock(calling_);
+  NcclResult state = kNcclInternalError;
+  if (handle_ == nullptr || nccl_.async_error(handle_, &state) != kNcclSuccess) return kNcclInvalidUsage;
+  if (state == kNcclInProgress) return std::nullopt;
+  if (state != kNcclSuccess) return state;
+  const bool passes = grow_id_ && std::memcmp(grow_id_->bytes, id.bytes, sizeof(id.bytes)) == 0;
+  return nccl_.grow(handle_, world_size, passes ? &id : nullptr, -1, made, config);
+}
+
 void Membership::leave() {
   bool together = false;
   {
@@ -211,6 +257,8 @@ void Membership::leave() {
     if (failure_) return;
     forget_reached();
     together = state_ == State::kReady && work_.empty() && turn_ == tickets_;
+    // Who grows has a share until all have joined the new one.
+    if (together && retired_) return;
     leaving_ = together;
     changed_.notify_all();
   }

@@ -21,8 +21,8 @@ namespace pliant::cuda {
 /// All calls may come from any thread. NCCL is called by one thread at a time.
 class Membership {
  public:
-  /// Begins to make a communicator, without blocking.
-  using Make = std::function<NcclResult(NcclComm* made, NcclConfig* config)>;
+  /// Begins to make a communicator, without blocking. Nothing: it cannot begin yet, and is asked again.
+  using Make = std::function<std::optional<NcclResult>(NcclComm* made, NcclConfig* config)>;
   /// Begins joining, on a thread of its own, which then watches for errors.
   Membership(const NcclApi& nccl, DevicePtr device, Make make, int32_t rank, int32_t world_size);
   ~Membership();
@@ -38,6 +38,7 @@ class Membership {
   /// Throws why the communicator failed, or PLIANT_DEADLINE_EXCEEDED after timeout_ms (-1: none).
   void wait_ready(int32_t timeout_ms);
   /// Every call has a ticket, in the order of the calls. The holder of the one that is due calls NCCL.
+  /// Throws when this takes no more calls.
   uint64_t take_ticket();
   [[nodiscard]] bool is_due(uint64_t ticket);
   /// Waits for readiness and the ticket's turn. Throws why the communicator failed.
@@ -58,6 +59,13 @@ class Membership {
   /// The beginning of a communicator without some ranks; this one has failed. Throws PLIANT_FAILED_PRECONDITION when
   /// not all had joined it.
   NcclResult shrink(std::vector<int> without, NcclComm* made, NcclConfig* config);
+  /// Takes no more calls: what was enqueued runs, and then it grows to another. Throws PLIANT_FAILED_PRECONDITION
+  /// unless all ranks have joined and it has not failed.
+  void retire();
+  /// An id with which this one grows; this rank is the one that passes it.
+  [[nodiscard]] NcclId make_grow_id();
+  /// The beginning of a communicator with more ranks. Nothing while work runs here.
+  std::optional<NcclResult> grow(int32_t world_size, const NcclId& id, NcclComm* made, NcclConfig* config);
   [[nodiscard]] const DevicePtr& device() const { return device_; }
 
   /// Ends all waits and work with the failure; the first one stands.
@@ -72,7 +80,8 @@ class Membership {
     std::shared_ptr<Mark> mark;
   };
   enum class State { kJoining, kReady, kFailed };
-  void join_and_watch(const Make& make);
+  void join_and_watch(Make make);
+  bool begin(const Make& make);
   /// kNcclInProgress while there is no handle.
   NcclResult poll();
   bool is_in_progress(NcclResult result);
@@ -89,6 +98,7 @@ class Membership {
   std::mutex calling_;  ///< of the handle
   NcclComm handle_ = nullptr;
   bool revoked_ = false;
+  std::optional<NcclId> grow_id_;  ///< made here
 
   std::mutex mutex_;  ///< of all below
   std::condition_variable changed_;
@@ -98,6 +108,7 @@ class Membership {
   uint64_t tickets_ = 0;
   uint64_t turn_ = 0;
   bool leaving_ = false;
+  bool retired_ = false;
   std::thread watcher_;
 };
 

@@ -35,6 +35,13 @@ void* alloc_now(const DeviceEntry& device, sdk::Memory memory, uint64_t bytes) {
   return made;
 }
 
+/// A handle to memory that shares a block of the driver's with other allocations would show those, too.
+uint64_t whole_blocks(uint64_t bytes) {
+  constexpr uint64_t kBlock = uint64_t{2} << 20U;
+  if (bytes > std::numeric_limits<uint64_t>::max() - kBlock) return bytes;
+  return std::max<uint64_t>(1, (bytes + kBlock - 1) / kBlock) * kBlock;
+}
+
 void free_now(const DeviceEntry& device, bool pinned, void* pointer) {
   const OnDevice here(device.api, device.index);
   const cudaError_t result = pinned ? device.api.cudaFreeHost(pointer) : device.api.cudaFree(pointer);
@@ -107,9 +114,7 @@ void CudaMemory::give_back(int device, uint64_t bytes) {
 template <class Make>
 void* CudaMemory::add(Block block, Make&& make) {
   const DeviceEntry& device = *block.device;
-  // Shared memory moves to the device as it is used, and may be more than that has.
-  const bool counted = block.memory == sdk::Memory::kDevice;
-  if (counted && !reserve(device, block.bytes)) throw none_left(device, block.bytes, "");
+  if (!reserve(device, block.counted)) throw none_left(device, block.counted, "");
   try {
     block.pointer = make();  // slow, so not under the lock
     void* made = block.pointer;
@@ -117,20 +122,21 @@ void* CudaMemory::add(Block block, Make&& make) {
     blocks_.emplace(reinterpret_cast<uintptr_t>(made), block);
     return made;
   } catch (const Failure& failure) {
-    if (!counted) throw;
-    give_back(device.index, block.bytes);
-    if (failure.status() != PLIANT_RESOURCE_EXHAUSTED) throw;
-    throw none_left(device, block.bytes, " (" + std::string(failure.what()) + ")");
+    give_back(device.index, block.counted);
+    if (block.counted == 0 || failure.status() != PLIANT_RESOURCE_EXHAUSTED) throw;
+    throw none_left(device, block.counted, " (" + std::string(failure.what()) + ")");
   } catch (...) {
     if (block.pointer != nullptr) free_now(device, block.memory == sdk::Memory::kPinned, block.pointer);
-    if (counted) give_back(device.index, block.bytes);
+    give_back(device.index, block.counted);
     throw;
   }
 }
 
 void* CudaMemory::alloc(const DevicePtr& device, sdk::Memory memory, uint64_t bytes) {
-  const uint64_t taken = std::max<uint64_t>(bytes, 1);
-  return add({nullptr, bytes, memory, false, device}, [&] {
+  const uint64_t taken = memory == sdk::Memory::kExchange ? whole_blocks(bytes) : std::max<uint64_t>(bytes, 1);
+  // Shared memory moves to the device as it is used, and may be more than that has.
+  const uint64_t counted = memory == sdk::Memory::kExchange ? taken : memory == sdk::Memory::kDevice ? bytes : 0;
+  return add({nullptr, bytes, counted, memory, false, device}, [&] {
     try {
       return alloc_now(*device, memory, taken);
     } catch (const Failure& failure) {
@@ -147,10 +153,17 @@ void CudaMemory::free(void* pointer) {
     const auto found = blocks_.find(reinterpret_cast<uintptr_t>(pointer));
     if (found == blocks_.end() || found->second.pooled) return;
     block = found->second;
-    if (block.memory == sdk::Memory::kDevice) used_[block.device->index] -= block.bytes;
+    used_[block.device->index] -= block.counted;
     blocks_.erase(found);
   }
   free_now(*block.device, block.memory == sdk::Memory::kPinned, pointer);
+}
+
+bool CudaMemory::is_exchange(const DeviceEntry& device, const void* pointer) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(reinterpret_cast<uintptr_t>(pointer));
+  return found != blocks_.end() && found->second.memory == sdk::Memory::kExchange &&
+         found->second.device->index == device.index;
 }
 
 devices::Reach CudaMemory::reach_of(const DeviceEntry& device, const void* pointer, uint64_t bytes,
@@ -216,7 +229,7 @@ void* CudaMemory::alloc_async(const DevicePtr& device, uint64_t bytes, Stream& s
                                                            std::to_string(stream.device().index) + ", not of device " +
                                                            std::to_string(device->index));
   cudaMemPool_t pool = pool_of(device);
-  return add({nullptr, bytes, sdk::Memory::kDevice, true, device}, [&] {
+  return add({nullptr, bytes, bytes, sdk::Memory::kDevice, true, device}, [&] {
     const Api& api = device->api;
     const OnDevice here(api, device->index);
     // Work that is not with CUDA yet comes later: memory that is there before it is there for it.
@@ -235,7 +248,7 @@ void CudaMemory::free_async(void* pointer, Stream& stream) {
     sdk::require(found != blocks_.end() && found->second.pooled,
                  "the pointer is none that alloc_async gave, or was given back before; what alloc gave goes to free");
     block = found->second;
-    used_[block.device->index] -= block.bytes;
+    used_[block.device->index] -= block.counted;
     blocks_.erase(found);
   }
   Stream::Turn(stream).on_device([pointer](const Api& api, cudaStream_t handle) {

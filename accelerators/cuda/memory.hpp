@@ -44,6 +44,8 @@ class CudaMemory {
   void* alloc(const DevicePtr& device, sdk::Memory memory, uint64_t bytes);
   /// A pointer that is not of this instance is left alone.
   void free(void* pointer);
+  /// `pointer` begins exchange memory of this instance on the device.
+  [[nodiscard]] bool is_exchange(const DeviceEntry& device, const void* pointer) const;
   [[nodiscard]] sdk::MemoryInfo info(const DeviceEntry& device) const;
   /// Throws PLIANT_INVALID_ARGUMENT when the range leaves its allocation. `what` names it in the message.
   [[nodiscard]] devices::Reach reach_of(const DeviceEntry& device, const void* pointer, uint64_t bytes,
@@ -59,6 +61,7 @@ class CudaMemory {
   struct Block {
     void* pointer = nullptr;
     uint64_t bytes = 0;
+    uint64_t counted = 0;  ///< bytes of the device that it takes
     sdk::Memory memory = sdk::Memory::kDevice;
     bool pooled = false;
     DevicePtr device;

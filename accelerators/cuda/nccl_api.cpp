@@ -54,6 +54,12 @@ std::string NcclApi::open(const std::string& file) {
     revoke = nullptr;
     shrink = nullptr;
   }
+  find(grow_id, "ncclCommGetUniqueId");
+  find(grow, "ncclCommGrow");
+  if (grow_id == nullptr || grow == nullptr) {
+    grow_id = nullptr;
+    grow = nullptr;
+  }
   return "";
 }
 

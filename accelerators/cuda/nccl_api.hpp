@@ -57,6 +57,10 @@ struct NcclApi {
   /// Both NULL before NCCL 2.28: a communicator that failed is then of no more use.
   NcclResult (*revoke)(NcclComm, int) = nullptr;
   NcclResult (*shrink)(NcclComm, int*, int, NcclComm*, NcclConfig*, int) = nullptr;
+  /// Both NULL before NCCL 2.29. Of the old ranks the one that made the id passes it, the others NULL; all of them pass
+  /// rank -1.
+  NcclResult (*grow_id)(NcclComm, NcclId*) = nullptr;
+  NcclResult (*grow)(NcclComm, int, const NcclId*, int, NcclComm*, NcclConfig*) = nullptr;
   NcclResult (*group_start)() = nullptr;
   NcclResult (*group_end)() = nullptr;
 

@@ -3,6 +3,9 @@
 
 #include <unistd.h>
 
+#include <cctype>
+#include <cstdlib>
+
 #include "result.hpp"
 
 namespace pliant::cuda {
@@ -24,6 +27,19 @@ union Properties {
   cudaDeviceProp known;
   char room[8192];
 };
+
+/// Domain, bus, device and function, one after the other.
+uint64_t bus_address(const Api& api, int device) {
+  char text[32] = {};
+  check(api, api.cudaDeviceGetPCIBusId(text, sizeof(text), device), "cudaDeviceGetPCIBusId");
+  uint64_t address = 0;
+  for (const char* at = text; *at != '\0'; ++at) {
+    if (std::isxdigit(static_cast<unsigned char>(*at)) == 0) continue;
+    const char digit[] = {*at, '\0'};
+    address = address << 4U | std::strtoul(digit, nullptr, 16);
+  }
+  return address;
+}
 
 }  // namespace
 
@@ -105,6 +121,9 @@ void Runtime::add_device(const Api& api, int index) {
   made->shares_memory = attribute(api, cudaDevAttrManagedMemory, index) != 0 &&
                         attribute(api, cudaDevAttrConcurrentManagedAccess, index) != 0;
   made->has_pools = attribute(api, cudaDevAttrMemoryPoolsSupported, index) != 0;
+  made->has_ipc = attribute(api, cudaDevAttrIpcEventSupport, index) != 0 &&
+                  attribute(api, cudaDevAttrUnifiedAddressing, index) != 0;
+  made->bus_address = bus_address(api, index);
   made->processors = static_cast<uint32_t>(attribute(api, cudaDevAttrMultiProcessorCount, index));
   {
     const OnDevice here(api, index);

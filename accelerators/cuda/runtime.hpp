@@ -21,6 +21,8 @@ struct DeviceEntry {
   uint64_t memory_bytes = 0;
   bool shares_memory = false;  ///< managed memory that the CPU may touch at any time
   bool has_pools = false;
+  bool has_ipc = false;      ///< memory and events pass between processes
+  uint64_t bus_address = 0;  ///< the card's, the same in all processes of the machine
   int least_priority = 0;
   int greatest_priority = 0;
   uint32_t processors = 1;

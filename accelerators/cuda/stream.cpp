@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "result.hpp"
+#include "shared_event.hpp"
 
 namespace pliant::cuda {
 
@@ -163,6 +164,7 @@ double Event::elapsed(Event& begin, Event& end) {
 }
 
 void Event::record(Stream& stream) {
+  if (shared_) return shared_->record(stream);
   require_process(device_->owner);
   Recording made{stream.record(timed_), stream.failures()};
   const std::lock_guard lock(mutex_);
@@ -170,11 +172,13 @@ void Event::record(Stream& stream) {
 }
 
 bool Event::query() {
+  if (shared_) return shared_->query();
   const Recording recording = latest();
   return !recording.at.mark || recording.at.mark->query() != cudaErrorNotReady;
 }
 
 void Event::synchronize() {
+  if (shared_) return shared_->synchronize();
   const Recording recording = latest();
   if (!recording.at.mark) return;
   const cudaError_t result = recording.at.mark->wait();
@@ -183,6 +187,7 @@ void Event::synchronize() {
 }
 
 void Event::make_wait(Stream& stream) {
+  if (shared_) return shared_->make_wait(stream);
   const Recording recording = latest();
   if (recording.at.mark) stream.wait_for(recording.at.mark);
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "copies.hpp"
 #include "result.hpp"
 
 namespace pliant::cuda {
@@ -21,11 +22,8 @@ class StreamLane final : public devices::Lane {
     return memory_.reach_of(stream_.device(), pointer, bytes, what);
   }
   void copy_on_device(Copies copies) override {
-    turn_.on_device([copies = std::move(copies)](const Api& api, cudaStream_t stream) {
-      for (const pliant_copy& one : copies) {
-        check(api, api.cudaMemcpyAsync(one.to, one.from, one.bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
-      }
-    });
+    turn_.on_device(
+        [copies = std::move(copies)](const Api& api, cudaStream_t stream) { submit_copies(api, copies, stream); });
   }
   void on_host(HostWork work) override { turn_.on_host(std::move(work)); }
   [[nodiscard]] std::byte* staging() override { return turn_.staging(); }

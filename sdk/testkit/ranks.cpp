@@ -129,6 +129,12 @@ pliant_comm_id Rank::id() const {
 
 Comm::Comm(const Rank& rank, const pliant_comm_id& id) : accelerator_(rank.accelerator) {
   const int32_t device = rank.rank % rank.accelerator.devices();
+  const pliant_collectives* table = accelerator_.collectives();
+  if (rank.world_size > rank.accelerator.devices() && PLIANT_HAS(pliant_collectives, table, device_key) &&
+      table->device_key != nullptr) {
+    skip("its collectives have device_key: " + std::to_string(rank.world_size) + " ranks do not share " +
+         std::to_string(rank.accelerator.devices()) + " devices");
+  }
   const Outcome made =
       accelerator_.call(&pliant_collectives::comm_create, device, &id, rank.rank, rank.world_size, &handle_);
   if (made.status == PLIANT_UNIMPLEMENTED && rank.world_size > rank.accelerator.devices()) {

@@ -31,8 +31,10 @@ class Communicator {
   /// and the same id, made by one of them. Ranks close the gaps in their old order. This one takes no more calls, and
   /// is destroyed whenever its owner likes.
   [[nodiscard]] Communicator shrink(std::span<const int32_t> without, const CommId& id);
+  /// An id for grow and join, made by one of the ranks of this one.
+  [[nodiscard]] CommId make_grow_id(int32_t world_size);
   /// A communicator with more ranks: those of this one keep theirs, new ones call join with those after. The id is made
-  /// by one of the old ranks. This one takes no more calls.
+  /// by make_grow_id on one of the old ranks. This one takes no more calls.
   [[nodiscard]] Communicator grow(const CommId& id, int32_t world_size);
   /// A rank that was not in the communicator that grows.
   [[nodiscard]] static Communicator join(const Accelerator& accelerator, int32_t device, const CommId& id, int32_t rank,

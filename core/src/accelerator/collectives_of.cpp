@@ -24,26 +24,33 @@ struct CollectivesOf::Generic {
 };
 
 CollectivesOf::CollectivesOf(const plugin::Instance& device, std::vector<plugin::SearchDir> search)
-    : device_(device), search_(std::move(search)), own_(own_collectives(device)) {}
+    : device_(device), search_(std::move(search)), own_(own_collectives(device)), asks_(asks()) {}
 
 CollectivesOf::~CollectivesOf() = default;
+
+bool CollectivesOf::asks() const {
+  if (own_ == nullptr || !PLIANT_HAS(pliant_collectives, own_, device_key) || own_->device_key == nullptr) return false;
+  return plugin::find(search_, device_.plugin().kind(), kCarrier).has_value();
+}
 
 bool CollectivesOf::are_there() const {
   return are_own() || plugin::find(search_, device_.plugin().kind(), kCarrier).has_value();
 }
 
 const pliant_collectives& CollectivesOf::table() {
-  if (are_own()) return *own_;
+  if (are_own() && !asks_) return *own_;
   generic();
   return GenericCollectives::table();
 }
 
 void* CollectivesOf::self() {
-  return are_own() ? device_.self() : &generic().self;
+  return are_own() && !asks_ ? device_.self() : &generic().self;
 }
 
 CollectivesOf::Generic& CollectivesOf::generic() {
-  std::call_once(made_, [this] { generic_ = std::unique_ptr<Generic>(new Generic{{{device_, make_carrier()}}}); });
+  std::call_once(made_, [this] {
+    generic_ = std::unique_ptr<Generic>(new Generic{{{device_, make_carrier(), asks_ ? own_ : nullptr}}});
+  });
   return *generic_;
 }
 

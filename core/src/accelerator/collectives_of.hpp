@@ -20,7 +20,8 @@ class CollectivesOf {
   CollectivesOf(const CollectivesOf&) = delete;
   CollectivesOf& operator=(const CollectivesOf&) = delete;
 
-  /// The accelerator has collectives of its own.
+  /// The accelerator has collectives of its own. Where they cannot join two ranks on one device, the ranks of a
+  /// communicator agree by way of the carrier whether they take them.
   [[nodiscard]] bool are_own() const { return own_ != nullptr; }
   /// It has, or the carrier is found.
   [[nodiscard]] bool are_there() const;
@@ -38,12 +39,14 @@ class CollectivesOf {
 
  private:
   struct Generic;
+  [[nodiscard]] bool asks() const;
   Generic& generic();
   [[nodiscard]] plugin::Instance make_carrier() const;
 
   const plugin::Instance& device_;
   const std::vector<plugin::SearchDir> search_;
   const pliant_collectives* const own_;
+  const bool asks_;
   std::once_flag made_;
   std::unique_ptr<Generic> generic_;
 };

@@ -87,6 +87,19 @@ Communicator Communicator::shrink(std::span<const int32_t> without, const CommId
   return Communicator(std::move(made));
 }
 
+CommId Communicator::make_grow_id(int32_t world_size) {
+  Accelerator::State& accelerator = *state_->accelerator;
+  pliant_comm_id made{};
+  if (accelerator.has(&pliant_collectives::comm_grow_id)) {
+    accelerator.call(&pliant_collectives::comm_grow_id, state_->handle, world_size, &made);
+  } else {
+    accelerator.call(&pliant_collectives::comm_id, world_size, &made);
+  }
+  CommId id{};
+  std::memcpy(id.data(), made.bytes, sizeof(made.bytes));
+  return id;
+}
+
 Communicator Communicator::grow(const CommId& id, int32_t world_size) {
   state_->accelerator->told(
       [&] { sdk::detail::check::growing(state_->rank, world_size, state_->rank, state_->world_size); });

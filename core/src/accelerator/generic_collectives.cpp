@@ -17,8 +17,9 @@ using sdk::Elements;
 
 using Shared = GenericCollectives::Shared;
 
-GenericCollectives::GenericCollectives(const plugin::Instance& device, plugin::Instance carrier)
-    : device_(device), carrier_(std::move(carrier)) {}
+GenericCollectives::GenericCollectives(const plugin::Instance& device, plugin::Instance carrier,
+                                       const pliant_collectives* own)
+    : device_(device), carrier_(std::move(carrier)), own_(own) {}
 
 GenericCollectives::~GenericCollectives() = default;
 
@@ -60,6 +61,7 @@ void GenericCollectives::sweep() {
 }
 
 GenericCollectives::Way GenericCollectives::way(const Comm& comm) {
+  if (comm.shared().own() != nullptr) return Way::kOwn;
   if (comm.shared().is_direct) return Way::kDirect;
   return comm.shared().peers() == nullptr ? Way::kStaged : Way::kDevices;
 }
@@ -101,6 +103,9 @@ void GenericCollectives::all_reduce(Comm& comm, const void* send, void* recv, El
                                     Stream& stream) {
   comm.enqueue(
       [&shared = comm.shared(), send, recv, elements, op](pliant_stream* on) {
+        if (const OwnComm* own = shared.own())
+          return own->call(&pliant_collectives::all_reduce, send, recv, elements.count, raw(elements.dtype), raw(op),
+                           on);
         const auto exchange = [&shared, elements, op](const void* from, void* to, uint64_t count) {
           return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
             carrier(carrier.collectives().all_reduce, carried, from, to, count, raw(elements.dtype), raw(op),
@@ -123,6 +128,8 @@ void GenericCollectives::all_reduce(Comm& comm, const void* send, void* recv, El
 void GenericCollectives::all_gather(Comm& comm, const void* send, void* recv, Elements elements, Stream& stream) {
   comm.enqueue(
       [&shared = comm.shared(), send, recv, elements](pliant_stream* on) {
+        if (const OwnComm* own = shared.own())
+          return own->call(&pliant_collectives::all_gather, send, recv, elements.count, raw(elements.dtype), on);
         const auto exchange = [&shared, elements](const void* from, void* to, uint64_t count) {
           return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
             carrier(carrier.collectives().all_gather, carried, from, to, count, raw(elements.dtype), carrier_stream);
@@ -150,6 +157,9 @@ void GenericCollectives::reduce_scatter(Comm& comm, const void* send, void* recv
                                         Stream& stream) {
   comm.enqueue(
       [&shared = comm.shared(), send, recv, elements, op](pliant_stream* on) {
+        if (const OwnComm* own = shared.own())
+          return own->call(&pliant_collectives::reduce_scatter, send, recv, elements.count, raw(elements.dtype),
+                           raw(op), on);
         const auto exchange = [&shared, elements, op](const void* from, void* to, uint64_t count) {
           return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
             carrier(carrier.collectives().reduce_scatter, carried, from, to, count, raw(elements.dtype), raw(op),
@@ -177,6 +187,8 @@ void GenericCollectives::reduce_scatter(Comm& comm, const void* send, void* recv
 void GenericCollectives::broadcast(Comm& comm, void* buffer, Elements elements, int32_t root, Stream& stream) {
   comm.enqueue(
       [&shared = comm.shared(), buffer, elements, root](pliant_stream* on) {
+        if (const OwnComm* own = shared.own())
+          return own->call(&pliant_collectives::broadcast, buffer, elements.count, raw(elements.dtype), root, on);
         const auto exchange = [&shared, elements, root](void* through, uint64_t count) {
           return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
             carrier(carrier.collectives().broadcast, carried, through, count, raw(elements.dtype), root,
@@ -201,6 +213,7 @@ void GenericCollectives::broadcast(Comm& comm, void* buffer, Elements elements, 
 void GenericCollectives::barrier(Comm& comm, Stream& stream) {
   comm.enqueue(
       [&shared = comm.shared()](pliant_stream* on) {
+        if (const OwnComm* own = shared.own()) return own->call(&pliant_collectives::barrier, on);
         shared.step(on, [&carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
           carrier(carrier.collectives().barrier, carried, carrier_stream);
         });
@@ -213,6 +226,8 @@ void GenericCollectives::all_gather_v(Comm& comm, const void* send, void* recv, 
   comm.enqueue(
       [&shared = comm.shared(), send, recv, all = std::vector<uint64_t>(counts.begin(), counts.end()),
        dtype](pliant_stream* on) {
+        if (const OwnComm* own = shared.own())
+          return own->call(&pliant_collectives::all_gather_v, send, recv, all.data(), raw(dtype), on);
         const auto exchange = [&shared, dtype](const void* from, void* to, const std::vector<uint64_t>& of) {
           return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
             carrier(carrier.collectives().all_gather_v, carried, from, to, of.data(), raw(dtype), carrier_stream);

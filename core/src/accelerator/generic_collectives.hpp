@@ -1,7 +1,8 @@
 // GenericCollectives: pliant.collectives/1 for an accelerator that has none of its own. The carrier, an accelerator
 // whose memory is that of the processors, exchanges; the device copies to and from it, in stream order. Where the
 // processors see the device's memory nothing is copied. Where each device reads memory of the others the carrier only
-// says when.
+// says when. Where the accelerator has collectives that cannot join ranks on one device, the ranks find out whether
+// they are.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ class GenericCollectives {
   struct Shared;
 
   /// `device` and its streams live longer than this. `carrier` has collectives.
-  GenericCollectives(const plugin::Instance& device, plugin::Instance carrier);
+  /// `own`: collectives of the device that cannot join two ranks on one device, and serve where no two share one.
+  GenericCollectives(const plugin::Instance& device, plugin::Instance carrier, const pliant_collectives* own = nullptr);
   ~GenericCollectives();
   GenericCollectives(const GenericCollectives&) = delete;
   GenericCollectives& operator=(const GenericCollectives&) = delete;
@@ -39,9 +41,10 @@ class GenericCollectives {
 
   /// How the ranks of a communicator exchange.
   enum class Way {
-    kDirect,  ///< the carrier uses the device's memory
-    kStaged,  ///< the carrier uses pinned memory that the device copies from and to
-    kDevices  ///< each device reads memory of the others
+    kDirect,   ///< the carrier uses the device's memory
+    kStaged,   ///< the carrier uses pinned memory that the device copies from and to
+    kDevices,  ///< each device reads memory of the others
+    kOwn       ///< by the device's own collectives
   };
   /// After a collective of `comm` that has come to its end on a stream that was synchronized.
   static Way way(const Comm& comm);
@@ -74,6 +77,7 @@ class GenericCollectives {
 
   const plugin::Instance& device_;
   const plugin::Instance carrier_;
+  const pliant_collectives* const own_;
   std::mutex mutex_;
   std::map<pliant_stream*, sdk::Failure> failures_;
   std::list<std::unique_ptr<Shared>> retired_;  // of communicators that are gone, until their enqueued work is

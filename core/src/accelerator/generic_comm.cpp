@@ -69,11 +69,13 @@ GenericCollectives::Shared::Shared(GenericCollectives& all, int32_t used_device,
   properties.struct_size = sizeof(properties);
   device(device.slots().device_properties, device_index, &properties);
   is_direct = (properties.capabilities & PLIANT_CAP_HOST_VISIBLE) != 0;
-  is_late = !is_direct && PeerMemory::is_there(device, device_index);
+  is_late = owner.own_ != nullptr || (!is_direct && PeerMemory::is_there(device, device_index));
   carrier(carrier.slots().stream_create, 0, PLIANT_STREAM_COMPUTE, PLIANT_PRIORITY_HIGH, &carrier_stream_);
   try {
     carrier(carrier.collectives().comm_create, 0, &id, rank, world_size, &comm_);
+    if (owner.own_ != nullptr) begin_work();  // so that a communicator that is ready has agreed
   } catch (...) {
+    if (comm_ != nullptr) carrier.collectives().comm_destroy(carrier.instance.self(), comm_);
     carrier.slots().stream_destroy(carrier.instance.self(), carrier_stream_);
     throw;
   }
@@ -87,6 +89,7 @@ GenericCollectives::Shared::~Shared() {
 
 void GenericCollectives::Shared::call(const Body& body, pliant_stream* stream) {
   const std::lock_guard lock(calling_);
+  if (is_settled()) return body(stream);  // what they refuse they say themselves
   try {
     if (is_late) return call_late(body, stream);
     if (!has_met_) decline(stream);
@@ -185,13 +188,19 @@ void GenericCollectives::Shared::fail(const Failure& failure) {
     changed_.notify_all();
   }
   // Peers that wait for this rank would wait for ever.
-  const std::lock_guard lock(carrier_mutex_);
-  if (!closed_) carrier.collectives().comm_abort(carrier.instance.self(), comm_);
+  {
+    const std::lock_guard lock(carrier_mutex_);
+    if (!closed_) carrier.collectives().comm_abort(carrier.instance.self(), comm_);
+  }
+  const std::lock_guard lock(jobs_mutex_);
+  if (own_ != nullptr) own_->abort();
 }
 
 void GenericCollectives::Shared::wait_ready(int32_t timeout_ms) {
   check();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
   carrier(carrier.collectives().comm_status, comm_, timeout_ms);
+  if (owner.own_ != nullptr) await_agreement(end, timeout_ms >= 0);
 }
 
 void GenericCollectives::Shared::abort() {
@@ -199,6 +208,15 @@ void GenericCollectives::Shared::abort() {
 }
 
 void GenericCollectives::Shared::close() {
+  std::unique_ptr<OwnComm> ended;  // leaves with its peers, which takes a while
+  {
+    const std::lock_guard lock(jobs_mutex_);
+    if (jobs_.empty() && !is_carrying_) {
+      ended = std::move(own_);
+    } else if (own_ != nullptr) {
+      own_->abort();
+    }
+  }
   const std::lock_guard lock(carrier_mutex_);
   if (!closed_) carrier.collectives().comm_destroy(carrier.instance.self(), comm_);
   closed_ = true;

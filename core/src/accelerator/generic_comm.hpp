@@ -2,10 +2,12 @@
 //
 // Where the device has memory that other processes map, what a call does is decided late: the ranks agree, on a thread
 // of the communicator, whether all of them can, and the call waits in its stream until that thread has carried it out
-// on a stream of its own. The call itself returns at once.
+// on a stream of its own. The call itself returns at once. The same where the accelerator has collectives of its own
+// that take part only if no two ranks share a device; once that is agreed, calls go to them directly.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -16,6 +18,7 @@
 
 #include "accelerator/generic_called.hpp"
 #include "accelerator/generic_collectives.hpp"
+#include "accelerator/generic_own.hpp"
 #include "accelerator/generic_peers.hpp"
 
 namespace pliant::detail {
@@ -88,6 +91,8 @@ struct GenericCollectives::Shared {
   [[nodiscard]] bool is_idle() const { return pending_.load() == 0; }
   /// The stages of other ranks, once all have agreed on them; else NULL. Within a call.
   [[nodiscard]] PeerMemory* peers() const { return peers_.get(); }
+  /// The accelerator's own collectives, once all have agreed on them; else NULL. Within a call.
+  [[nodiscard]] const OwnComm* own() const { return own_.get(); }
   /// Idle for good: nothing of other ranks is used any more.
   void let_go();
   /// Idle, and nobody uses what is freed with this.
@@ -100,7 +105,7 @@ struct GenericCollectives::Shared {
   const int32_t rank;
   const int32_t world_size;
   bool is_direct = false;  ///< the carrier may use the device's memory, and there is no stage
-  bool is_late = false;    ///< calls are carried out by a thread: the device has memory that other processes map
+  bool is_late = false;    ///< calls are carried out by a thread: what they do is agreed on first
 
  private:
   struct Step;
@@ -114,6 +119,11 @@ struct GenericCollectives::Shared {
   void work();
   void carry_out(const Job& job);
   void agree();
+  void agree_on_memory(const Gather& gather);
+  void begin_work();
+  void await_agreement(std::chrono::steady_clock::time_point end, bool has_end);
+  /// Calls go to the accelerator's own collectives, and none is left that a thread carries out.
+  [[nodiscard]] bool is_settled();
   void stop_work();
   void exchange_in_turn(const Step& step);
 
@@ -124,21 +134,24 @@ struct GenericCollectives::Shared {
   std::atomic<uint64_t> pending_{0};  ///< steps enqueued and not run
   std::mutex calling_;                ///< steps are numbered in the order of the calls
   uint64_t steps_ = 0;                ///< so far
-  std::mutex mutex_;                  ///< of the next three
+  std::mutex mutex_;                  ///< of the next four
   std::condition_variable changed_;
   uint64_t turn_ = 0;  ///< the step that may run
   std::optional<sdk::Failure> failure_;
+  bool has_agreed_ = false;
   std::mutex carrier_mutex_;  ///< held during calls on comm_, which return at once
   bool closed_ = false;
 
   bool has_met_ = false;  ///< the first step, in which all ranks tell what they can, is enqueued or done
   std::unique_ptr<PeerMemory> peers_;
   pliant_stream* late_stream_ = nullptr;
-  std::mutex jobs_mutex_;  ///< of the next three
+  std::mutex jobs_mutex_;  ///< of all below; the worker reads own_ without it
   std::condition_variable jobs_changed_;
   std::deque<std::shared_ptr<Job>> jobs_;
   bool working_ = false;
-  std::thread worker_;  ///< started by the first call
+  bool is_carrying_ = false;  ///< a job is not done
+  std::unique_ptr<OwnComm> own_;
+  std::thread worker_;
 };
 
 class GenericCollectives::Comm {

@@ -73,13 +73,35 @@ void GenericCollectives::Comm::end_group() {
   pliant_stream* const stream = ended.stream;
   shared_->call(
       [shared = shared_.get(), all = std::move(ended)](pliant_stream* on) {
-        for (const auto& collective : all.collectives) collective(on);
-        if (!all.messages.empty()) exchange(*shared, all.messages, on);
+        const OwnComm* const native = shared->own();
+        if (native != nullptr) native->call(&pliant_collectives::group_begin);
+        try {
+          for (const auto& collective : all.collectives) collective(on);
+          if (!all.messages.empty()) exchange(*shared, all.messages, on);
+          if (native != nullptr) native->call(&pliant_collectives::group_end);
+        } catch (const Failure& failure) {
+          // Some of its calls may be with the collectives already, and the peers make all of them.
+          if (native != nullptr)
+            shared->fail(Failure(PLIANT_ABORTED, std::string("a group failed: ") + failure.what()));
+          throw;
+        }
       },
       stream);
 }
 
 void GenericCollectives::Comm::exchange(Shared& shared, const std::vector<Message>& messages, pliant_stream* stream) {
+  if (const OwnComm* own = shared.own()) {
+    for (const Message& message : messages) {
+      const auto dtype = static_cast<int32_t>(message.elements.dtype);
+      const uint64_t count = message.elements.count;
+      if (message.is_send) {
+        own->call(&pliant_collectives::send, message.buffer, count, dtype, message.peer, stream);
+      } else {
+        own->call(&pliant_collectives::recv, message.buffer, count, dtype, message.peer, stream);
+      }
+    }
+    return;
+  }
   constexpr uint64_t kLine = 64;
   const auto room = [](const Message& message) { return (message.elements.bytes() + kLine - 1) / kLine * kLine; };
   std::vector<Message> staged = messages;

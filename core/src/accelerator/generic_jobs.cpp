@@ -1,4 +1,5 @@
 // Calls that are carried out late: the thread of a communicator on which the ranks agree on their way, and its stream.
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -49,12 +50,19 @@ void GenericCollectives::Shared::await(void* context) {
   --shared->pending_;  // from here on it may be gone
 }
 
+void GenericCollectives::Shared::begin_work() {
+  device(device.slots().stream_create, device_index, PLIANT_STREAM_COMPUTE, PLIANT_PRIORITY_HIGH, &late_stream_);
+  working_ = true;
+  worker_ = std::thread([this] { work(); });
+}
+
+bool GenericCollectives::Shared::is_settled() {
+  const std::lock_guard lock(jobs_mutex_);
+  return own_ != nullptr && jobs_.empty() && !is_carrying_;
+}
+
 void GenericCollectives::Shared::call_late(const Body& body, pliant_stream* stream) {
-  if (!worker_.joinable()) {
-    device(device.slots().stream_create, device_index, PLIANT_STREAM_COMPUTE, PLIANT_PRIORITY_HIGH, &late_stream_);
-    working_ = true;
-    worker_ = std::thread([this] { work(); });
-  }
+  if (!worker_.joinable()) begin_work();
   auto job = std::make_shared<Job>(device, device_index, body, stream);
   device(device.slots().event_record, job->begin, stream);
   auto awaited = std::make_unique<Awaited>(Awaited{*this, job});
@@ -72,6 +80,13 @@ void GenericCollectives::Shared::call_late(const Body& body, pliant_stream* stre
 }
 
 void GenericCollectives::Shared::work() {
+  try {
+    if (owner.own_ != nullptr) agree();
+  } catch (const Failure& failure) {
+    fail(failure);  // and with it every call
+  } catch (const std::exception& failure) {
+    fail(Failure(PLIANT_INTERNAL, std::string("the ranks could not agree on how they exchange: ") + failure.what()));
+  }
   for (;;) {
     std::shared_ptr<Job> job;
     {
@@ -80,6 +95,7 @@ void GenericCollectives::Shared::work() {
       if (jobs_.empty()) return;
       job = std::move(jobs_.front());
       jobs_.pop_front();
+      is_carrying_ = true;
     }
     try {
       carry_out(*job);
@@ -91,6 +107,7 @@ void GenericCollectives::Shared::work() {
     job->forget();
     const std::lock_guard lock(jobs_mutex_);
     job->is_done = true;
+    is_carrying_ = false;
     jobs_changed_.notify_all();
   }
 }
@@ -123,6 +140,48 @@ void GenericCollectives::Shared::agree() {
     }
     carrier(carrier.slots().stream_synchronize, carrier_stream_);
   };
+  if (auto own = OwnComm::agree(device, owner.own_, {device_index, rank, world_size}, gather)) {
+    const std::lock_guard lock(jobs_mutex_);
+    own_ = std::move(own);
+  } else {
+    agree_on_memory(gather);
+  }
+  has_met_ = true;
+  std::optional<Failure> failed;
+  {
+    const std::lock_guard lock(mutex_);
+    has_agreed_ = true;
+    changed_.notify_all();
+    failed = failure_;
+  }
+  if (!failed) return;
+  const std::lock_guard lock(jobs_mutex_);
+  if (own_ != nullptr) own_->abort();
+}
+
+void GenericCollectives::Shared::await_agreement(std::chrono::steady_clock::time_point end, bool has_end) {
+  const auto known = [this] { return failure_ || has_agreed_; };
+  {
+    std::unique_lock lock(mutex_);
+    if (!has_end) changed_.wait(lock, known);
+    if (has_end && !changed_.wait_until(lock, end, known)) {
+      throw Failure(PLIANT_DEADLINE_EXCEEDED, "not all ranks have told how they exchange before the time was over");
+    }
+    if (failure_) throw Failure(*failure_);
+  }
+  const OwnComm* own = nullptr;
+  {
+    const std::lock_guard lock(jobs_mutex_);
+    own = own_.get();
+  }
+  if (own == nullptr) return;
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+  own->call(&pliant_collectives::comm_status,
+            has_end ? static_cast<int32_t>(std::max<int64_t>(left.count(), 0)) : int32_t{-1});
+}
+
+void GenericCollectives::Shared::agree_on_memory(const Gather& gather) {
+  if (is_direct || !PeerMemory::is_there(device, device_index)) return PeerMemory::decline(world_size, gather);
   std::unique_ptr<PeerMemory> made;
   try {
     made = std::make_unique<PeerMemory>(device, device_index, rank, world_size);
@@ -133,13 +192,12 @@ void GenericCollectives::Shared::agree() {
   } else if (made->join(gather)) {
     peers_ = std::move(made);
   }
-  has_met_ = true;
 }
 
 /// The same of a rank whose calls are carried out at once: it says that it cannot.
 void GenericCollectives::Shared::decline(pliant_stream* stream) {
   has_met_ = true;
-  PeerMemory::decline(world_size, [&](const void* send, void*, uint64_t bytes) {
+  const Gather gather = [&](const void* send, void*, uint64_t bytes) {
     const auto* first = static_cast<const std::byte*>(send);
     auto card = std::make_shared<std::vector<std::byte>>(first, first + bytes);
     auto all = std::make_shared<std::vector<std::byte>>(bytes * static_cast<uint64_t>(world_size));
@@ -150,7 +208,9 @@ void GenericCollectives::Shared::decline(pliant_stream* stream) {
         },
         // Nobody reads what the others have told; this keeps it until it is there.
         [card, all] {});
-  });
+  };
+  OwnComm::decline(world_size, gather);
+  PeerMemory::decline(world_size, gather);
 }
 
 void GenericCollectives::Shared::let_go() {

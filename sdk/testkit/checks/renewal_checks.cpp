@@ -108,6 +108,19 @@ void shrink(const Subject& subject) {
   survive(subject, kShrink);
 }
 
+/// As rank.id(), made of the communicator that grows where the plugin wants that.
+pliant_comm_id grow_id(const Rank& rank, const Comm* old) {
+  const Table* table = rank.accelerator.collectives();
+  if (rank.rank != 0 || !PLIANT_HAS(pliant_collectives, table, comm_grow_id) || table->comm_grow_id == nullptr) {
+    return rank.id();
+  }
+  pliant_comm_id made{};
+  must("comm_grow_id",
+       rank.accelerator.call(&Table::comm_grow_id, static_cast<pliant_comm*>(*old), rank.world_size, &made));
+  rank.tell(std::string(reinterpret_cast<const char*>(made.bytes), sizeof(made.bytes)));
+  return made;
+}
+
 /// Ranks 0 and 1 have a communicator, and rank 2 joins them.
 void grow_script(const Rank& rank) {
   const Rank before{rank.accelerator, rank.rank, 2, rank.seed, {}};
@@ -117,7 +130,7 @@ void grow_script(const Rank& rank) {
     old->join();
     gather_ranks(before, *old, "the communicator that grows");
   }
-  const pliant_comm_id id = rank.id();
+  const pliant_comm_id id = grow_id(rank, old ? &*old : nullptr);
   Made made{rank.accelerator};
   pliant_comm* const from = old ? static_cast<pliant_comm*>(*old) : nullptr;
   must("comm_grow",

@@ -13,7 +13,6 @@ namespace soft_cuda {
 namespace {
 
 thread_local int chosen_device = 0;
-constexpr uint64_t kPage = 4096;
 
 /// Under the mutex.
 cudaError_t allocate(uint64_t bytes, cudaMemoryType type, Pool* pool, void** out) {
@@ -28,7 +27,7 @@ cudaError_t allocate(uint64_t bytes, cudaMemoryType type, Pool* pool, void** out
   if (taken > all.settings.memory_bytes - std::min(all.settings.memory_bytes, used)) return cudaErrorMemoryAllocation;
   auto made = std::make_shared<Allocation>();
   made->bytes = bytes;
-  made->mapped = (std::max<uint64_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  made->mapped = (std::max<uint64_t>(bytes, 1) + kPage - 1) / kPage * kPage + kPage;
   if (!soft_cuda::may_write(made->mapped)) return cudaErrorMemoryAllocation;
   made->fd = ::memfd_create("soft-cuda", MFD_CLOEXEC);
   if (made->fd < 0 || ::ftruncate(made->fd, static_cast<off_t>(made->mapped)) != 0) return cudaErrorMemoryAllocation;
@@ -40,6 +39,7 @@ cudaError_t allocate(uint64_t bytes, cudaMemoryType type, Pool* pool, void** out
   made->inside = map(PROT_READ | PROT_WRITE);
   made->address = type == cudaMemoryTypeDevice ? map(PROT_NONE) : made->inside;
   if (made->address == nullptr || made->inside == nullptr) return cudaErrorMemoryAllocation;
+  made->trailer().nonce = drawn();
   made->type = type;
   made->device = device;
   made->pool = pool;
@@ -59,7 +59,12 @@ cudaError_t release(void* pointer, bool host) {
     return cudaErrorInvalidValue;
   }
   const Allocation& one = *found->second;
+  if (one.opened != 0) {
+    all.violation("memory of another process was freed, not closed");
+    return cudaErrorInvalidValue;
+  }
   if (one.in_use != 0 && !all.lost) all.violation("memory was freed while commands use it");
+  if (is_imported(one)) all.violation("memory was freed while another process has it open");
   if (one.type == cudaMemoryTypeDevice) all.used[one.device] -= one.bytes;
   all.allocations.erase(found);
   return all.lost ? kLoss : cudaSuccess;
@@ -78,7 +83,11 @@ using namespace soft_cuda;
 extern "C" {
 
 cudaError_t cudaRuntimeGetVersion(int* version) {
+#ifdef PLIANT_SOFT_CUDA_12
+  *version = 12080;
+#else
   *version = 13000;
+#endif
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
@@ -139,7 +148,15 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->totalGlobalMem = state().settings.memory_bytes;
   return cudaSuccess;
 }
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
+  std::snprintf(text, static_cast<size_t>(length), "0000:%02X:00.0", 0xa0 + device);
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  if (attribute == cudaDevAttrIpcEventSupport) {
+    *value = state().settings.has_ipc ? 1 : 0;
+    return cudaSuccess;
+  }
   *value = attribute == cudaDevAttrMultiProcessorCount ? 2 : 1;
   return cudaSuccess;
 }

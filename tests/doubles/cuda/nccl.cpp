@@ -3,11 +3,13 @@
 //
 //   PLIANT_SOFT_NCCL_VERSION    22809
 //   PLIANT_SOFT_NCCL_BUSY_POLLS how often a call that was begun is still in progress when it is asked for; 2
+//   NCCL_MULTI_RANK_GPU_ENABLE  1: two ranks may share a device; else each of them fails, and the others wait
 #include <fcntl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
@@ -17,6 +19,7 @@
 #include <optional>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "../../../accelerators/cuda/nccl_api.hpp"
 #include "enqueue.hpp"
@@ -57,8 +60,8 @@ namespace pliant::cuda {
 
 /// One rank of a communicator.
 struct NcclCommHandle : std::enable_shared_from_this<NcclCommHandle> {
-  NcclCommHandle(const NcclId& id, int rank, int world_size)
-      : id_(id), rank_(rank), world_size_(world_size), joiner_([this] { join(); }) {}
+  NcclCommHandle(const NcclId& id, int rank, int world_size, int device)
+      : id_(id), rank_(rank), world_size_(world_size), device_(device), joiner_([this] { join(); }) {}
   ~NcclCommHandle() {
     end();
     joiner_.join();
@@ -93,6 +96,21 @@ struct NcclCommHandle : std::enable_shared_from_this<NcclCommHandle> {
     return made;
   }
 
+  /// The id of the next communicator that grows out of this one; the same on all its ranks.
+  [[nodiscard]] NcclId id_grown() const {
+    NcclId made = id_;
+    uint64_t key = 0;
+    std::memcpy(&key, made.bytes, sizeof(key));
+    key = (key ^ 0x67726f77U) * 0x9e3779b97f4a7c15ULL;
+    std::memcpy(made.bytes, &key, sizeof(key));
+    return made;
+  }
+  /// Nothing runs, and it was not ended.
+  [[nodiscard]] bool is_quiet() {
+    const std::lock_guard lock(mutex_);
+    return !ended_ && error_ == kNcclSuccess && turn_ == tickets_;
+  }
+
   /// All that was enqueued has run.
   void leave() {
     const std::lock_guard lock(mutex_);
@@ -105,7 +123,7 @@ struct NcclCommHandle : std::enable_shared_from_this<NcclCommHandle> {
     const std::lock_guard lock(mutex_);
     if (revoked_) return kNcclSuccess;
     if (error_ != kNcclSuccess) return error_;
-    if (!communicator_) return kNcclInProgress;
+    if (!communicator_ || !has_own_device_) return kNcclInProgress;
     try {
       communicator_->wait_ready(0);
     } catch (const sdk::Failure& failure) {
@@ -167,6 +185,7 @@ struct NcclCommHandle : std::enable_shared_from_this<NcclCommHandle> {
           communicator_ = std::make_unique<accelerator::Communicator>(made, rank_, world_size_, memory,
                                                                       accelerator::NetworkSettings{}, nullptr);
       }
+      compare_devices();
       if (rank_ == 0) {
         while (state() == kNcclInProgress) {
           std::unique_lock lock(mutex_);
@@ -181,6 +200,45 @@ struct NcclCommHandle : std::enable_shared_from_this<NcclCommHandle> {
       const std::lock_guard lock(mutex_);
       note({PLIANT_INTERNAL, other.what()});
     }
+  }
+  /// As NCCL, which lets only those ranks fail that share a device.
+  void compare_devices() {
+    std::vector<int64_t> devices(static_cast<size_t>(world_size_), device_);
+    if (setting("NCCL_MULTI_RANK_GPU_ENABLE", 0) == 0) {
+      accelerator::Communicator* joined = nullptr;
+      {
+        const std::lock_guard lock(mutex_);
+        if (ended_ || !communicator_) return;
+        joined = communicator_.get();
+        ++running_;
+      }
+      std::optional<sdk::Failure> failure;
+      try {
+        const int64_t own = device_;
+        joined->wait_ready(-1);
+        joined->enqueue(
+            {.kind = CallKind::kAllGather, .send = &own, .recv = devices.data(), .elements = {1, sdk::DType::kI64}},
+            stream_);
+        stream_.synchronize();
+      } catch (const sdk::Failure& thrown) {
+        failure.emplace(thrown);
+      }
+      const std::lock_guard lock(mutex_);
+      --running_;
+      changed_.notify_all();
+      if (failure) return note(*failure);
+      for (size_t r = 0; r < devices.size(); ++r) {
+        if (static_cast<int>(r) == rank_ || devices[r] != device_) continue;
+        return note({PLIANT_INVALID_ARGUMENT, "Duplicate GPU detected : rank " + std::to_string(rank_) + " and rank " +
+                                                  std::to_string(r) + " both on CUDA device"});
+      }
+      std::sort(devices.begin(), devices.end());
+      if (std::adjacent_find(devices.begin(), devices.end()) != devices.end()) return;
+      has_own_device_ = true;
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    has_own_device_ = true;
   }
   static bool read(const std::string& place, pliant_comm_id& made) {
     const int fd = ::open(place.c_str(), O_RDONLY | O_CLOEXEC);
@@ -235,12 +293,14 @@ struct NcclCommHandle : std::enable_shared_from_this<NcclCommHandle> {
   const NcclId id_;
   const int rank_;
   const int world_size_;
+  const int device_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::unique_ptr<accelerator::Communicator> communicator_;
   accelerator::Stream stream_{nullptr, 0};
   NcclResult error_ = kNcclSuccess;
   std::string words_;
+  bool has_own_device_ = false;
   bool ended_ = false;
   bool revoked_ = false;
   int running_ = 0;
@@ -353,7 +413,9 @@ NcclResult ncclGetUniqueId(NcclId* id) {
 }
 NcclResult ncclCommInitRankConfig(NcclComm* out, int ranks, NcclId id, int rank, NcclConfig* config) {
   if (config->magic != 0xcafebeef || config->blocking != 0) return kNcclInvalidArgument;
-  const auto made = std::make_shared<NcclCommHandle>(id, rank, ranks);
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return kNcclUnhandledCudaError;
+  const auto made = std::make_shared<NcclCommHandle>(id, rank, ranks, device);
   const std::lock_guard lock(handles_mutex);
   handles().emplace(made.get(), made);
   *out = made.get();
@@ -395,6 +457,27 @@ NcclResult ncclCommShrink(NcclComm comm, int* without, int count, NcclComm* out,
   for (int i = 0; i < count; ++i) lower += without[i] < rank->rank() ? 1 : 0;
   return ncclCommInitRankConfig(out, rank->world_size() - count, rank->id_without(without, count), rank->rank() - lower,
                                 config);
+}
+#endif
+
+#ifndef PLIANT_SOFT_NCCL_WITHOUT_GROW
+NcclResult ncclCommGetUniqueId(NcclComm comm, NcclId* id) {
+  const auto rank = of(comm);
+  if (!rank || !rank->is_quiet()) return kNcclInvalidUsage;
+  *id = rank->id_grown();
+  return kNcclSuccess;
+}
+NcclResult ncclCommGrow(NcclComm comm, int ranks, const NcclId* id, int rank, NcclComm* out, NcclConfig* config) {
+  if (comm == nullptr) {
+    if (id == nullptr || rank < 0) return kNcclInvalidArgument;
+    return ncclCommInitRankConfig(out, ranks, *id, rank, config);
+  }
+  const auto old = of(comm);
+  if (!old || rank != -1 || ranks <= old->world_size()) return kNcclInvalidArgument;
+  const NcclId grown = old->id_grown();
+  if (id != nullptr && std::memcmp(id->bytes, grown.bytes, sizeof(grown.bytes)) != 0) return kNcclInvalidArgument;
+  if (!old->is_quiet()) return kNcclInvalidUsage;
+  return ncclCommInitRankConfig(out, ranks, grown, old->rank(), config);
 }
 #endif
 

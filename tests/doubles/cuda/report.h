@@ -11,6 +11,7 @@ extern "C" {
 typedef struct pliant_soft_cuda_counts {
   int64_t allocations, streams, events, pools, libraries; /* that live */
   int64_t enqueued, launches;                             /* commands, and kernels among them, ever */
+  int64_t batches;                                        /* of copies, ever */
   int64_t pool_kept_bytes;                                /* given back to pools, and not by them to the device */
   int64_t violations;                                     /* of the rules of CUDA, ever */
   char first_violation[200];

@@ -10,10 +10,14 @@
 //   PLIANT_SOFT_CUDA_FAIL_ALLOC_AT   allocation that fails for want of memory, counted from 1
 //   PLIANT_SOFT_CUDA_LOSE_DEVICE_AT  command at which the device is lost, counted from 1
 //   PLIANT_SOFT_CUDA_NO_KERNELS      1: kernels cannot be loaded
+//   PLIANT_SOFT_CUDA_NO_BATCHES      1: the driver knows no batches of copies
+//   PLIANT_SOFT_CUDA_NO_IPC          1: neither memory nor events pass between processes
+//   PLIANT_SOFT_CUDA_NO_PEERS        1: no device reaches memory of another
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -31,6 +35,8 @@
 
 namespace soft_cuda {
 
+constexpr uint64_t kPage = 4096;
+
 struct Settings {
   int devices = 1;
   int driver_version = 13000;
@@ -40,10 +46,20 @@ struct Settings {
   int64_t fail_alloc_at = 0;
   int64_t lose_device_at = 0;
   bool has_kernels = true;
+  bool has_batches = true;
+  bool has_ipc = true;
+  bool has_peers = true;
   static Settings read();
 };
 
 struct Pool;
+
+/// At the end of the file of an allocation: who has it mapped.
+struct Trailer {
+  static constexpr size_t kImporters = 64;
+  uint64_t nonce;
+  std::atomic<int32_t> importers[kImporters];  ///< pids; 0: free
+};
 
 /// Memory of a file that is mapped twice: `address` is what the user gets, without access where the memory is a
 /// device's; the runtime itself uses `inside`.
@@ -63,6 +79,9 @@ struct Allocation {
   Pool* pool = nullptr;  ///< NULL unless it came in stream order
   bool doomed = false;   ///< cudaFreeAsync was called
   int64_t in_use = 0;    ///< commands that have not run
+  int64_t opened = 0;    ///< another process's, opened so often; 0: this one's
+  int opener = 0;        ///< the device that was the current one then
+  [[nodiscard]] Trailer& trailer() const { return *reinterpret_cast<Trailer*>(inside + mapped - kPage); }
 };
 using AllocationPtr = std::shared_ptr<Allocation>;
 
@@ -72,16 +91,36 @@ struct Pool {
   uint64_t kept = 0;
 };
 
+/// Recordings of an event that passes between processes, in a file.
+struct SharedRecordings {
+  uint64_t nonce;
+  std::atomic<uint32_t> recorded;
+  std::atomic<uint32_t> done;
+};
+struct SharedFile {
+  ~SharedFile();
+  int fd = -1;
+  SharedRecordings* mapped = nullptr;
+};
+
 /// One recording of an event.
 struct Recording {
   bool done = false;
   double seconds = 0;
+  std::shared_ptr<SharedFile> shared;  ///< where the event passes between processes,
+  uint32_t number = 0;                 ///< and which recording it is
+  [[nodiscard]] bool is_done() const { return shared ? shared->mapped->done >= number : done; }
 };
 
 struct Event {
   int device = 0;
   bool timed = true;
   std::shared_ptr<Recording> last;  ///< NULL: never recorded
+  std::shared_ptr<SharedFile> shared;
+  bool imported = false;
+  /// The last recording by now, whichever process made it; NULL: there is none.
+  [[nodiscard]] std::shared_ptr<Recording> latest() const;
+  std::shared_ptr<Recording> record();
 };
 
 struct Command {
@@ -128,6 +167,7 @@ struct State {
   int64_t enqueued = 0;  ///< since it was begun
   int64_t enqueued_ever = 0;
   int64_t launches = 0;
+  int64_t batches = 0;
   int64_t violations = 0;
   std::string first_violation;
 
@@ -144,6 +184,8 @@ struct State {
   /// Waits until the stream has run all there is now; how it went.
   cudaError_t drain(std::unique_lock<std::mutex>& lock, Stream& stream);
   void trim(Pool& pool, uint64_t keep);
+  /// Until the recording was reached, or the device is lost.
+  void await(std::unique_lock<std::mutex>& lock, const Recording& recording);
 };
 State& state();
 
@@ -159,5 +201,10 @@ bool kernel_exists(const std::string& name);
 cudaError_t launch(const std::string& name, void** arguments, Command& command);
 
 constexpr cudaError_t kLoss = cudaErrorLaunchFailure;
+uint64_t drawn();
+/// A file for an event's recordings; NULL when there is none to be had.
+std::shared_ptr<SharedFile> make_shared_file();
+/// Some process that has the allocation open is still there.
+bool is_imported(const Allocation& allocation);
 
 }  // namespace soft_cuda

@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -33,6 +34,9 @@ Settings Settings::read() {
   made.max_delay_us = setting("PLIANT_SOFT_CUDA_MAX_DELAY_US", 0);
   made.fail_alloc_at = setting("PLIANT_SOFT_CUDA_FAIL_ALLOC_AT", 0);
   made.lose_device_at = setting("PLIANT_SOFT_CUDA_LOSE_DEVICE_AT", 0);
+  made.has_batches = setting("PLIANT_SOFT_CUDA_NO_BATCHES", 0) == 0;
+  made.has_ipc = setting("PLIANT_SOFT_CUDA_NO_IPC", 0) == 0;
+  made.has_peers = setting("PLIANT_SOFT_CUDA_NO_PEERS", 0) == 0;
   made.has_kernels = setting("PLIANT_SOFT_CUDA_NO_KERNELS", 0) == 0;
   return made;
 }
@@ -105,6 +109,10 @@ void State::finish(Stream& stream, Command& command) {
   if (command.records && !lost) {
     command.records->done = true;
     command.records->seconds = now();
+    if (command.records->shared) {
+      std::atomic<uint32_t>& done = command.records->shared->mapped->done;
+      done = std::max(done.load(), command.records->number);
+    }
   }
   ++stream.finished;
   changed.notify_all();
@@ -123,6 +131,13 @@ void State::trim(Pool& pool, uint64_t keep) {
   if (pool.kept <= keep) return;
   used[pool.device] -= pool.kept - keep;
   pool.kept = keep;
+}
+
+void State::await(std::unique_lock<std::mutex>& lock, const Recording& recording) {
+  const auto reached = [&] { return lost || recording.is_done(); };
+  // Nobody here is told when another process gets there.
+  while (recording.shared && !reached()) changed.wait_for(lock, std::chrono::microseconds(200));
+  changed.wait(lock, reached);
 }
 
 Stream::Stream(int on_device, uint64_t number)
@@ -153,7 +168,7 @@ void Stream::loop() {
     }
     Command command = std::move(queue.front());
     queue.pop_front();
-    all.changed.wait(lock, [&] { return all.lost || !command.wait || command.wait->done; });
+    if (command.wait) all.await(lock, *command.wait);
     if (!all.lost && command.work) {
       lock.unlock();
       command.work();
@@ -196,6 +211,7 @@ __attribute__((visibility("default"))) void pliant_soft_cuda_report(pliant_soft_
   counts->libraries = all.libraries;
   counts->enqueued = all.enqueued_ever;
   counts->launches = all.launches;
+  counts->batches = all.batches;
   for (const auto* pool : all.pools) counts->pool_kept_bytes += static_cast<int64_t>(pool->kept);
   counts->violations = all.violations;
   std::strncpy(counts->first_violation, all.first_violation.c_str(), sizeof(counts->first_violation) - 1);

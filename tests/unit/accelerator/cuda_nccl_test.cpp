@@ -13,7 +13,9 @@ namespace {
 using Slots = pliant_accelerator;
 using Collectives = pliant_collectives;
 
+/// The ranks of a test are threads, and share a device.
 OptionSettings with_nccl(const std::string& library) {
+  ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
   return {{}, {}, {}, {{"collectives", "nccl"}, {"nccl", library}}};
 }
 
@@ -206,10 +208,133 @@ TEST_CASE("survivors of a rank that left shrink their communicator, close the ga
   device.free(memory);
 }
 
-TEST_CASE("an NCCL that cannot revoke and shrink leaves that to the host") {
+TEST_CASE("an NCCL that cannot revoke, shrink and grow leaves that to the host") {
   const SoftwareCuda old(with_nccl(PLIANT_SOFT_OLD_NCCL));
   CHECK(!old.collectives().comm_shrink);
+  CHECK(!old.collectives().comm_grow);
+  CHECK(!old.collectives().comm_grow_id);
   const SoftwareCuda fresh(with_nccl(PLIANT_SOFT_NCCL));
   CHECK(!!fresh.collectives().comm_shrink);
-  CHECK(!fresh.collectives().comm_grow);
+  CHECK(!!fresh.collectives().comm_grow);
+  CHECK(!!fresh.collectives().comm_grow_id);
+}
+
+TEST_CASE("a communicator of 2 ranks grows to 4 when its work has run, and old ranks keep their numbers") {
+  const Setting seed("PLIANT_SOFT_CUDA_SEED", "5");
+  const Setting delay("PLIANT_SOFT_CUDA_MAX_DELAY_US", "3000");
+  const SoftwareCuda device(with_nccl(PLIANT_SOFT_NCCL));
+  pliant_comm_id id{};
+  REQUIRE(device.call(&Collectives::comm_id, 2, &id).ok());
+  std::array<std::unique_ptr<Comm>, 2> old;
+  for (int32_t rank = 0; rank < 2; ++rank) old[static_cast<size_t>(rank)] = std::make_unique<Comm>(device, id, rank, 2);
+  for (const auto& comm : old) REQUIRE(comm->status(-1).ok());
+  void* memory = nullptr;
+  REQUIRE(device.alloc(24 * sizeof(int32_t), &memory).ok());
+  auto* const words = static_cast<int32_t*>(memory);
+  {
+    std::array<std::unique_ptr<Stream>, 4> streams;
+    for (auto& stream : streams) stream = std::make_unique<Stream>(device);
+    REQUIRE(device.call(&Slots::fill_async, words, 1, 4 * sizeof(int32_t), *streams[0]).ok());
+    REQUIRE(streams[0]->synchronize().ok());
+    REQUIRE(device.call(&Collectives::comm_grow_id, *old[1], 4, &id).ok());
+    // Both have work that has not run.
+    for (size_t r = 0; r < 2; ++r) {
+      REQUIRE(
+          device.call(&Collectives::all_reduce, *old[r], words + r, words + r, 1, PLIANT_I32, PLIANT_SUM, *streams[r])
+              .ok());
+    }
+    std::array<pliant_comm*, 4> grown{};
+    for (size_t r = 0; r < 4; ++r) {
+      pliant_comm* const from = r < 2 ? static_cast<pliant_comm*>(*old[r]) : nullptr;
+      REQUIRE(device.call(&Collectives::comm_grow, 0, from, &id, r, 4, &grown[r]).text() == "0: ");
+    }
+    const Outcome late =
+        device.call(&Collectives::all_reduce, *old[0], words, words, 1, PLIANT_I32, PLIANT_SUM, *streams[0]);
+    CHECK(late.status == PLIANT_FAILED_PRECONDITION);
+    CHECK(contains(late.message, "has grown to another"));
+    for (pliant_comm* one : grown) CHECK(device.call(&Collectives::comm_status, one, -1).text() == "0: ");
+    for (auto& comm : old) comm->destroy();
+    for (size_t r = 0; r < 4; ++r) {
+      REQUIRE(
+          device.call(&Slots::fill_async, words + 4 + r, static_cast<int>(r) + 1, sizeof(int32_t), *streams[r]).ok());
+      REQUIRE(
+          device.call(&Collectives::all_gather, grown[r], words + 4 + r, words + 8 + 4 * r, 1, PLIANT_I32, *streams[r])
+              .ok());
+    }
+    for (const auto& stream : streams) CHECK(stream->synchronize().text() == "0: ");
+    std::array<int32_t, 24> got{};
+    REQUIRE(device.call(&Slots::copy_async, got.data(), memory, sizeof(got), *streams[0]).ok());
+    REQUIRE(streams[0]->synchronize().ok());
+    CHECK(got[0] == 0x02020202);
+    CHECK(got[1] == 0x02020202);
+    for (size_t i = 0; i < 16; ++i) CHECK(got[8 + i] == 0x01010101 * (static_cast<int32_t>(i % 4) + 1));
+    std::vector<std::thread> leaving;
+    for (pliant_comm* one : grown) {
+      leaving.emplace_back([&device, one] { device.collectives().comm_destroy(device.collectives_self(), one); });
+    }
+    for (std::thread& one : leaving) one.join();
+  }
+  for (auto& comm : old) comm.reset();
+  device.free(memory);
+}
+
+TEST_CASE("a communicator that has failed does not grow") {
+  const SoftwareCuda device(with_nccl(PLIANT_SOFT_NCCL));
+  pliant_comm_id id{};
+  REQUIRE(device.call(&Collectives::comm_id, 1, &id).ok());
+  const Comm comm(device, id, 0, 1);
+  REQUIRE(comm.status(-1).ok());
+  comm.abort();
+  CHECK(device.call(&Collectives::comm_grow_id, comm, 2, &id).status == PLIANT_FAILED_PRECONDITION);
+  pliant_comm* grown = nullptr;
+  const Outcome refused = device.call(&Collectives::comm_grow, 0, static_cast<pliant_comm*>(comm), &id, 0, 2, &grown);
+  CHECK(refused.status == PLIANT_FAILED_PRECONDITION);
+  CHECK(contains(refused.message, "has failed cannot grow; make a new one"));
+}
+
+TEST_CASE("communicators for gathers and for scatters run side by side, each in its own order") {
+  const SoftwareCuda device(with_nccl(PLIANT_SOFT_NCCL));
+  std::array<std::array<std::unique_ptr<Comm>, 2>, 2> comms;  // by purpose, then rank
+  for (auto& pair : comms) {
+    pliant_comm_id id{};
+    REQUIRE(device.call(&Collectives::comm_id, 2, &id).ok());
+    for (int32_t rank = 0; rank < 2; ++rank) {
+      pair[static_cast<size_t>(rank)] = std::make_unique<Comm>(device, id, rank, 2);
+    }
+    for (const auto& comm : pair) REQUIRE(comm->status(-1).ok());
+  }
+  void* memory = nullptr;
+  REQUIRE(device.alloc(16 * sizeof(int32_t), &memory).ok());
+  auto* const words = static_cast<int32_t*>(memory);
+  {
+    const Stream gather0(device, PLIANT_STREAM_GATHER);
+    const Stream gather1(device, PLIANT_STREAM_GATHER);
+    const Stream scatter0(device, PLIANT_STREAM_SCATTER);
+    const Stream scatter1(device, PLIANT_STREAM_SCATTER);
+    REQUIRE(device.call(&Slots::fill_async, words, 1, 16 * sizeof(int32_t), gather0).ok());
+    REQUIRE(gather0.synchronize().ok());
+    // Rank 0 gathers first, rank 1 scatters first: with one communicator neither would go on.
+    REQUIRE(device.call(&Collectives::all_gather, *comms[0][0], words, words + 4, 1, PLIANT_I32, gather0).ok());
+    REQUIRE(
+        device.call(&Collectives::reduce_scatter, *comms[1][1], words, words + 10, 1, PLIANT_I32, PLIANT_SUM, scatter1)
+            .ok());
+    REQUIRE(
+        device.call(&Collectives::reduce_scatter, *comms[1][0], words, words + 8, 1, PLIANT_I32, PLIANT_SUM, scatter0)
+            .ok());
+    REQUIRE(device.call(&Collectives::all_gather, *comms[0][1], words, words + 6, 1, PLIANT_I32, gather1).ok());
+    for (const Stream* stream : {&gather0, &gather1, &scatter0, &scatter1})
+      CHECK(stream->synchronize().text() == "0: ");
+    std::array<int32_t, 16> got{};
+    REQUIRE(device.call(&Slots::copy_async, got.data(), memory, sizeof(got), gather0).ok());
+    REQUIRE(gather0.synchronize().ok());
+    for (const size_t i : {4U, 5U, 6U, 7U}) CHECK(got[i] == 0x01010101);
+    CHECK(got[8] == 0x02020202);
+    CHECK(got[10] == 0x02020202);
+  }
+  for (auto& pair : comms) {
+    std::thread leaving([&] { pair[1].reset(); });
+    pair[0].reset();
+    leaving.join();
+  }
+  device.free(memory);
 }

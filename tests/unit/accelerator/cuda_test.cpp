@@ -53,6 +53,34 @@ float sum_of_ones(const SoftwareCuda& device, int32_t sources) {
   return values.back();
 }
 
+/// A batch of copies that leaves `count` words in reverse order; "" when it did.
+std::string reversed(const SoftwareCuda& device) {
+  constexpr size_t kCount = 40;
+  void* from = nullptr;
+  void* to = nullptr;
+  REQUIRE(device.alloc(kCount * sizeof(int32_t), &from).ok());
+  REQUIRE(device.alloc(kCount * sizeof(int32_t), &to).ok());
+  const Stream stream(device);
+  std::array<int32_t, kCount> words{};
+  for (size_t i = 0; i < kCount; ++i) words[i] = static_cast<int32_t>(i);
+  std::vector<pliant_copy> copies;
+  for (size_t i = 0; i < kCount; ++i) {
+    copies.push_back(
+        {static_cast<int32_t*>(to) + (kCount - 1 - i), static_cast<const int32_t*>(from) + i, sizeof(int32_t)});
+  }
+  REQUIRE(device.call(&Slots::copy_async, from, words.data(), sizeof(words), stream).ok());
+  const Outcome outcome = device.call(&Slots::copy_batch_async, copies.data(), copies.size(), stream);
+  REQUIRE(device.call(&Slots::copy_async, words.data(), to, sizeof(words), stream).ok());
+  const Outcome ended = stream.synchronize();
+  device.free(from);
+  device.free(to);
+  if (!outcome.ok() || !ended.ok()) return outcome.text() + ", " + ended.text();
+  for (size_t i = 0; i < kCount; ++i) {
+    if (words[i] != static_cast<int32_t>(kCount - 1 - i)) return "word " + std::to_string(i) + " is wrong";
+  }
+  return "";
+}
+
 }  // namespace
 
 TEST_CASE("a machine without a driver, with an older one and without a device is told apart") {
@@ -191,7 +219,6 @@ TEST_CASE("shared memory has one address for the CPU and the device") {
   }
   device.slots().free(device.self(), 0, PLIANT_MEMORY_SHARED, shared);
   device.free(own);
-  CHECK(device.alloc(64, &own, 0, PLIANT_MEMORY_EXCHANGE).status == PLIANT_UNIMPLEMENTED);
 }
 
 TEST_CASE("work that leaves its buffer is refused before it is enqueued") {
@@ -249,4 +276,30 @@ TEST_CASE("a forked child that uses its parent's instance is told so, and may le
   event.reset();
   stream.reset();
   device->free(buffer);
+}
+
+TEST_CASE("a batch of copies is one call of CUDA 13") {
+  const SoftwareCuda device;
+  const int64_t before = software_cuda_counts().batches;
+  CHECK(reversed(device) == "");
+  CHECK(software_cuda_counts().batches == before + 1);
+}
+
+TEST_CASE("a driver that knows no batches of copies makes them one by one") {
+  const Setting none("PLIANT_SOFT_CUDA_NO_BATCHES", "1");
+  const SoftwareCuda device;
+  const int64_t before = software_cuda_counts().batches;
+  CHECK(reversed(device) == "");
+  CHECK(software_cuda_counts().batches == before);
+}
+
+TEST_CASE("a batch of copies has the form of CUDA 12.8 on a runtime of that version") {
+  const SoftwareCuda device({{}, {}, {}, {{"runtime", PLIANT_SOFT_CUDA_12}}});
+  void* runtime = ::dlopen(PLIANT_SOFT_CUDA_12, RTLD_NOW);
+  const auto report = reinterpret_cast<pliant_soft_cuda_report_function>(::dlsym(runtime, "pliant_soft_cuda_report"));
+  CHECK(reversed(device) == "");
+  pliant_soft_cuda_counts counts{};
+  report(&counts);
+  CHECK(counts.batches == 1);
+  CHECK(std::string(counts.first_violation) == "");
 }

@@ -77,6 +77,9 @@ const std::string kStaged = kDevices + "exchange = false\n";
 #ifdef PLIANT_SOFT_LEVEL_ZERO
 const std::string kLevelZero = "use = \"level_zero\"\n[accelerator.level_zero]\nstaging_bytes = 131072\n";
 #endif
+#ifdef PLIANT_SOFT_CUDA
+const std::string kCuda = "use = \"cuda\"\n[accelerator.cuda]\ncollectives = \"generic\"\nstaging_bytes = 131072\n";
+#endif
 using Way = pliant::detail::GenericCollectives::Way;
 
 /// "" when the ranks of `comm`, which has ended a collective, exchange in this way.
@@ -109,6 +112,13 @@ std::vector<Setup> every_setup() {
   all.push_back({"level_zero, staged", kLevelZero, Way::kStaged, "", {{"PLIANT_SOFT_ZE_IPC", "0"}}, slow});
   all.push_back({"level_zero, devices", kLevelZero, Way::kDevices, "", {}, slow});
 #endif
+#ifdef PLIANT_SOFT_CUDA
+  use_software_cuda();
+  const std::vector<std::pair<std::string, std::string>> late_gpu{{"PLIANT_SOFT_CUDA_SEED", "7"},
+                                                                  {"PLIANT_SOFT_CUDA_MAX_DELAY_US", "20"}};
+  all.push_back({"cuda, staged", kCuda, Way::kStaged, "", {{"PLIANT_SOFT_CUDA_NO_IPC", "1"}}, late_gpu});
+  all.push_back({"cuda, devices", kCuda, Way::kDevices, "", {}, late_gpu});
+#endif
   return all;
 }
 
@@ -124,6 +134,9 @@ std::vector<RankEnd> ends_of(const Setup& setup, int32_t world_size, const RankB
     std::string text = body(self);
 #ifdef PLIANT_SOFT_LEVEL_ZERO
     if (text.empty()) text = software_driver_counts().first_violation;
+#endif
+#ifdef PLIANT_SOFT_CUDA
+    if (text.empty()) text = software_cuda_counts().first_violation;
 #endif
     return text;
   };

@@ -83,6 +83,13 @@ typedef struct pliant_collectives {
    * NULL and take the ranks after. The id is made by one of the old ranks. */
   int32_t (*comm_grow)(void* self, int32_t device, pliant_comm* comm, const pliant_comm_id* id, int32_t rank,
                        int32_t world_size, pliant_comm** out, pliant_error* error);
+  /* [any-thread] An id for comm_grow of `comm` to world_size ranks, made by one of its ranks and used once. May be
+   * NULL: comm_id serves then. */
+  int32_t (*comm_grow_id)(void* self, pliant_comm* comm, int32_t world_size, pliant_comm_id* id, pliant_error* error);
+  /* [any-thread] May be NULL. Names the device itself: the same number in all processes of a machine. An accelerator
+   * that has this slot cannot join two ranks on one device; the host then lets the ranks of a communicator, all of one
+   * machine, tell each other where they are, and takes these collectives only where no two share a device. */
+  int32_t (*device_key)(void* self, int32_t device, uint64_t* key, pliant_error* error);
 } pliant_collectives;
 
 #ifdef __cplusplus

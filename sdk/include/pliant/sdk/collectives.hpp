@@ -180,6 +180,29 @@ struct CollectivesAdapter : private AcceleratorAdapter<T> {
       *out = reinterpret_cast<pliant_comm*>(device_of(self).grow(device, old, *id, rank, world_size).release());
     });
   }
+  static int32_t comm_grow_id(void* self, pliant_comm* comm, int32_t world_size, pliant_comm_id* id,
+                              pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      Comm& old = open(comm);
+      check::growing(device_of(self).rank(old), world_size, device_of(self).rank(old), device_of(self).world_size(old));
+      *id = device_of(self).make_grow_id(old, world_size);
+    });
+  }
+  static int32_t device_key(void* self, int32_t device, uint64_t* key, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      *key = 0;
+      known_device(device_of(self), device);
+      *key = device_of(self).device_key(device);
+    });
+  }
+  static constexpr auto grow_id_slot() -> decltype(&comm_grow_id) {
+    if constexpr (requires { &T::make_grow_id; }) return &comm_grow_id;
+    return nullptr;
+  }
+  static constexpr auto device_key_slot() -> decltype(&device_key) {
+    if constexpr (requires { &T::device_key; }) return &device_key;
+    return nullptr;
+  }
   static constexpr auto shrink_slot() -> decltype(&comm_shrink) {
     if constexpr (requires { &T::shrink; }) return &comm_shrink;
     return nullptr;
@@ -221,6 +244,9 @@ struct CollectivesAdapter : private AcceleratorAdapter<T> {
 ///   std::unique_ptr<Comm> shrink(Comm&, std::span<const int32_t> without, const pliant_comm_id&);
 ///   std::unique_ptr<Comm> grow(int32_t device, Comm* /* NULL: joins */, const pliant_comm_id&, int32_t rank,
 ///                              int32_t world_size);
+///   pliant_comm_id make_grow_id(Comm&, int32_t world_size);    // where grow takes another id than make_comm gets
+/// and, where no two of its ranks may share a device,
+///   uint64_t device_key(int32_t device);                       // the same in all processes of the machine
 template <class T>
 const pliant_collectives* collectives_table() {
   using A = detail::CollectivesAdapter<T>;
@@ -242,7 +268,9 @@ const pliant_collectives* collectives_table() {
                                          &A::group_begin,
                                          &A::group_end,
                                          A::shrink_slot(),
-                                         A::grow_slot()};
+                                         A::grow_slot(),
+                                         A::grow_id_slot(),
+                                         A::device_key_slot()};
   return &kTable;
 }
 

@@ -1,0 +1,166 @@
+// Makes, maps and watches what processes share.
+#include "shared_page.hpp"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <ctime>
+#include <string>
+
+#include "pliant/sdk/plugin.hpp"
+
+namespace pliant::cuda {
+
+using sdk::Failure;
+
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+/// How often who waits for another process looks whether that is still there.
+constexpr long kLookAgainNs = 10'000'000;
+
+[[noreturn]] void refused(const char* what) {
+  throw Failure(PLIANT_RESOURCE_EXHAUSTED, std::string("no ") + what + " for a handle: " + std::strerror(errno) +
+                                               "; close descriptors or raise ulimit -n");
+}
+
+SharedPage::Words* map(int file) {
+  void* at = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  return at == MAP_FAILED ? nullptr : static_cast<SharedPage::Words*>(at);
+}
+
+uint64_t pid_namespace() {
+  struct stat seen {};
+  return ::stat("/proc/self/ns/pid", &seen) == 0 ? seen.st_ino : 0;
+}
+
+}  // namespace
+
+SharedPage::SharedPage() {
+  struct rlimit limit {};  // growing a file past it would raise SIGXFSZ, which kills
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < kPage) {
+    throw Failure(PLIANT_RESOURCE_EXHAUSTED, "the file size limit (ulimit -f) leaves no page for a handle; raise it");
+  }
+  uint64_t drawn[2] = {};
+  if (::getrandom(drawn, sizeof(drawn), 0) != static_cast<ssize_t>(sizeof(drawn))) {
+    throw Failure(PLIANT_INTERNAL, std::string("getrandom: ") + std::strerror(errno));
+  }
+  file_ = ::memfd_create("pliant-cuda", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (file_ < 0) refused("file");
+  words_ = ::ftruncate(file_, kPage) == 0 && ::fcntl(file_, F_ADD_SEALS, kSeals) == 0 ? map(file_) : nullptr;
+  if (words_ == nullptr) {
+    ::close(file_);
+    refused("page");
+  }
+  std::memcpy(words_->nonce, drawn, sizeof(drawn));
+}
+
+SharedPage::SharedPage(int descriptor, const Nonce& nonce) {
+  struct stat seen {};
+  const int seals = ::fcntl(descriptor, F_GET_SEALS);
+  const bool fits = seals >= 0 && (seals & kSeals) == kSeals && ::fstat(descriptor, &seen) == 0 &&
+                    seen.st_size == static_cast<off_t>(kPage);
+  sdk::require(fits, "descriptor " + std::to_string(descriptor) + " is not that of the handle");
+  file_ = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  if (file_ < 0) refused("descriptor");
+  words_ = map(file_);
+  if (words_ != nullptr && this->nonce() == nonce) return;
+  const bool mapped = words_ != nullptr;
+  if (mapped) ::munmap(words_, kPage);
+  ::close(file_);
+  if (!mapped) refused("page");
+  throw Failure(PLIANT_INVALID_ARGUMENT, "descriptor " + std::to_string(descriptor) + " is that of another handle");
+}
+
+SharedPage::~SharedPage() {
+  if (words_ == nullptr) return;
+  ::munmap(words_, kPage);
+  ::close(file_);
+}
+
+SharedPage::SharedPage(SharedPage&& other) noexcept
+    : file_(std::exchange(other.file_, -1)), words_(std::exchange(other.words_, nullptr)) {}
+
+int SharedPage::descriptor() const {
+  const int made = ::fcntl(file_, F_DUPFD_CLOEXEC, 0);
+  if (made < 0) refused("descriptor");
+  return made;
+}
+
+bool SharedPage::is_submitted(uint32_t number) const {
+  return static_cast<int32_t>(words_->submitted.load() - number) >= 0;
+}
+
+void SharedPage::await_submitted(uint32_t number) const {
+  while (!is_submitted(number)) {
+    const uint32_t now = words_->submitted.load();
+    if (static_cast<int32_t>(now - number) >= 0) return;
+    const timespec again{0, kLookAgainNs};
+    ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&words_->submitted), FUTEX_WAIT, now, &again, nullptr, 0);
+    const pid_t recorder = words_->recorder.load();
+    if (is_submitted(number) || is_running(recorder)) continue;
+    throw Failure(PLIANT_PEER_LOST, "process " + std::to_string(recorder) +
+                                        ", which was to record an event that passes between processes, has ended");
+  }
+}
+
+void SharedPage::set_submitted(uint32_t number) const {
+  uint32_t now = words_->submitted.load();
+  while (static_cast<int32_t>(number - now) > 0 && !words_->submitted.compare_exchange_weak(now, number)) {
+  }
+  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&words_->submitted), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+HandleLabel HandleLabel::of(uint64_t magic, const Nonce& nonce) {
+  HandleLabel made;
+  made.magic = magic;
+  made.pid = static_cast<uint64_t>(::getpid());
+  made.pid_namespace = cuda::pid_namespace();
+  made.nonce[0] = nonce.first;
+  made.nonce[1] = nonce.second;
+  return made;
+}
+
+pliant_ipc_handle HandleLabel::pack(const SharedPage& page) const {
+  pliant_ipc_handle handle{};
+  static_assert(sizeof(*this) <= sizeof(handle.bytes));
+  std::memcpy(handle.bytes, this, sizeof(*this));
+  handle.descriptor = page.descriptor();
+  return handle;
+}
+
+HandleLabel HandleLabel::unpack(const pliant_ipc_handle& handle, uint64_t magic, const char* what) {
+  HandleLabel label;
+  std::memcpy(&label, handle.bytes, sizeof(label));
+  sdk::require(label.magic == magic, std::string("the handle is none of the ") + what + " of cuda, or was damaged");
+  sdk::require(label.pid_namespace == cuda::pid_namespace(), "the handle is of another machine or pid namespace");
+  if (label.pid == static_cast<uint64_t>(::getpid())) {
+    throw Failure(PLIANT_FAILED_PRECONDITION, std::string("the ") + what + " is of this very process; use the " +
+                                                  (what[0] == 'm' ? "pointer that alloc gave" : "event itself"));
+  }
+  sdk::require(handle.descriptor >= 0 && ::fcntl(handle.descriptor, F_GETFD) >= 0,
+               "the handle came without its descriptor; pass it as SCM_RIGHTS");
+  return label;
+}
+
+bool is_running(pid_t pid) {
+  const auto watched = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+  if (watched < 0) return errno != ESRCH;
+  pollfd asked{watched, POLLIN, 0};
+  const bool ended = ::poll(&asked, 1, 0) == 1;
+  ::close(watched);
+  return !ended;
+}
+
+}  // namespace pliant::cuda

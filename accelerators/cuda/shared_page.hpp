@@ -1,0 +1,72 @@
+// SharedPage: what processes that hold a handle to the same memory or event know of it together. HandleLabel: what the
+// bytes of such a handle are.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "pliant/abi/ipc.h"
+
+namespace pliant::cuda {
+
+/// Tells allocations and events apart, of all processes and for all time.
+using Nonce = std::pair<uint64_t, uint64_t>;
+
+/// A file without a name, mapped. Its descriptor travels with the handle.
+class SharedPage {
+ public:
+  struct Words {
+    uint64_t nonce[2];
+    std::atomic<uint32_t> is_gone;    ///< the owner has freed it
+    std::atomic<uint32_t> asked;      ///< recordings of an event that were asked for
+    std::atomic<uint32_t> submitted;  ///< and given to CUDA, in this order
+    std::atomic<int32_t> recorder;    ///< pid of the process that asked last
+  };
+  /// A new one. Throws PLIANT_RESOURCE_EXHAUSTED.
+  SharedPage();
+  /// Another process's. Throws PLIANT_INVALID_ARGUMENT when the descriptor is not that of the nonce.
+  SharedPage(int descriptor, const Nonce& nonce);
+  ~SharedPage();
+  SharedPage(SharedPage&& other) noexcept;
+  SharedPage& operator=(SharedPage&&) = delete;
+
+  [[nodiscard]] Words& words() const { return *words_; }
+  [[nodiscard]] Nonce nonce() const { return {words_->nonce[0], words_->nonce[1]}; }
+  /// A new descriptor, the caller's.
+  [[nodiscard]] int descriptor() const;
+
+  /// Until `submitted` is `number` or later. Throws PLIANT_PEER_LOST when the process that asked has ended before.
+  void await_submitted(uint32_t number) const;
+  [[nodiscard]] bool is_submitted(uint32_t number) const;
+  /// No recording up to this one is awaited any more.
+  void set_submitted(uint32_t number) const;
+
+ private:
+  int file_ = -1;
+  Words* words_ = nullptr;
+};
+
+/// The bytes of a handle.
+struct HandleLabel {
+  uint64_t magic = 0;
+  uint64_t pid = 0;
+  uint64_t pid_namespace = 0;
+  uint64_t nonce[2] = {};
+  uint8_t native[64] = {};  ///< CUDA's own handle
+
+  static HandleLabel of(uint64_t magic, const Nonce& nonce);
+  /// With a new descriptor of the page.
+  [[nodiscard]] pliant_ipc_handle pack(const SharedPage& page) const;
+  /// Throws PLIANT_INVALID_ARGUMENT for what is no handle of this kind and machine or came without its descriptor,
+  /// PLIANT_FAILED_PRECONDITION for one of this process. `what` is "memory" or "event".
+  static HandleLabel unpack(const pliant_ipc_handle& handle, uint64_t magic, const char* what);
+  [[nodiscard]] Nonce own_nonce() const { return {nonce[0], nonce[1]}; }
+};
+
+/// False once the process has ended, whether or not its parent has noticed.
+[[nodiscard]] bool is_running(pid_t pid);
+
+}  // namespace pliant::cuda

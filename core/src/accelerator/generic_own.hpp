@@ -1,0 +1,47 @@
+// OwnComm: a communicator of the accelerator's own collectives, where all ranks of a generic one have found that no two
+// of them share a device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "accelerator/generic_called.hpp"
+#include "accelerator/generic_peers.hpp"
+
+namespace pliant::detail {
+
+class OwnComm {
+ public:
+  /// What this rank is in `gather`'s communicator.
+  struct Place {
+    int32_t device_index = 0;
+    int32_t rank = 0;
+    int32_t world_size = 0;
+  };
+  /// All ranks tell where they are. One on every rank, or NULL on every rank: then some rank has no such collectives
+  /// (`table` is NULL there), or two share a device. Begins joining it.
+  static std::unique_ptr<OwnComm> agree(const Called& device, const pliant_collectives* table, const Place& place,
+                                        const Gather& gather);
+  /// The part in agree() of a rank that has none.
+  static void decline(int32_t world_size, const Gather& gather);
+  ~OwnComm();
+  OwnComm(const OwnComm&) = delete;
+  OwnComm& operator=(const OwnComm&) = delete;
+
+  /// `own.call(&pliant_collectives::barrier, stream)`; throws what it reports.
+  template <class... Parameters, class... Arguments>
+  void call(int32_t (*pliant_collectives::*slot)(void*, pliant_comm*, Parameters...), Arguments... arguments) const {
+    device_(table_.*slot, comm_, arguments...);
+  }
+  void abort() const;
+
+ private:
+  OwnComm(const Called& device, const pliant_collectives& table, const Place& place, const pliant_comm_id& id);
+
+  const Called device_;
+  const pliant_collectives& table_;
+  pliant_comm* comm_ = nullptr;
+};
+
+}  // namespace pliant::detail

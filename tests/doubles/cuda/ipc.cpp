@@ -1,0 +1,234 @@
+// Memory and events of the software runtime between processes: a handle names a file that its process has open.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "file_limit.hpp"
+#include "soft.hpp"
+
+namespace soft_cuda {
+namespace {
+
+/// What is in the 64 bytes of a handle.
+struct Label {
+  int32_t pid;
+  int32_t fd;
+  int32_t device;
+  int32_t kind;  ///< 1: memory, 2: event
+  uint64_t nonce;
+  uint64_t bytes;
+  uint64_t mapped;
+};
+static_assert(sizeof(Label) <= CUDA_IPC_HANDLE_SIZE);
+
+constexpr uint64_t kBlock = uint64_t{2} << 20U;
+
+template <class Handle>
+Label label_in(const Handle& handle) {
+  Label label;
+  std::memcpy(&label, handle.reserved, sizeof(label));
+  return label;
+}
+template <class Handle>
+void put(Handle& handle, const Label& label) {
+  std::memset(&handle, 0, sizeof(handle));
+  std::memcpy(handle.reserved, &label, sizeof(label));
+}
+
+/// The file that the label names, of the size that it names; -1 when the process has none such.
+int open_file(const Label& label, uint64_t size) {
+  char path[64];
+  std::snprintf(path, sizeof(path), "/proc/%d/fd/%d", label.pid, label.fd);
+  const int fd = ::open(path, O_RDWR | O_CLOEXEC);
+  struct stat seen {};
+  if (fd >= 0 && ::fstat(fd, &seen) == 0 && S_ISREG(seen.st_mode) && static_cast<uint64_t>(seen.st_size) == size) {
+    return fd;
+  }
+  if (fd >= 0) ::close(fd);
+  return -1;
+}
+
+std::byte* map(int fd, uint64_t bytes, int access) {
+  void* at = ::mmap(nullptr, bytes, access, MAP_SHARED, fd, 0);
+  return at == MAP_FAILED ? nullptr : static_cast<std::byte*>(at);
+}
+
+bool is_running(pid_t pid) {
+  const auto watched = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+  if (watched < 0) return false;
+  pollfd asked{watched, POLLIN, 0};
+  const bool ended = ::poll(&asked, 1, 0) == 1;
+  ::close(watched);
+  return !ended;
+}
+
+/// An allocation of another process, or why not. Under the mutex.
+cudaError_t open_memory(const Label& label, AllocationPtr& out) {
+  const int fd = open_file(label, label.mapped);
+  if (fd < 0) return cudaErrorMapBufferObjectFailed;
+  auto made = std::make_shared<Allocation>();
+  made->fd = fd;
+  made->bytes = label.bytes;
+  made->mapped = label.mapped;
+  made->inside = map(fd, label.mapped, PROT_READ | PROT_WRITE);
+  made->address = map(fd, label.mapped, PROT_NONE);
+  made->device = label.device;
+  if (made->inside == nullptr || made->address == nullptr) return cudaErrorMemoryAllocation;
+  if (made->trailer().nonce != label.nonce) return cudaErrorInvalidResourceHandle;
+  for (std::atomic<int32_t>& importer : made->trailer().importers) {
+    int32_t none = 0;
+    if (!importer.compare_exchange_strong(none, ::getpid())) continue;
+    out = std::move(made);
+    return cudaSuccess;
+  }
+  return cudaErrorTooManyPeers;
+}
+
+}  // namespace
+
+uint64_t drawn() {
+  uint64_t word = 0;
+  return ::getrandom(&word, sizeof(word), 0) == sizeof(word) ? word : 0;
+}
+
+bool is_imported(const Allocation& allocation) {
+  if (allocation.type != cudaMemoryTypeDevice || allocation.pool != nullptr) return false;
+  for (const std::atomic<int32_t>& importer : allocation.trailer().importers) {
+    if (importer != 0 && is_running(importer)) return true;
+  }
+  return false;
+}
+
+SharedFile::~SharedFile() {
+  if (mapped != nullptr) ::munmap(mapped, kPage);
+  if (fd >= 0) ::close(fd);
+}
+
+std::shared_ptr<SharedFile> make_shared_file() {
+  auto made = std::make_shared<SharedFile>();
+  if (!may_write(kPage)) return nullptr;
+  made->fd = ::memfd_create("soft-cuda-event", MFD_CLOEXEC);
+  if (made->fd < 0 || ::ftruncate(made->fd, kPage) != 0) return nullptr;
+  made->mapped = reinterpret_cast<SharedRecordings*>(map(made->fd, kPage, PROT_READ | PROT_WRITE));
+  if (made->mapped == nullptr) return nullptr;
+  made->mapped->nonce = drawn();
+  return made;
+}
+
+std::shared_ptr<Recording> Event::latest() const {
+  if (!shared) return last;
+  const uint32_t number = shared->mapped->recorded;
+  if (number == 0) return nullptr;
+  auto made = std::make_shared<Recording>();
+  made->shared = shared;
+  made->number = number;
+  return made;
+}
+
+std::shared_ptr<Recording> Event::record() {
+  auto made = std::make_shared<Recording>();
+  made->shared = shared;
+  if (shared) made->number = ++shared->mapped->recorded;
+  last = made;
+  return made;
+}
+
+}  // namespace soft_cuda
+
+using namespace soft_cuda;
+
+extern "C" {
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* pointer) {
+  State& all = state();
+  const std::lock_guard lock(all.mutex);
+  if (const cudaError_t now = usable(); now != cudaSuccess) return told(now);
+  if (!all.settings.has_ipc) return told(cudaErrorNotSupported);
+  const auto found = all.allocations.find(reinterpret_cast<uintptr_t>(pointer));
+  if (found == all.allocations.end()) return told(cudaErrorInvalidValue);
+  const Allocation& one = *found->second;
+  if (one.type != cudaMemoryTypeDevice || one.pool != nullptr || one.opened != 0) return told(cudaErrorInvalidValue);
+  if (one.bytes % kBlock != 0) {
+    all.violation("a handle was asked for memory that shares its block with other allocations");
+  }
+  put(*handle, {::getpid(), one.fd, one.device, 1, one.trailer().nonce, one.bytes, one.mapped});
+  return cudaSuccess;
+}
+
+cudaError_t cudaIpcOpenMemHandle(void** out, cudaIpcMemHandle_t handle, unsigned flags) {
+  State& all = state();
+  const std::lock_guard lock(all.mutex);
+  if (const cudaError_t now = usable(); now != cudaSuccess) return told(now);
+  const Label label = label_in(handle);
+  if (!all.settings.has_ipc) return told(cudaErrorNotSupported);
+  if (flags != cudaIpcMemLazyEnablePeerAccess || label.kind != 1) return told(cudaErrorInvalidValue);
+  if (label.pid == ::getpid()) return told(cudaErrorInvalidResourceHandle);
+  if (label.device != current_device() && !all.settings.has_peers) return told(cudaErrorPeerAccessUnsupported);
+  for (auto& [address, one] : all.allocations) {
+    if (one->opened == 0 || one->trailer().nonce != label.nonce || one->opener != current_device()) continue;
+    ++one->opened;
+    *out = one->address;
+    return cudaSuccess;
+  }
+  AllocationPtr made;
+  if (const cudaError_t opened = open_memory(label, made); opened != cudaSuccess) return told(opened);
+  made->opened = 1;
+  made->opener = current_device();
+  *out = made->address;
+  all.allocations.emplace(reinterpret_cast<uintptr_t>(made->address), std::move(made));
+  return cudaSuccess;
+}
+
+cudaError_t cudaIpcCloseMemHandle(void* pointer) {
+  State& all = state();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.allocations.find(reinterpret_cast<uintptr_t>(pointer));
+  if (found == all.allocations.end() || found->second->opened == 0) {
+    all.violation("memory was closed that was not opened");
+    return told(cudaErrorInvalidValue);
+  }
+  Allocation& one = *found->second;
+  if (--one.opened != 0) return told(usable());
+  if (one.in_use != 0 && !all.lost) all.violation("memory of another process was closed while commands use it");
+  for (std::atomic<int32_t>& importer : one.trailer().importers) {
+    int32_t self = ::getpid();
+    if (importer.compare_exchange_strong(self, 0)) break;
+  }
+  all.allocations.erase(found);
+  return told(usable());
+}
+
+cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle, cudaEvent_t event) {
+  const std::lock_guard lock(state().mutex);
+  if (const cudaError_t now = usable(); now != cudaSuccess) return told(now);
+  const Event& one = *reinterpret_cast<Event*>(event);
+  if (!one.shared || one.imported) return told(cudaErrorInvalidResourceHandle);
+  put(*handle, {::getpid(), one.shared->fd, one.device, 2, one.shared->mapped->nonce, 0, kPage});
+  return cudaSuccess;
+}
+
+cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* out, cudaIpcEventHandle_t handle) {
+  const std::lock_guard lock(state().mutex);
+  if (const cudaError_t now = usable(); now != cudaSuccess) return told(now);
+  const Label label = label_in(handle);
+  if (!state().settings.has_ipc) return told(cudaErrorNotSupported);
+  if (label.kind != 2 || label.pid == ::getpid()) return told(cudaErrorInvalidValue);
+  auto shared = std::make_shared<SharedFile>();
+  shared->fd = open_file(label, kPage);
+  if (shared->fd < 0) return told(cudaErrorMapBufferObjectFailed);
+  shared->mapped = reinterpret_cast<SharedRecordings*>(map(shared->fd, kPage, PROT_READ | PROT_WRITE));
+  if (shared->mapped == nullptr || shared->mapped->nonce != label.nonce) return told(cudaErrorMapBufferObjectFailed);
+  auto* made = new Event{label.device, false, nullptr, std::move(shared), true};
+  state().events.insert(made);
+  *out = reinterpret_cast<cudaEvent_t>(made);
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,258 @@
+// Which collectives serve the ranks of the accelerator cuda: NCCL's where each has a device, the generic ones where
+// some share one; on the software runtime and NCCL. As the embedding API finds them.
+#include <array>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "accelerator/generic_collectives.hpp"
+#include "cuda_device.hpp"
+#include "pliant/communicator.hpp"
+#include "pliant/config.hpp"
+#include "pliant/error.hpp"
+#include "pliant/sdk/collectives.hpp"
+#include "ranks.hpp"
+
+using namespace pliant_test;
+
+namespace {
+
+using A = pliant_accelerator;
+using C = pliant_collectives;
+using Generic = pliant::detail::GenericCollectives;
+using Way = Generic::Way;
+
+pliant::Config config_of(const std::string& accelerator) {
+  pliant::ConfigNeeds needs;
+  needs.accelerator = true;
+  pliant::ConfigOverrides overrides;
+  overrides.read_environment = false;
+  overrides.plugin_dirs = {PLIANT_PLUGIN_DIR, PLIANT_TESTKIT_PLUGIN_DIR};
+  return pliant::Config::parse("config_version = 1\n[accelerator]\n" + accelerator, needs, overrides);
+}
+pliant::plugin::Instance instance_of(const std::string& accelerator) {
+  return pliant::or_throw(pliant::plugin::instantiate(config_of(accelerator), "accelerator"));
+}
+
+std::string cuda_with(const std::string& nccl, const std::string& collectives = "auto") {
+  return "use = \"cuda\"\n[accelerator.cuda]\ncollectives = \"" + collectives + "\"\nnccl = \"" + nccl + "\"\n";
+}
+
+const pliant_collectives* own_of(const pliant::plugin::Instance& device) {
+  const auto* own = static_cast<const C*>(device.plugin().record().extension(device.self(), PLIANT_COLLECTIVES));
+  return own != nullptr && own->device_key != nullptr ? own : nullptr;
+}
+
+struct Instances {
+  explicit Instances(const std::string& accelerator)
+      : device(instance_of(accelerator)), generic{{device, instance_of("use = \"host\"\n"), own_of(device)}} {}
+  pliant::plugin::Instance device;
+  pliant::sdk::detail::Plain<Generic> generic;
+};
+
+/// As core puts an accelerator and its collectives together.
+class Joint : private Instances, public Device {
+ public:
+  explicit Joint(const std::string& accelerator)
+      : Instances(accelerator),
+        Device(Instances::device.plugin().record(), Instances::device.self(), Generic::table(), &generic) {}
+  [[nodiscard]] Outcome synchronize(pliant_stream* stream) const override {
+    Outcome outcome = Device::synchronize(stream);
+    if (!outcome.ok()) return outcome;
+    try {
+      const_cast<Generic&>(generic.plugin).throw_failure(stream);
+    } catch (const pliant::sdk::Failure& failure) {
+      return {failure.status(), failure.what()};
+    }
+    return outcome;
+  }
+};
+
+/// A communicator on any device.
+class JointComm {
+ public:
+  JointComm(const Device& device, const pliant_comm_id& id, int32_t on, int32_t rank, int32_t world_size)
+      : device_(device) {
+    const Outcome made = device.call(&C::comm_create, on, &id, rank, world_size, &handle_);
+    if (!made.ok()) throw std::runtime_error(made.text());
+  }
+  ~JointComm() { device_.collectives().comm_destroy(device_.collectives_self(), handle_); }
+  JointComm(const JointComm&) = delete;
+  JointComm& operator=(const JointComm&) = delete;
+  operator pliant_comm*() const { return handle_; }
+  /// After a collective.
+  [[nodiscard]] Way way() const { return Generic::way(*reinterpret_cast<Generic::Comm*>(handle_)); }
+
+ private:
+  const Device& device_;
+  pliant_comm* handle_ = nullptr;
+};
+
+/// Each rank adds rank + 1 in device memory and gathers all ranks in one group; "" when both are right.
+std::string sums(const Rank& self, pliant_comm* comm, const Stream& stream, int32_t on) {
+  void* memory = nullptr;
+  const auto ranks = static_cast<uint64_t>(self.world_size);
+  const uint64_t bytes = (2 + ranks) * sizeof(int32_t);
+  Outcome outcome = self.device.call(&A::alloc, on, PLIANT_MEMORY_DEVICE, bytes, &memory);
+  if (!outcome.ok()) return outcome.text();
+  auto* const words = static_cast<int32_t*>(memory);
+  std::vector<int32_t> values(2 + ranks, self.rank + 1);
+  const auto keep = [&outcome](const Outcome& one) {
+    if (outcome.ok()) outcome = one;
+  };
+  keep(self.device.call(&A::copy_async, memory, values.data(), bytes, stream));
+  keep(self.device.call(&C::all_reduce, comm, words, words + 1, 1, PLIANT_I32, PLIANT_SUM, stream));
+  keep(self.device.call(&C::group_begin, comm));
+  keep(self.device.call(&C::all_gather, comm, words, words + 2, 1, PLIANT_I32, stream));
+  keep(self.device.call(&C::group_end, comm));
+  keep(self.device.call(&C::barrier, comm, stream));
+  keep(self.device.call(&A::copy_async, values.data(), memory, bytes, stream));
+  keep(stream.synchronize());
+  self.device.slots().free(self.device.self(), on, PLIANT_MEMORY_DEVICE, memory);
+  if (!outcome.ok()) return outcome.text();
+  if (values[1] != self.world_size * (self.world_size + 1) / 2) return "the sum is " + std::to_string(values[1]);
+  for (int32_t r = 0; r < self.world_size; ++r) {
+    if (values[2 + static_cast<size_t>(r)] != r + 1) return "what was gathered is not in rank order";
+  }
+  return "";
+}
+
+/// Twice: calls before the ranks have agreed, and after.
+std::string exchange(const Rank& self, int32_t on, Way way) {
+  const JointComm comm(self.device, self.id(), on, self.rank, self.world_size);
+  const Stream stream(self.device, PLIANT_STREAM_COMPUTE, on);
+  std::string fault = sums(self, comm, stream, on);
+  const Outcome ready = self.device.call(&C::comm_status, static_cast<pliant_comm*>(comm), -1);
+  if (fault.empty() && !ready.ok()) fault = ready.text();
+  if (fault.empty()) fault = sums(self, comm, stream, on);
+  if (fault.empty() && comm.way() != way)
+    fault = "they exchange in way " + std::to_string(static_cast<int>(comm.way()));
+  return fault.empty() ? software_cuda_counts().first_violation : fault;
+}
+
+void expect(
+    int32_t ranks, int32_t devices, Way way,
+    const std::function<std::string(int32_t rank)>& options = [](int32_t) { return cuda_with(PLIANT_SOFT_NCCL); }) {
+  const Setting many("PLIANT_SOFT_CUDA_DEVICES", std::to_string(devices));
+  use_software_cuda();
+  Processes processes(
+      ranks, [&](const Rank& self) { return exchange(self, self.rank % devices, way); },
+      [&](int32_t rank) { return std::make_unique<Joint>(options(rank)); });
+  const std::vector<RankEnd> ends = processes.ends();
+  for (size_t r = 0; r < ends.size(); ++r) {
+    INFO("rank ", r);
+    CHECK(ends[r].text == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ranks that have a device each exchange through NCCL") {
+  expect(3, 3, Way::kOwn);
+  expect(1, 1, Way::kOwn);
+}
+
+TEST_CASE("ranks of which two share a device exchange from device to device, all of them") {
+  expect(2, 1, Way::kDevices);
+  expect(4, 1, Way::kDevices);
+  expect(3, 2, Way::kDevices);
+}
+
+TEST_CASE("ranks that share a device whose memory does not pass between processes go through pinned memory") {
+  const Setting none("PLIANT_SOFT_CUDA_NO_IPC", "1");
+  expect(2, 1, Way::kStaged);
+}
+
+TEST_CASE("ranks on devices that do not reach each other go through pinned memory without NCCL") {
+  const Setting none("PLIANT_SOFT_CUDA_NO_PEERS", "1");
+  expect(2, 2, Way::kStaged, [](int32_t) { return cuda_with(PLIANT_SOFT_NCCL, "generic"); });
+}
+
+TEST_CASE("ranks of which one has no NCCL exchange without it, all of them") {
+  expect(3, 3, Way::kDevices,
+         [](int32_t rank) { return cuda_with(rank == 1 ? "libnccl_that_is_not_there.so.2" : PLIANT_SOFT_NCCL); });
+}
+
+TEST_CASE("ranks that are told to take NCCL do not ask each other, nor do those of several machines") {
+  use_software_cuda();
+  CHECK(own_of(instance_of(cuda_with(PLIANT_SOFT_NCCL))) != nullptr);
+  CHECK(own_of(instance_of(cuda_with(PLIANT_SOFT_NCCL, "nccl"))) == nullptr);
+  const Setting all("WORLD_SIZE", "8");
+  const Setting here("LOCAL_WORLD_SIZE", "4");
+  CHECK(own_of(instance_of(cuda_with(PLIANT_SOFT_NCCL))) == nullptr);
+}
+
+TEST_CASE("abort ends the waits of ranks that have agreed on NCCL, and of those that still ask") {
+  const Setting many("PLIANT_SOFT_CUDA_DEVICES", "2");
+  use_software_cuda();
+  Processes processes(
+      2,
+      [](const Rank& self) -> std::string {
+        const JointComm comm(self.device, self.id(), self.rank, self.rank, 2);
+        const Stream stream(self.device, PLIANT_STREAM_COMPUTE, self.rank);
+        const std::string fault = sums(self, comm, stream, self.rank);
+        if (!fault.empty() || self.rank == 1) {
+          self.board.flags[0].wait();
+          return fault;
+        }
+        if (!self.device.call(&C::barrier, static_cast<pliant_comm*>(comm), stream).ok()) return "barrier";
+        self.device.collectives().comm_abort(self.device.collectives_self(), comm);
+        const Outcome ended = stream.synchronize();
+        pliant_comm_id id{};
+        if (!self.device.call(&C::comm_id, 2, &id).ok()) return "comm_id";
+        const JointComm alone(self.device, id, 0, 0, 2);
+        if (!self.device.call(&C::barrier, static_cast<pliant_comm*>(alone), stream).ok()) return "barrier";
+        const Outcome early = self.device.call(&C::comm_status, static_cast<pliant_comm*>(alone), 0);
+        self.device.collectives().comm_abort(self.device.collectives_self(), alone);
+        const Outcome asked = stream.synchronize();
+        self.board.flags[0].raise();
+        if (early.status != PLIANT_DEADLINE_EXCEEDED) return "early: " + early.text();
+        for (const Outcome& one : {ended, asked}) {
+          if (one.status != PLIANT_ABORTED) return one.text();
+        }
+        return "";
+      },
+      [&](int32_t) { return std::make_unique<Joint>(cuda_with(PLIANT_SOFT_NCCL)); });
+  for (const RankEnd& end : processes.ends()) CHECK(end.text == "");
+}
+
+TEST_CASE("a communicator of the embedding API grows from 2 to 4 ranks, whatever grows it") {
+  const Setting many("PLIANT_SOFT_CUDA_DEVICES", "4");
+  use_software_cuda();
+  for (const std::string& options : {cuda_with(PLIANT_SOFT_NCCL, "nccl"), cuda_with(PLIANT_SOFT_OLD_NCCL, "nccl"),
+                                     cuda_with(PLIANT_SOFT_NCCL), cuda_with(PLIANT_SOFT_NCCL, "generic")}) {
+    INFO(options);
+    const pliant::Accelerator accelerator(config_of(options));
+    const pliant::CommId first = accelerator.make_comm_id(2);
+    std::promise<pliant::CommId> next;
+    const std::shared_future<pliant::CommId> told = next.get_future().share();
+    std::array<int32_t, 4> sums{};
+    std::vector<std::thread> ranks;
+    for (int32_t rank = 0; rank < 4; ++rank) {
+      ranks.emplace_back([&, rank] {
+        std::optional<pliant::Communicator> comm;
+        if (rank < 2) {
+          pliant::Communicator before(accelerator, rank, first, rank, 2);
+          before.wait_ready();
+          if (rank == 1) next.set_value(before.make_grow_id(4));
+          comm = before.grow(told.get(), 4);
+        } else {
+          comm = pliant::Communicator::join(accelerator, rank, told.get(), rank, 4);
+        }
+        comm->wait_ready();
+        pliant::Stream stream(accelerator, rank);
+        const pliant::Buffer word(accelerator, rank, sizeof(int32_t));
+        const int32_t own = comm->rank() + 1;
+        stream.copy(word.pointer(), &own, sizeof(own));
+        comm->all_reduce(word.pointer(), word.pointer(), 1, pliant::DType::kI32, pliant::ReduceOp::kSum, stream);
+        stream.copy(&sums[static_cast<size_t>(rank)], word.pointer(), sizeof(own));
+        stream.synchronize();
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    CHECK(sums == std::array<int32_t, 4>{10, 10, 10, 10});
+  }
+}
