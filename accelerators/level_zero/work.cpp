@@ -122,6 +122,18 @@ void store_staged(Stream::Turn& turn, const Target& target, uint64_t offset, uin
   copy_on_device(turn, {target.store(offset, bytes)});
 }
 
+/// The device reaches every operand, and the CPU does not reach all.
+bool on_device_alone(const UsmMemory& memory, const Stream& stream, void* to, uint64_t to_bytes,
+                     std::span<const void* const> from, uint64_t from_bytes) {
+  Reach all = memory.reach_of(stream.device(), to, to_bytes, "the target");
+  for (const void* one : from) {
+    const Reach reach = memory.reach_of(stream.device(), one, from_bytes, "a source");
+    all.device = all.device && reach.device;
+    all.host = all.host && reach.host;
+  }
+  return all.device && !all.host;
+}
+
 }  // namespace
 
 void enqueue_copies(const UsmMemory& memory, std::span<const pliant_copy> copies, Stream& stream) {
@@ -166,9 +178,12 @@ void enqueue_fill(const UsmMemory& memory, void* to, uint8_t byte, uint64_t byte
   }
 }
 
-void enqueue_reduce(const UsmMemory& memory, void* to, std::span<const void* const> from, sdk::Elements elements,
-                    sdk::ReduceOp op, double scale, Stream& stream) {
+void enqueue_reduce(const UsmMemory& memory, KernelLibrary* kernels, void* to, std::span<const void* const> from,
+                    sdk::Elements elements, sdk::ReduceOp op, double scale, Stream& stream) {
   if (elements.count == 0) return;
+  if (kernels != nullptr && on_device_alone(memory, stream, to, elements.bytes(), from, elements.bytes())) {
+    return kernels->reduce(to, from, elements, op, scale, stream);
+  }
   std::vector<Operand> sources;
   for (const void* one : from) sources.emplace_back(memory, stream, one, elements.bytes(), "a source");
   Target target(memory, stream, to, elements.bytes());
@@ -188,11 +203,15 @@ void enqueue_reduce(const UsmMemory& memory, void* to, std::span<const void* con
   }
 }
 
-void enqueue_cast(const UsmMemory& memory, void* to, sdk::DType to_type, const void* from, sdk::Elements elements,
-                  Stream& stream) {
+void enqueue_cast(const UsmMemory& memory, KernelLibrary* kernels, void* to, sdk::DType to_type, const void* from,
+                  sdk::Elements elements, Stream& stream) {
   if (elements.count == 0) return;
   const uint64_t from_size = size_of(elements.dtype);
   const uint64_t to_size = size_of(to_type);
+  if (kernels != nullptr &&
+      on_device_alone(memory, stream, to, elements.count * to_size, {&from, 1}, elements.bytes())) {
+    return kernels->cast(to, to_type, from, elements, stream);
+  }
   std::vector<Operand> source{Operand(memory, stream, from, elements.bytes(), "the source")};
   Target target(memory, stream, to, elements.count * to_size);
   Stream::Turn turn(stream);
