@@ -114,7 +114,7 @@ void SharedEvent::synchronize() {
   require_there();
   page_.await_submitted(page_.words().asked);
   const cudaError_t result = device_->api.cudaEventSynchronize(event_);
-  std::shared_ptr<FailureSlot> failures;
+  std::shared_ptr<devices::FailureSlot> failures;
   uint64_t work = 0;
   {
     const std::lock_guard lock(mutex_);

@@ -40,7 +40,7 @@ class SharedEvent : public std::enable_shared_from_this<SharedEvent> {
   const bool is_own_;
   cudaEvent_t event_ = nullptr;
   std::mutex mutex_;  ///< of the next two: this process's last recording
-  std::shared_ptr<FailureSlot> failures_;
+  std::shared_ptr<devices::FailureSlot> failures_;
   uint64_t work_ = 0;
 };
 
