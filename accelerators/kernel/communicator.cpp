@@ -52,18 +52,28 @@ struct Communicator::Shared {
         faults->transferred(*std::max_element(ready.begin(), ready.end()), bytes_of(call, group.world_size())));
   }
 
+  /// Only calls on several streams ever wait for each other.
+  void wait_for_turn(uint64_t ticket) {
+    struct Waiting {
+      explicit Waiting(std::atomic<int32_t>& where) : count(where) { count.fetch_add(1); }
+      ~Waiting() { count.fetch_sub(1); }
+      std::atomic<int32_t>& count;
+    } const waiting(waiting_for_turn);
+    group.wait([&] { return turn.load() == ticket; });
+  }
+
   /// Collectives first, then all messages.
   void run(std::span<const Call> calls, uint64_t ticket) {
     struct Done {
       ~Done() {
         shared.turn.store(number + 1);
-        if (shared.tickets.load() > number + 1) shared.group.wake();
+        if (shared.waiting_for_turn.load() != 0) shared.group.wake();
       }
       Shared& shared;
       uint64_t number;
     } const done{*this, ticket};
     group.wait_ready(-1);
-    group.wait([&] { return turn.load() == ticket; });
+    if (turn.load() != ticket) wait_for_turn(ticket);
     if (faults && faults->loses(group.rank(), ticket + 1)) group.fail({FailureCause::kInjected, group.rank(), 0});
     const auto first_message = std::find_if(calls.begin(), calls.end(), [](const Call& c) { return c.is_message(); });
     for (auto call = calls.begin(); call != first_message; ++call) {
@@ -80,6 +90,7 @@ struct Communicator::Shared {
   std::mutex calling;                ///< tickets follow the order on the streams
   std::atomic<uint64_t> tickets{0};  ///< calls so far
   std::atomic<uint64_t> turn{0};     ///< the call that may run; all before are finished
+  std::atomic<int32_t> waiting_for_turn{0};
 };
 
 Communicator::Communicator(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made,

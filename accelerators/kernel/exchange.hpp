@@ -54,6 +54,19 @@ class Exchange {
   void reduce_into(const std::vector<const void*>& inputs, uint64_t count, void* out, void* also) const {
     sdk::reduce(call_.elements.dtype, call_.op, inputs, 1, count, out, also);
   }
+  /// Reduces into recv, and into `also` unless that is NULL.
+  void deliver_reduced(std::vector<const void*> inputs, uint64_t count, std::byte* to, std::byte* also) const {
+    if (!streamed_) return reduce_into(inputs, count, to, also);
+    constexpr uint64_t kBlockBytes = 16384;  // stays in the first-level cache
+    alignas(64) std::byte block[kBlockBytes];
+    for (uint64_t done = 0; done < count;) {
+      const uint64_t n = std::min(kBlockBytes / width_, count - done);
+      reduce_into(inputs, n, block, also == nullptr ? nullptr : also + done * width_);
+      streamed_copy(to + done * width_, block, n * width_);
+      for (const void*& input : inputs) input = static_cast<const std::byte*>(input) + n * width_;
+      done += n;
+    }
+  }
   /// Copies into recv; that may be no copy at all: empty, or in place.
   void deliver(std::byte* to, const std::byte* from, uint64_t bytes) const {
     if (bytes == 0 || to == from) return;
@@ -67,10 +80,13 @@ class Exchange {
   const uint64_t width_;  ///< bytes of an element
   const bool streamed_;   ///< recv is too large for the caches
 
-  /// A recv of so many bytes would push the slots out of the caches. What is reduced is computed no faster past them.
+  /// A recv of so many bytes would push the slots out of the caches.
   static bool is_streamed(const Call& call, int32_t ranks) {
     constexpr uint64_t kLeast = uint64_t{4} << 20U;
-    if (call.kind == CallKind::kBroadcast) return call.elements.bytes() >= kLeast;
+    if (call.kind == CallKind::kBroadcast || call.kind == CallKind::kReduceScatter ||
+        call.kind == CallKind::kAllReduce) {
+      return call.elements.bytes() >= kLeast;
+    }
     if (call.kind == CallKind::kAllGatherV) {
       const uint64_t all = std::accumulate(call.counts.begin(), call.counts.end(), uint64_t{0});
       return all * sdk::size_of(call.elements.dtype) >= kLeast;

@@ -84,6 +84,8 @@ class Group {
  private:
   /// The rank among those that await() waits for that is not there yet, or -1.
   [[nodiscard]] int32_t awaited(int32_t rank, Stage stage, uint64_t ticks) const;
+  /// Waits without sleeping, for a few microseconds unless others use the processor; true: none of them is missing.
+  [[nodiscard]] bool comes_soon(int32_t rank, Stage stage, uint64_t ticks) const;
   /// True when `awaits` of `peer` is over because `publisher` has come to `ticks` of `stage`.
   [[nodiscard]] bool fulfils(int32_t peer, uint64_t awaits, int32_t publisher, Stage stage, uint64_t ticks) const;
   static uint64_t encode(Stage stage, int32_t rank, uint64_t ticks);
@@ -93,6 +95,7 @@ class Group {
   Segment segment_;
   const int32_t rank_;
   const int32_t world_size_;
+  const int yields_;  ///< turns of waiting before sleeping
   const bool crowded_;
   std::shared_ptr<UniqueFd> made_;  // shared with the list of unused ids until joining has begun
   std::atomic<bool> aborted_{false};

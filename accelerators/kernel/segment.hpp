@@ -23,11 +23,12 @@ constexpr uint64_t kLaneSlots = 2;
 
 /// Rises whenever what stands in the memory, or what the ranks do with it, changes: processes of different builds must
 /// not share it.
-constexpr uint32_t kSegmentLayout = 1;
+constexpr uint32_t kSegmentLayout = 2;
 
 enum RankState : uint32_t { kIsPresent = 0, kHasLeft = 1 };
 
-/// What each rank shows to the others. Written by its owner, except for `doorbell`, which anyone rings.
+/// What each rank shows to the others. Written by its owner, except for `doorbell`, which anyone rings, and `awaits`,
+/// which whoever rings for it sets to 0.
 struct RankBlock {
   alignas(64) std::atomic<uint64_t> claim;     ///< ProcessId::packed of the owner; 0 = has not joined
   std::atomic<uint32_t> state;                 ///< RankState

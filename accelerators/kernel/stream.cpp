@@ -11,6 +11,15 @@ namespace pliant::accelerator {
 
 using sdk::Failure;
 
+namespace {
+
+/// After so many collectives that waiting threads ran, the stream's thread is not woken for the next one: changing to
+/// it and back takes longer than a small collective. It looks by itself instead, after kGrace, as long as more come.
+constexpr int32_t kHabit = 4;
+constexpr std::chrono::microseconds kGrace{250};
+
+}  // namespace
+
 void FailureSlot::put(const Failure& failure) {
   const std::lock_guard lock(mutex_);
   if (!failure_) failure_ = std::make_shared<const Failure>(failure);
@@ -92,7 +101,7 @@ std::shared_ptr<Moment> Stream::enqueue(std::function<void()> work, Piece piece)
   queue_.push_back({std::move(work), kind, moment});
   last_moment_ = moment;
   ++enqueued_;
-  if (idle_) enqueued_cv_->notify_all();
+  if (!watching_ || kind != WorkKind::kCollective) hurry();
   return moment;
 }
 
@@ -105,11 +114,31 @@ void Stream::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     idle_ = true;
-    enqueued_cv_->wait(lock, [this] { return !running_ && (closing_ || !queue_.empty()); });
+    await_work(lock);
     idle_ = false;
     if (queue_.empty()) return;
+    helped_ = 0;
     run_first(lock);
   }
+}
+
+void Stream::await_work(std::unique_lock<std::mutex>& lock) {
+  for (uint64_t seen = enqueued_;;) {
+    if (!running_ && (closing_ || (hurried_ && !queue_.empty()))) break;
+    watching_ = helped_ >= kHabit && enqueued_ != seen;
+    seen = enqueued_;
+    if (!watching_) {
+      enqueued_cv_->wait(lock);
+    } else if (enqueued_cv_->wait_for(lock, kGrace) == std::cv_status::timeout && finished_ < seen && !running_) {
+      hurried_ = true;  // nobody came for what was there when the thread last looked
+    }
+  }
+  watching_ = false;
+}
+
+void Stream::hurry() {
+  hurried_ = true;
+  if (idle_) enqueued_cv_->notify_all();
 }
 
 void Stream::run_first(std::unique_lock<std::mutex>& lock) {
@@ -135,6 +164,7 @@ void Stream::run_first(std::unique_lock<std::mutex>& lock) {
   lock.lock();
   running_ = false;
   ++finished_;
+  if (queue_.empty()) hurried_ = false;
   if (finished_ < wake_at_) return;
   wake_at_ = UINT64_MAX;
   finished_cv_->notify_all();
@@ -153,13 +183,14 @@ void Stream::synchronize() {
       if (may_help()) {
         run_first(lock);
         helped = true;
+        helped_ = std::min(helped_ + 1, kHabit);
         continue;
       }
-      if (idle_ && !running_) enqueued_cv_->notify_all();  // what is next is not for us
+      if (!running_) hurry();  // what is next is not for us
       wake_at_ = std::min(wake_at_, target);
       finished_cv_->wait(lock);
     }
-    if (helped && idle_ && (closing_ || !queue_.empty())) enqueued_cv_->notify_all();
+    if (helped && (closing_ || !queue_.empty())) hurry();
   }
   const auto failure = failures_->peek();
   if (!failure) return;
@@ -167,8 +198,9 @@ void Stream::synchronize() {
   throw Failure(*failure);
 }
 
-bool Stream::query() const {
+bool Stream::query() {
   const std::lock_guard lock(mutex_);
+  if (!hurried_ && !queue_.empty()) hurry();
   return finished_ == enqueued_;
 }
 

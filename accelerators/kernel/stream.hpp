@@ -88,7 +88,7 @@ class Stream {
   /// Waits for what was enqueued before the call; throws the first untold failure.
   void synchronize();
   /// Whether all that was enqueued has run.
-  [[nodiscard]] bool query() const;
+  [[nodiscard]] bool query();
   /// Of the last work that was enqueued; NULL unless a test double keeps time.
   [[nodiscard]] std::shared_ptr<const Moment> last_moment() const;
   [[nodiscard]] std::shared_ptr<Mark> mark();
@@ -101,6 +101,10 @@ class Stream {
     std::shared_ptr<Moment> moment;
   };
   void run();
+  /// Until there is something for the stream's thread to do.
+  void await_work(std::unique_lock<std::mutex>& lock);
+  /// What is queued is for the stream's thread.
+  void hurry();
   /// Runs the first of the queue, unlocked meanwhile.
   void run_first(std::unique_lock<std::mutex>& lock);
   /// Whether a thread that waits for the first of the queue may run it instead. A collective may: it saves two changes
@@ -121,6 +125,9 @@ class Stream {
   uint64_t wake_at_ = UINT64_MAX;  ///< the least of `finished_` that somebody waits for
   bool running_ = false;           ///< some thread runs an item
   bool idle_ = false;              ///< the stream's thread sleeps
+  bool watching_ = false;          ///< it looks at the queue after a while by itself
+  bool hurried_ = false;           ///< what is queued is not left to whoever synchronizes
+  int32_t helped_ = 0;             ///< collectives in a row that waiting threads ran
   bool closing_ = false;
   std::thread thread_;
 };

@@ -1,13 +1,19 @@
-// What lies below the accelerators on processors: every variant of a loop gives the same bits, and ranks of different
-// versions do not share memory.
+// What lies below the accelerators on processors: every variant of a loop gives the same bits, ranks of different
+// versions do not share memory, and a stream runs what is left to it.
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <future>
+#include <mutex>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "kernel/segment.hpp"
+#include "kernel/stream.hpp"
 #include "kernel/streamed_copy.hpp"
 #include "pliant/sdk/arithmetic.hpp"
 
@@ -116,4 +122,87 @@ TEST_CASE("ranks of different versions of the accelerator are told so, and share
                       std::to_string(layout) + ", here " + std::to_string(kSegmentLayout) +
                       "); all ranks must run the same release");
   }
+}
+
+namespace {
+
+using pliant::accelerator::Stream;
+using pliant::accelerator::WorkKind;
+
+/// Collectives of which each is waited for, so that the stream learns that its thread is not needed.
+void run_waited_for(Stream& stream) {
+  int ran = 0;
+  for (int i = 0; i < 20; ++i) {
+    stream.enqueue([&] { ++ran; }, {.kind = WorkKind::kCollective});
+    stream.synchronize();
+  }
+  CHECK(ran == 20);
+}
+
+}  // namespace
+
+TEST_CASE("a stream runs a collective that nobody waits for, also after many that were waited for") {
+  Stream stream(nullptr, 0);
+  for (int round = 0; round < 5; ++round) {
+    run_waited_for(stream);
+    std::promise<std::thread::id> ran;
+    auto where = ran.get_future();
+    stream.enqueue([&] { ran.set_value(std::this_thread::get_id()); }, {.kind = WorkKind::kCollective});
+    REQUIRE(where.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+    CHECK(where.get() != std::this_thread::get_id());
+  }
+}
+
+TEST_CASE("a stream runs a collective and what follows it when somebody asks or waits in another way") {
+  using Clock = std::chrono::steady_clock;
+  Stream stream(nullptr, 0);
+  std::atomic<int> ran{0};
+  const auto enqueue = [&](WorkKind kind) { stream.enqueue([&] { ++ran; }, {.kind = kind}); };
+  run_waited_for(stream);
+  enqueue(WorkKind::kCollective);
+  for (const auto limit = Clock::now() + std::chrono::seconds(20); !stream.query();) REQUIRE(Clock::now() < limit);
+  CHECK(ran == 1);
+  run_waited_for(stream);
+  enqueue(WorkKind::kCollective);
+  stream.mark()->wait();
+  CHECK(ran == 2);
+  run_waited_for(stream);
+  enqueue(WorkKind::kCollective);
+  enqueue(WorkKind::kCopy);
+  enqueue(WorkKind::kCollective);
+  stream.synchronize();
+  CHECK(ran == 5);
+}
+
+TEST_CASE("a stream that is destroyed first runs the collectives that were left to whoever waits") {
+  std::atomic<int> ran{0};
+  {
+    Stream stream(nullptr, 0);
+    run_waited_for(stream);
+    for (int i = 0; i < 3; ++i) stream.enqueue([&] { ++ran; }, {.kind = WorkKind::kCollective});
+  }
+  CHECK(ran == 3);
+}
+
+TEST_CASE("threads that wait for one stream at the same time run each of its collectives once, in order") {
+  Stream stream(nullptr, 0);
+  std::vector<int> order;
+  std::mutex enqueueing;
+  int next = 0;
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 3; ++caller) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) {
+        {
+          const std::lock_guard lock(enqueueing);
+          stream.enqueue([&order, number = next++] { order.push_back(number); }, {.kind = WorkKind::kCollective});
+        }
+        stream.synchronize();
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  std::vector<int> wanted(600);
+  for (int i = 0; i < 600; ++i) wanted[static_cast<size_t>(i)] = i;
+  CHECK(order == wanted);
 }
