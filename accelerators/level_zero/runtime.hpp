@@ -47,6 +47,8 @@ struct DeviceEntry {
   bool reaches_plain_memory = false;  ///< its copies take what malloc gave
   bool has_shared_memory = false;     ///< at one address for it and the CPU
   bool has_ipc = false;               ///< its memory can be given to other processes
+  bool has_event_ipc = false;         ///< events, too
+  uint64_t device_list = 0;           ///< a digest of which devices its driver shows to this process, and how ordered
   Timer timer;
   QueueGroup compute;
   std::vector<QueueGroup> copy;  ///< engines that only copy; may be empty
