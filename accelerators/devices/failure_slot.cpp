@@ -20,4 +20,9 @@ void FailureSlot::tell(uint64_t last) {
   throw Failure(told);
 }
 
+bool FailureSlot::holds(uint64_t last) const {
+  const std::lock_guard lock(mutex_);
+  return failure_ && at_ <= last;
+}
+
 }  // namespace pliant::devices

@@ -16,9 +16,11 @@ class FailureSlot {
   void put(const sdk::Failure& failure, uint64_t at);
   /// Throws the failure, and forgets it, if work number `last` or an earlier one has failed.
   void tell(uint64_t last);
+  /// Work number `last` or an earlier one has failed, and nobody was told.
+  [[nodiscard]] bool holds(uint64_t last) const;
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::optional<sdk::Failure> failure_;
   uint64_t at_ = 0;
 };

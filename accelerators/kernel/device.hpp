@@ -10,6 +10,7 @@
 #include <string>
 
 #include "kernel/communicator.hpp"
+#include "kernel/event_handle.hpp"
 #include "kernel/exchange_memory.hpp"
 #include "kernel/memory.hpp"
 #include "kernel/stream.hpp"
@@ -48,6 +49,10 @@ class Device {
     check_there();
     return std::make_unique<Event>(timing);
   }
+  std::unique_ptr<Event> make_exported_event(int32_t) {
+    check_there();
+    return std::make_unique<Event>(false, SharedEvent::make(SharedEvent::kMostSlots, watch_));
+  }
   void synchronize(Stream& stream) {
     stream.synchronize();
     check_there();
@@ -81,6 +86,11 @@ class Device {
   pliant_ipc_handle export_memory(int32_t, const void* pointer) { return exchange_.export_memory(pointer); }
   void* import_memory(int32_t, const pliant_ipc_handle& handle) { return exchange_.import_memory(handle); }
   void release_memory(int32_t, void* pointer) { exchange_.release_memory(pointer); }
+  pliant_ipc_handle export_event(Event& event) { return accelerator::export_event(event.shared()); }
+  std::unique_ptr<Event> import_event(int32_t, const pliant_ipc_handle& handle) {
+    check_there();
+    return std::make_unique<Event>(false, accelerator::import_event(handle, watch_));
+  }
 
   pliant_comm_id make_comm_id(int32_t world_size);
   std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id& id, int32_t rank, int32_t world_size);
@@ -135,6 +145,7 @@ class Device {
   DeviceSettings settings_;
   MemoryPool memory_;
   ExchangeMemory exchange_{memory_};
+  ProcessWatch watch_;
   std::atomic<uint64_t> streams_{0};
   std::mutex ids_mutex_;
   std::deque<UnusedId> unused_ids_;

@@ -70,6 +70,11 @@ void Mark::throw_failure() const {
   throw Failure(*failure);
 }
 
+bool Mark::has_failed() const {
+  const std::lock_guard lock(mutex_);
+  return failure_ != nullptr;
+}
+
 Stream::Stream(std::shared_ptr<Faults> faults, uint64_t index, sdk::StreamRole role)
     : faults_(std::move(faults)), index_(index), owner_(::getpid()) {
   if (faults_) faults_->opened(index, role);
@@ -204,9 +209,14 @@ bool Stream::query() {
   return finished_ == enqueued_;
 }
 
-std::shared_ptr<Mark> Stream::mark() {
+std::shared_ptr<Mark> Stream::mark(std::function<void(const Mark&)> then) {
   auto made = std::make_shared<Mark>(failures_);
-  made->set_moment(enqueue([made] { made->reach(); }, {.kind = WorkKind::kRecord}));
+  made->set_moment(enqueue(
+      [made, then = std::move(then)] {
+        made->reach();
+        if (then) then(*made);
+      },
+      {.kind = WorkKind::kRecord}));
   return made;
 }
 
@@ -215,13 +225,20 @@ void Stream::wait_for(const std::shared_ptr<Mark>& mark) {
           {.kind = WorkKind::kEventWait, .passable = [mark] { return mark->reached(); }, .after = mark->moment()});
 }
 
-std::shared_ptr<Mark> Event::latest() const {
+Event::~Event() {
+  if (shared_ && shared_->is_own()) shared_->retire();
+}
+
+Event::Latest Event::latest() const {
   const std::lock_guard lock(mutex_);
-  return mark_;
+  if (!shared_) return {mark_, {}};
+  const SharedEvent::Recording last = shared_->latest();
+  if (last.number == number_) return {mark_, {}};
+  return {nullptr, last};
 }
 
 std::chrono::steady_clock::time_point Event::time(const char* which) const {
-  const auto mark = latest();
+  const auto mark = latest().mark;
   if (!timing_ || !mark) {
     throw Failure(PLIANT_FAILED_PRECONDITION, std::string("the ") + which + " event " +
                                                   (timing_ ? "was never recorded" : "was made without timing"));
@@ -235,28 +252,53 @@ double Event::elapsed(const Event& begin, const Event& end) {
 
 void Event::record(Stream& stream) {
   const std::lock_guard lock(mutex_);
-  mark_ = stream.mark();
+  if (!shared_) {
+    mark_ = stream.mark();
+    return;
+  }
+  const SharedEvent::Recording recording = shared_->record();
+  const auto tell = [shared = shared_, recording](bool failed) {
+    shared->set(recording, failed ? SharedEvent::State::kFailed : SharedEvent::State::kReached);
+  };
+  try {
+    mark_ = stream.mark([tell](const Mark& mark) { tell(mark.has_failed()); });
+  } catch (...) {
+    tell(true);
+    throw;
+  }
+  number_ = recording.number;
 }
 
 bool Event::query() const {
-  const auto mark = latest();
-  return !mark || mark->reached();
+  const Latest last = latest();
+  if (last.foreign.number == 0) return !last.mark || last.mark->reached();
+  shared_->watch_recorder(last.foreign);
+  return SharedEvent::is_over(shared_->state(last.foreign));
 }
 
 void Event::synchronize() const {
-  const auto mark = latest();
-  if (!mark) return;
-  mark->wait();
-  mark->throw_failure();
+  const Latest last = latest();
+  if (last.foreign.number != 0) SharedEvent::require_reached(last.foreign, shared_->wait(last.foreign, true));
+  if (!last.mark) return;
+  last.mark->wait();
+  last.mark->throw_failure();
 }
 
 std::shared_ptr<const Moment> Event::moment() const {
-  const auto mark = latest();
+  const auto mark = latest().mark;
   return mark ? mark->moment() : nullptr;
 }
 
 void Event::make_wait(Stream& stream) const {
-  if (const auto mark = latest()) stream.wait_for(mark);
+  const Latest last = latest();
+  if (last.mark) stream.wait_for(last.mark);
+  if (last.foreign.number == 0) return;
+  const auto over = [shared = shared_, recording = last.foreign] {
+    return SharedEvent::is_over(shared->state(recording));
+  };
+  stream.enqueue([shared = shared_,
+                  recording = last.foreign] { SharedEvent::require_reached(recording, shared->wait(recording, true)); },
+                 {.kind = WorkKind::kEventWait, .passable = over});
 }
 
 }  // namespace pliant::accelerator

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "kernel/faults.hpp"
+#include "kernel/shared_event.hpp"
 #include "pliant/sdk/failure.hpp"
 
 namespace pliant::accelerator {
@@ -62,6 +63,8 @@ class Mark {
   void wait() const;
   /// Throws the failure that the stream had when the mark was reached, once told not told again by the stream.
   void throw_failure() const;
+  /// There is one.
+  [[nodiscard]] bool has_failed() const;
 
  private:
   mutable std::mutex mutex_;
@@ -91,7 +94,8 @@ class Stream {
   [[nodiscard]] bool query();
   /// Of the last work that was enqueued; NULL unless a test double keeps time.
   [[nodiscard]] std::shared_ptr<const Moment> last_moment() const;
-  [[nodiscard]] std::shared_ptr<Mark> mark();
+  /// `then`, if any, is called when the mark is reached.
+  [[nodiscard]] std::shared_ptr<Mark> mark(std::function<void(const Mark&)> then = {});
   void wait_for(const std::shared_ptr<Mark>& mark);
 
  private:
@@ -134,7 +138,12 @@ class Stream {
 
 class Event {
  public:
-  explicit Event(bool timing) : timing_(timing) {}
+  /// `shared`: what other processes know of it; NULL where none does.
+  explicit Event(bool timing, std::shared_ptr<SharedEvent> shared = nullptr)
+      : timing_(timing), shared_(std::move(shared)) {}
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
   /// Seconds between two recordings. Throws PLIANT_FAILED_PRECONDITION unless both were reached and are timed.
   static double elapsed(const Event& begin, const Event& end);
   void record(Stream& stream);
@@ -142,15 +151,24 @@ class Event {
   [[nodiscard]] bool query() const;
   void synchronize() const;
   void make_wait(Stream& stream) const;
-  /// Of the latest recording, by the clock of a test double; NULL without one, or when it was never recorded.
+  /// Of the latest recording, by the clock of a test double; NULL without one, when it was never recorded, or by
+  /// another process.
   [[nodiscard]] std::shared_ptr<const Moment> moment() const;
+  [[nodiscard]] const SharedEvent* shared() const { return shared_.get(); }
 
  private:
-  [[nodiscard]] std::shared_ptr<Mark> latest() const;
+  /// One of them, or none.
+  struct Latest {
+    std::shared_ptr<Mark> mark;
+    SharedEvent::Recording foreign;  ///< by another process
+  };
+  [[nodiscard]] Latest latest() const;
   [[nodiscard]] std::chrono::steady_clock::time_point time(const char* which) const;
   const bool timing_;
+  const std::shared_ptr<SharedEvent> shared_;
   mutable std::mutex mutex_;
   std::shared_ptr<Mark> mark_;
+  uint64_t number_ = 0;  ///< of mark_ in shared_
 };
 
 }  // namespace pliant::accelerator

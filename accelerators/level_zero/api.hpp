@@ -35,8 +35,12 @@
   call(zeCommandListAppendMemoryFill);          \
   call(zeEventPoolCreate);                      \
   call(zeEventPoolDestroy);                     \
+  call(zeEventPoolGetIpcHandle);                \
+  call(zeEventPoolOpenIpcHandle);               \
+  call(zeEventPoolCloseIpcHandle);              \
   call(zeEventCreate);                          \
   call(zeEventDestroy);                         \
+  call(zeEventHostSignal);                      \
   call(zeEventHostSynchronize);                 \
   call(zeEventQueryStatus);                     \
   call(zeEventHostReset);                       \

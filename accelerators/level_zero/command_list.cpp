@@ -54,7 +54,7 @@ void CommandList::add(const Append& append) {
   append(device_.context->api, list_);
 }
 
-void CommandList::add_wait(std::shared_ptr<Mark> mark) {
+void CommandList::add_wait(std::shared_ptr<Signal> mark) {
   if (mark->query() != ZE_RESULT_NOT_READY) return;
   require(barrier(nullptr, mark->event()), kBarrier);
   held_.push_back(std::move(mark));
@@ -69,14 +69,14 @@ void CommandList::add_mark(const std::shared_ptr<Mark>& mark) {
   }
   ze_event_handle_t event = nullptr;
   try {
-    event = events_->take(timed);
+    event = mark->take_event();
   } catch (const Failure&) {
     mark->fail(ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY);
     throw;
   }
   const ze_result_t result = barrier(event, nullptr);
   if (result != ZE_RESULT_SUCCESS) {
-    events_->give_back(event, timed);
+    mark->give_back(event);
     mark->fail(result);
     require(result, kBarrier);
   }

@@ -35,11 +35,13 @@ class CommandList {
   /// What `append` puts on the list runs after all before it; its own commands in any order.
   void add(const Append& append);
   /// What comes later waits for the mark, which is submitted and of the same context.
-  void add_wait(std::shared_ptr<Mark> mark);
+  void add_wait(std::shared_ptr<Signal> mark);
   /// Submits, reaches or fails the mark; when it fails, throws why.
   void add_mark(const std::shared_ptr<Mark>& mark);
   /// A mark behind all there is.
   std::shared_ptr<Mark> tail();
+  /// Forgets what has run.
+  void drop_reached();
   /// Waits until all has run.
   void drain();
   /// Nothing was put here since it was last drained.
@@ -51,11 +53,10 @@ class CommandList {
   /// What the commands before a mark need until the mark is reached.
   struct Fence {
     std::shared_ptr<Mark> mark;
-    std::vector<std::shared_ptr<Mark>> held;
+    std::vector<std::shared_ptr<Signal>> held;
   };
   [[nodiscard]] ze_result_t barrier(ze_event_handle_t signal, ze_event_handle_t wait);
   void require(ze_result_t result, const char* call);
-  void drop_reached();
 
   const DeviceEntry& device_;
   const std::shared_ptr<EventPool> events_;
@@ -64,7 +65,7 @@ class CommandList {
   bool broken_ = false;
   bool unordered_ = false;      ///< no barrier yet behind the last commands
   std::shared_ptr<Mark> tail_;  ///< behind all of the list, or NULL
-  std::vector<std::shared_ptr<Mark>> held_;
+  std::vector<std::shared_ptr<Signal>> held_;
   std::deque<Fence> fences_;
 };
 

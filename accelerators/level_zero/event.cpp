@@ -11,13 +11,28 @@ namespace pliant::level_zero {
 
 using sdk::Failure;
 
-Mark::Mark(std::shared_ptr<EventPool> pool, const Timer* timer)
-    : pool_(std::move(pool)), timer_(timer == nullptr ? std::nullopt : std::optional<Timer>(*timer)) {}
+Mark::Mark(std::shared_ptr<EventPool> pool, const Timer* timer, std::unique_ptr<SharedPoint> shared)
+    : pool_(std::move(pool)),
+      timer_(timer == nullptr ? std::nullopt : std::optional<Timer>(*timer)),
+      shared_(std::move(shared)) {}
 
 Mark::~Mark() {
-  if (event_ == nullptr || ::getpid() != context()->owner) return;
+  if (::getpid() != context()->owner) return;
+  const bool reached = query() == ZE_RESULT_SUCCESS;
+  if (shared_ != nullptr) {
+    shared_->over(reached);
+    return;
+  }
   // One that was not reached may still be signalled, by a device that was lost: its event is not used again.
-  if (query() == ZE_RESULT_SUCCESS) pool_->give_back(event_, timer_.has_value());
+  if (event_ != nullptr && reached) pool_->give_back(event_, timer_.has_value());
+}
+
+ze_event_handle_t Mark::take_event() {
+  return shared_ == nullptr ? pool_->take(timer_.has_value()) : shared_->take();
+}
+
+void Mark::give_back(ze_event_handle_t event) noexcept {
+  if (shared_ == nullptr) pool_->give_back(event, timer_.has_value());
 }
 
 const Context* Mark::context() const {
@@ -27,6 +42,12 @@ const Context* Mark::context() const {
 void Mark::become(State state) {
   state_ = state;
   state_.notify_all();
+  if (shared_ == nullptr || state == State::kPending) return;
+  if (state == State::kSubmitted) {
+    shared_->submitted();
+  } else {
+    shared_->over(state == State::kReached);
+  }
 }
 
 void Mark::submit(ze_event_handle_t event) {

@@ -15,34 +15,68 @@ namespace pliant::level_zero {
 
 class EventPool;
 
-/// A point behind some work of a stream. It becomes known to the device (submitted) when all host work before it has
-/// run, so that no queue of a device ever waits for the CPU: streams share queues. Whoever needs it owns a share.
-class Mark {
+/// A point behind some work that streams wait for: of a stream here, or of one in another process.
+class Signal {
  public:
-  /// `timer` is NULL unless the time of the mark may be asked for.
-  Mark(std::shared_ptr<EventPool> pool, const Timer* timer);
-  ~Mark();
-  Mark(const Mark&) = delete;
-  Mark& operator=(const Mark&) = delete;
+  Signal() = default;
+  virtual ~Signal() = default;
+  Signal(const Signal&) = delete;
+  Signal& operator=(const Signal&) = delete;
 
-  /// One of these is called, once, by the stream. The event is one of the pool's, and on its way to be signalled.
+  /// ZE_RESULT_SUCCESS, ZE_RESULT_NOT_READY or why it will never be reached.
+  [[nodiscard]] virtual ze_result_t query() = 0;
+  /// The same, after waiting; never ZE_RESULT_NOT_READY.
+  [[nodiscard]] virtual ze_result_t wait() = 0;
+  /// No host work stands before it any more.
+  [[nodiscard]] virtual bool is_submitted() const = 0;
+  virtual void wait_submitted() = 0;
+  /// NULL unless it is submitted and a device signals it.
+  [[nodiscard]] virtual ze_event_handle_t event() = 0;
+  [[nodiscard]] virtual const Context* context() const = 0;
+};
+
+/// What a mark is to other processes.
+class SharedPoint {
+ public:
+  SharedPoint() = default;
+  virtual ~SharedPoint() = default;
+  SharedPoint(const SharedPoint&) = delete;
+  SharedPoint& operator=(const SharedPoint&) = delete;
+  /// An event that is not signalled; stays its owner's.
+  [[nodiscard]] virtual ze_event_handle_t take() = 0;
+  virtual void submitted() = 0;
+  /// May be called more than once.
+  virtual void over(bool reached) noexcept = 0;
+};
+
+/// A point of a stream. It becomes known to the device (submitted) when all host work before it has run, so that no
+/// queue of a device ever waits for the CPU: streams share queues. Whoever needs it owns a share.
+class Mark final : public Signal {
+ public:
+  /// `timer` is NULL unless the time of the mark may be asked for, `shared` unless other processes wait for it.
+  Mark(std::shared_ptr<EventPool> pool, const Timer* timer, std::unique_ptr<SharedPoint> shared = nullptr);
+  ~Mark() override;
+
+  /// For submit(): an event that is not signalled. give_back() when it is not used.
+  [[nodiscard]] ze_event_handle_t take_event();
+  void give_back(ze_event_handle_t event) noexcept;
+
+  /// One of these is called, once, by the stream. The event is that of take_event(), and on its way to be signalled.
   void submit(ze_event_handle_t event);
   void reach();
   void fail(ze_result_t why);
 
-  /// ZE_RESULT_SUCCESS, ZE_RESULT_NOT_READY or why it will never be reached.
-  [[nodiscard]] ze_result_t query();
-  /// The same, after waiting; never ZE_RESULT_NOT_READY.
-  [[nodiscard]] ze_result_t wait();
-  [[nodiscard]] bool is_submitted() const { return state_ != State::kPending; }
-  void wait_submitted() const { state_.wait(State::kPending); }
+  [[nodiscard]] ze_result_t query() override;
+  [[nodiscard]] ze_result_t wait() override;
+  [[nodiscard]] bool is_submitted() const override { return state_ != State::kPending; }
+  void wait_submitted() override { state_.wait(State::kPending); }
   /// Ticks of the device's clock when it was reached. Throws PLIANT_FAILED_PRECONDITION before.
   [[nodiscard]] uint64_t ticks();
 
-  /// NULL unless it is submitted and a device signals it.
-  [[nodiscard]] ze_event_handle_t event() const { return event_; }
-  [[nodiscard]] const Context* context() const;
+  [[nodiscard]] ze_event_handle_t event() override { return event_; }
+  [[nodiscard]] const Context* context() const override;
   [[nodiscard]] const std::optional<Timer>& timer() const { return timer_; }
+  [[nodiscard]] bool is_shared() const { return shared_ != nullptr; }
 
  private:
   enum class State { kPending, kSubmitted, kReached, kFailed };
@@ -50,6 +84,7 @@ class Mark {
 
   const std::shared_ptr<EventPool> pool_;
   const std::optional<Timer> timer_;
+  const std::unique_ptr<SharedPoint> shared_;
   std::atomic<State> state_{State::kPending};
   ze_event_handle_t event_ = nullptr;  // both are written before state_ moves on
   ze_result_t failure_ = ZE_RESULT_SUCCESS;

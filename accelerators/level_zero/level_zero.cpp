@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "event.hpp"
+#include "ipc_event.hpp"
 #include "ipc_memory.hpp"
 #include "pliant/sdk/accelerator.hpp"
 #include "pliant/sdk/ipc.hpp"
@@ -112,6 +113,26 @@ class LevelZeroAccelerator {
     ipc_.release_memory(pointer);
   }
 
+  std::unique_ptr<Event> make_exported_event(int32_t device) {
+    const level_zero::DeviceEntry& one = entry(device);
+    if (!one.has_event_ipc) {
+      throw sdk::Failure(PLIANT_UNIMPLEMENTED,
+                         "the driver of this device does not pass events between processes; create the event without "
+                         "PLIANT_EVENT_EXPORTED");
+    }
+    return std::make_unique<Event>(false, one.context, level_zero::IpcEvent::make(one, watch_));
+  }
+  pliant_ipc_handle export_event(Event& event) {
+    sdk::require(event.shared() != nullptr,
+                 "the event was created without PLIANT_EVENT_EXPORTED; create it with that flag");
+    opened();
+    return event.shared()->handle();
+  }
+  std::unique_ptr<Event> import_event(int32_t device, const pliant_ipc_handle& handle) {
+    const level_zero::DeviceEntry& one = entry(device);
+    return std::make_unique<Event>(false, one.context, level_zero::IpcEvent::open(one, handle, watch_));
+  }
+
   std::unique_ptr<Stream> make_stream(int32_t device, sdk::StreamUse use) {
     return std::make_unique<Stream>(entry(device), opened().events[static_cast<size_t>(device)],
                                     queue_for(entry(device), use), static_cast<uint64_t>(staging_bytes));
@@ -195,6 +216,7 @@ class LevelZeroAccelerator {
   std::unique_ptr<Opened> opened_;
   level_zero::UsmMemory memory_;
   level_zero::IpcMemory ipc_;
+  accelerator::ProcessWatch watch_;
   std::array<std::atomic<uint32_t>, 5> streams_{};  // made so far, of each role
 };
 

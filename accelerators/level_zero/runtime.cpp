@@ -145,10 +145,13 @@ void Runtime::add_devices_of(ze_driver_handle_t driver, uint32_t version) {
   std::vector<ze_device_handle_t> handles(count);
   if (count != 0) check(api_.zeDeviceGet(driver, &count, handles.data()), "zeDeviceGet");
   std::shared_ptr<Context> context;
+  uint64_t device_list = 14695981039346656037U;  // FNV-1a
+  const size_t first = devices_.size();
   for (ze_device_handle_t handle : handles) {
     ze_device_properties_t properties{};
     properties.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2;
     check(api_.zeDeviceGetProperties(handle, &properties), "zeDeviceGetProperties");
+    for (const uint8_t byte : properties.uuid.id) device_list = (device_list ^ byte) * 1099511628211U;
     if (properties.type != ZE_DEVICE_TYPE_GPU) continue;
     ze_device_memory_access_properties_t access{};
     access.stype = ZE_STRUCTURE_TYPE_DEVICE_MEMORY_ACCESS_PROPERTIES;
@@ -163,11 +166,13 @@ void Runtime::add_devices_of(ze_driver_handle_t driver, uint32_t version) {
     entry.reaches_plain_memory = (access.sharedSystemAllocCapabilities & ZE_MEMORY_ACCESS_CAP_FLAG_RW) != 0;
     entry.has_shared_memory = (access.sharedSingleDeviceAllocCapabilities & ZE_MEMORY_ACCESS_CAP_FLAG_RW) != 0;
     entry.has_ipc = (ipc.flags & ZE_IPC_PROPERTY_FLAG_MEMORY) != 0;
+    entry.has_event_ipc = (ipc.flags & ZE_IPC_PROPERTY_FLAG_EVENT_POOL) != 0;
     entry.timer = timer_of(handle, properties);
     read_queues(api_, entry);
     read_arithmetic(api_, properties, entry);
     devices_.push_back(std::move(entry));
   }
+  for (size_t i = first; i < devices_.size(); ++i) devices_[i].device_list = device_list;
 }
 
 }  // namespace pliant::level_zero

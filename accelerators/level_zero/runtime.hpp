@@ -52,6 +52,8 @@ struct DeviceEntry {
   ze_device_fp_flags_t double_flags = 0;  ///< what its 64-bit floats are
   uint32_t group_size = 1;                ///< work items of a kernel's group
   uint32_t most_groups = 1;               ///< that are launched at once
+  bool has_event_ipc = false;             ///< events, too
+  uint64_t device_list = 0;  ///< a digest of which devices its driver shows to this process, and how ordered
   Timer timer;
   QueueGroup compute;
   std::vector<QueueGroup> copy;  ///< engines that only copy; may be empty

@@ -85,16 +85,22 @@ std::byte* Stream::Turn::staging() {
   return stream_.staging_->data();
 }
 
-Stream::Recorded Stream::record_locked(bool timed) {
-  auto mark = std::make_shared<Mark>(events_, timed ? &device_.timer : nullptr);
+Stream::Recorded Stream::record_locked(bool timed, const std::shared_ptr<IpcEvent>& shared) {
+  std::unique_ptr<OwnRecording> told;
+  if (shared != nullptr) {
+    if (host_->idle()) list_->drop_reached();  // recordings of it, so that there is room
+    told = std::make_unique<OwnRecording>(shared, failures_, enqueued_);
+  }
+  const uint64_t number = told == nullptr ? 0 : told->recording().number;
+  auto mark = std::make_shared<Mark>(events_, timed ? &device_.timer : nullptr, std::move(told));
   put([mark](CommandList& list) { list.add_mark(mark); });
-  return {std::move(mark), enqueued_};
+  return {std::move(mark), enqueued_, number};
 }
 
-Stream::Recorded Stream::record(bool timed) {
+Stream::Recorded Stream::record(bool timed, const std::shared_ptr<IpcEvent>& shared) {
   const std::lock_guard lock(mutex_);
   require_owner();
-  return record_locked(timed);
+  return record_locked(timed, shared);
 }
 
 void Stream::synchronize() {
@@ -110,8 +116,22 @@ void Stream::synchronize() {
     }
   }
   const ze_result_t result = last.mark->wait();
+  judge_peers(last.number);
   failures_->tell(last.number);
   check(result, "zeEventHostSynchronize");
+}
+
+void Stream::judge_peers(uint64_t last) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(peer_waits_, [&](const PeerWait& one) {
+    if (one.number > last) return false;
+    try {
+      one.recording->require_reached();
+    } catch (const Failure& failure) {
+      failures_->put(failure, one.number);
+    }
+    return true;
+  });
 }
 
 bool Stream::query() {
@@ -126,9 +146,21 @@ bool Stream::query() {
   }
 }
 
-void Stream::wait_for(const std::shared_ptr<Mark>& mark) {
+void Stream::wait_for(const std::shared_ptr<Signal>& mark) {
   const std::lock_guard lock(mutex_);
   require_owner();
+  wait_locked(mark);
+}
+
+void Stream::wait_for_peer(const std::shared_ptr<PeerRecording>& recording) {
+  const std::lock_guard lock(mutex_);
+  require_owner();
+  wait_locked(recording);
+  std::erase_if(peer_waits_, [](const PeerWait& one) { return one.recording->is_reached(); });
+  if (!recording->is_reached()) peer_waits_.push_back({enqueued_, recording});
+}
+
+void Stream::wait_locked(const std::shared_ptr<Signal>& mark) {
   if (mark->query() == ZE_RESULT_SUCCESS) return;
   const bool same_driver = mark->context() == device_.context.get();
   if (same_driver && mark->is_submitted()) {
@@ -146,6 +178,10 @@ void Stream::wait_for(const std::shared_ptr<Mark>& mark) {
         }
       },
       ++enqueued_);
+}
+
+Event::~Event() {
+  if (shared_ != nullptr && shared_->page().is_own()) shared_->retire();
 }
 
 Event::Recording Event::latest() {
@@ -178,17 +214,44 @@ double Event::elapsed(Event& begin, Event& end) {
 }
 
 void Event::record(Stream& stream) {
-  Recording made{stream.record(timed_), stream.failures()};
-  const std::lock_guard lock(mutex_);
+  if (shared_ == nullptr) {
+    Recording made{stream.record(timed_, nullptr), stream.failures()};
+    const std::lock_guard lock(mutex_);
+    std::swap(recording_, made);
+    return;
+  }
+  Recording made;                      // what it was goes without the lock
+  const std::lock_guard lock(mutex_);  // whoever asks for the latest finds it in both places
+  made = {stream.record(false, shared_), stream.failures()};
   std::swap(recording_, made);
 }
 
+std::shared_ptr<PeerRecording> Event::latest_of_peer() {
+  require_process(context_->owner);
+  if (shared_ == nullptr) return nullptr;
+  IpcEvent::Recording last;
+  {
+    const std::lock_guard lock(mutex_);
+    last = shared_->page().latest();
+    if (last.number == recording_.at.shared) return nullptr;
+  }
+  auto made = std::make_shared<PeerRecording>(shared_, last);
+  made->watch();
+  return made;
+}
+
 bool Event::query() {
+  if (const auto peer = latest_of_peer()) return peer->query() != ZE_RESULT_NOT_READY;
   const Recording recording = latest();
   return !recording.at.mark || recording.at.mark->query() != ZE_RESULT_NOT_READY;
 }
 
 void Event::synchronize() {
+  if (const auto peer = latest_of_peer()) {
+    const ze_result_t result = peer->wait();
+    peer->require_reached();
+    return check(result, "zeEventHostSynchronize");
+  }
   const Recording recording = latest();
   if (!recording.at.mark) return;
   const ze_result_t result = recording.at.mark->wait();
@@ -197,6 +260,7 @@ void Event::synchronize() {
 }
 
 void Event::make_wait(Stream& stream) {
+  if (const auto peer = latest_of_peer()) return stream.wait_for_peer(peer);
   const Recording recording = latest();
   if (recording.at.mark) stream.wait_for(recording.at.mark);
 }

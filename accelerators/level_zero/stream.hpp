@@ -5,10 +5,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "command_list.hpp"
 #include "devices/failure_slot.hpp"
 #include "devices/host_thread.hpp"
+#include "ipc_event.hpp"
 #include "memory.hpp"
 
 namespace pliant::level_zero {
@@ -48,9 +50,13 @@ class Stream {
   struct Recorded {
     std::shared_ptr<Mark> mark;
     uint64_t number = 0;  ///< of the last work before it
+    uint64_t shared = 0;  ///< number of the recording, where other processes know of it
   };
-  [[nodiscard]] Recorded record(bool timed);
-  void wait_for(const std::shared_ptr<Mark>& mark);
+  /// `shared` may be NULL.
+  [[nodiscard]] Recorded record(bool timed, const std::shared_ptr<IpcEvent>& shared);
+  void wait_for(const std::shared_ptr<Signal>& mark);
+  /// The next synchronize tells when that was not reached.
+  void wait_for_peer(const std::shared_ptr<PeerRecording>& recording);
 
   [[nodiscard]] const DeviceEntry& device() const { return device_; }
   [[nodiscard]] uint64_t staging_bytes() const { return staging_bytes_; }
@@ -61,8 +67,15 @@ class Stream {
  private:
   void require_owner() const;
   void put(std::function<void(CommandList& list)> work);
-  Recorded record_locked(bool timed);
+  Recorded record_locked(bool timed, const std::shared_ptr<IpcEvent>& shared = nullptr);
+  void wait_locked(const std::shared_ptr<Signal>& mark);
+  /// Notes what recordings of other processes that work up to `last` waited for have failed.
+  void judge_peers(uint64_t last);
 
+  struct PeerWait {
+    uint64_t number;  ///< of the waiting work
+    std::shared_ptr<PeerRecording> recording;
+  };
   const DeviceEntry& device_;
   const std::shared_ptr<EventPool> events_;
   const uint64_t staging_bytes_;
@@ -70,6 +83,7 @@ class Stream {
   const std::shared_ptr<devices::FailureSlot> failures_ = std::make_shared<devices::FailureSlot>();
   std::mutex mutex_;  ///< of the order of work; whoever holds it while the host thread is idle has the list
   uint64_t enqueued_ = 0;
+  std::vector<PeerWait> peer_waits_;  ///< that may still be told of
   std::unique_ptr<CommandList> list_;
   std::unique_ptr<PinnedBlock> staging_;
   std::unique_ptr<devices::HostThread> host_ = std::make_unique<devices::HostThread>(failures_);
@@ -77,7 +91,12 @@ class Stream {
 
 class Event {
  public:
-  Event(bool timed, std::shared_ptr<Context> context) : timed_(timed), context_(std::move(context)) {}
+  /// `shared`: what other processes know of it; NULL where none does.
+  Event(bool timed, std::shared_ptr<Context> context, std::shared_ptr<IpcEvent> shared = nullptr)
+      : timed_(timed), context_(std::move(context)), shared_(std::move(shared)) {}
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
   /// Seconds between two recordings. Throws PLIANT_FAILED_PRECONDITION unless both were reached and are timed.
   static double elapsed(Event& begin, Event& end);
   void record(Stream& stream);
@@ -85,6 +104,8 @@ class Event {
   [[nodiscard]] bool query();
   void synchronize();
   void make_wait(Stream& stream);
+  /// NULL unless it was made to be exported, or imported.
+  [[nodiscard]] const std::shared_ptr<IpcEvent>& shared() const { return shared_; }
 
  private:
   struct Recording {
@@ -92,10 +113,13 @@ class Event {
     std::shared_ptr<devices::FailureSlot> failures;
   };
   [[nodiscard]] Recording latest();
+  /// The latest recording when another process made it; else NULL.
+  [[nodiscard]] std::shared_ptr<PeerRecording> latest_of_peer();
   [[nodiscard]] std::shared_ptr<Mark> timed_mark(const char* which);
 
   const bool timed_;
   const std::shared_ptr<Context> context_;
+  const std::shared_ptr<IpcEvent> shared_;
   std::mutex mutex_;
   Recording recording_;
 };

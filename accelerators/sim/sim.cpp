@@ -67,6 +67,11 @@ class SimAccelerator : public Device {
     return made;
   }
 
+  std::unique_ptr<Event> make_exported_event(int32_t device) {
+    if (exchange) return Device::make_exported_event(device);
+    throw pliant::sdk::Failure(PLIANT_UNIMPLEMENTED, "with exchange = false no event passes between processes");
+  }
+
   // With a virtual clock, what the host knows to be done lies before what it enqueues later.
   void synchronize(Stream& stream) {
     if (virtual_clock()) virtual_clock()->host_waits(stream.last_moment());

@@ -91,6 +91,7 @@ std::vector<Script> fork_scripts();
 std::vector<Script> memory_scripts();
 std::vector<Script> leak_scripts();
 std::vector<Script> ipc_scripts();
+std::vector<Script> ipc_event_scripts();
 
 /// The other side of Ranks: what the started process does.
 void perform_rank(const Arguments& arguments);

@@ -23,5 +23,6 @@ std::vector<Check> limit_checks();
 std::vector<Check> fork_checks();
 std::vector<Check> leak_checks();
 std::vector<Check> ipc_checks();  // memory between processes
+std::vector<Check> ipc_event_checks();
 
 }  // namespace pliant::testkit

@@ -16,6 +16,7 @@ struct EventDestroyWaits : Honest<EventDestroyWaits> {
     }
   };
   std::unique_ptr<Event> make_event(int32_t, bool timing) { return std::make_unique<Event>(timing); }
+  std::unique_ptr<Event> make_exported_event(int32_t device) { return make_event(device, false); }
 };
 
 }  // namespace

@@ -22,6 +22,7 @@ struct EventNeedsStream : Honest<EventNeedsStream> {
     return std::make_unique<Stream>(nullptr, uint64_t{0});
   }
   std::unique_ptr<Event> make_event(int32_t, bool timing) { return std::make_unique<Event>(timing); }
+  std::unique_ptr<Event> make_exported_event(int32_t device) { return make_event(device, false); }
   void record(Event& event, Stream& stream) {
     event.alive = stream.alive;
     Device::record(event, stream);

@@ -12,6 +12,11 @@ class HonestIpc : public Honest<T> {
   const void* extension(const char* id) const {
     return std::strcmp(id, PLIANT_IPC) == 0 ? sdk::ipc_table<T>() : Honest<T>::extension(id);
   }
+
+ protected:
+  static bool is_imported(const accelerator::Event& event) {
+    return event.shared() != nullptr && !event.shared()->is_own();
+  }
 };
 
 }  // namespace pliant::broken

@@ -53,6 +53,7 @@ bool has_ipc() {
 
 ze_result_t ZE_APICALL driver_get_ipc_properties(ze_driver_handle_t, ze_driver_ipc_properties_t* properties) {
   properties->flags = has_ipc() ? ze_ipc_property_flags_t{ZE_IPC_PROPERTY_FLAG_MEMORY} : 0U;
+  if (has_ipc() && setting("PLIANT_SOFT_ZE_EVENT_IPC", 1) != 0) properties->flags |= ZE_IPC_PROPERTY_FLAG_EVENT_POOL;
   return ZE_RESULT_SUCCESS;
 }
 
@@ -71,6 +72,7 @@ ze_result_t ZE_APICALL device_get(ze_driver_handle_t, uint32_t* count, ze_device
 
 ze_result_t ZE_APICALL device_get_properties(ze_device_handle_t device, ze_device_properties_t* properties) {
   properties->type = ZE_DEVICE_TYPE_GPU;
+  properties->uuid.id[0] = static_cast<uint8_t>(of(device).index + 1);
   properties->maxMemAllocSize = kLargestAlloc;
   properties->kernelTimestampValidBits = kTickBits;
   properties->timestampValidBits = kTickBits;
@@ -206,6 +208,9 @@ SOFT_ZE_EXPORT ze_result_t ZE_APICALL zeGetEventPoolProcAddrTable(ze_api_version
   *table = {};
   table->pfnCreate = event_pool_create;
   table->pfnDestroy = event_pool_destroy;
+  table->pfnGetIpcHandle = event_pool_get_ipc_handle;
+  table->pfnOpenIpcHandle = event_pool_open_ipc_handle;
+  table->pfnCloseIpcHandle = event_pool_close_ipc_handle;
   return ZE_RESULT_SUCCESS;
 }
 

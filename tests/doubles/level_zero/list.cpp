@@ -104,8 +104,8 @@ void Engine::finish(const Command& command) {
     Event& event = *command.signal;
     --event.in_use;
     if (!context_.lost) {
-      if (event.signalled) violation("a command signalled an event that was signalled");
-      event.signalled = true;
+      if (event.is_signalled()) violation("a command signalled an event that was signalled");
+      event.set_signalled(true);
       event.by_device = true;
       event.end_ticks = ticks_now();
     }
@@ -129,8 +129,8 @@ void Engine::loop() {
     Command command = std::move(queue_[chosen]);
     queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(chosen));
     context_.changed.wait(lock, [&] {
-      return context_.lost ||
-             std::all_of(command.waits.begin(), command.waits.end(), [](const Event* one) { return one->signalled; });
+      return context_.lost || std::all_of(command.waits.begin(), command.waits.end(),
+                                          [](const Event* one) { return one->is_signalled(); });
     });
     if (!context_.lost) {
       if (command.signal != nullptr) command.signal->start_ticks = ticks_now();

@@ -67,6 +67,12 @@ ze_result_t ZE_APICALL event_query_status(ze_event_handle_t);
 ze_result_t ZE_APICALL event_host_reset(ze_event_handle_t);
 ze_result_t ZE_APICALL event_query_kernel_timestamp(ze_event_handle_t, ze_kernel_timestamp_result_t*);
 
+// ipc_events.cpp
+ze_result_t ZE_APICALL event_pool_get_ipc_handle(ze_event_pool_handle_t, ze_ipc_event_pool_handle_t*);
+ze_result_t ZE_APICALL event_pool_open_ipc_handle(ze_context_handle_t, ze_ipc_event_pool_handle_t,
+                                                  ze_event_pool_handle_t*);
+ze_result_t ZE_APICALL event_pool_close_ipc_handle(ze_event_pool_handle_t);
+
 // commands.cpp
 ze_result_t ZE_APICALL list_create_immediate(ze_context_handle_t, ze_device_handle_t, const ze_command_queue_desc_t*,
                                              ze_command_list_handle_t*);

@@ -15,6 +15,7 @@
 //   PLIANT_SOFT_ZE_FLUSHES         1: 32-bit floats have no subnormal numbers, or so the device says
 //   PLIANT_SOFT_ZE_FAIL_MODULE     1: no module can be built
 //   PLIANT_SOFT_ZE_FAIL_LAUNCH_AT  launch of a kernel that is refused, counted from 1 in the process
+//   PLIANT_SOFT_ZE_EVENT_IPC       0: those of event pools are
 #pragma once
 
 #include <level_zero/ze_api.h>
@@ -108,21 +109,62 @@ struct Context {
   std::shared_ptr<Allocation> find(const void* pointer, uint64_t bytes);
 };
 
+/// What processes that have a pool in common see of an event of it.
+struct SharedState {
+  std::atomic<uint32_t> signalled;
+  uint32_t reserved;
+};
+
+/// The file of a pool that other processes may have, too, and a thread that tells the threads of this process when
+/// another has signalled one of its events.
+class SharedPool {
+ public:
+  /// A new file when `fd` is -1; it stays the caller's otherwise. NULL when it is none of this.
+  static std::unique_ptr<SharedPool> make(Context& context, int fd, uint32_t count);
+  ~SharedPool();
+  SharedPool(const SharedPool&) = delete;
+  SharedPool& operator=(const SharedPool&) = delete;
+
+  [[nodiscard]] SharedState& state(uint32_t index) const { return states_[index]; }
+  void ring() const;
+  /// Of the maker; for the handle.
+  [[nodiscard]] int fd() const { return fd_; }
+
+ private:
+  SharedPool(Context& context, int fd, void* mapped, uint64_t bytes);
+  void listen();
+  Context& context_;
+  const int fd_;
+  void* const mapped_;
+  const uint64_t bytes_;
+  std::atomic<uint32_t>& bell_;
+  SharedState* const states_;
+  std::atomic<bool> closing_{false};
+  std::thread thread_;
+};
+
 struct EventPool {
   Context* context = nullptr;
   ze_event_pool_flags_t flags = 0;
   std::vector<bool> taken;  ///< which indices are events now
+  std::unique_ptr<SharedPool> shared;
+  bool imported = false;
 };
 
 /// All but the pool and the index is under the context's mutex.
 struct Event {
   EventPool* pool = nullptr;
   uint32_t index = 0;
-  bool signalled = false;
+  bool signalled_here = false;
   bool by_device = false;  ///< then it has times
   uint64_t start_ticks = 0;
   uint64_t end_ticks = 0;
   int64_t in_use = 0;  ///< commands that wait for it or will signal it
+
+  [[nodiscard]] bool is_signalled() const {
+    return pool->shared ? pool->shared->state(index).signalled != 0 : signalled_here;
+  }
+  void set_signalled(bool signalled);
 };
 
 /// Ticks of the devices' clock; it starts near its end, so that it wraps around.

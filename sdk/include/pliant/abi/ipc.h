@@ -36,12 +36,21 @@ typedef struct pliant_ipc {
   /* [any-thread] Once for each import_memory, when no enqueued work uses it, and before the owner frees the memory. */
   void (*release_memory)(void* self, int32_t device, void* pointer);
 
-  /* [any-thread] A handle to an event created with PLIANT_EVENT_EXPORTED. This slot and the next are NULL where events
-   * do not pass between processes; event_create then answers that flag with PLIANT_UNIMPLEMENTED. */
+  /* [any-thread] A handle to an event created with PLIANT_EVENT_EXPORTED. It names this event and no later one, and is
+   * good until the event is destroyed here. PLIANT_INVALID_ARGUMENT for an event without that flag, or an imported one.
+   * Where events do not pass between processes event_create answers that flag with PLIANT_UNIMPLEMENTED; this slot and
+   * the next may be NULL then, both. */
   int32_t (*export_event)(void* self, pliant_event* event, pliant_ipc_handle* handle, pliant_error* error);
-  /* [any-thread] The same event for this process: recorded, waited for and queried by any process, as recorded when
-   * the call is made; the processes order recording and waiting between them. Ends with event_destroy, each process its
-   * own, and has no event_elapsed. */
+  /* [any-thread] The same event for this process; the descriptor stays the caller's. Whoever has the event records it,
+   * waits for it and queries it, and means the latest recording, of whatever process, as of that call: the processes
+   * order recording and waiting between them, and a later recording does not disturb who waits for an earlier one.
+   * event_record answers PLIANT_RESOURCE_EXHAUSTED when more recordings than the event has room for, at least 64, are
+   * not reached or still waited for by others.
+   * When work before a recording fails, or its process ends before the recording is reached, waiting ends in the other
+   * processes: event_query says done; event_synchronize, and stream_synchronize of each stream that waited, answer
+   * PLIANT_ABORTED and name the process.
+   * Ends with event_destroy, each process its own, also while others wait: recordings that are made are still reached.
+   * There is no event_elapsed. PLIANT_FAILED_PRECONDITION when the event is destroyed, or is of this process. */
   int32_t (*import_event)(void* self, int32_t device, const pliant_ipc_handle* handle, pliant_event** out,
                           pliant_error* error);
 } pliant_ipc;

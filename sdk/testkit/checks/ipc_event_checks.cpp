@@ -1,0 +1,410 @@
+// Events of one process in another: rank 0 creates them, rank 1 imports them.
+#include <atomic>
+#include <thread>
+
+#include "testkit/checks/accelerator_checks.hpp"
+#include "testkit/checks/ipc_pair.hpp"
+#include "testkit/checks/order_work.hpp"
+#include "testkit/gate.hpp"
+
+namespace pliant::testkit {
+
+namespace {
+
+using Slots = pliant_accelerator;
+constexpr int kRounds = 20;
+
+/// As Event, of an event that was imported.
+class ImportedEvent {
+ public:
+  ImportedEvent(const Accelerator& accelerator, const pliant_ipc_handle& handle) : accelerator_(accelerator) {
+    must("import_event", accelerator.call(&pliant_ipc::import_event, 0, &handle, &handle_));
+    expect(handle_ != nullptr, "import_event answered OK and gave no event");
+    close_descriptor(handle);
+  }
+  ~ImportedEvent() { accelerator_.slots().event_destroy(accelerator_.self(), handle_); }
+  ImportedEvent(const ImportedEvent&) = delete;
+  ImportedEvent& operator=(const ImportedEvent&) = delete;
+  operator pliant_event*() const { return handle_; }  // NOLINT(google-explicit-constructor)
+
+ private:
+  const Accelerator& accelerator_;
+  pliant_event* handle_ = nullptr;
+};
+
+pliant_ipc_handle exported(const Accelerator& accelerator, const Event& event) {
+  pliant_ipc_handle handle{};
+  must("export_event", accelerator.call(&pliant_ipc::export_event, static_cast<pliant_event*>(event), &handle));
+  return handle;
+}
+
+bool is_done(const Accelerator& accelerator, pliant_event* event) {
+  int32_t done = -1;
+  must("event_query", accelerator.call(&Slots::event_query, event, &done));
+  return done != 0;
+}
+Outcome synchronize(const Accelerator& accelerator, pliant_event* event) {
+  return accelerator.call(&Slots::event_synchronize, event);
+}
+void record(const Accelerator& accelerator, pliant_event* event, const Stream& stream) {
+  must("event_record", accelerator.call(&Slots::event_record, event, stream));
+}
+void wait_on(const Accelerator& accelerator, const Stream& stream, pliant_event* event) {
+  must("stream_wait_event", accelerator.call(&Slots::stream_wait_event, stream, event));
+}
+
+void order_script(const Rank& rank) {
+  const Accelerator& accelerator = rank.accelerator;
+  const HandlePost post = post_of(rank);
+  constexpr uint64_t kBytes = 300007;
+  const Bytes wanted = pattern(kBytes, rank.seed);
+  if (rank.rank == 0) {
+    const Memory memory(accelerator, kBytes, PLIANT_MEMORY_EXCHANGE);
+    accelerator.write(memory.at(), Bytes(kBytes).data(), kBytes);
+    const Event event(accelerator, PLIANT_EVENT_EXPORTED);
+    hand_over(rank, post, exported(accelerator, memory.at()));
+    hand_over(rank, post, exported(accelerator, event));
+    const Stream stream(accelerator);
+    Gate gate;
+    gate.hold(accelerator, stream);
+    must("copy_async",
+         accelerator.call(&Slots::copy_async, static_cast<void*>(memory.at()), wanted.data(), kBytes, stream));
+    event.record(stream);
+    meet(rank);
+    meet(rank);
+    gate.open();
+    stream.wait();
+    return end(rank);
+  }
+  const pliant_ipc_handle to_memory = take(rank, post);
+  void* const memory = imported(accelerator, to_memory);
+  close_descriptor(to_memory);
+  const ImportedEvent event(accelerator, take(rank, post));
+  meet(rank);
+  Bytes got(kBytes);
+  const Stream stream(accelerator);
+  wait_on(accelerator, stream, event);
+  must("copy_async", accelerator.call(&Slots::copy_async, got.data(), memory, kBytes, stream));
+  let_run(accelerator);
+  expect(!stream.done(), "a stream that waits for an event of another process is done before that was reached");
+  meet(rank);
+  stream.wait();
+  expect(got == wanted, "a stream that waited for an event of another process does not see what was written before it");
+  release(accelerator, memory);
+  end(rank);
+}
+
+/// This rank waits while the other holds its recording.
+void see_recording(const Rank& rank, pliant_event* event) {
+  const Accelerator& accelerator = rank.accelerator;
+  meet(rank);  // recorded
+  expect(!is_done(accelerator, event), "event_query says that what another process has not reached is done");
+  std::atomic<bool> back{false};
+  Outcome outcome;
+  std::thread waits([&] {
+    outcome = synchronize(accelerator, event);
+    back = true;
+  });
+  let_run(accelerator);
+  expect(!back, "event_synchronize came back before another process reached what it recorded");
+  meet(rank);  // to be let go
+  returns_soon("event_synchronize of what another process has reached", [&] { waits.join(); });
+  must("event_synchronize", outcome);
+  expect(is_done(accelerator, event), "event_query says that an event is not done for which the host has waited");
+  meet(rank);  // seen
+}
+void make_recording(const Rank& rank, pliant_event* event, const Stream& stream) {
+  Gate gate;
+  gate.hold(rank.accelerator, stream);
+  record(rank.accelerator, event, stream);
+  meet(rank);
+  meet(rank);
+  gate.open();
+  stream.wait();
+  meet(rank);
+}
+
+void states_script(const Rank& rank) {
+  const Accelerator& accelerator = rank.accelerator;
+  const HandlePost post = post_of(rank);
+  const Stream stream(accelerator);
+  const auto rounds = [&](pliant_event* event, bool records) {
+    for (int i = 0; i < 2; ++i) {
+      if (records) {
+        make_recording(rank, event, stream);
+      } else {
+        see_recording(rank, event);
+      }
+    }
+  };
+  if (rank.rank == 0) {
+    const Event event(accelerator, PLIANT_EVENT_EXPORTED);
+    hand_over(rank, post, exported(accelerator, event));
+    meet(rank);
+    rounds(event, true);
+    rounds(event, false);
+    return end(rank);
+  }
+  const ImportedEvent event(accelerator, take(rank, post));
+  expect(is_done(accelerator, event), "an imported event that was never recorded does not count as done");
+  returns_soon("event_synchronize of an imported event that was never recorded",
+               [&] { must("event_synchronize", synchronize(accelerator, event)); });
+  meet(rank);
+  rounds(event, false);
+  rounds(event, true);
+  end(rank);
+}
+
+void rerecorded_script(const Rank& rank) {
+  const Accelerator& accelerator = rank.accelerator;
+  const HandlePost post = post_of(rank);
+  if (rank.rank == 0) {
+    const Event event(accelerator, PLIANT_EVENT_EXPORTED);
+    hand_over(rank, post, exported(accelerator, event));
+    const Stream held(accelerator);
+    const Stream idle(accelerator);
+    Gate gate;
+    gate.hold(accelerator, held);
+    event.record(held);
+    meet(rank);
+    meet(rank);
+    event.record(idle);
+    idle.wait();
+    meet(rank);
+    meet(rank);
+    gate.open();
+    held.wait();
+    return end(rank);
+  }
+  const ImportedEvent event(accelerator, take(rank, post));
+  const Stream first(accelerator);
+  const Stream second(accelerator);
+  meet(rank);
+  wait_on(accelerator, first, event);
+  meet(rank);
+  meet(rank);
+  wait_on(accelerator, second, event);
+  returns_soon("a stream that waits for the later of two recordings by another process,", [&] { second.wait(); });
+  let_run(accelerator);
+  expect(!first.done(), "recording an event again let a stream of another process go that waits for the earlier one");
+  meet(rank);
+  first.wait();
+  end(rank);
+}
+
+/// The check kills rank 0 when rank 1 has told it to.
+void killed_script(const Rank& rank) {
+  const Accelerator& accelerator = rank.accelerator;
+  const HandlePost post = post_of(rank);
+  if (rank.rank == 0) {
+    const Event event(accelerator, PLIANT_EVENT_EXPORTED);
+    hand_over(rank, post, exported(accelerator, event));
+    const Stream stream(accelerator);
+    Gate gate;
+    gate.hold(accelerator, stream);
+    event.record(stream);
+    meet(rank);
+    for (;;) rank.hear();
+  }
+  const ImportedEvent event(accelerator, take(rank, post));
+  meet(rank);
+  const Stream stream(accelerator);
+  wait_on(accelerator, stream, event);
+  const auto told = [](const char* what, const Outcome& outcome) {
+    expect(outcome.status == PLIANT_ABORTED, std::string(what) +
+                                                 ", for which the process was killed that had recorded it, answered " +
+                                                 outcome.text() + ", not PLIANT_ABORTED");
+  };
+  Outcome of_host;
+  std::thread waits([&] { of_host = synchronize(accelerator, event); });
+  rank.tell("kill");
+  const Outcome of_stream = stream.synchronize();
+  waits.join();
+  told("stream_synchronize of a stream that waits for an event", of_stream);
+  told("event_synchronize", of_host);
+  expect(is_done(accelerator, event), "event_query says that an event is not done whose process was killed");
+  rank.hear();
+}
+
+void lasts_script(const Rank& rank) {
+  const Accelerator& accelerator = rank.accelerator;
+  const HandlePost post = post_of(rank);
+  if (rank.rank == 0) {
+    auto event = std::make_unique<Event>(accelerator, PLIANT_EVENT_EXPORTED);
+    hand_over(rank, post, exported(accelerator, *event));
+    const Stream stream(accelerator);
+    Gate gate;
+    gate.hold(accelerator, stream);
+    event->record(stream);
+    meet(rank);
+    meet(rank);
+    event.reset();
+    meet(rank);
+    meet(rank);
+    gate.open();
+    stream.wait();
+    return end(rank);
+  }
+  auto event = std::make_unique<ImportedEvent>(accelerator, take(rank, post));
+  const Stream stream(accelerator);
+  meet(rank);
+  wait_on(accelerator, stream, *event);
+  meet(rank);
+  meet(rank);  // destroyed there
+  event.reset();
+  let_run(accelerator);
+  expect(!stream.done(), "a stream went on when the event that it waits for was destroyed, in both processes");
+  meet(rank);
+  stream.wait();
+  end(rank);
+}
+
+void destroyed_script(const Rank& rank) {
+  const Accelerator& accelerator = rank.accelerator;
+  const HandlePost post = post_of(rank);
+  if (rank.rank == 0) {
+    pliant_ipc_handle old{};
+    {
+      const Event event(accelerator, PLIANT_EVENT_EXPORTED);
+      old = exported(accelerator, event);
+    }
+    const Event event(accelerator, PLIANT_EVENT_EXPORTED);
+    const pliant_ipc_handle handle = exported(accelerator, event);
+    expect(std::memcmp(old.bytes, handle.bytes, sizeof(old.bytes)) != 0,
+           "an event has the handle of one that was destroyed");
+    hand_over(rank, post, old);
+    hand_over(rank, post, handle);
+    return end(rank);
+  }
+  const pliant_ipc_handle old = take(rank, post);
+  pliant_event* refused = nullptr;
+  refused_as("import_event of an event that its process has destroyed",
+             accelerator.call(&pliant_ipc::import_event, 0, &old, &refused), PLIANT_FAILED_PRECONDITION);
+  expect(refused == nullptr, "an import that was refused gave an event");
+  close_descriptor(old);
+  const ImportedEvent event(accelerator, take(rank, post));
+  pliant_ipc_handle again{};
+  refused_as("export_event of an imported event",
+             accelerator.call(&pliant_ipc::export_event, static_cast<pliant_event*>(event), &again),
+             PLIANT_INVALID_ARGUMENT);
+  end(rank);
+}
+
+void events_leak_script(const Rank& rank) {
+  const Accelerator& accelerator = rank.accelerator;
+  const HandlePost post = post_of(rank);
+  const Stream stream(accelerator);
+  int64_t before = 0;
+  for (int round = 0; round <= kRounds; ++round) {
+    if (rank.rank == 0) {
+      const Event event(accelerator, PLIANT_EVENT_EXPORTED);
+      event.record(stream);
+      hand_over(rank, post, exported(accelerator, event));
+      hand_over(rank, post, exported(accelerator, event));
+      meet(rank);
+    } else {
+      const ImportedEvent first(accelerator, take(rank, post));
+      const ImportedEvent second(accelerator, take(rank, post));
+      wait_on(accelerator, stream, first);
+      wait_on(accelerator, stream, second);
+      stream.wait();
+      meet(rank);
+    }
+    if (round == 0) before = open_descriptors();  // what the first use leaves open stays
+  }
+  const int64_t more = open_descriptors() - before;
+  expect(more <= 0, std::to_string(more) + " file descriptors more are open after " + std::to_string(kRounds) +
+                        (rank.rank == 0 ? " events were exported and destroyed" : " events were imported twice each"));
+  end(rank);
+}
+
+/// Skips the check where events do not pass between processes.
+void need_events(const Subject& subject) {
+  need_ipc(subject);
+  const Accelerator accelerator(subject);
+  const pliant_ipc* table = accelerator.ipc();
+  const bool there =
+      PLIANT_HAS(pliant_ipc, table, import_event) && table->export_event != nullptr && table->import_event != nullptr;
+  pliant_event* event = nullptr;
+  const Outcome made = accelerator.call(&Slots::event_create, 0, PLIANT_EVENT_EXPORTED, &event);
+  if (made.status == PLIANT_UNIMPLEMENTED) skip("its events do not pass between processes: " + made.message);
+  must("event_create", made);
+  accelerator.slots().event_destroy(accelerator.self(), event);
+  expect(there,
+         "it creates events with PLIANT_EVENT_EXPORTED, and its " PLIANT_IPC " lacks export_event or import_event");
+}
+
+void refused(const Subject& subject) {
+  need_events(subject);
+  const Accelerator accelerator(subject);
+  pliant_ipc_handle handle{};
+  const Event plain(accelerator);
+  refused_as("export_event of an event without PLIANT_EVENT_EXPORTED",
+             accelerator.call(&pliant_ipc::export_event, static_cast<pliant_event*>(plain), &handle),
+             PLIANT_INVALID_ARGUMENT);
+  const Event event(accelerator, PLIANT_EVENT_EXPORTED);
+  handle = exported(accelerator, event);
+  pliant_event* own = nullptr;
+  refused_as("import_event of this process's own event", accelerator.call(&pliant_ipc::import_event, 0, &handle, &own),
+             PLIANT_FAILED_PRECONDITION);
+  close_descriptor(handle);
+}
+
+void pair(const Subject& subject, const char* script) {
+  need_events(subject);
+  run_pair(subject, script);
+}
+void order(const Subject& s) {
+  pair(s, "ipc_event_order");
+}
+void states(const Subject& s) {
+  pair(s, "ipc_event_states");
+}
+void rerecorded(const Subject& s) {
+  pair(s, "ipc_event_rerecorded");
+}
+void lasts(const Subject& s) {
+  pair(s, "ipc_event_lasts");
+}
+void destroyed(const Subject& s) {
+  pair(s, "ipc_event_destroyed");
+}
+void leaks(const Subject& s) {
+  pair(s, "ipc_event_leaks");
+}
+
+void killed(const Subject& subject) {
+  need_events(subject);
+  Ranks ranks(subject, "ipc_event_killed", 2);
+  conduct(ranks);
+  ranks.kill(0);
+  ranks.tell(1);
+  ranks.finish(0);
+}
+
+}  // namespace
+
+std::vector<Script> ipc_event_scripts() {
+  return {{"ipc_event_order", order_script},           {"ipc_event_states", states_script},
+          {"ipc_event_rerecorded", rerecorded_script}, {"ipc_event_killed", killed_script},
+          {"ipc_event_lasts", lasts_script},           {"ipc_event_destroyed", destroyed_script},
+          {"ipc_event_leaks", events_leak_script}};
+}
+
+std::vector<Check> ipc_event_checks() {
+  return {
+      {"ipc.event_order", "a stream waits for an event that another process recorded, and sees what came before it",
+       order},
+      {"ipc.event_states", "event_query and event_synchronize see what another process records, once and again",
+       states},
+      {"ipc.event_rerecorded", "a later recording of one process lets nobody go who waits for an earlier", rerecorded},
+      {"ipc.event_killed", "who waits for an event whose process is killed is told so", killed},
+      {"ipc.event_lasts", "a recording is reached in other processes though the event was destroyed", lasts},
+      {"ipc.event_destroyed", "an event that was destroyed is not imported, and an imported one not exported",
+       destroyed},
+      {"ipc.event_refused", "only events made for it are exported, and no process imports its own", refused},
+      {"ipc.event_leaks", "events that were exported and imported leave no file descriptor behind", leaks},
+  };
+}
+
+}  // namespace pliant::testkit
