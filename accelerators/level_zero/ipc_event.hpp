@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "devices/failure_slot.hpp"
 #include "event.hpp"
 #include "kernel/shared_event.hpp"
 #include "letter.hpp"
