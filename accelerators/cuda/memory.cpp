@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "devices/plain_memory.hpp"
 #include "result.hpp"
 #include "stream.hpp"
 
@@ -190,6 +191,7 @@ devices::Reach CudaMemory::reach_of(const DeviceEntry& device, const void* point
   cudaPointerAttributes attributes{};
   const OnDevice here(device.api, device.index);
   check(device.api, device.api.cudaPointerGetAttributes(&attributes, pointer), "cudaPointerGetAttributes");
+  if (attributes.type == cudaMemoryTypeUnregistered) devices::require_mapped(pointer, bytes, what);
   return {attributes.type != cudaMemoryTypeUnregistered, attributes.type != cudaMemoryTypeDevice};
 }
 

@@ -101,6 +101,7 @@ void Stream::synchronize() {
   }
   const Api& api = device_->api;
   const cudaError_t result = last.mark ? last.mark->wait() : api.cudaStreamSynchronize(stream_);
+  host_->wait_past(last.number);  // so that the stream is idle for those who ask
   failures_->tell(last.number);
   check(api, result, last.mark ? "cudaEventSynchronize" : "cudaStreamSynchronize");
 }

@@ -43,6 +43,13 @@ void HostThread::wait_idle() {
   changed_.wait(lock, [this] { return queue_.empty() && !running_; });
 }
 
+void HostThread::wait_past(uint64_t number) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    return (!running_ || running_number_ > number) && (queue_.empty() || queue_.front().number > number);
+  });
+}
+
 void HostThread::loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -51,6 +58,7 @@ void HostThread::loop() {
     Item item = std::move(queue_.front());
     queue_.pop_front();
     running_ = true;
+    running_number_ = item.number;
     lock.unlock();
     try {
       item.work();

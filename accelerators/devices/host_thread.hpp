@@ -30,6 +30,8 @@ class HostThread {
   /// All that was queued has run.
   [[nodiscard]] bool idle() const;
   void wait_idle();
+  /// Waits until all up to this number has ended: somebody may hear of the end of work from the work itself.
+  void wait_past(uint64_t number);
 
  private:
   struct Item {
@@ -44,6 +46,7 @@ class HostThread {
   std::condition_variable changed_;
   std::deque<Item> queue_;
   bool running_ = false;  // the thread is in an item
+  uint64_t running_number_ = 0;
   bool closing_ = false;
   std::thread thread_;
 };

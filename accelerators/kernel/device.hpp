@@ -130,6 +130,8 @@ class Device {
  protected:
   /// Before any other call.
   void configure(DeviceSettings settings);
+  /// Device and pinned memory.
+  [[nodiscard]] MemoryPool& memory() { return memory_; }
 
  private:
   /// Throws when a test double has lost the device.

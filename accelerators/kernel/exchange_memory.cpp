@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <cstring>
 #include <string>
 
+#include "kernel/shared_file.hpp"
 #include "pliant/sdk/failure.hpp"
 
 namespace pliant::accelerator {
@@ -74,14 +74,12 @@ void ExchangeMemory::retire(const Owned& one) {
 }
 
 ExchangeMemory::Owned ExchangeMemory::make(uint64_t bytes) {
-  struct rlimit limit {};  // growing a file past it would raise SIGXFSZ, which kills
-  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && file_bytes(bytes) > limit.rlim_cur) {
-    throw Failure(PLIANT_RESOURCE_EXHAUSTED,
-                  "the file size limit (ulimit -f) allows " + std::to_string(limit.rlim_cur) + " bytes, and " +
-                      std::to_string(bytes) + " bytes that processes share were wanted; raise it");
+  std::string refusal;
+  UniqueFd file = make_shared_file("pliant-exchange", file_bytes(bytes), refusal);
+  if (!file) {
+    throw Failure(PLIANT_RESOURCE_EXHAUSTED, std::to_string(bytes) + " bytes that processes share were wanted, and " +
+                                                 refusal + "; free memory or raise the limit");
   }
-  UniqueFd file(::memfd_create("pliant-exchange", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file || ::ftruncate(file.get(), static_cast<off_t>(file_bytes(bytes))) != 0) refused(bytes);
   // Whoever maps it can rely on its size.
   if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) refused(bytes);
   uint64_t drawn[2] = {};

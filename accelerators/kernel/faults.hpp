@@ -9,8 +9,9 @@
 
 namespace pliant::accelerator {
 
-/// How a piece of enqueued work behaves to other streams. kLocal computes, kRecord reaches an event.
-enum class WorkKind { kLocal, kCopy, kHostFunction, kRecord, kEventWait, kCollective };
+/// How a piece of enqueued work behaves to other streams. kLocal computes, kRecord reaches an event, kAllocation takes
+/// memory of the device in stream order.
+enum class WorkKind { kLocal, kCopy, kHostFunction, kRecord, kEventWait, kCollective, kAllocation };
 
 /// When a piece of work ends, by the clock of a test double, which alone can read it.
 class Moment {

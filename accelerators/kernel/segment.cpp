@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,9 +11,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <string>
 
+#include "kernel/memory_left.hpp"
+#include "kernel/shared_file.hpp"
 #include "pliant/sdk/failure.hpp"
 
 namespace pliant::accelerator {
@@ -38,21 +38,6 @@ uint64_t rounded(uint64_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
 }
 
-/// Bytes that the kernel could hand out now without killing anyone; all of them when it does not say.
-uint64_t available_bytes() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key;
-  uint64_t kib = 0;
-  uint64_t total = 0;
-  bool known = false;
-  while (meminfo >> key >> kib) {
-    if (key == "MemAvailable:" || key == "SwapFree:") total += kib * 1024;
-    known = known || key == "MemAvailable:";
-    meminfo.ignore(64, '\n');
-  }
-  return known ? total : UINT64_MAX;
-}
-
 [[noreturn]] void no_memory(int32_t world_size, uint64_t chunk_bytes, uint64_t bytes, const std::string& reason) {
   char mib[32];
   std::snprintf(mib, sizeof(mib), "%.1f", static_cast<double>(bytes) / (1 << 20));
@@ -60,19 +45,6 @@ uint64_t available_bytes() {
                 "no shared memory for a communicator of " + std::to_string(world_size) + " ranks: it needs " + mib +
                     " MiB (" + std::to_string(kSlots + kLaneSlots) + " x chunk_bytes " + std::to_string(chunk_bytes) +
                     " for each rank) and " + reason + "; free memory or lower chunk_bytes");
-}
-
-/// Growing a file past RLIMIT_FSIZE would raise SIGXFSZ, which kills; so it is asked first.
-void check_limits(int32_t world_size, uint64_t chunk_bytes, uint64_t bytes) {
-  struct rlimit limit {};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur) {
-    no_memory(world_size, chunk_bytes, bytes,
-              "the file size limit (ulimit -f) allows " + std::to_string(limit.rlim_cur) + " bytes");
-  }
-  const uint64_t available = available_bytes();
-  if (bytes > available) {
-    no_memory(world_size, chunk_bytes, bytes, "this machine has " + std::to_string(available >> 20U) + " MiB left");
-  }
 }
 
 [[noreturn]] void maker_gone(const ProcessId& maker) {
@@ -122,13 +94,9 @@ UniqueFd Segment::reserve(int32_t world_size, uint64_t chunk_bytes, pliant_comm_
   UniqueFd fd;
   if (world_size > 1) {
     const uint64_t bytes = Layout(world_size, made.chunk_bytes).total;
-    check_limits(world_size, made.chunk_bytes, bytes);
-    fd = UniqueFd(::memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!fd) no_memory(world_size, made.chunk_bytes, bytes, std::string("memfd_create says: ") + std::strerror(errno));
-    const int refused = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes));
-    if (refused != 0) {
-      no_memory(world_size, made.chunk_bytes, bytes, std::string("reserving it says: ") + std::strerror(refused));
-    }
+    std::string refusal;
+    fd = make_shared_file(kName, bytes, refusal);
+    if (!fd) no_memory(world_size, made.chunk_bytes, bytes, refusal);
     if (::pwrite(fd.get(), made.nonce, sizeof(made.nonce), 0) != static_cast<ssize_t>(sizeof(made.nonce)) ||
         ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
       throw Failure(PLIANT_INTERNAL, std::string("preparing shared memory: ") + std::strerror(errno));
@@ -196,9 +164,9 @@ Segment::Segment(const pliant_comm_id& bytes, int32_t world_size) : world_size_(
 Segment::Segment(int32_t world_size, uint64_t chunk_bytes)
     : world_size_(world_size), chunk_bytes_(rounded_chunk(chunk_bytes, world_size)) {
   bytes_ = Layout(world_size, chunk_bytes_).total;
-  const uint64_t available = available_bytes();
-  if (bytes_ > available) {
-    no_memory(world_size, chunk_bytes_, bytes_, "this machine has " + std::to_string(available >> 20U) + " MiB left");
+  const uint64_t left = memory_left();
+  if (bytes_ > left) {
+    no_memory(world_size, chunk_bytes_, bytes_, "this machine has " + std::to_string(left >> 20U) + " MiB left");
   }
   map(-1);
 }

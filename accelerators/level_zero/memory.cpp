@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "devices/plain_memory.hpp"
 #include "result.hpp"
 
 namespace pliant::level_zero {
@@ -181,6 +182,7 @@ devices::Reach UsmMemory::reach_of(const DeviceEntry& entry, const void* pointer
   properties.stype = ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES;
   const Context& context = *entry.context;
   check(context.api.zeMemGetAllocProperties(context.handle, pointer, &properties, nullptr), "zeMemGetAllocProperties");
+  if (properties.type == ZE_MEMORY_TYPE_UNKNOWN) devices::require_mapped(pointer, bytes, what);
   if (properties.type == ZE_MEMORY_TYPE_UNKNOWN) return {entry.reaches_plain_memory, true};
   return {true, properties.type != ZE_MEMORY_TYPE_DEVICE};
 }

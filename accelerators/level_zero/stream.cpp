@@ -116,6 +116,7 @@ void Stream::synchronize() {
     }
   }
   const ze_result_t result = last.mark->wait();
+  host_->wait_past(last.number);  // so that the stream is idle for those who ask
   judge_peers(last.number);
   failures_->tell(last.number);
   check(result, "zeEventHostSynchronize");

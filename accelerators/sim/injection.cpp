@@ -99,7 +99,8 @@ std::shared_ptr<Moment> Injection::enqueued(uint64_t stream, uint64_t index, Pie
   }
   std::shared_ptr<Moment> moment;
   if (clock_) {
-    const uint64_t late_ns = computes(piece.kind) ? static_cast<uint64_t>(delay_us(stream, index)) * 1000 : 0;
+    const bool may_be_late = computes(piece.kind) || piece.kind == WorkKind::kAllocation;
+    const uint64_t late_ns = may_be_late ? static_cast<uint64_t>(delay_us(stream, index)) * 1000 : 0;
     moment = clock_->enqueued(stream, piece, is_slow_ ? plan_.slow_factor : 1, late_ns);
   }
   if (turnstile_) turnstile_->enqueued(stream, index, piece.kind, std::move(piece.passable));

@@ -12,13 +12,18 @@
 #include "kernel/device.hpp"
 #include "pliant/sdk/collectives.hpp"
 #include "pliant/sdk/ipc.hpp"
+#include "pliant/sdk/stream_memory.hpp"
+#include "stream_pool.hpp"
 
 namespace {
 
 using pliant::accelerator::CostModel;
 using pliant::accelerator::Device;
 using pliant::accelerator::Injection;
+using pliant::accelerator::Mark;
+using pliant::accelerator::StreamPool;
 using pliant::accelerator::VirtualClock;
+using pliant::accelerator::WorkKind;
 
 class SimAccelerator : public Device {
  public:
@@ -41,6 +46,8 @@ class SimAccelerator : public Device {
   bool collectives = true;
   bool host_visible = true;
   bool exchange = true;
+  bool shared_memory = true;
+  bool stream_memory = true;
   std::string clock = "real";
   double launch_us = 5;
   double to_device_gbps = 25;
@@ -57,6 +64,9 @@ class SimAccelerator : public Device {
 
   const void* extension(const char* id) const {
     if (std::strcmp(id, PLIANT_IPC) == 0) return exchange ? pliant::sdk::ipc_table<SimAccelerator>() : nullptr;
+    if (std::strcmp(id, PLIANT_STREAM_MEMORY) == 0) {
+      return stream_memory ? pliant::sdk::stream_memory_table<SimAccelerator>() : nullptr;
+    }
     const bool has = collectives && std::strcmp(id, PLIANT_COLLECTIVES) == 0;
     return has ? pliant::sdk::collectives_table<SimAccelerator>() : nullptr;
   }
@@ -64,12 +74,34 @@ class SimAccelerator : public Device {
     pliant::sdk::DeviceProperties made = Device::device_properties(device);
     if (!host_visible) made.capabilities &= ~uint32_t{PLIANT_CAP_HOST_VISIBLE};
     if (!exchange) made.capabilities &= ~uint32_t{PLIANT_CAP_EXCHANGE_MEMORY};
+    if (shared_memory) made.capabilities |= PLIANT_CAP_SHARED_MEMORY;
     return made;
   }
 
   std::unique_ptr<Event> make_exported_event(int32_t device) {
     if (exchange) return Device::make_exported_event(device);
     throw pliant::sdk::Failure(PLIANT_UNIMPLEMENTED, "with exchange = false no event passes between processes");
+  }
+  void* alloc(int32_t device, pliant::sdk::Memory kind, uint64_t bytes) {
+    if (bytes > memory().left()) stream_pool_.trim(0);
+    return Device::alloc(device, kind, bytes);
+  }
+  void* alloc_async(int32_t, uint64_t bytes, Stream& stream) {
+    injection_->before_call();
+    injection_->before_alloc(bytes);
+    bool is_new = false;
+    const auto wait = [this](const Mark& mark) {
+      if (virtual_clock()) virtual_clock()->host_waits(mark.moment());
+      mark.wait();
+    };
+    void* const made = stream_pool_.alloc(bytes, stream, wait, is_new);
+    if (is_new) stream.enqueue([] {}, {.kind = WorkKind::kAllocation});
+    return made;
+  }
+  void free_async(int32_t, void* pointer, Stream& stream) { stream_pool_.free(pointer, stream); }
+  void trim(int32_t, uint64_t keep_bytes) {
+    injection_->before_call();
+    stream_pool_.trim(keep_bytes);
   }
 
   // With a virtual clock, what the host knows to be done lies before what it enqueues later.
@@ -138,6 +170,8 @@ class SimAccelerator : public Device {
     o.add("collectives", &S::collectives, "false = as a device without collectives of its own.");
     o.add("host_visible", &S::host_visible, "false = as a device whose memory the processors may not touch.");
     o.add("exchange", &S::exchange, "false = as a device whose memory other processes cannot map.");
+    o.add("shared_memory", &S::shared_memory, "false = as a device without memory at one address for it and the CPU.");
+    o.add("stream_memory", &S::stream_memory, "false = as a device without memory in stream order of its own.");
   }
 
   static void fault_options(Table& o) {
@@ -178,7 +212,9 @@ class SimAccelerator : public Device {
           "directions of copies each do one thing at a time, side by side; a collective begins when its last rank "
           "could. The times depend on the calls alone, not on the machine.")
         .choices({"real", "virtual"});
-    o.add("launch_us", &S::launch_us, "Virtual clock: what any copy or computation takes, whatever its size.")
+    o.add("launch_us", &S::launch_us,
+          "Virtual clock: what any copy or computation takes, whatever its size, and memory that is taken in stream "
+          "order where none that was given back serves.")
         .unit("us")
         .range(0.0, 1e6);
     const auto rate = [&o](const char* key, double S::*member, const char* doc) {
@@ -198,6 +234,7 @@ class SimAccelerator : public Device {
   [[nodiscard]] VirtualClock* virtual_clock() const { return injection_->clock(); }
 
   std::shared_ptr<Injection> injection_;
+  StreamPool stream_pool_{memory()};
 };
 
 }  // namespace

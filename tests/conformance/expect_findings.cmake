@@ -1,6 +1,11 @@
-# Runs `pliant plugin check --only ONLY --json` on FILE and holds the checks that fail or crash against FAILS, and those that warn against
-# WARNS where that is given. Those of MAY fail or not: they see the fault when a rank gets its result before its peer is gone.
-execute_process(COMMAND ${PLIANT} plugin check ${FILE} --only ${ONLY} --json OUTPUT_VARIABLE json RESULT_VARIABLE code)
+# Runs `pliant plugin check --only ONLY --json` on FILE, with `--set SET` where that is given, and holds the checks that fail or crash
+# against FAILS, and those that warn against WARNS where that is given. Those of MAY fail or not: they see the fault when a rank gets its
+# result before its peer is gone.
+set(settings "")
+if(SET)
+  set(settings --set ${SET})
+endif()
+execute_process(COMMAND ${PLIANT} plugin check ${FILE} ${settings} --only ${ONLY} --json OUTPUT_VARIABLE json RESULT_VARIABLE code)
 string(JSON count ERROR_VARIABLE wrong LENGTH "${json}" checks)
 if(wrong)
   message(FATAL_ERROR "pliant ended with ${code} and wrote\n${json}")

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -135,24 +136,24 @@ class MyAccelerator {
   }
   void* alloc(int32_t, Memory, uint64_t bytes) {
     const std::lock_guard lock(mutex_);
-    const uint64_t size = (bytes / kLine + 2) * kLine;  // a line before it remembers the size
-    void* made = bytes < limit_ && size <= limit_ - used_ ? std::aligned_alloc(kLine, size) : nullptr;
+    const uint64_t size = (bytes / kLine + 1) * kLine;
+    void* const made = bytes < limit_ && size <= limit_ - used_ ? std::aligned_alloc(kLine, size) : nullptr;
     if (made == nullptr) {
       throw Failure(PLIANT_RESOURCE_EXHAUSTED, std::to_string(bytes) + " bytes wanted, " +
                                                    std::to_string(limit_ - used_) + " of " + std::to_string(limit_) +
                                                    " left");
     }
-    std::memcpy(made, &size, sizeof(size));
+    taken_.emplace(made, size);
     used_ += size;
-    return static_cast<char*>(made) + kLine;
+    return made;
   }
   void free(int32_t, Memory, void* pointer) {
     const std::lock_guard lock(mutex_);
-    void* const begin = static_cast<char*>(pointer) - kLine;
-    uint64_t size = 0;
-    std::memcpy(&size, begin, sizeof(size));
-    used_ -= size;
-    std::free(begin);
+    const auto found = taken_.find(pointer);
+    if (found == taken_.end()) return;  // freed before, or none of ours
+    used_ -= found->second;
+    taken_.erase(found);
+    std::free(pointer);
   }
 
   // Streams and events.
@@ -218,6 +219,7 @@ class MyAccelerator {
   }
 
   std::mutex mutex_;
+  std::unordered_map<void*, uint64_t> taken_;  // bytes of each
   uint64_t limit_ = 0;
   uint64_t used_ = 0;
 };

@@ -1,5 +1,6 @@
 // How collectives end when ranks abort, leave or disagree.
 #include <atomic>
+#include <regex>
 #include <thread>
 
 #include "testkit/checks/accelerator_checks.hpp"
@@ -152,8 +153,22 @@ void mismatch_script(const Rank& rank) {
   if (outcome.ok()) outcome = ended(barrier, comm, stream);
   expect(!outcome.ok(), work.words() + ", and the barrier after it, ended with PLIANT_OK though the ranks disagree");
   expect(!outcome.message.empty(), work.words() + " failed without a message though the ranks disagree");
-  rank.tell("refused");
+  rank.tell(outcome.message);
   rank.hear();  // nobody leaves before all have seen it
+}
+
+bool names_rank(const std::string& message, int32_t rank) {
+  return std::regex_search(message, std::regex("rank " + std::to_string(rank) + "($|[^0-9])"));
+}
+
+/// Rank 1 differs. Not every rank compares with it, but whoever saw it says so.
+void judge_words(const std::vector<std::string>& messages, const std::string& what) {
+  std::string all;
+  for (const std::string& message : messages) {
+    if (names_rank(message, 1) && (names_rank(message, 0) || names_rank(message, 2))) return;
+    all += (all.empty() ? "'" : ", '") + message + "'";
+  }
+  fail("after " + what + " no rank was told which ranks disagree: " + all);
 }
 
 void mismatched(const Subject& subject) {
@@ -170,7 +185,9 @@ void mismatched(const Subject& subject) {
     ranks.carry_id();
     ranks.hear_all("communicator");
     ranks.tell_all();
-    ranks.hear_all("end of " + cases[number]);
+    std::vector<std::string> messages;
+    for (int32_t r = 0; r < ranks.count(); ++r) messages.push_back(ranks.hear(r, "end of " + cases[number]));
+    judge_words(messages, cases[number]);
     ranks.tell_all();
     ranks.finish();
   }
@@ -188,7 +205,9 @@ std::vector<Script> failure_scripts() {
 
 std::vector<Check> failure_checks() {
   return {
-      {"failure.mismatch", "ranks whose collectives differ in kind, size, type, operation or root all get an error",
+      {"failure.mismatch",
+       "ranks whose collectives differ in kind, size, type, operation or root all get an error, and one says who "
+       "differs",
        mismatched, 120},
       {"failure.abort", "comm_abort ends every collective, now and later, and may come twice", aborted, 120},
       {"failure.abort_joining", "comm_abort ends the wait for ranks that have not joined", aborted_joining},

@@ -99,22 +99,31 @@ void stream_query(const Subject& subject) {
   expect(stream.done(), "stream_query says that a stream is not done after it was synchronized");
 }
 
-void synchronize_waits(const Subject& subject, const char* what, bool by_event) {
-  const Accelerator accelerator(subject);
+void synchronize_waits_once(const Accelerator& accelerator, const char* what, bool by_event) {
   const Stream stream(accelerator);
   const Event event(accelerator);
   Gate gate;
   gate.hold(accelerator, stream);
   event.record(stream);
+  std::atomic<bool> begun{false};
   std::atomic<bool> returned{false};
   std::thread waiter([&] {
+    begun = true;
+    begun.notify_all();
     by_event ? event.wait() : stream.wait();
     returned = true;
   });
+  begun.wait(false);
   let_run(accelerator);
   expect(!returned, std::string(what) + " returned while work that it must wait for had not run");
   gate.open();
   waiter.join();
+}
+
+/// One that does not wait need not have returned yet; of several times it will have.
+void synchronize_waits(const Subject& subject, const char* what, bool by_event) {
+  const Accelerator accelerator(subject);
+  for (int i = 0; i < 10; ++i) synchronize_waits_once(accelerator, what, by_event);
 }
 
 void event_synchronize(const Subject& s) {

@@ -18,6 +18,15 @@ int32_t device_of(const Rank& rank) {
   return rank.rank % rank.accelerator.devices();
 }
 
+/// The table has the slot; that of an older plugin ends before. Where it has not, the ranks do what the host does.
+template <class Slot>
+bool has(const Accelerator& accelerator, Slot Table::*slot) {
+  const Table& table = *accelerator.collectives();
+  const auto* const place = reinterpret_cast<const unsigned char*>(&(table.*slot));
+  return static_cast<size_t>(place - reinterpret_cast<const unsigned char*>(&table)) < table.struct_size &&
+         table.*slot != nullptr;
+}
+
 /// A communicator that was made by other means than comm_create.
 struct Made {
   ~Made() {
@@ -61,6 +70,12 @@ void survivors_script(const Rank& rank) {
   const Rank next{rank.accelerator, rank.rank < kVictim ? rank.rank : rank.rank - 1, kRanks - 1, rank.seed, {}};
   rank.tell("back");
   const pliant_comm_id id = next.id();
+  if (rank.numbers.at(0) == kShrink && !has(rank.accelerator, &Table::comm_shrink)) {
+    comm.abort();
+    const Comm made(next, id);
+    gather_ranks(next, made, "a communicator that was aborted and made anew without a rank");
+    return;
+  }
   if (rank.numbers.at(0) == kShrink) {
     Made made{rank.accelerator};
     const int32_t without = kVictim;
@@ -98,13 +113,6 @@ void create(const Subject& subject) {
 
 void shrink(const Subject& subject) {
   need_collectives(subject);
-  {
-    const Accelerator accelerator(subject);
-    const Table* table = accelerator.collectives();
-    if (!PLIANT_HAS(pliant_collectives, table, comm_shrink) || table->comm_shrink == nullptr) {
-      skip("it has no comm_shrink: the host creates communicators anew");
-    }
-  }
   survive(subject, kShrink);
 }
 
@@ -129,6 +137,14 @@ void grow_script(const Rank& rank) {
     old.emplace(before, before.id());
     old->join();
     gather_ranks(before, *old, "the communicator that grows");
+    rank.tell("has gathered");
+    rank.hear();  // an abort must not meet a peer that is still in a collective
+  }
+  if (!has(rank.accelerator, &Table::comm_grow)) {
+    if (old) old->abort();
+    const Comm made(rank, rank.id());
+    gather_ranks(rank, made, "a communicator that was aborted and made anew with one more rank");
+    return;
   }
   const pliant_comm_id id = grow_id(rank, old ? &*old : nullptr);
   Made made{rank.accelerator};
@@ -140,15 +156,10 @@ void grow_script(const Rank& rank) {
 
 void grow(const Subject& subject) {
   need_collectives(subject);
-  {
-    const Accelerator accelerator(subject);
-    const Table* table = accelerator.collectives();
-    if (!PLIANT_HAS(pliant_collectives, table, comm_grow) || table->comm_grow == nullptr) {
-      skip("it has no comm_grow: the host creates communicators anew");
-    }
-  }
   Ranks ranks(subject, "grow", 3);
   ranks.tell(1, ranks.hear(0, "communicator id"));
+  for (int32_t r = 0; r < 2; ++r) ranks.hear(r, "end of all_gather");
+  for (int32_t r = 0; r < 2; ++r) ranks.tell(r);
   ranks.carry_id();
   ranks.finish();
 }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "device.hpp"
-#include "pliant/abi/stream_memory.h"
 
 namespace pliant_test {
 

@@ -2,44 +2,13 @@
 #include <atomic>
 
 #include "cuda_device.hpp"
+#include "stream_memory.hpp"
 
 using namespace pliant_test;
 
 namespace {
-
 using Slots = pliant_accelerator;
-
-/// The extension's table, called with an error.
-class Pool {
- public:
-  explicit Pool(const SoftwareCuda& device)
-      : device_(device), table_(*static_cast<const pliant_stream_memory*>(device.extension(PLIANT_STREAM_MEMORY))) {}
-  Outcome alloc(uint64_t bytes, pliant_stream* stream, void** out, int32_t on = 0) const {
-    pliant_error error = fresh();
-    const int32_t status = table_.alloc_async(device_.self(), on, bytes, stream, out, &error);
-    return {status, status == PLIANT_OK ? "" : error.message};
-  }
-  Outcome free(void* pointer, pliant_stream* stream) const {
-    pliant_error error = fresh();
-    const int32_t status = table_.free_async(device_.self(), 0, pointer, stream, &error);
-    return {status, status == PLIANT_OK ? "" : error.message};
-  }
-  Outcome trim(uint64_t keep) const {
-    pliant_error error = fresh();
-    const int32_t status = table_.trim(device_.self(), 0, keep, &error);
-    return {status, status == PLIANT_OK ? "" : error.message};
-  }
-
- private:
-  static pliant_error fresh() {
-    pliant_error error{};
-    error.struct_size = sizeof(error);
-    return error;
-  }
-  const SoftwareCuda& device_;
-  const pliant_stream_memory& table_;
-};
-
+using Pool = StreamPool;
 }  // namespace
 
 TEST_CASE("memory in stream order is kept when the stream is synchronized, and trimmed when asked") {

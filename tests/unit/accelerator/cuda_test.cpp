@@ -235,6 +235,24 @@ TEST_CASE("work that leaves its buffer is refused before it is enqueued") {
   device.free(buffer);
 }
 
+TEST_CASE("work on memory that was freed is refused before it is enqueued") {
+  const SoftwareCuda device;
+  constexpr uint64_t kBytes = 1 << 20;
+  std::vector<char> plain(kBytes);  // before: nothing new may come to lie where the freed memory was
+  const Stream stream(device);
+  for (const int32_t kind : {PLIANT_MEMORY_DEVICE, PLIANT_MEMORY_PINNED, PLIANT_MEMORY_SHARED}) {
+    CAPTURE(kind);
+    void* freed = nullptr;
+    REQUIRE(device.call(&Slots::alloc, 0, kind, kBytes, &freed).ok());
+    device.slots().free(device.self(), 0, kind, freed);
+    const Outcome refused = device.call(&Slots::fill_async, freed, 1, kBytes, stream);
+    CHECK(refused.status == PLIANT_INVALID_ARGUMENT);
+    CHECK(refused.message.find("it was freed, or the pointer is wrong") != std::string::npos);
+    CHECK(device.call(&Slots::copy_async, plain.data(), freed, kBytes, stream).status == PLIANT_INVALID_ARGUMENT);
+    CHECK(stream.synchronize().ok());
+  }
+}
+
 TEST_CASE("memory that was not freed goes with the instance") {
   const SoftwareCuda device;
   void* pointer = nullptr;
