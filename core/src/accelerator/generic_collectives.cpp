@@ -86,6 +86,30 @@ std::unique_ptr<GenericCollectives::Comm> GenericCollectives::make_comm(int32_t 
   return std::make_unique<Comm>(*this, std::make_unique<Shared>(*this, device, id, rank, world_size));
 }
 
+std::unique_ptr<GenericCollectives::Comm> GenericCollectives::shrink(Comm& old, std::span<const int32_t> without,
+                                                                     const pliant_comm_id& id) {
+  sweep();
+  Shared& before = old.shared();
+  OwnComm::Renewal renewal{OwnComm::Origin::kShrunk, before.own_to_renew(), {without.begin(), without.end()}};
+  before.abort();
+  const auto lower = std::count_if(without.begin(), without.end(), [&](int32_t one) { return one < before.rank; });
+  return std::make_unique<Comm>(
+      *this, std::make_unique<Shared>(*this, before.device_index, id, before.rank - static_cast<int32_t>(lower),
+                                      before.world_size - static_cast<int32_t>(without.size()), std::move(renewal)));
+}
+
+std::unique_ptr<GenericCollectives::Comm> GenericCollectives::grow(int32_t device, Comm* old, const pliant_comm_id& id,
+                                                                   int32_t rank, int32_t world_size) {
+  sweep();
+  OwnComm::Renewal renewal{OwnComm::Origin::kJoining, nullptr, {}};
+  if (old != nullptr) {
+    renewal = {OwnComm::Origin::kGrown, old->shared().own_to_renew(), {}};
+    if (renewal.old == nullptr) old->shared().abort();
+  }
+  return std::make_unique<Comm>(*this,
+                                std::make_unique<Shared>(*this, device, id, rank, world_size, std::move(renewal)));
+}
+
 int32_t GenericCollectives::world_size(const Comm& comm) {
   return comm.shared().world_size;
 }

@@ -53,6 +53,8 @@ class GenericCollectives {
   int32_t device_count();
   pliant_comm_id make_comm_id(int32_t world_size);
   std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id& id, int32_t rank, int32_t world_size);
+  std::unique_ptr<Comm> shrink(Comm& old, std::span<const int32_t> without, const pliant_comm_id& id);
+  std::unique_ptr<Comm> grow(int32_t device, Comm* old, const pliant_comm_id& id, int32_t rank, int32_t world_size);
   int32_t world_size(const Comm& comm);
   int32_t rank(const Comm& comm);
   void wait_ready(Comm& comm, int32_t timeout_ms);

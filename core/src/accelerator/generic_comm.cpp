@@ -58,13 +58,14 @@ struct GenericCollectives::Shared::Step {
 };
 
 GenericCollectives::Shared::Shared(GenericCollectives& all, int32_t used_device, const pliant_comm_id& id,
-                                   int32_t own_rank, int32_t ranks)
+                                   int32_t own_rank, int32_t ranks, OwnComm::Renewal renewal)
     : owner(all),
       device{all.device_},
       carrier{all.carrier_},
       device_index(used_device),
       rank(own_rank),
-      world_size(ranks) {
+      world_size(ranks),
+      renewal_(std::move(renewal)) {
   pliant_device_properties properties{};
   properties.struct_size = sizeof(properties);
   device(device.slots().device_properties, device_index, &properties);
@@ -208,7 +209,7 @@ void GenericCollectives::Shared::abort() {
 }
 
 void GenericCollectives::Shared::close() {
-  std::unique_ptr<OwnComm> ended;  // leaves with its peers, which takes a while
+  std::shared_ptr<OwnComm> ended;  // leaves with its peers, which takes a while
   {
     const std::lock_guard lock(jobs_mutex_);
     if (jobs_.empty() && !is_carrying_) {

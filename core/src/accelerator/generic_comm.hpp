@@ -65,7 +65,9 @@ struct GenericCollectives::Shared {
     Stage out;
   };
 
-  Shared(GenericCollectives& all, int32_t used_device, const pliant_comm_id& id, int32_t own_rank, int32_t ranks);
+  /// `renewal`: of which older one the accelerator's own collectives may make theirs.
+  Shared(GenericCollectives& all, int32_t used_device, const pliant_comm_id& id, int32_t own_rank, int32_t ranks,
+         OwnComm::Renewal renewal = {});
   ~Shared();
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;
@@ -93,6 +95,8 @@ struct GenericCollectives::Shared {
   [[nodiscard]] PeerMemory* peers() const { return peers_.get(); }
   /// The accelerator's own collectives, once all have agreed on them; else NULL. Within a call.
   [[nodiscard]] const OwnComm* own() const { return own_.get(); }
+  /// The same for a communicator that is made of this one.
+  [[nodiscard]] std::shared_ptr<OwnComm> own_to_renew();
   /// Idle for good: nothing of other ranks is used any more.
   void let_go();
   /// Idle, and nobody uses what is freed with this.
@@ -149,8 +153,9 @@ struct GenericCollectives::Shared {
   std::condition_variable jobs_changed_;
   std::deque<std::shared_ptr<Job>> jobs_;
   bool working_ = false;
-  bool is_carrying_ = false;  ///< a job is not done
-  std::unique_ptr<OwnComm> own_;
+  bool is_carrying_ = false;      ///< a job is not done
+  std::shared_ptr<OwnComm> own_;  ///< a share is with the communicator that is made of it
+  OwnComm::Renewal renewal_;      ///< the worker's
   std::thread worker_;
 };
 

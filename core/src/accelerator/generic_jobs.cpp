@@ -127,6 +127,7 @@ void GenericCollectives::Shared::carry_out(const Job& job) {
   }
   device(device.slots().stream_synchronize, late_stream_);
   check();
+  if (own_ != nullptr) own_->set_joined();  // a collective came to its end
 }
 
 void GenericCollectives::Shared::agree() {
@@ -140,7 +141,9 @@ void GenericCollectives::Shared::agree() {
     }
     carrier(carrier.slots().stream_synchronize, carrier_stream_);
   };
-  if (auto own = OwnComm::agree(device, owner.own_, {device_index, rank, world_size}, gather)) {
+  auto own = OwnComm::agree(device, owner.own_, {device_index, rank, world_size}, renewal_, gather);
+  renewal_ = {};
+  if (own != nullptr) {
     const std::lock_guard lock(jobs_mutex_);
     own_ = std::move(own);
   } else {
@@ -169,15 +172,17 @@ void GenericCollectives::Shared::await_agreement(std::chrono::steady_clock::time
     }
     if (failure_) throw Failure(*failure_);
   }
-  const OwnComm* own = nullptr;
-  {
-    const std::lock_guard lock(jobs_mutex_);
-    own = own_.get();
-  }
+  const std::shared_ptr<OwnComm> own = own_to_renew();
   if (own == nullptr) return;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
   own->call(&pliant_collectives::comm_status,
             has_end ? static_cast<int32_t>(std::max<int64_t>(left.count(), 0)) : int32_t{-1});
+  own->set_joined();
+}
+
+std::shared_ptr<OwnComm> GenericCollectives::Shared::own_to_renew() {
+  const std::lock_guard lock(jobs_mutex_);
+  return own_;
 }
 
 void GenericCollectives::Shared::agree_on_memory(const Gather& gather) {

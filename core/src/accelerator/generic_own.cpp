@@ -10,8 +10,11 @@ using sdk::Failure;
 
 namespace {
 
+using Origin = OwnComm::Origin;
+
 struct Offer {
-  uint64_t is_there;
+  uint32_t is_there;
+  Origin origin;
   uint64_t device_key;
 };
 
@@ -20,13 +23,37 @@ struct Ticket {
   pliant_comm_id id;
 };
 
-Offer offer_of(const Called& device, const pliant_collectives* table, int32_t device_index) {
+/// What this rank can make a communicator of.
+Origin origin_of(const pliant_collectives& table, const OwnComm::Renewal& renewal) {
+  const bool has_old = renewal.old != nullptr && renewal.old->is_joined();
+  switch (renewal.origin) {
+    case Origin::kShrunk:
+      return has_old && table.comm_shrink != nullptr ? Origin::kShrunk : Origin::kNothing;
+    case Origin::kGrown:
+      if (!has_old || table.comm_grow == nullptr) return Origin::kNothing;
+      renewal.old->call(&pliant_collectives::comm_status, int32_t{0});  // throws when it has failed
+      return Origin::kGrown;
+    case Origin::kJoining:
+      return table.comm_grow != nullptr ? Origin::kJoining : Origin::kNothing;
+    case Origin::kNothing:
+      break;
+  }
+  return Origin::kNothing;
+}
+
+Offer offer_of(const Called& device, const pliant_collectives* table, int32_t device_index,
+               const OwnComm::Renewal& renewal) {
   Offer made{};
   if (table == nullptr) return made;
   try {
     device(table->device_key, device_index, &made.device_key);
     made.is_there = 1;
   } catch (const Failure&) {  // then the generic ones serve
+    return made;
+  }
+  try {
+    made.origin = origin_of(*table, renewal);
+  } catch (const Failure&) {  // then it is made anew
   }
   return made;
 }
@@ -39,15 +66,31 @@ bool can_join(std::vector<Offer> offers) {
   return all && same == offers.end();
 }
 
+/// kNothing unless all ranks can: rank 0 was in the old one, whether it shrinks or grows.
+Origin common_origin(const std::vector<Offer>& offers) {
+  const Origin first = offers.front().origin;
+  const bool all = std::all_of(offers.begin(), offers.end(), [&](const Offer& one) {
+    return one.origin == first || (first == Origin::kGrown && one.origin == Origin::kJoining);
+  });
+  return all && first != Origin::kJoining ? first : Origin::kNothing;
+}
+
 }  // namespace
 
-OwnComm::OwnComm(const Called& device, const pliant_collectives& table, const Place& place, const pliant_comm_id& id)
-    : device_(device), table_(table) {
-  device_(table_.comm_create, place.device_index, &id, place.rank, place.world_size, &comm_);
+void OwnComm::make(const Place& place, Origin origin, const Renewal& renewal, const pliant_comm_id& id) {
+  if (origin == Origin::kNothing) {
+    return device_(table_.comm_create, place.device_index, &id, place.rank, place.world_size, &comm_);
+  }
+  if (origin == Origin::kShrunk) {
+    const auto gone = static_cast<int32_t>(renewal.without.size());
+    return device_(table_.comm_shrink, renewal.old->comm_, renewal.without.data(), gone, &id, &comm_);
+  }
+  pliant_comm* const old = renewal.old != nullptr ? renewal.old->comm_ : nullptr;
+  device_(table_.comm_grow, place.device_index, old, &id, place.rank, place.world_size, &comm_);
 }
 
 OwnComm::~OwnComm() {
-  table_.comm_destroy(device_.instance.self(), comm_);
+  if (comm_ != nullptr) table_.comm_destroy(device_.instance.self(), comm_);
 }
 
 void OwnComm::abort() const {
@@ -60,16 +103,20 @@ void OwnComm::decline(int32_t world_size, const Gather& gather) {
   gather(&none, all.data(), sizeof(Offer));
 }
 
-std::unique_ptr<OwnComm> OwnComm::agree(const Called& device, const pliant_collectives* table, const Place& place,
-                                        const Gather& gather) {
-  const Offer own = offer_of(device, table, place.device_index);
+std::shared_ptr<OwnComm> OwnComm::agree(const Called& device, const pliant_collectives* table, const Place& place,
+                                        const Renewal& renewal, const Gather& gather) {
+  const Offer own = offer_of(device, table, place.device_index, renewal);
   std::vector<Offer> offers(static_cast<size_t>(place.world_size));
   gather(&own, offers.data(), sizeof(Offer));
-  if (!can_join(std::move(offers))) return nullptr;
+  if (!can_join(offers)) return nullptr;
+  const Origin origin = common_origin(offers);
   Ticket ticket{};
   if (place.rank == 0) {
     try {
-      device(table->comm_id, place.world_size, &ticket.id);
+      const bool grows_by_id = origin == Origin::kGrown && PLIANT_HAS(pliant_collectives, table, comm_grow_id) &&
+                               table->comm_grow_id != nullptr;
+      if (grows_by_id) device(table->comm_grow_id, renewal.old->comm_, place.world_size, &ticket.id);
+      if (!grows_by_id) device(table->comm_id, place.world_size, &ticket.id);
       ticket.is_made = 1;
     } catch (const Failure&) {  // then the generic ones serve
     }
@@ -77,7 +124,9 @@ std::unique_ptr<OwnComm> OwnComm::agree(const Called& device, const pliant_colle
   std::vector<Ticket> tickets(static_cast<size_t>(place.world_size));
   gather(&ticket, tickets.data(), sizeof(Ticket));
   if (tickets.front().is_made == 0) return nullptr;
-  return std::unique_ptr<OwnComm>(new OwnComm(device, *table, place, tickets.front().id));
+  std::shared_ptr<OwnComm> made(new OwnComm(device, *table));
+  made->make(place, origin, renewal, tickets.front().id);
+  return made;
 }
 
 }  // namespace pliant::detail

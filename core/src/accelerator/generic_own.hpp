@@ -2,9 +2,11 @@
 // of them share a device.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "accelerator/generic_called.hpp"
 #include "accelerator/generic_peers.hpp"
@@ -19,10 +21,22 @@ class OwnComm {
     int32_t rank = 0;
     int32_t world_size = 0;
   };
+  /// Of what a communicator is made.
+  enum class Origin : uint32_t {
+    kNothing,  ///< anew
+    kShrunk,   ///< of `old` without some ranks
+    kGrown,    ///< of `old` with more ranks
+    kJoining   ///< this rank is one of those
+  };
+  struct Renewal {
+    Origin origin = Origin::kNothing;
+    std::shared_ptr<OwnComm> old;  ///< may be NULL: then it is made anew
+    std::vector<int32_t> without;
+  };
   /// All ranks tell where they are. One on every rank, or NULL on every rank: then some rank has no such collectives
-  /// (`table` is NULL there), or two share a device. Begins joining it.
-  static std::unique_ptr<OwnComm> agree(const Called& device, const pliant_collectives* table, const Place& place,
-                                        const Gather& gather);
+  /// (`table` is NULL there), or two share a device. Begins joining it; made of an older one where every rank can.
+  static std::shared_ptr<OwnComm> agree(const Called& device, const pliant_collectives* table, const Place& place,
+                                        const Renewal& renewal, const Gather& gather);
   /// The part in agree() of a rank that has none.
   static void decline(int32_t world_size, const Gather& gather);
   ~OwnComm();
@@ -35,13 +49,18 @@ class OwnComm {
     device_(table_.*slot, comm_, arguments...);
   }
   void abort() const;
+  /// All ranks are known to have joined it: what else fails can still be made smaller, or larger.
+  void set_joined() { is_joined_ = true; }
+  [[nodiscard]] bool is_joined() const { return is_joined_; }
 
  private:
-  OwnComm(const Called& device, const pliant_collectives& table, const Place& place, const pliant_comm_id& id);
+  OwnComm(const Called& device, const pliant_collectives& table) : device_(device), table_(table) {}
+  void make(const Place& place, Origin origin, const Renewal& renewal, const pliant_comm_id& id);
 
   const Called device_;
   const pliant_collectives& table_;
   pliant_comm* comm_ = nullptr;
+  std::atomic<bool> is_joined_{false};
 };
 
 }  // namespace pliant::detail

@@ -333,6 +333,8 @@ std::shared_ptr<NcclCommHandle> take(NcclComm comm) {
   return taken;
 }
 
+std::atomic<int64_t> renewals{0};
+
 thread_local int group_depth = 0;
 thread_local std::map<NcclComm, Operation> grouped;
 
@@ -394,6 +396,11 @@ NcclResult add(NcclComm comm, cudaStream_t stream, Call call, uint64_t send_byte
 extern "C" {
 #pragma GCC visibility push(default)
 
+/// Ranks that have made a communicator of an older one, ever: asked by tests.
+int64_t pliant_soft_nccl_renewals() {
+  return renewals;
+}
+
 NcclResult ncclGetVersion(int* version) {
   *version = static_cast<int>(setting("PLIANT_SOFT_NCCL_VERSION", 22809));
   return kNcclSuccess;
@@ -453,6 +460,7 @@ NcclResult ncclCommRevoke(NcclComm comm, int flags) {
 NcclResult ncclCommShrink(NcclComm comm, int* without, int count, NcclComm* out, NcclConfig* config, int) {
   const auto rank = of(comm);
   if (!rank) return kNcclInvalidArgument;
+  ++renewals;
   int lower = 0;
   for (int i = 0; i < count; ++i) lower += without[i] < rank->rank() ? 1 : 0;
   return ncclCommInitRankConfig(out, rank->world_size() - count, rank->id_without(without, count), rank->rank() - lower,
@@ -477,6 +485,7 @@ NcclResult ncclCommGrow(NcclComm comm, int ranks, const NcclId* id, int rank, Nc
   const NcclId grown = old->id_grown();
   if (id != nullptr && std::memcmp(id->bytes, grown.bytes, sizeof(grown.bytes)) != 0) return kNcclInvalidArgument;
   if (!old->is_quiet()) return kNcclInvalidUsage;
+  ++renewals;
   return ncclCommInitRankConfig(out, ranks, grown, old->rank(), config);
 }
 #endif

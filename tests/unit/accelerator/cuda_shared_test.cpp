@@ -3,6 +3,7 @@
 #include <array>
 #include <functional>
 #include <future>
+#include <latch>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -176,15 +177,6 @@ TEST_CASE("ranks of which one has no NCCL exchange without it, all of them") {
          [](int32_t rank) { return cuda_with(rank == 1 ? "libnccl_that_is_not_there.so.2" : PLIANT_SOFT_NCCL); });
 }
 
-TEST_CASE("ranks that are told to take NCCL do not ask each other, nor do those of several machines") {
-  use_software_cuda();
-  CHECK(own_of(instance_of(cuda_with(PLIANT_SOFT_NCCL))) != nullptr);
-  CHECK(own_of(instance_of(cuda_with(PLIANT_SOFT_NCCL, "nccl"))) == nullptr);
-  const Setting all("WORLD_SIZE", "8");
-  const Setting here("LOCAL_WORLD_SIZE", "4");
-  CHECK(own_of(instance_of(cuda_with(PLIANT_SOFT_NCCL))) == nullptr);
-}
-
 TEST_CASE("abort ends the waits of ranks that have agreed on NCCL, and of those that still ask") {
   const Setting many("PLIANT_SOFT_CUDA_DEVICES", "2");
   use_software_cuda();
@@ -194,10 +186,14 @@ TEST_CASE("abort ends the waits of ranks that have agreed on NCCL, and of those 
         const JointComm comm(self.device, self.id(), self.rank, self.rank, 2);
         const Stream stream(self.device, PLIANT_STREAM_COMPUTE, self.rank);
         const std::string fault = sums(self, comm, stream, self.rank);
-        if (!fault.empty() || self.rank == 1) {
+        if (self.rank == 1) {
+          self.board.flags[1].raise();
           self.board.flags[0].wait();
           return fault;
         }
+        self.board.flags[1].wait();  // the sums of both have ended
+        if (!fault.empty()) self.board.flags[0].raise();
+        if (!fault.empty()) return fault;
         if (!self.device.call(&C::barrier, static_cast<pliant_comm*>(comm), stream).ok()) return "barrier";
         self.device.collectives().comm_abort(self.device.collectives_self(), comm);
         const Outcome ended = stream.synchronize();
@@ -219,40 +215,113 @@ TEST_CASE("abort ends the waits of ranks that have agreed on NCCL, and of those 
   for (const RankEnd& end : processes.ends()) CHECK(end.text == "");
 }
 
-TEST_CASE("a communicator of the embedding API grows from 2 to 4 ranks, whatever grows it") {
+// From here on CUDA is opened in this process, and no rank can be forked from it.
+TEST_CASE("ranks that are told to take NCCL do not ask each other, nor do those of several machines") {
+  use_software_cuda();
+  CHECK(own_of(instance_of(cuda_with(PLIANT_SOFT_NCCL))) != nullptr);
+  CHECK(own_of(instance_of(cuda_with(PLIANT_SOFT_NCCL, "nccl"))) == nullptr);
+  const Setting all("WORLD_SIZE", "8");
+  const Setting here("LOCAL_WORLD_SIZE", "4");
+  CHECK(own_of(instance_of(cuda_with(PLIANT_SOFT_NCCL))) == nullptr);
+}
+
+namespace {
+
+/// Ranks that have made a communicator of an older one in this NCCL.
+int64_t renewals_of(const char* nccl) {
+  void* library = ::dlopen(nccl, RTLD_NOW);
+  const auto ask = reinterpret_cast<int64_t (*)()>(::dlsym(library, "pliant_soft_nccl_renewals"));
+  if (ask == nullptr) throw std::runtime_error("not the software NCCL");
+  return ask();
+}
+
+/// The sum of the ranks, counted from 1, in device memory.
+int32_t sum_of(const pliant::Accelerator& accelerator, int32_t device, pliant::Communicator& comm) {
+  pliant::Stream stream(accelerator, device);
+  const pliant::Buffer word(accelerator, device, sizeof(int32_t));
+  const int32_t own = comm.rank() + 1;
+  int32_t sum = 0;
+  stream.copy(word.pointer(), &own, sizeof(own));
+  comm.all_reduce(word.pointer(), word.pointer(), 1, pliant::DType::kI32, pliant::ReduceOp::kSum, stream);
+  stream.copy(&sum, word.pointer(), sizeof(own));
+  stream.synchronize();
+  return sum;
+}
+
+void on_threads(int32_t count, const std::function<void(int32_t)>& body) {
+  std::vector<std::thread> threads;
+  for (int32_t rank = 0; rank < count; ++rank) threads.emplace_back([&body, rank] { body(rank); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+/// An option of the accelerator, the NCCL that it opens, and how many ranks that makes new communicators of old ones
+/// for.
+struct Renewing {
+  std::string collectives;
+  const char* nccl;
+  int64_t renewals;
+};
+
+}  // namespace
+
+TEST_CASE("a communicator of the embedding API grows from 2 to 4 ranks, by NCCL where that can") {
   const Setting many("PLIANT_SOFT_CUDA_DEVICES", "4");
   use_software_cuda();
-  for (const std::string& options : {cuda_with(PLIANT_SOFT_NCCL, "nccl"), cuda_with(PLIANT_SOFT_OLD_NCCL, "nccl"),
-                                     cuda_with(PLIANT_SOFT_NCCL), cuda_with(PLIANT_SOFT_NCCL, "generic")}) {
-    INFO(options);
-    const pliant::Accelerator accelerator(config_of(options));
+  for (const Renewing& one : {Renewing{"nccl", PLIANT_SOFT_NCCL, 2}, Renewing{"nccl", PLIANT_SOFT_OLD_NCCL, 0},
+                              Renewing{"auto", PLIANT_SOFT_NCCL, 2}, Renewing{"auto", PLIANT_SOFT_OLD_NCCL, 0},
+                              Renewing{"generic", PLIANT_SOFT_NCCL, 0}}) {
+    INFO(one.collectives, " with ", one.nccl);
+    const int64_t before_all = renewals_of(one.nccl);
+    const pliant::Accelerator accelerator(config_of(cuda_with(one.nccl, one.collectives)));
     const pliant::CommId first = accelerator.make_comm_id(2);
     std::promise<pliant::CommId> next;
     const std::shared_future<pliant::CommId> told = next.get_future().share();
     std::array<int32_t, 4> sums{};
-    std::vector<std::thread> ranks;
-    for (int32_t rank = 0; rank < 4; ++rank) {
-      ranks.emplace_back([&, rank] {
-        std::optional<pliant::Communicator> comm;
-        if (rank < 2) {
-          pliant::Communicator before(accelerator, rank, first, rank, 2);
-          before.wait_ready();
-          if (rank == 1) next.set_value(before.make_grow_id(4));
-          comm = before.grow(told.get(), 4);
-        } else {
-          comm = pliant::Communicator::join(accelerator, rank, told.get(), rank, 4);
-        }
-        comm->wait_ready();
-        pliant::Stream stream(accelerator, rank);
-        const pliant::Buffer word(accelerator, rank, sizeof(int32_t));
-        const int32_t own = comm->rank() + 1;
-        stream.copy(word.pointer(), &own, sizeof(own));
-        comm->all_reduce(word.pointer(), word.pointer(), 1, pliant::DType::kI32, pliant::ReduceOp::kSum, stream);
-        stream.copy(&sums[static_cast<size_t>(rank)], word.pointer(), sizeof(own));
-        stream.synchronize();
-      });
-    }
-    for (std::thread& rank : ranks) rank.join();
+    std::latch joined(2);
+    on_threads(4, [&](int32_t rank) {
+      std::optional<pliant::Communicator> comm;
+      if (rank < 2) {
+        pliant::Communicator before(accelerator, rank, first, rank, 2);
+        before.wait_ready();
+        joined.arrive_and_wait();  // where there is no grow the old one is aborted
+        if (rank == 1) next.set_value(before.make_grow_id(4));
+        comm = before.grow(told.get(), 4);
+      } else {
+        comm = pliant::Communicator::join(accelerator, rank, told.get(), rank, 4);
+      }
+      comm->wait_ready();
+      sums[static_cast<size_t>(rank)] = sum_of(accelerator, rank, *comm);
+    });
     CHECK(sums == std::array<int32_t, 4>{10, 10, 10, 10});
+    CHECK(renewals_of(one.nccl) - before_all == one.renewals);
+  }
+}
+
+TEST_CASE("survivors shrink a communicator of the embedding API, by NCCL where that can") {
+  const Setting many("PLIANT_SOFT_CUDA_DEVICES", "3");
+  use_software_cuda();
+  for (const Renewing& one : {Renewing{"nccl", PLIANT_SOFT_NCCL, 2}, Renewing{"nccl", PLIANT_SOFT_OLD_NCCL, 0},
+                              Renewing{"auto", PLIANT_SOFT_NCCL, 2}, Renewing{"auto", PLIANT_SOFT_OLD_NCCL, 0},
+                              Renewing{"generic", PLIANT_SOFT_NCCL, 0}}) {
+    INFO(one.collectives, " with ", one.nccl);
+    const int64_t before_all = renewals_of(one.nccl);
+    const pliant::Accelerator accelerator(config_of(cuda_with(one.nccl, one.collectives)));
+    const pliant::CommId first = accelerator.make_comm_id(3);
+    const pliant::CommId next = accelerator.make_comm_id(2);
+    std::array<int32_t, 3> sums{};
+    std::latch summed(3);
+    on_threads(3, [&](int32_t rank) {
+      pliant::Communicator before(accelerator, rank, first, rank, 3);
+      before.wait_ready();
+      CHECK(sum_of(accelerator, rank, before) == 6);
+      summed.arrive_and_wait();
+      if (rank == 1) return;
+      const std::array<int32_t, 1> without{1};
+      pliant::Communicator comm = before.shrink(without, next);
+      comm.wait_ready();
+      sums[static_cast<size_t>(rank)] = sum_of(accelerator, rank, comm);
+    });
+    CHECK(sums == std::array<int32_t, 3>{3, 0, 3});
+    CHECK(renewals_of(one.nccl) - before_all == one.renewals);
   }
 }
