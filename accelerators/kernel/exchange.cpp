@@ -1,6 +1,8 @@
 // The exchange of each collective.
 #include "kernel/exchange.hpp"
 
+#include <utility>
+
 namespace pliant::accelerator {
 namespace {
 
@@ -59,14 +61,15 @@ class AllReduce final : public Chunked {
     for (int32_t r = 0; r < ranks_; ++r) inputs[static_cast<size_t>(r)] = slot(r, tick) + part.first * width_;
     inputs[static_cast<size_t>(rank_)] = send(all.first + part.first);
     // Nobody posted into the own part of the own slot: it carries the result.
-    reduce_into(inputs, part.count, recv(all.first + part.first), slot(rank_, tick) + part.first * width_);
+    deliver_reduced(std::move(inputs), part.count, recv(all.first + part.first),
+                    slot(rank_, tick) + part.first * width_);
   }
   void take(uint64_t tick) override {
     const Range all = range(tick);
     for (int32_t i = 1; i < ranks_; ++i) {
       const int32_t r = (rank_ + i) % ranks_;
       const Range part = part_of(all, r);
-      copy_bytes(recv(all.first + part.first), slot(r, tick) + part.first * width_, part.count * width_);
+      deliver(recv(all.first + part.first), slot(r, tick) + part.first * width_, part.count * width_);
     }
   }
   [[nodiscard]] ByteRange posted_for(int32_t peer, uint64_t tick) const override {
@@ -186,7 +189,7 @@ class ReduceScatter final : public Chunked {
     std::vector<const void*> inputs(static_cast<size_t>(ranks_));
     for (int32_t r = 0; r < ranks_; ++r) inputs[static_cast<size_t>(r)] = piece_of(r, rank_, tick);
     inputs[static_cast<size_t>(rank_)] = send(at(rank_, piece));
-    reduce_into(inputs, piece.count, recv(piece.first), nullptr);
+    deliver_reduced(std::move(inputs), piece.count, recv(piece.first), nullptr);
   }
   [[nodiscard]] ByteRange posted_for(int32_t peer, uint64_t tick) const override {
     return {static_cast<uint64_t>(peer) * per_tick_ * width_, range(tick).count * width_};

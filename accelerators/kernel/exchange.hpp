@@ -54,6 +54,23 @@ class Exchange {
   void reduce_into(const std::vector<const void*>& inputs, uint64_t count, void* out, void* also) const {
     sdk::reduce(call_.elements.dtype, call_.op, inputs, 1, count, out, also);
   }
+  /// Reduces into recv, and into `also` unless that is NULL.
+  void deliver_reduced(std::vector<const void*> inputs, uint64_t count, std::byte* to, std::byte* also) const {
+    if (!streamed_) return reduce_into(inputs, count, to, also);
+    constexpr uint64_t kBlockBytes = 2048;  // stays in the first-level cache; as far as is worth asking ahead
+    alignas(64) std::byte block[kBlockBytes];
+    for (uint64_t done = 0; done < count;) {
+      const uint64_t n = std::min(kBlockBytes / width_, count - done);
+      const uint64_t next = std::min(kBlockBytes / width_, count - done - n) * width_;
+      for (const void*& input : inputs) {
+        prefetch(static_cast<const std::byte*>(input) + n * width_, next);
+      }
+      reduce_into(inputs, n, block, also == nullptr ? nullptr : also + done * width_);
+      streamed_copy(to + done * width_, block, n * width_);
+      for (const void*& input : inputs) input = static_cast<const std::byte*>(input) + n * width_;
+      done += n;
+    }
+  }
   /// Copies into recv; that may be no copy at all: empty, or in place.
   void deliver(std::byte* to, const std::byte* from, uint64_t bytes) const {
     if (bytes == 0 || to == from) return;
@@ -67,10 +84,13 @@ class Exchange {
   const uint64_t width_;  ///< bytes of an element
   const bool streamed_;   ///< recv is too large for the caches
 
-  /// A recv of so many bytes would push the slots out of the caches. What is reduced is computed no faster past them.
+  /// A recv of so many bytes would push the slots out of the caches.
   static bool is_streamed(const Call& call, int32_t ranks) {
     constexpr uint64_t kLeast = uint64_t{4} << 20U;
-    if (call.kind == CallKind::kBroadcast) return call.elements.bytes() >= kLeast;
+    if (call.kind == CallKind::kBroadcast || call.kind == CallKind::kReduceScatter ||
+        call.kind == CallKind::kAllReduce) {
+      return call.elements.bytes() >= kLeast;
+    }
     if (call.kind == CallKind::kAllGatherV) {
       const uint64_t all = std::accumulate(call.counts.begin(), call.counts.end(), uint64_t{0});
       return all * sdk::size_of(call.elements.dtype) >= kLeast;
@@ -79,6 +99,11 @@ class Exchange {
   }
 
  private:
+  /// Asks for memory that is read soon: processors do not look beyond a page by themselves.
+  static void prefetch(const std::byte* from, uint64_t bytes) {
+    for (uint64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at);
+  }
+
   const Segment& segment_;
   const uint64_t first_tick_;
 };
