@@ -12,7 +12,7 @@ namespace pliant::accelerator {
 struct Frame {
   enum Kind : uint32_t {
     kHello = 1,   ///< the first: words hold the secret
-    kTicks = 2,   ///< words: stage, ticks
+    kTicks = 2,   ///< words: stage, ticks, ticks taken so far
     kPosted = 3,  ///< a chunk of a message; words: posted, slot, count, dtype
     kTurned = 4,  ///< words: wanted, taken
     kFailed = 5,  ///< words: FailureCause::packed
@@ -27,7 +27,7 @@ struct Frame {
   uint64_t bytes = 0;  ///< of the payload
   CallRecord call = {};
 
-  static constexpr uint32_t kLayout = 0x46500001;  ///< changes with this struct
+  static constexpr uint32_t kLayout = 0x46500002;  ///< changes with this struct
 };
 
 }  // namespace pliant::accelerator

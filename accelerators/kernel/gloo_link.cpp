@@ -36,6 +36,11 @@ using Clock = std::chrono::steady_clock;
 /// How long those who were told of a failure may take to hear it.
 constexpr std::chrono::seconds kLastWords{1};
 
+/// What this rank has taken goes with its next frame, or by itself after so many ticks. Nobody waits for the ticks that
+/// are not told: whoever waits to fill a slot again has posted kSlots - 1 ticks since, all of which can be taken.
+constexpr uint64_t kTakenTogether = 2;
+static_assert(kTakenTogether < kSlots);
+
 class GlooLink final : public Link, private FrameSink {
  public:
   GlooLink(Group& group, const NetworkId& id, const NetworkSettings& network, std::shared_ptr<UniqueFd> listener)
@@ -58,6 +63,8 @@ class GlooLink final : public Link, private FrameSink {
   bool greet(int32_t rank, const Frame& frame);
   bool apply_ticks(int32_t rank, const Frame& frame);
   bool apply_posted(int32_t rank, const Frame& frame);
+  /// `rank` has done `stage` of all ticks before `ticks`.
+  void arrive(int32_t rank, Stage stage, uint64_t ticks);
 
   void keep_alive();
   void cannot_join(FailureCause cause);
@@ -84,6 +91,7 @@ class GlooLink final : public Link, private FrameSink {
   std::shared_ptr<gloo::transport::Device> device_;
   std::shared_ptr<gloo::transport::Context> context_;
   GlooJoining::Peers peers_;
+  std::vector<uint64_t> taken_told_;  ///< by rank: own progress in Stage::kTaken that it was told
   std::unique_ptr<RendezvousServer> server_;
   std::unique_ptr<GlooJoining> joining_;
   std::atomic<bool> failure_told_{false};
@@ -94,6 +102,7 @@ class GlooLink final : public Link, private FrameSink {
 };
 
 void GlooLink::start() {
+  taken_told_.resize(static_cast<size_t>(group_.world_size()));
   device_ = make_gloo_device(network_.own.host());
   try {
     context_ = device_->createContext(group_.rank(), group_.world_size());
@@ -148,13 +157,18 @@ void GlooLink::cannot_join(FailureCause cause) {
 void GlooLink::published(Stage stage, uint64_t ticks, const Parcels* parcels) {
   const uint64_t tick = ticks - 1;
   const uint64_t slot = offset(group_.segment().slot(group_.rank(), tick));
+  const uint64_t taken = group_.progress(group_.rank(), Stage::kTaken);
   for_each_peer([&](int32_t r, GlooPeer& peer) {
     if (parcels != nullptr && !parcels->concerns(r)) return;
+    uint64_t& told = taken_told_[static_cast<size_t>(r)];
+    if (stage == Stage::kTaken && taken - told < kTakenTogether) return;
+    told = taken;
     const ByteRange range = parcels == nullptr ? ByteRange{} : parcels->of(r);
     Frame frame;
     frame.kind = Frame::kTicks;
     frame.words[0] = static_cast<uint64_t>(stage);
     frame.words[1] = ticks;
+    frame.words[2] = taken;
     frame.where = slot + range.first;
     frame.bytes = range.count;
     frame.call = group_.segment().call(group_.rank(), tick);
@@ -272,9 +286,15 @@ bool GlooLink::apply_ticks(int32_t rank, const Frame& frame) {
   const auto stage = static_cast<Stage>(frame.words[0]);
   const uint64_t ticks = frame.words[1];
   if (stage == Stage::kPosted) group_.segment().call(rank, ticks - 1) = frame.call;
-  group_.segment().rank(rank).progress[frame.words[0]].store(ticks);
-  group_.ring_if_awaited(group_.rank(), rank, stage, ticks);
+  arrive(rank, Stage::kTaken, frame.words[2]);
+  if (stage != Stage::kTaken) arrive(rank, stage, ticks);
   return true;
+}
+
+void GlooLink::arrive(int32_t rank, Stage stage, uint64_t ticks) {
+  if (ticks <= group_.progress(rank, stage)) return;
+  group_.segment().rank(rank).progress[static_cast<uint32_t>(stage)].store(ticks);
+  group_.ring_if_awaited(group_.rank(), rank, stage, ticks);
 }
 
 bool GlooLink::apply_posted(int32_t rank, const Frame& frame) {
