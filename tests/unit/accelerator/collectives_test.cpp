@@ -41,8 +41,8 @@ TEST_CASE("collectives whose results are larger than caches equal the reference 
     const Stream stream(self.device);
     for (const Kind kind : kKinds) {
       for (const bool in_place : {false, true}) {
-        const std::string fault = run_case<float>(self.device, comm, stream, kind, self.rank, self.world_size, 1100003,
-                                                  PLIANT_SUM, in_place);
+        const std::string fault =
+            run_case<float>(self.device, comm, stream, kind, self.rank, self.world_size, 1100003, PLIANT_SUM, in_place);
         if (!fault.empty()) return fault;
       }
     }
