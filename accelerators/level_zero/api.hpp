@@ -16,6 +16,8 @@
   call(zeDeviceGetMemoryProperties);            \
   call(zeDeviceGetMemoryAccessProperties);      \
   call(zeDeviceGetCommandQueueGroupProperties); \
+  call(zeDeviceGetComputeProperties);           \
+  call(zeDeviceGetModuleProperties);            \
   call(zeContextCreate);                        \
   call(zeContextDestroy);                       \
   call(zeMemAllocDevice);                       \
@@ -38,7 +40,16 @@
   call(zeEventHostSynchronize);                 \
   call(zeEventQueryStatus);                     \
   call(zeEventHostReset);                       \
-  call(zeEventQueryKernelTimestamp)
+  call(zeEventQueryKernelTimestamp);            \
+  call(zeModuleCreate);                         \
+  call(zeModuleDestroy);                        \
+  call(zeModuleBuildLogDestroy);                \
+  call(zeModuleBuildLogGetString);              \
+  call(zeKernelCreate);                         \
+  call(zeKernelDestroy);                        \
+  call(zeKernelSetGroupSize);                   \
+  call(zeKernelSetArgumentValue);               \
+  call(zeCommandListAppendLaunchKernel)
 
 namespace pliant::level_zero {
 

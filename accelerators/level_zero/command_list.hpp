@@ -17,6 +17,7 @@ struct QueueChoice {
   uint32_t ordinal = 0;
   uint32_t index = 0;
   ze_command_queue_priority_t priority = ZE_COMMAND_QUEUE_PRIORITY_NORMAL;
+  bool computes = false;  ///< it takes kernels, too
 };
 
 /// Commands of an immediate list may overtake each other, so that barriers stand between them. One thread at a time.

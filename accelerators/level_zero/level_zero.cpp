@@ -18,16 +18,25 @@ namespace {
 
 using namespace pliant;
 
+/// The kernels of one device, and whether it was said why there are none.
+struct DeviceKernels {
+  explicit DeviceKernels(const level_zero::DeviceEntry& device) : library(device) {}
+  level_zero::KernelLibrary library;
+  std::array<std::once_flag, 2> told;
+};
+
 /// What is there once Level Zero was asked.
 struct Opened {
   explicit Opened(const std::string& loader) : runtime(loader) {
     for (const auto& device : runtime.devices()) {
       const bool shared = !events.empty() && events.back()->context() == device.context;
       events.push_back(shared ? events.back() : std::make_shared<level_zero::EventPool>(device.context));
+      kernels.push_back(std::make_unique<DeviceKernels>(device));
     }
   }
   level_zero::Runtime runtime;
   std::vector<std::shared_ptr<level_zero::EventPool>> events;  ///< of each device
+  std::vector<std::unique_ptr<DeviceKernels>> kernels;         ///< of each device
 };
 
 ze_command_queue_priority_t priority_of(int32_t priority) {
@@ -53,13 +62,14 @@ class LevelZeroAccelerator {
         .unit("bytes")
         .at_least(0);
     o.add("staging_bytes", &L::staging_bytes,
-          "Pinned memory of each stream that needs some: for copies between device and pageable memory, and for "
-          "reductions and casts of device memory, which the processors compute.")
+          "Pinned memory of each stream that needs some: for copies between device and pageable memory, for reductions "
+          "of more than 16 sources, and for reductions and casts that the processors compute.")
         .unit("bytes")
         .range(devices::kLeastStagingBytes, int64_t{1} << 30);
   }
 
-  void start(const sdk::Host&) {
+  void start(const sdk::Host& host) {
+    host_ = host;
     const bool bare = !loader.empty() && loader.find('/') == std::string::npos;
     sdk::require(bare || loader.rfind('/', 0) == 0,
                  "loader is '" + loader + "'; give a name without '/', such as libze_loader.so.1, or an absolute path");
@@ -71,6 +81,7 @@ class LevelZeroAccelerator {
   std::string why_no_devices() { return opened().runtime.why_none(); }
   sdk::DeviceProperties device_properties(int32_t device) {
     const level_zero::DeviceEntry& one = entry(device);
+    static_cast<void>(kernels_of(one, level_zero::KernelLibrary::Part::kSingles));  // says why there are none
     const uint32_t shared = one.has_shared_memory ? PLIANT_CAP_SHARED_MEMORY : 0;
     const uint32_t exchanged = one.has_ipc ? PLIANT_CAP_EXCHANGE_MEMORY : 0;
     return {one.name, memory_info(device).total_bytes, shared | exchanged};
@@ -128,10 +139,12 @@ class LevelZeroAccelerator {
   }
   void reduce(void* to, std::span<const void* const> from, sdk::Elements elements, sdk::ReduceOp op, double scale,
               Stream& stream) {
-    level_zero::enqueue_reduce(memory_, to, from, elements, op, scale, stream);
+    level_zero::enqueue_reduce(memory_, kernels(stream, elements.dtype, elements.dtype), to, from, elements, op, scale,
+                               stream);
   }
   void cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream) {
-    level_zero::enqueue_cast(memory_, to, to_type, from, elements, stream);
+    if (to_type == elements.dtype) return copy(to, from, elements.bytes(), stream);
+    level_zero::enqueue_cast(memory_, kernels(stream, elements.dtype, to_type), to, to_type, from, elements, stream);
   }
   void call(void (*function)(void*), void* context, Stream& stream) {
     Stream::Turn(stream).on_host([=](bool) { function(context); });
@@ -148,14 +161,36 @@ class LevelZeroAccelerator {
     return opened().runtime.devices()[static_cast<size_t>(device)];
   }
 
-  /// Streams that move data get engines that only copy, where there are some; streams of one use share them out.
-  level_zero::QueueChoice queue_for(const level_zero::DeviceEntry& device, sdk::StreamUse use) {
-    const auto role = static_cast<size_t>(use.role);
-    const bool copies = use.role != sdk::StreamRole::kCompute && !device.copy.empty();
-    const level_zero::QueueGroup& group = copies ? device.copy[(role - 1) % device.copy.size()] : device.compute;
-    return {group.ordinal, streams_[copies ? role : 0]++ % group.queues, priority_of(use.priority)};
+  /// NULL where none can be launched; why is logged once.
+  level_zero::KernelLibrary* kernels_of(const level_zero::DeviceEntry& device, level_zero::KernelLibrary::Part part) {
+    Opened& all = opened();
+    const auto index = static_cast<size_t>(&device - all.runtime.devices().data());
+    DeviceKernels& kernels = *all.kernels[index];
+    const std::string& why = kernels.library.why_none(part);
+    if (why.empty()) return &kernels.library;
+    std::call_once(kernels.told[static_cast<size_t>(part)], [&] {
+      const bool doubles = part == level_zero::KernelLibrary::Part::kDoubles;
+      host_.warning("device " + std::to_string(index) + ": reductions and casts of " +
+                    (doubles ? "64-bit floats in " : "") +
+                    "device memory run on the processors, by way of pinned memory: " + why);
+    });
+    return nullptr;
+  }
+  level_zero::KernelLibrary* kernels(const Stream& stream, sdk::DType one, sdk::DType other) {
+    return stream.computes() ? kernels_of(stream.device(), level_zero::part_of(one, other)) : nullptr;
   }
 
+  /// Streams that only move data get engines that only copy, where there are some; streams of one use share them out.
+  /// A scatter's adds, so it computes.
+  level_zero::QueueChoice queue_for(const level_zero::DeviceEntry& device, sdk::StreamUse use) {
+    const auto role = static_cast<size_t>(use.role);
+    const bool computes = use.role == sdk::StreamRole::kCompute || use.role == sdk::StreamRole::kScatter;
+    const bool copies = !computes && !device.copy.empty();
+    const level_zero::QueueGroup& group = copies ? device.copy[(role - 1) % device.copy.size()] : device.compute;
+    return {group.ordinal, streams_[copies ? role : 0]++ % group.queues, priority_of(use.priority), !copies};
+  }
+
+  sdk::Host host_;
   std::mutex mutex_;
   std::unique_ptr<Opened> opened_;
   level_zero::UsmMemory memory_;

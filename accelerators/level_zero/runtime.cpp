@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernels.hpp"
 #include "result.hpp"
 
 namespace pliant::level_zero {
@@ -59,6 +60,25 @@ Timer timer_of(ze_device_handle_t device, const ze_device_properties_t& properti
   const uint32_t bits = properties.kernelTimestampValidBits;
   if (bits > 0 && bits < 64) timer.mask = (uint64_t{1} << bits) - 1;
   return timer;
+}
+
+void read_arithmetic(const Api& api, const ze_device_properties_t& device, DeviceEntry& entry) {
+  ze_device_module_properties_t floats{};
+  floats.stype = ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES;
+  check(api.zeDeviceGetModuleProperties(entry.handle, &floats), "zeDeviceGetModuleProperties");
+  entry.has_doubles = (floats.flags & ZE_DEVICE_MODULE_FLAG_FP64) != 0;
+  entry.float_flags = floats.fp32flags;
+  entry.double_flags = floats.fp64flags;
+  ze_device_compute_properties_t groups{};
+  groups.stype = ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES;
+  check(api.zeDeviceGetComputeProperties(entry.handle, &groups), "zeDeviceGetComputeProperties");
+  const uint32_t largest = std::min(groups.maxTotalGroupSize, groups.maxGroupSizeX);
+  entry.group_size = std::clamp<uint32_t>(largest, 1, kernels::kGroupSize);
+  // As many as the hardware has threads: a thread runs several work items at once, so that this fills it a few times.
+  const uint64_t threads =
+      uint64_t{device.numSlices} * device.numSubslicesPerSlice * device.numEUsPerSubslice * device.numThreadsPerEU;
+  const uint64_t most = groups.maxGroupCountX == 0 ? UINT32_MAX : groups.maxGroupCountX;
+  entry.most_groups = static_cast<uint32_t>(std::min(std::max<uint64_t>(threads, 64), most));
 }
 
 }  // namespace
@@ -145,6 +165,7 @@ void Runtime::add_devices_of(ze_driver_handle_t driver, uint32_t version) {
     entry.has_ipc = (ipc.flags & ZE_IPC_PROPERTY_FLAG_MEMORY) != 0;
     entry.timer = timer_of(handle, properties);
     read_queues(api_, entry);
+    read_arithmetic(api_, properties, entry);
     devices_.push_back(std::move(entry));
   }
 }

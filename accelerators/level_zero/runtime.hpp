@@ -47,6 +47,11 @@ struct DeviceEntry {
   bool reaches_plain_memory = false;  ///< its copies take what malloc gave
   bool has_shared_memory = false;     ///< at one address for it and the CPU
   bool has_ipc = false;               ///< its memory can be given to other processes
+  bool has_doubles = false;
+  ze_device_fp_flags_t float_flags = 0;   ///< what its 32-bit floats are
+  ze_device_fp_flags_t double_flags = 0;  ///< what its 64-bit floats are
+  uint32_t group_size = 1;                ///< work items of a kernel's group
+  uint32_t most_groups = 1;               ///< that are launched at once
   Timer timer;
   QueueGroup compute;
   std::vector<QueueGroup> copy;  ///< engines that only copy; may be empty

@@ -23,6 +23,7 @@ Stream::Stream(const DeviceEntry& device, std::shared_ptr<EventPool> events, Que
     : device_(device),
       events_(std::move(events)),
       staging_bytes_(staging_bytes),
+      computes_(queue.computes),
       list_(std::make_unique<CommandList>(device_, events_, queue)) {}
 
 Stream::~Stream() {

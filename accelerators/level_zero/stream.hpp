@@ -54,6 +54,8 @@ class Stream {
 
   [[nodiscard]] const DeviceEntry& device() const { return device_; }
   [[nodiscard]] uint64_t staging_bytes() const { return staging_bytes_; }
+  /// Whether its queue takes kernels.
+  [[nodiscard]] bool computes() const { return computes_; }
   [[nodiscard]] const std::shared_ptr<devices::FailureSlot>& failures() const { return failures_; }
 
  private:
@@ -64,6 +66,7 @@ class Stream {
   const DeviceEntry& device_;
   const std::shared_ptr<EventPool> events_;
   const uint64_t staging_bytes_;
+  const bool computes_;
   const std::shared_ptr<devices::FailureSlot> failures_ = std::make_shared<devices::FailureSlot>();
   std::mutex mutex_;  ///< of the order of work; whoever holds it while the host thread is idle has the list
   uint64_t enqueued_ = 0;

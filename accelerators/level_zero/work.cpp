@@ -47,6 +47,12 @@ class StreamLane final : public devices::Lane {
   Stream::Turn turn_;
 };
 
+auto reach_on(const UsmMemory& memory, const Stream& stream) {
+  return [&](const void* pointer, uint64_t bytes, const char* what) {
+    return memory.reach_of(stream.device(), pointer, bytes, what);
+  };
+}
+
 /// One side is out of the CPU's reach, the other out of the device's.
 void copy_staged(StreamLane& lane, const pliant_copy& copy, bool to_device) {
   std::byte* staging = lane.staging();
@@ -109,16 +115,24 @@ void enqueue_fill(const UsmMemory& memory, void* to, uint8_t byte, uint64_t byte
   }
 }
 
-void enqueue_reduce(const UsmMemory& memory, void* to, std::span<const void* const> from, sdk::Elements elements,
-                    sdk::ReduceOp op, double scale, Stream& stream) {
+void enqueue_reduce(const UsmMemory& memory, KernelLibrary* kernels, void* to, std::span<const void* const> from,
+                    sdk::Elements elements, sdk::ReduceOp op, double scale, Stream& stream) {
   if (elements.count == 0) return;
+  if (kernels != nullptr &&
+      devices::is_for_device(reach_on(memory, stream), to, elements.bytes(), from, elements.bytes())) {
+    return kernels->reduce(to, from, elements, op, scale, stream);
+  }
   StreamLane lane(memory, stream);
   devices::reduce(lane, to, from, elements, op, scale);
 }
 
-void enqueue_cast(const UsmMemory& memory, void* to, sdk::DType to_type, const void* from, sdk::Elements elements,
-                  Stream& stream) {
+void enqueue_cast(const UsmMemory& memory, KernelLibrary* kernels, void* to, sdk::DType to_type, const void* from,
+                  sdk::Elements elements, Stream& stream) {
   if (elements.count == 0) return;
+  if (kernels != nullptr && devices::is_for_device(reach_on(memory, stream), to, elements.count * size_of(to_type),
+                                                   {&from, 1}, elements.bytes())) {
+    return kernels->cast(to, to_type, from, elements, stream);
+  }
   StreamLane lane(memory, stream);
   devices::cast(lane, to, to_type, from, elements);
 }

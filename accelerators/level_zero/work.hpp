@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernel_library.hpp"
 #include "memory.hpp"
 #include "pliant/sdk/accelerator.hpp"
 #include "stream.hpp"
@@ -13,9 +14,10 @@ namespace pliant::level_zero {
 
 void enqueue_copies(const UsmMemory& memory, std::span<const pliant_copy> copies, Stream& stream);
 void enqueue_fill(const UsmMemory& memory, void* to, uint8_t byte, uint64_t bytes, Stream& stream);
-void enqueue_reduce(const UsmMemory& memory, void* to, std::span<const void* const> from, sdk::Elements elements,
-                    sdk::ReduceOp op, double scale, Stream& stream);
-void enqueue_cast(const UsmMemory& memory, void* to, sdk::DType to_type, const void* from, sdk::Elements elements,
-                  Stream& stream);
+/// `kernels` is NULL where none can be launched.
+void enqueue_reduce(const UsmMemory& memory, KernelLibrary* kernels, void* to, std::span<const void* const> from,
+                    sdk::Elements elements, sdk::ReduceOp op, double scale, Stream& stream);
+void enqueue_cast(const UsmMemory& memory, KernelLibrary* kernels, void* to, sdk::DType to_type, const void* from,
+                  sdk::Elements elements, Stream& stream);
 
 }  // namespace pliant::level_zero

@@ -1,13 +1,10 @@
 // Command lists of the software driver.
 #include <cstring>
-#include <optional>
 
 #include "objects.hpp"
 
 namespace soft_ze {
-namespace {
 
-/// The events of a command; NULL handles are refused.
 bool take_events(Command& command, ze_event_handle_t signal, uint32_t count, ze_event_handle_t* waits) {
   if (signal != nullptr) command.signal = &of(signal);
   if (count != 0 && waits == nullptr) return false;
@@ -18,7 +15,6 @@ bool take_events(Command& command, ze_event_handle_t signal, uint32_t count, ze_
   return true;
 }
 
-/// Where the driver finds a range: in an allocation, or in plain memory if it may. What is neither is refused.
 std::optional<std::byte*> place(Context& context, Command& command, const void* pointer, size_t bytes) {
   const std::lock_guard lock(context.mutex);
   const auto found = context.find(pointer, bytes);
@@ -33,8 +29,6 @@ std::optional<std::byte*> place(Context& context, Command& command, const void* 
   return std::nullopt;
 }
 
-}  // namespace
-
 ze_result_t ZE_APICALL list_create_immediate(ze_context_handle_t handle, ze_device_handle_t device,
                                              const ze_command_queue_desc_t* wanted, ze_command_list_handle_t* out) {
   if (wanted == nullptr || out == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
@@ -48,7 +42,7 @@ ze_result_t ZE_APICALL list_create_immediate(ze_context_handle_t handle, ze_devi
   if (context.lost) return ZE_RESULT_ERROR_DEVICE_LOST;
   auto& engine = context.engines[{&of(device), wanted->ordinal, wanted->index}];
   if (!engine) engine = std::make_unique<Engine>(context, context.engines.size());
-  *out = reinterpret_cast<ze_command_list_handle_t>(new List(context, *engine));
+  *out = reinterpret_cast<ze_command_list_handle_t>(new List(context, *engine, wanted->ordinal == 0));
   return ZE_RESULT_SUCCESS;
 }
 

@@ -143,6 +143,10 @@ SOFT_ZE_EXPORT void pliant_soft_ze_report(pliant_soft_ze_counts* out) {
   out->lists = all.lists;
   out->event_pools = all.event_pools;
   out->events = all.events;
+  out->modules = all.modules;
+  out->kernels = all.kernels;
+  out->build_logs = all.build_logs;
+  out->launched = all.launched;
   out->appended = all.appended;
   out->pools_made = all.pools_made;
   out->events_made = all.events_made;
@@ -174,6 +178,8 @@ SOFT_ZE_EXPORT ze_result_t ZE_APICALL zeGetDeviceProcAddrTable(ze_api_version_t,
   table->pfnGetMemoryProperties = device_get_memory_properties;
   table->pfnGetMemoryAccessProperties = device_get_memory_access_properties;
   table->pfnGetCommandQueueGroupProperties = device_get_command_queue_group_properties;
+  table->pfnGetComputeProperties = device_get_compute_properties;
+  table->pfnGetModuleProperties = device_get_module_properties;
   return ZE_RESULT_SUCCESS;
 }
 
@@ -192,6 +198,7 @@ SOFT_ZE_EXPORT ze_result_t ZE_APICALL zeGetCommandListProcAddrTable(ze_api_versi
   table->pfnAppendBarrier = append_barrier;
   table->pfnAppendMemoryCopy = append_memory_copy;
   table->pfnAppendMemoryFill = append_memory_fill;
+  table->pfnAppendLaunchKernel = append_launch_kernel;
   return ZE_RESULT_SUCCESS;
 }
 
@@ -227,6 +234,30 @@ SOFT_ZE_EXPORT ze_result_t ZE_APICALL zeGetMemProcAddrTable(ze_api_version_t, ze
   return ZE_RESULT_SUCCESS;
 }
 
+SOFT_ZE_EXPORT ze_result_t ZE_APICALL zeGetModuleProcAddrTable(ze_api_version_t, ze_module_dditable_t* table) {
+  *table = {};
+  table->pfnCreate = module_create;
+  table->pfnDestroy = module_destroy;
+  return ZE_RESULT_SUCCESS;
+}
+
+SOFT_ZE_EXPORT ze_result_t ZE_APICALL zeGetModuleBuildLogProcAddrTable(ze_api_version_t,
+                                                                       ze_module_build_log_dditable_t* table) {
+  *table = {};
+  table->pfnDestroy = build_log_destroy;
+  table->pfnGetString = build_log_get_string;
+  return ZE_RESULT_SUCCESS;
+}
+
+SOFT_ZE_EXPORT ze_result_t ZE_APICALL zeGetKernelProcAddrTable(ze_api_version_t, ze_kernel_dditable_t* table) {
+  *table = {};
+  table->pfnCreate = kernel_create;
+  table->pfnDestroy = kernel_destroy;
+  table->pfnSetGroupSize = kernel_set_group_size;
+  table->pfnSetArgumentValue = kernel_set_argument_value;
+  return ZE_RESULT_SUCCESS;
+}
+
 // The loader takes no driver that lacks one of the other tables, so they are there and empty.
 #define SOFT_ZE_EMPTY(function, table_type)                                             \
   SOFT_ZE_EXPORT ze_result_t ZE_APICALL function(ze_api_version_t, table_type* table) { \
@@ -236,9 +267,6 @@ SOFT_ZE_EXPORT ze_result_t ZE_APICALL zeGetMemProcAddrTable(ze_api_version_t, ze
 SOFT_ZE_EMPTY(zeGetCommandQueueProcAddrTable, ze_command_queue_dditable_t)
 SOFT_ZE_EMPTY(zeGetImageProcAddrTable, ze_image_dditable_t)
 SOFT_ZE_EMPTY(zeGetFenceProcAddrTable, ze_fence_dditable_t)
-SOFT_ZE_EMPTY(zeGetModuleProcAddrTable, ze_module_dditable_t)
-SOFT_ZE_EMPTY(zeGetModuleBuildLogProcAddrTable, ze_module_build_log_dditable_t)
-SOFT_ZE_EMPTY(zeGetKernelProcAddrTable, ze_kernel_dditable_t)
 SOFT_ZE_EMPTY(zeGetSamplerProcAddrTable, ze_sampler_dditable_t)
 SOFT_ZE_EMPTY(zeGetPhysicalMemProcAddrTable, ze_physical_mem_dditable_t)
 SOFT_ZE_EMPTY(zeGetVirtualMemProcAddrTable, ze_virtual_mem_dditable_t)

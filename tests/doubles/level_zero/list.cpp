@@ -37,7 +37,7 @@ Context::~Context() {
   engines.clear();
 }
 
-List::List(Context& context, Engine& engine) : context_(context), engine_(engine) {
+List::List(Context& context, Engine& engine, bool computes) : context_(context), computes_(computes), engine_(engine) {
   ++counts().lists;
 }
 
@@ -136,6 +136,7 @@ void Engine::loop() {
       if (command.signal != nullptr) command.signal->start_ticks = ticks_now();
       lock.unlock();
       if (command.work) command.work();
+      command.work = nullptr;  // whoever sees that it has run may destroy what it used
       lock.lock();
     }
     finish(command);

@@ -3,6 +3,8 @@
 
 #include <level_zero/ze_api.h>
 
+#include <optional>
+
 #include "soft.hpp"
 
 namespace soft_ze {
@@ -28,6 +30,14 @@ inline Event& of(ze_event_handle_t handle) {
 inline ze_device_handle_t handle_of(Device* device) {
   return reinterpret_cast<ze_device_handle_t>(device);
 }
+
+constexpr uint32_t kLargestGroup = 96;  ///< work items of a group
+constexpr uint32_t kMostGroups = 40;    ///< of one launch
+
+/// The events of a command; NULL handles are refused.
+bool take_events(Command& command, ze_event_handle_t signal, uint32_t count, ze_event_handle_t* waits);
+/// Where the driver finds a range: in an allocation, or in plain memory if it may. What is neither is refused.
+std::optional<std::byte*> place(Context& context, Command& command, const void* pointer, size_t bytes);
 
 // memory.cpp
 ze_result_t ZE_APICALL mem_alloc_device(ze_context_handle_t, const ze_device_mem_alloc_desc_t*, size_t, size_t,
@@ -66,5 +76,20 @@ ze_result_t ZE_APICALL append_memory_copy(ze_command_list_handle_t, void*, const
                                           uint32_t, ze_event_handle_t*);
 ze_result_t ZE_APICALL append_memory_fill(ze_command_list_handle_t, void*, const void*, size_t, size_t,
                                           ze_event_handle_t, uint32_t, ze_event_handle_t*);
+
+// modules.cpp
+ze_result_t ZE_APICALL device_get_module_properties(ze_device_handle_t, ze_device_module_properties_t*);
+ze_result_t ZE_APICALL device_get_compute_properties(ze_device_handle_t, ze_device_compute_properties_t*);
+ze_result_t ZE_APICALL module_create(ze_context_handle_t, ze_device_handle_t, const ze_module_desc_t*,
+                                     ze_module_handle_t*, ze_module_build_log_handle_t*);
+ze_result_t ZE_APICALL module_destroy(ze_module_handle_t);
+ze_result_t ZE_APICALL build_log_destroy(ze_module_build_log_handle_t);
+ze_result_t ZE_APICALL build_log_get_string(ze_module_build_log_handle_t, size_t*, char*);
+ze_result_t ZE_APICALL kernel_create(ze_module_handle_t, const ze_kernel_desc_t*, ze_kernel_handle_t*);
+ze_result_t ZE_APICALL kernel_destroy(ze_kernel_handle_t);
+ze_result_t ZE_APICALL kernel_set_group_size(ze_kernel_handle_t, uint32_t, uint32_t, uint32_t);
+ze_result_t ZE_APICALL kernel_set_argument_value(ze_kernel_handle_t, uint32_t, size_t, const void*);
+ze_result_t ZE_APICALL append_launch_kernel(ze_command_list_handle_t, ze_kernel_handle_t, const ze_group_count_t*,
+                                            ze_event_handle_t, uint32_t, ze_event_handle_t*);
 
 }  // namespace soft_ze

@@ -10,7 +10,9 @@ extern "C" {
 
 typedef struct pliant_soft_ze_counts {
   int64_t contexts, allocations, imports, lists, event_pools, events; /* that live */
+  int64_t modules, kernels, build_logs;                               /* that live */
   int64_t appended;                                                   /* commands, ever */
+  int64_t launched;                                                   /* kernels, ever */
   int64_t pools_made, events_made;                                    /* ever */
   int64_t violations;                                                 /* of the rules of Level Zero, ever */
   char first_violation[200];

@@ -11,6 +11,10 @@
 //   PLIANT_SOFT_ZE_LOSE_DEVICE_AT  command at which the device is lost, counted from 1 in each context
 //   PLIANT_SOFT_ZE_SHARED_SYSTEM   1: copies take plain memory
 //   PLIANT_SOFT_ZE_IPC             0: handles for other processes are refused
+//   PLIANT_SOFT_ZE_DOUBLES         0: devices have no 64-bit floats
+//   PLIANT_SOFT_ZE_FLUSHES         1: 32-bit floats have no subnormal numbers, or so the device says
+//   PLIANT_SOFT_ZE_FAIL_MODULE     1: no module can be built
+//   PLIANT_SOFT_ZE_FAIL_LAUNCH_AT  launch of a kernel that is refused, counted from 1 in the process
 #pragma once
 
 #include <level_zero/ze_api.h>
@@ -39,6 +43,7 @@ int64_t setting(const char* name, int64_t otherwise);
 /// Live objects and broken rules of the whole process.
 struct Counts {
   std::atomic<int64_t> contexts{0}, allocations{0}, imports{0}, lists{0}, event_pools{0}, events{0};
+  std::atomic<int64_t> modules{0}, kernels{0}, build_logs{0}, launched{0};
   std::atomic<int64_t> appended{0}, pools_made{0}, events_made{0}, violations{0};
   std::mutex mutex;
   std::string first_violation;
@@ -162,17 +167,20 @@ class Engine {
 /// An immediate command list.
 class List {
  public:
-  List(Context& context, Engine& engine);
+  List(Context& context, Engine& engine, bool computes);
   ~List();
   List(const List&) = delete;
   List& operator=(const List&) = delete;
   /// What zeCommandListAppend... returns.
   ze_result_t append(Command command);
   [[nodiscard]] Context& context() const { return context_; }
+  /// Its queue takes kernels, too.
+  [[nodiscard]] bool computes() const { return computes_; }
 
  private:
   friend class Engine;
   Context& context_;
+  const bool computes_;
   Engine& engine_;
   int64_t pending_ = 0;
 };

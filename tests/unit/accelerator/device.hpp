@@ -36,8 +36,8 @@ inline const char* const kCudaFile = PLIANT_PLUGIN_DIR "/accelerator-cuda.pliant
 
 /// The plugin that tests of any accelerator run on: that of the host, unless PLIANT_TEST_ACCELERATOR asks for Level
 /// Zero on its software driver: `level_zero`, `level_zero_validated` with the loader's own checks,
-/// `level_zero_reordered` with delays, and commands that overtake each other; or for cuda on its software runtime:
-/// `cuda`, `cuda_delayed`, `cuda_without_kernels`.
+/// `level_zero_reordered` with delays, and commands that overtake each other, `level_zero_without_kernels`; or for cuda
+/// on its software runtime: `cuda`, `cuda_delayed`, `cuda_without_kernels`.
 inline const char* tested_file() {
   const char* wanted = std::getenv("PLIANT_TEST_ACCELERATOR");
   if (wanted == nullptr) return kHostFile;
@@ -59,6 +59,8 @@ inline const char* tested_file() {
   } else if (name == "level_zero_reordered") {
     ::setenv("PLIANT_SOFT_ZE_SEED", "7", 1);
     ::setenv("PLIANT_SOFT_ZE_MAX_DELAY_US", "20", 1);
+  } else if (name == "level_zero_without_kernels") {
+    ::setenv("PLIANT_SOFT_ZE_FAIL_MODULE", "1", 1);
   } else if (name != "level_zero") {
     throw std::runtime_error("PLIANT_TEST_ACCELERATOR=" + name + " is no accelerator of these tests");
   }

@@ -51,6 +51,9 @@ inline void check_software_driver_is_clean() {
   CHECK(counts.allocations == 0);
   CHECK(counts.imports == 0);
   CHECK(counts.lists == 0);
+  CHECK(counts.modules == 0);
+  CHECK(counts.kernels == 0);
+  CHECK(counts.build_logs == 0);
   CHECK(counts.event_pools == 0);
   CHECK(counts.events == 0);
 }

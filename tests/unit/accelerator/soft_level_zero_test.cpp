@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "../accelerators/level_zero/api.hpp"
@@ -149,3 +151,125 @@ TEST_CASE("without a barrier between them commands overtake each other where a s
   session.api.zeMemFree(session.context, target);
   session.api.zeMemFree(session.context, values);
 }
+
+#ifdef PLIANT_LEVEL_ZERO_SPIRV
+namespace {
+
+/// Builds a module of the file's first bytes; what the driver says of it goes to `log`.
+ze_result_t build(const Session& session, const std::string& file, ze_module_handle_t& module, std::string& log) {
+  ze_module_desc_t wanted{};
+  wanted.stype = ZE_STRUCTURE_TYPE_MODULE_DESC;
+  wanted.format = ZE_MODULE_FORMAT_IL_SPIRV;
+  wanted.inputSize = file.size();
+  wanted.pInputModule = reinterpret_cast<const uint8_t*>(file.data());
+  ze_module_build_log_handle_t handle = nullptr;
+  const ze_result_t result = session.api.zeModuleCreate(session.context, session.device, &wanted, &module, &handle);
+  size_t bytes = 0;
+  CHECK(session.api.zeModuleBuildLogGetString(handle, &bytes, nullptr) == ZE_RESULT_SUCCESS);
+  log.assign(bytes, ' ');
+  CHECK(session.api.zeModuleBuildLogGetString(handle, &bytes, log.data()) == ZE_RESULT_SUCCESS);
+  CHECK(session.api.zeModuleBuildLogDestroy(handle) == ZE_RESULT_SUCCESS);
+  return result;
+}
+
+std::string kernel_file() {
+  std::ifstream file(PLIANT_LEVEL_ZERO_SPIRV, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TEST_CASE("only whole SPIR-V becomes a module, and only its entry points become kernels") {
+  const Session session;
+  const std::string file = kernel_file();
+  ze_module_handle_t module = nullptr;
+  std::string log;
+  CHECK(build(session, "kernels", module, log) == ZE_RESULT_ERROR_MODULE_BUILD_FAILURE);
+  CHECK(log.find("this is no SPIR-V") != std::string::npos);
+  CHECK(build(session, file.substr(0, file.size() / 8 * 4), module, log) == ZE_RESULT_ERROR_MODULE_BUILD_FAILURE);
+  REQUIRE(build(session, file, module, log) == ZE_RESULT_SUCCESS);
+  ze_kernel_handle_t kernel = nullptr;
+  const auto make = [&](const char* name) {
+    const ze_kernel_desc_t wanted{ZE_STRUCTURE_TYPE_KERNEL_DESC, nullptr, 0, name};
+    return session.api.zeKernelCreate(module, &wanted, &kernel);
+  };
+  CHECK(make("pliant_reduce_sum_f33") == ZE_RESULT_ERROR_INVALID_KERNEL_NAME);
+  CHECK(make("pliant_reduce_sum_f64") == ZE_RESULT_ERROR_INVALID_KERNEL_NAME);  // it is in the other file
+  REQUIRE(make("pliant_cast_f32_f16") == ZE_RESULT_SUCCESS);
+  CHECK(session.api.zeKernelDestroy(kernel) == ZE_RESULT_SUCCESS);
+  CHECK(session.api.zeModuleDestroy(module) == ZE_RESULT_SUCCESS);
+}
+
+TEST_CASE("a kernel runs with the arguments of its launch, and not with one too few, too large or astray") {
+  Session session;
+  ze_module_handle_t module = nullptr;
+  std::string log;
+  REQUIRE(build(session, kernel_file(), module, log) == ZE_RESULT_SUCCESS);
+  ze_kernel_handle_t kernel = nullptr;
+  const ze_kernel_desc_t wanted{ZE_STRUCTURE_TYPE_KERNEL_DESC, nullptr, 0, "pliant_cast_u8_i32"};
+  REQUIRE(session.api.zeKernelCreate(module, &wanted, &kernel) == ZE_RESULT_SUCCESS);
+  std::byte* to = session.alloc(true, 400);
+  std::byte* from = session.alloc(true, 100);
+  uint64_t count = 100;
+  const auto set = [&](uint32_t index, const auto& value) {
+    return session.api.zeKernelSetArgumentValue(kernel, index, sizeof(value), &value);
+  };
+  const auto launch = [&] {
+    const ze_group_count_t groups{2, 1, 1};
+    return session.api.zeCommandListAppendLaunchKernel(session.list, kernel, &groups, nullptr, 0, nullptr);
+  };
+  CHECK(session.api.zeKernelSetGroupSize(kernel, 4096, 1, 1) == ZE_RESULT_ERROR_INVALID_GROUP_SIZE_DIMENSION);
+  REQUIRE(session.api.zeKernelSetGroupSize(kernel, 8, 1, 1) == ZE_RESULT_SUCCESS);
+  const int64_t before = violations();
+  CHECK(set(0, to) == ZE_RESULT_SUCCESS);
+  CHECK(set(1, from) == ZE_RESULT_SUCCESS);
+  CHECK(launch() == ZE_RESULT_ERROR_INVALID_ARGUMENT);
+  CHECK(violations() == before + 1);
+  CHECK(set(2, uint32_t{1}) == ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE);
+  CHECK(set(3, count) == ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX);
+  count = 101;
+  CHECK(set(2, count) == ZE_RESULT_SUCCESS);
+  CHECK(launch() == ZE_RESULT_ERROR_INVALID_ARGUMENT);  // one element past both buffers
+  CHECK(violations() > before + 1);
+  const int64_t told = violations();
+  count = 100;
+  CHECK(set(2, count) == ZE_RESULT_SUCCESS);
+  std::memset(from, 7, 100);
+  CHECK(launch() == ZE_RESULT_SUCCESS);
+  count = 0;
+  CHECK(set(2, count) == ZE_RESULT_SUCCESS);  // of the next launch, not of that one
+  session.finish();
+  int32_t last = 0;
+  std::memcpy(&last, to + 396, sizeof(last));
+  CHECK(last == 7);
+  CHECK(violations() == told);
+  session.api.zeKernelDestroy(kernel);
+  session.api.zeModuleDestroy(module);
+  session.api.zeMemFree(session.context, to);
+  session.api.zeMemFree(session.context, from);
+}
+
+TEST_CASE("a kernel on a queue that only copies is refused and counted") {
+  Session session;
+  ze_module_handle_t module = nullptr;
+  std::string log;
+  REQUIRE(build(session, kernel_file(), module, log) == ZE_RESULT_SUCCESS);
+  ze_kernel_handle_t kernel = nullptr;
+  const ze_kernel_desc_t wanted{ZE_STRUCTURE_TYPE_KERNEL_DESC, nullptr, 0, "pliant_cast_u8_i32"};
+  REQUIRE(session.api.zeKernelCreate(module, &wanted, &kernel) == ZE_RESULT_SUCCESS);
+  ze_command_queue_desc_t queue{};
+  queue.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC;
+  queue.ordinal = 1;
+  ze_command_list_handle_t copies = nullptr;
+  REQUIRE(session.api.zeCommandListCreateImmediate(session.context, session.device, &queue, &copies) ==
+          ZE_RESULT_SUCCESS);
+  const int64_t before = violations();
+  const ze_group_count_t groups{1, 1, 1};
+  CHECK(session.api.zeCommandListAppendLaunchKernel(copies, kernel, &groups, nullptr, 0, nullptr) ==
+        ZE_RESULT_ERROR_INVALID_COMMAND_LIST_TYPE);
+  CHECK(violations() == before + 1);
+  session.api.zeCommandListDestroy(copies);
+  session.api.zeKernelDestroy(kernel);
+  session.api.zeModuleDestroy(module);
+}
+#endif
