@@ -18,10 +18,6 @@ namespace {
 using Slots = pliant_accelerator;
 using Bytes = std::vector<std::byte>;
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 class SoftwareDevice : public Device {
  public:
   explicit SoftwareDevice(const OptionSettings& settings = {}) : Device(settings, file()) {}
@@ -241,6 +237,12 @@ TEST_CASE("where the driver refuses the kernels, or its floats are others, the p
 }
 
 #ifdef PLIANT_LEVEL_ZERO_KERNELS
+namespace {
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+}  // namespace
+
 TEST_CASE("a launch that the driver refuses is told with the result, and the next one works") {
   const SoftwareDevice device;
   const Stream stream(device);
