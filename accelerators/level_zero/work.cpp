@@ -47,6 +47,12 @@ class StreamLane final : public devices::Lane {
   Stream::Turn turn_;
 };
 
+auto reach_on(const UsmMemory& memory, const Stream& stream) {
+  return [&](const void* pointer, uint64_t bytes, const char* what) {
+    return memory.reach_of(stream.device(), pointer, bytes, what);
+  };
+}
+
 /// One side is out of the CPU's reach, the other out of the device's.
 void copy_staged(StreamLane& lane, const pliant_copy& copy, bool to_device) {
   std::byte* staging = lane.staging();

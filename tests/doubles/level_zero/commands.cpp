@@ -42,7 +42,7 @@ ze_result_t ZE_APICALL list_create_immediate(ze_context_handle_t handle, ze_devi
   if (context.lost) return ZE_RESULT_ERROR_DEVICE_LOST;
   auto& engine = context.engines[{&of(device), wanted->ordinal, wanted->index}];
   if (!engine) engine = std::make_unique<Engine>(context, context.engines.size());
-  *out = reinterpret_cast<ze_command_list_handle_t>(new List(context, *engine, wanted->ordinal == 0));
+  *out = reinterpret_cast<ze_command_list_handle_t>(new List(context, *engine, of(device), wanted->ordinal == 0));
   return ZE_RESULT_SUCCESS;
 }
 

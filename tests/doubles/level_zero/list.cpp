@@ -37,7 +37,8 @@ Context::~Context() {
   engines.clear();
 }
 
-List::List(Context& context, Engine& engine, bool computes) : context_(context), computes_(computes), engine_(engine) {
+List::List(Context& context, Engine& engine, const Device& device, bool computes)
+    : context_(context), device_(device), computes_(computes), engine_(engine) {
   ++counts().lists;
 }
 

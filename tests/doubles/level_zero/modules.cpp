@@ -12,6 +12,7 @@ namespace soft_ze {
 
 struct Module {
   Context* context = nullptr;
+  const Device* device = nullptr;
   std::set<std::string> kernels;
   bool reaches_large_buffers = false;  ///< those that take relaxed limits
   int64_t live_kernels = 0;            ///< under the context's mutex
@@ -122,7 +123,7 @@ ze_result_t ZE_APICALL module_create(ze_context_handle_t context, ze_device_hand
     ++counts().build_logs;
   }
   if (!refusal.empty()) return ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
-  *out = reinterpret_cast<ze_module_handle_t>(new Module{&of(context), spirv.kernels, large});
+  *out = reinterpret_cast<ze_module_handle_t>(new Module{&of(context), &of(device), spirv.kernels, large});
   ++counts().modules;
   return ZE_RESULT_SUCCESS;
 }
@@ -203,6 +204,10 @@ ze_result_t ZE_APICALL append_launch_kernel(ze_command_list_handle_t handle, ze_
   if (!list.computes()) {
     violation("a kernel was launched on a queue that only copies");
     return ZE_RESULT_ERROR_INVALID_COMMAND_LIST_TYPE;
+  }
+  if (kernel.module->device != &list.device() || kernel.module->context != &list.context()) {
+    violation("a kernel was launched on a device that its module was not built for");
+    return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   }
   if (kernel.group_size == 0 || groups->groupCountX == 0 || groups->groupCountX > kMostGroups) {
     violation("a kernel was launched in no groups, in too many, or in groups of unknown size");

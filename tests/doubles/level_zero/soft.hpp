@@ -209,19 +209,21 @@ class Engine {
 /// An immediate command list.
 class List {
  public:
-  List(Context& context, Engine& engine, bool computes);
+  List(Context& context, Engine& engine, const Device& device, bool computes);
   ~List();
   List(const List&) = delete;
   List& operator=(const List&) = delete;
   /// What zeCommandListAppend... returns.
   ze_result_t append(Command command);
   [[nodiscard]] Context& context() const { return context_; }
+  [[nodiscard]] const Device& device() const { return device_; }
   /// Its queue takes kernels, too.
   [[nodiscard]] bool computes() const { return computes_; }
 
  private:
   friend class Engine;
   Context& context_;
+  const Device& device_;
   const bool computes_;
   Engine& engine_;
   int64_t pending_ = 0;

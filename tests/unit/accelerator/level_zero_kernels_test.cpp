@@ -184,6 +184,27 @@ TEST_CASE("kernels reach buffers that are larger than what the driver gives by d
   device.slots().free(device.self(), 0, PLIANT_MEMORY_DEVICE, large);
 }  // the check for broken rules is in ~Device
 
+TEST_CASE("each device has kernels of its own") {
+  const Setting two("PLIANT_SOFT_ZE_DEVICES", "2");
+  const SoftwareDevice device;
+  const int64_t before = launched();
+  for (const int32_t index : {1, 0}) {
+    const Stream stream(device, PLIANT_STREAM_COMPUTE, index);
+    const float one = 1;
+    float sum = 0;
+    void* buffer = nullptr;
+    REQUIRE(device.call(&Slots::alloc, index, PLIANT_MEMORY_DEVICE, sizeof(one), &buffer).ok());
+    const std::array<const void*, 2> from{buffer, buffer};
+    REQUIRE(device.call(&Slots::copy_async, buffer, &one, sizeof(one), stream).ok());
+    REQUIRE(device.call(&Slots::reduce_async, buffer, from.data(), 2, 1, PLIANT_F32, PLIANT_SUM, 1.0, stream).ok());
+    REQUIRE(device.call(&Slots::copy_async, &sum, buffer, sizeof(sum), stream).ok());
+    REQUIRE(stream.synchronize().ok());
+    CHECK(sum == 2);
+    device.slots().free(device.self(), index, PLIANT_MEMORY_DEVICE, buffer);
+  }
+  CHECK(launched() == before + 2 * kLaunch);
+}
+
 TEST_CASE("two streams of one device launch the same kernel with arguments of their own") {
   const SoftwareDevice device;
   const Stream one(device);
