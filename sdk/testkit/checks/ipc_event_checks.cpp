@@ -6,6 +6,7 @@
 #include "testkit/checks/ipc_pair.hpp"
 #include "testkit/checks/order_work.hpp"
 #include "testkit/gate.hpp"
+#include "testkit/process.hpp"
 
 namespace pliant::testkit {
 
@@ -13,6 +14,7 @@ namespace {
 
 using Slots = pliant_accelerator;
 constexpr int kRounds = 20;
+constexpr double kPromisedMs = 100;
 
 /// As Event, of an event that was imported.
 class ImportedEvent {
@@ -220,9 +222,11 @@ void killed_script(const Rank& rank) {
   rank.tell("kill");
   const Outcome of_stream = stream.synchronize();
   waits.join();
+  const int64_t back_ns = now_ns();
   told("stream_synchronize of a stream that waits for an event", of_stream);
   told("event_synchronize", of_host);
   expect(is_done(accelerator, event), "event_query says that an event is not done whose process was killed");
+  rank.tell(std::to_string(back_ns));
   rank.hear();
 }
 
@@ -377,7 +381,14 @@ void killed(const Subject& subject) {
   need_events(subject);
   Ranks ranks(subject, "ipc_event_killed", 2);
   conduct(ranks);
+  const int64_t death_ns = now_ns();
   ranks.kill(0);
+  const int64_t back_ns = std::stoll(ranks.hear(1, "end of the wait for an event of a process that was killed"));
+  const auto late_ms = static_cast<double>(back_ns - death_ns) * 1e-6;
+  if (late_ms > kPromisedMs) {
+    warn("who waited for an event of a killed process was back after " + std::to_string(late_ms) +
+         " ms; 100 ms are promised");
+  }
   ranks.tell(1);
   ranks.finish(0);
 }

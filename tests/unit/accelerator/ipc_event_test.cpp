@@ -311,6 +311,17 @@ TEST_CASE("level_zero: a queue that waits for another process goes on when that 
       make);
 }
 
+TEST_CASE("level_zero: where the driver does not pass events on, none is made for it") {
+  use_software_driver();
+  const Setting none("PLIANT_SOFT_ZE_EVENT_IPC", "0");
+  const Device device({}, kLevelZeroFile);
+  pliant_event* event = nullptr;
+  const Outcome made = device.call(&A::event_create, 0, PLIANT_EVENT_EXPORTED, &event);
+  CHECK(made.status == PLIANT_UNIMPLEMENTED);
+  CHECK(made.message.find("without PLIANT_EVENT_EXPORTED") != std::string::npos);
+  CHECK(event == nullptr);
+}
+
 TEST_CASE("level_zero: an event of a process that sees other devices is refused with what to do") {
   use_software_driver();
   const auto make = [](int32_t rank) {

@@ -46,8 +46,8 @@ typedef struct pliant_ipc {
    * order recording and waiting between them, and a later recording does not disturb who waits for an earlier one.
    * event_record answers PLIANT_RESOURCE_EXHAUSTED when more recordings than the event has room for, at least 64, are
    * not reached or still waited for by others.
-   * When work before a recording fails, or its process ends before the recording is reached, waiting ends in the other
-   * processes: event_query says done; event_synchronize, and stream_synchronize of each stream that waited, answer
+   * When work before a recording fails, or its process ends before it is reached, others wait for 100 ms more at
+   * most: event_query says done; event_synchronize, and stream_synchronize of each stream that waited, answer
    * PLIANT_ABORTED and name the process.
    * Ends with event_destroy, each process its own, also while others wait: recordings that are made are still reached.
    * There is no event_elapsed. PLIANT_FAILED_PRECONDITION when the event is destroyed, or is of this process. */
