@@ -22,7 +22,7 @@ std::string why_no_devices(const Accelerator& accelerator) {
     static_cast<void>(accelerator.properties(0));
     return "";
   } catch (const Error& error) {
-    const std::string told = error.message();
+    const std::string& told = error.message();
     constexpr std::string_view kBefore = "devices: 0: ";  // the SDK's words
     const size_t at = told.find(kBefore);
     return at == std::string::npos ? "" : told.substr(at + kBefore.size());
