@@ -108,6 +108,12 @@ uint64_t NetworkId::nonce(const pliant_comm_id& id) {
 NetworkId NetworkId::read(const pliant_comm_id& id, int32_t world_size, const NetworkSettings& network) {
   NetworkId made{};
   std::memcpy(&made, id.bytes, sizeof(made));
+  if (made.layout != kSegmentLayout) {
+    throw Failure(PLIANT_FAILED_PRECONDITION,
+                  "the communicator id comes from another version of this accelerator (memory layout " +
+                      std::to_string(made.layout) + ", here " + std::to_string(kSegmentLayout) +
+                      "); all ranks must run the same release");
+  }
   sdk::require(made.world_size == world_size, "the communicator id is for world size " +
                                                   std::to_string(made.world_size) + ", not " +
                                                   std::to_string(world_size));
@@ -125,6 +131,7 @@ UniqueFd NetworkId::reserve(int32_t world_size, uint64_t chunk_bytes, const Netw
                             pliant_comm_id& id) {
   NetworkId made{};
   made.magic = kMagic;
+  made.layout = kSegmentLayout;
   made.world_size = world_size;
   made.chunk_bytes = Segment::rounded_chunk(chunk_bytes, world_size);
   made.family = network.own.bytes.ss_family;

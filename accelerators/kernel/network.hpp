@@ -45,9 +45,11 @@ struct NetworkId {
   uint16_t port;    ///< as in sockaddr_in
   uint32_t scope;   ///< of IPv6
   uint8_t host[16];
+  uint32_t layout;  ///< kSegmentLayout of the maker: ranks write into each other's segments
 
   static bool is_one(const pliant_comm_id& id);
-  /// Throws PLIANT_INVALID_ARGUMENT for another world size, and when `network` has no interface to join by.
+  /// Throws PLIANT_FAILED_PRECONDITION for an id of another layout, PLIANT_INVALID_ARGUMENT for another world size, and
+  /// when `network` has no interface to join by.
   static NetworkId read(const pliant_comm_id& id, int32_t world_size, const NetworkSettings& network);
   /// The first word of the secret, which tells ids apart.
   static uint64_t nonce(const pliant_comm_id& id);

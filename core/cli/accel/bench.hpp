@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "accel/link.hpp"
+#include "accel/seen.hpp"
 #include "pliant/config.hpp"
 #include "progress.hpp"
 

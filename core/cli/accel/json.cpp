@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "accel/bench.hpp"
+#include "accelerator/collectives_of.hpp"
 
 namespace pliant::cli {
 

@@ -31,12 +31,12 @@ Listed look_at(plugin::Found found, const Invocation& invocation, const std::fil
   listed.found = std::move(found);
   if (listed.found.shadowed) return listed;
   try {
-    const Link link(accelerator_config(invocation, file, listed.found.name));
-    listed.version = link.plugin().record().version;
-    listed.collectives = link.collectives().are_own();
-    const int32_t count = link.device_count();
-    for (int32_t device = 0; device < count; ++device) listed.devices.push_back(link.device(device));
-    if (count == 0) listed.missing = link.why_no_devices();
+    const Accelerator accelerator(accelerator_config(invocation, file, listed.found.name));
+    listed.version = version_of(accelerator);
+    listed.collectives = has_own_collectives(accelerator);
+    const int32_t count = accelerator.device_count();
+    for (int32_t device = 0; device < count; ++device) listed.devices.push_back(see_device(accelerator, device));
+    if (count == 0) listed.missing = why_no_devices(accelerator);
   } catch (const Error& error) {
     listed.refusal = error.message();
   }

@@ -14,8 +14,8 @@ namespace pliant::cli {
 
 namespace {
 
-constexpr int32_t kDevice = PLIANT_MEMORY_DEVICE;
-constexpr int32_t kPinned = PLIANT_MEMORY_PINNED;
+constexpr MemoryKind kDevice = MemoryKind::kDevice;
+constexpr MemoryKind kPinned = MemoryKind::kPinned;
 /// Small enough that the copy itself does not count.
 constexpr uint64_t kSmall = 64;
 
@@ -29,8 +29,8 @@ Work copy_work(Bench& bench, const std::string& what, uint64_t bytes) {
   work.moved = bytes;
   const auto one_way = [&](void* to, const void* from) {
     work.run = [&bench, to, from, bytes] {
-      bench.copy(to, from, bytes, bench.stream());
-      bench.synchronize();
+      bench.stream().copy(to, from, bytes);
+      bench.stream().synchronize();
     };
   };
   if (what == "host_to_device") one_way(bench.memory(kDevice, 0, bytes), bench.memory(kPinned, 0, bytes));
@@ -43,45 +43,40 @@ Work copy_work(Bench& bench, const std::string& what, uint64_t bytes) {
   void* const target = bench.memory(kPinned, 1, bytes);
   work.moved = 2 * bytes;
   work.run = [=, &bench] {
-    bench.copy(device, pinned, bytes, bench.stream());
-    bench.copy(target, source, bytes, bench.other_stream());
-    bench.synchronize();
-    bench.link().synchronize(bench.other_stream());
+    bench.stream().copy(device, pinned, bytes);
+    bench.other_stream().copy(target, source, bytes);
+    bench.stream().synchronize();
+    bench.other_stream().synchronize();
   };
   return work;
 }
 
 Work latency_work(Bench& bench, const std::string& what) {
-  const Link& link = bench.link();
   void* const to = bench.memory(kDevice, 0, kSmall);
   const void* const from = bench.memory(kDevice, 1, kSmall);
-  const auto enqueue = [=, &bench] { bench.copy(to, from, kSmall, bench.stream()); };
+  const auto enqueue = [=, &bench] { bench.stream().copy(to, from, kSmall); };
   const auto both = [&bench] {
-    bench.synchronize();
-    bench.link().synchronize(bench.other_stream());
+    bench.stream().synchronize();
+    bench.other_stream().synchronize();
   };
-  const auto event = std::make_shared<Owned<pliant_event>>(link.make_event(bench.device()));
-  const auto record = [=, &bench] {
-    bench.link().call(&pliant_accelerator::event_record, event->get(), bench.stream().get());
-  };
-  const auto other_waits = [=, &bench] {
-    bench.link().call(&pliant_accelerator::stream_wait_event, bench.other_stream().get(), event->get());
-  };
+  const auto event = std::make_shared<Event>(bench.accelerator(), bench.device());
+  const auto record = [=, &bench] { event->record(bench.stream()); };
+  const auto other_waits = [=, &bench] { bench.other_stream().wait(*event); };
   Work work;
   if (what == "enqueue") {
     work.run = enqueue;
     work.settle = both;
   } else if (what == "enqueue_to_end") {
-    work.run = [=, &bench] { enqueue(), bench.synchronize(); };
+    work.run = [=, &bench] { enqueue(), bench.stream().synchronize(); };
   } else if (what == "synchronize_idle") {
-    work.run = [&bench] { bench.synchronize(); };
+    work.run = [&bench] { bench.stream().synchronize(); };
   } else if (what == "event_record") {
     work.run = record;
     work.settle = both;
   } else if (what == "event_record_to_end") {
     work.run = [=, &bench] {
       record();
-      bench.link().call(&pliant_accelerator::event_synchronize, event->get());
+      event->synchronize();
     };
   } else if (what == "stream_wait_event") {
     work.run = other_waits;
@@ -91,29 +86,27 @@ Work latency_work(Bench& bench, const std::string& what) {
     work.run = [=, &bench] {
       record();
       other_waits();
-      bench.link().synchronize(bench.other_stream());
+      bench.other_stream().synchronize();
     };
   }
   return work;
 }
 
 Work alloc_work(Bench& bench, const std::string& what, uint64_t bytes) {
-  const int32_t kind = what == "pinned" ? kPinned : kDevice;
+  const MemoryKind kind = what == "pinned" ? kPinned : kDevice;
   Work work;
   work.bytes = bytes;
   if (what == "in_stream_order") {
-    work.run = [&bench, bytes] {
-      bench.link().give_back(bench.device(), bench.link().take(bench.device(), bytes, bench.stream()), bench.stream());
-    };
-    work.settle = [&bench] { bench.synchronize(); };
+    work.run = [&bench, bytes] { const StreamBuffer given_back_at_once(bench.stream(), bytes); };
+    work.settle = [&bench] { bench.stream().synchronize(); };
     return work;
   }
-  work.run = [&bench, kind, bytes] { const Memory freed_at_once(bench.link(), bench.device(), kind, bytes); };
+  work.run = [&bench, kind, bytes] { const Buffer freed_at_once(bench.accelerator(), bench.device(), bytes, kind); };
   return work;
 }
 
-Work sum_work(Bench& bench, int32_t sources, int32_t dtype, uint64_t bytes) {
-  const uint64_t width = dtype == PLIANT_F32 ? 4 : 2;
+Work sum_work(Bench& bench, int32_t sources, DType dtype, uint64_t bytes) {
+  const uint64_t width = dtype == DType::kF32 ? 4 : 2;
   const uint64_t count = std::max<uint64_t>(1, bytes / width);
   Work work;
   work.bytes = count * width;
@@ -124,11 +117,10 @@ Work sum_work(Bench& bench, int32_t sources, int32_t dtype, uint64_t bytes) {
     from.push_back(bench.memory(kDevice, 2 + static_cast<size_t>(i), work.bytes));
   }
   work.run = [=, &bench] {
-    bench.link().call(&pliant_accelerator::reduce_async, to, from.data(), sources, count, dtype,
-                      static_cast<int32_t>(PLIANT_SUM), 1.0, bench.stream().get());
-    bench.synchronize();
+    bench.stream().reduce(to, from, count, dtype, ReduceOp::kSum);
+    bench.stream().synchronize();
   };
-  if (dtype != PLIANT_F32) return work;
+  if (dtype != DType::kF32) return work;
   work.check = [=, &bench, size = work.bytes] {
     float one = 0;
     std::memset(&one, Bench::kFill, sizeof(one));
@@ -141,7 +133,7 @@ Work sum_work(Bench& bench, int32_t sources, int32_t dtype, uint64_t bytes) {
 }
 
 Work cast_work(Bench& bench, const std::string& types, uint64_t bytes) {
-  const auto narrow = static_cast<int32_t>(types.find("bf16") != std::string::npos ? PLIANT_BF16 : PLIANT_F16);
+  const DType narrow = types.find("bf16") != std::string::npos ? DType::kBF16 : DType::kF16;
   const bool narrows = types.rfind("f32", 0) == 0;
   const uint64_t width = narrows ? 4 : 2;
   const uint64_t count = std::max<uint64_t>(1, bytes / width);
@@ -151,10 +143,8 @@ Work cast_work(Bench& bench, const std::string& types, uint64_t bytes) {
   void* const to = bench.memory(kDevice, 0, count * 4);
   const void* const from = bench.memory(kDevice, 2, count * 4);
   work.run = [=, &bench] {
-    const auto f32 = static_cast<int32_t>(PLIANT_F32);
-    bench.link().call(&pliant_accelerator::cast_async, to, narrows ? narrow : f32, from, narrows ? f32 : narrow, count,
-                      bench.stream().get());
-    bench.synchronize();
+    bench.stream().cast(to, narrows ? narrow : DType::kF32, from, narrows ? DType::kF32 : narrow, count);
+    bench.stream().synchronize();
   };
   return work;
 }
@@ -170,7 +160,7 @@ Work work_alone(Bench& bench, const std::string& what, uint64_t bytes) {
   if (section == "alloc") return alloc_work(bench, name, bytes);
   if (name.rfind("cast ", 0) == 0) return cast_work(bench, name.substr(5), bytes);
   // "sum of 4 f32"
-  return sum_work(bench, name[7] - '0', name.ends_with("bf16") ? PLIANT_BF16 : PLIANT_F32, bytes);
+  return sum_work(bench, name[7] - '0', name.ends_with("bf16") ? DType::kBF16 : DType::kF32, bytes);
 }
 
 }  // namespace pliant::cli

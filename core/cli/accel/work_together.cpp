@@ -12,9 +12,7 @@ namespace pliant::cli {
 
 namespace {
 
-constexpr int32_t kDevice = PLIANT_MEMORY_DEVICE;
-constexpr int32_t kF32 = PLIANT_F32;
-constexpr int32_t kSum = PLIANT_SUM;
+constexpr MemoryKind kDevice = MemoryKind::kDevice;
 constexpr uint64_t kWidth = sizeof(float);
 
 float fill_value() {
@@ -32,56 +30,54 @@ struct Collective {
   float wanted = 0;  ///< every element of the result
 };
 
-Collective all_gather(Bench& bench, const Team& team, uint64_t bytes) {
+Collective all_gather(Bench& bench, Team& team, uint64_t bytes) {
   const auto ranks = static_cast<uint64_t>(team.ranks);
   const uint64_t count = std::max<uint64_t>(1, bytes / kWidth / ranks);
   const void* const send = bench.memory(kDevice, 0, count * kWidth);
   void* const recv = bench.memory(kDevice, 1, count * kWidth * ranks);
-  const auto enqueue = [=, &bench, comm = team.comm.get()] {
-    bench.link().call(&pliant_collectives::all_gather, comm, send, recv, count, kF32, bench.stream().get());
+  const auto enqueue = [=, &bench, &comm = team.comm] {
+    comm.all_gather(send, recv, count, DType::kF32, bench.stream());
   };
   return {enqueue, recv, count * kWidth * ranks, count * kWidth * ranks, fill_value()};
 }
 
-Collective reduce_scatter(Bench& bench, const Team& team, uint64_t bytes) {
+Collective reduce_scatter(Bench& bench, Team& team, uint64_t bytes) {
   const auto ranks = static_cast<uint64_t>(team.ranks);
   const uint64_t count = std::max<uint64_t>(1, bytes / kWidth / ranks);
   const void* const send = bench.memory(kDevice, 0, count * kWidth * ranks);
   void* const recv = bench.memory(kDevice, 1, count * kWidth);
-  const auto enqueue = [=, &bench, comm = team.comm.get()] {
-    bench.link().call(&pliant_collectives::reduce_scatter, comm, send, recv, count, kF32, kSum, bench.stream().get());
+  const auto enqueue = [=, &bench, &comm = team.comm] {
+    comm.reduce_scatter(send, recv, count, DType::kF32, ReduceOp::kSum, bench.stream());
   };
   return {enqueue, recv, count * kWidth, count * kWidth * ranks, fill_value() * static_cast<float>(team.ranks)};
 }
 
-Collective all_reduce(Bench& bench, const Team& team, uint64_t bytes) {
+Collective all_reduce(Bench& bench, Team& team, uint64_t bytes) {
   const uint64_t count = std::max<uint64_t>(1, bytes / kWidth);
   const void* const send = bench.memory(kDevice, 0, count * kWidth);
   void* const recv = bench.memory(kDevice, 1, count * kWidth);
-  const auto enqueue = [=, &bench, comm = team.comm.get()] {
-    bench.link().call(&pliant_collectives::all_reduce, comm, send, recv, count, kF32, kSum, bench.stream().get());
+  const auto enqueue = [=, &bench, &comm = team.comm] {
+    comm.all_reduce(send, recv, count, DType::kF32, ReduceOp::kSum, bench.stream());
   };
   return {enqueue, recv, count * kWidth, count * kWidth, fill_value() * static_cast<float>(team.ranks)};
 }
 
-Collective broadcast(Bench& bench, const Team& team, uint64_t bytes) {
+Collective broadcast(Bench& bench, Team& team, uint64_t bytes) {
   const uint64_t count = std::max<uint64_t>(1, bytes / kWidth);
   void* const buffer = bench.memory(kDevice, team.rank == 0 ? 0 : 2, count * kWidth);
-  const auto enqueue = [=, &bench, comm = team.comm.get()] {
-    bench.link().call(&pliant_collectives::broadcast, comm, buffer, count, kF32, int32_t{0}, bench.stream().get());
+  const auto enqueue = [=, &bench, &comm = team.comm] {
+    comm.broadcast(buffer, count, DType::kF32, 0, bench.stream());
   };
   return {enqueue, buffer, count * kWidth, count * kWidth, fill_value()};
 }
 
-Collective barrier(Bench& bench, const Team& team) {
+Collective barrier(Bench& bench, Team& team) {
   Collective made;
-  made.enqueue = [&bench, comm = team.comm.get()] {
-    bench.link().call(&pliant_collectives::barrier, comm, bench.stream().get());
-  };
+  made.enqueue = [&bench, &comm = team.comm] { comm.barrier(bench.stream()); };
   return made;
 }
 
-Collective collective(Bench& bench, const Team& team, const std::string& what, uint64_t bytes) {
+Collective collective(Bench& bench, Team& team, const std::string& what, uint64_t bytes) {
   if (what == "all_gather") return all_gather(bench, team, bytes);
   if (what == "reduce_scatter") return reduce_scatter(bench, team, bytes);
   if (what == "all_reduce") return all_reduce(bench, team, bytes);
@@ -97,7 +93,7 @@ Work memory_copy(Bench& bench, uint64_t bytes, int64_t calls) {
   work.calls = calls;
   const void* const from = bench.memory(kDevice, 0, bytes);
   void* const to = bench.memory(kDevice, 1, bytes);
-  if (bench.link().device(bench.device()).host_visible) {
+  if (bench.accelerator().properties(bench.device()).host_visible) {
     work.run = [=] {
       for (int64_t i = 0; i < calls; ++i) {
         std::memcpy(to, from, bytes);
@@ -106,8 +102,8 @@ Work memory_copy(Bench& bench, uint64_t bytes, int64_t calls) {
     };
   } else {
     work.run = [=, &bench] {
-      for (int64_t i = 0; i < calls; ++i) bench.copy(to, from, bytes, bench.stream());
-      bench.synchronize();
+      for (int64_t i = 0; i < calls; ++i) bench.stream().copy(to, from, bytes);
+      bench.stream().synchronize();
     };
   }
   return work;
@@ -115,7 +111,7 @@ Work memory_copy(Bench& bench, uint64_t bytes, int64_t calls) {
 
 }  // namespace
 
-Work work_together(Bench& bench, const Team& team, const std::string& what, uint64_t bytes, int64_t calls) {
+Work work_together(Bench& bench, Team& team, const std::string& what, uint64_t bytes, int64_t calls) {
   if (what == "memory_copy") return memory_copy(bench, bytes, calls);
   const Collective one = collective(bench, team, what, bytes);
   Work work;
@@ -124,12 +120,12 @@ Work work_together(Bench& bench, const Team& team, const std::string& what, uint
   work.calls = calls;
   work.run = [=, &bench] {
     for (int64_t i = 0; i < calls; ++i) one.enqueue();
-    bench.synchronize();
+    bench.stream().synchronize();
   };
   if (one.result == nullptr) return work;
   if (what != "broadcast" || team.rank != 0) {  // so that a result that does not come is noticed
-    bench.link().call(&pliant_accelerator::fill_async, one.result, int32_t{0}, one.result_bytes, bench.stream().get());
-    bench.synchronize();
+    bench.stream().fill(one.result, 0, one.result_bytes);
+    bench.stream().synchronize();
   }
   work.check = [=, &bench] {
     float last = 0;

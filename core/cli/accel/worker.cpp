@@ -14,31 +14,27 @@ namespace pliant::cli {
 
 using Json = Worker::Json;
 
-Bench::Bench(Link link, int32_t device)
-    : link_(std::move(link)), device_(device), streams_{link_.make_stream(device), link_.make_stream(device)} {}
+Bench::Bench(const Accelerator& accelerator, int32_t device)
+    : accelerator_(accelerator), device_(device), stream_(accelerator, device), other_stream_(accelerator, device) {}
 
-void* Bench::memory(int32_t kind, size_t index, uint64_t bytes) {
-  Memory& memory = memories_[{kind, index}];
-  if (memory.bytes() < bytes || memory.pointer() == nullptr) {
-    memory = Memory();  // before the new one: two might not fit
-    memory = Memory(link_, device_, kind, bytes);
-    if (kind == PLIANT_MEMORY_PINNED) {
-      std::memset(memory.pointer(), kFill, bytes);
+void* Bench::memory(MemoryKind kind, size_t index, uint64_t bytes) {
+  Buffer& buffer = buffers_[{kind, index}];
+  if (buffer.bytes() < bytes || buffer.pointer() == nullptr) {
+    buffer = Buffer();  // before the new one: two might not fit
+    buffer = Buffer(accelerator_, device_, bytes, kind);
+    if (kind == MemoryKind::kPinned) {
+      std::memset(buffer.pointer(), kFill, bytes);
     } else {
-      link_.call(&pliant_accelerator::fill_async, memory.pointer(), kFill, bytes, stream().get());
-      synchronize();
+      stream_.fill(buffer.pointer(), kFill, bytes);
+      stream_.synchronize();
     }
   }
-  return memory.pointer();
+  return buffer.pointer();
 }
 
-void Bench::copy(void* to, const void* from, uint64_t bytes, const Owned<pliant_stream>& stream) const {
-  link_.call(&pliant_accelerator::copy_async, to, from, bytes, stream.get());
-}
-
-void Bench::read_back(void* to, const void* buffer, uint64_t size, uint64_t bytes) const {
-  copy(to, static_cast<const std::byte*>(buffer) + size - bytes, bytes, stream());
-  synchronize();
+void Bench::read_back(void* to, const void* buffer, uint64_t size, uint64_t bytes) {
+  stream_.copy(to, static_cast<const std::byte*>(buffer) + size - bytes, bytes);
+  stream_.synchronize();
 }
 
 Json Worker::answer(const Json& question) {
@@ -46,22 +42,21 @@ Json Worker::answer(const Json& question) {
   if (wanted == "open") return open(question);
   if (wanted == "join") return join(question);
   if (wanted == "time") return time(question);
-  pliant_comm_id id{};
-  bench_->link().call(&pliant_collectives::comm_id, ranks_, &id);
-  return {{"id", std::vector<int>(std::begin(id.bytes), std::end(id.bytes))}};
+  const CommId id = bench_->accelerator().make_comm_id(ranks_);
+  return {{"id", std::vector<int>(id.begin(), id.end())}};
 }
 
 Json Worker::open(const Json& question) {
-  Link link(config_);
-  const int32_t devices = link.device_count();
+  const Accelerator accelerator(config_);
+  const int32_t devices = accelerator.device_count();
   const auto device = question.at("device").get<int32_t>();
   Json seen{{"devices", devices}};
   if (devices < 1) {
-    seen["missing"] = link.why_no_devices();
+    seen["missing"] = why_no_devices(accelerator);
     return seen;
   }
   if (device >= devices) return seen;  // the asker complains
-  const DeviceSeen properties = link.device(device);
+  const DeviceSeen properties = see_device(accelerator, device);
   seen["name"] = properties.name;
   seen["memory_bytes"] = properties.memory_bytes;
   seen["host_visible"] = properties.host_visible;
@@ -70,23 +65,25 @@ Json Worker::open(const Json& question) {
   seen["exchange_memory"] = properties.exchange_memory;
   seen["own_collectives"] = properties.own_collectives;
   seen["collectives"] = properties.collectives;
-  seen["version"] = link.plugin().record().version;
+  seen["version"] = version_of(accelerator);
   // Ranks take the devices in turn, from the one named on.
-  bench_ = std::make_unique<Bench>(std::move(link), (device + rank_) % devices);
+  bench_ = std::make_unique<Bench>(accelerator, (device + rank_) % devices);
   return seen;
 }
 
 Json Worker::join(const Json& question) {
   const auto bytes = question.at("id").get<std::vector<int>>();
-  pliant_comm_id id{};
-  for (size_t i = 0; i < bytes.size(); ++i) id.bytes[i] = static_cast<uint8_t>(bytes[i]);
-  team_.emplace(Team{bench_->link().join(bench_->device(), id, rank_, ranks_), rank_, ranks_});
+  CommId id{};
+  for (size_t i = 0; i < id.size(); ++i) id[i] = static_cast<uint8_t>(bytes.at(i));
+  Communicator comm(bench_->accelerator(), bench_->device(), id, rank_, ranks_);
+  comm.wait_ready();
+  team_.emplace(Team{std::move(comm), rank_, ranks_});
   return Json::object();
 }
 
 void Worker::begin_together() {
-  bench_->link().call(&pliant_collectives::barrier, team_->comm.get(), bench_->stream().get());
-  bench_->synchronize();
+  team_->comm.barrier(bench_->stream());
+  bench_->stream().synchronize();
 }
 
 Json Worker::time(const Json& question) {

@@ -8,7 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "accel/link.hpp"
+#include "accel/seen.hpp"
+#include "pliant/communicator.hpp"
 
 namespace pliant::cli {
 
@@ -25,33 +26,31 @@ struct Work {
 /// A device, two streams and buffers that grow with the sizes asked for.
 class Bench {
  public:
-  Bench(Link link, int32_t device);
+  Bench(const Accelerator& accelerator, int32_t device);
 
-  [[nodiscard]] const Link& link() const { return link_; }
+  [[nodiscard]] const Accelerator& accelerator() const { return accelerator_; }
   [[nodiscard]] int32_t device() const { return device_; }
-  [[nodiscard]] const Owned<pliant_stream>& stream() const { return streams_[0]; }
-  [[nodiscard]] const Owned<pliant_stream>& other_stream() const { return streams_[1]; }
+  [[nodiscard]] Stream& stream() { return stream_; }
+  [[nodiscard]] Stream& other_stream() { return other_stream_; }
   /// Memory number `index` of `kind` with at least `bytes`, all of them kFill since it was made.
-  void* memory(int32_t kind, size_t index, uint64_t bytes);
-  void synchronize() const { link_.synchronize(stream()); }
-  /// Enqueues a copy.
-  void copy(void* to, const void* from, uint64_t bytes, const Owned<pliant_stream>& stream) const;
+  void* memory(MemoryKind kind, size_t index, uint64_t bytes);
   /// The last `bytes` of what a device buffer holds in its first `size` bytes.
-  void read_back(void* to, const void* buffer, uint64_t size, uint64_t bytes) const;
+  void read_back(void* to, const void* buffer, uint64_t size, uint64_t bytes);
 
   /// As float: the value of every element that was not computed.
-  static constexpr int32_t kFill = 0x3f;
+  static constexpr uint8_t kFill = 0x3f;
 
  private:
-  Link link_;
-  int32_t device_;
-  Owned<pliant_stream> streams_[2];
-  std::map<std::pair<int32_t, size_t>, Memory> memories_;
+  const Accelerator accelerator_;
+  const int32_t device_;
+  Stream stream_;
+  Stream other_stream_;
+  std::map<std::pair<MemoryKind, size_t>, Buffer> buffers_;
 };
 
 /// The ranks of a communicator, as one of them sees it.
 struct Team {
-  Owned<pliant_comm> comm;
+  Communicator comm;
   int32_t rank = 0;
   int32_t ranks = 1;
 };
@@ -59,7 +58,7 @@ struct Team {
 /// What sections copy, latency, alloc and reduce are made of. Throws Error for an unknown `what`.
 Work work_alone(Bench& bench, const std::string& what, uint64_t bytes);
 /// Of section collectives: a collective `calls` times in a row, or "memory_copy", which is its limit.
-Work work_together(Bench& bench, const Team& team, const std::string& what, uint64_t bytes, int64_t calls);
+Work work_together(Bench& bench, Team& team, const std::string& what, uint64_t bytes, int64_t calls);
 
 class Worker {
  public:

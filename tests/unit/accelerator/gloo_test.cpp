@@ -383,6 +383,18 @@ TEST_CASE("an id of one transport is refused by a rank of the other") {
   CHECK(other.made().message.find("transport = \"shared_memory\"") != std::string::npos);
 }
 
+TEST_CASE("an id over Gloo of another version of the accelerator is refused in words") {
+  const Device device(over_gloo(), kHostFile);
+  pliant_comm_id id{};
+  REQUIRE(device.call(&pliant_collectives::comm_id, 2, &id).ok());
+  const uint32_t other = 4711;
+  std::memcpy(id.bytes + offsetof(NetworkId, layout), &other, sizeof(other));
+  const Comm comm(device, id, 1, 2);
+  CHECK(comm.made().status == PLIANT_FAILED_PRECONDITION);
+  CHECK(comm.made().message.find("another version of this accelerator (memory layout 4711, here ") !=
+        std::string::npos);
+}
+
 TEST_CASE("the plugin can be unloaded after it has used Gloo") {
   for (int round = 0; round < 2; ++round) {
     {

@@ -1,0 +1,23 @@
+// What an accelerator says of itself and its devices.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "pliant/accelerator.hpp"
+
+namespace pliant::cli {
+
+struct DeviceSeen : DeviceProperties {
+  bool own_collectives = false;  ///< its plugin has the extension PLIANT_COLLECTIVES
+  bool collectives = false;      ///< it has, or the accelerator is there that carries generic ones
+};
+
+DeviceSeen see_device(const Accelerator& accelerator, int32_t device);
+bool has_own_collectives(const Accelerator& accelerator);
+/// Where there are none: what the plugin says is missing; "" when it says nothing.
+std::string why_no_devices(const Accelerator& accelerator);
+/// Of the plugin.
+std::string version_of(const Accelerator& accelerator);
+
+}  // namespace pliant::cli
