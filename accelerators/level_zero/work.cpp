@@ -71,12 +71,6 @@ void copy_staged(StreamLane& lane, const pliant_copy& copy, bool to_device) {
   }
 }
 
-auto reach_on(const UsmMemory& memory, const Stream& stream) {
-  return [&](const void* pointer, uint64_t bytes, const char* what) {
-    return memory.reach_of(stream.device(), pointer, bytes, what);
-  };
-}
-
 }  // namespace
 
 void enqueue_copies(const UsmMemory& memory, std::span<const pliant_copy> copies, Stream& stream) {
