@@ -82,7 +82,8 @@ void GlooJoining::join() {
     if (!channel->pump()) {
       // What the rendezvous said last may be the reason.
       for (auto note = channel->next(); note && joining; note = channel->next()) joining = follow(*channel, *note);
-      if (joining) fail({FailureCause::kMakerGone, -1, 0});
+      // Whom all have greeted needs it no more.
+      if (joining && greetings_.load() + 1 != peers_.size()) fail({FailureCause::kMakerGone, -1, 0});
       break;
     }
     for (auto note = channel->next(); note && joining; note = channel->next()) joining = follow(*channel, *note);
