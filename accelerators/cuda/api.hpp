@@ -46,9 +46,7 @@
   call(cudaDeviceGetPCIBusId);            \
   call(cudaIpcGetMemHandle);              \
   call(cudaIpcOpenMemHandle);             \
-  call(cudaIpcCloseMemHandle);            \
-  call(cudaIpcGetEventHandle);            \
-  call(cudaIpcOpenEventHandle)
+  call(cudaIpcCloseMemHandle)
 
 // Calls that older runtimes lack: without them reductions and casts run on the processors.
 #define PLIANT_CUDA_KERNEL_CALLS(call) \

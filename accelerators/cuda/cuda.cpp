@@ -8,6 +8,7 @@
 
 #include "communicator.hpp"
 #include "event.hpp"
+#include "ipc_event.hpp"
 #include "ipc_memory.hpp"
 #include "kernel_library.hpp"
 #include "pliant/sdk/accelerator.hpp"
@@ -15,7 +16,6 @@
 #include "pliant/sdk/ipc.hpp"
 #include "pliant/sdk/stream_memory.hpp"
 #include "runtime.hpp"
-#include "shared_event.hpp"
 #include "stream.hpp"
 #include "work.hpp"
 
@@ -137,7 +137,7 @@ class CudaAccelerator {
                                                    "' do not pass between processes; create the event without "
                                                    "PLIANT_EVENT_EXPORTED");
     }
-    return std::make_unique<Event>(std::make_shared<cuda::SharedEvent>(one), one);
+    return std::make_unique<Event>(std::make_shared<cuda::IpcEvent>(one, watch_), one);
   }
   void synchronize(Stream& stream) { stream.synchronize(); }
   void synchronize(Event& event) { event.synchronize(); }
@@ -195,7 +195,7 @@ class CudaAccelerator {
   }
   std::unique_ptr<Event> import_event(int32_t device, const pliant_ipc_handle& handle) {
     const cuda::DevicePtr& one = entry(device);
-    return std::make_unique<Event>(std::make_shared<cuda::SharedEvent>(one, handle), one);
+    return std::make_unique<Event>(std::make_shared<cuda::IpcEvent>(one, handle, watch_), one);
   }
 
   pliant_comm_id make_comm_id(int32_t) {
@@ -323,6 +323,7 @@ class CudaAccelerator {
   std::unique_ptr<Opened> opened_;
   cuda::CudaMemory memory_;
   cuda::IpcMemory ipc_;
+  accelerator::ProcessWatch watch_;
   std::once_flag told_;
 };
 

@@ -61,7 +61,7 @@ void IpcMemory::retire(const void* pointer) {
 }
 
 void* IpcMemory::import_memory(const DevicePtr& device, const pliant_ipc_handle& handle) {
-  const HandleLabel label = HandleLabel::unpack(handle, kMagic, "memory");
+  const HandleLabel label = HandleLabel::unpack(handle, kMagic);
   const SharedPage page(handle.descriptor, label.own_nonce());
   if (page.words().is_gone != 0 || !is_running(static_cast<pid_t>(label.pid))) throw gone(label.pid);
   const std::lock_guard lock(mutex_);

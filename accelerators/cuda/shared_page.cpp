@@ -2,7 +2,6 @@
 #include "shared_page.hpp"
 
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -12,9 +11,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstring>
-#include <ctime>
 #include <string>
 
 #include "pliant/sdk/plugin.hpp"
@@ -27,8 +24,6 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
-/// How often who waits for another process looks whether that is still there.
-constexpr long kLookAgainNs = 10'000'000;
 
 [[noreturn]] void refused(const char* what) {
   throw Failure(PLIANT_RESOURCE_EXHAUSTED, std::string("no ") + what + " for a handle: " + std::strerror(errno) +
@@ -98,30 +93,6 @@ int SharedPage::descriptor() const {
   return made;
 }
 
-bool SharedPage::is_submitted(uint32_t number) const {
-  return static_cast<int32_t>(words_->submitted.load() - number) >= 0;
-}
-
-void SharedPage::await_submitted(uint32_t number) const {
-  while (!is_submitted(number)) {
-    const uint32_t now = words_->submitted.load();
-    if (static_cast<int32_t>(now - number) >= 0) return;
-    const timespec again{0, kLookAgainNs};
-    ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&words_->submitted), FUTEX_WAIT, now, &again, nullptr, 0);
-    const pid_t recorder = words_->recorder.load();
-    if (is_submitted(number) || is_running(recorder)) continue;
-    throw Failure(PLIANT_PEER_LOST, "process " + std::to_string(recorder) +
-                                        ", which was to record an event that passes between processes, has ended");
-  }
-}
-
-void SharedPage::set_submitted(uint32_t number) const {
-  uint32_t now = words_->submitted.load();
-  while (static_cast<int32_t>(number - now) > 0 && !words_->submitted.compare_exchange_weak(now, number)) {
-  }
-  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&words_->submitted), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
-
 HandleLabel HandleLabel::of(uint64_t magic, const Nonce& nonce) {
   HandleLabel made;
   made.magic = magic;
@@ -140,14 +111,13 @@ pliant_ipc_handle HandleLabel::pack(const SharedPage& page) const {
   return handle;
 }
 
-HandleLabel HandleLabel::unpack(const pliant_ipc_handle& handle, uint64_t magic, const char* what) {
+HandleLabel HandleLabel::unpack(const pliant_ipc_handle& handle, uint64_t magic) {
   HandleLabel label;
   std::memcpy(&label, handle.bytes, sizeof(label));
-  sdk::require(label.magic == magic, std::string("the handle is none of the ") + what + " of cuda, or was damaged");
+  sdk::require(label.magic == magic, "the handle is none of the memory of cuda, or was damaged");
   sdk::require(label.pid_namespace == cuda::pid_namespace(), "the handle is of another machine or pid namespace");
   if (label.pid == static_cast<uint64_t>(::getpid())) {
-    throw Failure(PLIANT_FAILED_PRECONDITION, std::string("the ") + what + " is of this very process; use the " +
-                                                  (what[0] == 'm' ? "pointer that alloc gave" : "event itself"));
+    throw Failure(PLIANT_FAILED_PRECONDITION, "the memory is of this very process; use the pointer that alloc gave");
   }
   sdk::require(handle.descriptor >= 0 && ::fcntl(handle.descriptor, F_GETFD) >= 0,
                "the handle came without its descriptor; pass it as SCM_RIGHTS");

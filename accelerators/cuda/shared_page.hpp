@@ -1,5 +1,5 @@
-// SharedPage: what processes that hold a handle to the same memory or event know of it together. HandleLabel: what the
-// bytes of such a handle are.
+// SharedPage: what processes that hold a handle to the same memory know of it together. HandleLabel: what the bytes of
+// such a handle are.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,7 @@
 
 namespace pliant::cuda {
 
-/// Tells allocations and events apart, of all processes and for all time.
+/// Tells allocations apart, of all processes and for all time.
 using Nonce = std::pair<uint64_t, uint64_t>;
 
 /// A file without a name, mapped. Its descriptor travels with the handle.
@@ -20,10 +20,7 @@ class SharedPage {
  public:
   struct Words {
     uint64_t nonce[2];
-    std::atomic<uint32_t> is_gone;    ///< the owner has freed it
-    std::atomic<uint32_t> asked;      ///< recordings of an event that were asked for
-    std::atomic<uint32_t> submitted;  ///< and given to CUDA, in this order
-    std::atomic<int32_t> recorder;    ///< pid of the process that asked last
+    std::atomic<uint32_t> is_gone;  ///< the owner has freed it
   };
   /// A new one. Throws PLIANT_RESOURCE_EXHAUSTED.
   SharedPage();
@@ -37,12 +34,6 @@ class SharedPage {
   [[nodiscard]] Nonce nonce() const { return {words_->nonce[0], words_->nonce[1]}; }
   /// A new descriptor, the caller's.
   [[nodiscard]] int descriptor() const;
-
-  /// Until `submitted` is `number` or later. Throws PLIANT_PEER_LOST when the process that asked has ended before.
-  void await_submitted(uint32_t number) const;
-  [[nodiscard]] bool is_submitted(uint32_t number) const;
-  /// No recording up to this one is awaited any more.
-  void set_submitted(uint32_t number) const;
 
  private:
   int file_ = -1;
@@ -61,8 +52,8 @@ struct HandleLabel {
   /// With a new descriptor of the page.
   [[nodiscard]] pliant_ipc_handle pack(const SharedPage& page) const;
   /// Throws PLIANT_INVALID_ARGUMENT for what is no handle of this kind and machine or came without its descriptor,
-  /// PLIANT_FAILED_PRECONDITION for one of this process. `what` is "memory" or "event".
-  static HandleLabel unpack(const pliant_ipc_handle& handle, uint64_t magic, const char* what);
+  /// PLIANT_FAILED_PRECONDITION for one of this process.
+  static HandleLabel unpack(const pliant_ipc_handle& handle, uint64_t magic);
   [[nodiscard]] Nonce own_nonce() const { return {nonce[0], nonce[1]}; }
 };
 

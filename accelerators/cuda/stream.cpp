@@ -5,8 +5,8 @@
 
 #include <utility>
 
+#include "ipc_event.hpp"
 #include "result.hpp"
-#include "shared_event.hpp"
 
 namespace pliant::cuda {
 

@@ -84,13 +84,13 @@ class Stream {
   std::unique_ptr<devices::HostThread> host_ = std::make_unique<devices::HostThread>(failures_);
 };
 
-class SharedEvent;
+class IpcEvent;
 
 class Event {
  public:
   Event(bool timed, DevicePtr device) : timed_(timed), device_(std::move(device)) {}
   /// One that passes between processes.
-  Event(std::shared_ptr<SharedEvent> shared, DevicePtr device)
+  Event(std::shared_ptr<IpcEvent> shared, DevicePtr device)
       : timed_(false), device_(std::move(device)), shared_(std::move(shared)) {}
   /// Seconds between two recordings. Throws PLIANT_FAILED_PRECONDITION unless both were reached and are timed.
   static double elapsed(Event& begin, Event& end);
@@ -100,7 +100,7 @@ class Event {
   void synchronize();
   void make_wait(Stream& stream);
   /// NULL unless it passes between processes.
-  [[nodiscard]] const std::shared_ptr<SharedEvent>& shared() const { return shared_; }
+  [[nodiscard]] const std::shared_ptr<IpcEvent>& shared() const { return shared_; }
 
  private:
   struct Recording {
@@ -112,7 +112,7 @@ class Event {
 
   const bool timed_;
   const DevicePtr device_;
-  const std::shared_ptr<SharedEvent> shared_;
+  const std::shared_ptr<IpcEvent> shared_;
   std::mutex mutex_;
   Recording recording_;
 };

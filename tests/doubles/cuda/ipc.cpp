@@ -1,4 +1,4 @@
-// Memory and events of the software runtime between processes: a handle names a file that its process has open.
+// Memory of the software runtime between processes: a handle names a file that its process has open.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "file_limit.hpp"
 #include "soft.hpp"
 
 namespace soft_cuda {
@@ -21,7 +20,6 @@ struct Label {
   int32_t pid;
   int32_t fd;
   int32_t device;
-  int32_t kind;  ///< 1: memory, 2: event
   uint64_t nonce;
   uint64_t bytes;
   uint64_t mapped;
@@ -106,40 +104,6 @@ bool is_imported(const Allocation& allocation) {
   return false;
 }
 
-SharedFile::~SharedFile() {
-  if (mapped != nullptr) ::munmap(mapped, kPage);
-  if (fd >= 0) ::close(fd);
-}
-
-std::shared_ptr<SharedFile> make_shared_file() {
-  auto made = std::make_shared<SharedFile>();
-  if (!may_write(kPage)) return nullptr;
-  made->fd = ::memfd_create("soft-cuda-event", MFD_CLOEXEC);
-  if (made->fd < 0 || ::ftruncate(made->fd, kPage) != 0) return nullptr;
-  made->mapped = reinterpret_cast<SharedRecordings*>(map(made->fd, kPage, PROT_READ | PROT_WRITE));
-  if (made->mapped == nullptr) return nullptr;
-  made->mapped->nonce = drawn();
-  return made;
-}
-
-std::shared_ptr<Recording> Event::latest() const {
-  if (!shared) return last;
-  const uint32_t number = shared->mapped->recorded;
-  if (number == 0) return nullptr;
-  auto made = std::make_shared<Recording>();
-  made->shared = shared;
-  made->number = number;
-  return made;
-}
-
-std::shared_ptr<Recording> Event::record() {
-  auto made = std::make_shared<Recording>();
-  made->shared = shared;
-  if (shared) made->number = ++shared->mapped->recorded;
-  last = made;
-  return made;
-}
-
 }  // namespace soft_cuda
 
 using namespace soft_cuda;
@@ -158,7 +122,7 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* pointer) {
   if (one.bytes % kBlock != 0) {
     all.violation("a handle was asked for memory that shares its block with other allocations");
   }
-  put(*handle, {::getpid(), one.fd, one.device, 1, one.trailer().nonce, one.bytes, one.mapped});
+  put(*handle, {::getpid(), one.fd, one.device, one.trailer().nonce, one.bytes, one.mapped});
   return cudaSuccess;
 }
 
@@ -168,7 +132,7 @@ cudaError_t cudaIpcOpenMemHandle(void** out, cudaIpcMemHandle_t handle, unsigned
   if (const cudaError_t now = usable(); now != cudaSuccess) return told(now);
   const Label label = label_in(handle);
   if (!all.settings.has_ipc) return told(cudaErrorNotSupported);
-  if (flags != cudaIpcMemLazyEnablePeerAccess || label.kind != 1) return told(cudaErrorInvalidValue);
+  if (flags != cudaIpcMemLazyEnablePeerAccess) return told(cudaErrorInvalidValue);
   if (label.pid == ::getpid()) return told(cudaErrorInvalidResourceHandle);
   if (label.device != current_device() && !all.settings.has_peers) return told(cudaErrorPeerAccessUnsupported);
   for (auto& [address, one] : all.allocations) {
@@ -203,32 +167,6 @@ cudaError_t cudaIpcCloseMemHandle(void* pointer) {
   }
   all.allocations.erase(found);
   return told(usable());
-}
-
-cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle, cudaEvent_t event) {
-  const std::lock_guard lock(state().mutex);
-  if (const cudaError_t now = usable(); now != cudaSuccess) return told(now);
-  const Event& one = *reinterpret_cast<Event*>(event);
-  if (!one.shared || one.imported) return told(cudaErrorInvalidResourceHandle);
-  put(*handle, {::getpid(), one.shared->fd, one.device, 2, one.shared->mapped->nonce, 0, kPage});
-  return cudaSuccess;
-}
-
-cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* out, cudaIpcEventHandle_t handle) {
-  const std::lock_guard lock(state().mutex);
-  if (const cudaError_t now = usable(); now != cudaSuccess) return told(now);
-  const Label label = label_in(handle);
-  if (!state().settings.has_ipc) return told(cudaErrorNotSupported);
-  if (label.kind != 2 || label.pid == ::getpid()) return told(cudaErrorInvalidValue);
-  auto shared = std::make_shared<SharedFile>();
-  shared->fd = open_file(label, kPage);
-  if (shared->fd < 0) return told(cudaErrorMapBufferObjectFailed);
-  shared->mapped = reinterpret_cast<SharedRecordings*>(map(shared->fd, kPage, PROT_READ | PROT_WRITE));
-  if (shared->mapped == nullptr || shared->mapped->nonce != label.nonce) return told(cudaErrorMapBufferObjectFailed);
-  auto* made = new Event{label.device, false, nullptr, std::move(shared), true};
-  state().events.insert(made);
-  *out = reinterpret_cast<cudaEvent_t>(made);
-  return cudaSuccess;
 }
 
 }  // extern "C"

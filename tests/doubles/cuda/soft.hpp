@@ -11,7 +11,7 @@
 //   PLIANT_SOFT_CUDA_LOSE_DEVICE_AT  command at which the device is lost, counted from 1
 //   PLIANT_SOFT_CUDA_NO_KERNELS      1: kernels cannot be loaded
 //   PLIANT_SOFT_CUDA_NO_BATCHES      1: the driver knows no batches of copies
-//   PLIANT_SOFT_CUDA_NO_IPC          1: neither memory nor events pass between processes
+//   PLIANT_SOFT_CUDA_NO_IPC          1: no memory passes between processes
 //   PLIANT_SOFT_CUDA_NO_PEERS        1: no device reaches memory of another
 #pragma once
 
@@ -91,36 +91,16 @@ struct Pool {
   uint64_t kept = 0;
 };
 
-/// Recordings of an event that passes between processes, in a file.
-struct SharedRecordings {
-  uint64_t nonce;
-  std::atomic<uint32_t> recorded;
-  std::atomic<uint32_t> done;
-};
-struct SharedFile {
-  ~SharedFile();
-  int fd = -1;
-  SharedRecordings* mapped = nullptr;
-};
-
 /// One recording of an event.
 struct Recording {
   bool done = false;
   double seconds = 0;
-  std::shared_ptr<SharedFile> shared;  ///< where the event passes between processes,
-  uint32_t number = 0;                 ///< and which recording it is
-  [[nodiscard]] bool is_done() const { return shared ? shared->mapped->done >= number : done; }
 };
 
 struct Event {
   int device = 0;
   bool timed = true;
   std::shared_ptr<Recording> last;  ///< NULL: never recorded
-  std::shared_ptr<SharedFile> shared;
-  bool imported = false;
-  /// The last recording by now, whichever process made it; NULL: there is none.
-  [[nodiscard]] std::shared_ptr<Recording> latest() const;
-  std::shared_ptr<Recording> record();
 };
 
 struct Command {
@@ -184,8 +164,6 @@ struct State {
   /// Waits until the stream has run all there is now; how it went.
   cudaError_t drain(std::unique_lock<std::mutex>& lock, Stream& stream);
   void trim(Pool& pool, uint64_t keep);
-  /// Until the recording was reached, or the device is lost.
-  void await(std::unique_lock<std::mutex>& lock, const Recording& recording);
 };
 State& state();
 
@@ -202,8 +180,6 @@ cudaError_t launch(const std::string& name, void** arguments, Command& command);
 
 constexpr cudaError_t kLoss = cudaErrorLaunchFailure;
 uint64_t drawn();
-/// A file for an event's recordings; NULL when there is none to be had.
-std::shared_ptr<SharedFile> make_shared_file();
 /// Some process that has the allocation open is still there.
 bool is_imported(const Allocation& allocation);
 

@@ -2,7 +2,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -109,10 +108,6 @@ void State::finish(Stream& stream, Command& command) {
   if (command.records && !lost) {
     command.records->done = true;
     command.records->seconds = now();
-    if (command.records->shared) {
-      std::atomic<uint32_t>& done = command.records->shared->mapped->done;
-      done = std::max(done.load(), command.records->number);
-    }
   }
   ++stream.finished;
   changed.notify_all();
@@ -131,13 +126,6 @@ void State::trim(Pool& pool, uint64_t keep) {
   if (pool.kept <= keep) return;
   used[pool.device] -= pool.kept - keep;
   pool.kept = keep;
-}
-
-void State::await(std::unique_lock<std::mutex>& lock, const Recording& recording) {
-  const auto reached = [&] { return lost || recording.is_done(); };
-  // Nobody here is told when another process gets there.
-  while (recording.shared && !reached()) changed.wait_for(lock, std::chrono::microseconds(200));
-  changed.wait(lock, reached);
 }
 
 Stream::Stream(int on_device, uint64_t number)
@@ -168,7 +156,7 @@ void Stream::loop() {
     }
     Command command = std::move(queue.front());
     queue.pop_front();
-    if (command.wait) all.await(lock, *command.wait);
+    all.changed.wait(lock, [&] { return all.lost || !command.wait || command.wait->done; });
     if (!all.lost && command.work) {
       lock.unlock();
       command.work();

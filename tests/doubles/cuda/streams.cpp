@@ -82,24 +82,16 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
   const std::lock_guard lock(state().mutex);
   if (const cudaError_t now = usable(); now != cudaSuccess) return told(now);
+  if (!of(event)->last) return cudaSuccess;
   Command command;
-  command.wait = of(event)->latest();
-  if (!command.wait) return cudaSuccess;
+  command.wait = of(event)->last;
   return told(state().push(*of(handle), std::move(command)));
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned flags) {
   const std::lock_guard lock(state().mutex);
   if (const cudaError_t now = usable(); now != cudaSuccess) return told(now);
-  const bool timed = (flags & cudaEventDisableTiming) == 0;
-  std::shared_ptr<SharedFile> shared;
-  if ((flags & cudaEventInterprocess) != 0) {
-    if (timed) return told(cudaErrorInvalidValue);
-    if (!state().settings.has_ipc) return told(cudaErrorNotSupported);
-    shared = make_shared_file();
-    if (!shared) return told(cudaErrorMemoryAllocation);
-  }
-  auto* made = new Event{current_device(), timed, nullptr, std::move(shared)};
+  auto* made = new Event{current_device(), (flags & cudaEventDisableTiming) == 0, nullptr};
   state().events.insert(made);
   *out = reinterpret_cast<cudaEvent_t>(made);
   return cudaSuccess;
@@ -121,20 +113,20 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
     return told(cudaErrorInvalidResourceHandle);
   }
   Command command;
-  command.records = of(event)->record();
+  command.records = std::make_shared<Recording>();
+  of(event)->last = command.records;
   return told(state().push(*of(handle), std::move(command)));
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(state().mutex);
   if (const cudaError_t now = usable(); now != cudaSuccess) return told(now);
-  const auto last = of(event)->latest();
-  return told(!last || last->is_done() ? cudaSuccess : cudaErrorNotReady);
+  return told(!of(event)->last || of(event)->last->done ? cudaSuccess : cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   std::unique_lock lock(state().mutex);
   if (const cudaError_t now = usable(); now != cudaSuccess) return told(now);
-  const std::shared_ptr<Recording> last = of(event)->latest();
-  if (last) state().await(lock, *last);
+  const std::shared_ptr<Recording> last = of(event)->last;
+  state().changed.wait(lock, [&] { return state().lost || !last || last->done; });
   return told(usable());
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {

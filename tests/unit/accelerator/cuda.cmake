@@ -2,7 +2,7 @@
 if(NOT TARGET soft_cudart)
   return()
 endif()
-foreach(test streams memory ipc work arithmetic limits)
+foreach(test streams memory ipc ipc_event work arithmetic limits)
   add_dependencies(test_accelerator_${test} pliant_accelerator_cuda soft_cudart)
   target_compile_definitions(test_accelerator_${test} PRIVATE PLIANT_SOFT_CUDA="$<TARGET_FILE:soft_cudart>")
   foreach(way cuda cuda_delayed cuda_without_kernels)
