@@ -14,11 +14,13 @@ namespace pliant::devices {
 /// This process has something mapped where the range begins and where it ends: with nothing there, a copy by the CPU
 /// would end the process. Costs two calls of the system.
 inline bool is_mapped(const void* pointer, uint64_t bytes) {
-  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<uintptr_t>(pointer);
-  for (const uintptr_t byte : {begin, begin + bytes - 1}) {
+  static const auto kPageBytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  if (bytes == 0) return true;
+  for (const uint64_t offset : {uint64_t{0}, bytes - 1}) {
+    auto* at = static_cast<char*>(const_cast<void*>(pointer)) + offset;
+    at -= reinterpret_cast<uintptr_t>(at) % kPageBytes;
     unsigned char resident = 0;
-    if (bytes != 0 && ::mincore(reinterpret_cast<void*>(byte / page * page), 1, &resident) != 0) return false;
+    if (::mincore(at, 1, &resident) != 0) return false;
   }
   return true;
 }

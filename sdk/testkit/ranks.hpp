@@ -14,7 +14,7 @@ namespace pliant::testkit {
 class Ranks {
  public:
   /// Time in which a rank must answer; past it the plugin counts as hung.
-  static constexpr int32_t kAnswerMs = 30000;
+  static constexpr int32_t kAnswerMs = 15000;
   /// Starts `world_size` processes that run `script`.
   Ranks(const Subject& subject, const std::string& script, int32_t world_size,
         const std::vector<int64_t>& numbers = {});
