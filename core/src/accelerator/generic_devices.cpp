@@ -67,7 +67,7 @@ void meet(Shared& shared, const Signature& own, pliant_stream* on) {
         for (size_t r = 0; r < seen->all.size(); ++r) {
           if (seen->all[r] == seen->own) continue;
           throw Failure(PLIANT_INVALID_ARGUMENT, "rank " + std::to_string(r) + " called " + seen->all[r].words() +
-                                                     " where this rank, " + std::to_string(rank) + ", called " +
+                                                     " where rank " + std::to_string(rank) + ", this one, called " +
                                                      seen->own.words() +
                                                      "; all ranks make the same calls in the same order");
         }
