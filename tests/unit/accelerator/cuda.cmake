@@ -15,6 +15,7 @@ add_test(NAME "conformance: accelerator-cuda.pliant.so with a software device"
 set_tests_properties("conformance: accelerator-cuda.pliant.so with a software device" PROPERTIES TIMEOUT 300
   ENVIRONMENT "LD_LIBRARY_PATH=${PLIANT_SOFT_CUDA_DIR};PLIANT_SOFT_CUDA_DEVICES=8")
 add_dependencies(test_conformance soft_cudart soft_nccl)
+pliant_check_generic(cuda "LD_LIBRARY_PATH=${PLIANT_SOFT_CUDA_DIR}")
 pliant_add_test(accelerator_cuda_absent SOURCES cuda_absent_test.cpp)
 pliant_add_test(accelerator_cuda SOURCES cuda_test.cpp)
 pliant_add_test(accelerator_cuda_pool SOURCES cuda_pool_test.cpp)
