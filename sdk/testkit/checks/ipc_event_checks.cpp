@@ -305,6 +305,7 @@ void events_leak_script(const Rank& rank) {
       event.record(stream);
       hand_over(rank, post, exported(accelerator, event));
       hand_over(rank, post, exported(accelerator, event));
+      stream.wait();  // what is enqueued may hold the event
       meet(rank);
     } else {
       const ImportedEvent first(accelerator, take(rank, post));
