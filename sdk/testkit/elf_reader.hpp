@@ -6,7 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <ios>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -17,8 +17,11 @@ namespace pliant::testkit {
 class ElfReader {
  public:
   explicit ElfReader(const std::filesystem::path& file) {
-    std::ifstream in(file, std::ios::binary);
-    bytes_.assign(std::istreambuf_iterator<char>(in), {});
+    std::ifstream in(file, std::ios::binary | std::ios::ate);
+    const auto size = static_cast<std::streamoff>(in.tellg());
+    bytes_.resize(size > 0 ? static_cast<size_t>(size) : 0);
+    in.seekg(0);
+    in.read(bytes_.data(), size > 0 ? size : 0);
     const auto header = at<Elf64_Ehdr>(0);
     if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) {
       throw std::runtime_error(file.string() + " is not a 64-bit ELF file");
