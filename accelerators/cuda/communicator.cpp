@@ -198,6 +198,9 @@ void Communicator::enqueue_all(std::vector<NcclCall> calls, Stream& stream) {
     auto mark = std::make_shared<Mark>(events, false);
     mark->submit(handle);
     member->add(failures, number, std::move(mark));
+    for (const NcclCall& call : job->calls) {
+      if (call.then) call.then();
+    }
     job->turn.reset();
   };
   const auto issue = [member = member_, job](cudaStream_t handle) {
@@ -298,6 +301,20 @@ void Communicator::all_gather_v(const void* send, void* recv, std::span<const ui
             return first == kNcclSuccess ? ended : first;
           }},
           stream);
+}
+
+void Communicator::register_window(void* pointer, uint64_t bytes, std::function<void()> on_none, Stream& stream) {
+  constexpr int kSymmetric = 1;
+  auto window = std::make_shared<NcclWindow>(nullptr);
+  NcclCall call;
+  call.go = [=](const NcclApi& nccl, NcclComm comm, cudaStream_t) {
+    return nccl.window_register(comm, pointer, bytes, window.get(), kSymmetric);
+  };
+  call.then = [window, told = std::move(on_none)] {
+    if (*window == nullptr) told();
+  };
+  member_->keep(window);  // NCCL itself ends the window with the communicator
+  enqueue(std::move(call), stream);
 }
 
 void Communicator::send(const void* buffer, sdk::Elements elements, int32_t peer, Stream& stream) {

@@ -21,6 +21,7 @@ struct NcclCall {
   int32_t self_sends = 0;     ///< 1: a message to this rank itself
   int32_t self_receives = 0;  ///< 1: a message from it
   bool is_message = false;
+  std::function<void()> then = {};  ///< when NCCL is through with it, before it has run
 };
 
 /// Calls since begin_group.
@@ -58,6 +59,8 @@ class Communicator {
   void all_gather_v(const void* send, void* recv, std::span<const uint64_t> counts, sdk::DType dtype, Stream& stream);
   void send(const void* buffer, sdk::Elements elements, int32_t peer, Stream& stream);
   void recv(void* buffer, sdk::Elements elements, int32_t peer, Stream& stream);
+  /// `on_none`: NCCL has taken the memory and makes no window between these devices.
+  void register_window(void* pointer, uint64_t bytes, std::function<void()> on_none, Stream& stream);
   void begin_group();
   void end_group();
 

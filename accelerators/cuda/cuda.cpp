@@ -106,7 +106,8 @@ class CudaAccelerator {
                                             : std::min<uint64_t>(one.memory_bytes, static_cast<uint64_t>(memory_bytes));
     const uint32_t shared = one.shares_memory ? PLIANT_CAP_SHARED_MEMORY : 0;
     const uint32_t exchanged = one.has_ipc ? PLIANT_CAP_EXCHANGE_MEMORY : 0;
-    return {one.name, most, shared | exchanged};
+    const uint32_t windows = has_nccl() && nccl_.window_register != nullptr ? PLIANT_CAP_WINDOW_MEMORY : 0;
+    return {one.name, most, shared | exchanged | windows};
   }
 
   void* alloc(int32_t device, sdk::Memory memory, uint64_t bytes) {
@@ -263,6 +264,20 @@ class CudaAccelerator {
     reachable(stream, buffer, elements.bytes());
     comm.recv(buffer, elements, peer, stream);
   }
+  void register_window(Comm& comm, void* pointer, uint64_t bytes, Stream& stream) {
+    sdk::require(memory_.is_window(stream.device(), pointer, bytes),
+                 "the window leaves its memory, or is not of PLIANT_MEMORY_WINDOW of this device and instance");
+    comm.register_window(
+        pointer, bytes,
+        [this] {
+          std::call_once(no_windows_told_, [this] {
+            host_.warning(
+                "NCCL makes no windows between these devices: collectives are staged and computed as before; "
+                "NCCL_DEBUG=INFO makes it say why");
+          });
+        },
+        stream);
+  }
   void begin_group(Comm& comm) { comm.begin_group(); }
   void end_group(Comm& comm) { comm.end_group(); }
 
@@ -302,6 +317,8 @@ class CudaAccelerator {
         offered_.comm_grow = nullptr;
         offered_.comm_grow_id = nullptr;
       }
+      if (nccl_.window_register == nullptr) offered_.register_window = nullptr;
+      memory_.set_windows(nccl_.mem_alloc, nccl_.mem_free);
       if (collectives == "nccl" || are_on_several_machines()) offered_.device_key = nullptr;
       if (!why_no_nccl_.empty()) host_.warning("generic collectives instead of NCCL's: " + why_no_nccl_);
     });
@@ -325,6 +342,7 @@ class CudaAccelerator {
   cuda::IpcMemory ipc_;
   accelerator::ProcessWatch watch_;
   std::once_flag told_;
+  std::once_flag no_windows_told_;
 };
 
 }  // namespace

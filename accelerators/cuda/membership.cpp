@@ -72,7 +72,7 @@ NcclResult Membership::poll() {
 }
 
 bool Membership::begin(const Make& make) {
-  NcclConfig config;
+  NcclConfig config = nccl_.config();
   NcclComm made = nullptr;
   const std::unique_lock lock(calling_);
   const std::optional<NcclResult> result = make(&made, &config);
@@ -158,6 +158,11 @@ void Membership::settle() {
     changed_.wait_for(lock, kPollCall);
   }
   throw Failure(*failure_);
+}
+
+void Membership::keep(std::shared_ptr<const void> written) {
+  const std::lock_guard lock(mutex_);
+  kept_.push_back(std::move(written));
 }
 
 void Membership::add(std::shared_ptr<devices::FailureSlot> failures, uint64_t number, std::shared_ptr<Mark> mark) {

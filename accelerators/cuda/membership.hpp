@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "nccl_api.hpp"
 #include "pliant/abi/collectives.h"
@@ -53,6 +54,8 @@ class Membership {
   }
   /// Waits until what was issued is on its stream.
   void settle();
+  /// What NCCL may write to until it has left.
+  void keep(std::shared_ptr<const void> written);
   /// Work of a stream that ends at the mark fails with the communicator.
   void add(std::shared_ptr<devices::FailureSlot> failures, uint64_t number, std::shared_ptr<Mark> mark);
 
@@ -94,6 +97,7 @@ class Membership {
   const int32_t rank_;
   const int32_t world_size_;
   void* word_ = nullptr;
+  std::vector<std::shared_ptr<const void>> kept_;
 
   std::mutex calling_;  ///< of the handle
   NcclComm handle_ = nullptr;

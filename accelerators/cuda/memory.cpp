@@ -23,19 +23,6 @@ void* alloc_pinned(const Api& api, uint64_t bytes) {
   return made;
 }
 
-void* alloc_now(const DeviceEntry& device, sdk::Memory memory, uint64_t bytes) {
-  const Api& api = device.api;
-  const OnDevice here(api, device.index);
-  void* made = nullptr;
-  if (memory == sdk::Memory::kPinned) return alloc_pinned(api, bytes);
-  if (memory == sdk::Memory::kShared) {
-    check(api, api.cudaMallocManaged(&made, bytes, cudaMemAttachGlobal), "cudaMallocManaged");
-  } else {
-    check(api, api.cudaMalloc(&made, bytes), "cudaMalloc");
-  }
-  return made;
-}
-
 /// A handle to memory that shares a block of the driver's with other allocations would show those, too.
 uint64_t whole_blocks(uint64_t bytes) {
   constexpr uint64_t kBlock = uint64_t{2} << 20U;
@@ -43,10 +30,8 @@ uint64_t whole_blocks(uint64_t bytes) {
   return std::max<uint64_t>(1, (bytes + kBlock - 1) / kBlock) * kBlock;
 }
 
-void free_now(const DeviceEntry& device, bool pinned, void* pointer) {
-  const OnDevice here(device.api, device.index);
-  const cudaError_t result = pinned ? device.api.cudaFreeHost(pointer) : device.api.cudaFree(pointer);
-  if (result != cudaSuccess) static_cast<void>(device.api.cudaGetLastError());
+void tell_freed(const Api& api, cudaError_t result) {
+  if (result != cudaSuccess) static_cast<void>(api.cudaGetLastError());
 }
 
 }  // namespace
@@ -57,13 +42,42 @@ PinnedBlock::PinnedBlock(DevicePtr device, uint64_t bytes) : device_(std::move(d
 }
 
 PinnedBlock::~PinnedBlock() {
-  if (::getpid() == device_->owner) free_now(*device_, true, pointer_);
+  if (::getpid() != device_->owner) return;
+  const OnDevice here(device_->api, device_->index);
+  tell_freed(device_->api, device_->api.cudaFreeHost(pointer_));
+}
+
+void* CudaMemory::alloc_now(const DeviceEntry& device, sdk::Memory memory, uint64_t bytes) const {
+  const Api& api = device.api;
+  const OnDevice here(api, device.index);
+  void* made = nullptr;
+  if (memory == sdk::Memory::kPinned) return alloc_pinned(api, bytes);
+  if (memory == sdk::Memory::kShared) {
+    check(api, api.cudaMallocManaged(&made, bytes, cudaMemAttachGlobal), "cudaMallocManaged");
+  } else if (memory == sdk::Memory::kWindow) {
+    const NcclResult result = window_alloc_(&made, bytes);
+    if (result == kNcclSuccess) return made;
+    static_cast<void>(api.cudaGetLastError());
+    // It does not tell want of memory from other failures of CUDA.
+    throw Failure(PLIANT_RESOURCE_EXHAUSTED, "ncclMemAlloc failed; NCCL_DEBUG=WARN makes it say why");
+  } else {
+    check(api, api.cudaMalloc(&made, bytes), "cudaMalloc");
+  }
+  return made;
+}
+
+void CudaMemory::free_now(const Block& block) const {
+  const Api& api = block.device->api;
+  const OnDevice here(api, block.device->index);
+  if (block.memory == sdk::Memory::kPinned) return tell_freed(api, api.cudaFreeHost(block.pointer));
+  if (block.memory != sdk::Memory::kWindow) return tell_freed(api, api.cudaFree(block.pointer));
+  if (window_free_(block.pointer) != kNcclSuccess) static_cast<void>(api.cudaGetLastError());
 }
 
 CudaMemory::~CudaMemory() {
   for (const auto& [address, block] : blocks_) {
     if (::getpid() != block.device->owner) return;
-    free_now(*block.device, block.memory == sdk::Memory::kPinned, block.pointer);
+    free_now(block);
   }
   for (const auto& [device, pool] : pools_) {
     if (pool.handle == nullptr || ::getpid() != pool.device->owner) continue;
@@ -127,16 +141,17 @@ void* CudaMemory::add(Block block, Make&& make) {
     if (block.counted == 0 || failure.status() != PLIANT_RESOURCE_EXHAUSTED) throw;
     throw none_left(device, block.counted, " (" + std::string(failure.what()) + ")");
   } catch (...) {
-    if (block.pointer != nullptr) free_now(device, block.memory == sdk::Memory::kPinned, block.pointer);
+    if (block.pointer != nullptr) free_now(block);
     give_back(device.index, block.counted);
     throw;
   }
 }
 
 void* CudaMemory::alloc(const DevicePtr& device, sdk::Memory memory, uint64_t bytes) {
-  const uint64_t taken = memory == sdk::Memory::kExchange ? whole_blocks(bytes) : std::max<uint64_t>(bytes, 1);
+  const bool is_whole = memory == sdk::Memory::kExchange || memory == sdk::Memory::kWindow;
+  const uint64_t taken = is_whole ? whole_blocks(bytes) : std::max<uint64_t>(bytes, 1);
   // Shared memory moves to the device as it is used, and may be more than that has.
-  const uint64_t counted = memory == sdk::Memory::kExchange ? taken : memory == sdk::Memory::kDevice ? bytes : 0;
+  const uint64_t counted = is_whole ? taken : memory == sdk::Memory::kDevice ? bytes : 0;
   return add({nullptr, bytes, counted, memory, false, device}, [&] {
     try {
       return alloc_now(*device, memory, taken);
@@ -157,7 +172,7 @@ void CudaMemory::free(void* pointer) {
     used_[block.device->index] -= block.counted;
     blocks_.erase(found);
   }
-  free_now(*block.device, block.memory == sdk::Memory::kPinned, pointer);
+  free_now(block);
 }
 
 bool CudaMemory::is_exchange(const DeviceEntry& device, const void* pointer) const {
@@ -165,6 +180,17 @@ bool CudaMemory::is_exchange(const DeviceEntry& device, const void* pointer) con
   const auto found = blocks_.find(reinterpret_cast<uintptr_t>(pointer));
   return found != blocks_.end() && found->second.memory == sdk::Memory::kExchange &&
          found->second.device->index == device.index;
+}
+
+bool CudaMemory::is_window(const DeviceEntry& device, const void* pointer, uint64_t bytes) const {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  const std::lock_guard lock(mutex_);
+  auto found = blocks_.upper_bound(address);
+  if (found == blocks_.begin()) return false;
+  const Block& block = (--found)->second;
+  const uint64_t offset = address - found->first;
+  return block.memory == sdk::Memory::kWindow && block.device->index == device.index && offset < block.bytes &&
+         bytes <= block.bytes - offset;
 }
 
 devices::Reach CudaMemory::reach_of(const DeviceEntry& device, const void* pointer, uint64_t bytes,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "devices/staged_work.hpp"
+#include "nccl_api.hpp"
 #include "pliant/sdk/accelerator.hpp"
 #include "runtime.hpp"
 
@@ -39,6 +40,11 @@ class CudaMemory {
   CudaMemory(const CudaMemory&) = delete;
   CudaMemory& operator=(const CudaMemory&) = delete;
 
+  /// What windows are made of; before any is allocated.
+  void set_windows(NcclResult (*made_by)(void**, size_t), NcclResult (*freed_by)(void*)) {
+    window_alloc_ = made_by;
+    window_free_ = freed_by;
+  }
   /// `limit` bytes of each device's memory may be used; 0: all.
   void set_limit(uint64_t limit) { limit_ = limit; }
   void* alloc(const DevicePtr& device, sdk::Memory memory, uint64_t bytes);
@@ -46,6 +52,8 @@ class CudaMemory {
   void free(void* pointer);
   /// `pointer` begins exchange memory of this instance on the device.
   [[nodiscard]] bool is_exchange(const DeviceEntry& device, const void* pointer) const;
+  /// The range lies in window memory of this instance on the device.
+  [[nodiscard]] bool is_window(const DeviceEntry& device, const void* pointer, uint64_t bytes) const;
   [[nodiscard]] sdk::MemoryInfo info(const DeviceEntry& device) const;
   /// Throws PLIANT_INVALID_ARGUMENT when the range leaves its allocation. `what` names it in the message.
   [[nodiscard]] devices::Reach reach_of(const DeviceEntry& device, const void* pointer, uint64_t bytes,
@@ -70,6 +78,8 @@ class CudaMemory {
     DevicePtr device;
     cudaMemPool_t handle = nullptr;
   };
+  [[nodiscard]] void* alloc_now(const DeviceEntry& device, sdk::Memory memory, uint64_t bytes) const;
+  void free_now(const Block& block) const;
   [[nodiscard]] uint64_t total(const DeviceEntry& device) const;
   /// Counts the bytes as used, unless that is more than there is.
   [[nodiscard]] bool reserve(const DeviceEntry& device, uint64_t bytes);
@@ -86,6 +96,8 @@ class CudaMemory {
   std::map<int, uint64_t> used_;
   std::map<int, Pool> pools_;
   uint64_t limit_ = 0;
+  NcclResult (*window_alloc_)(void**, size_t) = nullptr;
+  NcclResult (*window_free_)(void*) = nullptr;
 };
 
 }  // namespace pliant::cuda

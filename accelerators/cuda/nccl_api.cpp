@@ -26,7 +26,6 @@ std::string NcclApi::open(const std::string& file) {
     if (slot == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(name);
   };
   find(get_version, "ncclGetVersion");
-  int version = 0;
   if (get_version != nullptr && get_version(&version) == kNcclSuccess && version < kOldest) {
     return file + " is NCCL " + version_text(version) + ", and at least " + version_text(kOldest) +
            " is needed; install a newer one";
@@ -60,7 +59,25 @@ std::string NcclApi::open(const std::string& file) {
     grow_id = nullptr;
     grow = nullptr;
   }
+  find(mem_alloc, "ncclMemAlloc");
+  find(mem_free, "ncclMemFree");
+  find(window_register, "ncclCommWindowRegister");
+  if (mem_alloc == nullptr || mem_free == nullptr || window_register == nullptr) {
+    mem_alloc = nullptr;
+    mem_free = nullptr;
+    window_register = nullptr;
+  }
   return "";
+}
+
+NcclConfig NcclApi::config() const {
+  constexpr int kCtaPolicyZero = 2;
+  NcclConfig made;
+  const bool has_policy = version >= kZeroCta;
+  made.size = has_policy ? sizeof(NcclConfig) : offsetof(NcclConfig, traffic_class);
+  made.version = static_cast<unsigned>(has_policy ? kZeroCta : kOldest);
+  if (has_policy) made.cta_policy = kCtaPolicyZero;
+  return made;
 }
 
 }  // namespace pliant::cuda

@@ -30,6 +30,8 @@ const char* name_of(CallKind kind) {
       return "send";
     case CallKind::kRecv:
       return "recv";
+    case CallKind::kWindow:
+      return "register_window";
   }
   return "an unknown collective";
 }

@@ -17,7 +17,8 @@ enum class CallKind : int32_t {
   kBarrier = 5,
   kAllGatherV = 6,
   kSend = 7,
-  kRecv = 8
+  kRecv = 8,
+  kWindow = 9  ///< nothing is exchanged, but all ranks name as many bytes
 };
 
 /// One call by one rank. broadcast and recv use `recv` only, send uses `send` only.

@@ -22,7 +22,7 @@ constexpr sdk::DType kNanoseconds = sdk::DType::kI64;
 /// Of the larger of the two buffers of a rank.
 uint64_t bytes_of(const Call& call, int32_t world_size) {
   const bool every_rank = call.kind == CallKind::kAllGather || call.kind == CallKind::kReduceScatter;
-  if (call.kind == CallKind::kBarrier) return 0;
+  if (call.kind == CallKind::kBarrier || call.kind == CallKind::kWindow) return 0;
   if (call.kind == CallKind::kAllGatherV) {
     return std::accumulate(call.counts.begin(), call.counts.end(), uint64_t{0}) * sdk::size_of(call.elements.dtype);
   }

@@ -253,6 +253,7 @@ std::unique_ptr<Exchange> Exchange::of(const Call& call, const Group& group, uin
     case CallKind::kAllGatherV:
       return std::make_unique<AllGatherV>(call, group, first_tick);
     case CallKind::kBarrier:
+    case CallKind::kWindow:
     case CallKind::kSend:
     case CallKind::kRecv:
       break;

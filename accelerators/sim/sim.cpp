@@ -17,6 +17,7 @@
 
 namespace {
 
+using pliant::accelerator::CallKind;
 using pliant::accelerator::CostModel;
 using pliant::accelerator::Device;
 using pliant::accelerator::Injection;
@@ -47,6 +48,7 @@ class SimAccelerator : public Device {
   bool host_visible = true;
   bool exchange = true;
   bool shared_memory = true;
+  bool windows = true;
   bool stream_memory = true;
   std::string clock = "real";
   double launch_us = 5;
@@ -75,6 +77,7 @@ class SimAccelerator : public Device {
     if (!host_visible) made.capabilities &= ~uint32_t{PLIANT_CAP_HOST_VISIBLE};
     if (!exchange) made.capabilities &= ~uint32_t{PLIANT_CAP_EXCHANGE_MEMORY};
     if (shared_memory) made.capabilities |= PLIANT_CAP_SHARED_MEMORY;
+    if (windows) made.capabilities |= PLIANT_CAP_WINDOW_MEMORY;
     return made;
   }
 
@@ -84,7 +87,11 @@ class SimAccelerator : public Device {
   }
   void* alloc(int32_t device, pliant::sdk::Memory kind, uint64_t bytes) {
     if (bytes > memory().left()) stream_pool_.trim(0);
-    return Device::alloc(device, kind, bytes);
+    return Device::alloc(device, of_pages(kind), bytes);
+  }
+  void free(int32_t device, pliant::sdk::Memory kind, void* pointer) { Device::free(device, of_pages(kind), pointer); }
+  void register_window(Comm& comm, void* pointer, uint64_t bytes, Stream& stream) {
+    comm.enqueue({.kind = CallKind::kWindow, .recv = pointer, .elements = {bytes, pliant::sdk::DType::kU8}}, stream);
   }
   void* alloc_async(int32_t, uint64_t bytes, Stream& stream) {
     injection_->before_call();
@@ -156,6 +163,11 @@ class SimAccelerator : public Device {
   }
 
  private:
+  /// Windows are of the memory that begins at a page.
+  static pliant::sdk::Memory of_pages(pliant::sdk::Memory kind) {
+    return kind == pliant::sdk::Memory::kWindow ? pliant::sdk::Memory::kExchange : kind;
+  }
+
   using S = SimAccelerator;
   using Table = pliant::sdk::Options<SimAccelerator>;
 
@@ -171,6 +183,7 @@ class SimAccelerator : public Device {
     o.add("host_visible", &S::host_visible, "false = as a device whose memory the processors may not touch.");
     o.add("exchange", &S::exchange, "false = as a device whose memory other processes cannot map.");
     o.add("shared_memory", &S::shared_memory, "false = as a device without memory at one address for it and the CPU.");
+    o.add("windows", &S::windows, "false = as a device without memory that communicators know as windows.");
     o.add("stream_memory", &S::stream_memory, "false = as a device without memory in stream order of its own.");
   }
 

@@ -86,6 +86,7 @@ std::vector<Script> collective_scripts();
 std::vector<Script> failure_scripts();
 std::vector<Script> loss_scripts();
 std::vector<Script> renewal_scripts();
+std::vector<Script> window_scripts();
 std::vector<Script> lifetime_scripts();
 std::vector<Script> fork_scripts();
 std::vector<Script> memory_scripts();

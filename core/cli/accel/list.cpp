@@ -49,6 +49,7 @@ std::vector<std::string> capabilities_of(const DeviceSeen& device) {
   if (device.fixed_order) names.emplace_back("fixed_order");
   if (device.shared_memory) names.emplace_back("shared_memory");
   if (device.exchange_memory) names.emplace_back("exchange_memory");
+  if (device.window_memory) names.emplace_back("window_memory");
   return names;
 }
 

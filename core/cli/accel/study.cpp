@@ -168,10 +168,11 @@ void open_device(Crew& crew, const Config& config, const BenchQuestion& question
                             study.devices == 1 ? "" : fmt::format(" to {}", study.devices - 1)),
                 ExitCode::kUsage);
   }
-  study.seen = {seen.at("name").get<std::string>(),     seen.at("memory_bytes").get<uint64_t>(),
-                seen.at("host_visible").get<bool>(),    seen.at("fixed_order").get<bool>(),
-                seen.at("shared_memory").get<bool>(),   seen.at("exchange_memory").get<bool>(),
-                seen.at("own_collectives").get<bool>(), seen.at("collectives").get<bool>()};
+  study.seen = {seen.at("name").get<std::string>(),   seen.at("memory_bytes").get<uint64_t>(),
+                seen.at("host_visible").get<bool>(),  seen.at("fixed_order").get<bool>(),
+                seen.at("shared_memory").get<bool>(), seen.at("exchange_memory").get<bool>(),
+                seen.at("window_memory").get<bool>(), seen.at("own_collectives").get<bool>(),
+                seen.at("collectives").get<bool>()};
   study.version = seen.at("version").get<std::string>();
 }
 

@@ -63,6 +63,7 @@ Json Worker::open(const Json& question) {
   seen["fixed_order"] = properties.fixed_order;
   seen["shared_memory"] = properties.shared_memory;
   seen["exchange_memory"] = properties.exchange_memory;
+  seen["window_memory"] = properties.window_memory;
   seen["own_collectives"] = properties.own_collectives;
   seen["collectives"] = properties.collectives;
   seen["version"] = version_of(accelerator);

@@ -16,9 +16,10 @@ enum class DType : int32_t { kF32 = 1, kF64 = 2, kI32 = 3, kI64 = 4, kU8 = 5, kF
 enum class ReduceOp : int32_t { kSum = 1, kMin = 2, kMax = 3 };
 enum class MemoryKind : int32_t {
   kDevice = 1,
-  kPinned = 2,   ///< the CPU's, where the device copies fastest
-  kShared = 3,   ///< read and written by both; pinned where the device has none
-  kExchange = 4  ///< the device's, for collectives; plain device memory where it has none
+  kPinned = 2,    ///< the CPU's, where the device copies fastest
+  kShared = 3,    ///< read and written by both; pinned where the device has none
+  kExchange = 4,  ///< the device's, for collectives; plain device memory where it has none
+  kWindow = 5     ///< the device's, for Communicator::register_window; plain device memory where it has none
 };
 /// What a stream is for, and how soon: hints for devices with engines of their own for each.
 enum class StreamRole : int32_t { kCompute = 0, kGather = 1, kScatter = 2, kToDevice = 3, kToHost = 4 };
@@ -36,6 +37,7 @@ struct DeviceProperties {
   bool fixed_order = false;      ///< reductions add in rank order
   bool shared_memory = false;    ///< MemoryKind::kShared is more than pinned memory
   bool exchange_memory = false;  ///< MemoryKind::kExchange is more than device memory
+  bool window_memory = false;    ///< MemoryKind::kWindow is more than device memory
 };
 
 /// Bytes of device memory that may still be had, as far as can be told, and of all there are.
@@ -71,7 +73,7 @@ class Accelerator {
 class Buffer {
  public:
   Buffer() = default;
-  /// At least 64-byte aligned. Throws kResourceExhausted when there is none left.
+  /// At least 64-byte aligned, of kWindow 4096-byte aligned. Throws kResourceExhausted when there is none left.
   Buffer(const Accelerator& accelerator, int32_t device, uint64_t bytes, MemoryKind kind = MemoryKind::kDevice);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
@@ -82,6 +84,7 @@ class Buffer {
  private:
   std::shared_ptr<Accelerator::State> accelerator_;
   void* pointer_ = nullptr;
+  void* allocated_ = nullptr;  ///< pointer_ lies in it
   uint64_t bytes_ = 0;
   int32_t device_ = 0;
   MemoryKind kind_ = MemoryKind::kDevice;

@@ -1,7 +1,9 @@
 // Accelerator, Stream, Event and memory over the slots of an accelerator plugin.
 #include "pliant/accelerator.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "accelerator/state.hpp"
@@ -11,26 +13,17 @@ namespace pliant {
 
 namespace {
 
+constexpr uint64_t kWindowAlignment = 4096;
+
 /// What the device has of that kind, or of the one that serves instead.
 MemoryKind kind_there(const Accelerator& accelerator, int32_t device, MemoryKind kind) {
   if (kind == MemoryKind::kShared && !accelerator.properties(device).shared_memory) return MemoryKind::kPinned;
   if (kind == MemoryKind::kExchange && !accelerator.properties(device).exchange_memory) return MemoryKind::kDevice;
+  if (kind == MemoryKind::kWindow && !accelerator.properties(device).window_memory) return MemoryKind::kDevice;
   return kind;
 }
 
 }  // namespace
-
-struct Event::State {
-  std::shared_ptr<Accelerator::State> accelerator;
-  pliant_event* handle = nullptr;
-
-  State() = default;
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  ~State() {
-    if (handle != nullptr) accelerator->table().event_destroy(accelerator->instance.self(), handle);
-  }
-};
 
 Accelerator::Accelerator(const Config& config)
     : state_(std::make_shared<State>(or_throw(plugin::instantiate(config, "accelerator")), config.state().search)) {}
@@ -52,7 +45,8 @@ DeviceProperties Accelerator::properties(int32_t device) const {
           has(PLIANT_CAP_HOST_VISIBLE),
           has(PLIANT_CAP_FIXED_ORDER),
           has(PLIANT_CAP_SHARED_MEMORY),
-          has(PLIANT_CAP_EXCHANGE_MEMORY)};
+          has(PLIANT_CAP_EXCHANGE_MEMORY),
+          has(PLIANT_CAP_WINDOW_MEMORY)};
 }
 
 MemoryInfo Accelerator::memory_info(int32_t device) const {
@@ -76,17 +70,23 @@ void Accelerator::trim(int32_t device, uint64_t keep_bytes) const {
 
 Buffer::Buffer(const Accelerator& accelerator, int32_t device, uint64_t bytes, MemoryKind kind)
     : accelerator_(accelerator.state()), bytes_(bytes), device_(device), kind_(kind_there(accelerator, device, kind)) {
-  accelerator_->call(accelerator_->table().alloc, device_, static_cast<int32_t>(kind_), bytes, &pointer_);
+  // Device memory in place of a window's begins where a window's would.
+  const bool aligns = kind == MemoryKind::kWindow && kind_ == MemoryKind::kDevice && bytes != 0;
+  const uint64_t more = aligns ? std::min(kWindowAlignment - 1, std::numeric_limits<uint64_t>::max() - bytes) : 0;
+  accelerator_->call(accelerator_->table().alloc, device_, static_cast<int32_t>(kind_), bytes + more, &allocated_);
+  const uint64_t past = reinterpret_cast<uintptr_t>(allocated_) % kWindowAlignment;
+  pointer_ = static_cast<std::byte*>(allocated_) + (aligns && past != 0 ? kWindowAlignment - past : 0);
 }
 
 Buffer::~Buffer() {
-  if (pointer_ == nullptr) return;
-  accelerator_->table().free(accelerator_->instance.self(), device_, static_cast<int32_t>(kind_), pointer_);
+  if (allocated_ == nullptr) return;
+  accelerator_->table().free(accelerator_->instance.self(), device_, static_cast<int32_t>(kind_), allocated_);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
     : accelerator_(std::move(other.accelerator_)),
       pointer_(std::exchange(other.pointer_, nullptr)),
+      allocated_(std::exchange(other.allocated_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
       device_(other.device_),
       kind_(other.kind_) {}
@@ -94,6 +94,7 @@ Buffer::Buffer(Buffer&& other) noexcept
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(accelerator_, other.accelerator_);
   std::swap(pointer_, other.pointer_);
+  std::swap(allocated_, other.allocated_);
   std::swap(bytes_, other.bytes_);
   std::swap(device_, other.device_);
   std::swap(kind_, other.kind_);

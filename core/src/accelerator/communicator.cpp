@@ -133,6 +133,13 @@ void Communicator::abort() noexcept {
   collectives.table().comm_abort(collectives.self(), state_->handle);
 }
 
+void Communicator::register_window(void* pointer, uint64_t bytes, Stream& stream) {
+  Accelerator::State& accelerator = *state_->accelerator;
+  accelerator.told([&] { sdk::detail::check::window(pointer, bytes); });
+  if (!accelerator.has(&pliant_collectives::register_window)) return;
+  accelerator.call(&pliant_collectives::register_window, state_->handle, pointer, bytes, stream.state().handle);
+}
+
 void Communicator::all_reduce(const void* send, void* recv, uint64_t count, DType dtype, ReduceOp op, Stream& stream) {
   state_->accelerator->call(&pliant_collectives::all_reduce, state_->handle, send, recv, count,
                             static_cast<int32_t>(dtype), static_cast<int32_t>(op), stream.state().handle);

@@ -293,6 +293,34 @@ void GenericCollectives::send(Comm& comm, const void* buffer, Elements elements,
 void GenericCollectives::recv(Comm& comm, void* buffer, Elements elements, int32_t peer, Stream& stream) {
   comm.enqueue(Comm::Message{false, buffer, elements, peer}, &stream);
 }
+void GenericCollectives::register_window(Comm& comm, void* pointer, uint64_t bytes, Stream& stream) {
+  comm.enqueue(
+      [&shared = comm.shared(), pointer, bytes](pliant_stream* on) {
+        const OwnComm* const own = shared.own();
+        if (own != nullptr && own->has_windows()) {
+          return own->call(&pliant_collectives::register_window, pointer, bytes, on);
+        }
+        if (own != nullptr) return;
+        // Nothing to make, and still the ranks are told when they do not mean the same.
+        auto all = std::make_shared<std::vector<uint64_t>>(static_cast<size_t>(shared.world_size));
+        auto mine = std::make_shared<const uint64_t>(bytes);
+        shared.step(
+            on,
+            [&carrier = shared.carrier, all, mine](pliant_comm* carried, pliant_stream* carrier_stream) {
+              carrier(carrier.collectives().all_gather, carried, mine.get(), all->data(), sizeof(uint64_t),
+                      raw(sdk::DType::kU8), carrier_stream);
+            },
+            [all, mine, rank = shared.rank] {
+              for (size_t r = 0; r < all->size(); ++r) {
+                sdk::require((*all)[r] == *mine, "rank " + std::to_string(rank) + " registers a window of " +
+                                                     std::to_string(*mine) + " bytes, rank " + std::to_string(r) +
+                                                     " one of " + std::to_string((*all)[r]));
+              }
+            });
+      },
+      &stream);
+}
+
 void GenericCollectives::begin_group(Comm& comm) {
   comm.begin_group();
 }

@@ -69,6 +69,7 @@ class GenericCollectives {
                     Stream& stream);
   void send(Comm& comm, const void* buffer, sdk::Elements elements, int32_t peer, Stream& stream);
   void recv(Comm& comm, void* buffer, sdk::Elements elements, int32_t peer, Stream& stream);
+  void register_window(Comm& comm, void* pointer, uint64_t bytes, Stream& stream);
   void begin_group(Comm& comm);
   void end_group(Comm& comm);
 

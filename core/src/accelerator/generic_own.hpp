@@ -48,6 +48,10 @@ class OwnComm {
   void call(int32_t (*pliant_collectives::*slot)(void*, pliant_comm*, Parameters...), Arguments... arguments) const {
     device_(table_.*slot, comm_, arguments...);
   }
+  /// The table, which may be older, has register_window.
+  [[nodiscard]] bool has_windows() const {
+    return PLIANT_HAS(pliant_collectives, &table_, register_window) && table_.register_window != nullptr;
+  }
   void abort() const;
   /// All ranks are known to have joined it: what else fails can still be made smaller, or larger.
   void set_joined() { is_joined_ = true; }

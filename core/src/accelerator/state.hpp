@@ -82,6 +82,18 @@ struct Accelerator::State {
   }
 };
 
+struct Event::State {
+  std::shared_ptr<Accelerator::State> accelerator;
+  pliant_event* handle = nullptr;
+
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    if (handle != nullptr) accelerator->table().event_destroy(accelerator->instance.self(), handle);
+  }
+};
+
 struct Stream::State {
   std::shared_ptr<Accelerator::State> accelerator;
   pliant_stream* handle = nullptr;

@@ -18,6 +18,7 @@ std::vector<Check> collective_checks();  // what they compute
 std::vector<Check> failure_checks();     // how they end
 std::vector<Check> loss_checks();        // when a rank dies or stops
 std::vector<Check> renewal_checks();     // what comes after
+std::vector<Check> window_checks();      // on memory that communicators know
 std::vector<Check> lifetime_checks();
 std::vector<Check> limit_checks();
 std::vector<Check> fork_checks();

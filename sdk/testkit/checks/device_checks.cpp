@@ -35,8 +35,8 @@ void properties(const Subject& subject) {
     expect(found.memory_bytes > 0, who + " has no memory");
     expect(std::memchr(found.name, '\0', sizeof(found.name)) != nullptr, who + ": its name does not end");
     expect(found.name[0] != '\0', who + " has no name");
-    const uint32_t known =
-        PLIANT_CAP_HOST_VISIBLE | PLIANT_CAP_FIXED_ORDER | PLIANT_CAP_SHARED_MEMORY | PLIANT_CAP_EXCHANGE_MEMORY;
+    const uint32_t known = PLIANT_CAP_HOST_VISIBLE | PLIANT_CAP_FIXED_ORDER | PLIANT_CAP_SHARED_MEMORY |
+                           PLIANT_CAP_EXCHANGE_MEMORY | PLIANT_CAP_WINDOW_MEMORY;
     if ((found.capabilities & ~known) != 0) {
       warn(who + " has capability bits that this kit does not know: " + std::to_string(found.capabilities & ~known));
     }

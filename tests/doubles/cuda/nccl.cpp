@@ -72,9 +72,11 @@ NcclResult ncclGetUniqueId(NcclId* id) {
 }
 NcclResult ncclCommInitRankConfig(NcclComm* out, int ranks, NcclId id, int rank, NcclConfig* config) {
   if (config->magic != 0xcafebeef || config->blocking != 0) return kNcclInvalidArgument;
+  const bool has_policy = config->size > offsetof(NcclConfig, cta_policy);
+  if (static_cast<int64_t>(config->version) > setting("PLIANT_SOFT_NCCL_VERSION", 22809)) return kNcclInvalidArgument;
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) return kNcclUnhandledCudaError;
-  const auto made = std::make_shared<NcclCommHandle>(id, rank, ranks, device);
+  const auto made = std::make_shared<NcclCommHandle>(id, rank, ranks, device, has_policy ? config->cta_policy : 0);
   const std::lock_guard lock(handles_mutex);
   handles().emplace(made.get(), made);
   *out = made.get();

@@ -1,4 +1,5 @@
 // Calls of the software NCCL: sends, receives and collectives, one by one or in groups.
+#include <atomic>
 #include <map>
 #include <utility>
 
@@ -12,6 +13,8 @@ using accelerator::Call;
 using accelerator::CallKind;
 using soft_nccl::of;
 using soft_nccl::Operation;
+
+std::atomic<int64_t> copy_engine_gathers{0};
 
 thread_local int group_depth = 0;
 thread_local std::map<NcclComm, Operation> grouped;
@@ -53,6 +56,12 @@ NcclResult add(NcclComm comm, cudaStream_t stream, Call call, uint64_t send_byte
   Operation one;
   Operation& operation = group_depth > 0 ? grouped[comm] : one;
   operation.stream = stream;
+  const auto rank = of(comm);
+  if (!rank) return kNcclInvalidArgument;
+  const bool takes_all = call.kind == CallKind::kReduceScatter;
+  const int64_t offset = call.is_message() ? -1 : rank->window_offset(takes_all ? call.send : call.recv);
+  if (offset >= 0 && call.kind == CallKind::kAllGather && rank->uses_copy_engines()) ++copy_engine_gathers;
+  operation.offsets.push_back(offset);
   for (const bool sends : {true, false}) {
     const void* pointer = sends ? call.send : call.recv;
     if (pointer == nullptr) continue;
@@ -73,6 +82,11 @@ NcclResult add(NcclComm comm, cudaStream_t stream, Call call, uint64_t send_byte
 
 extern "C" {
 #pragma GCC visibility push(default)
+
+/// All-gathers that went by copy engines, of all ranks of this process, ever: asked by tests.
+int64_t pliant_soft_nccl_copy_engine_gathers() {
+  return copy_engine_gathers;
+}
 
 NcclResult ncclAllReduce(const void* send, void* recv, size_t count, int type, int op, NcclComm comm,
                          cudaStream_t stream) {

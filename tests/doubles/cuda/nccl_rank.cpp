@@ -60,6 +60,12 @@ bool read(const std::string& place, pliant_comm_id& made) {
 
 }  // namespace
 
+NcclCommHandle::~NcclCommHandle() {
+  end();
+  for (std::thread& one : registrars_) one.join();
+  joiner_.join();
+}
+
 void NcclCommHandle::end() {
   std::unique_lock lock(mutex_);
   ended_ = true;
@@ -112,7 +118,7 @@ NcclResult NcclCommHandle::state() {
     --busy_polls_;
     return kNcclInProgress;
   }
-  return kNcclSuccess;
+  return registering_ == 0 ? kNcclSuccess : kNcclInProgress;
 }
 
 const char* NcclCommHandle::last_error() {
@@ -129,12 +135,61 @@ NcclResult NcclCommHandle::enqueue(Operation operation) {
     ticket = tickets_++;
     busy_polls_ = setting("PLIANT_SOFT_NCCL_BUSY_POLLS", 2);
   }
-  auto calls = std::make_shared<std::vector<Call>>(std::move(operation.calls));
-  const cudaError_t result =
-      soft_cuda_enqueue(operation.stream, std::move(operation.uses),
-                        [self = shared_from_this(), calls, ticket] { self->run(*calls, ticket); });
+  std::vector<soft_cuda_range> uses = std::move(operation.uses);
+  auto shared = std::make_shared<const Operation>(std::move(operation));
+  const cudaError_t result = soft_cuda_enqueue(
+      shared->stream, std::move(uses), [self = shared_from_this(), shared, ticket] { self->run(*shared, ticket); });
   if (result != cudaSuccess) return kNcclUnhandledCudaError;
   return setting("PLIANT_SOFT_NCCL_BUSY_POLLS", 2) > 0 ? kNcclInProgress : kNcclSuccess;
+}
+
+NcclResult NcclCommHandle::register_window(const void* memory, uint64_t bytes, NcclWindow* out) {
+  if (setting("PLIANT_SOFT_NCCL_WINDOWS", 1) == 0) return kNcclSuccess;
+  const std::lock_guard lock(mutex_);
+  if (error_ != kNcclSuccess) return error_;
+  if (ended_) return kNcclInvalidUsage;
+  ++registering_;
+  registrars_.emplace_back([this, memory, bytes, out, ticket = tickets_++] {
+    Operation meeting;
+    meeting.calls = {{.kind = CallKind::kWindow, .elements = {bytes, sdk::DType::kU8}}};
+    meeting.offsets = {-1};
+    run(meeting, ticket);
+    const std::lock_guard done(mutex_);
+    if (error_ == kNcclSuccess && !ended_) {
+      windows_.push_back({static_cast<const std::byte*>(memory), bytes});
+      *out = reinterpret_cast<NcclWindow>(this);
+    }
+    --registering_;
+    changed_.notify_all();
+  });
+  return kNcclInProgress;
+}
+
+int64_t NcclCommHandle::window_offset(const void* buffer) {
+  const auto* const at = static_cast<const std::byte*>(buffer);
+  const std::lock_guard lock(mutex_);
+  for (const Window& one : windows_) {
+    if (at >= one.memory && at < one.memory + one.bytes) return at - one.memory;
+  }
+  return -1;
+}
+
+void NcclCommHandle::compare_offsets(const std::vector<int64_t>& own) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (windows_.empty()) return;
+  }
+  std::vector<int64_t> all(own.size() * static_cast<size_t>(world_size_));
+  communicator_->enqueue({.kind = CallKind::kAllGather,
+                          .send = own.data(),
+                          .recv = all.data(),
+                          .elements = {own.size(), sdk::DType::kI64}},
+                         stream_);
+  stream_.synchronize();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i] == own[i % own.size()]) continue;
+    throw sdk::Failure(PLIANT_INVALID_ARGUMENT, "the buffers of the ranks begin at different offsets of the window");
+  }
 }
 
 void NcclCommHandle::join() {
@@ -227,7 +282,7 @@ void NcclCommHandle::note(const sdk::Failure& failure) {
   changed_.notify_all();
 }
 
-void NcclCommHandle::run(const std::vector<Call>& calls, uint64_t ticket) {
+void NcclCommHandle::run(const Operation& operation, uint64_t ticket) {
   std::unique_lock lock(mutex_);
   ++running_;
   changed_.wait(lock, [&] { return turn_ == ticket || ended_ || error_ != kNcclSuccess; });
@@ -236,8 +291,9 @@ void NcclCommHandle::run(const std::vector<Call>& calls, uint64_t ticket) {
     lock.unlock();
     std::optional<sdk::Failure> failure;
     try {
+      compare_offsets(operation.offsets);
       communicator.begin_group();
-      for (const Call& call : calls) {
+      for (const Call& call : operation.calls) {
         if (call.kind == CallKind::kBroadcast && call.send != nullptr && call.elements.count != 0) {
           std::memmove(call.recv, call.send, call.elements.bytes());
         }

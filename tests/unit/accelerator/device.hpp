@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -99,7 +100,14 @@ class Device {
     for (uint32_t i = 0; i < record_->option_count; ++i) values.push_back(value_of(record_->options[i], settings));
     const pliant_option_values view{sizeof(view), record_->option_count, sizeof(pliant_value), values.data()};
     pliant_error error = fresh();
-    if (record_->create(nullptr, &view, &self_, &error) != PLIANT_OK) {
+    host_.struct_size = sizeof(host_);
+    host_.context = this;
+    host_.log = [](void* context, int32_t, pliant_str line) {
+      auto& device = *static_cast<Device*>(context);
+      const std::lock_guard lock(device.logging_);
+      device.log_.emplace_back(line.data, line.size);
+    };
+    if (record_->create(&host_, &view, &self_, &error) != PLIANT_OK) {
       ::dlclose(library_);
       throw std::runtime_error(error.message);
     }
@@ -134,6 +142,11 @@ class Device {
     return call(&pliant_accelerator::stream_synchronize, stream);
   }
   [[nodiscard]] std::string name() const { return record_->name; }
+  /// What the plugin has logged.
+  [[nodiscard]] std::vector<std::string> log() const {
+    const std::lock_guard lock(logging_);
+    return log_;
+  }
 
   /// `device.call(&pliant_accelerator::alloc, 0, ...)`
   template <class... Parameters, class... Arguments>
@@ -193,6 +206,9 @@ class Device {
   }
 
   const char* const file_;
+  pliant_host host_{};
+  mutable std::mutex logging_;
+  std::vector<std::string> log_;
   void* library_ = nullptr;
   const pliant_plugin* record_ = nullptr;
   const pliant_collectives* collectives_ = nullptr;

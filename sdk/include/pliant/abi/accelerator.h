@@ -18,12 +18,13 @@ extern "C" {
 typedef struct pliant_stream pliant_stream;
 typedef struct pliant_event pliant_event;
 
-/* The last two only where the capability of their name is set; without it pinned and device memory serve. */
+/* The last three only where the capability of their name is set; without it pinned and device memory serve. */
 enum {
   PLIANT_MEMORY_DEVICE = 1,
-  PLIANT_MEMORY_PINNED = 2,  /* the CPU's, where the device copies fastest */
-  PLIANT_MEMORY_SHARED = 3,  /* one address that both the CPU and the device read and write */
-  PLIANT_MEMORY_EXCHANGE = 4 /* device memory for collectives: what other ranks map (ipc.h), or a library registers */
+  PLIANT_MEMORY_PINNED = 2,   /* the CPU's, where the device copies fastest */
+  PLIANT_MEMORY_SHARED = 3,   /* one address that both the CPU and the device read and write */
+  PLIANT_MEMORY_EXCHANGE = 4, /* device memory that other ranks map (ipc.h) */
+  PLIANT_MEMORY_WINDOW = 5    /* device memory, 4096-byte aligned, that register_window takes (collectives.h) */
 };
 /* PLIANT_F16 is IEEE binary16, PLIANT_BF16 the upper half of a float. */
 enum { PLIANT_F32 = 1, PLIANT_F64 = 2, PLIANT_I32 = 3, PLIANT_I64 = 4, PLIANT_U8 = 5, PLIANT_F16 = 6, PLIANT_BF16 = 7 };
@@ -32,7 +33,8 @@ enum {
   PLIANT_CAP_HOST_VISIBLE = 1, /* device memory may be read and written by the CPU */
   PLIANT_CAP_FIXED_ORDER = 2,  /* collective reductions add in rank order: same input, same bits */
   PLIANT_CAP_SHARED_MEMORY = 4,
-  PLIANT_CAP_EXCHANGE_MEMORY = 8
+  PLIANT_CAP_EXCHANGE_MEMORY = 8,
+  PLIANT_CAP_WINDOW_MEMORY = 16
 };
 
 /* What a stream is for: a device may have engines of its own for each. Hints, as is the priority. */

@@ -42,7 +42,8 @@ enum class Memory : int32_t {
   kDevice = PLIANT_MEMORY_DEVICE,
   kPinned = PLIANT_MEMORY_PINNED,
   kShared = PLIANT_MEMORY_SHARED,
-  kExchange = PLIANT_MEMORY_EXCHANGE
+  kExchange = PLIANT_MEMORY_EXCHANGE,
+  kWindow = PLIANT_MEMORY_WINDOW
 };
 enum class DType : int32_t {
   kF32 = PLIANT_F32,
@@ -137,9 +138,9 @@ namespace detail {
 namespace check {
 
 inline Memory memory(int32_t value) {
-  require(value >= PLIANT_MEMORY_DEVICE && value <= PLIANT_MEMORY_EXCHANGE,
+  require(value >= PLIANT_MEMORY_DEVICE && value <= PLIANT_MEMORY_WINDOW,
           "memory kind " + std::to_string(value) +
-              " is none of PLIANT_MEMORY_DEVICE (1), _PINNED (2), _SHARED (3), _EXCHANGE (4)");
+              " is none of PLIANT_MEMORY_DEVICE (1), _PINNED (2), _SHARED (3), _EXCHANGE (4), _WINDOW (5)");
   return static_cast<Memory>(value);
 }
 
@@ -150,6 +151,9 @@ inline void memory_there(Memory memory, uint32_t capabilities) {
   }
   if (memory == Memory::kExchange && (capabilities & PLIANT_CAP_EXCHANGE_MEMORY) == 0) {
     throw Failure(PLIANT_UNIMPLEMENTED, "this device has no PLIANT_MEMORY_EXCHANGE; use PLIANT_MEMORY_DEVICE");
+  }
+  if (memory == Memory::kWindow && (capabilities & PLIANT_CAP_WINDOW_MEMORY) == 0) {
+    throw Failure(PLIANT_UNIMPLEMENTED, "this device has no PLIANT_MEMORY_WINDOW; use PLIANT_MEMORY_DEVICE");
   }
 }
 

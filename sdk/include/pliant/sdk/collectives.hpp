@@ -38,6 +38,17 @@ inline void growing(int32_t rank, int32_t world_size, int32_t old_rank, int32_t 
                                 std::to_string(rank));
 }
 
+/// Throws PLIANT_INVALID_ARGUMENT.
+inline void window(const void* pointer, uint64_t bytes) {
+  constexpr uint64_t kPage = 4096;
+  require(bytes != 0, "a window of 0 bytes; it has at least 4096");
+  require(pointer != nullptr, "the memory of the window is NULL");
+  require(bytes % kPage == 0,
+          "a window of " + std::to_string(bytes) + " bytes; its size is a multiple of " + std::to_string(kPage));
+  const uint64_t past = reinterpret_cast<uintptr_t>(pointer) % kPage;
+  require(past == 0, "the window begins " + std::to_string(past) + " bytes past a multiple of 4096; begin at one");
+}
+
 }  // namespace check
 
 template <class T>
@@ -195,6 +206,17 @@ struct CollectivesAdapter : private AcceleratorAdapter<T> {
       *key = device_of(self).device_key(device);
     });
   }
+  static int32_t register_window(void* self, pliant_comm* comm, void* pointer, uint64_t bytes, pliant_stream* stream,
+                                 pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      check::window(pointer, bytes);
+      device_of(self).register_window(open(comm), pointer, bytes, open(stream));
+    });
+  }
+  static constexpr auto window_slot() -> decltype(&register_window) {
+    if constexpr (requires { &T::register_window; }) return &register_window;
+    return nullptr;
+  }
   static constexpr auto grow_id_slot() -> decltype(&comm_grow_id) {
     if constexpr (requires { &T::make_grow_id; }) return &comm_grow_id;
     return nullptr;
@@ -247,6 +269,8 @@ struct CollectivesAdapter : private AcceleratorAdapter<T> {
 ///   pliant_comm_id make_grow_id(Comm&, int32_t world_size);    // where grow takes another id than make_comm gets
 /// and, where no two of its ranks may share a device,
 ///   uint64_t device_key(int32_t device);                       // the same in all processes of the machine
+/// and, where collectives are faster on memory that the communicator knows beforehand,
+///   void register_window(Comm&, void* pointer, uint64_t bytes, Stream&);
 template <class T>
 const pliant_collectives* collectives_table() {
   using A = detail::CollectivesAdapter<T>;
@@ -270,7 +294,8 @@ const pliant_collectives* collectives_table() {
                                          A::shrink_slot(),
                                          A::grow_slot(),
                                          A::grow_id_slot(),
-                                         A::device_key_slot()};
+                                         A::device_key_slot(),
+                                         A::window_slot()};
   return &kTable;
 }
 

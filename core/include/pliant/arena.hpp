@@ -1,0 +1,70 @@
+// Arena: memory for buffers of collectives, made once and given out in stream order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "pliant/accelerator.hpp"
+#include "pliant/communicator.hpp"
+
+namespace pliant {
+
+/// One allocation of device memory, of which ArenaBuffers are pieces. Where a piece lies depends on the calls alone, so
+/// ranks that take and give back the same sizes in the same order have them at the same offsets, which windows ask for.
+/// One thread at a time. Taking a piece is O(gaps, and pieces that were given back while work of theirs still runs);
+/// giving it back is O(log gaps). Ends after its pieces and after the communicators that know it, and waits for work of
+/// pieces. Movable.
+class Arena {
+ public:
+  /// Pieces begin at multiples of it and are as large.
+  static constexpr uint64_t kAlignment = 256;
+
+  /// `bytes` are rounded up to a multiple of 4096. Throws kResourceExhausted when the device has no such memory left.
+  Arena(const Accelerator& accelerator, int32_t device, uint64_t bytes, MemoryKind kind = MemoryKind::kWindow);
+  ~Arena();
+  Arena(Arena&&) noexcept;
+  Arena& operator=(Arena&&) noexcept;
+
+  /// Makes all of it a window of the communicator: Communicator::register_window. A communicator that was shrunk or
+  /// grown is told again.
+  void register_with(Communicator& communicator, Stream& stream);
+
+  [[nodiscard]] void* pointer() const;
+  [[nodiscard]] uint64_t bytes() const;
+  [[nodiscard]] uint64_t free_bytes() const;
+  /// Of the largest piece that can be taken.
+  [[nodiscard]] uint64_t largest_free_bytes() const;
+
+  struct State;
+  [[nodiscard]] const std::shared_ptr<State>& state() const { return state_; }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// A piece of an arena, for work that is enqueued on `stream` after this is made. Taking it and giving it back wait for
+/// nothing: work of the next owner waits, on the device, for what was enqueued before. Movable.
+class ArenaBuffer {
+ public:
+  ArenaBuffer() = default;
+  /// The first gap that is large enough. Throws kResourceExhausted when there is none, on every rank alike.
+  ArenaBuffer(Arena& arena, Stream& stream, uint64_t bytes);
+  /// As give_back, on the stream that it was made on, which still lives.
+  ~ArenaBuffer();
+  ArenaBuffer(ArenaBuffer&& other) noexcept;
+  ArenaBuffer& operator=(ArenaBuffer&& other) noexcept;
+  /// `last`: the stream whose work used it last; all other work on it lies before that by events.
+  void give_back(Stream& last);
+  [[nodiscard]] void* pointer() const { return pointer_; }
+  [[nodiscard]] uint64_t bytes() const { return bytes_; }
+
+ private:
+  void give_back_on(Stream::State& last);
+
+  std::shared_ptr<Arena::State> arena_;
+  Stream::State* stream_ = nullptr;
+  void* pointer_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace pliant

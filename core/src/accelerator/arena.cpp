@@ -1,0 +1,228 @@
+// Gaps and pieces of an arena, and what enqueued work a gap still waits for.
+#include "pliant/arena.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "accelerator/state.hpp"
+
+namespace pliant {
+
+namespace {
+
+uint64_t rounded_up(uint64_t bytes, uint64_t to) {
+  if (bytes > UINT64_MAX - to) return UINT64_MAX - UINT64_MAX % to;
+  return (bytes + to - 1) / to * to;
+}
+
+}  // namespace
+
+struct Arena::State {
+  /// Work enqueued on a stream that used this range before it was given back.
+  struct Use {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    Stream::State* stream = nullptr;  ///< only compared
+    std::shared_ptr<Event> done;
+  };
+
+  State(const Accelerator& accelerator, int32_t on, uint64_t wanted, MemoryKind kind)
+      : owner(accelerator), device(on), memory(accelerator, on, rounded_up(wanted, kWindowAlignment), kind) {
+    if (memory.bytes() != 0) gaps.emplace(0, memory.bytes());
+  }
+
+  /// Waits for the work of all that was given back.
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  /// The offset of the first gap that holds them, which is then taken.
+  uint64_t take(uint64_t bytes, const Stream::State& stream);
+  void give_back(uint64_t begin, Stream::State& last);
+
+  [[nodiscard]] uint64_t free_bytes() const {
+    uint64_t all = 0;
+    for (const auto& [begin, size] : gaps) all += size;
+    return all;
+  }
+  [[nodiscard]] uint64_t largest() const {
+    uint64_t most = 0;
+    for (const auto& [begin, size] : gaps) most = std::max(most, size);
+    return most;
+  }
+
+  static constexpr uint64_t kWindowAlignment = 4096;
+
+  const Accelerator owner;
+  const int32_t device;
+  const Buffer memory;
+  std::map<uint64_t, uint64_t> gaps;           ///< sizes by offset; no two touch
+  std::map<uint64_t, uint64_t> pieces;         ///< the same
+  std::deque<Use> uses;                        ///< of ranges that lie in gaps, in the order of their events
+  std::vector<std::shared_ptr<Event>> events;  ///< to record again
+
+ private:
+  void add_gap(uint64_t begin, uint64_t size);
+  void wait_for_uses(uint64_t begin, uint64_t end, const Stream::State& stream);
+  /// What has run needs no wait. Where pieces lie does not depend on it.
+  void forget_reached();
+  void keep(std::shared_ptr<Event> done);
+  [[nodiscard]] std::shared_ptr<Event> event();
+};
+
+Arena::State::~State() {
+  try {
+    for (const Use& use : uses) use.done->synchronize();
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): its stream tells of it; nothing runs any more
+  }
+}
+
+uint64_t Arena::State::take(uint64_t bytes, const Stream::State& stream) {
+  const uint64_t size = std::max(kAlignment, rounded_up(bytes, kAlignment));
+  const auto found = std::find_if(gaps.begin(), gaps.end(), [&](const auto& gap) { return gap.second >= size; });
+  if (found == gaps.end()) {
+    throw Error(Status::kResourceExhausted,
+                "the arena of " + std::to_string(memory.bytes()) + " bytes has no room for a buffer of " +
+                    std::to_string(bytes) + ": " + std::to_string(free_bytes()) + " are free, " +
+                    std::to_string(largest()) + " of them in one piece; make it larger or give buffers back earlier",
+                ExitCode::kFailed);
+  }
+  const auto [begin, room] = *found;
+  wait_for_uses(begin, begin + size, stream);
+  pieces.emplace(begin, size);
+  gaps.erase(found);
+  if (room > size) gaps.emplace(begin + size, room - size);
+  return begin;
+}
+
+void Arena::State::give_back(uint64_t begin, Stream::State& last) {
+  const auto piece = pieces.find(begin);
+  const uint64_t size = piece->second;
+  try {
+    forget_reached();
+    std::shared_ptr<Event> done = event();
+    owner.state()->call(owner.state()->table().event_record, done->state().handle, last.handle);
+    uses.push_back({begin, begin + size, &last, std::move(done)});
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the device is lost, and no work will touch it
+  }
+  pieces.erase(piece);
+  add_gap(begin, size);
+}
+
+void Arena::State::add_gap(uint64_t begin, uint64_t size) {
+  auto after = gaps.lower_bound(begin);
+  if (after != gaps.end() && after->first == begin + size) {
+    size += after->second;
+    after = gaps.erase(after);
+  }
+  if (after != gaps.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == begin) {
+      before->second += size;
+      return;
+    }
+  }
+  gaps.emplace(begin, size);
+}
+
+void Arena::State::wait_for_uses(uint64_t begin, uint64_t end, const Stream::State& stream) {
+  const auto lies_outside = [=](const Use& use) { return use.end <= begin || use.begin >= end; };
+  for (const Use& use : uses) {
+    if (lies_outside(use) || use.stream == &stream) continue;
+    owner.state()->call(owner.state()->table().stream_wait_event, stream.handle, use.done->state().handle);
+  }
+  std::deque<Use> left;
+  for (Use& use : uses) {
+    if (lies_outside(use)) {
+      left.push_back(std::move(use));
+      continue;
+    }
+    if (use.begin < begin) left.push_back({use.begin, begin, use.stream, use.done});
+    if (use.end > end) left.push_back({end, use.end, use.stream, use.done});
+    keep(std::move(use.done));
+  }
+  uses = std::move(left);
+}
+
+void Arena::State::forget_reached() {
+  while (!uses.empty() && uses.front().done->is_reached()) {
+    keep(std::move(uses.front().done));
+    uses.pop_front();
+  }
+}
+
+void Arena::State::keep(std::shared_ptr<Event> done) {
+  if (done.use_count() == 1) events.push_back(std::move(done));
+}
+
+std::shared_ptr<Event> Arena::State::event() {
+  if (events.empty()) return std::make_shared<Event>(owner, device);
+  std::shared_ptr<Event> made = std::move(events.back());
+  events.pop_back();
+  return made;
+}
+
+Arena::Arena(const Accelerator& accelerator, int32_t device, uint64_t bytes, MemoryKind kind)
+    : state_(std::make_shared<State>(accelerator, device, bytes, kind)) {}
+Arena::~Arena() = default;
+Arena::Arena(Arena&&) noexcept = default;
+Arena& Arena::operator=(Arena&&) noexcept = default;
+
+void Arena::register_with(Communicator& communicator, Stream& stream) {
+  communicator.register_window(pointer(), bytes(), stream);
+}
+
+void* Arena::pointer() const {
+  return state_->memory.pointer();
+}
+uint64_t Arena::bytes() const {
+  return state_->memory.bytes();
+}
+uint64_t Arena::free_bytes() const {
+  return state_->free_bytes();
+}
+uint64_t Arena::largest_free_bytes() const {
+  return state_->largest();
+}
+
+ArenaBuffer::ArenaBuffer(Arena& arena, Stream& stream, uint64_t bytes)
+    : arena_(arena.state()),
+      stream_(&stream.state()),
+      pointer_(static_cast<std::byte*>(arena.pointer()) + arena_->take(bytes, *stream_)),
+      bytes_(bytes) {}
+
+ArenaBuffer::~ArenaBuffer() {
+  if (pointer_ != nullptr) give_back_on(*stream_);
+}
+
+ArenaBuffer::ArenaBuffer(ArenaBuffer&& other) noexcept
+    : arena_(std::move(other.arena_)),
+      stream_(other.stream_),
+      pointer_(std::exchange(other.pointer_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+ArenaBuffer& ArenaBuffer::operator=(ArenaBuffer&& other) noexcept {
+  std::swap(arena_, other.arena_);
+  std::swap(stream_, other.stream_);
+  std::swap(pointer_, other.pointer_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+void ArenaBuffer::give_back(Stream& last) {
+  if (pointer_ != nullptr) give_back_on(last.state());
+}
+
+void ArenaBuffer::give_back_on(Stream::State& last) {
+  const auto* const begin = static_cast<const std::byte*>(arena_->memory.pointer());
+  arena_->give_back(static_cast<uint64_t>(static_cast<const std::byte*>(std::exchange(pointer_, nullptr)) - begin),
+                    last);
+  arena_.reset();
+  bytes_ = 0;
+}
+
+}  // namespace pliant
