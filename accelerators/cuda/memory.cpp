@@ -60,21 +60,9 @@ PinnedBlock::~PinnedBlock() {
   if (::getpid() == device_->owner) free_now(*device_, true, pointer_);
 }
 
-CudaMemory::~CudaMemory() {
-  for (const auto& [address, block] : blocks_) {
-    if (::getpid() != block.device->owner) return;
-    free_now(*block.device, block.memory == sdk::Memory::kPinned, block.pointer);
-  }
-  for (const auto& [device, pool] : pools_) {
-    if (pool.handle == nullptr || ::getpid() != pool.device->owner) continue;
-    if (pool.device->api.cudaMemPoolDestroy(pool.handle) != cudaSuccess) {
-      static_cast<void>(pool.device->api.cudaGetLastError());
-    }
-  }
-}
-
-uint64_t CudaMemory::total(const DeviceEntry& device) const {
-  return limit_ == 0 ? device.memory_bytes : std::min(limit_, device.memory_bytes);
+CudaMemory::Pool::~Pool() {
+  if (handle == nullptr || ::getpid() != device->owner) return;
+  if (device->api.cudaMemPoolDestroy(handle) != cudaSuccess) static_cast<void>(device->api.cudaGetLastError());
 }
 
 sdk::MemoryInfo CudaMemory::info(const DeviceEntry& device) const {
@@ -82,62 +70,24 @@ sdk::MemoryInfo CudaMemory::info(const DeviceEntry& device) const {
   size_t free_bytes = 0;
   size_t all = 0;
   check(device.api, device.api.cudaMemGetInfo(&free_bytes, &all), "cudaMemGetInfo");
-  if (limit_ == 0) return {std::min(free_bytes, all), all};
-  const std::lock_guard lock(mutex_);
-  const auto found = used_.find(device.index);
-  const uint64_t used = found == used_.end() ? 0 : found->second;
-  const uint64_t most = total(device);
-  return {std::min<uint64_t>(most - std::min(used, most), free_bytes), most};
+  if (!book_.is_limited()) return {std::min(free_bytes, all), all};
+  const sdk::MemoryInfo allowed = book_.info({device.index, device.memory_bytes});
+  return {std::min<uint64_t>(allowed.free_bytes, free_bytes), allowed.total_bytes};
 }
 
-Failure CudaMemory::none_left(const DeviceEntry& device, uint64_t bytes, const std::string& why) const {
-  const sdk::MemoryInfo now = info(device);
-  return {PLIANT_RESOURCE_EXHAUSTED, "out of device memory: " + std::to_string(bytes) + " bytes wanted, " +
-                                         std::to_string(now.free_bytes) + " of " + std::to_string(now.total_bytes) +
-                                         " left" + why + "; free buffers" +
-                                         (limit_ != 0 ? " or raise memory_bytes" : "")};
-}
-
-bool CudaMemory::reserve(const DeviceEntry& device, uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  uint64_t& used = used_[device.index];
-  if (limit_ != 0 && bytes > total(device) - std::min(used, total(device))) return false;
-  used += bytes;
-  return true;
-}
-
-void CudaMemory::give_back(int device, uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  used_[device] -= bytes;
-}
-
-/// `make` gives the memory or throws; what it gave is known when this returns.
-template <class Make>
-void* CudaMemory::add(Block block, Make&& make) {
-  const DeviceEntry& device = *block.device;
-  if (!reserve(device, block.counted)) throw none_left(device, block.counted, "");
-  try {
-    block.pointer = make();  // slow, so not under the lock
-    void* made = block.pointer;
-    const std::lock_guard lock(mutex_);
-    blocks_.emplace(reinterpret_cast<uintptr_t>(made), block);
-    return made;
-  } catch (const Failure& failure) {
-    give_back(device.index, block.counted);
-    if (block.counted == 0 || failure.status() != PLIANT_RESOURCE_EXHAUSTED) throw;
-    throw none_left(device, block.counted, " (" + std::string(failure.what()) + ")");
-  } catch (...) {
-    if (block.pointer != nullptr) free_now(device, block.memory == sdk::Memory::kPinned, block.pointer);
-    give_back(device.index, block.counted);
-    throw;
-  }
+void* CudaMemory::add(const DevicePtr& device, devices::Block block, const devices::MemoryBook::Make& make) {
+  block.device = {device->index, device->memory_bytes};
+  block.free = [device, pinned = block.memory == sdk::Memory::kPinned](void* pointer) {
+    if (::getpid() == device->owner) free_now(*device, pinned, pointer);
+  };
+  return book_.add(std::move(block), make, [&] { return info(*device); });
 }
 
 void* CudaMemory::alloc(const DevicePtr& device, sdk::Memory memory, uint64_t bytes) {
   const uint64_t taken = memory == sdk::Memory::kExchange ? whole_blocks(bytes) : std::max<uint64_t>(bytes, 1);
   // Shared memory moves to the device as it is used, and may be more than that has.
   const uint64_t counted = memory == sdk::Memory::kExchange ? taken : memory == sdk::Memory::kDevice ? bytes : 0;
-  return add({nullptr, bytes, counted, memory, false, device}, [&] {
+  return add(device, {.bytes = bytes, .counted = counted, .memory = memory}, [&] {
     try {
       return alloc_now(*device, memory, taken);
     } catch (const Failure& failure) {
@@ -148,45 +98,12 @@ void* CudaMemory::alloc(const DevicePtr& device, sdk::Memory memory, uint64_t by
 }
 
 void CudaMemory::free(void* pointer) {
-  Block block;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = blocks_.find(reinterpret_cast<uintptr_t>(pointer));
-    if (found == blocks_.end() || found->second.pooled) return;
-    block = found->second;
-    used_[block.device->index] -= block.counted;
-    blocks_.erase(found);
-  }
-  free_now(*block.device, block.memory == sdk::Memory::kPinned, pointer);
-}
-
-bool CudaMemory::is_exchange(const DeviceEntry& device, const void* pointer) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = blocks_.find(reinterpret_cast<uintptr_t>(pointer));
-  return found != blocks_.end() && found->second.memory == sdk::Memory::kExchange &&
-         found->second.device->index == device.index;
+  if (const auto block = book_.take(pointer, false)) block->free(pointer);
 }
 
 devices::Reach CudaMemory::reach_of(const DeviceEntry& device, const void* pointer, uint64_t bytes,
                                     const char* what) const {
-  const auto address = reinterpret_cast<uintptr_t>(pointer);
-  {
-    const std::lock_guard lock(mutex_);
-    auto found = blocks_.upper_bound(address);
-    if (found != blocks_.begin()) {
-      --found;
-      const uint64_t offset = address - found->first;
-      const Block& block = found->second;
-      if (offset < std::max<uint64_t>(block.bytes, 1)) {
-        if (bytes > block.bytes - offset) {
-          throw Failure(PLIANT_INVALID_ARGUMENT, std::string(what) + " leaves its buffer: " + std::to_string(bytes) +
-                                                     " bytes from byte " + std::to_string(offset) + " of a buffer of " +
-                                                     std::to_string(block.bytes));
-        }
-        return {true, block.memory == sdk::Memory::kPinned || block.memory == sdk::Memory::kShared};
-      }
-    }
-  }
+  if (const auto own = book_.reach_of(pointer, bytes, what)) return *own;
   // Not of this instance: CUDA's, by way of somebody else in this process, or plain memory.
   cudaPointerAttributes attributes{};
   const OnDevice here(device.api, device.index);
@@ -231,7 +148,7 @@ void* CudaMemory::alloc_async(const DevicePtr& device, uint64_t bytes, Stream& s
                                                            std::to_string(stream.device().index) + ", not of device " +
                                                            std::to_string(device->index));
   cudaMemPool_t pool = pool_of(device);
-  return add({nullptr, bytes, bytes, sdk::Memory::kDevice, true, device}, [&] {
+  return add(device, {.bytes = bytes, .counted = bytes, .pooled = true}, [&] {
     const Api& api = device->api;
     const OnDevice here(api, device->index);
     // Work that is not with CUDA yet comes later: memory that is there before it is there for it.
@@ -243,16 +160,9 @@ void* CudaMemory::alloc_async(const DevicePtr& device, uint64_t bytes, Stream& s
 }
 
 void CudaMemory::free_async(void* pointer, Stream& stream) {
-  Block block;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = blocks_.find(reinterpret_cast<uintptr_t>(pointer));
-    sdk::require(found != blocks_.end() && found->second.pooled,
-                 "the pointer is none that alloc_async gave, or was given back before; what alloc gave goes to free");
-    block = found->second;
-    used_[block.device->index] -= block.counted;
-    blocks_.erase(found);
-  }
+  const bool was_there = book_.take(pointer, true).has_value();
+  sdk::require(was_there,
+               "the pointer is none that alloc_async gave, or was given back before; what alloc gave goes to free");
   Stream::Turn(stream).on_device([pointer](const Api& api, cudaStream_t handle) {
     check(api, api.cudaFreeAsync(pointer, handle), "cudaFreeAsync");
   });
