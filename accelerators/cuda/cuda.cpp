@@ -318,7 +318,7 @@ class CudaAccelerator {
         offered_.comm_grow_id = nullptr;
       }
       if (nccl_.window_register == nullptr) offered_.register_window = nullptr;
-      memory_.set_windows(nccl_.mem_alloc, nccl_.mem_free);
+      memory_.set_windows(nccl_);
       if (collectives == "nccl" || are_on_several_machines()) offered_.device_key = nullptr;
       if (!why_no_nccl_.empty()) host_.warning("generic collectives instead of NCCL's: " + why_no_nccl_);
     });

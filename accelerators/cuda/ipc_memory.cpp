@@ -15,8 +15,6 @@ using sdk::Failure;
 
 namespace {
 
-constexpr uint64_t kMagic = 0x31444d41444c5050;  // "PPLDAMD1"
-
 void close_handle(const DeviceEntry& device, void* pointer) {
   if (::getpid() != device.owner) return;
   const OnDevice here(device.api, device.index);
@@ -46,7 +44,7 @@ pliant_ipc_handle IpcMemory::export_memory(const DeviceEntry& device, void* poin
     found = exported_.emplace(pointer, std::move(made)).first;
   }
   const Exported& one = found->second;
-  HandleLabel label = HandleLabel::of(kMagic, one.page.nonce());
+  HandleLabel label = HandleLabel::of(one.page.nonce());
   static_assert(sizeof(label.native) == sizeof(one.handle));
   std::memcpy(label.native, &one.handle, sizeof(label.native));
   return label.pack(one.page);
@@ -61,7 +59,7 @@ void IpcMemory::retire(const void* pointer) {
 }
 
 void* IpcMemory::import_memory(const DevicePtr& device, const pliant_ipc_handle& handle) {
-  const HandleLabel label = HandleLabel::unpack(handle, kMagic);
+  const HandleLabel label = HandleLabel::unpack(handle);
   const SharedPage page(handle.descriptor, label.own_nonce());
   if (page.words().is_gone != 0 || !is_running(static_cast<pid_t>(label.pid))) throw gone(label.pid);
   const std::lock_guard lock(mutex_);

@@ -5,10 +5,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <string>
-#include <vector>
 
-#include "devices/staged_work.hpp"
+#include "devices/memory_book.hpp"
 #include "nccl_api.hpp"
 #include "pliant/sdk/accelerator.hpp"
 #include "runtime.hpp"
@@ -31,27 +29,20 @@ class PinnedBlock {
   void* pointer_ = nullptr;
 };
 
-/// All calls may come from any thread.
+/// Frees, when it goes, what was not freed. All calls may come from any thread.
 class CudaMemory {
  public:
-  CudaMemory() = default;
-  /// Frees what was not freed.
-  ~CudaMemory();
-  CudaMemory(const CudaMemory&) = delete;
-  CudaMemory& operator=(const CudaMemory&) = delete;
-
-  /// What windows are made of; before any is allocated.
-  void set_windows(NcclResult (*made_by)(void**, size_t), NcclResult (*freed_by)(void*)) {
-    window_alloc_ = made_by;
-    window_free_ = freed_by;
-  }
   /// `limit` bytes of each device's memory may be used; 0: all.
-  void set_limit(uint64_t limit) { limit_ = limit; }
+  void set_limit(uint64_t limit) { book_.set_limit(limit); }
+  /// What windows are made of; before any is allocated.
+  void set_windows(const NcclApi& nccl) { nccl_ = nccl; }
   void* alloc(const DevicePtr& device, sdk::Memory memory, uint64_t bytes);
   /// A pointer that is not of this instance is left alone.
   void free(void* pointer);
   /// `pointer` begins exchange memory of this instance on the device.
-  [[nodiscard]] bool is_exchange(const DeviceEntry& device, const void* pointer) const;
+  [[nodiscard]] bool is_exchange(const DeviceEntry& device, const void* pointer) const {
+    return book_.begins(pointer, sdk::Memory::kExchange, device.index);
+  }
   /// The range lies in window memory of this instance on the device.
   [[nodiscard]] bool is_window(const DeviceEntry& device, const void* pointer, uint64_t bytes) const;
   [[nodiscard]] sdk::MemoryInfo info(const DeviceEntry& device) const;
@@ -66,38 +57,23 @@ class CudaMemory {
   void trim(const DevicePtr& device, uint64_t keep_bytes);
 
  private:
-  struct Block {
-    void* pointer = nullptr;
-    uint64_t bytes = 0;
-    uint64_t counted = 0;  ///< bytes of the device that it takes
-    sdk::Memory memory = sdk::Memory::kDevice;
-    bool pooled = false;
-    DevicePtr device;
-  };
   struct Pool {
+    Pool() = default;
+    ~Pool();
+    Pool(const Pool&) = delete;
+    Pool& operator=(const Pool&) = delete;
     DevicePtr device;
     cudaMemPool_t handle = nullptr;
   };
-  [[nodiscard]] void* alloc_now(const DeviceEntry& device, sdk::Memory memory, uint64_t bytes) const;
-  void free_now(const Block& block) const;
-  [[nodiscard]] uint64_t total(const DeviceEntry& device) const;
-  /// Counts the bytes as used, unless that is more than there is.
-  [[nodiscard]] bool reserve(const DeviceEntry& device, uint64_t bytes);
-  void give_back(int device, uint64_t bytes);
-  template <class Make>
-  void* add(Block block, Make&& make);
+  void* add(const DevicePtr& device, devices::Block block, const devices::MemoryBook::Make& make);
   cudaMemPool_t pool_of(const DevicePtr& device);
   /// Gives back what the pool keeps unused; false when there is no pool.
   bool empty_pool(const DeviceEntry& device);
-  [[nodiscard]] sdk::Failure none_left(const DeviceEntry& device, uint64_t bytes, const std::string& why) const;
 
-  mutable std::mutex mutex_;
-  std::map<uintptr_t, Block> blocks_;
-  std::map<int, uint64_t> used_;
+  NcclApi nccl_;
+  std::mutex mutex_;
   std::map<int, Pool> pools_;
-  uint64_t limit_ = 0;
-  NcclResult (*window_alloc_)(void**, size_t) = nullptr;
-  NcclResult (*window_free_)(void*) = nullptr;
+  devices::MemoryBook book_;  // goes before the pools
 };
 
 }  // namespace pliant::cuda

@@ -43,15 +43,6 @@ uint64_t bus_address(const Api& api, int device) {
 
 }  // namespace
 
-void require_process(pid_t owner) {
-  if (::getpid() == owner) return;
-  throw sdk::Failure(
-      PLIANT_FAILED_PRECONDITION,
-      "process " + std::to_string(::getpid()) + " was forked from process " + std::to_string(owner) +
-          ", which opened CUDA, and CUDA does not survive a fork; open the accelerator after the fork, or "
-          "start the process anew");
-}
-
 Runtime::Runtime(const std::string& file) : owner_(::getpid()) {
   bool older = false;
   if (!file.empty()) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api.hpp"
+#include "devices/owner_process.hpp"
 
 namespace pliant::cuda {
 
@@ -50,6 +51,8 @@ class Runtime {
 };
 
 /// Throws in a process other than `owner`.
-void require_process(pid_t owner);
+inline void require_process(pid_t owner) {
+  devices::require_process(owner, "CUDA");
+}
 
 }  // namespace pliant::cuda

@@ -93,9 +93,8 @@ int SharedPage::descriptor() const {
   return made;
 }
 
-HandleLabel HandleLabel::of(uint64_t magic, const Nonce& nonce) {
+HandleLabel HandleLabel::of(const Nonce& nonce) {
   HandleLabel made;
-  made.magic = magic;
   made.pid = static_cast<uint64_t>(::getpid());
   made.pid_namespace = cuda::pid_namespace();
   made.nonce[0] = nonce.first;
@@ -111,10 +110,10 @@ pliant_ipc_handle HandleLabel::pack(const SharedPage& page) const {
   return handle;
 }
 
-HandleLabel HandleLabel::unpack(const pliant_ipc_handle& handle, uint64_t magic) {
+HandleLabel HandleLabel::unpack(const pliant_ipc_handle& handle) {
   HandleLabel label;
   std::memcpy(&label, handle.bytes, sizeof(label));
-  sdk::require(label.magic == magic, "the handle is none of the memory of cuda, or was damaged");
+  sdk::require(label.magic == kMagic, "the handle is none of the memory of cuda, or was damaged");
   sdk::require(label.pid_namespace == cuda::pid_namespace(), "the handle is of another machine or pid namespace");
   if (label.pid == static_cast<uint64_t>(::getpid())) {
     throw Failure(PLIANT_FAILED_PRECONDITION, "the memory is of this very process; use the pointer that alloc gave");

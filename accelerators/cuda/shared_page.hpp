@@ -42,18 +42,20 @@ class SharedPage {
 
 /// The bytes of a handle.
 struct HandleLabel {
-  uint64_t magic = 0;
+  static constexpr uint64_t kMagic = 0x31444d41444c5050;  // "PPLDAMD1"
+
+  uint64_t magic = kMagic;
   uint64_t pid = 0;
   uint64_t pid_namespace = 0;
   uint64_t nonce[2] = {};
   uint8_t native[64] = {};  ///< CUDA's own handle
 
-  static HandleLabel of(uint64_t magic, const Nonce& nonce);
+  static HandleLabel of(const Nonce& nonce);
   /// With a new descriptor of the page.
   [[nodiscard]] pliant_ipc_handle pack(const SharedPage& page) const;
   /// Throws PLIANT_INVALID_ARGUMENT for what is no handle of this kind and machine or came without its descriptor,
   /// PLIANT_FAILED_PRECONDITION for one of this process.
-  static HandleLabel unpack(const pliant_ipc_handle& handle, uint64_t magic);
+  static HandleLabel unpack(const pliant_ipc_handle& handle);
   [[nodiscard]] Nonce own_nonce() const { return {nonce[0], nonce[1]}; }
 };
 

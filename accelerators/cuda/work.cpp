@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "copies.hpp"
+#include "devices/stream_lane.hpp"
 #include "result.hpp"
 
 namespace pliant::cuda {
@@ -13,35 +14,7 @@ namespace {
 
 using Copies = std::vector<pliant_copy>;
 
-/// A stream's turn for work that the CPU does.
-class StreamLane final : public devices::Lane {
- public:
-  StreamLane(const CudaMemory& memory, Stream& stream) : memory_(memory), stream_(stream), turn_(stream) {}
-
-  [[nodiscard]] devices::Reach reach_of(const void* pointer, uint64_t bytes, const char* what) const override {
-    return memory_.reach_of(stream_.device(), pointer, bytes, what);
-  }
-  void copy_on_device(Copies copies) override {
-    turn_.on_device(
-        [copies = std::move(copies)](const Api& api, cudaStream_t stream) { submit_copies(api, copies, stream); });
-  }
-  void on_host(HostWork work) override { turn_.on_host(std::move(work)); }
-  [[nodiscard]] std::byte* staging() override { return turn_.staging(); }
-  [[nodiscard]] uint64_t staging_bytes() const override { return stream_.staging_bytes(); }
-
-  [[nodiscard]] Stream::Turn& turn() { return turn_; }
-
- private:
-  const CudaMemory& memory_;
-  Stream& stream_;
-  Stream::Turn turn_;
-};
-
-auto reach_on(const CudaMemory& memory, const Stream& stream) {
-  return [&](const void* pointer, uint64_t bytes, const char* what) {
-    return memory.reach_of(stream.device(), pointer, bytes, what);
-  };
-}
+using StreamLane = devices::StreamLane<CudaMemory, Stream, submit_copies>;
 
 /// Between the device and plain memory, which CUDA reads or writes when it is asked to, not in stream order: so it is
 /// asked when all work before has run.
@@ -94,24 +67,12 @@ void enqueue_fill(const CudaMemory& memory, void* to, uint8_t byte, uint64_t byt
 
 void enqueue_reduce(const CudaMemory& memory, KernelLibrary* kernels, void* to, std::span<const void* const> from,
                     sdk::Elements elements, sdk::ReduceOp op, double scale, Stream& stream) {
-  if (elements.count == 0) return;
-  if (kernels != nullptr &&
-      devices::is_for_device(reach_on(memory, stream), to, elements.bytes(), from, elements.bytes())) {
-    return kernels->reduce(to, from, elements, op, scale, stream);
-  }
-  StreamLane lane(memory, stream);
-  devices::reduce(lane, to, from, elements, op, scale);
+  devices::enqueue_reduce<StreamLane>(memory, kernels, to, from, elements, op, scale, stream);
 }
 
 void enqueue_cast(const CudaMemory& memory, KernelLibrary* kernels, void* to, sdk::DType to_type, const void* from,
                   sdk::Elements elements, Stream& stream) {
-  if (elements.count == 0) return;
-  if (kernels != nullptr && devices::is_for_device(reach_on(memory, stream), to, elements.count * size_of(to_type),
-                                                   {&from, 1}, elements.bytes())) {
-    return kernels->cast(to, to_type, from, elements, stream);
-  }
-  StreamLane lane(memory, stream);
-  devices::cast(lane, to, to_type, from, elements);
+  devices::enqueue_cast<StreamLane>(memory, kernels, to, to_type, from, elements, stream);
 }
 
 }  // namespace pliant::cuda

@@ -43,19 +43,6 @@ class Lane {
   [[nodiscard]] virtual uint64_t staging_bytes() const = 0;
 };
 
-/// The device reaches all operands, and the CPU does not: the device's own kernels are to do it. `reach_of` is as
-/// Lane's; no turn is needed.
-template <class ReachOf>
-[[nodiscard]] bool is_for_device(ReachOf&& reach_of, const void* to, uint64_t to_bytes,
-                                 std::span<const void* const> from, uint64_t from_bytes) {
-  Reach all = reach_of(to, to_bytes, "the target");
-  for (const void* one : from) {
-    const Reach reach = reach_of(one, from_bytes, "a source");
-    all = {all.device && reach.device, all.host && reach.host};
-  }
-  return all.device && !all.host;
-}
-
 void copy_on_host(Lane& lane, std::vector<pliant_copy> copies);
 void reduce(Lane& lane, void* to, std::span<const void* const> from, sdk::Elements elements, sdk::ReduceOp op,
             double scale);

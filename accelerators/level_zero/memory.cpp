@@ -12,8 +12,6 @@
 namespace pliant::level_zero {
 namespace {
 
-using sdk::Failure;
-
 constexpr uint64_t kAlignment = 64;
 
 void* alloc_pinned(const Context& context, uint64_t bytes) {
@@ -69,114 +67,33 @@ PinnedBlock::~PinnedBlock() {
   if (::getpid() == context_->owner) context_->api.zeMemFree(context_->handle, pointer_);
 }
 
-UsmMemory::~UsmMemory() {
-  for (const auto& [address, block] : blocks_) {
-    if (::getpid() != block.context->owner) return;
-    block.context->api.zeMemFree(block.context->handle, block.pointer);
-  }
-}
-
-uint64_t UsmMemory::total(const DeviceEntry& entry) const {
-  return limit_ == 0 ? entry.memory_bytes : std::min(limit_, entry.memory_bytes);
-}
-
-sdk::MemoryInfo UsmMemory::info(const DeviceEntry& entry, int32_t device) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = used_.find(device);
-  const uint64_t used = found == used_.end() ? 0 : found->second;
-  return {total(entry) - std::min(used, total(entry)), total(entry)};
-}
-
-Failure UsmMemory::none_left(const DeviceEntry& entry, int32_t device, uint64_t bytes, const std::string& why) const {
-  const sdk::MemoryInfo now = info(entry, device);
-  return {PLIANT_RESOURCE_EXHAUSTED, "out of device memory: " + std::to_string(bytes) + " bytes wanted, " +
-                                         std::to_string(now.free_bytes) + " of " + std::to_string(now.total_bytes) +
-                                         " left" + why + "; free buffers" +
-                                         (limit_ != 0 ? " or raise memory_bytes" : "")};
-}
-
-bool UsmMemory::reserve(const DeviceEntry& entry, int32_t device, uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  uint64_t& used = used_[device];
-  // Without a limit the driver decides: it may have more than it says, and others may have taken some.
-  const bool counts = limit_ != 0 || bytes > entry.memory_bytes;
-  if (counts && bytes > total(entry) - std::min(used, total(entry))) return false;
-  used += bytes;
-  return true;
-}
-
-void UsmMemory::give_back(int32_t device, uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  used_[device] -= bytes;
-}
-
 void* UsmMemory::alloc(const std::vector<DeviceEntry>& devices, int32_t device, sdk::Memory memory, uint64_t bytes) {
   const DeviceEntry& entry = devices[static_cast<size_t>(device)];
-  const bool on_device = is_on_device(memory);
-  if (on_device && !reserve(entry, device, bytes)) throw none_left(entry, device, bytes, "");
-  void* made = nullptr;
-  try {
-    const uint64_t taken = std::max(bytes, kAlignment);
-    made = alloc_any(entry, memory, taken);  // slow, so not under the lock
-    const std::lock_guard lock(mutex_);
-    blocks_.emplace(reinterpret_cast<uintptr_t>(made), Block{made, bytes, device, memory, entry.context});
-  } catch (const Failure& failure) {
-    if (!on_device) throw;
-    give_back(device, bytes);
-    if (failure.status() != PLIANT_RESOURCE_EXHAUSTED) throw;
-    throw none_left(entry, device, bytes, " (" + std::string(failure.what()) + ")");
-  } catch (...) {
-    if (made != nullptr) entry.context->api.zeMemFree(entry.context->handle, made);
-    if (on_device) give_back(device, bytes);
-    throw;
-  }
-  return made;
+  const uint64_t counted = is_on_device(memory) ? bytes : 0;
+  // Drivers are not asked for more than all there is.
+  if (counted > entry.memory_bytes) throw book_.none_left(counted, info(entry, device), "");
+  devices::Block block{.bytes = bytes, .counted = counted, .device = {device, entry.memory_bytes}, .memory = memory};
+  block.free = [context = entry.context](void* pointer) {
+    if (::getpid() == context->owner) context->api.zeMemFree(context->handle, pointer);
+  };
+  return book_.add(
+      std::move(block), [&] { return alloc_any(entry, memory, std::max(bytes, kAlignment)); },
+      [&] { return info(entry, device); });
 }
 
 void UsmMemory::free(void* pointer) {
-  std::shared_ptr<Context> context;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = blocks_.find(reinterpret_cast<uintptr_t>(pointer));
-    if (found == blocks_.end()) return;
-    const Block& block = found->second;
-    if (is_on_device(block.memory)) used_[block.device] -= block.bytes;
-    context = block.context;
-    blocks_.erase(found);
-  }
-  context->api.zeMemFree(context->handle, pointer);
+  if (const auto block = book_.take(pointer, false)) block->free(pointer);
 }
 
 void UsmMemory::require_exchange(int32_t device, const void* pointer) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = blocks_.find(reinterpret_cast<uintptr_t>(pointer));
-  if (found == blocks_.end() || found->second.memory != sdk::Memory::kExchange || found->second.device != device) {
-    throw Failure(PLIANT_INVALID_ARGUMENT,
-                  "the memory to export is not the beginning of an allocation of PLIANT_MEMORY_EXCHANGE of this "
-                  "instance on this device; export the pointer that alloc gave");
-  }
+  sdk::require(book_.begins(pointer, sdk::Memory::kExchange, device),
+               "the memory to export is not the beginning of an allocation of PLIANT_MEMORY_EXCHANGE of this instance "
+               "on this device; export the pointer that alloc gave");
 }
 
 devices::Reach UsmMemory::reach_of(const DeviceEntry& entry, const void* pointer, uint64_t bytes,
                                    const char* what) const {
-  const auto address = reinterpret_cast<uintptr_t>(pointer);
-  {
-    const std::lock_guard lock(mutex_);
-    auto found = blocks_.upper_bound(address);
-    if (found != blocks_.begin()) {
-      --found;
-      const uint64_t offset = address - found->first;
-      const Block& block = found->second;
-      if (offset < std::max<uint64_t>(block.bytes, 1)) {
-        if (bytes > block.bytes - offset) {
-          throw Failure(PLIANT_INVALID_ARGUMENT, std::string(what) + " leaves its buffer: " + std::to_string(bytes) +
-                                                     " bytes from byte " + std::to_string(offset) + " of a buffer of " +
-                                                     std::to_string(block.bytes));
-        }
-        return {true, !is_on_device(block.memory)};
-      }
-    }
-  }
+  if (const auto own = book_.reach_of(pointer, bytes, what)) return *own;
   // Not of this instance: of the driver, by way of somebody else in this process, or plain memory.
   ze_memory_allocation_properties_t properties{};
   properties.stype = ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES;

@@ -103,11 +103,7 @@ Runtime::Runtime(const std::string& loader) : owner_(::getpid()) {
 }
 
 void Runtime::require_owner() const {
-  if (::getpid() == owner_) return;
-  throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
-                     "process " + std::to_string(::getpid()) + " was forked from process " + std::to_string(owner_) +
-                         ", which opened Level Zero, and drivers do not survive a fork; open the accelerator after the "
-                         "fork, or start the process anew");
+  require_process(owner_);
 }
 
 std::string Runtime::find_devices(const std::string& loader) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api.hpp"
+#include "devices/owner_process.hpp"
 
 namespace pliant::level_zero {
 
@@ -81,5 +82,10 @@ class Runtime {
   std::vector<DeviceEntry> devices_;
   std::string why_none_;
 };
+
+/// Throws in a process other than `owner`.
+inline void require_process(pid_t owner) {
+  devices::require_process(owner, "Level Zero");
+}
 
 }  // namespace pliant::level_zero

@@ -11,14 +11,6 @@ namespace pliant::level_zero {
 
 using sdk::Failure;
 
-namespace {
-void require_process(pid_t owner) {
-  if (::getpid() == owner) return;
-  throw Failure(PLIANT_FAILED_PRECONDITION, "the stream or event belongs to process " + std::to_string(owner) +
-                                                ", which this one was forked from; drivers do not survive a fork");
-}
-}  // namespace
-
 Stream::Stream(const DeviceEntry& device, std::shared_ptr<EventPool> events, QueueChoice queue, uint64_t staging_bytes)
     : device_(device),
       events_(std::move(events)),

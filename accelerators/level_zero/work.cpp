@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "devices/stream_lane.hpp"
 #include "result.hpp"
 
 namespace pliant::level_zero {
@@ -19,39 +20,14 @@ std::byte* at(void* pointer, uint64_t offset) {
   return static_cast<std::byte*>(pointer) + offset;
 }
 
-/// A stream's turn for work that the CPU does.
-class StreamLane final : public devices::Lane {
- public:
-  StreamLane(const UsmMemory& memory, Stream& stream) : memory_(memory), stream_(stream), turn_(stream) {}
-
-  [[nodiscard]] devices::Reach reach_of(const void* pointer, uint64_t bytes, const char* what) const override {
-    return memory_.reach_of(stream_.device(), pointer, bytes, what);
+void submit_copies(const Api& api, std::span<const pliant_copy> copies, ze_command_list_handle_t list) {
+  for (const pliant_copy& one : copies) {
+    check(api.zeCommandListAppendMemoryCopy(list, one.to, one.from, one.bytes, nullptr, 0, nullptr),
+          "zeCommandListAppendMemoryCopy");
   }
-  void copy_on_device(Copies copies) override {
-    turn_.on_device([copies = std::move(copies)](const Api& api, ze_command_list_handle_t list) {
-      for (const pliant_copy& one : copies) {
-        check(api.zeCommandListAppendMemoryCopy(list, one.to, one.from, one.bytes, nullptr, 0, nullptr),
-              "zeCommandListAppendMemoryCopy");
-      }
-    });
-  }
-  void on_host(HostWork work) override { turn_.on_host(std::move(work)); }
-  [[nodiscard]] std::byte* staging() override { return turn_.staging(); }
-  [[nodiscard]] uint64_t staging_bytes() const override { return stream_.staging_bytes(); }
-
-  [[nodiscard]] Stream::Turn& turn() { return turn_; }
-
- private:
-  const UsmMemory& memory_;
-  Stream& stream_;
-  Stream::Turn turn_;
-};
-
-auto reach_on(const UsmMemory& memory, const Stream& stream) {
-  return [&](const void* pointer, uint64_t bytes, const char* what) {
-    return memory.reach_of(stream.device(), pointer, bytes, what);
-  };
 }
+
+using StreamLane = devices::StreamLane<UsmMemory, Stream, submit_copies>;
 
 /// One side is out of the CPU's reach, the other out of the device's.
 void copy_staged(StreamLane& lane, const pliant_copy& copy, bool to_device) {
@@ -117,24 +93,12 @@ void enqueue_fill(const UsmMemory& memory, void* to, uint8_t byte, uint64_t byte
 
 void enqueue_reduce(const UsmMemory& memory, KernelLibrary* kernels, void* to, std::span<const void* const> from,
                     sdk::Elements elements, sdk::ReduceOp op, double scale, Stream& stream) {
-  if (elements.count == 0) return;
-  if (kernels != nullptr &&
-      devices::is_for_device(reach_on(memory, stream), to, elements.bytes(), from, elements.bytes())) {
-    return kernels->reduce(to, from, elements, op, scale, stream);
-  }
-  StreamLane lane(memory, stream);
-  devices::reduce(lane, to, from, elements, op, scale);
+  devices::enqueue_reduce<StreamLane>(memory, kernels, to, from, elements, op, scale, stream);
 }
 
 void enqueue_cast(const UsmMemory& memory, KernelLibrary* kernels, void* to, sdk::DType to_type, const void* from,
                   sdk::Elements elements, Stream& stream) {
-  if (elements.count == 0) return;
-  if (kernels != nullptr && devices::is_for_device(reach_on(memory, stream), to, elements.count * size_of(to_type),
-                                                   {&from, 1}, elements.bytes())) {
-    return kernels->cast(to, to_type, from, elements, stream);
-  }
-  StreamLane lane(memory, stream);
-  devices::cast(lane, to, to_type, from, elements);
+  devices::enqueue_cast<StreamLane>(memory, kernels, to, to_type, from, elements, stream);
 }
 
 }  // namespace pliant::level_zero

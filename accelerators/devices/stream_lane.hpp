@@ -1,0 +1,79 @@
+// StreamLane: a stream's turn for work that the CPU does for its device. Reductions and casts, by the device's own
+// kernels or by the CPU.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "devices/staged_work.hpp"
+
+namespace pliant::devices {
+
+/// `kSubmitCopies` is called with the driver's functions, the copies and the driver's queue.
+template <class OfMemory, class OfStream, auto kSubmitCopies>
+class StreamLane final : public Lane {
+ public:
+  using Memory = OfMemory;
+  using Stream = OfStream;
+
+  StreamLane(const Memory& memory, Stream& stream) : memory_(memory), stream_(stream), turn_(stream) {}
+
+  [[nodiscard]] Reach reach_of(const void* pointer, uint64_t bytes, const char* what) const override {
+    return memory_.reach_of(stream_.device(), pointer, bytes, what);
+  }
+  void copy_on_device(std::vector<pliant_copy> copies) override {
+    turn_.on_device([copies = std::move(copies)](const auto& api, auto queue) { kSubmitCopies(api, copies, queue); });
+  }
+  void on_host(HostWork work) override { turn_.on_host(std::move(work)); }
+  [[nodiscard]] std::byte* staging() override { return turn_.staging(); }
+  [[nodiscard]] uint64_t staging_bytes() const override { return stream_.staging_bytes(); }
+
+  [[nodiscard]] typename Stream::Turn& turn() { return turn_; }
+
+ private:
+  const Memory& memory_;
+  Stream& stream_;
+  typename Stream::Turn turn_;
+};
+
+/// The device reaches all operands, and the CPU does not: the device's own kernels are to do it.
+template <class Memory, class Device>
+[[nodiscard]] bool is_for_device(const Memory& memory, const Device& device, const void* to, uint64_t to_bytes,
+                                 std::span<const void* const> from, uint64_t from_bytes) {
+  Reach all = memory.reach_of(device, to, to_bytes, "the target");
+  for (const void* one : from) {
+    const Reach reach = memory.reach_of(device, one, from_bytes, "a source");
+    all = {all.device && reach.device, all.host && reach.host};
+  }
+  return all.device && !all.host;
+}
+
+/// `kernels` is NULL where none can be launched.
+template <class OwnLane, class Kernels>
+void enqueue_reduce(const typename OwnLane::Memory& memory, Kernels* kernels, void* to,
+                    std::span<const void* const> from, sdk::Elements elements, sdk::ReduceOp op, double scale,
+                    typename OwnLane::Stream& stream) {
+  if (elements.count == 0) return;
+  if (kernels != nullptr && is_for_device(memory, stream.device(), to, elements.bytes(), from, elements.bytes())) {
+    return kernels->reduce(to, from, elements, op, scale, stream);
+  }
+  OwnLane lane(memory, stream);
+  devices::reduce(lane, to, from, elements, op, scale);
+}
+
+/// `kernels` is NULL where none can be launched.
+template <class OwnLane, class Kernels>
+void enqueue_cast(const typename OwnLane::Memory& memory, Kernels* kernels, void* to, sdk::DType to_type,
+                  const void* from, sdk::Elements elements, typename OwnLane::Stream& stream) {
+  if (elements.count == 0) return;
+  if (kernels != nullptr &&
+      is_for_device(memory, stream.device(), to, elements.count * size_of(to_type), {&from, 1}, elements.bytes())) {
+    return kernels->cast(to, to_type, from, elements, stream);
+  }
+  OwnLane lane(memory, stream);
+  devices::cast(lane, to, to_type, from, elements);
+}
+
+}  // namespace pliant::devices
