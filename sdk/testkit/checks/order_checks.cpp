@@ -20,13 +20,8 @@ using Slots = pliant_accelerator;
 /// A call that has not returned after this is taken for one that blocks.
 constexpr int kBlocksMs = 1000;
 
-void need_visible(const Accelerator& accelerator) {
-  if (!accelerator.has(PLIANT_CAP_HOST_VISIBLE)) skip("device memory cannot be looked at while the stream stands");
-}
-
 void nothing_before(const Subject& subject, WorkKind kind) {
   const Accelerator accelerator(subject);
-  need_visible(accelerator);
   const Stream stream(accelerator);
   const SampleWork work(accelerator, subject.seed);
   {
