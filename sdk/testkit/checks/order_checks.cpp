@@ -187,6 +187,21 @@ void destroy_waits(const Subject& subject) {
   expect(ran, "stream_destroy returned before enqueued work had run");
 }
 
+void roles(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  for (int32_t role = PLIANT_STREAM_COMPUTE; role <= PLIANT_STREAM_TO_HOST; ++role) {
+    for (int32_t priority = PLIANT_PRIORITY_LOW; priority <= PLIANT_PRIORITY_HIGH; ++priority) {
+      const Stream stream(accelerator, 0, role, priority);
+      for (const WorkKind kind : kWorkKinds) {
+        const SampleWork work(accelerator, subject.seed);
+        work.enqueue(kind, stream);
+        stream.wait();
+        work.verify(kind);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<Check> order_checks() {
@@ -202,6 +217,7 @@ std::vector<Check> order_checks() {
       {"order.stream_synchronize", "stream_synchronize waits", stream_synchronize},
       {"order.apart", "a stream runs beside one that stands", apart},
       {"order.host_function", "every host function runs once, in stream order", host_functions},
+      {"order.roles", "streams of every role and priority do all kinds of work", roles},
       {"order.destroy", "stream_destroy waits for enqueued work", destroy_waits},
   };
 }
