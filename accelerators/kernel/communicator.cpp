@@ -1,8 +1,6 @@
 // Keeps collectives in the order of their calls, whatever streams they are on.
 #include "kernel/communicator.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -12,6 +10,7 @@
 #include <string>
 
 #include "kernel/messages.hpp"
+#include "kernel/this_process.hpp"
 
 namespace pliant::accelerator {
 
@@ -96,10 +95,10 @@ struct Communicator::Shared {
 Communicator::Communicator(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made,
                            const NetworkSettings& network, std::shared_ptr<Faults> faults)
     : shared_(std::make_shared<Shared>(id, rank, world_size, std::move(made), network, std::move(faults))),
-      owner_(::getpid()) {}
+      owner_(this_process()) {}
 
 Communicator::~Communicator() {
-  if (::getpid() != owner_) {
+  if (this_process() != owner_) {
     // In a forked child: the memory was not inherited and the rank is the parent's. Nothing may be touched.
     static_cast<void>(new (std::nothrow) std::shared_ptr<Shared>(std::move(shared_)));
     return;
@@ -118,14 +117,17 @@ int32_t Communicator::rank() const {
 }
 
 void Communicator::wait_ready(int32_t timeout_ms) {
+  require_own(owner_, "communicator");
   shared_->group.wait_ready(timeout_ms);
 }
 
 void Communicator::abort() {
+  if (this_process() != owner_) return;
   shared_->group.abort();
 }
 
 void Communicator::enqueue(Call call, Stream& stream) {
+  require_own(owner_, "communicator");
   {
     const std::lock_guard lock(opening_);
     if (open_) {

@@ -1,8 +1,6 @@
 // The thread of a stream, and events.
 #include "kernel/stream.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <string>
 #include <system_error>
@@ -76,7 +74,7 @@ bool Mark::has_failed() const {
 }
 
 Stream::Stream(std::shared_ptr<Faults> faults, uint64_t index, sdk::StreamRole role)
-    : faults_(std::move(faults)), index_(index), owner_(::getpid()) {
+    : faults_(std::move(faults)), index_(index), owner_(this_process()) {
   if (faults_) faults_->opened(index, role);
   try {
     thread_ = std::thread([this] { run(); });
@@ -86,7 +84,7 @@ Stream::Stream(std::shared_ptr<Faults> faults, uint64_t index, sdk::StreamRole r
 }
 
 Stream::~Stream() {
-  if (::getpid() != owner_) {  // a forked child has no such thread
+  if (this_process() != owner_) {  // a forked child has no such thread
     thread_.detach();
     return;
   }
@@ -99,6 +97,7 @@ Stream::~Stream() {
 }
 
 std::shared_ptr<Moment> Stream::enqueue(std::function<void()> work, Piece piece) {
+  require_own(owner_, "stream");
   const std::lock_guard lock(mutex_);
   const WorkKind kind = piece.kind;
   std::shared_ptr<Moment> moment;
@@ -180,6 +179,7 @@ bool Stream::may_help() const {
 }
 
 void Stream::synchronize() {
+  require_own(owner_, "stream");
   {
     std::unique_lock lock(mutex_);
     const uint64_t target = enqueued_;
@@ -204,6 +204,7 @@ void Stream::synchronize() {
 }
 
 bool Stream::query() {
+  require_own(owner_, "stream");
   const std::lock_guard lock(mutex_);
   if (!hurried_ && !queue_.empty()) hurry();
   return finished_ == enqueued_;
@@ -271,7 +272,11 @@ void Event::record(Stream& stream) {
 
 bool Event::query() const {
   const Latest last = latest();
-  if (last.foreign.number == 0) return !last.mark || last.mark->reached();
+  if (last.foreign.number == 0) {
+    if (!last.mark || last.mark->reached()) return true;
+    require_own(owner_, "event");
+    return false;
+  }
   shared_->watch_recorder(last.foreign);
   return SharedEvent::is_over(shared_->state(last.foreign));
 }
@@ -280,6 +285,7 @@ void Event::synchronize() const {
   const Latest last = latest();
   if (last.foreign.number != 0) SharedEvent::require_reached(last.foreign, shared_->wait(last.foreign, true));
   if (!last.mark) return;
+  if (!last.mark->reached()) require_own(owner_, "event");
   last.mark->wait();
   last.mark->throw_failure();
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <sys/types.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -15,6 +14,7 @@
 
 #include "kernel/faults.hpp"
 #include "kernel/shared_event.hpp"
+#include "kernel/this_process.hpp"
 #include "pliant/sdk/failure.hpp"
 
 namespace pliant::accelerator {
@@ -37,7 +37,7 @@ class FailureSlot {
 class Condition {
  public:
   ~Condition() {
-    if (::getpid() != owner_) static_cast<void>(condition_.release());
+    if (this_process() != owner_) static_cast<void>(condition_.release());
   }
   Condition() = default;
   Condition(const Condition&) = delete;
@@ -45,7 +45,7 @@ class Condition {
   std::condition_variable* operator->() const { return condition_.get(); }
 
  private:
-  const pid_t owner_ = ::getpid();
+  const pid_t owner_ = this_process();
   std::unique_ptr<std::condition_variable> condition_ = std::make_unique<std::condition_variable>();
 };
 
@@ -86,7 +86,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   /// What `work` throws is told by the next synchronize. Returns at once; NULL unless a test double keeps time. Throws
-  /// when a test double has lost the device.
+  /// when a test double has lost the device, and as all calls in a forked child, which has no such thread.
   std::shared_ptr<Moment> enqueue(std::function<void()> work, Piece piece = {});
   /// Waits for what was enqueued before the call; throws the first untold failure.
   void synchronize();
@@ -165,6 +165,7 @@ class Event {
   [[nodiscard]] Latest latest() const;
   [[nodiscard]] std::chrono::steady_clock::time_point time(const char* which) const;
   const bool timing_;
+  const pid_t owner_ = this_process();
   const std::shared_ptr<SharedEvent> shared_;
   mutable std::mutex mutex_;
   std::shared_ptr<Mark> mark_;

@@ -40,6 +40,7 @@ Accelerator::Accelerator(const Subject& subject, Devices wanted)
   if (const auto extension = plugin_.record().extension; extension != nullptr) {
     collectives_ = static_cast<const pliant_collectives*>(extension(self(), PLIANT_COLLECTIVES));
     ipc_ = static_cast<const pliant_ipc*>(extension(self(), PLIANT_IPC));
+    stream_memory_ = static_cast<const pliant_stream_memory*>(extension(self(), PLIANT_STREAM_MEMORY));
   }
   if (wanted == Devices::kAnyNumber) return;
   must("device_count", call(&pliant_accelerator::device_count, &devices_));
@@ -100,9 +101,9 @@ Bytes Guarded::get(const std::string& what) const {
   return {first, first + static_cast<std::ptrdiff_t>(bytes_)};
 }
 
-Stream::Stream(const Accelerator& accelerator, int32_t device, int32_t role) : accelerator_(accelerator) {
-  must("stream_create",
-       accelerator.call(&pliant_accelerator::stream_create, device, role, PLIANT_PRIORITY_NORMAL, &handle_));
+Stream::Stream(const Accelerator& accelerator, int32_t device, int32_t role, int32_t priority)
+    : accelerator_(accelerator) {
+  must("stream_create", accelerator.call(&pliant_accelerator::stream_create, device, role, priority, &handle_));
   expect(handle_ != nullptr, "stream_create answered OK and made nothing");
 }
 

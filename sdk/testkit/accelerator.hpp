@@ -12,6 +12,7 @@
 #include "pliant/abi/accelerator.h"
 #include "pliant/abi/collectives.h"
 #include "pliant/abi/ipc.h"
+#include "pliant/abi/stream_memory.h"
 #include "testkit/check.hpp"
 #include "testkit/plugin.hpp"
 
@@ -58,6 +59,12 @@ class Accelerator {
   Outcome call(int32_t (*pliant_ipc::*slot)(void*, Parameters...), const Arguments&... arguments) const {
     return answer(ipc_->*slot, arguments...);
   }
+  /// NULL when it has no memory in stream order.
+  [[nodiscard]] const pliant_stream_memory* stream_memory() const { return stream_memory_; }
+  template <class... Parameters, class... Arguments>
+  Outcome call(int32_t (*pliant_stream_memory::*slot)(void*, Parameters...), const Arguments&... arguments) const {
+    return answer(stream_memory_->*slot, arguments...);
+  }
   [[nodiscard]] void* self() const { return instance_.self(); }
   [[nodiscard]] int32_t devices() const { return devices_; }
   [[nodiscard]] bool has(uint32_t capability) const { return (capabilities_ & capability) != 0; }
@@ -93,6 +100,7 @@ class Accelerator {
   OwnInstance instance_;
   const pliant_collectives* collectives_ = nullptr;
   const pliant_ipc* ipc_ = nullptr;
+  const pliant_stream_memory* stream_memory_ = nullptr;
   int32_t devices_ = 0;
   uint32_t capabilities_ = 0;
 };
@@ -132,7 +140,8 @@ class Guarded {
 
 class Stream {
  public:
-  explicit Stream(const Accelerator& accelerator, int32_t device = 0, int32_t role = PLIANT_STREAM_COMPUTE);
+  explicit Stream(const Accelerator& accelerator, int32_t device = 0, int32_t role = PLIANT_STREAM_COMPUTE,
+                  int32_t priority = PLIANT_PRIORITY_NORMAL);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;

@@ -18,7 +18,7 @@ class SampleWork {
   SampleWork(const Accelerator& accelerator, uint64_t seed);
   /// Fails the check when the slot refuses. Any thread.
   void enqueue(WorkKind kind, const Stream& stream) const;
-  /// The target is as it was made. Device memory must be visible.
+  /// The target is as it was made; looked at by way of a stream of its own where the CPU does not see it.
   [[nodiscard]] bool untouched() const;
   /// Fails the check unless the target holds what `kind` makes of it.
   void verify(WorkKind kind) const;

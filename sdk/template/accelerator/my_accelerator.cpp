@@ -63,12 +63,18 @@ class WorkQueue {
     {
       const std::lock_guard lock(mutex_);
       work_.push_back(std::move(work));
+      ++pushed_;
     }
     changed_.notify_all();
   }
   bool idle() {
     const std::lock_guard lock(mutex_);
-    return work_.empty() && !busy_;
+    return finished_ == pushed_;
+  }
+  /// Waits for what was pushed before the call.
+  void drain() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this, target = pushed_] { return finished_ >= target; });
   }
   std::shared_ptr<Mark> mark() {
     auto made = std::make_shared<Mark>();
@@ -84,19 +90,20 @@ class WorkQueue {
       if (work_.empty()) return;
       std::function<void()> work = std::move(work_.front());
       work_.pop_front();
-      busy_ = true;
       lock.unlock();
       work();
       work = nullptr;
       lock.lock();
-      busy_ = false;
+      ++finished_;
+      changed_.notify_all();
     }
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> work_;
-  bool busy_ = false;
+  uint64_t pushed_ = 0;
+  uint64_t finished_ = 0;
   bool closing_ = false;
   std::thread thread_{[this] { run(); }};  // last: it uses the members above
 };
@@ -164,7 +171,7 @@ class MyAccelerator {
     return made;
   }
   bool query(Stream& stream) { return stream.idle(); }
-  void synchronize(Stream& stream) { stream.mark()->wait(); }
+  void synchronize(Stream& stream) { stream.drain(); }
   void record(Event& event, Stream& stream) {
     const std::lock_guard lock(event.mutex);
     event.mark = stream.mark();

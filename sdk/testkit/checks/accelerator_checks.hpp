@@ -25,5 +25,6 @@ std::vector<Check> fork_checks();
 std::vector<Check> leak_checks();
 std::vector<Check> ipc_checks();  // memory between processes
 std::vector<Check> ipc_event_checks();
+std::vector<Check> stream_memory_checks();
 
 }  // namespace pliant::testkit

@@ -220,6 +220,33 @@ void usable(const Subject& subject) {
   }
 }
 
+/// Written and read by both sides, without a copy; refused by name where it is not claimed.
+void shared(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  if (!accelerator.has(PLIANT_CAP_SHARED_MEMORY)) {
+    void* pointer = nullptr;
+    const Outcome refused = accelerator.call(&Slots::alloc, 0, PLIANT_MEMORY_SHARED, 4096, &pointer);
+    expect(refused.status == PLIANT_UNIMPLEMENTED,
+           "it does not claim PLIANT_CAP_SHARED_MEMORY, and alloc of PLIANT_MEMORY_SHARED answered " + refused.text() +
+               " in place of PLIANT_UNIMPLEMENTED");
+    return;
+  }
+  constexpr uint64_t kBytes = 65536;
+  const Memory shared(accelerator, kBytes, PLIANT_MEMORY_SHARED);
+  const Memory device(accelerator, kBytes);
+  const Stream stream(accelerator);
+  std::memset(shared.at(), 42, kBytes);
+  const void* const from = shared.at();
+  must("copy_async", accelerator.call(&Slots::copy_async, static_cast<void*>(device.at()), from, kBytes, stream));
+  must("fill_async", accelerator.call(&Slots::fill_async, static_cast<void*>(shared.at()), 43, kBytes / 2, stream));
+  stream.wait();
+  unsigned char got = 0;
+  accelerator.read(&got, device.at(kBytes - 1), 1);
+  expect(got == 42, "the device does not see what the CPU wrote into shared memory");
+  expect(*shared.at() == 43 && *shared.at(kBytes / 2 - 1) == 43 && *shared.at(kBytes / 2) == 42,
+         "the CPU does not see in shared memory what the device filled in");
+}
+
 }  // namespace
 
 std::vector<Script> memory_scripts() {
@@ -233,6 +260,8 @@ std::vector<Check> memory_checks() {
       {"memory.empty", "0 bytes are a pointer that can be freed", empty},
       {"memory.free_null", "freeing NULL does nothing", free_null},
       {"memory.visible", "the CPU may use pinned memory, and device memory that is said to be visible", usable},
+      {"memory.shared", "shared memory, where it is claimed, is read and written by both the CPU and the device",
+       shared},
       {"memory.info", "there is some memory, and no more of it is free than there is", plausible},
       {"memory.accounted", "less memory is free after some was taken", accounted},
       {"memory.exhausted", "more memory than there is is refused as PLIANT_RESOURCE_EXHAUSTED", exhausted},

@@ -1,4 +1,5 @@
-// BROKEN: one kind of work, the option `slot`, runs at once, not in stream order.
+// BROKEN: one kind of work, the option `slot`, runs at once, not in stream order; copies on a device whose memory the
+// CPU is said not to see.
 #include <string>
 
 #include "honest.hpp"
@@ -11,9 +12,17 @@ using namespace pliant::broken;  // NOLINT(google-build-using-namespace)
 struct AtOnce : Honest<AtOnce> {
   std::string slot = "fill";
   static void options(pliant::sdk::Options<AtOnce>& table) {
-    table.add("slot", &AtOnce::slot, "What runs at once.").choices({"batch", "fill", "reduce", "cast"});
+    table.add("slot", &AtOnce::slot, "What runs at once.").choices({"batch", "fill", "reduce", "cast", "unseen_copy"});
   }
-  using Device::copy;
+  pliant::sdk::DeviceProperties device_properties(int32_t device) {
+    pliant::sdk::DeviceProperties made = Device::device_properties(device);
+    if (slot == "unseen_copy") made.capabilities &= ~uint32_t{PLIANT_CAP_HOST_VISIBLE};
+    return made;
+  }
+  void copy(void* to, const void* from, uint64_t bytes, Stream& stream) {
+    if (slot != "unseen_copy") return Device::copy(to, from, bytes, stream);
+    if (bytes != 0) std::memcpy(to, from, bytes);
+  }
   void copy(std::span<const pliant_copy> copies, Stream& stream) {
     if (slot != "batch") return Device::copy(copies, stream);
     for (const pliant_copy& one : copies) {

@@ -24,10 +24,20 @@ struct MemoryWrong : Honest<MemoryWrong> {
         .add("fault", &MemoryWrong::fault,
              "shared: 75 bytes lie in the piece before; empty: 0 bytes are refused; double: memory_info tells of twice "
              "the free memory; constant: it tells the same whatever was taken; full: after one refusal all is "
-             "refused; pinned: a page of pinned memory cannot be written.")
-        .choices({"shared", "empty", "double", "constant", "full", "pinned"});
+             "refused; pinned: a page of pinned memory cannot be written; unshared: shared memory is claimed and "
+             "cannot be "
+             "written.")
+        .choices({"shared", "empty", "double", "constant", "full", "pinned", "unshared"});
+  }
+  pliant::sdk::DeviceProperties device_properties(int32_t device) {
+    pliant::sdk::DeviceProperties made = Device::device_properties(device);
+    if (fault == "unshared") made.capabilities |= PLIANT_CAP_SHARED_MEMORY;
+    return made;
   }
   void* alloc(int32_t device, Memory memory, uint64_t bytes) {
+    if (memory == Memory::kShared) {
+      return ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    }
     if (fault == "shared" && bytes == 75 && last != nullptr) return last;
     if (fault == "empty" && bytes == 0) throw Failure(PLIANT_INVALID_ARGUMENT, "nothing is wanted");
     if (was_full) throw Failure(PLIANT_RESOURCE_EXHAUSTED, "out of memory for good");

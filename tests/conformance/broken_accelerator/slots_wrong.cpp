@@ -18,8 +18,9 @@ struct SlotsWrong : Honest<SlotsWrong> {
         .add("fault", &SlotsWrong::fault,
              "silent: alloc refuses without a message; blind: it writes an error that nobody gave; any_device: it "
              "takes every device; null: freeing NULL crashes; larger: device_properties writes more than the host "
-             "knows; unnamed: it gives no name; counts: device_count changes its mind.")
-        .choices({"silent", "blind", "any_device", "null", "larger", "unnamed", "counts"});
+             "knows; unnamed: it gives no name; counts: device_count changes its mind; roles: streams that move data "
+             "are refused.")
+        .choices({"silent", "blind", "any_device", "null", "larger", "unnamed", "counts", "roles"});
   }
 };
 
@@ -53,11 +54,17 @@ struct SlotsWrongAdapter : AcceleratorAdapter<T> {
     *count = is(self, "counts") && ++Base::device_of(self).counted == 2 ? 2 : 1;
     return PLIANT_OK;
   }
+  static int32_t stream_create(void* self, int32_t device, int32_t role, int32_t priority, pliant_stream** out,
+                               pliant_error* error) {
+    return Base::stream_create(self, device, is(self, "roles") && role > PLIANT_STREAM_SCATTER ? -1 : role, priority,
+                               out, error);
+  }
   static const void* vtable() {
     static const pliant_accelerator kTable = [] {
       pliant_accelerator made = *static_cast<const pliant_accelerator*>(Base::vtable());
       made.alloc = &alloc;
       made.free = &free;
+      made.stream_create = &stream_create;
       made.device_properties = &device_properties;
       made.device_count = &device_count;
       return made;

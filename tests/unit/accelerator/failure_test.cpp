@@ -436,3 +436,48 @@ TEST_CASE("a child that is forked while streams work and wait may destroy what i
   device.slots().event_destroy(device.self(), event);
   for (pliant_stream* stream : streams) device.slots().stream_destroy(device.self(), stream);
 }
+
+TEST_CASE("a forked child that uses what it inherited is told so, and its parent goes on") {
+  const Device device(OptionSettings{}, kHostFile);
+  const Stream stream(device);
+  const Event reached(device);
+  const Event ahead(device);
+  Flag may_end;
+  const auto stand = [](void* context) { static_cast<Flag*>(context)->wait(); };
+  REQUIRE(device.call(&pliant_accelerator::event_record, reached, stream).ok());
+  REQUIRE(stream.synchronize().ok());
+  REQUIRE(device.call(&pliant_accelerator::host_function, +stand, static_cast<void*>(&may_end), stream).ok());
+  REQUIRE(device.call(&pliant_accelerator::event_record, ahead, stream).ok());
+  pliant_comm_id id{};
+  REQUIRE(device.call(&pliant_collectives::comm_id, 1, &id).ok());
+  const Comm comm(device, id, 0, 1);
+  REQUIRE(comm.status(-1).ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    char byte = 0;
+    int32_t done = 0;
+    int told = 0;
+    for (const Outcome& outcome : {device.call(&pliant_accelerator::fill_async, &byte, 1, 1, stream),
+                                   stream.synchronize(), device.call(&pliant_accelerator::stream_query, stream, &done),
+                                   device.call(&pliant_accelerator::event_query, ahead, &done),
+                                   device.call(&pliant_accelerator::event_synchronize, ahead), comm.status(-1),
+                                   device.call(&pliant_collectives::barrier, comm, stream)}) {
+      const bool refused = outcome.status == PLIANT_FAILED_PRECONDITION;
+      told += refused && outcome.message.find("forked") != std::string::npos ? 1 : 0;
+    }
+    comm.abort();  // the parent's communicator goes on
+    // What is over needs no thread, and what the child makes has its own.
+    told += device.call(&pliant_accelerator::event_synchronize, reached).ok() ? 1 : 0;
+    const Stream own(device);
+    told += device.call(&pliant_accelerator::fill_async, &byte, 5, 1, own).ok() && own.synchronize().ok() ? byte : 0;
+    ::_exit(told);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  may_end.raise();
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 7 + 1 + 5);
+  CHECK(device.call(&pliant_collectives::barrier, comm, stream).ok());
+  CHECK(stream.synchronize().ok());
+}
