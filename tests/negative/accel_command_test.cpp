@@ -148,6 +148,18 @@ TEST_CASE("accel bench measures every part, as JSON with every documented key") 
   CHECK(entry_of(all.at("collectives"), "broadcast", 4096).at("limit_bytes") == 4096);
 }
 
+TEST_CASE("a collective and its limit are repeated as often as asked for, however many turns they take") {
+  const ScratchFolder folder;
+  const Outcome outcome = run_pliant(folder, {"accel", "bench", "host", "--only", "collectives", "--sizes", "64",
+                                              "--ranks", "2", "--repeat", "7", "--json"});
+  REQUIRE(outcome.exit_code == 0);
+  for (const json& one : json::parse(outcome.out).at("collectives")) {
+    CHECK(one.at("time").at("repetitions") == 7);
+    CHECK(one.at("in_a_row").at("repetitions") == 7);
+    if (one.at("what") != "barrier") CHECK(one.at("limit").at("repetitions") == 7);
+  }
+}
+
 TEST_CASE("accel bench shows the parts asked for, in a table, and draws what has a bandwidth") {
   const ScratchFolder folder;
   const Outcome shown = run_pliant(folder, {"accel", "bench", "host", "--only", "collectives,copy", "--sizes",

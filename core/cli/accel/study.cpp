@@ -22,6 +22,8 @@ constexpr const char* kMemoryCopy = "memory_copy";
 /// For so long the ranks copy memory at once: many turns of the scheduler, and long beside the time in which they set
 /// out.
 constexpr double kLimitLoopSeconds = 0.02;
+/// A collective and its limit are measured by turns, so that what else the machine does meanwhile slows both.
+constexpr int64_t kTurns = 5;
 
 struct Item {
   std::string section;
@@ -102,25 +104,54 @@ class Measuring {
     made.what = item.what;
     const bool together = item.section == "collectives";
     const std::string name = together ? item.what : item.section + "/" + item.what;
-    made.time = time(name, item.bytes, 1, &made);
-    if (!together) return made;
-    made.in_a_row = time(name, item.bytes, kCallsInARow, nullptr);
-    if (made.bytes == 0) return made;
-    made.limit_bytes = least_copy(item.what, made.bytes, crew_.ranks());
-    // Short copies would run one after the other, not at once: the ranks do not come out of a barrier together.
-    const double once = time(kMemoryCopy, made.limit_bytes, 1, nullptr).median_s;
-    const double loops = std::ceil(kLimitLoopSeconds / std::max(once, 1e-9));
-    made.limit = time(kMemoryCopy, made.limit_bytes, static_cast<int64_t>(std::clamp(loops, 1.0, 1e6)), nullptr);
+    std::vector<Series> all{series(name, item.bytes, 1, &made)};
+    if (together) all.push_back(series(name, item.bytes, kCallsInARow, nullptr));
+    if (together && made.bytes != 0) {
+      made.limit_bytes = least_copy(item.what, made.bytes, crew_.ranks());
+      all.push_back(limit(made.limit_bytes));
+    }
+    repeat(all);
+    made.time = spread_of(all[0].seconds);
+    if (all.size() > 1) made.in_a_row = spread_of(all[1].seconds);
+    if (all.size() > 2) made.limit = spread_of(all[2].seconds);
     return made;
   }
 
  private:
-  Spread time(const std::string& what, uint64_t bytes, int64_t calls, Measured* told) {
+  /// What is to be repeated, and what each repetition took for one of its calls.
+  struct Series {
+    std::string what;
+    uint64_t bytes = 0;
+    int64_t calls = 1;
+    int64_t repetitions = 0;
+    std::vector<double> seconds = {};
+  };
+
+  /// Repeated so often that it takes the time that was asked for.
+  Series series(const std::string& what, uint64_t bytes, int64_t calls, Measured* told) {
     const std::vector<double> trial = ask(what, bytes, calls, 2, 3, told);
     const double once = *std::min_element(trial.begin(), trial.end()) * static_cast<double>(calls);
     const auto fill = static_cast<int64_t>(std::clamp(question_.min_time_s / std::max(once, 1e-9), 1.0, 1e6));
-    const int64_t repetitions = question_.repetitions > 0 ? question_.repetitions : std::clamp(fill, kFewest, kMost);
-    return spread_of(ask(what, bytes, calls, 1, repetitions, nullptr));
+    return {what, bytes, calls, question_.repetitions > 0 ? question_.repetitions : std::clamp(fill, kFewest, kMost)};
+  }
+
+  /// Short copies would run one after the other, not at once: the ranks do not come out of a barrier together.
+  Series limit(uint64_t bytes) {
+    const std::vector<double> trial = ask(kMemoryCopy, bytes, 1, 2, 5, nullptr);
+    const double loops = std::ceil(kLimitLoopSeconds / std::max(spread_of(trial).median_s, 1e-9));
+    return series(kMemoryCopy, bytes, static_cast<int64_t>(std::clamp(loops, 1.0, 1e6)), nullptr);
+  }
+
+  void repeat(std::vector<Series>& all) {
+    const int64_t turns = all.size() == 1 ? 1 : kTurns;
+    for (int64_t turn = 0; turn < turns; ++turn) {
+      for (Series& one : all) {
+        const int64_t share = one.repetitions * (turn + 1) / turns - one.repetitions * turn / turns;
+        if (share == 0) continue;
+        const std::vector<double> more = ask(one.what, one.bytes, one.calls, 1, share, nullptr);
+        one.seconds.insert(one.seconds.end(), more.begin(), more.end());
+      }
+    }
   }
 
   std::vector<double> ask(const std::string& what, uint64_t bytes, int64_t calls, int64_t warm, int64_t repetitions,
