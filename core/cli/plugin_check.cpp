@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "actions.hpp"
+#include "base/suggest.hpp"
 #include "config/open.hpp"
 #include "output.hpp"
 #include "pliant/error.hpp"
@@ -25,14 +26,25 @@ fs::path kit() {
   return prefix / "libexec" / "pliant" / "pliant-check";
 }
 
-/// A path as it is; "section/name" is the file of an installed plugin, unless there is such a path.
+/// A path as it is; "section/name" is the file of a plugin that is found, unless there is such a path.
 std::string file_of(const Invocation& invocation, const std::string& given) {
   std::error_code error;
   if (given.empty() || fs::exists(given, error)) return given;
+  std::vector<std::string> known;
+  std::vector<std::string> near;
   for (const plugin::Found& found : plugin::list(or_throw(config::search_dirs(invocation.overrides)))) {
-    if (!found.shadowed && given == fmt::format("{}/{}", found.kind->section, found.name)) return found.file.string();
+    if (found.shadowed) continue;
+    known.push_back(fmt::format("{}/{}", found.kind->section, found.name));
+    if (given == known.back()) return found.file.string();
+    if (given == found.name) near.push_back(known.back());
   }
-  return given;
+  if (given.ends_with(".so")) return given;
+  if (near.empty()) near = nearest(given, known);
+  throw Error(
+      Status::kNotFound,
+      fmt::format("{}: there is no such file, and no such plugin; {}pliant plugin list shows those that are found",
+                  given, near.empty() ? "" : fmt::format("did you mean '{}'? ", near.front())),
+      ExitCode::kPlugin);
 }
 
 }  // namespace

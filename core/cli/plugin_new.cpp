@@ -180,11 +180,16 @@ int new_plugin(const Invocation& invocation, const PluginNewArguments& arguments
     json["plugin_file"] = file;
     return emit(json.dump() + "\n");
   }
+  // A build folder has no package of the SDK.
+  std::error_code error;
+  const bool built = fs::exists(prefix() / "CMakeCache.txt", error);
+  const std::string installed = built ? "PREFIX" : prefix().string();
+  const std::string install = built ? fmt::format("  cmake --install {} --prefix PREFIX\n", prefix().string()) : "";
   return emit(
-      fmt::format("{}: {}\nBuild it and hold it to its promises:\n  cd {}\n  cmake -S . -B build "
+      fmt::format("{}: {}\nBuild it and hold it to its promises:\n{}  cd {}\n  cmake -S . -B build "
                   "-DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH={}\n  cmake --build build\n  pliant plugin "
                   "check {}\npliant.toml uses it: path and options are there.\n",
-                  into.string(), fmt::join(written, ", "), into.string(), prefix().string(), file));
+                  into.string(), fmt::join(written, ", "), install, into.string(), installed, file));
 }
 
 }  // namespace pliant::cli

@@ -49,7 +49,7 @@ std::vector<Check> chosen(const Arguments& arguments, const std::vector<Check>& 
   try {
     pattern = std::regex(arguments.only);
   } catch (const std::regex_error& wrong) {
-    throw UsageError(asked + ": no regular expression: " + wrong.what());
+    throw UsageError(asked + ": no regular expression, such as memory or 'copy|fill': " + wrong.what());
   }
   for (const Check& check : all) {
     if (one ? arguments.reproduce == check.id : std::regex_search(check.id, pattern)) made.push_back(check);

@@ -187,6 +187,7 @@ TEST_CASE("sizes that no whole element of every rank fits into become the neares
 }
 
 TEST_CASE("one rank alone can be measured") {
+  CHECK(has(bench({"host", "--only", "collectives", "--sizes", "64", "--ranks", "1"}).out, "collectives, 1 rank "));
   CHECK(bench_json({"host", "--only", "collectives", "--sizes", "64", "--ranks", "1"}).at("ranks") == 1);
 }
 
@@ -213,6 +214,8 @@ TEST_CASE("what accel bench cannot do is refused with what is allowed") {
       {{"host", "--sizes", "4KiB,,1MiB"}, 2, "--sizes"},
       {{"host", "--only", "copies"}, 2, "did you mean 'copy'?"},
       {{"host", "--min-time", "1"}, 2, "--repeat"},
+      // Before anything is measured: this one would die.
+      {{"deadly", "--only", "collectives", "--ranks", "3", "--plot", "nowhere/b.svg"}, 2, "nowhere/b.svg"},
       {{"host", "--set", "accelerator.host.chunk_bytes=1"}, 2, "chunk_bytes"},
       {{"wrong", "--only", "collectives", "--sizes", "64"}, 3, "all_gather gave "},
   };

@@ -30,7 +30,7 @@ TEST_CASE("plugin check: a wrong command line ends with 2, what is allowed, and 
       {{}, "the plugin FILE is missing"},
       {{kHost, "--only", "nonsense"},
        "--only 'nonsense': no check of this plugin has such a name; subjects: plugin, device"},
-      {{kHost, "--only", "["}, "--only '[': no regular expression"},
+      {{kHost, "--only", "*"}, "--only '*': no regular expression, such as memory or 'copy|fill'"},
       {{kHost, "--seed", "many"}, "--seed 'many': a whole number from 0 to 18446744073709551615"},
       {{kHost, "--seed", "-1"}, "--seed '-1': a whole number"},
       {{kHost, "--seed", "18446744073709551616"}, "--seed '18446744073709551616': a whole number"},
@@ -74,6 +74,18 @@ TEST_CASE("plugin check: what cannot be opened as a plugin ends with 3 and the l
     CHECK(outcome.out.empty());
     CHECK(outcome.err.find("pliant: error: " + one.first + " cannot be opened as a plugin: ") == 0);
     CHECK(outcome.err.find(one.second) != std::string::npos);
+  }
+}
+
+TEST_CASE("plugin check: what is neither a file nor a plugin ends with 3 and the name that may be meant") {
+  const ScratchFolder folder;
+  for (const auto& [given, meant] : {std::pair<std::string, std::string>{"accelerator/hots", "accelerator/host"},
+                                     std::pair<std::string, std::string>{"host", "accelerator/host"}}) {
+    const Outcome outcome = check(folder, {given});
+    CHECK(outcome.exit_code == 3);
+    CHECK(outcome.out.empty());
+    CHECK(outcome.err == "pliant: error: " + given + ": there is no such file, and no such plugin; did you mean '" +
+                             meant + "'? pliant plugin list shows those that are found\n");
   }
 }
 

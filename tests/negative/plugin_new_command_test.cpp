@@ -53,6 +53,14 @@ TEST_CASE("plugin new: the name stands wherever the template had its own") {
   }
 }
 
+TEST_CASE("plugin new: a build folder, which has no package of the SDK, is not named as one") {
+  const ScratchFolder scratch;
+  const Outcome outcome = make(scratch, {"lr", "mine"});
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(outcome.out.find("\n  cmake --install ") != std::string::npos);
+  CHECK(outcome.out.find("-DCMAKE_PREFIX_PATH=PREFIX\n") != std::string::npos);
+}
+
 TEST_CASE("plugin new: bad names, unknown kinds and folders that exist end with 2 and leave nothing") {
   const ScratchFolder scratch;
   const std::string there = (scratch.path() / "there").string();

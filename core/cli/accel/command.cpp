@@ -1,5 +1,6 @@
 // pliant accel
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -76,10 +77,22 @@ std::vector<std::string> sections_in(const std::string& list) {
   return chosen;
 }
 
+/// Told before minutes of measuring, not after.
+void require_folder_of(const std::filesystem::path& file) {
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  std::error_code unknown;
+  if (std::filesystem::is_directory(folder, unknown) && ::access(folder.c_str(), W_OK) == 0) return;
+  throw Error(Status::kInvalidArgument,
+              fmt::format("--plot: cannot write {}: there is no folder {} that may be written to", file.string(),
+                          folder.string()),
+              ExitCode::kUsage);
+}
+
 int bench_accelerator(const Invocation& invocation, const AccelArguments& arguments) {
   BenchQuestion question = arguments.question;
   if (!arguments.sizes.empty()) question.sizes = sizes_in(arguments.sizes);
   question.sections = sections_in(arguments.sections);
+  if (!arguments.figure_file.empty()) require_folder_of(arguments.figure_file);
   const Config config = accelerator_config(invocation, arguments.file, arguments.name);
   BenchStudy study;
   {

@@ -36,10 +36,14 @@ std::string name_text(std::string what) {
   return what;
 }
 
+std::string ranks_text(const BenchStudy& study) {
+  return fmt::format("{} rank{}", study.ranks, study.ranks == 1 ? "" : "s");
+}
+
 Rows rows_of(const BenchStudy& study, const std::string& section) {
   const bool collectives = section == "collectives";
   const char* const whose = study.seen.own_collectives ? "" : "generic ";
-  Rows rows{{collectives ? fmt::format("{}{}, {} ranks", whose, section, study.ranks) : section, "size", "median",
+  Rows rows{{collectives ? fmt::format("{}{}, {}", whose, section, ranks_text(study)) : section, "size", "median",
              "quartiles", "", "GB/s"}};
   if (collectives) rows.front().insert(rows.front().end(), {"in a row", "limit", "of limit"});
   rows.front().emplace_back("n");

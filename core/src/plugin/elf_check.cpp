@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <system_error>
@@ -49,8 +50,10 @@ uint64_t promised_size(std::ifstream& file, const Elf64_Ehdr& header, uint64_t s
 std::string elf_objection(const std::filesystem::path& path) {
   std::error_code failure;
   const uint64_t size = std::filesystem::file_size(path, failure);
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  if (failure || !file) return "it cannot be read";
+  if (!failure && !file) failure.assign(errno, std::generic_category());
+  if (failure) return fmt::format("it cannot be read: {}", failure.message());
   if (size == 0) return "it is empty";
   Elf64_Ehdr header{};
   const bool whole = read_at(file, 0, &header, sizeof(header));

@@ -166,11 +166,41 @@ void overflow(const Subject& subject) {
   }
 }
 
+/// More than one launch of a device may hold: from bytes to f32, and from that to bf16.
+void large(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  const Stream stream(accelerator);
+  constexpr uint64_t kCount = (uint64_t{1} << 24U) + 5;
+  const Bytes given = drawn_bytes(subject.seed, 11, kCount);
+  const Memory bytes(accelerator, kCount);
+  const Memory wide(accelerator, kCount * 4);
+  const Memory narrow(accelerator, kCount * 2);
+  accelerator.write(bytes.at(), given.data(), kCount);
+  const auto enqueue = [&](const Memory& to, int32_t to_type, const Memory& from, int32_t from_type) {
+    must("cast_async", accelerator.call(&Slots::cast_async, static_cast<void*>(to.at()), to_type,
+                                        static_cast<const void*>(from.at()), from_type, kCount, stream));
+  };
+  enqueue(wide, PLIANT_F32, bytes, PLIANT_U8);
+  enqueue(narrow, PLIANT_BF16, wide, PLIANT_F32);
+  stream.wait();
+  std::vector<float> floats(kCount);
+  std::vector<uint16_t> halves(kCount);
+  accelerator.read(floats.data(), wide.at(), kCount * 4);
+  accelerator.read(halves.data(), narrow.at(), kCount * 2);
+  for (uint64_t i = 0; i < kCount; ++i) {
+    const auto wanted = static_cast<float>(given[i]);  // of 8 bits, so that bf16 holds it, too
+    const uint32_t half = uint32_t{halves[i]} << 16U;
+    if (floats[i] == wanted && std::memcmp(&half, &wanted, sizeof(half)) == 0) continue;
+    fail("a cast of " + std::to_string(kCount) + " elements is wrong from element " + std::to_string(i) + " on");
+  }
+}
+
 }  // namespace
 
 std::vector<Check> cast_checks() {
   return {
       {"cast.exact", "small whole numbers stay what they are, between all types", exact},
+      {"cast.large", "casts of 16 million elements are whole", large, 90},
       {"cast.nearest", "what the target cannot hold becomes the nearest that it can, ties to even", nearest},
       {"cast.once", "f64 and i64 are rounded once on their way to 16 bits", rounded_once},
       {"cast.whole", "a float becomes the integer that it is without its fraction", to_whole},

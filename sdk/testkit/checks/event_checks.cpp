@@ -1,7 +1,10 @@
 // Events: what waits for what, and what the plugin says about it.
+#include <thread>
+
 #include "testkit/checks/accelerator_checks.hpp"
 #include "testkit/checks/order_work.hpp"
 #include "testkit/gate.hpp"
+#include "testkit/process.hpp"
 
 namespace pliant::testkit {
 
@@ -136,6 +139,31 @@ void elapsed(const Subject& subject) {
   expect(between(begin, begin) == 0, "the time from an event to itself is not 0");
 }
 
+/// A host function between two events takes 20 ms. A device may have a clock of its own, so this is no more than a
+/// warning; it finds the wrong unit.
+void elapsed_seconds(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  const Stream stream(accelerator);
+  const Event begin(accelerator, PLIANT_EVENT_TIMING);
+  const Event end(accelerator, PLIANT_EVENT_TIMING);
+  void (*const function)(void*) = [](void*) {
+    const int64_t until_ns = now_ns() + 20000000;
+    while (now_ns() < until_ns) std::this_thread::yield();
+  };
+  void* const nothing = nullptr;
+  const int64_t before_ns = now_ns();
+  begin.record(stream);
+  must("host_function", accelerator.call(&Slots::host_function, function, nothing, stream));
+  end.record(stream);
+  stream.wait();
+  const double most = static_cast<double>(now_ns() - before_ns) * 1e-9;
+  double seconds = -1;
+  must("event_elapsed", accelerator.call(&Slots::event_elapsed, begin, end, &seconds));
+  if (seconds >= 0.018 && seconds <= most * 1.1 + 1e-3) return;
+  warn("event_elapsed tells of " + std::to_string(seconds) + " seconds between two events with 0.02 seconds of work " +
+       "between them, of " + std::to_string(most) + " in all; is it in seconds?");
+}
+
 void elapsed_refused(const Subject& subject) {
   const Accelerator accelerator(subject);
   const Stream stream(accelerator);
@@ -171,6 +199,7 @@ std::vector<Check> event_checks() {
       {"order.never_recorded", "an event that was never recorded is done", never_recorded},
       {"order.event_query", "event_query tells the truth", event_query},
       {"order.elapsed", "the time between events is not negative, and adds up", elapsed},
+      {"order.elapsed_seconds", "the time between events is told in seconds", elapsed_seconds},
       {"order.elapsed_refused", "times of events that are untimed or not reached are refused", elapsed_refused},
   };
 }

@@ -79,6 +79,30 @@ void large(const Subject& subject) {
   }
 }
 
+/// More than one launch of a device may hold.
+void very_large(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  const Stream stream(accelerator);
+  constexpr uint64_t kCount = (uint64_t{1} << 24U) + 5;
+  std::vector<float> given(kCount);
+  for (uint64_t i = 0; i < kCount; ++i) given[i] = static_cast<float>(drawn(subject.seed, 12, i) % 4096);
+  const Memory from(accelerator, kCount * 4);
+  const Memory to(accelerator, kCount * 4);
+  accelerator.write(from.at(), given.data(), kCount * 4);
+  const void* const pointers[] = {from.at(), from.at(), from.at()};
+  must("reduce_async",
+       accelerator.call(&Slots::reduce_async, static_cast<void*>(to.at()), static_cast<const void* const*>(pointers), 3,
+                        kCount, PLIANT_F32, PLIANT_SUM, 1.0, stream));
+  stream.wait();
+  std::vector<float> got(kCount);
+  accelerator.read(got.data(), to.at(), kCount * 4);
+  for (uint64_t i = 0; i < kCount; ++i) {
+    if (got[i] == 3 * given[i]) continue;
+    fail("the sum of 3 times " + std::to_string(kCount) + " f32: element " + std::to_string(i) + " is " +
+         std::to_string(got[i]) + ", not " + std::to_string(3 * given[i]));
+  }
+}
+
 void wraps(const Subject& subject) {
   const Accelerator accelerator(subject);
   const Stream stream(accelerator);
@@ -151,6 +175,7 @@ std::vector<Check> reduce_checks() {
   return {
       {"reduce.exact", "sums, minima and maxima of small whole numbers are exact, for every type", exact},
       {"reduce.large", "sums of many elements are exact, for every type", large},
+      {"reduce.very_large", "a sum of 16 million elements is exact", very_large, 90},
       {"reduce.wraps", "integers wrap around", wraps},
       {"reduce.order", "f32 and f64 are added in the order of the sources, bit by bit", order},
       {"reduce.sixteen", "16-bit floats are computed as floats and rounded once, bit by bit", sixteen},

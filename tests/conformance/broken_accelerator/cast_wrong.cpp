@@ -1,4 +1,5 @@
 // BROKEN: casts are wrong in one way, the option `fault`.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -20,10 +21,11 @@ struct CastWrong : Honest<CastWrong> {
     table
         .add("fault", &CastWrong::fault,
              "tail: between integers an odd last element is lost; twice: f64 goes to 16 bits by way of f32; nan: NaN "
-             "becomes the least integer.")
-        .choices({"tail", "twice", "nan"});
+             "becomes the least integer; launch: elements past 65535 * 256 are forgotten.")
+        .choices({"tail", "twice", "nan", "launch"});
   }
   void cast(void* to, DType to_type, const void* from, Elements elements, Stream& stream) {
+    if (fault == "launch") elements.count = std::min<uint64_t>(elements.count, 65535 * 256);
     if (fault == "tail" && is_integer(to_type) && is_integer(elements.dtype)) elements.count -= elements.count % 2;
     if (fault == "twice" && elements.dtype == DType::kF64 && size_of(to_type) == 2) {
       const auto between = std::make_shared<std::vector<float>>(elements.count);

@@ -2,8 +2,11 @@
 #include "plugin/search.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "negative/pliant_process.hpp"
+#include "plugin/elf_check.hpp"
 #include "plugin/record_check.hpp"
 
 using pliant::plugin::Found;
@@ -61,4 +64,18 @@ TEST_CASE("names of plugins are lower case and have no path in them") {
   for (const char* bad : {"", "A", ".a", "-a", "a/b", "../a", "a b", "a\n"})
     CHECK_FALSE(pliant::plugin::valid_plugin_name(bad));
   CHECK_FALSE(pliant::plugin::valid_plugin_name(std::string(65, 'a')));
+}
+
+TEST_CASE("a plugin file that cannot be read is refused with the reason of the system") {
+  const ScratchFolder folder;
+  folder.write("lr-a.pliant.so", "not empty");
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const int lowest_free = ::dup(STDERR_FILENO);
+  ::close(lowest_free);
+  const rlimit none_left{static_cast<rlim_t>(lowest_free), before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none_left) == 0);
+  const std::string objection = pliant::plugin::elf_objection(folder.path() / "lr-a.pliant.so");
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  CHECK(objection == "it cannot be read: Too many open files");
 }
