@@ -133,38 +133,19 @@ void Communicator::abort() {
 }
 
 void Communicator::enqueue(NcclCall call, Stream& stream) {
-  {
-    const std::lock_guard lock(opening_);
-    if (open_) {
-      sdk::require(open_->stream == nullptr || open_->stream == &stream, "all calls of a group name the same stream");
-      open_->stream = &stream;
-      open_->calls.push_back(std::move(call));
-      return;
-    }
-  }
-  sdk::require(call.self_sends + call.self_receives == 0,
-               "rank " + std::to_string(rank()) + " is its own peer; a rank sends to itself in a group only");
+  if (group_.keep(call, stream)) return;
+  accelerator::require_other_peer(call.self_sends + call.self_receives != 0, rank());
   std::vector<NcclCall> calls;
   calls.push_back(std::move(call));
   enqueue_all(std::move(calls), stream);
 }
 
 void Communicator::begin_group() {
-  const std::lock_guard lock(opening_);
-  if (open_) {
-    throw Failure(PLIANT_FAILED_PRECONDITION, "this communicator has a group already; groups do not nest");
-  }
-  open_.emplace();
+  group_.begin();
 }
 
 void Communicator::end_group() {
-  NcclGroup ended;
-  {
-    const std::lock_guard lock(opening_);
-    if (!open_) throw Failure(PLIANT_FAILED_PRECONDITION, "this communicator has no group that could end");
-    ended = std::move(*open_);
-    open_.reset();
-  }
+  CallGroup::Kept ended = group_.end();
   if (ended.calls.empty()) return;
   int32_t sends = 0;
   int32_t receives = 0;
@@ -172,9 +153,7 @@ void Communicator::end_group() {
     sends += call.self_sends;
     receives += call.self_receives;
   }
-  sdk::require(sends == receives, "in this group rank " + std::to_string(rank()) + " sends itself " +
-                                      std::to_string(sends) + " and receives " + std::to_string(receives) +
-                                      " messages; nothing of the group was enqueued");
+  accelerator::require_pairs(rank(), sends, receives);
   std::stable_partition(ended.calls.begin(), ended.calls.end(), [](const NcclCall& call) { return !call.is_message; });
   enqueue_all(std::move(ended.calls), *ended.stream);
 }

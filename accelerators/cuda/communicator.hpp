@@ -7,9 +7,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
+#include "kernel/call_group.hpp"
 #include "membership.hpp"
 #include "pliant/sdk/accelerator.hpp"
 
@@ -22,12 +22,6 @@ struct NcclCall {
   int32_t self_receives = 0;  ///< 1: a message from it
   bool is_message = false;
   std::function<void()> then = {};  ///< when NCCL is through with it, before it has run
-};
-
-/// Calls since begin_group.
-struct NcclGroup {
-  std::vector<NcclCall> calls;
-  Stream* stream = nullptr;
 };
 
 class Communicator {
@@ -65,13 +59,13 @@ class Communicator {
   void end_group();
 
  private:
+  using CallGroup = accelerator::CallGroup<NcclCall, Stream>;
   void enqueue(NcclCall call, Stream& stream);
   void enqueue_all(std::vector<NcclCall> calls, Stream& stream);
 
   std::shared_ptr<Membership> member_;  // enqueued work outlives the handle
-  std::mutex opening_;
-  std::mutex calling_;  ///< tickets follow the order on the streams
-  std::optional<NcclGroup> open_;
+  std::mutex calling_;                  ///< tickets follow the order on the streams
+  CallGroup group_;
   const pid_t owner_;
 };
 

@@ -128,47 +128,25 @@ void Communicator::abort() {
 
 void Communicator::enqueue(Call call, Stream& stream) {
   require_own(owner_, "communicator");
-  {
-    const std::lock_guard lock(opening_);
-    if (open_) {
-      sdk::require(open_->stream == nullptr || open_->stream == &stream, "all calls of a group name the same stream");
-      open_->stream = &stream;
-      open_->calls.push_back(std::move(call));
-      return;
-    }
-  }
-  sdk::require(!call.is_message() || call.rank != rank(),
-               "rank " + std::to_string(rank()) + " is its own peer; a rank sends to itself in a group only");
+  if (group_.keep(call, stream)) return;
+  require_other_peer(call.is_message() && call.rank == rank(), rank());
   std::vector<Call> calls;
   calls.push_back(std::move(call));
   enqueue_all(std::move(calls), stream);
 }
 
 void Communicator::begin_group() {
-  const std::lock_guard lock(opening_);
-  if (open_)
-    throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "this communicator has a group already; groups do not nest");
-  open_.emplace();
+  group_.begin();
 }
 
 void Communicator::end_group() {
-  Open ended{};
-  {
-    const std::lock_guard lock(opening_);
-    if (!open_) throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "this communicator has no group that could end");
-    ended = std::move(*open_);
-    open_.reset();
-  }
+  CallGroup<Call, Stream>::Kept ended = group_.end();
   if (ended.calls.empty()) return;
   const auto own = [&](CallKind kind) {
     return std::count_if(ended.calls.begin(), ended.calls.end(),
                          [&](const Call& call) { return call.kind == kind && call.rank == rank(); });
   };
-  const auto sends = own(CallKind::kSend);
-  const auto receives = own(CallKind::kRecv);
-  sdk::require(sends == receives, "in this group rank " + std::to_string(rank()) + " sends itself " +
-                                      std::to_string(sends) + " and receives " + std::to_string(receives) +
-                                      " messages; nothing of the group was enqueued");
+  require_pairs(rank(), own(CallKind::kSend), own(CallKind::kRecv));
   std::stable_partition(ended.calls.begin(), ended.calls.end(), [](const Call& call) { return !call.is_message(); });
   enqueue_all(std::move(ended.calls), *ended.stream);
 }

@@ -5,10 +5,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <vector>
 
+#include "kernel/call_group.hpp"
 #include "kernel/collectives.hpp"
 #include "kernel/faults.hpp"
 #include "kernel/stream.hpp"
@@ -39,16 +38,10 @@ class Communicator {
 
  private:
   struct Shared;
-  /// Calls since begin_group. No initialisers: clang 14 would not take it in an optional of this class.
-  struct Open {
-    std::vector<Call> calls;
-    Stream* stream;
-  };
   void enqueue_all(std::vector<Call> calls, Stream& stream);
 
   std::shared_ptr<Shared> shared_;  // enqueued work outlives the handle
-  std::mutex opening_;
-  std::optional<Open> open_;
+  CallGroup<Call, Stream> group_;
   pid_t owner_;
 };
 

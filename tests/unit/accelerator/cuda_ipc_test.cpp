@@ -16,24 +16,12 @@ std::unique_ptr<Device> software_cuda(int32_t) {
   return std::make_unique<SoftwareCuda>();
 }
 
-/// Two processes, with a wire between them; what each returns must be "".
-void run_pair(const std::function<std::string(const Rank&, const Wire&)>& body) {
-  const Wire wire;
-  Processes processes(
-      2, [&](const Rank& self) { return body(self, wire); }, software_cuda);
-  const std::vector<RankEnd> ends = processes.ends();
-  for (size_t r = 0; r < ends.size(); ++r) {
-    INFO("rank ", r);
-    CHECK(ends[r].text == "");
-  }
-}
-
 }  // namespace
 
 TEST_CASE("memory of a device that another cannot reach is refused there") {
   const Setting devices("PLIANT_SOFT_CUDA_DEVICES", "2");
   const Setting peers("PLIANT_SOFT_CUDA_NO_PEERS", "1");
-  run_pair([](const Rank& self, const Wire& wire) -> std::string {
+  const PairBody body = [](const Rank& self, const Wire& wire) -> std::string {
     const Ipc ipc(self.device);
     if (self.rank == 0) {
       void* memory = nullptr;
@@ -56,7 +44,8 @@ TEST_CASE("memory of a device that another cannot reach is refused there") {
     if (!near.ok()) return near.text();
     const bool refused = far.status == PLIANT_UNIMPLEMENTED && other == nullptr;
     return refused && contains(far.message, "cannot reach memory of the other") ? "" : far.text();
-  });
+  };
+  run_pair(body, software_cuda);
 }
 
 TEST_CASE("the software runtime notices memory that is freed while another process has it open") {

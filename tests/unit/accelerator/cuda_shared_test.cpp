@@ -257,19 +257,22 @@ void on_threads(int32_t count, const std::function<void(int32_t)>& body) {
 /// An option of the accelerator, the NCCL that it opens, and how many ranks that makes new communicators of old ones
 /// for.
 struct Renewing {
-  std::string collectives;
+  const char* collectives;
   const char* nccl;
   int64_t renewals;
 };
+constexpr std::array<Renewing, 5> kRenewing{{{"nccl", PLIANT_SOFT_NCCL, 2},
+                                             {"nccl", PLIANT_SOFT_OLD_NCCL, 0},
+                                             {"auto", PLIANT_SOFT_NCCL, 2},
+                                             {"auto", PLIANT_SOFT_OLD_NCCL, 0},
+                                             {"generic", PLIANT_SOFT_NCCL, 0}}};
 
 }  // namespace
 
 TEST_CASE("a communicator of the embedding API grows from 2 to 4 ranks, by NCCL where that can") {
   const Setting many("PLIANT_SOFT_CUDA_DEVICES", "4");
   use_software_cuda();
-  for (const Renewing& one : {Renewing{"nccl", PLIANT_SOFT_NCCL, 2}, Renewing{"nccl", PLIANT_SOFT_OLD_NCCL, 0},
-                              Renewing{"auto", PLIANT_SOFT_NCCL, 2}, Renewing{"auto", PLIANT_SOFT_OLD_NCCL, 0},
-                              Renewing{"generic", PLIANT_SOFT_NCCL, 0}}) {
+  for (const Renewing& one : kRenewing) {
     INFO(one.collectives, " with ", one.nccl);
     const int64_t before_all = renewals_of(one.nccl);
     const pliant::Accelerator accelerator(config_of(cuda_with(one.nccl, one.collectives)));
@@ -300,9 +303,7 @@ TEST_CASE("a communicator of the embedding API grows from 2 to 4 ranks, by NCCL 
 TEST_CASE("survivors shrink a communicator of the embedding API, by NCCL where that can") {
   const Setting many("PLIANT_SOFT_CUDA_DEVICES", "3");
   use_software_cuda();
-  for (const Renewing& one : {Renewing{"nccl", PLIANT_SOFT_NCCL, 2}, Renewing{"nccl", PLIANT_SOFT_OLD_NCCL, 0},
-                              Renewing{"auto", PLIANT_SOFT_NCCL, 2}, Renewing{"auto", PLIANT_SOFT_OLD_NCCL, 0},
-                              Renewing{"generic", PLIANT_SOFT_NCCL, 0}}) {
+  for (const Renewing& one : kRenewing) {
     INFO(one.collectives, " with ", one.nccl);
     const int64_t before_all = renewals_of(one.nccl);
     const pliant::Accelerator accelerator(config_of(cuda_with(one.nccl, one.collectives)));

@@ -1,13 +1,8 @@
-// What only cuda has: faults of driver and device, many devices, kernels, processes; on the software runtime.
+// What only cuda has: faults of driver and device, many devices, kernels, batches; on the software runtime.
 #include <cuda_runtime_api.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
-#include <cstring>
-#include <memory>
-#include <thread>
 
 #include "cuda_device.hpp"
 
@@ -24,12 +19,7 @@ Function* runtime_function(const char* name) {
 }
 
 std::string refusal() {
-  const SoftwareCuda device;
-  int32_t count = -1;
-  CHECK(device.call(&Slots::device_count, &count).ok());
-  CHECK(count == 0);
-  void* pointer = nullptr;
-  return device.alloc(64, &pointer).message;
+  return refusal_without_devices(SoftwareCuda());
 }
 
 /// Adds `sources` arrays of ones, all in device memory; what the first sum is.
@@ -195,105 +185,6 @@ TEST_CASE("where kernels cannot be loaded the processors reduce, with the same r
   const int64_t before = software_cuda_counts().launches;
   CHECK(sum_of_ones(device, 17) == 17);
   CHECK(software_cuda_counts().launches == before);
-}
-
-TEST_CASE("shared memory has one address for the CPU and the device") {
-  const SoftwareCuda device;
-  pliant_device_properties properties{};
-  properties.struct_size = sizeof(properties);
-  REQUIRE(device.call(&Slots::device_properties, 0, &properties).ok());
-  CHECK((properties.capabilities & PLIANT_CAP_SHARED_MEMORY) != 0);
-  void* shared = nullptr;
-  void* own = nullptr;
-  REQUIRE(device.alloc(64, &shared, 0, PLIANT_MEMORY_SHARED).ok());
-  REQUIRE(device.alloc(64, &own).ok());
-  {
-    const Stream stream(device);
-    std::memset(shared, 3, 64);
-    REQUIRE(device.call(&Slots::copy_async, own, shared, 64, stream).ok());
-    REQUIRE(stream.synchronize().ok());
-    std::memset(shared, 0, 64);
-    REQUIRE(device.call(&Slots::copy_async, shared, own, 64, stream).ok());
-    REQUIRE(stream.synchronize().ok());
-    CHECK(static_cast<unsigned char*>(shared)[63] == 3);
-  }
-  device.slots().free(device.self(), 0, PLIANT_MEMORY_SHARED, shared);
-  device.free(own);
-}
-
-TEST_CASE("work that leaves its buffer is refused before it is enqueued") {
-  const SoftwareCuda device;
-  void* buffer = nullptr;
-  REQUIRE(device.alloc(100, &buffer).ok());
-  {
-    const Stream stream(device);
-    CHECK(device.call(&Slots::fill_async, static_cast<char*>(buffer) + 40, 1, 61, stream).message ==
-          "the target leaves its buffer: 61 bytes from byte 40 of a buffer of 100");
-    CHECK(device.call(&Slots::fill_async, static_cast<char*>(buffer) + 40, 1, 60, stream).ok());
-    CHECK(stream.synchronize().ok());
-  }
-  device.free(buffer);
-}
-
-TEST_CASE("work on memory that was freed is refused before it is enqueued") {
-  const SoftwareCuda device;
-  constexpr uint64_t kBytes = 1 << 20;
-  std::vector<char> plain(kBytes);  // before: nothing new may come to lie where the freed memory was
-  const Stream stream(device);
-  for (const int32_t kind : {PLIANT_MEMORY_DEVICE, PLIANT_MEMORY_PINNED, PLIANT_MEMORY_SHARED}) {
-    CAPTURE(kind);
-    void* freed = nullptr;
-    REQUIRE(device.call(&Slots::alloc, 0, kind, kBytes, &freed).ok());
-    device.slots().free(device.self(), 0, kind, freed);
-    const Outcome refused = device.call(&Slots::fill_async, freed, 1, kBytes, stream);
-    CHECK(refused.status == PLIANT_INVALID_ARGUMENT);
-    CHECK(refused.message.find("it was freed, or the pointer is wrong") != std::string::npos);
-    CHECK(device.call(&Slots::copy_async, plain.data(), freed, kBytes, stream).status == PLIANT_INVALID_ARGUMENT);
-    CHECK(stream.synchronize().ok());
-  }
-}
-
-TEST_CASE("memory that was not freed goes with the instance") {
-  const SoftwareCuda device;
-  void* pointer = nullptr;
-  REQUIRE(device.alloc(64, &pointer).ok());
-  REQUIRE(device.alloc(64, &pointer, 0, PLIANT_MEMORY_PINNED).ok());
-}  // the check for live objects is in ~Device
-
-TEST_CASE("a forked child that uses its parent's instance is told so, and may let go of everything") {
-  auto device = std::make_unique<SoftwareCuda>();
-  void* buffer = nullptr;
-  REQUIRE(device->alloc(64, &buffer).ok());
-  auto stream = std::make_unique<Stream>(*device);
-  auto event = std::make_unique<Event>(*device);
-  const auto nothing = [](void*) {};
-  REQUIRE(device->call(&Slots::host_function, +nothing, nullptr, *stream).ok());
-  REQUIRE(device->call(&Slots::event_record, *event, *stream).ok());
-  REQUIRE(stream->synchronize().ok());
-  const pid_t child = ::fork();
-  if (child == 0) {
-    int32_t count = 0;
-    void* more = nullptr;
-    int told = 0;
-    for (const Outcome& outcome :
-         {device->call(&Slots::device_count, &count), device->alloc(64, &more), stream->synchronize(),
-          device->call(&Slots::fill_async, buffer, 1, 64, *stream), device->call(&Slots::event_synchronize, *event)}) {
-      told += contains(outcome.message, "forked") ? 1 : 0;
-    }
-    device->free(buffer);
-    event.reset();
-    stream.reset();
-    device->let_go();
-    static_cast<void>(device.release());
-    ::_exit(told);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 5);
-  event.reset();
-  stream.reset();
-  device->free(buffer);
 }
 
 TEST_CASE("a batch of copies is one call of CUDA 13") {

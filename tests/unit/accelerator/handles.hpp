@@ -1,4 +1,4 @@
-// Handles of pliant.ipc/1 between the ranks of a test, their descriptors with them.
+// Handles of pliant.ipc/1 between the ranks of a test, their descriptors with them; and tests of two such ranks.
 #pragma once
 
 #include <sys/socket.h>
@@ -6,7 +6,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "pliant/abi/ipc.h"
 #include "ranks.hpp"
@@ -97,6 +101,27 @@ class Ipc {
 
 inline void close_descriptor(const pliant_ipc_handle& handle) {
   if (handle.descriptor >= 0) ::close(handle.descriptor);
+}
+
+inline std::unique_ptr<Device> tested_device(int32_t) {
+  return std::make_unique<Device>(OptionSettings{}, tested_file());
+}
+
+/// Of a rank that has its end of a wire.
+using PairBody = std::function<std::string(const Rank&, const Wire&)>;
+
+/// Two processes, with a wire between them; what each returns must be "".
+inline void run_pair(const PairBody& body,
+                     const std::function<std::unique_ptr<Device>(int32_t rank)>& make = tested_device) {
+  static_cast<void>(tested_file());  // sets the environment of the ranks
+  const Wire wire;
+  Processes processes(
+      2, [&](const Rank& self) { return body(self, wire); }, make);
+  const std::vector<RankEnd> ends = processes.ends();
+  for (size_t r = 0; r < ends.size(); ++r) {
+    INFO("rank ", r);
+    CHECK(ends[r].text == "");
+  }
 }
 
 inline int64_t open_descriptors() {

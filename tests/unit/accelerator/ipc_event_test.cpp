@@ -61,27 +61,8 @@ void hold(const Device& device, const Stream& stream, Flag& flag) {
   if (!held.ok()) throw std::runtime_error("host_function: " + held.text());
 }
 
-std::unique_ptr<Device> tested_device(int32_t) {
-  return std::make_unique<Device>(OptionSettings{}, tested_file());
-}
-
-using Body = std::function<std::string(const Rank&, const Wire&)>;
-
-/// Two processes, with a wire between them; what each returns must be "".
-void run_pair(const Body& body, const std::function<std::unique_ptr<Device>(int32_t)>& make = tested_device) {
-  static_cast<void>(tested_file());  // sets the environment of the ranks
-  const Wire wire;
-  Processes processes(
-      2, [&](const Rank& self) { return body(self, wire); }, make);
-  const std::vector<RankEnd> ends = processes.ends();
-  for (size_t r = 0; r < ends.size(); ++r) {
-    INFO("rank ", r);
-    CHECK(ends[r].text == "");
-  }
-}
-
-/// The same; rank 0 is killed when rank 1 has raised flag 7.
-void run_to_death(const Body& body, const std::function<std::unique_ptr<Device>(int32_t)>& make = tested_device) {
+/// As run_pair; rank 0 is killed when rank 1 has raised flag 7.
+void run_to_death(const PairBody& body, const std::function<std::unique_ptr<Device>(int32_t)>& make = tested_device) {
   static_cast<void>(tested_file());
   const Wire wire;
   Processes processes(

@@ -48,23 +48,6 @@ std::string holds(const Device& device, const void* memory, int byte, uint64_t b
          std::to_string(byte);
 }
 
-std::unique_ptr<Device> tested_device(int32_t) {
-  return std::make_unique<Device>(OptionSettings{}, tested_file());
-}
-
-/// Two processes, with a wire between them; what each returns must be "".
-void run_pair(const std::function<std::string(const Rank&, const Wire&)>& body) {
-  static_cast<void>(tested_file());  // sets the environment of the ranks
-  const Wire wire;
-  Processes processes(
-      2, [&](const Rank& self) { return body(self, wire); }, tested_device);
-  const std::vector<RankEnd> ends = processes.ends();
-  for (size_t r = 0; r < ends.size(); ++r) {
-    INFO("rank ", r);
-    CHECK(ends[r].text == "");
-  }
-}
-
 }  // namespace
 
 TEST_CASE("one process reads and writes the exchange memory of another") {

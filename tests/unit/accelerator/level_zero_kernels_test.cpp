@@ -5,7 +5,7 @@
 #include <memory>
 #include <random>
 
-#include "device.hpp"
+#include "level_zero_device.hpp"
 #include "negative/pliant_process.hpp"
 #include "pliant/sdk/arithmetic.hpp"
 
@@ -17,17 +17,6 @@ namespace {
 
 using Slots = pliant_accelerator;
 using Bytes = std::vector<std::byte>;
-
-class SoftwareDevice : public Device {
- public:
-  explicit SoftwareDevice(const OptionSettings& settings = {}) : Device(settings, file()) {}
-
- private:
-  static const char* file() {
-    use_software_driver();
-    return kLevelZeroFile;
-  }
-};
 
 /// Device memory that begins with some bytes and is freed in time.
 class OnDevice {
@@ -123,7 +112,7 @@ constexpr int64_t kLaunch = 0;  // built without kernels: all is done by the pro
 }  // namespace
 
 TEST_CASE("device memory is reduced and cast by one kernel") {
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   const int64_t before = launched();
   Reduction{}.check_on(device);
   CHECK(launched() == before + kLaunch);
@@ -135,7 +124,7 @@ TEST_CASE("device memory is reduced and cast by one kernel") {
 }
 
 TEST_CASE("more sources than one launch takes give the bits of one, in place and in pieces") {
-  const SoftwareDevice device({{{"staging_bytes", 128 * 1024}}, {}, {}});
+  const SoftwareLevelZero device({{{"staging_bytes", 128 * 1024}}, {}, {}});
   for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32, DType::kF64, DType::kI32}) {
     const uint64_t computed = dtype == DType::kF64 ? 8 : 4;
     const uint64_t piece = 128 * 1024 / computed;
@@ -152,7 +141,7 @@ TEST_CASE("more sources than one launch takes give the bits of one, in place and
 }
 
 TEST_CASE("every number of sources, of every operation, is taken in order") {
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   for (size_t sources = 1; sources <= 34; ++sources) {
     CAPTURE(sources);
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
@@ -162,7 +151,7 @@ TEST_CASE("every number of sources, of every operation, is taken in order") {
 }
 
 TEST_CASE("streams on an engine that only copies reduce by the processors, those that scatter by kernels") {
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   const int64_t before = launched();
   Reduction{DType::kF32, ReduceOp::kSum, 2, 1000, 1, PLIANT_STREAM_GATHER}.check_on(device);
   CHECK(launched() == before);
@@ -171,7 +160,7 @@ TEST_CASE("streams on an engine that only copies reduce by the processors, those
 }
 
 TEST_CASE("kernels reach buffers that are larger than what the driver gives by default") {
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   const Stream stream(device);
   constexpr uint64_t kBytes = uint64_t{300} << 20;
   void* large = nullptr;
@@ -186,7 +175,7 @@ TEST_CASE("kernels reach buffers that are larger than what the driver gives by d
 
 TEST_CASE("each device has kernels of its own") {
   const Setting two("PLIANT_SOFT_ZE_DEVICES", "2");
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   const int64_t before = launched();
   for (const int32_t index : {1, 0}) {
     const Stream stream(device, PLIANT_STREAM_COMPUTE, index);
@@ -206,7 +195,7 @@ TEST_CASE("each device has kernels of its own") {
 }
 
 TEST_CASE("two streams of one device launch the same kernel with arguments of their own") {
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   const Stream one(device);
   const Stream other(device, PLIANT_STREAM_SCATTER);
   constexpr uint64_t kCount = 5000;
@@ -234,7 +223,7 @@ TEST_CASE("two streams of one device launch the same kernel with arguments of th
 
 TEST_CASE("a device without doubles reduces those by the processors and the rest by kernels") {
   const Setting none("PLIANT_SOFT_ZE_DOUBLES", "0");
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   const int64_t before = launched();
   Reduction{DType::kF64}.check_on(device);
   check_cast_on(device, DType::kF64, DType::kF32);
@@ -249,7 +238,7 @@ TEST_CASE("where the driver refuses the kernels, or its floats are others, the p
   for (const char* what : {"PLIANT_SOFT_ZE_FAIL_MODULE", "PLIANT_SOFT_ZE_FLUSHES"}) {
     CAPTURE(what);
     const Setting refused(what, "1");
-    const SoftwareDevice device;
+    const SoftwareLevelZero device;
     const int64_t before = launched();
     Reduction{DType::kBF16, ReduceOp::kSum, 20}.check_on(device);
     check_cast_on(device, DType::kF32, DType::kF16);
@@ -258,14 +247,8 @@ TEST_CASE("where the driver refuses the kernels, or its floats are others, the p
 }
 
 #ifdef PLIANT_LEVEL_ZERO_KERNELS
-namespace {
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-}  // namespace
-
 TEST_CASE("a launch that the driver refuses is told with the result, and the next one works") {
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   const Stream stream(device);
   const OnDevice buffer(device, stream, some_values(DType::kF32, 100, 1));
   const std::array<const void*, 1> from{buffer.get()};

@@ -1,44 +1,16 @@
-// What only Level Zero has: faults of driver and device, many devices, processes; on the software driver.
-#include <sys/wait.h>
-#include <unistd.h>
-
+// What only Level Zero has: faults of driver and device, many devices, instances; on the software driver.
 #include <array>
 #include <atomic>
 #include <memory>
 
-#include "device.hpp"
+#include "level_zero_device.hpp"
 
 using namespace pliant_test;
-
-namespace {
-
 using Slots = pliant_accelerator;
-
-/// The plugin on the software driver, with whatever settings of that stand in the environment.
-class SoftwareDevice : public Device {
- public:
-  explicit SoftwareDevice(const OptionSettings& settings = {}) : Device(settings, file()) {}
-  [[nodiscard]] Outcome alloc(uint64_t bytes, void** out, int32_t device = 0) const {
-    return call(&Slots::alloc, device, PLIANT_MEMORY_DEVICE, bytes, out);
-  }
-  void free(void* pointer) const { slots().free(self(), 0, PLIANT_MEMORY_DEVICE, pointer); }
-
- private:
-  static const char* file() {
-    use_software_driver();
-    return kLevelZeroFile;
-  }
-};
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-}  // namespace
 
 TEST_CASE("an allocation that the driver refuses is told with its size and the result, and the next one works") {
   const Setting fail("PLIANT_SOFT_ZE_FAIL_ALLOC_AT", "2");
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   void* first = nullptr;
   void* second = &first;
   REQUIRE(device.alloc(1000, &first).ok());
@@ -56,28 +28,9 @@ TEST_CASE("an allocation that the driver refuses is told with its size and the r
   device.free(second);
 }
 
-TEST_CASE("shared memory has one address for the device and the CPU") {
-  const SoftwareDevice device;
-  const Stream stream(device);
-  constexpr uint64_t kBytes = 5000;
-  void* memory = nullptr;
-  REQUIRE(device.call(&Slots::alloc, 0, PLIANT_MEMORY_SHARED, kBytes, &memory).ok());
-  auto* const bytes = static_cast<unsigned char*>(memory);
-  REQUIRE(device.call(&Slots::fill_async, memory, 7, kBytes, stream).ok());
-  REQUIRE(stream.synchronize().ok());
-  CHECK(bytes[kBytes - 1] == 7);
-  bytes[kBytes - 1] = 9;
-  std::array<unsigned char, 2> read{};
-  REQUIRE(device.call(&Slots::copy_async, read.data(), bytes + kBytes - 2, 2, stream).ok());
-  REQUIRE(stream.synchronize().ok());
-  CHECK(read[0] == 7);
-  CHECK(read[1] == 9);
-  device.slots().free(device.self(), 0, PLIANT_MEMORY_SHARED, memory);
-}
-
 TEST_CASE("a driver that passes no memory between processes has no exchange memory") {
   const Setting ipc("PLIANT_SOFT_ZE_IPC", "0");
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   void* memory = nullptr;
   const Outcome refused = device.call(&Slots::alloc, 0, PLIANT_MEMORY_EXCHANGE, 100, &memory);
   CHECK(refused.status == PLIANT_UNIMPLEMENTED);
@@ -86,7 +39,7 @@ TEST_CASE("a driver that passes no memory between processes has no exchange memo
 
 TEST_CASE("more than the device has is refused, and what fits is given") {
   const Setting memory("PLIANT_SOFT_ZE_MEMORY_BYTES", "1048576");
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   void* pointer = nullptr;
   CHECK(device.alloc(1048577, &pointer).status == PLIANT_RESOURCE_EXHAUSTED);
   REQUIRE(device.alloc(1000000, &pointer).ok());
@@ -98,22 +51,15 @@ TEST_CASE("more than the device has is refused, and what fits is given") {
 }
 
 TEST_CASE("a buffer may be larger than what the driver gives in one piece by default") {
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   void* pointer = nullptr;
   CHECK(device.alloc(uint64_t{300} << 20, &pointer).text() == "0: ");
   device.free(pointer);
 }
 
-TEST_CASE("memory that was not freed goes with the instance") {
-  const SoftwareDevice device;
-  void* pointer = nullptr;
-  REQUIRE(device.alloc(64, &pointer).ok());
-  REQUIRE(device.call(&Slots::alloc, 0, PLIANT_MEMORY_PINNED, 64, &pointer).ok());
-}  // the check for live objects is in ~Device
-
 TEST_CASE("a lost device is named by synchronize, by an event behind the loss and by alloc") {
   const Setting lose("PLIANT_SOFT_ZE_LOSE_DEVICE_AT", "1");
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   void* buffer = nullptr;
   REQUIRE(device.alloc(64, &buffer).ok());
   {
@@ -141,7 +87,7 @@ TEST_CASE("a lost device is named by synchronize, by an event behind the loss an
 
 TEST_CASE("host functions behind the loss of a device still run, and nobody waits for ever") {
   const Setting lose("PLIANT_SOFT_ZE_LOSE_DEVICE_AT", "1");
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   void* buffer = nullptr;
   REQUIRE(device.alloc(4 * 1000, &buffer).ok());
   {
@@ -168,7 +114,7 @@ TEST_CASE("host functions behind the loss of a device still run, and nobody wait
 
 TEST_CASE("a driver that is too old counts as none, and its version is told") {
   const Setting old("PLIANT_SOFT_ZE_API_VERSION", "1.1");
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   int32_t count = -1;
   CHECK(device.call(&Slots::device_count, &count).ok());
   CHECK(count == 0);
@@ -178,14 +124,14 @@ TEST_CASE("a driver that is too old counts as none, and its version is told") {
 
 TEST_CASE("a driver without devices is told apart from no driver") {
   const Setting none("PLIANT_SOFT_ZE_DEVICES", "0");
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   void* pointer = nullptr;
   CHECK(contains(device.alloc(64, &pointer).message, "no driver of Level Zero knows a GPU here"));
 }
 
 TEST_CASE("each device has its name, its memory and its streams, and an index past them is refused") {
   const Setting two("PLIANT_SOFT_ZE_DEVICES", "2");
-  const SoftwareDevice device({{{"memory_bytes", 1000}}, {}, {}});
+  const SoftwareLevelZero device({{{"memory_bytes", 1000}}, {}, {}});
   for (int32_t index = 0; index < 2; ++index) {
     pliant_device_properties properties{};
     properties.struct_size = sizeof(properties);
@@ -215,7 +161,7 @@ TEST_CASE("each device has its name, its memory and its streams, and an index pa
 }
 
 TEST_CASE("streams of every role and priority run on the queues that the device has") {
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   void* buffer = nullptr;
   REQUIRE(device.alloc(64, &buffer).ok());
   for (int32_t role = PLIANT_STREAM_COMPUTE; role <= PLIANT_STREAM_TO_HOST; ++role) {
@@ -231,7 +177,7 @@ TEST_CASE("streams of every role and priority run on the queues that the device 
 }
 
 TEST_CASE("events are used again: twenty thousand recordings and waits take a few hundred") {
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   const int64_t before = software_driver_counts().events_made;
   void* buffer = nullptr;
   REQUIRE(device.alloc(64, &buffer).ok());
@@ -255,7 +201,7 @@ TEST_CASE("events are used again: twenty thousand recordings and waits take a fe
 }
 
 TEST_CASE("a stream that only ever waits gathers nothing") {
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   const int64_t before = software_driver_counts().events_made;
   void* buffer = nullptr;
   REQUIRE(device.alloc(64, &buffer).ok());
@@ -278,7 +224,7 @@ TEST_CASE("a stream that only ever waits gathers nothing") {
 
 TEST_CASE("where the driver reaches plain memory, copies of it go straight to the device") {
   const Setting shared("PLIANT_SOFT_ZE_SHARED_SYSTEM", "1");
-  const SoftwareDevice device;
+  const SoftwareLevelZero device;
   std::array<int, 16> from{7};
   std::array<int, 16> to{};
   const Stream stream(device);
@@ -290,40 +236,8 @@ TEST_CASE("where the driver reaches plain memory, copies of it go straight to th
   CHECK(to == from);
 }
 
-TEST_CASE("work that leaves its buffer is refused before it is enqueued") {
-  const SoftwareDevice device;
-  void* buffer = nullptr;
-  REQUIRE(device.alloc(100, &buffer).ok());
-  {
-    const Stream stream(device);
-    CHECK(device.call(&Slots::fill_async, static_cast<char*>(buffer) + 40, 1, 61, stream).message ==
-          "the target leaves its buffer: 61 bytes from byte 40 of a buffer of 100");
-    CHECK(device.call(&Slots::fill_async, static_cast<char*>(buffer) + 40, 1, 60, stream).ok());
-    CHECK(stream.synchronize().ok());
-  }
-  device.free(buffer);
-}
-
-TEST_CASE("work on memory that was freed is refused before it is enqueued") {
-  const SoftwareDevice device;
-  constexpr uint64_t kBytes = 1 << 20;
-  std::vector<char> plain(kBytes);  // before: nothing new may come to lie where the freed memory was
-  const Stream stream(device);
-  for (const int32_t kind : {PLIANT_MEMORY_DEVICE, PLIANT_MEMORY_PINNED, PLIANT_MEMORY_SHARED}) {
-    CAPTURE(kind);
-    void* freed = nullptr;
-    REQUIRE(device.call(&Slots::alloc, 0, kind, kBytes, &freed).ok());
-    device.slots().free(device.self(), 0, kind, freed);
-    const Outcome refused = device.call(&Slots::fill_async, freed, 1, kBytes, stream);
-    CHECK(refused.status == PLIANT_INVALID_ARGUMENT);
-    CHECK(refused.message.find("it was freed, or the pointer is wrong") != std::string::npos);
-    CHECK(device.call(&Slots::copy_async, plain.data(), freed, kBytes, stream).status == PLIANT_INVALID_ARGUMENT);
-    CHECK(stream.synchronize().ok());
-  }
-}
-
 TEST_CASE("instances of one process do not know of each other") {
-  auto first = std::make_unique<SoftwareDevice>();
+  auto first = std::make_unique<SoftwareLevelZero>();
   void* pointer = nullptr;
   REQUIRE(first->alloc(4096, &pointer).ok());
   {
@@ -350,41 +264,4 @@ TEST_CASE("instances of one process do not know of each other") {
   }
   CHECK(software_driver_counts().allocations == 1);
   first->free(pointer);
-}
-
-TEST_CASE("a forked child that uses its parent's instance is told so, and may let go of everything") {
-  auto device = std::make_unique<SoftwareDevice>();
-  void* buffer = nullptr;
-  REQUIRE(device->alloc(64, &buffer).ok());
-  auto stream = std::make_unique<Stream>(*device);
-  auto event = std::make_unique<Event>(*device);
-  const auto nothing = [](void*) {};
-  REQUIRE(device->call(&Slots::host_function, +nothing, nullptr, *stream).ok());
-  REQUIRE(device->call(&Slots::event_record, *event, *stream).ok());
-  REQUIRE(stream->synchronize().ok());
-  const pid_t child = ::fork();
-  if (child == 0) {
-    int32_t count = 0;
-    void* more = nullptr;
-    int told = 0;
-    for (const Outcome& outcome :
-         {device->call(&Slots::device_count, &count), device->alloc(64, &more), stream->synchronize(),
-          device->call(&Slots::fill_async, buffer, 1, 64, *stream), device->call(&Slots::event_synchronize, *event)}) {
-      told += contains(outcome.message, "forked") ? 1 : 0;
-    }
-    device->free(buffer);
-    event.reset();
-    stream.reset();
-    // What the parent has is not the child's to check.
-    device->let_go();
-    static_cast<void>(device.release());
-    ::_exit(told);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 5);
-  event.reset();
-  stream.reset();
-  device->free(buffer);
 }

@@ -177,6 +177,26 @@ std::string kernel_file() {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+/// The kernel of casts from bytes to 32-bit integers.
+struct Cast {
+  explicit Cast(const Session& of) : session(of) {
+    std::string log;
+    REQUIRE(build(session, kernel_file(), module, log) == ZE_RESULT_SUCCESS);
+    const ze_kernel_desc_t wanted{ZE_STRUCTURE_TYPE_KERNEL_DESC, nullptr, 0, "pliant_cast_u8_i32"};
+    REQUIRE(session.api.zeKernelCreate(module, &wanted, &kernel) == ZE_RESULT_SUCCESS);
+  }
+  ~Cast() {
+    session.api.zeKernelDestroy(kernel);
+    session.api.zeModuleDestroy(module);
+  }
+  Cast(const Cast&) = delete;
+  Cast& operator=(const Cast&) = delete;
+
+  const Session& session;
+  ze_module_handle_t module = nullptr;
+  ze_kernel_handle_t kernel = nullptr;
+};
+
 }  // namespace
 
 TEST_CASE("only whole SPIR-V becomes a module, and only its entry points become kernels") {
@@ -202,24 +222,19 @@ TEST_CASE("only whole SPIR-V becomes a module, and only its entry points become 
 
 TEST_CASE("a kernel runs with the arguments of its launch, and not with one too few, too large or astray") {
   Session session;
-  ze_module_handle_t module = nullptr;
-  std::string log;
-  REQUIRE(build(session, kernel_file(), module, log) == ZE_RESULT_SUCCESS);
-  ze_kernel_handle_t kernel = nullptr;
-  const ze_kernel_desc_t wanted{ZE_STRUCTURE_TYPE_KERNEL_DESC, nullptr, 0, "pliant_cast_u8_i32"};
-  REQUIRE(session.api.zeKernelCreate(module, &wanted, &kernel) == ZE_RESULT_SUCCESS);
+  const Cast cast(session);
   std::byte* to = session.alloc(true, 400);
   std::byte* from = session.alloc(true, 100);
   uint64_t count = 100;
   const auto set = [&](uint32_t index, const auto& value) {
-    return session.api.zeKernelSetArgumentValue(kernel, index, sizeof(value), &value);
+    return session.api.zeKernelSetArgumentValue(cast.kernel, index, sizeof(value), &value);
   };
   const auto launch = [&] {
     const ze_group_count_t groups{2, 1, 1};
-    return session.api.zeCommandListAppendLaunchKernel(session.list, kernel, &groups, nullptr, 0, nullptr);
+    return session.api.zeCommandListAppendLaunchKernel(session.list, cast.kernel, &groups, nullptr, 0, nullptr);
   };
-  CHECK(session.api.zeKernelSetGroupSize(kernel, 4096, 1, 1) == ZE_RESULT_ERROR_INVALID_GROUP_SIZE_DIMENSION);
-  REQUIRE(session.api.zeKernelSetGroupSize(kernel, 8, 1, 1) == ZE_RESULT_SUCCESS);
+  CHECK(session.api.zeKernelSetGroupSize(cast.kernel, 4096, 1, 1) == ZE_RESULT_ERROR_INVALID_GROUP_SIZE_DIMENSION);
+  REQUIRE(session.api.zeKernelSetGroupSize(cast.kernel, 8, 1, 1) == ZE_RESULT_SUCCESS);
   const int64_t before = violations();
   CHECK(set(0, to) == ZE_RESULT_SUCCESS);
   CHECK(set(1, from) == ZE_RESULT_SUCCESS);
@@ -243,20 +258,13 @@ TEST_CASE("a kernel runs with the arguments of its launch, and not with one too 
   std::memcpy(&last, to + 396, sizeof(last));
   CHECK(last == 7);
   CHECK(violations() == told);
-  session.api.zeKernelDestroy(kernel);
-  session.api.zeModuleDestroy(module);
   session.api.zeMemFree(session.context, to);
   session.api.zeMemFree(session.context, from);
 }
 
 TEST_CASE("a kernel on a queue that only copies is refused and counted") {
   Session session;
-  ze_module_handle_t module = nullptr;
-  std::string log;
-  REQUIRE(build(session, kernel_file(), module, log) == ZE_RESULT_SUCCESS);
-  ze_kernel_handle_t kernel = nullptr;
-  const ze_kernel_desc_t wanted{ZE_STRUCTURE_TYPE_KERNEL_DESC, nullptr, 0, "pliant_cast_u8_i32"};
-  REQUIRE(session.api.zeKernelCreate(module, &wanted, &kernel) == ZE_RESULT_SUCCESS);
+  const Cast cast(session);
   ze_command_queue_desc_t queue{};
   queue.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC;
   queue.ordinal = 1;
@@ -265,11 +273,9 @@ TEST_CASE("a kernel on a queue that only copies is refused and counted") {
           ZE_RESULT_SUCCESS);
   const int64_t before = violations();
   const ze_group_count_t groups{1, 1, 1};
-  CHECK(session.api.zeCommandListAppendLaunchKernel(copies, kernel, &groups, nullptr, 0, nullptr) ==
+  CHECK(session.api.zeCommandListAppendLaunchKernel(copies, cast.kernel, &groups, nullptr, 0, nullptr) ==
         ZE_RESULT_ERROR_INVALID_COMMAND_LIST_TYPE);
   CHECK(violations() == before + 1);
   session.api.zeCommandListDestroy(copies);
-  session.api.zeKernelDestroy(kernel);
-  session.api.zeModuleDestroy(module);
 }
 #endif
