@@ -1,4 +1,5 @@
-// That what the accelerator cuda declares of NCCL is what NCCL's own header of 2.28 and newer says, where that is there.
+// That what the accelerator cuda declares of NCCL is what NCCL's own header of 2.28 and newer says, where that is
+// there.
 #include "../../../accelerators/cuda/nccl_api.hpp"
 
 #if __has_include(<nccl.h>)
