@@ -116,7 +116,7 @@ void GenericCollectives::Shared::step(pliant_stream* stream, Exchange exchange, 
 }
 
 void GenericCollectives::Shared::note_failure(const Failure& failure, pliant_stream* stream) {
-  fail(failure);
+  fail(cause_of(failure));
   if (stream == late_stream_) return;  // the stream that waits for it is told
   const std::lock_guard lock(mutex_);
   owner.note(stream, *failure_);
@@ -147,9 +147,7 @@ void GenericCollectives::Shared::exchange_in_turn(const Step& step) {
   }
   {
     const std::lock_guard lock(carrier_mutex_);
-    if (closed_) {
-      throw Failure(PLIANT_ABORTED, "this rank destroyed the communicator while work was enqueued on it");
-    }
+    require_open();
     step.exchange(comm_, carrier_stream_);
   }
   carrier(carrier.slots().stream_synchronize, carrier_stream_);
@@ -181,6 +179,34 @@ void GenericCollectives::Shared::check() {
   if (failure_) throw Failure(*failure_);
 }
 
+void GenericCollectives::Shared::check_here() {
+  check();
+  const std::lock_guard lock(carrier_mutex_);
+  require_open();
+}
+
+void GenericCollectives::Shared::check_peers() {
+  check();
+  const std::lock_guard lock(carrier_mutex_);
+  require_open();
+  carrier(carrier.collectives().comm_status, comm_, int32_t{0});
+}
+
+void GenericCollectives::Shared::require_open() const {
+  if (!closed_) return;
+  throw Failure(PLIANT_ABORTED, "this rank destroyed the communicator while work was enqueued on it");
+}
+
+// Of messages that do not fit together the carrier knows only that the rank that saw it has aborted.
+Failure GenericCollectives::Shared::cause_of(const Failure& failure) {
+  if (failure.status() != PLIANT_ABORTED) return failure;
+  const std::lock_guard lock(jobs_mutex_);
+  const int32_t saw = board_ == nullptr ? -1 : board_->mismatch();
+  if (saw < 0 || saw == rank) return failure;
+  return {PLIANT_INVALID_ARGUMENT, "the ranks made calls that do not fit together; rank " + std::to_string(saw) +
+                                       " saw it first and can say which"};
+}
+
 void GenericCollectives::Shared::fail(const Failure& failure) {
   {
     const std::lock_guard lock(mutex_);
@@ -195,6 +221,7 @@ void GenericCollectives::Shared::fail(const Failure& failure) {
   }
   const std::lock_guard lock(jobs_mutex_);
   if (own_ != nullptr) own_->abort();
+  if (board_ != nullptr) board_->ring_all();
 }
 
 void GenericCollectives::Shared::wait_ready(int32_t timeout_ms) {
@@ -218,9 +245,13 @@ void GenericCollectives::Shared::close() {
       own_->abort();
     }
   }
-  const std::lock_guard lock(carrier_mutex_);
-  if (!closed_) carrier.collectives().comm_destroy(carrier.instance.self(), comm_);
-  closed_ = true;
+  {
+    const std::lock_guard lock(carrier_mutex_);
+    if (!closed_) carrier.collectives().comm_destroy(carrier.instance.self(), comm_);
+    closed_ = true;
+  }
+  const std::lock_guard lock(jobs_mutex_);
+  if (board_ != nullptr) board_->leave();
 }
 
 }  // namespace pliant::detail

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "accelerator/generic_board.hpp"
 #include "accelerator/generic_called.hpp"
 #include "accelerator/generic_collectives.hpp"
 #include "accelerator/generic_own.hpp"
@@ -85,7 +86,13 @@ struct GenericCollectives::Shared {
   MessageStage& message_stage(uint64_t bytes);
 
   void check();
+  /// The same, and throws when this rank has destroyed the communicator.
+  void check_here();
+  /// The same, and throws what the carrier knows of the other ranks.
+  void check_peers();
   void fail(const sdk::Failure& failure);
+  /// What a failure that the carrier reports comes from.
+  [[nodiscard]] sdk::Failure cause_of(const sdk::Failure& failure);
   void wait_ready(int32_t timeout_ms);
   void abort();
   /// No step will call the carrier any more.
@@ -93,6 +100,8 @@ struct GenericCollectives::Shared {
   [[nodiscard]] bool is_idle() const { return pending_.load() == 0; }
   /// The stages of other ranks, once all have agreed on them; else NULL. Within a call.
   [[nodiscard]] PeerMemory* peers() const { return peers_.get(); }
+  /// Where messages from device to device are told of, once all have agreed on that; else NULL. Within a call.
+  [[nodiscard]] MessageBoard* board() const { return board_.get(); }
   /// The accelerator's own collectives, once all have agreed on them; else NULL. Within a call.
   [[nodiscard]] const OwnComm* own() const { return own_.get(); }
   /// The same for a communicator that is made of this one.
@@ -124,6 +133,9 @@ struct GenericCollectives::Shared {
   void carry_out(const Job& job);
   void agree();
   void agree_on_memory(const Gather& gather);
+  void agree_on_board(const Gather& gather);
+  /// Within carrier_mutex_.
+  void require_open() const;
   void begin_work();
   void await_agreement(std::chrono::steady_clock::time_point end, bool has_end);
   /// Calls go to the accelerator's own collectives, and none is left that a thread carries out.
@@ -149,11 +161,12 @@ struct GenericCollectives::Shared {
   bool has_met_ = false;  ///< the first step, in which all ranks tell what they can, is enqueued or done
   std::unique_ptr<PeerMemory> peers_;
   pliant_stream* late_stream_ = nullptr;
-  std::mutex jobs_mutex_;  ///< of all below; the worker reads own_ without it
+  std::mutex jobs_mutex_;  ///< of all below; the worker reads board_ and own_ without it
   std::condition_variable jobs_changed_;
   std::deque<std::shared_ptr<Job>> jobs_;
   bool working_ = false;
-  bool is_carrying_ = false;      ///< a job is not done
+  bool is_carrying_ = false;  ///< a job is not done
+  std::unique_ptr<MessageBoard> board_;
   std::shared_ptr<OwnComm> own_;  ///< a share is with the communicator that is made of it
   OwnComm::Renewal renewal_;      ///< the worker's
   std::thread worker_;

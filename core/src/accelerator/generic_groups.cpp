@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "accelerator/generic_comm.hpp"
+#include "accelerator/generic_messages.hpp"
 
 namespace pliant::detail {
 
@@ -102,6 +103,7 @@ void GenericCollectives::Comm::exchange(Shared& shared, const std::vector<Messag
     }
     return;
   }
+  if (shared.board() != nullptr) return between_devices::exchange(shared, messages, stream);
   constexpr uint64_t kLine = 64;
   const auto room = [](const Message& message) { return (message.elements.bytes() + kLine - 1) / kLine * kLine; };
   std::vector<Message> staged = messages;

@@ -134,9 +134,7 @@ void GenericCollectives::Shared::agree() {
   const Gather gather = [this](const void* send, void* recv, uint64_t bytes) {
     {
       const std::lock_guard lock(carrier_mutex_);
-      if (closed_) {
-        throw Failure(PLIANT_ABORTED, "this rank destroyed the communicator while work was enqueued on it");
-      }
+      require_open();
       carrier(carrier.collectives().all_gather, comm_, send, recv, bytes, PLIANT_U8, carrier_stream_);
     }
     carrier(carrier.slots().stream_synchronize, carrier_stream_);
@@ -196,7 +194,22 @@ void GenericCollectives::Shared::agree_on_memory(const Gather& gather) {
     PeerMemory::decline(world_size, gather);
   } else if (made->join(gather)) {
     peers_ = std::move(made);
+    agree_on_board(gather);
   }
+}
+
+void GenericCollectives::Shared::agree_on_board(const Gather& gather) {
+  std::unique_ptr<MessageBoard> made;
+  try {
+    if (MessageBoard::is_there(carrier)) made = std::make_unique<MessageBoard>(carrier, rank, world_size);
+  } catch (const Failure&) {  // none left: messages take pinned memory
+  }
+  if (made == nullptr) return PeerMemory::decline(world_size, gather);
+  if (!made->join(gather)) return;
+  const std::lock_guard lock(jobs_mutex_);
+  board_ = std::move(made);
+  const std::lock_guard closing(carrier_mutex_);
+  if (closed_) board_->leave();  // close() may have found no board
 }
 
 /// The same of a rank whose calls are carried out at once: it says that it cannot.
@@ -220,10 +233,11 @@ void GenericCollectives::Shared::decline(pliant_stream* stream) {
 
 void GenericCollectives::Shared::let_go() {
   if (peers_ != nullptr) peers_->let_go();
+  if (board_ != nullptr) board_->let_go();
 }
 
 bool GenericCollectives::Shared::may_go() const {
-  return is_idle() && (peers_ == nullptr || peers_->is_let_go());
+  return is_idle() && (peers_ == nullptr || peers_->is_let_go()) && (board_ == nullptr || board_->is_let_go());
 }
 
 void GenericCollectives::Shared::stop_work() {

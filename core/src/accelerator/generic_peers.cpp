@@ -87,7 +87,7 @@ bool PeerMemory::is_there(const Called& device, int32_t device_index) {
   return ipc != nullptr && PLIANT_HAS(pliant_ipc, ipc, release_memory);
 }
 
-PeerMemory::PeerMemory(const Called& device, int32_t device_index, int32_t rank, int32_t world_size)
+PeerMemory::PeerMemory(const Called& device, int32_t device_index, int32_t rank, int32_t world_size, uint64_t bytes)
     : device_(device),
       device_index_(device_index),
       rank_(rank),
@@ -96,7 +96,7 @@ PeerMemory::PeerMemory(const Called& device, int32_t device_index, int32_t rank,
       secret_(drawn()),
       peers_(static_cast<size_t>(world_size)) {
   void* made = nullptr;
-  device_(device_.slots().alloc, device_index_, PLIANT_MEMORY_EXCHANGE, kSlots * kSlotBytes, &made);
+  device_(device_.slots().alloc, device_index_, PLIANT_MEMORY_EXCHANGE, bytes, &made);
   own_ = static_cast<std::byte*>(made);
   socket_ = open_socket();
   // Bound without a name it gets one that nobody else has.
@@ -105,8 +105,8 @@ PeerMemory::PeerMemory(const Called& device, int32_t device_index, int32_t rank,
   socklen_t length = sizeof(bound);
   if (socket_ >= 0 && ::bind(socket_, reinterpret_cast<sockaddr*>(&bound), sizeof(sa_family_t)) == 0 &&
       ::getsockname(socket_, reinterpret_cast<sockaddr*>(&bound), &length) == 0) {
-    const size_t bytes = length - offsetof(sockaddr_un, sun_path) - 1;
-    std::memcpy(name_.data(), bound.sun_path + 1, std::min(bytes, name_.size()));
+    const size_t letters = length - offsetof(sockaddr_un, sun_path) - 1;
+    std::memcpy(name_.data(), bound.sun_path + 1, std::min(letters, name_.size()));
   }
   peers_[static_cast<size_t>(rank_)].stage = own_;
 }

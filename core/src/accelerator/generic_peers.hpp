@@ -1,4 +1,4 @@
-// PeerMemory: a stage of device memory that every rank of a communicator has and all others read.
+// PeerMemory: a stage of an accelerator's memory that every rank of a communicator has and all others map.
 #pragma once
 
 #include <array>
@@ -25,7 +25,9 @@ class PeerMemory {
   /// The device can have such memory.
   static bool is_there(const Called& device, int32_t device_index);
 
-  PeerMemory(const Called& device, int32_t device_index, int32_t rank, int32_t world_size);
+  /// A stage of `bytes`; of all slots unless something else is kept in it.
+  PeerMemory(const Called& device, int32_t device_index, int32_t rank, int32_t world_size,
+             uint64_t bytes = kSlots * kSlotBytes);
   /// Frees the stage, whoever may still have it mapped.
   ~PeerMemory();
   PeerMemory(const PeerMemory&) = delete;
@@ -37,9 +39,12 @@ class PeerMemory {
   /// The part in join() of a rank that has no such memory.
   static void decline(int32_t world_size, const Gather& gather);
 
+  [[nodiscard]] std::byte* stage(int32_t rank) const { return peers_[static_cast<size_t>(rank)].stage; }
   [[nodiscard]] std::byte* slot(int32_t rank, uint64_t number) const;
   /// The number of the next slot, the same on all ranks: it is free once they have met since it was last used.
   [[nodiscard]] uint64_t next_slot() { return used_++; }
+  /// That slot, which is free until then, without taking it.
+  [[nodiscard]] uint64_t coming_slot() const { return used_; }
 
   /// Unmaps the stages of the others; no enqueued work uses them any more.
   void let_go();

@@ -29,7 +29,7 @@ if(PLIANT_NVCC)
   target_compile_definitions(test_accelerator_cuda PRIVATE PLIANT_CUDA_KERNELS)
 endif()
 target_include_directories(test_accelerator_cuda SYSTEM PRIVATE ${PLIANT_CUDA_INCLUDE_DIR})
-foreach(test generic cuda_absent cuda cuda_pool cuda_nccl cuda_window cuda_ipc cuda_shared driver)
+foreach(test generic cuda_absent cuda cuda_pool cuda_nccl cuda_window cuda_ipc cuda_shared driver generic_messages)
   add_dependencies(test_accelerator_${test} pliant_accelerator_cuda soft_cudart soft_nccl soft_old_nccl)
   target_compile_definitions(test_accelerator_${test} PRIVATE
     PLIANT_SOFT_CUDA="$<TARGET_FILE:soft_cudart>" PLIANT_SOFT_NCCL="$<TARGET_FILE:soft_nccl>"
