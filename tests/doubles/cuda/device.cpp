@@ -1,5 +1,4 @@
 // Devices, errors and memory of the software runtime.
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,18 +26,10 @@ cudaError_t allocate(uint64_t bytes, cudaMemoryType type, Pool* pool, void** out
   if (taken > all.settings.memory_bytes - std::min(all.settings.memory_bytes, used)) return cudaErrorMemoryAllocation;
   auto made = std::make_shared<Allocation>();
   made->bytes = bytes;
-  made->mapped = (std::max<uint64_t>(bytes, 1) + kPage - 1) / kPage * kPage + kPage;
-  if (!soft_cuda::may_write(made->mapped)) return cudaErrorMemoryAllocation;
-  made->fd = ::memfd_create("soft-cuda", MFD_CLOEXEC);
-  if (made->fd < 0 || ::ftruncate(made->fd, static_cast<off_t>(made->mapped)) != 0) return cudaErrorMemoryAllocation;
-  // Memory of a device has an address and is out of the CPU's reach, as that of a card.
-  const auto map = [&](int access) -> std::byte* {
-    void* at = ::mmap(nullptr, made->mapped, access, MAP_SHARED, made->fd, 0);
-    return at == MAP_FAILED ? nullptr : static_cast<std::byte*>(at);
-  };
-  made->inside = map(PROT_READ | PROT_WRITE);
-  made->address = type == cudaMemoryTypeDevice ? map(PROT_NONE) : made->inside;
-  if (made->address == nullptr || made->inside == nullptr) return cudaErrorMemoryAllocation;
+  const uint64_t mapped = (std::max<uint64_t>(bytes, 1) + kPage - 1) / kPage * kPage + kPage;
+  if (!soft_cuda::may_write(mapped) || !made->make("soft-cuda", mapped, type == cudaMemoryTypeDevice)) {
+    return cudaErrorMemoryAllocation;
+  }
   made->trailer().nonce = drawn();
   made->type = type;
   made->device = device;

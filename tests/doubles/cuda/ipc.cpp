@@ -1,7 +1,6 @@
 // Memory of the software runtime between processes: a handle names a file that its process has open.
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -53,11 +52,6 @@ int open_file(const Label& label, uint64_t size) {
   return -1;
 }
 
-std::byte* map(int fd, uint64_t bytes, int access) {
-  void* at = ::mmap(nullptr, bytes, access, MAP_SHARED, fd, 0);
-  return at == MAP_FAILED ? nullptr : static_cast<std::byte*>(at);
-}
-
 bool is_running(pid_t pid) {
   const auto watched = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   if (watched < 0) return false;
@@ -74,11 +68,8 @@ cudaError_t open_memory(const Label& label, AllocationPtr& out) {
   auto made = std::make_shared<Allocation>();
   made->fd = fd;
   made->bytes = label.bytes;
-  made->mapped = label.mapped;
-  made->inside = map(fd, label.mapped, PROT_READ | PROT_WRITE);
-  made->address = map(fd, label.mapped, PROT_NONE);
   made->device = label.device;
-  if (made->inside == nullptr || made->address == nullptr) return cudaErrorMemoryAllocation;
+  if (!made->map(fd, label.mapped, true)) return cudaErrorMemoryAllocation;
   if (made->trailer().nonce != label.nonce) return cudaErrorInvalidResourceHandle;
   for (std::atomic<int32_t>& importer : made->trailer().importers) {
     int32_t none = 0;

@@ -31,6 +31,7 @@
 #include <thread>
 #include <vector>
 
+#include "../twice_mapped.hpp"
 #include "report.h"
 
 namespace soft_cuda {
@@ -61,19 +62,8 @@ struct Trailer {
   std::atomic<int32_t> importers[kImporters];  ///< pids; 0: free
 };
 
-/// Memory of a file that is mapped twice: `address` is what the user gets, without access where the memory is a
-/// device's; the runtime itself uses `inside`.
-struct Allocation {
-  Allocation() = default;
-  ~Allocation();
-  Allocation(const Allocation&) = delete;
-  Allocation& operator=(const Allocation&) = delete;
-
-  std::byte* address = nullptr;
-  std::byte* inside = nullptr;
+struct Allocation : soft::TwiceMapped {
   uint64_t bytes = 0;
-  uint64_t mapped = 0;
-  int fd = -1;
   cudaMemoryType type = cudaMemoryTypeDevice;
   int device = 0;
   Pool* pool = nullptr;  ///< NULL unless it came in stream order

@@ -1,5 +1,4 @@
 // The threads of the software runtime and its bookkeeping.
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -47,12 +46,6 @@ State& state() {
 
 void State::violation(const std::string& what) {
   if (violations++ == 0) first_violation = what;
-}
-
-Allocation::~Allocation() {
-  if (address != nullptr && address != inside) ::munmap(address, mapped);
-  if (inside != nullptr) ::munmap(inside, mapped);
-  if (fd >= 0) ::close(fd);
 }
 
 AllocationPtr State::find(const void* pointer) {

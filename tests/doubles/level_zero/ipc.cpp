@@ -1,7 +1,6 @@
 // Memory of the software driver in other processes: its file, whose descriptor is in the first bytes of the handle, as
 // in those of real drivers: it means nothing in another process before it was passed there and put back.
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,18 +58,11 @@ ze_result_t ZE_APICALL mem_open_ipc_handle(ze_context_handle_t handle, ze_device
   }
   auto made = std::make_shared<Allocation>();
   made->bytes = label.bytes;
-  made->mapped = label.mapped;
   made->file = file.st_ino;
   made->imported = true;
   made->type = ZE_MEMORY_TYPE_DEVICE;
   made->device = &of(device);
-  const auto map = [&](int access) -> std::byte* {
-    void* at = ::mmap(nullptr, made->mapped, access, MAP_SHARED, label.fd, 0);
-    return at == MAP_FAILED ? nullptr : static_cast<std::byte*>(at);
-  };
-  made->inside = map(PROT_READ | PROT_WRITE);
-  made->address = map(PROT_NONE);
-  if (made->address == nullptr || made->inside == nullptr) return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+  if (!made->map(label.fd, label.mapped, true)) return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
   context.allocations.emplace(reinterpret_cast<uintptr_t>(made->address), made);
   ++counts().imports;
   *out = made->address;

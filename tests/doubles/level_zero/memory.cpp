@@ -1,5 +1,4 @@
 // Memory of the software driver: files without a name, mapped for the user and for the driver.
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,17 +32,7 @@ ze_result_t allocate(Context& context, ze_memory_type_t type, Device* device, ui
   if (on_device && bytes > limit - std::min(limit, context.device_bytes_used)) return refused(true);
   auto made = std::make_shared<Allocation>();
   made->bytes = bytes;
-  made->mapped = (bytes + kPage - 1) / kPage * kPage;
-  made->fd = ::memfd_create("soft-ze", MFD_CLOEXEC);
-  if (made->fd < 0 || ::ftruncate(made->fd, static_cast<off_t>(made->mapped)) != 0) return refused(on_device);
-  // Memory of a device has an address and is out of the CPU's reach, as that of a card.
-  const auto map = [&](int access) -> std::byte* {
-    void* at = ::mmap(nullptr, made->mapped, access, MAP_SHARED, made->fd, 0);
-    return at == MAP_FAILED ? nullptr : static_cast<std::byte*>(at);
-  };
-  made->inside = map(PROT_READ | PROT_WRITE);
-  made->address = on_device ? map(PROT_NONE) : made->inside;
-  if (made->address == nullptr || made->inside == nullptr) return refused(on_device);
+  if (!made->make("soft-ze", (bytes + kPage - 1) / kPage * kPage, on_device)) return refused(on_device);
   made->type = type;
   made->device = device;
   made->id = static_cast<uint64_t>(context.allocations_made);
@@ -57,11 +46,7 @@ ze_result_t allocate(Context& context, ze_memory_type_t type, Device* device, ui
 }  // namespace
 
 Allocation::~Allocation() {
-  if (address != nullptr && address != inside) ::munmap(address, mapped);
-  if (inside != nullptr) ::munmap(inside, mapped);
-  for (const int one : {fd, ipc_fd}) {
-    if (one >= 0) ::close(one);
-  }
+  if (ipc_fd >= 0) ::close(ipc_fd);
 }
 
 std::shared_ptr<Allocation> Context::find(const void* pointer, uint64_t bytes) {

@@ -34,6 +34,7 @@
 #include <tuple>
 #include <vector>
 
+#include "../twice_mapped.hpp"
 #include "report.h"
 
 namespace soft_ze {
@@ -56,19 +57,13 @@ struct Device {
   uint32_t index = 0;
 };
 
-/// Memory of a file that is mapped twice: `address` is what the user gets, without access where the memory is a
-/// device's; the driver itself uses `inside`.
-struct Allocation {
+struct Allocation : soft::TwiceMapped {
   Allocation() = default;
   ~Allocation();
   Allocation(const Allocation&) = delete;
   Allocation& operator=(const Allocation&) = delete;
 
-  std::byte* address = nullptr;
-  std::byte* inside = nullptr;
   uint64_t bytes = 0;
-  uint64_t mapped = 0;
-  int fd = -1;
   int ipc_fd = -1;    ///< in the handle for other processes, from the first question for one
   uint64_t file = 0;  ///< inode: which memory an import is of
   bool imported = false;

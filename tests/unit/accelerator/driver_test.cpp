@@ -22,6 +22,59 @@ TYPE_TO_STRING(SoftwareLevelZero);
 #define PLIANT_SOFTWARE_DRIVERS SoftwareCuda, SoftwareLevelZero
 #endif
 
+TEST_CASE_TEMPLATE("an allocation that the driver refuses is told with its size and the result, and the next one works",
+                   Driver, PLIANT_SOFTWARE_DRIVERS) {
+  const Setting fail(Driver::kFailAllocAt, "2");
+  const Driver device;
+  void* first = nullptr;
+  void* second = &first;
+  REQUIRE(device.alloc(1000, &first).ok());
+  const Outcome refused = device.alloc(5000, &second);
+  CHECK(refused.status == PLIANT_RESOURCE_EXHAUSTED);
+  CHECK(contains(refused.message, "out of device memory: 5000 bytes wanted"));
+  CHECK(contains(refused.message, Driver::kAllocRefused));
+  CHECK(second == nullptr);
+  uint64_t free_bytes = 0;
+  uint64_t total = 0;
+  REQUIRE(device.call(&Slots::memory_info, 0, &free_bytes, &total).ok());
+  CHECK(free_bytes == total - 1000);
+  REQUIRE(device.alloc(5000, &second).ok());
+  device.free(first);
+  device.free(second);
+}
+
+TEST_CASE_TEMPLATE("each device has its name, its memory and its streams, and an index past them is refused", Driver,
+                   PLIANT_SOFTWARE_DRIVERS) {
+  const Setting two(Driver::kDevices, "2");
+  const Driver device({{{"memory_bytes", 1000}}, {}, {}});
+  for (int32_t index = 0; index < 2; ++index) {
+    pliant_device_properties properties{};
+    properties.struct_size = sizeof(properties);
+    REQUIRE(device.call(&Slots::device_properties, index, &properties).ok());
+    CHECK(std::string(properties.name) == "software GPU " + std::to_string(index) + " (test double)");
+  }
+  std::array<void*, 2> buffers{};
+  REQUIRE(device.alloc(1000, &buffers[0], 0).ok());
+  REQUIRE(device.alloc(1000, &buffers[1], 1).ok());
+  void* more = nullptr;
+  CHECK(device.alloc(1, &more, 1).status == PLIANT_RESOURCE_EXHAUSTED);
+  CHECK(device.alloc(1, &more, 2).message == "device 2 does not exist; devices: 2, counted from 0");
+  {
+    const Stream first(device, PLIANT_STREAM_COMPUTE, 0);
+    const Stream second(device, PLIANT_STREAM_COMPUTE, 1);
+    const Event on_first(device, true);
+    const Event on_second(device, true);
+    REQUIRE(device.call(&Slots::event_record, on_first, first).ok());
+    REQUIRE(device.call(&Slots::stream_wait_event, second, on_first).ok());
+    REQUIRE(device.call(&Slots::copy_async, buffers[1], buffers[0], 1000, second).ok());
+    REQUIRE(device.call(&Slots::event_record, on_second, second).ok());
+    REQUIRE(second.synchronize().ok());
+    double seconds = 0;
+    CHECK(contains(device.call(&Slots::event_elapsed, on_first, on_second, &seconds).message, "different devices"));
+  }
+  for (void* one : buffers) device.free(one);
+}
+
 TEST_CASE_TEMPLATE("shared memory has one address for the CPU and the device", Driver, PLIANT_SOFTWARE_DRIVERS) {
   const Driver device;
   pliant_device_properties properties{};
