@@ -106,6 +106,23 @@ TEST_CASE("accel list warns of a file that is no plugin and lists the others") {
   CHECK(has(listed.out, "device 0: host"));
 }
 
+TEST_CASE("a config that names its accelerator by path is listed with the others, and any of them can be measured") {
+  const ScratchFolder folder;
+  folder.write("pliant.toml", std::string("config_version = 1\n[accelerator]\nuse = \"bare\"\npath = \"") +
+                                  ODD_ACCELERATOR_DIR + "/accelerator-bare.pliant.so\"\n");
+  const Outcome listed = run_pliant(folder, {"accel", "list", "--config", "pliant.toml"});
+  CHECK(listed.err.empty());
+  CHECK(has(listed.out, "bare "));
+  CHECK(has(listed.out, "device 0: host"));
+  CHECK(listed.out.find("refused") == std::string::npos);
+  for (const char* name : {"bare", "host"}) {
+    const Outcome shown =
+        run_pliant(folder, {"accel", "bench", name, "--config", "pliant.toml", "--only", "latency", "--repeat", "1"});
+    CAPTURE(shown.err);
+    CHECK(shown.exit_code == 0);
+  }
+}
+
 TEST_CASE("accel bench measures every part, as JSON with every documented key") {
   const json all = bench_json({"host", "--sizes", "4KiB,64", "--ranks", "2"});
   CHECK(all.at("schema") == "pliant.accel_bench/1");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "commands.hpp"
@@ -13,7 +14,14 @@ namespace pliant::cli {
 /// and --plugin-dir apply.
 Config accelerator_config(const Invocation& invocation, const std::filesystem::path& file, const std::string& name);
 
-/// `file`: a config whose [plugins] dirs are searched too; empty for none.
+/// The accelerator that a config names by `path`.
+struct ChosenAccelerator {
+  std::string name;
+  std::filesystem::path file;
+};
+std::optional<ChosenAccelerator> chosen_accelerator(const Invocation& invocation, const std::filesystem::path& file);
+
+/// `file`: a config whose accelerator and [plugins] dirs are looked at, too; empty for none.
 int list_accelerators(const Invocation& invocation, const std::filesystem::path& file);
 
 }  // namespace pliant::cli

@@ -17,6 +17,8 @@
 #include "names.hpp"
 #include "output.hpp"
 #include "pliant/error.hpp"
+#include "plugin/plugin.hpp"
+#include "plugin/search.hpp"
 #include "stop_signals.hpp"
 
 namespace pliant::cli {
@@ -160,17 +162,39 @@ void add_bench(CLI::App& accel, Invocation& invocation) {
   });
 }
 
+std::string quoted(const std::string& text) {
+  std::string made = "\"";
+  for (const char c : text) made += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
+  return made + "\"";
+}
+
 }  // namespace
+
+std::optional<ChosenAccelerator> chosen_accelerator(const Invocation& invocation, const std::filesystem::path& file) {
+  const config::StatePtr state = or_throw(config::open_state(file, {}, invocation.overrides));
+  const auto text_of = [&](const char* key) -> std::string {
+    const config::Value* section = state->root.find("accelerator");
+    const config::Value* value = section == nullptr ? nullptr : section->find(key);
+    return value != nullptr && value->type == config::Value::Type::kString ? value->text : "";
+  };
+  const std::string path = text_of("path");
+  if (path.empty()) return std::nullopt;
+  return ChosenAccelerator{text_of("use"), (std::filesystem::absolute(file).parent_path() / path).lexically_normal()};
+}
 
 Config accelerator_config(const Invocation& invocation, const std::filesystem::path& file, const std::string& name) {
   ConfigNeeds needs;
   needs.accelerator = true;
   ConfigOverrides overrides = invocation.overrides;
-  std::string quoted;
-  for (const char c : name) quoted += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
-  overrides.flags.push_back({"accelerator " + name, fmt::format("accelerator.use=\"{}\"", quoted)});
-  return file.empty() ? Config::parse("config_version = 1\n[accelerator]\n", needs, overrides)
-                      : Config::open(file, needs, overrides);
+  overrides.flags.push_back({"accelerator " + name, "accelerator.use=" + quoted(name)});
+  if (file.empty()) return Config::parse("config_version = 1\n[accelerator]\n", needs, overrides);
+  const auto chosen = chosen_accelerator(invocation, file);
+  if (chosen && chosen->name != name) {  // the file's path is that of another one
+    const auto search = or_throw(config::open_state(file, {}, invocation.overrides))->search;
+    const auto found = or_throw(plugin::find(search, *plugin::kind_of("accelerator"), name));
+    overrides.flags.push_back({"accelerator " + name, "accelerator.path=" + quoted(found.string())});
+  }
+  return Config::open(file, needs, overrides);
 }
 
 void add_accel(CLI::App& app, Invocation& invocation) {

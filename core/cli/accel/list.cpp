@@ -8,6 +8,7 @@
 #include "accel/bench.hpp"
 #include "config/open.hpp"
 #include "output.hpp"
+#include "plugin/plugin.hpp"
 #include "plugin/search.hpp"
 
 namespace pliant::cli {
@@ -94,14 +95,28 @@ std::string list_text(const std::vector<Listed>& all) {
   return table(rows);
 }
 
+/// One that the config names by its path comes before those of the same name.
+void add_chosen(const std::optional<ChosenAccelerator>& chosen, std::vector<plugin::Found>& all) {
+  if (!chosen) return;
+  for (plugin::Found& found : all) {
+    if (found.kind->section != "accelerator" || found.name != chosen->name) continue;
+    std::error_code missing;  // then opening it says so
+    if (std::filesystem::equivalent(found.file, chosen->file, missing)) return;
+    found.shadowed = true;
+  }
+  all.insert(all.begin(), {plugin::kind_of("accelerator"), chosen->name, chosen->file, false});
+}
+
 }  // namespace
 
 int list_accelerators(const Invocation& invocation, const std::filesystem::path& file) {
   const std::vector<plugin::SearchDir> dirs =
       file.empty() ? or_throw(config::search_dirs(invocation.overrides))
                    : or_throw(config::open_state(file, {}, invocation.overrides))->search;
+  std::vector<plugin::Found> found_files = plugin::list(dirs);
+  if (!file.empty()) add_chosen(chosen_accelerator(invocation, file), found_files);
   std::vector<Listed> all;
-  for (plugin::Found& found : plugin::list(dirs)) {
+  for (plugin::Found& found : found_files) {
     if (found.kind->section == "accelerator") all.push_back(look_at(std::move(found), invocation, file));
   }
   for (const Listed& listed : all) {
