@@ -10,6 +10,7 @@
 
 #include "kernel/collectives.hpp"
 #include "kernel/streamed_copy.hpp"
+#include "kernel/streamed_sum.hpp"
 #include "pliant/sdk/arithmetic.hpp"
 
 namespace pliant::accelerator {
@@ -59,17 +60,25 @@ class Exchange {
     if (!streamed_) return reduce_into(inputs, count, to, also);
     constexpr uint64_t kBlockBytes = 2048;  // stays in the first-level cache; as far as is worth asking ahead
     alignas(64) std::byte block[kBlockBytes];
+    const bool sums =
+        call_.elements.dtype == sdk::DType::kF32 && call_.op == sdk::ReduceOp::kSum && has_streamed_sum(to);
     for (uint64_t done = 0; done < count;) {
       const uint64_t n = std::min(kBlockBytes / width_, count - done);
       const uint64_t next = std::min(kBlockBytes / width_, count - done - n) * width_;
       for (const void*& input : inputs) {
         prefetch(static_cast<const std::byte*>(input) + n * width_, next);
       }
-      reduce_into(inputs, n, block, also == nullptr ? nullptr : also + done * width_);
-      streamed_copy(to + done * width_, block, n * width_);
+      std::byte* const also_to = also == nullptr ? nullptr : also + done * width_;
+      if (sums) {
+        streamed_sum(inputs, n, reinterpret_cast<float*>(to + done * width_), reinterpret_cast<float*>(also_to));
+      } else {
+        reduce_into(inputs, n, block, also_to);
+        streamed_copy(to + done * width_, block, n * width_);
+      }
       for (const void*& input : inputs) input = static_cast<const std::byte*>(input) + n * width_;
       done += n;
     }
+    if (sums) end_streaming();
   }
   /// Copies into recv; that may be no copy at all: empty, or in place.
   void deliver(std::byte* to, const std::byte* from, uint64_t bytes) const {

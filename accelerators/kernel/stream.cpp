@@ -14,7 +14,7 @@ namespace {
 /// After so many collectives that waiting threads ran, the stream's thread is not woken for the next one: changing to
 /// it and back takes longer than a small collective. It looks by itself instead, after kGrace, as long as more come.
 constexpr int32_t kHabit = 4;
-constexpr std::chrono::microseconds kGrace{250};
+constexpr std::chrono::microseconds kGrace{1000};
 
 }  // namespace
 

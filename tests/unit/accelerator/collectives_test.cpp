@@ -51,6 +51,20 @@ TEST_CASE("collectives whose results are larger than caches equal the reference 
   expect_all_well(processes);
 }
 
+TEST_CASE("maxima larger than caches, which have no instructions of their own as sums have, equal the reference") {
+  Processes processes(2, [](const Rank& self) -> std::string {
+    Comm comm(self.device, self.id(), self.rank, self.world_size);
+    const Stream stream(self.device);
+    for (const Kind kind : {Kind::kAllReduce, Kind::kReduceScatter}) {
+      const std::string fault =
+          run_case<float>(self.device, comm, stream, kind, self.rank, self.world_size, 1100003, PLIANT_MAX, false);
+      if (!fault.empty()) return fault;
+    }
+    return "";
+  });
+  expect_all_well(processes);
+}
+
 TEST_CASE("collectives between threads of one process equal the reference") {
   const Device device(kSmallChunks);
   for (const int32_t world_size : {1, 2, 4}) {
