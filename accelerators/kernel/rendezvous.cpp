@@ -23,6 +23,8 @@ namespace {
 constexpr uint32_t kMagic = 0x52505031;
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr size_t kMostStrangers = 64;
+/// Until guests are admitted again after the system had no descriptor for one.
+constexpr int kBackOffMs = 20;
 
 struct NoteHead {
   uint32_t magic;
@@ -115,10 +117,12 @@ bool RendezvousServer::all_done() const {
 
 void RendezvousServer::serve() {
   while (!all_done()) {
-    std::vector<pollfd> polled{{stop_.fd(), POLLIN, 0}, {listener_->get(), POLLIN, 0}};
+    const bool waits = Clock::now() < admit_from_;
+    std::vector<pollfd> polled{{stop_.fd(), POLLIN, 0}, {listener_->get(), waits ? short{0} : short{POLLIN}, 0}};
     for (const Guest& guest : guests_) polled.push_back({guest.channel.fd(), guest.channel.events(), 0});
     const bool strangers = std::any_of(guests_.begin(), guests_.end(), [](const Guest& g) { return g.rank < 0; });
-    if (::poll(polled.data(), polled.size(), strangers ? 1000 : -1) < 0) continue;  // a signal
+    const int patience_ms = waits ? kBackOffMs : strangers ? 1000 : -1;
+    if (::poll(polled.data(), polled.size(), patience_ms) < 0) continue;  // a signal
     if (polled[0].revents != 0) return;
     size_t at = 2;
     for (Guest& guest : guests_) {
@@ -138,7 +142,12 @@ void RendezvousServer::serve() {
 
 void RendezvousServer::admit_new() {
   UniqueFd fd(::accept4(listener_->get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (fd) guests_.push_back({NoteChannel(std::move(fd), most_body(id_.world_size)), Clock::now()});
+  if (fd) {
+    guests_.push_back({NoteChannel(std::move(fd), most_body(id_.world_size)), Clock::now()});
+  } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+    // The guest is still at the door, and would be announced again at once.
+    admit_from_ = Clock::now() + std::chrono::milliseconds(kBackOffMs);
+  }
 }
 
 void RendezvousServer::drop_strangers() {

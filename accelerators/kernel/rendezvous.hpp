@@ -92,6 +92,7 @@ class RendezvousServer {
 
   const NetworkId id_;
   std::shared_ptr<UniqueFd> listener_;
+  Clock::time_point admit_from_{};
   Knock stop_;
   std::list<Guest> guests_;
   std::vector<std::string> addresses_;  ///< by rank; empty: has not come

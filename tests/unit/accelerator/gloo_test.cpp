@@ -2,8 +2,10 @@
 // interface.
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <ctime>
 #include <fstream>
 
 #include "collective_cases.hpp"
@@ -307,6 +309,39 @@ TEST_CASE("a rank that dies after it came to the rendezvous is lost to those who
     while (channel.events() != POLLIN) REQUIRE(channel.pump());
   }
   CHECK(first.status(60000).text() == with_status(PLIANT_PEER_LOST, "rank 1" + kDisconnected));
+}
+
+TEST_CASE("a rendezvous without descriptors for its guests waits for some, and not busily") {
+  const auto processor_seconds = [] {
+    timespec now{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  };
+  const Device device(over_gloo());
+  pliant_comm_id id{};
+  REQUIRE(device.call(&pliant_collectives::comm_id, 2, &id).ok());
+  Comm first(device, id, 0, 2);
+  static_cast<void>(first.status(100));
+  const int guest = ::socket(id_of(id).address().bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  REQUIRE(guest >= 0);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(guest) + 1;
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  std::vector<int> taken;
+  for (int fd = ::dup(guest); fd >= 0; fd = ::dup(guest)) taken.push_back(fd);
+  const auto address = id_of(id).address();
+  REQUIRE(::connect(guest, address.raw(), address.size()) == 0);
+  const double began = processor_seconds();
+  CHECK(first.status(400).status == PLIANT_DEADLINE_EXCEEDED);
+  CHECK(processor_seconds() - began < 0.2);  // 0.4 and more when it asks again and again
+  for (const int fd : taken) ::close(fd);
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  Comm second(device, id, 1, 2);
+  CHECK(first.status(60000).ok());
+  CHECK(second.status(60000).ok());
+  ::close(guest);
 }
 
 TEST_CASE("a stranger at the rendezvous is sent away and harms nobody") {
