@@ -64,12 +64,13 @@ class CudaAccelerator {
     o.add("runtime", &C::runtime,
           "The CUDA runtime: a name that the system's dynamic linker finds, or the absolute path of a file. Empty: "
           "libcudart.so.13, or libcudart.so.12 where that one is missing or the driver too old for it.");
-    o.add("collectives", &C::collectives,
-          "auto: NCCL's between ranks that have a device each, the generic ones where two ranks share a device or NCCL "
-          "is missing or too old; the ranks of one machine agree on it when a communicator is made, and where "
-          "WORLD_SIZE is more than LOCAL_WORLD_SIZE it is nccl. nccl: NCCL's, or the generic ones where it is missing "
-          "or too old. generic: between processes of one machine, from device to device where that can be, else "
-          "through pinned memory.")
+    o.add(
+         "collectives", &C::collectives,
+         "auto: NCCL's between ranks that have a device each, the generic ones where two ranks share a device or NCCL "
+         "is missing or too old; the ranks of one machine agree on it when a communicator is made, and where "
+         "WORLD_SIZE is more than LOCAL_WORLD_SIZE it is nccl. nccl: NCCL's, or no communicator where it is "
+         "missing or too old. generic: between processes of one machine, from device to device where that can be, else "
+         "through pinned memory.")
         .choices({"auto", "nccl", "generic"});
     o.add("nccl", &C::nccl, "NCCL: a name that the system's dynamic linker finds, or the absolute path of a file.");
     o.add("memory_bytes", &C::memory_bytes, "Memory of each device that one process may allocate; 0 is all of it.")
@@ -93,7 +94,8 @@ class CudaAccelerator {
   const void* extension(const char* id) {
     if (std::strcmp(id, PLIANT_STREAM_MEMORY) == 0) return sdk::stream_memory_table<CudaAccelerator>();
     if (std::strcmp(id, PLIANT_IPC) == 0 && has_ipc()) return sdk::ipc_table<CudaAccelerator>();
-    if (std::strcmp(id, PLIANT_COLLECTIVES) == 0 && has_nccl()) return &offered_;
+    // Those who ask for NCCL are told by the first call that it is missing.
+    if (std::strcmp(id, PLIANT_COLLECTIVES) == 0 && (has_nccl() || wants_nccl())) return &offered_;
     return nullptr;
   }
 
@@ -201,6 +203,7 @@ class CudaAccelerator {
 
   pliant_comm_id make_comm_id(int32_t) {
     opened();
+    require_nccl();
     cuda::NcclId made{};
     if (const cuda::NcclResult result = nccl_.unique_id(&made); result != cuda::kNcclSuccess) {
       throw sdk::Failure(PLIANT_INTERNAL, std::string("ncclGetUniqueId: ") + nccl_.error_string(result) +
@@ -212,6 +215,7 @@ class CudaAccelerator {
     return id;
   }
   std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id& id, int32_t rank, int32_t world_size) {
+    require_nccl();
     return std::make_unique<Comm>(nccl_, entry(device), id, rank, world_size);
   }
   std::unique_ptr<Comm> shrink(Comm& old, std::span<const int32_t> without, const pliant_comm_id&) {
@@ -320,9 +324,16 @@ class CudaAccelerator {
       if (nccl_.window_register == nullptr) offered_.register_window = nullptr;
       memory_.set_windows(nccl_);
       if (collectives == "nccl" || are_on_several_machines()) offered_.device_key = nullptr;
-      if (!why_no_nccl_.empty()) host_.warning("generic collectives instead of NCCL's: " + why_no_nccl_);
+      if (!why_no_nccl_.empty() && collectives == "auto")
+        host_.warning("generic collectives instead of NCCL's: " + why_no_nccl_);
     });
     return why_no_nccl_.empty();
+  }
+  bool wants_nccl() { return collectives == "nccl" && device_count() != 0; }
+  void require_nccl() {
+    if (has_nccl()) return;
+    throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "collectives = \"nccl\", and " + why_no_nccl_ +
+                                                       "; collectives = \"auto\" takes the generic ones instead");
   }
   void reachable(const Stream& stream, const void* pointer, uint64_t bytes) const {
     if (bytes == 0 || memory_.reach_of(stream.device(), pointer, bytes, "the buffer of a collective").device) return;

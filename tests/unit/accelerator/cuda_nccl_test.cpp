@@ -66,7 +66,7 @@ TEST_CASE("NCCL that is there is used without a word") {
 }
 
 TEST_CASE("without NCCL there are no collectives of its own, and why is logged once") {
-  const Offer offer = offer_of("nccl", "libnccl_that_is_not_there.so.2");
+  const Offer offer = offer_of("auto", "libnccl_that_is_not_there.so.2");
   CHECK(!offer.offered);
   REQUIRE(offer.log.size() == 1);
   CHECK(contains(offer.log.front(), "generic collectives instead of NCCL's: NCCL cannot be opened"));
@@ -75,7 +75,7 @@ TEST_CASE("without NCCL there are no collectives of its own, and why is logged o
 
 TEST_CASE("an NCCL that is too old is named with both versions") {
   const Setting old("PLIANT_SOFT_NCCL_VERSION", "21702");
-  const Offer offer = offer_of("nccl", PLIANT_SOFT_NCCL);
+  const Offer offer = offer_of("auto", PLIANT_SOFT_NCCL);
   CHECK(!offer.offered);
   REQUIRE(offer.log.size() == 1);
   CHECK(contains(offer.log.front(), "is NCCL 2.17.2, and at least 2.18.0 is needed"));
@@ -85,6 +85,24 @@ TEST_CASE("generic collectives are what the option asks for, and NCCL is not ope
   const Offer offer = offer_of("generic", "libnccl_that_is_not_there.so.2");
   CHECK(!offer.offered);
   CHECK(offer.log.empty());
+}
+
+TEST_CASE("who asks for NCCL gets no other collectives where it is missing or too old, and is told why") {
+  const auto refusal = [](const std::string& library) {
+    const SoftwareCuda device(with_nccl(library));
+    pliant_comm_id id{};
+    const Outcome made = device.call(&Collectives::comm_id, 1, &id);
+    CHECK(made.status == PLIANT_FAILED_PRECONDITION);
+    CHECK(Comm(device, id, 0, 1).made().text() == made.text());
+    CHECK(device.log().empty());
+    return made.message;
+  };
+  const std::string missing = refusal("libnccl_that_is_not_there.so.2");
+  CAPTURE(missing);
+  CHECK(contains(missing, "collectives = \"nccl\", and NCCL cannot be opened"));
+  CHECK(contains(missing, "collectives = \"auto\" takes the generic ones"));
+  const Setting old("PLIANT_SOFT_NCCL_VERSION", "21702");
+  CHECK(contains(refusal(PLIANT_SOFT_NCCL), "is NCCL 2.17.2, and at least 2.18.0 is needed"));
 }
 
 TEST_CASE("plain memory is refused as a buffer of NCCL") {
