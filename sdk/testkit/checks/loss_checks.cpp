@@ -11,6 +11,8 @@ namespace pliant::testkit {
 namespace {
 
 constexpr double kPromisedMs = 100;
+/// No machine is that busy: whoever comes back later waited for a time-out.
+constexpr double kLongestMs = 5000;
 
 void stopped_script(const Rank& rank) {
   const Collective kind = kind_of(rank);
@@ -110,6 +112,9 @@ void kill_one(const Subject& subject, bool in_the_middle) {
       const std::string said =
           ranks.hear(r, "end of " + during + " after rank " + std::to_string(victim) + " was killed");
       const double ms = judge(said, r, victim, death_ns, during);
+      expect(ms <= kLongestMs, "rank " + std::to_string(r) + " came back from " + during + " " +
+                                   std::to_string(static_cast<int64_t>(ms)) +
+                                   " ms after the death of a rank, as by a time-out; 100 ms are promised");
       if (ms > slowest_ms) {
         slowest_ms = ms;
         slowest = "rank " + std::to_string(r) + " came back from " + during;

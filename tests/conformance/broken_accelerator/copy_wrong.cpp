@@ -19,8 +19,8 @@ struct CopyWrong : Honest<CopyWrong> {
     table
         .add("fault", &CopyWrong::fault,
              "odd: an odd last byte is lost; large: what is past 32 MiB is lost; batch: of more than 100 copies the "
-             "last is lost; peer: nothing gets from one device to the other.")
-        .choices({"odd", "large", "batch", "peer"});
+             "last is lost; wraps: sizes have 32 bits; peer: nothing gets from one device to the other.")
+        .choices({"odd", "large", "batch", "wraps", "peer"});
   }
   int32_t device_count() { return 2; }
   void* alloc(int32_t device, pliant::sdk::Memory memory, uint64_t bytes) {
@@ -37,6 +37,7 @@ struct CopyWrong : Honest<CopyWrong> {
   void copy(void* to, const void* from, uint64_t bytes, Stream& stream) {
     if (fault == "odd") bytes -= bytes % 2;
     if (fault == "large") bytes = std::min<uint64_t>(bytes, uint64_t{32} << 20U);
+    if (fault == "wraps") bytes = static_cast<uint32_t>(bytes);
     if (fault == "peer" && where(to) >= 0 && where(from) >= 0 && where(to) != where(from)) return;
     Device::copy(to, from, bytes, stream);
   }

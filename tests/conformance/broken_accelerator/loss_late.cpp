@@ -1,4 +1,4 @@
-// BROKEN: the survivors of a lost rank are told 300 ms late.
+// BROKEN: the survivors of a lost rank are told late, by the option `late_ms`.
 #include <chrono>
 #include <thread>
 
@@ -9,12 +9,17 @@ namespace {
 using namespace pliant::broken;  // NOLINT(google-build-using-namespace)
 
 struct LossLate : Honest<LossLate> {
+  int64_t late_ms = 300;
+
+  static void options(pliant::sdk::Options<LossLate>& table) {
+    table.add("late_ms", &LossLate::late_ms, "How late.").unit("ms").at_least(0);
+  }
   using Device::synchronize;
   void synchronize(Stream& stream) {
     try {
       stream.synchronize();
     } catch (const pliant::sdk::Failure&) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the fault itself
+      std::this_thread::sleep_for(std::chrono::milliseconds(late_ms));  // the fault itself
       throw;
     }
   }
