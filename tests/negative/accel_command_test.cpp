@@ -170,7 +170,8 @@ TEST_CASE("a collective and its limit are repeated as often as asked for, howeve
   const Outcome outcome = run_pliant(folder, {"accel", "bench", "host", "--only", "collectives", "--sizes", "64",
                                               "--ranks", "2", "--repeat", "7", "--json"});
   REQUIRE(outcome.exit_code == 0);
-  for (const json& one : json::parse(outcome.out).at("collectives")) {
+  const json told = json::parse(outcome.out);
+  for (const json& one : told.at("collectives")) {
     CHECK(one.at("time").at("repetitions") == 7);
     CHECK(one.at("in_a_row").at("repetitions") == 7);
     if (one.at("what") != "barrier") CHECK(one.at("limit").at("repetitions") == 7);
