@@ -22,6 +22,11 @@ uint64_t rounded_up(uint64_t bytes, uint64_t to) {
 }  // namespace
 
 struct Arena::State {
+  /// The event is there from the beginning: giving back must not fail for want of one.
+  struct Piece {
+    uint64_t size = 0;
+    std::shared_ptr<Event> done;
+  };
   /// Work enqueued on a stream that used this range before it was given back.
   struct Use {
     uint64_t begin = 0;
@@ -61,7 +66,7 @@ struct Arena::State {
   const int32_t device;
   const Buffer memory;
   std::map<uint64_t, uint64_t> gaps;           ///< sizes by offset; no two touch
-  std::map<uint64_t, uint64_t> pieces;         ///< the same
+  std::map<uint64_t, Piece> pieces;            ///< by offset
   std::deque<Use> uses;                        ///< of ranges that lie in gaps, in the order of their events
   std::vector<std::shared_ptr<Event>> events;  ///< to record again
 
@@ -92,8 +97,9 @@ uint64_t Arena::State::take(uint64_t bytes, const Stream::State& stream) {
                 ExitCode::kFailed);
   }
   const auto [begin, room] = *found;
+  std::shared_ptr<Event> done = event();
   wait_for_uses(begin, begin + size, stream);
-  pieces.emplace(begin, size);
+  pieces.emplace(begin, Piece{size, std::move(done)});
   gaps.erase(found);
   if (room > size) gaps.emplace(begin + size, room - size);
   return begin;
@@ -101,12 +107,11 @@ uint64_t Arena::State::take(uint64_t bytes, const Stream::State& stream) {
 
 void Arena::State::give_back(uint64_t begin, Stream::State& last) {
   const auto piece = pieces.find(begin);
-  const uint64_t size = piece->second;
+  const uint64_t size = piece->second.size;
   try {
     forget_reached();
-    std::shared_ptr<Event> done = event();
-    owner.state()->call(owner.state()->table().event_record, done->state().handle, last.handle);
-    uses.push_back({begin, begin + size, &last, std::move(done)});
+    owner.state()->call(owner.state()->table().event_record, piece->second.done->state().handle, last.handle);
+    uses.push_back({begin, begin + size, &last, std::move(piece->second.done)});
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the device is lost, and no work will touch it
   }
   pieces.erase(piece);
