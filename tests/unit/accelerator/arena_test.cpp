@@ -18,32 +18,13 @@ using pliant::ArenaBuffer;
 using pliant::MemoryKind;
 using pliant::test::error_of;
 using pliant::test::generic;
+using pliant::test::Held;
 using pliant::test::host;
 using pliant::test::sim;
 
 namespace {
 
 constexpr uint64_t kPage = 4096;
-
-/// Holds a stream until let go: it waits in a barrier for a rank that comes late.
-class Held {
- public:
-  Held(const pliant::Accelerator& accelerator, pliant::Stream& stream)
-      : accelerator_(accelerator), id_(accelerator.make_comm_id(2)), comm_(accelerator, 0, id_, 0, 2) {
-    comm_.barrier(stream);
-  }
-  void let_go() {
-    pliant::Communicator late(accelerator_, 0, id_, 1, 2);
-    pliant::Stream stream(accelerator_, 0);
-    late.barrier(stream);
-    stream.synchronize();
-  }
-
- private:
-  const pliant::Accelerator& accelerator_;
-  pliant::CommId id_;
-  pliant::Communicator comm_;
-};
 
 uint64_t offset_of(const Arena& arena, const ArenaBuffer& buffer) {
   return static_cast<uint64_t>(static_cast<const std::byte*>(buffer.pointer()) -

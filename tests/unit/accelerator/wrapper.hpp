@@ -9,6 +9,7 @@
 #include <string>
 
 #include "pliant/accelerator.hpp"
+#include "pliant/communicator.hpp"
 #include "pliant/error.hpp"
 
 namespace pliant::test {
@@ -55,6 +56,26 @@ inline Accelerator generic() {
 #endif
   return sim(options);
 }
+
+/// Holds a stream until let go: it waits in a barrier for a rank that comes late.
+class Held {
+ public:
+  Held(const Accelerator& accelerator, Stream& stream)
+      : accelerator_(accelerator), id_(accelerator.make_comm_id(2)), comm_(accelerator, 0, id_, 0, 2) {
+    comm_.barrier(stream);
+  }
+  void let_go() {
+    Communicator late(accelerator_, 0, id_, 1, 2);
+    Stream stream(accelerator_, 0);
+    late.barrier(stream);
+    stream.synchronize();
+  }
+
+ private:
+  const Accelerator& accelerator_;
+  CommId id_;
+  Communicator comm_;
+};
 
 template <class Body>
 std::optional<Error> error_of(Body&& body) {
