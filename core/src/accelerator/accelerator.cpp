@@ -35,10 +35,7 @@ int32_t Accelerator::device_count() const {
 }
 
 DeviceProperties Accelerator::properties(int32_t device) const {
-  pliant_device_properties raw{};
-  raw.struct_size = sizeof(raw);
-  state_->call(state_->table().device_properties, device, &raw);
-  raw.name[sizeof(raw.name) - 1] = '\0';
+  const pliant_device_properties raw = state_->properties(device);
   const auto has = [&raw](uint32_t capability) { return (raw.capabilities & capability) != 0; };
   return {raw.name,
           raw.memory_bytes,

@@ -136,7 +136,8 @@ void Communicator::abort() noexcept {
 void Communicator::register_window(void* pointer, uint64_t bytes, Stream& stream) {
   Accelerator::State& accelerator = *state_->accelerator;
   accelerator.told([&] { sdk::detail::check::window(pointer, bytes); });
-  if (!accelerator.has(&pliant_collectives::register_window)) return;
+  const bool has_memory = (accelerator.properties(state_->device).capabilities & PLIANT_CAP_WINDOW_MEMORY) != 0;
+  if (!has_memory || !accelerator.has(&pliant_collectives::register_window)) return;
   accelerator.call(&pliant_collectives::register_window, state_->handle, pointer, bytes, stream.state().handle);
 }
 

@@ -42,6 +42,13 @@ struct Accelerator::State {
   void call(int32_t (*slot)(void*, Parameters...), Arguments... arguments) const {
     call_on(instance.self(), slot, arguments...);
   }
+  [[nodiscard]] pliant_device_properties properties(int32_t device) const {
+    pliant_device_properties raw{};
+    raw.struct_size = sizeof(raw);
+    call(table().device_properties, device, &raw);
+    raw.name[sizeof(raw.name) - 1] = '\0';
+    return raw;
+  }
   /// The collectives' table holds `slot`; that of an older plugin ends before.
   template <class Slot>
   [[nodiscard]] bool has(Slot pliant_collectives::*slot) {
