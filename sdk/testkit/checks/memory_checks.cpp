@@ -121,6 +121,71 @@ void exhausted(const Subject& subject) {
   }
 }
 
+/// Pieces of device memory of one size.
+class Pieces {
+ public:
+  Pieces(const Accelerator& accelerator, uint64_t bytes) : accelerator_(accelerator), bytes_(bytes) {}
+  ~Pieces() { free(); }
+  Pieces(const Pieces&) = delete;
+  Pieces& operator=(const Pieces&) = delete;
+  [[nodiscard]] size_t count() const { return pieces_.size(); }
+  Outcome take() {
+    void* pointer = nullptr;
+    Outcome outcome = accelerator_.call(&Slots::alloc, 0, PLIANT_MEMORY_DEVICE, bytes_, &pointer);
+    if (outcome.ok()) pieces_.push_back(pointer);
+    return outcome;
+  }
+  /// Until one is refused, or there are `most`.
+  Outcome fill(size_t most) {
+    Outcome outcome;
+    while (outcome.ok() && count() < most) outcome = take();
+    return outcome;
+  }
+  void free() {
+    for (void* const one : pieces_) {
+      accelerator_.slots().free(accelerator_.self(), 0, PLIANT_MEMORY_DEVICE, one);
+    }
+    pieces_.clear();
+  }
+
+ private:
+  const Accelerator& accelerator_;
+  const uint64_t bytes_;
+  std::vector<void*> pieces_;
+};
+
+/// Nothing is written to most of it. Some drivers lend more than a device has, which is no more than a warning.
+void filled(const Subject& subject) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  skip("the sanitizers of this build keep books of all memory, in memory");
+#endif
+  const Accelerator accelerator(subject);
+  constexpr uint64_t kParts = 16;
+  const uint64_t total = info(accelerator).total_bytes;
+  const uint64_t bytes = std::max<uint64_t>(total / kParts, uint64_t{1} << 20U);
+  const Memory kept(accelerator, 4096);
+  Pieces pieces(accelerator, bytes);
+  const Outcome refused = pieces.fill(2 * kParts);
+  const std::string what = "after " + std::to_string(pieces.count()) + " pieces of " + std::to_string(bytes) +
+                           " bytes, of " + std::to_string(total) + " that there are,";
+  if (refused.ok()) return warn(what + " none had been refused");
+  expect(refused.status == PLIANT_RESOURCE_EXHAUSTED,
+         what + " alloc answered " + refused.text() + " in place of PLIANT_RESOURCE_EXHAUSTED");
+  expect(!refused.message.empty(), what + " alloc refused another without a message");
+  const unsigned char wrote = 7;
+  unsigned char got = 0;
+  accelerator.write(kept.at(), &wrote, 1);
+  accelerator.read(&got, kept.at(), 1);
+  expect(got == wrote, what + " memory that was there before does not keep what was written");
+  const size_t had = pieces.count();
+  pieces.free();
+  if (had == 0)
+    return warn("other programs have taken so much that not one of " + std::to_string(kParts) +
+                " parts of all memory could be had");
+  const Outcome again = pieces.take();
+  expect(again.ok(), what + " all were freed, and the next is refused: " + again.text());
+}
+
 void recovers(const Subject& subject) {
   const Accelerator accelerator(subject);
   void* pointer = nullptr;
@@ -265,6 +330,7 @@ std::vector<Check> memory_checks() {
       {"memory.info", "there is some memory, and no more of it is free than there is", plausible},
       {"memory.accounted", "less memory is free after some was taken", accounted},
       {"memory.exhausted", "more memory than there is is refused as PLIANT_RESOURCE_EXHAUSTED", exhausted},
+      {"memory.filled", "a device whose memory is taken refuses more of it, and has it again when it is freed", filled},
       {"memory.recovers", "after such a refusal the device goes on", recovers},
       {"memory.reused", "memory that is taken after other memory was freed is nobody else's", reused},
       {"memory.freed_twice", "freeing memory twice, or a foreign pointer, does no harm", freed_twice},

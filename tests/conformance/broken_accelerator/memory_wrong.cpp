@@ -24,10 +24,11 @@ struct MemoryWrong : Honest<MemoryWrong> {
         .add("fault", &MemoryWrong::fault,
              "shared: 75 bytes lie in the piece before; empty: 0 bytes are refused; double: memory_info tells of twice "
              "the free memory; constant: it tells the same whatever was taken; full: after one refusal all is "
-             "refused; pinned: a page of pinned memory cannot be written; unshared: shared memory is claimed and "
+             "refused; sum: what is too much beside other memory is an internal error; pinned: a page of pinned memory "
+             "cannot be written; unshared: shared memory is claimed and "
              "cannot be "
              "written.")
-        .choices({"shared", "empty", "double", "constant", "full", "pinned", "unshared"});
+        .choices({"shared", "empty", "double", "constant", "full", "sum", "pinned", "unshared"});
   }
   pliant::sdk::DeviceProperties device_properties(int32_t device) {
     pliant::sdk::DeviceProperties made = Device::device_properties(device);
@@ -48,6 +49,7 @@ struct MemoryWrong : Honest<MemoryWrong> {
       return last = Device::alloc(device, memory, bytes);
     } catch (const Failure&) {
       was_full = fault == "full";
+      if (fault == "sum" && bytes <= memory_info(device).total_bytes) throw Failure(PLIANT_INTERNAL, "too much");
       throw;
     }
   }
