@@ -1,9 +1,11 @@
 // Drives an exchange: does whatever can be done now, and sleeps when nothing can.
 #include "kernel/collectives.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 
+#include "kernel/direct_exchange.hpp"
 #include "kernel/exchange.hpp"
 
 namespace pliant::accelerator {
@@ -43,6 +45,7 @@ std::string describe(const CallRecord& call) {
   text += " of " + std::to_string(call.count) + " " + sdk::name_of(static_cast<sdk::DType>(call.dtype));
   if (call.op != 0) text += std::string(" (") + sdk::name_of(static_cast<sdk::ReduceOp>(call.op)) + ")";
   if (kind == CallKind::kBroadcast) text += " from rank " + std::to_string(call.root);
+  if (call.place != 0) text += " at byte " + std::to_string(Windows::Place::unpack(call.place).offset) + " of a window";
   if (kind == CallKind::kAllGatherV) text += " in all (counts of the ranks: digest " + std::to_string(call.root) + ")";
   return text;
 }
@@ -53,9 +56,11 @@ int32_t digest(const std::vector<uint64_t>& counts) {
   return static_cast<int32_t>(hash >> 33U);
 }
 
-CallRecord record_of(const Call& call, uint64_t history) {
+CallRecord record_of(const Call& call, uint64_t history, const Places& places) {
   CallRecord made{};
   made.history = history;
+  made.place = places.common;
+  made.source = places.source;
   made.kind = static_cast<int32_t>(call.kind);
   if (call.kind == CallKind::kBarrier) return made;
   made.count = call.elements.count;
@@ -71,13 +76,14 @@ CallRecord record_of(const Call& call, uint64_t history) {
 }
 
 bool same_call(const CallRecord& a, const CallRecord& b) {
-  return a.count == b.count && a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.root == b.root;
+  return a.count == b.count && a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.root == b.root &&
+         a.place == b.place;
 }
 
 uint64_t digest(const CallRecord& call) {
   uint64_t hash = call.history + 1;
   for (const uint64_t word : {call.count, static_cast<uint64_t>(call.kind), static_cast<uint64_t>(call.dtype),
-                              static_cast<uint64_t>(call.op), static_cast<uint64_t>(call.root)}) {
+                              static_cast<uint64_t>(call.op), static_cast<uint64_t>(call.root), call.place}) {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
     hash ^= hash >> 29U;
   }
@@ -115,6 +121,7 @@ class Run {
       group_.check_own();
       if (!post() && !reduce() && !take()) wait();
     }
+    if (exchange_.leaves_together()) group_.await(Group::kEveryone, Stage::kTaken, first_ + ticks_);
   }
 
  private:
@@ -203,6 +210,11 @@ class Run {
 }  // namespace
 
 void Collectives::run(const Call& call) {
+  exchange(call);
+  if (call.kind == CallKind::kWindow && group_.world_size() > 1) make_window(call);
+}
+
+void Collectives::exchange(const Call& call) {
   group_.check();
   if (group_.world_size() == 1) {
     if (call.send != nullptr && call.send != call.recv && call.elements.count != 0) {
@@ -210,11 +222,33 @@ void Collectives::run(const Call& call) {
     }
     return;
   }
-  const CallRecord record = record_of(call, history_);
-  const std::unique_ptr<Exchange> exchange = Exchange::of(call, group_, tick_);
-  Run(group_, *exchange, record, tick_).go();
-  tick_ += exchange->ticks();
+  const Places places = Places::of(call, windows_, group_.rank(), group_.world_size());
+  const CallRecord record = record_of(call, history_, places);
+  const auto run = [&](Exchange& exchange) {
+    Run(group_, exchange, record, tick_).go();
+    tick_ += exchange.ticks();
+  };
+  const auto direct = DirectExchange::of(call, places, windows_, group_, tick_);
+  if (direct) run(*direct);
+  if (!direct || !direct->has_happened()) run(*Exchange::of(call, group_, tick_));
   history_ = digest(record);
+}
+
+void Collectives::make_window(const Call& call) {
+  using Card = ExchangeMemory::Card;
+  const auto gather = [this](const void* send, void* recv, uint64_t bytes) {
+    exchange({.kind = CallKind::kAllGather, .send = send, .recv = recv, .elements = {bytes, sdk::DType::kU8}});
+  };
+  if (call.windows == nullptr) return;  // the same on every rank
+  const uint64_t bytes = call.elements.count;
+  const Card own = call.windows->card_of(call.recv, bytes);
+  const auto ranks = static_cast<size_t>(group_.world_size());
+  std::vector<Card> cards(ranks);
+  gather(&own, cards.data(), sizeof(Card));
+  const uint8_t could = windows_.map(*call.windows, cards, group_.rank(), call.recv, bytes) ? 1 : 0;
+  std::vector<uint8_t> all(ranks);
+  gather(&could, all.data(), 1);
+  windows_.keep(std::find(all.begin(), all.end(), 0) == all.end());
 }
 
 }  // namespace pliant::accelerator

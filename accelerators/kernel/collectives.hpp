@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernel/group.hpp"
+#include "kernel/windows.hpp"
 #include "pliant/sdk/accelerator.hpp"
 
 namespace pliant::accelerator {
@@ -30,6 +31,7 @@ struct Call {
   sdk::ReduceOp op = sdk::ReduceOp::kSum;
   int32_t rank = 0;                   ///< the root of a broadcast, the peer of a message
   std::vector<uint64_t> counts = {};  ///< of all_gather_v: elements of each rank
+  ExchangeMemory* windows = nullptr;  ///< of kWindow: whose memory it is; NULL: of none that could be mapped
 
   [[nodiscard]] bool is_message() const { return kind == CallKind::kSend || kind == CallKind::kRecv; }
 };
@@ -43,7 +45,12 @@ class Collectives {
   void run(const Call& call);
 
  private:
+  void exchange(const Call& call);
+  /// After all ranks have met in the call: maps the memory of all others, or none.
+  void make_window(const Call& call);
+
   Group& group_;
+  Windows windows_;
   uint64_t tick_ = 0;     ///< ticks of all calls so far
   uint64_t history_ = 0;  ///< digest of all calls so far
 };

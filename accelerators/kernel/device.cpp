@@ -27,19 +27,26 @@ void Device::configure(DeviceSettings settings) {
   memory_.set_limit(settings_.memory_bytes);
 }
 
+namespace {
+/// Other processes map it.
+bool is_shared(sdk::Memory memory) {
+  return memory == sdk::Memory::kExchange || memory == sdk::Memory::kWindow;
+}
+}  // namespace
+
 sdk::DeviceProperties Device::device_properties(int32_t) {
   return {settings_.name, settings_.memory_bytes,
-          PLIANT_CAP_HOST_VISIBLE | PLIANT_CAP_FIXED_ORDER | PLIANT_CAP_EXCHANGE_MEMORY};
+          PLIANT_CAP_HOST_VISIBLE | PLIANT_CAP_FIXED_ORDER | PLIANT_CAP_EXCHANGE_MEMORY | PLIANT_CAP_WINDOW_MEMORY};
 }
 
 void* Device::alloc(int32_t, sdk::Memory memory, uint64_t bytes) {
   check_there();
   if (settings_.faults) settings_.faults->before_alloc(bytes);
-  return memory == sdk::Memory::kExchange ? exchange_.alloc(bytes) : memory_.alloc(bytes);
+  return is_shared(memory) ? exchange_.alloc(bytes) : memory_.alloc(bytes);
 }
 
 void Device::free(int32_t, sdk::Memory memory, void* pointer) {
-  if (memory == sdk::Memory::kExchange) {
+  if (is_shared(memory)) {
     exchange_.free(pointer);
   } else {
     memory_.free(pointer);

@@ -124,6 +124,15 @@ class Device {
   void recv(Comm& comm, void* buffer, sdk::Elements elements, int32_t peer, Stream& stream) {
     comm.enqueue({.kind = CallKind::kRecv, .recv = buffer, .elements = elements, .rank = peer}, stream);
   }
+  void register_window(Comm& comm, void* pointer, uint64_t bytes, Stream& stream) {
+    const Call call{.kind = CallKind::kWindow,
+                    .recv = pointer,
+                    .elements = {bytes, sdk::DType::kU8},
+                    .windows = settings_.network.own.is_set() ? nullptr : &exchange_};
+    sdk::require(exchange_.card_of(pointer, bytes).descriptor >= 0,
+                 "the window leaves its memory, or is not of PLIANT_MEMORY_WINDOW of this instance");
+    comm.enqueue(call, stream);
+  }
   void begin_group(Comm& comm) { comm.begin_group(); }
   void end_group(Comm& comm) { comm.end_group(); }
 

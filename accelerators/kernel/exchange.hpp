@@ -22,6 +22,8 @@ class Exchange {
   [[nodiscard]] virtual uint64_t ticks() const = 0;
   /// False: results are taken right after all have posted.
   [[nodiscard]] virtual bool reduces() const { return false; }
+  /// After the last take: this rank goes on only when all have taken, too.
+  [[nodiscard]] virtual bool leaves_together() const { return false; }
   /// The only rank whose post is taken, or -1 for all.
   [[nodiscard]] virtual int32_t source() const { return -1; }
   virtual void post(uint64_t tick) = 0;

@@ -43,8 +43,8 @@ struct ExchangeMemory::Seal {
   std::atomic<uint32_t> is_freed;
 };
 
-ExchangeMemory::Mapping::Mapping(int fd, uint64_t bytes) : mapped_(file_bytes(bytes)) {
-  void* at = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+ExchangeMemory::Mapping::Mapping(int fd, uint64_t bytes, Use use) : mapped_(file_bytes(bytes)) {
+  void* at = ::mmap(nullptr, mapped_, use == Use::kRead ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED) refused(bytes);
   begin_ = static_cast<std::byte*>(at);
 }
@@ -135,6 +135,24 @@ pliant_ipc_handle ExchangeMemory::export_memory(const void* pointer) const {
   return handle;
 }
 
+ExchangeMemory::Mapping ExchangeMemory::map(int32_t descriptor, const Label& label, Mapping::Use use) {
+  struct stat file {};
+  constexpr int kSealed = F_SEAL_SHRINK;
+  const int seals = ::fcntl(descriptor, F_GET_SEALS);
+  sdk::require(seals >= 0 && (seals & kSealed) == kSealed && ::fstat(descriptor, &file) == 0 &&
+                   static_cast<uint64_t>(file.st_size) == file_bytes(label.bytes),
+               "descriptor " + std::to_string(descriptor) + " is not that of the handle");
+  Mapping mapping(descriptor, label.bytes, use);
+  const Seal& seal = mapping.seal();
+  sdk::require(seal.nonce[0] == label.nonce[0] && seal.nonce[1] == label.nonce[1],
+               "descriptor " + std::to_string(descriptor) + " is that of another handle");
+  if (seal.is_freed != 0) {
+    throw Failure(PLIANT_FAILED_PRECONDITION, "process " + std::to_string(ProcessId::unpack(label.process).pid) +
+                                                  " has freed the memory of this handle; export what it has now");
+  }
+  return mapping;
+}
+
 void* ExchangeMemory::import_memory(const pliant_ipc_handle& handle) {
   Label label{};
   std::memcpy(&label, handle.bytes, sizeof(label));
@@ -144,21 +162,8 @@ void* ExchangeMemory::import_memory(const pliant_ipc_handle& handle) {
     throw Failure(PLIANT_FAILED_PRECONDITION, "the memory is of this very process; use the pointer that alloc gave");
   }
   sdk::require(handle.descriptor >= 0, "the handle came without its descriptor; pass it as SCM_RIGHTS");
-  struct stat file {};
-  constexpr int kSealed = F_SEAL_SHRINK;
-  const int seals = ::fcntl(handle.descriptor, F_GET_SEALS);
-  sdk::require(seals >= 0 && (seals & kSealed) == kSealed && ::fstat(handle.descriptor, &file) == 0 &&
-                   static_cast<uint64_t>(file.st_size) == file_bytes(label.bytes),
-               "descriptor " + std::to_string(handle.descriptor) + " is not that of the handle");
-  Mapping mapping(handle.descriptor, label.bytes);
+  Mapping mapping = map(handle.descriptor, label);
   const Nonce nonce{label.nonce[0], label.nonce[1]};
-  const Seal& seal = mapping.seal();
-  sdk::require(Nonce(seal.nonce[0], seal.nonce[1]) == nonce,
-               "descriptor " + std::to_string(handle.descriptor) + " is that of another handle");
-  if (seal.is_freed != 0) {
-    throw Failure(PLIANT_FAILED_PRECONDITION, "process " + std::to_string(ProcessId::unpack(label.process).pid) +
-                                                  " has freed the memory of this handle; export what it has now");
-  }
   const std::lock_guard lock(mutex_);
   for (auto& [pointer, one] : imported_) {
     if (one.nonce != nonce) continue;
@@ -174,6 +179,37 @@ void ExchangeMemory::release_memory(void* pointer) {
   const std::lock_guard lock(mutex_);
   const auto found = imported_.find(pointer);
   if (found != imported_.end() && --found->second.count == 0) imported_.erase(found);
+}
+
+ExchangeMemory::Card ExchangeMemory::card_of(const void* pointer, uint64_t bytes) const {
+  Card made{};
+  made.descriptor = -1;
+  const std::lock_guard lock(mutex_);
+  auto found = owned_.upper_bound(pointer);
+  if (found == owned_.begin()) return made;
+  const Owned& one = (--found)->second;
+  const uint64_t offset = reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(found->first);
+  if (offset > one.bytes || bytes > one.bytes - offset || one.owner != ::getpid()) return made;
+  return {
+      ProcessId::self().packed(), pid_space(), {one.nonce.first, one.nonce.second}, one.bytes, offset, one.file.get()};
+}
+
+std::shared_ptr<const std::byte> ExchangeMemory::open(const Card& card) {
+  const ProcessId owner = ProcessId::unpack(card.process);
+  const auto gone = [&](const char* why) {
+    return Failure(PLIANT_FAILED_PRECONDITION,
+                   "the memory of process " + std::to_string(owner.pid) + " cannot be mapped: " + why);
+  };
+  if (card.descriptor < 0) throw gone("it is not of the kind that processes share");
+  if (card.pid_space != pid_space() || ProcessId::of(owner.pid) != owner) throw gone("it is not of this machine");
+  const std::string path =
+      "/proc/" + std::to_string(owner.pid) + "/fd/" + std::to_string(static_cast<int>(card.descriptor));
+  // Opening a descriptor that now belongs to something else might block.
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) throw gone(std::strerror(errno));
+  const Label label{kMagic, card.process, card.pid_space, {card.nonce[0], card.nonce[1]}, card.bytes};
+  const auto mapping = std::make_shared<const Mapping>(map(file.get(), label, Mapping::Use::kRead));
+  return {mapping, mapping->begin() + card.offset};
 }
 
 }  // namespace pliant::accelerator

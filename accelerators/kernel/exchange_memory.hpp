@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -35,6 +36,23 @@ class ExchangeMemory {
   void* import_memory(const pliant_ipc_handle& handle);
   void release_memory(void* pointer);
 
+  /// Where processes of one user find a range of memory of each other, with no descriptor passed.
+  struct Card {
+    uint64_t process;
+    uint64_t pid_space;
+    uint64_t nonce[2];
+    uint64_t bytes;      ///< of the allocation
+    uint64_t offset;     ///< of the range in it
+    int64_t descriptor;  ///< in that process; -1: there is no such memory
+    bool operator==(const Card&) const = default;
+  };
+  /// Of a range that lies in one allocation of this; else a card that nobody can open.
+  [[nodiscard]] Card card_of(const void* pointer, uint64_t bytes) const;
+  /// What a card shows, mapped to be read for as long as the pointer lives, whatever its owner does; of this process,
+  /// too. Throws PLIANT_FAILED_PRECONDITION when its process cannot be looked into or has freed it, and
+  /// PLIANT_RESOURCE_EXHAUSTED.
+  static std::shared_ptr<const std::byte> open(const Card& card);
+
  private:
   /// Tells allocations apart, of all processes and for all time.
   using Nonce = std::pair<uint64_t, uint64_t>;
@@ -44,7 +62,8 @@ class ExchangeMemory {
   /// A file, mapped.
   class Mapping {
    public:
-    Mapping(int fd, uint64_t bytes);
+    enum class Use { kRead, kWrite };
+    Mapping(int fd, uint64_t bytes, Use use = Use::kWrite);
     ~Mapping();
     Mapping(Mapping&& other) noexcept;
     Mapping& operator=(Mapping&&) = delete;
@@ -68,6 +87,8 @@ class ExchangeMemory {
     uint64_t count;
   };
   static uint64_t file_bytes(uint64_t bytes);
+  /// The file of `descriptor`, which must be that of the label.
+  static Mapping map(int32_t descriptor, const Label& label, Mapping::Use use = Mapping::Use::kWrite);
   static Owned make(uint64_t bytes);
   static void retire(const Owned& one);
 

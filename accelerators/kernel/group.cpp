@@ -234,9 +234,17 @@ void Group::check() const {
   throw FailureCause::unpack(local_cause_.load()).to_failure(rank_);
 }
 
+void Group::check_all_there() {
+  for (int32_t r = 0; r < world_size_; ++r) {
+    if (left(r)) fail_here({FailureCause::kLeft, r, 0});
+  }
+  check();
+}
+
 void Group::abort() {
+  fail({FailureCause::kAborted, rank_, 0});  // before this rank goes on: others may be reading its memory
   aborted_.store(true);
-  fail({FailureCause::kAborted, rank_, 0});
+  wake();
 }
 
 void Group::fail(FailureCause cause) {

@@ -58,6 +58,8 @@ class Group {
   void check_own() const {
     if (aborted_.load() || local_cause_.load() != 0) check();
   }
+  /// Throws if it has failed or some rank has left it.
+  void check_all_there();
   /// Ends all waits of this rank with PLIANT_ABORTED, and those of the others with the same unless they know a better
   /// cause.
   void abort();

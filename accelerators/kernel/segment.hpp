@@ -23,7 +23,7 @@ constexpr uint64_t kLaneSlots = 2;
 
 /// Rises whenever what stands in the memory, or what the ranks do with it, changes: processes of different builds must
 /// not share it.
-constexpr uint32_t kSegmentLayout = 2;
+constexpr uint32_t kSegmentLayout = 3;
 
 enum RankState : uint32_t { kIsPresent = 0, kHasLeft = 1 };
 
@@ -38,7 +38,7 @@ struct RankBlock {
   alignas(64) std::atomic<uint64_t> progress[kStages];
 };
 
-/// Says which collective a slot belongs to; equal on all ranks, or they called different things.
+/// Says which collective a slot belongs to; equal on all ranks but for `source`, or they called different things.
 struct alignas(64) CallRecord {
   uint64_t count;
   uint64_t history;  ///< digest of all calls before
@@ -46,6 +46,8 @@ struct alignas(64) CallRecord {
   int32_t dtype;
   int32_t op;
   int32_t root;
+  uint64_t place;   ///< Places::common
+  uint64_t source;  ///< Places::source; may differ between ranks
 };
 
 /// What one rank sends to another.

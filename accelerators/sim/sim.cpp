@@ -17,7 +17,6 @@
 
 namespace {
 
-using pliant::accelerator::CallKind;
 using pliant::accelerator::CostModel;
 using pliant::accelerator::Device;
 using pliant::accelerator::Injection;
@@ -77,7 +76,7 @@ class SimAccelerator : public Device {
     if (!host_visible) made.capabilities &= ~uint32_t{PLIANT_CAP_HOST_VISIBLE};
     if (!exchange) made.capabilities &= ~uint32_t{PLIANT_CAP_EXCHANGE_MEMORY};
     if (shared_memory) made.capabilities |= PLIANT_CAP_SHARED_MEMORY;
-    if (windows) made.capabilities |= PLIANT_CAP_WINDOW_MEMORY;
+    if (!windows) made.capabilities &= ~uint32_t{PLIANT_CAP_WINDOW_MEMORY};
     return made;
   }
 
@@ -87,11 +86,7 @@ class SimAccelerator : public Device {
   }
   void* alloc(int32_t device, pliant::sdk::Memory kind, uint64_t bytes) {
     if (bytes > memory().left()) stream_pool_.trim(0);
-    return Device::alloc(device, of_pages(kind), bytes);
-  }
-  void free(int32_t device, pliant::sdk::Memory kind, void* pointer) { Device::free(device, of_pages(kind), pointer); }
-  void register_window(Comm& comm, void* pointer, uint64_t bytes, Stream& stream) {
-    comm.enqueue({.kind = CallKind::kWindow, .recv = pointer, .elements = {bytes, pliant::sdk::DType::kU8}}, stream);
+    return Device::alloc(device, kind, bytes);
   }
   void* alloc_async(int32_t, uint64_t bytes, Stream& stream) {
     injection_->before_call();
@@ -163,11 +158,6 @@ class SimAccelerator : public Device {
   }
 
  private:
-  /// Windows are of the memory that begins at a page.
-  static pliant::sdk::Memory of_pages(pliant::sdk::Memory kind) {
-    return kind == pliant::sdk::Memory::kWindow ? pliant::sdk::Memory::kExchange : kind;
-  }
-
   using S = SimAccelerator;
   using Table = pliant::sdk::Options<SimAccelerator>;
 

@@ -91,7 +91,8 @@ TEST_CASE("accel list shows devices with memory and capabilities, and says who h
     CHECK(one.at("collectives") == (one.at("name") != "bare"));
     if (one.at("name") != "host") continue;
     CHECK(one.at("devices").front().at("memory_bytes").get<uint64_t>() > 0);
-    CHECK(one.at("devices").front().at("capabilities") == json{"host_visible", "fixed_order", "exchange_memory"});
+    CHECK(one.at("devices").front().at("capabilities") ==
+          json{"host_visible", "fixed_order", "exchange_memory", "window_memory"});
   }
 }
 
@@ -138,7 +139,8 @@ TEST_CASE("accel bench measures every part, as JSON with every documented key") 
   CHECK(all.at("latency").size() == 7);
   CHECK(all.at("alloc").size() == 6);
   CHECK(all.at("reduce").size() == 16);
-  CHECK(all.at("collectives").size() == 9);
+  CHECK(all.at("collectives").size() == 17);
+  CHECK(all.at("collectives").back().at("what") == "broadcast, windows");
   for (const char* const section : {"copy", "latency", "alloc", "reduce", "collectives"}) {
     for (const json& one : all.at(section)) {
       CAPTURE(one.dump());

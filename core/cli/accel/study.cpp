@@ -40,8 +40,9 @@ const std::vector<std::string>& parts_of(const std::string& section) {
   static const std::vector<std::string> kReduce{"sum of 2 f32",    "sum of 4 f32",     "sum of 8 f32",
                                                 "sum of 4 bf16",   "cast f32 to bf16", "cast bf16 to f32",
                                                 "cast f32 to f16", "cast f16 to f32"};
-  static const std::vector<std::string> kCollectives{"all_gather", "reduce_scatter", "all_reduce", "broadcast",
-                                                     "barrier"};
+  static const std::vector<std::string> kCollectives{
+      "all_gather",          "reduce_scatter",          "all_reduce",          "broadcast",         "barrier",
+      "all_gather, windows", "reduce_scatter, windows", "all_reduce, windows", "broadcast, windows"};
   if (section == "copy") return kCopy;
   if (section == "latency") return kLatency;
   if (section == "alloc") return kAlloc;
@@ -68,7 +69,8 @@ Spread spread_of(std::vector<double> seconds) {
 
 /// Bytes that a memcpy moves which reads and writes together as many as one rank must at least: its input and its
 /// result, and the parts of others' inputs or results that it needs.
-uint64_t least_copy(const std::string& what, uint64_t bytes, int32_t ranks) {
+uint64_t least_copy(const std::string& collective, uint64_t bytes, int32_t ranks) {
+  const std::string what = kind_of(collective);
   const uint64_t part = bytes / static_cast<uint64_t>(ranks);
   if (what == "all_gather") return bytes;                   // reads a part of every rank, writes all
   if (what == "reduce_scatter") return (bytes + part) / 2;  // reads a part of every rank's input, writes one
@@ -199,12 +201,21 @@ void open_device(Crew& crew, const Config& config, const BenchQuestion& question
                             study.devices == 1 ? "" : fmt::format(" to {}", study.devices - 1)),
                 ExitCode::kUsage);
   }
-  study.seen = {seen.at("name").get<std::string>(),   seen.at("memory_bytes").get<uint64_t>(),
-                seen.at("host_visible").get<bool>(),  seen.at("fixed_order").get<bool>(),
-                seen.at("shared_memory").get<bool>(), seen.at("exchange_memory").get<bool>(),
-                seen.at("window_memory").get<bool>(), seen.at("own_collectives").get<bool>(),
-                seen.at("collectives").get<bool>()};
+  study.seen = {
+      {seen.at("name").get<std::string>(), seen.at("memory_bytes").get<uint64_t>(), seen.at("host_visible").get<bool>(),
+       seen.at("fixed_order").get<bool>(), seen.at("shared_memory").get<bool>(), seen.at("exchange_memory").get<bool>(),
+       seen.at("window_memory").get<bool>()},
+      seen.at("own_collectives").get<bool>(),
+      seen.at("collectives").get<bool>()};
   study.version = seen.at("version").get<std::string>();
+}
+
+/// Of each window: the largest buffer; 0 where the device has none.
+uint64_t window_bytes(const BenchQuestion& question, const BenchStudy& study) {
+  if (!study.seen.window_memory || question.sizes.empty()) return 0;
+  constexpr uint64_t kPage = 4096;
+  const uint64_t most = *std::max_element(question.sizes.begin(), question.sizes.end());
+  return (std::max(most, kPage * static_cast<uint64_t>(study.ranks)) + kPage - 1) / kPage * kPage;
 }
 
 /// A device that is no processor is not shared by ranks unless somebody asks for that.
@@ -227,7 +238,9 @@ BenchStudy study_accelerator(const Config& config, const BenchQuestion& question
   std::vector<Item> items;
   for (const std::string& section : question.sections) {
     if (section == "collectives" && !study.seen.collectives) continue;
-    for (Item& item : items_of(section, question.sizes)) items.push_back(std::move(item));
+    for (Item& item : items_of(section, question.sizes)) {
+      if (study.seen.window_memory || kind_of(item.what) == item.what) items.push_back(std::move(item));
+    }
   }
   bool joined = false;
   for (size_t i = 0; i < items.size(); ++i) {
@@ -238,7 +251,8 @@ BenchStudy study_accelerator(const Config& config, const BenchQuestion& question
       crew = crew_of(config, study.ranks);
       crew->ask({{"do", "open"}, {"device", question.device}}, "opening the device");
       const Json id = crew->ask_one(0, {{"do", "make_id"}}, "making a communicator id");
-      crew->ask({{"do", "join"}, {"id", id.at("id")}}, "joining the communicator");
+      crew->ask({{"do", "join"}, {"id", id.at("id")}, {"window_bytes", window_bytes(question, study)}},
+                "joining the communicator");
       joined = true;
     }
     study.measured.push_back(Measuring(*crew, question).measure(items[i]));

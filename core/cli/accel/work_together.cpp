@@ -30,41 +30,59 @@ struct Collective {
   float wanted = 0;  ///< every element of the result
 };
 
-Collective all_gather(Bench& bench, Team& team, uint64_t bytes) {
+/// Where collectives find their buffers: memory of the device, or windows of the communicator.
+class Buffers {
+ public:
+  Buffers(Bench& bench, const Team& team, bool windows) : bench_(bench), team_(team), windows_(windows) {}
+  /// Then a buffer that all ranks have is the same one on all of them.
+  [[nodiscard]] bool are_windows() const { return windows_; }
+  /// All bytes are Bench::kFill since it was made.
+  [[nodiscard]] void* memory(size_t index, uint64_t bytes) const {
+    return windows_ && index < team_.windows.size() ? team_.windows[index].pointer()
+                                                    : bench_.memory(kDevice, index, bytes);
+  }
+
+ private:
+  Bench& bench_;
+  const Team& team_;
+  const bool windows_;
+};
+
+Collective all_gather(Bench& bench, Team& team, const Buffers& buffers, uint64_t bytes) {
   const auto ranks = static_cast<uint64_t>(team.ranks);
   const uint64_t count = std::max<uint64_t>(1, bytes / kWidth / ranks);
-  const void* const send = bench.memory(kDevice, 0, count * kWidth);
-  void* const recv = bench.memory(kDevice, 1, count * kWidth * ranks);
+  const void* const send = buffers.memory(0, count * kWidth);
+  void* const recv = buffers.memory(1, count * kWidth * ranks);
   const auto enqueue = [=, &bench, &comm = team.comm] {
     comm.all_gather(send, recv, count, DType::kF32, bench.stream());
   };
   return {enqueue, recv, count * kWidth * ranks, count * kWidth * ranks, fill_value()};
 }
 
-Collective reduce_scatter(Bench& bench, Team& team, uint64_t bytes) {
+Collective reduce_scatter(Bench& bench, Team& team, const Buffers& buffers, uint64_t bytes) {
   const auto ranks = static_cast<uint64_t>(team.ranks);
   const uint64_t count = std::max<uint64_t>(1, bytes / kWidth / ranks);
-  const void* const send = bench.memory(kDevice, 0, count * kWidth * ranks);
-  void* const recv = bench.memory(kDevice, 1, count * kWidth);
+  const void* const send = buffers.memory(0, count * kWidth * ranks);
+  void* const recv = buffers.memory(1, count * kWidth);
   const auto enqueue = [=, &bench, &comm = team.comm] {
     comm.reduce_scatter(send, recv, count, DType::kF32, ReduceOp::kSum, bench.stream());
   };
   return {enqueue, recv, count * kWidth, count * kWidth * ranks, fill_value() * static_cast<float>(team.ranks)};
 }
 
-Collective all_reduce(Bench& bench, Team& team, uint64_t bytes) {
+Collective all_reduce(Bench& bench, Team& team, const Buffers& buffers, uint64_t bytes) {
   const uint64_t count = std::max<uint64_t>(1, bytes / kWidth);
-  const void* const send = bench.memory(kDevice, 0, count * kWidth);
-  void* const recv = bench.memory(kDevice, 1, count * kWidth);
+  const void* const send = buffers.memory(0, count * kWidth);
+  void* const recv = buffers.memory(1, count * kWidth);
   const auto enqueue = [=, &bench, &comm = team.comm] {
     comm.all_reduce(send, recv, count, DType::kF32, ReduceOp::kSum, bench.stream());
   };
   return {enqueue, recv, count * kWidth, count * kWidth, fill_value() * static_cast<float>(team.ranks)};
 }
 
-Collective broadcast(Bench& bench, Team& team, uint64_t bytes) {
+Collective broadcast(Bench& bench, Team& team, const Buffers& buffers, uint64_t bytes) {
   const uint64_t count = std::max<uint64_t>(1, bytes / kWidth);
-  void* const buffer = bench.memory(kDevice, team.rank == 0 ? 0 : 2, count * kWidth);
+  void* const buffer = buffers.memory(team.rank == 0 || buffers.are_windows() ? 0 : 2, count * kWidth);
   const auto enqueue = [=, &bench, &comm = team.comm] {
     comm.broadcast(buffer, count, DType::kF32, 0, bench.stream());
   };
@@ -78,10 +96,12 @@ Collective barrier(Bench& bench, Team& team) {
 }
 
 Collective collective(Bench& bench, Team& team, const std::string& what, uint64_t bytes) {
-  if (what == "all_gather") return all_gather(bench, team, bytes);
-  if (what == "reduce_scatter") return reduce_scatter(bench, team, bytes);
-  if (what == "all_reduce") return all_reduce(bench, team, bytes);
-  if (what == "broadcast") return broadcast(bench, team, bytes);
+  const std::string kind = kind_of(what);
+  const Buffers buffers(bench, team, kind != what);
+  if (kind == "all_gather") return all_gather(bench, team, buffers, bytes);
+  if (kind == "reduce_scatter") return reduce_scatter(bench, team, buffers, bytes);
+  if (kind == "all_reduce") return all_reduce(bench, team, buffers, bytes);
+  if (kind == "broadcast") return broadcast(bench, team, buffers, bytes);
   return barrier(bench, team);
 }
 
@@ -123,7 +143,7 @@ Work work_together(Bench& bench, Team& team, const std::string& what, uint64_t b
     bench.stream().synchronize();
   };
   if (one.result == nullptr) return work;
-  if (what != "broadcast" || team.rank != 0) {  // so that a result that does not come is noticed
+  if (kind_of(what) != "broadcast" || team.rank != 0) {  // so that a result that does not come is noticed
     bench.stream().fill(one.result, 0, one.result_bytes);
     bench.stream().synchronize();
   }

@@ -78,7 +78,16 @@ Json Worker::join(const Json& question) {
   for (size_t i = 0; i < id.size(); ++i) id[i] = static_cast<uint8_t>(bytes.at(i));
   Communicator comm(bench_->accelerator(), bench_->device(), id, rank_, ranks_);
   comm.wait_ready();
-  team_.emplace(Team{std::move(comm), rank_, ranks_});
+  std::vector<Buffer> windows;
+  const auto window_bytes = question.at("window_bytes").get<uint64_t>();
+  for (int i = 0; i < 2 && window_bytes != 0; ++i) {
+    const Buffer& made =
+        windows.emplace_back(bench_->accelerator(), bench_->device(), window_bytes, MemoryKind::kWindow);
+    bench_->stream().fill(made.pointer(), Bench::kFill, window_bytes);
+    comm.register_window(made.pointer(), window_bytes, bench_->stream());
+  }
+  bench_->stream().synchronize();
+  team_.emplace(Team{std::move(windows), std::move(comm), rank_, ranks_});
   return Json::object();
 }
 

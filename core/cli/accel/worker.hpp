@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "accel/seen.hpp"
 #include "pliant/communicator.hpp"
@@ -50,10 +51,16 @@ class Bench {
 
 /// The ranks of a communicator, as one of them sees it.
 struct Team {
+  std::vector<Buffer> windows = {};  ///< of the communicator, all bytes Bench::kFill; goes after it
   Communicator comm;
   int32_t rank = 0;
   int32_t ranks = 1;
 };
+
+/// The collective of "all_gather, windows".
+inline std::string kind_of(const std::string& what) {
+  return what.substr(0, what.find(','));
+}
 
 /// What sections copy, latency, alloc and reduce are made of. Throws Error for an unknown `what`.
 Work work_alone(Bench& bench, const std::string& what, uint64_t bytes);

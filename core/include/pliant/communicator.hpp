@@ -42,10 +42,12 @@ class Communicator {
 
   /// A collective without data: `bytes` from `pointer`, multiples of 4096 and as many on every rank, of
   /// MemoryKind::kWindow, may from here on be exchanged without staging and without compute units, where the
-  /// accelerator can (NCCL's windows); elsewhere nothing changes. A collective's buffer that begins in a window lies in
-  /// it, at the same offset on every rank: Arena gives such buffers. The memory outlives this communicator, and a
-  /// communicator that was shrunk or grown has no windows. Where ranks name different sizes the stream's next
-  /// synchronize throws kInvalidArgument, or with NCCL, which cannot tell, the communicator fails.
+  /// accelerator can (NCCL's windows; ranks of `host` on one machine); elsewhere nothing changes. A collective's buffer
+  /// that begins in a window lies in it, at the same offset on every rank: Arena gives such buffers. Only what has the
+  /// elements of one rank (send of a gather, recv of reduce_scatter) may lie anywhere. The memory outlives this
+  /// communicator, and a communicator that was shrunk or grown has no windows. Where ranks name different sizes or
+  /// offsets the stream's next synchronize throws kInvalidArgument, or with NCCL, which cannot tell, the communicator
+  /// fails or moves what is at the offset of another rank.
   void register_window(void* pointer, uint64_t bytes, Stream& stream);
 
   void all_reduce(const void* send, void* recv, uint64_t count, DType dtype, ReduceOp op, Stream& stream);

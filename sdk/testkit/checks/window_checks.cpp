@@ -13,8 +13,9 @@ using Table = pliant_collectives;
 
 constexpr int32_t kRanks = 4;
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kPages = 24;
-constexpr uint64_t kCount = 1000;  ///< elements of each rank
+constexpr uint64_t kPages = 600;
+constexpr uint64_t kFew = 1000;  ///< elements of each rank
+constexpr uint64_t kMany = 40001;
 
 bool has_windows(const Accelerator& accelerator) {
   const Table* table = accelerator.collectives();
@@ -102,21 +103,44 @@ class Window {
 };
 
 /// Gathers from outside of windows to element `to` of the window.
-void gather(const Rank& rank, const Comm& comm, const Stream& stream, Window& window, uint64_t to) {
-  const Memory own(rank.accelerator, kCount * sizeof(int32_t), PLIANT_MEMORY_DEVICE,
+void gather(const Rank& rank, const Comm& comm, const Stream& stream, Window& window, uint64_t to, uint64_t count) {
+  const Memory own(rank.accelerator, count * sizeof(int32_t), PLIANT_MEMORY_DEVICE,
                    rank.rank % rank.accelerator.devices());
-  std::vector<int32_t> sent(kCount);
-  for (uint64_t i = 0; i < kCount; ++i) sent[i] = drawn(rank, rank.rank + 100, i);
-  rank.accelerator.write(own.at(), sent.data(), kCount * sizeof(int32_t));
+  std::vector<int32_t> sent(count);
+  for (uint64_t i = 0; i < count; ++i) sent[i] = drawn(rank, rank.rank + 100, i);
+  rank.accelerator.write(own.at(), sent.data(), count * sizeof(int32_t));
   const void* const from = own.at();
-  must("all_gather", rank.accelerator.call(&Table::all_gather, comm, from, window.at(to), kCount, PLIANT_I32, stream));
+  must("all_gather", rank.accelerator.call(&Table::all_gather, comm, from, window.at(to), count, PLIANT_I32, stream));
   stream.wait();
   for (int32_t r = 0; r < rank.world_size; ++r) {
-    for (uint64_t i = 0; i < kCount; ++i) {
-      window.expect_at(to + static_cast<uint64_t>(r) * kCount + i, drawn(rank, r + 100, i));
+    for (uint64_t i = 0; i < count; ++i) {
+      window.expect_at(to + static_cast<uint64_t>(r) * count + i, drawn(rank, r + 100, i));
     }
   }
   window.verify("all_gather into it");
+}
+
+/// From element `from` of the window to plain memory: the part of this rank, summed up. Nobody wrote there before.
+void scatter(const Rank& rank, const Comm& comm, const Stream& stream, const Window& window, uint64_t from,
+             uint64_t count) {
+  const Memory part(rank.accelerator, count * sizeof(int32_t), PLIANT_MEMORY_DEVICE,
+                    rank.rank % rank.accelerator.devices());
+  void* const to = part.at();
+  const void* const begin = window.at(from);
+  must("reduce_scatter",
+       rank.accelerator.call(&Table::reduce_scatter, comm, begin, to, count, PLIANT_I32, PLIANT_SUM, stream));
+  stream.wait();
+  std::vector<int32_t> got(count);
+  rank.accelerator.read(got.data(), part.at(), count * sizeof(int32_t));
+  for (uint64_t i = 0; i < count; ++i) {
+    int32_t sum = 0;
+    for (int32_t r = 0; r < rank.world_size; ++r) {
+      sum += drawn(rank, r, from + static_cast<uint64_t>(rank.rank) * count + i);
+    }
+    expect(got[i] == sum, "element " + std::to_string(i) + " of reduce_scatter from a window is " +
+                              std::to_string(got[i]) + ", not " + std::to_string(sum));
+  }
+  window.verify("reduce_scatter from it");
 }
 
 void collectives_script(const Rank& rank) {
@@ -127,30 +151,12 @@ void collectives_script(const Rank& rank) {
   stream.wait();
   window.verify("register_window");
 
-  gather(rank, comm, stream, window, 0);
-  gather(rank, comm, stream, window, 4099);
+  gather(rank, comm, stream, window, 0, kFew);
+  gather(rank, comm, stream, window, 4099, kFew);
+  gather(rank, comm, stream, window, 9001, kMany);
 
-  // From a window to plain memory: the part of this rank, summed up.
-  const auto ranks = static_cast<uint64_t>(rank.world_size);
-  const uint64_t from = 12288;
-  const Memory part(rank.accelerator, kCount * sizeof(int32_t), PLIANT_MEMORY_DEVICE,
-                    rank.rank % rank.accelerator.devices());
-  void* const to = part.at();
-  const void* const begin = window.at(from);
-  must("reduce_scatter",
-       rank.accelerator.call(&Table::reduce_scatter, comm, begin, to, kCount, PLIANT_I32, PLIANT_SUM, stream));
-  stream.wait();
-  std::vector<int32_t> got(kCount);
-  rank.accelerator.read(got.data(), part.at(), kCount * sizeof(int32_t));
-  for (uint64_t i = 0; i < kCount; ++i) {
-    int32_t sum = 0;
-    for (uint64_t r = 0; r < ranks; ++r) {
-      sum += drawn(rank, static_cast<int32_t>(r), from + static_cast<uint64_t>(rank.rank) * kCount + i);
-    }
-    expect(got[i] == sum, "element " + std::to_string(i) + " of reduce_scatter from a window is " +
-                              std::to_string(got[i]) + ", not " + std::to_string(sum));
-  }
-  window.verify("reduce_scatter from it");
+  scatter(rank, comm, stream, window, 200003, kFew);
+  scatter(rank, comm, stream, window, 300001, kMany);
 }
 
 /// The same memory is a window of two communicators, and of one that comes when they are gone.
@@ -163,14 +169,14 @@ void several_script(const Rank& rank) {
     const Comm second(rank, rank.id());
     window.make_known(first, gathers);
     window.make_known(second, others);
-    gather(rank, first, gathers, window, 0);
-    gather(rank, second, others, window, 8200);
+    gather(rank, first, gathers, window, 0, kMany);
+    gather(rank, second, others, window, 200003, kMany);
     rank.tell("has gathered");
     rank.hear();  // a communicator must not end while a peer is still in a collective
   }
   const Comm next(rank, rank.id());
   window.make_known(next, gathers);
-  gather(rank, next, gathers, window, 16384);
+  gather(rank, next, gathers, window, 400003, kMany);
 }
 
 void collectives(const Subject& subject) {

@@ -25,21 +25,15 @@ struct WindowsWrong : Honest<WindowsWrong> {
              "begin: what is gathered to the middle of a window goes to its begin; once: memory becomes a window once.")
         .choices({"unaligned", "clears", "begin", "once"});
   }
-  pliant::sdk::DeviceProperties device_properties(int32_t device) {
-    pliant::sdk::DeviceProperties made = Device::device_properties(device);
-    made.capabilities |= PLIANT_CAP_WINDOW_MEMORY;
-    return made;
-  }
   [[nodiscard]] uint64_t past(Memory memory) const {
     return memory == Memory::kWindow && fault == "unaligned" ? 64 : 0;
   }
-  static Memory of_pages(Memory memory) { return memory == Memory::kWindow ? Memory::kExchange : memory; }
   void* alloc(int32_t device, Memory memory, uint64_t bytes) {
     const uint64_t more = past(memory);
-    return static_cast<std::byte*>(Device::alloc(device, of_pages(memory), bytes + (more == 0 ? 0 : kPage))) + more;
+    return static_cast<std::byte*>(Device::alloc(device, memory, bytes + (more == 0 ? 0 : kPage))) + more;
   }
   void free(int32_t device, Memory memory, void* pointer) {
-    if (pointer != nullptr) Device::free(device, of_pages(memory), static_cast<std::byte*>(pointer) - past(memory));
+    if (pointer != nullptr) Device::free(device, memory, static_cast<std::byte*>(pointer) - past(memory));
   }
   void register_window(Comm& comm, void* pointer, uint64_t bytes, Stream& stream) {
     pliant::sdk::require(fault != "once" || known++ == 0, "this memory is a window already");
@@ -49,7 +43,7 @@ struct WindowsWrong : Honest<WindowsWrong> {
   }
   void all_gather(Comm& comm, const void* send, void* recv, Elements elements, Stream& stream) {
     const auto offset = static_cast<std::byte*>(recv) - window.load();
-    const bool moves = fault == "begin" && window != nullptr && offset > 0 && offset < 24 * static_cast<int>(kPage);
+    const bool moves = fault == "begin" && window != nullptr && offset > 0 && offset < 600 * static_cast<int>(kPage);
     Device::all_gather(comm, send, moves ? window.load() : recv, elements, stream);
   }
 };

@@ -70,12 +70,23 @@ T reduced(int32_t world_size, int32_t op, uint64_t i) {
   return value;
 }
 
+/// Whether the one buffer of a rank may lie in the other.
+inline bool may_be_in_place(Kind kind) {
+  return kind == Kind::kAllReduce || kind == Kind::kAllGather || kind == Kind::kAllGatherV ||
+         kind == Kind::kReduceScatter;
+}
+
 /// One call with its buffers. Guard elements behind the receive buffer must stay as they are.
 template <class T>
 class Case {
  public:
   Case(Kind kind, int32_t rank, int32_t world_size, uint64_t count, int32_t op, bool in_place)
-      : kind_(kind), rank_(rank), world_size_(world_size), count_(count), op_(op), in_place_(in_place) {
+      : kind_(kind),
+        rank_(rank),
+        world_size_(world_size),
+        count_(count),
+        op_(op),
+        in_place_(in_place && may_be_in_place(kind)) {
     const auto ranks = static_cast<uint64_t>(world_size);
     for (int32_t r = 0; r < world_size; ++r) counts_.push_back(count + 3 * static_cast<uint64_t>(r));
     const uint64_t sent = kind == Kind::kReduceScatter ? count * ranks
@@ -89,13 +100,26 @@ class Case {
     for (uint64_t i = 0; i < sent; ++i) send_.push_back(input<T>(rank, i));
     recv_.assign(received + kGuard, T{77});
     if (kind == Kind::kBroadcast && rank == root()) std::copy(send_.begin(), send_.end(), recv_.begin());
-    if (kind == Kind::kAllReduce && in_place_) std::copy(send_.begin(), send_.end(), recv_.begin());
+    use(send_.data(), recv_.data());
+  }
+  /// How many elements the buffers take.
+  [[nodiscard]] uint64_t sent() const { return send_.size(); }
+  [[nodiscard]] uint64_t received() const { return recv_.size(); }
+
+  /// From here on the buffers are these; of those in place, the larger one.
+  void use(T* send, T* recv) {
+    sends_from_ = send;
+    receives_at_ = recv;
+    if (in_place_ && kind_ == Kind::kReduceScatter) receives_at_ = send + static_cast<uint64_t>(rank_) * count_;
+    if (in_place_ && guarded()) sends_from_ = recv + own_begin();
+    if (recv != recv_.data() && guarded()) std::copy(recv_.begin(), recv_.end(), recv);
+    if (sends_from_ != send_.data()) std::copy(send_.begin(), send_.end(), sends_from_);
   }
 
   Outcome start(const Device& device, pliant_comm* comm, pliant_stream* stream) {
     const int32_t dtype = DTypeOf<T>::kValue;
-    T* recv = recv_.data();
-    const T* send = in_place_ && kind_ == Kind::kAllReduce ? recv : send_.data();
+    T* recv = receives_at_;
+    const T* send = sends_from_;
     using S = pliant_collectives;
     switch (kind_) {
       case Kind::kAllReduce:
@@ -118,26 +142,34 @@ class Case {
 
   /// "" when the result is right, bit by bit.
   [[nodiscard]] std::string check() const {
-    for (uint64_t i = 0; i < recv_.size(); ++i) {
+    for (uint64_t i = 0; i < recv_.size() - (guarded() ? 0 : kGuard); ++i) {
       const T want = i + kGuard >= recv_.size() ? T{77} : expected(i);
-      if (std::memcmp(&want, &recv_[i], sizeof(T)) == 0) continue;
+      if (std::memcmp(&want, &receives_at_[i], sizeof(T)) == 0) continue;
       return std::string(name_of(kind_)) + " of " + std::to_string(count_) + " x " + std::to_string(sizeof(T)) +
              " bytes, op " + std::to_string(op_) + ": element " + std::to_string(i) + " is " +
-             std::to_string(recv_[i]) + ", not " + std::to_string(want);
+             std::to_string(receives_at_[i]) + ", not " + std::to_string(want);
     }
     return "";
   }
 
  private:
   static constexpr uint64_t kGuard = 3;
+  /// Behind a result that lies in what is sent are other elements.
+  [[nodiscard]] bool guarded() const { return !in_place_ || kind_ != Kind::kReduceScatter; }
+  /// Of what this rank gives to a gather, in the result.
+  [[nodiscard]] uint64_t own_begin() const {
+    if (kind_ == Kind::kAllGather) return static_cast<uint64_t>(rank_) * count_;
+    if (kind_ != Kind::kAllGatherV) return 0;
+    return std::accumulate(counts_.begin(), counts_.begin() + rank_, uint64_t{0});
+  }
   [[nodiscard]] int32_t before() const { return (rank_ + world_size_ - 1) % world_size_; }
   Outcome shift(const Device& device, pliant_comm* comm, pliant_stream* stream) {
     using S = pliant_collectives;
     const int32_t dtype = DTypeOf<T>::kValue;
     const int32_t after = (rank_ + 1) % world_size_;
     Outcome outcome = device.call(&S::group_begin, comm);
-    if (outcome.ok()) outcome = device.call(&S::send, comm, send_.data(), count_, dtype, after, stream);
-    if (outcome.ok()) outcome = device.call(&S::recv, comm, recv_.data(), count_, dtype, before(), stream);
+    if (outcome.ok()) outcome = device.call(&S::send, comm, sends_from_, count_, dtype, after, stream);
+    if (outcome.ok()) outcome = device.call(&S::recv, comm, receives_at_, count_, dtype, before(), stream);
     return outcome.ok() ? device.call(&S::group_end, comm) : outcome;
   }
   [[nodiscard]] T gathered(uint64_t i) const {
@@ -172,6 +204,8 @@ class Case {
   std::vector<uint64_t> counts_;  ///< of all_gather_v
   std::vector<T> send_;
   std::vector<T> recv_;
+  T* sends_from_ = nullptr;
+  T* receives_at_ = nullptr;
 };
 
 /// Kinds in turn.
@@ -199,7 +233,7 @@ std::string all_cases(const Rank& self, pliant_comm* comm, const Stream& stream,
       for (const int32_t op : {PLIANT_SUM, PLIANT_MIN, PLIANT_MAX}) {
         if (!reduces && op != PLIANT_SUM) continue;
         for (const bool in_place : {false, true}) {
-          if (in_place && kind != Kind::kAllReduce) continue;
+          if (in_place && !may_be_in_place(kind)) continue;
           const std::string fault =
               run_case<T>(self.device, comm, stream, kind, self.rank, self.world_size, count, op, in_place);
           if (!fault.empty()) return fault;

@@ -8,9 +8,9 @@
 #include <ctime>
 #include <fstream>
 
-#include "collective_cases.hpp"
 #include "kernel/network.hpp"
 #include "kernel/rendezvous.hpp"
+#include "window_memory.hpp"
 
 using namespace pliant_test;
 using pliant::accelerator::NetworkId;
@@ -109,6 +109,20 @@ TEST_CASE("threads of one process are ranks over Gloo, too") {
                                                 return all_cases<double>(self, comm, s, {1, 4097});
                                               })))
     CHECK(fault == "");
+}
+
+TEST_CASE("windows over Gloo are agreed on, nobody maps them, and collectives between them are right") {
+  Processes processes(3, when_ready([](const Rank& self, Comm& comm, const Stream& stream) -> std::string {
+                        const WindowMemory window(self.device, uint64_t{4} << 20U);
+                        if (const Outcome known = window.become_window(comm, stream); !known.ok()) return known.text();
+                        for (const Kind kind : {Kind::kAllGather, Kind::kReduceScatter, Kind::kAllReduce}) {
+                          std::string fault = run_in<float>(self, comm, stream, window, kind, 50000);
+                          if (!fault.empty()) return fault;
+                        }
+                        return "";
+                      }),
+                      over_gloo());
+  expect_all_well(processes);
 }
 
 TEST_CASE("kill -9 of a rank in the middle of any collective over Gloo wakes all survivors with its number") {

@@ -134,7 +134,8 @@ class Processes {
   Processes& operator=(const Processes&) = delete;
 
   [[nodiscard]] Board& board() { return *board_; }
-  void kill(int32_t rank) { ::kill(children_[static_cast<size_t>(rank)].pid, SIGKILL); }
+  void signal(int32_t rank, int which) { ::kill(children_[static_cast<size_t>(rank)].pid, which); }
+  void kill(int32_t rank) { signal(rank, SIGKILL); }
 
   RankEnd end_of(int32_t rank) {
     Child& child = children_[static_cast<size_t>(rank)];

@@ -92,9 +92,10 @@ typedef struct pliant_collectives {
   int32_t (*device_key)(void* self, int32_t device, uint64_t* key, pliant_error* error);
   /* [any-thread] May be NULL: the memory then is as any other. A collective without data: the `bytes` from `pointer`,
    * multiples of 4096 and as many on every rank, of PLIANT_MEMORY_WINDOW, become a window of this communicator.
-   * Collectives behind it whose buffers lie in windows, each at the same offset on every rank, may then be moved
-   * without staging and without the compute units of the device. A buffer that begins in a window lies in it. The
-   * window ends with the communicator, of which shrink and grow take none along; its memory is freed after that. */
+   * Collectives behind it whose buffers lie in windows may then be moved without staging and without the compute
+   * units of the device. A buffer that begins in a window lies in it, at the same offset on every rank; only what has
+   * the elements of one rank (send of a gather, recv of reduce_scatter) may lie anywhere. The window ends with the
+   * communicator, of which shrink and grow take none along; its memory is freed after that. */
   int32_t (*register_window)(void* self, pliant_comm* comm, void* pointer, uint64_t bytes, pliant_stream* stream,
                              pliant_error* error);
 } pliant_collectives;

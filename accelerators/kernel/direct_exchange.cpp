@@ -1,0 +1,198 @@
+// What each rank reads of the windows of the others.
+#include "kernel/direct_exchange.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace pliant::accelerator {
+namespace {
+
+/// Below this the second meeting costs more than a copy. From `pliant accel bench`.
+constexpr uint64_t kLeastBytes = uint64_t{128} << 10U;
+
+uint64_t sum_of(const std::vector<uint64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), uint64_t{0});
+}
+
+/// Of the buffer that has the elements of all ranks, or all elements; 0 for calls that have none.
+uint64_t bytes_of_common(const Call& call, int32_t ranks) {
+  switch (call.kind) {
+    case CallKind::kAllGather:
+    case CallKind::kReduceScatter:
+      return call.elements.bytes() * static_cast<uint64_t>(ranks);
+    case CallKind::kAllGatherV:
+      return sum_of(call.counts) * sdk::size_of(call.elements.dtype);
+    case CallKind::kAllReduce:
+    case CallKind::kBroadcast:
+      return call.elements.bytes();
+    case CallKind::kBarrier:
+    case CallKind::kWindow:
+    case CallKind::kSend:
+    case CallKind::kRecv:
+      break;
+  }
+  return 0;
+}
+
+class DirectGather final : public DirectExchange {
+ public:
+  DirectGather(const Call& call, const Windows& windows, Group& group, uint64_t first_tick)
+      : DirectExchange(call, windows, group, first_tick) {}
+
+ private:
+  void finish() override {
+    const std::vector<uint64_t> counts = call_.kind == CallKind::kAllGatherV
+                                             ? call_.counts
+                                             : std::vector<uint64_t>(static_cast<size_t>(ranks_), call_.elements.count);
+    for (int32_t i = 0; i < ranks_; ++i) {  // not all from the same rank at once
+      const int32_t r = (rank_ + i) % ranks_;
+      const auto theirs = counts.begin() + r;
+      const uint64_t begin = std::accumulate(counts.begin(), theirs, uint64_t{0});
+      in_pieces(*theirs, [&](uint64_t first, uint64_t count) {
+        deliver(recv(begin + first), r == rank_ ? send(first) : source_of(r, first), count * width_);
+      });
+    }
+  }
+};
+
+class DirectReduceScatter final : public DirectExchange {
+ public:
+  DirectReduceScatter(const Call& call, const Windows& windows, Group& group, uint64_t first_tick)
+      : DirectExchange(call, windows, group, first_tick) {}
+
+ private:
+  void finish() override {
+    const uint64_t begin = static_cast<uint64_t>(rank_) * call_.elements.count;
+    in_pieces(call_.elements.count,
+              [&](uint64_t first, uint64_t count) { reduce_sources(begin + first, count, recv(first)); });
+  }
+};
+
+/// Every rank reduces one part, and takes the others from where they were reduced. Nobody else reads the own part of
+/// send, so it may be recv.
+class DirectAllReduce final : public DirectExchange {
+ public:
+  DirectAllReduce(const Call& call, const Windows& windows, Group& group, uint64_t first_tick)
+      : DirectExchange(call, windows, group, first_tick) {}
+  [[nodiscard]] bool reduces() const override { return true; }
+
+ private:
+  struct Part {
+    uint64_t begin;
+    uint64_t count;
+  };
+  /// Of rank r; parts begin on cache lines.
+  [[nodiscard]] Part part_of(int32_t r) const {
+    const uint64_t line = 64 / width_;
+    const auto ranks = static_cast<uint64_t>(ranks_);
+    const uint64_t all = call_.elements.count;
+    const uint64_t size = ((all + ranks - 1) / ranks + line - 1) / line * line;
+    const uint64_t begin = std::min(static_cast<uint64_t>(r) * size, all);
+    return {begin, std::min(size, all - begin)};
+  }
+  void prepare() override {
+    const Part own = part_of(rank_);
+    in_pieces(own.count, [&](uint64_t first, uint64_t count) {
+      reduce_sources(own.begin + first, count, recv(own.begin + first));
+    });
+  }
+  void finish() override {
+    for (int32_t i = 1; i < ranks_; ++i) {
+      const int32_t r = (rank_ + i) % ranks_;
+      const Part part = part_of(r);
+      in_pieces(part.count, [&](uint64_t first, uint64_t count) {
+        deliver(recv(part.begin + first), common_of(r, part.begin + first), count * width_);
+      });
+    }
+  }
+};
+
+class DirectBroadcast final : public DirectExchange {
+ public:
+  DirectBroadcast(const Call& call, const Windows& windows, Group& group, uint64_t first_tick)
+      : DirectExchange(call, windows, group, first_tick) {}
+
+ private:
+  void finish() override {
+    if (rank_ == call_.rank) return;
+    in_pieces(call_.elements.count, [&](uint64_t first, uint64_t count) {
+      deliver(recv(first), source_of(call_.rank, first), count * width_);
+    });
+  }
+};
+
+}  // namespace
+
+Places Places::of(const Call& call, const Windows& windows, int32_t rank, int32_t ranks) {
+  const uint64_t bytes = bytes_of_common(call, ranks);
+  const auto packed = [&](const void* pointer, uint64_t size) {
+    const auto place = windows.place_of(pointer, size);
+    return place ? place->packed() : 0;
+  };
+  if (bytes == 0) return {};
+  Places made;
+  made.common = packed(call.kind == CallKind::kReduceScatter ? call.send : call.recv, bytes);
+  if (made.common == 0) return {};
+  switch (call.kind) {
+    case CallKind::kAllGather:
+    case CallKind::kAllReduce:
+      made.source = packed(call.send, call.elements.bytes());
+      break;
+    case CallKind::kAllGatherV: {
+      const uint64_t own = call.counts[static_cast<size_t>(rank)] * sdk::size_of(call.elements.dtype);
+      made.source = own == 0 ? made.common : packed(call.send, own);  // nobody reads of a rank that has nothing
+      break;
+    }
+    default:
+      made.source = made.common;
+  }
+  return made;
+}
+
+std::unique_ptr<DirectExchange> DirectExchange::of(const Call& call, const Places& places, const Windows& windows,
+                                                   Group& group, uint64_t first_tick) {
+  if (places.common == 0 || bytes_of_common(call, group.world_size()) < kLeastBytes) return nullptr;
+  switch (call.kind) {
+    case CallKind::kReduceScatter:
+      return std::make_unique<DirectReduceScatter>(call, windows, group, first_tick);
+    case CallKind::kAllReduce:
+      return std::make_unique<DirectAllReduce>(call, windows, group, first_tick);
+    case CallKind::kBroadcast:
+      return std::make_unique<DirectBroadcast>(call, windows, group, first_tick);
+    default:
+      return std::make_unique<DirectGather>(call, windows, group, first_tick);
+  }
+}
+
+void DirectExchange::read_places() {
+  if (std::exchange(has_read_, true)) return;
+  all_there_ = true;
+  for (int32_t r = 0; r < ranks_; ++r) {
+    const CallRecord theirs = group_.segment().call(r, first_);
+    all_there_ = all_there_ && theirs.source != 0;
+    common_ = Windows::Place::unpack(theirs.place);
+    sources_.push_back(Windows::Place::unpack(theirs.source));
+  }
+}
+
+void DirectExchange::reduce(uint64_t) {
+  read_places();
+  if (all_there_) prepare();
+}
+
+void DirectExchange::take(uint64_t) {
+  read_places();
+  if (!all_there_) return;
+  finish();
+  group_.check_all_there();  // nobody has given up meanwhile, and written over what was read
+}
+
+void DirectExchange::reduce_sources(uint64_t begin, uint64_t count, std::byte* to) const {
+  std::vector<const void*> inputs(static_cast<size_t>(ranks_));
+  for (int32_t r = 0; r < ranks_; ++r) inputs[static_cast<size_t>(r)] = r == rank_ ? send(begin) : source_of(r, begin);
+  deliver_reduced(std::move(inputs), count, to, nullptr);
+}
+
+}  // namespace pliant::accelerator
