@@ -76,7 +76,7 @@ int run(const Arguments& arguments) {
     subject = next;
     findings.push_back({check, run_check(check, arguments.subject, arguments.limit_s)});
     counts.add(findings.back().verdict.result);
-    if (!arguments.json && emit(row(arguments, findings.back(), width)) != 0) return 128 + SIGPIPE;
+    if (!arguments.json && emit(row(arguments, findings, width)) != 0) return 128 + SIGPIPE;
   }
   const int written = emit(arguments.json ? report_json(arguments, identity, findings) : closing(identity, counts));
   return written != 0 ? written : counts.fail + counts.crash > 0 ? kFailed : 0;

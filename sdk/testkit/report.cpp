@@ -83,14 +83,26 @@ std::string heading(const Arguments& arguments, const Identity& identity) {
          std::to_string(arguments.subject.seed) + "\n";
 }
 
-std::string row(const Arguments& arguments, const Finding& finding, size_t id_width) {
+namespace {
+/// The reason of a skip stands once for those in a row that share it.
+bool repeats_reason(const std::vector<Finding>& findings) {
+  if (findings.size() < 2) return false;
+  const Finding& last = findings.back();
+  const Finding& before = findings[findings.size() - 2];
+  return last.verdict.result == Result::kSkip && before.verdict.result == Result::kSkip &&
+         last.verdict.reason == before.verdict.reason && subject_of(last.check) == subject_of(before.check);
+}
+}  // namespace
+
+std::string row(const Arguments& arguments, const std::vector<Finding>& findings, size_t id_width) {
+  const Finding& finding = findings.back();
   const Verdict& verdict = finding.verdict;
   std::string mark = name_of(verdict.result);
   if (has_failed(finding)) std::transform(mark.begin(), mark.end(), mark.begin(), [](char c) { return c - 'a' + 'A'; });
   std::string text =
       "  " + padded(mark, 5) + "  " + padded(finding.check.id, id_width) + "  " + finding.check.demands + "\n";
   const std::string indent(9, ' ');
-  if (!verdict.reason.empty()) text += indent + verdict.reason + "\n";
+  if (!verdict.reason.empty() && !repeats_reason(findings)) text += indent + verdict.reason + "\n";
   if (has_failed(finding)) text += indent + "again: " + reproduce_command(arguments, finding.check) + "\n";
   return text;
 }

@@ -28,7 +28,8 @@ std::string reproduce_command(const Arguments& arguments, const Check& check);
 std::string subject_of(const Check& check);
 /// Lines of the table. A heading stands where the subject differs from the one before.
 std::string heading(const Arguments& arguments, const Identity& identity);
-std::string row(const Arguments& arguments, const Finding& finding, size_t id_width);
+/// Of the last of `findings`; a skip for the reason of the one before does not say it again.
+std::string row(const Arguments& arguments, const std::vector<Finding>& findings, size_t id_width);
 std::string closing(const Identity& identity, const Counts& counts);
 /// `names` of checks, for --list.
 std::string list_text(const std::vector<Check>& checks);
