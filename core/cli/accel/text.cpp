@@ -76,8 +76,9 @@ std::string explanation(const std::string& section, const BenchStudy& study) {
   return fmt::format(
       "time of the slowest rank, f32. size: all_gather's result, reduce_scatter's and all_reduce's input of one rank.\n"
       "in a row: per call, {} calls enqueued at once. limit: a {} by every rank at once that reads and writes as many\n"
-      "bytes as a rank must at least.\n",
-      kCallsInARow, study.seen.host_visible ? "memcpy" : "device-to-device copy");
+      "bytes as a rank must at least.{}\n",
+      kCallsInARow, study.seen.host_visible ? "memcpy" : "device-to-device copy",
+      study.seen.window_memory ? " windows: all buffers lie in memory that the communicator knows beforehand." : "");
 }
 
 }  // namespace
