@@ -238,6 +238,7 @@ void GenericCollectives::barrier(Comm& comm, Stream& stream) {
   comm.enqueue(
       [&shared = comm.shared()](pliant_stream* on) {
         if (const OwnComm* own = shared.own()) return own->call(&pliant_collectives::barrier, on);
+        if (shared.peers() != nullptr) return between_devices::barrier(shared, on);
         shared.step(on, [&carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
           carrier(carrier.collectives().barrier, carried, carrier_stream);
         });

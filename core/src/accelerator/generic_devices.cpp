@@ -31,11 +31,13 @@ struct Signature {
   bool operator==(const Signature&) const = default;
   [[nodiscard]] std::string words() const;
 };
-enum CallName : int32_t { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kAllGatherV };
+enum CallName : int32_t { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kAllGatherV, kBarrier };
 
 std::string Signature::words() const {
-  static constexpr const char* kNames[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_gather_v"};
-  if (kind < kAllReduce || kind > kAllGatherV) return "something else";
+  static constexpr const char* kNames[] = {"all_reduce", "all_gather",   "reduce_scatter",
+                                           "broadcast",  "all_gather_v", "barrier"};
+  if (kind < kAllReduce || kind > kBarrier) return "something else";
+  if (kind == kBarrier) return kNames[kind];
   std::string text = kNames[kind];
   if (kind != kAllGatherV) text += " of " + std::to_string(count);
   text += " x " + std::string(name_of(static_cast<sdk::DType>(dtype)));
@@ -216,6 +218,10 @@ void all_gather_v(Shared& shared, const void* send, void* recv, const std::vecto
               }
               copy(shared, std::move(parts), on);
             });
+}
+
+void barrier(Shared& shared, pliant_stream* on) {
+  meet(shared, {.kind = kBarrier, .dtype = 0, .detail = 0, .count = 0, .first = 0}, on);
 }
 
 }  // namespace pliant::detail::between_devices

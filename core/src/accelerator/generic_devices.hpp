@@ -19,5 +19,7 @@ void reduce_scatter(Shared& shared, const void* send, void* recv, sdk::Elements 
 void broadcast(Shared& shared, void* buffer, sdk::Elements elements, int32_t root, pliant_stream* on);
 void all_gather_v(Shared& shared, const void* send, void* recv, const std::vector<uint64_t>& counts, sdk::DType dtype,
                   pliant_stream* on);
+/// So that a rank that is in another call is told of both.
+void barrier(Shared& shared, pliant_stream* on);
 
 }  // namespace pliant::detail::between_devices

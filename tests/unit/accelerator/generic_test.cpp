@@ -243,6 +243,31 @@ TEST_CASE("ranks whose calls differ are told so, also through generic collective
   }
 }
 
+TEST_CASE("a rank that is in a barrier where another is in a generic collective is told of both") {
+  for (const Setup& setup : every_setup()) {
+    INFO(setup.name);
+    std::string both;
+    for (const RankEnd& end : ends_of(setup, 2, [](const Rank& self) {
+           Comm comm(self.device, self.id(), self.rank, self.world_size);
+           const Stream stream(self.device);
+           std::vector<float> values(10);
+           if (self.rank == 0) {
+             self.device.call(&pliant_collectives::all_reduce, comm, values.data(), values.data(), 10, PLIANT_F32,
+                              PLIANT_SUM, stream);
+           } else {
+             self.device.call(&pliant_collectives::barrier, comm, stream);
+           }
+           return stream.synchronize().text();
+         })) {
+      CHECK(starts_with(end.text, std::to_string(PLIANT_INVALID_ARGUMENT) + ": "));
+      both += end.text + "\n";
+    }
+    INFO(both);
+    CHECK(both.find("all_reduce of 10") != std::string::npos);
+    CHECK(both.find("barrier") != std::string::npos);
+  }
+}
+
 #ifdef PLIANT_SOFT_LEVEL_ZERO
 namespace {
 
