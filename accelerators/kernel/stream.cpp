@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 #include <system_error>
+#include <utility>
 
 namespace pliant::accelerator {
 
@@ -11,10 +12,13 @@ using sdk::Failure;
 
 namespace {
 
-/// After so many collectives that waiting threads ran, the stream's thread is not woken for the next one: changing to
+/// After so many collectives that somebody waited for soon, the stream's thread does not begin the next one: changing to
 /// it and back takes longer than a small collective. It looks by itself instead, after kGrace, as long as more come.
 constexpr int32_t kHabit = 4;
+constexpr int32_t kStrongHabit = 2 * kHabit;  ///< one that a single late wait does not end
 constexpr std::chrono::microseconds kGrace{1000};
+/// About what waking the stream's thread takes: who comes later would have gained by that.
+constexpr std::chrono::microseconds kSoon{20};
 
 }  // namespace
 
@@ -102,10 +106,15 @@ std::shared_ptr<Moment> Stream::enqueue(std::function<void()> work, Piece piece)
   const WorkKind kind = piece.kind;
   std::shared_ptr<Moment> moment;
   if (faults_) moment = faults_->enqueued(index_, enqueued_, std::move(piece));
-  queue_.push_back({std::move(work), kind, moment});
+  const bool collective = kind == WorkKind::kCollective;
+  queue_.push_back({std::move(work), kind, moment, collective ? Clock::now() : Clock::time_point{}});
   last_moment_ = moment;
   ++enqueued_;
-  if (!watching_ || kind != WorkKind::kCollective) hurry();
+  if (collective && habit_ >= kHabit) {
+    expect();
+  } else {
+    hurry();
+  }
   return moment;
 }
 
@@ -121,21 +130,23 @@ void Stream::run() {
     await_work(lock);
     idle_ = false;
     if (queue_.empty()) return;
-    helped_ = 0;
     run_first(lock);
   }
 }
 
 void Stream::await_work(std::unique_lock<std::mutex>& lock) {
-  for (uint64_t seen = enqueued_;;) {
-    if (!running_ && (closing_ || (hurried_ && !queue_.empty()))) break;
-    watching_ = helped_ >= kHabit && enqueued_ != seen;
-    seen = enqueued_;
+  while (running_ || !(closing_ || (hurried_ && !queue_.empty()))) {
     if (!watching_) {
       enqueued_cv_->wait(lock);
-    } else if (enqueued_cv_->wait_for(lock, kGrace) == std::cv_status::timeout && finished_ < seen && !running_) {
-      hurried_ = true;  // nobody came for what was there when the thread last looked
+      continue;
     }
+    const uint64_t seen = enqueued_;
+    if (enqueued_cv_->wait_for(lock, kGrace) == std::cv_status::no_timeout) continue;
+    if (finished_ < seen && !running_) {  // nobody came for what was there when the thread last looked
+      hurried_ = true;
+      habit_ = 0;
+    }
+    watching_ = enqueued_ != seen;
   }
   watching_ = false;
 }
@@ -145,10 +156,21 @@ void Stream::hurry() {
   if (idle_) enqueued_cv_->notify_all();
 }
 
+void Stream::expect() {
+  if (hurried_ || std::exchange(watching_, true)) return;
+  if (idle_) enqueued_cv_->notify_all();
+}
+
+void Stream::learn(Clock::time_point enqueued) {
+  if (enqueued == Clock::time_point{}) return;
+  habit_ = Clock::now() - enqueued <= kSoon ? std::min(habit_ + 1, kStrongHabit) : habit_ / 2;
+}
+
 void Stream::run_first(std::unique_lock<std::mutex>& lock) {
   std::function<void()> work = std::move(queue_.front().work);
   const std::shared_ptr<Moment> moment = std::move(queue_.front().moment);
   const WorkKind kind = queue_.front().kind;
+  running_from_ = queue_.front().enqueued;
   queue_.pop_front();
   const uint64_t number = finished_;
   running_ = true;
@@ -184,11 +206,11 @@ void Stream::synchronize() {
     std::unique_lock lock(mutex_);
     const uint64_t target = enqueued_;
     bool helped = false;
+    if (finished_ < target && !faults_) learn(running_ ? running_from_ : queue_.front().enqueued);
     while (finished_ < target) {
       if (may_help()) {
         run_first(lock);
         helped = true;
-        helped_ = std::min(helped_ + 1, kHabit);
         continue;
       }
       if (!running_) hurry();  // what is next is not for us

@@ -99,16 +99,23 @@ class Stream {
   void wait_for(const std::shared_ptr<Mark>& mark);
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Item {
     std::function<void()> work;
     WorkKind kind;
     std::shared_ptr<Moment> moment;
+    Clock::time_point enqueued;  ///< {} unless it is a collective
   };
   void run();
   /// Until there is something for the stream's thread to do.
   void await_work(std::unique_lock<std::mutex>& lock);
   /// What is queued is for the stream's thread.
   void hurry();
+  /// The collective that was just queued is for whoever synchronizes, who is expected soon; if nobody comes, for the
+  /// stream's thread.
+  void expect();
+  /// Somebody waits for what was enqueued then; see Item.
+  void learn(Clock::time_point enqueued);
   /// Runs the first of the queue, unlocked meanwhile.
   void run_first(std::unique_lock<std::mutex>& lock);
   /// Whether a thread that waits for the first of the queue may run it instead. A collective may: it saves two changes
@@ -126,12 +133,13 @@ class Stream {
   std::shared_ptr<const Moment> last_moment_;
   uint64_t enqueued_ = 0;
   uint64_t finished_ = 0;
-  uint64_t wake_at_ = UINT64_MAX;  ///< the least of `finished_` that somebody waits for
-  bool running_ = false;           ///< some thread runs an item
-  bool idle_ = false;              ///< the stream's thread sleeps
-  bool watching_ = false;          ///< it looks at the queue after a while by itself
-  bool hurried_ = false;           ///< what is queued is not left to whoever synchronizes
-  int32_t helped_ = 0;             ///< collectives in a row that waiting threads ran
+  uint64_t wake_at_ = UINT64_MAX;   ///< the least of `finished_` that somebody waits for
+  bool running_ = false;            ///< some thread runs an item
+  Clock::time_point running_from_;  ///< when that was enqueued
+  bool idle_ = false;               ///< the stream's thread sleeps
+  bool watching_ = false;           ///< it looks at the queue after a while by itself
+  bool hurried_ = false;            ///< what is queued is not left to whoever synchronizes
+  int32_t habit_ = 0;               ///< how often collectives were waited for soon after they had been enqueued
   bool closing_ = false;
   std::thread thread_;
 };
