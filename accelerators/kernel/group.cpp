@@ -16,7 +16,7 @@ using sdk::Failure;
 
 namespace {
 
-/// About two microseconds: a peer on another core is often that close; longer would steal the core it needs.
+/// About two microseconds: a peer on another processor is often that close, and to leave one's own takes no less.
 constexpr int kSpins = 60;
 
 /// Turns that a waiting rank leaves to whoever else wants its processor before it sleeps. Peers there come to what is
@@ -30,6 +30,11 @@ void relax() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+/// The processor of the caller, counted from 1; 0 when the system does not say.
+int32_t this_processor() {
+  return ::sched_getcpu() + 1;
 }
 
 /// Processors that this process may use; a great many when the system does not say.
@@ -102,8 +107,12 @@ void Group::wait(const std::function<bool()>& holds, int32_t timeout_ms) {
 }
 
 void Group::wait_ready(int32_t timeout_ms) {
+  if (complete_.load()) return check();
   const auto joined = [this] {
-    if (all_joined()) return true;
+    if (all_joined()) {
+      complete_.store(true);
+      return true;
+    }
     for (int32_t r = 0; r < world_size_; ++r) {
       if (r != rank_ && left(r)) fail_here({FailureCause::kLeft, r, 0});
     }
@@ -163,6 +172,7 @@ void Group::ring_if_listening(int32_t peer) const {
 }
 
 void Group::publish(Stage stage, uint64_t ticks, const Parcels* parcels) {
+  own().processor.store(this_processor(), std::memory_order_relaxed);
   own().progress[static_cast<uint32_t>(stage)].store(ticks);
   link_->published(stage, ticks, parcels);
 }
@@ -180,16 +190,32 @@ int32_t Group::awaited(int32_t rank, Stage stage, uint64_t ticks) const {
   return progress(rank, stage) < ticks ? rank : -1;
 }
 
-bool Group::comes_soon(int32_t rank, Stage stage, uint64_t ticks) const {
-  for (int i = 0; i < (crowded_ ? 1 : kSpins); ++i) {
-    if (awaited(rank, stage, ticks) < 0) return true;
-    relax();
+bool Group::needs_this_processor(int32_t rank, Stage stage, uint64_t ticks) const {
+  const int32_t here = this_processor();
+  const auto needs = [&](int32_t r) {
+    return progress(r, stage) < ticks && segment_.rank(r).processor.load(std::memory_order_relaxed) == here;
+  };
+  if (rank != kEveryone) return needs(rank);
+  for (int32_t r = 0; r < world_size_; ++r) {
+    if (r != rank_ && needs(r)) return true;
   }
-  for (int i = 0; i < yields_ && !failed(); ++i) {
-    ::sched_yield();
+  return false;
+}
+
+bool Group::comes_soon(int32_t rank, Stage stage, uint64_t ticks) const {
+  int yields = 0;
+  for (int spins = 0; !failed();) {
     const int32_t missing = awaited(rank, stage, ticks);
     if (missing < 0) return true;
     if (left(missing)) return false;
+    if (spins < kSpins && !needs_this_processor(rank, stage, ticks)) {
+      ++spins;
+      relax();
+    } else if (yields++ < yields_) {
+      ::sched_yield();
+    } else {
+      return false;
+    }
   }
   return false;
 }

@@ -86,6 +86,9 @@ class Group {
  private:
   /// The rank among those that await() waits for that is not there yet, or -1.
   [[nodiscard]] int32_t awaited(int32_t rank, Stage stage, uint64_t ticks) const;
+  /// One of those that await() waits for is not there yet and was last seen on the processor of the caller, which it
+  /// can only use when the caller leaves it.
+  [[nodiscard]] bool needs_this_processor(int32_t rank, Stage stage, uint64_t ticks) const;
   /// Waits without sleeping, for a few microseconds unless others use the processor; true: none of them is missing.
   [[nodiscard]] bool comes_soon(int32_t rank, Stage stage, uint64_t ticks) const;
   /// True when `awaits` of `peer` is over because `publisher` has come to `ticks` of `stage`.
@@ -99,7 +102,8 @@ class Group {
   const int32_t world_size_;
   const int yields_;  ///< turns of waiting before sleeping
   const bool crowded_;
-  std::shared_ptr<UniqueFd> made_;  // shared with the list of unused ids until joining has begun
+  std::shared_ptr<UniqueFd> made_;     // shared with the list of unused ids until joining has begun
+  std::atomic<bool> complete_{false};  ///< wait_ready has seen all ranks
   std::atomic<bool> aborted_{false};
   std::atomic<uint64_t> local_cause_{0};
   std::unique_ptr<Link> link_;  // last: its threads use the members above; NULL with one rank

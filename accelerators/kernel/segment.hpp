@@ -36,6 +36,7 @@ struct RankBlock {
   std::atomic<uint64_t> awaits;                ///< what the owner sleeps for, Group::encode; 0 = nothing
   std::atomic<uint32_t> listens;               ///< the owner sleeps until something happens to one of its lanes
   alignas(64) std::atomic<uint64_t> progress[kStages];
+  std::atomic<int32_t> processor;  ///< on which the owner last made progress, counted from 1; 0: not known
 };
 
 /// Says which collective a slot belongs to; equal on all ranks but for `source`, or they called different things.

@@ -1,6 +1,7 @@
 // What lies below the accelerators on processors: every variant of a loop gives the same bits, ranks of different
-// versions do not share memory, and a stream runs what is left to it.
+// versions do not share memory, ranks show where they run, and a stream runs what is left to it.
 #include <doctest/doctest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernel/group.hpp"
 #include "kernel/segment.hpp"
 #include "kernel/stream.hpp"
 #include "kernel/streamed_copy.hpp"
@@ -121,6 +123,29 @@ TEST_CASE("ranks of different versions of the accelerator are told so, and share
     CHECK(told == "the communicator id comes from another version of this accelerator (memory layout " +
                       std::to_string(layout) + ", here " + std::to_string(kSegmentLayout) +
                       "); all ranks must run the same release");
+  }
+}
+
+TEST_CASE("a rank shows on which processor it made progress") {
+  namespace host = pliant::accelerator;
+  cpu_set_t allowed;
+  REQUIRE(::sched_getaffinity(0, sizeof(allowed), &allowed) == 0);
+  pliant_comm_id id{};
+  const host::UniqueFd memory = host::Segment::reserve(2, 4096, id);
+  host::Group one(id, 0, 2, nullptr, {});
+  host::Group other(id, 1, 2, nullptr, {});
+  CHECK(other.segment().rank(0).processor.load() == 0);
+  uint64_t ticks = 0;
+  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+    if (!CPU_ISSET(processor, &allowed)) continue;
+    cpu_set_t single;
+    CPU_ZERO(&single);
+    CPU_SET(processor, &single);
+    std::thread([&] {
+      REQUIRE(::sched_setaffinity(0, sizeof(single), &single) == 0);
+      one.publish(host::Stage::kPosted, ++ticks);
+    }).join();
+    CHECK(other.segment().rank(0).processor.load() == processor + 1);
   }
 }
 
