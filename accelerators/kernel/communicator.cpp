@@ -130,9 +130,7 @@ void Communicator::enqueue(Call call, Stream& stream) {
   require_own(owner_, "communicator");
   if (group_.keep(call, stream)) return;
   require_other_peer(call.is_message() && call.rank == rank(), rank());
-  std::vector<Call> calls;
-  calls.push_back(std::move(call));
-  enqueue_all(std::move(calls), stream);
+  in_turn(stream, [kept = std::move(call)](Shared& shared, uint64_t ticket) { shared.run({&kept, 1}, ticket); });
 }
 
 void Communicator::begin_group() {
@@ -148,13 +146,15 @@ void Communicator::end_group() {
   };
   require_pairs(rank(), own(CallKind::kSend), own(CallKind::kRecv));
   std::stable_partition(ended.calls.begin(), ended.calls.end(), [](const Call& call) { return !call.is_message(); });
-  enqueue_all(std::move(ended.calls), *ended.stream);
+  in_turn(*ended.stream,
+          [kept = std::move(ended.calls)](Shared& shared, uint64_t ticket) { shared.run(kept, ticket); });
 }
 
-void Communicator::enqueue_all(std::vector<Call> calls, Stream& stream) {
+template <class Run>
+void Communicator::in_turn(Stream& stream, Run run) {
   const std::lock_guard lock(shared_->calling);
   const uint64_t ticket = shared_->tickets.load();
-  stream.enqueue([shared = shared_, kept = std::move(calls), ticket] { shared->run(kept, ticket); },
+  stream.enqueue([shared = shared_, run = std::move(run), ticket] { run(*shared, ticket); },
                  {.kind = WorkKind::kCollective});
   shared_->tickets.store(ticket + 1);
 }

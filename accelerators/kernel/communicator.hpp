@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "kernel/call_group.hpp"
 #include "kernel/collectives.hpp"
@@ -38,7 +37,9 @@ class Communicator {
 
  private:
   struct Shared;
-  void enqueue_all(std::vector<Call> calls, Stream& stream);
+  /// Enqueues run(shared, ticket), which keeps its turn among the calls by `ticket`.
+  template <class Run>
+  void in_turn(Stream& stream, Run run);
 
   std::shared_ptr<Shared> shared_;  // enqueued work outlives the handle
   CallGroup<Call, Stream> group_;

@@ -12,8 +12,8 @@ using sdk::Failure;
 
 namespace {
 
-/// After so many collectives that somebody waited for soon, the stream's thread does not begin the next one: changing to
-/// it and back takes longer than a small collective. It looks by itself instead, after kGrace, as long as more come.
+/// After so many collectives that somebody waited for soon, the stream's thread does not begin the next one: changing
+/// to it and back takes longer than a small collective. It looks by itself instead, after kGrace, as long as more come.
 constexpr int32_t kHabit = 4;
 constexpr int32_t kStrongHabit = 2 * kHabit;  ///< one that a single late wait does not end
 constexpr std::chrono::microseconds kGrace{1000};

@@ -158,8 +158,9 @@ inline void memory_there(Memory memory, uint32_t capabilities) {
 }
 
 inline ReduceOp op(int32_t value) {
-  require(value >= PLIANT_SUM && value <= PLIANT_MAX,
-          "reduction " + std::to_string(value) + " is none of PLIANT_SUM (1), PLIANT_MIN (2), PLIANT_MAX (3)");
+  require(value >= PLIANT_SUM && value <= PLIANT_MAX, [&] {
+    return "reduction " + std::to_string(value) + " is none of PLIANT_SUM (1), PLIANT_MIN (2), PLIANT_MAX (3)";
+  });
   return static_cast<ReduceOp>(value);
 }
 
@@ -182,24 +183,25 @@ inline StreamUse stream_use(int32_t role, int32_t priority) {
 /// `copies` * count elements must be addressable.
 inline Elements elements(uint64_t count, int32_t dtype, uint64_t copies) {
   require(dtype >= PLIANT_F32 && dtype <= PLIANT_BF16,
-          "element type " + std::to_string(dtype) + " is none of PLIANT_F32 (1) .. PLIANT_BF16 (7)");
+          [&] { return "element type " + std::to_string(dtype) + " is none of PLIANT_F32 (1) .. PLIANT_BF16 (7)"; });
   const Elements made{count, static_cast<DType>(dtype)};
   constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-  require(count <= kMost / (size_of(made.dtype) * copies),
-          std::to_string(count) + " elements of " + name_of(made.dtype) + " are more than memory can hold");
+  require(count <= kMost / (size_of(made.dtype) * copies), [&] {
+    return std::to_string(count) + " elements of " + name_of(made.dtype) + " are more than memory can hold";
+  });
   return made;
 }
 
 inline void buffer(const void* pointer, uint64_t bytes, const char* what) {
   require(pointer != nullptr || bytes == 0,
-          std::string(what) + " is NULL, but " + std::to_string(bytes) + " bytes are wanted");
+          [&] { return std::string(what) + " is NULL, but " + std::to_string(bytes) + " bytes are wanted"; });
 }
 
 /// Elements must lie where their type may lie.
 inline void buffer(const void* pointer, const Elements& elements, const char* what) {
   buffer(pointer, elements.bytes(), what);
   require(reinterpret_cast<uintptr_t>(pointer) % size_of(elements.dtype) == 0,
-          std::string(what) + " is not aligned to its elements of " + name_of(elements.dtype));
+          [&] { return std::string(what) + " is not aligned to its elements of " + name_of(elements.dtype); });
 }
 
 inline void apart(const void* to, uint64_t to_bytes, const void* from, uint64_t from_bytes) {

@@ -239,8 +239,10 @@ struct CollectivesAdapter : private AcceleratorAdapter<T> {
   }
   static void known_rank(void* self, pliant_comm* comm, int32_t rank, const char* what) {
     const int32_t ranks = device_of(self).world_size(open(comm));
-    require(rank >= 0 && rank < ranks, std::string(what) + " " + std::to_string(rank) + " is outside 0.." +
-                                           std::to_string(ranks - 1) + " of this communicator");
+    require(rank >= 0 && rank < ranks, [&] {
+      return std::string(what) + " " + std::to_string(rank) + " is outside 0.." + std::to_string(ranks - 1) +
+             " of this communicator";
+    });
   }
 };
 

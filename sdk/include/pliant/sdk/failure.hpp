@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "pliant/abi/base.h"
 
@@ -27,6 +28,15 @@ class Failure : public std::runtime_error {
 /// Throws Failure(PLIANT_INVALID_ARGUMENT) unless `holds`.
 inline void require(bool holds, const std::string& message) {
   if (!holds) throw Failure(PLIANT_INVALID_ARGUMENT, message);
+}
+inline void require(bool holds, const char* message) {
+  if (!holds) throw Failure(PLIANT_INVALID_ARGUMENT, message);
+}
+/// For calls that take less time than their message: `message` is a function that makes it when it is wanted.
+template <class Message>
+requires std::is_invocable_r_v<std::string, Message&>
+void require(bool holds, Message&& message) {
+  if (!holds) throw Failure(PLIANT_INVALID_ARGUMENT, message());
 }
 
 namespace detail {
