@@ -1,7 +1,11 @@
-// Times gloo::allgather and gloo::ReduceScatterHalvingDoubling of floats between processes over TCP on loopback.
+// Times gloo::allgather, ReduceScatterHalvingDoubling, allreduce and broadcast of floats between processes over TCP on
+// loopback.
 // Usage: gloo_peer RANKS REPETITIONS EMPTY_FOLDER BYTES...
 #include <gloo/allgather.h>
+#include <gloo/allreduce.h>
 #include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/math.h>
 #include <gloo/reduce_scatter.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
@@ -55,6 +59,16 @@ class RankOfGloo {
           std::vector<int>(static_cast<size_t>(settings_.ranks), static_cast<int>(part)));
       std::fill(large.begin(), large.end(), 0.0F);  // the sums stay in place: zeroes stay zeroes
       measure("reduce_scatter", bytes, [&] { scatter.run(); });
+      std::vector<float> sums(all);
+      gloo::AllreduceOptions reduce(context_);
+      reduce.setInput(large.data(), all);
+      reduce.setOutput(sums.data(), all);
+      reduce.setReduceFunction(static_cast<void (*)(void*, const void*, const void*, size_t)>(&gloo::sum<float>));
+      measure("all_reduce", bytes, [&] { gloo::allreduce(reduce); });
+      gloo::BroadcastOptions cast(context_);
+      cast.setOutput(large.data(), all);
+      cast.setRoot(0);
+      measure("broadcast", bytes, [&] { gloo::broadcast(cast); });
     }
   }
 

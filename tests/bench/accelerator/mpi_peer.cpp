@@ -1,4 +1,5 @@
-// Times MPI_Allgather and MPI_Reduce_scatter_block of floats. Usage: mpirun -n RANKS mpi_peer REPETITIONS BYTES...
+// Times MPI_Allgather, MPI_Reduce_scatter_block, MPI_Allreduce and MPI_Bcast of floats. Usage: mpirun -n RANKS mpi_peer
+// REPETITIONS BYTES...
 #include <mpi.h>
 
 #include <cstdlib>
@@ -33,10 +34,15 @@ int main(int argc, char** argv) {
     const int part = static_cast<int>(all / static_cast<uint64_t>(ranks));
     std::vector<float> large(all, 0.75F);
     std::vector<float> small(static_cast<size_t>(part), 0.75F);
+    std::vector<float> sums(all);
     measure("all_gather", bytes, repetitions,
             [&] { MPI_Allgather(small.data(), part, MPI_FLOAT, large.data(), part, MPI_FLOAT, MPI_COMM_WORLD); });
     measure("reduce_scatter", bytes, repetitions,
             [&] { MPI_Reduce_scatter_block(large.data(), small.data(), part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
+    const int whole = static_cast<int>(all);
+    measure("all_reduce", bytes, repetitions,
+            [&] { MPI_Allreduce(large.data(), sums.data(), whole, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
+    measure("broadcast", bytes, repetitions, [&] { MPI_Bcast(large.data(), whole, MPI_FLOAT, 0, MPI_COMM_WORLD); });
   }
   MPI_Finalize();
   return 0;

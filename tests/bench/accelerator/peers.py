@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times all-gather and reduce-scatter of Pliant's host accelerator and, where they are given, of OpenMPI and Gloo; one table.
+"""Times four collectives of Pliant's host accelerator and, where they are given, of OpenMPI and Gloo; one table.
 
     scripts/bench-collectives [--mpi DIR] [--gloo-headers DIR --gloo-library FILE] [OPTION ...]
 
@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-COLLECTIVES = ("all_gather", "reduce_scatter")
+COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "broadcast")
 UNITS = {"": 1, "B": 1, "K": 2**10, "KiB": 2**10, "M": 2**20, "MiB": 2**20}
 
 
@@ -207,7 +207,7 @@ def main():
                     found = medians.get((what, byte_count, calls, runner.name))
                     row += [time_text(f(found)) for f in (statistics.median, min, max)] if found else ["-", "-", "-"]
                 rows.append(row)
-    print(f"{given.ranks} processes, {given.rounds} rounds; size: all_gather's result, reduce_scatter's input of one rank")
+    print(f"{given.ranks} processes, {given.rounds} rounds; size: all_gather's result, else the input of one rank")
     print_table(rows)
     return 1 if any(isinstance(runner, Ours) for runner in failures) else 0
 
