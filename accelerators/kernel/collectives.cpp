@@ -45,7 +45,10 @@ std::string describe(const CallRecord& call) {
   text += " of " + std::to_string(call.count) + " " + sdk::name_of(static_cast<sdk::DType>(call.dtype));
   if (call.op != 0) text += std::string(" (") + sdk::name_of(static_cast<sdk::ReduceOp>(call.op)) + ")";
   if (kind == CallKind::kBroadcast) text += " from rank " + std::to_string(call.root);
-  if (call.place != 0) text += " at byte " + std::to_string(Windows::Place::unpack(call.place).offset) + " of a window";
+  if (call.place != 0) {
+    const Windows::Place place = Windows::Place::unpack(call.place);
+    text += " at byte " + std::to_string(place.offset) + " of window " + std::to_string(place.window);
+  }
   if (kind == CallKind::kAllGatherV) text += " in all (counts of the ranks: digest " + std::to_string(call.root) + ")";
   return text;
 }
@@ -210,8 +213,16 @@ class Run {
 }  // namespace
 
 void Collectives::run(const Call& call) {
-  exchange(call);
-  if (call.kind == CallKind::kWindow && group_.world_size() > 1) make_window(call);
+  try {
+    exchange(call);
+    if (call.kind == CallKind::kWindow && group_.world_size() > 1) make_window(call);
+  } catch (const Failure&) {
+    if (is_read_) group_.give_up();  // before the caller hears of it, and uses what others may be reading
+    throw;
+  } catch (...) {
+    group_.give_up();  // this rank is at another place of the call than the others, for good
+    throw;
+  }
 }
 
 void Collectives::exchange(const Call& call) {
@@ -229,7 +240,11 @@ void Collectives::exchange(const Call& call) {
     tick_ += exchange.ticks();
   };
   const auto direct = DirectExchange::of(call, places, windows_, group_, tick_);
-  if (direct) run(*direct);
+  if (direct) {
+    is_read_ = true;
+    run(*direct);
+    is_read_ = false;
+  }
   if (!direct || !direct->has_happened()) run(*Exchange::of(call, group_, tick_));
   history_ = digest(record);
 }

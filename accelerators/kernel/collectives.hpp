@@ -51,6 +51,7 @@ class Collectives {
 
   Group& group_;
   Windows windows_;
+  bool is_read_ = false;  ///< others may be reading buffers of the call under way
   uint64_t tick_ = 0;     ///< ticks of all calls so far
   uint64_t history_ = 0;  ///< digest of all calls so far
 };

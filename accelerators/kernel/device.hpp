@@ -129,7 +129,7 @@ class Device {
                     .recv = pointer,
                     .elements = {bytes, sdk::DType::kU8},
                     .windows = settings_.network.own.is_set() ? nullptr : &exchange_};
-    sdk::require(exchange_.card_of(pointer, bytes).descriptor >= 0,
+    sdk::require(exchange_.holds(pointer, bytes),
                  "the window leaves its memory, or is not of PLIANT_MEMORY_WINDOW of this instance");
     comm.enqueue(call, stream);
   }

@@ -46,6 +46,7 @@ struct ExchangeMemory::Seal {
 ExchangeMemory::Mapping::Mapping(int fd, uint64_t bytes, Use use) : mapped_(file_bytes(bytes)) {
   void* at = ::mmap(nullptr, mapped_, use == Use::kRead ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED) refused(bytes);
+  if (use == Use::kRead) ::madvise(at, mapped_, MADV_DONTFORK);  // a forked child must not keep what is others'
   begin_ = static_cast<std::byte*>(at);
 }
 
@@ -106,12 +107,14 @@ void* ExchangeMemory::alloc(uint64_t bytes) {
 }
 
 void ExchangeMemory::free(void* pointer) {
-  const std::lock_guard lock(mutex_);
-  const auto found = owned_.find(pointer);
-  if (found == owned_.end()) return;
-  retire(found->second);
-  pool_.give_back(found->second.bytes);
-  owned_.erase(found);
+  std::map<const void*, Owned>::node_type freed;  // unmapped when nobody waits for the lock any more
+  {
+    const std::lock_guard lock(mutex_);
+    freed = owned_.extract(pointer);
+  }
+  if (!freed) return;
+  retire(freed.mapped());
+  pool_.give_back(freed.mapped().bytes);
 }
 
 pliant_ipc_handle ExchangeMemory::export_memory(const void* pointer) const {
@@ -181,17 +184,37 @@ void ExchangeMemory::release_memory(void* pointer) {
   if (found != imported_.end() && --found->second.count == 0) imported_.erase(found);
 }
 
-ExchangeMemory::Card ExchangeMemory::card_of(const void* pointer, uint64_t bytes) const {
-  Card made{};
-  made.descriptor = -1;
-  const std::lock_guard lock(mutex_);
+std::optional<ExchangeMemory::Part> ExchangeMemory::part(const void* pointer, uint64_t bytes) const {
   auto found = owned_.upper_bound(pointer);
-  if (found == owned_.begin()) return made;
-  const Owned& one = (--found)->second;
+  if (found == owned_.begin()) return std::nullopt;
+  --found;
   const uint64_t offset = reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(found->first);
-  if (offset > one.bytes || bytes > one.bytes - offset || one.owner != ::getpid()) return made;
-  return {
-      ProcessId::self().packed(), pid_space(), {one.nonce.first, one.nonce.second}, one.bytes, offset, one.file.get()};
+  if (offset > found->second.bytes || bytes > found->second.bytes - offset) return std::nullopt;
+  return Part{&found->second, offset};
+}
+
+ExchangeMemory::Card ExchangeMemory::card_of(const void* pointer, uint64_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = part(pointer, bytes);
+  if (!found || found->of->owner != ::getpid()) return {0, 0, {0, 0}, 0, 0, -1};
+  const Owned& one = *found->of;
+  return {ProcessId::self().packed(),
+          pid_space(),
+          {one.nonce.first, one.nonce.second},
+          one.bytes,
+          found->offset,
+          one.file.get()};
+}
+
+bool ExchangeMemory::holds(const void* pointer, uint64_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  return part(pointer, bytes).has_value();
+}
+
+bool ExchangeMemory::is_there(const void* pointer, const Card& card) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = part(pointer, 0);
+  return found && found->of->nonce == Nonce(card.nonce[0], card.nonce[1]);
 }
 
 std::shared_ptr<const std::byte> ExchangeMemory::open(const Card& card) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "kernel/memory.hpp"
@@ -44,10 +45,13 @@ class ExchangeMemory {
     uint64_t bytes;      ///< of the allocation
     uint64_t offset;     ///< of the range in it
     int64_t descriptor;  ///< in that process; -1: there is no such memory
-    bool operator==(const Card&) const = default;
   };
   /// Of a range that lies in one allocation of this; else a card that nobody can open.
   [[nodiscard]] Card card_of(const void* pointer, uint64_t bytes) const;
+  /// The range lies in one allocation of this; also in a forked child, which has no say in it.
+  [[nodiscard]] bool holds(const void* pointer, uint64_t bytes) const;
+  /// The range that `card` was made of has not been freed.
+  [[nodiscard]] bool is_there(const void* pointer, const Card& card) const;
   /// What a card shows, mapped to be read for as long as the pointer lives, whatever its owner does; of this process,
   /// too. Throws PLIANT_FAILED_PRECONDITION when its process cannot be looked into or has freed it, and
   /// PLIANT_RESOURCE_EXHAUSTED.
@@ -86,6 +90,12 @@ class ExchangeMemory {
     Nonce nonce;
     uint64_t count;
   };
+  struct Part {
+    const Owned* of;
+    uint64_t offset;
+  };
+  /// Needs the lock.
+  [[nodiscard]] std::optional<Part> part(const void* pointer, uint64_t bytes) const;
   static uint64_t file_bytes(uint64_t bytes);
   /// The file of `descriptor`, which must be that of the label.
   static Mapping map(int32_t descriptor, const Label& label, Mapping::Use use = Mapping::Use::kWrite);

@@ -26,6 +26,7 @@ Failure FailureCause::to_failure(int32_t own) const {
       return {PLIANT_PEER_LOST, "the rank that made the communicator id is lost: its process (pid " +
                                     std::to_string(detail) + ") ended before it joined"};
     case kLeft:
+      if (rank == own) return FailureCause{kDestroyed, rank, 0}.to_failure(own);
       return {PLIANT_PEER_LOST, who + " is lost: it destroyed the communicator while this rank still needed it"};
     case kInjected:
       return {PLIANT_PEER_LOST, who + " is lost: the simulator was told to lose it"};

@@ -234,12 +234,21 @@ void Group::await(int32_t rank, Stage stage, uint64_t ticks) {
     if (missing < 0) return;
     check();
     // A rank that left in good order has finished all it took part in, so what is missing will never come.
-    if (left(missing) && progress(missing, stage) < ticks) {
-      fail_here({FailureCause::kLeft, missing, 0});
+    if (const int32_t gone = missing_for_good(rank, stage, ticks); gone >= 0) {
+      fail_here({FailureCause::kLeft, gone, 0});
       check();
     }
     futex_wait(own().doorbell, bell);
   }
+}
+
+int32_t Group::missing_for_good(int32_t rank, Stage stage, uint64_t ticks) const {
+  const auto is_gone = [&](int32_t r) { return left(r) && progress(r, stage) < ticks; };
+  if (rank != kEveryone) return is_gone(rank) ? rank : -1;
+  for (int32_t r = 0; r < world_size_; ++r) {
+    if (r != rank_ && is_gone(r)) return r;
+  }
+  return -1;
 }
 
 bool Group::failed() const {
@@ -261,10 +270,21 @@ void Group::check() const {
 }
 
 void Group::check_all_there() {
+  read_all_.store(true);  // orders what was read before against the looks that follow
   for (int32_t r = 0; r < world_size_; ++r) {
-    if (left(r)) fail_here({FailureCause::kLeft, r, 0});
+    if (r != rank_ && left(r)) fail({FailureCause::kLeft, r, 0});
   }
   check();
+}
+
+void Group::give_up() {
+  FailureCause cause = FailureCause::unpack(local_cause_.load());
+  if (cause.kind == FailureCause::kDestroyed) {
+    cause = {FailureCause::kLeft, rank_, 0};
+  } else if (cause.kind != FailureCause::kLeft) {
+    cause = {FailureCause::kAborted, rank_, 0};
+  }
+  fail(cause);
 }
 
 void Group::abort() {

@@ -58,8 +58,11 @@ class Group {
   void check_own() const {
     if (aborted_.load() || local_cause_.load() != 0) check();
   }
-  /// Throws if it has failed or some rank has left it.
+  /// Throws if it has failed, or another rank has left it; then it has failed for all. What was read of the others
+  /// before is theirs until here.
   void check_all_there();
+  /// Tells the others that this rank has thrown in the middle of a call, with what made it throw if that concerns them.
+  void give_up();
   /// Ends all waits of this rank with PLIANT_ABORTED, and those of the others with the same unless they know a better
   /// cause.
   void abort();
@@ -86,6 +89,8 @@ class Group {
  private:
   /// The rank among those that await() waits for that is not there yet, or -1.
   [[nodiscard]] int32_t awaited(int32_t rank, Stage stage, uint64_t ticks) const;
+  /// One of them that has left the communicator, or -1.
+  [[nodiscard]] int32_t missing_for_good(int32_t rank, Stage stage, uint64_t ticks) const;
   /// One of those that await() waits for is not there yet and was last seen on the processor of the caller, which it
   /// can only use when the caller leaves it.
   [[nodiscard]] bool needs_this_processor(int32_t rank, Stage stage, uint64_t ticks) const;
@@ -105,6 +110,7 @@ class Group {
   std::shared_ptr<UniqueFd> made_;     // shared with the list of unused ids until joining has begun
   std::atomic<bool> complete_{false};  ///< wait_ready has seen all ranks
   std::atomic<bool> aborted_{false};
+  std::atomic<bool> read_all_{false};  ///< written only, by check_all_there
   std::atomic<uint64_t> local_cause_{0};
   std::unique_ptr<Link> link_;  // last: its threads use the members above; NULL with one rank
 };

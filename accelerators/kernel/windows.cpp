@@ -1,9 +1,8 @@
 // Maps windows, and finds where buffers lie in them.
 #include "kernel/windows.hpp"
 
+#include <exception>
 #include <utility>
-
-#include "pliant/sdk/failure.hpp"
 
 namespace pliant::accelerator {
 
@@ -13,7 +12,7 @@ bool Windows::map(const ExchangeMemory& memory, const std::vector<ExchangeMemory
   latest_.reset();
   try {
     for (const ExchangeMemory::Card& card : cards) made.of_rank.push_back(ExchangeMemory::open(card));
-  } catch (const sdk::Failure&) {  // then slots serve, for all ranks
+  } catch (const std::exception&) {  // then slots serve, for all ranks
     return false;
   }
   latest_.emplace(std::move(made));
@@ -31,7 +30,7 @@ std::optional<Windows::Place> Windows::place_of(const void* pointer, uint64_t by
     const uint64_t offset = reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(one.own);
     if (offset >= one.bytes || bytes > one.bytes - offset) continue;
     // Freed memory's address may be another's by now.
-    if (one.memory->card_of(one.own, one.bytes) == one.card) return Place{i, offset};
+    if (one.memory->is_there(one.own, one.card)) return Place{i, offset};
   }
   return std::nullopt;
 }

@@ -76,6 +76,35 @@ TEST_CASE("no result is made of memory whose rank has aborted and uses it for so
   }
 }
 
+TEST_CASE(
+    "a rank that destroys the communicator in the middle of a collective between windows is the one that is named") {
+  for (uint32_t round = 0; round < 20; ++round) {
+    Processes processes(3, [round](const Rank& self) -> std::string {
+      const WindowMemory window(self.device, kWindowBytes);
+      Comm comm(self.device, self.id(), self.rank, self.world_size);
+      const Stream stream(self.device);
+      if (const Outcome known = window.become_window(comm, stream); !known.ok()) return known.text();
+      Flag& rounds = self.board.flags[0];
+      if (self.rank == 1) {
+        Case<float> one(Kind::kAllGather, self.rank, self.world_size, kCount, PLIANT_SUM, false);
+        one.use(reinterpret_cast<float*>(window.at()) + one.received(), reinterpret_cast<float*>(window.at()));
+        for (int i = 0; i < 8; ++i) {
+          if (const Outcome enqueued = one.start(self.device, comm, stream); !enqueued.ok()) return enqueued.text();
+        }
+        rounds.wait(3 + round % 7);  // of the other two together
+        comm.destroy();
+        const Outcome outcome = stream.synchronize();
+        window.fill(0xee);
+        return outcome.text();
+      }
+      return repeat(self, comm, stream, window, Kind::kAllGather, rounds);
+    });
+    for (const int32_t survivor : {0, 2}) {
+      CHECK(starts_with(processes.end_of(survivor).text, kPeerLost + "rank 1 is lost: it destroyed the communicator"));
+    }
+  }
+}
+
 TEST_CASE("a rank that was stopped, and goes on when the others have given up on it, writes to no memory of theirs") {
   for (const Kind kind : kOfWindows) {
     INFO(std::string(name_of(kind)));
