@@ -124,7 +124,7 @@ class Run {
       group_.check_own();
       if (!post() && !reduce() && !take()) wait();
     }
-    if (exchange_.leaves_together()) group_.await(Group::kEveryone, Stage::kTaken, first_ + ticks_);
+    if (exchange_.leaves_together()) group_.await(Group::kEveryone, Stage::kTaken, first_ + ticks_, true);
   }
 
  private:
@@ -169,10 +169,12 @@ class Run {
   /// The latest stage that has begun is the one that the others wait for, too.
   void wait() {
     const int32_t source = exchange_.source();
-    if (taken_ < reduced_) return group_.await(Group::kEveryone, Stage::kReduced, first_ + taken_ + 1);
+    const bool soon = ticks_ == 1;
+    if (taken_ < reduced_) return group_.await(Group::kEveryone, Stage::kReduced, first_ + taken_ + 1, soon);
     if (reduced_ < posted_)
-      return group_.await(source < 0 ? Group::kEveryone : source, Stage::kPosted, first_ + reduced_ + posts_at_once());
-    group_.await(Group::kEveryone, Stage::kTaken, taken_before_post());
+      return group_.await(source < 0 ? Group::kEveryone : source, Stage::kPosted, first_ + reduced_ + posts_at_once(),
+                          soon);
+    group_.await(Group::kEveryone, Stage::kTaken, taken_before_post(), soon);
   }
 
   /// Posts of each other rank to sleep for. Where ranks share processors, a rank that is woken for every post of the

@@ -202,13 +202,13 @@ bool Group::needs_this_processor(int32_t rank, Stage stage, uint64_t ticks) cons
   return false;
 }
 
-bool Group::comes_soon(int32_t rank, Stage stage, uint64_t ticks) const {
+bool Group::comes_soon(int32_t rank, Stage stage, uint64_t ticks, int most_spins) const {
   int yields = 0;
   for (int spins = 0; !failed();) {
     const int32_t missing = awaited(rank, stage, ticks);
     if (missing < 0) return true;
     if (left(missing)) return false;
-    if (spins < kSpins && !needs_this_processor(rank, stage, ticks)) {
+    if (spins < most_spins && !needs_this_processor(rank, stage, ticks)) {
       ++spins;
       relax();
     } else if (yields++ < yields_) {
@@ -220,8 +220,8 @@ bool Group::comes_soon(int32_t rank, Stage stage, uint64_t ticks) const {
   return false;
 }
 
-void Group::await(int32_t rank, Stage stage, uint64_t ticks) {
-  if (comes_soon(rank, stage, ticks)) return;
+void Group::await(int32_t rank, Stage stage, uint64_t ticks, bool soon) {
+  if (comes_soon(rank, stage, ticks, soon || !crowded_ ? kSpins : 1)) return;
   struct Asleep {
     explicit Asleep(std::atomic<uint64_t>& where) : word(where) {}
     ~Asleep() { word.store(0); }
