@@ -63,19 +63,6 @@ int mapped(const std::string& word) {
   return found;
 }
 
-/// Until this process watches as many others: that takes a descriptor for each.
-void await_watch_of(int others) {
-  const auto watched = [] {
-    int found = 0;
-    for (const auto& one : std::filesystem::directory_iterator("/proc/self/fd")) {
-      std::error_code gone;
-      found += std::filesystem::read_symlink(one.path(), gone).string().find("pidfd") != std::string::npos ? 1 : 0;
-    }
-    return found;
-  };
-  while (watched() < others) std::this_thread::yield();
-}
-
 /// What both ranks were told together; each has failed with PLIANT_INVALID_ARGUMENT.
 std::string told(const RankBody& body) {
   Processes processes(2, body);
@@ -261,6 +248,23 @@ TEST_CASE("memory that was a window and was freed is a window no more, whatever 
 
 // UBSan's own check of an object's type opens a pipe: without a free descriptor it reports what is not there.
 #ifndef __SANITIZE_ADDRESS__
+namespace {
+
+/// Until this process watches as many others: that takes a descriptor for each.
+void await_watch_of(int others) {
+  const auto watched = [] {
+    int found = 0;
+    for (const auto& one : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      found += std::filesystem::read_symlink(one.path(), gone).string().find("pidfd") != std::string::npos ? 1 : 0;
+    }
+    return found;
+  };
+  while (watched() < others) std::this_thread::yield();
+}
+
+}  // namespace
+
 TEST_CASE("a rank without a free descriptor goes on with the windows that it has") {
   Processes processes(2, [](const Rank& self) -> std::string {
     const WindowMemory window(self.device, kWindowBytes);
