@@ -38,8 +38,7 @@ uint64_t bytes_of_common(const Call& call, int32_t ranks) {
 
 class DirectGather final : public DirectExchange {
  public:
-  DirectGather(const Call& call, const Windows& windows, Group& group, uint64_t first_tick)
-      : DirectExchange(call, windows, group, first_tick) {}
+  using DirectExchange::DirectExchange;
 
  private:
   void finish() override {
@@ -59,8 +58,7 @@ class DirectGather final : public DirectExchange {
 
 class DirectReduceScatter final : public DirectExchange {
  public:
-  DirectReduceScatter(const Call& call, const Windows& windows, Group& group, uint64_t first_tick)
-      : DirectExchange(call, windows, group, first_tick) {}
+  using DirectExchange::DirectExchange;
 
  private:
   void finish() override {
@@ -74,36 +72,22 @@ class DirectReduceScatter final : public DirectExchange {
 /// send, so it may be recv.
 class DirectAllReduce final : public DirectExchange {
  public:
-  DirectAllReduce(const Call& call, const Windows& windows, Group& group, uint64_t first_tick)
-      : DirectExchange(call, windows, group, first_tick) {}
+  using DirectExchange::DirectExchange;
   [[nodiscard]] bool reduces() const override { return true; }
 
  private:
-  struct Part {
-    uint64_t begin;
-    uint64_t count;
-  };
-  /// Of rank r; parts begin on cache lines.
-  [[nodiscard]] Part part_of(int32_t r) const {
-    const uint64_t line = 64 / width_;
-    const auto ranks = static_cast<uint64_t>(ranks_);
-    const uint64_t all = call_.elements.count;
-    const uint64_t size = ((all + ranks - 1) / ranks + line - 1) / line * line;
-    const uint64_t begin = std::min(static_cast<uint64_t>(r) * size, all);
-    return {begin, std::min(size, all - begin)};
-  }
   void prepare() override {
-    const Part own = part_of(rank_);
+    const Range own = part_of(call_.elements.count, rank_);
     in_pieces(own.count, [&](uint64_t first, uint64_t count) {
-      reduce_sources(own.begin + first, count, recv(own.begin + first));
+      reduce_sources(own.first + first, count, recv(own.first + first));
     });
   }
   void finish() override {
     for (int32_t i = 1; i < ranks_; ++i) {
       const int32_t r = (rank_ + i) % ranks_;
-      const Part part = part_of(r);
+      const Range part = part_of(call_.elements.count, r);
       in_pieces(part.count, [&](uint64_t first, uint64_t count) {
-        deliver(recv(part.begin + first), common_of(r, part.begin + first), count * width_);
+        deliver(recv(part.first + first), common_of(r, part.first + first), count * width_);
       });
     }
   }
@@ -111,8 +95,7 @@ class DirectAllReduce final : public DirectExchange {
 
 class DirectBroadcast final : public DirectExchange {
  public:
-  DirectBroadcast(const Call& call, const Windows& windows, Group& group, uint64_t first_tick)
-      : DirectExchange(call, windows, group, first_tick) {}
+  using DirectExchange::DirectExchange;
 
  private:
   void finish() override {

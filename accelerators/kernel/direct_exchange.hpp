@@ -19,6 +19,8 @@ struct Places {
 /// it turns out that the source of some rank lies in no window.
 class DirectExchange : public Exchange {
  public:
+  DirectExchange(const Call& call, const Windows& windows, Group& group, uint64_t first_tick)
+      : Exchange(call, group, first_tick), group_(group), windows_(windows), first_(first_tick) {}
   /// NULL: the call is not of this kind, or too small for it to pay. The same on every rank, if their calls are.
   static std::unique_ptr<DirectExchange> of(const Call& call, const Places& places, const Windows& windows,
                                             Group& group, uint64_t first_tick);
@@ -33,8 +35,6 @@ class DirectExchange : public Exchange {
   [[nodiscard]] bool leaves_together() const final { return all_there_; }
 
  protected:
-  DirectExchange(const Call& call, const Windows& windows, Group& group, uint64_t first_tick)
-      : Exchange(call, group, first_tick), group_(group), windows_(windows), first_(first_tick) {}
   /// Before what all take, where exchanges reduce; each rank writes to its own memory only.
   virtual void prepare() {}
   virtual void finish() = 0;

@@ -16,11 +16,6 @@ uint64_t ticks_for(uint64_t count, uint64_t per_tick) {
   return std::max<uint64_t>(1, (count + per_tick - 1) / per_tick);
 }
 
-struct Range {
-  uint64_t first = 0;
-  uint64_t count = 0;
-};
-
 /// A call cut into ticks of equal size.
 class Chunked : public Exchange {
  public:
@@ -50,13 +45,13 @@ class AllReduce final : public Chunked {
     const Range all = range(tick);
     for (int32_t r = 0; r < ranks_; ++r) {
       if (r == rank_) continue;  // the own part is read where it is
-      const Range part = part_of(all, r);
+      const Range part = part_of(all.count, r);
       copy_bytes(slot(rank_, tick) + part.first * width_, send(all.first + part.first), part.count * width_);
     }
   }
   void reduce(uint64_t tick) override {
     const Range all = range(tick);
-    const Range part = part_of(all, rank_);
+    const Range part = part_of(all.count, rank_);
     std::vector<const void*> inputs(static_cast<size_t>(ranks_));
     for (int32_t r = 0; r < ranks_; ++r) inputs[static_cast<size_t>(r)] = slot(r, tick) + part.first * width_;
     inputs[static_cast<size_t>(rank_)] = send(all.first + part.first);
@@ -68,25 +63,15 @@ class AllReduce final : public Chunked {
     const Range all = range(tick);
     for (int32_t i = 1; i < ranks_; ++i) {
       const int32_t r = (rank_ + i) % ranks_;
-      const Range part = part_of(all, r);
+      const Range part = part_of(all.count, r);
       deliver(recv(all.first + part.first), slot(r, tick) + part.first * width_, part.count * width_);
     }
   }
   [[nodiscard]] ByteRange posted_for(int32_t peer, uint64_t tick) const override {
-    return bytes_of(part_of(range(tick), peer));
+    return bytes_of(part_of(range(tick).count, peer));
   }
   [[nodiscard]] ByteRange reduced_for(int32_t, uint64_t tick) const override {
-    return bytes_of(part_of(range(tick), rank_));
-  }
-
- private:
-  /// Part of rank r, counted within the tick; parts begin on cache lines.
-  [[nodiscard]] Range part_of(Range all, int32_t r) const {
-    const uint64_t line = 64 / width_;
-    const auto ranks = static_cast<uint64_t>(ranks_);
-    const uint64_t size = ((all.count + ranks - 1) / ranks + line - 1) / line * line;
-    const uint64_t first = std::min(static_cast<uint64_t>(r) * size, all.count);
-    return {first, std::min(size, all.count - first)};
+    return bytes_of(part_of(range(tick).count, rank_));
   }
 };
 

@@ -15,6 +15,11 @@
 
 namespace pliant::accelerator {
 
+struct Range {
+  uint64_t first = 0;
+  uint64_t count = 0;
+};
+
 /// Ticks count from 0 within the call; the slots of tick t are those of group tick first_tick + t.
 class Exchange {
  public:
@@ -52,6 +57,14 @@ class Exchange {
   }
   [[nodiscard]] std::byte* recv(uint64_t element) const {
     return static_cast<std::byte*>(call_.recv) + element * width_;
+  }
+  /// Of `all` elements, those that rank r reduces for everyone; they begin on a cache line.
+  [[nodiscard]] Range part_of(uint64_t all, int32_t r) const {
+    const uint64_t line = 64 / width_;
+    const auto ranks = static_cast<uint64_t>(ranks_);
+    const uint64_t size = ((all + ranks - 1) / ranks + line - 1) / line * line;
+    const uint64_t first = std::min(static_cast<uint64_t>(r) * size, all);
+    return {first, std::min(size, all - first)};
   }
   [[nodiscard]] uint64_t chunk_elements() const { return segment_.chunk_bytes() / width_; }
   void reduce_into(const std::vector<const void*>& inputs, uint64_t count, void* out, void* also) const {
