@@ -17,7 +17,7 @@ FailureCause FailureCause::unpack(uint64_t word) {
           static_cast<int32_t>(word & 0xffffffffU)};
 }
 
-Failure FailureCause::to_failure(int32_t own) const {
+Failure FailureCause::to_failure(int32_t own, const std::string& meeting) const {
   const std::string who = "rank " + std::to_string(rank);
   switch (kind) {
     case kDied:
@@ -50,12 +50,14 @@ Failure FailureCause::to_failure(int32_t own) const {
       return {PLIANT_PEER_LOST,
               "the rank that made the communicator id is lost: it closed the rendezvous before all had joined"};
     case kUnreachable:
-      return {PLIANT_PEER_LOST, std::string("cannot reach the rank that made the communicator id: ") +
+      return {PLIANT_PEER_LOST, "cannot reach the rank that made the communicator id at " + meeting + ": " +
                                     std::strerror(detail) +
-                                    "; it has ended or given the communicator up, or a firewall is between"};
+                                    "; it has ended or given the communicator up, the interface that it names is not "
+                                    "reached from here, or a firewall is between"};
     case kNotConnected:
-      return {PLIANT_PEER_LOST,
-              "cannot connect with " + who + ": it has ended, or the interface it names is not reached from here"};
+      return {PLIANT_PEER_LOST, (detail == own ? std::string("cannot") : "rank " + std::to_string(detail) + " cannot") +
+                                    " connect with " + who +
+                                    ": one of them has ended, or their interfaces do not reach each other"};
     case kRankTaken:
       return {PLIANT_INVALID_ARGUMENT, who + " has joined already; every rank joins once, and an id is used once"};
     case kBroken:

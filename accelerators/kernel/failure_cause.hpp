@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "pliant/sdk/failure.hpp"
 
@@ -23,18 +24,18 @@ struct FailureCause {
     kSilent,        ///< nothing was heard of `rank` for detail seconds
     kMakerGone,     ///< the rendezvous closed before all had joined
     kUnreachable,   ///< there is no way to the rendezvous; detail is errno
-    kNotConnected,  ///< there is no way to `rank`
+    kNotConnected,  ///< rank detail has no way to `rank`
     kRankTaken,     ///< another process has joined as `rank`
     kBroken,        ///< `rank` sent what no rank sends
   };
   Kind kind = kNone;
   int32_t rank = -1;   ///< -1 .. 2^20
-  int32_t detail = 0;  ///< pid, errno or seconds
+  int32_t detail = 0;  ///< pid, errno, seconds or another rank
 
   [[nodiscard]] uint64_t packed() const;
   static FailureCause unpack(uint64_t word);
-  /// As seen by rank `own`.
-  [[nodiscard]] sdk::Failure to_failure(int32_t own) const;
+  /// As seen by rank `own`; `meeting`: Link::meeting().
+  [[nodiscard]] sdk::Failure to_failure(int32_t own, const std::string& meeting = {}) const;
 };
 
 }  // namespace pliant::accelerator

@@ -42,6 +42,18 @@ void GlooJoining::greeted() {
   knock_.knock();
 }
 
+void GlooJoining::tell(FailureCause cause) {
+  uint64_t none = 0;
+  if (failure_.compare_exchange_strong(none, cause.packed())) knock_.knock();
+}
+
+void GlooJoining::push_failure(NoteChannel& channel) {
+  const uint64_t failure = failure_.load();
+  if (failure == 0 || failure_pushed_) return;
+  failure_pushed_ = true;
+  channel.push(Note::of(FailureCause::unpack(failure), rank_));
+}
+
 void GlooJoining::fail(FailureCause cause) {
   if (!stop_.load()) failed_(cause);
 }
@@ -79,14 +91,15 @@ void GlooJoining::join() {
   }
   bool joining = channel.has_value();
   while (joining && !stop_.load()) {
+    push_failure(*channel);
     if (!channel->pump()) {
       // What the rendezvous said last may be the reason.
-      for (auto note = channel->next(); note && joining; note = channel->next()) joining = follow(*channel, *note);
+      for (auto note = channel->next(); note && joining; note = channel->next()) joining = follow(*note);
       // Whom all have greeted needs it no more.
       if (joining && greetings_.load() + 1 != peers_.size()) fail({FailureCause::kMakerGone, -1, 0});
       break;
     }
-    for (auto note = channel->next(); note && joining; note = channel->next()) joining = follow(*channel, *note);
+    for (auto note = channel->next(); note && joining; note = channel->next()) joining = follow(*note);
     if (!joining) break;
     if (greetings_.load() + 1 == peers_.size()) {
       channel->push({Note::kDone, rank_});
@@ -95,6 +108,10 @@ void GlooJoining::join() {
     }
     pollfd polled[2] = {{knock_.fd(), POLLIN, 0}, {channel->fd(), channel->events(), 0}};
     if (::poll(polled, 2, -1) > 0 && polled[0].revents != 0) knock_.clear();
+  }
+  if (channel && stop_.load()) {  // its last words
+    push_failure(*channel);
+    channel->pump();
   }
   if (!connecting_.joinable()) return;
   if (greetings_.load() + 1 != peers_.size()) {
@@ -105,14 +122,15 @@ void GlooJoining::join() {
   connecting_.join();
 }
 
-bool GlooJoining::follow(NoteChannel&, const Note& note) {
+bool GlooJoining::follow(const Note& note) {
   switch (note.kind) {
     case Note::kTable:
       if (!connecting_.joinable()) connecting_ = std::thread([this, table = note.body] { connect_all(table); });
       return true;
-    case Note::kLost:
-      fail({FailureCause::kDisconnected, note.rank, 0});
-      return false;
+    case Note::kFailed:
+      // Goes on: who ends its connections now would be taken for the one that was lost.
+      if (const auto cause = note.cause()) fail(*cause);
+      return true;
     case Note::kRefused:
       fail({FailureCause::kRankTaken, note.rank, 0});
       return false;
@@ -134,7 +152,7 @@ void GlooJoining::connect_all(const std::string& table) {
       std::memcpy(hello.words, id_.secret, sizeof(hello.words));
       peers_[r]->start(hello);
     } catch (const std::exception&) {
-      return fail({FailureCause::kNotConnected, static_cast<int32_t>(r), 0});
+      return fail({FailureCause::kNotConnected, static_cast<int32_t>(r), rank_});
     }
   }
 }

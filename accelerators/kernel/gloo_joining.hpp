@@ -30,12 +30,16 @@ class GlooJoining {
   void stop();
   /// A peer has said hello. Once all have, the rendezvous hears of it.
   void greeted();
+  /// Those who are not connected yet hear of `cause` by the rendezvous. The first cause stands.
+  void tell(FailureCause cause);
 
  private:
   void join();
   /// Empty when there is nothing more to do here.
   std::optional<NoteChannel> reach_rendezvous();
-  bool follow(NoteChannel& channel, const Note& note);
+  bool follow(const Note& note);
+  /// Pushes what is to be told and was not yet.
+  void push_failure(NoteChannel& channel);
   void connect_all(const std::string& table);
   void fail(FailureCause cause);
 
@@ -46,6 +50,8 @@ class GlooJoining {
   Knock knock_;
   std::atomic<bool> stop_{false};
   std::atomic<size_t> greetings_{0};
+  std::atomic<uint64_t> failure_{0};  ///< FailureCause::packed()
+  bool failure_pushed_ = false;
   std::thread joining_;
   std::thread connecting_;
 };

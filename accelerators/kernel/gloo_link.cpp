@@ -48,6 +48,7 @@ class GlooLink final : public Link, private FrameSink {
   ~GlooLink() override { stop(); }
 
   void start() override;
+  [[nodiscard]] std::string meeting() const override { return id_.address().text(); }
   void stop() override;
   void published(Stage stage, uint64_t ticks, const Parcels* parcels) override;
   void posted(int32_t peer, uint32_t slot, uint64_t bytes) override;
@@ -207,6 +208,7 @@ void GlooLink::failed(FailureCause cause) {
     peer.give_up();
     peer.send(frame, GlooPeer::Patience::kTries);
   });
+  if (joining_) joining_->tell(cause);
 }
 
 void GlooLink::left() {

@@ -257,16 +257,17 @@ bool Group::failed() const {
 
 void Group::check() const {
   if (!failed()) return;
+  const auto meeting = [&] { return link_ ? link_->meeting() : ""; };
   const auto shared = FailureCause::unpack(segment_.cause().load());
   if (aborted_.load()) {
     if (shared.kind == FailureCause::kNone || shared.kind == FailureCause::kAborted) {
       throw FailureCause{FailureCause::kAborted, rank_, 0}.to_failure(rank_);
     }
-    throw Failure(PLIANT_ABORTED,
-                  std::string("this rank aborted the communicator, after: ") + shared.to_failure(rank_).what());
+    throw Failure(PLIANT_ABORTED, std::string("this rank aborted the communicator, after: ") +
+                                      shared.to_failure(rank_, meeting()).what());
   }
-  if (shared.kind != FailureCause::kNone) throw shared.to_failure(rank_);
-  throw FailureCause::unpack(local_cause_.load()).to_failure(rank_);
+  const FailureCause cause = shared.kind != FailureCause::kNone ? shared : FailureCause::unpack(local_cause_.load());
+  throw cause.to_failure(rank_, meeting());
 }
 
 void Group::check_all_there() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "kernel/failure_cause.hpp"
 #include "kernel/segment.hpp"
@@ -30,6 +31,8 @@ class Link {
   virtual ~Link() = default;
   /// Begins to join and to watch. Called once, before all else. Throws PLIANT_RESOURCE_EXHAUSTED.
   virtual void start() = 0;
+  /// Where the ranks meet, for words; "" where they need no place.
+  [[nodiscard]] virtual std::string meeting() const { return ""; }
   /// Ends its threads; nothing is heard afterwards. Idempotent.
   virtual void stop() = 0;
   /// Own progress says that `stage` is done before `ticks`. `parcels` is NULL where nothing but that is to be known.

@@ -63,6 +63,11 @@ std::string NetworkAddress::host() const {
   return ::inet_ntop(bytes.ss_family, from, text.data(), text.size()) == nullptr ? "?" : text.data();
 }
 
+bool NetworkAddress::is_loopback() const {
+  if (bytes.ss_family == AF_INET6) return IN6_IS_ADDR_LOOPBACK(&v6(*this).sin6_addr);
+  return bytes.ss_family == AF_INET && ntohl(v4(*this).sin_addr.s_addr) >> 24U == 127;
+}
+
 std::string NetworkAddress::text() const {
   const std::string shown = bytes.ss_family == AF_INET6 ? "[" + host() + "]" : host();
   return shown + ":" + std::to_string(port());
@@ -124,6 +129,12 @@ NetworkId NetworkId::read(const pliant_comm_id& id, int32_t world_size, const Ne
   sdk::require(world_size == 1 || network.own.bytes.ss_family == made.family,
                "the communicator id names " + made.address().text() + ", but this rank's interface has " +
                    network.own.host() + "; name interfaces of one address family on all ranks");
+  sdk::require(world_size == 1 || network.own.is_loopback() == made.address().is_loopback(), [&] {
+    const bool here = network.own.is_loopback();
+    return "the communicator id names " + made.address().text() + ", but this rank's interface has " +
+           network.own.host() + "; " + (here ? network.own.host() : made.address().host()) +
+           " is reached on its own machine only: name the interfaces that join the machines, on all ranks";
+  });
   return made;
 }
 

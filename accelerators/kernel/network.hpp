@@ -20,6 +20,7 @@ struct NetworkAddress {
   [[nodiscard]] socklen_t size() const;
   [[nodiscard]] const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&bytes); }
   [[nodiscard]] uint16_t port() const;
+  [[nodiscard]] bool is_loopback() const;
   /// Without the port, as inet_pton reads it.
   [[nodiscard]] std::string host() const;
   /// With the port: "10.0.0.3:4711", "[fd00::3]:4711".
@@ -49,7 +50,7 @@ struct NetworkId {
 
   static bool is_one(const pliant_comm_id& id);
   /// Throws PLIANT_FAILED_PRECONDITION for an id of another layout, PLIANT_INVALID_ARGUMENT for another world size, and
-  /// when `network` has no interface to join by.
+  /// when `network` has no interface to join by, or one that cannot reach the address of the id.
   static NetworkId read(const pliant_comm_id& id, int32_t world_size, const NetworkSettings& network);
   /// The first word of the secret, which tells ids apart.
   static uint64_t nonce(const pliant_comm_id& id);

@@ -35,6 +35,18 @@ struct NoteHead {
 
 }  // namespace
 
+Note Note::of(const FailureCause& cause, int32_t rank) {
+  const uint64_t word = cause.packed();
+  return {kFailed, rank, std::string(reinterpret_cast<const char*>(&word), sizeof(word))};
+}
+
+std::optional<FailureCause> Note::cause() const {
+  uint64_t word = 0;
+  if (kind != kFailed || body.size() != sizeof(word)) return std::nullopt;
+  std::memcpy(&word, body.data(), sizeof(word));
+  return FailureCause::unpack(word);
+}
+
 Knock::Knock() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!fd_) throw Failure(PLIANT_RESOURCE_EXHAUSTED, std::string("cannot join: eventfd: ") + std::strerror(errno));
 }
@@ -167,12 +179,16 @@ void RendezvousServer::hear(Guest& guest) {
     } else if (note->kind == Note::kDone) {
       guest.done = true;
       finished_[static_cast<size_t>(guest.rank)] = true;
+    } else if (note->cause()) {
+      fail(*note);
     }
     if (guest.over) return;
   }
   if (open) return;
   guest.over = true;
-  if (guest.rank >= 0 && !guest.done) lose(guest.rank);
+  if (guest.rank >= 0 && !guest.done) {
+    fail(Note::of({FailureCause::kDisconnected, guest.rank, 0}, guest.rank));
+  }
 }
 
 void RendezvousServer::greet(Guest& guest, const Note& hello) {
@@ -194,7 +210,7 @@ void RendezvousServer::greet(Guest& guest, const Note& hello) {
   }
   addresses = hello.body.substr(sizeof(shown));
   guest.rank = hello.rank;
-  if (lost_ >= 0) guest.channel.push({Note::kLost, lost_});
+  if (failed_) guest.channel.push(*failed_);
 }
 
 void RendezvousServer::hand_out() {
@@ -212,11 +228,11 @@ void RendezvousServer::hand_out() {
   }
 }
 
-void RendezvousServer::lose(int32_t rank) {
-  if (lost_ >= 0) return;
-  lost_ = rank;
+void RendezvousServer::fail(const Note& failed) {
+  if (failed_) return;
+  failed_ = failed;
   for (Guest& guest : guests_) {
-    if (guest.rank >= 0 && !guest.over) guest.channel.push({Note::kLost, rank});
+    if (guest.rank >= 0 && guest.rank != failed.rank && !guest.over) guest.channel.push(failed);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernel/failure_cause.hpp"
 #include "kernel/network.hpp"
 
 namespace pliant::accelerator {
@@ -21,12 +22,16 @@ struct Note {
     kHello = 1,    ///< of `rank`; body: the secret, then the rank's addresses, one for each rank
     kDone = 2,     ///< `rank` is connected to all and needs the server no more
     kTable = 3,    ///< body: the address of each rank for this one
-    kLost = 4,     ///< `rank` went away before it was done
+    kFailed = 4,   ///< the communicator is over: `rank` says so, or went away before it was done; body: the cause
     kRefused = 5,  ///< `rank` has joined already
   };
   uint32_t kind = 0;
   int32_t rank = -1;
   std::string body = {};
+
+  static Note of(const FailureCause& cause, int32_t rank);
+  /// Of a kFailed; empty when it is none that a rank sends.
+  [[nodiscard]] std::optional<FailureCause> cause() const;
 };
 
 /// Notes over a socket that never blocks.
@@ -87,7 +92,8 @@ class RendezvousServer {
   void hear(Guest& guest);
   void greet(Guest& guest, const Note& hello);
   void hand_out();
-  void lose(int32_t rank);
+  /// Tells all who are here, and whoever comes. The first cause stands.
+  void fail(const Note& failed);
   [[nodiscard]] bool all_done() const;
 
   const NetworkId id_;
@@ -97,7 +103,7 @@ class RendezvousServer {
   std::list<Guest> guests_;
   std::vector<std::string> addresses_;  ///< by rank; empty: has not come
   std::vector<bool> finished_;
-  int32_t lost_ = -1;
+  std::optional<Note> failed_;
   bool handed_out_ = false;
   std::thread thread_;  // last: uses the members above
 };

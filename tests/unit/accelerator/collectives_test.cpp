@@ -8,14 +8,6 @@ namespace {
 /// Small pieces, so that a modest count takes many of them.
 const OptionSettings kSmallChunks{{{"chunk_bytes", 4096}}, {}, {}};
 
-void expect_all_well(Processes& processes) {
-  const std::vector<RankEnd> ends = processes.ends();
-  for (size_t r = 0; r < ends.size(); ++r) {
-    INFO("rank ", r);
-    CHECK(ends[r].text == "");
-  }
-}
-
 }  // namespace
 
 TEST_CASE("collectives between processes equal the reference bit by bit at 1, 2, 3, 4 and 7 ranks") {

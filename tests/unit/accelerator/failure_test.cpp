@@ -13,11 +13,6 @@ using namespace pliant_test;
 namespace {
 
 const OptionSettings kSmallChunks{{{"chunk_bytes", 4096}}, {}, {}};
-
-bool starts_with(const std::string& text, const std::string& head) {
-  return text.rfind(head, 0) == 0;
-}
-
 const std::string kPeerLost = std::to_string(PLIANT_PEER_LOST) + ": ";
 const std::string kAborted = std::to_string(PLIANT_ABORTED) + ": ";
 

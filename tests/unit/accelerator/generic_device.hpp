@@ -147,15 +147,4 @@ inline std::vector<RankEnd> ends_of(const Setup& setup, int32_t world_size, cons
   return processes.ends();
 }
 
-inline void expect_all_well(const std::vector<RankEnd>& ends) {
-  for (size_t r = 0; r < ends.size(); ++r) {
-    INFO("rank ", r);
-    CHECK(ends[r].text == "");
-  }
-}
-
-inline bool starts_with(const std::string& text, const std::string& head) {
-  return text.rfind(head, 0) == 0;
-}
-
 }  // namespace pliant_test

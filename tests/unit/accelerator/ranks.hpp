@@ -84,6 +84,15 @@ struct RankEnd {
 
 using RankBody = std::function<std::string(const Rank&)>;
 
+inline bool starts_with(const std::string& text, const std::string& head) {
+  return text.rfind(head, 0) == 0;
+}
+
+/// As Outcome::text() puts it.
+inline std::string with_status(int32_t status, const std::string& text) {
+  return std::to_string(status) + ": " + text;
+}
+
 inline std::string guarded_body(const RankBody& body, const Rank& rank) {
   try {
     return body(rank);
@@ -166,6 +175,27 @@ class Processes {
   Board* board_;
   std::vector<Child> children_;
 };
+
+inline void expect_all_well(const std::vector<RankEnd>& ends) {
+  for (size_t r = 0; r < ends.size(); ++r) {
+    INFO("rank ", r);
+    CHECK(ends[r].text == "");
+  }
+}
+
+inline void expect_all_well(Processes& processes) {
+  expect_all_well(processes.ends());
+}
+
+/// Everything up to a ready communicator and a stream, then `body`.
+inline RankBody when_ready(std::function<std::string(const Rank&, Comm&, const Stream&)> body) {
+  return [body = std::move(body)](const Rank& self) -> std::string {
+    Comm comm(self.device, self.id(), self.rank, self.world_size);
+    const Stream stream(self.device);
+    if (const Outcome ready = comm.status(60000); !ready.ok()) return "not ready: " + ready.text();
+    return body(self, comm, stream);
+  };
+}
 
 /// The same body in threads that share one Device.
 inline std::vector<std::string> run_threads(const Device& device, int32_t world_size, const RankBody& body) {

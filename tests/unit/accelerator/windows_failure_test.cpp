@@ -10,9 +10,6 @@ constexpr uint64_t kCount = 200000;
 const Kind kOfWindows[] = {Kind::kAllReduce, Kind::kAllGather, Kind::kReduceScatter, Kind::kBroadcast,
                            Kind::kAllGatherV};
 
-bool starts_with(const std::string& text, const std::string& head) {
-  return text.rfind(head, 0) == 0;
-}
 const std::string kPeerLost = std::to_string(PLIANT_PEER_LOST) + ": ";
 const std::string kAborted = std::to_string(PLIANT_ABORTED) + ": ";
 
