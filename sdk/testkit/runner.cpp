@@ -94,19 +94,21 @@ Verdict run_check(const Check& check, const Subject& subject, int32_t limit_s) {
     if (message) take(*message, verdict, decided);
     late = !message && !gone;
   }
-  const auto status = late ? std::nullopt : process.wait_status(kEndMs);
+  std::optional<int> ended;
+  if (!late) ended = process.wait_status(kEndMs);
+  const int status = ended.value_or(0);
   verdict.seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
   const bool failed = verdict.result == Result::kFail || verdict.result == Result::kSkip;
   if (late) {
     verdict.result = Result::kFail;
     verdict.reason = "it hung: no verdict after " + seconds_text(limit);
-  } else if (!status) {
+  } else if (!ended) {
     if (!failed) verdict = {Result::kFail, "the process did not end after the check", 0, verdict.seconds};
-  } else if (WIFSIGNALED(*status) && !failed) {
+  } else if (WIFSIGNALED(status) && !failed) {
     const std::string when = decided ? " after the check, at the end of the process" : "";
-    verdict = {Result::kCrash, "it " + words_of(*status) + when, WTERMSIG(*status), verdict.seconds};
-  } else if (*status != 0 && !failed) {
-    verdict = {Result::kFail, "the process " + words_of(*status), 0, verdict.seconds};
+    verdict = {Result::kCrash, "it " + words_of(status) + when, WTERMSIG(status), verdict.seconds};
+  } else if (status != 0 && !failed) {
+    verdict = {Result::kFail, "the process " + words_of(status), 0, verdict.seconds};
   } else if (!decided) {
     verdict = {Result::kFail, "the plugin ended the process", 0, verdict.seconds};
   }
