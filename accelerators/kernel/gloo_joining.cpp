@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -15,6 +16,15 @@
 namespace pliant::accelerator {
 
 using sdk::Failure;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// How long a rank that gives up may take to reach those who would wait for it.
+constexpr std::chrono::seconds kLastWords{1};
+
+}  // namespace
 
 GlooJoining::GlooJoining(const NetworkId& id, int32_t rank, Peers& peers, std::function<void(FailureCause)> failed)
     : id_(id), rank_(rank), peers_(peers), failed_(std::move(failed)) {}
@@ -63,10 +73,14 @@ std::optional<NoteChannel> GlooJoining::reach_rendezvous() {
   UniqueFd fd(::socket(there.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   int reason = 0;
   if (!fd || (::connect(fd.get(), there.raw(), there.size()) != 0 && errno != EINPROGRESS)) reason = errno;
+  std::optional<Clock::time_point> give_up;
   while (reason == 0) {
+    if (stop_.load() && !give_up) give_up = Clock::now() + kLastWords;
+    const auto left = give_up ? std::chrono::ceil<std::chrono::milliseconds>(*give_up - Clock::now()).count() : -1;
     pollfd polled[2] = {{knock_.fd(), POLLIN, 0}, {fd.get(), POLLOUT, 0}};
-    if (::poll(polled, 2, -1) < 0) continue;  // a signal
-    if (stop_.load()) return std::nullopt;
+    const int ready = ::poll(polled, 2, give_up ? static_cast<int>(std::max<int64_t>(left, 0)) : -1);
+    if (ready < 0) continue;  // a signal
+    if (ready == 0) return std::nullopt;
     if (polled[1].revents == 0) {
       knock_.clear();
       continue;

@@ -26,7 +26,7 @@ class GlooJoining {
   GlooJoining& operator=(const GlooJoining&) = delete;
   /// Throws PLIANT_RESOURCE_EXHAUSTED.
   void start();
-  /// Gives up what is not done. Idempotent.
+  /// Gives up what is not done, and has the rendezvous know, which takes a second at most. Idempotent.
   void stop();
   /// A peer has said hello. Once all have, the rendezvous hears of it.
   void greeted();

@@ -212,7 +212,10 @@ void GlooLink::failed(FailureCause cause) {
 }
 
 void GlooLink::left() {
-  if (joining_ && !group_.all_joined()) joining_->stop();
+  if (joining_ && !group_.all_joined()) {
+    joining_->tell({FailureCause::kLeft, group_.rank(), 0});
+    joining_->stop();
+  }
   const uint64_t cause = group_.segment().cause().load();
   const bool failed = cause != 0;
   for_each_peer([&](int32_t, GlooPeer& peer) {

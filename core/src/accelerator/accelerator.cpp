@@ -166,9 +166,17 @@ Stream::Stream(Stream&&) noexcept = default;
 
 void Stream::synchronize() {
   Accelerator::State& accelerator = *state_->accelerator;
-  accelerator.call(accelerator.table().stream_synchronize, state_->handle);
-  // What enqueued collectives met that the plugin knows nothing of.
-  accelerator.told([&] { accelerator.collectives.throw_failure(state_->handle); });
+  const auto tell_of_collectives = [&](int32_t status) {
+    accelerator.told([&] { accelerator.collectives.throw_failure(state_->handle, status); });
+  };
+  try {
+    accelerator.call(accelerator.table().stream_synchronize, state_->handle);
+  } catch (const Error& error) {
+    // Why a communicator was aborted the plugin may not know.
+    if (error.status() == Status::kAborted) tell_of_collectives(PLIANT_ABORTED);
+    throw;
+  }
+  tell_of_collectives(PLIANT_OK);  // what they met that the plugin knows nothing of
 }
 
 bool Stream::is_idle() const {

@@ -54,8 +54,8 @@ CollectivesOf::Generic& CollectivesOf::generic() {
   return *generic_;
 }
 
-void CollectivesOf::throw_failure(pliant_stream* stream) {
-  if (generic_ != nullptr) generic_->self.plugin.throw_failure(stream);
+void CollectivesOf::throw_failure(pliant_stream* stream, int32_t status) {
+  if (generic_ != nullptr) generic_->self.plugin.throw_failure(stream, status);
 }
 
 void CollectivesOf::forget(pliant_stream* stream) {

@@ -29,9 +29,10 @@ class CollectivesOf {
   [[nodiscard]] const pliant_collectives& table();
   [[nodiscard]] void* self();
 
-  /// After a synchronize of `stream` that found nothing: the first failure on it that nobody was told of, as
-  /// sdk::Failure. Those of the accelerator's own collectives it tells itself.
-  void throw_failure(pliant_stream* stream);
+  /// After a synchronize of `stream` that found nothing, or (`status`) PLIANT_ABORTED: the first failure on it that
+  /// nobody was told of, as sdk::Failure. Those of the accelerator's own collectives it tells itself, but not why core
+  /// aborted them.
+  void throw_failure(pliant_stream* stream, int32_t status = PLIANT_OK);
   /// `stream` was destroyed.
   void forget(pliant_stream* stream);
 

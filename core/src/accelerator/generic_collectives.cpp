@@ -32,18 +32,31 @@ void GenericCollectives::note(pliant_stream* stream, const sdk::Failure& failure
   failures_.emplace(stream, failure);
 }
 
-void GenericCollectives::throw_failure(pliant_stream* stream) {
+void GenericCollectives::throw_failure(pliant_stream* stream, int32_t status) {
   const std::lock_guard lock(mutex_);
-  const auto found = failures_.find(stream);
-  if (found == failures_.end()) return;
-  const sdk::Failure failure = found->second;
-  failures_.erase(found);
-  throw sdk::Failure(failure);
+  if (const auto found = failures_.find(stream); found != failures_.end()) {
+    const sdk::Failure failure = found->second;
+    failures_.erase(found);
+    throw sdk::Failure(failure);
+  }
+  const auto user = users_.find(stream);
+  if (status == PLIANT_ABORTED && user != users_.end()) user->second->check();
 }
 
 void GenericCollectives::forget(pliant_stream* stream) {
   const std::lock_guard lock(mutex_);
   failures_.erase(stream);
+  users_.erase(stream);
+}
+
+void GenericCollectives::set_user(pliant_stream* stream, Shared& user) {
+  const std::lock_guard lock(mutex_);
+  users_[stream] = &user;
+}
+
+void GenericCollectives::forget_user(const Shared& user) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(users_, [&](const auto& entry) { return entry.second == &user; });
 }
 
 void GenericCollectives::sweep() {

@@ -35,8 +35,9 @@ class GenericCollectives {
   /// The slots; their `self` is what self() gives.
   static const pliant_collectives& table();
 
-  /// The first failure on `stream` that nobody was told of; throws it as sdk::Failure.
-  void throw_failure(pliant_stream* stream);
+  /// Throws as sdk::Failure the first failure on `stream` that nobody was told of; after a synchronize that ended with
+  /// PLIANT_ABORTED (`status`) also why the communicator was aborted whose calls went to the device's own collectives.
+  void throw_failure(pliant_stream* stream, int32_t status = PLIANT_OK);
   void forget(pliant_stream* stream);
 
   /// How the ranks of a communicator exchange.
@@ -76,6 +77,9 @@ class GenericCollectives {
  private:
   friend struct Shared;
   void note(pliant_stream* stream, const sdk::Failure& failure);
+  /// The last communicator whose call went from `stream` to the device's own collectives.
+  void set_user(pliant_stream* stream, Shared& user);
+  void forget_user(const Shared& user);
   void sweep();
 
   const plugin::Instance& device_;
@@ -83,6 +87,7 @@ class GenericCollectives {
   const pliant_collectives* const own_;
   std::mutex mutex_;
   std::map<pliant_stream*, sdk::Failure> failures_;
+  std::map<pliant_stream*, Shared*> users_;
   std::list<std::unique_ptr<Shared>> retired_;  // of communicators that are gone, until their enqueued work is
 };
 

@@ -85,12 +85,16 @@ GenericCollectives::Shared::Shared(GenericCollectives& all, int32_t used_device,
 GenericCollectives::Shared::~Shared() {
   close();
   stop_work();
+  owner.forget_user(*this);
   carrier.slots().stream_destroy(carrier.instance.self(), carrier_stream_);
 }
 
 void GenericCollectives::Shared::call(const Body& body, pliant_stream* stream) {
   const std::lock_guard lock(calling_);
-  if (is_settled()) return body(stream);  // what they refuse they say themselves
+  if (is_settled()) {
+    owner.set_user(stream, *this);
+    return body(stream);  // what they refuse they say themselves
+  }
   try {
     if (is_late) return call_late(body, stream);
     if (!has_met_) decline(stream);
@@ -118,8 +122,10 @@ void GenericCollectives::Shared::step(pliant_stream* stream, Exchange exchange, 
 void GenericCollectives::Shared::note_failure(const Failure& failure, pliant_stream* stream) {
   fail(cause_of(failure));
   if (stream == late_stream_) return;  // the stream that waits for it is told
-  const std::lock_guard lock(mutex_);
-  owner.note(stream, *failure_);
+  std::unique_lock lock(mutex_);
+  const Failure first = *failure_;
+  lock.unlock();
+  owner.note(stream, first);
 }
 
 void GenericCollectives::Shared::run(void* context) {

@@ -130,7 +130,13 @@ struct GenericCollectives::Shared {
   void decline(pliant_stream* stream);
   void call_late(const Body& body, pliant_stream* stream);
   void work();
+  /// The next call that a thread carries out; NULL: it is to end.
+  std::shared_ptr<Job> next_job();
+  /// The accelerator's own collectives may wait for ever for a rank that is gone, and tell nobody of what failed here:
+  /// the carrier knows, and tells. False: there is nothing more to watch.
+  bool watch();
   void carry_out(const Job& job);
+  void await_late_stream();
   void agree();
   void agree_on_memory(const Gather& gather);
   void agree_on_board(const Gather& gather);

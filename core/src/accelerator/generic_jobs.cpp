@@ -1,5 +1,6 @@
 // Calls that are carried out late: the thread of a communicator on which the ranks agree on their way, and its stream.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -10,6 +11,15 @@
 namespace pliant::detail {
 
 using sdk::Failure;
+
+namespace {
+
+/// How soon the loss of a rank is noticed that the accelerator's own collectives do not tell of.
+constexpr std::chrono::milliseconds kWatchEvery{10};
+/// How soon the end of a call is noticed by a thread that also watches.
+constexpr std::chrono::microseconds kLookEvery{200};
+
+}  // namespace
 
 /// One call, until its stream has gone on.
 struct GenericCollectives::Shared::Job {
@@ -87,16 +97,7 @@ void GenericCollectives::Shared::work() {
   } catch (const std::exception& failure) {
     fail(Failure(PLIANT_INTERNAL, std::string("the ranks could not agree on how they exchange: ") + failure.what()));
   }
-  for (;;) {
-    std::shared_ptr<Job> job;
-    {
-      std::unique_lock lock(jobs_mutex_);
-      jobs_changed_.wait(lock, [&] { return !jobs_.empty() || !working_; });
-      if (jobs_.empty()) return;
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
-      is_carrying_ = true;
-    }
+  while (const std::shared_ptr<Job> job = next_job()) {
     try {
       carry_out(*job);
     } catch (const Failure& failure) {
@@ -112,6 +113,40 @@ void GenericCollectives::Shared::work() {
   }
 }
 
+std::shared_ptr<GenericCollectives::Shared::Job> GenericCollectives::Shared::next_job() {
+  const auto has_come = [&] { return !jobs_.empty() || !working_; };
+  bool watches = true;
+  std::unique_lock lock(jobs_mutex_);
+  while (own_ != nullptr && watches && !jobs_changed_.wait_for(lock, kWatchEvery, has_come)) {
+    lock.unlock();
+    watches = watch();
+    lock.lock();
+  }
+  jobs_changed_.wait(lock, has_come);
+  if (jobs_.empty()) return nullptr;
+  std::shared_ptr<Job> job = std::move(jobs_.front());
+  jobs_.pop_front();
+  is_carrying_ = true;
+  return job;
+}
+
+bool GenericCollectives::Shared::watch() {
+  try {
+    {
+      const std::lock_guard lock(carrier_mutex_);
+      if (closed_) return false;
+      carrier(carrier.collectives().comm_status, comm_, int32_t{0});
+    }
+    const std::lock_guard lock(jobs_mutex_);
+    if (own_ != nullptr) own_->call(&pliant_collectives::comm_status, int32_t{0});
+  } catch (const Failure& failure) {
+    if (failure.status() == PLIANT_DEADLINE_EXCEEDED) return true;  // not all have joined
+    fail(failure);
+    return false;
+  }
+  return true;
+}
+
 void GenericCollectives::Shared::carry_out(const Job& job) {
   check();
   if (!has_met_) agree();
@@ -125,9 +160,22 @@ void GenericCollectives::Shared::carry_out(const Job& job) {
     static_cast<void>(device.slots().stream_synchronize(device.instance.self(), late_stream_, &ignored));
     throw;
   }
-  device(device.slots().stream_synchronize, late_stream_);
+  await_late_stream();
   check();
   if (own_ != nullptr) own_->set_joined();  // a collective came to its end
+}
+
+/// Watches meanwhile where that is called for; then at the cost of some delay, of the first calls only.
+void GenericCollectives::Shared::await_late_stream() {
+  bool watches = own_ != nullptr;
+  int32_t is_idle = 0;
+  for (int looks = 1; watches; ++looks) {
+    device(device.slots().stream_query, late_stream_, &is_idle);
+    if (is_idle != 0) break;
+    std::this_thread::sleep_for(kLookEvery);  // a stream cannot be waited for with a limit
+    if (looks % (kWatchEvery / kLookEvery) == 0) watches = watch();
+  }
+  device(device.slots().stream_synchronize, late_stream_);
 }
 
 void GenericCollectives::Shared::agree() {
@@ -173,8 +221,13 @@ void GenericCollectives::Shared::await_agreement(std::chrono::steady_clock::time
   const std::shared_ptr<OwnComm> own = own_to_renew();
   if (own == nullptr) return;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-  own->call(&pliant_collectives::comm_status,
-            has_end ? static_cast<int32_t>(std::max<int64_t>(left.count(), 0)) : int32_t{-1});
+  try {
+    own->call(&pliant_collectives::comm_status,
+              has_end ? static_cast<int32_t>(std::max<int64_t>(left.count(), 0)) : int32_t{-1});
+  } catch (const Failure&) {
+    check();  // why it was aborted
+    throw;
+  }
   own->set_joined();
 }
 

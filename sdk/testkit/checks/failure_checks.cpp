@@ -121,6 +121,53 @@ void aborted_joining(const Subject& subject) {
   ranks.finish(1);
 }
 
+const std::string kWaits = "waits";
+
+/// Rank 1 destroys its communicator before the others come.
+void leave_joining_script(const Rank& rank) {
+  const pliant_comm_id id = rank.id();
+  if (rank.rank == 1) {
+    Comm comm(rank, id);
+    comm.destroy();
+    rank.tell("left");
+    rank.hear();  // alive until the others have seen it
+    return;
+  }
+  rank.tell("has the id");
+  rank.hear();
+  const Comm comm(rank, id);
+  Outcome outcome = comm.status(5000);
+  if (outcome.status == PLIANT_DEADLINE_EXCEEDED) {
+    rank.tell(kWaits);
+    rank.hear();
+    return;
+  }
+  // It did join; then it is missed in the first collective.
+  if (outcome.ok()) outcome = ended(CollectiveWork(rank, {}), comm, Stream(rank.accelerator, 0));
+  expect(outcome.status == PLIANT_PEER_LOST || outcome.status == PLIANT_ABORTED,
+         "joining, or the barrier after it, ended with " + outcome.text() +
+             " though rank 1 had destroyed its communicator before, not PLIANT_PEER_LOST or PLIANT_ABORTED");
+  rank.tell("back");
+  rank.hear();  // nobody leaves before all have seen it
+}
+
+void left_joining(const Subject& subject) {
+  need_collectives(subject);
+  Ranks ranks(subject, "leave_joining", 3);
+  ranks.carry_id();
+  ranks.hear(1, "end of comm_destroy");
+  for (const int32_t r : {0, 2}) ranks.hear(r, "communicator id");
+  for (const int32_t r : {0, 2}) ranks.tell(r);
+  bool waits = false;
+  for (const int32_t r : {0, 2}) {
+    const std::string told = ranks.hear(r, "end of joining and a barrier after rank 1 destroyed its communicator");
+    waits = waits || told == kWaits;
+  }
+  ranks.tell_all();
+  ranks.finish();
+  if (waits) warn("who joins after a rank has left waits for it, until somebody aborts");
+}
+
 /// Those of which rank 1 names another count, and then another type.
 constexpr Collective kSized[] = {Collective::kAllGather, Collective::kReduceScatter, Collective::kBroadcast,
                                  Collective::kAllGatherV, Collective::kMessages};
@@ -196,11 +243,8 @@ void mismatched(const Subject& subject) {
 }  // namespace
 
 std::vector<Script> failure_scripts() {
-  return {{"abort", abort_script},
-          {"destroy", destroy_script},
-          {"abort_joining", abort_joining_script},
-          {"mismatch", mismatch_script},
-          {"leave", leave_script}};
+  return {{"abort", abort_script},       {"destroy", destroy_script}, {"abort_joining", abort_joining_script},
+          {"mismatch", mismatch_script}, {"leave", leave_script},     {"leave_joining", leave_joining_script}};
 }
 
 std::vector<Check> failure_checks() {
@@ -213,6 +257,7 @@ std::vector<Check> failure_checks() {
       {"failure.abort_joining", "comm_abort ends the wait for ranks that have not joined", aborted_joining},
       {"failure.destroy", "comm_destroy ends what is still running in its process", destroyed, 120},
       {"failure.leave", "comm_destroy ends what its peers still wait in", left, 120},
+      {"failure.leave_joining", "comm_destroy ends the wait of those who join later", left_joining},
   };
 }
 

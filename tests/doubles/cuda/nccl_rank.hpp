@@ -3,6 +3,7 @@
 //   PLIANT_SOFT_NCCL_VERSION    22809
 //   PLIANT_SOFT_NCCL_BUSY_POLLS how often a call that was begun is still in progress when it is asked for; 2
 //   PLIANT_SOFT_NCCL_WINDOWS    0: memory is taken and no window made, as between devices that do not reach each other
+//   PLIANT_SOFT_NCCL_DEAF       1: that a rank died or gave up is never noticed, as it may be within a machine
 //   NCCL_MULTI_RANK_GPU_ENABLE  1: two ranks may share a device; else each of them fails, and the others wait
 #pragma once
 

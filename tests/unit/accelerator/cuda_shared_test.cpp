@@ -62,9 +62,9 @@ class Joint : private Instances, public Device {
         Device(Instances::device.plugin().record(), Instances::device.self(), Generic::table(), &generic) {}
   [[nodiscard]] Outcome synchronize(pliant_stream* stream) const override {
     Outcome outcome = Device::synchronize(stream);
-    if (!outcome.ok()) return outcome;
+    if (!outcome.ok() && outcome.status != PLIANT_ABORTED) return outcome;
     try {
-      const_cast<Generic&>(generic.plugin).throw_failure(stream);
+      const_cast<Generic&>(generic.plugin).throw_failure(stream, outcome.status);
     } catch (const pliant::sdk::Failure& failure) {
       return {failure.status(), failure.what()};
     }
@@ -84,6 +84,7 @@ class JointComm {
   JointComm(const JointComm&) = delete;
   JointComm& operator=(const JointComm&) = delete;
   operator pliant_comm*() const { return handle_; }
+  [[nodiscard]] pliant_comm* handle() const { return handle_; }
   /// After a collective.
   [[nodiscard]] Way way() const { return Generic::way(*reinterpret_cast<Generic::Comm*>(handle_)); }
 
@@ -126,7 +127,7 @@ std::string exchange(const Rank& self, int32_t on, Way way) {
   const JointComm comm(self.device, self.id(), on, self.rank, self.world_size);
   const Stream stream(self.device, PLIANT_STREAM_COMPUTE, on);
   std::string fault = sums(self, comm, stream, on);
-  const Outcome ready = self.device.call(&C::comm_status, static_cast<pliant_comm*>(comm), -1);
+  const Outcome ready = self.device.call(&C::comm_status, comm.handle(), -1);
   if (fault.empty() && !ready.ok()) fault = ready.text();
   if (fault.empty()) fault = sums(self, comm, stream, on);
   if (fault.empty() && comm.way() != way)
@@ -194,14 +195,14 @@ TEST_CASE("abort ends the waits of ranks that have agreed on NCCL, and of those 
         self.board.flags[1].wait();  // the sums of both have ended
         if (!fault.empty()) self.board.flags[0].raise();
         if (!fault.empty()) return fault;
-        if (!self.device.call(&C::barrier, static_cast<pliant_comm*>(comm), stream).ok()) return "barrier";
+        if (!self.device.call(&C::barrier, comm.handle(), stream).ok()) return "barrier";
         self.device.collectives().comm_abort(self.device.collectives_self(), comm);
         const Outcome ended = stream.synchronize();
         pliant_comm_id id{};
         if (!self.device.call(&C::comm_id, 2, &id).ok()) return "comm_id";
         const JointComm alone(self.device, id, 0, 0, 2);
-        if (!self.device.call(&C::barrier, static_cast<pliant_comm*>(alone), stream).ok()) return "barrier";
-        const Outcome early = self.device.call(&C::comm_status, static_cast<pliant_comm*>(alone), 0);
+        if (!self.device.call(&C::barrier, alone.handle(), stream).ok()) return "barrier";
+        const Outcome early = self.device.call(&C::comm_status, alone.handle(), 0);
         self.device.collectives().comm_abort(self.device.collectives_self(), alone);
         const Outcome asked = stream.synchronize();
         self.board.flags[0].raise();
@@ -213,6 +214,49 @@ TEST_CASE("abort ends the waits of ranks that have agreed on NCCL, and of those 
       },
       [&](int32_t) { return std::make_unique<Joint>(cuda_with(PLIANT_SOFT_NCCL)); });
   for (const RankEnd& end : processes.ends()) CHECK(end.text == "");
+}
+
+TEST_CASE("kill -9 of a rank, or its abort, ends what others wait for in an NCCL that does not notice, by number") {
+  const Setting many("PLIANT_SOFT_CUDA_DEVICES", "3");
+  const Setting deaf("PLIANT_SOFT_NCCL_DEAF", "1");
+  use_software_cuda();
+  for (const bool dies : {true, false}) {
+    for (const bool at_first : {true, false}) {  // before the ranks know that they take NCCL
+      INFO(std::string(dies ? "dies" : "aborts"), at_first);
+      Processes processes(
+          3,
+          [=](const Rank& self) -> std::string {
+            const JointComm comm(self.device, self.id(), self.rank, self.rank, 3);
+            const Stream stream(self.device, PLIANT_STREAM_COMPUTE, self.rank);
+            const Outcome ready = at_first ? Outcome{} : self.device.call(&C::comm_status, comm.handle(), -1);
+            if (!ready.ok()) return "not ready: " + ready.text();
+            if (self.rank == 1) {
+              self.board.flags[0].wait(2);
+              if (dies) self.board.flags[7].wait();  // never raised: killed here
+              self.device.collectives().comm_abort(self.device.collectives_self(), comm);
+              self.board.flags[1].wait(2);
+              return "";
+            }
+            if (!self.device.call(&C::barrier, comm.handle(), stream).ok()) return "barrier";
+            self.board.flags[0].add();
+            const std::string on_stream = stream.synchronize().text();
+            const std::string of_comm = self.device.call(&C::comm_status, comm.handle(), -1).text();
+            self.board.flags[1].add();
+            return on_stream == of_comm ? on_stream : on_stream + ", but " + of_comm;
+          },
+          [&](int32_t) { return std::make_unique<Joint>(cuda_with(PLIANT_SOFT_NCCL)); });
+      processes.board().flags[0].wait(2);
+      if (dies) processes.kill(1);
+      for (const int32_t survivor : {0, 2}) {
+        const std::string text = processes.end_of(survivor).text;
+        INFO(text);
+        CHECK(starts_with(text, dies ? with_status(PLIANT_PEER_LOST, "rank 1 is lost: its process (pid ")
+                                     : with_status(PLIANT_ABORTED, "rank 1 aborted the communicator")));
+        CHECK(text.find(", but ") == std::string::npos);
+      }
+      CHECK(processes.end_of(1).killed() == dies);
+    }
+  }
 }
 
 // From here on CUDA is opened in this process, and no rank can be forked from it.
