@@ -13,10 +13,6 @@ using S = pliant_collectives;
 
 const OptionSettings kSmallChunks{{{"chunk_bytes", 4096}}, {}, {}};
 
-bool starts_with(const std::string& text, const std::string& begin) {
-  return text.compare(0, begin.size(), begin) == 0;
-}
-
 /// Ranks with a communicator and a stream each; the text of each is what `body` returned.
 template <class Body>
 std::vector<std::string> texts_of(int32_t world_size, Body body) {

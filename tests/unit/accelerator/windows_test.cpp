@@ -14,14 +14,6 @@ constexpr uint64_t kWindowBytes = uint64_t{8} << 20U;
 const Kind kOfWindows[] = {Kind::kAllReduce, Kind::kAllGather, Kind::kReduceScatter, Kind::kBroadcast,
                            Kind::kAllGatherV};
 
-void expect_all_well(Processes& processes) {
-  const std::vector<RankEnd> ends = processes.ends();
-  for (size_t r = 0; r < ends.size(); ++r) {
-    INFO("rank ", r);
-    CHECK(ends[r].text == "");
-  }
-}
-
 template <class T>
 std::string every_kind(const Rank& self, pliant_comm* comm, const Stream& stream, const WindowMemory& window,
                        uint64_t count) {
