@@ -195,7 +195,7 @@ TEST_CASE("accel bench shows the parts asked for, in a table, and draws what has
   const std::string svg = read_all(folder.path() / "bandwidth.svg");
   CHECK(has(svg, "<svg "));
   CHECK(has(svg, "Collectives of 3 ranks"));
-  CHECK(has(svg, "all_gather"));
+  CHECK(has(svg, ">all gather, windows<"));
   CHECK(has(svg, "</svg>"));
   CHECK(svg.find("nan") == std::string::npos);
 }

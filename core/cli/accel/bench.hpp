@@ -69,5 +69,7 @@ std::string bench_figure(const BenchStudy& study);
 
 /// 4096 as "4 KiB".
 std::string size_text(uint64_t bytes);
+/// Measured::what for people: "all gather".
+std::string name_text(std::string what);
 
 }  // namespace pliant::cli

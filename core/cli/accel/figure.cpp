@@ -12,9 +12,9 @@ namespace pliant::cli {
 
 namespace {
 
-constexpr double kWidth = 720;
+constexpr double kWidth = 750;
 constexpr double kLeft = 72;
-constexpr double kRight = 190;  // the names of the lines stand there
+constexpr double kRight = 220;  // the names of the lines stand there
 constexpr double kTop = 44;
 constexpr double kPanel = 290;
 constexpr double kPlot = 210;
@@ -86,6 +86,26 @@ std::string grid(const Scale& x, const Scale& y) {
          fmt::format("<line x1=\"{0}\" y1=\"{1}\" x2=\"{2}\" y2=\"{1}\" stroke=\"#444\"/>\n", x.begin, y.begin, x.end);
 }
 
+/// Lines of one operation, by itself and between windows, have one colour; the second of them is dashed. So are those
+/// for which no colour is left.
+struct Stroke {
+  const char* color;
+  const char* dashes;
+};
+std::vector<Stroke> strokes_of(const Lines& lines) {
+  std::vector<std::string> operations;
+  std::vector<Stroke> made;
+  for (const auto& [name, line] : lines) {
+    const std::string operation = name.substr(0, name.find(','));
+    const auto found = std::find(operations.begin(), operations.end(), operation);
+    const auto number = static_cast<size_t>(found - operations.begin());
+    if (found == operations.end()) operations.push_back(operation);
+    const bool is_dashed = operation != name || number >= kFigureColors.size();
+    made.push_back({kFigureColors[number % kFigureColors.size()], is_dashed ? " stroke-dasharray=\"5 3\"" : ""});
+  }
+  return made;
+}
+
 std::string panel(int number, const std::string& title, const Lines& lines) {
   const double top = kTop + number * kPanel + 18;
   const Scale x = scale_of(lines, true, 2, kLeft, kWidth - kRight);
@@ -93,9 +113,9 @@ std::string panel(int number, const std::string& title, const Lines& lines) {
   std::string svg =
       fmt::format("<text x=\"{}\" y=\"{}\" font-weight=\"bold\">{}</text>\n", kLeft, top - 8, svg_escaped(title)) +
       grid(x, y);
+  const std::vector<Stroke> strokes = strokes_of(lines);
   for (size_t i = 0; i < lines.size(); ++i) {
-    const char* const color = kFigureColors[i % kFigureColors.size()];
-    const char* const dashes = i < kFigureColors.size() ? "" : " stroke-dasharray=\"5 3\"";
+    const auto& [color, dashes] = strokes[i];
     std::string path;
     for (const auto& [size, rate] : lines[i].second) {
       path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x.at(size), y.at(rate));
@@ -108,7 +128,7 @@ std::string panel(int number, const std::string& title, const Lines& lines) {
         "<line x1=\"{3}\" y1=\"{4}\" x2=\"{5}\" y2=\"{4}\" stroke=\"{1}\" stroke-width=\"2\"{2}/>"
         "<text x=\"{6}\" y=\"{7}\">{8}</text>\n",
         path, color, dashes, kWidth - kRight + 16, line_y, kWidth - kRight + 40, kWidth - kRight + 46, line_y + 4,
-        svg_escaped(lines[i].first));
+        svg_escaped(name_text(lines[i].first)));
   }
   return svg;
 }

@@ -9,6 +9,13 @@
 
 namespace pliant::cli {
 
+std::string name_text(std::string what) {
+  for (char& c : what) {
+    if (c == '_') c = ' ';
+  }
+  return what;
+}
+
 namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
@@ -27,13 +34,6 @@ std::string rate_text(const Measured& one) {
   if (one.moved == 0) return "-";
   const double rate = static_cast<double>(one.moved) / one.time.median_s / 1e9;
   return fmt::format("{:.{}f}", rate, rate < 10 ? 2 : 1);
-}
-
-std::string name_text(std::string what) {
-  for (char& c : what) {
-    if (c == '_') c = ' ';
-  }
-  return what;
 }
 
 std::string ranks_text(const BenchStudy& study) {
