@@ -68,6 +68,15 @@ void GlooJoining::fail(FailureCause cause) {
   if (!stop_.load()) failed_(cause);
 }
 
+void GlooJoining::say_last_words(NoteChannel& channel) {
+  push_failure(channel);
+  const auto give_up = Clock::now() + kLastWords;
+  while (channel.pump() && (channel.events() & POLLOUT) != 0 && Clock::now() < give_up) {
+    pollfd polled{channel.fd(), POLLOUT, 0};
+    ::poll(&polled, 1, static_cast<int>(std::chrono::milliseconds(kLastWords).count()));
+  }
+}
+
 std::optional<NoteChannel> GlooJoining::reach_rendezvous() {
   const NetworkAddress there = id_.address();
   UniqueFd fd(::socket(there.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -123,10 +132,7 @@ void GlooJoining::join() {
     pollfd polled[2] = {{knock_.fd(), POLLIN, 0}, {channel->fd(), channel->events(), 0}};
     if (::poll(polled, 2, -1) > 0 && polled[0].revents != 0) knock_.clear();
   }
-  if (channel && stop_.load()) {  // its last words
-    push_failure(*channel);
-    channel->pump();
-  }
+  if (channel && stop_.load()) say_last_words(*channel);
   if (!connecting_.joinable()) return;
   if (greetings_.load() + 1 != peers_.size()) {
     for (const auto& peer : peers_) {
@@ -165,6 +171,12 @@ void GlooJoining::connect_all(const std::string& table) {
       hello.kind = Frame::kHello;
       std::memcpy(hello.words, id_.secret, sizeof(hello.words));
       peers_[r]->start(hello);
+      if (const uint64_t failure = failure_.load(); failure != 0) {
+        Frame failed;
+        failed.kind = Frame::kFailed;
+        failed.words[0] = failure;
+        peers_[r]->send(failed, GlooPeer::Patience::kTries);
+      }
     } catch (const std::exception&) {
       return fail({FailureCause::kNotConnected, static_cast<int32_t>(r), rank_});
     }

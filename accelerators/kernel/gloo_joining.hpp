@@ -40,6 +40,7 @@ class GlooJoining {
   bool follow(const Note& note);
   /// Pushes what is to be told and was not yet.
   void push_failure(NoteChannel& channel);
+  void say_last_words(NoteChannel& channel);
   void connect_all(const std::string& table);
   void fail(FailureCause cause);
 

@@ -204,18 +204,15 @@ void GlooLink::failed(FailureCause cause) {
   Frame frame;
   frame.kind = Frame::kFailed;
   frame.words[0] = cause.packed();
+  if (joining_) joining_->tell(cause);  // first: it also tells those that it connects with from now on
   for_each_peer([&](int32_t, GlooPeer& peer) {
     peer.give_up();
     peer.send(frame, GlooPeer::Patience::kTries);
   });
-  if (joining_) joining_->tell(cause);
 }
 
 void GlooLink::left() {
-  if (joining_ && !group_.all_joined()) {
-    joining_->tell({FailureCause::kLeft, group_.rank(), 0});
-    joining_->stop();
-  }
+  if (joining_ && !group_.all_joined()) joining_->stop();
   const uint64_t cause = group_.segment().cause().load();
   const bool failed = cause != 0;
   for_each_peer([&](int32_t, GlooPeer& peer) {
@@ -232,6 +229,7 @@ void GlooLink::left() {
   });
   const auto deadline = Clock::now() + (failed ? kLastWords : patience());
   for_each_peer([&](int32_t, GlooPeer& peer) { peer.drain(deadline); });
+  if (server_ && !failed) server_->drain(deadline);
 }
 
 bool GlooLink::may_write(int32_t rank, const Frame& frame) const {

@@ -109,15 +109,9 @@ void Group::wait(const std::function<bool()>& holds, int32_t timeout_ms) {
 void Group::wait_ready(int32_t timeout_ms) {
   if (complete_.load()) return check();
   const auto joined = [this] {
-    if (all_joined()) {
-      complete_.store(true);
-      return true;
-    }
-    for (int32_t r = 0; r < world_size_; ++r) {
-      if (r != rank_ && left(r)) fail_here({FailureCause::kLeft, r, 0});
-    }
-    check();
-    return false;
+    if (!all_joined()) return false;
+    complete_.store(true);
+    return true;
   };
   try {
     wait(joined, timeout_ms);
@@ -313,6 +307,7 @@ void Group::fail_here(FailureCause cause) {
 
 void Group::leave() {
   if (own().state.exchange(kHasLeft) == kHasLeft) return;
+  if (!all_joined()) fail({FailureCause::kLeft, rank_, 0});  // those who come would wait for more than there will be
   wake();
   if (link_) link_->left();
 }

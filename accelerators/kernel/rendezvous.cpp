@@ -144,12 +144,24 @@ void RendezvousServer::serve() {
     drop_strangers();
     hand_out();
     for (Guest& guest : guests_) {
-      if (!guest.over && (guest.channel.events() & POLLOUT) != 0 && !guest.channel.pump()) guest.over = true;
+      if (!guest.over && (guest.channel.events() & POLLOUT) != 0) hear(guest);
     }
     guests_.remove_if([](const Guest& guest) { return guest.over; });
   }
   guests_.clear();
   listener_.reset();
+  set_drained();
+}
+
+void RendezvousServer::set_drained() {
+  const std::lock_guard lock(mutex_);
+  is_drained_ = true;
+  drained_.notify_all();
+}
+
+void RendezvousServer::drain(Clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  drained_.wait_until(lock, deadline, [this] { return is_drained_; });
 }
 
 void RendezvousServer::admit_new() {
@@ -231,6 +243,7 @@ void RendezvousServer::hand_out() {
 void RendezvousServer::fail(const Note& failed) {
   if (failed_) return;
   failed_ = failed;
+  set_drained();
   for (Guest& guest : guests_) {
     if (guest.rank >= 0 && guest.rank != failed.rank && !guest.over) guest.channel.push(failed);
   }

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -68,6 +70,7 @@ class Knock {
 
 class RendezvousServer {
  public:
+  using Clock = std::chrono::steady_clock;
   /// Bytes of a rank's address at another, at most.
   static constexpr uint64_t kMostAddress = 512;
   /// Starts serving. Throws PLIANT_RESOURCE_EXHAUSTED.
@@ -76,9 +79,10 @@ class RendezvousServer {
   RendezvousServer(const RendezvousServer&) = delete;
   RendezvousServer& operator=(const RendezvousServer&) = delete;
   static uint64_t most_body(int32_t world_size);
+  /// Waits until no rank needs it, or one has failed.
+  void drain(Clock::time_point deadline);
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct Guest {
     NoteChannel channel;
     Clock::time_point since;
@@ -95,6 +99,7 @@ class RendezvousServer {
   /// Tells all who are here, and whoever comes. The first cause stands.
   void fail(const Note& failed);
   [[nodiscard]] bool all_done() const;
+  void set_drained();
 
   const NetworkId id_;
   std::shared_ptr<UniqueFd> listener_;
@@ -105,6 +110,9 @@ class RendezvousServer {
   std::vector<bool> finished_;
   std::optional<Note> failed_;
   bool handed_out_ = false;
+  std::mutex mutex_;  ///< of the next two
+  std::condition_variable drained_;
+  bool is_drained_ = false;
   std::thread thread_;  // last: uses the members above
 };
 

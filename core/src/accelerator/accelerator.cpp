@@ -172,8 +172,9 @@ void Stream::synchronize() {
   try {
     accelerator.call(accelerator.table().stream_synchronize, state_->handle);
   } catch (const Error& error) {
-    // Why a communicator was aborted the plugin may not know.
+    // Why a communicator was aborted, and which rank is lost, the plugin may not know.
     if (error.status() == Status::kAborted) tell_of_collectives(PLIANT_ABORTED);
+    if (error.status() == Status::kPeerLost) tell_of_collectives(PLIANT_PEER_LOST);
     throw;
   }
   tell_of_collectives(PLIANT_OK);  // what they met that the plugin knows nothing of

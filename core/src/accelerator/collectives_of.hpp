@@ -29,9 +29,8 @@ class CollectivesOf {
   [[nodiscard]] const pliant_collectives& table();
   [[nodiscard]] void* self();
 
-  /// After a synchronize of `stream` that found nothing, or (`status`) PLIANT_ABORTED: the first failure on it that
-  /// nobody was told of, as sdk::Failure. Those of the accelerator's own collectives it tells itself, but not why core
-  /// aborted them.
+  /// After a synchronize of `stream` that ended with `status`: what failed on it and was not told, as sdk::Failure. See
+  /// GenericCollectives.
   void throw_failure(pliant_stream* stream, int32_t status = PLIANT_OK);
   /// `stream` was destroyed.
   void forget(pliant_stream* stream);

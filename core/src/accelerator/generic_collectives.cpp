@@ -33,6 +33,8 @@ void GenericCollectives::note(pliant_stream* stream, const sdk::Failure& failure
 }
 
 void GenericCollectives::throw_failure(pliant_stream* stream, int32_t status) {
+  const bool may_be_of_comm = status == PLIANT_ABORTED || status == PLIANT_PEER_LOST;
+  if (status != PLIANT_OK && !may_be_of_comm) return;
   const std::lock_guard lock(mutex_);
   if (const auto found = failures_.find(stream); found != failures_.end()) {
     const sdk::Failure failure = found->second;
@@ -40,7 +42,7 @@ void GenericCollectives::throw_failure(pliant_stream* stream, int32_t status) {
     throw sdk::Failure(failure);
   }
   const auto user = users_.find(stream);
-  if (status == PLIANT_ABORTED && user != users_.end()) user->second->check();
+  if (may_be_of_comm && user != users_.end()) user->second->check();
 }
 
 void GenericCollectives::forget(pliant_stream* stream) {

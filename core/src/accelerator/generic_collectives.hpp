@@ -35,8 +35,9 @@ class GenericCollectives {
   /// The slots; their `self` is what self() gives.
   static const pliant_collectives& table();
 
-  /// Throws as sdk::Failure the first failure on `stream` that nobody was told of; after a synchronize that ended with
-  /// PLIANT_ABORTED (`status`) also why the communicator was aborted whose calls went to the device's own collectives.
+  /// After a synchronize of `stream` that ended with `status`. PLIANT_OK: throws as sdk::Failure the first failure on
+  /// it that nobody was told of. PLIANT_ABORTED, PLIANT_PEER_LOST: that, or what is known here of the communicator
+  /// whose calls went to the device's own collectives, such as the rank that is lost.
   void throw_failure(pliant_stream* stream, int32_t status = PLIANT_OK);
   void forget(pliant_stream* stream);
 

@@ -175,6 +175,7 @@ struct GenericCollectives::Shared {
   std::unique_ptr<MessageBoard> board_;
   std::shared_ptr<OwnComm> own_;  ///< a share is with the communicator that is made of it
   OwnComm::Renewal renewal_;      ///< the worker's
+  int looks_for_name_ = 0;        ///< the worker's
   std::thread worker_;
 };
 

@@ -16,6 +16,8 @@ namespace {
 
 /// How soon the loss of a rank is noticed that the accelerator's own collectives do not tell of.
 constexpr std::chrono::milliseconds kWatchEvery{10};
+/// How often the carrier is asked which rank it was that the accelerator's own collectives have lost.
+constexpr int kLooksForName = 5;
 /// How soon the end of a call is noticed by a thread that also watches.
 constexpr std::chrono::microseconds kLookEvery{200};
 
@@ -132,15 +134,20 @@ std::shared_ptr<GenericCollectives::Shared::Job> GenericCollectives::Shared::nex
 
 bool GenericCollectives::Shared::watch() {
   try {
-    {
-      const std::lock_guard lock(carrier_mutex_);
-      if (closed_) return false;
-      carrier(carrier.collectives().comm_status, comm_, int32_t{0});
-    }
+    const std::lock_guard lock(carrier_mutex_);
+    if (closed_) return false;
+    carrier(carrier.collectives().comm_status, comm_, int32_t{0});
+  } catch (const Failure& failure) {
+    fail(failure);
+    return false;
+  }
+  try {
     const std::lock_guard lock(jobs_mutex_);
     if (own_ != nullptr) own_->call(&pliant_collectives::comm_status, int32_t{0});
   } catch (const Failure& failure) {
     if (failure.status() == PLIANT_DEADLINE_EXCEEDED) return true;  // not all have joined
+    // The carrier can name a rank that is lost, and may notice later than the accelerator.
+    if (failure.status() == PLIANT_PEER_LOST && ++looks_for_name_ < kLooksForName) return true;
     fail(failure);
     return false;
   }

@@ -77,7 +77,6 @@ void stream_destroy(void* self, pliant_stream* stream) {
 /// As Stream::synchronize of the embedding API: what enqueued collectives met is told, too.
 int32_t stream_synchronize(void* self, pliant_stream* stream, pliant_error* error) {
   const int32_t status = OfDevice<&pliant_accelerator::stream_synchronize>::call(self, stream, error);
-  if (status != PLIANT_OK && status != PLIANT_ABORTED) return status;
   const int32_t told = sdk::detail::guarded(error, [&] { of(self).collectives.throw_failure(stream, status); });
   return told != PLIANT_OK ? told : status;
 }

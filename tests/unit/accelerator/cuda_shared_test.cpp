@@ -62,7 +62,6 @@ class Joint : private Instances, public Device {
         Device(Instances::device.plugin().record(), Instances::device.self(), Generic::table(), &generic) {}
   [[nodiscard]] Outcome synchronize(pliant_stream* stream) const override {
     Outcome outcome = Device::synchronize(stream);
-    if (!outcome.ok() && outcome.status != PLIANT_ABORTED) return outcome;
     try {
       const_cast<Generic&>(generic.plugin).throw_failure(stream, outcome.status);
     } catch (const pliant::sdk::Failure& failure) {

@@ -80,6 +80,33 @@ TEST_CASE("abort before the others have come over Gloo is told to them when they
   CHECK(processes.end_of(2).text == with_status(PLIANT_ABORTED, "this rank aborted the communicator"));
 }
 
+TEST_CASE("destroy before the others have come over Gloo is told to them when they come") {
+  for (int round = 0; round < 5; ++round) {  // sometimes it leaves before it has reached the rendezvous
+    Processes processes(
+        3,
+        [](const Rank& self) -> std::string {
+          const pliant_comm_id id = self.id();
+          if (self.rank != 2) self.board.flags[0].wait();
+          Comm comm(self.device, id, self.rank, self.world_size);
+          if (self.rank == 2) {
+            comm.destroy();
+            self.board.flags[0].raise();
+          }
+          std::string text = self.rank == 2 ? "" : comm.status(60000).text();
+          self.board.flags[1].add();
+          self.board.flags[1].wait(3);  // nobody ends before all know
+          return text;
+        },
+        over_gloo());
+    for (const int32_t rank : {0, 1}) {
+      CHECK(processes.end_of(rank).text ==
+            with_status(PLIANT_PEER_LOST,
+                        "rank 2 is lost: it destroyed the communicator while this rank still needed it"));
+    }
+    CHECK(processes.end_of(2).text == "");
+  }
+}
+
 TEST_CASE("a rank that dies after it came to the rendezvous is lost to those who wait there") {
   const Device device(over_gloo());
   pliant_comm_id id{};

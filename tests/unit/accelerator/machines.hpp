@@ -14,7 +14,8 @@ namespace pliant_test {
 
 class Machines {
  public:
-  /// Makes this process the switch, in namespaces of its own. Throws Refused.
+  /// Makes this process the switch, in namespaces of its own. Throws Refused where users may have none, or there is no
+  /// `ip`.
   explicit Machines(int32_t count) {
     enter_own_namespaces(CLONE_NEWNET);
     switch_ = this_network();
@@ -64,7 +65,9 @@ class Machines {
     if (words == nullptr) throw Refused(std::string("popen: ") + std::strerror(errno));
     std::string said;
     for (int c = 0; (c = std::fgetc(words)) != EOF;) said += static_cast<char>(c);
-    if (::pclose(words) != 0) throw Refused(command + ": " + said);
+    const int status = ::pclose(words);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) throw Refused("there is no ip (package iproute2)");
+    if (status != 0) throw std::runtime_error(command + ": " + said);
   }
 
   int switch_ = -1;
