@@ -230,6 +230,7 @@ TEST_CASE("kill -9 of a rank, or its abort, ends what others wait for in an NCCL
             const Outcome ready = at_first ? Outcome{} : self.device.call(&C::comm_status, comm.handle(), -1);
             if (!ready.ok()) return "not ready: " + ready.text();
             if (self.rank == 1) {
+              self.board.flags[2].raise();  // it has joined: who never comes is not missed
               self.board.flags[0].wait(2);
               if (dies) self.board.flags[7].wait();  // never raised: killed here
               self.device.collectives().comm_abort(self.device.collectives_self(), comm);
@@ -245,6 +246,7 @@ TEST_CASE("kill -9 of a rank, or its abort, ends what others wait for in an NCCL
           },
           [&](int32_t) { return std::make_unique<Joint>(cuda_with(PLIANT_SOFT_NCCL)); });
       processes.board().flags[0].wait(2);
+      processes.board().flags[2].wait();
       if (dies) processes.kill(1);
       for (const int32_t survivor : {0, 2}) {
         const std::string text = processes.end_of(survivor).text;
