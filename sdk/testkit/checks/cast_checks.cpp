@@ -3,6 +3,7 @@
 #include <initializer_list>
 #include <limits>
 
+#include "testkit/checks/huge_checks.hpp"
 #include "testkit/checks/work_checks.hpp"
 #include "testkit/values.hpp"
 
@@ -201,6 +202,7 @@ std::vector<Check> cast_checks() {
   return {
       {"cast.exact", "small whole numbers stay what they are, between all types", exact},
       {"cast.large", "casts of 16 million elements are whole", large, 90},
+      {"cast.huge", "a cast to more than 4 GiB is whole", huge_cast, 120},
       {"cast.nearest", "what the target cannot hold becomes the nearest that it can, ties to even", nearest},
       {"cast.once", "f64 and i64 are rounded once on their way to 16 bits", rounded_once},
       {"cast.whole", "a float becomes the integer that it is without its fraction", to_whole},

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "testkit/checks/accelerator_checks.hpp"
+#include "testkit/checks/huge_checks.hpp"
 #include "testkit/collective_work.hpp"
 #include "testkit/gate.hpp"
 
@@ -326,8 +327,9 @@ void repeatable(const Subject& subject) {
 }  // namespace
 
 std::vector<Script> collective_scripts() {
-  return {{"values", values_script},   {"late", late_script},   {"joining", joining_script}, {"stream", stream_script},
-          {"one_way", one_way_script}, {"group", group_script}, {"sums", sums_script},       {"digest", digest_script}};
+  return {{"values", values_script}, {"late", late_script},       {"joining", joining_script},
+          {"stream", stream_script}, {"one_way", one_way_script}, {"group", group_script},
+          {"sums", sums_script},     {"digest", digest_script},   huge_script()};
 }
 
 std::vector<Check> collective_checks() {
@@ -349,6 +351,7 @@ std::vector<Check> collective_checks() {
       {"collectives.late", "no collective is done before the last rank has called it", waits_for_all, 60},
       {"collectives.order", "collectives run in stream order, between other work and on two streams in turn",
        in_stream_order, 60},
+      {"collectives.huge", "collectives and messages of more than 4 GiB are whole", huge_collectives, 300},
       {"collectives.rank_order", "sums of f32 and f64 are added in rank order, bit by bit", rank_order, 90},
       {"collectives.repeat", "the same input has the same bits at a second run", repeatable, 90},
   };

@@ -1,8 +1,8 @@
 // Copies, batches of copies and fills, byte by byte.
 #include <algorithm>
-#include <fstream>
 
 #include "testkit/checks/accelerator_checks.hpp"
+#include "testkit/checks/huge_checks.hpp"
 #include "testkit/checks/work_checks.hpp"
 #include "testkit/values.hpp"
 
@@ -131,38 +131,6 @@ void large(const Subject& subject) {
   compare(got, wanted, "a copy of 48 MiB");
 }
 
-uint64_t available_memory() {
-  std::ifstream in("/proc/meminfo");
-  for (std::string key; in >> key;) {
-    uint64_t kib = 0;
-    if (key == "MemAvailable:" && in >> kib) return kib * 1024;
-  }
-  return 0;
-}
-
-/// Sizes of more than 32 bits: only the last bytes are looked at.
-void huge(const Subject& subject) {
-  const Accelerator accelerator(subject);
-  constexpr uint64_t kBytes = (uint64_t{4} << 30U) + 4096;
-  constexpr uint64_t kSpare = 3 * kBytes;
-  uint64_t info[2] = {0, 0};
-  must("memory_info", accelerator.call(&Slots::memory_info, 0, &info[0], &info[1]));
-  const uint64_t available = accelerator.has(PLIANT_CAP_HOST_VISIBLE) ? available_memory() : kSpare;
-  if (info[0] < 3 * kBytes)
-    skip("more than 12 GiB of free device memory are wanted, there are " + std::to_string(info[0] >> 30U) + " GiB");
-  if (available < kSpare)
-    skip("more than 12 GiB of free memory are wanted, the machine has " + std::to_string(available >> 30U) + " GiB");
-  const Stream stream(accelerator);
-  const Memory from(accelerator, kBytes);
-  const Memory to(accelerator, kBytes);
-  must("fill_async", accelerator.call(&Slots::fill_async, static_cast<void*>(from.at()), 0x5A, kBytes, stream));
-  must("copy_async", copy(accelerator, to.at(), from.at(), kBytes, stream));
-  stream.wait();
-  Bytes got(4096);
-  accelerator.read(got.data(), to.at(kBytes - 4096), got.size());
-  compare(got, Bytes(4096, 0x5A), "the end of a copy of more than 4 GiB");
-}
-
 void between_devices(const Subject& subject) {
   const Accelerator accelerator(subject);
   if (accelerator.devices() < 2) skip("there is one device only");
@@ -216,7 +184,7 @@ std::vector<Check> copy_checks() {
       {"copy.empty", "copies of 0 bytes are no error and change nothing", of_nothing},
       {"copy.batch", "a batch of copies does all of them, and its array may go at once", batch},
       {"copy.large", "a copy of 48 MiB is whole", large},
-      {"copy.huge", "a copy of more than 4 GiB is whole", huge, 120},
+      {"copy.huge", "a copy of more than 4 GiB is whole", huge_copy, 120},
       {"copy.devices", "copies between all pairs of devices are whole", between_devices, 60},
       {"fill.bytes", "a fill sets its bytes and no other", fill},
       {"fill.empty", "a fill of 0 bytes is no error and changes nothing", fill_nothing, 10},

@@ -1,6 +1,7 @@
 // Reductions on one device, against the plain loop.
 #include <initializer_list>
 
+#include "testkit/checks/huge_checks.hpp"
 #include "testkit/checks/work_checks.hpp"
 #include "testkit/values.hpp"
 
@@ -176,6 +177,7 @@ std::vector<Check> reduce_checks() {
       {"reduce.exact", "sums, minima and maxima of small whole numbers are exact, for every type", exact},
       {"reduce.large", "sums of many elements are exact, for every type", large},
       {"reduce.very_large", "a sum of 16 million elements is exact", very_large, 90},
+      {"reduce.huge", "a sum of more than 2^32 elements is exact", huge_reduction, 120},
       {"reduce.wraps", "integers wrap around", wraps},
       {"reduce.order", "f32 and f64 are added in the order of the sources, bit by bit", order},
       {"reduce.sixteen", "16-bit floats are computed as floats and rounded once, bit by bit", sixteen},

@@ -21,10 +21,11 @@ struct CastWrong : Honest<CastWrong> {
     table
         .add("fault", &CastWrong::fault,
              "tail: between integers an odd last element is lost; twice: f64 goes to 16 bits by way of f32; nan: NaN "
-             "becomes the least integer; launch: elements past 65535 * 256 are forgotten.")
-        .choices({"tail", "twice", "nan", "launch"});
+             "becomes the least integer; launch: elements past 65535 * 256 are forgotten; narrow: counts have 31 bits.")
+        .choices({"tail", "twice", "nan", "launch", "narrow"});
   }
   void cast(void* to, DType to_type, const void* from, Elements elements, Stream& stream) {
+    if (fault == "narrow") elements.count &= INT32_MAX;
     if (fault == "launch") elements.count = std::min<uint64_t>(elements.count, 65535 * 256);
     if (fault == "tail" && is_integer(to_type) && is_integer(elements.dtype)) elements.count -= elements.count % 2;
     if (fault == "twice" && elements.dtype == DType::kF64 && size_of(to_type) == 2) {

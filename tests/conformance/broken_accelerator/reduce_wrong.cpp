@@ -24,12 +24,13 @@ struct ReduceWrong : Honest<ReduceWrong> {
              "not wrap; unscaled: the scale is forgotten; overwrites: the target is written before all sources are "
              "read; few: sources past 64 are forgotten; ring: of more than 256 without a wait the 257th is lost; "
              "launch: elements past "
-             "65535 * 256 are forgotten.")
-        .choices({"tail", "short", "saturates", "unscaled", "overwrites", "few", "ring", "launch"});
+             "65535 * 256 are forgotten; narrow: counts have 32 bits.")
+        .choices({"tail", "short", "saturates", "unscaled", "overwrites", "few", "ring", "launch", "narrow"});
   }
   void reduce(void* to, Sources from, Elements elements, ReduceOp op, double scale, Stream& stream) {
     if (fault == "tail" && elements.count > 0 && elements.count < 8) --elements.count;
     if (fault == "short") elements.count = std::min<uint64_t>(elements.count, 65536);
+    if (fault == "narrow") elements.count = static_cast<uint32_t>(elements.count);
     if (fault == "launch") elements.count = std::min<uint64_t>(elements.count, 65535 * 256);
     if (fault == "unscaled") scale = 1;
     if (fault == "few") from = from.subspan(0, std::min<size_t>(from.size(), 64));
