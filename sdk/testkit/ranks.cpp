@@ -48,7 +48,7 @@ std::string Ranks::hear(int32_t rank, const std::string& awaited) {
     if (!message) {
       fail(name(rank) + " hung: no " + awaited + " after " + std::to_string(kAnswerMs / 1000) + " seconds");
     }
-    const std::string text = message->substr(1);
+    std::string text = message->substr(1);
     if ((*message)[0] == kAnswer) return text;
     if ((*message)[0] == kPassed) return kEnd;
     if ((*message)[0] == kSkipped) skip(text);

@@ -17,6 +17,8 @@ struct Format {
   int mantissa;
   int least_exponent;
   int largest_exponent;
+  /// Of infinity and NaN.
+  [[nodiscard]] uint64_t most_biased_exponent() const { return 2 * static_cast<uint64_t>(largest_exponent) + 1; }
 };
 
 Format format_of(int32_t dtype) {
@@ -40,23 +42,22 @@ long double step_at(long double value, const Format& format) {
 }
 
 long double widened(uint16_t bits, const Format& format) {
-  const int exponents = 1 << (15 - format.mantissa);
-  const int exponent = bits >> format.mantissa & (exponents - 1);
-  const int fraction = bits & ((1 << format.mantissa) - 1);
+  const uint64_t exponent = uint64_t{bits} >> format.mantissa & format.most_biased_exponent();
+  const uint64_t fraction = bits & ((uint64_t{1} << format.mantissa) - 1);
   const long double sign = (bits & 0x8000) != 0 ? -1.0L : 1.0L;
-  if (exponent == exponents - 1) {
+  if (exponent == format.most_biased_exponent()) {
     return fraction != 0 ? std::numeric_limits<long double>::quiet_NaN()
                          : sign * std::numeric_limits<long double>::infinity();
   }
   if (exponent == 0)
     return sign * std::ldexp(static_cast<long double>(fraction), format.least_exponent - format.mantissa);
   const long double significand = 1.0L + std::ldexp(static_cast<long double>(fraction), -format.mantissa);
-  return sign * std::ldexp(significand, exponent - 1 + format.least_exponent);
+  return sign * std::ldexp(significand, static_cast<int>(exponent) - 1 + format.least_exponent);
 }
 
 uint16_t narrowed(long double value, const Format& format) {
-  const auto infinity = static_cast<uint16_t>(((1 << (15 - format.mantissa)) - 1) << format.mantissa);
-  if (std::isnan(value)) return static_cast<uint16_t>(infinity | (1 << (format.mantissa - 1)));
+  const auto infinity = static_cast<uint16_t>(format.most_biased_exponent() << format.mantissa);
+  if (std::isnan(value)) return static_cast<uint16_t>(infinity | uint64_t{1} << (format.mantissa - 1));
   const auto sign = static_cast<uint16_t>(std::signbit(value) ? 0x8000 : 0);
   const long double magnitude = std::abs(value);
   if (std::isinf(magnitude)) return static_cast<uint16_t>(sign | infinity);

@@ -31,7 +31,7 @@ class CollectivesOf {
 
   /// After a synchronize of `stream` that ended with `status`: what failed on it and was not told, as sdk::Failure. See
   /// GenericCollectives.
-  void throw_failure(pliant_stream* stream, int32_t status = PLIANT_OK);
+  void throw_failure(pliant_stream* stream, int32_t status);
   /// `stream` was destroyed.
   void forget(pliant_stream* stream);
 

@@ -38,7 +38,7 @@ class GenericCollectives {
   /// After a synchronize of `stream` that ended with `status`. PLIANT_OK: throws as sdk::Failure the first failure on
   /// it that nobody was told of. PLIANT_ABORTED, PLIANT_PEER_LOST: that, or what is known here of the communicator
   /// whose calls went to the device's own collectives, such as the rank that is lost.
-  void throw_failure(pliant_stream* stream, int32_t status = PLIANT_OK);
+  void throw_failure(pliant_stream* stream, int32_t status);
   void forget(pliant_stream* stream);
 
   /// How the ranks of a communicator exchange.

@@ -190,8 +190,10 @@ void large(const Subject& subject) {
   accelerator.read(halves.data(), narrow.at(), kCount * 2);
   for (uint64_t i = 0; i < kCount; ++i) {
     const auto wanted = static_cast<float>(given[i]);  // of 8 bits, so that bf16 holds it, too
-    const uint32_t half = uint32_t{halves[i]} << 16U;
-    if (floats[i] == wanted && std::memcmp(&half, &wanted, sizeof(half)) == 0) continue;
+    const uint32_t bits = uint32_t{halves[i]} << 16U;
+    float half = 0;
+    std::memcpy(&half, &bits, sizeof(half));
+    if (floats[i] == wanted && half == wanted) continue;
     fail("a cast of " + std::to_string(kCount) + " elements is wrong from element " + std::to_string(i) + " on");
   }
 }

@@ -121,7 +121,7 @@ void aborted_joining(const Subject& subject) {
   ranks.finish(1);
 }
 
-const std::string kWaits = "waits";
+constexpr const char* kWaits = "waits";
 
 /// Rank 1 destroys its communicator before the others come.
 void leave_joining_script(const Rank& rank) {

@@ -19,7 +19,7 @@ constexpr uint64_t kBytes = 2 * kHalf;
 /// Memory is filled first, for pages that nothing touched take longer than the work.
 constexpr uint64_t kPieces = 8;
 /// In this order; the check hears of the end of each, for all together take longer than a rank may be silent.
-const char* const kCalls[] = {"all_gather", "all_gather_v", "reduce_scatter", "all_reduce", "broadcast", "message"};
+constexpr const char* kCalls[] = {"all_gather", "all_gather_v", "reduce_scatter", "all_reduce", "broadcast", "message"};
 
 uint64_t available_memory() {
   std::ifstream in("/proc/meminfo");
@@ -55,6 +55,31 @@ void expect_tail(const Accelerator& accelerator, const unsigned char* from, uint
   const auto wrong = std::find_if(got.begin(), got.end(), [&](uint16_t one) { return one != word; });
   if (wrong != got.end()) fail(what + " is wrong: " + std::to_string(*wrong) + ", not " + std::to_string(word));
 }
+
+/// What a call reads, of which it fills the tail, and what it writes.
+struct Pair {
+  Pair(const Subject& subject, uint64_t from_bytes, int32_t value)
+      : accelerator(subject),
+        stream(enough(accelerator, from_bytes + kBytes)),
+        from(accelerator, from_bytes),
+        to(accelerator, kBytes) {
+    fill(accelerator, stream, from.at(from_bytes - kTail), value, kTail);
+  }
+  /// Waits, then looks at the end of what was written.
+  void expect_end(uint16_t word, const std::string& what) const {
+    stream.wait();
+    expect_tail(accelerator, to.at(kBytes - kTail), word, "the end of " + what);
+  }
+  static const Accelerator& enough(const Accelerator& accelerator, uint64_t bytes) {
+    need_memory(accelerator, bytes);
+    return accelerator;
+  }
+
+  const Accelerator accelerator;
+  const Stream stream;
+  const Memory from;
+  const Memory to;
+};
 
 /// Of two bytes of that value.
 constexpr uint16_t twice(int value) {
@@ -128,44 +153,26 @@ void run_huge(const Rank& rank) {
 }  // namespace
 
 void huge_copy(const Subject& subject) {
-  const Accelerator accelerator(subject);
-  need_memory(accelerator, 2 * kBytes);
-  const Stream stream(accelerator);
-  const Memory from(accelerator, kBytes);
-  const Memory to(accelerator, kBytes);
-  fill(accelerator, stream, from.at(), 0x5A, kBytes);
-  must("copy_async", accelerator.call(&Slots::copy_async, static_cast<void*>(to.at()),
-                                      static_cast<const void*>(from.at()), kBytes, stream));
-  stream.wait();
-  expect_tail(accelerator, to.at(kBytes - kTail), twice(0x5A), "the end of a copy of more than 4 GiB");
+  const Pair pair(subject, kBytes, 0x5A);
+  must("copy_async", pair.accelerator.call(&Slots::copy_async, static_cast<void*>(pair.to.at()),
+                                           static_cast<const void*>(pair.from.at()), kBytes, pair.stream));
+  pair.expect_end(twice(0x5A), "a copy of more than 4 GiB");
 }
 
 void huge_reduction(const Subject& subject) {
-  const Accelerator accelerator(subject);
-  need_memory(accelerator, 2 * kBytes);
-  const Stream stream(accelerator);
-  const Memory from(accelerator, kBytes);
-  const Memory to(accelerator, kBytes);
-  fill(accelerator, stream, from.at(kBytes - kTail), 0x15, kTail);
-  const void* const sources[] = {from.at(), from.at()};
-  must("reduce_async", accelerator.call(&Slots::reduce_async, static_cast<void*>(to.at()), &sources[0], 2, kBytes,
-                                        PLIANT_U8, PLIANT_SUM, 1.0, stream));
-  stream.wait();
-  expect_tail(accelerator, to.at(kBytes - kTail), twice(0x2A), "the end of a sum of more than 2^32 elements");
+  const Pair pair(subject, kBytes, 0x15);
+  const void* const sources[] = {pair.from.at(), pair.from.at()};
+  must("reduce_async", pair.accelerator.call(&Slots::reduce_async, static_cast<void*>(pair.to.at()), &sources[0], 2,
+                                             kBytes, PLIANT_U8, PLIANT_SUM, 1.0, pair.stream));
+  pair.expect_end(twice(0x2A), "a sum of more than 2^32 elements");
 }
 
 void huge_cast(const Subject& subject) {
-  const Accelerator accelerator(subject);
-  need_memory(accelerator, kHalf + kBytes);
-  const Stream stream(accelerator);
-  const Memory from(accelerator, kHalf);
-  const Memory to(accelerator, kBytes);
-  fill(accelerator, stream, from.at(kHalf - kTail), 1, kTail);
-  must("cast_async", accelerator.call(&Slots::cast_async, static_cast<void*>(to.at()), PLIANT_BF16,
-                                      static_cast<const void*>(from.at()), PLIANT_U8, kHalf, stream));
-  stream.wait();
+  const Pair pair(subject, kHalf, 1);
+  must("cast_async", pair.accelerator.call(&Slots::cast_async, static_cast<void*>(pair.to.at()), PLIANT_BF16,
+                                           static_cast<const void*>(pair.from.at()), PLIANT_U8, kHalf, pair.stream));
   constexpr uint16_t kOne = 0x3F80;
-  expect_tail(accelerator, to.at(kBytes - kTail), kOne, "the end of a cast to more than 4 GiB");
+  pair.expect_end(kOne, "a cast to more than 4 GiB");
 }
 
 void huge_collectives(const Subject& subject) {

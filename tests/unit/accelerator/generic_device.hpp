@@ -65,7 +65,7 @@ class GenericDevice : private Instances, public Device {
     Outcome outcome = Device::synchronize(stream);
     if (!outcome.ok()) return outcome;
     try {
-      const_cast<pliant::detail::GenericCollectives&>(generic.plugin).throw_failure(stream);
+      const_cast<pliant::detail::GenericCollectives&>(generic.plugin).throw_failure(stream, PLIANT_OK);
     } catch (const pliant::sdk::Failure& failure) {
       return {failure.status(), failure.what()};
     }

@@ -58,7 +58,7 @@ class Machines {
   static std::string port(int32_t machine) { return "port" + std::to_string(machine); }
   static int this_network() { return ::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC); }
   static void be_in(int network) {
-    if (::setns(network, CLONE_NEWNET) != 0) throw Refused(std::string("setns: ") + std::strerror(errno));
+    if (::setns(network, CLONE_NEWNET) != 0) throw std::runtime_error(std::string("setns: ") + std::strerror(errno));
   }
   static void run(const std::string& command) {
     FILE* const words = ::popen(("( " + command + " ) 2>&1").c_str(), "r");
