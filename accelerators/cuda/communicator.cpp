@@ -132,6 +132,10 @@ void Communicator::abort() {
   member_->fail({PLIANT_ABORTED, "the communicator of rank " + std::to_string(rank()) + " was aborted"});
 }
 
+bool Communicator::query() {
+  return member_->is_done();
+}
+
 void Communicator::enqueue(NcclCall call, Stream& stream) {
   if (group_.keep(call, stream)) return;
   accelerator::require_other_peer(call.self_sends + call.self_receives != 0, rank());

@@ -43,6 +43,8 @@ class Communicator {
   [[nodiscard]] int32_t world_size() const { return member_->world_size(); }
   void wait_ready(int32_t timeout_ms);
   void abort();
+  /// All have joined, and what was enqueued here has ended.
+  [[nodiscard]] bool query();
   [[nodiscard]] pliant_comm_id make_grow_id();
 
   void all_reduce(const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op, Stream& stream);

@@ -230,6 +230,7 @@ class CudaAccelerator {
   int32_t rank(const Comm& comm) { return comm.rank(); }
   void wait_ready(Comm& comm, int32_t timeout_ms) { comm.wait_ready(timeout_ms); }
   void abort(Comm& comm) { comm.abort(); }
+  bool query(Comm& comm) { return comm.query(); }
   void all_reduce(Comm& comm, const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op, Stream& stream) {
     reachable(stream, send, elements.bytes());
     reachable(stream, recv, elements.bytes());

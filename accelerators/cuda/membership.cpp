@@ -255,13 +255,22 @@ std::optional<NcclResult> Membership::grow(int32_t world_size, const NcclId& id,
   return nccl_.grow(handle_, world_size, passes ? &id : nullptr, -1, made, config);
 }
 
+bool Membership::is_done() {
+  const std::lock_guard lock(mutex_);
+  return is_done_now();
+}
+
+bool Membership::is_done_now() {
+  forget_reached();
+  return state_ == State::kReady && work_.empty() && turn_ == tickets_;
+}
+
 void Membership::leave() {
   bool together = false;
   {
     const std::lock_guard lock(mutex_);
     if (failure_) return;
-    forget_reached();
-    together = state_ == State::kReady && work_.empty() && turn_ == tickets_;
+    together = is_done_now();
     // Who grows has a share until all have joined the new one.
     if (together && retired_) return;
     leaving_ = together;

@@ -71,6 +71,8 @@ class Membership {
   std::optional<NcclResult> grow(int32_t world_size, const NcclId& id, NcclComm* made, NcclConfig* config);
   [[nodiscard]] const DevicePtr& device() const { return device_; }
 
+  /// All have joined, and what was enqueued here has ended: to leave aborts nothing.
+  [[nodiscard]] bool is_done();
   /// Ends all waits and work with the failure; the first one stands.
   void fail(const sdk::Failure& failure);
   /// Leaves: in agreement with the others where all is done, else by abort.
@@ -90,6 +92,8 @@ class Membership {
   bool is_in_progress(NcclResult result);
   [[nodiscard]] sdk::Failure failure_of(NcclResult result);
   void end_handle(bool for_good);
+  /// Under the mutex.
+  [[nodiscard]] bool is_done_now();
   void forget_reached();
 
   const NcclApi nccl_;

@@ -279,7 +279,7 @@ PLIANT_PIN(pliant_accelerator, cast_async, 168, 8)
 PLIANT_PIN(pliant_accelerator, host_function, 176, 8)
 
 /* collectives.h */
-PLIANT_PIN_STRUCT(pliant_collectives, 168)
+PLIANT_PIN_STRUCT(pliant_collectives, 176)
 PLIANT_PIN(pliant_collectives, struct_size, 0, 4)
 PLIANT_PIN(pliant_collectives, reserved, 4, 4)
 PLIANT_PIN(pliant_collectives, comm_id, 8, 8)
@@ -302,6 +302,7 @@ PLIANT_PIN(pliant_collectives, comm_grow, 136, 8)
 PLIANT_PIN(pliant_collectives, comm_grow_id, 144, 8)
 PLIANT_PIN(pliant_collectives, device_key, 152, 8)
 PLIANT_PIN(pliant_collectives, register_window, 160, 8)
+PLIANT_PIN(pliant_collectives, comm_query, 168, 8)
 
 /* ipc.h */
 PLIANT_PIN_STRUCT(pliant_ipc_handle, 128)

@@ -220,6 +220,50 @@ void joining(const Subject& subject) {
   ranks.finish();
 }
 
+/// Before all have joined, before and after a collective, and while rank 0 waits in it for rank 1.
+void query_script(const Rank& rank) {
+  const Accelerator& accelerator = rank.accelerator;
+  const pliant_collectives* table = accelerator.collectives();
+  if (!PLIANT_HAS(pliant_collectives, table, comm_query) || table->comm_query == nullptr) {
+    skip("its collectives have no comm_query");
+  }
+  const pliant_comm_id id = rank.id();
+  if (rank.rank == 1) rank.hear();
+  const Comm comm(rank, id);
+  const Stream stream(accelerator, rank.rank % accelerator.devices());
+  const auto answers = [&](int32_t wanted, const char* when) {
+    int32_t done = 1 - wanted;
+    must("comm_query", accelerator.call(&pliant_collectives::comm_query, static_cast<pliant_comm*>(comm), &done));
+    expect(done == wanted, "comm_query answered " + std::to_string(done) + " " + when);
+  };
+  const CollectiveWork work(rank, {Collective::kAllReduce, PLIANT_F32, PLIANT_SUM, 501});
+  if (rank.rank == 0) {
+    answers(0, "before rank 1 had joined");
+    rank.tell("asked");
+  }
+  comm.join();
+  answers(1, "when all ranks had joined and nothing was enqueued");
+  if (rank.rank == 1) rank.hear();
+  must("all_reduce", work.enqueue(comm, stream));
+  if (rank.rank == 0) {
+    answers(0, "while an all_reduce waited for rank 1");
+    rank.tell("asked");
+  }
+  stream.wait();
+  answers(1, "when all that was enqueued had run");
+}
+
+void queried(const Subject& subject) {
+  need_collectives(subject);
+  Ranks ranks(subject, "query", 2);
+  ranks.carry_id();
+  for (const char* awaited : {"comm_query while rank 1 joins", "comm_query in an all_reduce"}) {
+    ranks.hear(0, awaited);
+    ranks.tell(1);
+  }
+  ranks.finish();
+}
+
 /// Collectives between other work of a stream, and on two streams in turn, without a wait in between.
 void stream_script(const Rank& rank) {
   const Comm comm(rank, rank.id());
@@ -327,9 +371,11 @@ void repeatable(const Subject& subject) {
 }  // namespace
 
 std::vector<Script> collective_scripts() {
-  return {{"values", values_script}, {"late", late_script},       {"joining", joining_script},
-          {"stream", stream_script}, {"one_way", one_way_script}, {"group", group_script},
-          {"sums", sums_script},     {"digest", digest_script},   huge_script()};
+  return {{"values", values_script},   {"late", late_script},
+          {"joining", joining_script}, {"stream", stream_script},
+          {"one_way", one_way_script}, {"group", group_script},
+          {"sums", sums_script},       {"digest", digest_script},
+          {"query", query_script},     huge_script()};
 }
 
 std::vector<Check> collective_checks() {
@@ -349,6 +395,7 @@ std::vector<Check> collective_checks() {
       {"collectives.one_way", "messages without a group arrive in the order of the calls", one_way, 60},
       {"collectives.groups", "a group enqueues nothing before its end, and does not nest", groups, 60},
       {"collectives.late", "no collective is done before the last rank has called it", waits_for_all, 60},
+      {"collectives.query", "comm_query tells whether comm_destroy would end something", queried},
       {"collectives.order", "collectives run in stream order, between other work and on two streams in turn",
        in_stream_order, 60},
       {"collectives.huge", "collectives and messages of more than 4 GiB are whole", huge_collectives, 300},

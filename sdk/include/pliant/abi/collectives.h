@@ -98,6 +98,9 @@ typedef struct pliant_collectives {
    * communicator, of which shrink and grow take none along; its memory is freed after that. */
   int32_t (*register_window)(void* self, pliant_comm* comm, void* pointer, uint64_t bytes, pliant_stream* stream,
                              pliant_error* error);
+  /* [any-thread] May be NULL. *done is 1 when all ranks have joined and all that this rank has enqueued on the
+   * communicator has ended, so that comm_destroy aborts nothing; else 0. */
+  int32_t (*comm_query)(void* self, pliant_comm* comm, int32_t* done, pliant_error* error);
 } pliant_collectives;
 
 #ifdef __cplusplus

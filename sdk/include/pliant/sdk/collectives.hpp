@@ -213,6 +213,16 @@ struct CollectivesAdapter : private AcceleratorAdapter<T> {
       device_of(self).register_window(open(comm), pointer, bytes, open(stream));
     });
   }
+  static int32_t comm_query(void* self, pliant_comm* comm, int32_t* done, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      *done = 0;
+      *done = device_of(self).query(open(comm)) ? 1 : 0;
+    });
+  }
+  static constexpr auto query_slot() -> decltype(&comm_query) {
+    if constexpr (requires(T & device, Comm & comm) { device.query(comm); }) return &comm_query;
+    return nullptr;
+  }
   static constexpr auto window_slot() -> decltype(&register_window) {
     if constexpr (requires { &T::register_window; }) return &register_window;
     return nullptr;
@@ -273,6 +283,8 @@ struct CollectivesAdapter : private AcceleratorAdapter<T> {
 ///   uint64_t device_key(int32_t device);                       // the same in all processes of the machine
 /// and, where collectives are faster on memory that the communicator knows beforehand,
 ///   void register_window(Comm&, void* pointer, uint64_t bytes, Stream&);
+/// and, where peers that wait for a rank which destroys its communicator may not notice,
+///   bool query(Comm&);                                         // all joined and all ended: nothing to abort
 template <class T>
 const pliant_collectives* collectives_table() {
   using A = detail::CollectivesAdapter<T>;
@@ -297,7 +309,8 @@ const pliant_collectives* collectives_table() {
                                          A::grow_slot(),
                                          A::grow_id_slot(),
                                          A::device_key_slot(),
-                                         A::window_slot()};
+                                         A::window_slot(),
+                                         A::query_slot()};
   return &kTable;
 }
 
