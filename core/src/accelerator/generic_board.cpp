@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <climits>
-#include <cstring>
 #include <ctime>
 
 namespace pliant::detail {
@@ -27,41 +26,50 @@ void futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const tim
 
 }  // namespace
 
-bool MessageBoard::is_there(const Called& carrier) {
+bool Board::is_there(const Called& carrier) {
   pliant_device_properties properties{};
   properties.struct_size = sizeof(properties);
   carrier(carrier.slots().device_properties, 0, &properties);
   return (properties.capabilities & PLIANT_CAP_HOST_VISIBLE) != 0 && PeerMemory::is_there(carrier, 0);
 }
 
-uint64_t MessageBoard::bytes_for(int32_t world_size) {
+uint64_t Board::bytes_for(int32_t world_size) {
   return sizeof(Head) + static_cast<uint64_t>(world_size) * (sizeof(Offer) + sizeof(Want));
 }
 
-MessageBoard::MessageBoard(const Called& carrier, int32_t rank, int32_t world_size)
+Board::Board(const Called& carrier, int32_t rank, int32_t world_size)
     : rank_(rank), world_size_(world_size), memory_(carrier, 0, rank, world_size, bytes_for(world_size)) {
-  std::memset(memory_.stage(rank), 0, bytes_for(world_size));
+  Head& own = head(rank);
+  for (std::atomic<uint32_t>* word : {&own.bell, &own.listens, &own.has_mismatch}) word->store(0);
+  own.left.store(Left::kNot);
+  own.collectives.store(0);
+  own.misses.store(0);
+  for (int32_t r = 0; r < world_size; ++r) {  // the rest counts once there are messages
+    Offer& offered = offer(rank, r);
+    Want& wanted = want(r, rank);
+    for (std::atomic<uint64_t>* word : {&offered.begun, &offered.posted, &wanted.begun, &wanted.taken}) word->store(0);
+  }
 }
 
-Offer& MessageBoard::offer(int32_t from, int32_t to) const {
+Offer& Board::offer(int32_t from, int32_t to) const {
   return reinterpret_cast<Offer*>(lanes(from))[to];
 }
 
-Want& MessageBoard::want(int32_t from, int32_t to) const {
+Want& Board::want(int32_t from, int32_t to) const {
   return reinterpret_cast<Want*>(lanes(to) + static_cast<uint64_t>(world_size_) * sizeof(Offer))[from];
 }
 
-void MessageBoard::ring(int32_t rank) const {
+void Board::ring(int32_t rank) const {
   Head& rung = head(rank);
   rung.bell.fetch_add(1);
   if (rung.listens.load() != 0) futex(rung.bell, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
-void MessageBoard::ring_all() const {
+void Board::ring_all() const {
   for (int32_t r = 0; r < world_size_; ++r) ring(r);
 }
 
-void MessageBoard::await_ring(uint32_t seen) const {
+void Board::await_ring(uint32_t seen) const {
   Head& own = head(rank_);
   for (int i = 0; i < kYields; ++i) {
     if (own.bell.load() != seen) return;
@@ -73,13 +81,39 @@ void MessageBoard::await_ring(uint32_t seen) const {
   own.listens.store(0);
 }
 
-void MessageBoard::leave() {
+void Board::count_message(bool is_send, int32_t peer) const {
+  (is_send ? offer(rank_, peer).begun : want(peer, rank_).begun).fetch_add(1);
+}
+
+void Board::leave(Left how) {
   if (has_left_.exchange(true)) return;
-  head(rank_).has_left.store(1);
+  head(rank_).left.store(how);
   ring_all();
 }
 
-int32_t MessageBoard::mismatch() const {
+bool Board::is_missing(int32_t rank) const {
+  const Left left = head(rank).left.load();  // and with it the last of its counts
+  if (left != Left::kDone) return left == Left::kUndone;
+  return head(rank).collectives.load() < head(rank_).collectives.load() ||
+         offer(rank, rank_).begun.load() < want(rank, rank_).begun.load() ||
+         want(rank_, rank).begun.load() < offer(rank_, rank).begun.load();
+}
+
+std::optional<Board::Missing> Board::missing() const {
+  if (has_left()) return std::nullopt;
+  for (int32_t r = 0; r < world_size_; ++r) {
+    if (r == rank_ || !is_missing(r)) continue;
+    head(rank_).misses.store(r + 1);
+    return Missing{r, rank_};
+  }
+  for (int32_t r = 0; r < world_size_; ++r) {
+    if (const int32_t told = head(r).misses.load(); told != 0) return Missing{told - 1, r};
+  }
+  return std::nullopt;
+}
+
+int32_t Board::mismatch() const {
+  if (has_left()) return -1;
   for (int32_t r = 0; r < world_size_; ++r) {
     if (head(r).has_mismatch.load() != 0) return r;
   }

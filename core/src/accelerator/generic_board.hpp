@@ -1,10 +1,12 @@
-// MessageBoard: what the ranks of a communicator tell each other of their messages, in memory of the carrier that all
-// of them have mapped: so that nobody waits for one peer who could go on with another.
+// Board: what the ranks of a communicator tell each other of their calls, in memory of the carrier that all of them
+// have mapped. Of messages between devices, so that nobody waits for one peer who could go on with another; of calls
+// that the accelerator's own collectives carry out, how many there were, so that nobody waits for a rank that has left.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "accelerator/generic_called.hpp"
 #include "accelerator/generic_peers.hpp"
@@ -35,12 +37,12 @@ struct alignas(64) Want {
 };
 
 /// Any thread may ring, leave and mark; one thread at a time does the rest.
-class MessageBoard {
+class Board {
  public:
   /// The processors see memory of the carrier that other processes map.
   static bool is_there(const Called& carrier);
 
-  MessageBoard(const Called& carrier, int32_t rank, int32_t world_size);
+  Board(const Called& carrier, int32_t rank, int32_t world_size);
   /// True on every rank, or on none.
   bool join(const Gather& gather) { return memory_.join(gather); }
 
@@ -55,12 +57,26 @@ class MessageBoard {
   /// Until the bell is no longer `seen`; a few milliseconds at most, for there are ends that nobody rings for.
   void await_ring(uint32_t seen) const;
 
-  /// This rank will send and take nothing more. Rings all others, once.
-  void leave();
-  [[nodiscard]] bool has_left(int32_t rank) const { return head(rank).has_left.load() != 0; }
+  /// The accelerator's own collectives carry out one more call: of all ranks, or a message.
+  void count_collective() const { head(rank_).collectives.fetch_add(1); }
+  void count_message(bool is_send, int32_t peer) const;
+
+  /// How a rank has left: with all that it called ended, in the middle of that, or after a failure that it told of.
+  enum class Left : uint32_t { kNot, kDone, kUndone, kFailed };
+  /// This rank will call nothing more. Rings all others, once.
+  void leave(Left how);
+  [[nodiscard]] bool has_left() const { return has_left_.load(); }
+  [[nodiscard]] bool has_left(int32_t rank) const { return head(rank).left.load() != Left::kNot; }
+  struct Missing {
+    int32_t rank;
+    int32_t by;  ///< a rank that needs it, maybe this one
+  };
+  /// A rank that left in the middle of counted calls, or before one of this rank's that needs it; the others are told.
+  /// Or one that another rank has told of. Nothing when this rank has left.
+  [[nodiscard]] std::optional<Missing> missing() const;
   /// Says that this rank has seen calls that do not fit together.
   void mark_mismatch() const { head(rank_).has_mismatch.store(1); }
-  /// A rank that has, or -1.
+  /// A rank that has, or -1: there is none, or this rank has left.
   [[nodiscard]] int32_t mismatch() const;
 
   /// As of PeerMemory; nobody rings any more.
@@ -71,11 +87,14 @@ class MessageBoard {
   struct alignas(64) Head {
     std::atomic<uint32_t> bell;
     std::atomic<uint32_t> listens;
-    std::atomic<uint32_t> has_left;
+    std::atomic<Left> left;
     std::atomic<uint32_t> has_mismatch;
+    std::atomic<uint64_t> collectives;  ///< counted ones so far
+    std::atomic<int32_t> misses;        ///< a rank, counted from 1; 0 is none
   };
   /// A head, an offer to each rank, a want from each.
   static uint64_t bytes_for(int32_t world_size);
+  [[nodiscard]] bool is_missing(int32_t rank) const;
   [[nodiscard]] Head& head(int32_t rank) const { return *reinterpret_cast<Head*>(memory_.stage(rank)); }
   [[nodiscard]] std::byte* lanes(int32_t rank) const { return memory_.stage(rank) + sizeof(Head); }
 

@@ -1,6 +1,8 @@
 // Each collective in pieces: copied to the stage, exchanged by the carrier, copied from the stage.
 #include "accelerator/generic_collectives.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -21,7 +23,14 @@ GenericCollectives::GenericCollectives(const plugin::Instance& device, plugin::I
                                        const pliant_collectives* own)
     : device_(device), carrier_(std::move(carrier)), own_(own) {}
 
-GenericCollectives::~GenericCollectives() = default;
+GenericCollectives::~GenericCollectives() {
+  if (!is_forked()) return;
+  for (std::unique_ptr<Shared>& one : retired_) static_cast<void>(one.release());
+}
+
+bool GenericCollectives::is_forked() const {
+  return ::getpid() != made_by_;
+}
 
 const pliant_collectives& GenericCollectives::table() {
   return *sdk::collectives_table<GenericCollectives>();
@@ -62,13 +71,16 @@ void GenericCollectives::forget_user(const Shared& user) {
 }
 
 void GenericCollectives::sweep() {
+  if (is_forked()) return;
   std::list<std::unique_ptr<Shared>> retired;  // the device is called without the lock
   {
     const std::lock_guard lock(mutex_);
     retired.swap(retired_);
   }
   for (const auto& one : retired) {
-    if (one->is_idle()) one->let_go();
+    if (!one->is_idle()) continue;
+    one->let_go();
+    one->stop_work();
   }
   retired.remove_if([](const auto& one) { return one->may_go(); });
   const std::lock_guard lock(mutex_);

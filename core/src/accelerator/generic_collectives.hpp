@@ -5,6 +5,8 @@
 // they are.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <list>
 #include <map>
@@ -82,10 +84,13 @@ class GenericCollectives {
   void set_user(pliant_stream* stream, Shared& user);
   void forget_user(const Shared& user);
   void sweep();
+  /// In a child of the process that made this. What communicators are here is the parent's.
+  [[nodiscard]] bool is_forked() const;
 
   const plugin::Instance& device_;
   const plugin::Instance carrier_;
   const pliant_collectives* const own_;
+  const pid_t made_by_ = ::getpid();
   std::mutex mutex_;
   std::map<pliant_stream*, sdk::Failure> failures_;
   std::map<pliant_stream*, Shared*> users_;

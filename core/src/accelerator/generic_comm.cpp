@@ -93,7 +93,12 @@ void GenericCollectives::Shared::call(const Body& body, pliant_stream* stream) {
   const std::lock_guard lock(calling_);
   if (is_settled()) {
     owner.set_user(stream, *this);
-    return body(stream);  // what they refuse they say themselves
+    try {
+      return body(stream);  // what they refuse they say themselves
+    } catch (const Failure&) {
+      check();  // why they were aborted
+      throw;
+    }
   }
   try {
     if (is_late) return call_late(body, stream);
@@ -207,6 +212,7 @@ void GenericCollectives::Shared::require_open() const {
 Failure GenericCollectives::Shared::cause_of(const Failure& failure) {
   if (failure.status() != PLIANT_ABORTED) return failure;
   const std::lock_guard lock(jobs_mutex_);
+  if (const auto lost = lost_peer()) return *lost;
   const int32_t saw = board_ == nullptr ? -1 : board_->mismatch();
   if (saw < 0 || saw == rank) return failure;
   return {PLIANT_INVALID_ARGUMENT, "the ranks made calls that do not fit together; rank " + std::to_string(saw) +
@@ -227,13 +233,17 @@ void GenericCollectives::Shared::fail(const Failure& failure) {
   }
   const std::lock_guard lock(jobs_mutex_);
   if (own_ != nullptr) own_->abort();
-  if (board_ != nullptr) board_->ring_all();
+  if (board_ != nullptr && !board_->has_left()) board_->ring_all();
 }
 
 void GenericCollectives::Shared::wait_ready(int32_t timeout_ms) {
   check();
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
-  carrier(carrier.collectives().comm_status, comm_, timeout_ms);
+  try {
+    carrier(carrier.collectives().comm_status, comm_, timeout_ms);
+  } catch (const Failure& failure) {
+    throw cause_of(failure);
+  }
   if (owner.own_ != nullptr) await_agreement(end, timeout_ms >= 0);
 }
 
@@ -242,10 +252,20 @@ void GenericCollectives::Shared::abort() {
 }
 
 void GenericCollectives::Shared::close() {
+  bool has_failed = false;
+  {
+    const std::lock_guard lock(mutex_);
+    has_failed = failure_.has_value();
+  }
   std::shared_ptr<OwnComm> ended;  // leaves with its peers, which takes a while
   {
     const std::lock_guard lock(jobs_mutex_);
-    if (jobs_.empty() && !is_carrying_) {
+    const bool is_carried = jobs_.empty() && !is_carrying_;
+    if (own_ != nullptr && board_ != nullptr) {
+      const bool is_done = is_carried && (is_renewed_ || own_->is_done());
+      board_->leave(has_failed ? Board::Left::kFailed : is_done ? Board::Left::kDone : Board::Left::kUndone);
+    }
+    if (is_carried) {
       ended = std::move(own_);
     } else if (own_ != nullptr) {
       own_->abort();
@@ -253,11 +273,21 @@ void GenericCollectives::Shared::close() {
   }
   {
     const std::lock_guard lock(carrier_mutex_);
+    // The failure may have been noted and not told yet.
+    if (!closed_ && has_failed) carrier.collectives().comm_abort(carrier.instance.self(), comm_);
     if (!closed_) carrier.collectives().comm_destroy(carrier.instance.self(), comm_);
     closed_ = true;
   }
   const std::lock_guard lock(jobs_mutex_);
-  if (board_ != nullptr) board_->leave();
+  if (board_ != nullptr) board_->leave(Board::Left::kDone);
+}
+
+void GenericCollectives::Shared::count_collective() const {
+  if (own_ != nullptr && board_ != nullptr) board_->count_collective();
+}
+
+void GenericCollectives::Shared::count_message(bool is_send, int32_t peer) const {
+  if (own_ != nullptr && board_ != nullptr) board_->count_message(is_send, peer);
 }
 
 }  // namespace pliant::detail

@@ -100,14 +100,19 @@ struct GenericCollectives::Shared {
   [[nodiscard]] bool is_idle() const { return pending_.load() == 0; }
   /// The stages of other ranks, once all have agreed on them; else NULL. Within a call.
   [[nodiscard]] PeerMemory* peers() const { return peers_.get(); }
-  /// Where messages from device to device are told of, once all have agreed on that; else NULL. Within a call.
-  [[nodiscard]] MessageBoard* board() const { return board_.get(); }
+  /// Where calls are told of that need it, once all have agreed on that; else NULL. Within a call.
+  [[nodiscard]] Board* board() const { return board_.get(); }
   /// The accelerator's own collectives, once all have agreed on them; else NULL. Within a call.
   [[nodiscard]] const OwnComm* own() const { return own_.get(); }
   /// The same for a communicator that is made of this one.
   [[nodiscard]] std::shared_ptr<OwnComm> own_to_renew();
+  /// That own() took one more call, for which it may wait for ranks that have left. Within a call.
+  void count_collective() const;
+  void count_message(bool is_send, int32_t peer) const;
   /// Idle for good: nothing of other ranks is used any more.
   void let_go();
+  /// Once idle for good: ends the thread.
+  void stop_work();
   /// Idle, and nobody uses what is freed with this.
   [[nodiscard]] bool may_go() const;
 
@@ -135,6 +140,8 @@ struct GenericCollectives::Shared {
   /// The accelerator's own collectives may wait for ever for a rank that is gone, and tell nobody of what failed here:
   /// the carrier knows, and tells. False: there is nothing more to watch.
   bool watch();
+  /// A rank that has left, and is missed. Under jobs_mutex_.
+  [[nodiscard]] std::optional<sdk::Failure> lost_peer() const;
   void carry_out(const Job& job);
   void await_late_stream();
   void agree();
@@ -146,7 +153,6 @@ struct GenericCollectives::Shared {
   void await_agreement(std::chrono::steady_clock::time_point end, bool has_end);
   /// Calls go to the accelerator's own collectives, and none is left that a thread carries out.
   [[nodiscard]] bool is_settled();
-  void stop_work();
   void exchange_in_turn(const Step& step);
 
   pliant_comm* comm_ = nullptr;  ///< of the carrier
@@ -172,8 +178,9 @@ struct GenericCollectives::Shared {
   std::deque<std::shared_ptr<Job>> jobs_;
   bool working_ = false;
   bool is_carrying_ = false;  ///< a job is not done
-  std::unique_ptr<MessageBoard> board_;
+  std::unique_ptr<Board> board_;
   std::shared_ptr<OwnComm> own_;  ///< a share is with the communicator that is made of it
+  bool is_renewed_ = false;       ///< by then it has one
   OwnComm::Renewal renewal_;      ///< the worker's
   int looks_for_name_ = 0;        ///< the worker's
   std::thread worker_;

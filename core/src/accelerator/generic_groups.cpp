@@ -11,6 +11,10 @@ namespace pliant::detail {
 using sdk::Failure;
 
 GenericCollectives::Comm::~Comm() {
+  if (owner_.is_forked()) {  // the rank is the parent's, and its threads are not here
+    static_cast<void>(shared_.release());
+    return;
+  }
   shared_->close();
   if (shared_->is_idle()) shared_->let_go();
   const std::lock_guard lock(owner_.mutex_);
@@ -32,7 +36,12 @@ void GenericCollectives::Comm::enqueue(Shared::Body collective, pliant_stream* s
       return;
     }
   }
-  shared_->call(collective, stream);
+  shared_->call(
+      [shared = shared_.get(), collective = std::move(collective)](pliant_stream* on) {
+        collective(on);
+        shared->count_collective();
+      },
+      stream);
 }
 
 void GenericCollectives::Comm::enqueue(const Message& message, pliant_stream* stream) {
@@ -80,6 +89,7 @@ void GenericCollectives::Comm::end_group() {
           for (const auto& collective : all.collectives) collective(on);
           if (!all.messages.empty()) exchange(*shared, all.messages, on);
           if (native != nullptr) native->call(&pliant_collectives::group_end);
+          for (size_t i = 0; i < all.collectives.size(); ++i) shared->count_collective();
         } catch (const Failure& failure) {
           // Some of its calls may be with the collectives already, and the peers make all of them.
           if (native != nullptr)
@@ -100,6 +110,7 @@ void GenericCollectives::Comm::exchange(Shared& shared, const std::vector<Messag
       } else {
         own->call(&pliant_collectives::recv, message.buffer, count, dtype, message.peer, stream);
       }
+      shared.count_message(message.is_send, message.peer);
     }
     return;
   }

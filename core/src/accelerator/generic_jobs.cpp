@@ -134,11 +134,15 @@ std::shared_ptr<GenericCollectives::Shared::Job> GenericCollectives::Shared::nex
 
 bool GenericCollectives::Shared::watch() {
   try {
-    const std::lock_guard lock(carrier_mutex_);
-    if (closed_) return false;
-    carrier(carrier.collectives().comm_status, comm_, int32_t{0});
+    {
+      const std::lock_guard lock(carrier_mutex_);
+      if (closed_) return false;
+      carrier(carrier.collectives().comm_status, comm_, int32_t{0});
+    }
+    const std::lock_guard lock(jobs_mutex_);
+    if (const auto lost = lost_peer()) throw Failure(*lost);
   } catch (const Failure& failure) {
-    fail(failure);
+    fail(cause_of(failure));
     return false;
   }
   try {
@@ -152,6 +156,15 @@ bool GenericCollectives::Shared::watch() {
     return false;
   }
   return true;
+}
+
+std::optional<Failure> GenericCollectives::Shared::lost_peer() const {
+  if (own_ == nullptr || board_ == nullptr) return std::nullopt;
+  const auto missing = board_->missing();
+  if (!missing) return std::nullopt;
+  const std::string by = missing->by == rank ? "this rank" : "rank " + std::to_string(missing->by);
+  return Failure(PLIANT_PEER_LOST, "rank " + std::to_string(missing->rank) +
+                                       " is lost: it destroyed the communicator while " + by + " still needed it");
 }
 
 void GenericCollectives::Shared::carry_out(const Job& job) {
@@ -195,8 +208,12 @@ void GenericCollectives::Shared::agree() {
     carrier(carrier.slots().stream_synchronize, carrier_stream_);
   };
   auto own = OwnComm::agree(device, owner.own_, {device_index, rank, world_size}, renewal_, gather);
-  renewal_ = {};
+  // What is enqueued on one that grows runs to its end.
+  const bool still_runs =
+      renewal_.origin == OwnComm::Origin::kGrown && renewal_.old != nullptr && !renewal_.old->is_done();
+  if (!still_runs) renewal_ = {};
   if (own != nullptr) {
+    agree_on_board(gather);  // before anyone's calls are counted
     const std::lock_guard lock(jobs_mutex_);
     own_ = std::move(own);
   } else {
@@ -225,7 +242,9 @@ void GenericCollectives::Shared::await_agreement(std::chrono::steady_clock::time
     }
     if (failure_) throw Failure(*failure_);
   }
-  const std::shared_ptr<OwnComm> own = own_to_renew();
+  std::unique_lock lock(jobs_mutex_);
+  const std::shared_ptr<OwnComm> own = own_;
+  lock.unlock();
   if (own == nullptr) return;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
   try {
@@ -240,6 +259,7 @@ void GenericCollectives::Shared::await_agreement(std::chrono::steady_clock::time
 
 std::shared_ptr<OwnComm> GenericCollectives::Shared::own_to_renew() {
   const std::lock_guard lock(jobs_mutex_);
+  is_renewed_ = own_ != nullptr;
   return own_;
 }
 
@@ -259,9 +279,9 @@ void GenericCollectives::Shared::agree_on_memory(const Gather& gather) {
 }
 
 void GenericCollectives::Shared::agree_on_board(const Gather& gather) {
-  std::unique_ptr<MessageBoard> made;
+  std::unique_ptr<Board> made;
   try {
-    if (MessageBoard::is_there(carrier)) made = std::make_unique<MessageBoard>(carrier, rank, world_size);
+    if (Board::is_there(carrier)) made = std::make_unique<Board>(carrier, rank, world_size);
   } catch (const Failure&) {  // none left: messages take pinned memory
   }
   if (made == nullptr) return PeerMemory::decline(world_size, gather);
@@ -269,7 +289,7 @@ void GenericCollectives::Shared::agree_on_board(const Gather& gather) {
   const std::lock_guard lock(jobs_mutex_);
   board_ = std::move(made);
   const std::lock_guard closing(carrier_mutex_);
-  if (closed_) board_->leave();  // close() may have found no board
+  if (closed_) board_->leave(Board::Left::kUndone);  // close() may have found no board
 }
 
 /// The same of a rank whose calls are carried out at once: it says that it cannot.
@@ -292,6 +312,7 @@ void GenericCollectives::Shared::decline(pliant_stream* stream) {
 }
 
 void GenericCollectives::Shared::let_go() {
+  const std::lock_guard lock(jobs_mutex_);
   if (peers_ != nullptr) peers_->let_go();
   if (board_ != nullptr) board_->let_go();
 }

@@ -90,7 +90,7 @@ class Exchange {
   [[nodiscard]] bool is_done() const;
 
   Shared& shared_;
-  MessageBoard& board_;
+  Board& board_;
   pliant_stream* const on_;
   std::vector<Message> messages_;
   Aside aside_;

@@ -97,6 +97,13 @@ void OwnComm::abort() const {
   table_.comm_abort(device_.instance.self(), comm_);
 }
 
+bool OwnComm::is_done() const {
+  if (!PLIANT_HAS(pliant_collectives, &table_, comm_query) || table_.comm_query == nullptr) return true;
+  int32_t done = 0;
+  pliant_error ignored = plugin::fresh_error();
+  return table_.comm_query(device_.instance.self(), comm_, &done, &ignored) == PLIANT_OK && done != 0;
+}
+
 void OwnComm::decline(int32_t world_size, const Gather& gather) {
   const Offer none{};
   std::vector<Offer> all(static_cast<size_t>(world_size));

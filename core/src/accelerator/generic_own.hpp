@@ -53,6 +53,8 @@ class OwnComm {
     return PLIANT_HAS(pliant_collectives, &table_, register_window) && table_.register_window != nullptr;
   }
   void abort() const;
+  /// Destroying it here would abort nothing. True, too, where the accelerator cannot tell.
+  [[nodiscard]] bool is_done() const;
   /// All ranks are known to have joined it: what else fails can still be made smaller, or larger.
   void set_joined() { is_joined_ = true; }
   [[nodiscard]] bool is_joined() const { return is_joined_; }

@@ -260,6 +260,69 @@ TEST_CASE("kill -9 of a rank, or its abort, ends what others wait for in an NCCL
   }
 }
 
+TEST_CASE("a rank that destroys its communicator is missed by those whose calls need it, and by nobody else") {
+  const Setting many("PLIANT_SOFT_CUDA_DEVICES", "3");
+  const Setting deaf("PLIANT_SOFT_NCCL_DEAF", "1");
+  use_software_cuda();
+  for (const char* needs :
+       {"a collective", "a message from it", "a message to it", "a collective that it began", "its word"}) {
+    INFO(needs);
+    const std::string call = needs;
+    Processes processes(
+        3,
+        [=](const Rank& self) -> std::string {
+          auto comm = std::make_unique<JointComm>(self.device, self.id(), self.rank, self.rank, 3);
+          const Stream stream(self.device, PLIANT_STREAM_COMPUTE, self.rank);
+          void* at = nullptr;
+          if (!self.device.call(&A::alloc, self.rank, PLIANT_MEMORY_DEVICE, uint64_t{4}, &at).ok()) return "alloc";
+          const auto message = [&](int32_t from, int32_t to) {
+            if (self.rank == from) {
+              return self.device.call(&C::send, comm->handle(), static_cast<const void*>(at), uint64_t{1}, PLIANT_I32,
+                                      to, stream);
+            }
+            return self.device.call(&C::recv, comm->handle(), at, uint64_t{1}, PLIANT_I32, from, stream);
+          };
+          if (!self.device.call(&C::barrier, comm->handle(), stream).ok()) return "barrier";
+          if (self.rank == 1) {  // its last message is as good as any
+            if (const Outcome sent = message(1, 0); !sent.ok()) return sent.text();
+            if (const Outcome ended = stream.synchronize(); !ended.ok()) return ended.text();
+            if (call == "a collective that it began") self.device.call(&C::barrier, comm->handle(), stream);
+            if (call == "its word") self.device.collectives().comm_abort(self.device.collectives_self(), *comm);
+            comm.reset();
+            self.board.flags[0].raise();
+            self.board.flags[1].wait(2);  // alive until the others have seen it
+            return "";
+          }
+          if (self.rank == 0) {
+            if (const Outcome received = message(1, 0); !received.ok()) return received.text();
+          }
+          if (const Outcome ended = stream.synchronize(); !ended.ok()) return "before: " + ended.text();
+          self.board.flags[0].wait();
+          if (call != "a collective that it began" && call != "its word") {  // which nobody can go on after
+            const Outcome enqueued = message(0, 2);
+            const Outcome passed = enqueued.ok() ? stream.synchronize() : enqueued;
+            if (!passed.ok()) return "after: " + passed.text();
+          }
+          const Outcome enqueued = call == "a message from it" ? message(1, self.rank)
+                                   : call == "a message to it" ? message(self.rank, 1)
+                                                               : self.device.call(&C::barrier, comm->handle(), stream);
+          const Outcome ended = enqueued.ok() ? stream.synchronize() : enqueued;
+          self.board.flags[1].add();
+          return ended.text();
+        },
+        [&](int32_t) { return std::make_unique<Joint>(cuda_with(PLIANT_SOFT_NCCL)); });
+    const std::vector<RankEnd> ends = processes.ends();
+    CHECK(ends[1].text == "");
+    for (const size_t other : {size_t{0}, size_t{2}}) {
+      INFO(ends[other].text);
+      const std::string wanted =
+          call == "its word" ? with_status(PLIANT_ABORTED, "rank 1 aborted the communicator")
+                             : with_status(PLIANT_PEER_LOST, "rank 1 is lost: it destroyed the communicator while ");
+      CHECK(starts_with(ends[other].text, wanted));
+    }
+  }
+}
+
 // From here on CUDA is opened in this process, and no rank can be forked from it.
 TEST_CASE("ranks that are told to take NCCL do not ask each other, nor do those of several machines") {
   use_software_cuda();
