@@ -79,8 +79,8 @@ void GenericCollectives::sweep() {
   }
   for (const auto& one : retired) {
     if (!one->is_idle()) continue;
-    one->let_go();
     one->stop_work();
+    one->let_go();
   }
   retired.remove_if([](const auto& one) { return one->may_go(); });
   const std::lock_guard lock(mutex_);

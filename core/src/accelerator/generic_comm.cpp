@@ -233,6 +233,7 @@ void GenericCollectives::Shared::fail(const Failure& failure) {
   }
   const std::lock_guard lock(jobs_mutex_);
   if (own_ != nullptr) own_->abort();
+  if (renewal_.old != nullptr && renewal_.old.use_count() == 1) renewal_.old->abort();  // nobody else watches it
   if (board_ != nullptr && !board_->has_left()) board_->ring_all();
 }
 
@@ -252,6 +253,7 @@ void GenericCollectives::Shared::abort() {
 }
 
 void GenericCollectives::Shared::close() {
+  note_own_failure();
   bool has_failed = false;
   {
     const std::lock_guard lock(mutex_);
@@ -262,7 +264,7 @@ void GenericCollectives::Shared::close() {
     const std::lock_guard lock(jobs_mutex_);
     const bool is_carried = jobs_.empty() && !is_carrying_;
     if (own_ != nullptr && board_ != nullptr) {
-      const bool is_done = is_carried && (is_renewed_ || own_->is_done());
+      const bool is_done = is_carried && (own_->is_done() || (is_renewed_ && own_.use_count() > 1));
       board_->leave(has_failed ? Board::Left::kFailed : is_done ? Board::Left::kDone : Board::Left::kUndone);
     }
     if (is_carried) {

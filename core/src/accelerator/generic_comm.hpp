@@ -144,9 +144,16 @@ struct GenericCollectives::Shared {
   [[nodiscard]] std::optional<sdk::Failure> lost_peer() const;
   void carry_out(const Job& job);
   void await_late_stream();
+  /// Fails with what the accelerator's own collectives know, and watch() has not seen yet.
+  void note_own_failure();
+  /// What is enqueued on the older communicator runs to its end; then it goes.
+  void drop_renewed();
   void agree();
   void agree_on_memory(const Gather& gather);
-  void agree_on_board(const Gather& gather);
+  /// One on every rank, or NULL on every rank.
+  std::unique_ptr<Board> make_board(const Gather& gather);
+  /// Under jobs_mutex_. May be NULL.
+  void set_board(std::unique_ptr<Board> board);
   /// Within carrier_mutex_.
   void require_open() const;
   void begin_work();
@@ -181,7 +188,7 @@ struct GenericCollectives::Shared {
   std::unique_ptr<Board> board_;
   std::shared_ptr<OwnComm> own_;  ///< a share is with the communicator that is made of it
   bool is_renewed_ = false;       ///< by then it has one
-  OwnComm::Renewal renewal_;      ///< the worker's
+  OwnComm::Renewal renewal_;      ///< only the worker writes
   int looks_for_name_ = 0;        ///< the worker's
   std::thread worker_;
 };

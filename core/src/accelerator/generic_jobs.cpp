@@ -146,6 +146,7 @@ bool GenericCollectives::Shared::watch() {
     return false;
   }
   try {
+    drop_renewed();
     const std::lock_guard lock(jobs_mutex_);
     if (own_ != nullptr) own_->call(&pliant_collectives::comm_status, int32_t{0});
   } catch (const Failure& failure) {
@@ -198,6 +199,39 @@ void GenericCollectives::Shared::await_late_stream() {
   device(device.slots().stream_synchronize, late_stream_);
 }
 
+void GenericCollectives::Shared::note_own_failure() {
+  const auto look = [this] {
+    const std::lock_guard lock(carrier_mutex_);
+    if (!closed_) carrier(carrier.collectives().comm_status, comm_, int32_t{0});
+  };
+  std::unique_lock lock(jobs_mutex_);
+  const std::shared_ptr<OwnComm> own = own_;
+  lock.unlock();
+  if (own == nullptr) return;
+  try {
+    check();
+    own->call(&pliant_collectives::comm_status, int32_t{0});
+  } catch (const Failure& told) {
+    if (told.status() == PLIANT_DEADLINE_EXCEEDED) return;  // not all have joined
+    try {
+      look();
+      for (int looks = 1; told.status() == PLIANT_PEER_LOST && looks < kLooksForName; ++looks) {
+        std::this_thread::sleep_for(kWatchEvery);
+        look();
+      }
+    } catch (const Failure& known) {
+      return fail(cause_of(known));
+    }
+    fail(told);
+  }
+}
+
+void GenericCollectives::Shared::drop_renewed() {
+  OwnComm::Renewal dropped;  // not under the lock
+  const std::lock_guard lock(jobs_mutex_);
+  if (renewal_.old == nullptr || !renewal_.old->is_running()) std::swap(dropped, renewal_);
+}
+
 void GenericCollectives::Shared::agree() {
   const Gather gather = [this](const void* send, void* recv, uint64_t bytes) {
     {
@@ -208,14 +242,12 @@ void GenericCollectives::Shared::agree() {
     carrier(carrier.slots().stream_synchronize, carrier_stream_);
   };
   auto own = OwnComm::agree(device, owner.own_, {device_index, rank, world_size}, renewal_, gather);
-  // What is enqueued on one that grows runs to its end.
-  const bool still_runs =
-      renewal_.origin == OwnComm::Origin::kGrown && renewal_.old != nullptr && !renewal_.old->is_done();
-  if (!still_runs) renewal_ = {};
+  drop_renewed();
   if (own != nullptr) {
-    agree_on_board(gather);  // before anyone's calls are counted
+    std::unique_ptr<Board> board = make_board(gather);  // before anyone's calls are counted
     const std::lock_guard lock(jobs_mutex_);
     own_ = std::move(own);
+    set_board(std::move(board));
   } else {
     agree_on_memory(gather);
   }
@@ -274,22 +306,30 @@ void GenericCollectives::Shared::agree_on_memory(const Gather& gather) {
     PeerMemory::decline(world_size, gather);
   } else if (made->join(gather)) {
     peers_ = std::move(made);
-    agree_on_board(gather);
+    std::unique_ptr<Board> board = make_board(gather);
+    const std::lock_guard lock(jobs_mutex_);
+    set_board(std::move(board));
   }
 }
 
-void GenericCollectives::Shared::agree_on_board(const Gather& gather) {
+std::unique_ptr<Board> GenericCollectives::Shared::make_board(const Gather& gather) {
   std::unique_ptr<Board> made;
   try {
     if (Board::is_there(carrier)) made = std::make_unique<Board>(carrier, rank, world_size);
   } catch (const Failure&) {  // none left: messages take pinned memory
   }
-  if (made == nullptr) return PeerMemory::decline(world_size, gather);
-  if (!made->join(gather)) return;
-  const std::lock_guard lock(jobs_mutex_);
-  board_ = std::move(made);
+  if (made == nullptr) {
+    PeerMemory::decline(world_size, gather);
+  } else if (!made->join(gather)) {
+    made = nullptr;
+  }
+  return made;
+}
+
+void GenericCollectives::Shared::set_board(std::unique_ptr<Board> board) {
+  board_ = std::move(board);
   const std::lock_guard closing(carrier_mutex_);
-  if (closed_) board_->leave(Board::Left::kUndone);  // close() may have found no board
+  if (closed_ && board_ != nullptr) board_->leave(Board::Left::kUndone);  // close() may have found no board
 }
 
 /// The same of a rank whose calls are carried out at once: it says that it cannot.

@@ -104,6 +104,11 @@ bool OwnComm::is_done() const {
   return table_.comm_query(device_.instance.self(), comm_, &done, &ignored) == PLIANT_OK && done != 0;
 }
 
+bool OwnComm::is_running() const {
+  pliant_error ignored = plugin::fresh_error();
+  return !is_done() && table_.comm_status(device_.instance.self(), comm_, 0, &ignored) == PLIANT_OK;
+}
+
 void OwnComm::decline(int32_t world_size, const Gather& gather) {
   const Offer none{};
   std::vector<Offer> all(static_cast<size_t>(world_size));

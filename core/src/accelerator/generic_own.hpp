@@ -55,6 +55,8 @@ class OwnComm {
   void abort() const;
   /// Destroying it here would abort nothing. True, too, where the accelerator cannot tell.
   [[nodiscard]] bool is_done() const;
+  /// It would abort work that goes well.
+  [[nodiscard]] bool is_running() const;
   /// All ranks are known to have joined it: what else fails can still be made smaller, or larger.
   void set_joined() { is_joined_ = true; }
   [[nodiscard]] bool is_joined() const { return is_joined_; }

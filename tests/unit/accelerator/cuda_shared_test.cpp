@@ -286,6 +286,7 @@ TEST_CASE("a rank that destroys its communicator is missed by those whose calls 
           if (self.rank == 1) {  // its last message is as good as any
             if (const Outcome sent = message(1, 0); !sent.ok()) return sent.text();
             if (const Outcome ended = stream.synchronize(); !ended.ok()) return ended.text();
+            self.board.flags[2].wait(2);
             if (call == "a collective that it began") self.device.call(&C::barrier, comm->handle(), stream);
             if (call == "its word") self.device.collectives().comm_abort(self.device.collectives_self(), *comm);
             comm.reset();
@@ -297,11 +298,14 @@ TEST_CASE("a rank that destroys its communicator is missed by those whose calls 
             if (const Outcome received = message(1, 0); !received.ok()) return received.text();
           }
           if (const Outcome ended = stream.synchronize(); !ended.ok()) return "before: " + ended.text();
+          self.board.flags[2].add();
           self.board.flags[0].wait();
           if (call != "a collective that it began" && call != "its word") {  // which nobody can go on after
             const Outcome enqueued = message(0, 2);
             const Outcome passed = enqueued.ok() ? stream.synchronize() : enqueued;
             if (!passed.ok()) return "after: " + passed.text();
+            self.board.flags[3].add();
+            self.board.flags[3].wait(2);
           }
           const Outcome enqueued = call == "a message from it" ? message(1, self.rank)
                                    : call == "a message to it" ? message(self.rank, 1)
@@ -320,6 +324,52 @@ TEST_CASE("a rank that destroys its communicator is missed by those whose calls 
                              : with_status(PLIANT_PEER_LOST, "rank 1 is lost: it destroyed the communicator while ");
       CHECK(starts_with(ends[other].text, wanted));
     }
+  }
+}
+
+TEST_CASE("who aborted is told, and not who left because of that") {
+  const Setting many("PLIANT_SOFT_CUDA_DEVICES", "3");
+  use_software_cuda();
+  for (const char* deaf : {"0", "1"}) {
+    INFO(deaf);
+    const Setting hears("PLIANT_SOFT_NCCL_DEAF", deaf);
+    Processes processes(
+        3,
+        [](const Rank& self) -> std::string {
+          auto comm = std::make_unique<JointComm>(self.device, self.id(), self.rank, self.rank, 3);
+          const Stream stream(self.device, PLIANT_STREAM_COMPUTE, self.rank);
+          const Outcome ready = self.device.call(&C::comm_status, comm->handle(), -1);
+          if (!ready.ok()) return "not ready: " + ready.text();
+          if (self.rank == 1) {
+            self.board.flags[0].wait(2);
+            self.device.collectives().comm_abort(self.device.collectives_self(), *comm);
+            self.board.flags[1].wait();
+            self.board.flags[2].wait();
+            return "";
+          }
+          if (!self.device.call(&C::barrier, comm->handle(), stream).ok()) return "barrier";
+          self.board.flags[0].add();
+          if (self.rank == 2) {
+            const std::string text = stream.synchronize().text();
+            comm.reset();
+            self.board.flags[1].raise();
+            self.board.flags[2].wait();
+            return text;
+          }
+          self.board.flags[1].wait();
+          const std::string text = self.device.call(&C::comm_status, comm->handle(), -1).text();
+          self.board.flags[2].raise();
+          return text;
+        },
+        [&](int32_t) { return std::make_unique<Joint>(cuda_with(PLIANT_SOFT_NCCL)); });
+    const std::vector<RankEnd> ends = processes.ends();
+    CHECK(ends[0].text == with_status(PLIANT_ABORTED, "rank 1 aborted the communicator"));
+    CHECK(ends[1].text == "");
+    // NCCL tells of a peer, not of an abort.
+    const bool is_told = starts_with(ends[2].text, std::to_string(PLIANT_ABORTED)) ||
+                         starts_with(ends[2].text, std::to_string(PLIANT_PEER_LOST));
+    INFO(ends[2].text);
+    CHECK(is_told);
   }
 }
 
