@@ -1,0 +1,1 @@
+// What nearly every test includes is compiled once, along with this file.
