@@ -11,7 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "base/environment.hpp"
 #include "base/log.hpp"
+#include "base/printable.hpp"
 #include "base/suggest.hpp"
 #include "commands.hpp"
 #include "output.hpp"
@@ -115,7 +117,7 @@ bool set_log_level(const Invocation& invocation) {
   if (invocation.quiet) ::setenv("PLIANT_LOG", "error", 1);
   if (invocation.verbosity == 1) ::setenv("PLIANT_LOG", "info", 1);
   if (invocation.verbosity > 1) ::setenv("PLIANT_LOG", "debug", 1);
-  const char* level = std::getenv("PLIANT_LOG");
+  const char* level = environment_variable("PLIANT_LOG");
   return level == nullptr || log_level_from(level).has_value();
 }
 
@@ -189,10 +191,11 @@ int main(int argc, char** argv) {
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) return 1;
   }
   std::signal(SIGPIPE, SIG_IGN);
+  if (!pliant::drop_elevated_rights()) return 1;
   try {
     return pliant::cli::run(argc, argv);
   } catch (const std::exception& error) {
-    pliant::cli::note(std::string("pliant: error: ") + error.what() + "\n");
+    pliant::cli::note("pliant: error: " + pliant::printable(error.what()) + "\n");
     return 1;
   }
 }

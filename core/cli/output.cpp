@@ -8,22 +8,25 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <system_error>
 #include <utility>
 
+#include "base/environment.hpp"
+#include "base/printable.hpp"
+#include "base/stderr_writer.hpp"
 #include "pliant/error.hpp"
 
 namespace pliant::cli {
 
 void note(std::string_view text) noexcept {
-  static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
-  static_cast<void>(std::fflush(stderr));
+  write_stderr(text);
 }
 
 int emit(std::string_view text) {
-  const size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
-  if (written == text.size() && std::fflush(stdout) == 0) return 0;
+  flush_stderr();  // what happened comes before the result of it
+  const std::string shown = printable(text);
+  const size_t written = std::fwrite(shown.data(), 1, shown.size(), stdout);
+  if (written == shown.size() && std::fflush(stdout) == 0) return 0;
   const int reason = errno;
   if (reason == EPIPE) return 128 + SIGPIPE;
   note(fmt::format("pliant: error: the result cannot be written: {}\n", std::generic_category().message(reason)));
@@ -32,11 +35,11 @@ int emit(std::string_view text) {
 
 bool colored(const Invocation& invocation) {
   if (invocation.color != Color::kAuto) return invocation.color == Color::kAlways;
-  return ::isatty(STDERR_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+  return ::isatty(STDERR_FILENO) == 1 && environment_variable("NO_COLOR") == nullptr;
 }
 
 void complain(const Invocation& invocation, std::string_view text) {
-  std::string shown(text);
+  std::string shown = printable(text);
   if (colored(invocation)) {
     for (const auto& [word, paint] :
          {std::pair<const char*, const char*>{"error:", "\033[1;31m"}, {"warning:", "\033[1;33m"}}) {

@@ -10,17 +10,19 @@
 
 namespace pliant::cli {
 
-/// Writes `text` to stdout and flushes. The exit code: 0; 141 without a word when the reader has gone; 1 with a message
-/// when it cannot be written (a full disk).
+/// Writes `text` to stdout, as printable() makes it, and flushes. The exit code: 0; 141 without a word when the reader
+/// has gone; 1 with a message when it cannot be written (a full disk).
 int emit(std::string_view text);
 
-/// Writes to stderr. What cannot be written there is lost: no job ends because nobody reads.
+/// Writes to stderr, as it is: words from outside go through printable() first. What cannot be written there is lost:
+/// no job ends because nobody reads.
 void note(std::string_view text) noexcept;
 
 /// True when stderr should be coloured.
 bool colored(const Invocation& invocation);
 
-/// One line or block to stderr; the first "error:" or "warning:" in it is coloured when asked for.
+/// One line or block to stderr, as printable() makes it; the first "error:" or "warning:" in it is coloured when asked
+/// for.
 void complain(const Invocation& invocation, std::string_view text);
 
 /// 1234567 as 1,234,567.

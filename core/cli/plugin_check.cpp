@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "actions.hpp"
+#include "base/environment.hpp"
 #include "base/suggest.hpp"
 #include "config/open.hpp"
 #include "output.hpp"
@@ -50,6 +51,13 @@ std::string file_of(const Invocation& invocation, const std::string& given) {
 }  // namespace
 
 int check_plugin(const Invocation& invocation, const PluginCheckArguments& arguments) {
+  if (elevated()) {
+    throw Error(
+        Status::kFailedPrecondition,
+        "plugin check runs the code of a file that you name; it does not with the rights of somebody else: use a "
+        "pliant that is neither setuid nor setgid",
+        ExitCode::kUsage);
+  }
   const fs::path program = kit();
   std::vector<std::string> words{"pliant-check", "--as", "pliant plugin check"};
   const auto add = [&](const char* flag, const std::optional<std::string>& value) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/printable.hpp"
 #include "output.hpp"
 
 namespace pliant::cli {
@@ -26,7 +27,7 @@ void ProgressLine::show(const std::string& task, double part) {
   drawn_at_ = now;
   drawn_ = true;
   const std::string line = part < 0 ? task : fmt::format("{}  {:3.0f} %  {}", progress_bar(part), 100 * part, task);
-  note(fmt::format("\r\033[K{}", line));
+  note(fmt::format("\r\033[K{}", printable(line)));
 }
 
 void ProgressLine::clear() {

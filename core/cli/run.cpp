@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdlib>
 #include <memory>
 #include <string_view>
 
+#include "base/environment.hpp"
+#include "base/stderr_writer.hpp"
 #include "commands.hpp"
+#include "config/state.hpp"
 #include "output.hpp"
 #include "pliant/job.hpp"
 #include "run_view.hpp"
@@ -33,9 +35,9 @@ void set_key(ConfigOverrides& overrides, std::string_view key, const std::string
 }
 
 bool live_terminal() {
-  const char* terminal = std::getenv("TERM");
+  const char* terminal = environment_variable("TERM");
   return ::isatty(STDERR_FILENO) != 0 && terminal != nullptr && std::string_view(terminal) != "dumb" &&
-         std::getenv("CI") == nullptr;
+         environment_variable("CI") == nullptr;
 }
 
 int run(const Invocation& invocation, const RunArguments& arguments) {
@@ -56,7 +58,9 @@ int run(const Invocation& invocation, const RunArguments& arguments) {
                           .lr = read.has("lr"),
                           .accelerator = read.has("accelerator"),
                           .rendezvous = true};
-  const Config config = Config::open(arguments.file, needs, overrides);
+  const Config config =
+      Config::parse(read.state().opening.text, needs, overrides, arguments.file);  // a pipe can be read but once
+  static const UnblockedStderr kUnblocked;  // to the end of the process: no job waits for whoever reads its progress
   RunView view(live_terminal(), invocation.quiet, colored(invocation));
   const JobSummary summary = run_job(config, options, view);
   view.finish_line();

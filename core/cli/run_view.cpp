@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/printable.hpp"
 #include "output.hpp"
 #include "progress.hpp"
 
@@ -69,10 +70,11 @@ void RunView::on_event(std::string_view line, bool warning) {
   if (quiet_ && !warning) return;
   if (line_open_) note("\r\033[K");
   line_open_ = false;
+  const std::string shown = printable(line);  // workers and plugins write what they like
   if (warning) {
-    note(fmt::format("{}warning:{} {}\n", color_ ? "\033[33m" : "", color_ ? "\033[0m" : "", line));
+    note(fmt::format("{}warning:{} {}\n", color_ ? "\033[33m" : "", color_ ? "\033[0m" : "", shown));
   } else {
-    note(fmt::format("{}\n", line));
+    note(fmt::format("{}\n", shown));
   }
 }
 

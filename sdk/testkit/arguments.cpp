@@ -107,6 +107,11 @@ void parse(const std::vector<std::string>& words, Arguments& arguments) {
   // dlopen searches the library path for a name without a slash.
   if (!arguments.shown_file.empty()) {
     arguments.subject.file = std::filesystem::absolute(arguments.shown_file).lexically_normal().string();
+    std::error_code absent;  // the checks say that better
+    if (std::filesystem::exists(arguments.subject.file, absent) &&
+        !std::filesystem::is_regular_file(arguments.subject.file, absent)) {
+      throw UsageError(arguments.shown_file + " is no regular file");  // to open a pipe would never end
+    }
   }
 }
 

@@ -279,3 +279,17 @@ TEST_CASE("Ctrl-C ends accel bench with 130, without a word on stdout and withou
     CHECK(errno == ESRCH);
   }
 }
+
+TEST_CASE("a config of accel may come through a pipe, which is read once") {
+  const ScratchFolder folder;
+  folder.write("x.toml", "config_version = 1\n[accelerator]\nuse = \"host\"\n");
+  const std::string pliant = std::string(PLIANT_BIN_DIR) + "/pliant accel ";
+  for (const std::string& command :
+       {pliant + "bench host --only collectives --ranks 2 --sizes 4KiB --repeat 2 --config <(cat x.toml)",
+        pliant + "list --config <(cat x.toml)"}) {
+    const Outcome outcome = run_pliant(folder, {"-c", command}, {}, {}, "/bin/bash");
+    CAPTURE(outcome.err);
+    CHECK(outcome.exit_code == 0);
+    CHECK(has(outcome.out, "host"));
+  }
+}

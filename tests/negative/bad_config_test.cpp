@@ -1,5 +1,6 @@
 // Configs that must be refused: every error at once, sorted, with position, source line, caret and a hint; exit code 2.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <string>
@@ -281,4 +282,49 @@ TEST_CASE(
   CHECK(run_pliant(folder, {"config", "check", "pliant.toml"}).exit_code == 0);
   const Outcome set = run_pliant(folder, {"config", "check", "pliant.toml", "--set", "lr.optimizer=lion"});
   CHECK(set.exit_code == 2);
+}
+
+TEST_CASE("a config may come through a pipe, whatever the command reads of it") {
+  const ScratchFolder folder;
+  folder.write("pliant.toml",
+               "config_version = 1\n[elasticity]\nuse = 'v0.1'\n[elasticity.'v0.1']\n"
+               "max_train_batch_size = 12\nmicro_batch_sizes = [1]\n");
+  const std::string command = "sleep 0 | cat - pliant.toml | '" PLIANT_BIN_DIR "/pliant' plan /dev/stdin --json";
+  const Outcome outcome = run_pliant(folder, {"-c", command}, {}, {}, "/bin/sh");
+  CAPTURE(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.out.find("\"global_batch\":12") != std::string::npos);
+}
+
+TEST_CASE("a config that is a pipe without a writer, a device or a folder is refused at once") {
+  const ScratchFolder folder;
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  const auto refusal = [&](const char* file) {
+    const Outcome outcome = run_pliant(folder, {"config", "check", file});
+    CHECK(outcome.exit_code == 2);
+    return outcome.err;
+  };
+  CHECK(refusal("pipe").find("pipe: error: this is a pipe that nobody writes to") == 0);
+  CHECK(refusal("/dev/zero").find("a config may have at most 4 MiB") != std::string::npos);
+  CHECK(refusal(".").find("this is a directory") != std::string::npos);
+}
+
+TEST_CASE("control characters of a file that is quoted do not reach the terminal") {
+  const ScratchFolder folder;
+  folder.write("lengths.txt",
+               "5\n\x1b]0;title\x07\x9b"
+               "2J\n");
+  const Outcome outcome = check(folder, "config_version = 1\n[run]\nname = \"a\\u001b[31mb\"\n");
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.err.find('\x1b') == std::string::npos);
+  folder.write("pliant.toml", "config_version = 1\n[data]\nlengths = 'lengths.txt'\n[sampler]\nuse = 'fixed'\n");
+
+  for (const bool json : {false, true}) {
+    std::vector<std::string> words{"pack", "pliant.toml"};
+    if (json) words.emplace_back("--json");
+    const Outcome packed = run_pliant(folder, words);
+    CAPTURE(packed.err);
+    CHECK(packed.exit_code == 2);
+    CHECK((packed.out + packed.err).find_first_of("\x1b\x07\x9b") == std::string::npos);
+  }
 }

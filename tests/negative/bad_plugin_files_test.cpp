@@ -1,11 +1,17 @@
 // Files that are no plugin, are cut off, or that anybody could have replaced.
 #include <doctest/doctest.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "negative/pliant_process.hpp"
+#include "plugin/acl.hpp"
 #include "plugin/plugin.hpp"
 
 namespace {
@@ -123,6 +129,131 @@ TEST_CASE("a plugin of another user is refused" * doctest::skip(::geteuid() != 0
   const Installed installed(pliant::test::read_all(kGood));
   REQUIRE(::chown(installed.file.c_str(), 12345, 12345) == 0);
   check_refused(installed.plan(), "(uid 12345), not to root, to you or to the owner of this program");
+}
+
+/// An access control list of the mode bits of `file` and one more entry: `tag` 2 is a user, 8 a group. False where the
+/// file system has no such lists.
+bool add_to_list(const fs::path& file, uint16_t tag, uint16_t rights, uint32_t id, uint16_t mask) {
+  struct Entry {
+    uint16_t tag, rights;
+    uint32_t id;
+  };
+  constexpr uint32_t kNobody = UINT32_MAX;
+  const bool user = tag == 2;
+  const Entry group_of_owner{4, 5, kNobody};
+  const Entry named{tag, rights, id};
+  const Entry entries[] = {{1, 7, kNobody},
+                           user ? named : group_of_owner,
+                           user ? group_of_owner : named,
+                           {16, mask, kNobody},
+                           {32, 5, kNobody}};
+  std::string value("\2\0\0\0", 4);
+  value.append(reinterpret_cast<const char*>(entries), sizeof(entries));
+  return ::setxattr(file.c_str(), "system.posix_acl_access", value.data(), value.size(), 0) == 0;
+}
+
+TEST_CASE("a plugin that an access control list lets another user or group write is refused") {
+  for (const bool folder : {false, true}) {
+    const Installed installed(pliant::test::read_all(kGood));
+    const fs::path changed = folder ? installed.file.parent_path() : installed.file;
+    if (!add_to_list(changed, 2, 5, 12345, 7)) return;  // no lists on this file system
+    CHECK(installed.plan().exit_code == 0);             // may read
+    REQUIRE(add_to_list(changed, 2, 7, 12345, 5));
+    CHECK(installed.plan().exit_code == 0);  // the mask takes the right away
+    REQUIRE(add_to_list(changed, 2, 7, 12345, 7));
+    CHECK(installed.plan().exit_code == 3);
+    // With the group of the owner private, as it may be, the mode bits say nothing.
+    const auto refused = [&](uint16_t tag) {
+      REQUIRE(add_to_list(changed, tag, 7, 12345, 7));
+      return pliant::plugin::acl_writers(changed).value() == std::vector<pliant::plugin::AclWriter>{{tag == 8, 12345}};
+    };
+    CHECK(refused(2));
+    CHECK(refused(8));
+  }
+}
+
+TEST_CASE("an access control list that is none is an error, not a free pass") {
+  using pliant::plugin::parse_acl;
+  CHECK_FALSE(parse_acl("").has_value());
+  CHECK_FALSE(parse_acl(std::string("\1\0\0\0", 4)).has_value());
+  CHECK_FALSE(parse_acl(std::string("\2\0\0\0\2\0", 6)).has_value());
+  CHECK(parse_acl(std::string("\2\0\0\0", 4))->empty());
+  const std::string user("\2\0\7\0\x39\x30\0\0", 8);  // rwx for uid 12345
+  CHECK(parse_acl(std::string("\2\0\0\0", 4) + user)->size() == 1);
+  CHECK(parse_acl(std::string("\2\0\0\0", 4) + user + std::string("\x10\0\5\0\0\0\0\0", 8))->empty());
+}
+
+TEST_CASE("an empty --plugin-dir is an error, not a search in the working directory") {
+  const Installed installed(pliant::test::read_all(kGood));
+  fs::rename(installed.file, installed.path() / "elasticity-good.pliant.so");
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"plan", "pliant.toml"},
+                                                {"plugin", "list"},
+                                                {"plugin", "list", "--config", "pliant.toml"}}) {
+    std::vector<std::string> more = words;
+    more.insert(more.end(), {"--plugin-dir", ""});
+    const Outcome outcome = run_pliant(installed, more);
+    CAPTURE(outcome.err);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.err.find("--plugin-dir is empty") != std::string::npos);
+  }
+  const Outcome path = run_pliant(installed, {"plugin", "list"}, {"PLIANT_PLUGIN_PATH=:"});
+  CHECK(path.out.find("good") == std::string::npos);
+  installed.write("pliant.toml", "config_version = 1\n[plugins]\ndirs = [\"\"]\n");
+  CHECK(installed.plan().err.find("pliant.toml:3:9: error: an element of plugins.dirs is empty") == 0);
+}
+
+/// Whether a setgid program in `folder` gets its group.
+bool setgid_works(const fs::path& folder) {
+  struct statvfs of {};
+  return ::geteuid() == 0 && ::prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 0 && ::statvfs(folder.c_str(), &of) == 0 &&
+         (of.f_flag & ST_NOSUID) == 0;
+}
+
+TEST_CASE("a setgid pliant ignores the environment and the paths of its user") {
+  const Installed installed(pliant::test::read_all(kGood));
+  if (!setgid_works(installed.path())) return;
+  const fs::path program = installed.path() / "pliant";
+  fs::copy_file(std::string(PLIANT_BIN_DIR) + "/pliant", program);
+  installed.write("pliant.toml", "config_version = 1\n[plugins]\ndirs = [\"plugins\"]\n");
+  const auto run = [&](const std::vector<std::string>& words) {
+    return run_pliant(installed, words,
+                      {"PLIANT__RUN__WORKERS=7", "PLIANT_LOG=nonsense", "PLIANT_PLUGIN_PATH=" NEGATIVE_PLUGIN_DIR}, {},
+                      program.string());
+  };
+  const std::vector<std::string> list{"plugin", "list", "--config", "pliant.toml", "--plugin-dir", "plugins"};
+  const std::vector<std::string> show{"config", "show", "pliant.toml"};
+  CHECK(run(show).exit_code == 2);  // for PLIANT_LOG
+  REQUIRE(::chown(program.c_str(), 0, 12345) == 0);
+  REQUIRE(::chmod(program.c_str(), 02755) == 0);
+  const Outcome shown = run(show);
+  CAPTURE(shown.err);
+  CHECK(shown.exit_code == 0);
+  CHECK(shown.out.find("workers = 7") == std::string::npos);
+  const Outcome listed = run(list);
+  CHECK(listed.exit_code == 0);
+  CHECK(listed.out.find("elasticity/good") == std::string::npos);
+  CHECK(run({"plugin", "check", installed.file.string()}).err.find("rights of somebody else") != std::string::npos);
+}
+
+TEST_CASE("a setgid pliant reads nothing that its user may not read") {
+  const Installed installed(pliant::test::read_all(kGood));
+  if (!setgid_works(installed.path()) || !fs::exists("/usr/bin/setpriv")) return;
+  REQUIRE(::chmod(installed.path().c_str(), 0755) == 0);
+  const fs::path program = installed.path() / "pliant";
+  fs::copy_file(std::string(PLIANT_BIN_DIR) + "/pliant", program);
+  const fs::path secret = installed.write("secret.toml", "the secret of group 12345\n");
+  REQUIRE(::chown(secret.c_str(), 0, 12345) == 0);
+  REQUIRE(::chmod(secret.c_str(), 0640) == 0);
+  REQUIRE(::chown(program.c_str(), 0, 12345) == 0);
+  REQUIRE(::chmod(program.c_str(), 02755) == 0);
+  const Outcome outcome = run_pliant(
+      installed,
+      {"--reuid=65534", "--regid=65534", "--clear-groups", program.string(), "config", "check", "secret.toml"}, {}, {},
+      "/usr/bin/setpriv");
+  CAPTURE(outcome.err);
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.err.find("Permission denied") != std::string::npos);
+  CHECK(outcome.err.find("the secret") == std::string::npos);
 }
 
 TEST_CASE("a relative entry of PLIANT_PLUGIN_PATH is an error, not a search in the working directory") {

@@ -22,11 +22,11 @@ struct Outcome {
 };
 
 /// `pliant ARGS` in `folder`, with `environment` ("NAME=value") beside the present one. `meanwhile` gets the running
-/// process, which is waited for afterwards.
+/// process, which is waited for afterwards. `program` runs in place of the one that was built.
 inline Outcome run_pliant(const ScratchFolder& folder, const std::vector<std::string>& args,
                           const std::vector<std::string>& environment = {},
-                          const std::function<void(pid_t)>& meanwhile = {}) {
-  const std::string program = std::string(PLIANT_BIN_DIR) + "/pliant";
+                          const std::function<void(pid_t)>& meanwhile = {},
+                          const std::string& program = std::string(PLIANT_BIN_DIR) + "/pliant") {
   const std::filesystem::path out = folder.path() / ".stdout";
   const std::filesystem::path err = folder.path() / ".stderr";
   std::vector<std::string> words{program};

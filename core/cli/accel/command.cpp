@@ -14,6 +14,7 @@
 #include "base/whole_file.hpp"
 #include "commands.hpp"
 #include "config/open.hpp"
+#include "config/value.hpp"
 #include "names.hpp"
 #include "output.hpp"
 #include "pliant/error.hpp"
@@ -95,7 +96,7 @@ int bench_accelerator(const Invocation& invocation, const AccelArguments& argume
   if (!arguments.sizes.empty()) question.sizes = sizes_in(arguments.sizes);
   question.sections = sections_in(arguments.sections);
   if (!arguments.figure_file.empty()) require_folder_of(arguments.figure_file);
-  const Config config = accelerator_config(invocation, arguments.file, arguments.name);
+  const Config config = accelerator_config(invocation, read_config(invocation, arguments.file), arguments.name);
   BenchStudy study;
   {
     ProgressLine progress(invocation);
@@ -162,16 +163,15 @@ void add_bench(CLI::App& accel, Invocation& invocation) {
   });
 }
 
-std::string quoted(const std::string& text) {
-  std::string made = "\"";
-  for (const char c : text) made += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
-  return made + "\"";
-}
-
 }  // namespace
 
-std::optional<ChosenAccelerator> chosen_accelerator(const Invocation& invocation, const std::filesystem::path& file) {
-  const config::StatePtr state = or_throw(config::open_state(file, {}, invocation.overrides));
+ConfigText read_config(const Invocation& invocation, const std::filesystem::path& file) {
+  if (file.empty()) return {};
+  return {file, or_throw(config::open_state(file, {}, invocation.overrides))->opening.text};
+}
+
+std::optional<ChosenAccelerator> chosen_accelerator(const Invocation& invocation, const ConfigText& given) {
+  const config::StatePtr state = or_throw(config::open_text(given.text, given.file, {}, invocation.overrides));
   const auto text_of = [&](const char* key) -> std::string {
     const config::Value* section = state->root.find("accelerator");
     const config::Value* value = section == nullptr ? nullptr : section->find(key);
@@ -179,22 +179,23 @@ std::optional<ChosenAccelerator> chosen_accelerator(const Invocation& invocation
   };
   const std::string path = text_of("path");
   if (path.empty()) return std::nullopt;
-  return ChosenAccelerator{text_of("use"), (std::filesystem::absolute(file).parent_path() / path).lexically_normal()};
+  return ChosenAccelerator{text_of("use"),
+                           (std::filesystem::absolute(given.file).parent_path() / path).lexically_normal()};
 }
 
-Config accelerator_config(const Invocation& invocation, const std::filesystem::path& file, const std::string& name) {
+Config accelerator_config(const Invocation& invocation, const ConfigText& given, const std::string& name) {
   ConfigNeeds needs;
   needs.accelerator = true;
   ConfigOverrides overrides = invocation.overrides;
-  overrides.flags.push_back({"accelerator " + name, "accelerator.use=" + quoted(name)});
-  if (file.empty()) return Config::parse("config_version = 1\n[accelerator]\n", needs, overrides);
-  const auto chosen = chosen_accelerator(invocation, file);
+  overrides.flags.push_back({"accelerator " + name, "accelerator.use=" + config::toml_quoted(name)});
+  if (given.file.empty()) return Config::parse("config_version = 1\n[accelerator]\n", needs, overrides);
+  const auto chosen = chosen_accelerator(invocation, given);
   if (chosen && chosen->name != name) {  // the file's path is that of another one
-    const auto search = or_throw(config::open_state(file, {}, invocation.overrides))->search;
+    const auto search = or_throw(config::open_text(given.text, given.file, {}, invocation.overrides))->search;
     const auto found = or_throw(plugin::find(search, *plugin::kind_of("accelerator"), name));
-    overrides.flags.push_back({"accelerator " + name, "accelerator.path=" + quoted(found.string())});
+    overrides.flags.push_back({"accelerator " + name, "accelerator.path=" + config::toml_quoted(found.string())});
   }
-  return Config::open(file, needs, overrides);
+  return Config::parse(given.text, needs, overrides, given.file.string());
 }
 
 void add_accel(CLI::App& app, Invocation& invocation) {

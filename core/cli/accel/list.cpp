@@ -27,12 +27,12 @@ struct Listed {
   std::string refusal;  ///< why it could not be opened or asked; empty: it was
 };
 
-Listed look_at(plugin::Found found, const Invocation& invocation, const std::filesystem::path& file) {
+Listed look_at(plugin::Found found, const Invocation& invocation, const ConfigText& given) {
   Listed listed;
   listed.found = std::move(found);
   if (listed.found.shadowed) return listed;
   try {
-    const Accelerator accelerator(accelerator_config(invocation, file, listed.found.name));
+    const Accelerator accelerator(accelerator_config(invocation, given, listed.found.name));
     listed.version = version_of(accelerator);
     listed.collectives = has_own_collectives(accelerator);
     const int32_t count = accelerator.device_count();
@@ -110,14 +110,15 @@ void add_chosen(const std::optional<ChosenAccelerator>& chosen, std::vector<plug
 }  // namespace
 
 int list_accelerators(const Invocation& invocation, const std::filesystem::path& file) {
+  const ConfigText given = read_config(invocation, file);
   const std::vector<plugin::SearchDir> dirs =
       file.empty() ? or_throw(config::search_dirs(invocation.overrides))
-                   : or_throw(config::open_state(file, {}, invocation.overrides))->search;
+                   : or_throw(config::open_text(given.text, given.file, {}, invocation.overrides))->search;
   std::vector<plugin::Found> found_files = plugin::list(dirs);
-  if (!file.empty()) add_chosen(chosen_accelerator(invocation, file), found_files);
+  if (!file.empty()) add_chosen(chosen_accelerator(invocation, given), found_files);
   std::vector<Listed> all;
   for (plugin::Found& found : found_files) {
-    if (found.kind->section == "accelerator") all.push_back(look_at(std::move(found), invocation, file));
+    if (found.kind->section == "accelerator") all.push_back(look_at(std::move(found), invocation, given));
   }
   for (const Listed& listed : all) {
     if (!listed.refusal.empty()) complain(invocation, fmt::format("pliant: warning: {}", listed.refusal));

@@ -7,6 +7,7 @@
 
 #include "base/whole_file.hpp"
 #include "commands.hpp"
+#include "config/state.hpp"
 #include "names.hpp"
 #include "output.hpp"
 #include "pack/study.hpp"
@@ -33,7 +34,8 @@ Config open_config(const Invocation& invocation, const PackArguments& arguments)
   needs.balancer = true;
   needs.elasticity = read.has("elasticity");
   needs.lr = read.has("lr");
-  return Config::open(arguments.file, needs, invocation.overrides);
+  return Config::parse(read.state().opening.text, needs, invocation.overrides,
+                       arguments.file);  // a pipe can be read but once
 }
 
 PackCompared compare_one(const Config& config, const std::string& sampler, const Dataset& dataset,

@@ -7,6 +7,7 @@
 
 #include "base/whole_file.hpp"
 #include "commands.hpp"
+#include "config/state.hpp"
 #include "names.hpp"
 #include "output.hpp"
 #include "plan/figure.hpp"
@@ -31,7 +32,8 @@ Config open_config(const Invocation& invocation, const PlanArguments& arguments)
   ConfigNeeds needs;
   needs.elasticity = true;
   needs.lr = read.has("lr");
-  return Config::open(arguments.file, needs, invocation.overrides);
+  return Config::parse(read.state().opening.text, needs, invocation.overrides,
+                       arguments.file);  // a pipe can be read but once
 }
 
 Study study_of(const Config& config, int64_t world_size) {

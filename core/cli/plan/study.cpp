@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
+#include "base/environment.hpp"
 #include "pliant/error.hpp"
 #include "pliant/learning_rate.hpp"
 
@@ -18,7 +18,7 @@ constexpr int64_t kMostCounted = int64_t{1} << 20;
 constexpr int64_t kMostProbed = 1024;
 
 std::optional<std::string> world_size_text() {
-  const char* text = std::getenv("WORLD_SIZE");
+  const char* text = environment_variable("WORLD_SIZE");
   return text == nullptr ? std::nullopt : std::optional<std::string>(text);
 }
 

@@ -30,7 +30,8 @@ struct CostRates {
 
 /// What each row costs, in integers, so that every machine comes to the same ones. When their sum would not fit 62
 /// bits all are divided by the same power of two. O(sequences). Throws kInvalidArgument for a negative rate or length,
-/// for offsets that are not ascending, and for rates that are both 0.
+/// for offsets that are not ascending, for rates that are both 0, and for a batch whose rows, ids and pieces do not add
+/// up or that is not of `dataset`.
 std::vector<int64_t> row_costs(const Batch& batch, const Dataset& dataset, CostRates rates);
 /// Row i holds sequences of lengths[offsets[i]] .. lengths[offsets[i + 1] - 1] tokens.
 std::vector<int64_t> row_costs(std::span<const int64_t> lengths, std::span<const uint64_t> offsets, CostRates rates);
@@ -72,7 +73,8 @@ struct Waiting {
   [[nodiscard]] double lost_per_micro_batch() const;
 };
 
-/// How long ranks wait when rows cost `row_costs`. O(rows). A rank that has no block left waits, too.
+/// How long ranks wait when rows cost `row_costs`. O(rows). A rank that has no block left waits, too. Throws
+/// kInvalidArgument for a block that has rows beyond `row_costs`.
 Waiting waiting(std::span<const int64_t> row_costs, const Assignment& assignment);
 
 /// A balancer plugin with its options, ready to be asked. Cheap to copy. Calls from several threads need a lock.

@@ -134,9 +134,13 @@ class Batches {
   Batch rows(int64_t epoch, int64_t first, int64_t count);
   /// O(entries). Throws what the sampler refuses.
   Packing packing(int64_t epoch);
-  /// Steps of the whole job: all epochs of [run], at most max_steps. The first call plans every epoch that counts.
-  int64_t total_steps();
-  /// The batch of job step `step`, 0 <= step < total_steps().
+  /// True when the job has a step `step`: it is in one of the epochs of [run] and below max_steps. Plans the epochs
+  /// before it that were not yet counted, not its own.
+  bool has_step(int64_t step);
+  /// Steps of the whole job: exact when every epoch was counted or max_steps ends it sooner; until then epochs that
+  /// were not counted are taken to be like the last that was. Plans epoch 0 at most.
+  int64_t expected_steps();
+  /// The batch of job step `step`; has_step(step). Plans the epochs up to its own that were not yet counted.
   Batch at_step(int64_t step);
   /// The batch after the last one that next gave; nullopt at the end of the job.
   std::optional<Batch> next();

@@ -12,7 +12,7 @@
 namespace pliant {
 
 /// One count for each sequence, in the order of the data set: 4 bytes each, never changed, and shared by its copies. A
-/// view of a vector of its own, of a mapped file, or of memory that the program owns.
+/// view of a vector of its own, of a file that was read, or of memory that the program owns.
 class Lengths {
  public:
   Lengths() = default;
@@ -46,7 +46,7 @@ class Lengths {
 ///   .txt          a number in every line; blank lines are skipped
 ///   dataset.bin   what a job leaves in its run directory
 ///   a folder      DeepSpeed's metrics_path: seqlen/seqlen_sample_to_metric.idx in it, or the same without seqlen/
-/// Large files of 32-bit integers stay where they are and are mapped; they must not change while they are in use. O(n).
+/// Read into memory, so that nothing depends on the file afterwards; one that changes meanwhile is an error. O(n).
 /// Throws (exit 2) with the file and, where there is one, the position: kNotFound; kDataLoss for a file that is cut
 /// off, too long, byte-swapped or of another kind; kInvalidArgument for a value that is no length: 1 .. 2^31 - 1.
 Lengths read_lengths(const std::filesystem::path& file, const std::string& column = "length");

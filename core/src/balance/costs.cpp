@@ -68,8 +68,27 @@ std::vector<int64_t> fitting(const std::vector<Wide>& costs) {
 
 }  // namespace balance
 
+namespace {
+
+/// Throws unless every row of `batch` can be looked up.
+void check_batch(const Batch& batch, const Dataset& dataset) {
+  const auto& offsets = batch.offsets;
+  const bool rows_fit = batch.size.rows >= 0 && std::ssize(offsets) == batch.size.rows + 1 &&
+                        std::is_sorted(offsets.begin(), offsets.end()) && offsets.back() <= batch.ids.size();
+  const bool known = std::all_of(batch.ids.begin(), batch.ids.end(),
+                                 [most = std::ssize(dataset.lengths)](int64_t id) { return id >= 0 && id < most; });
+  if (rows_fit && known && (batch.pieces.empty() || batch.pieces.size() == batch.ids.size())) return;
+  throw Error(Status::kInvalidArgument,
+              fmt::format("batch {} is none that a sampler made of these {} sequences: its rows, ids and pieces do not "
+                          "add up",
+                          batch.index, dataset.lengths.size()));
+}
+
+}  // namespace
+
 std::vector<int64_t> row_costs(const Batch& batch, const Dataset& dataset, CostRates rates) {
   balance::check_rates(rates);
+  check_batch(batch, dataset);
   std::vector<balance::Wide> costs(static_cast<size_t>(batch.size.rows));
   for (size_t row = 0; row < costs.size(); ++row) {
     const data::Entries entries = data::entries_of(batch, {static_cast<int64_t>(row), 1});

@@ -1,14 +1,23 @@
 // Rank-time lost by waiting for the slowest rank.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
 #include "pliant/balancer.hpp"
+#include "pliant/error.hpp"
 
 namespace pliant {
 
 namespace {
 
 double cost_of(std::span<const int64_t> row_costs, RowRange rows) {
+  const auto known = std::ssize(row_costs);
+  if (rows.first < 0 || rows.count < 0 || rows.first > known || rows.count > known - rows.first) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("an assignment has {} rows from row {} on, but there are costs of {} rows", rows.count,
+                            rows.first, known));
+  }
   const auto of_block = row_costs.subspan(static_cast<size_t>(rows.first), static_cast<size_t>(rows.count));
   return std::accumulate(of_block.begin(), of_block.end(), 0.0,
                          [](double sum, int64_t cost) { return sum + static_cast<double>(cost); });

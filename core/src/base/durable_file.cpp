@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <random>
 #include <string>
 #include <system_error>
 
@@ -62,10 +64,18 @@ Error file_error(int error_number, std::string_view action, const std::filesyste
 Result<FileDescriptor> open_file(const std::filesystem::path& file, int flags, std::string_view action) {
   int fd = -1;
   do {
-    fd = ::open(file.c_str(), flags | O_CLOEXEC, 0644);
+    fd = ::open(file.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644);
   } while (fd < 0 && errno == EINTR);
   if (fd < 0) return tl::unexpected<Error>(file_error(errno, action, file));
-  return FileDescriptor(fd);
+  FileDescriptor opened(fd);
+  struct stat kind {};
+  if ((flags & O_DIRECTORY) == 0 && ::fstat(fd, &kind) == 0 && !S_ISREG(kind.st_mode)) {
+    return tl::unexpected<Error>(
+        Error(Status::kFailedPrecondition,
+              fmt::format("cannot {} {}: it is not a regular file; remove it or choose another name", action,
+                          file.string())));
+  }
+  return opened;
 }
 
 bool lock_for_writing(int fd) {
@@ -102,6 +112,19 @@ int read_at(int fd, char* bytes, size_t size, uint64_t offset, size_t& got) {
     got += static_cast<size_t>(count);
   }
   return 0;
+}
+
+std::string random_hex() {
+  std::random_device device;
+  const uint64_t bits = (uint64_t{device()} << 32) | device();
+  return fmt::format("{:012x}", bits >> 16);
+}
+
+bool names(const std::filesystem::path& file, int fd) {
+  struct stat named {};
+  struct stat open {};
+  return ::stat(file.c_str(), &named) == 0 && ::fstat(fd, &open) == 0 && named.st_ino == open.st_ino &&
+         named.st_dev == open.st_dev;
 }
 
 Result<> sync_folder_of(const std::filesystem::path& file) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -31,7 +32,8 @@ class FileDescriptor {
 /// kInternal: anything else.
 Error file_error(int error_number, std::string_view action, const std::filesystem::path& file);
 
-/// `flags` as for open(2); O_CLOEXEC is added. New files get mode 0644 less the umask.
+/// `flags` as for open(2); O_CLOEXEC is added, and O_NONBLOCK: nobody is waited for where a pipe lies instead. New
+/// files get mode 0644 less the umask. Without O_DIRECTORY, what is no regular file is kFailedPrecondition.
 Result<FileDescriptor> open_file(const std::filesystem::path& file, int flags, std::string_view action);
 
 /// Takes the writer's lock of an open file. False when another process (or descriptor) holds it. A file system without
@@ -43,6 +45,12 @@ Result<FileDescriptor> open_file(const std::filesystem::path& file, int flags, s
 
 /// Reads `size` bytes at `offset`, fewer only at the end of the file. 0 or an errno value.
 [[nodiscard]] int read_at(int fd, char* bytes, size_t size, uint64_t offset, size_t& got);
+
+/// 12 random hex digits: for the names of runs and of files that are being written, which nobody else may have.
+std::string random_hex();
+
+/// True when `file` names the file that `fd` has open, false when that was removed, replaced or cannot be reached.
+[[nodiscard]] bool names(const std::filesystem::path& file, int fd);
 
 /// Makes names created, replaced or removed in the folder of `file` permanent.
 Result<> sync_folder_of(const std::filesystem::path& file);

@@ -2,13 +2,16 @@
 #include "base/log.hpp"
 
 #include <spdlog/logger.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 
-#include <cstdlib>
 #include <functional>
 #include <mutex>
 #include <set>
+
+#include "base/environment.hpp"
+#include "base/printable.hpp"
+#include "base/stderr_writer.hpp"
 
 namespace pliant {
 
@@ -30,10 +33,19 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
   return spdlog::level::warn;
 }
 
+class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    write_stderr({line.data(), line.size()});
+  }
+  void flush_() override {}
+};
+
 constexpr size_t kMostRemembered = 1024;  // warnings of one logger
 
 LogLevel level_of_environment() {
-  const char* word = ::secure_getenv("PLIANT_LOG");
+  const char* word = environment_variable("PLIANT_LOG");
   return word == nullptr ? LogLevel::kWarning : log_level_from(word).value_or(LogLevel::kWarning);
 }
 
@@ -64,7 +76,7 @@ struct Log::State {
 Log::Log(const std::string& name) : state_(std::make_unique<State>()) {
   state_->logger = spdlog::get(name);
   if (state_->logger) return;
-  state_->logger = std::make_shared<spdlog::logger>(name, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  state_->logger = std::make_shared<spdlog::logger>(name, std::make_shared<StderrSink>());
   state_->logger->set_pattern("%n: %l: %v");
   state_->logger->set_level(to_spdlog(level_of_environment()));
   state_->logger->flush_on(spdlog::level::debug);
@@ -77,7 +89,9 @@ Log& Log::operator=(Log&&) noexcept = default;
 void Log::write(LogLevel level, std::string_view line) const noexcept {
   try {
     if (level == LogLevel::kWarning && state_->said_before(line)) return;
-    state_->logger->log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+    if (!state_->logger->should_log(to_spdlog(level))) return;
+    const std::string shown = printable(line);
+    state_->logger->log(to_spdlog(level), spdlog::string_view_t(shown.data(), shown.size()));
   } catch (...) {  // a line that cannot be written is lost; its writer goes on
   }
 }

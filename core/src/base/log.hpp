@@ -21,7 +21,7 @@ class Log {
   ~Log();
   Log(Log&&) noexcept;
   Log& operator=(Log&&) noexcept;
-  /// One line, no newline. A warning is written once, however often it is said.
+  /// One line, no newline; shown as printable() makes it. A warning is written once, however often it is said.
   void write(LogLevel level, std::string_view line) const noexcept;
 
  private:

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/environment.hpp"
 #include "config/overrides.hpp"
 #include "config/parse.hpp"
 #include "config/selector.hpp"
@@ -159,14 +160,20 @@ void complete_core_tables(detail::ConfigState& state, Diagnostics& diagnostics) 
   state.core.run.name = name->value.text;
 }
 
-std::vector<plugin::SearchDir> config_dirs(detail::ConfigState& state) {
+std::vector<plugin::SearchDir> config_dirs(detail::ConfigState& state, Diagnostics& diagnostics) {
   std::vector<plugin::SearchDir> dirs;
   Effective* row = state.core_tables.at("plugins").find("dirs");
   for (Value& item : row->value.items) {
+    if (item.text.empty()) {
+      diagnostics.error(item.origin, "an element of plugins.dirs is empty: it names no directory",
+                        {"leave it out, or write \".\" for the directory of this file"});
+      continue;
+    }
     const fs::path dir = absolute_from(item, state.file.parent_path());
     item.text = dir.string();
     dirs.push_back({dir, "[plugins] dirs"});
   }
+  if (elevated()) dirs.clear();
   return dirs;
 }
 
@@ -178,15 +185,26 @@ void append(std::vector<plugin::SearchDir>& to, std::vector<plugin::SearchDir> m
   }
 }
 
-std::vector<plugin::SearchDir> flag_dirs(const ConfigOverrides& overrides) {
+Result<std::vector<plugin::SearchDir>> flag_dirs(const ConfigOverrides& overrides) {
   std::vector<plugin::SearchDir> dirs;
-  for (const fs::path& dir : overrides.plugin_dirs) dirs.push_back({absolute_here(dir), "--plugin-dir"});
+  for (const fs::path& dir : overrides.plugin_dirs) {
+    if (dir.empty()) {
+      return failed(Status::kInvalidArgument, "--plugin-dir is empty: name a directory, such as ./plugins",
+                    ExitCode::kUsage);
+    }
+    dirs.push_back({absolute_here(dir), "--plugin-dir"});
+  }
+  if (elevated()) dirs.clear();
   return dirs;
 }
 
 void find_search_dirs(detail::ConfigState& state, const ConfigOverrides& overrides, Diagnostics& diagnostics) {
-  append(state.search, flag_dirs(overrides));
-  append(state.search, config_dirs(state));
+  if (auto dirs = flag_dirs(overrides)) {
+    append(state.search, std::move(*dirs));
+  } else {
+    diagnostics.error({Layer::kFlag, 0, 0, 0, "--plugin-dir"}, dirs.error().message());
+  }
+  append(state.search, config_dirs(state, diagnostics));
   if (overrides.read_environment) {
     if (auto dirs = plugin::environment_dirs()) {
       append(state.search, std::move(*dirs));
@@ -212,7 +230,9 @@ fs::path absolute_from(const Value& value, const fs::path& file_dir) {
 
 Result<std::vector<plugin::SearchDir>> search_dirs(const ConfigOverrides& overrides) {
   std::vector<plugin::SearchDir> all;
-  append(all, flag_dirs(overrides));
+  auto named = flag_dirs(overrides);
+  if (!named) return named;
+  append(all, std::move(*named));
   if (overrides.read_environment) {
     auto dirs = plugin::environment_dirs();
     if (!dirs) return failed(std::move(dirs));

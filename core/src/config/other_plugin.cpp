@@ -17,7 +17,7 @@ Config with_plugin(const Config& config, const std::string& section, const std::
   const auto file = or_throw(plugin::find(state.search, kind, name));
   const auto other = or_throw(plugin::Plugin::open(file, kind));
   const std::vector<std::string> known = config::keys_of(other->options());
-  std::vector<std::string> sets{fmt::format("{}.use={}", section, config::quoted(name))};
+  std::vector<std::string> sets{fmt::format("{}.use={}", section, config::toml_quoted(name))};
   for (const config::Effective& row : state.selections.at(section).table.rows) {
     const config::KeyPath path{section, name, row.option->key};
     const bool wanted = row.value.origin.layer != config::Layer::kDefault;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/environment.hpp"
 #include "base/suggest.hpp"
 #include "config/parse.hpp"
 #include "config/source.hpp"
@@ -109,7 +110,7 @@ std::string environment_name(const KeyPath& path) {
 }
 
 Environment::Environment(bool read) {
-  if (!read) return;
+  if (!read || elevated()) return;
   for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view line = *entry;
     const size_t split = line.find('=');

@@ -31,7 +31,8 @@ void fill(Table<RunOptions>& o) {
       .range(0.1, 1e6)
       .unit("s");
   o.add("hang_timeout_s", &R::hang_timeout_s,
-        "Without progress for so long, the ranks that hold the others up are killed.")
+        "After so long without progress, the ranks that hold the others up are killed; so is a process that was "
+        "stopped for so long.")
       .range(0.1, 1e6)
       .unit("s");
   o.add("stop_grace_s", &R::stop_grace_s, "From SIGTERM to SIGKILL when a foreign program is ended.")

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/environment.hpp"
 #include "base/suggest.hpp"
 #include "plugin/record_check.hpp"
 
@@ -118,7 +119,7 @@ void Selector::report(const Origin& origin, const Error& error) {
 bool Selector::open(Selection& selection, bool by_path) {
   const plugin::Kind& kind = *selection.kind;
   const Value* table = section(kind);
-  const Value* path = table == nullptr || !by_path ? nullptr : table->find("path");
+  const Value* path = table == nullptr || !by_path || elevated() ? nullptr : table->find("path");
   if (path != nullptr && path->type != Value::Type::kString) {
     diagnostics_.error(path->origin,
                        fmt::format("{}.path must be the path of a plugin file, not {}", kind.section, describe(*path)));

@@ -3,12 +3,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
+
+#include "base/durable_file.hpp"
 
 namespace pliant::config {
 
@@ -25,16 +28,15 @@ std::string too_large(uint64_t bytes) {
                      bytes == kLargestFile + 1 ? " or more" : "", kLargestFile >> 20);
 }
 
-/// Closes a file descriptor.
-struct Descriptor {
-  int fd;
-  explicit Descriptor(int opened) : fd(opened) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
+/// As read(2); a pipe or terminal that has nothing yet is waited for as long as somebody may write to it.
+ssize_t read_some(int fd, char* bytes, size_t size) {
+  while (true) {
+    const ssize_t got = ::read(fd, bytes, size);
+    if (got >= 0 || (errno != EINTR && errno != EAGAIN)) return got;
+    pollfd waited{fd, POLLIN, 0};
+    if (errno == EAGAIN && ::poll(&waited, 1, -1) < 0 && errno != EINTR) return -1;
   }
-};
+}
 
 class Scanner {
  public:
@@ -153,34 +155,16 @@ class Scanner {
 
 }  // namespace
 
-size_t character_size(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const unsigned first = byte(at);
-  if (first < 0x80) return 1;
-  const size_t size = first >= 0xC2 && first <= 0xDF   ? 2
-                      : (first & 0xF0U) == 0xE0        ? 3
-                      : first >= 0xF0 && first <= 0xF4 ? 4
-                                                       : 0;
-  for (size_t i = 1; i < size; ++i) {
-    if ((byte(at + i) & 0xC0U) != 0x80) return 0;
-  }
-  const unsigned second = byte(at + 1);
-  if (first == 0xE0 && second < 0xA0) return 0;  // longer than needed
-  if (first == 0xED && second > 0x9F) return 0;  // a surrogate
-  if (first == 0xF0 && second < 0x90) return 0;
-  if (first == 0xF4 && second > 0x8F) return 0;
-  return size;
-}
-
 Result<std::string> read_text(const fs::path& file) {
-  const Descriptor opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
-  if (opened.fd < 0) {
+  // Without waiting for a pipe's writer, who may never come.
+  const FileDescriptor opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (opened.get() < 0) {
     const int reason = errno;
     return unreadable(file, reason == ENOENT ? Status::kNotFound : Status::kFailedPrecondition,
                       reason == ENOENT ? "there is no such file" : std::generic_category().message(reason));
   }
   struct stat status {};
-  if (::fstat(opened.fd, &status) != 0)
+  if (::fstat(opened.get(), &status) != 0)
     return unreadable(file, Status::kInternal, std::generic_category().message(errno));
   if (S_ISDIR(status.st_mode)) {
     return unreadable(
@@ -194,11 +178,13 @@ Result<std::string> read_text(const fs::path& file) {
   while (text.size() <= kLargestFile) {
     const size_t before = text.size();
     text.resize(std::min(before + (size_t{64} << 10), kLargestFile + 1));
-    const ssize_t got = ::read(opened.fd, text.data() + before, text.size() - before);
-    if (got < 0 && errno != EINTR) {
-      return unreadable(file, Status::kFailedPrecondition, std::generic_category().message(errno));
+    const ssize_t got = read_some(opened.get(), text.data() + before, text.size() - before);
+    if (got < 0) return unreadable(file, Status::kFailedPrecondition, std::generic_category().message(errno));
+    text.resize(before + static_cast<size_t>(got));
+    if (got == 0 && text.empty() && S_ISFIFO(status.st_mode)) {
+      return unreadable(file, Status::kFailedPrecondition,
+                        "this is a pipe that nobody writes to; name a file, or start the writer first");
     }
-    text.resize(before + static_cast<size_t>(std::max<ssize_t>(got, 0)));
     if (got == 0) return text;
   }
   return unreadable(file, Status::kInvalidArgument, too_large(text.size()));

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/printable.hpp"
 #include "base/result.hpp"
 #include "config/diagnostics.hpp"
 
@@ -16,11 +17,11 @@ constexpr size_t kLargestFile = size_t{4} << 20;
 /// Lists, inline tables and dotted keys inside each other.
 constexpr int kDeepest = 64;
 
-/// The bytes of `file`; reads at most kLargestFile + 1 of them. Errors exit with 2.
+/// The bytes of `file`; reads at most kLargestFile + 1 of them. A pipe is read to its end while
+/// somebody has it open for writing, and refused when nobody has. Errors exit with 2.
 Result<std::string> read_text(const std::filesystem::path& file);
 
-/// Bytes of the UTF-8 character at byte `at` of `text`, or 0 when there is none.
-size_t character_size(std::string_view text, size_t at);
+using pliant::character_size;
 
 /// What is wrong with `text` before its grammar: not UTF-8, control characters, letters outside ASCII where TOML has no
 /// place for them, nesting deeper than kDeepest. nullopt when nothing is.

@@ -83,7 +83,7 @@ Value Value::of(const std::vector<std::string>& values) {
   return made;
 }
 
-std::string quoted(std::string_view text) {
+std::string toml_quoted(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     switch (c) {
@@ -114,7 +114,7 @@ std::string quoted(std::string_view text) {
 }
 
 std::string quoted_key(std::string_view key) {
-  return bare(key) ? std::string(key) : quoted(key);
+  return bare(key) ? std::string(key) : toml_quoted(key);
 }
 
 std::string dotted(const KeyPath& path) {
@@ -135,7 +135,7 @@ std::string to_toml(const Value& value) {
     case Value::Type::kFloat:
       return real_to_toml(value.real);
     case Value::Type::kString:
-      return quoted(value.text);
+      return toml_quoted(value.text);
     case Value::Type::kDateTime:
       return value.text;
     case Value::Type::kArray: {
@@ -163,7 +163,7 @@ std::string describe(const Value& value) {
     case Value::Type::kFloat:
       return fmt::format("the float {}", real_to_toml(value.real));
     case Value::Type::kString:
-      return fmt::format("the string {}", shortened(quoted(value.text)));
+      return fmt::format("the string {}", shortened(toml_quoted(value.text)));
     case Value::Type::kDateTime:
       return fmt::format("the date or time {}", value.text);
     case Value::Type::kArray:

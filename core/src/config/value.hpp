@@ -62,7 +62,7 @@ std::string dotted(const KeyPath& path);
 std::string quoted_key(std::string_view key);
 
 /// A TOML string in double quotes, escaped.
-std::string quoted(std::string_view text);
+std::string toml_quoted(std::string_view text);
 
 /// The value in TOML, on one line.
 std::string to_toml(const Value& value);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -62,6 +63,8 @@ struct Batches::State {
     }
     return first_steps[static_cast<size_t>(epoch)];
   }
+
+  [[nodiscard]] int64_t counted_epochs() const { return static_cast<int64_t>(first_steps.size()) - 1; }
 
   /// Everything that decides the batches. Options count through the sampler's saved state and through what they do to
   /// the rows of epoch 0.
@@ -205,12 +208,23 @@ Packing Batches::packing(int64_t epoch) {
   return packing;
 }
 
-int64_t Batches::total_steps() {
+bool Batches::has_step(int64_t step) {
   State& s = *state_;
-  int64_t epoch = 0;
-  while (epoch < s.epochs && (s.max_steps == 0 || s.first_step(epoch) < s.max_steps)) ++epoch;
-  const int64_t all = s.first_step(epoch);
-  return s.max_steps == 0 ? all : std::min(all, s.max_steps);
+  if (step < 0 || (s.max_steps != 0 && step >= s.max_steps)) return false;
+  // An epoch has at least one batch, so the one after the last that was counted need not be planned for its first step.
+  while (s.first_steps.back() < step && s.counted_epochs() < s.epochs) s.first_step(s.counted_epochs() + 1);
+  return step < s.first_steps.back() || (step == s.first_steps.back() && s.counted_epochs() < s.epochs);
+}
+
+int64_t Batches::expected_steps() {
+  State& s = *state_;
+  if (s.counted_epochs() == 0 && s.epochs > 0) s.first_step(1);
+  const int64_t counted = s.first_steps.back();
+  const int64_t last = s.counted_epochs() > 0 ? counted - s.first_steps[s.first_steps.size() - 2] : 0;
+  const int64_t most = s.max_steps == 0 ? std::numeric_limits<int64_t>::max() : s.max_steps;
+  const int64_t left = s.epochs - s.counted_epochs();
+  if (counted >= most || (last > 0 && left > (most - counted) / last)) return most;
+  return counted + left * last;
 }
 
 Batch Batches::at_step(int64_t step) {
@@ -221,14 +235,13 @@ Batch Batches::at_step(int64_t step) {
     while (epoch < s.epochs && s.first_step(epoch + 1) <= step) ++epoch;
     if (epoch < s.epochs) return batch(epoch, step - s.first_step(epoch));
   }
-  throw Error(Status::kOutOfRange, fmt::format("step {}: the job has {} steps, counted from 0", step, total_steps()));
+  throw Error(Status::kOutOfRange,
+              fmt::format("step {}: the job has {} steps, counted from 0", step, expected_steps()));
 }
 
 std::optional<Batch> Batches::next() {
   State& s = *state_;
-  // Asks for the length of the job only where this step would begin an epoch past the last.
-  if (s.max_steps != 0 && s.next_step >= s.max_steps) return std::nullopt;
-  if (s.next_step >= s.first_steps.back() && s.next_step >= total_steps()) return std::nullopt;
+  if (!has_step(s.next_step)) return std::nullopt;
   Batch batch = at_step(s.next_step);
   ++s.next_step;
   return batch;

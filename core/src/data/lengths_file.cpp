@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,13 +10,12 @@
 #include <boost/crc.hpp>
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <span>
 #include <system_error>
 
-#include "data/lengths/mapped_file.hpp"
+#include "data/lengths/input_file.hpp"
 
 namespace pliant::data {
 
@@ -48,10 +46,13 @@ Error system_error(std::string_view action, const std::filesystem::path& file, i
 class Draft {
  public:
   explicit Draft(const std::filesystem::path& file) {
-    std::string name = file.string() + ".part-XXXXXX";
-    fd_ = ::mkostemp(name.data(), O_CLOEXEC);
-    name_ = name;
-    if (fd_ < 0 || ::fchmod(fd_, 0644) != 0) errno_ = errno;
+    constexpr int kTries = 1000;  // other threads of this process, and drafts of killed ones, have names too
+    for (int i = 0; i < kTries && fd_ < 0; ++i) {
+      name_ = fmt::format("{}.part-{}-{}", file.string(), ::getpid(), i);
+      fd_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);  // less the umask
+      if (fd_ < 0 && errno != EEXIST && errno != EINTR) break;
+    }
+    if (fd_ < 0) errno_ = errno;
   }
   ~Draft() {
     if (fd_ < 0) return;
@@ -174,15 +175,14 @@ Result<> write_dataset_once(const std::filesystem::path& file, const Dataset& da
 }
 
 Result<Dataset> read_dataset(const std::filesystem::path& file) {
-  auto mapped = open_shared(file);
-  if (!mapped) return failed(std::move(mapped));
-  const std::string_view bytes = (*mapped)->bytes();
+  auto read = read_whole(file);
+  if (!read) return failed(std::move(read));
+  const std::string_view bytes = (*read)->bytes();
   const Result<Header> header = checked_header(file, bytes);
   if (!header) return tl::unexpected<Error>(header.error());
-  // The file has its final contents from the first moment on, so a view of it is safe.
   const auto values = [&](size_t first, size_t count) {
     const auto* start = reinterpret_cast<const int32_t*>(bytes.data() + sizeof(Header)) + first;
-    return count == 0 ? Lengths() : Lengths(std::span(start, count), *mapped);
+    return count == 0 ? Lengths() : Lengths(std::span(start, count), *read);
   };
   return Dataset{values(0, header->lengths), values(header->lengths, header->loss_tokens)};
 }

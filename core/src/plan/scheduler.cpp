@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <utility>
 
+#include "base/environment.hpp"
 #include "base/suggest.hpp"
 #include "plan/block_json.hpp"
 
@@ -94,7 +94,7 @@ Result<> compare_flat(const ElasticityBlock& ours, Json theirs, const SchedulerB
 std::vector<SchedulerBlock> scheduler_blocks() {
   std::vector<SchedulerBlock> blocks;
   for (const char* variable : {"PLIANT_ELASTICITY_CONFIG", kDeepSpeedVariable}) {
-    if (const char* text = std::getenv(variable); text != nullptr) blocks.push_back({variable, text});
+    if (const char* text = environment_variable(variable); text != nullptr) blocks.push_back({variable, text});
   }
   return blocks;
 }

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <boost/dll/runtime_symbol_info.hpp>
-#include <cstdlib>
 #include <system_error>
 #include <tuple>
 #include <utility>
 
+#include "base/environment.hpp"
 #include "base/suggest.hpp"
 #include "plugin/record_check.hpp"
 
@@ -46,7 +46,7 @@ bool directory_exists(const fs::path& path) {
 
 Result<std::vector<SearchDir>> environment_dirs() {
   std::vector<SearchDir> dirs;
-  const char* value = ::secure_getenv("PLIANT_PLUGIN_PATH");
+  const char* value = environment_variable("PLIANT_PLUGIN_PATH");
   std::string_view left = value == nullptr ? "" : value;
   while (!left.empty()) {
     const size_t end = std::min(left.find(':'), left.size());

@@ -18,7 +18,7 @@ struct SearchDir {
 };
 
 /// The directories of PLIANT_PLUGIN_PATH. A relative entry is an error (exit 2); an empty one is skipped. Not read at
-/// all by a program that runs with more rights than its user (secure_getenv).
+/// all by a program that is elevated().
 Result<std::vector<SearchDir>> environment_dirs();
 
 /// lib/pliant/plugins-1 beside the directory of the running program; for a program that is installed elsewhere, those

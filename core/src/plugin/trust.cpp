@@ -7,11 +7,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <mutex>
 #include <string>
 #include <system_error>
 #include <vector>
+
+#include "plugin/acl.hpp"
 
 namespace pliant::plugin {
 
@@ -27,7 +31,21 @@ std::string user_name(uid_t uid) {
   return found->pw_name;
 }
 
-/// A user's own group, as useradd makes it: same name as the user and no further member.
+/// Whether `gid` is the primary group of a user other than `owner` and root; such users are not in the group's own
+/// list.
+bool primary_group_of_others(gid_t gid, uid_t owner) {
+  static std::mutex one_at_a_time;  // getpwent has one position for the whole process
+  const std::lock_guard lock(one_at_a_time);
+  bool others = false;
+  ::setpwent();
+  while (const passwd* user = others ? nullptr : ::getpwent()) {
+    others = user->pw_gid == gid && user->pw_uid != owner && user->pw_uid != 0;
+  }
+  ::endpwent();
+  return others;
+}
+
+/// A user's own group, as useradd makes it: same name as the user, no further member, nobody else's primary group.
 bool private_group(gid_t gid, uid_t owner) {
   std::array<char, 16384> buffer{};
   group entry{};
@@ -38,7 +56,12 @@ bool private_group(gid_t gid, uid_t owner) {
   for (char** member = found->gr_mem; *member != nullptr; ++member) {
     if (owner_name != *member) return false;
   }
-  return true;
+  return !primary_group_of_others(gid, owner);
+}
+
+/// The private group of one of `owners`, as far as these have names.
+bool private_group_of_any(gid_t gid, const std::vector<uid_t>& owners) {
+  return std::any_of(owners.begin(), owners.end(), [gid](uid_t owner) { return private_group(gid, owner); });
 }
 
 std::vector<uid_t> trusted_owners() {
@@ -58,6 +81,25 @@ bool trusted(uid_t owner, const std::vector<uid_t>& owners) {
 tl::unexpected<Error> refused(const fs::path& file, const std::string& why) {
   return failed(Status::kFailedPrecondition, fmt::format("plugin {} is refused: {}", file.string(), why),
                 ExitCode::kPlugin);
+}
+
+/// Why the access control list of `component` is not trusted, or an empty text. Mode bits show its mask, not its users.
+std::string list_objection(const fs::path& component, gid_t group, const std::vector<uid_t>& owners) {
+  const Result<std::vector<AclWriter>> writers = acl_writers(component);
+  const std::string remedy = fmt::format("\n  to mend it: setfacl -b '{}'", component.string());
+  if (!writers) return fmt::format("{}{}", writers.error().message(), remedy);
+  for (const AclWriter& writer : *writers) {
+    if (!writer.is_group && !trusted(writer.id, owners)) {
+      const std::string name = user_name(writer.id);
+      return fmt::format("{} can be changed by user {} (uid {}) through its access control list{}", component.string(),
+                         name.empty() ? "without a name" : name, writer.id, remedy);
+    }
+    if (writer.is_group && writer.id != group && !private_group_of_any(writer.id, owners)) {
+      return fmt::format("{} can be changed by the group with gid {} through its access control list{}",
+                         component.string(), writer.id, remedy);
+    }
+  }
+  return {};
 }
 
 /// Why `component` is not trusted, or an empty text.
@@ -80,7 +122,7 @@ std::string objection(const fs::path& component, const struct stat& status, bool
     return fmt::format("{} can be changed by its group (mode {:04o}, gid {})\n  to mend it: chmod g-w '{}'",
                        component.string(), status.st_mode & 07777U, status.st_gid, component.string());
   }
-  return {};
+  return list_objection(component, status.st_gid, owners);
 }
 
 }  // namespace

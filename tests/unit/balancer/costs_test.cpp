@@ -31,6 +31,26 @@ TEST_CASE("a batch costs the same as its lengths, and a piece attends to itself 
   CHECK(row_costs(batch, dataset, {10, 1}) == costs({2, 3, 3}, {0, 2, 3}, {10, 1}));
 }
 
+TEST_CASE("a batch that does not add up, or is of another data set, has no costs") {
+  const Dataset dataset{.lengths = {3, 4, 5}, .loss_tokens = {}};
+  Batch good;
+  good.offsets = {0, 2, 3};
+  good.ids = {2, 0, 1};
+  good.size.rows = 2;
+  const auto refused = [&](auto&& change) {
+    Batch batch = good;
+    change(batch);
+    CHECK_THROWS_AS(static_cast<void>(row_costs(batch, dataset, {1, 0})), Error);
+  };
+  refused([](Batch& batch) { batch.size.rows = 3; });
+  refused([](Batch& batch) { batch.size.rows = -1; });
+  refused([](Batch& batch) { batch.offsets.clear(); });
+  refused([](Batch& batch) { batch.offsets = {0, 2, 4}; });
+  refused([](Batch& batch) { batch.ids[1] = -1; });
+  refused([](Batch& batch) { batch.ids[1] = 3; });
+  refused([](Batch& batch) { batch.pieces = {{0, 2, true}}; });
+}
+
 TEST_CASE("costs beyond 62 bits keep their ratios and their sum fits") {
   // The longest lengths and budgets: 512 sequences of 2^31 tokens in a row of 2^40.
   std::vector<int64_t> lengths(512, int64_t{1} << 31);

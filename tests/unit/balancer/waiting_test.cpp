@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "pliant/balancer.hpp"
+#include "pliant/error.hpp"
 
 namespace pliant {
 namespace {
@@ -37,6 +38,13 @@ TEST_CASE("the waiting of several batches adds up, each with its weight") {
   CHECK(sum.work == 63.0);
   CHECK(sum.per_step == 64.0);
   CHECK(sum.lost_per_step() == doctest::Approx(1.0 / 64));
+}
+
+TEST_CASE("an assignment of rows without costs is refused") {
+  const std::vector<int64_t> costs{1, 2};
+  for (const RowRange rows : {RowRange{-5, 5}, RowRange{0, 3}, RowRange{2, 1}, RowRange{INT64_MAX, INT64_MAX}}) {
+    CHECK_THROWS_AS(static_cast<void>(waiting(costs, {{rows}, {0, 1}})), Error);
+  }
 }
 
 TEST_CASE("micro-batches of several rows cost what their rows cost") {

@@ -73,7 +73,7 @@ TEST_CASE("strings and floats survive being written and read") {
   CHECK(rc::check("any text", [](const std::string& bytes) {
     std::string text;
     for (const char c : bytes) text += static_cast<char>(c & 0x7f);
-    const pliant::config::Value read = pliant::config::parse_override(pliant::config::quoted(text), {});
+    const pliant::config::Value read = pliant::config::parse_override(pliant::config::toml_quoted(text), {});
     RC_ASSERT(read.type == pliant::config::Value::Type::kString);
     RC_ASSERT(read.text == text);
   }));

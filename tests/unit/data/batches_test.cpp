@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <numeric>
 
 #include "pliant/error.hpp"
@@ -126,7 +127,7 @@ TEST_CASE("a sampler that counts loss tokens gets those of the data set") {
 
 TEST_CASE("steps run through the epochs in order, each with its own row order") {
   Batches made = batches(kFixedRandom, 4, of(std::vector<int32_t>(10, 5)));
-  CHECK(made.total_steps() == 6);
+  CHECK(made.expected_steps() == 6);
   std::vector<std::vector<int64_t>> epochs(2);
   for (int64_t step = 0; step < 6; ++step) {
     const Batch batch = made.at_step(step);
@@ -167,7 +168,9 @@ epochs = 5
   Batches made = batches(toml, 3, of(lengths));
   int64_t expected = 0;
   for (int64_t epoch = 0; epoch < 5; ++epoch) expected += made.epoch(epoch).batches;
-  CHECK(made.total_steps() == expected);
+  CHECK(made.has_step(expected - 1));
+  CHECK_FALSE(made.has_step(expected));
+  CHECK(made.expected_steps() == expected);
   int64_t step = 0;
   for (int64_t epoch = 0; epoch < 5; ++epoch) {
     const int64_t count = made.epoch(epoch).batches;
@@ -176,8 +179,24 @@ epochs = 5
 }
 
 TEST_CASE("max_steps ends the job early and never lengthens it") {
-  CHECK(batches(std::string(kFixedRandom) + "max_steps = 4\n", 4, of(std::vector<int32_t>(10, 5))).total_steps() == 4);
-  CHECK(batches(std::string(kFixedRandom) + "max_steps = 99\n", 4, of(std::vector<int32_t>(10, 5))).total_steps() == 6);
+  CHECK(batches(std::string(kFixedRandom) + "max_steps = 4\n", 4, of(std::vector<int32_t>(10, 5))).expected_steps() ==
+        4);
+  CHECK(batches(std::string(kFixedRandom) + "max_steps = 99\n", 4, of(std::vector<int32_t>(10, 5))).expected_steps() ==
+        6);
+}
+
+TEST_CASE("of a job of a thousand million epochs one is planned, and its length is told from that") {
+  const auto of_epochs = [](const char* epochs) {
+    std::string toml = kFixedRandom;
+    toml.replace(toml.find("epochs = 2"), 10, std::string("epochs = ") + epochs);
+    return batches(toml, 4, of(std::vector<int32_t>(10, 5)));
+  };
+  Batches made = of_epochs("1000000000");
+  CHECK(made.expected_steps() == 3000000000);
+  CHECK(made.has_step(5));
+  CHECK_FALSE(made.has_step(-1));
+  CHECK(made.next()->size.rows == 4);
+  CHECK(of_epochs("9223372036854775807").expected_steps() == std::numeric_limits<int64_t>::max());
 }
 
 TEST_CASE("steps, batches and epochs that do not exist are refused with what exists") {

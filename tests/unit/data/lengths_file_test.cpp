@@ -2,6 +2,7 @@
 #include "data/lengths_file.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <fstream>
@@ -10,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "data/lengths/input_file.hpp"
 #include "scratch.hpp"
 
 using namespace pliant;
@@ -44,6 +46,61 @@ TEST_CASE("a lengths file gives back what was written, with and without loss tok
     for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(scratch.file("."))) ++files;
     CHECK(files == 1);
   }
+}
+
+TEST_CASE("a lengths file has the rights that the umask leaves") {
+  const Scratch scratch;
+  for (const mode_t mask : {0077, 0027, 0022}) {
+    const std::filesystem::path file = scratch.file(std::to_string(mask));
+    const mode_t before = ::umask(mask);
+    const auto written = data::write_dataset_once(file, some());
+    ::umask(before);
+    REQUIRE(written.has_value());
+    struct stat status {};
+    REQUIRE(::stat(file.c_str(), &status) == 0);
+    CHECK((status.st_mode & 07777U) == (0644U & ~mask));
+  }
+}
+
+TEST_CASE("lengths that were read stay, whatever becomes of their file") {
+  const Scratch scratch;
+  const Dataset large{std::vector<int32_t>(100000, 7), {}};
+  REQUIRE(data::write_dataset_once(scratch.file("lengths"), large).has_value());
+  const auto read = data::read_dataset(scratch.file("lengths"));
+  REQUIRE(read.has_value());
+  std::filesystem::resize_file(scratch.file("lengths"), 0);
+  CHECK(read->lengths == large.lengths);
+}
+
+TEST_CASE("a file that is cut off or written to while it is read is an error") {
+  const Scratch scratch;
+  const std::filesystem::path file = scratch.file("lengths.txt");
+  put(file, "1\n2\n3\n");
+  const auto cut = data::InputFile::open(file);
+  const auto grown = data::InputFile::open(file);
+  REQUIRE(cut.has_value());
+  std::filesystem::resize_file(file, 2);
+  std::string bytes(6, ' ');
+  CHECK(
+      cut->read(bytes.data(), 6, 0).error().message().find("it became shorter while it was read, from 6 to 2 bytes") !=
+      std::string::npos);
+  CHECK(cut->check_unchanged().error().message().find("changed while it was read") != std::string::npos);
+  put(file, "1\n2\n3\n4\n");
+  CHECK(grown->read(bytes.data(), 6, 0).has_value());
+  CHECK_FALSE(grown->check_unchanged().has_value());
+}
+
+TEST_CASE("lines are read across pieces of the file") {
+  const Scratch scratch;
+  std::string text;
+  std::vector<int32_t> wanted;
+  for (int32_t i = 1; i <= 300000; ++i) {
+    text += std::to_string(i) + (i % 3 == 0 ? "\r\n" : "\n");
+    wanted.push_back(i);
+  }
+  text.pop_back();  // no newline behind the last
+  put(scratch.file("lengths.txt"), text);
+  CHECK(read_lengths(scratch.file("lengths.txt")) == Lengths(wanted));
 }
 
 TEST_CASE("writing the same again is fine, writing another set is refused and changes nothing") {

@@ -243,3 +243,12 @@ TEST_CASE_FIXTURE(Files, "a large file of 32-bit integers is viewed, outlives it
   many.back() = -9;
   CHECK(has(refusal_of(write("wrong.i32", bytes_of(many))), "has a length of -9"));
 }
+
+TEST_CASE_FIXTURE(Files, "a line that does not end is an error before it fills the memory") {
+  const auto numbers = write("endless.txt", "1\n");
+  std::filesystem::resize_file(numbers, uint64_t{1} << 33);
+  CHECK(has(refusal_of(numbers), "endless.txt:2: "));
+  const auto objects = write("endless.jsonl", "{\"length\": 5}\n");
+  std::filesystem::resize_file(objects, uint64_t{1} << 33);
+  CHECK(has(refusal_of(objects), "endless.jsonl:2: "));
+}

@@ -51,7 +51,7 @@ Result<ImportedConfig> imported(const Json& root, std::string_view name, Diagnos
     draft.error(draft.root(), "a DeepSpeed config is a JSON object: {\"elasticity\": {...}}");
     return tl::unexpected<Error>(diagnostics.to_error());
   }
-  draft.comment(is_utf8(name) ? fmt::format("Written by `pliant config import` from {}.", config::quoted(name))
+  draft.comment(is_utf8(name) ? fmt::format("Written by `pliant config import` from {}.", config::toml_quoted(name))
                               : "Written by `pliant config import`.");
   draft.comment("Next: `pliant config check FILE`, then `pliant plan FILE --world-size N`.");
   draft.comment("");

@@ -139,7 +139,7 @@ std::optional<int64_t> as_int(const Json& value) {
 
 std::string describe(const Json& value) {
   constexpr size_t kMost = 60;
-  std::string text = value.is(Type::kString) ? quoted(value.text) : value.text;
+  std::string text = value.is(Type::kString) ? toml_quoted(value.text) : value.text;
   if (text.size() > kMost) {
     size_t cut = kMost;
     while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0U) == 0x80U) --cut;

@@ -42,7 +42,7 @@ std::string toml_of(const Json& value) {
     case Type::kFloat:
       return to_toml(Value::of(as_float(value).value_or(0)));
     case Type::kString:
-      return quoted(value.text);
+      return toml_quoted(value.text);
     default:
       return {};
   }

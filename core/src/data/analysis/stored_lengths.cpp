@@ -67,8 +67,10 @@ struct Origin {
 
 Result<Origin> read_origin(const fs::path& file) {
   const fs::path origin = origin_of(file);
-  std::ifstream in(origin, std::ios::binary);
-  if (!in) {
+  std::error_code absent;
+  std::ifstream in;
+  if (fs::is_regular_file(origin, absent)) in.open(origin, std::ios::binary);  // to open a pipe may never end
+  if (!in.is_open()) {
     return not_ours(file, fmt::format("is there, but no {} says what it was measured from", origin.string()),
                     Status::kFailedPrecondition);
   }

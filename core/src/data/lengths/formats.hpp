@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "data/lengths/mapped_file.hpp"
+#include "data/lengths/input_file.hpp"
 #include "pliant/lengths.hpp"
 
 namespace pliant::data {
@@ -18,7 +18,7 @@ namespace pliant::data {
 enum class Number { kU8, kI8, kI16, kI32, kI64, kU16, kU32, kU64, kF32, kF64 };
 uint64_t width_of(Number type);
 
-using SharedFile = std::shared_ptr<const MappedFile>;
+using SharedFile = std::shared_ptr<const FileBytes>;
 
 /// Numbers in a file.
 struct NumberArray {
@@ -47,9 +47,9 @@ Result<Lengths> lengths_in(const NumberArray& array, const Counted& counted);
 Result<NumberArray> find_in_npy(const SharedFile& file, const std::string& name);
 /// `path` is the .idx; the array is in the .bin beside it where the index is one of DeepSpeed's metric files.
 Result<NumberArray> find_in_index(const SharedFile& file, const std::filesystem::path& path);
-Result<Lengths> read_jsonl(std::string_view bytes, const std::string& column, const Counted& counted,
+Result<Lengths> read_jsonl(const InputFile& file, const std::string& column, const Counted& counted,
                            const std::string& name);
-Result<Lengths> read_text(std::string_view bytes, const Counted& counted, const std::string& name);
+Result<Lengths> read_text(const InputFile& file, const Counted& counted, const std::string& name);
 
 /// Whether `file` is the data set that a job left in its run directory.
 bool is_of_a_run(const std::filesystem::path& file);

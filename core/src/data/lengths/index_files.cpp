@@ -14,7 +14,7 @@
 #include "base/durable_file.hpp"
 #include "base/whole_file.hpp"
 #include "data/lengths/formats.hpp"
-#include "data/lengths/mapped_file.hpp"
+#include "data/lengths/input_file.hpp"
 #include "pliant/lengths.hpp"
 
 namespace pliant::data {
@@ -70,19 +70,19 @@ Result<NumberArray> metric_values(const std::filesystem::path& file, std::string
   const Number type = kTypes[header.type - size_t{1}];
   std::filesystem::path values = file;
   values.replace_extension(".bin");
-  Result<SharedFile> mapped = open_shared(values);
-  if (!mapped) return failed(std::move(mapped));
+  Result<SharedFile> read = read_whole(values);
+  if (!read) return failed(std::move(read));
   const uint64_t width = width_of(type);
-  if ((*mapped)->bytes().size() != header.count * width) {
+  if ((*read)->bytes().size() != header.count * width) {
     return damaged(values.string(), fmt::format("{} values of {} bytes do not take its {} bytes", header.count, width,
-                                                (*mapped)->bytes().size()));
+                                                (*read)->bytes().size()));
   }
   const uint64_t offsets = kHeader + header.count * 4;
   for (uint64_t i = 0; i < header.count; ++i) {
     if (load<uint64_t>(index, offsets + 8 * i) == i * width) continue;
     return damaged(name, fmt::format("value {} does not lie behind value {}", i, i - 1));
   }
-  return NumberArray{*mapped, (*mapped)->bytes(), type, false, values.string()};
+  return NumberArray{*read, (*read)->bytes(), type, false, values.string()};
 }
 
 /// The narrowest of DeepSpeed's types that holds all of them.

@@ -1,11 +1,13 @@
 // Lengths in lines: a number each, or a JSON object each.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 
 #include "data/lengths/formats.hpp"
 
@@ -14,18 +16,40 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Calls `use(line, number)` for every line until it returns an error.
+constexpr uint64_t kLongestNumber = uint64_t{64} << 10U;
+constexpr uint64_t kLongestObject = uint64_t{256} << 20U;
+
+/// Calls `use(line, number)` for every line until it returns an error. Holds one piece of the file, and a line of at
+/// most `longest` bytes.
 template <class Use>
-Result<> each_line(std::string_view bytes, Use&& use) {
+Result<> each_line(const InputFile& file, const std::string& name, uint64_t longest, Use&& use) {
+  constexpr uint64_t kPiece = uint64_t{1} << 20U;
   uint64_t number = 1;
-  for (size_t at = 0; at < bytes.size(); ++number) {
-    const size_t end = std::min(bytes.find('\n', at), bytes.size());
-    std::string_view line = bytes.substr(at, end - at);
+  const auto take = [&](std::string_view line) -> Result<> {
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ' || line.back() == '\t')) line.remove_suffix(1);
-    if (Result<> used = use(line, number); !used) return used;
-    at = end + 1;
+    return use(line, number++);
+  };
+  std::string held;
+  for (uint64_t offset = 0; offset < file.size();) {
+    const size_t searched = held.size();  // no line ends before
+    const uint64_t piece = std::min(kPiece, file.size() - offset);
+    held.resize(searched + piece);
+    if (Result<> read = file.read(held.data() + searched, piece, offset); !read) return read;
+    offset += piece;
+    size_t at = 0;
+    for (size_t end = held.find('\n', searched); end != std::string::npos; end = held.find('\n', at)) {
+      if (Result<> used = take(std::string_view(held).substr(at, end - at)); !used) return used;
+      at = end + 1;
+    }
+    held.erase(0, at);
+    if (held.size() > longest && offset < file.size()) {
+      return damaged(fmt::format("{}:{}", name, number), fmt::format("the line is longer than {} bytes", longest));
+    }
   }
-  return {};
+  if (!held.empty()) {
+    if (Result<> used = take(held); !used) return used;
+  }
+  return file.check_unchanged();
 }
 
 tl::unexpected<Error> no_length(const std::string& name, uint64_t line, const Counted& counted,
@@ -49,9 +73,9 @@ std::optional<int64_t> length_of(const Json& value) {
 
 }  // namespace
 
-Result<Lengths> read_text(std::string_view bytes, const Counted& counted, const std::string& name) {
+Result<Lengths> read_text(const InputFile& file, const Counted& counted, const std::string& name) {
   std::vector<int32_t> lengths;
-  const Result<> read = each_line(bytes, [&](std::string_view line, uint64_t number) -> Result<> {
+  const Result<> read = each_line(file, name, kLongestNumber, [&](std::string_view line, uint64_t number) -> Result<> {
     line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
     if (line.empty()) return {};
     int64_t length = 0;
@@ -66,10 +90,10 @@ Result<Lengths> read_text(std::string_view bytes, const Counted& counted, const 
   return Lengths(std::move(lengths));
 }
 
-Result<Lengths> read_jsonl(std::string_view bytes, const std::string& column, const Counted& counted,
+Result<Lengths> read_jsonl(const InputFile& file, const std::string& column, const Counted& counted,
                            const std::string& name) {
   std::vector<int32_t> lengths;
-  const Result<> read = each_line(bytes, [&](std::string_view line, uint64_t number) -> Result<> {
+  const Result<> read = each_line(file, name, kLongestObject, [&](std::string_view line, uint64_t number) -> Result<> {
     if (line.empty()) return {};
     const Json row = Json::parse(line, nullptr, false);
     if (!row.is_object()) return damaged(fmt::format("{}:{}", name, number), "not a JSON object");

@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "data/lengths/formats.hpp"
-#include "data/lengths/mapped_file.hpp"
+#include "data/lengths/input_file.hpp"
 #include "data/lengths_file.hpp"
 #include "pliant/lengths.hpp"
 
@@ -72,11 +72,15 @@ bool data::is_of_a_run(const fs::path& file) {
 Result<Lengths> data::read_counts(const fs::path& given, const std::string& column, const Counted& counted) {
   if (is_of_a_run(given)) return counts_of_a_run(given, counted);
   const fs::path path = file_to_read(given);
-  auto file = open_shared(path);
-  if (!file) return failed(std::move(file));
   const std::string suffix = path.extension().string();
-  if (suffix == ".jsonl") return read_jsonl((*file)->bytes(), column, counted, path.string());
-  if (suffix == ".txt") return read_text((*file)->bytes(), counted, path.string());
+  if (suffix == ".jsonl" || suffix == ".txt") {
+    const Result<InputFile> lines = InputFile::open(path);
+    if (!lines) return tl::unexpected<Error>(lines.error());
+    if (suffix == ".txt") return read_text(*lines, counted, path.string());
+    return read_jsonl(*lines, column, counted, path.string());
+  }
+  auto file = read_whole(path);
+  if (!file) return failed(std::move(file));
   auto found = find_numbers(*file, path);
   if (!found) return failed(std::move(found));
   return lengths_in(*found, counted);
@@ -88,7 +92,7 @@ Lengths read_lengths(const fs::path& file, const std::string& column) {
 
 std::vector<int64_t> read_metric_files(const fs::path& stem) {
   const fs::path path = stem.string() + ".idx";
-  const data::SharedFile file = or_throw(data::open_shared(path));
+  const data::SharedFile file = or_throw(data::read_whole(path));
   return or_throw(data::whole_numbers(or_throw(data::find_in_index(file, path))));
 }
 
