@@ -120,10 +120,13 @@ class Sieve {
   std::vector<double> table_;
 };
 
-/// Of `granules`, ascending, the one with the least loss, the largest such one.
+/// Of `granules`, ascending, the one with the least loss, the largest such one; of very many only the last are looked
+/// at.
 Choice exactly_best(const std::vector<int64_t>& granules, const std::vector<Period>& sizes) {
+  const auto affordable = std::max<int64_t>(1, kMostCompared / std::ssize(sizes));
+  const auto end = granules.rbegin() + std::min(affordable, std::ssize(granules));
   Choice best{granules.back(), loss_of(granules.back(), sizes)};
-  for (auto at = std::next(granules.rbegin()); at != granules.rend() && best.loss > 0; ++at) {
+  for (auto at = std::next(granules.rbegin()); at != end && best.loss > 0; ++at) {
     const Choice one{*at, loss_of(*at, sizes)};
     if (clearly_less(one.loss, best.loss, sizes)) best = one;
   }

@@ -12,6 +12,9 @@ namespace pliant::elasticity {
 constexpr int64_t kMostBatches = int64_t{1} << 18;
 /// With more world sizes than this the largest batch is taken.
 constexpr int64_t kMostSizes = int64_t{1} << 20;
+/// Losses of single sizes that most_efficient computes exactly at most, about half a second of work: of more batches
+/// that the sieve cannot tell apart only the largest are compared.
+constexpr int64_t kMostCompared = int64_t{1} << 24;
 
 /// A world size n and what it counts. With G granules it takes n * c * ceil(G / (n * c)) granule-times, G of them
 /// useful: its efficiency is G over that. c is the granules that a rank's time counts in: 1 when it grows with its

@@ -13,6 +13,9 @@
 namespace pliant::elasticity {
 namespace {
 
+/// Work of a plan, as work() counts it: one or two seconds. Above it the largest batch is taken.
+constexpr int64_t kMostWork = int64_t{1} << 27;
+
 struct PolicyExact {
   int64_t max_train_batch_size = 0;
   std::vector<int64_t> micro_batch_sizes;
@@ -75,7 +78,10 @@ struct PolicyExact {
     table
         .add("cost", &PolicyExact::cost,
              "What the time of a rank grows with: rows = its rows, and the largest micro-batch is taken; calls = its "
-             "micro-batches, a half empty one included, as with fixed shapes.")
+             "micro-batches, a half empty one included, as with fixed shapes. Then the search is done once for each "
+             "micro-batch size; for more than some 500 of them, or more than some 16 million times world sizes, the "
+             "largest batch and "
+             "micro-batch are taken.")
         .choices({"rows", "calls"});
     table
         .add("weighted_sizes", &PolicyExact::weighted_sizes,
@@ -133,10 +139,12 @@ struct PolicyExact {
                                                   std::to_string(max_train_batch_size));
     }
     find_sizes(most);
-    const std::vector<Period> sizes = counted_sizes();
+    const std::vector<int64_t> micros = usable_micro_batches();
+    std::vector<Period> sizes = counted_sizes();
+    if (work(micros, sizes) > kMostWork) sizes.clear();
     int64_t fewest = std::max(low_, wanted_high_ <= most ? wanted_high_ : smallest / granule);
     std::optional<Choice> best;
-    for (const int64_t micro : usable_micro_batches()) {
+    for (const int64_t micro : micros) {
       fewest = std::max(fewest, micro / granule);
       const std::vector<Period> periods = periods_of(sizes, cost == "calls" ? micro / granule : 1);
       const Choice found = periods.empty() ? Choice{most, 0} : most_efficient(fewest, most, periods);
@@ -208,6 +216,11 @@ struct PolicyExact {
     }
     counted.resize(kept + 1);
     return counted;
+  }
+
+  /// How long a search would take, in batches that one pass of the sieve looks at; a size takes as long as eight.
+  static int64_t work(const std::vector<int64_t>& micros, const std::vector<Period>& sizes) {
+    return std::ssize(micros) * (8 * std::ssize(sizes) + kMostBatches);
   }
 
   static std::vector<Period> periods_of(std::vector<Period> sizes, int64_t granules_at_once) {

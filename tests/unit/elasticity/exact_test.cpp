@@ -4,6 +4,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -202,6 +203,25 @@ TEST_CASE("the largest numbers are planned or refused by name") {
   CHECK(calls.has_value());
   options["max_gpus"] = 10000;
   CHECK(ask(options).error().message().find("63 bits") != std::string::npos);
+}
+
+TEST_CASE("a search that would take very long is not begun: the largest batch is taken") {
+  std::vector<int64_t> micros(10000);
+  std::iota(micros.begin(), micros.end(), 1);
+  json options = config(2000000, micros, 1, 1000000);
+  options["cost"] = "calls";
+  const auto begin = std::clock();  // of this process: other programs on the machine take no part in it
+  const Result<Plan> many_micros = ask(options);
+  REQUIRE(many_micros.has_value());
+  CHECK(many_micros->global_batch == 2000000);
+  CHECK(many_micros->micro_batch == 10000);
+  // Sizes far above the range of batches that is looked at: no batch is clearly better than its neighbours.
+  std::vector<int64_t> sizes(2000);
+  std::iota(sizes.begin(), sizes.end(), int64_t{1} << 40);
+  options = config(int64_t{1} << 41, {1}, 1, int64_t{1} << 41);
+  options["weighted_sizes"] = sizes;
+  CHECK(ask(options)->global_batch > int64_t{1} << 40);
+  CHECK(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC < 5);
 }
 
 TEST_CASE("what cannot be planned is refused with what would do") {
