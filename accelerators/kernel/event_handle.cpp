@@ -16,7 +16,10 @@ constexpr uint64_t kMagic = 0x3156455443584e50;  // "PNXCTEV1"
 }
 
 EventLabel EventLabel::of(const SharedEvent& event, uint64_t magic) {
-  return {magic, ProcessId::self().packed(), accelerator::pid_space(), {event.nonce().first, event.nonce().second}};
+  return {magic,
+          ProcessId::self_for_others().packed(),
+          accelerator::pid_space(),
+          {event.nonce().first, event.nonce().second}};
 }
 
 void EventLabel::require_foreign(uint64_t wanted_magic) const {

@@ -126,7 +126,8 @@ pliant_ipc_handle ExchangeMemory::export_memory(const void* pointer) const {
                   "instance; export the pointer that alloc gave");
   }
   const Owned& one = found->second;
-  const Label label{kMagic, ProcessId::self().packed(), pid_space(), {one.nonce.first, one.nonce.second}, one.bytes};
+  const Label label{
+      kMagic, ProcessId::self_for_others().packed(), pid_space(), {one.nonce.first, one.nonce.second}, one.bytes};
   pliant_ipc_handle handle{};
   static_assert(sizeof(label) <= sizeof(handle.bytes));
   std::memcpy(handle.bytes, &label, sizeof(label));
@@ -198,7 +199,7 @@ ExchangeMemory::Card ExchangeMemory::card_of(const void* pointer, uint64_t bytes
   const auto found = part(pointer, bytes);
   if (!found || found->of->owner != ::getpid()) return {0, 0, {0, 0}, 0, 0, -1};
   const Owned& one = *found->of;
-  return {ProcessId::self().packed(),
+  return {ProcessId::self_for_others().packed(),
           pid_space(),
           {one.nonce.first, one.nonce.second},
           one.bytes,

@@ -59,7 +59,7 @@ Group::Group(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::sh
       "the communicator id was made with transport = \"shared_memory\", but this rank has \"gloo\"; set the same "
       "transport on all ranks");
   uint64_t taken_by = 0;
-  if (!own().claim.compare_exchange_strong(taken_by, ProcessId::self().packed())) {
+  if (!own().claim.compare_exchange_strong(taken_by, ProcessId::self_for_others().packed())) {
     throw Failure(PLIANT_INVALID_ARGUMENT, "rank " + std::to_string(rank) + " has joined already (pid " +
                                                std::to_string(ProcessId::unpack(taken_by).pid) +
                                                "); every rank joins once, and an id is used once");

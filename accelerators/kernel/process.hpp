@@ -41,7 +41,10 @@ struct ProcessId {
   bool operator==(const ProcessId&) const = default;
 
   static ProcessId self();
-  /// start == 0 when there is no such process.
+  /// To be told to other processes, which would take one without a start for dead. Throws sdk::Failure
+  /// (PLIANT_RESOURCE_EXHAUSTED) when the system does not tell, most often for want of a descriptor.
+  static ProcessId self_for_others();
+  /// start == 0 when there is no such process, or the system does not tell; errno says which.
   static ProcessId of(pid_t pid);
 };
 
@@ -49,7 +52,8 @@ struct ProcessId {
 /// errno when it cannot be watched.
 UniqueFd watch_process(const ProcessId& process);
 
-/// Differs between machines, boots and pid namespaces: a pid means the same process only where this is equal.
+/// Differs between machines, boots and pid namespaces: a pid means the same process only where this is equal. Throws as
+/// self_for_others does.
 uint64_t pid_space();
 
 }  // namespace pliant::accelerator

@@ -83,7 +83,7 @@ UniqueFd Segment::reserve(int32_t world_size, uint64_t chunk_bytes, pliant_comm_
   SegmentId made{};
   made.magic = kMagic;
   made.world_size = world_size;
-  made.process = ProcessId::self().packed();
+  made.process = ProcessId::self_for_others().packed();
   made.pid_space = pid_space();
   made.fd = -1;
   made.layout = kSegmentLayout;

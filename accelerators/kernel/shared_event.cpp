@@ -114,7 +114,7 @@ std::shared_ptr<SharedEvent> SharedEvent::open(int descriptor, const Nonce& nonc
 }
 
 void SharedEvent::retire() {
-  if (ProcessId::self() == self_) page_->is_destroyed = 1;
+  if (self_.pid == ::getpid()) page_->is_destroyed = 1;
 }
 
 std::optional<SharedEvent::Recording> SharedEvent::claim() {

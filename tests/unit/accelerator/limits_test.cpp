@@ -5,6 +5,8 @@
 #include "full_shm.hpp"
 #include "handles.hpp"
 #include "kernel/memory_left.hpp"
+#include "kernel/process.hpp"
+#include "pliant/sdk/failure.hpp"
 #include "ranks.hpp"
 #include "scratch_folder.hpp"
 
@@ -115,6 +117,30 @@ TEST_CASE("memory that processes share is refused past the limit on files, in wo
   CHECK(refused.status == PLIANT_RESOURCE_EXHAUSTED);
   CHECK(refused.message.find("ulimit -f") != std::string::npos);
   CHECK(memory_serves(device) == "");
+}
+
+TEST_CASE("a process that cannot be looked at for want of a descriptor is not taken for one that has ended") {
+  using pliant::accelerator::ProcessId;
+  const ProcessId living = ProcessId::self();
+  check_unless_skipped(in_a_process([living]() -> std::string {
+    const int next = ::dup(0);
+    ::close(next);
+    const auto leave_free = [next](int count) {
+      const auto limit = static_cast<rlim_t>(next + count);
+      const rlimit few{limit, limit};
+      ::setrlimit(RLIMIT_NOFILE, &few);
+    };
+    leave_free(1);  // for the pidfd, not for its start time
+    if (pliant::accelerator::watch_process(living)) return "it is watched";
+    if (errno != EMFILE) return std::string("watch_process: ") + std::strerror(errno);
+    leave_free(0);
+    try {
+      ProcessId::self_for_others();
+      return "it tells others an identity without a start";
+    } catch (const pliant::sdk::Failure& refused) {
+      return std::string(refused.what()).find("/proc/self/stat") != std::string::npos ? "" : refused.what();
+    }
+  }));
 }
 
 TEST_CASE("the memory that is left is that of the machine, or of the tightest control group") {

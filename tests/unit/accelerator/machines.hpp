@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -46,6 +47,17 @@ class Machines {
   static std::string address(int32_t machine) { return "10.77.0." + std::to_string(machine + 1); }
   static std::string address6(int32_t machine) { return "fd77::" + std::to_string(machine + 1); }
 
+  /// What nsenter takes to run a program there, while this object lives.
+  [[nodiscard]] std::string network(int32_t machine) const {
+    return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(networks_[static_cast<size_t>(machine)]);
+  }
+  /// Gives the machine's interface another name; its address of IPv4 stays.
+  void rename_interface(int32_t machine, const std::string& name) const {
+    be_in(networks_[static_cast<size_t>(machine)]);
+    const std::string old = interface(machine);
+    run("ip link set " + old + " down && ip link set " + old + " name " + name + " && ip link set " + name + " up");
+    be_in(switch_);
+  }
   /// This process, which must have one thread only, is on that machine from now on.
   void enter(int32_t machine) const { be_in(networks_[static_cast<size_t>(machine)]); }
   /// By the switch only. What is on its way is lost, and nobody is told.
