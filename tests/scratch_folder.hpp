@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -50,9 +50,11 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
+/// As far as it can be read: a file of /proc ends in an error when its process does.
 inline std::string read_all(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::ostringstream out;
+  out << std::ifstream(file, std::ios::binary).rdbuf();
+  return out.str();
 }
 
 inline void write_all(const std::filesystem::path& file, const std::string& bytes) {

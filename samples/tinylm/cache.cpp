@@ -61,9 +61,11 @@ fs::path default_text() {
 
 std::string read_file(const fs::path& file) {
   std::error_code problem;
-  if (fs::is_directory(file, problem)) {
-    throw pliant::Error(pliant::Status::kInvalidArgument, file.string() + ": is a folder, not a file",
-                        pliant::ExitCode::kUsage);
+  if (fs::exists(file, problem) && !fs::is_regular_file(file, problem)) {
+    throw pliant::Error(
+        pliant::Status::kInvalidArgument,
+        file.string() + (fs::is_directory(file, problem) ? ": is a folder, not a file" : ": is no regular file"),
+        pliant::ExitCode::kUsage);
   }
   std::ifstream in(file, std::ios::binary);
   std::ostringstream content;

@@ -38,6 +38,7 @@ std::vector<Sequence> sequences_of(const Corpus& corpus, const pliant::Batch& ba
 }
 
 void train() {
+  pliant::leave_stop_signals_to_agent();
   pliant::Session session = pliant::Session::attach();
   const Settings settings = read_settings(session.config());
   if (!use_one_blas_thread()) {
@@ -64,14 +65,16 @@ void train() {
 }  // namespace
 
 int main() {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what is said last stands last in the log
   try {
     train();
     return 0;
   } catch (const pliant::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    const std::string text = error.what();
+    std::fprintf(stderr, "%s%s\n", text.find("error:") == std::string::npos ? "tinylm: error: " : "", text.c_str());
     return static_cast<int>(error.exit_code());
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "tinylm: %s\n", error.what());
+    std::fprintf(stderr, "tinylm: error: %s\n", error.what());
     return static_cast<int>(pliant::ExitCode::kFailed);
   }
 }

@@ -1,6 +1,7 @@
 // How a job ends and what it says then.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <signal.h>
 
 #include "integration/job_runner.hpp"
 
@@ -78,4 +79,18 @@ TEST_CASE(
   const auto kept = curve("keep", 1);
   CHECK(curve("pad", 1) == kept);
   CHECK(curve("pad", 4) == kept);
+}
+
+TEST_CASE("a job of a thousand million epochs starts at once and stops at Ctrl-C") {
+  JobRunner job;
+  job.config(toy_config("workers = 2\nepochs = 1000000000", "step_ms = 5"));
+  // A schedule over the whole job has to know how long it is, too.
+  const pid_t agent = job.start({"run", "pliant.toml", "--json", "--set", "lr.schedule=[\"cosine\"]"});
+  REQUIRE(job.wait_for_commits(agent, 3));
+  ::kill(agent, SIGINT);
+  const Ended ended = job.wait(agent);
+  INFO(ended.err);
+  CHECK(ended.exit_code == 130);
+  CHECK(ended.summary["total_steps"] == 26000000000);
+  CHECK(ended.summary["samples_repeated"] == 0);
 }

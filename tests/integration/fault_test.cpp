@@ -1,8 +1,12 @@
 // Programs that do what they should not: each ends in a clear message, and nothing is lost.
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -39,6 +43,13 @@ TEST_CASE("a worker that exits 1 is replaced") {
   check_survived(misbehave(job, "exit1"), "rank 1 (worker 1) exited with code 1");
 }
 
+TEST_CASE("rows and gradients that do not fit the step are refused, and the step goes on") {
+  JobRunner job;
+  const Ended ended = misbehave(job, "bad_add");
+  check_survived(ended, "");
+  CHECK(ended.summary["restarts"] == 0);
+}
+
 TEST_CASE("a worker that dies at its start is replaced") {
   JobRunner job;
   check_survived(misbehave(job, "exit_at_start"), "worker 1 exited with code 1");
@@ -56,9 +67,18 @@ TEST_CASE("a rank that loops or is stopped is named, killed and replaced") {
   }
 }
 
-TEST_CASE("a worker that refuses its config ends the job with its code and its words") {
+TEST_CASE("a worker that refuses its config or its machine at the start is replaced while others are well") {
+  for (const char* how : {"usage_at_start", "environment_at_start"}) {
+    JobRunner job;
+    check_survived(misbehave(job, how), how[0] == 'u' ? "worker 1 exited with code 2" : "worker 1 exited with code 3");
+  }
+}
+
+TEST_CASE("workers that all refuse their config end the job with their code and their words, and use up no restart") {
   JobRunner job;
-  const Ended ended = misbehave(job, "usage_at_start");
+  job.config(toy_config("workers = 4", "misbehave = \"usage_at_start\"\nmisbehave_rank = -1"));
+  const Ended ended = job.run({"run", "pliant.toml", "--json"});
+  CHECK(ended.summary["restarts"] == 0);
   CHECK(ended.exit_code == 2);
   CHECK(ended.err.find("exited with code 2") != std::string::npos);
   CHECK(job.processes_left() == 0);
@@ -190,6 +210,39 @@ TEST_CASE("a job does not end because nobody can read its progress") {
   CHECK(WEXITSTATUS(std::system(full.c_str())) == 1);
 }
 
+TEST_CASE("a job goes on while nobody reads what its workers print, and says how much it left out") {
+  JobRunner job;
+  job.config(toy_config("workers = 2", "misbehave = \"talk\"\nstep_ms = 5"));
+  const std::string pipe = job.folder() / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  REQUIRE(reader >= 0);
+  const std::string command = "cd " + job.folder().string() +
+                              " && exec " PLIANT_BIN_DIR
+                              "/pliant run pliant.toml --json --show-logs > out.json 2> pipe";
+  const pid_t agent = ::fork();
+  if (agent == 0) {
+    ::execl("/bin/sh", "sh", "-c", command.c_str(), static_cast<char*>(nullptr));
+    ::_exit(127);
+  }
+  const auto summary = [&job] { return pliant::test::read_all(job.folder() / "out.json"); };
+  CHECK(job.wait_until(agent, [&summary] { return !summary().empty(); }));
+  std::string read;
+  std::vector<char> bytes(1 << 16);
+  pollfd more{reader, POLLIN, 0};
+  for (ssize_t n = 1; n != 0 && ::poll(&more, 1, -1) > 0;) {
+    n = ::read(reader, bytes.data(), bytes.size());
+    if (n > 0) read.append(bytes.data(), static_cast<size_t>(n));
+  }
+  ::close(reader);
+  int status = 0;
+  ::waitpid(agent, &status, 0);
+  CHECK(status == 0);
+  CHECK(summary().find("\"samples_used_once\":203") != std::string::npos);
+  CHECK(read.find(" has much to say") != std::string::npos);  // of whichever rank was first
+  CHECK(read.find(" lines are left out here: nobody read them in time") != std::string::npos);
+}
+
 TEST_CASE("a process that has left its worker's session dies with the job") {
   JobRunner job;
   job.config("config_version = 1\n[run]\nname = \"toy\"\nworkers = 2\n");
@@ -224,7 +277,7 @@ TEST_CASE("an injection that cannot strike is refused, one that did not is named
   CHECK(late.err.find("the kill of rank 1 at step 500 (forward) never struck") != std::string::npos);
 }
 
-TEST_CASE("a stopped spare that is asked what it holds does not keep the job waiting") {
+TEST_CASE("a stopped spare is continued when nobody else is left") {
   JobRunner job;
   job.config(toy_config("workers = 4\non_loss = \"shrink\"\nhang_timeout_s = 1", "step_ms = 20"));
   const pid_t agent = job.start({"run", "pliant.toml", "--json", "--inject", "kill:rank=3,step=1", "--inject",
@@ -235,14 +288,15 @@ TEST_CASE("a stopped spare that is asked what it holds does not keep the job wai
   ::kill(spare, SIGSTOP);
   const Ended ended = job.wait(agent);
   INFO(ended.err);
-  CHECK(ended.exit_code == 75);
-  CHECK(ended.err.find("made no progress for 1") != std::string::npos);
+  CHECK(ended.exit_code == 0);
+  CHECK(ended.err.find("worker 2 is stopped and step 0 would be lost with it: it is continued") != std::string::npos);
+  CHECK(ended.err.find("no worker holds step 12: back to step 1") != std::string::npos);
   CHECK(job.processes_left() == 0);
 }
 
-TEST_CASE("a worker that finds another elastic config than the agent's ends the job") {
+TEST_CASE("a worker that finds another elastic config than the agent's takes no part, and the others go on") {
   JobRunner job;
-  job.config(toy_config("workers = 2", "step_ms = 20"));
+  job.config(toy_config("workers = 2\nmax_restarts = 1", "step_ms = 20"));
   const pid_t pid = job.start({"run", "pliant.toml"});
   REQUIRE(job.wait_for_commits(pid, 2));
   const std::filesystem::path resolved = job.latest() / "config.toml";
@@ -252,6 +306,19 @@ TEST_CASE("a worker that finds another elastic config than the agent's ends the 
   std::ofstream(resolved) << text.replace(at, 16, "max_gpus = 9999");
   ::kill(job.worker(1), SIGKILL);
   const Ended ended = job.wait(pid);
-  CHECK(ended.exit_code == 2);
+  CHECK(ended.exit_code == 0);
   CHECK(ended.err.find("the elastic config of this worker is not the job's: digest ") != std::string::npos);
+  CHECK(ended.err.find("all 1 restarts are spent; going on without a replacement") != std::string::npos);
+}
+
+TEST_CASE("a worker whose message to the agent has no end is killed by name, and the job goes on") {
+  JobRunner job;
+  job.config(toy_config("workers = 2", "misbehave = \"babble\"\nmisbehave_rank = 1\nmisbehave_step = 3"));
+  const Ended ended = job.run({"run", "pliant.toml", "--json"});
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(ended.err.find("RANK 1 at its start") != std::string::npos);
+  CHECK(ended.err.find("without an end of line") != std::string::npos);
+  CHECK(ended.summary["restarts"] == 1);
+  CHECK(ended.summary["samples_used_once"] == 203);
 }

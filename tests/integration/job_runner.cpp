@@ -15,6 +15,9 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/result.hpp"
+#include "elastic/snapshot.hpp"
+
 namespace pliant::test {
 
 namespace fs = std::filesystem;
@@ -108,17 +111,30 @@ std::vector<nlohmann::json> JobRunner::ledger(const std::string& kind) const {
   return records;
 }
 
-bool JobRunner::wait_for_commits(pid_t pid, int64_t commits) {
-  while (true) {
-    std::error_code absent;
-    if (fs::exists(folder_ / "pliant-runs" / "toy" / "latest", absent) &&
-        static_cast<int64_t>(ledger("commit").size()) >= commits)
-      return true;
+bool JobRunner::wait_until(pid_t pid, const std::function<bool()>& condition) {
+  while (!condition()) {
     siginfo_t ended{};
     if (::waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT | WNOHANG) == 0 && ended.si_pid == pid)
-      return false;
+      return condition();
     std::this_thread::sleep_for(std::chrono::milliseconds(2));  // polls a file; no order of events depends on it
   }
+  return true;
+}
+
+bool JobRunner::wait_for_commits(pid_t pid, int64_t commits) {
+  return wait_for_records(pid, "commit", commits);
+}
+
+bool JobRunner::wait_for_records(pid_t pid, const std::string& kind, int64_t count) {
+  return wait_until(pid, [&] {
+    std::error_code absent;
+    return fs::exists(folder_ / "pliant-runs" / "toy" / "latest", absent) &&
+           static_cast<int64_t>(ledger(kind).size()) >= count;
+  });
+}
+
+bool JobRunner::wait_for_words(pid_t pid, const std::string& words) {
+  return wait_until(pid, [&] { return read_all(folder_ / "stderr").find(words) != std::string::npos; });
 }
 
 std::string JobRunner::snapshot() const {
@@ -126,7 +142,10 @@ std::string JobRunner::snapshot() const {
   for (const auto& entry : fs::directory_iterator(latest() / "snapshots")) {
     if (newest.empty() || entry.path().filename() > newest.filename()) newest = entry.path();
   }
-  return newest.empty() ? "" : read_all(newest);
+  if (newest.empty()) return "";
+  std::ostringstream state;
+  const auto header = or_throw(elastic::read_snapshot(newest, [&state](std::istream& in) { state << in.rdbuf(); }));
+  return fmt::format("{} {} {} {}", header.step, header.fingerprint, header.lr_state, state.str());
 }
 
 std::map<pid_t, std::string> JobRunner::processes() const {
@@ -148,12 +167,20 @@ int JobRunner::processes_left() const {
   return static_cast<int>(processes().size());
 }
 
-pid_t JobRunner::worker(int64_t rank) const {
-  const std::string wanted = std::string(1, '\0') + "RANK=" + std::to_string(rank) + std::string(1, '\0');
+pid_t JobRunner::process_with(const std::string& variable) const {
+  const std::string wanted = std::string(1, '\0') + variable + std::string(1, '\0');
   for (const auto& [pid, environment] : processes()) {
     if ((std::string(1, '\0') + environment).find(wanted) != std::string::npos) return pid;
   }
   return 0;
+}
+
+pid_t JobRunner::worker(int64_t rank) const {
+  return process_with(fmt::format("RANK={}", rank));
+}
+
+pid_t JobRunner::replacement(int64_t restart) const {
+  return process_with(fmt::format("TORCHELASTIC_RESTART_COUNT={}", restart));
 }
 
 }  // namespace pliant::test

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -37,22 +38,32 @@ class JobRunner {
   pid_t start(const std::vector<std::string>& arguments, uint64_t file_kib = 0);
   Ended wait(pid_t pid);
 
+  /// Blocks until `condition` holds, which is asked again and again; false when the process `pid` ended first.
+  static bool wait_until(pid_t pid, const std::function<bool()>& condition);
   /// Blocks until the newest run's ledger holds `commits` commits; false when the process `pid` ended first.
   bool wait_for_commits(pid_t pid, int64_t commits);
+  /// The same for records of one kind.
+  bool wait_for_records(pid_t pid, const std::string& kind, int64_t count);
+  /// Blocks until its stderr holds `words`; false when the process `pid` ended first.
+  bool wait_for_words(pid_t pid, const std::string& words);
   /// The newest run's directory.
   [[nodiscard]] std::filesystem::path latest() const;
   /// Records of one kind in the newest run's ledger.
   [[nodiscard]] std::vector<nlohmann::json> ledger(const std::string& key) const;
-  /// Bytes of the newest snapshot of the newest run.
+  /// What the newest snapshot of the newest run holds, but for the run's id; empty when there is none.
   [[nodiscard]] std::string snapshot() const;
   /// The process that was started as rank `rank` of this folder's runs; 0 when there is none.
   [[nodiscard]] pid_t worker(int64_t rank) const;
+  /// The process that was started as the `restart`-th replacement; 0 when there is none.
+  [[nodiscard]] pid_t replacement(int64_t restart) const;
   /// Processes of this folder's runs that are still alive.
   [[nodiscard]] int processes_left() const;
 
  private:
   /// Living processes of this folder's runs with their environments.
   [[nodiscard]] std::map<pid_t, std::string> processes() const;
+  /// The one whose environment holds `variable` ("RANK=1"); 0 when there is none.
+  [[nodiscard]] pid_t process_with(const std::string& variable) const;
   ScratchFolder folder_;
 };
 

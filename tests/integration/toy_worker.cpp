@@ -6,8 +6,11 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <istream>
 #include <ostream>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,6 +28,7 @@ namespace {
 
 constexpr int64_t kSequences = 203;
 constexpr size_t kParameters = 1003;
+constexpr int kMostOpenFiles = 1024;
 
 int64_t length_of(int64_t id) {
   return 3 + (id * 37) % 29;
@@ -70,42 +74,87 @@ struct Toy final : pliant::TrainingState {
   }
 };
 
+// Hands Step::add what fits no step; each must be refused, and leave the step as it was.
+void check_add_refuses(pliant::Step& step) {
+  const std::vector<float> gradient(kParameters);
+  const pliant::RowRange own = step.micro_batches().front().rows;
+  const auto expect_refusal = [&step](pliant::RowRange rows, std::span<const float> sum) {
+    try {
+      step.add({rows}, 0, sum);
+    } catch (const pliant::Error& error) {
+      if (error.status() == pliant::Status::kInvalidArgument) return;
+    }
+    throw std::logic_error(fmt::format("{} rows at {} were added", rows.count, rows.first));
+  };
+  constexpr int64_t kMost = INT64_MAX;
+  for (const pliant::RowRange rows : std::initializer_list<pliant::RowRange>{
+           {-5, 5}, {0, -1}, {kMost, 1}, {kMost, kMost}, {0, kMost}, {1000000, 5}, {own.first, own.count + 1}}) {
+    expect_refusal(rows, gradient);
+  }
+  expect_refusal(own, {});
+  expect_refusal(own, {static_cast<const float*>(nullptr), kParameters});
+}
+
 // What [app] asks this incarnation to do wrong.
 struct Misbehaviour {
+  int agent_socket;
   std::string how;
-  int64_t rank = 0;
+  int64_t rank = 0;  ///< -1: every rank, at its start
   int64_t step = 0;
-  explicit Misbehaviour(const pliant::Config& config)
-      : how(config.app_string("misbehave").value_or("")),
+  Misbehaviour(const pliant::Config& config, int socket)
+      : agent_socket(socket),
+        how(config.app_string("misbehave").value_or("")),
         rank(config.app_int("misbehave_rank").value_or(0)),
         step(config.app_int("misbehave_step").value_or(0)) {
     const char* restarts = std::getenv("TORCHELASTIC_RESTART_COUNT");
     const bool always = config.app_bool("misbehave_always").value_or(false);
-    if (restarts != nullptr && std::string(restarts) != "0" && !always) how.clear();
+    const int64_t restart = config.app_int("misbehave_restart").value_or(0);
+    if (restarts != nullptr && std::to_string(restart) != restarts && !always) how.clear();
   }
   void at_start() const {
     const char* own = std::getenv("RANK");
-    if (own == nullptr || std::to_string(rank) != own) return;
+    if (own == nullptr || (rank >= 0 && std::to_string(rank) != own)) return;
     if (how == "hang_at_start") ::pause();
+    if (how == "stop_at_start") ::raise(SIGSTOP);
     if (how == "exit_at_start") std::exit(1);
     if (how == "usage_at_start") std::exit(2);
+    if (how == "environment_at_start") std::exit(3);
   }
-  void at_step(const pliant::Step& now) const {
+  void at_step(pliant::Step& now) const {
+    if (how == "talk") {
+      for (int line = 0; line < 2000; ++line)
+        fmt::print("rank {} has much to say of step {}\n", now.rank(), now.index());
+      std::fflush(stdout);
+    }
     if (now.rank() != rank || now.index() != step) return;
     if (how == "exit0") ::_exit(0);
     if (how == "exit1") std::exit(1);
     if (how == "hang") ::pause();
     if (how == "stop") ::raise(SIGSTOP);
+    if (how == "bad_add") check_add_refuses(now);
     if (how == "orphan") {  // leaves a grandchild behind
       if (::fork() == 0) ::pause();
       ::_exit(1);
+    }
+    if (how == "daemon" && ::fork() == 0) {  // leaves one that no process group leads to
+      ::setsid();
+      for (int fd = 0; fd < kMostOpenFiles; ++fd) ::close(fd);
+      while (true) ::pause();
+    }
+    if (how == "babble") {  // a message without an end, to the agent
+      const std::string babble(size_t{1} << 20, 'x');
+      for (int i = 0; i < 64 && ::write(agent_socket, babble.data(), babble.size()) > 0; ++i) {
+      }
     }
   }
 };
 
 int train() {
+  const char* agent_socket = std::getenv("PLIANT_AGENT_FD");  // gone when it is attached
+  const int socket = agent_socket == nullptr ? -1 : std::stoi(agent_socket);
   pliant::Session session = pliant::Session::attach();
-  const Misbehaviour wrong(session.config());
+  if (!session.config().app_bool("keep_signals").value_or(false)) pliant::leave_stop_signals_to_agent();
+  const Misbehaviour wrong(session.config(), socket);
   const std::chrono::milliseconds pace(session.config().app_int("step_ms").value_or(0));
   const int64_t square_ns = session.config().app_int("square_ns").value_or(0);
   wrong.at_start();

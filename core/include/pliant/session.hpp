@@ -1,6 +1,7 @@
 // Session: a worker's side of an elastic job. It hands out the batches, reduces the gradients, runs the commit and
 // carries the program through every change of the worker group.
 //
+//   pliant::leave_stop_signals_to_agent();
 //   pliant::Session session = pliant::Session::attach();
 //   Model model(session.config());
 //   session.start(dataset, model);                         // model is a pliant::TrainingState
@@ -75,7 +76,8 @@ class Step {
   [[nodiscard]] const Scaling& scaling() const;
 
   /// Adds the gradient of the SUMMED loss over `micro`'s rows. Each micro-batch exactly once, in order. `gradient` has
-  /// gradient_size() elements and is not kept.
+  /// gradient_size() elements and is not kept. Throws kInvalidArgument for other rows than those of the next
+  /// micro-batch and for a gradient of another size; nothing was added then.
   void add(const MicroBatch& micro, double loss_sum, std::span<const float> gradient);
 
   /// Reduces, votes and waits for the verdict. nullopt: the group changed first; drop the step and call Session::next,
@@ -87,6 +89,12 @@ class Step {
   explicit Step(Session& session) : session_(&session) {}
   Session* session_;
 };
+
+/// From here on SIGINT, SIGTERM and SIGHUP do not end this process, if it is a worker of a job: the agent gets them,
+/// too, and stops the job after the step under way and a snapshot. Call it first thing in main. Without it a worker
+/// that is signalled together with its agent, as by systemd, Slurm or a terminal, dies, and its steps since the last
+/// snapshot may die with it. It sets handlers that do nothing; what the process executes later has the default ones.
+void leave_stop_signals_to_agent();
 
 class Session {
  public:

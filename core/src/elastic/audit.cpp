@@ -173,14 +173,19 @@ Result<Audit> audit_epochs(const Lineage& lineage, Batches& batches, int64_t ste
 
 Result<Audit> audit(const Lineage& lineage, Batches& batches, int64_t steps) {
   try {
-    if (steps < 0 || steps > batches.total_steps()) {
+    if (steps < 0 || (steps > 0 && !batches.has_step(steps - 1))) {
       return failed(Status::kInvalidArgument,
-                    fmt::format("cannot audit {} steps: the job has {}", steps, batches.total_steps()));
+                    fmt::format("cannot audit {} steps: the job has {}", steps, batches.expected_steps()));
     }
     return audit_epochs(lineage, batches, steps);
   } catch (const Error& error) {
     return tl::unexpected<Error>(error);
   }
+}
+
+int64_t steps_of_job(Batches& batches) {
+  static_cast<void>(batches.has_step(batches.expected_steps() - 1));  // counts what the answer needs
+  return batches.expected_steps();
 }
 
 }  // namespace pliant::elastic

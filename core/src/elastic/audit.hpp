@@ -22,7 +22,10 @@ struct Audit {
 
 /// Replans the epochs with `batches` and checks every commit of `lineage` against the batch that it names: kDataLoss,
 /// naming the step, when its digest, its size or its shares are not those of the plan. `steps`: how far the job should
-/// have come, at most batches.total_steps(). O(samples of those epochs).
+/// have come, at most as many as the job has. O(samples of those epochs).
 Result<Audit> audit(const Lineage& lineage, Batches& batches, int64_t steps);
+
+/// Steps of the job: exact when it has come to its last epoch or to max_steps, as one that is finished has.
+int64_t steps_of_job(Batches& batches);
 
 }  // namespace pliant::elastic

@@ -77,6 +77,7 @@ void Channel::read_all() {
       arrived_.notify_one();
       if (aborted >= 0) on_abort_(aborted);
     }
+    if (pending.size() > kLongestMessage) ::_exit(kAgentGone);
   }
   // Ended by ~Channel, or the agent is gone.
   if (closing_.load()) return;

@@ -3,13 +3,16 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <type_traits>
 
 #include "base/durable_file.hpp"
+#include "base/whole_file.hpp"
 #include "elastic/ledger_line.hpp"
 
 namespace pliant::elastic {
@@ -42,14 +45,27 @@ void restart_from(Lineage& lineage, int64_t step) {
                           lineage.snapshots.end());
 }
 
+/// A step that is snapshotted again is still one snapshot: its file holds what was written last.
+void add_snapshot(Lineage& lineage, SnapshotRecord&& added) {
+  const auto is_older = [&added](const SnapshotRecord& snapshot) {
+    return snapshot.step == added.step || snapshot.file == added.file;
+  };
+  lineage.snapshots.erase(std::remove_if(lineage.snapshots.begin(), lineage.snapshots.end(), is_older),
+                          lineage.snapshots.end());
+  lineage.snapshots.push_back(std::move(added));
+}
+
 /// `record` has no objection.
 void apply(Lineage& lineage, LedgerRecord&& record) {
   const auto add = [&lineage](auto& value) {
     using Record = std::decay_t<decltype(value)>;
-    if constexpr (std::is_same_v<Record, HeaderRecord>) lineage.fingerprint = std::move(value.fingerprint);
+    if constexpr (std::is_same_v<Record, HeaderRecord>) {
+      lineage.run_id = std::move(value.run_id);
+      lineage.fingerprint = std::move(value.fingerprint);
+    }
     if constexpr (std::is_same_v<Record, CommitRecord>) lineage.commits.push_back(std::move(value));
     if constexpr (std::is_same_v<Record, GenerationRecord>) lineage.generations.push_back(std::move(value));
-    if constexpr (std::is_same_v<Record, SnapshotRecord>) lineage.snapshots.push_back(std::move(value));
+    if constexpr (std::is_same_v<Record, SnapshotRecord>) add_snapshot(lineage, std::move(value));
     if constexpr (std::is_same_v<Record, RestartRecord>) restart_from(lineage, value.step);
   };
   std::visit(add, record);
@@ -128,6 +144,19 @@ class Replay {
                   file.string()));
 }
 
+/// Makes `file` of what `fill` writes (it returns 0 or an errno value), whole or not at all, and opens it.
+Result<FileDescriptor> create_whole(const std::filesystem::path& file, const std::function<int(int fd)>& fill) {
+  if (Result<> written = write_whole(file, WholeFile{fill, {}, {}}, false); !written) {
+    if (std::error_code ignored; !std::filesystem::exists(file, ignored)) return failed(std::move(written));
+    return failed(
+        Status::kFailedPrecondition,
+        fmt::format("the ledger {} exists already; resume its run or choose another directory", file.string()));
+  }
+  Result<FileDescriptor> fd = open_file(file, O_RDWR, "open the ledger");
+  if (fd && !lock_for_writing(fd->get())) return in_use(file);
+  return fd;
+}
+
 }  // namespace
 
 struct Ledger::State {
@@ -164,6 +193,19 @@ struct Ledger::State {
     return 0;
   }
 
+  [[nodiscard]] Result<> check_in_place() const {
+    if (!names(file, fd.get())) {
+      return failed(Status::kNotFound, fmt::format("the ledger {} was removed, moved or replaced", file.string()));
+    }
+    struct stat now {};
+    if (::fstat(fd.get(), &now) != 0) return tl::unexpected<Error>(file_error(errno, "look at the ledger", file));
+    const auto found = static_cast<uint64_t>(now.st_size);
+    if (found == size || (dirty && found > size)) return {};
+    return failed(Status::kDataLoss,
+                  fmt::format("somebody else has changed the ledger {}: it has {} bytes instead of {}", file.string(),
+                              found, size));
+  }
+
   Result<> append(const LedgerRecord& record) {
     if (const std::string reason = objection(lineage, record); !reason.empty()) {
       return failed(Status::kInvalidArgument, fmt::format("the ledger {} refuses a record: {}", file.string(), reason));
@@ -190,23 +232,32 @@ Ledger& Ledger::operator=(Ledger&&) noexcept = default;
 
 Result<Ledger> Ledger::create(const std::filesystem::path& file, const std::string& run_id,
                               const std::string& fingerprint) {
-  Result<FileDescriptor> fd = open_file(file, O_RDWR | O_CREAT | O_EXCL, "create the ledger");
-  if (!fd) {
-    if (std::error_code ignored; !std::filesystem::exists(file, ignored)) return failed(std::move(fd));
-    return failed(
-        Status::kFailedPrecondition,
-        fmt::format("the ledger {} exists already; resume its run or choose another directory", file.string()));
-  }
+  const std::string line = encode_line(HeaderRecord{run_id, fingerprint});
+  Result<FileDescriptor> fd = create_whole(file, [&line](int to) { return write_all_at(to, line, 0); });
+  if (!fd) return failed(std::move(fd));
   auto state = std::make_unique<State>();
   state->file = file;
   state->fd = std::move(*fd);
-  if (!lock_for_writing(state->fd.get())) return in_use(file);
-  Result<> done = state->append(HeaderRecord{run_id, fingerprint});
-  if (done) done = sync_folder_of(file);
-  if (!done) {
-    ::unlink(file.c_str());
-    return failed(std::move(done));
-  }
+  state->size = line.size();
+  Result<LedgerRecord> header = decode_line(std::string_view(line).substr(0, line.size() - 1));
+  if (!header) return failed(std::move(header));
+  apply(state->lineage, std::move(*header));
+  return Ledger(std::move(state));
+}
+
+Result<Ledger> Ledger::copy_to(const std::filesystem::path& file) const {
+  const Lineage& lineage = state_->lineage;
+  std::string lines = encode_line(HeaderRecord{lineage.run_id, lineage.fingerprint});
+  for (const CommitRecord& commit : lineage.commits) lines += encode_line(commit);
+  for (const GenerationRecord& generation : lineage.generations) lines += encode_line(generation);
+  for (const SnapshotRecord& snapshot : lineage.snapshots) lines += encode_line(snapshot);
+  Result<FileDescriptor> fd = create_whole(file, [&lines](int to) { return write_all_at(to, lines, 0); });
+  if (!fd) return failed(std::move(fd));
+  auto state = std::make_unique<State>();
+  state->file = file;
+  state->fd = std::move(*fd);
+  state->size = lines.size();
+  state->lineage = lineage;
   return Ledger(std::move(state));
 }
 
@@ -235,6 +286,18 @@ Result<Lineage> Ledger::replay(const std::filesystem::path& file) {
   return std::move(replay.lineage);
 }
 
+bool Ledger::is_blank(const std::filesystem::path& file) {
+  const Result<FileDescriptor> fd = open_file(file, O_RDONLY, "open the ledger");
+  if (!fd) return false;
+  std::string begin(kReadSize, '\0');
+  size_t got = 0;
+  if (read_at(fd->get(), begin.data(), begin.size(), 0, got) != 0 || got == begin.size()) return false;
+  return begin.find('\n') >= got;
+}
+
+Result<> Ledger::check_in_place() const {
+  return state_->check_in_place();
+}
 Result<> Ledger::append(const CommitRecord& record) {
   return state_->append(record);
 }

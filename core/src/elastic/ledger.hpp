@@ -46,16 +46,17 @@ struct RestartRecord {
 
 /// What replaying a ledger gives.
 struct Lineage {
+  std::string run_id;                 ///< of the header
   std::vector<CommitRecord> commits;  ///< commits[i].step == i, those that survive
   std::vector<GenerationRecord> generations;
-  std::vector<SnapshotRecord> snapshots;  ///< oldest first, only those on the lineage
+  std::vector<SnapshotRecord> snapshots;  ///< oldest first, only those on the lineage; each step and file once
   std::string fingerprint;                ///< of the header: what the run must match to be resumed
 };
 
 /// JSON lines, one record a line. Every append is on disk (fdatasync) before it returns.
 class Ledger {
  public:
-  /// A new ledger with a header. kFailedPrecondition when the file exists.
+  /// A new ledger with a header, whole or absent. kFailedPrecondition when the file exists.
   static Result<Ledger> create(const std::filesystem::path& file, const std::string& run_id,
                                const std::string& fingerprint);
   /// Opens for appending and replays. A torn last line (the writer died) is cut off; damage elsewhere is kDataLoss with
@@ -63,6 +64,13 @@ class Ledger {
   static Result<Ledger> open(const std::filesystem::path& file);
   /// Reads only.
   static Result<Lineage> replay(const std::filesystem::path& file);
+  /// True for a file without one whole line: whoever began it died before it held anything.
+  static bool is_blank(const std::filesystem::path& file);
+  /// What survives of the lineage in a new file, also where this one's is no longer in place or whole.
+  [[nodiscard]] Result<Ledger> copy_to(const std::filesystem::path& file) const;
+  /// kNotFound when its file was removed or replaced: nobody would find what is appended from then on. kDataLoss when
+  /// somebody else made it shorter or longer.
+  [[nodiscard]] Result<> check_in_place() const;
   ~Ledger();
   Ledger(Ledger&&) noexcept;
   Ledger& operator=(Ledger&&) noexcept;

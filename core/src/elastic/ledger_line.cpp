@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/json_depth.hpp"
+
 namespace pliant::elastic {
 
 namespace {
@@ -17,6 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kFormatVersion = 1;
+constexpr int kDeepestRecord = 4;  // {"shares": [[[first, count]]]}
 constexpr std::string_view kChecksumOpens = R"(,"crc":")";
 constexpr std::string_view kChecksumCloses = R"("})";
 constexpr size_t kChecksumDigits = 8;
@@ -217,6 +220,7 @@ Result<LedgerRecord> decode_line(std::string_view line) {
   try {
     std::string document(checked_part(line));
     document += '}';
+    if (nests_deeper(document, kDeepestRecord)) throw Refusal{"it nests deeper than any record"};
     const Json object = Json::parse(document, nullptr, false);
     if (object.is_discarded()) throw Refusal{"it is not JSON"};
     return record_of(object);

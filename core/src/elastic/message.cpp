@@ -6,10 +6,17 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "base/json_depth.hpp"
+
 namespace pliant::elastic {
 namespace {
 
 using nlohmann::json;
+
+// No field is longer: escaped, it still fits into a message.
+constexpr size_t kLongestText = size_t{64} << 10;
+// {"injections": [[0, 20, 0]]}
+constexpr int kDeepestMessage = 3;
 
 constexpr std::array<std::string_view, 5> kPoints{"forward", "reduce", "vote", "commit", "apply"};
 
@@ -28,6 +35,7 @@ class Encoder {
       object_[key] = std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
     }
   }
+  void operator()(const char* key, const std::string& value) { object_[key] = value.substr(0, kLongestText); }
   void operator()(const char* key, const uint64_t& value) { object_[key] = std::to_string(value); }
   void operator()(const char* key, const std::vector<Injection>& list) {
     json& array = object_[key] = json::array();
@@ -85,7 +93,8 @@ void fields(Message& m, Coder& f) {
     f("fingerprint", m.fingerprint);
   } else if constexpr (std::is_same_v<M, CommIdMade> || std::is_same_v<M, CommIdShared>) {
     f("generation", m.generation), f("id", m.id);
-  } else if constexpr (std::is_same_v<M, Formed> || std::is_same_v<M, Abort>) {
+  } else if constexpr (std::is_same_v<M, Joining> || std::is_same_v<M, Copying> || std::is_same_v<M, Formed> ||
+                       std::is_same_v<M, Abort>) {
     f("generation", m.generation);
   } else if constexpr (std::is_same_v<M, Holds>) {
     f("step", m.step);
@@ -97,12 +106,11 @@ void fields(Message& m, Coder& f) {
     f("tokens", m.share.tokens), f("squares", m.share.squares), f("microseconds", m.share.microseconds);
   } else if constexpr (std::is_same_v<M, Broken>) {
     f("generation", m.generation), f("reason", m.reason), f("exit_code", m.exit_code);
+    f("peer_lost", m.peer_lost);
   } else if constexpr (std::is_same_v<M, SnapshotWritten>) {
     f("step", m.step), f("file", m.file), f("error", m.error);
   } else if constexpr (std::is_same_v<M, Injected>) {
     f("id", m.id);
-  } else if constexpr (std::is_same_v<M, Failed>) {
-    f("reason", m.reason), f("exit_code", m.exit_code);
   } else if constexpr (std::is_same_v<M, Form>) {
     f("generation", m.generation), f("rank", m.rank), f("world_size", m.world_size), f("next_step", m.next_step);
     f("micro_batch", m.micro_batch), f("donor", m.donor), f("copy_state", m.copy_state),
@@ -123,6 +131,8 @@ constexpr std::string_view type_name() {
   if constexpr (std::is_same_v<Message, Ready>) return "ready";
   if constexpr (std::is_same_v<Message, CommIdMade>) return "comm_id_made";
   if constexpr (std::is_same_v<Message, CommIdShared>) return "comm_id";
+  if constexpr (std::is_same_v<Message, Joining>) return "joining";
+  if constexpr (std::is_same_v<Message, Copying>) return "copying";
   if constexpr (std::is_same_v<Message, Formed>) return "formed";
   if constexpr (std::is_same_v<Message, Abort>) return "abort";
   if constexpr (std::is_same_v<Message, Reducing>) return "reducing";
@@ -131,7 +141,6 @@ constexpr std::string_view type_name() {
   if constexpr (std::is_same_v<Message, SnapshotWritten>) return "snapshot_written";
   if constexpr (std::is_same_v<Message, Injected>) return "injected";
   if constexpr (std::is_same_v<Message, Finished>) return "finished";
-  if constexpr (std::is_same_v<Message, Failed>) return "failed";
   if constexpr (std::is_same_v<Message, Form>) return "form";
   if constexpr (std::is_same_v<Message, Commit>) return "commit";
   if constexpr (std::is_same_v<Message, Holds>) return "holds";
@@ -169,6 +178,7 @@ bool decode(const json& object, std::string_view type, Variant& out) {
 template <class Variant>
 Result<Variant> parse(std::string_view line) {
   try {
+    if (nests_deeper(line, kDeepestMessage)) return failed(Status::kDataLoss, "not a message of this protocol: nested");
     const json object = json::parse(line);
     Variant out;
     if (decode(object, object.at("type").get_ref<const std::string&>(), out)) return out;

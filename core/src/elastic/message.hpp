@@ -1,6 +1,7 @@
 // The messages between an agent and its workers: one JSON object a line, over a socket that the worker inherits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -44,6 +45,14 @@ struct CommIdMade {
   int64_t generation = 0;
   std::string id;  ///< hex
 };
+/// This rank has begun to join the communicator and waits for the others.
+struct Joining {
+  int64_t generation = 0;
+};
+/// All have joined, and what this rank gives of the state is at hand: it takes part in the copy.
+struct Copying {
+  int64_t generation = 0;
+};
 /// The communicator stands and the state is that of next_step.
 struct Formed {
   int64_t generation = 0;
@@ -72,7 +81,8 @@ struct Vote {
 struct Broken {
   int64_t generation = 0;
   std::string reason;
-  int exit_code = 1;  ///< of a job that ends for this
+  int exit_code = 1;       ///< of a job that ends for this
+  bool peer_lost = false;  ///< this rank is well; others were lost to it, or aborted
 };
 struct SnapshotWritten {
   int64_t step = 0;
@@ -85,14 +95,9 @@ struct Injected {
 };
 /// The worker was told to stop and will exit.
 struct Finished {};
-/// The worker cannot go on; the text says why. It will exit.
-struct Failed {
-  std::string reason;
-  int exit_code = 1;
-};
 
-using FromWorker = std::variant<Hello, Ready, CommIdMade, Formed, Holds, Reducing, Vote, Broken, SnapshotWritten,
-                                Injected, Finished, Failed>;
+using FromWorker = std::variant<Hello, Ready, CommIdMade, Joining, Copying, Formed, Holds, Reducing, Vote, Broken,
+                                SnapshotWritten, Injected, Finished>;
 
 // Agent to worker.
 
@@ -125,12 +130,13 @@ struct Commit {
 struct Abort {
   int64_t generation = 0;
 };
-/// Asks for Holds. Sent before the job goes back: a worker may have copied a state and not have come to say so.
+/// Asks for Holds. Sent before the job goes back, since a worker may have copied a state and not have come to say so;
+/// and to a worker without a rank, which answers at once if it is to be given one.
 struct Tell {};
 /// Write a snapshot of the committed state: the writer that was chosen before is gone. Answered by SnapshotWritten.
 struct Save {
   int64_t step = 0;  ///< steps that the state holds
-  std::string file;  ///< relative to the run directory
+  std::string file;  ///< relative to the run directory, or absolute where that is gone
 };
 /// The job is over for this worker.
 struct Stop {};
@@ -138,6 +144,9 @@ struct Stop {};
 using ToWorker = std::variant<Form, CommIdShared, Commit, Abort, Tell, Save, Stop>;
 
 /// One line without the newline.
+/// Bytes of a line, at most. Whoever sends a longer one is broken: its peer must not keep what has no end.
+constexpr size_t kLongestMessage = size_t{1} << 20;
+
 std::string to_line(const FromWorker& message);
 std::string to_line(const ToWorker& message);
 /// kDataLoss for a line that is no message.

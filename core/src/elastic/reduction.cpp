@@ -18,8 +18,10 @@ double squared_norm(std::span<const float> gradient) {
   return sum;
 }
 
-/// "rows 4..7", for messages.
+/// "rows 4..7", for messages; of any two numbers, for a program may have given them.
 std::string row_text(RowRange rows) {
+  if (rows.count < 0 || rows.first > INT64_MAX - rows.count)
+    return fmt::format("{} rows at {}", rows.count, rows.first);
   if (rows.count == 0) return fmt::format("no rows at {}", rows.first);
   if (rows.count == 1) return fmt::format("row {}", rows.first);
   return fmt::format("rows {}..{}", rows.first, rows.first + rows.count - 1);
@@ -95,12 +97,16 @@ void GradientReduction::State::plan_fold(const Assignment& assignment) {
   fold = tree_fold(granules, roots);
 }
 
-void GradientReduction::State::check(RowRange given, size_t gradient_size) const {
-  if (gradient_size != size) {
+void GradientReduction::State::check(RowRange given, std::span<const float> gradient) const {
+  if (gradient.size() != size) {
     throw Error(
         Status::kInvalidArgument,
         fmt::format("the gradient of {} has {} elements, but gradient_size() said {}; hand in the whole gradient",
-                    row_text(given), gradient_size, size));
+                    row_text(given), gradient.size(), size));
+  }
+  if (gradient.data() == nullptr && size > 0) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("the gradient of {} is a null pointer; hand in its {} floats", row_text(given), size));
   }
   if (added < blocks.size() && given == blocks[added]) return;
   const std::string expected =
@@ -151,9 +157,13 @@ void GradientReduction::begin(int64_t rows, int64_t granule, const Assignment& a
   state_->begin(rows, granule, assignment, rank);
 }
 
+void GradientReduction::check(RowRange rows, std::span<const float> gradient) const {
+  state_->check(rows, gradient);
+}
+
 void GradientReduction::add(RowRange rows, double loss_sum, int64_t loss_tokens, uint64_t digest,
                             std::span<const float> gradient) {
-  state_->check(rows, gradient.size());
+  state_->check(rows, gradient);
   const bool counts = state_->measured && loss_tokens > 0;
   const State::Scalars beside{loss_sum, counts ? squared_norm(gradient) / static_cast<double>(loss_tokens) : 0};
   if (state_->deterministic) {

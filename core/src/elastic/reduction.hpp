@@ -45,8 +45,11 @@ class GradientReduction {
   /// kInvalidArgument for another one.
   void begin(int64_t rows, int64_t granule, const Assignment& assignment, int64_t rank);
 
-  /// Adds what the next block of this rank (positions in the global batch) gave. Throws kInvalidArgument for any other
-  /// rows and for a gradient of the wrong size.
+  /// Throws kInvalidArgument unless `rows` are the next block of this rank (positions in the global batch) and
+  /// `gradient` has the size of one.
+  void check(RowRange rows, std::span<const float> gradient) const;
+
+  /// Adds what the next block of this rank gave. Throws what check throws, and has changed nothing then.
   void add(RowRange rows, double loss_sum, int64_t loss_tokens, uint64_t digest, std::span<const float> gradient);
 
   /// True when all blocks of this rank have been added.

@@ -79,7 +79,7 @@ struct GradientReduction::State {
 
   void begin(int64_t batch_rows, int64_t rows_per_granule, const Assignment& assignment, int64_t rank);
   void plan_fold(const Assignment& assignment);
-  void check(RowRange added, size_t gradient_size) const;
+  void check(RowRange given, std::span<const float> gradient) const;
   void add_granule(int64_t index, const Scalars& beside, std::span<const float> gradient);
   void add_in_order(const Scalars& beside, std::span<const float> gradient);
 

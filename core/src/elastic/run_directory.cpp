@@ -1,11 +1,15 @@
 #include "elastic/run_directory.hpp"
 
 #include <fcntl.h>
+#include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -24,9 +28,31 @@ tl::unexpected<Error> cannot(const char* what, const fs::path& file, const std::
 
 }  // namespace
 
+Result<DirectoryLock> DirectoryLock::take(const RunDirectory& directory) {
+  Result<FileDescriptor> fd = open_file(directory.path(), O_RDONLY | O_DIRECTORY, "open the run directory");
+  if (!fd) return failed(std::move(fd));
+  if (lock_for_writing(fd->get())) return DirectoryLock(std::move(*fd));
+  return failed(Status::kFailedPrecondition,
+                fmt::format("another `pliant run` is at work in {}", directory.path().string()), ExitCode::kUsage);
+}
+
+std::string fresh_run_id() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  return fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::gmtime(now), random_hex());
+}
+
+std::string text_of(const JobFacts& facts) {
+  const nlohmann::json text{{"schema", "pliant.job/1"},
+                            {"run_id", facts.run_id},
+                            {"name", facts.name},
+                            {"global_batch", facts.global_batch},
+                            {"granule", facts.granule}};
+  return text.dump(2) + "\n";
+}
+
 Result<> write_file(const fs::path& file, const std::string& text) {
-  const fs::path partial = file.string() + fmt::format(".{}.partial", ::getpid());
-  const int fd = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const fs::path partial = file.string() + fmt::format(".{}.partial", random_hex());
+  const int fd = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) return cannot("create", partial, std::strerror(errno));
   size_t done = 0;
   while (done < text.size()) {
@@ -47,34 +73,61 @@ Result<> write_file(const fs::path& file, const std::string& text) {
   return {};
 }
 
-Result<RunDirectory> RunDirectory::create(const fs::path& log_dir, const JobFacts& facts,
-                                          const std::string& resolved_config) {
+Result<RunDirectory> RunDirectory::create(const fs::path& log_dir, const JobFacts& facts) {
   std::error_code error;
   const fs::path home = fs::absolute(log_dir) / facts.name;
-  RunDirectory made(home / facts.run_id);
-  for (const fs::path& folder : {made.logs(), made.snapshots()}) {
-    fs::create_directories(folder, error);
-    if (error) {
-      errno = error.value();
-      return cannot("create", folder, error.message());
-    }
-  }
-  const nlohmann::json text{{"schema", "pliant.job/1"},
-                            {"run_id", facts.run_id},
-                            {"name", facts.name},
-                            {"global_batch", facts.global_batch},
-                            {"granule", facts.granule}};
-  if (auto written = write_file(made.facts(), text.dump(2) + "\n"); !written) return failed(std::move(written));
-  if (auto written = write_file(made.config(), resolved_config); !written) return failed(std::move(written));
-  const fs::path link = home / fmt::format("latest.{}", ::getpid());
-  fs::remove(link, error);
-  fs::create_symlink(facts.run_id, link, error);
-  if (!error) fs::rename(link, home / "latest", error);
+  fs::create_directories(home, error);
+  const fs::path resolved = error ? home : fs::canonical(home, error);
   if (error) {
     errno = error.value();
-    return cannot("point at the new run", home / "latest", error.message());
+    return cannot("create", home, error.message());
   }
-  return made;
+  const fs::path path = resolved / facts.run_id;
+  if (::mkdir(path.c_str(), 0777) == 0) return RunDirectory(path);
+  if (errno != EEXIST) return cannot("create", path, std::strerror(errno));
+  return failed(Status::kFailedPrecondition,
+                fmt::format("the run directory {} is there already and is another run's; start again", path.string()),
+                ExitCode::kUsage);
+}
+
+Result<RunDirectory> RunDirectory::open(const fs::path& directory) {
+  std::error_code error;
+  const fs::path resolved = fs::canonical(directory, error);
+  if (!error && fs::is_directory(resolved, error)) return RunDirectory(resolved);
+  return failed(Status::kNotFound,
+                fmt::format("{} is no run directory: {}; check the path, or leave it out to resume the latest run",
+                            directory.string(), error ? error.message() : "it is no folder"),
+                ExitCode::kUsage);
+}
+
+Result<> RunDirectory::make_folders() const {
+  for (const fs::path& folder : {logs(), snapshots()}) {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (!error) continue;
+    errno = error.value();
+    return cannot("create", folder, error.message());
+  }
+  return {};
+}
+
+Result<> RunDirectory::fill(const JobFacts& pinned, const std::string& resolved_config) const {
+  if (auto made = make_folders(); !made) return made;
+  if (auto written = write_file(facts(), text_of(pinned)); !written) return written;
+  return write_file(config(), resolved_config);
+}
+
+Result<> RunDirectory::become_latest() const {
+  std::error_code error;
+  const fs::path latest = path_.parent_path() / "latest";
+  const fs::path link = latest.string() + "." + random_hex();
+  fs::create_symlink(path_.filename(), link, error);
+  if (!error) fs::rename(link, latest, error);
+  if (!error) return {};
+  const int reason = error.value();
+  fs::remove(link, error);
+  errno = reason;
+  return cannot("point at the new run", latest, std::strerror(reason));
 }
 
 Result<RunDirectory> RunDirectory::latest(const fs::path& log_dir, const std::string& name) {
@@ -92,10 +145,10 @@ Result<RunDirectory> RunDirectory::latest(const fs::path& log_dir, const std::st
 }
 
 Result<JobFacts> RunDirectory::read_facts() const {
-  std::ifstream in(facts());
+  std::error_code absent;
   std::stringstream text;
-  text << in.rdbuf();
-  if (!in) {
+  if (fs::is_regular_file(facts(), absent)) text << std::ifstream(facts()).rdbuf();  // to open a FIFO may never end
+  if (text.str().empty()) {
     return failed(Status::kNotFound, fmt::format("{} is no run directory: job.json is missing", path_.string()),
                   ExitCode::kUsage);
   }

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 
+#include "base/durable_file.hpp"
 #include "base/result.hpp"
 #include "pliant/plan.hpp"
 
@@ -18,6 +20,9 @@ struct JobFacts {
   int64_t granule = 1;
 };
 
+/// What job.json holds.
+std::string text_of(const JobFacts& facts);
+
 /// Names inside a run directory. A value; touches nothing by itself.
 class RunDirectory {
  public:
@@ -30,18 +35,44 @@ class RunDirectory {
   [[nodiscard]] std::filesystem::path logs() const { return path_ / "logs"; }
   [[nodiscard]] std::filesystem::path snapshots() const { return path_ / "snapshots"; }
 
-  /// Makes `<log_dir>/<name>/<run_id>` with its folders, the config and the facts; points `<log_dir>/<name>/latest` at
-  /// it.
-  static Result<RunDirectory> create(const std::filesystem::path& log_dir, const JobFacts& facts,
-                                     const std::string& resolved_config);
+  // Paths are resolved once, here: a link such as `latest` may point elsewhere a moment later.
+
+  /// Makes `<log_dir>/<name>/<run_id>`, empty. kFailedPrecondition when it is there already: then it is another run's.
+  static Result<RunDirectory> create(const std::filesystem::path& log_dir, const JobFacts& facts);
+  /// The run in `directory`. kNotFound (exit 2) when there is no such folder.
+  static Result<RunDirectory> open(const std::filesystem::path& directory);
   /// The run that `latest` points at. kNotFound says what to do.
   static Result<RunDirectory> latest(const std::filesystem::path& log_dir, const std::string& name);
+
+  // Hold a DirectoryLock before you write.
+
+  /// Makes the folders inside; those that are there stay as they are.
+  [[nodiscard]] Result<> make_folders() const;
+  /// Makes the folders, the facts and the config.
+  [[nodiscard]] Result<> fill(const JobFacts& facts, const std::string& resolved_config) const;
+  /// Points `latest` beside it at it.
+  [[nodiscard]] Result<> become_latest() const;
 
   [[nodiscard]] Result<JobFacts> read_facts() const;
 
  private:
   std::filesystem::path path_;
 };
+
+/// One agent at a time works in a run directory. Held until it is destroyed.
+class DirectoryLock {
+ public:
+  /// kFailedPrecondition (exit 2) when another process holds it.
+  static Result<DirectoryLock> take(const RunDirectory& directory);
+
+ private:
+  explicit DirectoryLock(FileDescriptor fd) : fd_(std::move(fd)) {}
+  FileDescriptor fd_;
+};
+
+/// When it was made, in UTC, and 12 random digits: "20261124-023000-0123456789ab". Agents in containers are often all
+/// process 1, and a scheduler starts many in one second.
+std::string fresh_run_id();
 
 /// Whole or absent: temporary name, fsync, rename.
 Result<> write_file(const std::filesystem::path& file, const std::string& text);

@@ -20,16 +20,24 @@ namespace pliant {
 
 namespace elastic {
 
-bool group_changed(const Error& error) {
-  return error.status() == Status::kAborted || error.status() == Status::kPeerLost;
-}
-
 Broken broken(int64_t generation, const Error& error) {
   const ExitCode code = error.status() == Status::kResourceExhausted ? ExitCode::kPlugin : ExitCode::kFailed;
-  return {generation, error.message(), static_cast<int>(code)};
+  const bool peer_lost = error.status() == Status::kAborted || error.status() == Status::kPeerLost;
+  return {generation, error.message(), static_cast<int>(code), peer_lost};
 }
 
 }  // namespace elastic
+
+namespace {
+
+constexpr const char* kAgentSocket = "PLIANT_AGENT_FD";
+constexpr const char* kRunDirectory = "PLIANT_RUN_DIR";
+
+}  // namespace
+
+std::string Session::State::fingerprint() const {
+  return fmt::format("{:016x}", batches->fingerprint());
+}
 
 elastic::ToWorker Session::State::receive() {
   if (put_back) return *std::exchange(put_back, std::nullopt);
@@ -44,6 +52,10 @@ void Session::State::strike(elastic::InjectionPoint at) {
   }
 }
 
+void Session::State::tell_broken(const Error& error) {
+  if (!communicator.is_over(form.generation)) channel.send(elastic::broken(form.generation, error));
+}
+
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {
   state_->step.reset(new Step(*this));
 }
@@ -52,15 +64,23 @@ Session::Session(Session&& other) noexcept : state_(std::move(other.state_)) {
   state_->step->session_ = this;
 }
 
+void leave_stop_signals_to_agent() {
+  if (std::getenv(kRunDirectory) == nullptr) return;
+  struct sigaction none {};
+  none.sa_handler = [](int) {};
+  none.sa_flags = SA_RESTART;
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(number, &none, nullptr);
+}
+
 Session Session::attach() {
-  const char* directory = std::getenv("PLIANT_RUN_DIR");
-  const char* fd_text = std::getenv("PLIANT_AGENT_FD");
+  const char* directory = std::getenv(kRunDirectory);
+  const char* fd_text = std::getenv(kAgentSocket);
   if (directory == nullptr || fd_text == nullptr) {
     throw Error(Status::kFailedPrecondition,
                 "this program is a worker of a job: start it with `pliant run CONFIG -- PROGRAM`", ExitCode::kUsage);
   }
   const int fd = std::atoi(fd_text);
-  ::unsetenv("PLIANT_AGENT_FD");  // the socket is this process's; its children must not speak on it
+  ::unsetenv(kAgentSocket);  // the socket is this process's; its children must not speak on it
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   // Said first: a worker that then finds its config wrong is one that uses the API, and ends the job.
   const std::string hello = to_line(elastic::FromWorker(elastic::Hello{::getpid()})) + "\n";
@@ -109,7 +129,7 @@ void Session::start(Dataset dataset, TrainingState& program) {
   s.reduction.emplace(program.gradient_size(), s.config.run().deterministic);
   s.reduction->measure_parts(s.learning_rate->wants_gradient_norms());
   or_throw(data::write_dataset_once(s.directory.dataset(), s.batches->dataset()));
-  s.channel.send(elastic::Ready{fmt::format("{:016x}", s.batches->fingerprint())});
+  s.channel.send(elastic::Ready{s.fingerprint()});
 }
 
 Step* Session::next() {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <sstream>
 
 #include "base/result.hpp"
 #include "elastic/session_state.hpp"
@@ -43,10 +44,27 @@ std::optional<CommId> Session::State::wait_for_id() {
 }
 
 void Session::State::load_snapshot() {
-  const auto header = or_throw(
-      elastic::read_snapshot(directory.path() / form.restore, [this](std::istream& in) { program->load(in); }));
+  const auto header = or_throw(elastic::read_snapshot(
+      directory.path() / form.restore, [this](std::istream& in) { program->load(in); },
+      elastic::SnapshotOwner{facts.run_id, fingerprint()}));
   learning_rate->load(header.lr_state);
   applied = header.step;
+}
+
+void Session::State::copy_state(Communicator& group) {
+  elastic::SharedState state{applied, learning_rate->save(), {}};
+  if (form.rank == form.donor) {
+    std::ostringstream out;
+    program->save(out);
+    state.program = std::move(out).str();
+  }
+  channel.send(elastic::Copying{form.generation});
+  elastic::share_state(group, *stream, *accelerator, static_cast<int32_t>(form.donor), state);
+  if (!form.wants_state || form.rank == form.donor) return;
+  std::istringstream in(std::move(state.program));
+  program->load(in);
+  applied = state.step;
+  learning_rate->load(state.lr_state);
 }
 
 bool Session::State::enter_generation() {
@@ -65,16 +83,11 @@ bool Session::State::enter_generation() {
         communicator.put(std::make_unique<Communicator>(*accelerator, 0, *id, static_cast<int32_t>(form.rank),
                                                         static_cast<int32_t>(form.world_size)),
                          form.generation);
+    channel.send(elastic::Joining{form.generation});
     group.wait_ready();
-    if (form.copy_state) {
-      elastic::SharedState shared{applied, learning_rate->save()};
-      shared = elastic::share_state(group, *stream, *accelerator, static_cast<int32_t>(form.donor), form.wants_state,
-                                    shared, *program);
-      applied = shared.step;
-      learning_rate->load(shared.lr_state);
-    }
+    if (form.copy_state) copy_state(group);
   } catch (const Error& error) {
-    if (!elastic::group_changed(error)) channel.send(elastic::broken(form.generation, error));
+    tell_broken(error);
     return false;
   }
   if (applied != form.next_step) {
@@ -92,8 +105,12 @@ bool Session::State::join() {
     const elastic::ToWorker message = receive();
     if (std::holds_alternative<elastic::Stop>(message)) return false;
     if (std::holds_alternative<elastic::Tell>(message)) channel.send(elastic::Holds{applied});
-    if (const auto* save = std::get_if<elastic::Save>(&message); save != nullptr && save->step == applied) {
-      write_snapshot(save->file);
+    if (const auto* save = std::get_if<elastic::Save>(&message)) {
+      if (save->step == applied) {
+        write_snapshot(save->file);
+      } else {
+        channel.send(elastic::SnapshotWritten{save->step, save->file, fmt::format("it holds {} steps", applied)});
+      }
     }
     const auto* formed = std::get_if<elastic::Form>(&message);
     if (formed == nullptr) continue;  // of a generation that is over

@@ -42,6 +42,11 @@ class CommunicatorSlot {
     old = std::move(communicator_);
   }
   Communicator& get() { return *communicator_; }
+  // Any thread. True when the agent has ended generation `generation`.
+  [[nodiscard]] bool is_over(int64_t generation) {
+    const std::lock_guard lock(mutex_);
+    return generation <= aborted_;
+  }
 
  private:
   std::mutex mutex_;
@@ -50,10 +55,8 @@ class CommunicatorSlot {
   int64_t aborted_ = 0;
 };
 
-/// True when `error` only says that the generation is over.
-bool group_changed(const Error& error);
-
-/// An accelerator that lacks memory is the accelerator's fault, anything else the job's.
+/// An accelerator that lacks memory is the accelerator's fault, anything else the job's; lost peers and their aborts
+/// are not this rank's.
 Broken broken(int64_t generation, const Error& error);
 
 }  // namespace elastic
@@ -96,6 +99,8 @@ struct Session::State {
   std::vector<float> mean_gradient;
   std::unique_ptr<Step> step;
 
+  /// Of the batches, as it is written in snapshots and told to the agent.
+  [[nodiscard]] std::string fingerprint() const;
   elastic::ToWorker receive();
   /// Dies here when an injection says so.
   void strike(elastic::InjectionPoint at);
@@ -103,6 +108,8 @@ struct Session::State {
   /// Waits for the id that rank 0 made; nullopt when the generation ended first.
   std::optional<CommId> wait_for_id();
   void load_snapshot();
+  /// Copies the donor's state to the ranks that lack it; all take part.
+  void copy_state(Communicator& group);
   /// Joins the generation of `form`. False when it ended before it stood.
   bool enter_generation();
   /// Blocks until this worker is a rank of a standing generation; false when the job is over.
@@ -116,6 +123,8 @@ struct Session::State {
   /// Waits for the agent's word on the step that this rank voted for.
   bool committed();
   std::optional<elastic::ReductionResult> reduce();
+  /// Says that a collective of the present generation failed, unless the agent has ended that generation itself.
+  void tell_broken(const Error& error);
 };
 
 }  // namespace pliant

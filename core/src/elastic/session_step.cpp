@@ -45,7 +45,7 @@ void Session::State::settle() {
 }
 
 void Session::State::write_snapshot(const std::string& file) {
-  const elastic::SnapshotHeader header{applied, fmt::format("{:016x}", batches->fingerprint()), learning_rate->save()};
+  const elastic::SnapshotHeader header{applied, fingerprint(), learning_rate->save(), facts.run_id};
   const auto written =
       elastic::write_snapshot(directory.path() / file, header, [this](std::ostream& out) { program->save(out); });
   channel.send(elastic::SnapshotWritten{applied, file, written ? std::string{} : written.error().message()});
@@ -74,7 +74,7 @@ std::optional<elastic::ReductionResult> Session::State::reduce() {
   try {
     return reduction->reduce(communicator.get(), *stream, [this] { strike(elastic::InjectionPoint::kReduce); });
   } catch (const Error& error) {
-    if (!elastic::group_changed(error)) channel.send(elastic::broken(form.generation, error));
+    tell_broken(error);
     return std::nullopt;
   }
 }
@@ -103,6 +103,7 @@ const Scaling& Step::scaling() const {
 
 void Step::add(const MicroBatch& micro, double loss_sum, std::span<const float> gradient) {
   Session::State& s = *session_->state_;
+  s.reduction->check(micro.rows, gradient);
   if (s.added == 0) s.strike(elastic::InjectionPoint::kForward);
   const data::EntrySums sums = data::sum_entries(data::entries_of(s.batch, micro.rows), s.batches->dataset());
   s.clock.computed(balance::shape_of(data::entries_of(s.batch, micro.rows), s.batches->dataset()));

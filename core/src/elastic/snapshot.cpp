@@ -2,7 +2,7 @@
 //   8 bytes  magic
 //   u32      format version
 //   u32      size of the header
-//   header:  i64 step, u64 size and bytes of the fingerprint, u64 size and bytes of the learning-rate state
+//   header:  i64 step; fingerprint, learning-rate state and, from format 2 on, run id: each u64 size and bytes
 //   state    as the program wrote it
 //   u64      size of the state
 //   u64      CRC-64 of everything before
@@ -30,7 +30,8 @@ namespace pliant::elastic {
 namespace {
 
 constexpr std::string_view kMagic = "\x89PLIANT\n";
-constexpr uint32_t kFormatVersion = 1;
+constexpr uint32_t kFormatVersion = 2;
+constexpr uint32_t kOldestVersion = 1;  // of those that are still read
 constexpr size_t kPrefixSize = 16;
 constexpr size_t kTrailerSize = 16;
 constexpr std::string_view kPartialSuffix = ".partial";
@@ -68,18 +69,20 @@ std::string encode(const SnapshotHeader& header) {
   put<int64_t>(content, header.step);
   put_text(content, header.fingerprint);
   put_text(content, header.lr_state);
+  put_text(content, header.run_id);
   std::string bytes(kMagic);
   put<uint32_t>(bytes, kFormatVersion);
   put<uint32_t>(bytes, static_cast<uint32_t>(content.size()));
   return bytes + content;
 }
 
-std::optional<SnapshotHeader> decode_header(std::string_view bytes) {
+std::optional<SnapshotHeader> decode_header(std::string_view bytes, uint32_t version) {
   const std::optional<int64_t> step = take<int64_t>(bytes);
   std::optional<std::string> fingerprint = take_text(bytes);
   std::optional<std::string> lr_state = take_text(bytes);
-  if (!step || !fingerprint || !lr_state || !bytes.empty()) return std::nullopt;
-  return SnapshotHeader{*step, std::move(*fingerprint), std::move(*lr_state)};
+  std::optional<std::string> run_id = version < 2 ? std::string() : take_text(bytes);
+  if (!step || !fingerprint || !lr_state || !run_id || !bytes.empty()) return std::nullopt;
+  return SnapshotHeader{*step, std::move(*fingerprint), std::move(*lr_state), std::move(*run_id)};
 }
 
 /// Runs the program's part of the work. An error that says what the program threw.
@@ -109,27 +112,24 @@ void remove_leftovers(const std::filesystem::path& folder) {
   std::error_code error;
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     if (entry->path().extension() != kPartialSuffix) continue;
-    const FileDescriptor fd(::open(entry->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    const FileDescriptor fd(::open(entry->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (fd.get() >= 0 && lock_for_writing(fd.get())) ::unlink(entry->path().c_str());
   }
 }
 
-bool names(const std::filesystem::path& file, int fd) {
-  struct stat named {};
-  struct stat open {};
-  return ::stat(file.c_str(), &named) == 0 && ::fstat(fd, &open) == 0 && named.st_ino == open.st_ino &&
-         named.st_dev == open.st_dev;
-}
-
-/// A new file that this writer alone holds: nobody else removes, renames or writes it while it is locked.
-Result<FileDescriptor> open_partial(const std::filesystem::path& partial, const std::filesystem::path& file) {
-  Result<FileDescriptor> fd = open_file(partial, O_RDWR | O_CREAT | O_EXCL, "write the snapshot");
-  if (std::error_code ignored; !fd && !std::filesystem::exists(partial, ignored)) return fd;
-  // Another writer may have taken the new file for a leftover before it was locked.
-  if (fd && lock_for_writing(fd->get()) && names(partial, fd->get())) return fd;
-  return failed(
-      Status::kFailedPrecondition,
-      fmt::format("the snapshot {} is being written by another process; wait until that has ended", file.string()));
+/// A new file that this writer alone holds: nobody else removes, renames or writes it while it is locked. Its name is
+/// its own, so that a writer that is stopped in the middle keeps no other from writing the same snapshot.
+Result<FileDescriptor> open_partial(const std::filesystem::path& file, std::filesystem::path& partial) {
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    partial = fmt::format("{}.{}{}", file.string(), random_hex(), kPartialSuffix);
+    Result<FileDescriptor> fd = open_file(partial, O_RDWR | O_CREAT | O_EXCL, "write the snapshot");
+    if (!fd) return fd;
+    // Another writer may have taken it for a leftover before it was locked.
+    if (lock_for_writing(fd->get()) && names(partial, fd->get())) return fd;
+  }
+  return failed(Status::kInternal,
+                fmt::format("cannot write the snapshot {}: others remove its draft again and again", file.string()));
 }
 
 Result<> write_content(int fd, const std::filesystem::path& file, const SnapshotHeader& header,
@@ -168,7 +168,8 @@ Result<> write_content(int fd, const std::filesystem::path& file, const Snapshot
 
 Result<> write_checked(const std::filesystem::path& file, const SnapshotHeader& header,
                        const std::function<void(std::ostream&)>& write_state) {
-  if (header.fingerprint.size() + header.lr_state.size() > std::numeric_limits<uint32_t>::max() / 2) {
+  if (header.fingerprint.size() + header.lr_state.size() + header.run_id.size() >
+      std::numeric_limits<uint32_t>::max() / 2) {
     return failed(
         Status::kInvalidArgument,
         fmt::format("cannot write the snapshot {}: its learning-rate state is larger than 2 GiB", file.string()));
@@ -181,9 +182,8 @@ Result<> write_checked(const std::filesystem::path& file, const SnapshotHeader& 
     if (Result<> synced = sync_folder_of(folder); !synced) return synced;
   }
   remove_leftovers(folder);
-  std::filesystem::path partial = file;
-  partial += kPartialSuffix;
-  Result<FileDescriptor> fd = open_partial(partial, file);
+  std::filesystem::path partial;
+  Result<FileDescriptor> fd = open_partial(file, partial);
   if (!fd) return failed(std::move(fd));
   Result<> done = write_content(fd->get(), file, header, write_state);
   if (done && ::rename(partial.c_str(), file.c_str()) != 0) {
@@ -201,13 +201,17 @@ class SnapshotReader {
  public:
   SnapshotReader(const std::filesystem::path& file, int fd) : file_(file), fd_(fd) {}
 
-  Result<SnapshotHeader> read(const std::function<void(std::istream&)>& read_state) {
+  Result<SnapshotHeader> read(const std::function<void(std::istream&)>& read_state,
+                              const std::optional<SnapshotOwner>& owner) {
     if (Result<> sized = measure(); !sized) return failed(std::move(sized));
     if (Result<> whole = verify(); !whole) return failed(std::move(whole));
     std::string content(static_cast<size_t>(header_size_), '\0');
     if (Result<> got = read_bytes(content, kPrefixSize); !got) return failed(std::move(got));
-    std::optional<SnapshotHeader> header = decode_header(content);
+    std::optional<SnapshotHeader> header = decode_header(content, version_);
     if (!header) return damaged("its header does not add up");
+    if (owner) {
+      if (Result<> same = check_owner(*header, *owner); !same) return failed(std::move(same));
+    }
     CheckedSource source(fd_, kPrefixSize + header_size_, state_size_);
     std::istream in(&source);
     Result<> loaded = run_program(file_, "load", [&] { read_state(in); });
@@ -229,8 +233,10 @@ class SnapshotReader {
     std::string_view rest(prefix);
     if (rest.substr(0, kMagic.size()) != kMagic) return damaged("it does not begin like a snapshot");
     rest.remove_prefix(kMagic.size());
-    if (const uint32_t version = take<uint32_t>(rest).value_or(0); version != kFormatVersion) {
-      return damaged(fmt::format("its format version is {}, this release reads {}", version, kFormatVersion));
+    version_ = take<uint32_t>(rest).value_or(0);
+    if (version_ < kOldestVersion || version_ > kFormatVersion) {
+      return damaged(fmt::format("its format version is {}, this release reads {} to {}", version_, kOldestVersion,
+                                 kFormatVersion));
     }
     header_size_ = take<uint32_t>(rest).value_or(0);
     std::string trailer(kTrailerSize, '\0');
@@ -266,6 +272,23 @@ class SnapshotReader {
     return {};
   }
 
+  [[nodiscard]] Result<> check_owner(const SnapshotHeader& header, const SnapshotOwner& owner) const {
+    std::string whose;
+    if (header.fingerprint != owner.fingerprint) {
+      whose = fmt::format("of a job with other data or options (fingerprint {} instead of {})", header.fingerprint,
+                          owner.fingerprint);
+    }
+    if (!header.run_id.empty() && header.run_id != owner.run_id) {
+      whose = fmt::format("of the run {}, not of {}", header.run_id, owner.run_id);
+    }
+    if (whose.empty()) return {};
+    return failed(Status::kFailedPrecondition,
+                  fmt::format("the snapshot {} is {}; put this run's own file back, or remove it to resume from an "
+                              "older one",
+                              file_.string(), whose),
+                  ExitCode::kUsage);
+  }
+
   [[nodiscard]] tl::unexpected<Error> damaged(std::string_view reason) const {
     return failed(Status::kDataLoss,
                   fmt::format("the snapshot {} is damaged: {}; restore it from a copy, or remove it to "
@@ -275,6 +298,7 @@ class SnapshotReader {
 
   const std::filesystem::path& file_;
   int fd_;
+  uint32_t version_ = 0;
   uint64_t file_size_ = 0;
   uint64_t header_size_ = 0;
   uint64_t state_size_ = 0;
@@ -284,7 +308,7 @@ class SnapshotReader {
 }  // namespace
 
 std::filesystem::path snapshot_file(int64_t step) {
-  return std::filesystem::path("snapshots") / fmt::format("step-{:08}.snapshot", step);
+  return std::filesystem::path("snapshots") / fmt::format("step-{:08}{}", step, kSnapshotExtension);
 }
 
 Result<> write_snapshot(const std::filesystem::path& file, const SnapshotHeader& header,
@@ -298,10 +322,11 @@ Result<> write_snapshot(const std::filesystem::path& file, const SnapshotHeader&
 }
 
 Result<SnapshotHeader> read_snapshot(const std::filesystem::path& file,
-                                     const std::function<void(std::istream&)>& read_state) {
+                                     const std::function<void(std::istream&)>& read_state,
+                                     const std::optional<SnapshotOwner>& owner) {
   Result<FileDescriptor> fd = open_file(file, O_RDONLY, "open the snapshot");
   if (!fd) return failed(std::move(fd));
-  return SnapshotReader(file, fd->get()).read(read_state);
+  return SnapshotReader(file, fd->get()).read(read_state, owner);
 }
 
 }  // namespace pliant::elastic

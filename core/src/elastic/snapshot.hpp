@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <iosfwd>
+#include <optional>
 #include <string>
 
 #include "base/result.hpp"
@@ -13,10 +14,20 @@
 namespace pliant::elastic {
 
 struct SnapshotHeader {
-  int64_t step = 0;         ///< committed steps it holds
-  std::string fingerprint;  ///< of the job (Batches::fingerprint, hex)
-  std::string lr_state;     ///< LearningRate::save
+  int64_t step = 0;  ///< committed steps it holds
+  std::string
+      fingerprint;       ///< of the job (Batches::fingerprint, hex): its data and the options that decide its batches
+  std::string lr_state;  ///< LearningRate::save
+  std::string run_id{};  ///< of the run that wrote it; empty in files of format 1, which did not say
 };
+
+/// Whose state a reader will take.
+struct SnapshotOwner {
+  std::string run_id;
+  std::string fingerprint;
+};
+
+inline constexpr const char* kSnapshotExtension = ".snapshot";
 
 /// `snapshots/step-00000020.snapshot` below the run directory.
 std::filesystem::path snapshot_file(int64_t step);
@@ -26,9 +37,10 @@ std::filesystem::path snapshot_file(int64_t step);
 Result<> write_snapshot(const std::filesystem::path& file, const SnapshotHeader& header,
                         const std::function<void(std::ostream&)>& write_state);
 
-/// Checks magic, version, sizes and checksum before `read_state` sees a byte. kDataLoss when damaged, kNotFound when
-/// absent.
+/// Checks magic, version, sizes, checksum and, where given, the owner before `read_state` sees a byte. kDataLoss when
+/// damaged, kNotFound when absent, kFailedPrecondition (exit 2) when it is another run's.
 Result<SnapshotHeader> read_snapshot(const std::filesystem::path& file,
-                                     const std::function<void(std::istream&)>& read_state);
+                                     const std::function<void(std::istream&)>& read_state,
+                                     const std::optional<SnapshotOwner>& owner = {});
 
 }  // namespace pliant::elastic

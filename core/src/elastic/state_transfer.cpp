@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <sstream>
 
 namespace pliant::elastic {
 namespace {
@@ -43,24 +42,12 @@ class Relay {
 
 }  // namespace
 
-SharedState share_state(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t donor, bool wanted,
-                        const SharedState& own, TrainingState& program) {
+void share_state(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t donor,
+                 SharedState& state) {
   Relay relay(group, stream, accelerator, donor);
-  SharedState shared = own;
-  relay.share(&shared.step, sizeof(shared.step));
-  relay.share(shared.lr_state);
-  std::string bytes;
-  if (group.rank() == donor) {
-    std::ostringstream out;
-    program.save(out);
-    bytes = std::move(out).str();
-  }
-  relay.share(bytes);
-  if (wanted && group.rank() != donor) {
-    std::istringstream in(std::move(bytes));
-    program.load(in);
-  }
-  return shared;
+  relay.share(&state.step, sizeof(state.step));
+  relay.share(state.lr_state);
+  relay.share(state.program);
 }
 
 }  // namespace pliant::elastic

@@ -5,20 +5,18 @@
 #include <string>
 
 #include "pliant/communicator.hpp"
-#include "pliant/session.hpp"
 
 namespace pliant::elastic {
 
-/// What travels beside the program's own state.
 struct SharedState {
   int64_t step = 0;      ///< committed steps that it holds
   std::string lr_state;  ///< LearningRate::save
+  std::string program;   ///< what the program saved
 };
 
-/// Collective over `group`. `donor` sends `own` and the program's state; ranks with `wanted` load it, the others only
-/// take part. Returns the donor's SharedState on every rank. Memory: one serialised state and one chunk. Throws what
-/// the communicator throws, and what load throws.
-SharedState share_state(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t donor, bool wanted,
-                        const SharedState& own, TrainingState& program);
+/// Collective over `group`: afterwards `state` is the donor's on every rank. Memory: the state and one chunk. Throws
+/// what the communicator throws.
+void share_state(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t donor,
+                 SharedState& state);
 
 }  // namespace pliant::elastic

@@ -159,3 +159,56 @@ TEST_CASE("a stop ends the job after a committed step that a snapshot holds") {
     REQUIRE(job.saved() == job.lineage());
   }
 }
+
+TEST_CASE("workers that are stopped and continue cost no healthy process, no committed step and little time") {
+  int64_t longest = 0;
+  int left_out = 0;
+  for (uint32_t seed = 0; seed < 2000; ++seed) {
+    GroupOptions options = options_for(4, "replace");
+    options.hang_timeout_s = 30;
+    SimulatedJob job(options, 40, seed,
+                     {.kills = static_cast<int>(seed % 3), .one_in = 300, .freezes = 1 + static_cast<int>(seed % 4)});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE(verdict->exit_code == 0);
+    REQUIRE(job.lineage().size() == 40);
+    REQUIRE(job.saved() == job.lineage());
+    REQUIRE(job.healthy_killed() == 0);
+    for (const std::string& line : job.log()) left_out += line.find("goes on without it") != std::string::npos ? 1 : 0;
+    longest = std::max(longest, job.longest_gap());
+  }
+  CHECK(left_out > 300);
+  CHECK(longest < 16000);  // two patiences of the group, and a freeze of whoever alone held the state
+}
+
+TEST_CASE("a rendezvous that is short of resources is asked again, and costs nobody's life") {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    SimulatedJob job(options_for(4, "replace"), 12, seed, {.kills = static_cast<int>(seed % 4), .refusals = 5});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE(verdict->exit_code == 0);
+    REQUIRE(job.lineage().size() == 12);
+    REQUIRE(job.healthy_killed() == 0);
+  }
+}
+
+TEST_CASE("a worker that stays stopped is left out, killed by name after the hang time-out, and nobody else is") {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    GroupOptions options = options_for(4, "replace");
+    options.hang_timeout_s = 8;
+    SimulatedJob job(options, 300, seed,
+                     {.kills = static_cast<int>(seed % 2), .freezes = 1, .longest_freeze = 1000000});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE(verdict->exit_code == 0);
+    REQUIRE(job.lineage().size() == 300);
+    REQUIRE(job.healthy_killed() == 0);
+    CHECK(job.longest_gap() < 12000);
+  }
+}

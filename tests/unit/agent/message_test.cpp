@@ -64,7 +64,7 @@ TEST_CASE("a form carries its injections") {
 }
 
 TEST_CASE("text that is not valid UTF-8 does not end the conversation") {
-  CHECK(parse_from_worker(to_line(Failed{"\xff\xfe broken", 1})));
+  CHECK(parse_from_worker(to_line(Broken{1, "\xff\xfe broken", 1, true})));
 }
 
 TEST_CASE("nonsense is refused") {
@@ -74,4 +74,19 @@ TEST_CASE("nonsense is refused") {
     CHECK_FALSE(parse_from_worker(line));
     CHECK_FALSE(parse_to_worker(line));
   }
+}
+
+TEST_CASE("a message that nests deeper than any is refused before it is parsed") {
+  CHECK(parse_from_worker(R"({"type":"hello","pid":1,"more":[[1]]})"));
+  CHECK_FALSE(parse_from_worker(R"({"type":"hello","pid":1,"more":[[[1]]]})"));
+  CHECK(parse_from_worker(R"({"type":"hello","pid":1,"more":"[[[["})"));
+  CHECK(parse_from_worker(R"({"type":"hello","pid":1,"more":"\\\"[[[["})"));
+}
+
+TEST_CASE("the longest reason makes no message that its reader refuses") {
+  Broken broken;
+  broken.reason = std::string(size_t{4} << 20, '\x01');
+  const std::string line = to_line(broken);
+  CHECK(line.size() <= kLongestMessage);
+  CHECK(parse_from_worker(line));
 }

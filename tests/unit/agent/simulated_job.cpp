@@ -10,19 +10,26 @@ namespace pliant::elastic {
 namespace {
 
 constexpr int64_t kMostEvents = 200000;
+constexpr int64_t kTick = 250;  // events
 
 }  // namespace
 
 SimulatedJob::SimulatedJob(GroupOptions options, int64_t steps, uint32_t seed, Disturbances disturbances)
-    : steps_(steps), random_(seed), disturbances_(disturbances), group_(options, *this, 0, std::nullopt) {
+    : steps_(steps),
+      random_(seed),
+      disturbances_(disturbances),
+      ticks_(disturbances.freezes > 0 || disturbances.refusals > 0),
+      group_(options, *this, 0, std::nullopt) {
   for (int64_t i = 0; i < options.workers; ++i) spawn();
 }
 
 std::optional<Verdict> SimulatedJob::run() {
   while (!group_.verdict() && violation_.empty() && events_ < kMostEvents) {
     if (++events_ == disturbances_.stop_after) group_.request_stop(130);
+    if (ticks_ && events_ % kTick == 0) group_.tick();
     if (!act()) break;
   }
+  note_progress();
   return group_.verdict();
 }
 
@@ -32,10 +39,16 @@ bool SimulatedJob::act() {
     strike();
     return true;
   }
+  if (disturbances_.freezes > freezes_done_ && random_() % disturbances_.one_in == 0) {
+    freeze();
+    return true;
+  }
   if (workers_.empty()) return false;
   auto at = std::next(workers_.begin(), static_cast<std::ptrdiff_t>(random_() % workers_.size()));
   const WorkerId id = at->first;
   Worker& worker = at->second;
+  const bool killed = worker.form.rank == -2;
+  if (is_frozen(worker) && !killed) return true;
   switch (random_() % 3) {
     case 0:
       if (!worker.outbox.empty()) {
@@ -57,17 +70,42 @@ bool SimulatedJob::act() {
 void SimulatedJob::strike() {
   if (workers_.empty()) return;
   ++kills_done_;
-  kill(std::next(workers_.begin(), static_cast<std::ptrdiff_t>(random_() % workers_.size()))->first);
+  die(std::next(workers_.begin(), static_cast<std::ptrdiff_t>(random_() % workers_.size()))->second);
+}
+
+void SimulatedJob::freeze() {
+  if (workers_.empty()) return;
+  ++freezes_done_;
+  Worker& worker = std::next(workers_.begin(), static_cast<std::ptrdiff_t>(random_() % workers_.size()))->second;
+  worker.frozen_until = events_ + 1 + static_cast<int64_t>(random_()) % disturbances_.longest_freeze;
+}
+
+void SimulatedJob::wake(WorkerId id) {
+  if (const auto found = workers_.find(id); found != workers_.end()) found->second.frozen_until = 0;
+}
+
+bool SimulatedJob::is_stopped(WorkerId id) {
+  const auto found = workers_.find(id);
+  return found != workers_.end() && is_frozen(found->second);
+}
+
+void SimulatedJob::note_progress() {
+  longest_gap_ = std::max(longest_gap_, events_ - progress_at_);
+  progress_at_ = events_;
 }
 
 void SimulatedJob::kill(WorkerId id) {
-  // The group may ask for this while it walks its members: the end is noticed later, as with a process.
   const auto found = workers_.find(id);
   if (found == workers_.end()) return;
-  while (!found->second.outbox.empty() && random_() % 2 == 0)
-    found->second.outbox.pop_back();  // lost or not: both are legal
-  found->second.done = true;
-  found->second.form.rank = -2;  // marks the killed
+  if (!is_frozen(found->second) && !found->second.done) ++healthy_killed_;
+  die(found->second);
+}
+
+// The group may ask for this while it walks its members: the end is noticed later, as with a process.
+void SimulatedJob::die(Worker& worker) {
+  while (!worker.outbox.empty() && random_() % 2 == 0) worker.outbox.pop_back();  // lost or not: both are legal
+  worker.done = true;
+  worker.form.rank = -2;  // marks the killed
 }
 
 void SimulatedJob::remove(WorkerId id, ExitStatus status) {
@@ -116,14 +154,20 @@ void SimulatedJob::handle(WorkerId, Worker& worker) {
       worker.at = At::kWaiting;
       return;
     }
+    if (form->rank > 0) worker.at = At::kNeedsId;
     if (!form->restore.empty()) worker.state = snapshots_.at(form->next_step);
     if (form->rank == 0) donated_[form->generation][0] = worker.state;
-    worker.at = form->rank == 0 ? At::kJoining : At::kNeedsId;
-    if (form->rank == 0) worker.outbox.push_back(CommIdMade{form->generation, "id"});
+    if (form->rank == 0) {
+      worker.at = At::kJoining;
+      worker.outbox.push_back(CommIdMade{form->generation, "id"});
+      worker.outbox.push_back(Joining{form->generation});
+    }
   } else if (std::holds_alternative<Tell>(message)) {
     worker.outbox.push_back(Holds{static_cast<int64_t>(worker.state.size())});
   } else if (const auto* id = std::get_if<CommIdShared>(&message)) {
-    if (worker.at == At::kNeedsId && id->generation == worker.form.generation) worker.at = At::kJoining;
+    if (worker.at != At::kNeedsId || id->generation != worker.form.generation) return;
+    worker.at = At::kJoining;
+    worker.outbox.push_back(Joining{worker.form.generation});
   } else if (const auto* abort = std::get_if<Abort>(&message)) {
     if (abort->generation >= worker.form.generation) worker.at = At::kWaiting;
   } else if (const auto* commit = std::get_if<Commit>(&message)) {
@@ -167,7 +211,7 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
     worker.outbox.push_back(Reducing{worker.form.generation, step, digest_of(*own)});
     worker.at = At::kReducing;
   } else if (worker.at == At::kReducing && peers_reached(worker, At::kReducing)) {
-    const StepFacts facts = facts_of(static_cast<int64_t>(worker.state.size()));
+    const StepFacts facts = *facts_of(static_cast<int64_t>(worker.state.size()));
     worker.outbox.push_back(Vote{worker.form.generation, static_cast<int64_t>(worker.state.size()), facts.digest, 1.0,
                                  facts.size.loss_tokens, 0.1, share_time(facts)});
     worker.at = At::kVoted;
@@ -191,10 +235,14 @@ void SimulatedJob::spawn() {
 }
 
 Result<int64_t> SimulatedJob::next_generation(int64_t) {
+  if (disturbances_.refusals > 0 && random_() % 2 == 0) {
+    --disturbances_.refusals;
+    return failed(Status::kResourceExhausted, "no descriptor is left");
+  }
   return ++generation_;
 }
 
-StepFacts SimulatedJob::facts_of(int64_t step) {
+Result<StepFacts> SimulatedJob::facts_of(int64_t step) {
   StepFacts facts;
   facts.batch_index = step;
   facts.size = {8, 8, 80, 80};
@@ -213,7 +261,7 @@ ShareTime SimulatedJob::share_time(const StepFacts& facts) {
 
 Result<Assignment> SimulatedJob::assignment_of(int64_t step, const Sharing& how, CostRates rates) {
   // Other rates, another assignment: a rank with rates of its own is found out.
-  Assignment made = share_out(facts_of(step).size.rows, {.world_size = how.world_size});
+  Assignment made = share_out(facts_of(step)->size.rows, {.world_size = how.world_size});
   const auto turn = static_cast<size_t>(rates.per_token / 1000 + rates.per_square / 1000) % made.blocks.size();
   std::rotate(made.blocks.begin(), made.blocks.begin() + static_cast<std::ptrdiff_t>(turn), made.blocks.end());
   return made;
@@ -237,6 +285,9 @@ Result<> SimulatedJob::record(const SnapshotRecord& record) {
 
 Result<> SimulatedJob::record(const RestartRecord& record) {
   if (record.step > static_cast<int64_t>(lineage_.size())) violate("a restart goes forward");
+  for (const auto& [id, worker] : workers_) {
+    if (!worker.done && worker.state == lineage_) violate(fmt::format("the job goes back though worker {} lives", id));
+  }
   lineage_.resize(static_cast<size_t>(record.step), {0, 0});
   return {};
 }

@@ -11,13 +11,17 @@
 #include <vector>
 
 #include "elastic/agent/group.hpp"
+#include "elastic/snapshot.hpp"
 
 namespace pliant::elastic {
 
 struct Disturbances {
-  int kills = 0;         ///< workers killed at random moments
-  uint32_t one_in = 60;  ///< events between two kills, on average
-  int stop_after = -1;   ///< request a stop after that many events; -1 = never
+  int kills = 0;                  ///< workers killed at random moments
+  uint32_t one_in = 60;           ///< events between two kills, on average
+  int stop_after = -1;            ///< request a stop after that many events; -1 = never
+  int freezes = 0;                ///< workers stopped (SIGSTOP) at random moments
+  int refusals = 0;               ///< calls of the rendezvous that it refuses for lack of resources, at random
+  int64_t longest_freeze = 6000;  ///< events, a thousandth of a second each; then it continues
 };
 
 class SimulatedJob final : public GroupActions {
@@ -44,16 +48,23 @@ class SimulatedJob final : public GroupActions {
   /// Rates that commits carried.
   [[nodiscard]] const std::set<std::pair<int64_t, int64_t>>& rates_seen() const { return rates_seen_; }
   [[nodiscard]] int kills_done() const { return kills_done_; }
+  /// Workers that were killed by the group although they ran.
+  [[nodiscard]] int healthy_killed() const { return healthy_killed_; }
+  /// The most events between two commits, or between the first and the last event and their neighbours.
+  [[nodiscard]] int64_t longest_gap() const { return longest_gap_; }
   /// A violated invariant, or empty.
   [[nodiscard]] const std::string& violation() const { return violation_; }
 
   void send(WorkerId worker, const ToWorker& message) override;
   void spawn() override;
+  int64_t owed() const override { return 0; }
   void kill(WorkerId worker) override;
-  bool is_stopped(WorkerId) override { return false; }
+  void wake(WorkerId worker) override;
+  bool is_stopped(WorkerId worker) override;
   Result<int64_t> next_generation(int64_t world_size) override;
-  Result<int64_t> total_steps(const std::string&) override { return steps_; }
-  StepFacts facts_of(int64_t step) override;
+  Result<> open_plan(const std::string&) override { return {}; }
+  bool has_step(int64_t step) override { return step < steps_; }
+  Result<StepFacts> facts_of(int64_t step) override;
   Result<Assignment> assignment_of(int64_t step, const Sharing& how, CostRates rates) override;
   Result<> record(const CommitRecord& record) override;
   Result<> record(const GenerationRecord& record) override {
@@ -62,7 +73,9 @@ class SimulatedJob final : public GroupActions {
   }
   Result<> record(const SnapshotRecord& record) override;
   Result<> record(const RestartRecord& record) override;
-  void committed(const CommitRecord&, int64_t, int64_t) override {}
+  std::string snapshot_path(int64_t step) const override { return snapshot_file(step).string(); }
+  bool has_snapshot(const SnapshotRecord& record) const override { return snapshots_.contains(record.step); }
+  void committed(const CommitRecord&, int64_t) override { note_progress(); }
   void event(const std::string& line, bool) override { log_.push_back(line); }
   void interrupted() override {}
   double now() const override { return static_cast<double>(events_) * 0.001; }
@@ -78,6 +91,7 @@ class SimulatedJob final : public GroupActions {
     std::deque<ToWorker> inbox;
     std::deque<FromWorker> outbox;
     bool done = false;  ///< will exit 0 once its outbox is empty
+    int64_t frozen_until = 0;
   };
 
   bool act();
@@ -86,6 +100,10 @@ class SimulatedJob final : public GroupActions {
   void handle(WorkerId id, Worker& worker);
   void progress(WorkerId id, Worker& worker);
   void strike();
+  void freeze();
+  void die(Worker& worker);
+  void note_progress();
+  [[nodiscard]] bool is_frozen(const Worker& worker) const { return events_ < worker.frozen_until; }
   void remove(WorkerId id, ExitStatus status);
   [[nodiscard]] bool peers_reached(const Worker& worker, At at) const;
   void violate(std::string what);
@@ -93,6 +111,7 @@ class SimulatedJob final : public GroupActions {
   int64_t steps_;
   std::mt19937 random_;
   Disturbances disturbances_;
+  bool ticks_;
   std::map<WorkerId, Worker> workers_;
   std::map<int64_t, std::vector<Entry>> snapshots_;                   ///< by step
   std::map<int64_t, std::map<int64_t, std::vector<Entry>>> donated_;  ///< generation -> donor's state when it joined
@@ -107,6 +126,10 @@ class SimulatedJob final : public GroupActions {
   int64_t generation_ = 0;
   int64_t events_ = 0;
   int kills_done_ = 0;
+  int freezes_done_ = 0;
+  int healthy_killed_ = 0;
+  int64_t longest_gap_ = 0;
+  int64_t progress_at_ = 0;
   Group group_;
 };
 

@@ -52,7 +52,7 @@ Lineage lineage_of(Batches& batches, int64_t steps) {
 
 TEST_CASE("a whole run has used every sample once and counts the dropped ones by reason") {
   Batches batches = small_job();
-  REQUIRE(batches.total_steps() == 10);
+  REQUIRE(batches.expected_steps() == 10);
   const auto counted = audit(lineage_of(batches, 10), batches, 10);
   REQUIRE(counted.has_value());
   CHECK(counted->expected == 40);
@@ -64,7 +64,7 @@ TEST_CASE("a whole run has used every sample once and counts the dropped ones by
 
 TEST_CASE("a sample in pieces is used once when each of its pieces is") {
   Batches batches = small_job("[sampler]\nuse = \"concat\"\n[sampler.concat]\nmax_tokens = 16\n");
-  const int64_t steps = batches.total_steps();
+  const int64_t steps = batches.expected_steps();
   const auto whole = audit(lineage_of(batches, steps), batches, steps);
   REQUIRE(whole.has_value());
   CHECK(whole->expected == 44);

@@ -41,6 +41,48 @@ TEST_CASE("create leaves a ledger that exists alone") {
   CHECK(test::read_all(folder / "ledger.jsonl") == before);
 }
 
+TEST_CASE("a ledger knows when its file is no longer in place, and can be copied all the same") {
+  const ScratchFolder folder;
+  const auto file = folder / "ledger.jsonl";
+  Ledger ledger = filled_ledger(file, 3);
+  CHECK(ledger.check_in_place().has_value());
+  std::filesystem::rename(file, folder / "moved");
+  CHECK(ledger.check_in_place().error().status() == Status::kNotFound);
+  test::write_all(file, "another");
+  CHECK(ledger.check_in_place().error().message().find("ledger.jsonl was removed") != std::string::npos);
+  std::filesystem::remove(folder / "moved");
+  auto copy = ledger.copy_to(folder / "copy");
+  REQUIRE(copy.has_value());
+  CHECK(copy->check_in_place().has_value());
+  REQUIRE(copy->append(commit_of(3)).has_value());
+  const auto read = Ledger::replay(folder / "copy");
+  REQUIRE(read.has_value());
+  CHECK(read->commits.size() == 4);
+  CHECK(read->fingerprint == ledger.lineage().fingerprint);
+}
+
+TEST_CASE("a snapshot that is recorded again is one snapshot") {
+  const ScratchFolder folder;
+  Ledger ledger = filled_ledger(folder / "ledger.jsonl", 3);
+  for (const int64_t step : {1, 2, 2, 3, 3}) {
+    REQUIRE(ledger.append(SnapshotRecord{step, "step-" + std::to_string(step)}).has_value());
+  }
+  for (const Lineage& lineage : {ledger.lineage(), *Ledger::replay(folder / "ledger.jsonl")}) {
+    REQUIRE(lineage.snapshots.size() == 3);
+    CHECK(lineage.snapshots.back().step == 3);
+  }
+}
+
+TEST_CASE("a file that never held a whole line is blank, a ledger is not") {
+  const ScratchFolder folder;
+  for (const char* begin : {"", "{\"record\":\"ledger\""}) CHECK(Ledger::is_blank(folder.write("blank", begin)));
+  CHECK_FALSE(Ledger::is_blank(folder.write("damaged", "no record\n")));
+  CHECK_FALSE(Ledger::is_blank(folder / "none"));
+  { const Ledger ledger = filled_ledger(folder / "ledger.jsonl", 0); }
+  CHECK_FALSE(Ledger::is_blank(folder / "ledger.jsonl"));
+  CHECK(folder.names().size() == 3);  // nothing of its making is left
+}
+
 TEST_CASE("create and open name a folder that is missing") {
   const ScratchFolder folder;
   for (const auto& ledger : {Ledger::create(folder / "no/ledger", "run", "f"), Ledger::open(folder / "no/ledger")}) {
@@ -165,6 +207,32 @@ TEST_CASE("infinite losses are recorded as what they are") {
     REQUIRE(read.has_value());
     CHECK(std::bit_cast<uint64_t>(std::get<CommitRecord>(*read).loss) == std::bit_cast<uint64_t>(loss));
   }
+}
+
+TEST_CASE("a ledger that somebody else makes shorter or longer says so, and its records can be had elsewhere") {
+  const ScratchFolder folder;
+  Ledger ledger = filled_ledger(folder / "ledger.jsonl", 3);
+  REQUIRE(ledger.append(SnapshotRecord{2, "snapshots/two"}).has_value());
+  CHECK(ledger.check_in_place().has_value());
+  const auto size = std::filesystem::file_size(folder / "ledger.jsonl");
+  for (const uintmax_t other : {size - 1, uintmax_t{0}, size + 1}) {
+    CAPTURE(other);
+    std::filesystem::resize_file(folder / "ledger.jsonl", other);
+    const auto looked = ledger.check_in_place();
+    REQUIRE_FALSE(looked.has_value());
+    CHECK(looked.error().status() == Status::kDataLoss);
+  }
+  auto copy = ledger.copy_to(folder / "copy.jsonl");
+  REQUIRE(copy.has_value());
+  REQUIRE(copy->append(commit_of(3)).has_value());
+  const auto read = Ledger::replay(folder / "copy.jsonl");
+  REQUIRE(read.has_value());
+  CHECK(read->commits.size() == 4);
+  CHECK(read->generations.size() == ledger.lineage().generations.size());
+  REQUIRE(read->snapshots.size() == 1);
+  CHECK(read->snapshots[0].file == "snapshots/two");
+  CHECK(read->run_id == ledger.lineage().run_id);
+  CHECK(read->fingerprint == ledger.lineage().fingerprint);
 }
 
 }  // namespace

@@ -40,6 +40,10 @@ TEST_CASE("add refuses gaps, overlaps, foreign rows and gradients of another siz
     CHECK(refused({0, 2}, kOnes).find("rows 4..5") != std::string::npos);
     CHECK(refused({4, 6}, kOnes).find("rows 4..9") != std::string::npos);
     refused({4, 0}, kOnes);
+    CHECK(refused({-5, 5}, kOnes).find("rows 4..5") != std::string::npos);
+    CHECK(refused({INT64_MAX, INT64_MAX}, kOnes).find("rows 4..5") != std::string::npos);
+    const Error null = error_of([&] { reduction.add({4, 2}, 1, 1, 1, {static_cast<const float*>(nullptr), 5}); });
+    CHECK(null.message().find("null pointer") != std::string::npos);
     refused({4, -1}, kOnes);
     CHECK(refused({4, 2}, std::vector<float>(4)).find("4 elements, but gradient_size() said 5") != std::string::npos);
     reduction.add({4, 2}, 1, 1, 1, kOnes);

@@ -1,6 +1,7 @@
 // What reading makes of snapshots that are cut, changed or lengthened.
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
+#include <sys/stat.h>
 
 #include <istream>
 #include <ostream>
@@ -79,6 +80,16 @@ TEST_CASE("files that are no snapshots are refused") {
   const auto held =
       rc::check([&] { RC_ASSERT_FALSE(read_damaged(folder, *rc::gen::arbitrary<std::string>()).has_value()); });
   CHECK(held);
+}
+
+TEST_CASE("a pipe or a folder in the place of a snapshot is refused at once") {
+  const ScratchFolder folder;
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  for (const char* name : {"pipe", "."}) {
+    const auto read = read_snapshot(folder / name, [](std::istream&) {});
+    REQUIRE_FALSE(read.has_value());
+    CHECK(read.error().message().find("it is not a regular file") != std::string::npos);
+  }
 }
 
 TEST_CASE("a program that refuses the state is quoted with the file") {

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "elastic/checked_stream.hpp"
 #include "elastic/snapshot.hpp"
 #include "file_size_limit.hpp"
 #include "scratch_folder.hpp"
@@ -44,6 +45,59 @@ std::string pattern(size_t size) {
 TEST_CASE("a snapshot is named after its step") {
   CHECK(snapshot_file(20) == "snapshots/step-00000020.snapshot");
   CHECK(snapshot_file(123456789012) == "snapshots/step-123456789012.snapshot");
+}
+
+TEST_CASE("a snapshot is given to its owner and to nobody else") {
+  const ScratchFolder folder;
+  const auto file = folder / "s";
+  REQUIRE(write_snapshot(file, {1, "00ff", "lr", "run-1"}, [](std::ostream& out) { out << "state"; }).has_value());
+  const auto read = [&file](const SnapshotOwner& owner, bool& seen) {
+    return read_snapshot(
+        file, [&seen](std::istream&) { seen = true; }, owner);
+  };
+  bool seen = false;
+  const auto own = read({"run-1", "00ff"}, seen);
+  REQUIRE(own.has_value());
+  CHECK(own->run_id == "run-1");
+  CHECK(seen);
+  seen = false;
+  const auto other_run = read({"run-2", "00ff"}, seen);
+  const auto other_data = read({"run-1", "0100"}, seen);
+  REQUIRE_FALSE(other_run.has_value());
+  REQUIRE_FALSE(other_data.has_value());
+  CHECK(other_run.error().exit_code() == ExitCode::kUsage);
+  CHECK(other_run.error().message().find("is of the run run-1, not of run-2") != std::string::npos);
+  CHECK(other_data.error().message().find("fingerprint 00ff instead of 0100") != std::string::npos);
+  CHECK_FALSE(seen);
+}
+
+TEST_CASE("a snapshot of format 1, which names no run, is still read, and its fingerprint is compared") {
+  const ScratchFolder folder;
+  std::string bytes("\x89PLIANT\n\x01\0\0\0\x1e\0\0\0", 16);
+  bytes += std::string("\x07\0\0\0\0\0\0\0", 8);
+  bytes += std::string(
+      "\x04\0\0\0\0\0\0\0"
+      "00ff",
+      12);
+  bytes += std::string(
+      "\x02\0\0\0\0\0\0\0"
+      "lr",
+      10);
+  bytes += "state" + std::string("\x05\0\0\0\0\0\0\0", 8);
+  Crc64 crc;
+  crc.process_bytes(bytes.data(), bytes.size());
+  for (int i = 0; i < 8; ++i) bytes += static_cast<char>(crc.checksum() >> (8 * i));
+  const auto file = folder.write("s", bytes);
+  const auto read = read_snapshot(
+      file, [](std::istream&) {}, SnapshotOwner{"any", "00ff"});
+  REQUIRE_MESSAGE(read.has_value(), (read ? "" : read.error().message()));
+  CHECK(read->step == 7);
+  CHECK(read->lr_state == "lr");
+  CHECK(read->run_id.empty());
+  CHECK(state_of(file) == "state");
+  CHECK_FALSE(read_snapshot(
+                  file, [](std::istream&) {}, SnapshotOwner{"any", "0100"})
+                  .has_value());
 }
 
 TEST_CASE("a snapshot gives back its header and its state, also when the state is empty") {
@@ -198,12 +252,21 @@ TEST_CASE("what a killed writer left is removed by the next one, what a living o
   REQUIRE(::flock(alive, LOCK_EX) == 0);
   REQUIRE(write(folder / "s", "new").has_value());
   CHECK(folder.names() == std::vector<std::string>{"alive.partial", "s"});
-  const auto both = write(folder / "alive", "two writers");
-  REQUIRE_FALSE(both.has_value());
-  CHECK(both.error().status() == Status::kFailedPrecondition);
   ::close(alive);
-  CHECK(write(folder / "alive", "one writer").has_value());
-  CHECK(folder.names() == std::vector<std::string>{"alive", "s"});
+  CHECK(write(folder / "s", "newer").has_value());
+  CHECK(folder.names() == std::vector<std::string>{"s"});
+}
+
+TEST_CASE("a writer that is stopped in the middle keeps no other from writing the same snapshot") {
+  const ScratchFolder folder;
+  const auto slow = write_snapshot(folder / "s", {3, "", ""}, [&](std::ostream& out) {
+    out << "of the slow one" << std::flush;
+    CHECK(write(folder / "s", "of the quick one").has_value());
+    CHECK(state_of(folder / "s") == "of the quick one");
+  });
+  CHECK(slow.has_value());
+  CHECK(state_of(folder / "s") == "of the slow one");
+  CHECK(folder.names() == std::vector<std::string>{"s"});
 }
 
 TEST_CASE("kill -9 while a snapshot is written leaves the old one or the new one") {

@@ -11,13 +11,17 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <cstdlib>
 
+#include "base/durable_file.hpp"
+#include "base/environment.hpp"
+#include "data/lengths/input_file.hpp"
 #include "data/lengths_file.hpp"
 #include "elastic/agent/job_plan.hpp"
+#include "elastic/agent/rescue.hpp"
 #include "elastic/agent/resume_check.hpp"
 #include "elastic/agent/worker_log.hpp"
 #include "elastic/agent/worker_process.hpp"
+#include "elastic/snapshot.hpp"
 #include "plan/scheduler.hpp"
 
 namespace pliant::elastic {
@@ -29,6 +33,8 @@ using Clock = std::chrono::steady_clock;
 using boost::system::error_code;
 
 constexpr auto kTick = std::chrono::milliseconds(250);
+constexpr auto kSignalsApart = std::chrono::milliseconds(300);
+constexpr double kOneOrderSeconds = 1;
 
 }  // namespace
 
@@ -41,6 +47,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     WorkerLog log;
     asio::posix::stream_descriptor socket;
     asio::posix::stream_descriptor end;
+    bool broken = false;  ///< speaks no protocol, and is killed for it
   };
 
   State(AgentOrder given, JobObserver& hears, Warden guard)
@@ -57,14 +64,23 @@ struct Agent::State final : GroupActions, ForeignActions {
   asio::io_context loop{1};
   asio::signal_set signals{loop};
   asio::steady_timer timer{loop};
+  std::optional<asio::posix::stream_descriptor> warden_end;
+  bool warden_missing = false;
   std::map<WorkerId, Slot> slots;
   WorkerId next_worker = 0;
   Generation generation;  // the newest one
   bool generation_in_hand = false;
   int64_t foreign_restarts = 0;  // before the program said that it uses the API
   int signals_seen = 0;
-  std::optional<Verdict> forced;  // by a second signal
-  std::string spawn_failure;
+  double signalled_at = 0;                   // when the last of these came
+  std::optional<Verdict> forced;             // by a second signal
+  std::string spawn_failure;                 // of the first group, or of a foreign one
+  int64_t workers_owed = 0;                  // that are to be started and could not be yet
+  std::string spawn_refused;                 // why, as it was last said
+  uintmax_t dataset_size = 0;                // bytes of the file in the run directory
+  FileDescriptor home;                       // the run directory, as it was
+  std::string gone;                          // what became of the run directory; empty: it is there
+  std::optional<DirectoryLock> rescue_lock;  // of the one that was made instead
   Clock::time_point began = Clock::now();
   Pace pace;
 
@@ -73,6 +89,7 @@ struct Agent::State final : GroupActions, ForeignActions {
   [[nodiscard]] double now() const override { return std::chrono::duration<double>(Clock::now() - began).count(); }
   void event(const std::string& line, bool warning) override { observer.on_event(line, warning); }
   void kill(WorkerId worker) override { signal(worker, SIGKILL); }
+  void wake(WorkerId worker) override { signal(worker, SIGCONT); }
   void signal(WorkerId worker, int number) override {
     const auto found = slots.find(worker);
     if (found == slots.end()) return;
@@ -107,13 +124,14 @@ struct Agent::State final : GroupActions, ForeignActions {
     made.emplace_back("TORCHELASTIC_USE_AGENT_STORE", "False");
     made.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     made.emplace_back("PLIANT_RUN_DIR", order.directory.path().string());
+    made.emplace_back(Warden::kVariable, warden.incarnation());
     if (!order.elasticity_digest.empty()) made.emplace_back(kDigestVariable, order.elasticity_digest);
-    if (std::getenv("OMP_NUM_THREADS") == nullptr && world_size > 1) made.emplace_back("OMP_NUM_THREADS", "1");
+    if (environment_variable("OMP_NUM_THREADS") == nullptr && world_size > 1) made.emplace_back("OMP_NUM_THREADS", "1");
     return made;
   }
 
-  // Starts one worker and listens to it. False when it cannot be started.
-  bool start(int64_t rank, int64_t world_size, int64_t restarts) {
+  // Starts one worker and listens to it.
+  Result<> start(int64_t rank, int64_t world_size, int64_t restarts) {
     const WorkerId id = next_worker++;
     LaunchOrder launch;
     launch.command = order.command;
@@ -123,23 +141,19 @@ struct Agent::State final : GroupActions, ForeignActions {
                                                          : fmt::format("rank-{}.restart-{}.log", rank, restarts));
     WorkerLog log(launch.log);
     Result<WorkerProcess> process = WorkerProcess::start(launch);
-    if (!process) {
-      spawn_failure = process.error().message();
-      event(spawn_failure, true);
-      return false;
-    }
+    if (!process) return failed(std::move(process));
     warden.watch(process->pid());
     // Not for the next worker to inherit.
     asio::posix::stream_descriptor socket(loop, ::fcntl(process->socket(), F_DUPFD_CLOEXEC, 0));
     asio::posix::stream_descriptor end(loop, ::fcntl(process->pidfd(), F_DUPFD_CLOEXEC, 0));
-    slots.emplace(id, Slot{std::move(*process), rank, std::move(log), std::move(socket), std::move(end)});
+    slots.emplace(id, Slot{std::move(*process), rank, std::move(log), std::move(socket), std::move(end), false});
     if (group) group->started(id);
     if (foreign) foreign->started(id, rank);
     listen(id);
     slots.at(id).end.async_wait(asio::posix::stream_descriptor::wait_read, [this, id](const error_code& error) {
       if (!error) worker_ended(id);
     });
-    return true;
+    return {};
   }
 
   void listen(WorkerId id) {
@@ -148,23 +162,35 @@ struct Agent::State final : GroupActions, ForeignActions {
     });
   }
 
-  // Handles what a worker has said; false when its end of the socket is closed.
+  // Handles what a worker has said; false when there is nothing more to hear from it.
   bool hear(WorkerId id) {
+    if (slots.at(id).broken) return false;
     bool closed = false;
-    for (const std::string& line : slots.at(id).process.receive(closed)) {
+    const auto lines = slots.at(id).process.receive(closed);
+    if (!lines) return break_with(id, lines.error());
+    for (const std::string& line : *lines) {
       const Result<FromWorker> message = parse_from_worker(line);
-      if (!message) {
-        event(fmt::format("worker {} is killed: {}", id, message.error().message()), true);
-        kill(id);
-        return false;
-      }
+      if (!message) return break_with(id, message.error());
       if (group && foreign && std::holds_alternative<Hello>(*message)) {  // this program uses the API
         foreign_restarts = foreign->restarts();
         foreign.reset();
       }
+      const auto* const written = std::get_if<SnapshotWritten>(&*message);
+      if (written != nullptr && !written->error.empty() && !look() && group) group->fail({1, "failed", gone});
       if (group) group->received(id, *message);
     }
     return !closed;
+  }
+
+  // Kills a worker that does not keep to the protocol; its end is a loss like any other. Returns false.
+  bool break_with(WorkerId id, const Error& why) {
+    Slot& slot = slots.at(id);
+    slot.broken = true;
+    event(fmt::format("worker {} (RANK {} at its start, process {}) is killed: {}", id, slot.rank, slot.process.pid(),
+                      why.message()),
+          true);
+    kill(id);
+    return false;
   }
 
   void flush(WorkerId id) {
@@ -187,31 +213,102 @@ struct Agent::State final : GroupActions, ForeignActions {
       for (const std::string& line : last_lines) event(fmt::format("  rank {}| {}", slot.rank, line), false);
       event(fmt::format("  the whole log: {}", slot.log.file().string()), false);
     }
+    if (!order_to_stop(status)) return count_end(id, status);
+    const auto moment = std::make_shared<asio::steady_timer>(loop, kSignalsApart);
+    moment->async_wait([this, id, status, moment](const error_code&) { count_end(id, status); });
+  }
+
+  // Whoever stops a job often signals the agent and the workers together (systemd, Slurm). A worker that died of that
+  // is no loss, so the agent gives its own signal time to arrive.
+  [[nodiscard]] bool order_to_stop(const ExitStatus& status) const {
+    return signals_seen == 0 && status.signalled &&
+           (status.code == SIGINT || status.code == SIGTERM || status.code == SIGHUP);
+  }
+
+  void count_end(WorkerId id, const ExitStatus& status) {
     if (group && foreign) group.reset();  // one ended before any used the API: for now it counts as foreign
     if (group) group->ended(id, status);
     if (foreign) foreign->ended(id, status);
   }
 
   void show_log(Slot& slot, bool all) {
-    for (const std::string& line : slot.log.added_lines(all)) event(fmt::format("rank {}| {}", slot.rank, line), false);
+    if (const int64_t skipped = all ? slot.log.skip_to_last() : 0; skipped > 0) {
+      event(fmt::format("{} bytes of rank {} are left out here; the whole log: {}", skipped, slot.rank,
+                        slot.log.file().string()),
+            true);
+    }
+    const int64_t size = slot.log.size();  // it may grow as fast as it is shown
+    for (bool more = true; more;) {
+      const std::vector<std::string> lines = slot.log.added_lines(all);
+      for (const std::string& line : lines) event(fmt::format("rank {}| {}", slot.rank, line), false);
+      more = all && !lines.empty() && slot.log.shown() < size;
+    }
   }
 
   // GroupActions.
 
   void send(WorkerId worker, const ToWorker& message) override {
     const auto found = slots.find(worker);
-    if (found == slots.end()) return;
-    found->second.process.send(to_line(message));
+    if (found == slots.end() || found->second.broken) return;
+    if (const auto sent = found->second.process.send(to_line(message)); !sent) {
+      break_with(worker, sent.error());
+      return;
+    }
     if (!found->second.process.flush()) flush(worker);
   }
 
   void spawn() override {
+    ++workers_owed;
+    spawn_owed();
+  }
+
+  [[nodiscard]] int64_t owed() const override { return workers_owed; }
+
+  // What keeps a worker from being started, a lack of descriptors say, may pass.
+  void spawn_owed() {
+    for (; workers_owed > 0; --workers_owed) {
+      restore_files();
+      const Result<> started = spawn_one();
+      if (!started && spawn_refused != started.error().message()) {
+        spawn_refused = started.error().message();
+        event(fmt::format("{}; trying on", spawn_refused), true);
+      }
+      if (!started) return;
+    }
+    spawn_refused.clear();
+  }
+
+  // A worker that joins reads what the agent has in its memory: what was removed or damaged since is written again.
+  void restore_files() {
+    if (!job_plan || !look()) return;
+    const auto restore = [this](const fs::path& file, const std::string& text) {
+      const auto found = data::read_whole(file);
+      if (found && (*found)->bytes() == text) return;
+      const Result<> written = write_file(file, text);
+      event(fmt::format("{} was removed or changed: {}", file.string(),
+                        written ? std::string("it is written again") : written.error().message()),
+            true);
+    };
+    restore(order.directory.config(), order.config.resolved_toml());
+    restore(order.directory.facts(), text_of(order.facts));
+    std::error_code absent;
+    const fs::path dataset = order.directory.dataset();
+    if (fs::is_regular_file(dataset, absent) && fs::file_size(dataset, absent) == dataset_size) return;
+    fs::remove(dataset, absent);
+    const Result<> written = data::write_dataset_once(dataset, job_plan->batches().dataset());
+    event(fmt::format("{} was removed or changed: {}", dataset.string(),
+                      written ? std::string("it is written again") : written.error().message()),
+          true);
+  }
+
+  Result<> spawn_one() {
     std::vector<bool> taken(static_cast<size_t>(order.config.run().workers), false);
     for (const auto& [id, slot] : slots) {
       if (static_cast<size_t>(slot.rank) < taken.size()) taken[static_cast<size_t>(slot.rank)] = true;
     }
     const auto free = std::find(taken.begin(), taken.end(), false);
-    start(free == taken.end() ? 0 : free - taken.begin(), order.config.run().workers, group ? group->restarts() : 0);
+    return start(free == taken.end() ? 0 : free - taken.begin(), order.config.run().workers,
+                 group ? group->restarts() : 0);
   }
 
   void spawn_group(int64_t world_size, int64_t restarts) override {
@@ -223,7 +320,12 @@ struct Agent::State final : GroupActions, ForeignActions {
       return event(spawn_failure, true);
     }
     generation_in_hand = true;
-    for (int64_t rank = 0; rank < world_size; ++rank) start(rank, world_size, restarts);
+    for (int64_t rank = 0; rank < world_size; ++rank) {
+      if (const Result<> started = start(rank, world_size, restarts); !started) {
+        spawn_failure = started.error().message();
+        event(spawn_failure, true);
+      }
+    }
   }
 
   Result<int64_t> next_generation(int64_t world_size) override {
@@ -235,7 +337,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     return generation.number;
   }
 
-  Result<int64_t> total_steps(const std::string& fingerprint) override {
+  Result<> open_plan(const std::string& fingerprint) override {
     try {
       if (order.micro_batch_of.empty() || !order.config.has("elasticity")) {
         return failed(
@@ -247,6 +349,8 @@ struct Agent::State final : GroupActions, ForeignActions {
       plan.global_batch = order.facts.global_batch;
       plan.granule = order.facts.granule;
       job_plan.emplace(order.config, plan, or_throw(data::read_dataset(order.directory.dataset())));
+      std::error_code absent;
+      dataset_size = fs::file_size(order.directory.dataset(), absent);
       if (!ledger) ledger = or_throw(Ledger::create(order.directory.ledger(), order.facts.run_id, fingerprint));
       if (ledger->lineage().fingerprint != fingerprint) {
         job_plan.reset();  // they are another job's
@@ -256,24 +360,105 @@ struct Agent::State final : GroupActions, ForeignActions {
         job_plan.reset();
         return failed(std::move(sound));
       }
-      return job_plan->batches().total_steps();
+      return {};
     } catch (const Error& error) {
       return tl::unexpected<Error>(error);
     }
   }
 
-  StepFacts facts_of(int64_t step) override { return job_plan->facts_of(step); }
+  bool has_step(int64_t step) override { return job_plan->batches().has_step(step); }
+  Result<StepFacts> facts_of(int64_t step) override { return job_plan->facts_of(step); }
   Result<Assignment> assignment_of(int64_t step, const Sharing& how, CostRates rates) override {
     return job_plan->assignment_of(step, how, rates);
   }
 
-  Result<> record(const CommitRecord& entry) override { return ledger->append(entry); }
-  Result<> record(const GenerationRecord& entry) override { return ledger->append(entry); }
-  Result<> record(const RestartRecord& entry) override { return ledger->append(entry); }
+  Result<> record(const CommitRecord& entry) override { return append(entry); }
+  Result<> record(const GenerationRecord& entry) override { return append(entry); }
+  Result<> record(const RestartRecord& entry) override { return append(entry); }
   Result<> record(const SnapshotRecord& entry) override {
-    auto appended = ledger->append(entry);
+    SnapshotRecord inside = entry;
+    if (fs::path(entry.file).is_absolute()) {
+      inside.file = fs::path(entry.file).lexically_relative(order.directory.path()).string();
+    }
+    auto appended = append(inside);
     if (appended) prune_snapshots();
     return appended;
+  }
+  std::string snapshot_path(int64_t step) const override {
+    if (gone.empty()) return snapshot_file(step).string();
+    return rescue_lock ? (order.directory.path() / snapshot_file(step)).string() : std::string();
+  }
+  bool has_snapshot(const SnapshotRecord& entry) const override {
+    std::error_code error;
+    return fs::exists(order.directory.path() / entry.file, error);
+  }
+
+  [[nodiscard]] bool has_newest_snapshot() const {
+    const auto& snapshots = ledger->lineage().snapshots;
+    return !snapshots.empty() && has_snapshot(snapshots.back());
+  }
+
+  template <class Record>
+  Result<> append(const Record& entry) {
+    if (Result<> there = look(); !there) return there;
+    return ledger->append(entry);
+  }
+
+  // Whether the run directory is still there. The first look that finds it gone leaves it for a fresh one, whose ledger
+  // has the same records; the job ends then, with a snapshot there where there is one or a worker can write one.
+  Result<> look() {
+    if (!gone.empty()) return {};
+    if (!ledger) {
+      look_without_ledger();
+      return {};
+    }
+    Result<> there = ledger->check_in_place();
+    if (there) return {};
+    gone = fmt::format("the run directory {} is {}: {}", order.directory.path().string(),
+                       there.error().status() == Status::kNotFound ? "gone" : "damaged", there.error().message());
+    if (!slots.empty() || has_newest_snapshot()) leave_directory();
+    event(gone, true);
+    return failed(Status::kNotFound, gone);
+  }
+
+  // A foreign program keeps its state elsewhere and goes on; what it prints is lost.
+  void look_without_ledger() {
+    if (home.get() < 0 || names(order.directory.path(), home.get())) return;
+    home = FileDescriptor();
+    event(fmt::format("the run directory {} was removed, moved or replaced: what workers print is lost",
+                      order.directory.path().string()),
+          true);
+  }
+
+  void leave_directory() {
+    if (const Result<> moved = move_to_fresh_directory(); !moved)
+      gone += fmt::format("; nothing could be saved: {}", moved.error().message());
+  }
+
+  Result<> move_to_fresh_directory() {
+    if (!job_plan) return failed(Status::kFailedPrecondition, "no worker was ready yet");
+    Result<RunDirectory> fresh = rescue_directory(order.directory);
+    if (!fresh) return failed(std::move(fresh));
+    Result<DirectoryLock> lock = DirectoryLock::take(*fresh);
+    if (!lock) return failed(std::move(lock));
+    Result<Ledger> copy = rescue_run(*fresh, order, job_plan->batches().dataset(), *ledger);
+    if (!copy) return failed(std::move(copy));
+    gone += fmt::format("; what the job has goes to {path}: go on with `pliant run {config} --resume {path}`",
+                        fmt::arg("path", fresh->path().string()), fmt::arg("config", order.config.file().string()));
+    rescue_lock = std::move(*lock);
+    ledger = std::move(*copy);
+    order.directory = std::move(*fresh);
+    return {};
+  }
+
+  // The verdict, unless nothing is left of the run that it is about.
+  Verdict at_end(Verdict over) {
+    static_cast<void>(look());
+    if (gone.empty()) return over;
+    if (rescue_lock && !has_newest_snapshot()) {
+      event("no worker could write a snapshot there: a resume has to compute steps again", true);
+    }
+    return over.outcome == "failed" ? over : Verdict{1, "failed", gone};
   }
 
   void prune_snapshots() {
@@ -287,8 +472,8 @@ struct Agent::State final : GroupActions, ForeignActions {
 
   void interrupted() override { pace.interrupted(now()); }
 
-  void committed(const CommitRecord& entry, int64_t world_size, int64_t total) override {
-    observer.on_commit(pace.committed(entry, world_size, total, now()));
+  void committed(const CommitRecord& entry, int64_t world_size) override {
+    observer.on_commit(pace.committed(entry, world_size, job_plan->batches().expected_steps(), now()));
   }
 
   void agent_kill_point(int64_t step, const char* at) override {
@@ -303,6 +488,9 @@ struct Agent::State final : GroupActions, ForeignActions {
     signals.async_wait([this](const error_code& error, int number) {
       if (error) return;
       const int code = 128 + number;
+      // Who stops a job may say so twice at once: `timeout` does, and systemd with SendSIGHUP.
+      if (signals_seen > 0 && now() - signalled_at < kOneOrderSeconds) return wait_for_signal();
+      signalled_at = now();
       if (++signals_seen > 1) {
         event("stopping at once", true);
         for (const auto& [id, slot] : slots) slot.process.signal_group(SIGKILL);
@@ -327,12 +515,38 @@ struct Agent::State final : GroupActions, ForeignActions {
     timer.expires_after(kTick);
     timer.async_wait([this](const error_code& error) {
       if (error) return;
+      if (!look() && group) group->fail({1, "failed", gone});
+      if (workers_owed > 0) spawn_owed();
       if (group) group->tick();
       if (foreign) foreign->tick();
+      tend_warden();
       if (order.options.show_logs) {
         for (auto& [id, slot] : slots) show_log(slot, false);
       }
       wait_for_tick();
+    });
+  }
+
+  void tend_warden() {
+    const Result<bool> replaced = warden.tend();
+    if (!replaced && !warden_missing) {
+      event(fmt::format("nobody would end the workers' processes if this agent died: {}; trying on",
+                        replaced.error().message()),
+            true);
+    }
+    warden_missing = !replaced;
+    if (!replaced || !*replaced) return;
+    event("the process that ends the workers' should this agent die was gone or stopped: another takes its place",
+          true);
+    watch_warden();
+  }
+
+  void watch_warden() {
+    const int end = ::fcntl(warden.pidfd(), F_DUPFD_CLOEXEC, 0);
+    if (end < 0) return;  // the next tick finds out as well
+    warden_end.emplace(loop, end);
+    warden_end->async_wait(asio::posix::stream_descriptor::wait_read, [this](const error_code& error) {
+      if (!error) tend_warden();
     });
   }
 
@@ -376,6 +590,7 @@ struct Agent::State final : GroupActions, ForeignActions {
 
   Verdict run() {
     rendezvous.emplace(or_throw(Rendezvous::open(order.config)));
+    home = or_throw(open_file(order.directory.path(), O_RDONLY | O_DIRECTORY, "open the run directory"));
     open_groups();
     signals.add(SIGINT);
     signals.add(SIGTERM);
@@ -383,9 +598,10 @@ struct Agent::State final : GroupActions, ForeignActions {
     if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) signals.add(SIGHUP);
     wait_for_signal();
     wait_for_tick();
+    watch_warden();
     spawn_group(order.config.run().workers, 0);
     while (true) {
-      if (const auto over = verdict()) return *over;
+      if (const auto over = verdict()) return at_end(*over);
       loop.run_one();
     }
   }
@@ -396,6 +612,9 @@ Agent::Agent(AgentOrder order, JobObserver& observer, Warden warden)
 Agent::~Agent() = default;
 Verdict Agent::run() {
   return state_->run();
+}
+const RunDirectory& Agent::directory() const {
+  return state_->order.directory;
 }
 const Pace& Agent::pace() const {
   return state_->pace;

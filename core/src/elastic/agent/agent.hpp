@@ -42,6 +42,8 @@ class Agent {
   /// Runs until every worker is gone.
   Verdict run();
 
+  /// Where the run is by now: a directory that is gone was left for a fresh one.
+  [[nodiscard]] const RunDirectory& directory() const;
   [[nodiscard]] const Pace& pace() const;
   [[nodiscard]] const std::optional<Ledger>& ledger() const;
   /// The job's batches; null for a foreign program or when no worker became ready.

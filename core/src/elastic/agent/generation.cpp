@@ -2,12 +2,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "elastic/agent/group.hpp"
 #include "elastic/assignment_record.hpp"
-#include "elastic/snapshot.hpp"
 
 namespace pliant::elastic {
+namespace {
+
+// A worker that replaces another is waited for at least so long, where nobody holds the state.
+constexpr double kStartPatience = 5;
+
+}  // namespace
 
 void Group::abort_generation() {
   for (const WorkerId rank : ranks_) {
@@ -15,44 +21,58 @@ void Group::abort_generation() {
   }
 }
 
-// Nobody is known to hold the last commit. Somebody may hold it all the same: ask before anything is given up.
-bool Group::must_ask(const std::vector<WorkerId>& ready) {
-  if (generations_ == 0 || ready.empty() || members_.at(ready.front()).holds == committed_) return false;
-  bool waiting = false;
-  for (const WorkerId id : ready) {
-    Member& member = members_.at(id);
-    if (member.told) continue;
-    if (!member.asked) {
-      actions_.send(id, Tell{});
-      progress_at_ = actions_.now();
-    }
-    member.asked = waiting = true;
+void Group::ask(WorkerId worker, Member& member) {
+  if (member.asked_at) return;
+  member.asked_at = time();
+  actions_.send(worker, Tell{});
+}
+
+// A worker may have copied the last commit and not have come to say so, or may hold it and be stopped.
+bool Group::somebody_else_may_hold() {
+  bool may_hold = false;
+  for (auto& [id, member] : members_) {
+    if (!member.ready || member.finished || !member.fenced.empty()) continue;
+    if (member.holds != committed_ && !member.may_hold) continue;
+    if (!may_hold && !member.asked_at) progress_at_ = time();
+    ask(id, member);
+    may_hold = true;
   }
-  return waiting;
+  return may_hold;
+}
+
+// With nobody to go on from, everybody starts together; but nobody waits for one that is stopped, or, later than at the
+// job's start, that takes far longer than the others took.
+bool Group::starters_are_due() const {
+  const double patience = std::max(kStartPatience, 3 * slowest_start_);
+  return std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
+    const Member& member = entry.second;
+    if (member.ready || member.finished) return false;
+    if (!member.fenced.empty()) return generations_ == 0;  // a fresh one follows
+    const double stopped_for_long = generations_ == 0 ? kStoppedSeconds : 0;
+    if (member.stopped_at && time() - *member.stopped_at >= stopped_for_long) return false;
+    return generations_ == 0 || time() - member.since < patience;
+  });
 }
 
 void Group::regroup(const std::string& reason) {
   reason_ = reason;
   phase_ = Phase::kStarting;
+  cut_off_at_.reset();
   if (pending_) return;
-  if (stop_code_ != 0) {
-    if (generations_ == 0 || !save()) end({stop_code_, "stopped", "stopped between two generations"}, false);
-    return;
+  if (stop_code_ != 0) return stop_now();
+  std::vector<WorkerId> usable = usable_members(false);
+  const bool enough = hold_state(usable) && largest_world(static_cast<int64_t>(usable.size())) > 0;
+  if (!enough) usable = usable_members(true);  // what broke before is tried again before anything is given up
+  if (!hold_state(usable)) {
+    if (generations_ > 0 && !is_restorable() && somebody_else_may_hold()) return;
+    if (starters_are_due()) return;
   }
-  const std::vector<WorkerId> ready = ready_members();
-  const bool all_ready = ready.size() == members_.size();
-  const bool state_survives = !ready.empty() && members_.at(ready.front()).holds == committed_ && generations_ > 0;
-  // With nobody to go on from, everybody starts together.
-  if (!all_ready && !state_survives) return;
-  if (must_ask(ready)) return;
-  const int64_t world_size = largest_world(static_cast<int64_t>(ready.size()));
-  if (world_size > 0) return form(ready, world_size, reason);
-  if (all_ready) {
-    end({75, "no valid world size",
-         fmt::format("{} workers are left and no valid world size is that small{}; {}", ready.size(),
-                     why_not(static_cast<int64_t>(ready.size())), reason)},
-        false);
-  }
+  const auto count = static_cast<int64_t>(usable.size());
+  if (const int64_t world_size = largest_world(count); world_size > 0) return form(usable, world_size, reason);
+  if (usable.size() < members_.size() || actions_.owed() > 0) return;  // some may still come, or be replaced
+  end({75, "no valid world size",
+       fmt::format("{} workers are left and no valid world size is that small{}; {}", count, why_not(count), reason)},
+      false);
 }
 
 std::string Group::why_not(int64_t world_size) const {
@@ -62,10 +82,20 @@ std::string Group::why_not(int64_t world_size) const {
                      other->second, world_size);
 }
 
-void Group::form(std::vector<WorkerId> ready, int64_t world_size, const std::string& reason) {
+// What it is short of, descriptors say, may be had again in a moment: a tick tries on.
+void Group::wait_for_rendezvous(const Error& error) {
+  const bool first = !refused_by_rendezvous_since_;
+  if (first) refused_by_rendezvous_since_ = time();
+  const bool for_long = time() - *refused_by_rendezvous_since_ >= options_.hang_timeout_s;
+  if (error.status() != Status::kResourceExhausted || for_long) return end({3, "failed", error.message()}, true);
+  if (first) actions_.event(fmt::format("{}; trying on", error.message()), true);
+}
+
+void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const std::string& reason) {
   const Result<int64_t> generation = actions_.next_generation(world_size);
-  if (!generation) return end({3, "failed", generation.error().message()}, true);
-  const int64_t best = members_.at(ready.front()).holds;
+  if (!generation) return wait_for_rendezvous(generation.error());
+  refused_by_rendezvous_since_.reset();
+  const int64_t best = members_.at(usable.front()).holds;
   const bool restore = snapshot_ && snapshot_->step > best;
   const int64_t next_step = restore ? snapshot_->step : best;
   if (next_step < committed_) {
@@ -76,6 +106,9 @@ void Group::form(std::vector<WorkerId> ready, int64_t world_size, const std::str
                                restore ? "the snapshot of step" : "step", next_step),
                    true);
     committed_ = next_step;
+    for (auto& [id, member] : members_) {
+      if (member.holds > next_step || member.may_hold) fence(id, "holds steps that the job has given up");
+    }
   }
   if (const auto recorded = actions_.record(GenerationRecord{*generation, world_size, next_step, reason}); !recorded) {
     return end({code_of(recorded.error()), "failed", recorded.error().message()}, true);
@@ -83,8 +116,8 @@ void Group::form(std::vector<WorkerId> ready, int64_t world_size, const std::str
   generation_ = *generation;
   ++generations_;
   phase_ = Phase::kForming;
-  progress_at_ = actions_.now();
-  grow_ = told_of_wait_ = false;
+  progress_at_ = time();
+  told_of_wait_ = id_shared_ = false;
   assignment_.reset();
   Form form;
   form.generation = generation_;
@@ -92,23 +125,51 @@ void Group::form(std::vector<WorkerId> ready, int64_t world_size, const std::str
   form.next_step = next_step;
   form.micro_batch = options_.micro_batch_of.at(world_size);
   form.rates = rates_;
-  ranks_.assign(ready.begin(), ready.begin() + world_size);
+  if (!restore) ask_for_due_snapshot(usable.front());
+  for (auto& [id, member] : members_) leave(id, member, std::count(usable.begin(), usable.end(), id) > 0);
+  ranks_.assign(usable.begin(), usable.begin() + world_size);
   form.copy_state = restore || next_step == 0 || std::any_of(ranks_.begin(), ranks_.end(), [&](WorkerId id) {
                       return members_.at(id).holds != next_step;
                     });
-  for (size_t i = 0; i < ready.size(); ++i) {
-    Member& member = members_.at(ready[i]);
+  for (size_t i = 0; i < usable.size(); ++i) {
+    Member& member = members_.at(usable[i]);
     const bool ranked = static_cast<int64_t>(i) < world_size;
     member.rank = ranked ? static_cast<int64_t>(i) : -1;
-    member.formed = member.reducing = member.told = member.asked = false;
-    member.vote.reset();
+    member.stage = ranked ? Stage::kTold : Stage::kIdle;
+    member.asked_at.reset();
+    member.answered_at = time();
     Form own = form;
     own.rank = member.rank;
     own.wants_state = i != 0 && (restore || next_step == 0 || member.holds != next_step);
+    member.may_hold = ranked && member.holds != next_step;
     own.restore = restore && i == 0 ? snapshot_->file : "";
     own.injections = injections_for(member.rank);
-    actions_.send(ready[i], own);
+    actions_.send(usable[i], own);
   }
+}
+
+// It is asked before it hears of the generation, so that it writes first.
+void Group::ask_for_due_snapshot(WorkerId holder) {
+  if (!due_ || (snapshot_ && snapshot_->step >= due_->step)) return due_.reset();
+  const auto writer = members_.find(due_->writer);
+  if (writer != members_.end() && writer->second.fenced.empty()) return;  // it writes, or says that it cannot
+  const std::string file = actions_.snapshot_path(committed_);
+  if (file.empty()) return;
+  due_->writer = holder;
+  actions_.send(holder, Save{committed_, file});
+}
+
+void Group::leave(WorkerId worker, Member& member, bool usable) {
+  if (usable) {
+    member.left_out = false;
+  } else if (!member.left_out && member.ready && member.fenced.empty() && actions_.is_stopped(worker)) {
+    member.left_out = true;
+    actions_.event(fmt::format("{} is stopped; the group goes on without it until it continues", label(worker)), true);
+  }
+  member.rank = -1;
+  member.stage = Stage::kIdle;
+  member.vote.reset();
+  member.cut_off.reset();
 }
 
 void Group::try_commit() {
@@ -116,7 +177,9 @@ void Group::try_commit() {
     if (!members_.at(rank).vote) return;
   }
   const Vote& first = *members_.at(ranks_.front()).vote;
-  const StepFacts facts = actions_.facts_of(committed_);
+  const Result<StepFacts> planned = actions_.facts_of(committed_);
+  if (!planned) return end({static_cast<int>(planned.error().exit_code()), "failed", planned.error().message()}, true);
+  const StepFacts& facts = *planned;
   for (const WorkerId rank : ranks_) {
     const Vote& vote = *members_.at(rank).vote;
     if (vote.digest != facts.digest || vote.loss_tokens != facts.size.loss_tokens) {
@@ -177,53 +240,45 @@ void Group::finish_step(const CommitRecord& record) {
   commit.rates = rates_;
   ++committed_;
   assignment_.reset();
-  broken_in_a_row_ = 0;
-  progress_at_ = actions_.now();
-  const bool last = committed_ >= total_steps_ || stop_code_ != 0;
+  broken_.clear();
+  cut_off_at_.reset();
+  stalled_since_.reset();
+  progress_at_ = time();
+  const bool last = !actions_.has_step(committed_) || stop_code_ != 0;
   commit.wait = last || may_grow();
-  const bool due = options_.snapshot_every > 0 && committed_ % options_.snapshot_every == 0;
-  if (due || last) commit.snapshot = snapshot_file(committed_).string();
+  const bool due =
+      std::exchange(save_soon_, false) || (options_.snapshot_every > 0 && committed_ % options_.snapshot_every == 0);
+  if (due || last) commit.snapshot = actions_.snapshot_path(committed_);
+  if (due) due_ = Due{committed_, ranks_.front()};
   for (const WorkerId rank : ranks_) {
     Member& member = members_.at(rank);
     member.holds = committed_;
     member.vote.reset();
-    member.reducing = false;
+    member.stage = Stage::kFormed;
+    member.woken = false;
     actions_.send(rank, commit);
   }
-  actions_.committed(record, static_cast<int64_t>(ranks_.size()), total_steps_);
+  actions_.committed(record, static_cast<int64_t>(ranks_.size()));
   if (last) {
     phase_ = Phase::kSaving;
     saver_ = ranks_.front();
   } else if (commit.wait) {
-    grown_at_ = actions_.now();
+    grown_at_ = time();
     regroup("a worker joined");
   }
 }
 
 bool Group::may_grow() {
-  if (!grow_) return false;
-  const double left = grown_at_ ? *grown_at_ + options_.min_resize_interval_s - actions_.now() : 0;
+  if (members_.size() == ranks_.size()) return false;
+  const auto usable = static_cast<int64_t>(usable_members(false).size());
+  if (largest_world(usable) <= static_cast<int64_t>(ranks_.size())) return false;
+  const double left = grown_at_ ? *grown_at_ + options_.min_resize_interval_s - time() : 0;
   if (left > 0 && !told_of_wait_) {
     actions_.event(fmt::format("a worker is ready and joins in {:.0f} s (min_time of the elasticity policy)", left),
                    false);
   }
   told_of_wait_ = left > 0;
   return left <= 0;
-}
-
-bool Group::save() {
-  const std::vector<WorkerId> ready = ready_members();
-  if (ready.empty() || members_.at(ready.front()).holds != committed_) return false;
-  phase_ = Phase::kSaving;
-  saver_ = ready.front();
-  progress_at_ = actions_.now();
-  actions_.send(saver_, Save{committed_, snapshot_file(committed_).string()});
-  return true;
-}
-
-Verdict Group::verdict_when_saved() const {
-  if (committed_ >= total_steps_) return {0, "finished", ""};
-  return {stop_code_, "stopped", fmt::format("stopped after step {}", committed_)};
 }
 
 }  // namespace pliant::elastic

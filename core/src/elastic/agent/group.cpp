@@ -1,4 +1,4 @@
-// Group: what is known of the workers, what their messages and deaths change, and how a job ends.
+// Group: what is known of the workers, and what their messages change.
 #include "elastic/agent/group.hpp"
 
 #include <fmt/format.h>
@@ -12,8 +12,8 @@
 namespace pliant::elastic {
 namespace {
 
-// A generation that cannot hold together is a fault of the machine or the program, not of one worker.
-constexpr int64_t kBrokenLimit = 3;
+// Collectives of several workers that fail so often without a commit are a fault of the machine or the program.
+constexpr size_t kBrokenLimit = 3;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ Group::Group(GroupOptions options, GroupActions& actions, int64_t committed, std
       fit_(options_.rates),
       rates_(options_.rates),
       snapshot_(std::move(snapshot)) {
-  progress_at_ = actions_.now();
+  progress_at_ = time();
 }
 
 // What is known of the workers.
@@ -43,21 +43,48 @@ int64_t Group::largest_world(int64_t at_most) const {
   return above == options_.micro_batch_of.begin() ? 0 : std::prev(above)->first;
 }
 
-std::vector<WorkerId> Group::ready_members() const {
-  std::vector<WorkerId> ready;
+bool Group::is_away(WorkerId worker, const Member& member) const {
+  return actions_.is_stopped(worker) || (member.asked_at && time() - *member.asked_at >= kAnswerSeconds);
+}
+
+std::vector<WorkerId> Group::usable_members(bool barred) const {
+  std::vector<WorkerId> usable;
   for (const auto& [id, member] : members_) {
-    if (member.ready && !member.finished && member.fenced.empty()) ready.push_back(id);
+    if (!member.ready || member.finished || !member.fenced.empty()) continue;
+    if (!barred && time() < member.barred_until) continue;
+    if (!is_away(id, member)) usable.push_back(id);
   }
   // Those that hold most come first and the order of ranks stays, so that a survivor gives its state and work moves
   // little.
-  std::stable_sort(ready.begin(), ready.end(), [this](WorkerId a, WorkerId b) {
+  std::stable_sort(usable.begin(), usable.end(), [this](WorkerId a, WorkerId b) {
     const Member& left = members_.at(a);
     const Member& right = members_.at(b);
     if (left.holds != right.holds) return left.holds > right.holds;
     const auto place = [](const Member& m) { return m.rank < 0 ? INT64_MAX : m.rank; };
     return place(left) < place(right);
   });
-  return ready;
+  return usable;
+}
+
+bool Group::hold_state(const std::vector<WorkerId>& usable) const {
+  return generations_ > 0 && !usable.empty() && members_.at(usable.front()).holds == committed_;
+}
+
+bool Group::is_restorable() const {
+  return snapshot_ && snapshot_->step == committed_ && actions_.has_snapshot(*snapshot_);
+}
+
+bool Group::others_hold(WorkerId worker) const {
+  std::vector<WorkerId> others = usable_members(false);
+  others.erase(std::remove(others.begin(), others.end(), worker), others.end());
+  return hold_state(others) && largest_world(static_cast<int64_t>(others.size())) > 0;
+}
+
+bool Group::can_form_without(WorkerId worker) const {
+  if (others_hold(worker)) return true;
+  const std::vector<WorkerId> usable = usable_members(false);
+  const auto others = static_cast<int64_t>(usable.size()) - std::count(usable.begin(), usable.end(), worker);
+  return generations_ > 0 && is_restorable() && largest_world(others) > 0;
 }
 
 std::string Group::label(WorkerId worker) const {
@@ -86,7 +113,7 @@ std::vector<InjectedKill> Group::unstruck() const {
 // Events.
 
 void Group::started(WorkerId worker) {
-  members_[worker].since = actions_.now();
+  members_[worker].since = time();
 }
 
 void Group::received(WorkerId worker, const FromWorker& message) {
@@ -102,47 +129,67 @@ void Group::on(WorkerId, Member& member, const Hello&) {
 
 void Group::on(WorkerId worker, Member& member, const Ready& message) {
   if (fingerprint_.empty()) {
-    const Result<int64_t> total = actions_.total_steps(message.fingerprint);
-    if (!total) return end({static_cast<int>(total.error().exit_code()), "failed", total.error().message()}, true);
-    total_steps_ = *total;
+    const Result<> opened = actions_.open_plan(message.fingerprint);
+    if (!opened) return end({static_cast<int>(opened.error().exit_code()), "failed", opened.error().message()}, true);
     fingerprint_ = message.fingerprint;
   } else if (message.fingerprint != fingerprint_) {
-    return end(
-        {2, "failed",
-         fmt::format(
-             "{} sees other data or options than the workers before it (fingerprint {} instead of {}); all workers "
-             "must read the same files",
-             label(worker), message.fingerprint, fingerprint_)},
-        true);
+    const std::string other = fmt::format(
+        "sees other data or options than the workers before it (fingerprint {} instead of {}); all workers must read "
+        "the same files",
+        message.fingerprint, fingerprint_);
+    if (generations_ == 0) return end({2, "failed", fmt::format("{} {}", label(worker), other)}, true);
+    return fence(worker, other);
   }
   member.ready = true;
+  member.answered_at = time();
+  slowest_start_ = std::max(slowest_start_, time() - member.since);
   if (phase_ == Phase::kEnding) {
-    member.stopped = true;
+    member.told_to_stop = true;
     return actions_.send(worker, Stop{});
   }
-  const bool saved = committed_ == 0 || (snapshot_ && snapshot_->step == committed_);
-  if (committed_ >= total_steps_ && saved) return end({0, "finished", ""}, false);
-  if (phase_ == Phase::kStarting) return regroup(reason_);
-  const auto now_ready = static_cast<int64_t>(ready_members().size());
-  grow_ = largest_world(now_ready) > static_cast<int64_t>(ranks_.size());
+  for (; unreplaced_ > 0; --unreplaced_) {  // others are well: what those met was their own
+    if (options_.on_loss == "replace") replace();
+  }
+  const bool covered = !is_unsaved() || (snapshot_ && !actions_.has_step(snapshot_->step));
+  if (!actions_.has_step(committed_) && covered && phase_ != Phase::kSaving) {
+    if (committed_ > 0 && !actions_.has_step(committed_ - 1)) {
+      actions_.event(
+          fmt::format("{} steps are committed, more than the job has now: nothing is left to do", committed_), false);
+    }
+    return end({0, "finished", ""}, false);
+  }
+  if (phase_ == Phase::kStarting) regroup(reason_);
 }
 
 void Group::on(WorkerId, Member&, const CommIdMade& message) {
   if (message.generation != generation_ || phase_ != Phase::kForming) return;
+  id_shared_ = true;
   for (const WorkerId rank : ranks_) {
     if (members_.at(rank).rank != 0) actions_.send(rank, CommIdShared{generation_, message.id});
   }
 }
 
+void Group::on(WorkerId, Member& member, const Joining& message) {
+  if (message.generation == generation_ && member.stage == Stage::kTold) member.stage = Stage::kJoining;
+}
+
+void Group::on(WorkerId, Member& member, const Copying& message) {
+  if (message.generation == generation_ && member.stage == Stage::kJoining) member.stage = Stage::kCopying;
+}
+
 void Group::on(WorkerId, Member& member, const Formed& message) {
-  if (message.generation != generation_ || phase_ != Phase::kForming) return;
-  member.formed = true;
-  member.holds = committed_;
+  if (message.generation != generation_) return;
+  if (member.may_hold || phase_ == Phase::kForming) {  // also where the generation was given up meanwhile
+    member.holds = committed_;
+    member.may_hold = false;
+  }
+  if (phase_ != Phase::kForming) return;
+  member.stage = std::max(member.stage, Stage::kFormed);
   for (const WorkerId rank : ranks_) {
-    if (!members_.at(rank).formed) return;
+    if (members_.at(rank).stage < Stage::kFormed) return;
   }
   phase_ = Phase::kRunning;
-  progress_at_ = actions_.now();
+  progress_at_ = time();
   actions_.event(fmt::format("generation {}: {} {} from step {} ({})", generation_, ranks_.size(),
                              ranks_.size() == 1 ? "rank" : "ranks", committed_, reason_),
                  false);
@@ -151,14 +198,16 @@ void Group::on(WorkerId, Member& member, const Formed& message) {
 
 void Group::on(WorkerId, Member& member, const Holds& message) {
   member.holds = message.step;
-  member.told = true;
+  member.may_hold = false;
+  member.asked_at.reset();
+  member.answered_at = time();
   if (phase_ == Phase::kStarting) regroup(reason_);
 }
 
 void Group::on(WorkerId worker, Member& member, const Reducing& message) {
   const bool present = phase_ == Phase::kRunning || phase_ == Phase::kForming;
   if (message.generation != generation_ || !present || message.step != committed_) return;
-  member.reducing = true;
+  member.stage = std::max(member.stage, Stage::kReducing);
   const Assignment* const own = assignment();
   if (own == nullptr || digest_of(*own) == message.assignment) return;
   end({3, "failed",
@@ -171,37 +220,74 @@ void Group::on(WorkerId worker, Member& member, const Reducing& message) {
 void Group::on(WorkerId, Member& member, const Vote& message) {
   const bool present = phase_ == Phase::kRunning || phase_ == Phase::kForming;
   if (message.generation != generation_ || !present || message.step != committed_) return;
+  member.stage = Stage::kVoted;
   member.vote = message;
   if (phase_ == Phase::kRunning) try_commit();
 }
 
-void Group::on(WorkerId worker, Member&, const Broken& message) {
+void Group::on(WorkerId worker, Member& member, const Broken& message) {
   if (message.generation != generation_ || (phase_ != Phase::kRunning && phase_ != Phase::kForming)) return;
+  if (message.peer_lost) {  // most often a process died, which is about to be seen
+    member.cut_off = message.reason;
+    if (!cut_off_at_) cut_off_at_ = time();
+    return;
+  }
   const std::string line = fmt::format("{}: a collective failed: {}", label(worker), message.reason);
   actions_.event(line, true);
   actions_.interrupted();
-  if (++broken_in_a_row_ >= kBrokenLimit) return end({message.exit_code, "failed", line}, true);
+  const bool joins = member.holds != committed_;
+  broken_.push_back(worker);
+  const bool alone = std::all_of(broken_.begin(), broken_.end(), [&](WorkerId one) { return one == worker; });
+  const bool too_often = broken_.size() >= kBrokenLimit;
   abort_generation();
+  // What one meets costs that one. Where nobody holds the state, what they meet one after the other is no one's own.
+  const bool others_well = others_hold(worker) || (can_form_without(worker) && !(too_often && !alone));
+  if ((joins || (too_often && alone)) && others_well) {
+    if (others_hold(worker)) broken_.clear();
+    fence(worker, fmt::format("could not take part: {}", message.reason));
+  } else if (too_often && alone && bar_joiners(line, false)) {
+    broken_.clear();  // it goes on as it stood before
+  } else if (too_often) {
+    return end({message.exit_code, "failed", line}, true);
+  }
   regroup(line);
 }
 
-void Group::on(WorkerId worker, Member&, const SnapshotWritten& message) {
+void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) {
   const bool last = phase_ == Phase::kSaving && worker == saver_ && message.step == committed_;
+  if (message.file != actions_.snapshot_path(message.step)) {  // the run directory was given up since
+    if (last && !save()) close();
+    return;
+  }
   if (!message.error.empty()) {
-    actions_.event(fmt::format("no snapshot of step {}: {}", message.step, message.error), true);
+    actions_.event(fmt::format("no snapshot of step {} from {}: {}", message.step, label(worker), message.error), true);
     if (!last) return;
-    return end({1, "failed",
-                fmt::format("{} is committed, but the snapshot could not be written: {}",
-                            committed_ >= total_steps_ ? "every step" : fmt::format("step {}", committed_ - 1),
-                            message.error)},
-               false);
+    member.cannot_save = true;
+    if (save()) return;  // another may be able to
+    if (!pending_) {
+      pending_ =
+          Verdict{1, "failed",
+                  fmt::format("{} is committed, but the snapshot could not be written: {}",
+                              actions_.has_step(committed_) ? fmt::format("step {}", committed_ - 1) : "every step",
+                              message.error)};
+    }
+    return close();
   }
   const SnapshotRecord record{message.step, message.file};
-  if (const auto recorded = actions_.record(record); !recorded) {
-    return end({code_of(recorded.error()), "failed", recorded.error().message()}, true);
+  const bool known = snapshot_ && snapshot_->step == record.step && snapshot_->file == record.file;
+  const bool old = snapshot_ && snapshot_->step > record.step;  // of a rank that was stopped in between
+  if (!last && (known || old || record.step > committed_)) return;
+  if (const auto recorded = known ? Result<>{} : actions_.record(record); !recorded) {
+    if (!last) return end({code_of(recorded.error()), "failed", recorded.error().message()}, true);
+    if (pending_) actions_.event(recorded.error().message(), true);
+    if (!pending_) pending_ = Verdict{code_of(recorded.error()), "failed", recorded.error().message()};
+    if (message.file != actions_.snapshot_path(message.step) && save()) return;
+    return close();
   }
   snapshot_ = record;
-  if (last) end(verdict_when_saved(), false);
+  if (!last) return;
+  if (!pending_) pending_ = verdict_when_saved();
+  close();
 }
 
 void Group::on(WorkerId worker, Member&, const Injected& message) {
@@ -215,129 +301,6 @@ void Group::on(WorkerId worker, Member&, const Injected& message) {
 
 void Group::on(WorkerId, Member& member, const Finished&) {
   member.finished = true;
-}
-
-void Group::on(WorkerId worker, Member&, const Failed& message) {
-  end({message.exit_code, "failed", fmt::format("{}: {}", label(worker), message.reason)}, true);
-}
-
-// Losses and the end.
-
-void Group::ended(WorkerId worker, const ExitStatus& status) {
-  const auto found = members_.find(worker);
-  if (found == members_.end()) return;
-  const Member member = found->second;
-  const std::string who = label(worker);
-  members_.erase(found);
-  if (phase_ == Phase::kEnding) {
-    if (!member.finished && !member.stopped && pending_->exit_code == 0) {
-      actions_.event(fmt::format("{} {} after the last commit", who, describe(status)), true);
-    }
-    if (members_.empty()) over_ = pending_;
-    return;
-  }
-  if (phase_ == Phase::kSaving && worker != saver_) {
-    return actions_.event(fmt::format("{} {} after the last commit", who, describe(status)), true);
-  }
-  std::string how = fmt::format("{} {}", who, describe(status));
-  if (!member.fenced.empty()) how = fmt::format("{} {}", who, member.fenced);
-  if (!status.signalled && status.code == 0) how = fmt::format("{} exited with code 0 before the job was done", who);
-  if (member.hello && !status.signalled && (status.code == 2 || status.code == 3)) {
-    return end({status.code, "failed", how}, true);  // a wrong config or plugin does not get better by trying again
-  }
-  lost(worker, member, how);
-}
-
-void Group::lost(WorkerId, const Member& member, const std::string& how) {
-  actions_.event(how, true);
-  actions_.interrupted();
-  if (phase_ == Phase::kSaving) {
-    if (save()) return;
-    phase_ = Phase::kStarting;  // the last state is gone: back to the snapshot
-  }
-  if (options_.on_loss == "stop") return end({1, "failed", how}, true);
-  if (options_.on_loss == "replace" && stop_code_ == 0) {
-    if (restarts_ < options_.max_restarts) {
-      ++restarts_;
-      actions_.spawn();
-    } else {
-      actions_.event(fmt::format("all {} restarts are spent; going on without a replacement", options_.max_restarts),
-                     true);
-    }
-  }
-  if (members_.empty()) {
-    if (options_.on_loss == "replace") return end({1, "failed", fmt::format("no worker is left; {}", how)}, true);
-    return end({75, "no valid world size", fmt::format("no worker is left; {}", how)}, true);
-  }
-  const bool was_rank = member.rank >= 0 && (phase_ == Phase::kForming || phase_ == Phase::kRunning);
-  if (was_rank) abort_generation();
-  if (was_rank || phase_ == Phase::kStarting) regroup(how);
-}
-
-void Group::request_stop(int exit_code) {
-  if (stop_code_ != 0) return;
-  stop_code_ = exit_code;
-  if (phase_ == Phase::kStarting) end({exit_code, "stopped", "stopped before a step was under way"}, true);
-}
-
-void Group::end(Verdict verdict, bool kill_now) {
-  if (!pending_) pending_ = std::move(verdict);
-  phase_ = Phase::kEnding;
-  for (auto& [id, member] : members_) {
-    if (kill_now || !member.ready) {
-      member.stopped = true;
-      actions_.kill(id);
-    } else if (!member.stopped) {
-      member.stopped = true;
-      actions_.send(id, Stop{});
-    }
-  }
-  progress_at_ = actions_.now();
-  if (members_.empty()) over_ = pending_;
-}
-
-void Group::tick() {
-  if (!uses_api_ && !options_.must_attach) return;
-  const double now = actions_.now();
-  for (auto& [id, member] : members_) {
-    if (member.ready || !member.fenced.empty() || now - member.since < options_.start_timeout_s) continue;
-    member.fenced = fmt::format("was not ready {} s after its start and was killed ([run] start_timeout_s)",
-                                options_.start_timeout_s);
-    actions_.kill(id);
-  }
-  const double waited = now - progress_at_;
-  if (waited >= options_.hang_timeout_s) fence_hung(waited);
-}
-
-void Group::fence_hung(double waited) {
-  progress_at_ = actions_.now();
-  std::vector<WorkerId> late;
-  for (auto& [id, member] : members_) {
-    if (phase_ == Phase::kStarting) {  // only those who were asked what they hold keep the others waiting
-      if (member.asked && !member.told && member.fenced.empty()) late.push_back(id);
-      continue;
-    }
-    const bool idle = phase_ == Phase::kEnding ? member.finished : member.rank < 0;
-    const bool waits = phase_ == Phase::kRunning   ? member.reducing
-                       : phase_ == Phase::kForming ? member.formed
-                                                   : phase_ == Phase::kSaving && id != saver_;
-    if (!idle && !waits && member.fenced.empty()) late.push_back(id);
-  }
-  if (late.empty()) {  // all wait for one another: somebody does not run at all, or the collective is stuck
-    std::copy_if(ranks_.begin(), ranks_.end(), std::back_inserter(late),
-                 [this](WorkerId id) { return actions_.is_stopped(id); });
-  }
-  if (late.empty() && phase_ != Phase::kEnding && phase_ != Phase::kStarting) {
-    actions_.interrupted();
-    abort_generation();
-    return regroup(fmt::format("no progress for {:.1f} s", waited));
-  }
-  for (const WorkerId id : late) {
-    const auto found = members_.find(id);
-    if (found == members_.end()) continue;
-    found->second.fenced = fmt::format("made no progress for {:.1f} s and was killed ([run] hang_timeout_s)", waited);
-    actions_.kill(id);
-  }
 }
 
 }  // namespace pliant::elastic

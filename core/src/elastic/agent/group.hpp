@@ -47,23 +47,33 @@ class GroupActions {
  public:
   virtual ~GroupActions() = default;
   virtual void send(WorkerId worker, const ToWorker& message) = 0;
-  /// Starts one more worker; Group::started follows.
+  /// Starts one more worker, now or as soon as it can be; Group::started follows.
   virtual void spawn() = 0;
+  /// Workers that spawn() was asked for and that could not be started yet.
+  [[nodiscard]] virtual int64_t owed() const = 0;
   virtual void kill(WorkerId worker) = 0;
+  /// Continues a stopped process (SIGCONT).
+  virtual void wake(WorkerId worker) = 0;
   /// True when the process is stopped (SIGSTOP, a debugger).
   [[nodiscard]] virtual bool is_stopped(WorkerId worker) = 0;
   /// The number of the next generation, from the rendezvous.
   virtual Result<int64_t> next_generation(int64_t world_size) = 0;
-  /// Called once the first worker is ready: the dataset is in the run directory. Returns the job's steps.
-  virtual Result<int64_t> total_steps(const std::string& fingerprint) = 0;
-  virtual StepFacts facts_of(int64_t step) = 0;
+  /// Called once the first worker is ready: the dataset is in the run directory.
+  virtual Result<> open_plan(const std::string& fingerprint) = 0;
+  /// False when the job ends before `step`. Not more expensive than facts_of(step - 1).
+  virtual bool has_step(int64_t step) = 0;
+  virtual Result<StepFacts> facts_of(int64_t step) = 0;
   /// Which rank computes what. `how`: world size and micro-batch; the rest is the job's.
   virtual Result<Assignment> assignment_of(int64_t step, const Sharing& how, CostRates rates) = 0;
   virtual Result<> record(const CommitRecord& record) = 0;
   virtual Result<> record(const GenerationRecord& record) = 0;
   virtual Result<> record(const SnapshotRecord& record) = 0;
   virtual Result<> record(const RestartRecord& record) = 0;
-  virtual void committed(const CommitRecord& record, int64_t world_size, int64_t total_steps) = 0;
+  /// Where a worker writes the snapshot of `step`: relative to the run directory or absolute. Empty: nowhere.
+  [[nodiscard]] virtual std::string snapshot_path(int64_t step) const = 0;
+  /// False when the file of a snapshot that was recorded is gone.
+  [[nodiscard]] virtual bool has_snapshot(const SnapshotRecord& record) const = 0;
+  virtual void committed(const CommitRecord& record, int64_t world_size) = 0;
   virtual void event(const std::string& line, bool warning) = 0;
   /// Work was lost just now.
   virtual void interrupted() = 0;
@@ -106,7 +116,9 @@ class Group {
   void ended(WorkerId worker, const ExitStatus& status);
   /// Commit what is under way, snapshot, end. `exit_code`: 130 or 143.
   void request_stop(int exit_code);
-  /// Looks for workers that are late. Call about every second.
+  /// Nothing more can be committed: gives up the step under way, snapshots where snapshot_path says by now, ends.
+  void fail(Verdict verdict);
+  /// Looks for workers that are late. Call at least every second: more time between two calls counts for nobody.
   void tick();
 
   /// Set when every worker is gone and the job is over.
@@ -119,26 +131,51 @@ class Group {
   [[nodiscard]] std::vector<InjectedKill> unstruck() const;
 
  private:
-  /// kSaving: the last step is committed, all ranks wait, one of them writes the snapshot that the job ends with.
+  /// An idle worker answers in milliseconds; one that takes so long is given no rank.
+  static constexpr double kAnswerSeconds = 2;
+  /// A process that is stopped so long is done without, where the others can go on.
+  static constexpr double kStoppedSeconds = 3;
+
+  /// kStarting: no generation stands. kSaving: all ranks wait, one of them writes the snapshot that the job ends with.
   enum class Phase { kStarting, kForming, kRunning, kSaving, kEnding };
+  /// How far a rank has come in its generation. Whoever is furthest behind holds the others up.
+  enum class Stage {
+    kIdle,      ///< no rank
+    kTold,      ///< Form was sent
+    kJoining,   ///< waits for the others to join
+    kCopying,   ///< joined; copies the state, or waits for it
+    kFormed,    ///< computes
+    kReducing,  ///< waits for the others' gradients
+    kVoted,
+  };
   struct Member {
     bool hello = false;
     bool ready = false;
     bool finished = false;
-    bool stopped = false;  ///< Stop was sent
+    bool told_to_stop = false;
     int64_t rank = -1;
-    int64_t holds = 0;  ///< committed steps in its state, at least
-    bool asked = false;
-    bool told = false;  ///< holds is its own answer to Tell
-    bool formed = false;
-    bool reducing = false;
+    int64_t holds = 0;      ///< committed steps in its state, at least
+    bool may_hold = false;  ///< was to copy a newer state, and has not said whether it has
+    Stage stage = Stage::kIdle;
     std::optional<Vote> vote;
-    double since = 0;    ///< when it was started
-    std::string fenced;  ///< why it was killed for being late
+    double since = 0;                    ///< when it was started
+    double answered_at = 0;              ///< when it last showed that it answers while idle
+    std::optional<double> asked_at;      ///< of a Tell that it has not answered
+    std::optional<double> stopped_at;    ///< since when its process was seen stopped
+    bool left_out = false;               ///< was a rank and was left out for being stopped
+    bool woken = false;                  ///< was continued once instead of killed
+    int64_t strikes = 0;                 ///< generations that broke, it seems, for it
+    double barred_until = 0;             ///< no rank before, if it goes without it
+    std::optional<std::string> cut_off;  ///< lost its peers in this generation, in its words
+    bool cannot_save = false;
+    bool stays = false;  ///< was named for not ending
+    std::string fenced;  ///< why it was killed
   };
 
   void on(WorkerId worker, Member& member, const Ready& message);
   void on(WorkerId worker, Member& member, const CommIdMade& message);
+  void on(WorkerId worker, Member& member, const Joining& message);
+  void on(WorkerId worker, Member& member, const Copying& message);
   void on(WorkerId worker, Member& member, const Formed& message);
   void on(WorkerId worker, Member& member, const Holds& message);
   void on(WorkerId worker, Member& member, const Reducing& message);
@@ -147,17 +184,36 @@ class Group {
   void on(WorkerId worker, Member& member, const SnapshotWritten& message);
   void on(WorkerId worker, Member& member, const Injected& message);
   void on(WorkerId worker, Member& member, const Finished& message);
-  void on(WorkerId worker, Member& member, const Failed& message);
   void on(WorkerId worker, Member& member, const Hello& message);
 
+  /// Seconds in which ticks came.
+  [[nodiscard]] double time() const { return actions_.now() - unwatched_; }
   [[nodiscard]] int64_t largest_world(int64_t at_most) const;
   [[nodiscard]] std::string why_not(int64_t world_size) const;
-  [[nodiscard]] std::vector<WorkerId> ready_members() const;
+  /// Its process is stopped, or it did not answer when it had nothing to do.
+  [[nodiscard]] bool is_away(WorkerId worker, const Member& member) const;
+  /// Ready, present and not fenced, those that hold most first. `barred`: also those that broke generations.
+  [[nodiscard]] std::vector<WorkerId> usable_members(bool barred) const;
+  [[nodiscard]] bool hold_state(const std::vector<WorkerId>& usable) const;
+  /// A snapshot holds all that is committed: whoever reads it holds the state.
+  [[nodiscard]] bool is_restorable() const;
+  /// The others hold the state and are enough for a group.
+  [[nodiscard]] bool others_hold(WorkerId worker) const;
+  /// The same, or they can read it from a snapshot.
+  [[nodiscard]] bool can_form_without(WorkerId worker) const;
+  [[nodiscard]] bool somebody_else_may_hold();
+  [[nodiscard]] bool starters_are_due() const;
   [[nodiscard]] std::string label(WorkerId worker) const;
-  [[nodiscard]] bool must_ask(const std::vector<WorkerId>& ready);
+  /// Sends Tell once.
+  void ask(WorkerId worker, Member& member);
   void abort_generation();
   void regroup(const std::string& reason);
-  void form(std::vector<WorkerId> ready, int64_t world_size, const std::string& reason);
+  /// Where the writer of a snapshot that was due died with it, `holder` of the last commit writes one.
+  void ask_for_due_snapshot(WorkerId holder);
+  /// Takes the rank from `member`; says so where it gets no other because its process is stopped.
+  void leave(WorkerId worker, Member& member, bool usable);
+  void wait_for_rendezvous(const Error& error);
+  void form(const std::vector<WorkerId>& usable, int64_t world_size, const std::string& reason);
   void try_commit();
   /// The assignment of the step in hand; nullptr when the balancer failed, which ends the job.
   const Assignment* assignment();
@@ -166,38 +222,82 @@ class Group {
   void finish_step(const CommitRecord& record);
   /// Whether workers that wait may join now; says once why not.
   [[nodiscard]] bool may_grow();
+  [[nodiscard]] std::vector<Injection> injections_for(int64_t rank) const;
+
+  // Who is late, stopped or cut off.
+  void fence(WorkerId worker, const std::string& why);
+  void fence_those_not_started();
+  void note_stopped();
+  void probe_idle();
+  void leave_out_stopped();
+  void resolve_cut_off();
+  /// Lets those wait a while that were to join those who hold the state; false when there are none. `line`: why; when
+  /// it `costs` them, one that was let wait too often is killed.
+  bool bar_joiners(const std::string& line, bool costs);
+  void fence_hung(double waited);
+  void name_those_that_stay(double waited);
+  [[nodiscard]] std::vector<WorkerId> stopped_members() const;
+  [[nodiscard]] std::vector<WorkerId> who_holds_up() const;
+  [[nodiscard]] std::vector<WorkerId> furthest_behind() const;
+  /// Continues it instead, where the state would die with it; true when that was done.
+  bool wake_last_holder(WorkerId worker, Member& member, const std::vector<WorkerId>& late);
+
+  // The end of the job.
+  void lost(const Member& member, const std::string& how);
+  void refuse(const ExitStatus& status, const std::string& how);
+  /// Starts a fresh worker for one that was lost, while restarts are left.
+  void replace();
+  [[nodiscard]] bool is_unsaved() const;
   /// Has a worker that holds the last commit write the final snapshot; false when there is none.
   [[nodiscard]] bool save();
+  void stop_now();
   [[nodiscard]] Verdict verdict_when_saved() const;
-  void lost(WorkerId worker, const Member& member, const std::string& how);
-  void end(Verdict verdict, bool kill_now);
-  void fence_hung(double waited);
-  [[nodiscard]] std::vector<Injection> injections_for(int64_t rank) const;
+  /// Ends the job, after a snapshot where there is something to save and somebody to write it. `kill`: the workers are
+  /// killed then, not told to stop.
+  void end(Verdict verdict, bool kill);
+  void close();
 
   GroupOptions options_;
   GroupActions& actions_;
   Phase phase_ = Phase::kStarting;
   std::map<WorkerId, Member> members_;
   std::vector<WorkerId> ranks_;  ///< of the present generation
+  bool id_shared_ = false;       ///< its ranks have the id of its communicator
   int64_t generation_ = 0;
   std::string reason_ = "start";
   int64_t generations_ = 0;
   int64_t restarts_ = 0;
-  int64_t broken_in_a_row_ = 0;
+  std::vector<WorkerId> broken_;         ///< whose collectives failed since the last commit
+  std::optional<double> cut_off_at_;     ///< when a rank of this generation first lost its peers
+  std::optional<double> stalled_since_;  ///< since when ranks lose one another without a commit
+  std::optional<double> refused_by_rendezvous_since_;
+  std::optional<Verdict> refused_;  ///< by a worker before any was ready: ends the job if all refuse
+  int64_t unreplaced_ = 0;          ///< workers that refused
+  double slowest_start_ = 0;        ///< seconds from start to Ready
   int64_t committed_ = 0;
-  int64_t total_steps_ = 0;
   std::string fingerprint_;
   CostFit fit_;
   CostRates rates_;
   std::optional<Assignment> assignment_;  ///< of the step in hand, once it was needed
   std::optional<SnapshotRecord> snapshot_;
-  bool grow_ = false;  ///< regroup at the next commit
+  int64_t lost_while_saving_ = 0;       ///< workers that died after the last commit and were not replaced
+  bool save_soon_ = false;              ///< the next commit is snapshotted: its holder nearly was lost
+  std::optional<double> nobody_since_;  ///< since when no worker lives, and some are owed
   bool told_of_wait_ = false;
   std::optional<double> grown_at_;  ///< the last resize that nothing forced
-  WorkerId saver_ = -1;             ///< writes the final snapshot
-  int stop_code_ = 0;               ///< 0: no stop was asked for
+  /// The newest snapshot that [run] snapshot_every asked for, until it is recorded.
+  struct Due {
+    int64_t step = 0;
+    WorkerId writer = -1;
+  };
+  std::optional<Due> due_;
+  WorkerId saver_ = -1;  ///< writes the final snapshot
+  int stop_code_ = 0;    ///< 0: no stop was asked for
   bool uses_api_ = false;
-  double progress_at_ = 0;          ///< last sign of progress
+  double progress_at_ = 0;  ///< last sign of progress
+  double unwatched_ = 0;    ///< seconds in which no ticks came
+  std::optional<double> ticked_at_;
+  bool kill_at_end_ = false;
   std::optional<Verdict> pending_;  ///< the verdict once all workers are gone
   std::optional<Verdict> over_;
 };

@@ -1,19 +1,14 @@
 // run_job(): settles everything that can be wrong before a worker starts, runs the agent, and sums up.
 #include "pliant/job.hpp"
 
-#include <fcntl.h>
-#include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
-#include <fstream>
 #include <iterator>
 
 #include "base/result.hpp"
+#include "data/lengths/input_file.hpp"
 #include "elastic/agent/agent.hpp"
 #include "elastic/agent/worker_process.hpp"
 #include "elastic/audit.hpp"
@@ -28,25 +23,6 @@ namespace fs = std::filesystem;
 using elastic::RunDirectory;
 
 constexpr size_t kLossWindow = 10;
-
-// One agent at a time works in a run directory.
-class DirectoryLock {
- public:
-  explicit DirectoryLock(const fs::path& directory)
-      : fd_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    if (fd_ < 0 || ::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-      if (fd_ >= 0) ::close(fd_);
-      throw Error(Status::kFailedPrecondition, fmt::format("another `pliant run` is at work in {}", directory.string()),
-                  ExitCode::kUsage);
-    }
-  }
-  ~DirectoryLock() { ::close(fd_); }
-  DirectoryLock(const DirectoryLock&) = delete;
-  DirectoryLock& operator=(const DirectoryLock&) = delete;
-
- private:
-  int fd_;
-};
 
 struct Pinned {
   Plan plan;
@@ -91,11 +67,6 @@ Pinned pin_plan(const Config& config) {
   return pinned;
 }
 
-std::string fresh_run_id() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  return fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::gmtime(now), ::getpid());
-}
-
 // An injection that cannot strike is a mistake in the experiment.
 void check_injections(const Config& config, const std::vector<InjectedKill>& injections) {
   if (injections.empty()) return;
@@ -129,12 +100,12 @@ elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
   order.other_batch_of = std::move(pinned.other_batch_of);
   order.elasticity_digest = std::move(pinned.digest);
   order.min_resize_interval_s = pinned.plan.min_resize_interval_s;
-  order.facts = {fresh_run_id(), config.run().name, pinned.plan.global_batch, pinned.plan.granule};
+  order.facts = {elastic::fresh_run_id(), config.run().name, pinned.plan.global_batch, pinned.plan.granule};
   if (!options.resume) {
-    order.directory = or_throw(RunDirectory::create(config.run().log_dir, order.facts, config.resolved_toml()));
+    order.directory = or_throw(RunDirectory::create(config.run().log_dir, order.facts));
     return order;
   }
-  order.directory = options.resume_dir ? RunDirectory(fs::absolute(*options.resume_dir))
+  order.directory = options.resume_dir ? or_throw(RunDirectory::open(*options.resume_dir))
                                        : or_throw(RunDirectory::latest(config.run().log_dir, config.run().name));
   const elastic::JobFacts before = or_throw(order.directory.read_facts());
   if (before.global_batch != order.facts.global_batch || before.granule != order.facts.granule) {
@@ -151,20 +122,53 @@ elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
   return order;
 }
 
-// Opens the ledger of the run to resume, and finds the snapshot to begin with.
-void open_ledger(elastic::AgentOrder& order, JobObserver& observer) {
-  if (!fs::exists(order.directory.ledger())) return;  // it was stopped before its first step
-  order.ledger = or_throw(elastic::Ledger::open(order.directory.ledger()));
-  const auto& snapshots = order.ledger->lineage().snapshots;
-  for (auto at = snapshots.rbegin(); at != snapshots.rend(); ++at) {
+// True when the run has written a snapshot, whatever it is worth.
+bool has_snapshots(const RunDirectory& directory) {
+  std::error_code error;
+  for (fs::directory_iterator entry(directory.snapshots(), error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().extension() == elastic::kSnapshotExtension) return true;
+  }
+  return false;
+}
+
+// Opens the ledger of the run to resume; it has none when it was stopped before its first step.
+void open_ledger(elastic::AgentOrder& order) {
+  const fs::path file = order.directory.ledger();
+  const bool blank = elastic::Ledger::is_blank(file);
+  if (fs::exists(file) && !blank) {
+    order.ledger = or_throw(elastic::Ledger::open(file));
+    return;
+  }
+  if (has_snapshots(order.directory)) {
+    throw Error(Status::kDataLoss,
+                fmt::format("cannot resume {}: its ledger {} is {}, although it has snapshots: without it nobody knows "
+                            "which samples they have seen. Put it back from a copy, or start a new run",
+                            order.directory.path().string(), file.filename().string(), blank ? "empty" : "missing"),
+                ExitCode::kUsage);
+  }
+  if (blank) fs::remove(file);
+}
+
+// Finds the snapshot to begin with.
+void find_snapshot(elastic::AgentOrder& order, JobObserver& observer) {
+  const elastic::Lineage& lineage = order.ledger->lineage();
+  const elastic::SnapshotOwner owner{order.facts.run_id, lineage.fingerprint};
+  for (auto at = lineage.snapshots.rbegin(); at != lineage.snapshots.rend(); ++at) {
     const fs::path file = order.directory.path() / at->file;
     if (!fs::exists(file)) continue;
-    if (const auto whole = elastic::read_snapshot(file, [](std::istream&) {}); !whole) {
-      observer.on_event(fmt::format("{}; going back to the one before", whole.error().message()), true);
-      continue;
+    const auto whole = elastic::read_snapshot(
+        file, [](std::istream&) {}, owner);
+    if (whole && whole->step == at->step) {
+      order.snapshot = *at;
+      return;
     }
-    order.snapshot = *at;
-    return;
+    if (!whole && whole.error().exit_code() == ExitCode::kUsage) throw whole.error();  // somebody else's
+    observer.on_event(
+        fmt::format("{}; going back to the one before",
+                    whole ? fmt::format("the snapshot {} holds {} steps, not {}", file.string(), whole->step, at->step)
+                          : whole.error().message()),
+        true);
   }
 }
 
@@ -181,7 +185,7 @@ double longest_sequence(const Dataset& dataset) {
 void sum_up_lineage(JobSummary& summary, const elastic::Lineage& lineage, Batches& batches) {
   const auto& commits = lineage.commits;
   summary.steps = static_cast<int64_t>(commits.size());
-  summary.total_steps = batches.total_steps();
+  summary.total_steps = summary.exit_code == 0 ? elastic::steps_of_job(batches) : batches.expected_steps();
   int64_t rows = 0;
   int64_t sequences = 0;
   for (const elastic::CommitRecord& commit : commits) {
@@ -200,8 +204,8 @@ void sum_up_lineage(JobSummary& summary, const elastic::Lineage& lineage, Batche
     summary.efficiency_without_packing =
         tokens / (static_cast<double>(sequences) * longest_sequence(batches.dataset()));
   }
-  const elastic::Audit counted =
-      or_throw(elastic::audit(lineage, batches, summary.exit_code == 0 ? summary.total_steps : summary.steps));
+  const elastic::Audit counted = or_throw(elastic::audit(
+      lineage, batches, summary.exit_code == 0 ? summary.total_steps : std::min(summary.steps, summary.total_steps)));
   summary.samples_expected = counted.expected;
   summary.samples_used_once = counted.used_once;
   summary.samples_repeated = counted.repeated;
@@ -215,20 +219,23 @@ void sum_up_lineage(JobSummary& summary, const elastic::Lineage& lineage, Batche
 JobSummary run_job(const Config& config, const JobOptions& options, JobObserver& observer) {
   const auto began = std::chrono::steady_clock::now();
   elastic::AgentOrder order = prepare(config, options);
-  const DirectoryLock lock(order.directory.path());
-  if (options.resume) {
-    open_ledger(order, observer);
-    std::ifstream before(order.directory.config());
-    order.config_before.assign(std::istreambuf_iterator<char>(before), {});
+  const elastic::DirectoryLock lock = or_throw(elastic::DirectoryLock::take(order.directory));
+  if (!options.resume) {
+    or_throw(order.directory.fill(order.facts, config.resolved_toml()));
+    or_throw(order.directory.become_latest());
+  } else {
+    or_throw(order.directory.make_folders());
+    open_ledger(order);
+    if (order.ledger) find_snapshot(order, observer);
+    if (const auto before = data::read_whole(order.directory.config())) order.config_before = (*before)->bytes();
     or_throw(elastic::write_file(order.directory.config(), config.resolved_toml()));
   }
   JobSummary summary;
   summary.run_id = order.facts.run_id;
-  summary.directory = order.directory.path();
   summary.global_batch = order.facts.global_batch;
   summary.workers = config.run().workers;
   if (options.resume) summary.resumed_from = order.snapshot ? order.snapshot->step : 0;
-  elastic::Warden warden = or_throw(elastic::Warden::start(order.directory.path().string()));
+  elastic::Warden warden = or_throw(elastic::Warden::start(order.facts.run_id));
   const elastic::RunDirectory directory = order.directory;
   const std::string config_before = order.config_before;
   elastic::Agent agent(std::move(order), observer, std::move(warden));
@@ -240,6 +247,7 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
                                   kill.agent ? "the agent" : fmt::format("rank {}", kill.rank), kill.step, kill.at),
                       true);
   }
+  summary.directory = agent.directory().path();
   summary.exit_code = verdict.exit_code;
   summary.outcome = verdict.outcome;
   summary.reason = verdict.reason;

@@ -19,9 +19,13 @@ const Batch& JobPlan::batch_at(int64_t step) {
   return batch_;
 }
 
-StepFacts JobPlan::facts_of(int64_t step) {
-  const Batch& batch = batch_at(step);
-  return {batch.epoch, batch.index, batch.size, batch.digest};
+Result<StepFacts> JobPlan::facts_of(int64_t step) {
+  try {
+    const Batch& batch = batch_at(step);
+    return StepFacts{batch.epoch, batch.index, batch.size, batch.digest};
+  } catch (const Error& error) {
+    return tl::unexpected<Error>(error);
+  }
 }
 
 Result<Assignment> JobPlan::assignment_of(int64_t step, Sharing how, CostRates rates) {

@@ -17,7 +17,7 @@ class JobPlan {
   JobPlan(const Config& config, const Plan& plan, Dataset dataset);
 
   [[nodiscard]] Batches& batches() { return batches_; }
-  StepFacts facts_of(int64_t step);
+  Result<StepFacts> facts_of(int64_t step);
   /// `how`: world size and micro-batch; granule and mode are the job's.
   Result<Assignment> assignment_of(int64_t step, Sharing how, CostRates rates);
 

@@ -10,24 +10,45 @@ namespace {
 
 constexpr size_t kLastLines = 12;
 constexpr int64_t kLastBytes = 8192;
+constexpr int64_t kMostAtOnce = int64_t{1} << 20;
+constexpr size_t kLongestLine = size_t{64} << 10;
 
 }  // namespace
 
-WorkerLog::WorkerLog(std::filesystem::path file) : file_(std::move(file)) {
+WorkerLog::WorkerLog(std::filesystem::path file) : file_(std::move(file)), shown_(size()) {}
+
+int64_t WorkerLog::size() const {
   std::error_code absent;
   const auto size = std::filesystem::file_size(file_, absent);
-  if (!absent) shown_ = static_cast<int64_t>(size);
+  return absent ? 0 : static_cast<int64_t>(size);
+}
+
+int64_t WorkerLog::skip_to_last() {
+  const int64_t skipped = std::max<int64_t>(0, size() - shown_ - kMostAtOnce);
+  shown_ += skipped;
+  return skipped;
 }
 
 std::vector<std::string> WorkerLog::added_lines(bool all) {
-  std::vector<std::string> lines;
+  const int64_t added = size() - shown_;
+  if (added <= 0) return {};
+  const bool last = added <= kMostAtOnce;
+  std::string bytes(static_cast<size_t>(last ? added : kMostAtOnce), '\0');
   std::ifstream in(file_, std::ios::binary);
   in.seekg(shown_);
-  for (std::string line; std::getline(in, line);) {
-    if (in.eof() && !all) break;
-    shown_ += static_cast<int64_t>(line.size()) + 1;
-    lines.push_back(std::move(line));
+  in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<size_t>(in.gcount()));
+  std::vector<std::string> lines;
+  size_t begin = 0;
+  while (begin < bytes.size()) {
+    const size_t end = std::min(bytes.find('\n', begin), bytes.size());
+    const bool whole = end < bytes.size();
+    if (!whole && !(all && last) && end - begin <= kLongestLine) break;
+    const size_t length = std::min(end - begin, kLongestLine);
+    lines.push_back(bytes.substr(begin, length));
+    begin += length + (whole && begin + length == end ? 1 : 0);
   }
+  shown_ += static_cast<int64_t>(begin);
   return lines;
 }
 

@@ -14,8 +14,13 @@ class WorkerLog {
   explicit WorkerLog(std::filesystem::path file);
 
   [[nodiscard]] const std::filesystem::path& file() const { return file_; }
-  /// Whole lines that were added since the last call; with `all` also one that has no end yet.
+  /// Whole lines of the next MiB that was added since the last call; with `all` also one that has no end yet. A line of
+  /// more than 64 KiB comes in pieces.
   std::vector<std::string> added_lines(bool all);
+  /// Leaves out what comes before the last MiB that was not shown yet; its bytes.
+  int64_t skip_to_last();
+  [[nodiscard]] int64_t shown() const { return shown_; }  ///< bytes
+  [[nodiscard]] int64_t size() const;                     ///< of the file, in bytes
   /// The last dozen lines, of the last 8 KiB.
   [[nodiscard]] std::vector<std::string> last_lines() const;
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -11,10 +12,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <set>
+
+#include "base/durable_file.hpp"
+#include "base/environment.hpp"
+#include "elastic/message.hpp"
 
 extern char** environ;
 
@@ -22,6 +26,10 @@ namespace pliant::elastic {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int kExecPollMilliseconds = 100;
+constexpr size_t kMostAtOnce = size_t{1} << 20;  // bytes from one worker, before others have their turn
+constexpr size_t kMostUnread = size_t{1} << 20;  // bytes for a worker that does not read
 
 // Everything the child needs, made before fork: after it only async-signal-safe calls are allowed.
 struct Prepared {
@@ -77,6 +85,27 @@ Prepared prepare(const LaunchOrder& order, int worker_socket) {
   ::_exit(told == static_cast<ssize_t>(sizeof(failure)) ? 126 : 127);
 }
 
+bool process_is_stopped(pid_t pid) {
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(stat, text);
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos || name_end + 2 >= text.size()) return false;
+  return text[name_end + 2] == 'T' || text[name_end + 2] == 't';
+}
+
+// A pipe in its place is refused: the agent would wait for its reader.
+Result<FileDescriptor> open_log(const fs::path& file) {
+  Result<FileDescriptor> log = open_file(file, O_WRONLY | O_CREAT | O_APPEND, "start a worker with the log");
+  if (!log && log.error().status() == Status::kNotFound) {  // the folder of logs alone may have been removed
+    std::error_code ignored;
+    fs::create_directory(file.parent_path(), ignored);
+    log = open_file(file, O_WRONLY | O_CREAT | O_APPEND, "start a worker with the log");
+  }
+  if (log) ::fcntl(log->get(), F_SETFL, O_APPEND);
+  return log;
+}
+
 tl::unexpected<Error> cannot_start(const LaunchOrder& order, const char* what, int reason) {
   return failed(Status::kFailedPrecondition,
                 fmt::format("cannot start the worker {}: {}: {}", order.command.front(), what, std::strerror(reason)),
@@ -95,7 +124,7 @@ Result<std::string> find_program(const std::string& name) {
   }
   const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path();
   if (!error && runs(beside / name)) return (beside / name).string();
-  const char* path = std::getenv("PATH");
+  const char* path = environment_variable("PATH");
   std::string rest = path == nullptr ? "" : path;
   while (!rest.empty()) {
     const size_t colon = rest.find(':');
@@ -119,21 +148,25 @@ Result<WorkerProcess> WorkerProcess::start(const LaunchOrder& order) {
     ::close(sockets[0]), ::close(sockets[1]);
     return cannot_start(order, "no pipe", reason);
   }
-  const int log = ::open(order.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (log < 0) {
-    const int reason = errno;
+  Result<FileDescriptor> log = open_log(order.log);
+  if (!log) {
     for (const int fd : {sockets[0], sockets[1], report[0], report[1]}) ::close(fd);
-    return cannot_start(order, order.log.c_str(), reason);
+    return failed(std::move(log));
   }
   ::fcntl(sockets[1], F_SETFD, 0);  // the worker's end stays open across exec
   const Prepared prepared = prepare(order, sockets[1]);
   const pid_t agent = ::getpid();
   const pid_t pid = ::fork();
-  if (pid == 0) become_worker(prepared, order, agent, log, report[1]);
+  if (pid == 0) become_worker(prepared, order, agent, log->get(), report[1]);
   const int fork_failure = pid < 0 ? errno : 0;
-  ::close(sockets[1]), ::close(report[1]), ::close(log);
+  ::close(sockets[1]), ::close(report[1]);
   int exec_failure = 0;
   ssize_t told = -1;
+  // Stopped before exec it would keep the agent waiting; afterwards a stopped worker is the group's business.
+  pollfd reported{report[0], POLLIN, 0};
+  while (pid > 0 && ::poll(&reported, 1, kExecPollMilliseconds) <= 0) {
+    if (process_is_stopped(pid)) ::kill(pid, SIGCONT);
+  }
   while (pid > 0 && (told = ::read(report[0], &exec_failure, sizeof(exec_failure))) < 0 && errno == EINTR) {
   }
   ::close(report[0]);
@@ -175,18 +208,19 @@ WorkerProcess::~WorkerProcess() {
 }
 
 bool WorkerProcess::is_stopped() const {
-  std::ifstream stat(fmt::format("/proc/{}/stat", pid_));
-  std::string text;
-  std::getline(stat, text);
-  const size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos || name_end + 2 >= text.size()) return false;
-  return text[name_end + 2] == 'T' || text[name_end + 2] == 't';
+  return process_is_stopped(pid_);
 }
 
-void WorkerProcess::send(const std::string& line) {
+Result<> WorkerProcess::send(const std::string& line) {
+  if (outbox_.size() > kMostUnread) {
+    outbox_.clear();
+    return failed(Status::kResourceExhausted,
+                  fmt::format("it has left {} bytes of the agent's messages unread", kMostUnread));
+  }
   outbox_ += line;
   outbox_ += '\n';
   flush();
+  return {};
 }
 
 bool WorkerProcess::flush() {
@@ -203,13 +237,14 @@ bool WorkerProcess::flush() {
   return true;
 }
 
-std::vector<std::string> WorkerProcess::receive(bool& closed) {
+Result<std::vector<std::string>> WorkerProcess::receive(bool& closed) {
   char bytes[16384];
   closed = false;
-  while (true) {
+  for (size_t got = 0; got < kMostAtOnce;) {
     const ssize_t n = ::recv(socket_, bytes, sizeof(bytes), MSG_DONTWAIT);
     if (n > 0) {
       inbox_.append(bytes, static_cast<size_t>(n));
+      got += static_cast<size_t>(n);
     } else if (n == 0 || (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)) {
       closed = true;
       break;
@@ -218,10 +253,16 @@ std::vector<std::string> WorkerProcess::receive(bool& closed) {
     }
   }
   std::vector<std::string> lines;
-  size_t end = 0;
-  while ((end = inbox_.find('\n')) != std::string::npos) {
-    lines.push_back(inbox_.substr(0, end));
-    inbox_.erase(0, end + 1);
+  size_t begin = 0;
+  for (size_t end = 0; (end = inbox_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    lines.push_back(inbox_.substr(begin, end - begin));
+  }
+  inbox_.erase(0, begin);
+  if (inbox_.size() > kLongestMessage) {
+    inbox_ = {};
+    return failed(Status::kDataLoss, fmt::format("it wrote more than {} bytes to the agent's socket (PLIANT_AGENT_FD) "
+                                                 "without an end of line; that socket is the embedding API's alone",
+                                                 kLongestMessage));
   }
   return lines;
 }

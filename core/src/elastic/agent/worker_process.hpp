@@ -39,12 +39,14 @@ class WorkerProcess {
   [[nodiscard]] int socket() const { return socket_; }  ///< non-blocking
   [[nodiscard]] bool is_stopped() const;
 
-  /// Sends as much as fits and keeps the rest.
-  void send(const std::string& line);
+  /// Sends as much as fits and keeps the rest. kResourceExhausted when it has left a MiB unread and more: nothing is
+  /// kept then.
+  Result<> send(const std::string& line);
   /// Sends what was kept; true when nothing is left.
   bool flush();
-  /// Appends what has arrived to the inbox and returns its whole lines; sets `closed` at the end of the stream.
-  std::vector<std::string> receive(bool& closed);
+  /// Appends what has arrived, up to a MiB, to the inbox and returns its whole lines; sets `closed` at the end of the
+  /// stream. kDataLoss for a line that is longer than a message may be.
+  Result<std::vector<std::string>> receive(bool& closed);
 
   /// Sends `signal` to the whole process group.
   void signal_group(int signal) const;

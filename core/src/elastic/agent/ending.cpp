@@ -1,0 +1,164 @@
+// Group: what is done when a worker is lost, and how a job ends. No state is thrown away that a snapshot could keep.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "elastic/agent/group.hpp"
+
+namespace pliant::elastic {
+
+// Losses.
+
+void Group::ended(WorkerId worker, const ExitStatus& status) {
+  const auto found = members_.find(worker);
+  if (found == members_.end()) return;
+  const Member member = found->second;
+  const std::string who = label(worker);
+  members_.erase(found);
+  if (phase_ == Phase::kEnding) {
+    if (!member.finished && !member.told_to_stop && pending_->exit_code == 0) {
+      actions_.event(fmt::format("{} {} after the last commit", who, describe(status)), true);
+    }
+    if (members_.empty()) over_ = pending_;
+    return;
+  }
+  if (phase_ == Phase::kSaving && worker != saver_) {
+    ++lost_while_saving_;
+    return actions_.event(fmt::format("{} {} after the last commit", who, describe(status)), true);
+  }
+  std::string how = fmt::format("{} {}", who, describe(status));
+  if (!member.fenced.empty()) how = fmt::format("{} {}", who, member.fenced);
+  if (!status.signalled && status.code == 0) how = fmt::format("{} exited with code 0 before the job was done", who);
+  const bool refuses = member.hello && !status.signalled && (status.code == 2 || status.code == 3);
+  if (refuses && fingerprint_.empty() && stop_code_ == 0) return refuse(status, how);
+  lost(member, how);
+}
+
+// A wrong config or plugin does not get better by trying again, but it may be that only this worker met it.
+void Group::refuse(const ExitStatus& status, const std::string& how) {
+  if (!refused_) refused_ = Verdict{status.code, "failed", how};
+  ++unreplaced_;
+  if (members_.empty() || options_.on_loss == "stop") return end(*refused_, true);
+  actions_.event(how, true);
+}
+
+void Group::lost(const Member& member, const std::string& how) {
+  actions_.event(how, stop_code_ == 0);
+  actions_.interrupted();
+  if (phase_ == Phase::kSaving) {
+    if (save()) return;
+    if (pending_) return close();
+    phase_ = Phase::kStarting;  // the last state is gone: back to the snapshot
+    for (; lost_while_saving_ > 0; --lost_while_saving_) {
+      if (stop_code_ == 0 && options_.on_loss == "replace") replace();
+    }
+  }
+  const bool was_rank = member.rank >= 0 && (phase_ == Phase::kForming || phase_ == Phase::kRunning);
+  if (stop_code_ == 0) {
+    if (options_.on_loss == "stop") return end({1, "failed", how}, true);
+    if (options_.on_loss == "replace") replace();
+    if (members_.empty() && actions_.owed() == 0) {
+      const std::string reason = fmt::format("no worker is left; {}", how);
+      if (options_.on_loss == "replace") return end({1, "failed", reason}, true);
+      return end({75, "no valid world size", reason}, true);
+    }
+  }
+  if (was_rank) abort_generation();
+  if (was_rank || phase_ == Phase::kStarting) regroup(how);
+}
+
+void Group::replace() {
+  if (restarts_ < options_.max_restarts) {
+    ++restarts_;
+    actions_.spawn();
+  } else {
+    actions_.event(fmt::format("all {} restarts are spent; going on without a replacement", options_.max_restarts),
+                   true);
+  }
+}
+
+// The end.
+
+void Group::request_stop(int exit_code) {
+  if (stop_code_ != 0) return;
+  stop_code_ = exit_code;
+  if (phase_ == Phase::kForming) abort_generation();
+  if (phase_ == Phase::kForming || phase_ == Phase::kStarting) stop_now();
+}
+
+void Group::fail(Verdict verdict) {
+  end(std::move(verdict), false);
+}
+
+void Group::stop_now() {
+  if (is_unsaved() && save()) return;
+  end({stop_code_, "stopped",
+       generations_ == 0 ? "stopped before a step was under way" : fmt::format("stopped after step {}", committed_)},
+      generations_ == 0);
+}
+
+bool Group::is_unsaved() const {
+  if (committed_ == 0) return false;
+  return !snapshot_ || snapshot_->step != committed_ || !actions_.has_snapshot(*snapshot_);
+}
+
+bool Group::save() {
+  const std::string file = actions_.snapshot_path(committed_);
+  if (generations_ == 0 || file.empty()) return false;
+  const auto can_save = [this](const Member& member, bool surely) {
+    const bool holds = surely ? member.holds == committed_ && !member.may_hold : member.may_hold;
+    return member.ready && !member.finished && member.fenced.empty() && !member.cannot_save && holds;
+  };
+  std::vector<WorkerId> usable = usable_members(true);
+  for (const auto& [id, member] : members_) {  // a stopped one is better than none
+    if (std::count(usable.begin(), usable.end(), id) == 0) usable.push_back(id);
+  }
+  const auto first = [&](bool surely) {
+    return std::find_if(usable.begin(), usable.end(), [&](WorkerId id) { return can_save(members_.at(id), surely); });
+  };
+  auto found = first(true);
+  if (found == usable.end()) found = first(false);  // it says so if it holds something else
+  if (found == usable.end()) return false;
+  phase_ = Phase::kSaving;
+  saver_ = *found;
+  progress_at_ = time();
+  if (actions_.is_stopped(saver_)) actions_.wake(saver_);
+  actions_.send(saver_, Save{committed_, file});
+  return true;
+}
+
+Verdict Group::verdict_when_saved() const {
+  if (!actions_.has_step(committed_)) return {0, "finished", ""};
+  return {stop_code_, "stopped", fmt::format("stopped after step {}", committed_)};
+}
+
+void Group::end(Verdict verdict, bool kill) {
+  if (!pending_) {
+    pending_ = std::move(verdict);
+    kill_at_end_ = kill;
+  }
+  if (phase_ == Phase::kSaving) return;  // what the writer says closes
+  if (phase_ != Phase::kEnding && is_unsaved()) {
+    abort_generation();
+    if (save()) return;
+  }
+  close();
+}
+
+void Group::close() {
+  phase_ = Phase::kEnding;
+  for (auto& [id, member] : members_) {
+    if (kill_at_end_ || !member.ready) {
+      member.told_to_stop = true;
+      actions_.kill(id);
+    } else if (!member.told_to_stop) {
+      member.told_to_stop = true;
+      actions_.send(id, Stop{});
+    }
+  }
+  progress_at_ = time();
+  if (members_.empty()) over_ = pending_;
+}
+
+}  // namespace pliant::elastic

@@ -1,0 +1,227 @@
+// Group: who is late, stopped or cut off from the others, and what is done about it. Whoever holds the others up is
+// dealt with by name; nobody is killed for waiting.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "elastic/agent/group.hpp"
+
+namespace pliant::elastic {
+namespace {
+
+// Time between two ticks counts up to here: in the rest the agent itself was stopped, or its disk or the machine was
+// slow.
+constexpr double kMostBetweenTicks = 0.5;
+// Idle workers are asked for a sign of life so often.
+constexpr double kProbeSeconds = 1;
+// The death of a process reaches the agent sooner than that after its peers saw it.
+constexpr double kDeathNoticeSeconds = 1;
+constexpr int64_t kMostStrikes = 3;
+
+}  // namespace
+
+void Group::tick() {
+  const double now = actions_.now();
+  if (ticked_at_) unwatched_ += std::max(0.0, now - *ticked_at_ - kMostBetweenTicks);
+  ticked_at_ = now;
+  if (!uses_api_ && !options_.must_attach) return;
+  if (!members_.empty() || actions_.owed() == 0)
+    nobody_since_.reset();
+  else if (!nobody_since_)
+    nobody_since_ = time();
+  if (nobody_since_ && time() - *nobody_since_ >= options_.start_timeout_s && !over_) {
+    over_ = Verdict{1, "failed", fmt::format("no worker could be started for {} s", options_.start_timeout_s)};
+    return;
+  }
+  fence_those_not_started();
+  note_stopped();
+  if (phase_ == Phase::kStarting && uses_api_) regroup(reason_);  // somebody may have continued, or waited long enough
+  if (phase_ == Phase::kRunning) probe_idle();
+  const auto stands = [this] { return phase_ == Phase::kForming || phase_ == Phase::kRunning; };
+  if (stands()) leave_out_stopped();
+  if (stands() && cut_off_at_ && time() - *cut_off_at_ >= kDeathNoticeSeconds) resolve_cut_off();
+  const double waited = time() - progress_at_;
+  if (waited >= options_.hang_timeout_s) fence_hung(waited);
+}
+
+void Group::fence(WorkerId worker, const std::string& why) {
+  Member& member = members_.at(worker);
+  if (!member.fenced.empty()) return;
+  member.fenced = why;
+  actions_.kill(worker);
+}
+
+void Group::fence_those_not_started() {
+  for (auto& [id, member] : members_) {
+    if (member.ready || time() - member.since < options_.start_timeout_s) continue;
+    fence(id, fmt::format("was not ready {} s after its start and was killed ([run] start_timeout_s)",
+                          options_.start_timeout_s));
+  }
+}
+
+void Group::note_stopped() {
+  for (auto& [id, member] : members_) {
+    if (!actions_.is_stopped(id)) {
+      member.stopped_at.reset();
+      continue;
+    }
+    if (!member.stopped_at) member.stopped_at = time();
+    const double stopped = time() - *member.stopped_at;
+    if (phase_ == Phase::kEnding && stopped >= kStoppedSeconds) actions_.kill(id);
+    if (phase_ == Phase::kSaving && id == saver_ && stopped >= kStoppedSeconds && !member.cannot_save) {
+      member.cannot_save = true;
+      if (!save()) actions_.wake(id);
+    }
+    // The job waits for its state.
+    const bool last_holder = phase_ == Phase::kStarting && generations_ > 0 && member.holds == committed_;
+    if (last_holder && stopped >= kStoppedSeconds) wake_last_holder(id, member, stopped_members());
+    if (member.left_out && stopped >= options_.hang_timeout_s && !wake_last_holder(id, member, {id})) {
+      fence(id, fmt::format("was stopped for {:.1f} s and was killed ([run] hang_timeout_s)", stopped));
+    }
+  }
+}
+
+void Group::probe_idle() {
+  for (auto& [id, member] : members_) {
+    const bool idle = member.ready && !member.finished && member.fenced.empty() && member.rank < 0;
+    if (idle && time() - member.answered_at >= kProbeSeconds) ask(id, member);
+  }
+}
+
+void Group::leave_out_stopped() {
+  for (const WorkerId id : ranks_) {
+    const Member& member = members_.at(id);
+    const bool joins = phase_ == Phase::kForming && member.holds != committed_;  // the others stand without it
+    const double patience = joins ? 0 : kStoppedSeconds;
+    if (!member.stopped_at || time() - std::max(*member.stopped_at, progress_at_) < patience) continue;
+    if (stop_code_ == 0 && !can_form_without(id)) continue;
+    const std::string line = fmt::format("{} is stopped", label(id));
+    actions_.interrupted();
+    abort_generation();
+    return regroup(line);
+  }
+}
+
+void Group::resolve_cut_off() {
+  std::string line;
+  for (const WorkerId id : ranks_) {
+    const Member& member = members_.at(id);
+    if (line.empty() && member.cut_off) line = fmt::format("{} lost its peers: {}", label(id), *member.cut_off);
+  }
+  if (!stalled_since_) stalled_since_ = *cut_off_at_;
+  cut_off_at_.reset();
+  actions_.event(line, true);
+  actions_.interrupted();
+  if (time() - *stalled_since_ >= options_.hang_timeout_s) return end({1, "failed", line}, true);
+  // All processes live, so the link does not. If the group stood before somebody joined, that one is let go first.
+  bar_joiners(line, true);
+  abort_generation();
+  regroup(line);
+}
+
+bool Group::bar_joiners(const std::string& line, bool costs) {
+  if (phase_ != Phase::kForming) return false;
+  bool barred = false;
+  for (const WorkerId id : ranks_) {
+    Member& member = members_.at(id);
+    if (member.holds == committed_ || !others_hold(id)) continue;
+    barred = true;
+    if (++member.strikes >= kMostStrikes && costs) fence(id, fmt::format("could not join the group: {}", line));
+    member.barred_until = time() + kStoppedSeconds * static_cast<double>(member.strikes);
+  }
+  return barred;
+}
+
+std::vector<WorkerId> Group::stopped_members() const {
+  std::vector<WorkerId> stopped;
+  for (const auto& [id, member] : members_) {
+    if (member.stopped_at) stopped.push_back(id);
+  }
+  return stopped;
+}
+
+std::vector<WorkerId> Group::furthest_behind() const {
+  std::vector<WorkerId> late;
+  Stage least = Stage::kVoted;
+  Stage most = Stage::kIdle;
+  for (const WorkerId id : ranks_) {
+    const Member& member = members_.at(id);
+    most = std::max(most, member.stage);
+    if (member.stage == Stage::kTold && !id_shared_ && member.rank != 0) continue;  // waits for the id from rank 0
+    if (member.stage < least) late.clear();
+    least = std::min(least, member.stage);
+    if (member.stage == least) late.push_back(id);
+  }
+  // A stopped one may well be what others of its stage wait for, and is it surely when all are at one stage.
+  std::vector<WorkerId> stopped;
+  std::copy_if(late.begin(), late.end(), std::back_inserter(stopped),
+               [this](WorkerId id) { return actions_.is_stopped(id); });
+  const bool all_alike = ranks_.size() > 1 && least == most && late.size() == ranks_.size();
+  if (!stopped.empty() || all_alike) return stopped;
+  return late;
+}
+
+std::vector<WorkerId> Group::who_holds_up() const {
+  if (phase_ == Phase::kForming || phase_ == Phase::kRunning) return furthest_behind();
+  if (phase_ == Phase::kSaving) return {saver_};
+  std::vector<WorkerId> late;
+  for (const auto& [id, member] : members_) {
+    const bool starting = phase_ == Phase::kStarting;
+    if (starting ? member.ready && is_away(id, member) : !member.finished) late.push_back(id);
+  }
+  return late;
+}
+
+bool Group::wake_last_holder(WorkerId worker, Member& member, const std::vector<WorkerId>& late) {
+  const bool saved = member.holds == 0 || (snapshot_ && snapshot_->step >= member.holds);
+  if (member.woken || saved || !actions_.is_stopped(worker)) return false;
+  const bool another = std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
+    const bool well = entry.second.fenced.empty() && std::count(late.begin(), late.end(), entry.first) == 0;
+    return well && entry.second.ready && entry.second.holds >= member.holds;
+  });
+  if (another) return false;
+  member.woken = save_soon_ = true;
+  actions_.event(
+      fmt::format("{} is stopped and step {} would be lost with it: it is continued", label(worker), member.holds - 1),
+      true);
+  actions_.wake(worker);
+  return true;
+}
+
+// A program may have much to do when its training is over. Nobody but its user can tell, who hears of it once.
+void Group::name_those_that_stay(double waited) {
+  for (auto& [id, member] : members_) {
+    if (std::exchange(member.stays, true)) continue;
+    actions_.event(fmt::format("{} is done and has not ended for {:.0f} s; the job waits for it (two signals end it)",
+                               label(id), waited),
+                   true);
+  }
+}
+
+void Group::fence_hung(double waited) {
+  progress_at_ = time();
+  const std::vector<WorkerId> late = who_holds_up();
+  if (phase_ == Phase::kEnding && late.empty()) return name_those_that_stay(waited);
+  bool dealt_with = false;
+  for (const WorkerId id : late) {
+    const auto found = members_.find(id);
+    if (found == members_.end()) continue;
+    dealt_with = true;
+    if (wake_last_holder(id, found->second, late)) continue;
+    fence(id, fmt::format("made no progress for {:.1f} s and was killed ([run] hang_timeout_s)", waited));
+  }
+  if (dealt_with || (phase_ != Phase::kForming && phase_ != Phase::kRunning)) return;
+  const std::string line = fmt::format("no progress for {:.1f} s", waited);  // all wait for one another
+  actions_.interrupted();
+  if (!stalled_since_) {
+    stalled_since_ = time();
+  } else if (time() - *stalled_since_ >= options_.hang_timeout_s) {
+    return end({1, "failed", line}, true);
+  }
+  abort_generation();
+  regroup(line);
+}
+
+}  // namespace pliant::elastic

@@ -1,0 +1,20 @@
+// Rescue: what is saved of a run whose directory was removed or replaced under it.
+#pragma once
+
+#include "base/result.hpp"
+#include "elastic/agent/agent.hpp"
+#include "elastic/ledger.hpp"
+#include "elastic/run_directory.hpp"
+#include "pliant/batches.hpp"
+
+namespace pliant::elastic {
+
+/// Makes an empty `<directory>-rescued`, or `-rescued-2`, ... where that is taken.
+Result<RunDirectory> rescue_directory(const RunDirectory& directory);
+
+/// Puts into `fresh`, which the caller has locked, what a resume of the run in order.directory needs: of its snapshots
+/// those that are left. Returns the ledger there.
+Result<Ledger> rescue_run(const RunDirectory& fresh, const AgentOrder& order, const Dataset& dataset,
+                          const Ledger& ledger);
+
+}  // namespace pliant::elastic
