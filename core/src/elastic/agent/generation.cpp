@@ -241,6 +241,7 @@ void Group::finish_step(const CommitRecord& record) {
   ++committed_;
   assignment_.reset();
   broken_.clear();
+  fenced_for_breaking_ = 0;
   cut_off_at_.reset();
   stalled_since_.reset();
   progress_at_ = time();

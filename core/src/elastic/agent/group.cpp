@@ -242,12 +242,14 @@ void Group::on(WorkerId worker, Member& member, const Broken& message) {
   abort_generation();
   // What one meets costs that one. Where nobody holds the state, what they meet one after the other is no one's own.
   const bool others_well = others_hold(worker) || (can_form_without(worker) && !(too_often && !alone));
-  if ((joins || (too_often && alone)) && others_well) {
+  const bool common = fenced_for_breaking_ >= static_cast<int64_t>(kBrokenLimit);
+  if ((joins || (too_often && alone)) && others_well && !common) {
     if (others_hold(worker)) broken_.clear();
+    ++fenced_for_breaking_;
     fence(worker, fmt::format("could not take part: {}", message.reason));
   } else if (too_often && alone && bar_joiners(line, false)) {
     broken_.clear();  // it goes on as it stood before
-  } else if (too_often) {
+  } else if (too_often || common) {
     return end({message.exit_code, "failed", line}, true);
   }
   regroup(line);

@@ -280,6 +280,7 @@ class Group {
   CostRates rates_;
   std::optional<Assignment> assignment_;  ///< of the step in hand, once it was needed
   std::optional<SnapshotRecord> snapshot_;
+  int64_t fenced_for_breaking_ = 0;     ///< workers whose collectives failed, since the last commit
   int64_t lost_while_saving_ = 0;       ///< workers that died after the last commit and were not replaced
   bool save_soon_ = false;              ///< the next commit is snapshotted: its holder nearly was lost
   std::optional<double> nobody_since_;  ///< since when no worker lives, and some are owed
