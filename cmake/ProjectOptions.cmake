@@ -48,6 +48,9 @@ if(PLIANT_SANITIZE)
   endif()
 endif()
 
+# ccache wants the first. From precompiled headers g++ 12 warns about its own std::string.
+set(PLIANT_PRECOMPILED_OPTIONS -fpch-preprocess -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+
 # pliant_precompile(<target> [<header>...]): the standard headers that nearly every file has, and these, compiled once for the target.
 # With g++ only: clang-tidy and the preset clang see what each file includes by itself. pliant_precompiled_as(<target> <other>): what was
 # compiled for the other serves this one, which has its flags and its definitions, and maybe more of these.
@@ -56,13 +59,13 @@ function(pliant_precompile target)
     target_precompile_headers(${target} PRIVATE <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring> <filesystem>
       <functional> <map> <memory> <mutex> <numeric> <optional> <span> <sstream> <stdexcept> <string> <string_view> <thread> <utility>
       <variant> <vector> ${ARGN})
-    target_compile_options(${target} PRIVATE -fpch-preprocess) # ccache wants it
+    target_compile_options(${target} PRIVATE ${PLIANT_PRECOMPILED_OPTIONS})
   endif()
 endfunction()
 function(pliant_precompiled_as target other)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_precompile_headers(${target} REUSE_FROM ${other})
-    target_compile_options(${target} PRIVATE -fpch-preprocess)
+    target_compile_options(${target} PRIVATE ${PLIANT_PRECOMPILED_OPTIONS})
   endif()
 endfunction()
 
