@@ -183,6 +183,39 @@ TEST_CASE("workers that are stopped and continue cost no healthy process, no com
   CHECK(longest < 16000);  // two patiences of the group, and a freeze of whoever alone held the state
 }
 
+TEST_CASE("workers that are all stopped at once, wherever each of them stands, are continued and lose nothing") {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    GroupOptions options = options_for(4, "replace");
+    options.hang_timeout_s = 1;
+    options.snapshot_every = 0;
+    SimulatedJob job(options, 40, seed, {.one_in = 300, .freezes = 1, .freeze_all = true});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE(verdict->exit_code == 0);
+    REQUIRE(job.lineage().size() == 40);
+    REQUIRE(job.saved() == job.lineage());
+    for (const std::string& line : job.log()) REQUIRE(line.find("killed") == std::string::npos);
+  }
+}
+
+TEST_CASE("replacements that die before they are ready are tried again later and later, and the others go on") {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    SimulatedJob job(options_for(4, "replace"), 300, seed, {.kills = 1, .one_in = 300, .stillborn = 3});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE(verdict->exit_code == 0);
+    const std::vector<double>& starts = job.starts();
+    const bool all_were_ready = job.generations().front().second.world_size == 4;
+    if (starts.size() != 8 || !all_were_ready) continue;  // or the job was done before
+    for (size_t i = 5; i < 8; ++i) CHECK(starts[i] - starts[i - 1] >= static_cast<double>(1 << (i - 5)));
+    CHECK(job.generations().back().second.world_size == 4);
+  }
+}
+
 TEST_CASE("a rendezvous that is short of resources is asked again, and costs nobody's life") {
   for (uint32_t seed = 0; seed < 300; ++seed) {
     SimulatedJob job(options_for(4, "replace"), 12, seed, {.kills = static_cast<int>(seed % 4), .refusals = 5});

@@ -18,7 +18,7 @@ SimulatedJob::SimulatedJob(GroupOptions options, int64_t steps, uint32_t seed, D
     : steps_(steps),
       random_(seed),
       disturbances_(disturbances),
-      ticks_(disturbances.freezes > 0 || disturbances.refusals > 0),
+      initial_(options.workers),
       group_(options, *this, 0, std::nullopt) {
   for (int64_t i = 0; i < options.workers; ++i) spawn();
 }
@@ -26,7 +26,7 @@ SimulatedJob::SimulatedJob(GroupOptions options, int64_t steps, uint32_t seed, D
 std::optional<Verdict> SimulatedJob::run() {
   while (!group_.verdict() && violation_.empty() && events_ < kMostEvents) {
     if (++events_ == disturbances_.stop_after) group_.request_stop(130);
-    if (ticks_ && events_ % kTick == 0) group_.tick();
+    if (events_ % kTick == 0) group_.tick();
     if (!act()) break;
   }
   note_progress();
@@ -43,7 +43,7 @@ bool SimulatedJob::act() {
     freeze();
     return true;
   }
-  if (workers_.empty()) return false;
+  if (workers_.empty()) return group_.restarts() > static_cast<int64_t>(starts_.size()) - initial_;  // one is to come
   auto at = std::next(workers_.begin(), static_cast<std::ptrdiff_t>(random_() % workers_.size()));
   const WorkerId id = at->first;
   Worker& worker = at->second;
@@ -74,8 +74,12 @@ void SimulatedJob::strike() {
 }
 
 void SimulatedJob::freeze() {
-  if (workers_.empty()) return;
+  if (workers_.empty() || (disturbances_.freeze_all && lineage_.empty())) return;
   ++freezes_done_;
+  if (disturbances_.freeze_all) {
+    for (auto& [id, worker] : workers_) worker.frozen_until = kMostEvents;
+    return;
+  }
   Worker& worker = std::next(workers_.begin(), static_cast<std::ptrdiff_t>(random_() % workers_.size()))->second;
   worker.frozen_until = events_ + 1 + static_cast<int64_t>(random_()) % disturbances_.longest_freeze;
 }
@@ -230,8 +234,13 @@ void SimulatedJob::send(WorkerId worker, const ToWorker& message) {
 
 void SimulatedJob::spawn() {
   const WorkerId id = next_id_++;
-  workers_[id].outbox = {Hello{id}, Ready{"data"}};
+  starts_.push_back(now());
   group_.started(id);
+  if (id >= initial_ && disturbances_.stillborn > 0) {
+    --disturbances_.stillborn;
+    return die(workers_[id]);
+  }
+  workers_[id].outbox = {Hello{id}, Ready{"data"}};
 }
 
 Result<int64_t> SimulatedJob::next_generation(int64_t) {

@@ -20,6 +20,8 @@ struct Disturbances {
   uint32_t one_in = 60;           ///< events between two kills, on average
   int stop_after = -1;            ///< request a stop after that many events; -1 = never
   int freezes = 0;                ///< workers stopped (SIGSTOP) at random moments
+  bool freeze_all = false;        ///< all at once, once a step is committed, until they are continued
+  int stillborn = 0;              ///< replacements that die before they say anything
   int refusals = 0;               ///< calls of the rendezvous that it refuses for lack of resources, at random
   int64_t longest_freeze = 6000;  ///< events, a thousandth of a second each; then it continues
 };
@@ -47,6 +49,8 @@ class SimulatedJob final : public GroupActions {
   [[nodiscard]] const std::vector<std::pair<double, GenerationRecord>>& generations() const { return generations_; }
   /// Rates that commits carried.
   [[nodiscard]] const std::set<std::pair<int64_t, int64_t>>& rates_seen() const { return rates_seen_; }
+  /// When workers were started, in seconds.
+  [[nodiscard]] const std::vector<double>& starts() const { return starts_; }
   [[nodiscard]] int kills_done() const { return kills_done_; }
   /// Workers that were killed by the group although they ran.
   [[nodiscard]] int healthy_killed() const { return healthy_killed_; }
@@ -111,7 +115,7 @@ class SimulatedJob final : public GroupActions {
   int64_t steps_;
   std::mt19937 random_;
   Disturbances disturbances_;
-  bool ticks_;
+  int64_t initial_;  ///< workers of the first group
   std::map<WorkerId, Worker> workers_;
   std::map<int64_t, std::vector<Entry>> snapshots_;                   ///< by step
   std::map<int64_t, std::map<int64_t, std::vector<Entry>>> donated_;  ///< generation -> donor's state when it joined
@@ -122,6 +126,7 @@ class SimulatedJob final : public GroupActions {
   std::vector<std::string> log_;
   std::vector<std::pair<double, GenerationRecord>> generations_;
   std::string violation_;
+  std::vector<double> starts_;
   WorkerId next_id_ = 0;
   int64_t generation_ = 0;
   int64_t events_ = 0;

@@ -2,11 +2,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "elastic/agent/group.hpp"
 
 namespace pliant::elastic {
+namespace {
+
+constexpr int64_t kMostDoublings = 5;  // 32 s between two tries
+
+}  // namespace
 
 // Losses.
 
@@ -39,7 +45,7 @@ void Group::ended(WorkerId worker, const ExitStatus& status) {
 void Group::refuse(const ExitStatus& status, const std::string& how) {
   if (!refused_) refused_ = Verdict{status.code, "failed", how};
   ++unreplaced_;
-  if (members_.empty() || options_.on_loss == "stop") return end(*refused_, true);
+  if ((members_.empty() && owed() == 0) || options_.on_loss == "stop") return end(*refused_, true);
   actions_.event(how, true);
 }
 
@@ -51,14 +57,14 @@ void Group::lost(const Member& member, const std::string& how) {
     if (pending_) return close();
     phase_ = Phase::kStarting;  // the last state is gone: back to the snapshot
     for (; lost_while_saving_ > 0; --lost_while_saving_) {
-      if (stop_code_ == 0 && options_.on_loss == "replace") replace();
+      if (stop_code_ == 0 && options_.on_loss == "replace") replace(false);
     }
   }
   const bool was_rank = member.rank >= 0 && (phase_ == Phase::kForming || phase_ == Phase::kRunning);
   if (stop_code_ == 0) {
     if (options_.on_loss == "stop") return end({1, "failed", how}, true);
-    if (options_.on_loss == "replace") replace();
-    if (members_.empty() && actions_.owed() == 0) {
+    if (options_.on_loss == "replace") replace(!member.ready);
+    if (members_.empty() && owed() == 0) {
       const std::string reason = fmt::format("no worker is left; {}", how);
       if (options_.on_loss == "replace") return end({1, "failed", reason}, true);
       return end({75, "no valid world size", reason}, true);
@@ -68,14 +74,29 @@ void Group::lost(const Member& member, const std::string& how) {
   if (was_rank || phase_ == Phase::kStarting) regroup(how);
 }
 
-void Group::replace() {
-  if (restarts_ < options_.max_restarts) {
-    ++restarts_;
-    actions_.spawn();
-  } else {
-    actions_.event(fmt::format("all {} restarts are spent; going on without a replacement", options_.max_restarts),
-                   true);
+void Group::replace(bool too_early) {
+  if (restarts_ >= options_.max_restarts) {
+    return actions_.event(
+        fmt::format("all {} restarts are spent; going on without a replacement", options_.max_restarts), true);
   }
+  ++restarts_;
+  // Before any was ready it is most likely the program itself that fails: nobody wants to wait for that.
+  if (!too_early || fingerprint_.empty()) return actions_.spawn();
+  const double wait = std::ldexp(1.0, static_cast<int>(std::min(early_deaths_++, kMostDoublings)));
+  starts_due_.push_back(time() + wait);
+  actions_.event(fmt::format("another is started in its place in {:.0f} s", wait), false);
+}
+
+void Group::start_those_due() {
+  if (stop_code_ != 0 || pending_) starts_due_.clear();
+  const auto due = std::partition(starts_due_.begin(), starts_due_.end(), [this](double at) { return time() < at; });
+  const auto count = starts_due_.end() - due;
+  starts_due_.erase(due, starts_due_.end());
+  for (auto i = count; i > 0; --i) actions_.spawn();
+}
+
+int64_t Group::owed() const {
+  return actions_.owed() + static_cast<int64_t>(starts_due_.size());
 }
 
 // The end.

@@ -69,7 +69,7 @@ void Group::regroup(const std::string& reason) {
   }
   const auto count = static_cast<int64_t>(usable.size());
   if (const int64_t world_size = largest_world(count); world_size > 0) return form(usable, world_size, reason);
-  if (usable.size() < members_.size() || actions_.owed() > 0) return;  // some may still come, or be replaced
+  if (usable.size() < members_.size() || owed() > 0) return;  // some may still come, or be replaced
   end({75, "no valid world size",
        fmt::format("{} workers are left and no valid world size is that small{}; {}", count, why_not(count), reason)},
       false);

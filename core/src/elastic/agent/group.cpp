@@ -141,6 +141,7 @@ void Group::on(WorkerId worker, Member& member, const Ready& message) {
     return fence(worker, other);
   }
   member.ready = true;
+  early_deaths_ = 0;
   member.answered_at = time();
   slowest_start_ = std::max(slowest_start_, time() - member.since);
   if (phase_ == Phase::kEnding) {
@@ -148,7 +149,7 @@ void Group::on(WorkerId worker, Member& member, const Ready& message) {
     return actions_.send(worker, Stop{});
   }
   for (; unreplaced_ > 0; --unreplaced_) {  // others are well: what those met was their own
-    if (options_.on_loss == "replace") replace();
+    if (options_.on_loss == "replace") replace(false);
   }
   const bool covered = !is_unsaved() || (snapshot_ && !actions_.has_step(snapshot_->step));
   if (!actions_.has_step(committed_) && covered && phase_ != Phase::kSaving) {

@@ -239,14 +239,18 @@ class Group {
   [[nodiscard]] std::vector<WorkerId> stopped_members() const;
   [[nodiscard]] std::vector<WorkerId> who_holds_up() const;
   [[nodiscard]] std::vector<WorkerId> furthest_behind() const;
-  /// Continues it instead, where the state would die with it; true when that was done.
+  /// Continues it instead, and all others that are stopped, where the state would die with it; true when that was done.
   bool wake_last_holder(WorkerId worker, Member& member, const std::vector<WorkerId>& late);
 
   // The end of the job.
   void lost(const Member& member, const std::string& how);
   void refuse(const ExitStatus& status, const std::string& how);
-  /// Starts a fresh worker for one that was lost, while restarts are left.
-  void replace();
+  /// Starts a fresh worker for one that was lost, while restarts are left; not at once where workers die one after the
+  /// other before they are ready (`too_early`), for what they meet may pass.
+  void replace(bool too_early);
+  void start_those_due();
+  /// Workers that were asked for and do not run yet.
+  [[nodiscard]] int64_t owed() const;
   [[nodiscard]] bool is_unsaved() const;
   /// Has a worker that holds the last commit write the final snapshot; false when there is none.
   [[nodiscard]] bool save();
@@ -273,6 +277,8 @@ class Group {
   std::optional<double> refused_by_rendezvous_since_;
   std::optional<Verdict> refused_;  ///< by a worker before any was ready: ends the job if all refuse
   int64_t unreplaced_ = 0;          ///< workers that refused
+  int64_t early_deaths_ = 0;        ///< workers that died before they were ready, since one last was
+  std::vector<double> starts_due_;  ///< when workers are to be started that wait because of them
   double slowest_start_ = 0;        ///< seconds from start to Ready
   int64_t committed_ = 0;
   std::string fingerprint_;

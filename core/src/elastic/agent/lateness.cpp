@@ -35,6 +35,7 @@ void Group::tick() {
     over_ = Verdict{1, "failed", fmt::format("no worker could be started for {} s", options_.start_timeout_s)};
     return;
   }
+  start_those_due();
   fence_those_not_started();
   note_stopped();
   if (phase_ == Phase::kStarting && uses_api_) regroup(reason_);  // somebody may have continued, or waited long enough
@@ -178,15 +179,22 @@ bool Group::wake_last_holder(WorkerId worker, Member& member, const std::vector<
   const bool saved = member.holds == 0 || (snapshot_ && snapshot_->step >= member.holds);
   if (member.woken || saved || !actions_.is_stopped(worker)) return false;
   const bool another = std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
-    const bool well = entry.second.fenced.empty() && std::count(late.begin(), late.end(), entry.first) == 0;
+    const bool well = entry.second.fenced.empty() && !actions_.is_stopped(entry.first) &&
+                      std::count(late.begin(), late.end(), entry.first) == 0;
     return well && entry.second.ready && entry.second.holds >= member.holds;
   });
   if (another) return false;
-  member.woken = save_soon_ = true;
+  save_soon_ = true;
   actions_.event(
       fmt::format("{} is stopped and step {} would be lost with it: it is continued", label(worker), member.holds - 1),
       true);
-  actions_.wake(worker);
+  // Somebody stopped them all, it seems: so are the others, once.
+  for (auto& [id, stopped] : members_) {
+    if (!stopped.fenced.empty() || stopped.woken || !actions_.is_stopped(id)) continue;
+    stopped.woken = true;
+    stopped.stopped_at.reset();
+    actions_.wake(id);
+  }
   return true;
 }
 
@@ -209,7 +217,7 @@ void Group::fence_hung(double waited) {
     const auto found = members_.find(id);
     if (found == members_.end()) continue;
     dealt_with = true;
-    if (wake_last_holder(id, found->second, late)) continue;
+    if (wake_last_holder(id, found->second, late)) return;  // who is late then, has run all the time
     fence(id, fmt::format("made no progress for {:.1f} s and was killed ([run] hang_timeout_s)", waited));
   }
   if (dealt_with || (phase_ != Phase::kForming && phase_ != Phase::kRunning)) return;
