@@ -57,7 +57,7 @@ void train() {
       const double loss_sum = trainee.model().loss_and_gradient(sequences_of(corpus, step->batch(), micro.rows));
       step->add(micro, loss_sum, trainee.model().gradient());
     }
-    if (const auto committed = step->commit()) trainee.apply(committed->gradient, step->scaling());
+    if (const auto committed = step->commit()) trainee.apply(committed->gradient(), step->scaling());
   }
   std::printf("tinylm: done after step %lld\n", static_cast<long long>(trainee.steps()));
 }

@@ -180,7 +180,7 @@ int train() {
       }
       step->add(micro, loss, gradient);
     }
-    if (const auto committed = step->commit()) toy.apply(committed->gradient, step->learning_rate());
+    if (const auto committed = step->commit()) toy.apply(committed->gradient(), step->learning_rate());
   }
   return 0;
 }

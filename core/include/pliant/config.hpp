@@ -66,6 +66,11 @@ struct BalancerOptions {
   bool fit = false;             ///< take both from measured times, once there are enough
 };
 
+/// [accelerator], the part that is not the plugins' own.
+struct AcceleratorOptions {
+  std::optional<int64_t> device;  ///< of every rank of this machine; unset: the local rank modulo the devices
+};
+
 /// An option that has a flag of its own on a command line.
 struct FlagOverride {
   std::string flag;  ///< as typed, for messages: "--workers 4"
@@ -113,6 +118,7 @@ class Config {
   [[nodiscard]] const DataOptions& data() const;
   [[nodiscard]] const LrOptions& lr() const;
   [[nodiscard]] const BalancerOptions& balancer() const;
+  [[nodiscard]] const AcceleratorOptions& accelerator() const;
   /// True when the file (or an override) has the section.
   [[nodiscard]] bool has(std::string_view section) const;
   /// What `use` says in "elasticity", "sampler", "balancer", "lr", "accelerator" or "rendezvous".

@@ -10,8 +10,11 @@
 //       ...                                                // forward, backward of the summed loss over micro.rows
 //       step->add(micro, loss_sum, gradient);              // gradient: span<const float>
 //     }
-//     if (const auto committed = step->commit()) model.apply(committed->gradient, step->learning_rate());
+//     if (const auto committed = step->commit()) model.apply(committed->gradient(), step->learning_rate());
 //   }
+//
+// A program that computes on a device asks Session::device() which, hands in its gradients where they lie, in pieces
+// (Step::add_piece), and takes Committed::device_gradient(). Nothing of the gradient goes through the host then.
 //
 // All calls come from one thread. A control thread inside ends every wait when the group changes.
 #pragma once
@@ -28,6 +31,7 @@
 #include "pliant/communicator.hpp"
 #include "pliant/config.hpp"
 #include "pliant/error.hpp"
+#include "pliant/gradient_piece.hpp"
 #include "pliant/learning_rate.hpp"
 #include "pliant/plan.hpp"
 
@@ -52,14 +56,24 @@ struct MicroBatch {
   RowRange rows;
 };
 
-/// What a committed step leaves behind.
-struct Committed {
-  std::span<const float>
-      gradient;     ///< mean gradient over the global batch's loss tokens; valid until the next Session::next
-  double loss = 0;  ///< mean loss per loss token over the global batch
-};
-
 class Session;
+
+/// What a committed step leaves behind. Valid until the next Session::next.
+class Committed {
+ public:
+  double loss = 0;  ///< mean loss per loss token over the global batch
+
+  /// Mean gradient over the global batch's loss tokens, gradient_size() floats in memory of the rank's device. No work
+  /// that is enqueued by Pliant still writes it.
+  [[nodiscard]] std::span<const float> device_gradient() const;
+  /// The same in host memory; copied by the first call where the CPU cannot read the device's.
+  [[nodiscard]] std::span<const float> gradient() const;
+
+ private:
+  friend class Step;
+  Committed(Session& session, double mean_loss) : loss(mean_loss), session_(&session) {}
+  Session* session_;
+};
 
 /// One attempt at one step. Valid until the next Session::next.
 class Step {
@@ -79,6 +93,14 @@ class Step {
   /// gradient_size() elements and is not kept. Throws kInvalidArgument for other rows than those of the next
   /// micro-batch and for a gradient of another size; nothing was added then.
   void add(const MicroBatch& micro, double loss_sum, std::span<const float> gradient);
+  /// The same in pieces, in any order and as they become ready, from the host or the rank's device. A piece has been
+  /// read when the call returns; what a device still has to write into it must be enqueued on Session::stream() before,
+  /// or be done. Throws kInvalidArgument, and has added nothing, for a piece that overlaps another, leaves the gradient
+  /// or is of an unknown type.
+  void add_piece(const MicroBatch& micro, const GradientPiece& piece);
+  /// Ends a micro-batch whose gradient was added in pieces. Throws kInvalidArgument where one is missing, which may
+  /// still be added.
+  void add(const MicroBatch& micro, double loss_sum);
 
   /// Reduces, votes and waits for the verdict. nullopt: the group changed first; drop the step and call Session::next,
   /// which hands it out again. Otherwise the caller MUST apply the gradient before it calls Session::next.
@@ -108,6 +130,14 @@ class Session {
   /// The seed of the job, for weights.
   [[nodiscard]] uint64_t seed() const;
 
+  /// What this rank computes on, and its number among the devices of the accelerator: [accelerator] device, or the
+  /// number of this worker on its machine modulo the devices. Throws kNotFound where the machine has none, and
+  /// kInvalidArgument where it has not that one.
+  [[nodiscard]] const Accelerator& accelerator();
+  [[nodiscard]] int32_t device();
+  /// A stream of that device, for the program's own work. Pliant reads a gradient's pieces in order with it.
+  [[nodiscard]] Stream& stream();
+
   /// Declares data and state and waits to be given a rank. `dataset` must be the same on all workers (checked). Initial
   /// weights come from one worker and are copied to the others; after a restart they come from the snapshot.
   void start(Dataset dataset, TrainingState& state);
@@ -119,6 +149,7 @@ class Session {
   Step* next();
 
  private:
+  friend class Committed;
   friend class Step;
   struct State;
   explicit Session(std::unique_ptr<State> state);

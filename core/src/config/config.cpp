@@ -60,6 +60,9 @@ const DataOptions& Config::data() const {
 const BalancerOptions& Config::balancer() const {
   return state_->core.balancer;
 }
+const AcceleratorOptions& Config::accelerator() const {
+  return state_->core.accelerator;
+}
 const LrOptions& Config::lr() const {
   return state_->core.lr;
 }

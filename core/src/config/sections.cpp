@@ -1,4 +1,5 @@
-// Option tables of [run], [data], [lr], [balancer] and [plugins], by the same mechanism that plugins use.
+// Option tables of [run], [data], [lr], [balancer], [accelerator] and [plugins], by the same mechanism that plugins
+// use.
 #include "config/sections.hpp"
 
 #include "pliant/sdk/options.hpp"
@@ -92,6 +93,12 @@ void fill(Table<BalancerOptions>& o) {
         "Fit both to the measured times of the ranks; the values given hold until there are enough of them.");
 }
 
+void fill(Table<AcceleratorOptions>& o) {
+  o.add("device", &AcceleratorOptions::device,
+        "The device of every rank of this machine; unset = each rank's number on the machine, modulo the devices.")
+      .range(0, 65535);
+}
+
 void fill(Table<PluginsOptions>& o) {
   o.add("dirs", &PluginsOptions::dirs, "Directories to search for plugins; relative to the config file.");
 }
@@ -109,7 +116,7 @@ const Table<T>& table() {
 }  // namespace
 
 const std::vector<std::string>& core_sections() {
-  static const std::vector<std::string> kSections{"plugins", "balancer", "lr", "data", "run"};
+  static const std::vector<std::string> kSections{"plugins", "balancer", "lr", "accelerator", "data", "run"};
   return kSections;
 }
 
@@ -125,6 +132,7 @@ const std::vector<pliant_option>& core_options(std::string_view section) {
   if (section == "data") return table<DataOptions>().rows();
   if (section == "balancer") return table<BalancerOptions>().rows();
   if (section == "lr") return table<LrOptions>().rows();
+  if (section == "accelerator") return table<AcceleratorOptions>().rows();
   if (section == "plugins") return table<PluginsOptions>().rows();
   return kNone;
 }
@@ -134,6 +142,7 @@ void apply_core_options(std::string_view section, const pliant_option_values& va
   if (section == "data") table<DataOptions>().apply(values, to.data);
   if (section == "balancer") table<BalancerOptions>().apply(values, to.balancer);
   if (section == "lr") table<LrOptions>().apply(values, to.lr);
+  if (section == "accelerator") table<AcceleratorOptions>().apply(values, to.accelerator);
   if (section == "plugins") table<PluginsOptions>().apply(values, to.plugins);
 }
 

@@ -21,10 +21,11 @@ struct CoreOptions {
   DataOptions data;
   LrOptions lr;
   BalancerOptions balancer;
+  AcceleratorOptions accelerator;
   PluginsOptions plugins;
 };
 
-/// "plugins", "balancer", "lr", "data", "run": the sections with an option table of core's own.
+/// "plugins", "balancer", "lr", "accelerator", "data", "run": the sections with an option table of core's own.
 const std::vector<std::string>& core_sections();
 /// Every section that a file may have.
 const std::vector<std::string>& all_sections();

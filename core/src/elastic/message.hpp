@@ -39,6 +39,9 @@ struct Hello {
 /// Dataset and state are there; the worker can be given a rank.
 struct Ready {
   std::string fingerprint;  ///< Batches::fingerprint, hex
+  int64_t device = 0;       ///< that it computes on
+  std::string device_name{};
+  bool host_visible = true;  ///< its device is the CPU, or has the CPU's memory
 };
 /// Rank 0 made the id of the generation's communicator.
 struct CommIdMade {

@@ -12,10 +12,16 @@ namespace pliant::elastic {
 
 namespace {
 
-double squared_norm(std::span<const float> gradient) {
+double squared_norm(std::span<const float> values) {
   double sum = 0;
-  for (const float value : gradient) sum += static_cast<double>(value) * static_cast<double>(value);
+  for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
   return sum;
+}
+
+/// "elements 4..7".
+std::string element_text(uint64_t first, uint64_t end) {
+  if (end - first == 1) return fmt::format("element {}", first);
+  return fmt::format("elements {}..{}", first, end - 1);
 }
 
 /// "rows 4..7", for messages; of any two numbers, for a program may have given them.
@@ -76,6 +82,7 @@ void GradientReduction::State::begin(int64_t batch_rows, int64_t rows_per_granul
   loss_tokens = 0;
   digest = 0;
   parts = 0;
+  open = {};
   while (!sums.empty()) retire_last();
   if (deterministic) {
     plan_fold(assignment);
@@ -97,17 +104,7 @@ void GradientReduction::State::plan_fold(const Assignment& assignment) {
   fold = tree_fold(granules, roots);
 }
 
-void GradientReduction::State::check(RowRange given, std::span<const float> gradient) const {
-  if (gradient.size() != size) {
-    throw Error(
-        Status::kInvalidArgument,
-        fmt::format("the gradient of {} has {} elements, but gradient_size() said {}; hand in the whole gradient",
-                    row_text(given), gradient.size(), size));
-  }
-  if (gradient.data() == nullptr && size > 0) {
-    throw Error(Status::kInvalidArgument,
-                fmt::format("the gradient of {} is a null pointer; hand in its {} floats", row_text(given), size));
-  }
+void GradientReduction::State::check(RowRange given) const {
   if (added < blocks.size() && given == blocks[added]) return;
   const std::string expected =
       added == blocks.size()
@@ -118,34 +115,79 @@ void GradientReduction::State::check(RowRange given, std::span<const float> grad
                           row_text(given), expected));
 }
 
-void GradientReduction::State::add_granule(int64_t index, const Scalars& beside, std::span<const float> gradient) {
-  const TreeNode leaf{0, index};
-  bool in_place = tree.merges(leaf);
-  if (!in_place) push_sum(gradient, beside);
-  tree.push(leaf, [&] {
-    if (in_place) {
-      add_to(sums.back().data(), gradient.data(), size);
-      scalars.back().add(beside);
-      in_place = false;
-      return;
-    }
-    add_to(sums[sums.size() - 2].data(), sums.back().data(), size);
-    scalars[scalars.size() - 2].add(scalars.back());
-    retire_last();
-  });
-}
-
-void GradientReduction::State::add_in_order(const Scalars& beside, std::span<const float> gradient) {
-  if (sums.empty()) {
-    push_sum(gradient, beside);
-    return;
+void GradientReduction::State::check(RowRange given, const GradientPiece& piece) const {
+  check(given);
+  const auto refuse = [&](const std::string& what) {
+    throw Error(Status::kInvalidArgument, fmt::format("a piece of the gradient of {} {}", row_text(given), what));
+  };
+  if (piece.offset > size || piece.count > size - piece.offset) {
+    refuse(fmt::format("has {} elements at {}, but gradient_size() said {}", piece.count, piece.offset, size));
   }
-  add_to(sums.front().data(), gradient.data(), size);
-  scalars.front().add(beside);
+  if (piece.dtype != DType::kF32 && piece.dtype != DType::kBF16 && piece.dtype != DType::kF16) {
+    refuse(fmt::format("is of the type {}; a gradient is of kF32, kBF16 or kF16", static_cast<int>(piece.dtype)));
+  }
+  if (piece.count == 0) return;
+  const uint64_t end = piece.offset + piece.count;
+  if (piece.data == nullptr) refuse(fmt::format("is a null pointer: {}", element_text(piece.offset, end)));
+  if (open.there.overlaps(piece.offset, piece.count)) {
+    refuse(fmt::format("overlaps one that was added before: {}", element_text(piece.offset, end)));
+  }
 }
 
-GradientReduction::GradientReduction(uint64_t gradient_size, bool deterministic)
-    : state_(std::make_unique<State>(gradient_size, deterministic)) {}
+void GradientReduction::State::open_block(RowRange rows_of_it) {
+  if (open.is) return;
+  open = {};
+  open.is = true;
+  open.in_place = deterministic ? tree.merges({0, rows_of_it.first / granule}) : !sums.empty();
+  if (!open.in_place) push_sum();
+}
+
+void GradientReduction::State::add_piece(const GradientPiece& piece) {
+  if (piece.count == 0) return;
+  const auto count = static_cast<size_t>(piece.count);
+  float* const to = sums.back().data() + piece.offset;
+  const void* from = piece.data;
+  if (piece.dtype != DType::kF32) {
+    grow(cast, count);
+    compute.cast(cast.data(), DType::kF32, from, piece.dtype, count);
+    from = cast.data();
+  }
+  if (measured) {
+    measured_piece.resize(count);
+    compute.copy(measured_piece.data(), from, count * sizeof(float));
+  }
+  if (open.in_place) {
+    add_to(to, from, count);
+  } else {
+    compute.copy(to, from, count * sizeof(float));
+  }
+  compute.synchronize();
+  if (measured) open.norm += squared_norm(measured_piece);
+  open.there.insert(piece.offset, piece.count);
+}
+
+void GradientReduction::State::close_block(RowRange rows_of_it, const Scalars& beside) {
+  if (!open.in_place) scalars.back() = beside;
+  if (!deterministic && open.in_place) scalars.back().add(beside);
+  if (deterministic) {
+    bool is_added = open.in_place;
+    tree.push({0, rows_of_it.first / granule}, [&] {
+      if (is_added) {
+        scalars.back().add(beside);
+        is_added = false;
+        return;
+      }
+      add_to(sums[sums.size() - 2].data(), sums.back().data(), size);
+      scalars[scalars.size() - 2].add(scalars.back());
+      retire_last();
+    });
+  }
+  open = {};
+}
+
+GradientReduction::GradientReduction(const Accelerator& accelerator, int32_t device, uint64_t gradient_size,
+                                     bool deterministic)
+    : state_(std::make_unique<State>(accelerator, device, gradient_size, deterministic)) {}
 GradientReduction::~GradientReduction() = default;
 GradientReduction::GradientReduction(GradientReduction&&) noexcept = default;
 
@@ -157,24 +199,58 @@ void GradientReduction::begin(int64_t rows, int64_t granule, const Assignment& a
   state_->begin(rows, granule, assignment, rank);
 }
 
+void GradientReduction::check(RowRange rows) const {
+  state_->check(rows);
+}
+
+void GradientReduction::check(RowRange rows, const GradientPiece& piece) const {
+  state_->check(rows, piece);
+}
+
 void GradientReduction::check(RowRange rows, std::span<const float> gradient) const {
-  state_->check(rows, gradient);
+  const State& state = *state_;
+  if (gradient.size() != state.size) {
+    throw Error(
+        Status::kInvalidArgument,
+        fmt::format("the gradient of {} has {} elements, but gradient_size() said {}; hand in the whole gradient",
+                    row_text(rows), gradient.size(), state.size));
+  }
+  if (gradient.data() == nullptr && state.size > 0) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("the gradient of {} is a null pointer; hand in its {} floats", row_text(rows), state.size));
+  }
+  state.check(rows, {.offset = 0, .count = gradient.size(), .data = gradient.data()});
+}
+
+void GradientReduction::add_piece(RowRange rows, const GradientPiece& piece) {
+  state_->check(rows, piece);
+  state_->open_block(rows);
+  state_->add_piece(piece);
+}
+
+void GradientReduction::add(RowRange rows, double loss_sum, int64_t loss_tokens, uint64_t digest) {
+  State& state = *state_;
+  state.check(rows);
+  if (state.open.there.count() != state.size) {
+    const auto [first, end] = state.open.there.first_gap(state.size);
+    throw Error(Status::kInvalidArgument,
+                fmt::format("the gradient of {} lacks {} of {}; add every piece before the micro-batch ends",
+                            row_text(rows), element_text(first, end), state.size));
+  }
+  state.open_block(rows);
+  const bool counts = state.measured && loss_tokens > 0;
+  state.close_block(rows, {loss_sum, counts ? state.open.norm / static_cast<double>(loss_tokens) : 0});
+  if (loss_tokens > 0) ++state.parts;
+  ++state.added;
+  state.loss_tokens += loss_tokens;
+  state.digest += digest;
 }
 
 void GradientReduction::add(RowRange rows, double loss_sum, int64_t loss_tokens, uint64_t digest,
                             std::span<const float> gradient) {
-  state_->check(rows, gradient);
-  const bool counts = state_->measured && loss_tokens > 0;
-  const State::Scalars beside{loss_sum, counts ? squared_norm(gradient) / static_cast<double>(loss_tokens) : 0};
-  if (state_->deterministic) {
-    state_->add_granule(rows.first / state_->granule, beside, gradient);
-  } else {
-    state_->add_in_order(beside, gradient);
-  }
-  if (loss_tokens > 0) ++state_->parts;
-  ++state_->added;
-  state_->loss_tokens += loss_tokens;
-  state_->digest += digest;
+  check(rows, gradient);
+  add_piece(rows, {.offset = 0, .count = gradient.size(), .data = gradient.data()});
+  add(rows, loss_sum, loss_tokens, digest);
 }
 
 bool GradientReduction::complete() const {

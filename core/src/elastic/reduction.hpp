@@ -1,4 +1,4 @@
-// GradientReduction: adds the gradients of a step over micro-batches and ranks, in one of two ways.
+// GradientReduction: adds the gradients of a step over micro-batches and ranks, on a device and in one of two ways.
 //
 // Fast: each rank adds its micro-batches, one all-reduce adds the ranks.
 // Deterministic: the addends are granules, and they are added along one fixed binary tree over all granules of the
@@ -18,12 +18,13 @@
 
 #include "pliant/balancer.hpp"
 #include "pliant/communicator.hpp"
+#include "pliant/gradient_piece.hpp"
 #include "pliant/plan.hpp"
 
 namespace pliant::elastic {
 
 struct ReductionResult {
-  std::span<const float> gradient;  ///< sum over the global batch; valid until the next begin
+  std::span<float> gradient;  ///< sum over the global batch, on the device; valid until the next begin
   double loss_sum = 0;
   int64_t loss_tokens = 0;
   uint64_t digest = 0;    ///< sum modulo 2^64 of the ranks' digests
@@ -33,7 +34,8 @@ struct ReductionResult {
 
 class GradientReduction {
  public:
-  GradientReduction(uint64_t gradient_size, bool deterministic);
+  /// The sums are made and kept on `device` of `accelerator`.
+  GradientReduction(const Accelerator& accelerator, int32_t device, uint64_t gradient_size, bool deterministic);
   ~GradientReduction();
   GradientReduction(GradientReduction&&) noexcept;
 
@@ -45,19 +47,27 @@ class GradientReduction {
   /// kInvalidArgument for another one.
   void begin(int64_t rows, int64_t granule, const Assignment& assignment, int64_t rank);
 
-  /// Throws kInvalidArgument unless `rows` are the next block of this rank (positions in the global batch) and
-  /// `gradient` has the size of one.
+  /// Throws kInvalidArgument unless `rows` are the next block of this rank (positions in the global batch).
+  void check(RowRange rows) const;
+  /// And unless `piece` lies in the gradient and none of it was added before.
+  void check(RowRange rows, const GradientPiece& piece) const;
+  /// And unless `gradient` is all of it.
   void check(RowRange rows, std::span<const float> gradient) const;
 
-  /// Adds what the next block of this rank gave. Throws what check throws, and has changed nothing then.
+  /// Adds a part of the gradient of the next block of this rank; it has been read when this returns. Throws what check
+  /// throws, and has changed nothing then.
+  void add_piece(RowRange rows, const GradientPiece& piece);
+  /// Ends that block. Throws kInvalidArgument, and changes nothing, where a part of the gradient is missing.
+  void add(RowRange rows, double loss_sum, int64_t loss_tokens, uint64_t digest);
+  /// Both, for a block of which no piece was added.
   void add(RowRange rows, double loss_sum, int64_t loss_tokens, uint64_t digest, std::span<const float> gradient);
 
   /// True when all blocks of this rank have been added.
   [[nodiscard]] bool complete() const;
 
   /// Runs the collectives and waits. `midway` is called once about half way (fault injection). Throws what the
-  /// communicator throws (kAborted, kPeerLost); then begin() starts afresh. Memory beside the gradients: O(slice *
-  /// world * roots of a rank).
+  /// communicator throws (kAborted, kPeerLost); then begin() starts afresh. `stream` is of the same device. Memory
+  /// beside the gradients: O(slice * world * roots of a rank).
   ReductionResult reduce(Communicator& communicator, Stream& stream, const std::function<void()>& midway);
 
  private:

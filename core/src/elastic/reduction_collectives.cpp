@@ -11,11 +11,9 @@ namespace pliant::elastic {
 
 namespace {
 
-/// Bounds of one receive buffer of the deterministic mode, and of the part of it that is folded at once (half a
-/// first-level cache for two operands).
+/// Bounds of one receive buffer of the deterministic mode.
 constexpr size_t kReceiveFloats = size_t{1} << 20;
 constexpr size_t kNarrowestSlice = size_t{1} << 10;
-constexpr size_t kFoldBlock = size_t{1} << 11;
 
 /// Waits until nothing enqueued uses our buffers any more, however that ends.
 void drain(Stream& stream) noexcept {
@@ -45,7 +43,7 @@ void GradientReduction::State::check_reducible(const Communicator& communicator)
 
 void GradientReduction::State::reduce_fast(Communicator& communicator, Stream& stream,
                                            const std::function<void()>& midway) {
-  if (sums.empty()) push_sum(Floats(size), {});
+  if (sums.empty()) push_zero();
   float* const sum = sums.front().data();
   const size_t half = size / 2;
   if (half > 0) communicator.all_reduce(sum, sum, half, DType::kF32, ReduceOp::kSum, stream);
@@ -58,10 +56,10 @@ void GradientReduction::State::reduce_tree(Communicator& communicator, Stream& s
                                            const std::function<void()>& midway) {
   if (slots() <= 1 || size == 0) {  // one rank, or nothing to send
     if (midway) midway();
-    if (sums.empty()) push_sum(Floats(size), {});
+    if (sums.empty()) push_zero();
     return;
   }
-  result.resize(size);
+  grow(result, size);
   const size_t width = std::min(size, std::max(kNarrowestSlice, kReceiveFloats / slots()));
   const size_t slices = (size + width - 1) / width;
   const auto width_of = [&](size_t slice) { return std::min(width, size - slice * width); };
@@ -71,39 +69,39 @@ void GradientReduction::State::reduce_tree(Communicator& communicator, Stream& s
     if (midway && slice == (slices - 1) / 2) midway();
     // The next slice travels while this one is folded.
     const size_t next = slice + 1;
+    compute.synchronize();  // the buffer of the one before is free
     if (next < slices) gather_slice(communicator, stream, next * width, width_of(next), received[next % 2]);
     fold_slice(received[slice % 2], slice * width, width_of(slice));
   }
+  compute.synchronize();
 }
 
 void GradientReduction::State::gather_slice(Communicator& communicator, Stream& stream, size_t first, size_t width,
                                             Floats& into) {
-  if (into.size() < slots() * width) into.resize(slots() * width);
+  grow(into, slots() * width);
   const auto count = static_cast<size_t>(fold.roots_per_rank) * width;
   const float* from = nullptr;
   if (count == width && sums.size() == 1) {
     from = sums.front().data() + first;
   } else {
     // Ranks with fewer subtrees than others send slots that nobody reads.
-    if (send.size() < count) send.resize(count);
-    for (size_t k = 0; k < sums.size(); ++k) std::copy_n(sums[k].data() + first, width, send.data() + k * width);
+    grow(send, count);
+    for (size_t k = 0; k < sums.size(); ++k) {
+      stream.copy(send.data() + k * width, sums[k].data() + first, width * sizeof(float));
+    }
     from = send.data();
   }
   communicator.all_gather(from, into.data(), count, DType::kF32, stream);
 }
 
-void GradientReduction::State::fold_slice(Floats& slice, size_t first, size_t width) {
-  for (size_t begin = 0; begin < width; begin += kFoldBlock) {
-    const size_t count = std::min(kFoldBlock, width - begin);
-    for (const SlotAddition& addition : fold.additions) {
-      add_to(slice.data() + addition.to * width + begin, slice.data() + addition.from * width + begin, count);
-    }
-    std::copy_n(slice.data() + fold.result * width + begin, count, result.data() + first + begin);
+void GradientReduction::State::fold_slice(const Floats& slice, size_t first, size_t width) {
+  for (const SlotAddition& addition : fold.additions) {
+    add_to(slice.data() + addition.to * width, slice.data() + addition.from * width, width);
   }
+  compute.copy(result.data() + first, slice.data() + fold.result * width, width * sizeof(float));
 }
 
-void GradientReduction::State::gather_scalars(Communicator& communicator, Stream& stream,
-                                              ReductionResult& total) const {
+void GradientReduction::State::gather_scalars(Communicator& communicator, Stream& stream, ReductionResult& total) {
   // Per rank: loss tokens, digest, parts, then loss and norm of each of its slots. Carried as bits, added here.
   constexpr size_t kHead = 3;
   const auto roots = static_cast<size_t>(fold.roots_per_rank);
@@ -117,8 +115,18 @@ void GradientReduction::State::gather_scalars(Communicator& communicator, Stream
     own[kHead + 2 * k + 1] = std::bit_cast<int64_t>(scalars[k].norm);
   }
   std::vector<int64_t> all(words * static_cast<size_t>(world_size));
+  const size_t own_bytes = own.size() * sizeof(int64_t);
+  const size_t all_bytes = all.size() * sizeof(int64_t);
+  if (scalars_there.bytes() < own_bytes + all_bytes) {
+    scalars_there = Buffer();
+    scalars_there = Buffer(accelerator, device, own_bytes + all_bytes);
+  }
+  auto* const all_there = static_cast<std::byte*>(scalars_there.pointer());
+  std::byte* const own_there = all_there + all_bytes;
   try {
-    communicator.all_gather(own.data(), all.data(), words, DType::kI64, stream);
+    stream.copy(own_there, own.data(), own_bytes);
+    communicator.all_gather(own_there, all_there, words, DType::kI64, stream);
+    stream.copy(all.data(), all_there, all_bytes);
     stream.synchronize();
   } catch (...) {
     drain(stream);
@@ -145,6 +153,7 @@ ReductionResult GradientReduction::reduce(Communicator& communicator, Stream& st
   state.check_reducible(communicator);
   state.reduced = true;
   try {
+    state.compute.synchronize();
     if (state.deterministic) {
       state.reduce_tree(communicator, stream, midway);
     } else {
@@ -153,10 +162,11 @@ ReductionResult GradientReduction::reduce(Communicator& communicator, Stream& st
     ReductionResult total;
     state.gather_scalars(communicator, stream, total);
     const bool from_slices = state.deterministic && state.slots() > 1 && state.size > 0;
-    total.gradient = from_slices ? state.result : state.sums.front();
+    total.gradient = {from_slices ? state.result.data() : state.sums.front().data(), state.size};
     return total;
   } catch (...) {
     drain(stream);
+    drain(state.compute);
     throw;
   }
 }

@@ -4,8 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "elastic/reduction.hpp"
@@ -13,15 +15,60 @@
 
 namespace pliant::elastic {
 
-using Floats = std::vector<float>;
+/// Memory of the device, as floats.
+class Floats {
+ public:
+  Floats() = default;
+  Floats(const Accelerator& accelerator, int32_t device, size_t count)
+      : buffer_(accelerator, device, count * sizeof(float)), size_(count) {}
+  [[nodiscard]] float* data() const { return static_cast<float*>(buffer_.pointer()); }
+  [[nodiscard]] size_t size() const { return size_; }
 
-inline void add_to(float* __restrict to, const float* __restrict from, size_t count) {
-  for (size_t i = 0; i < count; ++i) to[i] += from[i];
-}
+ private:
+  Buffer buffer_;
+  size_t size_ = 0;
+};
+
+/// Which elements of a gradient are there: disjoint ranges.
+class Coverage {
+ public:
+  void clear() {
+    ranges_.clear();
+    count_ = 0;
+  }
+  [[nodiscard]] uint64_t count() const { return count_; }
+  /// One of [offset, offset + count) is there. count > 0.
+  [[nodiscard]] bool overlaps(uint64_t offset, uint64_t count) const {
+    const auto after = ranges_.lower_bound(offset + count);
+    return after != ranges_.begin() && std::prev(after)->second > offset;
+  }
+  /// They are not.
+  void insert(uint64_t offset, uint64_t count) {
+    ranges_.emplace(offset, offset + count);
+    count_ += count;
+  }
+  /// The first range of [0, size) that is not there, as first and end; empty where all is.
+  [[nodiscard]] std::pair<uint64_t, uint64_t> first_gap(uint64_t size) const {
+    uint64_t next = 0;
+    for (const auto& [first, end] : ranges_) {
+      if (first > next) return {next, first};
+      next = end;
+    }
+    return {next, size};
+  }
+
+ private:
+  std::map<uint64_t, uint64_t> ranges_;  ///< first -> end
+  uint64_t count_ = 0;
+};
 
 struct GradientReduction::State {
-  State(uint64_t gradient_size, bool in_fixed_order)
-      : size(static_cast<size_t>(gradient_size)), deterministic(in_fixed_order) {}
+  State(const Accelerator& of, int32_t number, uint64_t gradient_size, bool in_fixed_order)
+      : accelerator(of),
+        device(number),
+        size(static_cast<size_t>(gradient_size)),
+        deterministic(in_fixed_order),
+        compute(of, number) {}
 
   /// What is added up beside the gradient, along the same tree.
   struct Scalars {
@@ -33,6 +80,16 @@ struct GradientReduction::State {
     }
   };
 
+  /// The block of this rank whose pieces arrive.
+  struct Open {
+    bool is = false;
+    bool in_place = false;  ///< its gradient goes into the last sum, and not into one of its own
+    Coverage there;
+    double norm = 0;  ///< squared, of what is there; where it is measured
+  };
+
+  Accelerator accelerator;
+  int32_t device;
   const size_t size;
   const bool deterministic;
   bool measured = false;
@@ -51,44 +108,64 @@ struct GradientReduction::State {
   std::vector<Floats> sums;      ///< of the own subtrees; fast: at most one
   std::vector<Scalars> scalars;  ///< likewise
   std::vector<Floats> spare;     ///< kept so that steps do not allocate
+  Open open;
+  std::vector<float> measured_piece;  ///< on the host
+  Floats cast;                        ///< of 16-bit pieces
   FoldPlan fold;
 
   Floats result;
   Floats send;
   std::array<Floats, 2> received;
+  Buffer scalars_there;  ///< own and all, on the device
+
+  Stream compute;  ///< last: it waits for its work before the memory goes
 
   [[nodiscard]] bool complete() const { return world_size > 0 && added == blocks.size(); }
   [[nodiscard]] size_t slots() const { return static_cast<size_t>(world_size * fold.roots_per_rank); }
+
+  /// Nothing enqueued uses `floats`.
+  void grow(Floats& floats, size_t count) const {
+    if (floats.size() >= count) return;
+    floats = Floats();
+    floats = Floats(accelerator, device, count);
+  }
+  void add_to(float* to, const void* from, size_t count) {
+    const std::array<const void*, 2> both{to, from};
+    compute.reduce(to, both, count, DType::kF32, ReduceOp::kSum);
+  }
 
   void retire_last() {
     spare.push_back(std::move(sums.back()));
     sums.pop_back();
     scalars.pop_back();
   }
-
-  void push_sum(std::span<const float> gradient, const Scalars& beside) {
-    Floats sum;
-    if (!spare.empty()) {
-      sum = std::move(spare.back());
-      spare.pop_back();
-    }
-    sum.assign(gradient.begin(), gradient.end());
-    sums.push_back(std::move(sum));
-    scalars.push_back(beside);
+  /// One more sum, whose elements are whatever they are.
+  void push_sum() {
+    if (spare.empty()) spare.emplace_back(accelerator, device, size);
+    sums.push_back(std::move(spare.back()));
+    spare.pop_back();
+    scalars.emplace_back();
+  }
+  void push_zero() {
+    push_sum();
+    compute.fill(sums.back().data(), 0, size * sizeof(float));
+    compute.synchronize();
   }
 
   void begin(int64_t batch_rows, int64_t rows_per_granule, const Assignment& assignment, int64_t rank);
   void plan_fold(const Assignment& assignment);
-  void check(RowRange given, std::span<const float> gradient) const;
-  void add_granule(int64_t index, const Scalars& beside, std::span<const float> gradient);
-  void add_in_order(const Scalars& beside, std::span<const float> gradient);
+  void check(RowRange given) const;
+  void check(RowRange given, const GradientPiece& piece) const;
+  void open_block(RowRange rows_of_it);
+  void add_piece(const GradientPiece& piece);
+  void close_block(RowRange rows_of_it, const Scalars& beside);
 
   void check_reducible(const Communicator& communicator) const;
   void reduce_fast(Communicator& communicator, Stream& stream, const std::function<void()>& midway);
   void reduce_tree(Communicator& communicator, Stream& stream, const std::function<void()>& midway);
   void gather_slice(Communicator& communicator, Stream& stream, size_t first, size_t width, Floats& into);
-  void fold_slice(Floats& slice, size_t first, size_t width);
-  void gather_scalars(Communicator& communicator, Stream& stream, ReductionResult& total) const;
+  void fold_slice(const Floats& slice, size_t first, size_t width);
+  void gather_scalars(Communicator& communicator, Stream& stream, ReductionResult& total);
 };
 
 }  // namespace pliant::elastic

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/environment.hpp"
 #include "base/result.hpp"
 #include "data/lengths_file.hpp"
 #include "elastic/lr_inputs.hpp"
@@ -32,11 +33,38 @@ namespace {
 
 constexpr const char* kAgentSocket = "PLIANT_AGENT_FD";
 constexpr const char* kRunDirectory = "PLIANT_RUN_DIR";
+constexpr const char* kLocalRank = "LOCAL_RANK";
 
 }  // namespace
 
 std::string Session::State::fingerprint() const {
   return fmt::format("{:016x}", batches->fingerprint());
+}
+
+void Session::State::open_device() {
+  if (accelerator) return;
+  Accelerator opened(config);
+  const std::string& name = config.use("accelerator");
+  const int32_t count = opened.device_count();
+  if (count == 0) {
+    throw Error(Status::kNotFound, fmt::format("accelerator '{}' finds no device on this machine", name));
+  }
+  const char* const local_rank = environment_variable(kLocalRank);
+  const int64_t own = local_rank == nullptr ? 0 : std::strtoll(local_rank, nullptr, 10) % count;
+  const int64_t chosen = config.accelerator().device.value_or(std::max<int64_t>(own, 0));
+  if (chosen >= count) {
+    throw Error(
+        Status::kInvalidArgument,
+        fmt::format("[accelerator] device = {}, but '{}' has {} on this machine; leave it out to give each "
+                    "rank its own",
+                    chosen, name, count == 1 ? "the device 0 only" : fmt::format("the devices 0..{}", count - 1)),
+        ExitCode::kUsage);
+  }
+  device = static_cast<int32_t>(chosen);
+  device_properties = opened.properties(device);
+  stream.emplace(opened, device);
+  program_stream.emplace(opened, device);
+  accelerator.emplace(std::move(opened));
 }
 
 elastic::ToWorker Session::State::receive() {
@@ -120,16 +148,24 @@ void Session::start(Dataset dataset, TrainingState& program) {
   if (s.learning_rate->wants_job_length())
     s.learning_rate->set_job_length(elastic::length_of_job(*s.batches, s.config.run()));
   s.balancer.emplace(s.config);
-  s.accelerator.emplace(s.config);
-  if (s.accelerator->device_count() == 0) {
-    throw Error(Status::kNotFound,
-                fmt::format("accelerator '{}' finds no device on this machine", s.config.use("accelerator")));
-  }
-  s.stream.emplace(*s.accelerator, 0);
-  s.reduction.emplace(program.gradient_size(), s.config.run().deterministic);
+  s.open_device();
+  s.reduction.emplace(*s.accelerator, s.device, program.gradient_size(), s.config.run().deterministic);
   s.reduction->measure_parts(s.learning_rate->wants_gradient_norms());
   or_throw(data::write_dataset_once(s.directory.dataset(), s.batches->dataset()));
-  s.channel.send(elastic::Ready{s.fingerprint()});
+  s.channel.send(elastic::Ready{s.fingerprint(), s.device, s.device_properties.name, s.device_properties.host_visible});
+}
+
+const Accelerator& Session::accelerator() {
+  state_->open_device();
+  return *state_->accelerator;
+}
+int32_t Session::device() {
+  state_->open_device();
+  return state_->device;
+}
+Stream& Session::stream() {
+  state_->open_device();
+  return *state_->program_stream;
 }
 
 Step* Session::next() {

@@ -59,7 +59,7 @@ void Session::State::copy_state(Communicator& group) {
     state.program = std::move(out).str();
   }
   channel.send(elastic::Copying{form.generation});
-  elastic::share_state(group, *stream, *accelerator, static_cast<int32_t>(form.donor), state);
+  elastic::share_state(group, *stream, *accelerator, device, static_cast<int32_t>(form.donor), state);
   if (!form.wants_state || form.rank == form.donor) return;
   std::istringstream in(std::move(state.program));
   program->load(in);
@@ -80,7 +80,7 @@ bool Session::State::enter_generation() {
       if (!id) return false;
     }
     Communicator& group =
-        communicator.put(std::make_unique<Communicator>(*accelerator, 0, *id, static_cast<int32_t>(form.rank),
+        communicator.put(std::make_unique<Communicator>(*accelerator, device, *id, static_cast<int32_t>(form.rank),
                                                         static_cast<int32_t>(form.world_size)),
                          form.generation);
     channel.send(elastic::Joining{form.generation});

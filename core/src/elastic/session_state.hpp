@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,7 +75,10 @@ struct Session::State {
   elastic::CommunicatorSlot communicator;  // before channel: its thread uses it
   elastic::Channel channel;
   std::optional<Accelerator> accelerator;
-  std::optional<Stream> stream;
+  int32_t device = 0;
+  DeviceProperties device_properties;
+  std::optional<Stream> stream;  // of collectives
+  std::optional<Stream> program_stream;
   TrainingState* program = nullptr;
   std::optional<Batches> batches;
   std::optional<LearningRate> learning_rate;
@@ -95,12 +99,20 @@ struct Session::State {
   elastic::ShareClock clock;
   size_t added = 0;
   Scaling scaling;
-  std::optional<GradientNorms> norms;  // of the step in hand, where a rule asks for them
-  std::vector<float> mean_gradient;
+  std::optional<GradientNorms> norms;    // of the step in hand, where a rule asks for them
+  std::span<const float> mean_gradient;  // on the device
+  std::vector<float> host_gradient;      // a copy of it, once it was asked for
+  bool host_gradient_is_there = false;
   std::unique_ptr<Step> step;
 
   /// Of the batches, as it is written in snapshots and told to the agent.
   [[nodiscard]] std::string fingerprint() const;
+  /// Opens the accelerator and chooses the device, once.
+  void open_device();
+  /// The gradient of the step, from the sum over the global batch.
+  void take_mean(std::span<float> sum, double scale);
+  /// The same where the CPU can read it.
+  std::span<const float> gradient_on_host();
   elastic::ToWorker receive();
   /// Dies here when an injection says so.
   void strike(elastic::InjectionPoint at);

@@ -1,7 +1,7 @@
 // Session: one step, from its batch to the verdict on it.
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "balance/costs.hpp"
@@ -79,6 +79,24 @@ std::optional<elastic::ReductionResult> Session::State::reduce() {
   }
 }
 
+void Session::State::take_mean(std::span<float> sum, double scale) {
+  const std::array<const void*, 1> from{sum.data()};
+  if (!sum.empty()) stream->reduce(sum.data(), from, sum.size(), DType::kF32, ReduceOp::kSum, scale);
+  stream->synchronize();
+  mean_gradient = sum;
+  host_gradient_is_there = false;
+}
+
+std::span<const float> Session::State::gradient_on_host() {
+  if (device_properties.host_visible) return mean_gradient;
+  if (!std::exchange(host_gradient_is_there, true)) {
+    host_gradient.resize(mean_gradient.size());
+    stream->copy(host_gradient.data(), mean_gradient.data(), mean_gradient.size_bytes());
+    stream->synchronize();
+  }
+  return host_gradient;
+}
+
 int64_t Step::index() const {
   return session_->state_->applied;
 }
@@ -102,12 +120,25 @@ const Scaling& Step::scaling() const {
 }
 
 void Step::add(const MicroBatch& micro, double loss_sum, std::span<const float> gradient) {
+  session_->state_->reduction->check(micro.rows, gradient);
+  add_piece(micro, {.offset = 0, .count = gradient.size(), .data = gradient.data()});
+  add(micro, loss_sum);
+}
+
+void Step::add_piece(const MicroBatch& micro, const GradientPiece& piece) {
   Session::State& s = *session_->state_;
-  s.reduction->check(micro.rows, gradient);
+  s.reduction->check(micro.rows, piece);
   if (s.added == 0) s.strike(elastic::InjectionPoint::kForward);
+  s.program_stream->synchronize();
+  s.reduction->add_piece(micro.rows, piece);
+}
+
+void Step::add(const MicroBatch& micro, double loss_sum) {
+  Session::State& s = *session_->state_;
+  s.reduction->check(micro.rows);
   const data::EntrySums sums = data::sum_entries(data::entries_of(s.batch, micro.rows), s.batches->dataset());
+  s.reduction->add(micro.rows, loss_sum, sums.loss_tokens, sums.digest);
   s.clock.computed(balance::shape_of(data::entries_of(s.batch, micro.rows), s.batches->dataset()));
-  s.reduction->add(micro.rows, loss_sum, sums.loss_tokens, sums.digest, gradient);
   ++s.added;
 }
 
@@ -132,12 +163,16 @@ std::optional<Committed> Step::commit() {
   s.strike(elastic::InjectionPoint::kCommit);
   s.in_generation = true;
   const double tokens = reduced->loss_tokens > 0 ? static_cast<double>(reduced->loss_tokens) : 1.0;
-  const float scale = static_cast<float>(1.0 / tokens);
-  s.mean_gradient.resize(reduced->gradient.size());
-  std::transform(reduced->gradient.begin(), reduced->gradient.end(), s.mean_gradient.begin(),
-                 [scale](float g) { return g * scale; });
-  if (s.learning_rate->wants_gradient_norms()) s.norms = elastic::norms_of(*reduced, s.mean_gradient);
-  return Committed{s.mean_gradient, reduced->loss_sum / tokens};
+  s.take_mean(reduced->gradient, 1.0 / tokens);
+  if (s.learning_rate->wants_gradient_norms()) s.norms = elastic::norms_of(*reduced, s.gradient_on_host());
+  return Committed(*session_, reduced->loss_sum / tokens);
+}
+
+std::span<const float> Committed::device_gradient() const {
+  return session_->state_->mean_gradient;
+}
+std::span<const float> Committed::gradient() const {
+  return session_->state_->gradient_on_host();
 }
 
 }  // namespace pliant

@@ -11,8 +11,8 @@ constexpr uint64_t kChunkBytes = uint64_t{8} << 20;
 // Broadcasts bytes through a device buffer, chunk by chunk.
 class Relay {
  public:
-  Relay(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t donor)
-      : group_(group), stream_(stream), donor_(donor), chunk_(accelerator, 0, kChunkBytes) {}
+  Relay(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t device, int32_t donor)
+      : group_(group), stream_(stream), donor_(donor), chunk_(accelerator, device, kChunkBytes) {}
 
   void share(void* bytes, uint64_t size) {
     auto* at = static_cast<char*>(bytes);
@@ -42,9 +42,9 @@ class Relay {
 
 }  // namespace
 
-void share_state(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t donor,
+void share_state(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t device, int32_t donor,
                  SharedState& state) {
-  Relay relay(group, stream, accelerator, donor);
+  Relay relay(group, stream, accelerator, device, donor);
   relay.share(&state.step, sizeof(state.step));
   relay.share(state.lr_state);
   relay.share(state.program);

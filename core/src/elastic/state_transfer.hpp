@@ -14,9 +14,9 @@ struct SharedState {
   std::string program;   ///< what the program saved
 };
 
-/// Collective over `group`: afterwards `state` is the donor's on every rank. Memory: the state and one chunk. Throws
-/// what the communicator throws.
-void share_state(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t donor,
+/// Collective over `group`: afterwards `state` is the donor's on every rank. Memory: the state, and one chunk on
+/// `device`. Throws what the communicator throws.
+void share_state(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t device, int32_t donor,
                  SharedState& state);
 
 }  // namespace pliant::elastic

@@ -141,6 +141,7 @@ void Group::on(WorkerId worker, Member& member, const Ready& message) {
     return fence(worker, other);
   }
   member.ready = true;
+  if (!message.host_visible) note_device(worker, member, message);
   early_deaths_ = 0;
   member.answered_at = time();
   slowest_start_ = std::max(slowest_start_, time() - member.since);
@@ -160,6 +161,18 @@ void Group::on(WorkerId worker, Member& member, const Ready& message) {
     return end({0, "finished", ""}, false);
   }
   if (phase_ == Phase::kStarting) regroup(reason_);
+}
+
+void Group::note_device(WorkerId worker, Member& member, const Ready& message) {
+  member.device = message.device;
+  for (const auto& [id, other] : members_) {
+    if (told_of_shared_device_ || id == worker || other.device != message.device) continue;
+    told_of_shared_device_ = true;
+    actions_.event(fmt::format("workers {} and {} share device {} ({}): there are more workers than devices, or "
+                               "[accelerator] device names one",
+                               std::min(id, worker), std::max(id, worker), message.device, message.device_name),
+                   false);
+  }
 }
 
 void Group::on(WorkerId, Member&, const CommIdMade& message) {

@@ -150,6 +150,7 @@ class Group {
   };
   struct Member {
     bool hello = false;
+    int64_t device = -1;  ///< that it computes on; -1: the CPU, or not known
     bool ready = false;
     bool finished = false;
     bool told_to_stop = false;
@@ -186,6 +187,8 @@ class Group {
   void on(WorkerId worker, Member& member, const Finished& message);
   void on(WorkerId worker, Member& member, const Hello& message);
 
+  /// Says once that workers share a device.
+  void note_device(WorkerId worker, Member& member, const Ready& message);
   /// Seconds in which ticks came.
   [[nodiscard]] double time() const { return actions_.now() - unwatched_; }
   [[nodiscard]] int64_t largest_world(int64_t at_most) const;
@@ -291,6 +294,7 @@ class Group {
   bool save_soon_ = false;              ///< the next commit is snapshotted: its holder nearly was lost
   std::optional<double> nobody_since_;  ///< since when no worker lives, and some are owed
   bool told_of_wait_ = false;
+  bool told_of_shared_device_ = false;
   std::optional<double> grown_at_;  ///< the last resize that nothing forced
   /// The newest snapshot that [run] snapshot_every asked for, until it is recorded.
   struct Due {

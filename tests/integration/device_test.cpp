@@ -1,0 +1,183 @@
+// Jobs whose weights and gradients stay on devices: the same weights, to the bit, on every accelerator, at every number
+// of workers, after every loss.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "integration/job_runner.hpp"
+
+using namespace pliant::test;
+
+namespace {
+
+constexpr int64_t kSteps = 42;
+
+/// An accelerator as the operator names it, with the software doubles of what its machine would have.
+struct Machine {
+  std::string name;
+  std::string accelerator;  ///< TOML
+  std::map<std::string, std::string> environment{};
+};
+
+std::vector<Machine> machines() {
+  std::vector<Machine> all{{"host", "use = \"host\"\n"}};
+#ifdef PLIANT_SOFT_CUDA_DIR
+  const std::map<std::string, std::string> one{{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}};
+  std::map<std::string, std::string> four = one;
+  four["PLIANT_SOFT_CUDA_DEVICES"] = "4";
+  all.push_back({"cuda, one device", "use = \"cuda\"\n", one});
+  all.push_back({"cuda, NCCL", "use = \"cuda\"\n[accelerator.cuda]\ncollectives = \"nccl\"\n", four});
+#endif
+#ifdef PLIANT_SOFT_LEVEL_ZERO
+  all.push_back({"level_zero", "use = \"level_zero\"\n", {{"ZE_ENABLE_ALT_DRIVERS", PLIANT_SOFT_LEVEL_ZERO}}});
+#endif
+  return all;
+}
+
+/// The environment of a machine while this lives.
+class On {
+ public:
+  explicit On(const Machine& machine) : names_(machine.environment) {
+    for (const auto& [name, value] : names_) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  On(const On&) = delete;
+  On& operator=(const On&) = delete;
+  ~On() {
+    for (const auto& [name, value] : names_) ::unsetenv(name.c_str());
+  }
+
+ private:
+  std::map<std::string, std::string> names_;
+};
+
+std::string config_on(const Machine& machine, const std::string& run_keys, const std::string& device = "") {
+  return fmt::format(R"(config_version = 1
+[elasticity]
+use = "v0.1"
+[elasticity."v0.1"]
+max_train_batch_size = 32
+micro_batch_sizes = [2, 4]
+[sampler]
+use = "fixed"
+[sampler.fixed]
+order = "random"
+[lr]
+use = "sqrt"
+base_lr = 0.01
+[run]
+name = "toy"
+command = ["device_trainer"]
+attach = "required"
+{}
+[app]
+weights = 3001
+[accelerator]
+{}{})",
+                     run_keys, device, machine.accelerator);
+}
+
+Ended run(JobRunner& job, std::vector<std::string> more = {}) {
+  more.insert(more.begin(), {"run", "pliant.toml", "--json"});
+  return job.run(more);
+}
+
+void check_whole(const Ended& ended) {
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["steps"] == kSteps);
+  CHECK(ended.summary["samples_used_once"] == 1000);
+  CHECK(ended.summary["samples_repeated"] == 0);
+}
+
+/// One worker on the CPU, undisturbed.
+const std::string& reference() {
+  static const std::string kReference = [] {
+    JobRunner job;
+    job.config(config_on(machines().front(), "workers = 1\ndeterministic = true"));
+    check_whole(run(job));
+    return job.snapshot();
+  }();
+  return kReference;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "in deterministic mode the weights are bitwise the same on every accelerator and at every number of workers") {
+  for (const Machine& machine : machines()) {
+    const On on(machine);
+    for (const int workers : {1, 2, 4}) {
+      INFO(machine.name << ", " << workers << " workers");
+      JobRunner job;
+      job.config(config_on(machine, fmt::format("workers = {}\ndeterministic = true", workers)));
+      const Ended ended = run(job);
+      check_whole(ended);
+      CHECK(job.snapshot() == reference());
+      const bool shares = machine.name != "host" && machine.name != "cuda, NCCL" && workers > 1;
+      CHECK((ended.err.find("share device 0") != std::string::npos) == shares);
+    }
+  }
+}
+
+TEST_CASE("a job on devices that loses a worker at any point of a step comes to the same weights") {
+  for (const Machine& machine : machines()) {
+    const On on(machine);
+    for (const char* at : {"forward", "reduce", "vote", "commit", "apply"}) {
+      INFO(machine.name << ", at " << std::string(at));
+      JobRunner job;
+      job.config(config_on(machine, "workers = 2\ndeterministic = true"));
+      const Ended ended = run(job, {"--inject", fmt::format("kill:rank=1,step=9,at={}", at)});
+      check_whole(ended);
+      CHECK(ended.summary["restarts"] == 1);
+      CHECK(job.snapshot() == reference());
+      CHECK(job.processes_left() == 0);
+    }
+  }
+}
+
+TEST_CASE("a job on devices is stopped, resumed at another size, and comes to the same weights") {
+  for (const Machine& machine : machines()) {
+    const On on(machine);
+    INFO(machine.name);
+    JobRunner job;
+    job.config(config_on(machine, "workers = 2\ndeterministic = true"));
+    const pid_t agent = job.start({"run", "pliant.toml", "--json"});
+    REQUIRE(job.wait_for_commits(agent, 5));
+    ::kill(agent, SIGINT);
+    CHECK(job.wait(agent).exit_code == 130);
+    const Ended ended = run(job, {"--resume", "--workers", "1"});
+    check_whole(ended);
+    CHECK(job.snapshot() == reference());
+  }
+}
+
+TEST_CASE("in fast mode a job on devices uses every sample once and its losses agree with those on the CPU") {
+  std::vector<double> on_cpu;
+  for (const Machine& machine : machines()) {
+    const On on(machine);
+    INFO(machine.name);
+    JobRunner job;
+    job.config(config_on(machine, "workers = 4"));
+    check_whole(run(job, {"--inject", "kill:rank=2,step=5"}));
+    std::vector<double> losses;
+    for (const auto& record : job.ledger("commit")) losses.push_back(record["loss"].get<double>());
+    if (on_cpu.empty()) on_cpu = losses;
+    REQUIRE(losses.size() == on_cpu.size());
+    for (size_t i = 0; i < losses.size(); ++i) CHECK(losses[i] == doctest::Approx(on_cpu[i]).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("a device that is not there is refused with those that are") {
+  JobRunner job;
+  job.config(config_on(machines().front(), "workers = 2", "device = 3\n"));
+  const Ended ended = run(job);
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(ended.err.find("[accelerator] device = 3, but 'host' has the device 0 only on this machine") !=
+        std::string::npos);
+}
