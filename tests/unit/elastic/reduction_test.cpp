@@ -56,6 +56,97 @@ TEST_CASE("add refuses gaps, overlaps, foreign rows and gradients of another siz
   }
 }
 
+TEST_CASE("pieces that overlap, leave the gradient, are missing or of an unknown type are refused and change nothing") {
+  const Accelerator accelerator = test::open_host();
+  test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& communicator, Stream& stream) {
+    for (const bool deterministic : {false, true}) {
+      GradientReduction reduction(accelerator, 0, 5, deterministic);
+      reduction.begin(2, 1, in_runs(2, 1, 1), 0);
+      const auto refused = [&](GradientPiece piece, const std::string& words) {
+        const Error error = error_of([&] { reduction.add_piece({0, 1}, piece); });
+        CHECK(error.status() == Status::kInvalidArgument);
+        CHECK_MESSAGE(error.message().find(words) != std::string::npos, error.message());
+      };
+      const auto lacks = [&](const std::string& words) {
+        const Error error = error_of([&] { reduction.add({0, 1}, 1, 1, 1); });
+        CHECK(error.status() == Status::kInvalidArgument);
+        CHECK_MESSAGE(error.message().find(words) != std::string::npos, error.message());
+      };
+      lacks("lacks elements 0..4 of 5");
+      reduction.add_piece({0, 1}, {.offset = 1, .count = 2, .data = kOnes.data()});
+      refused({.offset = 2, .count = 2, .data = kOnes.data()}, "overlaps one that was added before: elements 2..3");
+      refused({.offset = 0, .count = 2, .data = kOnes.data()}, "overlaps");
+      refused({.offset = 0, .count = 5, .data = kOnes.data()}, "overlaps");
+      refused({.offset = 1, .count = 1, .data = kOnes.data()}, "overlaps one that was added before: element 1");
+      refused({.offset = 4, .count = 2, .data = kOnes.data()}, "has 2 elements at 4, but gradient_size() said 5");
+      refused({.offset = UINT64_MAX, .count = 2, .data = kOnes.data()}, "gradient_size() said 5");
+      refused({.offset = 1, .count = UINT64_MAX, .data = kOnes.data()}, "gradient_size() said 5");
+      refused({.offset = 3, .count = 2, .data = nullptr}, "is a null pointer: elements 3..4");
+      refused({.offset = 3, .count = 2, .data = kOnes.data(), .dtype = DType::kF64}, "is of the type 2");
+      refused({.offset = 3, .count = 2, .data = kOnes.data(), .dtype = static_cast<DType>(99)}, "is of the type 99");
+      CHECK(error_of([&] { reduction.add({0, 1}, 1, 1, 1, kOnes); }).message().find("overlaps") != std::string::npos);
+      CHECK(error_of([&] {
+              reduction.add_piece({1, 1}, {.count = 1, .data = kOnes.data()});
+            }).status() == Status::kInvalidArgument);
+      lacks("lacks element 0 of 5");
+      reduction.add_piece({0, 1}, {.offset = 0, .count = 1, .data = kOnes.data()});
+      reduction.add_piece({0, 1}, {.offset = 5, .count = 0});
+      lacks("lacks elements 3..4 of 5");
+      reduction.add_piece({0, 1}, {.offset = 3, .count = 2, .data = kOnes.data()});
+      reduction.add({0, 1}, 1, 1, 1);
+      reduction.add({1, 1}, 1, 1, 1, kOnes);
+      const ReductionResult result = reduction.reduce(communicator, stream, {});
+      for (const float value : result.gradient) CHECK(value == 2.0F);
+      CHECK(result.loss_sum == 2.0);
+    }
+  });
+}
+
+TEST_CASE("pieces of 16 bits, from the host or the device and in any order, are added as floats") {
+  const Accelerator accelerator = test::open_host();
+  test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& communicator, Stream& stream) {
+    for (const bool deterministic : {false, true}) {
+      GradientReduction reduction(accelerator, 0, 6, deterministic);
+      reduction.measure_parts(true);
+      reduction.begin(3, 1, in_runs(3, 1, 1), 0);
+      const std::vector<uint16_t> bf16{0x3F80, 0x4000};  // 1, 2
+      const std::vector<uint16_t> f16{0x4200, 0x4400};   // 3, 4
+      const std::vector<float> f32{5, 6};
+      const Buffer there(accelerator, 0, 4);
+      stream.copy(there.pointer(), f16.data(), 4);
+      stream.synchronize();
+      for (int64_t row = 0; row < 3; ++row) {
+        reduction.add_piece({row, 1}, {.offset = 4, .count = 2, .data = f32.data()});
+        reduction.add_piece({row, 1}, {.offset = 0, .count = 2, .data = bf16.data(), .dtype = DType::kBF16});
+        reduction.add_piece({row, 1}, {.offset = 2, .count = 2, .data = there.pointer(), .dtype = DType::kF16});
+        reduction.add({row, 1}, 0, 7, 0);
+      }
+      const ReductionResult result = reduction.reduce(communicator, stream, {});
+      for (size_t i = 0; i < 6; ++i) CHECK(result.gradient[i] == 3.0F * static_cast<float>(i + 1));
+      CHECK(result.part_norms == doctest::Approx(3 * 91.0 / 7));
+    }
+  });
+}
+
+TEST_CASE("a step that begins again drops the pieces of a micro-batch that never ended") {
+  const Accelerator accelerator = test::open_host();
+  test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& communicator, Stream& stream) {
+    for (const bool deterministic : {false, true}) {
+      GradientReduction reduction(accelerator, 0, 5, deterministic);
+      for (int attempt = 0; attempt < 3; ++attempt) {
+        reduction.begin(2, 1, in_runs(2, 1, 1), 0);
+        reduction.add({0, 1}, 1, 1, 1, kOnes);
+        reduction.add_piece({1, 1}, {.offset = 1, .count = 2, .data = kOnes.data()});
+      }
+      reduction.begin(2, 1, in_runs(2, 1, 1), 0);
+      reduction.add({0, 1}, 1, 1, 1, kOnes);
+      reduction.add({1, 1}, 1, 1, 1, kOnes);
+      const ReductionResult result = reduction.reduce(communicator, stream, {});
+      for (const float value : result.gradient) CHECK(value == 2.0F);
+    }
+  });
+}
+
 TEST_CASE("deterministic mode takes one granule at a time, the last one may be short") {
   const Accelerator accelerator = test::open_host();
   GradientReduction reduction(accelerator, 0, 5, true);
