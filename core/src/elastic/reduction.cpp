@@ -136,10 +136,9 @@ void GradientReduction::State::check(RowRange given, const GradientPiece& piece)
 
 void GradientReduction::State::open_block(RowRange rows_of_it) {
   if (open.is) return;
-  open = {};
-  open.is = true;
-  open.in_place = deterministic ? tree.merges({0, rows_of_it.first / granule}) : !sums.empty();
-  if (!open.in_place) push_sum();
+  const bool in_place = deterministic ? tree.merges({0, rows_of_it.first / granule}) : !sums.empty();
+  if (!in_place) push_sum();
+  open = {.is = true, .in_place = in_place};
 }
 
 void GradientReduction::State::add_piece(const GradientPiece& piece) {

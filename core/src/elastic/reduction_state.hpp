@@ -84,7 +84,7 @@ struct GradientReduction::State {
   struct Open {
     bool is = false;
     bool in_place = false;  ///< its gradient goes into the last sum, and not into one of its own
-    Coverage there;
+    Coverage there{};
     double norm = 0;  ///< squared, of what is there; where it is measured
   };
 

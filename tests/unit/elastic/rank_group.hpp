@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -15,10 +16,11 @@
 
 namespace pliant::test {
 
-/// The plugin `host`, opened through a config file as a program would.
-inline Accelerator open_host() {
+/// The plugin `host`, opened through a config file as a program would. `options`: lines of [accelerator.host].
+inline Accelerator open_host(const std::string& options = "") {
   const ScratchFolder folder;
-  write_all(folder / "pliant.toml", "config_version = 1\n[accelerator]\nuse = \"host\"\n");
+  write_all(folder / "pliant.toml",
+            "config_version = 1\n[accelerator]\nuse = \"host\"\n[accelerator.host]\n" + options + "\n");
   ConfigNeeds needs;
   needs.accelerator = true;
   ConfigOverrides overrides;

@@ -128,6 +128,26 @@ TEST_CASE("pieces of 16 bits, from the host or the device and in any order, are 
   });
 }
 
+TEST_CASE("a device without memory for the sums says so each time, and the step can begin again") {
+  const Accelerator accelerator = test::open_host("memory_bytes = 65536");
+  const std::vector<float> gradient(10000, 1.0F);
+  for (const bool deterministic : {false, true}) {
+    GradientReduction reduction(accelerator, 0, gradient.size(), deterministic);
+    std::vector<Buffer> others;
+    others.emplace_back(accelerator, 0, 60000);
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      reduction.begin(1, 1, in_runs(1, 1, 1), 0);
+      for (int again = 0; again < 2; ++again) {
+        CHECK(error_of([&] { reduction.add({0, 1}, 1, 1, 1, gradient); }).status() == Status::kResourceExhausted);
+      }
+      CHECK_FALSE(reduction.complete());
+    }
+    others.clear();
+    reduction.add({0, 1}, 1, 1, 1, gradient);
+    CHECK(reduction.complete());
+  }
+}
+
 TEST_CASE("a step that begins again drops the pieces of a micro-batch that never ended") {
   const Accelerator accelerator = test::open_host();
   test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& communicator, Stream& stream) {
