@@ -172,6 +172,20 @@ TEST_CASE("in fast mode a job on devices uses every sample once and its losses a
   }
 }
 
+#ifdef PLIANT_SOFT_CUDA_DIR
+TEST_CASE("a machine without devices ends the job at once, and says who knows why") {
+  const On on({"", "", {{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}, {"PLIANT_SOFT_CUDA_DEVICES", "0"}}});
+  JobRunner job;
+  job.config(config_on({"cuda", "use = \"cuda\"\n"}, "workers = 2"));
+  const Ended ended = run(job);
+  INFO(ended.err);
+  CHECK(ended.exit_code == 3);
+  CHECK(ended.summary["restarts"] == 0);
+  CHECK(ended.err.find("accelerator 'cuda' finds no device on this machine; `pliant accel list` says why") !=
+        std::string::npos);
+}
+#endif
+
 TEST_CASE("a device that is not there is refused with those that are") {
   JobRunner job;
   job.config(config_on(machines().front(), "workers = 2", "device = 3\n"));
