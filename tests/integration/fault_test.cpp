@@ -320,3 +320,17 @@ TEST_CASE("a worker whose message to the agent has no end is killed by name, and
   CHECK(ended.summary["restarts"] == 1);
   CHECK(ended.summary["samples_used_once"] == 203);
 }
+
+TEST_CASE("a program that leaves a part of its state unread is told so, and goes on nowhere with the rest") {
+  JobRunner job;
+  job.config(toy_config("workers = 2\nmax_restarts = 0", "misbehave = \"read_less\"\nmisbehave_always = true"));
+  const Ended ended = job.run({"run", "pliant.toml", "--json", "--set", "run.max_steps=4"});
+  INFO(ended.err);
+  const std::string words = "this program left a part of its saved state unread; TrainingState::load must read all";
+  CHECK(ended.err.find(words) != std::string::npos);
+  CHECK(ended.err.find("a collective failed") == std::string::npos);
+  const Ended resumed = job.run({"run", "pliant.toml", "--json", "--resume"});
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 1);
+  CHECK(resumed.err.find(words) != std::string::npos);
+}

@@ -46,8 +46,8 @@ class TrainingState {
   [[nodiscard]] virtual uint64_t gradient_size() const = 0;
   /// Writes the whole state. Same state, same bytes.
   virtual void save(std::ostream& out) const = 0;
-  /// Replaces the whole state by what save wrote, on this or another worker. Throws on damaged bytes and changes
-  /// nothing then.
+  /// Replaces the whole state by what save wrote, on this or another worker, and reads all of it. Throws on damaged
+  /// bytes and changes nothing then.
   virtual void load(std::istream& in) = 0;
 };
 

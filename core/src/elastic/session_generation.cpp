@@ -7,7 +7,6 @@
 #include "base/result.hpp"
 #include "elastic/session_state.hpp"
 #include "elastic/snapshot.hpp"
-#include "elastic/state_transfer.hpp"
 
 namespace pliant {
 
@@ -25,6 +24,14 @@ CommId from_hex(const std::string& text) {
     std::from_chars(text.data() + 2 * i, text.data() + 2 * i + 2, id[i], 16);
   }
   return id;
+}
+
+/// Has the program load its state: all of it, or what was saved and what is loaded are two things.
+void load_whole(TrainingState& program, std::istream& in) {
+  program.load(in);
+  if (in.rdbuf()->sgetc() == std::istream::traits_type::eof()) return;
+  throw Error(Status::kDataLoss,
+              "this program left a part of its saved state unread; TrainingState::load must read all that save wrote");
 }
 
 }  // namespace
@@ -45,13 +52,13 @@ std::optional<CommId> Session::State::wait_for_id() {
 
 void Session::State::load_snapshot() {
   const auto header = or_throw(elastic::read_snapshot(
-      directory.path() / form.restore, [this](std::istream& in) { program->load(in); },
+      directory.path() / form.restore, [this](std::istream& in) { load_whole(*program, in); },
       elastic::SnapshotOwner{facts.run_id, fingerprint()}));
   learning_rate->load(header.lr_state);
   applied = header.step;
 }
 
-void Session::State::copy_state(Communicator& group) {
+elastic::SharedState Session::State::copy_state(Communicator& group) {
   elastic::SharedState state{applied, learning_rate->save(), {}};
   if (form.rank == form.donor) {
     std::ostringstream out;
@@ -60,9 +67,12 @@ void Session::State::copy_state(Communicator& group) {
   }
   channel.send(elastic::Copying{form.generation});
   elastic::share_state(group, *stream, *accelerator, device, static_cast<int32_t>(form.donor), state);
-  if (!form.wants_state || form.rank == form.donor) return;
+  return state;
+}
+
+void Session::State::take_state(elastic::SharedState state) {
   std::istringstream in(std::move(state.program));
-  program->load(in);
+  load_whole(*program, in);
   applied = state.step;
   learning_rate->load(state.lr_state);
 }
@@ -70,6 +80,7 @@ void Session::State::copy_state(Communicator& group) {
 bool Session::State::enter_generation() {
   communicator.clear();
   if (form.rank == form.donor && !form.restore.empty()) load_snapshot();
+  std::optional<elastic::SharedState> copied;
   try {
     std::optional<CommId> id;
     if (form.rank == 0) {
@@ -85,11 +96,12 @@ bool Session::State::enter_generation() {
                          form.generation);
     channel.send(elastic::Joining{form.generation});
     group.wait_ready();
-    if (form.copy_state) copy_state(group);
+    if (form.copy_state) copied = copy_state(group);
   } catch (const Error& error) {
     tell_broken(error);
     return false;
   }
+  if (copied && form.wants_state && form.rank != form.donor) take_state(std::move(*copied));
   if (applied != form.next_step) {
     throw Error(Status::kInternal,
                 fmt::format("this worker holds {} steps, the generation begins at {}", applied, form.next_step));

@@ -14,6 +14,7 @@
 #include "elastic/reduction.hpp"
 #include "elastic/run_directory.hpp"
 #include "elastic/share_clock.hpp"
+#include "elastic/state_transfer.hpp"
 #include "pliant/balancer.hpp"
 #include "pliant/session.hpp"
 
@@ -120,8 +121,10 @@ struct Session::State {
   /// Waits for the id that rank 0 made; nullopt when the generation ended first.
   std::optional<CommId> wait_for_id();
   void load_snapshot();
-  /// Copies the donor's state to the ranks that lack it; all take part.
-  void copy_state(Communicator& group);
+  /// Copies the donor's state to all ranks; all take part.
+  elastic::SharedState copy_state(Communicator& group);
+  /// Goes on from it.
+  void take_state(elastic::SharedState state);
   /// Joins the generation of `form`. False when it ended before it stood.
   bool enter_generation();
   /// Blocks until this worker is a rank of a standing generation; false when the job is over.
