@@ -148,19 +148,19 @@ void GradientReduction::State::add_piece(const GradientPiece& piece) {
   const void* from = piece.data;
   if (piece.dtype != DType::kF32) {
     grow(cast, count);
-    compute.cast(cast.data(), DType::kF32, from, piece.dtype, count);
+    work.cast(cast.data(), from, piece.dtype, count);
     from = cast.data();
   }
   if (measured) {
     measured_piece.resize(count);
-    compute.copy(measured_piece.data(), from, count * sizeof(float));
+    work.copy(measured_piece.data(), from, count * sizeof(float));
   }
   if (open.in_place) {
-    add_to(to, from, count);
+    work.add(to, from, count);
   } else {
-    compute.copy(to, from, count * sizeof(float));
+    work.copy(to, from, count * sizeof(float));
   }
-  compute.synchronize();
+  work.finish();
   if (measured) open.norm += squared_norm(measured_piece);
   open.there.insert(piece.offset, piece.count);
 }
@@ -176,7 +176,7 @@ void GradientReduction::State::close_block(RowRange rows_of_it, const Scalars& b
         is_added = false;
         return;
       }
-      add_to(sums[sums.size() - 2].data(), sums.back().data(), size);
+      work.add(sums[sums.size() - 2].data(), sums.back().data(), size);
       scalars[scalars.size() - 2].add(scalars.back());
       retire_last();
     });

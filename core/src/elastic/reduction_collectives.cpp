@@ -16,12 +16,16 @@ constexpr size_t kReceiveFloats = size_t{1} << 20;
 constexpr size_t kNarrowestSlice = size_t{1} << 10;
 
 /// Waits until nothing enqueued uses our buffers any more, however that ends.
-void drain(Stream& stream) noexcept {
-  try {
-    stream.synchronize();
-  } catch (...) {
-    return;  // the first failure is the one that is reported
-  }
+void drain(Stream& stream, DeviceSums& work) noexcept {
+  const auto quietly = [](auto&& wait) {
+    try {
+      wait();
+    } catch (...) {
+      return;  // the first failure is the one that is reported
+    }
+  };
+  quietly([&] { stream.synchronize(); });
+  quietly([&] { work.finish(); });
 }
 
 }  // namespace
@@ -69,11 +73,11 @@ void GradientReduction::State::reduce_tree(Communicator& communicator, Stream& s
     if (midway && slice == (slices - 1) / 2) midway();
     // The next slice travels while this one is folded.
     const size_t next = slice + 1;
-    compute.synchronize();  // the buffer of the one before is free
+    work.finish();  // the buffer of the one before is free
     if (next < slices) gather_slice(communicator, stream, next * width, width_of(next), received[next % 2]);
     fold_slice(received[slice % 2], slice * width, width_of(slice));
   }
-  compute.synchronize();
+  work.finish();
 }
 
 void GradientReduction::State::gather_slice(Communicator& communicator, Stream& stream, size_t first, size_t width,
@@ -95,10 +99,13 @@ void GradientReduction::State::gather_slice(Communicator& communicator, Stream& 
 }
 
 void GradientReduction::State::fold_slice(const Floats& slice, size_t first, size_t width) {
-  for (const SlotAddition& addition : fold.additions) {
-    add_to(slice.data() + addition.to * width, slice.data() + addition.from * width, width);
+  for (size_t begin = 0, block = work.block(width); begin < width; begin += block) {
+    const size_t count = std::min(block, width - begin);
+    for (const SlotAddition& addition : fold.additions) {
+      work.add(slice.data() + addition.to * width + begin, slice.data() + addition.from * width + begin, count);
+    }
+    work.copy(result.data() + first + begin, slice.data() + fold.result * width + begin, count * sizeof(float));
   }
-  compute.copy(result.data() + first, slice.data() + fold.result * width, width * sizeof(float));
 }
 
 void GradientReduction::State::gather_scalars(Communicator& communicator, Stream& stream, ReductionResult& total) {
@@ -129,7 +136,7 @@ void GradientReduction::State::gather_scalars(Communicator& communicator, Stream
     stream.copy(all.data(), all_there, all_bytes);
     stream.synchronize();
   } catch (...) {
-    drain(stream);
+    drain(stream, work);
     throw;
   }
   std::vector<Scalars> of_slots;
@@ -153,7 +160,7 @@ ReductionResult GradientReduction::reduce(Communicator& communicator, Stream& st
   state.check_reducible(communicator);
   state.reduced = true;
   try {
-    state.compute.synchronize();
+    state.work.finish();
     if (state.deterministic) {
       state.reduce_tree(communicator, stream, midway);
     } else {
@@ -165,8 +172,7 @@ ReductionResult GradientReduction::reduce(Communicator& communicator, Stream& st
     total.gradient = {from_slices ? state.result.data() : state.sums.front().data(), state.size};
     return total;
   } catch (...) {
-    drain(stream);
-    drain(state.compute);
+    drain(stream, state.work);
     throw;
   }
 }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "elastic/device_sums.hpp"
 #include "elastic/reduction.hpp"
 #include "elastic/reduction_tree.hpp"
 
@@ -68,7 +69,7 @@ struct GradientReduction::State {
         device(number),
         size(static_cast<size_t>(gradient_size)),
         deterministic(in_fixed_order),
-        compute(of, number) {}
+        work(of, number) {}
 
   /// What is added up beside the gradient, along the same tree.
   struct Scalars {
@@ -118,7 +119,7 @@ struct GradientReduction::State {
   std::array<Floats, 2> received;
   Buffer scalars_there;  ///< own and all, on the device
 
-  Stream compute;  ///< last: it waits for its work before the memory goes
+  DeviceSums work;  ///< last: it waits for what it has enqueued before the memory goes
 
   [[nodiscard]] bool complete() const { return world_size > 0 && added == blocks.size(); }
   [[nodiscard]] size_t slots() const { return static_cast<size_t>(world_size * fold.roots_per_rank); }
@@ -128,10 +129,6 @@ struct GradientReduction::State {
     if (floats.size() >= count) return;
     floats = Floats();
     floats = Floats(accelerator, device, count);
-  }
-  void add_to(float* to, const void* from, size_t count) {
-    const std::array<const void*, 2> both{to, from};
-    compute.reduce(to, both, count, DType::kF32, ReduceOp::kSum);
   }
 
   void retire_last() {
@@ -148,8 +145,8 @@ struct GradientReduction::State {
   }
   void push_zero() {
     push_sum();
-    compute.fill(sums.back().data(), 0, size * sizeof(float));
-    compute.synchronize();
+    work.zero(sums.back().data(), size);
+    work.finish();
   }
 
   void begin(int64_t batch_rows, int64_t rows_per_granule, const Assignment& assignment, int64_t rank);

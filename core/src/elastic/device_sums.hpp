@@ -1,0 +1,34 @@
+// DeviceSums: copies, additions and casts of floats on a rank's device, in order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "pliant/accelerator.hpp"
+
+namespace pliant::elastic {
+
+/// Where the CPU reaches the device's memory the calling thread computes at once: no other thread has to wake up for
+/// it, and the caches hold the operands. Elsewhere the work is enqueued on a stream. The bits are the same.
+class DeviceSums {
+ public:
+  DeviceSums(const Accelerator& accelerator, int32_t device);
+
+  /// Device, pinned or plain memory, also below.
+  void copy(void* to, const void* from, size_t bytes);
+  void zero(float* to, size_t count);
+  /// to[i] += from[i]. No overlap.
+  void add(float* to, const void* from, size_t count);
+  /// to[i] = from[i], which are of `type`.
+  void cast(float* to, const void* from, DType type, size_t count);
+  /// Waits until all of that is done.
+  void finish();
+  /// Floats that are best added at once when several sums go over the same memory: what a first-level cache holds.
+  [[nodiscard]] size_t block(size_t all) const;
+
+ private:
+  Stream stream_;
+  bool here_;  ///< the calling thread computes
+};
+
+}  // namespace pliant::elastic
