@@ -178,6 +178,23 @@ TEST_CASE("a program whose worker dies before it could say that it uses the API 
   CHECK(ended.summary["restarts"] == 1);
 }
 
+TEST_CASE("workers that say that they use the API while their group is ended are not waited for") {
+  JobRunner job;
+  std::string config = toy_config("workers = 2\nstop_grace_s = 1000");
+  config.replace(config.find("attach = \"required\""), 19, "attach = \"auto\"");
+  job.config(config);
+  const std::string gone = (job.folder() / "gone").string();
+  const std::string program = fmt::format(
+      "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && [ $RANK = 1 ] && touch {0} && exit 1; trap '' TERM; "
+      "while [ ! -e {0} ]; do sleep 0.01; done; [ $TORCHELASTIC_RESTART_COUNT = 0 ] && sleep 0.3; exec {1}/toy_worker",
+      gone, PLIANT_TEST_BIN_DIR);
+  const Ended ended = job.run({"run", "pliant.toml", "--json", "--", "sh", "-c", program});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["samples_used_once"] == 203);
+  CHECK(ended.summary["restarts"] == 1);
+}
+
 TEST_CASE("Ctrl-C while workers are being started ends with 130 and leaves none") {
   for (int round = 0; round < 12; ++round) {
     CAPTURE(round);

@@ -175,6 +175,9 @@ struct Agent::State final : GroupActions, ForeignActions {
         foreign_restarts = foreign->restarts();
         foreign.reset();
       }
+      // Its group is being ended as a foreign one, by SIGTERM, which a program that uses the API leaves to its agent.
+      const bool stays = !group && foreign && order.config.run().attach == "auto";
+      if (stays && std::holds_alternative<Hello>(*message)) kill(id);
       const auto* const written = std::get_if<SnapshotWritten>(&*message);
       if (written != nullptr && !written->error.empty() && !look() && group) group->fail({1, "failed", gone});
       if (group) group->received(id, *message);
