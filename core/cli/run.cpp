@@ -104,7 +104,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
       "  pliant run samples/tinylm/pliant.toml --inject kill:rank=2,step=20\n"
       "  pliant run samples/tinylm/pliant.toml --resume --workers 2\n"
       "  pliant run pliant.toml -- python3 train.py --lr 0.1\n\n"
-      "Ctrl-C once commits the step, writes a snapshot and ends with 130; twice ends at once.\n"
+      "Ctrl-C once commits the step, writes a snapshot and ends with 130; again, a second later, ends at once.\n"
       "Workers get RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT, "
       "TORCHELASTIC_RUN_ID and TORCHELASTIC_RESTART_COUNT.");
   command->callback([&invocation, arguments, resume] {

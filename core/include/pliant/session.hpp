@@ -57,6 +57,7 @@ struct MicroBatch {
 };
 
 class Session;
+class Step;
 
 /// What a committed step leaves behind. Valid until the next Session::next.
 class Committed {
@@ -71,8 +72,8 @@ class Committed {
 
  private:
   friend class Step;
-  Committed(Session& session, double mean_loss) : loss(mean_loss), session_(&session) {}
-  Session* session_;
+  Committed(Step& step, double mean_loss) : loss(mean_loss), step_(&step) {}
+  Step* step_;  ///< which stays where it is when its session moves
 };
 
 /// One attempt at one step. Valid until the next Session::next.
@@ -107,6 +108,7 @@ class Step {
   [[nodiscard]] std::optional<Committed> commit();
 
  private:
+  friend class Committed;
   friend class Session;
   explicit Step(Session& session) : session_(&session) {}
   Session* session_;

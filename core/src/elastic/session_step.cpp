@@ -165,14 +165,14 @@ std::optional<Committed> Step::commit() {
   const double tokens = reduced->loss_tokens > 0 ? static_cast<double>(reduced->loss_tokens) : 1.0;
   s.take_mean(reduced->gradient, 1.0 / tokens);
   if (s.learning_rate->wants_gradient_norms()) s.norms = elastic::norms_of(*reduced, s.gradient_on_host());
-  return Committed(*session_, reduced->loss_sum / tokens);
+  return Committed(*this, reduced->loss_sum / tokens);
 }
 
 std::span<const float> Committed::device_gradient() const {
-  return session_->state_->mean_gradient;
+  return step_->session_->state_->mean_gradient;
 }
 std::span<const float> Committed::gradient() const {
-  return session_->state_->gradient_on_host();
+  return step_->session_->state_->gradient_on_host();
 }
 
 }  // namespace pliant
