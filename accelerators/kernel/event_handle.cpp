@@ -12,7 +12,7 @@ namespace pliant::accelerator {
 using sdk::Failure;
 
 namespace {
-constexpr uint64_t kMagic = 0x3156455443584e50;  // "PNXCTEV1"
+constexpr uint64_t kHandleMagic = 0x3156455443584e50;  // "PNXCTEV1"
 }
 
 EventLabel EventLabel::of(const SharedEvent& event, uint64_t magic) {
@@ -55,7 +55,7 @@ void require_exported(const SharedEvent* event) {
 
 pliant_ipc_handle export_event(const SharedEvent* event) {
   require_exported(event);
-  const EventLabel label = EventLabel::of(*event, kMagic);
+  const EventLabel label = EventLabel::of(*event, kHandleMagic);
   pliant_ipc_handle handle{};
   static_assert(sizeof(label) <= sizeof(handle.bytes));
   std::memcpy(handle.bytes, &label, sizeof(label));
@@ -66,7 +66,7 @@ pliant_ipc_handle export_event(const SharedEvent* event) {
 std::shared_ptr<SharedEvent> import_event(const pliant_ipc_handle& handle, ProcessWatch& watch) {
   EventLabel label{};
   std::memcpy(&label, handle.bytes, sizeof(label));
-  label.require_foreign(kMagic);
+  label.require_foreign(kHandleMagic);
   sdk::require(handle.descriptor >= 0, "the handle came without its descriptor; pass it as SCM_RIGHTS");
   return label.open(handle.descriptor, watch);
 }

@@ -22,7 +22,7 @@ using sdk::Failure;
 
 namespace {
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kMagic = 0x31584543544e4c50;  // "PLNTCEX1"
+constexpr uint64_t kExchangeMagic = 0x31584543544e4c50;  // "PLNTCEX1"
 
 [[noreturn]] void refused(uint64_t bytes) {
   throw Failure(PLIANT_RESOURCE_EXHAUSTED, "out of memory: the system refused " + std::to_string(bytes) +
@@ -127,7 +127,7 @@ pliant_ipc_handle ExchangeMemory::export_memory(const void* pointer) const {
   }
   const Owned& one = found->second;
   const Label label{
-      kMagic, ProcessId::self_for_others().packed(), pid_space(), {one.nonce.first, one.nonce.second}, one.bytes};
+      kExchangeMagic, ProcessId::self_for_others().packed(), pid_space(), {one.nonce.first, one.nonce.second}, one.bytes};
   pliant_ipc_handle handle{};
   static_assert(sizeof(label) <= sizeof(handle.bytes));
   std::memcpy(handle.bytes, &label, sizeof(label));
@@ -160,7 +160,7 @@ ExchangeMemory::Mapping ExchangeMemory::map(int32_t descriptor, const Label& lab
 void* ExchangeMemory::import_memory(const pliant_ipc_handle& handle) {
   Label label{};
   std::memcpy(&label, handle.bytes, sizeof(label));
-  sdk::require(label.magic == kMagic, "the handle is none of this accelerator, or was damaged on its way");
+  sdk::require(label.magic == kExchangeMagic, "the handle is none of this accelerator, or was damaged on its way");
   sdk::require(label.pid_space == pid_space(), "the handle is of another machine, boot or pid namespace");
   if (label.process == ProcessId::self().packed()) {
     throw Failure(PLIANT_FAILED_PRECONDITION, "the memory is of this very process; use the pointer that alloc gave");
@@ -231,7 +231,7 @@ std::shared_ptr<const std::byte> ExchangeMemory::open(const Card& card) {
   // Opening a descriptor that now belongs to something else might block.
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) throw gone(std::strerror(errno));
-  const Label label{kMagic, card.process, card.pid_space, {card.nonce[0], card.nonce[1]}, card.bytes};
+  const Label label{kExchangeMagic, card.process, card.pid_space, {card.nonce[0], card.nonce[1]}, card.bytes};
   const auto mapping = std::make_shared<const Mapping>(map(file.get(), label, Mapping::Use::kRead));
   return {mapping, mapping->begin() + card.offset};
 }

@@ -34,7 +34,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// How long those who were told of a failure may take to hear it.
-constexpr std::chrono::seconds kLastWords{1};
+constexpr std::chrono::seconds kGoodbyeTime{1};
 
 /// What this rank has taken goes with its next frame, or by itself after so many ticks. Nobody waits for the ticks that
 /// are not told: whoever waits to fill a slot again has posted kSlots - 1 ticks since, all of which can be taken.
@@ -227,7 +227,7 @@ void GlooLink::left() {
     frame.kind = Frame::kLeft;
     peer.send(frame, failed ? GlooPeer::Patience::kTries : GlooPeer::Patience::kWaits);
   });
-  const auto deadline = Clock::now() + (failed ? kLastWords : patience());
+  const auto deadline = Clock::now() + (failed ? kGoodbyeTime : patience());
   for_each_peer([&](int32_t, GlooPeer& peer) { peer.drain(deadline); });
   if (server_ && !failed) server_->drain(deadline);
 }
@@ -303,8 +303,9 @@ void GlooLink::arrive(int32_t rank, Stage stage, uint64_t ticks) {
 bool GlooLink::apply_posted(int32_t rank, const Frame& frame) {
   if (frame.words[0] == 0 || frame.words[1] >= kLaneSlots) return false;
   Lane& lane = group_.segment().lane(rank, group_.rank());
-  lane.count = frame.words[2];
-  lane.dtype = static_cast<int32_t>(frame.words[3]);
+  // Each chunk tells them, and the receiver reads them while later chunks of the same message come.
+  if (lane.count != frame.words[2]) lane.count = frame.words[2];
+  if (const auto dtype = static_cast<int32_t>(frame.words[3]); lane.dtype != dtype) lane.dtype = dtype;
   lane.slots[(frame.words[0] - 1) % kLaneSlots] = static_cast<uint32_t>(frame.words[1]);
   lane.posted.store(frame.words[0]);
   group_.ring_if_listening(group_.rank());

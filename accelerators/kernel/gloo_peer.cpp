@@ -48,6 +48,7 @@ GlooPeer::GlooPeer(FrameSink& sink, gloo::transport::Context& context, const Seg
 
 GlooPeer::~GlooPeer() {
   stop();
+  pair_->close();  // so that Gloo's thread has left the buffers
 }
 
 std::string GlooPeer::address() const {

@@ -21,7 +21,7 @@ using sdk::Failure;
 
 namespace {
 
-constexpr uint32_t kMagic = 0x474c5031;  // "1PLG"
+constexpr uint32_t kNetworkMagic = 0x474c5031;  // "1PLG"
 
 const sockaddr_in& v4(const NetworkAddress& address) {
   return reinterpret_cast<const sockaddr_in&>(address.bytes);
@@ -101,7 +101,7 @@ NetworkAddress NetworkSettings::resolve(const std::string& interface) {
 bool NetworkId::is_one(const pliant_comm_id& id) {
   uint32_t magic = 0;
   std::memcpy(&magic, id.bytes, sizeof(magic));
-  return magic == kMagic;
+  return magic == kNetworkMagic;
 }
 
 uint64_t NetworkId::nonce(const pliant_comm_id& id) {
@@ -141,7 +141,7 @@ NetworkId NetworkId::read(const pliant_comm_id& id, int32_t world_size, const Ne
 UniqueFd NetworkId::reserve(int32_t world_size, uint64_t chunk_bytes, const NetworkSettings& network,
                             pliant_comm_id& id) {
   NetworkId made{};
-  made.magic = kMagic;
+  made.magic = kNetworkMagic;
   made.layout = kSegmentLayout;
   made.world_size = world_size;
   made.chunk_bytes = Segment::rounded_chunk(chunk_bytes, world_size);

@@ -20,7 +20,7 @@ using sdk::Failure;
 
 namespace {
 
-constexpr uint32_t kMagic = 0x52505031;
+constexpr uint32_t kRendezvousMagic = 0x52505031;
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr size_t kMostStrangers = 64;
 /// Until guests are admitted again after the system had no descriptor for one.
@@ -66,7 +66,7 @@ short NoteChannel::events() const {
 }
 
 void NoteChannel::push(const Note& note) {
-  const NoteHead head{kMagic, note.kind, note.rank, static_cast<uint32_t>(note.body.size())};
+  const NoteHead head{kRendezvousMagic, note.kind, note.rank, static_cast<uint32_t>(note.body.size())};
   out_.append(reinterpret_cast<const char*>(&head), sizeof(head)).append(note.body);
 }
 
@@ -89,7 +89,7 @@ bool NoteChannel::pump() {
   NoteHead head{};
   if (in_.size() < sizeof(head)) return true;
   std::memcpy(&head, in_.data(), sizeof(head));
-  return head.magic == kMagic && head.bytes <= most_body_;
+  return head.magic == kRendezvousMagic && head.bytes <= most_body_;
 }
 
 std::optional<Note> NoteChannel::next() {

@@ -23,7 +23,7 @@ using sdk::Failure;
 
 namespace {
 
-constexpr uint32_t kMagic = 0x434c5031;  // "1PLC"
+constexpr uint32_t kSegmentMagic = 0x434c5031;  // "1PLC"
 constexpr uint64_t kPage = 4096;
 constexpr char kName[] = "pliant-communicator";
 
@@ -81,7 +81,7 @@ SegmentId Segment::read(const pliant_comm_id& id) {
 
 UniqueFd Segment::reserve(int32_t world_size, uint64_t chunk_bytes, pliant_comm_id& id) {
   SegmentId made{};
-  made.magic = kMagic;
+  made.magic = kSegmentMagic;
   made.world_size = world_size;
   made.process = ProcessId::self_for_others().packed();
   made.pid_space = pid_space();
@@ -129,7 +129,7 @@ UniqueFd open_maker(const SegmentId& id) {
 }
 
 void check_id(const SegmentId& id, int32_t world_size) {
-  sdk::require(id.magic == kMagic, "this is no communicator id of this accelerator");
+  sdk::require(id.magic == kSegmentMagic, "this is no communicator id of this accelerator");
   if (id.layout != kSegmentLayout) {
     throw Failure(PLIANT_FAILED_PRECONDITION,
                   "the communicator id comes from another version of this accelerator (memory layout " +

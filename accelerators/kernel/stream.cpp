@@ -13,12 +13,10 @@ using sdk::Failure;
 namespace {
 
 /// After so many collectives that somebody waited for soon, the stream's thread does not begin the next one: changing
-/// to it and back takes longer than a small collective. It looks by itself instead, after kGrace, as long as more come.
+/// to it and back takes longer than a small collective. It looks by itself instead, after Patience::grace, as long as
+/// more come.
 constexpr int32_t kHabit = 4;
 constexpr int32_t kStrongHabit = 2 * kHabit;  ///< one that a single late wait does not end
-constexpr std::chrono::microseconds kGrace{1000};
-/// About what waking the stream's thread takes: who comes later would have gained by that.
-constexpr std::chrono::microseconds kSoon{20};
 
 }  // namespace
 
@@ -77,8 +75,8 @@ bool Mark::has_failed() const {
   return failure_ != nullptr;
 }
 
-Stream::Stream(std::shared_ptr<Faults> faults, uint64_t index, sdk::StreamRole role)
-    : faults_(std::move(faults)), index_(index), owner_(this_process()) {
+Stream::Stream(std::shared_ptr<Faults> faults, uint64_t index, sdk::StreamRole role, Patience patience)
+    : faults_(std::move(faults)), index_(index), patience_(patience), owner_(this_process()) {
   if (faults_) faults_->opened(index, role);
   try {
     thread_ = std::thread([this] { run(); });
@@ -141,7 +139,7 @@ void Stream::await_work(std::unique_lock<std::mutex>& lock) {
       continue;
     }
     const uint64_t seen = enqueued_;
-    if (enqueued_cv_->wait_for(lock, kGrace) == std::cv_status::no_timeout) continue;
+    if (enqueued_cv_->wait_for(lock, patience_.grace) == std::cv_status::no_timeout) continue;
     if (finished_ < seen && !running_) {  // nobody came for what was there when the thread last looked
       hurried_ = true;
       habit_ = 0;
@@ -163,7 +161,7 @@ void Stream::expect() {
 
 void Stream::learn(Clock::time_point enqueued) {
   if (enqueued == Clock::time_point{}) return;
-  habit_ = Clock::now() - enqueued <= kSoon ? std::min(habit_ + 1, kStrongHabit) : habit_ / 2;
+  habit_ = Clock::now() - enqueued <= patience_.soon ? std::min(habit_ + 1, kStrongHabit) : habit_ / 2;
 }
 
 void Stream::run_first(std::unique_lock<std::mutex>& lock) {

@@ -78,8 +78,17 @@ class Mark {
 
 class Stream {
  public:
+  /// How long a collective is left to whoever will wait for it.
+  struct Patience {
+    /// A wait that comes this long after its collective is soon: about what waking the stream's thread takes, for who
+    /// comes later would have gained by that.
+    std::chrono::microseconds soon{20};
+    std::chrono::microseconds grace{1000};  ///< then the stream's thread looks by itself
+  };
   /// `faults` may be NULL; `index` names the stream to it, and `role` says what it is for.
-  Stream(std::shared_ptr<Faults> faults, uint64_t index, sdk::StreamRole role = sdk::StreamRole::kCompute);
+  explicit Stream(std::shared_ptr<Faults> faults, uint64_t index, sdk::StreamRole role = sdk::StreamRole::kCompute)
+      : Stream(std::move(faults), index, role, Patience()) {}
+  Stream(std::shared_ptr<Faults> faults, uint64_t index, sdk::StreamRole role, Patience patience);
   /// Waits for enqueued work.
   ~Stream();
   Stream(const Stream&) = delete;
@@ -124,6 +133,7 @@ class Stream {
 
   const std::shared_ptr<Faults> faults_;
   const uint64_t index_;
+  const Patience patience_;
   const pid_t owner_;
   const std::shared_ptr<FailureSlot> failures_ = std::make_shared<FailureSlot>();
   mutable std::mutex mutex_;

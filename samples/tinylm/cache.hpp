@@ -36,4 +36,10 @@ class FileLock {
   int descriptor_ = -1;
 };
 
+/// The bytes of the values, behind what is there.
+template <class V>
+void append(std::string& out, const V* values, size_t count) {
+  out.append(reinterpret_cast<const char*>(values), count * sizeof(V));
+}
+
 }  // namespace tinylm

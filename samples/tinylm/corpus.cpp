@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 /// Begins the names of cache files; another word whenever sentences or pieces are made another way.
 constexpr const char* kRecipe = "bpe1";
-constexpr char kMagic[8] = {'t', 'i', 'n', 'y', 't', 'o', 'k', '1'};
+constexpr char kCorpusMagic[8] = {'t', 'i', 'n', 'y', 't', 'o', 'k', '1'};
 
 [[noreturn]] void refuse(const fs::path& text, const std::string& problem) {
   throw pliant::Error(pliant::Status::kInvalidArgument, text.string() + problem, pliant::ExitCode::kUsage);
@@ -40,13 +40,8 @@ std::string read_text(const fs::path& text, bool is_default) {
   return content;
 }
 
-template <class V>
-void append(std::string& out, const V* values, size_t count) {
-  out.append(reinterpret_cast<const char*>(values), count * sizeof(V));
-}
-
 std::string packed(const Corpus& corpus) {
-  std::string out(kMagic, sizeof(kMagic));
+  std::string out(kCorpusMagic, sizeof(kCorpusMagic));
   const uint64_t counts[2] = {corpus.size(), corpus.tokens.size()};
   append(out, counts, 2);
   append(out, corpus.offsets.data(), corpus.offsets.size());
@@ -68,13 +63,13 @@ void take(std::string_view& in, std::vector<V>& values, size_t count) {
 std::optional<Corpus> unpacked(std::string_view in) {
   uint64_t counts[2] = {};
   uint64_t digest = 0;
-  constexpr size_t kFrame = sizeof(kMagic) + sizeof(counts) + sizeof(digest);
-  if (in.size() < kFrame || std::memcmp(in.data(), kMagic, sizeof(kMagic)) != 0) return std::nullopt;
+  constexpr size_t kFrame = sizeof(kCorpusMagic) + sizeof(counts) + sizeof(digest);
+  if (in.size() < kFrame || std::memcmp(in.data(), kCorpusMagic, sizeof(kCorpusMagic)) != 0) return std::nullopt;
   std::memcpy(&digest, in.data() + in.size() - sizeof(digest), sizeof(digest));
   in.remove_suffix(sizeof(digest));
   if (digest_of(in) != digest) return std::nullopt;
-  std::memcpy(counts, in.data() + sizeof(kMagic), sizeof(counts));
-  in.remove_prefix(sizeof(kMagic) + sizeof(counts));
+  std::memcpy(counts, in.data() + sizeof(kCorpusMagic), sizeof(counts));
+  in.remove_prefix(sizeof(kCorpusMagic) + sizeof(counts));
   Corpus corpus;
   const size_t expected = (counts[0] + 1) * sizeof(uint64_t) + counts[0] * sizeof(int64_t) + counts[1] * sizeof(Token);
   if (in.size() != expected) return std::nullopt;

@@ -11,7 +11,7 @@
 namespace tinylm {
 namespace {
 
-constexpr std::string_view kMagic = "tinybpe1";
+constexpr std::string_view kTokeniserMagic = "tinybpe1";
 /// Longer runs without a space are cut, so that no input makes encoding slow.
 constexpr size_t kLongestWord = 64;
 
@@ -156,8 +156,8 @@ Tokeniser Tokeniser::learn(const std::vector<Sentence>& sentences, int64_t vocab
 
 Tokeniser::Tokeniser(std::string_view saved) {
   const pliant::Error damaged(pliant::Status::kDataLoss, "the saved tokeniser is damaged");
-  if (saved.substr(0, kMagic.size()) != kMagic) throw damaged;
-  saved.remove_prefix(kMagic.size());
+  if (saved.substr(0, kTokeniserMagic.size()) != kTokeniserMagic) throw damaged;
+  saved.remove_prefix(kTokeniserMagic.size());
   constexpr size_t kMost = (size_t{std::numeric_limits<Token>::max()} + 1 - size_t{kFirstLearnt}) * 2 * sizeof(Token);
   if (saved.size() % (2 * sizeof(Token)) != 0 || saved.size() > kMost) throw damaged;
   for (; !saved.empty(); saved.remove_prefix(2 * sizeof(Token))) {
@@ -169,7 +169,7 @@ Tokeniser::Tokeniser(std::string_view saved) {
 }
 
 std::string Tokeniser::save() const {
-  std::string saved(kMagic);
+  std::string saved(kTokeniserMagic);
   for (const auto& [left, right] : merges_) {
     const Token pair[2] = {left, right};
     saved.append(reinterpret_cast<const char*>(pair), sizeof(pair));

@@ -17,12 +17,7 @@
 namespace tinylm {
 namespace {
 
-constexpr std::string_view kMagic = "tinylm02";
-
-template <class V>
-void append(std::string& out, const V* values, size_t count) {
-  out.append(reinterpret_cast<const char*>(values), count * sizeof(V));
-}
+constexpr std::string_view kTraineeMagic = "tinylm02";
 
 template <class V>
 void take(std::string_view& in, V* values, size_t count) {
@@ -54,7 +49,7 @@ void Trainee::apply(std::span<const float> gradient, const pliant::Scaling& scal
 }
 
 void Trainee::save(std::ostream& out) const {
-  std::string bytes(kMagic);
+  std::string bytes(kTraineeMagic);
   const auto weights = model_.parameters();
   const uint64_t counts[2] = {weights.size(), static_cast<uint64_t>(adamw_.steps())};
   const AdamW::BetaProduct products[2] = {adamw_.beta1_product(), adamw_.beta2_product()};
@@ -74,7 +69,7 @@ void Trainee::load(std::istream& in) {
   uint64_t counts[2] = {};
   AdamW::BetaProduct products[2] = {};
   uint64_t digest = 0;
-  const size_t body = kMagic.size() + sizeof(counts) + sizeof(products) + 3 * weights.size_bytes();
+  const size_t body = kTraineeMagic.size() + sizeof(counts) + sizeof(products) + 3 * weights.size_bytes();
   if (bytes.size() != body + sizeof(digest)) {
     throw pliant::Error(pliant::Status::kDataLoss, "the saved training state has " + std::to_string(bytes.size()) +
                                                        " bytes, this model's has " +
@@ -82,8 +77,8 @@ void Trainee::load(std::istream& in) {
   }
   std::string_view rest(bytes);
   std::memcpy(&digest, rest.data() + body, sizeof(digest));
-  const bool whole = rest.substr(0, kMagic.size()) == kMagic && digest_of(rest.substr(0, body)) == digest;
-  rest.remove_prefix(kMagic.size());
+  const bool whole = rest.substr(0, kTraineeMagic.size()) == kTraineeMagic && digest_of(rest.substr(0, body)) == digest;
+  rest.remove_prefix(kTraineeMagic.size());
   take(rest, counts, 2);
   take(rest, products, 2);
   if (!whole || counts[0] != weights.size()) {

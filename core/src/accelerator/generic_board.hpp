@@ -13,6 +13,8 @@
 
 namespace pliant::detail {
 
+constexpr uint64_t kCacheLine = 64;  ///< bytes
+
 /// From one rank to another, written by the sender. The fields belong to message `begun` and stay as they are until the
 /// receiver has taken all of it.
 struct alignas(64) Offer {

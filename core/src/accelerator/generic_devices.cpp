@@ -16,7 +16,6 @@ using sdk::Failure;
 
 namespace {
 
-constexpr uint64_t kLine = 64;
 /// From here on each rank reduces a part and reads the other parts: more meetings, fewer bytes.
 constexpr uint64_t kLeastShared = uint64_t{128} << 10U;
 
@@ -100,7 +99,7 @@ void copy(const Shared& shared, std::vector<pliant_copy> copies, pliant_stream* 
 uint64_t part_of(const Shared& shared, const Elements& elements) {
   const auto ranks = static_cast<uint64_t>(shared.world_size);
   const uint64_t bytes = (elements.bytes() + ranks - 1) / ranks;
-  return (bytes + kLine - 1) / kLine * kLine / sdk::size_of(elements.dtype);
+  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine / sdk::size_of(elements.dtype);
 }
 
 /// Each rank reduces its part, in its own slot: there nobody else reads that part before the second meeting.

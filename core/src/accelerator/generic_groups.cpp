@@ -115,8 +115,7 @@ void GenericCollectives::Comm::exchange(Shared& shared, const std::vector<Messag
     return;
   }
   if (shared.board() != nullptr) return between_devices::exchange(shared, messages, stream);
-  constexpr uint64_t kLine = 64;
-  const auto room = [](const Message& message) { return (message.elements.bytes() + kLine - 1) / kLine * kLine; };
+  const auto room = [](const Message& message) { return (message.elements.bytes() + kCacheLine - 1) / kCacheLine * kCacheLine; };
   std::vector<Message> staged = messages;
   MessageStage* stage = nullptr;
   std::vector<pliant_copy> to_stage;

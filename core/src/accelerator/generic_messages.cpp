@@ -25,7 +25,6 @@ using Shared = GenericCollectives::Shared;
 
 /// Pieces of a ring: the sender fills one while the receiver empties another.
 constexpr uint64_t kRingPieces = 4;
-constexpr uint64_t kLine = 64;
 
 /// All messages of a call in one direction between this rank and a peer.
 struct Queue {
@@ -126,7 +125,7 @@ void Exchange::share_out_rings() {
   for (const Queue& queue : sends_) lanes += queue.is_done() ? 0 : 1;
   if (lanes == 0) return;
   piece_bytes_ = PeerMemory::kSlotBytes / lanes / kRingPieces;
-  if (piece_bytes_ > kLine) piece_bytes_ = piece_bytes_ / kLine * kLine;
+  if (piece_bytes_ > kCacheLine) piece_bytes_ = piece_bytes_ / kCacheLine * kCacheLine;
   uint64_t at = shared_.peers()->coming_slot() % PeerMemory::kSlots * PeerMemory::kSlotBytes;
   for (Queue& queue : sends_) {
     queue.ring = at;

@@ -12,7 +12,7 @@ namespace {
 
 using Origin = OwnComm::Origin;
 
-struct Offer {
+struct DeviceOffer {
   uint32_t is_there;
   Origin origin;
   uint64_t device_key;
@@ -41,9 +41,9 @@ Origin origin_of(const pliant_collectives& table, const OwnComm::Renewal& renewa
   return Origin::kNothing;
 }
 
-Offer offer_of(const Called& device, const pliant_collectives* table, int32_t device_index,
+DeviceOffer offer_of(const Called& device, const pliant_collectives* table, int32_t device_index,
                const OwnComm::Renewal& renewal) {
-  Offer made{};
+  DeviceOffer made{};
   if (table == nullptr) return made;
   try {
     device(table->device_key, device_index, &made.device_key);
@@ -58,18 +58,18 @@ Offer offer_of(const Called& device, const pliant_collectives* table, int32_t de
   return made;
 }
 
-bool can_join(std::vector<Offer> offers) {
-  std::sort(offers.begin(), offers.end(), [](const Offer& a, const Offer& b) { return a.device_key < b.device_key; });
-  const bool all = std::all_of(offers.begin(), offers.end(), [](const Offer& one) { return one.is_there == 1; });
+bool can_join(std::vector<DeviceOffer> offers) {
+  std::sort(offers.begin(), offers.end(), [](const DeviceOffer& a, const DeviceOffer& b) { return a.device_key < b.device_key; });
+  const bool all = std::all_of(offers.begin(), offers.end(), [](const DeviceOffer& one) { return one.is_there == 1; });
   const auto same = std::adjacent_find(offers.begin(), offers.end(),
-                                       [](const Offer& a, const Offer& b) { return a.device_key == b.device_key; });
+                                       [](const DeviceOffer& a, const DeviceOffer& b) { return a.device_key == b.device_key; });
   return all && same == offers.end();
 }
 
 /// kNothing unless all ranks can: rank 0 was in the old one, whether it shrinks or grows.
-Origin common_origin(const std::vector<Offer>& offers) {
+Origin common_origin(const std::vector<DeviceOffer>& offers) {
   const Origin first = offers.front().origin;
-  const bool all = std::all_of(offers.begin(), offers.end(), [&](const Offer& one) {
+  const bool all = std::all_of(offers.begin(), offers.end(), [&](const DeviceOffer& one) {
     return one.origin == first || (first == Origin::kGrown && one.origin == Origin::kJoining);
   });
   return all && first != Origin::kJoining ? first : Origin::kNothing;
@@ -110,16 +110,16 @@ bool OwnComm::is_running() const {
 }
 
 void OwnComm::decline(int32_t world_size, const Gather& gather) {
-  const Offer none{};
-  std::vector<Offer> all(static_cast<size_t>(world_size));
-  gather(&none, all.data(), sizeof(Offer));
+  const DeviceOffer none{};
+  std::vector<DeviceOffer> all(static_cast<size_t>(world_size));
+  gather(&none, all.data(), sizeof(DeviceOffer));
 }
 
 std::shared_ptr<OwnComm> OwnComm::agree(const Called& device, const pliant_collectives* table, const Place& place,
                                         const Renewal& renewal, const Gather& gather) {
-  const Offer own = offer_of(device, table, place.device_index, renewal);
-  std::vector<Offer> offers(static_cast<size_t>(place.world_size));
-  gather(&own, offers.data(), sizeof(Offer));
+  const DeviceOffer own = offer_of(device, table, place.device_index, renewal);
+  std::vector<DeviceOffer> offers(static_cast<size_t>(place.world_size));
+  gather(&own, offers.data(), sizeof(DeviceOffer));
   if (!can_join(offers)) return nullptr;
   const Origin origin = common_origin(offers);
   Ticket ticket{};

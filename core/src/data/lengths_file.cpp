@@ -23,11 +23,11 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "lengths files are written as memory has them");
 
-constexpr std::array<char, 8> kMagic{'P', 'L', 'I', 'A', 'N', 'T', 'D', 'S'};
+constexpr std::array<char, 8> kLengthsMagic{'P', 'L', 'I', 'A', 'N', 'T', 'D', 'S'};
 constexpr uint32_t kVersion = 2;
 
 struct Header {
-  std::array<char, 8> magic = kMagic;
+  std::array<char, 8> magic = kLengthsMagic;
   uint32_t version = kVersion;
   uint32_t reserved = 0;
   uint64_t lengths = 0;
@@ -127,7 +127,7 @@ Result<Header> checked_header(const std::filesystem::path& file, std::string_vie
                   fmt::format("{} is damaged: {}; remove it, the job writes it again", file.string(), how));
   };
   Header header;
-  if (bytes.size() >= sizeof(header.magic) && std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
+  if (bytes.size() >= sizeof(header.magic) && std::memcmp(bytes.data(), kLengthsMagic.data(), kLengthsMagic.size()) != 0) {
     return failed(Status::kDataLoss,
                   fmt::format("{} is not a lengths file: it does not start with PLIANTDS", file.string()));
   }

@@ -20,12 +20,12 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "partial lengths are written as memory has them");
 
-constexpr std::array<char, 8> kMagic{'P', 'L', 'I', 'A', 'N', 'T', 'L', 'P'};
+constexpr std::array<char, 8> kPartialMagic{'P', 'L', 'I', 'A', 'N', 'T', 'L', 'P'};
 constexpr uint32_t kVersion = 1;
 constexpr uint64_t kMark = 0x6b6e756863206e61U;
 
 struct Header {
-  std::array<char, 8> magic = kMagic;
+  std::array<char, 8> magic = kPartialMagic;
   uint32_t version = kVersion;
   uint32_t identity_size = 0;
   uint64_t count = 0;
@@ -124,7 +124,7 @@ Result<> PartialLengths::check_header(const Measure& measure) const {
   if (const int fault = read_at(fd_.get(), bytes.data(), bytes.size(), 0, got); fault != 0) {
     return tl::unexpected<Error>(file_error(fault, "read", file_));
   }
-  if (!std::equal(kMagic.begin(), kMagic.end(), bytes.begin())) {
+  if (!std::equal(kPartialMagic.begin(), kPartialMagic.end(), bytes.begin())) {
     return damaged("was not written by an analysis of lengths: it does not start with PLIANTLP");
   }
   if (got < bytes.size()) return damaged("is damaged: it ends within its header");

@@ -20,7 +20,7 @@
 namespace pliant::data {
 namespace {
 
-constexpr std::string_view kMagic{"MMIDIDX\0\0", 9};
+constexpr std::string_view kIndexMagic{"MMIDIDX\0\0", 9};
 constexpr std::string_view kOldMagic{"TNTIDX\0\0", 8};
 constexpr uint64_t kHeader = 34;
 
@@ -47,7 +47,7 @@ Result<Header> header_of(std::string_view bytes, const std::string& name) {
                    "this is the older index format TNTIDX; convert the data set with its own tools, or save the "
                    "lengths as .npy");
   }
-  if (!bytes.starts_with(kMagic)) return damaged(name, "it is no index: it does not start with MMIDIDX");
+  if (!bytes.starts_with(kIndexMagic)) return damaged(name, "it is no index: it does not start with MMIDIDX");
   if (bytes.size() < kHeader) return damaged(name, "it ends within its header");
   const auto version = load<uint64_t>(bytes, 9);
   if (version == uint64_t{1} << 56U) return damaged(name, "it is byte-swapped: written on a big-endian machine");
@@ -144,7 +144,7 @@ void write_metric_files(const std::filesystem::path& stem, const std::vector<int
   const uint8_t code = data::type_code(values);
   const uint64_t width = data::width_of(data::kTypes[code - size_t{1}]);
   std::string bin;
-  std::string index(data::kMagic);
+  std::string index(data::kIndexMagic);
   data::append(index, 1, 8);
   data::append(index, code, 1);
   data::append(index, values.size(), 8);

@@ -12,7 +12,7 @@
 namespace pliant::data {
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
 
 /// The text behind 'key': in the header, without leading blanks.
 std::optional<std::string_view> entry(std::string_view header, std::string_view key) {
@@ -54,7 +54,7 @@ std::optional<uint64_t> count_of(std::string_view text) {
 
 Result<NumberArray> find_in_npy(const SharedFile& file, const std::string& name) {
   const std::string_view bytes = file->bytes();
-  if (!bytes.starts_with(kMagic)) return damaged(name, "it is no .npy file: it does not start with \\x93NUMPY");
+  if (!bytes.starts_with(kNpyMagic)) return damaged(name, "it is no .npy file: it does not start with \\x93NUMPY");
   if (bytes.size() < 12) return damaged(name, "it ends within its header");
   const auto version = static_cast<unsigned char>(bytes[6]);
   if (version < 1 || version > 3)

@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kExecPollMilliseconds = 100;
-constexpr size_t kMostAtOnce = size_t{1} << 20;  // bytes from one worker, before others have their turn
+constexpr size_t kMostInOneTurn = size_t{1} << 20;  // bytes from one worker, before others have their turn
 constexpr size_t kMostUnread = size_t{1} << 20;  // bytes for a worker that does not read
 
 // Everything the child needs, made before fork: after it only async-signal-safe calls are allowed.
@@ -240,7 +240,7 @@ bool WorkerProcess::flush() {
 Result<std::vector<std::string>> WorkerProcess::receive(bool& closed) {
   char bytes[16384];
   closed = false;
-  for (size_t got = 0; got < kMostAtOnce;) {
+  for (size_t got = 0; got < kMostInOneTurn;) {
     const ssize_t n = ::recv(socket_, bytes, sizeof(bytes), MSG_DONTWAIT);
     if (n > 0) {
       inbox_.append(bytes, static_cast<size_t>(n));
