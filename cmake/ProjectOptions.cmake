@@ -31,10 +31,19 @@ if(PLIANT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER "${PLIANT_CCACHE}")
 endif()
 
+# pliant_apart(<file>...): compiled alone, for its private names are those of a file beside it.
+function(pliant_apart)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # Warnings for our own targets only: never PUBLIC, never on exported ones.
 add_library(pliant_warnings INTERFACE)
 target_compile_options(pliant_warnings INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wshadow
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>) # g++ 12 warns about its own std::string concatenation
+if(PLIANT_UNITY)
+  # Files that are compiled together look like headers to g++, which may not hold what is private to a file.
+  target_compile_options(pliant_warnings INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+endif()
 if(PLIANT_WERROR)
   target_compile_options(pliant_warnings INTERFACE -Werror)
 endif()

@@ -126,8 +126,11 @@ pliant_ipc_handle ExchangeMemory::export_memory(const void* pointer) const {
                   "instance; export the pointer that alloc gave");
   }
   const Owned& one = found->second;
-  const Label label{
-      kExchangeMagic, ProcessId::self_for_others().packed(), pid_space(), {one.nonce.first, one.nonce.second}, one.bytes};
+  const Label label{kExchangeMagic,
+                    ProcessId::self_for_others().packed(),
+                    pid_space(),
+                    {one.nonce.first, one.nonce.second},
+                    one.bytes};
   pliant_ipc_handle handle{};
   static_assert(sizeof(label) <= sizeof(handle.bytes));
   std::memcpy(handle.bytes, &label, sizeof(label));

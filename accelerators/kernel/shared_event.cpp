@@ -23,8 +23,8 @@ using sdk::Failure;
 namespace {
 
 constexpr uint64_t kSharedEventMagic = 0x3154565458434e4c;  // "LNCXTVT1"
-constexpr uint32_t kSlotBits = 10;               // of `latest`
-constexpr uint32_t kStateBits = 3;               // of a slot's word
+constexpr uint32_t kSlotBits = 10;                          // of `latest`
+constexpr uint32_t kStateBits = 3;                          // of a slot's word
 static_assert(SharedEvent::kMostSlots == 1U << kSlotBits);
 
 struct Slot {
@@ -103,8 +103,8 @@ std::shared_ptr<SharedEvent> SharedEvent::open(int descriptor, const Nonce& nonc
   void* const at = ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (at == MAP_FAILED) refused("mmap");
   auto* const page = static_cast<Page*>(at);
-  const bool fits = page->magic == kSharedEventMagic && Nonce(page->nonce[0], page->nonce[1]) == nonce && page->slots > 0 &&
-                    page->slots <= kMostSlots;
+  const bool fits = page->magic == kSharedEventMagic && Nonce(page->nonce[0], page->nonce[1]) == nonce &&
+                    page->slots > 0 && page->slots <= kMostSlots;
   std::shared_ptr<SharedEvent> made(new SharedEvent(UniqueFd(), page, nonce, fits ? page->slots : 1, watch));
   sdk::require(fits, what + " is that of another handle");
   if (page->is_destroyed != 0) {

@@ -25,7 +25,7 @@ using sdk::Failure;
 
 namespace {
 
-constexpr uint64_t kMagic = 0x31455a544e4c5049;  // "IPLNTZE1"
+constexpr uint64_t kIpcMemoryMagic = 0x31455a544e4c5049;  // "IPLNTZE1"
 
 /// Where a handle of Level Zero carries a descriptor it is at its begin. Those of the standard streams it never is.
 int descriptor_in(const ze_ipc_mem_handle_t& handle) {
@@ -109,8 +109,9 @@ pliant_ipc_handle IpcMemory::export_memory(const DeviceEntry& entry, const void*
   auto found = exported_.find(pointer);
   if (found == exported_.end()) found = exported_.emplace(pointer, make(entry, pointer)).first;
   const Exported& one = found->second;
-  Label label{
-      kMagic, static_cast<uint64_t>(::getpid()), pid_namespace(), {one.nonce.first, one.nonce.second}, one.handle, 0};
+  Label label{kIpcMemoryMagic, static_cast<uint64_t>(::getpid()),
+              pid_namespace(), {one.nonce.first, one.nonce.second},
+              one.handle,      0};
   pliant_ipc_handle handle{};
   handle.descriptor = -1;
   if (const int inside = descriptor_in(one.handle); inside >= 0) {
@@ -143,7 +144,7 @@ void IpcMemory::retire(const void* pointer) {
 void* IpcMemory::import_memory(const DeviceEntry& entry, int32_t device, const pliant_ipc_handle& handle) {
   Label label{};
   std::memcpy(&label, handle.bytes, sizeof(label));
-  sdk::require(label.magic == kMagic, "the handle is none of level_zero, or was damaged on its way");
+  sdk::require(label.magic == kIpcMemoryMagic, "the handle is none of level_zero, or was damaged on its way");
   sdk::require(label.pid_namespace == pid_namespace(), "the handle is of another machine or pid namespace");
   if (label.pid == static_cast<uint64_t>(::getpid())) {
     throw Failure(PLIANT_FAILED_PRECONDITION, "the memory is of this very process; use the pointer that alloc gave");

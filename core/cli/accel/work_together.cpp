@@ -12,7 +12,7 @@ namespace pliant::cli {
 
 namespace {
 
-constexpr MemoryKind kDevice = MemoryKind::kDevice;
+constexpr MemoryKind kOnDevice = MemoryKind::kDevice;
 constexpr uint64_t kWidth = sizeof(float);
 
 float fill_value() {
@@ -39,7 +39,7 @@ class Buffers {
   /// All bytes are Bench::kFill since it was made.
   [[nodiscard]] void* memory(size_t index, uint64_t bytes) const {
     return windows_ && index < team_.windows.size() ? team_.windows[index].pointer()
-                                                    : bench_.memory(kDevice, index, bytes);
+                                                    : bench_.memory(kOnDevice, index, bytes);
   }
 
  private:
@@ -111,8 +111,8 @@ Work memory_copy(Bench& bench, uint64_t bytes, int64_t calls) {
   work.bytes = bytes;
   work.moved = bytes;
   work.calls = calls;
-  const void* const from = bench.memory(kDevice, 0, bytes);
-  void* const to = bench.memory(kDevice, 1, bytes);
+  const void* const from = bench.memory(kOnDevice, 0, bytes);
+  void* const to = bench.memory(kOnDevice, 1, bytes);
   if (bench.accelerator().properties(bench.device()).host_visible) {
     work.run = [=] {
       for (int64_t i = 0; i < calls; ++i) {

@@ -10,12 +10,12 @@ namespace pliant::cli {
 
 namespace {
 
-constexpr int64_t kMostRows = 200000;  // that are looked at
+constexpr int64_t kMostRowsLookedAt = 200000;  // that are looked at
 
 /// Costs of the rows of every batch of the sample.
 std::vector<std::vector<int64_t>> sampled_costs(Batches& batches, PackStudy& study, CostRates rates) {
   const int64_t all = study.summary.batches;
-  const int64_t wanted = std::clamp<int64_t>(kMostRows / study.global_batch, 1, all);
+  const int64_t wanted = std::clamp<int64_t>(kMostRowsLookedAt / study.global_batch, 1, all);
   std::vector<std::vector<int64_t>> costs;
   for (int64_t i = 0; i < wanted; ++i) {
     const Batch batch = batches.batch(study.epoch, i * all / wanted);

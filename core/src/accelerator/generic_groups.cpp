@@ -115,7 +115,9 @@ void GenericCollectives::Comm::exchange(Shared& shared, const std::vector<Messag
     return;
   }
   if (shared.board() != nullptr) return between_devices::exchange(shared, messages, stream);
-  const auto room = [](const Message& message) { return (message.elements.bytes() + kCacheLine - 1) / kCacheLine * kCacheLine; };
+  const auto room = [](const Message& message) {
+    return (message.elements.bytes() + kCacheLine - 1) / kCacheLine * kCacheLine;
+  };
   std::vector<Message> staged = messages;
   MessageStage* stage = nullptr;
   std::vector<pliant_copy> to_stage;

@@ -42,7 +42,7 @@ Origin origin_of(const pliant_collectives& table, const OwnComm::Renewal& renewa
 }
 
 DeviceOffer offer_of(const Called& device, const pliant_collectives* table, int32_t device_index,
-               const OwnComm::Renewal& renewal) {
+                     const OwnComm::Renewal& renewal) {
   DeviceOffer made{};
   if (table == nullptr) return made;
   try {
@@ -59,10 +59,12 @@ DeviceOffer offer_of(const Called& device, const pliant_collectives* table, int3
 }
 
 bool can_join(std::vector<DeviceOffer> offers) {
-  std::sort(offers.begin(), offers.end(), [](const DeviceOffer& a, const DeviceOffer& b) { return a.device_key < b.device_key; });
+  std::sort(offers.begin(), offers.end(),
+            [](const DeviceOffer& a, const DeviceOffer& b) { return a.device_key < b.device_key; });
   const bool all = std::all_of(offers.begin(), offers.end(), [](const DeviceOffer& one) { return one.is_there == 1; });
-  const auto same = std::adjacent_find(offers.begin(), offers.end(),
-                                       [](const DeviceOffer& a, const DeviceOffer& b) { return a.device_key == b.device_key; });
+  const auto same = std::adjacent_find(offers.begin(), offers.end(), [](const DeviceOffer& a, const DeviceOffer& b) {
+    return a.device_key == b.device_key;
+  });
   return all && same == offers.end();
 }
 

@@ -127,7 +127,8 @@ Result<Header> checked_header(const std::filesystem::path& file, std::string_vie
                   fmt::format("{} is damaged: {}; remove it, the job writes it again", file.string(), how));
   };
   Header header;
-  if (bytes.size() >= sizeof(header.magic) && std::memcmp(bytes.data(), kLengthsMagic.data(), kLengthsMagic.size()) != 0) {
+  if (bytes.size() >= sizeof(header.magic) &&
+      std::memcmp(bytes.data(), kLengthsMagic.data(), kLengthsMagic.size()) != 0) {
     return failed(Status::kDataLoss,
                   fmt::format("{} is not a lengths file: it does not start with PLIANTDS", file.string()));
   }

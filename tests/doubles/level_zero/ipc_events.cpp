@@ -16,13 +16,13 @@ namespace soft_ze {
 namespace {
 
 /// The bytes of a handle.
-struct Label {
+struct EventLabel {
   int32_t fd;
   uint32_t count;
   uint32_t devices;  ///< that the maker sees
   uint32_t magic;
 };
-static_assert(sizeof(Label) <= sizeof(ze_ipc_event_pool_handle_t));
+static_assert(sizeof(EventLabel) <= sizeof(ze_ipc_event_pool_handle_t));
 constexpr uint32_t kMagic = 0x4c4f4f50;
 
 /// The file begins with the bell and goes on with the states.
@@ -106,7 +106,7 @@ ze_result_t ZE_APICALL event_pool_get_ipc_handle(ze_event_pool_handle_t handle, 
     violation("a handle was wanted of a pool that was made without ZE_EVENT_POOL_FLAG_IPC, or opened");
     return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   }
-  const Label label{pool.shared->fd(), static_cast<uint32_t>(pool.taken.size()), devices_seen(), kMagic};
+  const EventLabel label{pool.shared->fd(), static_cast<uint32_t>(pool.taken.size()), devices_seen(), kMagic};
   *out = {};
   std::memcpy(out->data, &label, sizeof(label));
   return ZE_RESULT_SUCCESS;
@@ -115,7 +115,7 @@ ze_result_t ZE_APICALL event_pool_get_ipc_handle(ze_event_pool_handle_t handle, 
 ze_result_t ZE_APICALL event_pool_open_ipc_handle(ze_context_handle_t context, ze_ipc_event_pool_handle_t given,
                                                   ze_event_pool_handle_t* out) {
   if (out == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
-  Label label{};
+  EventLabel label{};
   std::memcpy(&label, given.data, sizeof(label));
   if (label.devices != devices_seen()) violation("an event pool was opened where other devices are seen");
   auto made = std::make_unique<EventPool>();

@@ -188,7 +188,8 @@ bool waiting_thread_runs(Stream& stream, std::chrono::microseconds late) {
 
 TEST_CASE("a stream leaves a collective to the waiting thread after many that were waited for and a pause") {
   // So patient that only habit decides, however busy the machine is.
-  Stream stream(nullptr, 0, pliant::sdk::StreamRole::kCompute, {.soon = std::chrono::hours(1), .grace = std::chrono::hours(1)});
+  Stream stream(nullptr, 0, pliant::sdk::StreamRole::kCompute,
+                {.soon = std::chrono::hours(1), .grace = std::chrono::hours(1)});
   bool left = false;
   for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
        !left && std::chrono::steady_clock::now() < end;) {

@@ -110,13 +110,13 @@ class Reader {
   }
 
   bool word(Json& made) {
-    using Type = Json::Type;
-    for (const auto& [text, type] : {std::pair<std::string_view, Type>{"null", Type::kNull},
-                                     {"true", Type::kBool},
-                                     {"false", Type::kBool},
-                                     {"NaN", Type::kFloat},
-                                     {"Infinity", Type::kFloat},
-                                     {"-Infinity", Type::kFloat}}) {
+    using Kind = Json::Type;
+    for (const auto& [text, type] : {std::pair<std::string_view, Kind>{"null", Kind::kNull},
+                                     {"true", Kind::kBool},
+                                     {"false", Kind::kBool},
+                                     {"NaN", Kind::kFloat},
+                                     {"Infinity", Kind::kFloat},
+                                     {"-Infinity", Kind::kFloat}}) {
       if (text_.substr(at_, text.size()) != text) continue;
       made.type = type;
       made.boolean = text == "true";

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr int kExecPollMilliseconds = 100;
 constexpr size_t kMostInOneTurn = size_t{1} << 20;  // bytes from one worker, before others have their turn
-constexpr size_t kMostUnread = size_t{1} << 20;  // bytes for a worker that does not read
+constexpr size_t kMostUnread = size_t{1} << 20;     // bytes for a worker that does not read
 
 // Everything the child needs, made before fork: after it only async-signal-safe calls are allowed.
 struct Prepared {
