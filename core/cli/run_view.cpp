@@ -90,6 +90,7 @@ std::string summary_table(const JobSummary& s) {
   if (s.uses_api && s.steps > 0) {
     add("steps", fmt::format("{} of {}{}", s.steps, s.total_steps,
                              s.resumed_from >= 0 ? fmt::format(", resumed from {}", s.resumed_from) : ""));
+    if (s.steps_skipped > 0) add("steps without update", fmt::format("{}, not finite", s.steps_skipped));
     add("global batch", fmt::format("{} rows", s.global_batch));
     add("tokens", fmt::format("{}, {} a second", grouped(s.tokens), grouped(std::llround(s.tokens_per_second))));
     add("packing efficiency", fmt::format("{:.1f} %; a row for each sequence: {:.1f} %", 100 * s.packing_efficiency,
@@ -127,6 +128,7 @@ std::string summary_json(const JobSummary& s) {
   json["global_batch"] = s.global_batch;
   json["steps"] = s.steps;
   json["steps_this_run"] = s.steps_this_run;
+  json["steps_skipped"] = s.steps_skipped;
   json["total_steps"] = s.total_steps;
   json["resumed_from"] = s.resumed_from < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.resumed_from);
   json["tokens"] = s.tokens;

@@ -195,3 +195,23 @@ TEST_CASE("a device that is not there is refused with those that are") {
   CHECK(ended.err.find("[accelerator] device = 3, but 'host' has the device 0 only on this machine") !=
         std::string::npos);
 }
+
+TEST_CASE("a gradient on a device that is not finite is not committed") {
+  for (const Machine& machine : machines()) {
+    const On on(machine);
+    for (const char* deterministic : {"true", "false"}) {
+      INFO(machine.name << ", deterministic = " << std::string(deterministic));
+      JobRunner job;
+      job.config(toy_config(fmt::format("workers = 2\ndeterministic = {}", deterministic),
+                            "misbehave = \"nan_gradient\"\nmisbehave_rank = 1\nmisbehave_step = 3\n[accelerator]\n" +
+                                machine.accelerator));
+      const Ended ended = run(job);
+      INFO(ended.err);
+      CHECK(ended.exit_code == 1);
+      CHECK(ended.summary["steps"] == 3);
+      const std::string reason = ended.summary["reason"];
+      CHECK_MESSAGE(reason.find("on rank 1") != std::string::npos, reason);
+      CHECK_MESSAGE(reason.find("on rank 0") == std::string::npos, reason);
+    }
+  }
+}

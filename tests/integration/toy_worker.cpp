@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <istream>
+#include <limits>
 #include <ostream>
 #include <span>
 #include <stdexcept>
@@ -122,6 +123,14 @@ struct Misbehaviour {
     if (how == "usage_at_start") std::exit(2);
     if (how == "environment_at_start") std::exit(3);
   }
+  /// What it computes is no number: on one rank, or on all.
+  void at_add(const pliant::Step& now, std::vector<float>& gradient, double& loss) const {
+    if ((rank >= 0 && now.rank() != rank) || now.index() != step) return;
+    if (how == "nan_gradient") gradient[kParameters / 2] = std::numeric_limits<float>::quiet_NaN();
+    if (how == "inf_gradient") gradient.back() = -std::numeric_limits<float>::infinity();
+    if (how == "nan_loss") loss = std::numeric_limits<double>::quiet_NaN();
+    if (how == "overflow") std::fill(gradient.begin(), gradient.end(), std::numeric_limits<float>::max());
+  }
   void at_step(pliant::Step& now) const {
     if (how == "talk") {
       for (int line = 0; line < 2000; ++line)
@@ -181,6 +190,7 @@ int train() {
           if (square_ns > 0) std::this_thread::sleep_for(attention);  // work of a known size
         }
       }
+      wrong.at_add(*step, gradient, loss);
       step->add(micro, loss, gradient);
     }
     if (const auto committed = step->commit()) toy.apply(committed->gradient(), step->learning_rate());

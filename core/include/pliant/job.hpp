@@ -64,6 +64,7 @@ struct JobSummary {
   std::filesystem::path directory;
   int64_t steps = 0;  ///< committed, over the whole lineage
   int64_t steps_this_run = 0;
+  int64_t steps_skipped = 0;  ///< of the committed ones: their update was not finite and was left out
   int64_t total_steps = 0;
   int64_t resumed_from = -1;  ///< step of the snapshot; -1 = a fresh job
   int64_t global_batch = 0;

@@ -103,8 +103,9 @@ class Step {
   /// still be added.
   void add(const MicroBatch& micro, double loss_sum);
 
-  /// Reduces, votes and waits for the verdict. nullopt: the group changed first; drop the step and call Session::next,
-  /// which hands it out again. Otherwise the caller MUST apply the gradient before it calls Session::next.
+  /// Reduces, votes and waits for the verdict. nullopt: the group changed first, or [run] on_nonfinite = "skip" leaves
+  /// the update of this step out; call Session::next, which hands the step out again, or the one after it. Otherwise
+  /// the caller MUST apply the gradient before it calls Session::next.
   [[nodiscard]] std::optional<Committed> commit();
 
  private:

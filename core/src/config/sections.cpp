@@ -22,6 +22,11 @@ void fill(Table<RunOptions>& o) {
         "Give bitwise the same weights at every world size, at some cost in speed.");
   o.add("on_loss", &R::on_loss, "What to do when a worker dies: start a fresh one, go on with fewer, or end the job.")
       .choices({"replace", "shrink", "stop"});
+  o.add(
+       "on_nonfinite", &R::on_nonfinite,
+       "What to do when a gradient or a loss has a NaN or an infinity: end the job before the step is committed, leave "
+       "the update of that step out, or do not look.")
+      .choices({"stop", "skip", "ignore"});
   o.add("max_restarts", &R::max_restarts, "Workers, or groups of a foreign program, started again in one job.")
       .at_least(0);
   o.add("attach", &R::attach,

@@ -17,6 +17,10 @@ class DeviceSums {
   /// Device, pinned or plain memory, also below.
   void copy(void* to, const void* from, size_t bytes);
   void zero(float* to, size_t count);
+  /// False where one is a NaN or an infinity. Waits for what was enqueued.
+  [[nodiscard]] bool finite(const float* there, size_t count);
+  /// The calling thread computes: looking at what is added soon is next to free.
+  [[nodiscard]] bool is_here() const { return here_; }
   /// to[i] += from[i]. No overlap.
   void add(float* to, const void* from, size_t count);
   /// to[i] = from[i], which are of `type`.
@@ -27,8 +31,13 @@ class DeviceSums {
   [[nodiscard]] size_t block(size_t all) const;
 
  private:
-  Stream stream_;
-  bool here_;  ///< the calling thread computes
+  [[nodiscard]] bool finite_there(const float* there, size_t count);
+
+  Accelerator accelerator_;
+  int32_t device_;
+  Buffer looked_at_;  ///< two chunks of what finite_there makes of floats
+  Stream stream_;     ///< last: it waits before the memory goes
+  bool here_;         ///< the calling thread computes
 };
 
 }  // namespace pliant::elastic

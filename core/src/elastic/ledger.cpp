@@ -66,6 +66,7 @@ void apply(Lineage& lineage, LedgerRecord&& record) {
     if constexpr (std::is_same_v<Record, CommitRecord>) lineage.commits.push_back(std::move(value));
     if constexpr (std::is_same_v<Record, GenerationRecord>) lineage.generations.push_back(std::move(value));
     if constexpr (std::is_same_v<Record, SnapshotRecord>) add_snapshot(lineage, std::move(value));
+    if constexpr (std::is_same_v<Record, NotFiniteRecord>) lineage.not_finite_step = value.step;
     if constexpr (std::is_same_v<Record, RestartRecord>) restart_from(lineage, value.step);
   };
   std::visit(add, record);
@@ -251,6 +252,7 @@ Result<Ledger> Ledger::copy_to(const std::filesystem::path& file) const {
   for (const CommitRecord& commit : lineage.commits) lines += encode_line(commit);
   for (const GenerationRecord& generation : lineage.generations) lines += encode_line(generation);
   for (const SnapshotRecord& snapshot : lineage.snapshots) lines += encode_line(snapshot);
+  if (lineage.not_finite_step) lines += encode_line(NotFiniteRecord{*lineage.not_finite_step, {}});
   Result<FileDescriptor> fd = create_whole(file, [&lines](int to) { return write_all_at(to, lines, 0); });
   if (!fd) return failed(std::move(fd));
   auto state = std::make_unique<State>();
@@ -308,6 +310,9 @@ Result<> Ledger::append(const SnapshotRecord& record) {
   return state_->append(record);
 }
 Result<> Ledger::append(const RestartRecord& record) {
+  return state_->append(record);
+}
+Result<> Ledger::append(const NotFiniteRecord& record) {
   return state_->append(record);
 }
 const Lineage& Ledger::lineage() const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct CommitRecord {
   uint64_t digest = 0;  ///< sample_digest of what the ranks say they used
   double loss = 0;      ///< mean per loss token
   double learning_rate = 0;
+  bool skipped = false;  ///< its update was not finite and was left out; its samples are used
 };
 
 /// A worker group began to work.
@@ -44,13 +46,20 @@ struct RestartRecord {
   int64_t step = 0;
 };
 
+/// The job ended at `step`, which is not committed, for its update was not finite.
+struct NotFiniteRecord {
+  int64_t step = 0;
+  std::string reason;
+};
+
 /// What replaying a ledger gives.
 struct Lineage {
   std::string run_id;                 ///< of the header
   std::vector<CommitRecord> commits;  ///< commits[i].step == i, those that survive
   std::vector<GenerationRecord> generations;
-  std::vector<SnapshotRecord> snapshots;  ///< oldest first, only those on the lineage; each step and file once
-  std::string fingerprint;                ///< of the header: what the run must match to be resumed
+  std::vector<SnapshotRecord> snapshots;   ///< oldest first, only those on the lineage; each step and file once
+  std::optional<int64_t> not_finite_step;  ///< of the last NotFiniteRecord
+  std::string fingerprint;                 ///< of the header: what the run must match to be resumed
 };
 
 /// JSON lines, one record a line. Every append is on disk (fdatasync) before it returns.
@@ -80,6 +89,7 @@ class Ledger {
   Result<> append(const GenerationRecord& record);
   Result<> append(const SnapshotRecord& record);
   Result<> append(const RestartRecord& record);
+  Result<> append(const NotFiniteRecord& record);
   /// The lineage so far, kept up to date by append.
   [[nodiscard]] const Lineage& lineage() const;
 

@@ -71,6 +71,7 @@ Json to_json(const CommitRecord& record) {
             {"loss", real(record.loss)},
             {"lr", real(record.learning_rate)}};
   if (record.size.padding_rows > 0) json["padding_rows"] = record.size.padding_rows;
+  if (record.skipped) json["skipped"] = true;
   return json;
 }
 
@@ -88,6 +89,10 @@ Json to_json(const SnapshotRecord& record) {
 
 Json to_json(const RestartRecord& record) {
   return {{"record", "restart"}, {"step", record.step}};
+}
+
+Json to_json(const NotFiniteRecord& record) {
+  return {{"record", "not_finite"}, {"step", record.step}, {"reason", record.reason}};
 }
 
 const Json& field(const Json& object, const char* key) {
@@ -171,6 +176,10 @@ CommitRecord commit_of(const Json& object) {
   record.digest = *digest;
   record.loss = real_field(object, "loss");
   record.learning_rate = real_field(object, "lr");
+  if (const auto skipped = object.find("skipped"); skipped != object.end()) {
+    if (!skipped->is_boolean()) throw Refusal{"its `skipped` is not true or false"};
+    record.skipped = skipped->get<bool>();
+  }
   return record;
 }
 
@@ -179,6 +188,7 @@ LedgerRecord record_of(const Json& object) {
   const std::string kind = text_field(object, "record");
   if (kind == "commit") return commit_of(object);
   if (kind == "snapshot") return SnapshotRecord{count_field(object, "step"), text_field(object, "file")};
+  if (kind == "not_finite") return NotFiniteRecord{count_field(object, "step"), text_field(object, "reason")};
   if (kind == "restart") return RestartRecord{count_field(object, "step")};
   if (kind == "generation") {
     return GenerationRecord{count_field(object, "generation"), count_field(object, "world_size"),

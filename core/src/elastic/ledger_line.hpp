@@ -16,7 +16,8 @@ struct HeaderRecord {
   std::string fingerprint;
 };
 
-using LedgerRecord = std::variant<HeaderRecord, CommitRecord, GenerationRecord, SnapshotRecord, RestartRecord>;
+using LedgerRecord =
+    std::variant<HeaderRecord, CommitRecord, GenerationRecord, SnapshotRecord, RestartRecord, NotFiniteRecord>;
 
 /// With the final newline. Text that is not UTF-8 is mended, so that decode_line always reads what this wrote.
 std::string encode_line(const LedgerRecord& record);

@@ -41,6 +41,10 @@ class Encoder {
     json& array = object_[key] = json::array();
     for (const Injection& one : list) array.push_back({one.id, one.step, static_cast<int>(one.at)});
   }
+  void operator()(const char* key, const std::vector<RowRange>& list) {
+    json& array = object_[key] = json::array();
+    for (const RowRange& one : list) array.push_back({one.first, one.count});
+  }
   json take(std::string_view type) {
     object_["type"] = type;
     return std::move(object_);
@@ -75,6 +79,11 @@ class Decoder {
     }
   }
 
+  void operator()(const char* key, std::vector<RowRange>& list) {
+    list.clear();
+    for (const json& one : object_.at(key)) list.push_back({one.at(0).get<int64_t>(), one.at(1).get<int64_t>()});
+  }
+
  private:
   const json& object_;
 };
@@ -105,6 +114,7 @@ void fields(Message& m, Coder& f) {
     f("generation", m.generation), f("step", m.step), f("digest", m.digest), f("loss_sum", m.loss_sum);
     f("loss_tokens", m.loss_tokens), f("learning_rate", m.learning_rate);
     f("tokens", m.share.tokens), f("squares", m.share.squares), f("microseconds", m.share.microseconds);
+    f("finite", m.finite), f("not_finite", m.not_finite);
   } else if constexpr (std::is_same_v<M, Broken>) {
     f("generation", m.generation), f("reason", m.reason), f("exit_code", m.exit_code);
     f("peer_lost", m.peer_lost);
@@ -119,7 +129,7 @@ void fields(Message& m, Coder& f) {
     f("restore", m.restore), rates_fields(m.rates, f);
     f("injections", m.injections);
   } else if constexpr (std::is_same_v<M, Commit>) {
-    f("step", m.step), f("wait", m.wait), f("snapshot", m.snapshot);
+    f("step", m.step), f("skip", m.skip), f("wait", m.wait), f("snapshot", m.snapshot);
     rates_fields(m.rates, f);
   } else if constexpr (std::is_same_v<M, Save>) {
     f("step", m.step), f("file", m.file);

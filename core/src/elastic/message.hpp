@@ -78,7 +78,9 @@ struct Vote {
   double loss_sum = 0;
   int64_t loss_tokens = 0;
   double learning_rate = 0;
-  ShareTime share{};  ///< of this rank
+  ShareTime share{};                   ///< of this rank
+  bool finite = true;                  ///< gradient and loss of the whole global batch, equal on all ranks
+  std::vector<RowRange> not_finite{};  ///< of this rank: rows with a NaN or an infinity; the first of them
 };
 /// A collective failed although the agent had not ended the generation.
 struct Broken {
@@ -125,6 +127,7 @@ struct CommIdShared {
 /// The step is in the ledger: apply it.
 struct Commit {
   int64_t step = 0;
+  bool skip = false;     ///< do not apply it: its update is not finite
   bool wait = false;     ///< start no step before the next order: Form, Save or Stop
   std::string snapshot;  ///< not empty: rank 0 writes a snapshot there after applying
   CostRates rates{};     ///< for the balancer, from the next step on

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "elastic/reduction_state.hpp"
 #include "pliant/error.hpp"
@@ -82,6 +83,7 @@ void GradientReduction::State::begin(int64_t batch_rows, int64_t rows_per_granul
   loss_tokens = 0;
   digest = 0;
   parts = 0;
+  not_finite.clear();
   open = {};
   while (!sums.empty()) retire_last();
   if (deterministic) {
@@ -155,17 +157,40 @@ void GradientReduction::State::add_piece(const GradientPiece& piece) {
     measured_piece.resize(count);
     work.copy(measured_piece.data(), from, count * sizeof(float));
   }
-  if (open.in_place) {
-    work.add(to, from, count);
-  } else {
-    work.copy(to, from, count * sizeof(float));
+  const bool look = looked_at && work.is_here();
+  for (size_t begin = 0, block = work.block(count); begin < count; begin += block) {
+    const size_t several = std::min(block, count - begin);
+    const float* const part = static_cast<const float*>(from) + begin;
+    if (look && !work.finite(part, several)) open.finite = false;
+    if (open.in_place) {
+      work.add(to + begin, part, several);
+    } else {
+      work.copy(to + begin, part, several * sizeof(float));
+    }
   }
   work.finish();
   if (measured) open.norm += squared_norm(measured_piece);
   open.there.insert(piece.offset, piece.count);
 }
 
+void GradientReduction::State::suspect(RowRange rows_of_it) {
+  if (!not_finite.empty() && not_finite.back().first + not_finite.back().count == rows_of_it.first) {
+    not_finite.back().count += rows_of_it.count;
+  } else {
+    not_finite.push_back(rows_of_it);
+  }
+}
+
+void GradientReduction::State::look_at_own_sums() {
+  if (!looked_at || work.is_here() || !not_finite.empty()) return;
+  const bool finite =
+      std::all_of(sums.begin(), sums.end(), [this](const Floats& sum) { return work.finite(sum.data(), size); });
+  if (finite) return;
+  for (const RowRange& block : blocks) suspect(block);
+}
+
 void GradientReduction::State::close_block(RowRange rows_of_it, const Scalars& beside) {
+  if (looked_at && (!open.finite || !std::isfinite(beside.loss))) suspect(rows_of_it);
   if (!open.in_place) scalars.back() = beside;
   if (!deterministic && open.in_place) scalars.back().add(beside);
   if (deterministic) {
@@ -192,6 +217,10 @@ GradientReduction::GradientReduction(GradientReduction&&) noexcept = default;
 
 void GradientReduction::measure_parts(bool on) {
   state_->measured = on;
+}
+
+void GradientReduction::look_for_not_finite(bool on) {
+  state_->looked_at = on;
 }
 
 void GradientReduction::begin(int64_t rows, int64_t granule, const Assignment& assignment, int64_t rank) {

@@ -30,6 +30,8 @@ struct ReductionResult {
   uint64_t digest = 0;    ///< sum modulo 2^64 of the ranks' digests
   int64_t parts = 0;      ///< addends with loss tokens
   double part_norms = 0;  ///< sum over them of |their gradient|^2 / their loss tokens; 0 unless measure_parts was set
+  bool finite = true;     ///< gradient and loss; the same on all ranks. Also where nobody looked
+  std::vector<RowRange> not_finite;  ///< of this rank: rows whose gradient or loss has a NaN or an infinity
 };
 
 class GradientReduction {
@@ -41,6 +43,10 @@ class GradientReduction {
 
   /// From the next begin() on, the squared norm of every addend is taken: one more pass over it.
   void measure_parts(bool on);
+
+  /// From the next begin() on, NaN and infinities are looked for. On a device that is one more pass over the sums of
+  /// this rank, whose rows are then told together.
+  void look_for_not_finite(bool on);
 
   /// Forgets the last step. `rows`: rows of the (possibly short) global batch; `assignment` has each in one block, and
   /// is the same on all ranks. Deterministic: its blocks are granules, each rank's in the order of the batch. Throws

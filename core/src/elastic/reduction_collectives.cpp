@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "elastic/reduction_state.hpp"
 #include "pliant/error.hpp"
@@ -161,6 +162,7 @@ ReductionResult GradientReduction::reduce(Communicator& communicator, Stream& st
   state.reduced = true;
   try {
     state.work.finish();
+    state.look_at_own_sums();
     if (state.deterministic) {
       state.reduce_tree(communicator, stream, midway);
     } else {
@@ -170,6 +172,9 @@ ReductionResult GradientReduction::reduce(Communicator& communicator, Stream& st
     state.gather_scalars(communicator, stream, total);
     const bool from_slices = state.deterministic && state.slots() > 1 && state.size > 0;
     total.gradient = {from_slices ? state.result.data() : state.sums.front().data(), state.size};
+    total.not_finite = state.not_finite;
+    total.finite = !state.looked_at ||
+                   (std::isfinite(total.loss_sum) && state.work.finite(total.gradient.data(), total.gradient.size()));
     return total;
   } catch (...) {
     drain(stream, state.work);

@@ -87,6 +87,7 @@ struct GradientReduction::State {
     bool in_place = false;  ///< its gradient goes into the last sum, and not into one of its own
     Coverage there{};
     double norm = 0;  ///< squared, of what is there; where it is measured
+    bool finite = true;
   };
 
   Accelerator accelerator;
@@ -94,6 +95,7 @@ struct GradientReduction::State {
   const size_t size;
   const bool deterministic;
   bool measured = false;
+  bool looked_at = false;  ///< for NaN and infinities
 
   int64_t rows = 0;
   int64_t granule = 1;
@@ -105,6 +107,7 @@ struct GradientReduction::State {
   int64_t loss_tokens = 0;
   uint64_t digest = 0;
   int64_t parts = 0;
+  std::vector<RowRange> not_finite;  ///< of the blocks that were added; adjacent ones are one
   TreeStack tree;
   std::vector<Floats> sums;      ///< of the own subtrees; fast: at most one
   std::vector<Scalars> scalars;  ///< likewise
@@ -156,6 +159,10 @@ struct GradientReduction::State {
   void open_block(RowRange rows_of_it);
   void add_piece(const GradientPiece& piece);
   void close_block(RowRange rows_of_it, const Scalars& beside);
+  /// Takes these rows as not finite.
+  void suspect(RowRange rows_of_it);
+  /// Of a device that the CPU does not reach: all rows of this rank, where one of its sums is not finite.
+  void look_at_own_sums();
 
   void check_reducible(const Communicator& communicator) const;
   void reduce_fast(Communicator& communicator, Stream& stream, const std::function<void()>& midway);

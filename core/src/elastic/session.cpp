@@ -153,6 +153,7 @@ void Session::start(Dataset dataset, TrainingState& program) {
   s.open_device();
   s.reduction.emplace(*s.accelerator, s.device, program.gradient_size(), s.config.run().deterministic);
   s.reduction->measure_parts(s.learning_rate->wants_gradient_norms());
+  s.reduction->look_for_not_finite(s.config.run().on_nonfinite != "ignore");
   or_throw(data::write_dataset_once(s.directory.dataset(), s.batches->dataset()));
   s.channel.send(elastic::Ready{s.fingerprint(), s.device, s.device_properties.name, s.device_properties.host_visible});
 }

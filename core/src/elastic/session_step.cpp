@@ -14,6 +14,12 @@
 
 namespace pliant {
 
+namespace {
+
+constexpr size_t kMostRangesTold = 16;
+
+}  // namespace
+
 void Session::State::prepare_step() {
   batch = batches->at_step(applied);
   share_out();
@@ -37,7 +43,8 @@ void Session::State::settle() {
   if (!verdict) return;
   strike(elastic::InjectionPoint::kApply);
   const elastic::Commit commit = *std::exchange(verdict, std::nullopt);
-  learning_rate->commit(applied, batch.size, norms);
+  // A rule that learns from gradients learns nothing from one that is not there.
+  if (!commit.skip || !learning_rate->wants_gradient_norms()) learning_rate->commit(applied, batch.size, norms);
   ++applied;
   if (!commit.snapshot.empty() && form.rank == 0) write_snapshot(commit.snapshot);
   rates = commit.rates;
@@ -157,11 +164,14 @@ std::optional<Committed> Step::commit() {
   const auto reduced = s.reduce();
   if (!reduced) return std::nullopt;
   s.strike(elastic::InjectionPoint::kVote);
+  std::vector<RowRange> not_finite = reduced->not_finite;
+  if (not_finite.size() > kMostRangesTold) not_finite.resize(kMostRangesTold);
   s.channel.send(elastic::Vote{s.form.generation, s.applied, reduced->digest, reduced->loss_sum, reduced->loss_tokens,
-                               s.scaling.learning_rate, s.clock.time()});
+                               s.scaling.learning_rate, s.clock.time(), reduced->finite, std::move(not_finite)});
   if (!s.committed()) return std::nullopt;
   s.strike(elastic::InjectionPoint::kCommit);
   s.in_generation = true;
+  if (s.verdict->skip) return std::nullopt;  // Session::next goes on as after an update
   const double tokens = reduced->loss_tokens > 0 ? static_cast<double>(reduced->loss_tokens) : 1.0;
   s.take_mean(reduced->gradient, 1.0 / tokens);
   if (s.learning_rate->wants_gradient_norms()) s.norms = elastic::norms_of(*reduced, s.gradient_on_host());

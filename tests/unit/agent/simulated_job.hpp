@@ -77,6 +77,11 @@ class SimulatedJob final : public GroupActions {
   }
   Result<> record(const SnapshotRecord& record) override;
   Result<> record(const RestartRecord& record) override;
+  Result<> record(const NotFiniteRecord& record) override {
+    not_finite.push_back(record.step);
+    return {};
+  }
+  std::vector<int64_t> not_finite;
   std::string snapshot_path(int64_t step) const override { return snapshot_file(step).string(); }
   bool has_snapshot(const SnapshotRecord& record) const override { return snapshots_.contains(record.step); }
   void committed(const CommitRecord&, int64_t) override { note_progress(); }

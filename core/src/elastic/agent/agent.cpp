@@ -378,6 +378,7 @@ struct Agent::State final : GroupActions, ForeignActions {
   Result<> record(const CommitRecord& entry) override { return append(entry); }
   Result<> record(const GenerationRecord& entry) override { return append(entry); }
   Result<> record(const RestartRecord& entry) override { return append(entry); }
+  Result<> record(const NotFiniteRecord& entry) override { return append(entry); }
   Result<> record(const SnapshotRecord& entry) override {
     SnapshotRecord inside = entry;
     if (fs::path(entry.file).is_absolute()) {
@@ -571,6 +572,8 @@ struct Agent::State final : GroupActions, ForeignActions {
     options.rates = {balancer.cost_per_token, balancer.cost_per_square};
     options.fit = balancer.fit;
     options.on_loss = run.on_loss;
+    options.on_nonfinite = run.on_nonfinite;
+    if (ledger) options.stopped_before_at = ledger->lineage().not_finite_step;
     options.max_restarts = run.max_restarts - restarts_spent;
     options.must_attach = run.attach == "required";
     options.start_timeout_s = run.start_timeout_s;

@@ -13,6 +13,11 @@ namespace {
 // A worker that replaces another is waited for at least so long, where nobody holds the state.
 constexpr double kStartPatience = 5;
 
+std::string text_of(RowRange rows) {
+  if (rows.count == 1) return fmt::format("row {}", rows.first);
+  return fmt::format("rows {}..{}", rows.first, rows.first + rows.count - 1);
+}
+
 }  // namespace
 
 void Group::abort_generation() {
@@ -191,8 +196,11 @@ void Group::try_commit() {
           true);
     }
   }
+  const std::string not_finite = what_is_not_finite();
+  if (!not_finite.empty() && options_.on_nonfinite != "skip") return stop_at(not_finite);
   CommitRecord record;
   record.step = committed_;
+  record.skipped = !not_finite.empty();
   record.generation = generation_;
   record.epoch = facts.epoch;
   record.batch_index = facts.batch_index;
@@ -210,8 +218,40 @@ void Group::try_commit() {
                false);
   }
   actions_.agent_kill_point(committed_, "commit");
+  if (record.skipped) {
+    actions_.event(fmt::format("step {}: {}; its update is left out and its samples are used", committed_, not_finite),
+                   true);
+  }
   learn_costs();
   finish_step(record);
+}
+
+std::string Group::what_is_not_finite() const {
+  std::string rows;
+  bool finite = true;
+  for (const WorkerId rank : ranks_) {
+    const Vote& vote = *members_.at(rank).vote;
+    finite = finite && vote.finite;
+    if (vote.not_finite.empty()) continue;
+    std::string own;
+    for (const RowRange& range : vote.not_finite) own += (own.empty() ? "" : ", ") + text_of(range);
+    rows += fmt::format("{}{} on rank {}", rows.empty() ? "" : "; ", own, members_.at(rank).rank);
+  }
+  if (finite && rows.empty()) return {};
+  if (rows.empty()) return "the sum of the gradients of all ranks overflows, although those of the rows are finite";
+  return fmt::format("the gradient or the loss of {} has a NaN or an infinity", rows);
+}
+
+void Group::stop_at(const std::string& not_finite) {
+  const bool again = options_.stopped_before_at == committed_;
+  const std::string reason = fmt::format(
+      "step {} is not committed: {}{}. Look at the samples of these rows, lower the learning rate, or leave such steps "
+      "out with [run] on_nonfinite = \"skip\"",
+      committed_, not_finite, again ? ", as at this step when the job ended before" : "");
+  if (const auto recorded = actions_.record(NotFiniteRecord{committed_, not_finite}); !recorded) {
+    actions_.event(recorded.error().message(), true);
+  }
+  end({1, "failed", reason}, false);
 }
 
 const Assignment* Group::assignment() {
@@ -237,6 +277,7 @@ void Group::learn_costs() {
 void Group::finish_step(const CommitRecord& record) {
   Commit commit;
   commit.step = committed_;
+  commit.skip = record.skipped;
   commit.rates = rates_;
   ++committed_;
   assignment_.reset();

@@ -69,6 +69,7 @@ class GroupActions {
   virtual Result<> record(const GenerationRecord& record) = 0;
   virtual Result<> record(const SnapshotRecord& record) = 0;
   virtual Result<> record(const RestartRecord& record) = 0;
+  virtual Result<> record(const NotFiniteRecord& record) = 0;
   /// Where a worker writes the snapshot of `step`: relative to the run directory or absolute. Empty: nowhere.
   [[nodiscard]] virtual std::string snapshot_path(int64_t step) const = 0;
   /// False when the file of a snapshot that was recorded is gone.
@@ -90,6 +91,8 @@ struct GroupOptions {
   CostRates rates;                            ///< what the balancer begins with
   bool fit = false;                           ///< the rates follow the measured times
   std::string on_loss = "replace";
+  std::string on_nonfinite = "stop";
+  std::optional<int64_t> stopped_before_at;  ///< the step that was not finite when this job ended the last time
   int64_t max_restarts = 3;
   bool must_attach = false;  ///< a worker that never says Hello is late too
   double start_timeout_s = 120;
@@ -218,6 +221,10 @@ class Group {
   void wait_for_rendezvous(const Error& error);
   void form(const std::vector<WorkerId>& usable, int64_t world_size, const std::string& reason);
   void try_commit();
+  /// What is not finite in the step that all have voted for; empty: nothing.
+  [[nodiscard]] std::string what_is_not_finite() const;
+  /// Ends the job before that step.
+  void stop_at(const std::string& not_finite);
   /// The assignment of the step in hand; nullptr when the balancer failed, which ends the job.
   const Assignment* assignment();
   /// What the ranks' times of the step say of the costs.

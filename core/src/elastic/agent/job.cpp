@@ -174,8 +174,13 @@ void find_snapshot(elastic::AgentOrder& order, JobObserver& observer) {
 
 double mean_loss(const std::vector<elastic::CommitRecord>& commits, size_t from, size_t count) {
   double sum = 0;
-  for (size_t i = from; i < from + count; ++i) sum += commits[i].loss;
-  return count > 0 ? sum / static_cast<double>(count) : 0;
+  int64_t applied = 0;
+  for (size_t i = from; i < from + count; ++i) {
+    if (commits[i].skipped) continue;
+    sum += commits[i].loss;
+    ++applied;
+  }
+  return applied > 0 ? sum / static_cast<double>(applied) : 0;
 }
 
 double longest_sequence(const Dataset& dataset) {
@@ -190,6 +195,7 @@ void sum_up_lineage(JobSummary& summary, const elastic::Lineage& lineage, Batche
   int64_t sequences = 0;
   for (const elastic::CommitRecord& commit : commits) {
     summary.tokens += commit.size.tokens;
+    if (commit.skipped) ++summary.steps_skipped;
     sequences += commit.size.sequences;
     rows += commit.size.rows - commit.size.padding_rows;
   }
