@@ -127,10 +127,10 @@ struct CommIdShared {
 /// The step is in the ledger: apply it.
 struct Commit {
   int64_t step = 0;
-  bool skip = false;     ///< do not apply it: its update is not finite
   bool wait = false;     ///< start no step before the next order: Form, Save or Stop
   std::string snapshot;  ///< not empty: rank 0 writes a snapshot there after applying
   CostRates rates{};     ///< for the balancer, from the next step on
+  bool skip = false;     ///< do not apply it: its update is not finite
 };
 /// The generation is over.
 struct Abort {
