@@ -40,6 +40,20 @@ TEST_CASE("the time of a share and the rates of a balancer travel exactly") {
   CHECK(std::get<Reducing>(*reducing).assignment == 0xFEDCBA9876543210ULL);
 }
 
+TEST_CASE("what is not finite in a step travels, and the order to skip it") {
+  Vote vote{3, 41};
+  CHECK(std::get<Vote>(*parse_from_worker(to_line(vote))).finite);
+  vote.finite = false;
+  vote.not_finite = {{4, 2}, {9, 1}};
+  const auto back = parse_from_worker(to_line(vote));
+  REQUIRE(back);
+  CHECK_FALSE(std::get<Vote>(*back).finite);
+  CHECK(std::get<Vote>(*back).not_finite == vote.not_finite);
+  Commit commit;
+  commit.skip = true;
+  CHECK(std::get<Commit>(*parse_to_worker(to_line(commit))).skip);
+}
+
 TEST_CASE("a loss that is not finite travels") {
   for (const double loss : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
                             -std::numeric_limits<double>::infinity()}) {

@@ -30,6 +30,26 @@ TEST_CASE("a new ledger has an empty lineage and the job's fingerprint") {
   CHECK(lineage->snapshots.empty());
 }
 
+TEST_CASE("a ledger keeps which steps were skipped, and where the job ended for a step that was not finite") {
+  const ScratchFolder folder;
+  {
+    Ledger ledger = filled_ledger(folder / "ledger.jsonl", 1);
+    CommitRecord skipped = commit_of(1);
+    skipped.skipped = true;
+    REQUIRE(ledger.append(skipped).has_value());
+    REQUIRE(ledger.append(NotFiniteRecord{2, "row 3 on rank 1"}).has_value());
+    REQUIRE(ledger.copy_to(folder / "copy").has_value());
+  }
+  for (const char* name : {"ledger.jsonl", "copy"}) {
+    const auto lineage = Ledger::replay(folder / name);
+    REQUIRE(lineage.has_value());
+    REQUIRE(lineage->commits.size() == 2);
+    CHECK_FALSE(lineage->commits[0].skipped);
+    CHECK(lineage->commits[1].skipped);
+    CHECK(lineage->not_finite_step == 2);
+  }
+}
+
 TEST_CASE("create leaves a ledger that exists alone") {
   const ScratchFolder folder;
   { const Ledger ledger = filled_ledger(folder / "ledger.jsonl", 2); }
