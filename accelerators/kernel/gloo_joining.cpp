@@ -135,8 +135,9 @@ void GlooJoining::join() {
   if (channel && stop_.load()) say_last_words(*channel);
   if (!connecting_.joinable()) return;
   if (greetings_.load() + 1 != peers_.size()) {
-    for (const auto& peer : peers_) {
-      if (peer) peer->interrupt();
+    // From the last to the first, against the way of connect_all(), so that it begins with no other.
+    for (auto peer = peers_.rbegin(); peer != peers_.rend(); ++peer) {
+      if (*peer) (*peer)->interrupt();
     }
   }
   connecting_.join();

@@ -8,9 +8,12 @@
 #include <gloo/transport/context.h>
 #include <gloo/transport/pair.h>
 #include <gloo/transport/unbound_buffer.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 #include <system_error>
 
 #include "kernel/gloo_api.hpp"
@@ -26,12 +29,30 @@ constexpr uint64_t kTell = 16;      ///< frames that are acknowledged together
 constexpr uint64_t kInline = 4096;  ///< payload that goes behind its frame
 constexpr uint64_t kPayloads = 2;   ///< larger payloads that may be under way from one peer
 constexpr uint64_t kCell = sizeof(Frame) + kInline;
+constexpr std::chrono::seconds kAnswer{1};  ///< that a call takes where anyone is there to answer
 constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 3650);
+
+/// Of two addresses the higher one calls the other: Gloo's order, which goes by the bytes as they are in memory.
+bool calls(const std::vector<char>& own, const std::string& peer) {
+  const auto order = [&](auto address, auto host, auto port) {
+    decltype(address) ours{};
+    decltype(address) theirs{};
+    std::memcpy(&ours, own.data(), std::min(own.size(), sizeof(ours)));
+    std::memcpy(&theirs, peer.data(), std::min(peer.size(), sizeof(theirs)));
+    const int hosts = std::memcmp(&(ours.*host), &(theirs.*host), sizeof(ours.*host));
+    return hosts != 0 ? hosts > 0 : ours.*port > theirs.*port;
+  };
+  sockaddr kind{};
+  std::memcpy(&kind, own.data(), std::min(own.size(), sizeof(kind)));
+  return kind.sa_family == AF_INET6 ? order(sockaddr_in6{}, &sockaddr_in6::sin6_addr, &sockaddr_in6::sin6_port)
+                                    : order(sockaddr_in{}, &sockaddr_in::sin_addr, &sockaddr_in::sin_port);
+}
 
 }  // namespace
 
 GlooPeer::GlooPeer(FrameSink& sink, gloo::transport::Context& context, const Segment& segment, int32_t rank)
     : sink_(sink),
+      context_(context),
       segment_(segment),
       own_(context.rank),
       rank_(rank),
@@ -48,7 +69,9 @@ GlooPeer::GlooPeer(FrameSink& sink, gloo::transport::Context& context, const Seg
 
 GlooPeer::~GlooPeer() {
   stop();
-  pair_->close();  // so that Gloo's thread has left the buffers
+  // So that Gloo's thread has left the buffers. Not by close(), which resets the connection: a peer whose Gloo takes a
+  // connection that was reset before throws where nobody catches it, and is terminated.
+  context_.getPair(rank_).reset();
 }
 
 std::string GlooPeer::address() const {
@@ -57,11 +80,33 @@ std::string GlooPeer::address() const {
 }
 
 void GlooPeer::connect(const std::string& address) {
-  pair_->connect(std::vector<char>(address.begin(), address.end()));
+  {
+    const std::lock_guard lock(connect_mutex_);
+    if (interrupted_) throw std::runtime_error("interrupted");
+    call_ = calls(pair_->address().bytes(), address) ? Call::kCalling : Call::kCalled;
+  }
+  const auto ended = [this] {
+    const std::lock_guard lock(connect_mutex_);
+    call_ = Call::kNone;
+    connect_ended_.notify_all();
+  };
+  try {
+    pair_->connect(std::vector<char>(address.begin(), address.end()));
+  } catch (...) {
+    ended();
+    throw;
+  }
+  ended();
 }
 
 void GlooPeer::interrupt() {
-  pair_->close();
+  std::unique_lock lock(connect_mutex_);
+  interrupted_ = true;
+  if (call_ == Call::kCalling) {
+    // close() resets it, and the peer may be about to take it: see the destructor.
+    connect_ended_.wait_for(lock, kAnswer, [this] { return call_ == Call::kNone; });
+  }
+  if (call_ != Call::kNone) pair_->close();
 }
 
 void GlooPeer::start(const Frame& hello) {

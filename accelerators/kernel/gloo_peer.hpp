@@ -49,6 +49,7 @@ class GlooPeer {
   [[nodiscard]] std::string address() const;
   /// Blocks until connected, interrupted or out of time; throws std::exception then.
   void connect(const std::string& address);
+  /// Ends connect(), now and from now on. Where this side calls and the other takes the call at once, it is let through.
   void interrupt();
   /// After connect: sends the first frame and begins to receive. Throws std::exception.
   void start(const Frame& hello);
@@ -79,7 +80,10 @@ class GlooPeer {
   void post_payload(uint64_t number);
   void end();
 
+  enum class Call { kNone, kCalling, kCalled };
+
   FrameSink& sink_;
+  gloo::transport::Context& context_;
   const Segment& segment_;
   const int32_t own_;
   const int32_t rank_;
@@ -92,6 +96,11 @@ class GlooPeer {
   std::unique_ptr<gloo::transport::UnboundBuffer> out_buffer_;
   std::unique_ptr<gloo::transport::UnboundBuffer> payload_buffer_;
   std::unique_ptr<gloo::transport::UnboundBuffer> segment_buffer_;
+
+  std::mutex connect_mutex_;
+  std::condition_variable connect_ended_;
+  Call call_ = Call::kNone;  ///< while connect() waits: who of the two calls
+  bool interrupted_ = false;
 
   std::mutex mutex_;
   std::condition_variable room_;
