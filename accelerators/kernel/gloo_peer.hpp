@@ -49,7 +49,8 @@ class GlooPeer {
   [[nodiscard]] std::string address() const;
   /// Blocks until connected, interrupted or out of time; throws std::exception then.
   void connect(const std::string& address);
-  /// Ends connect(), now and from now on. Where this side calls and the other takes the call at once, it is let through.
+  /// Ends connect(), now and from now on. Where this side calls and the other takes the call at once, it is let
+  /// through.
   void interrupt();
   /// After connect: sends the first frame and begins to receive. Throws std::exception.
   void start(const Frame& hello);

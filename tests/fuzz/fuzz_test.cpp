@@ -140,7 +140,8 @@ TEST_CASE("a damaged snapshot or lengths file is refused before anybody uses a b
   fuzz({whole_snapshot, whole_lengths}, {}, [&](std::string_view text) {
     write_all(snapshot, std::string(text));
     std::string seen;
-    const auto header = elastic::read_snapshot(snapshot, [&](std::istream& in) { std::getline(in, seen, '\0'); });
+    const auto header = elastic::read_snapshot(
+        snapshot, [&](std::istream& in, const elastic::SnapshotHeader&) { std::getline(in, seen, '\0'); });
     CHECK(header.has_value() == (text == whole_snapshot));
     CHECK(seen == (header ? state : ""));
     write_all(lengths, std::string(text));

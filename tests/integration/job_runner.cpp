@@ -144,7 +144,8 @@ std::string JobRunner::snapshot() const {
   }
   if (newest.empty()) return "";
   std::ostringstream state;
-  const auto header = or_throw(elastic::read_snapshot(newest, [&state](std::istream& in) { state << in.rdbuf(); }));
+  const auto header = or_throw(elastic::read_snapshot(
+      newest, [&state](std::istream& in, const elastic::SnapshotHeader&) { state << in.rdbuf(); }));
   return fmt::format("{} {} {} {}", header.step, header.fingerprint, header.lr_state, state.str());
 }
 

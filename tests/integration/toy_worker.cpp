@@ -44,18 +44,18 @@ struct Toy final : pliant::TrainingState {
     for (size_t i = 0; i < kParameters; ++i) weights[i] = static_cast<float>((seed * 131 + i * 17) % 1000) / 1000.0F;
   }
   [[nodiscard]] uint64_t gradient_size() const override { return kParameters; }
+  // One half of the state is an array, the other is not.
+  [[nodiscard]] std::vector<pliant::StateArray> arrays() override {
+    return {{"weights", pliant::DType::kF32, {static_cast<int64_t>(kParameters)}, weights.data()}};
+  }
   void save(std::ostream& out) const override {
-    out.write(reinterpret_cast<const char*>(weights.data()), static_cast<std::streamsize>(kParameters * sizeof(float)));
     out.write(reinterpret_cast<const char*>(momentum.data()),
               static_cast<std::streamsize>(kParameters * sizeof(float)));
   }
   void load(std::istream& in) override {
-    std::vector<float> both(2 * kParameters);
-    const size_t wanted = reads_less ? both.size() - 1 : both.size();
-    in.read(reinterpret_cast<char*>(both.data()), static_cast<std::streamsize>(wanted * sizeof(float)));
+    const size_t wanted = reads_less ? kParameters - 1 : kParameters;
+    in.read(reinterpret_cast<char*>(momentum.data()), static_cast<std::streamsize>(wanted * sizeof(float)));
     if (!in) throw std::runtime_error("the toy's state is too short");
-    weights.assign(both.begin(), both.begin() + kParameters);
-    momentum.assign(both.begin() + kParameters, both.end());
   }
   // Each sequence pulls every weight towards a value of its own, as strongly as it is long.
   double add_gradient(int64_t id, std::vector<float>& gradient) const {

@@ -20,7 +20,6 @@
 #pragma once
 
 #include <cstdint>
-#include <iosfwd>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,22 +33,9 @@
 #include "pliant/gradient_piece.hpp"
 #include "pliant/learning_rate.hpp"
 #include "pliant/plan.hpp"
+#include "pliant/training_state.hpp"
 
 namespace pliant {
-
-/// What the program brings: everything that must be equal on all ranks between two steps (weights, optimizer, its own
-/// RNG).
-class TrainingState {
- public:
-  virtual ~TrainingState() = default;
-  /// Number of floats of a gradient. Constant.
-  [[nodiscard]] virtual uint64_t gradient_size() const = 0;
-  /// Writes the whole state. Same state, same bytes.
-  virtual void save(std::ostream& out) const = 0;
-  /// Replaces the whole state by what save wrote, on this or another worker, and reads all of it. Throws on damaged
-  /// bytes and changes nothing then.
-  virtual void load(std::istream& in) = 0;
-};
 
 /// Rows that are computed at once, as positions in Step::batch().
 struct MicroBatch {
@@ -141,8 +127,9 @@ class Session {
   /// A stream of that device, for the program's own work. Pliant reads a gradient's pieces in order with it.
   [[nodiscard]] Stream& stream();
 
-  /// Declares data and state and waits to be given a rank. `dataset` must be the same on all workers (checked). Initial
-  /// weights come from one worker and are copied to the others; after a restart they come from the snapshot.
+  /// Declares data and state. `dataset` must be the same on all workers (checked). Initial weights come from one worker
+  /// and are copied to the others; after a restart they come from the snapshot. `state` outlives the session. Throws
+  /// kInvalidArgument for arrays that are none: two of one name, no memory, an unknown type.
   void start(Dataset dataset, TrainingState& state);
   /// The same with the data set that [data] of the config names; throws what load_dataset throws.
   void start(TrainingState& state) { start(load_dataset(config()), state); }

@@ -103,9 +103,10 @@ void fields(Message& m, Coder& f) {
     f("host_visible", m.host_visible);
   } else if constexpr (std::is_same_v<M, CommIdMade> || std::is_same_v<M, CommIdShared>) {
     f("generation", m.generation), f("id", m.id);
-  } else if constexpr (std::is_same_v<M, Joining> || std::is_same_v<M, Copying> || std::is_same_v<M, Formed> ||
-                       std::is_same_v<M, Abort>) {
+  } else if constexpr (std::is_same_v<M, Joining> || std::is_same_v<M, Formed> || std::is_same_v<M, Abort>) {
     f("generation", m.generation);
+  } else if constexpr (std::is_same_v<M, Copying>) {
+    f("generation", m.generation), f("in_place", m.in_place);
   } else if constexpr (std::is_same_v<M, Holds>) {
     f("step", m.step);
   } else if constexpr (std::is_same_v<M, Reducing>) {

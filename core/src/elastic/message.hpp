@@ -55,12 +55,13 @@ struct Joining {
 /// All have joined, and what this rank gives of the state is at hand: it takes part in the copy.
 struct Copying {
   int64_t generation = 0;
+  bool in_place = false;  ///< from here until Formed it holds nothing: the copy is written over what it held
 };
 /// The communicator stands and the state is that of next_step.
 struct Formed {
   int64_t generation = 0;
 };
-/// Answer to Tell: the committed steps that this worker's state holds.
+/// Answer to Tell: the committed steps that this worker's state holds; -1: it holds a part of a copy, which is nothing.
 struct Holds {
   int64_t step = 0;
 };

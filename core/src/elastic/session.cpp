@@ -141,6 +141,7 @@ uint64_t Session::seed() const {
 void Session::start(Dataset dataset, TrainingState& program) {
   State& s = *state_;
   if (s.program != nullptr) throw Error(Status::kFailedPrecondition, "Session::start was called twice");
+  s.arrays.emplace(program);
   s.program = &program;
   Plan plan;
   plan.global_batch = s.facts.global_batch;

@@ -52,21 +52,34 @@ std::optional<CommId> Session::State::wait_for_id() {
 
 void Session::State::load_snapshot() {
   const auto header = or_throw(elastic::read_snapshot(
-      directory.path() / form.restore, [this](std::istream& in) { load_whole(*program, in); },
+      directory.path() / form.restore,
+      [this](std::istream& in, const elastic::SnapshotHeader& written) { load_state(in, written); },
       elastic::SnapshotOwner{facts.run_id, fingerprint()}));
   learning_rate->load(header.lr_state);
   applied = header.step;
 }
 
+void Session::State::load_state(std::istream& in, const elastic::SnapshotHeader& header) {
+  if (!header.arrays.empty()) {
+    arrays->require(header.arrays, "the snapshot");
+    elastic::read_arrays(*arrays, in, *program_stream, device_properties.host_visible);
+  }
+  load_whole(*program, in);
+}
+
 elastic::SharedState Session::State::copy_state(Communicator& group) {
   elastic::SharedState state{applied, learning_rate->save(), {}};
+  const bool takes = form.wants_state && form.rank != form.donor;
   if (form.rank == form.donor) {
     std::ostringstream out;
     program->save(out);
     state.program = std::move(out).str();
   }
-  channel.send(elastic::Copying{form.generation});
-  elastic::share_state(group, *stream, *accelerator, device, static_cast<int32_t>(form.donor), state);
+  const bool in_place = takes && !arrays->empty();
+  if (in_place) applied = -1;
+  channel.send(elastic::Copying{form.generation, in_place});
+  program_stream->synchronize();
+  elastic::share_state(group, *stream, *accelerator, device, static_cast<int32_t>(form.donor), state, *arrays, takes);
   return state;
 }
 
@@ -121,7 +134,9 @@ bool Session::State::join() {
       if (save->step == applied) {
         write_snapshot(save->file);
       } else {
-        channel.send(elastic::SnapshotWritten{save->step, save->file, fmt::format("it holds {} steps", applied)});
+        channel.send(elastic::SnapshotWritten{
+            save->step, save->file,
+            applied < 0 ? "it holds a part of a state" : fmt::format("it holds {} steps", applied)});
       }
     }
     const auto* formed = std::get_if<elastic::Form>(&message);

@@ -14,6 +14,8 @@
 #include "elastic/reduction.hpp"
 #include "elastic/run_directory.hpp"
 #include "elastic/share_clock.hpp"
+#include "elastic/snapshot.hpp"
+#include "elastic/state_arrays.hpp"
 #include "elastic/state_transfer.hpp"
 #include "pliant/balancer.hpp"
 #include "pliant/session.hpp"
@@ -81,6 +83,7 @@ struct Session::State {
   std::optional<Stream> stream;  // of collectives
   std::optional<Stream> program_stream;
   TrainingState* program = nullptr;
+  std::optional<elastic::StateArrays> arrays;  // of program
   std::optional<Batches> batches;
   std::optional<LearningRate> learning_rate;
   std::optional<Balancer> balancer;
@@ -88,7 +91,7 @@ struct Session::State {
 
   bool over = false;
   bool in_generation = false;
-  int64_t applied = 0;                        // steps that this worker's state holds
+  int64_t applied = 0;                        // steps that this worker's state holds; -1: a part of a copy
   elastic::Form form;                         // of the present generation
   std::optional<elastic::ToWorker> put_back;  // read too early
   std::optional<elastic::Commit> verdict;     // of a step that the program is applying
@@ -121,9 +124,11 @@ struct Session::State {
   /// Waits for the id that rank 0 made; nullopt when the generation ended first.
   std::optional<CommId> wait_for_id();
   void load_snapshot();
-  /// Copies the donor's state to all ranks; all take part.
+  /// Fills the program's state from a snapshot's.
+  void load_state(std::istream& in, const elastic::SnapshotHeader& header);
+  /// Copies the donor's state to the ranks that want it; all take part. What is no array is returned, and is to be
+  /// taken when the group stands.
   elastic::SharedState copy_state(Communicator& group);
-  /// Goes on from it.
   void take_state(elastic::SharedState state);
   /// Joins the generation of `form`. False when it ended before it stood.
   bool enter_generation();

@@ -52,9 +52,11 @@ void Session::State::settle() {
 }
 
 void Session::State::write_snapshot(const std::string& file) {
-  const elastic::SnapshotHeader header{applied, fingerprint(), learning_rate->save(), facts.run_id};
-  const auto written =
-      elastic::write_snapshot(directory.path() / file, header, [this](std::ostream& out) { program->save(out); });
+  const elastic::SnapshotHeader header{applied, fingerprint(), learning_rate->save(), facts.run_id, arrays->layout()};
+  const auto written = elastic::write_snapshot(directory.path() / file, header, [this](std::ostream& out) {
+    elastic::write_arrays(*arrays, out, *program_stream, device_properties.host_visible);
+    program->save(out);
+  });
   channel.send(elastic::SnapshotWritten{applied, file, written ? std::string{} : written.error().message()});
 }
 

@@ -2,8 +2,9 @@
 //   8 bytes  magic
 //   u32      format version
 //   u32      size of the header
-//   header:  i64 step; fingerprint, learning-rate state and, from format 2 on, run id: each u64 size and bytes
-//   state    as the program wrote it
+//   header:  i64 step; fingerprint, learning-rate state, from format 2 on run id, from format 3 on the layout of the
+//            arrays (StateArrays::layout): each u64 size and bytes
+//   state    the arrays one after the other, then what the program wrote
 //   u64      size of the state
 //   u64      CRC-64 of everything before
 #include "elastic/snapshot.hpp"
@@ -30,7 +31,7 @@ namespace pliant::elastic {
 namespace {
 
 constexpr std::string_view kMagic = "\x89PLIANT\n";
-constexpr uint32_t kFormatVersion = 2;
+constexpr uint32_t kFormatVersion = 3;
 constexpr uint32_t kOldestVersion = 1;  // of those that are still read
 constexpr size_t kPrefixSize = 16;
 constexpr size_t kTrailerSize = 16;
@@ -70,6 +71,7 @@ std::string encode(const SnapshotHeader& header) {
   put_text(content, header.fingerprint);
   put_text(content, header.lr_state);
   put_text(content, header.run_id);
+  put_text(content, header.arrays);
   std::string bytes(kMagic);
   put<uint32_t>(bytes, kFormatVersion);
   put<uint32_t>(bytes, static_cast<uint32_t>(content.size()));
@@ -81,8 +83,9 @@ std::optional<SnapshotHeader> decode_header(std::string_view bytes, uint32_t ver
   std::optional<std::string> fingerprint = take_text(bytes);
   std::optional<std::string> lr_state = take_text(bytes);
   std::optional<std::string> run_id = version < 2 ? std::string() : take_text(bytes);
-  if (!step || !fingerprint || !lr_state || !run_id || !bytes.empty()) return std::nullopt;
-  return SnapshotHeader{*step, std::move(*fingerprint), std::move(*lr_state), std::move(*run_id)};
+  std::optional<std::string> arrays = version < 3 ? std::string() : take_text(bytes);
+  if (!step || !fingerprint || !lr_state || !run_id || !arrays || !bytes.empty()) return std::nullopt;
+  return SnapshotHeader{*step, std::move(*fingerprint), std::move(*lr_state), std::move(*run_id), std::move(*arrays)};
 }
 
 /// Runs the program's part of the work. An error that says what the program threw.
@@ -168,11 +171,13 @@ Result<> write_content(int fd, const std::filesystem::path& file, const Snapshot
 
 Result<> write_checked(const std::filesystem::path& file, const SnapshotHeader& header,
                        const std::function<void(std::ostream&)>& write_state) {
-  if (header.fingerprint.size() + header.lr_state.size() + header.run_id.size() >
+  if (header.fingerprint.size() + header.lr_state.size() + header.run_id.size() + header.arrays.size() >
       std::numeric_limits<uint32_t>::max() / 2) {
     return failed(
         Status::kInvalidArgument,
-        fmt::format("cannot write the snapshot {}: its learning-rate state is larger than 2 GiB", file.string()));
+        fmt::format(
+            "cannot write the snapshot {}: its learning-rate state and the names of its arrays are larger than 2 GiB",
+            file.string()));
   }
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
   std::error_code error;
@@ -201,8 +206,7 @@ class SnapshotReader {
  public:
   SnapshotReader(const std::filesystem::path& file, int fd) : file_(file), fd_(fd) {}
 
-  Result<SnapshotHeader> read(const std::function<void(std::istream&)>& read_state,
-                              const std::optional<SnapshotOwner>& owner) {
+  Result<SnapshotHeader> read(const StateReader& read_state, const std::optional<SnapshotOwner>& owner) {
     if (Result<> sized = measure(); !sized) return failed(std::move(sized));
     if (Result<> whole = verify(); !whole) return failed(std::move(whole));
     std::string content(static_cast<size_t>(header_size_), '\0');
@@ -214,7 +218,7 @@ class SnapshotReader {
     }
     CheckedSource source(fd_, kPrefixSize + header_size_, state_size_);
     std::istream in(&source);
-    Result<> loaded = run_program(file_, "load", [&] { read_state(in); });
+    Result<> loaded = run_program(file_, "load", [&] { read_state(in, *header); });
     if (source.error() != 0) return tl::unexpected<Error>(file_error(source.error(), "read the snapshot", file_));
     if (!loaded) return failed(std::move(loaded));
     return std::move(*header);
@@ -321,8 +325,7 @@ Result<> write_snapshot(const std::filesystem::path& file, const SnapshotHeader&
   }
 }
 
-Result<SnapshotHeader> read_snapshot(const std::filesystem::path& file,
-                                     const std::function<void(std::istream&)>& read_state,
+Result<SnapshotHeader> read_snapshot(const std::filesystem::path& file, const StateReader& read_state,
                                      const std::optional<SnapshotOwner>& owner) {
   Result<FileDescriptor> fd = open_file(file, O_RDONLY, "open the snapshot");
   if (!fd) return failed(std::move(fd));

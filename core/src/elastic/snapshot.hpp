@@ -19,7 +19,11 @@ struct SnapshotHeader {
       fingerprint;       ///< of the job (Batches::fingerprint, hex): its data and the options that decide its batches
   std::string lr_state;  ///< LearningRate::save
   std::string run_id{};  ///< of the run that wrote it; empty in files of format 1, which did not say
+  std::string arrays{};  ///< StateArrays::layout; empty where the program has none, and in files before format 3
 };
+
+/// Reads the whole state.
+using StateReader = std::function<void(std::istream& state, const SnapshotHeader& header)>;
 
 /// Whose state a reader will take.
 struct SnapshotOwner {
@@ -32,15 +36,14 @@ inline constexpr const char* kSnapshotExtension = ".snapshot";
 /// `snapshots/step-00000020.snapshot` below the run directory.
 std::filesystem::path snapshot_file(int64_t step);
 
-/// Writes under another name, syncs, renames, syncs the folder. `write_state` streams the program's state. On failure
+/// Writes under another name, syncs, renames, syncs the folder. `write_state` streams the state. On failure
 /// (a full disk: kResourceExhausted) nothing is left and older snapshots are untouched. Throws nothing.
 Result<> write_snapshot(const std::filesystem::path& file, const SnapshotHeader& header,
                         const std::function<void(std::ostream&)>& write_state);
 
 /// Checks magic, version, sizes, checksum and, where given, the owner before `read_state` sees a byte. kDataLoss when
 /// damaged, kNotFound when absent, kFailedPrecondition (exit 2) when it is another run's.
-Result<SnapshotHeader> read_snapshot(const std::filesystem::path& file,
-                                     const std::function<void(std::istream&)>& read_state,
+Result<SnapshotHeader> read_snapshot(const std::filesystem::path& file, const StateReader& read_state,
                                      const std::optional<SnapshotOwner>& owner = {});
 
 }  // namespace pliant::elastic

@@ -1,12 +1,14 @@
 #include "elastic/state_transfer.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
 namespace pliant::elastic {
 namespace {
 
-constexpr uint64_t kChunkBytes = uint64_t{8} << 20;
+constexpr uint64_t kChunkBytes = StateArrays::kChunkBytes;
 
 // Broadcasts bytes through a device buffer, chunk by chunk.
 class Relay {
@@ -26,6 +28,13 @@ class Relay {
       size -= n;
     }
   }
+  /// Of at most one chunk. `takes`: this rank's bytes become the donor's. Has been copied once the stream has come
+  /// here.
+  void share_chunk(void* bytes, uint64_t size, bool takes) {
+    if (group_.rank() == donor_) stream_.copy(chunk_.pointer(), bytes, size);
+    group_.broadcast(chunk_.pointer(), size, DType::kU8, donor_, stream_);
+    if (takes) stream_.copy(bytes, chunk_.pointer(), size);
+  }
   void share(std::string& text) {
     uint64_t size = text.size();
     share(&size, sizeof(size));
@@ -43,11 +52,16 @@ class Relay {
 }  // namespace
 
 void share_state(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t device, int32_t donor,
-                 SharedState& state) {
+                 SharedState& state, const StateArrays& arrays, bool takes) {
   Relay relay(group, stream, accelerator, device, donor);
   relay.share(&state.step, sizeof(state.step));
   relay.share(state.lr_state);
   relay.share(state.program);
+  std::string layout = arrays.layout();
+  relay.share(layout);
+  arrays.require(layout, fmt::format("rank {}", donor));
+  arrays.each_chunk([&](void* data, uint64_t bytes) { relay.share_chunk(data, bytes, takes); });
+  stream.synchronize();
 }
 
 }  // namespace pliant::elastic

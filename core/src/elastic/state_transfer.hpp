@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "elastic/state_arrays.hpp"
 #include "pliant/communicator.hpp"
 
 namespace pliant::elastic {
@@ -11,12 +12,14 @@ namespace pliant::elastic {
 struct SharedState {
   int64_t step = 0;      ///< committed steps that it holds
   std::string lr_state;  ///< LearningRate::save
-  std::string program;   ///< what the program saved
+  std::string program;   ///< what the program saved beside its arrays
 };
 
-/// Collective over `group`: afterwards `state` is the donor's on every rank. Memory: the state, and one chunk on
-/// `device`. Throws what the communicator throws.
+/// Collective over `group`: afterwards `state` is the donor's on every rank, and so are the arrays of the ranks that
+/// take them. Arrays are written while they come: where this throws, a rank that takes them holds a part. Memory: what
+/// is no array, and one chunk on `device`. Throws what the communicator throws, and kFailedPrecondition where the
+/// donor's arrays are others.
 void share_state(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t device, int32_t donor,
-                 SharedState& state);
+                 SharedState& state, const StateArrays& arrays, bool takes);
 
 }  // namespace pliant::elastic

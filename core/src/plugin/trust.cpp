@@ -78,7 +78,7 @@ bool trusted(uid_t owner, const std::vector<uid_t>& owners) {
   return false;
 }
 
-tl::unexpected<Error> refused(const fs::path& file, const std::string& why) {
+tl::unexpected<Error> distrusted(const fs::path& file, const std::string& why) {
   return failed(Status::kFailedPrecondition, fmt::format("plugin {} is refused: {}", file.string(), why),
                 ExitCode::kPlugin);
 }
@@ -133,19 +133,19 @@ Result<fs::path> trusted_file(const fs::path& file) {
   if (failure == std::errc::no_such_file_or_directory) {
     return failed(Status::kNotFound, fmt::format("plugin {} does not exist", file.string()), ExitCode::kPlugin);
   }
-  if (failure) return refused(file, failure.message());
+  if (failure) return distrusted(file, failure.message());
 
   const std::vector<uid_t> owners = trusted_owners();
   const fs::path parent = canonical.parent_path();
   for (fs::path component = canonical;; component = component.parent_path()) {
     struct stat status {};
     if (::stat(component.c_str(), &status) != 0) {
-      return refused(file, fmt::format("{}: {}", component.string(), std::generic_category().message(errno)));
+      return distrusted(file, fmt::format("{}: {}", component.string(), std::generic_category().message(errno)));
     }
-    if (component == canonical && !S_ISREG(status.st_mode)) return refused(file, "it is not a regular file");
+    if (component == canonical && !S_ISREG(status.st_mode)) return distrusted(file, "it is not a regular file");
     const bool above_parent = component != canonical && component != parent;
     const std::string why = objection(component, status, above_parent, owners);
-    if (!why.empty()) return refused(file, why);
+    if (!why.empty()) return distrusted(file, why);
     if (component == component.root_path()) return canonical;
   }
 }

@@ -137,7 +137,8 @@ bool SimulatedJob::peers_reached(const Worker& worker, At at) const {
 // Takes one message of the agent, as Session does.
 void SimulatedJob::handle(WorkerId, Worker& worker) {
   if (worker.inbox.empty()) return;
-  const bool may_wait_only = worker.at == At::kComputing || worker.at == At::kReducing || worker.at == At::kJoining;
+  const bool may_wait_only = worker.at == At::kComputing || worker.at == At::kReducing || worker.at == At::kJoining ||
+                             worker.at == At::kCopying;
   if (may_wait_only) {  // messages are read between steps only, but an abort ends the wait from wherever it stands
     const bool aborted = std::any_of(worker.inbox.begin(), worker.inbox.end(), [&](const ToWorker& waiting) {
       const auto* abort = std::get_if<Abort>(&waiting);
@@ -159,7 +160,11 @@ void SimulatedJob::handle(WorkerId, Worker& worker) {
       return;
     }
     if (form->rank > 0) worker.at = At::kNeedsId;
-    if (!form->restore.empty()) worker.state = snapshots_.at(form->next_step);
+    if (!form->restore.empty()) {
+      worker.state = snapshots_.at(form->next_step);
+      worker.partial = false;
+    }
+    if (form->rank == 0 && worker.partial) return violate("a part of a copy is given to others");
     if (form->rank == 0) donated_[form->generation][0] = worker.state;
     if (form->rank == 0) {
       worker.at = At::kJoining;
@@ -167,7 +172,7 @@ void SimulatedJob::handle(WorkerId, Worker& worker) {
       worker.outbox.push_back(Joining{form->generation});
     }
   } else if (std::holds_alternative<Tell>(message)) {
-    worker.outbox.push_back(Holds{static_cast<int64_t>(worker.state.size())});
+    worker.outbox.push_back(Holds{worker.holds()});
   } else if (const auto* id = std::get_if<CommIdShared>(&message)) {
     if (worker.at != At::kNeedsId || id->generation != worker.form.generation) return;
     worker.at = At::kJoining;
@@ -185,7 +190,7 @@ void SimulatedJob::handle(WorkerId, Worker& worker) {
     }
     worker.at = commit->wait ? At::kWaiting : At::kComputing;
   } else if (const auto* save = std::get_if<Save>(&message)) {
-    if (save->step != static_cast<int64_t>(worker.state.size())) return violate("a worker is to save another state");
+    if (save->step != worker.holds()) return violate("a worker is to save another state");
     snapshots_[save->step] = worker.state;
     worker.outbox.push_back(SnapshotWritten{save->step, save->file, ""});
   } else {
@@ -204,11 +209,18 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
         ++joined;
     }
     if (joined < worker.form.world_size) return;
+    if (disturbances_.in_place && worker.form.wants_state) {
+      worker.partial = true;
+      worker.outbox.push_back(Copying{worker.form.generation, true});
+      worker.at = At::kCopying;
+      return;
+    }
     if (worker.form.wants_state) worker.state = donated_.at(worker.form.generation).at(0);
-    if (static_cast<int64_t>(worker.state.size()) != worker.form.next_step)
-      return violate("a worker joins with the wrong state");
-    worker.outbox.push_back(Formed{worker.form.generation});
-    worker.at = At::kComputing;
+    stand(worker);
+  } else if (worker.at == At::kCopying) {
+    worker.state = donated_.at(worker.form.generation).at(0);
+    worker.partial = false;
+    stand(worker);
   } else if (worker.at == At::kComputing) {
     const auto step = static_cast<int64_t>(worker.state.size());
     const auto own = assignment_of(step, {.world_size = worker.form.world_size}, worker.rates);
@@ -220,6 +232,13 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
                                  facts.size.loss_tokens, 0.1, share_time(facts)});
     worker.at = At::kVoted;
   }
+}
+
+void SimulatedJob::stand(Worker& worker) {
+  if (static_cast<int64_t>(worker.state.size()) != worker.form.next_step)
+    return violate("a worker joins with the wrong state");
+  worker.outbox.push_back(Formed{worker.form.generation});
+  worker.at = At::kComputing;
 }
 
 void SimulatedJob::violate(std::string what) {
@@ -295,7 +314,8 @@ Result<> SimulatedJob::record(const SnapshotRecord& record) {
 Result<> SimulatedJob::record(const RestartRecord& record) {
   if (record.step > static_cast<int64_t>(lineage_.size())) violate("a restart goes forward");
   for (const auto& [id, worker] : workers_) {
-    if (!worker.done && worker.state == lineage_) violate(fmt::format("the job goes back though worker {} lives", id));
+    if (!worker.done && !worker.partial && worker.state == lineage_)
+      violate(fmt::format("the job goes back though worker {} lives", id));
   }
   lineage_.resize(static_cast<size_t>(record.step), {0, 0});
   return {};

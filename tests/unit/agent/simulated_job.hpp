@@ -23,6 +23,7 @@ struct Disturbances {
   bool freeze_all = false;        ///< all at once, once a step is committed, until they are continued
   int stillborn = 0;              ///< replacements that die before they say anything
   int refusals = 0;               ///< calls of the rendezvous that it refuses for lack of resources, at random
+  bool in_place = false;          ///< states are copied over what a worker held, which takes a while
   int64_t longest_freeze = 6000;  ///< events, a thousandth of a second each; then it continues
 };
 
@@ -91,16 +92,18 @@ class SimulatedJob final : public GroupActions {
   void agent_kill_point(int64_t, const char*) override {}
 
  private:
-  enum class At { kWaiting, kNeedsId, kJoining, kComputing, kReducing, kVoted };
+  enum class At { kWaiting, kNeedsId, kJoining, kCopying, kComputing, kReducing, kVoted };
   struct Worker {
     At at = At::kWaiting;
     Form form;
     CostRates rates;  ///< of the step that it computes
     std::vector<Entry> state;
+    bool partial = false;  ///< the state is a part of a copy
     std::deque<ToWorker> inbox;
     std::deque<FromWorker> outbox;
     bool done = false;  ///< will exit 0 once its outbox is empty
     int64_t frozen_until = 0;
+    [[nodiscard]] int64_t holds() const { return partial ? -1 : static_cast<int64_t>(state.size()); }
   };
 
   bool act();
@@ -108,6 +111,7 @@ class SimulatedJob final : public GroupActions {
   void deliver_to_agent(WorkerId id);
   void handle(WorkerId id, Worker& worker);
   void progress(WorkerId id, Worker& worker);
+  void stand(Worker& worker);
   void strike();
   void freeze();
   void die(Worker& worker);

@@ -28,7 +28,7 @@ std::string small_snapshot(const ScratchFolder& folder) {
 Result<SnapshotHeader> read_damaged(const ScratchFolder& folder, const std::string& bytes) {
   test::write_all(folder / "damaged", bytes);
   bool seen = false;
-  auto read = read_snapshot(folder / "damaged", [&](std::istream&) { seen = true; });
+  auto read = read_snapshot(folder / "damaged", [&](std::istream&, const SnapshotHeader&) { seen = true; });
   CHECK_FALSE(seen);
   return read;
 }
@@ -76,7 +76,7 @@ TEST_CASE("files that are no snapshots are refused") {
   const ScratchFolder folder;
   CHECK_FALSE(read_damaged(folder, "").has_value());
   CHECK_FALSE(read_damaged(folder, std::string(4096, '\xff')).has_value());
-  CHECK_FALSE(read_snapshot(folder.path(), [](std::istream&) {}).has_value());
+  CHECK_FALSE(read_snapshot(folder.path(), [](std::istream&, const SnapshotHeader&) {}).has_value());
   const auto held =
       rc::check([&] { RC_ASSERT_FALSE(read_damaged(folder, *rc::gen::arbitrary<std::string>()).has_value()); });
   CHECK(held);
@@ -86,7 +86,7 @@ TEST_CASE("a pipe or a folder in the place of a snapshot is refused at once") {
   const ScratchFolder folder;
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
   for (const char* name : {"pipe", "."}) {
-    const auto read = read_snapshot(folder / name, [](std::istream&) {});
+    const auto read = read_snapshot(folder / name, [](std::istream&, const SnapshotHeader&) {});
     REQUIRE_FALSE(read.has_value());
     CHECK(read.error().message().find("it is not a regular file") != std::string::npos);
   }
@@ -95,8 +95,9 @@ TEST_CASE("a pipe or a folder in the place of a snapshot is refused at once") {
 TEST_CASE("a program that refuses the state is quoted with the file") {
   const ScratchFolder folder;
   small_snapshot(folder);
-  const auto read =
-      read_snapshot(folder / "whole", [](std::istream&) { throw std::runtime_error("weights of another model"); });
+  const auto read = read_snapshot(folder / "whole", [](std::istream&, const SnapshotHeader&) {
+    throw std::runtime_error("weights of another model");
+  });
   REQUIRE_FALSE(read.has_value());
   CHECK(read.error().message().find("whole: weights of another model") != std::string::npos);
 }

@@ -31,7 +31,7 @@ Result<> write(const std::filesystem::path& file, const std::string& state, int6
 /// The state in `file`, which must be whole.
 std::string state_of(const std::filesystem::path& file) {
   std::ostringstream state;
-  const auto header = read_snapshot(file, [&](std::istream& in) { state << in.rdbuf(); });
+  const auto header = read_snapshot(file, [&](std::istream& in, const SnapshotHeader&) { state << in.rdbuf(); });
   REQUIRE_MESSAGE(header.has_value(), (header ? "" : header.error().message()));
   return state.str();
 }
@@ -53,7 +53,7 @@ TEST_CASE("a snapshot is given to its owner and to nobody else") {
   REQUIRE(write_snapshot(file, {1, "00ff", "lr", "run-1"}, [](std::ostream& out) { out << "state"; }).has_value());
   const auto read = [&file](const SnapshotOwner& owner, bool& seen) {
     return read_snapshot(
-        file, [&seen](std::istream&) { seen = true; }, owner);
+        file, [&seen](std::istream&, const SnapshotHeader&) { seen = true; }, owner);
   };
   bool seen = false;
   const auto own = read({"run-1", "00ff"}, seen);
@@ -71,33 +71,53 @@ TEST_CASE("a snapshot is given to its owner and to nobody else") {
   CHECK_FALSE(seen);
 }
 
-TEST_CASE("a snapshot of format 1, which names no run, is still read, and its fingerprint is compared") {
-  const ScratchFolder folder;
-  std::string bytes("\x89PLIANT\n\x01\0\0\0\x1e\0\0\0", 16);
-  bytes += std::string("\x07\0\0\0\0\0\0\0", 8);
-  bytes += std::string(
-      "\x04\0\0\0\0\0\0\0"
-      "00ff",
-      12);
-  bytes += std::string(
-      "\x02\0\0\0\0\0\0\0"
-      "lr",
-      10);
-  bytes += "state" + std::string("\x05\0\0\0\0\0\0\0", 8);
+/// A snapshot as an older release wrote it.
+std::string of_format(char version) {
+  const auto number = [](char value) { return std::string(1, value) + std::string(7, '\0'); };
+  const auto text = [&](const std::string& words) { return number(static_cast<char>(words.size())) + words; };
+  std::string header = number(7) + text("00ff") + text("lr");
+  if (version >= 2) header += text("run-1");
+  std::string bytes("\x89PLIANT\n");
+  bytes += std::string{version, '\0', '\0', '\0', static_cast<char>(header.size()), '\0', '\0', '\0'};
+  bytes += header + "state" + number(5);
   Crc64 crc;
   crc.process_bytes(bytes.data(), bytes.size());
   for (int i = 0; i < 8; ++i) bytes += static_cast<char>(crc.checksum() >> (8 * i));
-  const auto file = folder.write("s", bytes);
-  const auto read = read_snapshot(
-      file, [](std::istream&) {}, SnapshotOwner{"any", "00ff"});
-  REQUIRE_MESSAGE(read.has_value(), (read ? "" : read.error().message()));
-  CHECK(read->step == 7);
-  CHECK(read->lr_state == "lr");
-  CHECK(read->run_id.empty());
-  CHECK(state_of(file) == "state");
-  CHECK_FALSE(read_snapshot(
-                  file, [](std::istream&) {}, SnapshotOwner{"any", "0100"})
-                  .has_value());
+  return bytes;
+}
+
+TEST_CASE("snapshots of older formats are still read, and what they say of their owner is compared") {
+  const ScratchFolder folder;
+  for (const char version : {'\x01', '\x02'}) {
+    INFO("format " << static_cast<int>(version));
+    const auto file = folder.write("s", of_format(version));
+    const auto owned_by = [&](const std::string& run, const std::string& fingerprint) {
+      return read_snapshot(
+          file, [](std::istream&, const SnapshotHeader&) {}, SnapshotOwner{run, fingerprint});
+    };
+    const auto read = owned_by("run-1", "00ff");
+    REQUIRE_MESSAGE(read.has_value(), (read ? "" : read.error().message()));
+    CHECK(read->step == 7);
+    CHECK(read->lr_state == "lr");
+    CHECK(read->run_id == (version == 1 ? "" : "run-1"));
+    CHECK(read->arrays.empty());
+    CHECK(state_of(file) == "state");
+    CHECK_FALSE(owned_by("run-1", "0100").has_value());
+    CHECK(owned_by("run-2", "00ff").has_value() == (version == 1));
+  }
+}
+
+TEST_CASE("a snapshot keeps the layout of the arrays that it holds") {
+  const ScratchFolder folder;
+  const std::string layout = "w f32[4,2]\nsteps i64[]\n";
+  REQUIRE(write_snapshot(folder / "s", {1, "00ff", "lr", "run-1", layout}, [](std::ostream& out) {
+            out << "state";
+          }).has_value());
+  std::string seen;
+  REQUIRE(read_snapshot(folder / "s", [&](std::istream&, const SnapshotHeader& header) {
+            seen = header.arrays;
+          }).has_value());
+  CHECK(seen == layout);
 }
 
 TEST_CASE("a snapshot gives back its header and its state, also when the state is empty") {
@@ -106,7 +126,7 @@ TEST_CASE("a snapshot gives back its header and its state, also when the state i
     CAPTURE(size);
     REQUIRE(write(folder / "a/b.snapshot", pattern(size), 7).has_value());
     std::string state(size, 'x');
-    const auto header = read_snapshot(folder / "a/b.snapshot", [&](std::istream& in) {
+    const auto header = read_snapshot(folder / "a/b.snapshot", [&](std::istream& in, const SnapshotHeader&) {
       in.read(state.data(), static_cast<std::streamsize>(size));
       CHECK(in.gcount() == static_cast<std::streamsize>(size));
       CHECK(in.peek() == std::istream::traits_type::eof());
@@ -140,7 +160,7 @@ TEST_CASE("a state written and read in pieces of any size is the same") {
     const auto read_sizes =
         *rc::gen::container<std::vector<int>>(*rc::gen::inRange<size_t>(0, 12), rc::gen::inRange(1, 300000));
     std::string got;
-    const auto read = read_snapshot(folder / "s", [&](std::istream& in) {
+    const auto read = read_snapshot(folder / "s", [&](std::istream& in, const SnapshotHeader&) {
       for (const int size : read_sizes) {
         std::string piece(static_cast<size_t>(size), '\0');
         in.read(piece.data(), size);
@@ -160,7 +180,7 @@ TEST_CASE("a reader may seek in the state and cannot leave it") {
   const ScratchFolder folder;
   const std::string state = pattern(700000);
   REQUIRE(write(folder / "s", state).has_value());
-  const auto read = read_snapshot(folder / "s", [&](std::istream& in) {
+  const auto read = read_snapshot(folder / "s", [&](std::istream& in, const SnapshotHeader&) {
     in.seekg(0, std::ios::end);
     CHECK(in.tellg() == std::streampos(700000));
     for (const int at : {0, 699999, 300000, 262143, 262144, 5}) {
@@ -181,7 +201,8 @@ TEST_CASE("a reader may seek in the state and cannot leave it") {
 
 TEST_CASE("a snapshot that is missing is not found") {
   const ScratchFolder folder;
-  const auto read = read_snapshot(folder / "none.snapshot", [](std::istream&) { FAIL("nothing to read"); });
+  const auto read =
+      read_snapshot(folder / "none.snapshot", [](std::istream&, const SnapshotHeader&) { FAIL("nothing to read"); });
   REQUIRE_FALSE(read.has_value());
   CHECK(read.error().status() == Status::kNotFound);
   CHECK(read.error().message().find("none.snapshot") != std::string::npos);

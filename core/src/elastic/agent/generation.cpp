@@ -72,6 +72,10 @@ void Group::regroup(const std::string& reason) {
     if (generations_ > 0 && !is_restorable() && somebody_else_may_hold()) return;
     if (starters_are_due()) return;
   }
+  // A part of a copy begins nothing: fresh ones do.
+  if (!snapshot_ && !usable.empty() && members_.at(usable.front()).surely_holds() < 0) {
+    for (const WorkerId id : std::exchange(usable, {})) fence(id, "holds a part of a state that nobody holds whole");
+  }
   const auto count = static_cast<int64_t>(usable.size());
   if (const int64_t world_size = largest_world(count); world_size > 0) return form(usable, world_size, reason);
   if (usable.size() < members_.size() || owed() > 0) return;  // some may still come, or be replaced
@@ -100,7 +104,7 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
   const Result<int64_t> generation = actions_.next_generation(world_size);
   if (!generation) return wait_for_rendezvous(generation.error());
   refused_by_rendezvous_since_.reset();
-  const int64_t best = members_.at(usable.front()).holds;
+  const int64_t best = members_.at(usable.front()).surely_holds();
   const bool restore = snapshot_ && snapshot_->step > best;
   const int64_t next_step = restore ? snapshot_->step : best;
   if (next_step < committed_) {
@@ -146,7 +150,7 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
     Form own = form;
     own.rank = member.rank;
     own.wants_state = i != 0 && (restore || next_step == 0 || member.holds != next_step);
-    member.may_hold = ranked && member.holds != next_step;
+    member.may_hold = ranked && (own.wants_state || member.holds != next_step);
     own.restore = restore && i == 0 ? snapshot_->file : "";
     own.injections = injections_for(member.rank);
     actions_.send(usable[i], own);

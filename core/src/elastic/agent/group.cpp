@@ -59,7 +59,7 @@ std::vector<WorkerId> Group::usable_members(bool barred) const {
   std::stable_sort(usable.begin(), usable.end(), [this](WorkerId a, WorkerId b) {
     const Member& left = members_.at(a);
     const Member& right = members_.at(b);
-    if (left.holds != right.holds) return left.holds > right.holds;
+    if (left.surely_holds() != right.surely_holds()) return left.surely_holds() > right.surely_holds();
     const auto place = [](const Member& m) { return m.rank < 0 ? INT64_MAX : m.rank; };
     return place(left) < place(right);
   });
@@ -67,7 +67,7 @@ std::vector<WorkerId> Group::usable_members(bool barred) const {
 }
 
 bool Group::hold_state(const std::vector<WorkerId>& usable) const {
-  return generations_ > 0 && !usable.empty() && members_.at(usable.front()).holds == committed_;
+  return generations_ > 0 && !usable.empty() && members_.at(usable.front()).surely_holds() == committed_;
 }
 
 bool Group::is_restorable() const {
@@ -188,6 +188,10 @@ void Group::on(WorkerId, Member& member, const Joining& message) {
 }
 
 void Group::on(WorkerId, Member& member, const Copying& message) {
+  if (message.in_place) {  // whatever has become of its generation since
+    member.holds = -1;
+    member.may_hold = true;
+  }
   if (message.generation == generation_ && member.stage == Stage::kJoining) member.stage = Stage::kCopying;
 }
 

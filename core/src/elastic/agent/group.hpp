@@ -158,8 +158,10 @@ class Group {
     bool finished = false;
     bool told_to_stop = false;
     int64_t rank = -1;
-    int64_t holds = 0;      ///< committed steps in its state, at least
-    bool may_hold = false;  ///< was to copy a newer state, and has not said whether it has
+    int64_t holds = 0;      ///< committed steps in its state; -1: a part of a copy
+    bool may_hold = false;  ///< was to copy a state, and has not said whether it has
+    /// What others can begin from: while it copies a state over its own nobody knows.
+    [[nodiscard]] int64_t surely_holds() const { return may_hold ? -1 : holds; }
     Stage stage = Stage::kIdle;
     std::optional<Vote> vote;
     double since = 0;                    ///< when it was started

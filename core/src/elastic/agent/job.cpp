@@ -158,7 +158,7 @@ void find_snapshot(elastic::AgentOrder& order, JobObserver& observer) {
     const fs::path file = order.directory.path() / at->file;
     if (!fs::exists(file)) continue;
     const auto whole = elastic::read_snapshot(
-        file, [](std::istream&) {}, owner);
+        file, [](std::istream&, const elastic::SnapshotHeader&) {}, owner);
     if (whole && whole->step == at->step) {
       order.snapshot = *at;
       return;

@@ -1,0 +1,142 @@
+#include "elastic/state_arrays.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <istream>
+#include <limits>
+#include <ostream>
+#include <set>
+#include <string_view>
+
+#include "base/printable.hpp"
+#include "pliant/error.hpp"
+#include "pliant/sdk/accelerator.hpp"
+
+namespace pliant::elastic {
+namespace {
+
+bool is_name(std::string_view name) {
+  constexpr std::string_view kOthers = ".-_/:";
+  return !name.empty() && std::all_of(name.begin(), name.end(), [&](char c) {
+    const bool alphanumeric = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    return alphanumeric || kOthers.find(c) != std::string_view::npos;
+  });
+}
+
+[[noreturn]] void refuse(const std::string& reason) {
+  throw Error(Status::kInvalidArgument, "TrainingState::arrays: " + reason, ExitCode::kUsage);
+}
+
+void check(const StateArray& array) {
+  if (!is_name(array.name)) {
+    refuse(fmt::format("'{}' is no name of an array; letters, digits and .-_/: are allowed", printable(array.name)));
+  }
+  uint64_t bytes = sdk::size_of(static_cast<sdk::DType>(array.dtype));
+  if (bytes == 0) refuse(fmt::format("'{}' has the unknown type {}", array.name, static_cast<int32_t>(array.dtype)));
+  for (const int64_t length : array.shape) {
+    if (length < 0) refuse(fmt::format("'{}' has the negative length {} in its shape", array.name, length));
+    const auto times = static_cast<uint64_t>(length);
+    if (times != 0 && bytes > std::numeric_limits<uint64_t>::max() / 2 / times)
+      refuse(fmt::format("'{}' has a shape that no memory holds", array.name));
+    bytes *= times;
+  }
+  if (bytes != 0 && array.data == nullptr) refuse(fmt::format("'{}' has no memory: its data is NULL", array.name));
+}
+
+std::string layout_of(const std::vector<StateArray>& arrays) {
+  std::string layout;
+  std::set<std::string_view> names;
+  for (const StateArray& array : arrays) {
+    check(array);
+    if (!names.insert(array.name).second) refuse(fmt::format("two arrays have the name '{}'", array.name));
+    layout += fmt::format("{} {}[{}]\n", array.name, sdk::name_of(static_cast<sdk::DType>(array.dtype)),
+                          fmt::join(array.shape, ","));
+  }
+  return layout;
+}
+
+std::string_view next_line(std::string_view& text) {
+  const std::string_view line = text.substr(0, text.find('\n'));
+  text.remove_prefix(std::min(text.size(), line.size() + 1));
+  return line;
+}
+
+std::string named(std::string_view line) {
+  return line.empty() ? "none" : printable(std::string(line));
+}
+
+/// "array 3 is 'w f32[2]' in this program and 'w f32[3]' in the snapshot"; empty: none.
+std::string difference(std::string_view own, std::string_view other, const std::string& whose) {
+  for (int number = 1; !own.empty() || !other.empty(); ++number) {
+    const std::string_view here = next_line(own);
+    const std::string_view there = next_line(other);
+    if (here != there)
+      return fmt::format("array {} is {} in this program, {} in {}", number, named(here), named(there), whose);
+  }
+  return {};
+}
+
+}  // namespace
+
+uint64_t bytes_of(const StateArray& array) {
+  uint64_t bytes = sdk::size_of(static_cast<sdk::DType>(array.dtype));
+  for (const int64_t length : array.shape) bytes *= static_cast<uint64_t>(length);
+  return bytes;
+}
+
+StateArrays::StateArrays(TrainingState& program) : program_(program), layout_(layout_of(program.arrays())) {}
+
+std::vector<StateArray> StateArrays::now() const {
+  std::vector<StateArray> arrays = program_.arrays();
+  const std::string layout = layout_of(arrays);
+  if (layout != layout_) require(layout, "its arrays of now; they must stay as they were at Session::start");
+  return arrays;
+}
+
+void StateArrays::require(const std::string& other, const std::string& whose) const {
+  if (other == layout_) return;
+  throw Error(Status::kFailedPrecondition, "the state has other arrays: " + difference(layout_, other, whose),
+              ExitCode::kUsage);
+}
+
+void StateArrays::each_chunk(const std::function<void(void* data, uint64_t bytes)>& take) const {
+  for (const StateArray& array : now()) {
+    const uint64_t size = bytes_of(array);
+    for (uint64_t at = 0; at < size; at += kChunkBytes)
+      take(static_cast<char*>(array.data) + at, std::min(size - at, kChunkBytes));
+  }
+}
+
+void write_arrays(const StateArrays& arrays, std::ostream& out, Stream& stream, bool host_visible) {
+  stream.synchronize();
+  std::string chunk;
+  arrays.each_chunk([&](void* data, uint64_t bytes) {
+    const char* from = static_cast<const char*>(data);
+    if (!host_visible) {
+      chunk.resize(bytes);
+      stream.copy(chunk.data(), data, bytes);
+      stream.synchronize();
+      from = chunk.data();
+    }
+    out.write(from, static_cast<std::streamsize>(bytes));
+  });
+}
+
+void read_arrays(const StateArrays& arrays, std::istream& in, Stream& stream, bool host_visible) {
+  stream.synchronize();
+  std::string chunk;
+  arrays.each_chunk([&](void* data, uint64_t bytes) {
+    if (host_visible) {
+      in.read(static_cast<char*>(data), static_cast<std::streamsize>(bytes));
+      return;
+    }
+    chunk.resize(bytes);
+    if (!in.read(chunk.data(), static_cast<std::streamsize>(bytes))) return;
+    stream.copy(data, chunk.data(), bytes);
+    stream.synchronize();
+  });
+}
+
+}  // namespace pliant::elastic

@@ -1,0 +1,49 @@
+// StateArrays: the arrays of a program's state: what they are, and their bytes out of and into wherever they lie.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "pliant/accelerator.hpp"
+#include "pliant/training_state.hpp"
+
+namespace pliant::elastic {
+
+class StateArrays {
+ public:
+  /// Bytes that are copied at once, at most.
+  static constexpr uint64_t kChunkBytes = uint64_t{8} << 20;
+
+  /// Throws kInvalidArgument for arrays that are none. `program` outlives this.
+  explicit StateArrays(TrainingState& program);
+
+  /// One line for each array, "layers.0.weight f32[64,32]": equal text, equal arrays.
+  [[nodiscard]] const std::string& layout() const { return layout_; }
+  [[nodiscard]] bool empty() const { return layout_.empty(); }
+
+  /// The arrays as they lie now. Throws kFailedPrecondition when they are not those of the beginning.
+  [[nodiscard]] std::vector<StateArray> now() const;
+  /// Throws kFailedPrecondition, with the first difference, where `other` is not this layout. `whose`: of whom or what,
+  /// "the snapshot".
+  void require(const std::string& other, const std::string& whose) const;
+
+  /// All arrays, in order and in chunks.
+  void each_chunk(const std::function<void(void* data, uint64_t bytes)>& take) const;
+
+ private:
+  TrainingState& program_;
+  std::string layout_;
+};
+
+/// Bytes of its elements.
+uint64_t bytes_of(const StateArray& array);
+
+/// Writes the arrays one after the other, and reads them back to where they lie. Where the CPU does not see
+/// the device's memory all goes through one chunk. Throw what the stream of the device throws; a failing stream is left
+/// as it is.
+void write_arrays(const StateArrays& arrays, std::ostream& out, Stream& stream, bool host_visible);
+void read_arrays(const StateArrays& arrays, std::istream& in, Stream& stream, bool host_visible);
+
+}  // namespace pliant::elastic

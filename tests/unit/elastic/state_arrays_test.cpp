@@ -1,0 +1,145 @@
+// The arrays of a program's state: what is refused, and how they come into streams, out of them and to other ranks.
+#include "elastic/state_arrays.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <numeric>
+#include <sstream>
+
+#include "elastic/state_transfer.hpp"
+#include "rank_group.hpp"
+
+namespace pliant::elastic {
+namespace {
+
+struct Program final : TrainingState {
+  std::vector<StateArray> parts;
+  [[nodiscard]] uint64_t gradient_size() const override { return 0; }
+  [[nodiscard]] std::vector<StateArray> arrays() override { return parts; }
+  void save(std::ostream&) const override {}
+  void load(std::istream&) override {}
+};
+
+std::string refusal_of(std::vector<StateArray> parts) {
+  Program program;
+  program.parts = std::move(parts);
+  try {
+    const StateArrays arrays(program);
+  } catch (const Error& error) {
+    CHECK(error.status() == Status::kInvalidArgument);
+    return error.message();
+  }
+  return "";
+}
+
+float some_memory[64];
+
+TEST_CASE("arrays of one name, without memory, of an unknown type or an impossible shape are refused by name") {
+  const StateArray good{"layers.0/w:1", DType::kF32, {2, 3}, some_memory};
+  CHECK(refusal_of({good}).empty());
+  CHECK(refusal_of({good, good}) == "TrainingState::arrays: two arrays have the name 'layers.0/w:1'");
+  for (const char* name : {"", "two words", "line\n", "\x1b[31m"}) {
+    StateArray bad = good;
+    bad.name = name;
+    CHECK(refusal_of({bad}).find("is no name of an array; letters, digits and .-_/: are allowed") != std::string::npos);
+  }
+  CHECK(refusal_of({{"w", DType::kF32, {2}, nullptr}}) == "TrainingState::arrays: 'w' has no memory: its data is NULL");
+  CHECK(refusal_of({{"w", DType::kF32, {0, 7}, nullptr}}).empty());
+  CHECK(refusal_of({{"w", static_cast<DType>(99), {2}, some_memory}}).find("'w' has the unknown type 99") !=
+        std::string::npos);
+  CHECK(refusal_of({{"w", DType::kF32, {2, -1}, some_memory}}).find("negative length -1") != std::string::npos);
+  CHECK(refusal_of({{"w", DType::kF64, {INT64_MAX, 2}, some_memory}}).find("no memory holds") != std::string::npos);
+}
+
+TEST_CASE("a program whose arrays change, and a snapshot of others, are told the first difference") {
+  Program program;
+  program.parts = {{"w", DType::kF32, {4, 2}, some_memory}, {"steps", DType::kI64, {}, some_memory}};
+  const StateArrays arrays(program);
+  CHECK(arrays.layout() == "w f32[4,2]\nsteps i64[]\n");
+  const auto difference = [](const auto& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      CHECK(error.status() == Status::kFailedPrecondition);
+      return error.message();
+    }
+    return std::string();
+  };
+  CHECK(difference([&] { arrays.require(arrays.layout(), "the snapshot"); }).empty());
+  CHECK(difference([&] { arrays.require("w f32[4,3]\nsteps i64[]\n", "the snapshot"); }) ==
+        "the state has other arrays: array 1 is w f32[4,2] in this program, w f32[4,3] in the snapshot");
+  CHECK(difference([&] { arrays.require("w f32[4,2]\n", "rank 0"); }) ==
+        "the state has other arrays: array 2 is steps i64[] in this program, none in rank 0");
+  program.parts[1].data = some_memory + 8;  // memory may move
+  CHECK(arrays.now()[1].data == some_memory + 8);
+  program.parts[0].shape = {2, 2};
+  CHECK(difference([&] { static_cast<void>(arrays.now()); }).find("w f32[2,2] in its arrays of now") !=
+        std::string::npos);
+}
+
+TEST_CASE("arrays of all sizes go into a stream and come back, through the host and where it is the device") {
+  const Accelerator accelerator = test::open_host();
+  Stream stream(accelerator, 0);
+  // The second is larger than a chunk and no multiple of it.
+  std::vector<double> small{1, 2, 3};
+  std::vector<uint8_t> large(StateArrays::kChunkBytes * 2 + 12345);
+  std::iota(large.begin(), large.end(), uint8_t{0});
+  Program program;
+  program.parts = {{"small", DType::kF64, {3}, small.data()},
+                   {"none", DType::kF32, {0}, nullptr},
+                   {"large", DType::kU8, {static_cast<int64_t>(large.size())}, large.data()}};
+  const StateArrays arrays(program);
+  const auto small_before = small;
+  const auto large_before = large;
+  for (const bool host_visible : {true, false}) {
+    std::stringstream bytes;
+    write_arrays(arrays, bytes, stream, host_visible);
+    CHECK(bytes.str().size() == 3 * sizeof(double) + large.size());
+    small.assign(3, 0);
+    large.assign(large.size(), 0);
+    read_arrays(arrays, bytes, stream, host_visible);
+    CHECK(small == small_before);
+    CHECK(large == large_before);
+  }
+}
+
+TEST_CASE("arrays are copied to the ranks that take them, and to no other") {
+  const Accelerator accelerator = test::open_host();
+  std::vector<std::vector<float>> weights(3, std::vector<float>(3'000'001));
+  test::run_healthy_ranks(accelerator, 3, [&](int32_t rank, Communicator& group, Stream& stream) {
+    std::vector<float>& own = weights[static_cast<size_t>(rank)];
+    for (size_t i = 0; i < own.size(); ++i) own[i] = static_cast<float>(rank * 1000) + static_cast<float>(i % 997);
+    Program program;
+    program.parts = {{"w", DType::kF32, {static_cast<int64_t>(own.size())}, own.data()}};
+    const StateArrays arrays(program);
+    SharedState state{rank + 7, fmt::format("rate {}", rank), fmt::format("rest {}", rank)};
+    share_state(group, stream, accelerator, 0, 1, state, arrays, rank == 2);
+    CHECK(state.step == 8);
+    CHECK(state.program == "rest 1");
+  });
+  CHECK(weights[2] == weights[1]);
+  CHECK(weights[0][5] == 5.0F);
+  CHECK(weights[1][5] == 1005.0F);
+}
+
+TEST_CASE("ranks with other arrays than the donor's say so") {
+  const Accelerator accelerator = test::open_host();
+  std::vector<float> memory(8);
+  const auto outcome = test::run_ranks(accelerator, 2, [&](int32_t rank, Communicator& group, Stream& stream) {
+    Program program;
+    program.parts = {{"w", DType::kF32, {rank == 0 ? 4 : 5}, memory.data()}};
+    const StateArrays arrays(program);
+    SharedState state;
+    share_state(group, stream, accelerator, 0, 0, state, arrays, rank == 1);
+  });
+  REQUIRE(outcome[1]);
+  try {
+    std::rethrow_exception(outcome[1]);
+  } catch (const Error& error) {
+    CHECK(error.message() == "the state has other arrays: array 1 is w f32[5] in this program, w f32[4] in rank 0");
+  }
+}
+
+}  // namespace
+}  // namespace pliant::elastic
