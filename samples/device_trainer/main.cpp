@@ -105,6 +105,7 @@ int train() {
   Model model(session, static_cast<size_t>(session.config().app_int("weights").value_or(65536)));
   const std::string device = session.accelerator().properties(session.device()).name;
   std::printf("device_trainer: device %d, %s\n", session.device(), device.c_str());
+  std::fflush(stdout);
   std::vector<int32_t> lengths;
   for (int64_t id = 0; id < kSequences; ++id) lengths.push_back(length_of(id));
   session.start({std::move(lengths), {}, {}, 0}, model);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace tinylm {
 namespace {
@@ -57,13 +56,10 @@ void AdamW::step(std::span<float> weights, std::span<const float> gradient, std:
   }
 }
 
-void AdamW::restore(int64_t steps, const BetaProduct& beta1, const BetaProduct& beta2, std::vector<float> first,
-                    std::vector<float> second) {
+void AdamW::restore(int64_t steps, const BetaProduct& beta1, const BetaProduct& beta2) {
   steps_ = steps;
   product1_ = beta1;
   product2_ = beta2;
-  first_ = std::move(first);
-  second_ = std::move(second);
 }
 
 }  // namespace tinylm

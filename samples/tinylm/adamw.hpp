@@ -39,9 +39,9 @@ class AdamW {
 
   [[nodiscard]] int64_t steps() const { return steps_; }
 
-  /// The state, to be saved and restored.
-  [[nodiscard]] std::span<const float> first_moment() const { return first_; }
-  [[nodiscard]] std::span<const float> second_moment() const { return second_; }
+  /// The state, to be saved and restored. Both moments have as many elements as there are weights.
+  [[nodiscard]] std::span<float> first_moment() { return first_; }
+  [[nodiscard]] std::span<float> second_moment() { return second_; }
   /// The product of all betas so far is beta^plain times the product of those that were not Options'.
   struct BetaProduct {
     int64_t plain = 0;
@@ -51,9 +51,7 @@ class AdamW {
   };
   [[nodiscard]] const BetaProduct& beta1_product() const { return product1_; }
   [[nodiscard]] const BetaProduct& beta2_product() const { return product2_; }
-  /// Both moments have as many elements as there are weights.
-  void restore(int64_t steps, const BetaProduct& beta1, const BetaProduct& beta2, std::vector<float> first,
-               std::vector<float> second);
+  void restore(int64_t steps, const BetaProduct& beta1, const BetaProduct& beta2);
 
  private:
   Options options_;

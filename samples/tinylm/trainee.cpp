@@ -1,5 +1,5 @@
-// Saved form: a magic word, the number of weights, the steps done, the products of the betas, weights, both moments, a
-// digest of all that.
+// Saved beside the arrays: a magic word, the number of weights, the steps done, the products of the betas, a digest of
+// all that. Older snapshots had the weights and both moments before the digest.
 #include "trainee.hpp"
 
 #include <algorithm>
@@ -17,7 +17,8 @@
 namespace tinylm {
 namespace {
 
-constexpr std::string_view kTraineeMagic = "tinylm02";
+constexpr std::string_view kMagic = "tinylm03";
+constexpr std::string_view kMagicWithArrays = "tinylm02";
 
 template <class V>
 void take(std::string_view& in, V* values, size_t count) {
@@ -48,16 +49,20 @@ void Trainee::apply(std::span<const float> gradient, const pliant::Scaling& scal
                usual.weight_decay * scaling.weight_decay});
 }
 
+std::vector<pliant::StateArray> Trainee::arrays() {
+  const auto array = [](const char* name, std::span<float> values) {
+    return pliant::StateArray{name, pliant::DType::kF32, {static_cast<int64_t>(values.size())}, values.data()};
+  };
+  return {array("weights", model_.parameters()), array("adamw.first_moment", adamw_.first_moment()),
+          array("adamw.second_moment", adamw_.second_moment())};
+}
+
 void Trainee::save(std::ostream& out) const {
-  std::string bytes(kTraineeMagic);
-  const auto weights = model_.parameters();
-  const uint64_t counts[2] = {weights.size(), static_cast<uint64_t>(adamw_.steps())};
+  std::string bytes(kMagic);
+  const uint64_t counts[2] = {model_.parameters().size(), static_cast<uint64_t>(adamw_.steps())};
   const AdamW::BetaProduct products[2] = {adamw_.beta1_product(), adamw_.beta2_product()};
   append(bytes, counts, 2);
   append(bytes, products, 2);
-  append(bytes, weights.data(), weights.size());
-  append(bytes, adamw_.first_moment().data(), weights.size());
-  append(bytes, adamw_.second_moment().data(), weights.size());
   const uint64_t digest = digest_of(bytes);
   append(bytes, &digest, 1);
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
@@ -65,11 +70,12 @@ void Trainee::save(std::ostream& out) const {
 
 void Trainee::load(std::istream& in) {
   const std::string bytes(std::istreambuf_iterator<char>(in), {});
-  const auto weights = model_.parameters();
+  const bool with_arrays = std::string_view(bytes).substr(0, kMagic.size()) == kMagicWithArrays;
   uint64_t counts[2] = {};
   AdamW::BetaProduct products[2] = {};
   uint64_t digest = 0;
-  const size_t body = kTraineeMagic.size() + sizeof(counts) + sizeof(products) + 3 * weights.size_bytes();
+  const size_t arrays = with_arrays ? 3 * model_.parameters().size_bytes() : 0;
+  const size_t body = kMagic.size() + sizeof(counts) + sizeof(products) + arrays;
   if (bytes.size() != body + sizeof(digest)) {
     throw pliant::Error(pliant::Status::kDataLoss, "the saved training state has " + std::to_string(bytes.size()) +
                                                        " bytes, this model's has " +
@@ -77,19 +83,19 @@ void Trainee::load(std::istream& in) {
   }
   std::string_view rest(bytes);
   std::memcpy(&digest, rest.data() + body, sizeof(digest));
-  const bool whole = rest.substr(0, kTraineeMagic.size()) == kTraineeMagic && digest_of(rest.substr(0, body)) == digest;
-  rest.remove_prefix(kTraineeMagic.size());
+  const bool whole =
+      (with_arrays || rest.substr(0, kMagic.size()) == kMagic) && digest_of(rest.substr(0, body)) == digest;
+  rest.remove_prefix(kMagic.size());
   take(rest, counts, 2);
   take(rest, products, 2);
-  if (!whole || counts[0] != weights.size()) {
+  if (!whole || counts[0] != model_.parameters().size()) {
     throw pliant::Error(pliant::Status::kDataLoss, "the saved training state is damaged");
   }
-  std::vector<float> first(weights.size());
-  std::vector<float> second(weights.size());
-  take(rest, weights.data(), weights.size());
-  take(rest, first.data(), first.size());
-  take(rest, second.data(), second.size());
-  adamw_.restore(static_cast<int64_t>(counts[1]), products[0], products[1], std::move(first), std::move(second));
+  if (with_arrays) {
+    for (const std::span<float> values : {model_.parameters(), adamw_.first_moment(), adamw_.second_moment()})
+      take(rest, values.data(), values.size());
+  }
+  adamw_.restore(static_cast<int64_t>(counts[1]), products[0], products[1]);
 }
 
 }  // namespace tinylm

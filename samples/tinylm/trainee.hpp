@@ -3,6 +3,7 @@
 
 #include <pliant/session.hpp>
 #include <span>
+#include <vector>
 
 #include "adamw.hpp"
 #include "model.hpp"
@@ -23,6 +24,8 @@ class Trainee final : public pliant::TrainingState {
   [[nodiscard]] int64_t steps() const { return adamw_.steps(); }
 
   [[nodiscard]] uint64_t gradient_size() const override { return model_.parameters().size(); }
+  /// Weights and both moments, where they lie.
+  [[nodiscard]] std::vector<pliant::StateArray> arrays() override;
   void save(std::ostream& out) const override;
   void load(std::istream& in) override;
 
