@@ -34,6 +34,7 @@ void add_plugin(CLI::App& app, Invocation& invocation);
 void add_config(CLI::App& app, Invocation& invocation);
 void add_version(CLI::App& app, Invocation& invocation);
 void add_run(CLI::App& app, Invocation& invocation);
+void add_audit(CLI::App& app, Invocation& invocation);
 void add_accel(CLI::App& app, Invocation& invocation);
 
 /// Declares --json for `command`.

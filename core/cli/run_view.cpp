@@ -101,6 +101,11 @@ std::string summary_table(const JobSummary& s) {
     add("samples repeated", grouped(s.samples_repeated));
     add("samples missing", grouped(s.samples_missing));
     for (const auto& [reason, count] : s.samples_dropped) add("samples dropped, " + reason, grouped(count));
+    if (s.digests > 0) {
+      add("states compared", fmt::format("at {} steps, {:.2f} ms each, {:.1f} % of the time", grouped(s.digests),
+                                         1e3 * s.digest_seconds / static_cast<double>(s.digests),
+                                         s.wall_seconds > 0 ? 100 * s.digest_seconds / s.wall_seconds : 0));
+    }
     add("time lost", fmt::format("{:.2f} s", s.seconds_lost));
   }
   add("generations", std::to_string(s.generations));
@@ -129,6 +134,8 @@ std::string summary_json(const JobSummary& s) {
   json["steps"] = s.steps;
   json["steps_this_run"] = s.steps_this_run;
   json["steps_skipped"] = s.steps_skipped;
+  json["digests"] = s.digests;
+  json["digest_seconds"] = s.digest_seconds;
   json["total_steps"] = s.total_steps;
   json["resumed_from"] = s.resumed_from < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.resumed_from);
   json["tokens"] = s.tokens;

@@ -81,11 +81,6 @@ weights = 3001
                      run_keys, device, machine.accelerator);
 }
 
-Ended run(JobRunner& job, std::vector<std::string> more = {}) {
-  more.insert(more.begin(), {"run", "pliant.toml", "--json"});
-  return job.run(more);
-}
-
 void check_whole(const Ended& ended) {
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
@@ -99,7 +94,7 @@ const std::string& reference() {
   static const std::string kReference = [] {
     JobRunner job;
     job.config(config_on(machines().front(), "workers = 1\ndeterministic = true"));
-    check_whole(run(job));
+    check_whole(job.run_json());
     return job.snapshot();
   }();
   return kReference;
@@ -115,7 +110,7 @@ TEST_CASE(
       INFO(machine.name << ", " << workers << " workers");
       JobRunner job;
       job.config(config_on(machine, fmt::format("workers = {}\ndeterministic = true", workers)));
-      const Ended ended = run(job);
+      const Ended ended = job.run_json();
       check_whole(ended);
       CHECK(job.snapshot() == reference());
       const bool shares = machine.name != "host" && machine.name != "cuda, NCCL" && workers > 1;
@@ -131,7 +126,7 @@ TEST_CASE("a job on devices that loses a worker at any point of a step comes to 
       INFO(machine.name << ", at " << std::string(at));
       JobRunner job;
       job.config(config_on(machine, "workers = 2\ndeterministic = true"));
-      const Ended ended = run(job, {"--inject", fmt::format("kill:rank=1,step=9,at={}", at)});
+      const Ended ended = job.run_json({"--inject", fmt::format("kill:rank=1,step=9,at={}", at)});
       check_whole(ended);
       CHECK(ended.summary["restarts"] == 1);
       CHECK(job.snapshot() == reference());
@@ -150,7 +145,7 @@ TEST_CASE("a job on devices is stopped, resumed at another size, and comes to th
     REQUIRE(job.wait_for_commits(agent, 5));
     ::kill(agent, SIGINT);
     CHECK(job.wait(agent).exit_code == 130);
-    const Ended ended = run(job, {"--resume", "--workers", "1"});
+    const Ended ended = job.run_json({"--resume", "--workers", "1"});
     check_whole(ended);
     CHECK(job.snapshot() == reference());
   }
@@ -163,7 +158,7 @@ TEST_CASE("in fast mode a job on devices uses every sample once and its losses a
     INFO(machine.name);
     JobRunner job;
     job.config(config_on(machine, "workers = 4"));
-    check_whole(run(job, {"--inject", "kill:rank=2,step=5"}));
+    check_whole(job.run_json({"--inject", "kill:rank=2,step=5"}));
     std::vector<double> losses;
     for (const auto& record : job.ledger("commit")) losses.push_back(record["loss"].get<double>());
     if (on_cpu.empty()) on_cpu = losses;
@@ -177,7 +172,7 @@ TEST_CASE("a machine without devices ends the job at once, and says who knows wh
   const On on({"", "", {{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}, {"PLIANT_SOFT_CUDA_DEVICES", "0"}}});
   JobRunner job;
   job.config(config_on({"cuda", "use = \"cuda\"\n"}, "workers = 2"));
-  const Ended ended = run(job);
+  const Ended ended = job.run_json();
   INFO(ended.err);
   CHECK(ended.exit_code == 3);
   CHECK(ended.summary["restarts"] == 0);
@@ -189,7 +184,7 @@ TEST_CASE("a machine without devices ends the job at once, and says who knows wh
 TEST_CASE("a device that is not there is refused with those that are") {
   JobRunner job;
   job.config(config_on(machines().front(), "workers = 2", "device = 3\n"));
-  const Ended ended = run(job);
+  const Ended ended = job.run_json();
   INFO(ended.err);
   CHECK(ended.exit_code == 2);
   CHECK(ended.err.find("[accelerator] device = 3, but 'host' has the device 0 only on this machine") !=
@@ -205,7 +200,7 @@ TEST_CASE("a gradient on a device that is not finite is not committed") {
       job.config(toy_config(fmt::format("workers = 2\ndeterministic = {}", deterministic),
                             "misbehave = \"nan_gradient\"\nmisbehave_rank = 1\nmisbehave_step = 3\n[accelerator]\n" +
                                 machine.accelerator));
-      const Ended ended = run(job);
+      const Ended ended = job.run_json();
       INFO(ended.err);
       CHECK(ended.exit_code == 1);
       CHECK(ended.summary["steps"] == 3);

@@ -47,6 +47,10 @@ attach = "required"
                      PLIANT_TEST_BIN_DIR, run_keys, app_keys);
 }
 
+std::string misbehaving(const std::string& how, int rank, int64_t step) {
+  return fmt::format("misbehave = \"{}\"\nmisbehave_rank = {}\nmisbehave_step = {}\n", how, rank, step);
+}
+
 void JobRunner::config(const std::string& text) {
   std::ofstream(folder_ / "pliant.toml") << text;
 }
@@ -87,6 +91,11 @@ Ended JobRunner::wait(pid_t pid) {
   for (std::string line; std::getline(lines, line);) last = line;
   ended.summary = nlohmann::json::parse(last, nullptr, false);
   return ended;
+}
+
+Ended JobRunner::run_json(std::vector<std::string> more) {
+  more.insert(more.begin(), {"run", "pliant.toml", "--json"});
+  return run(more);
 }
 
 Ended JobRunner::run_limited(uint64_t file_kib, const std::vector<std::string>& arguments) {

@@ -16,6 +16,12 @@ namespace pliant::test {
 
 /// A config for the toy worker; `more` is appended ([app] comes last, so keys of it may be given).
 std::string toy_config(const std::string& run_keys, const std::string& app_keys = "");
+/// Keys of [app]: the toy worker of `rank` does `how` at `step`, in its first incarnation; -1: every rank.
+std::string misbehaving(const std::string& how, int rank, int64_t step);
+
+inline bool has(const std::string& text, const std::string& words) {
+  return text.find(words) != std::string::npos;
+}
 
 struct Ended {
   int exit_code = 0;       ///< 128 + n for a signal
@@ -32,7 +38,9 @@ class JobRunner {
 
   /// `pliant <arguments>` in the folder, waited for.
   Ended run(const std::vector<std::string>& arguments);
-  /// The same under a limit on the size of files, in KiB, whose signal is ignored: writes fail as on a full disk.
+  /// `pliant run pliant.toml --json` and `more`.
+  Ended run_json(std::vector<std::string> more = {});
+  /// `run` under a limit on the size of files, in KiB, whose signal is ignored: writes fail as on a full disk.
   Ended run_limited(uint64_t file_kib, const std::vector<std::string>& arguments);
   /// Starts it and returns its pid; end it with wait.
   pid_t start(const std::vector<std::string>& arguments, uint64_t file_kib = 0);

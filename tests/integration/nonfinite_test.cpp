@@ -18,18 +18,7 @@ constexpr int64_t kSteps = 26;
 
 /// A worker that computes `how` on `rank` at that step, in every incarnation; -1: on every rank.
 std::string config_with(const char* how, int rank, const std::string& run_keys) {
-  return toy_config(run_keys, fmt::format("misbehave = \"{}\"\nmisbehave_rank = {}\nmisbehave_step = {}\n"
-                                          "misbehave_always = true",
-                                          how, rank, kAt));
-}
-
-Ended run(JobRunner& job, std::vector<std::string> more = {}) {
-  more.insert(more.begin(), {"run", "pliant.toml", "--json"});
-  return job.run(more);
-}
-
-bool has(const std::string& text, const std::string& words) {
-  return text.find(words) != std::string::npos;
+  return toy_config(run_keys, misbehaving(how, rank, kAt) + "misbehave_always = true");
 }
 
 /// Ended before the step, with the state before it.
@@ -58,7 +47,7 @@ TEST_CASE("a job whose gradient or loss is not finite ends before it commits tha
       INFO(std::string(kind.how) << " on " << kind.rank << ", deterministic = " << std::string(mode));
       JobRunner job;
       job.config(config_with(kind.how, kind.rank, fmt::format("workers = 2\ndeterministic = {}", mode)));
-      const Ended ended = run(job);
+      const Ended ended = job.run_json();
       check_stopped(job, ended);
       const std::string reason = ended.summary["reason"];
       CHECK(has(reason, "the gradient or the loss of row"));
@@ -71,7 +60,7 @@ TEST_CASE("a job whose gradient or loss is not finite ends before it commits tha
 TEST_CASE("a sum that overflows is not committed, although the gradients of the rows are finite") {
   JobRunner job;
   job.config(config_with("overflow", -1, "workers = 2"));
-  const Ended ended = run(job);
+  const Ended ended = job.run_json();
   check_stopped(job, ended);
   CHECK(has(ended.summary["reason"], "the sum of the gradients of all ranks overflows"));
 }
@@ -79,13 +68,13 @@ TEST_CASE("a sum that overflows is not committed, although the gradients of the 
 TEST_CASE("a job that was resumed and stops at the same step says so, and goes on where such steps are skipped") {
   JobRunner job;
   job.config(config_with("nan_gradient", 1, "workers = 2"));
-  const Ended first = run(job);
+  const Ended first = job.run_json();
   check_stopped(job, first);
   CHECK_FALSE(has(first.summary["reason"], "when the job ended before"));
-  const Ended again = run(job, {"--resume"});
+  const Ended again = job.run_json({"--resume"});
   check_stopped(job, again);
   CHECK(has(again.summary["reason"], "as at this step when the job ended before"));
-  const Ended skipped = run(job, {"--resume", "--set", "run.on_nonfinite=skip"});
+  const Ended skipped = job.run_json({"--resume", "--set", "run.on_nonfinite=skip"});
   INFO(skipped.err);
   REQUIRE(skipped.exit_code == 0);
   CHECK(skipped.summary["steps"] == kSteps);
@@ -107,7 +96,7 @@ TEST_CASE("a step that is skipped changes nothing, at every number of workers") 
     JobRunner job;
     job.config(config_with("nan_loss", -1,
                            fmt::format("workers = {}\ndeterministic = true\non_nonfinite = \"skip\"", workers)));
-    const Ended ended = run(job, {"--inject", fmt::format("kill:rank=0,step={},at=commit", kAt)});
+    const Ended ended = job.run_json({"--inject", fmt::format("kill:rank=0,step={},at=commit", kAt)});
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
     CHECK(ended.summary["steps_skipped"] == 1);
@@ -119,7 +108,7 @@ TEST_CASE("a step that is skipped changes nothing, at every number of workers") 
 TEST_CASE("with on_nonfinite = ignore nobody looks") {
   JobRunner job;
   job.config(config_with("nan_loss", 0, "workers = 2\non_nonfinite = \"ignore\""));
-  const Ended ended = run(job);
+  const Ended ended = job.run_json();
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
   CHECK(ended.summary["steps"] == kSteps);

@@ -131,6 +131,15 @@ struct Misbehaviour {
     if (how == "nan_loss") loss = std::numeric_limits<double>::quiet_NaN();
     if (how == "overflow") std::fill(gradient.begin(), gradient.end(), std::numeric_limits<float>::max());
   }
+  /// Its weights become others than those of the other ranks.
+  [[nodiscard]] bool leaves_out(const pliant::Step& now) const {
+    return how == "skip_apply" && now.rank() == rank && now.index() == step;
+  }
+  void after_apply(const pliant::Step& now, std::vector<float>& weights) const {
+    if (how != "flip_bit" || now.rank() != rank || now.index() != step) return;
+    auto* const bytes = reinterpret_cast<unsigned char*>(&weights[kParameters / 3]);
+    *bytes = static_cast<unsigned char>(*bytes ^ 1U);
+  }
   void at_step(pliant::Step& now) const {
     if (how == "talk") {
       for (int line = 0; line < 2000; ++line)
@@ -193,7 +202,11 @@ int train() {
       wrong.at_add(*step, gradient, loss);
       step->add(micro, loss, gradient);
     }
-    if (const auto committed = step->commit()) toy.apply(committed->gradient(), step->learning_rate());
+    const bool leaves_out = wrong.leaves_out(*step);
+    if (const auto committed = step->commit(); committed && !leaves_out) {
+      toy.apply(committed->gradient(), step->learning_rate());
+      wrong.after_apply(*step, toy.weights);
+    }
   }
   return 0;
 }

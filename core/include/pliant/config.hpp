@@ -23,6 +23,7 @@ struct RunOptions {
       "replace";  ///< "replace": start a fresh worker; "shrink": go on with fewer; "stop": end the job
   std::string on_nonfinite = "stop";  ///< a NaN or Inf in a gradient or loss: "stop": commit nothing and end the job;
                                       ///< "skip": commit the step without its update; "ignore": do not look
+  int64_t digest_every = 1;           ///< steps between two comparisons of the ranks' states; 0 = never
   int64_t max_restarts = 3;           ///< workers (or groups, for a foreign program) started again in one job
   std::string attach = "auto";   ///< "required": the program must use the embedding API; "never": it does not; "auto":
                                  ///< told by what it does

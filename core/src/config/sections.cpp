@@ -27,6 +27,10 @@ void fill(Table<RunOptions>& o) {
        "What to do when a gradient or a loss has a NaN or an infinity: end the job before the step is committed, leave "
        "the update of that step out, or do not look.")
       .choices({"stop", "skip", "ignore"});
+  o.add("digest_every", &R::digest_every,
+        "Steps between two comparisons of the ranks' states, by their digests; 0 = never.")
+      .at_least(0)
+      .unit("steps");
   o.add("max_restarts", &R::max_restarts, "Workers, or groups of a foreign program, started again in one job.")
       .at_least(0);
   o.add("attach", &R::attach,

@@ -25,7 +25,8 @@ struct CommitRecord {
   uint64_t digest = 0;  ///< sample_digest of what the ranks say they used
   double loss = 0;      ///< mean per loss token
   double learning_rate = 0;
-  bool skipped = false;  ///< its update was not finite and was left out; its samples are used
+  bool skipped = false;             ///< its update was not finite and was left out; its samples are used
+  std::optional<uint64_t> state{};  ///< StateDigest::root of the state that all ranks began it with, where it was taken
 };
 
 /// A worker group began to work.

@@ -72,6 +72,7 @@ Json to_json(const CommitRecord& record) {
             {"lr", real(record.learning_rate)}};
   if (record.size.padding_rows > 0) json["padding_rows"] = record.size.padding_rows;
   if (record.skipped) json["skipped"] = true;
+  if (record.state) json["state"] = fmt::format("{:016x}", *record.state);
   return json;
 }
 
@@ -179,6 +180,10 @@ CommitRecord commit_of(const Json& object) {
   if (const auto skipped = object.find("skipped"); skipped != object.end()) {
     if (!skipped->is_boolean()) throw Refusal{"its `skipped` is not true or false"};
     record.skipped = skipped->get<bool>();
+  }
+  if (object.contains("state")) {
+    record.state = hex<uint64_t>(text_field(object, "state"));
+    if (!record.state) throw Refusal{"its `state` is not 16 hexadecimal digits"};
   }
   return record;
 }

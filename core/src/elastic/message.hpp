@@ -82,6 +82,9 @@ struct Vote {
   ShareTime share{};                   ///< of this rank
   bool finite = true;                  ///< gradient and loss of the whole global batch, equal on all ranks
   std::vector<RowRange> not_finite{};  ///< of this rank: rows with a NaN or an infinity; the first of them
+  bool compared = false;               ///< state is that of the step's beginning
+  uint64_t state = 0;                  ///< StateDigest::root
+  int64_t digest_microseconds = 0;     ///< that it took
 };
 /// A collective failed although the agent had not ended the generation.
 struct Broken {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "elastic/share_clock.hpp"
 #include "elastic/snapshot.hpp"
 #include "elastic/state_arrays.hpp"
+#include "elastic/state_digest.hpp"
 #include "elastic/state_transfer.hpp"
 #include "pliant/balancer.hpp"
 #include "pliant/session.hpp"
@@ -100,6 +102,8 @@ struct Session::State {
   Assignment assignment;
   CostRates rates;  // of the step in hand; the same on all ranks
   std::vector<MicroBatch> micros;
+  std::optional<elastic::StateDigest> digest;  // of the state that the step begins with, where it is due
+  std::chrono::microseconds digest_time{0};
   elastic::ShareClock clock;
   size_t added = 0;
   Scaling scaling;
@@ -137,6 +141,9 @@ struct Session::State {
 
   void prepare_step();
   void share_out();
+  void take_digest();
+  /// Rank 0 keeps the digests of the parts beside the ledger, for whoever looks for a difference.
+  void note_digest() const;
   /// After the program applied a committed step.
   void settle();
   void write_snapshot(const std::string& file);

@@ -1,10 +1,16 @@
 // Session: one step, from its batch to the verdict on it.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "balance/costs.hpp"
+#include "base/durable_file.hpp"
+#include "base/log.hpp"
 #include "base/result.hpp"
 #include "data/pieces.hpp"
 #include "elastic/assignment_record.hpp"
@@ -23,6 +29,7 @@ constexpr size_t kMostRangesTold = 16;
 void Session::State::prepare_step() {
   batch = batches->at_step(applied);
   share_out();
+  take_digest();
   added = 0;
   scaling = learning_rate->scaling(applied, batch.size);
   norms.reset();
@@ -39,9 +46,31 @@ void Session::State::share_out() {
   for (const RowRange rows : assignment.of(form.rank)) micros.push_back({rows});
 }
 
+void Session::State::take_digest() {
+  digest.reset();
+  const int64_t every = config.run().digest_every;
+  if (every == 0 || applied % every != 0) return;
+  const auto began = std::chrono::steady_clock::now();
+  digest = elastic::digest_of_state(*arrays, *program, learning_rate->save(), *program_stream,
+                                    device_properties.host_visible);
+  digest_time = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - began);
+}
+
+void Session::State::note_digest() const {
+  if (!digest || form.rank != 0) return;
+  const std::string line = elastic::digest_line(applied, *digest);
+  const FileDescriptor fd(
+      ::open((directory.path() / elastic::kDigestsFile).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  // What cannot be kept is no reason to end a job: the ledger has the digest of the whole.
+  if (fd.get() >= 0 && ::write(fd.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size())) return;
+  Log("session").write(LogLevel::kWarning,
+                       fmt::format("{}: {}", elastic::kDigestsFile, std::generic_category().message(errno)));
+}
+
 void Session::State::settle() {
   if (!verdict) return;
   strike(elastic::InjectionPoint::kApply);
+  note_digest();
   const elastic::Commit commit = *std::exchange(verdict, std::nullopt);
   // A rule that learns from gradients learns nothing from one that is not there.
   if (!commit.skip || !learning_rate->wants_gradient_norms()) learning_rate->commit(applied, batch.size, norms);
@@ -169,7 +198,8 @@ std::optional<Committed> Step::commit() {
   std::vector<RowRange> not_finite = reduced->not_finite;
   if (not_finite.size() > kMostRangesTold) not_finite.resize(kMostRangesTold);
   s.channel.send(elastic::Vote{s.form.generation, s.applied, reduced->digest, reduced->loss_sum, reduced->loss_tokens,
-                               s.scaling.learning_rate, s.clock.time(), reduced->finite, std::move(not_finite)});
+                               s.scaling.learning_rate, s.clock.time(), reduced->finite, std::move(not_finite),
+                               s.digest.has_value(), s.digest ? s.digest->root : 0, s.digest_time.count()});
   if (!s.committed()) return std::nullopt;
   s.strike(elastic::InjectionPoint::kCommit);
   s.in_generation = true;

@@ -1,6 +1,8 @@
 // The step protocol under random orders of events and random deaths.
 #include <doctest/doctest.h>
+
 #include <fmt/format.h>
+#include <algorithm>
 
 #include "unit/agent/simulated_job.hpp"
 
@@ -56,6 +58,44 @@ TEST_CASE("whatever dies whenever, every step is committed once and workers and 
     }
   }
   CHECK(kills > 3000);
+}
+
+TEST_CASE(
+    "a worker that comes to another state than the others, whichever and whenever, is replaced and spoils nothing") {
+  int replaced = 0;
+  for (uint32_t seed = 0; seed < 1000; ++seed) {
+    SimulatedJob job(options_for(4, "replace"), 12, seed, {.one_in = 20, .corrupt = true, .in_place = seed % 2 == 0});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE(verdict->exit_code == 0);
+    REQUIRE(job.saved() == job.lineage());
+    for (const auto& state : job.finished_states())  // a spare's may be shorter
+      REQUIRE(std::equal(state.begin(), state.end(), job.lineage().begin()));
+    replaced += job.healthy_killed();
+  }
+  CHECK(replaced > 300);
+}
+
+TEST_CASE("two workers with different states end the job without a snapshot of either") {
+  int ended = 0;
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    GroupOptions options = options_for(2, "replace");
+    options.snapshot_every = 0;
+    SimulatedJob job(options, 12, seed, {.one_in = 20, .corrupt = true});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    if (verdict->exit_code == 0) continue;
+    ++ended;
+    CHECK(verdict->exit_code == 1);
+    CHECK(verdict->reason.find("the ranks began it with different states and none has a majority") !=
+          std::string::npos);
+    CHECK(job.saved().empty());
+  }
+  CHECK(ended > 50);
 }
 
 TEST_CASE("without replacements the job goes on with fewer ranks and ends with 75 when none is left") {

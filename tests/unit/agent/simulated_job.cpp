@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "data/digest.hpp"
 #include "elastic/assignment_record.hpp"
 
 namespace pliant::elastic {
@@ -11,6 +12,15 @@ namespace {
 
 constexpr int64_t kMostEvents = 200000;
 constexpr int64_t kTick = 250;  // events
+
+uint64_t digest_of_state(const std::vector<SimulatedJob::Entry>& state) {
+  data::Digest digest;
+  for (const SimulatedJob::Entry& entry : state) {
+    digest.add(static_cast<uint64_t>(entry.step));
+    digest.add(static_cast<uint64_t>(entry.generation));
+  }
+  return digest.value();
+}
 
 }  // namespace
 
@@ -222,14 +232,27 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
     worker.partial = false;
     stand(worker);
   } else if (worker.at == At::kComputing) {
+    if (disturbances_.corrupt && !corrupted_ && !worker.state.empty() && random_() % disturbances_.one_in == 0) {
+      corrupted_ = true;
+      worker.state.back().generation = -1;
+    }
     const auto step = static_cast<int64_t>(worker.state.size());
     const auto own = assignment_of(step, {.world_size = worker.form.world_size}, worker.rates);
     worker.outbox.push_back(Reducing{worker.form.generation, step, digest_of(*own)});
     worker.at = At::kReducing;
   } else if (worker.at == At::kReducing && peers_reached(worker, At::kReducing)) {
     const StepFacts facts = *facts_of(static_cast<int64_t>(worker.state.size()));
-    worker.outbox.push_back(Vote{worker.form.generation, static_cast<int64_t>(worker.state.size()), facts.digest, 1.0,
-                                 facts.size.loss_tokens, 0.1, share_time(facts)});
+    worker.outbox.push_back(Vote{worker.form.generation,
+                                 static_cast<int64_t>(worker.state.size()),
+                                 facts.digest,
+                                 1.0,
+                                 facts.size.loss_tokens,
+                                 0.1,
+                                 share_time(facts),
+                                 true,
+                                 {},
+                                 true,
+                                 digest_of_state(worker.state)});
     worker.at = At::kVoted;
   }
 }

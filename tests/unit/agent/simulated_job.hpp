@@ -23,6 +23,7 @@ struct Disturbances {
   bool freeze_all = false;        ///< all at once, once a step is committed, until they are continued
   int stillborn = 0;              ///< replacements that die before they say anything
   int refusals = 0;               ///< calls of the rendezvous that it refuses for lack of resources, at random
+  bool corrupt = false;           ///< one worker comes to another state, once, at a random step
   bool in_place = false;          ///< states are copied over what a worker held, which takes a while
   int64_t longest_freeze = 6000;  ///< events, a thousandth of a second each; then it continues
 };
@@ -140,6 +141,7 @@ class SimulatedJob final : public GroupActions {
   int64_t generation_ = 0;
   int64_t events_ = 0;
   int kills_done_ = 0;
+  bool corrupted_ = false;
   int freezes_done_ = 0;
   int healthy_killed_ = 0;
   int64_t longest_gap_ = 0;

@@ -36,6 +36,7 @@ TEST_CASE("a ledger keeps which steps were skipped, and where the job ended for 
     Ledger ledger = filled_ledger(folder / "ledger.jsonl", 1);
     CommitRecord skipped = commit_of(1);
     skipped.skipped = true;
+    skipped.state = 0x00c0ffee00c0ffee;
     REQUIRE(ledger.append(skipped).has_value());
     REQUIRE(ledger.append(NotFiniteRecord{2, "row 3 on rank 1"}).has_value());
     REQUIRE(ledger.copy_to(folder / "copy").has_value());
@@ -46,6 +47,8 @@ TEST_CASE("a ledger keeps which steps were skipped, and where the job ended for 
     REQUIRE(lineage->commits.size() == 2);
     CHECK_FALSE(lineage->commits[0].skipped);
     CHECK(lineage->commits[1].skipped);
+    CHECK_FALSE(lineage->commits[0].state.has_value());
+    CHECK(lineage->commits[1].state == 0x00c0ffee00c0ffee);
     CHECK(lineage->not_finite_step == 2);
   }
 }

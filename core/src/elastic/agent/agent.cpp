@@ -640,6 +640,12 @@ int64_t Agent::generations() const {
 std::vector<InjectedKill> Agent::unstruck() const {
   return state_->group ? state_->group->unstruck() : state_->order.options.injections;
 }
+int64_t Agent::digests() const {
+  return state_->group ? state_->group->digests() : 0;
+}
+double Agent::digest_seconds() const {
+  return state_->group ? state_->group->digest_seconds() : 0;
+}
 int64_t Agent::restarts() const {
   if (uses_api()) return state_->foreign_restarts + state_->group->restarts();
   return state_->foreign ? state_->foreign->restarts() : state_->foreign_restarts;

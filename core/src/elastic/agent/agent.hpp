@@ -51,6 +51,9 @@ class Agent {
   [[nodiscard]] bool uses_api() const;
   [[nodiscard]] int64_t generations() const;
   [[nodiscard]] int64_t restarts() const;
+  /// Comparisons of the ranks' states, and what they took on the slowest rank.
+  [[nodiscard]] int64_t digests() const;
+  [[nodiscard]] double digest_seconds() const;
   /// Injected kills that were not carried out.
   [[nodiscard]] std::vector<InjectedKill> unstruck() const;
 

@@ -120,7 +120,7 @@ void Group::stop_now() {
 }
 
 bool Group::is_unsaved() const {
-  if (committed_ == 0) return false;
+  if (committed_ == 0 || disputed_) return false;
   return !snapshot_ || snapshot_->step != committed_ || !actions_.has_snapshot(*snapshot_);
 }
 

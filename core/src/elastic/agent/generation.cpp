@@ -200,6 +200,7 @@ void Group::try_commit() {
           true);
     }
   }
+  if (!states_agree()) return;
   const std::string not_finite = what_is_not_finite();
   if (!not_finite.empty() && options_.on_nonfinite != "skip") return stop_at(not_finite);
   CommitRecord record;
@@ -212,6 +213,7 @@ void Group::try_commit() {
   record.digest = first.digest;
   record.loss = first.loss_tokens > 0 ? first.loss_sum / static_cast<double>(first.loss_tokens) : 0;
   record.learning_rate = first.learning_rate;
+  if (first.compared) record.state = first.state;
   const Assignment* const shared_out = assignment();
   if (shared_out == nullptr) return;
   record.shares = rows_of_ranks(*shared_out);
@@ -228,6 +230,52 @@ void Group::try_commit() {
   }
   learn_costs();
   finish_step(record);
+}
+
+bool Group::states_agree() {
+  std::map<uint64_t, std::vector<WorkerId>> by_state;
+  int64_t longest = 0;
+  for (const WorkerId rank : ranks_) {
+    const Vote& vote = *members_.at(rank).vote;
+    by_state[vote.compared ? vote.state : 0].push_back(rank);
+    longest = std::max(longest, vote.digest_microseconds);
+  }
+  if (by_state.size() == 1) {
+    if (members_.at(ranks_.front()).vote->compared) ++digests_, digest_seconds_ += static_cast<double>(longest) * 1e-6;
+    return true;
+  }
+  const auto most = std::max_element(by_state.begin(), by_state.end(), [](const auto& left, const auto& right) {
+    return left.second.size() < right.second.size();
+  });
+  if (2 * most->second.size() <= ranks_.size()) {
+    std::string all;
+    for (const auto& [state, holders] : by_state) {
+      for (const WorkerId id : holders) all += fmt::format("{}{}: {:016x}", all.empty() ? "" : ", ", label(id), state);
+    }
+    disputed_ = true;
+    end({1, "failed",
+         fmt::format("step {} is not committed: the ranks began it with different states and none has a majority "
+                     "({}). Whose is right cannot be told; a rank computed otherwise than the others, or left out an "
+                     "update. `pliant run --resume` goes on from the newest snapshot{}",
+                     committed_, all,
+                     snapshot_ ? fmt::format(", of step {}", snapshot_->step) : ", of which there is none")},
+        true);
+    return false;
+  }
+  for (const auto& [state, holders] : by_state) {
+    if (state == most->first) continue;
+    for (const WorkerId id : holders) {
+      Member& member = members_.at(id);
+      member.vote.reset();
+      fence(id, fmt::format("began step {} with another state than the other ranks ({:016x} instead of {:016x}) and "
+                            "was ended",
+                            committed_, state, most->first));
+      if (id != ranks_.front() || !snapshot_ || snapshot_->step != committed_) continue;
+      snapshot_.reset();  // it wrote it; a rank of the majority writes it again
+      due_ = Due{committed_, id};
+    }
+  }
+  return false;
 }
 
 std::string Group::what_is_not_finite() const {

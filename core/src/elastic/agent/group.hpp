@@ -130,6 +130,9 @@ class Group {
   [[nodiscard]] int64_t committed() const { return committed_; }
   [[nodiscard]] int64_t generations() const { return generations_; }
   [[nodiscard]] int64_t restarts() const { return restarts_; }
+  /// Comparisons of the ranks' states, and the seconds of the slowest rank in each.
+  [[nodiscard]] int64_t digests() const { return digests_; }
+  [[nodiscard]] double digest_seconds() const { return digest_seconds_; }
   /// Injected kills that were not carried out.
   [[nodiscard]] std::vector<InjectedKill> unstruck() const;
 
@@ -224,6 +227,8 @@ class Group {
   void form(const std::vector<WorkerId>& usable, int64_t world_size, const std::string& reason);
   void try_commit();
   /// What is not finite in the step that all have voted for; empty: nothing.
+  /// False where ranks began the step with different states, and that has been dealt with.
+  bool states_agree();
   [[nodiscard]] std::string what_is_not_finite() const;
   /// Ends the job before that step.
   void stop_at(const std::string& not_finite);
@@ -283,6 +288,9 @@ class Group {
   std::string reason_ = "start";
   int64_t generations_ = 0;
   int64_t restarts_ = 0;
+  int64_t digests_ = 0;
+  double digest_seconds_ = 0;
+  bool disputed_ = false;                ///< ranks hold different states and nobody can tell whose is right
   std::vector<WorkerId> broken_;         ///< whose collectives failed since the last commit
   std::optional<double> cut_off_at_;     ///< when a rank of this generation first lost its peers
   std::optional<double> stalled_since_;  ///< since when ranks lose one another without a commit

@@ -260,6 +260,8 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   summary.uses_api = agent.uses_api();
   summary.generations = agent.generations();
   summary.restarts = agent.restarts();
+  summary.digests = agent.digests();
+  summary.digest_seconds = agent.digest_seconds();
   summary.steps_this_run = agent.pace().steps();
   if (agent.ledger() && agent.batches() != nullptr) {
     const elastic::Lineage& lineage = agent.ledger()->lineage();

@@ -1,0 +1,117 @@
+// pliant audit
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "commands.hpp"
+#include "output.hpp"
+#include "pliant/audit.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+struct AuditArguments {
+  std::string run;
+  std::string against;
+};
+
+std::string verdict_of(const RunComparison& comparison) {
+  if (comparison.is_equal()) {
+    return fmt::format("equal: {}, {} with their states", counted(comparison.steps, "step"),
+                       grouped(comparison.states));
+  }
+  if (comparison.differs < 0) return comparison.how;
+  return fmt::format("step {} {}", comparison.differs, comparison.how);
+}
+
+std::string audit_table(const RunAudit& audit, const std::optional<RunComparison>& comparison,
+                        const std::string& against) {
+  std::vector<std::vector<std::string>> rows;
+  rows.push_back({"run", audit.directory.string()});
+  rows.push_back({"steps", fmt::format("{} of {}", audit.steps, audit.total_steps)});
+  if (audit.steps_skipped > 0)
+    rows.push_back({"steps without update", fmt::format("{}, not finite", audit.steps_skipped)});
+  rows.push_back({"samples used once",
+                  fmt::format("{} of {}", grouped(audit.samples_used_once), grouped(audit.samples_expected))});
+  rows.push_back({"samples repeated", grouped(audit.samples_repeated)});
+  rows.push_back({"samples missing", grouped(audit.samples_missing)});
+  for (const auto& [reason, count] : audit.samples_dropped)
+    rows.push_back({"samples dropped, " + reason, grouped(count)});
+  rows.push_back({"states compared", fmt::format("at {} of {} steps", grouped(audit.states), grouped(audit.steps))});
+  if (comparison) {
+    rows.push_back({"against", against});
+    rows.push_back({"verdict", verdict_of(*comparison)});
+  }
+  return table(rows);
+}
+
+std::string audit_json(const RunAudit& audit, const std::optional<RunComparison>& comparison,
+                       const std::string& against, int exit_code) {
+  nlohmann::ordered_json json;
+  json["schema"] = "pliant.audit/1";
+  json["exit_code"] = exit_code;
+  json["run_id"] = audit.run_id;
+  json["directory"] = audit.directory.string();
+  json["steps"] = audit.steps;
+  json["total_steps"] = audit.total_steps;
+  json["steps_skipped"] = audit.steps_skipped;
+  json["samples_expected"] = audit.samples_expected;
+  json["samples_used_once"] = audit.samples_used_once;
+  json["samples_repeated"] = audit.samples_repeated;
+  json["samples_missing"] = audit.samples_missing;
+  json["samples_dropped"] = audit.samples_dropped;
+  json["states"] = audit.states;
+  json["against"] = nullptr;
+  if (comparison) {
+    json["against"] = {{"directory", against},
+                       {"equal", comparison->is_equal()},
+                       {"steps", comparison->steps},
+                       {"states", comparison->states},
+                       {"step", nullptr},
+                       {"how", comparison->how},
+                       {"parts", comparison->parts}};
+    if (comparison->differs >= 0) json["against"]["step"] = comparison->differs;
+  }
+  return json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+int audit(const Invocation& invocation, const AuditArguments& arguments) {
+  const RunAudit audited = audit_run(arguments.run);
+  std::optional<RunComparison> comparison;
+  if (!arguments.against.empty()) comparison = compare_runs(arguments.run, arguments.against);
+  const bool good = audited.is_whole() && (!comparison || comparison->is_equal());
+  const int exit_code = static_cast<int>(good ? ExitCode::kOk : ExitCode::kFailed);
+  const int written = emit(invocation.json ? audit_json(audited, comparison, arguments.against, exit_code)
+                                           : audit_table(audited, comparison, arguments.against));
+  return exit_code != 0 ? exit_code : written;
+}
+
+}  // namespace
+
+void add_audit(CLI::App& app, Invocation& invocation) {
+  CLI::App* command =
+      app.add_subcommand("audit", "Check what a run committed against its plan, and against another run");
+  auto arguments = std::make_shared<AuditArguments>();
+  command->add_option("RUN", arguments->run, "The directory of a run")->required();
+  command
+      ->add_option("--against", arguments->against,
+                   "Another run: name the first step, and the arrays, in which the two differ")
+      ->type_name("RUN");
+  add_json(*command, invocation);
+  command->footer(
+      "Replays the ledger: every step has the samples that the plan gave it, each sample is used once. Reads only.\n"
+      "Exit code 0: all is as planned and, with --against, the runs are equal in samples, states and losses; 1: "
+      "not.\n\n"
+      "Examples:\n"
+      "  pliant audit pliant-runs/tinylm/latest\n"
+      "  pliant audit pliant-runs/tinylm/latest --against pliant-runs/tinylm/20261124-023000-0123456789ab");
+  command->callback([&invocation, arguments] {
+    invocation.action = [&invocation, arguments] { return audit(invocation, *arguments); };
+  });
+}
+
+}  // namespace pliant::cli

@@ -1,0 +1,165 @@
+// audit_run() and compare_runs(): open run directories as their workers did, and read.
+#include "pliant/audit.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "base/result.hpp"
+#include "data/lengths_file.hpp"
+#include "elastic/audit.hpp"
+#include "elastic/ledger.hpp"
+#include "elastic/run_directory.hpp"
+#include "elastic/state_digest.hpp"
+#include "pliant/batches.hpp"
+#include "pliant/config.hpp"
+
+namespace pliant {
+namespace {
+
+namespace fs = std::filesystem;
+using elastic::CommitRecord;
+using elastic::Lineage;
+using elastic::RunDirectory;
+using Parts = std::map<std::string, std::string>;  // digests in hex, by name
+
+struct OpenRun {
+  RunDirectory directory;
+  Lineage lineage;
+};
+
+OpenRun open_run(const fs::path& run) {
+  RunDirectory directory = or_throw(RunDirectory::open(run));
+  if (!fs::exists(directory.ledger())) {
+    throw Error(Status::kNotFound,
+                fmt::format("{} has no ledger.jsonl; give the directory of a run, such as pliant-runs/NAME/latest",
+                            directory.path().string()),
+                ExitCode::kUsage);
+  }
+  Lineage lineage = or_throw(elastic::Ledger::replay(directory.ledger()));
+  return {std::move(directory), std::move(lineage)};
+}
+
+Batches plan_of(const OpenRun& run) {
+  ConfigOverrides as_resolved;
+  as_resolved.read_environment = false;
+  const Config config = Config::open(run.directory.config(), {.sampler = true}, as_resolved);
+  const elastic::JobFacts facts = or_throw(run.directory.read_facts());
+  Plan plan;
+  plan.global_batch = facts.global_batch;
+  plan.granule = facts.granule;
+  Batches batches(config, plan, or_throw(data::read_dataset(run.directory.dataset())));
+  if (const std::string own = fmt::format("{:016x}", batches.fingerprint()); own != run.lineage.fingerprint) {
+    throw Error(Status::kDataLoss,
+                fmt::format("{}: its ledger was written for other data or options (fingerprint {} instead of {}) than "
+                            "its config.toml and dataset.bin hold",
+                            run.directory.path().string(), run.lineage.fingerprint, own));
+  }
+  return batches;
+}
+
+/// The parts of the state that step `step` began with; empty where nothing is kept of it, or of another state.
+Parts parts_of(const RunDirectory& directory, int64_t step, uint64_t root) {
+  std::ifstream in(directory.path() / elastic::kDigestsFile);
+  Parts parts;
+  for (std::string line; std::getline(in, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object() || json.value("step", int64_t{-1}) != step) continue;
+    if (json.value("root", "") != fmt::format("{:016x}", root) || !json.contains("parts")) continue;
+    for (const auto& [name, value] : json["parts"].items()) {
+      if (value.is_string()) parts[name] = value.get<std::string>();
+    }
+  }
+  return parts;
+}
+
+/// Names whose digests differ, or that only one of the two has.
+std::vector<std::string> differing(const Parts& own, const Parts& other) {
+  std::set<std::string> names;
+  if (own.empty() || other.empty()) return {};
+  for (const auto& [name, value] : own) {
+    const auto found = other.find(name);
+    if (found == other.end() || found->second != value) names.insert(name);
+  }
+  for (const auto& [name, value] : other) {
+    if (!own.contains(name)) names.insert(name);
+  }
+  return {names.begin(), names.end()};
+}
+
+std::string state_text(const std::vector<std::string>& parts) {
+  constexpr size_t kMostNamed = 8;
+  if (parts.empty()) return "begins with another state";
+  const size_t named = std::min(parts.size(), kMostNamed);
+  const std::string more = parts.size() > named ? fmt::format(" and {} more", parts.size() - named) : "";
+  return fmt::format("begins with another state: {}{}",
+                     fmt::join(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(named), ", "), more);
+}
+
+}  // namespace
+
+RunAudit audit_run(const fs::path& run) {
+  const OpenRun opened = open_run(run);
+  Batches batches = plan_of(opened);
+  const Lineage& lineage = opened.lineage;
+  RunAudit audit;
+  audit.run_id = lineage.run_id;
+  audit.directory = opened.directory.path();
+  audit.steps = static_cast<int64_t>(lineage.commits.size());
+  const elastic::Audit counted = or_throw(elastic::audit(lineage, batches, audit.steps));
+  audit.total_steps = batches.expected_steps();
+  audit.samples_expected = counted.expected;
+  audit.samples_used_once = counted.used_once;
+  audit.samples_repeated = counted.repeated;
+  audit.samples_missing = counted.missing;
+  audit.samples_dropped = counted.dropped;
+  for (const CommitRecord& commit : lineage.commits) {
+    if (commit.state) ++audit.states;
+    if (commit.skipped) ++audit.steps_skipped;
+  }
+  return audit;
+}
+
+RunComparison compare_runs(const fs::path& run, const fs::path& other) {
+  const OpenRun one = open_run(run);
+  const OpenRun two = open_run(other);
+  const auto& own = one.lineage.commits;
+  const auto& theirs = two.lineage.commits;
+  RunComparison result;
+  const auto differ = [&result](int64_t step, std::string how) {
+    result.differs = step;
+    result.how = std::move(how);
+    return result;
+  };
+  const size_t both = std::min(own.size(), theirs.size());
+  for (size_t i = 0; i < both; ++i) {
+    const CommitRecord& a = own[i];
+    const CommitRecord& b = theirs[i];
+    result.steps = static_cast<int64_t>(i) + 1;
+    if (a.state && b.state) ++result.states;
+    if (a.digest != b.digest || a.size != b.size) return differ(a.step, "uses other samples");
+    if (a.state && b.state && *a.state != *b.state) {
+      result.parts = differing(parts_of(one.directory, a.step, *a.state), parts_of(two.directory, b.step, *b.state));
+      return differ(a.step, state_text(result.parts));
+    }
+    if (a.learning_rate != b.learning_rate)
+      return differ(a.step, fmt::format("has another learning rate: {} and {}", a.learning_rate, b.learning_rate));
+    if (a.skipped != b.skipped) return differ(a.step, "was left out in one of the two");
+    if (a.loss != b.loss && !(a.loss != a.loss && b.loss != b.loss))
+      return differ(a.step, fmt::format("has another loss: {} and {}", a.loss, b.loss));
+  }
+  if (own.size() != theirs.size()) {
+    return differ(static_cast<int64_t>(both),
+                  fmt::format("is in one of the two only: they have {} and {} steps", own.size(), theirs.size()));
+  }
+  if (both > 0 && result.states == 0)
+    result.how = "no step has a digest of its state in both ([run] digest_every), so that equal weights cannot be told";
+  return result;
+}
+
+}  // namespace pliant

@@ -1,0 +1,147 @@
+// Jobs whose ranks come to hold different states: who differs is named and replaced, and what a run did can be
+// compared.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "integration/job_runner.hpp"
+
+using namespace pliant::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kWrongStep = 5;  ///< the step whose update goes wrong
+constexpr int64_t kToySteps = 26;
+
+Ended audit(JobRunner& job, const fs::path& against) {
+  return job.run({"audit", job.latest().string(), "--against", against.string(), "--json"});
+}
+
+}  // namespace
+
+TEST_CASE("a rank that comes to another state than the majority is named and replaced, and the weights are right") {
+  JobRunner well;
+  well.config(toy_config("workers = 4\ndeterministic = true", ""));
+  REQUIRE(well.run_json().exit_code == 0);
+  for (const char* how : {"skip_apply", "flip_bit"}) {
+    for (const int rank : {0, 2}) {
+      INFO(std::string(how) << " on rank " << rank);
+      JobRunner job;
+      job.config(
+          toy_config("workers = 4\ndeterministic = true\nsnapshot_every = 1", misbehaving(how, rank, kWrongStep)));
+      const Ended ended = job.run_json();
+      INFO(ended.err);
+      REQUIRE(ended.exit_code == 0);
+      CHECK(ended.summary["steps"] == kToySteps);
+      CHECK(ended.summary["restarts"] == 1);
+      CHECK(ended.summary["samples_used_once"] == 203);
+      CHECK(ended.summary["samples_repeated"] == 0);
+      CHECK(has(ended.err, fmt::format("rank {} (worker {}) began step {} with another state than the other ranks (",
+                                       rank, rank, kWrongStep + 1)));
+      CHECK(job.snapshot() == well.snapshot());
+      const Ended compared = audit(job, well.latest());
+      INFO(compared.err);
+      CHECK(compared.exit_code == 0);
+      CHECK(compared.summary["against"]["equal"] == true);
+      CHECK(compared.summary["against"]["states"] == kToySteps);
+    }
+  }
+}
+
+TEST_CASE("two ranks that differ stop the job, both named, and the disputed state is not saved") {
+  JobRunner job;
+  job.config(toy_config("workers = 2", misbehaving("flip_bit", 1, kWrongStep)));
+  const Ended ended = job.run_json();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  const std::string reason = ended.summary["reason"];
+  CHECK(has(reason, fmt::format("step {} is not committed: the ranks began it with different states", kWrongStep + 1)));
+  CHECK(has(reason, "rank 0 (worker 0): "));
+  CHECK(has(reason, "rank 1 (worker 1): "));
+  CHECK(has(reason, "goes on from the newest snapshot, of which there is none"));
+  CHECK(ended.summary["steps"] == kWrongStep + 1);
+  CHECK(ended.summary["snapshot"].is_null());
+  CHECK(job.processes_left() == 0);
+}
+
+TEST_CASE("states are compared as often as digest_every says, and never when it says 0") {
+  for (const int every : {0, 5}) {
+    JobRunner job;
+    job.config(toy_config(fmt::format("workers = 2\ndigest_every = {}", every), ""));
+    const Ended ended = job.run_json();
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    int64_t taken = 0;
+    const auto commits = job.ledger("commit");
+    for (size_t step = 0; step < commits.size(); ++step) {
+      const bool due = every != 0 && step % 5 == 0;
+      CHECK(commits[step].contains("state") == due);
+      taken += due ? 1 : 0;
+    }
+    CHECK(ended.summary["digests"] == taken);
+    CHECK(fs::exists(job.latest() / "digests.jsonl") == (every != 0));
+  }
+}
+
+TEST_CASE("in fast mode the ranks of one world size hold the same state, to the bit") {
+  JobRunner job;
+  job.config(toy_config("workers = 4", ""));
+  const Ended ended = job.run_json();
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["digests"] == kToySteps);
+  CHECK(ended.summary["restarts"] == 0);
+}
+
+TEST_CASE("an audit names the first step and the arrays in which two runs differ, and what one of them lacks") {
+  JobRunner one;
+  one.config(toy_config("workers = 2\ndeterministic = true", ""));
+  REQUIRE(one.run_json().exit_code == 0);
+  const Ended plain = one.run({"audit", one.latest().string()});
+  INFO(plain.err << plain.out);
+  CHECK(plain.exit_code == 0);
+  CHECK(has(plain.out, "26 of 26"));
+  CHECK(has(plain.out, "at 26 of 26 steps"));
+
+  JobRunner other;
+  other.config(toy_config("workers = 2\ndeterministic = true", "").append("\n"));
+  REQUIRE(other.run_json({"--set", "lr.base_lr=0.02"}).exit_code == 0);
+  const Ended rates = audit(one, other.latest());
+  CHECK(rates.exit_code == 1);
+  CHECK(rates.summary["against"]["step"] == 0);
+  CHECK(has(rates.summary["against"]["how"], "has another learning rate"));
+
+  // A bit flips on both ranks at once: nobody can see it but whoever has another run.
+  JobRunner flipped;
+  flipped.config(toy_config("workers = 1\ndeterministic = true", misbehaving("flip_bit", 0, kWrongStep)));
+  REQUIRE(flipped.run_json().exit_code == 0);
+  const Ended states = audit(one, flipped.latest());
+  CHECK(states.exit_code == 1);
+  CHECK(states.summary["against"]["step"] == kWrongStep + 1);
+  CHECK(states.summary["against"]["parts"] == nlohmann::json::array({"weights"}));
+  CHECK(has(states.summary["against"]["how"], "begins with another state: weights"));
+
+  JobRunner shorter;
+  shorter.config(toy_config("workers = 2\ndeterministic = true\nmax_steps = 9", ""));
+  REQUIRE(shorter.run_json().exit_code == 0);
+  const Ended lengths = audit(one, shorter.latest());
+  CHECK(lengths.exit_code == 1);
+  CHECK(lengths.summary["against"]["step"] == 9);
+  CHECK(has(lengths.summary["against"]["how"], "they have 26 and 9 steps"));
+
+  JobRunner blind;
+  blind.config(toy_config("workers = 2\ndeterministic = true\ndigest_every = 0", ""));
+  REQUIRE(blind.run_json().exit_code == 0);
+  const Ended unknown = audit(one, blind.latest());
+  CHECK(unknown.exit_code == 1);
+  CHECK(has(unknown.summary["against"]["how"], "no step has a digest of its state in both"));
+  CHECK(audit(one, one.latest()).exit_code == 0);
+
+  const Ended nowhere = one.run({"audit", one.latest().parent_path().string()});
+  CHECK(nowhere.exit_code == 2);
+  CHECK(has(nowhere.err, "has no ledger.jsonl; give the directory of a run"));
+}
