@@ -1,7 +1,7 @@
 // The step protocol under random orders of events and random deaths.
 #include <doctest/doctest.h>
-
 #include <fmt/format.h>
+
 #include <algorithm>
 
 #include "unit/agent/simulated_job.hpp"
