@@ -101,12 +101,12 @@ std::string summary_table(const JobSummary& s) {
     add("samples repeated", grouped(s.samples_repeated));
     add("samples missing", grouped(s.samples_missing));
     for (const auto& [reason, count] : s.samples_dropped) add("samples dropped, " + reason, grouped(count));
+    add("time lost", fmt::format("{:.2f} s", s.seconds_lost));
     if (s.digests > 0) {
       add("states compared", fmt::format("at {} steps, {:.2f} ms each, {:.1f} % of the time", grouped(s.digests),
                                          1e3 * s.digest_seconds / static_cast<double>(s.digests),
                                          s.wall_seconds > 0 ? 100 * s.digest_seconds / s.wall_seconds : 0));
     }
-    add("time lost", fmt::format("{:.2f} s", s.seconds_lost));
   }
   add("generations", std::to_string(s.generations));
   add("restarts", std::to_string(s.restarts));
