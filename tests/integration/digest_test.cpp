@@ -144,4 +144,7 @@ TEST_CASE("an audit names the first step and the arrays in which two runs differ
   const Ended nowhere = one.run({"audit", one.latest().parent_path().string()});
   CHECK(nowhere.exit_code == 2);
   CHECK(has(nowhere.err, "has no ledger.jsonl; give the directory of a run"));
+  const Ended absent = one.run({"audit", "nowhere"});
+  CHECK(absent.exit_code == 2);
+  CHECK(has(absent.err, "nowhere is no directory; give the directory of a run, such as pliant-runs/NAME/latest"));
 }

@@ -34,13 +34,14 @@ struct OpenRun {
 };
 
 OpenRun open_run(const fs::path& run) {
-  RunDirectory directory = or_throw(RunDirectory::open(run));
-  if (!fs::exists(directory.ledger())) {
+  std::error_code error;
+  if (!fs::exists(run / "ledger.jsonl", error)) {
     throw Error(Status::kNotFound,
-                fmt::format("{} has no ledger.jsonl; give the directory of a run, such as pliant-runs/NAME/latest",
-                            directory.path().string()),
+                fmt::format("{} {}; give the directory of a run, such as pliant-runs/NAME/latest", run.string(),
+                            fs::is_directory(run, error) ? "has no ledger.jsonl" : "is no directory"),
                 ExitCode::kUsage);
   }
+  RunDirectory directory = or_throw(RunDirectory::open(run));
   Lineage lineage = or_throw(elastic::Ledger::replay(directory.ledger()));
   return {std::move(directory), std::move(lineage)};
 }
