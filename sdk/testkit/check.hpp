@@ -22,7 +22,7 @@ struct Check {
   const char* id;       ///< "memory.aligned": subject, dot, name
   const char* demands;  ///< one sentence
   void (*run)(const Subject& subject);
-  int32_t limit_s = 20;  ///< past it the plugin counts as hung
+  int32_t limit_s = 20;  ///< past it the plugin counts as hung; time without a CPU is not counted (run_check)
 };
 
 /// Every check that a plugin of this kind is held to, by subject.

@@ -14,6 +14,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <utility>
 
@@ -105,6 +107,21 @@ Process::~Process() {
 
 void Process::send_signal(int number) const {
   if (!status_) ::kill(pid_, number);
+}
+
+int64_t Process::waited_for_cpu_ns() {
+  std::error_code none;
+  // Threads come and go while this looks.
+  std::filesystem::directory_iterator thread("/proc/" + std::to_string(pid_) + "/task", none);
+  for (; !none && thread != std::filesystem::directory_iterator(); thread.increment(none)) {
+    std::ifstream in(thread->path() / "schedstat");
+    int64_t ran_ns = 0;
+    int64_t waited_ns = 0;
+    if (in >> ran_ns >> waited_ns) waits_ns_[thread->path().filename().string()] = waited_ns;
+  }
+  int64_t sum_ns = 0;
+  for (const auto& [name, waited_ns] : waits_ns_) sum_ns += waited_ns;
+  return sum_ns;
 }
 
 std::optional<int> Process::wait_status(int timeout_ms) {

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,11 +40,15 @@ class Process {
   void send_signal(int number) const;
   /// Waits until it has ended. Nothing after timeout_ms.
   std::optional<int> wait_status(int timeout_ms);
+  /// Nanoseconds that its threads stood ready and had no CPU, summed over the threads seen at this and earlier calls. 0
+  /// where the kernel keeps no schedstat.
+  int64_t waited_for_cpu_ns();
 
  private:
   pid_t pid_ = -1;
   int socket_ = -1;
   std::optional<int> status_;
+  std::map<std::string, int64_t> waits_ns_;  ///< by thread
 };
 
 /// "ended by signal 11 (Segmentation fault)", "ended with 3".

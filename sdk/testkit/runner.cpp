@@ -18,6 +18,9 @@ namespace {
 constexpr int kProbeMs = 20000;
 /// A process that has said its verdict has this long to end.
 constexpr int kEndMs = 5000;
+/// Time in which a check had no CPU does not count against it, up to its limit this many times.
+constexpr int64_t kMostLimits = 10;
+constexpr int64_t kLookMs = 1000;
 constexpr char kLoader = 'L';
 constexpr char kSetting = 'U';
 constexpr char kSeparator = '\x1f';
@@ -82,17 +85,20 @@ void answer_probe(const Subject& subject) {
 Verdict run_check(const Check& check, const Subject& subject, int32_t limit_s) {
   const int32_t limit = limit_s > 0 ? limit_s : check.limit_s;
   const int64_t begin_ns = now_ns();
-  const int64_t end_ns = begin_ns + int64_t{limit} * 1000000000;
+  const int64_t limit_ns = int64_t{limit} * 1000000000;
+  int64_t waited_ns = 0;
   Process process(with({"--check", check.id}, subject));
   Verdict verdict;
   bool decided = false;
   bool gone = false;
   bool late = false;
   while (!decided && !gone && !late) {
-    const int64_t left_ms = std::max<int64_t>(0, (end_ns - now_ns()) / 1000000);
+    const int64_t left_ns = begin_ns + std::min(limit_ns + waited_ns, kMostLimits * limit_ns) - now_ns();
+    const int64_t left_ms = std::clamp<int64_t>(left_ns / 1000000, 0, kLookMs);
     const auto message = receive_message(process.socket(), static_cast<int>(left_ms), gone);
     if (message) take(*message, verdict, decided);
-    late = !message && !gone;
+    late = !message && !gone && left_ns <= 0;
+    waited_ns = process.waited_for_cpu_ns();
   }
   std::optional<int> ended;
   if (!late) ended = process.wait_status(kEndMs);
@@ -101,7 +107,7 @@ Verdict run_check(const Check& check, const Subject& subject, int32_t limit_s) {
   const bool failed = verdict.result == Result::kFail || verdict.result == Result::kSkip;
   if (late) {
     verdict.result = Result::kFail;
-    verdict.reason = "it hung: no verdict after " + seconds_text(limit);
+    verdict.reason = "it hung: no verdict after " + seconds_text(static_cast<int32_t>(verdict.seconds));
   } else if (!ended) {
     if (!failed) verdict = {Result::kFail, "the process did not end after the check", 0, verdict.seconds};
   } else if (WIFSIGNALED(status) && !failed) {

@@ -47,7 +47,8 @@ struct NotAPlugin : std::runtime_error {
 
 /// Opens the file in another process. Throws NotAPlugin, and UsageError for options that it does not have.
 Identity identify(const Subject& subject);
-/// `limit_s` 0: the check's own.
+/// `limit_s` 0: the check's own. Time in which the threads of the check stood ready without a CPU is added, up to ten
+/// limits.
 Verdict run_check(const Check& check, const Subject& subject, int32_t limit_s);
 
 /// The other side of identify() and run_check(): what the started process does.
