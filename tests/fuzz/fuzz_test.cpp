@@ -73,7 +73,7 @@ TEST_CASE("a config is opened or refused with findings, whatever is in it") {
 TEST_CASE("a line of a worker or of the agent is a message or is refused, and a message reads as it was written") {
   const std::vector<std::string> seeds{
       to_line(elastic::FromWorker(elastic::Vote{3, 7, 99, 1.5, 12, 0.1})),
-      to_line(elastic::FromWorker(elastic::Broken{3, "no room", 1, true})),
+      to_line(elastic::FromWorker(elastic::Broken{3, "no room", elastic::BreakCause::kShortage})),
       to_line(elastic::FromWorker(elastic::SnapshotWritten{3, "snapshots/x", ""})),
       to_line(elastic::ToWorker(elastic::Commit{4, true, "snapshots/y"})),
       to_line(elastic::ToWorker(elastic::Save{4, "snapshots/y"})),

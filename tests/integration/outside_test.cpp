@@ -308,6 +308,23 @@ TEST_CASE("a worker that does not end after its training is named, and two signa
 }
 
 #ifndef __SANITIZE_ADDRESS__  // UBSan needs descriptors to look at an object's type
+TEST_CASE("where all who hold the state run short of file descriptors, they are replaced and no step is lost") {
+  for (const int limit : {3, 4, 5, 6, 7}) {
+    CAPTURE(limit);
+    JobRunner job;
+    job.config(toy_config("workers = 4\nmax_restarts = 9", "step_ms = 20"));
+    const pid_t agent = job.start({"run", "pliant.toml", "--json"});
+    REQUIRE(job.wait_for_commits(agent, 3));
+    const rlimit few{static_cast<rlim_t>(limit), static_cast<rlim_t>(limit)};
+    for (const int64_t rank : {1, 2}) REQUIRE(::prlimit(job.worker(rank), RLIMIT_NOFILE, &few, nullptr) == 0);
+    for (const int64_t rank : {0, 3}) ::kill(job.worker(rank), SIGKILL);
+    const Ended ended = job.wait(agent);
+    check_whole(ended, ended.summary["restarts"]);
+    CHECK(ended.summary["restarts"].get<int64_t>() <= 6);
+    CHECK(job.ledger("restart").empty());
+  }
+}
+
 TEST_CASE("the only worker, whose successor cannot be started at once, is replaced when it can be") {
   JobRunner job;
   job.config(toy_config("workers = 1\nsnapshot_every = 1", "step_ms = 50"));

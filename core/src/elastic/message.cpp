@@ -37,6 +37,7 @@ class Encoder {
   }
   void operator()(const char* key, const std::string& value) { object_[key] = value.substr(0, kLongestText); }
   void operator()(const char* key, const uint64_t& value) { object_[key] = std::to_string(value); }
+  void operator()(const char* key, const BreakCause& value) { object_[key] = static_cast<int>(value); }
   void operator()(const char* key, const std::vector<Injection>& list) {
     json& array = object_[key] = json::array();
     for (const Injection& one : list) array.push_back({one.id, one.step, static_cast<int>(one.at)});
@@ -69,6 +70,11 @@ class Decoder {
     const auto& text = object_.at(key).get_ref<const std::string&>();
     const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
     if (end.ec != std::errc{} || end.ptr != text.data() + text.size()) throw std::out_of_range(key);
+  }
+  void operator()(const char* key, BreakCause& value) {
+    const int cause = object_.at(key).get<int>();
+    if (cause < 0 || cause > static_cast<int>(BreakCause::kShortage)) throw std::out_of_range(key);
+    value = static_cast<BreakCause>(cause);
   }
   void operator()(const char* key, std::vector<Injection>& list) {
     list.clear();
@@ -118,8 +124,7 @@ void fields(Message& m, Coder& f) {
     f("finite", m.finite), f("not_finite", m.not_finite);
     f("compared", m.compared), f("state", m.state), f("digest_microseconds", m.digest_microseconds);
   } else if constexpr (std::is_same_v<M, Broken>) {
-    f("generation", m.generation), f("reason", m.reason), f("exit_code", m.exit_code);
-    f("peer_lost", m.peer_lost);
+    f("generation", m.generation), f("reason", m.reason), f("cause", m.cause);
   } else if constexpr (std::is_same_v<M, SnapshotWritten>) {
     f("step", m.step), f("file", m.file), f("error", m.error);
   } else if constexpr (std::is_same_v<M, Injected>) {

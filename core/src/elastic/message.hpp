@@ -86,12 +86,17 @@ struct Vote {
   uint64_t state = 0;                  ///< StateDigest::root
   int64_t digest_microseconds = 0;     ///< that it took
 };
+/// What a rank met in a collective that failed.
+enum class BreakCause {
+  kFault,     ///< of the job, the program or the accelerator
+  kPeerLost,  ///< this rank is well; others were lost to it, or aborted
+  kShortage,  ///< this rank has too little memory or too few descriptors
+};
 /// A collective failed although the agent had not ended the generation.
 struct Broken {
   int64_t generation = 0;
   std::string reason;
-  int exit_code = 1;       ///< of a job that ends for this
-  bool peer_lost = false;  ///< this rank is well; others were lost to it, or aborted
+  BreakCause cause = BreakCause::kFault;
 };
 struct SnapshotWritten {
   int64_t step = 0;
@@ -153,10 +158,10 @@ struct Stop {};
 
 using ToWorker = std::variant<Form, CommIdShared, Commit, Abort, Tell, Save, Stop>;
 
-/// One line without the newline.
 /// Bytes of a line, at most. Whoever sends a longer one is broken: its peer must not keep what has no end.
 constexpr size_t kLongestMessage = size_t{1} << 20;
 
+/// One line without the newline.
 std::string to_line(const FromWorker& message);
 std::string to_line(const ToWorker& message);
 /// kDataLoss for a line that is no message.

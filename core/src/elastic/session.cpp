@@ -22,9 +22,12 @@ namespace pliant {
 namespace elastic {
 
 Broken broken(int64_t generation, const Error& error) {
-  const ExitCode code = error.status() == Status::kResourceExhausted ? ExitCode::kPlugin : ExitCode::kFailed;
   const bool peer_lost = error.status() == Status::kAborted || error.status() == Status::kPeerLost;
-  return {generation, error.message(), static_cast<int>(code), peer_lost};
+  const bool shortage = error.status() == Status::kResourceExhausted;
+  return {generation, error.message(),
+          peer_lost  ? BreakCause::kPeerLost
+          : shortage ? BreakCause::kShortage
+                     : BreakCause::kFault};
 }
 
 }  // namespace elastic

@@ -131,6 +131,7 @@ bool Session::State::join() {
     if (std::holds_alternative<elastic::Stop>(message)) return false;
     if (std::holds_alternative<elastic::Tell>(message)) channel.send(elastic::Holds{applied});
     if (const auto* save = std::get_if<elastic::Save>(&message)) {
+      communicator.clear();  // its generation is over, and the snapshot may need the descriptors that it holds
       if (save->step == applied) {
         write_snapshot(save->file);
       } else {

@@ -61,8 +61,7 @@ class CommunicatorSlot {
   int64_t aborted_ = 0;
 };
 
-/// An accelerator that lacks memory is the accelerator's fault, anything else the job's; lost peers and their aborts
-/// are not this rank's.
+/// What `error` of a collective says to the agent.
 Broken broken(int64_t generation, const Error& error);
 
 }  // namespace elastic

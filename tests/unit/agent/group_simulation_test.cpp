@@ -78,6 +78,37 @@ TEST_CASE(
   CHECK(replaced > 300);
 }
 
+TEST_CASE("workers that run short of something, whichever and whenever, are replaced and no step is lost") {
+  int retired = 0;
+  int replaced = 0;
+  for (uint32_t seed = 0; seed < 2000; ++seed) {
+    const int64_t workers = seed % 3 == 0 ? 1 : seed % 3 == 1 ? 2 : 4;
+    GroupOptions options = options_for(workers, "replace");
+    if (seed % 2 == 0) options.snapshot_every = 0;
+    SimulatedJob job(options, 12, seed, {.one_in = 20, .shortages = 1 + static_cast<int>(seed % 5) / 2});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    const auto said = [&](const char* words) {
+      return std::count_if(job.log().begin(), job.log().end(),
+                           [words](const std::string& line) { return line.find(words) != std::string::npos; });
+    };
+    REQUIRE(said("back to") == 0);
+    replaced += job.healthy_killed();
+    retired += static_cast<int>(said("has saved its state and is replaced"));
+    if (verdict->exit_code == 3) {  // before there was anything to save
+      REQUIRE(job.lineage().empty());
+      continue;
+    }
+    REQUIRE(verdict->exit_code == 0);
+    REQUIRE(job.saved() == job.lineage());
+    REQUIRE(job.lineage().size() == 12);
+  }
+  CHECK(replaced > 1000);
+  CHECK(retired > 200);
+}
+
 TEST_CASE("two workers with different states end the job without a snapshot of either") {
   int ended = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {

@@ -78,7 +78,7 @@ TEST_CASE("a form carries its injections") {
 }
 
 TEST_CASE("text that is not valid UTF-8 does not end the conversation") {
-  CHECK(parse_from_worker(to_line(Broken{1, "\xff\xfe broken", 1, true})));
+  CHECK(parse_from_worker(to_line(Broken{1, "\xff\xfe broken", BreakCause::kShortage})));
 }
 
 TEST_CASE("nonsense is refused") {

@@ -211,6 +211,15 @@ void SimulatedJob::handle(WorkerId, Worker& worker) {
 
 // Lets a worker go one step further by itself, if its peers allow.
 void SimulatedJob::progress(WorkerId, Worker& worker) {
+  if (disturbances_.shortages > 0 && !worker.is_short && random_() % disturbances_.one_in == 0) {
+    --disturbances_.shortages;
+    worker.is_short = true;
+  }
+  if (worker.is_short && (worker.at == At::kJoining || worker.at == At::kReducing)) {
+    worker.outbox.push_back(Broken{worker.form.generation, "no descriptor is left", BreakCause::kShortage});
+    worker.at = At::kWaiting;
+    return;
+  }
   if (worker.at == At::kJoining) {
     int64_t joined = 0;
     for (const auto& [id, other] : workers_) {

@@ -23,6 +23,7 @@ struct Disturbances {
   bool freeze_all = false;        ///< all at once, once a step is committed, until they are continued
   int stillborn = 0;              ///< replacements that die before they say anything
   int refusals = 0;               ///< calls of the rendezvous that it refuses for lack of resources, at random
+  int shortages = 0;              ///< workers whose collectives all fail from a random moment on, each for itself
   bool corrupt = false;           ///< one worker comes to another state, once, at a random step
   bool in_place = false;          ///< states are copied over what a worker held, which takes a while
   int64_t longest_freeze = 6000;  ///< events, a thousandth of a second each; then it continues
@@ -100,6 +101,7 @@ class SimulatedJob final : public GroupActions {
     CostRates rates;  ///< of the step that it computes
     std::vector<Entry> state;
     bool partial = false;  ///< the state is a part of a copy
+    bool is_short = false;
     std::deque<ToWorker> inbox;
     std::deque<FromWorker> outbox;
     bool done = false;  ///< will exit 0 once its outbox is empty

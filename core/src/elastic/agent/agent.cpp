@@ -75,6 +75,7 @@ struct Agent::State final : GroupActions, ForeignActions {
   double signalled_at = 0;                   // when the last of these came
   std::optional<Verdict> forced;             // by a second signal
   std::string spawn_failure;                 // of the first group, or of a foreign one
+  int64_t replacements = 0;                  // workers that were started in the place of others, one at a time
   int64_t workers_owed = 0;                  // that are to be started and could not be yet
   std::string spawn_refused;                 // why, as it was last said
   uintmax_t dataset_size = 0;                // bytes of the file in the run directory
@@ -132,7 +133,6 @@ struct Agent::State final : GroupActions, ForeignActions {
 
   // Starts one worker and listens to it.
   Result<> start(int64_t rank, int64_t world_size, int64_t restarts) {
-    const WorkerId id = next_worker++;
     LaunchOrder launch;
     launch.command = order.command;
     launch.environment = environment(rank, world_size, restarts);
@@ -143,6 +143,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     Result<WorkerProcess> process = WorkerProcess::start(launch);
     if (!process) return failed(std::move(process));
     warden.watch(process->pid());
+    const WorkerId id = next_worker++;
     // Not for the next worker to inherit.
     asio::posix::stream_descriptor socket(loop, ::fcntl(process->socket(), F_DUPFD_CLOEXEC, 0));
     asio::posix::stream_descriptor end(loop, ::fcntl(process->pidfd(), F_DUPFD_CLOEXEC, 0));
@@ -310,8 +311,10 @@ struct Agent::State final : GroupActions, ForeignActions {
       if (static_cast<size_t>(slot.rank) < taken.size()) taken[static_cast<size_t>(slot.rank)] = true;
     }
     const auto free = std::find(taken.begin(), taken.end(), false);
-    return start(free == taken.end() ? 0 : free - taken.begin(), order.config.run().workers,
-                 group ? group->restarts() : 0);
+    Result<> started = start(free == taken.end() ? 0 : free - taken.begin(), order.config.run().workers,
+                             foreign_restarts + replacements + 1);
+    if (started) ++replacements;
+    return started;
   }
 
   void spawn_group(int64_t world_size, int64_t restarts) override {

@@ -13,7 +13,7 @@ namespace pliant::elastic {
 namespace {
 
 // Collectives of several workers that fail so often without a commit are a fault of the machine or the program.
-constexpr size_t kBrokenLimit = 3;
+constexpr int64_t kBrokenLimit = 3;
 
 }  // namespace
 
@@ -50,7 +50,7 @@ bool Group::is_away(WorkerId worker, const Member& member) const {
 std::vector<WorkerId> Group::usable_members(bool barred) const {
   std::vector<WorkerId> usable;
   for (const auto& [id, member] : members_) {
-    if (!member.ready || member.finished || !member.fenced.empty()) continue;
+    if (!member.ready || member.finished || !member.fenced.empty() || member.retires) continue;
     if (!barred && time() < member.barred_until) continue;
     if (!is_away(id, member)) usable.push_back(id);
   }
@@ -245,7 +245,7 @@ void Group::on(WorkerId, Member& member, const Vote& message) {
 
 void Group::on(WorkerId worker, Member& member, const Broken& message) {
   if (message.generation != generation_ || (phase_ != Phase::kRunning && phase_ != Phase::kForming)) return;
-  if (message.peer_lost) {  // most often a process died, which is about to be seen
+  if (message.cause == BreakCause::kPeerLost) {  // most often a process died, which is about to be seen
     member.cut_off = message.reason;
     if (!cut_off_at_) cut_off_at_ = time();
     return;
@@ -254,23 +254,34 @@ void Group::on(WorkerId worker, Member& member, const Broken& message) {
   actions_.event(line, true);
   actions_.interrupted();
   const bool joins = member.holds != committed_;
-  broken_.push_back(worker);
-  const bool alone = std::all_of(broken_.begin(), broken_.end(), [&](WorkerId one) { return one == worker; });
-  const bool too_often = broken_.size() >= kBrokenLimit;
+  // What one rank is short of is its own, whatever others met in between.
+  const bool shortage = message.cause == BreakCause::kShortage;
+  broken_.push_back({worker, shortage});
+  const auto counts = [&](const Break& one) { return shortage ? one.worker == worker : !one.shortage; };
+  const bool too_often = std::count_if(broken_.begin(), broken_.end(), counts) >= kBrokenLimit;
+  const bool alone = std::all_of(broken_.begin(), broken_.end(),
+                                 [&](const Break& one) { return !counts(one) || one.worker == worker; });
   abort_generation();
   // What one meets costs that one. Where nobody holds the state, what they meet one after the other is no one's own.
   const bool others_well = others_hold(worker) || (can_form_without(worker) && !(too_often && !alone));
-  const bool common = fenced_for_breaking_ >= static_cast<int64_t>(kBrokenLimit);
+  const bool common = fenced_for_breaking_ >= kBrokenLimit;
+  const Verdict over{static_cast<int>(shortage ? ExitCode::kPlugin : ExitCode::kFailed), "failed", line};
   if ((joins || (too_often && alone)) && others_well && !common) {
-    if (others_hold(worker)) broken_.clear();
+    if (others_hold(worker)) forget_breaks_of(worker);
     ++fenced_for_breaking_;
     fence(worker, fmt::format("could not take part: {}", message.reason));
   } else if (too_often && alone && bar_joiners(line, false)) {
-    broken_.clear();  // it goes on as it stood before
+    forget_breaks_of(worker);  // it goes on as it stood before
+  } else if (too_often && alone && !common && retire(worker, member, over)) {
+    ++fenced_for_breaking_;
   } else if (too_often || common) {
-    return end({message.exit_code, "failed", line}, true);
+    return end(over, true);
   }
   regroup(line);
+}
+
+void Group::forget_breaks_of(WorkerId worker) {
+  std::erase_if(broken_, [worker](const Break& one) { return one.worker == worker; });
 }
 
 void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) {
@@ -281,6 +292,7 @@ void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) 
   }
   if (!message.error.empty()) {
     actions_.event(fmt::format("no snapshot of step {} from {}: {}", message.step, label(worker), message.error), true);
+    if (!last && member.retires && message.step == committed_) return end(*member.retires, true);
     if (!last) return;
     member.cannot_save = true;
     if (save()) return;  // another may be able to
@@ -296,7 +308,7 @@ void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) 
   const SnapshotRecord record{message.step, message.file};
   const bool known = snapshot_ && snapshot_->step == record.step && snapshot_->file == record.file;
   const bool old = snapshot_ && snapshot_->step > record.step;  // of a rank that was stopped in between
-  if (!last && (known || old || record.step > committed_)) return;
+  if (!last && (known || old || record.step > committed_)) return let_retire(worker, member);
   if (const auto recorded = known ? Result<>{} : actions_.record(record); !recorded) {
     if (!last) return end({code_of(recorded.error()), "failed", recorded.error().message()}, true);
     if (pending_) actions_.event(recorded.error().message(), true);
@@ -305,7 +317,7 @@ void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) 
     return close();
   }
   snapshot_ = record;
-  if (!last) return;
+  if (!last) return let_retire(worker, member);
   if (!pending_) pending_ = verdict_when_saved();
   close();
 }

@@ -177,6 +177,7 @@ class Group {
     double barred_until = 0;             ///< no rank before, if it goes without it
     std::optional<std::string> cut_off;  ///< lost its peers in this generation, in its words
     bool cannot_save = false;
+    std::optional<Verdict> retires;  ///< is replaced once it has saved its state; the end of the job if it cannot
     bool stays = false;  ///< was named for not ending
     std::string fenced;  ///< why it was killed
   };
@@ -252,6 +253,12 @@ class Group {
   /// it `costs` them, one that was let wait too often is killed.
   bool bar_joiners(const std::string& line, bool costs);
   void fence_hung(double waited);
+  /// Replaces a worker that cannot go on with the state that nobody else holds, after a snapshot of it. False where that
+  /// cannot be. `over`: the end of the job if no snapshot comes about.
+  bool retire(WorkerId worker, Member& member, const Verdict& over);
+  /// Ends `worker` if that is what it has written a snapshot for.
+  void let_retire(WorkerId worker, const Member& member);
+  void forget_breaks_of(WorkerId worker);
   void name_those_that_stay(double waited);
   [[nodiscard]] std::vector<WorkerId> stopped_members() const;
   [[nodiscard]] std::vector<WorkerId> who_holds_up() const;
@@ -291,7 +298,11 @@ class Group {
   int64_t digests_ = 0;
   double digest_seconds_ = 0;
   bool disputed_ = false;                ///< ranks hold different states and nobody can tell whose is right
-  std::vector<WorkerId> broken_;         ///< whose collectives failed since the last commit
+  struct Break {
+    WorkerId worker;
+    bool shortage;
+  };
+  std::vector<Break> broken_;            ///< collectives that failed since the last commit
   std::optional<double> cut_off_at_;     ///< when a rank of this generation first lost its peers
   std::optional<double> stalled_since_;  ///< since when ranks lose one another without a commit
   std::optional<double> refused_by_rendezvous_since_;

@@ -135,6 +135,28 @@ bool Group::bar_joiners(const std::string& line, bool costs) {
   return barred;
 }
 
+bool Group::retire(WorkerId worker, Member& member, const Verdict& over) {
+  const bool is_replaced = options_.on_loss == "replace" && restarts_ < options_.max_restarts && stop_code_ == 0;
+  if (!is_replaced) return false;
+  if (is_restorable()) {
+    fence(worker, fmt::format("could not take part: {}", over.reason));
+    return true;
+  }
+  const std::string file = actions_.snapshot_path(committed_);
+  if (committed_ == 0 || member.surely_holds() != committed_ || file.empty()) return false;
+  member.retires = over;
+  actions_.event(fmt::format("{} is asked for a snapshot of step {}, to be replaced then", label(worker), committed_),
+                 false);
+  actions_.send(worker, Save{committed_, file});
+  return true;
+}
+
+void Group::let_retire(WorkerId worker, const Member& member) {
+  if (!member.retires || phase_ != Phase::kStarting || !is_restorable()) return;
+  fence(worker, "has saved its state and is replaced");
+  regroup(reason_);
+}
+
 std::vector<WorkerId> Group::stopped_members() const {
   std::vector<WorkerId> stopped;
   for (const auto& [id, member] : members_) {
