@@ -1,4 +1,4 @@
-// GenericCollectives: pliant.collectives/1 for an accelerator that has none of its own. The carrier, an accelerator
+// GenericCollectives: pliant.collectives/0 for an accelerator that has none of its own. The carrier, an accelerator
 // whose memory is that of the processors, exchanges; the device copies to and from it, in stream order. Where the
 // processors see the device's memory nothing is copied. Where each device reads memory of the others the carrier only
 // says when. Where the accelerator has collectives that cannot join ranks on one device, the ranks find out whether

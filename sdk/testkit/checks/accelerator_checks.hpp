@@ -1,4 +1,4 @@
-// Checks of kind pliant.accelerator/1, by subject.
+// Checks of kind pliant.accelerator/0, by subject.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Memory in stream order, where the plugin offers pliant.stream_memory/1.
+// Memory in stream order, where the plugin offers pliant.stream_memory/0.
 #include <algorithm>
 #include <initializer_list>
 #include <memory>

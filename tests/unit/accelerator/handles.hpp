@@ -1,4 +1,4 @@
-// Handles of pliant.ipc/1 between the ranks of a test, their descriptors with them; and tests of two such ranks.
+// Handles of pliant.ipc/0 between the ranks of a test, their descriptors with them; and tests of two such ranks.
 #pragma once
 
 #include <sys/socket.h>

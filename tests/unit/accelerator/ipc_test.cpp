@@ -1,4 +1,4 @@
-// Memory of one process in another, of any accelerator that has pliant.ipc/1.
+// Memory of one process in another, of any accelerator that has pliant.ipc/0.
 #include <algorithm>
 #include <vector>
 

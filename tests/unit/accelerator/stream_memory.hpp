@@ -1,4 +1,4 @@
-// The extension pliant.stream_memory/1 of a device, called so that a failure is an Outcome.
+// The extension pliant.stream_memory/0 of a device, called so that a failure is an Outcome.
 #pragma once
 
 #include <stdexcept>

@@ -1,4 +1,4 @@
-/* Kind pliant.accelerator/1: memory, streams, events and work of one device type; collectives are an extension of it,
+/* Kind pliant.accelerator/0: memory, streams, events and work of one device type; collectives are an extension of it,
  * collectives.h. C11, append-only.
  *
  * Work is enqueued on streams and runs in stream order; a call that takes a stream returns at once. A failure of
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define PLIANT_KIND_ACCELERATOR "pliant.accelerator/1"
+#define PLIANT_KIND_ACCELERATOR "pliant.accelerator/0"
 
 typedef struct pliant_stream pliant_stream;
 typedef struct pliant_event pliant_event;

@@ -1,4 +1,4 @@
-/* Extension pliant.collectives/1 of an accelerator: what the ranks of a communicator exchange. C11, append-only.
+/* Extension pliant.collectives/0 of an accelerator: what the ranks of a communicator exchange. C11, append-only.
  *
  * Collectives are enqueued on streams and return at once. A failure (a lost rank, an abort) is reported by the next
  * stream_synchronize or event_synchronize on that stream, and by comm_status. */
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-#define PLIANT_COLLECTIVES "pliant.collectives/1"
+#define PLIANT_COLLECTIVES "pliant.collectives/0"
 
 typedef struct pliant_comm pliant_comm;
 

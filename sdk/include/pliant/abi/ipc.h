@@ -1,4 +1,4 @@
-/* Extension pliant.ipc/1 of an accelerator: device memory and events of one process in another of the same machine.
+/* Extension pliant.ipc/0 of an accelerator: device memory and events of one process in another of the same machine.
  * C11, append-only. */
 #ifndef PLIANT_ABI_IPC_H
 #define PLIANT_ABI_IPC_H
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define PLIANT_IPC "pliant.ipc/1"
+#define PLIANT_IPC "pliant.ipc/0"
 
 /* Names memory or an event of one process to others. The bytes travel as they are; the descriptor, where there is one,
  * as SCM_RIGHTS, and belongs to whoever holds the handle: each side closes its own. */

@@ -1,4 +1,4 @@
-/* Extension pliant.stream_memory/1 of an accelerator: memory that is taken and given back in stream order. An
+/* Extension pliant.stream_memory/0 of an accelerator: memory that is taken and given back in stream order. An
  * accelerator without it gets the host's, made of alloc, free and events. C11, append-only. */
 #ifndef PLIANT_ABI_STREAM_MEMORY_H
 #define PLIANT_ABI_STREAM_MEMORY_H
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define PLIANT_STREAM_MEMORY "pliant.stream_memory/1"
+#define PLIANT_STREAM_MEMORY "pliant.stream_memory/0"
 
 typedef struct pliant_stream_memory {
   uint32_t struct_size;

@@ -1,4 +1,4 @@
-// Gives an accelerator the extension pliant.collectives/1: return collectives_table<T>() from `extension` for
+// Gives an accelerator the extension pliant.collectives/0: return collectives_table<T>() from `extension` for
 // PLIANT_COLLECTIVES. The SDK owns the handles and checks every argument that can be checked before the class sees it.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Gives an accelerator the extension pliant.ipc/1: return ipc_table<T>() from `extension` for PLIANT_IPC. The SDK
+// Gives an accelerator the extension pliant.ipc/0: return ipc_table<T>() from `extension` for PLIANT_IPC. The SDK
 // checks every argument that can be checked before the class sees it.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Gives an accelerator the extension pliant.stream_memory/1: return stream_memory_table<T>() from `extension` for
+// Gives an accelerator the extension pliant.stream_memory/0: return stream_memory_table<T>() from `extension` for
 // PLIANT_STREAM_MEMORY. The SDK checks every argument that can be checked before the class sees it.
 #pragma once
 
