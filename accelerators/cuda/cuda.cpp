@@ -44,7 +44,8 @@ void require_name(const char* option, const std::string& file, const char* examp
   const bool bare = file.find('/') == std::string::npos;
   sdk::require(bare || file.rfind('/', 0) == 0, std::string(option) + " is '" + file +
                                                     "'; give a name without '/', such as " + example +
-                                                    ", or an absolute path");
+                                                    ", or an absolute path",
+               option);
 }
 
 class CudaAccelerator {
@@ -86,7 +87,7 @@ class CudaAccelerator {
   void start(const sdk::Host& host) {
     host_ = host;
     require_name("runtime", runtime, "libcudart.so.13");
-    sdk::require(!nccl.empty(), "nccl is empty; give a name such as libnccl.so.2, or an absolute path");
+    sdk::require(!nccl.empty(), "nccl is empty; give a name such as libnccl.so.2, or an absolute path", "nccl");
     require_name("nccl", nccl, "libnccl.so.2");
     memory_.set_limit(static_cast<uint64_t>(memory_bytes));
   }

@@ -56,7 +56,7 @@ class HostAccelerator : public pliant::accelerator::Device {
       settings.network.own = NetworkSettings::resolve(interface);
     } else {
       pliant::sdk::require(interface.empty(), "interface = \"" + interface +
-                                                  "\" is for transport = \"gloo\" only; set that, or leave it out");
+                                                  "\" is for transport = \"gloo\" only; set that, or leave it out", "interface transport");
     }
     configure(std::move(settings));
   }

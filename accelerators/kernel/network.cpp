@@ -95,7 +95,8 @@ NetworkAddress NetworkSettings::resolve(const std::string& interface) {
   throw Failure(PLIANT_INVALID_ARGUMENT,
                 interface.empty()
                     ? "transport = \"gloo\" needs the interface that reaches the other machines; " + here
-                    : "interface = \"" + interface + "\" is no interface or address of this machine; " + here);
+                    : "interface = \"" + interface + "\" is no interface or address of this machine; " + here,
+                interface.empty() ? "transport" : "interface");
 }
 
 bool NetworkId::is_one(const pliant_comm_id& id) {

@@ -37,11 +37,15 @@ void must(const char* slot, const Outcome& outcome) {
 Accelerator::Accelerator(const Subject& subject, Devices wanted)
     : plugin_(subject.file), options_(plugin_, subject.settings), instance_(plugin_, options_) {
   expect(instance_.status() == PLIANT_OK && self() != nullptr, "create answered " + instance_.text());
-  if (const auto extension = plugin_.record().extension; extension != nullptr) {
-    collectives_ = static_cast<const pliant_collectives*>(extension(self(), PLIANT_COLLECTIVES));
-    ipc_ = static_cast<const pliant_ipc*>(extension(self(), PLIANT_IPC));
-    stream_memory_ = static_cast<const pliant_stream_memory*>(extension(self(), PLIANT_STREAM_MEMORY));
-  }
+  slots_ = sdk::widened<pliant_accelerator>(plugin_.record().vtable);
+  const auto find = [this]<class Table>(std::optional<Table>& table, const char* id) {
+    const auto extension = plugin_.record().extension;
+    const void* const given = extension == nullptr ? nullptr : extension(self(), id);
+    if (given != nullptr) table = sdk::widened<Table>(given);
+  };
+  find(collectives_, PLIANT_COLLECTIVES);
+  find(ipc_, PLIANT_IPC);
+  find(stream_memory_, PLIANT_STREAM_MEMORY);
   if (wanted == Devices::kAnyNumber) return;
   must("device_count", call(&pliant_accelerator::device_count, &devices_));
   if (devices_ <= 0) skip("there is no device");

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "pliant/abi/collectives.h"
 #include "pliant/abi/ipc.h"
 #include "pliant/abi/stream_memory.h"
+#include "pliant/sdk/sized.hpp"
 #include "testkit/check.hpp"
 #include "testkit/plugin.hpp"
 
@@ -48,19 +50,20 @@ class Accelerator {
   Outcome call(int32_t (*pliant_collectives::*slot)(void*, Parameters...), const Arguments&... arguments) const {
     return answer(collectives_->*slot, arguments...);
   }
-  [[nodiscard]] const pliant_accelerator& slots() const {
-    return *static_cast<const pliant_accelerator*>(plugin_.record().vtable);
-  }
+  /// Slots that the plugin does not have are NULL; so in the other tables.
+  [[nodiscard]] const pliant_accelerator& slots() const { return slots_; }
   /// NULL when it has no collectives.
-  [[nodiscard]] const pliant_collectives* collectives() const { return collectives_; }
+  [[nodiscard]] const pliant_collectives* collectives() const { return collectives_ ? &*collectives_ : nullptr; }
   /// NULL when it has no memory between processes.
-  [[nodiscard]] const pliant_ipc* ipc() const { return ipc_; }
+  [[nodiscard]] const pliant_ipc* ipc() const { return ipc_ ? &*ipc_ : nullptr; }
   template <class... Parameters, class... Arguments>
   Outcome call(int32_t (*pliant_ipc::*slot)(void*, Parameters...), const Arguments&... arguments) const {
     return answer(ipc_->*slot, arguments...);
   }
   /// NULL when it has no memory in stream order.
-  [[nodiscard]] const pliant_stream_memory* stream_memory() const { return stream_memory_; }
+  [[nodiscard]] const pliant_stream_memory* stream_memory() const {
+    return stream_memory_ ? &*stream_memory_ : nullptr;
+  }
   template <class... Parameters, class... Arguments>
   Outcome call(int32_t (*pliant_stream_memory::*slot)(void*, Parameters...), const Arguments&... arguments) const {
     return answer(stream_memory_->*slot, arguments...);
@@ -98,9 +101,10 @@ class Accelerator {
   OpenedPlugin plugin_;
   OptionRow options_;
   OwnInstance instance_;
-  const pliant_collectives* collectives_ = nullptr;
-  const pliant_ipc* ipc_ = nullptr;
-  const pliant_stream_memory* stream_memory_ = nullptr;
+  pliant_accelerator slots_{};
+  std::optional<pliant_collectives> collectives_;
+  std::optional<pliant_ipc> ipc_;
+  std::optional<pliant_stream_memory> stream_memory_;
   int32_t devices_ = 0;
   uint32_t capabilities_ = 0;
 };

@@ -11,6 +11,7 @@
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/abi/lr_rule.h"
 #include "pliant/abi/rendezvous.h"
+#include "pliant/sdk/sized.hpp"
 
 namespace pliant::testkit {
 namespace {
@@ -217,14 +218,14 @@ std::string generations(const pliant_rendezvous& table, void* self) {
 
 std::string exercise(const OwnInstance& instance) {
   const std::string kind = instance.record().kind;
-  const void* table = instance.record().vtable;
+  const void* const given = instance.record().vtable;
   void* self = instance.self();
-  if (kind == PLIANT_KIND_ELASTICITY_POLICY) return plan(*static_cast<const pliant_elasticity_policy*>(table), self);
-  if (kind == PLIANT_KIND_BATCH_SAMPLER) return rows(*static_cast<const pliant_batch_sampler*>(table), self);
-  if (kind == PLIANT_KIND_BALANCER) return ranks(*static_cast<const pliant_balancer*>(table), self);
-  if (kind == PLIANT_KIND_LR_RULE) return rates(*static_cast<const pliant_lr_rule*>(table), self);
-  if (kind == PLIANT_KIND_ACCELERATOR) return device_work(*static_cast<const pliant_accelerator*>(table), self);
-  if (kind == PLIANT_KIND_RENDEZVOUS) return generations(*static_cast<const pliant_rendezvous*>(table), self);
+  if (kind == PLIANT_KIND_ELASTICITY_POLICY) return plan(sdk::widened<pliant_elasticity_policy>(given), self);
+  if (kind == PLIANT_KIND_BATCH_SAMPLER) return rows(sdk::widened<pliant_batch_sampler>(given), self);
+  if (kind == PLIANT_KIND_BALANCER) return ranks(sdk::widened<pliant_balancer>(given), self);
+  if (kind == PLIANT_KIND_LR_RULE) return rates(sdk::widened<pliant_lr_rule>(given), self);
+  if (kind == PLIANT_KIND_ACCELERATOR) return device_work(sdk::widened<pliant_accelerator>(given), self);
+  if (kind == PLIANT_KIND_RENDEZVOUS) return generations(sdk::widened<pliant_rendezvous>(given), self);
   throw std::runtime_error("no exercise for kind " + kind);
 }
 

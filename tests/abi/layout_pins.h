@@ -3,10 +3,11 @@
  * own line. */
 
 /* base.h */
-PLIANT_PIN_STRUCT(pliant_error, 512)
+PLIANT_PIN_STRUCT(pliant_error, 640)
 PLIANT_PIN(pliant_error, struct_size, 0, 4)
 PLIANT_PIN(pliant_error, status, 4, 4)
 PLIANT_PIN(pliant_error, message, 8, 504)
+PLIANT_PIN(pliant_error, options, 512, 128)
 
 PLIANT_PIN_STRUCT(pliant_str, 16)
 PLIANT_PIN(pliant_str, data, 0, 8)
@@ -252,7 +253,7 @@ PLIANT_PIN_STRUCT(pliant_copy, 24)
 PLIANT_PIN(pliant_copy, to, 0, 8)
 PLIANT_PIN(pliant_copy, from, 8, 8)
 PLIANT_PIN(pliant_copy, bytes, 16, 8)
-PLIANT_PIN_STRUCT(pliant_accelerator, 184)
+PLIANT_PIN_STRUCT(pliant_accelerator, 192)
 PLIANT_PIN(pliant_accelerator, struct_size, 0, 4)
 PLIANT_PIN(pliant_accelerator, reserved, 4, 4)
 PLIANT_PIN(pliant_accelerator, device_count, 8, 8)
@@ -277,6 +278,7 @@ PLIANT_PIN(pliant_accelerator, copy_batch_async, 152, 8)
 PLIANT_PIN(pliant_accelerator, reduce_async, 160, 8)
 PLIANT_PIN(pliant_accelerator, cast_async, 168, 8)
 PLIANT_PIN(pliant_accelerator, host_function, 176, 8)
+PLIANT_PIN(pliant_accelerator, why_no_devices, 184, 8)
 
 /* collectives.h */
 PLIANT_PIN_STRUCT(pliant_collectives, 176)

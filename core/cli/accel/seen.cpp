@@ -1,10 +1,9 @@
 // Asks the accelerator.
 #include "accel/seen.hpp"
 
-#include <string_view>
+#include <array>
 
 #include "accelerator/state.hpp"
-#include "pliant/error.hpp"
 
 namespace pliant::cli {
 
@@ -18,15 +17,12 @@ bool has_own_collectives(const Accelerator& accelerator) {
 }
 
 std::string why_no_devices(const Accelerator& accelerator) {
-  try {
-    static_cast<void>(accelerator.properties(0));
-    return "";
-  } catch (const Error& error) {
-    const std::string& told = error.message();
-    constexpr std::string_view kBefore = "devices: 0: ";  // the SDK's words
-    const size_t at = told.find(kBefore);
-    return at == std::string::npos ? "" : told.substr(at + kBefore.size());
-  }
+  const pliant_accelerator& slots = accelerator.state()->table();
+  if (slots.why_no_devices == nullptr) return "";
+  std::array<char, 512> text{};
+  accelerator.state()->call(slots.why_no_devices, text.data(), uint64_t{text.size()});
+  text.back() = '\0';
+  return text.data();
 }
 
 std::string version_of(const Accelerator& accelerator) {

@@ -38,11 +38,19 @@ class Error : public std::exception {
   /// One or more lines, no final newline. Config errors carry one `file:line:col: error: ...` block per finding.
   [[nodiscard]] const std::string& message() const noexcept { return message_; }
   [[nodiscard]] const char* what() const noexcept override { return message_.c_str(); }
+  /// Keys of a plugin's options that it is about, the likeliest first, with a space between; empty when it is about
+  /// none.
+  [[nodiscard]] const std::string& options() const noexcept { return options_; }
+  Error& about(std::string options) {
+    options_ = std::move(options);
+    return *this;
+  }
 
  private:
   Status status_;
   ExitCode exit_code_;
   std::string message_;
+  std::string options_;
 };
 
 }  // namespace pliant

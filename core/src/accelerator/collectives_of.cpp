@@ -9,27 +9,20 @@
 
 namespace pliant::detail {
 
-namespace {
-
-const pliant_collectives* own_collectives(const plugin::Instance& device) {
-  const pliant_plugin& record = device.plugin().record();
-  if (record.extension == nullptr) return nullptr;
-  return static_cast<const pliant_collectives*>(record.extension(device.self(), PLIANT_COLLECTIVES));
-}
-
-}  // namespace
-
 struct CollectivesOf::Generic {
   sdk::detail::Plain<GenericCollectives> self;
 };
 
 CollectivesOf::CollectivesOf(const plugin::Instance& device, std::vector<plugin::SearchDir> search)
-    : device_(device), search_(std::move(search)), own_(own_collectives(device)), asks_(asks()) {}
+    : device_(device),
+      search_(std::move(search)),
+      own_(device.extension<pliant_collectives>(PLIANT_COLLECTIVES)),
+      asks_(asks()) {}
 
 CollectivesOf::~CollectivesOf() = default;
 
 bool CollectivesOf::asks() const {
-  if (own_ == nullptr || !PLIANT_HAS(pliant_collectives, own_, device_key) || own_->device_key == nullptr) return false;
+  if (own_ == nullptr || own_->device_key == nullptr) return false;
   return plugin::find(search_, device_.plugin().kind(), kCarrier).has_value();
 }
 

@@ -14,8 +14,6 @@ struct Called {
 
   [[nodiscard]] const pliant_accelerator& slots() const { return instance.table<pliant_accelerator>(); }
   [[nodiscard]] const pliant_collectives& collectives() const;
-  /// NULL where it has no such extension.
-  [[nodiscard]] const void* extension(const char* id) const;
   template <class... Parameters, class... Arguments>
   void operator()(int32_t (*slot)(void*, Parameters...), Arguments... arguments) const {
     pliant_error error = plugin::fresh_error();

@@ -10,13 +10,8 @@ namespace pliant::detail {
 
 using sdk::Failure;
 
-const void* Called::extension(const char* id) const {
-  const auto& record = instance.plugin().record();
-  return record.extension == nullptr ? nullptr : record.extension(instance.self(), id);
-}
-
 const pliant_collectives& Called::collectives() const {
-  return *static_cast<const pliant_collectives*>(extension(PLIANT_COLLECTIVES));
+  return *instance.extension<pliant_collectives>(PLIANT_COLLECTIVES);
 }
 
 Stage::Stage(const Called& device, int32_t device_index, uint64_t bytes)

@@ -100,7 +100,7 @@ void OwnComm::abort() const {
 }
 
 bool OwnComm::is_done() const {
-  if (!PLIANT_HAS(pliant_collectives, &table_, comm_query) || table_.comm_query == nullptr) return true;
+  if (table_.comm_query == nullptr) return true;
   int32_t done = 0;
   pliant_error ignored = plugin::fresh_error();
   return table_.comm_query(device_.instance.self(), comm_, &done, &ignored) == PLIANT_OK && done != 0;
@@ -127,8 +127,7 @@ std::shared_ptr<OwnComm> OwnComm::agree(const Called& device, const pliant_colle
   Ticket ticket{};
   if (place.rank == 0) {
     try {
-      const bool grows_by_id = origin == Origin::kGrown && PLIANT_HAS(pliant_collectives, table, comm_grow_id) &&
-                               table->comm_grow_id != nullptr;
+      const bool grows_by_id = origin == Origin::kGrown && table->comm_grow_id != nullptr;
       if (grows_by_id) device(table->comm_grow_id, renewal.old->comm_, place.world_size, &ticket.id);
       if (!grows_by_id) device(table->comm_id, place.world_size, &ticket.id);
       ticket.is_made = 1;

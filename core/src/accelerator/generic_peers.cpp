@@ -83,8 +83,8 @@ bool PeerMemory::is_there(const Called& device, int32_t device_index) {
   properties.struct_size = sizeof(properties);
   device(device.slots().device_properties, device_index, &properties);
   if ((properties.capabilities & PLIANT_CAP_EXCHANGE_MEMORY) == 0) return false;
-  const auto* ipc = static_cast<const pliant_ipc*>(device.extension(PLIANT_IPC));
-  return ipc != nullptr && PLIANT_HAS(pliant_ipc, ipc, release_memory);
+  const auto* ipc = device.instance.extension<pliant_ipc>(PLIANT_IPC);
+  return ipc != nullptr && ipc->release_memory != nullptr;
 }
 
 PeerMemory::PeerMemory(const Called& device, int32_t device_index, int32_t rank, int32_t world_size, uint64_t bytes)
@@ -92,7 +92,7 @@ PeerMemory::PeerMemory(const Called& device, int32_t device_index, int32_t rank,
       device_index_(device_index),
       rank_(rank),
       world_size_(world_size),
-      ipc_(static_cast<const pliant_ipc*>(device.extension(PLIANT_IPC))),
+      ipc_(device.instance.extension<pliant_ipc>(PLIANT_IPC)),
       secret_(drawn()),
       peers_(static_cast<size_t>(world_size)) {
   void* made = nullptr;

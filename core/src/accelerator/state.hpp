@@ -49,13 +49,10 @@ struct Accelerator::State {
     raw.name[sizeof(raw.name) - 1] = '\0';
     return raw;
   }
-  /// The collectives' table holds `slot`; that of an older plugin ends before.
+  /// The collectives have `slot`; those of an older plugin may not.
   template <class Slot>
   [[nodiscard]] bool has(Slot pliant_collectives::*slot) {
-    const pliant_collectives& table = collectives.table();
-    const auto* const place = reinterpret_cast<const std::byte*>(&(table.*slot));
-    return static_cast<size_t>(place - reinterpret_cast<const std::byte*>(&table)) < table.struct_size &&
-           table.*slot != nullptr;
+    return collectives.table().*slot != nullptr;
   }
   /// The same for a slot of the collectives.
   template <class... Parameters, class... Arguments>

@@ -11,12 +11,6 @@ namespace pliant::detail {
 
 namespace {
 
-const pliant_stream_memory* own_stream_memory(const plugin::Instance& device) {
-  const pliant_plugin& record = device.plugin().record();
-  if (record.extension == nullptr) return nullptr;
-  return static_cast<const pliant_stream_memory*>(record.extension(device.self(), PLIANT_STREAM_MEMORY));
-}
-
 /// The next multiple of an eighth of the power of two below, at least of 512.
 uint64_t class_of(uint64_t bytes) {
   constexpr uint64_t kLeast = 512;
@@ -28,7 +22,9 @@ uint64_t class_of(uint64_t bytes) {
 }  // namespace
 
 StreamMemory::StreamMemory(const plugin::Instance& device)
-    : device_(device), slots_(device.table<pliant_accelerator>()), own_(own_stream_memory(device)) {}
+    : device_(device),
+      slots_(device.table<pliant_accelerator>()),
+      own_(device.extension<pliant_stream_memory>(PLIANT_STREAM_MEMORY)) {}
 
 StreamMemory::~StreamMemory() {
   for (auto& [device, shelf] : shelves_) {

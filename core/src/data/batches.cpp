@@ -40,8 +40,8 @@ struct Batches::State {
     sampler.refusal = [this](int32_t status, const pliant_error& error) {
       return plugin::to_error(instance.plugin(), status, error);
     };
-    if (dataset.lengths.size() < data::kStreamFrom || record.extension == nullptr) return;
-    sampler.stream = static_cast<const pliant_row_stream*>(record.extension(instance.self(), PLIANT_ROW_STREAM));
+    if (dataset.lengths.size() < data::kStreamFrom) return;
+    sampler.stream = instance.extension<pliant_row_stream>(PLIANT_ROW_STREAM);
     sampler.save = [this] { return instance.save(); };
     sampler.load = [this](std::string_view saved) { return instance.load(saved); };
   }
@@ -88,24 +88,19 @@ struct Batches::State {
   }
 
   [[nodiscard]] const pliant_packing* packing_table() const {
-    const pliant_plugin& record = instance.plugin().record();
-    return record.extension == nullptr
-               ? nullptr
-               : static_cast<const pliant_packing*>(record.extension(instance.self(), PLIANT_PACKING));
+    return instance.extension<pliant_packing>(PLIANT_PACKING);
   }
   /// Streamed rows are not there to be reported on: another instance plans them, and forgets them.
   [[nodiscard]] Result<Packing> planned_elsewhere(int64_t epoch) const {
     auto other = plugin::instantiate(config, "sampler");
     if (!other) return failed(std::move(other));
-    const pliant_plugin& record = other->plugin().record();
     data::Sampler planner = sampler;
     planner.self = other->self();
     planner.stream = nullptr;
     const data::EpochInputs inputs{seed, epoch, global_batch, dataset};
     const auto rows = data::open_rows(planner, inputs);
     if (!rows) return tl::unexpected<Error>(rows.error());
-    return data::packing_of(planner,
-                            static_cast<const pliant_packing*>(record.extension(other->self(), PLIANT_PACKING)));
+    return data::packing_of(planner, other->extension<pliant_packing>(PLIANT_PACKING));
   }
 
   [[nodiscard]] data::Position position() const {

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "plugin/plugin.hpp"
+#include "plugin/record_check.hpp"
 
 namespace pliant::plugin {
 
@@ -47,10 +50,10 @@ int32_t take(void* context, void* bytes, uint64_t size, uint64_t* got) {
   return PLIANT_OK;
 }
 
-/// The message as one printable, terminated text.
-std::string message_of(const pliant_error& error) {
-  const char* end = std::find(error.message, error.message + sizeof(error.message), '\0');
-  std::string text(error.message, end);
+/// The text up to its end, printable.
+template <size_t kSize>
+std::string text_of(const char (&given)[kSize]) {
+  std::string text(given, std::find(given, given + kSize, '\0'));
   for (char& c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if ((byte < 0x20 && c != '\n') || byte == 0x7f) c = ' ';
@@ -68,14 +71,15 @@ pliant_error fresh_error() {
 
 Error to_error(const Plugin& plugin, int32_t status, const pliant_error& error) {
   const bool known = status > PLIANT_OK && status <= PLIANT_DEADLINE_EXCEEDED;
-  std::string text = message_of(error);
+  std::string text = text_of(error.message);
   if (text.empty()) text = fmt::format("failed with status {} and gave no message", status);
   if (!known) text += fmt::format(" (status {} is none of the ABI's)", status);
   const auto mapped = known ? static_cast<Status>(status) : Status::kInternal;
   const bool users = mapped == Status::kInvalidArgument || mapped == Status::kOutOfRange ||
                      mapped == Status::kFailedPrecondition || mapped == Status::kIncompatibleWorldSize;
-  return {mapped, fmt::format("{} '{}': {}", plugin.kind().section, plugin.record().name, text),
-          users ? ExitCode::kUsage : ExitCode::kPlugin};
+  Error made(mapped, fmt::format("{} '{}': {}", plugin.kind().section, plugin.record().name, text),
+             users ? ExitCode::kUsage : ExitCode::kPlugin);
+  return made.about(text_of(error.options));
 }
 
 Result<Instance> Instance::create(std::shared_ptr<const Plugin> plugin, const OptionValues& values,
@@ -99,6 +103,24 @@ Result<Instance> Instance::create(std::shared_ptr<const Plugin> plugin, const Op
   return made;
 }
 
+struct Instance::Extensions {
+  std::mutex mutex;
+  std::map<std::string, std::vector<std::byte>> tables;
+};
+
+Instance::Instance() : extensions_(std::make_unique<Extensions>()) {}
+
+const void* Instance::extension_as(const char* id, size_t size) const {
+  const pliant_plugin& record = plugin_->record();
+  if (record.extension == nullptr) return nullptr;
+  const std::lock_guard lock(extensions_->mutex);
+  const auto known = extensions_->tables.find(id);
+  if (known != extensions_->tables.end()) return known->second.data();
+  const void* const given = record.extension(self_, id);
+  if (given == nullptr) return nullptr;
+  return extensions_->tables.emplace(id, table_as_known(given, size)).first->second.data();
+}
+
 Instance::~Instance() {
   if (self_ == nullptr) return;
   try {
@@ -108,10 +130,13 @@ Instance::~Instance() {
 }
 
 Instance::Instance(Instance&& other) noexcept
-    : plugin_(std::move(other.plugin_)), self_(std::exchange(other.self_, nullptr)) {}
+    : plugin_(std::move(other.plugin_)),
+      extensions_(std::move(other.extensions_)),
+      self_(std::exchange(other.self_, nullptr)) {}
 
 Instance& Instance::operator=(Instance&& other) noexcept {
   std::swap(plugin_, other.plugin_);
+  std::swap(extensions_, other.extensions_);
   std::swap(self_, other.self_);
   return *this;
 }

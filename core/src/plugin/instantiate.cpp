@@ -1,8 +1,8 @@
 // From a section of an opened config to an instance of its plugin.
 #include <fmt/format.h>
 
-#include <cctype>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -13,31 +13,15 @@ namespace pliant::plugin {
 
 namespace {
 
-bool is_word(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
-
-/// Where `text` has `word` as a word of its own; npos when nowhere.
-size_t find_word(const std::string& text, const std::string& word) {
-  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-    const size_t past = at + word.size();
-    if ((at == 0 || !is_word(text[at - 1])) && (past == text.size() || !is_word(text[past]))) return at;
+/// Where the first of the options `error` is about was set that somebody set.
+std::optional<config::Origin> origin_of(const config::Selection& selection, const Error& error) {
+  std::istringstream keys(error.options());
+  for (std::string key; keys >> key;) {
+    for (const config::Effective& row : selection.table.rows) {
+      if (row.option->key == key && row.value.origin.layer != config::Layer::kDefault) return row.value.origin;
+    }
   }
-  return std::string::npos;
-}
-
-/// Of the options that somebody set the one that `message` names first.
-std::optional<config::Origin> option_in(const config::Selection& selection, const std::string& message) {
-  std::optional<config::Origin> origin;
-  size_t first = std::string::npos;
-  for (const config::Effective& row : selection.table.rows) {
-    if (row.value.origin.layer == config::Layer::kDefault) continue;
-    const size_t at = find_word(message, row.option->key);
-    if (at >= first) continue;
-    first = at;
-    origin = row.value.origin;
-  }
-  return origin;
+  return std::nullopt;
 }
 
 Error at_origin(const detail::ConfigState& state, const config::Origin& origin, const Error& error) {
@@ -51,7 +35,7 @@ Result<Instance> instance_of(const detail::ConfigState& state, const config::Sel
                              const pliant_host* host) {
   Result<Instance> made = Instance::create(selection.plugin, selection.table.values, host);
   if (made) return made;
-  const config::Origin origin = option_in(selection, made.error().message()).value_or(selection.use_origin);
+  const config::Origin origin = origin_of(selection, made.error()).value_or(selection.use_origin);
   return tl::unexpected<Error>(at_origin(state, origin, made.error()));
 }
 
@@ -80,7 +64,7 @@ Error at_option(const Config& config, std::string_view section, const Error& err
   const detail::ConfigState& state = config.state();
   const auto found = state.selections.find(section);
   if (found == state.selections.end()) return error;
-  const std::optional<config::Origin> named = option_in(found->second, error.message());
+  const std::optional<config::Origin> named = origin_of(found->second, error);
   return named ? at_origin(state, *named, error) : error;
 }
 

@@ -1,5 +1,5 @@
-// The table of kinds: TOML section, id, and the slots that this host needs of each.
-#include <array>
+// The table of kinds: TOML section, id, and the slots that every plugin of each has.
+#include <cstddef>
 
 #include "pliant/abi/accelerator.h"
 #include "pliant/abi/balancer.h"
@@ -13,45 +13,31 @@ namespace pliant::plugin {
 
 namespace {
 
-using Names = std::string_view;
-constexpr std::array<Names, 1> kElasticitySlots{"plan"};
-constexpr std::array<Names, 5> kSamplerSlots{"begin_epoch", "rows", "dropped", "drop_reason", "pieces"};
-constexpr std::array<Names, 1> kBalancerSlots{"balance"};
-constexpr std::array<Names, 3> kLrSlots{"describe", "scale", "commit"};
-constexpr std::array<Names, 22> kAcceleratorSlots{"device_count",
-                                                  "device_properties",
-                                                  "alloc",
-                                                  "free",
-                                                  "memory_info",
-                                                  "stream_create",
-                                                  "stream_destroy",
-                                                  "stream_query",
-                                                  "stream_synchronize",
-                                                  "event_create",
-                                                  "event_destroy",
-                                                  "event_record",
-                                                  "event_query",
-                                                  "event_synchronize",
-                                                  "event_elapsed",
-                                                  "stream_wait_event",
-                                                  "copy_async",
-                                                  "fill_async",
-                                                  "copy_batch_async",
-                                                  "reduce_async",
-                                                  "cast_async",
-                                                  "host_function"};
-constexpr std::array<Names, 3> kRendezvousSlots{"join", "watch", "leave"};
-
-template <class Table, size_t kCount>
-constexpr bool names_every_slot(const std::array<Names, kCount>&) {
-  return sizeof(Table) == 2 * sizeof(uint32_t) + kCount * sizeof(void*);
-}
-static_assert(names_every_slot<pliant_elasticity_policy>(kElasticitySlots));
-static_assert(names_every_slot<pliant_batch_sampler>(kSamplerSlots));
-static_assert(names_every_slot<pliant_balancer>(kBalancerSlots));
-static_assert(names_every_slot<pliant_lr_rule>(kLrSlots));
-static_assert(names_every_slot<pliant_accelerator>(kAcceleratorSlots));
-static_assert(names_every_slot<pliant_rendezvous>(kRendezvousSlots));
+#define PLIANT_SLOT(Table, name) \
+  Slot { #name, offsetof(Table, name) }
+constexpr Slot kElasticitySlots[] = {PLIANT_SLOT(pliant_elasticity_policy, plan)};
+constexpr Slot kSamplerSlots[] = {
+    PLIANT_SLOT(pliant_batch_sampler, begin_epoch), PLIANT_SLOT(pliant_batch_sampler, rows),
+    PLIANT_SLOT(pliant_batch_sampler, dropped), PLIANT_SLOT(pliant_batch_sampler, drop_reason),
+    PLIANT_SLOT(pliant_batch_sampler, pieces)};
+constexpr Slot kBalancerSlots[] = {PLIANT_SLOT(pliant_balancer, balance)};
+constexpr Slot kLrSlots[] = {PLIANT_SLOT(pliant_lr_rule, describe), PLIANT_SLOT(pliant_lr_rule, scale),
+                             PLIANT_SLOT(pliant_lr_rule, commit)};
+constexpr Slot kAcceleratorSlots[] = {
+    PLIANT_SLOT(pliant_accelerator, device_count),      PLIANT_SLOT(pliant_accelerator, device_properties),
+    PLIANT_SLOT(pliant_accelerator, alloc),             PLIANT_SLOT(pliant_accelerator, free),
+    PLIANT_SLOT(pliant_accelerator, memory_info),       PLIANT_SLOT(pliant_accelerator, stream_create),
+    PLIANT_SLOT(pliant_accelerator, stream_destroy),    PLIANT_SLOT(pliant_accelerator, stream_query),
+    PLIANT_SLOT(pliant_accelerator, stream_synchronize), PLIANT_SLOT(pliant_accelerator, event_create),
+    PLIANT_SLOT(pliant_accelerator, event_destroy),     PLIANT_SLOT(pliant_accelerator, event_record),
+    PLIANT_SLOT(pliant_accelerator, event_query),       PLIANT_SLOT(pliant_accelerator, event_synchronize),
+    PLIANT_SLOT(pliant_accelerator, event_elapsed),     PLIANT_SLOT(pliant_accelerator, stream_wait_event),
+    PLIANT_SLOT(pliant_accelerator, copy_async),        PLIANT_SLOT(pliant_accelerator, fill_async),
+    PLIANT_SLOT(pliant_accelerator, copy_batch_async),  PLIANT_SLOT(pliant_accelerator, reduce_async),
+    PLIANT_SLOT(pliant_accelerator, cast_async),        PLIANT_SLOT(pliant_accelerator, host_function)};
+constexpr Slot kRendezvousSlots[] = {PLIANT_SLOT(pliant_rendezvous, join), PLIANT_SLOT(pliant_rendezvous, watch),
+                                     PLIANT_SLOT(pliant_rendezvous, leave)};
+#undef PLIANT_SLOT
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "pliant/sdk/sized.hpp"
 #include "plugin/elf_check.hpp"
 #include "plugin/record_check.hpp"
 #include "plugin/state.hpp"
@@ -100,12 +101,14 @@ Result<std::shared_ptr<const Plugin>> Plugin::open(const fs::path& file, const K
   if (!library.has(PLIANT_PLUGIN_ENTRY_SYMBOL)) return refused(file, missing_entry(library));
 
   std::string why;
-  state->record = call_entry(library, why);
-  if (why.empty()) why = record_objection(state->record, kind, state->options);
-  if (why.empty()) why = file_name_objection(*canonical, kind, state->record->name);
+  const pliant_plugin* const record = call_entry(library, why);
+  if (why.empty()) why = record_objection(record, kind, state->options);
+  if (why.empty()) why = file_name_objection(*canonical, kind, record->name);
   if (!why.empty()) return refused(file, why);
+  state->record = sdk::widened(*record);
+  state->table = table_as_known(record->vtable, kind.table_size);
 
-  state->log = std::make_unique<Log>(fmt::format("pliant.plugin.{}", state->record->name));
+  state->log = std::make_unique<Log>(fmt::format("pliant.plugin.{}", record->name));
   state->host = {sizeof(pliant_host), PLIANT_ABI_MINOR, state->log.get(), &host_log, &host_extension};
   return std::shared_ptr<const Plugin>(new Plugin(std::move(state)));
 }
@@ -116,7 +119,10 @@ Plugin::State::~State() = default;
 Plugin::Plugin(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Plugin::~Plugin() = default;
 const pliant_plugin& Plugin::record() const {
-  return *state_->record;
+  return state_->record;
+}
+const void* Plugin::table() const {
+  return state_->table.data();
 }
 const fs::path& Plugin::file() const {
   return state_->file;

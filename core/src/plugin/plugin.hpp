@@ -15,12 +15,18 @@
 
 namespace pliant::plugin {
 
+/// A function pointer of a kind's table.
+struct Slot {
+  std::string_view name;
+  size_t offset;  ///< bytes
+};
+
 /// The variation points. `section` is the TOML table and the first part of the file name `<section>-<name>.pliant.so`.
 struct Kind {
   std::string_view section;                 ///< "elasticity", "sampler", "balancer", "lr", "accelerator", "rendezvous"
   std::string_view id;                      ///< "pliant.elasticity_policy/0", ...
-  uint32_t vtable_size;                     ///< bytes of the slots that this host needs
-  std::span<const std::string_view> slots;  ///< their names, in order; pointers from offset 8 on
+  size_t table_size;                        ///< bytes of the table that this host knows
+  std::span<const Slot> slots;              ///< that every plugin has, in order; the table's others may be NULL
 };
 
 /// All kinds, in the order of the data's way.
@@ -52,7 +58,10 @@ class Plugin {
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
 
+  /// Fields that an older plugin does not know are zero.
   [[nodiscard]] const pliant_plugin& record() const;
+  /// The table of its kind, as this host knows it: slots that an older plugin does not have are NULL.
+  [[nodiscard]] const void* table() const;
   [[nodiscard]] const std::filesystem::path& file() const;
   [[nodiscard]] const Kind& kind() const;
   /// Row i of the option table, with fields that an older plugin does not know zeroed.
@@ -80,19 +89,29 @@ class Instance {
 
   [[nodiscard]] void* self() const { return self_; }
   [[nodiscard]] const Plugin& plugin() const { return *plugin_; }
-  /// The slots of the kind. Slots past the plugin's struct_size were checked at open: all that this host needs are
-  /// there.
+  /// The slots of the kind. Those that every plugin has were checked at open, any other may be NULL.
   template <class Table>
   [[nodiscard]] const Table& table() const {
-    return *static_cast<const Table*>(plugin_->record().vtable);
+    return *static_cast<const Table*>(plugin_->table());
+  }
+  /// An optional power by its id, as this host knows its table: slots that an older plugin does not have are NULL.
+  /// nullptr where the instance has no such power. Lives as long as the instance. Thread-safe.
+  template <class Table>
+  [[nodiscard]] const Table* extension(const char* id) const {
+    return static_cast<const Table*>(extension_as(id, sizeof(Table)));
   }
   /// State as bytes; empty for a plugin without state.
   [[nodiscard]] Result<std::string> save() const;
   Result<> load(std::string_view saved);
 
  private:
-  Instance() = default;
+  struct Extensions;
+
+  Instance();
+  [[nodiscard]] const void* extension_as(const char* id, size_t size) const;
+
   std::shared_ptr<const Plugin> plugin_;
+  std::unique_ptr<Extensions> extensions_;  // those that were asked for
   void* self_ = nullptr;
 };
 
@@ -100,7 +119,7 @@ class Instance {
 Result<Instance> instantiate(const Config& config, std::string_view section, const pliant_host* host = nullptr);
 
 /// `error` of the plugin that [section] of `config` names, as `file:line:col: error: ...` with the position of the
-/// option that its text names first; `error` as it is where it names none.
+/// option that it is about; `error` as it is where it is about none that somebody set.
 Error at_option(const Config& config, std::string_view section, const Error& error);
 
 /// True when `config` was opened with that need.

@@ -39,14 +39,12 @@ std::string slots_objection(const void* vtable, const Kind& kind) {
   if (vtable == nullptr) return "its vtable is NULL";
   uint32_t size = 0;
   std::memcpy(&size, vtable, sizeof(size));
-  if (size < kind.vtable_size) {
-    return fmt::format("its vtable is too short: {} bytes, {} needs {}", size, kind.id, kind.vtable_size);
-  }
-  const auto* bytes = static_cast<const unsigned char*>(vtable);
-  for (size_t i = 0; i < kind.slots.size(); ++i) {
-    const void* slot = nullptr;
-    std::memcpy(&slot, bytes + 2 * sizeof(uint32_t) + i * sizeof(void*), sizeof(slot));
-    if (slot == nullptr) return fmt::format("slot '{}' of its vtable is NULL", kind.slots[i]);
+  const size_t needed = kind.slots.back().offset + sizeof(void*);
+  if (size < needed) return fmt::format("its vtable is too short: {} bytes, {} needs {}", size, kind.id, needed);
+  for (const Slot& slot : kind.slots) {
+    const void* function = nullptr;
+    std::memcpy(&function, static_cast<const std::byte*>(vtable) + slot.offset, sizeof(function));
+    if (function == nullptr) return fmt::format("slot '{}' of its vtable is NULL", slot.name);
   }
   return {};
 }
@@ -76,6 +74,14 @@ std::string copy_options(const pliant_plugin& record, std::vector<pliant_option>
 }
 
 }  // namespace
+
+std::vector<std::byte> table_as_known(const void* table, size_t size) {
+  uint32_t given = 0;
+  std::memcpy(&given, table, sizeof(given));
+  std::vector<std::byte> known(size);
+  std::memcpy(known.data(), table, std::min<size_t>(given, size));
+  return known;
+}
 
 bool valid_plugin_name(std::string_view name) {
   const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };

@@ -1,6 +1,7 @@
 // Checks of the record that a plugin's entry returned, before anything in it is used.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace pliant::plugin {
 /// Why `record` breaks the contract of `kind`, or an empty text. Nothing past what struct_size covers is read. When all
 /// is well, `options` holds the rows of its table.
 std::string record_objection(const pliant_plugin* record, const Kind& kind, std::vector<pliant_option>& options);
+
+/// A table of slots, or any struct that begins with its size, in `size` bytes: what its maker does not know is zero.
+std::vector<std::byte> table_as_known(const void* table, size_t size);
 
 /// Why the rows are no valid option table, or an empty text.
 std::string table_objection(const std::vector<pliant_option>& options);

@@ -1,6 +1,7 @@
 // What an opened plugin holds.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -17,7 +18,8 @@ struct Plugin::State {
   pliant_host host{};
   std::filesystem::path file;
   Kind kind{};
-  const pliant_plugin* record = nullptr;
+  pliant_plugin record{};
+  std::vector<std::byte> table;  // of Kind::table_size bytes
   std::vector<pliant_option> options;
 };
 

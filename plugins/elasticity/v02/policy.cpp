@@ -13,8 +13,8 @@
 namespace pliant::elasticity {
 namespace {
 
-int64_t fitting(std::optional<int64_t> value, const char* what) {
-  if (!value) throw sdk::Failure(PLIANT_OUT_OF_RANGE, std::string(what) + " does not fit 63 bits");
+int64_t fitting(std::optional<int64_t> value, const char* option, const char* what = "") {
+  if (!value) throw sdk::Failure(PLIANT_OUT_OF_RANGE, std::string(option) + what + " does not fit 63 bits", option);
   return *value;
 }
 
@@ -100,7 +100,7 @@ struct PolicyV02 : DeepSpeedOptions {
     if (num_gpus_per_node % model_parallel_size == 0) return;
     throw sdk::Failure(PLIANT_OUT_OF_RANGE, "model_parallel_size " + std::to_string(model_parallel_size) +
                                                 " does not divide num_gpus_per_node " +
-                                                std::to_string(num_gpus_per_node));
+                                                std::to_string(num_gpus_per_node), "model_parallel_size num_gpus_per_node");
   }
 
   /// v0.1 over whole nodes between the limits, in ranks.
@@ -154,7 +154,7 @@ struct PolicyV02 : DeepSpeedOptions {
   /// v0.1 with nodes for devices. A bound that rounds down to 0 nodes counts as not given.
   [[nodiscard]] Found over_nodes(int64_t ranks_per_node) const {
     const int64_t cap =
-        fitting(rounded_quotient(max_train_batch_size, ranks_per_node), "max_train_batch_size per node");
+        fitting(rounded_quotient(max_train_batch_size, ranks_per_node), "max_train_batch_size", " per node");
     const int64_t low = fitting(rounded_quotient(min_gpus, num_gpus_per_node), "min_gpus");
     const int64_t high = fitting(rounded_quotient(max_gpus, num_gpus_per_node), "max_gpus");
     const int64_t smallest = *std::min_element(micro_batch_sizes.begin(), micro_batch_sizes.end());
@@ -169,7 +169,7 @@ struct PolicyV02 : DeepSpeedOptions {
       throw sdk::Failure(PLIANT_OUT_OF_RANGE, "no number of nodes from " + std::to_string(min_gpus) + " to " +
                                                   std::to_string(max_gpus) + " devices can share any batch up to " +
                                                   std::to_string(max_train_batch_size) +
-                                                  " rows; widen min_gpus and max_gpus");
+                                                  " rows; widen min_gpus and max_gpus", "min_gpus max_gpus");
     }
     if (found.table_ended)
       host_.warning(table_end_warning(checked_product(found.batch, ranks_per_node).value_or(INT64_MAX)));

@@ -31,36 +31,39 @@ void exports(const Subject& subject) {
              "; only " PLIANT_PLUGIN_ENTRY_SYMBOL " may be seen (link with the SDK's plugin.map)");
 }
 
+/// What every plugin of a kind has: its table up to the last of these slots.
 struct KindTable {
   const char* id;
   size_t bytes;
 };
+#define PLIANT_UP_TO(Table, slot) (offsetof(Table, slot) + sizeof(void*))
 
 void slots(const pliant_plugin& record) {
-  const KindTable kinds[] = {{PLIANT_KIND_ELASTICITY_POLICY, sizeof(pliant_elasticity_policy)},
-                             {PLIANT_KIND_BATCH_SAMPLER, sizeof(pliant_batch_sampler)},
-                             {PLIANT_KIND_BALANCER, sizeof(pliant_balancer)},
-                             {PLIANT_KIND_LR_RULE, sizeof(pliant_lr_rule)},
-                             {PLIANT_KIND_ACCELERATOR, sizeof(pliant_accelerator)},
-                             {PLIANT_KIND_RENDEZVOUS, sizeof(pliant_rendezvous)}};
+  const KindTable kinds[] = {{PLIANT_KIND_ELASTICITY_POLICY, PLIANT_UP_TO(pliant_elasticity_policy, plan)},
+                             {PLIANT_KIND_BATCH_SAMPLER, PLIANT_UP_TO(pliant_batch_sampler, pieces)},
+                             {PLIANT_KIND_BALANCER, PLIANT_UP_TO(pliant_balancer, balance)},
+                             {PLIANT_KIND_LR_RULE, PLIANT_UP_TO(pliant_lr_rule, commit)},
+                             {PLIANT_KIND_ACCELERATOR, PLIANT_UP_TO(pliant_accelerator, host_function)},
+                             {PLIANT_KIND_RENDEZVOUS, PLIANT_UP_TO(pliant_rendezvous, leave)}};
   const auto bytes = *static_cast<const uint32_t*>(record.vtable);
   for (const KindTable& kind : kinds) {
     if (std::strcmp(kind.id, record.kind) != 0) continue;
-    expect(bytes >= kind.bytes, "its table of slots has " + std::to_string(bytes) + " bytes; " + record.kind + " has " +
-                                    std::to_string(kind.bytes));
-  }
-  for (uint32_t at = 8; at + sizeof(void*) <= bytes; at += sizeof(void*)) {
-    const void* slot = nullptr;
-    std::memcpy(&slot, static_cast<const char*>(record.vtable) + at, sizeof(slot));
-    expect(slot != nullptr, "slot " + std::to_string((at - 8) / sizeof(void*)) + " of its table is NULL");
+    expect(bytes >= kind.bytes, "its table of slots has " + std::to_string(bytes) + " bytes; " + record.kind +
+                                    " has at least " + std::to_string(kind.bytes));
+    for (size_t at = 2 * sizeof(uint32_t); at < kind.bytes; at += sizeof(void*)) {
+      const void* slot = nullptr;
+      std::memcpy(&slot, static_cast<const char*>(record.vtable) + at, sizeof(slot));
+      expect(slot != nullptr, "slot " + std::to_string((at - 8) / sizeof(void*)) + " of its table is NULL");
+    }
   }
 }
 
 void complete(const Subject& subject) {
   const OpenedPlugin plugin(subject.file);
   const pliant_plugin& record = plugin.record();
-  expect(record.struct_size >= sizeof(pliant_plugin), "the record has " + std::to_string(record.struct_size) +
-                                                          " bytes, not " + std::to_string(sizeof(pliant_plugin)));
+  constexpr size_t kLeast = PLIANT_UP_TO(pliant_plugin, extension);
+  expect(record.struct_size >= kLeast,
+         "the record has " + std::to_string(record.struct_size) + " bytes, not " + std::to_string(kLeast));
   expect(record.min_host_minor <= PLIANT_ABI_MINOR,
          "it wants a host of ABI minor " + std::to_string(record.min_host_minor));
   const auto text = [](const char* given, const char* what, const char* form) {

@@ -18,13 +18,10 @@ int32_t device_of(const Rank& rank) {
   return rank.rank % rank.accelerator.devices();
 }
 
-/// The table has the slot; that of an older plugin ends before. Where it has not, the ranks do what the host does.
+/// The collectives have the slot. Where they have not, the ranks do what the host does.
 template <class Slot>
 bool has(const Accelerator& accelerator, Slot Table::*slot) {
-  const Table& table = *accelerator.collectives();
-  const auto* const place = reinterpret_cast<const unsigned char*>(&(table.*slot));
-  return static_cast<size_t>(place - reinterpret_cast<const unsigned char*>(&table)) < table.struct_size &&
-         table.*slot != nullptr;
+  return accelerator.collectives()->*slot != nullptr;
 }
 
 /// A communicator that was made by other means than comm_create.
@@ -119,9 +116,7 @@ void shrink(const Subject& subject) {
 /// As rank.id(), made of the communicator that grows where the plugin wants that.
 pliant_comm_id grow_id(const Rank& rank, const Comm* old) {
   const Table* table = rank.accelerator.collectives();
-  if (rank.rank != 0 || !PLIANT_HAS(pliant_collectives, table, comm_grow_id) || table->comm_grow_id == nullptr) {
-    return rank.id();
-  }
+  if (rank.rank != 0 || table->comm_grow_id == nullptr) return rank.id();
   pliant_comm_id made{};
   must("comm_grow_id",
        rank.accelerator.call(&Table::comm_grow_id, static_cast<pliant_comm*>(*old), rank.world_size, &made));

@@ -122,6 +122,10 @@ typedef struct pliant_accelerator {
    * functions of other streams run meanwhile. It must not call the accelerator. */
   int32_t (*host_function)(void* self, void (*function)(void* context), void* context, pliant_stream* stream,
                            pliant_error* error);
+
+  /* May be NULL. [any-thread] Why device_count says 0, for people: what is missing, what to do. At most size bytes with
+   * the final NUL, cut when longer; "" when there are devices. */
+  int32_t (*why_no_devices)(void* self, char* text, uint64_t size, pliant_error* error);
 } pliant_accelerator;
 
 #ifdef __cplusplus

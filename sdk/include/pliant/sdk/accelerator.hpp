@@ -251,13 +251,11 @@ struct AcceleratorAdapter {
     return guarded(error, [&] {
       known_device(device_of(self), device);
       const DeviceProperties made = device_of(self).device_properties(device);
-      if (PLIANT_HAS(pliant_device_properties, out, capabilities)) out->capabilities = made.capabilities;
-      if (PLIANT_HAS(pliant_device_properties, out, memory_bytes)) out->memory_bytes = made.memory_bytes;
-      if (PLIANT_HAS(pliant_device_properties, out, name)) {
-        const size_t n = std::min(made.name.size(), sizeof(out->name) - 1);
-        std::memcpy(out->name, made.name.data(), n);
-        out->name[n] = '\0';
-      }
+      pliant_device_properties answer{};
+      answer.capabilities = made.capabilities;
+      answer.memory_bytes = made.memory_bytes;
+      std::memcpy(answer.name, made.name.data(), std::min(made.name.size(), sizeof(answer.name) - 1));
+      fill(out, answer);
     });
   }
 
@@ -403,6 +401,21 @@ struct AcceleratorAdapter {
     });
   }
 
+  static int32_t why_no_devices(void* self, char* text, uint64_t size, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      require(text != nullptr && size > 0, "there is no room for the reason");
+      std::string why;
+      if (device_of(self).device_count() == 0) why = device_of(self).why_no_devices();
+      const size_t length = std::min<size_t>(why.size(), size - 1);
+      std::memcpy(text, why.data(), length);
+      text[length] = '\0';
+    });
+  }
+  static constexpr auto why_slot() -> decltype(&why_no_devices) {
+    if constexpr (requires(T & plugin) { plugin.why_no_devices(); }) return &why_no_devices;
+    return nullptr;
+  }
+
   static const void* vtable() noexcept {
     static const pliant_accelerator kTable{sizeof(pliant_accelerator),
                                            0,
@@ -427,7 +440,8 @@ struct AcceleratorAdapter {
                                            &copy_batch_async,
                                            &reduce_async,
                                            &cast_async,
-                                           &host_function};
+                                           &host_function,
+                                           why_slot()};
     return &kTable;
   }
 };

@@ -31,16 +31,19 @@ struct BalancerAdapter {
   static int32_t balance(void* self, const pliant_balance_request* request, pliant_balance* answer,
                          pliant_error* error) noexcept {
     return guarded(error, [&] {
+      const pliant_balance_request known = widened(*request);
+      pliant_balance filled = widened(*answer);
       BalanceRequest asked;
-      asked.world_size = request->world_size;
-      asked.costs = std::span(request->costs, static_cast<size_t>(request->block_count));
+      asked.world_size = known.world_size;
+      asked.costs = std::span(known.costs, static_cast<size_t>(known.block_count));
       const Balance made = static_cast<const Instance*>(self)->plugin.balance(asked);
       if (made.ranks.size() != asked.costs.size()) {
         throw Failure(PLIANT_INTERNAL, "gave ranks to " + std::to_string(made.ranks.size()) + " blocks instead of " +
                                            std::to_string(asked.costs.size()));
       }
-      std::copy(made.ranks.begin(), made.ranks.end(), answer->ranks);
-      answer->flags = made.costliest_first ? uint32_t{PLIANT_BALANCE_COSTLIEST_FIRST} : 0;
+      std::copy(made.ranks.begin(), made.ranks.end(), filled.ranks);
+      filled.flags = made.costliest_first ? uint32_t{PLIANT_BALANCE_COSTLIEST_FIRST} : 0;
+      fill(answer, filled);
     });
   }
   static const void* vtable() noexcept {

@@ -130,7 +130,8 @@ struct SamplerAdapter {
   };
   static Instance* instance(void* self) { return static_cast<Instance*>(self); }
 
-  static EpochRequest request_of(const pliant_epoch_request& request) {
+  static EpochRequest request_of(const pliant_epoch_request& given) {
+    const pliant_epoch_request request = widened(given);
     EpochRequest asked;
     asked.seed = request.seed;
     asked.epoch = request.epoch;
@@ -138,7 +139,7 @@ struct SamplerAdapter {
     asked.lengths = {request.lengths, static_cast<size_t>(request.sequence_count)};
     asked.has_ids = request.ids != nullptr;
     asked.ids = {request.ids, static_cast<size_t>(request.id_count)};
-    if (PLIANT_HAS(pliant_epoch_request, &request, loss_tokens) && request.loss_tokens != nullptr) {
+    if (request.loss_tokens != nullptr) {
       asked.loss_tokens = {request.loss_tokens, static_cast<size_t>(request.sequence_count)};
     }
     return asked;
@@ -147,16 +148,17 @@ struct SamplerAdapter {
                              pliant_error* error) noexcept {
     return guarded(error, [&] {
       instance(self)->has_epoch = false;
-      EpochRows& rows = plan(*instance(self), request_of(*request));
-      out->row_count = rows.row_count();
-      out->sequence_count = rows.in_pieces() ? rows.sequence_count : rows.entry_count();
-      out->dropped_count = rows.dropped_ids.size();
-      if (PLIANT_HAS(pliant_epoch, out, truncated_count)) {
-        out->entry_count = rows.entry_count();
-        out->truncated_count = rows.in_pieces() ? rows.truncated_count : 0;
-      }
-      instance(self)->lengths = request->lengths;
-      instance(self)->loss_tokens = request_of(*request).loss_tokens;
+      const EpochRequest asked = request_of(*request);
+      EpochRows& rows = plan(*instance(self), asked);
+      pliant_epoch made{};
+      made.row_count = rows.row_count();
+      made.sequence_count = rows.in_pieces() ? rows.sequence_count : rows.entry_count();
+      made.dropped_count = rows.dropped_ids.size();
+      made.entry_count = rows.entry_count();
+      made.truncated_count = rows.in_pieces() ? rows.truncated_count : 0;
+      fill(out, made);
+      instance(self)->lengths = asked.lengths.data();
+      instance(self)->loss_tokens = asked.loss_tokens;
       instance(self)->has_epoch = true;
     });
   }

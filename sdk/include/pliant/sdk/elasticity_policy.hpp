@@ -50,23 +50,27 @@ struct ElasticityAdapter {
   static int32_t plan(void* self, const pliant_plan_request* request, pliant_plan* out, const pliant_world_sink* sizes,
                       pliant_error* error) noexcept {
     return guarded(error, [&] {
+      const pliant_plan_request known = widened(*request);
       PlanRequest asked;
-      asked.world_size = request->world_size;
-      asked.want_micro_batch = (request->flags & PLIANT_PLAN_WANT_MICRO_BATCH) != 0;
-      asked.has_world_size_text = request->world_size_text.data != nullptr;
-      asked.world_size_text = view(request->world_size_text);
+      asked.world_size = known.world_size;
+      asked.want_micro_batch = (known.flags & PLIANT_PLAN_WANT_MICRO_BATCH) != 0;
+      asked.has_world_size_text = known.world_size_text.data != nullptr;
+      asked.world_size_text = view(known.world_size_text);
       const Plan made = static_cast<const Instance*>(self)->plugin.plan(asked);
-      out->global_batch = made.global_batch;
-      out->micro_batch = made.micro_batch;
-      out->granule = made.granule;
-      out->model_parallel_size = made.model_parallel_size;
-      if (PLIANT_HAS(pliant_plan, out, devices_per_node)) out->devices_per_node = made.devices_per_node;
-      if (PLIANT_HAS(pliant_plan, out, min_resize_interval_s)) out->min_resize_interval_s = made.min_resize_interval_s;
+      pliant_plan answer{};
+      answer.global_batch = made.global_batch;
+      answer.micro_batch = made.micro_batch;
+      answer.granule = made.granule;
+      answer.model_parallel_size = made.model_parallel_size;
+      answer.devices_per_node = made.devices_per_node;
+      answer.min_resize_interval_s = made.min_resize_interval_s;
+      fill(out, answer);
       std::vector<pliant_world_range> ranges;
       ranges.reserve(made.world_sizes.size());
       for (const WorldRange& range : made.world_sizes) ranges.push_back({range.first, range.last, range.step});
       if (ranges.empty()) return;
-      const int32_t status = sizes->append(sizes->context, ranges.data(), ranges.size());
+      const pliant_world_sink sink = widened(*sizes);
+      const int32_t status = sink.append(sink.context, ranges.data(), ranges.size());
       if (status != PLIANT_OK) throw Failure(status, "the host could not take the world sizes");
     });
   }

@@ -10,27 +10,34 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "pliant/abi/base.h"
+#include "pliant/sdk/sized.hpp"
 
 namespace pliant::sdk {
 
 /// A refusal with a status of the ABI. The text reaches the user as it is: say what, where, what is allowed.
 class Failure : public std::runtime_error {
  public:
-  Failure(int32_t status, const std::string& message) : std::runtime_error(message), status_(status) {}
+  /// `options`: keys of the options that it is about, the likeliest first, with a space between. The user is shown
+  /// where the first of them is set that is set at all.
+  Failure(int32_t status, const std::string& message, std::string options = {})
+      : std::runtime_error(message), status_(status), options_(std::move(options)) {}
   [[nodiscard]] int32_t status() const noexcept { return status_; }
+  [[nodiscard]] const std::string& options() const noexcept { return options_; }
 
  private:
   int32_t status_;
+  std::string options_;
 };
 
-/// Throws Failure(PLIANT_INVALID_ARGUMENT) unless `holds`.
-inline void require(bool holds, const std::string& message) {
-  if (!holds) throw Failure(PLIANT_INVALID_ARGUMENT, message);
+/// Throws Failure(PLIANT_INVALID_ARGUMENT) unless `holds`. `options`: as in Failure.
+inline void require(bool holds, const std::string& message, const char* options = "") {
+  if (!holds) throw Failure(PLIANT_INVALID_ARGUMENT, message, options);
 }
-inline void require(bool holds, const char* message) {
-  if (!holds) throw Failure(PLIANT_INVALID_ARGUMENT, message);
+inline void require(bool holds, const char* message, const char* options = "") {
+  if (!holds) throw Failure(PLIANT_INVALID_ARGUMENT, message, options);
 }
 /// For calls that take less time than their message: `message` is a function that makes it when it is wanted.
 template <class Message>
@@ -41,13 +48,19 @@ void require(bool holds, Message&& message) {
 
 namespace detail {
 
-inline int32_t set_error(pliant_error* error, int32_t status, std::string_view message) noexcept {
-  if (error != nullptr && PLIANT_HAS(pliant_error, error, message)) {
-    error->status = status;
-    const size_t n = std::min(message.size(), sizeof(error->message) - 1);
-    std::memcpy(error->message, message.data(), n);
-    error->message[n] = '\0';
-  }
+template <size_t kSize>
+void put_text(std::string_view text, char (&to)[kSize]) noexcept {
+  std::memcpy(to, text.data(), std::min(text.size(), kSize - 1));
+}
+
+inline int32_t set_error(pliant_error* error, int32_t status, std::string_view message,
+                         std::string_view options = {}) noexcept {
+  if (error == nullptr) return status;
+  pliant_error made{};
+  made.status = status;
+  put_text(message, made.message);
+  put_text(options, made.options);
+  fill(error, made);
   return status;
 }
 
@@ -59,7 +72,7 @@ int32_t guarded(pliant_error* error, Body&& body) noexcept {
     return PLIANT_OK;
   } catch (const Failure& failure) {
     const int32_t status = failure.status() == PLIANT_OK ? int32_t{PLIANT_INTERNAL} : failure.status();
-    return set_error(error, status, failure.what());
+    return set_error(error, status, failure.what(), failure.options());
   } catch (const std::bad_alloc&) {
     return set_error(error, PLIANT_RESOURCE_EXHAUSTED, "out of memory");
   } catch (const std::exception& other) {

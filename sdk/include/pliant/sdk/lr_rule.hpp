@@ -121,9 +121,10 @@ inline LrScaling scaling(const pliant_lr_output& from) {
           from.progress};
 }
 
-inline LrInput lr_input(const pliant_lr_input& from) {
+inline LrInput lr_input(const pliant_lr_input& given_input) {
+  const pliant_lr_input from = widened(given_input);
   LrInput made;
-  made.so_far = scaling(*from.previous);
+  made.so_far = scaling(widened(*from.previous));
   made.base_lr = made.so_far.lr;
   made.base_batch = from.base_batch;
   made.batch = from.batch;
@@ -153,20 +154,8 @@ inline void put(const LrScaling& from, const LrInput& input, pliant_lr_output& t
     throw Failure(PLIANT_OUT_OF_RANGE, "the rate is not finite for a batch of " + std::to_string(input.batch) +
                                            " over " + std::to_string(input.base_batch));
   }
-  const uint32_t size = to.struct_size;
-  to = {size,
-        0,
-        from.lr,
-        from.scheduled_lr,
-        from.lr_factor,
-        from.one_minus_beta1,
-        from.one_minus_beta2,
-        from.epsilon,
-        from.weight_decay,
-        from.ema_power,
-        from.momentum_buffer,
-        from.second_moment,
-        from.progress};
+  fill(&to, {0, 0, from.lr, from.scheduled_lr, from.lr_factor, from.one_minus_beta1, from.one_minus_beta2, from.epsilon,
+             from.weight_decay, from.ema_power, from.momentum_buffer, from.second_moment, from.progress});
 }
 
 template <class T>
@@ -200,10 +189,12 @@ struct LrAdapter {
     return guarded(error, [&] {
       LrFacts facts;
       if constexpr (HasFacts<T>) facts = static_cast<const Instance*>(self)->plugin.facts();
-      to->flags = (facts.wants_gradient_norms ? uint32_t{PLIANT_LR_WANTS_GRADIENT_NORMS} : 0) |
-                  (facts.wants_total ? uint32_t{PLIANT_LR_WANTS_TOTAL} : 0);
-      to->optimizers = facts.optimizers;
-      to->reason = facts.reason;
+      pliant_lr_facts made{};
+      made.flags = (facts.wants_gradient_norms ? uint32_t{PLIANT_LR_WANTS_GRADIENT_NORMS} : 0) |
+                   (facts.wants_total ? uint32_t{PLIANT_LR_WANTS_TOTAL} : 0);
+      made.optimizers = facts.optimizers;
+      made.reason = facts.reason;
+      fill(to, made);
       (void)self;
     });
   }
@@ -217,9 +208,9 @@ struct LrAdapter {
                         const pliant_lr_committed* committed, pliant_error* error) noexcept {
     return guarded(error, [&] {
       if constexpr (HasCommit<T>) {
-        const LrCommitted step{committed->small_batch, committed->small_norm, committed->big_batch,
-                               committed->big_norm};
-        static_cast<Instance*>(self)->plugin.commit(lr_input(*in), scaling(*out), step);
+        const pliant_lr_committed known = widened(*committed);
+        const LrCommitted step{known.small_batch, known.small_norm, known.big_batch, known.big_norm};
+        static_cast<Instance*>(self)->plugin.commit(lr_input(*in), scaling(widened(*out)), step);
       }
     });
   }

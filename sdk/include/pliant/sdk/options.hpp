@@ -13,6 +13,7 @@
 
 #include "pliant/abi/options.h"
 #include "pliant/sdk/failure.hpp"
+#include "pliant/sdk/sized.hpp"
 
 namespace pliant::sdk {
 
@@ -241,14 +242,15 @@ class Options {
   [[nodiscard]] const std::vector<pliant_option>& rows() const noexcept { return rows_; }
 
   /// Stores checked values in `target`.
-  void apply(const pliant_option_values& values, T& target) const {
+  void apply(const pliant_option_values& given, T& target) const {
+    const pliant_option_values values = widened(given);
     if (values.count != rows_.size()) {
       throw Failure(PLIANT_INTERNAL, "the host passed " + std::to_string(values.count) + " option values for " +
                                          std::to_string(rows_.size()) + " options");
     }
     const auto* bytes = reinterpret_cast<const unsigned char*>(values.values);
     for (size_t i = 0; i < rows_.size(); ++i) {
-      const auto& value = *reinterpret_cast<const pliant_value*>(bytes + i * values.stride);
+      const auto value = widened<pliant_value>(bytes + i * values.stride);
       if (value.type != rows_[i].type)
         throw Failure(PLIANT_INTERNAL, std::string("wrong type for option ") + rows_[i].key);
       setters_[i]->set(value, target);

@@ -76,11 +76,12 @@ struct PackingAdapter {
       const auto& slots = *static_cast<const pliant_batch_sampler*>(SamplerAdapter<T>::vtable());
       const PackedEpoch epoch(slots, self, instance.epoch.row_count(), instance.loss_tokens);
       const PackingReport made = instance.plugin.packing_report(epoch);
-      out->budget = made.budget;
-      out->unit = made.unit;
-      out->reserved2 = 0;
-      out->used = made.used;
-      out->least_rows = made.least_rows;
+      pliant_packing_report answer{};
+      answer.budget = made.budget;
+      answer.unit = made.unit;
+      answer.used = made.used;
+      answer.least_rows = made.least_rows;
+      fill(out, answer);
     });
   }
 };

@@ -10,6 +10,7 @@
 #include "pliant/abi/plugin.h"
 #include "pliant/sdk/failure.hpp"
 #include "pliant/sdk/options.hpp"
+#include "pliant/sdk/sized.hpp"
 
 #define PLIANT_PLUGIN_EXPORT __attribute__((visibility("default")))
 
@@ -19,32 +20,31 @@ namespace pliant::sdk {
 class Host {
  public:
   Host() = default;
-  explicit Host(const pliant_host* host) : host_(host) {}
+  explicit Host(const pliant_host* host) {
+    if (host != nullptr) host_ = widened(*host);
+  }
   void debug(std::string_view line) const { log(PLIANT_LOG_DEBUG, line); }
   void info(std::string_view line) const { log(PLIANT_LOG_INFO, line); }
   void warning(std::string_view line) const { log(PLIANT_LOG_WARNING, line); }
   void error(std::string_view line) const { log(PLIANT_LOG_ERROR, line); }
   /// A host service by id, nullptr when this host has none of that name.
   [[nodiscard]] const void* extension(const char* id) const {
-    if (host_ == nullptr || !PLIANT_HAS(pliant_host, host_, extension) || host_->extension == nullptr) return nullptr;
-    return host_->extension(host_->context, id);
+    return host_.extension == nullptr ? nullptr : host_.extension(host_.context, id);
   }
 
  private:
   void log(int32_t level, std::string_view line) const {
-    if (host_ != nullptr && PLIANT_HAS(pliant_host, host_, log) && host_->log != nullptr) {
-      host_->log(host_->context, level, detail::str(line));
-    }
+    if (host_.log != nullptr) host_.log(host_.context, level, detail::str(line));
   }
-  const pliant_host* host_ = nullptr;
+  pliant_host host_{};
 };
 
 /// Saves plain values and strings, little-endian as the machine has them.
 class Writer {
  public:
-  explicit Writer(const pliant_writer* sink) : sink_(sink) {}
+  explicit Writer(const pliant_writer* sink) : sink_(widened(*sink)) {}
   void bytes(const void* data, size_t size) const {
-    const int32_t status = sink_->write(sink_->context, data, size);
+    const int32_t status = sink_.write(sink_.context, data, size);
     if (status != PLIANT_OK) throw Failure(status, "the host could not take the state");
   }
   template <class V>
@@ -56,18 +56,18 @@ class Writer {
   }
 
  private:
-  const pliant_writer* sink_;
+  pliant_writer sink_;
 };
 
 /// Reads what Writer wrote; throws PLIANT_DATA_LOSS when bytes are missing or left over.
 class Reader {
  public:
-  explicit Reader(const pliant_reader* source) : source_(source) {}
+  explicit Reader(const pliant_reader* source) : source_(widened(*source)) {}
   void bytes(void* data, size_t size) const {
     auto* to = static_cast<unsigned char*>(data);
     while (size > 0) {
       uint64_t got = 0;
-      const int32_t status = source_->read(source_->context, to, size, &got);
+      const int32_t status = source_.read(source_.context, to, size, &got);
       if (status != PLIANT_OK) throw Failure(status, "the host could not read the state");
       if (got == 0 || got > size) throw Failure(PLIANT_DATA_LOSS, "the state ends too early");
       to += got;
@@ -92,14 +92,14 @@ class Reader {
   void expect_end() const {
     unsigned char byte = 0;
     uint64_t got = 0;
-    const int32_t status = source_->read(source_->context, &byte, 1, &got);
+    const int32_t status = source_.read(source_.context, &byte, 1, &got);
     if (status != PLIANT_OK) throw Failure(status, "the host could not read the state");
     if (got != 0) throw Failure(PLIANT_DATA_LOSS, "the state has bytes left over");
   }
 
  private:
   static constexpr uint64_t kLongestText = uint64_t{1} << 20;
-  const pliant_reader* source_;
+  pliant_reader source_;
 };
 
 namespace detail {

@@ -36,17 +36,19 @@ struct RendezvousAdapter {
   static int32_t join(void* self, const pliant_join_request* request, pliant_generation* out,
                       pliant_error* error) noexcept {
     return guarded(error, [&] {
-      const Generation made =
-          static_cast<Instance*>(self)->plugin.join({request->local_workers, view(request->run_id)});
-      if (made.master_addr.size() >= sizeof(out->master_addr))
+      const pliant_join_request known = widened(*request);
+      const Generation made = static_cast<Instance*>(self)->plugin.join({known.local_workers, view(known.run_id)});
+      pliant_generation answer{};
+      if (made.master_addr.size() >= sizeof(answer.master_addr))
         throw Failure(PLIANT_OUT_OF_RANGE, "master address too long");
-      out->generation = made.generation;
-      out->group_rank = made.group_rank;
-      out->node_count = made.node_count;
-      out->first_rank = made.first_rank;
-      out->world_size = made.world_size;
-      out->master_port = made.master_port;
-      std::memcpy(out->master_addr, made.master_addr.c_str(), made.master_addr.size() + 1);
+      answer.generation = made.generation;
+      answer.group_rank = made.group_rank;
+      answer.node_count = made.node_count;
+      answer.first_rank = made.first_rank;
+      answer.world_size = made.world_size;
+      answer.master_port = made.master_port;
+      std::memcpy(answer.master_addr, made.master_addr.c_str(), made.master_addr.size() + 1);
+      fill(out, answer);
     });
   }
   static int32_t watch(void* self, int32_t timeout_ms, int32_t* changed, pliant_error* error) noexcept {

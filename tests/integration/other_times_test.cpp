@@ -1,0 +1,47 @@
+// Jobs on plugins that were built against older headers, and against newer ones: of every kind one, all at once.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "integration/job_runner.hpp"
+
+using namespace pliant::test;
+
+TEST_CASE("a job runs, loses a worker and finishes on plugins that were built against older or newer headers") {
+  for (const std::string when : {"earlier", "later"}) {
+    CAPTURE(when);
+    JobRunner job;
+    job.config(fmt::format(R"(config_version = 1
+[plugins]
+dirs = ["{}/{}-plugins"]
+[elasticity]
+use = "my-policy"
+[elasticity.my-policy]
+global_batch = 8
+[sampler]
+use = "my-sampler"
+[balancer]
+use = "my-balancer"
+[lr]
+use = "my-rule"
+base_lr = 0.01
+[accelerator]
+use = "my-accelerator"
+[rendezvous]
+use = "{}"
+[run]
+name = "toy"
+command = ["{}/toy_worker"]
+workers = 4
+attach = "required"
+[app]
+)",
+                           PLIANT_PLUGINS_OF_OTHER_TIMES, when, when == "earlier" ? "my-rendezvous" : "local",
+                           PLIANT_TEST_BIN_DIR));
+    const Ended ended = job.run_json({"--inject", "kill:rank=1,step=3"});
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(ended.summary["restarts"] == 1);
+    CHECK(ended.summary["samples_used_once"] == ended.summary["samples_expected"]);
+    CHECK(ended.summary["samples_repeated"] == 0);
+  }
+}
