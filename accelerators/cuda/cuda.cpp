@@ -42,10 +42,10 @@ bool are_on_several_machines() {
 
 void require_name(const char* option, const std::string& file, const char* example) {
   const bool bare = file.find('/') == std::string::npos;
-  sdk::require(bare || file.rfind('/', 0) == 0, std::string(option) + " is '" + file +
-                                                    "'; give a name without '/', such as " + example +
-                                                    ", or an absolute path",
-               option);
+  sdk::require(
+      bare || file.rfind('/', 0) == 0,
+      std::string(option) + " is '" + file + "'; give a name without '/', such as " + example + ", or an absolute path",
+      option);
 }
 
 class CudaAccelerator {

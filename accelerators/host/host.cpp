@@ -55,8 +55,10 @@ class HostAccelerator : public pliant::accelerator::Device {
     if (transport == "gloo") {
       settings.network.own = NetworkSettings::resolve(interface);
     } else {
-      pliant::sdk::require(interface.empty(), "interface = \"" + interface +
-                                                  "\" is for transport = \"gloo\" only; set that, or leave it out", "interface transport");
+      pliant::sdk::require(
+          interface.empty(),
+          "interface = \"" + interface + "\" is for transport = \"gloo\" only; set that, or leave it out",
+          "interface transport");
     }
     configure(std::move(settings));
   }

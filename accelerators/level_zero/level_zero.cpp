@@ -73,7 +73,8 @@ class LevelZeroAccelerator {
     host_ = host;
     const bool bare = !loader.empty() && loader.find('/') == std::string::npos;
     sdk::require(bare || loader.rfind('/', 0) == 0,
-                 "loader is '" + loader + "'; give a name without '/', such as libze_loader.so.1, or an absolute path", "loader");
+                 "loader is '" + loader + "'; give a name without '/', such as libze_loader.so.1, or an absolute path",
+                 "loader");
     memory_.set_limit(static_cast<uint64_t>(memory_bytes));
   }
 

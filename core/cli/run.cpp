@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/environment.hpp"
+#include "base/inside.hpp"
 #include "base/stderr_writer.hpp"
 #include "commands.hpp"
 #include "config/state.hpp"
@@ -58,8 +59,8 @@ int run(const Invocation& invocation, const RunArguments& arguments) {
                           .lr = read.has("lr"),
                           .accelerator = read.has("accelerator"),
                           .rendezvous = true};
-  const Config config =
-      Config::parse(read.state().opening.text, needs, overrides, arguments.file);  // a pipe can be read but once
+  const Config config = Config::parse(detail::inside(read).opening.text, needs, overrides,
+                                      arguments.file);  // a pipe can be read but once
   static const UnblockedStderr kUnblocked;  // to the end of the process: no job waits for whoever reads its progress
   RunView view(live_terminal(), invocation.quiet, colored(invocation));
   const JobSummary summary = run_job(config, options, view);

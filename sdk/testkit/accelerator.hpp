@@ -48,7 +48,7 @@ class Accelerator {
   }
   template <class... Parameters, class... Arguments>
   Outcome call(int32_t (*pliant_collectives::*slot)(void*, Parameters...), const Arguments&... arguments) const {
-    return answer(collectives_->*slot, arguments...);
+    return answer((*collectives_).*slot, arguments...);
   }
   /// Slots that the plugin does not have are NULL; so in the other tables.
   [[nodiscard]] const pliant_accelerator& slots() const { return slots_; }
@@ -58,7 +58,7 @@ class Accelerator {
   [[nodiscard]] const pliant_ipc* ipc() const { return ipc_ ? &*ipc_ : nullptr; }
   template <class... Parameters, class... Arguments>
   Outcome call(int32_t (*pliant_ipc::*slot)(void*, Parameters...), const Arguments&... arguments) const {
-    return answer(ipc_->*slot, arguments...);
+    return answer((*ipc_).*slot, arguments...);
   }
   /// NULL when it has no memory in stream order.
   [[nodiscard]] const pliant_stream_memory* stream_memory() const {
@@ -66,7 +66,7 @@ class Accelerator {
   }
   template <class... Parameters, class... Arguments>
   Outcome call(int32_t (*pliant_stream_memory::*slot)(void*, Parameters...), const Arguments&... arguments) const {
-    return answer(stream_memory_->*slot, arguments...);
+    return answer((*stream_memory_).*slot, arguments...);
   }
   [[nodiscard]] void* self() const { return instance_.self(); }
   [[nodiscard]] int32_t devices() const { return devices_; }

@@ -1,6 +1,7 @@
 // Rows of a dynamic_batching block: import reads it, and the options of the config that comes out are DeepSpeed's.
 #include <nlohmann/json.hpp>
 
+#include "base/inside.hpp"
 #include "config/state.hpp"
 #include "parity/parity.hpp"
 #include "parity/python.hpp"
@@ -16,7 +17,7 @@ Json as_json(const config::Value& value) {
 /// The options of `config` in the shape of the row's `out`.
 Json shaped(const Config& config) {
   Json block{{"enabled", config.use("sampler") == "seqlen"}, {"lr_scaling_method", config.use("lr")}};
-  for (const config::Effective& row : config.state().selections.at("sampler").table.rows) {
+  for (const config::Effective& row : pliant::detail::inside(config).selections.at("sampler").table.rows) {
     block[row.option->key] = as_json(row.value);
   }
   return block;

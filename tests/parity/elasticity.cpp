@@ -7,6 +7,7 @@
 #include <optional>
 #include <variant>
 
+#include "config/instances.hpp"
 #include "parity/elasticity_rules.hpp"
 #include "parity/parity.hpp"
 #include "parity/python.hpp"
@@ -85,7 +86,7 @@ Result<plugin::Instance> imported_policy(const Json& config, Plugins& plugins) {
   try {
     const ImportedConfig imported = import_deepspeed(python_json(config), "row");
     Result<Config> opened = plugins.open_config(imported.toml, {.elasticity = true});
-    return opened ? plugin::instantiate(*opened, "elasticity") : failed(std::move(opened));
+    return opened ? config::instantiate(*opened, "elasticity") : failed(std::move(opened));
   } catch (const Error& error) {
     return tl::unexpected<Error>(error);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/inside.hpp"
 #include "base/whole_file.hpp"
 #include "commands.hpp"
 #include "config/state.hpp"
@@ -34,7 +35,7 @@ Config open_config(const Invocation& invocation, const PackArguments& arguments)
   needs.balancer = true;
   needs.elasticity = read.has("elasticity");
   needs.lr = read.has("lr");
-  return Config::parse(read.state().opening.text, needs, invocation.overrides,
+  return Config::parse(detail::inside(read).opening.text, needs, invocation.overrides,
                        arguments.file);  // a pipe can be read but once
 }
 

@@ -8,7 +8,6 @@
 #include <ctime>
 #include <utility>
 
-#include "elastic/lr_inputs.hpp"
 #include "pack/rank_time.hpp"
 #include "pliant/error.hpp"
 #include "pliant/learning_rate.hpp"
@@ -132,7 +131,7 @@ void describe_dataset(const Dataset& dataset, PackStudy& study) {
 std::optional<LearningRate> rates_for(const Config& config, Batches& batches, const EpochSummary& epoch) {
   if (!config.has("lr")) return std::nullopt;
   LearningRate rates(config, epoch.mean_batch());
-  if (rates.wants_job_length()) rates.set_job_length(elastic::length_of_job(batches, config.run()));
+  if (rates.wants_job_length()) rates.set_job_length(batches.job_length());
   return rates;
 }
 

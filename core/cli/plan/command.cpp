@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/inside.hpp"
 #include "base/whole_file.hpp"
 #include "commands.hpp"
 #include "config/state.hpp"
@@ -32,7 +33,7 @@ Config open_config(const Invocation& invocation, const PlanArguments& arguments)
   ConfigNeeds needs;
   needs.elasticity = true;
   needs.lr = read.has("lr");
-  return Config::parse(read.state().opening.text, needs, invocation.overrides,
+  return Config::parse(detail::inside(read).opening.text, needs, invocation.overrides,
                        arguments.file);  // a pipe can be read but once
 }
 

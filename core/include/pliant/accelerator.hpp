@@ -46,6 +46,10 @@ struct MemoryInfo {
   uint64_t total_bytes = 0;
 };
 
+namespace detail {
+struct Inside;
+}
+
 /// An open accelerator plugin. Copyable handle; streams, memory and communicators keep it alive. Any thread.
 class Accelerator {
  public:
@@ -63,9 +67,9 @@ class Accelerator {
   void trim(int32_t device, uint64_t keep_bytes) const;
 
   struct State;
-  [[nodiscard]] const std::shared_ptr<State>& state() const { return state_; }
 
  private:
+  friend struct detail::Inside;
   std::shared_ptr<State> state_;
 };
 
@@ -105,9 +109,9 @@ class Event {
   [[nodiscard]] double seconds_since(const Event& begin) const;
 
   struct State;
-  [[nodiscard]] State& state() const { return *state_; }
 
  private:
+  friend struct detail::Inside;
   std::unique_ptr<State> state_;
 };
 
@@ -135,9 +139,9 @@ class Stream {
   void cast(void* to, DType to_type, const void* from, DType from_type, uint64_t count);
 
   struct State;
-  [[nodiscard]] State& state() const { return *state_; }
 
  private:
+  friend struct detail::Inside;
   std::unique_ptr<State> state_;
 };
 

@@ -36,9 +36,9 @@ class Arena {
   [[nodiscard]] uint64_t largest_free_bytes() const;
 
   struct State;
-  [[nodiscard]] const std::shared_ptr<State>& state() const { return state_; }
 
  private:
+  friend struct detail::Inside;
   std::shared_ptr<State> state_;
 };
 

@@ -106,6 +106,12 @@ struct Packing {
   double efficiency = 0;
 };
 
+/// How long a job is, for schedules that end with it.
+struct JobLength {
+  int64_t steps = 0;  ///< 0 = not known
+  BatchSize size;     ///< all batches together, without rows of padding; zeros = not known
+};
+
 /// Not thread-safe. Looks at one epoch at a time; moving to another epoch replans, O(sequences). The rows stay with the
 /// sampler; beside them and the lengths, memory is a bit a sequence while an epoch is checked. Samplers that can stream
 /// (pliant.row_stream) hold no rows of data sets of 2^28 sequences or more.
@@ -140,6 +146,9 @@ class Batches {
   /// Steps of the whole job: exact when every epoch was counted or max_steps ends it sooner; until then epochs that
   /// were not counted are taken to be like the last that was. Plans epoch 0 at most.
   int64_t expected_steps();
+  /// All epochs of [run], or the part of them that max_steps leaves. Plans every epoch that counts, but no more than
+  /// 64: later ones are taken to be like the mean of those.
+  JobLength job_length();
   /// The batch of job step `step`; has_step(step). Plans the epochs up to its own that were not yet counted.
   Batch at_step(int64_t step);
   /// The batch after the last one that next gave; nullopt at the end of the job.

@@ -100,7 +100,8 @@ struct ConfigNeeds {
 
 namespace detail {
 struct ConfigState;
-}
+struct Inside;
+}  // namespace detail
 
 /// Immutable, cheap to copy, safe to share between threads.
 class Config {
@@ -141,9 +142,8 @@ class Config {
   /// in.
   [[nodiscard]] std::string resolved_toml() const;
 
-  [[nodiscard]] const detail::ConfigState& state() const { return *state_; }
-
  private:
+  friend struct detail::Inside;
   explicit Config(std::shared_ptr<const detail::ConfigState> state) : state_(std::move(state)) {}
   std::shared_ptr<const detail::ConfigState> state_;
 };

@@ -36,12 +36,6 @@ struct GradientNorms {
   double big_norm = 0;    ///< squared norm of the mean gradient of the whole batch
 };
 
-/// How long the job is, for schedules that end with it.
-struct JobLength {
-  int64_t steps = 0;  ///< 0 = not known
-  BatchSize size;     ///< all batches together; zeros = not known
-};
-
 class LearningRate {
  public:
   /// `config` was opened with needs.lr. `mean_batch`: what base_batch = 0 stands for, in the configured unit's field.

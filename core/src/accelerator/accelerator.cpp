@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "accelerator/state.hpp"
+#include "base/inside.hpp"
+#include "config/instances.hpp"
 #include "config/state.hpp"
 
 namespace pliant {
@@ -26,7 +28,8 @@ MemoryKind kind_there(const Accelerator& accelerator, int32_t device, MemoryKind
 }  // namespace
 
 Accelerator::Accelerator(const Config& config)
-    : state_(std::make_shared<State>(or_throw(plugin::instantiate(config, "accelerator")), config.state().search)) {}
+    : state_(std::make_shared<State>(or_throw(config::instantiate(config, "accelerator")),
+                                     detail::inside(config).search)) {}
 
 int32_t Accelerator::device_count() const {
   int32_t count = 0;
@@ -66,7 +69,10 @@ void Accelerator::trim(int32_t device, uint64_t keep_bytes) const {
 }
 
 Buffer::Buffer(const Accelerator& accelerator, int32_t device, uint64_t bytes, MemoryKind kind)
-    : accelerator_(accelerator.state()), bytes_(bytes), device_(device), kind_(kind_there(accelerator, device, kind)) {
+    : accelerator_(detail::shared_inside(accelerator)),
+      bytes_(bytes),
+      device_(device),
+      kind_(kind_there(accelerator, device, kind)) {
   // Device memory in place of a window's begins where a window's would.
   const bool aligns = kind == MemoryKind::kWindow && kind_ == MemoryKind::kDevice && bytes != 0;
   const uint64_t more = aligns ? std::min(kWindowAlignment - 1, std::numeric_limits<uint64_t>::max() - bytes) : 0;
@@ -98,7 +104,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   return *this;
 }
 
-StreamBuffer::StreamBuffer(Stream& stream, uint64_t bytes) : stream_(&stream.state()), bytes_(bytes) {
+StreamBuffer::StreamBuffer(Stream& stream, uint64_t bytes) : stream_(&detail::inside(stream)), bytes_(bytes) {
   Accelerator::State& accelerator = *stream_->accelerator;
   pointer_ = accelerator.told([&] { return accelerator.stream_memory.alloc(stream_->device, bytes, stream_->handle); });
 }
@@ -124,7 +130,7 @@ StreamBuffer& StreamBuffer::operator=(StreamBuffer&& other) noexcept {
 }
 
 Event::Event(const Accelerator& accelerator, int32_t device, bool timing) : state_(std::make_unique<State>()) {
-  state_->accelerator = accelerator.state();
+  state_->accelerator = detail::shared_inside(accelerator);
   const uint32_t flags = timing ? uint32_t{PLIANT_EVENT_TIMING} : 0;
   state_->accelerator->call(state_->accelerator->table().event_create, device, flags, &state_->handle);
 }
@@ -134,7 +140,7 @@ Event::Event(Event&&) noexcept = default;
 Event& Event::operator=(Event&&) noexcept = default;
 
 void Event::record(Stream& stream) {
-  state_->accelerator->call(state_->accelerator->table().event_record, state_->handle, stream.state().handle);
+  state_->accelerator->call(state_->accelerator->table().event_record, state_->handle, detail::inside(stream).handle);
 }
 
 bool Event::is_reached() const {
@@ -149,13 +155,14 @@ void Event::synchronize() {
 
 double Event::seconds_since(const Event& begin) const {
   double seconds = 0;
-  state_->accelerator->call(state_->accelerator->table().event_elapsed, begin.state().handle, state_->handle, &seconds);
+  state_->accelerator->call(state_->accelerator->table().event_elapsed, detail::inside(begin).handle, state_->handle,
+                            &seconds);
   return seconds;
 }
 
 Stream::Stream(const Accelerator& accelerator, int32_t device, StreamRole role, Priority priority)
     : state_(std::make_unique<State>()) {
-  state_->accelerator = accelerator.state();
+  state_->accelerator = detail::shared_inside(accelerator);
   state_->device = device;
   state_->accelerator->call(state_->accelerator->table().stream_create, device, static_cast<int32_t>(role),
                             static_cast<int32_t>(priority), &state_->handle);
@@ -187,7 +194,8 @@ bool Stream::is_idle() const {
 }
 
 void Stream::wait(const Event& event) {
-  state_->accelerator->call(state_->accelerator->table().stream_wait_event, state_->handle, event.state().handle);
+  state_->accelerator->call(state_->accelerator->table().stream_wait_event, state_->handle,
+                            detail::inside(event).handle);
 }
 
 void Stream::copy(void* to, const void* from, uint64_t bytes) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "accelerator/state.hpp"
+#include "base/inside.hpp"
 
 namespace pliant {
 
@@ -110,7 +111,8 @@ void Arena::State::give_back(uint64_t begin, Stream::State& last) {
   const uint64_t size = piece->second.size;
   try {
     forget_reached();
-    owner.state()->call(owner.state()->table().event_record, piece->second.done->state().handle, last.handle);
+    detail::inside(owner).call(detail::inside(owner).table().event_record, detail::inside(*piece->second.done).handle,
+                               last.handle);
     uses.push_back({begin, begin + size, &last, std::move(piece->second.done)});
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the device is lost, and no work will touch it
   }
@@ -138,7 +140,8 @@ void Arena::State::wait_for_uses(uint64_t begin, uint64_t end, const Stream::Sta
   const auto lies_outside = [=](const Use& use) { return use.end <= begin || use.begin >= end; };
   for (const Use& use : uses) {
     if (lies_outside(use) || use.stream == &stream) continue;
-    owner.state()->call(owner.state()->table().stream_wait_event, stream.handle, use.done->state().handle);
+    detail::inside(owner).call(detail::inside(owner).table().stream_wait_event, stream.handle,
+                               detail::inside(*use.done).handle);
   }
   std::deque<Use> left;
   for (Use& use : uses) {
@@ -195,8 +198,8 @@ uint64_t Arena::largest_free_bytes() const {
 }
 
 ArenaBuffer::ArenaBuffer(Arena& arena, Stream& stream, uint64_t bytes)
-    : arena_(arena.state()),
-      stream_(&stream.state()),
+    : arena_(detail::shared_inside(arena)),
+      stream_(&detail::inside(stream)),
       pointer_(static_cast<std::byte*>(arena.pointer()) + arena_->take(bytes, *stream_)),
       bytes_(bytes) {}
 
@@ -219,7 +222,7 @@ ArenaBuffer& ArenaBuffer::operator=(ArenaBuffer&& other) noexcept {
 }
 
 void ArenaBuffer::give_back(Stream& last) {
-  if (pointer_ != nullptr) give_back_on(last.state());
+  if (pointer_ != nullptr) give_back_on(detail::inside(last));
 }
 
 void ArenaBuffer::give_back_on(Stream::State& last) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "accelerator/state.hpp"
+#include "base/inside.hpp"
 #include "pliant/sdk/collectives.hpp"
 
 namespace pliant {
@@ -50,7 +51,7 @@ struct Communicator::State {
 
 Communicator::Communicator(const Accelerator& accelerator, int32_t device, const CommId& id, int32_t rank,
                            int32_t world_size)
-    : Communicator(std::make_unique<State>(accelerator.state(), device, rank, world_size)) {
+    : Communicator(std::make_unique<State>(detail::shared_inside(accelerator), device, rank, world_size)) {
   state_->create(id);
 }
 
@@ -115,7 +116,7 @@ Communicator Communicator::grow(const CommId& id, int32_t world_size) {
 
 Communicator Communicator::join(const Accelerator& accelerator, int32_t device, const CommId& id, int32_t rank,
                                 int32_t world_size) {
-  auto made = std::make_unique<State>(accelerator.state(), device, rank, world_size);
+  auto made = std::make_unique<State>(detail::shared_inside(accelerator), device, rank, world_size);
   if (made->accelerator->has(&pliant_collectives::comm_grow)) {
     made->create_grown(nullptr, id);
   } else {
@@ -138,32 +139,32 @@ void Communicator::register_window(void* pointer, uint64_t bytes, Stream& stream
   accelerator.told([&] { sdk::detail::check::window(pointer, bytes); });
   const bool has_memory = (accelerator.properties(state_->device).capabilities & PLIANT_CAP_WINDOW_MEMORY) != 0;
   if (!has_memory || !accelerator.has(&pliant_collectives::register_window)) return;
-  accelerator.call(&pliant_collectives::register_window, state_->handle, pointer, bytes, stream.state().handle);
+  accelerator.call(&pliant_collectives::register_window, state_->handle, pointer, bytes, detail::inside(stream).handle);
 }
 
 void Communicator::all_reduce(const void* send, void* recv, uint64_t count, DType dtype, ReduceOp op, Stream& stream) {
   state_->accelerator->call(&pliant_collectives::all_reduce, state_->handle, send, recv, count,
-                            static_cast<int32_t>(dtype), static_cast<int32_t>(op), stream.state().handle);
+                            static_cast<int32_t>(dtype), static_cast<int32_t>(op), detail::inside(stream).handle);
 }
 
 void Communicator::all_gather(const void* send, void* recv, uint64_t count, DType dtype, Stream& stream) {
   state_->accelerator->call(&pliant_collectives::all_gather, state_->handle, send, recv, count,
-                            static_cast<int32_t>(dtype), stream.state().handle);
+                            static_cast<int32_t>(dtype), detail::inside(stream).handle);
 }
 
 void Communicator::reduce_scatter(const void* send, void* recv, uint64_t count, DType dtype, ReduceOp op,
                                   Stream& stream) {
   state_->accelerator->call(&pliant_collectives::reduce_scatter, state_->handle, send, recv, count,
-                            static_cast<int32_t>(dtype), static_cast<int32_t>(op), stream.state().handle);
+                            static_cast<int32_t>(dtype), static_cast<int32_t>(op), detail::inside(stream).handle);
 }
 
 void Communicator::broadcast(void* buffer, uint64_t count, DType dtype, int32_t root, Stream& stream) {
   state_->accelerator->call(&pliant_collectives::broadcast, state_->handle, buffer, count, static_cast<int32_t>(dtype),
-                            root, stream.state().handle);
+                            root, detail::inside(stream).handle);
 }
 
 void Communicator::barrier(Stream& stream) {
-  state_->accelerator->call(&pliant_collectives::barrier, state_->handle, stream.state().handle);
+  state_->accelerator->call(&pliant_collectives::barrier, state_->handle, detail::inside(stream).handle);
 }
 
 void Communicator::all_gather_v(const void* send, void* recv, std::span<const uint64_t> counts, DType dtype,
@@ -174,17 +175,17 @@ void Communicator::all_gather_v(const void* send, void* recv, std::span<const ui
                                               std::to_string(counts.size()));
   }
   state_->accelerator->call(&pliant_collectives::all_gather_v, state_->handle, send, recv, counts.data(),
-                            static_cast<int32_t>(dtype), stream.state().handle);
+                            static_cast<int32_t>(dtype), detail::inside(stream).handle);
 }
 
 void Communicator::send(const void* buffer, uint64_t count, DType dtype, int32_t peer, Stream& stream) {
   state_->accelerator->call(&pliant_collectives::send, state_->handle, buffer, count, static_cast<int32_t>(dtype), peer,
-                            stream.state().handle);
+                            detail::inside(stream).handle);
 }
 
 void Communicator::recv(void* buffer, uint64_t count, DType dtype, int32_t peer, Stream& stream) {
   state_->accelerator->call(&pliant_collectives::recv, state_->handle, buffer, count, static_cast<int32_t>(dtype), peer,
-                            stream.state().handle);
+                            detail::inside(stream).handle);
 }
 
 void Communicator::begin_group() {

@@ -49,9 +49,7 @@ class OwnComm {
     device_(table_.*slot, comm_, arguments...);
   }
   /// It has register_window.
-  [[nodiscard]] bool has_windows() const {
-    return table_.register_window != nullptr;
-  }
+  [[nodiscard]] bool has_windows() const { return table_.register_window != nullptr; }
   void abort() const;
   /// Destroying it here would abort nothing. True, too, where the accelerator cannot tell.
   [[nodiscard]] bool is_done() const;

@@ -10,6 +10,7 @@
 
 #include "balance/costs.hpp"
 #include "base/result.hpp"
+#include "config/instances.hpp"
 #include "pliant/abi/balancer.h"
 #include "plugin/plugin.hpp"
 
@@ -85,7 +86,7 @@ Assignment share_out(int64_t rows, const Sharing& how) {
 }
 
 Balancer::Balancer(const Config& config) {
-  plugin::Instance instance = or_throw(plugin::instantiate(config, "balancer"));
+  plugin::Instance instance = or_throw(config::instantiate(config, "balancer"));
   const CostRates rates{config.balancer().cost_per_token, config.balancer().cost_per_square};
   balance::check_rates(rates);
   state_ = std::make_shared<const State>(State{std::move(instance), config.use("balancer"), rates});

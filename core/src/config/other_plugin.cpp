@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/inside.hpp"
 #include "config/options.hpp"
 #include "config/state.hpp"
 #include "pliant/config.hpp"
@@ -11,7 +12,7 @@
 namespace pliant {
 
 Config with_plugin(const Config& config, const std::string& section, const std::string& name) {
-  const detail::ConfigState& state = config.state();
+  const detail::ConfigState& state = detail::inside(config);
   if (config.use(section) == name) return config;
   const plugin::Kind& kind = *plugin::kind_of(section);
   const auto file = or_throw(plugin::find(state.search, kind, name));

@@ -3,6 +3,7 @@
 #include "config/sections.hpp"
 
 #include "pliant/sdk/options.hpp"
+#include "plugin/plugin.hpp"
 
 namespace pliant::config {
 
@@ -130,8 +131,12 @@ const std::vector<std::string>& core_sections() {
 }
 
 const std::vector<std::string>& all_sections() {
-  static const std::vector<std::string> kSections{"plugins",     "elasticity", "sampler", "balancer", "lr",
-                                                  "accelerator", "rendezvous", "data",    "run",      "app"};
+  static const std::vector<std::string> kSections = [] {
+    std::vector<std::string> all{"plugins"};
+    for (const plugin::Kind& kind : plugin::kinds()) all.emplace_back(kind.section);
+    all.insert(all.end(), {"data", "run", "app"});
+    return all;
+  }();
   return kSections;
 }
 
@@ -153,15 +158,6 @@ void apply_core_options(std::string_view section, const pliant_option_values& va
   if (section == "lr") table<LrOptions>().apply(values, to.lr);
   if (section == "accelerator") table<AcceleratorOptions>().apply(values, to.accelerator);
   if (section == "plugins") table<PluginsOptions>().apply(values, to.plugins);
-}
-
-std::string_view default_use(std::string_view section) {
-  if (section == "sampler") return "fixed";
-  if (section == "balancer") return "contiguous";
-  if (section == "lr") return "none";
-  if (section == "accelerator") return "host";
-  if (section == "rendezvous") return "local";
-  return {};
 }
 
 }  // namespace pliant::config

@@ -36,7 +36,4 @@ const std::vector<pliant_option>& core_options(std::string_view section);
 /// Stores checked values of `section`.
 void apply_core_options(std::string_view section, const pliant_option_values& values, CoreOptions& to);
 
-/// What `use` is when neither the section nor anything in it chooses a plugin; "" when the user has to choose.
-std::string_view default_use(std::string_view section);
-
 }  // namespace pliant::config

@@ -17,12 +17,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool wanted(const ConfigNeeds& needs, std::string_view section) {
-  return (section == "elasticity" && needs.elasticity) || (section == "sampler" && needs.sampler) ||
-         (section == "balancer" && needs.balancer) || (section == "lr" && needs.lr) ||
-         (section == "accelerator" && needs.accelerator) || (section == "rendezvous" && needs.rendezvous);
-}
-
 std::string there_are(const std::vector<std::string>& names) {
   if (names.empty())
     return "no plugin of this kind is installed; --plugin-dir or [plugins] dirs name more places to search";
@@ -50,7 +44,7 @@ const Value* Selector::section(const plugin::Kind& kind) const {
 void Selector::select(const plugin::Kind& kind, const ConfigNeeds& needs, bool every_section) {
   const Value* table = section(kind);
   if (state_.root.find(kind.section) != nullptr && table == nullptr) return;  // reported already
-  const bool needed = wanted(needs, kind.section) || (every_section && table != nullptr);
+  const bool needed = needs.*kind.need || (every_section && table != nullptr);
   Selection selection;
   selection.kind = &kind;
   if (table == nullptr && !needed) {
@@ -72,7 +66,7 @@ bool Selector::choose(Selection& selection, bool needed) {
   const Value* use = table == nullptr ? nullptr : table->find("use");
   if (use == nullptr) {
     const bool open_question = table != nullptr && speaks_of_plugin(*table);
-    selection.use = open_question ? "" : std::string(default_use(kind.section));
+    selection.use = open_question ? "" : std::string(kind.default_use);
     if (selection.use.empty() && needed) report_no_choice(kind);
     return !selection.use.empty();
   }

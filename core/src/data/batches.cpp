@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/result.hpp"
+#include "config/instances.hpp"
 #include "data/digest.hpp"
 #include "data/epoch_plan.hpp"
 #include "data/packing.hpp"
@@ -16,6 +17,18 @@
 #include "plugin/plugin.hpp"
 
 namespace pliant {
+namespace {
+
+/// A schedule is not off by a step in thousands for the epochs after these; to plan all of a job without an end would
+/// have none.
+constexpr int64_t kMostEpochsPlanned = 64;
+
+int64_t scaled(int64_t count, double factor) {
+  constexpr double kMost = 9e18;  // an int64_t holds a little more
+  return static_cast<int64_t>(std::min(static_cast<double>(count) * factor, kMost));
+}
+
+}  // namespace
 
 uint64_t sample_digest(int64_t epoch, std::span<const int64_t> ids) {
   const uint64_t key = data::mix64(static_cast<uint64_t>(epoch));
@@ -92,7 +105,7 @@ struct Batches::State {
   }
   /// Streamed rows are not there to be reported on: another instance plans them, and forgets them.
   [[nodiscard]] Result<Packing> planned_elsewhere(int64_t epoch) const {
-    auto other = plugin::instantiate(config, "sampler");
+    auto other = config::instantiate(config, "sampler");
     if (!other) return failed(std::move(other));
     data::Sampler planner = sampler;
     planner.self = other->self();
@@ -136,7 +149,7 @@ Batches::Batches(const Config& config, const Plan& plan, Dataset dataset) {
     throw Error(Status::kInvalidArgument,
                 fmt::format("a plan with a global batch of {} rows; at least 1", plan.global_batch));
   }
-  plugin::Instance instance = or_throw(plugin::instantiate(config, "sampler"));
+  plugin::Instance instance = or_throw(config::instantiate(config, "sampler"));
   state_ = std::make_unique<State>(std::move(instance), config, plan, std::move(dataset));
   state_->data_digest = state_->digest_of_data();
   state_->fingerprint = state_->digest_of_inputs(plan);
@@ -220,6 +233,31 @@ int64_t Batches::expected_steps() {
   const int64_t left = s.epochs - s.counted_epochs();
   if (counted >= most || (last > 0 && left > (most - counted) / last)) return most;
   return counted + left * last;
+}
+
+JobLength Batches::job_length() {
+  const State& s = *state_;
+  JobLength length;
+  int64_t all = 0;
+  int64_t planned = 0;
+  const int64_t most = std::min(s.epochs, kMostEpochsPlanned);
+  for (; planned < most && (s.max_steps == 0 || all < s.max_steps); ++planned) {
+    const EpochSummary& summary = epoch(planned);
+    all += summary.batches;
+    length.size.rows += summary.rows - summary.padding_rows;
+    length.size.sequences += summary.sequences;
+    length.size.tokens += summary.tokens;
+    length.size.loss_tokens += summary.loss_tokens;
+  }
+  const int64_t expected =
+      planned < s.epochs ? scaled(all, static_cast<double>(s.epochs) / static_cast<double>(planned)) : all;
+  length.steps = s.max_steps == 0 ? expected : std::min(expected, s.max_steps);
+  if (all == 0 || length.steps == all) return length;
+  const double share = static_cast<double>(length.steps) / static_cast<double>(all);
+  for (int64_t* count : {&length.size.rows, &length.size.sequences, &length.size.tokens, &length.size.loss_tokens}) {
+    *count = scaled(*count, share);
+  }
+  return length;
 }
 
 Batch Batches::at_step(int64_t step) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "config/instances.hpp"
 #include "data/lr_link.hpp"
 #include "data/lr_state.hpp"
 
@@ -162,11 +163,11 @@ namespace {
 
 std::vector<data::LrLink> checked_links(const Config& config) {
   std::vector<data::LrLink> links;
-  std::vector<plugin::Instance> instances = or_throw(plugin::instantiate_lr_chain(config));
+  std::vector<plugin::Instance> instances = or_throw(config::instantiate_lr_chain(config));
   for (plugin::Instance& instance : instances) {
     links.push_back(or_throw(data::LrLink::make(std::move(instance))));
     const Result<> fits = links.back().check_optimizer(data::optimizer_of(config.lr().optimizer));
-    if (!fits) throw plugin::at_lr_key(config, links.size() - 1, "optimizer", fits.error());
+    if (!fits) throw config::at_lr_key(config, links.size() - 1, "optimizer", fits.error());
   }
   return links;
 }
@@ -182,7 +183,7 @@ LearningRate::LearningRate(const Config& config, const BatchSize& mean_batch) {
 }
 
 void LearningRate::check(const Config& config) {
-  if (plugin::is_open(config, "lr")) (void)checked_links(config);
+  if (config::is_open(config, "lr")) (void)checked_links(config);
 }
 
 LearningRate::~LearningRate() = default;

@@ -1,6 +1,7 @@
 // The data set that a config names.
 #include <fmt/format.h>
 
+#include "base/inside.hpp"
 #include "base/result.hpp"
 #include "config/state.hpp"
 #include "data/epoch_plan.hpp"
@@ -14,7 +15,7 @@ namespace {
 
 /// `error` with the position of [data] `key`.
 Error at_key(const Config& config, const char* key, const Error& error) {
-  const detail::ConfigState& state = config.state();
+  const detail::ConfigState& state = detail::inside(config);
   const auto table = state.core_tables.find("data");
   const config::Effective* row = table == state.core_tables.end() ? nullptr : table->second.find(key);
   if (row == nullptr) return error;

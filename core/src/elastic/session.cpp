@@ -13,7 +13,6 @@
 #include "base/environment.hpp"
 #include "base/result.hpp"
 #include "data/lengths_file.hpp"
-#include "elastic/lr_inputs.hpp"
 #include "elastic/session_state.hpp"
 #include "plan/scheduler.hpp"
 
@@ -151,8 +150,7 @@ void Session::start(Dataset dataset, TrainingState& program) {
   plan.granule = s.facts.granule;
   s.batches.emplace(s.config, plan, std::move(dataset));
   s.learning_rate.emplace(s.config, s.batches->epoch(0).mean_batch());
-  if (s.learning_rate->wants_job_length())
-    s.learning_rate->set_job_length(elastic::length_of_job(*s.batches, s.config.run()));
+  if (s.learning_rate->wants_job_length()) s.learning_rate->set_job_length(s.batches->job_length());
   s.balancer.emplace(s.config);
   s.open_device();
   s.reduction.emplace(*s.accelerator, s.device, program.gradient_size(), s.config.run().deterministic);

@@ -14,7 +14,7 @@
 #include "base/result.hpp"
 #include "data/pieces.hpp"
 #include "elastic/assignment_record.hpp"
-#include "elastic/lr_inputs.hpp"
+#include "elastic/gradient_norms.hpp"
 #include "elastic/session_state.hpp"
 #include "elastic/snapshot.hpp"
 

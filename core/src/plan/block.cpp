@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/inside.hpp"
 #include "config/json.hpp"
 #include "config/options.hpp"
 #include "config/state.hpp"
@@ -23,8 +24,8 @@ std::string ElasticityBlock::digest() const {
 }
 
 Result<ElasticityBlock> elasticity_block(const Config& config) {
-  const auto found = config.state().selections.find("elasticity");
-  if (found == config.state().selections.end() || found->second.plugin == nullptr) {
+  const auto found = detail::inside(config).selections.find("elasticity");
+  if (found == detail::inside(config).selections.end() || found->second.plugin == nullptr) {
     return failed(Status::kFailedPrecondition,
                   fmt::format("{}: the plugin of [elasticity] was not opened: the config was opened without that need",
                               config.file().string()));

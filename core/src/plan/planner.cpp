@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "config/instances.hpp"
 #include "plan/block.hpp"
 #include "plan/policy.hpp"
 #include "pliant/plan.hpp"
@@ -63,7 +64,7 @@ Planner::Planner(const Config& config) {
   state->block = block.canonical();
   state->digest = block.digest();
   state->host = {sizeof(pliant_host), PLIANT_ABI_MINOR, &state->warnings, &catch_line, &no_extension};
-  state->instance = or_throw(plugin::instantiate(config, "elasticity", &state->host));
+  state->instance = or_throw(config::instantiate(config, "elasticity", &state->host));
   state->warnings_at_start = std::exchange(state->warnings.lines, {});
   state_ = std::move(state);
 }
@@ -80,7 +81,7 @@ Result<Plan> Planner::State::answer(const PlanQuestion& question) const {
   const Status status = plan.error().status();
   const bool options =
       status == Status::kInvalidArgument || status == Status::kOutOfRange || status == Status::kFailedPrecondition;
-  if (options) message = plugin::at_option(config, "elasticity", plan.error()).message();
+  if (options) message = config::at_option(config, "elasticity", plan.error()).message();
   for (const std::string& warning : warnings.lines) message += "\n  note: " + warning;
   return failed(plan.error().status(), std::move(message), plan.error().exit_code());
 }

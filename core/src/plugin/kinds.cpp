@@ -1,4 +1,5 @@
-// The table of kinds: TOML section, id, and the slots that every plugin of each has.
+// The table of kinds. Another kind is another row here, its two headers in the SDK, its checks in the testkit, and its
+// word in sdk/cmake/PliantPlugin.cmake.
 #include <cstddef>
 
 #include "pliant/abi/accelerator.h"
@@ -14,27 +15,39 @@ namespace pliant::plugin {
 namespace {
 
 #define PLIANT_SLOT(Table, name) \
-  Slot { #name, offsetof(Table, name) }
+  Slot {                         \
+#name, offsetof(Table, name) \
+  }
 constexpr Slot kElasticitySlots[] = {PLIANT_SLOT(pliant_elasticity_policy, plan)};
-constexpr Slot kSamplerSlots[] = {
-    PLIANT_SLOT(pliant_batch_sampler, begin_epoch), PLIANT_SLOT(pliant_batch_sampler, rows),
-    PLIANT_SLOT(pliant_batch_sampler, dropped), PLIANT_SLOT(pliant_batch_sampler, drop_reason),
-    PLIANT_SLOT(pliant_batch_sampler, pieces)};
+constexpr Slot kSamplerSlots[] = {PLIANT_SLOT(pliant_batch_sampler, begin_epoch),
+                                  PLIANT_SLOT(pliant_batch_sampler, rows), PLIANT_SLOT(pliant_batch_sampler, dropped),
+                                  PLIANT_SLOT(pliant_batch_sampler, drop_reason),
+                                  PLIANT_SLOT(pliant_batch_sampler, pieces)};
 constexpr Slot kBalancerSlots[] = {PLIANT_SLOT(pliant_balancer, balance)};
 constexpr Slot kLrSlots[] = {PLIANT_SLOT(pliant_lr_rule, describe), PLIANT_SLOT(pliant_lr_rule, scale),
                              PLIANT_SLOT(pliant_lr_rule, commit)};
-constexpr Slot kAcceleratorSlots[] = {
-    PLIANT_SLOT(pliant_accelerator, device_count),      PLIANT_SLOT(pliant_accelerator, device_properties),
-    PLIANT_SLOT(pliant_accelerator, alloc),             PLIANT_SLOT(pliant_accelerator, free),
-    PLIANT_SLOT(pliant_accelerator, memory_info),       PLIANT_SLOT(pliant_accelerator, stream_create),
-    PLIANT_SLOT(pliant_accelerator, stream_destroy),    PLIANT_SLOT(pliant_accelerator, stream_query),
-    PLIANT_SLOT(pliant_accelerator, stream_synchronize), PLIANT_SLOT(pliant_accelerator, event_create),
-    PLIANT_SLOT(pliant_accelerator, event_destroy),     PLIANT_SLOT(pliant_accelerator, event_record),
-    PLIANT_SLOT(pliant_accelerator, event_query),       PLIANT_SLOT(pliant_accelerator, event_synchronize),
-    PLIANT_SLOT(pliant_accelerator, event_elapsed),     PLIANT_SLOT(pliant_accelerator, stream_wait_event),
-    PLIANT_SLOT(pliant_accelerator, copy_async),        PLIANT_SLOT(pliant_accelerator, fill_async),
-    PLIANT_SLOT(pliant_accelerator, copy_batch_async),  PLIANT_SLOT(pliant_accelerator, reduce_async),
-    PLIANT_SLOT(pliant_accelerator, cast_async),        PLIANT_SLOT(pliant_accelerator, host_function)};
+constexpr Slot kAcceleratorSlots[] = {PLIANT_SLOT(pliant_accelerator, device_count),
+                                      PLIANT_SLOT(pliant_accelerator, device_properties),
+                                      PLIANT_SLOT(pliant_accelerator, alloc),
+                                      PLIANT_SLOT(pliant_accelerator, free),
+                                      PLIANT_SLOT(pliant_accelerator, memory_info),
+                                      PLIANT_SLOT(pliant_accelerator, stream_create),
+                                      PLIANT_SLOT(pliant_accelerator, stream_destroy),
+                                      PLIANT_SLOT(pliant_accelerator, stream_query),
+                                      PLIANT_SLOT(pliant_accelerator, stream_synchronize),
+                                      PLIANT_SLOT(pliant_accelerator, event_create),
+                                      PLIANT_SLOT(pliant_accelerator, event_destroy),
+                                      PLIANT_SLOT(pliant_accelerator, event_record),
+                                      PLIANT_SLOT(pliant_accelerator, event_query),
+                                      PLIANT_SLOT(pliant_accelerator, event_synchronize),
+                                      PLIANT_SLOT(pliant_accelerator, event_elapsed),
+                                      PLIANT_SLOT(pliant_accelerator, stream_wait_event),
+                                      PLIANT_SLOT(pliant_accelerator, copy_async),
+                                      PLIANT_SLOT(pliant_accelerator, fill_async),
+                                      PLIANT_SLOT(pliant_accelerator, copy_batch_async),
+                                      PLIANT_SLOT(pliant_accelerator, reduce_async),
+                                      PLIANT_SLOT(pliant_accelerator, cast_async),
+                                      PLIANT_SLOT(pliant_accelerator, host_function)};
 constexpr Slot kRendezvousSlots[] = {PLIANT_SLOT(pliant_rendezvous, join), PLIANT_SLOT(pliant_rendezvous, watch),
                                      PLIANT_SLOT(pliant_rendezvous, leave)};
 #undef PLIANT_SLOT
@@ -42,13 +55,16 @@ constexpr Slot kRendezvousSlots[] = {PLIANT_SLOT(pliant_rendezvous, join), PLIAN
 }  // namespace
 
 const std::vector<Kind>& kinds() {
+  using Needs = ConfigNeeds;
   static const std::vector<Kind> kKinds{
-      {"elasticity", PLIANT_KIND_ELASTICITY_POLICY, sizeof(pliant_elasticity_policy), kElasticitySlots},
-      {"sampler", PLIANT_KIND_BATCH_SAMPLER, sizeof(pliant_batch_sampler), kSamplerSlots},
-      {"balancer", PLIANT_KIND_BALANCER, sizeof(pliant_balancer), kBalancerSlots},
-      {"lr", PLIANT_KIND_LR_RULE, sizeof(pliant_lr_rule), kLrSlots},
-      {"accelerator", PLIANT_KIND_ACCELERATOR, sizeof(pliant_accelerator), kAcceleratorSlots},
-      {"rendezvous", PLIANT_KIND_RENDEZVOUS, sizeof(pliant_rendezvous), kRendezvousSlots},
+      {"elasticity", PLIANT_KIND_ELASTICITY_POLICY, "", &Needs::elasticity, sizeof(pliant_elasticity_policy),
+       kElasticitySlots},
+      {"sampler", PLIANT_KIND_BATCH_SAMPLER, "fixed", &Needs::sampler, sizeof(pliant_batch_sampler), kSamplerSlots},
+      {"balancer", PLIANT_KIND_BALANCER, "contiguous", &Needs::balancer, sizeof(pliant_balancer), kBalancerSlots},
+      {"lr", PLIANT_KIND_LR_RULE, "none", &Needs::lr, sizeof(pliant_lr_rule), kLrSlots},
+      {"accelerator", PLIANT_KIND_ACCELERATOR, "host", &Needs::accelerator, sizeof(pliant_accelerator),
+       kAcceleratorSlots},
+      {"rendezvous", PLIANT_KIND_RENDEZVOUS, "local", &Needs::rendezvous, sizeof(pliant_rendezvous), kRendezvousSlots},
   };
   return kKinds;
 }

@@ -23,10 +23,12 @@ struct Slot {
 
 /// The variation points. `section` is the TOML table and the first part of the file name `<section>-<name>.pliant.so`.
 struct Kind {
-  std::string_view section;                 ///< "elasticity", "sampler", "balancer", "lr", "accelerator", "rendezvous"
-  std::string_view id;                      ///< "pliant.elasticity_policy/0", ...
-  size_t table_size;                        ///< bytes of the table that this host knows
-  std::span<const Slot> slots;              ///< that every plugin has, in order; the table's others may be NULL
+  std::string_view section;      ///< "elasticity", "sampler", "balancer", "lr", "accelerator", "rendezvous"
+  std::string_view id;           ///< "pliant.elasticity_policy/0", ...
+  std::string_view default_use;  ///< the plugin of a config that names none; "": it must name one
+  bool ConfigNeeds::*need;       ///< whether an opened config has this kind
+  size_t table_size;             ///< bytes of the table that this host knows
+  std::span<const Slot> slots;   ///< that every plugin has, in order; the table's others may be NULL
 };
 
 /// All kinds, in the order of the data's way.
@@ -114,23 +116,6 @@ class Instance {
   std::unique_ptr<Extensions> extensions_;  // those that were asked for
   void* self_ = nullptr;
 };
-
-/// Makes an instance of what `use` names in `section` of `config`, which was opened with that need.
-Result<Instance> instantiate(const Config& config, std::string_view section, const pliant_host* host = nullptr);
-
-/// `error` of the plugin that [section] of `config` names, as `file:line:col: error: ...` with the position of the
-/// option that it is about; `error` as it is where it is about none that somebody set.
-Error at_option(const Config& config, std::string_view section, const Error& error);
-
-/// True when `config` was opened with that need.
-bool is_open(const Config& config, std::string_view section);
-
-/// The rules of [lr] in the order of the chain: schedule, use, then.
-Result<std::vector<Instance>> instantiate_lr_chain(const Config& config);
-
-/// `error` of rule `link` of that chain, as `file:line:col: error: ...` with the position of `key` in [lr] where
-/// somebody set it, else of the rule's name.
-Error at_lr_key(const Config& config, size_t link, std::string_view key, const Error& error);
 
 /// A zeroed error struct to hand to a plugin.
 pliant_error fresh_error();

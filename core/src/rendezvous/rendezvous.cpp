@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "config/instances.hpp"
 #include "pliant/abi/rendezvous.h"
 
 namespace pliant {
@@ -33,7 +34,7 @@ Error error_of(const plugin::Instance& instance, int32_t status, const pliant_er
 }  // namespace
 
 Result<Rendezvous> Rendezvous::open(const Config& config) {
-  Result<plugin::Instance> instance = plugin::instantiate(config, "rendezvous");
+  Result<plugin::Instance> instance = config::instantiate(config, "rendezvous");
   if (!instance) return failed(std::move(instance));
   return Rendezvous(std::move(*instance));
 }

@@ -95,22 +95,28 @@ struct PolicyExact {
   }
 
   void start(const sdk::Host& host) {
-    sdk::require(min_gpus <= max_gpus, "min_gpus is " + std::to_string(min_gpus) + ", more than max_gpus, which is " +
-                                           std::to_string(max_gpus), "min_gpus max_gpus");
+    sdk::require(
+        min_gpus <= max_gpus,
+        "min_gpus is " + std::to_string(min_gpus) + ", more than max_gpus, which is " + std::to_string(max_gpus),
+        "min_gpus max_gpus");
     sdk::require(!whole_nodes || num_gpus_per_node % model_parallel_size == 0,
                  "model_parallel_size " + std::to_string(model_parallel_size) + " does not divide num_gpus_per_node " +
-                     std::to_string(num_gpus_per_node), "model_parallel_size num_gpus_per_node");
+                     std::to_string(num_gpus_per_node),
+                 "model_parallel_size num_gpus_per_node");
     const int64_t common = greatest_common_divisor(micro_batch_sizes);
-    sdk::require(granule == 0 || common % granule == 0, "granule " + std::to_string(granule) +
-                                                            " does not divide every micro-batch size; " +
-                                                            std::to_string(common) + " and its divisors do", "granule micro_batch_sizes");
+    sdk::require(granule == 0 || common % granule == 0,
+                 "granule " + std::to_string(granule) + " does not divide every micro-batch size; " +
+                     std::to_string(common) + " and its divisors do",
+                 "granule micro_batch_sizes");
     if (granule == 0) granule = common;
     sdk::require(weights.empty() || weights.size() == weighted_sizes.size(),
                  "weights has " + std::to_string(weights.size()) + " elements and weighted_sizes " +
-                     std::to_string(weighted_sizes.size()) + "; give one for each, or none", "weights weighted_sizes");
+                     std::to_string(weighted_sizes.size()) + "; give one for each, or none",
+                 "weights weighted_sizes");
     sdk::require(weighted_sizes.size() <= static_cast<size_t>(kMostSizes),
                  "weighted_sizes has " + std::to_string(weighted_sizes.size()) + " elements; at most " +
-                     std::to_string(kMostSizes) + " are counted", "weighted_sizes");
+                     std::to_string(kMostSizes) + " are counted",
+                 "weighted_sizes");
     choose();
     if (wanted_high_ > high_ && max_gpus != PolicyExact{}.max_gpus) host.warning(idle_devices_warning());
   }
@@ -135,8 +141,9 @@ struct PolicyExact {
     const int64_t most = max_train_batch_size / granule;
     const int64_t smallest = *std::min_element(micro_batch_sizes.begin(), micro_batch_sizes.end());
     if (smallest > max_train_batch_size) {
-      throw sdk::Failure(PLIANT_OUT_OF_RANGE, "every micro-batch size is above max_train_batch_size " +
-                                                  std::to_string(max_train_batch_size), "max_train_batch_size micro_batch_sizes");
+      throw sdk::Failure(PLIANT_OUT_OF_RANGE,
+                         "every micro-batch size is above max_train_batch_size " + std::to_string(max_train_batch_size),
+                         "max_train_batch_size micro_batch_sizes");
     }
     find_sizes(most);
     const std::vector<int64_t> micros = usable_micro_batches();
@@ -161,19 +168,23 @@ struct PolicyExact {
     step_ = whole_nodes ? num_gpus_per_node / model_parallel_size : 1;
     const int64_t group = whole_nodes ? num_gpus_per_node : model_parallel_size;  // devices that come and go together
     const std::optional<int64_t> low = checked_product((min_gpus - 1) / group + 1, step_);
-    if (!low) throw sdk::Failure(PLIANT_OUT_OF_RANGE, "min_gpus, rounded up to whole nodes, does not fit 63 bits", "min_gpus");
+    if (!low)
+      throw sdk::Failure(PLIANT_OUT_OF_RANGE, "min_gpus, rounded up to whole nodes, does not fit 63 bits", "min_gpus");
     low_ = *low;
     wanted_high_ = max_gpus / group * step_;
     high_ = std::min(wanted_high_, most_granules / step_ * step_);
     if (wanted_high_ < low_) {
-      throw sdk::Failure(PLIANT_OUT_OF_RANGE, "no whole group of " + std::to_string(group) + " devices lies between " +
-                                                  std::to_string(min_gpus) + " and " + std::to_string(max_gpus), "min_gpus max_gpus");
+      throw sdk::Failure(PLIANT_OUT_OF_RANGE,
+                         "no whole group of " + std::to_string(group) + " devices lies between " +
+                             std::to_string(min_gpus) + " and " + std::to_string(max_gpus),
+                         "min_gpus max_gpus");
     }
     if (high_ < low_) {
-      throw sdk::Failure(PLIANT_OUT_OF_RANGE, std::to_string(low_) + " ranks cannot share " +
-                                                  std::to_string(most_granules) + " granules of " +
-                                                  std::to_string(granule) +
-                                                  " rows; raise max_train_batch_size or lower min_gpus", "max_train_batch_size min_gpus");
+      throw sdk::Failure(PLIANT_OUT_OF_RANGE,
+                         std::to_string(low_) + " ranks cannot share " + std::to_string(most_granules) +
+                             " granules of " + std::to_string(granule) +
+                             " rows; raise max_train_batch_size or lower min_gpus",
+                         "max_train_batch_size min_gpus");
     }
   }
 

@@ -62,9 +62,10 @@ std::vector<const Candidate*> best_first(const std::vector<Candidate>& candidate
 Found best_batch(const Search& search) {
   const auto [smallest, largest] = std::minmax_element(search.micro_batches.begin(), search.micro_batches.end());
   if (*largest > search.cap) {
-    throw sdk::Failure(PLIANT_OUT_OF_RANGE, "micro_batch_sizes has " + std::to_string(*largest) +
-                                                ", but a global batch may have at most " + std::to_string(search.cap) +
-                                                " rows; raise max_train_batch_size or drop that size", "micro_batch_sizes max_train_batch_size");
+    throw sdk::Failure(PLIANT_OUT_OF_RANGE,
+                       "micro_batch_sizes has " + std::to_string(*largest) + ", but a global batch may have at most " +
+                           std::to_string(search.cap) + " rows; raise max_train_batch_size or drop that size",
+                       "micro_batch_sizes max_train_batch_size");
   }
   const MicroBatches micro_batches(search.micro_batches);
   const SizeLimits limits{search.low, search.high};
@@ -95,11 +96,12 @@ Found best_batch(const Search& search) {
 
 void require_sizes(const Found& found, const DeepSpeedOptions& options) {
   if (!found.sizes.empty()) return;
-  throw sdk::Failure(PLIANT_OUT_OF_RANGE, "no size from min_gpus " + std::to_string(options.min_gpus) +
-                                              " to max_gpus " + std::to_string(options.max_gpus) +
-                                              " can share a batch up to " +
-                                              std::to_string(options.max_train_batch_size) +
-                                              " rows evenly; widen the limits, or use = \"exact\"", "min_gpus max_gpus max_train_batch_size");
+  throw sdk::Failure(PLIANT_OUT_OF_RANGE,
+                     "no size from min_gpus " + std::to_string(options.min_gpus) + " to max_gpus " +
+                         std::to_string(options.max_gpus) + " can share a batch up to " +
+                         std::to_string(options.max_train_batch_size) +
+                         " rows evenly; widen the limits, or use = \"exact\"",
+                     "min_gpus max_gpus max_train_batch_size");
 }
 
 std::string table_end_warning(int64_t batch) {
@@ -133,9 +135,10 @@ std::vector<sdk::WorldRange> as_ranges(const std::vector<int64_t>& sizes) {
 }
 
 void check_limits(const DeepSpeedOptions& options) {
-  sdk::require(options.min_gpus <= options.max_gpus, "min_gpus is " + std::to_string(options.min_gpus) +
-                                                         ", more than max_gpus, which is " +
-                                                         std::to_string(options.max_gpus), "min_gpus max_gpus");
+  sdk::require(options.min_gpus <= options.max_gpus,
+               "min_gpus is " + std::to_string(options.min_gpus) + ", more than max_gpus, which is " +
+                   std::to_string(options.max_gpus),
+               "min_gpus max_gpus");
 }
 
 void check_world_size(int64_t world_size) {

@@ -226,7 +226,8 @@ void MicroBatches::grow_common_multiple(const Factored& by) {
   if (fits) return;
   throw sdk::Failure(
       PLIANT_OUT_OF_RANGE,
-      "the least common multiple of micro_batch_sizes does not fit 63 bits; use sizes with common factors", "micro_batch_sizes");
+      "the least common multiple of micro_batch_sizes does not fit 63 bits; use sizes with common factors",
+      "micro_batch_sizes");
 }
 
 MicroBatchSet MicroBatches::deciding(const Factored& batch) const {

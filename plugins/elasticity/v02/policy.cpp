@@ -98,9 +98,10 @@ struct PolicyV02 : DeepSpeedOptions {
 
   void check_nodes() const {
     if (num_gpus_per_node % model_parallel_size == 0) return;
-    throw sdk::Failure(PLIANT_OUT_OF_RANGE, "model_parallel_size " + std::to_string(model_parallel_size) +
-                                                " does not divide num_gpus_per_node " +
-                                                std::to_string(num_gpus_per_node), "model_parallel_size num_gpus_per_node");
+    throw sdk::Failure(PLIANT_OUT_OF_RANGE,
+                       "model_parallel_size " + std::to_string(model_parallel_size) +
+                           " does not divide num_gpus_per_node " + std::to_string(num_gpus_per_node),
+                       "model_parallel_size num_gpus_per_node");
   }
 
   /// v0.1 over whole nodes between the limits, in ranks.
@@ -166,10 +167,11 @@ struct PolicyV02 : DeepSpeedOptions {
                               .prefer_larger = prefer_larger_batch,
                               .lcm_may_exceed_cap = lcm_may_exceed_max});
     if (found.undecided) {
-      throw sdk::Failure(PLIANT_OUT_OF_RANGE, "no number of nodes from " + std::to_string(min_gpus) + " to " +
-                                                  std::to_string(max_gpus) + " devices can share any batch up to " +
-                                                  std::to_string(max_train_batch_size) +
-                                                  " rows; widen min_gpus and max_gpus", "min_gpus max_gpus");
+      throw sdk::Failure(PLIANT_OUT_OF_RANGE,
+                         "no number of nodes from " + std::to_string(min_gpus) + " to " + std::to_string(max_gpus) +
+                             " devices can share any batch up to " + std::to_string(max_train_batch_size) +
+                             " rows; widen min_gpus and max_gpus",
+                         "min_gpus max_gpus");
     }
     if (found.table_ended)
       host_.warning(table_end_warning(checked_product(found.batch, ranks_per_node).value_or(INT64_MAX)));

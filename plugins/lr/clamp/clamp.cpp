@@ -29,7 +29,8 @@ struct Clamp {
   void start(const Host&) const {
     require(!(lowest_factor && highest_factor && *lowest_factor > *highest_factor),
             "lowest_factor is above highest_factor", "lowest_factor highest_factor");
-    require(!(lowest_lr && highest_lr && *lowest_lr > *highest_lr), "lowest_lr is above highest_lr", "lowest_lr highest_lr");
+    require(!(lowest_lr && highest_lr && *lowest_lr > *highest_lr), "lowest_lr is above highest_lr",
+            "lowest_lr highest_lr");
   }
 
   static double within(double value, const std::optional<double>& low, const std::optional<double>& high) {

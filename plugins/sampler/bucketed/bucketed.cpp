@@ -37,8 +37,10 @@ class Bucketed : public sampler::PackSampler<Bucketed> {
     PackSampler::start(host);
     const auto falling = std::adjacent_find(bucket_edges.begin(), bucket_edges.end(), std::greater_equal<>());
     if (falling == bucket_edges.end()) return;
-    throw sdk::Failure(PLIANT_OUT_OF_RANGE, "bucket_edges: " + std::to_string(falling[0]) + " is followed by " +
-                                                std::to_string(falling[1]) + "; edges ascend", "bucket_edges");
+    throw sdk::Failure(PLIANT_OUT_OF_RANGE,
+                       "bucket_edges: " + std::to_string(falling[0]) + " is followed by " + std::to_string(falling[1]) +
+                           "; edges ascend",
+                       "bucket_edges");
   }
 
   void pack(const sampler::Items& items, const sdk::EpochRequest&, sdk::EpochRows& rows) const {

@@ -23,7 +23,8 @@ sampler::PackShape shape_of(const std::string& text) {
     if (sequences.ec == std::errc() && sequences.ptr == end && shape.length >= 1 && shape.sequences >= 1) return shape;
   }
   throw sdk::Failure(PLIANT_INVALID_ARGUMENT,
-                     "shapes: '" + text + "' is no LENGTHxSEQUENCES of two numbers from 1 on, as in \"512x8\"", "shapes");
+                     "shapes: '" + text + "' is no LENGTHxSEQUENCES of two numbers from 1 on, as in \"512x8\"",
+                     "shapes");
 }
 
 class PaddedBudget : public sampler::PackSampler<PaddedBudget> {
@@ -54,7 +55,8 @@ class PaddedBudget : public sampler::PackSampler<PaddedBudget> {
     if (same_sequences && sequences_multiple > 1) {
       throw sdk::Failure(PLIANT_OUT_OF_RANGE,
                          "same_sequences parts packs, so sequences_multiple = " + std::to_string(sequences_multiple) +
-                             " cannot be kept; use one of them", "same_sequences sequences_multiple");
+                             " cannot be kept; use one of them",
+                         "same_sequences sequences_multiple");
     }
     rule_.budget = max_tokens;
     rule_.cost = cost();
@@ -65,9 +67,11 @@ class PaddedBudget : public sampler::PackSampler<PaddedBudget> {
     std::sort(rule_.shapes.begin(), rule_.shapes.end(),
               [](const sampler::PackShape& a, const sampler::PackShape& b) { return a.length < b.length; });
     if (longest_item() < 1) {
-      throw sdk::Failure(PLIANT_OUT_OF_RANGE, "no sequence fits: padded to a multiple of length_multiple = " +
-                                                  std::to_string(length_multiple) +
-                                                  " it has more than max_tokens = " + std::to_string(max_tokens), "length_multiple max_tokens");
+      throw sdk::Failure(
+          PLIANT_OUT_OF_RANGE,
+          "no sequence fits: padded to a multiple of length_multiple = " + std::to_string(length_multiple) +
+              " it has more than max_tokens = " + std::to_string(max_tokens),
+          "length_multiple max_tokens");
     }
   }
 
@@ -93,7 +97,8 @@ class PaddedBudget : public sampler::PackSampler<PaddedBudget> {
     const int64_t each = cost()(shape.length);
     if (each > max_tokens || static_cast<uint64_t>(max_tokens / each) < shape.sequences) {
       throw sdk::Failure(PLIANT_OUT_OF_RANGE,
-                         "shapes: '" + text + "' has more than max_tokens = " + std::to_string(max_tokens), "shapes max_tokens");
+                         "shapes: '" + text + "' has more than max_tokens = " + std::to_string(max_tokens),
+                         "shapes max_tokens");
     }
     rule_.shapes.push_back(shape);
   }

@@ -56,9 +56,10 @@ class Seqlen {
 
   void start(const sdk::Host&) const {
     if (max_batch_size == 0 || min_batch_size <= max_batch_size) return;
-    throw sdk::Failure(PLIANT_OUT_OF_RANGE, "min_batch_size = " + std::to_string(min_batch_size) +
-                                                " is above max_batch_size = " + std::to_string(max_batch_size) +
-                                                "; no pack can have that many sequences", "min_batch_size max_batch_size");
+    throw sdk::Failure(PLIANT_OUT_OF_RANGE,
+                       "min_batch_size = " + std::to_string(min_batch_size) + " is above max_batch_size = " +
+                           std::to_string(max_batch_size) + "; no pack can have that many sequences",
+                       "min_batch_size max_batch_size");
   }
 
   [[nodiscard]] sdk::EpochRows plan_epoch(const sdk::EpochRequest& request) const {

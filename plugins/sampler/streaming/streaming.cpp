@@ -50,9 +50,11 @@ class Streaming : public sampler::PackSampler<Streaming>,
   void start(const sdk::Host& host) const {
     PackSampler::start(host);
     if (max_wait >= 2 * open_packs) return;
-    throw sdk::Failure(PLIANT_OUT_OF_RANGE, "max_wait = " + std::to_string(max_wait) + " is below twice open_packs = " +
-                                                std::to_string(open_packs) + "; raise it to " +
-                                                std::to_string(2 * open_packs) + " or keep fewer packs open", "max_wait open_packs");
+    throw sdk::Failure(PLIANT_OUT_OF_RANGE,
+                       "max_wait = " + std::to_string(max_wait) +
+                           " is below twice open_packs = " + std::to_string(open_packs) + "; raise it to " +
+                           std::to_string(2 * open_packs) + " or keep fewer packs open",
+                       "max_wait open_packs");
   }
 
   void pack(const sampler::Items& items, const sdk::EpochRequest&, sdk::EpochRows& rows) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "accelerator/generic_collectives.hpp"
+#include "config/instances.hpp"
 #include "cuda_device.hpp"
 #include "pliant/communicator.hpp"
 #include "pliant/config.hpp"
@@ -35,7 +36,7 @@ pliant::Config config_of(const std::string& accelerator) {
   return pliant::Config::parse("config_version = 1\n[accelerator]\n" + accelerator, needs, overrides);
 }
 pliant::plugin::Instance instance_of(const std::string& accelerator) {
-  return pliant::or_throw(pliant::plugin::instantiate(config_of(accelerator), "accelerator"));
+  return pliant::or_throw(pliant::config::instantiate(config_of(accelerator), "accelerator"));
 }
 
 std::string cuda_with(const std::string& nccl, const std::string& collectives = "auto") {

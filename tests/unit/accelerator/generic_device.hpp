@@ -12,6 +12,7 @@
 
 #include "accelerator/generic_collectives.hpp"
 #include "collective_cases.hpp"
+#include "config/instances.hpp"
 #include "pliant/config.hpp"
 #include "pliant/error.hpp"
 #include "pliant/sdk/collectives.hpp"
@@ -40,7 +41,7 @@ class Configs {
     overrides.read_environment = false;
     overrides.plugin_dirs = {PLIANT_PLUGIN_DIR, PLIANT_TESTKIT_PLUGIN_DIR};
     const auto config = pliant::Config::open(folder_ / name, needs, overrides);
-    return pliant::or_throw(pliant::plugin::instantiate(config, "accelerator"));
+    return pliant::or_throw(pliant::config::instantiate(config, "accelerator"));
   }
 
  private:

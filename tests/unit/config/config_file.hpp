@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/inside.hpp"
 #include "config/state.hpp"
 #include "negative/pliant_process.hpp"
 #include "pliant/config.hpp"
@@ -40,7 +41,7 @@ inline ConfigNeeds needs_elasticity() {
 
 /// The value that option `key` of the elasticity plugin of `config` ended up with.
 inline const config::Value& elasticity_option(const Config& config, std::string_view key) {
-  for (const config::Effective& row : config.state().selections.at("elasticity").table.rows) {
+  for (const config::Effective& row : pliant::detail::inside(config).selections.at("elasticity").table.rows) {
     if (key == row.option->key) return row.value;
   }
   throw std::runtime_error("no such option");

@@ -1,6 +1,7 @@
 // Opening a config: defaults, sections, [app], names and paths.
 #include <doctest/doctest.h>
 
+#include "config/instances.hpp"
 #include "plugin/plugin.hpp"
 #include "unit/config/config_file.hpp"
 
@@ -122,10 +123,10 @@ TEST_CASE("[app] is free-form and read by dotted key") {
 TEST_CASE("options that a plugin refuses together are reported where use names it") {
   const ConfigFile file("[elasticity]\nuse = 'every'\n[elasticity.every]\nmust = 1\n");
   const Config config = file.open(needs_elasticity());
-  auto instance = pliant::plugin::instantiate(config, "elasticity");
+  auto instance = pliant::config::instantiate(config, "elasticity");
   REQUIRE(instance);
   CHECK(instance->plugin().record().name == std::string("every"));
-  const auto lr = pliant::plugin::instantiate(config, "lr");
+  const auto lr = pliant::config::instantiate(config, "lr");
   REQUIRE_FALSE(lr);
   CHECK(contains(lr.error().message(), "opened without that need"));
 }

@@ -1,6 +1,7 @@
 // The option mechanism, end to end: what TOML says is what the plugin's members hold.
 #include <doctest/doctest.h>
 
+#include "config/instances.hpp"
 #include "pliant/abi/elasticity_policy.h"
 #include "plugin/plugin.hpp"
 #include "unit/config/config_file.hpp"
@@ -14,7 +15,7 @@ namespace {
 /// What the policy `every` was given: it puts its members into its refusal.
 std::string seen(const std::string& options) {
   const ConfigFile file("[elasticity]\nuse = 'every'\n[elasticity.every]\n" + options);
-  auto instance = pliant::plugin::instantiate(file.open(needs_elasticity()), "elasticity");
+  auto instance = pliant::config::instantiate(file.open(needs_elasticity()), "elasticity");
   REQUIRE(instance);
   const auto& slots = instance->table<pliant_elasticity_policy>();
   const pliant_plan_request request{sizeof(pliant_plan_request), 0, 0, {nullptr, 0}};

@@ -1,6 +1,7 @@
 // Precedence: flag > --set > environment > file > default; and how each of them names a key.
 #include <doctest/doctest.h>
 
+#include "base/inside.hpp"
 #include "config/open.hpp"
 #include "config/overrides.hpp"
 #include "unit/config/config_file.hpp"
@@ -19,7 +20,7 @@ int64_t max_gpus(const Config& config) {
 
 /// Who set run.workers, as `config show --origin` says it.
 std::string origin_of_workers(const ConfigFile& file) {
-  for (const auto& shown : pliant::config::effective(file.open().state())) {
+  for (const auto& shown : pliant::config::effective(pliant::detail::inside(file.open()))) {
     if (pliant::config::dotted(shown.path) == "run.workers") return shown.origin;
   }
   return "nobody";

@@ -3,6 +3,7 @@
 
 #include <rapidcheck.h>
 
+#include "base/inside.hpp"
 #include "config/open.hpp"
 #include "config/parse.hpp"
 #include "unit/config/config_file.hpp"
@@ -62,7 +63,7 @@ TEST_CASE("resolving what was resolved changes nothing") {
 TEST_CASE("origins are comments of the same document") {
   ConfigFile file("[run]\nseed = 3\n");
   file.overrides.sets = {"run.workers=7"};
-  const std::string shown = pliant::config::to_document(file.open().state(), true);
+  const std::string shown = pliant::config::to_document(pliant::detail::inside(file.open()), true);
   CHECK(contains(shown, "workers = 7                             # --set run.workers=7\n"));
   CHECK(contains(shown, "# " + file.file.string() + ":3:8\n"));
   CHECK(contains(shown, "epochs = 1                              # default\n"));

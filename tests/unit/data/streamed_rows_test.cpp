@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/instances.hpp"
 #include "data/epoch_plan.hpp"
 #include "plugin/plugin.hpp"
 #include "scratch.hpp"
@@ -18,7 +19,7 @@ namespace {
 /// A sampler of the build tree, with its stream or without.
 struct Opened {
   Opened(const Scratch& scratch, const std::string& toml, bool streams)
-      : instance(or_throw(plugin::instantiate(scratch.config(toml), "sampler"))) {
+      : instance(or_throw(config::instantiate(scratch.config(toml), "sampler"))) {
     sampler.slots = &instance.table<pliant_batch_sampler>();
     sampler.self = instance.self();
     sampler.refusal = [this](int32_t status, const pliant_error& error) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "config/instances.hpp"
 #include "pliant/abi/lr_rule.h"
 #include "pliant/config.hpp"
 #include "plugin/plugin.hpp"
@@ -78,7 +79,7 @@ class Rule {
     overrides.plugin_dirs = {PLIANT_PLUGIN_DIR};
     overrides.read_environment = false;
     const std::string toml = "config_version = 1\n[lr]\nuse = \"" + name + "\"\n[lr." + name + "]\n" + options + "\n";
-    return or_throw(plugin::instantiate(Config::parse(toml, needs, overrides), "lr"));
+    return or_throw(config::instantiate(Config::parse(toml, needs, overrides), "lr"));
   }
   static pliant_lr_output previous(const Ask& ask) {
     return {sizeof(pliant_lr_output),

@@ -178,8 +178,8 @@ class Group {
     std::optional<std::string> cut_off;  ///< lost its peers in this generation, in its words
     bool cannot_save = false;
     std::optional<Verdict> retires;  ///< is replaced once it has saved its state; the end of the job if it cannot
-    bool stays = false;  ///< was named for not ending
-    std::string fenced;  ///< why it was killed
+    bool stays = false;              ///< was named for not ending
+    std::string fenced;              ///< why it was killed
   };
 
   void on(WorkerId worker, Member& member, const Ready& message);
@@ -253,8 +253,8 @@ class Group {
   /// it `costs` them, one that was let wait too often is killed.
   bool bar_joiners(const std::string& line, bool costs);
   void fence_hung(double waited);
-  /// Replaces a worker that cannot go on with the state that nobody else holds, after a snapshot of it. False where that
-  /// cannot be. `over`: the end of the job if no snapshot comes about.
+  /// Replaces a worker that cannot go on with the state that nobody else holds, after a snapshot of it. False where
+  /// that cannot be. `over`: the end of the job if no snapshot comes about.
   bool retire(WorkerId worker, Member& member, const Verdict& over);
   /// Ends `worker` if that is what it has written a snapshot for.
   void let_retire(WorkerId worker, const Member& member);
@@ -297,7 +297,7 @@ class Group {
   int64_t restarts_ = 0;
   int64_t digests_ = 0;
   double digest_seconds_ = 0;
-  bool disputed_ = false;                ///< ranks hold different states and nobody can tell whose is right
+  bool disputed_ = false;  ///< ranks hold different states and nobody can tell whose is right
   struct Break {
     WorkerId worker;
     bool shortage;

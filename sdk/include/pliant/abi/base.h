@@ -1,10 +1,10 @@
 /* Status codes, the error struct and the views that every Pliant ABI header uses. C11, append-only.
  *
  * Rules of the border: nothing allocated on one side is freed on the other; views are valid for the call only, unless
- * the slot says otherwise; every struct that may grow starts with struct_size, set by the side that fills the struct, or
- * for an answer by the side that has the room for it; whoever reads or writes tests with PLIANT_HAS whether a field is
- * there (C++: pliant/sdk/sized.hpp) and never compares sizes for equality. What a struct had in its first draft may be
- * taken for granted. */
+ * the slot says otherwise; every struct that may grow starts with struct_size, set by the side that fills the struct,
+ * or for an answer by the side that has the room for it; whoever reads or writes tests with PLIANT_HAS whether a field
+ * is there (C++: pliant/sdk/sized.hpp) and never compares sizes for equality. What a struct had in its first draft may
+ * be taken for granted. */
 #ifndef PLIANT_ABI_BASE_H
 #define PLIANT_ABI_BASE_H
 

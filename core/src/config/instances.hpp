@@ -1,0 +1,31 @@
+// From the sections of an opened config to instances of their plugins, and from what these refuse to a place in the
+// file.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "pliant/config.hpp"
+#include "plugin/plugin.hpp"
+
+namespace pliant::config {
+
+/// Makes an instance of what `use` names in `section` of `config`, which was opened with that need.
+Result<plugin::Instance> instantiate(const Config& config, std::string_view section, const pliant_host* host = nullptr);
+
+/// `error` of the plugin that [section] of `config` names, as `file:line:col: error: ...` with the position of the
+/// option that it is about; `error` as it is where it is about none that somebody set.
+Error at_option(const Config& config, std::string_view section, const Error& error);
+
+/// True when `config` was opened with that need.
+bool is_open(const Config& config, std::string_view section);
+
+/// The rules of [lr] in the order of the chain: schedule, use, then.
+Result<std::vector<plugin::Instance>> instantiate_lr_chain(const Config& config);
+
+/// `error` of rule `link` of that chain, as `file:line:col: error: ...` with the position of `key` in [lr] where
+/// somebody set it, else of the rule's name.
+Error at_lr_key(const Config& config, size_t link, std::string_view key, const Error& error);
+
+}  // namespace pliant::config
