@@ -190,15 +190,14 @@ class Run {
       if (r == group_.rank() || (exchange_.source() >= 0 && r != exchange_.source())) continue;
       const CallRecord theirs = group_.segment().call(r, first_);
       if (same_call(theirs, record_) && theirs.history == record_.history) continue;
-      group_.fail({FailureCause::kMismatch, group_.rank(), 0});
       const std::string own = "rank " + std::to_string(group_.rank());
       const std::string other = "rank " + std::to_string(r);
       if (same_call(theirs, record_)) {
-        throw Failure(PLIANT_INVALID_ARGUMENT, "before this " + describe(record_) + ", " + own + " and " + other +
-                                                   " called different collectives; all ranks must make the same calls");
+        group_.fail_for_mismatch("before this " + describe(record_) + ", " + own + " and " + other +
+                                 " called different collectives; all ranks must make the same calls");
       }
-      throw Failure(PLIANT_INVALID_ARGUMENT, "the ranks called different collectives: " + own + " " +
-                                                 describe(record_) + ", " + other + " " + describe(theirs));
+      group_.fail_for_mismatch("the ranks called different collectives: " + own + " " + describe(record_) + ", " +
+                               other + " " + describe(theirs));
     }
   }
 

@@ -261,7 +261,20 @@ void Group::check() const {
                                       shared.to_failure(rank_, meeting()).what());
   }
   const FailureCause cause = shared.kind != FailureCause::kNone ? shared : FailureCause::unpack(local_cause_.load());
+  if (cause.kind == FailureCause::kMismatch && cause.rank == rank_) {
+    const std::lock_guard lock(mismatch_mutex_);
+    throw Failure(PLIANT_INVALID_ARGUMENT, mismatch_);
+  }
   throw cause.to_failure(rank_, meeting());
+}
+
+void Group::fail_for_mismatch(const std::string& words) {
+  {
+    const std::lock_guard lock(mismatch_mutex_);  // before anybody can hear of it
+    if (mismatch_.empty()) mismatch_ = words;
+  }
+  fail({FailureCause::kMismatch, rank_, 0});
+  throw Failure(PLIANT_INVALID_ARGUMENT, words);
 }
 
 void Group::check_all_there() {

@@ -201,13 +201,11 @@ void Messages::fail_if_peer_left(int32_t peer) {
 }
 
 void Messages::mismatch(int32_t from, const sdk::Elements& sent, int32_t to, const sdk::Elements& wanted) {
-  group_.fail({FailureCause::kMismatch, group_.rank(), 0});
   const auto text = [](const sdk::Elements& elements) {
     return std::to_string(elements.count) + " " + sdk::name_of(elements.dtype);
   };
-  throw Failure(PLIANT_INVALID_ARGUMENT, "rank " + std::to_string(from) + " sent " + text(sent) + ", but rank " +
-                                             std::to_string(to) + " receives " + text(wanted) +
-                                             "; both must name the same number and type");
+  group_.fail_for_mismatch("rank " + std::to_string(from) + " sent " + text(sent) + ", but rank " + std::to_string(to) +
+                           " receives " + text(wanted) + "; both must name the same number and type");
 }
 
 }  // namespace pliant::accelerator

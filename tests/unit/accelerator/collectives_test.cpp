@@ -183,6 +183,26 @@ TEST_CASE("ranks that call different collectives are told which, on at least one
       "called different collectives");
 }
 
+TEST_CASE("of ranks that call different collectives one says which whenever its communicator is asked") {
+  Processes processes(
+      2,
+      [](const Rank& self) {
+        Comm comm(self.device, self.id(), self.rank, self.world_size);
+        const Stream stream(self.device);
+        float value = 0;
+        self.device.call(&pliant_collectives::broadcast, comm, &value, 1, PLIANT_F32, self.rank, stream);
+        stream.synchronize();
+        return comm.status(0).text() + "\n" + comm.status(0).text();
+      },
+      kSmallChunks);
+  std::string all;
+  for (const RankEnd& end : processes.ends()) all += end.text + "\n";
+  INFO(all);
+  const size_t first = all.find("called different collectives");
+  REQUIRE(first != std::string::npos);
+  CHECK(all.find("called different collectives", first + 1) != std::string::npos);
+}
+
 TEST_CASE("collectives refuse wrong types, operations, roots and buffers") {
   const Device device;
   const Stream stream(device);
