@@ -109,6 +109,20 @@ TEST_CASE("workers that run short of something, whichever and whenever, are repl
   CHECK(retired > 200);
 }
 
+TEST_CASE("an agent that is stopped in the middle of a look at its workers harms none of them") {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    GroupOptions options = options_for(4, "replace");
+    options.start_timeout_s = options.hang_timeout_s = 1.5;
+    SimulatedJob job(options, 60, seed, {.agent_stops = 3});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE(verdict->exit_code == 0);
+    REQUIRE(job.healthy_killed() == 0);
+  }
+}
+
 TEST_CASE("two workers with different states end the job without a snapshot of either") {
   int ended = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {

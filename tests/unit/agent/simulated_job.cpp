@@ -36,7 +36,11 @@ SimulatedJob::SimulatedJob(GroupOptions options, int64_t steps, uint32_t seed, D
 std::optional<Verdict> SimulatedJob::run() {
   while (!group_.verdict() && violation_.empty() && events_ < kMostEvents) {
     if (++events_ == disturbances_.stop_after) group_.request_stop(130);
-    if (events_ % kTick == 0) group_.tick();
+    if (events_ % kTick == 0) {
+      stops_after_look_ = disturbances_.agent_stops > 0 && random_() % 4 == 0;
+      if (stops_after_look_) --disturbances_.agent_stops;
+      group_.tick();
+    }
     if (!act()) break;
   }
   note_progress();

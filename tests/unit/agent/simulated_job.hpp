@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "elastic/agent/group.hpp"
@@ -24,6 +25,7 @@ struct Disturbances {
   int stillborn = 0;              ///< replacements that die before they say anything
   int refusals = 0;               ///< calls of the rendezvous that it refuses for lack of resources, at random
   int shortages = 0;              ///< workers whose collectives all fail from a random moment on, each for itself
+  int agent_stops = 0;            ///< times that the agent is stopped for 2 s, in a tick that has looked at the clock
   bool corrupt = false;           ///< one worker comes to another state, once, at a random step
   bool in_place = false;          ///< states are copied over what a worker held, which takes a while
   int64_t longest_freeze = 6000;  ///< events, a thousandth of a second each; then it continues
@@ -90,7 +92,11 @@ class SimulatedJob final : public GroupActions {
   void committed(const CommitRecord&, int64_t) override { note_progress(); }
   void event(const std::string& line, bool) override { log_.push_back(line); }
   void interrupted() override {}
-  double now() const override { return static_cast<double>(events_) * 0.001; }
+  double now() const override {
+    const double seen = static_cast<double>(events_) * 0.001;
+    if (std::exchange(stops_after_look_, false)) events_ += kAgentStop;
+    return seen;
+  }
   void agent_kill_point(int64_t, const char*) override {}
 
  private:
@@ -141,7 +147,9 @@ class SimulatedJob final : public GroupActions {
   std::vector<double> starts_;
   WorkerId next_id_ = 0;
   int64_t generation_ = 0;
-  int64_t events_ = 0;
+  static constexpr int64_t kAgentStop = 2000;  ///< events
+  mutable int64_t events_ = 0;
+  mutable bool stops_after_look_ = false;
   int kills_done_ = 0;
   bool corrupted_ = false;
   int freezes_done_ = 0;

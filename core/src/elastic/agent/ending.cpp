@@ -17,6 +17,7 @@ constexpr int64_t kMostDoublings = 5;  // 32 s between two tries
 // Losses.
 
 void Group::ended(WorkerId worker, const ExitStatus& status) {
+  look();
   const auto found = members_.find(worker);
   if (found == members_.end()) return;
   const Member member = found->second;
@@ -102,6 +103,7 @@ int64_t Group::owed() const {
 // The end.
 
 void Group::request_stop(int exit_code) {
+  look();
   if (stop_code_ != 0) return;
   stop_code_ = exit_code;
   if (phase_ == Phase::kForming) abort_generation();
@@ -109,6 +111,7 @@ void Group::request_stop(int exit_code) {
 }
 
 void Group::fail(Verdict verdict) {
+  look();
   end(std::move(verdict), false);
 }
 

@@ -32,7 +32,8 @@ Group::Group(GroupOptions options, GroupActions& actions, int64_t committed, std
       committed_(committed),
       fit_(options_.rates),
       rates_(options_.rates),
-      snapshot_(std::move(snapshot)) {
+      snapshot_(std::move(snapshot)),
+      looked_at_(actions.now()) {
   progress_at_ = time();
 }
 
@@ -113,10 +114,12 @@ std::vector<InjectedKill> Group::unstruck() const {
 // Events.
 
 void Group::started(WorkerId worker) {
+  look();
   members_[worker].since = time();
 }
 
 void Group::received(WorkerId worker, const FromWorker& message) {
+  look();
   const auto found = members_.find(worker);
   if (found == members_.end()) return;
   std::visit([&](const auto& m) { on(worker, found->second, m); }, message);

@@ -198,8 +198,11 @@ class Group {
 
   /// Says once that workers share a device.
   void note_device(WorkerId worker, Member& member, const Ready& message);
-  /// Seconds in which ticks came.
-  [[nodiscard]] double time() const { return actions_.now() - unwatched_; }
+  /// Looks at the clock. Every event begins so, and takes no time itself: an agent that is stopped in the middle of
+  /// one has waited for nobody.
+  void look();
+  /// Seconds in which events came.
+  [[nodiscard]] double time() const { return looked_at_ - unwatched_; }
   [[nodiscard]] int64_t largest_world(int64_t at_most) const;
   [[nodiscard]] std::string why_not(int64_t world_size) const;
   /// Its process is stopped, or it did not answer when it had nothing to do.
@@ -334,8 +337,8 @@ class Group {
   int stop_code_ = 0;    ///< 0: no stop was asked for
   bool uses_api_ = false;
   double progress_at_ = 0;  ///< last sign of progress
-  double unwatched_ = 0;    ///< seconds in which no ticks came
-  std::optional<double> ticked_at_;
+  double unwatched_ = 0;    ///< seconds in which no events came, ticks among them
+  double looked_at_ = 0;
   bool kill_at_end_ = false;
   std::optional<Verdict> pending_;  ///< the verdict once all workers are gone
   std::optional<Verdict> over_;

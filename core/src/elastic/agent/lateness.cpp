@@ -11,9 +11,9 @@
 namespace pliant::elastic {
 namespace {
 
-// Time between two ticks counts up to here: in the rest the agent itself was stopped, or its disk or the machine was
-// slow.
-constexpr double kMostBetweenTicks = 0.5;
+// Time between two looks at the clock counts up to here: in the rest the agent itself was stopped, or its disk or the
+// machine was slow. Ticks come more often.
+constexpr double kMostBetweenLooks = 0.5;
 // Idle workers are asked for a sign of life so often.
 constexpr double kProbeSeconds = 1;
 // The death of a process reaches the agent sooner than that after its peers saw it.
@@ -22,10 +22,14 @@ constexpr int64_t kMostStrikes = 3;
 
 }  // namespace
 
-void Group::tick() {
+void Group::look() {
   const double now = actions_.now();
-  if (ticked_at_) unwatched_ += std::max(0.0, now - *ticked_at_ - kMostBetweenTicks);
-  ticked_at_ = now;
+  unwatched_ += std::max(0.0, now - looked_at_ - kMostBetweenLooks);
+  looked_at_ = now;
+}
+
+void Group::tick() {
+  look();
   if (!uses_api_ && !options_.must_attach) return;
   if (!members_.empty() || actions_.owed() == 0)
     nobody_since_.reset();
