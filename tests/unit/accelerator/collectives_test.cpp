@@ -189,8 +189,9 @@ TEST_CASE("of ranks that call different collectives one says which whenever its 
       [](const Rank& self) {
         Comm comm(self.device, self.id(), self.rank, self.world_size);
         const Stream stream(self.device);
-        float value = 0;
-        self.device.call(&pliant_collectives::broadcast, comm, &value, 1, PLIANT_F32, self.rank, stream);
+        std::vector<float> buffer(10);
+        self.device.call(&pliant_collectives::all_reduce, comm, buffer.data(), buffer.data(), self.rank + 1, PLIANT_F32,
+                         PLIANT_SUM, stream);
         static_cast<void>(stream.synchronize());
         return comm.status(0).text() + "\n" + comm.status(0).text();
       },
