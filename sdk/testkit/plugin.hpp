@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pliant/abi/plugin.h"
+#include "pliant/sdk/sized.hpp"
 #include "testkit/check.hpp"
 
 namespace pliant::testkit {
@@ -30,9 +31,9 @@ class OpenedPlugin {
   OpenedPlugin& operator=(const OpenedPlugin&) = delete;
 
   [[nodiscard]] const pliant_plugin& record() const { return *record_; }
-  [[nodiscard]] const pliant_option& option(uint32_t i) const {
+  [[nodiscard]] pliant_option option(uint32_t i) const {
     const auto* rows = reinterpret_cast<const unsigned char*>(record_->options);
-    return *reinterpret_cast<const pliant_option*>(rows + i * record_->option_stride);
+    return sdk::widened<pliant_option>(rows + i * record_->option_stride);
   }
 
  private:
@@ -78,9 +79,10 @@ class OptionRow {
 
  private:
   pliant_value start_value(const pliant_option& option) {
-    if (option.default_value != nullptr) return *option.default_value;
     pliant_value value{};
+    if (option.default_value != nullptr) value = sdk::widened(*option.default_value);
     value.struct_size = sizeof(pliant_value);
+    if (option.default_value != nullptr) return value;
     value.type = option.type;
     if ((option.flags & PLIANT_OPTION_REQUIRED) == 0) return value;
     value.is_set = 1;

@@ -50,7 +50,7 @@ namespace detail {
 
 template <size_t kSize>
 void put_text(std::string_view text, char (&to)[kSize]) noexcept {
-  std::memcpy(to, text.data(), std::min(text.size(), kSize - 1));
+  std::copy_n(text.begin(), std::min(text.size(), kSize - 1), to);
 }
 
 inline int32_t set_error(pliant_error* error, int32_t status, std::string_view message,
