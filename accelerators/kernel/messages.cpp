@@ -10,8 +10,6 @@
 
 namespace pliant::accelerator {
 
-using sdk::Failure;
-
 Messages::Messages(Group& group)
     : group_(group),
       sent_(static_cast<size_t>(group.world_size())),
