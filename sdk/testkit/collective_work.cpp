@@ -19,8 +19,8 @@ uint64_t CollectiveWork::send_count(int32_t rank) const {
     case Collective::kReduceScatter:
     case Collective::kMessages:
       return call_.count * static_cast<uint64_t>(rank_.world_size);
-    case Collective::kAllGatherV:  // of some ranks nothing
-      return rank % 3 == 1 ? 0 : call_.count + static_cast<uint64_t>(rank);
+    case Collective::kAllGatherV:  // of some ranks nothing, of the root something
+      return rank % 3 == (call_.root + 1) % 3 ? 0 : call_.count + static_cast<uint64_t>(rank);
     default:
       return call_.count;
   }

@@ -19,7 +19,7 @@ struct CollectiveCall {
   int32_t dtype = PLIANT_F32;
   int32_t op = PLIANT_SUM;
   uint64_t count = 1000;
-  int32_t root = 0;
+  int32_t root = 0;  ///< all others wait for it in a broadcast, and in an all_gather_v, to which others may add nothing
   bool in_place = false;  ///< send and receive buffer are one, where sizes are equal
   Draw draw = Draw::kSmall;
 };

@@ -78,7 +78,8 @@ int run(const Arguments& arguments) {
     counts.add(findings.back().verdict.result);
     if (!arguments.json && emit(row(arguments, findings, width)) != 0) return 128 + SIGPIPE;
   }
-  const int written = emit(arguments.json ? report_json(arguments, identity, findings) : closing(identity, counts));
+  const int written = emit(arguments.json ? report_json(arguments, identity, findings)
+                                          : closing(arguments, identity, findings, counts, width));
   return written != 0 ? written : counts.fail + counts.crash > 0 ? kFailed : 0;
 }
 

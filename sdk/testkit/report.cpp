@@ -94,23 +94,36 @@ bool repeats_reason(const std::vector<Finding>& findings) {
 }
 }  // namespace
 
-std::string row(const Arguments& arguments, const std::vector<Finding>& findings, size_t id_width) {
-  const Finding& finding = findings.back();
+namespace {
+std::string row_of(const Arguments& arguments, const Finding& finding, size_t id_width, bool with_reason) {
   const Verdict& verdict = finding.verdict;
   std::string mark = name_of(verdict.result);
   if (has_failed(finding)) std::transform(mark.begin(), mark.end(), mark.begin(), [](char c) { return c - 'a' + 'A'; });
   std::string text =
       "  " + padded(mark, 5) + "  " + padded(finding.check.id, id_width) + "  " + finding.check.demands + "\n";
   const std::string indent(9, ' ');
-  if (!verdict.reason.empty() && !repeats_reason(findings)) text += indent + verdict.reason + "\n";
+  if (with_reason && !verdict.reason.empty()) text += indent + verdict.reason + "\n";
   if (has_failed(finding)) text += indent + "again: " + reproduce_command(arguments, finding.check) + "\n";
   return text;
 }
+}  // namespace
 
-std::string closing(const Identity& identity, const Counts& counts) {
-  std::string text = "\n" + std::to_string(counts.pass) + " pass, " + std::to_string(counts.fail) + " fail, " +
-                     std::to_string(counts.crash) + " crash, " + std::to_string(counts.warn) + " warn, " +
-                     std::to_string(counts.skip) + " skip\n";
+std::string row(const Arguments& arguments, const std::vector<Finding>& findings, size_t id_width) {
+  return row_of(arguments, findings.back(), id_width, !repeats_reason(findings));
+}
+
+std::string closing(const Arguments& arguments, const Identity& identity, const std::vector<Finding>& findings,
+                    const Counts& counts, size_t id_width) {
+  std::string text;
+  if (findings.size() > 1) {
+    for (const Finding& finding : findings) {
+      if (has_failed(finding)) text += row_of(arguments, finding, id_width, true);
+    }
+    if (!text.empty()) text = "\nwhat failed\n" + text;
+  }
+  text += "\n" + std::to_string(counts.pass) + " pass, " + std::to_string(counts.fail) + " fail, " +
+          std::to_string(counts.crash) + " crash, " + std::to_string(counts.warn) + " warn, " +
+          std::to_string(counts.skip) + " skip\n";
   if (checks_of(identity.kind).size() == checks_of("").size()) {
     text += "for kind " + (identity.kind.empty() ? "(none)" : identity.kind) +
             " there are only the checks that fit every plugin; accelerators have more\n";

@@ -30,7 +30,9 @@ std::string subject_of(const Check& check);
 std::string heading(const Arguments& arguments, const Identity& identity);
 /// Of the last of `findings`; a skip for the reason of the one before does not say it again.
 std::string row(const Arguments& arguments, const std::vector<Finding>& findings, size_t id_width);
-std::string closing(const Identity& identity, const Counts& counts);
+/// What failed once more, where it may have scrolled away, and the counts.
+std::string closing(const Arguments& arguments, const Identity& identity, const std::vector<Finding>& findings,
+                    const Counts& counts, size_t id_width);
 /// `names` of checks, for --list.
 std::string list_text(const std::vector<Check>& checks);
 

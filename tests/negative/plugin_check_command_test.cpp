@@ -131,6 +131,19 @@ TEST_CASE("plugin check: a failure ends with 1, and what it prints to reproduce 
   CHECK(again.out.find("0 pass, 1 fail, 0 crash, 0 warn, 0 skip") != std::string::npos);
 }
 
+TEST_CASE("plugin check: what failed stands once more at the end, where other checks came after it") {
+  const ScratchFolder folder;
+  const Outcome failed = check(folder, {kHost, "--set", "memory_bytes=4096", "--only", "memory.recovers|fill.empty"});
+  CHECK(failed.exit_code == 1);
+  const size_t first = failed.out.find("FAIL   memory.recovers");
+  const size_t end = failed.out.find("\nwhat failed\n  FAIL   memory.recovers");
+  REQUIRE(first != std::string::npos);
+  REQUIRE(end != std::string::npos);
+  CHECK(first < failed.out.find("fill.empty"));
+  CHECK(failed.out.find("fill.empty") < end);
+  CHECK(failed.out.find("--reproduce 'memory.recovers:1'\n\n1 pass, 1 fail", end) != std::string::npos);
+}
+
 TEST_CASE("plugin check: a kind without checks of its own gets those of every plugin, and the text says so") {
   const ScratchFolder folder;
   const Outcome outcome = check(folder, {"elasticity/v0.1"});
