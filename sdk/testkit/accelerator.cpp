@@ -37,15 +37,14 @@ void must(const char* slot, const Outcome& outcome) {
 Accelerator::Accelerator(const Subject& subject, Devices wanted)
     : plugin_(subject.file), options_(plugin_, subject.settings), instance_(plugin_, options_) {
   expect(instance_.status() == PLIANT_OK && self() != nullptr, "create answered " + instance_.text());
-  slots_ = sdk::widened<pliant_accelerator>(plugin_.record().vtable);
-  const auto find = [this]<class Table>(std::optional<Table>& table, const char* id) {
-    const auto extension = plugin_.record().extension;
-    const void* const given = extension == nullptr ? nullptr : extension(self(), id);
-    if (given != nullptr) table = sdk::widened<Table>(given);
+  take<pliant_accelerator>(plugin_.record().vtable);
+  const auto extension = [this](const char* id) {
+    const auto find = plugin_.record().extension;
+    return find == nullptr ? nullptr : find(self(), id);
   };
-  find(collectives_, PLIANT_COLLECTIVES);
-  find(ipc_, PLIANT_IPC);
-  find(stream_memory_, PLIANT_STREAM_MEMORY);
+  take<pliant_collectives>(extension(PLIANT_COLLECTIVES));
+  take<pliant_ipc>(extension(PLIANT_IPC));
+  take<pliant_stream_memory>(extension(PLIANT_STREAM_MEMORY));
   if (wanted == Devices::kAnyNumber) return;
   must("device_count", call(&pliant_accelerator::device_count, &devices_));
   if (devices_ <= 0) skip("there is no device");
@@ -53,6 +52,14 @@ Accelerator::Accelerator(const Subject& subject, Devices wanted)
   properties.struct_size = sizeof(properties);
   must("device_properties", call(&pliant_accelerator::device_properties, 0, &properties));
   capabilities_ = properties.capabilities;
+}
+
+template <class Table>
+void Accelerator::take(const void* given) {
+  if (given == nullptr) return;
+  auto& part = std::get<Part<Table>>(parts_);
+  part.table = sdk::widened<Table>(given);
+  part.calls = {part.table, self()};
 }
 
 void Accelerator::move(void* to, const void* from, uint64_t bytes) const {
@@ -74,14 +81,21 @@ void Accelerator::read(void* to, const void* from, uint64_t bytes) const {
   move(to, from, bytes);
 }
 
-Memory::Memory(const Accelerator& accelerator, uint64_t bytes, int32_t kind, int32_t device)
-    : accelerator_(accelerator), kind_(kind), device_(device) {
-  must("alloc", accelerator.call(&pliant_accelerator::alloc, device, kind, bytes, &pointer_));
+namespace {
+/// Handles of the SDK throw what a slot refuses; here it fails the check, with the slot's name.
+template <class Make>
+auto made_by(const char* slot, Make&& make) {
+  try {
+    return make();
+  } catch (const sdk::Failure& refused) {
+    fail(std::string(slot) + " answered " + Outcome({refused.status(), refused.what(), ""}).text());
+  }
 }
+}  // namespace
 
-Memory::~Memory() {
-  accelerator_.slots().free(accelerator_.self(), device_, kind_, pointer_);
-}
+Memory::Memory(const Accelerator& accelerator, uint64_t bytes, int32_t kind, int32_t device)
+    : memory_(made_by(
+          "alloc", [&] { return sdk::OwnedMemory(accelerator.calls<pliant_accelerator>(), device, kind, bytes); })) {}
 
 Guarded::Guarded(const Accelerator& accelerator, uint64_t bytes, uint64_t offset)
     : accelerator_(accelerator), bytes_(bytes), offset_(offset), memory_(accelerator, bytes + offset + 2 * kGuard) {
@@ -106,48 +120,42 @@ Bytes Guarded::get(const std::string& what) const {
 }
 
 Stream::Stream(const Accelerator& accelerator, int32_t device, int32_t role, int32_t priority)
-    : accelerator_(accelerator) {
-  must("stream_create", accelerator.call(&pliant_accelerator::stream_create, device, role, priority, &handle_));
-  expect(handle_ != nullptr, "stream_create answered OK and made nothing");
-}
-
-Stream::~Stream() {
-  accelerator_.slots().stream_destroy(accelerator_.self(), handle_);
+    : handle_(made_by("stream_create", [&] {
+        return sdk::make_stream(accelerator.calls<pliant_accelerator>(), device, role, priority);
+      })) {
+  expect(handle_.get() != nullptr, "stream_create answered OK and made nothing");
 }
 
 Outcome Stream::synchronize() const {
-  return accelerator_.call(&pliant_accelerator::stream_synchronize, handle_);
+  return handle_.calls().ask(&pliant_accelerator::stream_synchronize, handle_);
 }
 
 bool Stream::done() const {
   int32_t done = -1;
-  must("stream_query", accelerator_.call(&pliant_accelerator::stream_query, handle_, &done));
+  must("stream_query", handle_.calls().ask(&pliant_accelerator::stream_query, handle_, &done));
   expect(done == 0 || done == 1, "stream_query set done to " + std::to_string(done) + ", which is neither 0 nor 1");
   return done == 1;
 }
 
-Event::Event(const Accelerator& accelerator, uint32_t flags, int32_t device) : accelerator_(accelerator) {
-  must("event_create", accelerator.call(&pliant_accelerator::event_create, device, flags, &handle_));
-  expect(handle_ != nullptr, "event_create answered OK and made nothing");
-}
-
-Event::~Event() {
-  accelerator_.slots().event_destroy(accelerator_.self(), handle_);
+Event::Event(const Accelerator& accelerator, uint32_t flags, int32_t device)
+    : handle_(made_by("event_create",
+                      [&] { return sdk::make_event(accelerator.calls<pliant_accelerator>(), device, flags); })) {
+  expect(handle_.get() != nullptr, "event_create answered OK and made nothing");
 }
 
 void Event::record(const Stream& stream) const {
-  must("event_record", accelerator_.call(&pliant_accelerator::event_record, handle_, stream));
+  must("event_record", handle_.calls().ask(&pliant_accelerator::event_record, handle_, stream));
 }
 
 bool Event::done() const {
   int32_t done = -1;
-  must("event_query", accelerator_.call(&pliant_accelerator::event_query, handle_, &done));
+  must("event_query", handle_.calls().ask(&pliant_accelerator::event_query, handle_, &done));
   expect(done == 0 || done == 1, "event_query set done to " + std::to_string(done) + ", which is neither 0 nor 1");
   return done == 1;
 }
 
 void Event::wait() const {
-  must("event_synchronize", accelerator_.call(&pliant_accelerator::event_synchronize, handle_));
+  must("event_synchronize", handle_.calls().ask(&pliant_accelerator::event_synchronize, handle_));
 }
 
 void returns_soon(const std::string& what, const std::function<void()>& call) {

@@ -127,25 +127,24 @@ pliant_comm_id Rank::id() const {
   return made;
 }
 
-Comm::Comm(const Rank& rank, const pliant_comm_id& id) : accelerator_(rank.accelerator) {
+Comm::Comm(const Rank& rank, const pliant_comm_id& id) : handle_(rank.accelerator.calls<pliant_collectives>()) {
   const int32_t device = rank.rank % rank.accelerator.devices();
-  const pliant_collectives* table = accelerator_.collectives();
-  if (rank.world_size > rank.accelerator.devices() && table->device_key != nullptr) {
+  if (rank.world_size > rank.accelerator.devices() && handle_.calls().has(&pliant_collectives::device_key)) {
     skip("its collectives have device_key: " + std::to_string(rank.world_size) + " ranks do not share " +
          std::to_string(rank.accelerator.devices()) + " devices");
   }
   const Outcome made =
-      accelerator_.call(&pliant_collectives::comm_create, device, &id, rank.rank, rank.world_size, &handle_);
+      handle_.calls().ask(&pliant_collectives::comm_create, device, &id, rank.rank, rank.world_size, handle_.out());
   if (made.status == PLIANT_UNIMPLEMENTED && rank.world_size > rank.accelerator.devices()) {
     skip(std::to_string(rank.world_size) + " ranks do not share " + std::to_string(rank.accelerator.devices()) +
          " devices: " + made.message);
   }
   must("comm_create", made);
-  expect(handle_ != nullptr, "comm_create answered OK and made nothing");
+  expect(handle_.get() != nullptr, "comm_create answered OK and made nothing");
 }
 
 Outcome Comm::status(int32_t timeout_ms) const {
-  return accelerator_.call(&pliant_collectives::comm_status, handle_, timeout_ms);
+  return handle_.calls().ask(&pliant_collectives::comm_status, handle_, timeout_ms);
 }
 
 void Comm::join() const {
@@ -153,12 +152,7 @@ void Comm::join() const {
 }
 
 void Comm::abort() const {
-  accelerator_.collectives()->comm_abort(accelerator_.self(), handle_);
-}
-
-void Comm::destroy() {
-  if (handle_ != nullptr) accelerator_.collectives()->comm_destroy(accelerator_.self(), handle_);
-  handle_ = nullptr;
+  handle_.calls()->comm_abort(handle_.calls().self(), handle_);
 }
 
 void perform_rank(const Arguments& arguments) {

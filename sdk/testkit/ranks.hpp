@@ -62,19 +62,15 @@ class Comm {
  public:
   /// Fails unless comm_create takes it.
   Comm(const Rank& rank, const pliant_comm_id& id);
-  ~Comm() { destroy(); }
-  Comm(const Comm&) = delete;
-  Comm& operator=(const Comm&) = delete;
   operator pliant_comm*() const { return handle_; }  // NOLINT(google-explicit-constructor)
   [[nodiscard]] Outcome status(int32_t timeout_ms) const;
   /// Waits until all ranks have joined.
   void join() const;
   void abort() const;
-  void destroy();
+  void destroy() { handle_.reset(); }
 
  private:
-  const Accelerator& accelerator_;
-  pliant_comm* handle_ = nullptr;
+  sdk::OwnedComm handle_;
 };
 
 /// What a rank may be started for.

@@ -2,6 +2,7 @@
 #include "testkit/values.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <sstream>
@@ -41,38 +42,46 @@ long double step_at(long double value, const Format& format) {
   return std::ldexp(1.0L, exponent - format.mantissa);
 }
 
-long double widened(uint16_t bits, const Format& format) {
-  const uint64_t exponent = uint64_t{bits} >> format.mantissa & format.most_biased_exponent();
-  const uint64_t fraction = bits & ((uint64_t{1} << format.mantissa) - 1);
-  const long double sign = (bits & 0x8000) != 0 ? -1.0L : 1.0L;
-  if (exponent == format.most_biased_exponent()) {
-    return fraction != 0 ? std::numeric_limits<long double>::quiet_NaN()
-                         : sign * std::numeric_limits<long double>::infinity();
+/// What a 16-bit float is worth. A float holds every such value, with the same bits in other places.
+float widened(uint16_t bits, const Format& format) {
+  const uint32_t exponent = uint32_t{bits} >> format.mantissa & static_cast<uint32_t>(format.most_biased_exponent());
+  const uint32_t fraction = bits & ((uint32_t{1} << format.mantissa) - 1);
+  const uint32_t sign = uint32_t{bits & 0x8000U} << 16U;
+  if (exponent == 0) {
+    const float magnitude =
+        fraction == 0 ? 0.0F : std::ldexp(static_cast<float>(fraction), format.least_exponent - format.mantissa);
+    return sign != 0 ? -magnitude : magnitude;
   }
-  if (exponent == 0)
-    return sign * std::ldexp(static_cast<long double>(fraction), format.least_exponent - format.mantissa);
-  const long double significand = 1.0L + std::ldexp(static_cast<long double>(fraction), -format.mantissa);
-  return sign * std::ldexp(significand, static_cast<int>(exponent) - 1 + format.least_exponent);
+  const bool is_finite = exponent != format.most_biased_exponent();
+  const uint32_t wide = is_finite ? exponent + 127 - static_cast<uint32_t>(format.largest_exponent) : 255;
+  return std::bit_cast<float>(sign | wide << 23U | fraction << (23 - format.mantissa));
 }
 
+/// The nearest 16-bit float, ties to even. `value` is rounded once: a double that does not hold it stands for it, with
+/// a last bit that says so.
 uint16_t narrowed(long double value, const Format& format) {
   const auto infinity = static_cast<uint16_t>(format.most_biased_exponent() << format.mantissa);
   if (std::isnan(value)) return static_cast<uint16_t>(infinity | uint64_t{1} << (format.mantissa - 1));
   const auto sign = static_cast<uint16_t>(std::signbit(value) ? 0x8000 : 0);
   const long double magnitude = std::abs(value);
-  if (std::isinf(magnitude)) return static_cast<uint16_t>(sign | infinity);
-  const long double step = step_at(magnitude, format);
-  const long double rounded = std::nearbyint(magnitude / step) * step;  // ties to even
-  if (rounded >= std::ldexp(1.0L, format.largest_exponent + 1)) return static_cast<uint16_t>(sign | infinity);
-  const long double least = std::ldexp(1.0L, format.least_exponent);
-  if (rounded < least) {
-    return static_cast<uint16_t>(sign | static_cast<uint16_t>(rounded / std::ldexp(least, -format.mantissa)));
-  }
-  const int exponent = std::ilogb(rounded);
-  const auto fraction =
-      static_cast<uint16_t>((std::ldexp(rounded, -exponent) - 1.0L) * std::ldexp(1.0L, format.mantissa));
-  const auto biased = static_cast<uint16_t>(exponent - format.least_exponent + 1);
-  return static_cast<uint16_t>(sign | biased << format.mantissa | fraction);
+  auto bits = std::bit_cast<uint64_t>(static_cast<double>(magnitude));
+  const auto held = static_cast<long double>(std::bit_cast<double>(bits));
+  if (held > magnitude) --bits;  // towards zero
+  if (held != magnitude) bits |= 1U;
+  const int exponent = static_cast<int>(bits >> 52U) - 1023;
+  if (exponent > format.largest_exponent) return static_cast<uint16_t>(sign | infinity);
+  // Far below the smallest value; a double below its own normal numbers, too.
+  if (exponent < format.least_exponent - format.mantissa - 1) return sign;
+  const uint64_t significand = (bits & ((uint64_t{1} << 52U) - 1)) | uint64_t{1} << 52U;
+  const int below = std::max(format.least_exponent - exponent, 0);
+  const int cut = 52 - format.mantissa + below;
+  const uint64_t rest = significand & ((uint64_t{1} << cut) - 1);
+  const uint64_t half = uint64_t{1} << (cut - 1);
+  uint64_t kept = significand >> cut;
+  if (rest > half || (rest == half && (kept & 1U) != 0)) ++kept;
+  // The leading one of `kept` is the last bit of the exponent; one that rounding has moved up is carried into it.
+  const int biased = below > 0 ? 0 : exponent - format.least_exponent;
+  return static_cast<uint16_t>(sign | ((static_cast<uint64_t>(biased) << format.mantissa) + kept));
 }
 
 template <class T>
@@ -140,7 +149,7 @@ long double Elements::get(uint64_t i) const {
   if (is_integer(dtype_)) return static_cast<long double>(integer(i));
   if (dtype_ == PLIANT_F32) return static_cast<long double>(load<float>(i));
   if (dtype_ == PLIANT_F64) return static_cast<long double>(load<double>(i));
-  return widened(load<uint16_t>(i), format_of(dtype_));
+  return static_cast<long double>(widened(load<uint16_t>(i), format_of(dtype_)));
 }
 
 void Elements::put(uint64_t i, long double value) {

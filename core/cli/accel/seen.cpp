@@ -18,10 +18,10 @@ bool has_own_collectives(const Accelerator& accelerator) {
 }
 
 std::string why_no_devices(const Accelerator& accelerator) {
-  const pliant_accelerator& slots = detail::inside(accelerator).table();
-  if (slots.why_no_devices == nullptr) return "";
+  const Accelerator::State& inside = detail::inside(accelerator);
+  if (!inside.slots().has(&pliant_accelerator::why_no_devices)) return "";
   std::array<char, 512> text{};
-  detail::inside(accelerator).call(slots.why_no_devices, text.data(), uint64_t{text.size()});
+  inside.call(&pliant_accelerator::why_no_devices, text.data(), text.size());
   text.back() = '\0';
   return text.data();
 }

@@ -76,7 +76,7 @@ class Accelerator {
 /// Memory, freed when this ends: no enqueued work may use it then. Movable.
 class Buffer {
  public:
-  Buffer() = default;
+  Buffer();
   /// At least 64-byte aligned, of kWindow 4096-byte aligned. Throws kResourceExhausted when there is none left.
   Buffer(const Accelerator& accelerator, int32_t device, uint64_t bytes, MemoryKind kind = MemoryKind::kDevice);
   ~Buffer();
@@ -86,12 +86,10 @@ class Buffer {
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
 
  private:
-  std::shared_ptr<Accelerator::State> accelerator_;
-  void* pointer_ = nullptr;
-  void* allocated_ = nullptr;  ///< pointer_ lies in it
+  struct State;
+  std::unique_ptr<State> state_;
+  void* pointer_ = nullptr;  ///< into its memory
   uint64_t bytes_ = 0;
-  int32_t device_ = 0;
-  MemoryKind kind_ = MemoryKind::kDevice;
 };
 
 /// A point on a stream. Never recorded, it counts as reached. Movable.

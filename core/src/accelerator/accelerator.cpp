@@ -33,7 +33,7 @@ Accelerator::Accelerator(const Config& config)
 
 int32_t Accelerator::device_count() const {
   int32_t count = 0;
-  state_->call(state_->table().device_count, &count);
+  state_->call(&pliant_accelerator::device_count, &count);
   return count;
 }
 
@@ -51,7 +51,7 @@ DeviceProperties Accelerator::properties(int32_t device) const {
 
 MemoryInfo Accelerator::memory_info(int32_t device) const {
   MemoryInfo info;
-  state_->call(state_->table().memory_info, device, &info.free_bytes, &info.total_bytes);
+  state_->call(&pliant_accelerator::memory_info, device, &info.free_bytes, &info.total_bytes);
   return info;
 }
 
@@ -68,39 +68,37 @@ void Accelerator::trim(int32_t device, uint64_t keep_bytes) const {
   state_->told([&] { state_->stream_memory.trim(device, keep_bytes); });
 }
 
-Buffer::Buffer(const Accelerator& accelerator, int32_t device, uint64_t bytes, MemoryKind kind)
-    : accelerator_(detail::shared_inside(accelerator)),
-      bytes_(bytes),
-      device_(device),
-      kind_(kind_there(accelerator, device, kind)) {
-  // Device memory in place of a window's begins where a window's would.
-  const bool aligns = kind == MemoryKind::kWindow && kind_ == MemoryKind::kDevice && bytes != 0;
-  const uint64_t more = aligns ? std::min(kWindowAlignment - 1, std::numeric_limits<uint64_t>::max() - bytes) : 0;
-  accelerator_->call(accelerator_->table().alloc, device_, static_cast<int32_t>(kind_), bytes + more, &allocated_);
-  const uint64_t past = reinterpret_cast<uintptr_t>(allocated_) % kWindowAlignment;
-  pointer_ = static_cast<std::byte*>(allocated_) + (aligns && past != 0 ? kWindowAlignment - past : 0);
-}
+struct Buffer::State {
+  std::shared_ptr<Accelerator::State> accelerator;
+  sdk::OwnedMemory memory;
+};
 
-Buffer::~Buffer() {
-  if (allocated_ == nullptr) return;
-  accelerator_->table().free(accelerator_->instance.self(), device_, static_cast<int32_t>(kind_), allocated_);
+Buffer::Buffer() = default;
+Buffer::~Buffer() = default;
+
+Buffer::Buffer(const Accelerator& accelerator, int32_t device, uint64_t bytes, MemoryKind kind)
+    : state_(std::make_unique<State>(State{detail::shared_inside(accelerator), {}})), bytes_(bytes) {
+  const MemoryKind there = kind_there(accelerator, device, kind);
+  // Device memory in place of a window's begins where a window's would.
+  const bool aligns = kind == MemoryKind::kWindow && there == MemoryKind::kDevice && bytes != 0;
+  const uint64_t more = aligns ? std::min(kWindowAlignment - 1, std::numeric_limits<uint64_t>::max() - bytes) : 0;
+  state_->accelerator->told([&] {
+    state_->memory = sdk::OwnedMemory(state_->accelerator->slots(), device, static_cast<int32_t>(there), bytes + more);
+  });
+  void* const allocated = state_->memory.get();
+  const uint64_t past = reinterpret_cast<uintptr_t>(allocated) % kWindowAlignment;
+  pointer_ = static_cast<std::byte*>(allocated) + (aligns && past != 0 ? kWindowAlignment - past : 0);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : accelerator_(std::move(other.accelerator_)),
+    : state_(std::move(other.state_)),
       pointer_(std::exchange(other.pointer_, nullptr)),
-      allocated_(std::exchange(other.allocated_, nullptr)),
-      bytes_(std::exchange(other.bytes_, 0)),
-      device_(other.device_),
-      kind_(other.kind_) {}
+      bytes_(std::exchange(other.bytes_, 0)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
-  std::swap(accelerator_, other.accelerator_);
+  std::swap(state_, other.state_);
   std::swap(pointer_, other.pointer_);
-  std::swap(allocated_, other.allocated_);
   std::swap(bytes_, other.bytes_);
-  std::swap(device_, other.device_);
-  std::swap(kind_, other.kind_);
   return *this;
 }
 
@@ -129,10 +127,10 @@ StreamBuffer& StreamBuffer::operator=(StreamBuffer&& other) noexcept {
   return *this;
 }
 
-Event::Event(const Accelerator& accelerator, int32_t device, bool timing) : state_(std::make_unique<State>()) {
-  state_->accelerator = detail::shared_inside(accelerator);
+Event::Event(const Accelerator& accelerator, int32_t device, bool timing)
+    : state_(std::make_unique<State>(detail::shared_inside(accelerator))) {
   const uint32_t flags = timing ? uint32_t{PLIANT_EVENT_TIMING} : 0;
-  state_->accelerator->call(state_->accelerator->table().event_create, device, flags, &state_->handle);
+  state_->accelerator->told([&] { state_->handle = sdk::make_event(state_->accelerator->slots(), device, flags); });
 }
 
 Event::~Event() = default;
@@ -140,32 +138,31 @@ Event::Event(Event&&) noexcept = default;
 Event& Event::operator=(Event&&) noexcept = default;
 
 void Event::record(Stream& stream) {
-  state_->accelerator->call(state_->accelerator->table().event_record, state_->handle, detail::inside(stream).handle);
+  state_->accelerator->call(&pliant_accelerator::event_record, state_->handle, detail::inside(stream).handle);
 }
 
 bool Event::is_reached() const {
   int32_t done = 0;
-  state_->accelerator->call(state_->accelerator->table().event_query, state_->handle, &done);
+  state_->accelerator->call(&pliant_accelerator::event_query, state_->handle, &done);
   return done != 0;
 }
 
 void Event::synchronize() {
-  state_->accelerator->call(state_->accelerator->table().event_synchronize, state_->handle);
+  state_->accelerator->call(&pliant_accelerator::event_synchronize, state_->handle);
 }
 
 double Event::seconds_since(const Event& begin) const {
   double seconds = 0;
-  state_->accelerator->call(state_->accelerator->table().event_elapsed, detail::inside(begin).handle, state_->handle,
-                            &seconds);
+  state_->accelerator->call(&pliant_accelerator::event_elapsed, detail::inside(begin).handle, state_->handle, &seconds);
   return seconds;
 }
 
 Stream::Stream(const Accelerator& accelerator, int32_t device, StreamRole role, Priority priority)
-    : state_(std::make_unique<State>()) {
-  state_->accelerator = detail::shared_inside(accelerator);
-  state_->device = device;
-  state_->accelerator->call(state_->accelerator->table().stream_create, device, static_cast<int32_t>(role),
-                            static_cast<int32_t>(priority), &state_->handle);
+    : state_(std::make_unique<State>(detail::shared_inside(accelerator), device)) {
+  state_->accelerator->told([&] {
+    state_->handle = sdk::make_stream(state_->accelerator->slots(), device, static_cast<int32_t>(role),
+                                      static_cast<int32_t>(priority));
+  });
 }
 
 Stream::~Stream() = default;
@@ -177,7 +174,7 @@ void Stream::synchronize() {
     accelerator.told([&] { accelerator.collectives.throw_failure(state_->handle, status); });
   };
   try {
-    accelerator.call(accelerator.table().stream_synchronize, state_->handle);
+    accelerator.call(&pliant_accelerator::stream_synchronize, state_->handle);
   } catch (const Error& error) {
     // Why a communicator was aborted, and which rank is lost, the plugin may not know.
     if (error.status() == Status::kAborted) tell_of_collectives(PLIANT_ABORTED);
@@ -189,32 +186,30 @@ void Stream::synchronize() {
 
 bool Stream::is_idle() const {
   int32_t done = 0;
-  state_->accelerator->call(state_->accelerator->table().stream_query, state_->handle, &done);
+  state_->accelerator->call(&pliant_accelerator::stream_query, state_->handle, &done);
   return done != 0;
 }
 
 void Stream::wait(const Event& event) {
-  state_->accelerator->call(state_->accelerator->table().stream_wait_event, state_->handle,
-                            detail::inside(event).handle);
+  state_->accelerator->call(&pliant_accelerator::stream_wait_event, state_->handle, detail::inside(event).handle);
 }
 
 void Stream::copy(void* to, const void* from, uint64_t bytes) {
-  state_->accelerator->call(state_->accelerator->table().copy_async, to, from, bytes, state_->handle);
+  state_->accelerator->call(&pliant_accelerator::copy_async, to, from, bytes, state_->handle);
 }
 
 void Stream::fill(void* to, uint8_t byte, uint64_t bytes) {
-  state_->accelerator->call(state_->accelerator->table().fill_async, to, int32_t{byte}, bytes, state_->handle);
+  state_->accelerator->call(&pliant_accelerator::fill_async, to, byte, bytes, state_->handle);
 }
 
 void Stream::reduce(void* to, std::span<const void* const> from, uint64_t count, DType dtype, ReduceOp op,
                     double scale) {
-  state_->accelerator->call(state_->accelerator->table().reduce_async, to, from.data(),
-                            static_cast<int32_t>(from.size()), count, static_cast<int32_t>(dtype),
-                            static_cast<int32_t>(op), scale, state_->handle);
+  state_->accelerator->call(&pliant_accelerator::reduce_async, to, from.data(), from.size(), count,
+                            static_cast<int32_t>(dtype), static_cast<int32_t>(op), scale, state_->handle);
 }
 
 void Stream::cast(void* to, DType to_type, const void* from, DType from_type, uint64_t count) {
-  state_->accelerator->call(state_->accelerator->table().cast_async, to, static_cast<int32_t>(to_type), from,
+  state_->accelerator->call(&pliant_accelerator::cast_async, to, static_cast<int32_t>(to_type), from,
                             static_cast<int32_t>(from_type), count, state_->handle);
 }
 

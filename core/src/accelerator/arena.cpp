@@ -111,7 +111,7 @@ void Arena::State::give_back(uint64_t begin, Stream::State& last) {
   const uint64_t size = piece->second.size;
   try {
     forget_reached();
-    detail::inside(owner).call(detail::inside(owner).table().event_record, detail::inside(*piece->second.done).handle,
+    detail::inside(owner).call(&pliant_accelerator::event_record, detail::inside(*piece->second.done).handle,
                                last.handle);
     uses.push_back({begin, begin + size, &last, std::move(piece->second.done)});
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the device is lost, and no work will touch it
@@ -140,8 +140,7 @@ void Arena::State::wait_for_uses(uint64_t begin, uint64_t end, const Stream::Sta
   const auto lies_outside = [=](const Use& use) { return use.end <= begin || use.begin >= end; };
   for (const Use& use : uses) {
     if (lies_outside(use) || use.stream == &stream) continue;
-    detail::inside(owner).call(detail::inside(owner).table().stream_wait_event, stream.handle,
-                               detail::inside(*use.done).handle);
+    detail::inside(owner).call(&pliant_accelerator::stream_wait_event, stream.handle, detail::inside(*use.done).handle);
   }
   std::deque<Use> left;
   for (Use& use : uses) {

@@ -14,15 +14,12 @@ struct CollectivesOf::Generic {
 };
 
 CollectivesOf::CollectivesOf(const plugin::Instance& device, std::vector<plugin::SearchDir> search)
-    : device_(device),
-      search_(std::move(search)),
-      own_(device.extension<pliant_collectives>(PLIANT_COLLECTIVES)),
-      asks_(asks()) {}
+    : device_(device), search_(std::move(search)), own_(Called(device).collectives), asks_(asks()) {}
 
 CollectivesOf::~CollectivesOf() = default;
 
 bool CollectivesOf::asks() const {
-  if (own_ == nullptr || own_->device_key == nullptr) return false;
+  if (!own_.has(&pliant_collectives::device_key)) return false;
   return plugin::find(search_, device_.plugin().kind(), kCarrier).has_value();
 }
 
@@ -30,19 +27,15 @@ bool CollectivesOf::are_there() const {
   return are_own() || plugin::find(search_, device_.plugin().kind(), kCarrier).has_value();
 }
 
-const pliant_collectives& CollectivesOf::table() {
-  if (are_own() && !asks_) return *own_;
-  generic();
-  return GenericCollectives::table();
-}
-
-void* CollectivesOf::self() {
-  return are_own() && !asks_ ? device_.self() : &generic().self;
+sdk::Calls<pliant_collectives> CollectivesOf::calls() {
+  if (are_own() && !asks_) return own_;
+  return {GenericCollectives::table(), &generic().self};
 }
 
 CollectivesOf::Generic& CollectivesOf::generic() {
   std::call_once(made_, [this] {
-    generic_ = std::unique_ptr<Generic>(new Generic{{{device_, make_carrier(), asks_ ? own_ : nullptr}}});
+    generic_ = std::unique_ptr<Generic>(
+        new Generic{{{device_, make_carrier(), asks_ ? own_ : sdk::Calls<pliant_collectives>{}}}});
   });
   return *generic_;
 }

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "pliant/abi/collectives.h"
+#include "accelerator/generic_called.hpp"
 #include "plugin/plugin.hpp"
 #include "plugin/search.hpp"
 
@@ -22,12 +22,11 @@ class CollectivesOf {
 
   /// The accelerator has collectives of its own. Where they cannot join two ranks on one device, the ranks of a
   /// communicator agree by way of the carrier whether they take them.
-  [[nodiscard]] bool are_own() const { return own_ != nullptr; }
+  [[nodiscard]] bool are_own() const { return static_cast<bool>(own_); }
   /// It has, or the carrier is found.
   [[nodiscard]] bool are_there() const;
-  /// The slots, and their `self`. Throws Error when there are none: who is missing, and who wanted it.
-  [[nodiscard]] const pliant_collectives& table();
-  [[nodiscard]] void* self();
+  /// Throws Error when there are none: who is missing, and who wanted it.
+  [[nodiscard]] sdk::Calls<pliant_collectives> calls();
 
   /// After a synchronize of `stream` that ended with `status`: what failed on it and was not told, as sdk::Failure. See
   /// GenericCollectives.
@@ -45,7 +44,7 @@ class CollectivesOf {
 
   const plugin::Instance& device_;
   const std::vector<plugin::SearchDir> search_;
-  const pliant_collectives* const own_;
+  const sdk::Calls<pliant_collectives> own_;
   const bool asks_;
   std::once_flag made_;
   std::unique_ptr<Generic> generic_;

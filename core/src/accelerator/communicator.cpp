@@ -27,25 +27,23 @@ struct Communicator::State {
   int32_t device = 0;
   int32_t rank = 0;
   int32_t world_size = 0;
-  pliant_comm* handle = nullptr;
+  sdk::OwnedComm handle;
 
   State(std::shared_ptr<Accelerator::State> of, int32_t on, int32_t as, int32_t ranks)
-      : accelerator(std::move(of)), device(on), rank(as), world_size(ranks) {}
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  ~State() {
-    if (handle == nullptr) return;
-    accelerator->collectives.table().comm_destroy(accelerator->collectives.self(), handle);
-  }
+      : accelerator(std::move(of)), device(on), rank(as), world_size(ranks), handle(accelerator->collectives.calls()) {}
 
+  template <class Slot>
+  [[nodiscard]] bool has(Slot pliant_collectives::*slot) const {
+    return handle.calls().has(slot);
+  }
   void create(const CommId& id) {
     const pliant_comm_id name = raw(id);
-    accelerator->call(&pliant_collectives::comm_create, device, &name, rank, world_size, &handle);
+    accelerator->call(&pliant_collectives::comm_create, device, &name, rank, world_size, handle.out());
   }
   /// `old`: NULL for a rank that joins.
   void create_grown(pliant_comm* old, const CommId& id) {
     const pliant_comm_id name = raw(id);
-    accelerator->call(&pliant_collectives::comm_grow, device, old, &name, rank, world_size, &handle);
+    accelerator->call(&pliant_collectives::comm_grow, device, old, &name, rank, world_size, handle.out());
   }
 };
 
@@ -77,10 +75,10 @@ Communicator Communicator::shrink(std::span<const int32_t> without, const CommId
   int32_t rank = state_->rank;
   for (const int32_t one : without) rank -= one < state_->rank ? 1 : 0;
   auto made = std::make_unique<State>(state_->accelerator, state_->device, rank, state_->world_size - gone);
-  if (made->accelerator->has(&pliant_collectives::comm_shrink)) {
+  if (made->has(&pliant_collectives::comm_shrink)) {
     const pliant_comm_id name = raw(id);
     made->accelerator->call(&pliant_collectives::comm_shrink, state_->handle, without.data(), gone, &name,
-                            &made->handle);
+                            made->handle.out());
   } else {
     this->abort();
     made->create(id);
@@ -91,7 +89,7 @@ Communicator Communicator::shrink(std::span<const int32_t> without, const CommId
 CommId Communicator::make_grow_id(int32_t world_size) {
   Accelerator::State& accelerator = *state_->accelerator;
   pliant_comm_id made{};
-  if (accelerator.has(&pliant_collectives::comm_grow_id)) {
+  if (state_->has(&pliant_collectives::comm_grow_id)) {
     accelerator.call(&pliant_collectives::comm_grow_id, state_->handle, world_size, &made);
   } else {
     accelerator.call(&pliant_collectives::comm_id, world_size, &made);
@@ -105,7 +103,7 @@ Communicator Communicator::grow(const CommId& id, int32_t world_size) {
   state_->accelerator->told(
       [&] { sdk::detail::check::growing(state_->rank, world_size, state_->rank, state_->world_size); });
   auto made = std::make_unique<State>(state_->accelerator, state_->device, state_->rank, world_size);
-  if (made->accelerator->has(&pliant_collectives::comm_grow)) {
+  if (made->has(&pliant_collectives::comm_grow)) {
     made->create_grown(state_->handle, id);
   } else {
     this->abort();
@@ -117,7 +115,7 @@ Communicator Communicator::grow(const CommId& id, int32_t world_size) {
 Communicator Communicator::join(const Accelerator& accelerator, int32_t device, const CommId& id, int32_t rank,
                                 int32_t world_size) {
   auto made = std::make_unique<State>(detail::shared_inside(accelerator), device, rank, world_size);
-  if (made->accelerator->has(&pliant_collectives::comm_grow)) {
+  if (made->has(&pliant_collectives::comm_grow)) {
     made->create_grown(nullptr, id);
   } else {
     made->create(id);
@@ -130,15 +128,15 @@ void Communicator::wait_ready(int32_t timeout_ms) {
 }
 
 void Communicator::abort() noexcept {
-  detail::CollectivesOf& collectives = state_->accelerator->collectives;
-  collectives.table().comm_abort(collectives.self(), state_->handle);
+  const sdk::Calls<pliant_collectives>& calls = state_->handle.calls();
+  calls->comm_abort(calls.self(), state_->handle);
 }
 
 void Communicator::register_window(void* pointer, uint64_t bytes, Stream& stream) {
   Accelerator::State& accelerator = *state_->accelerator;
   accelerator.told([&] { sdk::detail::check::window(pointer, bytes); });
   const bool has_memory = (accelerator.properties(state_->device).capabilities & PLIANT_CAP_WINDOW_MEMORY) != 0;
-  if (!has_memory || !accelerator.has(&pliant_collectives::register_window)) return;
+  if (!has_memory || !state_->has(&pliant_collectives::register_window)) return;
   accelerator.call(&pliant_collectives::register_window, state_->handle, pointer, bytes, detail::inside(stream).handle);
 }
 

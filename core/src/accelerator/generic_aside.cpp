@@ -21,12 +21,7 @@ bool overlap(const Message& a, const Message& b) {
 }  // namespace
 
 Aside::~Aside() {
-  if (copies_.empty()) return;
-  const Called& device = shared_.device;
-  pliant_error ignored = plugin::fresh_error();
-  static_cast<void>(device.slots().stream_synchronize(device.instance.self(), on_, &ignored));
-  for (void* copy : copies_)
-    device.slots().free(device.instance.self(), shared_.device_index, PLIANT_MEMORY_DEVICE, copy);
+  if (!copies_.empty()) static_cast<void>(shared_.device.slots.ask(&pliant_accelerator::stream_synchronize, on_));
 }
 
 void Aside::put(std::vector<Message>& messages) {
@@ -38,10 +33,8 @@ void Aside::put(std::vector<Message>& messages) {
 
 void Aside::put_one(Message& sent) {
   const uint64_t bytes = sent.elements.bytes();
-  void* made = nullptr;
-  copies_.reserve(copies_.size() + 1);
-  shared_.device(shared_.device.slots().alloc, shared_.device_index, PLIANT_MEMORY_DEVICE, bytes, &made);
-  copies_.push_back(made);
+  copies_.emplace_back(shared_.device.slots, shared_.device_index, PLIANT_MEMORY_DEVICE, bytes);
+  void* const made = copies_.back().get();
   shared_.copy({{made, sent.buffer, bytes}}, on_);
   sent.buffer = made;
 }

@@ -24,7 +24,7 @@ class Aside {
 
   const GenericCollectives::Shared& shared_;
   pliant_stream* const on_;
-  std::vector<void*> copies_;
+  std::vector<sdk::OwnedMemory> copies_;
 };
 
 }  // namespace pliant::detail

@@ -29,7 +29,7 @@ void futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const tim
 bool Board::is_there(const Called& carrier) {
   pliant_device_properties properties{};
   properties.struct_size = sizeof(properties);
-  carrier(carrier.slots().device_properties, 0, &properties);
+  carrier.slots.must(&pliant_accelerator::device_properties, 0, &properties);
   return (properties.capabilities & PLIANT_CAP_HOST_VISIBLE) != 0 && PeerMemory::is_there(carrier, 0);
 }
 

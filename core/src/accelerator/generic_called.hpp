@@ -1,25 +1,20 @@
-// Called: a plugin's instance, called so that what it reports is thrown as sdk::Failure.
+// Called: an accelerator as the generic collectives call it. What a slot reports is thrown as sdk::Failure.
 #pragma once
 
-#include <cstdint>
-
-#include "pliant/abi/collectives.h"
-#include "pliant/sdk/accelerator.hpp"
+#include "pliant/sdk/calls.hpp"
 #include "plugin/plugin.hpp"
 
 namespace pliant::detail {
 
 struct Called {
-  const plugin::Instance& instance;
-
-  [[nodiscard]] const pliant_accelerator& slots() const { return instance.table<pliant_accelerator>(); }
-  [[nodiscard]] const pliant_collectives& collectives() const;
-  template <class... Parameters, class... Arguments>
-  void operator()(int32_t (*slot)(void*, Parameters...), Arguments... arguments) const {
-    pliant_error error = plugin::fresh_error();
-    const int32_t status = slot(instance.self(), arguments..., &error);
-    if (status != PLIANT_OK) throw sdk::Failure(status, error.message);
+  explicit Called(const plugin::Instance& of) : instance(of), slots(of.table<pliant_accelerator>(), of.self()) {
+    const auto* const table = of.extension<pliant_collectives>(PLIANT_COLLECTIVES);
+    if (table != nullptr) collectives = {*table, of.self()};
   }
+
+  const plugin::Instance& instance;  ///< lives longer than this
+  sdk::Calls<pliant_accelerator> slots;
+  sdk::Calls<pliant_collectives> collectives;  ///< empty where it has none
 };
 
 }  // namespace pliant::detail

@@ -20,7 +20,7 @@ using sdk::Elements;
 using Shared = GenericCollectives::Shared;
 
 GenericCollectives::GenericCollectives(const plugin::Instance& device, plugin::Instance carrier,
-                                       const pliant_collectives* own)
+                                       const sdk::Calls<pliant_collectives>& own)
     : device_(device), carrier_(std::move(carrier)), own_(own) {}
 
 GenericCollectives::~GenericCollectives() {
@@ -96,14 +96,14 @@ GenericCollectives::Way GenericCollectives::way(const Comm& comm) {
 int32_t GenericCollectives::device_count() {
   int32_t count = 0;
   const Called device{device_};
-  device(device.slots().device_count, &count);
+  device.slots.must(&pliant_accelerator::device_count, &count);
   return count;
 }
 
 pliant_comm_id GenericCollectives::make_comm_id(int32_t world_size) {
   pliant_comm_id id{};
   const Called carrier{carrier_};
-  carrier(carrier.collectives().comm_id, world_size, &id);
+  carrier.collectives.must(&pliant_collectives::comm_id, world_size, &id);
   return id;
 }
 
@@ -159,8 +159,8 @@ void GenericCollectives::all_reduce(Comm& comm, const void* send, void* recv, El
                            on);
         const auto exchange = [&shared, elements, op](const void* from, void* to, uint64_t count) {
           return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
-            carrier(carrier.collectives().all_reduce, carried, from, to, count, raw(elements.dtype), raw(op),
-                    carrier_stream);
+            carrier.collectives.must(&pliant_collectives::all_reduce, carried, from, to, count, raw(elements.dtype),
+                                     raw(op), carrier_stream);
           };
         };
         if (shared.is_direct) return shared.step(on, exchange(send, recv, elements.count));
@@ -183,7 +183,8 @@ void GenericCollectives::all_gather(Comm& comm, const void* send, void* recv, El
           return own->call(&pliant_collectives::all_gather, send, recv, elements.count, raw(elements.dtype), on);
         const auto exchange = [&shared, elements](const void* from, void* to, uint64_t count) {
           return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
-            carrier(carrier.collectives().all_gather, carried, from, to, count, raw(elements.dtype), carrier_stream);
+            carrier.collectives.must(&pliant_collectives::all_gather, carried, from, to, count, raw(elements.dtype),
+                                     carrier_stream);
           };
         };
         if (shared.is_direct) return shared.step(on, exchange(send, recv, elements.count));
@@ -213,8 +214,8 @@ void GenericCollectives::reduce_scatter(Comm& comm, const void* send, void* recv
                            raw(op), on);
         const auto exchange = [&shared, elements, op](const void* from, void* to, uint64_t count) {
           return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
-            carrier(carrier.collectives().reduce_scatter, carried, from, to, count, raw(elements.dtype), raw(op),
-                    carrier_stream);
+            carrier.collectives.must(&pliant_collectives::reduce_scatter, carried, from, to, count, raw(elements.dtype),
+                                     raw(op), carrier_stream);
           };
         };
         if (shared.is_direct) return shared.step(on, exchange(send, recv, elements.count));
@@ -242,8 +243,8 @@ void GenericCollectives::broadcast(Comm& comm, void* buffer, Elements elements, 
           return own->call(&pliant_collectives::broadcast, buffer, elements.count, raw(elements.dtype), root, on);
         const auto exchange = [&shared, elements, root](void* through, uint64_t count) {
           return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
-            carrier(carrier.collectives().broadcast, carried, through, count, raw(elements.dtype), root,
-                    carrier_stream);
+            carrier.collectives.must(&pliant_collectives::broadcast, carried, through, count, raw(elements.dtype), root,
+                                     carrier_stream);
           };
         };
         if (shared.is_direct) return shared.step(on, exchange(buffer, elements.count));
@@ -267,7 +268,7 @@ void GenericCollectives::barrier(Comm& comm, Stream& stream) {
         if (const OwnComm* own = shared.own()) return own->call(&pliant_collectives::barrier, on);
         if (shared.peers() != nullptr) return between_devices::barrier(shared, on);
         shared.step(on, [&carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
-          carrier(carrier.collectives().barrier, carried, carrier_stream);
+          carrier.collectives.must(&pliant_collectives::barrier, carried, carrier_stream);
         });
       },
       &stream);
@@ -282,7 +283,8 @@ void GenericCollectives::all_gather_v(Comm& comm, const void* send, void* recv, 
           return own->call(&pliant_collectives::all_gather_v, send, recv, all.data(), raw(dtype), on);
         const auto exchange = [&shared, dtype](const void* from, void* to, const std::vector<uint64_t>& of) {
           return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
-            carrier(carrier.collectives().all_gather_v, carried, from, to, of.data(), raw(dtype), carrier_stream);
+            carrier.collectives.must(&pliant_collectives::all_gather_v, carried, from, to, of.data(), raw(dtype),
+                                     carrier_stream);
           };
         };
         if (shared.is_direct) return shared.step(on, exchange(send, recv, all));
@@ -335,8 +337,8 @@ void GenericCollectives::register_window(Comm& comm, void* pointer, uint64_t byt
         shared.step(
             on,
             [&carrier = shared.carrier, all, mine](pliant_comm* carried, pliant_stream* carrier_stream) {
-              carrier(carrier.collectives().all_gather, carried, mine.get(), all->data(), sizeof(uint64_t),
-                      raw(sdk::DType::kU8), carrier_stream);
+              carrier.collectives.must(&pliant_collectives::all_gather, carried, mine.get(), all->data(),
+                                       sizeof(uint64_t), raw(sdk::DType::kU8), carrier_stream);
             },
             [all, mine, rank = shared.rank] {
               for (size_t r = 0; r < all->size(); ++r) {

@@ -16,6 +16,7 @@
 
 #include "pliant/abi/collectives.h"
 #include "pliant/sdk/accelerator.hpp"
+#include "pliant/sdk/calls.hpp"
 #include "plugin/plugin.hpp"
 
 namespace pliant::detail {
@@ -29,7 +30,8 @@ class GenericCollectives {
 
   /// `device` and its streams live longer than this. `carrier` has collectives.
   /// `own`: collectives of the device that cannot join two ranks on one device, and serve where no two share one.
-  GenericCollectives(const plugin::Instance& device, plugin::Instance carrier, const pliant_collectives* own = nullptr);
+  GenericCollectives(const plugin::Instance& device, plugin::Instance carrier,
+                     const sdk::Calls<pliant_collectives>& own = {});
   ~GenericCollectives();
   GenericCollectives(const GenericCollectives&) = delete;
   GenericCollectives& operator=(const GenericCollectives&) = delete;
@@ -89,7 +91,7 @@ class GenericCollectives {
 
   const plugin::Instance& device_;
   const plugin::Instance carrier_;
-  const pliant_collectives* const own_;
+  const sdk::Calls<pliant_collectives> own_;
   const pid_t made_by_ = ::getpid();
   std::mutex mutex_;
   std::map<pliant_stream*, sdk::Failure> failures_;

@@ -10,38 +10,14 @@ namespace pliant::detail {
 
 using sdk::Failure;
 
-const pliant_collectives& Called::collectives() const {
-  return *instance.extension<pliant_collectives>(PLIANT_COLLECTIVES);
-}
-
-Stage::Stage(const Called& device, int32_t device_index, uint64_t bytes)
-    : device_(device), device_index_(device_index), bytes_(bytes) {
-  void* made = nullptr;
-  device_(device_.slots().alloc, device_index_, PLIANT_MEMORY_PINNED, bytes_, &made);
-  memory_ = static_cast<std::byte*>(made);
-}
-
-Stage::~Stage() {
-  device_.slots().free(device_.instance.self(), device_index_, PLIANT_MEMORY_PINNED, memory_);
-}
-
-MessageStage::MessageStage(const Called& device, int32_t device_index, uint64_t bytes)
-    : Stage(device, device_index, bytes), device_(device) {
-  device_(device_.slots().event_create, device_index, uint32_t{0}, &used_);
-}
-
-MessageStage::~MessageStage() {
-  device_.slots().event_destroy(device_.instance.self(), used_);
-}
-
 bool MessageStage::is_free() const {
   int32_t done = 0;
-  device_(device_.slots().event_query, used_, &done);
+  used_.calls().must(&pliant_accelerator::event_query, used_, &done);
   return done != 0;
 }
 
 void MessageStage::lend_until(pliant_stream* stream) {
-  device_(device_.slots().event_record, used_, stream);
+  used_.calls().must(&pliant_accelerator::event_record, used_, stream);
 }
 
 struct GenericCollectives::Shared::Step {
@@ -63,25 +39,20 @@ GenericCollectives::Shared::Shared(GenericCollectives& all, int32_t used_device,
       renewal_(std::move(renewal)) {
   pliant_device_properties properties{};
   properties.struct_size = sizeof(properties);
-  device(device.slots().device_properties, device_index, &properties);
+  device.slots.must(&pliant_accelerator::device_properties, device_index, &properties);
   is_direct = (properties.capabilities & PLIANT_CAP_HOST_VISIBLE) != 0;
-  is_late = owner.own_ != nullptr || (!is_direct && PeerMemory::is_there(device, device_index));
-  carrier(carrier.slots().stream_create, 0, PLIANT_STREAM_COMPUTE, PLIANT_PRIORITY_HIGH, &carrier_stream_);
-  try {
-    carrier(carrier.collectives().comm_create, 0, &id, rank, world_size, &comm_);
-    if (owner.own_ != nullptr) begin_work();  // so that a communicator that is ready has agreed
-  } catch (...) {
-    if (comm_ != nullptr) carrier.collectives().comm_destroy(carrier.instance.self(), comm_);
-    carrier.slots().stream_destroy(carrier.instance.self(), carrier_stream_);
-    throw;
-  }
+  is_late = static_cast<bool>(owner.own_) || (!is_direct && PeerMemory::is_there(device, device_index));
+  carrier_stream_ = sdk::make_stream(carrier.slots, 0, PLIANT_STREAM_COMPUTE, PLIANT_PRIORITY_HIGH);
+  comm_ = sdk::OwnedComm(carrier.collectives);
+  carrier.collectives.must(&pliant_collectives::comm_create, 0, &id, rank, world_size, comm_.out());
+  if (owner.own_) begin_work();  // so that a communicator that is ready has agreed
 }
 
 GenericCollectives::Shared::~Shared() {
   close();
   stop_work();
   owner.forget_user(*this);
-  carrier.slots().stream_destroy(carrier.instance.self(), carrier_stream_);
+  carrier_stream_.reset();
 }
 
 void GenericCollectives::Shared::call(const Body& body, pliant_stream* stream) {
@@ -110,7 +81,7 @@ void GenericCollectives::Shared::step(pliant_stream* stream, Exchange exchange, 
   auto made = std::make_unique<Step>(Step{*this, stream, steps_, std::move(exchange), std::move(after)});
   ++pending_;
   try {
-    device(device.slots().host_function, &Shared::run, static_cast<void*>(made.get()), stream);
+    device.slots.must(&pliant_accelerator::host_function, &Shared::run, static_cast<void*>(made.get()), stream);
   } catch (...) {
     --pending_;
     throw;
@@ -156,12 +127,12 @@ void GenericCollectives::Shared::exchange_in_turn(const Step& step) {
     require_open();
     step.exchange(comm_, carrier_stream_);
   }
-  carrier(carrier.slots().stream_synchronize, carrier_stream_);
+  carrier.slots.must(&pliant_accelerator::stream_synchronize, carrier_stream_);
   if (step.after) step.after();
 }
 
 void GenericCollectives::Shared::copy(const std::vector<pliant_copy>& copies, pliant_stream* stream) const {
-  device(device.slots().copy_batch_async, copies.data(), copies.size(), stream);
+  device.slots.must(&pliant_accelerator::copy_batch_async, copies.data(), copies.size(), stream);
 }
 
 const GenericCollectives::Shared::Stages& GenericCollectives::Shared::stages(pliant_stream* stream) {
@@ -195,7 +166,7 @@ void GenericCollectives::Shared::check_peers() {
   check();
   const std::lock_guard lock(carrier_mutex_);
   require_open();
-  carrier(carrier.collectives().comm_status, comm_, int32_t{0});
+  carrier.collectives.must(&pliant_collectives::comm_status, comm_, int32_t{0});
 }
 
 void GenericCollectives::Shared::require_open() const {
@@ -224,7 +195,7 @@ void GenericCollectives::Shared::fail(const Failure& failure) {
   // Peers that wait for this rank would wait for ever.
   {
     const std::lock_guard lock(carrier_mutex_);
-    if (!closed_) carrier.collectives().comm_abort(carrier.instance.self(), comm_);
+    if (!closed_) carrier.collectives->comm_abort(carrier.collectives.self(), comm_);
   }
   const std::lock_guard lock(jobs_mutex_);
   if (own_ != nullptr) own_->abort();
@@ -236,11 +207,11 @@ void GenericCollectives::Shared::wait_ready(int32_t timeout_ms) {
   check();
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
   try {
-    carrier(carrier.collectives().comm_status, comm_, timeout_ms);
+    carrier.collectives.must(&pliant_collectives::comm_status, comm_, timeout_ms);
   } catch (const Failure& failure) {
     throw cause_of(failure);
   }
-  if (owner.own_ != nullptr) await_agreement(end, timeout_ms >= 0);
+  if (owner.own_) await_agreement(end, timeout_ms >= 0);
 }
 
 void GenericCollectives::Shared::abort() {
@@ -271,8 +242,8 @@ void GenericCollectives::Shared::close() {
   {
     const std::lock_guard lock(carrier_mutex_);
     // The failure may have been noted and not told yet.
-    if (!closed_ && has_failed) carrier.collectives().comm_abort(carrier.instance.self(), comm_);
-    if (!closed_) carrier.collectives().comm_destroy(carrier.instance.self(), comm_);
+    if (!closed_ && has_failed) carrier.collectives->comm_abort(carrier.collectives.self(), comm_);
+    if (!closed_) comm_.reset();
     closed_ = true;
   }
   const std::lock_guard lock(jobs_mutex_);

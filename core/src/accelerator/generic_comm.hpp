@@ -27,32 +27,27 @@ namespace pliant::detail {
 /// Pinned memory of a device.
 class Stage {
  public:
-  Stage(const Called& device, int32_t device_index, uint64_t bytes);
-  ~Stage();
-  Stage(const Stage&) = delete;
-  Stage& operator=(const Stage&) = delete;
-  [[nodiscard]] std::byte* memory() const { return memory_; }
+  Stage(const Called& device, int32_t device_index, uint64_t bytes)
+      : bytes_(bytes), memory_(device.slots, device_index, PLIANT_MEMORY_PINNED, bytes) {}
+  [[nodiscard]] std::byte* memory() const { return static_cast<std::byte*>(memory_.get()); }
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
 
  private:
-  const Called device_;
-  const int32_t device_index_;
-  const uint64_t bytes_;
-  std::byte* memory_ = nullptr;
+  uint64_t bytes_;
+  sdk::OwnedMemory memory_;
 };
 
 /// Pinned memory for one batch of messages after the other.
 class MessageStage : public Stage {
  public:
-  MessageStage(const Called& device, int32_t device_index, uint64_t bytes);
-  ~MessageStage();
+  MessageStage(const Called& device, int32_t device_index, uint64_t bytes)
+      : Stage(device, device_index, bytes), used_(sdk::make_event(device.slots, device_index)) {}
   [[nodiscard]] bool is_free() const;
   /// Free again when what is enqueued on `stream` by now has run.
   void lend_until(pliant_stream* stream);
 
  private:
-  const Called device_;
-  pliant_event* used_ = nullptr;
+  sdk::OwnedEvent used_;
 };
 
 /// What enqueued work needs of a communicator; outlives it until that work has run.
@@ -162,8 +157,8 @@ struct GenericCollectives::Shared {
   [[nodiscard]] bool is_settled();
   void exchange_in_turn(const Step& step);
 
-  pliant_comm* comm_ = nullptr;  ///< of the carrier
-  pliant_stream* carrier_stream_ = nullptr;
+  sdk::OwnedStream carrier_stream_;
+  sdk::OwnedComm comm_;  ///< of the carrier
   std::map<pliant_stream*, std::unique_ptr<Stages>> stages_;
   std::vector<std::unique_ptr<MessageStage>> message_stages_;
   std::atomic<uint64_t> pending_{0};  ///< steps enqueued and not run
@@ -179,7 +174,7 @@ struct GenericCollectives::Shared {
 
   bool has_met_ = false;  ///< the first step, in which all ranks tell what they can, is enqueued or done
   std::unique_ptr<PeerMemory> peers_;
-  pliant_stream* late_stream_ = nullptr;
+  sdk::OwnedStream late_stream_;
   std::mutex jobs_mutex_;  ///< of all below; the worker reads board_ and own_ without it
   std::condition_variable jobs_changed_;
   std::deque<std::shared_ptr<Job>> jobs_;

@@ -61,8 +61,8 @@ void meet(Shared& shared, const Signature& own, pliant_stream* on) {
   shared.step(
       on,
       [&carrier = shared.carrier, seen](pliant_comm* comm, pliant_stream* carrier_stream) {
-        carrier(carrier.collectives().all_gather, comm, static_cast<const void*>(&seen->own),
-                static_cast<void*>(seen->all.data()), sizeof(Signature), PLIANT_U8, carrier_stream);
+        carrier.collectives.must(&pliant_collectives::all_gather, comm, static_cast<const void*>(&seen->own),
+                                 static_cast<void*>(seen->all.data()), sizeof(Signature), PLIANT_U8, carrier_stream);
       },
       [seen, rank = shared.rank] {
         for (size_t r = 0; r < seen->all.size(); ++r) {
@@ -85,8 +85,8 @@ std::vector<const void*> of_all(const Shared& shared, uint64_t slot, uint64_t by
 void reduce(const Shared& shared, void* to, const std::vector<const void*>& from, Elements elements, sdk::ReduceOp op,
             pliant_stream* on) {
   if (elements.count == 0) return;
-  shared.device(shared.device.slots().reduce_async, to, from.data(), shared.world_size, elements.count,
-                raw(elements.dtype), raw(op), 1.0, on);
+  shared.device.slots.must(&pliant_accelerator::reduce_async, to, from.data(), shared.world_size, elements.count,
+                           raw(elements.dtype), raw(op), 1.0, on);
 }
 
 /// Bytes that are no bytes are left out.

@@ -140,16 +140,18 @@ void GenericCollectives::Comm::exchange(Shared& shared, const std::vector<Messag
   if (!to_stage.empty()) shared.copy(to_stage, stream);
   shared.step(stream, [&shared, staged](pliant_comm* comm, pliant_stream* on) {
     const Called& carrier = shared.carrier;
-    carrier(carrier.collectives().group_begin, comm);
+    carrier.collectives.must(&pliant_collectives::group_begin, comm);
     for (const Message& message : staged) {
       const auto dtype = static_cast<int32_t>(message.elements.dtype);
       if (message.is_send) {
-        carrier(carrier.collectives().send, comm, message.buffer, message.elements.count, dtype, message.peer, on);
+        carrier.collectives.must(&pliant_collectives::send, comm, message.buffer, message.elements.count, dtype,
+                                 message.peer, on);
       } else {
-        carrier(carrier.collectives().recv, comm, message.buffer, message.elements.count, dtype, message.peer, on);
+        carrier.collectives.must(&pliant_collectives::recv, comm, message.buffer, message.elements.count, dtype,
+                                 message.peer, on);
       }
     }
-    carrier(carrier.collectives().group_end, comm);
+    carrier.collectives.must(&pliant_collectives::group_end, comm);
   });
   if (!from_stage.empty()) shared.copy(from_stage, stream);
   if (stage != nullptr) stage->lend_until(stream);

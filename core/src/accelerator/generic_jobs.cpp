@@ -26,23 +26,14 @@ constexpr std::chrono::microseconds kLookEvery{200};
 /// One call, until its stream has gone on.
 struct GenericCollectives::Shared::Job {
   Job(const Called& on, int32_t device_index, Body what, pliant_stream* caller)
-      : device(on), body(std::move(what)), stream(caller) {
-    device(device.slots().event_create, device_index, uint32_t{0}, &begin);
-  }
-  ~Job() {
-    if (begin != nullptr) forget();
-  }
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
+      : body(std::move(what)), stream(caller), begin(sdk::make_event(on.slots, device_index)) {}
 
-  /// On no thread of the plugin's: what a stream runs must not call it.
-  void forget() { device.slots().event_destroy(device.instance.self(), std::exchange(begin, nullptr)); }
-
-  const Called device;
   const Body body;
   pliant_stream* const stream;
-  pliant_event* begin = nullptr;  ///< behind what the stream had before the call
-  bool is_done = false;           ///< under jobs_mutex_
+  /// Behind what the stream had before the call. Ends on no thread of the plugin's: what a stream runs must not call
+  /// it.
+  sdk::OwnedEvent begin;
+  bool is_done = false;  ///< under jobs_mutex_
 };
 
 /// What the stream of a call waits with.
@@ -63,7 +54,7 @@ void GenericCollectives::Shared::await(void* context) {
 }
 
 void GenericCollectives::Shared::begin_work() {
-  device(device.slots().stream_create, device_index, PLIANT_STREAM_COMPUTE, PLIANT_PRIORITY_HIGH, &late_stream_);
+  late_stream_ = sdk::make_stream(device.slots, device_index, PLIANT_STREAM_COMPUTE, PLIANT_PRIORITY_HIGH);
   working_ = true;
   worker_ = std::thread([this] { work(); });
 }
@@ -76,11 +67,11 @@ bool GenericCollectives::Shared::is_settled() {
 void GenericCollectives::Shared::call_late(const Body& body, pliant_stream* stream) {
   if (!worker_.joinable()) begin_work();
   auto job = std::make_shared<Job>(device, device_index, body, stream);
-  device(device.slots().event_record, job->begin, stream);
+  device.slots.must(&pliant_accelerator::event_record, job->begin, stream);
   auto awaited = std::make_unique<Awaited>(Awaited{*this, job});
   ++pending_;
   try {
-    device(device.slots().host_function, &Shared::await, static_cast<void*>(awaited.get()), stream);
+    device.slots.must(&pliant_accelerator::host_function, &Shared::await, static_cast<void*>(awaited.get()), stream);
   } catch (...) {
     --pending_;
     throw;
@@ -93,7 +84,7 @@ void GenericCollectives::Shared::call_late(const Body& body, pliant_stream* stre
 
 void GenericCollectives::Shared::work() {
   try {
-    if (owner.own_ != nullptr) agree();
+    if (owner.own_) agree();
   } catch (const Failure& failure) {
     fail(failure);  // and with it every call
   } catch (const std::exception& failure) {
@@ -107,7 +98,7 @@ void GenericCollectives::Shared::work() {
     } catch (const std::exception& failure) {
       note_failure(Failure(PLIANT_INTERNAL, std::string("a collective failed: ") + failure.what()), job->stream);
     }
-    job->forget();
+    job->begin.reset();
     const std::lock_guard lock(jobs_mutex_);
     job->is_done = true;
     is_carrying_ = false;
@@ -137,7 +128,7 @@ bool GenericCollectives::Shared::watch() {
     {
       const std::lock_guard lock(carrier_mutex_);
       if (closed_) return false;
-      carrier(carrier.collectives().comm_status, comm_, int32_t{0});
+      carrier.collectives.must(&pliant_collectives::comm_status, comm_, int32_t{0});
     }
     const std::lock_guard lock(jobs_mutex_);
     if (const auto lost = lost_peer()) throw Failure(*lost);
@@ -171,14 +162,13 @@ std::optional<Failure> GenericCollectives::Shared::lost_peer() const {
 void GenericCollectives::Shared::carry_out(const Job& job) {
   check();
   if (!has_met_) agree();
-  device(device.slots().stream_wait_event, late_stream_, job.begin);
+  device.slots.must(&pliant_accelerator::stream_wait_event, late_stream_, job.begin);
   try {
     job.body(late_stream_);
   } catch (const Failure& failure) {
     // What it has enqueued ends when the communicator fails.
     fail(Failure(PLIANT_ABORTED, std::string("a collective could not be enqueued: ") + failure.what()));
-    pliant_error ignored = plugin::fresh_error();
-    static_cast<void>(device.slots().stream_synchronize(device.instance.self(), late_stream_, &ignored));
+    static_cast<void>(device.slots.ask(&pliant_accelerator::stream_synchronize, late_stream_));
     throw;
   }
   await_late_stream();
@@ -191,18 +181,18 @@ void GenericCollectives::Shared::await_late_stream() {
   bool watches = own_ != nullptr;
   int32_t is_idle = 0;
   for (int looks = 1; watches; ++looks) {
-    device(device.slots().stream_query, late_stream_, &is_idle);
+    device.slots.must(&pliant_accelerator::stream_query, late_stream_, &is_idle);
     if (is_idle != 0) break;
     std::this_thread::sleep_for(kLookEvery);  // a stream cannot be waited for with a limit
     if (looks % (kWatchEvery / kLookEvery) == 0) watches = watch();
   }
-  device(device.slots().stream_synchronize, late_stream_);
+  device.slots.must(&pliant_accelerator::stream_synchronize, late_stream_);
 }
 
 void GenericCollectives::Shared::note_own_failure() {
   const auto look = [this] {
     const std::lock_guard lock(carrier_mutex_);
-    if (!closed_) carrier(carrier.collectives().comm_status, comm_, int32_t{0});
+    if (!closed_) carrier.collectives.must(&pliant_collectives::comm_status, comm_, int32_t{0});
   };
   std::unique_lock lock(jobs_mutex_);
   const std::shared_ptr<OwnComm> own = own_;
@@ -237,11 +227,11 @@ void GenericCollectives::Shared::agree() {
     {
       const std::lock_guard lock(carrier_mutex_);
       require_open();
-      carrier(carrier.collectives().all_gather, comm_, send, recv, bytes, PLIANT_U8, carrier_stream_);
+      carrier.collectives.must(&pliant_collectives::all_gather, comm_, send, recv, bytes, PLIANT_U8, carrier_stream_);
     }
-    carrier(carrier.slots().stream_synchronize, carrier_stream_);
+    carrier.slots.must(&pliant_accelerator::stream_synchronize, carrier_stream_);
   };
-  auto own = OwnComm::agree(device, owner.own_, {device_index, rank, world_size}, renewal_, gather);
+  auto own = OwnComm::agree(owner.own_, {device_index, rank, world_size}, renewal_, gather);
   drop_renewed();
   if (own != nullptr) {
     std::unique_ptr<Board> board = make_board(gather);  // before anyone's calls are counted
@@ -342,7 +332,8 @@ void GenericCollectives::Shared::decline(pliant_stream* stream) {
     step(
         stream,
         [this, card, all](pliant_comm* comm, pliant_stream* on) {
-          carrier(carrier.collectives().all_gather, comm, card->data(), all->data(), card->size(), PLIANT_U8, on);
+          carrier.collectives.must(&pliant_collectives::all_gather, comm, card->data(), all->data(), card->size(),
+                                   PLIANT_U8, on);
         },
         // Nobody reads what the others have told; this keeps it until it is there.
         [card, all] {});
@@ -369,7 +360,7 @@ void GenericCollectives::Shared::stop_work() {
     jobs_changed_.notify_all();
   }
   worker_.join();
-  device.slots().stream_destroy(device.instance.self(), late_stream_);
+  late_stream_.reset();
 }
 
 }  // namespace pliant::detail

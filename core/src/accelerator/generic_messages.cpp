@@ -135,7 +135,7 @@ void Exchange::share_out_rings() {
 
 void Exchange::run() {
   // The collectives of a group come before its messages, and the slot is free when they are over.
-  shared_.device(shared_.device.slots().stream_synchronize, on_);
+  shared_.device.slots.must(&pliant_accelerator::stream_synchronize, on_);
   copy_own();
   while (!is_done()) {
     shared_.check_here();
@@ -177,7 +177,7 @@ bool Exchange::progress() {
   if (moved_.empty()) return any;
   if (!copies_.empty()) {
     shared_.copy(copies_, on_);
-    shared_.device(shared_.device.slots().stream_synchronize, on_);
+    shared_.device.slots.must(&pliant_accelerator::stream_synchronize, on_);
   }
   for (const Moved& one : moved_) {
     one.count->store(one.value);

@@ -24,35 +24,35 @@ struct Ticket {
 };
 
 /// What this rank can make a communicator of.
-Origin origin_of(const pliant_collectives& table, const OwnComm::Renewal& renewal) {
+Origin origin_of(const sdk::Calls<pliant_collectives>& calls, const OwnComm::Renewal& renewal) {
   const bool has_old = renewal.old != nullptr && renewal.old->is_joined();
   switch (renewal.origin) {
     case Origin::kShrunk:
-      return has_old && table.comm_shrink != nullptr ? Origin::kShrunk : Origin::kNothing;
+      return has_old && calls.has(&pliant_collectives::comm_shrink) ? Origin::kShrunk : Origin::kNothing;
     case Origin::kGrown:
-      if (!has_old || table.comm_grow == nullptr) return Origin::kNothing;
+      if (!has_old || !calls.has(&pliant_collectives::comm_grow)) return Origin::kNothing;
       renewal.old->call(&pliant_collectives::comm_status, int32_t{0});  // throws when it has failed
       return Origin::kGrown;
     case Origin::kJoining:
-      return table.comm_grow != nullptr ? Origin::kJoining : Origin::kNothing;
+      return calls.has(&pliant_collectives::comm_grow) ? Origin::kJoining : Origin::kNothing;
     case Origin::kNothing:
       break;
   }
   return Origin::kNothing;
 }
 
-DeviceOffer offer_of(const Called& device, const pliant_collectives* table, int32_t device_index,
+DeviceOffer offer_of(const sdk::Calls<pliant_collectives>& calls, int32_t device_index,
                      const OwnComm::Renewal& renewal) {
   DeviceOffer made{};
-  if (table == nullptr) return made;
+  if (!calls) return made;
   try {
-    device(table->device_key, device_index, &made.device_key);
+    calls.must(&pliant_collectives::device_key, device_index, &made.device_key);
     made.is_there = 1;
   } catch (const Failure&) {  // then the generic ones serve
     return made;
   }
   try {
-    made.origin = origin_of(*table, renewal);
+    made.origin = origin_of(calls, renewal);
   } catch (const Failure&) {  // then it is made anew
   }
   return made;
@@ -81,34 +81,29 @@ Origin common_origin(const std::vector<DeviceOffer>& offers) {
 
 void OwnComm::make(const Place& place, Origin origin, const Renewal& renewal, const pliant_comm_id& id) {
   if (origin == Origin::kNothing) {
-    return device_(table_.comm_create, place.device_index, &id, place.rank, place.world_size, &comm_);
+    return calls().must(&pliant_collectives::comm_create, place.device_index, &id, place.rank, place.world_size,
+                        comm_.out());
   }
   if (origin == Origin::kShrunk) {
-    const auto gone = static_cast<int32_t>(renewal.without.size());
-    return device_(table_.comm_shrink, renewal.old->comm_, renewal.without.data(), gone, &id, &comm_);
+    return calls().must(&pliant_collectives::comm_shrink, renewal.old->comm_.get(), renewal.without.data(),
+                        renewal.without.size(), &id, comm_.out());
   }
-  pliant_comm* const old = renewal.old != nullptr ? renewal.old->comm_ : nullptr;
-  device_(table_.comm_grow, place.device_index, old, &id, place.rank, place.world_size, &comm_);
-}
-
-OwnComm::~OwnComm() {
-  if (comm_ != nullptr) table_.comm_destroy(device_.instance.self(), comm_);
+  pliant_comm* const old = renewal.old != nullptr ? renewal.old->comm_.get() : nullptr;
+  calls().must(&pliant_collectives::comm_grow, place.device_index, old, &id, place.rank, place.world_size, comm_.out());
 }
 
 void OwnComm::abort() const {
-  table_.comm_abort(device_.instance.self(), comm_);
+  calls()->comm_abort(calls().self(), comm_);
 }
 
 bool OwnComm::is_done() const {
-  if (table_.comm_query == nullptr) return true;
+  if (!calls().has(&pliant_collectives::comm_query)) return true;
   int32_t done = 0;
-  pliant_error ignored = plugin::fresh_error();
-  return table_.comm_query(device_.instance.self(), comm_, &done, &ignored) == PLIANT_OK && done != 0;
+  return calls().ask(&pliant_collectives::comm_query, comm_.get(), &done).ok() && done != 0;
 }
 
 bool OwnComm::is_running() const {
-  pliant_error ignored = plugin::fresh_error();
-  return !is_done() && table_.comm_status(device_.instance.self(), comm_, 0, &ignored) == PLIANT_OK;
+  return !is_done() && calls().ask(&pliant_collectives::comm_status, comm_.get(), 0).ok();
 }
 
 void OwnComm::decline(int32_t world_size, const Gather& gather) {
@@ -117,9 +112,9 @@ void OwnComm::decline(int32_t world_size, const Gather& gather) {
   gather(&none, all.data(), sizeof(DeviceOffer));
 }
 
-std::shared_ptr<OwnComm> OwnComm::agree(const Called& device, const pliant_collectives* table, const Place& place,
+std::shared_ptr<OwnComm> OwnComm::agree(const sdk::Calls<pliant_collectives>& calls, const Place& place,
                                         const Renewal& renewal, const Gather& gather) {
-  const DeviceOffer own = offer_of(device, table, place.device_index, renewal);
+  const DeviceOffer own = offer_of(calls, place.device_index, renewal);
   std::vector<DeviceOffer> offers(static_cast<size_t>(place.world_size));
   gather(&own, offers.data(), sizeof(DeviceOffer));
   if (!can_join(offers)) return nullptr;
@@ -127,9 +122,11 @@ std::shared_ptr<OwnComm> OwnComm::agree(const Called& device, const pliant_colle
   Ticket ticket{};
   if (place.rank == 0) {
     try {
-      const bool grows_by_id = origin == Origin::kGrown && table->comm_grow_id != nullptr;
-      if (grows_by_id) device(table->comm_grow_id, renewal.old->comm_, place.world_size, &ticket.id);
-      if (!grows_by_id) device(table->comm_id, place.world_size, &ticket.id);
+      if (origin == Origin::kGrown && calls.has(&pliant_collectives::comm_grow_id)) {
+        calls.must(&pliant_collectives::comm_grow_id, renewal.old->comm_.get(), place.world_size, &ticket.id);
+      } else {
+        calls.must(&pliant_collectives::comm_id, place.world_size, &ticket.id);
+      }
       ticket.is_made = 1;
     } catch (const Failure&) {  // then the generic ones serve
     }
@@ -137,7 +134,7 @@ std::shared_ptr<OwnComm> OwnComm::agree(const Called& device, const pliant_colle
   std::vector<Ticket> tickets(static_cast<size_t>(place.world_size));
   gather(&ticket, tickets.data(), sizeof(Ticket));
   if (tickets.front().is_made == 0) return nullptr;
-  std::shared_ptr<OwnComm> made(new OwnComm(device, *table));
+  std::shared_ptr<OwnComm> made(new OwnComm(calls));
   made->make(place, origin, renewal, tickets.front().id);
   return made;
 }

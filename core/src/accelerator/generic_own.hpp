@@ -34,22 +34,21 @@ class OwnComm {
     std::vector<int32_t> without;
   };
   /// All ranks tell where they are. One on every rank, or NULL on every rank: then some rank has no such collectives
-  /// (`table` is NULL there), or two share a device. Begins joining it; made of an older one where every rank can.
-  static std::shared_ptr<OwnComm> agree(const Called& device, const pliant_collectives* table, const Place& place,
+  /// (`calls` is empty there), or two share a device. Begins joining it; made of an older one where every rank can.
+  static std::shared_ptr<OwnComm> agree(const sdk::Calls<pliant_collectives>& calls, const Place& place,
                                         const Renewal& renewal, const Gather& gather);
   /// The part in agree() of a rank that has none.
   static void decline(int32_t world_size, const Gather& gather);
-  ~OwnComm();
   OwnComm(const OwnComm&) = delete;
   OwnComm& operator=(const OwnComm&) = delete;
 
   /// `own.call(&pliant_collectives::barrier, stream)`; throws what it reports.
   template <class... Parameters, class... Arguments>
   void call(int32_t (*pliant_collectives::*slot)(void*, pliant_comm*, Parameters...), Arguments... arguments) const {
-    device_(table_.*slot, comm_, arguments...);
+    calls().must(slot, comm_.get(), arguments...);
   }
   /// It has register_window.
-  [[nodiscard]] bool has_windows() const { return table_.register_window != nullptr; }
+  [[nodiscard]] bool has_windows() const { return calls().has(&pliant_collectives::register_window); }
   void abort() const;
   /// Destroying it here would abort nothing. True, too, where the accelerator cannot tell.
   [[nodiscard]] bool is_done() const;
@@ -60,12 +59,11 @@ class OwnComm {
   [[nodiscard]] bool is_joined() const { return is_joined_; }
 
  private:
-  OwnComm(const Called& device, const pliant_collectives& table) : device_(device), table_(table) {}
+  explicit OwnComm(const sdk::Calls<pliant_collectives>& calls) : comm_(calls) {}
+  [[nodiscard]] const sdk::Calls<pliant_collectives>& calls() const { return comm_.calls(); }
   void make(const Place& place, Origin origin, const Renewal& renewal, const pliant_comm_id& id);
 
-  const Called device_;
-  const pliant_collectives& table_;
-  pliant_comm* comm_ = nullptr;
+  sdk::OwnedComm comm_;
   std::atomic<bool> is_joined_{false};
 };
 

@@ -81,23 +81,20 @@ struct PeerMemory::Letter {
 bool PeerMemory::is_there(const Called& device, int32_t device_index) {
   pliant_device_properties properties{};
   properties.struct_size = sizeof(properties);
-  device(device.slots().device_properties, device_index, &properties);
+  device.slots.must(&pliant_accelerator::device_properties, device_index, &properties);
   if ((properties.capabilities & PLIANT_CAP_EXCHANGE_MEMORY) == 0) return false;
   const auto* ipc = device.instance.extension<pliant_ipc>(PLIANT_IPC);
   return ipc != nullptr && ipc->release_memory != nullptr;
 }
 
 PeerMemory::PeerMemory(const Called& device, int32_t device_index, int32_t rank, int32_t world_size, uint64_t bytes)
-    : device_(device),
-      device_index_(device_index),
+    : device_index_(device_index),
       rank_(rank),
       world_size_(world_size),
-      ipc_(device.instance.extension<pliant_ipc>(PLIANT_IPC)),
+      ipc_(*device.instance.extension<pliant_ipc>(PLIANT_IPC), device.instance.self()),
+      own_(device.slots, device_index, PLIANT_MEMORY_EXCHANGE, bytes),
       secret_(drawn()),
       peers_(static_cast<size_t>(world_size)) {
-  void* made = nullptr;
-  device_(device_.slots().alloc, device_index_, PLIANT_MEMORY_EXCHANGE, bytes, &made);
-  own_ = static_cast<std::byte*>(made);
   socket_ = open_socket();
   // Bound without a name it gets one that nobody else has.
   sockaddr_un bound{};
@@ -108,12 +105,11 @@ PeerMemory::PeerMemory(const Called& device, int32_t device_index, int32_t rank,
     const size_t letters = length - offsetof(sockaddr_un, sun_path) - 1;
     std::memcpy(name_.data(), bound.sun_path + 1, std::min(letters, name_.size()));
   }
-  peers_[static_cast<size_t>(rank_)].stage = own_;
+  peers_[static_cast<size_t>(rank_)].stage = static_cast<std::byte*>(own_.get());
 }
 
 PeerMemory::~PeerMemory() {
   let_go();
-  device_.slots().free(device_.instance.self(), device_index_, PLIANT_MEMORY_EXCHANGE, own_);
 }
 
 std::byte* PeerMemory::slot(int32_t rank, uint64_t number) const {
@@ -124,8 +120,8 @@ PeerMemory::Card PeerMemory::own_card() const {
   return {name_[0] != 0,
           static_cast<uint64_t>(::getpid()),
           pid_namespace(),
-          reinterpret_cast<uint64_t>(device_.instance.self()),
-          reinterpret_cast<uint64_t>(own_),
+          reinterpret_cast<uint64_t>(ipc_.self()),
+          reinterpret_cast<uint64_t>(own_.get()),
           secret_,
           name_};
 }
@@ -178,7 +174,7 @@ bool PeerMemory::join(const Gather& gather) {
 
 void PeerMemory::send_to(const Card& peer) const {
   Letter letter{secret_, {}};
-  device_(ipc_->export_memory, device_index_, static_cast<const void*>(own_), &letter.handle);
+  ipc_.must(&pliant_ipc::export_memory, device_index_, own_.get(), &letter.handle);
   Address to(peer.socket);
   iovec bytes{&letter, sizeof(letter)};
   alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
@@ -224,8 +220,7 @@ bool PeerMemory::receive_from(int32_t peer, const Card& card) {
     if (genuine) {
       letter.handle.descriptor = descriptor;
       void* at = nullptr;
-      pliant_error error = plugin::fresh_error();
-      taken = ipc_->import_memory(device_.instance.self(), device_index_, &letter.handle, &at, &error) == PLIANT_OK;
+      taken = ipc_.ask(&pliant_ipc::import_memory, device_index_, &letter.handle, &at).ok();
       Peer& one = peers_[static_cast<size_t>(peer)];
       if (taken) one = {static_cast<std::byte*>(at), true, one.name};
     }
@@ -236,7 +231,7 @@ bool PeerMemory::receive_from(int32_t peer, const Card& card) {
 
 void PeerMemory::let_go() {
   for (Peer& peer : peers_) {
-    if (peer.imported) ipc_->release_memory(device_.instance.self(), device_index_, peer.stage);
+    if (peer.imported) ipc_->release_memory(ipc_.self(), device_index_, peer.stage);
     peer.imported = false;
   }
   if (socket_ >= 0) ::close(socket_);

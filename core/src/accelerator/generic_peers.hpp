@@ -28,7 +28,7 @@ class PeerMemory {
   /// A stage of `bytes`; of all slots unless something else is kept in it.
   PeerMemory(const Called& device, int32_t device_index, int32_t rank, int32_t world_size,
              uint64_t bytes = kSlots * kSlotBytes);
-  /// Frees the stage, whoever may still have it mapped.
+  /// The stage is free then, whoever may still have it mapped.
   ~PeerMemory();
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
@@ -59,12 +59,11 @@ class PeerMemory {
   void send_to(const Card& peer) const;
   [[nodiscard]] bool receive_from(int32_t peer, const Card& card);
 
-  const Called device_;
   const int32_t device_index_;
   const int32_t rank_;
   const int32_t world_size_;
-  const pliant_ipc* ipc_ = nullptr;
-  std::byte* own_ = nullptr;
+  const sdk::Calls<pliant_ipc> ipc_;
+  const sdk::OwnedMemory own_;
   int socket_ = -1;  ///< open while this rank may have stages of others mapped: its name says so
   std::array<char, 8> name_{};
   uint64_t secret_ = 0;

@@ -24,7 +24,9 @@ struct Accelerator::State {
   State(plugin::Instance made, const std::vector<plugin::SearchDir>& search)
       : instance(std::move(made)), stream_memory(instance), collectives(instance, search) {}
 
-  [[nodiscard]] const pliant_accelerator& table() const { return instance.table<pliant_accelerator>(); }
+  [[nodiscard]] sdk::Calls<pliant_accelerator> slots() const {
+    return {instance.table<pliant_accelerator>(), instance.self()};
+  }
 
   /// Runs body; what it throws as sdk::Failure becomes an Error of this accelerator.
   template <class Body>
@@ -32,48 +34,38 @@ struct Accelerator::State {
     try {
       return body();
     } catch (const sdk::Failure& failure) {
-      pliant_error error = plugin::fresh_error();
-      sdk::detail::set_error(&error, failure.status(), failure.what());
-      fail(failure.status(), error);
+      fail(failure);
     }
   }
-  /// Calls slot(self, args..., error); throws what it reports.
+  /// `state.call(&pliant_accelerator::device_count, &count)`; throws what it reports as an Error.
   template <class... Parameters, class... Arguments>
-  void call(int32_t (*slot)(void*, Parameters...), Arguments... arguments) const {
-    call_on(instance.self(), slot, arguments...);
+  void call(int32_t (*pliant_accelerator::*slot)(void*, Parameters...), const Arguments&... arguments) const {
+    told([&] { slots().must(slot, arguments...); });
   }
   [[nodiscard]] pliant_device_properties properties(int32_t device) const {
     pliant_device_properties raw{};
     raw.struct_size = sizeof(raw);
-    call(table().device_properties, device, &raw);
+    call(&pliant_accelerator::device_properties, device, &raw);
     raw.name[sizeof(raw.name) - 1] = '\0';
     return raw;
   }
-  /// The collectives have `slot`; those of an older plugin may not.
-  template <class Slot>
-  [[nodiscard]] bool has(Slot pliant_collectives::*slot) {
-    return collectives.table().*slot != nullptr;
-  }
-  /// The same for a slot of the collectives.
+  /// The same for a slot of the collectives, which those of an older plugin may not have.
   template <class... Parameters, class... Arguments>
-  void call(int32_t (*pliant_collectives::*slot)(void*, Parameters...), Arguments... arguments) {
-    if (!has(slot)) {
+  void call(int32_t (*pliant_collectives::*slot)(void*, Parameters...), const Arguments&... arguments) {
+    const sdk::Calls<pliant_collectives> calls = collectives.calls();
+    if (!calls.has(slot)) {
       throw Error(Status::kUnimplemented, "accelerator \"" + std::string(instance.plugin().record().name) +
                                               "\" was built for an older Pliant and has no such collective");
     }
-    call_on(collectives.self(), collectives.table().*slot, arguments...);
+    told([&] { calls.must(slot, arguments...); });
   }
 
  private:
-  template <class... Parameters, class... Arguments>
-  void call_on(void* self, int32_t (*slot)(void*, Parameters...), Arguments... arguments) const {
-    pliant_error error = plugin::fresh_error();
-    const int32_t status = slot(self, arguments..., &error);
-    if (status != PLIANT_OK) fail(status, error);
-  }
   /// Losing a rank, memory or time is no fault of the plugin, so it does not ask for the exit code of one.
-  [[noreturn]] void fail(int32_t status, const pliant_error& error) const {
-    Error made = plugin::to_error(instance.plugin(), status, error);
+  [[noreturn]] void fail(const sdk::Failure& failure) const {
+    pliant_error error = plugin::fresh_error();
+    sdk::detail::set_error(&error, failure.status(), failure.what(), failure.options());
+    Error made = plugin::to_error(instance.plugin(), failure.status(), error);
     switch (made.status()) {
       case Status::kAborted:
       case Status::kPeerLost:
@@ -87,31 +79,26 @@ struct Accelerator::State {
 };
 
 struct Event::State {
+  explicit State(std::shared_ptr<Accelerator::State> of) : accelerator(std::move(of)) {}
   std::shared_ptr<Accelerator::State> accelerator;
-  pliant_event* handle = nullptr;
-
-  State() = default;
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  ~State() {
-    if (handle != nullptr) accelerator->table().event_destroy(accelerator->instance.self(), handle);
-  }
+  sdk::OwnedEvent handle;
 };
 
 struct Stream::State {
-  std::shared_ptr<Accelerator::State> accelerator;
-  pliant_stream* handle = nullptr;
-  int32_t device = 0;
-
-  State() = default;
+  State(std::shared_ptr<Accelerator::State> of, int32_t on) : accelerator(std::move(of)), device(on) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() {
-    if (handle == nullptr) return;
-    accelerator->table().stream_destroy(accelerator->instance.self(), handle);
-    accelerator->collectives.forget(handle);
-    accelerator->stream_memory.forget(handle);
+    pliant_stream* const ended = handle;
+    if (ended == nullptr) return;
+    handle.reset();
+    accelerator->collectives.forget(ended);
+    accelerator->stream_memory.forget(ended);
   }
+
+  std::shared_ptr<Accelerator::State> accelerator;
+  int32_t device = 0;
+  sdk::OwnedStream handle;
 };
 
 }  // namespace pliant

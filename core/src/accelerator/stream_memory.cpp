@@ -21,49 +21,43 @@ uint64_t class_of(uint64_t bytes) {
 
 }  // namespace
 
-StreamMemory::StreamMemory(const plugin::Instance& device)
-    : device_(device),
-      slots_(device.table<pliant_accelerator>()),
-      own_(device.extension<pliant_stream_memory>(PLIANT_STREAM_MEMORY)) {}
+StreamMemory::StreamMemory(const plugin::Instance& device) : slots_(device.table<pliant_accelerator>(), device.self()) {
+  const auto* const own = device.extension<pliant_stream_memory>(PLIANT_STREAM_MEMORY);
+  if (own != nullptr) own_ = {*own, device.self()};
+}
 
 StreamMemory::~StreamMemory() {
-  for (auto& [device, shelf] : shelves_) {
-    shrink(device, shelf, 0, true);
-    for (const auto& [pointer, bytes] : shelf.taken) slots_.free(device_.self(), device, PLIANT_MEMORY_DEVICE, pointer);
-    for (pliant_event* const event : shelf.events) slots_.event_destroy(device_.self(), event);
-  }
+  for (auto& [device, shelf] : shelves_) shrink(shelf, 0, true);
 }
 
 void* StreamMemory::alloc(int32_t device, uint64_t bytes, pliant_stream* stream) {
-  void* pointer = nullptr;
-  if (own_ != nullptr) {
-    must(own_->alloc_async, device, bytes, stream, &pointer);
+  if (own_) {
+    void* pointer = nullptr;
+    own_.must(&pliant_stream_memory::alloc_async, device, bytes, stream, &pointer);
     return pointer;
   }
   const uint64_t size = class_of(bytes);
   const std::lock_guard lock(mutex_);
   Shelf& shelf = shelves_[device];
-  pointer = reuse(shelf, size, stream, false);
-  pliant_error error;
-  int32_t status = PLIANT_OK;
-  const auto ask = [&] {
-    if (pointer == nullptr) status = call(error, slots_.alloc, device, PLIANT_MEMORY_DEVICE, size, &pointer);
-    return status == PLIANT_OK;
-  };
-  if (!ask() && status == PLIANT_RESOURCE_EXHAUSTED) {
-    pointer = reuse(shelf, size, stream, true);
-    if (!ask()) {
-      shrink(device, shelf, 0, true);
-      ask();
-    }
+  sdk::OwnedMemory memory = reuse(shelf, size, stream, false);
+  const auto make = [&] { return sdk::OwnedMemory(slots_, device, PLIANT_MEMORY_DEVICE, size); };
+  try {
+    if (memory.get() == nullptr) memory = make();
+  } catch (const sdk::Failure& failure) {
+    if (failure.status() != PLIANT_RESOURCE_EXHAUSTED) throw;
+    memory = reuse(shelf, size, stream, true);
   }
-  if (pointer == nullptr) fail(status, error);
-  shelf.taken.emplace(pointer, size);
+  if (memory.get() == nullptr) {
+    shrink(shelf, 0, true);
+    memory = make();
+  }
+  void* const pointer = memory.get();
+  shelf.taken.emplace(pointer, Taken{std::move(memory), size});
   return pointer;
 }
 
 void StreamMemory::free(int32_t device, void* pointer, pliant_stream* stream) {
-  if (own_ != nullptr) return must(own_->free_async, device, pointer, stream);
+  if (own_) return own_.must(&pliant_stream_memory::free_async, device, pointer, stream);
   if (pointer == nullptr) return;
   const std::lock_guard lock(mutex_);
   Shelf& shelf = shelves_[device];
@@ -71,22 +65,23 @@ void StreamMemory::free(int32_t device, void* pointer, pliant_stream* stream) {
   if (found == shelf.taken.end()) {
     throw sdk::Failure(PLIANT_INVALID_ARGUMENT, "this memory was not taken in stream order, or was given back before");
   }
-  const Block block{pointer, stream, make_event(device, shelf)};
+  std::vector<Block>& blocks = shelf.by_size[found->second.bytes];
+  blocks.push_back({{}, stream, take_event(device, shelf)});
   try {
-    must(slots_.event_record, block.event, stream);
-    shelf.by_size[found->second].push_back(block);
+    slots_.must(&pliant_accelerator::event_record, blocks.back().event, stream);
   } catch (...) {
-    shelf.events.push_back(block.event);
+    blocks.pop_back();
     throw;
   }
-  shelf.kept_bytes += found->second;
+  blocks.back().memory = std::move(found->second.memory);
+  shelf.kept_bytes += found->second.bytes;
   shelf.taken.erase(found);
 }
 
 void StreamMemory::trim(int32_t device, uint64_t keep_bytes) {
-  if (own_ != nullptr) return must(own_->trim, device, keep_bytes);
+  if (own_) return own_.must(&pliant_stream_memory::trim, device, keep_bytes);
   const std::lock_guard lock(mutex_);
-  shrink(device, shelves_[device], keep_bytes, false);
+  shrink(shelves_[device], keep_bytes, false);
 }
 
 void StreamMemory::forget(const pliant_stream* stream) {
@@ -100,66 +95,51 @@ void StreamMemory::forget(const pliant_stream* stream) {
   }
 }
 
-void* StreamMemory::reuse(Shelf& shelf, uint64_t bytes, pliant_stream* stream, bool may_wait) {
+sdk::OwnedMemory StreamMemory::reuse(Shelf& shelf, uint64_t bytes, pliant_stream* stream, bool may_wait) {
   const auto found = shelf.by_size.find(bytes);
-  if (found == shelf.by_size.end()) return nullptr;
+  if (found == shelf.by_size.end()) return {};
   std::vector<Block>& blocks = found->second;
   auto chosen = std::find_if(blocks.begin(), blocks.end(), [&](const Block& one) { return one.stream == stream; });
   if (chosen == blocks.end()) {
     chosen = std::find_if(blocks.begin(), blocks.end(), [this](const Block& one) { return is_idle(one); });
   }
   if (chosen == blocks.end()) {
-    if (!may_wait || blocks.empty()) return nullptr;
+    if (!may_wait || blocks.empty()) return {};
     chosen = blocks.begin();
-    must(slots_.stream_wait_event, stream, chosen->event);
+    slots_.must(&pliant_accelerator::stream_wait_event, stream, chosen->event);
   }
-  const Block block = *chosen;
+  sdk::OwnedMemory memory = std::move(chosen->memory);
+  shelf.events.push_back(std::move(chosen->event));
   blocks.erase(chosen);
   shelf.kept_bytes -= bytes;
-  shelf.events.push_back(block.event);
-  return block.pointer;
+  return memory;
 }
 
 bool StreamMemory::is_idle(const Block& block) const {
   if (block.stream == nullptr) return true;
-  pliant_error error;
   int32_t done = 0;
-  return call(error, slots_.event_query, block.event, &done) == PLIANT_OK && done != 0;
+  return slots_.ask(&pliant_accelerator::event_query, block.event, &done).ok() && done != 0;
 }
 
-void StreamMemory::shrink(int32_t device, Shelf& shelf, uint64_t keep_bytes, bool wait) {
+void StreamMemory::shrink(Shelf& shelf, uint64_t keep_bytes, bool wait) {
   for (auto at = shelf.by_size.rbegin(); at != shelf.by_size.rend() && shelf.kept_bytes > keep_bytes; ++at) {
     auto& [bytes, blocks] = *at;
-    std::erase_if(blocks, [&, size = bytes](const Block& block) {
+    std::erase_if(blocks, [&, size = bytes](Block& block) {
       if (shelf.kept_bytes <= keep_bytes || (!wait && !is_idle(block))) return false;
       shelf.kept_bytes -= size;
-      drop(device, block);
+      // A failure of the work before is told by the stream; its memory is free all the same.
+      if (block.stream != nullptr) (void)slots_.ask(&pliant_accelerator::event_synchronize, block.event);
+      block.memory.reset();
       return true;
     });
   }
 }
 
-void StreamMemory::drop(int32_t device, const Block& block) {
-  pliant_error error;
-  // A failure of the work before is told by the stream; its memory is free all the same.
-  if (block.stream != nullptr) (void)call(error, slots_.event_synchronize, block.event);
-  slots_.free(device_.self(), device, PLIANT_MEMORY_DEVICE, block.pointer);
-  slots_.event_destroy(device_.self(), block.event);
-}
-
-pliant_event* StreamMemory::make_event(int32_t device, Shelf& shelf) {
-  if (!shelf.events.empty()) {
-    pliant_event* const event = shelf.events.back();
-    shelf.events.pop_back();
-    return event;
-  }
-  pliant_event* event = nullptr;
-  must(slots_.event_create, device, uint32_t{0}, &event);
+sdk::OwnedEvent StreamMemory::take_event(int32_t device, Shelf& shelf) {
+  if (shelf.events.empty()) return sdk::make_event(slots_, device);
+  sdk::OwnedEvent event = std::move(shelf.events.back());
+  shelf.events.pop_back();
   return event;
-}
-
-void StreamMemory::fail(int32_t status, const pliant_error& error) {
-  throw sdk::Failure(status, std::string(error.message));
 }
 
 }  // namespace pliant::detail

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pliant/abi/stream_memory.h"
+#include "pliant/sdk/calls.hpp"
 #include "plugin/plugin.hpp"
 
 namespace pliant::detail {
@@ -37,41 +38,32 @@ class StreamMemory {
 
  private:
   struct Block {
-    void* pointer = nullptr;
+    sdk::OwnedMemory memory;
     pliant_stream* stream = nullptr;  ///< NULL: no work uses it
-    pliant_event* event = nullptr;    ///< reached when none does
+    sdk::OwnedEvent event;            ///< reached when none does
+  };
+  struct Taken {
+    sdk::OwnedMemory memory;
+    uint64_t bytes = 0;
   };
   /// Of one device.
   struct Shelf {
-    std::unordered_map<void*, uint64_t> taken;       ///< bytes of each
+    std::unordered_map<void*, Taken> taken;
     std::map<uint64_t, std::vector<Block>> by_size;  ///< given back
     uint64_t kept_bytes = 0;
-    std::vector<pliant_event*> events;  ///< not in use
+    std::vector<sdk::OwnedEvent> events;  ///< not in use
   };
 
-  /// Kept memory of this size that work on `stream` may use now; NULL when there is none. `may_wait`: the stream waits
+  /// Kept memory of this size that work on `stream` may use now; empty when there is none. `may_wait`: the stream waits
   /// for it.
-  void* reuse(Shelf& shelf, uint64_t bytes, pliant_stream* stream, bool may_wait);
+  sdk::OwnedMemory reuse(Shelf& shelf, uint64_t bytes, pliant_stream* stream, bool may_wait);
   [[nodiscard]] bool is_idle(const Block& block) const;
   /// Frees kept memory down to keep_bytes; `wait`: also what work still uses, after it.
-  void shrink(int32_t device, Shelf& shelf, uint64_t keep_bytes, bool wait);
-  void drop(int32_t device, const Block& block);
-  pliant_event* make_event(int32_t device, Shelf& shelf);
-  template <class... Parameters, class... Arguments>
-  int32_t call(pliant_error& error, int32_t (*slot)(void*, Parameters...), Arguments... arguments) const {
-    error = plugin::fresh_error();
-    return slot(device_.self(), arguments..., &error);
-  }
-  template <class... Parameters, class... Arguments>
-  void must(int32_t (*slot)(void*, Parameters...), Arguments... arguments) const {
-    pliant_error error;
-    if (const int32_t status = call(error, slot, arguments...); status != PLIANT_OK) fail(status, error);
-  }
-  [[noreturn]] static void fail(int32_t status, const pliant_error& error);
+  void shrink(Shelf& shelf, uint64_t keep_bytes, bool wait);
+  sdk::OwnedEvent take_event(int32_t device, Shelf& shelf);
 
-  const plugin::Instance& device_;
-  const pliant_accelerator& slots_;
-  const pliant_stream_memory* const own_;
+  const sdk::Calls<pliant_accelerator> slots_;
+  sdk::Calls<pliant_stream_memory> own_;
   std::mutex mutex_;
   std::map<int32_t, Shelf> shelves_;
 };

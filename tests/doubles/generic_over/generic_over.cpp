@@ -57,8 +57,8 @@ struct OfCollectives;
 template <class Result, class... Arguments, Result (*pliant_collectives::*slot)(void*, Arguments...)>
 struct OfCollectives<slot> {
   static Result call(void* self, Arguments... arguments) {
-    detail::CollectivesOf& collectives = of(self).collectives;
-    return (collectives.table().*slot)(collectives.self(), arguments...);
+    const sdk::Calls<pliant_collectives> calls = of(self).collectives.calls();
+    return (calls.table().*slot)(calls.self(), arguments...);
   }
 };
 

@@ -36,8 +36,8 @@ TEST_CASE("memory of a device that another cannot reach is refused there") {
     const pliant_ipc_handle handle = wire.take(1);
     void* same = nullptr;
     void* other = nullptr;
-    const Outcome near = ipc.call(ipc.table().import_memory, 0, &handle, &same);
-    const Outcome far = ipc.call(ipc.table().import_memory, 1, &handle, &other);
+    const Outcome near = ipc.call(&pliant_ipc::import_memory, 0, &handle, &same);
+    const Outcome far = ipc.call(&pliant_ipc::import_memory, 1, &handle, &other);
     close_descriptor(handle);
     ipc.release(same);
     self.board.flags[0].raise();

@@ -220,7 +220,7 @@ TEST_CASE("survivors of a rank that left shrink their communicator, close the ga
     REQUIRE(first.synchronize().ok());
     CHECK(got == std::array<int32_t, 2>{0x01010101, 0x02020202});
     device.free(other);
-    for (pliant_comm* one : smaller) device.collectives().comm_destroy(device.collectives_self(), one);
+    for (pliant_comm* one : smaller) device.collective_calls()->comm_destroy(device.collective_calls().self(), one);
   }
   for (auto& comm : comms) comm.reset();
   device.free(memory);
@@ -288,7 +288,8 @@ TEST_CASE("a communicator of 2 ranks grows to 4 when its work has run, and old r
     for (size_t i = 0; i < 16; ++i) CHECK(got[8 + i] == 0x01010101 * (static_cast<int32_t>(i % 4) + 1));
     std::vector<std::thread> leaving;
     for (pliant_comm* one : grown) {
-      leaving.emplace_back([&device, one] { device.collectives().comm_destroy(device.collectives_self(), one); });
+      leaving.emplace_back(
+          [&device, one] { device.collective_calls()->comm_destroy(device.collective_calls().self(), one); });
     }
     for (std::thread& one : leaving) one.join();
   }

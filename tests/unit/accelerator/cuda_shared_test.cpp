@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "accelerator/generic_called.hpp"
 #include "accelerator/generic_collectives.hpp"
 #include "config/instances.hpp"
 #include "cuda_device.hpp"
@@ -43,9 +44,9 @@ std::string cuda_with(const std::string& nccl, const std::string& collectives = 
   return "use = \"cuda\"\n[accelerator.cuda]\ncollectives = \"" + collectives + "\"\nnccl = \"" + nccl + "\"\n";
 }
 
-const pliant_collectives* own_of(const pliant::plugin::Instance& device) {
-  const auto* own = static_cast<const C*>(device.plugin().record().extension(device.self(), PLIANT_COLLECTIVES));
-  return own != nullptr && own->device_key != nullptr ? own : nullptr;
+pliant::sdk::Calls<C> own_of(const pliant::plugin::Instance& device) {
+  const pliant::sdk::Calls<C> own = pliant::detail::Called(device).collectives;
+  return own.has(&C::device_key) ? own : pliant::sdk::Calls<C>{};
 }
 
 struct Instances {
@@ -60,13 +61,13 @@ class Joint : private Instances, public Device {
  public:
   explicit Joint(const std::string& accelerator)
       : Instances(accelerator),
-        Device(Instances::device.plugin().record(), Instances::device.self(), Generic::table(), &generic) {}
+        Device(Instances::device.plugin().record(), Instances::device.self(), {Generic::table(), &generic}) {}
   [[nodiscard]] Outcome synchronize(pliant_stream* stream) const override {
     Outcome outcome = Device::synchronize(stream);
     try {
       const_cast<Generic&>(generic.plugin).throw_failure(stream, outcome.status);
     } catch (const pliant::sdk::Failure& failure) {
-      return {failure.status(), failure.what()};
+      return pliant::sdk::Answer{failure.status(), failure.what(), failure.options()};
     }
     return outcome;
   }
@@ -76,21 +77,17 @@ class Joint : private Instances, public Device {
 class JointComm {
  public:
   JointComm(const Device& device, const pliant_comm_id& id, int32_t on, int32_t rank, int32_t world_size)
-      : device_(device) {
-    const Outcome made = device.call(&C::comm_create, on, &id, rank, world_size, &handle_);
+      : handle_(device.collective_calls()) {
+    const Outcome made = device.call(&C::comm_create, on, &id, rank, world_size, handle_.out());
     if (!made.ok()) throw std::runtime_error(made.text());
   }
-  ~JointComm() { device_.collectives().comm_destroy(device_.collectives_self(), handle_); }
-  JointComm(const JointComm&) = delete;
-  JointComm& operator=(const JointComm&) = delete;
   operator pliant_comm*() const { return handle_; }
   [[nodiscard]] pliant_comm* handle() const { return handle_; }
   /// After a collective.
-  [[nodiscard]] Way way() const { return Generic::way(*reinterpret_cast<Generic::Comm*>(handle_)); }
+  [[nodiscard]] Way way() const { return Generic::way(*reinterpret_cast<Generic::Comm*>(handle_.get())); }
 
  private:
-  const Device& device_;
-  pliant_comm* handle_ = nullptr;
+  pliant::sdk::OwnedComm handle_;
 };
 
 /// Each rank adds rank + 1 in device memory and gathers all ranks in one group; "" when both are right.
@@ -196,14 +193,14 @@ TEST_CASE("abort ends the waits of ranks that have agreed on NCCL, and of those 
         if (!fault.empty()) self.board.flags[0].raise();
         if (!fault.empty()) return fault;
         if (!self.device.call(&C::barrier, comm.handle(), stream).ok()) return "barrier";
-        self.device.collectives().comm_abort(self.device.collectives_self(), comm);
+        self.device.collective_calls()->comm_abort(self.device.collective_calls().self(), comm);
         const Outcome ended = stream.synchronize();
         pliant_comm_id id{};
         if (!self.device.call(&C::comm_id, 2, &id).ok()) return "comm_id";
         const JointComm alone(self.device, id, 0, 0, 2);
         if (!self.device.call(&C::barrier, alone.handle(), stream).ok()) return "barrier";
         const Outcome early = self.device.call(&C::comm_status, alone.handle(), 0);
-        self.device.collectives().comm_abort(self.device.collectives_self(), alone);
+        self.device.collective_calls()->comm_abort(self.device.collective_calls().self(), alone);
         const Outcome asked = stream.synchronize();
         self.board.flags[0].raise();
         if (early.status != PLIANT_DEADLINE_EXCEEDED) return "early: " + early.text();
@@ -234,7 +231,7 @@ TEST_CASE("kill -9 of a rank, or its abort, ends what others wait for in an NCCL
               self.board.flags[2].raise();  // it has joined: who never comes is not missed
               self.board.flags[0].wait(2);
               if (dies) self.board.flags[7].wait();  // never raised: killed here
-              self.device.collectives().comm_abort(self.device.collectives_self(), comm);
+              self.device.collective_calls()->comm_abort(self.device.collective_calls().self(), comm);
               self.board.flags[1].wait(2);
               return "";
             }
@@ -289,7 +286,8 @@ TEST_CASE("a rank that destroys its communicator is missed by those whose calls 
             if (const Outcome ended = stream.synchronize(); !ended.ok()) return ended.text();
             self.board.flags[2].wait(2);
             if (call == "a collective that it began") self.device.call(&C::barrier, comm->handle(), stream);
-            if (call == "its word") self.device.collectives().comm_abort(self.device.collectives_self(), *comm);
+            if (call == "its word")
+              self.device.collective_calls()->comm_abort(self.device.collective_calls().self(), *comm);
             comm.reset();
             self.board.flags[0].raise();
             self.board.flags[1].wait(2);  // alive until the others have seen it
@@ -343,7 +341,7 @@ TEST_CASE("who aborted is told, and not who left because of that") {
           if (!ready.ok()) return "not ready: " + ready.text();
           if (self.rank == 1) {
             self.board.flags[0].wait(2);
-            self.device.collectives().comm_abort(self.device.collectives_self(), *comm);
+            self.device.collective_calls()->comm_abort(self.device.collective_calls().self(), *comm);
             self.board.flags[1].wait();
             self.board.flags[2].wait();
             return "";
@@ -377,11 +375,11 @@ TEST_CASE("who aborted is told, and not who left because of that") {
 // From here on CUDA is opened in this process, and no rank can be forked from it.
 TEST_CASE("ranks that are told to take NCCL do not ask each other, nor do those of several machines") {
   use_software_cuda();
-  CHECK(own_of(instance_of(cuda_with(PLIANT_SOFT_NCCL))) != nullptr);
-  CHECK(own_of(instance_of(cuda_with(PLIANT_SOFT_NCCL, "nccl"))) == nullptr);
+  CHECK(own_of(instance_of(cuda_with(PLIANT_SOFT_NCCL))));
+  CHECK_FALSE(own_of(instance_of(cuda_with(PLIANT_SOFT_NCCL, "nccl"))));
   const Setting all("WORLD_SIZE", "8");
   const Setting here("LOCAL_WORLD_SIZE", "4");
-  CHECK(own_of(instance_of(cuda_with(PLIANT_SOFT_NCCL))) == nullptr);
+  CHECK_FALSE(own_of(instance_of(cuda_with(PLIANT_SOFT_NCCL))));
 }
 
 namespace {

@@ -228,7 +228,7 @@ TEST_CASE("the memory outlives its communicator and is a window of the next, whi
     comm.reset();
     CHECK(device.call(&Collectives::register_window, handle, memory, 4 * kPage, stream).ok());
     told[static_cast<size_t>(rank)] = gathered(device, handle, stream, rank, 2, window.at());
-    device.collectives().comm_destroy(device.collectives_self(), handle);
+    device.collective_calls()->comm_destroy(device.collective_calls().self(), handle);
   });
   for (const std::string& got : told) CHECK(got == "0 1 ");
   CHECK(gathers_by_copy_engines() == before + 2);

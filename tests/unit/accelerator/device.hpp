@@ -16,16 +16,15 @@
 
 #include "cuda_runtime.hpp"
 #include "level_zero_driver.hpp"
-#include "pliant/abi/collectives.h"
 #include "pliant/abi/plugin.h"
+#include "pliant/sdk/calls.hpp"
 
 namespace pliant_test {
 
-/// What a slot answered.
-struct Outcome {
-  int32_t status = PLIANT_OK;
-  std::string message;
-  [[nodiscard]] bool ok() const { return status == PLIANT_OK; }
+/// What a slot answered, and what that is in words.
+struct Outcome : pliant::sdk::Answer {
+  Outcome() = default;
+  Outcome(pliant::sdk::Answer answer) : Answer(std::move(answer)) {}
   [[nodiscard]] std::string text() const { return std::to_string(status) + ": " + message; }
 };
 
@@ -75,20 +74,6 @@ struct OptionSettings {
   std::map<std::string, std::string> texts = {};
 };
 
-/// Becomes what the slot takes; numbers of the tests are small and not negative where a slot takes unsigned ones.
-template <class A>
-struct Argument {
-  const A& value;
-  template <class P>
-  operator P() const {
-    if constexpr (std::is_integral_v<P>) {
-      return static_cast<P>(value);
-    } else {
-      return value;
-    }
-  }
-};
-
 class Device {
  public:
   explicit Device(const OptionSettings& settings = {}, const char* file = tested_file()) : file_(file) {
@@ -99,7 +84,8 @@ class Device {
     std::vector<pliant_value> values;
     for (uint32_t i = 0; i < record_->option_count; ++i) values.push_back(value_of(record_->options[i], settings));
     const pliant_option_values view{sizeof(view), record_->option_count, sizeof(pliant_value), values.data()};
-    pliant_error error = fresh();
+    pliant_error error{};
+    error.struct_size = sizeof(error);
     host_.struct_size = sizeof(host_);
     host_.context = this;
     host_.log = [](void* context, int32_t, pliant_str line) {
@@ -111,8 +97,8 @@ class Device {
       ::dlclose(library_);
       throw std::runtime_error(error.message);
     }
-    collectives_ = static_cast<const pliant_collectives*>(record_->extension(self_, PLIANT_COLLECTIVES));
-    collectives_self_ = self_;
+    const void* const collectives = record_->extension(self_, PLIANT_COLLECTIVES);
+    if (collectives != nullptr) collectives_ = {*static_cast<const pliant_collectives*>(collectives), self_};
   }
   virtual ~Device() {
     if (library_ == nullptr) return;
@@ -131,13 +117,21 @@ class Device {
     return *static_cast<const pliant_accelerator*>(record_->vtable);
   }
   [[nodiscard]] const pliant_collectives& collectives() const {
-    if (collectives_ == nullptr) throw std::runtime_error("the plugin has no collectives");
-    return *collectives_;
+    if (!collectives_) throw std::runtime_error("the plugin has no collectives");
+    return collectives_.table();
   }
   [[nodiscard]] const pliant_plugin& record() const { return *record_; }
   [[nodiscard]] const void* extension(const char* id) const { return record_->extension(self_, id); }
+  /// Throws when there is no such extension.
+  template <class Table>
+  [[nodiscard]] pliant::sdk::Calls<Table> extension_calls(const char* id) const {
+    const void* const table = extension(id);
+    if (table == nullptr) throw std::runtime_error(std::string("there is no ") + id);
+    return {*static_cast<const Table*>(table), self_};
+  }
   [[nodiscard]] void* self() const { return self_; }
-  [[nodiscard]] void* collectives_self() const { return collectives_self_; }
+  [[nodiscard]] pliant::sdk::Calls<pliant_accelerator> calls() const { return {slots(), self_}; }
+  [[nodiscard]] const pliant::sdk::Calls<pliant_collectives>& collective_calls() const { return collectives_; }
   [[nodiscard]] virtual Outcome synchronize(pliant_stream* stream) const {
     return call(&pliant_accelerator::stream_synchronize, stream);
   }
@@ -151,35 +145,21 @@ class Device {
   /// `device.call(&pliant_accelerator::alloc, 0, ...)`
   template <class... Parameters, class... Arguments>
   Outcome call(int32_t (*pliant_accelerator::*slot)(void*, Parameters...), const Arguments&... arguments) const {
-    return call(self_, slots().*slot, arguments...);
+    return calls().ask(slot, arguments...);
   }
   /// `device.call(&pliant_collectives::barrier, comm, stream)`
   template <class... Parameters, class... Arguments>
   Outcome call(int32_t (*pliant_collectives::*slot)(void*, Parameters...), const Arguments&... arguments) const {
-    return call(collectives_self_, collectives().*slot, arguments...);
+    static_cast<void>(collectives());
+    return collectives_.ask(slot, arguments...);
   }
 
  protected:
   /// Of an instance that somebody else owns.
-  Device(const pliant_plugin& record, void* self, const pliant_collectives& collectives, void* collectives_self)
-      : file_(nullptr),
-        record_(&record),
-        collectives_(&collectives),
-        self_(self),
-        collectives_self_(collectives_self) {}
+  Device(const pliant_plugin& record, void* self, const pliant::sdk::Calls<pliant_collectives>& collectives)
+      : file_(nullptr), record_(&record), collectives_(collectives), self_(self) {}
 
  private:
-  template <class... Parameters, class... Arguments>
-  static Outcome call(void* self, int32_t (*slot)(void*, Parameters...), const Arguments&... arguments) {
-    pliant_error error = fresh();
-    const int32_t status = slot(self, Argument<Arguments>{arguments}..., &error);
-    return {status, status == PLIANT_OK ? "" : error.message};
-  }
-  static pliant_error fresh() {
-    pliant_error error{};
-    error.struct_size = sizeof(error);
-    return error;
-  }
   static pliant_value value_of(const pliant_option& option, const OptionSettings& settings) {
     pliant_value value{};
     if (option.default_value != nullptr) value = *option.default_value;
@@ -211,73 +191,55 @@ class Device {
   std::vector<std::string> log_;
   void* library_ = nullptr;
   const pliant_plugin* record_ = nullptr;
-  const pliant_collectives* collectives_ = nullptr;
+  pliant::sdk::Calls<pliant_collectives> collectives_;
   void* self_ = nullptr;
-  void* collectives_self_ = nullptr;
 };
 
-/// Handles that are destroyed in time. All throw when the plugin refuses.
+/// Handles that end in time. All throw when the plugin refuses.
 class Stream {
  public:
-  explicit Stream(const Device& device, int32_t role = PLIANT_STREAM_COMPUTE, int32_t on = 0) : device_(device) {
-    const Outcome made = device.call(&pliant_accelerator::stream_create, on, role, PLIANT_PRIORITY_NORMAL, &handle_);
-    if (!made.ok()) throw std::runtime_error(made.message);
-  }
-  ~Stream() { device_.slots().stream_destroy(device_.self(), handle_); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
+  explicit Stream(const Device& device, int32_t role = PLIANT_STREAM_COMPUTE, int32_t on = 0)
+      : device_(device), handle_(pliant::sdk::make_stream(device.calls(), on, role)) {}
   operator pliant_stream*() const { return handle_; }
   [[nodiscard]] Outcome synchronize() const { return device_.synchronize(handle_); }
 
  private:
   const Device& device_;
-  pliant_stream* handle_ = nullptr;
+  pliant::sdk::OwnedStream handle_;
 };
 
 class Event {
  public:
-  explicit Event(const Device& device, bool timing = false) : device_(device) {
-    const Outcome made = device.call(&pliant_accelerator::event_create, 0, timing ? PLIANT_EVENT_TIMING : 0, &handle_);
-    if (!made.ok()) throw std::runtime_error(made.message);
-  }
-  ~Event() { device_.slots().event_destroy(device_.self(), handle_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
+  explicit Event(const Device& device, bool timing = false)
+      : handle_(pliant::sdk::make_event(device.calls(), 0, timing ? uint32_t{PLIANT_EVENT_TIMING} : 0U)) {}
   operator pliant_event*() const { return handle_; }
   [[nodiscard]] bool done() const {
     int32_t done = -1;
-    if (!device_.call(&pliant_accelerator::event_query, handle_, &done).ok()) throw std::runtime_error("event_query");
+    handle_.calls().must(&pliant_accelerator::event_query, handle_, &done);
     return done != 0;
   }
 
  private:
-  const Device& device_;
-  pliant_event* handle_ = nullptr;
+  pliant::sdk::OwnedEvent handle_;
 };
 
 class Comm {
  public:
-  Comm(const Device& device, const pliant_comm_id& id, int32_t rank, int32_t world_size) : device_(device) {
-    outcome_ = device.call(&pliant_collectives::comm_create, 0, &id, rank, world_size, &handle_);
-  }
-  ~Comm() { destroy(); }
-  Comm(const Comm&) = delete;
-  Comm& operator=(const Comm&) = delete;
+  Comm(const Device& device, const pliant_comm_id& id, int32_t rank, int32_t world_size)
+      : handle_(device.collective_calls()),
+        outcome_(device.call(&pliant_collectives::comm_create, 0, &id, rank, world_size, handle_.out())) {}
   operator pliant_comm*() const { return handle_; }
   /// What comm_create said.
   [[nodiscard]] const Outcome& made() const { return outcome_; }
   [[nodiscard]] Outcome status(int32_t timeout_ms) const {
-    return handle_ == nullptr ? outcome_ : device_.call(&pliant_collectives::comm_status, handle_, timeout_ms);
+    if (handle_.get() == nullptr) return outcome_;
+    return handle_.calls().ask(&pliant_collectives::comm_status, handle_, timeout_ms);
   }
-  void abort() const { device_.collectives().comm_abort(device_.collectives_self(), handle_); }
-  void destroy() {
-    if (handle_ != nullptr) device_.collectives().comm_destroy(device_.collectives_self(), handle_);
-    handle_ = nullptr;
-  }
+  void abort() const { handle_.calls()->comm_abort(handle_.calls().self(), handle_); }
+  void destroy() { handle_.reset(); }
 
  private:
-  const Device& device_;
-  pliant_comm* handle_ = nullptr;
+  pliant::sdk::OwnedComm handle_;
   Outcome outcome_;
 };
 

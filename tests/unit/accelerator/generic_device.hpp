@@ -61,14 +61,14 @@ class GenericDevice : private Instances, public Device {
   explicit GenericDevice(const Configs& configs)
       : Instances(configs),
         Device(Instances::device.plugin().record(), Instances::device.self(),
-               pliant::detail::GenericCollectives::table(), &generic) {}
+               {pliant::detail::GenericCollectives::table(), &generic}) {}
   [[nodiscard]] Outcome synchronize(pliant_stream* stream) const override {
     Outcome outcome = Device::synchronize(stream);
     if (!outcome.ok()) return outcome;
     try {
       const_cast<pliant::detail::GenericCollectives&>(generic.plugin).throw_failure(stream, PLIANT_OK);
     } catch (const pliant::sdk::Failure& failure) {
-      return {failure.status(), failure.what()};
+      return pliant::sdk::Answer{failure.status(), failure.what(), failure.options()};
     }
     return outcome;
   }

@@ -71,32 +71,25 @@ class Wire {
 /// The extension of a device, called so that a failure is an Outcome.
 class Ipc {
  public:
-  explicit Ipc(const Device& device)
-      : device_(device), table_(static_cast<const pliant_ipc*>(device.record().extension(device.self(), PLIANT_IPC))) {
-    if (table_ == nullptr) throw std::runtime_error("there is no " PLIANT_IPC);
-  }
-  [[nodiscard]] const pliant_ipc& table() const { return *table_; }
+  explicit Ipc(const Device& device) : calls_(device.extension_calls<pliant_ipc>(PLIANT_IPC)) {}
+  [[nodiscard]] const pliant_ipc& table() const { return calls_.table(); }
+  /// `ipc.call(&pliant_ipc::export_memory, 0, memory, &handle)`
   template <class... Parameters, class... Arguments>
-  Outcome call(int32_t (*slot)(void*, Parameters...), const Arguments&... arguments) const {
-    pliant_error error{};
-    error.struct_size = sizeof(error);
-    const int32_t status = slot(device_.self(), arguments..., &error);
-    return {status, status == PLIANT_OK ? "" : error.message};
+  Outcome call(int32_t (*pliant_ipc::*slot)(void*, Parameters...), const Arguments&... arguments) const {
+    return calls_.ask(slot, arguments...);
   }
   [[nodiscard]] pliant_ipc_handle handle_to(const void* memory) const {
     pliant_ipc_handle handle{};
-    const Outcome made = call(table_->export_memory, 0, memory, &handle);
-    if (!made.ok()) throw std::runtime_error("export_memory: " + made.text());
+    calls_.must(&pliant_ipc::export_memory, 0, memory, &handle);
     return handle;
   }
   Outcome import(const pliant_ipc_handle& handle, void*& out) const {
-    return call(table_->import_memory, 0, &handle, &out);
+    return call(&pliant_ipc::import_memory, 0, &handle, &out);
   }
-  void release(void* memory) const { table_->release_memory(device_.self(), 0, memory); }
+  void release(void* memory) const { calls_->release_memory(calls_.self(), 0, memory); }
 
  private:
-  const Device& device_;
-  const pliant_ipc* table_;
+  const pliant::sdk::Calls<pliant_ipc> calls_;
 };
 
 inline void close_descriptor(const pliant_ipc_handle& handle) {

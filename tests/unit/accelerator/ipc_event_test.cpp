@@ -20,7 +20,7 @@ class PassedEvent {
   }
   PassedEvent(const Device& device, const pliant_ipc_handle& handle) : device_(device) {
     const Ipc ipc(device);
-    const Outcome made = ipc.call(ipc.table().import_event, 0, &handle, &handle_);
+    const Outcome made = ipc.call(&pliant_ipc::import_event, 0, &handle, &handle_);
     close_descriptor(handle);
     if (!made.ok()) throw std::runtime_error("import_event: " + made.text());
   }
@@ -31,7 +31,7 @@ class PassedEvent {
   [[nodiscard]] pliant_ipc_handle exported() const {
     const Ipc ipc(device_);
     pliant_ipc_handle handle{};
-    const Outcome made = ipc.call(ipc.table().export_event, handle_, &handle);
+    const Outcome made = ipc.call(&pliant_ipc::export_event, handle_, &handle);
     if (!made.ok()) throw std::runtime_error("export_event: " + made.text());
     return handle;
   }
@@ -193,7 +193,7 @@ TEST_CASE("handles of events that are damaged, blank or without their descriptor
     std::string fault;
     const auto refused = [&](pliant_ipc_handle damaged, const char* words) {
       pliant_event* event = nullptr;
-      const Outcome outcome = ipc.call(ipc.table().import_event, 0, &damaged, &event);
+      const Outcome outcome = ipc.call(&pliant_ipc::import_event, 0, &damaged, &event);
       if (outcome.message.find(words) == std::string::npos || event != nullptr) fault += outcome.text() + "; ";
     };
     refused({}, "the handle is blank");
@@ -320,7 +320,7 @@ TEST_CASE("level_zero: an event of a process that sees other devices is refused 
         const Ipc ipc(self.device);
         const pliant_ipc_handle handle = wire.take(1);
         pliant_event* event = nullptr;
-        const Outcome outcome = ipc.call(ipc.table().import_event, 0, &handle, &event);
+        const Outcome outcome = ipc.call(&pliant_ipc::import_event, 0, &handle, &event);
         close_descriptor(handle);
         self.board.flags[0].raise();
         return outcome.status == PLIANT_FAILED_PRECONDITION &&

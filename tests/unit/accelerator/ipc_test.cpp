@@ -150,10 +150,10 @@ TEST_CASE("what cannot be exported or imported is refused with the reason") {
   pliant_ipc_handle handle{};
   void* pinned = nullptr;
   REQUIRE(device.call(&A::alloc, 0, PLIANT_MEMORY_PINNED, kBytes, &pinned).ok());
-  CHECK(ipc.call(ipc.table().export_memory, 0, pinned, &handle).status == PLIANT_INVALID_ARGUMENT);
-  CHECK(ipc.call(ipc.table().export_memory, 0, static_cast<void*>(static_cast<char*>(memory.at()) + 64), &handle)
+  CHECK(ipc.call(&pliant_ipc::export_memory, 0, pinned, &handle).status == PLIANT_INVALID_ARGUMENT);
+  CHECK(ipc.call(&pliant_ipc::export_memory, 0, static_cast<void*>(static_cast<char*>(memory.at()) + 64), &handle)
             .status == PLIANT_INVALID_ARGUMENT);
-  CHECK(ipc.call(ipc.table().export_memory, 7, memory.at(), &handle).message.find("device 7") != std::string::npos);
+  CHECK(ipc.call(&pliant_ipc::export_memory, 7, memory.at(), &handle).message.find("device 7") != std::string::npos);
   CHECK(handle.descriptor == -1);
   device.slots().free(device.self(), 0, PLIANT_MEMORY_PINNED, pinned);
 

@@ -1,0 +1,196 @@
+// How a host calls the slots of a plugin, and handles that end in time: one way for the core, the conformance kit and
+// everybody else who opens plugins.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "pliant/abi/accelerator.h"
+#include "pliant/abi/base.h"
+#include "pliant/abi/collectives.h"
+#include "pliant/sdk/failure.hpp"
+
+namespace pliant::sdk {
+
+/// What a slot answered.
+struct Answer {
+  int32_t status = PLIANT_OK;
+  std::string message;  ///< "" with PLIANT_OK
+  std::string options;  ///< keys of the options that it is about, the likeliest first, with a space between
+  [[nodiscard]] bool ok() const { return status == PLIANT_OK; }
+};
+
+namespace detail {
+
+/// Becomes what the slot takes. A number that does not fit is refused.
+template <class Given>
+struct Argument {
+  const Given& value;
+  template <class Taken>
+  operator Taken() const {  // NOLINT(google-explicit-constructor)
+    if constexpr (std::is_same_v<Taken, Given> || !std::is_integral_v<Taken> || !std::is_integral_v<Given>) {
+      return value;
+    } else {
+      const auto taken = static_cast<Taken>(value);
+      if (static_cast<Given>(taken) != value || (taken < Taken{}) != (value < Given{})) {
+        throw Failure(PLIANT_OUT_OF_RANGE, "the slot takes no such number: " + std::to_string(value));
+      }
+      return taken;
+    }
+  }
+};
+
+template <size_t kSize>
+std::string text_of(const char (&given)[kSize]) {
+  return {given, std::find(given, given + kSize, '\0')};
+}
+
+}  // namespace detail
+
+/// Calls slot(self, arguments..., &error) and returns its status; `error` is made blank before.
+template <class... Parameters, class... Arguments>
+int32_t call(void* self, pliant_error& error, int32_t (*slot)(void*, Parameters...), const Arguments&... arguments) {
+  error = {};
+  error.struct_size = sizeof(error);
+  return slot(self, detail::Argument<Arguments>{arguments}..., &error);
+}
+
+/// Throws Failure unless the slot answers PLIANT_OK.
+template <class... Parameters, class... Arguments>
+void must_call(void* self, int32_t (*slot)(void*, Parameters...), const Arguments&... arguments) {
+  pliant_error error;
+  const int32_t status = call(self, error, slot, arguments...);
+  if (status != PLIANT_OK) throw Failure(status, detail::text_of(error.message), detail::text_of(error.options));
+}
+
+/// A table of slots and the instance that they belong to. Both live longer than this. As thread-safe as the slots.
+template <class Table>
+class Calls {
+ public:
+  Calls() = default;
+  Calls(const Table& table, void* self) : table_(&table), self_(self) {}
+
+  /// There is such a table.
+  explicit operator bool() const { return table_ != nullptr; }
+  [[nodiscard]] const Table& table() const { return *table_; }
+  [[nodiscard]] const Table* operator->() const { return table_; }
+  [[nodiscard]] void* self() const { return self_; }
+  /// A plugin that was built for an older Pliant may have fewer slots.
+  template <class Slot>
+  [[nodiscard]] bool has(Slot Table::*slot) const {
+    return table_ != nullptr && table_->*slot != nullptr;
+  }
+
+  /// `calls.ask(&pliant_accelerator::alloc, 0, PLIANT_MEMORY_DEVICE, 4096, &pointer)`
+  template <class... Parameters, class... Arguments>
+  Answer ask(int32_t (*Table::*slot)(void*, Parameters...), const Arguments&... arguments) const {
+    pliant_error error;
+    const int32_t status = call(self_, error, table_->*slot, arguments...);
+    if (status == PLIANT_OK) return {};
+    return {status, detail::text_of(error.message), detail::text_of(error.options)};
+  }
+  /// Throws Failure unless the slot answers PLIANT_OK.
+  template <class... Parameters, class... Arguments>
+  void must(int32_t (*Table::*slot)(void*, Parameters...), const Arguments&... arguments) const {
+    must_call(self_, table_->*slot, arguments...);
+  }
+
+ private:
+  const Table* table_ = nullptr;
+  void* self_ = nullptr;
+};
+
+/// A handle that one slot makes and another, `kDestroy`, ends. Empty, or owned by this object alone.
+template <class Table, class Handle, auto kDestroy>
+class Owned {
+ public:
+  Owned() = default;
+  explicit Owned(const Calls<Table>& calls) : calls_(calls) {}
+  ~Owned() { reset(); }
+  Owned(Owned&& other) noexcept : calls_(other.calls_), handle_(std::exchange(other.handle_, nullptr)) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(calls_, other.calls_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+
+  /// Where the slot that makes it writes it. What was there ends.
+  [[nodiscard]] Handle** out() {
+    reset();
+    return &handle_;
+  }
+  void reset() {
+    if (Handle* const ended = std::exchange(handle_, nullptr); ended != nullptr) {
+      (calls_.table().*kDestroy)(calls_.self(), ended);
+    }
+  }
+  [[nodiscard]] Handle* get() const { return handle_; }
+  operator Handle*() const { return handle_; }  // NOLINT(google-explicit-constructor)
+  [[nodiscard]] const Calls<Table>& calls() const { return calls_; }
+
+ private:
+  Calls<Table> calls_;
+  Handle* handle_ = nullptr;
+};
+
+using OwnedStream = Owned<pliant_accelerator, pliant_stream, &pliant_accelerator::stream_destroy>;
+using OwnedEvent = Owned<pliant_accelerator, pliant_event, &pliant_accelerator::event_destroy>;
+using OwnedComm = Owned<pliant_collectives, pliant_comm, &pliant_collectives::comm_destroy>;
+
+/// Throws Failure. `role`: PLIANT_STREAM_..., `priority`: PLIANT_PRIORITY_...
+inline OwnedStream make_stream(const Calls<pliant_accelerator>& calls, int32_t device,
+                               int32_t role = PLIANT_STREAM_COMPUTE, int32_t priority = PLIANT_PRIORITY_NORMAL) {
+  OwnedStream made(calls);
+  calls.must(&pliant_accelerator::stream_create, device, role, priority, made.out());
+  return made;
+}
+
+/// Throws Failure. `flags`: 0 or PLIANT_EVENT_...
+inline OwnedEvent make_event(const Calls<pliant_accelerator>& calls, int32_t device, uint32_t flags = 0) {
+  OwnedEvent made(calls);
+  calls.must(&pliant_accelerator::event_create, device, flags, made.out());
+  return made;
+}
+
+/// Memory of an accelerator. Empty, or owned by this object alone.
+class OwnedMemory {
+ public:
+  OwnedMemory() = default;
+  /// Throws Failure. `kind`: PLIANT_MEMORY_...
+  OwnedMemory(const Calls<pliant_accelerator>& calls, int32_t device, int32_t kind, uint64_t bytes)
+      : calls_(calls), device_(device), kind_(kind) {
+    calls.must(&pliant_accelerator::alloc, device, kind, bytes, &pointer_);
+  }
+  ~OwnedMemory() { reset(); }
+  OwnedMemory(OwnedMemory&& other) noexcept { *this = std::move(other); }
+  OwnedMemory& operator=(OwnedMemory&& other) noexcept {
+    std::swap(calls_, other.calls_);
+    std::swap(device_, other.device_);
+    std::swap(kind_, other.kind_);
+    std::swap(pointer_, other.pointer_);
+    return *this;
+  }
+  OwnedMemory(const OwnedMemory&) = delete;
+  OwnedMemory& operator=(const OwnedMemory&) = delete;
+
+  void reset() {
+    if (void* const ended = std::exchange(pointer_, nullptr); ended != nullptr) {
+      calls_->free(calls_.self(), device_, kind_, ended);
+    }
+  }
+  [[nodiscard]] void* get() const { return pointer_; }
+
+ private:
+  Calls<pliant_accelerator> calls_;
+  int32_t device_ = 0;
+  int32_t kind_ = PLIANT_MEMORY_DEVICE;
+  void* pointer_ = nullptr;
+};
+
+}  // namespace pliant::sdk
