@@ -68,9 +68,10 @@ void Accelerator::move(void* to, const void* from, uint64_t bytes) const {
     std::memcpy(to, from, bytes);
     return;
   }
-  const Stream stream(*this);
-  must("copy_async", call(&pliant_accelerator::copy_async, to, from, bytes, stream));
-  stream.wait();
+  const std::lock_guard lock(moving_);
+  if (mover_.get() == nullptr) mover_ = Stream(*this).take();
+  must("copy_async", call(&pliant_accelerator::copy_async, to, from, bytes, mover_));
+  must("stream_synchronize", call(&pliant_accelerator::stream_synchronize, mover_));
 }
 
 void Accelerator::write(void* to, const void* from, uint64_t bytes) const {

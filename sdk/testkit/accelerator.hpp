@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -84,6 +85,8 @@ class Accelerator {
   std::tuple<Part<pliant_accelerator>, Part<pliant_collectives>, Part<pliant_ipc>, Part<pliant_stream_memory>> parts_;
   int32_t devices_ = 0;
   uint32_t capabilities_ = 0;
+  mutable std::mutex moving_;
+  mutable sdk::OwnedStream mover_;
 };
 
 class Memory {
@@ -124,6 +127,8 @@ class Stream {
   /// Fails the check when enqueued work failed.
   void wait() const { must("stream_synchronize", synchronize()); }
   [[nodiscard]] bool done() const;
+  /// Its handle, which this object has no more.
+  [[nodiscard]] sdk::OwnedStream take() { return std::move(handle_); }
 
  private:
   sdk::OwnedStream handle_;

@@ -112,6 +112,7 @@ struct Stream {
   const int device;
   std::mt19937_64 random;
   std::deque<Command> queue;
+  std::condition_variable has_work;  ///< or is closing
   uint64_t pushed = 0;
   uint64_t finished = 0;
   bool closing = false;
@@ -121,7 +122,7 @@ struct Stream {
 /// All of the process. Never destroyed: threads may outlive main.
 struct State {
   std::mutex mutex;  ///< of all below, and of what it leads to
-  std::condition_variable changed;
+  std::condition_variable changed;  ///< something is finished, or the device is lost
   Settings settings;
   bool begun = false;
   pid_t owner = 0;

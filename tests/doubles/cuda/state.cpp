@@ -88,7 +88,7 @@ cudaError_t State::push(Stream& stream, Command command) {
   for (const auto& one : command.uses) ++one->in_use;
   stream.queue.push_back(std::move(command));
   ++stream.pushed;
-  changed.notify_all();
+  stream.has_work.notify_one();
   return cudaSuccess;
 }
 
@@ -130,7 +130,7 @@ Stream::~Stream() {
   {
     const std::lock_guard lock(state().mutex);
     closing = true;
-    state().changed.notify_all();
+    has_work.notify_one();
   }
   thread.join();
 }
@@ -139,7 +139,7 @@ void Stream::loop() {
   State& all = state();
   std::unique_lock lock(all.mutex);
   for (;;) {
-    all.changed.wait(lock, [this] { return closing || !queue.empty(); });
+    has_work.wait(lock, [this] { return closing || !queue.empty(); });
     if (queue.empty()) return;
     if (all.settings.seed >= 0 && all.settings.max_delay_us > 0) {
       const uint64_t delay = random() % static_cast<uint64_t>(all.settings.max_delay_us + 1);
