@@ -168,6 +168,9 @@ class CudaAccelerator {
     if (to_type == elements.dtype) return copy(to, from, elements.bytes(), stream);
     cuda::enqueue_cast(memory_, kernels(stream), to, to_type, from, elements, stream);
   }
+  void digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream& stream) {
+    cuda::enqueue_digest(memory_, kernels(stream), to, from, blocks, stream);
+  }
   void call(void (*function)(void*), void* context, Stream& stream) {
     Stream::Turn(stream).on_host([=](bool) { function(context); });
   }

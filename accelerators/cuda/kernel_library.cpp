@@ -83,4 +83,9 @@ void KernelLibrary::cast(void* to, sdk::DType to_type, const void* from, sdk::El
          kernels::CastArguments{to, from, elements.count}, stream);
 }
 
+void KernelLibrary::digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream& stream) {
+  launch("pliant_digest_blocks", kernels::DigestArguments{to, static_cast<const kernels::DigestBlock*>(from), blocks},
+         stream);
+}
+
 }  // namespace pliant::cuda

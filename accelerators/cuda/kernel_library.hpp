@@ -25,6 +25,7 @@ class KernelLibrary {
   void reduce(void* to, std::span<const void* const> from, sdk::Elements elements, sdk::ReduceOp op, double scale,
               Stream& stream);
   void cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream);
+  void digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream& stream);
 
  private:
   std::string load(const DevicePtr& device);

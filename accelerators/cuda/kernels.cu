@@ -1,4 +1,4 @@
-// The kernels of reductions and casts.
+// The kernels of reductions, casts and digests.
 #include "kernels.hpp"
 
 namespace pliant::cuda::kernels {
@@ -35,5 +35,9 @@ PLIANT_KERNEL_TYPES(PLIANT_REDUCE_MAX)
   }
 #define PLIANT_CASTS(to, To) PLIANT_KERNEL_CASTS_TO(PLIANT_CAST, to, To)
 PLIANT_KERNEL_TYPES(PLIANT_CASTS)
+
+extern "C" __global__ void __launch_bounds__(kThreads) pliant_digest_blocks(const DigestArguments job) {
+  for (uint64_t i = first(); i < job.count; i += stride()) job.to[i] = digest_of_block(job.from[i].words);
+}
 
 }  // namespace pliant::cuda::kernels

@@ -2,6 +2,7 @@
 // by the tests' software device.
 #pragma once
 
+#include "../devices/block_digest.hpp"
 #include "../devices/element.hpp"
 
 namespace pliant::cuda::kernels {
@@ -27,6 +28,13 @@ struct CastArguments {
   uint64_t count;
 };
 
+/// The one argument of the kernel of digests. `count`: blocks.
+struct DigestArguments {
+  uint64_t* to;
+  const DigestBlock* from;
+  uint64_t count;
+};
+
 template <class T, class Op, int kRoom>
 PLIANT_KERNEL_CODE void reduce_element(const ReduceArguments<kRoom>& job, uint64_t i) {
   typename Element<T>::Computed value = Element<T>::load(static_cast<const T*>(job.from[0])[i]);
@@ -43,7 +51,8 @@ PLIANT_KERNEL_CODE void cast_element(const CastArguments& job, uint64_t i) {
 
 }  // namespace pliant::cuda::kernels
 
-// Every kernel: pliant_reduce_<op>_<type>, with _many for more than kFewSources sources, and pliant_cast_<from>_<to>.
+// Every kernel: pliant_reduce_<op>_<type>, with _many for more than kFewSources sources, pliant_cast_<from>_<to>, and
+// pliant_digest_blocks.
 #define PLIANT_KERNEL_TYPES(use) \
   use(f32, float) use(f64, double) use(i32, int32_t) use(i64, int64_t) use(u8, uint8_t) use(f16, Half) use(bf16, BFloat)
 #define PLIANT_KERNEL_CASTS_TO(use, to, To)                                                            \

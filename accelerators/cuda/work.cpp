@@ -70,6 +70,11 @@ void enqueue_reduce(const CudaMemory& memory, KernelLibrary* kernels, void* to, 
   devices::enqueue_reduce<StreamLane>(memory, kernels, to, from, elements, op, scale, stream);
 }
 
+void enqueue_digest(const CudaMemory& memory, KernelLibrary* kernels, uint64_t* to, const void* from, uint64_t blocks,
+                    Stream& stream) {
+  devices::enqueue_digest<StreamLane>(memory, kernels, to, from, blocks, stream);
+}
+
 void enqueue_cast(const CudaMemory& memory, KernelLibrary* kernels, void* to, sdk::DType to_type, const void* from,
                   sdk::Elements elements, Stream& stream) {
   devices::enqueue_cast<StreamLane>(memory, kernels, to, to_type, from, elements, stream);

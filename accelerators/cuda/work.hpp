@@ -17,6 +17,8 @@ void enqueue_fill(const CudaMemory& memory, void* to, uint8_t byte, uint64_t byt
 /// `kernels`: NULL where none can be launched.
 void enqueue_reduce(const CudaMemory& memory, KernelLibrary* kernels, void* to, std::span<const void* const> from,
                     sdk::Elements elements, sdk::ReduceOp op, double scale, Stream& stream);
+void enqueue_digest(const CudaMemory& memory, KernelLibrary* kernels, uint64_t* to, const void* from, uint64_t blocks,
+                    Stream& stream);
 void enqueue_cast(const CudaMemory& memory, KernelLibrary* kernels, void* to, sdk::DType to_type, const void* from,
                   sdk::Elements elements, Stream& stream);
 

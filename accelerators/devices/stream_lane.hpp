@@ -76,4 +76,24 @@ void enqueue_cast(const typename OwnLane::Memory& memory, Kernels* kernels, void
   devices::cast(lane, to, to_type, from, elements);
 }
 
+/// `kernels` is NULL where none can be launched.
+template <class OwnLane, class Kernels>
+void enqueue_digest(const typename OwnLane::Memory& memory, Kernels* kernels, uint64_t* to, const void* from,
+                    uint64_t blocks, typename OwnLane::Stream& stream) {
+  if (blocks == 0) return;
+  const Reach target = memory.reach_of(stream.device(), to, blocks * sizeof(uint64_t), "the target");
+  const Reach source = memory.reach_of(stream.device(), from, blocks * sdk::kDigestBlockBytes, "the source");
+  if (target.host && source.host) {
+    OwnLane lane(memory, stream);
+    return lane.on_host([=](bool broken) {
+      if (!broken) sdk::digest_blocks(to, from, blocks);
+    });
+  }
+  if (kernels == nullptr || !target.device || !source.device) {
+    throw sdk::Failure(PLIANT_UNIMPLEMENTED,
+                       "this device has no kernel for digests; copy the memory and take them on the processors");
+  }
+  kernels->digest_blocks(to, from, blocks, stream);
+}
+
 }  // namespace pliant::devices

@@ -92,6 +92,11 @@ void Device::cast(void* to, sdk::DType to_type, const void* from, sdk::Elements 
                  {.bytes = elements.bytes() + elements.count * sdk::size_of(to_type)});
 }
 
+void Device::digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream& stream) {
+  stream.enqueue([=] { sdk::digest_blocks(to, from, blocks); },
+                 {.bytes = blocks * (sdk::kDigestBlockBytes + sizeof(uint64_t))});
+}
+
 void Device::call(void (*function)(void*), void* context, Stream& stream) {
   stream.enqueue([=] { function(context); }, {.kind = WorkKind::kHostFunction});
 }

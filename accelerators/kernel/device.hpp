@@ -81,6 +81,7 @@ class Device {
   void reduce(void* to, std::span<const void* const> from, sdk::Elements elements, sdk::ReduceOp op, double scale,
               Stream& stream);
   void cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream);
+  void digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream& stream);
   void call(void (*function)(void*), void* context, Stream& stream);
 
   pliant_ipc_handle export_memory(int32_t, const void* pointer) { return exchange_.export_memory(pointer); }

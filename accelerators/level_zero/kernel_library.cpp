@@ -167,4 +167,10 @@ void KernelLibrary::cast(void* to, sdk::DType to_type, const void* from, sdk::El
   launch(kernel, {Argument(to), Argument(from), Argument(elements.count)}, elements.count, turn);
 }
 
+void KernelLibrary::digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream& stream) {
+  const ze_kernel_handle_t kernel = find("pliant_digest_blocks", Part::kSingles);
+  Stream::Turn turn(stream);
+  launch(kernel, {Argument(to), Argument(from), Argument(blocks)}, blocks, turn);
+}
+
 }  // namespace pliant::level_zero

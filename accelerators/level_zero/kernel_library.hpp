@@ -26,10 +26,11 @@ class KernelLibrary {
   /// "" when the kernels can be launched, else why not: for good. Builds them when first called.
   const std::string& why_none(Part part);
 
-  /// Both want operands that the device reaches, a stream that computes, and why_none() to have said "".
+  /// All want operands that the device reaches, a stream that computes, and why_none() to have said "".
   void reduce(void* to, std::span<const void* const> from, sdk::Elements elements, sdk::ReduceOp op, double scale,
               Stream& stream);
   void cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream);
+  void digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream& stream);
 
  private:
   struct Module {

@@ -168,6 +168,10 @@ class LevelZeroAccelerator {
     if (to_type == elements.dtype) return copy(to, from, elements.bytes(), stream);
     level_zero::enqueue_cast(memory_, kernels(stream, elements.dtype, to_type), to, to_type, from, elements, stream);
   }
+  void digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream& stream) {
+    auto* const own = kernels(stream, sdk::DType::kI64, sdk::DType::kI64);
+    level_zero::enqueue_digest(memory_, own, to, from, blocks, stream);
+  }
   void call(void (*function)(void*), void* context, Stream& stream) {
     Stream::Turn(stream).on_host([=](bool) { function(context); });
   }

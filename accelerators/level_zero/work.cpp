@@ -96,6 +96,11 @@ void enqueue_reduce(const UsmMemory& memory, KernelLibrary* kernels, void* to, s
   devices::enqueue_reduce<StreamLane>(memory, kernels, to, from, elements, op, scale, stream);
 }
 
+void enqueue_digest(const UsmMemory& memory, KernelLibrary* kernels, uint64_t* to, const void* from, uint64_t blocks,
+                    Stream& stream) {
+  devices::enqueue_digest<StreamLane>(memory, kernels, to, from, blocks, stream);
+}
+
 void enqueue_cast(const UsmMemory& memory, KernelLibrary* kernels, void* to, sdk::DType to_type, const void* from,
                   sdk::Elements elements, Stream& stream) {
   devices::enqueue_cast<StreamLane>(memory, kernels, to, to_type, from, elements, stream);

@@ -5,6 +5,8 @@
 #include <signal.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -89,13 +91,24 @@ void check_whole(const Ended& ended) {
   CHECK(ended.summary["samples_repeated"] == 0);
 }
 
+/// The digests of each step's state and its arrays.
+std::string digests_of(JobRunner& job) {
+  std::ifstream in(job.latest() / "digests.jsonl");
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+struct Reference {
+  std::string snapshot;
+  std::string digests;
+};
+
 /// One worker on the CPU, undisturbed.
-const std::string& reference() {
-  static const std::string kReference = [] {
+const Reference& reference() {
+  static const Reference kReference = [] {
     JobRunner job;
     job.config(config_on(machines().front(), "workers = 1\ndeterministic = true"));
     check_whole(job.run_json());
-    return job.snapshot();
+    return Reference{job.snapshot(), digests_of(job)};
   }();
   return kReference;
 }
@@ -112,7 +125,8 @@ TEST_CASE(
       job.config(config_on(machine, fmt::format("workers = {}\ndeterministic = true", workers)));
       const Ended ended = job.run_json();
       check_whole(ended);
-      CHECK(job.snapshot() == reference());
+      CHECK(job.snapshot() == reference().snapshot);
+      CHECK(digests_of(job) == reference().digests);  // which the device takes itself
       const bool shares = machine.name != "host" && machine.name != "cuda, NCCL" && workers > 1;
       CHECK((ended.err.find("share device 0") != std::string::npos) == shares);
     }
@@ -129,7 +143,7 @@ TEST_CASE("a job on devices that loses a worker at any point of a step comes to 
       const Ended ended = job.run_json({"--inject", fmt::format("kill:rank=1,step=9,at={}", at)});
       check_whole(ended);
       CHECK(ended.summary["restarts"] == 1);
-      CHECK(job.snapshot() == reference());
+      CHECK(job.snapshot() == reference().snapshot);
       CHECK(job.processes_left() == 0);
     }
   }
@@ -147,7 +161,7 @@ TEST_CASE("a job on devices is stopped, resumed at another size, and comes to th
     CHECK(job.wait(agent).exit_code == 130);
     const Ended ended = job.run_json({"--resume", "--workers", "1"});
     check_whole(ended);
-    CHECK(job.snapshot() == reference());
+    CHECK(job.snapshot() == reference().snapshot);
   }
 }
 

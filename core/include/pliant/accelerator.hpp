@@ -135,6 +135,9 @@ class Stream {
               double scale = 1.0);
   /// to[i] = from[i] as another type; rounding as cast_async of the ABI says.
   void cast(void* to, DType to_type, const void* from, DType from_type, uint64_t count);
+  /// to[i] = a digest of the i-th block of 1024 bytes at `from`, as digest_blocks_async of the ABI says. `from` is
+  /// aligned to 4 bytes; both lie in device or pinned memory. False, and nothing is enqueued, where the device cannot.
+  [[nodiscard]] bool digest_blocks(uint64_t* to, const void* from, uint64_t blocks);
 
   struct State;
 

@@ -213,4 +213,16 @@ void Stream::cast(void* to, DType to_type, const void* from, DType from_type, ui
                             static_cast<int32_t>(from_type), count, state_->handle);
 }
 
+bool Stream::digest_blocks(uint64_t* to, const void* from, uint64_t blocks) {
+  const sdk::Calls<pliant_accelerator> slots = state_->accelerator->slots();
+  if (!slots.has(&pliant_accelerator::digest_blocks_async)) return false;
+  try {
+    state_->accelerator->call(&pliant_accelerator::digest_blocks_async, to, from, blocks, state_->handle);
+    return true;
+  } catch (const Error& error) {
+    if (error.status() != Status::kUnimplemented) throw;
+    return false;
+  }
+}
+
 }  // namespace pliant

@@ -69,6 +69,7 @@ void Session::State::open_device() {
   stream.emplace(opened, device);
   program_stream.emplace(opened, device);
   accelerator.emplace(std::move(opened));
+  array_digests.emplace(*accelerator, device, *program_stream, device_properties.host_visible);
 }
 
 elastic::ToWorker Session::State::receive() {

@@ -83,6 +83,7 @@ struct Session::State {
   DeviceProperties device_properties;
   std::optional<Stream> stream;  // of collectives
   std::optional<Stream> program_stream;
+  std::optional<elastic::ArrayDigests> array_digests;
   TrainingState* program = nullptr;
   std::optional<elastic::StateArrays> arrays;  // of program
   std::optional<Batches> batches;

@@ -51,8 +51,7 @@ void Session::State::take_digest() {
   const int64_t every = config.run().digest_every;
   if (every == 0 || applied % every != 0) return;
   const auto began = std::chrono::steady_clock::now();
-  digest = elastic::digest_of_state(*arrays, *program, learning_rate->save(), *program_stream,
-                                    device_properties.host_visible);
+  digest = elastic::digest_of_state(*arrays, *program, learning_rate->save(), *array_digests);
   digest_time = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - began);
 }
 

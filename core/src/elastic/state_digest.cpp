@@ -17,25 +17,11 @@ namespace {
 
 using data::mix64;
 
-constexpr size_t kWords = DigestOfBytes::kBlockBytes / sizeof(uint32_t);
+/// Blocks whose digests the device gives at once: those of 256 MiB.
+constexpr uint64_t kBlocksAtOnce = uint64_t{1} << 18U;
 
-constexpr std::array<uint32_t, kWords> make_keys() {
-  std::array<uint32_t, kWords> keys{};
-  for (size_t i = 0; i < kWords; ++i) keys[i] = static_cast<uint32_t>(mix64(i + 1) >> 32);
-  return keys;
-}
-constexpr std::array<uint32_t, kWords> kKeys = make_keys();
-
-uint64_t value_of_block(const std::byte* bytes, uint64_t place) {
-  std::array<uint32_t, kWords> words;
-  std::memcpy(words.data(), bytes, DigestOfBytes::kBlockBytes);
-  uint64_t sum = 0;
-  for (size_t i = 0; i < kWords; i += 2) {
-    const uint32_t left = words[i] + kKeys[i];
-    const uint32_t right = words[i + 1] + kKeys[i + 1];
-    sum += uint64_t{left} * right;
-  }
-  return mix64(sum ^ mix64(place));
+uint64_t value_of_block(uint64_t digest, uint64_t place) {
+  return mix64(digest ^ mix64(place));
 }
 
 /// What is written to it goes into the digest and nowhere else.
@@ -88,7 +74,7 @@ void DigestOfBytes::add(const void* data, uint64_t bytes) {
   const auto* at = static_cast<const std::byte*>(data);
   while (bytes > 0) {
     if (in_rest_ == 0 && bytes >= kBlockBytes) {
-      sum_ += value_of_block(at, block_++);
+      sum_ += value_of_block(sdk::digest_of_block(at), block_++);
       at += kBlockBytes;
       bytes -= kBlockBytes;
       continue;
@@ -99,15 +85,19 @@ void DigestOfBytes::add(const void* data, uint64_t bytes) {
     at += n;
     bytes -= n;
     if (in_rest_ < kBlockBytes) return;
-    sum_ += value_of_block(rest_.data(), block_++);
+    sum_ += value_of_block(sdk::digest_of_block(rest_.data()), block_++);
     in_rest_ = 0;
   }
+}
+
+void DigestOfBytes::add_blocks(const uint64_t* digests, uint64_t blocks) {
+  for (uint64_t i = 0; i < blocks; ++i) sum_ += value_of_block(digests[i], block_++);
 }
 
 uint64_t DigestOfBytes::finish() {
   if (in_rest_ > 0) {
     std::memset(rest_.data() + in_rest_, 0, kBlockBytes - in_rest_);
-    sum_ += value_of_block(rest_.data(), block_++);
+    sum_ += value_of_block(sdk::digest_of_block(rest_.data()), block_++);
     in_rest_ = 0;
   }
   return sum_;
@@ -121,25 +111,54 @@ std::string digest_line(int64_t step, const StateDigest& digest) {
   return line.dump() + "\n";
 }
 
-StateDigest digest_of_state(const StateArrays& arrays, const TrainingState& program, const std::string& lr_state,
-                            Stream& stream, bool host_visible) {
-  Collector whole;
-  std::string chunk;
-  stream.synchronize();
-  for (const StateArray& array : arrays.now()) {
-    DigestOfBytes digest;
-    const uint64_t size = bytes_of(array);
-    const auto* at = static_cast<const char*>(array.data);
-    if (host_visible) digest.add(at, size);
-    for (uint64_t done = 0; !host_visible && done < size; done += StateArrays::kChunkBytes) {
-      const uint64_t bytes = std::min(size - done, StateArrays::kChunkBytes);
-      chunk.resize(bytes);
-      stream.copy(chunk.data(), at + done, bytes);
-      stream.synchronize();
-      digest.add(chunk.data(), bytes);
-    }
-    whole.take(array.name, digest.finish(), size);
+uint64_t ArrayDigests::digest_of(const StateArray& array) {
+  DigestOfBytes digest;
+  const uint64_t bytes = bytes_of(array);
+  const auto* const at = static_cast<const std::byte*>(array.data);
+  if (host_visible_) {
+    digest.add(at, bytes);
+  } else {
+    take_on_device(digest, at, bytes);
   }
+  return digest.finish();
+}
+
+void ArrayDigests::take_on_device(DigestOfBytes& digest, const std::byte* at, uint64_t bytes) {
+  const bool is_aligned = reinterpret_cast<uintptr_t>(at) % sizeof(uint32_t) == 0;
+  const uint64_t blocks = is_aligned ? bytes / DigestOfBytes::kBlockBytes : 0;
+  uint64_t done = 0;
+  while (device_can_ && done < blocks) {
+    const uint64_t now = std::min(blocks - done, kBlocksAtOnce);
+    if (values_.bytes() < now * sizeof(uint64_t)) {
+      values_ = Buffer(accelerator_, device_, now * sizeof(uint64_t), MemoryKind::kPinned);
+    }
+    auto* const values = static_cast<uint64_t*>(values_.pointer());
+    device_can_ = stream_.digest_blocks(values, at + done * DigestOfBytes::kBlockBytes, now);
+    if (!device_can_) break;
+    stream_.synchronize();
+    digest.add_blocks(values, now);
+    done += now;
+  }
+  const uint64_t taken = done * DigestOfBytes::kBlockBytes;
+  take_copies(digest, at + taken, bytes - taken);
+}
+
+void ArrayDigests::take_copies(DigestOfBytes& digest, const std::byte* at, uint64_t bytes) {
+  for (uint64_t done = 0; done < bytes; done += StateArrays::kChunkBytes) {
+    const uint64_t now = std::min(bytes - done, StateArrays::kChunkBytes);
+    if (chunk_.size() < now) chunk_.resize(now);
+    stream_.copy(chunk_.data(), at + done, now);
+    stream_.synchronize();
+    digest.add(chunk_.data(), now);
+    copied_bytes_ += now;
+  }
+}
+
+StateDigest digest_of_state(const StateArrays& arrays, const TrainingState& program, const std::string& lr_state,
+                            ArrayDigests& digests) {
+  Collector whole;
+  digests.stream().synchronize();
+  for (const StateArray& array : arrays.now()) whole.take(array.name, digests.digest_of(array), bytes_of(array));
   DigestSink rest;
   std::ostream out(&rest);
   program.save(out);

@@ -15,16 +15,19 @@
 #include <vector>
 
 #include "elastic/state_arrays.hpp"
+#include "pliant/sdk/block_digest.hpp"
 
 namespace pliant::elastic {
 
 /// Of one run of bytes that come piece by piece, in order.
 class DigestOfBytes {
  public:
-  static constexpr size_t kBlockBytes = 1024;
+  static constexpr size_t kBlockBytes = sdk::kDigestBlockBytes;
   /// `block`: the place of the first byte, in blocks.
   explicit DigestOfBytes(uint64_t block = 0) : block_(block) {}
   void add(const void* data, uint64_t bytes);
+  /// Whole blocks of which sdk::digest_of_block is known. All before were whole.
+  void add_blocks(const uint64_t* digests, uint64_t blocks);
   /// The sum so far; a last block that is not full counts as if zeros followed. Call it once, at the end.
   [[nodiscard]] uint64_t finish();
 
@@ -46,9 +49,35 @@ struct StateDigest {
 inline constexpr const char* kDigestsFile = "digests.jsonl";
 std::string digest_line(int64_t step, const StateDigest& digest);
 
-/// Of a whole training state. O(bytes). Where the CPU does not see the device's memory, arrays come through one chunk.
-/// Throws what the program or the stream throws.
+/// Takes digests of arrays where they lie: memory that the CPU does not see is left to the device, and where that
+/// cannot, comes to the CPU through one chunk. Keeps room for both. One thread.
+class ArrayDigests {
+ public:
+  /// All three live longer than this. `host_visible`: the CPU reads the device's memory.
+  ArrayDigests(const Accelerator& accelerator, int32_t device, Stream& stream, bool host_visible)
+      : accelerator_(accelerator), device_(device), stream_(stream), host_visible_(host_visible) {}
+  /// O(bytes). Throws what the stream throws, and kResourceExhausted.
+  uint64_t digest_of(const StateArray& array);
+  Stream& stream() { return stream_; }
+  /// Bytes that came to the CPU, so far.
+  [[nodiscard]] uint64_t copied_bytes() const { return copied_bytes_; }
+
+ private:
+  void take_on_device(DigestOfBytes& digest, const std::byte* at, uint64_t bytes);
+  void take_copies(DigestOfBytes& digest, const std::byte* at, uint64_t bytes);
+
+  const Accelerator& accelerator_;
+  const int32_t device_;
+  Stream& stream_;
+  const bool host_visible_;
+  bool device_can_ = true;  ///< until it says that it cannot
+  Buffer values_;
+  std::string chunk_;
+  uint64_t copied_bytes_ = 0;
+};
+
+/// Of a whole training state. O(bytes). Throws what the program or the stream throws.
 StateDigest digest_of_state(const StateArrays& arrays, const TrainingState& program, const std::string& lr_state,
-                            Stream& stream, bool host_visible);
+                            ArrayDigests& digests);
 
 }  // namespace pliant::elastic

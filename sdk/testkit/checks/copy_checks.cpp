@@ -193,7 +193,8 @@ std::vector<Check> copy_checks() {
 
 std::vector<Check> work_checks() {
   std::vector<Check> all = copy_checks();
-  for (const auto& part : {reduce_checks(), cast_checks()}) all.insert(all.end(), part.begin(), part.end());
+  for (const auto& part : {reduce_checks(), cast_checks(), digest_checks()})
+    all.insert(all.end(), part.begin(), part.end());
   return all;
 }
 

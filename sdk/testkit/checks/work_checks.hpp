@@ -10,5 +10,6 @@ namespace pliant::testkit {
 std::vector<Check> copy_checks();
 std::vector<Check> reduce_checks();
 std::vector<Check> cast_checks();
+std::vector<Check> digest_checks();
 
 }  // namespace pliant::testkit

@@ -52,18 +52,32 @@ cudaError_t launch_cast(void** arguments, Command& command) {
   return result;
 }
 
+cudaError_t launch_digest(void** arguments, Command& command) {
+  const auto job = *static_cast<const DigestArguments*>(arguments[0]);
+  void* to = nullptr;
+  void* from = nullptr;
+  cudaError_t result = reach(job.to, job.count * sizeof(uint64_t), command, to);
+  if (result == cudaSuccess) result = reach(job.from, job.count * sizeof(DigestBlock), command, from);
+  command.work = [to, from, count = job.count] {
+    const auto* const blocks = static_cast<const DigestBlock*>(from);
+    for (uint64_t i = 0; i < count; ++i) static_cast<uint64_t*>(to)[i] = digest_of_block(blocks[i].words);
+  };
+  return result;
+}
+
 const std::map<std::string, Launcher>& kernels() {
-  static const std::map<std::string, Launcher> kAll{
+  static const std::map<std::string, Launcher> kAll{{"pliant_digest_blocks", &launch_digest},
 #define SOFT_REDUCE(op, Op, type, T)                                    \
   {"pliant_reduce_" #op "_" #type, &launch_reduce<T, Op, kFewSources>}, \
       {"pliant_reduce_" #op "_" #type "_many", &launch_reduce<T, Op, kMostSources>},
 #define SOFT_SUM(type, T) SOFT_REDUCE(sum, Sum, type, T)
 #define SOFT_MIN(type, T) SOFT_REDUCE(min, Min, type, T)
 #define SOFT_MAX(type, T) SOFT_REDUCE(max, Max, type, T)
-      PLIANT_KERNEL_TYPES(SOFT_SUM) PLIANT_KERNEL_TYPES(SOFT_MIN) PLIANT_KERNEL_TYPES(SOFT_MAX)
+                                                    PLIANT_KERNEL_TYPES(SOFT_SUM) PLIANT_KERNEL_TYPES(SOFT_MIN)
+                                                        PLIANT_KERNEL_TYPES(SOFT_MAX)
 #define SOFT_CAST(from, From, to, To) {"pliant_cast_" #from "_" #to, &launch_cast<From, To>},
 #define SOFT_CASTS(to, To) PLIANT_KERNEL_CASTS_TO(SOFT_CAST, to, To)
-          PLIANT_KERNEL_TYPES(SOFT_CASTS)};
+                                                            PLIANT_KERNEL_TYPES(SOFT_CASTS)};
   return kAll;
 }
 

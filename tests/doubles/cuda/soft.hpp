@@ -121,7 +121,7 @@ struct Stream {
 
 /// All of the process. Never destroyed: threads may outlive main.
 struct State {
-  std::mutex mutex;  ///< of all below, and of what it leads to
+  std::mutex mutex;                 ///< of all below, and of what it leads to
   std::condition_variable changed;  ///< something is finished, or the device is lost
   Settings settings;
   bool begun = false;

@@ -80,9 +80,9 @@ const KernelCode* kernel_code(const std::string& name) {
 #define SOFT_CAST(from, From, to, To) SOFT_NAMED(pliant_cast_##from##_##to)
 #define SOFT_CASTS(to, To) PLIANT_KERNEL_CASTS_TO_SINGLE(SOFT_CAST, to, To)
 #define SOFT_FROM_DOUBLE(to, To) SOFT_NAMED(pliant_cast_f64_##to)
-  static const std::map<std::string, KernelCode> kAll{
-      PLIANT_KERNEL_SINGLES(SOFT_REDUCES) SOFT_REDUCES(f64, double) PLIANT_KERNEL_SINGLES(SOFT_CASTS)
-          PLIANT_KERNEL_SINGLES(SOFT_FROM_DOUBLE) PLIANT_KERNEL_CASTS_TO_SINGLE(SOFT_CAST, f64, double)};
+  static const std::map<std::string, KernelCode> kAll{SOFT_NAMED(pliant_digest_blocks) PLIANT_KERNEL_SINGLES(
+      SOFT_REDUCES) SOFT_REDUCES(f64, double) PLIANT_KERNEL_SINGLES(SOFT_CASTS) PLIANT_KERNEL_SINGLES(SOFT_FROM_DOUBLE)
+                                                          PLIANT_KERNEL_CASTS_TO_SINGLE(SOFT_CAST, f64, double)};
   const auto found = kAll.find(name);
   return found == kAll.end() ? nullptr : &found->second;
 }

@@ -126,6 +126,14 @@ typedef struct pliant_accelerator {
   /* May be NULL. [any-thread] Why device_count says 0, for people: what is missing, what to do. At most size bytes with
    * the final NUL, cut when longer; "" when there are devices. */
   int32_t (*why_no_devices)(void* self, char* text, uint64_t size, pliant_error* error);
+  /* May be NULL; PLIANT_UNIMPLEMENTED where the device cannot. [any-thread] to[i] is a digest of the i-th block of 1024
+   * bytes at `from`: NH (Black et al., UMAC, 1999) of its words w[0..255], little-endian uint32_t, with the keys k[j] =
+   * mix(j + 1) >> 32, that is the sum, modulo 2^64, of ((w[j] + k[j]) mod 2^32) * ((w[j+1] + k[j+1]) mod 2^32) over
+   * even j; mix(x) is the finalizer of splitmix64: x += 0x9e3779b97f4a7c15; x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9; x =
+   * (x ^ x >> 27) * 0x94d049bb133111eb; x ^ x >> 31. `from` is aligned to 4 bytes, `to` to 8; both are device or pinned
+   * memory. Ranges must not overlap. */
+  int32_t (*digest_blocks_async)(void* self, uint64_t* to, const void* from, uint64_t blocks, pliant_stream* stream,
+                                 pliant_error* error);
 } pliant_accelerator;
 
 #ifdef __cplusplus

@@ -6,6 +6,7 @@
 //     using Stream = ...; using Event = ...;                     // destroyed by their destructors
 //     int32_t device_count();
 //     std::string why_no_devices();                              // may be left out: told when there are none
+//     void digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream&);  // may be left out; see the slot
 //     DeviceProperties device_properties(int32_t device);
 //     void* alloc(int32_t device, Memory memory, uint64_t bytes);
 //     void free(int32_t device, Memory memory, void* pointer);
@@ -34,6 +35,7 @@
 #include <string>
 
 #include "pliant/abi/accelerator.h"
+#include "pliant/sdk/block_digest.hpp"
 #include "pliant/sdk/plugin.hpp"
 
 namespace pliant::sdk {
@@ -416,6 +418,24 @@ struct AcceleratorAdapter {
     return nullptr;
   }
 
+  static int32_t digest_blocks_async(void* self, uint64_t* to, const void* from, uint64_t blocks, pliant_stream* stream,
+                                     pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      const Elements values = check::elements(blocks, PLIANT_I64, kDigestBlockBytes / 8);
+      const Elements words{values.count * (kDigestBlockBytes / 4), DType::kI32};
+      check::buffer(to, values, "the target");
+      check::buffer(from, words, "the source");
+      check::apart(to, values.bytes(), from, words.bytes());
+      device_of(self).digest_blocks(to, from, blocks, open(stream));
+    });
+  }
+  static constexpr auto digest_slot() -> decltype(&digest_blocks_async) {
+    if constexpr (requires(T & plugin, uint64_t * to, Stream & on) { plugin.digest_blocks(to, to, uint64_t{}, on); }) {
+      return &digest_blocks_async;
+    }
+    return nullptr;
+  }
+
   static const void* vtable() noexcept {
     static const pliant_accelerator kTable{sizeof(pliant_accelerator),
                                            0,
@@ -441,7 +461,8 @@ struct AcceleratorAdapter {
                                            &reduce_async,
                                            &cast_async,
                                            &host_function,
-                                           why_slot()};
+                                           why_slot(),
+                                           digest_slot()};
     return &kTable;
   }
 };
