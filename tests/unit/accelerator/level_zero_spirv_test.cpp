@@ -204,6 +204,7 @@ TEST_CASE("the files hold every kernel, and only one of them asks for doubles") 
     CAPTURE(name);
     CHECK((is_double ? doubles : singles).kernels.count(name) == 1);
   };
+  there("pliant_digest_blocks", DType::kI64, DType::kI64);
   for (const DType dtype : kTypes) {
     for (const ReduceOp op : kOps)
       there(std::string("pliant_reduce_") + name_of(op) + "_" + name_of(dtype), dtype, dtype);
@@ -274,4 +275,18 @@ TEST_CASE("casts in SPIR-V have the bits of the processors' arithmetic, of every
       check_same(made, wanted, to, std::string("cast of ") + name_of(from) + " to " + name_of(to));
     }
   }
+}
+
+TEST_CASE("digests in SPIR-V are those of the processors") {
+  const Kernels& all = Kernels::get();
+  if (!all.are_there()) return;
+  constexpr uint64_t kBlocks = 97;  // more than there are work items
+  Bytes source = some_values(DType::kU8, kBlocks * pliant::sdk::kDigestBlockBytes, 3);
+  Bytes made(kBlocks * sizeof(uint64_t));
+  std::vector<uint64_t> wanted(kBlocks);
+  pliant::sdk::digest_blocks(wanted.data(), source.data(), kBlocks);
+  all.singles->run("pliant_digest_blocks",
+                   {OpenClArgument::buffer(made), OpenClArgument::buffer(source), OpenClArgument::number(kBlocks)},
+                   kGroup, kGroups);
+  CHECK(std::memcmp(made.data(), wanted.data(), made.size()) == 0);
 }
