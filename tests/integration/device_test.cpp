@@ -182,6 +182,31 @@ TEST_CASE("in fast mode a job on devices uses every sample once and its losses a
 }
 
 #ifdef PLIANT_SOFT_CUDA_DIR
+TEST_CASE(
+    "a worker whose device is lost in mid-step, or has no memory left, is replaced, and the weights are the same") {
+  for (const Machine& machine : machines()) {
+    if (machine.environment.count("LD_LIBRARY_PATH") == 0) continue;
+    for (const auto& [fault, at] : {std::pair{"PLIANT_SOFT_CUDA_LOSE_DEVICE_AT", 40},
+                                    {"PLIANT_SOFT_CUDA_LOSE_DEVICE_AT", 733},
+                                    {"PLIANT_SOFT_CUDA_LOSE_DEVICE_AT", 2001},
+                                    {"PLIANT_SOFT_CUDA_FAIL_ALLOC_AT", 3},
+                                    {"PLIANT_SOFT_CUDA_FAIL_ALLOC_AT", 14}}) {
+      Machine faulty = machine;
+      faulty.environment["PLIANT_SOFT_CUDA_FAULTS_OF"] = "1";
+      faulty.environment[fault] = std::to_string(at);
+      const On on(faulty);
+      INFO(machine.name << ", " << std::string(fault) << " " << at);
+      JobRunner job;
+      job.config(config_on(machine, "workers = 2\ndeterministic = true"));
+      const Ended ended = job.run_json();
+      check_whole(ended);
+      CHECK(ended.summary["restarts"] == 1);
+      CHECK(job.snapshot() == reference().snapshot);
+      CHECK(job.processes_left() == 0);
+    }
+  }
+}
+
 TEST_CASE("a machine without devices ends the job at once, and says who knows why") {
   const On on({"", "", {{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}, {"PLIANT_SOFT_CUDA_DEVICES", "0"}}});
   JobRunner job;

@@ -9,6 +9,7 @@
 //   PLIANT_SOFT_CUDA_MAX_DELAY_US    each command starts late by up to that much; 0
 //   PLIANT_SOFT_CUDA_FAIL_ALLOC_AT   allocation that fails for want of memory, counted from 1
 //   PLIANT_SOFT_CUDA_LOSE_DEVICE_AT  command at which the device is lost, counted from 1
+//   PLIANT_SOFT_CUDA_FAULTS_OF       the two above happen in the first worker of a job with this LOCAL_RANK alone
 //   PLIANT_SOFT_CUDA_NO_KERNELS      1: kernels cannot be loaded
 //   PLIANT_SOFT_CUDA_NO_BATCHES      1: the driver knows no batches of copies
 //   PLIANT_SOFT_CUDA_NO_IPC          1: no memory passes between processes
