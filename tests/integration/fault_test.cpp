@@ -84,6 +84,24 @@ TEST_CASE("workers that all refuse their config end the job with their code and 
   CHECK(job.processes_left() == 0);
 }
 
+TEST_CASE("workers of another version of Pliant than the agent's end the job at once, and say what to do") {
+  for (const char* protocol : {"PLIANT_PROTOCOL=0", "--unset=PLIANT_PROTOCOL"}) {
+    JobRunner job;
+    std::string config = toy_config("workers = 2", "");
+    const size_t command = config.find("command = [");
+    REQUIRE(command != std::string::npos);
+    config.insert(command + 11, "\"/usr/bin/env\", \"" + std::string(protocol) + "\", ");
+    job.config(config);
+    const Ended ended = job.run({"run", "pliant.toml", "--json"});
+    INFO(ended.err);
+    CHECK(ended.exit_code == 2);
+    CHECK(ended.summary["restarts"] == 0);
+    CHECK(ended.err.find("another version of Pliant than the `pliant run` that started it") != std::string::npos);
+    CHECK(ended.err.find("build it again with that version") != std::string::npos);
+    CHECK(job.processes_left() == 0);
+  }
+}
+
 TEST_CASE("a worker that always fails uses up the restarts and the job says so") {
   JobRunner job;
   job.config(toy_config("workers = 1\nmax_restarts = 2", "misbehave = \"exit1\"\nmisbehave_always = true"));

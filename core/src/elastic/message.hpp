@@ -13,6 +13,11 @@
 
 namespace pliant::elastic {
 
+/// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
+/// the environment, and a worker that speaks another refuses to begin.
+inline constexpr int kProtocol = 1;
+inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
+
 /// Where in a step an injected kill strikes.
 enum class InjectionPoint { kForward, kReduce, kVote, kCommit, kApply };
 

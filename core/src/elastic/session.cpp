@@ -121,6 +121,14 @@ Session Session::attach() {
     throw Error(Status::kFailedPrecondition,
                 "the agent of this job is gone; start it again with `pliant run --resume`");
   }
+  const char* const spoken = std::getenv(elastic::kProtocolVariable);
+  if (spoken == nullptr || spoken != std::to_string(elastic::kProtocol)) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("this program was built with another version of Pliant than the `pliant run` that started "
+                            "it (protocol {}, that of `pliant run` is {}); build it again with that version",
+                            elastic::kProtocol, spoken == nullptr ? "older" : spoken),
+                ExitCode::kUsage);
+  }
   elastic::RunDirectory where{std::filesystem::path(directory)};
   const char* digest = std::getenv(kDigestVariable);
   const ConfigNeeds needs{

@@ -125,6 +125,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     made.emplace_back("TORCHELASTIC_USE_AGENT_STORE", "False");
     made.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     made.emplace_back("PLIANT_RUN_DIR", order.directory.path().string());
+    made.emplace_back(kProtocolVariable, text(kProtocol));
     made.emplace_back(Warden::kVariable, warden.incarnation());
     if (!order.elasticity_digest.empty()) made.emplace_back(kDigestVariable, order.elasticity_digest);
     if (environment_variable("OMP_NUM_THREADS") == nullptr && world_size > 1) made.emplace_back("OMP_NUM_THREADS", "1");
