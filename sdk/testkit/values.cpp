@@ -22,12 +22,19 @@ struct Format {
   [[nodiscard]] uint64_t most_biased_exponent() const { return 2 * static_cast<uint64_t>(largest_exponent) + 1; }
 };
 
+constexpr Format kHalf{10, -14, 15};
+constexpr Format kBFloat{7, -126, 127};
+
+/// Of PLIANT_F16 or PLIANT_BF16.
+const Format& format_of_sixteen(int32_t dtype) {
+  return dtype == PLIANT_F16 ? kHalf : kBFloat;
+}
+
 Format format_of(int32_t dtype) {
   switch (dtype) {
     case PLIANT_F16:
-      return {10, -14, 15};
     case PLIANT_BF16:
-      return {7, -126, 127};
+      return format_of_sixteen(dtype);
     case PLIANT_F32:
       return {23, -126, 127};
     default:
@@ -149,14 +156,14 @@ long double Elements::get(uint64_t i) const {
   if (is_integer(dtype_)) return static_cast<long double>(integer(i));
   if (dtype_ == PLIANT_F32) return static_cast<long double>(load<float>(i));
   if (dtype_ == PLIANT_F64) return static_cast<long double>(load<double>(i));
-  return static_cast<long double>(widened(load<uint16_t>(i), format_of(dtype_)));
+  return static_cast<long double>(widened(load<uint16_t>(i), format_of_sixteen(dtype_)));
 }
 
 void Elements::put(uint64_t i, long double value) {
   if (is_integer(dtype_)) return put_integer(i, static_cast<int64_t>(value));
   if (dtype_ == PLIANT_F32) return store(i, static_cast<float>(value));
   if (dtype_ == PLIANT_F64) return store(i, static_cast<double>(value));
-  store(i, narrowed(value, format_of(dtype_)));
+  store(i, narrowed(value, format_of_sixteen(dtype_)));
 }
 
 int64_t Elements::integer(uint64_t i) const {

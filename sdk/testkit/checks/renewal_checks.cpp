@@ -21,17 +21,8 @@ int32_t device_of(const Rank& rank) {
 /// The collectives have the slot. Where they have not, the ranks do what the host does.
 template <class Slot>
 bool has(const Accelerator& accelerator, Slot Table::*slot) {
-  return accelerator.collectives()->*slot != nullptr;
+  return accelerator.calls<Table>().has(slot);
 }
-
-/// A communicator that was made by other means than comm_create.
-struct Made {
-  ~Made() {
-    if (handle != nullptr) accelerator.collectives()->comm_destroy(accelerator.self(), handle);
-  }
-  const Accelerator& accelerator;
-  pliant_comm* handle = nullptr;
-};
 
 /// Every rank gathers the ranks of all, by the numbers that they have in `rank`.
 void gather_ranks(const Rank& rank, pliant_comm* comm, const std::string& what) {
@@ -74,11 +65,11 @@ void survivors_script(const Rank& rank) {
     return;
   }
   if (rank.numbers.at(0) == kShrink) {
-    Made made{rank.accelerator};
+    sdk::OwnedComm made(rank.accelerator.calls<Table>());
     const int32_t without = kVictim;
     const int32_t* const list = &without;
-    must("comm_shrink", rank.accelerator.call(&Table::comm_shrink, comm, list, 1, &id, &made.handle));
-    gather_ranks(next, made.handle, "a communicator that was shrunk");
+    must("comm_shrink", rank.accelerator.call(&Table::comm_shrink, comm, list, 1, &id, made.out()));
+    gather_ranks(next, made, "a communicator that was shrunk");
     return;
   }
   const Comm again(next, id);
@@ -115,8 +106,7 @@ void shrink(const Subject& subject) {
 
 /// As rank.id(), made of the communicator that grows where the plugin wants that.
 pliant_comm_id grow_id(const Rank& rank, const Comm* old) {
-  const Table* table = rank.accelerator.collectives();
-  if (rank.rank != 0 || table->comm_grow_id == nullptr) return rank.id();
+  if (rank.rank != 0 || !has(rank.accelerator, &Table::comm_grow_id)) return rank.id();
   pliant_comm_id made{};
   must("comm_grow_id",
        rank.accelerator.call(&Table::comm_grow_id, static_cast<pliant_comm*>(*old), rank.world_size, &made));
@@ -142,11 +132,11 @@ void grow_script(const Rank& rank) {
     return;
   }
   const pliant_comm_id id = grow_id(rank, old ? &*old : nullptr);
-  Made made{rank.accelerator};
+  sdk::OwnedComm made(rank.accelerator.calls<Table>());
   pliant_comm* const from = old ? static_cast<pliant_comm*>(*old) : nullptr;
   must("comm_grow",
-       rank.accelerator.call(&Table::comm_grow, device_of(rank), from, &id, rank.rank, rank.world_size, &made.handle));
-  gather_ranks(rank, made.handle, "a communicator that has grown");
+       rank.accelerator.call(&Table::comm_grow, device_of(rank), from, &id, rank.rank, rank.world_size, made.out()));
+  gather_ranks(rank, made, "a communicator that has grown");
 }
 
 void grow(const Subject& subject) {

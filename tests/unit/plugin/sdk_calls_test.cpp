@@ -78,6 +78,8 @@ TEST_CASE("a slot is called with a blank error, and what it refuses is an answer
   }
   CHECK(calls.has(&pliant_accelerator::alloc));
   CHECK_FALSE(calls.has(&pliant_accelerator::why_no_devices));
+  CHECK(calls.ask(&pliant_accelerator::why_no_devices, nullptr, 0).status == PLIANT_UNIMPLEMENTED);
+  CHECK(Calls<pliant_accelerator>().ask(&pliant_accelerator::device_count, &count).status == PLIANT_UNIMPLEMENTED);
   CHECK_FALSE(Calls<pliant_accelerator>());
   CHECK_FALSE(Calls<pliant_accelerator>().has(&pliant_accelerator::alloc));
 }

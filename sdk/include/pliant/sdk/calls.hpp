@@ -51,11 +51,16 @@ std::string text_of(const char (&given)[kSize]) {
 
 }  // namespace detail
 
-/// Calls slot(self, arguments..., &error) and returns its status; `error` is made blank before.
+/// Calls slot(self, arguments..., &error) and returns its status; `error` is made blank before. PLIANT_UNIMPLEMENTED
+/// for a slot that is NULL.
 template <class... Parameters, class... Arguments>
 int32_t call(void* self, pliant_error& error, int32_t (*slot)(void*, Parameters...), const Arguments&... arguments) {
   error = {};
   error.struct_size = sizeof(error);
+  if (slot == nullptr) {
+    return detail::set_error(&error, PLIANT_UNIMPLEMENTED,
+                             "the plugin does not have this call; it may have been built for an older Pliant");
+  }
   return slot(self, detail::Argument<Arguments>{arguments}..., &error);
 }
 
@@ -82,24 +87,29 @@ class Calls {
   /// A plugin that was built for an older Pliant may have fewer slots.
   template <class Slot>
   [[nodiscard]] bool has(Slot Table::*slot) const {
-    return table_ != nullptr && table_->*slot != nullptr;
+    return of_table(slot) != nullptr;
   }
 
   /// `calls.ask(&pliant_accelerator::alloc, 0, PLIANT_MEMORY_DEVICE, 4096, &pointer)`
   template <class... Parameters, class... Arguments>
   Answer ask(int32_t (*Table::*slot)(void*, Parameters...), const Arguments&... arguments) const {
     pliant_error error;
-    const int32_t status = call(self_, error, table_->*slot, arguments...);
+    const int32_t status = call(self_, error, of_table(slot), arguments...);
     if (status == PLIANT_OK) return {};
     return {status, detail::text_of(error.message), detail::text_of(error.options)};
   }
   /// Throws Failure unless the slot answers PLIANT_OK.
   template <class... Parameters, class... Arguments>
   void must(int32_t (*Table::*slot)(void*, Parameters...), const Arguments&... arguments) const {
-    must_call(self_, table_->*slot, arguments...);
+    must_call(self_, of_table(slot), arguments...);
   }
 
  private:
+  template <class Slot>
+  [[nodiscard]] Slot of_table(Slot Table::*slot) const {
+    return table_ == nullptr ? nullptr : table_->*slot;
+  }
+
   const Table* table_ = nullptr;
   void* self_ = nullptr;
 };
