@@ -113,13 +113,15 @@ std::string usage_text(const CLI::App& app, const CLI::ParseError& error) {
   return fmt::format("pliant: error: {}\n  see {} --help", text, command_line(command));
 }
 
-/// Sets the level that core's loggers and those of worker processes read.
+/// Has log lines written to stderr, and sets the level that this process and workers read.
 bool set_log_level(const Invocation& invocation) {
   if (invocation.quiet) ::setenv("PLIANT_LOG", "error", 1);
   if (invocation.verbosity == 1) ::setenv("PLIANT_LOG", "info", 1);
   if (invocation.verbosity > 1) ::setenv("PLIANT_LOG", "debug", 1);
   const char* level = environment_variable("PLIANT_LOG");
-  return level == nullptr || log_level_from(level).has_value();
+  if (level != nullptr && !log_level_from(level)) return false;
+  log_to_stderr();
+  return true;
 }
 
 /// Config errors say where they come from; every other message gets the program's name.

@@ -5,6 +5,7 @@
 // launch kernels of their own, and have run them when they call add_piece.
 #include <array>
 #include <cstdio>
+#include <pliant/log.hpp>
 #include <pliant/session.hpp>
 #include <vector>
 
@@ -100,6 +101,7 @@ class Model final : public pliant::TrainingState {
 };
 
 int train() {
+  pliant::log_to_stderr();
   pliant::leave_stop_signals_to_agent();
   pliant::Session session = pliant::Session::attach();
   Model model(session, static_cast<size_t>(session.config().app_int("weights").value_or(65536)));

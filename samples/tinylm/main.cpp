@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <exception>
 #include <pliant/error.hpp>
+#include <pliant/log.hpp>
 #include <pliant/session.hpp>
 #include <vector>
 
@@ -38,6 +39,7 @@ std::vector<Sequence> sequences_of(const Corpus& corpus, const pliant::Batch& ba
 }
 
 void train() {
+  pliant::log_to_stderr();
   pliant::leave_stop_signals_to_agent();
   pliant::Session session = pliant::Session::attach();
   const Settings settings = read_settings(session.config());

@@ -1,13 +1,16 @@
 // The only file of core that knows spdlog.
 #include "base/log.hpp"
 
+#include <fmt/format.h>
 #include <spdlog/logger.h>
-#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 
+#include <array>
+#include <atomic>
 #include <functional>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "base/environment.hpp"
 #include "base/printable.hpp"
@@ -33,20 +36,29 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
   return spdlog::level::warn;
 }
 
-class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
-  void sink_it_(const spdlog::details::log_msg& message) override {
-    spdlog::memory_buf_t line;
-    formatter_->format(message, line);
-    write_stderr({line.data(), line.size()});
-  }
-  void flush_() override {}
+/// The program's sink. One for the process, like the streams that it stands for.
+struct Program {
+  std::mutex mutex;  // one line at a time
+  LogSink sink;
+  std::atomic<LogLevel> least{LogLevel::kOff};
 };
+
+Program& program() {
+  static Program& one = *new Program;  // never destroyed: others may log while the process ends
+  return one;
+}
+
+void write_to_program(LogLevel level, std::string_view logger, std::string_view line) {
+  Program& to = program();
+  const std::lock_guard lock(to.mutex);
+  if (to.sink && level >= to.least) to.sink(level, logger, line);
+}
 
 constexpr size_t kMostRemembered = 1024;  // warnings of one logger
 
-LogLevel level_of_environment() {
-  const char* word = environment_variable("PLIANT_LOG");
-  return word == nullptr ? LogLevel::kWarning : log_level_from(word).value_or(LogLevel::kWarning);
+std::string_view name_of(LogLevel level) {
+  constexpr std::array<std::string_view, 5> kNames{"debug", "info", "warning", "error", "off"};
+  return kNames[static_cast<size_t>(level)];
 }
 
 }  // namespace
@@ -60,11 +72,29 @@ std::optional<LogLevel> log_level_from(std::string_view word) {
   return std::nullopt;
 }
 
+void set_log_sink(LogSink sink, LogLevel least) {
+  Program& to = program();
+  const std::lock_guard lock(to.mutex);
+  to.least = sink ? least : LogLevel::kOff;
+  to.sink = std::move(sink);
+}
+
+void log_to_stderr(LogLevel least) {
+  const char* const word = environment_variable("PLIANT_LOG");
+  set_log_sink([](LogLevel level, std::string_view logger,
+                  std::string_view line) { write_stderr(fmt::format("{}: {}: {}\n", logger, name_of(level), line)); },
+               word == nullptr ? least : log_level_from(word).value_or(least));
+}
+
 struct Log::State {
-  std::shared_ptr<spdlog::logger> logger;
+  std::string name;
+  std::shared_ptr<spdlog::logger> logger;  // of the program, of this name; mostly none
   std::mutex mutex;
   std::set<size_t> warnings;  // hashes of those that were written
 
+  [[nodiscard]] bool is_heard(LogLevel level) const {
+    return logger ? logger->should_log(to_spdlog(level)) : level >= program().least.load();
+  }
   bool said_before(std::string_view line) {
     const std::lock_guard lock(mutex);
     const size_t hash = std::hash<std::string_view>{}(line);
@@ -74,12 +104,8 @@ struct Log::State {
 };
 
 Log::Log(const std::string& name) : state_(std::make_unique<State>()) {
+  state_->name = name;
   state_->logger = spdlog::get(name);
-  if (state_->logger) return;
-  state_->logger = std::make_shared<spdlog::logger>(name, std::make_shared<StderrSink>());
-  state_->logger->set_pattern("%n: %l: %v");
-  state_->logger->set_level(to_spdlog(level_of_environment()));
-  state_->logger->flush_on(spdlog::level::debug);
 }
 
 Log::~Log() = default;
@@ -88,9 +114,10 @@ Log& Log::operator=(Log&&) noexcept = default;
 
 void Log::write(LogLevel level, std::string_view line) const noexcept {
   try {
+    if (!state_->is_heard(level)) return;
     if (level == LogLevel::kWarning && state_->said_before(line)) return;
-    if (!state_->logger->should_log(to_spdlog(level))) return;
     const std::string shown = printable(line);
+    if (!state_->logger) return write_to_program(level, state_->name, shown);
     state_->logger->log(to_spdlog(level), spdlog::string_view_t(shown.data(), shown.size()));
   } catch (...) {  // a line that cannot be written is lost; its writer goes on
   }

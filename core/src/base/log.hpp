@@ -1,4 +1,4 @@
-// Log: named loggers for core and plugins, silent below warning unless PLIANT_LOG says otherwise.
+// Log: named loggers for core and plugins, whose lines go where the program wants them (pliant/log.hpp).
 #pragma once
 
 #include <memory>
@@ -6,15 +6,15 @@
 #include <string>
 #include <string_view>
 
-namespace pliant {
+#include "pliant/log.hpp"
 
-enum class LogLevel { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3, kOff = 4 };
+namespace pliant {
 
 /// "debug", "info", "warning", "error" or "off"; nullopt for anything else.
 std::optional<LogLevel> log_level_from(std::string_view word);
 
-/// One named logger. Thread-safe. An spdlog logger that the program registered under the same name gets the lines;
-/// without one they go to stderr. The default logger of spdlog is never touched.
+/// One named logger. Thread-safe. An spdlog logger that the program registered under the same name before gets the
+/// lines instead of the sink.
 class Log {
  public:
   explicit Log(const std::string& name);
