@@ -68,6 +68,54 @@ TEST_CASE("two ranks that differ stop the job, both named, and the disputed stat
   CHECK(job.processes_left() == 0);
 }
 
+TEST_CASE("what the last step left is compared, too: who differs is named, and another saves") {
+  JobRunner well;
+  well.config(toy_config("workers = 4\ndeterministic = true", ""));
+  REQUIRE(well.run_json().exit_code == 0);
+  for (const int rank : {0, 2}) {
+    JobRunner job;
+    job.config(toy_config("workers = 4\ndeterministic = true\nsnapshot_every = 1",
+                          misbehaving("flip_bit", rank, kToySteps - 1)));
+    const Ended ended = job.run_json();
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(
+        has(ended.err, fmt::format("rank {} (worker {}) ended with another state than the other ranks (", rank, rank)));
+    CHECK(job.snapshot() == well.snapshot());
+    CHECK(job.ledger("snapshot").back()["state"] == well.ledger("snapshot").back()["state"]);
+    CHECK(audit(job, well.latest()).exit_code == 0);
+  }
+  JobRunner two;
+  two.config(
+      toy_config("workers = 2\nsnapshot_every = 1\nkeep_snapshots = 1", misbehaving("flip_bit", 1, kToySteps - 1)));
+  const Ended ended = two.run_json();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK(has(ended.summary["reason"].get<std::string>(),
+            "every step is committed, but the ranks ended with different states and none has a majority (rank 0"));
+  CHECK(has(ended.summary["reason"].get<std::string>(), "goes on from the newest snapshot, of step 25"));
+  const Ended resumed = two.run_json({"--resume", "--set", "app.misbehave=none"});
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 0);
+  CHECK(resumed.summary["samples_used_once"] == 203);
+}
+
+TEST_CASE("a snapshot of a state that turns out disputed is not what a job is resumed from") {
+  JobRunner job;
+  job.config(toy_config("workers = 2\nsnapshot_every = 1\nkeep_snapshots = 1", misbehaving("flip_bit", 0, kWrongStep)));
+  const Ended ended = job.run_json();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK(has(ended.summary["reason"].get<std::string>(), fmt::format("newest snapshot, of step {}", kWrongStep)));
+  JobRunner well;
+  well.config(toy_config("workers = 2", ""));
+  REQUIRE(well.run_json().exit_code == 0);
+  const Ended resumed = job.run_json({"--resume", "--set", "app.misbehave=none"});
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 0);
+  CHECK(job.snapshot() == well.snapshot());
+}
+
 TEST_CASE("states are compared as often as digest_every says, and never when it says 0") {
   for (const int every : {0, 5}) {
     JobRunner job;
@@ -124,6 +172,15 @@ TEST_CASE("an audit names the first step and the arrays in which two runs differ
   CHECK(states.summary["against"]["step"] == kWrongStep + 1);
   CHECK(states.summary["against"]["parts"] == nlohmann::json::array({"weights"}));
   CHECK(has(states.summary["against"]["how"], "begins with another state: weights"));
+
+  JobRunner late;
+  late.config(toy_config("workers = 1\ndeterministic = true", misbehaving("flip_bit", 0, kToySteps - 1)));
+  REQUIRE(late.run_json().exit_code == 0);
+  const Ended ends = audit(one, late.latest());
+  CHECK(ends.exit_code == 1);
+  CHECK(ends.summary["against"]["step"] == kToySteps - 1);
+  CHECK(ends.summary["against"]["parts"] == nlohmann::json::array({"weights"}));
+  CHECK(has(ends.summary["against"]["how"], "ends with another state: weights"));
 
   JobRunner shorter;
   shorter.config(toy_config("workers = 2\ndeterministic = true\nmax_steps = 9", ""));

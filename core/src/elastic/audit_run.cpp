@@ -79,6 +79,13 @@ Parts parts_of(const RunDirectory& directory, int64_t step, uint64_t root) {
   return parts;
 }
 
+/// Of the state after the last step, where it was compared.
+std::optional<uint64_t> last_state_of(const Lineage& lineage) {
+  if (lineage.snapshots.empty()) return std::nullopt;
+  const elastic::SnapshotRecord& newest = lineage.snapshots.back();
+  return newest.step == static_cast<int64_t>(lineage.commits.size()) ? newest.state : std::nullopt;
+}
+
 /// Names whose digests differ, or that only one of the two has.
 std::vector<std::string> differing(const Parts& own, const Parts& other) {
   std::set<std::string> names;
@@ -93,12 +100,13 @@ std::vector<std::string> differing(const Parts& own, const Parts& other) {
   return {names.begin(), names.end()};
 }
 
-std::string state_text(const std::vector<std::string>& parts) {
+/// `verb`: "begins".
+std::string state_text(const char* verb, const std::vector<std::string>& parts) {
   constexpr size_t kMostNamed = 8;
-  if (parts.empty()) return "begins with another state";
+  if (parts.empty()) return fmt::format("{} with another state", verb);
   const size_t named = std::min(parts.size(), kMostNamed);
   const std::string more = parts.size() > named ? fmt::format(" and {} more", parts.size() - named) : "";
-  return fmt::format("begins with another state: {}{}",
+  return fmt::format("{} with another state: {}{}", verb,
                      fmt::join(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(named), ", "), more);
 }
 
@@ -146,7 +154,7 @@ RunComparison compare_runs(const fs::path& run, const fs::path& other) {
     if (a.digest != b.digest || a.size != b.size) return differ(a.step, "uses other samples");
     if (a.state && b.state && *a.state != *b.state) {
       result.parts = differing(parts_of(one.directory, a.step, *a.state), parts_of(two.directory, b.step, *b.state));
-      return differ(a.step, state_text(result.parts));
+      return differ(a.step, state_text("begins", result.parts));
     }
     if (a.learning_rate != b.learning_rate)
       return differ(a.step, fmt::format("has another learning rate: {} and {}", a.learning_rate, b.learning_rate));
@@ -157,6 +165,13 @@ RunComparison compare_runs(const fs::path& run, const fs::path& other) {
   if (own.size() != theirs.size()) {
     return differ(static_cast<int64_t>(both),
                   fmt::format("is in one of the two only: they have {} and {} steps", own.size(), theirs.size()));
+  }
+  const auto last = last_state_of(one.lineage);
+  const auto their_last = last_state_of(two.lineage);
+  if (last && their_last && *last != *their_last) {
+    const auto steps = static_cast<int64_t>(both);
+    result.parts = differing(parts_of(one.directory, steps, *last), parts_of(two.directory, steps, *their_last));
+    return differ(steps - 1, state_text("ends", result.parts));
   }
   if (both > 0 && result.states == 0)
     result.how = "no step has a digest of its state in both ([run] digest_every), so that equal weights cannot be told";

@@ -38,8 +38,9 @@ struct GenerationRecord {
 };
 
 struct SnapshotRecord {
-  int64_t step = 0;  ///< committed steps that the snapshot holds
-  std::string file;  ///< relative to the run directory
+  int64_t step = 0;                 ///< committed steps that the snapshot holds
+  std::string file;                 ///< relative to the run directory
+  std::optional<uint64_t> state{};  ///< StateDigest::root, where ranks compared what they held at the end of a run
 };
 
 /// The lineage goes on from `step` committed steps; commits from there on, so far, are void.

@@ -85,7 +85,9 @@ Json to_json(const GenerationRecord& record) {
 }
 
 Json to_json(const SnapshotRecord& record) {
-  return {{"record", "snapshot"}, {"step", record.step}, {"file", record.file}};
+  Json json{{"record", "snapshot"}, {"step", record.step}, {"file", record.file}};
+  if (record.state) json["state"] = fmt::format("{:016x}", *record.state);
+  return json;
 }
 
 Json to_json(const RestartRecord& record) {
@@ -160,6 +162,13 @@ std::vector<std::vector<RowRange>> shares_field(const Json& object) {
   return shares;
 }
 
+std::optional<uint64_t> state_of(const Json& object) {
+  if (!object.contains("state")) return std::nullopt;
+  const auto state = hex<uint64_t>(text_field(object, "state"));
+  if (!state) throw Refusal{"its `state` is not 16 hexadecimal digits"};
+  return state;
+}
+
 CommitRecord commit_of(const Json& object) {
   CommitRecord record;
   record.step = count_field(object, "step");
@@ -181,10 +190,7 @@ CommitRecord commit_of(const Json& object) {
     if (!skipped->is_boolean()) throw Refusal{"its `skipped` is not true or false"};
     record.skipped = skipped->get<bool>();
   }
-  if (object.contains("state")) {
-    record.state = hex<uint64_t>(text_field(object, "state"));
-    if (!record.state) throw Refusal{"its `state` is not 16 hexadecimal digits"};
-  }
+  record.state = state_of(object);
   return record;
 }
 
@@ -192,7 +198,8 @@ LedgerRecord record_of(const Json& object) {
   if (!object.is_object()) throw Refusal{"it is not a JSON object"};
   const std::string kind = text_field(object, "record");
   if (kind == "commit") return commit_of(object);
-  if (kind == "snapshot") return SnapshotRecord{count_field(object, "step"), text_field(object, "file")};
+  if (kind == "snapshot")
+    return SnapshotRecord{count_field(object, "step"), text_field(object, "file"), state_of(object)};
   if (kind == "not_finite") return NotFiniteRecord{count_field(object, "step"), text_field(object, "reason")};
   if (kind == "restart") return RestartRecord{count_field(object, "step")};
   if (kind == "generation") {

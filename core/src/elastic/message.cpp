@@ -114,7 +114,7 @@ void fields(Message& m, Coder& f) {
   } else if constexpr (std::is_same_v<M, Copying>) {
     f("generation", m.generation), f("in_place", m.in_place);
   } else if constexpr (std::is_same_v<M, Holds>) {
-    f("step", m.step);
+    f("step", m.step), f("compared", m.compared), f("state", m.state);
   } else if constexpr (std::is_same_v<M, Reducing>) {
     f("generation", m.generation), f("step", m.step), f("assignment", m.assignment);
   } else if constexpr (std::is_same_v<M, Vote>) {
@@ -132,11 +132,11 @@ void fields(Message& m, Coder& f) {
   } else if constexpr (std::is_same_v<M, Form>) {
     f("generation", m.generation), f("rank", m.rank), f("world_size", m.world_size), f("next_step", m.next_step);
     f("micro_batch", m.micro_batch), f("donor", m.donor), f("copy_state", m.copy_state),
-        f("wants_state", m.wants_state);
+        f("wants_state", m.wants_state), f("compare", m.compare);
     f("restore", m.restore), rates_fields(m.rates, f);
     f("injections", m.injections);
   } else if constexpr (std::is_same_v<M, Commit>) {
-    f("step", m.step), f("skip", m.skip), f("wait", m.wait), f("snapshot", m.snapshot);
+    f("step", m.step), f("skip", m.skip), f("wait", m.wait), f("snapshot", m.snapshot), f("compare", m.compare);
     rates_fields(m.rates, f);
   } else if constexpr (std::is_same_v<M, Save>) {
     f("step", m.step), f("file", m.file);

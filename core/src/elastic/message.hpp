@@ -15,7 +15,7 @@ namespace pliant::elastic {
 
 /// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
 /// the environment, and a worker that speaks another refuses to begin.
-inline constexpr int kProtocol = 1;
+inline constexpr int kProtocol = 2;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill strikes.
@@ -66,9 +66,12 @@ struct Copying {
 struct Formed {
   int64_t generation = 0;
 };
-/// Answer to Tell: the committed steps that this worker's state holds; -1: it holds a part of a copy, which is nothing.
+/// Answer to Tell, and to a Commit that asks for the state: the committed steps that this worker's state holds; -1: it
+/// holds a part of a copy, which is nothing.
 struct Holds {
   int64_t step = 0;
+  bool compared = false;  ///< state is there
+  uint64_t state = 0;     ///< StateDigest::root
 };
 /// This rank has computed its share and enters the reduction.
 struct Reducing {
@@ -131,6 +134,7 @@ struct Form {
   int64_t donor = 0;         ///< the rank whose state counts
   bool copy_state = false;   ///< some rank needs the donor's state; all ranks take part in the copy
   bool wants_state = false;  ///< this rank needs it
+  bool compare = false;      ///< some ranks' states are copies that were never compared: take the first step's digest
   std::string restore;       ///< snapshot that the donor loads first; empty: the state it has
   std::vector<Injection> injections;
 };
@@ -145,6 +149,7 @@ struct Commit {
   std::string snapshot;  ///< not empty: rank 0 writes a snapshot there after applying
   CostRates rates{};     ///< for the balancer, from the next step on
   bool skip = false;     ///< do not apply it: its update is not finite
+  bool compare = false;  ///< the last step: answer with Holds and the state's digest once it is applied
 };
 /// The generation is over.
 struct Abort {

@@ -133,6 +133,7 @@ bool Session::State::join() {
     if (const auto* save = std::get_if<elastic::Save>(&message)) {
       communicator.clear();  // its generation is over, and the snapshot may need the descriptors that it holds
       if (save->step == applied) {
+        if (last_digest) note(*last_digest);
         write_snapshot(save->file);
       } else {
         channel.send(elastic::SnapshotWritten{
@@ -143,6 +144,7 @@ bool Session::State::join() {
     const auto* formed = std::get_if<elastic::Form>(&message);
     if (formed == nullptr) continue;  // of a generation that is over
     form = *formed;
+    last_digest.reset();
     if (form.rank >= 0 && enter_generation()) return true;
   }
 }

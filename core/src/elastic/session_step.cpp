@@ -49,15 +49,19 @@ void Session::State::share_out() {
 void Session::State::take_digest() {
   digest.reset();
   const int64_t every = config.run().digest_every;
-  if (every == 0 || applied % every != 0) return;
+  const bool after_copy = form.compare && applied == form.next_step;
+  if (every == 0 || (applied % every != 0 && !after_copy)) return;
   const auto began = std::chrono::steady_clock::now();
-  digest = elastic::digest_of_state(*arrays, *program, learning_rate->save(), *array_digests);
+  digest = digest_of_state();
   digest_time = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - began);
 }
 
-void Session::State::note_digest() const {
-  if (!digest || form.rank != 0) return;
-  const std::string line = elastic::digest_line(applied, *digest);
+elastic::StateDigest Session::State::digest_of_state() {
+  return elastic::digest_of_state(*arrays, *program, learning_rate->save(), *array_digests);
+}
+
+void Session::State::note(const elastic::StateDigest& of) const {
+  const std::string line = elastic::digest_line(applied, of);
   const FileDescriptor fd(
       ::open((directory.path() / elastic::kDigestsFile).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   // What cannot be kept is no reason to end a job: the ledger has the digest of the whole.
@@ -69,11 +73,15 @@ void Session::State::note_digest() const {
 void Session::State::settle() {
   if (!verdict) return;
   strike(elastic::InjectionPoint::kApply);
-  note_digest();
+  if (digest && form.rank == 0) note(*digest);
   const elastic::Commit commit = *std::exchange(verdict, std::nullopt);
   // A rule that learns from gradients learns nothing from one that is not there.
   if (!commit.skip || !learning_rate->wants_gradient_norms()) learning_rate->commit(applied, batch.size, norms);
   ++applied;
+  if (commit.compare) {
+    last_digest = digest_of_state();
+    channel.send(elastic::Holds{applied, true, last_digest->root});
+  }
   if (!commit.snapshot.empty() && form.rank == 0) write_snapshot(commit.snapshot);
   rates = commit.rates;
   if (commit.wait) in_generation = false;

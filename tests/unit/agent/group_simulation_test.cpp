@@ -18,6 +18,7 @@ GroupOptions options_for(int64_t workers, std::string on_loss) {
   options.max_restarts = 100;
   options.start_timeout_s = options.hang_timeout_s = 1e9;
   options.snapshot_every = 3;
+  options.compare_states = true;
   return options;
 }
 
@@ -76,6 +77,65 @@ TEST_CASE(
     replaced += job.healthy_killed();
   }
   CHECK(replaced > 300);
+}
+
+TEST_CASE("a worker that comes to another state by the last update is ended, and what is saved is right") {
+  int ended = 0;
+  for (uint32_t seed = 0; seed < 500; ++seed) {
+    SimulatedJob job(options_for(4, "replace"), 6, seed,
+                     {.kills = static_cast<int>(seed % 3), .one_in = 40, .corrupt_last = true});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    const auto said = std::count_if(job.log().begin(), job.log().end(), [](const std::string& line) {
+      return line.find("ended with another state than the other ranks") != std::string::npos;
+    });
+    ended += static_cast<int>(said);
+    if (verdict->exit_code == 1) {  // too few were left to tell
+      REQUIRE(verdict->reason.find("the ranks ended with different states") != std::string::npos);
+      REQUIRE(job.saved().size() < job.lineage().size());
+      continue;
+    }
+    REQUIRE(verdict->exit_code == 0);
+    if (said == 0) continue;  // the only one left, or killed before it was compared
+    REQUIRE(job.saved() == job.lineage());
+  }
+  CHECK(ended > 200);
+}
+
+TEST_CASE("what a joiner copied counts for nothing but what it is of, and a wrong state never wins by copies") {
+  int anew = 0;
+  int disputes = 0;
+  for (uint32_t seed = 0; seed < 3000; ++seed) {
+    // Of six one is a spare, which copies at once where another dies. Of three all wait for a fresh one, and if the
+    // wrong one gave it its state, two of three would hold that.
+    const bool is_small = seed % 3 == 0;
+    GroupOptions options = options_for(is_small ? 3 : 6, "replace");
+    options.micro_batch_of = {{3, 4}};
+    if (!is_small) options.micro_batch_of = {{1, 4}, {3, 4}, {5, 2}};
+    SimulatedJob job(options, 12, seed,
+                     {.kills = is_small ? 1 : 1 + static_cast<int>(seed % 2),
+                      .one_in = 20,
+                      .corrupt = true,
+                      .in_place = seed % 2 == 0});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    anew += static_cast<int>(std::count_if(job.log().begin(), job.log().end(), [](const std::string& line) {
+      return line.find("it copies anew") != std::string::npos;
+    }));
+    if (verdict->exit_code == 1) {
+      REQUIRE(verdict->reason.find("different states and none has a majority") != std::string::npos);
+      ++disputes;
+    }
+    const std::vector<SimulatedJob::Entry> saved = job.saved();
+    const auto wrong = [](const SimulatedJob::Entry& entry) { return entry.generation == -1; };
+    if (job.kills_done() < 2) REQUIRE(std::none_of(saved.begin(), saved.end(), wrong));
+  }
+  CHECK(anew > 20);
+  CHECK(disputes > 20);
 }
 
 TEST_CASE("workers that run short of something, whichever and whenever, are replaced and no step is lost") {

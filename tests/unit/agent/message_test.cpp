@@ -52,6 +52,21 @@ TEST_CASE("what is not finite in a step travels, and the order to skip it") {
   Commit commit;
   commit.skip = true;
   CHECK(std::get<Commit>(*parse_to_worker(to_line(commit))).skip);
+  CHECK_FALSE(std::get<Commit>(*parse_to_worker(to_line(commit))).compare);
+}
+
+TEST_CASE("what a worker holds travels with its digest, and who is to compare") {
+  const auto holds = parse_from_worker(to_line(Holds{26, true, 0xFEDCBA9876543210ULL}));
+  REQUIRE(holds);
+  CHECK(std::get<Holds>(*holds).step == 26);
+  CHECK(std::get<Holds>(*holds).compared);
+  CHECK(std::get<Holds>(*holds).state == 0xFEDCBA9876543210ULL);
+  Commit commit;
+  commit.compare = true;
+  CHECK(std::get<Commit>(*parse_to_worker(to_line(commit))).compare);
+  Form form;
+  form.compare = true;
+  CHECK(std::get<Form>(*parse_to_worker(to_line(form))).compare);
 }
 
 TEST_CASE("a loss that is not finite travels") {

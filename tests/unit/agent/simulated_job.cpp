@@ -49,7 +49,8 @@ std::optional<Verdict> SimulatedJob::run() {
 
 // One random thing that can happen next.
 bool SimulatedJob::act() {
-  if (disturbances_.kills > kills_done_ && random_() % disturbances_.one_in == 0) {
+  const bool may_kill = !disturbances_.corrupt || corrupted_;  // sooner it would be an ordinary loss
+  if (may_kill && disturbances_.kills > kills_done_ && random_() % disturbances_.one_in == 0) {
     strike();
     return true;
   }
@@ -202,6 +203,11 @@ void SimulatedJob::handle(WorkerId, Worker& worker) {
       snapshots_[commit->step + 1] = worker.state;
       worker.outbox.push_back(SnapshotWritten{commit->step + 1, commit->snapshot, ""});
     }
+    if (commit->compare && disturbances_.corrupt_last && !corrupted_ && random_() % 2 == 0) {
+      corrupted_ = true;
+      worker.state.back().generation = -1;
+    }
+    if (commit->compare) worker.outbox.push_back(Holds{worker.holds(), true, digest_of_state(worker.state)});
     worker.at = commit->wait ? At::kWaiting : At::kComputing;
   } else if (const auto* save = std::get_if<Save>(&message)) {
     if (save->step != worker.holds()) return violate("a worker is to save another state");
@@ -342,9 +348,15 @@ Result<> SimulatedJob::record(const SnapshotRecord& record) {
   if (!snapshots_.contains(record.step)) {
     violate("a snapshot is recorded that nobody wrote");
   } else {
-    saved_ = snapshots_.at(record.step);
+    std::erase(recorded_, record.step);
+    recorded_.push_back(record.step);
   }
   return {};
+}
+
+void SimulatedJob::drop_snapshot(const SnapshotRecord& record) {
+  std::erase(recorded_, record.step);
+  snapshots_.erase(record.step);
 }
 
 Result<> SimulatedJob::record(const RestartRecord& record) {

@@ -27,6 +27,7 @@ struct Disturbances {
   int shortages = 0;              ///< workers whose collectives all fail from a random moment on, each for itself
   int agent_stops = 0;            ///< times that the agent is stopped for 2 s, in a tick that has looked at the clock
   bool corrupt = false;           ///< one worker comes to another state, once, at a random step
+  bool corrupt_last = false;      ///< one worker comes to another state by the update of the last step
   bool in_place = false;          ///< states are copied over what a worker held, which takes a while
   int64_t longest_freeze = 6000;  ///< events, a thousandth of a second each; then it continues
 };
@@ -48,7 +49,9 @@ class SimulatedJob final : public GroupActions {
   /// State of each worker at the moment it finished: what it applied, in order.
   [[nodiscard]] const std::vector<std::vector<Entry>>& finished_states() const { return finished_; }
   /// What the newest recorded snapshot holds.
-  [[nodiscard]] const std::vector<Entry>& saved() const { return saved_; }
+  [[nodiscard]] std::vector<Entry> saved() const {
+    return recorded_.empty() ? std::vector<Entry>() : snapshots_.at(recorded_.back());
+  }
   [[nodiscard]] const std::vector<std::string>& log() const { return log_; }
   /// Every generation with the moment at which it was formed.
   [[nodiscard]] const std::vector<std::pair<double, GenerationRecord>>& generations() const { return generations_; }
@@ -88,6 +91,7 @@ class SimulatedJob final : public GroupActions {
   }
   std::vector<int64_t> not_finite;
   std::string snapshot_path(int64_t step) const override { return snapshot_file(step).string(); }
+  void drop_snapshot(const SnapshotRecord& record) override;
   bool has_snapshot(const SnapshotRecord& record) const override { return snapshots_.contains(record.step); }
   void committed(const CommitRecord&, int64_t) override { note_progress(); }
   void event(const std::string& line, bool) override { log_.push_back(line); }
@@ -139,7 +143,7 @@ class SimulatedJob final : public GroupActions {
   std::map<int64_t, std::map<int64_t, std::vector<Entry>>> donated_;  ///< generation -> donor's state when it joined
   std::vector<Entry> lineage_;
   std::vector<std::vector<Entry>> finished_;
-  std::vector<Entry> saved_;
+  std::vector<int64_t> recorded_;  ///< steps of snapshots that were recorded
   std::set<std::pair<int64_t, int64_t>> rates_seen_;
   std::vector<std::string> log_;
   std::vector<std::pair<double, GenerationRecord>> generations_;

@@ -138,6 +138,18 @@ TEST_CASE("a ledger that was closed opens with all its records and goes on") {
   }
 }
 
+TEST_CASE("a snapshot keeps the digest of its state where the ranks compared it") {
+  const ScratchFolder folder;
+  Ledger ledger = filled_ledger(folder / "ledger.jsonl", 2);
+  REQUIRE(ledger.append(SnapshotRecord{1, "one"}).has_value());
+  REQUIRE(ledger.append(SnapshotRecord{2, "two", 0x00c0ffee00c0ffee}).has_value());
+  const auto read = Ledger::replay(folder / "ledger.jsonl");
+  REQUIRE(read.has_value());
+  REQUIRE(read->snapshots.size() == 2);
+  CHECK_FALSE(read->snapshots[0].state.has_value());
+  CHECK(read->snapshots[1].state == 0x00c0ffee00c0ffee);
+}
+
 TEST_CASE("a restart makes the commits and snapshots behind it void") {
   const ScratchFolder folder;
   Ledger ledger = filled_ledger(folder / "ledger.jsonl", 2);

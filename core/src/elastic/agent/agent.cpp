@@ -379,7 +379,11 @@ struct Agent::State final : GroupActions, ForeignActions {
     return job_plan->assignment_of(step, how, rates);
   }
 
-  Result<> record(const CommitRecord& entry) override { return append(entry); }
+  Result<> record(const CommitRecord& entry) override {
+    Result<> appended = append(entry);
+    if (appended) prune_snapshots();  // the ranks have compared what the newest one holds
+    return appended;
+  }
   Result<> record(const GenerationRecord& entry) override { return append(entry); }
   Result<> record(const RestartRecord& entry) override { return append(entry); }
   Result<> record(const NotFiniteRecord& entry) override { return append(entry); }
@@ -388,9 +392,11 @@ struct Agent::State final : GroupActions, ForeignActions {
     if (fs::path(entry.file).is_absolute()) {
       inside.file = fs::path(entry.file).lexically_relative(order.directory.path()).string();
     }
-    auto appended = append(inside);
-    if (appended) prune_snapshots();
-    return appended;
+    return append(inside);
+  }
+  void drop_snapshot(const SnapshotRecord& entry) override {
+    std::error_code ignored;
+    fs::remove(order.directory.path() / entry.file, ignored);
   }
   std::string snapshot_path(int64_t step) const override {
     if (gone.empty()) return snapshot_file(step).string();
@@ -462,7 +468,10 @@ struct Agent::State final : GroupActions, ForeignActions {
   // The verdict, unless nothing is left of the run that it is about.
   Verdict at_end(Verdict over) {
     static_cast<void>(look());
-    if (gone.empty()) return over;
+    if (gone.empty()) {
+      if (ledger && over.outcome != "failed") prune_snapshots();
+      return over;
+    }
     if (rescue_lock && !has_newest_snapshot()) {
       event("no worker could write a snapshot there: a resume has to compute steps again", true);
     }
@@ -577,6 +586,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     options.fit = balancer.fit;
     options.on_loss = run.on_loss;
     options.on_nonfinite = run.on_nonfinite;
+    options.compare_states = run.digest_every > 0;
     if (ledger) options.stopped_before_at = ledger->lineage().not_finite_step;
     options.max_restarts = run.max_restarts - restarts_spent;
     options.must_attach = run.attach == "required";

@@ -30,9 +30,15 @@ void Group::ended(WorkerId worker, const ExitStatus& status) {
     if (members_.empty()) over_ = pending_;
     return;
   }
-  if (phase_ == Phase::kSaving && worker != saver_) {
+  const auto lives = [this](WorkerId id) { return members_.contains(id) && members_.at(id).fenced.empty(); };
+  const bool compares = phase_ == Phase::kSaving && saver_ < 0;
+  const bool others = !compares || std::any_of(ranks_.begin(), ranks_.end(), lives);
+  if (phase_ == Phase::kSaving && worker != saver_ && others) {
     ++lost_while_saving_;
-    return actions_.event(fmt::format("{} {} after the last commit", who, describe(status)), true);
+    actions_.event(member.fenced.empty() ? fmt::format("{} {} after the last commit", who, describe(status))
+                                         : fmt::format("{} {}", who, member.fenced),
+                   true);
+    return compare_last_states();
   }
   std::string how = fmt::format("{} {}", who, describe(status));
   if (!member.fenced.empty()) how = fmt::format("{} {}", who, member.fenced);

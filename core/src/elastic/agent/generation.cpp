@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "elastic/agent/group.hpp"
@@ -140,6 +141,15 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
   form.copy_state = restore || next_step == 0 || std::any_of(ranks_.begin(), ranks_.end(), [&](WorkerId id) {
                       return members_.at(id).holds != next_step;
                     });
+  const auto wants_state = [&](WorkerId id) {
+    return id != usable.front() && (restore || next_step == 0 || members_.at(id).holds != next_step);
+  };
+  Member& donor = members_.at(usable.front());
+  if (restore) donor.origin = usable.front();
+  for (const WorkerId id : ranks_) {
+    if (wants_state(id)) members_.at(id).origin = donor.origin;
+    form.compare = form.compare || members_.at(id).origin != id;
+  }
   for (size_t i = 0; i < usable.size(); ++i) {
     Member& member = members_.at(usable[i]);
     const bool ranked = static_cast<int64_t>(i) < world_size;
@@ -149,7 +159,7 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
     member.answered_at = time();
     Form own = form;
     own.rank = member.rank;
-    own.wants_state = i != 0 && (restore || next_step == 0 || member.holds != next_step);
+    own.wants_state = wants_state(usable[i]);
     member.may_hold = ranked && (own.wants_state || member.holds != next_step);
     own.restore = restore && i == 0 ? snapshot_->file : "";
     own.injections = injections_for(member.rank);
@@ -233,49 +243,133 @@ void Group::try_commit() {
 }
 
 bool Group::states_agree() {
-  std::map<uint64_t, std::vector<WorkerId>> by_state;
+  States states;
   int64_t longest = 0;
+  bool compared = true;
   for (const WorkerId rank : ranks_) {
     const Vote& vote = *members_.at(rank).vote;
-    by_state[vote.compared ? vote.state : 0].push_back(rank);
+    states[rank] = vote.state;
+    compared = compared && vote.compared;
     longest = std::max(longest, vote.digest_microseconds);
   }
-  if (by_state.size() == 1) {
-    if (members_.at(ranks_.front()).vote->compared) ++digests_, digest_seconds_ += static_cast<double>(longest) * 1e-6;
-    return true;
-  }
-  const auto most = std::max_element(by_state.begin(), by_state.end(), [](const auto& left, const auto& right) {
-    return left.second.size() < right.second.size();
-  });
-  if (2 * most->second.size() <= ranks_.size()) {
-    std::string all;
-    for (const auto& [state, holders] : by_state) {
-      for (const WorkerId id : holders) all += fmt::format("{}{}: {:016x}", all.empty() ? "" : ", ", label(id), state);
-    }
+  if (!compared) return true;  // none is, by the job's options
+  const std::optional<uint64_t> right = state_of_most(states);
+  if (!right) {
     disputed_ = true;
+    drop_newest_snapshot();
     end({1, "failed",
          fmt::format("step {} is not committed: the ranks began it with different states and none has a majority "
-                     "({}). Whose is right cannot be told; a rank computed otherwise than the others, or left out an "
-                     "update. `pliant run --resume` goes on from the newest snapshot{}",
-                     committed_, all,
-                     snapshot_ ? fmt::format(", of step {}", snapshot_->step) : ", of which there is none")},
+                     "({}). {}",
+                     committed_, listed(states), what_a_dispute_means())},
         true);
     return false;
   }
-  for (const auto& [state, holders] : by_state) {
-    if (state == most->first) continue;
-    for (const WorkerId id : holders) {
-      Member& member = members_.at(id);
-      member.vote.reset();
-      fence(id, fmt::format("began step {} with another state than the other ranks ({:016x} instead of {:016x}) and "
-                            "was ended",
-                            committed_, state, most->first));
-      if (id != ranks_.front() || !snapshot_ || snapshot_->step != committed_) continue;
-      snapshot_.reset();  // it wrote it; a rank of the majority writes it again
-      due_ = Due{committed_, id};
-    }
+  const bool agree =
+      std::all_of(states.begin(), states.end(), [right](const auto& state) { return state.second == *right; });
+  if (!agree) {
+    if (part_with_others(states, *right, fmt::format("began step {}", committed_))) return false;
+    actions_.interrupted();
+    abort_generation();
+    regroup("some ranks had copied a wrong state");
+    return false;
   }
-  return false;
+  ++digests_;
+  digest_seconds_ += static_cast<double>(longest) * 1e-6;
+  for (const WorkerId rank : ranks_) members_.at(rank).origin = rank;
+  return true;
+}
+
+std::optional<uint64_t> Group::state_of_most(const States& states) const {
+  std::map<uint64_t, int64_t> voices;
+  std::set<std::pair<WorkerId, uint64_t>> heard;
+  for (const auto& [id, state] : states) {
+    const WorkerId origin = members_.at(id).origin;
+    if (origin != id && states.contains(origin)) continue;
+    if (heard.insert({origin, state}).second) ++voices[state];
+  }
+  const auto most = std::max_element(voices.begin(), voices.end(),
+                                     [](const auto& left, const auto& right) { return left.second < right.second; });
+  if (most == voices.end() || 2 * most->second <= static_cast<int64_t>(heard.size())) return std::nullopt;
+  return most->first;
+}
+
+std::string Group::listed(const States& states) const {
+  std::string all;
+  for (const auto& [id, state] : states) {
+    const WorkerId origin = members_.at(id).origin;
+    all += fmt::format("{}{}: {:016x}", all.empty() ? "" : ", ", label(id), state);
+    if (origin != id) all += fmt::format(", a copy of worker {}'s", origin);
+  }
+  return all;
+}
+
+std::string Group::what_a_dispute_means() const {
+  return fmt::format(
+      "Whose is right cannot be told; a rank computed otherwise than the others, or left out an update. `pliant run "
+      "--resume` goes on from the newest snapshot{}",
+      snapshot_ ? fmt::format(", of step {}", snapshot_->step) : ", of which there is none");
+}
+
+bool Group::part_with_others(const States& states, uint64_t right, const std::string& when) {
+  bool ended = false;
+  for (const auto& [id, state] : states) {
+    if (state == right) continue;
+    Member& member = members_.at(id);
+    member.vote.reset();
+    member.is_void = true;
+    member.holds = -1;
+    const auto origin = states.find(member.origin);
+    if (member.origin != id && (origin == states.end() || origin->second == state)) {
+      actions_.event(
+          fmt::format("{} had copied its state from worker {}, whose state is another than that of the other "
+                      "ranks; it copies anew",
+                      label(id), member.origin),
+          true);
+    } else {
+      fence(id, fmt::format("{} with another state than the other ranks ({:016x} instead of {:016x}) and was ended",
+                            when, state, right));
+      ended = true;
+    }
+    const bool writes = due_ && due_->writer == id;
+    if (!writes && (id != ranks_.front() || !snapshot_ || snapshot_->step != committed_)) continue;
+    drop_newest_snapshot();
+    due_ = Due{committed_, -1};  // one of the others writes it
+  }
+  return ended;
+}
+
+void Group::drop_newest_snapshot() {
+  if (!snapshot_ || snapshot_->step != committed_) return;
+  actions_.drop_snapshot(*snapshot_);
+  snapshot_ = std::exchange(snapshot_before_, std::nullopt);
+}
+
+void Group::compare_last_states() {
+  if (phase_ != Phase::kSaving || saver_ >= 0) return;
+  States states;
+  for (const WorkerId rank : ranks_) {
+    const auto found = members_.find(rank);
+    if (found == members_.end() || !found->second.fenced.empty()) continue;
+    const Member& member = found->second;
+    const bool stopped = member.stopped_at && time() - *member.stopped_at >= kStoppedSeconds;
+    if (!member.last_state && !stopped) return;
+    if (member.last_state) states[rank] = *member.last_state;
+  }
+  const std::optional<uint64_t> right = state_of_most(states);
+  if (!right && !states.empty()) {
+    disputed_ = true;
+    const std::string reason = fmt::format(
+        "every step is committed, but the ranks ended with different states and none has a majority ({}). {}",
+        listed(states), what_a_dispute_means());
+    if (pending_) actions_.event(reason, true);
+    pending_ = Verdict{1, "failed", reason};
+    return close();
+  }
+  if (right) part_with_others(states, *right, "ended");
+  last_state_ = right;
+  if (save()) return;
+  if (!pending_) pending_ = verdict_when_saved();
+  close();
 }
 
 std::string Group::what_is_not_finite() const {
@@ -340,14 +434,17 @@ void Group::finish_step(const CommitRecord& record) {
   progress_at_ = time();
   const bool last = !actions_.has_step(committed_) || stop_code_ != 0;
   commit.wait = last || may_grow();
+  commit.compare = last && options_.compare_states;
   const bool due =
       std::exchange(save_soon_, false) || (options_.snapshot_every > 0 && committed_ % options_.snapshot_every == 0);
-  if (due || last) commit.snapshot = actions_.snapshot_path(committed_);
-  if (due) due_ = Due{committed_, ranks_.front()};
+  const bool writes = (due || last) && !commit.compare;
+  if (writes) commit.snapshot = actions_.snapshot_path(committed_);
+  if (due && writes) due_ = Due{committed_, ranks_.front()};
   for (const WorkerId rank : ranks_) {
     Member& member = members_.at(rank);
     member.holds = committed_;
     member.vote.reset();
+    member.last_state.reset();
     member.stage = Stage::kFormed;
     member.woken = false;
     actions_.send(rank, commit);
@@ -355,7 +452,7 @@ void Group::finish_step(const CommitRecord& record) {
   actions_.committed(record, static_cast<int64_t>(ranks_.size()));
   if (last) {
     phase_ = Phase::kSaving;
-    saver_ = ranks_.front();
+    saver_ = commit.compare ? -1 : ranks_.front();
   } else if (commit.wait) {
     grown_at_ = time();
     regroup("a worker joined");

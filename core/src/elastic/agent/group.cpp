@@ -116,6 +116,7 @@ std::vector<InjectedKill> Group::unstruck() const {
 void Group::started(WorkerId worker) {
   look();
   members_[worker].since = time();
+  members_[worker].origin = worker;
 }
 
 void Group::received(WorkerId worker, const FromWorker& message) {
@@ -202,7 +203,7 @@ void Group::on(WorkerId, Member& member, const Formed& message) {
   if (message.generation != generation_) return;
   if (member.may_hold || phase_ == Phase::kForming) {  // also where the generation was given up meanwhile
     member.holds = committed_;
-    member.may_hold = false;
+    member.may_hold = member.is_void = false;
   }
   if (phase_ != Phase::kForming) return;
   member.stage = std::max(member.stage, Stage::kFormed);
@@ -218,10 +219,15 @@ void Group::on(WorkerId, Member& member, const Formed& message) {
 }
 
 void Group::on(WorkerId, Member& member, const Holds& message) {
-  member.holds = message.step;
+  member.holds = member.is_void ? -1 : message.step;
   member.may_hold = false;
   member.asked_at.reset();
   member.answered_at = time();
+  if (message.compared && message.step == committed_ && phase_ == Phase::kSaving && saver_ < 0) {
+    member.last_state = message.state;
+    progress_at_ = time();
+    return compare_last_states();
+  }
   if (phase_ == Phase::kStarting) regroup(reason_);
 }
 
@@ -288,6 +294,7 @@ void Group::forget_breaks_of(WorkerId worker) {
 }
 
 void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) {
+  if (member.is_void || disputed_) return;
   const bool last = phase_ == Phase::kSaving && worker == saver_ && message.step == committed_;
   if (message.file != actions_.snapshot_path(message.step)) {  // the run directory was given up since
     if (last && !save()) close();
@@ -308,7 +315,7 @@ void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) 
     }
     return close();
   }
-  const SnapshotRecord record{message.step, message.file};
+  const SnapshotRecord record{message.step, message.file, last ? last_state_ : std::nullopt};
   const bool known = snapshot_ && snapshot_->step == record.step && snapshot_->file == record.file;
   const bool old = snapshot_ && snapshot_->step > record.step;  // of a rank that was stopped in between
   if (!last && (known || old || record.step > committed_)) return let_retire(worker, member);
@@ -319,6 +326,7 @@ void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) 
     if (message.file != actions_.snapshot_path(message.step) && save()) return;
     return close();
   }
+  if (snapshot_ && snapshot_->step != record.step) snapshot_before_ = snapshot_;
   snapshot_ = record;
   if (!last) return let_retire(worker, member);
   if (!pending_) pending_ = verdict_when_saved();

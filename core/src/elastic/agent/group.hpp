@@ -72,6 +72,8 @@ class GroupActions {
   virtual Result<> record(const NotFiniteRecord& record) = 0;
   /// Where a worker writes the snapshot of `step`: relative to the run directory or absolute. Empty: nowhere.
   [[nodiscard]] virtual std::string snapshot_path(int64_t step) const = 0;
+  /// Removes the file of a snapshot that was recorded: what it holds is wrong, or nobody knows.
+  virtual void drop_snapshot(const SnapshotRecord& record) = 0;
   /// False when the file of a snapshot that was recorded is gone.
   [[nodiscard]] virtual bool has_snapshot(const SnapshotRecord& record) const = 0;
   virtual void committed(const CommitRecord& record, int64_t world_size) = 0;
@@ -94,7 +96,8 @@ struct GroupOptions {
   std::string on_nonfinite = "stop";
   std::optional<int64_t> stopped_before_at;  ///< the step that was not finite when this job ended the last time
   int64_t max_restarts = 3;
-  bool must_attach = false;  ///< a worker that never says Hello is late too
+  bool compare_states = false;  ///< after a copy and after the last step, too; [run] digest_every above 0
+  bool must_attach = false;     ///< a worker that never says Hello is late too
   double start_timeout_s = 120;
   double hang_timeout_s = 300;
   double min_resize_interval_s = 0;  ///< between two resizes that nothing forces
@@ -163,8 +166,13 @@ class Group {
     int64_t rank = -1;
     int64_t holds = 0;      ///< committed steps in its state; -1: a part of a copy
     bool may_hold = false;  ///< was to copy a state, and has not said whether it has
+    bool is_void = false;   ///< its state turned out wrong; until it has copied another
     /// What others can begin from: while it copies a state over its own nobody knows.
-    [[nodiscard]] int64_t surely_holds() const { return may_hold ? -1 : holds; }
+    [[nodiscard]] int64_t surely_holds() const { return may_hold || is_void ? -1 : holds; }
+    /// Whose state it holds: its own, or that of the worker that it copied until the copy is compared. A copy says
+    /// nothing more than what it is of.
+    WorkerId origin = -1;
+    std::optional<uint64_t> last_state;  ///< digest of its state after the last step
     Stage stage = Stage::kIdle;
     std::optional<Vote> vote;
     double since = 0;                    ///< when it was started
@@ -230,9 +238,22 @@ class Group {
   void wait_for_rendezvous(const Error& error);
   void form(const std::vector<WorkerId>& usable, int64_t world_size, const std::string& reason);
   void try_commit();
-  /// What is not finite in the step that all have voted for; empty: nothing.
   /// False where ranks began the step with different states, and that has been dealt with.
   bool states_agree();
+  using States = std::map<WorkerId, uint64_t>;  ///< digests of ranks' states
+  /// The state that more than half hold, where copies count with what they are of; nullopt: there is none.
+  [[nodiscard]] std::optional<uint64_t> state_of_most(const States& states) const;
+  /// "rank 0 (worker 0): 53c1..., rank 1 (worker 4): ..."
+  [[nodiscard]] std::string listed(const States& states) const;
+  [[nodiscard]] std::string what_a_dispute_means() const;
+  /// Ends the ranks whose state is not `right`; a copy of such a state is taken from whoever holds it. `when`: "began
+  /// step 7", "ended the job". True where somebody was ended.
+  bool part_with_others(const States& states, uint64_t right, const std::string& when);
+  /// Forgets the snapshot of the present step, if there is one: the one before counts again.
+  void drop_newest_snapshot();
+  /// After the last step: once all ranks have said what they hold, one that holds what most do saves it.
+  void compare_last_states();
+  /// What is not finite in the step that all have voted for; empty: nothing.
   [[nodiscard]] std::string what_is_not_finite() const;
   /// Ends the job before that step.
   void stop_at(const std::string& not_finite);
@@ -300,7 +321,8 @@ class Group {
   int64_t restarts_ = 0;
   int64_t digests_ = 0;
   double digest_seconds_ = 0;
-  bool disputed_ = false;  ///< ranks hold different states and nobody can tell whose is right
+  std::optional<uint64_t> last_state_;  ///< digest of the state after the last step, once it is compared
+  bool disputed_ = false;               ///< ranks hold different states and nobody can tell whose is right
   struct Break {
     WorkerId worker;
     bool shortage;
@@ -320,10 +342,11 @@ class Group {
   CostRates rates_;
   std::optional<Assignment> assignment_;  ///< of the step in hand, once it was needed
   std::optional<SnapshotRecord> snapshot_;
-  int64_t fenced_for_breaking_ = 0;     ///< workers whose collectives failed, since the last commit
-  int64_t lost_while_saving_ = 0;       ///< workers that died after the last commit and were not replaced
-  bool save_soon_ = false;              ///< the next commit is snapshotted: its holder nearly was lost
-  std::optional<double> nobody_since_;  ///< since when no worker lives, and some are owed
+  std::optional<SnapshotRecord> snapshot_before_;  ///< the one that it took the place of
+  int64_t fenced_for_breaking_ = 0;                ///< workers whose collectives failed, since the last commit
+  int64_t lost_while_saving_ = 0;                  ///< workers that died after the last commit and were not replaced
+  bool save_soon_ = false;                         ///< the next commit is snapshotted: its holder nearly was lost
+  std::optional<double> nobody_since_;             ///< since when no worker lives, and some are owed
   bool told_of_wait_ = false;
   bool told_of_shared_device_ = false;
   std::optional<double> grown_at_;  ///< the last resize that nothing forced
@@ -333,7 +356,7 @@ class Group {
     WorkerId writer = -1;
   };
   std::optional<Due> due_;
-  WorkerId saver_ = -1;  ///< writes the final snapshot
+  WorkerId saver_ = -1;  ///< writes the final snapshot; -1 while the ranks' last states are compared
   int stop_code_ = 0;    ///< 0: no stop was asked for
   bool uses_api_ = false;
   double progress_at_ = 0;  ///< last sign of progress

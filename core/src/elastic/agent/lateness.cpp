@@ -42,6 +42,7 @@ void Group::tick() {
   start_those_due();
   fence_those_not_started();
   note_stopped();
+  compare_last_states();
   if (phase_ == Phase::kStarting && uses_api_) regroup(reason_);  // somebody may have continued, or waited long enough
   if (phase_ == Phase::kRunning) probe_idle();
   const auto stands = [this] { return phase_ == Phase::kForming || phase_ == Phase::kRunning; };
@@ -192,8 +193,13 @@ std::vector<WorkerId> Group::furthest_behind() const {
 
 std::vector<WorkerId> Group::who_holds_up() const {
   if (phase_ == Phase::kForming || phase_ == Phase::kRunning) return furthest_behind();
-  if (phase_ == Phase::kSaving) return {saver_};
+  if (phase_ == Phase::kSaving && saver_ >= 0) return {saver_};
   std::vector<WorkerId> late;
+  if (phase_ == Phase::kSaving) {
+    std::copy_if(ranks_.begin(), ranks_.end(), std::back_inserter(late),
+                 [this](WorkerId id) { return members_.contains(id) && !members_.at(id).last_state; });
+    return late;
+  }
   for (const auto& [id, member] : members_) {
     const bool starting = phase_ == Phase::kStarting;
     if (starting ? member.ready && is_away(id, member) : !member.finished) late.push_back(id);
