@@ -50,6 +50,13 @@ TEST_CASE("rows and gradients that do not fit the step are refused, and the step
   CHECK(ended.summary["restarts"] == 0);
 }
 
+TEST_CASE("a worker attaches once, and what it starts is no worker") {
+  JobRunner job;
+  const Ended ended = misbehave(job, "attach_again");
+  check_survived(ended, "");
+  CHECK(ended.summary["restarts"] == 0);
+}
+
 TEST_CASE("a worker that dies at its start is replaced") {
   JobRunner job;
   check_survived(misbehave(job, "exit_at_start"), "worker 1 exited with code 1");

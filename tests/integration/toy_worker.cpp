@@ -1,6 +1,7 @@
 // A worker with a model of a few floats: quick to start, exact to check, and able to misbehave when [app] says so.
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -16,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "pliant/log.hpp"
 #include "pliant/session.hpp"
 
 #ifdef __SANITIZE_THREAD__
@@ -98,6 +100,24 @@ void check_add_refuses(pliant::Step& step) {
   expect_refusal(own, {static_cast<const float*>(nullptr), kParameters});
 }
 
+// A worker attaches once, and what it starts is no worker.
+void check_attach_refuses() {
+  try {
+    pliant::Session::attach();
+    throw std::logic_error("a process attached twice");
+  } catch (const pliant::Error& error) {
+    if (error.status() != pliant::Status::kFailedPrecondition) throw;
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl("/proc/self/exe", "toy_worker", nullptr);
+    ::_exit(127);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 2) throw std::logic_error("a child of a worker attached");
+}
+
 // What [app] asks this incarnation to do wrong.
 struct Misbehaviour {
   int agent_socket;
@@ -118,6 +138,7 @@ struct Misbehaviour {
     const char* own = std::getenv("RANK");
     if (own == nullptr || (rank >= 0 && std::to_string(rank) != own)) return;
     if (how == "hang_at_start") ::pause();
+    if (how == "attach_again") check_attach_refuses();
     if (how == "stop_at_start") ::raise(SIGSTOP);
     if (how == "exit_at_start") std::exit(1);
     if (how == "usage_at_start") std::exit(2);
@@ -170,7 +191,8 @@ struct Misbehaviour {
 };
 
 int train() {
-  const char* agent_socket = std::getenv("PLIANT_AGENT_FD");  // gone when it is attached
+  pliant::log_to_stderr();
+  const char* agent_socket = std::getenv("PLIANT_AGENT_FD");  // "7:4026531"
   const int socket = agent_socket == nullptr ? -1 : std::stoi(agent_socket);
   pliant::Session session = pliant::Session::attach();
   if (!session.config().app_bool("keep_signals").value_or(false)) pliant::leave_stop_signals_to_agent();

@@ -81,6 +81,31 @@ TEST_CASE("a warden that is killed is replaced, and its successor leaves nothing
   CHECK(comes_true([&] { return job.processes_left() == 0; }));
 }
 
+TEST_CASE("a worker whose agent is killed is told so and ends by itself") {
+  JobRunner job;
+  job.config(toy_config("workers = 2\nsnapshot_every = 2", "step_ms = 10\nsequences = 403"));
+  const pid_t agent = job.start({"run", "pliant.toml", "--json"});
+  REQUIRE(job.wait_for_commits(agent, 3));
+  ::kill(agent, SIGKILL);
+  CHECK(job.wait(agent).exit_code == 128 + SIGKILL);
+  CHECK(comes_true([&] { return job.processes_left() == 0; }));
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::string log = read_all(job.latest() / "logs" / ("rank-" + std::to_string(rank) + ".log"));
+    CHECK(log.find("the agent of this job is gone; `pliant run --resume` goes on from the newest snapshot") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("a worker that does not hear of its agent's end is killed after the warden's grace") {
+  JobRunner job;
+  job.config(toy_config("workers = 2", "step_ms = 10\nsequences = 403\nmisbehave = \"hang\"\nmisbehave_step = 3"));
+  const pid_t agent = job.start({"run", "pliant.toml", "--json"});
+  REQUIRE(job.wait_for_commits(agent, 3));
+  ::kill(agent, SIGKILL);
+  CHECK(job.wait(agent).exit_code == 128 + SIGKILL);
+  CHECK(comes_true([&] { return job.processes_left() == 0; }));
+}
+
 TEST_CASE("a warden that takes the place of another while the agent has no descriptor left harms nobody") {
   JobRunner job;
   job.config(daemon_config());

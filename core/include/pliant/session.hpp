@@ -16,7 +16,10 @@
 // A program that computes on a device asks Session::device() which, hands in its gradients where they lie, in pieces
 // (Step::add_piece), and takes Committed::device_gradient(). Nothing of the gradient goes through the host then.
 //
-// All calls come from one thread. A control thread inside ends every wait when the group changes.
+// All calls come from one thread. A control thread inside ends every wait when the group changes. When the agent is
+// gone every wait ends, too, and next() and commit() throw kPeerLost: the job is over for this program, which has one
+// second to end before it is killed. Nothing here prints (pliant/log.hpp), ends the process or touches signals, but for
+// leave_stop_signals_to_agent().
 #pragma once
 
 #include <cstdint>
@@ -91,7 +94,7 @@ class Step {
 
   /// Reduces, votes and waits for the verdict. nullopt: the group changed first, or [run] on_nonfinite = "skip" leaves
   /// the update of this step out; call Session::next, which hands the step out again, or the one after it. Otherwise
-  /// the caller MUST apply the gradient before it calls Session::next.
+  /// the caller MUST apply the gradient before it calls Session::next. Throws kPeerLost when the agent is gone.
   [[nodiscard]] std::optional<Committed> commit();
 
  private:
@@ -109,8 +112,9 @@ void leave_stop_signals_to_agent();
 
 class Session {
  public:
-  /// Joins the job whose agent started this process. Throws kFailedPrecondition when there is none: start it with
-  /// `pliant run`.
+  /// Joins the job whose agent started this process. Throws kFailedPrecondition when there is none (start it with
+  /// `pliant run`), when this process joined before, and in what a worker has started. From here on the kernel does not
+  /// kill this process with its agent (PR_SET_PDEATHSIG).
   static Session attach();
   ~Session();
   Session(Session&&) noexcept;
@@ -135,7 +139,7 @@ class Session {
   void start(TrainingState& state) { start(load_dataset(config()), state); }
 
   /// The next step for this worker; nullptr when the job is done or was told to stop. Blocks while this worker is a
-  /// spare.
+  /// spare. Throws kPeerLost when the agent is gone.
   Step* next();
 
  private:

@@ -1,28 +1,68 @@
 #include "elastic/channel.hpp"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <utility>
 
 namespace pliant::elastic {
 namespace {
 
-// What a worker exits with when its agent is gone: the code of a process that was told to go away by SIGKILL.
-constexpr int kAgentGone = 137;
+/// The socket's own number; 0: `fd` is none.
+uint64_t number_of_socket(int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0 || !S_ISSOCK(status.st_mode)) return 0;
+  return status.st_ino;
+}
+
+[[noreturn]] void throw_gone(const std::string& why) {
+  throw Error(Status::kPeerLost, fmt::format("{}; `pliant run --resume` goes on from the newest snapshot", why));
+}
 
 }  // namespace
 
-Channel::Channel(int fd, std::function<void(int64_t)> on_abort) : fd_(fd), on_abort_(std::move(on_abort)) {
+std::string text_of_socket(int fd) {
+  return fmt::format("{}:{}", fd, number_of_socket(fd));
+}
+
+FileDescriptor take_socket(std::string_view text) {
+  int fd = -1;
+  uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, fd);
+  bool whole = first.ec == std::errc() && first.ptr != end && *first.ptr == ':';
+  if (whole) {
+    const auto second = std::from_chars(first.ptr + 1, end, number);
+    whole = second.ec == std::errc() && second.ptr == end;
+  }
+  const int flags = whole ? ::fcntl(fd, F_GETFD) : -1;
+  if (flags < 0 || (flags & FD_CLOEXEC) != 0 || number == 0 || number_of_socket(fd) != number) {
+    throw Error(Status::kFailedPrecondition,
+                "the connection to the agent is not open in this process, or was taken by an earlier Session::attach: "
+                "a worker attaches once, and the programs that it starts are no workers",
+                ExitCode::kUsage);
+  }
+  ::fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
+  return FileDescriptor(fd);
+}
+
+Channel::Channel(FileDescriptor fd, std::function<void(int64_t)> on_abort)
+    : fd_(std::move(fd)), on_abort_(std::move(on_abort)) {
   reader_ = std::thread([this] { read_all(); });
 }
 
 Channel::~Channel() {
-  closing_.store(true);
-  ::shutdown(fd_, SHUT_RD);  // wakes the reader; what was sent still reaches the agent
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  ::shutdown(fd_.get(), SHUT_RD);  // wakes the reader; what was sent still reaches the agent
   reader_.join();
-  ::close(fd_);
 }
 
 void Channel::send(const FromWorker& message) {
@@ -30,44 +70,51 @@ void Channel::send(const FromWorker& message) {
   const std::lock_guard lock(send_mutex_);
   size_t sent = 0;
   while (sent < line.size()) {
-    const ssize_t n = ::send(fd_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
-    if (n > 0) {
-      sent += static_cast<size_t>(n);
-    } else if (n < 0 && errno != EINTR) {
-      ::_exit(kAgentGone);
-    }
+    const ssize_t n = ::send(fd_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;  // the reader sees the end, too
+    sent += static_cast<size_t>(n);
   }
 }
 
 ToWorker Channel::receive() {
   std::unique_lock lock(mutex_);
-  arrived_.wait(lock, [this] { return !inbox_.empty(); });
+  arrived_.wait(lock, [this] { return !inbox_.empty() || gone_; });
+  if (inbox_.empty()) throw_gone(*gone_);
   ToWorker message = std::move(inbox_.front());
   inbox_.pop_front();
   return message;
 }
 
-std::optional<ToWorker> Channel::poll() {
+void Channel::require_agent() {
   const std::lock_guard lock(mutex_);
-  if (inbox_.empty()) return std::nullopt;
-  ToWorker message = std::move(inbox_.front());
-  inbox_.pop_front();
-  return message;
+  if (gone_) throw_gone(*gone_);
+}
+
+void Channel::lose_agent(std::string why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closing_) return;
+    gone_ = std::move(why);
+  }
+  arrived_.notify_all();
+  ::shutdown(fd_.get(), SHUT_RDWR);  // an agent that lives sees that this worker has left
+  on_abort_(kEveryGeneration);
 }
 
 void Channel::read_all() {
   std::string pending;
   char bytes[4096];
   while (true) {
-    const ssize_t n = ::recv(fd_, bytes, sizeof(bytes), 0);
+    const ssize_t n = ::recv(fd_.get(), bytes, sizeof(bytes), 0);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
+    if (n <= 0) return lose_agent("the agent of this job is gone");
     pending.append(bytes, static_cast<size_t>(n));
     size_t end = 0;
     while ((end = pending.find('\n')) != std::string::npos) {
       Result<ToWorker> message = parse_to_worker(std::string_view(pending).substr(0, end));
       pending.erase(0, end + 1);
-      if (!message) ::_exit(kAgentGone);  // an agent that speaks nonsense is no agent
+      if (!message) return lose_agent("the agent of this job is left: " + message.error().message());
       const auto* abort = std::get_if<Abort>(&*message);
       const int64_t aborted = abort != nullptr ? abort->generation : -1;
       {
@@ -77,11 +124,8 @@ void Channel::read_all() {
       arrived_.notify_one();
       if (aborted >= 0) on_abort_(aborted);
     }
-    if (pending.size() > kLongestMessage) ::_exit(kAgentGone);
+    if (pending.size() > kLongestMessage) return lose_agent("the agent of this job is left: its message has no end");
   }
-  // Ended by ~Channel, or the agent is gone.
-  if (closing_.load()) return;
-  ::_exit(kAgentGone);
 }
 
 }  // namespace pliant::elastic

@@ -1,9 +1,9 @@
 // The worker's side of the step protocol. See docs/explanation/commit-protocol.md.
 #include "pliant/session.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -33,7 +33,6 @@ Broken broken(int64_t generation, const Error& error) {
 
 namespace {
 
-constexpr const char* kAgentSocket = "PLIANT_AGENT_FD";
 constexpr const char* kRunDirectory = "PLIANT_RUN_DIR";
 constexpr const char* kLocalRank = "LOCAL_RANK";
 
@@ -107,17 +106,18 @@ void leave_stop_signals_to_agent() {
 
 Session Session::attach() {
   const char* directory = std::getenv(kRunDirectory);
-  const char* fd_text = std::getenv(kAgentSocket);
+  const char* fd_text = std::getenv(elastic::kAgentSocketVariable);
   if (directory == nullptr || fd_text == nullptr) {
     throw Error(Status::kFailedPrecondition,
                 "this program is a worker of a job: start it with `pliant run CONFIG -- PROGRAM`", ExitCode::kUsage);
   }
-  const int fd = std::atoi(fd_text);
-  ::unsetenv(kAgentSocket);  // the socket is this process's; its children must not speak on it
-  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  FileDescriptor agent = elastic::take_socket(fd_text);
+  // The agent had the kernel end this process with it. A session is told of the agent's end instead, and the warden
+  // ends what is still there after its grace.
+  ::prctl(PR_SET_PDEATHSIG, 0);
   // Said first: a worker that then finds its config wrong is one that uses the API, and ends the job.
   const std::string hello = to_line(elastic::FromWorker(elastic::Hello{::getpid()})) + "\n";
-  if (::send(fd, hello.data(), hello.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(hello.size())) {
+  if (::send(agent.get(), hello.data(), hello.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(hello.size())) {
     throw Error(Status::kFailedPrecondition,
                 "the agent of this job is gone; start it again with `pliant run --resume`");
   }
@@ -138,7 +138,7 @@ Session Session::attach() {
   Config config = Config::open(where.config(), needs, as_resolved);
   if (digest != nullptr) or_throw(ensure_same_elasticity_as_agent(config, digest));
   elastic::JobFacts facts = or_throw(where.read_facts());
-  auto state = std::make_unique<State>(std::move(where), std::move(config), std::move(facts), fd);
+  auto state = std::make_unique<State>(std::move(where), std::move(config), std::move(facts), std::move(agent));
   return Session(std::move(state));
 }
 
@@ -186,6 +186,7 @@ Step* Session::next() {
   State& s = *state_;
   if (s.program == nullptr) throw Error(Status::kFailedPrecondition, "call Session::start before Session::next");
   s.settle();
+  if (!s.over) s.channel.require_agent();
   while (!s.over && !s.in_generation) {
     if (s.join()) {
       s.in_generation = true;

@@ -67,11 +67,11 @@ Broken broken(int64_t generation, const Error& error);
 }  // namespace elastic
 
 struct Session::State {
-  State(elastic::RunDirectory where, Config read, elastic::JobFacts pinned, int agent_fd)
+  State(elastic::RunDirectory where, Config read, elastic::JobFacts pinned, FileDescriptor agent)
       : directory(std::move(where)),
         config(std::move(read)),
         facts(std::move(pinned)),
-        channel(agent_fd, [this](int64_t generation) { communicator.abort(generation); }) {}
+        channel(std::move(agent), [this](int64_t generation) { communicator.abort(generation); }) {}
 
   elastic::RunDirectory directory;
   Config config;
@@ -102,7 +102,8 @@ struct Session::State {
   Assignment assignment;
   CostRates rates;  // of the step in hand; the same on all ranks
   std::vector<MicroBatch> micros;
-  std::optional<elastic::StateDigest> digest;  // of the state that the step begins with, where it is due
+  std::optional<elastic::StateDigest> digest;       // of the state that the step begins with, where it is due
+  std::optional<elastic::StateDigest> last_digest;  // of the state after the last step
   std::chrono::microseconds digest_time{0};
   elastic::ShareClock clock;
   size_t added = 0;
@@ -142,8 +143,10 @@ struct Session::State {
   void prepare_step();
   void share_out();
   void take_digest();
-  /// Rank 0 keeps the digests of the parts beside the ledger, for whoever looks for a difference.
-  void note_digest() const;
+  [[nodiscard]] elastic::StateDigest digest_of_state();
+  /// Keeps the digests of the parts of the state after `applied` steps beside the ledger, for whoever looks for a
+  /// difference.
+  void note(const elastic::StateDigest& digest) const;
   /// After the program applied a committed step.
   void settle();
   void write_snapshot(const std::string& file);

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <random>
@@ -112,6 +113,19 @@ void kill_group(const Told& group) {
   if (leader.state == 0 || leader.started == group.started) ::kill(-group.pgid, SIGKILL);
 }
 
+// Waits until the workers themselves have ended, or have had their time.
+void give_grace(const Told* groups, int count) {
+  constexpr int kPollMs = 5;
+  for (int waited = 0; waited < Warden::kGraceMs; waited += kPollMs) {
+    const auto lives = [](const Told& group) {
+      const Look leader = look_at(group.pgid);
+      return leader.started == group.started && leader.state != 0 && leader.state != 'Z' && leader.state != 'X';
+    };
+    if (std::none_of(groups, groups + count, lives)) return;
+    ::poll(nullptr, 0, kPollMs);
+  }
+}
+
 void kill_whole_job(const char* entry, size_t length) {
   for (int pass = 0; pass < kMostSweeps && sweep(entry, length) > 0; ++pass) ::sched_yield();
 }
@@ -137,6 +151,7 @@ void kill_whole_job(const char* entry, size_t length) {
     if (told.pgid > 0 && at == count && count < kMostGroups) groups[count++] = told;
     if (told.pgid < 0 && at < count) groups[at] = groups[--count];
   }
+  give_grace(groups, count);
   for (int i = 0; i < count; ++i) kill_group(groups[i]);
   kill_whole_job(entry, length);
   ::_exit(0);

@@ -15,6 +15,9 @@ namespace pliant::elastic {
 /// The agent's handle of that process. Nothing here ever waits for it: it may be stopped or dead.
 class Warden {
  public:
+  /// After the agent's death workers that are told of it have so long to end by themselves. Those of foreign programs
+  /// die with the agent.
+  static constexpr int kGraceMs = 1000;
   /// Workers have it in their environment, and so has what they start.
   static constexpr const char* kVariable = "PLIANT_INCARNATION";
 

@@ -18,6 +18,7 @@
 
 #include "base/durable_file.hpp"
 #include "base/environment.hpp"
+#include "elastic/channel.hpp"
 #include "elastic/message.hpp"
 
 extern char** environ;
@@ -40,8 +41,8 @@ struct Prepared {
 
 Prepared prepare(const LaunchOrder& order, int worker_socket) {
   Prepared made;
-  std::set<std::string> ours{"PLIANT_AGENT_FD"};
-  std::vector<std::string> environment{fmt::format("PLIANT_AGENT_FD={}", worker_socket)};
+  std::set<std::string> ours{kAgentSocketVariable};
+  std::vector<std::string> environment{fmt::format("{}={}", kAgentSocketVariable, text_of_socket(worker_socket))};
   for (const auto& [name, value] : order.environment) {
     ours.insert(name);
     environment.push_back(name + "=" + value);
