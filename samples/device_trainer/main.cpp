@@ -1,142 +1,90 @@
 // device_trainer: a trainer whose weights and gradients stay on the accelerator's device. Start it with `pliant run`.
 //
-// Each sequence of l tokens pulls the weights w towards one of a few targets t: its loss is l/2 * |w - t|^2, its
-// gradient l * (w - t). Copies and reductions are all that this needs, so it trains on any accelerator; other trainers
-// launch kernels of their own, and have run them when they call add_piece.
+// It fits each weight w to sequences of l tokens with a label y: their loss is l/2 * (w - y)^2, their gradient l * w -
+// l * y. Reductions do that on every accelerator; other trainers enqueue kernels of their own on Session::stream().
 #include <array>
 #include <cstdio>
 #include <pliant/log.hpp>
 #include <pliant/session.hpp>
 #include <vector>
 
-namespace {
+using pliant::DType, pliant::ReduceOp;
 
-constexpr int64_t kSequences = 1000;
-constexpr size_t kTargets = 7;
-
-int32_t length_of(int64_t id) {
-  return static_cast<int32_t>(3 + id * 37 % 29);
-}
-
-float target(size_t k, size_t i) {
-  return static_cast<float>((k * 7919 + i * 104729) % 2003) / 2003;
-}
+struct Sums {  // over sequences: of l, of l * y, of l * y^2
+  double tokens = 0, labels = 0, squares = 0;
+};
 
 class Model final : public pliant::TrainingState {
  public:
-  Model(pliant::Session& session, size_t weights)
-      : stream_(session.stream()),
-        values_(weights),
-        weights_(array(session)),
-        gradient_(array(session)),
-        scratch_(array(session)) {
-    for (size_t i = 0; i < weights; ++i) values_[i] = static_cast<float>((session.seed() + i * 17) % 1000) / 1000;
-    to_device(weights_);
-    for (size_t k = 0; k < kTargets; ++k) {
-      for (size_t i = 0; i < weights; ++i) values_[i] = target(k, i);
-      to_device(targets_.emplace_back(array(session)));
-    }
+  Model(pliant::Session& session, size_t size) : stream_(session.stream()), host_(size, 1.0F) {
+    for (pliant::Buffer* const array : {&ones_, &weights_, &gradient_, &part_})
+      *array = pliant::Buffer(session.accelerator(), session.device(), size * sizeof(float));
+    copy(ones_.pointer(), host_.data());
+    for (size_t i = 0; i < size; ++i) host_[i] = static_cast<float>((session.seed() + i * 17) % 1000) / 1000;
+    copy(weights_.pointer(), host_.data());
   }
-
-  [[nodiscard]] uint64_t gradient_size() const override { return values_.size(); }
-  /// What joins and snapshots hold, where it lies. There is nothing else.
-  [[nodiscard]] std::vector<pliant::StateArray> arrays() override {
-    return {{"weights", pliant::DType::kF32, {static_cast<int64_t>(values_.size())}, weights_.pointer()}};
+  uint64_t gradient_size() const override { return host_.size(); }
+  std::vector<pliant::StateArray> arrays() override {  // for joins and snapshots, from where it lies to where it lies
+    return {{"weights", DType::kF32, {static_cast<int64_t>(host_.size())}, weights_.pointer()}};
   }
-  void save(std::ostream&) const override {}
+  void save(std::ostream&) const override {}  // there is no other state
   void load(std::istream&) override {}
 
-  /// Once a step, for loss_of: the distance to each target, on the host for want of a kernel.
-  void measure() {
-    stream_.copy(values_.data(), weights_.pointer(), weights_.bytes());
-    stream_.synchronize();
-    for (size_t k = 0; k < kTargets; ++k) {
-      distances_[k] = 0;
-      for (size_t i = 0; i < values_.size(); ++i) {
-        const double error = static_cast<double>(values_[i]) - static_cast<double>(target(k, i));
-        distances_[k] += error * error;
-      }
-    }
+  pliant::GradientPiece gradient(const Sums& of) {  // enqueues its computation
+    scale(gradient_, weights_.pointer(), of.tokens);
+    add_scaled(gradient_, ones_.pointer(), -of.labels);
+    return {.offset = 0, .count = host_.size(), .data = gradient_.pointer()};
   }
-  [[nodiscard]] double loss_of(std::span<const int64_t> sequences) const {
-    double loss = 0;
-    for (const int64_t id : sequences) loss += length_of(id) / 2.0 * distances_[static_cast<size_t>(id) % kTargets];
-    return loss / static_cast<double>(values_.size());
+  double loss(const Sums& of) {  // for want of a kernel, on the host
+    copy(host_.data(), weights_.pointer());
+    double sum = 0;
+    for (const double w : host_) sum += 0.5 * (of.tokens * w * w - 2 * of.labels * w + of.squares);
+    return sum / static_cast<double>(host_.size());
   }
-  /// Enqueues the gradient of these sequences.
-  pliant::GradientPiece gradient_of(std::span<const int64_t> sequences) {
-    stream_.fill(gradient_.pointer(), 0, gradient_.bytes());
-    for (const int64_t id : sequences) {
-      const double length = length_of(id);
-      add_scaled(gradient_, weights_.pointer(), length);
-      add_scaled(gradient_, targets_[static_cast<size_t>(id) % kTargets].pointer(), -length);
-    }
-    return {.offset = 0, .count = values_.size(), .data = gradient_.pointer()};
-  }
-  void apply(std::span<const float> mean_gradient, double rate) {
-    add_scaled(weights_, mean_gradient.data(), -rate);
-    stream_.synchronize();
-  }
+  void apply(std::span<const float> mean_gradient, double rate) { add_scaled(weights_, mean_gradient.data(), -rate); }
 
  private:
-  pliant::Buffer array(pliant::Session& session) const {
-    return {session.accelerator(), session.device(), values_.size() * sizeof(float)};
-  }
-  void to_device(const pliant::Buffer& to) {
-    stream_.copy(to.pointer(), values_.data(), to.bytes());
+  void copy(void* to, const void* from) {
+    stream_.copy(to, from, host_.size() * sizeof(float));
     stream_.synchronize();
   }
-  void add_scaled(const pliant::Buffer& to, const void* from, double by) {
-    using pliant::DType, pliant::ReduceOp;
-    stream_.reduce(scratch_.pointer(), std::array{from}, values_.size(), DType::kF32, ReduceOp::kSum, by);
-    const std::array<const void*, 2> both{to.pointer(), scratch_.pointer()};
-    stream_.reduce(to.pointer(), both, values_.size(), DType::kF32, ReduceOp::kSum);
+  void scale(pliant::Buffer& to, const void* from, double by) {
+    stream_.reduce(to.pointer(), std::array{from}, host_.size(), DType::kF32, ReduceOp::kSum, by);
+  }
+  void add_scaled(pliant::Buffer& to, const void* from, double by) {
+    scale(part_, from, by);
+    const std::array<const void*, 2> both{to.pointer(), part_.pointer()};
+    stream_.reduce(to.pointer(), both, host_.size(), DType::kF32, ReduceOp::kSum);
   }
 
   pliant::Stream& stream_;
-  std::vector<float> values_;  // on the host, for copies
-  pliant::Buffer weights_, gradient_, scratch_;
-  std::vector<pliant::Buffer> targets_;
-  std::array<double, kTargets> distances_{};
+  std::vector<float> host_;
+  pliant::Buffer ones_, weights_, gradient_, part_;
 };
 
-int train() {
+int main() try {
   pliant::log_to_stderr();
   pliant::leave_stop_signals_to_agent();
   pliant::Session session = pliant::Session::attach();
   Model model(session, static_cast<size_t>(session.config().app_int("weights").value_or(65536)));
-  const std::string device = session.accelerator().properties(session.device()).name;
-  std::printf("device_trainer: device %d, %s\n", session.device(), device.c_str());
-  std::fflush(stdout);
-  std::vector<int32_t> lengths;
-  for (int64_t id = 0; id < kSequences; ++id) lengths.push_back(length_of(id));
-  session.start({std::move(lengths), {}, {}, 0}, model);
+  std::vector<int32_t> lengths(1000);
+  for (size_t id = 0; id < lengths.size(); ++id) lengths[id] = static_cast<int32_t>(3 + id * 37 % 29);
+  session.start({lengths, {}, {}, 0}, model);
   while (pliant::Step* const step = session.next()) {
-    model.measure();
     for (const pliant::MicroBatch& micro : step->micro_batches()) {
-      const auto [first, count] = micro.rows;
-      const std::vector<uint64_t>& offsets = step->batch().offsets;
-      const uint64_t begin = offsets[static_cast<size_t>(first)];
-      const auto sequences =
-          std::span(step->batch().ids).subspan(begin, offsets[static_cast<size_t>(first + count)] - begin);
-      step->add_piece(micro, model.gradient_of(sequences));
-      step->add(micro, model.loss_of(sequences));
+      Sums sums;
+      for (int64_t row = micro.rows.first; row < micro.rows.first + micro.rows.count; ++row) {
+        for (const int64_t id : step->batch().row(row)) {
+          const double tokens = lengths[static_cast<size_t>(id)], label = static_cast<double>(id % 7) / 7;
+          sums = {sums.tokens + tokens, sums.labels + tokens * label, sums.squares + tokens * label * label};
+        }
+      }
+      step->add_piece(micro, model.gradient(sums));
+      step->add(micro, model.loss(sums));
     }
     if (const auto committed = step->commit()) model.apply(committed->device_gradient(), step->learning_rate());
   }
-  return 0;
-}
-
-}  // namespace
-
-int main() {
-  try {
-    return train();
-  } catch (const pliant::Error& error) {
-    std::fprintf(stderr, "device_trainer: %s\n", error.message().c_str());
-    return static_cast<int>(error.exit_code());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "device_trainer: %s\n", error.what());
-    return 1;
-  }
+} catch (const pliant::Error& error) {
+  std::fprintf(stderr, "device_trainer: %s\n", error.message().c_str());
+  return static_cast<int>(error.exit_code());
 }

@@ -190,7 +190,7 @@ TEST_CASE(
                                     {"PLIANT_SOFT_CUDA_LOSE_DEVICE_AT", 733},
                                     {"PLIANT_SOFT_CUDA_LOSE_DEVICE_AT", 2001},
                                     {"PLIANT_SOFT_CUDA_FAIL_ALLOC_AT", 3},
-                                    {"PLIANT_SOFT_CUDA_FAIL_ALLOC_AT", 14}}) {
+                                    {"PLIANT_SOFT_CUDA_FAIL_ALLOC_AT", 8}}) {
       Machine faulty = machine;
       faulty.environment["PLIANT_SOFT_CUDA_FAULTS_OF"] = "1";
       faulty.environment[fault] = std::to_string(at);
