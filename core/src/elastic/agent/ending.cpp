@@ -35,9 +35,8 @@ void Group::ended(WorkerId worker, const ExitStatus& status) {
   const bool others = !compares || std::any_of(ranks_.begin(), ranks_.end(), lives);
   if (phase_ == Phase::kSaving && worker != saver_ && others) {
     ++lost_while_saving_;
-    actions_.event(member.fenced.empty() ? fmt::format("{} {} after the last commit", who, describe(status))
-                                         : fmt::format("{} {}", who, member.fenced),
-                   true);
+    const std::string how = member.fenced.empty() ? describe(status) + " after the last commit" : member.fenced;
+    if (!member.is_void) actions_.event(fmt::format("{} {}", who, how), true);
     return compare_last_states();
   }
   std::string how = fmt::format("{} {}", who, describe(status));

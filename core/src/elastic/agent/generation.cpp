@@ -366,6 +366,9 @@ void Group::compare_last_states() {
     return close();
   }
   if (right) part_with_others(states, *right, "ended");
+  for (const auto& [id, state] : states) {  // the job may be over before they are
+    if (state != right) actions_.event(fmt::format("{} {}", label(id), members_.at(id).fenced), true);
+  }
   last_state_ = right;
   if (save()) return;
   if (!pending_) pending_ = verdict_when_saved();
