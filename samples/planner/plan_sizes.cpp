@@ -12,7 +12,7 @@ int main() {
     micro_batch_sizes = [2, 4, 6]
     max_gpus = 64
   )",
-                                            {.elasticity = true});
+                                            {"elasticity"});
   const pliant::Planner planner(config);  // any thread may ask it; it prints nothing and reads no environment
   for (const int64_t ranks : {3, 5, 7, 64}) {
     const pliant::Plan plan = planner.plan(ranks);

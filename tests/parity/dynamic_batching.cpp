@@ -43,7 +43,7 @@ Outcome check(const Json& row, Plugins& plugins, const Options&) {
                                                        : Outcome::failed(out.dump(), error.message());
   }
   if (refused) return Outcome::failed(out.dump(), toml);
-  const Result<Config> config = plugins.open_config(toml, {.sampler = true, .lr = true});
+  const Result<Config> config = plugins.open_config(toml, {"sampler", "lr"});
   if (!config) return Outcome::failed(out.dump(), config.error().message());
   const Json expected = in_our_words(out);
   const Json actual = shaped(*config);

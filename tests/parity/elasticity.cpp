@@ -85,7 +85,7 @@ Result<plugin::Instance> policy_of_row(const Json& config, Plugins& plugins, con
 Result<plugin::Instance> imported_policy(const Json& config, Plugins& plugins) {
   try {
     const ImportedConfig imported = import_deepspeed(python_json(config), "row");
-    Result<Config> opened = plugins.open_config(imported.toml, {.elasticity = true});
+    Result<Config> opened = plugins.open_config(imported.toml, {"elasticity"});
     return opened ? config::instantiate(*opened, "elasticity") : failed(std::move(opened));
   } catch (const Error& error) {
     return tl::unexpected<Error>(error);

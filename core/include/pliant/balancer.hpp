@@ -1,7 +1,7 @@
 // Balancer: which rank computes which rows of a global batch, so that ranks wait little for each other; and how much
 // they wait. Never which rows a batch has, their order in the sum, or what a row weighs.
 //
-//   const pliant::Config config = pliant::Config::open("pliant.toml", {.balancer = true});
+//   const pliant::Config config = pliant::Config::open("pliant.toml", {"balancer"});
 //   const pliant::Balancer balancer(config);
 //   const auto costs = pliant::row_costs(batch, dataset, balancer.rates());
 //   const pliant::Assignment assignment = balancer.assign(costs, {.world_size = 8, .micro_batch = 2});

@@ -49,7 +49,7 @@ OpenRun open_run(const fs::path& run) {
 Batches plan_of(const OpenRun& run) {
   ConfigOverrides as_resolved;
   as_resolved.read_environment = false;
-  const Config config = Config::open(run.directory.config(), {.sampler = true}, as_resolved);
+  const Config config = Config::open(run.directory.config(), {"sampler"}, as_resolved);
   const elastic::JobFacts facts = or_throw(run.directory.read_facts());
   Plan plan;
   plan.global_batch = facts.global_batch;

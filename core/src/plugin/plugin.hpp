@@ -27,7 +27,7 @@ struct Kind {
   std::string_view id;           ///< "pliant.elasticity_policy/0", ...
   std::string_view default_use;  ///< the plugin of a config that names none; "": it must name one
   std::string_view noun;         ///< what one plugin of it is called, in one word
-  std::string_view help;         ///< what its plugins decide, after "Kind: "; no full stop
+  std::string_view help;         ///< what its plugins have a say in; no full stop
   size_t table_size;             ///< bytes of the table that this host knows
   std::span<const Slot> slots;   ///< that every plugin has, in order; the table's others may be NULL
 };

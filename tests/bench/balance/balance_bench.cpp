@@ -30,7 +30,7 @@ Config config(const std::string& toml) {
   ConfigOverrides overrides;
   overrides.plugin_dirs = {PLIANT_PLUGIN_DIR};
   overrides.read_environment = false;
-  return Config::parse("config_version = 1\n" + toml, {.sampler = true, .balancer = true}, overrides);
+  return Config::parse("config_version = 1\n" + toml, {"sampler", "balancer"}, overrides);
 }
 
 Dataset lognormal(const Workload& workload) {

@@ -15,7 +15,7 @@ Balancer balancer(const std::string& section) {
   ConfigOverrides overrides;
   overrides.plugin_dirs = {PLIANT_PLUGIN_DIR, LYING_PLUGIN_DIR};
   overrides.read_environment = false;
-  return Balancer(Config::parse("config_version = 1\n" + section, {.balancer = true}, overrides));
+  return Balancer(Config::parse("config_version = 1\n" + section, {"balancer"}, overrides));
 }
 
 Balancer named(const std::string& use) {

@@ -28,7 +28,7 @@ std::string refusal(const std::string& policy, const Options& change) {
   overrides.plugin_dirs = {PLIANT_PLUGIN_DIR};
   overrides.read_environment = false;
   try {
-    const pliant::Config config = pliant::Config::parse(toml, {.elasticity = true}, overrides);
+    const pliant::Config config = pliant::Config::parse(toml, {"elasticity"}, overrides);
     static_cast<void>(pliant::Planner(config).plan(0, "8"));
   } catch (const Error& error) {
     CHECK(error.exit_code() == ExitCode::kUsage);
@@ -117,7 +117,7 @@ TEST_CASE("exact says where world sizes end when max_gpus asks for more") {
   pliant::ConfigOverrides overrides;
   overrides.plugin_dirs = {PLIANT_PLUGIN_DIR};
   const auto warnings = [&](const std::string& max_gpus) {
-    return pliant::Planner(pliant::Config::parse(toml + max_gpus, {.elasticity = true}, overrides)).plan().warnings;
+    return pliant::Planner(pliant::Config::parse(toml + max_gpus, {"elasticity"}, overrides)).plan().warnings;
   };
   CHECK(warnings("32").empty());
   CHECK(warnings("10000").empty());  // the default
