@@ -194,6 +194,7 @@ int main(int argc, char** argv) {
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) return 1;
   }
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGCHLD, SIG_DFL);  // who started this may have ignored it: then nobody could tell how a child ended
   if (!pliant::drop_elevated_rights()) return 1;
   try {
     return pliant::cli::run(argc, argv);

@@ -49,6 +49,7 @@ int run(const Invocation& invocation, const RunArguments& arguments) {
   options.command = invocation.program;
   options.resume = arguments.resume;
   options.show_logs = arguments.show_logs;
+  options.take_signals = true;
   if (!arguments.resume_dir.empty()) options.resume_dir = arguments.resume_dir;
   for (const std::string& text : arguments.injections) options.injections.push_back(parse_injection(text));
   // A foreign program may do without these sections; one that is there must be right before a worker starts.

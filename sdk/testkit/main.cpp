@@ -141,6 +141,7 @@ constexpr const char* kHelp =
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGCHLD, SIG_DFL);  // ignored, it would hide how a check ended
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() == 1 && (words[0] == "--help" || words[0] == "-h")) {
     return pliant::testkit::emit(pliant::testkit::kHelp);

@@ -62,6 +62,18 @@ TEST_CASE("restarts are spent and the job fails with the program's last words") 
   CHECK(ended.err.find("it broke") != std::string::npos);
 }
 
+TEST_CASE("a worker's failure is seen by a pliant that was started with SIGCHLD ignored") {
+  JobRunner job;
+  job.config(kConfig);
+  const std::string inner =
+      std::string("exec env --ignore-signal=CHLD ") + PLIANT_BIN_DIR +
+      "/pliant run pliant.toml --set run.workers=1 --set run.max_restarts=0 --log-dir inner -- false";
+  const Ended ended = job.run({"run", "pliant.toml", "--json", "--set", "run.workers=1", "--set", "run.max_restarts=0",
+                               "--", "sh", "-c", inner});
+  CHECK(ended.exit_code == 1);
+  CHECK(log_of(job, "rank-0.log").find("rank 0 exited with code 1") != std::string::npos);
+}
+
 TEST_CASE("Ctrl-C ends a foreign program with SIGTERM and then with 130") {
   JobRunner job;
   job.config(kConfig);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,12 +26,37 @@ struct InjectedKill {
 /// Throws kInvalidArgument (exit 2) with the grammar.
 InjectedKill parse_injection(std::string_view text);
 
+namespace detail {
+struct Inside;
+}  // namespace detail
+
+/// Ends a job from outside of it. Copies are one handle; a handle is for one job.
+class JobStop {
+ public:
+  /// Throws kResourceExhausted (exit 1) when there is no descriptor for it.
+  JobStop();
+  /// The first call ends the job after the step at hand, with a snapshot; workers of a foreign program get SIGTERM, and
+  /// SIGKILL when they are still there after [run] stop_grace_s. The second call kills the workers at once. The job's
+  /// outcome is "stopped" then, its exit code 143. A call before the job begins counts as soon as it has. Thread-safe,
+  /// and async-signal-safe.
+  void request() const noexcept;
+
+ private:
+  friend struct detail::Inside;
+  struct State;
+  std::shared_ptr<const State> state_;
+};
+
 struct JobOptions {
   std::vector<std::string> command;  ///< replaces [run] command when not empty
   std::vector<InjectedKill> injections;
   bool show_logs = false;  ///< what the workers print becomes events: "rank 2| ..."
   bool resume = false;
   std::optional<std::filesystem::path> resume_dir;  ///< the run to resume; unset: the latest of this name
+  /// SIGINT, SIGTERM and SIGHUP (unless it is ignored) end the job as JobStop does, with exit code 128 + n; two within
+  /// a second are one. What the program did with them is put back when run_job ends. false: no signal is touched.
+  bool take_signals = false;
+  std::optional<JobStop> stop;  ///< a handle to end the job with
 };
 
 /// Where the job stands after a commit.
@@ -96,9 +122,11 @@ struct JobSummary {
 /// sampler, a balancer and a rendezvous.
 ConfigNeeds job_needs(const Config& config);
 
-/// Runs the job to its end. `config` was opened with job_needs. Installs handlers for SIGINT and SIGTERM while it runs.
-/// Throws for what is wrong before the first worker starts; what happens later is in the summary. The calling process
-/// becomes the workers' parent; call it from the main thread.
+/// Runs the job to its end. `config` was opened with job_needs. Throws for what is wrong before the first worker
+/// starts; what happens later is in the summary. The calling process becomes the workers' parent; call it from the main
+/// thread. Changes nothing that is the whole process's (signals only with options.take_signals), and needs two things
+/// of it: SIGCHLD is not ignored (kFailedPrecondition otherwise), and nobody else waits for children that he did not
+/// start.
 JobSummary run_job(const Config& config, const JobOptions& options, JobObserver& observer);
 
 }  // namespace pliant

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include "base/durable_file.hpp"
@@ -19,6 +18,7 @@
 #include "elastic/agent/job_plan.hpp"
 #include "elastic/agent/rescue.hpp"
 #include "elastic/agent/resume_check.hpp"
+#include "elastic/agent/stop.hpp"
 #include "elastic/agent/worker_log.hpp"
 #include "elastic/agent/worker_process.hpp"
 #include "elastic/snapshot.hpp"
@@ -62,7 +62,8 @@ struct Agent::State final : GroupActions, ForeignActions {
   std::optional<Group> group;
   std::optional<ForeignGroup> foreign;
   asio::io_context loop{1};
-  asio::signal_set signals{loop};
+  StopSignals stop_signals{loop};
+  StopCalls stop_calls{loop};
   asio::steady_timer timer{loop};
   std::optional<asio::posix::stream_descriptor> warden_end;
   bool warden_missing = false;
@@ -70,10 +71,10 @@ struct Agent::State final : GroupActions, ForeignActions {
   WorkerId next_worker = 0;
   Generation generation;  // the newest one
   bool generation_in_hand = false;
-  int64_t foreign_restarts = 0;  // before the program said that it uses the API
-  int signals_seen = 0;
-  double signalled_at = 0;                   // when the last of these came
-  std::optional<Verdict> forced;             // by a second signal
+  int64_t foreign_restarts = 0;              // before the program said that it uses the API
+  int stops_seen = 0;                        // signals and calls
+  double signalled_at = -kOneOrderSeconds;   // when the last signal came
+  std::optional<Verdict> forced;             // by a second of these
   std::string spawn_failure;                 // of the first group, or of a foreign one
   int64_t replacements = 0;                  // workers that were started in the place of others, one at a time
   int64_t workers_owed = 0;                  // that are to be started and could not be yet
@@ -226,7 +227,7 @@ struct Agent::State final : GroupActions, ForeignActions {
   // Whoever stops a job often signals the agent and the workers together (systemd, Slurm). A worker that died of that
   // is no loss, so the agent gives its own signal time to arrive.
   [[nodiscard]] bool order_to_stop(const ExitStatus& status) const {
-    return signals_seen == 0 && status.signalled &&
+    return stops_seen == 0 && status.signalled &&
            (status.code == SIGINT || status.code == SIGTERM || status.code == SIGHUP);
   }
 
@@ -501,31 +502,36 @@ struct Agent::State final : GroupActions, ForeignActions {
 
   // The loop.
 
-  void wait_for_signal() {
-    signals.async_wait([this](const error_code& error, int number) {
-      if (error) return;
-      const int code = 128 + number;
+  void listen_for_stops() {
+    if (order.options.stop)
+      or_throw(stop_calls.listen(*order.options.stop, [this] { stop(128 + SIGTERM, "request"); }));
+    if (!order.options.take_signals) return;
+    stop_signals.take([this](int number) {
       // Who stops a job may say so twice at once: `timeout` does, and systemd with SendSIGHUP.
-      if (signals_seen > 0 && now() - signalled_at < kOneOrderSeconds) return wait_for_signal();
+      if (now() - signalled_at < kOneOrderSeconds) return;
       signalled_at = now();
-      if (++signals_seen > 1) {
-        event("stopping at once", true);
-        for (const auto& [id, slot] : slots) slot.process.signal_group(SIGKILL);
-        forced = Verdict{code, "stopped", "stopped at once by a second signal"};
-      } else {
-        // While no worker has used the API the program may be a foreign one, and is asked to end as one.
-        event(foreign ? "stopping: the workers are asked to end; once more stops at once"
-                      : "stopping after this step; once more stops at once",
-              false);
-        if (foreign) {
-          group.reset();
-          foreign->request_stop(code);
-        } else if (group) {
-          group->request_stop(code);
-        }
-      }
-      wait_for_signal();
+      stop(128 + number, "signal");
     });
+  }
+
+  // `by`: what has told so, in one word.
+  void stop(int code, const char* by) {
+    if (++stops_seen > 1) {
+      event("stopping at once", true);
+      for (const auto& [id, slot] : slots) slot.process.signal_group(SIGKILL);
+      forced = Verdict{code, "stopped", fmt::format("stopped at once by a second {}", by)};
+      return;
+    }
+    // While no worker has used the API the program may be a foreign one, and is asked to end as one.
+    event(foreign ? "stopping: the workers are asked to end; once more stops at once"
+                  : "stopping after this step; once more stops at once",
+          false);
+    if (foreign) {
+      group.reset();
+      foreign->request_stop(code, fmt::format("stopped by a {}", by));
+    } else if (group) {
+      group->request_stop(code);
+    }
   }
 
   void wait_for_tick() {
@@ -612,11 +618,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     rendezvous.emplace(or_throw(Rendezvous::open(order.config)));
     home = or_throw(open_file(order.directory.path(), O_RDONLY | O_DIRECTORY, "open the run directory"));
     open_groups();
-    signals.add(SIGINT);
-    signals.add(SIGTERM);
-    struct sigaction hangup {};  // under nohup it stays ignored
-    if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) signals.add(SIGHUP);
-    wait_for_signal();
+    listen_for_stops();
     wait_for_tick();
     watch_warden();
     spawn_group(order.config.run().workers, 0);

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <iterator>
+#include <utility>
 
 namespace pliant::elastic {
 
@@ -33,7 +34,7 @@ void ForeignGroup::end_all(int signal) {
 void ForeignGroup::all_gone() {
   terminated_at_ = -1;
   if (stop_code_ != 0) {
-    over_ = Verdict{stop_code_, "stopped", "stopped by a signal"};
+    over_ = Verdict{stop_code_, "stopped", stop_reason_};
     return;
   }
   if (failure_.empty()) {
@@ -62,9 +63,10 @@ void ForeignGroup::all_gone() {
   actions_.spawn_group(world_size_, restarts_);
 }
 
-void ForeignGroup::request_stop(int exit_code) {
+void ForeignGroup::request_stop(int exit_code, std::string why) {
   if (stop_code_ != 0) return;
   stop_code_ = exit_code;
+  stop_reason_ = std::move(why);
   end_all(SIGTERM);
   if (rank_of_.empty()) all_gone();
 }

@@ -38,7 +38,8 @@ class ForeignGroup {
   }
   void started(WorkerId worker, int64_t rank);
   void ended(WorkerId worker, const ExitStatus& status);
-  void request_stop(int exit_code);
+  /// `why` becomes the verdict's reason.
+  void request_stop(int exit_code, std::string why);
   void tick();
 
   [[nodiscard]] const std::optional<Verdict>& verdict() const { return over_; }
@@ -55,6 +56,7 @@ class ForeignGroup {
   int64_t restarts_ = 0;
   std::string failure_;  ///< of this attempt; empty: none yet
   int stop_code_ = 0;
+  std::string stop_reason_;
   double terminated_at_ = -1;  ///< when SIGTERM was sent
   std::optional<Verdict> over_;
 };

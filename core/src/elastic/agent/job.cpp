@@ -2,6 +2,7 @@
 #include "pliant/job.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
@@ -68,6 +69,17 @@ Pinned pin_plan(const Config& config) {
   return pinned;
 }
 
+// The kernel keeps no exit status for a parent that ignores SIGCHLD: every worker would seem to end well.
+void check_children() {
+  struct sigaction had {};
+  const bool ignored =
+      ::sigaction(SIGCHLD, nullptr, &had) == 0 && (had.sa_handler == SIG_IGN || (had.sa_flags & SA_NOCLDWAIT) != 0);
+  if (!ignored) return;
+  throw Error(Status::kFailedPrecondition,
+              "this program ignores SIGCHLD (or sets SA_NOCLDWAIT), so that nobody could tell how a worker ended; give "
+              "the signal back its default before the job");
+}
+
 // An injection that cannot strike is a mistake in the experiment.
 void check_injections(const Config& config, const std::vector<InjectedKill>& injections) {
   if (injections.empty()) return;
@@ -85,6 +97,7 @@ void check_injections(const Config& config, const std::vector<InjectedKill>& inj
 }
 
 elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
+  check_children();
   check_injections(config, options.injections);
   elastic::AgentOrder order{
       .config = config, .options = options, .directory = RunDirectory({}), .command = options.command};

@@ -29,6 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kExecPollMilliseconds = 100;
+constexpr int kUnknownExitCode = 255;
 constexpr size_t kMostInOneTurn = size_t{1} << 20;  // bytes from one worker, before others have their turn
 constexpr size_t kMostUnread = size_t{1} << 20;     // bytes for a worker that does not read
 
@@ -279,9 +280,12 @@ ExitStatus WorkerProcess::reap() {
   }
   signal_group(SIGKILL);
   int status = 0;
-  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  pid_t waited;
+  while ((waited = ::waitpid(pid_, &status, 0)) < 0 && errno == EINTR) {
   }
   reaped_ = true;
+  // Somebody else of this program has waited for it: how it ended is not known, so it does not count as well.
+  if (waited < 0) return {false, kUnknownExitCode};
   if (WIFSIGNALED(status)) return {true, WTERMSIG(status)};
   return {false, WEXITSTATUS(status)};
 }
