@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <utility>
 
 #include "base/environment.hpp"
@@ -97,7 +96,7 @@ Session::Session(Session&& other) noexcept : state_(std::move(other.state_)) {
 }
 
 void leave_stop_signals_to_agent() {
-  if (std::getenv(kRunDirectory) == nullptr) return;
+  if (environment_variable(kRunDirectory) == nullptr) return;
   struct sigaction none {};
   none.sa_handler = [](int) {};
   none.sa_flags = SA_RESTART;
@@ -105,8 +104,8 @@ void leave_stop_signals_to_agent() {
 }
 
 Session Session::attach() {
-  const char* directory = std::getenv(kRunDirectory);
-  const char* fd_text = std::getenv(elastic::kAgentSocketVariable);
+  const char* directory = environment_variable(kRunDirectory);
+  const char* fd_text = environment_variable(elastic::kAgentSocketVariable);
   if (directory == nullptr || fd_text == nullptr) {
     throw Error(Status::kFailedPrecondition,
                 "this program is a worker of a job: start it with `pliant run CONFIG -- PROGRAM`", ExitCode::kUsage);
@@ -121,7 +120,7 @@ Session Session::attach() {
     throw Error(Status::kFailedPrecondition,
                 "the agent of this job is gone; start it again with `pliant run --resume`");
   }
-  const char* const spoken = std::getenv(elastic::kProtocolVariable);
+  const char* const spoken = environment_variable(elastic::kProtocolVariable);
   if (spoken == nullptr || spoken != std::to_string(elastic::kProtocol)) {
     throw Error(Status::kFailedPrecondition,
                 fmt::format("this program was built with another version of Pliant than the `pliant run` that started "
@@ -130,7 +129,7 @@ Session Session::attach() {
                 ExitCode::kUsage);
   }
   elastic::RunDirectory where{std::filesystem::path(directory)};
-  const char* digest = std::getenv(kDigestVariable);
+  const char* digest = environment_variable(kDigestVariable);
   ConfigNeeds needs{"accelerator", "balancer", "lr", "sampler"};
   if (digest != nullptr) needs.insert("elasticity");
   ConfigOverrides as_resolved;
