@@ -144,6 +144,11 @@ struct Misbehaviour {
     if (how == "usage_at_start") std::exit(2);
     if (how == "environment_at_start") std::exit(3);
   }
+  /// It reads other data than the others.
+  [[nodiscard]] uint64_t other_content() const {
+    const char* own = std::getenv("RANK");
+    return how == "other_data" && own != nullptr && std::to_string(rank) == own ? 1 : 0;
+  }
   /// What it computes is no number: on one rank, or on all.
   void at_add(const pliant::Step& now, std::vector<float>& gradient, double& loss) const {
     if ((rank >= 0 && now.rank() != rank) || now.index() != step) return;
@@ -205,7 +210,7 @@ int train() {
   for (int64_t id = 0; id < sequences; ++id) lengths.push_back(static_cast<int32_t>(length_of(id)));
   Toy toy(session.seed());
   toy.reads_less = wrong.how == "read_less";
-  const auto content = static_cast<uint64_t>(session.config().app_int("content").value_or(0));
+  const auto content = static_cast<uint64_t>(session.config().app_int("content").value_or(0)) + wrong.other_content();
   session.start({std::move(lengths), {}, {}, content}, toy);
   std::vector<float> gradient(kParameters);
   while (pliant::Step* step = session.next()) {

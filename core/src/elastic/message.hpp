@@ -19,7 +19,8 @@ inline constexpr int kProtocol = 2;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill strikes.
-enum class InjectionPoint { kForward, kReduce, kVote, kCommit, kApply };
+/// kCopy: half way through its copy of a state, the first one from the injection's step on.
+enum class InjectionPoint { kForward, kReduce, kVote, kCommit, kApply, kCopy };
 
 /// "kill:rank=2,step=20,at=forward" as the worker sees it.
 struct Injection {

@@ -64,9 +64,13 @@ void Session::State::open_device() {
         ExitCode::kUsage);
   }
   device = static_cast<int32_t>(chosen);
-  device_properties = opened.properties(device);
-  stream.emplace(opened, device);
-  program_stream.emplace(opened, device);
+  try {
+    device_properties = opened.properties(device);
+    stream.emplace(opened, device);
+    program_stream.emplace(opened, device);
+  } catch (const Error& error) {  // it is the machine that does not serve, which no restart mends
+    throw Error(error.status(), error.message(), ExitCode::kPlugin);
+  }
   accelerator.emplace(std::move(opened));
   array_digests.emplace(*accelerator, device, *program_stream, device_properties.host_visible);
 }
@@ -78,7 +82,9 @@ elastic::ToWorker Session::State::receive() {
 
 void Session::State::strike(elastic::InjectionPoint at) {
   for (const elastic::Injection& injection : form.injections) {
-    if (injection.step != applied || injection.at != at) continue;
+    const bool now =
+        at == elastic::InjectionPoint::kCopy ? injection.step <= form.next_step : injection.step == applied;
+    if (!now || injection.at != at) continue;
     channel.send(elastic::Injected{injection.id});
     ::kill(::getpid(), SIGKILL);
   }
@@ -111,7 +117,9 @@ Session Session::attach() {
     throw Error(Status::kFailedPrecondition,
                 "this program is a worker of a job: start it with `pliant run CONFIG -- PROGRAM`", ExitCode::kUsage);
   }
-  FileDescriptor agent = elastic::take_socket(fd_text);
+  const char* const spoken = std::getenv(elastic::kProtocolVariable);
+  const bool same_protocol = spoken != nullptr && spoken == std::to_string(elastic::kProtocol);
+  FileDescriptor agent = elastic::take_socket(fd_text, same_protocol);
   // The agent had the kernel end this process with it. A session is told of the agent's end instead, and the warden
   // ends what is still there after its grace.
   ::prctl(PR_SET_PDEATHSIG, 0);
@@ -121,8 +129,7 @@ Session Session::attach() {
     throw Error(Status::kFailedPrecondition,
                 "the agent of this job is gone; start it again with `pliant run --resume`");
   }
-  const char* const spoken = std::getenv(elastic::kProtocolVariable);
-  if (spoken == nullptr || spoken != std::to_string(elastic::kProtocol)) {
+  if (!same_protocol) {
     throw Error(Status::kFailedPrecondition,
                 fmt::format("this program was built with another version of Pliant than the `pliant run` that started "
                             "it (protocol {}, that of `pliant run` is {}); build it again with that version",

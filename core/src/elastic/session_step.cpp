@@ -200,7 +200,10 @@ std::optional<Committed> Step::commit() {
   if (s.added == 0) s.strike(elastic::InjectionPoint::kForward);
   s.in_generation = false;
   const auto reduced = s.reduce();
-  if (!reduced) return std::nullopt;
+  if (!reduced) {
+    s.channel.require_agent();
+    return std::nullopt;
+  }
   s.strike(elastic::InjectionPoint::kVote);
   std::vector<RowRange> not_finite = reduced->not_finite;
   if (not_finite.size() > kMostRangesTold) not_finite.resize(kMostRangesTold);

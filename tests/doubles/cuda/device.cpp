@@ -131,6 +131,7 @@ cudaError_t cudaSetDevice(int device) {
   const std::lock_guard lock(state().mutex);
   if (device < 0 || device >= state().settings.devices) return told(cudaErrorInvalidDevice);
   chosen_device = device;
+  if (state().settings.busy) return told(cudaErrorDevicesUnavailable);
   return told(usable());
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
