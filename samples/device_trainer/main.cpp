@@ -2,7 +2,8 @@
 //
 // Each sequence of l tokens pulls the weights w towards one of a few targets t: its loss is l/2 * |w - t|^2, its
 // gradient l * (w - t). Copies and reductions are all that this needs, so it trains on any accelerator; other trainers
-// launch kernels of their own, and have run them when they call add_piece.
+// launch kernels of their own; those have run when add_piece is called, and wait for Session::stream() before they
+// write the gradient again.
 #include <array>
 #include <cstdio>
 #include <pliant/session.hpp>

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/readable.hpp"
 #include "elastic/reduction_state.hpp"
 #include "pliant/error.hpp"
+#include "pliant/sdk/accelerator.hpp"
 
 namespace pliant::elastic {
 
@@ -145,10 +147,27 @@ void GradientReduction::State::open_block(RowRange rows_of_it) {
 
 void GradientReduction::State::add_piece(const GradientPiece& piece) {
   if (piece.count == 0) return;
+  const uint64_t bytes = piece.count * sdk::size_of(static_cast<sdk::DType>(piece.dtype));
+  // A norm is taken of a copy on the host, which the next piece overwrites.
+  const bool waits = !work.is_here() && (measured || is_readable(piece.data, bytes));
+  try {
+    if (work.is_here()) work.synchronize();  // the device may still have to write the piece
+    take(piece);
+    if (waits) work.finish();
+  } catch (...) {
+    work.drain();
+    throw;
+  }
+  if (measured) open.norm += squared_norm(measured_piece);
+  open.there.insert(piece.offset, piece.count);
+}
+
+void GradientReduction::State::take(const GradientPiece& piece) {
   const auto count = static_cast<size_t>(piece.count);
   float* const to = sums.back().data() + piece.offset;
   const void* from = piece.data;
   if (piece.dtype != DType::kF32) {
+    if (cast.size() < count) work.finish();  // pieces before may still be read from what it has now
     grow(cast, count);
     work.cast(cast.data(), from, piece.dtype, count);
     from = cast.data();
@@ -168,9 +187,6 @@ void GradientReduction::State::add_piece(const GradientPiece& piece) {
       work.copy(to + begin, part, several * sizeof(float));
     }
   }
-  work.finish();
-  if (measured) open.norm += squared_norm(measured_piece);
-  open.there.insert(piece.offset, piece.count);
 }
 
 void GradientReduction::State::suspect(RowRange rows_of_it) {
@@ -209,9 +225,9 @@ void GradientReduction::State::close_block(RowRange rows_of_it, const Scalars& b
   open = {};
 }
 
-GradientReduction::GradientReduction(const Accelerator& accelerator, int32_t device, uint64_t gradient_size,
-                                     bool deterministic)
-    : state_(std::make_unique<State>(accelerator, device, gradient_size, deterministic)) {}
+GradientReduction::GradientReduction(const Accelerator& accelerator, int32_t device, Stream& stream,
+                                     uint64_t gradient_size, bool deterministic)
+    : state_(std::make_unique<State>(accelerator, device, stream, gradient_size, deterministic)) {}
 GradientReduction::~GradientReduction() = default;
 GradientReduction::GradientReduction(GradientReduction&&) noexcept = default;
 

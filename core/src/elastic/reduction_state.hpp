@@ -64,12 +64,12 @@ class Coverage {
 };
 
 struct GradientReduction::State {
-  State(const Accelerator& of, int32_t number, uint64_t gradient_size, bool in_fixed_order)
+  State(const Accelerator& of, int32_t number, Stream& stream, uint64_t gradient_size, bool in_fixed_order)
       : accelerator(of),
         device(number),
         size(static_cast<size_t>(gradient_size)),
         deterministic(in_fixed_order),
-        work(of, number) {}
+        work(of, number, stream) {}
 
   /// What is added up beside the gradient, along the same tree.
   struct Scalars {
@@ -158,6 +158,8 @@ struct GradientReduction::State {
   void check(RowRange given, const GradientPiece& piece) const;
   void open_block(RowRange rows_of_it);
   void add_piece(const GradientPiece& piece);
+  /// Reads it into the sum: at once where the CPU computes, else when the stream comes to it.
+  void take(const GradientPiece& piece);
   void close_block(RowRange rows_of_it, const Scalars& beside);
   /// Takes these rows as not finite.
   void suspect(RowRange rows_of_it);

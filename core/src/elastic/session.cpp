@@ -162,7 +162,8 @@ void Session::start(Dataset dataset, TrainingState& program) {
   if (s.learning_rate->wants_job_length()) s.learning_rate->set_job_length(s.batches->job_length());
   s.balancer.emplace(s.config);
   s.open_device();
-  s.reduction.emplace(*s.accelerator, s.device, program.gradient_size(), s.config.run().deterministic);
+  s.reduction.emplace(*s.accelerator, s.device, *s.program_stream, program.gradient_size(),
+                      s.config.run().deterministic);
   s.reduction->measure_parts(s.learning_rate->wants_gradient_norms());
   s.reduction->look_for_not_finite(s.config.run().on_nonfinite != "ignore");
   or_throw(data::write_dataset_once(s.directory.dataset(), s.batches->dataset()));
