@@ -88,7 +88,8 @@ class Step {
   /// stream or for commit(). What such a read meets is thrown by the next wait for the stream: the program's own, and
   /// the step is lost then, or that of commit(), which hands out no gradient then.
   /// Throws kInvalidArgument, and has added nothing, for a piece that overlaps another, leaves the gradient or is of an
-  /// unknown type.
+  /// unknown type; and, as far as the accelerator and the kernel can tell, for one in memory of another device, past
+  /// the end of its allocation or in memory that is not there, which most freed memory is.
   void add_piece(const MicroBatch& micro, const GradientPiece& piece);
   /// Ends a micro-batch whose gradient was added in pieces. Throws kInvalidArgument where one is missing, which may
   /// still be added.
@@ -134,7 +135,8 @@ class Session {
 
   /// Declares data and state. `dataset` must be the same on all workers (checked). Initial weights come from one worker
   /// and are copied to the others; after a restart they come from the snapshot. `state` outlives the session. Throws
-  /// kInvalidArgument for arrays that are none: two of one name, no memory, an unknown type.
+  /// kInvalidArgument for arrays that are none: two of one name, an unknown type, no memory or, as for
+  /// Step::add_piece, memory that is none for this rank. It is looked at again whenever the arrays are.
   void start(Dataset dataset, TrainingState& state);
   /// The same with the data set that [data] of the config names; throws what load_dataset throws.
   void start(TrainingState& state) { start(load_dataset(config()), state); }

@@ -14,6 +14,7 @@ constexpr uintptr_t kPageBytes = 4096;
 constexpr int kNoSuchChange = ~0;
 
 bool is_readable(uintptr_t byte) {
+  if (byte < kSetBytes) return false;  // no set is no fault
   const int before = errno;
   // The kernel copies the set before it looks at what is to be done with it: EFAULT, or EINVAL.
   const long result = ::syscall(SYS_rt_sigprocmask, kNoSuchChange, byte - byte % kSetBytes, nullptr, kSetBytes);

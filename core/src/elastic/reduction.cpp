@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/readable.hpp"
 #include "elastic/reduction_state.hpp"
 #include "pliant/error.hpp"
 #include "pliant/sdk/accelerator.hpp"
@@ -145,11 +144,20 @@ void GradientReduction::State::open_block(RowRange rows_of_it) {
   open = {.is = true, .in_place = in_place};
 }
 
-void GradientReduction::State::add_piece(const GradientPiece& piece) {
-  if (piece.count == 0) return;
+bool GradientReduction::State::check_memory(RowRange rows_of_it, const GradientPiece& piece) const {
+  if (piece.count == 0) return true;
   const uint64_t bytes = piece.count * sdk::size_of(static_cast<sdk::DType>(piece.dtype));
+  const MemoryCheck::Finding found = memory.look_at(piece.data, bytes);
+  if (found.refusal.empty()) return found.is_for_cpu;
+  throw Error(Status::kInvalidArgument,
+              fmt::format("a piece of the gradient of {} {}: {}", row_text(rows_of_it), found.refusal,
+                          element_text(piece.offset, piece.offset + piece.count)));
+}
+
+void GradientReduction::State::add_piece(const GradientPiece& piece, bool is_for_cpu) {
+  if (piece.count == 0) return;
   // A norm is taken of a copy on the host, which the next piece overwrites.
-  const bool waits = !work.is_here() && (measured || is_readable(piece.data, bytes));
+  const bool waits = is_for_cpu || measured;
   try {
     if (work.is_here()) work.synchronize();  // the device may still have to write the piece
     take(piece);
@@ -268,8 +276,9 @@ void GradientReduction::check(RowRange rows, std::span<const float> gradient) co
 
 void GradientReduction::add_piece(RowRange rows, const GradientPiece& piece) {
   state_->check(rows, piece);
+  const bool is_for_cpu = state_->check_memory(rows, piece);
   state_->open_block(rows);
-  state_->add_piece(piece);
+  state_->add_piece(piece, is_for_cpu);
 }
 
 void GradientReduction::add(RowRange rows, double loss_sum, int64_t loss_tokens, uint64_t digest) {

@@ -64,7 +64,7 @@ class GradientReduction {
 
   /// Adds a part of the gradient of the next block of this rank. What the CPU can read has been read when this returns;
   /// what it cannot is read when the stream comes to it, except where parts are measured. Throws what check throws, and
-  /// has changed nothing then.
+  /// kInvalidArgument for memory that the device cannot use, as MemoryCheck tells; it has changed nothing then.
   void add_piece(RowRange rows, const GradientPiece& piece);
   /// Ends that block. Throws kInvalidArgument, and changes nothing, where a part of the gradient is missing.
   void add(RowRange rows, double loss_sum, int64_t loss_tokens, uint64_t digest);

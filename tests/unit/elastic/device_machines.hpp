@@ -17,7 +17,7 @@ struct Machine {
   std::string accelerator;  ///< TOML
 };
 
-/// Those whose devices' memory the CPU does not reach.
+/// Those whose devices' memory the CPU does not reach, or so they say.
 inline std::vector<Machine> machines() {
   std::vector<Machine> all;
 #ifdef PLIANT_SOFT_CUDA
@@ -27,6 +27,7 @@ inline std::vector<Machine> machines() {
 #ifdef PLIANT_SOFT_LEVEL_ZERO
   all.push_back({"level_zero", "use = \"level_zero\"\n"});
 #endif
+  all.push_back({"sim", "use = \"sim\"\n[accelerator.sim]\nhost_visible = false\nmax_delay_us = 20\n"});
   return all;
 }
 
