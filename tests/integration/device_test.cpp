@@ -290,3 +290,37 @@ TEST_CASE("a gradient on a device that is not finite is not committed") {
     }
   }
 }
+
+TEST_CASE("a step refuses pieces that are none, or in memory that is none, and goes on as if they had not been there") {
+  for (const Machine& machine : machines()) {
+    const On on(machine);
+    const std::string accelerator = "[accelerator]\n" + machine.accelerator;
+    INFO(machine.name);
+    JobRunner undisturbed;
+    undisturbed.config(toy_config("workers = 2\ndeterministic = true", accelerator));
+    REQUIRE(undisturbed.run_json().exit_code == 0);
+    JobRunner job;
+    job.config(toy_config("workers = 2\ndeterministic = true",
+                          "misbehave = \"bad_pieces\"\nmisbehave_rank = -1\n" + accelerator));
+    const Ended ended = job.run_json();
+    INFO(ended.err);
+    CHECK(ended.exit_code == 0);
+    CHECK(ended.summary["restarts"] == 0);
+    CHECK(job.snapshot() == undisturbed.snapshot());
+  }
+}
+
+TEST_CASE("a state whose array lies where nothing is ends the job before the first step, and names the array") {
+  for (const Machine& machine : machines()) {
+    const On on(machine);
+    INFO(machine.name);
+    JobRunner job;
+    job.config(toy_config("workers = 2", "misbehave = \"foreign_array\"\n[accelerator]\n" + machine.accelerator));
+    const Ended ended = job.run_json();
+    INFO(ended.err);
+    CHECK(ended.exit_code == 2);
+    CHECK(ended.err.find(
+              "TrainingState::arrays: 'weights' is memory that neither the accelerator nor this process has") !=
+          std::string::npos);
+  }
+}

@@ -33,7 +33,7 @@ struct Injection {
 struct ShareTime {
   int64_t tokens = 0;        ///< sum of the lengths; 0: the time says nothing
   double squares = 0;        ///< sum of the squared lengths
-  int64_t microseconds = 0;  ///< from Session::next to Step::commit
+  int64_t microseconds = 0;  ///< from Session::next to Step::commit, and until all has run that was enqueued by then
 };
 
 // Worker to agent.

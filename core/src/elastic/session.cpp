@@ -159,7 +159,8 @@ uint64_t Session::seed() const {
 void Session::start(Dataset dataset, TrainingState& program) {
   State& s = *state_;
   if (s.program != nullptr) throw Error(Status::kFailedPrecondition, "Session::start was called twice");
-  s.arrays.emplace(program);
+  s.open_device();
+  s.arrays.emplace(program, elastic::MemoryCheck(*s.accelerator, s.device));
   s.program = &program;
   Plan plan;
   plan.global_batch = s.facts.global_batch;
@@ -168,8 +169,8 @@ void Session::start(Dataset dataset, TrainingState& program) {
   s.learning_rate.emplace(s.config, s.batches->epoch(0).mean_batch());
   if (s.learning_rate->wants_job_length()) s.learning_rate->set_job_length(s.batches->job_length());
   s.balancer.emplace(s.config);
-  s.open_device();
-  s.reduction.emplace(*s.accelerator, s.device, program.gradient_size(), s.config.run().deterministic);
+  s.reduction.emplace(*s.accelerator, s.device, *s.program_stream, program.gradient_size(),
+                      s.config.run().deterministic);
   s.reduction->measure_parts(s.learning_rate->wants_gradient_norms());
   s.reduction->look_for_not_finite(s.config.run().on_nonfinite != "ignore");
   or_throw(data::write_dataset_once(s.directory.dataset(), s.batches->dataset()));

@@ -190,6 +190,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   const AllocationPtr found = state().find(pointer);
   *attributes = {};
   attributes->type = found ? found->type : cudaMemoryTypeUnregistered;
+  attributes->device = found ? found->device : -1;
   return told(usable());
 }
 
