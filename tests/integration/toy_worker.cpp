@@ -217,7 +217,6 @@ int train() {
   toy.reads_less = wrong.how == "read_less";
   const auto content = static_cast<uint64_t>(session.config().app_int("content").value_or(0)) + wrong.other_content();
   if (wrong.how == "foreign_array") toy.foreign = BadPieces::nowhere();
-  const auto content = static_cast<uint64_t>(session.config().app_int("content").value_or(0));
   session.start({std::move(lengths), {}, {}, content}, toy);
   std::vector<float> gradient(kParameters);
   BadPieces bad(session);
