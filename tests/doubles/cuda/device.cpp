@@ -17,6 +17,7 @@ thread_local int chosen_device = 0;
 cudaError_t allocate(uint64_t bytes, cudaMemoryType type, Pool* pool, void** out) {
   State& all = state();
   if (const cudaError_t now = usable(); now != cudaSuccess) return now;
+  if (all.settings.busy) return cudaErrorDevicesUnavailable;
   if (++all.allocations_made == all.settings.fail_alloc_at) return cudaErrorMemoryAllocation;
   const int device = pool != nullptr ? pool->device : chosen_device;
   uint64_t taken = type == cudaMemoryTypeDevice ? bytes : 0;
@@ -131,7 +132,6 @@ cudaError_t cudaSetDevice(int device) {
   const std::lock_guard lock(state().mutex);
   if (device < 0 || device >= state().settings.devices) return told(cudaErrorInvalidDevice);
   chosen_device = device;
-  if (state().settings.busy) return told(cudaErrorDevicesUnavailable);
   return told(usable());
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
