@@ -9,6 +9,7 @@ install(TARGETS pliant_sdk EXPORT pliant-sdk-targets)
 install(EXPORT pliant-sdk-targets NAMESPACE pliant:: DESTINATION "${package_dir}/pliant-sdk" COMPONENT sdk)
 install(DIRECTORY sdk/include/pliant DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT sdk)
 install(FILES sdk/cmake/pliant-sdk-config.cmake sdk/cmake/PliantPlugin.cmake sdk/cmake/plugin.map
+    "${CMAKE_CURRENT_BINARY_DIR}/PliantKinds.cmake"
   DESTINATION "${package_dir}/pliant-sdk" COMPONENT sdk)
 write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/pliant-sdk-config-version.cmake"
   COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "commands.hpp"
 
@@ -25,6 +26,8 @@ struct PluginNewArguments {
   std::string name;              ///< of the plugin
   std::filesystem::path folder;  ///< to be made; empty: `name`
 };
+/// The sections of all kinds of plugins, sorted.
+std::vector<std::string> sections_of_kinds();
 int new_plugin(const Invocation& invocation, const PluginNewArguments& arguments);
 int show_config(const Invocation& invocation, const std::filesystem::path& file, bool origins);
 int check_config(const Invocation& invocation, const std::filesystem::path& file);

@@ -1,10 +1,15 @@
 // The arguments of plugin, config and version.
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "actions.hpp"
 #include "commands.hpp"
+#include "plugin/plugin.hpp"
 
 namespace pliant::cli {
 
@@ -69,15 +74,25 @@ void add_plugin_check(CLI::App& plugin, Invocation& invocation) {
       [&invocation, given] { invocation.action = [&invocation, given] { return check_plugin(invocation, *given); }; });
 }
 
+std::string kinds_text() {
+  std::string text;
+  for (const plugin::Kind& kind : plugin::kinds()) text += fmt::format("  {:<12} {}\n", kind.section, kind.help);
+  return text;
+}
+
 void add_plugin_new(CLI::App& plugin, Invocation& invocation) {
   CLI::App& command = *plugin.add_subcommand("new", "Write the folder of a new plugin, ready to build");
   const auto given = std::make_shared<PluginNewArguments>();
-  command.add_option("KIND", given->kind, "accelerator, balancer, elasticity, lr or sampler")->required();
+  std::vector<std::string> kinds = sections_of_kinds();
+  const std::string last = std::move(kinds.back());
+  kinds.pop_back();
+  command.add_option("KIND", given->kind, fmt::format("{} or {}", fmt::join(kinds, ", "), last))->required();
   command.add_option("NAME", given->name, "The plugin's name: a-z 0-9 . _ -, as `use` will say it")->required();
   command.add_option("--dir", given->folder, "The folder to make; NAME in the current one unless given")
       ->type_name("DIR");
   add_json(command, invocation);
-  command.footer(example("pliant plugin new elasticity my-policy"));
+  command.footer("Kinds, and what their plugins decide:\n" + kinds_text() + "\n" +
+                 example("pliant plugin new elasticity my-policy"));
   command.callback(
       [&invocation, given] { invocation.action = [&invocation, given] { return new_plugin(invocation, *given); }; });
 }

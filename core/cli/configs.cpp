@@ -29,7 +29,7 @@ Result<config::StatePtr> open_and_check(const Invocation& invocation, const std:
   const detail::ConfigState& state = **opened;
   ConfigNeeds needs;
   const auto rule = state.selections.find("lr");
-  needs.lr = rule != state.selections.end() && rule->second.plugin != nullptr;
+  if (rule != state.selections.end() && rule->second.plugin != nullptr) needs.insert("lr");
   try {
     LearningRate::check(Config::parse(state.opening.text, needs, state.opening.overrides, state.opening.name.string()));
   } catch (const Error& refused) {

@@ -15,6 +15,7 @@
 #include "base/suggest.hpp"
 #include "output.hpp"
 #include "pliant/error.hpp"
+#include "plugin/plugin.hpp"
 
 namespace pliant::cli {
 
@@ -43,17 +44,19 @@ fs::path templates() {
   return folder;
 }
 
-fs::path template_of(const std::string& kind) {
-  const fs::path folder = templates();
-  std::vector<std::string> kinds;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (entry.is_directory()) kinds.push_back(entry.path().filename().string());
-  }
-  std::sort(kinds.begin(), kinds.end());
-  if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) return folder / kind;
-  const std::vector<std::string> near = nearest(kind, kinds);
-  refuse(fmt::format("there is no template of the kind '{}'{}; kinds: {}", kind,
+const plugin::Kind& kind_called(const std::string& section) {
+  if (const plugin::Kind* kind = plugin::kind_of(section)) return *kind;
+  const std::vector<std::string> kinds = sections_of_kinds();
+  const std::vector<std::string> near = nearest(section, kinds);
+  refuse(fmt::format("there is no template of the kind '{}'{}; kinds: {}", section,
                      near.empty() ? "" : fmt::format("; did you mean '{}'?", near.front()), fmt::join(kinds, ", ")));
+}
+
+fs::path template_of(const plugin::Kind& kind) {
+  fs::path folder = templates() / kind.section;
+  std::error_code error;
+  if (fs::is_directory(folder, error)) return folder;
+  refuse(fmt::format("the template {} is not there; install the SDK again", folder.string()), ExitCode::kFailed);
 }
 
 bool is_lower(char c) {
@@ -101,21 +104,15 @@ Spelling spelled(const std::string& plugin, const std::vector<std::string>& word
   return made;
 }
 
-/// How the template spells its own: its one source file is called so.
-Spelling spelling_of(const fs::path& folder) {
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() != ".cpp") continue;
-    const std::vector<std::string> words = words_of(entry.path().stem().string());
-    return spelled(fmt::format("{}", fmt::join(words, "-")), words);
-  }
-  refuse(fmt::format("the template {} has no source file; install the SDK again", folder.string()), ExitCode::kFailed);
+/// How the template of a kind spells its own.
+Spelling spelling_of(const plugin::Kind& kind) {
+  return spelled(fmt::format("my-{}", kind.noun), {"my", std::string(kind.noun)});
 }
 
 /// Types and files also say what kind of plugin it is, so that no name is one that C++ or CMake has taken.
-Spelling spelling_for(const std::string& name, const Spelling& old) {
+Spelling spelling_for(const std::string& name, const plugin::Kind& kind) {
   std::vector<std::string> words = words_of(name);
-  const std::string noun = words_of(old.identifier).back();
-  if (words.back() != noun) words.push_back(noun);
+  if (words.back() != kind.noun) words.emplace_back(kind.noun);
   if (words.size() == 1 || !std::isalpha(static_cast<unsigned char>(words[0][0]))) words.insert(words.begin(), "my");
   return spelled(name, words);
 }
@@ -164,12 +161,20 @@ std::vector<std::string> write_folder(const fs::path& folder, const fs::path& in
 
 }  // namespace
 
+std::vector<std::string> sections_of_kinds() {
+  std::vector<std::string> sections;
+  for (const plugin::Kind& kind : plugin::kinds()) sections.emplace_back(kind.section);
+  std::sort(sections.begin(), sections.end());
+  return sections;
+}
+
 int new_plugin(const Invocation& invocation, const PluginNewArguments& arguments) {
   check_name(arguments.name);
-  const fs::path folder = template_of(arguments.kind);
+  const plugin::Kind& kind = kind_called(arguments.kind);
+  const fs::path folder = template_of(kind);
   const fs::path into = arguments.folder.empty() ? fs::path(arguments.name) : arguments.folder;
-  const Spelling from = spelling_of(folder);
-  const Spelling to = spelling_for(arguments.name, from);
+  const Spelling from = spelling_of(kind);
+  const Spelling to = spelling_for(arguments.name, kind);
   const std::vector<std::string> written = write_folder(folder, into, from, to);
   const std::string file = fmt::format("build/{}-{}.pliant.so", arguments.kind, arguments.name);
   if (invocation.json) {

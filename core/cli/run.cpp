@@ -53,13 +53,7 @@ int run(const Invocation& invocation, const RunArguments& arguments) {
   for (const std::string& text : arguments.injections) options.injections.push_back(parse_injection(text));
   // A foreign program may do without these sections; one that is there must be right before a worker starts.
   const Config read = Config::open(arguments.file, {}, overrides);
-  const ConfigNeeds needs{.elasticity = read.has("elasticity"),
-                          .sampler = true,
-                          .balancer = true,
-                          .lr = read.has("lr"),
-                          .accelerator = read.has("accelerator"),
-                          .rendezvous = true};
-  const Config config = Config::parse(detail::inside(read).opening.text, needs, overrides,
+  const Config config = Config::parse(detail::inside(read).opening.text, job_needs(read), overrides,
                                       arguments.file);  // a pipe can be read but once
   static const UnblockedStderr kUnblocked;  // to the end of the process: no job waits for whoever reads its progress
   RunView view(live_terminal(), invocation.quiet, colored(invocation));

@@ -1,15 +1,14 @@
 # pliant_add_plugin(<target> KIND <section> NAME <name> SOURCES <file>...): builds <section>-<name>.pliant.so, a module that
-# exports the entry symbol only. KIND is the TOML section: elasticity, sampler, balancer, lr, accelerator,
-# rendezvous.
+# exports the entry symbol only. KIND is the TOML section of a kind of plugins: one of PLIANT_PLUGIN_KINDS.
 include_guard(GLOBAL)
 
 set(PLIANT_PLUGIN_VERSION_SCRIPT "${CMAKE_CURRENT_LIST_DIR}/plugin.map" CACHE INTERNAL "")
+include("${CMAKE_CURRENT_LIST_DIR}/PliantKinds.cmake" OPTIONAL) # in the source tree cmake/Kinds.cmake has told them
 
 function(pliant_add_plugin target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "KIND;NAME" "SOURCES")
-  set(kinds elasticity sampler balancer lr accelerator rendezvous)
-  if(NOT arg_KIND IN_LIST kinds)
-    message(FATAL_ERROR "pliant_add_plugin(${target}): KIND '${arg_KIND}' is none of: ${kinds}")
+  if(NOT arg_KIND IN_LIST PLIANT_PLUGIN_KINDS)
+    message(FATAL_ERROR "pliant_add_plugin(${target}): KIND '${arg_KIND}' is none of: ${PLIANT_PLUGIN_KINDS}")
   endif()
   if(NOT arg_NAME MATCHES "^[a-z0-9][a-z0-9._-]*$" OR NOT arg_SOURCES)
     message(FATAL_ERROR "pliant_add_plugin(${target}): NAME and SOURCES are needed; NAME is [a-z0-9][a-z0-9._-]*")

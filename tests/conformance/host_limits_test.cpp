@@ -44,13 +44,7 @@ class OneOptionConfig {
       out << option.key << " = " << sample_of(option) << '\n';
     }
     out.close();
-    pliant::ConfigNeeds needs;
-    needs.elasticity = section_ == "elasticity";
-    needs.sampler = section_ == "sampler";
-    needs.balancer = section_ == "balancer";
-    needs.lr = section_ == "lr";
-    needs.accelerator = section_ == "accelerator";
-    needs.rendezvous = section_ == "rendezvous";
+    const pliant::ConfigNeeds needs{section_};
     pliant::ConfigOverrides overrides;
     overrides.plugin_dirs = {file_.parent_path()};
     overrides.read_environment = false;

@@ -27,7 +27,7 @@ base_lr = 0.01
 [accelerator]
 use = "my-accelerator"
 [rendezvous]
-use = "{}"
+use = "my-rendezvous"
 [run]
 name = "toy"
 command = ["{}/toy_worker"]
@@ -35,8 +35,7 @@ workers = 4
 attach = "required"
 [app]
 )",
-                           PLIANT_PLUGINS_OF_OTHER_TIMES, when, when == "earlier" ? "my-rendezvous" : "local",
-                           PLIANT_TEST_BIN_DIR));
+                           PLIANT_PLUGINS_OF_OTHER_TIMES, when, PLIANT_TEST_BIN_DIR));
     const Ended ended = job.run_json({"--inject", "kill:rank=1,step=3"});
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);

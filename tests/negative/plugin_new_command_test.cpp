@@ -53,6 +53,27 @@ TEST_CASE("plugin new: the name stands wherever the template had its own") {
   }
 }
 
+TEST_CASE("plugin new: every kind that its help lists has a template") {
+  const ScratchFolder scratch;
+  const Outcome help = run_pliant(scratch, {"plugin", "new", "--help"});
+  const size_t list = help.out.find("Kinds, and what their plugins decide:\n");
+  REQUIRE(list != std::string::npos);
+  std::istringstream lines(help.out.substr(list));
+  int made = 0;
+  for (std::string line; std::getline(lines, line) && !line.empty();) {
+    if (line.compare(0, 2, "  ") != 0) continue;
+    const std::string kind = line.substr(2, line.find(' ', 2) - 2);
+    const std::string folder = (scratch.path() / kind).string();
+    const Outcome outcome = make(scratch, {kind, "mine", "--dir", folder});
+    CAPTURE(outcome.err);
+    CHECK(outcome.exit_code == 0);
+    CHECK(content(folder + "/CMakeLists.txt").find(" KIND " + kind + " NAME mine ") != std::string::npos);
+    CHECK(content(folder + "/pliant.toml").find("use = \"mine\"") != std::string::npos);
+    ++made;
+  }
+  CHECK(made >= 6);
+}
+
 TEST_CASE("plugin new: a build folder, which has no package of the SDK, is not named as one") {
   const ScratchFolder scratch;
   const Outcome outcome = make(scratch, {"lr", "mine"});
@@ -72,7 +93,9 @@ TEST_CASE("plugin new: bad names, unknown kinds and folders that exist end with 
       {{"elasticity", "../up", "--dir", fresh}, "'../up' cannot be the name of a plugin"},
       {{"elasticity", "", "--dir", fresh}, "'' cannot be the name of a plugin"},
       {{"smapler", "fine", "--dir", fresh},
-       "no template of the kind 'smapler'; did you mean 'sampler'?; kinds: accelerator, balancer, elasticity"},
+       "no template of the kind 'smapler'; did you mean 'sampler'?; kinds: accelerator, balancer, elasticity, lr, "
+       "rendezvous, "
+       "sampler"},
       {{"lr", "fine", "--dir", there}, there + " is there already; name another folder with --dir"},
   };
   for (const auto& [args, wanted] : cases) {

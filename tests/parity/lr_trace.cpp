@@ -112,8 +112,7 @@ class Group {
                              "\"\nunit = \"sequences\"\nbase_lr = " + text(Json(base_.lr)) +
                              "\nbase_batch = " + text(row_.at("base_batch_size")) + "\n" +
                              (with_schedule ? "schedule = [" + base_.schedule + "]\n" + base_.tables : std::string());
-    ConfigNeeds needs;
-    needs.lr = true;
+    const ConfigNeeds needs{"lr"};
     return {or_throw(plugins_.open_config(toml, needs)), {}};
   }
 

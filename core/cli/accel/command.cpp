@@ -184,8 +184,7 @@ std::optional<ChosenAccelerator> chosen_accelerator(const Invocation& invocation
 }
 
 Config accelerator_config(const Invocation& invocation, const ConfigText& given, const std::string& name) {
-  ConfigNeeds needs;
-  needs.accelerator = true;
+  const ConfigNeeds needs{"accelerator"};
   ConfigOverrides overrides = invocation.overrides;
   overrides.flags.push_back({"accelerator " + name, "accelerator.use=" + config::toml_quoted(name)});
   if (given.file.empty()) return Config::parse("config_version = 1\n[accelerator]\n", needs, overrides);

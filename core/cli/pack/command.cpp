@@ -30,11 +30,9 @@ struct PackArguments {
 
 Config open_config(const Invocation& invocation, const PackArguments& arguments) {
   const Config read = Config::open(arguments.file, {}, invocation.overrides);
-  ConfigNeeds needs;
-  needs.sampler = true;
-  needs.balancer = true;
-  needs.elasticity = read.has("elasticity");
-  needs.lr = read.has("lr");
+  ConfigNeeds needs{"sampler", "balancer"};
+  if (read.has("elasticity")) needs.insert("elasticity");
+  if (read.has("lr")) needs.insert("lr");
   return Config::parse(detail::inside(read).opening.text, needs, invocation.overrides,
                        arguments.file);  // a pipe can be read but once
 }

@@ -27,8 +27,8 @@ struct PackBatch {
   bool planned = false;  ///< by [elasticity]; else `plan` holds no more than the batch
   std::optional<Planner> planner;
 };
-/// `config` was opened with needs.elasticity where it has [elasticity]. Throws (exit 2) for world sizes that the plan
-/// does not admit, and for a global batch beside [elasticity].
+/// `config` was opened with the need "elasticity" where it has [elasticity]. Throws (exit 2) for world sizes that the
+/// plan does not admit, and for a global batch beside [elasticity].
 PackBatch batch_for(const Config& config, const PackQuestion& question);
 /// The world sizes of the question, or up to four of the plan.
 std::vector<int64_t> sizes_for(const PackBatch& batch, const PackQuestion& question);
@@ -82,7 +82,7 @@ struct PackStudy {
   [[nodiscard]] int64_t packs() const { return summary.rows - summary.padding_rows; }
 };
 
-/// Packs `dataset` as `config` (opened with needs.sampler and needs.balancer, and needs.lr when it has [lr]) says.
+/// Packs `dataset` as `config` (opened with the needs "sampler", "balancer", and "lr" when it has [lr]) says.
 /// `batches`, when given, gets the object that made the rows.
 PackStudy study_pack(const Config& config, const Dataset& dataset, const PackBatch& batch, const PackQuestion& question,
                      ProgressLine& progress, std::optional<Batches>* batches = nullptr);

@@ -30,9 +30,8 @@ struct PlanArguments {
 
 Config open_config(const Invocation& invocation, const PlanArguments& arguments) {
   const Config read = Config::open(arguments.file, {}, invocation.overrides);
-  ConfigNeeds needs;
-  needs.elasticity = true;
-  needs.lr = read.has("lr");
+  ConfigNeeds needs{"elasticity"};
+  if (read.has("lr")) needs.insert("lr");
   return Config::parse(detail::inside(read).opening.text, needs, invocation.overrides,
                        arguments.file);  // a pipe can be read but once
 }

@@ -25,7 +25,7 @@ struct SizeReport {
 
 class Study {
  public:
-  /// `config` was opened with needs.elasticity, and needs.lr when it has [lr]. Plans at `world_size`, or, when that is
+  /// `config` was opened with the need "elasticity", and "lr" when it has [lr]. Plans at `world_size`, or, when that is
   /// 0, at a size worth showing: what [run] workers starts, else the largest valid one.
   Study(const Config& config, int64_t world_size);
 

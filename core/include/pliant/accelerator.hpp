@@ -62,7 +62,7 @@ struct Inside;
 /// An open accelerator plugin. Copyable handle; streams, memory and communicators keep it alive. Any thread.
 class Accelerator {
  public:
-  /// `config` was opened with needs.accelerator.
+  /// `config` was opened with the need "accelerator".
   explicit Accelerator(const Config& config);
 
   [[nodiscard]] int32_t device_count() const;

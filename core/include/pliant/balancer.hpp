@@ -80,7 +80,7 @@ Waiting waiting(std::span<const int64_t> row_costs, const Assignment& assignment
 /// A balancer plugin with its options, ready to be asked. Cheap to copy. Calls from several threads need a lock.
 class Balancer {
  public:
-  /// `config` was opened with needs.balancer. Throws what the plugin has against its options.
+  /// `config` was opened with the need "balancer". Throws what the plugin has against its options.
   explicit Balancer(const Config& config);
 
   /// Shares rows of `row_costs` out. A function of its arguments and the config only, on every machine. Throws

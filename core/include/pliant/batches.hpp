@@ -117,8 +117,8 @@ struct JobLength {
 /// (pliant.row_stream) hold no rows of data sets of 2^28 sequences or more.
 class Batches {
  public:
-  /// `config` was opened with needs.sampler. Throws kInvalidArgument (exit 2) for an empty data set or a length < 1,
-  /// and what the sampler refuses (exit 2), and exit 3 when the sampler breaks its contract: a row without sequences
+  /// `config` was opened with the need "sampler". Throws kInvalidArgument (exit 2) for an empty data set or a length <
+  /// 1, and what the sampler refuses (exit 2), and exit 3 when the sampler breaks its contract: a row without sequences
   /// that does not fill up the last batch, an id out of range or given twice, pieces that do not make up their
   /// sequence, rows that do not add up.
   Batches(const Config& config, const Plan& plan, Dataset dataset);

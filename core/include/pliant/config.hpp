@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -88,15 +89,9 @@ struct ConfigOverrides {
   bool read_environment = true;                    ///< PLIANT__A__B and PLIANT_PLUGIN_PATH
 };
 
-/// The parts of a config that a caller needs; sections outside it are checked but their plugins are not opened.
-struct ConfigNeeds {
-  bool elasticity = false;
-  bool sampler = false;
-  bool balancer = false;
-  bool lr = false;
-  bool accelerator = false;
-  bool rendezvous = false;
-};
+/// The plugins that a caller needs, by the section that chooses them: "elasticity", "lr", ... Other sections are
+/// checked, but their plugins are not opened.
+using ConfigNeeds = std::set<std::string, std::less<>>;
 
 namespace detail {
 struct ConfigState;
@@ -106,8 +101,9 @@ struct Inside;
 /// Immutable, cheap to copy, safe to share between threads.
 class Config {
  public:
-  /// Reads and checks `file`. Throws Error (kInvalidArgument, exit 2) with every finding, sorted by position; kNotFound
-  /// (exit 2) for a missing file; exit 3 when a named plugin is missing or refused.
+  /// Reads and checks `file`. Throws Error (kInvalidArgument, exit 2) with every finding, sorted by position, or for
+  /// a need that is the section of no kind of plugins; kNotFound (exit 2) for a missing file; exit 3 when a named
+  /// plugin is missing or refused.
   static Config open(const std::filesystem::path& file, const ConfigNeeds& needs = {},
                      const ConfigOverrides& overrides = {});
 
@@ -125,7 +121,7 @@ class Config {
   [[nodiscard]] const AcceleratorOptions& accelerator() const;
   /// True when the file (or an override) has the section.
   [[nodiscard]] bool has(std::string_view section) const;
-  /// What `use` says in "elasticity", "sampler", "balancer", "lr", "accelerator" or "rendezvous".
+  /// What `use` says in the section of a kind of plugins.
   [[nodiscard]] const std::string& use(std::string_view section) const;
 
   /// [app] values by dotted key; nullopt when absent; throws with position when the type differs.

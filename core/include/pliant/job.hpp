@@ -93,10 +93,13 @@ struct JobSummary {
   std::string snapshot;  ///< the newest one, relative to directory; empty: none
 };
 
-/// Runs the job to its end. `config` was opened with needs.elasticity (when it has that section), needs.sampler,
-/// needs.balancer and needs.rendezvous. Installs handlers for SIGINT and SIGTERM while it runs. Throws for what is
-/// wrong before the first worker starts; what happens later is in the summary. The calling process becomes the workers'
-/// parent; call it from the main thread.
+/// What a job needs of `config`, which may have been opened with no needs at all: whatever it has a section of, a
+/// sampler, a balancer and a rendezvous.
+ConfigNeeds job_needs(const Config& config);
+
+/// Runs the job to its end. `config` was opened with job_needs. Installs handlers for SIGINT and SIGTERM while it runs.
+/// Throws for what is wrong before the first worker starts; what happens later is in the summary. The calling process
+/// becomes the workers' parent; call it from the main thread.
 JobSummary run_job(const Config& config, const JobOptions& options, JobObserver& observer);
 
 }  // namespace pliant

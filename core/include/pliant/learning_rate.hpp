@@ -38,15 +38,15 @@ struct GradientNorms {
 
 class LearningRate {
  public:
-  /// `config` was opened with needs.lr. `mean_batch`: what base_batch = 0 stands for, in the configured unit's field.
-  /// Throws kFailedPrecondition (exit 2) when a rule is not valid for [lr] optimizer, with the rule's reason.
+  /// `config` was opened with the need "lr". `mean_batch`: what base_batch = 0 stands for, in the configured unit's
+  /// field. Throws kFailedPrecondition (exit 2) when a rule is not valid for [lr] optimizer, with the rule's reason.
   LearningRate(const Config& config, const BatchSize& mean_batch);
   ~LearningRate();
   LearningRate(LearningRate&&) noexcept;
   LearningRate& operator=(LearningRate&&) noexcept;
 
   /// Throws what the constructor throws about the rules themselves, so that it is known before a worker starts. Nothing
-  /// when `config` was opened without needs.lr.
+  /// when `config` was opened without "lr".
   static void check(const Config& config);
 
   /// What optimizer update `step` (0-based) over a batch of `size` asks for. `base_lr` replaces [lr] base_lr when > 0,

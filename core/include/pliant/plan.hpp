@@ -54,7 +54,7 @@ struct Plan {
 /// machine.
 class Planner {
  public:
-  /// `config` was opened with needs.elasticity. Throws what the policy has against its options.
+  /// `config` was opened with the need "elasticity". Throws what the policy has against its options.
   explicit Planner(const Config& config);
 
   /// The plan, with the micro-batch at `world_size` data-parallel ranks; 0: at none in particular. `world_size_text` is
@@ -75,7 +75,8 @@ class Planner {
 };
 
 /// Throws (kFailedPrecondition, exit 2, names the key) when a scheduler left an elasticity block in
-/// PLIANT_ELASTICITY_CONFIG or DEEPSPEED_ELASTICITY_CONFIG that is not that of `config` (opened with needs.elasticity).
+/// PLIANT_ELASTICITY_CONFIG or DEEPSPEED_ELASTICITY_CONFIG that is not that of `config` (opened with the need
+/// "elasticity").
 void check_scheduler(const Config& config);
 
 /// A Planner asked once, as `pliant plan` and `pliant run` ask: after check_scheduler; WORLD_SIZE of the environment is

@@ -12,6 +12,7 @@
 #include "config/parse.hpp"
 #include "config/selector.hpp"
 #include "config/source.hpp"
+#include "plugin/plugin.hpp"
 
 namespace pliant::config {
 
@@ -251,6 +252,11 @@ Result<StatePtr> open_state(const fs::path& file, const ConfigNeeds& needs, cons
 
 Result<StatePtr> open_text(std::string text, const fs::path& name, const ConfigNeeds& needs,
                            const ConfigOverrides& overrides, bool every_section) {
+  for (const std::string& need : needs) {
+    if (plugin::kind_of(need) == nullptr)
+      return failed(Status::kInvalidArgument, fmt::format("no kind of plugins has the section [{}]", need),
+                    ExitCode::kUsage);
+  }
   auto state = std::make_shared<detail::ConfigState>();
   auto diagnostics = std::make_shared<Diagnostics>(name.string(), text);
   state->file = absolute_here(name);

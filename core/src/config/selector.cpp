@@ -44,7 +44,7 @@ const Value* Selector::section(const plugin::Kind& kind) const {
 void Selector::select(const plugin::Kind& kind, const ConfigNeeds& needs, bool every_section) {
   const Value* table = section(kind);
   if (state_.root.find(kind.section) != nullptr && table == nullptr) return;  // reported already
-  const bool needed = needs.*kind.need || (every_section && table != nullptr);
+  const bool needed = needs.contains(kind.section) || (every_section && table != nullptr);
   Selection selection;
   selection.kind = &kind;
   if (table == nullptr && !needed) {

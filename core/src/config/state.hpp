@@ -46,9 +46,9 @@ struct ConfigState {
   config::Value root;  ///< file and overrides, before defaults
   std::map<std::string, config::CheckedTable, std::less<>> core_tables;
   std::map<std::string, config::Selection, std::less<>> selections;
-  std::vector<config::Selection> lr_schedule;              ///< the links of [lr] before use, when opened with needs.lr
-  std::vector<config::Selection> lr_then;                  ///< and after it
-  std::vector<plugin::SearchDir> search;                   ///< in the order in which they are searched
+  std::vector<config::Selection> lr_schedule;  ///< the links of [lr] before use, when opened with the need "lr"
+  std::vector<config::Selection> lr_then;      ///< and after it
+  std::vector<plugin::SearchDir> search;       ///< in the order in which they are searched
   std::shared_ptr<const config::Diagnostics> diagnostics;  ///< warnings, and how to show a position
 };
 

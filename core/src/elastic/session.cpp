@@ -138,8 +138,8 @@ Session Session::attach() {
   }
   elastic::RunDirectory where{std::filesystem::path(directory)};
   const char* digest = std::getenv(kDigestVariable);
-  const ConfigNeeds needs{
-      .elasticity = digest != nullptr, .sampler = true, .balancer = true, .lr = true, .accelerator = true};
+  ConfigNeeds needs{"accelerator", "balancer", "lr", "sampler"};
+  if (digest != nullptr) needs.insert("elasticity");
   ConfigOverrides as_resolved;
   as_resolved.read_environment = false;
   Config config = Config::open(where.config(), needs, as_resolved);

@@ -21,7 +21,7 @@ struct ElasticityBlock {
   [[nodiscard]] std::string digest() const;
 };
 
-/// Of a config that was opened with needs.elasticity.
+/// Of a config that was opened with the need "elasticity".
 Result<ElasticityBlock> elasticity_block(const Config& config);
 
 }  // namespace pliant

@@ -43,11 +43,11 @@ Result<> ensure_same_block(const ElasticityBlock& ours, const std::vector<Schedu
 /// Where the agent leaves the digest of its elasticity block for every worker.
 constexpr const char* kDigestVariable = "PLIANT_ELASTICITY_DIGEST";
 
-/// A worker's check: `config` (opened with needs.elasticity) has the block whose digest the agent gave, and agrees with
-/// the scheduler. kFailedPrecondition (exit 2) when not.
+/// A worker's check: `config` (opened with the need "elasticity") has the block whose digest the agent gave, and agrees
+/// with the scheduler. kFailedPrecondition (exit 2) when not.
 Result<> ensure_same_elasticity_as_agent(const Config& config, const std::string& digest);
 
-/// ensure_same_block of `config` (opened with needs.elasticity) and the environment.
+/// ensure_same_block of `config` (opened with the need "elasticity") and the environment.
 Result<> agree_with_scheduler(const Config& config);
 
 }  // namespace pliant

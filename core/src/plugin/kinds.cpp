@@ -1,5 +1,5 @@
-// The table of kinds. Another kind is another row here, its two headers in the SDK, its checks in the testkit, and its
-// word in sdk/cmake/PliantPlugin.cmake.
+// The table of kinds. Another kind is another row here, its two headers and its template in the SDK, and its checks in
+// the testkit. cmake/Kinds.cmake and scripts/lint read the rows from this file.
 #include <cstddef>
 
 #include "pliant/abi/accelerator.h"
@@ -55,16 +55,21 @@ constexpr Slot kRendezvousSlots[] = {PLIANT_SLOT(pliant_rendezvous, join), PLIAN
 }  // namespace
 
 const std::vector<Kind>& kinds() {
-  using Needs = ConfigNeeds;
   static const std::vector<Kind> kKinds{
-      {"elasticity", PLIANT_KIND_ELASTICITY_POLICY, "", &Needs::elasticity, sizeof(pliant_elasticity_policy),
+      {"elasticity", PLIANT_KIND_ELASTICITY_POLICY, "", "policy",
+       "which global batch a job uses and which world sizes may share it out", sizeof(pliant_elasticity_policy),
        kElasticitySlots},
-      {"sampler", PLIANT_KIND_BATCH_SAMPLER, "fixed", &Needs::sampler, sizeof(pliant_batch_sampler), kSamplerSlots},
-      {"balancer", PLIANT_KIND_BALANCER, "contiguous", &Needs::balancer, sizeof(pliant_balancer), kBalancerSlots},
-      {"lr", PLIANT_KIND_LR_RULE, "none", &Needs::lr, sizeof(pliant_lr_rule), kLrSlots},
-      {"accelerator", PLIANT_KIND_ACCELERATOR, "host", &Needs::accelerator, sizeof(pliant_accelerator),
+      {"sampler", PLIANT_KIND_BATCH_SAMPLER, "fixed", "sampler", "which sequences form which row, in which order",
+       sizeof(pliant_batch_sampler), kSamplerSlots},
+      {"balancer", PLIANT_KIND_BALANCER, "contiguous", "balancer", "which rank computes which rows of a batch",
+       sizeof(pliant_balancer), kBalancerSlots},
+      {"lr", PLIANT_KIND_LR_RULE, "none", "rule", "how the learning rate follows the batch", sizeof(pliant_lr_rule),
+       kLrSlots},
+      {"accelerator", PLIANT_KIND_ACCELERATOR, "host", "accelerator",
+       "memory, streams, events and work of a device; collectives come from Pliant", sizeof(pliant_accelerator),
        kAcceleratorSlots},
-      {"rendezvous", PLIANT_KIND_RENDEZVOUS, "local", &Needs::rendezvous, sizeof(pliant_rendezvous), kRendezvousSlots},
+      {"rendezvous", PLIANT_KIND_RENDEZVOUS, "local", "rendezvous",
+       "how the nodes of a job find each other and agree on generations", sizeof(pliant_rendezvous), kRendezvousSlots},
   };
   return kKinds;
 }

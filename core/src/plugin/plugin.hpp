@@ -11,7 +11,6 @@
 
 #include "base/result.hpp"
 #include "pliant/abi/plugin.h"
-#include "pliant/config.hpp"
 
 namespace pliant::plugin {
 
@@ -21,12 +20,14 @@ struct Slot {
   size_t offset;  ///< bytes
 };
 
-/// The variation points. `section` is the TOML table and the first part of the file name `<section>-<name>.pliant.so`.
+/// A variation point. Its section is also the first part of a file name `<section>-<name>.pliant.so`, the word after
+/// KIND in CMake's pliant_add_plugin(), and the folder of its template, whose plugin is called `my-<noun>`.
 struct Kind {
-  std::string_view section;      ///< "elasticity", "sampler", "balancer", "lr", "accelerator", "rendezvous"
+  std::string_view section;      ///< the TOML table: a-z and _
   std::string_view id;           ///< "pliant.elasticity_policy/0", ...
   std::string_view default_use;  ///< the plugin of a config that names none; "": it must name one
-  bool ConfigNeeds::*need;       ///< whether an opened config has this kind
+  std::string_view noun;         ///< what one plugin of it is called, in one word
+  std::string_view help;         ///< what its plugins decide, after "Kind: "; no full stop
   size_t table_size;             ///< bytes of the table that this host knows
   std::span<const Slot> slots;   ///< that every plugin has, in order; the table's others may be NULL
 };

@@ -25,7 +25,7 @@ struct Generation {
 /// join and watch from one thread; leave from any.
 class Rendezvous {
  public:
-  /// `config` was opened with needs.rendezvous.
+  /// `config` was opened with the need "rendezvous".
   static Result<Rendezvous> open(const Config& config);
 
   /// Forms the next generation. May block; leave() ends it with kAborted. Exit 3 when the plugin breaks its contract.

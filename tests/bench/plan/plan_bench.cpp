@@ -15,8 +15,7 @@ pliant::Config config_of(const bench::Case& one, const std::string& policy) {
   pliant::ConfigOverrides overrides;
   overrides.plugin_dirs = {PLIANT_PLUGIN_DIR};
   overrides.read_environment = false;
-  pliant::ConfigNeeds needs;
-  needs.elasticity = true;
+  const pliant::ConfigNeeds needs{"elasticity"};
   return pliant::Config::parse(bench::toml_of(one, policy), needs, overrides);
 }
 

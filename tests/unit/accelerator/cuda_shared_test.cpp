@@ -29,8 +29,7 @@ using Generic = pliant::detail::GenericCollectives;
 using Way = Generic::Way;
 
 pliant::Config config_of(const std::string& accelerator) {
-  pliant::ConfigNeeds needs;
-  needs.accelerator = true;
+  const pliant::ConfigNeeds needs{"accelerator"};
   pliant::ConfigOverrides overrides;
   overrides.read_environment = false;
   overrides.plugin_dirs = {PLIANT_PLUGIN_DIR, PLIANT_TESTKIT_PLUGIN_DIR};

@@ -35,8 +35,7 @@ class Configs {
   Configs(const Configs&) = delete;
   Configs& operator=(const Configs&) = delete;
   [[nodiscard]] pliant::plugin::Instance instance(const char* name) const {
-    pliant::ConfigNeeds needs;
-    needs.accelerator = true;
+    const pliant::ConfigNeeds needs{"accelerator"};
     pliant::ConfigOverrides overrides;
     overrides.read_environment = false;
     overrides.plugin_dirs = {PLIANT_PLUGIN_DIR, PLIANT_TESTKIT_PLUGIN_DIR};

@@ -27,8 +27,7 @@ class ConfigFile {
   ConfigFile(const ConfigFile&) = delete;
   ConfigFile& operator=(const ConfigFile&) = delete;
   [[nodiscard]] Config open() const {
-    ConfigNeeds needs;
-    needs.accelerator = true;
+    const ConfigNeeds needs{"accelerator"};
     ConfigOverrides overrides;
     overrides.read_environment = false;
     overrides.plugin_dirs = {PLIANT_PLUGIN_DIR, PLIANT_TESTKIT_PLUGIN_DIR};

@@ -34,9 +34,7 @@ struct ConfigFile : ScratchFolder {
 };
 
 inline ConfigNeeds needs_elasticity() {
-  ConfigNeeds needs;
-  needs.elasticity = true;
-  return needs;
+  return {"elasticity"};
 }
 
 /// The value that option `key` of the elasticity plugin of `config` ended up with.

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "config/import/json_text.hpp"
-#include "config/import/python.hpp"
+#include "import/json_text.hpp"
+#include "import/python.hpp"
 
 using pliant::config::Diagnostics;
 using namespace pliant::config::deepspeed;

@@ -60,16 +60,14 @@ TEST_CASE("the job is named for its file, or for the folder of a pliant.toml") {
 
 TEST_CASE("a section that is absent uses its default plugin, and elasticity has none") {
   const ConfigFile file("[lr]\nbase_lr = 0.5\n");
-  ConfigNeeds needs;
-  needs.lr = true;
+  const ConfigNeeds needs{"lr"};
   CHECK(file.open(needs).use("lr") == "none");
   CHECK(contains(file.refusal(needs_elasticity()), "there is no [elasticity] section, and this command needs one"));
 }
 
 TEST_CASE("a section with a plugin's table but without use has to say which plugin it means") {
   const ConfigFile file("[lr.none]\n");
-  ConfigNeeds needs;
-  needs.lr = true;
+  const ConfigNeeds needs{"lr"};
   CHECK(contains(file.refusal(needs), ":2:2: error: [lr] does not say which plugin to use"));
   CHECK(file.refusal().empty());
 }
@@ -78,6 +76,11 @@ TEST_CASE("plugins of sections that are not needed are not looked for") {
   const ConfigFile file("[elasticity]\nuse = 'no-such-plugin'\n[elasticity.no-such-plugin]\nx = 1\n");
   CHECK(file.open().use("elasticity") == "no-such-plugin");
   CHECK(contains(file.refusal(needs_elasticity()), "elasticity plugin 'no-such-plugin' is not installed"));
+}
+
+TEST_CASE("a need that is the section of no kind of plugins is refused") {
+  CHECK(ConfigFile("").refusal({"elasticty"}) == "no kind of plugins has the section [elasticty]");
+  CHECK(ConfigFile("[run]\nworkers = 2\n").refusal({"run"}) == "no kind of plugins has the section [run]");
 }
 
 TEST_CASE("a missing plugin ends with 3, and with 2 when the config has errors of its own") {

@@ -103,8 +103,7 @@ TEST_CASE("the resolved config opens to the same chain") {
       scratch.config("[lr]\nuse = \"sqrt\"\nbase_lr = 0.5\nthen = [\"clamp\"]\n[lr.clamp]\nhighest_factor = 1.25\n");
   const std::string resolved = config.resolved_toml();
   CHECK(resolved.find("highest_factor = 1.25") != std::string::npos);
-  ConfigNeeds needs;
-  needs.lr = true;
+  const ConfigNeeds needs{"lr"};
   CHECK(LearningRate(Config::parse(resolved, needs), kMean).at(0, kDouble) == 0.625);
 }
 

@@ -18,8 +18,8 @@ class Scratch : public ScratchFolder {
   [[nodiscard]] Config config(const std::string& toml) const {
     std::ofstream(file("pliant.toml")) << "config_version = 1\n" << toml;
     ConfigNeeds needs;
-    needs.sampler = toml.find("[sampler]") != std::string::npos;
-    needs.lr = toml.find("[lr]") != std::string::npos;
+    if (toml.find("[sampler]") != std::string::npos) needs.insert("sampler");
+    if (toml.find("[lr]") != std::string::npos) needs.insert("lr");
     ConfigOverrides overrides;
     overrides.plugin_dirs = {PLIANT_PLUGIN_DIR};
     overrides.read_environment = false;

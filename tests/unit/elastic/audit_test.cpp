@@ -17,8 +17,7 @@ Batches small_job(const std::string& sampler =
                       "[sampler]\nuse = \"fixed\"\n[sampler.fixed]\nmax_tokens = 50\nover_long = \"drop\"\n") {
   const ScratchFolder folder;
   test::write_all(folder / "pliant.toml", "config_version = 1\n[run]\nepochs = 2\nseed = 5\n" + sampler);
-  ConfigNeeds needs;
-  needs.sampler = true;
+  const ConfigNeeds needs{"sampler"};
   ConfigOverrides overrides;
   overrides.plugin_dirs = {PLIANT_PLUGIN_DIR};
   overrides.read_environment = false;

@@ -21,8 +21,7 @@ inline Accelerator open_host(const std::string& options = "") {
   const ScratchFolder folder;
   write_all(folder / "pliant.toml",
             "config_version = 1\n[accelerator]\nuse = \"host\"\n[accelerator.host]\n" + options + "\n");
-  ConfigNeeds needs;
-  needs.accelerator = true;
+  const ConfigNeeds needs{"accelerator"};
   ConfigOverrides overrides;
   overrides.plugin_dirs = {PLIANT_PLUGIN_DIR};
   overrides.read_environment = false;

@@ -73,8 +73,7 @@ class Rule {
 
  private:
   static plugin::Instance open(const std::string& name, const std::string& options) {
-    ConfigNeeds needs;
-    needs.lr = true;
+    const ConfigNeeds needs{"lr"};
     ConfigOverrides overrides;
     overrides.plugin_dirs = {PLIANT_PLUGIN_DIR};
     overrides.read_environment = false;

@@ -48,8 +48,7 @@ struct Fixture {
     pliant::ConfigOverrides overrides;
     overrides.plugin_dirs = {ODD_PLUGIN_DIR, PLIANT_PLUGIN_DIR};
     overrides.read_environment = false;
-    pliant::ConfigNeeds needs;
-    needs.elasticity = true;
+    const pliant::ConfigNeeds needs{"elasticity"};
     return Config::open(file, needs, overrides);
   }
   [[nodiscard]] Config example(const std::string& policy = "v0.1") const {

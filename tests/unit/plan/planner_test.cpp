@@ -24,8 +24,7 @@ Config config_of(const std::string& policy, const std::string& options, const st
   ConfigOverrides overrides;
   overrides.plugin_dirs = {PLIANT_PLUGIN_DIR};
   overrides.read_environment = false;
-  ConfigNeeds needs;
-  needs.elasticity = true;
+  const ConfigNeeds needs{"elasticity"};
   return Config::parse(
       "config_version = 1\n[elasticity]\nuse = \"" + policy + "\"\n[elasticity.\"" + policy + "\"]\n" + options + more,
       needs, overrides);

@@ -21,8 +21,7 @@ pliant::Rendezvous local() {
   const std::filesystem::path file =
       std::filesystem::temp_directory_path() / ("pliant-rendezvous-" + std::to_string(::getpid()) + ".toml");
   std::ofstream(file) << "config_version = 1\n[rendezvous]\nuse = \"local\"\n";
-  pliant::ConfigNeeds needs;
-  needs.rendezvous = true;
+  const pliant::ConfigNeeds needs{"rendezvous"};
   pliant::ConfigOverrides overrides;
   overrides.read_environment = false;
   overrides.plugin_dirs = {PLIANT_PLUGIN_DIR};

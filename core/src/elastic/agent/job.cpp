@@ -15,6 +15,7 @@
 #include "elastic/snapshot.hpp"
 #include "pliant/balancer.hpp"
 #include "pliant/learning_rate.hpp"
+#include "plugin/plugin.hpp"
 
 namespace pliant {
 namespace {
@@ -221,6 +222,14 @@ void sum_up_lineage(JobSummary& summary, const elastic::Lineage& lineage, Batche
 }
 
 }  // namespace
+
+ConfigNeeds job_needs(const Config& config) {
+  ConfigNeeds needs{"balancer", "rendezvous", "sampler"};
+  for (const plugin::Kind& kind : plugin::kinds()) {
+    if (config.has(kind.section)) needs.emplace(kind.section);
+  }
+  return needs;
+}
 
 JobSummary run_job(const Config& config, const JobOptions& options, JobObserver& observer) {
   const auto began = std::chrono::steady_clock::now();

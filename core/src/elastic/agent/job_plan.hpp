@@ -13,7 +13,7 @@ namespace pliant::elastic {
 
 class JobPlan {
  public:
-  /// `config` was opened with needs.sampler and needs.balancer.
+  /// `config` was opened with the needs "sampler" and "balancer".
   JobPlan(const Config& config, const Plan& plan, Dataset dataset);
 
   [[nodiscard]] Batches& batches() { return batches_; }

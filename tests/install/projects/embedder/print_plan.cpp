@@ -6,8 +6,7 @@
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   try {
-    pliant::ConfigNeeds needs;
-    needs.elasticity = true;
+    const pliant::ConfigNeeds needs{"elasticity"};
     const pliant::Plan plan = pliant::make_plan(pliant::Config::open(argv[1], needs));
     std::printf("global batch %lld, %lld world sizes\n", static_cast<long long>(plan.global_batch),
                 static_cast<long long>(plan.count()));

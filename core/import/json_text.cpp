@@ -1,5 +1,5 @@
 // A recursive descent over JSON text that counts lines and characters.
-#include "config/import/json_text.hpp"
+#include "import/json_text.hpp"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "config/import/draft.hpp"
-#include "config/import/python.hpp"
+#include "import/draft.hpp"
+#include "import/python.hpp"
 
 namespace pliant::config::deepspeed {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "config/import/json_text.hpp"
+#include "import/json_text.hpp"
 
 namespace pliant::config::deepspeed {
 

@@ -7,8 +7,8 @@
 #include <limits>
 #include <optional>
 
-#include "config/import/draft.hpp"
-#include "config/import/python.hpp"
+#include "import/draft.hpp"
+#include "import/python.hpp"
 
 namespace pliant::config::deepspeed {
 

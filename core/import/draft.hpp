@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "config/diagnostics.hpp"
-#include "config/import/json_text.hpp"
 #include "config/value.hpp"
+#include "import/json_text.hpp"
 #include "pliant/import.hpp"
 
 namespace pliant::config::deepspeed {

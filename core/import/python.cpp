@@ -1,5 +1,5 @@
 // Python's conversions, without a locale.
-#include "config/import/python.hpp"
+#include "import/python.hpp"
 
 #include <fmt/format.h>
 

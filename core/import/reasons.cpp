@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "config/import/draft.hpp"
+#include "import/draft.hpp"
 
 namespace pliant::config::deepspeed {
 

@@ -1,5 +1,5 @@
 // Lines of TOML, and the account of keys in the order of the source.
-#include "config/import/draft.hpp"
+#include "import/draft.hpp"
 
 #include <fmt/format.h>
 

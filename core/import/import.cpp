@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/result.hpp"
-#include "config/import/draft.hpp"
 #include "config/source.hpp"
+#include "import/draft.hpp"
 
 namespace pliant {
 
