@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "communicator.hpp"
 #include "event.hpp"
@@ -122,6 +123,9 @@ class CudaAccelerator {
     memory_.free(pointer);
   }
   sdk::MemoryInfo memory_info(int32_t device) { return memory_.info(*entry(device)); }
+  std::optional<sdk::PointerInfo> pointer_info(const void* pointer) {
+    return memory_.pointer_info(opened().runtime.devices(), pointer);
+  }
 
   std::unique_ptr<Stream> make_stream(int32_t device, sdk::StreamUse use) {
     const cuda::DevicePtr& one = entry(device);

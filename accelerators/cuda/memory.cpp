@@ -130,6 +130,28 @@ devices::Reach CudaMemory::reach_of(const DeviceEntry& device, const void* point
   return {attributes.type != cudaMemoryTypeUnregistered, attributes.type != cudaMemoryTypeDevice};
 }
 
+std::optional<sdk::PointerInfo> CudaMemory::pointer_info(const std::vector<DevicePtr>& devices,
+                                                         const void* pointer) const {
+  if (const auto own = book_.pointer_info(pointer)) return own;
+  if (devices.empty()) return std::nullopt;
+  cudaPointerAttributes attributes{};
+  const DeviceEntry& any = *devices.front();
+  const OnDevice here(any.api, any.index);
+  const cudaError_t result = any.api.cudaPointerGetAttributes(&attributes, pointer);
+  if (result == cudaErrorInvalidValue) {
+    static_cast<void>(any.api.cudaGetLastError());
+    return std::nullopt;
+  }
+  check(any.api, result, "cudaPointerGetAttributes");
+  if (attributes.type == cudaMemoryTypeUnregistered) return std::nullopt;
+  if (attributes.type == cudaMemoryTypeHost) return sdk::PointerInfo{.memory = sdk::Memory::kPinned};
+  const auto owner = std::find_if(devices.begin(), devices.end(),
+                                  [&](const DevicePtr& device) { return device->index == attributes.device; });
+  const bool is_shared = attributes.type == cudaMemoryTypeManaged;
+  return sdk::PointerInfo{.memory = is_shared ? sdk::Memory::kShared : sdk::Memory::kDevice,
+                          .device = owner == devices.end() ? -1 : static_cast<int32_t>(owner - devices.begin())};
+}
+
 cudaMemPool_t CudaMemory::pool_of(const DevicePtr& device) {
   if (!device->has_pools) {
     throw Failure(PLIANT_UNIMPLEMENTED, "device '" + device->name + "' has no memory in stream order");

@@ -5,6 +5,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <vector>
 
 #include "devices/memory_book.hpp"
 #include "nccl_api.hpp"
@@ -49,6 +51,10 @@ class CudaMemory {
   /// Throws PLIANT_INVALID_ARGUMENT when the range leaves its allocation. `what` names it in the message.
   [[nodiscard]] devices::Reach reach_of(const DeviceEntry& device, const void* pointer, uint64_t bytes,
                                         const char* what) const;
+
+  /// Of memory of this instance, and else of what CUDA knows; of that, the range cannot be told. `devices` are all.
+  [[nodiscard]] std::optional<sdk::PointerInfo> pointer_info(const std::vector<DevicePtr>& devices,
+                                                             const void* pointer) const;
 
   /// In stream order, from a pool of the instance that gives nothing back to the device unless trimmed.
   void* alloc_async(const DevicePtr& device, uint64_t bytes, Stream& stream);

@@ -2,6 +2,7 @@
 #include "devices/memory_book.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace pliant::devices {
 
@@ -81,6 +82,13 @@ std::optional<MemoryBook::Place> MemoryBook::place_of(const void* pointer) const
   const Block& block = found->second;
   if (offset >= std::max<uint64_t>(block.bytes, 1)) return std::nullopt;
   return Place{offset, block.bytes, block.memory, block.device.index};
+}
+
+std::optional<sdk::PointerInfo> MemoryBook::pointer_info(const void* pointer) const {
+  const std::optional<Place> place = place_of(pointer);
+  if (!place) return std::nullopt;
+  const int32_t device = place->memory == sdk::Memory::kPinned ? -1 : place->device;
+  return sdk::PointerInfo{place->memory, device, static_cast<const std::byte*>(pointer) - place->offset, place->bytes};
 }
 
 bool MemoryBook::begins(const void* pointer, sdk::Memory memory, int32_t device) const {

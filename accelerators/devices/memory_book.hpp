@@ -67,6 +67,8 @@ class MemoryBook {
     int32_t device;
   };
   [[nodiscard]] std::optional<Place> place_of(const void* pointer) const;
+  /// The same in the words of the SDK.
+  [[nodiscard]] std::optional<sdk::PointerInfo> pointer_info(const void* pointer) const;
   /// `pointer` begins a block of that kind and device.
   [[nodiscard]] bool begins(const void* pointer, sdk::Memory memory, int32_t device) const;
   /// Empty for other memory. Throws PLIANT_INVALID_ARGUMENT when the range leaves its block. `what` names it in the

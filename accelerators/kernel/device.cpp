@@ -42,7 +42,7 @@ sdk::DeviceProperties Device::device_properties(int32_t) {
 void* Device::alloc(int32_t, sdk::Memory memory, uint64_t bytes) {
   check_there();
   if (settings_.faults) settings_.faults->before_alloc(bytes);
-  return is_shared(memory) ? exchange_.alloc(bytes) : memory_.alloc(bytes);
+  return is_shared(memory) ? exchange_.alloc(bytes) : memory_.alloc(bytes, memory);
 }
 
 void Device::free(int32_t, sdk::Memory memory, void* pointer) {
@@ -51,6 +51,13 @@ void Device::free(int32_t, sdk::Memory memory, void* pointer) {
   } else {
     memory_.free(pointer);
   }
+}
+
+std::optional<sdk::PointerInfo> Device::pointer_info(const void* pointer) const {
+  auto block = memory_.block_of(pointer);
+  if (!block) block = exchange_.block_of(pointer);
+  if (!block) return std::nullopt;
+  return sdk::PointerInfo{block->kind, block->kind == sdk::Memory::kPinned ? -1 : 0, block->begin, block->bytes};
 }
 
 std::unique_ptr<Stream> Device::make_stream(int32_t, sdk::StreamUse use) {

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -43,6 +44,8 @@ class Device {
     check_there();
     return {memory_.left(), memory_.limit()};
   }
+
+  std::optional<sdk::PointerInfo> pointer_info(const void* pointer) const;
 
   std::unique_ptr<Stream> make_stream(int32_t device, sdk::StreamUse use);
   std::unique_ptr<Event> make_event(int32_t, bool timing) {

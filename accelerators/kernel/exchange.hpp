@@ -73,27 +73,23 @@ class Exchange {
   /// Reduces into recv, and into `also` unless that is NULL.
   void deliver_reduced(std::vector<const void*> inputs, uint64_t count, std::byte* to, std::byte* also) const {
     if (!streamed_) return reduce_into(inputs, count, to, also);
+    if (call_.elements.dtype == sdk::DType::kF32 && call_.op == sdk::ReduceOp::kSum && has_streamed_sum(to)) {
+      streamed_sum(inputs, count, reinterpret_cast<float*>(to), reinterpret_cast<float*>(also));
+      return end_streaming();
+    }
     constexpr uint64_t kBlockBytes = 2048;  // stays in the first-level cache; as far as is worth asking ahead
     alignas(64) std::byte block[kBlockBytes];
-    const bool sums =
-        call_.elements.dtype == sdk::DType::kF32 && call_.op == sdk::ReduceOp::kSum && has_streamed_sum(to);
     for (uint64_t done = 0; done < count;) {
       const uint64_t n = std::min(kBlockBytes / width_, count - done);
       const uint64_t next = std::min(kBlockBytes / width_, count - done - n) * width_;
       for (const void*& input : inputs) {
         prefetch(static_cast<const std::byte*>(input) + n * width_, next);
       }
-      std::byte* const also_to = also == nullptr ? nullptr : also + done * width_;
-      if (sums) {
-        streamed_sum(inputs, n, reinterpret_cast<float*>(to + done * width_), reinterpret_cast<float*>(also_to));
-      } else {
-        reduce_into(inputs, n, block, also_to);
-        streamed_copy(to + done * width_, block, n * width_);
-      }
+      reduce_into(inputs, n, block, also == nullptr ? nullptr : also + done * width_);
+      streamed_copy(to + done * width_, block, n * width_);
       for (const void*& input : inputs) input = static_cast<const std::byte*>(input) + n * width_;
       done += n;
     }
-    if (sums) end_streaming();
   }
   /// Copies into recv; that may be no copy at all: empty, or in place.
   void deliver(std::byte* to, const std::byte* from, uint64_t bytes) const {

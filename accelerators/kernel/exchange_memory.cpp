@@ -215,6 +215,14 @@ bool ExchangeMemory::holds(const void* pointer, uint64_t bytes) const {
   return part(pointer, bytes).has_value();
 }
 
+std::optional<MemoryPool::Block> ExchangeMemory::block_of(const void* pointer) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = part(pointer, 1);
+  if (!found) return std::nullopt;
+  return MemoryPool::Block{static_cast<const std::byte*>(pointer) - found->offset, found->of->bytes,
+                           sdk::Memory::kExchange};
+}
+
 bool ExchangeMemory::is_there(const void* pointer, const Card& card) const {
   const std::lock_guard lock(mutex_);
   const auto found = part(pointer, 0);

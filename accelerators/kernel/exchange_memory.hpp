@@ -50,6 +50,8 @@ class ExchangeMemory {
   [[nodiscard]] Card card_of(const void* pointer, uint64_t bytes) const;
   /// The range lies in one allocation of this; also in a forked child, which has no say in it.
   [[nodiscard]] bool holds(const void* pointer, uint64_t bytes) const;
+  /// The allocation that the pointer leads into; empty where there is none.
+  [[nodiscard]] std::optional<MemoryPool::Block> block_of(const void* pointer) const;
   /// The range that `card` was made of has not been freed.
   [[nodiscard]] bool is_there(const void* pointer, const Card& card) const;
   /// What a card shows, mapped to be read for as long as the pointer lives, whatever its owner does; of this process,

@@ -19,7 +19,7 @@ constexpr uint64_t kHugePage = uint64_t{2} << 20U;
 }  // namespace
 
 MemoryPool::~MemoryPool() {
-  for (const auto& [pointer, bytes] : sizes_) std::free(pointer);
+  for (const auto& [pointer, block] : blocks_) std::free(const_cast<void*>(pointer));
 }
 
 uint64_t MemoryPool::left() const {
@@ -46,7 +46,7 @@ void MemoryPool::give_back(uint64_t bytes) {
   used_ -= bytes;
 }
 
-void* MemoryPool::alloc(uint64_t bytes) {
+void* MemoryPool::alloc(uint64_t bytes, sdk::Memory kind) {
   const uint64_t alignment = bytes >= kHugePage ? kHugePage : kLine;
   const std::lock_guard lock(mutex_);
   require_left(bytes);
@@ -57,7 +57,7 @@ void* MemoryPool::alloc(uint64_t bytes) {
   }
   if (alignment == kHugePage) ::madvise(pointer, rounded, MADV_HUGEPAGE);
   try {
-    sizes_.emplace(pointer, bytes);
+    blocks_.emplace(pointer, Block{pointer, bytes, kind});
   } catch (...) {
     std::free(pointer);
     throw;
@@ -68,11 +68,21 @@ void* MemoryPool::alloc(uint64_t bytes) {
 
 void MemoryPool::free(void* pointer) {
   const std::lock_guard lock(mutex_);
-  const auto found = sizes_.find(pointer);
-  if (found == sizes_.end()) return;
-  used_ -= found->second;
-  sizes_.erase(found);
+  const auto found = blocks_.find(pointer);
+  if (found == blocks_.end()) return;
+  used_ -= found->second.bytes;
+  blocks_.erase(found);
   std::free(pointer);
+}
+
+std::optional<MemoryPool::Block> MemoryPool::block_of(const void* pointer) const {
+  const std::lock_guard lock(mutex_);
+  auto found = blocks_.upper_bound(pointer);
+  if (found == blocks_.begin()) return std::nullopt;
+  const Block& block = (--found)->second;
+  const uint64_t offset = reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(block.begin);
+  if (offset >= std::max<uint64_t>(block.bytes, 1)) return std::nullopt;
+  return block;
 }
 
 }  // namespace pliant::accelerator

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <mutex>
-#include <unordered_map>
+#include <optional>
+
+#include "pliant/sdk/accelerator.hpp"
 
 namespace pliant::accelerator {
 
@@ -19,7 +22,14 @@ class MemoryPool {
   [[nodiscard]] uint64_t left() const;
   /// 64-byte aligned, from 2 MiB on 2 MiB aligned. Throws PLIANT_RESOURCE_EXHAUSTED past the limit or when there is
   /// none.
-  void* alloc(uint64_t bytes);
+  void* alloc(uint64_t bytes, sdk::Memory kind = sdk::Memory::kDevice);
+  struct Block {
+    const void* begin;
+    uint64_t bytes;
+    sdk::Memory kind;
+  };
+  /// The block that the pointer leads into; empty where there is none.
+  [[nodiscard]] std::optional<Block> block_of(const void* pointer) const;
   /// A pointer that is not of this pool is left alone.
   void free(void* pointer);
   /// Counts memory that comes from elsewhere. Throws PLIANT_RESOURCE_EXHAUSTED past the limit.
@@ -31,7 +41,7 @@ class MemoryPool {
   void require_left(uint64_t bytes) const;
 
   mutable std::mutex mutex_;
-  std::unordered_map<void*, uint64_t> sizes_;
+  std::map<const void*, Block> blocks_;
   uint64_t limit_ = 0;
   uint64_t used_ = 0;
 };

@@ -1,6 +1,7 @@
 // Sums whose results do not go through the caches, straight from the registers: of floats, which gradients are.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -21,9 +22,13 @@ inline bool has_streamed_sum(const void* out) {
 /// the same, through the caches, unless NULL. `out` begins on 32 bytes. Not ordered with later stores before a fence.
 [[gnu::target("avx2")]] inline void streamed_sum(const std::vector<const void*>& inputs, uint64_t count, float* out,
                                                  float* also) {
-  constexpr uint64_t kLine = 16;  // elements of a cache line
+  constexpr uint64_t kLine = 16;          // elements of a cache line
+  constexpr uint64_t kAhead = 8 * kLine;  // asked for early: processors do not look beyond a page by themselves
   uint64_t at = 0;
   for (; at + kLine <= count; at += kLine) {
+    // A line of each input at a time: whole blocks at once would queue up before the loads.
+    const uint64_t next = std::min(at + kAhead, count - 1);
+    for (const void* const all : inputs) __builtin_prefetch(static_cast<const float*>(all) + next);
     const float* input = static_cast<const float*>(inputs[0]) + at;
     __m256 low = _mm256_loadu_ps(input);
     __m256 high = _mm256_loadu_ps(input + kLine / 2);

@@ -25,6 +25,7 @@
   call(zeMemAllocShared);                       \
   call(zeMemFree);                              \
   call(zeMemGetAllocProperties);                \
+  call(zeMemGetAddressRange);                   \
   call(zeMemGetIpcHandle);                      \
   call(zeMemOpenIpcHandle);                     \
   call(zeMemCloseIpcHandle);                    \

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "event.hpp"
 #include "ipc_event.hpp"
@@ -98,6 +99,9 @@ class LevelZeroAccelerator {
     memory_.free(pointer);
   }
   sdk::MemoryInfo memory_info(int32_t device) { return memory_.info(entry(device), device); }
+  std::optional<sdk::PointerInfo> pointer_info(const void* pointer) {
+    return memory_.pointer_info(opened().runtime.devices(), pointer);
+  }
 
   const void* extension(const char* id) const {
     return std::strcmp(id, PLIANT_IPC) == 0 ? sdk::ipc_table<LevelZeroAccelerator>() : nullptr;

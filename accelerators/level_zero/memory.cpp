@@ -53,6 +53,11 @@ void* alloc_any(const DeviceEntry& entry, sdk::Memory memory, uint64_t bytes) {
   return alloc_on(entry, bytes);
 }
 
+sdk::Memory kind_of(ze_memory_type_t type) {
+  if (type == ZE_MEMORY_TYPE_HOST) return sdk::Memory::kPinned;
+  return type == ZE_MEMORY_TYPE_SHARED ? sdk::Memory::kShared : sdk::Memory::kDevice;
+}
+
 /// It is counted as the device's, and the CPU does not reach it.
 bool is_on_device(sdk::Memory memory) {
   return memory == sdk::Memory::kDevice || memory == sdk::Memory::kExchange;
@@ -102,6 +107,37 @@ devices::Reach UsmMemory::reach_of(const DeviceEntry& entry, const void* pointer
   if (properties.type == ZE_MEMORY_TYPE_UNKNOWN) devices::require_mapped(pointer, bytes, what);
   if (properties.type == ZE_MEMORY_TYPE_UNKNOWN) return {entry.reaches_plain_memory, true};
   return {true, properties.type != ZE_MEMORY_TYPE_DEVICE};
+}
+
+std::optional<sdk::PointerInfo> UsmMemory::pointer_info(const std::vector<DeviceEntry>& devices,
+                                                        const void* pointer) const {
+  if (const auto own = book_.pointer_info(pointer)) return own;
+  const Context* asked = nullptr;
+  for (const DeviceEntry& entry : devices) {
+    const Context& context = *entry.context;
+    if (&context == asked) continue;
+    asked = &context;
+    ze_memory_allocation_properties_t properties{};
+    properties.stype = ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES;
+    ze_device_handle_t owner = nullptr;
+    const ze_result_t result = context.api.zeMemGetAllocProperties(context.handle, pointer, &properties, &owner);
+    if (result == ZE_RESULT_ERROR_INVALID_ARGUMENT || result == ZE_RESULT_ERROR_INVALID_NULL_POINTER) continue;
+    check(result, "zeMemGetAllocProperties");
+    if (properties.type == ZE_MEMORY_TYPE_UNKNOWN) continue;
+    sdk::PointerInfo made{.memory = kind_of(properties.type)};
+    const auto found = std::find_if(devices.begin(), devices.end(),
+                                    [&](const DeviceEntry& one) { return owner != nullptr && one.handle == owner; });
+    if (found != devices.end()) made.device = static_cast<int32_t>(found - devices.begin());
+    void* base = nullptr;
+    size_t bytes = 0;
+    const bool ranged = context.api.zeMemGetAddressRange(context.handle, pointer, &base, &bytes) == ZE_RESULT_SUCCESS;
+    if (ranged && base != nullptr) {
+      made.base = base;
+      made.bytes = bytes;
+    }
+    return made;
+  }
+  return std::nullopt;
 }
 
 }  // namespace pliant::level_zero

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "devices/memory_book.hpp"
@@ -41,6 +42,9 @@ class UsmMemory {
   /// Throws PLIANT_INVALID_ARGUMENT when the range leaves its allocation. `what` names it in the message.
   [[nodiscard]] devices::Reach reach_of(const DeviceEntry& entry, const void* pointer, uint64_t bytes,
                                         const char* what) const;
+  /// Of memory of this instance, and else of what the drivers know. `devices` are all.
+  [[nodiscard]] std::optional<sdk::PointerInfo> pointer_info(const std::vector<DeviceEntry>& devices,
+                                                             const void* pointer) const;
 
  private:
   devices::MemoryBook book_;

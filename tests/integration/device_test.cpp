@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -35,6 +36,7 @@ std::vector<Machine> machines() {
   all.push_back({"cuda, one device", "use = \"cuda\"\n", one});
   all.push_back({"cuda, NCCL", "use = \"cuda\"\n[accelerator.cuda]\ncollectives = \"nccl\"\n", four});
 #endif
+  if (std::filesystem::exists("/dev/nvidia0")) all.push_back({"cuda, a GPU", "use = \"cuda\"\n"});
 #ifdef PLIANT_SOFT_LEVEL_ZERO
   all.push_back({"level_zero", "use = \"level_zero\"\n", {{"ZE_ENABLE_ALT_DRIVERS", PLIANT_SOFT_LEVEL_ZERO}}});
 #endif
@@ -127,7 +129,7 @@ TEST_CASE(
       check_whole(ended);
       CHECK(job.snapshot() == reference().snapshot);
       CHECK(digests_of(job) == reference().digests);  // which the device takes itself
-      const bool shares = machine.name != "host" && machine.name != "cuda, NCCL" && workers > 1;
+      const bool shares = machine.name != "host" && machine.name != "cuda, NCCL" && workers > 1;  // a GPU is one here
       CHECK((ended.err.find("share device 0") != std::string::npos) == shares);
     }
   }
@@ -146,6 +148,20 @@ TEST_CASE("a job on devices that loses a worker at any point of a step comes to 
       CHECK(job.snapshot() == reference().snapshot);
       CHECK(job.processes_left() == 0);
     }
+  }
+}
+
+TEST_CASE("a joiner that dies half way through its copy to the device is replaced, and the weights are the same") {
+  for (const Machine& machine : machines()) {
+    const On on(machine);
+    INFO(machine.name);
+    JobRunner job;
+    job.config(config_on(machine, "workers = 4\ndeterministic = true"));
+    const Ended ended = job.run_json({"--inject", "kill:rank=1,step=9", "--inject", "kill:rank=3,step=10,at=copy"});
+    check_whole(ended);
+    CHECK(ended.err.find("(copy)") != std::string::npos);
+    CHECK(ended.summary["restarts"] == 2);
+    CHECK(job.snapshot() == reference().snapshot);
   }
 }
 
@@ -170,14 +186,16 @@ TEST_CASE("in fast mode a job on devices uses every sample once and its losses a
   for (const Machine& machine : machines()) {
     const On on(machine);
     INFO(machine.name);
-    JobRunner job;
-    job.config(config_on(machine, "workers = 4"));
-    check_whole(job.run_json({"--inject", "kill:rank=2,step=5"}));
-    std::vector<double> losses;
-    for (const auto& record : job.ledger("commit")) losses.push_back(record["loss"].get<double>());
-    if (on_cpu.empty()) on_cpu = losses;
-    REQUIRE(losses.size() == on_cpu.size());
-    for (size_t i = 0; i < losses.size(); ++i) CHECK(losses[i] == doctest::Approx(on_cpu[i]).epsilon(1e-5));
+    for (const char* at : {"forward", "reduce", "vote", "commit", "apply"}) {
+      JobRunner job;
+      job.config(config_on(machine, "workers = 4"));
+      check_whole(job.run_json({"--inject", fmt::format("kill:rank=2,step=5,at={}", at)}));
+      std::vector<double> losses;
+      for (const auto& record : job.ledger("commit")) losses.push_back(record["loss"].get<double>());
+      if (on_cpu.empty()) on_cpu = losses;
+      REQUIRE(losses.size() == on_cpu.size());
+      for (size_t i = 0; i < losses.size(); ++i) CHECK(losses[i] == doctest::Approx(on_cpu[i]).epsilon(1e-5));
+    }
   }
 }
 
@@ -205,6 +223,29 @@ TEST_CASE(
       CHECK(job.processes_left() == 0);
     }
   }
+}
+
+TEST_CASE("devices that others keep for themselves end the job at once; one worker that meets that is replaced") {
+  Machine busy{"cuda", "use = \"cuda\"\n", {{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}, {"PLIANT_SOFT_CUDA_BUSY", "1"}}};
+  {
+    const On on(busy);
+    JobRunner job;
+    job.config(config_on(busy, "workers = 2"));
+    const Ended ended = job.run_json();
+    INFO(ended.err);
+    CHECK(ended.exit_code == 3);
+    CHECK(ended.summary["restarts"] == 0);
+    CHECK(ended.summary["reason"].get<std::string>().find(
+              "the devices are busy or in a mode that keeps this process out") != std::string::npos);
+  }
+  busy.environment["PLIANT_SOFT_CUDA_FAULTS_OF"] = "1";
+  const On on(busy);
+  JobRunner job;
+  job.config(config_on(busy, "workers = 2\ndeterministic = true"));
+  const Ended ended = job.run_json();
+  check_whole(ended);
+  CHECK(ended.summary["restarts"] == 1);
+  CHECK(job.snapshot() == reference().snapshot);
 }
 
 TEST_CASE("a machine without devices ends the job at once, and says who knows why") {
@@ -247,5 +288,39 @@ TEST_CASE("a gradient on a device that is not finite is not committed") {
       CHECK_MESSAGE(reason.find("on rank 1") != std::string::npos, reason);
       CHECK_MESSAGE(reason.find("on rank 0") == std::string::npos, reason);
     }
+  }
+}
+
+TEST_CASE("a step refuses pieces that are none, or in memory that is none, and goes on as if they had not been there") {
+  for (const Machine& machine : machines()) {
+    const On on(machine);
+    const std::string accelerator = "[accelerator]\n" + machine.accelerator;
+    INFO(machine.name);
+    JobRunner undisturbed;
+    undisturbed.config(toy_config("workers = 2\ndeterministic = true", accelerator));
+    REQUIRE(undisturbed.run_json().exit_code == 0);
+    JobRunner job;
+    job.config(toy_config("workers = 2\ndeterministic = true",
+                          "misbehave = \"bad_pieces\"\nmisbehave_rank = -1\n" + accelerator));
+    const Ended ended = job.run_json();
+    INFO(ended.err);
+    CHECK(ended.exit_code == 0);
+    CHECK(ended.summary["restarts"] == 0);
+    CHECK(job.snapshot() == undisturbed.snapshot());
+  }
+}
+
+TEST_CASE("a state whose array lies where nothing is ends the job before the first step, and names the array") {
+  for (const Machine& machine : machines()) {
+    const On on(machine);
+    INFO(machine.name);
+    JobRunner job;
+    job.config(toy_config("workers = 2", "misbehave = \"foreign_array\"\n[accelerator]\n" + machine.accelerator));
+    const Ended ended = job.run_json();
+    INFO(ended.err);
+    CHECK(ended.exit_code == 2);
+    CHECK(ended.err.find(
+              "TrainingState::arrays: 'weights' is memory that neither the accelerator nor this process has") !=
+          std::string::npos);
   }
 }

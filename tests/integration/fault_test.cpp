@@ -57,6 +57,24 @@ TEST_CASE("a worker attaches once, and what it starts is no worker") {
   CHECK(ended.summary["restarts"] == 0);
 }
 
+TEST_CASE("a worker that reads other data than the others is named: at the start the job ends, later it is replaced") {
+  JobRunner job;
+  const Ended ended = misbehave(job, "other_data");
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.summary["reason"].get<std::string>(), "sees other data or options than the workers before it"));
+  CHECK(job.processes_left() == 0);
+
+  JobRunner later;
+  later.config(toy_config("workers = 4\ndeterministic = true",
+                          "misbehave = \"other_data\"\nmisbehave_rank = 1\nmisbehave_restart = 1"));
+  const Ended replaced = later.run_json({"--inject", "kill:rank=1,step=3"});
+  INFO(replaced.err);
+  CHECK(replaced.exit_code == 0);
+  CHECK(replaced.summary["restarts"] == 2);
+  CHECK(has(replaced.err, "sees other data or options than the workers before it"));
+}
+
 TEST_CASE("a worker that dies at its start is replaced") {
   JobRunner job;
   check_survived(misbehave(job, "exit_at_start"), "worker 1 exited with code 1");

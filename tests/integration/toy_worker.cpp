@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "integration/bad_pieces.hpp"
 #include "pliant/log.hpp"
 #include "pliant/session.hpp"
 
@@ -41,6 +42,7 @@ struct Toy final : pliant::TrainingState {
   std::vector<float> weights;
   std::vector<float> momentum;
   bool reads_less = false;
+  void* foreign = nullptr;  ///< where its weights are said to lie
 
   explicit Toy(uint64_t seed) : weights(kParameters), momentum(kParameters, 0.0F) {
     for (size_t i = 0; i < kParameters; ++i) weights[i] = static_cast<float>((seed * 131 + i * 17) % 1000) / 1000.0F;
@@ -48,7 +50,10 @@ struct Toy final : pliant::TrainingState {
   [[nodiscard]] uint64_t gradient_size() const override { return kParameters; }
   // One half of the state is an array, the other is not.
   [[nodiscard]] std::vector<pliant::StateArray> arrays() override {
-    return {{"weights", pliant::DType::kF32, {static_cast<int64_t>(kParameters)}, weights.data()}};
+    return {{"weights",
+             pliant::DType::kF32,
+             {static_cast<int64_t>(kParameters)},
+             foreign != nullptr ? foreign : weights.data()}};
   }
   void save(std::ostream& out) const override {
     out.write(reinterpret_cast<const char*>(momentum.data()),
@@ -144,6 +149,11 @@ struct Misbehaviour {
     if (how == "usage_at_start") std::exit(2);
     if (how == "environment_at_start") std::exit(3);
   }
+  /// It reads other data than the others.
+  [[nodiscard]] uint64_t other_content() const {
+    const char* own = std::getenv("RANK");
+    return how == "other_data" && own != nullptr && std::to_string(rank) == own ? 1 : 0;
+  }
   /// What it computes is no number: on one rank, or on all.
   void at_add(const pliant::Step& now, std::vector<float>& gradient, double& loss) const {
     if ((rank >= 0 && now.rank() != rank) || now.index() != step) return;
@@ -205,11 +215,14 @@ int train() {
   for (int64_t id = 0; id < sequences; ++id) lengths.push_back(static_cast<int32_t>(length_of(id)));
   Toy toy(session.seed());
   toy.reads_less = wrong.how == "read_less";
-  const auto content = static_cast<uint64_t>(session.config().app_int("content").value_or(0));
+  const auto content = static_cast<uint64_t>(session.config().app_int("content").value_or(0)) + wrong.other_content();
+  if (wrong.how == "foreign_array") toy.foreign = BadPieces::nowhere();
   session.start({std::move(lengths), {}, {}, content}, toy);
   std::vector<float> gradient(kParameters);
+  BadPieces bad(session);
   while (pliant::Step* step = session.next()) {
     wrong.at_step(*step);
+    const bool is_bad = wrong.how == "bad_pieces" && (wrong.rank < 0 || step->rank() == wrong.rank);
     if (pace.count() > 0) std::this_thread::sleep_for(pace);  // work of a known size
     for (const pliant::MicroBatch& micro : step->micro_batches()) {
       std::fill(gradient.begin(), gradient.end(), 0.0F);
@@ -222,13 +235,18 @@ int train() {
         }
       }
       wrong.at_add(*step, gradient, loss);
-      step->add(micro, loss, gradient);
+      if (is_bad) {
+        bad.add(*step, micro, loss, gradient);
+      } else {
+        step->add(micro, loss, gradient);
+      }
     }
     const bool leaves_out = wrong.leaves_out(*step);
     if (const auto committed = step->commit(); committed && !leaves_out) {
       toy.apply(committed->gradient(), step->learning_rate());
       wrong.after_apply(*step, toy.weights);
     }
+    if (is_bad && !step->micro_batches().empty()) BadPieces::add_late(*step, step->micro_batches().front(), gradient);
   }
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -46,6 +47,14 @@ struct MemoryInfo {
   uint64_t total_bytes = 0;
 };
 
+/// What memory a pointer leads to.
+struct PointerInfo {
+  MemoryKind kind = MemoryKind::kDevice;  ///< kDevice may stand for kExchange and kWindow
+  int32_t device = -1;                    ///< whose it is; -1: of no device more than of another
+  const void* base = nullptr;             ///< of its allocation; NULL where that cannot be told
+  uint64_t bytes = 0;                     ///< of the allocation; 0 where base is NULL
+};
+
 namespace detail {
 struct Inside;
 }
@@ -59,6 +68,8 @@ class Accelerator {
   [[nodiscard]] int32_t device_count() const;
   [[nodiscard]] DeviceProperties properties(int32_t device) const;
   [[nodiscard]] MemoryInfo memory_info(int32_t device) const;
+  /// Of any address. Empty for memory that the accelerator does not know, plain or freed, and where it cannot tell.
+  [[nodiscard]] std::optional<PointerInfo> pointer_info(const void* pointer) const;
   /// For `world_size` ranks: made by one of them, carried to the others by any means, used once. This accelerator is
   /// kept until that rank's communicator is made.
   [[nodiscard]] CommId make_comm_id(int32_t world_size) const;

@@ -20,7 +20,8 @@ struct InjectedKill {
   bool agent = false;
   int64_t rank = 0;  ///< of the generation that computes the step
   int64_t step = 0;
-  std::string at = "forward";  ///< forward, reduce, vote, commit or apply; the agent knows vote and commit
+  std::string at = "forward";  ///< forward, reduce, vote, commit, apply, or copy (half way through a joiner's
+                               ///< copy, the first from `step` on); the agent knows vote and commit
 };
 
 /// Throws kInvalidArgument (exit 2) with the grammar.

@@ -80,13 +80,19 @@ class Step {
   [[nodiscard]] const Scaling& scaling() const;
 
   /// Adds the gradient of the SUMMED loss over `micro`'s rows. Each micro-batch exactly once, in order. `gradient` has
-  /// gradient_size() elements and is not kept. Throws kInvalidArgument for other rows than those of the next
-  /// micro-batch and for a gradient of another size; nothing was added then.
+  /// gradient_size() elements and has been read when the call returns. Throws kInvalidArgument for other rows than
+  /// those of the next micro-batch and for a gradient of another size; nothing was added then.
   void add(const MicroBatch& micro, double loss_sum, std::span<const float> gradient);
-  /// The same in pieces, in any order and as they become ready, from the host or the rank's device. A piece has been
-  /// read when the call returns; what a device still has to write into it must be enqueued on Session::stream() before,
-  /// or be done. Throws kInvalidArgument, and has added nothing, for a piece that overlaps another, leaves the gradient
-  /// or is of an unknown type.
+  /// The same in pieces, in any order and as they become ready, from the host or the rank's device. What a device still
+  /// has to write into a piece must be enqueued on Session::stream() before, or be done.
+  /// A piece in plain, pinned or shared memory, or of a device that is host_visible, has been read when the call
+  /// returns. Of one in other memory of the device the read is only enqueued: work that is enqueued on
+  /// Session::stream() afterwards may overwrite it; before anything else does, and before it is freed, wait for that
+  /// stream or for commit(). What such a read meets is thrown by the next wait for the stream: the program's own, and
+  /// the step is lost then, or that of commit(), which hands out no gradient then.
+  /// Throws kInvalidArgument, and has added nothing, for a piece that overlaps another, leaves the gradient or is of an
+  /// unknown type; and, as far as the accelerator and the kernel can tell, for one in memory of another device, past
+  /// the end of its allocation or in memory that is not there, which most freed memory is.
   void add_piece(const MicroBatch& micro, const GradientPiece& piece);
   /// Ends a micro-batch whose gradient was added in pieces. Throws kInvalidArgument where one is missing, which may
   /// still be added.
@@ -128,12 +134,13 @@ class Session {
   /// kInvalidArgument where it has not that one.
   [[nodiscard]] const Accelerator& accelerator();
   [[nodiscard]] int32_t device();
-  /// A stream of that device, for the program's own work. Pliant reads a gradient's pieces in order with it.
+  /// A stream of that device, for the program's own work. Pliant reads a gradient's pieces on it, in order with that.
   [[nodiscard]] Stream& stream();
 
   /// Declares data and state. `dataset` must be the same on all workers (checked). Initial weights come from one worker
   /// and are copied to the others; after a restart they come from the snapshot. `state` outlives the session. Throws
-  /// kInvalidArgument for arrays that are none: two of one name, no memory, an unknown type.
+  /// kInvalidArgument for arrays that are none: two of one name, an unknown type, no memory or, as for
+  /// Step::add_piece, memory that is none for this rank. It is looked at again whenever the arrays are.
   void start(Dataset dataset, TrainingState& state);
   /// The same with the data set that [data] of the config names; throws what load_dataset throws.
   void start(TrainingState& state) { start(load_dataset(config()), state); }

@@ -20,7 +20,8 @@ struct StateArray {
 
 /// Everything that must be equal on all ranks between two steps: weights, optimizer, the program's own RNG. What is
 /// large belongs in arrays, which are copied from where they lie to where they lie; the rest, in the program's own
-/// form, into save and load. All calls come from the thread that uses the session, from within its calls.
+/// form, into save and load: while a worker joins it is held once more on both sides. All calls come from the thread
+/// that uses the session, from within its calls.
 class TrainingState {
  public:
   virtual ~TrainingState() = default;

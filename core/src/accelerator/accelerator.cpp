@@ -55,6 +55,16 @@ MemoryInfo Accelerator::memory_info(int32_t device) const {
   return info;
 }
 
+std::optional<PointerInfo> Accelerator::pointer_info(const void* pointer) const {
+  if (!state_->slots().has(&pliant_accelerator::pointer_info)) return std::nullopt;
+  pliant_pointer_info raw{};
+  raw.struct_size = sizeof(raw);
+  raw.device = -1;
+  state_->call(&pliant_accelerator::pointer_info, pointer, &raw);
+  if (raw.memory < PLIANT_MEMORY_DEVICE || raw.memory > PLIANT_MEMORY_WINDOW) return std::nullopt;
+  return PointerInfo{static_cast<MemoryKind>(raw.memory), raw.device, raw.base, raw.bytes};
+}
+
 CommId Accelerator::make_comm_id(int32_t world_size) const {
   pliant_comm_id raw{};
   state_->call(&pliant_collectives::comm_id, world_size, &raw);

@@ -173,6 +173,11 @@ RunComparison compare_runs(const fs::path& run, const fs::path& other) {
     result.parts = differing(parts_of(one.directory, steps, *last), parts_of(two.directory, steps, *their_last));
     return differ(steps - 1, state_text("ends", result.parts));
   }
+  if (last && their_last) return result;
+  if (both > 0 && result.states > 0)
+    result.how =
+        "what the last step left was compared in one run or none ([run] digest_every, or a job that was stopped "
+        "while no group stood), so that equal weights cannot be told beyond the step before";
   if (both > 0 && result.states == 0)
     result.how = "no step has a digest of its state in both ([run] digest_every), so that equal weights cannot be told";
   return result;

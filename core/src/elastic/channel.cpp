@@ -30,7 +30,7 @@ std::string text_of_socket(int fd) {
   return fmt::format("{}:{}", fd, number_of_socket(fd));
 }
 
-FileDescriptor take_socket(std::string_view text) {
+FileDescriptor take_socket(std::string_view text, bool same_protocol) {
   int fd = -1;
   uint64_t number = 0;
   const char* const end = text.data() + text.size();
@@ -39,6 +39,10 @@ FileDescriptor take_socket(std::string_view text) {
   if (whole) {
     const auto second = std::from_chars(first.ptr + 1, end, number);
     whole = second.ec == std::errc() && second.ptr == end;
+  }
+  if (!same_protocol && first.ec == std::errc() && first.ptr == end) {
+    number = number_of_socket(fd);
+    whole = true;
   }
   const int flags = whole ? ::fcntl(fd, F_GETFD) : -1;
   if (flags < 0 || (flags & FD_CLOEXEC) != 0 || number == 0 || number_of_socket(fd) != number) {

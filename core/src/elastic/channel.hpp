@@ -22,7 +22,8 @@ inline constexpr const char* kAgentSocketVariable = "PLIANT_AGENT_FD";
 std::string text_of_socket(int fd);
 /// The descriptor that `text` names, for this process alone from now on (FD_CLOEXEC). Throws kFailedPrecondition where
 /// it is not open here, or was taken before: a process attaches once, and what a worker starts is no worker.
-FileDescriptor take_socket(std::string_view text);
+/// Agents of an older protocol gave the descriptor alone ("7"), which is taken where `same_protocol` is not set.
+FileDescriptor take_socket(std::string_view text, bool same_protocol = true);
 
 class Channel {
  public:

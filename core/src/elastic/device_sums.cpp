@@ -27,11 +27,8 @@ bool finite_here(const float* values, size_t count) {
 
 }  // namespace
 
-DeviceSums::DeviceSums(const Accelerator& accelerator, int32_t device)
-    : accelerator_(accelerator),
-      device_(device),
-      stream_(accelerator, device),
-      here_(accelerator.properties(device).host_visible) {}
+DeviceSums::DeviceSums(const Accelerator& accelerator, int32_t device, Stream& stream)
+    : accelerator_(accelerator), device_(device), stream_(stream), here_(accelerator.properties(device).host_visible) {}
 
 void DeviceSums::copy(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
@@ -90,6 +87,14 @@ void DeviceSums::cast(float* to, const void* from, DType type, size_t count) {
 
 void DeviceSums::finish() {
   if (!here_) stream_.synchronize();
+}
+
+void DeviceSums::drain() noexcept {
+  try {
+    finish();
+  } catch (...) {
+    return;
+  }
 }
 
 size_t DeviceSums::block(size_t all) const {

@@ -9,10 +9,16 @@
 namespace pliant::elastic {
 
 /// Where the CPU reaches the device's memory the calling thread computes at once: no other thread has to wake up for
-/// it, and the caches hold the operands. Elsewhere the work is enqueued on a stream. The bits are the same.
+/// it, and the caches hold the operands. Elsewhere the work is enqueued on a stream, in order with all else there. The
+/// bits are the same.
 class DeviceSums {
  public:
-  DeviceSums(const Accelerator& accelerator, int32_t device);
+  /// `stream` is of the device and outlives this.
+  DeviceSums(const Accelerator& accelerator, int32_t device, Stream& stream);
+  /// Waits for what was enqueued.
+  ~DeviceSums() { drain(); }
+  DeviceSums(const DeviceSums&) = delete;
+  DeviceSums& operator=(const DeviceSums&) = delete;
 
   /// Device, pinned or plain memory, also below.
   void copy(void* to, const void* from, size_t bytes);
@@ -27,6 +33,10 @@ class DeviceSums {
   void cast(float* to, const void* from, DType type, size_t count);
   /// Waits until all of that is done.
   void finish();
+  /// Waits until all that anybody enqueued on the stream is done.
+  void synchronize() { stream_.synchronize(); }
+  /// As finish, when something failed: what else fails is not told.
+  void drain() noexcept;
   /// Floats that are best added at once when several sums go over the same memory: what a first-level cache holds.
   [[nodiscard]] size_t block(size_t all) const;
 
@@ -36,8 +46,8 @@ class DeviceSums {
   Accelerator accelerator_;
   int32_t device_;
   Buffer looked_at_;  ///< two chunks of what finite_there makes of floats
-  Stream stream_;     ///< last: it waits before the memory goes
-  bool here_;         ///< the calling thread computes
+  Stream& stream_;
+  bool here_;  ///< the calling thread computes
 };
 
 }  // namespace pliant::elastic

@@ -18,7 +18,7 @@ constexpr size_t kLongestText = size_t{64} << 10;
 // {"injections": [[0, 20, 0]]}
 constexpr int kDeepestMessage = 3;
 
-constexpr std::array<std::string_view, 5> kPoints{"forward", "reduce", "vote", "commit", "apply"};
+constexpr std::array<std::string_view, 6> kPoints{"forward", "reduce", "vote", "commit", "apply", "copy"};
 
 // Every message lists its fields once; Encoder and Decoder walk that list.
 class Encoder {
@@ -224,9 +224,10 @@ Result<InjectionPoint> parse_injection_point(std::string_view word) {
   for (size_t i = 0; i < kPoints.size(); ++i) {
     if (kPoints[i] == word) return static_cast<InjectionPoint>(i);
   }
-  return failed(Status::kInvalidArgument,
-                "'" + std::string(word) + "' is no point of a step; allowed: forward, reduce, vote, commit, apply",
-                ExitCode::kUsage);
+  return failed(
+      Status::kInvalidArgument,
+      "'" + std::string(word) + "' is no point of a step; allowed: forward, reduce, vote, commit, apply, copy",
+      ExitCode::kUsage);
 }
 
 }  // namespace pliant::elastic

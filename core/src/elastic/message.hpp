@@ -19,7 +19,8 @@ inline constexpr int kProtocol = 2;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill strikes.
-enum class InjectionPoint { kForward, kReduce, kVote, kCommit, kApply };
+/// kCopy: half way through its copy of a state, the first one from the injection's step on.
+enum class InjectionPoint { kForward, kReduce, kVote, kCommit, kApply, kCopy };
 
 /// "kill:rank=2,step=20,at=forward" as the worker sees it.
 struct Injection {
@@ -32,7 +33,7 @@ struct Injection {
 struct ShareTime {
   int64_t tokens = 0;        ///< sum of the lengths; 0: the time says nothing
   double squares = 0;        ///< sum of the squared lengths
-  int64_t microseconds = 0;  ///< from Session::next to Step::commit
+  int64_t microseconds = 0;  ///< from Session::next to Step::commit, and until all has run that was enqueued by then
 };
 
 // Worker to agent.

@@ -8,6 +8,7 @@
 
 #include "elastic/reduction_state.hpp"
 #include "pliant/error.hpp"
+#include "pliant/sdk/accelerator.hpp"
 
 namespace pliant::elastic {
 
@@ -143,12 +144,38 @@ void GradientReduction::State::open_block(RowRange rows_of_it) {
   open = {.is = true, .in_place = in_place};
 }
 
-void GradientReduction::State::add_piece(const GradientPiece& piece) {
+bool GradientReduction::State::check_memory(RowRange rows_of_it, const GradientPiece& piece) const {
+  if (piece.count == 0) return true;
+  const uint64_t bytes = piece.count * sdk::size_of(static_cast<sdk::DType>(piece.dtype));
+  const MemoryCheck::Finding found = memory.look_at(piece.data, bytes);
+  if (found.refusal.empty()) return found.is_for_cpu;
+  throw Error(Status::kInvalidArgument,
+              fmt::format("a piece of the gradient of {} {}: {}", row_text(rows_of_it), found.refusal,
+                          element_text(piece.offset, piece.offset + piece.count)));
+}
+
+void GradientReduction::State::add_piece(const GradientPiece& piece, bool is_for_cpu) {
   if (piece.count == 0) return;
+  // A norm is taken of a copy on the host, which the next piece overwrites.
+  const bool waits = is_for_cpu || measured;
+  try {
+    if (work.is_here()) work.synchronize();  // the device may still have to write the piece
+    take(piece);
+    if (waits) work.finish();
+  } catch (...) {
+    work.drain();
+    throw;
+  }
+  if (measured) open.norm += squared_norm(measured_piece);
+  open.there.insert(piece.offset, piece.count);
+}
+
+void GradientReduction::State::take(const GradientPiece& piece) {
   const auto count = static_cast<size_t>(piece.count);
   float* const to = sums.back().data() + piece.offset;
   const void* from = piece.data;
   if (piece.dtype != DType::kF32) {
+    if (cast.size() < count) work.finish();  // pieces before may still be read from what it has now
     grow(cast, count);
     work.cast(cast.data(), from, piece.dtype, count);
     from = cast.data();
@@ -168,9 +195,6 @@ void GradientReduction::State::add_piece(const GradientPiece& piece) {
       work.copy(to + begin, part, several * sizeof(float));
     }
   }
-  work.finish();
-  if (measured) open.norm += squared_norm(measured_piece);
-  open.there.insert(piece.offset, piece.count);
 }
 
 void GradientReduction::State::suspect(RowRange rows_of_it) {
@@ -209,9 +233,9 @@ void GradientReduction::State::close_block(RowRange rows_of_it, const Scalars& b
   open = {};
 }
 
-GradientReduction::GradientReduction(const Accelerator& accelerator, int32_t device, uint64_t gradient_size,
-                                     bool deterministic)
-    : state_(std::make_unique<State>(accelerator, device, gradient_size, deterministic)) {}
+GradientReduction::GradientReduction(const Accelerator& accelerator, int32_t device, Stream& stream,
+                                     uint64_t gradient_size, bool deterministic)
+    : state_(std::make_unique<State>(accelerator, device, stream, gradient_size, deterministic)) {}
 GradientReduction::~GradientReduction() = default;
 GradientReduction::GradientReduction(GradientReduction&&) noexcept = default;
 
@@ -252,8 +276,9 @@ void GradientReduction::check(RowRange rows, std::span<const float> gradient) co
 
 void GradientReduction::add_piece(RowRange rows, const GradientPiece& piece) {
   state_->check(rows, piece);
+  const bool is_for_cpu = state_->check_memory(rows, piece);
   state_->open_block(rows);
-  state_->add_piece(piece);
+  state_->add_piece(piece, is_for_cpu);
 }
 
 void GradientReduction::add(RowRange rows, double loss_sum, int64_t loss_tokens, uint64_t digest) {

@@ -36,8 +36,10 @@ struct ReductionResult {
 
 class GradientReduction {
  public:
-  /// The sums are made and kept on `device` of `accelerator`.
-  GradientReduction(const Accelerator& accelerator, int32_t device, uint64_t gradient_size, bool deterministic);
+  /// The sums are made and kept on `device` of `accelerator`, by work on `stream`, which is of that device and outlives
+  /// this: gradients are read in order with what else is enqueued there.
+  GradientReduction(const Accelerator& accelerator, int32_t device, Stream& stream, uint64_t gradient_size,
+                    bool deterministic);
   ~GradientReduction();
   GradientReduction(GradientReduction&&) noexcept;
 
@@ -60,8 +62,9 @@ class GradientReduction {
   /// And unless `gradient` is all of it.
   void check(RowRange rows, std::span<const float> gradient) const;
 
-  /// Adds a part of the gradient of the next block of this rank; it has been read when this returns. Throws what check
-  /// throws, and has changed nothing then.
+  /// Adds a part of the gradient of the next block of this rank. What the CPU can read has been read when this returns;
+  /// what it cannot is read when the stream comes to it, except where parts are measured. Throws what check throws, and
+  /// kInvalidArgument for memory that the device cannot use, as MemoryCheck tells; it has changed nothing then.
   void add_piece(RowRange rows, const GradientPiece& piece);
   /// Ends that block. Throws kInvalidArgument, and changes nothing, where a part of the gradient is missing.
   void add(RowRange rows, double loss_sum, int64_t loss_tokens, uint64_t digest);

@@ -18,15 +18,11 @@ constexpr size_t kNarrowestSlice = size_t{1} << 10;
 
 /// Waits until nothing enqueued uses our buffers any more, however that ends.
 void drain(Stream& stream, DeviceSums& work) noexcept {
-  const auto quietly = [](auto&& wait) {
-    try {
-      wait();
-    } catch (...) {
-      return;  // the first failure is the one that is reported
-    }
-  };
-  quietly([&] { stream.synchronize(); });
-  quietly([&] { work.finish(); });
+  try {
+    stream.synchronize();
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the first failure is the one that is reported
+  }
+  work.drain();
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "elastic/device_sums.hpp"
+#include "elastic/memory_check.hpp"
 #include "elastic/reduction.hpp"
 #include "elastic/reduction_tree.hpp"
 
@@ -64,12 +65,13 @@ class Coverage {
 };
 
 struct GradientReduction::State {
-  State(const Accelerator& of, int32_t number, uint64_t gradient_size, bool in_fixed_order)
+  State(const Accelerator& of, int32_t number, Stream& stream, uint64_t gradient_size, bool in_fixed_order)
       : accelerator(of),
         device(number),
         size(static_cast<size_t>(gradient_size)),
         deterministic(in_fixed_order),
-        work(of, number) {}
+        memory(of, number),
+        work(of, number, stream) {}
 
   /// What is added up beside the gradient, along the same tree.
   struct Scalars {
@@ -94,6 +96,7 @@ struct GradientReduction::State {
   int32_t device;
   const size_t size;
   const bool deterministic;
+  const MemoryCheck memory;
   bool measured = false;
   bool looked_at = false;  ///< for NaN and infinities
 
@@ -157,7 +160,11 @@ struct GradientReduction::State {
   void check(RowRange given) const;
   void check(RowRange given, const GradientPiece& piece) const;
   void open_block(RowRange rows_of_it);
-  void add_piece(const GradientPiece& piece);
+  /// Throws kInvalidArgument for memory that is none for this device; true where the CPU can read it.
+  [[nodiscard]] bool check_memory(RowRange rows_of_it, const GradientPiece& piece) const;
+  void add_piece(const GradientPiece& piece, bool is_for_cpu);
+  /// Reads it into the sum: at once where the CPU computes, else when the stream comes to it.
+  void take(const GradientPiece& piece);
   void close_block(RowRange rows_of_it, const Scalars& beside);
   /// Takes these rows as not finite.
   void suspect(RowRange rows_of_it);

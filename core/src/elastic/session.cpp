@@ -63,9 +63,13 @@ void Session::State::open_device() {
         ExitCode::kUsage);
   }
   device = static_cast<int32_t>(chosen);
-  device_properties = opened.properties(device);
-  stream.emplace(opened, device);
-  program_stream.emplace(opened, device);
+  try {
+    device_properties = opened.properties(device);
+    stream.emplace(opened, device);
+    program_stream.emplace(opened, device);
+  } catch (const Error& error) {  // it is the machine that does not serve, which no restart mends
+    throw Error(error.status(), error.message(), ExitCode::kPlugin);
+  }
   accelerator.emplace(std::move(opened));
   array_digests.emplace(*accelerator, device, *program_stream, device_properties.host_visible);
 }
@@ -77,7 +81,9 @@ elastic::ToWorker Session::State::receive() {
 
 void Session::State::strike(elastic::InjectionPoint at) {
   for (const elastic::Injection& injection : form.injections) {
-    if (injection.step != applied || injection.at != at) continue;
+    const bool now =
+        at == elastic::InjectionPoint::kCopy ? injection.step <= form.next_step : injection.step == applied;
+    if (!now || injection.at != at) continue;
     channel.send(elastic::Injected{injection.id});
     ::kill(::getpid(), SIGKILL);
   }
@@ -110,7 +116,9 @@ Session Session::attach() {
     throw Error(Status::kFailedPrecondition,
                 "this program is a worker of a job: start it with `pliant run CONFIG -- PROGRAM`", ExitCode::kUsage);
   }
-  FileDescriptor agent = elastic::take_socket(fd_text);
+  const char* const spoken = environment_variable(elastic::kProtocolVariable);
+  const bool same_protocol = spoken != nullptr && spoken == std::to_string(elastic::kProtocol);
+  FileDescriptor agent = elastic::take_socket(fd_text, same_protocol);
   // The agent had the kernel end this process with it. A session is told of the agent's end instead, and the warden
   // ends what is still there after its grace.
   ::prctl(PR_SET_PDEATHSIG, 0);
@@ -120,8 +128,7 @@ Session Session::attach() {
     throw Error(Status::kFailedPrecondition,
                 "the agent of this job is gone; start it again with `pliant run --resume`");
   }
-  const char* const spoken = environment_variable(elastic::kProtocolVariable);
-  if (spoken == nullptr || spoken != std::to_string(elastic::kProtocol)) {
+  if (!same_protocol) {
     throw Error(Status::kFailedPrecondition,
                 fmt::format("this program was built with another version of Pliant than the `pliant run` that started "
                             "it (protocol {}, that of `pliant run` is {}); build it again with that version",
@@ -151,7 +158,8 @@ uint64_t Session::seed() const {
 void Session::start(Dataset dataset, TrainingState& program) {
   State& s = *state_;
   if (s.program != nullptr) throw Error(Status::kFailedPrecondition, "Session::start was called twice");
-  s.arrays.emplace(program);
+  s.open_device();
+  s.arrays.emplace(program, elastic::MemoryCheck(*s.accelerator, s.device));
   s.program = &program;
   Plan plan;
   plan.global_batch = s.facts.global_batch;
@@ -160,8 +168,8 @@ void Session::start(Dataset dataset, TrainingState& program) {
   s.learning_rate.emplace(s.config, s.batches->epoch(0).mean_batch());
   if (s.learning_rate->wants_job_length()) s.learning_rate->set_job_length(s.batches->job_length());
   s.balancer.emplace(s.config);
-  s.open_device();
-  s.reduction.emplace(*s.accelerator, s.device, program.gradient_size(), s.config.run().deterministic);
+  s.reduction.emplace(*s.accelerator, s.device, *s.program_stream, program.gradient_size(),
+                      s.config.run().deterministic);
   s.reduction->measure_parts(s.learning_rate->wants_gradient_norms());
   s.reduction->look_for_not_finite(s.config.run().on_nonfinite != "ignore");
   or_throw(data::write_dataset_once(s.directory.dataset(), s.batches->dataset()));

@@ -79,7 +79,10 @@ elastic::SharedState Session::State::copy_state(Communicator& group) {
   if (in_place) applied = -1;
   channel.send(elastic::Copying{form.generation, in_place});
   program_stream->synchronize();
-  elastic::share_state(group, *stream, *accelerator, device, static_cast<int32_t>(form.donor), state, *arrays, takes);
+  elastic::share_state(group, *stream, *accelerator, device, static_cast<int32_t>(form.donor), state, *arrays, takes,
+                       [&] {
+                         if (takes) strike(elastic::InjectionPoint::kCopy);
+                       });
   return state;
 }
 

@@ -115,8 +115,11 @@ bool Session::State::committed() {
 }
 
 std::optional<elastic::ReductionResult> Session::State::reduce() {
-  channel.send(elastic::Reducing{form.generation, applied, elastic::digest_of(assignment)});
   try {
+    // What this rank has enqueued is its share, too: its clock goes on, and nobody is said to wait for it yet.
+    if (!device_properties.host_visible) program_stream->synchronize();
+    clock.stop();
+    channel.send(elastic::Reducing{form.generation, applied, elastic::digest_of(assignment)});
     return reduction->reduce(communicator.get(), *stream, [this] { strike(elastic::InjectionPoint::kReduce); });
   } catch (const Error& error) {
     tell_broken(error);
@@ -167,6 +170,7 @@ const Scaling& Step::scaling() const {
 void Step::add(const MicroBatch& micro, double loss_sum, std::span<const float> gradient) {
   session_->state_->reduction->check(micro.rows, gradient);
   add_piece(micro, {.offset = 0, .count = gradient.size(), .data = gradient.data()});
+  session_->state_->program_stream->synchronize();
   add(micro, loss_sum);
 }
 
@@ -174,7 +178,6 @@ void Step::add_piece(const MicroBatch& micro, const GradientPiece& piece) {
   Session::State& s = *session_->state_;
   s.reduction->check(micro.rows, piece);
   if (s.added == 0) s.strike(elastic::InjectionPoint::kForward);
-  s.program_stream->synchronize();
   s.reduction->add_piece(micro.rows, piece);
 }
 
@@ -196,11 +199,13 @@ std::optional<Committed> Step::commit() {
     throw Error(Status::kFailedPrecondition, fmt::format("step {}: {} of {} micro-batches were added before commit",
                                                          s.applied, s.added, s.micros.size()));
   }
-  s.clock.stop();
   if (s.added == 0) s.strike(elastic::InjectionPoint::kForward);
   s.in_generation = false;
   const auto reduced = s.reduce();
-  if (!reduced) return std::nullopt;
+  if (!reduced) {
+    s.channel.require_agent();
+    return std::nullopt;
+  }
   s.strike(elastic::InjectionPoint::kVote);
   std::vector<RowRange> not_finite = reduced->not_finite;
   if (not_finite.size() > kMostRangesTold) not_finite.resize(kMostRangesTold);

@@ -29,7 +29,7 @@ bool is_name(std::string_view name) {
   throw Error(Status::kInvalidArgument, "TrainingState::arrays: " + reason, ExitCode::kUsage);
 }
 
-void check(const StateArray& array) {
+void check(const StateArray& array, const std::optional<MemoryCheck>& memory) {
   if (!is_name(array.name)) {
     refuse(fmt::format("'{}' is no name of an array; letters, digits and .-_/: are allowed", printable(array.name)));
   }
@@ -42,14 +42,18 @@ void check(const StateArray& array) {
       refuse(fmt::format("'{}' has a shape that no memory holds", array.name));
     bytes *= times;
   }
-  if (bytes != 0 && array.data == nullptr) refuse(fmt::format("'{}' has no memory: its data is NULL", array.name));
+  if (bytes == 0) return;
+  if (array.data == nullptr) refuse(fmt::format("'{}' has no memory: its data is NULL", array.name));
+  if (!memory) return;
+  const MemoryCheck::Finding found = memory->look_at(array.data, bytes);
+  if (!found.refusal.empty()) refuse(fmt::format("'{}' {}", array.name, found.refusal));
 }
 
-std::string layout_of(const std::vector<StateArray>& arrays) {
+std::string layout_of(const std::vector<StateArray>& arrays, const std::optional<MemoryCheck>& memory) {
   std::string layout;
   std::set<std::string_view> names;
   for (const StateArray& array : arrays) {
-    check(array);
+    check(array, memory);
     if (!names.insert(array.name).second) refuse(fmt::format("two arrays have the name '{}'", array.name));
     layout += fmt::format("{} {}[{}]\n", array.name, sdk::name_of(static_cast<sdk::DType>(array.dtype)),
                           fmt::join(array.shape, ","));
@@ -86,11 +90,12 @@ uint64_t bytes_of(const StateArray& array) {
   return bytes;
 }
 
-StateArrays::StateArrays(TrainingState& program) : program_(program), layout_(layout_of(program.arrays())) {}
+StateArrays::StateArrays(TrainingState& program, std::optional<MemoryCheck> memory)
+    : program_(program), memory_(std::move(memory)), layout_(layout_of(program.arrays(), memory_)) {}
 
 std::vector<StateArray> StateArrays::now() const {
   std::vector<StateArray> arrays = program_.arrays();
-  const std::string layout = layout_of(arrays);
+  const std::string layout = layout_of(arrays, memory_);
   if (layout != layout_) require(layout, "its arrays of now; they must stay as they were at Session::start");
   return arrays;
 }

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "elastic/memory_check.hpp"
 #include "pliant/accelerator.hpp"
 #include "pliant/training_state.hpp"
 
@@ -16,14 +18,16 @@ class StateArrays {
   /// Bytes that are copied at once, at most.
   static constexpr uint64_t kChunkBytes = uint64_t{8} << 20;
 
-  /// Throws kInvalidArgument for arrays that are none. `program` outlives this.
-  explicit StateArrays(TrainingState& program);
+  /// Throws kInvalidArgument for arrays that are none, or lie in memory that is none for the rank, as `memory` tells.
+  /// `program` outlives this.
+  explicit StateArrays(TrainingState& program, std::optional<MemoryCheck> memory = {});
 
   /// One line for each array, "layers.0.weight f32[64,32]": equal text, equal arrays.
   [[nodiscard]] const std::string& layout() const { return layout_; }
   [[nodiscard]] bool empty() const { return layout_.empty(); }
 
-  /// The arrays as they lie now. Throws kFailedPrecondition when they are not those of the beginning.
+  /// The arrays as they lie now. Throws kFailedPrecondition when they are not those of the beginning, and what the
+  /// constructor throws.
   [[nodiscard]] std::vector<StateArray> now() const;
   /// Throws kFailedPrecondition, with the first difference, where `other` is not this layout. `whose`: of whom or what,
   /// "the snapshot".
@@ -34,6 +38,7 @@ class StateArrays {
 
  private:
   TrainingState& program_;
+  std::optional<MemoryCheck> memory_;
   std::string layout_;
 };
 

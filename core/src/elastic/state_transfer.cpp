@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace pliant::elastic {
 namespace {
@@ -52,7 +53,7 @@ class Relay {
 }  // namespace
 
 void share_state(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t device, int32_t donor,
-                 SharedState& state, const StateArrays& arrays, bool takes) {
+                 SharedState& state, const StateArrays& arrays, bool takes, const std::function<void()>& midway) {
   Relay relay(group, stream, accelerator, device, donor);
   relay.share(&state.step, sizeof(state.step));
   relay.share(state.lr_state);
@@ -60,7 +61,15 @@ void share_state(Communicator& group, Stream& stream, const Accelerator& acceler
   std::string layout = arrays.layout();
   relay.share(layout);
   arrays.require(layout, fmt::format("rank {}", donor));
-  arrays.each_chunk([&](void* data, uint64_t bytes) { relay.share_chunk(data, bytes, takes); });
+  bool struck = false;
+  const auto strike = [&] {
+    if (!std::exchange(struck, true) && midway) midway();
+  };
+  arrays.each_chunk([&](void* data, uint64_t bytes) {
+    relay.share_chunk(data, bytes, takes);
+    strike();
+  });
+  strike();  // there are none
   stream.synchronize();
 }
 

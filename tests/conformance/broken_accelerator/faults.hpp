@@ -27,6 +27,7 @@ std::vector<Fault> reduce_faults();
 std::vector<Fault> cast_faults();
 std::vector<Fault> digest_faults();
 std::vector<Fault> order_faults();
+std::vector<Fault> pointer_faults();
 std::vector<Fault> event_faults();
 std::vector<Fault> async_faults();
 std::vector<Fault> thread_faults();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -47,6 +48,7 @@ class Honest : public accelerator::Device {
   virtual void* alloc(int32_t device, Memory memory, uint64_t bytes) { return Device::alloc(device, memory, bytes); }
   virtual void free(int32_t device, Memory memory, void* pointer) { Device::free(device, memory, pointer); }
   virtual sdk::MemoryInfo memory_info(int32_t device) { return Device::memory_info(device); }
+  virtual std::optional<sdk::PointerInfo> pointer_info(const void* pointer) { return Device::pointer_info(pointer); }
 
   virtual std::unique_ptr<Stream> make_stream(int32_t device, sdk::StreamUse use) {
     return Device::make_stream(device, use);

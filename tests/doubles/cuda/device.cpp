@@ -17,6 +17,7 @@ thread_local int chosen_device = 0;
 cudaError_t allocate(uint64_t bytes, cudaMemoryType type, Pool* pool, void** out) {
   State& all = state();
   if (const cudaError_t now = usable(); now != cudaSuccess) return now;
+  if (all.settings.busy) return cudaErrorDevicesUnavailable;
   if (++all.allocations_made == all.settings.fail_alloc_at) return cudaErrorMemoryAllocation;
   const int device = pool != nullptr ? pool->device : chosen_device;
   uint64_t taken = type == cudaMemoryTypeDevice ? bytes : 0;
@@ -189,6 +190,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   const AllocationPtr found = state().find(pointer);
   *attributes = {};
   attributes->type = found ? found->type : cudaMemoryTypeUnregistered;
+  attributes->device = found ? found->device : -1;
   return told(usable());
 }
 

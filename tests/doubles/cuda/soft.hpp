@@ -9,7 +9,8 @@
 //   PLIANT_SOFT_CUDA_MAX_DELAY_US    each command starts late by up to that much; 0
 //   PLIANT_SOFT_CUDA_FAIL_ALLOC_AT   allocation that fails for want of memory, counted from 1
 //   PLIANT_SOFT_CUDA_LOSE_DEVICE_AT  command at which the device is lost, counted from 1
-//   PLIANT_SOFT_CUDA_FAULTS_OF       the two above happen in the first worker of a job with this LOCAL_RANK alone
+//   PLIANT_SOFT_CUDA_BUSY            1: other processes have the devices, in exclusive mode
+//   PLIANT_SOFT_CUDA_FAULTS_OF       the three above happen in the first worker of a job with this LOCAL_RANK alone
 //   PLIANT_SOFT_CUDA_NO_KERNELS      1: kernels cannot be loaded
 //   PLIANT_SOFT_CUDA_NO_BATCHES      1: the driver knows no batches of copies
 //   PLIANT_SOFT_CUDA_NO_IPC          1: no memory passes between processes
@@ -47,6 +48,7 @@ struct Settings {
   int64_t max_delay_us = 0;
   int64_t fail_alloc_at = 0;
   int64_t lose_device_at = 0;
+  bool busy = false;
   bool has_kernels = true;
   bool has_batches = true;
   bool has_ipc = true;

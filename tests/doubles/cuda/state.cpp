@@ -32,9 +32,10 @@ Settings Settings::read() {
   made.max_delay_us = setting("PLIANT_SOFT_CUDA_MAX_DELAY_US", 0);
   made.fail_alloc_at = setting("PLIANT_SOFT_CUDA_FAIL_ALLOC_AT", 0);
   made.lose_device_at = setting("PLIANT_SOFT_CUDA_LOSE_DEVICE_AT", 0);
+  made.busy = setting("PLIANT_SOFT_CUDA_BUSY", 0) != 0;
   const int64_t faulty = setting("PLIANT_SOFT_CUDA_FAULTS_OF", -1);
   const bool is_another = setting("LOCAL_RANK", -1) != faulty || setting("TORCHELASTIC_RESTART_COUNT", 0) != 0;
-  if (faulty >= 0 && is_another) made.fail_alloc_at = made.lose_device_at = 0;
+  if (faulty >= 0 && is_another) made.fail_alloc_at = made.lose_device_at = 0, made.busy = false;
   made.has_batches = setting("PLIANT_SOFT_CUDA_NO_BATCHES", 0) == 0;
   made.has_ipc = setting("PLIANT_SOFT_CUDA_NO_IPC", 0) == 0;
   made.has_peers = setting("PLIANT_SOFT_CUDA_NO_PEERS", 0) == 0;

@@ -46,6 +46,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* out, unsigned, int) {
   {
     const std::lock_guard lock(all.mutex);
     if (const cudaError_t now = usable(); now != cudaSuccess) return told(now);
+    if (all.settings.busy) return told(cudaErrorDevicesUnavailable);
     number = all.streams_made++;
   }
   auto made = std::make_unique<Stream>(current_device(), number);

@@ -233,6 +233,7 @@ SOFT_ZE_EXPORT ze_result_t ZE_APICALL zeGetMemProcAddrTable(ze_api_version_t, ze
   table->pfnAllocShared = mem_alloc_shared;
   table->pfnFree = mem_free;
   table->pfnGetAllocProperties = mem_get_alloc_properties;
+  table->pfnGetAddressRange = mem_get_address_range;
   table->pfnGetIpcHandle = mem_get_ipc_handle;
   table->pfnOpenIpcHandle = mem_open_ipc_handle;
   table->pfnCloseIpcHandle = mem_close_ipc_handle;

@@ -111,4 +111,15 @@ ze_result_t ZE_APICALL mem_get_alloc_properties(ze_context_handle_t handle, cons
   return ZE_RESULT_SUCCESS;
 }
 
+ze_result_t ZE_APICALL mem_get_address_range(ze_context_handle_t handle, const void* pointer, void** base,
+                                             size_t* bytes) {
+  Context& context = of(handle);
+  const std::lock_guard lock(context.mutex);
+  const auto found = context.find(pointer, 0);
+  if (found == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+  if (base != nullptr) *base = found->address;
+  if (bytes != nullptr) *bytes = found->bytes;
+  return ZE_RESULT_SUCCESS;
+}
+
 }  // namespace soft_ze

@@ -50,6 +50,7 @@ ze_result_t ZE_APICALL mem_get_alloc_properties(ze_context_handle_t, const void*
                                                 ze_device_handle_t*);
 
 // ipc.cpp
+ze_result_t ZE_APICALL mem_get_address_range(ze_context_handle_t, const void*, void**, size_t*);
 ze_result_t ZE_APICALL mem_get_ipc_handle(ze_context_handle_t, const void*, ze_ipc_mem_handle_t*);
 ze_result_t ZE_APICALL mem_open_ipc_handle(ze_context_handle_t, ze_device_handle_t, ze_ipc_mem_handle_t,
                                            ze_ipc_memory_flags_t, void**);

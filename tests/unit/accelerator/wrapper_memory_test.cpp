@@ -33,6 +33,30 @@ TEST_CASE("memory of every kind can be had, plain memory where the device has no
   }
 }
 
+TEST_CASE("what memory a pointer leads to is told: kind, device and range, and nothing of plain and freed memory") {
+  const pliant::Accelerator accelerator = sim("host_visible = false");
+  for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kPinned, MemoryKind::kShared, MemoryKind::kExchange}) {
+    const pliant::Buffer before(accelerator, 0, 64, kind);
+    std::optional<pliant::Buffer> buffer(std::in_place, accelerator, 0, 100, kind);
+    auto* const begin = static_cast<std::byte*>(buffer->pointer());
+    for (const uint64_t offset : {0, 1, 99}) {
+      const auto info = accelerator.pointer_info(begin + offset);
+      REQUIRE(info);
+      CHECK(info->kind == kind);
+      CHECK(info->device == (kind == MemoryKind::kPinned ? -1 : 0));
+      CHECK(info->base == begin);
+      CHECK(info->bytes == 100);
+    }
+    CHECK_FALSE(accelerator.pointer_info(begin + 100));
+    buffer.reset();
+    CHECK_FALSE(accelerator.pointer_info(begin));
+    CHECK(accelerator.pointer_info(before.pointer()));
+  }
+  const int plain = 0;
+  CHECK_FALSE(accelerator.pointer_info(&plain));
+  CHECK_FALSE(accelerator.pointer_info(nullptr));
+}
+
 TEST_CASE("memory taken in stream order counts as taken, and serves its stream again at once") {
   const pliant::Accelerator accelerator = host("memory_bytes = 16777216");
   pliant::Stream stream(accelerator, 0);

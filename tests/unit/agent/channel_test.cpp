@@ -104,6 +104,7 @@ TEST_CASE("a socket is taken once, by its own number, and never passed on") {
     CAPTURE(wrong);
     CHECK(status_of([&] { take_socket(wrong); }) == Status::kFailedPrecondition);
   }
+  { const FileDescriptor of_older = take_socket(std::to_string(::fcntl(inherited, F_DUPFD, 0)), false); }
   const FileDescriptor taken = take_socket(text);
   CHECK((::fcntl(taken.get(), F_GETFD) & FD_CLOEXEC) != 0);
   CHECK(status_of([&] { take_socket(text); }) == Status::kFailedPrecondition);

@@ -138,6 +138,49 @@ TEST_CASE("what a joiner copied counts for nothing but what it is of, and a wron
   CHECK(disputes > 20);
 }
 
+TEST_CASE("a worker that gave its state to others and then comes to another one is outvoted, or the job stops") {
+  int ended = 0;
+  int disputes = 0;
+  for (uint32_t seed = 0; seed < 2000; ++seed) {
+    // From the death of one of two on, the other and its copy are all: nobody can tell which of them is right.
+    GroupOptions options = options_for(seed % 2 == 0 ? 2 : 5, "replace");
+    options.micro_batch_of = {{seed % 2 == 0 ? 2 : 5, 4}};
+    SimulatedJob job(options, 12, seed, {.kills = 1, .one_in = 60, .corrupt_donor = true});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    ended += static_cast<int>(std::count_if(job.log().begin(), job.log().end(), [](const std::string& line) {
+      return line.find("with another state than the other ranks") != std::string::npos;
+    }));
+    if (verdict->exit_code == 1) ++disputes;
+    const std::vector<SimulatedJob::Entry> saved = job.saved();
+    REQUIRE(std::none_of(saved.begin(), saved.end(), [](const auto& entry) { return entry.generation == -1; }));
+  }
+  CHECK(ended > 10);
+  CHECK(disputes > 100);
+}
+
+TEST_CASE("snapshots of steps that nobody compared fall with a state that turns out wrong") {
+  int fell = 0;
+  for (uint32_t seed = 0; seed < 1000; ++seed) {
+    GroupOptions options = options_for(seed % 2 == 0 ? 2 : 4, "replace");
+    options.snapshot_every = 1;
+    SimulatedJob job(options, 16, seed, {.one_in = 40, .corrupt = true, .digest_every = 5});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    if (verdict->exit_code == 1) {
+      ++fell;
+      REQUIRE(job.saved().size() % 5 == 0);
+    }
+    const std::vector<SimulatedJob::Entry> saved = job.saved();
+    REQUIRE(std::none_of(saved.begin(), saved.end(), [](const auto& entry) { return entry.generation == -1; }));
+  }
+  CHECK(fell > 100);
+}
+
 TEST_CASE("workers that run short of something, whichever and whenever, are replaced and no step is lost") {
   int retired = 0;
   int replaced = 0;

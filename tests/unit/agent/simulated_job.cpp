@@ -261,6 +261,8 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
     worker.at = At::kReducing;
   } else if (worker.at == At::kReducing && peers_reached(worker, At::kReducing)) {
     const StepFacts facts = *facts_of(static_cast<int64_t>(worker.state.size()));
+    const auto now = static_cast<int64_t>(worker.state.size());
+    const bool compared = now % disturbances_.digest_every == 0 || (worker.form.compare && now == worker.form.next_step);
     worker.outbox.push_back(Vote{worker.form.generation,
                                  static_cast<int64_t>(worker.state.size()),
                                  facts.digest,
@@ -270,8 +272,8 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
                                  share_time(facts),
                                  true,
                                  {},
-                                 true,
-                                 digest_of_state(worker.state)});
+                                 compared,
+                                 compared ? digest_of_state(worker.state) : 0});
     worker.at = At::kVoted;
   }
 }
@@ -280,6 +282,11 @@ void SimulatedJob::stand(Worker& worker) {
   if (static_cast<int64_t>(worker.state.size()) != worker.form.next_step)
     return violate("a worker joins with the wrong state");
   worker.outbox.push_back(Formed{worker.form.generation});
+  const bool gave = worker.form.rank == 0 && worker.form.copy_state && !worker.state.empty();
+  if (gave && disturbances_.corrupt_donor && !corrupted_ && random_() % 2 == 0) {
+    corrupted_ = true;
+    worker.state.back().generation = -1;
+  }
   worker.at = At::kComputing;
 }
 

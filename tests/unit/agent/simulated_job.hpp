@@ -27,6 +27,8 @@ struct Disturbances {
   int shortages = 0;              ///< workers whose collectives all fail from a random moment on, each for itself
   int agent_stops = 0;            ///< times that the agent is stopped for 2 s, in a tick that has looked at the clock
   bool corrupt = false;           ///< one worker comes to another state, once, at a random step
+  bool corrupt_donor = false;     ///< one that gave its state to others comes to another one before it is compared
+  int64_t digest_every = 1;       ///< [run] digest_every of the workers
   bool corrupt_last = false;      ///< one worker comes to another state by the update of the last step
   bool in_place = false;          ///< states are copied over what a worker held, which takes a while
   int64_t longest_freeze = 6000;  ///< events, a thousandth of a second each; then it continues
@@ -92,6 +94,7 @@ class SimulatedJob final : public GroupActions {
   std::vector<int64_t> not_finite;
   std::string snapshot_path(int64_t step) const override { return snapshot_file(step).string(); }
   void drop_snapshot(const SnapshotRecord& record) override;
+  void confirmed(const SnapshotRecord& record) override { confirmed_.push_back(record.step); }
   bool has_snapshot(const SnapshotRecord& record) const override { return snapshots_.contains(record.step); }
   void committed(const CommitRecord&, int64_t) override { note_progress(); }
   void event(const std::string& line, bool) override { log_.push_back(line); }
@@ -144,6 +147,7 @@ class SimulatedJob final : public GroupActions {
   std::vector<Entry> lineage_;
   std::vector<std::vector<Entry>> finished_;
   std::vector<int64_t> recorded_;  ///< steps of snapshots that were recorded
+  std::vector<int64_t> confirmed_;
   std::set<std::pair<int64_t, int64_t>> rates_seen_;
   std::vector<std::string> log_;
   std::vector<std::pair<double, GenerationRecord>> generations_;

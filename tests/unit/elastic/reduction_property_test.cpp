@@ -77,7 +77,8 @@ std::vector<Outcome> reduce_at(const Accelerator& accelerator, const Granules& g
   const auto world_size = static_cast<int32_t>(assignment.world_size());
   std::vector<Outcome> outcomes(static_cast<size_t>(world_size));
   test::run_healthy_ranks(accelerator, world_size, [&](int32_t rank, Communicator& communicator, Stream& stream) {
-    GradientReduction reduction(accelerator, 0, granules.gradient_size, deterministic);
+    Stream program(accelerator, 0);
+    GradientReduction reduction(accelerator, 0, program, granules.gradient_size, deterministic);
     for (int step = 0; step < steps; ++step) {
       reduction.begin(granules.rows, granules.granule, assignment, rank);
       for (const RowRange& rows : assignment.of(rank)) {

@@ -30,7 +30,8 @@ Assignment in_runs(int64_t rows, int64_t granule, int64_t world_size) {
 TEST_CASE("add refuses gaps, overlaps, foreign rows and gradients of another size") {
   const Accelerator accelerator = test::open_host();
   for (const bool deterministic : {false, true}) {
-    GradientReduction reduction(accelerator, 0, 5, deterministic);
+    Stream program(accelerator, 0);
+    GradientReduction reduction(accelerator, 0, program, 5, deterministic);
     reduction.begin(12, 2, in_runs(12, 2, 3), 1);  // rows 4..7
     const auto refused = [&](RowRange rows, const std::vector<float>& gradient) {
       const Error error = error_of([&] { reduction.add(rows, 1, 1, 1, gradient); });
@@ -60,7 +61,8 @@ TEST_CASE("pieces that overlap, leave the gradient, are missing or of an unknown
   const Accelerator accelerator = test::open_host();
   test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& communicator, Stream& stream) {
     for (const bool deterministic : {false, true}) {
-      GradientReduction reduction(accelerator, 0, 5, deterministic);
+      Stream program(accelerator, 0);
+      GradientReduction reduction(accelerator, 0, program, 5, deterministic);
       reduction.begin(2, 1, in_runs(2, 1, 1), 0);
       const auto refused = [&](GradientPiece piece, const std::string& words) {
         const Error error = error_of([&] { reduction.add_piece({0, 1}, piece); });
@@ -106,7 +108,8 @@ TEST_CASE("pieces of 16 bits, from the host or the device and in any order, are 
   const Accelerator accelerator = test::open_host();
   test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& communicator, Stream& stream) {
     for (const bool deterministic : {false, true}) {
-      GradientReduction reduction(accelerator, 0, 6, deterministic);
+      Stream program(accelerator, 0);
+      GradientReduction reduction(accelerator, 0, program, 6, deterministic);
       reduction.measure_parts(true);
       reduction.begin(3, 1, in_runs(3, 1, 1), 0);
       const std::vector<uint16_t> bf16{0x3F80, 0x4000};  // 1, 2
@@ -132,7 +135,8 @@ TEST_CASE("a device without memory for the sums says so each time, and the step 
   const Accelerator accelerator = test::open_host("memory_bytes = 65536");
   const std::vector<float> gradient(10000, 1.0F);
   for (const bool deterministic : {false, true}) {
-    GradientReduction reduction(accelerator, 0, gradient.size(), deterministic);
+    Stream program(accelerator, 0);
+    GradientReduction reduction(accelerator, 0, program, gradient.size(), deterministic);
     std::vector<Buffer> others;
     others.emplace_back(accelerator, 0, 60000);
     for (int attempt = 0; attempt < 2; ++attempt) {
@@ -152,7 +156,8 @@ TEST_CASE("a step that begins again drops the pieces of a micro-batch that never
   const Accelerator accelerator = test::open_host();
   test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& communicator, Stream& stream) {
     for (const bool deterministic : {false, true}) {
-      GradientReduction reduction(accelerator, 0, 5, deterministic);
+      Stream program(accelerator, 0);
+      GradientReduction reduction(accelerator, 0, program, 5, deterministic);
       for (int attempt = 0; attempt < 3; ++attempt) {
         reduction.begin(2, 1, in_runs(2, 1, 1), 0);
         reduction.add({0, 1}, 1, 1, 1, kOnes);
@@ -169,7 +174,8 @@ TEST_CASE("a step that begins again drops the pieces of a micro-batch that never
 
 TEST_CASE("deterministic mode takes one granule at a time, the last one may be short") {
   const Accelerator accelerator = test::open_host();
-  GradientReduction reduction(accelerator, 0, 5, true);
+  Stream program(accelerator, 0);
+  GradientReduction reduction(accelerator, 0, program, 5, true);
   reduction.begin(5, 2, in_runs(5, 2, 1), 0);
   const Error error = error_of([&] { reduction.add({0, 4}, 1, 1, 1, kOnes); });
   CHECK(error.status() == Status::kInvalidArgument);
@@ -183,7 +189,8 @@ TEST_CASE("deterministic mode takes one granule at a time, the last one may be s
 
 TEST_CASE("nothing is complete before begin, and begin refuses nonsense") {
   const Accelerator accelerator = test::open_host();
-  GradientReduction reduction(accelerator, 0, 5, false);
+  Stream program(accelerator, 0);
+  GradientReduction reduction(accelerator, 0, program, 5, false);
   CHECK_FALSE(reduction.complete());
   CHECK(error_of([&] { reduction.add({0, 1}, 1, 1, 1, kOnes); }).status() == Status::kInvalidArgument);
   CHECK(error_of([&] { reduction.begin(-1, 1, in_runs(4, 1, 1), 0); }).status() == Status::kInvalidArgument);
@@ -194,7 +201,8 @@ TEST_CASE("nothing is complete before begin, and begin refuses nonsense") {
 TEST_CASE("begin refuses an assignment that leaves a row out, has one twice or is not by granules") {
   const Accelerator accelerator = test::open_host();
   const auto refused = [&](bool deterministic, std::vector<RowRange> blocks, std::vector<size_t> offsets) {
-    GradientReduction reduction(accelerator, 0, 5, deterministic);
+    Stream program(accelerator, 0);
+    GradientReduction reduction(accelerator, 0, program, 5, deterministic);
     const Error error = error_of([&] { reduction.begin(6, 2, {std::move(blocks), std::move(offsets)}, 0); });
     return error.status() == Status::kInvalidArgument &&
            error.message().find("an assignment must have each of 6 rows") == 0;
@@ -217,7 +225,8 @@ TEST_CASE("reduce needs a whole share, the right group and a new begin each time
   const Accelerator accelerator = test::open_host();
   test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& communicator, Stream& stream) {
     for (const bool deterministic : {false, true}) {
-      GradientReduction reduction(accelerator, 0, 5, deterministic);
+      Stream program(accelerator, 0);
+      GradientReduction reduction(accelerator, 0, program, 5, deterministic);
       const auto status = [&] { return error_of([&] { reduction.reduce(communicator, stream, {}); }).status(); };
       CHECK(status() == Status::kFailedPrecondition);
       reduction.begin(2, 1, in_runs(2, 1, 1), 0);
@@ -238,7 +247,8 @@ TEST_CASE("ranks without rows take part and get the whole sum") {
   const Accelerator accelerator = test::open_host();
   test::run_healthy_ranks(accelerator, 4, [&](int32_t rank, Communicator& communicator, Stream& stream) {
     for (const bool deterministic : {false, true}) {
-      GradientReduction reduction(accelerator, 0, 5, deterministic);
+      Stream program(accelerator, 0);
+      GradientReduction reduction(accelerator, 0, program, 5, deterministic);
       reduction.begin(3, 2, in_runs(3, 2, 4), rank);
       if (rank == 0) reduction.add({0, 2}, 0.5, 10, ~uint64_t{0}, kOnes);
       if (rank == 1) reduction.add({2, 1}, 0.25, 5, 3, std::vector<float>(5, 2.0F));
@@ -257,13 +267,14 @@ TEST_CASE("a batch without rows and a program without gradient reduce to zero") 
   const Accelerator accelerator = test::open_host();
   test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& communicator, Stream& stream) {
     for (const bool deterministic : {false, true}) {
-      GradientReduction reduction(accelerator, 0, 5, deterministic);
+      Stream program(accelerator, 0);
+      GradientReduction reduction(accelerator, 0, program, 5, deterministic);
       reduction.begin(0, 2, in_runs(0, 2, 2), rank);
       const ReductionResult none = reduction.reduce(communicator, stream, {});
       CHECK(none.gradient.size() == 5);
       CHECK(none.gradient[0] == 0.0F);
       CHECK(none.loss_tokens == 0);
-      GradientReduction empty(accelerator, 0, 0, deterministic);
+      GradientReduction empty(accelerator, 0, program, 0, deterministic);
       empty.begin(2, 1, in_runs(2, 1, 2), rank);
       empty.add({rank, 1}, 1.5, 2, 3, {});
       const ReductionResult losses = empty.reduce(communicator, stream, {});
@@ -286,7 +297,8 @@ TEST_CASE("the norms of granules are the same to the bit at every world size") {
     std::vector<double> norms;
     for (const int32_t world_size : {1, 2, 3}) {
       test::run_healthy_ranks(accelerator, world_size, [&](int32_t rank, Communicator& communicator, Stream& stream) {
-        GradientReduction reduction(accelerator, 0, 2, deterministic);
+        Stream program(accelerator, 0);
+        GradientReduction reduction(accelerator, 0, program, 2, deterministic);
         reduction.measure_parts(true);
         reduction.begin(kRows, 1, in_runs(kRows, 1, world_size), rank);
         const RowRange share = share_of(kRows, 1, world_size, rank);
@@ -312,7 +324,8 @@ TEST_CASE("midway is called once on every rank") {
       std::atomic<int> calls{0};
       test::run_healthy_ranks(accelerator, world_size, [&](int32_t rank, Communicator& communicator, Stream& stream) {
         const std::vector<float> gradient(500000, 1.0F);
-        GradientReduction reduction(accelerator, 0, gradient.size(), deterministic);
+        Stream program(accelerator, 0);
+        GradientReduction reduction(accelerator, 0, program, gradient.size(), deterministic);
         reduction.begin(world_size, 1, in_runs(world_size, 1, world_size), rank);
         reduction.add({rank, 1}, 1, 1, 1, gradient);
         reduction.reduce(communicator, stream, [&] { ++calls; });
@@ -325,8 +338,10 @@ TEST_CASE("midway is called once on every rank") {
 TEST_CASE("when a rank leaves half way the others are told, and the step can begin again in a new group") {
   const Accelerator accelerator = test::open_host();
   for (const bool deterministic : {false, true}) {
+    std::vector<Stream> programs;
     std::vector<GradientReduction> reductions;
-    for (int rank = 0; rank < 3; ++rank) reductions.emplace_back(accelerator, 0, 500000, deterministic);
+    for (int rank = 0; rank < 3; ++rank) programs.emplace_back(accelerator, 0);
+    for (Stream& program : programs) reductions.emplace_back(accelerator, 0, program, 500000, deterministic);
     const std::vector<float> gradient(500000, 1.0F);
     const auto outcome = test::run_ranks(accelerator, 3, [&](int32_t rank, Communicator& communicator, Stream& stream) {
       GradientReduction& reduction = reductions[static_cast<size_t>(rank)];

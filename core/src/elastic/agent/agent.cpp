@@ -79,6 +79,7 @@ struct Agent::State final : GroupActions, ForeignActions {
   int64_t replacements = 0;                  // workers that were started in the place of others, one at a time
   int64_t workers_owed = 0;                  // that are to be started and could not be yet
   std::string spawn_refused;                 // why, as it was last said
+  size_t pruned = 0;                         // snapshots of the lineage whose files were removed, from the oldest on
   uintmax_t dataset_size = 0;                // bytes of the file in the run directory
   FileDescriptor home;                       // the run directory, as it was
   std::string gone;                          // what became of the run directory; empty: it is there
@@ -380,11 +381,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     return job_plan->assignment_of(step, how, rates);
   }
 
-  Result<> record(const CommitRecord& entry) override {
-    Result<> appended = append(entry);
-    if (appended) prune_snapshots();  // the ranks have compared what the newest one holds
-    return appended;
-  }
+  Result<> record(const CommitRecord& entry) override { return append(entry); }
   Result<> record(const GenerationRecord& entry) override { return append(entry); }
   Result<> record(const RestartRecord& entry) override { return append(entry); }
   Result<> record(const NotFiniteRecord& entry) override { return append(entry); }
@@ -396,13 +393,14 @@ struct Agent::State final : GroupActions, ForeignActions {
     return append(inside);
   }
   void drop_snapshot(const SnapshotRecord& entry) override {
-    std::error_code ignored;
+    std::error_code ignored;  // one that stays costs room only
     fs::remove(order.directory.path() / entry.file, ignored);
   }
   std::string snapshot_path(int64_t step) const override {
     if (gone.empty()) return snapshot_file(step).string();
     return rescue_lock ? (order.directory.path() / snapshot_file(step)).string() : std::string();
   }
+  void confirmed(const SnapshotRecord& entry) override { prune_snapshots(entry.step); }
   bool has_snapshot(const SnapshotRecord& entry) const override {
     std::error_code error;
     return fs::exists(order.directory.path() / entry.file, error);
@@ -470,7 +468,7 @@ struct Agent::State final : GroupActions, ForeignActions {
   Verdict at_end(Verdict over) {
     static_cast<void>(look());
     if (gone.empty()) {
-      if (ledger && over.outcome != "failed") prune_snapshots();
+      if (ledger && over.outcome != "failed") prune_snapshots(INT64_MAX);
       return over;
     }
     if (rescue_lock && !has_newest_snapshot()) {
@@ -479,13 +477,16 @@ struct Agent::State final : GroupActions, ForeignActions {
     return over.outcome == "failed" ? over : Verdict{1, "failed", gone};
   }
 
-  void prune_snapshots() {
-    const auto& kept = ledger->lineage().snapshots;
-    const auto keep = static_cast<size_t>(order.config.run().keep_snapshots);
-    for (size_t i = 0; i + keep < kept.size(); ++i) {
-      std::error_code ignored;  // one that stays costs room only
-      fs::remove(order.directory.path() / kept[i].file, ignored);
+  // Keeps the newest ones of at most `step` steps, and those of more, which do not count yet.
+  void prune_snapshots(int64_t step) {
+    const auto& all = ledger->lineage().snapshots;
+    const auto end = std::partition_point(all.begin(), all.end(), [step](const auto& one) { return one.step <= step; });
+    auto oldest = static_cast<size_t>(end - all.begin());
+    pruned = std::min(pruned, oldest);
+    for (int64_t kept = 0; oldest > pruned && kept < order.config.run().keep_snapshots;) {
+      if (has_snapshot(all[--oldest])) ++kept;
     }
+    for (; pruned < oldest; ++pruned) drop_snapshot(all[pruned]);
   }
 
   void interrupted() override { pace.interrupted(now()); }

@@ -136,8 +136,10 @@ bool Group::save() {
   const std::string file = actions_.snapshot_path(committed_);
   if (generations_ == 0 || file.empty()) return false;
   const auto can_save = [this](const Member& member, bool surely) {
-    const bool holds = surely ? member.holds == committed_ && !member.may_hold : member.may_hold;
-    return member.ready && !member.finished && member.fenced.empty() && !member.cannot_save && holds;
+    const bool holds = member.holds == committed_ && !member.may_hold;
+    const bool is_right = !last_state_ || member.last_state == last_state_;  // one that was stopped was not compared
+    const bool counts = surely ? holds && is_right : holds || member.may_hold;
+    return member.ready && !member.finished && member.fenced.empty() && !member.cannot_save && counts;
   };
   std::vector<WorkerId> usable = usable_members(true);
   for (const auto& [id, member] : members_) {  // a stopped one is better than none

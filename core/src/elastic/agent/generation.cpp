@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "elastic/agent/group.hpp"
@@ -256,7 +255,7 @@ bool Group::states_agree() {
   const std::optional<uint64_t> right = state_of_most(states);
   if (!right) {
     disputed_ = true;
-    drop_newest_snapshot();
+    drop_unconfirmed();
     end({1, "failed",
          fmt::format("step {} is not committed: the ranks began it with different states and none has a majority "
                      "({}). {}",
@@ -276,21 +275,23 @@ bool Group::states_agree() {
   ++digests_;
   digest_seconds_ += static_cast<double>(longest) * 1e-6;
   for (const WorkerId rank : ranks_) members_.at(rank).origin = rank;
+  confirm_snapshots();
   return true;
 }
 
 std::optional<uint64_t> Group::state_of_most(const States& states) const {
-  std::map<uint64_t, int64_t> voices;
-  std::set<std::pair<WorkerId, uint64_t>> heard;
-  for (const auto& [id, state] : states) {
-    const WorkerId origin = members_.at(id).origin;
-    if (origin != id && states.contains(origin)) continue;
-    if (heard.insert({origin, state}).second) ++voices[state];
-  }
-  const auto most = std::max_element(voices.begin(), voices.end(),
-                                     [](const auto& left, const auto& right) { return left.second < right.second; });
-  if (most == voices.end() || 2 * most->second <= static_cast<int64_t>(heard.size())) return std::nullopt;
-  return most->first;
+  const auto most_of = [](const std::vector<std::optional<uint64_t>>& voices) -> std::optional<uint64_t> {
+    for (const auto& voice : voices) {
+      if (voice && 2 * std::count(voices.begin(), voices.end(), voice) > static_cast<int64_t>(voices.size()))
+        return voice;
+    }
+    return std::nullopt;
+  };
+  std::map<WorkerId, std::vector<std::optional<uint64_t>>> families;
+  for (const auto& [id, state] : states) families[members_.at(id).origin].emplace_back(state);
+  std::vector<std::optional<uint64_t>> voices;
+  for (const auto& [origin, family] : families) voices.push_back(most_of(family));
+  return most_of(voices);
 }
 
 std::string Group::listed(const States& states) const {
@@ -330,18 +331,26 @@ bool Group::part_with_others(const States& states, uint64_t right, const std::st
                             when, state, right));
       ended = true;
     }
-    const bool writes = due_ && due_->writer == id;
-    if (!writes && (id != ranks_.front() || !snapshot_ || snapshot_->step != committed_)) continue;
-    drop_newest_snapshot();
+    const bool wrote = std::any_of(unconfirmed_.begin(), unconfirmed_.end(),
+                                   [id = id](const Unconfirmed& one) { return one.writer == id; });
+    if (!wrote && !(due_ && due_->writer == id)) continue;
+    drop_unconfirmed();
     due_ = Due{committed_, -1};  // one of the others writes it
   }
   return ended;
 }
 
-void Group::drop_newest_snapshot() {
-  if (!snapshot_ || snapshot_->step != committed_) return;
-  actions_.drop_snapshot(*snapshot_);
-  snapshot_ = std::exchange(snapshot_before_, std::nullopt);
+void Group::drop_unconfirmed() {
+  for (const Unconfirmed& one : unconfirmed_) actions_.drop_snapshot(one.record);
+  if (!unconfirmed_.empty()) snapshot_ = confirmed_;
+  unconfirmed_.clear();
+}
+
+void Group::confirm_snapshots() {
+  if (unconfirmed_.empty()) return;
+  confirmed_ = unconfirmed_.back().record;
+  unconfirmed_.clear();
+  actions_.confirmed(*confirmed_);
 }
 
 void Group::compare_last_states() {
@@ -358,6 +367,7 @@ void Group::compare_last_states() {
   const std::optional<uint64_t> right = state_of_most(states);
   if (!right && !states.empty()) {
     disputed_ = true;
+    drop_unconfirmed();
     const std::string reason = fmt::format(
         "every step is committed, but the ranks ended with different states and none has a majority ({}). {}",
         listed(states), what_a_dispute_means());
@@ -430,6 +440,7 @@ void Group::finish_step(const CommitRecord& record) {
   commit.rates = rates_;
   ++committed_;
   assignment_.reset();
+  last_state_.reset();
   broken_.clear();
   fenced_for_breaking_ = 0;
   cut_off_at_.reset();

@@ -33,6 +33,7 @@ Group::Group(GroupOptions options, GroupActions& actions, int64_t committed, std
       fit_(options_.rates),
       rates_(options_.rates),
       snapshot_(std::move(snapshot)),
+      confirmed_(snapshot_),
       looked_at_(actions.now()) {
   progress_at_ = time();
 }
@@ -315,7 +316,8 @@ void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) 
     }
     return close();
   }
-  const SnapshotRecord record{message.step, message.file, last ? last_state_ : std::nullopt};
+  const bool compared = last && last_state_ && member.last_state == last_state_;
+  const SnapshotRecord record{message.step, message.file, compared ? last_state_ : std::nullopt};
   const bool known = snapshot_ && snapshot_->step == record.step && snapshot_->file == record.file;
   const bool old = snapshot_ && snapshot_->step > record.step;  // of a rank that was stopped in between
   if (!last && (known || old || record.step > committed_)) return let_retire(worker, member);
@@ -326,8 +328,9 @@ void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) 
     if (message.file != actions_.snapshot_path(message.step) && save()) return;
     return close();
   }
-  if (snapshot_ && snapshot_->step != record.step) snapshot_before_ = snapshot_;
   snapshot_ = record;
+  unconfirmed_.push_back({record, worker});
+  if (compared || !options_.compare_states) confirm_snapshots();
   if (!last) return let_retire(worker, member);
   if (!pending_) pending_ = verdict_when_saved();
   close();

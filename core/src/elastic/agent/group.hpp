@@ -74,6 +74,8 @@ class GroupActions {
   [[nodiscard]] virtual std::string snapshot_path(int64_t step) const = 0;
   /// Removes the file of a snapshot that was recorded: what it holds is wrong, or nobody knows.
   virtual void drop_snapshot(const SnapshotRecord& record) = 0;
+  /// What `record` holds was compared, or nobody compares: snapshots before it are kept for keep_snapshots alone.
+  virtual void confirmed(const SnapshotRecord& record) = 0;
   /// False when the file of a snapshot that was recorded is gone.
   [[nodiscard]] virtual bool has_snapshot(const SnapshotRecord& record) const = 0;
   virtual void committed(const CommitRecord& record, int64_t world_size) = 0;
@@ -241,7 +243,8 @@ class Group {
   /// False where ranks began the step with different states, and that has been dealt with.
   bool states_agree();
   using States = std::map<WorkerId, uint64_t>;  ///< digests of ranks' states
-  /// The state that more than half hold, where copies count with what they are of; nullopt: there is none.
+  /// The state that more than half hold; nullopt: there is none. A rank and the copies of its state that were never
+  /// compared are one voice: that of more than half of them, or none.
   [[nodiscard]] std::optional<uint64_t> state_of_most(const States& states) const;
   /// "rank 0 (worker 0): 53c1..., rank 1 (worker 4): ..."
   [[nodiscard]] std::string listed(const States& states) const;
@@ -249,8 +252,10 @@ class Group {
   /// Ends the ranks whose state is not `right`; a copy of such a state is taken from whoever holds it. `when`: "began
   /// step 7", "ended the job". True where somebody was ended.
   bool part_with_others(const States& states, uint64_t right, const std::string& when);
-  /// Forgets the snapshot of the present step, if there is one: the one before counts again.
-  void drop_newest_snapshot();
+  /// Forgets the snapshots that were written since states were last compared: the one before them counts again.
+  void drop_unconfirmed();
+  /// What they hold is right.
+  void confirm_snapshots();
   /// After the last step: once all ranks have said what they hold, one that holds what most do saves it.
   void compare_last_states();
   /// What is not finite in the step that all have voted for; empty: nothing.
@@ -342,7 +347,12 @@ class Group {
   CostRates rates_;
   std::optional<Assignment> assignment_;  ///< of the step in hand, once it was needed
   std::optional<SnapshotRecord> snapshot_;
-  std::optional<SnapshotRecord> snapshot_before_;  ///< the one that it took the place of
+  std::optional<SnapshotRecord> confirmed_;  ///< the newest one whose state was compared
+  struct Unconfirmed {
+    SnapshotRecord record;
+    WorkerId writer = -1;
+  };
+  std::vector<Unconfirmed> unconfirmed_;  ///< recorded since
   int64_t fenced_for_breaking_ = 0;                ///< workers whose collectives failed, since the last commit
   int64_t lost_while_saving_ = 0;                  ///< workers that died after the last commit and were not replaced
   bool save_soon_ = false;                         ///< the next commit is snapshotted: its holder nearly was lost

@@ -65,6 +65,16 @@ typedef struct pliant_device_properties {
   char name[256];
 } pliant_device_properties;
 
+/* What memory a pointer leads to. */
+typedef struct pliant_pointer_info {
+  uint32_t struct_size; /* set by the host */
+  int32_t memory;       /* PLIANT_MEMORY_*; _DEVICE may stand for _EXCHANGE and _WINDOW. 0: none that is known */
+  int32_t device;       /* whose it is; -1: of no device more than of another, as pinned memory may be */
+  uint32_t reserved;
+  const void* base; /* the first address of its allocation; NULL where that cannot be told */
+  uint64_t bytes;   /* of the allocation; 0 where base is NULL */
+} pliant_pointer_info;
+
 typedef struct pliant_accelerator {
   uint32_t struct_size;
   uint32_t reserved;
@@ -134,6 +144,10 @@ typedef struct pliant_accelerator {
    * memory. Ranges must not overlap. */
   int32_t (*digest_blocks_async)(void* self, uint64_t* to, const void* from, uint64_t blocks, pliant_stream* stream,
                                  pliant_error* error);
+  /* May be NULL. [any-thread] What memory `pointer` leads to, which may be any address: memory of this instance, of the
+   * same driver by way of somebody else in this process, or none that either knows, such as plain and freed memory.
+   * That is an answer, not an error: memory = 0, device = -1. Touches no memory but *info, and waits for no work. */
+  int32_t (*pointer_info)(void* self, const void* pointer, pliant_pointer_info* info, pliant_error* error);
 } pliant_accelerator;
 
 #ifdef __cplusplus

@@ -7,6 +7,7 @@
 //     int32_t device_count();
 //     std::string why_no_devices();                              // may be left out: told when there are none
 //     void digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream&);  // may be left out; see the slot
+//     std::optional<PointerInfo> pointer_info(const void* pointer);  // may be left out; empty: memory it does not know
 //     DeviceProperties device_properties(int32_t device);
 //     void* alloc(int32_t device, Memory memory, uint64_t bytes);
 //     void free(int32_t device, Memory memory, void* pointer);
@@ -31,6 +32,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -126,6 +128,14 @@ struct StreamUse {
 struct MemoryInfo {
   uint64_t free_bytes = 0;
   uint64_t total_bytes = 0;
+};
+
+/// What memory a pointer leads to.
+struct PointerInfo {
+  Memory memory = Memory::kDevice;
+  int32_t device = -1;         ///< whose it is; -1: of no device more than of another
+  const void* base = nullptr;  ///< of its allocation; NULL where that cannot be told
+  uint64_t bytes = 0;          ///< of the allocation; 0 where base is NULL
 };
 
 struct DeviceProperties {
@@ -436,6 +446,26 @@ struct AcceleratorAdapter {
     return nullptr;
   }
 
+  static int32_t pointer_info(void* self, const void* pointer, pliant_pointer_info* out, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      pliant_pointer_info answer{};
+      answer.device = -1;
+      if (const std::optional<PointerInfo> known = device_of(self).pointer_info(pointer)) {
+        answer.memory = static_cast<int32_t>(known->memory);
+        answer.device = known->device;
+        answer.base = known->base;
+        answer.bytes = known->base == nullptr ? 0 : known->bytes;
+      }
+      fill(out, answer);
+    });
+  }
+  static constexpr auto pointer_slot() -> decltype(&pointer_info) {
+    if constexpr (requires(T & plugin) { plugin.pointer_info(static_cast<const void*>(nullptr)); }) {
+      return &pointer_info;
+    }
+    return nullptr;
+  }
+
   static const void* vtable() noexcept {
     static const pliant_accelerator kTable{sizeof(pliant_accelerator),
                                            0,
@@ -462,7 +492,8 @@ struct AcceleratorAdapter {
                                            &cast_async,
                                            &host_function,
                                            why_slot(),
-                                           digest_slot()};
+                                           digest_slot(),
+                                           pointer_slot()};
     return &kTable;
   }
 };

@@ -1,0 +1,45 @@
+"""What elasticity.py found, as tables in Markdown: medians, and in brackets the least and the largest."""
+
+
+def rate(found):
+    return f"{found['median']:,.0f} ({found['least']:,.0f} to {found['largest']:,.0f})"
+
+
+def part(found):
+    return f"{found['median']:.3f} ({found['least']:.3f} to {found['largest']:.3f})"
+
+
+def milliseconds(found):
+    return f"{1e3 * found['median']:.2f} ms ({1e3 * found['least']:.2f} to {1e3 * found['largest']:.2f})"
+
+
+def table(head, rows):
+    return ["| " + " | ".join(head) + " |", "| " + " | ".join(["---"] * len(head)) + " |",
+            *("| " + " | ".join(row) + " |" for row in rows), ""]
+
+
+def text_of(document):
+    about = document["machine"]
+    lines = [f"{about['cpu']}, {about['cores']} cores, load {about['load_before']} before the first run and "
+             f"{about['load_after']} at the end; {document['steps']} steps a run, {document['rounds']} rounds", ""]
+    if "one_worker" in document:
+        one = document["one_worker"]
+        lines += table(["one worker", "tokens/s", "of the bare loop"],
+                       [["bare loop", rate(one["bare"]), "1"], ["fast", rate(one["fast"]), part(one["fast_to_bare"])],
+                        ["deterministic", rate(one["deterministic"]), part(one["deterministic_to_bare"])]])
+    if "workers" in document:
+        lines += table(["workers", "fast, tokens/s", "deterministic", "of fast", "DistributedDataParallel", "fast to that"],
+                       [[str(row["workers"]), rate(row["fast"]), rate(row["deterministic"]), part(row["deterministic_to_fast"]),
+                         rate(row["ddp"]) if "ddp" in row else "-", part(row["fast_to_ddp"]) if "ddp" in row else "-"]
+                        for row in document["workers"]])
+    if "digests" in document:
+        lines += table(["workers", "digest_every = 1, tokens/s", "digest_every = 0", "ratio"],
+                       [[str(row["workers"]), rate(row["every_step"]), rate(row["never"]), part(row["every_step_to_never"])]
+                        for row in document["digests"]])
+    if "recovery" in document:
+        lines += table(["workers", "on_loss", "kills", "lost by a kill", "a usual step", f"all within {1e3 * document['goal_s']:g} ms"],
+                       [[str(row["workers"]), row["on_loss"], str(row["seconds_lost"]["n"]), milliseconds(row["seconds_lost"]),
+                         milliseconds(row["usual_step_s"]), "yes" if row["within_goal"] else "no"]
+                        for row in document["recovery"]])
+    lines += [f"left out: {name}: {why}" for name, why in document["left_out"].items()]
+    return "\n".join(lines)

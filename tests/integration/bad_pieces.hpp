@@ -1,0 +1,100 @@
+// Hands a step every piece of a gradient that is none, beside the right ones: each must be refused by name and leave
+// the step as it was.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "pliant/session.hpp"
+
+/// Throws std::logic_error unless `call` is refused as an invalid argument in these words.
+template <class Call>
+void must_refuse(const std::string& words, Call&& call) {
+  try {
+    call();
+  } catch (const pliant::Error& error) {
+    if (error.status() == pliant::Status::kInvalidArgument && error.message().find(words) != std::string::npos) return;
+    throw std::logic_error(fmt::format("in place of '{}': {}", words, error.message()));
+  }
+  throw std::logic_error(fmt::format("nothing was refused in place of '{}'", words));
+}
+
+/// Adds a micro-batch in pieces from the device, and all that is wrong between them.
+class BadPieces {
+ public:
+  /// Where no memory is.
+  static void* nowhere() { return reinterpret_cast<void*>(uintptr_t{1} << 16U); }
+
+  explicit BadPieces(pliant::Session& session) : session_(session) {}
+
+  void add(pliant::Step& step, const pliant::MicroBatch& micro, double loss, std::span<const float> gradient) {
+    const pliant::Buffer there(session_.accelerator(), session_.device(), gradient.size_bytes());
+    session_.stream().copy(there.pointer(), gradient.data(), gradient.size_bytes());
+    const auto* const from = static_cast<const float*>(there.pointer());
+    const uint64_t size = gradient.size();
+    const uint64_t half = size / 2;
+    refuse_foreign(step, micro, size);
+    refuse(step, micro, {0, size + 1, from}, "gradient_size() said");
+    refuse(step, micro, {half, size, from}, "gradient_size() said");
+    refuse(step, micro, {0, size, nullptr}, "is a null pointer");
+    refuse(step, micro, {0, half, from, static_cast<pliant::DType>(99)}, "is of the type 99");
+    refuse(step, {{micro.rows.first + 1, micro.rows.count}}, {0, half, from}, "does not fit");
+    step.add_piece(micro, {0, half, from});
+    refuse(step, micro, {0, half, from}, "overlaps one that was added before");
+    refuse(step, micro, {half - 1, 2, from}, "overlaps one that was added before");
+    refuse(step, micro, {0, size, from}, "overlaps one that was added before");
+    must_refuse("lacks elements", [&] { step.add(micro, loss); });
+    refuse_foreign(step, micro, size);
+    step.add_piece(micro, {half, size - half, from + half});
+    step.add(micro, loss);
+    must_refuse("does not fit", [&] { step.add(micro, loss); });
+    refuse(step, micro, {0, half, from}, "does not fit");
+    session_.stream().synchronize();  // before the piece is freed
+  }
+  /// When the step is committed, or has been given up.
+  static void add_late(pliant::Step& step, const pliant::MicroBatch& micro, std::span<const float> gradient) {
+    refuse(step, micro, {0, gradient.size(), gradient.data()}, "have been added already");
+  }
+
+ private:
+  static void refuse(pliant::Step& step, const pliant::MicroBatch& micro, const pliant::GradientPiece& piece,
+                     const std::string& words) {
+    must_refuse(words, [&] { step.add_piece(micro, piece); });
+  }
+  /// Memory that is none for this rank. The second half of the gradient, which has not been added.
+  void refuse_foreign(pliant::Step& step, const pliant::MicroBatch& micro, uint64_t size) {
+    const pliant::Accelerator& accelerator = session_.accelerator();
+    const int32_t device = session_.device();
+    const uint64_t half = size / 2;
+    const uint64_t count = size - half;
+    refuse(step, micro, {half, count, nowhere()}, "is memory that neither the accelerator nor this process has");
+    if (!kKeepsFreed || !accelerator.properties(device).host_visible) {
+      const void* freed = nullptr;
+      {
+        constexpr uint64_t kLarge = uint64_t{40} << 20U;  // bytes that the C library gives back when they are freed
+        const pliant::Buffer gone(accelerator, device, kLarge);
+        freed = gone.pointer();
+      }
+      refuse(step, micro, {half, count, freed}, "it was freed, or the pointer is wrong");
+    }
+    const pliant::Buffer narrow(accelerator, device, count * sizeof(float) - 4);
+    refuse(step, micro, {half, count, narrow.pointer()}, "leaves its allocation");
+    if (accelerator.device_count() == 1) return;
+    const int32_t next = (device + 1) % accelerator.device_count();
+    const pliant::Buffer foreign(accelerator, next, count * sizeof(float));
+    refuse(step, micro, {half, count, foreign.pointer()},
+           fmt::format("is memory of device {}, this rank computes on device {}", next, device));
+  }
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  static constexpr bool kKeepsFreed = true;  ///< of what malloc gave
+#else
+  static constexpr bool kKeepsFreed = false;
+#endif
+  pliant::Session& session_;
+};

@@ -1,0 +1,66 @@
+// Software doubles of machines with devices, as accelerators that tests open, and memory of their devices.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pliant/balancer.hpp"
+#include "rank_group.hpp"
+#include "unit/accelerator/cuda_runtime.hpp"
+#include "unit/accelerator/level_zero_driver.hpp"
+#include "unit/accelerator/wrapper.hpp"
+
+namespace pliant::test {
+
+struct Machine {
+  std::string name;
+  std::string accelerator;  ///< TOML
+};
+
+/// Those whose devices' memory the CPU does not reach, or so they say.
+inline std::vector<Machine> machines() {
+  std::vector<Machine> all;
+#ifdef PLIANT_SOFT_CUDA
+  all.push_back(
+      {"cuda", "use = \"cuda\"\n[accelerator.cuda]\nruntime = \"" PLIANT_SOFT_CUDA "\"\ncollectives = \"generic\"\n"});
+#endif
+#ifdef PLIANT_SOFT_LEVEL_ZERO
+  all.push_back({"level_zero", "use = \"level_zero\"\n"});
+#endif
+  all.push_back({"sim", "use = \"sim\"\n[accelerator.sim]\nhost_visible = false\nmax_delay_us = 20\n"});
+  return all;
+}
+
+inline Accelerator open(const Machine& machine) {
+  pliant_test::use_software_driver();
+  return Accelerator(ConfigFile(machine.accelerator).open());
+}
+
+inline void check_doubles_are_clean() {
+  pliant_test::check_software_cuda_is_clean();
+  pliant_test::check_software_driver_is_clean();
+}
+
+/// Memory of device 0 with that many equal elements.
+template <class Number>
+Buffer full_of(Number value, const Accelerator& accelerator, Stream& stream, size_t count) {
+  const std::vector<Number> values(count, value);
+  Buffer made(accelerator, 0, count * sizeof(Number));
+  stream.copy(made.pointer(), values.data(), made.bytes());
+  stream.synchronize();
+  return made;
+}
+
+inline std::vector<float> on_host(std::span<const float> there, Stream& stream) {
+  std::vector<float> values(there.size());
+  stream.copy(values.data(), there.data(), there.size_bytes());
+  stream.synchronize();
+  return values;
+}
+
+/// All rows on one rank, in granules of one.
+inline Assignment alone(int64_t rows) {
+  return share_out(rows, {.world_size = 1, .granule = 1, .deterministic = true});
+}
+
+}  // namespace pliant::test
