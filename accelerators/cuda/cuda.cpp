@@ -143,7 +143,8 @@ class CudaAccelerator {
     if (!one->has_ipc) {
       throw sdk::Failure(PLIANT_UNIMPLEMENTED, "events of device '" + one->name +
                                                    "' do not pass between processes; create the event without "
-                                                   "PLIANT_EVENT_EXPORTED");
+                                                   "PLIANT_EVENT_EXPORTED")
+          .about_device(device);
     }
     return std::make_unique<Event>(std::make_shared<cuda::IpcEvent>(one, watch_), one);
   }

@@ -154,7 +154,8 @@ std::optional<sdk::PointerInfo> CudaMemory::pointer_info(const std::vector<Devic
 
 cudaMemPool_t CudaMemory::pool_of(const DevicePtr& device) {
   if (!device->has_pools) {
-    throw Failure(PLIANT_UNIMPLEMENTED, "device '" + device->name + "' has no memory in stream order");
+    throw Failure(PLIANT_UNIMPLEMENTED, "device '" + device->name + "' has no memory in stream order")
+        .about_device(device->index);
   }
   const std::lock_guard lock(mutex_);
   Pool& pool = pools_[device->index];

@@ -55,9 +55,10 @@ class CallGroup {
 
 /// For a call outside of groups, where a message to oneself would wait for ever. Throws PLIANT_INVALID_ARGUMENT.
 inline void require_other_peer(bool is_to_self, int32_t rank) {
-  sdk::require(!is_to_self, [&] {
-    return "rank " + std::to_string(rank) + " is its own peer; a rank sends to itself in a group only";
-  });
+  if (!is_to_self) return;
+  throw sdk::Failure(PLIANT_INVALID_ARGUMENT,
+                     "rank " + std::to_string(rank) + " is its own peer; a rank sends to itself in a group only")
+      .about_rank(rank);
 }
 
 /// For a group, of the messages of a rank to itself. Throws PLIANT_INVALID_ARGUMENT.

@@ -193,11 +193,11 @@ class Run {
       const std::string own = "rank " + std::to_string(group_.rank());
       const std::string other = "rank " + std::to_string(r);
       if (same_call(theirs, record_)) {
-        group_.fail_for_mismatch("before this " + describe(record_) + ", " + own + " and " + other +
-                                 " called different collectives; all ranks must make the same calls");
+        group_.fail_for_mismatch(r, "before this " + describe(record_) + ", " + own + " and " + other +
+                                        " called different collectives; all ranks must make the same calls");
       }
-      group_.fail_for_mismatch("the ranks called different collectives: " + own + " " + describe(record_) + ", " +
-                               other + " " + describe(theirs));
+      group_.fail_for_mismatch(r, "the ranks called different collectives: " + own + " " + describe(record_) + ", " +
+                                      other + " " + describe(theirs));
     }
   }
 

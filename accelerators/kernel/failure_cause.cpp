@@ -18,6 +18,16 @@ FailureCause FailureCause::unpack(uint64_t word) {
 }
 
 Failure FailureCause::to_failure(int32_t own, const std::string& meeting) const {
+  return in_words(own, meeting).about_rank(about(own));
+}
+
+int32_t FailureCause::about(int32_t own) const {
+  if (kind == kNotConnected && rank == own) return detail;
+  if (kind == kRankTaken) return rank;  // the own one, too
+  return rank == own && kind != kInjected ? -1 : rank;
+}
+
+Failure FailureCause::in_words(int32_t own, const std::string& meeting) const {
   const std::string who = "rank " + std::to_string(rank);
   switch (kind) {
     case kDied:
@@ -26,7 +36,7 @@ Failure FailureCause::to_failure(int32_t own, const std::string& meeting) const 
       return {PLIANT_PEER_LOST, "the rank that made the communicator id is lost: its process (pid " +
                                     std::to_string(detail) + ") ended before it joined"};
     case kLeft:
-      if (rank == own) return FailureCause{kDestroyed, rank, 0}.to_failure(own);
+      if (rank == own) return FailureCause{kDestroyed, rank, 0}.in_words(own, meeting);
       return {PLIANT_PEER_LOST, who + " is lost: it destroyed the communicator while this rank still needed it"};
     case kInjected:
       return {PLIANT_PEER_LOST, who + " is lost: the simulator was told to lose it"};

@@ -34,8 +34,12 @@ struct FailureCause {
 
   [[nodiscard]] uint64_t packed() const;
   static FailureCause unpack(uint64_t word);
-  /// As seen by rank `own`; `meeting`: Link::meeting().
+  /// As seen by rank `own`, and about the rank that is to blame where that is another; `meeting`: Link::meeting().
   [[nodiscard]] sdk::Failure to_failure(int32_t own, const std::string& meeting = {}) const;
+
+ private:
+  [[nodiscard]] sdk::Failure in_words(int32_t own, const std::string& meeting) const;
+  [[nodiscard]] int32_t about(int32_t own) const;
 };
 
 }  // namespace pliant::accelerator

@@ -62,7 +62,8 @@ Group::Group(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::sh
   if (!own().claim.compare_exchange_strong(taken_by, ProcessId::self_for_others().packed())) {
     throw Failure(PLIANT_INVALID_ARGUMENT, "rank " + std::to_string(rank) + " has joined already (pid " +
                                                std::to_string(ProcessId::unpack(taken_by).pid) +
-                                               "); every rank joins once, and an id is used once");
+                                               "); every rank joins once, and an id is used once")
+        .about_rank(rank);
   }
   if (world_size == 1) return;
   if (NetworkId::is_one(id)) {
@@ -119,15 +120,18 @@ void Group::wait_ready(int32_t timeout_ms) {
     if (failure.status() != PLIANT_DEADLINE_EXCEEDED) throw;
     std::string missing;
     int32_t count = 0;
+    int32_t first = -1;
     for (int32_t r = 0; r < world_size_; ++r) {
       if (segment_.rank(r).claim.load() != 0) continue;
+      if (count == 0) first = r;
       if (++count <= 16) missing += (missing.empty() ? "" : ", ") + std::to_string(r);
     }
     if (count == 0) return;
     throw Failure(PLIANT_DEADLINE_EXCEEDED, std::to_string(count) + " of " + std::to_string(world_size_) +
                                                 " ranks have not joined the communicator after " +
                                                 std::to_string(timeout_ms) + " ms: " + missing +
-                                                (count > 16 ? ", ..." : ""));
+                                                (count > 16 ? ", ..." : ""))
+        .about_rank(first);
   }
 }
 
@@ -257,24 +261,26 @@ void Group::check() const {
     if (shared.kind == FailureCause::kNone || shared.kind == FailureCause::kAborted) {
       throw FailureCause{FailureCause::kAborted, rank_, 0}.to_failure(rank_);
     }
-    throw Failure(PLIANT_ABORTED, std::string("this rank aborted the communicator, after: ") +
-                                      shared.to_failure(rank_, meeting()).what());
+    const Failure before = shared.to_failure(rank_, meeting());
+    throw Failure(PLIANT_ABORTED, std::string("this rank aborted the communicator, after: ") + before.what())
+        .about_rank(before.rank());
   }
   const FailureCause cause = shared.kind != FailureCause::kNone ? shared : FailureCause::unpack(local_cause_.load());
   if (cause.kind == FailureCause::kMismatch && cause.rank == rank_) {
     const std::lock_guard lock(mismatch_mutex_);
-    throw Failure(PLIANT_INVALID_ARGUMENT, mismatch_);
+    throw Failure(*mismatch_);
   }
   throw cause.to_failure(rank_, meeting());
 }
 
-void Group::fail_for_mismatch(const std::string& words) {
+void Group::fail_for_mismatch(int32_t other, const std::string& words) {
+  const Failure seen = Failure(PLIANT_INVALID_ARGUMENT, words).about_rank(other);
   {
     const std::lock_guard lock(mismatch_mutex_);  // before anybody can hear of it
-    if (mismatch_.empty()) mismatch_ = words;
+    if (!mismatch_) mismatch_.emplace(seen);
   }
   fail({FailureCause::kMismatch, rank_, 0});
-  throw Failure(PLIANT_INVALID_ARGUMENT, words);
+  throw Failure(seen);
 }
 
 void Group::check_all_there() {

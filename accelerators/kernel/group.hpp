@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "kernel/failure_cause.hpp"
@@ -72,9 +73,9 @@ class Group {
   void abort();
   /// Ends all waits of all ranks for `cause`; the first cause stands.
   void fail(FailureCause cause);
-  /// Ends all waits of all ranks because their calls do not fit together, and throws `words`. Whoever asks this rank
-  /// later is told them, too.
-  [[noreturn]] void fail_for_mismatch(const std::string& words);
+  /// Ends all waits of all ranks because their calls do not fit together, and throws `words`, about rank `other` that
+  /// called something else than this one. Whoever asks this rank later is told them, too.
+  [[noreturn]] void fail_for_mismatch(int32_t other, const std::string& words);
   /// Ends all waits of this rank only; the first cause stands.
   void fail_here(FailureCause cause);
   /// Tells the others that this rank will do no more. Idempotent.
@@ -120,8 +121,8 @@ class Group {
   std::atomic<bool> read_all_{false};  ///< written only, by check_all_there
   std::atomic<uint64_t> local_cause_{0};
   mutable std::mutex mismatch_mutex_;
-  std::string mismatch_;        ///< what this rank saw of calls that do not fit together; under the mutex
-  std::unique_ptr<Link> link_;  // last: its threads use the members above; NULL with one rank
+  std::optional<sdk::Failure> mismatch_;  ///< what this rank saw of calls that do not fit together; under the mutex
+  std::unique_ptr<Link> link_;            // last: its threads use the members above; NULL with one rank
 };
 
 }  // namespace pliant::accelerator

@@ -202,8 +202,9 @@ void Messages::mismatch(int32_t from, const sdk::Elements& sent, int32_t to, con
   const auto text = [](const sdk::Elements& elements) {
     return std::to_string(elements.count) + " " + sdk::name_of(elements.dtype);
   };
-  group_.fail_for_mismatch("rank " + std::to_string(from) + " sent " + text(sent) + ", but rank " + std::to_string(to) +
-                           " receives " + text(wanted) + "; both must name the same number and type");
+  group_.fail_for_mismatch(from == group_.rank() ? to : from,
+                           "rank " + std::to_string(from) + " sent " + text(sent) + ", but rank " + std::to_string(to) +
+                               " receives " + text(wanted) + "; both must name the same number and type");
 }
 
 }  // namespace pliant::accelerator

@@ -123,7 +123,8 @@ class LevelZeroAccelerator {
     if (!one.has_event_ipc) {
       throw sdk::Failure(PLIANT_UNIMPLEMENTED,
                          "the driver of this device does not pass events between processes; create the event without "
-                         "PLIANT_EVENT_EXPORTED");
+                         "PLIANT_EVENT_EXPORTED")
+          .about_device(device);
     }
     return std::make_unique<Event>(false, one.context, level_zero::IpcEvent::make(one, watch_));
   }

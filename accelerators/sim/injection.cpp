@@ -66,9 +66,10 @@ int64_t Injection::delay_us(uint64_t stream, uint64_t index) const {
 }
 
 sdk::Failure Injection::loss() const {
-  return {PLIANT_FAILED_PRECONDITION,
-          "the device is lost since its piece of work " + std::to_string(plan_.lose_device_at) +
-              ", as the simulator was told; only freeing and destroying is possible, end this process"};
+  return sdk::Failure(PLIANT_FAILED_PRECONDITION,
+                      "the device is lost since its piece of work " + std::to_string(plan_.lose_device_at) +
+                          ", as the simulator was told; only freeing and destroying is possible, end this process")
+      .about_device(0);  // it has no other
 }
 
 void Injection::before_call() {

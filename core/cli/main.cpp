@@ -124,16 +124,11 @@ bool set_log_level(const Invocation& invocation) {
   return true;
 }
 
-/// Config errors say where they come from; every other message gets the program's name.
-std::string with_name(const std::string& message) {
-  const std::string first = message.substr(0, message.find('\n'));
-  return first.find(": error: ") == std::string::npos ? "pliant: error: " + message : message;
-}
-
 /// With --json the failure is an object on stdout, too.
-int report(const Invocation& invocation, const std::string& message, ExitCode code) {
-  complain(invocation, with_name(message));
-  const int exit_code = static_cast<int>(code);
+int report(const Invocation& invocation, const Error& error) {
+  const std::string& message = error.message();
+  complain(invocation, error.is_located() ? message : "pliant: error: " + message);
+  const int exit_code = static_cast<int>(error.exit_code());
   if (invocation.json) {
     const nlohmann::ordered_json object{{"schema", "pliant.error/1"}, {"exit_code", exit_code}, {"error", message}};
     static_cast<void>(emit(object.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n"));
@@ -145,9 +140,9 @@ int perform(const Invocation& invocation) {
   try {
     return invocation.action();
   } catch (const Error& error) {
-    return report(invocation, error.message(), error.exit_code());
+    return report(invocation, error);
   } catch (const std::exception& error) {
-    return report(invocation, error.what(), ExitCode::kFailed);
+    return report(invocation, Error(Status::kInternal, error.what()));
   }
 }
 

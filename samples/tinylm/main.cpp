@@ -72,8 +72,7 @@ int main() {
     train();
     return 0;
   } catch (const pliant::Error& error) {
-    const std::string text = error.what();
-    std::fprintf(stderr, "%s%s\n", text.find("error:") == std::string::npos ? "tinylm: error: " : "", text.c_str());
+    std::fprintf(stderr, "%s%s\n", error.is_located() ? "" : "tinylm: error: ", error.what());
     return static_cast<int>(error.exit_code());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tinylm: error: %s\n", error.what());

@@ -58,6 +58,8 @@ class Accelerator {
   [[nodiscard]] const pliant_stream_memory* stream_memory() const { return table<pliant_stream_memory>(); }
   [[nodiscard]] void* self() const { return instance_.self(); }
   [[nodiscard]] int32_t devices() const { return devices_; }
+  /// It was built against headers whose pliant_error has `rank` and `device`; an older one is not held to them.
+  [[nodiscard]] bool says_whom() const { return plugin_.record().abi_minor >= 1; }
   [[nodiscard]] bool has(uint32_t capability) const { return (capabilities_ & capability) != 0; }
 
   /// Move bytes between the host and memory of any sort, and wait.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pliant/abi/plugin.h"
+#include "pliant/sdk/failure.hpp"
 #include "pliant/sdk/sized.hpp"
 #include "testkit/check.hpp"
 
@@ -109,11 +110,7 @@ class OptionRow {
   std::deque<std::vector<std::string>> words_;  // what texts_ views
 };
 
-inline pliant_error blank_error() {
-  pliant_error error{};
-  error.struct_size = sizeof(pliant_error);
-  return error;
-}
+using sdk::blank_error;
 
 /// A host that offers a log and no extension.
 inline const pliant_host& quiet_host() {

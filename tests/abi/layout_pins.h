@@ -3,11 +3,13 @@
  * own line. */
 
 /* base.h */
-PLIANT_PIN_STRUCT(pliant_error, 640)
+PLIANT_PIN_STRUCT(pliant_error, 648)
 PLIANT_PIN(pliant_error, struct_size, 0, 4)
 PLIANT_PIN(pliant_error, status, 4, 4)
 PLIANT_PIN(pliant_error, message, 8, 504)
 PLIANT_PIN(pliant_error, options, 512, 128)
+PLIANT_PIN(pliant_error, rank, 640, 4)
+PLIANT_PIN(pliant_error, device, 644, 4)
 
 PLIANT_PIN_STRUCT(pliant_str, 16)
 PLIANT_PIN(pliant_str, data, 0, 8)

@@ -24,6 +24,17 @@ struct BenchQuestion {
   double min_time_s = 0.1;                                                ///< of each measurement
 };
 
+/// One thing that is timed. People see its label; programs read the fields.
+struct BenchWork {
+  std::string section;       ///< of kBenchSections
+  std::string name;          ///< "host_to_device", "sum", "all_gather", ...
+  int32_t sources = 0;       ///< of a sum
+  DType from = DType::kF32;  ///< of a sum or a cast
+  DType to = DType::kF32;    ///< of a cast
+  bool windows = false;      ///< of a collective: its buffers are windows
+  [[nodiscard]] std::string label() const;
+};
+
 /// Seconds.
 struct Spread {
   double median_s = 0;

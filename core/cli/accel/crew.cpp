@@ -64,7 +64,9 @@ std::string line_of(const Json& json) {
 Json failure(const Error& error) {
   return {{"failed", error.message()},
           {"status", static_cast<int32_t>(error.status())},
-          {"exit_code", static_cast<int>(error.exit_code())}};
+          {"exit_code", static_cast<int>(error.exit_code())},
+          {"rank", error.rank()},
+          {"device", error.device()}};
 }
 
 /// The whole life of a child.
@@ -220,7 +222,9 @@ Crew::Casualty Crew::casualty(int32_t rank, const Json& words, const std::string
   const bool echo = status == Status::kPeerLost || status == Status::kAborted;
   return {echo ? 1 : 2,
           Error(status, fmt::format("{}, {}: {}", task, name_of(rank), words.at("failed").get<std::string>()),
-                static_cast<ExitCode>(words.at("exit_code").get<int>()))};
+                static_cast<ExitCode>(words.at("exit_code").get<int>()))
+              .about_rank(words.at("rank").get<int32_t>())
+              .about_device(words.at("device").get<int32_t>())};
 }
 
 Crew::Casualty Crew::death(int32_t rank, const std::string& task) {
@@ -233,7 +237,8 @@ Crew::Casualty Crew::death(int32_t rank, const std::string& task) {
   if (WIFSIGNALED(status)) {
     end = fmt::format("was killed by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
   }
-  return {kDeath, Error(Status::kPeerLost, fmt::format("{}, {} (pid {}) {}", task, name_of(rank), member.pid, end))};
+  return {kDeath, Error(Status::kPeerLost, fmt::format("{}, {} (pid {}) {}", task, name_of(rank), member.pid, end))
+                      .about_rank(rank)};
 }
 
 }  // namespace pliant::cli

@@ -18,7 +18,6 @@ using Json = Crew::Json;
 
 constexpr int64_t kFewest = 5;
 constexpr int64_t kMost = 2000;
-constexpr const char* kMemoryCopy = "memory_copy";
 /// For so long the ranks copy memory at once: many turns of the scheduler, and long beside the time in which they set
 /// out.
 constexpr double kLimitLoopSeconds = 0.02;
@@ -26,37 +25,58 @@ constexpr double kLimitLoopSeconds = 0.02;
 constexpr int64_t kTurns = 5;
 
 struct Item {
-  std::string section;
-  std::string what;
+  BenchWork what;
   uint64_t bytes = 0;  ///< 0: has no size
 };
 
-const std::vector<std::string>& parts_of(const std::string& section) {
+std::vector<BenchWork> reductions() {
+  std::vector<BenchWork> all;
+  const auto sum = [&](int32_t sources, DType dtype) { all.push_back({"reduce", "sum", sources, dtype, dtype}); };
+  const auto cast = [&](DType from, DType to) { all.push_back({"reduce", "cast", 0, from, to}); };
+  for (const int32_t sources : {2, 4, 8}) sum(sources, DType::kF32);
+  sum(4, DType::kBF16);
+  for (const DType narrow : {DType::kBF16, DType::kF16}) {
+    cast(DType::kF32, narrow);
+    cast(narrow, DType::kF32);
+  }
+  return all;
+}
+
+std::vector<BenchWork> collectives() {
+  std::vector<BenchWork> all;
+  for (const bool windows : {false, true}) {
+    for (const char* const name : {"all_gather", "reduce_scatter", "all_reduce", "broadcast", "barrier"}) {
+      if (!windows || std::string(name) != "barrier") {
+        all.push_back({.section = "collectives", .name = name, .windows = windows});
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<BenchWork> parts_of(const std::string& section) {
+  if (section == "reduce") return reductions();
+  if (section == "collectives") return collectives();
   static const std::vector<std::string> kCopy{"host_to_device", "device_to_host", "device_to_device", "duplex"};
   static const std::vector<std::string> kLatency{"enqueue",           "enqueue_to_end",      "synchronize_idle",
                                                  "event_record",      "event_record_to_end", "stream_wait_event",
                                                  "event_cross_stream"};
   static const std::vector<std::string> kAlloc{"device", "pinned", "in_stream_order"};
-  static const std::vector<std::string> kReduce{"sum of 2 f32",    "sum of 4 f32",     "sum of 8 f32",
-                                                "sum of 4 bf16",   "cast f32 to bf16", "cast bf16 to f32",
-                                                "cast f32 to f16", "cast f16 to f32"};
-  static const std::vector<std::string> kCollectives{
-      "all_gather",          "reduce_scatter",          "all_reduce",          "broadcast",         "barrier",
-      "all_gather, windows", "reduce_scatter, windows", "all_reduce, windows", "broadcast, windows"};
-  if (section == "copy") return kCopy;
-  if (section == "latency") return kLatency;
-  if (section == "alloc") return kAlloc;
-  return section == "reduce" ? kReduce : kCollectives;
+  std::vector<BenchWork> all;
+  for (const std::string& name : section == "copy" ? kCopy : section == "latency" ? kLatency : kAlloc) {
+    all.push_back({.section = section, .name = name});
+  }
+  return all;
 }
 
 std::vector<Item> items_of(const std::string& section, const std::vector<uint64_t>& sizes) {
   std::vector<Item> items;
-  for (const std::string& what : parts_of(section)) {
-    if (section == "latency" || what == "barrier") {
-      items.push_back({section, what, 0});
+  for (const BenchWork& what : parts_of(section)) {
+    if (section == "latency" || what.name == "barrier") {
+      items.push_back({what, 0});
       continue;
     }
-    for (const uint64_t bytes : sizes) items.push_back({section, what, bytes});
+    for (const uint64_t bytes : sizes) items.push_back({what, bytes});
   }
   return items;
 }
@@ -69,8 +89,7 @@ Spread spread_of(std::vector<double> seconds) {
 
 /// Bytes that a memcpy moves which reads and writes together as many as one rank must at least: its input and its
 /// result, and the parts of others' inputs or results that it needs.
-uint64_t least_copy(const std::string& collective, uint64_t bytes, int32_t ranks) {
-  const std::string what = kind_of(collective);
+uint64_t least_copy(const std::string& what, uint64_t bytes, int32_t ranks) {
   const uint64_t part = bytes / static_cast<uint64_t>(ranks);
   if (what == "all_gather") return bytes;                   // reads a part of every rank, writes all
   if (what == "reduce_scatter") return (bytes + part) / 2;  // reads a part of every rank's input, writes one
@@ -102,14 +121,13 @@ class Measuring {
 
   Measured measure(const Item& item) {
     Measured made;
-    made.section = item.section;
-    made.what = item.what;
-    const bool together = item.section == "collectives";
-    const std::string name = together ? item.what : item.section + "/" + item.what;
-    std::vector<Series> all{series(name, item.bytes, 1, &made)};
-    if (together) all.push_back(series(name, item.bytes, kCallsInARow, nullptr));
+    made.section = item.what.section;
+    made.what = item.what.label();
+    const bool together = item.what.section == "collectives";
+    std::vector<Series> all{series(item.what, item.bytes, 1, &made)};
+    if (together) all.push_back(series(item.what, item.bytes, kCallsInARow, nullptr));
     if (together && made.bytes != 0) {
-      made.limit_bytes = least_copy(item.what, made.bytes, crew_.ranks());
+      made.limit_bytes = least_copy(item.what.name, made.bytes, crew_.ranks());
       all.push_back(limit(made.limit_bytes));
     }
     repeat(all);
@@ -122,7 +140,7 @@ class Measuring {
  private:
   /// What is to be repeated, and what each repetition took for one of its calls.
   struct Series {
-    std::string what;
+    BenchWork what;
     uint64_t bytes = 0;
     int64_t calls = 1;
     int64_t repetitions = 0;
@@ -130,7 +148,7 @@ class Measuring {
   };
 
   /// Repeated so often that it takes the time that was asked for.
-  Series series(const std::string& what, uint64_t bytes, int64_t calls, Measured* told) {
+  Series series(const BenchWork& what, uint64_t bytes, int64_t calls, Measured* told) {
     const std::vector<double> trial = ask(what, bytes, calls, 2, 3, told);
     const double once = *std::min_element(trial.begin(), trial.end()) * static_cast<double>(calls);
     const auto fill = static_cast<int64_t>(std::clamp(question_.min_time_s / std::max(once, 1e-9), 1.0, 1e6));
@@ -139,9 +157,10 @@ class Measuring {
 
   /// Short copies would run one after the other, not at once: the ranks do not come out of a barrier together.
   Series limit(uint64_t bytes) {
-    const std::vector<double> trial = ask(kMemoryCopy, bytes, 1, 2, 5, nullptr);
+    const BenchWork copy{.section = "collectives", .name = kMemoryCopy};
+    const std::vector<double> trial = ask(copy, bytes, 1, 2, 5, nullptr);
     const double loops = std::ceil(kLimitLoopSeconds / std::max(spread_of(trial).median_s, 1e-9));
-    return series(kMemoryCopy, bytes, static_cast<int64_t>(std::clamp(loops, 1.0, 1e6)), nullptr);
+    return series(copy, bytes, static_cast<int64_t>(std::clamp(loops, 1.0, 1e6)), nullptr);
   }
 
   void repeat(std::vector<Series>& all) {
@@ -156,11 +175,13 @@ class Measuring {
     }
   }
 
-  std::vector<double> ask(const std::string& what, uint64_t bytes, int64_t calls, int64_t warm, int64_t repetitions,
+  std::vector<double> ask(const BenchWork& what, uint64_t bytes, int64_t calls, int64_t warm, int64_t repetitions,
                           Measured* told) {
-    const Json question{{"do", "time"},   {"what", what}, {"bytes", bytes},
-                        {"calls", calls}, {"warm", warm}, {"repetitions", repetitions}};
-    const std::string task = bytes == 0 ? what : fmt::format("{} of {}", what, size_text(bytes));
+    const Json question{{"do", "time"},   {"what", json_of(what)}, {"bytes", bytes},
+                        {"calls", calls}, {"warm", warm},          {"repetitions", repetitions}};
+    const bool together = what.section == "collectives";
+    const std::string name = together ? what.label() : what.section + "/" + what.label();
+    const std::string task = bytes == 0 ? name : fmt::format("{} of {}", name, size_text(bytes));
     const std::vector<Json> answers = crew_.ask(question, task);
     if (told != nullptr) {
       told->bytes = answers.front().at("bytes").get<uint64_t>();
@@ -168,7 +189,7 @@ class Measuring {
     }
     std::vector<double> times;
     for (size_t i = 0; i < static_cast<size_t>(repetitions); ++i) {
-      const int64_t ns = what == kMemoryCopy ? first_to_last(answers, i) : slowest(answers, i);
+      const int64_t ns = what.name == kMemoryCopy ? first_to_last(answers, i) : slowest(answers, i);
       times.push_back(static_cast<double>(ns) * 1e-9 / static_cast<double>(calls));
     }
     return times;
@@ -199,7 +220,8 @@ void open_device(Crew& crew, const Config& config, const BenchQuestion& question
                 fmt::format("--device {}: accelerator '{}' has {} here: 0{}", question.device, name,
                             study.devices == 1 ? "one device" : fmt::format("{} devices", study.devices),
                             study.devices == 1 ? "" : fmt::format(" to {}", study.devices - 1)),
-                ExitCode::kUsage);
+                ExitCode::kUsage)
+        .about_device(question.device);
   }
   study.seen = {
       {seen.at("name").get<std::string>(), seen.at("memory_bytes").get<uint64_t>(), seen.at("host_visible").get<bool>(),
@@ -226,6 +248,13 @@ int32_t ranks_for(const BenchQuestion& question, const BenchStudy& study) {
 
 }  // namespace
 
+std::string BenchWork::label() const {
+  const auto type = [](DType dtype) { return dtype == DType::kF32 ? "f32" : dtype == DType::kBF16 ? "bf16" : "f16"; };
+  if (name == "sum") return fmt::format("sum of {} {}", sources, type(from));
+  if (name == "cast") return fmt::format("cast {} to {}", type(from), type(to));
+  return windows ? name + ", windows" : name;
+}
+
 BenchStudy study_accelerator(const Config& config, const BenchQuestion& question, ProgressLine& progress) {
   BenchStudy study;
   study.accelerator = config.use("accelerator");
@@ -239,14 +268,14 @@ BenchStudy study_accelerator(const Config& config, const BenchQuestion& question
   for (const std::string& section : question.sections) {
     if (section == "collectives" && !study.seen.collectives) continue;
     for (Item& item : items_of(section, question.sizes)) {
-      if (study.seen.window_memory || kind_of(item.what) == item.what) items.push_back(std::move(item));
+      if (study.seen.window_memory || !item.what.windows) items.push_back(std::move(item));
     }
   }
   bool joined = false;
   for (size_t i = 0; i < items.size(); ++i) {
-    progress.show(fmt::format("{} {}", items[i].section, items[i].what),
+    progress.show(fmt::format("{} {}", items[i].what.section, items[i].what.label()),
                   static_cast<double>(i) / static_cast<double>(items.size()));
-    if (items[i].section == "collectives" && !joined) {
+    if (items[i].what.section == "collectives" && !joined) {
       crew = nullptr;  // gives its memory back
       crew = crew_of(config, study.ranks);
       crew->ask({{"do", "open"}, {"device", question.device}}, "opening the device");

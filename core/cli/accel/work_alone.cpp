@@ -132,10 +132,8 @@ Work sum_work(Bench& bench, int32_t sources, DType dtype, uint64_t bytes) {
   return work;
 }
 
-Work cast_work(Bench& bench, const std::string& types, uint64_t bytes) {
-  const DType narrow = types.find("bf16") != std::string::npos ? DType::kBF16 : DType::kF16;
-  const bool narrows = types.rfind("f32", 0) == 0;
-  const uint64_t width = narrows ? 4 : 2;
+Work cast_work(Bench& bench, DType from_type, DType to_type, uint64_t bytes) {
+  const uint64_t width = from_type == DType::kF32 ? 4 : 2;
   const uint64_t count = std::max<uint64_t>(1, bytes / width);
   Work work;
   work.bytes = count * width;
@@ -143,7 +141,7 @@ Work cast_work(Bench& bench, const std::string& types, uint64_t bytes) {
   void* const to = bench.memory(kDevice, 0, count * 4);
   const void* const from = bench.memory(kDevice, 2, count * 4);
   work.run = [=, &bench] {
-    bench.stream().cast(to, narrows ? narrow : DType::kF32, from, narrows ? DType::kF32 : narrow, count);
+    bench.stream().cast(to, to_type, from, from_type, count);
     bench.stream().synchronize();
   };
   return work;
@@ -151,16 +149,12 @@ Work cast_work(Bench& bench, const std::string& types, uint64_t bytes) {
 
 }  // namespace
 
-Work work_alone(Bench& bench, const std::string& what, uint64_t bytes) {
-  const size_t slash = what.find('/');
-  const std::string section = what.substr(0, slash);
-  const std::string name = what.substr(slash + 1);
-  if (section == "copy") return copy_work(bench, name, bytes);
-  if (section == "latency") return latency_work(bench, name);
-  if (section == "alloc") return alloc_work(bench, name, bytes);
-  if (name.rfind("cast ", 0) == 0) return cast_work(bench, name.substr(5), bytes);
-  // "sum of 4 f32"
-  return sum_work(bench, name[7] - '0', name.ends_with("bf16") ? DType::kBF16 : DType::kF32, bytes);
+Work work_alone(Bench& bench, const BenchWork& what, uint64_t bytes) {
+  if (what.section == "copy") return copy_work(bench, what.name, bytes);
+  if (what.section == "latency") return latency_work(bench, what.name);
+  if (what.section == "alloc") return alloc_work(bench, what.name, bytes);
+  if (what.name == "cast") return cast_work(bench, what.from, what.to, bytes);
+  return sum_work(bench, what.sources, what.from, bytes);
 }
 
 }  // namespace pliant::cli

@@ -95,13 +95,12 @@ Collective barrier(Bench& bench, Team& team) {
   return made;
 }
 
-Collective collective(Bench& bench, Team& team, const std::string& what, uint64_t bytes) {
-  const std::string kind = kind_of(what);
-  const Buffers buffers(bench, team, kind != what);
-  if (kind == "all_gather") return all_gather(bench, team, buffers, bytes);
-  if (kind == "reduce_scatter") return reduce_scatter(bench, team, buffers, bytes);
-  if (kind == "all_reduce") return all_reduce(bench, team, buffers, bytes);
-  if (kind == "broadcast") return broadcast(bench, team, buffers, bytes);
+Collective collective(Bench& bench, Team& team, const BenchWork& what, uint64_t bytes) {
+  const Buffers buffers(bench, team, what.windows);
+  if (what.name == "all_gather") return all_gather(bench, team, buffers, bytes);
+  if (what.name == "reduce_scatter") return reduce_scatter(bench, team, buffers, bytes);
+  if (what.name == "all_reduce") return all_reduce(bench, team, buffers, bytes);
+  if (what.name == "broadcast") return broadcast(bench, team, buffers, bytes);
   return barrier(bench, team);
 }
 
@@ -131,8 +130,8 @@ Work memory_copy(Bench& bench, uint64_t bytes, int64_t calls) {
 
 }  // namespace
 
-Work work_together(Bench& bench, Team& team, const std::string& what, uint64_t bytes, int64_t calls) {
-  if (what == "memory_copy") return memory_copy(bench, bytes, calls);
+Work work_together(Bench& bench, Team& team, const BenchWork& what, uint64_t bytes, int64_t calls) {
+  if (what.name == kMemoryCopy) return memory_copy(bench, bytes, calls);
   const Collective one = collective(bench, team, what, bytes);
   Work work;
   work.bytes = one.bytes;
@@ -143,7 +142,7 @@ Work work_together(Bench& bench, Team& team, const std::string& what, uint64_t b
     bench.stream().synchronize();
   };
   if (one.result == nullptr) return work;
-  if (kind_of(what) != "broadcast" || team.rank != 0) {  // so that a result that does not come is noticed
+  if (what.name != "broadcast" || team.rank != 0) {  // so that a result that does not come is noticed
     bench.stream().fill(one.result, 0, one.result_bytes);
     bench.stream().synchronize();
   }
@@ -151,7 +150,7 @@ Work work_together(Bench& bench, Team& team, const std::string& what, uint64_t b
     float last = 0;
     bench.read_back(&last, one.result, one.result_bytes, sizeof(last));
     if (std::abs(last - one.wanted) <= one.wanted * 1e-5F) return;
-    throw Error(Status::kDataLoss, fmt::format("{} gave {} where {} is right", what, last, one.wanted),
+    throw Error(Status::kDataLoss, fmt::format("{} gave {} where {} is right", what.label(), last, one.wanted),
                 ExitCode::kPlugin);
   };
   return work;

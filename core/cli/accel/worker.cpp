@@ -14,6 +14,28 @@ namespace pliant::cli {
 
 using Json = Worker::Json;
 
+namespace {
+
+BenchWork work_in(const Json& json) {
+  return {json.at("section").get<std::string>(),
+          json.at("name").get<std::string>(),
+          json.at("sources").get<int32_t>(),
+          static_cast<DType>(json.at("from").get<int32_t>()),
+          static_cast<DType>(json.at("to").get<int32_t>()),
+          json.at("windows").get<bool>()};
+}
+
+}  // namespace
+
+Json json_of(const BenchWork& what) {
+  return {{"section", what.section},
+          {"name", what.name},
+          {"sources", what.sources},
+          {"from", static_cast<int32_t>(what.from)},
+          {"to", static_cast<int32_t>(what.to)},
+          {"windows", what.windows}};
+}
+
 Bench::Bench(const Accelerator& accelerator, int32_t device)
     : accelerator_(accelerator), device_(device), stream_(accelerator, device), other_stream_(accelerator, device) {}
 
@@ -98,7 +120,7 @@ void Worker::begin_together() {
 
 Json Worker::time(const Json& question) {
   using Clock = std::chrono::steady_clock;
-  const auto what = question.at("what").get<std::string>();
+  const BenchWork what = work_in(question.at("what"));
   const auto bytes = question.at("bytes").get<uint64_t>();
   const auto repetitions = question.at("repetitions").get<int64_t>();
   const Work work = team_ ? work_together(*bench_, *team_, what, bytes, question.at("calls").get<int64_t>())

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "accel/bench.hpp"
 #include "accel/seen.hpp"
 #include "pliant/communicator.hpp"
 
@@ -57,15 +58,16 @@ struct Team {
   int32_t ranks = 1;
 };
 
-/// The collective of "all_gather, windows".
-inline std::string kind_of(const std::string& what) {
-  return what.substr(0, what.find(','));
-}
+/// The work of section collectives that is their limit.
+inline constexpr const char* kMemoryCopy = "memory_copy";
 
-/// What sections copy, latency, alloc and reduce are made of. Throws Error for an unknown `what`.
-Work work_alone(Bench& bench, const std::string& what, uint64_t bytes);
-/// Of section collectives: a collective `calls` times in a row, or "memory_copy", which is its limit.
-Work work_together(Bench& bench, Team& team, const std::string& what, uint64_t bytes, int64_t calls);
+/// What sections copy, latency, alloc and reduce are made of.
+Work work_alone(Bench& bench, const BenchWork& what, uint64_t bytes);
+/// Of section collectives: a collective `calls` times in a row, or kMemoryCopy.
+Work work_together(Bench& bench, Team& team, const BenchWork& what, uint64_t bytes, int64_t calls);
+
+/// As a question to a worker says it.
+nlohmann::ordered_json json_of(const BenchWork& what);
 
 class Worker {
  public:

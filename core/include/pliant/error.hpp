@@ -1,5 +1,5 @@
-// Error: what every call of the embedding API throws, with a status, a text for people and the process exit code it
-// asks for.
+// Error: what every call of the embedding API throws, with a status, a text for people, the process exit code it
+// asks for, and what it is about.
 #pragma once
 
 #include <cstdint>
@@ -45,12 +45,32 @@ class Error : public std::exception {
     options_ = std::move(options);
     return *this;
   }
+  /// The rank of a communicator and the device that it is about; -1: none, or it is not known.
+  [[nodiscard]] int32_t rank() const noexcept { return rank_; }
+  [[nodiscard]] int32_t device() const noexcept { return device_; }
+  Error& about_rank(int32_t rank) {
+    rank_ = rank;
+    return *this;
+  }
+  Error& about_device(int32_t device) {
+    device_ = device;
+    return *this;
+  }
+  /// The message begins with its place and "error: ": who shows it puts no name of a program before it.
+  [[nodiscard]] bool is_located() const noexcept { return is_located_; }
+  Error& set_located() {
+    is_located_ = true;
+    return *this;
+  }
 
  private:
   Status status_;
   ExitCode exit_code_;
   std::string message_;
   std::string options_;
+  int32_t rank_ = -1;
+  int32_t device_ = -1;
+  bool is_located_ = false;
 };
 
 }  // namespace pliant

@@ -342,9 +342,10 @@ void GenericCollectives::register_window(Comm& comm, void* pointer, uint64_t byt
             },
             [all, mine, rank = shared.rank] {
               for (size_t r = 0; r < all->size(); ++r) {
-                sdk::require((*all)[r] == *mine, "rank " + std::to_string(rank) + " registers a window of " +
-                                                     std::to_string(*mine) + " bytes, rank " + std::to_string(r) +
-                                                     " one of " + std::to_string((*all)[r]));
+                sdk::detail::check::of_rank(static_cast<int32_t>(r), (*all)[r] == *mine, [&] {
+                  return "rank " + std::to_string(rank) + " registers a window of " + std::to_string(*mine) +
+                         " bytes, rank " + std::to_string(r) + " one of " + std::to_string((*all)[r]);
+                });
               }
             });
       },

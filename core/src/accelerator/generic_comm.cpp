@@ -72,7 +72,9 @@ void GenericCollectives::Shared::call(const Body& body, pliant_stream* stream) {
     body(stream);
   } catch (const Failure& failure) {
     // Some of its steps may be enqueued, and the peers wait for the others.
-    fail(Failure(PLIANT_ABORTED, std::string("a collective could not be enqueued: ") + failure.what()));
+    fail(Failure(PLIANT_ABORTED, std::string("a collective could not be enqueued: ") + failure.what())
+             .about_rank(failure.rank())
+             .about_device(failure.device()));
     throw;
   }
 }
@@ -181,8 +183,9 @@ Failure GenericCollectives::Shared::cause_of(const Failure& failure) {
   if (const auto lost = lost_peer()) return *lost;
   const int32_t saw = board_ == nullptr ? -1 : board_->mismatch();
   if (saw < 0 || saw == rank) return failure;
-  return {PLIANT_INVALID_ARGUMENT, "the ranks made calls that do not fit together; rank " + std::to_string(saw) +
-                                       " saw it first and can say which"};
+  return Failure(PLIANT_INVALID_ARGUMENT, "the ranks made calls that do not fit together; rank " + std::to_string(saw) +
+                                              " saw it first and can say which")
+      .about_rank(saw);
 }
 
 void GenericCollectives::Shared::fail(const Failure& failure) {

@@ -70,7 +70,8 @@ void meet(Shared& shared, const Signature& own, pliant_stream* on) {
           throw Failure(PLIANT_INVALID_ARGUMENT, "rank " + std::to_string(r) + " called " + seen->all[r].words() +
                                                      " where rank " + std::to_string(rank) + ", this one, called " +
                                                      seen->own.words() +
-                                                     "; all ranks make the same calls in the same order");
+                                                     "; all ranks make the same calls in the same order")
+              .about_rank(static_cast<int32_t>(r));
         }
       });
 }

@@ -52,8 +52,11 @@ void GenericCollectives::Comm::enqueue(const Message& message, pliant_stream* st
       return;
     }
   }
-  sdk::require(message.peer != shared_->rank,
-               "rank " + std::to_string(message.peer) + " is its own peer; a rank sends to itself in a group only");
+  if (message.peer == shared_->rank) {
+    throw Failure(PLIANT_INVALID_ARGUMENT,
+                  "rank " + std::to_string(message.peer) + " is its own peer; a rank sends to itself in a group only")
+        .about_rank(message.peer);
+  }
   shared_->call([shared = shared_.get(), message](pliant_stream* on) { exchange(*shared, {message}, on); }, stream);
 }
 
@@ -93,7 +96,9 @@ void GenericCollectives::Comm::end_group() {
         } catch (const Failure& failure) {
           // Some of its calls may be with the collectives already, and the peers make all of them.
           if (native != nullptr)
-            shared->fail(Failure(PLIANT_ABORTED, std::string("a group failed: ") + failure.what()));
+            shared->fail(Failure(PLIANT_ABORTED, std::string("a group failed: ") + failure.what())
+                             .about_rank(failure.rank())
+                             .about_device(failure.device()));
           throw;
         }
       },

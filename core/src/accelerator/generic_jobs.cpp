@@ -156,7 +156,8 @@ std::optional<Failure> GenericCollectives::Shared::lost_peer() const {
   if (!missing) return std::nullopt;
   const std::string by = missing->by == rank ? "this rank" : "rank " + std::to_string(missing->by);
   return Failure(PLIANT_PEER_LOST, "rank " + std::to_string(missing->rank) +
-                                       " is lost: it destroyed the communicator while " + by + " still needed it");
+                                       " is lost: it destroyed the communicator while " + by + " still needed it")
+      .about_rank(missing->rank);
 }
 
 void GenericCollectives::Shared::carry_out(const Job& job) {
@@ -167,7 +168,9 @@ void GenericCollectives::Shared::carry_out(const Job& job) {
     job.body(late_stream_);
   } catch (const Failure& failure) {
     // What it has enqueued ends when the communicator fails.
-    fail(Failure(PLIANT_ABORTED, std::string("a collective could not be enqueued: ") + failure.what()));
+    fail(Failure(PLIANT_ABORTED, std::string("a collective could not be enqueued: ") + failure.what())
+             .about_rank(failure.rank())
+             .about_device(failure.device()));
     static_cast<void>(device.slots.ask(&pliant_accelerator::stream_synchronize, late_stream_));
     throw;
   }

@@ -58,10 +58,12 @@ bool fit(const Elements& sent, const Elements& wanted) {
   return sent.count == wanted.count && sent.dtype == wanted.dtype;
 }
 
-Failure mismatch_of(int32_t from, const Elements& sent, int32_t to, const Elements& wanted) {
-  return {PLIANT_INVALID_ARGUMENT, "rank " + std::to_string(from) + " sent " + words(sent) + ", but rank " +
-                                       std::to_string(to) + " receives " + words(wanted) +
-                                       "; both must name the same number and type"};
+/// As rank `own` sees it, which is one of the two.
+Failure mismatch_of(int32_t own, int32_t from, const Elements& sent, int32_t to, const Elements& wanted) {
+  return Failure(PLIANT_INVALID_ARGUMENT, "rank " + std::to_string(from) + " sent " + words(sent) + ", but rank " +
+                                              std::to_string(to) + " receives " + words(wanted) +
+                                              "; both must name the same number and type")
+      .about_rank(from == own ? to : from);
 }
 
 /// Even an empty message has a piece, so that its end waits for the peer and a wrong size is noticed.
@@ -269,7 +271,7 @@ void Exchange::find_mismatch() {
 
 void Exchange::refuse(int32_t from, const Elements& sent, int32_t to, const Elements& wanted) {
   board_.mark_mismatch();
-  throw mismatch_of(from, sent, to, wanted);
+  throw mismatch_of(shared_.rank, from, sent, to, wanted);
 }
 
 void Exchange::wait(uint32_t bell) {
@@ -284,7 +286,8 @@ void Exchange::wait(uint32_t bell) {
     if ((sends_[at].is_done() && receives_[at].is_done()) || !board_.has_left(peer)) continue;
     if (progress()) return;  // it had done its part before it left
     throw Failure(PLIANT_PEER_LOST, "rank " + std::to_string(peer) +
-                                        " is lost: it destroyed the communicator while this rank still needed it");
+                                        " is lost: it destroyed the communicator while this rank still needed it")
+        .about_rank(peer);
   }
   board_.await_ring(bell);
 }

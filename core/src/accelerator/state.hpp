@@ -64,14 +64,17 @@ struct Accelerator::State {
   /// Losing a rank, memory or time is no fault of the plugin, so it does not ask for the exit code of one.
   [[noreturn]] void fail(const sdk::Failure& failure) const {
     pliant_error error = plugin::fresh_error();
-    sdk::detail::set_error(&error, failure.status(), failure.what(), failure.options());
+    sdk::detail::set_error(&error, failure);
     Error made = plugin::to_error(instance.plugin(), failure.status(), error);
     switch (made.status()) {
       case Status::kAborted:
       case Status::kPeerLost:
       case Status::kDeadlineExceeded:
       case Status::kResourceExhausted:
-        throw Error(made.status(), made.message(), ExitCode::kFailed);
+        throw Error(made.status(), made.message(), ExitCode::kFailed)
+            .about(made.options())
+            .about_rank(made.rank())
+            .about_device(made.device());
       default:
         throw made;
     }

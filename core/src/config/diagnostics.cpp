@@ -85,7 +85,7 @@ Error Diagnostics::to_error() const {
     if (i < kMostShown) text += (text.empty() ? "" : "\n") + render(*errors[i]);
   }
   if (errors.size() > kMostShown) text += fmt::format("\n{}: {} more errors", name_, errors.size() - kMostShown);
-  return {errors.empty() ? Status::kInternal : errors.front()->status, text, exit_code};
+  return Error(errors.empty() ? Status::kInternal : errors.front()->status, text, exit_code).set_located();
 }
 
 std::vector<std::string> Diagnostics::warnings() const {

@@ -30,7 +30,11 @@ Error at_origin(const detail::ConfigState& state, const Origin& origin, const Er
   Finding finding;
   finding.origin = origin;
   finding.message = error.message();
-  return {error.status(), state.diagnostics->render(finding), error.exit_code()};
+  return Error(error.status(), state.diagnostics->render(finding), error.exit_code())
+      .about(error.options())
+      .about_rank(error.rank())
+      .about_device(error.device())
+      .set_located();
 }
 
 Result<plugin::Instance> instance_of(const detail::ConfigState& state, const Selection& selection,

@@ -20,7 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 tl::unexpected<Error> unreadable(const fs::path& file, Status status, const std::string& why) {
-  return failed(status, fmt::format("{}: error: {}", file.string(), why), ExitCode::kUsage);
+  return tl::unexpected<Error>(
+      Error(status, fmt::format("{}: error: {}", file.string(), why), ExitCode::kUsage).set_located());
 }
 
 std::string too_large(uint64_t bytes) {

@@ -22,7 +22,7 @@ Error at_key(const Config& config, const char* key, const Error& error) {
   config::Finding finding;
   finding.origin = row->value.origin;
   finding.message = error.message();
-  return {error.status(), state.diagnostics->render(finding), error.exit_code()};
+  return Error(error.status(), state.diagnostics->render(finding), error.exit_code()).set_located();
 }
 
 Lengths read_key(const Config& config, const char* key, const std::string& file, const std::string& column,
@@ -42,7 +42,8 @@ Dataset load_dataset(const Config& config) {
         fmt::format("{}: error: it does not say where the lengths of the sequences are; set [data] lengths to a "
                     "file with them (.npy, .i32, .i64, .jsonl, .txt, .idx)",
                     config.file().string()),
-        ExitCode::kUsage);
+        ExitCode::kUsage)
+        .set_located();
   }
   Dataset dataset;
   dataset.source = options.lengths;

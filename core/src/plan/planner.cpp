@@ -77,13 +77,15 @@ Result<Plan> Planner::State::answer(const PlanQuestion& question) const {
     plan->warnings = warnings.lines;
     return plan;
   }
-  std::string message = plan.error().message();
   const Status status = plan.error().status();
   const bool options =
       status == Status::kInvalidArgument || status == Status::kOutOfRange || status == Status::kFailedPrecondition;
-  if (options) message = config::at_option(config, "elasticity", plan.error()).message();
+  const Error refusal = options ? config::at_option(config, "elasticity", plan.error()) : plan.error();
+  std::string message = refusal.message();
   for (const std::string& warning : warnings.lines) message += "\n  note: " + warning;
-  return failed(plan.error().status(), std::move(message), plan.error().exit_code());
+  Error told(status, std::move(message), refusal.exit_code());
+  if (refusal.is_located()) told.set_located();
+  return tl::unexpected<Error>(std::move(told));
 }
 
 Result<Plan> Planner::State::checked_answer(const PlanQuestion& question) const {

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <utility>
 
+#include "pliant/sdk/failure.hpp"
+#include "pliant/sdk/sized.hpp"
 #include "plugin/plugin.hpp"
 #include "plugin/record_check.hpp"
 
@@ -64,9 +66,7 @@ std::string text_of(const char (&given)[kSize]) {
 }  // namespace
 
 pliant_error fresh_error() {
-  pliant_error error{};
-  error.struct_size = sizeof(pliant_error);
-  return error;
+  return sdk::blank_error();
 }
 
 Error to_error(const Plugin& plugin, int32_t status, const pliant_error& error) {
@@ -79,7 +79,7 @@ Error to_error(const Plugin& plugin, int32_t status, const pliant_error& error) 
                      mapped == Status::kFailedPrecondition || mapped == Status::kIncompatibleWorldSize;
   Error made(mapped, fmt::format("{} '{}': {}", plugin.kind().section, plugin.record().name, text),
              users ? ExitCode::kUsage : ExitCode::kPlugin);
-  return made.about(text_of(error.options));
+  return made.about(text_of(error.options)).about_rank(error.rank).about_device(error.device);
 }
 
 Result<Instance> Instance::create(std::shared_ptr<const Plugin> plugin, const OptionValues& values,
@@ -118,7 +118,7 @@ const void* Instance::extension_as(const char* id, size_t size) const {
   if (known != extensions_->tables.end()) return known->second.data();
   const void* const given = record.extension(self_, id);
   if (given == nullptr) return nullptr;
-  return extensions_->tables.emplace(id, table_as_known(given, size)).first->second.data();
+  return extensions_->tables.emplace(id, sdk::widened(given, static_cast<uint32_t>(size))).first->second.data();
 }
 
 Instance::~Instance() {
@@ -159,10 +159,18 @@ Result<> Instance::load(std::string_view saved) {
     return failed(Status::kDataLoss, fmt::format("{} '{}' has no state, but {} bytes of it were saved",
                                                  plugin_->kind().section, record.name, saved.size()));
   }
-  const pliant_reader reader{sizeof(pliant_reader), 0, &saved, &take};
+  std::string_view left = saved;
+  const pliant_reader reader{sizeof(pliant_reader), 0, &left, &take};
   pliant_error error = fresh_error();
   const int32_t status = fenced(error, "load", [&] { return record.load(self_, &reader, &error); });
   if (status != PLIANT_OK) return tl::unexpected<Error>(to_error(*plugin_, status, error));
+  if (!left.empty()) {
+    return failed(Status::kDataLoss,
+                  fmt::format("{} '{}' took {} of the {} bytes of its saved state and left the rest; it was saved by "
+                              "another version of the plugin, or its load does not read all that its save writes",
+                              plugin_->kind().section, record.name, saved.size() - left.size(), saved.size()),
+                  ExitCode::kPlugin);
+  }
   return {};
 }
 

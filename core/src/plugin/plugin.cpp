@@ -106,7 +106,7 @@ Result<std::shared_ptr<const Plugin>> Plugin::open(const fs::path& file, const K
   if (why.empty()) why = file_name_objection(*canonical, kind, record->name);
   if (!why.empty()) return refused(file, why);
   state->record = sdk::widened(*record);
-  state->table = table_as_known(record->vtable, kind.table_size);
+  state->table = sdk::widened(record->vtable, static_cast<uint32_t>(kind.table_size));
 
   state->log = std::make_unique<Log>(fmt::format("pliant.plugin.{}", record->name));
   state->host = {sizeof(pliant_host), PLIANT_ABI_MINOR, state->log.get(), &host_log, &host_extension};

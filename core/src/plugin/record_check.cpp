@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "pliant/sdk/sized.hpp"
+
 namespace pliant::plugin {
 
 namespace {
@@ -67,21 +69,12 @@ std::string copy_options(const pliant_plugin& record, std::vector<pliant_option>
       return fmt::format("row {} of its option table says it has {} bytes; the rows are {} apart and need {}", i + 1,
                          size, record.option_stride, kNeeded);
     }
-    pliant_option& copy = options.emplace_back();
-    std::memcpy(&copy, row, std::min<size_t>(size, sizeof(pliant_option)));
+    options.push_back(sdk::widened<pliant_option>(row));
   }
   return {};
 }
 
 }  // namespace
-
-std::vector<std::byte> table_as_known(const void* table, size_t size) {
-  uint32_t given = 0;
-  std::memcpy(&given, table, sizeof(given));
-  std::vector<std::byte> known(size);
-  std::memcpy(known.data(), table, std::min<size_t>(given, size));
-  return known;
-}
 
 bool valid_plugin_name(std::string_view name) {
   const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };

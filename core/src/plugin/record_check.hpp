@@ -15,9 +15,6 @@ namespace pliant::plugin {
 /// is well, `options` holds the rows of its table.
 std::string record_objection(const pliant_plugin* record, const Kind& kind, std::vector<pliant_option>& options);
 
-/// A table of slots, or any struct that begins with its size, in `size` bytes: what its maker does not know is zero.
-std::vector<std::byte> table_as_known(const void* table, size_t size);
-
 /// Why the rows are no valid option table, or an empty text.
 std::string table_objection(const std::vector<pliant_option>& options);
 

@@ -1,6 +1,5 @@
 // How collectives end when ranks abort, leave or disagree.
 #include <atomic>
-#include <regex>
 #include <thread>
 
 #include "testkit/checks/accelerator_checks.hpp"
@@ -200,20 +199,20 @@ void mismatch_script(const Rank& rank) {
   if (outcome.ok()) outcome = ended(barrier, comm, stream);
   expect(!outcome.ok(), work.words() + ", and the barrier after it, ended with PLIANT_OK though the ranks disagree");
   expect(!outcome.message.empty(), work.words() + " failed without a message though the ranks disagree");
-  rank.tell(outcome.message);
+  rank.tell(told(rank, outcome));
   rank.hear();  // nobody leaves before all have seen it
 }
 
-bool names_rank(const std::string& message, int32_t rank) {
-  return std::regex_search(message, std::regex("rank " + std::to_string(rank) + "($|[^0-9])"));
-}
-
-/// Rank 1 differs. Not every rank compares with it, but whoever saw it says so.
-void judge_words(const std::vector<std::string>& messages, const std::string& what) {
+/// Rank 1 differs. Not every rank compares with it, but whoever saw it says so: to one of the others that it is rank 1,
+/// or to rank 1 that it is one of the others.
+void judge_told(const std::vector<Told>& all_told, const std::string& what) {
   std::string all;
-  for (const std::string& message : messages) {
-    if (names_rank(message, 1) && (names_rank(message, 0) || names_rank(message, 2))) return;
-    all += (all.empty() ? "'" : ", '") + message + "'";
+  for (size_t rank = 0; rank < all_told.size(); ++rank) {
+    const Told& told = all_told[rank];
+    const int32_t other = told.outcome.rank;
+    if (!told.says_whom || (rank == 1 ? other == 0 || other == 2 : other == 1)) return;
+    all += (all.empty() ? "rank " : "; rank ") + std::to_string(rank) + " has " + std::to_string(other) +
+           " as the rank of its error: " + told.outcome.text();
   }
   fail("after " + what + " no rank was told which ranks disagree: " + all);
 }
@@ -232,9 +231,9 @@ void mismatched(const Subject& subject) {
     ranks.carry_id();
     ranks.hear_all("communicator");
     ranks.tell_all();
-    std::vector<std::string> messages;
-    for (int32_t r = 0; r < ranks.count(); ++r) messages.push_back(ranks.hear(r, "end of " + cases[number]));
-    judge_words(messages, cases[number]);
+    std::vector<Told> all_told;
+    for (int32_t r = 0; r < ranks.count(); ++r) all_told.push_back(heard(ranks.hear(r, "end of " + cases[number])));
+    judge_told(all_told, cases[number]);
     ranks.tell_all();
     ranks.finish();
   }

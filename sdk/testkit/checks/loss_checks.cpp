@@ -1,6 +1,4 @@
 // How collectives end when a rank stops or dies.
-#include <regex>
-#include <sstream>
 #include <thread>
 
 #include "testkit/checks/accelerator_checks.hpp"
@@ -67,7 +65,7 @@ void killed_script(const Rank& rank) {
     if (first && outcome.ok()) rank.tell("runs");
   }
   const int64_t back_ns = now_ns();
-  rank.tell(std::to_string(outcome.status) + " " + std::to_string(back_ns) + " " + outcome.message);
+  rank.tell(told(rank, outcome, back_ns));
   rank.hear();  // nobody leaves before all have seen the death
   const Outcome status = comm.status(0);
   expect(!status.ok() && status.status != PLIANT_DEADLINE_EXCEEDED,
@@ -76,18 +74,15 @@ void killed_script(const Rank& rank) {
 
 /// Milliseconds from the death until this survivor was back.
 double judge(const std::string& said, int32_t rank, int32_t victim, int64_t death_ns, const std::string& during) {
-  std::istringstream in(said);
-  Outcome outcome;
-  int64_t back_ns = 0;
-  in >> outcome.status >> back_ns;
-  std::getline(in >> std::ws, outcome.message);
+  const Told told = heard(said);
+  const Outcome& outcome = told.outcome;
   const std::string who = "rank " + std::to_string(rank) + " ended " + during + " with " + outcome.text() +
                           " after rank " + std::to_string(victim) + " was killed";
   expect(outcome.status == PLIANT_PEER_LOST || outcome.status == PLIANT_ABORTED,
          who + ", not PLIANT_PEER_LOST or PLIANT_ABORTED");
-  expect(std::regex_search(outcome.message, std::regex("(^|[^0-9])" + std::to_string(victim) + "($|[^0-9])")),
-         who + ": the message does not name the rank");
-  return static_cast<double>(back_ns - death_ns) * 1e-6;
+  expect(!told.says_whom || outcome.rank == victim,
+         who + ", with " + std::to_string(outcome.rank) + " as the rank of its error");
+  return static_cast<double>(told.at_ns - death_ns) * 1e-6;
 }
 
 void kill_one(const Subject& subject, bool in_the_middle) {

@@ -35,6 +35,8 @@ void state_returns(const Subject& subject) {
     const int32_t status = state.load_into(fresh, error);
     const std::string where = ", in portions of " + std::to_string(portion);
     expect(status == PLIANT_OK, "load answered " + std::to_string(status) + where + ": " + error.message);
+    expect(state.at == state.bytes.size(), "load left " + std::to_string(state.bytes.size() - state.at) + " of " +
+                                               std::to_string(state.bytes.size()) + " bytes unread" + where);
     expect(saved(fresh).bytes == state.bytes, "what was loaded" + where + " is saved as other bytes");
   }
 }

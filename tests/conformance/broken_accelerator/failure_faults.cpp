@@ -26,7 +26,7 @@ struct LeaveUntold : Honest {
   }
 };
 
-/// The survivors of a lost rank are not told which.
+/// The survivors of a lost rank are told which in words alone.
 struct LossUnnamed : Honest {
   using Honest::synchronize;
   void synchronize(Stream& stream) override {
@@ -34,7 +34,7 @@ struct LossUnnamed : Honest {
       stream.synchronize();
     } catch (const Failure& failure) {
       if (failure.status() != PLIANT_PEER_LOST) throw;
-      throw Failure(PLIANT_PEER_LOST, "somebody is lost");
+      throw failure.about_rank(-1);
     }
   }
 };
@@ -77,7 +77,7 @@ struct BroadcastUntyped : Honest {
   }
 };
 
-/// Ranks that disagree are told so, and not which.
+/// Ranks that disagree are told which in words alone.
 struct MismatchUnnamed : Honest {
   using Honest::synchronize;
   void synchronize(Stream& stream) override {
@@ -85,7 +85,7 @@ struct MismatchUnnamed : Honest {
       stream.synchronize();
     } catch (const Failure& failure) {
       if (failure.status() != PLIANT_INVALID_ARGUMENT) throw;
-      throw Failure(PLIANT_INVALID_ARGUMENT, "the ranks disagree");
+      throw failure.about_rank(-1);
     }
   }
 };

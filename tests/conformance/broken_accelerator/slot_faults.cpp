@@ -7,15 +7,17 @@
 namespace pliant::broken {
 namespace {
 
-/// silent: alloc refuses without a message; blind: it writes an error that nobody gave; any_device: it takes every
-/// device; null: freeing NULL crashes; larger: device_properties writes more than the host knows; unnamed: it gives no
-/// name; counts: device_count changes its mind; roles: streams that move data are refused.
+/// silent: alloc refuses without a message; wordy: it names the device in words alone; blind: it writes an error that
+/// nobody gave; any_device: it takes every device; null: freeing NULL crashes; larger: device_properties writes more
+/// than the host knows; unnamed: it gives no name; counts: device_count changes its mind; roles: streams that move data
+/// are refused.
 struct SlotsWrong : Honest {
   int32_t alloc_slot(const Slots& sdk, int32_t device, int32_t memory, uint64_t bytes, void** out,
                      pliant_error* error) override {
     if (way == "any_device") device = 0;
     const int32_t status = sdk->alloc(sdk.self(), device, memory, bytes, out, error);
     if (way == "silent" && status != PLIANT_OK && error != nullptr) error->message[0] = '\0';
+    if (way == "wordy" && status != PLIANT_OK && error != nullptr) error->device = -1;
     if (way == "blind" && status != PLIANT_OK) *const_cast<volatile int32_t*>(&error->status) = status;
     return status;
   }
@@ -46,7 +48,7 @@ struct SlotsWrong : Honest {
 
 std::vector<Fault> slot_faults() {
   return {{"slots-wrong",
-           {"silent", "blind", "any_device", "null", "larger", "unnamed", "counts", "roles"},
+           {"silent", "wordy", "blind", "any_device", "null", "larger", "unnamed", "counts", "roles"},
            make<SlotsWrong>}};
 }
 

@@ -66,7 +66,7 @@ class Joint : private Instances, public Device {
     try {
       const_cast<Generic&>(generic.plugin).throw_failure(stream, outcome.status);
     } catch (const pliant::sdk::Failure& failure) {
-      return pliant::sdk::Answer{failure.status(), failure.what(), failure.options()};
+      return pliant::sdk::Answer{failure.status(), failure.what(), failure.options(), failure.rank(), failure.device()};
     }
     return outcome;
   }

@@ -67,7 +67,7 @@ class GenericDevice : private Instances, public Device {
     try {
       const_cast<pliant::detail::GenericCollectives&>(generic.plugin).throw_failure(stream, PLIANT_OK);
     } catch (const pliant::sdk::Failure& failure) {
-      return pliant::sdk::Answer{failure.status(), failure.what(), failure.options()};
+      return pliant::sdk::Answer{failure.status(), failure.what(), failure.options(), failure.rank(), failure.device()};
     }
     return outcome;
   }

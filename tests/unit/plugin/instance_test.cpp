@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "pliant/sdk/failure.hpp"
 #include "unit/plugin/probe.hpp"
 
 using pliant::ExitCode;
@@ -98,6 +99,33 @@ TEST_CASE("damaged state is refused and changes nothing") {
   }
   CHECK_FALSE(probe->load(saved + "x"));
   CHECK(probe->save().value() == saved);
+}
+
+TEST_CASE("state that a plugin does not read to its end is refused, with the plugin's name") {
+  auto probe = make_probe("hasty");
+  REQUIRE(probe);
+  const std::string saved = probe->save().value();
+  CHECK(probe->load(saved));
+  const Result<> loaded = probe->load(saved + "xy");
+  REQUIRE_FALSE(loaded);
+  CHECK(loaded.error().status() == Status::kDataLoss);
+  CHECK(loaded.error().exit_code() == ExitCode::kPlugin);
+  CHECK(loaded.error().message().find("lr 'probe' took " + std::to_string(saved.size()) + " of the " +
+                                      std::to_string(saved.size() + 2) + " bytes of its saved state") == 0);
+}
+
+TEST_CASE("the rank, the device and the options that a refusal is about are fields of the error") {
+  const auto probe = open_probe();
+  pliant_error error = pliant::plugin::fresh_error();
+  CHECK(to_error(*probe, PLIANT_INTERNAL, error).rank() == -1);
+  CHECK(to_error(*probe, PLIANT_INTERNAL, error).device() == -1);
+  pliant::sdk::detail::set_error(&error,
+                                 pliant::sdk::Failure(PLIANT_PEER_LOST, "gone", "port").about_rank(3).about_device(0));
+  const pliant::Error told = to_error(*probe, PLIANT_PEER_LOST, error);
+  CHECK(told.rank() == 3);
+  CHECK(told.device() == 0);
+  CHECK(told.options() == "port");
+  CHECK_FALSE(told.is_located());
 }
 
 TEST_CASE("a refusal in create carries the plugin's words and asks for exit code 2") {

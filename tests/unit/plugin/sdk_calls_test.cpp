@@ -22,7 +22,9 @@ Fake& fake(void* self) {
 }
 
 int32_t refuse(pliant_error* error) {
-  return detail::set_error(error, PLIANT_RESOURCE_EXHAUSTED, "no room; raise memory_bytes", "memory_bytes");
+  return detail::set_error(
+      error,
+      Failure(PLIANT_RESOURCE_EXHAUSTED, "no room; raise memory_bytes", "memory_bytes").about_device(2).about_rank(5));
 }
 
 pliant_accelerator make_table() {
@@ -31,6 +33,8 @@ pliant_accelerator make_table() {
   table.device_count = [](void*, int32_t* count, pliant_error* error) -> int32_t {
     CHECK(error->struct_size == sizeof(*error));
     CHECK(error->message[0] == '\0');
+    CHECK(error->rank == -1);
+    CHECK(error->device == -1);
     *count = 3;
     return PLIANT_OK;
   };
@@ -68,6 +72,8 @@ TEST_CASE("a slot is called with a blank error, and what it refuses is an answer
   CHECK(answer.status == PLIANT_RESOURCE_EXHAUSTED);
   CHECK(answer.message == "no room; raise memory_bytes");
   CHECK(answer.options == "memory_bytes");
+  CHECK(answer.rank == 5);
+  CHECK(answer.device == 2);
   try {
     calls.must(&pliant_accelerator::alloc, 0, PLIANT_MEMORY_DEVICE, 101, &memory);
     FAIL("nothing was thrown");
@@ -75,6 +81,8 @@ TEST_CASE("a slot is called with a blank error, and what it refuses is an answer
     CHECK(failure.status() == PLIANT_RESOURCE_EXHAUSTED);
     CHECK(failure.what() == std::string("no room; raise memory_bytes"));
     CHECK(failure.options() == "memory_bytes");
+    CHECK(failure.rank() == 5);
+    CHECK(failure.device() == 2);
   }
   CHECK(calls.has(&pliant_accelerator::alloc));
   CHECK_FALSE(calls.has(&pliant_accelerator::why_no_devices));

@@ -65,6 +65,7 @@ std::vector<std::string> WorkerLog::last_lines() const {
   return lines;
 }
 
+/// What a foreign program prints has no fields: its words are all that there is, and they are only shown.
 std::string cause_among(const std::vector<std::string>& lines) {
   const auto said = std::find_if(lines.begin(), lines.end(),
                                  [](const std::string& line) { return line.find("error:") != std::string::npos; });

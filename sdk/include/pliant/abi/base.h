@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define PLIANT_ABI_MAJOR 1
-#define PLIANT_ABI_MINOR 0
+#define PLIANT_ABI_MINOR 1
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,13 +32,14 @@ enum {
   PLIANT_UNIMPLEMENTED = 6,
   PLIANT_INTERNAL = 7,   /* the plugin threw or broke its contract */
   PLIANT_ABORTED = 8,    /* abort() was called on the communicator */
-  PLIANT_PEER_LOST = 9,  /* a rank of the communicator died; the message names it */
+  PLIANT_PEER_LOST = 9,  /* a rank of the communicator died; rank of the error is its number */
   PLIANT_DATA_LOSS = 10, /* saved state is truncated or damaged */
   PLIANT_INCOMPATIBLE_WORLD_SIZE = 11,
   PLIANT_DEADLINE_EXCEEDED = 12
 };
 
-/* Owned by the caller; the callee writes it only when it returns a status other than PLIANT_OK. */
+/* Owned by the caller, who sets struct_size, and rank and device to -1; the callee writes it only when it returns a
+ * status other than PLIANT_OK. The message is for people: what a caller must know has a field. */
 typedef struct pliant_error {
   uint32_t struct_size;
   int32_t status;
@@ -46,6 +47,10 @@ typedef struct pliant_error {
   /* Keys of the options that the failure is about, the likeliest first, with a space between: the host shows where the
    * first of them was set. NUL-terminated; empty when it is about none. */
   char options[128];
+  /* What the failure is about; -1: none, or it is not known. The rank, a number in the communicator: that was lost,
+   * that aborted, that called something else than the one that is told, or that is no number of a rank. */
+  int32_t rank;   /* since minor 1 */
+  int32_t device; /* that there is not, or that failed; since minor 1 */
 } pliant_error;
 
 /* UTF-8 bytes, not NUL-terminated. data == NULL means "not given". */

@@ -29,7 +29,7 @@ typedef struct pliant_host {
 
 typedef struct pliant_plugin {
   uint32_t struct_size;
-  uint32_t abi_minor;      /* what the plugin was compiled against; information only */
+  uint32_t abi_minor;      /* what the plugin was compiled against: it keeps the promises of then */
   uint32_t min_host_minor; /* the oldest host that this plugin can run on */
   uint32_t option_count;
   uint64_t option_stride; /* bytes from one row of options to the next */

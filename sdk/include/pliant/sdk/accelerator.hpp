@@ -250,9 +250,11 @@ struct AcceleratorAdapter {
     if (device >= 0 && device < count) return;
     std::string refusal = "device " + std::to_string(device) + " does not exist; devices: " + std::to_string(count);
     if constexpr (requires { plugin.why_no_devices(); }) {
-      if (count == 0) throw Failure(PLIANT_INVALID_ARGUMENT, refusal + ": " + plugin.why_no_devices());
+      if (count == 0) {
+        throw Failure(PLIANT_INVALID_ARGUMENT, refusal + ": " + plugin.why_no_devices()).about_device(device);
+      }
     }
-    throw Failure(PLIANT_INVALID_ARGUMENT, refusal + ", counted from 0");
+    throw Failure(PLIANT_INVALID_ARGUMENT, refusal + ", counted from 0").about_device(device);
   }
 
   static int32_t device_count(void* self, int32_t* count, pliant_error* error) noexcept {

@@ -21,6 +21,8 @@ struct Answer {
   int32_t status = PLIANT_OK;
   std::string message;  ///< "" with PLIANT_OK
   std::string options;  ///< keys of the options that it is about, the likeliest first, with a space between
+  int32_t rank = -1;    ///< that it is about, as in pliant_error; -1: none, or its plugin knows no such field
+  int32_t device = -1;  ///< likewise
   [[nodiscard]] bool ok() const { return status == PLIANT_OK; }
 };
 
@@ -49,14 +51,19 @@ std::string text_of(const char (&given)[kSize]) {
   return {given, std::find(given, given + kSize, '\0')};
 }
 
+inline Failure failure_of(int32_t status, const pliant_error& error) {
+  return Failure(status, text_of(error.message), text_of(error.options))
+      .about_rank(error.rank)
+      .about_device(error.device);
+}
+
 }  // namespace detail
 
 /// Calls slot(self, arguments..., &error) and returns its status; `error` is made blank before. PLIANT_UNIMPLEMENTED
 /// for a slot that is NULL.
 template <class... Parameters, class... Arguments>
 int32_t call(void* self, pliant_error& error, int32_t (*slot)(void*, Parameters...), const Arguments&... arguments) {
-  error = {};
-  error.struct_size = sizeof(error);
+  error = blank_error();
   if (slot == nullptr) {
     return detail::set_error(&error, PLIANT_UNIMPLEMENTED,
                              "the plugin does not have this call; it may have been built for an older Pliant");
@@ -69,7 +76,7 @@ template <class... Parameters, class... Arguments>
 void must_call(void* self, int32_t (*slot)(void*, Parameters...), const Arguments&... arguments) {
   pliant_error error;
   const int32_t status = call(self, error, slot, arguments...);
-  if (status != PLIANT_OK) throw Failure(status, detail::text_of(error.message), detail::text_of(error.options));
+  if (status != PLIANT_OK) throw detail::failure_of(status, error);
 }
 
 /// A table of slots and the instance that they belong to. Both live longer than this. As thread-safe as the slots.
@@ -96,7 +103,7 @@ class Calls {
     pliant_error error;
     const int32_t status = call(self_, error, of_table(slot), arguments...);
     if (status == PLIANT_OK) return {};
-    return {status, detail::text_of(error.message), detail::text_of(error.options)};
+    return {status, detail::text_of(error.message), detail::text_of(error.options), error.rank, error.device};
   }
   /// Throws Failure unless the slot answers PLIANT_OK.
   template <class... Parameters, class... Arguments>

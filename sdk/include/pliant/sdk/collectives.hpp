@@ -16,15 +16,26 @@ namespace detail {
 
 namespace check {
 
+/// Throws PLIANT_INVALID_ARGUMENT, about `rank`, unless `holds`. `message`: as in require().
+template <class Message>
+void of_rank(int32_t rank, bool holds, Message&& message) {
+  if (!holds) throw Failure(PLIANT_INVALID_ARGUMENT, message()).about_rank(rank);
+}
+
 /// Ranks that leave a communicator: ascending, inside it, not this one. Throws PLIANT_INVALID_ARGUMENT.
 inline void leaving(std::span<const int32_t> without, int32_t rank, int32_t world_size) {
   int32_t last = -1;
   for (const int32_t one : without) {
-    require(one >= 0 && one < world_size, "rank " + std::to_string(one) + ", which is to leave, is outside 0.." +
-                                              std::to_string(world_size - 1) + " of this communicator");
-    require(one > last, "the ranks that leave are not in ascending order: " + std::to_string(one) + " after " +
-                            std::to_string(last));
-    require(one != rank, "rank " + std::to_string(rank) + " cannot leave a communicator and stay in it");
+    of_rank(one, one >= 0 && one < world_size, [&] {
+      return "rank " + std::to_string(one) + ", which is to leave, is outside 0.." + std::to_string(world_size - 1) +
+             " of this communicator";
+    });
+    of_rank(one, one > last, [&] {
+      return "the ranks that leave are not in ascending order: " + std::to_string(one) + " after " +
+             std::to_string(last);
+    });
+    of_rank(one, one != rank,
+            [&] { return "rank " + std::to_string(rank) + " cannot leave a communicator and stay in it"; });
     last = one;
   }
 }
@@ -34,8 +45,10 @@ inline void leaving(std::span<const int32_t> without, int32_t rank, int32_t worl
 inline void growing(int32_t rank, int32_t world_size, int32_t old_rank, int32_t old_size) {
   require(world_size > old_size,
           "a communicator of " + std::to_string(old_size) + " ranks cannot grow to " + std::to_string(world_size));
-  require(rank == old_rank, "rank " + std::to_string(old_rank) + " keeps its number when a communicator grows; got " +
-                                std::to_string(rank));
+  of_rank(rank, rank == old_rank, [&] {
+    return "rank " + std::to_string(old_rank) + " keeps its number when a communicator grows; got " +
+           std::to_string(rank);
+  });
 }
 
 /// Throws PLIANT_INVALID_ARGUMENT.
@@ -75,9 +88,10 @@ struct CollectivesAdapter : private AcceleratorAdapter<T> {
       *out = nullptr;
       known_device(device_of(self), device);
       require(world_size >= 1, "a communicator needs at least 1 rank; got " + std::to_string(world_size));
-      require(rank >= 0 && rank < world_size, "rank " + std::to_string(rank) + " is outside 0.." +
-                                                  std::to_string(world_size - 1) + " of world size " +
-                                                  std::to_string(world_size));
+      check::of_rank(rank, rank >= 0 && rank < world_size, [&] {
+        return "rank " + std::to_string(rank) + " is outside 0.." + std::to_string(world_size - 1) + " of world size " +
+               std::to_string(world_size);
+      });
       std::unique_ptr<Comm> made = device_of(self).make_comm(device, *id, rank, world_size);
       *out = reinterpret_cast<pliant_comm*>(made.release());
     });
@@ -249,7 +263,7 @@ struct CollectivesAdapter : private AcceleratorAdapter<T> {
   }
   static void known_rank(void* self, pliant_comm* comm, int32_t rank, const char* what) {
     const int32_t ranks = device_of(self).world_size(open(comm));
-    require(rank >= 0 && rank < ranks, [&] {
+    check::of_rank(rank, rank >= 0 && rank < ranks, [&] {
       return std::string(what) + " " + std::to_string(rank) + " is outside 0.." + std::to_string(ranks - 1) +
              " of this communicator";
     });

@@ -26,11 +26,36 @@ class Failure : public std::runtime_error {
       : std::runtime_error(message), status_(status), options_(std::move(options)) {}
   [[nodiscard]] int32_t status() const noexcept { return status_; }
   [[nodiscard]] const std::string& options() const noexcept { return options_; }
+  /// What it is about, as pliant_error says; -1: none. The message names it for people, this for programs:
+  /// `throw Failure(PLIANT_PEER_LOST, "rank 3 is lost").about_rank(3)`.
+  [[nodiscard]] int32_t rank() const noexcept { return rank_; }
+  [[nodiscard]] int32_t device() const noexcept { return device_; }
+  [[nodiscard]] Failure about_rank(int32_t rank) const {
+    Failure made = *this;
+    made.rank_ = rank;
+    return made;
+  }
+  [[nodiscard]] Failure about_device(int32_t device) const {
+    Failure made = *this;
+    made.device_ = device;
+    return made;
+  }
 
  private:
   int32_t status_;
   std::string options_;
+  int32_t rank_ = -1;
+  int32_t device_ = -1;
 };
+
+/// What a caller gives to a slot.
+[[nodiscard]] inline pliant_error blank_error() noexcept {
+  pliant_error made{};
+  made.struct_size = sizeof(made);
+  made.rank = -1;
+  made.device = -1;
+  return made;
+}
 
 /// Throws Failure(PLIANT_INVALID_ARGUMENT) unless `holds`. `options`: as in Failure.
 inline void require(bool holds, const std::string& message, const char* options = "") {
@@ -53,15 +78,22 @@ void put_text(std::string_view text, char (&to)[kSize]) noexcept {
   std::copy_n(text.begin(), std::min(text.size(), kSize - 1), to);
 }
 
-inline int32_t set_error(pliant_error* error, int32_t status, std::string_view message,
-                         std::string_view options = {}) noexcept {
+inline int32_t set_error(pliant_error* error, int32_t status, std::string_view message, std::string_view options = {},
+                         int32_t rank = -1, int32_t device = -1) noexcept {
   if (error == nullptr) return status;
   pliant_error made{};
   made.status = status;
   put_text(message, made.message);
   put_text(options, made.options);
+  made.rank = rank;
+  made.device = device;
   fill(error, made);
   return status;
+}
+
+inline int32_t set_error(pliant_error* error, const Failure& failure) noexcept {
+  const int32_t status = failure.status() == PLIANT_OK ? int32_t{PLIANT_INTERNAL} : failure.status();
+  return set_error(error, status, failure.what(), failure.options(), failure.rank(), failure.device());
 }
 
 /// Runs `body`, turns whatever it throws into a status and a message. Nothing escapes.
@@ -71,8 +103,7 @@ int32_t guarded(pliant_error* error, Body&& body) noexcept {
     body();
     return PLIANT_OK;
   } catch (const Failure& failure) {
-    const int32_t status = failure.status() == PLIANT_OK ? int32_t{PLIANT_INTERNAL} : failure.status();
-    return set_error(error, status, failure.what(), failure.options());
+    return set_error(error, failure);
   } catch (const std::bad_alloc&) {
     return set_error(error, PLIANT_RESOURCE_EXHAUSTED, "out of memory");
   } catch (const std::exception& other) {

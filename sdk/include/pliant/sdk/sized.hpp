@@ -7,8 +7,23 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <vector>
 
 namespace pliant::sdk {
+
+namespace detail {
+
+/// To the `size` bytes at `to`, as widened() says.
+inline void widen(void* to, uint32_t size, const void* from) noexcept {
+  uint32_t given = 0;
+  std::memcpy(&given, from, sizeof(given));
+  const uint32_t known = std::min(given, size);
+  std::memset(to, 0, size);
+  std::memcpy(to, from, known);
+  std::memcpy(to, &known, sizeof(known));
+}
+
+}  // namespace detail
 
 /// A copy of `from`, whose maker may know fewer fields or more: those that it does not know are zero or NULL in the
 /// copy, those that this side does not know are left out. struct_size stays its maker's, up to sizeof(Struct).
@@ -16,15 +31,20 @@ template <class Struct>
 requires std::is_trivially_copyable_v<Struct>
 [[nodiscard]] Struct widened(const void* from) noexcept {
   Struct made{};
-  uint32_t size = 0;
-  std::memcpy(&size, from, sizeof(size));
-  std::memcpy(static_cast<void*>(&made), from, std::min<size_t>(size, sizeof(Struct)));
-  made.struct_size = std::min(size, static_cast<uint32_t>(sizeof(Struct)));
+  detail::widen(&made, sizeof(Struct), from);
   return made;
 }
 template <class Struct>
 [[nodiscard]] Struct widened(const Struct& from) noexcept {
   return widened<Struct>(static_cast<const void*>(&from));
+}
+
+/// The same of a struct of `size` bytes whose type the caller does not know, as of a table of slots that is kept by its
+/// id.
+[[nodiscard]] inline std::vector<std::byte> widened(const void* from, uint32_t size) {
+  std::vector<std::byte> made(size);
+  detail::widen(made.data(), size, from);
+  return made;
 }
 
 /// Writes the fields of `made` to `to`, as many as its maker has room for. to->struct_size stays.
