@@ -12,7 +12,11 @@
 
 namespace pliant::cli {
 
+namespace {
+
 using Json = Worker::Json;
+
+}  // namespace
 
 Bench::Bench(const Accelerator& accelerator, int32_t device)
     : accelerator_(accelerator), device_(device), stream_(accelerator, device), other_stream_(accelerator, device) {}
