@@ -17,7 +17,10 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 set(CMAKE_UNITY_BUILD ${PLIANT_UNITY})
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 6)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+
+# Names of files in messages begin at the root of the source: the same bytes from every clone.
+add_compile_options("-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
 
 # The build tree has the layout of the install tree, so that the binary finds its plugins the same way in both.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
@@ -86,6 +89,7 @@ function(pliant_own_plugin target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TESTKIT" "" "")
   pliant_add_plugin(${target} ${arg_UNPARSED_ARGUMENTS})
   target_link_libraries(${target} PRIVATE pliant_warnings)
+  pliant_precompiled_as(${target} pliant_plugin_headers)
   set_property(GLOBAL APPEND PROPERTY PLIANT_OWN_PLUGINS ${target})
   if(arg_TESTKIT)
     set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PLIANT_TESTKIT_PLUGIN_BUILD_DIR}")

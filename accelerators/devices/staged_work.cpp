@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "pliant/sdk/arithmetic.hpp"
+#include "kernel/arithmetic.hpp"
 
 namespace pliant::devices {
 namespace {
@@ -88,7 +88,7 @@ void reduce(Lane& lane, void* to, std::span<const void* const> from, sdk::Elemen
     for (const Source& one : sources) inputs.push_back(one.on_host(begin * size));
     std::byte* out = target.on_host(begin * size);
     lane.on_host([=, all = std::move(inputs)](bool broken) {
-      if (!broken) sdk::reduce(elements.dtype, op, all, scale, count, out, nullptr);
+      if (!broken) accelerator::reduce(elements.dtype, op, all, scale, count, out, nullptr);
     });
     store_staged(lane, target, begin * size, count * size);
   }
@@ -106,7 +106,7 @@ void cast(Lane& lane, void* to, sdk::DType to_type, const void* from, sdk::Eleme
     const std::byte* in = source.front().on_host(begin * from_size);
     std::byte* out = target.on_host(begin * to_size);
     lane.on_host([=](bool broken) {
-      if (!broken) sdk::cast(elements.dtype, in, to_type, out, count);
+      if (!broken) accelerator::cast(elements.dtype, in, to_type, out, count);
     });
     store_staged(lane, target, begin * to_size, count * to_size);
   }

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "pliant/sdk/arithmetic.hpp"
+#include "kernel/arithmetic.hpp"
 
 namespace pliant::accelerator {
 namespace {
@@ -89,13 +89,13 @@ void Device::reduce(void* to, std::span<const void* const> from, sdk::Elements e
                     Stream& stream) {
   stream.enqueue(
       [=, all = std::vector<const void*>(from.begin(), from.end())] {
-        sdk::reduce(elements.dtype, op, all, scale, elements.count, to, nullptr);
+        accelerator::reduce(elements.dtype, op, all, scale, elements.count, to, nullptr);
       },
       {.bytes = elements.bytes() * (from.size() + 1)});
 }
 
 void Device::cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream) {
-  stream.enqueue([=] { sdk::cast(elements.dtype, from, to_type, to, elements.count); },
+  stream.enqueue([=] { accelerator::cast(elements.dtype, from, to_type, to, elements.count); },
                  {.bytes = elements.bytes() + elements.count * sdk::size_of(to_type)});
 }
 

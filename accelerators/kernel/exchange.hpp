@@ -8,10 +8,10 @@
 #include <numeric>
 #include <vector>
 
+#include "kernel/arithmetic.hpp"
 #include "kernel/collectives.hpp"
 #include "kernel/streamed_copy.hpp"
 #include "kernel/streamed_sum.hpp"
-#include "pliant/sdk/arithmetic.hpp"
 
 namespace pliant::accelerator {
 
@@ -68,7 +68,7 @@ class Exchange {
   }
   [[nodiscard]] uint64_t chunk_elements() const { return segment_.chunk_bytes() / width_; }
   void reduce_into(const std::vector<const void*>& inputs, uint64_t count, void* out, void* also) const {
-    sdk::reduce(call_.elements.dtype, call_.op, inputs, 1, count, out, also);
+    accelerator::reduce(call_.elements.dtype, call_.op, inputs, 1, count, out, also);
   }
   /// Reduces into recv, and into `also` unless that is NULL.
   void deliver_reduced(std::vector<const void*> inputs, uint64_t count, std::byte* to, std::byte* also) const {

@@ -6,7 +6,11 @@
 
 namespace pliant::cli {
 
+namespace {
+
 using Json = nlohmann::ordered_json;
+
+}  // namespace
 
 Json options_json(const std::vector<pliant_option>& options) {
   Json list = Json::array();

@@ -13,7 +13,7 @@ int32_t element_type(int32_t type) {
   return type >= PLIANT_BOOL_LIST ? type - (PLIANT_BOOL_LIST - PLIANT_BOOL) : type;
 }
 
-const char* words_of(int32_t type) {
+const char* words_of_type(int32_t type) {
   const char* const words[] = {"", "true or false", "an integer", "a number", "a text"};
   return type >= PLIANT_BOOL && type <= PLIANT_STRING ? words[type] : "of a type that this host does not know";
 }
@@ -55,7 +55,7 @@ void OptionRow::set(const OpenedPlugin& plugin, const std::string& key, const st
       int64_t integer = 0;
       double real = 0;
       if (!read(part, type, integer, real)) {
-        throw BadSetting("--set " + key + "=" + text + ": '" + part + "' is not " + words_of(type));
+        throw BadSetting("--set " + key + "=" + text + ": '" + part + "' is not " + words_of_type(type));
       }
       integers.push_back(integer);
       reals.push_back(real);

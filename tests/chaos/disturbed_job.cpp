@@ -40,7 +40,7 @@ std::vector<std::string> words_of(const Play& play, const Surroundings& around, 
   if (!resumed.empty()) words.insert(words.end(), {"--resume", resumed.string()});
   const std::string before = (play.grandchildren ? "sleep 1000 & " : "") + around.before_worker();
   if (play.grandchildren || play.machines)
-    words.insert(words.end(), {"--", "sh", "-c", before + PLIANT_TEST_BIN_DIR "/toy_worker"});
+    words.insert(words.end(), {"--", "sh", "-c", before + PLIANT_TEST_BIN_DIR + "/toy_worker"});
   return words;
 }
 

@@ -28,7 +28,7 @@ constexpr double kOrphanSeconds = 5;
 constexpr int kFatalOutput = 127;
 
 void begin_program(const fs::path& folder, const std::vector<std::string>& words, int gate, bool ignore_file_size) {
-  std::vector<std::string> all{PLIANT_BIN_DIR "/pliant"};
+  std::vector<std::string> all{std::string(PLIANT_BIN_DIR) + "/pliant"};
   all.insert(all.end(), words.begin(), words.end());
   std::vector<char*> argv;
   for (std::string& word : all) argv.push_back(word.data());

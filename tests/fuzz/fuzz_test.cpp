@@ -44,8 +44,8 @@ elastic::CommitRecord a_commit(int64_t step) {
 TEST_CASE("a config is opened or refused with findings, whatever is in it") {
   const ScratchFolder folder;
   const auto file = folder / "pliant.toml";
-  const std::vector<std::string> seeds{read_all(PLIANT_SOURCE_DIR "/samples/tinylm/pliant.toml"),
-                                       read_all(PLIANT_SOURCE_DIR "/samples/foreign/pliant.toml"),
+  const std::vector<std::string> seeds{read_all(std::string(PLIANT_SOURCE_DIR) + "/samples/tinylm/pliant.toml"),
+                                       read_all(std::string(PLIANT_SOURCE_DIR) + "/samples/foreign/pliant.toml"),
                                        "config_version = 1\n[elasticity]\nuse = \"v0.2\"\n[elasticity.\"v0.2\"]\n"
                                        "micro_batch_sizes = [1, 2]\nmax_train_batch_size = 100\n"};
   const std::vector<std::string> words{"[[",         "]]",    "[run]", "{",       "}",         "\"\"\"",

@@ -121,8 +121,8 @@ TEST_CASE("a job that fits costs to times ends with the same weights, whatever t
 
 TEST_CASE("a balancer whose processes disagree ends the job with its step") {
   JobRunner job;
-  job.config(toy_config("workers = 2\ndeterministic = true") +
-             "[balancer]\nuse = \"moody\"\npath = \"" PLIANT_TEST_MOODY_BALANCER "\"\n");
+  job.config(toy_config("workers = 2\ndeterministic = true") + "[balancer]\nuse = \"moody\"\npath = \"" +
+             std::string(PLIANT_TEST_MOODY_BALANCER) + "\"\n");
   const Ended ended = job.run({"run", "pliant.toml", "--json"});
   INFO(ended.err);
   CHECK(ended.exit_code == 3);

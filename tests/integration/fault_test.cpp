@@ -211,9 +211,9 @@ TEST_CASE("a program whose worker dies before it could say that it uses the API 
   std::string config = toy_config("workers = 4");
   config.replace(config.find("attach = \"required\""), 19, "attach = \"auto\"");
   job.config(config);
-  const Ended ended =
-      job.run({"run", "pliant.toml", "--json", "--", "sh", "-c",
-               "[ \"$RANK$TORCHELASTIC_RESTART_COUNT\" = 10 ] && exit 1; exec " PLIANT_TEST_BIN_DIR "/toy_worker"});
+  const Ended ended = job.run({"run", "pliant.toml", "--json", "--", "sh", "-c",
+                               "[ \"$RANK$TORCHELASTIC_RESTART_COUNT\" = 10 ] && exit 1; exec " +
+                                   std::string(PLIANT_TEST_BIN_DIR) + "/toy_worker"});
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   CHECK(ended.summary["uses_api"] == true);
@@ -261,14 +261,13 @@ TEST_CASE("a job does not end because nobody can read its progress") {
   job.config(toy_config("workers = 2"));
   for (const char* nowhere : {"2>/dev/full", "2>&-", "<&- 2>&-"}) {
     CAPTURE(nowhere);
-    const std::string command = "cd " + job.folder().string() +
-                                " && " PLIANT_BIN_DIR "/pliant run pliant.toml --json " + std::string(nowhere) +
-                                " > out.json";
+    const std::string command = "cd " + job.folder().string() + " && " + std::string(PLIANT_BIN_DIR) +
+                                "/pliant run pliant.toml --json " + std::string(nowhere) + " > out.json";
     CHECK(std::system(command.c_str()) == 0);
     CHECK(pliant::test::read_all(job.folder() / "out.json").find("\"samples_used_once\":203") != std::string::npos);
   }
-  const std::string full =
-      "cd " + job.folder().string() + " && " PLIANT_BIN_DIR "/pliant run pliant.toml --json >/dev/full 2>&1";
+  const std::string full = "cd " + job.folder().string() + " && " + std::string(PLIANT_BIN_DIR) +
+                           "/pliant run pliant.toml --json >/dev/full 2>&1";
   CHECK(WEXITSTATUS(std::system(full.c_str())) == 1);
 }
 
@@ -279,8 +278,7 @@ TEST_CASE("a job goes on while nobody reads what its workers print, and says how
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   REQUIRE(reader >= 0);
-  const std::string command = "cd " + job.folder().string() +
-                              " && exec " PLIANT_BIN_DIR
+  const std::string command = "cd " + job.folder().string() + " && exec " + PLIANT_BIN_DIR +
                               "/pliant run pliant.toml --json --show-logs > out.json 2> pipe";
   const pid_t agent = ::fork();
   if (agent == 0) {

@@ -100,9 +100,9 @@ TEST_CASE("a program that must use the embedding API and does not is ended") {
 
 TEST_CASE("the foreign sample breaks down once, is restarted and finds the line it looks for") {
   JobRunner job;
-  const Ended ended = job.run({"run", PLIANT_SOURCE_DIR "/samples/foreign/pliant.toml", "--json", "--show-logs",
-                               "--set", "run.working_dir=" + job.folder().string(), "--", "python3",
-                               PLIANT_SOURCE_DIR "/samples/foreign/train.py", "--crash-at", "25"});
+  const Ended ended = job.run({"run", std::string(PLIANT_SOURCE_DIR) + "/samples/foreign/pliant.toml", "--json",
+                               "--show-logs", "--set", "run.working_dir=" + job.folder().string(), "--", "python3",
+                               std::string(PLIANT_SOURCE_DIR) + "/samples/foreign/train.py", "--crash-at", "25"});
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   CHECK(ended.summary["restarts"] == 1);

@@ -56,7 +56,7 @@ void JobRunner::config(const std::string& text) {
 }
 
 pid_t JobRunner::start(const std::vector<std::string>& arguments, uint64_t file_kib) {
-  std::vector<std::string> words{PLIANT_BIN_DIR "/pliant"};
+  std::vector<std::string> words{std::string(PLIANT_BIN_DIR) + "/pliant"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());

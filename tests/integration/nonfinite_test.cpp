@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kAt = 5;  ///< the step that is not finite
-constexpr int64_t kSteps = 26;
+constexpr int64_t kAllSteps = 26;
 
 /// A worker that computes `how` on `rank` at that step, in every incarnation; -1: on every rank.
 std::string config_with(const char* how, int rank, const std::string& run_keys) {
@@ -77,7 +77,7 @@ TEST_CASE("a job that was resumed and stops at the same step says so, and goes o
   const Ended skipped = job.run_json({"--resume", "--set", "run.on_nonfinite=skip"});
   INFO(skipped.err);
   REQUIRE(skipped.exit_code == 0);
-  CHECK(skipped.summary["steps"] == kSteps);
+  CHECK(skipped.summary["steps"] == kAllSteps);
   CHECK(skipped.summary["steps_skipped"] == 1);
   CHECK(skipped.summary["samples_used_once"] == 203);
   CHECK(skipped.summary["samples_missing"] == 0);
@@ -85,7 +85,7 @@ TEST_CASE("a job that was resumed and stops at the same step says so, and goes o
   CHECK(has(skipped.err, fmt::format("step {}: ", kAt)));
   CHECK(has(skipped.err, "its update is left out and its samples are used"));
   const auto commits = job.ledger("commit");
-  REQUIRE(commits.size() == kSteps);
+  REQUIRE(commits.size() == kAllSteps);
   for (size_t step = 0; step < commits.size(); ++step) CHECK(commits[step].contains("skipped") == (step == kAt));
 }
 
@@ -111,6 +111,6 @@ TEST_CASE("with on_nonfinite = ignore nobody looks") {
   const Ended ended = job.run_json();
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
-  CHECK(ended.summary["steps"] == kSteps);
+  CHECK(ended.summary["steps"] == kAllSteps);
   CHECK(ended.summary["steps_skipped"] == 0);
 }

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool has(const Ended& ended, const std::string& words) {
+bool ended_with(const Ended& ended, const std::string& words) {
   return ended.err.find(words) != std::string::npos;
 }
 
@@ -70,7 +70,8 @@ TEST_CASE("a snapshot of another run is refused by the names of both") {
   const Ended refused = run_to(job, 8, {"--resume"});
   INFO(refused.err);
   CHECK(refused.exit_code == 2);
-  CHECK(has(refused, fmt::format("is of the run {}, not of {}", one.filename().string(), two.filename().string())));
+  CHECK(ended_with(refused,
+                   fmt::format("is of the run {}, not of {}", one.filename().string(), two.filename().string())));
 }
 
 TEST_CASE("a step that is snapshotted twice counts once against keep_snapshots") {
@@ -101,8 +102,8 @@ TEST_CASE("a job whose run directory or ledger is removed ends with a snapshot i
     CHECK(ended.exit_code == 1);
     CHECK(ended.summary["outcome"] == "failed");
     CHECK(ended.summary["directory"] == rescued);
-    CHECK(has(ended, fmt::format("the run directory {} is gone", run.string())));
-    CHECK(has(ended, fmt::format("--resume {}", rescued)));
+    CHECK(ended_with(ended, fmt::format("the run directory {} is gone", run.string())));
+    CHECK(ended_with(ended, fmt::format("--resume {}", rescued)));
     CHECK(job.processes_left() == 0);
     const int64_t steps = ended.summary["steps"];
     CHECK(steps < 26);
@@ -124,7 +125,8 @@ TEST_CASE("a job whose ledger is cut off ends with a snapshot and all records in
   const Ended ended = job.wait(pid);
   INFO(ended.err);
   CHECK(ended.exit_code == 1);
-  CHECK(has(ended, fmt::format("the run directory {} is damaged: somebody else has changed the ledger", run.string())));
+  CHECK(ended_with(ended,
+                   fmt::format("the run directory {} is damaged: somebody else has changed the ledger", run.string())));
   const std::string rescued = run.string() + "-rescued";
   const Ended resumed = job.run({"run", "pliant.toml", "--json", "--resume", rescued, "--set", "app.step_ms=0"});
   INFO(resumed.err);
@@ -149,8 +151,8 @@ TEST_CASE("what a joiner reads in the run directory is written again when it was
   CHECK(ended.exit_code == 0);
   CHECK(ended.summary["restarts"] == 1);
   CHECK(ended.summary["generations"] == 3);
-  CHECK(has(ended, "config.toml was removed or changed: it is written again"));
-  CHECK(has(ended, "dataset.bin was removed or changed: it is written again"));
+  CHECK(ended_with(ended, "config.toml was removed or changed: it is written again"));
+  CHECK(ended_with(ended, "dataset.bin was removed or changed: it is written again"));
   CHECK(ended.summary["samples_used_once"] == 203);
 }
 
@@ -181,7 +183,7 @@ TEST_CASE("pipes in a run directory are refused or removed, and waited for by no
   REQUIRE(::mkfifo((run / "ledger.jsonl").c_str(), 0600) == 0);
   const Ended refused = run_to(job, 12, {"--resume"});
   CHECK(refused.exit_code != 0);
-  CHECK(has(refused, "ledger.jsonl: it is not a regular file"));
+  CHECK(ended_with(refused, "ledger.jsonl: it is not a regular file"));
 }
 
 #ifndef __SANITIZE_ADDRESS__  // UBSan needs descriptors to look at an object's type
@@ -213,7 +215,7 @@ TEST_CASE("a resume without the ledger of a run that has snapshots is refused, a
   const Ended refused = run_to(job, 8, {"--resume"});
   INFO(refused.err);
   CHECK(refused.exit_code == 2);
-  CHECK(has(refused, "its ledger ledger.jsonl is missing, although it has snapshots"));
+  CHECK(ended_with(refused, "its ledger ledger.jsonl is missing, although it has snapshots"));
   CHECK_FALSE(fs::exists(run / "ledger.jsonl"));
 }
 
@@ -240,5 +242,5 @@ TEST_CASE("a resume to fewer steps than are committed has nothing to do and says
   CHECK(resumed.exit_code == 0);
   CHECK(resumed.summary["outcome"] == "finished");
   CHECK(resumed.summary["steps"] == 6);
-  CHECK(has(resumed, "6 steps are committed, more than the job has now: nothing is left to do"));
+  CHECK(ended_with(resumed, "6 steps are committed, more than the job has now: nothing is left to do"));
 }

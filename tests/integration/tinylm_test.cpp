@@ -13,7 +13,7 @@ using namespace pliant::test;
 
 namespace {
 
-const std::string kTinylm = PLIANT_SOURCE_DIR "/samples/tinylm/pliant.toml";
+const std::string kTinylm = std::string(PLIANT_SOURCE_DIR) + "/samples/tinylm/pliant.toml";
 
 // Sentences of 4 to 30 words that follow each other by rule, so that there is something to learn.
 std::string write_text(const std::filesystem::path& file) {

@@ -22,14 +22,14 @@ Outcome check(const ScratchFolder& folder, const std::string& text, const std::v
   return run_pliant(folder, args);
 }
 
-struct Case {
+struct BadConfig {
   const char* text;    ///< after `config_version = 1`, so that its first line is line 2
   const char* wanted;  ///< must be in stderr
 };
 
-void check_all(const std::vector<Case>& cases) {
+void check_all(const std::vector<BadConfig>& cases) {
   const ScratchFolder folder;
-  for (const Case& bad : cases) {
+  for (const BadConfig& bad : cases) {
     const Outcome outcome = check(folder, std::string("config_version = 1\n") + bad.text);
     CAPTURE(bad.text);
     CAPTURE(outcome.err);
@@ -289,7 +289,8 @@ TEST_CASE("a config may come through a pipe, whatever the command reads of it") 
   folder.write("pliant.toml",
                "config_version = 1\n[elasticity]\nuse = 'v0.1'\n[elasticity.'v0.1']\n"
                "max_train_batch_size = 12\nmicro_batch_sizes = [1]\n");
-  const std::string command = "sleep 0 | cat - pliant.toml | '" PLIANT_BIN_DIR "/pliant' plan /dev/stdin --json";
+  const std::string command =
+      "sleep 0 | cat - pliant.toml | '" + std::string(PLIANT_BIN_DIR) + "/pliant' plan /dev/stdin --json";
   const Outcome outcome = run_pliant(folder, {"-c", command}, {}, {}, "/bin/sh");
   CAPTURE(outcome.err);
   CHECK(outcome.exit_code == 0);

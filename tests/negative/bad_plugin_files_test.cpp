@@ -69,7 +69,8 @@ TEST_CASE("the working directory is not searched for plugins") {
 
 TEST_CASE("a broken plugin stops the search: a whole one in a later directory is not used instead") {
   const Installed installed("not a library");
-  const Outcome outcome = run_pliant(installed, {"plan", "pliant.toml"}, {"PLIANT_PLUGIN_PATH=" NEGATIVE_PLUGIN_DIR});
+  const Outcome outcome =
+      run_pliant(installed, {"plan", "pliant.toml"}, {std::string("PLIANT_PLUGIN_PATH=") + NEGATIVE_PLUGIN_DIR});
   check_refused(outcome, "it is not an ELF shared library");
 }
 
@@ -216,9 +217,10 @@ TEST_CASE("a setgid pliant ignores the environment and the paths of its user") {
   fs::copy_file(std::string(PLIANT_BIN_DIR) + "/pliant", program);
   installed.write("pliant.toml", "config_version = 1\n[plugins]\ndirs = [\"plugins\"]\n");
   const auto run = [&](const std::vector<std::string>& words) {
-    return run_pliant(installed, words,
-                      {"PLIANT__RUN__WORKERS=7", "PLIANT_LOG=nonsense", "PLIANT_PLUGIN_PATH=" NEGATIVE_PLUGIN_DIR}, {},
-                      program.string());
+    return run_pliant(
+        installed, words,
+        {"PLIANT__RUN__WORKERS=7", "PLIANT_LOG=nonsense", std::string("PLIANT_PLUGIN_PATH=") + NEGATIVE_PLUGIN_DIR}, {},
+        program.string());
   };
   const std::vector<std::string> list{"plugin", "list", "--config", "pliant.toml", "--plugin-dir", "plugins"};
   const std::vector<std::string> show{"config", "show", "pliant.toml"};

@@ -21,7 +21,7 @@ using pliant::test::read_all;
 using pliant::test::run_pliant;
 using pliant::test::ScratchFolder;
 
-struct Folder : ScratchFolder {
+struct PackFolder : ScratchFolder {
   void write(const std::string& name, const std::string& bytes) const {
     std::ofstream(*this / name, std::ios::binary) << bytes;
   }
@@ -53,7 +53,7 @@ struct Folder : ScratchFolder {
   }
 };
 
-bool has(const std::string& text, const std::string& part) {
+bool shows(const std::string& text, const std::string& part) {
   CAPTURE(text);
   return text.find(part) != std::string::npos;
 }
@@ -67,7 +67,7 @@ std::string some_lengths() {
 }  // namespace
 
 TEST_CASE("pack counts packs, tokens, drops by reason and the fewest packs that there could be") {
-  const Folder folder;
+  const PackFolder folder;
   folder.write("lengths.txt", "6\n4\n20\n5\n5\n9\n");
   folder.config("best_fit", "max_tokens = 10\nover_long = \"drop\"\n");
   const json packed = folder.pack_json({});
@@ -85,13 +85,13 @@ TEST_CASE("pack counts packs, tokens, drops by reason and the fewest packs that 
   CHECK(packed.at("cpu_seconds").get<double>() > 0);
   const Outcome shown = folder.pack({});
   CHECK(shown.exit_code == 0);
-  CHECK(has(shown.out, "3 of up to 10 tokens; no packing has fewer than 3 (0.00 % above)"));
-  CHECK(has(shown.out, "dropped     1 too_long"));
+  CHECK(shows(shown.out, "3 of up to 10 tokens; no packing has fewer than 3 (0.00 % above)"));
+  CHECK(shows(shown.out, "dropped     1 too_long"));
   CHECK(shown.err.empty());
 }
 
 TEST_CASE("batches, rates and the time that ranks wait come from the plan where there is one") {
-  const Folder folder;
+  const PackFolder folder;
   folder.write("lengths.txt", some_lengths());
   folder.config(
       "next_fit", "max_tokens = 100\n",
@@ -116,12 +116,12 @@ TEST_CASE("batches, rates and the time that ranks wait come from the plan where 
   CHECK(of("lpt", 4) < of("contiguous", 4));
   const Outcome wrong = folder.pack({"--world-size", "99"});
   CHECK(wrong.exit_code == 2);
-  CHECK(has(wrong.err, "world size 99 is not valid for global batch 12"));
-  CHECK(has(folder.pack({"--global-batch", "4"}).err, "--global-batch is for configs without [elasticity]"));
+  CHECK(shows(wrong.err, "world size 99 is not valid for global batch 12"));
+  CHECK(shows(folder.pack({"--global-batch", "4"}).err, "--global-batch is for configs without [elasticity]"));
 }
 
 TEST_CASE("several samplers stand in one table, and one that cannot pack says why") {
-  const Folder folder;
+  const PackFolder folder;
   folder.write("lengths.txt", some_lengths());
   folder.config("best_fit", "max_tokens = 80\nover_long = \"split\"\n");
   const json compared = folder.pack_json({"--compare", "best_fit,next_fit,seqlen,best_fit"});
@@ -129,18 +129,18 @@ TEST_CASE("several samplers stand in one table, and one that cannot pack says wh
   const json& samplers = compared.at("samplers");
   REQUIRE(samplers.size() == 3);
   CHECK(samplers[0].at("packs").get<int>() < samplers[1].at("packs").get<int>());
-  CHECK(has(samplers[2].at("error").get<std::string>(), "over_long"));
+  CHECK(shows(samplers[2].at("error").get<std::string>(), "over_long"));
   const Outcome shown = folder.pack({"--compare", "best_fit,seqlen"});
   CHECK(shown.exit_code == 0);
-  CHECK(has(shown.out, "Not packed:\nseqlen: "));
+  CHECK(shows(shown.out, "Not packed:\nseqlen: "));
   const Outcome unknown = folder.pack({"--compare", "best_fit,nix"});
   CHECK(unknown.exit_code == 3);
-  CHECK(has(unknown.err, "sampler plugin 'nix' is not installed"));
-  CHECK(has(folder.pack({"--compare", "a,,b"}).err, "names with one comma between them"));
+  CHECK(shows(unknown.err, "sampler plugin 'nix' is not installed"));
+  CHECK(shows(folder.pack({"--compare", "a,,b"}).err, "names with one comma between them"));
 }
 
 TEST_CASE("the exported arrays are the packs, pieces too, and a folder that is in use is left alone") {
-  const Folder folder;
+  const PackFolder folder;
   folder.write("lengths.txt", some_lengths());
   folder.config("streaming", "max_tokens = 70\nover_long = \"split\"\n");
   REQUIRE(folder.pack({"--export", "out"}).exit_code == 0);
@@ -160,17 +160,17 @@ TEST_CASE("the exported arrays are the packs, pieces too, and a folder that is i
   }
   const Outcome again = folder.pack({"--export", "out"});
   CHECK(again.exit_code == 2);
-  CHECK(has(again.err, "out is there and not empty"));
+  CHECK(shows(again.err, "out is there and not empty"));
   const Outcome no_folder = folder.pack({"--export", "lengths.txt"});
   CHECK(no_folder.exit_code == 2);
-  CHECK(has(no_folder.err, "--export: lengths.txt is no folder"));
-  CHECK(has(folder.pack({"--export", ""}).err, "--export: the name is empty"));
-  CHECK(has(folder.pack({"--plot", ""}).err, "--plot: the name is empty"));
+  CHECK(shows(no_folder.err, "--export: lengths.txt is no folder"));
+  CHECK(shows(folder.pack({"--export", ""}).err, "--export: the name is empty"));
+  CHECK(shows(folder.pack({"--plot", ""}).err, "--plot: the name is empty"));
   CHECK(json::parse(read_all(folder / "out/pack.json")) == packed);
 }
 
 TEST_CASE("an export that a signal stops leaves nothing behind") {
-  const Folder folder;
+  const PackFolder folder;
   folder.write("lengths.i32", std::string(size_t{4} * 4000000, '\1'));
   folder.write("pliant.toml", "config_version = 1\n[data]\nlengths = \"lengths.i32\"\n[sampler]\nuse = \"fixed\"\n");
   const auto stop = [&](pid_t process) {
@@ -183,42 +183,42 @@ TEST_CASE("an export that a signal stops leaves nothing behind") {
   };
   const Outcome stopped = run_pliant(folder, {"pack", "pliant.toml", "--export", "new/out"}, {}, stop);
   CHECK(stopped.exit_code == 128 + SIGTERM);
-  CHECK(has(stopped.err, "stopped by signal 15"));
+  CHECK(shows(stopped.err, "stopped by signal 15"));
   CHECK_FALSE(std::filesystem::exists(folder / "new"));
 }
 
 TEST_CASE("the figure has the lengths, the fill, and the rates where there are some") {
-  const Folder folder;
+  const PackFolder folder;
   folder.write("lengths.txt", some_lengths());
   folder.config("best_fit", "max_tokens = 100\n", "[lr]\nuse = \"sqrt\"\n");
   REQUIRE(folder.pack({"--plot", "f.svg", "--global-batch", "8"}).exit_code == 0);
   const std::string figure = read_all(folder / "f.svg");
-  CHECK(has(figure, "<svg xmlns"));
-  CHECK(has(figure, "Lengths of 500 sequences"));
-  CHECK(has(figure, "Fill of "));
-  CHECK(has(figure, "Learning rate of each step, by sqrt"));
-  CHECK(has(folder.pack({"--plot", "no/such/f.svg"}).err, "--plot: cannot write no/such/f.svg"));
+  CHECK(shows(figure, "<svg xmlns"));
+  CHECK(shows(figure, "Lengths of 500 sequences"));
+  CHECK(shows(figure, "Fill of "));
+  CHECK(shows(figure, "Learning rate of each step, by sqrt"));
+  CHECK(shows(folder.pack({"--plot", "no/such/f.svg"}).err, "--plot: cannot write no/such/f.svg"));
   CHECK(folder.pack({"--plot", "f.svg", "--compare", "best_fit"}).exit_code == 2);
 }
 
 TEST_CASE("data that cannot be packed is refused with its place, and nothing is written") {
-  const Folder folder;
+  const PackFolder folder;
   folder.config("best_fit", "max_tokens = 10\n");
-  CHECK(has(folder.pack({}).err, "cannot read"));
+  CHECK(shows(folder.pack({}).err, "cannot read"));
   folder.write("lengths.txt", "5\n0\n");
   const Outcome zero = folder.pack({"--export", "out"});
   CHECK(zero.exit_code == 2);
-  CHECK(has(zero.err, "pliant.toml:3:11: error: "));
-  CHECK(has(zero.err, "lengths.txt:2: '0' is no length"));
+  CHECK(shows(zero.err, "pliant.toml:3:11: error: "));
+  CHECK(shows(zero.err, "lengths.txt:2: '0' is no length"));
   folder.write("lengths.txt", "5\n11\n");
   const Outcome over = folder.pack({"--export", "out"});
   CHECK(over.exit_code == 2);
-  CHECK(has(over.err, "1 of 2 sequences have more than 10 tokens"));
+  CHECK(shows(over.err, "1 of 2 sequences have more than 10 tokens"));
   CHECK_FALSE(std::filesystem::exists(folder / "out"));
   folder.write("lengths.txt", "");
-  CHECK(has(folder.pack({}).err, "the data set is empty"));
+  CHECK(shows(folder.pack({}).err, "the data set is empty"));
   folder.write("pliant.toml", "config_version = 1\n[sampler]\nuse = \"fixed\"\n");
-  CHECK(has(folder.pack({}).err, "set [data] lengths"));
+  CHECK(shows(folder.pack({}).err, "set [data] lengths"));
   folder.write("lengths.txt", "7\n");
   folder.config("best_fit", "max_tokens = 10\n");
   CHECK(folder.pack_json({}).at("packs") == 1);

@@ -15,7 +15,7 @@ using pliant::test::read_all;
 using pliant::test::run_pliant;
 using pliant::test::ScratchFolder;
 
-struct Folder : ScratchFolder {
+struct PlanFolder : ScratchFolder {
   /// Writes pliant.toml with `options` for `policy`.
   void write(const std::string& policy, const std::string& options, const std::string& more = "") const {
     std::ofstream(*this / "pliant.toml") << "config_version = 1\n[elasticity]\nuse = \"" << policy
@@ -45,7 +45,7 @@ bool has(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("a size that is not valid ends with 2, the nearest and what would make it valid") {
-  const Folder folder;
+  const PlanFolder folder;
   folder.write("v0.1", kOptions);
   const Outcome outcome = folder.plan({"--world-size", "9"});
   CHECK(outcome.exit_code == 2);
@@ -55,7 +55,7 @@ TEST_CASE("a size that is not valid ends with 2, the nearest and what would make
 }
 
 TEST_CASE("sizes that are not valid are named as ranges, efficiency and rate stand in the table") {
-  const Folder folder;
+  const PlanFolder folder;
   folder.write("v0.1", kOptions, "[lr]\nuse = \"linear\"\nbase_lr = 0.001\nbase_batch = 840\nunit = \"rows\"\n");
   const Outcome outcome = folder.plan({});
   CHECK(outcome.exit_code == 0);
@@ -71,7 +71,7 @@ TEST_CASE("sizes that are not valid are named as ranges, efficiency and rate sta
 }
 
 TEST_CASE("the block that plan prints is one that a scheduler may hand over") {
-  const Folder folder;
+  const PlanFolder folder;
   folder.write("exact", kOptions + "max_gpus = 64\n");
   const json plan = folder.plan_json({});
   const std::string block = plan["elasticity"].dump();
@@ -82,7 +82,7 @@ TEST_CASE("the block that plan prints is one that a scheduler may hand over") {
 }
 
 TEST_CASE("nodes become ranks, and ranks, devices and nodes stay apart") {
-  const Folder folder;
+  const PlanFolder folder;
   folder.write("exact",
                kOptions + "num_gpus_per_node = 8\nmodel_parallel_size = 4\nwhole_nodes = true\nmax_gpus = 64\n");
   const json plan = folder.plan_json({"--nodes", "3"});
@@ -99,7 +99,7 @@ TEST_CASE("nodes become ranks, and ranks, devices and nodes stay apart") {
 }
 
 TEST_CASE("policies are compared over the same cluster sizes, and drawn") {
-  const Folder folder;
+  const PlanFolder folder;
   folder.write("v0.1", kOptions + "max_gpus = 256\n");
   const json compared = folder.plan_json({"--compare", "v0.1,v0.2,exact", "--world-size", "11"});
   CHECK(compared["schema"] == "pliant.plan_compare/1");
@@ -118,7 +118,7 @@ TEST_CASE("policies are compared over the same cluster sizes, and drawn") {
 }
 
 TEST_CASE("a policy that refuses the options has its reason in the table") {
-  const Folder folder;
+  const PlanFolder folder;
   folder.write("v0.2", kOptions + "model_parallel_size = 2\nnum_gpus_per_node = 4\n");
   const Outcome outcome = folder.plan({"--compare", "v0.1,exact", "--world-size", "2"});
   CHECK(outcome.exit_code == 0);
@@ -129,7 +129,7 @@ TEST_CASE("a policy that refuses the options has its reason in the table") {
 }
 
 TEST_CASE("a range of 100,000 sizes is summarised") {
-  const Folder folder;
+  const PlanFolder folder;
   folder.write("exact", "max_train_batch_size = 100000\nmicro_batch_sizes = [1]\nmax_gpus = 100000\n");
   const Outcome text = folder.plan({});
   CHECK(text.exit_code == 0);
@@ -139,7 +139,7 @@ TEST_CASE("a range of 100,000 sizes is summarised") {
 }
 
 TEST_CASE("numbers that no plan can have are refused with their position") {
-  const Folder folder;
+  const PlanFolder folder;
   for (const char* cap : {"0", "-1", "nan", "inf", "2.5", "9223372036854775808", "\"2000\"", "[]"}) {
     CAPTURE(cap);
     folder.write("exact", std::string("max_train_batch_size = ") + cap + "\nmicro_batch_sizes = [2]\n");
@@ -157,7 +157,7 @@ TEST_CASE("numbers that no plan can have are refused with their position") {
 }
 
 TEST_CASE("WORLD_SIZE is read as digits of any script, and as nothing else") {
-  const Folder folder;
+  const PlanFolder folder;
   folder.write("v0.2", kOptions);
   for (const char* text : {"4", "04", "\u0664"}) {
     CHECK(folder.plan({}, {std::string("WORLD_SIZE=") + text}).exit_code == 0);

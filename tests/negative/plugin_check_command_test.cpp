@@ -17,9 +17,9 @@ using pliant::test::Outcome;
 using pliant::test::run_pliant;
 using pliant::test::ScratchFolder;
 
-const std::string kHost = PLIANT_PLUGIN_DIR "/accelerator-host.pliant.so";
+const std::string kHost = std::string(PLIANT_PLUGIN_DIR) + "/accelerator-host.pliant.so";
 
-Outcome check(const ScratchFolder& folder, std::vector<std::string> args) {
+Outcome check_plugin(const ScratchFolder& folder, std::vector<std::string> args) {
   args.insert(args.begin(), {"plugin", "check"});
   return run_pliant(folder, args);
 }
@@ -45,7 +45,7 @@ TEST_CASE("plugin check: a wrong command line ends with 2, what is allowed, and 
   };
   for (const auto& one : cases) {
     const std::string wanted = one.second;
-    const Outcome outcome = check(folder, one.first);
+    const Outcome outcome = check_plugin(folder, one.first);
     CAPTURE(wanted);
     CAPTURE(outcome.err);
     CHECK(outcome.exit_code == 2);
@@ -67,7 +67,7 @@ TEST_CASE("plugin check: what cannot be opened as a plugin ends with 3 and the l
       {std::string(NEGATIVE_PLUGIN_DIR) + "/elasticity-undefined-symbol.pliant.so", "undefined symbol"},
   };
   for (const auto& one : cases) {
-    const Outcome outcome = check(folder, {one.first});
+    const Outcome outcome = check_plugin(folder, {one.first});
     CAPTURE(one.first);
     CAPTURE(outcome.err);
     CHECK(outcome.exit_code == 3);
@@ -81,7 +81,7 @@ TEST_CASE("plugin check: what is neither a file nor a plugin ends with 3 and the
   const ScratchFolder folder;
   for (const auto& [given, meant] : {std::pair<std::string, std::string>{"accelerator/hots", "accelerator/host"},
                                      std::pair<std::string, std::string>{"host", "accelerator/host"}}) {
-    const Outcome outcome = check(folder, {given});
+    const Outcome outcome = check_plugin(folder, {given});
     CHECK(outcome.exit_code == 3);
     CHECK(outcome.out.empty());
     CHECK(outcome.err == "pliant: error: " + given + ": there is no such file, and no such plugin; did you mean '" +
@@ -91,7 +91,7 @@ TEST_CASE("plugin check: what is neither a file nor a plugin ends with 3 and the
 
 TEST_CASE("plugin check: with --json an error is an object, too") {
   const ScratchFolder folder;
-  const Outcome outcome = check(folder, {"nowhere.so", "--json"});
+  const Outcome outcome = check_plugin(folder, {"nowhere.so", "--json"});
   CHECK(outcome.exit_code == 3);
   const json object = json::parse(outcome.out);
   CHECK(object["schema"] == "pliant.error/1");
@@ -100,7 +100,7 @@ TEST_CASE("plugin check: with --json an error is an object, too") {
 
 TEST_CASE("plugin check: the object of a run has counts, and every check its name, sentence, result and time") {
   const ScratchFolder folder;
-  const Outcome outcome = check(folder, {kHost, "--only", "^memory", "--seed", "7", "--json"});
+  const Outcome outcome = check_plugin(folder, {kHost, "--only", "^memory", "--seed", "7", "--json"});
   CHECK(outcome.exit_code == 0);
   const json object = json::parse(outcome.out);
   CHECK(object["schema"] == "pliant.plugin_check/1");
@@ -119,13 +119,14 @@ TEST_CASE("plugin check: the object of a run has counts, and every check its nam
 
 TEST_CASE("plugin check: a failure ends with 1, and what it prints to reproduce it does") {
   const ScratchFolder folder;
-  const Outcome failed = check(folder, {kHost, "--set", "memory_bytes=4096", "--only", "memory.recovers", "--json"});
+  const Outcome failed =
+      check_plugin(folder, {kHost, "--set", "memory_bytes=4096", "--only", "memory.recovers", "--json"});
   CHECK(failed.exit_code == 1);
   const json finding = json::parse(failed.out)["checks"][0];
   CHECK(finding["result"] == "fail");
   CHECK(finding["reproduce"] ==
         "pliant plugin check " + kHost + " --set memory_bytes=4096 --reproduce 'memory.recovers:1'");
-  const Outcome again = check(folder, {kHost, "--set", "memory_bytes=4096", "--reproduce", "memory.recovers:1"});
+  const Outcome again = check_plugin(folder, {kHost, "--set", "memory_bytes=4096", "--reproduce", "memory.recovers:1"});
   CHECK(again.exit_code == 1);
   CHECK(again.out.find("FAIL   memory.recovers") != std::string::npos);
   CHECK(again.out.find("0 pass, 1 fail, 0 crash, 0 warn, 0 skip") != std::string::npos);
@@ -133,7 +134,8 @@ TEST_CASE("plugin check: a failure ends with 1, and what it prints to reproduce 
 
 TEST_CASE("plugin check: what failed stands once more at the end, where other checks came after it") {
   const ScratchFolder folder;
-  const Outcome failed = check(folder, {kHost, "--set", "memory_bytes=4096", "--only", "memory.recovers|fill.empty"});
+  const Outcome failed =
+      check_plugin(folder, {kHost, "--set", "memory_bytes=4096", "--only", "memory.recovers|fill.empty"});
   CHECK(failed.exit_code == 1);
   const size_t first = failed.out.find("FAIL   memory.recovers");
   const size_t end = failed.out.find("\nwhat failed\n  FAIL   memory.recovers");
@@ -146,7 +148,7 @@ TEST_CASE("plugin check: what failed stands once more at the end, where other ch
 
 TEST_CASE("plugin check: a kind without checks of its own gets those of every plugin, and the text says so") {
   const ScratchFolder folder;
-  const Outcome outcome = check(folder, {"elasticity/v0.1"});
+  const Outcome outcome = check_plugin(folder, {"elasticity/v0.1"});
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.out.find("plugin.exports") != std::string::npos);
   CHECK(outcome.out.find("memory.aligned") == std::string::npos);
@@ -155,7 +157,7 @@ TEST_CASE("plugin check: a kind without checks of its own gets those of every pl
 
 TEST_CASE("plugin check: --list names every check once, with and without a file") {
   const ScratchFolder folder;
-  const Outcome all = check(folder, {"--list", "--json"});
+  const Outcome all = check_plugin(folder, {"--list", "--json"});
   CHECK(all.exit_code == 0);
   const json object = json::parse(all.out);
   CHECK(object["schema"] == "pliant.plugin_check_list/1");
@@ -164,7 +166,7 @@ TEST_CASE("plugin check: --list names every check once, with and without a file"
   std::sort(names.begin(), names.end());
   CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
   CHECK(names.size() > 90);
-  CHECK(check(folder, {"elasticity/v0.1", "--list"}).out.find("memory.") == std::string::npos);
+  CHECK(check_plugin(folder, {"elasticity/v0.1", "--list"}).out.find("memory.") == std::string::npos);
 }
 
 }  // namespace

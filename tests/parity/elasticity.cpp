@@ -163,7 +163,7 @@ Outcome excused(const Json& row, Plugins& plugins, const Options& options, const
   return !excuses ? Outcome::failed(expected, actual) : Outcome::skipped(rule);
 }
 
-Outcome check(const Json& row, Plugins& plugins, const Options& options) {
+Outcome check_elasticity(const Json& row, Plugins& plugins, const Options& options) {
   const Json& expected = options.lcm_may_exceed_max && row.contains("out_seed") ? row["out_seed"] : row["out"];
   const Result<Answer> actual = answer(row, plugins, options);
   if (!actual) {
@@ -193,7 +193,7 @@ bool matches(const Json& row) {
 }  // namespace
 
 std::vector<RowKind> elasticity_rows() {
-  return {{"elasticity", &matches, elasticity_rules(), &check}};
+  return {{"elasticity", &matches, elasticity_rules(), &check_elasticity}};
 }
 
 }  // namespace pliant::parity

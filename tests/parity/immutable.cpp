@@ -50,7 +50,7 @@ std::string rule_for_text(const std::string& text) {
   return block && has_wide_integer(*block) ? "int64" : "";
 }
 
-Outcome check(const Json& row, Plugins& /*plugins*/, const Options& /*options*/) {
+Outcome check_immutable(const Json& row, Plugins& /*plugins*/, const Options& /*options*/) {
   const Json& expected = row["out"];
   const std::string runtime = python_json(row["runtime"]);
   std::vector<SchedulerBlock> blocks;
@@ -67,7 +67,7 @@ Outcome check(const Json& row, Plugins& /*plugins*/, const Options& /*options*/)
   return shaped == expected ? Outcome::passed() : Outcome::failed(expected.dump(), shaped.dump());
 }
 
-bool matches(const Json& row) {
+bool is_immutable_row(const Json& row) {
   return row.contains("runtime") && row.contains(kTextKey) && row.contains("out");
 }
 
@@ -75,12 +75,12 @@ bool matches(const Json& row) {
 
 std::vector<RowKind> immutable_rows() {
   return {{"elasticity_immutable",
-           &matches,
+           &is_immutable_row,
            {{"strict-json",
              "a block that only Python's JSON reader takes: NaN, an infinity, half a surrogate pair, a number past a "
              "double: refused"},
             {"int64", "an integer of a block past 64 bits: refused where an integer must be"}},
-           &check}};
+           &check_immutable}};
 }
 
 }  // namespace pliant::parity

@@ -48,7 +48,7 @@ Json iterations(const std::vector<PaddedMicroBatch>& micro_batches) {
   return list;
 }
 
-Outcome check(const Json& row, Plugins& /*plugins*/, const Options& /*options*/) {
+Outcome check_loader(const Json& row, Plugins& /*plugins*/, const Options& /*options*/) {
   const Dataset dataset = dataset_of(row);
   const std::vector<Batch> batches = batches_of(row, dataset);
   std::vector<int64_t> longest;
@@ -85,7 +85,7 @@ std::vector<RowKind> loader_rows() {
            {{"rows-used-twice",
              "Rows that no even share can hold: DeepSpeed gives rows of the start of the epoch a second time, Pliant "
              "uses no row twice and refuses."}},
-           &check}};
+           &check_loader}};
 }
 
 }  // namespace pliant::parity

@@ -16,7 +16,7 @@ std::string hex_of(const std::string& bytes) {
   return text;
 }
 
-Outcome check(const Json& row, Plugins& /*plugins*/, const Options& /*options*/) {
+Outcome check_metric_file(const Json& row, Plugins& /*plugins*/, const Options& /*options*/) {
   const test::ScratchFolder folder;
   write_metric_files(folder / "m", row.at("values").get<std::vector<int64_t>>());
   const Json actual{{"bin_hex", hex_of(test::read_all(folder / "m.bin"))},
@@ -28,7 +28,8 @@ Outcome check(const Json& row, Plugins& /*plugins*/, const Options& /*options*/)
 }  // namespace
 
 std::vector<RowKind> metric_file_rows() {
-  return {{"seqlen_file", [](const Json& row) { return row.value("kind", "") == "seqlen_file"; }, {}, &check}};
+  return {
+      {"seqlen_file", [](const Json& row) { return row.value("kind", "") == "seqlen_file"; }, {}, &check_metric_file}};
 }
 
 }  // namespace pliant::parity

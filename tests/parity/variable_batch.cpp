@@ -153,7 +153,7 @@ bool any_of(const Json& list, bool (*is)(const Json&)) {
 bool is_no_integer(const Json& value) {
   return !is_integer(value);
 }
-bool is_wide(const Json& value) {
+bool is_wide_value(const Json& value) {
   return is_integer(value) && !fits(value);
 }
 bool is_wide_length(const Json& value) {
@@ -170,7 +170,7 @@ const char* cannot_be_asked(const Json& row) {
   const bool typed_ids = ids.is_null() || (ids.is_array() && !any_of(ids, is_no_integer));
   if (!typed_ids || is_no_integer(batch) || any_of(row.at("seqlens"), is_no_integer)) return "typed-argument";
   if (!seed.is_null() && is_no_integer(seed)) return "typed-argument";
-  if (any_of(row.at("seqlens"), is_wide_length) || any_of(ids, is_wide) || is_wide(batch)) return "int64";
+  if (any_of(row.at("seqlens"), is_wide_length) || any_of(ids, is_wide_value) || is_wide_value(batch)) return "int64";
   return nullptr;
 }
 
@@ -183,7 +183,7 @@ const char* excuse(const Json& row) {
   const bool typed_limits =
       is_integer(most) && (low.is_null() || is_integer(low)) && (high.is_null() || is_integer(high));
   if (!typed_limits || !args.at("required_microbatches_of_same_size").is_boolean()) return "typed-argument";
-  if (is_wide(most) || is_wide(low) || is_wide(high)) return "int64";
+  if (is_wide_value(most) || is_wide_value(low) || is_wide_value(high)) return "int64";
   if (is_negative(most) || is_negative(low) || is_negative(high)) return "negative-limit";
   if (any_of(row.at("seqlens"), is_negative)) return "negative-length";
   if (any_of(args.at("sequence_ids_per_mb"), is_negative)) return "negative-id";

@@ -74,7 +74,7 @@ Work latency_work(Bench& bench, const std::string& what) {
     work.run = record;
     work.settle = both;
   } else if (what == "event_record_to_end") {
-    work.run = [=, &bench] {
+    work.run = [=] {
       record();
       event->synchronize();
     };

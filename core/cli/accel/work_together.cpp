@@ -13,7 +13,7 @@ namespace pliant::cli {
 namespace {
 
 constexpr MemoryKind kOnDevice = MemoryKind::kDevice;
-constexpr uint64_t kWidth = sizeof(float);
+constexpr uint64_t kElementBytes = sizeof(float);
 
 float fill_value() {
   float one = 0;
@@ -50,43 +50,44 @@ class Buffers {
 
 Collective all_gather(Bench& bench, Team& team, const Buffers& buffers, uint64_t bytes) {
   const auto ranks = static_cast<uint64_t>(team.ranks);
-  const uint64_t count = std::max<uint64_t>(1, bytes / kWidth / ranks);
-  const void* const send = buffers.memory(0, count * kWidth);
-  void* const recv = buffers.memory(1, count * kWidth * ranks);
+  const uint64_t count = std::max<uint64_t>(1, bytes / kElementBytes / ranks);
+  const void* const send = buffers.memory(0, count * kElementBytes);
+  void* const recv = buffers.memory(1, count * kElementBytes * ranks);
   const auto enqueue = [=, &bench, &comm = team.comm] {
     comm.all_gather(send, recv, count, DType::kF32, bench.stream());
   };
-  return {enqueue, recv, count * kWidth * ranks, count * kWidth * ranks, fill_value()};
+  return {enqueue, recv, count * kElementBytes * ranks, count * kElementBytes * ranks, fill_value()};
 }
 
 Collective reduce_scatter(Bench& bench, Team& team, const Buffers& buffers, uint64_t bytes) {
   const auto ranks = static_cast<uint64_t>(team.ranks);
-  const uint64_t count = std::max<uint64_t>(1, bytes / kWidth / ranks);
-  const void* const send = buffers.memory(0, count * kWidth * ranks);
-  void* const recv = buffers.memory(1, count * kWidth);
+  const uint64_t count = std::max<uint64_t>(1, bytes / kElementBytes / ranks);
+  const void* const send = buffers.memory(0, count * kElementBytes * ranks);
+  void* const recv = buffers.memory(1, count * kElementBytes);
   const auto enqueue = [=, &bench, &comm = team.comm] {
     comm.reduce_scatter(send, recv, count, DType::kF32, ReduceOp::kSum, bench.stream());
   };
-  return {enqueue, recv, count * kWidth, count * kWidth * ranks, fill_value() * static_cast<float>(team.ranks)};
+  return {enqueue, recv, count * kElementBytes, count * kElementBytes * ranks,
+          fill_value() * static_cast<float>(team.ranks)};
 }
 
 Collective all_reduce(Bench& bench, Team& team, const Buffers& buffers, uint64_t bytes) {
-  const uint64_t count = std::max<uint64_t>(1, bytes / kWidth);
-  const void* const send = buffers.memory(0, count * kWidth);
-  void* const recv = buffers.memory(1, count * kWidth);
+  const uint64_t count = std::max<uint64_t>(1, bytes / kElementBytes);
+  const void* const send = buffers.memory(0, count * kElementBytes);
+  void* const recv = buffers.memory(1, count * kElementBytes);
   const auto enqueue = [=, &bench, &comm = team.comm] {
     comm.all_reduce(send, recv, count, DType::kF32, ReduceOp::kSum, bench.stream());
   };
-  return {enqueue, recv, count * kWidth, count * kWidth, fill_value() * static_cast<float>(team.ranks)};
+  return {enqueue, recv, count * kElementBytes, count * kElementBytes, fill_value() * static_cast<float>(team.ranks)};
 }
 
 Collective broadcast(Bench& bench, Team& team, const Buffers& buffers, uint64_t bytes) {
-  const uint64_t count = std::max<uint64_t>(1, bytes / kWidth);
-  void* const buffer = buffers.memory(team.rank == 0 || buffers.are_windows() ? 0 : 2, count * kWidth);
+  const uint64_t count = std::max<uint64_t>(1, bytes / kElementBytes);
+  void* const buffer = buffers.memory(team.rank == 0 || buffers.are_windows() ? 0 : 2, count * kElementBytes);
   const auto enqueue = [=, &bench, &comm = team.comm] {
     comm.broadcast(buffer, count, DType::kF32, 0, bench.stream());
   };
-  return {enqueue, buffer, count * kWidth, count * kWidth, fill_value()};
+  return {enqueue, buffer, count * kElementBytes, count * kElementBytes, fill_value()};
 }
 
 Collective barrier(Bench& bench, Team& team) {

@@ -12,9 +12,9 @@
 
 namespace pliant::cli {
 
-using Json = Worker::Json;
-
 namespace {
+
+using Json = Worker::Json;
 
 BenchWork work_in(const Json& json) {
   return {json.at("section").get<std::string>(),

@@ -11,6 +11,7 @@
 
 #include "base/environment.hpp"
 #include "base/suggest.hpp"
+#include "plugin/compiled_in.hpp"
 #include "plugin/record_check.hpp"
 
 namespace pliant::plugin {
@@ -72,7 +73,7 @@ std::vector<SearchDir> installed_dirs() {
     if (directory_exists(beside)) return {{beside, "installed"}};
   }
   std::vector<SearchDir> dirs;
-  for (const char* compiled_in : {PLIANT_INSTALLED_PLUGIN_DIR, PLIANT_BUILT_PLUGIN_DIR}) {
+  for (const char* compiled_in : {kInstalledDir, kBuiltDir}) {
     if (directory_exists(compiled_in)) dirs.push_back({compiled_in, "installed"});
   }
   return dirs;

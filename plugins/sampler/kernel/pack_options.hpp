@@ -15,9 +15,7 @@ namespace pliant::sampler {
 
 /// Why a packing sampler leaves sequences out; indices into pack_drop_reasons().
 enum PackDrop : int32_t { kPackTooLong = 0, kPackBelowMin = 1, kPackIncompleteBatch = 2 };
-inline std::vector<const char*> pack_drop_reasons() {
-  return {"too_long", "below_min_sequences", "incomplete_batch"};
-}
+std::vector<const char*> pack_drop_reasons();
 
 /// Tokens that a sequence costs: itself, and a term for attention that grows with its square. Rounded up.
 class Cost {
@@ -59,20 +57,7 @@ class Cost {
 };
 
 /// `length`: what cost_window_length comes down to.
-inline void check_cost_window(int64_t window, int64_t length, int64_t given_length) {
-  if (window != 0 && length == 0) {
-    throw sdk::Failure(PLIANT_OUT_OF_RANGE,
-                       "cost_window needs the cost of a row; set cost_window_length, the length at which attention "
-                       "costs as much as everything else",
-                       "cost_window cost_window_length");
-  }
-  if (window == 0 && given_length != 0) {
-    throw sdk::Failure(
-        PLIANT_OUT_OF_RANGE,
-        "cost_window_length = " + std::to_string(given_length) + " counts with cost_window only; set it too",
-        "cost_window_length cost_window");
-  }
-}
+void check_cost_window(int64_t window, int64_t length, int64_t given_length);
 
 struct PackOptions {
   int64_t max_tokens = 0;
@@ -102,76 +87,14 @@ struct PackOptions {
   }
 
   /// Refuses values that do not go together.
-  void check() const {
-    check_packs();
-    check_unit();
-    check_batches();
-  }
+  void check() const;
   /// Every option as text: two samplers with the same text plan alike.
-  [[nodiscard]] std::string text() const {
-    return "max_tokens = " + std::to_string(max_tokens) + ", order = " + order +
-           ", min_sequences = " + std::to_string(min_sequences) + ", max_sequences = " + std::to_string(max_sequences) +
-           ", budget_unit = " + (unit() == PLIANT_UNIT_COST ? "cost" : budget_unit) +
-           ", quadratic_length = " + std::to_string(quadratic_length) + ", over_long = " + over_long +
-           ", tail = " + tail + ", same_sequences = " + (same_sequences ? "true" : "false") +
-           ", cost_window = " + std::to_string(cost_window) +
-           ", cost_window_length = " + std::to_string(cost_window == 0 ? 0 : window_length());
-  }
+  [[nodiscard]] std::string text() const;
 
  private:
-  static void refuse(bool wrong, const std::string& why, const char* options) {
-    if (wrong) throw sdk::Failure(PLIANT_OUT_OF_RANGE, why, options);
-  }
-  void check_unit() const {
-    refuse(budget_unit == "cost" && quadratic_length == 0,
-           "budget_unit = \"cost\" needs quadratic_length, the length at which attention costs as much as everything "
-           "else",
-           "budget_unit quadratic_length");
-    refuse(counts_loss() && quadratic_length != 0,
-           "budget_unit = \"loss_tokens\" counts no cost; leave out quadratic_length, or set budget_unit = \"cost\"",
-           "budget_unit quadratic_length");
-    refuse(counts_loss() && (over_long == "truncate" || over_long == "split"),
-           "over_long = \"" + over_long +
-               "\" does not go with budget_unit = \"loss_tokens\": which tokens of a sequence have a loss is not "
-               "known; use over_long = \"error\" or \"drop\"",
-           "over_long budget_unit");
-  }
-  void check_batches() const {
-    refuse(same_sequences && min_sequences > 1,
-           "same_sequences parts packs, so min_sequences = " + std::to_string(min_sequences) +
-               " cannot be kept; use one of them",
-           "same_sequences min_sequences");
-    refuse(same_sequences && cost_window != 0,
-           "same_sequences and cost_window both decide which rows form a batch; use one of them",
-           "same_sequences cost_window");
-    check_cost_window(cost_window, window_length(), cost_window_length);
-  }
-  void check_packs() const {
-    if (max_sequences != 0 && min_sequences > max_sequences) {
-      throw sdk::Failure(PLIANT_OUT_OF_RANGE,
-                         "min_sequences = " + std::to_string(min_sequences) + " is above max_sequences = " +
-                             std::to_string(max_sequences) + "; no pack can have that many sequences",
-                         "min_sequences max_sequences");
-    }
-    if (longest() < 1) {
-      throw sdk::Failure(PLIANT_OUT_OF_RANGE,
-                         "max_tokens = " + std::to_string(max_tokens) +
-                             " has no room for one token at quadratic_length = " + std::to_string(quadratic_length),
-                         "max_tokens quadratic_length");
-    }
-    if (quadratic_length != 0 && max_tokens > std::numeric_limits<int32_t>::max()) {
-      throw sdk::Failure(PLIANT_OUT_OF_RANGE,
-                         "max_tokens = " + std::to_string(max_tokens) +
-                             " is above 2147483647, the most that goes with quadratic_length",
-                         "max_tokens quadratic_length");
-    }
-    if (over_long == "split" && (tail == "drop" || min_sequences > 1)) {
-      throw sdk::Failure(PLIANT_OUT_OF_RANGE,
-                         "over_long = \"split\" uses every piece of a sequence, so tail = \"drop\" and min_sequences "
-                         "above 1, which leave packs out, do not go with it; use over_long = \"truncate\"",
-                         "over_long tail min_sequences");
-    }
-  }
+  void check_unit() const;
+  void check_batches() const;
+  void check_packs() const;
 };
 
 inline constexpr const char* kTailDoc =
@@ -186,20 +109,9 @@ struct BudgetWords {
   std::vector<const char*> units;
 };
 /// For packs whose sequences add up.
-inline BudgetWords summed_budget() {
-  return {
-      "Most that one pack holds: the sum over its sequences, each counted in budget_unit.",
-      "What a sequence counts against max_tokens: tokens = its length; loss_tokens = its tokens that have a loss, at "
-      "least 1; cost = its length with the term of quadratic_length, which tokens with quadratic_length also means.",
-      {"tokens", "loss_tokens", "cost"}};
-}
+BudgetWords summed_budget();
 /// For packs that are padded to their longest sequence; PackOptions::budget_unit is to be "padded_tokens".
-inline BudgetWords padded_budget() {
-  return {"Most tokens in one pack with its padding: the length of its longest sequence times their number.",
-          "What a sequence counts against max_tokens: padded_tokens = the length that it is padded to; cost = that "
-          "length with the term of quadratic_length, which padded_tokens with quadratic_length also means.",
-          {"padded_tokens", "cost"}};
-}
+BudgetWords padded_budget();
 
 template <class T>
 void add_cost_window(sdk::Options<T>& o, int64_t T::*window, int64_t T::*length, const char* length_doc) {

@@ -16,6 +16,9 @@
 
 namespace pliant::sampler {
 
+/// Of packs that are sums.
+sdk::PackingReport report_packs(const PackOptions& options, const sdk::PackedEpoch& epoch);
+
 /// T derives from this and has
 ///   void pack(const Items&, const sdk::EpochRequest&, sdk::EpochRows&): the packs; ids number the items; `rows` is as
 ///   restart() leaves it
@@ -49,13 +52,7 @@ class PackSampler : public PackOptions {
   }
 
   [[nodiscard]] sdk::PackingReport packing_report(const sdk::PackedEpoch& epoch) const {
-    const auto report = [&](auto&& size) {
-      return report_sums(epoch, max_tokens, static_cast<uint64_t>(max_sequences), unit(), size);
-    };
-    if (counts_loss() && !epoch.loss_tokens().empty()) {
-      return report([&](int64_t id, int64_t) { return loss_size(epoch.loss_tokens(), id); });
-    }
-    return report([cost = cost()](int64_t, int64_t tokens) { return cost(tokens); });
+    return report_packs(*this, epoch);
   }
   const void* extension(const char* id) const {
     return std::strcmp(id, PLIANT_PACKING) == 0 ? sdk::packing_table<T>() : nullptr;

@@ -93,20 +93,6 @@ class PaddedPack {
 
 /// Fills packs in order; appends to `offsets`, which begins with 0, where each ends. Lengths fit. O(n): sequences that
 /// a multiple leaves over begin the next pack, fewer than the pack before has.
-inline void fill_padded(std::span<const int32_t> lengths, const PaddedRule& rule, std::vector<uint64_t>& offsets) {
-  size_t begin = 0;
-  PaddedPack pack(rule);
-  size_t next = 0;
-  while (begin < lengths.size()) {
-    if (next < lengths.size() && pack.add(lengths[next])) {
-      ++next;
-      continue;
-    }
-    begin += pack.kept();
-    offsets.push_back(begin);
-    pack = PaddedPack(rule);
-    next = begin;
-  }
-}
+void fill_padded(std::span<const int32_t> lengths, const PaddedRule& rule, std::vector<uint64_t>& offsets);
 
 }  // namespace pliant::sampler

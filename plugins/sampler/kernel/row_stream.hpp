@@ -27,24 +27,8 @@ struct FeedRule {
   bool loss_tokens = false;  ///< sequences count their loss tokens; over_long is error, and cost that of tokens
 };
 
-inline void save_row(ByteWriter& out, const Row& row) {
-  out.number(uint64_t{row.size()});
-  for (const sdk::Entry& entry : row) {
-    out.number(entry.id);
-    out.number(entry.piece.first);
-    out.number(entry.piece.count);
-  }
-}
-inline Row load_row(ByteReader& in) {
-  Row row(in.count(3 * sizeof(uint64_t)));
-  for (sdk::Entry& entry : row) {
-    entry.id = in.integer();
-    entry.piece.first = in.integer();
-    entry.piece.count = in.integer();
-    if (entry.id < 0 || entry.piece.first < 0 || entry.piece.count < 1) damaged("an entry that is none");
-  }
-  return row;
-}
+void save_row(ByteWriter& out, const Row& row);
+Row load_row(ByteReader& in);
 
 /// Engine has
 ///   template <class Emit> void push(const sdk::Entry&, int64_t size, Emit&&);  // emit(Row) for each finished row

@@ -23,9 +23,7 @@ class ByteWriter {
   std::string bytes_;
 };
 
-[[noreturn]] inline void damaged(const std::string& how) {
-  throw sdk::Failure(PLIANT_DATA_LOSS, "the state is damaged: " + how);
-}
+[[noreturn]] void damaged(const std::string& how);
 
 class ByteReader {
  public:
@@ -54,45 +52,12 @@ class ByteReader {
   std::string_view bytes_;
 };
 
-namespace detail {
-
-inline uint64_t checksum(std::string_view text, uint64_t state) {
-  for (const char c : text) state = (state ^ static_cast<unsigned char>(c)) * 0x100000001b3U;  // FNV-1a
-  return state;
-}
-inline uint64_t state_checksum(const std::string& tag, const std::string& options, const std::string& position) {
-  return checksum(position, checksum(options, checksum(tag, 0xcbf29ce484222325U)));
-}
-
-}  // namespace detail
-
 /// `position` may be empty and may be of any size.
-inline void save_position(const sdk::Writer& out, const std::string& tag, const std::string& options,
-                          const std::string& position) {
-  constexpr size_t kPortion = size_t{1} << 20U;  // the longest text that a Reader takes
-  out.text(tag);
-  out.text(options);
-  out.value(static_cast<uint64_t>((position.size() + kPortion - 1) / kPortion));
-  for (size_t at = 0; at < position.size(); at += kPortion) out.text(position.substr(at, kPortion));
-  out.value(detail::state_checksum(tag, options, position));
-}
+void save_position(const sdk::Writer& out, const std::string& tag, const std::string& options,
+                   const std::string& position);
 
 /// What save_position wrote for the same tag and options. PLIANT_DATA_LOSS for foreign or damaged bytes,
 /// PLIANT_FAILED_PRECONDITION for other options.
-inline std::string load_position(const sdk::Reader& in, const std::string& tag, const std::string& options) {
-  if (in.text() != tag) throw sdk::Failure(PLIANT_DATA_LOSS, "this is no state of " + tag);
-  const std::string saved = in.text();
-  std::string position;
-  for (auto portions = in.value<uint64_t>(); portions > 0; --portions) position += in.text();
-  const auto sum = in.value<uint64_t>();
-  in.expect_end();
-  if (sum != detail::state_checksum(tag, saved, position)) damaged("its checksum is wrong");
-  if (saved != options) {
-    throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "the state was saved with other options (" + saved +
-                                                       ") than those set now (" + options +
-                                                       "); use the saved ones to resume");
-  }
-  return position;
-}
+std::string load_position(const sdk::Reader& in, const std::string& tag, const std::string& options);
 
 }  // namespace pliant::sampler

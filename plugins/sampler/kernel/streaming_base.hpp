@@ -59,17 +59,7 @@ class Streams {
 };
 
 /// For packing samplers: what their options must be.
-inline std::string why_no_stream(const PackOptions& options) {
-  if (options.order != "dataloader") return "order = \"dataloader\"";
-  if (options.tail != "keep") return "tail = \"keep\"";
-  if (options.min_sequences > 1) return "min_sequences up to 1";
-  if (options.over_long == "drop") return "an over_long other than \"drop\"";
-  if (options.same_sequences) return "same_sequences = false";
-  if (options.cost_window != 0) return "cost_window = 0";
-  return {};
-}
-inline FeedRule feed_rule(const PackOptions& options) {
-  return {options.longest(), options.cost(), options.over_long, options.counts_loss()};
-}
+std::string why_no_stream(const PackOptions& options);
+FeedRule feed_rule(const PackOptions& options);
 
 }  // namespace pliant::sampler

@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
+#include <functional>
 #include <thread>
-#include <vector>
 
 #include "pliant/sdk/batch_sampler.hpp"
 
@@ -39,25 +38,7 @@ inline size_t slice(size_t count, size_t part, size_t parts, size_t unit = 1) {
 }
 
 /// Calls run(part) for 0 .. parts-1, each on a thread of its own; rethrows what the first of them throws.
-template <class Run>
-void in_parallel(size_t parts, Run&& run) {
-  std::vector<std::exception_ptr> failed(parts);
-  const auto guarded = [&](size_t part) {
-    try {
-      run(part);
-    } catch (...) {
-      failed[part] = std::current_exception();
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (size_t part = 1; part < parts; ++part) threads.emplace_back(guarded, part);
-    guarded(0);
-  }
-  for (const std::exception_ptr& failure : failed) {
-    if (failure) std::rethrow_exception(failure);
-  }
-}
+void in_parallel(size_t parts, const std::function<void(size_t)>& run);
 
 /// How many threads are worth their start for `count` sequences.
 inline size_t useful_threads(size_t wanted, size_t count) {

@@ -116,7 +116,7 @@ void batch(const Subject& subject) {
   compare(to.get("a batch of copies"), wanted, "a batch of copies");
 }
 
-void large(const Subject& subject) {
+void large_copies(const Subject& subject) {
   const Accelerator accelerator(subject);
   constexpr uint64_t kBytes = (uint64_t{48} << 20U) + 17;
   const Stream stream(accelerator);
@@ -183,7 +183,7 @@ std::vector<Check> copy_checks() {
       {"copy.host", "a copy from plain or pinned host memory and back moves its bytes and no other", with_host},
       {"copy.empty", "copies of 0 bytes are no error and change nothing", of_nothing},
       {"copy.batch", "a batch of copies does all of them, and its array may go at once", batch},
-      {"copy.large", "a copy of 48 MiB is whole", large},
+      {"copy.large", "a copy of 48 MiB is whole", large_copies},
       {"copy.huge", "a copy of more than 4 GiB is whole", huge_copy, 120},
       {"copy.devices", "copies between all pairs of devices are whole", between_devices, 60},
       {"fill.bytes", "a fill sets its bytes and no other", fill},

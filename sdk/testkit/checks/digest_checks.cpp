@@ -50,7 +50,7 @@ void enqueue(const Accelerator& accelerator, void* to, const void* from, uint64_
   must("digest_blocks_async", outcome);
 }
 
-void exact(const Subject& subject) {
+void exact_digests(const Subject& subject) {
   const Accelerator accelerator(subject);
   const Stream stream(accelerator);
   for (const uint64_t blocks : std::initializer_list<uint64_t>{0, 1, 2, 7, 256, 4099}) {
@@ -98,7 +98,7 @@ void in_order(const Subject& subject) {
 
 std::vector<Check> digest_checks() {
   return {
-      {"digest.exact", "digests of blocks are those that the ABI defines, and nothing else changes", exact},
+      {"digest.exact", "digests of blocks are those that the ABI defines, and nothing else changes", exact_digests},
       {"digest.order", "a digest returns at once and waits for earlier work on its stream", in_order},
   };
 }

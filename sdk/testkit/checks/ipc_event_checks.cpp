@@ -13,7 +13,7 @@ namespace pliant::testkit {
 namespace {
 
 using Slots = pliant_accelerator;
-constexpr int kRounds = 20;
+constexpr int kEventRounds = 20;
 constexpr double kPromisedMs = 100;
 
 /// As Event, of an event that was imported.
@@ -299,7 +299,7 @@ void events_leak_script(const Rank& rank) {
   const HandlePost post = post_of(rank);
   const Stream stream(accelerator);
   int64_t before = 0;
-  for (int round = 0; round <= kRounds; ++round) {
+  for (int round = 0; round <= kEventRounds; ++round) {
     if (rank.rank == 0) {
       const Event event(accelerator, PLIANT_EVENT_EXPORTED);
       event.record(stream);
@@ -318,7 +318,7 @@ void events_leak_script(const Rank& rank) {
     if (round == 0) before = open_descriptors();  // what the first use leaves open stays
   }
   const int64_t more = open_descriptors() - before;
-  expect(more <= 0, std::to_string(more) + " file descriptors more are open after " + std::to_string(kRounds) +
+  expect(more <= 0, std::to_string(more) + " file descriptors more are open after " + std::to_string(kEventRounds) +
                         (rank.rank == 0 ? " events were exported and destroyed" : " events were imported twice each"));
   end(rank);
 }
@@ -338,7 +338,7 @@ void need_events(const Subject& subject) {
          "it creates events with PLIANT_EVENT_EXPORTED, and its " PLIANT_IPC " lacks export_event or import_event");
 }
 
-void refused(const Subject& subject) {
+void refused_events(const Subject& subject) {
   need_events(subject);
   const Accelerator accelerator(subject);
   pliant_ipc_handle handle{};
@@ -370,10 +370,10 @@ void rerecorded(const Subject& s) {
 void lasts(const Subject& s) {
   pair(s, "ipc_event_lasts");
 }
-void destroyed(const Subject& s) {
+void destroyed_events(const Subject& s) {
   pair(s, "ipc_event_destroyed");
 }
-void leaks(const Subject& s) {
+void event_leaks(const Subject& s) {
   pair(s, "ipc_event_leaks");
 }
 
@@ -412,9 +412,9 @@ std::vector<Check> ipc_event_checks() {
       {"ipc.event_killed", "who waits for an event whose process is killed is told so", killed},
       {"ipc.event_lasts", "a recording is reached in other processes though the event was destroyed", lasts},
       {"ipc.event_destroyed", "an event that was destroyed is not imported, and an imported one not exported",
-       destroyed},
-      {"ipc.event_refused", "only events made for it are exported, and no process imports its own", refused},
-      {"ipc.event_leaks", "events that were exported and imported leave no file descriptor behind", leaks},
+       destroyed_events},
+      {"ipc.event_refused", "only events made for it are exported, and no process imports its own", refused_events},
+      {"ipc.event_leaks", "events that were exported and imported leave no file descriptor behind", event_leaks},
   };
 }
 

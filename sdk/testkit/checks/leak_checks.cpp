@@ -11,7 +11,7 @@ namespace pliant::testkit {
 
 namespace {
 
-constexpr int kRounds = 10;
+constexpr int kLeakRounds = 10;
 constexpr int64_t kSettleNs = 3000000000;
 
 int64_t entries(const char* folder) {
@@ -57,8 +57,8 @@ void instances(const Subject& subject) {
   const OpenedPlugin kept(subject.file);  // so that unloading hides nothing
   use_everything(subject);                // what the first use leaves in the process stays
   const Census before;
-  for (int i = 0; i < kRounds; ++i) use_everything(subject);
-  compare(before, std::to_string(kRounds) + " instances came and went");
+  for (int i = 0; i < kLeakRounds; ++i) use_everything(subject);
+  compare(before, std::to_string(kLeakRounds) + " instances came and went");
 }
 
 void communicators_script(const Rank& rank) {
@@ -72,14 +72,14 @@ void communicators_script(const Rank& rank) {
   };
   once();
   const Census before;
-  for (int i = 0; i < kRounds; ++i) once();
-  compare(before, std::to_string(kRounds) + " communicators came and went");
+  for (int i = 0; i < kLeakRounds; ++i) once();
+  compare(before, std::to_string(kLeakRounds) + " communicators came and went");
 }
 
 void communicators(const Subject& subject) {
   need_collectives(subject);
   Ranks ranks(subject, "communicators", 2);
-  for (int i = 0; i <= kRounds; ++i) ranks.carry_id();
+  for (int i = 0; i <= kLeakRounds; ++i) ranks.carry_id();
   ranks.finish();
 }
 

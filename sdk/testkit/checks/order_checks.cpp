@@ -133,7 +133,7 @@ void stream_synchronize(const Subject& s) {
   synchronize_waits(s, "stream_synchronize", false);
 }
 
-void apart(const Subject& subject) {
+void apart_streams(const Subject& subject) {
   const Accelerator accelerator(subject);
   const Memory memory(accelerator, kOrderBytes);
   const Stream held(accelerator);
@@ -220,7 +220,7 @@ std::vector<Check> order_checks() {
       {"order.stream_query", "stream_query tells the truth", stream_query},
       {"order.event_synchronize", "event_synchronize waits", event_synchronize},
       {"order.stream_synchronize", "stream_synchronize waits", stream_synchronize},
-      {"order.apart", "a stream runs beside one that stands", apart},
+      {"order.apart", "a stream runs beside one that stands", apart_streams},
       {"order.host_function", "every host function runs once, in stream order", host_functions},
       {"order.roles", "streams of every role and priority do all kinds of work", roles},
       {"order.destroy", "stream_destroy waits for enqueued work", destroy_waits},

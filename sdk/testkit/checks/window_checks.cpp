@@ -12,7 +12,7 @@ namespace {
 using Slots = pliant_accelerator;
 using Table = pliant_collectives;
 
-constexpr int32_t kRanks = 4;
+constexpr int32_t kWindowRanks = 4;
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kPages = 600;
 constexpr uint64_t kFew = 1000;  ///< elements of each rank
@@ -182,14 +182,14 @@ void several_script(const Rank& rank) {
 
 void collectives(const Subject& subject) {
   need_windows(subject);
-  Ranks ranks(subject, "windows", kRanks);
+  Ranks ranks(subject, "windows", kWindowRanks);
   ranks.carry_id();
   ranks.finish();
 }
 
 void several(const Subject& subject) {
   need_windows(subject);
-  Ranks ranks(subject, "several_windows", kRanks);
+  Ranks ranks(subject, "several_windows", kWindowRanks);
   ranks.carry_id();
   ranks.carry_id();
   ranks.hear_all("end of all_gather");

@@ -8,7 +8,7 @@
 namespace soft_ze {
 namespace {
 
-constexpr uint32_t kMagic = 0x07230203;
+constexpr uint32_t kSpirvMagic = 0x07230203;
 constexpr size_t kHeaderWords = 5;
 enum Operation : uint32_t { kMemoryModel = 14, kEntryPoint = 15, kCapability = 17, kFunction = 54, kFunctionEnd = 56 };
 enum : uint32_t { kModelKernel = 6, kPhysical64 = 2, kOpenCl = 2 };
@@ -45,7 +45,7 @@ Spirv read_spirv(std::span<const std::byte> file) {
   std::vector<uint32_t> words(file.size() / sizeof(uint32_t));
   if (!words.empty()) std::memcpy(words.data(), file.data(), words.size() * sizeof(uint32_t));
   const auto refused = [](const char* why) { return Spirv{why, {}, {}}; };
-  if (file.size() % sizeof(uint32_t) != 0 || words.size() < kHeaderWords || words[0] != kMagic) {
+  if (file.size() % sizeof(uint32_t) != 0 || words.size() < kHeaderWords || words[0] != kSpirvMagic) {
     return refused("error: this is no SPIR-V");
   }
   if (words[1] > kNewestSpirv) return refused("error: SPIR-V of a version that is not supported");

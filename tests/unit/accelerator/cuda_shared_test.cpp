@@ -417,11 +417,11 @@ struct Renewing {
   const char* nccl;
   int64_t renewals;
 };
-constexpr std::array<Renewing, 5> kRenewing{{{"nccl", PLIANT_SOFT_NCCL, 2},
-                                             {"nccl", PLIANT_SOFT_OLD_NCCL, 0},
-                                             {"auto", PLIANT_SOFT_NCCL, 2},
-                                             {"auto", PLIANT_SOFT_OLD_NCCL, 0},
-                                             {"generic", PLIANT_SOFT_NCCL, 0}}};
+const std::array<Renewing, 5> kRenewing{{{"nccl", PLIANT_SOFT_NCCL, 2},
+                                         {"nccl", PLIANT_SOFT_OLD_NCCL, 0},
+                                         {"auto", PLIANT_SOFT_NCCL, 2},
+                                         {"auto", PLIANT_SOFT_OLD_NCCL, 0},
+                                         {"generic", PLIANT_SOFT_NCCL, 0}}};
 
 }  // namespace
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cuda_runtime.hpp"
+#include "folders.hpp"
 #include "level_zero_driver.hpp"
 #include "pliant/abi/plugin.h"
 #include "pliant/sdk/calls.hpp"
@@ -28,11 +29,12 @@ struct Outcome : pliant::sdk::Answer {
   [[nodiscard]] std::string text() const { return std::to_string(status) + ": " + message; }
 };
 
-inline const char* const kHostFile = PLIANT_PLUGIN_DIR "/accelerator-host.pliant.so";
-inline const char* const kSimFile = PLIANT_TESTKIT_PLUGIN_DIR "/accelerator-sim.pliant.so";
+inline const char* const kHostFile = pliant::test::in_folder(PLIANT_PLUGIN_DIR, "accelerator-host.pliant.so");
+inline const char* const kSimFile = pliant::test::in_folder(PLIANT_TESTKIT_PLUGIN_DIR, "accelerator-sim.pliant.so");
 
-inline const char* const kLevelZeroFile = PLIANT_PLUGIN_DIR "/accelerator-level_zero.pliant.so";
-inline const char* const kCudaFile = PLIANT_PLUGIN_DIR "/accelerator-cuda.pliant.so";
+inline const char* const kLevelZeroFile =
+    pliant::test::in_folder(PLIANT_PLUGIN_DIR, "accelerator-level_zero.pliant.so");
+inline const char* const kCudaFile = pliant::test::in_folder(PLIANT_PLUGIN_DIR, "accelerator-cuda.pliant.so");
 
 /// The plugin that tests of any accelerator run on: that of the host, unless PLIANT_TEST_ACCELERATOR asks for Level
 /// Zero on its software driver: `level_zero`, `level_zero_validated` with the loader's own checks,

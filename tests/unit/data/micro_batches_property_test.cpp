@@ -15,7 +15,7 @@ using pliant::test::Scratch;
 
 namespace {
 
-const std::vector<std::string> kSamplers{
+const std::vector<std::string> kMicroBatchSamplers{
     "[sampler]\nuse = \"fixed\"\n", "[sampler]\nuse = \"next_fit\"\n[sampler.next_fit]\nmax_tokens = 60\n",
     "[sampler]\nuse = \"concat\"\n[sampler.concat]\nmax_tokens = 25\n",
     "[sampler]\nuse = \"seqlen\"\n[sampler.seqlen]\nmax_tokens = 60\nstrict = true\n"
@@ -35,8 +35,8 @@ Case random_case(const Scratch& scratch) {
   made.dataset.lengths = lengths;
   Plan plan;
   plan.global_batch = *rc::gen::inRange<int64_t>(1, 6);
-  const auto which = *rc::gen::inRange<size_t>(0, kSamplers.size());
-  Batches all(scratch.config(kSamplers[which]), plan, made.dataset);
+  const auto which = *rc::gen::inRange<size_t>(0, kMicroBatchSamplers.size());
+  Batches all(scratch.config(kMicroBatchSamplers[which]), plan, made.dataset);
   for (int64_t i = 0; i < all.epoch(0).batches; ++i) made.batches.push_back(all.batch(0, i));
   made.layout.world_size = *rc::gen::inRange<int64_t>(1, 6);
   made.layout.micro_batch = *rc::gen::inRange<int64_t>(1, 4);

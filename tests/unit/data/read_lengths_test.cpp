@@ -71,7 +71,7 @@ std::string index_of(const std::vector<int32_t>& sizes, uint8_t type = 4) {
   return bytes;
 }
 
-bool has(const std::string& text, const std::string& part) {
+bool mentions(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
@@ -89,27 +89,28 @@ TEST_CASE_FIXTURE(Files, "a numpy array of any integer or float type gives its l
 
 TEST_CASE_FIXTURE(Files, "a numpy array that is wrong is refused by name") {
   const std::string three = bytes_of<int64_t>({3, 1, 127});
-  CHECK(has(refusal_of(write("a.npy", "x")), "does not start with"));
-  CHECK(has(refusal_of(write("b.npy", npy("<i8", "(4,)", three))), "4 numbers take 32 bytes, it has 24"));
-  CHECK(has(refusal_of(write("c.npy", npy("<i8", "(2,)", three))), "2 numbers take 16 bytes, it has 24"));
-  CHECK(has(refusal_of(write("d.npy", npy("<i8", "(3, 1)", three))), "other than one dimension"));
-  CHECK(has(refusal_of(write("e.npy", npy("<U8", "(3,)", three))), "no integer or float"));
-  CHECK(has(refusal_of(write("f.npy", npy("<i8", "(3,)", three, 9))), "version 9"));
-  CHECK(has(refusal_of(write("g.npy", npy("<i8", "(3,)", three).substr(0, 40))), "ends within its header"));
-  CHECK(has(refusal_of(write("h.npy", npy("<f8", "(2,)", bytes_of<double>({1, NAN})))), "value 1 is nan"));
-  CHECK(has(refusal_of(write("i.npy", npy("<f8", "(2,)", bytes_of<double>({1, 2.5})))), "value 1 is 2.5"));
-  CHECK(has(refusal_of(write("j.npy", npy("<f4", "(1,)", bytes_of<float>({INFINITY})))), "value 0 is inf"));
-  CHECK(has(refusal_of(write("k.npy", npy("<u8", "(1,)", bytes_of<uint64_t>({uint64_t{1} << 63})))), "63 bits"));
-  CHECK(has(refusal_of(write("l.npy", npy("<i8", "(2,)", bytes_of<int64_t>({5, 0})))),
-            "sequence 1 has a length of 0; a length is"));
-  CHECK(has(refusal_of(write("m.npy", npy("<i8", "(1,)", bytes_of<int64_t>({-3})))), "sequence 0 has a length of -3"));
+  CHECK(mentions(refusal_of(write("a.npy", "x")), "does not start with"));
+  CHECK(mentions(refusal_of(write("b.npy", npy("<i8", "(4,)", three))), "4 numbers take 32 bytes, it has 24"));
+  CHECK(mentions(refusal_of(write("c.npy", npy("<i8", "(2,)", three))), "2 numbers take 16 bytes, it has 24"));
+  CHECK(mentions(refusal_of(write("d.npy", npy("<i8", "(3, 1)", three))), "other than one dimension"));
+  CHECK(mentions(refusal_of(write("e.npy", npy("<U8", "(3,)", three))), "no integer or float"));
+  CHECK(mentions(refusal_of(write("f.npy", npy("<i8", "(3,)", three, 9))), "version 9"));
+  CHECK(mentions(refusal_of(write("g.npy", npy("<i8", "(3,)", three).substr(0, 40))), "ends within its header"));
+  CHECK(mentions(refusal_of(write("h.npy", npy("<f8", "(2,)", bytes_of<double>({1, NAN})))), "value 1 is nan"));
+  CHECK(mentions(refusal_of(write("i.npy", npy("<f8", "(2,)", bytes_of<double>({1, 2.5})))), "value 1 is 2.5"));
+  CHECK(mentions(refusal_of(write("j.npy", npy("<f4", "(1,)", bytes_of<float>({INFINITY})))), "value 0 is inf"));
+  CHECK(mentions(refusal_of(write("k.npy", npy("<u8", "(1,)", bytes_of<uint64_t>({uint64_t{1} << 63})))), "63 bits"));
+  CHECK(mentions(refusal_of(write("l.npy", npy("<i8", "(2,)", bytes_of<int64_t>({5, 0})))),
+                 "sequence 1 has a length of 0; a length is"));
+  CHECK(mentions(refusal_of(write("m.npy", npy("<i8", "(1,)", bytes_of<int64_t>({-3})))),
+                 "sequence 0 has a length of -3"));
 }
 
 TEST_CASE_FIXTURE(Files, "a pipe and a folder are refused at once") {
   REQUIRE(::mkfifo((path() / "pipe.npy").c_str(), 0600) == 0);
-  CHECK(has(refusal_of(path() / "pipe.npy"), "pipe.npy: it is no regular file"));
+  CHECK(mentions(refusal_of(path() / "pipe.npy"), "pipe.npy: it is no regular file"));
   std::filesystem::create_directory(path() / "folder.npy");
-  CHECK(has(refusal_of(path() / "folder.npy"), "cannot read"));
+  CHECK(mentions(refusal_of(path() / "folder.npy"), "cannot read"));
 }
 
 TEST_CASE_FIXTURE(Files, "what was written as metric files comes back, through stem, .idx, .bin and folder") {
@@ -158,22 +159,22 @@ TEST_CASE_FIXTURE(Files, "the index of a Megatron data set holds the lengths its
 
 TEST_CASE_FIXTURE(Files, "an index that is wrong is refused by name") {
   const std::string good = index_of({12, 7, 2048});
-  CHECK(has(refusal_of(write("a.idx", good.substr(0, 20))), "ends within its header"));
-  CHECK(has(refusal_of(write("b.idx", good.substr(0, good.size() - 1))), "are not what 3 sequences"));
-  CHECK(has(refusal_of(write("c.idx", good + "x")), "are not what 3 sequences"));
-  CHECK(has(refusal_of(write("d.idx", "XMIDIDX" + good.substr(7))), "does not start with MMIDIDX"));
-  CHECK(has(refusal_of(write("e.idx", std::string("TNTIDX\0\0", 8) + good)), "TNTIDX"));
+  CHECK(mentions(refusal_of(write("a.idx", good.substr(0, 20))), "ends within its header"));
+  CHECK(mentions(refusal_of(write("b.idx", good.substr(0, good.size() - 1))), "are not what 3 sequences"));
+  CHECK(mentions(refusal_of(write("c.idx", good + "x")), "are not what 3 sequences"));
+  CHECK(mentions(refusal_of(write("d.idx", "XMIDIDX" + good.substr(7))), "does not start with MMIDIDX"));
+  CHECK(mentions(refusal_of(write("e.idx", std::string("TNTIDX\0\0", 8) + good)), "TNTIDX"));
   std::string swapped = good;
   std::reverse(swapped.begin() + 9, swapped.begin() + 17);
-  CHECK(has(refusal_of(write("f.idx", swapped)), "byte-swapped"));
+  CHECK(mentions(refusal_of(write("f.idx", swapped)), "byte-swapped"));
   std::string huge = good;
   huge[25] = '\x7f';
-  CHECK(has(refusal_of(write("g.idx", huge)), "are not what"));
-  CHECK(has(refusal_of(write("h.idx", index_of({12, -7}))), "sequence 1 has a length of -7"));
+  CHECK(mentions(refusal_of(write("g.idx", huge)), "are not what"));
+  CHECK(mentions(refusal_of(write("h.idx", index_of({12, -7}))), "sequence 1 has a length of -7"));
   const auto metric = write("i.idx", index_of({1, 1}));
-  CHECK(has(refusal_of(metric), "i.bin"));
+  CHECK(mentions(refusal_of(metric), "i.bin"));
   static_cast<void>(write("i.bin", "abc"));
-  CHECK(has(refusal_of(metric), "2 values of 4 bytes do not take its 3 bytes"));
+  CHECK(mentions(refusal_of(metric), "2 values of 4 bytes do not take its 3 bytes"));
 }
 
 TEST_CASE_FIXTURE(Files, "the data set that a job left in its run directory is lengths, and damage is named") {
@@ -181,21 +182,21 @@ TEST_CASE_FIXTURE(Files, "the data set that a job left in its run directory is l
   REQUIRE(pliant::data::write_dataset_once(file, {{5, 6, 7}, {4, 5, 6}}).has_value());
   CHECK(read_lengths(file) == Lengths{5, 6, 7});
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
-  CHECK(has(refusal_of(file), "is damaged"));
+  CHECK(mentions(refusal_of(file), "is damaged"));
 }
 
 TEST_CASE_FIXTURE(Files, "integers back to back are lengths") {
   CHECK(read_lengths(write("a.i32", bytes_of<int32_t>({5, 6}))) == Lengths{5, 6});
   CHECK(read_lengths(write("a.i64", bytes_of<int64_t>({5, 6}))) == Lengths{5, 6});
   CHECK(read_lengths(write("empty.i64", "")).empty());
-  CHECK(has(refusal_of(write("b.i32", "12345")), "5 bytes are no whole number of 4-byte integers"));
+  CHECK(mentions(refusal_of(write("b.i32", "12345")), "5 bytes are no whole number of 4-byte integers"));
 }
 
 TEST_CASE_FIXTURE(Files, "lines give lengths, and a wrong one its number") {
   CHECK(read_lengths(write("a.txt", "5\r\n\n 6 \n7")) == Lengths{5, 6, 7});
   for (const char* wrong : {"x", "1.5", "-2", "0", "99999999999999999999", "5 6"}) {
     CAPTURE(wrong);
-    CHECK(has(refusal_of(write("b.txt", std::string("5\n") + wrong + "\n")), "b.txt:2: '"));
+    CHECK(mentions(refusal_of(write("b.txt", std::string("5\n") + wrong + "\n")), "b.txt:2: '"));
   }
 }
 
@@ -203,32 +204,33 @@ TEST_CASE_FIXTURE(Files, "JSON lines give lengths by a number or by the size of 
   const auto file = write("a.jsonl", "{\"length\": 5, \"ids\": [1, 2]}\n\n{\"length\": 6.0, \"ids\": [1]}\n");
   CHECK(read_lengths(file) == Lengths{5, 6});
   CHECK(read_lengths(file, "ids") == Lengths{2, 1});
-  CHECK(has(refusal_of(file, "tokens"), "a.jsonl:1: it has no 'tokens'; [data] length_column"));
+  CHECK(mentions(refusal_of(file, "tokens"), "a.jsonl:1: it has no 'tokens'; [data] length_column"));
   for (const char* wrong : {"{\"length\": \"5\"}", "{\"length\": null}", "{\"length\": 0}", "{\"length\": []}",
                             "{\"length\": 1e300}", "{\"length\": 2.5}", "[5]", "{", "5"}) {
     CAPTURE(wrong);
-    CHECK(has(refusal_of(write("b.jsonl", std::string("{\"length\": 5}\n") + wrong + "\n")), "b.jsonl:2: "));
+    CHECK(mentions(refusal_of(write("b.jsonl", std::string("{\"length\": 5}\n") + wrong + "\n")), "b.jsonl:2: "));
   }
 }
 
 TEST_CASE_FIXTURE(Files, "a file that is not there, of no known kind, or a folder without lengths is refused") {
-  CHECK(has(refusal_of(*this / "nothing.npy"), "cannot read"));
-  CHECK(has(refusal_of(write("a.parquet", "PAR1")), "lengths are read from .npy, .idx"));
+  CHECK(mentions(refusal_of(*this / "nothing.npy"), "cannot read"));
+  CHECK(mentions(refusal_of(write("a.parquet", "PAR1")), "lengths are read from .npy, .idx"));
   std::filesystem::create_directories(*this / "folder");
-  CHECK(has(refusal_of(*this / "folder"), "cannot read"));
+  CHECK(mentions(refusal_of(*this / "folder"), "cannot read"));
 }
 
 TEST_CASE_FIXTURE(Files, "a length that does not fit 31 bits is refused, whatever the file") {
   const int64_t most = std::numeric_limits<int32_t>::max();
   CHECK(read_lengths(write("a.i64", bytes_of<int64_t>({1, most})))[1] == most);
-  CHECK(has(refusal_of(write("b.i64", bytes_of<int64_t>({1, most + 1}))), "sequence 1 has a length of 2147483648"));
-  CHECK(has(refusal_of(write("c.txt", "2147483648\n")), "a whole number from 1 to 2147483647"));
-  CHECK(has(refusal_of(write("d.jsonl", "{\"length\": 2147483648}\n")), "a whole number from 1 to 2147483647"));
+  CHECK(
+      mentions(refusal_of(write("b.i64", bytes_of<int64_t>({1, most + 1}))), "sequence 1 has a length of 2147483648"));
+  CHECK(mentions(refusal_of(write("c.txt", "2147483648\n")), "a whole number from 1 to 2147483647"));
+  CHECK(mentions(refusal_of(write("d.jsonl", "{\"length\": 2147483648}\n")), "a whole number from 1 to 2147483647"));
   try {
     static_cast<void>(Lengths::from(std::vector<int64_t>{5, most + 1}));
     FAIL("nothing was refused");
   } catch (const pliant::Error& error) {
-    CHECK(has(error.message(), "sequence 1 has a length of 2147483648"));
+    CHECK(mentions(error.message(), "sequence 1 has a length of 2147483648"));
   }
 }
 
@@ -241,14 +243,14 @@ TEST_CASE_FIXTURE(Files, "a large file of 32-bit integers is viewed, outlives it
   CHECK(copy[many.size() - 1] == 9);
   CHECK(copy == Lengths(many));
   many.back() = -9;
-  CHECK(has(refusal_of(write("wrong.i32", bytes_of(many))), "has a length of -9"));
+  CHECK(mentions(refusal_of(write("wrong.i32", bytes_of(many))), "has a length of -9"));
 }
 
 TEST_CASE_FIXTURE(Files, "a line that does not end is an error before it fills the memory") {
   const auto numbers = write("endless.txt", "1\n");
   std::filesystem::resize_file(numbers, uint64_t{1} << 33);
-  CHECK(has(refusal_of(numbers), "endless.txt:2: "));
+  CHECK(mentions(refusal_of(numbers), "endless.txt:2: "));
   const auto objects = write("endless.jsonl", "{\"length\": 5}\n");
   std::filesystem::resize_file(objects, uint64_t{1} << 33);
-  CHECK(has(refusal_of(objects), "endless.jsonl:2: "));
+  CHECK(mentions(refusal_of(objects), "endless.jsonl:2: "));
 }

@@ -17,7 +17,7 @@ using pliant::test::Scratch;
 
 namespace {
 
-const std::vector<std::string> kSamplers{
+const std::vector<std::string> kResizedSamplers{
     "[sampler]\nuse = \"fixed\"\n[sampler.fixed]\norder = \"random\"\ntail = \"pad\"\n",
     "[sampler]\nuse = \"seqlen\"\n[sampler.seqlen]\nmax_tokens = 60\nstrict = true\n",
     "[sampler]\nuse = \"next_fit\"\n[sampler.next_fit]\nmax_tokens = 60\norder = \"random\"\n",
@@ -55,7 +55,7 @@ struct Job {
 
 Job random_job() {
   Job job;
-  job.toml = kSamplers[*rc::gen::inRange<size_t>(0, kSamplers.size())] +
+  job.toml = kResizedSamplers[*rc::gen::inRange<size_t>(0, kResizedSamplers.size())] +
              "[run]\nepochs = 3\nseed = " + std::to_string(*rc::gen::inRange<int>(0, 100)) + "\n";
   job.plan.granule = *rc::gen::inRange<int64_t>(1, 4);
   job.plan.global_batch = job.plan.granule * *rc::gen::inRange<int64_t>(1, 9);
@@ -115,7 +115,7 @@ TEST_CASE("rows of all ranks together are the undisturbed ones after any history
 
 TEST_CASE("a position says by name what is not as it was, and a refused one changes nothing") {
   const Scratch scratch;
-  Job job{kSamplers[2] + "[run]\nseed = 3\n", {}, {{5, 6, 7, 8, 9, 10, 11, 12}, {}, "data/lengths.npy"}};
+  Job job{kResizedSamplers[2] + "[run]\nseed = 3\n", {}, {{5, 6, 7, 8, 9, 10, 11, 12}, {}, "data/lengths.npy"}};
   job.plan.global_batch = 1;
   Batches first = job.start(scratch);
   static_cast<void>(first.next());
@@ -145,10 +145,10 @@ TEST_CASE("a position says by name what is not as it was, and a refused one chan
   changed.dataset.content = 5;
   has(refusal(changed, saved), "data/lengths.npy is not what it was when the position was saved");
   changed = job;
-  changed.toml = kSamplers[3] + "[run]\nseed = 3\n";
+  changed.toml = kResizedSamplers[3] + "[run]\nseed = 3\n";
   has(refusal(changed, saved), "saved with sampler next_fit 0.1.0; the config has best_fit 0.2.0");
   changed = job;
-  changed.toml = kSamplers[2] + "[run]\nseed = 4\n";
+  changed.toml = kResizedSamplers[2] + "[run]\nseed = 4\n";
   has(refusal(changed, saved), "saved with seed 3; the config has 4");
   changed = job;
   changed.plan.global_batch = 2;

@@ -32,7 +32,7 @@ Result<Plan> ask(const std::string& policy, json options, bool strict, int64_t w
   return pliant::ask_policy(*instance, question);
 }
 
-std::vector<int64_t> sizes_of(const Plan& plan) {
+std::vector<int64_t> strict_sizes_of(const Plan& plan) {
   std::vector<int64_t> sizes;
   for (const auto& range : plan.world_sizes) {
     for (int64_t size = range.first; size <= range.last; size += range.step) sizes.push_back(size);
@@ -58,14 +58,14 @@ TEST_CASE("batch 0: the reference answers it, strict refuses") {
 }
 
 TEST_CASE("max_gpus below a node: the reference takes it for no limit, strict refuses") {
-  CHECK(sizes_of(*ask("v0.2", nodes(8, 1, 1, 4), false, 8)).back() > 8);
+  CHECK(strict_sizes_of(*ask("v0.2", nodes(8, 1, 1, 4), false, 8)).back() > 8);
   CHECK(ask("v0.2", nodes(8, 1, 1, 4), true).error().message().find("no size from min_gpus 1 to max_gpus 4") !=
         std::string::npos);
 }
 
 TEST_CASE("min_gpus between two nodes: the reference lists smaller sizes, strict does not") {
-  CHECK(sizes_of(*ask("v0.2", nodes(8, 1, 15, 10000), false, 8)).front() == 8);
-  CHECK(sizes_of(*ask("v0.2", nodes(8, 1, 15, 10000), true)).front() == 16);
+  CHECK(strict_sizes_of(*ask("v0.2", nodes(8, 1, 15, 10000), false, 8)).front() == 8);
+  CHECK(strict_sizes_of(*ask("v0.2", nodes(8, 1, 15, 10000), true)).front() == 16);
 }
 
 TEST_CASE(
@@ -87,7 +87,7 @@ TEST_CASE(
 TEST_CASE("a size outside the list: the reference drifts to another batch beyond the limits, strict refuses") {
   const Result<Plan> drifted = ask("v0.2", nodes(8, 1, 8, 64), false, 7);
   CHECK(drifted->global_batch == 1988);
-  CHECK(sizes_of(*drifted) == std::vector<int64_t>{7});
+  CHECK(strict_sizes_of(*drifted) == std::vector<int64_t>{7});
   CHECK(ask("v0.2", nodes(8, 1, 8, 64), false, 8)->global_batch != 1988);
   CHECK(ask("v0.2", nodes(8, 1, 8, 64), true, 7).error().status() == Status::kIncompatibleWorldSize);
 }
@@ -129,7 +129,7 @@ TEST_CASE(
     const Result<Plan> plan = ask(policy, options, true);
     if (!plan) return;
     RC_ASSERT(plan->global_batch <= options["max_train_batch_size"].get<int64_t>());
-    for (const int64_t size : sizes_of(*plan)) {
+    for (const int64_t size : strict_sizes_of(*plan)) {
       const Result<Plan> same = ask(policy, options, true, size);
       RC_ASSERT(same.has_value());
       RC_ASSERT(same->global_batch == plan->global_batch);

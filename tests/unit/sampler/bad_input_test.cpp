@@ -8,6 +8,8 @@
 
 #include "sampler_plugin.hpp"
 
+namespace bad_input_test {
+
 using namespace pliant;
 using namespace pliant::test;
 
@@ -345,3 +347,5 @@ TEST_CASE("a million sequences of one token in a budget of a thousand million ar
     }
   }
 }
+
+}  // namespace bad_input_test

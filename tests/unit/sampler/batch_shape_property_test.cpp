@@ -9,6 +9,8 @@
 #include "packing_cases.hpp"
 #include "packing_oracle.hpp"
 
+namespace batch_shape_property_test {
+
 using namespace pliant;
 using namespace pliant::test;
 
@@ -306,3 +308,5 @@ TEST_CASE("cost windows cut what ranks wait for each other") {
   CHECK(lost(8) < 0.6 * lost(0));
   CHECK(lost(64) < 0.5 * lost(8));
 }
+
+}  // namespace batch_shape_property_test

@@ -5,6 +5,8 @@
 
 #include "sampler_plugin.hpp"
 
+namespace batch_shape_test {
+
 using namespace pliant;
 using namespace pliant::test;
 
@@ -133,3 +135,5 @@ TEST_CASE("streams have no batches to choose rows for") {
     CHECK(mentions(other.error().message(), "same_sequences = false"));
   }
 }
+
+}  // namespace batch_shape_test

@@ -5,6 +5,8 @@
 
 #include "sampler_plugin.hpp"
 
+namespace budget_unit_test {
+
 using namespace pliant;
 using namespace pliant::test;
 
@@ -181,3 +183,5 @@ TEST_CASE("the units that a sampler has are in its table, so that the host names
   CHECK(units("padded_budget") == std::vector<std::string>{"padded_tokens", "cost"});
   CHECK(units("bucketed") == std::vector<std::string>{"padded_tokens", "cost"});
 }
+
+}  // namespace budget_unit_test

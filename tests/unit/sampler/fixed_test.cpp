@@ -5,6 +5,8 @@
 
 #include "sampler_plugin.hpp"
 
+namespace fixed_test {
+
 using namespace pliant;
 using namespace pliant::test;
 
@@ -73,3 +75,5 @@ TEST_CASE("fixed has no limit on lengths unless max_tokens sets one") {
 TEST_CASE("fixed plans an empty epoch for no sequences") {
   CHECK(planned({}, of({}, 4)).rows.empty());
 }
+
+}  // namespace fixed_test

@@ -13,6 +13,8 @@
 #include "../plugins/sampler/kernel/lower_bound.hpp"
 #include "packing_oracle.hpp"
 
+namespace kernel_property_test {
+
 using namespace pliant;
 using namespace pliant::test;
 
@@ -162,3 +164,5 @@ TEST_CASE("the fast shuffle permutes, the same for one key and another way for a
     CHECK(sorted == all);
   }
 }
+
+}  // namespace kernel_property_test

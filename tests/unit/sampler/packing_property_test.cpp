@@ -10,6 +10,8 @@
 #include "packing_oracle.hpp"
 #include "sampler_plugin.hpp"
 
+namespace packing_property_test {
+
 using namespace pliant;
 using namespace pliant::test;
 
@@ -203,3 +205,5 @@ TEST_CASE("concat makes rows of the same number of tokens and uses every token o
     }
   }));
 }
+
+}  // namespace packing_property_test

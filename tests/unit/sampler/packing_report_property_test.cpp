@@ -9,6 +9,8 @@
 #include "packing_cases.hpp"
 #include "packing_oracle.hpp"
 
+namespace packing_report_property_test {
+
 using namespace pliant;
 using namespace pliant::test;
 
@@ -173,3 +175,5 @@ TEST_CASE("sizes are counted in ascending order, small and large ones") {
     }
   }));
 }
+
+}  // namespace packing_report_property_test

@@ -5,6 +5,8 @@
 
 #include "sampler_plugin.hpp"
 
+namespace packing_report_test {
+
 using namespace pliant;
 using namespace pliant::test;
 
@@ -133,3 +135,5 @@ TEST_CASE("there is nothing to report before an epoch and after one that was ref
     CHECK(sampler.report().error().status() == Status::kFailedPrecondition);
   }
 }
+
+}  // namespace packing_report_test

@@ -6,6 +6,8 @@
 
 #include "sampler_plugin.hpp"
 
+namespace packing_test {
+
 using namespace pliant;
 using namespace pliant::test;
 
@@ -289,3 +291,5 @@ TEST_CASE("a request for no sequence of a data set has no rows") {
     CHECK(plan.dropped.empty());
   }
 }
+
+}  // namespace packing_test

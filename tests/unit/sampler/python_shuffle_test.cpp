@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+namespace python_shuffle_test {
+
 using pliant::sampler::python_shuffle;
 using pliant::sampler::seed_words;
 
@@ -61,3 +63,5 @@ TEST_CASE("a draw below a bound of more than 32 bits takes two words, the low on
   CHECK(pliant::sampler::draw_below(engine, uint64_t{1} << 40) == 1041975902461U);
   CHECK(pliant::sampler::draw_below(engine, uint64_t{1} << 40) == 1034389053353U);
 }
+
+}  // namespace python_shuffle_test

@@ -8,6 +8,8 @@
 
 #include "sampler_plugin.hpp"
 
+namespace seqlen_property_test {
+
 using namespace pliant;
 using namespace pliant::test;
 
@@ -189,3 +191,5 @@ TEST_CASE("the plan is a function of the request: another instance gives the sam
     RC_ASSERT(or_throw(OpenedSampler("seqlen", asked.options()).plan(asked.asked)) == plan);
   }));
 }
+
+}  // namespace seqlen_property_test

@@ -6,6 +6,8 @@
 
 #include "sampler_plugin.hpp"
 
+namespace seqlen_test {
+
 using namespace pliant;
 using namespace pliant::test;
 
@@ -195,3 +197,5 @@ TEST_CASE("every drop reason has a word and the next one has none") {
   CHECK(slots.drop_reason(sampler.instance().self(), 4) == nullptr);
   CHECK(slots.drop_reason(sampler.instance().self(), -1) == nullptr);
 }
+
+}  // namespace seqlen_test

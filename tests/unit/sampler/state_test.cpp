@@ -3,6 +3,8 @@
 
 #include "sampler_plugin.hpp"
 
+namespace state_test {
+
 using namespace pliant;
 using namespace pliant::test;
 
@@ -48,3 +50,5 @@ TEST_CASE("every truncation, every flipped byte and left-over bytes of a state a
   OpenedSampler other("fixed", {});
   CHECK(other.instance().load(saved).error().status() == Status::kDataLoss);
 }
+
+}  // namespace state_test

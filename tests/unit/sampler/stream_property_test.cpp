@@ -4,6 +4,8 @@
 
 #include "sampler_plugin.hpp"
 
+namespace stream_property_test {
+
 using namespace pliant;
 using namespace pliant::test;
 
@@ -87,3 +89,5 @@ TEST_CASE("a state saved after any row goes on with the next one, saved twice to
     RC_ASSERT(rows.rows == or_throw(OpenedSampler(asked.sampler, asked.options).plan(asked.asked)).rows);
   }));
 }
+
+}  // namespace stream_property_test

@@ -3,6 +3,8 @@
 
 #include "sampler_plugin.hpp"
 
+namespace stream_state_test {
+
 using namespace pliant;
 using namespace pliant::test;
 
@@ -144,3 +146,5 @@ TEST_CASE("a stream names the sequence that it cannot use") {
   or_throw(sampler.open(asked));
   CHECK(sampler.next(4, rows).error().message().find("sequence 1 has a length of 0 tokens") != std::string::npos);
 }
+
+}  // namespace stream_state_test

@@ -11,6 +11,8 @@
 #include "../plugins/sampler/kernel/window_packs.hpp"
 #include "packing_oracle.hpp"
 
+namespace window_packs_test {
+
 using namespace pliant;
 using namespace pliant::test;
 
@@ -257,3 +259,5 @@ TEST_CASE("packs get full, and sequences of all lengths meet in them") {
     CHECK(spread_of(counts) < 2.5 * spread_of(drawn));
   }
 }
+
+}  // namespace window_packs_test

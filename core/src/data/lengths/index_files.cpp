@@ -25,8 +25,8 @@ constexpr std::string_view kOldMagic{"TNTIDX\0\0", 8};
 constexpr uint64_t kHeader = 34;
 
 /// By code, from 1; as DeepSpeed numbers them.
-constexpr std::array<Number, 8> kTypes{Number::kU8,  Number::kI8,  Number::kI16, Number::kI32,
-                                       Number::kI64, Number::kU16, Number::kU32, Number::kU64};
+constexpr std::array<Number, 8> kIndexTypes{Number::kU8,  Number::kI8,  Number::kI16, Number::kI32,
+                                            Number::kI64, Number::kU16, Number::kU32, Number::kU64};
 
 template <class T>
 T load(std::string_view bytes, uint64_t offset) {
@@ -35,13 +35,13 @@ T load(std::string_view bytes, uint64_t offset) {
   return value;
 }
 
-struct Header {
+struct IndexHeader {
   uint8_t type = 0;
   uint64_t count = 0;
   uint64_t documents = 0;
 };
 
-Result<Header> header_of(std::string_view bytes, const std::string& name) {
+Result<IndexHeader> header_of(std::string_view bytes, const std::string& name) {
   if (bytes.starts_with(kOldMagic)) {
     return damaged(name,
                    "this is the older index format TNTIDX; convert the data set with its own tools, or save the "
@@ -52,7 +52,7 @@ Result<Header> header_of(std::string_view bytes, const std::string& name) {
   const auto version = load<uint64_t>(bytes, 9);
   if (version == uint64_t{1} << 56U) return damaged(name, "it is byte-swapped: written on a big-endian machine");
   if (version != 1) return damaged(name, fmt::format("index version {} is not 1", version));
-  const Header header{load<uint8_t>(bytes, 17), load<uint64_t>(bytes, 18), load<uint64_t>(bytes, 26)};
+  const IndexHeader header{load<uint8_t>(bytes, 17), load<uint64_t>(bytes, 18), load<uint64_t>(bytes, 26)};
   const uint64_t room = bytes.size() - kHeader;
   const bool fits = header.count <= room / 12 && header.documents == (room - header.count * 12) / 8 &&
                     (room - header.count * 12) % 8 == 0;
@@ -62,12 +62,13 @@ Result<Header> header_of(std::string_view bytes, const std::string& name) {
 }
 
 /// The values of a metric file, from the .bin beside it.
-Result<NumberArray> metric_values(const std::filesystem::path& file, std::string_view index, const Header& header) {
+Result<NumberArray> metric_values(const std::filesystem::path& file, std::string_view index,
+                                  const IndexHeader& header) {
   const std::string name = file.string();
-  if (header.type < 1 || header.type > kTypes.size()) {
-    return damaged(name, fmt::format("its type code {} is none of 1 to {}", header.type, kTypes.size()));
+  if (header.type < 1 || header.type > kIndexTypes.size()) {
+    return damaged(name, fmt::format("its type code {} is none of 1 to {}", header.type, kIndexTypes.size()));
   }
-  const Number type = kTypes[header.type - size_t{1}];
+  const Number type = kIndexTypes[header.type - size_t{1}];
   std::filesystem::path values = file;
   values.replace_extension(".bin");
   Result<SharedFile> read = read_whole(values);
@@ -127,7 +128,7 @@ Result<> write_pair(const std::filesystem::path& stem, std::string_view bin, std
 Result<NumberArray> find_in_index(const SharedFile& file, const std::filesystem::path& path) {
   const std::string name = path.string();
   const std::string_view bytes = file->bytes();
-  const Result<Header> header = header_of(bytes, name);
+  const Result<IndexHeader> header = header_of(bytes, name);
   if (!header) return tl::unexpected<Error>(header.error());
   // A Megatron index of documents of one sequence each ends with count + 1 documents; a metric file has few.
   bool metric = header->count == 1 || (header->count > 0 && header->documents != header->count + 1);
@@ -142,7 +143,7 @@ namespace pliant {
 
 void write_metric_files(const std::filesystem::path& stem, const std::vector<int64_t>& values) {
   const uint8_t code = data::type_code(values);
-  const uint64_t width = data::width_of(data::kTypes[code - size_t{1}]);
+  const uint64_t width = data::width_of(data::kIndexTypes[code - size_t{1}]);
   std::string bin;
   std::string index(data::kIndexMagic);
   data::append(index, 1, 8);

@@ -1,0 +1,9 @@
+// The plugin folders that the build knew. Alone: every other file compiles to the same in each clone.
+#include "plugin/compiled_in.hpp"
+
+namespace pliant::plugin {
+
+const char* const kInstalledDir = PLIANT_INSTALLED_PLUGIN_DIR;
+const char* const kBuiltDir = PLIANT_BUILT_PLUGIN_DIR;
+
+}  // namespace pliant::plugin
