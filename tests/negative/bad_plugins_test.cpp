@@ -26,7 +26,7 @@ const std::vector<Case>& refused_when_opened() {
   static const std::vector<Case> kCases{
       {"no-symbol", "it has no symbol pliant_plugin_entry_v1"},
       {"other-major", "it is built for plugin ABI 7, this host offers 1"},
-      {"too-new", "it needs a host of ABI 1.99 or later, this host offers 1.0; update pliant"},
+      {"too-new", "it needs a host of ABI 1.99 or later, this host offers 1.1; update pliant"},
       {"undefined-symbol", "the loader says: "},
       {"undefined-symbol", "nobody_defines_this"},
       {"null-record", "its entry returned no record"},
