@@ -34,8 +34,7 @@ struct Opened {
   static Config config_of(const test::ScratchFolder& scratch, const std::string& folder) {
     std::ofstream(scratch / "pliant.toml") << "config_version = 1\n[sampler]\nuse = \"streaming\"\n"
                                               "[sampler.streaming]\nmax_tokens = 60\nopen_packs = 4\n";
-    ConfigNeeds needs;
-    needs.sampler = true;
+    const ConfigNeeds needs{"sampler"};
     ConfigOverrides overrides;
     overrides.plugin_dirs = {folder};
     overrides.read_environment = false;

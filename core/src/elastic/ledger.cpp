@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kReadSize = size_t{64} << 10;
 /// A commit of 100000 ranks fits; a file that is no ledger must not fill the memory.
-constexpr size_t kLongestLine = size_t{16} << 20;
+constexpr size_t kLongestRecord = size_t{16} << 20;
 
 /// Why `record` cannot follow `lineage`; empty when it can.
 std::string objection(const Lineage& lineage, const LedgerRecord& record) {
@@ -88,7 +88,7 @@ class Replay {
       if (got == 0) break;
       offset += got;
       if (auto taken = take_lines(pending, std::string_view(chunk).substr(0, got)); !taken) return taken;
-      if (pending.size() > kLongestLine) return damaged("it is longer than any record");
+      if (pending.size() > kLongestRecord) return damaged("it is longer than any record");
     }
     if (whole_bytes == 0) return damaged("it holds no whole header");
     return {};

@@ -27,7 +27,7 @@ struct Kind {
   const char* words;
   uint32_t capability;  ///< 0: always there
 };
-constexpr Kind kKinds[] = {{PLIANT_MEMORY_DEVICE, "device memory", 0},
+constexpr Kind kKindsOfMemory[] = {{PLIANT_MEMORY_DEVICE, "device memory", 0},
                            {PLIANT_MEMORY_PINNED, "pinned memory", 0},
                            {PLIANT_MEMORY_SHARED, "shared memory", PLIANT_CAP_SHARED_MEMORY},
                            {PLIANT_MEMORY_EXCHANGE, "exchange memory", PLIANT_CAP_EXCHANGE_MEMORY},
@@ -58,7 +58,7 @@ void known_at(const pliant_pointer_info& found, const Kind& kind, int32_t device
 void known(const Subject& subject) {
   const Accelerator accelerator(subject);
   for (int32_t device = 0; device < accelerator.devices(); ++device) {
-    for (const Kind& kind : kKinds) {
+    for (const Kind& kind : kKindsOfMemory) {
       if (kind.capability != 0 && !accelerator.has(kind.capability)) continue;
       const Memory before(accelerator, kBytes, kind.memory, device);
       const Memory after(accelerator, kBytes, kind.memory, device);
