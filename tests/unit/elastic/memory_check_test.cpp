@@ -177,6 +177,7 @@ TEST_CASE("memory that somebody else in this process has of CUDA is known, too")
   const Two devices;
   const Accelerator accelerator = test::open(test::machines().front());
   const MemoryCheck check(accelerator, 0);
+  REQUIRE(accelerator.device_count() == 2);  // opens the runtime
   void* const runtime = ::dlopen(PLIANT_SOFT_CUDA, RTLD_NOW | RTLD_NOLOAD);
   REQUIRE(runtime != nullptr);
   const auto call = [&](const char* name) { return reinterpret_cast<int (*)(void*)>(::dlsym(runtime, name)); };
