@@ -225,7 +225,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("devices that others keep for themselves end the job at once; one worker that meets that is replaced") {
+TEST_CASE("devices that others keep for themselves end the job at once, and one worker that meets them is replaced") {
   Machine busy{"cuda", "use = \"cuda\"\n", {{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}, {"PLIANT_SOFT_CUDA_BUSY", "1"}}};
   {
     const On on(busy);

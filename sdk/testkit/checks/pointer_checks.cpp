@@ -28,10 +28,10 @@ struct Kind {
   uint32_t capability;  ///< 0: always there
 };
 constexpr Kind kKindsOfMemory[] = {{PLIANT_MEMORY_DEVICE, "device memory", 0},
-                           {PLIANT_MEMORY_PINNED, "pinned memory", 0},
-                           {PLIANT_MEMORY_SHARED, "shared memory", PLIANT_CAP_SHARED_MEMORY},
-                           {PLIANT_MEMORY_EXCHANGE, "exchange memory", PLIANT_CAP_EXCHANGE_MEMORY},
-                           {PLIANT_MEMORY_WINDOW, "window memory", PLIANT_CAP_WINDOW_MEMORY}};
+                                   {PLIANT_MEMORY_PINNED, "pinned memory", 0},
+                                   {PLIANT_MEMORY_SHARED, "shared memory", PLIANT_CAP_SHARED_MEMORY},
+                                   {PLIANT_MEMORY_EXCHANGE, "exchange memory", PLIANT_CAP_EXCHANGE_MEMORY},
+                                   {PLIANT_MEMORY_WINDOW, "window memory", PLIANT_CAP_WINDOW_MEMORY}};
 
 bool is_on_device(int32_t memory) {
   return memory == PLIANT_MEMORY_DEVICE || memory == PLIANT_MEMORY_EXCHANGE || memory == PLIANT_MEMORY_WINDOW;

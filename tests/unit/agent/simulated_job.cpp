@@ -262,7 +262,8 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
   } else if (worker.at == At::kReducing && peers_reached(worker, At::kReducing)) {
     const StepFacts facts = *facts_of(static_cast<int64_t>(worker.state.size()));
     const auto now = static_cast<int64_t>(worker.state.size());
-    const bool compared = now % disturbances_.digest_every == 0 || (worker.form.compare && now == worker.form.next_step);
+    const bool compared =
+        now % disturbances_.digest_every == 0 || (worker.form.compare && now == worker.form.next_step);
     worker.outbox.push_back(Vote{worker.form.generation,
                                  static_cast<int64_t>(worker.state.size()),
                                  facts.digest,

@@ -353,10 +353,10 @@ class Group {
     WorkerId writer = -1;
   };
   std::vector<Unconfirmed> unconfirmed_;  ///< recorded since
-  int64_t fenced_for_breaking_ = 0;                ///< workers whose collectives failed, since the last commit
-  int64_t lost_while_saving_ = 0;                  ///< workers that died after the last commit and were not replaced
-  bool save_soon_ = false;                         ///< the next commit is snapshotted: its holder nearly was lost
-  std::optional<double> nobody_since_;             ///< since when no worker lives, and some are owed
+  int64_t fenced_for_breaking_ = 0;       ///< workers whose collectives failed, since the last commit
+  int64_t lost_while_saving_ = 0;         ///< workers that died after the last commit and were not replaced
+  bool save_soon_ = false;                ///< the next commit is snapshotted: its holder nearly was lost
+  std::optional<double> nobody_since_;    ///< since when no worker lives, and some are owed
   bool told_of_wait_ = false;
   bool told_of_shared_device_ = false;
   std::optional<double> grown_at_;  ///< the last resize that nothing forced
