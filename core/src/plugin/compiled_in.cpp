@@ -3,7 +3,11 @@
 
 namespace pliant::plugin {
 
-const char* const kInstalledDir = PLIANT_INSTALLED_PLUGIN_DIR;
-const char* const kBuiltDir = PLIANT_BUILT_PLUGIN_DIR;
+const char* installed_dir() {
+  return PLIANT_INSTALLED_PLUGIN_DIR;
+}
+const char* built_dir() {
+  return PLIANT_BUILT_PLUGIN_DIR;
+}
 
 }  // namespace pliant::plugin

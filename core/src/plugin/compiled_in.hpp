@@ -4,8 +4,8 @@
 namespace pliant::plugin {
 
 /// Where `cmake --install` puts plugins with the prefix that was configured.
-extern const char* const kInstalledDir;
+const char* installed_dir();
 /// Where the build put them.
-extern const char* const kBuiltDir;
+const char* built_dir();
 
 }  // namespace pliant::plugin

@@ -73,7 +73,7 @@ std::vector<SearchDir> installed_dirs() {
     if (directory_exists(beside)) return {{beside, "installed"}};
   }
   std::vector<SearchDir> dirs;
-  for (const char* compiled_in : {kInstalledDir, kBuiltDir}) {
+  for (const char* compiled_in : {installed_dir(), built_dir()}) {
     if (directory_exists(compiled_in)) dirs.push_back({compiled_in, "installed"});
   }
   return dirs;
