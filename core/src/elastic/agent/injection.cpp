@@ -13,7 +13,7 @@ namespace {
 
 [[noreturn]] void refuse(std::string_view text, const std::string& why) {
   throw Error(Status::kInvalidArgument,
-              fmt::format("--inject {}: {}; write kill:rank=R,step=S[,at=forward|reduce|vote|commit|apply] or "
+              fmt::format("--inject {}: {}; write kill:rank=R,step=S[,at=forward|reduce|vote|commit|apply|copy] or "
                           "kill:agent,step=S[,at=vote|commit]",
                           text, why),
               ExitCode::kUsage);
