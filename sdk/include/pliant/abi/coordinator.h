@@ -1,0 +1,168 @@
+/* Kind pliant.coordinator/0: when sharded parameters are gathered, released and reduced. C11, append-only.
+ *
+ * A coordinator decides and touches no device. It is given a model as two tables, then what the program does, visit by
+ * visit, and answers with actions, which the host carries out in their order. The same visits must get the same actions
+ * in every process and on every machine: each rank asks for itself, and gathers meet only where the answers are equal.
+ * So no floating point that decides, no clock, no randomness.
+ *
+ * A parameter is either whole (gathered, or on its way) or not. The host refuses a list that gathers what is whole,
+ * waits for or releases what is not, or leaves a visit without a parameter that the module uses; it names the
+ * coordinator, the parameter and the visit, and the step is not committed. */
+#ifndef PLIANT_ABI_COORDINATOR_H
+#define PLIANT_ABI_COORDINATOR_H
+
+#include "pliant/abi/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PLIANT_KIND_COORDINATOR "pliant.coordinator/0"
+
+/* Flags of a parameter. */
+enum {
+  PLIANT_PARAMETER_FROZEN = 1,     /* it has no gradient */
+  PLIANT_PARAMETER_PERSISTENT = 2, /* the program asks to keep it whole between its uses */
+  PLIANT_PARAMETER_EXTERNAL = 4    /* modules that do not own it use it unannounced: kept until the end of the step */
+};
+
+/* A parameter; its number is its place in the table. */
+typedef struct pliant_parameter_row {
+  uint64_t elements; /* may be 0 */
+  uint64_t bytes;    /* that it takes once it is whole */
+  uint32_t flags;    /* PLIANT_PARAMETER_... */
+  uint32_t dtype;    /* of the whole parameter: PLIANT_F32, PLIANT_BF16 (accelerator.h) */
+} pliant_parameter_row;
+
+enum {
+  PLIANT_MODULE_LEAF = 1 /* gathered as one with all below it; modules below it are not visited */
+};
+
+/* A module; its number is its place in the table. Module 0 is the root. */
+typedef struct pliant_module_row {
+  uint32_t flags; /* PLIANT_MODULE_... */
+  uint32_t own_count;
+  uint32_t external_count;
+  uint32_t child_count;
+  const uint32_t* own;      /* numbers of parameters, no module has one twice; two modules may share one */
+  const uint32_t* external; /* of other modules, used by this one too */
+  const uint32_t* children; /* numbers of modules; each module but the root is the child of at most one */
+} pliant_module_row;
+
+typedef struct pliant_model {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t parameter_count;
+  uint64_t parameter_stride; /* bytes from one row to the next */
+  const pliant_parameter_row* parameters;
+  uint64_t module_count; /* >= 1 */
+  uint64_t module_stride;
+  const pliant_module_row* modules;
+  uint64_t budget; /* bytes that whole parameters may take at once; 0: no limit */
+  int32_t world_size;
+  uint32_t reserved_too;
+} pliant_model;
+
+enum {
+  PLIANT_PASS_NO_GRADIENT = 1 /* forward only: evaluation, generation */
+};
+enum { PLIANT_FORWARD = 1, PLIANT_BACKWARD = 2 };
+enum {
+  PLIANT_VISIT_RECOMPUTE = 1 /* forward once more, from inside backward */
+};
+
+/* A module is entered or left. Visits nest as modules do; in backward the order is the program's. */
+typedef struct pliant_visit {
+  uint32_t struct_size;
+  uint32_t module;
+  uint32_t direction; /* PLIANT_FORWARD, PLIANT_BACKWARD */
+  uint32_t flags;     /* PLIANT_VISIT_... */
+  /* At leave: parameters whose gradient has become complete in this pass and was not reduced yet, ascending. The host
+   * reduces at the end of the pass what the coordinator leaves. */
+  const uint32_t* complete;
+  uint64_t complete_count;
+} pliant_visit;
+
+/* What an action does with `parameter`. */
+enum {
+  PLIANT_ACTION_GATHER = 1,     /* begin to make it whole; neighbours of one group are one collective */
+  PLIANT_ACTION_WAIT = 2,       /* work of the visit must not begin before it is whole */
+  PLIANT_ACTION_RELEASE = 3,    /* its memory is free once the work enqueued so far is done */
+  PLIANT_ACTION_REDUCE = 4,     /* its gradient, which is complete, leaves for its owners; groups as above */
+  PLIANT_ACTION_LOAD = 5,       /* bring the rank's shard from the tier `place` to the device */
+  PLIANT_ACTION_STORE = 6,      /* and the other way round */
+  PLIANT_ACTION_DROP_TRACE = 7, /* says that what was learnt of the order is thrown away; for the log. No parameter */
+  PLIANT_ACTION_BOUND_WAITS =
+      8 /* block the calling thread until at most `place` earlier waits are unfinished. No parameter */
+};
+enum {
+  PLIANT_ACTION_PREFETCH = 1 /* of a gather: for a later visit */
+};
+#define PLIANT_NO_PARAMETER UINT32_MAX
+/* The host chooses the place in its arena. */
+#define PLIANT_ANY_PLACE UINT64_MAX
+
+typedef struct pliant_action {
+  uint32_t kind; /* PLIANT_ACTION_... */
+  uint32_t parameter;
+  uint32_t group; /* of GATHER and REDUCE: neighbours in the list with one number are one collective */
+  uint32_t flags;
+  uint64_t place; /* of GATHER: byte offset in the arena, a multiple of 256, or PLIANT_ANY_PLACE */
+} pliant_action;
+
+/* The caller's room for actions. capacity is at least 8 * parameters + 64, which any sensible list fits in; a
+ * coordinator that needs more returns PLIANT_RESOURCE_EXHAUSTED. */
+typedef struct pliant_action_list {
+  uint32_t struct_size; /* set by the host */
+  uint32_t reserved;
+  uint64_t capacity;
+  uint64_t count; /* 0 when the call begins; set by the coordinator */
+  pliant_action* actions;
+} pliant_action_list;
+
+typedef struct pliant_coordinator {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [one-thread] Of this slot and all below: one call at a time, from any thread, as the visits come.
+   * A model to decide over: all parameters are shards. Called once before the first pass, and again, between two
+   * passes, when the program made its modules anew; what was learnt is thrown away then. The tables are gone when it
+   * returns. */
+  int32_t (*set_model)(void* self, const pliant_model* model, pliant_error* error);
+  /* Between two passes: the module has other parameters now. */
+  int32_t (*set_module_parameters)(void* self, uint32_t module, const uint32_t* own, uint32_t own_count,
+                                   const uint32_t* external, uint32_t external_count, pliant_error* error);
+  /* A pass is one forward over a range of rows and, unless `flags` has PLIANT_PASS_NO_GRADIENT, its backward. */
+  int32_t (*begin_pass)(void* self, uint32_t flags, pliant_action_list* list, pliant_error* error);
+  int32_t (*enter)(void* self, const pliant_visit* visit, pliant_action_list* list, pliant_error* error);
+  int32_t (*leave)(void* self, const pliant_visit* visit, pliant_action_list* list, pliant_error* error);
+  int32_t (*end_pass)(void* self, pliant_action_list* list, pliant_error* error);
+  /* The parameters are about to change. Everything must be released, and what is on its way waited for first. Also
+   * called when a pass was given up. */
+  int32_t (*end_step)(void* self, pliant_action_list* list, pliant_error* error);
+  /* May be NULL. Between two steps: what gathering each parameter costs, in nanoseconds, agreed by all ranks. */
+  int32_t (*set_costs)(void* self, const uint64_t* nanoseconds, uint64_t count, pliant_error* error);
+} pliant_coordinator;
+
+/* Extension of a coordinator: what it counts, for reports and for comparing it with others. */
+#define PLIANT_COORDINATOR_COUNTERS "pliant.coordinator_counters/0"
+
+typedef struct pliant_coordinator_counts {
+  uint32_t struct_size; /* set by the host */
+  int32_t trace;        /* PLIANT_TRACE_... */
+  int64_t whole;        /* elements of parameters that it counts as whole */
+  uint64_t visits;      /* entered since the trace began, or in all where there is none */
+  uint64_t ahead;       /* parameters that the trace still has in front of it; UINT64_MAX: there is no trace */
+} pliant_coordinator_counts;
+enum { PLIANT_TRACE_NONE = 0, PLIANT_TRACE_RECORDING = 1, PLIANT_TRACE_COMPLETE = 2, PLIANT_TRACE_INVALID = 3 };
+
+typedef struct pliant_coordinator_counters {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [one-thread] */
+  int32_t (*read)(void* self, pliant_coordinator_counts* counts, pliant_error* error);
+} pliant_coordinator_counters;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

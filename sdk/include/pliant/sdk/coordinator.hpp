@@ -1,0 +1,279 @@
+// Write a coordinator as a class with set_model, begin_pass, enter, leave, end_pass and end_step, then
+// PLIANT_COORDINATOR. What each is told and may do: pliant/abi/coordinator.h.
+//
+//   struct Mine {
+//     void set_model(const pliant::sdk::Model& model);
+//     void begin_pass(bool with_gradient, pliant::sdk::Actions& actions);
+//     void enter(const pliant::sdk::Visit& visit, pliant::sdk::Actions& actions);
+//     void leave(const pliant::sdk::Visit& visit, pliant::sdk::Actions& actions);
+//     void end_pass(pliant::sdk::Actions& actions);
+//     void end_step(pliant::sdk::Actions& actions);
+//   };
+// It may also have set_module_parameters(module, own, external), set_costs(nanoseconds) and counts().
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pliant/abi/coordinator.h"
+#include "pliant/sdk/plugin.hpp"
+
+namespace pliant::sdk {
+
+struct Parameter {
+  uint64_t elements = 0;
+  uint64_t bytes = 0;  ///< that it takes once it is whole
+  bool frozen = false;
+  bool persistent = false;
+  bool external = false;
+  uint32_t dtype = 0;  ///< PLIANT_F32, ...
+};
+
+struct Module {
+  std::vector<uint32_t> own;       ///< numbers of parameters
+  std::vector<uint32_t> external;  ///< of other modules, used by this one too
+  std::vector<uint32_t> children;  ///< numbers of modules
+  bool leaf = false;               ///< gathered as one with all below it
+};
+
+/// Module 0 is the root. All numbers are in range: the adapter has looked.
+struct Model {
+  std::vector<Parameter> parameters;
+  std::vector<Module> modules;
+  uint64_t budget = 0;  ///< bytes that whole parameters may take at once; 0: no limit
+  int32_t world_size = 1;
+};
+
+struct Visit {
+  uint32_t module = 0;
+  bool backward = false;
+  bool recompute = false;              ///< forward once more, from inside backward
+  std::span<const uint32_t> complete;  ///< at leave: parameters whose gradient has become complete; valid in the call
+};
+
+/// Where a coordinator writes its answer. Throws Failure when the host's room is full.
+class Actions {
+ public:
+  explicit Actions(pliant_action_list& list) : list_(list) {}
+  /// A new number for a collective.
+  [[nodiscard]] uint32_t new_group() { return ++group_; }
+  void gather(uint32_t parameter, uint32_t group, bool prefetch = false, uint64_t place = PLIANT_ANY_PLACE) {
+    add({PLIANT_ACTION_GATHER, parameter, group, prefetch ? uint32_t{PLIANT_ACTION_PREFETCH} : 0, place});
+  }
+  void wait(uint32_t parameter) { add({PLIANT_ACTION_WAIT, parameter, 0, 0, PLIANT_ANY_PLACE}); }
+  void release(uint32_t parameter) { add({PLIANT_ACTION_RELEASE, parameter, 0, 0, PLIANT_ANY_PLACE}); }
+  void reduce(uint32_t parameter, uint32_t group) {
+    add({PLIANT_ACTION_REDUCE, parameter, group, 0, PLIANT_ANY_PLACE});
+  }
+  void load(uint32_t parameter, uint64_t tier) { add({PLIANT_ACTION_LOAD, parameter, 0, 0, tier}); }
+  void store(uint32_t parameter, uint64_t tier) { add({PLIANT_ACTION_STORE, parameter, 0, 0, tier}); }
+  void drop_trace() { add({PLIANT_ACTION_DROP_TRACE, PLIANT_NO_PARAMETER, 0, 0, 0}); }
+  /// At most `unfinished` of the waits before this may be unfinished when the next action is carried out.
+  void bound_waits(uint64_t unfinished) { add({PLIANT_ACTION_BOUND_WAITS, PLIANT_NO_PARAMETER, 0, 0, unfinished}); }
+
+ private:
+  void add(const pliant_action& action) {
+    if (list_.count >= list_.capacity) {
+      throw Failure(PLIANT_RESOURCE_EXHAUSTED,
+                    "more than the " + std::to_string(list_.capacity) + " actions that one answer may have");
+    }
+    list_.actions[list_.count++] = action;
+  }
+  pliant_action_list& list_;
+  uint32_t group_ = 0;
+};
+
+/// What counts() returns.
+using CoordinatorCounts = pliant_coordinator_counts;
+
+namespace detail {
+
+template <class T>
+concept HasModuleParameters = requires(T& plugin, std::span<const uint32_t> numbers) {
+  plugin.set_module_parameters(uint32_t{}, numbers, numbers);
+};
+template <class T>
+concept HasCosts = requires(T& plugin, std::span<const uint64_t> costs) {
+  plugin.set_costs(costs);
+};
+template <class T>
+concept HasCounts = requires(const T& plugin) {
+  { plugin.counts() } -> std::convertible_to<CoordinatorCounts>;
+};
+
+inline std::vector<uint32_t> numbers_below(const uint32_t* numbers, uint32_t count, uint64_t limit, const char* what) {
+  std::vector<uint32_t> made(numbers, numbers + count);
+  for (const uint32_t number : made) {
+    if (number >= limit) {
+      throw Failure(PLIANT_INVALID_ARGUMENT, "the model has no " + std::string(what) + " " + std::to_string(number));
+    }
+  }
+  return made;
+}
+
+inline Model model_of(const pliant_model& given) {
+  const auto known = widened(given);
+  Model made;
+  made.budget = known.budget;
+  made.world_size = known.world_size;
+  const auto* parameters = reinterpret_cast<const std::byte*>(known.parameters);
+  for (uint64_t i = 0; i < known.parameter_count; ++i) {
+    pliant_parameter_row row{};
+    std::memcpy(&row, parameters + i * known.parameter_stride,
+                std::min<size_t>(sizeof(row), static_cast<size_t>(known.parameter_stride)));
+    made.parameters.push_back({row.elements, row.bytes, (row.flags & PLIANT_PARAMETER_FROZEN) != 0,
+                               (row.flags & PLIANT_PARAMETER_PERSISTENT) != 0,
+                               (row.flags & PLIANT_PARAMETER_EXTERNAL) != 0, row.dtype});
+  }
+  const auto* modules = reinterpret_cast<const std::byte*>(known.modules);
+  for (uint64_t i = 0; i < known.module_count; ++i) {
+    pliant_module_row row{};
+    std::memcpy(&row, modules + i * known.module_stride,
+                std::min<size_t>(sizeof(row), static_cast<size_t>(known.module_stride)));
+    made.modules.push_back({numbers_below(row.own, row.own_count, known.parameter_count, "parameter"),
+                            numbers_below(row.external, row.external_count, known.parameter_count, "parameter"),
+                            numbers_below(row.children, row.child_count, known.module_count, "module"),
+                            (row.flags & PLIANT_MODULE_LEAF) != 0});
+  }
+  return made;
+}
+
+template <class T>
+struct CoordinatorInstance {
+  T plugin;
+  uint64_t parameters = 0;
+  uint64_t modules = 0;
+};
+
+template <class T>
+struct CoordinatorAdapter {
+  using Instance = CoordinatorInstance<T>;
+
+  static Instance& at(void* self) noexcept { return *static_cast<Instance*>(self); }
+
+  static int32_t set_model(void* self, const pliant_model* model, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      const Model made = model_of(*model);
+      at(self).plugin.set_model(made);
+      at(self).parameters = made.parameters.size();
+      at(self).modules = made.modules.size();
+    });
+  }
+  static int32_t set_module_parameters(void* self, uint32_t module, const uint32_t* own, uint32_t own_count,
+                                       const uint32_t* external, uint32_t external_count,
+                                       pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      check_module(self, module);
+      if constexpr (HasModuleParameters<T>) {
+        const auto mine = numbers_below(own, own_count, at(self).parameters, "parameter");
+        const auto others = numbers_below(external, external_count, at(self).parameters, "parameter");
+        at(self).plugin.set_module_parameters(module, std::span<const uint32_t>(mine),
+                                              std::span<const uint32_t>(others));
+      } else {
+        throw Failure(PLIANT_UNIMPLEMENTED, "this coordinator cannot change the parameters of a module");
+      }
+    });
+  }
+  static int32_t begin_pass(void* self, uint32_t flags, pliant_action_list* list, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      Actions actions(*list);
+      at(self).plugin.begin_pass((flags & PLIANT_PASS_NO_GRADIENT) == 0, actions);
+    });
+  }
+  static int32_t enter(void* self, const pliant_visit* visit, pliant_action_list* list, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      check_module(self, visit->module);
+      Actions actions(*list);
+      at(self).plugin.enter(visit_of(*visit), actions);
+    });
+  }
+  static int32_t leave(void* self, const pliant_visit* visit, pliant_action_list* list, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      check_module(self, visit->module);
+      Actions actions(*list);
+      at(self).plugin.leave(visit_of(*visit), actions);
+    });
+  }
+  static int32_t end_pass(void* self, pliant_action_list* list, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      Actions actions(*list);
+      at(self).plugin.end_pass(actions);
+    });
+  }
+  static int32_t end_step(void* self, pliant_action_list* list, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      Actions actions(*list);
+      at(self).plugin.end_step(actions);
+    });
+  }
+  static int32_t set_costs(void* self, const uint64_t* nanoseconds, uint64_t count, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      if (count != at(self).parameters) {
+        throw Failure(PLIANT_INVALID_ARGUMENT, std::to_string(count) + " costs for a model of " +
+                                                   std::to_string(at(self).parameters) + " parameters");
+      }
+      if constexpr (HasCosts<T>) {
+        at(self).plugin.set_costs(std::span<const uint64_t>(nanoseconds, static_cast<size_t>(count)));
+      }
+    });
+  }
+  static int32_t read_counts(void* self, pliant_coordinator_counts* counts, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      if constexpr (HasCounts<T>) fill(counts, CoordinatorCounts(at(self).plugin.counts()));
+    });
+  }
+
+  static const void* vtable() noexcept {
+    static const pliant_coordinator kTable{sizeof(pliant_coordinator),
+                                           0,
+                                           &set_model,
+                                           &set_module_parameters,
+                                           &begin_pass,
+                                           &enter,
+                                           &leave,
+                                           &end_pass,
+                                           &end_step,
+                                           &set_costs};
+    return &kTable;
+  }
+  static const void* counters() noexcept {
+    static const pliant_coordinator_counters kTable{sizeof(pliant_coordinator_counters), 0, &read_counts};
+    return &kTable;
+  }
+
+ private:
+  static void check_module(void* self, uint32_t module) {
+    if (module >= at(self).modules) {
+      throw Failure(PLIANT_INVALID_ARGUMENT, "the model has no module " + std::to_string(module));
+    }
+  }
+  static Visit visit_of(const pliant_visit& given) {
+    return {given.module, given.direction == PLIANT_BACKWARD, (given.flags & PLIANT_VISIT_RECOMPUTE) != 0,
+            std::span<const uint32_t>(given.complete, static_cast<size_t>(given.complete_count))};
+  }
+};
+
+/// The table of PLIANT_COORDINATOR_COUNTERS for a class with counts(), to be returned by its extension().
+template <class T>
+const void* coordinator_counters(const char* id) {
+  return std::string_view(id) == PLIANT_COORDINATOR_COUNTERS ? CoordinatorAdapter<T>::counters() : nullptr;
+}
+
+}  // namespace detail
+
+/// For `extension(id)` of a coordinator that has counts(): `return pliant::sdk::counters_of<Mine>(id);`
+template <class T>
+const void* counters_of(const char* id) {
+  return detail::coordinator_counters<T>(id);
+}
+
+}  // namespace pliant::sdk
+
+#define PLIANT_COORDINATOR(Type, name, version, summary) \
+  PLIANT_DETAIL_EXPORT(Type, CoordinatorAdapter, PLIANT_KIND_COORDINATOR, name, version, summary)
