@@ -11,11 +11,9 @@
 
 #include "pliant/sdk/accelerator.hpp"
 #include "pliant/sdk/half.hpp"
+#include "pliant/sdk/instructions.hpp"
 
 namespace pliant::sdk {
-
-/// Which instructions a reduction may use. Same bits from all of them.
-enum class Instructions { kEveryMachine, kAvx2 };
 
 namespace detail::arithmetic {
 
@@ -152,7 +150,7 @@ template <class T, class Op>
 template <class T, class Op>
 void reduce_typed(Instructions instructions, const Reduction& job) {
 #ifdef __x86_64__
-  if (instructions == Instructions::kAvx2) return reduce_avx2<T, Op>(job);
+  if (instructions != Instructions::kEveryMachine) return reduce_avx2<T, Op>(job);
 #endif
   static_cast<void>(instructions);
   reduce_anywhere<T, Op>(job);
@@ -219,16 +217,6 @@ void cast_typed(const From* from, To* to, uint64_t count) {
 
 }  // namespace detail::arithmetic
 
-/// Whether this machine has them.
-inline bool has(Instructions instructions) {
-  if (instructions == Instructions::kEveryMachine) return true;
-#ifdef __x86_64__
-  return __builtin_cpu_supports("avx2") != 0;
-#else
-  return false;
-#endif
-}
-
 /// As reduce(), with certain instructions.
 inline void reduce_with(Instructions instructions, DType dtype, ReduceOp op, std::span<const void* const> inputs,
                         double scale, uint64_t count, void* out, void* also = nullptr) {
@@ -243,8 +231,7 @@ inline void reduce_with(Instructions instructions, DType dtype, ReduceOp op, std
 /// inputs. O(inputs * count), every input read once.
 inline void reduce(DType dtype, ReduceOp op, std::span<const void* const> inputs, double scale, uint64_t count,
                    void* out, void* also = nullptr) {
-  const auto best = has(Instructions::kAvx2) ? Instructions::kAvx2 : Instructions::kEveryMachine;
-  reduce_with(best, dtype, op, inputs, scale, count, out, also);
+  reduce_with(best_instructions(), dtype, op, inputs, scale, count, out, also);
 }
 
 /// to[i] = from[i] as the other type: a float is the nearest, ties to even, and infinity past the largest; an integer
