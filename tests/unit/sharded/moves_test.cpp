@@ -1,0 +1,202 @@
+// Plans of moves over histories of joins and leaves: their bytes, their balance, and the maps that they lead to.
+#include "sharded/moves.hpp"
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <random>
+
+namespace pliant::sharded {
+namespace {
+
+/// Ranks 0..world_size-1 of which those in `leaving` leave and the others close ranks.
+std::vector<int32_t> closing_ranks(int32_t world_size, const std::vector<int32_t>& leaving) {
+  std::vector<int32_t> becomes;
+  int32_t next = 0;
+  for (int32_t rank = 0; rank < world_size; ++rank) {
+    const bool leaves = std::find(leaving.begin(), leaving.end(), rank) != leaving.end();
+    becomes.push_back(leaves ? kLeaves : next++);
+  }
+  return becomes;
+}
+
+/// How far the shares of two ranks are apart.
+int32_t imbalance(const Ownership& map) {
+  int32_t least = map.chunks();
+  int32_t most = 0;
+  for (int32_t rank = 0; rank < map.world_size(); ++rank) {
+    least = std::min(least, map.chunks_of(rank));
+    most = std::max(most, map.chunks_of(rank));
+  }
+  return most - least;
+}
+
+/// The map that the moves make of `from`, chunk by chunk.
+std::vector<int32_t> owners_after(const Ownership& from, const std::vector<int32_t>& becomes,
+                                  const std::vector<Move>& moves) {
+  std::vector<int32_t> owners;
+  for (int32_t chunk = 0; chunk < from.chunks(); ++chunk)
+    owners.push_back(becomes[static_cast<size_t>(from.owner_of(ChunkId{chunk}))]);
+  std::vector<bool> has_moved(owners.size(), false);
+  for (const Move& move : moves) {
+    for (int32_t i = 0; i < move.chunks.count; ++i) {
+      const size_t chunk = index_of(advanced(move.chunks.first, i));
+      RC_ASSERT(from.owner_of(static_cast<ChunkId>(chunk)) == move.from);
+      RC_ASSERT(owners[chunk] != move.to);
+      RC_ASSERT(!has_moved[chunk]);
+      has_moved[chunk] = true;
+      owners[chunk] = move.to;
+    }
+  }
+  return owners;
+}
+
+TEST_CASE("changes that cannot be are refused and say why") {
+  const Ownership map = *Ownership::deal(10, 2);
+  const auto refusal = [&map](int32_t world_size, const std::vector<int32_t>& becomes) {
+    const auto plan = plan_moves(map, world_size, becomes);
+    REQUIRE_FALSE(plan.has_value());
+    CHECK(plan.error().status() == Status::kInvalidArgument);
+    return plan.error().message();
+  };
+  CHECK(refusal(0, {0, 1}).find("a world size of 0") == 0);
+  CHECK(refusal(3, {0}) == "a change of 2 ranks says of 1 what becomes of them");
+  CHECK(refusal(2, {0, 2}) == "rank 1 cannot become rank 2 in a world of 2");
+  CHECK(refusal(2, {0, -2}) == "rank 1 cannot become rank -2 in a world of 2");
+  CHECK(refusal(2, {1, 1}) == "ranks 0 and 1 cannot both become rank 1");
+}
+
+TEST_CASE("a rank that leaves gives its chunks to all who stay, and they keep theirs") {
+  const Ownership map = *Ownership::deal(8, 4);
+  const MovePlan plan = *plan_moves(map, 3, closing_ranks(4, {1}));
+  CHECK(plan.moves == std::vector<Move>{{{ChunkId{2}, 1}, 1, 0}, {{ChunkId{3}, 1}, 1, 1}});
+  CHECK(plan.to.save() == "pliant-ownership 1 epoch 1 ranks 3 chunks 8 runs 3:0 3:1 2:2");
+}
+
+TEST_CASE("a rank that joins gets its chunks evenly from those with most") {
+  const Ownership map = *Ownership::deal(12, 3);
+  const MovePlan plan = *plan_moves(map, 4, closing_ranks(3, {}));
+  CHECK(plan.chunks_moved() == 3);
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    CHECK(plan.moves[static_cast<size_t>(rank)].from == rank);
+    CHECK(plan.moves[static_cast<size_t>(rank)].to == 3);
+    CHECK(plan.moves[static_cast<size_t>(rank)].chunks.count == 1);
+  }
+}
+
+TEST_CASE("ranks that only change their numbers move nothing") {
+  const Ownership map = *Ownership::deal(100, 3);
+  const MovePlan plan = *plan_moves(map, 3, std::vector<int32_t>{2, 0, 1});
+  CHECK(plan.moves.empty());
+  CHECK(plan.to.owner_of(ChunkId{0}) == 2);
+  CHECK(plan.to.epoch() == 1);
+}
+
+TEST_CASE("a whole group may be replaced, models may have no chunks, and ranks may own none") {
+  const MovePlan replaced = *plan_moves(*Ownership::deal(7, 2), 3, std::vector<int32_t>{kLeaves, kLeaves});
+  CHECK(replaced.chunks_moved() == 7);
+  CHECK(imbalance(replaced.to) == 1);
+  CHECK(plan_moves(*Ownership::deal(0, 2), 5, closing_ranks(2, {}))->moves.empty());
+  const MovePlan few = *plan_moves(*Ownership::deal(1, 4), 3, closing_ranks(4, {3}));
+  CHECK(few.chunks_moved() == 1);
+}
+
+TEST_CASE("over any history of joins and leaves the bytes are the bound and the map stays balanced") {
+  const bool held = rc::check([] {
+    Ownership map = *Ownership::deal(*rc::gen::inRange(0, 3000), *rc::gen::inRange(1, 65));
+    const int changes = *rc::gen::inRange(1, 12);
+    for (int change = 0; change < changes; ++change) {
+      const int32_t before = map.world_size();
+      const int32_t after = *rc::gen::inRange(1, 65);
+      // Some of the old ranks stay, anywhere among the new ones.
+      const int32_t most = std::min(before, after);
+      const int32_t staying =
+          *rc::gen::weightedOneOf<int32_t>({{3, rc::gen::just(most)}, {1, rc::gen::inRange(0, most + 1)}});
+      std::vector<int32_t> becomes(static_cast<size_t>(before), kLeaves);
+      std::vector<int32_t> places(static_cast<size_t>(after));
+      std::iota(places.begin(), places.end(), 0);
+      std::vector<int32_t> order(static_cast<size_t>(before));
+      std::iota(order.begin(), order.end(), 0);
+      std::mt19937 random(*rc::gen::arbitrary<uint32_t>());
+      std::shuffle(order.begin(), order.end(), random);
+      std::shuffle(places.begin(), places.end(), random);
+      for (size_t i = 0; i < static_cast<size_t>(staying); ++i) becomes[static_cast<size_t>(order[i])] = places[i];
+
+      const auto plan = plan_moves(map, after, becomes);
+      RC_ASSERT(plan.has_value());
+      const auto again = plan_moves(*Ownership::load(map.save()), after, becomes);
+      RC_ASSERT(again->to == plan->to);
+      RC_ASSERT(again->moves == plan->moves);
+      RC_ASSERT(plan->to.epoch() == map.epoch() + 1);
+      RC_ASSERT(plan->to.world_size() == after);
+      RC_ASSERT(imbalance(plan->to) <= 1);
+      const std::vector<int32_t> owners = owners_after(map, becomes, plan->moves);
+      RC_ASSERT(plan->to.chunks() == static_cast<int32_t>(owners.size()));
+      for (int32_t chunk = 0; chunk < map.chunks(); ++chunk)
+        RC_ASSERT(plan->to.owner_of(ChunkId{chunk}) == owners[static_cast<size_t>(chunk)]);
+
+      const int32_t larger = std::max(before, after);
+      const double bound = map.chunks() * (1.0 - static_cast<double>(staying) / larger);
+      RC_ASSERT(std::abs(static_cast<double>(plan->chunks_moved()) - bound) <= larger);
+      if (staying == most) {
+        const double pure = static_cast<double>(map.chunks()) * std::abs(before - after) / larger;
+        RC_ASSERT(std::abs(pure - bound) < 1e-6);
+      }
+      map = plan->to;
+    }
+  });
+  CHECK(held);
+}
+
+TEST_CASE("no fewer chunks could move, whatever the map was before") {
+  const bool held = rc::check([] {
+    const int32_t before = *rc::gen::inRange(1, 10);
+    const auto owners = *rc::gen::container<std::vector<int32_t>>(rc::gen::inRange(0, before));
+    std::vector<Ownership::Run> runs;
+    for (const int32_t owner : owners) runs.push_back({1, owner});
+    const Ownership map = *Ownership::of_runs(runs, before, 4);
+    const int32_t after = *rc::gen::inRange(1, 10);
+    std::vector<int32_t> becomes;
+    for (int32_t rank = 0; rank < before; ++rank) becomes.push_back(rank < after ? rank : kLeaves);
+    const auto plan = plan_moves(map, after, becomes);
+    RC_ASSERT(plan.has_value());
+    RC_ASSERT(imbalance(plan->to) <= 1);
+    // What stays is at most the target of each, and the larger targets are best with those who have most.
+    const int32_t share = map.chunks() / after;
+    int32_t larger = map.chunks() % after;
+    int64_t stays = 0;
+    for (int32_t rank = 0; rank < std::min(before, after); ++rank) {
+      const bool fills_larger = map.chunks_of(rank) > share && larger > 0;
+      if (fills_larger) --larger;
+      stays += std::min(map.chunks_of(rank), share + (fills_larger ? 1 : 0));
+    }
+    RC_ASSERT(plan->chunks_moved() == map.chunks() - stays);
+  });
+  CHECK(held);
+}
+
+TEST_CASE("a map does not go to pieces over a thousand changes") {
+  Ownership map = *Ownership::deal(37'000, 64);
+  size_t most_runs = 0;
+  uint32_t random = 1;
+  for (int change = 0; change < 1000; ++change) {
+    random = random * 1664525U + 1013904223U;
+    const auto after = static_cast<int32_t>(1 + (random >> 16) % 64);
+    std::vector<int32_t> becomes;
+    for (int32_t rank = 0; rank < map.world_size(); ++rank) {
+      const auto place = (rank + change) % map.world_size();
+      becomes.push_back(place < after ? place : kLeaves);
+    }
+    map = plan_moves(map, after, becomes)->to;
+    most_runs = std::max(most_runs, map.runs().size());
+  }
+  MESSAGE("the map had up to " << most_runs << " runs of 37,000 chunks");
+  CHECK(map.epoch() == 1000);
+  CHECK(most_runs < 2000);
+}
+
+}  // namespace
+}  // namespace pliant::sharded
