@@ -15,6 +15,7 @@
 #include "pliant/sdk/accelerator.hpp"
 #include "pliant/sdk/collectives.hpp"
 #include "pliant/sdk/ipc.hpp"
+#include "pliant/sdk/optimizer.hpp"
 #include "pliant/sdk/stream_memory.hpp"
 #include "runtime.hpp"
 #include "stream.hpp"
@@ -95,6 +96,7 @@ class CudaAccelerator {
 
   const void* extension(const char* id) {
     if (std::strcmp(id, PLIANT_STREAM_MEMORY) == 0) return sdk::stream_memory_table<CudaAccelerator>();
+    if (std::strcmp(id, PLIANT_OPTIMIZER) == 0) return sdk::optimizer_table<CudaAccelerator>();
     if (std::strcmp(id, PLIANT_IPC) == 0 && has_ipc()) return sdk::ipc_table<CudaAccelerator>();
     // Those who ask for NCCL are told by the first call that it is missing.
     if (std::strcmp(id, PLIANT_COLLECTIVES) == 0 && (has_nccl() || wants_nccl())) return &offered_;
@@ -175,6 +177,12 @@ class CudaAccelerator {
   }
   void digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream& stream) {
     cuda::enqueue_digest(memory_, kernels(stream), to, from, blocks, stream);
+  }
+  void adamw(const pliant_adamw_update& update, const sdk::AdamWArrays& arrays, Stream& stream) {
+    cuda::enqueue_adamw(memory_, kernels(stream), update, arrays, stream);
+  }
+  void squared_norms(double* to, const float* from, uint64_t count, Stream& stream) {
+    cuda::enqueue_norms(memory_, kernels(stream), to, from, count, stream);
   }
   void call(void (*function)(void*), void* context, Stream& stream) {
     Stream::Turn(stream).on_host([=](bool) { function(context); });

@@ -52,8 +52,8 @@ cudaKernel_t KernelLibrary::find(const std::string& name) {
 }
 
 template <class Arguments>
-void KernelLibrary::launch(const std::string& name, const Arguments& arguments, Stream& stream) {
-  const uint64_t wanted = (arguments.count + kernels::kThreads - 1) / kernels::kThreads;
+void KernelLibrary::launch(const std::string& name, const Arguments& arguments, uint64_t threads, Stream& stream) {
+  const uint64_t wanted = (threads + kernels::kThreads - 1) / kernels::kThreads;
   const uint64_t most = uint64_t{stream.device().processors} * 32;  // each thread goes on with more elements
   const auto blocks = static_cast<unsigned>(std::min(wanted, most));
   Stream::Turn(stream).on_device([kernel = find(name), arguments, blocks](const Api& api, cudaStream_t handle) {
@@ -72,7 +72,7 @@ void KernelLibrary::reduce(void* to, std::span<const void* const> from, sdk::Ele
     arguments.scale = scale;
     arguments.sources = static_cast<int32_t>(from.size());
     std::copy(from.begin(), from.end(), arguments.from);
-    launch(name + suffix, arguments, stream);
+    launch(name + suffix, arguments, elements.count, stream);
   };
   if (from.size() <= kernels::kFewSources) return go(kernels::ReduceArguments<kernels::kFewSources>{}, "");
   go(kernels::ReduceArguments<kernels::kMostSources>{}, "_many");
@@ -80,11 +80,25 @@ void KernelLibrary::reduce(void* to, std::span<const void* const> from, sdk::Ele
 
 void KernelLibrary::cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream) {
   launch(std::string("pliant_cast_") + name_of(elements.dtype) + "_" + name_of(to_type),
-         kernels::CastArguments{to, from, elements.count}, stream);
+         kernels::CastArguments{to, from, elements.count}, elements.count, stream);
 }
 
 void KernelLibrary::digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream& stream) {
   launch("pliant_digest_blocks", kernels::DigestArguments{to, static_cast<const kernels::DigestBlock*>(from), blocks},
+         blocks, stream);
+}
+
+void KernelLibrary::adamw(const pliant_adamw_update& update, const sdk::AdamWArrays& arrays, Stream& stream) {
+  const kernels::AdamWNumbers numbers{update.gradient_scale, update.beta1,   update.beta2, update.rate,
+                                      update.correction,     update.epsilon, update.decay};
+  launch("pliant_adamw",
+         kernels::AdamWArguments{numbers, arrays.weights, arrays.gradient, arrays.first_moment, arrays.second_moment,
+                                 arrays.count},
+         arrays.count, stream);
+}
+
+void KernelLibrary::squared_norms(double* to, const float* from, uint64_t count, Stream& stream) {
+  launch("pliant_squared_norms", kernels::NormArguments{to, from, count}, sdk::norm_chunks(count) * kernels::kNormLanes,
          stream);
 }
 

@@ -1,4 +1,4 @@
-// The kernels of reductions, casts and digests.
+// The kernels of reductions, casts, digests, updates and norms.
 #include "kernels.hpp"
 
 namespace pliant::cuda::kernels {
@@ -38,6 +38,30 @@ PLIANT_KERNEL_TYPES(PLIANT_CASTS)
 
 extern "C" __global__ void __launch_bounds__(kThreads) pliant_digest_blocks(const DigestArguments job) {
   for (uint64_t i = first(); i < job.count; i += stride()) job.to[i] = digest_of_block(job.from[i].words);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads) pliant_adamw(const AdamWArguments job) {
+  for (uint64_t i = first(); i < job.count; i += stride()) update_element(job, i);
+}
+
+// A warp adds a chunk, each of its threads what is one lane of it.
+static_assert(kNormLanes == 32, "a warp has 32 threads");
+extern "C" __global__ void __launch_bounds__(kThreads) pliant_squared_norms(const NormArguments job) {
+  const uint64_t chunks = (job.count + kNormChunk - 1) / kNormChunk;
+  const uint32_t lane = threadIdx.x % kNormLanes;
+  for (uint64_t chunk = first() / kNormLanes; chunk < chunks; chunk += stride() / kNormLanes) {
+    const uint64_t begin = chunk * kNormChunk;
+    const uint64_t end = min(begin + kNormChunk, job.count);
+    double sum = 0;
+    for (uint64_t i = begin + lane; i < end; i += kNormLanes) {
+      const double value = job.from[i];
+      sum = __dadd_rn(sum, __dmul_rn(value, value));
+    }
+    for (int half = kNormLanes / 2; half > 0; half /= 2) {
+      sum = __dadd_rn(sum, __shfl_down_sync(0xffffffffU, sum, half));
+    }
+    if (lane == 0) job.to[chunk] = sum;
+  }
 }
 
 }  // namespace pliant::cuda::kernels

@@ -1,8 +1,10 @@
-// What CUDA's kernels of reductions and casts take, and which there are. Compiled for devices by nvcc, and for the CPU
+// What CUDA's kernels take, and which there are. Compiled for devices by nvcc, and for the CPU
 // by the tests' software device.
 #pragma once
 
+#include "../devices/adamw.hpp"
 #include "../devices/block_digest.hpp"
+#include "../devices/chunk_norm.hpp"
 #include "../devices/element.hpp"
 
 namespace pliant::cuda::kernels {
@@ -35,6 +37,32 @@ struct DigestArguments {
   uint64_t count;
 };
 
+/// The one argument of the kernel of updates.
+struct AdamWArguments {
+  AdamWNumbers numbers;
+  float* weights;
+  const float* gradient;
+  float* first_moment;
+  float* second_moment;
+  uint64_t count;
+};
+
+/// The one argument of the kernel of squared norms. `count`: floats.
+struct NormArguments {
+  double* to;
+  const float* from;
+  uint64_t count;
+};
+
+PLIANT_KERNEL_CODE void update_element(const AdamWArguments& job, uint64_t i) {
+  const float g = times(job.gradient[i], job.numbers.gradient_scale);
+  const float first = new_moment(job.numbers.beta1, job.first_moment[i], first_addend(job.numbers, g));
+  const float second = new_moment(job.numbers.beta2, job.second_moment[i], second_addend(job.numbers, g));
+  job.first_moment[i] = first;
+  job.second_moment[i] = second;
+  job.weights[i] = new_weight(job.numbers, job.weights[i], first, second);
+}
+
 template <class T, class Op, int kRoom>
 PLIANT_KERNEL_CODE void reduce_element(const ReduceArguments<kRoom>& job, uint64_t i) {
   typename Element<T>::Computed value = Element<T>::load(static_cast<const T*>(job.from[0])[i]);
@@ -51,8 +79,8 @@ PLIANT_KERNEL_CODE void cast_element(const CastArguments& job, uint64_t i) {
 
 }  // namespace pliant::cuda::kernels
 
-// Every kernel: pliant_reduce_<op>_<type>, with _many for more than kFewSources sources, pliant_cast_<from>_<to>, and
-// pliant_digest_blocks.
+// Every kernel: pliant_reduce_<op>_<type>, with _many for more than kFewSources sources, pliant_cast_<from>_<to>,
+// pliant_digest_blocks, pliant_adamw and pliant_squared_norms.
 #define PLIANT_KERNEL_TYPES(use) \
   use(f32, float) use(f64, double) use(i32, int32_t) use(i64, int64_t) use(u8, uint8_t) use(f16, Half) use(bf16, BFloat)
 #define PLIANT_KERNEL_CASTS_TO(use, to, To)                                                            \

@@ -75,6 +75,16 @@ void enqueue_digest(const CudaMemory& memory, KernelLibrary* kernels, uint64_t* 
   devices::enqueue_digest<StreamLane>(memory, kernels, to, from, blocks, stream);
 }
 
+void enqueue_adamw(const CudaMemory& memory, KernelLibrary* kernels, const pliant_adamw_update& update,
+                   const sdk::AdamWArrays& arrays, Stream& stream) {
+  devices::enqueue_adamw<StreamLane>(memory, kernels, update, arrays, stream);
+}
+
+void enqueue_norms(const CudaMemory& memory, KernelLibrary* kernels, double* to, const float* from, uint64_t count,
+                   Stream& stream) {
+  devices::enqueue_norms<StreamLane>(memory, kernels, to, from, count, stream);
+}
+
 void enqueue_cast(const CudaMemory& memory, KernelLibrary* kernels, void* to, sdk::DType to_type, const void* from,
                   sdk::Elements elements, Stream& stream) {
   devices::enqueue_cast<StreamLane>(memory, kernels, to, to_type, from, elements, stream);

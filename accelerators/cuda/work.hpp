@@ -8,6 +8,7 @@
 #include "kernel_library.hpp"
 #include "memory.hpp"
 #include "pliant/sdk/accelerator.hpp"
+#include "pliant/sdk/optimizer.hpp"
 #include "stream.hpp"
 
 namespace pliant::cuda {
@@ -19,6 +20,10 @@ void enqueue_reduce(const CudaMemory& memory, KernelLibrary* kernels, void* to, 
                     sdk::Elements elements, sdk::ReduceOp op, double scale, Stream& stream);
 void enqueue_digest(const CudaMemory& memory, KernelLibrary* kernels, uint64_t* to, const void* from, uint64_t blocks,
                     Stream& stream);
+void enqueue_adamw(const CudaMemory& memory, KernelLibrary* kernels, const pliant_adamw_update& update,
+                   const sdk::AdamWArrays& arrays, Stream& stream);
+void enqueue_norms(const CudaMemory& memory, KernelLibrary* kernels, double* to, const float* from, uint64_t count,
+                   Stream& stream);
 void enqueue_cast(const CudaMemory& memory, KernelLibrary* kernels, void* to, sdk::DType to_type, const void* from,
                   sdk::Elements elements, Stream& stream);
 

@@ -1,5 +1,5 @@
-// StreamLane: a stream's turn for work that the CPU does for its device. Reductions and casts, by the device's own
-// kernels or by the CPU.
+// StreamLane: a stream's turn for work that the CPU does for its device. Reductions, casts, digests, updates and norms,
+// by the device's own kernels or by the CPU.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "devices/staged_work.hpp"
+#include "kernel/optimizer.hpp"
 
 namespace pliant::devices {
 
@@ -94,6 +95,56 @@ void enqueue_digest(const typename OwnLane::Memory& memory, Kernels* kernels, ui
                        "this device has no kernel for digests; copy the memory and take them on the processors");
   }
   kernels->digest_blocks(to, from, blocks, stream);
+}
+
+/// `kernels` is NULL where none can be launched.
+template <class OwnLane, class Kernels>
+void enqueue_adamw(const typename OwnLane::Memory& memory, Kernels* kernels, const pliant_adamw_update& update,
+                   const sdk::AdamWArrays& arrays, typename OwnLane::Stream& stream) {
+  if (arrays.count == 0) return;
+  const uint64_t bytes = arrays.count * sizeof(float);
+  Reach all{true, true};
+  const auto reach = [&](const float* array, const char* what) {
+    const Reach one = memory.reach_of(stream.device(), array, bytes, what);
+    all = {all.device && one.device, all.host && one.host};
+  };
+  reach(arrays.weights, "the array of weights");
+  reach(arrays.gradient, "the gradient");
+  reach(arrays.first_moment, "the first moment");
+  reach(arrays.second_moment, "the second moment");
+  if (all.host) {
+    OwnLane lane(memory, stream);
+    return lane.on_host([=](bool broken) {
+      if (!broken) accelerator::adamw(update, arrays);
+    });
+  }
+  if (kernels == nullptr || !all.device) {
+    throw sdk::Failure(PLIANT_UNIMPLEMENTED,
+                       "this device has no kernel for updates of AdamW; copy the arrays and update them on the "
+                       "processors");
+  }
+  kernels->adamw(update, arrays, stream);
+}
+
+/// `kernels` is NULL where none can be launched.
+template <class OwnLane, class Kernels>
+void enqueue_norms(const typename OwnLane::Memory& memory, Kernels* kernels, double* to, const float* from,
+                   uint64_t count, typename OwnLane::Stream& stream) {
+  if (count == 0) return;
+  const Reach target = memory.reach_of(stream.device(), to, sdk::norm_chunks(count) * sizeof(double), "the target");
+  const Reach source = memory.reach_of(stream.device(), from, count * sizeof(float), "the source");
+  if (target.host && source.host) {
+    OwnLane lane(memory, stream);
+    return lane.on_host([=](bool broken) {
+      if (!broken) accelerator::squared_norms(to, from, count);
+    });
+  }
+  if (kernels == nullptr || !target.device || !source.device) {
+    throw sdk::Failure(
+        PLIANT_UNIMPLEMENTED,
+        "this device has no kernel for squared norms; copy the elements and take them on the processors");
+  }
+  kernels->squared_norms(to, from, count, stream);
 }
 
 }  // namespace pliant::devices

@@ -8,6 +8,7 @@
 #include "kernel/device.hpp"
 #include "pliant/sdk/collectives.hpp"
 #include "pliant/sdk/ipc.hpp"
+#include "pliant/sdk/optimizer.hpp"
 
 namespace {
 
@@ -44,6 +45,7 @@ class HostAccelerator : public pliant::accelerator::Device {
 
   const void* extension(const char* id) const {
     if (std::strcmp(id, PLIANT_IPC) == 0) return pliant::sdk::ipc_table<HostAccelerator>();
+    if (std::strcmp(id, PLIANT_OPTIMIZER) == 0) return pliant::sdk::optimizer_table<HostAccelerator>();
     return std::strcmp(id, PLIANT_COLLECTIVES) == 0 ? pliant::sdk::collectives_table<HostAccelerator>() : nullptr;
   }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernel/arithmetic.hpp"
+#include "kernel/optimizer.hpp"
 
 namespace pliant::accelerator {
 namespace {
@@ -102,6 +103,17 @@ void Device::cast(void* to, sdk::DType to_type, const void* from, sdk::Elements 
 void Device::digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream& stream) {
   stream.enqueue([=] { sdk::digest_blocks(to, from, blocks); },
                  {.bytes = blocks * (sdk::kDigestBlockBytes + sizeof(uint64_t))});
+}
+
+void Device::adamw(const pliant_adamw_update& update, const sdk::AdamWArrays& arrays, Stream& stream) {
+  constexpr uint64_t kReadAndWritten = 7;  // of four arrays, all but the gradient are both
+  stream.enqueue([=] { accelerator::adamw(update, arrays); },
+                 {.bytes = kReadAndWritten * arrays.count * sizeof(float)});
+}
+
+void Device::squared_norms(double* to, const float* from, uint64_t count, Stream& stream) {
+  stream.enqueue([=] { accelerator::squared_norms(to, from, count); },
+                 {.bytes = count * sizeof(float) + sdk::norm_chunks(count) * sizeof(double)});
 }
 
 void Device::call(void (*function)(void*), void* context, Stream& stream) {

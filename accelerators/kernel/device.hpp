@@ -16,6 +16,7 @@
 #include "kernel/memory.hpp"
 #include "kernel/stream.hpp"
 #include "pliant/sdk/accelerator.hpp"
+#include "pliant/sdk/optimizer.hpp"
 
 namespace pliant::accelerator {
 
@@ -86,6 +87,8 @@ class Device {
   void cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream);
   void digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream& stream);
   void call(void (*function)(void*), void* context, Stream& stream);
+  void adamw(const pliant_adamw_update& update, const sdk::AdamWArrays& arrays, Stream& stream);
+  void squared_norms(double* to, const float* from, uint64_t count, Stream& stream);
 
   pliant_ipc_handle export_memory(int32_t, const void* pointer) { return exchange_.export_memory(pointer); }
   void* import_memory(int32_t, const pliant_ipc_handle& handle) { return exchange_.import_memory(handle); }

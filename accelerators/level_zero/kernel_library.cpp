@@ -19,6 +19,9 @@ constexpr ze_device_fp_flags_t kExact =
     ZE_DEVICE_FP_FLAG_ROUND_TO_NEAREST | ZE_DEVICE_FP_FLAG_DENORM | ZE_DEVICE_FP_FLAG_INF_NAN;
 /// Buffers may be as large as the device allows; without this, kernels reach the first 4 GiB of one.
 constexpr const char* kBuildFlags = "-ze-opt-greater-than-4GB-buffer-required";
+/// Roots and quotients of 32-bit floats are rounded once.
+constexpr const char* kBuildFlagsOfUpdates =
+    "-ze-opt-greater-than-4GB-buffer-required -ze-fp32-correctly-rounded-divide-sqrt";
 constexpr size_t kMostOfLog = 300;
 
 /// What the driver's compiler said, in one line, after ": ".
@@ -72,13 +75,16 @@ std::string KernelLibrary::build(Part part, ze_module_handle_t& out) {
     return std::string("the device's ") + (doubles ? "64" : "32") +
            "-bit floats lack rounding to the nearest, subnormal numbers, infinity or NaN, and would give other bits";
   }
+  if (part == Part::kUpdates && (device_.float_flags & ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT) == 0) {
+    return "the device does not round quotients and roots of 32-bit floats to the nearest, and would give other bits";
+  }
   const Context& context = *device_.context;
   ze_module_desc_t wanted{};
   wanted.stype = ZE_STRUCTURE_TYPE_MODULE_DESC;
   wanted.format = ZE_MODULE_FORMAT_IL_SPIRV;
   wanted.inputSize = image.size();
   wanted.pInputModule = reinterpret_cast<const uint8_t*>(image.data());
-  wanted.pBuildFlags = kBuildFlags;
+  wanted.pBuildFlags = part == Part::kUpdates ? kBuildFlagsOfUpdates : kBuildFlags;
   ze_module_build_log_handle_t log = nullptr;
   const ze_result_t built = context.api.zeModuleCreate(context.handle, device_.handle, &wanted, &out, &log);
   std::string refused;
@@ -171,6 +177,23 @@ void KernelLibrary::digest_blocks(uint64_t* to, const void* from, uint64_t block
   const ze_kernel_handle_t kernel = find("pliant_digest_blocks", Part::kSingles);
   Stream::Turn turn(stream);
   launch(kernel, {Argument(to), Argument(from), Argument(blocks)}, blocks, turn);
+}
+
+void KernelLibrary::adamw(const pliant_adamw_update& update, const sdk::AdamWArrays& arrays, Stream& stream) {
+  const ze_kernel_handle_t kernel = find("pliant_adamw", Part::kUpdates);
+  Stream::Turn turn(stream);
+  launch(kernel,
+         {Argument(arrays.weights), Argument(arrays.gradient), Argument(arrays.first_moment),
+          Argument(arrays.second_moment), Argument(arrays.count), Argument(update.gradient_scale),
+          Argument(update.beta1), Argument(update.beta2), Argument(update.rate), Argument(update.correction),
+          Argument(update.epsilon), Argument(update.decay)},
+         arrays.count, turn);
+}
+
+void KernelLibrary::squared_norms(double* to, const float* from, uint64_t count, Stream& stream) {
+  const ze_kernel_handle_t kernel = find("pliant_squared_norms", Part::kDoubles);
+  Stream::Turn turn(stream);
+  launch(kernel, {Argument(to), Argument(from), Argument(count)}, sdk::norm_chunks(count), turn);
 }
 
 }  // namespace pliant::level_zero

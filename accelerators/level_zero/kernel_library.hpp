@@ -1,5 +1,5 @@
-// KernelLibrary: the kernels of reductions and casts on one device. A device that takes none of them, or not those of
-// doubles, says why, and the processors do the work.
+// KernelLibrary: the kernels on one device. A device that takes none of them, or not those of doubles or of updates,
+// says why, and the processors do the work.
 #pragma once
 
 #include <array>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "pliant/sdk/accelerator.hpp"
+#include "pliant/sdk/optimizer.hpp"
 #include "stream.hpp"
 
 namespace pliant::level_zero {
@@ -15,8 +16,10 @@ namespace pliant::level_zero {
 /// All calls may come from any thread.
 class KernelLibrary {
  public:
-  /// Which kernels: those of doubles are apart, since a device may lack doubles.
-  enum class Part : size_t { kSingles = 0, kDoubles = 1 };
+  /// Which kernels: those of doubles are apart, since a device may lack doubles, and so are updates, which want roots
+  /// and quotients rounded once.
+  enum class Part : size_t { kSingles = 0, kDoubles = 1, kUpdates = 2 };
+  static constexpr size_t kParts = 3;
 
   explicit KernelLibrary(const DeviceEntry& device) : device_(device) {}
   ~KernelLibrary();
@@ -31,6 +34,8 @@ class KernelLibrary {
               Stream& stream);
   void cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream);
   void digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream& stream);
+  void adamw(const pliant_adamw_update& update, const sdk::AdamWArrays& arrays, Stream& stream);
+  void squared_norms(double* to, const float* from, uint64_t count, Stream& stream);
 
  private:
   struct Module {
@@ -45,7 +50,7 @@ class KernelLibrary {
 
   const DeviceEntry& device_;
   std::mutex mutex_;  ///< of what is loaded, and of the kernels' arguments until they are launched
-  std::array<Module, 2> modules_;
+  std::array<Module, kParts> modules_;
   std::map<std::string, ze_kernel_handle_t> kernels_;
 };
 

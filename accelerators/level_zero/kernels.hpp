@@ -1,7 +1,9 @@
-// What kernels of reductions and casts are launched with: known to the device's code and to the CPU's.
+// What kernels are launched with: known to the device's code and to the CPU's.
 #pragma once
 
+#include "../devices/adamw.hpp"
 #include "../devices/block_digest.hpp"
+#include "../devices/chunk_norm.hpp"
 #include "../devices/element.hpp"
 
 namespace pliant::level_zero::kernels {
@@ -18,8 +20,8 @@ enum Part : uint32_t { kBegins = 1, kEnds = 2 };
 
 }  // namespace pliant::level_zero::kernels
 
-// Kernels are named pliant_reduce_<op>_<type>, pliant_cast_<from>_<to> and pliant_digest_blocks. Those of doubles are
-// an image of their own: a device without doubles would refuse all of it.
+// Kernels are named pliant_reduce_<op>_<type>, pliant_cast_<from>_<to>, pliant_digest_blocks, pliant_adamw and
+// pliant_squared_norms. Those of doubles are an image of their own: a device without doubles would refuse all of it.
 #define PLIANT_KERNEL_SINGLES(use) \
   use(f32, float) use(i32, int32_t) use(i64, int64_t) use(u8, uint8_t) use(f16, Half) use(bf16, BFloat)
 #define PLIANT_KERNEL_CASTS_TO_SINGLE(use, to, To)                                                     \

@@ -12,6 +12,7 @@
 #include "ipc_memory.hpp"
 #include "pliant/sdk/accelerator.hpp"
 #include "pliant/sdk/ipc.hpp"
+#include "pliant/sdk/optimizer.hpp"
 #include "runtime.hpp"
 #include "stream.hpp"
 #include "work.hpp"
@@ -24,7 +25,7 @@ using namespace pliant;
 struct DeviceKernels {
   explicit DeviceKernels(const level_zero::DeviceEntry& device) : library(device) {}
   level_zero::KernelLibrary library;
-  std::array<std::once_flag, 2> told;
+  std::array<std::once_flag, level_zero::KernelLibrary::kParts> told;
 };
 
 /// What is there once Level Zero was asked.
@@ -104,6 +105,7 @@ class LevelZeroAccelerator {
   }
 
   const void* extension(const char* id) const {
+    if (std::strcmp(id, PLIANT_OPTIMIZER) == 0) return sdk::optimizer_table<LevelZeroAccelerator>();
     return std::strcmp(id, PLIANT_IPC) == 0 ? sdk::ipc_table<LevelZeroAccelerator>() : nullptr;
   }
   pliant_ipc_handle export_memory(int32_t device, const void* pointer) {
@@ -177,6 +179,14 @@ class LevelZeroAccelerator {
     auto* const own = kernels(stream, sdk::DType::kI64, sdk::DType::kI64);
     level_zero::enqueue_digest(memory_, own, to, from, blocks, stream);
   }
+  void adamw(const pliant_adamw_update& update, const sdk::AdamWArrays& arrays, Stream& stream) {
+    auto* const own = kernels(stream, level_zero::KernelLibrary::Part::kUpdates);
+    level_zero::enqueue_adamw(memory_, own, update, arrays, stream);
+  }
+  void squared_norms(double* to, const float* from, uint64_t count, Stream& stream) {
+    auto* const own = kernels(stream, level_zero::KernelLibrary::Part::kDoubles);
+    level_zero::enqueue_norms(memory_, own, to, from, count, stream);
+  }
   void call(void (*function)(void*), void* context, Stream& stream) {
     Stream::Turn(stream).on_host([=](bool) { function(context); });
   }
@@ -201,14 +211,19 @@ class LevelZeroAccelerator {
     if (why.empty()) return &kernels.library;
     std::call_once(kernels.told[static_cast<size_t>(part)], [&] {
       const bool doubles = part == level_zero::KernelLibrary::Part::kDoubles;
-      host_.warning("device " + std::to_string(index) + ": reductions and casts of " +
+      const bool updates = part == level_zero::KernelLibrary::Part::kUpdates;
+      host_.warning("device " + std::to_string(index) + ": " +
+                    (updates ? "updates of AdamW in " : "reductions and casts of ") +
                     (doubles ? "64-bit floats in " : "") +
                     "device memory run on the processors, by way of pinned memory: " + why);
     });
     return nullptr;
   }
+  level_zero::KernelLibrary* kernels(const Stream& stream, level_zero::KernelLibrary::Part part) {
+    return stream.computes() ? kernels_of(stream.device(), part) : nullptr;
+  }
   level_zero::KernelLibrary* kernels(const Stream& stream, sdk::DType one, sdk::DType other) {
-    return stream.computes() ? kernels_of(stream.device(), level_zero::part_of(one, other)) : nullptr;
+    return kernels(stream, level_zero::part_of(one, other));
   }
 
   /// Streams that only move data get engines that only copy, where there are some; streams of one use share them out.

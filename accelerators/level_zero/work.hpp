@@ -8,6 +8,7 @@
 #include "kernel_library.hpp"
 #include "memory.hpp"
 #include "pliant/sdk/accelerator.hpp"
+#include "pliant/sdk/optimizer.hpp"
 #include "stream.hpp"
 
 namespace pliant::level_zero {
@@ -19,6 +20,10 @@ void enqueue_reduce(const UsmMemory& memory, KernelLibrary* kernels, void* to, s
                     sdk::Elements elements, sdk::ReduceOp op, double scale, Stream& stream);
 void enqueue_digest(const UsmMemory& memory, KernelLibrary* kernels, uint64_t* to, const void* from, uint64_t blocks,
                     Stream& stream);
+void enqueue_adamw(const UsmMemory& memory, KernelLibrary* kernels, const pliant_adamw_update& update,
+                   const sdk::AdamWArrays& arrays, Stream& stream);
+void enqueue_norms(const UsmMemory& memory, KernelLibrary* kernels, double* to, const float* from, uint64_t count,
+                   Stream& stream);
 void enqueue_cast(const UsmMemory& memory, KernelLibrary* kernels, void* to, sdk::DType to_type, const void* from,
                   sdk::Elements elements, Stream& stream);
 

@@ -12,6 +12,7 @@
 #include "kernel/device.hpp"
 #include "pliant/sdk/collectives.hpp"
 #include "pliant/sdk/ipc.hpp"
+#include "pliant/sdk/optimizer.hpp"
 #include "pliant/sdk/stream_memory.hpp"
 #include "stream_pool.hpp"
 
@@ -49,6 +50,7 @@ class SimAccelerator : public Device {
   bool shared_memory = true;
   bool windows = true;
   bool stream_memory = true;
+  bool optimizer = true;
   std::string clock = "real";
   double launch_us = 5;
   double to_device_gbps = 25;
@@ -67,6 +69,9 @@ class SimAccelerator : public Device {
     if (std::strcmp(id, PLIANT_IPC) == 0) return exchange ? pliant::sdk::ipc_table<SimAccelerator>() : nullptr;
     if (std::strcmp(id, PLIANT_STREAM_MEMORY) == 0) {
       return stream_memory ? pliant::sdk::stream_memory_table<SimAccelerator>() : nullptr;
+    }
+    if (std::strcmp(id, PLIANT_OPTIMIZER) == 0) {
+      return optimizer ? pliant::sdk::optimizer_table<SimAccelerator>() : nullptr;
     }
     const bool has = collectives && std::strcmp(id, PLIANT_COLLECTIVES) == 0;
     return has ? pliant::sdk::collectives_table<SimAccelerator>() : nullptr;
@@ -175,6 +180,7 @@ class SimAccelerator : public Device {
     o.add("shared_memory", &S::shared_memory, "false = as a device without memory at one address for it and the CPU.");
     o.add("windows", &S::windows, "false = as a device without memory that communicators know as windows.");
     o.add("stream_memory", &S::stream_memory, "false = as a device without memory in stream order of its own.");
+    o.add("optimizer", &S::optimizer, "false = as a device without AdamW and squared norms of its own.");
   }
 
   static void fault_options(Table& o) {

@@ -1,16 +1,16 @@
 // Decoupled weight decay, bias-corrected moments (Loshchilov and Hutter, 2019).
 #include "adamw.hpp"
 
-#include <algorithm>
 #include <cmath>
+#include <pliant/optimizer.hpp>
 
 namespace tinylm {
 namespace {
 
-double norm_of(std::span<const float> values) {
-  double sum = 0;
-  for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
-  return std::sqrt(sum);
+double norm_of(std::span<const float> gradient, std::span<const Parameter> parts) {
+  std::vector<uint64_t> sizes;
+  for (const Parameter& one : parts) sizes.push_back(one.size);
+  return std::sqrt(pliant::squared_norm(gradient, sizes));
 }
 
 }  // namespace
@@ -29,30 +29,32 @@ void AdamW::BetaProduct::add(double beta, double plain_beta) {
   }
 }
 
-void AdamW::step(std::span<float> weights, std::span<const float> gradient, std::span<const float> decays,
+void AdamW::step(std::span<float> weights, std::span<const float> gradient, std::span<const Parameter> parts,
                  double learning_rate) {
-  step(weights, gradient, decays,
+  step(weights, gradient, parts,
        {learning_rate, options_.beta1, options_.beta2, options_.epsilon, options_.weight_decay});
 }
 
-void AdamW::step(std::span<float> weights, std::span<const float> gradient, std::span<const float> decays,
+void AdamW::step(std::span<float> weights, std::span<const float> gradient, std::span<const Parameter> parts,
                  const Update& update) {
   ++steps_;
   product1_.add(update.beta1, options_.beta1);
   product2_.add(update.beta2, options_.beta2);
-  const double norm = options_.clip_norm > 0 ? norm_of(gradient) : 0;
-  const auto scale = static_cast<float>(norm > options_.clip_norm ? options_.clip_norm / norm : 1.0);
-  const auto rate = static_cast<float>(update.learning_rate / (1 - product1_.of(options_.beta1)));
-  const auto correction = static_cast<float>(1 / std::sqrt(1 - product2_.of(options_.beta2)));
+  const double norm = options_.clip_norm > 0 ? norm_of(gradient, parts) : 0;
+  pliant::AdamWUpdate update_of_part{
+      .gradient_scale = static_cast<float>(norm > options_.clip_norm ? options_.clip_norm / norm : 1.0),
+      .beta1 = static_cast<float>(update.beta1),
+      .beta2 = static_cast<float>(update.beta2),
+      .rate = static_cast<float>(update.learning_rate / (1 - product1_.of(options_.beta1))),
+      .correction = static_cast<float>(1 / std::sqrt(1 - product2_.of(options_.beta2))),
+      .epsilon = static_cast<float>(update.epsilon)};
   const auto decay = static_cast<float>(update.learning_rate * update.weight_decay);
-  const auto beta1 = static_cast<float>(update.beta1);
-  const auto beta2 = static_cast<float>(update.beta2);
-  const auto epsilon = static_cast<float>(update.epsilon);
-  for (size_t i = 0; i < weights.size(); ++i) {
-    const float g = gradient[i] * scale;
-    first_[i] = beta1 * first_[i] + (1 - beta1) * g;
-    second_[i] = beta2 * second_[i] + (1 - beta2) * g * g;
-    weights[i] -= rate * first_[i] / (std::sqrt(second_[i]) * correction + epsilon) + decay * decays[i] * weights[i];
+  size_t first = 0;
+  for (const Parameter& one : parts) {
+    update_of_part.decay = one.decays ? decay : 0;
+    pliant::adamw(update_of_part, {weights.data() + first, gradient.data() + first, first_.data() + first,
+                                   second_.data() + first, one.size});
+    first += one.size;
   }
 }
 

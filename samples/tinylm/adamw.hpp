@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "model.hpp"
+
 namespace tinylm {
 
 class AdamW {
@@ -30,11 +32,11 @@ class AdamW {
 
   [[nodiscard]] const Options& options() const { return options_; }
 
-  /// One update. `decays` holds 1 for weights that decay and 0 for others. Same input, same bits on every rank.
-  void step(std::span<float> weights, std::span<const float> gradient, std::span<const float> decays,
+  /// One update of the weights, which `parts` cuts up. Same input, same bits on every rank.
+  void step(std::span<float> weights, std::span<const float> gradient, std::span<const Parameter> parts,
             const Update& update);
   /// The same with everything but the rate as in Options.
-  void step(std::span<float> weights, std::span<const float> gradient, std::span<const float> decays,
+  void step(std::span<float> weights, std::span<const float> gradient, std::span<const Parameter> parts,
             double learning_rate);
 
   [[nodiscard]] int64_t steps() const { return steps_; }

@@ -132,9 +132,10 @@ Layout lay_out(std::span<const Sequence> sequences) {
 
 struct Model::State {
   ModelShape shape;
-  Tensor flat;           ///< all parameters
-  Tensor flat_gradient;  ///< same order
-  std::vector<float> decays;
+  Tensor flat;                   ///< all parameters
+  Tensor flat_gradient;          ///< same order
+  std::vector<Parameter> parts;  ///< those that were taken
+  size_t taken = 0;              ///< weights of them
   Tensor embedding, positions, final_weight, final_bias;
   std::vector<Block> blocks;
 
@@ -146,7 +147,6 @@ struct Model::State {
     const int64_t total = shape.vocab * d + shape.max_sequence * d + shape.layers * per_block + 2 * d;
     flat = torch::empty({total});
     flat_gradient = torch::zeros({total});
-    decays.reserve(static_cast<size_t>(total));
     at::Generator random = at::detail::createCPUGenerator(seed);
     const double residual_scale = 0.02 / std::sqrt(2.0 * static_cast<double>(shape.layers));
     embedding = take({shape.vocab, d}, 0.02, random, true);
@@ -169,15 +169,16 @@ struct Model::State {
     }
     final_weight = take_constant(d, 1);
     final_bias = take_constant(d, 0);
-    TORCH_INTERNAL_ASSERT(static_cast<int64_t>(decays.size()) == total);
+    TORCH_INTERNAL_ASSERT(static_cast<int64_t>(taken) == total);
   }
 
   /// The next parameters of `flat`, as a leaf whose gradient is the same part of `flat_gradient`.
   Tensor take_part(at::IntArrayRef sizes, bool decay) {
     int64_t count = 1;
     for (const int64_t size : sizes) count *= size;
-    const auto first = static_cast<int64_t>(decays.size());
-    decays.resize(decays.size() + static_cast<size_t>(count), decay ? 1.0F : 0.0F);
+    const auto first = static_cast<int64_t>(taken);
+    parts.push_back({static_cast<uint64_t>(count), decay});
+    taken += parts.back().size;
     Tensor leaf = flat.narrow(0, first, count).view(sizes).detach();
     leaf.set_requires_grad(true);
     leaf.mutable_grad() = flat_gradient.narrow(0, first, count).view(sizes);
@@ -233,16 +234,16 @@ Model::Model(const ModelShape& shape, uint64_t seed) : state_(std::make_unique<S
 Model::~Model() = default;
 
 std::span<float> Model::parameters() {
-  return {state_->flat.data_ptr<float>(), state_->decays.size()};
+  return {state_->flat.data_ptr<float>(), state_->taken};
 }
 std::span<const float> Model::parameters() const {
-  return {state_->flat.data_ptr<float>(), state_->decays.size()};
+  return {state_->flat.data_ptr<float>(), state_->taken};
 }
 std::span<const float> Model::gradient() const {
-  return {state_->flat_gradient.data_ptr<float>(), state_->decays.size()};
+  return {state_->flat_gradient.data_ptr<float>(), state_->taken};
 }
-const std::vector<float>& Model::decays() const {
-  return state_->decays;
+const std::vector<Parameter>& Model::parts() const {
+  return state_->parts;
 }
 
 double Model::loss_and_gradient(std::span<const Sequence> sequences) {

@@ -20,6 +20,12 @@ struct ModelShape {
   int64_t max_sequence = 0;  ///< longest sequence that has positions
 };
 
+/// A tensor of weights.
+struct Parameter {
+  uint64_t size = 0;
+  bool decays = false;  ///< the matrices do; biases, norms and positions do not
+};
+
 /// Computes on one thread: the same weights and sequences give the same bits in every process of the machine.
 class Model {
  public:
@@ -31,8 +37,8 @@ class Model {
   [[nodiscard]] std::span<const float> parameters() const;
   /// Of the sum that loss_and_gradient returned last; one entry per parameter.
   [[nodiscard]] std::span<const float> gradient() const;
-  /// 1 for weights that decay (the matrices), 0 for biases, norms and positions; one entry per parameter.
-  [[nodiscard]] const std::vector<float>& decays() const;
+  /// What the weights are cut into, in their order.
+  [[nodiscard]] const std::vector<Parameter>& parts() const;
 
   /// Summed cross-entropy (nats) of every token but the first of each sequence, given the tokens before it in the same
   /// sequence. Sequences have 2..max_sequence tokens < vocab; none sees another one. 0 without sequences.

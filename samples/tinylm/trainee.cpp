@@ -43,10 +43,16 @@ void Trainee::apply(std::span<const float> gradient, const pliant::Scaling& scal
   const auto next = static_cast<double>(adamw_.steps() + 1);
   const double warm = warmup_steps_ == 0 ? 1.0 : std::min(1.0, next / static_cast<double>(warmup_steps_));
   const AdamW::Options& usual = adamw_.options();
-  adamw_.step(model_.parameters(), gradient, model_.decays(),
+  adamw_.step(model_.parameters(), gradient, model_.parts(),
               {scaling.learning_rate * warm, pliant::Scaling::beta(usual.beta1, scaling.one_minus_beta1),
                pliant::Scaling::beta(usual.beta2, scaling.one_minus_beta2), usual.epsilon * scaling.epsilon,
                usual.weight_decay * scaling.weight_decay});
+}
+
+std::vector<uint64_t> Trainee::gradient_parts() const {
+  std::vector<uint64_t> sizes;
+  for (const Parameter& one : model_.parts()) sizes.push_back(one.size);
+  return sizes;
 }
 
 std::vector<pliant::StateArray> Trainee::arrays() {

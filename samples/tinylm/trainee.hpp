@@ -24,6 +24,7 @@ class Trainee final : public pliant::TrainingState {
   [[nodiscard]] int64_t steps() const { return adamw_.steps(); }
 
   [[nodiscard]] uint64_t gradient_size() const override { return model_.parameters().size(); }
+  [[nodiscard]] std::vector<uint64_t> gradient_parts() const override;
   /// Weights and both moments, where they lie.
   [[nodiscard]] std::vector<pliant::StateArray> arrays() override;
   void save(std::ostream& out) const override;

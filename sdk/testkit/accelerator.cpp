@@ -45,6 +45,7 @@ Accelerator::Accelerator(const Subject& subject, Devices wanted)
   take<pliant_collectives>(extension(PLIANT_COLLECTIVES));
   take<pliant_ipc>(extension(PLIANT_IPC));
   take<pliant_stream_memory>(extension(PLIANT_STREAM_MEMORY));
+  take<pliant_optimizer>(extension(PLIANT_OPTIMIZER));
   if (wanted == Devices::kAnyNumber) return;
   must("device_count", call(&pliant_accelerator::device_count, &devices_));
   if (devices_ <= 0) skip("there is no device");

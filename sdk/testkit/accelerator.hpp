@@ -14,6 +14,7 @@
 #include "pliant/abi/accelerator.h"
 #include "pliant/abi/collectives.h"
 #include "pliant/abi/ipc.h"
+#include "pliant/abi/optimizer.h"
 #include "pliant/abi/stream_memory.h"
 #include "pliant/sdk/calls.hpp"
 #include "testkit/check.hpp"
@@ -56,6 +57,7 @@ class Accelerator {
   [[nodiscard]] const pliant_collectives* collectives() const { return table<pliant_collectives>(); }
   [[nodiscard]] const pliant_ipc* ipc() const { return table<pliant_ipc>(); }
   [[nodiscard]] const pliant_stream_memory* stream_memory() const { return table<pliant_stream_memory>(); }
+  [[nodiscard]] const pliant_optimizer* optimizer() const { return table<pliant_optimizer>(); }
   [[nodiscard]] void* self() const { return instance_.self(); }
   [[nodiscard]] int32_t devices() const { return devices_; }
   /// It was built against headers whose pliant_error has `rank` and `device`; an older one is not held to them.
@@ -84,7 +86,9 @@ class Accelerator {
   OpenedPlugin plugin_;
   OptionRow options_;
   OwnInstance instance_;
-  std::tuple<Part<pliant_accelerator>, Part<pliant_collectives>, Part<pliant_ipc>, Part<pliant_stream_memory>> parts_;
+  std::tuple<Part<pliant_accelerator>, Part<pliant_collectives>, Part<pliant_ipc>, Part<pliant_stream_memory>,
+             Part<pliant_optimizer>>
+      parts_;
   int32_t devices_ = 0;
   uint32_t capabilities_ = 0;
   mutable std::mutex moving_;

@@ -12,10 +12,11 @@ std::string kind_with_most_checks() {
 std::vector<Check> checks_of(const std::string& kind) {
   std::vector<Check> all = plugin_checks();
   if (kind != PLIANT_KIND_ACCELERATOR) return all;
-  for (const auto& part : {device_checks,     memory_checks,  pointer_checks, work_checks,      order_checks,
-                           event_checks,      async_checks,   thread_checks,  lifetime_checks,  limit_checks,
-                           collective_checks, failure_checks, loss_checks,    renewal_checks,   window_checks,
-                           fork_checks,       leak_checks,    ipc_checks,     ipc_event_checks, stream_memory_checks}) {
+  for (const auto& part :
+       {device_checks,    memory_checks,        pointer_checks,  work_checks,  order_checks,      event_checks,
+        async_checks,     thread_checks,        lifetime_checks, limit_checks, collective_checks, failure_checks,
+        loss_checks,      renewal_checks,       window_checks,   fork_checks,  leak_checks,       ipc_checks,
+        ipc_event_checks, stream_memory_checks, optimizer_checks}) {
     for (const Check& check : part()) all.push_back(check);
   }
   return all;

@@ -5,6 +5,7 @@
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/abi/ipc.h"
 #include "pliant/abi/lr_rule.h"
+#include "pliant/abi/optimizer.h"
 #include "pliant/abi/packing.h"
 #include "pliant/abi/plugin.h"
 #include "pliant/abi/rendezvous.h"
@@ -45,5 +46,5 @@ _Static_assert(PLIANT_MEMORY_DEVICE == 1 && PLIANT_MEMORY_PINNED == 2 && PLIANT_
                    PLIANT_OPTIMIZER_UNKNOWN == 0 && PLIANT_OPTIMIZER_SGD == 1 && PLIANT_OPTIMIZER_SGD_MOMENTUM == 2 &&
                    PLIANT_OPTIMIZER_NESTEROV == 3 && PLIANT_OPTIMIZER_ADAM == 4 && PLIANT_OPTIMIZER_ADAMW == 5 &&
                    PLIANT_OPTIMIZER_LAMB == 6 && PLIANT_OPTIMIZER_LARS == 7 && PLIANT_OPTIMIZER_SIGN == 8 &&
-                   PLIANT_OPTIMIZER_OTHER == 9,
+                   PLIANT_OPTIMIZER_OTHER == 9 && PLIANT_NORM_CHUNK == 1024,
                "a constant of a kind has another number");

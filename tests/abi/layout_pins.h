@@ -331,6 +331,23 @@ PLIANT_PIN(pliant_ipc, release_memory, 24, 8)
 PLIANT_PIN(pliant_ipc, export_event, 32, 8)
 PLIANT_PIN(pliant_ipc, import_event, 40, 8)
 
+/* optimizer.h */
+PLIANT_PIN_STRUCT(pliant_adamw_update, 32)
+PLIANT_PIN(pliant_adamw_update, struct_size, 0, 4)
+PLIANT_PIN(pliant_adamw_update, gradient_scale, 4, 4)
+PLIANT_PIN(pliant_adamw_update, beta1, 8, 4)
+PLIANT_PIN(pliant_adamw_update, beta2, 12, 4)
+PLIANT_PIN(pliant_adamw_update, rate, 16, 4)
+PLIANT_PIN(pliant_adamw_update, correction, 20, 4)
+PLIANT_PIN(pliant_adamw_update, epsilon, 24, 4)
+PLIANT_PIN(pliant_adamw_update, decay, 28, 4)
+
+PLIANT_PIN_STRUCT(pliant_optimizer, 24)
+PLIANT_PIN(pliant_optimizer, struct_size, 0, 4)
+PLIANT_PIN(pliant_optimizer, reserved, 4, 4)
+PLIANT_PIN(pliant_optimizer, adamw_async, 8, 8)
+PLIANT_PIN(pliant_optimizer, squared_norms_async, 16, 8)
+
 /* stream_memory.h */
 PLIANT_PIN_STRUCT(pliant_stream_memory, 32)
 PLIANT_PIN(pliant_stream_memory, struct_size, 0, 4)

@@ -13,6 +13,7 @@
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/abi/ipc.h"
 #include "pliant/abi/lr_rule.h"
+#include "pliant/abi/optimizer.h"
 #include "pliant/abi/packing.h"
 #include "pliant/abi/plugin.h"
 #include "pliant/abi/rendezvous.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "accelerator/optimizer_abi.hpp"
 #include "accelerator/state.hpp"
 #include "base/inside.hpp"
 #include "pliant/sdk/optimizer.hpp"
@@ -73,6 +74,23 @@ void norms_through_host(Stream& stream, double* to, const float* from, uint64_t 
   });
 }
 
+/// False where the accelerator has no such slot, or the device cannot.
+template <class... Parameters, class... Arguments>
+bool on_device(const Accelerator::State& accelerator, int32_t (*pliant_optimizer::*slot)(void*, Parameters...),
+               const Arguments&... arguments) {
+  if (!accelerator.optimizer.has(slot)) return false;
+  const auto ask = [&] {
+    try {
+      accelerator.optimizer.must(slot, arguments...);
+      return true;
+    } catch (const sdk::Failure& failure) {
+      if (failure.status() != PLIANT_UNIMPLEMENTED) throw;
+      return false;
+    }
+  };
+  return accelerator.told(ask);
+}
+
 }  // namespace
 
 void adamw(Stream& stream, const AdamWUpdate& update, const AdamWArrays& arrays) {
@@ -81,6 +99,11 @@ void adamw(Stream& stream, const AdamWUpdate& update, const AdamWArrays& arrays)
     sdk::detail::check::adamw(
         {arrays.weights, arrays.gradient, arrays.first_moment, arrays.second_moment, arrays.count});
   });
+  const pliant_adamw_update abi = as_abi(update);
+  if (on_device(*inside.accelerator, &pliant_optimizer::adamw_async, &abi, arrays.weights, arrays.gradient,
+                arrays.first_moment, arrays.second_moment, arrays.count, inside.handle)) {
+    return;
+  }
   if (!is_host_visible(inside)) return update_through_host(stream, update, arrays);
   stream.synchronize();
   adamw(update, arrays);
@@ -89,6 +112,7 @@ void adamw(Stream& stream, const AdamWUpdate& update, const AdamWArrays& arrays)
 void squared_norms(Stream& stream, double* to, const float* from, uint64_t count) {
   const Stream::State& inside = detail::inside(stream);
   inside.accelerator->told([&] { sdk::detail::check::squared_norms(to, from, count); });
+  if (on_device(*inside.accelerator, &pliant_optimizer::squared_norms_async, to, from, count, inside.handle)) return;
   if (!is_host_visible(inside)) return norms_through_host(stream, to, from, count);
   stream.synchronize();
   squared_norms(to, from, count);

@@ -1,5 +1,7 @@
 // Updates and norms on the processors.
 #include "pliant/optimizer.hpp"
+
+#include "accelerator/optimizer_abi.hpp"
 #include "pliant/sdk/optimizer_arithmetic.hpp"
 
 namespace pliant {
@@ -7,8 +9,7 @@ namespace pliant {
 static_assert(kNormChunk == sdk::kNormChunk);
 
 void adamw(const AdamWUpdate& update, const AdamWArrays& arrays) {
-  sdk::adamw({sizeof(pliant_adamw_update), update.gradient_scale, update.beta1, update.beta2, update.rate,
-              update.correction, update.epsilon, update.decay},
+  sdk::adamw(as_abi(update),
              {arrays.weights, arrays.gradient, arrays.first_moment, arrays.second_moment, arrays.count});
 }
 

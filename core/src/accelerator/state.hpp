@@ -1,4 +1,4 @@
-// What the handles of the embedding API share: the instance of an accelerator, its collectives, its memory in stream
+// What the handles of the embedding API share: the instance of an accelerator, its extensions, its memory in stream
 // order.
 #pragma once
 
@@ -10,6 +10,7 @@
 
 #include "accelerator/collectives_of.hpp"
 #include "accelerator/stream_memory.hpp"
+#include "pliant/abi/optimizer.h"
 #include "pliant/accelerator.hpp"
 #include "pliant/sdk/failure.hpp"
 #include "plugin/plugin.hpp"
@@ -20,9 +21,13 @@ struct Accelerator::State {
   plugin::Instance instance;
   detail::StreamMemory stream_memory;
   detail::CollectivesOf collectives;
+  sdk::Calls<pliant_optimizer> optimizer;  ///< empty where the plugin has none
 
   State(plugin::Instance made, const std::vector<plugin::SearchDir>& search)
-      : instance(std::move(made)), stream_memory(instance), collectives(instance, search) {}
+      : instance(std::move(made)), stream_memory(instance), collectives(instance, search) {
+    const auto* const own = instance.extension<pliant_optimizer>(PLIANT_OPTIMIZER);
+    if (own != nullptr) optimizer = {*own, instance.self()};
+  }
 
   [[nodiscard]] sdk::Calls<pliant_accelerator> slots() const {
     return {instance.table<pliant_accelerator>(), instance.self()};

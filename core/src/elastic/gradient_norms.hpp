@@ -8,7 +8,8 @@
 
 namespace pliant::elastic {
 
-/// `reduced` was measured; `mean_gradient` is its gradient per loss token.
-GradientNorms norms_of(const ReductionResult& reduced, std::span<const float> mean_gradient);
+/// `reduced` was measured; `mean_gradient` is its gradient per loss token, of `parameters` of so many elements.
+GradientNorms norms_of(const ReductionResult& reduced, std::span<const float> mean_gradient,
+                       std::span<const uint64_t> parameters);
 
 }  // namespace pliant::elastic

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "elastic/reduction_state.hpp"
@@ -13,12 +14,6 @@
 namespace pliant::elastic {
 
 namespace {
-
-double squared_norm(std::span<const float> values) {
-  double sum = 0;
-  for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
-  return sum;
-}
 
 /// "elements 4..7".
 std::string element_text(uint64_t first, uint64_t end) {
@@ -86,6 +81,7 @@ void GradientReduction::State::begin(int64_t batch_rows, int64_t rows_per_granul
   parts = 0;
   not_finite.clear();
   open = {};
+  norm.clear();
   while (!sums.empty()) retire_last();
   if (deterministic) {
     plan_fold(assignment);
@@ -166,7 +162,7 @@ void GradientReduction::State::add_piece(const GradientPiece& piece, bool is_for
     work.drain();
     throw;
   }
-  if (measured) open.norm += squared_norm(measured_piece);
+  if (measured) norm.add(piece.offset, measured_piece);
   open.there.insert(piece.offset, piece.count);
 }
 
@@ -231,6 +227,7 @@ void GradientReduction::State::close_block(RowRange rows_of_it, const Scalars& b
     });
   }
   open = {};
+  if (measured) norm.clear();
 }
 
 GradientReduction::GradientReduction(const Accelerator& accelerator, int32_t device, Stream& stream,
@@ -239,8 +236,10 @@ GradientReduction::GradientReduction(const Accelerator& accelerator, int32_t dev
 GradientReduction::~GradientReduction() = default;
 GradientReduction::GradientReduction(GradientReduction&&) noexcept = default;
 
-void GradientReduction::measure_parts(bool on) {
+void GradientReduction::measure_parts(bool on, std::span<const uint64_t> parameters) {
+  const std::array<uint64_t, 1> whole{state_->size};
   state_->measured = on;
+  state_->norm = PiecewiseNorm(parameters.empty() ? std::span<const uint64_t>(whole) : parameters);
 }
 
 void GradientReduction::look_for_not_finite(bool on) {
@@ -292,7 +291,7 @@ void GradientReduction::add(RowRange rows, double loss_sum, int64_t loss_tokens,
   }
   state.open_block(rows);
   const bool counts = state.measured && loss_tokens > 0;
-  state.close_block(rows, {loss_sum, counts ? state.open.norm / static_cast<double>(loss_tokens) : 0});
+  state.close_block(rows, {loss_sum, counts ? state.norm.sum() / static_cast<double>(loss_tokens) : 0});
   if (loss_tokens > 0) ++state.parts;
   ++state.added;
   state.loss_tokens += loss_tokens;

@@ -43,8 +43,9 @@ class GradientReduction {
   ~GradientReduction();
   GradientReduction(GradientReduction&&) noexcept;
 
-  /// From the next begin() on, the squared norm of every addend is taken: one more pass over it.
-  void measure_parts(bool on);
+  /// From the next begin() on, the squared norm of every addend is taken: one more pass over it. `parameters`: elements
+  /// of those that the gradient consists of, in order, gradient_size in all; none is one.
+  void measure_parts(bool on, std::span<const uint64_t> parameters = {});
 
   /// From the next begin() on, NaN and infinities are looked for. On a device that is one more pass over the sums of
   /// this rank, whose rows are then told together.

@@ -12,6 +12,7 @@
 
 #include "elastic/device_sums.hpp"
 #include "elastic/memory_check.hpp"
+#include "elastic/piecewise_norm.hpp"
 #include "elastic/reduction.hpp"
 #include "elastic/reduction_tree.hpp"
 
@@ -88,7 +89,6 @@ struct GradientReduction::State {
     bool is = false;
     bool in_place = false;  ///< its gradient goes into the last sum, and not into one of its own
     Coverage there{};
-    double norm = 0;  ///< squared, of what is there; where it is measured
     bool finite = true;
   };
 
@@ -117,6 +117,7 @@ struct GradientReduction::State {
   std::vector<Floats> spare;     ///< kept so that steps do not allocate
   Open open;
   std::vector<float> measured_piece;  ///< on the host
+  PiecewiseNorm norm;                 ///< of what is open; where it is measured
   Floats cast;                        ///< of 16-bit pieces
   FoldPlan fold;
 

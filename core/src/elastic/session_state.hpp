@@ -90,6 +90,7 @@ struct Session::State {
   std::optional<LearningRate> learning_rate;
   std::optional<Balancer> balancer;
   std::optional<elastic::GradientReduction> reduction;
+  std::vector<uint64_t> gradient_parts;  // of program
 
   bool over = false;
   bool in_generation = false;

@@ -218,7 +218,8 @@ std::optional<Committed> Step::commit() {
   if (s.verdict->skip) return std::nullopt;  // Session::next goes on as after an update
   const double tokens = reduced->loss_tokens > 0 ? static_cast<double>(reduced->loss_tokens) : 1.0;
   s.take_mean(reduced->gradient, 1.0 / tokens);
-  if (s.learning_rate->wants_gradient_norms()) s.norms = elastic::norms_of(*reduced, s.gradient_on_host());
+  if (s.learning_rate->wants_gradient_norms())
+    s.norms = elastic::norms_of(*reduced, s.gradient_on_host(), s.gradient_parts);
   return Committed(*this, reduced->loss_sum / tokens);
 }
 

@@ -27,5 +27,6 @@ std::vector<Check> leak_checks();
 std::vector<Check> ipc_checks();  // memory between processes
 std::vector<Check> ipc_event_checks();
 std::vector<Check> stream_memory_checks();
+std::vector<Check> optimizer_checks();
 
 }  // namespace pliant::testkit

@@ -8,6 +8,7 @@
 #include "faults.hpp"
 #include "pliant/sdk/collectives.hpp"
 #include "pliant/sdk/ipc.hpp"
+#include "pliant/sdk/optimizer.hpp"
 #include "pliant/sdk/stream_memory.hpp"
 
 namespace pliant::broken {
@@ -57,6 +58,12 @@ class Broken {
   }
   void digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream& stream) {
     fault_->digest_blocks(to, from, blocks, stream);
+  }
+  void adamw(const pliant_adamw_update& update, const sdk::AdamWArrays& arrays, Stream& stream) {
+    fault_->adamw(update, arrays, stream);
+  }
+  void squared_norms(double* to, const float* from, uint64_t count, Stream& stream) {
+    fault_->squared_norms(to, from, count, stream);
   }
   void call(void (*function)(void*), void* context, Stream& stream) { fault_->call(function, context, stream); }
 
@@ -186,6 +193,7 @@ const void* Broken::extension(const char* id) const {
   if (is_asked(PLIANT_COLLECTIVES)) return &collectives_;
   if (is_asked(PLIANT_IPC) && fault_->offers.ipc) return sdk::ipc_table<Broken>();
   if (is_asked(PLIANT_STREAM_MEMORY) && fault_->offers.stream_memory) return sdk::stream_memory_table<Broken>();
+  if (is_asked(PLIANT_OPTIMIZER) && fault_->offers.optimizer) return sdk::optimizer_table<Broken>();
   return nullptr;
 }
 

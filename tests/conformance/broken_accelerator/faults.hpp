@@ -39,6 +39,7 @@ std::vector<Fault> renewal_faults();
 std::vector<Fault> window_faults();
 std::vector<Fault> fork_faults();
 std::vector<Fault> ipc_faults();
+std::vector<Fault> optimizer_faults();
 std::vector<Fault> slot_faults();
 
 /// `name`: that of a fault, for its first way, or that of a fault, a dot and a way: `copy-wrong.odd`. With any other

@@ -25,6 +25,7 @@ inline constexpr uint64_t kPage = 4096;
 struct Offers {
   bool ipc = false;            ///< the extension pliant.ipc/0
   bool stream_memory = false;  ///< the extension pliant.stream_memory/0
+  bool optimizer = false;      ///< the extension pliant.optimizer/0
   bool comm_query = false;     ///< and these slots of the collectives
   bool comm_shrink = false;
   bool comm_grow = false;
@@ -80,6 +81,12 @@ class Honest : public accelerator::Device {
   }
   virtual void digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream& stream) {
     Device::digest_blocks(to, from, blocks, stream);
+  }
+  virtual void adamw(const pliant_adamw_update& update, const sdk::AdamWArrays& arrays, Stream& stream) {
+    Device::adamw(update, arrays, stream);
+  }
+  virtual void squared_norms(double* to, const float* from, uint64_t count, Stream& stream) {
+    Device::squared_norms(to, from, count, stream);
   }
   virtual void call(void (*function)(void*), void* context, Stream& stream) { Device::call(function, context, stream); }
 

@@ -65,8 +65,46 @@ cudaError_t launch_digest(void** arguments, Command& command) {
   return result;
 }
 
+cudaError_t launch_adamw(void** arguments, Command& command) {
+  auto job = *static_cast<const AdamWArguments*>(arguments[0]);
+  cudaError_t result = cudaSuccess;
+  const auto place = [&](const float* array) {
+    void* inside = nullptr;
+    if (result == cudaSuccess) result = reach(array, job.count * sizeof(float), command, inside);
+    return static_cast<float*>(inside);
+  };
+  job.weights = place(job.weights);
+  job.gradient = place(job.gradient);
+  job.first_moment = place(job.first_moment);
+  job.second_moment = place(job.second_moment);
+  command.work = [job] {
+    for (uint64_t i = 0; i < job.count; ++i) update_element(job, i);
+  };
+  return result;
+}
+
+cudaError_t launch_norms(void** arguments, Command& command) {
+  const auto job = *static_cast<const NormArguments*>(arguments[0]);
+  const uint64_t chunks = (job.count + kNormChunk - 1) / kNormChunk;
+  void* to = nullptr;
+  void* from = nullptr;
+  cudaError_t result = reach(job.to, chunks * sizeof(double), command, to);
+  if (result == cudaSuccess) result = reach(job.from, job.count * sizeof(float), command, from);
+  command.work = [to, from, count = job.count] {
+    const auto* const floats = static_cast<const float*>(from);
+    for (uint64_t at = 0; at < count; at += kNormChunk) {
+      const uint64_t left = count - at;
+      static_cast<double*>(to)[at / kNormChunk] =
+          norm_of_chunk(floats + at, static_cast<uint32_t>(left < kNormChunk ? left : kNormChunk));
+    }
+  };
+  return result;
+}
+
 const std::map<std::string, Launcher>& kernels() {
   static const std::map<std::string, Launcher> kAll{{"pliant_digest_blocks", &launch_digest},
+                                                    {"pliant_adamw", &launch_adamw},
+                                                    {"pliant_squared_norms", &launch_norms},
 #define SOFT_REDUCE(op, Op, type, T)                                    \
   {"pliant_reduce_" #op "_" #type, &launch_reduce<T, Op, kFewSources>}, \
       {"pliant_reduce_" #op "_" #type "_many", &launch_reduce<T, Op, kMostSources>},

@@ -15,6 +15,7 @@ struct Module {
   const Device* device = nullptr;
   std::set<std::string> kernels;
   bool reaches_large_buffers = false;  ///< those that take relaxed limits
+  bool rounds_quotients = false;       ///< and roots of 32-bit floats
   int64_t live_kernels = 0;            ///< under the context's mutex
 };
 
@@ -67,6 +68,9 @@ ze_result_t bind(Kernel& kernel, Context& context, Command& command, uint64_t it
     violation("a kernel was launched before all its arguments were set");
     return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   }
+  if (kernel.code == kernel_code("pliant_adamw") && !kernel.module->rounds_quotients) {
+    violation("a kernel with roots and quotients was built so that they are not rounded once");
+  }
   const auto run = kernel.code->bind(kernel.arguments, [&](const void* pointer, uint64_t bytes) {
     const auto inside = place(context, command, pointer, bytes);
     const bool large = inside && !command.uses.empty() && command.uses.back()->bytes > kLargestAlloc;
@@ -85,11 +89,14 @@ ze_result_t bind(Kernel& kernel, Context& context, Command& command, uint64_t it
 ze_result_t ZE_APICALL device_get_module_properties(ze_device_handle_t, ze_device_module_properties_t* properties) {
   constexpr ze_device_fp_flags_t kAll =
       ZE_DEVICE_FP_FLAG_DENORM | ZE_DEVICE_FP_FLAG_INF_NAN | ZE_DEVICE_FP_FLAG_ROUND_TO_NEAREST | ZE_DEVICE_FP_FLAG_FMA;
+  constexpr ze_device_fp_flags_t kRounded = ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT;
+  const bool rounds = setting("PLIANT_SOFT_ZE_ROUNDS", 1) != 0;
   const bool flushes = setting("PLIANT_SOFT_ZE_FLUSHES", 0) != 0;
   properties->spirvVersionSupported = kNewestSpirv;
   properties->flags = has_doubles() ? ze_device_module_flags_t{ZE_DEVICE_MODULE_FLAG_FP64} : 0U;
   properties->fp16flags = 0;
   properties->fp32flags = flushes ? kAll & ~ze_device_fp_flags_t{ZE_DEVICE_FP_FLAG_DENORM} : kAll;
+  if (rounds) properties->fp32flags |= kRounded;
   properties->fp64flags = has_doubles() ? kAll : 0U;
   properties->maxArgumentsSize = 1024;
   return ZE_RESULT_SUCCESS;
@@ -114,7 +121,9 @@ ze_result_t ZE_APICALL module_create(ze_context_handle_t context, ze_device_hand
     return ZE_RESULT_ERROR_INVALID_ENUMERATION;
   }
   const std::string flags = wanted->pBuildFlags == nullptr ? "" : wanted->pBuildFlags;
-  const bool large = flags == "-ze-opt-greater-than-4GB-buffer-required";
+  const std::string for_large = "-ze-opt-greater-than-4GB-buffer-required";
+  const bool rounded = flags == for_large + " -ze-fp32-correctly-rounded-divide-sqrt";
+  const bool large = rounded || flags == for_large;
   if (!flags.empty() && !large) return ZE_RESULT_ERROR_INVALID_ENUMERATION;  // this double knows no other
   const Spirv spirv = read_spirv({reinterpret_cast<const std::byte*>(wanted->pInputModule), wanted->inputSize});
   const std::string refusal = refusal_of(spirv);
@@ -123,7 +132,7 @@ ze_result_t ZE_APICALL module_create(ze_context_handle_t context, ze_device_hand
     ++counts().build_logs;
   }
   if (!refusal.empty()) return ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
-  *out = reinterpret_cast<ze_module_handle_t>(new Module{&of(context), &of(device), spirv.kernels, large});
+  *out = reinterpret_cast<ze_module_handle_t>(new Module{&of(context), &of(device), spirv.kernels, large, rounded});
   ++counts().modules;
   return ZE_RESULT_SUCCESS;
 }

@@ -13,6 +13,7 @@
 //   PLIANT_SOFT_ZE_IPC             0: handles for other processes are refused
 //   PLIANT_SOFT_ZE_DOUBLES         0: devices have no 64-bit floats
 //   PLIANT_SOFT_ZE_FLUSHES         1: 32-bit floats have no subnormal numbers, or so the device says
+//   PLIANT_SOFT_ZE_ROUNDS          0: quotients and roots of 32-bit floats are not rounded once, or so the device says
 //   PLIANT_SOFT_ZE_FAIL_MODULE     1: no module can be built
 //   PLIANT_SOFT_ZE_FAIL_LAUNCH_AT  launch of a kernel that is refused, counted from 1 in the process
 //   PLIANT_SOFT_ZE_EVENT_IPC       0: those of event pools are

@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "pliant/optimizer.hpp"
 #include "rank_group.hpp"
 
 namespace pliant::elastic {
@@ -314,6 +315,27 @@ TEST_CASE("the norms of granules are the same to the bit at every world size") {
       CHECK(norm == doctest::Approx(expected));
       if (deterministic) CHECK(norm == norms.front());
     }
+  }
+}
+
+TEST_CASE("the norm of an addend is that of its parameters' chunks, in one piece and in many") {
+  const Accelerator accelerator = test::open_host();
+  std::vector<float> gradient(5000);
+  for (size_t i = 0; i < gradient.size(); ++i) gradient[i] = 0.1F * static_cast<float>(i % 97);
+  const std::vector<uint64_t> parameters{1, 3000, 1999};
+  for (const size_t piece : {size_t{1}, size_t{999}, gradient.size()}) {
+    test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& communicator, Stream& stream) {
+      Stream program(accelerator, 0);
+      GradientReduction reduction(accelerator, 0, program, gradient.size(), true);
+      reduction.measure_parts(true, parameters);
+      reduction.begin(1, 1, in_runs(1, 1, 1), 0);
+      for (size_t at = 0; at < gradient.size(); at += piece) {
+        const size_t count = std::min(piece, gradient.size() - at);
+        reduction.add_piece({0, 1}, {.offset = at, .count = count, .data = gradient.data() + at});
+      }
+      reduction.add({0, 1}, 0, 1, 0);
+      CHECK(reduction.reduce(communicator, stream, {}).part_norms == squared_norm(gradient, parameters));
+    });
   }
 }
 

@@ -60,7 +60,7 @@ TEST_CASE("the first AdamW update moves each weight by the rate against its grad
   options.weight_decay = 0;
   AdamW adamw(options, 3);
   std::vector<float> weights{1, 1, 1};
-  adamw.step(weights, std::vector<float>{0.1F, -0.2F, 0}, std::vector<float>{1, 1, 1}, 0.01);
+  adamw.step(weights, std::vector<float>{0.1F, -0.2F, 0}, std::vector<Parameter>{{3, true}}, 0.01);
   CHECK(weights[0] == doctest::Approx(0.99));
   CHECK(weights[1] == doctest::Approx(1.01));
   CHECK(weights[2] == 1.0F);
@@ -75,7 +75,7 @@ TEST_CASE("AdamW follows the formula over several updates") {
   double second = 0;
   for (int step = 1; step <= 5; ++step) {
     const double gradient = 0.3 / step;
-    adamw.step(weights, std::vector<float>{static_cast<float>(gradient)}, std::vector<float>{1}, 0.05);
+    adamw.step(weights, std::vector<float>{static_cast<float>(gradient)}, std::vector<Parameter>{{1, true}}, 0.05);
     first = 0.9 * first + 0.1 * gradient;
     second = 0.95 * second + 0.05 * gradient * gradient;
     const double update = first / (1 - std::pow(0.9, step)) / (std::sqrt(second / (1 - std::pow(0.95, step))) + 1e-8);
@@ -91,8 +91,8 @@ TEST_CASE("a long gradient is clipped to clip_norm, a short one is not touched")
   AdamW unclipped(options, 2);
   std::vector<float> one{0, 0};
   std::vector<float> two{0, 0};
-  clipped.step(one, std::vector<float>{30, 40}, std::vector<float>{0, 0}, 0.1);
-  unclipped.step(two, std::vector<float>{0.6F, 0.8F}, std::vector<float>{0, 0}, 0.1);
+  clipped.step(one, std::vector<float>{30, 40}, std::vector<Parameter>{{2, false}}, 0.1);
+  unclipped.step(two, std::vector<float>{0.6F, 0.8F}, std::vector<Parameter>{{2, false}}, 0.1);
   CHECK(clipped.first_moment()[0] == doctest::Approx(0.06));
   CHECK(clipped.first_moment()[1] == doctest::Approx(0.08));
   CHECK(unclipped.first_moment()[0] == doctest::Approx(0.06));
@@ -148,7 +148,7 @@ TEST_CASE("betas that change correct the bias by their product, and a loaded sta
   for (int i = 0; i < 4;
        ++i) {  // the same gradient every time: corrected moments are g and g^2, so each step is the rate
     const float before = weights[0];
-    adamw.step(weights, gradient, std::vector<float>{1}, {0.01, beta1[i], beta2[i], 1e-8, 0});
+    adamw.step(weights, gradient, std::vector<Parameter>{{1, true}}, {0.01, beta1[i], beta2[i], 1e-8, 0});
     CHECK(before - weights[0] == doctest::Approx(0.01).epsilon(1e-5));
   }
   pliant::Scaling scaling;
