@@ -2,6 +2,7 @@
 #include "pliant/abi/balancer.h"
 #include "pliant/abi/batch_sampler.h"
 #include "pliant/abi/collectives.h"
+#include "pliant/abi/coordinator.h"
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/abi/ipc.h"
 #include "pliant/abi/lr_rule.h"
@@ -48,3 +49,12 @@ _Static_assert(PLIANT_MEMORY_DEVICE == 1 && PLIANT_MEMORY_PINNED == 2 && PLIANT_
                    PLIANT_OPTIMIZER_LAMB == 6 && PLIANT_OPTIMIZER_LARS == 7 && PLIANT_OPTIMIZER_SIGN == 8 &&
                    PLIANT_OPTIMIZER_OTHER == 9 && PLIANT_NORM_CHUNK == 1024,
                "a constant of a kind has another number");
+_Static_assert(PLIANT_PARAMETER_FROZEN == 1 && PLIANT_PARAMETER_PERSISTENT == 2 && PLIANT_PARAMETER_EXTERNAL == 4 &&
+                   PLIANT_MODULE_LEAF == 1 && PLIANT_PASS_NO_GRADIENT == 1 && PLIANT_FORWARD == 1 &&
+                   PLIANT_BACKWARD == 2 && PLIANT_VISIT_RECOMPUTE == 1 && PLIANT_ACTION_GATHER == 1 &&
+                   PLIANT_ACTION_WAIT == 2 && PLIANT_ACTION_RELEASE == 3 && PLIANT_ACTION_REDUCE == 4 &&
+                   PLIANT_ACTION_LOAD == 5 && PLIANT_ACTION_STORE == 6 && PLIANT_ACTION_DROP_TRACE == 7 &&
+                   PLIANT_ACTION_BOUND_WAITS == 8 && PLIANT_ACTION_PREFETCH == 1 && PLIANT_NO_PARAMETER == UINT32_MAX &&
+                   PLIANT_ANY_PLACE == UINT64_MAX && PLIANT_TRACE_NONE == 0 && PLIANT_TRACE_RECORDING == 1 &&
+                   PLIANT_TRACE_COMPLETE == 2 && PLIANT_TRACE_INVALID == 3,
+               "a constant of a coordinator has another number");

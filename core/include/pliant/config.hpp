@@ -75,6 +75,13 @@ struct AcceleratorOptions {
   std::optional<int64_t> device;  ///< of every rank of this machine; unset: the local rank modulo the devices
 };
 
+/// [coordinator], the part that is not the plugins' own. Without the section jobs train replicated.
+struct CoordinatorOptions {
+  std::optional<int64_t> budget;  ///< bytes that gathered parameters may take on a device at once; 0 or unset: no limit
+  std::string compute_dtype = "f32";  ///< "f32" or "bf16": what gathered parameters are of
+  std::string reduce_dtype = "f32";   ///< "f32" or "bf16": what gradients are sent as
+};
+
 /// An option that has a flag of its own on a command line.
 struct FlagOverride {
   std::string flag;  ///< as typed, for messages: "--workers 4"
@@ -119,6 +126,7 @@ class Config {
   [[nodiscard]] const LrOptions& lr() const;
   [[nodiscard]] const BalancerOptions& balancer() const;
   [[nodiscard]] const AcceleratorOptions& accelerator() const;
+  [[nodiscard]] const CoordinatorOptions& coordinator() const;
   /// True when the file (or an override) has the section.
   [[nodiscard]] bool has(std::string_view section) const;
   /// What `use` says in the section of a kind of plugins.

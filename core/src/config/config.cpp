@@ -63,6 +63,9 @@ const BalancerOptions& Config::balancer() const {
 const AcceleratorOptions& Config::accelerator() const {
   return state_->core.accelerator;
 }
+const CoordinatorOptions& Config::coordinator() const {
+  return state_->core.coordinator;
+}
 const LrOptions& Config::lr() const {
   return state_->core.lr;
 }

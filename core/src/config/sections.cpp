@@ -1,5 +1,5 @@
-// Option tables of [run], [data], [lr], [balancer], [accelerator] and [plugins], by the same mechanism that plugins
-// use.
+// Option tables of [run], [data], [lr], [balancer], [accelerator], [coordinator] and [plugins], by the same mechanism
+// that plugins use.
 #include "config/sections.hpp"
 
 #include "pliant/sdk/options.hpp"
@@ -109,6 +109,20 @@ void fill(Table<AcceleratorOptions>& o) {
       .range(0, 65535);
 }
 
+void fill(Table<CoordinatorOptions>& o) {
+  using C = CoordinatorOptions;
+  o.add("budget", &C::budget,
+        "Bytes that gathered parameters may take on a device at once; 0 or unset = no limit. What would need more is "
+        "refused by name.")
+      .at_least(0)
+      .unit("bytes");
+  o.add("compute_dtype", &C::compute_dtype,
+        "What gathered parameters are of; the owners keep 32 bits and round once, before the gather.")
+      .choices({"f32", "bf16"});
+  o.add("reduce_dtype", &C::reduce_dtype, "What gradients are sent as; the owners add them up in 32 bits.")
+      .choices({"f32", "bf16"});
+}
+
 void fill(Table<PluginsOptions>& o) {
   o.add("dirs", &PluginsOptions::dirs, "Directories to search for plugins; relative to the config file.");
 }
@@ -126,7 +140,8 @@ const Table<T>& table() {
 }  // namespace
 
 const std::vector<std::string>& core_sections() {
-  static const std::vector<std::string> kSections{"plugins", "balancer", "lr", "accelerator", "data", "run"};
+  static const std::vector<std::string> kSections{"plugins",     "balancer", "lr", "accelerator",
+                                                  "coordinator", "data",     "run"};
   return kSections;
 }
 
@@ -147,6 +162,7 @@ const std::vector<pliant_option>& core_options(std::string_view section) {
   if (section == "balancer") return table<BalancerOptions>().rows();
   if (section == "lr") return table<LrOptions>().rows();
   if (section == "accelerator") return table<AcceleratorOptions>().rows();
+  if (section == "coordinator") return table<CoordinatorOptions>().rows();
   if (section == "plugins") return table<PluginsOptions>().rows();
   return kNone;
 }
@@ -157,6 +173,7 @@ void apply_core_options(std::string_view section, const pliant_option_values& va
   if (section == "balancer") table<BalancerOptions>().apply(values, to.balancer);
   if (section == "lr") table<LrOptions>().apply(values, to.lr);
   if (section == "accelerator") table<AcceleratorOptions>().apply(values, to.accelerator);
+  if (section == "coordinator") table<CoordinatorOptions>().apply(values, to.coordinator);
   if (section == "plugins") table<PluginsOptions>().apply(values, to.plugins);
 }
 

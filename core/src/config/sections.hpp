@@ -22,10 +22,12 @@ struct CoreOptions {
   LrOptions lr;
   BalancerOptions balancer;
   AcceleratorOptions accelerator;
+  CoordinatorOptions coordinator;
   PluginsOptions plugins;
 };
 
-/// "plugins", "balancer", "lr", "accelerator", "data", "run": the sections with an option table of core's own.
+/// "plugins", "balancer", "lr", "accelerator", "coordinator", "data", "run": the sections with an option table of
+/// core's own.
 const std::vector<std::string>& core_sections();
 /// Every section that a file may have.
 const std::vector<std::string>& all_sections();

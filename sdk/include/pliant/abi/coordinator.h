@@ -6,8 +6,14 @@
  * So no floating point that decides, no clock, no randomness.
  *
  * A parameter is either whole (gathered, or on its way) or not. The host refuses a list that gathers what is whole,
- * waits for or releases what is not, or leaves a visit without a parameter that the module uses; it names the
- * coordinator, the parameter and the visit, and the step is not committed. */
+ * waits for or releases what is not, releases what nothing has waited for or what a module that is still entered uses,
+ * or enters a module without having gathered and waited for what it uses; it names the coordinator, the parameter and
+ * the visit, and the step is not committed. pliant/sdk/coordinator_rules.hpp has all rules as code.
+ *
+ * A module uses its own and external parameters; one that is PLIANT_MODULE_LEAF those of all modules below it, too.
+ *
+ * When a call fails, or its list is refused, nothing of the list is carried out. The host then gives the pass up, frees
+ * what is whole and calls set_model before it goes on. */
 #ifndef PLIANT_ABI_COORDINATOR_H
 #define PLIANT_ABI_COORDINATOR_H
 
@@ -21,9 +27,10 @@ extern "C" {
 
 /* Flags of a parameter. */
 enum {
-  PLIANT_PARAMETER_FROZEN = 1,     /* it has no gradient */
-  PLIANT_PARAMETER_PERSISTENT = 2, /* the program asks to keep it whole between its uses */
-  PLIANT_PARAMETER_EXTERNAL = 4    /* modules that do not own it use it unannounced: kept until the end of the step */
+  PLIANT_PARAMETER_FROZEN = 1, /* it has no gradient */
+  PLIANT_PARAMETER_PERSISTENT =
+      2,                        /* the program would have it whole between its uses; it may be released all the same */
+  PLIANT_PARAMETER_EXTERNAL = 4 /* modules that do not own it use it unannounced: released by end_step only */
 };
 
 /* A parameter; its number is its place in the table. */
@@ -71,13 +78,14 @@ enum {
   PLIANT_VISIT_RECOMPUTE = 1 /* forward once more, from inside backward */
 };
 
-/* A module is entered or left. Visits nest as modules do; in backward the order is the program's. */
+/* A module is entered or left. Visits nest as modules do; in backward the order is the program's. A module may be
+ * entered again before it is left, as when it is recomputed; it is left as often. */
 typedef struct pliant_visit {
   uint32_t struct_size;
   uint32_t module;
   uint32_t direction; /* PLIANT_FORWARD, PLIANT_BACKWARD */
   uint32_t flags;     /* PLIANT_VISIT_... */
-  /* At leave: parameters whose gradient has become complete in this pass and was not reduced yet, ascending. The host
+  /* At leave: all parameters whose gradient is complete in this pass and was not reduced yet, ascending. The host
    * reduces at the end of the pass what the coordinator leaves. */
   const uint32_t* complete;
   uint64_t complete_count;
@@ -85,7 +93,8 @@ typedef struct pliant_visit {
 
 /* What an action does with `parameter`. */
 enum {
-  PLIANT_ACTION_GATHER = 1,     /* begin to make it whole; neighbours of one group are one collective */
+  PLIANT_ACTION_GATHER = 1,     /* begin to make it whole; neighbours of one group are one collective. The gathers of a
+                                 * group stand side by side */
   PLIANT_ACTION_WAIT = 2,       /* work of the visit must not begin before it is whole */
   PLIANT_ACTION_RELEASE = 3,    /* its memory is free once the work enqueued so far is done */
   PLIANT_ACTION_REDUCE = 4,     /* its gradient, which is complete, leaves for its owners; groups as above */
@@ -105,7 +114,8 @@ enum {
 typedef struct pliant_action {
   uint32_t kind; /* PLIANT_ACTION_... */
   uint32_t parameter;
-  uint32_t group; /* of GATHER and REDUCE: neighbours in the list with one number are one collective */
+  uint32_t group; /* of GATHER and REDUCE: neighbours in the list with one number are one collective. Counts in this
+                   * list only, and apart for the two */
   uint32_t flags;
   uint64_t place; /* of GATHER: byte offset in the arena, a multiple of 256, or PLIANT_ANY_PLACE */
 } pliant_action;

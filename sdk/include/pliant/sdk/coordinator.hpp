@@ -13,6 +13,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -48,6 +49,22 @@ struct Model {
   std::vector<Module> modules;
   uint64_t budget = 0;  ///< bytes that whole parameters may take at once; 0: no limit
   int32_t world_size = 1;
+
+  /// The parameters that must be whole while `module` is entered, ascending, each once: its own and external ones; of a
+  /// leaf those of all modules below it, too.
+  [[nodiscard]] std::vector<uint32_t> used_by(uint32_t module) const {
+    std::vector<uint32_t> below{module};
+    std::vector<uint32_t> used;
+    for (size_t i = 0; i < below.size() && below.size() <= modules.size(); ++i) {  // a table with a ring ends, too
+      const Module& one = modules[below[i]];
+      used.insert(used.end(), one.own.begin(), one.own.end());
+      used.insert(used.end(), one.external.begin(), one.external.end());
+      if (modules[module].leaf) below.insert(below.end(), one.children.begin(), one.children.end());
+    }
+    std::sort(used.begin(), used.end());
+    used.erase(std::unique(used.begin(), used.end()), used.end());
+    return used;
+  }
 };
 
 struct Visit {

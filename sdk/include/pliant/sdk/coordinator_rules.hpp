@@ -1,0 +1,296 @@
+// CoordinatorRules: holds what a coordinator answers against the rules of pliant/abi/coordinator.h, call by call. For
+// hosts, which refuse what breaks them, and for tests of coordinators.
+//
+//   CoordinatorRules rules(model);
+//   if (auto wrong = rules.enter(visit, actions)) refuse(*wrong);
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pliant/abi/coordinator.h"
+#include "pliant/sdk/coordinator.hpp"
+
+namespace pliant::sdk {
+
+/// What an answer may be wrong about.
+enum class CoordinatorRule {
+  kForm,     ///< the action itself: its kind, its parameter, its flags
+  kGather,   ///< of what is whole
+  kWait,     ///< for what is not gathered
+  kRelease,  ///< of what is not gathered, not waited for or still used
+  kUse,      ///< a module is entered without what it uses
+  kReduce,   ///< of a gradient that is not complete, or not there
+  kGroup,    ///< a collective whose actions do not stand side by side
+  kPlace,    ///< in the arena
+  kBudget,   ///< more bytes are whole than there may be
+  kTier,     ///< a load or a store, and there is no tier
+  kStepEnd   ///< something stays whole
+};
+
+/// Is told every call and what was answered. A call returns nullopt, or in words what is wrong, with the visit and the
+/// parameter; then nothing of that answer counts, only what the program did. The program's own calls are taken as
+/// right: whoever tells them has seen to it that a module is left as often as it was entered. One thread at a time.
+class CoordinatorRules {
+ public:
+  using Wrong = std::optional<std::string>;
+
+  explicit CoordinatorRules(Model model) : model_(std::move(model)), parameters_(model_.parameters.size()) {
+    for (uint32_t i = 0; i < model_.modules.size(); ++i) used_.push_back(model_.used_by(i));
+  }
+  /// Throws Failure(PLIANT_INVALID_ARGUMENT) for a number that is in neither table.
+  explicit CoordinatorRules(const pliant_model& model) : CoordinatorRules(detail::model_of(model)) {}
+
+  /// Between two passes.
+  void set_module_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
+    model_.modules[module].own.assign(own.begin(), own.end());
+    model_.modules[module].external.assign(external.begin(), external.end());
+    for (uint32_t i = 0; i < used_.size(); ++i) used_[i] = model_.used_by(i);
+  }
+
+  [[nodiscard]] Wrong begin_pass(bool with_gradient, std::span<const pliant_action> actions) {
+    with_gradient_ = with_gradient;
+    for (State& one : parameters_) one.complete = one.reduced = false;
+    return judged([] { return "at the begin of a pass"; }, actions, [] { return Wrong(); });
+  }
+
+  [[nodiscard]] Wrong enter(const Visit& visit, std::span<const pliant_action> actions) {
+    const std::vector<uint32_t>& used = used_[visit.module];
+    const Wrong wrong =
+        judged([&] { return words(visit, "entering"); }, actions,
+               [&]() -> Wrong {
+                 for (const uint32_t number : used) {
+                   const State& one = parameters_[number];
+                   if (!one.whole)
+                     return broken(Rule::kUse, "the module uses " + name(number) + ", which is not gathered");
+                   if (!one.waited_for) return "the module uses " + name(number) + ", which nothing has waited for";
+                 }
+                 return std::nullopt;
+               });
+    for (const uint32_t number : used) ++parameters_[number].users;
+    return wrong;
+  }
+
+  [[nodiscard]] Wrong leave(const Visit& visit, std::span<const pliant_action> actions) {
+    for (const uint32_t number : used_[visit.module]) {
+      if (parameters_[number].users > 0) --parameters_[number].users;
+    }
+    for (const uint32_t number : visit.complete) parameters_[number].complete = true;
+    return judged([&] { return words(visit, "leaving"); }, actions, [] { return Wrong(); });
+  }
+
+  [[nodiscard]] Wrong end_pass(std::span<const pliant_action> actions) {
+    Wrong wrong = judged([] { return "at the end of a pass"; }, actions, [] { return Wrong(); });
+    for (State& one : parameters_) one.complete = false;
+    return wrong;
+  }
+
+  /// Modules that were not left are given up.
+  [[nodiscard]] Wrong end_step(std::span<const pliant_action> actions) {
+    for (State& one : parameters_) one.users = 0, one.complete = false;
+    ends_step_ = true;
+    const Wrong wrong = judged([] { return "at the end of a step"; }, actions,
+                               [this]() -> Wrong {
+                                 for (uint32_t number = 0; number < parameters_.size(); ++number) {
+                                   if (parameters_[number].whole)
+                                     return broken(Rule::kStepEnd, name(number) + " is still whole");
+                                 }
+                                 return std::nullopt;
+                               });
+    ends_step_ = false;
+    return wrong;
+  }
+
+  /// The host has freed everything and given the pass up.
+  void reset() {
+    std::fill(parameters_.begin(), parameters_.end(), State{});
+    whole_bytes_ = 0;
+  }
+
+  /// What the latest answer that was wrong is wrong about.
+  [[nodiscard]] CoordinatorRule broken() const { return broken_; }
+  /// Gathered, or on its way.
+  [[nodiscard]] bool is_whole(uint32_t parameter) const { return parameters_[parameter].whole; }
+  /// In this pass.
+  [[nodiscard]] bool is_reduced(uint32_t parameter) const { return parameters_[parameter].reduced; }
+  [[nodiscard]] uint64_t whole_bytes() const { return whole_bytes_; }
+  /// What must be whole while the module is entered, ascending.
+  [[nodiscard]] const std::vector<uint32_t>& used_by(uint32_t module) const { return used_[module]; }
+  [[nodiscard]] const Model& model() const { return model_; }
+
+ private:
+  using Rule = CoordinatorRule;
+  struct State {
+    uint64_t place = PLIANT_ANY_PLACE;
+    uint32_t users = 0;  ///< modules that are entered, as often as they are
+    bool whole = false;
+    bool waited_for = false;
+    bool complete = false;
+    bool reduced = false;
+  };
+
+  static std::string name(uint32_t number) { return "parameter " + std::to_string(number); }
+  static std::string words(const Visit& visit, const char* verb) {
+    return std::string(verb) + " module " + std::to_string(visit.module) +
+           (visit.backward    ? " backward"
+            : visit.recompute ? " forward to recompute it"
+                              : " forward");
+  }
+
+  /// Takes the actions one after the other, then asks `after`; puts all of it back when something is wrong, which
+  /// `where` says the place of.
+  template <class Where, class After>
+  Wrong judged(const Where& where, std::span<const pliant_action> actions, const After& after) {
+    undo_.clear();
+    runs_.clear();
+    const uint64_t bytes_before = whole_bytes_;
+    Wrong wrong;
+    for (size_t i = 0; i < actions.size() && !wrong; ++i) {
+      wrong = taken(actions[i], i > 0 ? &actions[i - 1] : nullptr);
+      if (wrong) wrong = "action " + std::to_string(i) + ": " + *wrong;
+    }
+    if (!wrong) wrong = after();
+    if (!wrong) return wrong;
+    for (auto one = undo_.rbegin(); one != undo_.rend(); ++one) parameters_[one->first] = one->second;
+    whole_bytes_ = bytes_before;
+    return std::string(where()) + ", " + *wrong;
+  }
+
+  Wrong taken(const pliant_action& action, const pliant_action* before) {
+    if (action.kind == PLIANT_ACTION_DROP_TRACE || action.kind == PLIANT_ACTION_BOUND_WAITS) {
+      if (action.parameter == PLIANT_NO_PARAMETER && action.flags == 0) return std::nullopt;
+      return broken(Rule::kForm, "an action that is about no parameter names one, or has flags");
+    }
+    if (action.kind < PLIANT_ACTION_GATHER || action.kind > PLIANT_ACTION_BOUND_WAITS) {
+      return broken(Rule::kForm, "there is no action of kind " + std::to_string(action.kind));
+    }
+    if (action.parameter >= parameters_.size()) {
+      return broken(Rule::kForm, "the model has no " + name(action.parameter));
+    }
+    const uint32_t known = action.kind == PLIANT_ACTION_GATHER ? uint32_t{PLIANT_ACTION_PREFETCH} : 0;
+    if ((action.flags & ~known) != 0) {
+      return broken(Rule::kForm,
+                    "flags " + std::to_string(action.flags) + " of " + name(action.parameter) + " mean nothing here");
+    }
+    State& one = parameters_[action.parameter];
+    undo_.emplace_back(action.parameter, one);
+    switch (action.kind) {
+      case PLIANT_ACTION_GATHER:
+        return gathered(action, before, one);
+      case PLIANT_ACTION_WAIT:
+        if (!one.whole) {
+          return broken(Rule::kWait, "it waits for " + name(action.parameter) + ", which is not gathered");
+        }
+        one.waited_for = true;
+        return std::nullopt;
+      case PLIANT_ACTION_RELEASE:
+        return released(action.parameter, one);
+      case PLIANT_ACTION_REDUCE:
+        return reduced(action, before, one);
+      default:
+        return broken(Rule::kTier, "it moves " + name(action.parameter) + " to or from tier " +
+                                       std::to_string(action.place) + ", and there is no tier");
+    }
+  }
+
+  Wrong gathered(const pliant_action& action, const pliant_action* before, State& one) {
+    const Parameter& parameter = model_.parameters[action.parameter];
+    if (one.whole) return broken(Rule::kGather, "it gathers " + name(action.parameter) + ", which is whole already");
+    if (!opens_run(action, before)) return torn(action);
+    if (model_.budget > 0 && parameter.bytes > model_.budget - std::min(model_.budget, whole_bytes_)) {
+      return broken(Rule::kBudget, "it gathers the " + std::to_string(parameter.bytes) + " bytes of " +
+                                       name(action.parameter) + " while " + std::to_string(whole_bytes_) +
+                                       " are whole, and the budget is " + std::to_string(model_.budget));
+    }
+    if (action.place != PLIANT_ANY_PLACE) {
+      if (Wrong wrong = misplaced(action)) return wrong;
+    }
+    one.whole = true;
+    one.waited_for = false;
+    one.place = action.place;
+    whole_bytes_ += parameter.bytes;
+    return std::nullopt;
+  }
+
+  Wrong misplaced(const pliant_action& action) {
+    const uint64_t bytes = model_.parameters[action.parameter].bytes;
+    const std::string what = "it places " + name(action.parameter) + " at byte " + std::to_string(action.place);
+    if (action.place % 256 != 0) return broken(Rule::kPlace, what + ", which is no multiple of 256");
+    if (model_.budget > 0 && (action.place > model_.budget || bytes > model_.budget - action.place)) {
+      return broken(Rule::kPlace, what + ", past the budget of " + std::to_string(model_.budget));
+    }
+    for (uint32_t other = 0; other < parameters_.size(); ++other) {
+      const State& there = parameters_[other];
+      if (!there.whole || there.place == PLIANT_ANY_PLACE) continue;
+      const bool apart = action.place >= there.place ? action.place - there.place >= model_.parameters[other].bytes
+                                                     : there.place - action.place >= bytes;
+      if (!apart) return broken(Rule::kPlace, what + ", where " + name(other) + " lies");
+    }
+    return std::nullopt;
+  }
+
+  Wrong released(uint32_t number, State& one) {
+    const auto because = [&](const char* why) {
+      return broken(Rule::kRelease, "it releases " + name(number) + ", which " + why);
+    };
+    if (!one.whole) return because("is not gathered");
+    if (!one.waited_for) return because("nothing has waited for");
+    if (one.users > 0) return because("a module that is still entered uses");
+    if (model_.parameters[number].external && !ends_step_) {
+      return because("modules may use unannounced until the step ends");
+    }
+    one.whole = one.waited_for = false;
+    one.place = PLIANT_ANY_PLACE;
+    whole_bytes_ -= model_.parameters[number].bytes;
+    return std::nullopt;
+  }
+
+  Wrong reduced(const pliant_action& action, const pliant_action* before, State& one) {
+    const auto because = [&](const char* why) {
+      return broken(Rule::kReduce, "it reduces the gradient of " + name(action.parameter) + why);
+    };
+    if (model_.parameters[action.parameter].frozen) return because(", which is frozen");
+    if (!with_gradient_) return because(" in a pass without gradients");
+    if (one.reduced) return because(" for the second time");
+    if (!one.complete) return because(", which is not complete");
+    if (!opens_run(action, before)) return torn(action);
+    one.reduced = true;
+    return std::nullopt;
+  }
+
+  /// False when the group of this action stood in the list before, and others between.
+  bool opens_run(const pliant_action& action, const pliant_action* before) {
+    if (before != nullptr && before->kind == action.kind && before->group == action.group) return true;
+    const uint64_t run = uint64_t{action.kind} << 32 | action.group;
+    if (!runs_.empty() && run <= runs_.back() && std::find(runs_.begin(), runs_.end(), run) != runs_.end()) {
+      return false;
+    }
+    runs_.push_back(run);
+    return true;
+  }
+  Wrong torn(const pliant_action& action) {
+    return broken(Rule::kGroup, "other actions stand between those of group " + std::to_string(action.group) +
+                                    ", of which " + name(action.parameter) + " is");
+  }
+  Wrong broken(Rule rule, std::string text) {
+    broken_ = rule;
+    return text;
+  }
+
+  Model model_;
+  std::vector<State> parameters_;
+  std::vector<std::vector<uint32_t>> used_;  // by module
+  std::vector<std::pair<uint32_t, State>> undo_;
+  std::vector<uint64_t> runs_;  // groups of the list so far
+  uint64_t whole_bytes_ = 0;
+  bool with_gradient_ = false;
+  bool ends_step_ = false;
+  Rule broken_ = Rule::kForm;
+};
+
+}  // namespace pliant::sdk
