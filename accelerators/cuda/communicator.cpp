@@ -15,30 +15,6 @@ namespace {
 
 using sdk::Failure;
 
-/// ncclDataType_t and ncclRedOp_t.
-int type_of(sdk::DType dtype) {
-  switch (dtype) {
-    case sdk::DType::kU8:
-      return 1;
-    case sdk::DType::kI32:
-      return 2;
-    case sdk::DType::kI64:
-      return 4;
-    case sdk::DType::kF16:
-      return 6;
-    case sdk::DType::kF32:
-      return 7;
-    case sdk::DType::kF64:
-      return 8;
-    case sdk::DType::kBF16:
-      return 9;
-  }
-  return 1;
-}
-int op_of(sdk::ReduceOp op) {
-  return op == sdk::ReduceOp::kSum ? 0 : op == sdk::ReduceOp::kMax ? 2 : 3;
-}
-
 /// All as one: NCCL joins what lies between the two into one piece of work.
 NcclResult go_all(const NcclApi& nccl, const std::vector<NcclCall>& calls, NcclComm comm, cudaStream_t stream) {
   if (calls.size() == 1) return calls.front().go(nccl, comm, stream);
@@ -65,31 +41,32 @@ class TurnAtNccl {
 
 }  // namespace
 
-Communicator::Communicator(const NcclApi& nccl, const DevicePtr& device, const pliant_comm_id& id, int32_t rank,
-                           int32_t world_size)
+Communicator::Communicator(const NcclApi& nccl, const DevicePtr& device, accelerator::ProcessWatch& watch,
+                           const pliant_comm_id& id, int32_t rank, int32_t world_size)
     : owner_(::getpid()) {
   NcclId with{};
   std::memcpy(with.bytes, id.bytes, sizeof(with.bytes));
   const auto make = [init = nccl.init, with, rank, world_size](NcclComm* made, NcclConfig* config) {
     return init(made, world_size, with, rank, config);
   };
-  member_ = std::make_shared<Membership>(nccl, device, make, rank, world_size);
+  member_ = std::make_shared<Membership>(nccl, device, watch, make, rank, world_size);
 }
 
 Communicator::Communicator(Communicator& old, std::span<const int32_t> without) : owner_(::getpid()) {
   const std::shared_ptr<Membership> before = old.member_;
-  before->fail({PLIANT_ABORTED, "the communicator of rank " + std::to_string(old.rank()) + " has shrunk to another"});
+  before->fail({PLIANT_ABORTED, "the communicator of rank " + std::to_string(old.rank()) + " has shrunk to another"},
+               accelerator::FailureCause::kAborted);
   const auto lower =
       std::count_if(without.begin(), without.end(), [&](int32_t leaving) { return leaving < old.rank(); });
   const auto make = [before, leaving = std::vector<int>(without.begin(), without.end())](
                         NcclComm* made, NcclConfig* config) { return before->shrink(leaving, made, config); };
-  member_ =
-      std::make_shared<Membership>(before->nccl(), before->device(), make, old.rank() - static_cast<int32_t>(lower),
-                                   old.world_size() - static_cast<int32_t>(without.size()));
+  member_ = std::make_shared<Membership>(before->nccl(), before->device(), before->watch(), make,
+                                         old.rank() - static_cast<int32_t>(lower),
+                                         old.world_size() - static_cast<int32_t>(without.size()));
 }
 
-Communicator::Communicator(const NcclApi& nccl, const DevicePtr& device, Communicator* old, const pliant_comm_id& id,
-                           int32_t rank, int32_t world_size)
+Communicator::Communicator(const NcclApi& nccl, const DevicePtr& device, accelerator::ProcessWatch& watch,
+                           Communicator* old, const pliant_comm_id& id, int32_t rank, int32_t world_size)
     : owner_(::getpid()) {
   NcclId with{};
   std::memcpy(with.bytes, id.bytes, sizeof(with.bytes));
@@ -97,7 +74,7 @@ Communicator::Communicator(const NcclApi& nccl, const DevicePtr& device, Communi
     const auto make = [grow = nccl.grow, with, rank, world_size](NcclComm* made, NcclConfig* config) {
       return grow(nullptr, world_size, &with, rank, made, config);
     };
-    member_ = std::make_shared<Membership>(nccl, device, make, rank, world_size);
+    member_ = std::make_shared<Membership>(nccl, device, watch, make, rank, world_size);
     return;
   }
   const std::shared_ptr<Membership> before = old->member_;
@@ -105,7 +82,7 @@ Communicator::Communicator(const NcclApi& nccl, const DevicePtr& device, Communi
   const auto make = [before, with, world_size](NcclComm* made, NcclConfig* config) {
     return before->grow(world_size, with, made, config);
   };
-  member_ = std::make_shared<Membership>(nccl, before->device(), make, rank, world_size);
+  member_ = std::make_shared<Membership>(nccl, before->device(), watch, make, rank, world_size);
 }
 
 Communicator::~Communicator() {
@@ -129,7 +106,8 @@ pliant_comm_id Communicator::make_grow_id() {
 }
 
 void Communicator::abort() {
-  member_->fail({PLIANT_ABORTED, "the communicator of rank " + std::to_string(rank()) + " was aborted"});
+  member_->fail({PLIANT_ABORTED, "the communicator of rank " + std::to_string(rank()) + " was aborted"},
+                accelerator::FailureCause::kAborted);
 }
 
 bool Communicator::query() {
@@ -158,7 +136,8 @@ void Communicator::end_group() {
     receives += call.self_receives;
   }
   accelerator::require_pairs(rank(), sends, receives);
-  std::stable_partition(ended.calls.begin(), ended.calls.end(), [](const NcclCall& call) { return !call.is_message; });
+  std::stable_partition(ended.calls.begin(), ended.calls.end(),
+                        [](const NcclCall& call) { return !call.is_message(); });
   enqueue_all(std::move(ended.calls), *ended.stream);
 }
 
@@ -171,9 +150,12 @@ void Communicator::enqueue_all(std::vector<NcclCall> calls, Stream& stream) {
   const auto events = stream.events();
   struct Job {
     std::vector<NcclCall> calls;
+    std::vector<CallNote> notes;
     std::unique_ptr<TurnAtNccl> turn;
   };
   auto job = std::make_shared<Job>();
+  job->notes.reserve(calls.size());
+  for (const NcclCall& call : calls) job->notes.push_back(call.note);
   job->calls = std::move(calls);
   job->turn = std::make_unique<TurnAtNccl>(member_);
 
@@ -187,7 +169,7 @@ void Communicator::enqueue_all(std::vector<NcclCall> calls, Stream& stream) {
     job->turn.reset();
   };
   const auto issue = [member = member_, job](cudaStream_t handle) {
-    return member->issue([&](NcclComm comm) { return go_all(member->nccl(), job->calls, comm, handle); });
+    return member->issue(job->notes, [&](NcclComm comm) { return go_all(member->nccl(), job->calls, comm, handle); });
   };
   /// A failure is the stream's, and the communicator's.
   const auto told = [member = member_, failures, job](uint64_t number, const auto& work) {
@@ -225,95 +207,6 @@ void Communicator::enqueue_all(std::vector<NcclCall> calls, Stream& stream) {
     });
   });
   if (settles) turn.on_thread(settle_later);
-}
-
-void Communicator::all_reduce(const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op, Stream& stream) {
-  enqueue({[=](const NcclApi& nccl, NcclComm comm, cudaStream_t handle) {
-            return nccl.all_reduce(send, recv, elements.count, type_of(elements.dtype), op_of(op), comm, handle);
-          }},
-          stream);
-}
-
-void Communicator::all_gather(const void* send, void* recv, sdk::Elements elements, Stream& stream) {
-  enqueue({[=](const NcclApi& nccl, NcclComm comm, cudaStream_t handle) {
-            return nccl.all_gather(send, recv, elements.count, type_of(elements.dtype), comm, handle);
-          }},
-          stream);
-}
-
-void Communicator::reduce_scatter(const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op,
-                                  Stream& stream) {
-  enqueue({[=](const NcclApi& nccl, NcclComm comm, cudaStream_t handle) {
-            return nccl.reduce_scatter(send, recv, elements.count, type_of(elements.dtype), op_of(op), comm, handle);
-          }},
-          stream);
-}
-
-void Communicator::broadcast(void* buffer, sdk::Elements elements, int32_t root, Stream& stream) {
-  enqueue({[=](const NcclApi& nccl, NcclComm comm, cudaStream_t handle) {
-            return nccl.broadcast(buffer, buffer, elements.count, type_of(elements.dtype), root, comm, handle);
-          }},
-          stream);
-}
-
-void Communicator::barrier(Stream& stream) {
-  void* word = member_->word();
-  enqueue({[=](const NcclApi& nccl, NcclComm comm, cudaStream_t handle) {
-            return nccl.all_reduce(word, word, 1, type_of(sdk::DType::kI32), 0, comm, handle);
-          }},
-          stream);
-}
-
-void Communicator::all_gather_v(const void* send, void* recv, std::span<const uint64_t> counts, sdk::DType dtype,
-                                Stream& stream) {
-  const uint64_t width = size_of(dtype);
-  enqueue({[=, own = rank(), all = std::vector<uint64_t>(counts.begin(), counts.end())](
-               const NcclApi& nccl, NcclComm comm, cudaStream_t handle) {
-            // NCCL knows broadcasts in a group, one of each rank, as a gathering of uneven parts.
-            NcclResult first = nccl.group_start();
-            auto* to = static_cast<std::byte*>(recv);
-            for (size_t r = 0; r < all.size(); ++r) {
-              if (all[r] == 0) continue;
-              const void* from = static_cast<int32_t>(r) == own ? send : to;
-              const NcclResult result =
-                  nccl.broadcast(from, to, all[r], type_of(dtype), static_cast<int>(r), comm, handle);
-              if (first == kNcclSuccess && result != kNcclInProgress) first = result;
-              to += all[r] * width;
-            }
-            const NcclResult ended = nccl.group_end();
-            return first == kNcclSuccess ? ended : first;
-          }},
-          stream);
-}
-
-void Communicator::register_window(void* pointer, uint64_t bytes, std::function<void()> on_none, Stream& stream) {
-  constexpr int kSymmetric = 1;
-  auto window = std::make_shared<NcclWindow>(nullptr);
-  NcclCall call;
-  call.go = [=](const NcclApi& nccl, NcclComm comm, cudaStream_t) {
-    return nccl.window_register(comm, pointer, bytes, window.get(), kSymmetric);
-  };
-  call.then = [window, told = std::move(on_none)] {
-    if (*window == nullptr) told();
-  };
-  member_->keep(window);  // NCCL itself ends the window with the communicator
-  enqueue(std::move(call), stream);
-}
-
-void Communicator::send(const void* buffer, sdk::Elements elements, int32_t peer, Stream& stream) {
-  enqueue({[=](const NcclApi& nccl, NcclComm comm, cudaStream_t handle) {
-             return nccl.send(buffer, elements.count, type_of(elements.dtype), peer, comm, handle);
-           },
-           peer == rank() ? 1 : 0, 0, true},
-          stream);
-}
-
-void Communicator::recv(void* buffer, sdk::Elements elements, int32_t peer, Stream& stream) {
-  enqueue({[=](const NcclApi& nccl, NcclComm comm, cudaStream_t handle) {
-             return nccl.recv(buffer, elements.count, type_of(elements.dtype), peer, comm, handle);
-           },
-           0, peer == rank() ? 1 : 0, true},
-          stream);
 }
 
 }  // namespace pliant::cuda

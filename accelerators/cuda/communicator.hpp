@@ -17,23 +17,27 @@ namespace pliant::cuda {
 
 /// One call of NCCL, with all that it needs.
 struct NcclCall {
+  CallNote note;
   std::function<NcclResult(const NcclApi& nccl, NcclComm comm, cudaStream_t stream)> go;
-  int32_t self_sends = 0;     ///< 1: a message to this rank itself
-  int32_t self_receives = 0;  ///< 1: a message from it
-  bool is_message = false;
+  int32_t self_sends = 0;           ///< 1: a message to this rank itself
+  int32_t self_receives = 0;        ///< 1: a message from it
   std::function<void()> then = {};  ///< when NCCL is through with it, before it has run
+  [[nodiscard]] bool is_message() const {
+    return note.kind == accelerator::CallKind::kSend || note.kind == accelerator::CallKind::kRecv;
+  }
 };
 
 class Communicator {
  public:
-  Communicator(const NcclApi& nccl, const DevicePtr& device, const pliant_comm_id& id, int32_t rank,
-               int32_t world_size);
+  /// `watch` outlives it.
+  Communicator(const NcclApi& nccl, const DevicePtr& device, accelerator::ProcessWatch& watch, const pliant_comm_id& id,
+               int32_t rank, int32_t world_size);
   /// Begins to make one of `old`, which ends, without some of its ranks.
   Communicator(Communicator& old, std::span<const int32_t> without);
   /// Begins to make one of more ranks: of `old`, which takes no more calls, or for a rank that joins where that is
   /// NULL.
-  Communicator(const NcclApi& nccl, const DevicePtr& device, Communicator* old, const pliant_comm_id& id, int32_t rank,
-               int32_t world_size);
+  Communicator(const NcclApi& nccl, const DevicePtr& device, accelerator::ProcessWatch& watch, Communicator* old,
+               const pliant_comm_id& id, int32_t rank, int32_t world_size);
   /// Aborts what is still running here and leaves.
   ~Communicator();
   Communicator(const Communicator&) = delete;

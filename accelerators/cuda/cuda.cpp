@@ -233,13 +233,13 @@ class CudaAccelerator {
   }
   std::unique_ptr<Comm> make_comm(int32_t device, const pliant_comm_id& id, int32_t rank, int32_t world_size) {
     require_nccl();
-    return std::make_unique<Comm>(nccl_, entry(device), id, rank, world_size);
+    return std::make_unique<Comm>(nccl_, entry(device), watch_, id, rank, world_size);
   }
   std::unique_ptr<Comm> shrink(Comm& old, std::span<const int32_t> without, const pliant_comm_id&) {
     return std::make_unique<Comm>(old, without);
   }
   std::unique_ptr<Comm> grow(int32_t device, Comm* old, const pliant_comm_id& id, int32_t rank, int32_t world_size) {
-    return std::make_unique<Comm>(nccl_, entry(device), old, id, rank, world_size);
+    return std::make_unique<Comm>(nccl_, entry(device), watch_, old, id, rank, world_size);
   }
   pliant_comm_id make_grow_id(Comm& comm, int32_t) { return comm.make_grow_id(); }
   uint64_t device_key(int32_t device) { return entry(device)->bus_address; }

@@ -19,13 +19,22 @@ constexpr auto kPollIdle = 10ms;
 constexpr auto kPollCall = 20us;
 /// Whoever is in a call for so many polls is stuck in it.
 constexpr int kTriesToCall = 100;
+/// NCCL may notice a death, by a connection that is closed, before the process has ended.
+constexpr auto kExplain = 200ms;
+constexpr int kNcclUint8 = 1;
 /// How long peers may take to leave before this rank leaves alone.
 constexpr auto kLeaveTogether = 1s;
 
 }  // namespace
 
-Membership::Membership(const NcclApi& nccl, DevicePtr device, Make make, int32_t rank, int32_t world_size)
-    : nccl_(nccl), device_(std::move(device)), rank_(rank), world_size_(world_size) {
+Membership::Membership(const NcclApi& nccl, DevicePtr device, accelerator::ProcessWatch& watch, Make make, int32_t rank,
+                       int32_t world_size)
+    : nccl_(nccl),
+      device_(std::move(device)),
+      rank_(rank),
+      world_size_(world_size),
+      watch_(watch),
+      peers_(std::make_shared<Peers>(rank)) {
   {
     const OnDevice here(device_->api, device_->index);
     check(device_->api, device_->api.cudaMalloc(&word_, sizeof(int64_t)), "cudaMalloc");
@@ -42,6 +51,11 @@ Membership::~Membership() {
   if (watcher_.joinable()) watcher_.join();
   end_handle(true);
   const OnDevice here(device_->api, device_->index);
+  if (introducing_ != nullptr) {
+    static_cast<void>(device_->api.cudaStreamSynchronize(introducing_));
+    static_cast<void>(device_->api.cudaStreamDestroy(introducing_));
+  }
+  if (names_ != nullptr) static_cast<void>(device_->api.cudaFreeHost(names_));
   if (device_->api.cudaFree(word_) != cudaSuccess) static_cast<void>(device_->api.cudaGetLastError());
 }
 
@@ -55,30 +69,63 @@ Failure Membership::failure_of(NcclResult result) {
   return {PLIANT_INTERNAL, where + "; NCCL_DEBUG=WARN makes it say more"};
 }
 
-bool Membership::is_in_progress(NcclResult result) {
+bool Membership::is_in_progress(NcclResult result, std::unique_lock<std::mutex>& lock) {
   if (result == kNcclSuccess) return false;
   if (result == kNcclInProgress) return true;
-  throw failure_of(result);
+  const Failure told = failure_of(result);
+  lock.unlock();
+  throw explained(told);
+}
+
+Failure Membership::explained(const Failure& told) const {
+  const bool of_a_peer = told.status() == PLIANT_PEER_LOST;
+  const auto end = std::chrono::steady_clock::now() + kExplain;
+  while (true) {
+    if (const std::optional<Failure> found = peers_->found(of_a_peer)) return *found;
+    if (!of_a_peer || !peers_->has_any() || std::chrono::steady_clock::now() >= end) return told;
+    std::this_thread::sleep_for(kPollBusy);  // a process that ends is nearly there
+  }
 }
 
 NcclResult Membership::poll() {
-  const std::unique_lock lock(calling_);
+  std::unique_lock lock(calling_);
   if (handle_ == nullptr) return kNcclInProgress;
   NcclResult state = kNcclInProgress;
   const NcclResult asked = nccl_.async_error(handle_, &state);
-  const NcclResult result = asked == kNcclSuccess ? state : asked;
-  if (result != kNcclSuccess && result != kNcclInProgress) throw failure_of(result);
-  return result;
+  return is_in_progress(asked == kNcclSuccess ? state : asked, lock) ? kNcclInProgress : kNcclSuccess;
 }
 
 bool Membership::begin(const Make& make) {
   NcclConfig config = nccl_.config();
   NcclComm made = nullptr;
-  const std::unique_lock lock(calling_);
+  std::unique_lock lock(calling_);
   const std::optional<NcclResult> result = make(&made, &config);
   if (!result) return false;
   handle_ = made;
-  static_cast<void>(is_in_progress(*result));
+  static_cast<void>(is_in_progress(*result, lock));
+  return true;
+}
+
+bool Membership::introduce() {
+  if (world_size_ == 1) return true;
+  const Api& api = device_->api;
+  const auto ranks = static_cast<size_t>(world_size_);
+  if (introducing_ == nullptr) {
+    check(api, api.cudaHostAlloc(&names_, ranks * sizeof(PageName), cudaHostAllocPortable), "cudaHostAlloc");
+    check(api, api.cudaStreamCreateWithPriority(&introducing_, cudaStreamNonBlocking, 0),
+          "cudaStreamCreateWithPriority");
+    PageName* const own = static_cast<PageName*>(names_) + rank_;
+    *own = peers_->name();
+    std::unique_lock lock(calling_);
+    if (handle_ == nullptr) return false;
+    static_cast<void>(
+        is_in_progress(nccl_.all_gather(own, names_, sizeof(PageName), kNcclUint8, handle_, introducing_), lock));
+    return false;
+  }
+  const cudaError_t state = api.cudaStreamQuery(introducing_);
+  if (state == cudaErrorNotReady) return false;
+  check(api, state, "cudaStreamQuery");
+  peers_->meet({static_cast<const PageName*>(names_), ranks}, watch_);
   return true;
 }
 
@@ -86,12 +133,18 @@ void Membership::join_and_watch(Make make) {
   const OnDevice here(device_->api, device_->index);
   try {
     bool begun = false;
+    bool joined = false;
     std::unique_lock lock(mutex_);
     while (!leaving_ && state_ != State::kFailed) {
       lock.unlock();
       if (!begun) begun = begin(make);
-      const bool joined = poll() == kNcclSuccess;
-      if (joined) make = nullptr;  // and with it the share in an older communicator
+      const bool quiet = poll() == kNcclSuccess;
+      if (quiet && !joined) {
+        joined = introduce();
+        if (joined) make = nullptr;  // and with it the share in an older communicator
+      } else if (joined) {
+        if (const std::optional<Failure> found = peers_->found(false)) throw Failure(*found);
+      }
       lock.lock();
       if (joined && state_ == State::kJoining) {
         state_ = State::kReady;
@@ -171,9 +224,10 @@ void Membership::add(std::shared_ptr<devices::FailureSlot> failures, uint64_t nu
   work_.push_back({std::move(failures), number, std::move(mark)});
 }
 
-void Membership::fail(const Failure& failure) {
+void Membership::fail(const Failure& failure, accelerator::FailureCause::Kind own) {
   const std::lock_guard lock(mutex_);
   if (failure_) return;
+  peers_->tell(failure, own);
   // Told before NCCL lets go of the streams, so that nobody takes an end by abort for a result.
   for (const Work& one : work_) {
     if (one.mark->query() == cudaErrorNotReady) one.failures->put(failure, one.number);
@@ -205,56 +259,6 @@ void Membership::end_handle(bool for_good) {
   handle_ = nullptr;
 }
 
-NcclResult Membership::shrink(std::vector<int> without, NcclComm* made, NcclConfig* config) {
-  const std::unique_lock lock(calling_);
-  if (handle_ == nullptr) {
-    throw Failure(PLIANT_FAILED_PRECONDITION,
-                  "a communicator that not all ranks had joined cannot shrink; make a new one of those that are left");
-  }
-  NcclResult state = kNcclInProgress;  // until all that ran has ended
-  while (nccl_.async_error(handle_, &state) == kNcclSuccess && state == kNcclInProgress) {
-    std::this_thread::sleep_for(kPollBusy);  // NCCL has nothing to wait on
-  }
-  return nccl_.shrink(handle_, without.data(), static_cast<int>(without.size()), made, config, 0);
-}
-
-void Membership::retire() {
-  const std::lock_guard lock(mutex_);
-  if (failure_ || state_ != State::kReady) {
-    throw Failure(PLIANT_FAILED_PRECONDITION,
-                  std::string("a communicator that ") + (failure_ ? "has failed" : "not all ranks have joined") +
-                      " cannot grow; make a new one" + (failure_ ? ": " + std::string(failure_->what()) : ""));
-  }
-  retired_ = true;
-}
-
-NcclId Membership::make_grow_id() {
-  const std::unique_lock lock(calling_);
-  if (handle_ == nullptr || revoked_) {
-    throw Failure(PLIANT_FAILED_PRECONDITION, "a communicator that has failed cannot grow; make a new one");
-  }
-  NcclId made{};
-  if (const NcclResult result = nccl_.grow_id(handle_, &made); result != kNcclSuccess) throw failure_of(result);
-  grow_id_ = made;
-  return made;
-}
-
-std::optional<NcclResult> Membership::grow(int32_t world_size, const NcclId& id, NcclComm* made, NcclConfig* config) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (failure_) throw Failure(*failure_);
-    forget_reached();
-    if (!work_.empty() || turn_ != tickets_) return std::nullopt;
-  }
-  const std::unique_lock lock(calling_);
-  NcclResult state = kNcclInternalError;
-  if (handle_ == nullptr || nccl_.async_error(handle_, &state) != kNcclSuccess) return kNcclInvalidUsage;
-  if (state == kNcclInProgress) return std::nullopt;
-  if (state != kNcclSuccess) return state;
-  const bool passes = grow_id_ && std::memcmp(grow_id_->bytes, id.bytes, sizeof(id.bytes)) == 0;
-  return nccl_.grow(handle_, world_size, passes ? &id : nullptr, -1, made, config);
-}
-
 bool Membership::is_done() {
   const std::lock_guard lock(mutex_);
   return is_done_now();
@@ -271,13 +275,15 @@ void Membership::leave() {
     const std::lock_guard lock(mutex_);
     if (failure_) return;
     together = is_done_now();
+    if (together) peers_->leave();
     // Who grows has a share until all have joined the new one.
     if (together && retired_) return;
     leaving_ = together;
     changed_.notify_all();
   }
   if (!together) {
-    return fail({PLIANT_ABORTED, "rank " + std::to_string(rank_) + " destroyed its communicator while it was in use"});
+    return fail({PLIANT_ABORTED, "rank " + std::to_string(rank_) + " destroyed its communicator while it was in use"},
+                accelerator::FailureCause::kLeft);
   }
   watcher_.join();
   const std::unique_lock lock(calling_);

@@ -9,10 +9,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
 #include "nccl_api.hpp"
+#include "peers.hpp"
 #include "pliant/abi/collectives.h"
 #include "pliant/sdk/failure.hpp"
 #include "stream.hpp"
@@ -24,8 +26,9 @@ class Membership {
  public:
   /// Begins to make a communicator, without blocking. Nothing: it cannot begin yet, and is asked again.
   using Make = std::function<std::optional<NcclResult>(NcclComm* made, NcclConfig* config)>;
-  /// Begins joining, on a thread of its own, which then watches for errors.
-  Membership(const NcclApi& nccl, DevicePtr device, Make make, int32_t rank, int32_t world_size);
+  /// Begins joining, on a thread of its own, which then watches for errors. `watch` outlives it.
+  Membership(const NcclApi& nccl, DevicePtr device, accelerator::ProcessWatch& watch, Make make, int32_t rank,
+             int32_t world_size);
   ~Membership();
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
@@ -46,11 +49,13 @@ class Membership {
   void await_turn(uint64_t ticket);
   void end_turn();
 
-  /// Calls NCCL with the handle. True: NCCL is still at it, call settle(). Throws, and the communicator has failed.
+  /// Calls NCCL with the handle, after it has compared `notes` with what the others of this machine call. True: NCCL is
+  /// still at it, call settle(). Throws, and the communicator has failed.
   template <class Calls>
-  [[nodiscard]] bool issue(Calls&& calls) {
-    const std::unique_lock lock(calling_);
-    return is_in_progress(handle_ == nullptr ? kNcclInProgress : calls(handle_));
+  [[nodiscard]] bool issue(std::span<const CallNote> notes, Calls&& calls) {
+    peers_->note(notes);
+    std::unique_lock lock(calling_);
+    return is_in_progress(handle_ == nullptr ? kNcclInProgress : calls(handle_), lock);
   }
   /// Waits until what was issued is on its stream.
   void settle();
@@ -70,11 +75,12 @@ class Membership {
   /// The beginning of a communicator with more ranks. Nothing while work runs here.
   std::optional<NcclResult> grow(int32_t world_size, const NcclId& id, NcclComm* made, NcclConfig* config);
   [[nodiscard]] const DevicePtr& device() const { return device_; }
+  [[nodiscard]] accelerator::ProcessWatch& watch() const { return watch_; }
 
   /// All have joined, and what was enqueued here has ended: to leave aborts nothing.
   [[nodiscard]] bool is_done();
-  /// Ends all waits and work with the failure; the first one stands.
-  void fail(const sdk::Failure& failure);
+  /// Ends all waits and work with the failure; the first one stands. `own`: it is this rank's doing.
+  void fail(const sdk::Failure& failure, accelerator::FailureCause::Kind own = accelerator::FailureCause::kNone);
   /// Leaves: in agreement with the others where all is done, else by abort.
   void leave();
 
@@ -89,7 +95,12 @@ class Membership {
   bool begin(const Make& make);
   /// kNcclInProgress while there is no handle.
   NcclResult poll();
-  bool is_in_progress(NcclResult result);
+  /// Throws where the result is an error; `lock`, of the handle, is given up then.
+  bool is_in_progress(NcclResult result, std::unique_lock<std::mutex>& lock);
+  /// The first collective: the ranks tell each other how those of their machine find them. Nothing more to do: true.
+  bool introduce();
+  /// What NCCL told, or what is known here of its cause.
+  [[nodiscard]] sdk::Failure explained(const sdk::Failure& told) const;
   [[nodiscard]] sdk::Failure failure_of(NcclResult result);
   void end_handle(bool for_good);
   /// Under the mutex.
@@ -100,7 +111,11 @@ class Membership {
   const DevicePtr device_;
   const int32_t rank_;
   const int32_t world_size_;
+  accelerator::ProcessWatch& watch_;
+  const std::shared_ptr<Peers> peers_;
   void* word_ = nullptr;
+  void* names_ = nullptr;               ///< pinned: PageName of each rank, while they are told
+  cudaStream_t introducing_ = nullptr;  ///< the stream on which they are
   std::vector<std::shared_ptr<const void>> kept_;
 
   std::mutex calling_;  ///< of the handle

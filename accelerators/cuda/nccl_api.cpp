@@ -6,7 +6,7 @@
 namespace pliant::cuda {
 namespace {
 
-std::string version_text(int version) {
+std::string nccl_version_text(int version) {
   return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
          std::to_string(version % 100);
 }
@@ -27,7 +27,7 @@ std::string NcclApi::open(const std::string& file) {
   };
   find(get_version, "ncclGetVersion");
   if (get_version != nullptr && get_version(&version) == kNcclSuccess && version < kOldest) {
-    return file + " is NCCL " + version_text(version) + ", and at least " + version_text(kOldest) +
+    return file + " is NCCL " + nccl_version_text(version) + ", and at least " + nccl_version_text(kOldest) +
            " is needed; install a newer one";
   }
   find(error_string, "ncclGetErrorString");

@@ -38,6 +38,8 @@ const char* name_of(CallKind kind) {
   return "an unknown collective";
 }
 
+}  // namespace
+
 std::string describe(const CallRecord& call) {
   const auto kind = static_cast<CallKind>(call.kind);
   std::string text = name_of(kind);
@@ -53,11 +55,13 @@ std::string describe(const CallRecord& call) {
   return text;
 }
 
-int32_t digest(const std::vector<uint64_t>& counts) {
+int32_t digest(std::span<const uint64_t> counts) {
   uint64_t hash = 0;
   for (const uint64_t count : counts) hash = (hash ^ count) * 0x9e3779b97f4a7c15ULL + (hash >> 29U);
   return static_cast<int32_t>(hash >> 33U);
 }
+
+namespace {
 
 CallRecord record_of(const Call& call, uint64_t history, const Places& places) {
   CallRecord made{};

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "kernel/group.hpp"
@@ -35,6 +37,11 @@ struct Call {
 
   [[nodiscard]] bool is_message() const { return kind == CallKind::kSend || kind == CallKind::kRecv; }
 };
+
+/// What was called, in words.
+[[nodiscard]] std::string describe(const CallRecord& call);
+/// Stands for the counts of all_gather_v where all ranks must name the same.
+[[nodiscard]] int32_t digest(std::span<const uint64_t> counts);
 
 /// Runs collectives one after the other, on any thread, one at a time.
 class Collectives {

@@ -119,6 +119,35 @@ TEST_CASE("plain memory is refused as a buffer of NCCL") {
   CHECK(contains(refused.message, "plain memory, which NCCL cannot use"));
 }
 
+TEST_CASE("ranks of a machine that call different things on NCCL are told whom they differ from") {
+  const SoftwareCuda device(with_nccl(PLIANT_SOFT_NCCL));
+  pliant_comm_id id{};
+  REQUIRE(device.call(&Collectives::comm_id, 2, &id).ok());
+  std::array<std::unique_ptr<Comm>, 2> comms;
+  for (int32_t rank = 0; rank < 2; ++rank)
+    comms[static_cast<size_t>(rank)] = std::make_unique<Comm>(device, id, rank, 2);
+  for (const auto& comm : comms) REQUIRE(comm->status(-1).ok());
+  void* memory = nullptr;
+  REQUIRE(device.alloc(4 * sizeof(float), &memory).ok());
+  {
+    const Stream first(device);
+    const Stream second(device);
+    REQUIRE(device.call(&Collectives::all_reduce, *comms[0], memory, memory, 4, PLIANT_F32, PLIANT_SUM, first).ok());
+    const Outcome called = device.call(&Collectives::broadcast, *comms[1], memory, 4, PLIANT_F32, 1, second);
+    const Outcome waited = second.synchronize();
+    const Outcome& told = called.ok() ? waited : called;
+    CHECK(told.status == PLIANT_INVALID_ARGUMENT);
+    CHECK(told.rank == 0);
+    CHECK(contains(told.message, "rank 1 broadcast of 4 f32 from rank 1, rank 0 all_reduce of 4 f32 (sum)"));
+    const Outcome other = first.synchronize();
+    CHECK(other.status == PLIANT_INVALID_ARGUMENT);
+    CHECK(other.rank == 1);
+    CHECK(comms[0]->status(0).status == PLIANT_INVALID_ARGUMENT);
+  }
+  for (auto& comm : comms) comm.reset();
+  device.free(memory);
+}
+
 TEST_CASE("an abort from another thread ends the wait for a rank that never comes, and all later ones") {
   const SoftwareCuda device(with_nccl(PLIANT_SOFT_NCCL));
   pliant_comm_id id{};
