@@ -5,6 +5,7 @@
 #include "pliant/abi/accelerator.h"
 #include "pliant/abi/balancer.h"
 #include "pliant/abi/batch_sampler.h"
+#include "pliant/abi/coordinator.h"
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/abi/lr_rule.h"
 #include "pliant/abi/rendezvous.h"
@@ -48,6 +49,11 @@ constexpr Slot kAcceleratorSlots[] = {PLIANT_SLOT(pliant_accelerator, device_cou
                                       PLIANT_SLOT(pliant_accelerator, reduce_async),
                                       PLIANT_SLOT(pliant_accelerator, cast_async),
                                       PLIANT_SLOT(pliant_accelerator, host_function)};
+constexpr Slot kCoordinatorSlots[] = {
+    PLIANT_SLOT(pliant_coordinator, set_model),  PLIANT_SLOT(pliant_coordinator, set_module_parameters),
+    PLIANT_SLOT(pliant_coordinator, begin_pass), PLIANT_SLOT(pliant_coordinator, enter),
+    PLIANT_SLOT(pliant_coordinator, leave),      PLIANT_SLOT(pliant_coordinator, end_pass),
+    PLIANT_SLOT(pliant_coordinator, end_step)};
 constexpr Slot kRendezvousSlots[] = {PLIANT_SLOT(pliant_rendezvous, join), PLIANT_SLOT(pliant_rendezvous, watch),
                                      PLIANT_SLOT(pliant_rendezvous, leave)};
 #undef PLIANT_SLOT
@@ -68,6 +74,8 @@ const std::vector<Kind>& kinds() {
       {"accelerator", PLIANT_KIND_ACCELERATOR, "host", "accelerator",
        "memory, streams, events and work of a device; collectives come from Pliant", sizeof(pliant_accelerator),
        kAcceleratorSlots},
+      {"coordinator", PLIANT_KIND_COORDINATOR, "", "coordinator",
+       "when sharded parameters are gathered, released and reduced", sizeof(pliant_coordinator), kCoordinatorSlots},
       {"rendezvous", PLIANT_KIND_RENDEZVOUS, "local", "rendezvous",
        "how the nodes of a job find each other and agree on generations", sizeof(pliant_rendezvous), kRendezvousSlots},
   };
