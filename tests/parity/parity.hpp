@@ -36,14 +36,15 @@ std::string shortened(const std::string& text, size_t longest = 1200);
 struct Outcome {
   enum class Verdict { kPassed, kFailed, kSkipped };
   Verdict verdict = Verdict::kFailed;
-  std::string detail;  ///< failed: expected and actual, one line each; skipped: the rule's id
+  std::string detail;   ///< failed: expected and actual, one line each; skipped: the rule's id
+  int64_t also_passed = 0;  ///< comparisons that passed beside this one, of a row that holds several
 
-  static Outcome passed() { return {Verdict::kPassed, {}}; }
-  static Outcome failed(std::string difference) { return {Verdict::kFailed, std::move(difference)}; }
+  static Outcome passed() { return {Verdict::kPassed, {}, 0}; }
+  static Outcome failed(std::string difference) { return {Verdict::kFailed, std::move(difference), 0}; }
   static Outcome failed(const std::string& expected, const std::string& actual) {
     return failed("expected: " + shortened(expected) + "\nactual:   " + shortened(actual));
   }
-  static Outcome skipped(std::string rule) { return {Verdict::kSkipped, std::move(rule)}; }
+  static Outcome skipped(std::string rule) { return {Verdict::kSkipped, std::move(rule), 0}; }
 };
 
 /// Plugins opened once each with the real host, and instances with options that the real option table checked.
@@ -84,6 +85,7 @@ std::vector<RowKind> lr_trace_rows();          // lr_trace.cpp
 std::vector<RowKind> dynamic_batching_rows();  // dynamic_batching.cpp
 std::vector<RowKind> metric_file_rows();       // metric_files.cpp
 std::vector<RowKind> loader_rows();            // loader.cpp
+std::vector<RowKind> zero3_trace_rows();       // zero3_trace.cpp
 
 /// All of them.
 std::vector<RowKind> row_kinds();

@@ -102,7 +102,7 @@ enum {
   PLIANT_ACTION_STORE = 6,      /* and the other way round */
   PLIANT_ACTION_DROP_TRACE = 7, /* says that what was learnt of the order is thrown away; for the log. No parameter */
   PLIANT_ACTION_BOUND_WAITS =
-      8 /* block the calling thread until at most `place` earlier waits are unfinished. No parameter */
+      8 /* block the calling thread until at most `place` earlier waits of visits are unfinished. No parameter */
 };
 enum {
   PLIANT_ACTION_PREFETCH = 1 /* of a gather: for a later visit */
@@ -151,6 +151,10 @@ typedef struct pliant_coordinator {
   int32_t (*end_step)(void* self, pliant_action_list* list, pliant_error* error);
   /* May be NULL. Between two steps: what gathering each parameter costs, in nanoseconds, agreed by all ranks. */
   int32_t (*set_costs)(void* self, const uint64_t* nanoseconds, uint64_t count, pliant_error* error);
+  /* May be NULL. Between two passes: the modules are the same, but the program will not visit them in the order of
+   * before. What was learnt of the order is thrown away, what is whole may stay whole. Where it is NULL the host calls
+   * end_step and set_model. */
+  int32_t (*drop_trace)(void* self, pliant_action_list* list, pliant_error* error);
 } pliant_coordinator;
 
 /* Extension of a coordinator: what it counts, for reports and for comparing it with others. */

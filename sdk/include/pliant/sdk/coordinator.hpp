@@ -9,7 +9,7 @@
 //     void end_pass(pliant::sdk::Actions& actions);
 //     void end_step(pliant::sdk::Actions& actions);
 //   };
-// It may also have set_module_parameters(module, own, external), set_costs(nanoseconds) and counts().
+// It may also have set_module_parameters(module, own, external), set_costs(nanoseconds), drop_trace(actions) and counts().
 #pragma once
 
 #include <algorithm>
@@ -96,11 +96,12 @@ class Actions {
 
  private:
   void add(const pliant_action& action) {
-    if (list_.count >= list_.capacity) {
-      throw Failure(PLIANT_RESOURCE_EXHAUSTED,
-                    "more than the " + std::to_string(list_.capacity) + " actions that one answer may have");
-    }
+    if (list_.count >= list_.capacity) refuse();
     list_.actions[list_.count++] = action;
+  }
+  [[noreturn, gnu::noinline, gnu::cold]] void refuse() const {
+    throw Failure(PLIANT_RESOURCE_EXHAUSTED,
+                  "more than the " + std::to_string(list_.capacity) + " actions that one answer may have");
   }
   pliant_action_list& list_;
   uint32_t group_ = 0;
@@ -118,6 +119,10 @@ concept HasModuleParameters = requires(T& plugin, std::span<const uint32_t> numb
 template <class T>
 concept HasCosts = requires(T& plugin, std::span<const uint64_t> costs) {
   plugin.set_costs(costs);
+};
+template <class T>
+concept HasDropTrace = requires(T& plugin, Actions& actions) {
+  plugin.drop_trace(actions);
 };
 template <class T>
 concept HasCounts = requires(const T& plugin) {
@@ -240,6 +245,13 @@ struct CoordinatorAdapter {
       }
     });
   }
+  static int32_t drop_trace(void* self, pliant_action_list* list, pliant_error* error) noexcept requires
+      HasDropTrace<T> {
+    return guarded(error, [&] {
+      Actions actions(*list);
+      at(self).plugin.drop_trace(actions);
+    });
+  }
   static int32_t read_counts(void* self, pliant_coordinator_counts* counts, pliant_error* error) noexcept {
     return guarded(error, [&] {
       if constexpr (HasCounts<T>) fill(counts, CoordinatorCounts(at(self).plugin.counts()));
@@ -247,6 +259,8 @@ struct CoordinatorAdapter {
   }
 
   static const void* vtable() noexcept {
+    int32_t (*drop)(void*, pliant_action_list*, pliant_error*) = nullptr;
+    if constexpr (HasDropTrace<T>) drop = &drop_trace;
     static const pliant_coordinator kTable{sizeof(pliant_coordinator),
                                            0,
                                            &set_model,
@@ -256,7 +270,8 @@ struct CoordinatorAdapter {
                                            &leave,
                                            &end_pass,
                                            &end_step,
-                                           &set_costs};
+                                           &set_costs,
+                                           drop};
     return &kTable;
   }
   static const void* counters() noexcept {

@@ -1,0 +1,117 @@
+// DeepSpeed's PartitionedParameterCoordinator as a state machine: a pass is recorded, the next ones follow the trace.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "layout.hpp"
+#include "parameters.hpp"
+#include "releases.hpp"
+#include "reuse.hpp"
+#include "swapping.hpp"
+
+namespace pliant::coordinator::zero3 {
+
+struct ScheduleOptions {
+  int64_t prefetch_bucket = 0;  ///< elements; 0: no prefetch
+  int64_t max_live = 0;         ///< elements
+  int64_t max_reuse_distance = 0;
+  PersistenceRule persistence;
+  bool head = true;     ///< false: as of April 2023
+  bool strict = false;  ///< what it mends: docs/reference/zero3-parity.md
+  int64_t swap_buffers = -1;  ///< of shards that lie on a tier; -1: there is no tier
+};
+
+class Schedule {
+ public:
+  Schedule() = default;
+  Schedule(const sdk::Model& model, const ScheduleOptions& options);
+
+  void set_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external);
+  void begin_pass(bool with_gradient, sdk::Actions& actions);
+  void enter(const sdk::Visit& visit, sdk::Actions& actions);
+  void leave(const sdk::Visit& visit, sdk::Actions& actions);
+  void end_pass(sdk::Actions& actions);
+  void release_all(sdk::Actions& actions);
+  /// Forgets the order of visits; what is whole stays.
+  void drop_trace(sdk::Actions& actions);
+  [[nodiscard]] sdk::CoordinatorCounts counts() const;
+
+ private:
+  enum class Mode { kRecording, kComplete, kInvalid };
+  /// A parameter that visit number `step` of the trace uses.
+  struct Use {
+    uint32_t parameter;
+    uint32_t step;
+  };
+  using Numbers = std::span<const uint32_t>;
+
+  // trace.cpp: what is learnt, and when it is thrown away.
+  void check_order(uint32_t module, sdk::Actions& actions);
+  void reset(sdk::Actions& actions);
+  void invalidate(sdk::Actions& actions);
+  void list_uses();
+  void forget_fetches();
+  void clean_up(sdk::Actions& actions);
+  void release_unfinished(sdk::Actions& actions);
+  void release_all_in_model_order(sdk::Actions& actions);
+  void release_everything(sdk::Actions& actions);
+
+  // gathers.cpp: what a visit gathers, waits for and fetches ahead.
+  void gather(Numbers parameters, bool ahead, sdk::Actions& actions);
+  void gather_missing(Numbers used, sdk::Actions& actions);
+  void make_room(Numbers used, uint64_t elements, sdk::Actions& actions);
+  void wait(uint32_t parameter, sdk::Actions& actions);
+  void attribute_recomputed(uint32_t parameter);
+  void take_off_queue(Numbers used);
+  void take_off_queue_slowly(Numbers used);
+  void prefetch(sdk::Actions& actions);
+  void load_ahead(sdk::Actions& actions);
+
+  // What a visit releases.
+  Decision& decide(uint32_t module, Numbers used);
+  void leave_recomputed(uint32_t module, Decision* decision, sdk::Actions& actions);
+  void release(uint32_t parameter, sdk::Actions& actions) {
+    ParameterState& state = parameters_[parameter];
+    if (state.user != ParameterState::kNobody || !parameters_.available(state)) return;
+    if (state.registered && options_.strict) take_off_register(parameter, state, actions);
+    state.status = ParameterState::kPartitioned;
+    live_ -= static_cast<int64_t>(state.elements);
+    if (swapping_.on()) swapping_.free(parameter);
+    actions.release(parameter);
+  }
+  void take_off_register(uint32_t parameter, ParameterState& state, sdk::Actions& actions) {
+    parameters_.leave_register(state);
+    actions.wait(parameter);
+  }
+  void note_backward(uint32_t module);
+  void forget_backward(uint32_t module);
+
+  ScheduleOptions options_;
+  sdk::Model model_;
+  Layout layout_;
+  Parameters parameters_;
+  Swapping swapping_;
+
+  Mode mode_ = Mode::kInvalid;
+  bool with_gradient_ = true;
+  bool outdated_ = false;  ///< strict: a module has other parameters than in the trace
+  int64_t step_ = 0;  ///< visits entered in this pass
+  int64_t live_ = 0;  ///< elements that it counts as whole; below 0 where DeepSpeed's count is
+  std::vector<uint32_t> trace_;  ///< the module of each visit
+  std::vector<Use> queue_;
+  size_t queue_head_ = 0;
+  bool has_queue_ = false;
+  ReuseTable reuse_;
+  ReuseTable reuse_of_leaves_;
+  Releases releases_;
+
+  std::vector<uint32_t> depth_;                    ///< by module: how often it is entered
+  std::vector<uint32_t> backward_;                 ///< modules entered in backward, in that order
+  std::vector<uint8_t> in_backward_;               ///< by module: it is one of these
+  std::vector<std::vector<uint32_t>> recomputed_;  ///< by module: frozen parameters that leave with its backward
+  std::vector<uint32_t> chosen_;                   ///< parameters of one prefetch; kept for its room
+};
+
+}  // namespace pliant::coordinator::zero3

@@ -1,0 +1,160 @@
+// The life of a trace, and what is released outside of visits.
+#include <algorithm>
+#include <string>
+
+#include "schedule.hpp"
+
+namespace pliant::coordinator::zero3 {
+
+void Schedule::check_order(uint32_t module, sdk::Actions& actions) {
+  if (mode_ != Mode::kComplete) return;
+  const auto step = static_cast<size_t>(step_);
+  if (step >= trace_.size() || trace_[step] != module) invalidate(actions);
+}
+
+void Schedule::begin_pass(bool with_gradient, sdk::Actions& actions) {
+  with_gradient_ = with_gradient;
+  if (outdated_) invalidate(actions);
+  if (options_.head) reset(actions);
+}
+
+void Schedule::end_pass(sdk::Actions& actions) {
+  if (options_.head || options_.strict) release_unfinished(actions);
+  const bool fewer = with_gradient_ && step_ > 0 && static_cast<size_t>(step_) < trace_.size();
+  if (options_.strict && mode_ == Mode::kComplete && fewer) invalidate(actions);
+  if (!options_.head) reset(actions);
+}
+
+void Schedule::reset(sdk::Actions& actions) {
+  if (!options_.head && !options_.strict && parameters_.registered() > 0) {
+    throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
+                       std::to_string(parameters_.registered()) +
+                           " parameters are still on their way at the end of a pass; set strict = true");
+  }
+  clean_up(actions);
+  if (mode_ == Mode::kRecording) {
+    list_uses();
+    mode_ = Mode::kComplete;
+    if (options_.strict) releases_.clear();
+  } else if (mode_ == Mode::kInvalid) {
+    mode_ = Mode::kRecording;
+  }
+  has_queue_ = true;
+  queue_head_ = 0;
+  forget_fetches();
+  step_ = 0;
+  if (!options_.strict) live_ = 0;
+}
+
+void Schedule::list_uses() {
+  queue_.clear();
+  for (uint32_t step = 0; step < trace_.size(); ++step) {
+    for (const uint32_t parameter : layout_.used(trace_[step])) queue_.push_back({parameter, step});
+  }
+}
+
+void Schedule::forget_fetches() {
+  for (ParameterState& state : parameters_.all()) state.fetched_for = kNever;
+}
+
+void Schedule::drop_trace(sdk::Actions& actions) {
+  if (mode_ != Mode::kInvalid) invalidate(actions);
+}
+
+void Schedule::invalidate(sdk::Actions& actions) {
+  mode_ = Mode::kInvalid;
+  outdated_ = false;
+  trace_.clear();
+  queue_.clear();
+  queue_head_ = 0;
+  has_queue_ = false;
+  reuse_.clear();
+  reuse_of_leaves_.clear();
+  if (options_.strict) releases_.clear();
+  forget_fetches();
+  if (options_.head || options_.strict) clean_up(actions);
+  actions.drop_trace();
+}
+
+/// What is on its way is waited for, and released where no entered module uses it.
+void Schedule::clean_up(sdk::Actions& actions) {
+  if (parameters_.registered() == 0) return;
+  std::vector<uint32_t> arrived;
+  for (uint32_t parameter = 0; parameter < parameters_.size(); ++parameter) {
+    ParameterState& state = parameters_[parameter];
+    if (!state.registered) continue;
+    take_off_register(parameter, state, actions);
+    arrived.push_back(parameter);
+  }
+  for (const uint32_t parameter : arrived) {
+    if (!(options_.strict && (parameters_[parameter].persistent || parameters_[parameter].external))) {
+      release(parameter, actions);
+    }
+  }
+}
+
+/// Modules that were entered in backward (strict: in either direction) and never left.
+void Schedule::release_unfinished(sdk::Actions& actions) {
+  std::vector<uint32_t> modules(backward_.rbegin(), backward_.rend());
+  if (options_.strict) {
+    modules.clear();
+    for (uint32_t module = 0; module < depth_.size(); ++module) {
+      if (depth_[module] > 0) modules.push_back(module);
+    }
+  }
+  for (const uint32_t module : modules) {
+    std::vector<uint32_t> parameters = std::move(recomputed_[module]);
+    recomputed_[module].clear();
+    forget_backward(module);
+    depth_[module] = 0;
+    const Numbers used = layout_.used(module);
+    parameters.insert(parameters.end(), used.begin(), used.end());
+    for (const uint32_t parameter : parameters) {
+      parameters_.remove_user(parameter, module);
+      const ParameterState& state = parameters_[parameter];
+      if (!state.persistent && !state.external) release(parameter, actions);
+    }
+  }
+}
+
+void Schedule::release_all(sdk::Actions& actions) {
+  if (options_.strict) {
+    release_everything(actions);
+  } else {
+    release_all_in_model_order(actions);
+  }
+}
+
+void Schedule::release_all_in_model_order(sdk::Actions& actions) {
+  const std::vector<uint32_t> parameters = layout_.listed(0, true);
+  if (options_.head) {
+    for (const uint32_t parameter : parameters) {
+      ParameterState& state = parameters_[parameter];
+      if (state.registered) take_off_register(parameter, state, actions);
+    }
+  }
+  for (const uint32_t parameter : parameters) {
+    if (parameters_[parameter].registered) {
+      throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
+                         "parameter " + std::to_string(parameter) +
+                             " is still on its way when everything is released; set strict = true");
+    }
+    parameters_.remove_users(parameter);
+    release(parameter, actions);
+  }
+}
+
+void Schedule::release_everything(sdk::Actions& actions) {
+  for (uint32_t parameter = 0; parameter < parameters_.size(); ++parameter) {
+    ParameterState& state = parameters_[parameter];
+    if (state.registered) take_off_register(parameter, state, actions);
+    parameters_.remove_users(parameter);
+  }
+  for (uint32_t parameter = 0; parameter < parameters_.size(); ++parameter) release(parameter, actions);
+  for (const uint32_t module : backward_) in_backward_[module] = 0;
+  backward_.clear();
+  for (std::vector<uint32_t>& recomputed : recomputed_) recomputed.clear();
+  std::fill(depth_.begin(), depth_.end(), 0U);
+}
+
+}  // namespace pliant::coordinator::zero3
