@@ -5,16 +5,6 @@
 #include <pliant/optimizer.hpp>
 
 namespace tinylm {
-namespace {
-
-double norm_of(std::span<const float> gradient, std::span<const Parameter> parts) {
-  std::vector<uint64_t> sizes;
-  for (const Parameter& one : parts) sizes.push_back(one.size);
-  return std::sqrt(pliant::squared_norm(gradient, sizes));
-}
-
-}  // namespace
-
 AdamW::AdamW(const Options& options, size_t parameters) : options_(options), first_(parameters), second_(parameters) {}
 
 double AdamW::BetaProduct::of(double beta) const {
@@ -35,25 +25,29 @@ void AdamW::step(std::span<float> weights, std::span<const float> gradient, std:
        {learning_rate, options_.beta1, options_.beta2, options_.epsilon, options_.weight_decay});
 }
 
-void AdamW::step(std::span<float> weights, std::span<const float> gradient, std::span<const Parameter> parts,
-                 const Update& update) {
+pliant::AdamWUpdate AdamW::next(const Update& update, double norm) {
   ++steps_;
   product1_.add(update.beta1, options_.beta1);
   product2_.add(update.beta2, options_.beta2);
-  const double norm = options_.clip_norm > 0 ? norm_of(gradient, parts) : 0;
-  pliant::AdamWUpdate update_of_part{
-      .gradient_scale = static_cast<float>(norm > options_.clip_norm ? options_.clip_norm / norm : 1.0),
-      .beta1 = static_cast<float>(update.beta1),
-      .beta2 = static_cast<float>(update.beta2),
-      .rate = static_cast<float>(update.learning_rate / (1 - product1_.of(options_.beta1))),
-      .correction = static_cast<float>(1 / std::sqrt(1 - product2_.of(options_.beta2))),
-      .epsilon = static_cast<float>(update.epsilon)};
-  const auto decay = static_cast<float>(update.learning_rate * update.weight_decay);
+  const bool clips = options_.clip_norm > 0 && norm > options_.clip_norm;
+  return {.gradient_scale = static_cast<float>(clips ? options_.clip_norm / norm : 1.0),
+          .beta1 = static_cast<float>(update.beta1),
+          .beta2 = static_cast<float>(update.beta2),
+          .rate = static_cast<float>(update.learning_rate / (1 - product1_.of(options_.beta1))),
+          .correction = static_cast<float>(1 / std::sqrt(1 - product2_.of(options_.beta2))),
+          .epsilon = static_cast<float>(update.epsilon),
+          .decay = static_cast<float>(update.learning_rate * update.weight_decay)};
+}
+
+void AdamW::step(std::span<float> weights, std::span<const float> gradient, std::span<const Parameter> parts,
+                 const Update& update) {
+  const pliant::AdamWUpdate all = next(update, std::sqrt(pliant::squared_norm(gradient)));
+  pliant::AdamWUpdate of_part = all;
   size_t first = 0;
   for (const Parameter& one : parts) {
-    update_of_part.decay = one.decays ? decay : 0;
-    pliant::adamw(update_of_part, {weights.data() + first, gradient.data() + first, first_.data() + first,
-                                   second_.data() + first, one.size});
+    of_part.decay = one.decays ? all.decay : 0;
+    pliant::adamw(of_part, {weights.data() + first, gradient.data() + first, first_.data() + first,
+                            second_.data() + first, one.size});
     first += one.size;
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <pliant/optimizer.hpp>
 #include <span>
 #include <vector>
 
@@ -31,6 +32,10 @@ class AdamW {
   AdamW(const Options& options, size_t parameters);
 
   [[nodiscard]] const Options& options() const { return options_; }
+
+  /// Counts one more update and says how it goes, with a gradient of this Euclidean norm. Its decay is that of weights
+  /// that decay.
+  [[nodiscard]] pliant::AdamWUpdate next(const Update& update, double norm);
 
   /// One update of the weights, which `parts` cuts up. Same input, same bits on every rank.
   void step(std::span<float> weights, std::span<const float> gradient, std::span<const Parameter> parts,

@@ -38,6 +38,40 @@ std::vector<Sequence> sequences_of(const Corpus& corpus, const pliant::Batch& ba
   return sequences;
 }
 
+int64_t train_whole(pliant::Session& session, const Settings& settings, const Corpus& corpus) {
+  Trainee trainee(settings, session.seed());
+  std::printf("tinylm: %zu weights\n", trainee.model().parameters().size());
+  session.start(dataset_of(corpus), trainee);
+  while (pliant::Step* const step = session.next()) {
+    for (const pliant::MicroBatch& micro : step->micro_batches()) {
+      const double loss_sum = trainee.model().loss_and_gradient(sequences_of(corpus, step->batch(), micro.rows));
+      step->add(micro, loss_sum, trainee.model().gradient());
+    }
+    if (const auto committed = step->commit()) trainee.apply(committed->gradient(), step->scaling());
+  }
+  return trainee.steps();
+}
+
+/// [coordinator] is there: weights, gradients and moments are cut over the workers.
+int64_t train_shards(pliant::Session& session, const Settings& settings, const Corpus& corpus) {
+  ShardedTrainee trainee(session, settings);
+  std::printf("tinylm: %llu weights in shards\n", static_cast<unsigned long long>(trainee.model().weights()));
+  session.start(dataset_of(corpus), trainee.shards(), trainee);
+  while (pliant::Step* const step = session.next()) {
+    const bool computed = step->attempt([&] {
+      for (const pliant::MicroBatch& micro : step->micro_batches()) {
+        trainee.shards().begin_pass(micro.rows);
+        const double loss_sum = trainee.model().loss_and_gradient(sequences_of(corpus, step->batch(), micro.rows));
+        trainee.shards().end_pass();
+        step->add(micro, loss_sum);
+      }
+    });
+    if (!computed) continue;
+    if (step->commit()) trainee.apply(step->scaling());
+  }
+  return trainee.steps();
+}
+
 void train() {
   pliant::log_to_stderr();
   pliant::leave_stop_signals_to_agent();
@@ -49,19 +83,10 @@ void train() {
   }
   const Corpus corpus = open_corpus(
       {session.config().data().text, settings.shape.vocab, settings.shape.max_sequence, settings.long_sequences});
-  Trainee trainee(settings, session.seed());
-  std::printf("tinylm: %zu sequences, %zu tokens, %zu weights\n", corpus.size(), corpus.tokens.size(),
-              trainee.model().parameters().size());
-
-  session.start(dataset_of(corpus), trainee);
-  while (pliant::Step* const step = session.next()) {
-    for (const pliant::MicroBatch& micro : step->micro_batches()) {
-      const double loss_sum = trainee.model().loss_and_gradient(sequences_of(corpus, step->batch(), micro.rows));
-      step->add(micro, loss_sum, trainee.model().gradient());
-    }
-    if (const auto committed = step->commit()) trainee.apply(committed->gradient(), step->scaling());
-  }
-  std::printf("tinylm: done after step %lld\n", static_cast<long long>(trainee.steps()));
+  std::printf("tinylm: %zu sequences, %zu tokens\n", corpus.size(), corpus.tokens.size());
+  const int64_t steps =
+      session.config().has("coordinator") ? train_shards(session, settings, corpus) : train_whole(session, settings, corpus);
+  std::printf("tinylm: done after step %lld\n", static_cast<long long>(steps));
 }
 
 }  // namespace

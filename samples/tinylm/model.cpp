@@ -1,145 +1,24 @@
-// The transformer: pre-norm blocks, learned positions that restart with each sequence, output tied to the token
-// embedding.
+// The model whole in every process, and the same in shards. Torch stays in this file.
 #include "model.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <torch/types.h>
-#include <torch/utils.h>
 
-#include <cmath>
-#include <limits>
-#include <map>
 #include <utility>
 
 #include "blas_threads.hpp"
+#include "network.hpp"
+#include "sharded_model.hpp"
 
 namespace tinylm {
-namespace {
-
-using torch::Tensor;
-
-struct Block {
-  Tensor norm1_weight, norm1_bias, qkv_weight, qkv_bias, mix_weight, mix_bias;
-  Tensor norm2_weight, norm2_bias, up_weight, up_bias, down_weight, down_bias;
-};
-
-/// Attention blocks of one width. Short sequences share a block; each sees itself alone.
-struct BlockGroup {
-  Tensor places;  ///< [blocks * width] index into the tokens; padding repeats token 0
-  Tensor mask;    ///< [blocks, 1, width, width] 0 where a place may look at another, -inf elsewhere
-  int64_t blocks = 0;
-  int64_t width = 0;
-};
-
-/// The sequences of one call, laid end to end for everything that works token by token, and in attention blocks.
-struct Layout {
-  Tensor tokens;      ///< [T] all tokens, sequence after sequence
-  Tensor positions;   ///< [T] place of each token in its sequence
-  Tensor predictors;  ///< tokens that have a successor, as indices into T
-  Tensor targets;     ///< their successors
-  std::vector<BlockGroup> groups;
-  Tensor from_blocks;  ///< [T] index of each token among the places of all groups
-};
-
-/// The smallest block. A longer sequence goes to blocks of the next power of two: few widths, little padding.
-constexpr int64_t kSmallestBlock = 64;
-
-Tensor index_tensor(const std::vector<int64_t>& values) {
-  return torch::tensor(values, torch::kInt64);
-}
-
-/// The sequences whose blocks have one width, being laid out.
-struct Blocks {
-  int64_t width;
-  std::vector<int64_t> places;  ///< token at each place
-  std::vector<int64_t> owners;  ///< sequence at each place, -1 for padding
-  std::vector<int64_t> used;    ///< places of each block that are taken
-
-  /// Takes `length` places of the first block with room for them, and returns the first.
-  int64_t take(int64_t length) {
-    size_t block = 0;
-    while (block < used.size() && used[block] + length > width) ++block;
-    if (block == used.size()) {
-      used.push_back(0);
-      places.resize(used.size() * static_cast<size_t>(width), 0);
-      owners.resize(places.size(), -1);
-    }
-    const int64_t first = static_cast<int64_t>(block) * width + used[block];
-    used[block] += length;
-    return first;
-  }
-
-  /// Each place sees itself and earlier places of its own sequence. Padding sees itself, which keeps its softmax
-  /// finite.
-  [[nodiscard]] BlockGroup group() const {
-    const auto blocks = static_cast<int64_t>(used.size());
-    BlockGroup made{index_tensor(places),
-                    torch::full({blocks, 1, width, width}, -std::numeric_limits<float>::infinity()), blocks, width};
-    float* row = made.mask.data_ptr<float>();
-    for (int64_t place = 0; place < blocks * width; ++place, row += width) {
-      const int64_t owner = owners[static_cast<size_t>(place)];
-      row[place % width] = 0.0F;
-      for (int64_t back = 1; back <= place % width; ++back) {
-        if (owner < 0 || owners[static_cast<size_t>(place - back)] != owner) break;
-        row[place % width - back] = 0.0F;
-      }
-    }
-    return made;
-  }
-};
-
-Layout lay_out(std::span<const Sequence> sequences) {
-  std::vector<int64_t> tokens, positions, predictors, targets, from_blocks;
-  std::map<int64_t, Blocks> by_width;
-  std::vector<std::pair<int64_t, int64_t>> homes;  // width and place of each token
-  for (size_t s = 0; s < sequences.size(); ++s) {
-    const auto length = static_cast<int64_t>(sequences[s].size());
-    int64_t width = kSmallestBlock;
-    while (width < length) width *= 2;
-    Blocks& blocks = by_width.try_emplace(width, Blocks{width, {}, {}, {}}).first->second;
-    const int64_t first = blocks.take(length);
-    for (int64_t i = 0; i < length; ++i) {
-      const auto here = static_cast<int64_t>(tokens.size());
-      blocks.places[static_cast<size_t>(first + i)] = here;
-      blocks.owners[static_cast<size_t>(first + i)] = static_cast<int64_t>(s);
-      homes.emplace_back(width, first + i);
-      tokens.push_back(sequences[s][static_cast<size_t>(i)]);
-      positions.push_back(i);
-      if (i + 1 < length) {
-        predictors.push_back(here);
-        targets.push_back(sequences[s][static_cast<size_t>(i) + 1]);
-      }
-    }
-  }
-  Layout made;
-  std::map<int64_t, int64_t> first_place;
-  int64_t places = 0;
-  for (const auto& [width, blocks] : by_width) {
-    first_place[width] = places;
-    places += static_cast<int64_t>(blocks.places.size());
-    made.groups.push_back(blocks.group());
-  }
-  for (const auto& [width, place] : homes) from_blocks.push_back(first_place[width] + place);
-  made.tokens = index_tensor(tokens);
-  made.positions = index_tensor(positions);
-  made.predictors = index_tensor(predictors);
-  made.targets = index_tensor(targets);
-  made.from_blocks = index_tensor(from_blocks);
-  return made;
-}
-
-}  // namespace
 
 struct Model::State {
-  ModelShape shape;
+  Network network;
   Tensor flat;                   ///< all parameters
   Tensor flat_gradient;          ///< same order
   std::vector<Parameter> parts;  ///< those that were taken
   size_t taken = 0;              ///< weights of them
-  Tensor embedding, positions, final_weight, final_bias;
-  std::vector<Block> blocks;
 
-  State(const ModelShape& wanted, uint64_t seed) : shape(wanted) {
+  State(const ModelShape& shape, uint64_t seed) {
     use_one_blas_thread();
     torch::set_num_threads(1);
     const int64_t d = shape.dim;
@@ -148,27 +27,11 @@ struct Model::State {
     flat = torch::empty({total});
     flat_gradient = torch::zeros({total});
     at::Generator random = at::detail::createCPUGenerator(seed);
-    const double residual_scale = 0.02 / std::sqrt(2.0 * static_cast<double>(shape.layers));
-    embedding = take({shape.vocab, d}, 0.02, random, true);
-    positions = take({shape.max_sequence, d}, 0.02, random, false);
-    for (int64_t layer = 0; layer < shape.layers; ++layer) {
-      Block block;
-      block.norm1_weight = take_constant(d, 1);
-      block.norm1_bias = take_constant(d, 0);
-      block.qkv_weight = take({3 * d, d}, 0.02, random, true);
-      block.qkv_bias = take_constant(3 * d, 0);
-      block.mix_weight = take({d, d}, residual_scale, random, true);
-      block.mix_bias = take_constant(d, 0);
-      block.norm2_weight = take_constant(d, 1);
-      block.norm2_bias = take_constant(d, 0);
-      block.up_weight = take({4 * d, d}, 0.02, random, true);
-      block.up_bias = take_constant(4 * d, 0);
-      block.down_weight = take({d, 4 * d}, residual_scale, random, true);
-      block.down_bias = take_constant(d, 0);
-      blocks.push_back(std::move(block));
-    }
-    final_weight = take_constant(d, 1);
-    final_bias = take_constant(d, 0);
+    network.build(shape, [&](const std::string&, const std::vector<int64_t>& sizes, double first, bool decays) {
+      Tensor leaf = take_part(sizes, decays);
+      fill(leaf, first, random);
+      return leaf;
+    });
     TORCH_INTERNAL_ASSERT(static_cast<int64_t>(taken) == total);
   }
 
@@ -183,50 +46,6 @@ struct Model::State {
     leaf.set_requires_grad(true);
     leaf.mutable_grad() = flat_gradient.narrow(0, first, count).view(sizes);
     return leaf;
-  }
-  Tensor take(at::IntArrayRef sizes, double deviation, at::Generator& random, bool decay) {
-    Tensor leaf = take_part(sizes, decay);
-    const torch::NoGradGuard no_gradient;
-    leaf.normal_(0.0, deviation, random);
-    return leaf;
-  }
-  Tensor take_constant(int64_t count, double value) {
-    Tensor leaf = take_part({count}, false);
-    const torch::NoGradGuard no_gradient;
-    leaf.fill_(value);
-    return leaf;
-  }
-
-  /// Attention inside the blocks of one group: [blocks * width, dim].
-  [[nodiscard]] Tensor attend_in(const BlockGroup& group, const Tensor& qkv) const {
-    const int64_t head = shape.dim / shape.heads;
-    const Tensor parts = qkv.index_select(0, group.places)
-                             .view({group.blocks, group.width, 3, shape.heads, head})
-                             .permute({2, 0, 3, 1, 4});
-    const Tensor queries = parts[0] * (1.0 / std::sqrt(static_cast<double>(head)));
-    const Tensor weights = torch::softmax(torch::matmul(queries, parts[1].transpose(-1, -2)) + group.mask, -1);
-    return torch::matmul(weights, parts[2]).permute({0, 2, 1, 3}).reshape({group.blocks * group.width, shape.dim});
-  }
-
-  [[nodiscard]] Tensor attend(const Tensor& x, const Block& block, const Layout& layout) const {
-    const Tensor qkv = torch::linear(x, block.qkv_weight, block.qkv_bias);
-    std::vector<Tensor> mixed;
-    for (const BlockGroup& group : layout.groups) mixed.push_back(attend_in(group, qkv));
-    return torch::linear(torch::cat(mixed).index_select(0, layout.from_blocks), block.mix_weight, block.mix_bias);
-  }
-
-  [[nodiscard]] Tensor summed_loss(const Layout& layout) const {
-    const std::vector<int64_t> width{shape.dim};
-    Tensor x = torch::embedding(embedding, layout.tokens) + torch::embedding(positions, layout.positions);
-    for (const Block& block : blocks) {
-      x = x + attend(torch::layer_norm(x, width, block.norm1_weight, block.norm1_bias), block, layout);
-      const Tensor normed = torch::layer_norm(x, width, block.norm2_weight, block.norm2_bias);
-      const Tensor hidden = torch::relu(torch::linear(normed, block.up_weight, block.up_bias));
-      x = x + torch::linear(hidden, block.down_weight, block.down_bias);
-    }
-    x = torch::layer_norm(x.index_select(0, layout.predictors), width, final_weight, final_bias);
-    const Tensor logits = torch::matmul(x, embedding.t());
-    return torch::nll_loss(torch::log_softmax(logits, 1), layout.targets, {}, at::Reduction::Sum);
   }
 };
 
@@ -249,7 +68,7 @@ const std::vector<Parameter>& Model::parts() const {
 double Model::loss_and_gradient(std::span<const Sequence> sequences) {
   state_->flat_gradient.zero_();
   if (sequences.empty()) return 0;
-  const Tensor sum = state_->summed_loss(lay_out(sequences));
+  const Tensor sum = state_->network.summed_loss(lay_out(sequences));
   sum.backward();
   return static_cast<double>(sum.item<float>());
 }
@@ -257,7 +76,173 @@ double Model::loss_and_gradient(std::span<const Sequence> sequences) {
 double Model::loss(std::span<const Sequence> sequences) const {
   if (sequences.empty()) return 0;
   const torch::NoGradGuard no_gradient;
-  return static_cast<double>(state_->summed_loss(lay_out(sequences)).item<float>());
+  return static_cast<double>(state_->network.summed_loss(lay_out(sequences)).item<float>());
+}
+
+// The same in shards.
+
+namespace {
+
+/// A weight that is whole only for a while, each time somewhere else. All tensors that share its storage, those that
+/// autograd saved among them, see it where it is now.
+struct Seat {
+  pliant::ParameterId id{};
+  Tensor leaf;
+
+  void sit_at(float* values) {
+    leaf.storage().unsafeGetStorageImpl()->set_data_ptr(at::DataPtr(values, at::kCPU));
+  }
+  void add_gradient_to(float* gradient) { leaf.mutable_grad() = torch::from_blob(gradient, leaf.sizes()); }
+};
+
+/// A module and the weights that it uses.
+struct Part {
+  pliant::ModuleId id{};
+  std::vector<size_t> seats;
+};
+
+/// Enters and leaves a module.
+class Visit {
+ public:
+  Visit(pliant::ShardedModel& shards, pliant::ModuleId module, pliant::Direction direction)
+      : shards_(shards), module_(module), direction_(direction) {
+    shards_.enter(module_, direction_);
+  }
+  void leave() { shards_.leave(module_, direction_); }
+
+ private:
+  pliant::ShardedModel& shards_;
+  pliant::ModuleId module_;
+  pliant::Direction direction_;
+};
+
+}  // namespace
+
+struct ShardedLm::State {
+  pliant::ShardedModel& shards;
+  Network network;
+  std::vector<Seat> seats;
+  std::vector<bool> decays;
+  pliant::ModuleId root{};
+  Part embed, head;
+  std::vector<Part> blocks;
+
+  State(pliant::ShardedModel& into, const ModelShape& shape, uint64_t seed) : shards(into) {
+    use_one_blas_thread();
+    torch::set_num_threads(1);
+    const auto random = std::make_shared<at::Generator>(at::detail::createCPUGenerator(seed));
+    network.build(shape, [&](const std::string& name, const std::vector<int64_t>& sizes, double first, bool decay) {
+      const bool is_first = seats.empty();
+      pliant::ParameterSpec spec;
+      spec.name = name;
+      spec.shape = sizes;
+      spec.initialise = [random, sizes, first, is_first, seed](std::span<float> values) {
+        if (is_first) random->set_current_seed(seed);
+        Tensor whole = torch::from_blob(values.data(), sizes);
+        fill(whole, first, *random);
+      };
+      static float nowhere = 0;
+      Seat seat{shards.add(std::move(spec)), torch::from_blob(&nowhere, sizes)};
+      seat.leaf.set_requires_grad(true);
+      seats.push_back(seat);
+      decays.push_back(decay);
+      return seat.leaf;
+    });
+    add_modules();
+  }
+
+  Part part_of(const std::string& name, size_t first, size_t count, std::vector<size_t> external) {
+    Part made;
+    pliant::ModuleSpec spec;
+    spec.name = name;
+    spec.parent = root;
+    for (size_t i = first; i < first + count; ++i) {
+      made.seats.push_back(i);
+      spec.own.push_back(seats[i].id);
+    }
+    for (const size_t i : external) {
+      made.seats.push_back(i);
+      spec.external.push_back(seats[i].id);
+    }
+    made.id = shards.add(std::move(spec));
+    return made;
+  }
+
+  void add_modules() {
+    constexpr size_t kOfBlock = 12;
+    pliant::ModuleSpec whole;
+    whole.name = "tinylm";
+    root = shards.add(std::move(whole));
+    embed = part_of("embed", 0, 2, {});
+    for (size_t i = 0; i < network.blocks.size(); ++i) {
+      blocks.push_back(part_of("blocks." + std::to_string(i), 2 + i * kOfBlock, kOfBlock, {}));
+    }
+    head = part_of("head", seats.size() - 2, 2, {0});
+  }
+
+  void sit(const Part& part, bool with_gradient) {
+    for (const size_t i : part.seats) {
+      seats[i].sit_at(shards.value(seats[i].id));
+      if (with_gradient) seats[i].add_gradient_to(shards.gradient(seats[i].id));
+    }
+  }
+
+  /// Runs `compute` with the weights of `part`; without rows there is nothing to compute.
+  template <class Compute>
+  void visit(const Part& part, pliant::Direction direction, bool has_rows, Compute&& compute) {
+    Visit visit(shards, part.id, direction);
+    if (has_rows) {
+      sit(part, direction == pliant::Direction::kBackward);
+      compute();
+    }
+    visit.leave();
+  }
+
+  /// Block by block: the graph of each is cut off from the others, and its backward runs while its weights are whole.
+  double pass(std::span<const Sequence> sequences) {
+    using pliant::Direction;
+    const bool has_rows = !sequences.empty();
+    const Layout layout = has_rows ? lay_out(sequences) : Layout{};
+    std::vector<Tensor> ins(blocks.size() + 1);
+    std::vector<Tensor> outs(blocks.size() + 1);
+    Tensor sum;
+    const auto hand_on = [&](size_t to, const Tensor& out) {
+      outs[to] = out;
+      ins[to] = out.detach().set_requires_grad(true);
+    };
+    Visit whole(shards, root, Direction::kForward);
+    visit(embed, Direction::kForward, has_rows, [&] { hand_on(0, network.embed(layout)); });
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      visit(blocks[i], Direction::kForward, has_rows,
+            [&] { hand_on(i + 1, network.pass(network.blocks[i], ins[i], layout)); });
+    }
+    visit(head, Direction::kForward, has_rows, [&] { sum = network.loss(ins.back(), layout); });
+    whole.leave();
+    Visit back(shards, root, Direction::kBackward);
+    visit(head, Direction::kBackward, has_rows, [&] { sum.backward(); });
+    for (size_t i = blocks.size(); i-- > 0;) {
+      visit(blocks[i], Direction::kBackward, has_rows, [&] { outs[i + 1].backward(ins[i + 1].grad()); });
+    }
+    visit(embed, Direction::kBackward, has_rows, [&] { outs[0].backward(ins[0].grad()); });
+    back.leave();
+    return has_rows ? static_cast<double>(sum.item<float>()) : 0.0;
+  }
+};
+
+ShardedLm::ShardedLm(pliant::ShardedModel& shards, const ModelShape& shape, uint64_t seed)
+    : state_(std::make_unique<State>(shards, shape, seed)) {}
+ShardedLm::~ShardedLm() = default;
+
+double ShardedLm::loss_and_gradient(std::span<const Sequence> sequences) {
+  return state_->pass(sequences);
+}
+bool ShardedLm::decays(pliant::ParameterId parameter) const {
+  return state_->decays[static_cast<size_t>(parameter)];
+}
+uint64_t ShardedLm::weights() const {
+  uint64_t count = 0;
+  for (const Seat& seat : state_->seats) count += static_cast<uint64_t>(seat.leaf.numel());
+  return count;
 }
 
 }  // namespace tinylm

@@ -42,6 +42,9 @@ struct Sharing {
   int64_t micro_batch = 1;     ///< rows that a rank computes at once
   int64_t granule = 1;         ///< rows that are never split; divides micro_batch
   bool deterministic = false;  ///< rows are computed granule by granule, on each rank in the order of the batch
+  /// Deterministic: the granules are dealt in turn, those of a round to one rank each, for ranks that own shards of the
+  /// gradient add each round up before the next. A balancer may change who computes what within a round only.
+  bool in_turn = false;
 };
 
 /// The blocks of rows that each rank computes: every row is in one.
@@ -57,8 +60,9 @@ struct Assignment {
   bool operator==(const Assignment&) const = default;
 };
 
-/// Consecutive rows for each rank: the micro-batches of share_of, or its granules in deterministic mode. These are the
-/// blocks that a balancer gives to other ranks; it never cuts or joins them. Throws kInvalidArgument.
+/// Consecutive rows for each rank: the micro-batches of share_of, or its granules in deterministic mode; the granules
+/// r, r + world_size, ... for rank r where they are dealt in turn. These are the blocks that a balancer gives to other
+/// ranks; it never cuts or joins them. Throws kInvalidArgument.
 Assignment share_out(int64_t rows, const Sharing& how);
 
 /// Rank-time, in the unit of the costs. Those of several batches may be added.
@@ -85,7 +89,8 @@ class Balancer {
 
   /// Shares rows of `row_costs` out. A function of its arguments and the config only, on every machine. Throws
   /// kInvalidArgument for a negative cost or a world size below 1; exit 3, naming the plugin, when it breaks its
-  /// contract: a block without rank, or a rank that there is not.
+  /// contract: a block without rank, or a rank that there is not. Where granules are dealt in turn: kInvalidArgument,
+  /// exit 2, for a balancer that gives a rank two granules of one round.
   [[nodiscard]] Assignment assign(std::span<const int64_t> row_costs, const Sharing& how) const;
   /// waiting() of what assign() gives.
   [[nodiscard]] Waiting predict(std::span<const int64_t> row_costs, const Sharing& how) const;

@@ -23,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,6 +47,7 @@ struct MicroBatch {
 };
 
 class Session;
+class ShardedModel;
 class Step;
 
 /// What a committed step leaves behind. Valid until the next Session::next.
@@ -54,7 +56,7 @@ class Committed {
   double loss = 0;  ///< mean loss per loss token over the global batch
 
   /// Mean gradient over the global batch's loss tokens, gradient_size() floats in memory of the rank's device. No work
-  /// that is enqueued by Pliant still writes it.
+  /// that is enqueued by Pliant still writes it. Empty where the model is sharded: ShardedModel::update has it then.
   [[nodiscard]] std::span<const float> device_gradient() const;
   /// The same in host memory; copied by the first call where the CPU cannot read the device's.
   [[nodiscard]] std::span<const float> gradient() const;
@@ -72,6 +74,7 @@ class Step {
   [[nodiscard]] int64_t index() const;
   [[nodiscard]] const Batch& batch() const;
   /// This rank's rows. Empty when the batch is short and this rank owns none; commit() must be called all the same.
+  /// Where the model is sharded all ranks have as many, and the last ones may have no rows (ShardedModel::begin_pass).
   [[nodiscard]] const std::vector<MicroBatch>& micro_batches() const;
   [[nodiscard]] int64_t rank() const;
   [[nodiscard]] int64_t world_size() const;
@@ -97,6 +100,10 @@ class Step {
   /// Ends a micro-batch whose gradient was added in pieces. Throws kInvalidArgument where one is missing, which may
   /// still be added.
   void add(const MicroBatch& micro, double loss_sum);
+
+  /// Runs `work`, the passes of the step over a sharded model. False where the group changed meanwhile; call
+  /// Session::next then. What `work` throws for other reasons ends its pass and is thrown on.
+  [[nodiscard]] bool attempt(const std::function<void()>& work);
 
   /// Reduces, votes and waits for the verdict. nullopt: the group changed first, or [run] on_nonfinite = "skip" leaves
   /// the update of this step out; call Session::next, which hands the step out again, or the one after it. Otherwise
@@ -145,14 +152,21 @@ class Session {
   /// The same with the data set that [data] of the config names; throws what load_dataset throws.
   void start(TrainingState& state) { start(load_dataset(config()), state); }
 
+  /// The same with a model that is cut over the ranks, all of whose parameters and modules were added. `rest` is what
+  /// the program keeps beside it: it has no arrays and its gradient_size is 0. Both outlive the session. The first
+  /// weights come from ParameterSpec::initialise. Throws kInvalidArgument for a rest with arrays.
+  void start(Dataset dataset, ShardedModel& model, TrainingState& rest);
+
   /// The next step for this worker; nullptr when the job is done or was told to stop. Blocks while this worker is a
   /// spare. Throws kPeerLost when the agent is gone.
   Step* next();
 
  private:
   friend class Committed;
+  friend class ShardedModel;
   friend class Step;
   struct State;
+  void begin(Dataset dataset, TrainingState& program);
   explicit Session(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

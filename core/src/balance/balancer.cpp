@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "balance/costs.hpp"
@@ -27,6 +28,8 @@ struct Balancer::State {
 };
 
 namespace {
+
+constexpr const char* kContiguous = "contiguous";
 
 void check_sharing(const Sharing& how) {
   if (how.world_size >= 1 && how.world_size <= std::numeric_limits<int32_t>::max()) return;
@@ -71,10 +74,40 @@ Assignment sorted_by_rank(const std::vector<RowRange>& blocks, std::span<const i
   return made;
 }
 
+bool is_in_turn(const Sharing& how) {
+  return how.deterministic && how.in_turn;
+}
+
+/// Granule g to rank g modulo the ranks.
+Assignment dealt_in_turn(int64_t rows, const Sharing& how) {
+  const std::vector<RowRange> granules = micro_batches({0, rows}, how.granule);
+  Assignment made;
+  for (size_t rank = 0; rank < static_cast<size_t>(how.world_size); ++rank) {
+    for (size_t g = rank; g < granules.size(); g += static_cast<size_t>(how.world_size)) {
+      made.blocks.push_back(granules[g]);
+    }
+    made.offsets.push_back(made.blocks.size());
+  }
+  return made;
+}
+
+/// The first granule of a round, `world_size` granules, in which a rank has two; nullopt when there is none.
+std::optional<size_t> first_round_broken(std::span<const int32_t> ranks, int64_t world_size) {
+  std::vector<size_t> last_round(static_cast<size_t>(world_size));
+  for (size_t g = 0; g < ranks.size(); ++g) {
+    const size_t round = g / static_cast<size_t>(world_size) + 1;
+    size_t& last = last_round[static_cast<size_t>(ranks[g])];
+    if (last == round) return g;
+    last = round;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Assignment share_out(int64_t rows, const Sharing& how) {
   check_sharing(how);
+  if (is_in_turn(how)) return dealt_in_turn(rows, how);
   Assignment made;
   for (int64_t rank = 0; rank < how.world_size; ++rank) {
     const RowRange share = share_of(rows, how.granule, how.world_size, rank);
@@ -93,7 +126,12 @@ Balancer::Balancer(const Config& config) {
 }
 
 Assignment Balancer::assign(std::span<const int64_t> row_costs, const Sharing& how) const {
-  const std::vector<RowRange> blocks = share_out(static_cast<int64_t>(row_costs.size()), how).blocks;
+  const auto rows = static_cast<int64_t>(row_costs.size());
+  // Runs of rows are what this one stands for; where granules are dealt in turn, the turn is.
+  if (is_in_turn(how) && state_->name == kContiguous) return share_out(rows, how);
+  Sharing in_order = how;
+  in_order.in_turn = false;
+  const std::vector<RowRange> blocks = share_out(rows, in_order).blocks;
   const std::vector<int64_t> costs = block_costs(row_costs, blocks);
   std::vector<int32_t> ranks(blocks.size(), -1);
   pliant_balance_request request{};
@@ -113,6 +151,16 @@ Assignment Balancer::assign(std::span<const int64_t> row_costs, const Sharing& h
     throw state_->broke(ranks[i] == -1 ? fmt::format("gave block {} of {} to no rank", i, ranks.size())
                                        : fmt::format("gave block {} of {} to rank {}; there are ranks 0 to {}", i,
                                                      ranks.size(), ranks[i], how.world_size - 1));
+  }
+  if (const auto broken = is_in_turn(how) ? first_round_broken(ranks, how.world_size) : std::nullopt; broken) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("[balancer] use = \"{}\" gives rank {} two of the {} granules from {} on; with [coordinator] "
+                            "and [run] deterministic = true each rank computes one granule of such a round: use = "
+                            "\"{}\", or deterministic = false",
+                            state_->name, ranks[*broken], how.world_size,
+                            *broken / static_cast<size_t>(how.world_size) * static_cast<size_t>(how.world_size),
+                            kContiguous),
+                ExitCode::kUsage);
   }
   constexpr uint32_t kKnown = PLIANT_BALANCE_COSTLIEST_FIRST;
   if ((answer.flags & ~kKnown) != 0) {

@@ -106,7 +106,7 @@ void fields(Message& m, Coder& f) {
     f("pid", m.pid);
   } else if constexpr (std::is_same_v<M, Ready>) {
     f("fingerprint", m.fingerprint), f("device", m.device), f("device_name", m.device_name);
-    f("host_visible", m.host_visible);
+    f("host_visible", m.host_visible), f("sharded", m.sharded);
   } else if constexpr (std::is_same_v<M, CommIdMade> || std::is_same_v<M, CommIdShared>) {
     f("generation", m.generation), f("id", m.id);
   } else if constexpr (std::is_same_v<M, Joining> || std::is_same_v<M, Formed> || std::is_same_v<M, Abort>) {
@@ -127,6 +127,8 @@ void fields(Message& m, Coder& f) {
     f("generation", m.generation), f("reason", m.reason), f("cause", m.cause);
   } else if constexpr (std::is_same_v<M, SnapshotWritten>) {
     f("step", m.step), f("file", m.file), f("error", m.error);
+  } else if constexpr (std::is_same_v<M, PartWritten>) {
+    f("step", m.step), f("file", m.file), f("error", m.error), f("begin", m.begin);
   } else if constexpr (std::is_same_v<M, Injected>) {
     f("id", m.id);
   } else if constexpr (std::is_same_v<M, Form>) {
@@ -138,7 +140,7 @@ void fields(Message& m, Coder& f) {
   } else if constexpr (std::is_same_v<M, Commit>) {
     f("step", m.step), f("skip", m.skip), f("wait", m.wait), f("snapshot", m.snapshot), f("compare", m.compare);
     rates_fields(m.rates, f);
-  } else if constexpr (std::is_same_v<M, Save>) {
+  } else if constexpr (std::is_same_v<M, Save> || std::is_same_v<M, Assemble>) {
     f("step", m.step), f("file", m.file);
   }
 }
@@ -157,6 +159,8 @@ constexpr std::string_view type_name() {
   if constexpr (std::is_same_v<Message, Vote>) return "vote";
   if constexpr (std::is_same_v<Message, Broken>) return "broken";
   if constexpr (std::is_same_v<Message, SnapshotWritten>) return "snapshot_written";
+  if constexpr (std::is_same_v<Message, PartWritten>) return "part_written";
+  if constexpr (std::is_same_v<Message, Assemble>) return "assemble";
   if constexpr (std::is_same_v<Message, Injected>) return "injected";
   if constexpr (std::is_same_v<Message, Finished>) return "finished";
   if constexpr (std::is_same_v<Message, Form>) return "form";

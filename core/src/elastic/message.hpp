@@ -15,7 +15,7 @@ namespace pliant::elastic {
 
 /// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
 /// the environment, and a worker that speaks another refuses to begin.
-inline constexpr int kProtocol = 2;
+inline constexpr int kProtocol = 3;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill strikes.
@@ -48,6 +48,7 @@ struct Ready {
   int64_t device = 0;       ///< that it computes on
   std::string device_name{};
   bool host_visible = true;  ///< its device is the CPU, or has the CPU's memory
+  bool sharded = false;      ///< its state is a part of the ranks' state: each holds what it owns
 };
 /// Rank 0 made the id of the generation's communicator.
 struct CommIdMade {
@@ -112,6 +113,13 @@ struct SnapshotWritten {
   std::string file;
   std::string error;  ///< empty: it is there
 };
+/// Of a sharded job: what this rank owns is on disk, in the draft of a snapshot (snapshot_draft.hpp).
+struct PartWritten {
+  int64_t step = 0;
+  std::string file;
+  std::string error;   ///< empty: it is there
+  uint64_t begin = 0;  ///< where the state begins in the file: the same on all ranks
+};
 /// The worker is about to carry out an injection on itself.
 struct Injected {
   int64_t id = 0;
@@ -120,7 +128,7 @@ struct Injected {
 struct Finished {};
 
 using FromWorker = std::variant<Hello, Ready, CommIdMade, Joining, Copying, Formed, Holds, Reducing, Vote, Broken,
-                                SnapshotWritten, Injected, Finished>;
+                                SnapshotWritten, PartWritten, Injected, Finished>;
 
 // Agent to worker.
 
@@ -136,7 +144,8 @@ struct Form {
   bool copy_state = false;   ///< some rank needs the donor's state; all ranks take part in the copy
   bool wants_state = false;  ///< this rank needs it
   bool compare = false;      ///< some ranks' states are copies that were never compared: take the first step's digest
-  std::string restore;       ///< snapshot that the donor loads first; empty: the state it has
+  std::string restore;       ///< snapshot that the donor, or every rank of a sharded job, loads first; empty: the state
+                             ///< it has
   std::vector<Injection> injections;
 };
 struct CommIdShared {
@@ -147,7 +156,7 @@ struct CommIdShared {
 struct Commit {
   int64_t step = 0;
   bool wait = false;     ///< start no step before the next order: Form, Save or Stop
-  std::string snapshot;  ///< not empty: rank 0 writes a snapshot there after applying
+  std::string snapshot;  ///< not empty: rank 0, or every rank of a sharded job, writes a snapshot there after applying
   CostRates rates{};     ///< for the balancer, from the next step on
   bool skip = false;     ///< do not apply it: its update is not finite
   bool compare = false;  ///< the last step: answer with Holds and the state's digest once it is applied
@@ -164,10 +173,15 @@ struct Save {
   int64_t step = 0;  ///< steps that the state holds
   std::string file;  ///< relative to the run directory, or absolute where that is gone
 };
+/// All ranks have written their parts of this snapshot: finish it. Answered by SnapshotWritten.
+struct Assemble {
+  int64_t step = 0;
+  std::string file;
+};
 /// The job is over for this worker.
 struct Stop {};
 
-using ToWorker = std::variant<Form, CommIdShared, Commit, Abort, Tell, Save, Stop>;
+using ToWorker = std::variant<Form, CommIdShared, Commit, Abort, Tell, Save, Assemble, Stop>;
 
 /// Bytes of a line, at most. Whoever sends a longer one is broken: its peer must not keep what has no end.
 constexpr size_t kLongestMessage = size_t{1} << 20;

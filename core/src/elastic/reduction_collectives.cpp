@@ -17,7 +17,7 @@ constexpr size_t kReceiveFloats = size_t{1} << 20;
 constexpr size_t kNarrowestSlice = size_t{1} << 10;
 
 /// Waits until nothing enqueued uses our buffers any more, however that ends.
-void drain(Stream& stream, DeviceSums& work) noexcept {
+void drain(Stream& stream, detail::DeviceSums& work) noexcept {
   try {
     stream.synchronize();
   } catch (...) {  // NOLINT(bugprone-empty-catch): the first failure is the one that is reported

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "elastic/device_sums.hpp"
+#include "accelerator/device_sums.hpp"
 #include "elastic/memory_check.hpp"
 #include "elastic/piecewise_norm.hpp"
 #include "elastic/reduction.hpp"
-#include "elastic/reduction_tree.hpp"
+#include "plan/reduction_tree.hpp"
 
 namespace pliant::elastic {
 
@@ -126,7 +126,7 @@ struct GradientReduction::State {
   std::array<Floats, 2> received;
   Buffer scalars_there;  ///< own and all, on the device
 
-  DeviceSums work;  ///< last: it waits for what it has enqueued before the memory goes
+  detail::DeviceSums work;  ///< last: it waits for what it has enqueued before the memory goes
 
   [[nodiscard]] bool complete() const { return world_size > 0 && added == blocks.size(); }
   [[nodiscard]] size_t slots() const { return static_cast<size_t>(world_size * fold.roots_per_rank); }

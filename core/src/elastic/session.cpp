@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <sstream>
 #include <utility>
 
 #include "base/environment.hpp"
@@ -77,7 +78,12 @@ void Session::State::open_device() {
 
 elastic::ToWorker Session::State::receive() {
   if (put_back) return *std::exchange(put_back, std::nullopt);
-  return channel.receive();
+  while (true) {
+    elastic::ToWorker message = channel.receive();
+    const auto* const order = std::get_if<elastic::Assemble>(&message);
+    if (order == nullptr) return message;
+    finish_snapshot(*order);
+  }
 }
 
 void Session::State::strike(elastic::InjectionPoint at) {
@@ -97,7 +103,9 @@ void Session::State::tell_broken(const Error& error) {
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {
   state_->step.reset(new Step(*this));
 }
-Session::~Session() = default;
+Session::~Session() {
+  if (state_ && state_->sharded != nullptr) state_->sharded->leave_group();
+}
 Session::Session(Session&& other) noexcept : state_(std::move(other.state_)) {
   state_->step->session_ = this;
 }
@@ -157,6 +165,16 @@ uint64_t Session::seed() const {
 }
 
 void Session::start(Dataset dataset, TrainingState& program) {
+  if (state_->config.has("coordinator")) {
+    throw Error(Status::kFailedPrecondition,
+                "the config has [coordinator], but this program does not shard its model (pliant/sharded.hpp); leave the "
+                "section out",
+                ExitCode::kUsage);
+  }
+  begin(std::move(dataset), program);
+}
+
+void Session::begin(Dataset dataset, TrainingState& program) {
   State& s = *state_;
   if (s.program != nullptr) throw Error(Status::kFailedPrecondition, "Session::start was called twice");
   s.open_device();
@@ -169,6 +187,18 @@ void Session::start(Dataset dataset, TrainingState& program) {
   s.learning_rate.emplace(s.config, s.batches->epoch(0).mean_batch());
   if (s.learning_rate->wants_job_length()) s.learning_rate->set_job_length(s.batches->job_length());
   s.balancer.emplace(s.config);
+  if (s.sharded != nullptr) {
+    if (s.learning_rate->wants_gradient_norms()) {
+      throw Error(Status::kUnimplemented,
+                  "a rule of [lr] asks for the norms of micro-batches' gradients, which a sharded model does not have; "
+                  "choose another rule, or leave [coordinator] out",
+                  ExitCode::kUsage);
+    }
+    std::ostringstream rest;
+    program.save(rest);
+    s.first_rest = std::move(rest).str();
+    s.first_lr_state = s.learning_rate->save();
+  }
   s.reduction.emplace(*s.accelerator, s.device, *s.program_stream, program.gradient_size(),
                       s.config.run().deterministic);
   s.gradient_parts = program.gradient_parts();
@@ -176,7 +206,8 @@ void Session::start(Dataset dataset, TrainingState& program) {
   s.reduction->measure_parts(s.learning_rate->wants_gradient_norms(), s.gradient_parts);
   s.reduction->look_for_not_finite(s.config.run().on_nonfinite != "ignore");
   or_throw(data::write_dataset_once(s.directory.dataset(), s.batches->dataset()));
-  s.channel.send(elastic::Ready{s.fingerprint(), s.device, s.device_properties.name, s.device_properties.host_visible});
+  s.channel.send(elastic::Ready{s.fingerprint(), s.device, s.device_properties.name, s.device_properties.host_visible,
+                               s.sharded != nullptr});
 }
 
 const Accelerator& Session::accelerator() {

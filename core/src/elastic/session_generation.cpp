@@ -59,8 +59,14 @@ void Session::State::load_snapshot() {
   applied = header.step;
 }
 
+void Session::State::load_rest(std::istream& in) {
+  load_whole(*program, in);
+}
+
 void Session::State::load_state(std::istream& in, const elastic::SnapshotHeader& header) {
-  if (!header.arrays.empty()) {
+  if (sharded != nullptr) {
+    read_shards(in, header.arrays);
+  } else if (!header.arrays.empty()) {
     arrays->require(header.arrays, "the snapshot");
     elastic::read_arrays(*arrays, in, *program_stream, device_properties.host_visible);
   }
@@ -94,8 +100,9 @@ void Session::State::take_state(elastic::SharedState state) {
 }
 
 bool Session::State::enter_generation() {
+  if (sharded != nullptr) sharded->leave_group();
   communicator.clear();
-  if (form.rank == form.donor && !form.restore.empty()) load_snapshot();
+  if (sharded == nullptr && form.rank == form.donor && !form.restore.empty()) load_snapshot();
   std::optional<elastic::SharedState> copied;
   try {
     std::optional<CommId> id;
@@ -112,7 +119,11 @@ bool Session::State::enter_generation() {
                          form.generation);
     channel.send(elastic::Joining{form.generation});
     group.wait_ready();
-    if (form.copy_state) copied = copy_state(group);
+    if (sharded != nullptr) {
+      form_shards();
+    } else if (form.copy_state) {
+      copied = copy_state(group);
+    }
   } catch (const Error& error) {
     tell_broken(error);
     return false;
@@ -134,8 +145,11 @@ bool Session::State::join() {
     if (std::holds_alternative<elastic::Stop>(message)) return false;
     if (std::holds_alternative<elastic::Tell>(message)) channel.send(elastic::Holds{applied});
     if (const auto* save = std::get_if<elastic::Save>(&message)) {
+      if (sharded != nullptr) sharded->leave_group();
       communicator.clear();  // its generation is over, and the snapshot may need the descriptors that it holds
-      if (save->step == applied) {
+      if (save->step == applied && sharded != nullptr) {
+        write_part(save->file);
+      } else if (save->step == applied) {
         if (last_digest) note(*last_digest);
         write_snapshot(save->file);
       } else {

@@ -21,6 +21,7 @@
 #include "elastic/state_transfer.hpp"
 #include "pliant/balancer.hpp"
 #include "pliant/session.hpp"
+#include "sharded/runtime.hpp"
 
 namespace pliant {
 
@@ -89,8 +90,19 @@ struct Session::State {
   std::optional<Batches> batches;
   std::optional<LearningRate> learning_rate;
   std::optional<Balancer> balancer;
-  std::optional<elastic::GradientReduction> reduction;
-  std::vector<uint64_t> gradient_parts;  // of program
+  std::vector<uint64_t> gradient_parts;                 // of program
+  std::optional<elastic::GradientReduction> reduction;  // sharded: of what is added up beside the gradient
+  sharded::Runtime* sharded = nullptr;                  // the program's, where it shards its model
+  std::string first_rest;                               // of it: what the program saved before the first step
+  std::string first_lr_state;
+  std::vector<uint64_t> shard_digests;  // of the arrays of this rank's shards, where the step's digest is due
+  struct Parts {                        // the snapshot of which this rank last wrote a part
+    std::string file;
+    int64_t generation = 0;
+    elastic::SnapshotHeader header;
+    std::string rest;
+  };
+  std::optional<Parts> parts_of;
 
   bool over = false;
   bool in_generation = false;
@@ -108,6 +120,7 @@ struct Session::State {
   std::chrono::microseconds digest_time{0};
   elastic::ShareClock clock;
   size_t added = 0;
+  std::vector<RowRange> rows_not_finite;  // sharded: of this rank
   Scaling scaling;
   std::optional<GradientNorms> norms;    // of the step in hand, where a rule asks for them
   std::span<const float> mean_gradient;  // on the device
@@ -151,6 +164,25 @@ struct Session::State {
   /// After the program applied a committed step.
   void settle();
   void write_snapshot(const std::string& file);
+  /// Fills what is no array.
+  void load_rest(std::istream& in);
+
+  // Where the model is sharded.
+
+  [[nodiscard]] std::vector<std::string> names_of_shards() const;
+  /// Names, types and shapes of the state's arrays.
+  [[nodiscard]] std::string state_layout() const;
+  /// This rank's shards in the group that stands, and what is in them.
+  void form_shards();
+  void read_shards(std::istream& in, const std::string& layout);
+  void write_part(const std::string& file);
+  void finish_snapshot(const elastic::Assemble& order);
+  void take_digest_of_shards();
+  /// Collective.
+  [[nodiscard]] elastic::StateDigest digest_of_shards();
+  /// Collective: the mean gradient, and whether it is finite.
+  void reduce_shards(elastic::ReductionResult& reduced);
+
   /// Waits for the agent's word on the step that this rank voted for.
   bool committed();
   std::optional<elastic::ReductionResult> reduce();

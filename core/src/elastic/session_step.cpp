@@ -31,9 +31,13 @@ void Session::State::prepare_step() {
   share_out();
   take_digest();
   added = 0;
+  rows_not_finite.clear();
   scaling = learning_rate->scaling(applied, batch.size);
   norms.reset();
   reduction->begin(batch.size.rows, facts.granule, assignment, form.rank);
+  if (sharded == nullptr) return;
+  sharded->begin_step(batch.size.rows, facts.granule, assignment, config.run().on_nonfinite != "ignore");
+  while (micros.size() < sharded->rounds()) micros.push_back({});  // to stay beside those who still compute
 }
 
 void Session::State::share_out() {
@@ -41,18 +45,24 @@ void Session::State::share_out() {
       balancer->assign(row_costs(batch, batches->dataset(), rates), {.world_size = form.world_size,
                                                                      .micro_batch = form.micro_batch,
                                                                      .granule = facts.granule,
-                                                                     .deterministic = config.run().deterministic});
+                                                                     .deterministic = config.run().deterministic,
+                                                                     .in_turn = sharded != nullptr});
   micros.clear();
   for (const RowRange rows : assignment.of(form.rank)) micros.push_back({rows});
 }
 
 void Session::State::take_digest() {
   digest.reset();
+  shard_digests.clear();
   const int64_t every = config.run().digest_every;
   const bool after_copy = form.compare && applied == form.next_step;
   if (every == 0 || (applied % every != 0 && !after_copy)) return;
   const auto began = std::chrono::steady_clock::now();
-  digest = digest_of_state();
+  if (sharded != nullptr) {
+    take_digest_of_shards();
+  } else {
+    digest = digest_of_state();
+  }
   digest_time = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - began);
 }
 
@@ -82,7 +92,11 @@ void Session::State::settle() {
     last_digest = digest_of_state();
     channel.send(elastic::Holds{applied, true, last_digest->root});
   }
-  if (!commit.snapshot.empty() && form.rank == 0) write_snapshot(commit.snapshot);
+  if (!commit.snapshot.empty() && sharded != nullptr) {
+    write_part(commit.snapshot);
+  } else if (!commit.snapshot.empty() && form.rank == 0) {
+    write_snapshot(commit.snapshot);
+  }
   rates = commit.rates;
   if (commit.wait) in_generation = false;
 }
@@ -120,11 +134,22 @@ std::optional<elastic::ReductionResult> Session::State::reduce() {
     if (!device_properties.host_visible) program_stream->synchronize();
     clock.stop();
     channel.send(elastic::Reducing{form.generation, applied, elastic::digest_of(assignment)});
-    return reduction->reduce(communicator.get(), *stream, [this] { strike(elastic::InjectionPoint::kReduce); });
+    auto reduced =
+        reduction->reduce(communicator.get(), *stream, [this] { strike(elastic::InjectionPoint::kReduce); });
+    if (sharded != nullptr) reduce_shards(reduced);
+    return reduced;
   } catch (const Error& error) {
     tell_broken(error);
     return std::nullopt;
   }
+}
+
+void Session::State::reduce_shards(elastic::ReductionResult& reduced) {
+  const double tokens = reduced.loss_tokens > 0 ? static_cast<double>(reduced.loss_tokens) : 1.0;
+  const sharded::GradientFacts gradient = sharded->finish_gradient(1.0 / tokens);
+  if (config.run().on_nonfinite != "ignore") reduced.finite = reduced.finite && gradient.finite;
+  reduced.not_finite.insert(reduced.not_finite.end(), rows_not_finite.begin(), rows_not_finite.end());
+  if (!shard_digests.empty()) digest = digest_of_shards();
 }
 
 void Session::State::take_mean(std::span<float> sum, double scale) {
@@ -183,11 +208,39 @@ void Step::add_piece(const MicroBatch& micro, const GradientPiece& piece) {
 
 void Step::add(const MicroBatch& micro, double loss_sum) {
   Session::State& s = *session_->state_;
+  if (s.sharded != nullptr) {
+    if (micro.rows.count == 0) return;
+    if (s.sharded->passes() <= s.added) {
+      throw Error(Status::kFailedPrecondition,
+                  "a micro-batch ends without its pass over the sharded model; call ShardedModel::begin_pass and "
+                  "end_pass first");
+    }
+    if (!s.sharded->last_pass_is_finite()) s.rows_not_finite.push_back(micro.rows);
+  }
   s.reduction->check(micro.rows);
   const data::EntrySums sums = data::sum_entries(data::entries_of(s.batch, micro.rows), s.batches->dataset());
   s.reduction->add(micro.rows, loss_sum, sums.loss_tokens, sums.digest);
   s.clock.computed(balance::shape_of(data::entries_of(s.batch, micro.rows), s.batches->dataset()));
   ++s.added;
+}
+
+bool Step::attempt(const std::function<void()>& work) {
+  Session::State& s = *session_->state_;
+  try {
+    work();
+    return true;
+  } catch (const Error& error) {
+    if (s.sharded == nullptr) throw;
+    const bool lost = error.status() == Status::kAborted || error.status() == Status::kPeerLost;
+    s.sharded->abandon();
+    if (!lost) throw;
+    s.tell_broken(error);
+    s.in_generation = false;
+    return false;
+  } catch (...) {
+    if (s.sharded != nullptr) s.sharded->abandon();
+    throw;
+  }
 }
 
 std::optional<Committed> Step::commit() {
@@ -198,6 +251,12 @@ std::optional<Committed> Step::commit() {
   if (!s.reduction->complete()) {
     throw Error(Status::kFailedPrecondition, fmt::format("step {}: {} of {} micro-batches were added before commit",
                                                          s.applied, s.added, s.micros.size()));
+  }
+  if (s.sharded != nullptr && !s.sharded->is_complete()) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("step {}: {} of {} passes over the sharded model were made before commit; also those over "
+                            "micro-batches without rows are needed",
+                            s.applied, s.sharded->passes(), s.sharded->rounds()));
   }
   if (s.added == 0) s.strike(elastic::InjectionPoint::kForward);
   s.in_generation = false;
@@ -217,6 +276,7 @@ std::optional<Committed> Step::commit() {
   s.in_generation = true;
   if (s.verdict->skip) return std::nullopt;  // Session::next goes on as after an update
   const double tokens = reduced->loss_tokens > 0 ? static_cast<double>(reduced->loss_tokens) : 1.0;
+  if (s.sharded != nullptr) return Committed(*this, reduced->loss_sum / tokens);
   s.take_mean(reduced->gradient, 1.0 / tokens);
   if (s.learning_rate->wants_gradient_norms())
     s.norms = elastic::norms_of(*reduced, s.gradient_on_host(), s.gradient_parts);

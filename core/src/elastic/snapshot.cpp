@@ -337,6 +337,22 @@ class SnapshotReader {
 
 }  // namespace
 
+std::string head_of_snapshot(const SnapshotHeader& header) {
+  return encode(header);
+}
+
+std::string end_of_snapshot(uint64_t state_bytes) {
+  std::string bytes;
+  put<uint64_t>(bytes, state_bytes);
+  return bytes;
+}
+
+std::string checksum_of_snapshot(uint64_t checksum) {
+  std::string bytes;
+  put<uint64_t>(bytes, checksum);
+  return bytes;
+}
+
 std::filesystem::path snapshot_file(int64_t step) {
   return std::filesystem::path("snapshots") / fmt::format("step-{:08}{}", step, kSnapshotExtension);
 }

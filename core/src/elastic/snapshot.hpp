@@ -41,6 +41,12 @@ std::filesystem::path snapshot_file(int64_t step);
 Result<> write_snapshot(const std::filesystem::path& file, const SnapshotHeader& header,
                         const std::function<void(std::ostream&)>& write_state);
 
+/// The pieces of a file in order, for those who write one side by side (snapshot_draft.hpp): head, state, its size, the
+/// checksum of all before.
+std::string head_of_snapshot(const SnapshotHeader& header);
+std::string end_of_snapshot(uint64_t state_bytes);
+std::string checksum_of_snapshot(uint64_t checksum);
+
 /// Checks magic, version, sizes, checksum and, where given, the owner before `read_state` sees a byte. kDataLoss when
 /// damaged, kNotFound when absent, kFailedPrecondition (exit 2) when it is another run's.
 Result<SnapshotHeader> read_snapshot(const std::filesystem::path& file, const StateReader& read_state,

@@ -111,10 +111,9 @@ std::string digest_line(int64_t step, const StateDigest& digest) {
   return line.dump() + "\n";
 }
 
-uint64_t ArrayDigests::digest_of(const StateArray& array) {
-  DigestOfBytes digest;
-  const uint64_t bytes = bytes_of(array);
-  const auto* const at = static_cast<const std::byte*>(array.data);
+uint64_t ArrayDigests::digest_of(const void* data, uint64_t bytes, uint64_t block) {
+  DigestOfBytes digest(block);
+  const auto* const at = static_cast<const std::byte*>(data);
   if (host_visible_) {
     digest.add(at, bytes);
   } else {
@@ -156,9 +155,18 @@ void ArrayDigests::take_copies(DigestOfBytes& digest, const std::byte* at, uint6
 
 StateDigest digest_of_state(const StateArrays& arrays, const TrainingState& program, const std::string& lr_state,
                             ArrayDigests& digests) {
-  Collector whole;
   digests.stream().synchronize();
-  for (const StateArray& array : arrays.now()) whole.take(array.name, digests.digest_of(array), bytes_of(array));
+  std::vector<DigestOfArray> taken;
+  for (const StateArray& array : arrays.now()) {
+    taken.push_back({array.name, digests.digest_of(array.data, bytes_of(array)), bytes_of(array)});
+  }
+  return digest_of_state(taken, program, lr_state);
+}
+
+StateDigest digest_of_state(const std::vector<DigestOfArray>& arrays, const TrainingState& program,
+                            const std::string& lr_state) {
+  Collector whole;
+  for (const DigestOfArray& array : arrays) whole.take(array.name, array.digest, array.bytes);
   DigestSink rest;
   std::ostream out(&rest);
   program.save(out);

@@ -56,8 +56,9 @@ class ArrayDigests {
   /// All three live longer than this. `host_visible`: the CPU reads the device's memory.
   ArrayDigests(const Accelerator& accelerator, int32_t device, Stream& stream, bool host_visible)
       : accelerator_(accelerator), device_(device), stream_(stream), host_visible_(host_visible) {}
-  /// O(bytes). Throws what the stream throws, and kResourceExhausted.
-  uint64_t digest_of(const StateArray& array);
+  /// Of a run of an array whose first byte is at `block`, in blocks; runs of one array add up, modulo 2^64. O(bytes).
+  /// Throws what the stream throws, and kResourceExhausted.
+  uint64_t digest_of(const void* data, uint64_t bytes, uint64_t block = 0);
   Stream& stream() { return stream_; }
   /// Bytes that came to the CPU, so far.
   [[nodiscard]] uint64_t copied_bytes() const { return copied_bytes_; }
@@ -75,6 +76,17 @@ class ArrayDigests {
   std::string chunk_;
   uint64_t copied_bytes_ = 0;
 };
+
+/// An array of which the digest is known.
+struct DigestOfArray {
+  std::string name;
+  uint64_t digest = 0;
+  uint64_t bytes = 0;
+};
+
+/// Of a state whose arrays were taken before, by whoever holds them.
+StateDigest digest_of_state(const std::vector<DigestOfArray>& arrays, const TrainingState& program,
+                            const std::string& lr_state);
 
 /// Of a whole training state. O(bytes). Throws what the program or the stream throws.
 StateDigest digest_of_state(const StateArrays& arrays, const TrainingState& program, const std::string& lr_state,

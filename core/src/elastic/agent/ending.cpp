@@ -33,7 +33,9 @@ void Group::ended(WorkerId worker, const ExitStatus& status) {
   const auto lives = [this](WorkerId id) { return members_.contains(id) && members_.at(id).fenced.empty(); };
   const bool compares = phase_ == Phase::kSaving && saver_ < 0;
   const bool others = !compares || std::any_of(ranks_.begin(), ranks_.end(), lives);
-  if (phase_ == Phase::kSaving && worker != saver_ && others) {
+  const bool is_needed = sharded_ && std::count(owners_.begin(), owners_.end(), worker) > 0 &&
+                         !(parts_ && parts_->assembling && worker != owners_.front());
+  if (phase_ == Phase::kSaving && worker != saver_ && others && !is_needed) {
     ++lost_while_saving_;
     const std::string how = member.fenced.empty() ? describe(status) + " after the last commit" : member.fenced;
     if (!member.is_void) actions_.event(fmt::format("{} {}", who, how), true);
@@ -135,6 +137,7 @@ bool Group::is_unsaved() const {
 bool Group::save() {
   const std::string file = actions_.snapshot_path(committed_);
   if (generations_ == 0 || file.empty()) return false;
+  if (sharded_) return save_shards(file);
   const auto can_save = [this](const Member& member, bool surely) {
     const bool holds = member.holds == committed_ && !member.may_hold;
     const bool is_right = !last_state_ || member.last_state == last_state_;  // one that was stopped was not compared
@@ -156,6 +159,22 @@ bool Group::save() {
   progress_at_ = time();
   if (actions_.is_stopped(saver_)) actions_.wake(saver_);
   actions_.send(saver_, Save{committed_, file});
+  return true;
+}
+
+bool Group::save_shards(const std::string& file) {
+  const bool all = !owners_.empty() && std::all_of(owners_.begin(), owners_.end(), [this](WorkerId id) {
+    const auto found = members_.find(id);
+    return found != members_.end() && found->second.fenced.empty() && !found->second.cannot_save;
+  });
+  if (!all) return false;
+  phase_ = Phase::kSaving;
+  saver_ = owners_.front();
+  progress_at_ = time();
+  for (const WorkerId id : owners_) {
+    if (actions_.is_stopped(id)) actions_.wake(id);
+  }
+  begin_parts(file, true);
   return true;
 }
 

@@ -12,6 +12,8 @@ namespace {
 
 // A worker that replaces another is waited for at least so long, where nobody holds the state.
 constexpr double kStartPatience = 5;
+// A sharded job that could not write the snapshot that joiners need tries again after so long.
+constexpr double kSnapshotPatience = 30;
 
 std::string text_of(RowRange rows) {
   if (rows.count == 1) return fmt::format("row {}", rows.first);
@@ -64,6 +66,7 @@ void Group::regroup(const std::string& reason) {
   phase_ = Phase::kStarting;
   cut_off_at_.reset();
   if (pending_) return;
+  if (sharded_ && generations_ > 0 && !shards_are_there(usable_members(true))) lose_shards();
   if (stop_code_ != 0) return stop_now();
   std::vector<WorkerId> usable = usable_members(false);
   const bool enough = hold_state(usable) && largest_world(static_cast<int64_t>(usable.size())) > 0;
@@ -76,12 +79,36 @@ void Group::regroup(const std::string& reason) {
   if (!snapshot_ && !usable.empty() && members_.at(usable.front()).surely_holds() < 0) {
     for (const WorkerId id : std::exchange(usable, {})) fence(id, "holds a part of a state that nobody holds whole");
   }
+  if (sharded_) keep_to_owners(usable);
   const auto count = static_cast<int64_t>(usable.size());
   if (const int64_t world_size = largest_world(count); world_size > 0) return form(usable, world_size, reason);
   if (usable.size() < members_.size() || owed() > 0) return;  // some may still come, or be replaced
   end({75, "no valid world size",
        fmt::format("{} workers are left and no valid world size is that small{}; {}", count, why_not(count), reason)},
       false);
+}
+
+void Group::lose_shards() {
+  owners_.clear();
+  parts_.reset();
+  grow_when_saved_ = false;
+  for (auto& [id, member] : members_) {
+    member.holds = 0;
+    member.may_hold = false;
+    member.is_void = false;
+  }
+}
+
+void Group::keep_to_owners(std::vector<WorkerId>& usable) const {
+  if (!shards_are_there(usable) || is_restorable()) return;
+  usable = owners_;
+}
+
+void Group::begin_parts(const std::string& file, bool ask) {
+  if (file.empty() || owners_.empty()) return;
+  parts_ = Parts{committed_, file, {}, false};
+  if (!ask) return;
+  for (const WorkerId id : owners_) actions_.send(id, Save{committed_, file});
 }
 
 std::string Group::why_not(int64_t world_size) const {
@@ -104,8 +131,11 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
   const Result<int64_t> generation = actions_.next_generation(world_size);
   if (!generation) return wait_for_rendezvous(generation.error());
   refused_by_rendezvous_since_.reset();
-  const int64_t best = members_.at(usable.front()).surely_holds();
-  const bool restore = snapshot_ && snapshot_->step > best;
+  const bool has_shards = sharded_ && shards_are_there(usable);
+  const std::vector<WorkerId> next_ranks(usable.begin(), usable.begin() + world_size);
+  const bool moves = has_shards && next_ranks != owners_;
+  const int64_t best = has_shards ? committed_ : members_.at(usable.front()).surely_holds();
+  const bool restore = snapshot_ && (snapshot_->step > best || moves);
   const int64_t next_step = restore ? snapshot_->step : best;
   if (next_step < committed_) {
     if (const auto recorded = actions_.record(RestartRecord{next_step}); !recorded) {
@@ -134,14 +164,16 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
   form.next_step = next_step;
   form.micro_batch = options_.micro_batch_of.at(world_size);
   form.rates = rates_;
+  if (restore) owners_.clear();  // they begin anew
+  parts_.reset();
   if (!restore) ask_for_due_snapshot(usable.front());
   for (auto& [id, member] : members_) leave(id, member, std::count(usable.begin(), usable.end(), id) > 0);
-  ranks_.assign(usable.begin(), usable.begin() + world_size);
-  form.copy_state = restore || next_step == 0 || std::any_of(ranks_.begin(), ranks_.end(), [&](WorkerId id) {
+  ranks_ = next_ranks;
+  form.copy_state = !sharded_ && (restore || next_step == 0 || std::any_of(ranks_.begin(), ranks_.end(), [&](WorkerId id) {
                       return members_.at(id).holds != next_step;
-                    });
+                    }));
   const auto wants_state = [&](WorkerId id) {
-    return id != usable.front() && (restore || next_step == 0 || members_.at(id).holds != next_step);
+    return !sharded_ && id != usable.front() && (restore || next_step == 0 || members_.at(id).holds != next_step);
   };
   Member& donor = members_.at(usable.front());
   if (restore) donor.origin = usable.front();
@@ -160,7 +192,7 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
     own.rank = member.rank;
     own.wants_state = wants_state(usable[i]);
     member.may_hold = ranked && (own.wants_state || member.holds != next_step);
-    own.restore = restore && i == 0 ? snapshot_->file : "";
+    own.restore = restore && (i == 0 || sharded_) ? snapshot_->file : "";
     own.injections = injections_for(member.rank);
     actions_.send(usable[i], own);
   }
@@ -168,7 +200,7 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
 
 // It is asked before it hears of the generation, so that it writes first.
 void Group::ask_for_due_snapshot(WorkerId holder) {
-  if (!due_ || (snapshot_ && snapshot_->step >= due_->step)) return due_.reset();
+  if (sharded_ || !due_ || (snapshot_ && snapshot_->step >= due_->step)) return due_.reset();
   const auto writer = members_.find(due_->writer);
   if (writer != members_.end() && writer->second.fenced.empty()) return;  // it writes, or says that it cannot
   const std::string file = actions_.snapshot_path(committed_);
@@ -447,13 +479,17 @@ void Group::finish_step(const CommitRecord& record) {
   stalled_since_.reset();
   progress_at_ = time();
   const bool last = !actions_.has_step(committed_) || stop_code_ != 0;
-  commit.wait = last || may_grow();
-  commit.compare = last && options_.compare_states;
+  const bool grows = may_grow();
+  commit.wait = last || grows;
+  commit.compare = last && options_.compare_states && !sharded_;
   const bool due =
       std::exchange(save_soon_, false) || (options_.snapshot_every > 0 && committed_ % options_.snapshot_every == 0);
-  const bool writes = (due || last) && !commit.compare;
+  // Those who join a sharded job take their parts from a snapshot.
+  const bool writes = (due || last || (grows && sharded_)) && !commit.compare && !(sharded_ && is_writing_parts());
   if (writes) commit.snapshot = actions_.snapshot_path(committed_);
   if (due && writes) due_ = Due{committed_, ranks_.front()};
+  if (sharded_) owners_ = ranks_;
+  if (sharded_ && writes) begin_parts(commit.snapshot, false);
   for (const WorkerId rank : ranks_) {
     Member& member = members_.at(rank);
     member.holds = committed_;
@@ -467,6 +503,8 @@ void Group::finish_step(const CommitRecord& record) {
   if (last) {
     phase_ = Phase::kSaving;
     saver_ = commit.compare ? -1 : ranks_.front();
+  } else if (commit.wait && sharded_ && is_writing_parts()) {
+    grow_when_saved_ = true;
   } else if (commit.wait) {
     grown_at_ = time();
     regroup("a worker joined");
@@ -475,6 +513,7 @@ void Group::finish_step(const CommitRecord& record) {
 
 bool Group::may_grow() {
   if (members_.size() == ranks_.size()) return false;
+  if (grow_failed_at_ && time() - *grow_failed_at_ < kSnapshotPatience) return false;
   const auto usable = static_cast<int64_t>(usable_members(false).size());
   if (largest_world(usable) <= static_cast<int64_t>(ranks_.size())) return false;
   const double left = grown_at_ ? *grown_at_ + options_.min_resize_interval_s - time() : 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include "elastic/assignment_record.hpp"
 
@@ -68,7 +69,14 @@ std::vector<WorkerId> Group::usable_members(bool barred) const {
   return usable;
 }
 
+bool Group::shards_are_there(const std::vector<WorkerId>& usable) const {
+  return !owners_.empty() && std::all_of(owners_.begin(), owners_.end(), [&usable](WorkerId id) {
+    return std::count(usable.begin(), usable.end(), id) > 0;
+  });
+}
+
 bool Group::hold_state(const std::vector<WorkerId>& usable) const {
+  if (sharded_) return generations_ > 0 && shards_are_there(usable);
   return generations_ > 0 && !usable.empty() && members_.at(usable.front()).surely_holds() == committed_;
 }
 
@@ -146,6 +154,7 @@ void Group::on(WorkerId worker, Member& member, const Ready& message) {
     return fence(worker, other);
   }
   member.ready = true;
+  sharded_ = message.sharded;
   if (!message.host_visible) note_device(worker, member, message);
   early_deaths_ = 0;
   member.answered_at = time();
@@ -213,6 +222,7 @@ void Group::on(WorkerId, Member& member, const Formed& message) {
   }
   phase_ = Phase::kRunning;
   progress_at_ = time();
+  if (sharded_) owners_ = ranks_;
   actions_.event(fmt::format("generation {}: {} {} from step {} ({})", generation_, ranks_.size(),
                              ranks_.size() == 1 ? "rank" : "ranks", committed_, reason_),
                  false);
@@ -220,7 +230,7 @@ void Group::on(WorkerId, Member& member, const Formed& message) {
 }
 
 void Group::on(WorkerId, Member& member, const Holds& message) {
-  member.holds = member.is_void ? -1 : message.step;
+  if (!sharded_) member.holds = member.is_void ? -1 : message.step;
   member.may_hold = false;
   member.asked_at.reset();
   member.answered_at = time();
@@ -294,7 +304,32 @@ void Group::forget_breaks_of(WorkerId worker) {
   std::erase_if(broken_, [worker](const Break& one) { return one.worker == worker; });
 }
 
+void Group::on(WorkerId worker, Member& member, const PartWritten& message) {
+  if (!parts_ || parts_->file != message.file || parts_->step != message.step || parts_->assembling) return;
+  progress_at_ = time();
+  std::string error = message.error;
+  if (error.empty() && !parts_->begins.empty() && parts_->begins.begin()->second != message.begin) {
+    error = "the ranks keep other learning-rate states";
+  }
+  if (!error.empty()) return on(worker, member, SnapshotWritten{message.step, message.file, error});
+  parts_->begins[worker] = message.begin;
+  if (parts_->begins.size() < owners_.size()) return;
+  parts_->assembling = true;
+  actions_.send(owners_.front(), Assemble{message.step, message.file});
+}
+
 void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) {
+  if (sharded_) {
+    if (!parts_ || parts_->file != message.file || parts_->step != message.step) return;
+    parts_.reset();
+    if (!message.error.empty() && std::exchange(grow_when_saved_, false)) {
+      grow_failed_at_ = time();
+      actions_.event(fmt::format("no snapshot of step {} from {}: {}; the workers that wait join later", message.step,
+                                 label(worker), message.error),
+                     true);
+      return regroup("no snapshot for those who wait");
+    }
+  }
   if (member.is_void || disputed_) return;
   const bool last = phase_ == Phase::kSaving && worker == saver_ && message.step == committed_;
   if (message.file != actions_.snapshot_path(message.step)) {  // the run directory was given up since
@@ -304,7 +339,7 @@ void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) 
   if (!message.error.empty()) {
     actions_.event(fmt::format("no snapshot of step {} from {}: {}", message.step, label(worker), message.error), true);
     if (!last && member.retires && message.step == committed_) return end(*member.retires, true);
-    if (!last) return;
+    if (phase_ != Phase::kSaving || (!last && !sharded_)) return;
     member.cannot_save = true;
     if (save()) return;  // another may be able to
     if (!pending_) {
@@ -330,7 +365,11 @@ void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) 
   }
   snapshot_ = record;
   unconfirmed_.push_back({record, worker});
-  if (compared || !options_.compare_states) confirm_snapshots();
+  if (compared || !options_.compare_states || sharded_) confirm_snapshots();
+  if (std::exchange(grow_when_saved_, false)) {
+    grown_at_ = time();
+    return regroup("a worker joined");
+  }
   if (!last) return let_retire(worker, member);
   if (!pending_) pending_ = verdict_when_saved();
   close();

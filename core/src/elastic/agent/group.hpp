@@ -202,6 +202,7 @@ class Group {
   void on(WorkerId worker, Member& member, const Vote& message);
   void on(WorkerId worker, Member& member, const Broken& message);
   void on(WorkerId worker, Member& member, const SnapshotWritten& message);
+  void on(WorkerId worker, Member& member, const PartWritten& message);
   void on(WorkerId worker, Member& member, const Injected& message);
   void on(WorkerId worker, Member& member, const Finished& message);
   void on(WorkerId worker, Member& member, const Hello& message);
@@ -220,6 +221,20 @@ class Group {
   /// Ready, present and not fenced, those that hold most first. `barred`: also those that broke generations.
   [[nodiscard]] std::vector<WorkerId> usable_members(bool barred) const;
   [[nodiscard]] bool hold_state(const std::vector<WorkerId>& usable) const;
+  // Where the state is cut over the ranks: all who own a part of it are needed.
+
+  /// All owners of the committed state are among `usable`.
+  [[nodiscard]] bool shards_are_there(const std::vector<WorkerId>& usable) const;
+  /// A part of the state is gone: nobody holds it, and the job goes back to its newest snapshot.
+  void lose_shards();
+  /// Whoever would change the ranks takes the state from a snapshot: without one of the committed state its owners go
+  /// on, in their order.
+  void keep_to_owners(std::vector<WorkerId>& usable) const;
+  /// Has the owners write their parts of `file`.
+  void begin_parts(const std::string& file, bool ask);
+  /// Neither all parts nor the whole are on disk.
+  [[nodiscard]] bool is_writing_parts() const { return parts_.has_value(); }
+
   /// A snapshot holds all that is committed: whoever reads it holds the state.
   [[nodiscard]] bool is_restorable() const;
   /// The others hold the state and are enough for a group.
@@ -307,6 +322,8 @@ class Group {
   [[nodiscard]] bool is_unsaved() const;
   /// Has a worker that holds the last commit write the final snapshot; false when there is none.
   [[nodiscard]] bool save();
+  /// The same by all owners of a sharded state.
+  [[nodiscard]] bool save_shards(const std::string& file);
   void stop_now();
   [[nodiscard]] Verdict verdict_when_saved() const;
   /// Ends the job, after a snapshot where there is something to save and somebody to write it. `kill`: the workers are
@@ -319,6 +336,18 @@ class Group {
   Phase phase_ = Phase::kStarting;
   std::map<WorkerId, Member> members_;
   std::vector<WorkerId> ranks_;  ///< of the present generation
+  bool sharded_ = false;         ///< the state is cut over the ranks
+  std::vector<WorkerId> owners_;  ///< sharded: who holds the parts of the committed state, by rank; empty: nobody does
+  /// The snapshot of which the owners write their parts.
+  struct Parts {
+    int64_t step = 0;
+    std::string file;
+    std::map<WorkerId, uint64_t> begins;  ///< of those who have: where the state begins in the file
+    bool assembling = false;              ///< all have; the first owner finishes it
+  };
+  std::optional<Parts> parts_;
+  bool grow_when_saved_ = false;           ///< sharded: workers join once the snapshot is there
+  std::optional<double> grow_failed_at_;   ///< when it could not be written
   bool id_shared_ = false;       ///< its ranks have the id of its communicator
   int64_t generation_ = 0;
   std::string reason_ = "start";

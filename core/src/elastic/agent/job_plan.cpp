@@ -9,7 +9,8 @@ JobPlan::JobPlan(const Config& config, const Plan& plan, Dataset dataset)
     : batches_(config, plan, std::move(dataset)),
       balancer_(config),
       granule_(plan.granule),
-      deterministic_(config.run().deterministic) {}
+      deterministic_(config.run().deterministic),
+      sharded_(config.has("coordinator")) {}
 
 const Batch& JobPlan::batch_at(int64_t step) {
   if (at_ != step) {
@@ -32,6 +33,7 @@ Result<Assignment> JobPlan::assignment_of(int64_t step, Sharing how, CostRates r
   try {
     how.granule = granule_;
     how.deterministic = deterministic_;
+    how.in_turn = sharded_;
     return balancer_.assign(row_costs(batch_at(step), batches_.dataset(), rates), how);
   } catch (const Error& error) {
     return tl::unexpected<Error>(error);

@@ -6,7 +6,7 @@
 
 #include "pliant/accelerator.hpp"
 
-namespace pliant::elastic {
+namespace pliant::detail {
 
 /// Where the CPU reaches the device's memory the calling thread computes at once: no other thread has to wake up for
 /// it, and the caches hold the operands. Elsewhere the work is enqueued on a stream, in order with all else there. The
@@ -50,4 +50,4 @@ class DeviceSums {
   bool here_;  ///< the calling thread computes
 };
 
-}  // namespace pliant::elastic
+}  // namespace pliant::detail

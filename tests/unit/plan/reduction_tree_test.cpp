@@ -1,5 +1,5 @@
 // The order of additions: a property of the number of granules alone.
-#include "elastic/reduction_tree.hpp"
+#include "plan/reduction_tree.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 #include "pliant/plan.hpp"
 
-namespace pliant::elastic {
+namespace pliant {
 namespace {
 
 /// The sum over node (level, index) of `granules` as a formula, straight from the definition.
@@ -138,4 +138,4 @@ TEST_CASE("without a tree the ranks are added in their order") {
 }
 
 }  // namespace
-}  // namespace pliant::elastic
+}  // namespace pliant

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace pliant::elastic {
+namespace pliant {
 
 struct TreeNode {
   int32_t level = 0;
@@ -80,4 +80,4 @@ FoldPlan tree_fold(int64_t granules, const std::vector<std::vector<TreeNode>>& r
 /// One slot a rank, added in rank order.
 FoldPlan rank_order_fold(int64_t world_size);
 
-}  // namespace pliant::elastic
+}  // namespace pliant

@@ -1,9 +1,9 @@
 // Reduction tree: which subtrees a share holds and how those of all ranks are added.
-#include "elastic/reduction_tree.hpp"
+#include "plan/reduction_tree.hpp"
 
 #include <algorithm>
 
-namespace pliant::elastic {
+namespace pliant {
 
 namespace {
 
@@ -59,4 +59,4 @@ FoldPlan rank_order_fold(int64_t world_size) {
   return plan;
 }
 
-}  // namespace pliant::elastic
+}  // namespace pliant

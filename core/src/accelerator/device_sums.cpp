@@ -1,4 +1,4 @@
-#include "elastic/device_sums.hpp"
+#include "accelerator/device_sums.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-namespace pliant::elastic {
+namespace pliant::detail {
 namespace {
 
 constexpr size_t kBlock = size_t{1} << 11;     // half a first-level cache for two operands
@@ -101,4 +101,4 @@ size_t DeviceSums::block(size_t all) const {
   return here_ ? kBlock : all;
 }
 
-}  // namespace pliant::elastic
+}  // namespace pliant::detail

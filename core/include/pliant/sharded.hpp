@@ -1,0 +1,149 @@
+// ShardedModel: parameters, gradients and optimizer state cut over the ranks of a job. A parameter is whole on a rank
+// only while the rank uses it; the coordinator that [coordinator] names decides when.
+//
+//   pliant::Session session = pliant::Session::attach();
+//   pliant::ShardedModel model(session, {"adamw.first_moment", "adamw.second_moment"});
+//   const auto weight = model.add(pliant::ParameterSpec{.name = "up.weight", .shape = {512, 128}, .initialise = ...});
+//   const auto root = model.add(pliant::ModuleSpec{.name = "model"});
+//   const auto up = model.add(pliant::ModuleSpec{.name = "up", .parent = root, .own = {weight}});
+//   session.start(dataset, model, rest);                     // rest: a pliant::TrainingState for the small remainder
+//   while (pliant::Step* step = session.next()) {
+//     const bool computed = step->attempt([&] {
+//       for (const pliant::MicroBatch& micro : step->micro_batches()) {
+//         model.begin_pass(micro.rows);
+//         model.enter(up, pliant::Direction::kForward);      // from here on value(weight) is whole
+//         ...                                                // also for a micro-batch without rows: see begin_pass
+//         model.leave(up, pliant::Direction::kForward);
+//         ...                                                // backward: enter, add to gradient(weight), leave
+//         model.end_pass();
+//         step->add(micro, loss_sum);
+//       }
+//     });
+//     if (!computed) continue;                               // the group changed
+//     if (const auto committed = step->commit()) model.update([&](const pliant::ShardRange& range) { ... });
+//   }
+//
+// The weights that a rank owns are f32, and so are gradients and optimizer state. Every rank makes the same calls in
+// the same order. Calls may come from any thread, one at a time.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "pliant/plan.hpp"
+
+namespace pliant {
+
+class Session;
+
+/// Numbers of parameters and modules, from 0, in the order in which they were added.
+enum class ParameterId : uint32_t {};
+enum class ModuleId : uint32_t {};
+
+struct ParameterSpec {
+  std::string name;  ///< unique; letters, digits and any of ".-_/:"
+  std::vector<int64_t> shape;
+  bool frozen = false;      ///< has no gradient
+  bool persistent = false;  ///< the coordinator may keep it whole between its uses
+  bool external = false;    ///< used by modules that do not name it: kept until the end of the step
+  /// Writes the first values, all of them: called for one parameter after the other, in their order, on every rank, so
+  /// that no rank ever holds the model. Called again when a job begins anew.
+  std::function<void(std::span<float> values)> initialise;
+};
+
+struct ModuleSpec {
+  std::string name;
+  std::optional<ModuleId> parent;     ///< none for the first module, the root
+  std::vector<ParameterId> own;       ///< another module may have the same one: it is shared
+  std::vector<ParameterId> external;  ///< of other modules, used by this one too
+  bool leaf = false;                  ///< whole with all below it; modules below are not entered
+};
+
+enum class Direction {
+  kForward,
+  kBackward,
+  kRecompute,  ///< forward once more, from inside backward
+};
+
+/// A run of elements of one parameter that this rank owns.
+struct ShardRange {
+  ParameterId parameter{};
+  uint64_t first = 0;  ///< element of the parameter
+  uint64_t count = 0;
+  float* weights = nullptr;               ///< memory of the rank's device, as all below
+  const float* gradient = nullptr;        ///< mean over the loss tokens of the global batch
+  std::span<float* const> state;          ///< one for each name that the model was made with
+};
+
+/// Bytes of this rank by kind.
+struct ShardedMemory {
+  uint64_t weights = 0;      ///< its shard
+  uint64_t state = 0;        ///< of the optimizer
+  uint64_t sums = 0;         ///< of gradients that it owns
+  uint64_t gathered = 0;     ///< whole parameters, whole gradients and what is on its way, now
+  uint64_t gathered_most = 0;  ///< the most of it at once, so far
+};
+
+class ShardedModel {
+ public:
+  /// `state`: names of what the optimizer keeps for each weight, in f32. The config has [coordinator]: throws
+  /// kFailedPrecondition (exit 2) where it has not, and what the plugin has against its options.
+  ShardedModel(Session& session, std::vector<std::string> state);
+  ~ShardedModel();
+  ShardedModel(ShardedModel&&) noexcept;
+
+  /// Before Session::start. Throw kInvalidArgument for names, shapes and numbers that are none.
+  ParameterId add(ParameterSpec parameter);
+  ModuleId add(ModuleSpec module);
+
+  /// Begins forward and backward over the next micro-batch of the step in hand, whose rows these are. One without rows
+  /// keeps the ranks together while others still compute: the modules are visited all the same, with any input or
+  /// none, and gradients are thrown away. Throws kInvalidArgument for other rows.
+  void begin_pass(RowRange rows);
+  /// Begins a pass without gradients: evaluation, generation. All ranks take part.
+  void begin_evaluation();
+  /// All that the module uses is whole when enter returns, or will be for work that is enqueued on Session::stream()
+  /// from then on. Modules nest. Throw kFailedPrecondition for a call out of order, kResourceExhausted where
+  /// [coordinator] budget does not suffice, kPeerLost and kAborted when the group changes (Step::attempt).
+  void enter(ModuleId module, Direction direction);
+  void leave(ModuleId module, Direction direction);
+  /// The value, f32, while it is whole: between enter and leave of a module that uses it. It may lie elsewhere at the
+  /// next enter. Throws kFailedPrecondition when it is not whole.
+  [[nodiscard]] float* value(ParameterId parameter);
+  /// A buffer for its whole gradient, zeros at first in each pass; the program adds to it, on Session::stream() or the
+  /// CPU, until it leaves, backward, the last of the modules that used it in the pass.
+  [[nodiscard]] float* gradient(ParameterId parameter);
+  /// Throws kFailedPrecondition while a module is entered.
+  void end_pass();
+
+  /// By hand, outside of passes, in the same order on every rank: whole from here until release.
+  float* fetch(ParameterId parameter);
+  void release(ParameterId parameter);
+
+  /// After a commit, before Session::next: the squared norm of the mean gradient over the parameters that have one, the
+  /// same bits on every rank and at every world size, and those of squared_norm over the flat gradient.
+  [[nodiscard]] double squared_gradient_norm() const;
+  /// Calls `each` for every run of elements that this rank owns and that is not frozen, in order.
+  void update(const std::function<void(const ShardRange& range)>& each);
+
+  /// Copies the whole value to `values`. All ranks take part.
+  void read(ParameterId parameter, std::span<float> values);
+  /// Writes all parameters as a .safetensors file, on rank 0, one parameter in memory at a time. All ranks take part.
+  void export_safetensors(const std::filesystem::path& file);
+
+  [[nodiscard]] ShardedMemory memory() const;
+
+  struct State;
+
+ private:
+  friend class Session;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pliant

@@ -1,0 +1,140 @@
+// Session: what is different where the state is cut over the ranks: where it comes from, where it goes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "base/result.hpp"
+#include "elastic/session_state.hpp"
+#include "elastic/snapshot_draft.hpp"
+
+namespace pliant {
+namespace {
+
+/// The state's arrays as a snapshot lists them: each as long as the model has elements.
+std::string layout_of(const std::vector<std::string>& names, uint64_t elements) {
+  std::string layout;
+  for (const std::string& name : names) layout += fmt::format("{} f32[{}]\n", name, elements);
+  return layout;
+}
+
+}  // namespace
+
+std::vector<std::string> Session::State::names_of_shards() const {
+  std::vector<std::string> names{"weights"};
+  const auto& states = sharded->state_names();
+  names.insert(names.end(), states.begin(), states.end());
+  return names;
+}
+
+std::string Session::State::state_layout() const {
+  return sharded != nullptr ? layout_of(names_of_shards(), sharded->model.elements()) : arrays->layout();
+}
+
+void Session::State::form_shards() {
+  const bool fresh = !form.restore.empty() || form.next_step == 0;
+  sharded->enter_group(communicator.get(), fresh);
+  if (!form.restore.empty()) {
+    load_snapshot();
+  } else if (fresh) {
+    sharded->initialise();
+    std::istringstream in(first_rest);
+    load_rest(in);
+    learning_rate->load(first_lr_state);
+    applied = 0;
+  }
+}
+
+void Session::State::read_shards(std::istream& in, const std::string& layout) {
+  if (layout != state_layout()) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("the snapshot holds other arrays than this model: {} instead of {}",
+                            layout.substr(0, layout.find('\n')), state_layout().substr(0, state_layout().find('\n'))),
+                ExitCode::kUsage);
+  }
+  const uint64_t array_bytes = sharded->model.elements() * sizeof(float);
+  const std::streamoff begin = in.tellg();
+  std::string chunk;
+  const size_t count = names_of_shards().size();
+  for (size_t number = 0; number < count; ++number) {
+    for (const sharded::ShardRun& run : sharded->runs(number)) {
+      in.seekg(begin + static_cast<std::streamoff>(number * array_bytes + run.first * sizeof(float)));
+      for (uint64_t done = 0; done < run.count * sizeof(float); done += chunk.size()) {
+        chunk.resize(std::min<uint64_t>(run.count * sizeof(float) - done, elastic::StateArrays::kChunkBytes));
+        if (!in.read(chunk.data(), static_cast<std::streamsize>(chunk.size()))) return;
+        program_stream->copy(reinterpret_cast<char*>(run.at) + done, chunk.data(), chunk.size());
+        program_stream->synchronize();
+      }
+    }
+  }
+  in.seekg(begin + static_cast<std::streamoff>(count * array_bytes));
+}
+
+void Session::State::write_part(const std::string& file) {
+  elastic::SnapshotHeader header{applied, fingerprint(), learning_rate->save(), facts.run_id, state_layout()};
+  const uint64_t begin = elastic::head_of_snapshot(header).size();
+  std::ostringstream rest;
+  program->save(rest);
+  parts_of = {file, form.generation, std::move(header), std::move(rest).str()};
+  const auto write = [&]() -> Result<> {
+    auto draft = elastic::SnapshotDraft::open(elastic::draft_of(directory.path() / file, form.generation));
+    if (!draft) return failed(std::move(draft));
+    const uint64_t array_bytes = sharded->model.elements() * sizeof(float);
+    std::string chunk;
+    for (size_t number = 0; number < names_of_shards().size(); ++number) {
+      for (const sharded::ShardRun& run : sharded->runs(number)) {
+        const uint64_t bytes = run.count * sizeof(float);
+        for (uint64_t done = 0; done < bytes; done += chunk.size()) {
+          chunk.resize(std::min<uint64_t>(bytes - done, elastic::StateArrays::kChunkBytes));
+          program_stream->copy(chunk.data(), reinterpret_cast<const char*>(run.at) + done, chunk.size());
+          program_stream->synchronize();
+          const uint64_t at = begin + number * array_bytes + run.first * sizeof(float) + done;
+          if (Result<> written = draft->write(at, chunk.data(), chunk.size()); !written) return written;
+        }
+      }
+    }
+    return draft->sync();
+  };
+  Result<> written;
+  try {
+    written = write();
+  } catch (const Error& error) {
+    written = tl::unexpected<Error>(error);
+  }
+  channel.send(elastic::PartWritten{applied, file, written ? std::string{} : written.error().message(), begin});
+}
+
+void Session::State::finish_snapshot(const elastic::Assemble& order) {
+  Result<> done = failed(Status::kFailedPrecondition, "this rank has no part of it any more");
+  if (parts_of && parts_of->file == order.file && parts_of->header.step == order.step) {
+    const std::filesystem::path file = directory.path() / order.file;
+    const uint64_t array_bytes = names_of_shards().size() * sharded->model.elements() * sizeof(float);
+    done = elastic::finish_draft(elastic::draft_of(file, parts_of->generation), file, parts_of->header, array_bytes,
+                                 parts_of->rest);
+  }
+  channel.send(elastic::SnapshotWritten{order.step, order.file, done ? std::string{} : done.error().message()});
+}
+
+void Session::State::take_digest_of_shards() {
+  shard_digests.clear();
+  for (size_t number = 0; number < names_of_shards().size(); ++number) {
+    uint64_t sum = 0;
+    for (const sharded::ShardRun& run : sharded->runs(number)) {
+      sum += array_digests->digest_of(run.at, run.count * sizeof(float),
+                                      run.first * sizeof(float) / elastic::DigestOfBytes::kBlockBytes);
+    }
+    shard_digests.push_back(sum);
+  }
+}
+
+elastic::StateDigest Session::State::digest_of_shards() {
+  sharded->add_over_ranks(shard_digests);
+  const std::vector<std::string> names = names_of_shards();
+  std::vector<elastic::DigestOfArray> taken;
+  for (size_t i = 0; i < names.size(); ++i) {
+    taken.push_back({names[i], shard_digests[i], sharded->model.elements() * sizeof(float)});
+  }
+  return elastic::digest_of_state(taken, *program, learning_rate->save());
+}
+
+}  // namespace pliant

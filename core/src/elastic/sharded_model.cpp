@@ -1,0 +1,121 @@
+// ShardedModel: the program's side of sharded training, over the runtime and the session that it belongs to.
+#include "pliant/sharded.hpp"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <utility>
+
+#include "base/result.hpp"
+#include "elastic/session_state.hpp"
+#include "sharded/runtime.hpp"
+
+namespace pliant {
+
+struct ShardedModel::State {
+  State(Session::State& of, const Config& config, std::vector<std::string> state)
+      : session(of),
+        runtime(config, *of.accelerator, of.device, *of.program_stream, *of.stream, std::move(state)) {}
+  Session::State& session;
+  sharded::Runtime runtime;
+};
+
+namespace {
+
+Config with_coordinator(const Config& config) {
+  if (!config.has("coordinator")) {
+    throw Error(Status::kFailedPrecondition,
+                "this program shards its model, which needs a coordinator: add [coordinator] use = \"zero3\" to the "
+                "config",
+                ExitCode::kUsage);
+  }
+  ConfigOverrides as_resolved;
+  as_resolved.read_environment = false;
+  return Config::open(config.file(), {"coordinator"}, as_resolved);
+}
+
+}  // namespace
+
+ShardedModel::ShardedModel(Session& session, std::vector<std::string> state) {
+  session.state_->open_device();
+  state_ = std::make_unique<State>(*session.state_, with_coordinator(session.config()), std::move(state));
+}
+ShardedModel::~ShardedModel() {
+  if (state_ && state_->session.sharded == &state_->runtime) state_->session.sharded = nullptr;
+}
+ShardedModel::ShardedModel(ShardedModel&&) noexcept = default;
+
+ParameterId ShardedModel::add(ParameterSpec parameter) {
+  return ParameterId{state_->runtime.model.add(std::move(parameter))};
+}
+ModuleId ShardedModel::add(ModuleSpec module) {
+  return ModuleId{state_->runtime.model.add(std::move(module))};
+}
+
+void ShardedModel::begin_pass(RowRange rows) {
+  if (state_->session.added == 0) state_->session.strike(elastic::InjectionPoint::kForward);
+  state_->runtime.begin_pass(rows);
+}
+void ShardedModel::begin_evaluation() {
+  state_->runtime.begin_evaluation();
+}
+void ShardedModel::enter(ModuleId module, Direction direction) {
+  state_->runtime.enter(state_->runtime.model.module_number(module), direction);
+}
+void ShardedModel::leave(ModuleId module, Direction direction) {
+  state_->runtime.leave(state_->runtime.model.module_number(module), direction);
+}
+float* ShardedModel::value(ParameterId parameter) {
+  return state_->runtime.value(state_->runtime.model.parameter_number(parameter));
+}
+float* ShardedModel::gradient(ParameterId parameter) {
+  return state_->runtime.gradient(state_->runtime.model.parameter_number(parameter));
+}
+void ShardedModel::end_pass() {
+  state_->runtime.end_pass();
+}
+float* ShardedModel::fetch(ParameterId parameter) {
+  return state_->runtime.fetch(state_->runtime.model.parameter_number(parameter));
+}
+void ShardedModel::release(ParameterId parameter) {
+  state_->runtime.release(state_->runtime.model.parameter_number(parameter));
+}
+double ShardedModel::squared_gradient_norm() const {
+  return state_->runtime.squared_gradient_norm();
+}
+void ShardedModel::update(const std::function<void(const ShardRange&)>& each) {
+  state_->runtime.update(each);
+}
+
+void ShardedModel::read(ParameterId parameter, std::span<float> values) {
+  const uint32_t number = state_->runtime.model.parameter_number(parameter);
+  const sharded::ParameterRow& row = state_->runtime.model.parameter(number);
+  if (values.size() != row.elements) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("{} has {} elements, but {} are to be read", row.name, row.elements, values.size()));
+  }
+  const float* const whole = state_->runtime.fetch(number);
+  Stream& stream = *state_->session.program_stream;
+  stream.copy(values.data(), whole, values.size_bytes());
+  stream.synchronize();
+  state_->runtime.release(number);
+}
+
+ShardedMemory ShardedModel::memory() const {
+  return state_->runtime.memory();
+}
+
+void Session::start(Dataset dataset, ShardedModel& model, TrainingState& rest) {
+  State& s = *state_;
+  if (rest.gradient_size() != 0 || !rest.arrays().empty()) {
+    throw Error(Status::kInvalidArgument,
+                "the rest of a sharded program's state has a gradient or arrays of its own; what is large belongs into "
+                "parameters and their states");
+  }
+  sharded::Runtime& runtime = model.state_->runtime;
+  runtime.close_model();
+  s.sharded = &runtime;
+  begin(std::move(dataset), rest);
+}
+
+}  // namespace pliant

@@ -1,0 +1,39 @@
+// SnapshotDraft: a snapshot that the ranks of a sharded job write side by side, each what it owns. Once all have, one of
+// them finishes it: it is a snapshot like any other then, and any world size, sharded or not, can begin from it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "base/durable_file.hpp"
+#include "base/result.hpp"
+#include "elastic/snapshot.hpp"
+
+namespace pliant::elastic {
+
+/// What the ranks of one generation write together for the snapshot `file`.
+std::filesystem::path draft_of(const std::filesystem::path& file, int64_t generation);
+
+class SnapshotDraft {
+ public:
+  /// Opens it, or makes it. kResourceExhausted for a full disk, as all below.
+  static Result<SnapshotDraft> open(const std::filesystem::path& draft);
+  /// Writes `bytes` bytes at `offset` of the file.
+  Result<> write(uint64_t offset, const void* data, uint64_t bytes);
+  /// What was written is on disk when it returns.
+  Result<> sync();
+
+ private:
+  SnapshotDraft(std::filesystem::path file, FileDescriptor fd) : file_(std::move(file)), fd_(std::move(fd)) {}
+  std::filesystem::path file_;
+  FileDescriptor fd_;
+};
+
+/// Writes head and end around the `array_bytes` that the ranks have written behind the head, takes the checksum and puts
+/// the file in its place. `rest` is what follows the arrays. Removes drafts that older generations left. On failure
+/// nothing is left but older snapshots. O(bytes of the file).
+Result<> finish_draft(const std::filesystem::path& draft, const std::filesystem::path& file,
+                      const SnapshotHeader& header, uint64_t array_bytes, const std::string& rest);
+
+}  // namespace pliant::elastic

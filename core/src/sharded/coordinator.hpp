@@ -1,0 +1,49 @@
+// Coordinator: the plugin of [coordinator] as core asks it: a model in, visits in, actions out.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "pliant/abi/coordinator.h"
+#include "pliant/config.hpp"
+#include "plugin/plugin.hpp"
+#include "sharded/model_tables.hpp"
+
+namespace pliant::sharded {
+
+/// Answers are valid until the next call. All throw what the plugin reports, naming it. One thread at a time.
+class Coordinator {
+ public:
+  /// `config` was opened with the need "coordinator".
+  explicit Coordinator(const Config& config);
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+  /// `budget` in bytes, 0: none. `bytes_per_element` of a whole parameter.
+  void set_model(const ModelTables& model, uint64_t budget, uint64_t bytes_per_element, int32_t world_size);
+  void set_module_parameters(uint32_t module, const ModuleRow& row);
+
+  std::span<const pliant_action> begin_pass(bool with_gradient);
+  std::span<const pliant_action> enter(uint32_t module, Direction direction);
+  /// `complete`: pliant_visit::complete.
+  std::span<const pliant_action> leave(uint32_t module, Direction direction, std::span<const uint32_t> complete);
+  std::span<const pliant_action> end_pass();
+  std::span<const pliant_action> end_step();
+
+ private:
+  using VisitSlot = int32_t (*)(void*, const pliant_visit*, pliant_action_list*, pliant_error*);
+  std::span<const pliant_action> visit(VisitSlot slot, uint32_t module, Direction direction,
+                                       std::span<const uint32_t> complete);
+  std::span<const pliant_action> answered(int32_t status, const pliant_error& error);
+  pliant_action_list& blank();
+
+  plugin::Instance instance_;
+  std::string name_;
+  const pliant_coordinator* slots_;
+  std::vector<pliant_action> room_;
+  pliant_action_list list_{};
+};
+
+}  // namespace pliant::sharded

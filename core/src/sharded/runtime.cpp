@@ -1,0 +1,380 @@
+// Runtime: the group, and what is whole when.
+#include "sharded/runtime.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/result.hpp"
+#include "pliant/error.hpp"
+
+namespace pliant::sharded {
+namespace {
+
+constexpr const char* word_of(Direction direction) {
+  switch (direction) {
+    case Direction::kForward:
+      return "forward";
+    case Direction::kBackward:
+      return "backward";
+    case Direction::kRecompute:
+      return "recompute";
+  }
+  return "";
+}
+
+}  // namespace
+
+Runtime::Runtime(const Config& config, const Accelerator& accelerator, int32_t device, Stream& program,
+                 Stream& exchange, std::vector<std::string> state_names)
+    : config_(config),
+      accelerator_(accelerator),
+      device_(device),
+      program_(program),
+      exchange_stream_(exchange),
+      here_(accelerator.properties(device).host_visible),
+      state_names_(std::move(state_names)),
+      coordinator_(config),
+      sums_(accelerator, device, exchange, config.run().deterministic) {}
+
+Runtime::~Runtime() {
+  leave_group();
+}
+
+void Runtime::close_model() {
+  model.close();
+  const auto total = static_cast<int64_t>(model.elements());
+  layout_ = or_throw(ShardLayout::create(std::span(&total, 1)));
+  held_.resize(model.parameters().size());
+  memory_.emplace(accelerator_, device_, exchange_stream_,
+                  static_cast<uint64_t>(config_.coordinator().budget.value_or(0)));
+  program_point_ = std::make_unique<Event>(accelerator_, device_);
+}
+
+FlatRange Runtime::range_of(uint32_t parameter) const {
+  const ParameterRow& row = model.parameter(parameter);
+  return {static_cast<int64_t>(row.offset), static_cast<int64_t>(row.elements)};
+}
+
+// The group.
+
+void Runtime::enter_group(Communicator& communicator, bool fresh) {
+  leave_group();
+  communicator_ = &communicator;
+  rank_ = communicator.rank();
+  const int32_t world_size = communicator.world_size();
+  if (fresh) {
+    ownership_ = or_throw(Ownership::deal(layout_.chunks(), world_size));
+    const uint64_t elements = static_cast<uint64_t>(ownership_.chunks_of(communicator.rank())) *
+                              static_cast<uint64_t>(layout_.chunk_elements());
+    shards_.clear();
+    for (size_t i = 0; i < state_names_.size() + 1; ++i) {
+      shards_.emplace_back(accelerator_, device_, elements * sizeof(float));
+      program_.fill(shards_.back().pointer(), 0, elements * sizeof(float));
+    }
+    program_.synchronize();
+    sums_.resize(elements);
+  }
+  exchange_.emplace(communicator, exchange_stream_, layout_, ownership_);
+  coordinator_.set_model(model, memory_->budget(), sizeof(float), world_size);
+}
+
+void Runtime::leave_group() noexcept {
+  abandon();
+  exchange_.reset();
+  communicator_ = nullptr;
+  is_step_ = false;
+}
+
+void Runtime::abandon() noexcept {
+  for (Stream* const stream : {&exchange_stream_, &program_}) {
+    try {
+      stream->synchronize();
+    } catch (...) {  // NOLINT(bugprone-empty-catch): what failed was told to whoever waited for it
+    }
+  }
+  for (Held& one : held_) one = {};
+  gatherings_.clear();
+  scatterings_.clear();
+  visits_.clear();
+  in_pass_ = false;
+  round_ = nullptr;
+  try {
+    static_cast<void>(coordinator_.end_step());  // what it counts as whole is not any more
+  } catch (...) {  // NOLINT(bugprone-empty-catch): it gets the model anew before it is asked again
+  }
+}
+
+void Runtime::initialise() {
+  std::vector<float> values;
+  for (uint32_t number = 0; number < model.parameters().size(); ++number) {
+    const ParameterRow& row = model.parameter(number);
+    values.assign(row.elements, 0.0F);
+    row.initialise(values);
+    for (const ShardPiece& piece : ownership_.pieces_of(layout_, range_of(number))) {
+      if (piece.owner != rank_) continue;
+      program_.copy(array(0) + piece.shard_offset, values.data() + (piece.range.first - static_cast<int64_t>(row.offset)),
+                    static_cast<uint64_t>(piece.range.count) * sizeof(float));
+      program_.synchronize();
+    }
+  }
+}
+
+std::vector<ShardRun> Runtime::runs(size_t number) {
+  std::vector<ShardRun> made;
+  const FlatRange all{0, static_cast<int64_t>(model.elements())};
+  for (const ShardPiece& piece : ownership_.pieces_of(layout_, all)) {
+    if (piece.owner != rank_) continue;
+    made.push_back({static_cast<uint64_t>(piece.range.first), static_cast<uint64_t>(piece.range.count),
+                    array(number) + piece.shard_offset});
+  }
+  return made;
+}
+
+ShardedMemory Runtime::memory() const {
+  ShardedMemory made;
+  for (size_t i = 0; i < shards_.size(); ++i) (i == 0 ? made.weights : made.state) += shards_[i].bytes();
+  made.sums = sums_.bytes();
+  if (memory_) {
+    made.gathered = memory_->taken();
+    made.gathered_most = memory_->most_taken();
+  }
+  return made;
+}
+
+// What is whole when.
+
+void Runtime::refuse(const std::string& what) const {
+  std::string where;
+  if (!visits_.empty()) {
+    where = fmt::format(" (in {}, {})", model.modules()[visits_.back().module].name, word_of(visits_.back().direction));
+  }
+  throw Error(Status::kInternal, fmt::format("coordinator '{}' {}{}", coordinator_.name(), what, where),
+              ExitCode::kPlugin);
+}
+
+void Runtime::require_group() const {
+  if (exchange_) return;
+  throw Error(Status::kFailedPrecondition,
+              "the sharded model has no group; call Session::start and Session::next first");
+}
+
+WholePiece Runtime::take(uint64_t count, const std::string& what) {
+  if (memory_->budget() > 0 && memory_->taken() + count * sizeof(float) > memory_->budget()) drain_scatterings(true);
+  return memory_->take(count, what);
+}
+
+void Runtime::carry_out(std::span<const pliant_action> actions) {
+  for (size_t i = 0; i < actions.size();) {
+    const pliant_action& action = actions[i];
+    const bool is_about_parameter = action.kind != PLIANT_ACTION_DROP_TRACE && action.kind != PLIANT_ACTION_BOUND_WAITS;
+    if (is_about_parameter && action.parameter >= held_.size()) {
+      refuse(fmt::format("names parameter {}; the model has {}", action.parameter, held_.size()));
+    }
+    size_t end = i + 1;
+    switch (action.kind) {
+      case PLIANT_ACTION_GATHER:
+      case PLIANT_ACTION_REDUCE: {
+        while (end < actions.size() && actions[end].kind == action.kind && actions[end].group == action.group) ++end;
+        const std::span<const pliant_action> group = actions.subspan(i, end - i);
+        if (action.kind == PLIANT_ACTION_GATHER) {
+          gather(group);
+          break;
+        }
+        std::vector<uint32_t> parameters;
+        for (const pliant_action& one : group) {
+          if (one.parameter >= held_.size()) {
+            refuse(fmt::format("names parameter {}; the model has {}", one.parameter, held_.size()));
+          }
+          if (std::count(complete_.begin(), complete_.end(), one.parameter) == 0) {
+            refuse(fmt::format("reduces {}, whose gradient is not complete or has left already", name(one.parameter)));
+          }
+          std::erase(complete_, one.parameter);
+          parameters.push_back(one.parameter);
+        }
+        reduce(parameters);
+        break;
+      }
+      case PLIANT_ACTION_WAIT:
+        wait(action.parameter);
+        break;
+      case PLIANT_ACTION_RELEASE:
+        release_whole(action.parameter);
+        break;
+      case PLIANT_ACTION_DROP_TRACE:
+        Log("coordinator").write(LogLevel::kDebug, fmt::format("{} drops its trace", coordinator_.name()));
+        break;
+      case PLIANT_ACTION_BOUND_WAITS:
+        while (gatherings_.size() > action.place) {
+          gatherings_.front().done->synchronize();
+          gatherings_.pop_front();
+        }
+        break;
+      case PLIANT_ACTION_LOAD:
+      case PLIANT_ACTION_STORE:
+        refuse(fmt::format("moves {} between tiers, and there is no tier but the device", name(action.parameter)));
+      default:
+        refuse(fmt::format("asks for action {}, which this Pliant does not know", action.kind));
+    }
+    i = end;
+  }
+}
+
+void Runtime::gather(std::span<const pliant_action> group) {
+  std::vector<GatherItem> items;
+  for (const pliant_action& action : group) {
+    if (action.parameter >= held_.size()) {
+      refuse(fmt::format("names parameter {}; the model has {}", action.parameter, held_.size()));
+    }
+    Held& one = held_[action.parameter];
+    if (one.presence != Presence::kAway) {
+      refuse(fmt::format("gathers {}, which is whole or on its way", name(action.parameter)));
+    }
+    one.value = take(model.parameter(action.parameter).elements, fmt::format("the whole of {}", name(action.parameter)));
+    one.presence = Presence::kOnItsWay;
+    one.gather = gathered_;
+    if (model.parameter(action.parameter).elements > 0) {
+      items.push_back({range_of(action.parameter), one.value.floats()});
+    }
+  }
+  Gathering made{gathered_++, std::make_unique<Event>(accelerator_, device_)};
+  if (!items.empty()) exchange_->gather(items, array(0));
+  made.done->record(exchange_stream_);
+  gatherings_.push_back(std::move(made));
+}
+
+void Runtime::wait(uint32_t parameter) {
+  Held& one = held_[parameter];
+  if (one.presence == Presence::kAway) refuse(fmt::format("waits for {}, which nobody gathers", name(parameter)));
+  if (std::exchange(one.presence, Presence::kWhole) == Presence::kWhole) return;
+  const auto found = std::find_if(gatherings_.begin(), gatherings_.end(),
+                                  [&one](const Gathering& gathering) { return gathering.number == one.gather; });
+  if (found == gatherings_.end()) return;  // it was waited for
+  if (!here_) return program_.wait(*found->done);
+  found->done->synchronize();
+  gatherings_.erase(gatherings_.begin(), found + 1);  // they run in order
+}
+
+void Runtime::release_whole(uint32_t parameter) {
+  Held& one = held_[parameter];
+  if (one.presence != Presence::kWhole) {
+    refuse(fmt::format("releases {}, which is not whole", name(parameter)));
+  }
+  if (one.entered > 0 || one.by_hand) {
+    refuse(fmt::format("releases {}, which is in use", name(parameter)));
+  }
+  if (!here_) {  // what the program has enqueued may read it
+    program_point_->record(program_);
+    exchange_stream_.wait(*program_point_);
+  }
+  one.value.reset();
+  one.presence = Presence::kAway;
+}
+
+void Runtime::require_whole(uint32_t module, Direction direction) const {
+  for (const uint32_t parameter : model.modules()[module].used) {
+    if (held_[parameter].presence == Presence::kWhole) continue;
+    throw Error(Status::kInternal,
+                fmt::format("coordinator '{}' did not bring {} for {} ({})", coordinator_.name(), name(parameter),
+                            model.modules()[module].name, word_of(direction)),
+                ExitCode::kPlugin);
+  }
+}
+
+void Runtime::begin(bool with_gradient) {
+  require_group();
+  if (in_pass_) throw Error(Status::kFailedPrecondition, "the pass before was not ended; call end_pass first");
+  with_gradient_ = with_gradient;
+  in_pass_ = true;
+  complete_.clear();
+  for (Held& one : held_) {
+    one.uses = 0;
+    one.is_reduced = false;
+  }
+  carry_out(coordinator_.begin_pass(with_gradient));
+}
+
+void Runtime::begin_evaluation() {
+  begin(false);
+}
+
+void Runtime::enter(uint32_t module, Direction direction) {
+  if (!in_pass_) {
+    throw Error(Status::kFailedPrecondition, fmt::format("{} is entered outside of a pass; call begin_pass first",
+                                                         model.modules()[module].name));
+  }
+  if (direction == Direction::kBackward && !with_gradient_) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("{} is entered backward in a pass without gradients", model.modules()[module].name));
+  }
+  visits_.push_back({module, direction});
+  const std::vector<uint32_t>& used = model.modules()[module].used;
+  try {
+    carry_out(coordinator_.enter(module, direction));
+    require_whole(module, direction);
+  } catch (...) {
+    visits_.pop_back();
+    throw;
+  }
+  for (const uint32_t parameter : used) {
+    ++held_[parameter].entered;
+    if (with_gradient_ && direction == Direction::kForward) ++held_[parameter].uses;
+  }
+}
+
+void Runtime::leave(uint32_t module, Direction direction) {
+  if (visits_.empty() || visits_.back().module != module || visits_.back().direction != direction) {
+    throw Error(Status::kFailedPrecondition,
+                visits_.empty()
+                    ? fmt::format("{} is left and was not entered", model.modules()[module].name)
+                    : fmt::format("{} ({}) is left while {} ({}) is the last that was entered; leave that first",
+                                  model.modules()[module].name, word_of(direction),
+                                  model.modules()[visits_.back().module].name, word_of(visits_.back().direction)));
+  }
+  for (const uint32_t parameter : model.modules()[module].used) {
+    Held& one = held_[parameter];
+    --one.entered;
+    const bool counts = direction == Direction::kBackward && !model.parameter(parameter).frozen && one.uses > 0;
+    if (counts && --one.uses == 0 && !std::exchange(one.is_reduced, true)) complete_.push_back(parameter);
+  }
+  std::sort(complete_.begin(), complete_.end());
+  const std::vector<uint32_t> complete = complete_;
+  carry_out(coordinator_.leave(module, direction, complete));
+  visits_.pop_back();
+  drain_scatterings(false);
+}
+
+float* Runtime::value(uint32_t parameter) {
+  const Held& one = held_[parameter];
+  if (one.presence == Presence::kWhole) return one.value.floats();
+  throw Error(Status::kFailedPrecondition,
+              fmt::format("{} is not whole here; enter a module that uses it, or call fetch", name(parameter)));
+}
+
+float* Runtime::fetch(uint32_t parameter) {
+  require_group();
+  Held& one = held_[parameter];
+  if (in_pass_) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("{} is fetched by hand inside a pass; enter a module that uses it", name(parameter)));
+  }
+  if (one.presence == Presence::kAway) {
+    const pliant_action action{PLIANT_ACTION_GATHER, parameter, 1, 0, PLIANT_ANY_PLACE};
+    gather(std::span(&action, 1));
+  }
+  wait(parameter);
+  one.by_hand = true;
+  return one.value.floats();
+}
+
+void Runtime::release(uint32_t parameter) {
+  if (!std::exchange(held_[parameter].by_hand, false)) {
+    throw Error(Status::kFailedPrecondition, fmt::format("{} was not fetched by hand", name(parameter)));
+  }
+  release_whole(parameter);
+}
+
+}  // namespace pliant::sharded

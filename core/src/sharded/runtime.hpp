@@ -1,0 +1,186 @@
+// Runtime: carries out what a coordinator decides for a sharded model: gathers, releases, gradients to their owners.
+//
+// Weights, optimizer state and sums of gradients are shards: f32 arrays of the chunks that the rank owns. One stream
+// has all that ranks exchange, in the order of the visits, which is the same on every rank. The program computes on its
+// own stream, or on the CPU where that reaches the device's memory.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "pliant/accelerator.hpp"
+#include "pliant/balancer.hpp"
+#include "pliant/communicator.hpp"
+#include "pliant/config.hpp"
+#include "pliant/sharded.hpp"
+#include "sharded/coordinator.hpp"
+#include "sharded/exchange.hpp"
+#include "sharded/layout.hpp"
+#include "sharded/model_tables.hpp"
+#include "sharded/ownership.hpp"
+#include "sharded/shard_sums.hpp"
+#include "sharded/whole_memory.hpp"
+
+namespace pliant::sharded {
+
+/// A run of a shard: elements first..first+count of the flat space, and where they lie.
+struct ShardRun {
+  uint64_t first = 0;
+  uint64_t count = 0;
+  float* at = nullptr;
+};
+
+/// What the gradient of a step came to.
+struct GradientFacts {
+  double squared_norm = 0;  ///< of the mean
+  bool finite = true;       ///< of all ranks; the same on all
+};
+
+/// Any thread, one call at a time.
+class Runtime {
+ public:
+  /// `config` was opened with the need "coordinator". The streams are of the device and outlive this; `program` is the
+  /// program's own.
+  Runtime(const Config& config, const Accelerator& accelerator, int32_t device, Stream& program, Stream& exchange,
+          std::vector<std::string> state_names);
+  ~Runtime();
+
+  ModelTables model;
+
+  /// The model is complete.
+  void close_model();
+  [[nodiscard]] const std::vector<std::string>& state_names() const { return state_names_; }
+
+  // The group.
+
+  /// The ranks of a new generation: whatever the old one left is given up. `fresh`: shards have no values yet; otherwise
+  /// they are those of the last group, whose ranks these are.
+  void enter_group(Communicator& communicator, bool fresh);
+  /// The communicator is going. Waits for what it still moves.
+  void leave_group() noexcept;
+  /// First values: calls what the program gave.
+  void initialise();
+  /// Array 0 is the weights, the others are the states. In ascending order.
+  [[nodiscard]] std::vector<ShardRun> runs(size_t array);
+  [[nodiscard]] const Ownership& ownership() const { return ownership_; }
+
+  // A step.
+
+  void begin_step(int64_t rows, int64_t granule, const Assignment& assignment, bool look_for_not_finite);
+  /// Passes that a step has on every rank.
+  [[nodiscard]] size_t rounds() const { return sums_.rounds(); }
+  /// That were made.
+  [[nodiscard]] size_t passes() const { return passes_; }
+  void begin_pass(RowRange rows);
+  void begin_evaluation();
+  void enter(uint32_t module, Direction direction);
+  void leave(uint32_t module, Direction direction);
+  float* value(uint32_t parameter);
+  float* gradient(uint32_t parameter);
+  void end_pass();
+  float* fetch(uint32_t parameter);
+  void release(uint32_t parameter);
+  /// All passes of the step are done.
+  [[nodiscard]] bool is_complete() const;
+  /// True where the last pass, of these rows, had a gradient that is not finite on this rank.
+  [[nodiscard]] bool last_pass_is_finite() const { return pass_is_finite_; }
+  /// Collective: the mean gradient and its norm.
+  GradientFacts finish_gradient(double scale);
+  [[nodiscard]] double squared_gradient_norm() const { return facts_.squared_norm; }
+  void update(const std::function<void(const ShardRange&)>& each);
+  /// Collective: sums modulo 2^64 of the values of all ranks.
+  void add_over_ranks(std::span<uint64_t> values);
+  /// Gives up what is under way in this process; for an exception of the program.
+  void abandon() noexcept;
+
+  [[nodiscard]] ShardedMemory memory() const;
+
+ private:
+  enum class Presence { kAway, kOnItsWay, kWhole };
+  struct Held {
+    Presence presence = Presence::kAway;
+    WholePiece value;
+    WholePiece gradient;
+    size_t gather = 0;     ///< number of the collective that brings it
+    uint32_t entered = 0;  ///< modules that use it and were not left
+    uint32_t uses = 0;     ///< forward visits of the pass without their backward
+    bool by_hand = false;
+    bool is_reduced = false;  ///< in this pass
+  };
+  struct Gathering {
+    size_t number = 0;
+    std::unique_ptr<Event> done;
+  };
+  /// Gradients on their way to their owners.
+  struct Scattering {
+    std::vector<uint32_t> parameters;
+    std::vector<WholePiece> gradients;
+    std::vector<WholePiece> received;
+    const SumRound* round = nullptr;
+    std::unique_ptr<Event> done;
+  };
+  struct Visit {
+    uint32_t module;
+    Direction direction;
+  };
+
+  [[nodiscard]] FlatRange range_of(uint32_t parameter) const;
+  [[nodiscard]] float* array(size_t number) const { return static_cast<float*>(shards_[number].pointer()); }
+  void require_group() const;
+  void begin(bool with_gradient);
+  void carry_out(std::span<const pliant_action> actions);
+  void gather(std::span<const pliant_action> group);
+  void wait(uint32_t parameter);
+  void release_whole(uint32_t parameter);
+  void reduce(std::span<const uint32_t> parameters);
+  void add_received(Scattering& arrived);
+  void drain_scatterings(bool all);
+  void require_whole(uint32_t module, Direction direction) const;
+  [[noreturn]] void refuse(const std::string& what) const;
+  [[nodiscard]] WholePiece take(uint64_t count, const std::string& what);
+  [[nodiscard]] const std::string& name(uint32_t parameter) const { return model.parameter(parameter).name; }
+  void end_step_of_coordinator();
+
+  const Config config_;
+  const Accelerator accelerator_;
+  const int32_t device_;
+  Stream& program_;
+  Stream& exchange_stream_;
+  const bool here_;  ///< the CPU reaches the device's memory
+  std::vector<std::string> state_names_;
+  Coordinator coordinator_;
+  ShardLayout layout_;
+  Ownership ownership_;
+  std::optional<Exchange> exchange_;
+  Communicator* communicator_ = nullptr;
+  int32_t rank_ = 0;
+  std::vector<Buffer> shards_;  ///< weights, then the states
+  ShardSums sums_;
+  std::optional<WholeMemory> memory_;
+
+  std::vector<Held> held_;
+  std::deque<Gathering> gatherings_;
+  size_t gathered_ = 0;
+  std::deque<Scattering> scatterings_;
+  std::vector<Visit> visits_;  ///< entered and not left
+  std::vector<uint32_t> complete_;
+  bool in_pass_ = false;
+  bool with_gradient_ = false;
+  bool has_rows_ = false;
+  bool pass_is_finite_ = true;
+  bool look_for_not_finite_ = false;
+  const SumRound* round_ = nullptr;
+  size_t passes_ = 0;
+  std::vector<RowRange> blocks_;  ///< of this rank
+  bool is_step_ = false;
+  GradientFacts facts_;
+  std::unique_ptr<Event> program_point_;
+};
+
+}  // namespace pliant::sharded

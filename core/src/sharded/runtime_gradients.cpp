@@ -1,0 +1,250 @@
+// Runtime: gradients on their way to their owners, and what a step makes of them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "base/result.hpp"
+#include "pliant/error.hpp"
+#include "pliant/optimizer.hpp"
+#include "sharded/runtime.hpp"
+
+namespace pliant::sharded {
+
+void Runtime::begin_step(int64_t rows, int64_t granule, const Assignment& assignment, bool look_for_not_finite) {
+  sums_.begin_step(rows, granule, assignment);
+  const std::span<const RowRange> own = assignment.of(communicator_->rank());
+  blocks_.assign(own.begin(), own.end());
+  passes_ = 0;
+  look_for_not_finite_ = look_for_not_finite;
+  is_step_ = true;
+}
+
+bool Runtime::is_complete() const {
+  return is_step_ && !in_pass_ && passes_ == sums_.rounds();
+}
+
+void Runtime::begin_pass(RowRange rows) {
+  require_group();
+  if (!is_step_ || passes_ >= sums_.rounds()) {
+    throw Error(Status::kFailedPrecondition, "all passes of the step are done; call Step::commit");
+  }
+  const bool has_block = passes_ < blocks_.size();
+  if (has_block ? rows != blocks_[passes_] : rows.count != 0) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("a pass over {} rows from {} on does not fit: micro-batch {} of {} is next; pass over each "
+                            "of Step::micro_batches once, in order",
+                            rows.count, rows.first, passes_, sums_.rounds()));
+  }
+  has_rows_ = has_block;
+  pass_is_finite_ = true;
+  begin(true);
+  round_ = &sums_.begin_round();
+}
+
+float* Runtime::gradient(uint32_t parameter) {
+  Held& one = held_[parameter];
+  const ParameterRow& row = model.parameter(parameter);
+  if (!in_pass_ || !with_gradient_ || row.frozen || one.is_reduced) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("{} {}", row.name,
+                            row.frozen        ? "is frozen and has no gradient"
+                            : one.is_reduced  ? "has left the last module that used it: its gradient is on its way"
+                                              : "has a gradient only in a pass with gradients"));
+  }
+  if (!one.gradient) {
+    one.gradient = take(row.elements, fmt::format("the gradient of {}", row.name));
+    if (row.elements > 0 && here_) {
+      std::fill_n(one.gradient.floats(), row.elements, 0.0F);
+    } else if (row.elements > 0) {
+      exchange_stream_.fill(one.gradient.floats(), 0, row.elements * sizeof(float));
+      program_point_->record(exchange_stream_);
+      program_.wait(*program_point_);
+    }
+  }
+  return one.gradient.floats();
+}
+
+// All that a rank sends of the group goes as one collective. Ranks without a block take part and add nothing: zeros
+// would make +0 of -0.
+void Runtime::reduce(std::span<const uint32_t> parameters) {
+  Scattering made;
+  made.round = round_;
+  const auto others = static_cast<uint64_t>(exchange_->world_size()) - 1;
+  std::vector<ScatterItem> items;
+  for (const uint32_t parameter : parameters) {
+    Held& one = held_[parameter];
+    const ParameterRow& row = model.parameter(parameter);
+    one.is_reduced = true;
+    if (row.elements == 0) continue;
+    if (has_rows_ && !one.gradient) {  // no module that was visited uses it: zeros, as in a whole gradient
+      one.is_reduced = false;
+      gradient(parameter);
+      one.is_reduced = true;
+    }
+    const FlatRange range = range_of(parameter);
+    ScatterItem item{range, has_rows_ ? one.gradient.floats() : nullptr, nullptr};
+    made.parameters.push_back(parameter);
+    made.gradients.push_back(std::move(one.gradient));
+    made.received.push_back(take(others * exchange_->owned(range), fmt::format("parts of the gradient of {}", row.name)));
+    item.received = made.received.back().floats();
+    items.push_back(item);
+  }
+  if (items.empty()) return;
+  if (!here_) {  // the program's stream may still compute them
+    program_point_->record(program_);
+    exchange_stream_.wait(*program_point_);
+  }
+  for (const ScatterItem& item : items) {
+    if (!look_for_not_finite_ || item.addend == nullptr) continue;
+    if (!sums_.finite(item.addend, static_cast<uint64_t>(item.range.count))) pass_is_finite_ = false;
+  }
+  exchange_->scatter(items, round_->adds);
+  made.done = std::make_unique<Event>(accelerator_, device_);
+  made.done->record(exchange_stream_);
+  scatterings_.push_back(std::move(made));
+  if (!here_) drain_scatterings(true);  // additions are enqueued behind what they wait for
+}
+
+void Runtime::add_received(Scattering& arrived) {
+  std::vector<const float*> at(arrived.round->adds.size());
+  for (size_t i = 0; i < arrived.parameters.size(); ++i) {
+    const ParameterRow& row = model.parameter(arrived.parameters[i]);
+    const std::vector<ShardPiece> pieces = exchange_->owned_pieces(range_of(arrived.parameters[i]));
+    uint64_t owned = 0;
+    for (const ShardPiece& piece : pieces) owned += static_cast<uint64_t>(piece.range.count);
+    uint64_t done = 0;
+    for (const ShardPiece& piece : pieces) {
+      for (int32_t rank = 0; rank < exchange_->world_size(); ++rank) {
+        const bool is_own = rank == exchange_->rank();
+        at[static_cast<size_t>(rank)] =
+            is_own ? arrived.gradients[i].floats() + (piece.range.first - static_cast<int64_t>(row.offset))
+                   : arrived.received[i].floats() + exchange_->place_of(rank) * owned + done;
+      }
+      sums_.add(*arrived.round, static_cast<uint64_t>(piece.shard_offset), static_cast<uint64_t>(piece.range.count), at);
+      done += static_cast<uint64_t>(piece.range.count);
+    }
+  }
+}
+
+void Runtime::drain_scatterings(bool all) {
+  while (!scatterings_.empty()) {
+    Scattering& oldest = scatterings_.front();
+    if (here_) {
+      if (!all && !oldest.done->is_reached()) return;
+      oldest.done->synchronize();
+    }
+    add_received(oldest);
+    scatterings_.pop_front();
+  }
+}
+
+void Runtime::end_pass() {
+  if (!in_pass_) throw Error(Status::kFailedPrecondition, "no pass is under way; call begin_pass first");
+  if (!visits_.empty()) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("{} was entered and not left; leave every module before the pass ends",
+                            model.modules()[visits_.back().module].name));
+  }
+  carry_out(coordinator_.end_pass());
+  if (with_gradient_) {
+    std::vector<uint32_t> rest;
+    for (uint32_t parameter = 0; parameter < held_.size(); ++parameter) {
+      const bool is_left = std::count(complete_.begin(), complete_.end(), parameter) > 0;
+      if (!model.parameter(parameter).frozen && (!held_[parameter].is_reduced || is_left)) rest.push_back(parameter);
+    }
+    complete_.clear();
+    if (!rest.empty()) reduce(rest);
+    drain_scatterings(true);
+    ++passes_;
+  }
+  in_pass_ = false;
+}
+
+void Runtime::end_step_of_coordinator() {
+  carry_out(coordinator_.end_step());
+  for (uint32_t parameter = 0; parameter < held_.size(); ++parameter) {
+    const Held& one = held_[parameter];
+    if (one.presence == Presence::kAway || one.by_hand) continue;
+    refuse(fmt::format("keeps {} over the end of a step, where its value changes", name(parameter)));
+  }
+  gatherings_.clear();
+}
+
+GradientFacts Runtime::finish_gradient(double scale) {
+  end_step_of_coordinator();
+  const uint64_t elements = model.elements();
+  float* const total = sums_.total();
+  const FlatRange all{0, static_cast<int64_t>(elements)};
+  const std::vector<ShardPiece> pieces = exchange_->owned_pieces(all);
+  const auto world_size = static_cast<size_t>(exchange_->world_size());
+  std::vector<uint64_t> counts(world_size);
+  for (const ShardPiece& piece : ownership_.pieces_of(layout_, all)) {
+    counts[static_cast<size_t>(piece.owner)] += norm_chunks(static_cast<uint64_t>(piece.range.count));
+  }
+  uint64_t chunks = 0;
+  for (const uint64_t count : counts) chunks += count;
+  const uint64_t own = counts[static_cast<size_t>(exchange_->rank())];
+  Buffer norms(accelerator_, device_, std::max<uint64_t>(own + chunks, 1) * sizeof(double));
+  auto* const own_norms = static_cast<double*>(norms.pointer());
+  double* const all_norms = own_norms + own;
+  uint64_t done = 0;
+  for (const ShardPiece& piece : pieces) {
+    float* const at = total + piece.shard_offset;
+    const std::array<const void*, 1> from{at};
+    const auto count = static_cast<uint64_t>(piece.range.count);
+    exchange_stream_.reduce(at, from, count, DType::kF32, ReduceOp::kSum, scale);
+    squared_norms(exchange_stream_, own_norms + done, at, count);
+    done += norm_chunks(count);
+  }
+  communicator_->all_gather_v(own_norms, all_norms, counts, DType::kF64, exchange_stream_);
+  std::vector<double> of_ranks(chunks);
+  exchange_stream_.copy(of_ranks.data(), all_norms, chunks * sizeof(double));
+  exchange_stream_.synchronize();
+  // In the order of the flat space, whoever owns what.
+  std::vector<uint64_t> next(world_size);
+  for (size_t rank = 1; rank < world_size; ++rank) next[rank] = next[rank - 1] + counts[rank - 1];
+  NormTree tree;
+  for (const ShardPiece& piece : ownership_.pieces_of(layout_, all)) {
+    uint64_t& at = next[static_cast<size_t>(piece.owner)];
+    const uint64_t count = norm_chunks(static_cast<uint64_t>(piece.range.count));
+    tree.add(std::span(of_ranks).subspan(at, count));
+    at += count;
+  }
+  facts_.squared_norm = tree.sum();
+  facts_.finite = std::isfinite(facts_.squared_norm);
+  return facts_;
+}
+
+void Runtime::update(const std::function<void(const ShardRange&)>& each) {
+  std::vector<float*> states(state_names_.size());
+  for (uint32_t parameter = 0; parameter < model.parameters().size(); ++parameter) {
+    const ParameterRow& row = model.parameter(parameter);
+    if (row.frozen || row.elements == 0) continue;
+    for (const ShardPiece& piece : exchange_->owned_pieces(range_of(parameter))) {
+      for (size_t i = 0; i < states.size(); ++i) states[i] = array(i + 1) + piece.shard_offset;
+      ShardRange range;
+      range.parameter = ParameterId{parameter};
+      range.first = static_cast<uint64_t>(piece.range.first) - row.offset;
+      range.count = static_cast<uint64_t>(piece.range.count);
+      range.weights = array(0) + piece.shard_offset;
+      range.gradient = sums_.total() + piece.shard_offset;
+      range.state = states;
+      each(range);
+    }
+  }
+}
+
+void Runtime::add_over_ranks(std::span<uint64_t> values) {
+  if (exchange_->world_size() == 1 || values.empty()) return;
+  Buffer there(accelerator_, device_, values.size_bytes());
+  exchange_stream_.copy(there.pointer(), values.data(), values.size_bytes());
+  communicator_->all_reduce(there.pointer(), there.pointer(), values.size(), DType::kI64, ReduceOp::kSum,
+                            exchange_stream_);
+  exchange_stream_.copy(values.data(), there.pointer(), values.size_bytes());
+  exchange_stream_.synchronize();
+}
+
+}  // namespace pliant::sharded

@@ -1,0 +1,91 @@
+#include "sharded/whole_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/result.hpp"
+#include "pliant/error.hpp"
+
+namespace pliant::sharded {
+namespace {
+
+uint64_t rounded(uint64_t bytes) {
+  return (bytes + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
+}
+
+}  // namespace
+
+WholePiece::WholePiece(WholePiece&& other) noexcept
+    : taken_(std::exchange(other.taken_, false)),
+      pointer_(std::exchange(other.pointer_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      books_(std::exchange(other.books_, nullptr)),
+      own_(std::move(other.own_)),
+      of_arena_(std::move(other.of_arena_)) {}
+
+WholePiece& WholePiece::operator=(WholePiece&& other) noexcept {
+  if (this == &other) return *this;
+  reset();
+  taken_ = std::exchange(other.taken_, false);
+  pointer_ = std::exchange(other.pointer_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
+  books_ = std::exchange(other.books_, nullptr);
+  own_ = std::move(other.own_);
+  of_arena_ = std::move(other.of_arena_);
+  return *this;
+}
+
+void WholePiece::reset() noexcept {
+  if (!std::exchange(taken_, false)) return;
+  if (books_ != nullptr) books_->taken_ -= bytes_;
+  own_ = StreamBuffer();
+  of_arena_ = ArenaBuffer();
+  pointer_ = nullptr;
+  bytes_ = 0;
+}
+
+WholeMemory::WholeMemory(const Accelerator& accelerator, int32_t device, Stream& stream, uint64_t budget)
+    : stream_(stream), budget_(budget) {
+  if (budget > 0) arena_.emplace(accelerator, device, budget);
+}
+
+WholePiece WholeMemory::take(uint64_t count, const std::string& what) {
+  WholePiece piece;
+  piece.bytes_ = rounded(count * sizeof(float));
+  piece.books_ = this;
+  if (count > 0 && budget_ > 0) {
+    const auto refuse = [&](const std::string& why) {
+      throw Error(Status::kResourceExhausted,
+                  fmt::format("[coordinator] budget = {} is too small: {} needs {} bytes{}", budget_, what,
+                              piece.bytes_, why),
+                  ExitCode::kUsage);
+    };
+    if (piece.bytes_ > budget_ - std::min(budget_, taken_)) {
+      refuse(taken_ == 0 ? std::string() : fmt::format(", and {} are taken", taken_));
+    }
+    try {
+      piece.of_arena_ = ArenaBuffer(*arena_, stream_, piece.bytes_);
+    } catch (const Error& error) {
+      if (error.status() != Status::kResourceExhausted) throw;
+      refuse(fmt::format(" in one piece; {} are taken, and the largest gap has {}", taken_,
+                         arena_->largest_free_bytes()));
+    }
+    piece.pointer_ = piece.of_arena_.pointer();
+  } else if (count > 0) {
+    try {
+      piece.own_ = StreamBuffer(stream_, piece.bytes_);
+    } catch (const Error& error) {
+      if (error.status() != Status::kResourceExhausted) throw;
+      throw Error(Status::kResourceExhausted, fmt::format("no memory for {}: {}", what, error.message()));
+    }
+    piece.pointer_ = piece.own_.pointer();
+  }
+  piece.taken_ = true;
+  taken_ += piece.bytes_;
+  most_taken_ = std::max(most_taken_, taken_);
+  return piece;
+}
+
+}  // namespace pliant::sharded

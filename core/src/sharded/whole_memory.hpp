@@ -1,0 +1,56 @@
+// WholeMemory: memory for whole parameters, whole gradients and what is on its way between ranks, with its books.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "pliant/accelerator.hpp"
+#include "pliant/arena.hpp"
+
+namespace pliant::sharded {
+
+/// A piece of it. Movable; gives itself back to work that is enqueued on the stream afterwards.
+class WholePiece {
+ public:
+  WholePiece() = default;
+  ~WholePiece() { reset(); }
+  WholePiece(WholePiece&& other) noexcept;
+  WholePiece& operator=(WholePiece&& other) noexcept;
+  void reset() noexcept;
+  [[nodiscard]] float* floats() const { return static_cast<float*>(pointer_); }
+  [[nodiscard]] explicit operator bool() const { return taken_; }
+
+ private:
+  friend class WholeMemory;
+  bool taken_ = false;
+  void* pointer_ = nullptr;
+  uint64_t bytes_ = 0;
+  class WholeMemory* books_ = nullptr;
+  StreamBuffer own_;
+  ArenaBuffer of_arena_;
+};
+
+/// One thread at a time. Outlives its pieces; the stream outlives both.
+class WholeMemory {
+ public:
+  /// `budget` in bytes: all pieces lie in one allocation of that size. 0: there is no limit.
+  WholeMemory(const Accelerator& accelerator, int32_t device, Stream& stream, uint64_t budget);
+  /// A piece of `count` floats for `what`, "the whole of up.weight". Throws kResourceExhausted, saying what it is for,
+  /// what it needs and what is taken, where the budget or the device does not suffice.
+  [[nodiscard]] WholePiece take(uint64_t count, const std::string& what);
+
+  [[nodiscard]] uint64_t budget() const { return budget_; }
+  [[nodiscard]] uint64_t taken() const { return taken_; }
+  [[nodiscard]] uint64_t most_taken() const { return most_taken_; }
+
+ private:
+  friend class WholePiece;
+  Stream& stream_;
+  uint64_t budget_;
+  std::optional<Arena> arena_;
+  uint64_t taken_ = 0;
+  uint64_t most_taken_ = 0;
+};
+
+}  // namespace pliant::sharded

@@ -1,0 +1,32 @@
+// ShardedLm: the same transformer with its weights in shards. A block's weights are whole only while it computes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <pliant/sharded.hpp>
+#include <span>
+
+#include "model.hpp"
+
+namespace tinylm {
+
+/// Computes on one thread, and has the bits of Model.
+class ShardedLm {
+ public:
+  /// Adds its parameters and modules to `shards`, which outlives this.
+  ShardedLm(pliant::ShardedModel& shards, const ModelShape& shape, uint64_t seed);
+  ~ShardedLm();
+
+  /// Inside a pass: visits every module forward and backward. As Model::loss_and_gradient; without sequences it
+  /// computes nothing.
+  double loss_and_gradient(std::span<const Sequence> sequences);
+  [[nodiscard]] bool decays(pliant::ParameterId parameter) const;
+  /// How many there are.
+  [[nodiscard]] uint64_t weights() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tinylm
