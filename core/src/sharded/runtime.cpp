@@ -80,6 +80,7 @@ void Runtime::enter_group(Communicator& communicator, bool fresh) {
   }
   exchange_.emplace(communicator, exchange_stream_, layout_, ownership_);
   coordinator_.set_model(model, memory_->budget(), sizeof(float), world_size);
+  has_model_ = true;
 }
 
 void Runtime::leave_group() noexcept {
@@ -102,6 +103,7 @@ void Runtime::abandon() noexcept {
   visits_.clear();
   in_pass_ = false;
   round_ = nullptr;
+  if (!has_model_) return;
   try {
     static_cast<void>(coordinator_.end_step());  // what it counts as whole is not any more
   } catch (...) {  // NOLINT(bugprone-empty-catch): it gets the model anew before it is asked again

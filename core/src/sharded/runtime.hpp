@@ -155,6 +155,7 @@ class Runtime {
   const bool here_;  ///< the CPU reaches the device's memory
   std::vector<std::string> state_names_;
   Coordinator coordinator_;
+  bool has_model_ = false;  ///< it was given one
   ShardLayout layout_;
   Ownership ownership_;
   std::optional<Exchange> exchange_;
