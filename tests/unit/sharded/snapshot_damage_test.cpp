@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 
+#include "says.hpp"
 #include "sharded_snapshot.hpp"
 
 namespace pliant::sharded {
@@ -29,18 +30,13 @@ Refusal read_whole(const std::filesystem::path& folder, const SnapshotIndex& ind
   return {};
 }
 
-bool has(const Refusal& refusal, const std::string& part) {
-  INFO(refusal.message);
-  return refusal.message.find(part) != std::string::npos;
-}
-
 TEST_CASE("a missing part is data loss that names its file") {
   const ScratchFolder folder;
   const SnapshotIndex index = write_all_ranks(folder.path(), small_content(3));
   std::filesystem::remove(folder / index.parts[1].file);
   const Refusal refusal = read_whole(folder.path(), index);
   CHECK(refusal.status == Status::kDataLoss);
-  CHECK(has(refusal, index.parts[1].file + " cannot be used: it is missing"));
+  CHECK(says(refusal.message, index.parts[1].file + " cannot be used: it is missing"));
 }
 
 TEST_CASE("a part that is cut anywhere, or longer, is refused") {
@@ -54,10 +50,10 @@ TEST_CASE("a part that is cut anywhere, or longer, is refused") {
     test::write_all(file, whole.substr(0, size));
     const Refusal refusal = read_whole(folder.path(), index);
     CHECK(refusal.status == Status::kDataLoss);
-    CHECK(has(refusal, index.parts[2].file));
+    CHECK(says(refusal.message, index.parts[2].file));
   }
   test::write_all(file, whole.substr(0, whole.size() - 1));
-  CHECK(has(read_whole(folder.path(), index), "it is cut short"));
+  CHECK(says(read_whole(folder.path(), index).message, "it is cut short"));
   test::write_all(file, whole + '\0');
   CHECK(read_whole(folder.path(), index).status == Status::kDataLoss);
 }
@@ -109,21 +105,21 @@ TEST_CASE("a part of another step, run, rank or model is named as such") {
   };
   const Refusal step = with(small_content(3, 30), 1);
   CHECK(step.status == Status::kFailedPrecondition);
-  CHECK(has(step, index.parts[1].file + " cannot be used: it is of the step 30, not of 20"));
+  CHECK(says(step.message, index.parts[1].file + " cannot be used: it is of the step 30, not of 20"));
   SnapshotContent content = small_content(3);
   content.run_id = "run-2";
-  CHECK(has(with(content, 1), "it is of the run \"run-2\", not of \"run-1\""));
-  CHECK(has(with(small_content(3), 2), "it is of the rank 2, not of 1"));
-  CHECK(has(with(small_content(2), 1), "it is of the world size 2, not of 3"));
+  CHECK(says(with(content, 1).message, "it is of the run \"run-2\", not of \"run-1\""));
+  CHECK(says(with(small_content(3), 2).message, "it is of the rank 2, not of 1"));
+  CHECK(says(with(small_content(2), 1).message, "it is of the world size 2, not of 3"));
   content = small_content(3);
   content.params[3].shape = {7, 501};
-  CHECK(has(with(content, 1), "it is of the layout of the model"));
+  CHECK(says(with(content, 1).message, "it is of the layout of the model"));
   content = small_content(3);
   content.kinds[1] = "moment2";
-  CHECK(has(with(content, 1), "it is of the list of arrays"));
+  CHECK(says(with(content, 1).message, "it is of the list of arrays"));
   content = small_content(3);
   content.ownership = *Ownership::of_runs(std::vector<Ownership::Run>{{2, 1}, {3, 0}, {2, 2}}, 3, 0);
-  CHECK(has(with(content, 1), "it holds other chunks than its rank owned"));
+  CHECK(says(with(content, 1).message, "it holds other chunks than its rank owned"));
 }
 
 TEST_CASE("another writing of the same part is not the part that is listed") {
@@ -139,7 +135,7 @@ TEST_CASE("another writing of the same part is not the part that is listed") {
   CHECK(late->file != index.parts[0].file);
   CHECK(read_whole(folder.path(), index).status == Status::kOk);
   test::write_all(folder / index.parts[0].file, test::read_all(folder / late->file));
-  CHECK(has(read_whole(folder.path(), index), "holds other numbers than the part that the snapshot lists"));
+  CHECK(says(read_whole(folder.path(), index).message, "holds other numbers than the part that the snapshot lists"));
 }
 
 TEST_CASE("a pipe or a folder in the place of a part is refused at once") {
@@ -148,10 +144,10 @@ TEST_CASE("a pipe or a folder in the place of a part is refused at once") {
   const auto file = folder / index.parts[0].file;
   std::filesystem::remove(file);
   REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
-  CHECK(has(read_whole(folder.path(), index), "it is not a regular file"));
+  CHECK(says(read_whole(folder.path(), index).message, "it is not a regular file"));
   std::filesystem::remove(file);
   std::filesystem::create_directory(file);
-  CHECK(has(read_whole(folder.path(), index), "it is not a regular file"));
+  CHECK(says(read_whole(folder.path(), index).message, "it is not a regular file"));
 }
 
 TEST_CASE("a part that cannot be written leaves nothing behind") {

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "says.hpp"
 #include "sharded_snapshot.hpp"
 
 namespace pliant::sharded {
@@ -15,7 +16,7 @@ SnapshotIndex some_index() {
 }
 
 /// The index with `from` replaced by `to`; both are text of the file.
-std::string refusal(const std::string& from, const std::string& to) {
+std::string index_refusal(const std::string& from, const std::string& to) {
   std::string text = some_index().save();
   const size_t at = text.find(from);
   REQUIRE(at != std::string::npos);
@@ -27,34 +28,29 @@ std::string refusal(const std::string& from, const std::string& to) {
   return index.error().message();
 }
 
-bool has(const std::string& text, const std::string& part) {
-  INFO(text);
-  return text.find(part) != std::string::npos;
-}
-
 TEST_CASE("an index that is damaged is refused and says where") {
-  CHECK(has(refusal("{", ""), "parse error"));
-  CHECK(has(refusal("\"format\":1", "\"format\":2"), "its format is 2"));
-  CHECK(has(refusal("\"format\":1", "\"format\":\"1\""), "type"));
-  CHECK(has(refusal("\"step\":20", "\"step\":-1"), "-1 is no step"));
-  CHECK(has(refusal("\"step\"", "\"stop\""), "step"));
-  CHECK(has(refusal("\"moment1\"", "\"weight\""), "'weight' is the name of two"));
-  CHECK(has(refusal("\"scale\"", "\"embed\""), "'embed' is the name of two"));
-  CHECK(has(refusal("\"scale\"", "\"\""), "'' is no name"));
-  CHECK(has(refusal("[30,100]", "[30,-100]"), "'embed' of shape [30,-100] has a shape that no memory holds"));
-  CHECK(has(refusal("[30,100]", "[30,9999]"), "chunks, its owners 7"));
-  CHECK(has(refusal("[30,100]", "[30,101]"), "do not lie where this release lays them"));
-  CHECK(has(refusal("[30,100]", "[true,100]"), "type"));
-  CHECK(has(refusal("[30,100]", "[[[[[30]]]],100]"), "nests deeper"));
-  CHECK(has(refusal("ranks 2 chunks", "ranks 3 chunks"), "2 parts are of 3 ranks"));
-  CHECK(has(refusal("pliant-ownership 1", "pliant-ownership 2"), "format is another"));
-  CHECK(has(refusal("rank-1-of-2.ba9876543210", "rank-0-of-2.0123456789ab"), "is the part of two ranks"));
+  CHECK(says(index_refusal("{", ""), "parse error"));
+  CHECK(says(index_refusal("\"format\":1", "\"format\":2"), "its format is 2"));
+  CHECK(says(index_refusal("\"format\":1", "\"format\":\"1\""), "type"));
+  CHECK(says(index_refusal("\"step\":20", "\"step\":-1"), "-1 is no step"));
+  CHECK(says(index_refusal("\"step\"", "\"stop\""), "step"));
+  CHECK(says(index_refusal("\"moment1\"", "\"weight\""), "'weight' is the name of two"));
+  CHECK(says(index_refusal("\"scale\"", "\"embed\""), "'embed' is the name of two"));
+  CHECK(says(index_refusal("\"scale\"", "\"\""), "'' is no name"));
+  CHECK(says(index_refusal("[30,100]", "[30,-100]"), "'embed' of shape [30,-100] has a shape that no memory holds"));
+  CHECK(says(index_refusal("[30,100]", "[30,9999]"), "chunks, its owners 7"));
+  CHECK(says(index_refusal("[30,100]", "[30,101]"), "do not lie where this release lays them"));
+  CHECK(says(index_refusal("[30,100]", "[true,100]"), "type"));
+  CHECK(says(index_refusal("[30,100]", "[[[[[30]]]],100]"), "nests deeper"));
+  CHECK(says(index_refusal("ranks 2 chunks", "ranks 3 chunks"), "2 parts are of 3 ranks"));
+  CHECK(says(index_refusal("pliant-ownership 1", "pliant-ownership 2"), "format is another"));
+  CHECK(says(index_refusal("rank-1-of-2.ba9876543210", "rank-0-of-2.0123456789ab"), "is the part of two ranks"));
   for (const char* name : {"../rank-1-of-2.ba9876543210", "rank-/../../x", "part", "rank-", ""}) {
-    CHECK(has(refusal("rank-1-of-2.ba9876543210", name), "is no part"));
+    CHECK(says(index_refusal("rank-1-of-2.ba9876543210", name), "is no part"));
   }
-  CHECK(has(refusal(" 8192 ", " 08192 "), "is no part"));
-  CHECK(has(refusal(" 8192 ", " "), "is no part"));
-  CHECK(has(refusal("ffffffffffffffff", "fffffffffffffffff"), "is no part"));
+  CHECK(says(index_refusal(" 8192 ", " 08192 "), "is no part"));
+  CHECK(says(index_refusal(" 8192 ", " "), "is no part"));
+  CHECK(says(index_refusal("ffffffffffffffff", "fffffffffffffffff"), "is no part"));
 }
 
 TEST_CASE("content that does not hold together is refused") {
@@ -67,7 +63,7 @@ TEST_CASE("content that does not hold together is refused") {
   CHECK_FALSE(content.checked_layout().has_value());
   content = small_content(2);
   content.ownership = *Ownership::deal(3, 2);
-  CHECK(has(content.checked_layout().error().message(), "7 chunks, its owners 3"));
+  CHECK(says(content.checked_layout().error().message(), "7 chunks, its owners 3"));
 }
 
 TEST_CASE("an index is read as it was written") {
@@ -88,11 +84,11 @@ TEST_CASE("parameters of another model are named with both shapes") {
   REQUIRE_FALSE(other.has_value());
   CHECK(other.error().status() == Status::kFailedPrecondition);
   CHECK(other.error().exit_code() == ExitCode::kUsage);
-  CHECK(has(other.error().message(),
-            "the snapshot snapshots/step-00000020.snapshot is of another model: parameter 3 is 'layers.0.weight' of "
-            "shape [500,7] in this program, 'layers.0.weight' of shape [7,500] in the snapshot"));
+  CHECK(says(other.error().message(),
+             "the snapshot snapshots/step-00000020.snapshot is of another model: parameter 3 is 'layers.0.weight' of "
+             "shape [500,7] in this program, 'layers.0.weight' of shape [7,500] in the snapshot"));
   own.pop_back();
-  CHECK(has(index.require_params(own, "s").error().message(), "parameter 3 is none in this program"));
+  CHECK(says(index.require_params(own, "s").error().message(), "parameter 3 is none in this program"));
 }
 
 }  // namespace
