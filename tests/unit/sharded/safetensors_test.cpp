@@ -1,0 +1,224 @@
+// .safetensors files: what is refused, and that what is written is what others would read.
+#include "sharded/safetensors.hpp"
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include <stdexcept>
+
+#include "says.hpp"
+#include "scratch_folder.hpp"
+
+namespace pliant::sharded {
+namespace {
+
+using test::ScratchFolder;
+
+std::string u64(uint64_t value) {
+  std::string bytes;
+  for (unsigned i = 0; i < 8; ++i) bytes += static_cast<char>(value >> (8 * i));
+  return bytes;
+}
+
+/// Why a file of this header and `data_bytes` bytes is refused; empty: it is not.
+std::string refusal(const std::string& json, uint64_t data_bytes, Status status = Status::kDataLoss) {
+  const ScratchFolder folder;
+  test::write_all(folder / "t.safetensors", u64(json.size()) + json + std::string(data_bytes, 'x'));
+  const auto reader = SafetensorsReader::open(folder / "t.safetensors");
+  if (reader) return {};
+  CHECK(reader.error().status() == status);
+  CHECK(reader.error().message().find("t.safetensors is no .safetensors file that can be read: ") != std::string::npos);
+  return reader.error().message();
+}
+
+std::string f32(const std::string& shape, const std::string& offsets) {
+  return R"({"dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
+}
+
+TEST_CASE("headers that are cut, too long or no JSON are refused") {
+  const ScratchFolder folder;
+  const auto open = [&folder](const std::string& bytes) {
+    test::write_all(folder / "t", bytes);
+    const auto reader = SafetensorsReader::open(folder / "t");
+    REQUIRE_FALSE(reader.has_value());
+    CHECK(reader.error().status() == Status::kDataLoss);
+    return reader.error().message();
+  };
+  CHECK(says(open(""), "cut short"));
+  CHECK(says(open("1234567"), "cut short"));
+  CHECK(says(open(u64(3) + "{}"), "cut short"));
+  CHECK(says(open(u64(100'000'001) + "{}"), "would have 100000001 bytes"));
+  CHECK(says(open(u64(~uint64_t{0}) + "{}"), "would have 18446744073709551615 bytes"));
+  CHECK(says(refusal("", 0), "does not begin with '{'"));
+  CHECK(says(refusal(" {}", 0), "does not begin with '{'"));
+  CHECK(says(refusal("[]", 0), "does not begin with '{'"));
+  CHECK(says(refusal("{", 0), "no JSON at byte"));
+  CHECK(says(refusal("{} {}", 0), "no JSON at byte"));
+  CHECK(says(refusal("{\"\xff\":1}", 0), "no JSON at byte"));
+  CHECK(SafetensorsReader::open(folder / "none").error().status() == Status::kNotFound);
+}
+
+TEST_CASE("members that describe no tensor are refused by name") {
+  CHECK(says(refusal(R"({"a":1})", 0), "1 stands where none is expected"));
+  CHECK(says(refusal(R"({"a":"x"})", 0), "'x' stands where none is expected"));
+  CHECK(says(refusal(R"({"a":null})", 0), "null"));
+  CHECK(says(refusal(R"({"a":true})", 0), "truth value"));
+  CHECK(says(refusal(R"({"a":[]})", 0), "an array stands"));
+  CHECK(says(refusal(R"({"a":{}})", 0), "'a' lacks"));
+  CHECK(says(refusal(R"({"a":{"dtype":"F32","shape":[]}})", 0), "'a' lacks"));
+  CHECK(says(refusal(R"({"a":{"kind":"F32"}})", 0), "a tensor has no 'kind'"));
+  CHECK(says(refusal(R"({"a":{"dtype":{}}})", 0), "nests deeper"));
+  CHECK(says(refusal(R"({"a":{"shape":[[1]]}})", 0), "an array stands"));
+  CHECK(says(refusal(R"({"a":)" + f32("[1]", "[0,4,8]") + "}", 4), "no begin and end"));
+  CHECK(says(refusal(R"({"a":)" + f32("[1]", "[4,0]") + "}", 4), "no begin and end"));
+  CHECK(says(refusal(R"({"a":)" + f32("[-1]", "[0,4]") + "}", 4), "-1 is no size"));
+  CHECK(says(refusal(R"({"a":)" + f32("[1.0]", "[0,4]") + "}", 4), "1.0 is no size"));
+  CHECK(says(refusal(R"({"a":)" + f32("[18446744073709551615]", "[0,4]") + "}", 4), "is no size"));
+  CHECK(says(refusal(R"({"__metadata__":{"a":1}})", 0), "1 stands where none is expected"));
+  CHECK(says(refusal(R"({"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})", 1, Status::kUnimplemented),
+             "the tensor 'a' has elements of type 'F8_E4M3'"));
+}
+
+TEST_CASE("names that come twice are refused wherever they stand") {
+  const std::string one = f32("[1]", "[0,4]");
+  CHECK(says(refusal(R"({"a":)" + one + R"(,"a":)" + f32("[1]", "[4,8]") + "}", 8), "'a' comes twice"));
+  CHECK(says(refusal(R"({"a":{"dtype":"F32","dtype":"F32"}})", 4), "'dtype' comes twice in 'a'"));
+  CHECK(says(refusal(R"({"__metadata__":{"k":"1","k":"2"}})", 0), "'k' comes twice"));
+  CHECK(says(refusal(R"({"__metadata__":{},"__metadata__":{}})", 0), "comes twice"));
+}
+
+TEST_CASE("bytes of two tensors, of none, too few and too many are refused") {
+  const std::string a = R"({"a":)" + f32("[2]", "[0,8]");
+  CHECK(says(refusal(a + "}", 7), "'a' ends 1 bytes behind the end"));
+  CHECK(says(refusal(a + "}", 9), "1 bytes at the end belong to no tensor"));
+  CHECK(says(refusal("{}", 1), "1 bytes at the end belong to no tensor"));
+  CHECK(says(refusal(a + R"(,"b":)" + f32("[1]", "[4,8]") + "}", 8), "'b' begins inside another tensor"));
+  CHECK(says(refusal(a + R"(,"b":)" + f32("[1]", "[12,16]") + "}", 16), "4 bytes before 'b' belong to no tensor"));
+  CHECK(says(refusal(R"({"a":)" + f32("[3]", "[0,8]") + "}", 8), "'a' has 8 bytes, its type and shape ask for 12"));
+  CHECK(says(refusal(R"({"a":)" + f32("[4294967296,4294967296,4294967296]", "[0,0]") + "}", 0), "no file holds"));
+}
+
+TEST_CASE("files of other writers are read: any order, spaces, scalars and empty tensors") {
+  const ScratchFolder folder;
+  const std::string json =
+      R"({ "late":{"data_offsets":[4,6],"dtype":"BF16","shape":[]},"__metadata__":{"format":"pt"},)"
+      R"( "early":{"shape":[4],"dtype":"U8","data_offsets":[0,4]},"none":)" +
+      f32("[3,0]", "[4,4]") + "}  ";
+  test::write_all(folder / "t", u64(json.size()) + json + "abcdxy");
+  const auto reader = SafetensorsReader::open(folder / "t");
+  REQUIRE(reader.has_value());
+  REQUIRE(reader->header().tensors.size() == 3);
+  CHECK(reader->header().tensors[0].name == "early");
+  CHECK(reader->header().tensors[1].name == "none");
+  CHECK(reader->header().metadata == Metadata{{"format", "pt"}});
+  const Tensor* late = reader->find("late");
+  REQUIRE(late != nullptr);
+  CHECK(late->dtype == DType::kBF16);
+  std::string bytes(2, '\0');
+  REQUIRE(reader->read(*late, 0, 2, bytes.data()).has_value());
+  CHECK(bytes == "xy");
+  CHECK(reader->read(*late, 1, 2, bytes.data()).error().status() == Status::kOutOfRange);
+  CHECK(reader->find("later") == nullptr);
+}
+
+TEST_CASE("the bytes of a file are those that the format asks for") {
+  const ScratchFolder folder;
+  SafetensorsHeader header;
+  header.metadata = {{"format", "pt"}};
+  header.tensors = {{"w\"1", DType::kF32, {1, 2}}, {"b", DType::kU8, {3}}};
+  const auto written = write_safetensors(folder / "t", header, false, [](SafetensorsSink& sink) -> Result<> {
+    if (Result<> first = sink.write("abcde", 5); !first) return first;
+    CHECK(sink.left() == 6);
+    return sink.write("fghijk", 6);
+  });
+  REQUIRE(written.has_value());
+  const std::string json =
+      R"({"__metadata__":{"format":"pt"},"w\"1":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},)"
+      R"("b":{"dtype":"U8","shape":[3],"data_offsets":[8,11]}})";
+  const std::string padded = json + std::string((8 - json.size() % 8) % 8, ' ');
+  CHECK(test::read_all(folder / "t") == u64(padded.size()) + padded + "abcdefghijk");
+}
+
+TEST_CASE("tensors that cannot be written are refused before there is a file") {
+  const ScratchFolder folder;
+  const auto refused = [&folder](std::vector<Tensor> tensors, Metadata metadata = {}) {
+    const auto written = write_safetensors(folder / "t", {std::move(tensors), std::move(metadata)}, false,
+                                           [](SafetensorsSink&) -> Result<> { return {}; });
+    REQUIRE_FALSE(written.has_value());
+    CHECK(written.error().status() == Status::kInvalidArgument);
+    return written.error().message();
+  };
+  CHECK(says(refused({{"a", DType::kF32, {1}}, {"a", DType::kF32, {1}}}), "two tensors have the name 'a'"));
+  CHECK(says(refused({{"__metadata__", DType::kF32, {1}}}), "is no name of a tensor"));
+  CHECK(says(refused({{"\xff", DType::kF32, {1}}}), "is no name of a tensor"));
+  CHECK(says(refused({{"a", static_cast<DType>(99), {1}}}), "unknown type 99"));
+  CHECK(says(refused({{"a", DType::kF32, {-1}}}), "negative length -1"));
+  CHECK(says(refused({{"a", DType::kF32, {int64_t{1} << 62}}}), "no file holds"));
+  CHECK(says(refused({}, {{"k", "\xff"}}), "the metadata 'k'"));
+  CHECK(folder.names().empty());
+}
+
+TEST_CASE("too few bytes, too many, an error and an exception leave nothing behind") {
+  const ScratchFolder folder;
+  const auto write = [&folder](const std::function<Result<>(SafetensorsSink&)>& fill) {
+    return write_safetensors(folder / "t", {{{"a", DType::kF32, {1}}}, {}}, false, fill);
+  };
+  const auto few = write([](SafetensorsSink& sink) { return sink.write("abc", 3); });
+  REQUIRE_FALSE(few.has_value());
+  CHECK(says(few.error().message(), "1 of the 4 bytes of its tensors did not come"));
+  const auto many = write([](SafetensorsSink& sink) { return sink.write("abcde", 5); });
+  REQUIRE_FALSE(many.has_value());
+  CHECK(many.error().status() == Status::kFailedPrecondition);
+  const auto own = write([](SafetensorsSink&) -> Result<> { return failed(Status::kPeerLost, "a peer died"); });
+  REQUIRE_FALSE(own.has_value());
+  CHECK(own.error().status() == Status::kPeerLost);
+  CHECK_THROWS_AS(static_cast<void>(write([](SafetensorsSink&) -> Result<> { throw std::runtime_error("no"); })),
+                  std::runtime_error);
+  CHECK(folder.names().empty());
+}
+
+TEST_CASE("an old file stays unless it is to be replaced") {
+  const ScratchFolder folder;
+  test::write_all(folder / "t", "old");
+  const SafetensorsHeader header{{{"a", DType::kU8, {1}}}, {}};
+  const auto fill = [](SafetensorsSink& sink) { return sink.write("x", 1); };
+  CHECK_FALSE(write_safetensors(folder / "t", header, false, fill).has_value());
+  CHECK(test::read_all(folder / "t") == "old");
+  CHECK(write_safetensors(folder / "t", header, true, fill).has_value());
+  CHECK(SafetensorsReader::open(folder / "t").has_value());
+}
+
+TEST_CASE("what is written is read, whatever the tensors are") {
+  const ScratchFolder folder;
+  const bool held = rc::check([&folder] {
+    SafetensorsHeader header;
+    const int count = *rc::gen::inRange(0, 6);
+    std::string bytes;
+    for (int i = 0; i < count; ++i) {
+      const auto dimensions = *rc::gen::inRange<size_t>(0, 5);
+      Tensor tensor{std::to_string(i) + "\t\u00e9\"", static_cast<DType>(*rc::gen::inRange(1, 8)),
+                    *rc::gen::container<std::vector<int64_t>>(dimensions, rc::gen::inRange<int64_t>(0, 5))};
+      bytes += std::string(static_cast<size_t>(*bytes_of(tensor)), static_cast<char>('a' + i));
+      header.tensors.push_back(std::move(tensor));
+    }
+    const auto written = write_safetensors(
+        folder / "t", header, true, [&bytes](SafetensorsSink& sink) { return sink.write(bytes.data(), bytes.size()); });
+    RC_ASSERT(written.has_value());
+    const auto reader = SafetensorsReader::open(folder / "t");
+    RC_ASSERT(reader.has_value());
+    RC_ASSERT(reader->header().tensors.size() == header.tensors.size());
+    for (size_t i = 0; i < header.tensors.size(); ++i) {
+      const Tensor* tensor = reader->find(header.tensors[i].name);
+      RC_ASSERT(tensor != nullptr);
+      RC_ASSERT(tensor->dtype == header.tensors[i].dtype);
+      RC_ASSERT(tensor->shape == header.tensors[i].shape);
+      std::string got(static_cast<size_t>(tensor->bytes), '\0');
+      RC_ASSERT(reader->read(*tensor, 0, tensor->bytes, got.data()).has_value());
+      RC_ASSERT(got == std::string(got.size(), static_cast<char>('a' + i)));
+    }
+  });
+  CHECK(held);
+}
+
+}  // namespace
+}  // namespace pliant::sharded
