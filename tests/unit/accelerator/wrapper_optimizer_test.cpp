@@ -100,6 +100,21 @@ TEST_CASE("squared norms on a stream are those of the processors, also where the
   }
 }
 
+TEST_CASE("the squared norm of parameters in device memory is that of the same elements in the CPU's") {
+  const std::vector<float> values = some_arrays(kMany, 7).all[0];
+  const std::vector<uint64_t> parts{1, 0, 5000, 1024, kMany - 6025};
+  for (const Machine& machine : machines()) {
+    CAPTURE(machine.name);
+    Stream stream(machine.accelerator, 0);
+    const OnDevice<float> there(machine.accelerator, stream, values);
+    CHECK(squared_norm(stream, {there.get(), kMany}, parts) == pliant::squared_norm(values, parts));
+    CHECK(squared_norm(stream, {}, {}) == 0);
+    const auto error = error_of([&] { static_cast<void>(squared_norm(stream, {there.get(), 3}, parts)); });
+    REQUIRE(error);
+    CHECK(error->message() == "part 2 of an array has 5000 elements, but 2 of its 3 are left");
+  }
+}
+
 TEST_CASE("arrays that are missing, or overlap, are refused by name on every accelerator") {
   for (const Machine& machine : machines()) {
     CAPTURE(machine.name);
