@@ -100,10 +100,10 @@ void measure_all(uint64_t elements, int pairs) {
   const struct {
     Instructions instructions;
     const char* name;
-  } kAll[] = {{Instructions::kEveryMachine, "AdamW, for every machine"},
-              {Instructions::kAvx2, "AdamW, AVX2"},
-              {Instructions::kAvx512, "AdamW, AVX-512"}};
-  for (const auto& one : kAll) {
+  } all[] = {{Instructions::kEveryMachine, "AdamW, for every machine"},
+             {Instructions::kAvx2, "AdamW, AVX2"},
+             {Instructions::kAvx512, "AdamW, AVX-512"}};
+  for (const auto& one : all) {
     if (pliant::sdk::has(one.instructions))
       measure({one.name, elements * kBytesOfUpdate, with(one.instructions)}, elements, pairs);
   }

@@ -135,7 +135,7 @@ TEST_CASE("arrays that are missing, or overlap, are refused by name on every acc
     CHECK(has(refusal({a, a + 7, a + 16, a + 24, 8}), "the array of weights and the gradient overlap"));
     CHECK(has(refusal({a, a + 8, a + 23, a + 16, 8}), "the first moment and the second moment overlap"));
     CHECK(has(refusal({a, a + 8, a + 16, a + 24, ~uint64_t{0}}), "more than memory can hold"));
-    auto* const odd = reinterpret_cast<float*>(reinterpret_cast<uintptr_t>(a) + 2);
+    auto* const odd = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(a) + 2);
     CHECK(has(refusal({a, odd + 8, a + 16, a + 24, 2}), "the gradient is not aligned"));
     const auto norms = [&](double* to, const float* from, uint64_t count) {
       const auto error = error_of([&] { squared_norms(stream, to, from, count); });
