@@ -79,5 +79,8 @@ class NormTree {
 /// The same of several arrays that lie one behind the other in `values`, of so many elements each. Throws
 /// kInvalidArgument unless they are all of `values`.
 [[nodiscard]] double squared_norm(std::span<const float> values, std::span<const uint64_t> parts);
+/// The same of an array in device or pinned memory, as what was enqueued on the stream before leaves it. Waits for
+/// that; only the chunks' numbers travel to the host.
+[[nodiscard]] double squared_norm(Stream& stream, std::span<const float> values, std::span<const uint64_t> parts);
 
 }  // namespace pliant

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
+#include <vector>
 
 #include "pliant/error.hpp"
 #include "pliant/optimizer.hpp"
@@ -20,6 +20,28 @@ void add_chunks(NormTree& tree, std::span<const float> values) {
     squared_norms(chunks.data(), values.data(), count);
     tree.add(std::span(chunks).first(norm_chunks(count)));
     values = values.subspan(count);
+  }
+}
+
+/// take(part) for each of them. Throws before the first unless they are all of `values`.
+template <class Take>
+void for_each_part(std::span<const float> values, std::span<const uint64_t> parts, Take&& take) {
+  uint64_t left = values.size();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i] > left) {
+      throw Error(Status::kInvalidArgument,
+                  fmt::format("part {} of an array has {} elements, but {} of its {} are left", i, parts[i], left,
+                              values.size()));
+    }
+    left -= parts[i];
+  }
+  if (left != 0) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("the parts of an array of {} elements leave out {} at its end", values.size(), left));
+  }
+  for (const uint64_t part : parts) {
+    take(values.first(part));
+    values = values.subspan(part);
   }
 }
 
@@ -54,20 +76,25 @@ double squared_norm(std::span<const float> values) {
 
 double squared_norm(std::span<const float> values, std::span<const uint64_t> parts) {
   NormTree tree;
-  std::span<const float> rest = values;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i] > rest.size()) {
-      throw Error(Status::kInvalidArgument,
-                  fmt::format("part {} of an array has {} elements, but {} of its {} are left", i, parts[i],
-                              rest.size(), values.size()));
-    }
-    add_chunks(tree, rest.first(parts[i]));
-    rest = rest.subspan(parts[i]);
-  }
-  if (!rest.empty()) {
-    throw Error(Status::kInvalidArgument, fmt::format("the parts of an array of {} elements leave out {} at its end",
-                                                      values.size(), rest.size()));
-  }
+  for_each_part(values, parts, [&](std::span<const float> part) { add_chunks(tree, part); });
+  return tree.sum();
+}
+
+double squared_norm(Stream& stream, std::span<const float> values, std::span<const uint64_t> parts) {
+  uint64_t count = 0;
+  for_each_part(values, parts, [&](std::span<const float> part) { count += norm_chunks(part.size()); });
+  if (count == 0) return 0;
+  const StreamBuffer there(stream, count * sizeof(double));
+  auto* next = static_cast<double*>(there.pointer());
+  for_each_part(values, parts, [&](std::span<const float> part) {
+    squared_norms(stream, next, part.data(), part.size());
+    next += norm_chunks(part.size());
+  });
+  std::vector<double> chunks(count);
+  stream.copy(chunks.data(), there.pointer(), count * sizeof(double));
+  stream.synchronize();
+  NormTree tree;
+  tree.add(chunks);
   return tree.sum();
 }
 

@@ -134,7 +134,9 @@ struct Session::State {
   void open_device();
   /// The gradient of the step, from the sum over the global batch.
   void take_mean(std::span<float> sum, double scale);
-  /// The same where the CPU can read it.
+  /// Its squared norm.
+  double norm_of_mean();
+  /// The gradient where the CPU can read it.
   std::span<const float> gradient_on_host();
   elastic::ToWorker receive();
   /// Dies here when an injection says so.

@@ -17,6 +17,7 @@
 #include "elastic/gradient_norms.hpp"
 #include "elastic/session_state.hpp"
 #include "elastic/snapshot.hpp"
+#include "pliant/optimizer.hpp"
 
 namespace pliant {
 
@@ -170,6 +171,11 @@ std::span<const float> Session::State::gradient_on_host() {
   return host_gradient;
 }
 
+double Session::State::norm_of_mean() {
+  if (device_properties.host_visible) return squared_norm(mean_gradient, gradient_parts);
+  return squared_norm(*stream, mean_gradient, gradient_parts);
+}
+
 int64_t Step::index() const {
   return session_->state_->applied;
 }
@@ -278,8 +284,7 @@ std::optional<Committed> Step::commit() {
   const double tokens = reduced->loss_tokens > 0 ? static_cast<double>(reduced->loss_tokens) : 1.0;
   if (s.sharded != nullptr) return Committed(*this, reduced->loss_sum / tokens);
   s.take_mean(reduced->gradient, 1.0 / tokens);
-  if (s.learning_rate->wants_gradient_norms())
-    s.norms = elastic::norms_of(*reduced, s.gradient_on_host(), s.gradient_parts);
+  if (s.learning_rate->wants_gradient_norms()) s.norms = elastic::norms_of(*reduced, s.norm_of_mean());
   return Committed(*this, reduced->loss_sum / tokens);
 }
 

@@ -1,6 +1,7 @@
 // The extension pliant.optimizer/0: updates and norms, against the definitions in the ABI.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <initializer_list>
@@ -40,13 +41,20 @@ Bytes bytes_of(const std::vector<T>& values) {
   return made;
 }
 
+uint32_t bits_of(float value) {
+  return std::bit_cast<uint32_t>(value);
+}
+uint64_t bits_of(double value) {
+  return std::bit_cast<uint64_t>(value);
+}
+
 /// The first element with other bits, in words; "" when there is none. Any NaN is a NaN.
 template <class T>
 std::string difference_of(const Bytes& got, const std::vector<T>& wanted) {
   for (size_t i = 0; i < wanted.size(); ++i) {
     T one;
     std::memcpy(&one, got.data() + i * sizeof(T), sizeof(T));
-    if (std::memcmp(&one, &wanted[i], sizeof(T)) == 0 || (std::isnan(one) && std::isnan(wanted[i]))) continue;
+    if (bits_of(one) == bits_of(wanted[i]) || (std::isnan(one) && std::isnan(wanted[i]))) continue;
     std::array<char, 128> text{};
     std::snprintf(text.data(), text.size(), "element %zu is %a in place of %a", i, static_cast<double>(one),
                   static_cast<double>(wanted[i]));

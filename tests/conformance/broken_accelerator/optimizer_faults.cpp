@@ -28,7 +28,10 @@ struct UpdateWrong : Honest {
     pliant_adamw_update used = update;
     sdk::AdamWArrays arrays = given;
     if (way == "early") return accelerator::adamw(update, given);
-    if (way == "fused") return stream.enqueue([used, arrays] { fused(used, arrays); });
+    if (way == "fused") {
+      stream.enqueue([used, arrays] { fused(used, arrays); });
+      return;
+    }
     if (way == "decay") used.decay = 0;
     if (way == "tail" && arrays.count > 256) --arrays.count;
     Device::adamw(used, arrays, stream);

@@ -92,10 +92,11 @@ cudaError_t launch_norms(void** arguments, Command& command) {
   if (result == cudaSuccess) result = reach(job.from, job.count * sizeof(float), command, from);
   command.work = [to, from, count = job.count] {
     const auto* const floats = static_cast<const float*>(from);
-    for (uint64_t at = 0; at < count; at += kNormChunk) {
+    constexpr uint64_t kMost = kNormChunk;
+    for (uint64_t at = 0; at < count; at += kMost) {
       const uint64_t left = count - at;
-      static_cast<double*>(to)[at / kNormChunk] =
-          norm_of_chunk(floats + at, static_cast<uint32_t>(left < kNormChunk ? left : kNormChunk));
+      static_cast<double*>(to)[at / kMost] =
+          norm_of_chunk(floats + at, static_cast<uint32_t>(left < kMost ? left : kMost));
     }
   };
   return result;

@@ -12,6 +12,7 @@
 #include "doubles/level_zero/spirv.hpp"
 #include "opencl_device.hpp"
 #include "pliant/sdk/arithmetic.hpp"
+#include "pliant/sdk/optimizer_arithmetic.hpp"
 
 using namespace pliant_test;
 using pliant::sdk::DType;
@@ -116,6 +117,7 @@ void check_same(const Bytes& made, const Bytes& wanted, DType dtype, const std::
 struct Kernels {
   std::unique_ptr<OpenClDevice> device;
   std::unique_ptr<OpenClProgram> singles, doubles;
+  std::unique_ptr<OpenClProgram> rounded;  ///< the singles, for updates; NULL where the device cannot
   std::string why_none;
 
   [[nodiscard]] const OpenClProgram& of(DType one, DType other) const {
@@ -138,6 +140,10 @@ struct Kernels {
       made.singles = std::make_unique<OpenClProgram>(*made.device, PLIANT_LEVEL_ZERO_SPIRV, PLIANT_LEVEL_ZERO_SPIR);
       made.doubles = std::make_unique<OpenClProgram>(*made.device, PLIANT_LEVEL_ZERO_SPIRV_OF_DOUBLES,
                                                      PLIANT_LEVEL_ZERO_SPIR_OF_DOUBLES);
+      if (made.device->rounds_quotients()) {
+        made.rounded = std::make_unique<OpenClProgram>(*made.device, PLIANT_LEVEL_ZERO_SPIRV, PLIANT_LEVEL_ZERO_SPIR,
+                                                       " -cl-fp32-correctly-rounded-divide-sqrt");
+      }
       return made;
     }();
     return kAll;
@@ -205,6 +211,8 @@ TEST_CASE("the files hold every kernel, and only one of them asks for doubles") 
     CHECK((is_double ? doubles : singles).kernels.count(name) == 1);
   };
   there("pliant_digest_blocks", DType::kI64, DType::kI64);
+  there("pliant_adamw", DType::kF32, DType::kF32);
+  there("pliant_squared_norms", DType::kF64, DType::kF64);
   for (const DType dtype : kTypes) {
     for (const ReduceOp op : kOps)
       there(std::string("pliant_reduce_") + name_of(op) + "_" + name_of(dtype), dtype, dtype);
@@ -289,4 +297,45 @@ TEST_CASE("digests in SPIR-V are those of the processors") {
                    {OpenClArgument::buffer(made), OpenClArgument::buffer(source), OpenClArgument::number(kBlocks)},
                    kGroup, kGroups);
   CHECK(std::memcmp(made.data(), wanted.data(), made.size()) == 0);
+}
+
+TEST_CASE("squared norms in SPIR-V have the bits of the processors' arithmetic") {
+  const Kernels& all = Kernels::get();
+  if (!all.are_there()) return;
+  for (const uint64_t count : {uint64_t{1}, uint64_t{1023}, uint64_t{97 * 1024 + 33}}) {
+    Bytes source = some_values(DType::kF32, count, 5);
+    Bytes made(pliant::sdk::norm_chunks(count) * sizeof(double));
+    Bytes wanted = made;
+    pliant::sdk::squared_norms(reinterpret_cast<double*>(wanted.data()), reinterpret_cast<const float*>(source.data()),
+                               count);
+    all.doubles->run("pliant_squared_norms",
+                     {OpenClArgument::buffer(made), OpenClArgument::buffer(source), OpenClArgument::number(count)},
+                     kGroup, kGroups);
+    check_same(made, wanted, DType::kF64, "squared norms of " + std::to_string(count));
+  }
+}
+
+TEST_CASE("updates in SPIR-V have the bits of the processors' arithmetic, where roots and quotients are rounded once") {
+  const Kernels& all = Kernels::get();
+  if (!all.are_there()) return;
+  if (!all.rounded) {
+    MESSAGE("skipped: " << all.device->name() << " does not round quotients and roots of 32-bit floats once");
+    return;
+  }
+  constexpr uint64_t kCount = 4001;
+  const pliant_adamw_update update{sizeof(update), 0.37F, 0.9F, 0.95F, 3.1e-3F, 1.7F, 1e-8F, 1e-4F};
+  std::array<Bytes, 4> made;
+  for (uint32_t i = 0; i < made.size(); ++i) made[i] = some_values(DType::kF32, kCount, i + 7);
+  for (size_t at = 3; at < made[3].size(); at += 4) made[3][at] &= std::byte{0x7f};  // which are squares
+  std::array<Bytes, 4> wanted = made;
+  const auto floats = [&](size_t i) { return reinterpret_cast<float*>(wanted[i].data()); };
+  pliant::sdk::adamw(update, {floats(0), floats(1), floats(2), floats(3), kCount});
+  std::vector<OpenClArgument> arguments;
+  for (Bytes& one : made) arguments.push_back(OpenClArgument::buffer(one));
+  arguments.push_back(OpenClArgument::number(kCount));
+  for (const float one : {update.gradient_scale, update.beta1, update.beta2, update.rate, update.correction,
+                          update.epsilon, update.decay})
+    arguments.push_back(OpenClArgument::number(one));
+  all.rounded->run("pliant_adamw", arguments, kGroup, kGroups);
+  for (size_t i = 0; i < made.size(); ++i) check_same(made[i], wanted[i], DType::kF32, "an update");
 }

@@ -90,6 +90,10 @@ class OpenClDevice {
     return text(CL_DEVICE_NAME) + ", " + text(CL_DRIVER_VERSION) + (takes_spir_v_ ? "" : ", as SPIR");
   }
   [[nodiscard]] bool has_subnormals() const { return (config(CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_DENORM) != 0; }
+  /// And roots, of 32-bit floats, where a program is built so.
+  [[nodiscard]] bool rounds_quotients() const {
+    return (config(CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
+  }
   [[nodiscard]] bool has_doubles() const { return (config(CL_DEVICE_DOUBLE_FP_CONFIG) & CL_FP_DENORM) != 0; }
 
  private:
@@ -131,7 +135,8 @@ class OpenClDevice {
 class OpenClProgram {
  public:
   /// `spir` is what was made of `spir_v`, for devices that take nothing else.
-  OpenClProgram(const OpenClDevice& device, const char* spir_v, const char* spir) : device_(device), api_(device.api_) {
+  OpenClProgram(const OpenClDevice& device, const char* spir_v, const char* spir, const char* more_options = "")
+      : device_(device), api_(device.api_) {
     cl_int result = CL_SUCCESS;
     const std::vector<char> file = bytes_of_file(device.takes_spir_v_ ? spir_v : spir);
     const size_t bytes = file.size();
@@ -140,8 +145,8 @@ class OpenClProgram {
                                     : api_.clCreateProgramWithBinary(device.context_, 1, &device.device_, &bytes,
                                                                      &binary, nullptr, &result);
     REQUIRE(result == CL_SUCCESS);
-    const char* options = device.takes_spir_v_ ? "" : "-x spir -spir-std=1.2";
-    if (api_.clBuildProgram(program_, 1, &device.device_, options, nullptr, nullptr) != CL_SUCCESS) {
+    const std::string options = (device.takes_spir_v_ ? "" : "-x spir -spir-std=1.2") + std::string(more_options);
+    if (api_.clBuildProgram(program_, 1, &device.device_, options.c_str(), nullptr, nullptr) != CL_SUCCESS) {
       std::string log(10000, '\0');
       api_.clGetProgramBuildInfo(program_, device.device_, CL_PROGRAM_BUILD_LOG, log.size(), log.data(), nullptr);
       throw std::runtime_error("the device refuses the kernels: " + std::string(log.c_str()));

@@ -55,7 +55,7 @@ TEST_CASE("the squared norm of pieces is that of the whole to the bit, whatever 
     uint64_t size = 0;
     for (const uint64_t one : parts) size += one;
     PiecewiseNorm norm(parts);
-    for (const uint64_t longest : {1, 7, 300, 1024, 2048, 5000, 7000}) {
+    for (const uint64_t longest : {1U, 7U, 300U, 1024U, 2048U, 5000U, 7000U}) {
       CAPTURE(longest);
       const std::vector<float> values = some_values(size, static_cast<uint32_t>(longest));
       std::vector<std::pair<uint64_t, uint64_t>> pieces;
