@@ -25,16 +25,16 @@ void same(const Subject& subject) {
   });
 }
 
-/// After a model and steps that have nothing to do with it.
+/// In one instance, before and after a model and steps that have nothing to do with it.
 void again(const Subject& subject) {
   uint64_t index = 0;
-  for_each_sound(subject, [&](const Training& training, const Performance& alone) {
+  for_each_sound(subject, [&](const Training& training, const Performance&) {
     Coordinator coordinator(subject);
-    const Performance before = performed(coordinator, drawn_training(subject.seed, kTrainings + index++));
-    if (before.stop) return;
+    const Performance first = performed(coordinator, training);
+    if (performed(coordinator, drawn_training(subject.seed, kTrainings + index++)).stop) return;
     const Performance later = performed(coordinator, training);
     if (later.stop) fail("after another model, " + later.stop->text);
-    expect(later.same_as(alone), "the same visits of a model of " + std::to_string(training.model.parameters.size()) +
+    expect(later.same_as(first), "the same visits of a model of " + std::to_string(training.model.parameters.size()) +
                                      " parameters got other actions after another model");
   });
 }

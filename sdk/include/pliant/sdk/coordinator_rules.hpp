@@ -226,7 +226,8 @@ class CoordinatorRules {
     }
     for (uint32_t other = 0; other < parameters_.size(); ++other) {
       const State& there = parameters_[other];
-      if (!there.whole || there.place == PLIANT_ANY_PLACE) continue;
+      if (!there.whole || there.place == PLIANT_ANY_PLACE || bytes == 0 || model_.parameters[other].bytes == 0)
+        continue;
       const bool apart = action.place >= there.place ? action.place - there.place >= model_.parameters[other].bytes
                                                      : there.place - action.place >= bytes;
       if (!apart) return broken(Rule::kPlace, what + ", where " + name(other) + " lies");
