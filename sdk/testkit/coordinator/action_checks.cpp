@@ -13,6 +13,7 @@ using Rule = sdk::CoordinatorRule;
 
 /// What breaks another rule is another check's, and ends that training here.
 void hold(const Subject& subject, std::initializer_list<Rule> rules) {
+  const OpenedPlugin kept(subject.file);  // so that unloading hides nothing
   for (uint64_t index = 0; index < kTrainings; ++index) {
     const Performance made = performed_alone(subject, drawn_training(subject.seed, index));
     if (!made.stop || made.stop->kind != Stop::Kind::kRule) continue;
@@ -21,6 +22,7 @@ void hold(const Subject& subject, std::initializer_list<Rule> rules) {
 }
 
 void answered(const Subject& subject) {
+  const OpenedPlugin kept(subject.file);  // so that unloading hides nothing
   for (uint64_t index = 0; index < kTrainings; ++index) {
     const Performance made = performed_alone(subject, drawn_training(subject.seed, index));
     if (made.stop && made.stop->kind == Stop::Kind::kRefusal) fail(made.stop->text);
@@ -57,6 +59,7 @@ void step_end(const Subject& subject) {
 
 /// Each with so little room that lists must be refused, and then with enough.
 void room(const Subject& subject) {
+  const OpenedPlugin kept(subject.file);  // so that unloading hides nothing
   for (uint64_t index = 0; index < kTrainings; ++index) {
     const Training training = drawn_training(subject.seed, index);
     const Performance whole = performed_alone(subject, training);

@@ -9,6 +9,7 @@ namespace {
 /// Does `look` for every training that ends well in an instance of its own: what does not is another check's.
 template <class Look>
 void for_each_sound(const Subject& subject, const Look& look) {
+  const OpenedPlugin kept(subject.file);  // so that unloading hides nothing
   for (uint64_t index = 0; index < kTrainings; ++index) {
     const Training training = drawn_training(subject.seed, index);
     const Performance alone = performed_alone(subject, training);

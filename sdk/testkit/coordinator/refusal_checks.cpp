@@ -13,6 +13,7 @@ constexpr uint64_t kWrongCalls = 40;
 /// Does `wrong` between a model and the same again, which must then be performed as well as alone.
 template <class WrongCalls>
 void unharmed_by(const Subject& subject, const WrongCalls& wrong) {
+  const OpenedPlugin kept(subject.file);  // so that unloading hides nothing
   for (uint64_t index = 0; index < kWrongCalls; ++index) {
     const Training training = drawn_training(subject.seed, index);
     if (performed_alone(subject, training).stop) continue;  // another check's

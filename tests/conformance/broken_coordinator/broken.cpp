@@ -97,19 +97,16 @@ class Broken {
     }
     model_ = model;
     whole_.assign(model.parameters.size(), false);
+    twice_ = whole_;
     users_.assign(model.parameters.size(), 0);
     if (is(Fault::kLeafUnseen)) {
       for (sdk::Module& module : model_.modules) module.leaf = false;
-    }
-    if (is(Fault::kExternalUnseen)) {
-      for (sdk::Module& module : model_.modules) module.external.clear();
     }
   }
   void set_module_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
     if (is(Fault::kOldParameters)) return;
     model_.modules[module].own.assign(own.begin(), own.end());
     model_.modules[module].external.assign(external.begin(), external.end());
-    if (is(Fault::kExternalUnseen)) model_.modules[module].external.clear();
   }
   void set_costs(std::span<const uint64_t> /*nanoseconds*/) {}
 
@@ -123,6 +120,8 @@ class Broken {
     for (const uint32_t number : used) {
       ++users_[number];
       if (whole_[number] && !is(Fault::kGathersWhole)) continue;
+      const std::vector<uint32_t>& own = model_.modules[visit.module].own;
+      if (is(Fault::kExternalUnseen) && std::find(own.begin(), own.end(), number) == own.end()) continue;
       gather(number, group, actions);
     }
     if (is(Fault::kWaitsForAnything)) wait_for_children(visit.module, actions);
@@ -137,7 +136,8 @@ class Broken {
       if (users_[number] > 0 && !is(Fault::kReleasesUsed)) continue;
       if (is(Fault::kBudgetIgnored) || (one.external && !is(Fault::kReleasesExternal))) continue;
       if (whole_[number]) actions.release(number);
-      whole_[number] = is(Fault::kReleasesTwice);
+      whole_[number] = false;
+      twice_[number] = is(Fault::kReleasesTwice);
     }
     for (const uint32_t number : visit.complete) {
       actions.reduce(number, actions.new_group());
@@ -154,9 +154,9 @@ class Broken {
       const bool kept = (is(Fault::kStepKeeps) && model_.parameters[number].external) ||
                         (is(Fault::kGivenUpKept) && users_[number] > 0);
       users_[number] = 0;
-      if (!whole_[number] || kept) continue;
+      if (!(whole_[number] || twice_[number]) || kept) continue;
       actions.release(number);
-      whole_[number] = false;
+      whole_[number] = twice_[number] = false;
     }
   }
 
@@ -173,6 +173,7 @@ class Broken {
     actions.gather(number, is(Fault::kGroupTorn) ? group : actions.new_group(), false, place);
     if (!is(Fault::kWaitForgotten)) actions.wait(number);
     whole_[number] = true;
+    twice_[number] = false;
   }
   void wait_for_children(uint32_t module, sdk::Actions& actions) {
     for (const uint32_t child : model_.modules[module].children) {
@@ -190,6 +191,7 @@ class Broken {
   Fault fault_ = Fault::kNone;
   sdk::Model model_;
   std::vector<bool> whole_;
+  std::vector<bool> twice_;  // released once already
   std::vector<uint32_t> users_;
   int64_t steps_ = 0;
   int64_t number_ = 0;

@@ -61,17 +61,16 @@ class CoordinatorRules {
 
   [[nodiscard]] Wrong enter(const Visit& visit, std::span<const pliant_action> actions) {
     const std::vector<uint32_t>& used = used_[visit.module];
-    const Wrong wrong =
-        judged([&] { return words(visit, "entering"); }, actions,
-               [&]() -> Wrong {
-                 for (const uint32_t number : used) {
-                   const State& one = parameters_[number];
-                   if (!one.whole)
-                     return broken(Rule::kUse, "the module uses " + name(number) + ", which is not gathered");
-                   if (!one.waited_for) return "the module uses " + name(number) + ", which nothing has waited for";
-                 }
-                 return std::nullopt;
-               });
+    const auto missing = [&]() -> Wrong {
+      for (const uint32_t number : used) {
+        const State& one = parameters_[number];
+        if (one.whole && one.waited_for) continue;
+        return broken(Rule::kUse, "the module uses " + name(number) + ", which " +
+                                      (one.whole ? "nothing has waited for" : "is not gathered"));
+      }
+      return std::nullopt;
+    };
+    const Wrong wrong = judged([&] { return words(visit, "entering"); }, actions, missing);
     for (const uint32_t number : used) ++parameters_[number].users;
     return wrong;
   }
@@ -92,16 +91,18 @@ class CoordinatorRules {
 
   /// Modules that were not left are given up.
   [[nodiscard]] Wrong end_step(std::span<const pliant_action> actions) {
-    for (State& one : parameters_) one.users = 0, one.complete = false;
+    for (State& one : parameters_) {
+      one.users = 0;
+      one.complete = false;
+    }
+    const auto left_whole = [this]() -> Wrong {
+      for (uint32_t number = 0; number < parameters_.size(); ++number) {
+        if (parameters_[number].whole) return broken(Rule::kStepEnd, name(number) + " is still whole");
+      }
+      return std::nullopt;
+    };
     ends_step_ = true;
-    const Wrong wrong = judged([] { return "at the end of a step"; }, actions,
-                               [this]() -> Wrong {
-                                 for (uint32_t number = 0; number < parameters_.size(); ++number) {
-                                   if (parameters_[number].whole)
-                                     return broken(Rule::kStepEnd, name(number) + " is still whole");
-                                 }
-                                 return std::nullopt;
-                               });
+    const Wrong wrong = judged([] { return "at the end of a step"; }, actions, left_whole);
     ends_step_ = false;
     return wrong;
   }
