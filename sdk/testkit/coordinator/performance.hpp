@@ -34,6 +34,6 @@ Performance performed_steps(Coordinator& coordinator, sdk::CoordinatorRules& rul
 /// In an instance of its own.
 Performance performed_alone(const Subject& subject, const Training& training);
 
-inline constexpr uint64_t kTrainings = 120;
+inline constexpr uint64_t kTrainings = 80;
 
 }  // namespace pliant::testkit

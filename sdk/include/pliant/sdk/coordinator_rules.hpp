@@ -149,6 +149,7 @@ class CoordinatorRules {
   Wrong judged(const Where& where, std::span<const pliant_action> actions, const After& after) {
     undo_.clear();
     runs_.clear();
+    largest_run_ = 0;
     const uint64_t bytes_before = whole_bytes_;
     Wrong wrong;
     for (size_t i = 0; i < actions.size() && !wrong; ++i) {
@@ -269,9 +270,8 @@ class CoordinatorRules {
   bool opens_run(const pliant_action& action, const pliant_action* before) {
     if (before != nullptr && before->kind == action.kind && before->group == action.group) return true;
     const uint64_t run = uint64_t{action.kind} << 32 | action.group;
-    if (!runs_.empty() && run <= runs_.back() && std::find(runs_.begin(), runs_.end(), run) != runs_.end()) {
-      return false;
-    }
+    if (run <= largest_run_ && std::find(runs_.begin(), runs_.end(), run) != runs_.end()) return false;
+    largest_run_ = std::max(largest_run_, run);
     runs_.push_back(run);
     return true;
   }
@@ -289,6 +289,7 @@ class CoordinatorRules {
   std::vector<std::vector<uint32_t>> used_;  // by module
   std::vector<std::pair<uint32_t, State>> undo_;
   std::vector<uint64_t> runs_;  // groups of the list so far
+  uint64_t largest_run_ = 0;
   uint64_t whole_bytes_ = 0;
   bool with_gradient_ = false;
   bool ends_step_ = false;
