@@ -25,10 +25,12 @@ bool is_auto(const Json& value) {
 }
 
 /// `key` of the block, or its other name without "stage3_", which counts where the first is absent.
-Source option_of(const Source& block, std::string_view key) {
-  Source found = block.at(key);
-  if (!found && key.substr(0, kStage.size()) == kStage) found = block.at(key.substr(kStage.size()));
-  return found;
+Source option_of(Draft& draft, const Source& block, std::string_view key) {
+  const Source found = block.at(key);
+  if (key.substr(0, kStage.size()) != kStage) return found;
+  const Source other = block.at(key.substr(kStage.size()));
+  if (found && other) draft.leave(other.path, fmt::format("{} counts, the same by its newer name", key));
+  return found ? found : other;
 }
 
 void carry_option(Draft& draft, const Source& from, std::string_view key) {
@@ -79,7 +81,7 @@ void import_zero(Draft& draft) {
   draft.carried(block.at("stage"), "coordinator.use");
   draft.table({"coordinator", kPlugin});
   for (const std::string_view key : kOptions) {
-    if (const Source from = option_of(block, key)) carry_option(draft, from, key);
+    if (const Source from = option_of(draft, block, key)) carry_option(draft, from, key);
   }
 }
 

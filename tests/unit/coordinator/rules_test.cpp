@@ -148,7 +148,7 @@ TEST_CASE("the actions of one collective stand side by side") {
   CHECK_FALSE(rules.begin_pass(true, List{gather(0, 7), gather(1, 7), gather(2, 3)}));
 }
 
-TEST_CASE("more than the budget is never whole at once; what is released first makes room") {
+TEST_CASE("more than the budget is never whole at once, and what is released first makes room") {
   Model model = family();
   model.budget = 1023;
   CoordinatorRules rules(model);
