@@ -1,8 +1,9 @@
-// zero_optimization: stage 3 becomes a coordinator, with DeepSpeed's names for what decides about its gathers.
+// zero_optimization: stage 3 becomes a coordinator, with what decides about its gathers.
 #include <fmt/format.h>
 
 #include <array>
 #include <string>
+#include <utility>
 
 #include "import/draft.hpp"
 #include "import/python.hpp"
@@ -14,41 +15,45 @@ namespace {
 using Type = Json::Type;
 
 constexpr const char* kPlugin = "zero3";
-constexpr std::string_view kStage = "stage3_";
-constexpr std::array<std::string_view, 6> kOptions{
-    "stage3_prefetch_bucket_size",        "stage3_max_live_parameters",         "stage3_max_reuse_distance",
-    "stage3_param_persistence_threshold", "stage3_model_persistence_threshold", "reduce_bucket_size"};
-constexpr const char* kWhole = "it must be a whole number of at least 0";
+/// What is carried, and its least value. The source may write "stage3_" before any of them.
+constexpr std::array<std::pair<std::string_view, int64_t>, 6> kOptions{{{"prefetch_bucket_size", 0},
+                                                                        {"max_live_parameters", 0},
+                                                                        {"max_reuse_distance", 0},
+                                                                        {"param_persistence_threshold", 0},
+                                                                        {"model_persistence_threshold", 0},
+                                                                        {"reduce_bucket_size", 1}}};
 
 bool is_auto(const Json& value) {
   return value.is(Type::kString) && value.text == "auto";
 }
 
-/// `key` of the block, or its other name without "stage3_", which counts where the first is absent.
+/// Of the two names of an option the one with "stage3_" counts.
 Source option_of(Draft& draft, const Source& block, std::string_view key) {
-  const Source found = block.at(key);
-  if (key.substr(0, kStage.size()) != kStage) return found;
-  const Source other = block.at(key.substr(kStage.size()));
-  if (found && other) draft.leave(other.path, fmt::format("{} counts, the same by its newer name", key));
-  return found ? found : other;
+  const Source plain = block.at(key);
+  const Source staged = block.at(fmt::format("stage3_{}", key));
+  if (plain && staged) draft.leave(plain.path, fmt::format("stage3_{} counts, its other name", key));
+  return staged ? staged : plain;
 }
 
-void carry_option(Draft& draft, const Source& from, std::string_view key) {
+void carry_option(Draft& draft, const Source& from, std::string_view key, int64_t least) {
   const Json& value = *from.value;
   if (is_auto(value)) return draft.leave(from.path, "\"auto\" is filled in by transformers when training starts");
-  const auto refuse = [&](const char* wanted) {
+  const std::string whole = fmt::format("it must be a whole number of at least {}", least);
+  const auto refuse = [&](const std::string& wanted) {
     draft.error(from, fmt::format("{} is {}; {}", from.path, describe(value), wanted));
   };
   if (value.is(Type::kString)) {
     const std::optional<int64_t> read = as_int(value);
-    if (!read || *read < 0) return refuse(kWhole);
+    if (!read || *read < least) return refuse(whole);
     return draft.carry(from, key, Value::of(*read), "given as " + describe(value));
   }
   const std::optional<Number> number = as_number(value);
   if (number && number->fit == Number::Fit::kTooLarge && !number->negative) {
     return refuse("it must be at most 9223372036854775807");
   }
-  if (!number || number->fit != Number::Fit::kExact || number->floor < 0) return refuse(kWhole);
+  if (!number || number->fit != Number::Fit::kExact || number->floor < least) {
+    return refuse(whole);
+  }
   draft.carry(from, key, Value::of(number->floor), value.is(Type::kInt) ? "" : "given as " + describe(value));
 }
 
@@ -80,8 +85,8 @@ void import_zero(Draft& draft) {
   draft.add("use", Value::of(std::string(kPlugin)), "from " + block.at("stage").path);
   draft.carried(block.at("stage"), "coordinator.use");
   draft.table({"coordinator", kPlugin});
-  for (const std::string_view key : kOptions) {
-    if (const Source from = option_of(draft, block, key)) carry_option(draft, from, key);
+  for (const auto& [key, least] : kOptions) {
+    if (const Source from = option_of(draft, block, key)) carry_option(draft, from, key, least);
   }
 }
 
