@@ -74,8 +74,8 @@ class Draft {
 bool import_elasticity(Draft& draft);
 /// Fills [sampler], [lr] and [run] seed. False when dynamic batching is not enabled.
 bool import_dynamic_batching(Draft& draft, bool has_elasticity);
-/// Writes zero_optimization down as a comment.
-void note_zero(Draft& draft);
+/// Fills [coordinator] for stage 3 of zero_optimization.
+void import_zero(Draft& draft);
 
 /// Why Pliant has no place for key `path` of a DeepSpeed config; "" when it does not know the key.
 std::string_view known_reason(std::string_view path);

@@ -40,7 +40,7 @@ std::vector<std::string> advice(const Source& root) {
                              : "there is no elasticity block: {\"elasticity\": {\"enabled\": true, ...}}");
   notes.emplace_back("nor is data_efficiency.data_sampling.dynamic_batching enabled");
   if (root.at("zero_optimization")) {
-    notes.emplace_back("this version of Pliant does not partition parameters: zero_optimization alone is not enough");
+    notes.emplace_back("zero_optimization is carried where its stage is 3");
   }
   return notes;
 }
@@ -58,11 +58,11 @@ Result<ImportedConfig> imported(const Json& root, std::string_view name, Diagnos
   draft.add("config_version", config::Value::of(int64_t{1}), {});
   const bool elastic = deepspeed::import_elasticity(draft);
   deepspeed::import_dynamic_batching(draft, elastic);
+  deepspeed::import_zero(draft);
   if (!diagnostics.failed() && !draft.carried_anything()) {
     draft.error(draft.root(), "nothing in this file can be carried", advice(draft.root()));
   }
   if (diagnostics.failed()) return tl::unexpected<Error>(diagnostics.to_error());
-  deepspeed::note_zero(draft);
   return std::move(draft).finish();
 }
 

@@ -21,8 +21,10 @@ constexpr std::string_view kMonitor = "monitoring belongs to the training progra
 constexpr std::string_view kProfile = "Pliant has no such profile; a run's ledger holds its steps";
 constexpr std::string_view kCheckpoint = "Pliant takes its own snapshots: run.snapshot_every";
 constexpr std::string_view kCurriculum = "Pliant has no curriculum; a sampler orders the sequences";
-constexpr std::string_view kZero =
-    "this version of Pliant does not partition parameters; kept as a comment under [coordinator.zero3]";
+constexpr std::string_view kZero = "the coordinator has no such option";
+constexpr std::string_view kTiers = "there is no tier below the device: parameters and optimizer state stay on it";
+constexpr std::string_view kShards = "shards are what they are: Pliant chooses how it cuts, sends and updates them";
+constexpr std::string_view kZeroOptimizer = "every optimizer of the program is applied to shards";
 
 /// By dotted path; what lies below a path shares its reason.
 constexpr auto kReasons = std::to_array<Reason>({
@@ -56,8 +58,25 @@ constexpr auto kReasons = std::to_array<Reason>({
     {"reduce_bucket_size", kCommunication},
     {"comms_logger", kMonitor},
     {"zero_optimization", kZero},
-    {"zero_allow_untested_optimizer", kZero},
-    {"zero_force_ds_cpu_optimizer", kZero},
+    {"zero_optimization.offload_param", kTiers},
+    {"zero_optimization.offload_optimizer", kTiers},
+    {"zero_optimization.cpu_offload", kTiers},
+    {"zero_optimization.cpu_offload_params", kTiers},
+    {"zero_optimization.cpu_offload_use_pin_memory", kTiers},
+    {"zero_optimization.super_offload", kTiers},
+    {"zero_optimization.sub_group_size", kShards},
+    {"zero_optimization.contiguous_gradients", kShards},
+    {"zero_optimization.reduce_scatter", kShards},
+    {"zero_optimization.allgather_partitions", kShards},
+    {"zero_optimization.round_robin_gradients", kShards},
+    {"zero_optimization.allgather_bucket_size", kCommunication},
+    {"zero_optimization.overlap_comm", "gathers and reduces always run beside the computation"},
+    {"zero_optimization.stage3_gather_16bit_weights_on_model_save", kCheckpoint},
+    {"zero_optimization.gather_16bit_weights_on_model_save", kCheckpoint},
+    {"zero_optimization.load_from_fp32_weights", kCheckpoint},
+    {"zero_optimization.elastic_checkpoint", kCheckpoint},
+    {"zero_allow_untested_optimizer", kZeroOptimizer},
+    {"zero_force_ds_cpu_optimizer", kZeroOptimizer},
     {"activation_checkpointing", kModel},
     {"sparse_attention", kModel},
     {"compression_training", kModel},
@@ -70,8 +89,8 @@ constexpr auto kReasons = std::to_array<Reason>({
     {"compile", kModel},
     {"eigenvalue", kModel},
     {"progressive_layer_drop", kModel},
-    {"aio", kZero},
-    {"swap_tensor", kZero},
+    {"aio", kTiers},
+    {"swap_tensor", kTiers},
     {"curriculum_learning", kCurriculum},
     {"data_efficiency", "Pliant has no such part; of data efficiency it knows dynamic batching"},
     {"data_efficiency.seed", "only dynamic batching would use it"},

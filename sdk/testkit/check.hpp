@@ -28,8 +28,8 @@ struct Check {
 /// Every check that a plugin of this kind is held to, by subject.
 std::vector<Check> checks_of(const std::string& kind);
 
-/// The kind that --list shows without a file.
-std::string kind_with_most_checks();
+/// Those of all kinds, each once.
+std::vector<Check> every_check();
 
 /// Each check has a process of its own, and so has each rank; verdicts go through this descriptor to who started it.
 void report_to(int descriptor);

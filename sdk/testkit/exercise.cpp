@@ -8,6 +8,7 @@
 #include "pliant/abi/accelerator.h"
 #include "pliant/abi/balancer.h"
 #include "pliant/abi/batch_sampler.h"
+#include "pliant/abi/coordinator.h"
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/abi/lr_rule.h"
 #include "pliant/abi/rendezvous.h"
@@ -196,6 +197,62 @@ std::string device_work(const pliant_accelerator& table, void* self) {
   return notes.str();
 }
 
+/// One step of a root with two modules, one of which uses a parameter of the other.
+std::string actions(const pliant_coordinator& table, void* self) {
+  const pliant_parameter_row parameters[] = {
+      {100, 512, 0, PLIANT_F32}, {0, 0, 0, PLIANT_F32}, {7, 256, PLIANT_PARAMETER_FROZEN, PLIANT_F32}};
+  const uint32_t numbers[] = {0, 1, 2};
+  const pliant_module_row modules[] = {{0, 0, 0, 2, nullptr, nullptr, numbers + 1},
+                                       {0, 2, 0, 0, numbers, nullptr, nullptr},
+                                       {0, 1, 1, 0, numbers + 2, numbers, nullptr}};
+  const pliant_model model{sizeof(pliant_model),
+                           0,
+                           3,
+                           sizeof(pliant_parameter_row),
+                           parameters,
+                           3,
+                           sizeof(pliant_module_row),
+                           modules,
+                           0,
+                           2,
+                           0};
+  pliant_error error = blank_error();
+  must(table.set_model(self, &model, &error), error);
+  std::ostringstream notes;
+  std::vector<pliant_action> room(8 * 3 + 64);
+  const auto note = [&](const auto& call) {
+    pliant_action_list list{sizeof(pliant_action_list), 0, room.size(), 0, room.data()};
+    must(call(&list), error);
+    if (list.count > room.size()) throw std::runtime_error("more actions than there is room for");
+    for (uint64_t i = 0; i < list.count; ++i) notes << room[i].kind << ':' << room[i].parameter << ' ';
+    notes << '\n';
+  };
+  note([&](pliant_action_list* list) { return table.begin_pass(self, 0, list, &error); });
+  for (const uint32_t direction : {uint32_t{PLIANT_FORWARD}, uint32_t{PLIANT_BACKWARD}}) {
+    const bool backward = direction == PLIANT_BACKWARD;
+    const auto visit = [&](uint32_t module, uint64_t complete) {
+      return pliant_visit{sizeof(pliant_visit), module, direction, 0, numbers, complete};
+    };
+    const auto enter = [&](uint32_t module) {
+      const pliant_visit one = visit(module, 0);
+      note([&](pliant_action_list* list) { return table.enter(self, &one, list, &error); });
+    };
+    const auto leave = [&](uint32_t module, uint64_t complete) {
+      const pliant_visit one = visit(module, complete);
+      note([&](pliant_action_list* list) { return table.leave(self, &one, list, &error); });
+    };
+    enter(0);
+    for (const uint32_t module : {backward ? 2U : 1U, backward ? 1U : 2U}) {
+      enter(module);
+      leave(module, backward && module == 1 ? 2 : 0);
+    }
+    leave(0, 0);
+  }
+  note([&](pliant_action_list* list) { return table.end_pass(self, list, &error); });
+  note([&](pliant_action_list* list) { return table.end_step(self, list, &error); });
+  return notes.str();
+}
+
 std::string generations(const pliant_rendezvous& table, void* self) {
   std::ostringstream notes;
   const pliant_join_request request{sizeof(pliant_join_request), 3, {"run", 3}};
@@ -225,6 +282,7 @@ std::string exercise(const OwnInstance& instance) {
   if (kind == PLIANT_KIND_BALANCER) return ranks(sdk::widened<pliant_balancer>(given), self);
   if (kind == PLIANT_KIND_LR_RULE) return rates(sdk::widened<pliant_lr_rule>(given), self);
   if (kind == PLIANT_KIND_ACCELERATOR) return device_work(sdk::widened<pliant_accelerator>(given), self);
+  if (kind == PLIANT_KIND_COORDINATOR) return actions(sdk::widened<pliant_coordinator>(given), self);
   if (kind == PLIANT_KIND_RENDEZVOUS) return generations(sdk::widened<pliant_rendezvous>(given), self);
   throw std::runtime_error("no exercise for kind " + kind);
 }

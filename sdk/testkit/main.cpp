@@ -84,8 +84,8 @@ int run(const Arguments& arguments) {
 }
 
 int list(const Arguments& arguments) {
-  const std::string kind = arguments.shown_file.empty() ? kind_with_most_checks() : identify(arguments.subject).kind;
-  const std::vector<Check> checks = checks_of(kind);
+  const std::vector<Check> checks =
+      arguments.shown_file.empty() ? every_check() : checks_of(identify(arguments.subject).kind);
   return emit(arguments.json ? list_json(checks) : list_text(checks));
 }
 

@@ -93,9 +93,8 @@ TEST_CASE("plugin new: bad names, unknown kinds and folders that exist end with 
       {{"elasticity", "../up", "--dir", fresh}, "'../up' cannot be the name of a plugin"},
       {{"elasticity", "", "--dir", fresh}, "'' cannot be the name of a plugin"},
       {{"smapler", "fine", "--dir", fresh},
-       "no template of the kind 'smapler'; did you mean 'sampler'?; kinds: accelerator, balancer, elasticity, lr, "
-       "rendezvous, "
-       "sampler"},
+       "no template of the kind 'smapler'; did you mean 'sampler'?; kinds: accelerator, balancer, coordinator, "
+       "elasticity, lr, rendezvous, sampler"},
       {{"lr", "fine", "--dir", there}, there + " is there already; name another folder with --dir"},
   };
   for (const auto& [args, wanted] : cases) {

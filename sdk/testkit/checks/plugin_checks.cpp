@@ -11,6 +11,7 @@
 #include "pliant/abi/accelerator.h"
 #include "pliant/abi/balancer.h"
 #include "pliant/abi/batch_sampler.h"
+#include "pliant/abi/coordinator.h"
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/abi/lr_rule.h"
 #include "pliant/abi/rendezvous.h"
@@ -44,6 +45,7 @@ void slots(const pliant_plugin& record) {
                              {PLIANT_KIND_BALANCER, PLIANT_UP_TO(pliant_balancer, balance)},
                              {PLIANT_KIND_LR_RULE, PLIANT_UP_TO(pliant_lr_rule, commit)},
                              {PLIANT_KIND_ACCELERATOR, PLIANT_UP_TO(pliant_accelerator, host_function)},
+                             {PLIANT_KIND_COORDINATOR, PLIANT_UP_TO(pliant_coordinator, end_step)},
                              {PLIANT_KIND_RENDEZVOUS, PLIANT_UP_TO(pliant_rendezvous, leave)}};
   const auto bytes = *static_cast<const uint32_t*>(record.vtable);
   for (const KindTable& kind : kinds) {

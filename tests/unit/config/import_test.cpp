@@ -136,7 +136,8 @@ TEST_CASE("every fault of a file is in the one message, in the order of the file
 TEST_CASE("a file with nothing to carry is refused with what to write") {
   CHECK(contains(refusal("{}"), "nothing in this file can be carried\n"));
   CHECK(contains(refusal(R"({"fp16": {"enabled": true}})"), "there is no elasticity block"));
-  CHECK(contains(refusal(R"({"zero_optimization": {"stage": 3}})"), "zero_optimization alone is not enough"));
+  CHECK(
+      contains(refusal(R"({"zero_optimization": {"stage": 2}})"), "zero_optimization is carried where its stage is 3"));
   CHECK(
       contains(refusal(R"({"elasticity": {"enabled": 0, "max_train_batch_size": "x"}})"), "elasticity.enabled is off"));
   CHECK(contains(refusal(R"({"enabled": true, "max_train_batch_size": 4, "micro_batch_sizes": [2]})"),
@@ -254,21 +255,65 @@ TEST_CASE("with an elasticity block the batch sizes are the plan's, and the base
   CHECK(contains(imported.toml, "# base_batch = N, with N the global batch that `pliant plan` shows"));
 }
 
-TEST_CASE("zero_optimization is kept as a comment, with DeepSpeed's defaults and without auto") {
+TEST_CASE("an option of stage 3 that DeepSpeed refuses is refused with its place") {
+  const auto refused = [](const std::string& option) {
+    return refusal("{" + block() + R"(, "zero_optimization": {"stage": 3, )" + option + "}}");
+  };
+  CHECK(contains(refused(R"("stage3_prefetch_bucket_size": -1)"),
+                 "zero_optimization.stage3_prefetch_bucket_size is -1; it must be a whole number of at least 0"));
+  CHECK(contains(refused(R"("reduce_bucket_size": 1.5)"),
+                 "zero_optimization.reduce_bucket_size is 1.5; it must be a whole"));
+  CHECK(contains(refused(R"("max_live_parameters": "many")"),
+                 "zero_optimization.max_live_parameters is the string \"many\""));
+  CHECK(contains(refused(R"("stage3_max_reuse_distance": null)"), "stage3_max_reuse_distance is null"));
+  CHECK(contains(refused(R"("stage3_max_reuse_distance": 1e30)"), "at most 9223372036854775807"));
+}
+
+TEST_CASE("stage 3 becomes a coordinator, its options without stage3_ and without auto") {
   const ImportedConfig imported = import_deepspeed(
       "{" + block() + R"(, "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7, "sub_group_size": 1e9,
-          "stage3_max_live_parameters": "auto", "overlap_comm": true, "offload_param": {"device": "cpu"}}})");
+          "stage3_max_live_parameters": "auto", "max_reuse_distance": 7, "reduce_bucket_size": "500",
+          "stage3_model_persistence_threshold": 9223372036854775807, "overlap_comm": true,
+          "offload_param": {"device": "cpu"}}})");
+  CAPTURE(imported.toml);
   for (const char* line :
-       {"# [coordinator.zero3]\n# stage = 3\n",
-        "# prefetch_bucket_size = 50000000  # from zero_optimization.stage3_prefetch_bucket_size\n",
-        "# sub_group_size = 1000000000\n", "# overlap_comm = true\n", "# offload_param.device = \"cpu\"\n",
-        "# param_persistence_threshold = 100000  # DeepSpeed's default\n"}) {
-    CAPTURE(imported.toml);
+       {"\n[coordinator]\nuse = \"zero3\" ", "\n[coordinator.zero3]\nprefetch_bucket_size = 50000000 ",
+        "\nmax_reuse_distance = 7\n", "# from zero_optimization.stage3_prefetch_bucket_size; given as 5e7\n",
+        "\nreduce_bucket_size = 500 ", "\nmodel_persistence_threshold = 9223372036854775807 "}) {
+    CAPTURE(line);
     CHECK(contains(imported.toml, line));
   }
   CHECK_FALSE(contains(imported.toml, "max_live_parameters ="));
-  CHECK(contains(reason(imported, "zero_optimization.stage"), "does not partition parameters"));
+  CHECK_FALSE(contains(imported.toml, "param_persistence_threshold ="));
+  CHECK(target(imported, "zero_optimization.stage") == "coordinator.use");
+  CHECK(target(imported, "zero_optimization.max_reuse_distance") == "coordinator.zero3.max_reuse_distance");
   CHECK(contains(reason(imported, "zero_optimization.stage3_max_live_parameters"), "auto"));
+  CHECK(contains(reason(imported, "zero_optimization.offload_param.device"), "no tier below the device"));
+  CHECK(contains(reason(imported, "zero_optimization.sub_group_size"), "shards"));
+  CHECK(contains(reason(imported, "zero_optimization.overlap_comm"), "beside the computation"));
+  const test::ScratchFolder folder;
+  CHECK(opened(folder, imported.toml, {"elasticity"}).use("coordinator") == "zero3");
+}
+
+TEST_CASE("stage 3 alone is enough to carry, and of two names for one option the one with its stage counts") {
+  const ImportedConfig imported = import_deepspeed(
+      R"({"zero_optimization": {"stage": 3.0, "prefetch_bucket_size": 1, "stage3_prefetch_bucket_size": 2}})");
+  CHECK(contains(imported.toml, "\nprefetch_bucket_size = 2 "));
+  CHECK(contains(reason(imported, "zero_optimization.prefetch_bucket_size"), "stage3_prefetch_bucket_size counts"));
+}
+
+TEST_CASE("stages below 3 carry nothing, and it is said why") {
+  for (const char* stage : {R"("stage": 2)", R"("stage": 0)", R"("overlap_comm": false)"}) {
+    const ImportedConfig imported = import_deepspeed(
+        "{" + block() + R"(, "zero_optimization": {"reduce_bucket_size": 5, "offload_param": {"device": "cpu"}, )" +
+        stage + "}}");
+    CHECK_FALSE(contains(imported.toml, "\n[coordinator"));
+    CHECK(contains(reason(imported, "zero_optimization.reduce_bucket_size"), "jobs train replicated"));
+    CHECK(contains(reason(imported, "zero_optimization.offload_param.device"), "jobs train replicated"));
+  }
+  const ImportedConfig odd =
+      import_deepspeed("{" + block() + R"(, "zero_optimization": {"stage": "three", "reduce_bucket_size": 5}})");
+  CHECK(contains(reason(odd, "zero_optimization.reduce_bucket_size"), "none of DeepSpeed's"));
 }
 
 TEST_CASE("every key is accounted for, in the order of the file, in the list and in the TOML") {

@@ -170,7 +170,7 @@ template <class T>
 struct CoordinatorInstance {
   T plugin;
   uint64_t parameters = 0;
-  uint64_t modules = 0;
+  uint64_t modules = 0;  ///< 0: there is no model yet
 };
 
 template <class T>
@@ -204,6 +204,7 @@ struct CoordinatorAdapter {
   }
   static int32_t begin_pass(void* self, uint32_t flags, pliant_action_list* list, pliant_error* error) noexcept {
     return guarded(error, [&] {
+      check_model(self);
       Actions actions(*list);
       at(self).plugin.begin_pass((flags & PLIANT_PASS_NO_GRADIENT) == 0, actions);
     });
@@ -224,12 +225,14 @@ struct CoordinatorAdapter {
   }
   static int32_t end_pass(void* self, pliant_action_list* list, pliant_error* error) noexcept {
     return guarded(error, [&] {
+      check_model(self);
       Actions actions(*list);
       at(self).plugin.end_pass(actions);
     });
   }
   static int32_t end_step(void* self, pliant_action_list* list, pliant_error* error) noexcept {
     return guarded(error, [&] {
+      check_model(self);
       Actions actions(*list);
       at(self).plugin.end_step(actions);
     });
@@ -280,7 +283,11 @@ struct CoordinatorAdapter {
   }
 
  private:
+  static void check_model(void* self) {
+    if (at(self).modules == 0) throw Failure(PLIANT_FAILED_PRECONDITION, "there is no model yet");
+  }
   static void check_module(void* self, uint32_t module) {
+    check_model(self);
     if (module >= at(self).modules) {
       throw Failure(PLIANT_INVALID_ARGUMENT, "the model has no module " + std::to_string(module));
     }

@@ -61,17 +61,16 @@ class CoordinatorRules {
 
   [[nodiscard]] Wrong enter(const Visit& visit, std::span<const pliant_action> actions) {
     const std::vector<uint32_t>& used = used_[visit.module];
-    const Wrong wrong =
-        judged([&] { return words(visit, "entering"); }, actions,
-               [&]() -> Wrong {
-                 for (const uint32_t number : used) {
-                   const State& one = parameters_[number];
-                   if (!one.whole)
-                     return broken(Rule::kUse, "the module uses " + name(number) + ", which is not gathered");
-                   if (!one.waited_for) return "the module uses " + name(number) + ", which nothing has waited for";
-                 }
-                 return std::nullopt;
-               });
+    const auto missing = [&]() -> Wrong {
+      for (const uint32_t number : used) {
+        const State& one = parameters_[number];
+        if (one.whole && one.waited_for) continue;
+        return broken(Rule::kUse, "the module uses " + name(number) + ", which " +
+                                      (one.whole ? "nothing has waited for" : "is not gathered"));
+      }
+      return std::nullopt;
+    };
+    const Wrong wrong = judged([&] { return words(visit, "entering"); }, actions, missing);
     for (const uint32_t number : used) ++parameters_[number].users;
     return wrong;
   }
@@ -92,16 +91,18 @@ class CoordinatorRules {
 
   /// Modules that were not left are given up.
   [[nodiscard]] Wrong end_step(std::span<const pliant_action> actions) {
-    for (State& one : parameters_) one.users = 0, one.complete = false;
+    for (State& one : parameters_) {
+      one.users = 0;
+      one.complete = false;
+    }
+    const auto left_whole = [this]() -> Wrong {
+      for (uint32_t number = 0; number < parameters_.size(); ++number) {
+        if (parameters_[number].whole) return broken(Rule::kStepEnd, name(number) + " is still whole");
+      }
+      return std::nullopt;
+    };
     ends_step_ = true;
-    const Wrong wrong = judged([] { return "at the end of a step"; }, actions,
-                               [this]() -> Wrong {
-                                 for (uint32_t number = 0; number < parameters_.size(); ++number) {
-                                   if (parameters_[number].whole)
-                                     return broken(Rule::kStepEnd, name(number) + " is still whole");
-                                 }
-                                 return std::nullopt;
-                               });
+    const Wrong wrong = judged([] { return "at the end of a step"; }, actions, left_whole);
     ends_step_ = false;
     return wrong;
   }
@@ -148,6 +149,7 @@ class CoordinatorRules {
   Wrong judged(const Where& where, std::span<const pliant_action> actions, const After& after) {
     undo_.clear();
     runs_.clear();
+    largest_run_ = 0;
     const uint64_t bytes_before = whole_bytes_;
     Wrong wrong;
     for (size_t i = 0; i < actions.size() && !wrong; ++i) {
@@ -226,7 +228,8 @@ class CoordinatorRules {
     }
     for (uint32_t other = 0; other < parameters_.size(); ++other) {
       const State& there = parameters_[other];
-      if (!there.whole || there.place == PLIANT_ANY_PLACE) continue;
+      if (!there.whole || there.place == PLIANT_ANY_PLACE || bytes == 0 || model_.parameters[other].bytes == 0)
+        continue;
       const bool apart = action.place >= there.place ? action.place - there.place >= model_.parameters[other].bytes
                                                      : there.place - action.place >= bytes;
       if (!apart) return broken(Rule::kPlace, what + ", where " + name(other) + " lies");
@@ -267,9 +270,8 @@ class CoordinatorRules {
   bool opens_run(const pliant_action& action, const pliant_action* before) {
     if (before != nullptr && before->kind == action.kind && before->group == action.group) return true;
     const uint64_t run = uint64_t{action.kind} << 32 | action.group;
-    if (!runs_.empty() && run <= runs_.back() && std::find(runs_.begin(), runs_.end(), run) != runs_.end()) {
-      return false;
-    }
+    if (run <= largest_run_ && std::find(runs_.begin(), runs_.end(), run) != runs_.end()) return false;
+    largest_run_ = std::max(largest_run_, run);
     runs_.push_back(run);
     return true;
   }
@@ -287,6 +289,7 @@ class CoordinatorRules {
   std::vector<std::vector<uint32_t>> used_;  // by module
   std::vector<std::pair<uint32_t, State>> undo_;
   std::vector<uint64_t> runs_;  // groups of the list so far
+  uint64_t largest_run_ = 0;
   uint64_t whole_bytes_ = 0;
   bool with_gradient_ = false;
   bool ends_step_ = false;

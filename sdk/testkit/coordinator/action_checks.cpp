@@ -1,0 +1,105 @@
+// Each list of actions against the rules: one check a rule, over the same models and visits.
+#include <algorithm>
+#include <initializer_list>
+
+#include "testkit/coordinator/checks.hpp"
+#include "testkit/coordinator/performance.hpp"
+
+namespace pliant::testkit {
+
+namespace {
+
+using Rule = sdk::CoordinatorRule;
+
+/// What breaks another rule is another check's, and ends that training here.
+void hold(const Subject& subject, std::initializer_list<Rule> rules) {
+  const OpenedPlugin kept(subject.file);  // so that unloading hides nothing
+  for (uint64_t index = 0; index < kTrainings; ++index) {
+    const Performance made = performed_alone(subject, drawn_training(subject.seed, index));
+    if (!made.stop || made.stop->kind != Stop::Kind::kRule) continue;
+    if (std::find(rules.begin(), rules.end(), made.stop->rule) != rules.end()) fail(made.stop->text);
+  }
+}
+
+void answered(const Subject& subject) {
+  const OpenedPlugin kept(subject.file);  // so that unloading hides nothing
+  for (uint64_t index = 0; index < kTrainings; ++index) {
+    const Performance made = performed_alone(subject, drawn_training(subject.seed, index));
+    if (made.stop && made.stop->kind == Stop::Kind::kRefusal) fail(made.stop->text);
+  }
+}
+
+void form(const Subject& subject) {
+  hold(subject, {Rule::kForm, Rule::kTier});
+}
+void gathered(const Subject& subject) {
+  hold(subject, {Rule::kGather});
+}
+void waited(const Subject& subject) {
+  hold(subject, {Rule::kWait});
+}
+void used(const Subject& subject) {
+  hold(subject, {Rule::kUse});
+}
+void released(const Subject& subject) {
+  hold(subject, {Rule::kRelease});
+}
+void reduced(const Subject& subject) {
+  hold(subject, {Rule::kReduce});
+}
+void groups(const Subject& subject) {
+  hold(subject, {Rule::kGroup});
+}
+void places(const Subject& subject) {
+  hold(subject, {Rule::kPlace});
+}
+void step_end(const Subject& subject) {
+  hold(subject, {Rule::kStepEnd});
+}
+
+/// Each with so little room that lists must be refused, and then with enough.
+void room(const Subject& subject) {
+  const OpenedPlugin kept(subject.file);  // so that unloading hides nothing
+  for (uint64_t index = 0; index < kTrainings; ++index) {
+    const Training training = drawn_training(subject.seed, index);
+    const Performance whole = performed_alone(subject, training);
+    if (whole.stop && whole.stop->kind == Stop::Kind::kRoom) fail(whole.stop->text);
+    for (const uint64_t capacity : {0, 1, 2, 5}) {
+      Coordinator coordinator(subject);
+      coordinator.set_room(capacity);
+      const Performance cut = performed(coordinator, training);
+      if (!cut.stop || cut.stop->kind == Stop::Kind::kRule) continue;
+      if (cut.stop->kind == Stop::Kind::kRoom) fail(cut.stop->text);
+      if (whole.stop && whole.stop->kind == Stop::Kind::kRefusal) continue;
+      expect(cut.stop->status == PLIANT_RESOURCE_EXHAUSTED,
+             "with room for " + std::to_string(capacity) + " actions: " + cut.stop->text +
+                 "; a list that has no room is PLIANT_RESOURCE_EXHAUSTED (5)");
+      coordinator.give_full_room();
+      const Performance after = performed(coordinator, training);
+      if (after.stop && !whole.stop) fail("after a list that had no room and set_model: " + after.stop->text);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Check> action_checks() {
+  return {
+      {"actions.answered", "models and visits that are right get an answer", answered},
+      {"actions.form", "every action is one that hosts know, about a parameter that there is", form},
+      {"actions.gathered", "nothing that is whole is gathered again", gathered},
+      {"actions.waited", "nothing is waited for that is not gathered", waited},
+      {"actions.used", "what a module uses is gathered and waited for before it is entered", used},
+      {"actions.released",
+       "what is released was gathered and waited for, and no module that is entered uses it or may use it unannounced",
+       released},
+      {"actions.reduced", "only complete gradients are reduced, each once in a pass, none of frozen parameters",
+       reduced},
+      {"actions.groups", "the actions of one collective stand side by side", groups},
+      {"actions.places", "places in the arena are multiples of 256 and do not overlap", places},
+      {"actions.step_end", "nothing is whole after the end of a step", step_end},
+      {"actions.room", "a list that has no room is refused, and nothing is written past its end", room, 60},
+  };
+}
+
+}  // namespace pliant::testkit

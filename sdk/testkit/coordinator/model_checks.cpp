@@ -1,0 +1,136 @@
+// The same visits again, models that come again or change, a budget, passes that are given up.
+#include "testkit/coordinator/checks.hpp"
+#include "testkit/coordinator/performance.hpp"
+
+namespace pliant::testkit {
+
+namespace {
+
+/// Does `look` for every training that ends well in an instance of its own: what does not is another check's.
+template <class Look>
+void for_each_sound(const Subject& subject, const Look& look) {
+  const OpenedPlugin kept(subject.file);  // so that unloading hides nothing
+  for (uint64_t index = 0; index < kTrainings; ++index) {
+    const Training training = drawn_training(subject.seed, index);
+    const Performance alone = performed_alone(subject, training);
+    if (!alone.stop) look(training, alone);
+  }
+}
+
+void same(const Subject& subject) {
+  for_each_sound(subject, [&](const Training& training, const Performance& alone) {
+    const Performance other = performed_alone(subject, training);
+    if (other.stop) fail("in a second instance, " + other.stop->text);
+    expect(other.same_as(alone), "the same visits of a model of " + std::to_string(training.model.parameters.size()) +
+                                     " parameters got other actions in a second instance");
+  });
+}
+
+/// In one instance, before and after a model and steps that have nothing to do with it.
+void again(const Subject& subject) {
+  uint64_t index = 0;
+  for_each_sound(subject, [&](const Training& training, const Performance&) {
+    Coordinator coordinator(subject);
+    const Performance first = performed(coordinator, training);
+    if (performed(coordinator, drawn_training(subject.seed, kTrainings + index++)).stop) return;
+    const Performance later = performed(coordinator, training);
+    if (later.stop) fail("after another model, " + later.stop->text);
+    expect(later.same_as(first), "the same visits of a model of " + std::to_string(training.model.parameters.size()) +
+                                     " parameters got other actions after another model");
+  });
+}
+
+void given_up_passes(const Subject& subject) {
+  for_each_sound(subject, [&](const Training& training, const Performance&) {
+    const Performance cut = performed_alone(subject, given_up(training, subject.seed));
+    if (cut.stop) fail("with passes that are given up, " + cut.stop->text);
+  });
+}
+
+void module_parameters(const Subject& subject) {
+  for_each_sound(subject, [&](const Training& training, const Performance&) {
+    uint32_t module = 0;
+    const Training changed = with_other_parameters(training, subject.seed, module);
+    if (performed_alone(subject, changed).stop) return;
+    Coordinator coordinator(subject);
+    if (performed(coordinator, training).stop) return;
+    const sdk::Module& one = changed.model.modules[module];
+    const ListAnswer answer = coordinator.set_module_parameters(module, one.own, one.external);
+    if (answer.status == PLIANT_UNIMPLEMENTED) skip("it cannot change the parameters of a module");
+    expect(answer.ok(), "set_module_parameters answered " + answer.text());
+    sdk::CoordinatorRules rules(changed.model);
+    const Performance after = performed_steps(coordinator, rules, changed.steps);
+    if (after.stop) fail("after module " + std::to_string(module) + " got other parameters, " + after.stop->text);
+  });
+}
+
+/// A coordinator may refuse a budget; what it takes on must fit.
+void budget(const Subject& subject) {
+  uint64_t kept = 0;
+  uint64_t refused = 0;
+  for_each_sound(subject, [&](Training training, const Performance&) {
+    const uint64_t least = least_budget(training);
+    for (const uint64_t bytes : {least, least + least / 2}) {
+      if (bytes == 0) continue;
+      training.model.budget = bytes;
+      const Performance made = performed_alone(subject, training);
+      if (!made.stop) ++kept;
+      if (made.stop && made.stop->kind == Stop::Kind::kRefusal) ++refused;
+      if (made.stop && made.stop->kind != Stop::Kind::kRefusal) fail(made.stop->text);
+    }
+  });
+  if (kept == 0 && refused > 0) warn("it refuses every model that has a budget, also where all that is used fits");
+}
+
+/// One byte less than must be whole.
+void tight_budget(const Subject& subject) {
+  for_each_sound(subject, [&](Training training, const Performance&) {
+    const uint64_t least = least_budget(training);
+    if (least < 2) return;
+    training.model.budget = least - 1;
+    const Performance made = performed_alone(subject, training);
+    if (made.stop && made.stop->kind == Stop::Kind::kRoom) fail(made.stop->text);
+    if (made.stop && made.stop->kind == Stop::Kind::kRule && made.stop->rule != sdk::CoordinatorRule::kBudget) {
+      fail("with a budget that is too small, " + made.stop->text);
+    }
+  });
+}
+
+void counters(const Subject& subject) {
+  constexpr int64_t kUnwritten = -7777;
+  Coordinator coordinator(subject);
+  const pliant_coordinator_counters* table = coordinator.counters();
+  if (table == nullptr) skip("it has no " PLIANT_COORDINATOR_COUNTERS);
+  const Performance made = performed(coordinator, drawn_training(subject.seed, 3));
+  struct {
+    pliant_coordinator_counts counts;
+    int64_t behind;
+  } room{{sizeof(pliant_coordinator_counts), -1, kUnwritten, 0, 0}, kUnwritten};
+  pliant_error error = blank_error();
+  const int32_t status = table->read(coordinator.self(), &room.counts, &error);
+  expect(status == PLIANT_OK, "read answered status " + std::to_string(status) + ": " + error.message);
+  expect(room.counts.trace >= PLIANT_TRACE_NONE && room.counts.trace <= PLIANT_TRACE_INVALID,
+         "its trace is " + std::to_string(room.counts.trace) + ", which is no PLIANT_TRACE_...");
+  expect(room.counts.struct_size == sizeof(pliant_coordinator_counts) && room.behind == kUnwritten,
+         "read wrote struct_size, or past what it says");
+  room.counts = {8, -1, kUnwritten, 0, 0};
+  static_cast<void>(table->read(coordinator.self(), &room.counts, &error));
+  expect(room.counts.whole == kUnwritten, "read wrote past the struct_size of an older host");
+}
+
+}  // namespace
+
+std::vector<Check> model_checks() {
+  return {
+      {"models.same", "the same visits get the same actions in another instance", same},
+      {"models.again", "a model gets the same actions after another one: what was learnt is thrown away", again},
+      {"models.given_up", "what a pass left behind that was given up is released at the end of the step",
+       given_up_passes},
+      {"models.module_parameters", "after a module got other parameters the rules hold for those", module_parameters},
+      {"models.counters", "its counters can be read, by older hosts, too", counters},
+      {"budget.kept", "what is whole at once fits the budget, where that is enough for what is used", budget},
+      {"budget.tight", "a budget that is not enough breaks no other rule", tight_budget},
+  };
+}
+
+}  // namespace pliant::testkit

@@ -1,0 +1,54 @@
+// Models and what a program does with them, step by step, drawn from a seed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "pliant/sdk/coordinator.hpp"
+
+namespace pliant::testkit {
+
+/// Numbers that depend on nothing but (seed, where) and how many were drawn before.
+class Draws {
+ public:
+  Draws(uint64_t seed, uint64_t where) : seed_(seed), where_(where) {}
+  /// 0 .. limit - 1; 0 for a limit of 0.
+  uint64_t below(uint64_t limit);
+  bool one_in(uint64_t n) { return below(n) == 0; }
+
+ private:
+  uint64_t seed_;
+  uint64_t where_;
+  uint64_t next_ = 0;
+};
+
+/// One call of the program.
+struct Move {
+  enum class Kind { kBeginPass, kEnter, kLeave, kEndPass, kEndStep };
+  Kind kind = Kind::kBeginPass;
+  bool with_gradient = true;        ///< of a pass that begins
+  sdk::Visit visit;                 ///< entered or left; `complete` is empty
+  std::vector<uint32_t> completed;  ///< at leave: gradients that became complete just now
+};
+
+using Moves = std::vector<Move>;
+
+struct Training {
+  sdk::Model model;
+  std::vector<Moves> steps;  ///< each ends with kEndStep
+};
+
+/// Number `index` of a seed. The first ones are the smallest models: without parameters, with one, a root that is a
+/// leaf.
+Training drawn_training(uint64_t seed, uint64_t index);
+
+/// The same, each step given up somewhere in its passes.
+Training given_up(Training training, uint64_t seed);
+
+/// The same model, one of whose modules has other parameters, and steps of it. `module`: which.
+Training with_other_parameters(const Training& training, uint64_t seed, uint32_t& module);
+
+/// The fewest bytes that must be whole at once, for what is entered and what may not be released yet.
+uint64_t least_budget(const Training& training);
+
+}  // namespace pliant::testkit

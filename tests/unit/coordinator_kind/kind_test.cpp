@@ -1,0 +1,95 @@
+// The kind `coordinator` among the kinds, and [coordinator] of a config.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "pliant/abi/coordinator.h"
+#include "pliant/config.hpp"
+#include "pliant/error.hpp"
+#include "pliant/job.hpp"
+#include "plugin/plugin.hpp"
+
+using namespace pliant;
+
+namespace {
+
+ConfigOverrides own_plugins() {
+  ConfigOverrides made;
+  made.plugin_dirs = {PLIANT_PLUGIN_DIR};
+  made.read_environment = false;
+  return made;
+}
+
+Config opened(const std::string& text, const ConfigNeeds& needs = {}) {
+  return Config::parse("config_version = 1\n" + text, needs, own_plugins());
+}
+
+std::string refusal(const std::string& text, const ConfigNeeds& needs = {}) {
+  try {
+    static_cast<void>(opened(text, needs));
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return {};
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a budget below 0 and types of parameters that there are not are refused with their place") {
+  CHECK(has(refusal("[coordinator]\nuse = 'eager'\nbudget = -1\n"), "coordinator.budget must be at least 0 bytes"));
+  CHECK(has(refusal("[coordinator]\nuse = 'eager'\nbudget = '1G'\n"), ":4:10: error: coordinator.budget must be"));
+  CHECK(has(refusal("[coordinator]\nuse = 'eager'\ncompute_dtype = 'f16'\n"),
+            "coordinator.compute_dtype must be one of \"f32\", \"bf16\""));
+  CHECK(has(refusal("[coordinator]\nuse = 'eager'\nreduce_dtype = 16\n"), "coordinator.reduce_dtype must be"));
+  CHECK(has(refusal("[coordinator]\nuse = 'eager'\nbugdet = 1\n"), "did you mean 'budget'?"));
+}
+
+TEST_CASE("a section that names no coordinator is refused where one is needed: there is no default") {
+  CHECK(has(refusal("[coordinator]\nbudget = 4096\n", {"coordinator"}),
+            "[coordinator] does not say which plugin to use"));
+  CHECK(has(refusal("", {"coordinator"}), "there is no [coordinator] section"));
+  CHECK(has(refusal("[coordinator]\nuse = 'eagre'\n", {"coordinator"}), "eager"));
+}
+
+TEST_CASE("without the section there is no coordinator, and its options have their defaults") {
+  const Config config = opened("");
+  CHECK_FALSE(config.has("coordinator"));
+  CHECK_FALSE(config.coordinator().budget.has_value());
+  CHECK(config.coordinator().compute_dtype == "f32");
+  CHECK(config.coordinator().reduce_dtype == "f32");
+  CHECK_FALSE(job_needs(config).contains("coordinator"));
+}
+
+TEST_CASE("[coordinator] names a plugin and holds what core itself reads") {
+  const Config config =
+      opened("[coordinator]\nuse = 'eager'\nbudget = 8589934592\ncompute_dtype = 'bf16'\nreduce_dtype = 'bf16'\n",
+             {"coordinator"});
+  CHECK(config.has("coordinator"));
+  CHECK(config.use("coordinator") == "eager");
+  CHECK(config.coordinator().budget == 8589934592);
+  CHECK(config.coordinator().compute_dtype == "bf16");
+  CHECK(config.coordinator().reduce_dtype == "bf16");
+  CHECK(job_needs(config).contains("coordinator"));
+  const Config again = Config::parse(config.resolved_toml(), {"coordinator"}, own_plugins());
+  CHECK(again.coordinator().budget == 8589934592);
+  CHECK(again.coordinator().compute_dtype == "bf16");
+}
+
+TEST_CASE("every slot of a coordinator but set_costs is required") {
+  const plugin::Kind* kind = plugin::kind_of("coordinator");
+  REQUIRE(kind != nullptr);
+  CHECK(kind->id == PLIANT_KIND_COORDINATOR);
+  CHECK(kind->default_use.empty());
+  CHECK(kind->table_size == sizeof(pliant_coordinator));
+  size_t next = offsetof(pliant_coordinator, set_model);
+  for (const plugin::Slot& slot : kind->slots) {
+    CHECK(slot.offset == next);
+    next += sizeof(void*);
+  }
+  CHECK(next == offsetof(pliant_coordinator, set_costs));
+}
