@@ -17,7 +17,8 @@ std::string words_of(const CallNote& note) {
   accelerator::CallRecord record{};
   record.kind = static_cast<int32_t>(note.kind);
   record.dtype = static_cast<int32_t>(note.dtype);
-  record.op = static_cast<int32_t>(note.op);
+  const bool reduces = note.kind == CallKind::kAllReduce || note.kind == CallKind::kReduceScatter;
+  record.op = reduces ? static_cast<int32_t>(note.op) : 0;
   record.root = note.rank;
   record.count = note.count;
   return accelerator::describe(record);

@@ -108,7 +108,7 @@ TEST_CASE("whoever calls later is told the rank that calls something else, and t
 TEST_CASE("calls that are equal are told apart by those before them that are no longer kept") {
   Machine machine(2);
   CHECK(blamed(*machine.peers[0], {gather_of(1)}) == -1);
-  for (uint64_t i = 0; i < CallRing::kKept; ++i) CHECK(blamed(*machine.peers[0], {gather_of(4)}) == -1);
+  for (uint64_t i = 1; i < CallRing::kKept; ++i) CHECK(blamed(*machine.peers[0], {gather_of(4)}) == -1);
   CHECK(blamed(*machine.peers[1], {gather_of(2)}) == -1);
   CHECK(blamed(*machine.peers[1], {gather_of(4)}) == 0);
 }

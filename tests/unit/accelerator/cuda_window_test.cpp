@@ -244,10 +244,9 @@ TEST_CASE("ranks whose buffers lie at different offsets of their windows are fou
 
 TEST_CASE("windows of different sizes end the communicator, not the wait for it") {
   const SoftwareCuda device(with_nccl());
-  for (const std::string& got : gathered_into_windows(device, {.bytes_of_rank_1 = 2 * kPage})) {
-    CAPTURE(got);
-    CHECK(contains(got, "has failed"));
-  }
+  const auto [one, other] = gathered_into_windows(device, {.bytes_of_rank_1 = 2 * kPage});
+  CHECK(contains(one + other, "called different collectives"));
+  for (const std::string& got : {one, other}) CHECK(!contains(got, "0 1 "));
 }
 
 TEST_CASE("an arena is a window of NCCL's communicators however the ranks came to them, and memory for all others") {
