@@ -51,7 +51,8 @@ std::string trace_difference(const Json& row, const char* version, Plugins& plug
     if (i >= entries.size()) return where + ": the row has no entry for it";
     if (entries[i].is_null()) {
       static const std::set<std::string> kOfHead{"reset_head", "leftovers_head", "invalidate_head"};
-      if (head || kOfHead.count(operations[i].at(0).get<std::string>()) == 0) return where + ": the row has null for it";
+      if (head || kOfHead.count(operations[i].at(0).get<std::string>()) == 0)
+        return where + ": the row has null for it";
       continue;
     }
     const Json actual = player.play(operations[i]);
