@@ -72,10 +72,12 @@ void Schedule::leave(const sdk::Visit& visit, sdk::Actions& actions) {
     const uint32_t parameter = used[i];
     ParameterState& state = states[parameter];
     parameters_.remove_user(parameter, module);
-    if (released != nullptr && released[i] == 0) continue;
+    const bool kept = released != nullptr && released[i] == 0;
+    if (kept && !strict) continue;
     if (state.user != ParameterState::kNobody || state.external || !parameters_.available(state)) continue;
     if (strict) {
-      if (state.persistent || state.fetched_for > step) continue;
+      if (state.persistent) continue;
+      if ((kept || state.fetched_for > step) && live_ - freed <= options_.max_live) continue;
       if (state.registered) {
         parameters_.leave_register(state);
         burst.wait(parameter);
