@@ -36,7 +36,7 @@ std::string shortened(const std::string& text, size_t longest = 1200);
 struct Outcome {
   enum class Verdict { kPassed, kFailed, kSkipped };
   Verdict verdict = Verdict::kFailed;
-  std::string detail;   ///< failed: expected and actual, one line each; skipped: the rule's id
+  std::string detail;       ///< failed: expected and actual, one line each; skipped: the rule's id
   int64_t also_passed = 0;  ///< comparisons that passed beside this one, of a row that holds several
 
   static Outcome passed() { return {Verdict::kPassed, {}, 0}; }

@@ -26,9 +26,9 @@ std::string indented(const std::string& text) {
 
 std::vector<RowKind> row_kinds() {
   std::vector<RowKind> kinds;
-  for (std::vector<RowKind>& more :
-       std::vector<std::vector<RowKind>>{elasticity_rows(), immutable_rows(), variable_batch_rows(), lr_trace_rows(),
-                                         dynamic_batching_rows(), metric_file_rows(), loader_rows(), zero3_trace_rows()}) {
+  for (std::vector<RowKind>& more : std::vector<std::vector<RowKind>>{
+           elasticity_rows(), immutable_rows(), variable_batch_rows(), lr_trace_rows(), dynamic_batching_rows(),
+           metric_file_rows(), loader_rows(), zero3_trace_rows()}) {
     std::move(more.begin(), more.end(), std::back_inserter(kinds));
   }
   return kinds;

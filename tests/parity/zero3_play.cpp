@@ -1,5 +1,6 @@
-// Which slot stands for which operation: `reset` is begin_pass for head, which resets when a forward begins, and end_pass
-// for seed, which resets when a pass ends. leftovers_head is end_pass, release_all end_step, invalidate_head drop_trace.
+// Which slot stands for which operation: `reset` is begin_pass for head, which resets when a forward begins, and
+// end_pass for seed, which resets when a pass ends. leftovers_head is end_pass, release_all end_step, invalidate_head
+// drop_trace.
 #include "parity/zero3_play.hpp"
 
 #include <algorithm>
@@ -165,8 +166,10 @@ void Zero3Player::read_counts(Json& entry) const {
   pliant_error error = plugin::fresh_error();
   const int32_t status = counters->read(coordinator_.self(), &counts, &error);
   if (status != PLIANT_OK) throw plugin::to_error(coordinator_.plugin(), status, error);
-  static const std::map<int32_t, const char*> kNames{
-      {PLIANT_TRACE_NONE, "N"}, {PLIANT_TRACE_RECORDING, "R"}, {PLIANT_TRACE_COMPLETE, "C"}, {PLIANT_TRACE_INVALID, "I"}};
+  static const std::map<int32_t, const char*> kNames{{PLIANT_TRACE_NONE, "N"},
+                                                     {PLIANT_TRACE_RECORDING, "R"},
+                                                     {PLIANT_TRACE_COMPLETE, "C"},
+                                                     {PLIANT_TRACE_INVALID, "I"}};
   entry["avail"] = counts.whole;
   entry["st"] = kNames.at(counts.trace);
   entry["k"] = counts.visits;

@@ -12,7 +12,19 @@ constexpr uint64_t kUnfinishedWaits = 2;
 
 }  // namespace
 
-void Schedule::gather(Numbers parameters, bool ahead, sdk::Actions& actions) {
+void Schedule::refuse_second_gather(uint32_t parameter) {
+  throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
+                     "parameter " + std::to_string(parameter) +
+                         " was released before its own wait and is gathered once more; set strict = true");
+}
+
+void Schedule::refuse_empty(uint32_t parameter) {
+  throw sdk::Failure(PLIANT_INVALID_ARGUMENT,
+                     "parameter " + std::to_string(parameter) +
+                         " has no elements, and version head does not gather such a one alone; set strict = true");
+}
+
+void Schedule::gather(Numbers parameters, sdk::Actions& actions) {
   const uint32_t group = actions.new_group();
   const uint32_t number = parameters_.new_gather();
   uint32_t twice = PLIANT_NO_PARAMETER;
@@ -21,18 +33,14 @@ void Schedule::gather(Numbers parameters, bool ahead, sdk::Actions& actions) {
     if (state.status != ParameterState::kPartitioned) continue;
     state.status = ParameterState::kOnItsWay;
     live_ += static_cast<int64_t>(state.elements);
-    actions.gather(parameter, group, ahead);
+    actions.gather(parameter, group);
     if (state.registered) {
       twice = parameter;
     } else {
       parameters_.enter_register(state, number);
     }
   }
-  if (twice != PLIANT_NO_PARAMETER) {
-    throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
-                       "parameter " + std::to_string(twice) +
-                           " was released before its own wait and is gathered once more; set strict = true");
-  }
+  if (twice != PLIANT_NO_PARAMETER) refuse_second_gather(twice);
 }
 
 void Schedule::gather_missing(Numbers used, sdk::Actions& actions) {
@@ -53,7 +61,7 @@ void Schedule::gather_missing(Numbers used, sdk::Actions& actions) {
       }
     }
   }
-  gather(used, false, actions);
+  gather(used, actions);
 }
 
 /// Releases what no entered module uses, what is used last first, until `elements` more stay within the limit.
@@ -85,10 +93,38 @@ void Schedule::make_room(Numbers used, uint64_t elements, sdk::Actions& actions)
   }
 }
 
-void Schedule::wait(uint32_t parameter, sdk::Actions& actions) {
-  actions.bound_waits(kUnfinishedWaits);
-  actions.wait(parameter);
-  parameters_.leave_register(parameters_[parameter]);
+/// Returns how many of `used` were not fetched for this visit yet.
+size_t Schedule::wait_for(uint32_t module, Numbers used, bool recomputes, sdk::Actions& actions) {
+  ParameterState* const states = parameters_.data();
+  uint32_t* const arrived = parameters_.arrived();
+  const int64_t step = step_;
+  size_t not_fetched = 0;
+  uint64_t waits = 0;
+  uint32_t empty = PLIANT_NO_PARAMETER;
+  sdk::Actions::Burst burst = actions.burst(2 * used.size());
+  for (const uint32_t parameter : used) {
+    ParameterState& state = states[parameter];
+    if (state.user == ParameterState::kNobody) {
+      state.user = module;
+    } else {
+      parameters_.add_user(parameter, module);
+    }
+    if (recomputes && state.frozen) attribute_recomputed(parameter);
+    if (state.registered) {
+      burst.bound_waits(kUnfinishedWaits);
+      burst.wait(parameter);
+      Parameters::arrive(state, arrived);
+      ++waits;
+    }
+    if (state.status != ParameterState::kAvailable) {
+      empty = parameter;
+      break;
+    }
+    not_fetched += state.fetched_for < step ? 1 : 0;
+  }
+  parameters_.count_arrived(waits);
+  if (empty != PLIANT_NO_PARAMETER) refuse_empty(empty);
+  return not_fetched;
 }
 
 void Schedule::attribute_recomputed(uint32_t parameter) {
@@ -141,28 +177,58 @@ void Schedule::take_off_queue_slowly(Numbers used) {
 
 void Schedule::prefetch(sdk::Actions& actions) {
   const int64_t room = std::min(options_.max_live - live_, options_.prefetch_bucket);
+  if (queue_head_ == queue_.size() || room <= 0) return;
+  ParameterState* const states = parameters_.data();
+  const bool empty_alone = !options_.head || options_.strict;
+  const bool strict = options_.strict;
+  const bool swaps = swapping_.on();
+  const uint32_t group = actions.new_group();
+  const uint32_t number = parameters_.new_gather();
   int64_t elements = 0;
-  const uint32_t stamp = parameters_.new_stamp();
-  chosen_.clear();
-  for (; queue_head_ < queue_.size() && elements < room; ++queue_head_) {
-    const Use& use = queue_[queue_head_];
-    ParameterState& state = parameters_[use.parameter];
-    if (swapping_.on() && state.status == ParameterState::kPartitioned && swapping_.away(use.parameter)) break;
-    if (state.status == ParameterState::kPartitioned && state.stamp != stamp) {
-      const auto more = static_cast<int64_t>(state.elements);
-      if (options_.strict && more > room - elements) break;
-      state.stamp = stamp;
-      chosen_.push_back(use.parameter);
-      elements += more;
+  uint64_t gathered = 0;
+  uint32_t twice = PLIANT_NO_PARAMETER;
+  empty_.clear();
+  sdk::Actions::Burst burst = actions.burst(parameters_.size());
+  const auto gather_one = [&](uint32_t parameter, ParameterState& state) {
+    state.status = ParameterState::kOnItsWay;
+    burst.gather(parameter, group, true);
+    if (state.registered) {
+      twice = parameter;
+      return;
     }
-    state.fetched_for = std::max(state.fetched_for, int64_t{use.step});
+    state.registered = true;
+    state.gather = number;
+    ++gathered;
+  };
+  const Use* use = queue_.data() + queue_head_;
+  for (const Use* const end = queue_.data() + queue_.size(); use != end && elements < room; ++use) {
+    ParameterState& state = states[use->parameter];
+    if (state.status == ParameterState::kPartitioned) {
+      if (swaps && swapping_.away(use->parameter)) break;
+      const auto more = static_cast<int64_t>(state.elements);
+      if (strict && more > room - elements) break;
+      elements += more;
+      if (elements > 0 || empty_alone) {
+        gather_one(use->parameter, state);
+      } else {
+        empty_.push_back(use->parameter);
+      }
+    }
+    state.fetched_for = std::max(state.fetched_for, int64_t{use->step});
   }
-  if (chosen_.empty() || (elements == 0 && options_.head && !options_.strict)) return;
-  gather(chosen_, true, actions);
+  queue_head_ = static_cast<size_t>(use - queue_.data());
+  if (elements > 0) {
+    for (const uint32_t parameter : empty_) {  // together with others they are gathered
+      if (states[parameter].status == ParameterState::kPartitioned) gather_one(parameter, states[parameter]);
+    }
+  }
+  parameters_.count_registered(gathered);
+  live_ += elements;
+  if (twice != PLIANT_NO_PARAMETER) refuse_second_gather(twice);
 }
 
-/// Shards of the parameters that come after those on their way: at most twice their elements, and no more than there are
-/// free buffers.
+/// Shards of the parameters that come after those on their way: at most twice their elements, and no more than there
+/// are free buffers.
 void Schedule::load_ahead(sdk::Actions& actions) {
   uint64_t on_their_way = 0;
   for (const ParameterState& state : parameters_.all()) {

@@ -34,8 +34,8 @@ class Layout {
   [[nodiscard]] bool has_leaves() const { return has_leaves_; }
   /// What a visit of the module gathers: ascending, each once.
   [[nodiscard]] const std::vector<uint32_t>& used(uint32_t module) const { return used_[module]; }
-  /// Own parameters, with `deep` those of all modules below it, then external ones, in the order of the tables. One that
-  /// is own and external stands there twice.
+  /// Own parameters, with `deep` those of all modules below it, then external ones, in the order of the tables. One
+  /// that is own and external stands there twice.
   [[nodiscard]] std::vector<uint32_t> listed(uint32_t module, bool deep) const;
   /// Rises with every change of parameters.
   [[nodiscard]] uint32_t version() const { return version_; }

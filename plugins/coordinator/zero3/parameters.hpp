@@ -19,16 +19,17 @@ struct ParameterState {
 
   int64_t fetched_for = kNever;
   uint64_t elements = 0;
-  uint32_t gather = 0;         ///< the number of its collective, while registered
-  uint32_t user = kNobody;     ///< an entered module that uses it
-  uint32_t stamp = 0;          ///< for sets of one call
+  uint32_t gather = 0;      ///< the number of its collective, while registered
+  uint32_t user = kNobody;  ///< an entered module that uses it
+  uint32_t stamp = 0;       ///< for sets of one call
   Status status = kPartitioned;
-  bool registered : 1 = false;  ///< it is in the list of those on their way, from its gather to its own wait
-  bool shared_now : 1 = false;  ///< more entered modules use it, too
+  bool registered = false;  ///< it is in the list of those on their way, from its gather to its own wait
+  bool shared_now = false;  ///< more entered modules use it, too
   bool persistent : 1 = false;
   bool external : 1 = false;
   bool frozen : 1 = false;
 };
+static_assert(sizeof(ParameterState) == 32);
 
 class Parameters {
  public:
@@ -47,6 +48,7 @@ class Parameters {
   ParameterState& operator[](uint32_t parameter) { return states_[parameter]; }
   const ParameterState& operator[](uint32_t parameter) const { return states_[parameter]; }
   std::vector<ParameterState>& all() { return states_; }
+  ParameterState* data() { return states_.data(); }
 
   // Collectives. The first wait for one of a collective makes all of it available, waited for or not.
   [[nodiscard]] uint32_t new_gather() {
@@ -60,11 +62,18 @@ class Parameters {
     ++registered_;
   }
   void leave_register(ParameterState& state) {
-    arrived_[state.gather] = 1;
+    arrive(state, arrived_.data());
+    count_arrived(1);
+  }
+  // For loops: leave_register() in two parts, for each parameter and for all. enter_register() likewise.
+  [[nodiscard]] uint32_t* arrived() { return arrived_.data(); }
+  static void arrive(ParameterState& state, uint32_t* arrived) {
+    arrived[state.gather] = 1;
     if (state.status == ParameterState::kOnItsWay) state.status = ParameterState::kAvailable;
     state.registered = false;
-    --registered_;
   }
+  void count_arrived(uint64_t count) { registered_ -= count; }
+  void count_registered(uint64_t count) { registered_ += count; }
   [[nodiscard]] uint64_t registered() const { return registered_; }
   [[nodiscard]] bool available(const ParameterState& state) const {
     return state.status == ParameterState::kAvailable ||
@@ -122,7 +131,7 @@ class Parameters {
 
   std::vector<ParameterState> states_;
   std::vector<std::vector<uint32_t>> more_users_;
-  std::vector<uint8_t> arrived_;  ///< by number of the collective
+  std::vector<uint32_t> arrived_;  ///< by number of the collective: 1 = one of it was waited for
   uint64_t registered_ = 0;
   uint32_t stamp_ = 0;
 };

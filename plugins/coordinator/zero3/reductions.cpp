@@ -13,23 +13,35 @@ void Reductions::add(std::span<const uint32_t> complete, sdk::Actions& actions) 
     sdk::require(parameter < collected_.size(),
                  [&] { return "the model has no parameter " + std::to_string(parameter); });
     if (collected_[parameter]) continue;
-    if (!bucket_.empty() && elements_[parameter] > limit_ - bucket_elements_) flush(actions);
+    if (!bucket_.empty() && elements_[parameter] > limit_ - bucket_elements_) leave(actions);
     collected_[parameter] = true;
     bucket_.push_back(parameter);
     bucket_elements_ += elements_[parameter];
-    if (bucket_elements_ >= limit_) flush(actions);
+    if (bucket_elements_ >= limit_) leave(actions);
   }
+  for (const uint32_t parameter : left_) collected_[parameter] = false;  // not sooner: `complete` has them still
+  left_.clear();
+}
+
+/// The bucket becomes a group; what is in it stays collected until the call ends.
+void Reductions::leave(sdk::Actions& actions) {
+  const uint32_t group = actions.new_group();
+  for (const uint32_t parameter : bucket_) actions.reduce(parameter, group);
+  left_.insert(left_.end(), bucket_.begin(), bucket_.end());
+  bucket_.clear();
+  bucket_elements_ = 0;
 }
 
 void Reductions::flush(sdk::Actions& actions) {
   if (bucket_.empty()) return;
-  const uint32_t group = actions.new_group();
-  for (const uint32_t parameter : bucket_) actions.reduce(parameter, group);
+  leave(actions);
   forget();
 }
 
 void Reductions::forget() {
   for (const uint32_t parameter : bucket_) collected_[parameter] = false;
+  for (const uint32_t parameter : left_) collected_[parameter] = false;
+  left_.clear();
   bucket_.clear();
   bucket_elements_ = 0;
 }

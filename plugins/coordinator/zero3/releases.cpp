@@ -35,7 +35,7 @@ void Releases::align(Decision& decision, std::span<const uint32_t> used, uint32_
   decision.released.clear();
   for (const uint32_t parameter : used) {
     const bool member = std::binary_search(decision.members.begin(), decision.members.end(), parameter);
-    decision.released.push_back(member ? 1 : 0);
+    decision.released.push_back(member ? 1U : 0U);
   }
 }
 

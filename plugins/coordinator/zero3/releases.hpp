@@ -10,10 +10,10 @@ namespace pliant::coordinator::zero3 {
 
 struct Decision {
   uint64_t key = 0;
-  uint32_t version = 0;           ///< of the layout that `released` is for
-  uint32_t next = 0;              ///< the decision that followed this one last time
-  std::vector<uint32_t> members;  ///< parameters to release, ascending
-  std::vector<uint8_t> released;  ///< for each parameter of the module: 1 = it is a member
+  uint32_t version = 0;            ///< of the layout that `released` is for
+  uint32_t next = 0;               ///< the decision that followed this one last time
+  std::vector<uint32_t> members;   ///< parameters to release, ascending
+  std::vector<uint32_t> released;  ///< for each parameter of the module: 1 = it is a member
 };
 
 class Releases {

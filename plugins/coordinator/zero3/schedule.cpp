@@ -37,18 +37,9 @@ void Schedule::enter(const sdk::Visit& visit, sdk::Actions& actions) {
   const Numbers used = layout_.used(visit.module);
   gather_missing(used, actions);
   const bool recomputes = visit.recompute && options_.head && !backward_.empty();
-  for (const uint32_t parameter : used) {
-    parameters_.add_user(parameter, visit.module);
-    const ParameterState& state = parameters_[parameter];
-    if (recomputes && state.frozen) attribute_recomputed(parameter);
-    if (state.registered) wait(parameter, actions);
-    sdk::require(state.status == ParameterState::kAvailable, [&] {
-      return "parameter " + std::to_string(parameter) +
-             " has no elements, and version head does not gather such a one alone; set strict = true";
-    });
-  }
+  const size_t not_fetched = wait_for(visit.module, used, recomputes, actions);
   if (mode_ == Mode::kComplete) {
-    take_off_queue(used);
+    if (not_fetched > 0) take_off_queue(used);
     if (options_.prefetch_bucket > 0) {
       prefetch(actions);
       if (swapping_.on()) load_ahead(actions);
@@ -70,15 +61,34 @@ void Schedule::leave(const sdk::Visit& visit, sdk::Actions& actions) {
     if (!recomputed_[module].empty()) leave_recomputed(module, decision, actions);
     forget_backward(module);
   }
+  const uint32_t* const released = decision != nullptr ? decision->released.data() : nullptr;
+  ParameterState* const states = parameters_.data();
+  const bool strict = options_.strict;
+  const bool swaps = swapping_.on();
+  const int64_t step = step_;
+  int64_t freed = 0;
+  sdk::Actions::Burst burst = actions.burst(2 * used.size());
   for (size_t i = 0; i < used.size(); ++i) {
     const uint32_t parameter = used[i];
+    ParameterState& state = states[parameter];
     parameters_.remove_user(parameter, module);
-    const ParameterState& state = parameters_[parameter];
-    if (state.external) continue;
-    if (options_.strict && (state.persistent || state.fetched_for > step_)) continue;
-    if (decision != nullptr && decision->released[i] == 0) continue;
-    release(parameter, actions);
+    const bool kept = released != nullptr && released[i] == 0;
+    if (kept && !strict) continue;
+    if (state.user != ParameterState::kNobody || state.external || !parameters_.available(state)) continue;
+    if (strict) {
+      if (state.persistent) continue;
+      if ((kept || state.fetched_for > step) && live_ - freed <= options_.max_live) continue;
+      if (state.registered) {
+        parameters_.leave_register(state);
+        burst.wait(parameter);
+      }
+    }
+    state.status = ParameterState::kPartitioned;
+    freed += static_cast<int64_t>(state.elements);
+    if (swaps) swapping_.free(parameter);
+    burst.release(parameter);
   }
+  live_ -= freed;
 }
 
 Decision& Schedule::decide(uint32_t module, Numbers used) {

@@ -18,8 +18,8 @@ struct ScheduleOptions {
   int64_t max_live = 0;         ///< elements
   int64_t max_reuse_distance = 0;
   PersistenceRule persistence;
-  bool head = true;     ///< false: as of April 2023
-  bool strict = false;  ///< what it mends: docs/reference/zero3-parity.md
+  bool head = true;           ///< false: as of April 2023
+  bool strict = false;        ///< what it mends: docs/reference/zero3-parity.md
   int64_t swap_buffers = -1;  ///< of shards that lie on a tier; -1: there is no tier
 };
 
@@ -59,14 +59,16 @@ class Schedule {
   void release_everything(sdk::Actions& actions);
 
   // gathers.cpp: what a visit gathers, waits for and fetches ahead.
-  void gather(Numbers parameters, bool ahead, sdk::Actions& actions);
+  void gather(Numbers parameters, sdk::Actions& actions);
   void gather_missing(Numbers used, sdk::Actions& actions);
   void make_room(Numbers used, uint64_t elements, sdk::Actions& actions);
-  void wait(uint32_t parameter, sdk::Actions& actions);
+  [[nodiscard]] size_t wait_for(uint32_t module, Numbers used, bool recomputes, sdk::Actions& actions);
   void attribute_recomputed(uint32_t parameter);
   void take_off_queue(Numbers used);
   void take_off_queue_slowly(Numbers used);
   void prefetch(sdk::Actions& actions);
+  [[noreturn]] static void refuse_second_gather(uint32_t parameter);
+  [[noreturn]] static void refuse_empty(uint32_t parameter);
   void load_ahead(sdk::Actions& actions);
 
   // What a visit releases.
@@ -96,9 +98,9 @@ class Schedule {
 
   Mode mode_ = Mode::kInvalid;
   bool with_gradient_ = true;
-  bool outdated_ = false;  ///< strict: a module has other parameters than in the trace
-  int64_t step_ = 0;  ///< visits entered in this pass
-  int64_t live_ = 0;  ///< elements that it counts as whole; below 0 where DeepSpeed's count is
+  bool outdated_ = false;        ///< strict: a module has other parameters than in the trace
+  int64_t step_ = 0;             ///< visits entered in this pass
+  int64_t live_ = 0;             ///< elements that it counts as whole; below 0 where DeepSpeed's count is
   std::vector<uint32_t> trace_;  ///< the module of each visit
   std::vector<Use> queue_;
   size_t queue_head_ = 0;
@@ -111,7 +113,7 @@ class Schedule {
   std::vector<uint32_t> backward_;                 ///< modules entered in backward, in that order
   std::vector<uint8_t> in_backward_;               ///< by module: it is one of these
   std::vector<std::vector<uint32_t>> recomputed_;  ///< by module: frozen parameters that leave with its backward
-  std::vector<uint32_t> chosen_;                   ///< parameters of one prefetch; kept for its room
+  std::vector<uint32_t> empty_;                    ///< parameters without elements of one prefetch
 };
 
 }  // namespace pliant::coordinator::zero3

@@ -9,7 +9,8 @@
 //     void end_pass(pliant::sdk::Actions& actions);
 //     void end_step(pliant::sdk::Actions& actions);
 //   };
-// It may also have set_module_parameters(module, own, external), set_costs(nanoseconds), drop_trace(actions) and counts().
+// It may also have set_module_parameters(module, own, external), set_costs(nanoseconds), drop_trace(actions) and
+// counts().
 #pragma once
 
 #include <algorithm>
@@ -74,36 +75,83 @@ struct Visit {
   std::span<const uint32_t> complete;  ///< at leave: parameters whose gradient has become complete; valid in the call
 };
 
+namespace detail {
+
+inline pliant_action gather_action(uint32_t parameter, uint32_t group, bool prefetch, uint64_t place) {
+  return {PLIANT_ACTION_GATHER, parameter, group, prefetch ? uint32_t{PLIANT_ACTION_PREFETCH} : 0, place};
+}
+inline pliant_action plain_action(uint32_t kind, uint32_t parameter, uint64_t place = PLIANT_ANY_PLACE) {
+  return {kind, parameter, 0, 0, place};
+}
+
+}  // namespace detail
+
 /// Where a coordinator writes its answer. Throws Failure when the host's room is full.
 class Actions {
  public:
-  explicit Actions(pliant_action_list& list) : list_(list) {}
+  explicit Actions(pliant_action_list& list)
+      : list_(list), next_(list.actions + list.count), end_(list.actions + list.capacity) {}
+  ~Actions() { list_.count = static_cast<uint64_t>(next_ - list_.actions); }
+  Actions(const Actions&) = delete;
+  Actions& operator=(const Actions&) = delete;
+
   /// A new number for a collective.
   [[nodiscard]] uint32_t new_group() { return ++group_; }
   void gather(uint32_t parameter, uint32_t group, bool prefetch = false, uint64_t place = PLIANT_ANY_PLACE) {
-    add({PLIANT_ACTION_GATHER, parameter, group, prefetch ? uint32_t{PLIANT_ACTION_PREFETCH} : 0, place});
+    add(detail::gather_action(parameter, group, prefetch, place));
   }
-  void wait(uint32_t parameter) { add({PLIANT_ACTION_WAIT, parameter, 0, 0, PLIANT_ANY_PLACE}); }
-  void release(uint32_t parameter) { add({PLIANT_ACTION_RELEASE, parameter, 0, 0, PLIANT_ANY_PLACE}); }
+  void wait(uint32_t parameter) { add(detail::plain_action(PLIANT_ACTION_WAIT, parameter)); }
+  void release(uint32_t parameter) { add(detail::plain_action(PLIANT_ACTION_RELEASE, parameter)); }
   void reduce(uint32_t parameter, uint32_t group) {
     add({PLIANT_ACTION_REDUCE, parameter, group, 0, PLIANT_ANY_PLACE});
   }
-  void load(uint32_t parameter, uint64_t tier) { add({PLIANT_ACTION_LOAD, parameter, 0, 0, tier}); }
-  void store(uint32_t parameter, uint64_t tier) { add({PLIANT_ACTION_STORE, parameter, 0, 0, tier}); }
-  void drop_trace() { add({PLIANT_ACTION_DROP_TRACE, PLIANT_NO_PARAMETER, 0, 0, 0}); }
-  /// At most `unfinished` of the waits before this may be unfinished when the next action is carried out.
-  void bound_waits(uint64_t unfinished) { add({PLIANT_ACTION_BOUND_WAITS, PLIANT_NO_PARAMETER, 0, 0, unfinished}); }
+  void load(uint32_t parameter, uint64_t tier) { add(detail::plain_action(PLIANT_ACTION_LOAD, parameter, tier)); }
+  void store(uint32_t parameter, uint64_t tier) { add(detail::plain_action(PLIANT_ACTION_STORE, parameter, tier)); }
+  void drop_trace() { add(detail::plain_action(PLIANT_ACTION_DROP_TRACE, PLIANT_NO_PARAMETER, 0)); }
+  /// At most `unfinished` of the waits of visits before this may be unfinished when the next action is carried out.
+  void bound_waits(uint64_t unfinished) {
+    add(detail::plain_action(PLIANT_ACTION_BOUND_WAITS, PLIANT_NO_PARAMETER, unfinished));
+  }
+
+  /// A run of actions for which there is room, written without looking again: for loops where each nanosecond counts.
+  /// While it lives nothing else is added.
+  class Burst {
+   public:
+    explicit Burst(Actions& actions) : actions_(actions), next_(actions.next_) {}
+    ~Burst() { actions_.next_ = next_; }
+    Burst(const Burst&) = delete;
+    Burst& operator=(const Burst&) = delete;
+    void gather(uint32_t parameter, uint32_t group, bool prefetch) {
+      *next_++ = detail::gather_action(parameter, group, prefetch, PLIANT_ANY_PLACE);
+    }
+    void wait(uint32_t parameter) { *next_++ = detail::plain_action(PLIANT_ACTION_WAIT, parameter); }
+    void release(uint32_t parameter) { *next_++ = detail::plain_action(PLIANT_ACTION_RELEASE, parameter); }
+    void bound_waits(uint64_t unfinished) {
+      *next_++ = detail::plain_action(PLIANT_ACTION_BOUND_WAITS, PLIANT_NO_PARAMETER, unfinished);
+    }
+
+   private:
+    Actions& actions_;
+    pliant_action* next_;
+  };
+  /// Room for up to `most` actions; the caller keeps to it.
+  [[nodiscard]] Burst burst(size_t most) {
+    if (static_cast<size_t>(end_ - next_) < most) refuse();
+    return Burst(*this);
+  }
 
  private:
   void add(const pliant_action& action) {
-    if (list_.count >= list_.capacity) refuse();
-    list_.actions[list_.count++] = action;
+    if (next_ == end_) refuse();
+    *next_++ = action;
   }
   [[noreturn, gnu::noinline, gnu::cold]] void refuse() const {
     throw Failure(PLIANT_RESOURCE_EXHAUSTED,
                   "more than the " + std::to_string(list_.capacity) + " actions that one answer may have");
   }
   pliant_action_list& list_;
+  pliant_action* next_;
+  pliant_action* end_;
   uint32_t group_ = 0;
 };
 
@@ -248,8 +296,8 @@ struct CoordinatorAdapter {
       }
     });
   }
-  static int32_t drop_trace(void* self, pliant_action_list* list, pliant_error* error) noexcept requires
-      HasDropTrace<T> {
+  static int32_t drop_trace(void* self, pliant_action_list* list,
+                            pliant_error* error) noexcept requires HasDropTrace<T> {
     return guarded(error, [&] {
       Actions actions(*list);
       at(self).plugin.drop_trace(actions);
