@@ -9,6 +9,7 @@
 #include "base/result.hpp"
 #include "elastic/session_state.hpp"
 #include "sharded/runtime.hpp"
+#include "sharded/safetensors.hpp"
 
 namespace pliant {
 
@@ -99,6 +100,31 @@ void ShardedModel::read(ParameterId parameter, std::span<float> values) {
   stream.copy(values.data(), whole, values.size_bytes());
   stream.synchronize();
   state_->runtime.release(number);
+}
+
+void ShardedModel::export_safetensors(const std::filesystem::path& file) {
+  sharded::SafetensorsHeader header;
+  const auto& parameters = state_->runtime.model.parameters();
+  for (const sharded::ParameterRow& row : parameters) header.tensors.push_back({row.name, DType::kF32, row.shape});
+  std::vector<float> values;
+  const auto read_next = [&](uint32_t number) {
+    values.resize(parameters[number].elements);
+    read(ParameterId{number}, values);
+  };
+  if (state_->session.form.rank != 0) {
+    for (uint32_t number = 0; number < parameters.size(); ++number) read_next(number);
+    return;
+  }
+  uint32_t number = 0;
+  const auto written = sharded::write_safetensors(file, header, true, [&](sharded::SafetensorsSink& sink) -> Result<> {
+    for (; number < parameters.size();) {
+      read_next(number++);
+      if (Result<> done = sink.write(values.data(), values.size() * sizeof(float)); !done) return done;
+    }
+    return {};
+  });
+  while (number < parameters.size()) read_next(number++);  // the others take part to the end
+  or_throw(written);
 }
 
 ShardedMemory ShardedModel::memory() const {

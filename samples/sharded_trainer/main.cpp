@@ -1,0 +1,146 @@
+// sharded_trainer: a trainer that never has its whole model: a layer is whole only while it computes. Start it with
+// `pliant run`.
+//
+// It fits each weight w to sequences of l tokens with a label y: their loss is l/2 * (w - y)^2, their gradient l * w -
+// l * y. Reductions do that on every accelerator; other trainers enqueue kernels of their own on Session::stream().
+#include <array>
+#include <cstdio>
+#include <optional>
+#include <pliant/log.hpp>
+#include <pliant/session.hpp>
+#include <pliant/sharded.hpp>
+#include <string>
+#include <vector>
+
+using pliant::Direction, pliant::DType, pliant::ReduceOp;
+
+struct Sums {  // over sequences: of l, of l * y, of l * y^2
+  double tokens = 0, labels = 0, squares = 0;
+};
+
+class Model final : public pliant::TrainingState {
+ public:
+  Model(pliant::Session& session, int64_t layers, size_t width)
+      : stream_(session.stream()), shards_(session, {}), host_(width, 1.0F) {
+    for (pliant::Buffer* const array : {&ones_, &part_})
+      *array = pliant::Buffer(session.accelerator(), session.device(), width * sizeof(float));
+    stream_.copy(ones_.pointer(), host_.data(), width * sizeof(float));
+    stream_.synchronize();
+    root_ = shards_.add({.name = "model", .parent = {}, .own = {}, .external = {}});
+    for (int64_t i = 0; i < layers; ++i) {
+      const auto first = static_cast<size_t>(session.seed()) + static_cast<size_t>(i) * 131;
+      pliant::ParameterSpec weights;
+      weights.name = "layer." + std::to_string(i) + ".weights";
+      weights.shape = {static_cast<int64_t>(width)};
+      weights.initialise = [first](std::span<float> values) {
+        for (size_t k = 0; k < values.size(); ++k) values[k] = static_cast<float>((first + k * 17) % 1000) / 1000;
+      };
+      weights_.push_back(shards_.add(weights));
+      // The last layer uses the weights of the first one, too.
+      const bool shares = i + 1 == layers && i > 0;
+      layers_.push_back(shards_.add({.name = "layer." + std::to_string(i),
+                                     .parent = root_,
+                                     .own = {weights_.back()},
+                                     .external = shares ? std::vector{weights_.front()} : std::vector<pliant::ParameterId>()}));
+      used_.push_back({weights_.back()});
+      if (shares) used_.back().push_back(weights_.front());
+    }
+  }
+  pliant::ShardedModel& shards() { return shards_; }
+  uint64_t gradient_size() const override { return 0; }
+  void save(std::ostream&) const override {}  // there is no other state
+  void load(std::istream&) override {}
+
+  // Forward and backward; a pass without rows only keeps the workers together. Returns the summed loss.
+  double pass(const std::optional<Sums>& of) {
+    double loss = 0;
+    visit(0, layers_.size(), Direction::kForward, [&](pliant::ParameterId weights) {
+      if (of) loss += loss_of(shards_.value(weights), *of);
+    });
+    visit(0, layers_.size(), Direction::kBackward, [&](pliant::ParameterId weights) {
+      if (!of) return;
+      add_scaled(shards_.gradient(weights), shards_.value(weights), of->tokens);
+      add_scaled(shards_.gradient(weights), static_cast<float*>(ones_.pointer()), -of->labels);
+    });
+    return loss;
+  }
+  void apply(double rate) {  // to the weights that this worker owns
+    shards_.update([&](const pliant::ShardRange& range) {
+      scale(static_cast<float*>(part_.pointer()), range.gradient, range.count, -rate);
+      const std::array<const void*, 2> both{range.weights, part_.pointer()};
+      stream_.reduce(range.weights, both, range.count, DType::kF32, ReduceOp::kSum);
+    });
+    stream_.synchronize();
+  }
+
+ private:
+  template <class Work>
+  void visit(size_t first, size_t end, Direction direction, Work&& work) {
+    shards_.enter(root_, direction);
+    for (size_t i = first; i < end; ++i) {
+      const size_t layer = direction == Direction::kForward ? i : end - 1 - i;
+      shards_.enter(layers_[layer], direction);
+      for (const pliant::ParameterId weights : used_[layer]) work(weights);
+      shards_.leave(layers_[layer], direction);
+    }
+    shards_.leave(root_, direction);
+  }
+  double loss_of(const float* weights, const Sums& of) {  // for want of a kernel, on the host
+    stream_.copy(host_.data(), weights, host_.size() * sizeof(float));
+    stream_.synchronize();
+    double sum = 0;
+    for (const double w : host_) sum += 0.5 * (of.tokens * w * w - 2 * of.labels * w + of.squares);
+    return sum / static_cast<double>(host_.size() * layers_.size());
+  }
+  void scale(float* to, const float* from, uint64_t count, double by) {
+    stream_.reduce(to, std::array<const void*, 1>{from}, count, DType::kF32, ReduceOp::kSum, by);
+  }
+  void add_scaled(float* to, const float* from, double by) {
+    scale(static_cast<float*>(part_.pointer()), from, host_.size(), by);
+    const std::array<const void*, 2> both{to, part_.pointer()};
+    stream_.reduce(to, both, host_.size(), DType::kF32, ReduceOp::kSum);
+    stream_.synchronize();
+  }
+
+  pliant::Stream& stream_;
+  pliant::ShardedModel shards_;
+  std::vector<float> host_;
+  pliant::Buffer ones_, part_;
+  pliant::ModuleId root_{};
+  std::vector<pliant::ModuleId> layers_;
+  std::vector<pliant::ParameterId> weights_;
+  std::vector<std::vector<pliant::ParameterId>> used_;  // by layer
+};
+
+int main() try {
+  pliant::log_to_stderr();
+  pliant::leave_stop_signals_to_agent();
+  pliant::Session session = pliant::Session::attach();
+  Model model(session, session.config().app_int("layers").value_or(6),
+              static_cast<size_t>(session.config().app_int("width").value_or(20000)));
+  std::vector<int32_t> lengths(1000);
+  for (size_t id = 0; id < lengths.size(); ++id) lengths[id] = static_cast<int32_t>(3 + id * 37 % 29);
+  session.start({lengths, {}, {}, 0}, model.shards(), model);
+  while (pliant::Step* const step = session.next()) {
+    const bool computed = step->attempt([&] {
+      for (const pliant::MicroBatch& micro : step->micro_batches()) {
+        std::optional<Sums> sums;
+        for (int64_t row = micro.rows.first; row < micro.rows.first + micro.rows.count; ++row) {
+          if (!sums) sums.emplace();
+          for (const int64_t id : step->batch().row(row)) {
+            const double tokens = lengths[static_cast<size_t>(id)], label = static_cast<double>(id % 7) / 7;
+            *sums = {sums->tokens + tokens, sums->labels + tokens * label, sums->squares + tokens * label * label};
+          }
+        }
+        model.shards().begin_pass(micro.rows);
+        const double loss = model.pass(sums);
+        model.shards().end_pass();
+        step->add(micro, loss);
+      }
+    });
+    if (computed && step->commit()) model.apply(step->learning_rate());
+  }
+} catch (const pliant::Error& error) {
+  std::fprintf(stderr, "sharded_trainer: %s\n", error.message().c_str());
+  return static_cast<int>(error.exit_code());
+}

@@ -1,0 +1,179 @@
+// Jobs whose state is cut over the workers: the same bits with every coordinator, on every accelerator, at every number of
+// workers and after every loss, and what is refused.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "integration/job_runner.hpp"
+
+using namespace pliant::test;
+
+namespace {
+
+const std::string kConfig = std::string(PLIANT_SOURCE_DIR) + "/samples/sharded_trainer/pliant.toml";
+constexpr int64_t kSteps = 14;
+
+std::vector<std::string> arguments(int64_t workers, const std::vector<std::string>& sets = {}) {
+  std::vector<std::string> made{"run", kConfig, "--json"};
+  std::vector<std::string> all{fmt::format("run.workers={}", workers),
+                               "run.name=toy",
+                               "run.deterministic=true",
+                               "app.layers=3",
+                               "app.width=3000",
+                               "run.snapshot_every=4",
+                               fmt::format("run.max_steps={}", kSteps)};
+  all.insert(all.end(), sets.begin(), sets.end());
+  for (const std::string& set : all) made.insert(made.end(), {"--set", set});
+  return made;
+}
+
+std::string last_line(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::string last;
+  while (std::getline(in, line)) last = line;
+  return last;
+}
+
+/// The state that the last step began with, as the ranks' digests have it.
+std::string state_after(JobRunner& job, const std::vector<std::string>& command) {
+  const Ended ended = job.run(command);
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  return last_line(job.latest() / "digests.jsonl");
+}
+
+std::string undisturbed() {
+  static const std::string kState = [] {
+    JobRunner job;
+    return state_after(job, arguments(1, {"coordinator.use=\"eager\""}));
+  }();
+  return kState;
+}
+
+void set_all(const std::map<std::string, std::string>& environment) {
+  for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+}
+void unset_all(const std::map<std::string, std::string>& environment) {
+  for (const auto& [name, value] : environment) ::unsetenv(name.c_str());
+}
+
+}  // namespace
+
+TEST_CASE("the bits of a sharded job depend neither on the coordinator nor on the number of workers") {
+  REQUIRE(has(undisturbed(), "weights"));
+  for (const auto& [workers, coordinator] : std::vector<std::pair<int64_t, std::string>>{
+           {1, "zero3"}, {2, "zero3"}, {2, "eager"}, {4, "zero3"}, {4, "eager"}}) {
+    CAPTURE(workers);
+    CAPTURE(coordinator);
+    JobRunner job;
+    CHECK(state_after(job, arguments(workers, {fmt::format("coordinator.use=\"{}\"", coordinator)})) == undisturbed());
+  }
+}
+
+TEST_CASE("a sharded job that loses a worker goes back to its newest snapshot and ends with the bits of one that did not") {
+  for (const char* const point : {"forward", "reduce", "vote", "commit", "apply"}) {
+    CAPTURE(point);
+    JobRunner job;
+    std::vector<std::string> command = arguments(4);
+    command.insert(command.end(), {"--inject", fmt::format("kill:rank=2,step=6,at={}", point)});
+    CHECK(state_after(job, command) == undisturbed());
+    REQUIRE(job.ledger("restart").size() == 1);
+    CHECK(job.ledger("restart").front().at("step") == 4);
+  }
+}
+
+TEST_CASE("a sharded job that loses a worker before its first snapshot begins anew") {
+  JobRunner job;
+  std::vector<std::string> command = arguments(2);
+  command.insert(command.end(), {"--inject", "kill:rank=0,step=2"});
+  CHECK(state_after(job, command) == undisturbed());
+  CHECK(job.ledger("restart").front().at("step") == 0);
+}
+
+TEST_CASE("a sharded job that is stopped keeps all parts of its state, and goes on with another number of workers") {
+  JobRunner job;
+  std::vector<std::string> command = arguments(4, {"run.max_steps=100000", "run.epochs=100000", "run.snapshot_every=0"});
+  const pid_t pid = job.start(command);
+  REQUIRE(job.wait_for_commits(pid, 3));
+  ::kill(pid, SIGINT);
+  const Ended ended = job.wait(pid);
+  INFO(ended.err);
+  CHECK(ended.exit_code == 130);
+  REQUIRE(job.ledger("snapshot").size() == 1);
+  const int64_t step = job.ledger("snapshot").front().at("step");
+  CHECK(step >= 3);
+  const int64_t more = step + 2;
+  std::vector<std::string> again = arguments(2, {fmt::format("run.max_steps={}", more), "run.epochs=100000"});
+  again.insert(again.end(), {"--resume", job.latest().string()});
+  const Ended resumed = job.run(again);
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 0);
+}
+
+TEST_CASE("a budget that no layer fits in is refused by the name of the parameter") {
+  JobRunner job;
+  const Ended ended = job.run(arguments(2, {"coordinator.budget=4096"}));
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "[coordinator] budget = 4096"));
+  CHECK(has(ended.err, "layer.0.weights"));
+}
+
+TEST_CASE("a budget that suffices changes no bit") {
+  JobRunner job;
+  CHECK(state_after(job, arguments(2, {"coordinator.budget=131072"})) == undisturbed());
+}
+
+TEST_CASE("a program that does not shard its model refuses a coordinator") {
+  JobRunner job;
+  const Ended ended = job.run(arguments(1, {"run.command=[\"device_trainer\"]"}));
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "does not shard its model"));
+}
+
+TEST_CASE("a balancer that deals otherwise than in turn is refused in deterministic mode") {
+  JobRunner job;
+  const Ended ended = job.run(arguments(4, {"balancer.use=\"lpt\""}));
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "[balancer] use = \"lpt\""));
+}
+
+TEST_CASE("fast mode trains, too, and the ranks agree on their state") {
+  JobRunner job;
+  const Ended ended = job.run(arguments(4, {"run.deterministic=false"}));
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+}
+
+TEST_CASE("a sharded job has the same bits on every accelerator") {
+  std::vector<std::pair<std::string, std::map<std::string, std::string>>> machines;
+#ifdef PLIANT_SOFT_CUDA_DIR
+  machines.push_back({"cuda", {{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}}});
+  machines.push_back({"cuda", {{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}, {"PLIANT_SOFT_CUDA_DEVICES", "4"}}});
+#endif
+#ifdef PLIANT_SOFT_LEVEL_ZERO
+  machines.push_back({"level_zero", {{"ZE_ENABLE_ALT_DRIVERS", PLIANT_SOFT_LEVEL_ZERO}}});
+#endif
+  for (const auto& [accelerator, environment] : machines) {
+    CAPTURE(accelerator);
+    set_all(environment);
+    JobRunner job;
+    std::vector<std::string> command = arguments(2, {fmt::format("accelerator.use=\"{}\"", accelerator)});
+    command.insert(command.end(), {"--inject", "kill:rank=1,step=6"});
+    const Ended ended = job.run(command);
+    unset_all(environment);
+    INFO(ended.err);
+    CHECK(ended.exit_code == 0);
+    CHECK(last_line(job.latest() / "digests.jsonl") == undisturbed());
+  }
+}
