@@ -20,12 +20,12 @@ struct Model::State {
 
   State(const ModelShape& shape, uint64_t seed) {
     use_one_blas_thread();
-    torch::set_num_threads(1);
+    at::set_num_threads(1);
     const int64_t d = shape.dim;
     const int64_t per_block = 12 * d * d + 13 * d;
     const int64_t total = shape.vocab * d + shape.max_sequence * d + shape.layers * per_block + 2 * d;
-    flat = torch::empty({total});
-    flat_gradient = torch::zeros({total});
+    flat = at::empty({total});
+    flat_gradient = at::zeros({total});
     at::Generator random = at::detail::createCPUGenerator(seed);
     network.build(shape, [&](const std::string&, const std::vector<int64_t>& sizes, double first, bool decays) {
       Tensor leaf = take_part(sizes, decays);
@@ -75,7 +75,7 @@ double Model::loss_and_gradient(std::span<const Sequence> sequences) {
 
 double Model::loss(std::span<const Sequence> sequences) const {
   if (sequences.empty()) return 0;
-  const torch::NoGradGuard no_gradient;
+  const at::NoGradGuard no_gradient;
   return static_cast<double>(state_->network.summed_loss(lay_out(sequences)).item<float>());
 }
 
@@ -92,7 +92,7 @@ struct Seat {
   void sit_at(float* values) {
     leaf.storage().unsafeGetStorageImpl()->set_data_ptr(at::DataPtr(values, at::kCPU));
   }
-  void add_gradient_to(float* gradient) { leaf.mutable_grad() = torch::from_blob(gradient, leaf.sizes()); }
+  void add_gradient_to(float* gradient) { leaf.mutable_grad() = at::from_blob(gradient, leaf.sizes()); }
 };
 
 /// A module and the weights that it uses.
@@ -129,7 +129,7 @@ struct ShardedLm::State {
 
   State(pliant::ShardedModel& into, const ModelShape& shape, uint64_t seed) : shards(into) {
     use_one_blas_thread();
-    torch::set_num_threads(1);
+    at::set_num_threads(1);
     const auto random = std::make_shared<at::Generator>(at::detail::createCPUGenerator(seed));
     network.build(shape, [&](const std::string& name, const std::vector<int64_t>& sizes, double first, bool decay) {
       const bool is_first = seats.empty();
@@ -138,11 +138,11 @@ struct ShardedLm::State {
       spec.shape = sizes;
       spec.initialise = [random, sizes, first, is_first, seed](std::span<float> values) {
         if (is_first) random->set_current_seed(seed);
-        Tensor whole = torch::from_blob(values.data(), sizes);
+        Tensor whole = at::from_blob(values.data(), sizes);
         fill(whole, first, *random);
       };
       static float nowhere = 0;
-      Seat seat{shards.add(std::move(spec)), torch::from_blob(&nowhere, sizes)};
+      Seat seat{shards.add(std::move(spec)), at::from_blob(&nowhere, sizes)};
       seat.leaf.set_requires_grad(true);
       seats.push_back(seat);
       decays.push_back(decay);

@@ -1,9 +1,27 @@
 // Network: the transformer as functions of its weights: pre-norm blocks, learned positions that restart with each
-// sequence, output tied to the token embedding. Includes torch; for model.cpp alone.
+// sequence, output tied to the token embedding. Includes libtorch; for model.cpp alone.
 #pragma once
 
-#include <torch/types.h>
-#include <torch/utils.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/Reduction.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/nll_loss.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <cmath>
 #include <limits>
@@ -16,7 +34,7 @@
 
 namespace tinylm {
 
-using torch::Tensor;
+using at::Tensor;
 
 struct Block {
   Tensor norm1_weight, norm1_bias, qkv_weight, qkv_bias, mix_weight, mix_bias;
@@ -45,7 +63,7 @@ struct Layout {
 constexpr int64_t kSmallestBlock = 64;
 
 inline Tensor index_tensor(const std::vector<int64_t>& values) {
-  return torch::tensor(values, torch::kInt64);
+  return at::tensor(values, at::kLong);
 }
 
 /// The sequences whose blocks have one width, being laid out.
@@ -74,7 +92,7 @@ struct Blocks {
   [[nodiscard]] BlockGroup group() const {
     const auto blocks = static_cast<int64_t>(used.size());
     BlockGroup made{index_tensor(places),
-                    torch::full({blocks, 1, width, width}, -std::numeric_limits<float>::infinity()), blocks, width};
+                    at::full({blocks, 1, width, width}, -std::numeric_limits<float>::infinity()), blocks, width};
     float* row = made.mask.data_ptr<float>();
     for (int64_t place = 0; place < blocks * width; ++place, row += width) {
       const int64_t owner = owners[static_cast<size_t>(place)];
@@ -141,32 +159,32 @@ struct Network {
                              .view({group.blocks, group.width, 3, shape.heads, head})
                              .permute({2, 0, 3, 1, 4});
     const Tensor queries = parts[0] * (1.0 / std::sqrt(static_cast<double>(head)));
-    const Tensor weights = torch::softmax(torch::matmul(queries, parts[1].transpose(-1, -2)) + group.mask, -1);
-    return torch::matmul(weights, parts[2]).permute({0, 2, 1, 3}).reshape({group.blocks * group.width, shape.dim});
+    const Tensor weights = at::softmax(at::matmul(queries, parts[1].transpose(-1, -2)) + group.mask, -1);
+    return at::matmul(weights, parts[2]).permute({0, 2, 1, 3}).reshape({group.blocks * group.width, shape.dim});
   }
 
   [[nodiscard]] Tensor attend(const Tensor& x, const Block& block, const Layout& layout) const {
-    const Tensor qkv = torch::linear(x, block.qkv_weight, block.qkv_bias);
+    const Tensor qkv = at::linear(x, block.qkv_weight, block.qkv_bias);
     std::vector<Tensor> mixed;
     for (const BlockGroup& group : layout.groups) mixed.push_back(attend_in(group, qkv));
-    return torch::linear(torch::cat(mixed).index_select(0, layout.from_blocks), block.mix_weight, block.mix_bias);
+    return at::linear(at::cat(mixed).index_select(0, layout.from_blocks), block.mix_weight, block.mix_bias);
   }
 
   [[nodiscard]] Tensor embed(const Layout& layout) const {
-    return torch::embedding(embedding, layout.tokens) + torch::embedding(positions, layout.positions);
+    return at::embedding(embedding, layout.tokens) + at::embedding(positions, layout.positions);
   }
   [[nodiscard]] Tensor pass(const Block& block, const Tensor& in, const Layout& layout) const {
     const std::vector<int64_t> width{shape.dim};
-    const Tensor x = in + attend(torch::layer_norm(in, width, block.norm1_weight, block.norm1_bias), block, layout);
-    const Tensor normed = torch::layer_norm(x, width, block.norm2_weight, block.norm2_bias);
-    const Tensor hidden = torch::relu(torch::linear(normed, block.up_weight, block.up_bias));
-    return x + torch::linear(hidden, block.down_weight, block.down_bias);
+    const Tensor x = in + attend(at::layer_norm(in, width, block.norm1_weight, block.norm1_bias), block, layout);
+    const Tensor normed = at::layer_norm(x, width, block.norm2_weight, block.norm2_bias);
+    const Tensor hidden = at::relu(at::linear(normed, block.up_weight, block.up_bias));
+    return x + at::linear(hidden, block.down_weight, block.down_bias);
   }
   [[nodiscard]] Tensor loss(const Tensor& in, const Layout& layout) const {
     const std::vector<int64_t> width{shape.dim};
-    const Tensor x = torch::layer_norm(in.index_select(0, layout.predictors), width, final_weight, final_bias);
-    const Tensor logits = torch::matmul(x, embedding.t());
-    return torch::nll_loss(torch::log_softmax(logits, 1), layout.targets, {}, at::Reduction::Sum);
+    const Tensor x = at::layer_norm(in.index_select(0, layout.predictors), width, final_weight, final_bias);
+    const Tensor logits = at::matmul(x, embedding.t());
+    return at::nll_loss(at::log_softmax(logits, 1), layout.targets, {}, at::Reduction::Sum);
   }
   [[nodiscard]] Tensor summed_loss(const Layout& layout) const {
     Tensor x = embed(layout);
@@ -209,7 +227,7 @@ struct Network {
 
 /// What build() says of the first values.
 inline void fill(Tensor& values, double how, at::Generator& random) {
-  const torch::NoGradGuard no_gradient;
+  const at::NoGradGuard no_gradient;
   if (how > 0) {
     values.normal_(0.0, how, random);
   } else {
