@@ -103,6 +103,16 @@ class Parameters {
     more_users_[parameter].clear();
   }
 
+  /// True when both are in the same state between two calls: stamps and numbers of collectives that have arrived do not
+  /// count. Of both nothing is on its way, else false.
+  [[nodiscard]] bool same_state(const Parameters& other) const {
+    const auto same = [](const ParameterState& a, const ParameterState& b) {
+      return a.status == b.status && a.user == b.user && a.fetched_for == b.fetched_for && a.shared_now == b.shared_now;
+    };
+    return registered_ == 0 && other.registered_ == 0 && more_users_ == other.more_users_ &&
+           std::equal(states_.begin(), states_.end(), other.states_.begin(), other.states_.end(), same);
+  }
+
   /// A stamp that no state has.
   [[nodiscard]] uint32_t new_stamp() {
     if (++stamp_ == 0) {

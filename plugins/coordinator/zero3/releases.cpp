@@ -20,6 +20,7 @@ Decision& Releases::add(uint32_t module, uint64_t step) {
   made.key = key_of(module, step);
   made.next = UINT32_MAX;
   by_key_[made.key] = number;
+  ++changes_;
   last_ = number;
   return made;
 }
@@ -27,6 +28,7 @@ Decision& Releases::add(uint32_t module, uint64_t step) {
 void Releases::clear() {
   made_.clear();
   by_key_.clear();
+  ++changes_;
   last_ = UINT32_MAX;
 }
 
@@ -41,7 +43,9 @@ void Releases::align(Decision& decision, std::span<const uint32_t> used, uint32_
 
 void Releases::add_member(Decision& decision, uint32_t parameter) {
   const auto at = std::lower_bound(decision.members.begin(), decision.members.end(), parameter);
-  if (at == decision.members.end() || *at != parameter) decision.members.insert(at, parameter);
+  if (at != decision.members.end() && *at == parameter) return;
+  decision.members.insert(at, parameter);
+  ++changes_;
 }
 
 }  // namespace pliant::coordinator::zero3

@@ -32,11 +32,13 @@ class Releases {
   }
   Decision& add(uint32_t module, uint64_t step);
   void clear();
+  /// Rises with every change of what is remembered.
+  [[nodiscard]] uint64_t changes() const { return changes_; }
 
   /// `released` anew for the module's list, after its parameters or the members changed.
   static void align(Decision& decision, std::span<const uint32_t> used, uint32_t version);
   /// Makes `parameter` a member for good.
-  static void add_member(Decision& decision, uint32_t parameter);
+  void add_member(Decision& decision, uint32_t parameter);
 
  private:
   static uint64_t key_of(uint32_t module, uint64_t step) { return step << 32 | module; }
@@ -45,6 +47,7 @@ class Releases {
   std::vector<Decision> made_;
   std::unordered_map<uint64_t, uint32_t> by_key_;
   uint32_t last_ = UINT32_MAX;
+  uint64_t changes_ = 0;
 };
 
 }  // namespace pliant::coordinator::zero3

@@ -123,7 +123,7 @@ void Schedule::leave_recomputed(uint32_t module, Decision* decision, sdk::Action
   const Numbers used = layout_.used(module);
   for (const uint32_t parameter : recomputed) {
     const ParameterState& state = parameters_[parameter];
-    if (!state.persistent && decision != nullptr && !options_.strict) Releases::add_member(*decision, parameter);
+    if (!state.persistent && decision != nullptr && !options_.strict) releases_.add_member(*decision, parameter);
     if (std::binary_search(used.begin(), used.end(), parameter)) continue;
     parameters_.remove_user(parameter, module);
     if (!state.persistent && !state.external) release(parameter, actions);
@@ -141,6 +141,15 @@ void Schedule::forget_backward(uint32_t module) {
   if (in_backward_[module] == 0) return;
   in_backward_[module] = 0;
   backward_.erase(std::find(backward_.rbegin(), backward_.rend(), module).base() - 1);
+}
+
+bool Schedule::same_state(const Schedule& other) const {
+  return mode_ == Mode::kComplete && other.mode_ == Mode::kComplete && traces_ == other.traces_ &&
+         with_gradient_ == other.with_gradient_ && outdated_ == other.outdated_ && step_ == other.step_ &&
+         live_ == other.live_ && queue_head_ == other.queue_head_ && depth_ == other.depth_ &&
+         backward_ == other.backward_ && recomputed_ == other.recomputed_ &&
+         releases_.changes() == other.releases_.changes() && layout_.version() == other.layout_.version() &&
+         swapping_.same_state(other.swapping_) && parameters_.same_state(other.parameters_);
 }
 
 sdk::CoordinatorCounts Schedule::counts() const {

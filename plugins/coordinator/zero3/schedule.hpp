@@ -38,6 +38,12 @@ class Schedule {
   void drop_trace(sdk::Actions& actions);
   [[nodiscard]] sdk::CoordinatorCounts counts() const;
 
+  [[nodiscard]] size_t parameter_count() const { return parameters_.size(); }
+  /// True at the start of a pass that follows a complete trace.
+  [[nodiscard]] bool at_start() const { return mode_ == Mode::kComplete && step_ == 0 && queue_head_ == 0; }
+  /// True when the same calls get the same answers from both, which follow the same trace of one model.
+  [[nodiscard]] bool same_state(const Schedule& other) const;
+
  private:
   enum class Mode { kRecording, kComplete, kInvalid };
   /// A parameter that visit number `step` of the trace uses.
@@ -99,6 +105,7 @@ class Schedule {
   Mode mode_ = Mode::kInvalid;
   bool with_gradient_ = true;
   bool outdated_ = false;        ///< strict: a module has other parameters than in the trace
+  uint64_t traces_ = 0;          ///< complete ones so far
   int64_t step_ = 0;             ///< visits entered in this pass
   int64_t live_ = 0;             ///< elements that it counts as whole; below 0 where DeepSpeed's count is
   std::vector<uint32_t> trace_;  ///< the module of each visit

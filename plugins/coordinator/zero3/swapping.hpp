@@ -23,6 +23,9 @@ class Swapping {
     --buffers_;
     actions.load(parameter, kTier);
   }
+  [[nodiscard]] bool same_state(const Swapping& other) const {
+    return buffers_ == other.buffers_ && in_buffer_ == other.in_buffer_;
+  }
   /// The buffer of the shard is free again.
   void free(uint32_t parameter) {
     if (!on_ || !in_buffer_[parameter]) return;

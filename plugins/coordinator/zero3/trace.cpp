@@ -35,6 +35,7 @@ void Schedule::reset(sdk::Actions& actions) {
   if (mode_ == Mode::kRecording) {
     list_uses();
     mode_ = Mode::kComplete;
+    ++traces_;
     if (options_.strict) releases_.clear();
   } else if (mode_ == Mode::kInvalid) {
     mode_ = Mode::kRecording;

@@ -4,8 +4,8 @@
 #include <span>
 #include <string>
 
+#include "cycle.hpp"
 #include "reductions.hpp"
-#include "schedule.hpp"
 
 namespace pliant::coordinator::zero3 {
 namespace {
@@ -47,13 +47,14 @@ struct Zero3 {
   }
 
   void set_model(const sdk::Model& model) {
-    schedule_ = Schedule(model, {.prefetch_bucket = prefetch_bucket_size,
-                                 .max_live = max_live_parameters,
-                                 .max_reuse_distance = max_reuse_distance,
-                                 .persistence = {param_persistence_threshold, model_persistence_threshold},
-                                 .head = version == "head",
-                                 .strict = strict,
-                                 .swap_buffers = offload_param_device == "nvme" ? offload_param_buffer_count : -1});
+    schedule_ =
+        Cycle(Schedule(model, {.prefetch_bucket = prefetch_bucket_size,
+                               .max_live = max_live_parameters,
+                               .max_reuse_distance = max_reuse_distance,
+                               .persistence = {param_persistence_threshold, model_persistence_threshold},
+                               .head = version == "head",
+                               .strict = strict,
+                               .swap_buffers = offload_param_device == "nvme" ? offload_param_buffer_count : -1}));
     reductions_ = Reductions(model.parameters, static_cast<uint64_t>(reduce_bucket_size));
   }
   void set_module_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
@@ -115,7 +116,7 @@ struct Zero3 {
         .unit("elements");
   }
 
-  Schedule schedule_;
+  Cycle schedule_;
   Reductions reductions_;
 };
 

@@ -113,6 +113,16 @@ class Actions {
     add(detail::plain_action(PLIANT_ACTION_BOUND_WAITS, PLIANT_NO_PARAMETER, unfinished));
   }
 
+  /// Actions that an earlier answer had.
+  void append(std::span<const pliant_action> actions) {
+    if (static_cast<size_t>(end_ - next_) < actions.size()) refuse();
+    next_ = std::copy(actions.begin(), actions.end(), next_);
+  }
+  /// The answer so far.
+  [[nodiscard]] std::span<const pliant_action> written() const {
+    return {list_.actions, static_cast<size_t>(next_ - list_.actions)};
+  }
+
   /// A run of actions for which there is room, written without looking again: for loops where each nanosecond counts.
   /// While it lives nothing else is added.
   class Burst {

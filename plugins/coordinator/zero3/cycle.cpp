@@ -1,0 +1,110 @@
+// Records of a pass: made, closed, followed and left.
+#include "cycle.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace pliant::coordinator::zero3 {
+namespace {
+
+/// Records are tried at once so often, then after pauses that double up to so many passes.
+constexpr uint32_t kQuickTries = 4;
+constexpr uint32_t kLongestPause = 64;
+
+}  // namespace
+
+void Cycle::perform(const Call& call, sdk::Actions& actions) {
+  switch (call.kind) {
+    case Kind::kBeginPass:
+      return schedule_.begin_pass(call.flag, actions);
+    case Kind::kEnter:
+      return schedule_.enter({call.module, call.flag, call.recompute, {}}, actions);
+    case Kind::kLeave:
+      return schedule_.leave({call.module, call.flag, call.recompute, {}}, actions);
+    case Kind::kEndPass:
+      return schedule_.end_pass(actions);
+    case Kind::kReleaseAll:
+      return schedule_.release_all(actions);
+    case Kind::kDropTrace:
+      return schedule_.drop_trace(actions);
+  }
+}
+
+void Cycle::decide(const Call& call, sdk::Actions& actions) {
+  if (mode_ == Mode::kCopying) catch_up();
+  const size_t before = actions.written().size();
+  try {
+    perform(call, actions);
+  } catch (...) {
+    if (mode_ == Mode::kRecording) give_up();
+    throw;
+  }
+  if (mode_ == Mode::kRecording) record(call, actions.written().subspan(before));
+  const bool may_start = call.kind == Kind::kBeginPass || call.kind == Kind::kEndPass;
+  if (may_start && schedule_.at_start()) start_of_pass();
+}
+
+void Cycle::record(const Call& call, std::span<const pliant_action> made) {
+  if (actions_.size() + made.size() > std::numeric_limits<uint32_t>::max()) return give_up();
+  answers_.push_back(
+      {call, static_cast<uint32_t>(actions_.size()), static_cast<uint32_t>(made.size()), schedule_.counts()});
+  actions_.insert(actions_.end(), made.begin(), made.end());
+}
+
+/// Closes the record that ends here, or begins one.
+void Cycle::start_of_pass() {
+  if (mode_ == Mode::kRecording) {
+    const bool visited = std::any_of(answers_.begin(), answers_.end(),
+                                     [](const Answer& answer) { return answer.call.kind == Kind::kEnter; });
+    if (!visited) return;  // seed resets at the end of a pass: the next begins there, begin_pass says nothing
+    if (schedule_.same_state(start_)) {
+      mode_ = Mode::kCopying;
+      next_ = 0;
+      failures_ = 0;
+      return;
+    }
+    give_up();
+  }
+  if (pause_ > 0) {
+    --pause_;
+    return;
+  }
+  mode_ = Mode::kRecording;
+  start_ = schedule_;
+  counts_at_start_ = schedule_.counts();
+  answers_.clear();
+  actions_.clear();
+}
+
+void Cycle::give_up() {
+  mode_ = Mode::kDeciding;
+  if (++failures_ > kQuickTries) {
+    pause_ = std::min(kLongestPause, uint32_t{1} << std::min(failures_ - kQuickTries, 6U));
+  }
+}
+
+/// The calls of the record up to here, once more; what they answer is known.
+void Cycle::catch_up() {
+  const size_t done = next_;
+  give_up();
+  schedule_ = start_;
+  std::vector<pliant_action> room(8 * schedule_.parameter_count() + 64);
+  for (size_t i = 0; i < done; ++i) {
+    pliant_action_list list{sizeof(pliant_action_list), 0, room.size(), 0, room.data()};
+    sdk::Actions actions(list);
+    perform(answers_[i].call, actions);
+  }
+}
+
+void Cycle::set_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
+  if (mode_ == Mode::kCopying) catch_up();
+  if (mode_ == Mode::kRecording) give_up();
+  schedule_.set_parameters(module, own, external);
+}
+
+sdk::CoordinatorCounts Cycle::counts() const {
+  if (mode_ != Mode::kCopying) return schedule_.counts();
+  return next_ == 0 ? counts_at_start_ : answers_[next_ - 1].counts;
+}
+
+}  // namespace pliant::coordinator::zero3

@@ -1,0 +1,81 @@
+// A pass that begins and ends in the same state gets the same answers for ever: they are kept and copied.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "schedule.hpp"
+
+namespace pliant::coordinator::zero3 {
+
+/// A Schedule whose calls are recorded from the start of a pass to the start of the next one. When the schedule is then
+/// in the state of before, later passes are answered from the record, as long as the calls are those of the record; at
+/// the first one that is not, the schedule is brought to where the record is and decides again.
+class Cycle {
+ public:
+  Cycle() = default;
+  explicit Cycle(Schedule schedule) : schedule_(std::move(schedule)) {}
+
+  void set_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external);
+  void begin_pass(bool with_gradient, sdk::Actions& actions) {
+    answer({Kind::kBeginPass, with_gradient, false, 0}, actions);
+  }
+  void enter(const sdk::Visit& visit, sdk::Actions& actions) {
+    answer({Kind::kEnter, visit.backward, visit.recompute, visit.module}, actions);
+  }
+  void leave(const sdk::Visit& visit, sdk::Actions& actions) {
+    answer({Kind::kLeave, visit.backward, visit.recompute, visit.module}, actions);
+  }
+  void end_pass(sdk::Actions& actions) { answer({Kind::kEndPass, false, false, 0}, actions); }
+  void release_all(sdk::Actions& actions) { answer({Kind::kReleaseAll, false, false, 0}, actions); }
+  void drop_trace(sdk::Actions& actions) { answer({Kind::kDropTrace, false, false, 0}, actions); }
+  [[nodiscard]] sdk::CoordinatorCounts counts() const;
+
+ private:
+  enum class Kind : uint8_t { kBeginPass, kEnter, kLeave, kEndPass, kReleaseAll, kDropTrace };
+  struct Call {
+    Kind kind;
+    bool flag;  ///< with gradient; backward
+    bool recompute;
+    uint32_t module;
+    bool operator==(const Call&) const = default;
+  };
+  struct Answer {
+    Call call;
+    uint32_t begin;  ///< in actions_
+    uint32_t count;
+    sdk::CoordinatorCounts counts;  ///< after it
+  };
+  enum class Mode { kDeciding, kRecording, kCopying };
+
+  void answer(const Call& call, sdk::Actions& actions) {
+    if (mode_ == Mode::kCopying) {
+      const Answer& known = answers_[next_];
+      if (known.call == call) {
+        actions.append(std::span(actions_.data() + known.begin, known.count));
+        if (++next_ == answers_.size()) next_ = 0;
+        return;
+      }
+    }
+    decide(call, actions);
+  }
+  void decide(const Call& call, sdk::Actions& actions);
+  void perform(const Call& call, sdk::Actions& actions);
+  void record(const Call& call, std::span<const pliant_action> made);
+  void start_of_pass();
+  void catch_up();
+  void give_up();
+
+  Schedule schedule_;
+  Mode mode_ = Mode::kDeciding;
+  Schedule start_;  ///< of the record
+  std::vector<Answer> answers_;
+  std::vector<pliant_action> actions_;
+  sdk::CoordinatorCounts counts_at_start_{};
+  size_t next_ = 0;        ///< the answer that comes next while copying
+  uint32_t failures_ = 0;  ///< records that led nowhere, since one did
+  uint32_t pause_ = 0;     ///< passes before the next record
+};
+
+}  // namespace pliant::coordinator::zero3
