@@ -144,4 +144,16 @@ Result<MovePlan> plan_moves(const Ownership& from, int32_t new_world_size, std::
   return plan;
 }
 
+std::vector<Kept> kept_by(const Ownership& from, int32_t before, const Ownership& to, int32_t after) {
+  std::vector<Kept> kept;
+  for (const OwnedRun& old : from.runs_of(before)) {
+    for (const OwnedRun& now : to.runs_in(old.chunks)) {
+      if (now.owner != after) continue;
+      const int32_t steps = static_cast<int32_t>(now.chunks.first) - static_cast<int32_t>(old.chunks.first);
+      kept.push_back({old.slot + steps, now.slot, now.chunks.count});
+    }
+  }
+  return kept;
+}
+
 }  // namespace pliant::sharded

@@ -34,4 +34,15 @@ inline constexpr int32_t kLeaves = -1;
 /// Equal arguments, equal plan. O(chunks). kInvalidArgument where the ranks are none, or two become one.
 Result<MovePlan> plan_moves(const Ownership& from, int32_t new_world_size, std::span<const int32_t> new_rank_of);
 
+/// Chunks that a rank keeps: from slot `from` of its old shard to slot `to` of its new one.
+struct Kept {
+  int32_t from = 0;
+  int32_t to = 0;
+  int32_t count = 0;
+  friend bool operator==(const Kept&, const Kept&) = default;
+};
+
+/// What rank `before` of the old map keeps as rank `after` of the new one, ascending. O(runs).
+std::vector<Kept> kept_by(const Ownership& from, int32_t before, const Ownership& to, int32_t after);
+
 }  // namespace pliant::sharded

@@ -54,6 +54,40 @@ std::vector<int32_t> owners_after(const Ownership& from, const std::vector<int32
   return owners;
 }
 
+/// The chunks of a rank in the order of their slots.
+std::vector<int32_t> chunks_in_shard(const Ownership& map, int32_t rank) {
+  std::vector<int32_t> chunks;
+  for (const OwnedRun& run : map.runs_of(rank)) {
+    for (int32_t i = 0; i < run.chunks.count; ++i) chunks.push_back(static_cast<int32_t>(run.chunks.first) + i);
+  }
+  return chunks;
+}
+
+/// Shards are remade from what stays and what comes: every slot once, with the chunk that belongs there.
+void check_shards(const Ownership& map, const std::vector<int32_t>& becomes, const MovePlan& plan) {
+  for (int32_t rank = 0; rank < plan.to.world_size(); ++rank) {
+    std::vector<int32_t> shard(static_cast<size_t>(plan.to.chunks_of(rank)), -1);
+    const auto old = std::find(becomes.begin(), becomes.end(), rank);
+    if (old != becomes.end()) {
+      const auto old_rank = static_cast<int32_t>(old - becomes.begin());
+      const std::vector<int32_t> had = chunks_in_shard(map, old_rank);
+      for (const Kept& kept : kept_by(map, old_rank, plan.to, rank)) {
+        for (int32_t i = 0; i < kept.count; ++i)
+          shard[static_cast<size_t>(kept.to + i)] = had[static_cast<size_t>(kept.from + i)];
+      }
+    }
+    for (const Move& move : plan.moves) {
+      if (move.to != rank) continue;
+      const int32_t slot = plan.to.slot_of(move.chunks.first);
+      for (int32_t i = 0; i < move.chunks.count; ++i) {
+        RC_ASSERT(shard[static_cast<size_t>(slot + i)] == -1);
+        shard[static_cast<size_t>(slot + i)] = static_cast<int32_t>(move.chunks.first) + i;
+      }
+    }
+    RC_ASSERT(shard == chunks_in_shard(plan.to, rank));
+  }
+}
+
 TEST_CASE("changes that cannot be are refused and say why") {
   const Ownership map = *Ownership::deal(10, 2);
   const auto refusal = [&map](int32_t world_size, const std::vector<int32_t>& becomes) {
@@ -137,6 +171,8 @@ TEST_CASE("over any history of joins and leaves the bytes are the bound and the 
       RC_ASSERT(plan->to.chunks() == static_cast<int32_t>(owners.size()));
       for (int32_t chunk = 0; chunk < map.chunks(); ++chunk)
         RC_ASSERT(plan->to.owner_of(ChunkId{chunk}) == owners[static_cast<size_t>(chunk)]);
+
+      check_shards(map, becomes, *plan);
 
       const int32_t larger = std::max(before, after);
       const double bound = map.chunks() * (1.0 - static_cast<double>(staying) / larger);

@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 
+#include "../elastic/file_size_limit.hpp"
 #include "says.hpp"
 #include "sharded_snapshot.hpp"
 
@@ -148,6 +149,20 @@ TEST_CASE("a pipe or a folder in the place of a part is refused at once") {
   std::filesystem::remove(file);
   std::filesystem::create_directory(file);
   CHECK(says(read_whole(folder.path(), index).message, "it is not a regular file"));
+}
+
+TEST_CASE("a full disk leaves nothing of a part behind, and the older parts as they were") {
+  const ScratchFolder folder;
+  const SnapshotContent content = small_content(2);
+  const SnapshotIndex index = write_all_ranks(folder.path(), content);
+  for (const rlim_t bytes : {100, 5000, 20000}) {
+    const test::FileSizeLimit limit(bytes);
+    const auto part = write_rank(folder.path(), content, 0);
+    REQUIRE_FALSE(part.has_value());
+    CHECK(part.error().status() == Status::kResourceExhausted);
+  }
+  CHECK(folder.names().size() == 2);
+  CHECK(read_whole(folder.path(), index).status == Status::kOk);
 }
 
 TEST_CASE("a part that cannot be written leaves nothing behind") {
