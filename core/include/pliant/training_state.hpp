@@ -27,10 +27,6 @@ class TrainingState {
   virtual ~TrainingState() = default;
   /// Number of floats of a gradient. Constant.
   [[nodiscard]] virtual uint64_t gradient_size() const = 0;
-  /// Elements of the parameters that the gradient consists of, one behind the other, gradient_size() in all. Constant.
-  /// Norms are taken along their chunks (optimizer.hpp): they have the bits of training in shards where these are the
-  /// parameters of that.
-  [[nodiscard]] virtual std::vector<uint64_t> gradient_parts() const { return {gradient_size()}; }
   /// The arrays, the same names, types and shapes in the same order on every worker and at every call; memory may move
   /// between two calls. Pliant reads them for snapshots and for those who join, and writes them when this worker joins
   /// or begins from a snapshot. Work that a device still does on them must be enqueued on Session::stream() before the

@@ -1,30 +1,11 @@
 // Takes the chunks of pieces, and puts those together that pieces cut.
 #include "elastic/piecewise_norm.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "pliant/error.hpp"
 #include "pliant/optimizer.hpp"
 
 namespace pliant::elastic {
-
-void check_parts(std::span<const uint64_t> parts, uint64_t size) {
-  uint64_t left = size;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i] > left) {
-      throw Error(Status::kInvalidArgument,
-                  fmt::format("gradient_parts() has {} elements in part {}, but {} of the {} that gradient_size() said "
-                              "are left",
-                              parts[i], i, left, size));
-    }
-    left -= parts[i];
-  }
-  if (left == 0) return;
-  throw Error(Status::kInvalidArgument,
-              fmt::format("gradient_parts() leaves out {} of the {} elements that gradient_size() said", left, size));
-}
 
 PiecewiseNorm::PiecewiseNorm(std::span<const uint64_t> parts) {
   Part next;

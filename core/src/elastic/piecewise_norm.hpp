@@ -8,10 +8,6 @@
 
 namespace pliant::elastic {
 
-/// Throws kInvalidArgument unless what a program says of its gradient fits: parameters of `parts` elements, `size` in
-/// all.
-void check_parts(std::span<const uint64_t> parts, uint64_t size);
-
 /// The bits are those of squared_norm (pliant/optimizer.hpp) of the whole, whatever the pieces and their order. Keeps
 /// a number for each chunk, and the elements of those chunks that pieces cut.
 class PiecewiseNorm {

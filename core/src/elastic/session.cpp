@@ -13,7 +13,6 @@
 #include "base/environment.hpp"
 #include "base/result.hpp"
 #include "data/lengths_file.hpp"
-#include "elastic/piecewise_norm.hpp"
 #include "elastic/session_state.hpp"
 #include "plan/scheduler.hpp"
 
@@ -201,9 +200,7 @@ void Session::begin(Dataset dataset, TrainingState& program) {
   }
   s.reduction.emplace(*s.accelerator, s.device, *s.program_stream, program.gradient_size(),
                       s.config.run().deterministic);
-  s.gradient_parts = program.gradient_parts();
-  elastic::check_parts(s.gradient_parts, program.gradient_size());
-  s.reduction->measure_parts(s.learning_rate->wants_gradient_norms(), s.gradient_parts);
+  s.reduction->measure_parts(s.learning_rate->wants_gradient_norms());
   s.reduction->look_for_not_finite(s.config.run().on_nonfinite != "ignore");
   or_throw(data::write_dataset_once(s.directory.dataset(), s.batches->dataset()));
   s.channel.send(elastic::Ready{s.fingerprint(), s.device, s.device_properties.name, s.device_properties.host_visible,

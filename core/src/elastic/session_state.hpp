@@ -90,7 +90,6 @@ struct Session::State {
   std::optional<Batches> batches;
   std::optional<LearningRate> learning_rate;
   std::optional<Balancer> balancer;
-  std::vector<uint64_t> gradient_parts;                 // of program
   std::optional<elastic::GradientReduction> reduction;  // sharded: of what is added up beside the gradient
   sharded::Runtime* sharded = nullptr;                  // the program's, where it shards its model
   std::string first_rest;                               // of it: what the program saved before the first step

@@ -172,8 +172,9 @@ std::span<const float> Session::State::gradient_on_host() {
 }
 
 double Session::State::norm_of_mean() {
-  if (device_properties.host_visible) return squared_norm(mean_gradient, gradient_parts);
-  return squared_norm(*stream, mean_gradient, gradient_parts);
+  if (device_properties.host_visible) return squared_norm(mean_gradient);
+  const std::array<uint64_t, 1> whole{mean_gradient.size()};
+  return squared_norm(*stream, mean_gradient, whole);
 }
 
 int64_t Step::index() const {

@@ -4,12 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <optional>
 #include <random>
-#include <string>
 #include <vector>
 
-#include "pliant/error.hpp"
 #include "pliant/optimizer.hpp"
 
 using pliant::elastic::PiecewiseNorm;
@@ -23,30 +20,7 @@ std::vector<float> some_values(size_t count, uint32_t seed) {
   return values;
 }
 
-std::optional<std::string> refusal(const std::vector<uint64_t>& parts, uint64_t size) {
-  try {
-    pliant::elastic::check_parts(parts, size);
-  } catch (const pliant::Error& error) {
-    CHECK(error.status() == pliant::Status::kInvalidArgument);
-    return error.message();
-  }
-  return std::nullopt;
-}
-
 }  // namespace
-
-TEST_CASE("parts that are not the gradient are refused, with what is too much or missing") {
-  CHECK(refusal({3, 4}, 6) ==
-        "gradient_parts() has 4 elements in part 1, but 3 of the 6 that gradient_size() said are left");
-  CHECK(refusal({1, ~uint64_t{0}}, 1) ==
-        "gradient_parts() has 18446744073709551615 elements in part 1, but 0 of the 1 that gradient_size() said are "
-        "left");
-  CHECK(refusal({3, 2}, 6) == "gradient_parts() leaves out 1 of the 6 elements that gradient_size() said");
-  CHECK(refusal({}, 6) == "gradient_parts() leaves out 6 of the 6 elements that gradient_size() said");
-  CHECK_FALSE(refusal({}, 0));
-  CHECK_FALSE(refusal({0}, 0));
-  CHECK_FALSE(refusal({0, 6, 0}, 6));
-}
 
 TEST_CASE("the squared norm of pieces is that of the whole to the bit, whatever their size and order") {
   const std::vector<std::vector<uint64_t>> models{{7000}, {0}, {1, 1023, 1024, 1025, 3927}, {0, 10, 0, 0, 6990, 0}};
