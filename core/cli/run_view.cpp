@@ -107,6 +107,12 @@ std::string summary_table(const JobSummary& s) {
                                          1e3 * s.digest_seconds / static_cast<double>(s.digests),
                                          s.wall_seconds > 0 ? 100 * s.digest_seconds / s.wall_seconds : 0));
     }
+    if (const ShardedMemory& memory = s.sharded_memory; memory.weights > 0) {
+      const auto mib = [](uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+      add("memory of a rank",
+          fmt::format("weights {:.1f} MiB, optimizer {:.1f} MiB, gradients {:.1f} MiB; whole at once {:.1f} MiB",
+                      mib(memory.weights), mib(memory.state), mib(memory.sums), mib(memory.gathered_most)));
+    }
   }
   add("generations", std::to_string(s.generations));
   add("restarts", std::to_string(s.restarts));
@@ -136,6 +142,12 @@ std::string summary_json(const JobSummary& s) {
   json["steps_skipped"] = s.steps_skipped;
   json["digests"] = s.digests;
   json["digest_seconds"] = s.digest_seconds;
+  if (const ShardedMemory& memory = s.sharded_memory; memory.weights > 0) {
+    json["bytes_of_a_rank"] = {{"weights", memory.weights},
+                               {"optimizer", memory.state},
+                               {"gradients", memory.sums},
+                               {"whole_at_once", memory.gathered_most}};
+  }
   json["total_steps"] = s.total_steps;
   json["resumed_from"] = s.resumed_from < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.resumed_from);
   json["tokens"] = s.tokens;

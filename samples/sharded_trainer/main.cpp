@@ -38,10 +38,11 @@ class Model final : public pliant::TrainingState {
       weights_.push_back(shards_.add(weights));
       // The last layer uses the weights of the first one, too.
       const bool shares = i + 1 == layers && i > 0;
-      layers_.push_back(shards_.add({.name = "layer." + std::to_string(i),
-                                     .parent = root_,
-                                     .own = {weights_.back()},
-                                     .external = shares ? std::vector{weights_.front()} : std::vector<pliant::ParameterId>()}));
+      layers_.push_back(
+          shards_.add({.name = "layer." + std::to_string(i),
+                       .parent = root_,
+                       .own = {weights_.back()},
+                       .external = shares ? std::vector{weights_.front()} : std::vector<pliant::ParameterId>()}));
       used_.push_back({weights_.back()});
       if (shares) used_.back().push_back(weights_.front());
     }

@@ -84,8 +84,8 @@ void train() {
   const Corpus corpus = open_corpus(
       {session.config().data().text, settings.shape.vocab, settings.shape.max_sequence, settings.long_sequences});
   std::printf("tinylm: %zu sequences, %zu tokens\n", corpus.size(), corpus.tokens.size());
-  const int64_t steps =
-      session.config().has("coordinator") ? train_shards(session, settings, corpus) : train_whole(session, settings, corpus);
+  const int64_t steps = session.config().has("coordinator") ? train_shards(session, settings, corpus)
+                                                            : train_whole(session, settings, corpus);
   std::printf("tinylm: done after step %lld\n", static_cast<long long>(steps));
 }
 

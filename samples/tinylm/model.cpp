@@ -89,9 +89,7 @@ struct Seat {
   pliant::ParameterId id{};
   Tensor leaf;
 
-  void sit_at(float* values) {
-    leaf.storage().unsafeGetStorageImpl()->set_data_ptr(at::DataPtr(values, at::kCPU));
-  }
+  void sit_at(float* values) { leaf.storage().unsafeGetStorageImpl()->set_data_ptr(at::DataPtr(values, at::kCPU)); }
   void add_gradient_to(float* gradient) { leaf.mutable_grad() = at::from_blob(gradient, leaf.sizes()); }
 };
 

@@ -91,8 +91,8 @@ struct Blocks {
   /// finite.
   [[nodiscard]] BlockGroup group() const {
     const auto blocks = static_cast<int64_t>(used.size());
-    BlockGroup made{index_tensor(places),
-                    at::full({blocks, 1, width, width}, -std::numeric_limits<float>::infinity()), blocks, width};
+    BlockGroup made{index_tensor(places), at::full({blocks, 1, width, width}, -std::numeric_limits<float>::infinity()),
+                    blocks, width};
     float* row = made.mask.data_ptr<float>();
     for (int64_t place = 0; place < blocks * width; ++place, row += width) {
       const int64_t owner = owners[static_cast<size_t>(place)];
@@ -145,7 +145,6 @@ inline Layout lay_out(std::span<const Sequence> sequences) {
   made.from_blocks = index_tensor(from_blocks);
   return made;
 }
-
 
 struct Network {
   ModelShape shape;

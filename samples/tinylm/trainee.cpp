@@ -83,8 +83,7 @@ void Schedule::save(std::ostream& out, uint64_t weights) const {
 
 void Schedule::load(std::istream& in, uint64_t weights, std::span<const std::span<float>> arrays) {
   const std::string bytes(std::istreambuf_iterator<char>(in), {});
-  const bool with_arrays =
-      !arrays.empty() && std::string_view(bytes).substr(0, kMagic.size()) == kMagicWithArrays;
+  const bool with_arrays = !arrays.empty() && std::string_view(bytes).substr(0, kMagic.size()) == kMagicWithArrays;
   uint64_t counts[2] = {};
   AdamW::BetaProduct products[2] = {};
   uint64_t digest = 0;

@@ -1,5 +1,5 @@
-// Jobs whose state is cut over the workers: the same bits with every coordinator, on every accelerator, at every number of
-// workers and after every loss, and what is refused.
+// Jobs whose state is cut over the workers: the same bits with every coordinator, on every accelerator, at every number
+// of workers and after every loss, and what is refused.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -78,7 +78,8 @@ TEST_CASE("the bits of a sharded job depend neither on the coordinator nor on th
   }
 }
 
-TEST_CASE("a sharded job that loses a worker goes back to its newest snapshot and ends with the bits of one that did not") {
+TEST_CASE(
+    "a sharded job that loses a worker goes back to its newest snapshot and ends with the bits of one that did not") {
   for (const char* const point : {"forward", "reduce", "vote", "commit", "apply"}) {
     CAPTURE(point);
     JobRunner job;
@@ -100,7 +101,8 @@ TEST_CASE("a sharded job that loses a worker before its first snapshot begins an
 
 TEST_CASE("a sharded job that is stopped keeps all parts of its state, and goes on with another number of workers") {
   JobRunner job;
-  std::vector<std::string> command = arguments(4, {"run.max_steps=100000", "run.epochs=100000", "run.snapshot_every=0"});
+  std::vector<std::string> command =
+      arguments(4, {"run.max_steps=100000", "run.epochs=100000", "run.snapshot_every=0"});
   const pid_t pid = job.start(command);
   REQUIRE(job.wait_for_commits(pid, 3));
   ::kill(pid, SIGINT);

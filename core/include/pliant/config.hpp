@@ -77,9 +77,7 @@ struct AcceleratorOptions {
 
 /// [coordinator], the part that is not the plugins' own. Without the section jobs train replicated.
 struct CoordinatorOptions {
-  std::optional<int64_t> budget;  ///< bytes that gathered parameters may take on a device at once; 0 or unset: no limit
-  std::string compute_dtype = "f32";  ///< "f32" or "bf16": what gathered parameters are of
-  std::string reduce_dtype = "f32";   ///< "f32" or "bf16": what gradients are sent as
+  std::optional<int64_t> budget;  ///< bytes that may be whole on a device at once; 0 or unset: no limit
 };
 
 /// An option that has a flag of its own on a command line.

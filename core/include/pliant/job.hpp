@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pliant/config.hpp"
+#include "pliant/sharded.hpp"
 
 namespace pliant {
 
@@ -91,9 +92,10 @@ struct JobSummary {
   std::filesystem::path directory;
   int64_t steps = 0;  ///< committed, over the whole lineage
   int64_t steps_this_run = 0;
-  int64_t steps_skipped = 0;  ///< of the committed ones: their update was not finite and was left out
-  int64_t digests = 0;        ///< steps of this run at whose beginning the ranks' states were compared
-  double digest_seconds = 0;  ///< that this took, on the slowest rank each time
+  int64_t steps_skipped = 0;     ///< of the committed ones: their update was not finite and was left out
+  int64_t digests = 0;           ///< steps of this run at whose beginning the ranks' states were compared
+  double digest_seconds = 0;     ///< that this took, on the slowest rank each time
+  ShardedMemory sharded_memory;  ///< bytes by kind, the most of any worker; zeros where the job is not sharded
   int64_t total_steps = 0;
   int64_t resumed_from = -1;  ///< step of the snapshot; -1 = a fresh job
   int64_t global_batch = 0;

@@ -76,17 +76,17 @@ struct ShardRange {
   ParameterId parameter{};
   uint64_t first = 0;  ///< element of the parameter
   uint64_t count = 0;
-  float* weights = nullptr;               ///< memory of the rank's device, as all below
-  const float* gradient = nullptr;        ///< mean over the loss tokens of the global batch
-  std::span<float* const> state;          ///< one for each name that the model was made with
+  float* weights = nullptr;         ///< memory of the rank's device, as all below
+  const float* gradient = nullptr;  ///< mean over the loss tokens of the global batch
+  std::span<float* const> state;    ///< one for each name that the model was made with
 };
 
 /// Bytes of this rank by kind.
 struct ShardedMemory {
-  uint64_t weights = 0;      ///< its shard
-  uint64_t state = 0;        ///< of the optimizer
-  uint64_t sums = 0;         ///< of gradients that it owns
-  uint64_t gathered = 0;     ///< whole parameters, whole gradients and what is on its way, now
+  uint64_t weights = 0;        ///< its shard
+  uint64_t state = 0;          ///< of the optimizer
+  uint64_t sums = 0;           ///< of gradients that it owns
+  uint64_t gathered = 0;       ///< whole parameters, whole gradients and what is on its way, now
   uint64_t gathered_most = 0;  ///< the most of it at once, so far
 };
 

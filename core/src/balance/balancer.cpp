@@ -153,14 +153,14 @@ Assignment Balancer::assign(std::span<const int64_t> row_costs, const Sharing& h
                                                      ranks.size(), ranks[i], how.world_size - 1));
   }
   if (const auto broken = is_in_turn(how) ? first_round_broken(ranks, how.world_size) : std::nullopt; broken) {
-    throw Error(Status::kInvalidArgument,
-                fmt::format("[balancer] use = \"{}\" gives rank {} two of the {} granules from {} on; with [coordinator] "
-                            "and [run] deterministic = true each rank computes one granule of such a round: use = "
-                            "\"{}\", or deterministic = false",
-                            state_->name, ranks[*broken], how.world_size,
-                            *broken / static_cast<size_t>(how.world_size) * static_cast<size_t>(how.world_size),
-                            kContiguous),
-                ExitCode::kUsage);
+    throw Error(
+        Status::kInvalidArgument,
+        fmt::format("[balancer] use = \"{}\" gives rank {} two of the {} granules from {} on; with [coordinator] "
+                    "and [run] deterministic = true each rank computes one granule of such a round: use = "
+                    "\"{}\", or deterministic = false",
+                    state_->name, ranks[*broken], how.world_size,
+                    *broken / static_cast<size_t>(how.world_size) * static_cast<size_t>(how.world_size), kContiguous),
+        ExitCode::kUsage);
   }
   constexpr uint32_t kKnown = PLIANT_BALANCE_COSTLIEST_FIRST;
   if ((answer.flags & ~kKnown) != 0) {

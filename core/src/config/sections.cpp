@@ -112,15 +112,10 @@ void fill(Table<AcceleratorOptions>& o) {
 void fill(Table<CoordinatorOptions>& o) {
   using C = CoordinatorOptions;
   o.add("budget", &C::budget,
-        "Bytes that gathered parameters may take on a device at once; 0 or unset = no limit. What would need more is "
-        "refused by name.")
+        "Bytes that gathered parameters, whole gradients and what is on its way between ranks may take on a device at "
+        "once; 0 or unset = no limit. What would need more is refused by name.")
       .at_least(0)
       .unit("bytes");
-  o.add("compute_dtype", &C::compute_dtype,
-        "What gathered parameters are of; the owners keep 32 bits and round once, before the gather.")
-      .choices({"f32", "bf16"});
-  o.add("reduce_dtype", &C::reduce_dtype, "What gradients are sent as; the owners add them up in 32 bits.")
-      .choices({"f32", "bf16"});
 }
 
 void fill(Table<PluginsOptions>& o) {

@@ -10,10 +10,10 @@ namespace pliant::data {
 
 namespace {
 
-using Json = nlohmann::json;
+using PositionJson = nlohmann::json;
 
-constexpr int64_t kVersion = 1;
-constexpr std::string_view kFormat = "pliant position";
+constexpr int64_t kPositionVersion = 1;
+constexpr std::string_view kPositionFormat = "pliant position";
 
 uint32_t checksum(std::string_view text) {
   boost::crc_32_type crc;
@@ -31,8 +31,8 @@ tl::unexpected<Error> differs(const std::string& how) {
 }  // namespace
 
 std::string to_bytes(const Position& position) {
-  const Json line{{"format", kFormat},
-                  {"version", kVersion},
+  const PositionJson line{{"format", kPositionFormat},
+                  {"version", kPositionVersion},
                   {"sampler", position.sampler},
                   {"source", position.source},
                   {"sequences", position.sequences},
@@ -41,7 +41,7 @@ std::string to_bytes(const Position& position) {
                   {"global_batch", position.global_batch},
                   {"fingerprint", fmt::format("{:016x}", position.fingerprint)},
                   {"step", position.step}};
-  const std::string text = line.dump(-1, ' ', true, Json::error_handler_t::replace);
+  const std::string text = line.dump(-1, ' ', true, PositionJson::error_handler_t::replace);
   return fmt::format("{}\n{:08x}\n", text, checksum(text));
 }
 
@@ -49,16 +49,16 @@ Result<Position> parse_position(std::string_view bytes) {
   const size_t end = bytes.find('\n');
   if (end == std::string_view::npos) return damaged("it ends within its first line");
   const std::string_view text = bytes.substr(0, end);
-  const Json line = Json::parse(text, nullptr, false);
-  if (!line.is_object() || line.value("format", Json()) != kFormat) return damaged("it does not begin as one");
+  const PositionJson line = PositionJson::parse(text, nullptr, false);
+  if (!line.is_object() || line.value("format", PositionJson()) != kPositionFormat) return damaged("it does not begin as one");
   if (bytes.substr(end + 1) != fmt::format("{:08x}\n", checksum(text))) {
     return damaged("its check sum does not fit its contents");
   }
-  const Json version = line.value("version", Json());
-  if (version != kVersion) {
+  const PositionJson version = line.value("version", PositionJson());
+  if (version != kPositionVersion) {
     return failed(Status::kUnimplemented,
                   fmt::format("this saved position has format version {}; this Pliant reads version {}", version.dump(),
-                              kVersion),
+                              kPositionVersion),
                   ExitCode::kUsage);
   }
   try {

@@ -129,6 +129,9 @@ void fields(Message& m, Coder& f) {
     f("step", m.step), f("file", m.file), f("error", m.error);
   } else if constexpr (std::is_same_v<M, PartWritten>) {
     f("step", m.step), f("file", m.file), f("error", m.error), f("begin", m.begin);
+  } else if constexpr (std::is_same_v<M, Finished>) {
+    f("weights", m.memory.weights), f("state", m.memory.state), f("sums", m.memory.sums);
+    f("gathered_most", m.memory.gathered_most);
   } else if constexpr (std::is_same_v<M, Injected>) {
     f("id", m.id);
   } else if constexpr (std::is_same_v<M, Form>) {

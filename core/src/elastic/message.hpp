@@ -10,6 +10,7 @@
 
 #include "base/result.hpp"
 #include "pliant/balancer.hpp"
+#include "pliant/sharded.hpp"
 
 namespace pliant::elastic {
 
@@ -124,8 +125,10 @@ struct PartWritten {
 struct Injected {
   int64_t id = 0;
 };
-/// The worker was told to stop and will exit.
-struct Finished {};
+/// The worker was told to stop and will exit. Of a sharded job: the bytes that it held, by kind; the rest zero.
+struct Finished {
+  ShardedMemory memory{};
+};
 
 using FromWorker = std::variant<Hello, Ready, CommIdMade, Joining, Copying, Formed, Holds, Reducing, Vote, Broken,
                                 SnapshotWritten, PartWritten, Injected, Finished>;

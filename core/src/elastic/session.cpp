@@ -165,10 +165,11 @@ uint64_t Session::seed() const {
 
 void Session::start(Dataset dataset, TrainingState& program) {
   if (state_->config.has("coordinator")) {
-    throw Error(Status::kFailedPrecondition,
-                "the config has [coordinator], but this program does not shard its model (pliant/sharded.hpp); leave the "
-                "section out",
-                ExitCode::kUsage);
+    throw Error(
+        Status::kFailedPrecondition,
+        "the config has [coordinator], but this program does not shard its model (pliant/sharded.hpp); leave the "
+        "section out",
+        ExitCode::kUsage);
   }
   begin(std::move(dataset), program);
 }
@@ -204,7 +205,7 @@ void Session::begin(Dataset dataset, TrainingState& program) {
   s.reduction->look_for_not_finite(s.config.run().on_nonfinite != "ignore");
   or_throw(data::write_dataset_once(s.directory.dataset(), s.batches->dataset()));
   s.channel.send(elastic::Ready{s.fingerprint(), s.device, s.device_properties.name, s.device_properties.host_visible,
-                               s.sharded != nullptr});
+                                s.sharded != nullptr});
 }
 
 const Accelerator& Session::accelerator() {
@@ -229,7 +230,7 @@ Step* Session::next() {
     if (s.join()) {
       s.in_generation = true;
     } else {
-      s.channel.send(elastic::Finished{});
+      s.channel.send(elastic::Finished{s.sharded != nullptr ? s.sharded->memory() : ShardedMemory{}});
       s.over = true;
     }
   }

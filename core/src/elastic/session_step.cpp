@@ -135,8 +135,7 @@ std::optional<elastic::ReductionResult> Session::State::reduce() {
     if (!device_properties.host_visible) program_stream->synchronize();
     clock.stop();
     channel.send(elastic::Reducing{form.generation, applied, elastic::digest_of(assignment)});
-    auto reduced =
-        reduction->reduce(communicator.get(), *stream, [this] { strike(elastic::InjectionPoint::kReduce); });
+    auto reduced = reduction->reduce(communicator.get(), *stream, [this] { strike(elastic::InjectionPoint::kReduce); });
     if (sharded != nullptr) reduce_shards(reduced);
     return reduced;
   } catch (const Error& error) {

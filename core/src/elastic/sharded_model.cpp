@@ -15,8 +15,7 @@ namespace pliant {
 
 struct ShardedModel::State {
   State(Session::State& of, const Config& config, std::vector<std::string> state)
-      : session(of),
-        runtime(config, *of.accelerator, of.device, *of.program_stream, *of.stream, std::move(state)) {}
+      : session(of), runtime(config, *of.accelerator, of.device, *of.program_stream, *of.stream, std::move(state)) {}
   Session::State& session;
   sharded::Runtime runtime;
 };

@@ -1,5 +1,5 @@
-// SnapshotDraft: a snapshot that the ranks of a sharded job write side by side, each what it owns. Once all have, one of
-// them finishes it: it is a snapshot like any other then, and any world size, sharded or not, can begin from it.
+// SnapshotDraft: a snapshot that the ranks of a sharded job write side by side, each what it owns. Once all have, one
+// of them finishes it: it is a snapshot like any other then, and any world size, sharded or not, can begin from it.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ class SnapshotDraft {
   FileDescriptor fd_;
 };
 
-/// Writes head and end around the `array_bytes` that the ranks have written behind the head, takes the checksum and puts
-/// the file in its place. `rest` is what follows the arrays. Removes drafts that older generations left. On failure
-/// nothing is left but older snapshots. O(bytes of the file).
+/// Writes head and end around the `array_bytes` that the ranks have written behind the head, takes the checksum and
+/// puts the file in its place. `rest` is what follows the arrays. Removes drafts that older generations left. On
+/// failure nothing is left but older snapshots. O(bytes of the file).
 Result<> finish_draft(const std::filesystem::path& draft, const std::filesystem::path& file,
                       const SnapshotHeader& header, uint64_t array_bytes, const std::string& rest);
 

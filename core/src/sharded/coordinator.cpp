@@ -25,8 +25,7 @@ Coordinator::Coordinator(const Config& config)
   list_.struct_size = sizeof(list_);
 }
 
-void Coordinator::set_model(const ModelTables& model, uint64_t budget, uint64_t bytes_per_element,
-                            int32_t world_size) {
+void Coordinator::set_model(const ModelTables& model, uint64_t budget, uint64_t bytes_per_element, int32_t world_size) {
   std::vector<pliant_parameter_row> parameters;
   for (const ParameterRow& row : model.parameters()) {
     parameters.push_back({row.elements, row.elements * bytes_per_element, flags_of(row), PLIANT_F32});
@@ -55,9 +54,9 @@ void Coordinator::set_model(const ModelTables& model, uint64_t budget, uint64_t 
 
 void Coordinator::set_module_parameters(uint32_t module, const ModuleRow& row) {
   pliant_error error = plugin::fresh_error();
-  const int32_t status = slots_->set_module_parameters(
-      instance_.self(), module, row.own.data(), static_cast<uint32_t>(row.own.size()), row.external.data(),
-      static_cast<uint32_t>(row.external.size()), &error);
+  const int32_t status =
+      slots_->set_module_parameters(instance_.self(), module, row.own.data(), static_cast<uint32_t>(row.own.size()),
+                                    row.external.data(), static_cast<uint32_t>(row.external.size()), &error);
   if (status != PLIANT_OK) throw plugin::to_error(instance_.plugin(), status, error);
 }
 
@@ -71,10 +70,10 @@ pliant_action_list& Coordinator::blank() {
 std::span<const pliant_action> Coordinator::answered(int32_t status, const pliant_error& error) {
   if (status != PLIANT_OK) throw plugin::to_error(instance_.plugin(), status, error);
   if (list_.count <= room_.size()) return std::span<const pliant_action>(room_).first(list_.count);
-  throw Error(Status::kInternal,
-              fmt::format("coordinator '{}' says that it wrote {} actions into room for {}", name_, list_.count,
-                          room_.size()),
-              ExitCode::kPlugin);
+  throw Error(
+      Status::kInternal,
+      fmt::format("coordinator '{}' says that it wrote {} actions into room for {}", name_, list_.count, room_.size()),
+      ExitCode::kPlugin);
 }
 
 std::span<const pliant_action> Coordinator::begin_pass(bool with_gradient) {

@@ -23,9 +23,10 @@ uint64_t elements_of(const ParameterSpec& spec) {
   uint64_t count = 1;
   for (const int64_t size : spec.shape) {
     if (size < 0 || (size > 0 && count > std::numeric_limits<uint64_t>::max() / 8 / static_cast<uint64_t>(size))) {
-      throw Error(Status::kInvalidArgument,
-                  fmt::format("the parameter {} has a dimension of {}; dimensions are 0 or more and fit memory together",
-                              spec.name, size));
+      throw Error(
+          Status::kInvalidArgument,
+          fmt::format("the parameter {} has a dimension of {}; dimensions are 0 or more and fit memory together",
+                      spec.name, size));
     }
     count *= static_cast<uint64_t>(size);
   }
@@ -64,9 +65,8 @@ std::vector<uint32_t> ModelTables::numbers(const std::vector<ParameterId>& ids, 
   for (const ParameterId id : ids) {
     const auto number = static_cast<uint32_t>(id);
     if (number >= parameters_.size()) {
-      throw Error(Status::kInvalidArgument,
-                  fmt::format("the module {} names parameter {}, but {} were added", module, number,
-                              parameters_.size()));
+      throw Error(Status::kInvalidArgument, fmt::format("the module {} names parameter {}, but {} were added", module,
+                                                        number, parameters_.size()));
     }
     if (std::count(made.begin(), made.end(), number) > 0) {
       throw Error(Status::kInvalidArgument,
@@ -85,9 +85,9 @@ uint32_t ModelTables::add(ModuleSpec spec) {
   check_name(spec.name, "module");
   if (spec.parent.has_value() == modules_.empty()) {
     throw Error(Status::kInvalidArgument,
-                modules_.empty() ? fmt::format("the module {} is the first: it is the root and has no parent", spec.name)
-                                 : fmt::format("the module {} needs a parent: {} is the root", spec.name,
-                                               modules_.front().name));
+                modules_.empty()
+                    ? fmt::format("the module {} is the first: it is the root and has no parent", spec.name)
+                    : fmt::format("the module {} needs a parent: {} is the root", spec.name, modules_.front().name));
   }
   ModuleRow row{std::move(spec.name), {}, {}, {}, spec.leaf, {}};
   row.own = numbers(spec.own, row.name);

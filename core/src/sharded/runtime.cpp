@@ -118,7 +118,8 @@ void Runtime::initialise() {
     row.initialise(values);
     for (const ShardPiece& piece : ownership_.pieces_of(layout_, range_of(number))) {
       if (piece.owner != rank_) continue;
-      program_.copy(array(0) + piece.shard_offset, values.data() + (piece.range.first - static_cast<int64_t>(row.offset)),
+      program_.copy(array(0) + piece.shard_offset,
+                    values.data() + (piece.range.first - static_cast<int64_t>(row.offset)),
                     static_cast<uint64_t>(piece.range.count) * sizeof(float));
       program_.synchronize();
     }
@@ -235,7 +236,8 @@ void Runtime::gather(std::span<const pliant_action> group) {
     if (one.presence != Presence::kAway) {
       refuse(fmt::format("gathers {}, which is whole or on its way", name(action.parameter)));
     }
-    one.value = take(model.parameter(action.parameter).elements, fmt::format("the whole of {}", name(action.parameter)));
+    one.value =
+        take(model.parameter(action.parameter).elements, fmt::format("the whole of {}", name(action.parameter)));
     one.presence = Presence::kOnItsWay;
     one.gather = gathered_;
     if (model.parameter(action.parameter).elements > 0) {
@@ -305,8 +307,8 @@ void Runtime::begin_evaluation() {
 
 void Runtime::enter(uint32_t module, Direction direction) {
   if (!in_pass_) {
-    throw Error(Status::kFailedPrecondition, fmt::format("{} is entered outside of a pass; call begin_pass first",
-                                                         model.modules()[module].name));
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("{} is entered outside of a pass; call begin_pass first", model.modules()[module].name));
   }
   if (direction == Direction::kBackward && !with_gradient_) {
     throw Error(Status::kFailedPrecondition,

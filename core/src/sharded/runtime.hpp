@@ -59,8 +59,8 @@ class Runtime {
 
   // The group.
 
-  /// The ranks of a new generation: whatever the old one left is given up. `fresh`: shards have no values yet; otherwise
-  /// they are those of the last group, whose ranks these are.
+  /// The ranks of a new generation: whatever the old one left is given up. `fresh`: shards have no values yet;
+  /// otherwise they are those of the last group, whose ranks these are.
   void enter_group(Communicator& communicator, bool fresh);
   /// The communicator is going. Waits for what it still moves.
   void leave_group() noexcept;

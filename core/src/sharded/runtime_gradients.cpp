@@ -50,9 +50,9 @@ float* Runtime::gradient(uint32_t parameter) {
   if (!in_pass_ || !with_gradient_ || row.frozen || one.is_reduced) {
     throw Error(Status::kFailedPrecondition,
                 fmt::format("{} {}", row.name,
-                            row.frozen        ? "is frozen and has no gradient"
-                            : one.is_reduced  ? "has left the last module that used it: its gradient is on its way"
-                                              : "has a gradient only in a pass with gradients"));
+                            row.frozen       ? "is frozen and has no gradient"
+                            : one.is_reduced ? "has left the last module that used it: its gradient is on its way"
+                                             : "has a gradient only in a pass with gradients"));
   }
   if (!one.gradient) {
     one.gradient = take(row.elements, fmt::format("the gradient of {}", row.name));
@@ -88,7 +88,8 @@ void Runtime::reduce(std::span<const uint32_t> parameters) {
     ScatterItem item{range, has_rows_ ? one.gradient.floats() : nullptr, nullptr};
     made.parameters.push_back(parameter);
     made.gradients.push_back(std::move(one.gradient));
-    made.received.push_back(take(others * exchange_->owned(range), fmt::format("parts of the gradient of {}", row.name)));
+    made.received.push_back(
+        take(others * exchange_->owned(range), fmt::format("parts of the gradient of {}", row.name)));
     item.received = made.received.back().floats();
     items.push_back(item);
   }
@@ -123,7 +124,8 @@ void Runtime::add_received(Scattering& arrived) {
             is_own ? arrived.gradients[i].floats() + (piece.range.first - static_cast<int64_t>(row.offset))
                    : arrived.received[i].floats() + exchange_->place_of(rank) * owned + done;
       }
-      sums_.add(*arrived.round, static_cast<uint64_t>(piece.shard_offset), static_cast<uint64_t>(piece.range.count), at);
+      sums_.add(*arrived.round, static_cast<uint64_t>(piece.shard_offset), static_cast<uint64_t>(piece.range.count),
+                at);
       done += static_cast<uint64_t>(piece.range.count);
     }
   }

@@ -6,10 +6,7 @@
 namespace pliant::sharded {
 
 ShardSums::ShardSums(const Accelerator& accelerator, int32_t device, Stream& stream, bool deterministic)
-    : accelerator_(accelerator),
-      device_(device),
-      deterministic_(deterministic),
-      work_(accelerator, device, stream) {}
+    : accelerator_(accelerator), device_(device), deterministic_(deterministic), work_(accelerator, device, stream) {}
 
 void ShardSums::resize(uint64_t elements) {
   work_.finish();

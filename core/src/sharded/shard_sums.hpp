@@ -2,8 +2,8 @@
 //
 // In round j each rank has computed its j-th block of rows, or none. The gradient of each of them is an addend, in the
 // order of ranks. Fast: one sum, addend after addend. Deterministic: the addends are granules, dealt in turn, and their
-// sums follow the binary tree of plan/reduction_tree.hpp, so that a shard needs at most log2(granules) + 1 sums, and has
-// the bits that a reduction of whole gradients has.
+// sums follow the binary tree of plan/reduction_tree.hpp, so that a shard needs at most log2(granules) + 1 sums, and
+// has the bits that a reduction of whole gradients has.
 #pragma once
 
 #include <cstdint>

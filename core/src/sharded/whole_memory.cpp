@@ -57,10 +57,10 @@ WholePiece WholeMemory::take(uint64_t count, const std::string& what) {
   piece.books_ = this;
   if (count > 0 && budget_ > 0) {
     const auto refuse = [&](const std::string& why) {
-      throw Error(Status::kResourceExhausted,
-                  fmt::format("[coordinator] budget = {} is too small: {} needs {} bytes{}", budget_, what,
-                              piece.bytes_, why),
-                  ExitCode::kUsage);
+      throw Error(
+          Status::kResourceExhausted,
+          fmt::format("[coordinator] budget = {} is too small: {} needs {} bytes{}", budget_, what, piece.bytes_, why),
+          ExitCode::kUsage);
     };
     if (piece.bytes_ > budget_ - std::min(budget_, taken_)) {
       refuse(taken_ == 0 ? std::string() : fmt::format(", and {} are taken", taken_));
@@ -69,8 +69,8 @@ WholePiece WholeMemory::take(uint64_t count, const std::string& what) {
       piece.of_arena_ = ArenaBuffer(*arena_, stream_, piece.bytes_);
     } catch (const Error& error) {
       if (error.status() != Status::kResourceExhausted) throw;
-      refuse(fmt::format(" in one piece; {} are taken, and the largest gap has {}", taken_,
-                         arena_->largest_free_bytes()));
+      refuse(
+          fmt::format(" in one piece; {} are taken, and the largest gap has {}", taken_, arena_->largest_free_bytes()));
     }
     piece.pointer_ = piece.of_arena_.pointer();
   } else if (count > 0) {

@@ -40,12 +40,9 @@ bool has(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("a budget below 0 and types of parameters that there are not are refused with their place") {
+TEST_CASE("a budget below 0 is refused with its place") {
   CHECK(has(refusal("[coordinator]\nuse = 'eager'\nbudget = -1\n"), "coordinator.budget must be at least 0 bytes"));
   CHECK(has(refusal("[coordinator]\nuse = 'eager'\nbudget = '1G'\n"), ":4:10: error: coordinator.budget must be"));
-  CHECK(has(refusal("[coordinator]\nuse = 'eager'\ncompute_dtype = 'f16'\n"),
-            "coordinator.compute_dtype must be one of \"f32\", \"bf16\""));
-  CHECK(has(refusal("[coordinator]\nuse = 'eager'\nreduce_dtype = 16\n"), "coordinator.reduce_dtype must be"));
   CHECK(has(refusal("[coordinator]\nuse = 'eager'\nbugdet = 1\n"), "did you mean 'budget'?"));
 }
 
@@ -60,24 +57,17 @@ TEST_CASE("without the section there is no coordinator, and its options have the
   const Config config = opened("");
   CHECK_FALSE(config.has("coordinator"));
   CHECK_FALSE(config.coordinator().budget.has_value());
-  CHECK(config.coordinator().compute_dtype == "f32");
-  CHECK(config.coordinator().reduce_dtype == "f32");
   CHECK_FALSE(job_needs(config).contains("coordinator"));
 }
 
 TEST_CASE("[coordinator] names a plugin and holds what core itself reads") {
-  const Config config =
-      opened("[coordinator]\nuse = 'eager'\nbudget = 8589934592\ncompute_dtype = 'bf16'\nreduce_dtype = 'bf16'\n",
-             {"coordinator"});
+  const Config config = opened("[coordinator]\nuse = 'eager'\nbudget = 8589934592\n", {"coordinator"});
   CHECK(config.has("coordinator"));
   CHECK(config.use("coordinator") == "eager");
   CHECK(config.coordinator().budget == 8589934592);
-  CHECK(config.coordinator().compute_dtype == "bf16");
-  CHECK(config.coordinator().reduce_dtype == "bf16");
   CHECK(job_needs(config).contains("coordinator"));
   const Config again = Config::parse(config.resolved_toml(), {"coordinator"}, own_plugins());
   CHECK(again.coordinator().budget == 8589934592);
-  CHECK(again.coordinator().compute_dtype == "bf16");
 }
 
 TEST_CASE("every slot of a coordinator but set_costs is required") {

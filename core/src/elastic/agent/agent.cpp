@@ -660,6 +660,9 @@ std::vector<InjectedKill> Agent::unstruck() const {
 int64_t Agent::digests() const {
   return state_->group ? state_->group->digests() : 0;
 }
+ShardedMemory Agent::sharded_memory() const {
+  return state_->group ? state_->group->memory() : ShardedMemory{};
+}
 double Agent::digest_seconds() const {
   return state_->group ? state_->group->digest_seconds() : 0;
 }

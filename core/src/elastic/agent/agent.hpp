@@ -54,6 +54,7 @@ class Agent {
   /// Comparisons of the ranks' states, and what they took on the slowest rank.
   [[nodiscard]] int64_t digests() const;
   [[nodiscard]] double digest_seconds() const;
+  [[nodiscard]] ShardedMemory sharded_memory() const;
   /// Injected kills that were not carried out.
   [[nodiscard]] std::vector<InjectedKill> unstruck() const;
 

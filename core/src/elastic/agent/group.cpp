@@ -384,8 +384,12 @@ void Group::on(WorkerId worker, Member&, const Injected& message) {
   options_.injections[i].rank = -1;  // spent
 }
 
-void Group::on(WorkerId, Member& member, const Finished&) {
+void Group::on(WorkerId, Member& member, const Finished& message) {
   member.finished = true;
+  memory_.weights = std::max(memory_.weights, message.memory.weights);
+  memory_.state = std::max(memory_.state, message.memory.state);
+  memory_.sums = std::max(memory_.sums, message.memory.sums);
+  memory_.gathered_most = std::max(memory_.gathered_most, message.memory.gathered_most);
 }
 
 }  // namespace pliant::elastic

@@ -138,6 +138,8 @@ class Group {
   /// Comparisons of the ranks' states, and the seconds of the slowest rank in each.
   [[nodiscard]] int64_t digests() const { return digests_; }
   [[nodiscard]] double digest_seconds() const { return digest_seconds_; }
+  /// Of a sharded job: the most that a worker held, by kind, as far as workers have ended and said so.
+  [[nodiscard]] const ShardedMemory& memory() const { return memory_; }
   /// Injected kills that were not carried out.
   [[nodiscard]] std::vector<InjectedKill> unstruck() const;
 
@@ -335,8 +337,8 @@ class Group {
   GroupActions& actions_;
   Phase phase_ = Phase::kStarting;
   std::map<WorkerId, Member> members_;
-  std::vector<WorkerId> ranks_;  ///< of the present generation
-  bool sharded_ = false;         ///< the state is cut over the ranks
+  std::vector<WorkerId> ranks_;   ///< of the present generation
+  bool sharded_ = false;          ///< the state is cut over the ranks
   std::vector<WorkerId> owners_;  ///< sharded: who holds the parts of the committed state, by rank; empty: nobody does
   /// The snapshot of which the owners write their parts.
   struct Parts {
@@ -346,15 +348,16 @@ class Group {
     bool assembling = false;              ///< all have; the first owner finishes it
   };
   std::optional<Parts> parts_;
-  bool grow_when_saved_ = false;           ///< sharded: workers join once the snapshot is there
-  std::optional<double> grow_failed_at_;   ///< when it could not be written
-  bool id_shared_ = false;       ///< its ranks have the id of its communicator
+  bool grow_when_saved_ = false;          ///< sharded: workers join once the snapshot is there
+  std::optional<double> grow_failed_at_;  ///< when it could not be written
+  bool id_shared_ = false;                ///< its ranks have the id of its communicator
   int64_t generation_ = 0;
   std::string reason_ = "start";
   int64_t generations_ = 0;
   int64_t restarts_ = 0;
   int64_t digests_ = 0;
   double digest_seconds_ = 0;
+  ShardedMemory memory_;
   std::optional<uint64_t> last_state_;  ///< digest of the state after the last step, once it is compared
   bool disputed_ = false;               ///< ranks hold different states and nobody can tell whose is right
   struct Break {

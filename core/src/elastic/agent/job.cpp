@@ -284,6 +284,7 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   summary.restarts = agent.restarts();
   summary.digests = agent.digests();
   summary.digest_seconds = agent.digest_seconds();
+  summary.sharded_memory = agent.sharded_memory();
   summary.steps_this_run = agent.pace().steps();
   if (agent.ledger() && agent.batches() != nullptr) {
     const elastic::Lineage& lineage = agent.ledger()->lineage();

@@ -28,7 +28,7 @@ class JobPlan {
   Balancer balancer_;
   int64_t granule_;
   bool deterministic_;
-  bool sharded_;  ///< granules are dealt in turn
+  bool sharded_;     ///< granules are dealt in turn
   int64_t at_ = -1;  ///< step of batch_
   Batch batch_;
 };
