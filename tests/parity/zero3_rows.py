@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes rows like those of zero3_trace.jsonl by running DeepSpeed's coordinator on random models and visits.
 
-    zero3_rows.py HEAD.py SEED.py [--rows N] [--start N] [--wild] | pliant-parity /dev/stdin
+    zero3_rows.py HEAD.py SEED.py [--rows N] [--start N] [--passes N] [--wild] | pliant-parity /dev/stdin
     zero3_rows.py HEAD.py SEED.py --check zero3_trace.jsonl.gz
 
 HEAD.py and SEED.py are deepspeed/runtime/zero/partitioned_param_coordinator.py of August 2026 (edaa7221) and of April 2023
@@ -88,7 +88,7 @@ def disturbed(rng, visits, modules):
     return made
 
 
-def any_row(rng, name, wild):
+def any_row(rng, name, wild, passes):
     parameters, modules = any_model(rng)
     total = sum(one["numel"] for one in parameters)
 
@@ -99,12 +99,12 @@ def any_row(rng, name, wild):
               "event_query": rng.random() < 0.6}
     chances = dict(rng.sample([("skip", 0.1), ("repeat", 0.2), ("recompute", 0.4), ("never_left", 0.2), ("", 0)], 2))
     operations, visits = [["reset_head"]], None
-    for _ in range(rng.randint(2, 7)):
-        if visits is None or rng.random() < 0.25:
+    for _ in range(rng.randint(2, passes)):
+        if visits is None or rng.random() < 1.75 / passes:
             walk = Visits(rng, modules, chances)
             visits = walk.forward(0) + (walk.backward(0) if rng.random() < 0.85 else [])
             visits = visits[:400]
-        pass_of_now = visits if rng.random() > 0.12 else visits[:rng.randint(0, len(visits))]
+        pass_of_now = visits if rng.random() > 0.84 / passes else visits[:rng.randint(0, len(visits))]
         operations += disturbed(rng, pass_of_now, modules) if wild else pass_of_now
         for name_of, share in (("leftovers_head", 0.5), ("invalidate_head", 0.08), ("release_all", 0.3), ("reset", 1)):
             if rng.random() < share:
@@ -144,6 +144,7 @@ def main():
     parser.add_argument("seed", type=pathlib.Path)
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--start", type=int, default=1, help="the number that the random rows follow from")
+    parser.add_argument("--passes", type=int, default=7, help="of a row, at most; the more, the steadier they are")
     parser.add_argument("--wild", action="store_true")
     parser.add_argument("--check", type=pathlib.Path, metavar="ROWS")
     options = parser.parse_args()
@@ -152,7 +153,7 @@ def main():
         return check(options.check, head, seed)
     rng = random.Random(options.start)
     for number in range(options.rows):
-        row = any_row(rng, f"{options.start}.{number}", options.wild)
+        row = any_row(rng, f"{options.start}.{number}", options.wild, options.passes)
         row["head"], row["seed"] = replays(row, head, seed)
         print(json.dumps(row))
     return 0

@@ -45,7 +45,7 @@ void Cycle::decide(const Call& call, sdk::Actions& actions) {
 }
 
 void Cycle::record(const Call& call, std::span<const pliant_action> made) {
-  if (actions_.size() + made.size() > std::numeric_limits<uint32_t>::max()) return give_up();
+  if (!schedule_.complete() || actions_.size() + made.size() > std::numeric_limits<uint32_t>::max()) return give_up();
   answers_.push_back(
       {call, static_cast<uint32_t>(actions_.size()), static_cast<uint32_t>(made.size()), schedule_.counts()});
   actions_.insert(actions_.end(), made.begin(), made.end());

@@ -39,6 +39,7 @@ class Schedule {
   [[nodiscard]] sdk::CoordinatorCounts counts() const;
 
   [[nodiscard]] size_t parameter_count() const { return parameters_.size(); }
+  [[nodiscard]] bool complete() const { return mode_ == Mode::kComplete; }
   /// True at the start of a pass that follows a complete trace.
   [[nodiscard]] bool at_start() const { return mode_ == Mode::kComplete && step_ == 0 && queue_head_ == 0; }
   /// True when the same calls get the same answers from both, which follow the same trace of one model.
