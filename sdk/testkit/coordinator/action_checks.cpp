@@ -10,6 +10,7 @@ namespace pliant::testkit {
 namespace {
 
 using Rule = sdk::CoordinatorRule;
+constexpr uint64_t kRooms[] = {0, 1, 2, 5};  // too few for most lists
 
 /// What breaks another rule is another check's, and ends that training here.
 void hold(const Subject& subject, std::initializer_list<Rule> rules) {
@@ -64,7 +65,7 @@ void room(const Subject& subject) {
     const Training training = drawn_training(subject.seed, index);
     const Performance whole = performed_alone(subject, training);
     if (whole.stop && whole.stop->kind == Stop::Kind::kRoom) fail(whole.stop->text);
-    for (const uint64_t capacity : {0, 1, 2, 5}) {
+    for (const uint64_t capacity : kRooms) {
       Coordinator coordinator(subject);
       coordinator.set_room(capacity);
       const Performance cut = performed(coordinator, training);
