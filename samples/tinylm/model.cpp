@@ -3,8 +3,24 @@
 #include "model.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <torch/types.h>
-#include <torch/utils.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Reduction.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/nll_loss.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <cmath>
 #include <limits>
@@ -16,7 +32,7 @@
 namespace tinylm {
 namespace {
 
-using torch::Tensor;
+using at::Tensor;
 
 struct Block {
   Tensor norm1_weight, norm1_bias, qkv_weight, qkv_bias, mix_weight, mix_bias;
@@ -45,7 +61,7 @@ struct Layout {
 constexpr int64_t kSmallestBlock = 64;
 
 Tensor index_tensor(const std::vector<int64_t>& values) {
-  return torch::tensor(values, torch::kInt64);
+  return at::tensor(values, at::kLong);
 }
 
 /// The sequences whose blocks have one width, being laid out.
@@ -73,8 +89,8 @@ struct Blocks {
   /// finite.
   [[nodiscard]] BlockGroup group() const {
     const auto blocks = static_cast<int64_t>(used.size());
-    BlockGroup made{index_tensor(places),
-                    torch::full({blocks, 1, width, width}, -std::numeric_limits<float>::infinity()), blocks, width};
+    BlockGroup made{index_tensor(places), at::full({blocks, 1, width, width}, -std::numeric_limits<float>::infinity()),
+                    blocks, width};
     float* row = made.mask.data_ptr<float>();
     for (int64_t place = 0; place < blocks * width; ++place, row += width) {
       const int64_t owner = owners[static_cast<size_t>(place)];
@@ -140,12 +156,12 @@ struct Model::State {
 
   State(const ModelShape& wanted, uint64_t seed) : shape(wanted) {
     use_one_blas_thread();
-    torch::set_num_threads(1);
+    at::set_num_threads(1);
     const int64_t d = shape.dim;
     const int64_t per_block = 12 * d * d + 13 * d;
     const int64_t total = shape.vocab * d + shape.max_sequence * d + shape.layers * per_block + 2 * d;
-    flat = torch::empty({total});
-    flat_gradient = torch::zeros({total});
+    flat = at::empty({total});
+    flat_gradient = at::zeros({total});
     decays.reserve(static_cast<size_t>(total));
     at::Generator random = at::detail::createCPUGenerator(seed);
     const double residual_scale = 0.02 / std::sqrt(2.0 * static_cast<double>(shape.layers));
@@ -185,13 +201,13 @@ struct Model::State {
   }
   Tensor take(at::IntArrayRef sizes, double deviation, at::Generator& random, bool decay) {
     Tensor leaf = take_part(sizes, decay);
-    const torch::NoGradGuard no_gradient;
+    const at::NoGradGuard no_gradient;
     leaf.normal_(0.0, deviation, random);
     return leaf;
   }
   Tensor take_constant(int64_t count, double value) {
     Tensor leaf = take_part({count}, false);
-    const torch::NoGradGuard no_gradient;
+    const at::NoGradGuard no_gradient;
     leaf.fill_(value);
     return leaf;
   }
@@ -203,29 +219,29 @@ struct Model::State {
                              .view({group.blocks, group.width, 3, shape.heads, head})
                              .permute({2, 0, 3, 1, 4});
     const Tensor queries = parts[0] * (1.0 / std::sqrt(static_cast<double>(head)));
-    const Tensor weights = torch::softmax(torch::matmul(queries, parts[1].transpose(-1, -2)) + group.mask, -1);
-    return torch::matmul(weights, parts[2]).permute({0, 2, 1, 3}).reshape({group.blocks * group.width, shape.dim});
+    const Tensor weights = at::softmax(at::matmul(queries, parts[1].transpose(-1, -2)) + group.mask, -1);
+    return at::matmul(weights, parts[2]).permute({0, 2, 1, 3}).reshape({group.blocks * group.width, shape.dim});
   }
 
   [[nodiscard]] Tensor attend(const Tensor& x, const Block& block, const Layout& layout) const {
-    const Tensor qkv = torch::linear(x, block.qkv_weight, block.qkv_bias);
+    const Tensor qkv = at::linear(x, block.qkv_weight, block.qkv_bias);
     std::vector<Tensor> mixed;
     for (const BlockGroup& group : layout.groups) mixed.push_back(attend_in(group, qkv));
-    return torch::linear(torch::cat(mixed).index_select(0, layout.from_blocks), block.mix_weight, block.mix_bias);
+    return at::linear(at::cat(mixed).index_select(0, layout.from_blocks), block.mix_weight, block.mix_bias);
   }
 
   [[nodiscard]] Tensor summed_loss(const Layout& layout) const {
     const std::vector<int64_t> width{shape.dim};
-    Tensor x = torch::embedding(embedding, layout.tokens) + torch::embedding(positions, layout.positions);
+    Tensor x = at::embedding(embedding, layout.tokens) + at::embedding(positions, layout.positions);
     for (const Block& block : blocks) {
-      x = x + attend(torch::layer_norm(x, width, block.norm1_weight, block.norm1_bias), block, layout);
-      const Tensor normed = torch::layer_norm(x, width, block.norm2_weight, block.norm2_bias);
-      const Tensor hidden = torch::relu(torch::linear(normed, block.up_weight, block.up_bias));
-      x = x + torch::linear(hidden, block.down_weight, block.down_bias);
+      x = x + attend(at::layer_norm(x, width, block.norm1_weight, block.norm1_bias), block, layout);
+      const Tensor normed = at::layer_norm(x, width, block.norm2_weight, block.norm2_bias);
+      const Tensor hidden = at::relu(at::linear(normed, block.up_weight, block.up_bias));
+      x = x + at::linear(hidden, block.down_weight, block.down_bias);
     }
-    x = torch::layer_norm(x.index_select(0, layout.predictors), width, final_weight, final_bias);
-    const Tensor logits = torch::matmul(x, embedding.t());
-    return torch::nll_loss(torch::log_softmax(logits, 1), layout.targets, {}, at::Reduction::Sum);
+    x = at::layer_norm(x.index_select(0, layout.predictors), width, final_weight, final_bias);
+    const Tensor logits = at::matmul(x, embedding.t());
+    return at::nll_loss(at::log_softmax(logits, 1), layout.targets, {}, at::Reduction::Sum);
   }
 };
 
@@ -255,7 +271,7 @@ double Model::loss_and_gradient(std::span<const Sequence> sequences) {
 
 double Model::loss(std::span<const Sequence> sequences) const {
   if (sequences.empty()) return 0;
-  const torch::NoGradGuard no_gradient;
+  const at::NoGradGuard no_gradient;
   return static_cast<double>(state_->summed_loss(lay_out(sequences)).item<float>());
 }
 
