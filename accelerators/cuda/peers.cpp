@@ -154,6 +154,9 @@ std::optional<Failure> Peers::found(bool also_ends) const {
     if (cause.kind == FailureCause::kNone && has_ended && words.has_left.load() == 0) return died.to_failure(rank_);
     const bool gave_up = cause.kind == FailureCause::kAborted || cause.kind == FailureCause::kLeft;
     if (gave_up && !end) end = cause.to_failure(rank_);
+    if (cause.kind == FailureCause::kNone && words.has_left.load() != 0 && !end) {
+      end = FailureCause{FailureCause::kLeft, other->rank, 0}.to_failure(rank_);
+    }
   }
   return also_ends ? end : std::nullopt;
 }

@@ -128,9 +128,19 @@ TEST_CASE("the death of a process is a loss unless its rank had left or had fail
   Peers& own = *machine.peers[0];
   machine.peers[2]->leave();
   machine.peers[3]->tell(sdk::Failure(PLIANT_INTERNAL, "out of order"), FailureCause::kNone);
-  CHECK(!own.found(true));
+  CHECK(!own.found(false));
   own.ended(here);
   const auto told = own.found(false);
+  REQUIRE(told);
+  CHECK(told->status() == PLIANT_PEER_LOST);
+  CHECK(told->rank() == 1);
+}
+
+TEST_CASE("a rank that left when nothing ran is named to those whom NCCL failed, and to no others") {
+  Machine machine(2);
+  machine.peers[1]->leave();
+  CHECK(!machine.peers[0]->found(false));
+  const auto told = machine.peers[0]->found(true);
   REQUIRE(told);
   CHECK(told->status() == PLIANT_PEER_LOST);
   CHECK(told->rank() == 1);
