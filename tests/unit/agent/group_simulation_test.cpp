@@ -61,6 +61,43 @@ TEST_CASE("whatever dies whenever, every step is committed once and workers and 
   CHECK(kills > 3000);
 }
 
+TEST_CASE("where each worker holds a part of the state, a death takes the job back to a snapshot and no further") {
+  int kills = 0;
+  for (uint32_t seed = 0; seed < 2000; ++seed) {
+    SimulatedJob job(options_for(4, "replace"), 12, seed,
+                     {.kills = static_cast<int>(seed % 5), .one_in = 120, .sharded = true});
+    const auto verdict = job.run();
+    kills += job.kills_done();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE(verdict->exit_code == 0);
+    REQUIRE(job.lineage().size() == 12);
+    REQUIRE(job.saved() == job.lineage());
+    for (const auto& state : job.finished_states()) {
+      if (state.size() == job.lineage().size()) REQUIRE(state == job.lineage());
+    }
+  }
+  CHECK(kills > 2000);
+}
+
+TEST_CASE("a sharded job that is stopped, or some of whose workers are, ends with all parts of its state on disk") {
+  for (uint32_t seed = 0; seed < 1000; ++seed) {
+    SimulatedJob job(options_for(4, "replace"), 12, seed,
+                     {.kills = static_cast<int>(seed % 2),
+                      .stop_after = static_cast<int>(60 + seed % 200),
+                      .freezes = static_cast<int>(seed % 3),
+                      .sharded = true});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    CHECK((verdict->exit_code == 0 || verdict->exit_code == 130));
+    // A stop while no group stands, after a loss, leaves the newest snapshot.
+    if (verdict->exit_code == 0) REQUIRE(job.saved() == job.lineage());
+  }
+}
+
 TEST_CASE(
     "a worker that comes to another state than the others, whichever and whenever, is replaced and spoils nothing") {
   int replaced = 0;

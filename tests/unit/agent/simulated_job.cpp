@@ -175,7 +175,9 @@ void SimulatedJob::handle(WorkerId, Worker& worker) {
       return;
     }
     if (form->rank > 0) worker.at = At::kNeedsId;
-    if (!form->restore.empty()) {
+    if (disturbances_.sharded) {
+      take_shards(worker);
+    } else if (!form->restore.empty()) {
       worker.state = snapshots_.at(form->next_step);
       worker.partial = false;
     }
@@ -199,7 +201,9 @@ void SimulatedJob::handle(WorkerId, Worker& worker) {
     worker.state.push_back({commit->step, worker.form.generation});
     rates_seen_.insert({commit->rates.per_token, commit->rates.per_square});
     worker.rates = commit->rates;
-    if (!commit->snapshot.empty() && worker.form.rank == 0) {
+    if (!commit->snapshot.empty() && disturbances_.sharded) {
+      write_part(worker, commit->step + 1, commit->snapshot);
+    } else if (!commit->snapshot.empty() && worker.form.rank == 0) {
       snapshots_[commit->step + 1] = worker.state;
       worker.outbox.push_back(SnapshotWritten{commit->step + 1, commit->snapshot, ""});
     }
@@ -211,12 +215,41 @@ void SimulatedJob::handle(WorkerId, Worker& worker) {
     worker.at = commit->wait ? At::kWaiting : At::kComputing;
   } else if (const auto* save = std::get_if<Save>(&message)) {
     if (save->step != worker.holds()) return violate("a worker is to save another state");
+    if (disturbances_.sharded) return write_part(worker, save->step, save->file);
     snapshots_[save->step] = worker.state;
     worker.outbox.push_back(SnapshotWritten{save->step, save->file, ""});
+  } else if (const auto* order = std::get_if<Assemble>(&message)) {
+    assemble(worker, *order);
   } else {
     worker.outbox.push_back(Finished{});
     worker.done = true;
   }
+}
+
+// From a snapshot or from nothing every rank takes the part of its rank; else it goes on with the one that it has.
+void SimulatedJob::take_shards(Worker& worker) {
+  const Form& form = worker.form;
+  if (!form.restore.empty() || form.next_step == 0) {
+    worker.state = form.restore.empty() ? std::vector<Entry>() : snapshots_.at(form.next_step);
+    worker.shards = form.generation;
+    worker.shard_rank = form.rank;
+    worlds_[form.generation] = form.world_size;
+    return;
+  }
+  if (worker.shards == 0 || worker.shard_rank != form.rank || worlds_.at(worker.shards) != form.world_size)
+    return violate("a rank is to go on with a part of the state that it has not");
+}
+
+void SimulatedJob::write_part(Worker& worker, int64_t step, const std::string& file) {
+  parts_[{worker.shards, step}].insert(worker.shard_rank);
+  worker.outbox.push_back(PartWritten{step, file, "", 100});
+}
+
+void SimulatedJob::assemble(Worker& worker, const Assemble& order) {
+  if (static_cast<int64_t>(parts_[{worker.shards, order.step}].size()) != worlds_.at(worker.shards))
+    violate("a snapshot is put together before all its parts are there");
+  snapshots_[order.step] = {worker.state.begin(), worker.state.begin() + order.step};
+  worker.outbox.push_back(SnapshotWritten{order.step, order.file, ""});
 }
 
 // Lets a worker go one step further by itself, if its peers allow.
@@ -309,7 +342,9 @@ void SimulatedJob::spawn() {
     --disturbances_.stillborn;
     return die(workers_[id]);
   }
-  workers_[id].outbox = {Hello{id}, Ready{"data"}};
+  Ready ready{"data"};
+  ready.sharded = disturbances_.sharded;
+  workers_[id].outbox = {Hello{id}, ready};
 }
 
 Result<int64_t> SimulatedJob::next_generation(int64_t) {
@@ -370,7 +405,7 @@ void SimulatedJob::drop_snapshot(const SnapshotRecord& record) {
 Result<> SimulatedJob::record(const RestartRecord& record) {
   if (record.step > static_cast<int64_t>(lineage_.size())) violate("a restart goes forward");
   for (const auto& [id, worker] : workers_) {
-    if (!worker.done && !worker.partial && worker.state == lineage_)
+    if (!disturbances_.sharded && !worker.done && !worker.partial && worker.state == lineage_)
       violate(fmt::format("the job goes back though worker {} lives", id));
   }
   lineage_.resize(static_cast<size_t>(record.step), {0, 0});

@@ -30,6 +30,7 @@ struct Disturbances {
   bool corrupt_donor = false;     ///< one that gave its state to others comes to another one before it is compared
   int64_t digest_every = 1;       ///< [run] digest_every of the workers
   bool corrupt_last = false;      ///< one worker comes to another state by the update of the last step
+  bool sharded = false;           ///< each worker holds a part of the state
   bool in_place = false;          ///< states are copied over what a worker held, which takes a while
   int64_t longest_freeze = 6000;  ///< events, a thousandth of a second each; then it continues
 };
@@ -114,6 +115,8 @@ class SimulatedJob final : public GroupActions {
     CostRates rates;  ///< of the step that it computes
     std::vector<Entry> state;
     bool partial = false;  ///< the state is a part of a copy
+    int64_t shards = 0;    ///< sharded: the generation whose ranks' parts it has one of, as this rank
+    int64_t shard_rank = 0;
     bool is_short = false;
     std::deque<ToWorker> inbox;
     std::deque<FromWorker> outbox;
@@ -128,6 +131,9 @@ class SimulatedJob final : public GroupActions {
   void handle(WorkerId id, Worker& worker);
   void progress(WorkerId id, Worker& worker);
   void stand(Worker& worker);
+  void take_shards(Worker& worker);
+  void write_part(Worker& worker, int64_t step, const std::string& file);
+  void assemble(Worker& worker, const Assemble& order);
   void strike();
   void freeze();
   void die(Worker& worker);
@@ -137,6 +143,8 @@ class SimulatedJob final : public GroupActions {
   [[nodiscard]] bool peers_reached(const Worker& worker, At at) const;
   void violate(std::string what);
 
+  std::map<int64_t, int64_t> worlds_;                               ///< sharded: ranks of a set of parts
+  std::map<std::pair<int64_t, int64_t>, std::set<int64_t>> parts_;  ///< (set, step): ranks whose parts are written
   int64_t steps_;
   std::mt19937 random_;
   Disturbances disturbances_;

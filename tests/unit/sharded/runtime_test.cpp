@@ -1,0 +1,290 @@
+// Runtime: shards have the bits that a reduction of whole gradients has, whoever computes what; what is refused.
+#include "sharded/runtime.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <mutex>
+#include <random>
+
+#include "elastic/reduction.hpp"
+#include "pliant/optimizer.hpp"
+#include "unit/elastic/rank_group.hpp"
+
+namespace pliant::sharded {
+namespace {
+
+Config config_with(const std::string& coordinator, bool deterministic, const std::string& more = "") {
+  ConfigOverrides overrides;
+  overrides.plugin_dirs = {PLIANT_PLUGIN_DIR};
+  overrides.read_environment = false;
+  return Config::parse(fmt::format("config_version = 1\n[accelerator]\nuse = \"host\"\n[run]\ndeterministic = {}\n"
+                                   "[coordinator]\nuse = \"{}\"\n{}\n",
+                                   deterministic, coordinator, more),
+                       {"accelerator", "coordinator"}, overrides);
+}
+
+template <class Call>
+std::string refusal(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "nothing was thrown";
+}
+
+bool has(const std::string& text, const std::string& words) {
+  return text.find(words) != std::string::npos;
+}
+
+/// A root, an embedding that the head shares, a layer with a frozen part, one without elements, and one that no visit
+/// uses.
+struct Toy {
+  static constexpr uint64_t kSizes[] = {1500, 1, 0, 3000, 77};
+  std::vector<uint32_t> parameters;
+  uint32_t root = 0, embed = 0, layer = 0, head = 0, unused = 0;
+
+  explicit Toy(Runtime& runtime) {
+    for (size_t i = 0; i < std::size(kSizes); ++i) {
+      ParameterSpec spec;
+      spec.name = fmt::format("p{}", i);
+      spec.shape = {static_cast<int64_t>(kSizes[i])};
+      spec.frozen = i == 1;
+      spec.initialise = [i](std::span<float> values) {
+        for (size_t k = 0; k < values.size(); ++k) values[k] = first_value(i, k);
+      };
+      parameters.push_back(runtime.model.add(std::move(spec)));
+    }
+    const auto module = [&runtime](const char* name, std::optional<uint32_t> parent, std::vector<uint32_t> own,
+                                   std::vector<uint32_t> external = {}) {
+      ModuleSpec spec;
+      spec.name = name;
+      if (parent) spec.parent = ModuleId{*parent};
+      for (const uint32_t one : own) spec.own.push_back(ParameterId{one});
+      for (const uint32_t one : external) spec.external.push_back(ParameterId{one});
+      return runtime.model.add(std::move(spec));
+    };
+    root = module("model", std::nullopt, {});
+    embed = module("embed", root, {0});
+    layer = module("layer", root, {1, 2, 3});
+    head = module("head", root, {}, {0});
+    unused = module("unused", root, {4});
+    runtime.close_model();
+  }
+  static float first_value(size_t parameter, size_t element) {
+    return static_cast<float>(parameter) + static_cast<float>(element % 100) / 128;
+  }
+  static uint64_t offset(uint32_t parameter) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < parameter; ++i) sum += kSizes[i];
+    return sum;
+  }
+  static uint64_t elements() { return offset(static_cast<uint32_t>(std::size(kSizes))); }
+};
+
+/// The gradient of a block of rows, of wild sizes, so that another order of additions gives other bits.
+std::vector<float> gradient_of(RowRange rows) {
+  std::mt19937 random(static_cast<uint32_t>(rows.first * 31 + rows.count));
+  std::vector<float> all(Toy::elements());
+  for (float& one : all)
+    one = std::ldexp(static_cast<float>(static_cast<int32_t>(random())), static_cast<int>(random() % 20) - 40);
+  std::fill_n(all.begin() + static_cast<std::ptrdiff_t>(Toy::offset(1)), 1, 0.0F);   // frozen
+  std::fill_n(all.begin() + static_cast<std::ptrdiff_t>(Toy::offset(4)), 77, 0.0F);  // not used
+  return all;
+}
+
+void make_pass(Runtime& runtime, const Toy& toy, RowRange rows) {
+  const std::vector<float> gradient = rows.count > 0 ? gradient_of(rows) : std::vector<float>();
+  runtime.begin_pass(rows);
+  const auto visit = [&](uint32_t module, Direction direction, std::vector<uint32_t> used, float share) {
+    runtime.enter(module, direction);
+    for (const uint32_t parameter : used) {
+      const float* const value = runtime.value(parameter);
+      for (uint64_t k = 0; k < Toy::kSizes[parameter]; ++k) REQUIRE(value[k] == Toy::first_value(parameter, k));
+      if (direction != Direction::kBackward || parameter == 1 || rows.count == 0) continue;
+      float* const to = runtime.gradient(parameter);
+      for (uint64_t k = 0; k < Toy::kSizes[parameter]; ++k) to[k] += share * gradient[Toy::offset(parameter) + k];
+    }
+    runtime.leave(module, direction);
+  };
+  runtime.enter(toy.root, Direction::kForward);
+  visit(toy.embed, Direction::kForward, {0}, 0);
+  visit(toy.layer, Direction::kForward, {1, 2, 3}, 0);
+  visit(toy.head, Direction::kForward, {0}, 0);
+  runtime.leave(toy.root, Direction::kForward);
+  runtime.enter(toy.root, Direction::kBackward);
+  visit(toy.head, Direction::kBackward, {0}, 0.5F);
+  visit(toy.layer, Direction::kBackward, {1, 2, 3}, 1);
+  visit(toy.embed, Direction::kBackward, {0}, 0.5F);
+  runtime.leave(toy.root, Direction::kBackward);
+  runtime.end_pass();
+}
+
+/// The mean gradient of a step of `rows` rows, put together from the shards of all ranks, and its squared norm.
+std::pair<std::vector<float>, double> mean_in_shards(const Accelerator& accelerator, const std::string& coordinator,
+                                                     int32_t world_size, int64_t rows, bool deterministic) {
+  std::vector<float> whole(Toy::elements());
+  std::vector<double> norms(static_cast<size_t>(world_size));
+  std::mutex mutex;
+  test::run_healthy_ranks(accelerator, world_size, [&](int32_t rank, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_with(coordinator, deterministic), accelerator, 0, program, stream, {"moment"});
+    const Toy toy(runtime);
+    runtime.enter_group(group, true);
+    runtime.initialise();
+    for (int step = 0; step < 3; ++step) {  // a trace is recorded in the first, and followed from then on
+      const Assignment dealt = share_out(
+          rows,
+          {.world_size = world_size, .micro_batch = 2, .granule = 2, .deterministic = deterministic, .in_turn = true});
+      runtime.begin_step(rows, 2, dealt, true);
+      const auto own = dealt.of(rank);
+      for (size_t i = 0; i < runtime.rounds(); ++i) make_pass(runtime, toy, i < own.size() ? own[i] : RowRange{});
+      REQUIRE(runtime.is_complete());
+      norms[static_cast<size_t>(rank)] = runtime.finish_gradient(0.125).squared_norm;
+    }
+    const std::lock_guard lock(mutex);
+    runtime.update([&](const ShardRange& range) {
+      const uint64_t at = Toy::offset(static_cast<uint32_t>(range.parameter)) + range.first;
+      std::copy_n(range.gradient, range.count, whole.begin() + static_cast<std::ptrdiff_t>(at));
+    });
+    CHECK(runtime.memory().gathered == 0);
+    runtime.leave_group();
+  });
+  for (const double norm : norms) CHECK(norm == norms.front());
+  return {whole, norms.front()};
+}
+
+std::vector<float> mean_of_whole(const Accelerator& accelerator, int64_t rows) {
+  std::vector<float> mean;
+  test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    elastic::GradientReduction reduction(accelerator, 0, program, Toy::elements(), true);
+    const Assignment runs = share_out(rows, {.world_size = 1, .granule = 2, .deterministic = true});
+    reduction.begin(rows, 2, runs, 0);
+    for (const RowRange block : runs.of(0)) reduction.add(block, 0, 1, 0, gradient_of(block));
+    const auto reduced = reduction.reduce(group, stream, {});
+    for (const float one : reduced.gradient) mean.push_back(one * 0.125F);
+  });
+  return mean;
+}
+
+TEST_CASE("shards have the bits that a reduction of whole gradients has, at every number of ranks") {
+  const Accelerator accelerator = test::open_host();
+  for (const int64_t rows : {1, 2, 7, 16, 23}) {
+    CAPTURE(rows);
+    const std::vector<float> expected = mean_of_whole(accelerator, rows);
+    for (const char* const coordinator : {"eager", "zero3"}) {
+      for (const int32_t world_size : {1, 2, 3, 5}) {
+        CAPTURE(coordinator);
+        CAPTURE(world_size);
+        const auto [mean, norm] = mean_in_shards(accelerator, coordinator, world_size, rows, true);
+        CHECK(mean == expected);
+        CHECK(norm == squared_norm(expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("in fast mode shards have the sum, in the order of ranks") {
+  const Accelerator accelerator = test::open_host();
+  const std::vector<float> expected = mean_of_whole(accelerator, 23);
+  for (const int32_t world_size : {1, 3}) {
+    const auto [mean, norm] = mean_in_shards(accelerator, "zero3", world_size, 23, false);
+    double worst = 0;
+    for (size_t i = 0; i < mean.size(); ++i) worst = std::max(worst, std::abs(double{mean[i]} - double{expected[i]}));
+    CHECK(worst < 1e-3 * std::sqrt(norm));
+  }
+}
+
+TEST_CASE("what a program does out of order is refused, by the module or parameter") {
+  const Accelerator accelerator = test::open_host();
+  test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_with("eager", true), accelerator, 0, program, stream, {});
+    const Toy toy(runtime);
+    CHECK(has(refusal([&] { runtime.begin_evaluation(); }), "has no group"));
+    runtime.enter_group(group, true);
+    runtime.initialise();
+    runtime.begin_step(4, 2, share_out(4, {.world_size = 1, .granule = 2, .deterministic = true}), true);
+    CHECK(has(refusal([&] { runtime.begin_pass({2, 2}); }), "does not fit: micro-batch 0 of 2 is next"));
+    CHECK(has(refusal([&] { runtime.enter(toy.embed, Direction::kForward); }), "outside of a pass"));
+    runtime.begin_pass({0, 2});
+    CHECK(has(refusal([&] { runtime.begin_pass({2, 2}); }), "was not ended"));
+    CHECK(has(refusal([&] { runtime.value(0); }), "p0 is not whole here"));
+    runtime.enter(toy.embed, Direction::kForward);
+    CHECK(has(refusal([&] { runtime.leave(toy.head, Direction::kForward); }), "embed (forward) is the last"));
+    CHECK(has(refusal([&] { runtime.end_pass(); }), "embed was entered and not left"));
+    runtime.leave(toy.embed, Direction::kForward);
+    CHECK(has(refusal([&] { runtime.value(0); }), "p0 is not whole here"));
+    CHECK(has(refusal([&] { runtime.leave(toy.embed, Direction::kForward); }), "embed is left and was not entered"));
+    CHECK(has(refusal([&] { runtime.gradient(1); }), "p1 is frozen"));
+    runtime.enter(toy.embed, Direction::kBackward);
+    runtime.leave(toy.embed, Direction::kBackward);
+    CHECK(has(refusal([&] { runtime.gradient(0); }), "p0 has left the last module that used it"));
+    CHECK(has(refusal([&] { runtime.fetch(0); }), "inside a pass"));
+    runtime.end_pass();
+    CHECK_FALSE(runtime.is_complete());
+    make_pass(runtime, toy, {2, 2});
+    CHECK(runtime.is_complete());
+    CHECK(runtime.fetch(0)[5] == Toy::first_value(0, 5));
+    runtime.release(0);
+    CHECK(has(refusal([&] { runtime.release(0); }), "was not fetched by hand"));
+    runtime.leave_group();
+  });
+}
+
+TEST_CASE("evaluation between passes gathers and leaves nothing behind, and a pass that was given up is made again") {
+  const Accelerator accelerator = test::open_host();
+  test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_with("zero3", true), accelerator, 0, program, stream, {});
+    const Toy toy(runtime);
+    runtime.enter_group(group, true);
+    runtime.initialise();
+    runtime.begin_evaluation();
+    runtime.enter(toy.layer, Direction::kForward);
+    CHECK(runtime.value(3)[7] == Toy::first_value(3, 7));
+    CHECK(has(refusal([&] { runtime.enter(toy.layer, Direction::kBackward); }), "in a pass without gradients"));
+    runtime.leave(toy.layer, Direction::kForward);
+    runtime.end_pass();
+    runtime.begin_evaluation();
+    runtime.enter(toy.embed, Direction::kForward);
+    runtime.abandon();
+    CHECK(runtime.memory().gathered == 0);
+    runtime.enter_group(group, false);
+    runtime.begin_step(4, 2, share_out(4, {.world_size = 2, .granule = 2, .deterministic = true, .in_turn = true}),
+                       true);
+    make_pass(runtime, toy, {2 * rank, 2});
+    CHECK(runtime.is_complete());
+    CHECK(runtime.finish_gradient(1).finite);
+    runtime.leave_group();
+  });
+}
+
+TEST_CASE("a gradient that is not finite on one rank is seen by all, and by that rank in its pass") {
+  const Accelerator accelerator = test::open_host();
+  test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_with("eager", true), accelerator, 0, program, stream, {});
+    const Toy toy(runtime);
+    runtime.enter_group(group, true);
+    runtime.initialise();
+    runtime.begin_step(4, 2, share_out(4, {.world_size = 2, .granule = 2, .deterministic = true, .in_turn = true}),
+                       true);
+    runtime.begin_pass({2 * rank, 2});
+    runtime.enter(toy.embed, Direction::kForward);
+    runtime.leave(toy.embed, Direction::kForward);
+    runtime.enter(toy.embed, Direction::kBackward);
+    runtime.gradient(0)[9] = rank == 1 ? NAN : 1.0F;
+    runtime.leave(toy.embed, Direction::kBackward);
+    runtime.end_pass();
+    CHECK(runtime.last_pass_is_finite() == (rank == 0));
+    CHECK_FALSE(runtime.finish_gradient(1).finite);
+    runtime.leave_group();
+  });
+}
+
+}  // namespace
+}  // namespace pliant::sharded
