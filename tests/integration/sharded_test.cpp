@@ -122,16 +122,24 @@ TEST_CASE("a sharded job that is stopped keeps all parts of its state, and goes 
 
 TEST_CASE("a budget that no layer fits in is refused by the name of the parameter") {
   JobRunner job;
-  const Ended ended = job.run(arguments(2, {"coordinator.budget=4096"}));
+  const Ended ended = job.run(arguments(2, {"coordinator.budget=4096", "coordinator.use=\"eager\""}));
   INFO(ended.err);
   CHECK(ended.exit_code == 2);
   CHECK(has(ended.err, "[coordinator] budget = 4096"));
   CHECK(has(ended.err, "layer.0.weights"));
 }
 
+TEST_CASE("zero3 says that it keeps no budget below the whole model, and what does") {
+  JobRunner job;
+  const Ended ended = job.run(arguments(2, {"coordinator.budget=16384"}));
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "keeps no budget of 16384 bytes"));
+}
+
 TEST_CASE("a budget that suffices changes no bit") {
   JobRunner job;
-  CHECK(state_after(job, arguments(2, {"coordinator.budget=131072"})) == undisturbed());
+  CHECK(state_after(job, arguments(2, {"coordinator.budget=65536", "coordinator.use=\"eager\""})) == undisturbed());
 }
 
 TEST_CASE("a program that does not shard its model refuses a coordinator") {

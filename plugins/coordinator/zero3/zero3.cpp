@@ -47,6 +47,7 @@ struct Zero3 {
   }
 
   void set_model(const sdk::Model& model) {
+    refuse_budget(model);
     schedule_ =
         Cycle(Schedule(model, {.prefetch_bucket = prefetch_bucket_size,
                                .max_live = max_live_parameters,
@@ -56,6 +57,17 @@ struct Zero3 {
                                .strict = strict,
                                .swap_buffers = offload_param_device == "nvme" ? offload_param_buffer_count : -1}));
     reductions_ = Reductions(model.parameters, static_cast<uint64_t>(reduce_bucket_size));
+  }
+  /// DeepSpeed counts elements, and its limits are soft.
+  static void refuse_budget(const sdk::Model& model) {
+    uint64_t bytes = 0;
+    for (const sdk::Parameter& one : model.parameters) bytes += one.bytes;
+    if (model.budget == 0 || bytes <= model.budget) return;
+    throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
+                       "keeps no budget of " + std::to_string(model.budget) + " bytes: the whole model has " +
+                           std::to_string(bytes) +
+                           ". Its own limits are max_live_parameters and max_reuse_distance, in elements; \"eager\" "
+                           "keeps a budget");
   }
   void set_module_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
     schedule_.set_parameters(module, own, external);
