@@ -72,7 +72,7 @@ void Group::regroup(const std::string& reason) {
   const bool enough = hold_state(usable) && largest_world(static_cast<int64_t>(usable.size())) > 0;
   if (!enough) usable = usable_members(true);  // what broke before is tried again before anything is given up
   if (!hold_state(usable)) {
-    if (generations_ > 0 && !is_restorable() && somebody_else_may_hold()) return;
+    if (!sharded_ && generations_ > 0 && !is_restorable() && somebody_else_may_hold()) return;
     if (starters_are_due()) return;
   }
   // A part of a copy begins nothing: fresh ones do.
