@@ -165,6 +165,10 @@ void Runtime::require_group() const {
               "the sharded model has no group; call Session::start and Session::next first");
 }
 
+void Runtime::require_no_pass() const {
+  if (in_pass_) throw Error(Status::kFailedPrecondition, "the pass before was not ended; call end_pass first");
+}
+
 WholePiece Runtime::take(uint64_t count, const std::string& what) {
   if (memory_->budget() > 0 && memory_->taken() + count * sizeof(float) > memory_->budget()) drain_scatterings(true);
   return memory_->take(count, what);
@@ -290,7 +294,7 @@ void Runtime::require_whole(uint32_t module, Direction direction) const {
 
 void Runtime::begin(bool with_gradient) {
   require_group();
-  if (in_pass_) throw Error(Status::kFailedPrecondition, "the pass before was not ended; call end_pass first");
+  require_no_pass();
   with_gradient_ = with_gradient;
   in_pass_ = true;
   complete_.clear();

@@ -133,6 +133,7 @@ class Runtime {
   [[nodiscard]] FlatRange range_of(uint32_t parameter) const;
   [[nodiscard]] float* array(size_t number) const { return static_cast<float*>(shards_[number].pointer()); }
   void require_group() const;
+  void require_no_pass() const;
   void begin(bool with_gradient);
   void carry_out(std::span<const pliant_action> actions);
   void gather(std::span<const pliant_action> group);

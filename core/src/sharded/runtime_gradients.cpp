@@ -31,6 +31,7 @@ void Runtime::begin_pass(RowRange rows) {
   if (!is_step_ || passes_ >= sums_.rounds()) {
     throw Error(Status::kFailedPrecondition, "all passes of the step are done; call Step::commit");
   }
+  require_no_pass();
   const bool has_block = passes_ < blocks_.size();
   if (has_block ? rows != blocks_[passes_] : rows.count != 0) {
     throw Error(Status::kInvalidArgument,

@@ -486,7 +486,9 @@ void Group::finish_step(const CommitRecord& record) {
   const bool due =
       std::exchange(save_soon_, false) || (options_.snapshot_every > 0 && committed_ % options_.snapshot_every == 0);
   // Those who join a sharded job take their parts from a snapshot.
-  const bool writes = (due || last || (grows && sharded_)) && !commit.compare && !(sharded_ && is_writing_parts());
+  const bool must = last || (grows && sharded_);
+  const bool may = due && !(sharded_ && is_writing_parts());  // one that is under way is not overtaken
+  const bool writes = (must || may) && !commit.compare;
   if (writes) commit.snapshot = actions_.snapshot_path(committed_);
   if (due && writes) due_ = Due{committed_, ranks_.front()};
   if (sharded_) owners_ = ranks_;
