@@ -194,6 +194,13 @@ void Session::begin(Dataset dataset, TrainingState& program) {
                   "choose another rule, or leave [coordinator] out",
                   ExitCode::kUsage);
     }
+    // A balancer that deals otherwise than in turn is refused before the job begins.
+    static_cast<void>(s.balancer->assign(row_costs(s.batches->at_step(0), s.batches->dataset(), s.balancer->rates()),
+                                         {.world_size = s.config.run().workers,
+                                          .micro_batch = s.facts.granule,
+                                          .granule = s.facts.granule,
+                                          .deterministic = s.config.run().deterministic,
+                                          .in_turn = true}));
     std::ostringstream rest;
     program.save(rest);
     s.first_rest = std::move(rest).str();

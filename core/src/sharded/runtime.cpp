@@ -52,6 +52,22 @@ void Runtime::close_model() {
   memory_.emplace(accelerator_, device_, exchange_stream_,
                   static_cast<uint64_t>(config_.coordinator().budget.value_or(0)));
   program_point_ = std::make_unique<Event>(accelerator_, device_);
+  require_budget();
+  // What it has against the model is said before the job begins.
+  coordinator_.set_model(model, memory_->budget(), sizeof(float), static_cast<int32_t>(config_.run().workers));
+}
+
+void Runtime::require_budget() const {
+  if (memory_->budget() == 0) return;
+  for (const ModuleRow& module : model.modules()) {
+    uint64_t bytes = 0;
+    for (const uint32_t parameter : module.used) bytes += WholeMemory::bytes_of(model.parameter(parameter).elements);
+    if (bytes <= memory_->budget()) continue;
+    throw Error(Status::kResourceExhausted,
+                fmt::format("[coordinator] budget = {} is too small: {} alone uses {} bytes ({}{})", memory_->budget(),
+                            module.name, bytes, name(module.used.front()), module.used.size() > 1 ? ", ..." : ""),
+                ExitCode::kUsage);
+  }
 }
 
 FlatRange Runtime::range_of(uint32_t parameter) const {

@@ -132,6 +132,8 @@ class Runtime {
 
   [[nodiscard]] FlatRange range_of(uint32_t parameter) const;
   [[nodiscard]] float* array(size_t number) const { return static_cast<float*>(shards_[number].pointer()); }
+  /// Throws kResourceExhausted where a module does not fit into the budget.
+  void require_budget() const;
   void require_group() const;
   void require_no_pass() const;
   void begin(bool with_gradient);

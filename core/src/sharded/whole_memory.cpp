@@ -9,14 +9,6 @@
 #include "pliant/error.hpp"
 
 namespace pliant::sharded {
-namespace {
-
-uint64_t rounded(uint64_t bytes) {
-  return (bytes + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
-}
-
-}  // namespace
-
 WholePiece::WholePiece(WholePiece&& other) noexcept
     : taken_(std::exchange(other.taken_, false)),
       pointer_(std::exchange(other.pointer_, nullptr)),
@@ -46,6 +38,10 @@ void WholePiece::reset() noexcept {
   bytes_ = 0;
 }
 
+uint64_t WholeMemory::bytes_of(uint64_t count) {
+  return (count * sizeof(float) + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
+}
+
 WholeMemory::WholeMemory(const Accelerator& accelerator, int32_t device, Stream& stream, uint64_t budget)
     : stream_(stream), budget_(budget) {
   if (budget > 0) arena_.emplace(accelerator, device, budget);
@@ -53,7 +49,7 @@ WholeMemory::WholeMemory(const Accelerator& accelerator, int32_t device, Stream&
 
 WholePiece WholeMemory::take(uint64_t count, const std::string& what) {
   WholePiece piece;
-  piece.bytes_ = rounded(count * sizeof(float));
+  piece.bytes_ = bytes_of(count);
   piece.books_ = this;
   if (count > 0 && budget_ > 0) {
     const auto refuse = [&](const std::string& why) {

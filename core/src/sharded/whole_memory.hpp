@@ -40,6 +40,8 @@ class WholeMemory {
   /// what it needs and what is taken, where the budget or the device does not suffice.
   [[nodiscard]] WholePiece take(uint64_t count, const std::string& what);
 
+  /// That `count` floats take.
+  [[nodiscard]] static uint64_t bytes_of(uint64_t count);
   [[nodiscard]] uint64_t budget() const { return budget_; }
   [[nodiscard]] uint64_t taken() const { return taken_; }
   [[nodiscard]] uint64_t most_taken() const { return most_taken_; }
