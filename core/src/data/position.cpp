@@ -32,15 +32,15 @@ tl::unexpected<Error> differs(const std::string& how) {
 
 std::string to_bytes(const Position& position) {
   const PositionJson line{{"format", kPositionFormat},
-                  {"version", kPositionVersion},
-                  {"sampler", position.sampler},
-                  {"source", position.source},
-                  {"sequences", position.sequences},
-                  {"data_digest", fmt::format("{:016x}", position.data_digest)},
-                  {"seed", position.seed},
-                  {"global_batch", position.global_batch},
-                  {"fingerprint", fmt::format("{:016x}", position.fingerprint)},
-                  {"step", position.step}};
+                          {"version", kPositionVersion},
+                          {"sampler", position.sampler},
+                          {"source", position.source},
+                          {"sequences", position.sequences},
+                          {"data_digest", fmt::format("{:016x}", position.data_digest)},
+                          {"seed", position.seed},
+                          {"global_batch", position.global_batch},
+                          {"fingerprint", fmt::format("{:016x}", position.fingerprint)},
+                          {"step", position.step}};
   const std::string text = line.dump(-1, ' ', true, PositionJson::error_handler_t::replace);
   return fmt::format("{}\n{:08x}\n", text, checksum(text));
 }
@@ -50,7 +50,8 @@ Result<Position> parse_position(std::string_view bytes) {
   if (end == std::string_view::npos) return damaged("it ends within its first line");
   const std::string_view text = bytes.substr(0, end);
   const PositionJson line = PositionJson::parse(text, nullptr, false);
-  if (!line.is_object() || line.value("format", PositionJson()) != kPositionFormat) return damaged("it does not begin as one");
+  if (!line.is_object() || line.value("format", PositionJson()) != kPositionFormat)
+    return damaged("it does not begin as one");
   if (bytes.substr(end + 1) != fmt::format("{:08x}\n", checksum(text))) {
     return damaged("its check sum does not fit its contents");
   }
