@@ -70,7 +70,7 @@ class CoordinatorRules {
       }
       return std::nullopt;
     };
-    const Wrong wrong = judged([&] { return words(visit, "entering"); }, actions, missing);
+    Wrong wrong = judged([&] { return words(visit, "entering"); }, actions, missing);
     for (const uint32_t number : used) ++parameters_[number].users;
     return wrong;
   }
@@ -102,7 +102,7 @@ class CoordinatorRules {
       return std::nullopt;
     };
     ends_step_ = true;
-    const Wrong wrong = judged([] { return "at the end of a step"; }, actions, left_whole);
+    Wrong wrong = judged([] { return "at the end of a step"; }, actions, left_whole);
     ends_step_ = false;
     return wrong;
   }
