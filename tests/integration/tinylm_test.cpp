@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <random>
 
 #include "integration/job_runner.hpp"
@@ -92,6 +93,43 @@ TEST_CASE("tinylm trains on one's own text with the same loss curve at 1, 2, 3 a
     CAPTURE(workers);
     check_same(train({"--workers", workers}), one);
   }
+}
+
+TEST_CASE("tinylm in shards has the states of tinylm whole, step by step, and snapshots that are equal") {
+  const std::string sharded = std::string(PLIANT_SOURCE_DIR) + "/samples/tinylm/zero3.toml";
+  JobRunner whole;
+  JobRunner shards;
+  const auto arguments = [](const JobRunner& job, const std::string& config, const char* workers) {
+    std::vector<std::string> made{"run", config, "--workers", workers};
+    for (const std::string& set :
+         {"data.text=" + write_text(job.folder() / "mine.txt"), std::string("run.name=toy"), std::string("app.dim=32"),
+          std::string("app.layers=2"), std::string("run.max_steps=6"), std::string("app.warmup_steps=2")}) {
+      made.insert(made.end(), {"--set", set});
+    }
+    return made;
+  };
+  REQUIRE(whole.run(arguments(whole, kTinylm, "2")).exit_code == 0);
+  const Ended ended = shards.run(arguments(shards, sharded, "3"));
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(has(ended.out + ended.err, "memory of a rank"));
+  // The states that steps began with; the whole job has that after the last step, too.
+  const auto lines = [](JobRunner& job) {
+    std::ifstream in(job.latest() / "digests.jsonl");
+    std::vector<std::string> all;
+    for (std::string line; std::getline(in, line) && all.size() < 6;) all.push_back(line);
+    return all;
+  };
+  CHECK(lines(shards) == lines(whole));
+  CHECK(whole.run({"audit", whole.latest().string()}).exit_code == 0);
+  CHECK(shards.run({"audit", shards.latest().string()}).exit_code == 0);
+  // Behind the state are its size and a checksum; in front, the id of the run.
+  const auto arrays_of = [](JobRunner& job) {
+    std::ifstream in(job.latest() / "snapshots/step-00000006.snapshot", std::ios::binary);
+    std::string all(std::istreambuf_iterator<char>(in), {});
+    return all.substr(all.size() / 2, all.size() / 2 - 16);
+  };
+  CHECK(arrays_of(shards) == arrays_of(whole));
 }
 
 TEST_CASE("tinylm's loss curve is that of an undisturbed run after workers were killed") {

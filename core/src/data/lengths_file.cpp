@@ -24,7 +24,9 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "lengths files are written as memory has them");
 
 constexpr std::array<char, 8> kLengthsMagic{'P', 'L', 'I', 'A', 'N', 'T', 'D', 'S'};
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
+constexpr uint32_t kWithoutContent = 2;  // the version before, which is still read
+constexpr size_t kHeaderWithoutContent = 32;
 
 struct Header {
   std::array<char, 8> magic = kLengthsMagic;
@@ -32,8 +34,10 @@ struct Header {
   uint32_t reserved = 0;
   uint64_t lengths = 0;
   uint64_t loss_tokens = 0;
+  uint64_t content = 0;  ///< Dataset::content; since version 3
+  [[nodiscard]] size_t size() const { return version == kWithoutContent ? kHeaderWithoutContent : sizeof(Header); }
 };
-static_assert(sizeof(Header) == 32);
+static_assert(sizeof(Header) == 40);
 
 Error system_error(std::string_view action, const std::filesystem::path& file, int number) {
   const auto status = number == ENOENT                                           ? Status::kNotFound
@@ -109,7 +113,8 @@ void append(Draft& draft, const Lengths& values) {
 Result<> same_as_there(const std::filesystem::path& file, const Dataset& dataset) {
   Result<Dataset> there = read_dataset(file);
   if (!there) return failed(std::move(there));
-  if (there->lengths == dataset.lengths && there->loss_tokens == dataset.loss_tokens) return {};
+  const bool other_content = there->content != 0 && dataset.content != 0 && there->content != dataset.content;
+  if (there->lengths == dataset.lengths && there->loss_tokens == dataset.loss_tokens && !other_content) return {};
   return failed(
       Status::kFailedPrecondition,
       fmt::format(
@@ -132,17 +137,20 @@ Result<Header> checked_header(const std::filesystem::path& file, std::string_vie
     return failed(Status::kDataLoss,
                   fmt::format("{} is not a lengths file: it does not start with PLIANTDS", file.string()));
   }
-  if (bytes.size() < sizeof(header)) return damaged(fmt::format("{} bytes are less than its header", bytes.size()));
-  std::memcpy(&header, bytes.data(), sizeof(header));
-  if (header.version != kVersion) {
-    return failed(Status::kUnimplemented, fmt::format("{} has format version {}; this Pliant reads version {}",
-                                                      file.string(), header.version, kVersion));
+  const auto too_short = [&] { return damaged(fmt::format("{} bytes are less than its header", bytes.size())); };
+  if (bytes.size() < kHeaderWithoutContent) return too_short();
+  std::memcpy(static_cast<void*>(&header), bytes.data(), kHeaderWithoutContent);
+  if (header.version != kVersion && header.version != kWithoutContent) {
+    return failed(Status::kUnimplemented, fmt::format("{} has format version {}; this Pliant reads versions {} and {}",
+                                                      file.string(), header.version, kWithoutContent, kVersion));
   }
+  if (bytes.size() < header.size()) return too_short();
+  std::memcpy(&header, bytes.data(), header.size());
   constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max() / 32;
   if (header.lengths > kMost || (header.loss_tokens != 0 && header.loss_tokens != header.lengths)) {
     return damaged(fmt::format("it counts {} lengths and {} loss token counts", header.lengths, header.loss_tokens));
   }
-  const uint64_t expected = sizeof(header) + (header.lengths + header.loss_tokens) * sizeof(int32_t) + sizeof(uint32_t);
+  const uint64_t expected = header.size() + (header.lengths + header.loss_tokens) * sizeof(int32_t) + sizeof(uint32_t);
   if (bytes.size() != expected) {
     return damaged(fmt::format("{} sequences take {} bytes, it has {}", header.lengths, expected, bytes.size()));
   }
@@ -163,6 +171,7 @@ Result<> write_dataset_once(const std::filesystem::path& file, const Dataset& da
   Header header;
   header.lengths = dataset.lengths.size();
   header.loss_tokens = dataset.loss_tokens.size();
+  header.content = dataset.content;
   draft.append(&header, sizeof(header));
   append(draft, dataset.lengths);
   append(draft, dataset.loss_tokens);
@@ -182,10 +191,10 @@ Result<Dataset> read_dataset(const std::filesystem::path& file) {
   const Result<Header> header = checked_header(file, bytes);
   if (!header) return tl::unexpected<Error>(header.error());
   const auto values = [&](size_t first, size_t count) {
-    const auto* start = reinterpret_cast<const int32_t*>(bytes.data() + sizeof(Header)) + first;
+    const auto* start = reinterpret_cast<const int32_t*>(bytes.data() + header->size()) + first;
     return count == 0 ? Lengths() : Lengths(std::span(start, count), *read);
   };
-  return Dataset{values(0, header->lengths), values(header->lengths, header->loss_tokens)};
+  return Dataset{values(0, header->lengths), values(header->lengths, header->loss_tokens), {}, header->content};
 }
 
 }  // namespace pliant::data

@@ -179,7 +179,9 @@ TEST_CASE_FIXTURE(Files, "an index that is wrong is refused by name") {
 
 TEST_CASE_FIXTURE(Files, "the data set that a job left in its run directory is lengths, and damage is named") {
   const auto file = *this / "dataset.bin";
-  REQUIRE(pliant::data::write_dataset_once(file, {{5, 6, 7}, {4, 5, 6}}).has_value());
+  REQUIRE(pliant::data::write_dataset_once(file, {{5, 6, 7}, {4, 5, 6}, {}, 77}).has_value());
+  CHECK(pliant::data::read_dataset(file)->content == 77);
+  CHECK_FALSE(pliant::data::write_dataset_once(file, {{5, 6, 7}, {4, 5, 6}, {}, 78}).has_value());
   CHECK(read_lengths(file) == Lengths{5, 6, 7});
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
   CHECK(mentions(refusal_of(file), "is damaged"));
