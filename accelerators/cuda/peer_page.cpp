@@ -62,9 +62,10 @@ uint64_t CallRing::post(const CallNote& note) {
   const uint64_t number = posted_.load(std::memory_order_relaxed);
   Words& to = words_[number % kKept];
   const uint64_t what = pack(note);
-  to.what.store(what, std::memory_order_relaxed);
-  to.count.store(note.count, std::memory_order_relaxed);
-  to.history.store(history_, std::memory_order_relaxed);
+  // Released, so that who reads one of these words has seen the number that was posted before them.
+  to.what.store(what, std::memory_order_release);
+  to.count.store(note.count, std::memory_order_release);
+  to.history.store(history_, std::memory_order_release);
   history_ = digest(history_, what, note.count);
   // Of two ranks that post and then look, one sees what the other has posted.
   posted_.store(number + 1, std::memory_order_seq_cst);
@@ -74,10 +75,9 @@ uint64_t CallRing::post(const CallNote& note) {
 std::optional<CallRing::Entry> CallRing::at(uint64_t number) const {
   if (posted_.load(std::memory_order_seq_cst) <= number) return std::nullopt;
   const Words& from = words_[number % kKept];
-  const uint64_t what = from.what.load(std::memory_order_relaxed);
-  const uint64_t count = from.count.load(std::memory_order_relaxed);
-  const uint64_t history = from.history.load(std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_acquire);
+  const uint64_t what = from.what.load(std::memory_order_acquire);
+  const uint64_t count = from.count.load(std::memory_order_acquire);
+  const uint64_t history = from.history.load(std::memory_order_acquire);
   // Whoever writes over it has posted all that is kept.
   if (posted_.load(std::memory_order_relaxed) >= number + kKept) return std::nullopt;
   return Entry{unpack(what, count), history};
