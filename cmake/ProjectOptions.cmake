@@ -96,7 +96,7 @@ function(pliant_own_plugin target)
   pliant_add_plugin(${target} ${arg_UNPARSED_ARGUMENTS})
   target_link_libraries(${target} PRIVATE pliant_warnings)
   pliant_precompiled_as(${target} pliant_plugin_headers)
-  if(arg_TESTKIT OR "${ARGN}" MATCHES "KIND;(lr|rendezvous)")
+  if(arg_TESTKIT OR "${ARGN}" MATCHES "KIND;(elasticity|lr|rendezvous)")
     target_compile_options(${target} PRIVATE ${PLIANT_PATIENT_OPTIONS}) # called once a step or less, or by tests alone
   endif()
   set_property(GLOBAL APPEND PROPERTY PLIANT_OWN_PLUGINS ${target})
