@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Measures what elasticity costs: jobs of samples/tinylm beside a bare loop, killed workers, digests; one table.
+"""Measures what elasticity costs: jobs of samples/tinylm beside a bare loop, killed workers, digests, sharded state; one table.
 
-    scripts/bench-elasticity [--cost] [--digest] [--recovery] [--all] [OPTION ...]
+    scripts/bench-elasticity [--cost] [--digest] [--recovery] [--sharded] [--memory] [--all] [OPTION ...]
 
 --cost, the default: in each round a job of one worker in fast mode, the bare loop, the same job in deterministic mode; then jobs
 at --workers in both modes, each followed by PyTorch's DistributedDataParallel at as many ranks. Speeds are tokens a second from
@@ -12,6 +12,11 @@ Every process computes on one thread. That the bare loop has the losses of the j
 --digest: rounds of jobs with run.digest_every = 1 and = 0. --recovery: jobs of samples/device_trainer with next to no weights, in
 each of which one worker is killed, by turns of every rank and at every point of a step; `seconds_lost` of `pliant run --json` is the
 time between the commits before and after the kill less a usual step.
+
+--sharded: in each round the replicated job and those with [coordinator] use = "zero3" and "eager", in both modes; losses in
+deterministic mode must be the same to the bit. --memory: a model of 38 million weights, replicated and with each coordinator, a few
+steps at 1, 2 and 4 workers: the most that a worker held, in proportional shares of pages (PSS) and by the job's own
+books; a + b / N is fitted to both.
 
 The peer needs a Python with torch (Debian: python3-torch), which Pliant itself does not; without it it is left out.
 """
@@ -25,12 +30,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 
 import tables
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 POINTS = ("forward", "reduce", "vote", "commit", "apply")
+COORDINATORS = ("zero3", "eager")
+LARGE = ["app.dim=768", "app.layers=5", "app.heads=12", "app.vocab=2048", "sampler.best_fit.max_tokens=512",
+         'elasticity."v0.1".max_train_batch_size=4', 'elasticity."v0.1".micro_batch_sizes=[1]']
 GOAL_S = 0.1  # a kill should cost no more, with near-empty steps
 # Rounding alone takes the losses of another implementation apart, step by step; by then they are still the same.
 STEPS_THAT_AGREE, AGREE_TO = 5, 1e-5
@@ -197,6 +206,102 @@ def cost_of_digests(jobs, rounds):
     return rows
 
 
+def cost_of_shards(jobs, rounds):
+    """Replicated and sharded jobs by turns."""
+    rows = []
+    for workers in jobs.given.workers:
+        for deterministic in (False, True):
+            speeds = {how: [] for how in ("replicated", *COORDINATORS)}
+            for number in range(rounds):
+                tell(f"sharded, {workers} workers, {'deterministic' if deterministic else 'fast'}, round {number + 1} of {rounds}...")
+                reference = None
+                for how in speeds:
+                    sets = [] if how == "replicated" else [f'coordinator.use="{how}"']
+                    found, losses = jobs.tinylm(workers, deterministic, *sets)
+                    speeds[how].append(found)
+                    reference = reference or losses
+                    if deterministic:
+                        check_same(losses, reference, f"the job with {how}")
+            rows.append({"workers": workers, "deterministic": deterministic, **{how: spread(all_) for how, all_ in speeds.items()},
+                         **{f"{how}_to_replicated": ratios(speeds[how], speeds["replicated"]) for how in COORDINATORS}})
+    return rows
+
+
+def pss_of(pid):
+    """Bytes, or 0 where the process is gone."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as file:
+            return next(1024 * int(line.split()[1]) for line in file if line.startswith("Pss:"))
+    except (OSError, StopIteration):
+        return 0
+
+
+def workers_below(pid):
+    """Processes of tinylm that descend from `pid`."""
+    parents = {}
+    for each in os.listdir("/proc"):
+        try:
+            fields = pathlib.Path("/proc", each, "stat").read_text(encoding="utf-8").rsplit(")", 1)
+            parents[int(each)] = (int(fields[1].split()[1]), fields[0].split("(", 1)[1])
+        except (OSError, ValueError, IndexError):
+            continue
+    found = []
+    for each, (_, name) in parents.items():
+        at = each
+        while at in parents and at != pid:
+            at = parents[at][0]
+        if at == pid and name == "tinylm":
+            found.append(each)
+    return found
+
+
+def memory_of(jobs, workers, how):
+    """Bytes of the worker that held most: by PSS while the job ran, and by its books."""
+    command = [jobs.given.pliant, "run", jobs.given.config, "--json", "--log-dir", jobs.logs, "--workers", workers]
+    sets = [*jobs.given.set, *LARGE, "run.max_steps=3", "run.snapshot_every=0", "run.digest_every=0"]
+    for one in sets + ([] if how == "replicated" else [f'coordinator.use="{how}"']):
+        command += ["--set", one]
+    job = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+                           cwd=jobs.logs.parent)
+    most, done = {}, threading.Event()
+
+    def watch():
+        while not done.wait(0.05):
+            for pid in workers_below(job.pid):
+                most[pid] = max(most.get(pid, 0), pss_of(pid))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    out, err = job.communicate()
+    done.set()
+    watcher.join()
+    if job.returncode:
+        raise Wrong(f"a job of 38 million weights ended with {job.returncode}: {err.strip()[-600:]}")
+    summary = json.loads(out.splitlines()[-1])
+    shutil.rmtree(jobs.logs)
+    return {"pss": max(most.values(), default=0), "books": sum(summary.get("bytes_of_a_rank", {}).values())}
+
+
+def fit(points):
+    """a and b of a + b / N by least squares; `points`: (N, bytes)."""
+    xs, ys = [1 / n for n, _ in points], [y for _, y in points]
+    mean_x, mean_y = statistics.mean(xs), statistics.mean(ys)
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys)) / sum((x - mean_x) ** 2 for x in xs)
+    return {"a": mean_y - slope * mean_x, "b": slope}
+
+
+def memories(jobs):
+    rows = []
+    for how in ("replicated", *COORDINATORS):
+        row = {"how": how, "workers": []}
+        for workers in (1, 2, 4):
+            tell(f"memory of 38 million weights, {workers} workers, {how}...")
+            row["workers"].append({"workers": workers, **memory_of(jobs, workers, how)})
+        row.update({f"{kind}_fit": fit([(one["workers"], one[kind]) for one in row["workers"]]) for kind in ("pss", "books")})
+        rows.append(row)
+    return rows
+
+
 def recoveries(jobs, kills):
     """A job for each kill: seconds lost, by how the job goes on and how many workers it has."""
     config, steps = ROOT / "samples/device_trainer/pliant.toml", 120
@@ -255,7 +360,9 @@ def arguments_of(words):
     parser.add_argument("--cost", action="store_true", help="jobs beside the bare loop and the peer; the default")
     parser.add_argument("--digest", action="store_true", help="what comparing the ranks' states costs")
     parser.add_argument("--recovery", action="store_true", help="what a kill costs")
-    parser.add_argument("--all", action="store_true", help="all three")
+    parser.add_argument("--sharded", action="store_true", help="what cutting the state over the workers costs in speed")
+    parser.add_argument("--memory", action="store_true", help="what it saves in memory")
+    parser.add_argument("--all", action="store_true", help="all five")
     parser.add_argument("--rounds", type=positive, default=7, metavar="N", help="Default: 7")
     parser.add_argument("--steps", type=steps, default=30, metavar="N", help="of each run of tinylm. Default: 30")
     parser.add_argument("--kills", type=positive, default=20, metavar="N", help="for each row of --recovery. Default: 20")
@@ -269,8 +376,8 @@ def arguments_of(words):
     parser.add_argument("--json", action="store_true", help="print one JSON document in place of the tables")
     given = parser.parse_args(words)
     if given.all:
-        given.cost = given.digest = given.recovery = True
-    given.cost = given.cost or not (given.digest or given.recovery)
+        given.cost = given.digest = given.recovery = given.sharded = given.memory = True
+    given.cost = given.cost or not (given.digest or given.recovery or given.sharded or given.memory)
     build = (given.build or ROOT / "build/release").resolve()
     given.pliant, given.bare, given.config = build / "bin/pliant", build / "bench/bare_tinylm", given.config.resolve()
     if not os.access(given.pliant, os.X_OK):
@@ -294,6 +401,10 @@ def measure(given, folder, document):
         document["digests"] = cost_of_digests(jobs, given.rounds)
     if given.recovery:
         document["recovery"] = recoveries(jobs, given.kills)
+    if given.sharded:
+        document["sharded"] = cost_of_shards(jobs, given.rounds)
+    if given.memory:
+        document["memory"] = memories(jobs)
 
 
 def main():

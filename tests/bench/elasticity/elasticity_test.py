@@ -47,6 +47,11 @@ class Arithmetic(unittest.TestCase):
         commits = [{"tokens": tokens} for tokens in (1000, 30, 50, 40)]
         self.assertAlmostEqual(elasticity.usual_step({"tokens_per_second": 20.0}, commits), 2.0)
 
+    def test_what_falls_with_the_workers_is_fitted(self):
+        found = elasticity.fit([(1, 110.0), (2, 60.0), (4, 35.0)])
+        self.assertAlmostEqual(found["a"], 10.0)
+        self.assertAlmostEqual(found["b"], 100.0)
+
     def test_losses_of_the_loop_must_be_those_of_the_job_to_the_bit(self):
         elasticity.check_same([1.0, 2.0], [1.0, 2.0], "it")
         for losses, step in (([1.0, 2.0000000000000004], 1), ([1.0], 1), ([1.0, 2.0, 3.0], 2)):
@@ -95,6 +100,13 @@ class Runs(unittest.TestCase):
         for row in found["recovery"]:
             self.assertGreater(row["seconds_lost"]["median"], 0)
             self.assertGreater(row["usual_step_s"]["median"], 0)
+
+    @unittest.skipUnless(HAS_TINYLM, "no libtorch")
+    def test_sharded_jobs_stand_beside_replicated_ones(self):
+        found = self.document("--sharded", "--rounds", 1, "--steps", 3, "--workers", 2, *self.sets)
+        self.assertEqual([(row["workers"], row["deterministic"]) for row in found["sharded"]], [(2, False), (2, True)])
+        for row in found["sharded"]:
+            self.assertAlmostEqual(row["zero3_to_replicated"]["median"], row["zero3"]["median"] / row["replicated"]["median"])
 
     def test_wrong_arguments_are_refused(self):
         for words, said in ((["--steps", 1], "at least 2 steps"), (["--rounds", 0], "'0' is no number of at least 1"),

@@ -13,6 +13,14 @@ def milliseconds(found):
     return f"{1e3 * found['median']:.2f} ms ({1e3 * found['least']:.2f} to {1e3 * found['largest']:.2f})"
 
 
+def mebibytes(found):
+    return f"{found / (1 << 20):,.0f}"
+
+
+def fitted(found):
+    return f"{mebibytes(found['a'])} + {mebibytes(found['b'])} / N"
+
+
 def table(head, rows):
     return ["| " + " | ".join(head) + " |", "| " + " | ".join(["---"] * len(head)) + " |",
             *("| " + " | ".join(row) + " |" for row in rows), ""]
@@ -41,5 +49,15 @@ def text_of(document):
                        [[str(row["workers"]), row["on_loss"], str(row["seconds_lost"]["n"]), milliseconds(row["seconds_lost"]),
                          milliseconds(row["usual_step_s"]), "yes" if row["within_goal"] else "no"]
                         for row in document["recovery"]])
+    if "sharded" in document:
+        lines += table(["workers", "mode", "replicated, tokens/s", "zero3", "of replicated", "eager", "of replicated"],
+                       [[str(row["workers"]), "deterministic" if row["deterministic"] else "fast", rate(row["replicated"]),
+                         rate(row["zero3"]), part(row["zero3_to_replicated"]), rate(row["eager"]), part(row["eager_to_replicated"])]
+                        for row in document["sharded"]])
+    if "memory" in document:
+        lines += table(["MiB of a worker", *(f"{n} workers" for n in (1, 2, 4)), "a + b / N", "by its books", "a + b / N"],
+                       [[row["how"], *(mebibytes(one["pss"]) for one in row["workers"]), fitted(row["pss_fit"]),
+                         ", ".join(mebibytes(one["books"]) for one in row["workers"]) if row["how"] != "replicated" else "-",
+                         fitted(row["books_fit"]) if row["how"] != "replicated" else "-"] for row in document["memory"]])
     lines += [f"left out: {name}: {why}" for name, why in document["left_out"].items()]
     return "\n".join(lines)
