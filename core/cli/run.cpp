@@ -76,11 +76,11 @@ void add_run(CLI::App& app, Invocation& invocation) {
   command->add_option("--workers", arguments->workers, "Worker processes; the same as --set run.workers=N")
       ->check(CLI::PositiveNumber);
   command
-      ->add_option(
-          "--inject", arguments->injections,
-          "Kill on purpose: kill:rank=R,step=S[,at=forward|reduce|vote|commit|apply|copy] or kill:agent,step=S; "
-          "may be given again")
-      ->type_name("KILL")
+      ->add_option("--inject", arguments->injections,
+                   "Kill on purpose: kill:rank=R,step=S[,at=forward|reduce|vote|commit|apply|copy] or "
+                   "kill:agent,step=S; or have "
+                   "a rank leave once a step is committed: leave:rank=R,step=S; may be given again")
+      ->type_name("WHAT")
       ->take_all()
       ->expected(1);
   CLI::Option* resume = command

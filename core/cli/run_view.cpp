@@ -112,6 +112,9 @@ std::string summary_table(const JobSummary& s) {
       add("memory of a rank",
           fmt::format("weights {:.1f} MiB, optimizer {:.1f} MiB, gradients {:.1f} MiB; whole at once {:.1f} MiB",
                       mib(memory.weights), mib(memory.state), mib(memory.sums), mib(memory.gathered_most)));
+      if (s.bytes_moved > 0) {
+        add("state moved", fmt::format("{:.1f} MiB to new owners", mib(static_cast<uint64_t>(s.bytes_moved))));
+      }
     }
   }
   add("generations", std::to_string(s.generations));
@@ -147,6 +150,7 @@ std::string summary_json(const JobSummary& s) {
                                {"optimizer", memory.state},
                                {"gradients", memory.sums},
                                {"whole_at_once", memory.gathered_most}};
+    json["bytes_moved"] = s.bytes_moved;
   }
   json["total_steps"] = s.total_steps;
   json["resumed_from"] = s.resumed_from < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.resumed_from);

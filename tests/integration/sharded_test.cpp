@@ -99,6 +99,95 @@ TEST_CASE("a sharded job that loses a worker before its first snapshot begins an
   CHECK(job.ledger("restart").front().at("step") == 0);
 }
 
+TEST_CASE("a rate that follows the norms of micro-batches is the same at every number of workers") {
+  const std::vector<std::string> rule{"lr.use=\"adascale\"", "lr.optimizer=\"sgd_momentum\"", "lr.base_batch=30",
+                                      "lr.base_lr=0.001"};
+  std::vector<std::string> states;
+  for (const int64_t workers : {1, 2, 4}) {
+    JobRunner job;
+    states.push_back(state_after(job, arguments(workers, rule)));
+    CHECK(states.back() == states.front());
+    CHECK(states.back() != undisturbed());
+    CHECK(job.ledger("commit").back().at("lr").get<double>() > 0.001);
+  }
+}
+
+TEST_CASE("a rank that leaves gives what it owns to the others: no step is lost, and the bits are as undisturbed") {
+  for (const char* const leaver : {"0", "2"}) {
+    CAPTURE(leaver);
+    JobRunner job;
+    std::vector<std::string> command = arguments(4, {"run.snapshot_every=0"});
+    command.insert(command.end(), {"--inject", fmt::format("leave:rank={},step=6", leaver)});
+    const Ended ended = job.run(command);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(last_line(job.latest() / "digests.jsonl") == undisturbed());
+    CHECK(job.ledger("restart").empty());
+    REQUIRE(job.ledger("generation").size() == 2);
+    CHECK(job.ledger("generation").back().at("world_size") == 3);
+    CHECK(job.ledger("generation").back().at("next_step") == 7);
+    CHECK(ended.summary.at("bytes_moved") == 2 * 4096);  // of 9 chunks each of 3 owns 3
+    CHECK(has(ended.err, "has left"));
+  }
+}
+
+TEST_CASE("a rank that leaves as a snapshot is due loses neither") {
+  JobRunner job;
+  std::vector<std::string> command = arguments(4, {"run.snapshot_every=1"});
+  command.insert(command.end(), {"--inject", "leave:rank=0,step=6"});
+  CHECK(state_after(job, command) == undisturbed());
+  CHECK(job.ledger("restart").empty());
+}
+
+TEST_CASE("a rank that dies while parts of the state move takes the job back to its newest snapshot") {
+  for (const char* const rank : {"0", "2"}) {
+    CAPTURE(rank);
+    JobRunner job;
+    std::vector<std::string> command = arguments(4);
+    command.insert(command.end(),
+                   {"--inject", "leave:rank=1,step=6", "--inject", fmt::format("kill:rank={},step=6,at=copy", rank)});
+    CHECK(state_after(job, command) == undisturbed());
+    REQUIRE(job.ledger("restart").size() == 1);
+    CHECK(job.ledger("restart").front().at("step") == 4);
+  }
+}
+
+TEST_CASE("a worker that comes late gets its share from the others, in place") {
+  JobRunner job;
+  // Whoever replaces another takes longer than the others are willing to wait.
+  const std::filesystem::path slow = job.folder() / "slow.sh";
+  std::ofstream(slow) << "#!/bin/sh\n[ \"$TORCHELASTIC_RESTART_COUNT\" = 0 ] || sleep 7\nexec sharded_trainer\n";
+  std::filesystem::permissions(slow, std::filesystem::perms::owner_all);
+  std::vector<std::string> command =
+      arguments(4, {"run.max_steps=1000000", "run.epochs=1000000", fmt::format("run.command=[\"{}\"]", slow.string())});
+  command.insert(command.end(), {"--inject", "kill:rank=2,step=6"});
+  ::setenv("PATH", (std::string(PLIANT_BIN_DIR) + ":" + ::getenv("PATH")).c_str(), 1);
+  const pid_t pid = job.start(command);
+  REQUIRE(job.wait_for_commits(pid, 3));
+  REQUIRE(JobRunner::wait_until(pid, [&job] {
+    const auto generations = job.ledger("generation");
+    const auto commits = job.ledger("commit");
+    return generations.size() > 2 && !commits.empty() &&
+           commits.back().at("generation") == generations.back().at("generation");
+  }));
+  ::kill(pid, SIGINT);
+  const Ended ended = job.wait(pid);
+  INFO(ended.err);
+  CHECK(ended.exit_code == 130);
+  const auto generations = job.ledger("generation");
+  REQUIRE(generations.size() == 3);
+  CHECK(generations[1].at("world_size") == 3);
+  CHECK(generations[2].at("world_size") == 4);
+  CHECK(generations[2].at("reason") == "a worker joined");
+  CHECK(job.ledger("restart").size() == 1);            // for the death, and none for the join
+  CHECK(ended.summary.at("bytes_moved") == 2 * 4096);  // of 9 chunks the fourth of 4 owns 2
+  const std::string state = last_line(job.latest() / "digests.jsonl");
+  const int64_t steps = nlohmann::json::parse(state).at("step").get<int64_t>() + 1;
+  JobRunner other;
+  CHECK(state_after(other, arguments(1, {"coordinator.use=\"eager\"", "run.epochs=1000000",
+                                         fmt::format("run.max_steps={}", steps)})) == state);
+}
+
 TEST_CASE("a sharded job that is stopped keeps all parts of its state, and goes on with another number of workers") {
   JobRunner job;
   std::vector<std::string> command =

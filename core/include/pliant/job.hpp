@@ -15,11 +15,12 @@
 
 namespace pliant {
 
-/// A death to be arranged, for tests and for seeing what happens: "kill:rank=2,step=20,at=reduce" or
-/// "kill:agent,step=20".
+/// A death or an announced departure to be arranged, for tests and for seeing what happens:
+/// "kill:rank=2,step=20,at=reduce", "kill:agent,step=20" or "leave:rank=2,step=20".
 struct InjectedKill {
   bool agent = false;
-  int64_t rank = 0;  ///< of the generation that computes the step
+  bool leave = false;  ///< it leaves when the step is committed; `at` says nothing then
+  int64_t rank = 0;    ///< of the generation that computes the step
   int64_t step = 0;
   std::string at = "forward";  ///< forward, reduce, vote, commit, apply, or copy (half way through a joiner's
                                ///< copy, the first from `step` on); the agent knows vote and commit
@@ -96,6 +97,7 @@ struct JobSummary {
   int64_t digests = 0;           ///< steps of this run at whose beginning the ranks' states were compared
   double digest_seconds = 0;     ///< that this took, on the slowest rank each time
   ShardedMemory sharded_memory;  ///< bytes by kind, the most of any worker; zeros where the job is not sharded
+  int64_t bytes_moved = 0;       ///< of a sharded state, from owner to owner while the job ran
   int64_t total_steps = 0;
   int64_t resumed_from = -1;  ///< step of the snapshot; -1 = a fresh job
   int64_t global_batch = 0;

@@ -36,6 +36,8 @@ class Encoder {
     }
   }
   void operator()(const char* key, const std::string& value) { object_[key] = value.substr(0, kLongestText); }
+  /// One that is of no use when it is cut.
+  void whole(const char* key, const std::string& value) { object_[key] = value; }
   void operator()(const char* key, const uint64_t& value) { object_[key] = std::to_string(value); }
   void operator()(const char* key, const BreakCause& value) { object_[key] = static_cast<int>(value); }
   void operator()(const char* key, const std::vector<Injection>& list) {
@@ -62,6 +64,7 @@ class Decoder {
   void operator()(const char* key, V& value) {
     value = object_.at(key).get<V>();
   }
+  void whole(const char* key, std::string& value) { (*this)(key, value); }
   void operator()(const char* key, double& value) {
     const json& field = object_.at(key);
     value = field.is_string() ? std::strtod(field.get_ref<const std::string&>().c_str(), nullptr) : field.get<double>();
@@ -106,11 +109,14 @@ void fields(Message& m, Coder& f) {
     f("pid", m.pid);
   } else if constexpr (std::is_same_v<M, Ready>) {
     f("fingerprint", m.fingerprint), f("device", m.device), f("device_name", m.device_name);
-    f("host_visible", m.host_visible), f("sharded", m.sharded);
+    f("host_visible", m.host_visible), f("sharded", m.sharded), f("model", m.model);
   } else if constexpr (std::is_same_v<M, CommIdMade> || std::is_same_v<M, CommIdShared>) {
     f("generation", m.generation), f("id", m.id);
-  } else if constexpr (std::is_same_v<M, Joining> || std::is_same_v<M, Formed> || std::is_same_v<M, Abort>) {
+  } else if constexpr (std::is_same_v<M, Joining> || std::is_same_v<M, Abort>) {
     f("generation", m.generation);
+  } else if constexpr (std::is_same_v<M, Formed>) {
+    f("generation", m.generation), f("bytes_moved", m.bytes_moved);
+    f.whole("owners", m.owners);
   } else if constexpr (std::is_same_v<M, Copying>) {
     f("generation", m.generation), f("in_place", m.in_place);
   } else if constexpr (std::is_same_v<M, Holds>) {
@@ -139,7 +145,8 @@ void fields(Message& m, Coder& f) {
     f("micro_batch", m.micro_batch), f("donor", m.donor), f("copy_state", m.copy_state),
         f("wants_state", m.wants_state), f("compare", m.compare);
     f("restore", m.restore), rates_fields(m.rates, f);
-    f("injections", m.injections);
+    f("injections", m.injections), f("was", m.was), f("stay", m.stay);
+    f.whole("owners", m.owners);
   } else if constexpr (std::is_same_v<M, Commit>) {
     f("step", m.step), f("skip", m.skip), f("wait", m.wait), f("snapshot", m.snapshot), f("compare", m.compare);
     rates_fields(m.rates, f);

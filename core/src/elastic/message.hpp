@@ -16,7 +16,7 @@ namespace pliant::elastic {
 
 /// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
 /// the environment, and a worker that speaks another refuses to begin.
-inline constexpr int kProtocol = 3;
+inline constexpr int kProtocol = 4;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill strikes.
@@ -50,6 +50,7 @@ struct Ready {
   std::string device_name{};
   bool host_visible = true;  ///< its device is the CPU, or has the CPU's memory
   bool sharded = false;      ///< its state is a part of the ranks' state: each holds what it owns
+  std::string model{};       ///< of a sharded job: digest of parameters, modules and what is kept for each weight, hex
 };
 /// Rank 0 made the id of the generation's communicator.
 struct CommIdMade {
@@ -63,11 +64,15 @@ struct Joining {
 /// All have joined, and what this rank gives of the state is at hand: it takes part in the copy.
 struct Copying {
   int64_t generation = 0;
-  bool in_place = false;  ///< from here until Formed it holds nothing: the copy is written over what it held
+  /// From here until Formed it holds nothing: the copy is written over what it held. Of a sharded job: parts of the
+  /// state move from here until all ranks are formed.
+  bool in_place = false;
 };
 /// The communicator stands and the state is that of next_step.
 struct Formed {
   int64_t generation = 0;
+  std::string owners{};     ///< of a sharded job: who owns what from now on (Ownership::save)
+  int64_t bytes_moved = 0;  ///< that this rank sent of the state to its new owners
 };
 /// Answer to Tell, and to a Commit that asks for the state: the committed steps that this worker's state holds; -1: it
 /// holds a part of a copy, which is nothing.
@@ -149,6 +154,12 @@ struct Form {
   bool compare = false;      ///< some ranks' states are copies that were never compared: take the first step's digest
   std::string restore;       ///< snapshot that the donor, or every rank of a sharded job, loads first; empty: the state
                              ///< it has
+  /// Of a sharded job whose state is there: who owns what so far (Ownership::save), the place there of each rank of
+  /// this generation, or -1, and how many of them own the state from now on. Where those are not all, the generation
+  /// makes no steps: the others give away what they own, and a generation without them follows.
+  std::string owners{};
+  std::vector<int64_t> was{};
+  int64_t stay = 0;
   std::vector<Injection> injections;
 };
 struct CommIdShared {

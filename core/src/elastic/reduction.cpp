@@ -242,6 +242,10 @@ void GradientReduction::measure_parts(bool on, std::span<const uint64_t> paramet
   state_->norm = PiecewiseNorm(parameters.empty() ? std::span<const uint64_t>(whole) : parameters);
 }
 
+void GradientReduction::measure(uint64_t offset, std::span<const float> values) {
+  state_->norm.add(offset, values);
+}
+
 void GradientReduction::look_for_not_finite(bool on) {
   state_->looked_at = on;
 }

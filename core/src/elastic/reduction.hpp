@@ -44,8 +44,12 @@ class GradientReduction {
   GradientReduction(GradientReduction&&) noexcept;
 
   /// From the next begin() on, the squared norm of every addend is taken: one more pass over it. `parameters`: elements
-  /// of those that the gradient consists of, in order, gradient_size in all; none is one.
+  /// of those that the gradient consists of, in order, gradient_size in all; none is one. Where the gradient is added
+  /// up elsewhere (gradient_size 0) they are its elements, and measure() gets them.
   void measure_parts(bool on, std::span<const uint64_t> parameters = {});
+
+  /// Elements [offset, offset + values.size()) of the next block's gradient, each of which comes once.
+  void measure(uint64_t offset, std::span<const float> values);
 
   /// From the next begin() on, NaN and infinities are looked for. On a device that is one more pass over the sums of
   /// this rank, whose rows are then told together.

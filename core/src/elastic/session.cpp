@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <sstream>
 #include <utility>
 
@@ -188,12 +189,6 @@ void Session::begin(Dataset dataset, TrainingState& program) {
   if (s.learning_rate->wants_job_length()) s.learning_rate->set_job_length(s.batches->job_length());
   s.balancer.emplace(s.config);
   if (s.sharded != nullptr) {
-    if (s.learning_rate->wants_gradient_norms()) {
-      throw Error(Status::kUnimplemented,
-                  "a rule of [lr] asks for the norms of micro-batches' gradients, which a sharded model does not have; "
-                  "choose another rule, or leave [coordinator] out",
-                  ExitCode::kUsage);
-    }
     // A balancer that deals otherwise than in turn is refused before the job begins.
     static_cast<void>(s.balancer->assign(row_costs(s.batches->at_step(0), s.batches->dataset(), s.balancer->rates()),
                                          {.world_size = s.config.run().workers,
@@ -208,11 +203,19 @@ void Session::begin(Dataset dataset, TrainingState& program) {
   }
   s.reduction.emplace(*s.accelerator, s.device, *s.program_stream, program.gradient_size(),
                       s.config.run().deterministic);
-  s.reduction->measure_parts(s.learning_rate->wants_gradient_norms());
+  const bool measures = s.learning_rate->wants_gradient_norms();
+  if (s.sharded != nullptr && measures) {
+    const std::array<uint64_t, 1> whole{s.sharded->model.elements()};
+    s.reduction->measure_parts(true, whole);
+    s.sharded->measure_gradients(
+        [&s](uint64_t offset, std::span<const float> values) { s.reduction->measure(offset, values); });
+  } else {
+    s.reduction->measure_parts(measures);
+  }
   s.reduction->look_for_not_finite(s.config.run().on_nonfinite != "ignore");
   or_throw(data::write_dataset_once(s.directory.dataset(), s.batches->dataset()));
   s.channel.send(elastic::Ready{s.fingerprint(), s.device, s.device_properties.name, s.device_properties.host_visible,
-                                s.sharded != nullptr});
+                                s.sharded != nullptr, s.sharded != nullptr ? s.digest_of_model() : std::string{}});
 }
 
 const Accelerator& Session::accelerator() {

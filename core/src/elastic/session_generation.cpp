@@ -104,6 +104,7 @@ bool Session::State::enter_generation() {
   communicator.clear();
   if (sharded == nullptr && form.rank == form.donor && !form.restore.empty()) load_snapshot();
   std::optional<elastic::SharedState> copied;
+  elastic::Formed formed{form.generation};
   try {
     std::optional<CommId> id;
     if (form.rank == 0) {
@@ -120,7 +121,7 @@ bool Session::State::enter_generation() {
     channel.send(elastic::Joining{form.generation});
     group.wait_ready();
     if (sharded != nullptr) {
-      form_shards();
+      formed = form_shards();
     } else if (form.copy_state) {
       copied = copy_state(group);
     }
@@ -135,8 +136,8 @@ bool Session::State::enter_generation() {
   }
   rates = form.rates;
   clock.skip_next();  // the first step of a generation warms up
-  channel.send(elastic::Formed{form.generation});
-  return true;
+  channel.send(formed);
+  return sharded == nullptr || form.owners.empty() || form.stay == form.world_size;
 }
 
 bool Session::State::join() {

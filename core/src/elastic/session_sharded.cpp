@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/result.hpp"
+#include "data/digest.hpp"
 #include "elastic/session_state.hpp"
 #include "elastic/snapshot_draft.hpp"
 
@@ -31,18 +32,42 @@ std::string Session::State::state_layout() const {
   return sharded != nullptr ? layout_of(names_of_shards(), sharded->model.elements()) : arrays->layout();
 }
 
-void Session::State::form_shards() {
-  const bool fresh = !form.restore.empty() || form.next_step == 0;
-  sharded->enter_group(communicator.get(), fresh);
-  if (!form.restore.empty()) {
-    load_snapshot();
-  } else if (fresh) {
-    sharded->initialise();
-    std::istringstream in(first_rest);
-    load_rest(in);
-    learning_rate->load(first_lr_state);
-    applied = 0;
+elastic::Formed Session::State::form_shards() {
+  Communicator& group = communicator.get();
+  if (form.owners.empty()) {
+    sharded->enter_group(group);
+    if (!form.restore.empty()) {
+      load_snapshot();
+    } else {
+      sharded->initialise();
+      std::istringstream in(first_rest);
+      load_rest(in);
+      learning_rate->load(first_lr_state);
+      applied = 0;
+    }
+    return {form.generation, sharded->ownership().save()};
   }
+  if (form.copy_state) {  // the rest; parts of the state move
+    elastic::SharedState copied = copy_state(group);
+    if (form.wants_state) take_state(std::move(copied));
+  }
+  const std::vector<int32_t> was(form.was.begin(), form.was.end());
+  const auto from = or_throw(sharded::Ownership::load(form.owners));
+  const int64_t holds = applied;
+  const uint64_t sent = sharded->enter_group(group, from, was, static_cast<int32_t>(form.stay), [&] {
+    applied = -1;  // until all of it has moved
+    channel.send(elastic::Copying{form.generation, true});
+    strike(elastic::InjectionPoint::kCopy);
+  });
+  applied = holds;
+  return {form.generation, sharded->ownership().save(), static_cast<int64_t>(sent)};
+}
+
+std::string Session::State::digest_of_model() const {
+  data::Digest of_model;
+  of_model.add(std::string_view(sharded->model.description()));
+  of_model.add(std::string_view(state_layout()));
+  return fmt::format("{:016x}", of_model.value());
 }
 
 void Session::State::read_shards(std::istream& in, const std::string& layout) {

@@ -174,7 +174,9 @@ struct Session::State {
   /// Names, types and shapes of the state's arrays.
   [[nodiscard]] std::string state_layout() const;
   /// This rank's shards in the group that stands, and what is in them.
-  void form_shards();
+  elastic::Formed form_shards();
+  /// Of the sharded model, hex: two programs of one digest have the same parameters, modules and optimizer states.
+  [[nodiscard]] std::string digest_of_model() const;
   void read_shards(std::istream& in, const std::string& layout);
   void write_part(const std::string& file);
   void finish_snapshot(const elastic::Assemble& order);

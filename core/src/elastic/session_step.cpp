@@ -282,7 +282,12 @@ std::optional<Committed> Step::commit() {
   s.in_generation = true;
   if (s.verdict->skip) return std::nullopt;  // Session::next goes on as after an update
   const double tokens = reduced->loss_tokens > 0 ? static_cast<double>(reduced->loss_tokens) : 1.0;
-  if (s.sharded != nullptr) return Committed(*this, reduced->loss_sum / tokens);
+  if (s.sharded != nullptr) {
+    if (s.learning_rate->wants_gradient_norms()) {
+      s.norms = elastic::norms_of(*reduced, s.sharded->squared_gradient_norm());
+    }
+    return Committed(*this, reduced->loss_sum / tokens);
+  }
   s.take_mean(reduced->gradient, 1.0 / tokens);
   if (s.learning_rate->wants_gradient_norms()) s.norms = elastic::norms_of(*reduced, s.norm_of_mean());
   return Committed(*this, reduced->loss_sum / tokens);

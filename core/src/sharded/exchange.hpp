@@ -12,18 +12,29 @@
 
 namespace pliant::sharded {
 
-/// A range of the flat space that becomes whole at `to`.
-struct GatherItem {
+/// Who owns which part of a range of the flat space: what a gather and a scatter of it go by.
+struct OwnersOfRange {
   FlatRange range;
+  std::vector<ShardPiece> pieces;  ///< ascending
+  std::vector<ShardPiece> own{};   ///< those of this rank
+  uint64_t owned = 0;              ///< elements in them
+  /// The owners' pieces lie in the range in the order of ranks, one for each: an all-gather makes it whole.
+  bool is_in_rank_order = false;
+  std::vector<uint64_t> counts{};  ///< by rank, where they do
+};
+
+/// A range that becomes whole at `to`.
+struct GatherItem {
+  const OwnersOfRange* of = nullptr;
   float* to = nullptr;
 };
 
-/// A range of the flat space, of which this rank has an addend, or none, for its owners.
+/// A range of which this rank has an addend, or none, for its owners.
 struct ScatterItem {
-  FlatRange range;
+  const OwnersOfRange* of = nullptr;
   const float* addend = nullptr;
   /// Room for the addends of the other ranks to what this rank owns of the range, rank after rank: (world size - 1) *
-  /// owned() floats.
+  /// owned floats.
   float* received = nullptr;
 };
 
@@ -31,31 +42,26 @@ struct ScatterItem {
 /// outlive this.
 class Exchange {
  public:
-  Exchange(Communicator& communicator, Stream& stream, const ShardLayout& layout, const Ownership& ownership);
+  Exchange(Communicator& communicator, Stream& stream);
 
   [[nodiscard]] int32_t rank() const { return rank_; }
   [[nodiscard]] int32_t world_size() const { return world_size_; }
-  /// Elements of the range that this rank owns. O(pieces).
-  [[nodiscard]] uint64_t owned(FlatRange range) const;
-  /// The pieces of the range that this rank owns, ascending.
-  [[nodiscard]] std::vector<ShardPiece> owned_pieces(FlatRange range) const;
+  /// O(log(runs) + pieces).
+  [[nodiscard]] OwnersOfRange owners_of(const ShardLayout& layout, const Ownership& ownership, FlatRange range) const;
 
   /// One collective. Straight from the owners' shards to where it belongs: a range whose owners lie in it in rank order
-  /// by one all-gather, any other by a message for each piece.
+  /// by one all-gather, any other by a message for each piece. O(items and their pieces).
   void gather(std::span<const GatherItem> items, const float* shard);
-  /// One collective. `adds[r]`: rank r has an addend.
+  /// One collective. `adds[r]`: rank r has an addend. O(items and their pieces).
   void scatter(std::span<const ScatterItem> items, const std::vector<bool>& adds);
   /// Where `received` has what rank `from` sent.
   [[nodiscard]] uint64_t place_of(int32_t from) const { return static_cast<uint64_t>(from < rank_ ? from : from - 1); }
 
  private:
-  void gather_in_order(const GatherItem& item, std::span<const ShardPiece> pieces, const float* shard);
-  void gather_by_messages(const GatherItem& item, std::span<const ShardPiece> pieces, const float* shard);
+  void gather_by_messages(const GatherItem& item, const float* shard);
 
   Communicator& communicator_;
   Stream& stream_;
-  const ShardLayout& layout_;
-  const Ownership& ownership_;
   int32_t rank_;
   int32_t world_size_;
 };

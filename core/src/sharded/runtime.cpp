@@ -77,26 +77,35 @@ FlatRange Runtime::range_of(uint32_t parameter) const {
 
 // The group.
 
-void Runtime::enter_group(Communicator& communicator, bool fresh) {
+void Runtime::enter_group(Communicator& communicator) {
   leave_group();
+  ownership_ = or_throw(Ownership::deal(layout_.chunks(), communicator.world_size()));
+  const int32_t chunks = ownership_.chunks_of(communicator.rank());
+  shards_.clear();
+  for (size_t i = 0; i < state_names_.size() + 1; ++i) {
+    shards_.push_back(make_shard(chunks));
+    program_.fill(shards_.back().pointer(), 0, shards_.back().bytes());
+  }
+  program_.synchronize();
+  sums_.resize(static_cast<uint64_t>(chunks) * static_cast<uint64_t>(layout_.chunk_elements()));
+  begin_group(communicator);
+}
+
+void Runtime::begin_group(Communicator& communicator) {
   communicator_ = &communicator;
   rank_ = communicator.rank();
-  const int32_t world_size = communicator.world_size();
-  if (fresh) {
-    ownership_ = or_throw(Ownership::deal(layout_.chunks(), world_size));
-    const uint64_t elements = static_cast<uint64_t>(ownership_.chunks_of(communicator.rank())) *
-                              static_cast<uint64_t>(layout_.chunk_elements());
-    shards_.clear();
-    for (size_t i = 0; i < state_names_.size() + 1; ++i) {
-      shards_.emplace_back(accelerator_, device_, elements * sizeof(float));
-      program_.fill(shards_.back().pointer(), 0, elements * sizeof(float));
-    }
-    program_.synchronize();
-    sums_.resize(elements);
+  exchange_.emplace(communicator, exchange_stream_);
+  owners_.clear();
+  for (uint32_t number = 0; number < model.parameters().size(); ++number) {
+    owners_.push_back(exchange_->owners_of(layout_, ownership_, range_of(number)));
   }
-  exchange_.emplace(communicator, exchange_stream_, layout_, ownership_);
-  coordinator_.set_model(model, memory_->budget(), sizeof(float), world_size);
+  coordinator_.set_model(model, memory_->budget(), sizeof(float), communicator.world_size());
   has_model_ = true;
+}
+
+Buffer Runtime::make_shard(int32_t chunks) const {
+  const uint64_t elements = static_cast<uint64_t>(chunks) * static_cast<uint64_t>(layout_.chunk_elements());
+  return {accelerator_, device_, elements * sizeof(float)};
 }
 
 void Runtime::leave_group() noexcept {
@@ -185,6 +194,22 @@ void Runtime::require_no_pass() const {
   if (in_pass_) throw Error(Status::kFailedPrecondition, "the pass before was not ended; call end_pass first");
 }
 
+void Runtime::follow_program() {
+  if (here_) {
+    if (!program_.is_idle()) program_.synchronize();
+    return;
+  }
+  program_point_->record(program_);
+  exchange_stream_.wait(*program_point_);
+}
+
+std::unique_ptr<Event> Runtime::take_event() {
+  if (spare_events_.empty()) return std::make_unique<Event>(accelerator_, device_);
+  std::unique_ptr<Event> event = std::move(spare_events_.back());
+  spare_events_.pop_back();
+  return event;
+}
+
 WholePiece Runtime::take(uint64_t count, const std::string& what) {
   if (memory_->budget() > 0 && memory_->taken() + count * sizeof(float) > memory_->budget()) drain_scatterings(true);
   return memory_->take(count, what);
@@ -261,10 +286,10 @@ void Runtime::gather(std::span<const pliant_action> group) {
     one.presence = Presence::kOnItsWay;
     one.gather = gathered_;
     if (model.parameter(action.parameter).elements > 0) {
-      items.push_back({range_of(action.parameter), one.value.floats()});
+      items.push_back({&owners_[action.parameter], one.value.floats()});
     }
   }
-  Gathering made{gathered_++, std::make_unique<Event>(accelerator_, device_)};
+  Gathering made{gathered_++, take_event()};
   if (!items.empty()) exchange_->gather(items, array(0));
   made.done->record(exchange_stream_);
   gatherings_.push_back(std::move(made));
@@ -279,6 +304,7 @@ void Runtime::wait(uint32_t parameter) {
   if (found == gatherings_.end()) return;  // it was waited for
   if (!here_) return program_.wait(*found->done);
   found->done->synchronize();
+  for (auto ended = gatherings_.begin(); ended <= found; ++ended) spare_events_.push_back(std::move(ended->done));
   gatherings_.erase(gatherings_.begin(), found + 1);  // they run in order
 }
 
@@ -290,10 +316,7 @@ void Runtime::release_whole(uint32_t parameter) {
   if (one.entered > 0 || one.by_hand) {
     refuse(fmt::format("releases {}, which is in use", name(parameter)));
   }
-  if (!here_) {  // what the program has enqueued may read it
-    program_point_->record(program_);
-    exchange_stream_.wait(*program_point_);
-  }
+  follow_program();  // what it has enqueued may read it
   one.value.reset();
   one.presence = Presence::kAway;
 }

@@ -59,9 +59,14 @@ class Runtime {
 
   // The group.
 
-  /// The ranks of a new generation: whatever the old one left is given up. `fresh`: shards have no values yet;
-  /// otherwise they are those of the last group, whose ranks these are.
-  void enter_group(Communicator& communicator, bool fresh);
+  /// The ranks of a new generation: whatever the old one left is given up, and shards have no values yet.
+  void enter_group(Communicator& communicator);
+  /// The ranks of a new generation that go on with what some of them own: `from` says what, `was` at which place there
+  /// each of them was, or -1. From now on the first `stay` ranks own it. Collective; no more of it moves than must, and
+  /// `begins` is called before any does. Returns the bytes that this rank sent. A rank from `stay` on owns nothing
+  /// afterwards, and a group that has one makes no steps.
+  uint64_t enter_group(Communicator& communicator, const Ownership& from, std::span<const int32_t> was, int32_t stay,
+                       const std::function<void()>& begins);
   /// The communicator is going. Waits for what it still moves.
   void leave_group() noexcept;
   /// First values: calls what the program gave.
@@ -73,6 +78,10 @@ class Runtime {
   // A step.
 
   void begin_step(int64_t rows, int64_t granule, const Assignment& assignment, bool look_for_not_finite);
+  /// Gets the gradient of each of this rank's passes with rows, in pieces of any order: elements from `offset` of the
+  /// flat space on, in host memory. Every element comes once in a pass.
+  using Measure = std::function<void(uint64_t offset, std::span<const float> values)>;
+  void measure_gradients(Measure measure) { measure_ = std::move(measure); }
   /// Passes that a step has on every rank.
   [[nodiscard]] size_t rounds() const { return sums_.rounds(); }
   /// That were made.
@@ -130,6 +139,12 @@ class Runtime {
     Direction direction;
   };
 
+  void begin_group(Communicator& communicator);
+  /// One array of so many chunks; its values are anything.
+  [[nodiscard]] Buffer make_shard(int32_t chunks) const;
+  struct Change;
+  /// Carries it out; returns the bytes that this rank sent.
+  uint64_t move(Communicator& communicator, const Change& change);
   [[nodiscard]] FlatRange range_of(uint32_t parameter) const;
   [[nodiscard]] float* array(size_t number) const { return static_cast<float*>(shards_[number].pointer()); }
   /// Throws kResourceExhausted where a module does not fit into the budget.
@@ -146,6 +161,11 @@ class Runtime {
   void drain_scatterings(bool all);
   void require_whole(uint32_t module, Direction direction) const;
   [[noreturn]] void refuse(const std::string& what) const;
+  [[nodiscard]] std::unique_ptr<Event> take_event();
+  /// What is exchanged from now on comes after what the program has enqueued.
+  void follow_program();
+  /// NULL: zeros.
+  void measure(uint32_t parameter, const float* there);
   [[nodiscard]] WholePiece take(uint64_t count, const std::string& what);
   [[nodiscard]] const std::string& name(uint32_t parameter) const { return model.parameter(parameter).name; }
   void end_step_of_coordinator();
@@ -162,6 +182,8 @@ class Runtime {
   ShardLayout layout_;
   Ownership ownership_;
   std::optional<Exchange> exchange_;
+  std::vector<OwnersOfRange> owners_;                 ///< by parameter, in this group
+  std::vector<std::unique_ptr<Event>> spare_events_;  ///< that nothing waits for any more
   Communicator* communicator_ = nullptr;
   int32_t rank_ = 0;
   std::vector<Buffer> shards_;  ///< weights, then the states
@@ -179,6 +201,8 @@ class Runtime {
   bool has_rows_ = false;
   bool pass_is_finite_ = true;
   bool look_for_not_finite_ = false;
+  Measure measure_;
+  std::vector<float> measured_;  ///< on the host
   const SumRound* round_ = nullptr;
   size_t passes_ = 0;
   std::vector<RowRange> blocks_;  ///< of this rank

@@ -85,26 +85,25 @@ void Runtime::reduce(std::span<const uint32_t> parameters) {
       gradient(parameter);
       one.is_reduced = true;
     }
-    const FlatRange range = range_of(parameter);
-    ScatterItem item{range, has_rows_ ? one.gradient.floats() : nullptr, nullptr};
+    const OwnersOfRange& owners = owners_[parameter];
+    ScatterItem item{&owners, has_rows_ ? one.gradient.floats() : nullptr, nullptr};
     made.parameters.push_back(parameter);
     made.gradients.push_back(std::move(one.gradient));
-    made.received.push_back(
-        take(others * exchange_->owned(range), fmt::format("parts of the gradient of {}", row.name)));
+    made.received.push_back(take(others * owners.owned, fmt::format("parts of the gradient of {}", row.name)));
     item.received = made.received.back().floats();
     items.push_back(item);
   }
   if (items.empty()) return;
-  if (!here_) {  // the program's stream may still compute them
-    program_point_->record(program_);
-    exchange_stream_.wait(*program_point_);
+  follow_program();  // its stream may still compute them
+  if (has_rows_ && measure_) {
+    for (size_t i = 0; i < made.parameters.size(); ++i) measure(made.parameters[i], made.gradients[i].floats());
   }
   for (const ScatterItem& item : items) {
     if (!look_for_not_finite_ || item.addend == nullptr) continue;
-    if (!sums_.finite(item.addend, static_cast<uint64_t>(item.range.count))) pass_is_finite_ = false;
+    if (!sums_.finite(item.addend, static_cast<uint64_t>(item.of->range.count))) pass_is_finite_ = false;
   }
   exchange_->scatter(items, round_->adds);
-  made.done = std::make_unique<Event>(accelerator_, device_);
+  made.done = take_event();
   made.done->record(exchange_stream_);
   scatterings_.push_back(std::move(made));
   if (!here_) drain_scatterings(true);  // additions are enqueued behind what they wait for
@@ -114,16 +113,14 @@ void Runtime::add_received(Scattering& arrived) {
   std::vector<const float*> at(arrived.round->adds.size());
   for (size_t i = 0; i < arrived.parameters.size(); ++i) {
     const ParameterRow& row = model.parameter(arrived.parameters[i]);
-    const std::vector<ShardPiece> pieces = exchange_->owned_pieces(range_of(arrived.parameters[i]));
-    uint64_t owned = 0;
-    for (const ShardPiece& piece : pieces) owned += static_cast<uint64_t>(piece.range.count);
+    const OwnersOfRange& owners = owners_[arrived.parameters[i]];
     uint64_t done = 0;
-    for (const ShardPiece& piece : pieces) {
+    for (const ShardPiece& piece : owners.own) {
       for (int32_t rank = 0; rank < exchange_->world_size(); ++rank) {
         const bool is_own = rank == exchange_->rank();
         at[static_cast<size_t>(rank)] =
             is_own ? arrived.gradients[i].floats() + (piece.range.first - static_cast<int64_t>(row.offset))
-                   : arrived.received[i].floats() + exchange_->place_of(rank) * owned + done;
+                   : arrived.received[i].floats() + exchange_->place_of(rank) * owners.owned + done;
       }
       sums_.add(*arrived.round, static_cast<uint64_t>(piece.shard_offset), static_cast<uint64_t>(piece.range.count),
                 at);
@@ -140,8 +137,20 @@ void Runtime::drain_scatterings(bool all) {
       oldest.done->synchronize();
     }
     add_received(oldest);
+    if (here_) spare_events_.push_back(std::move(oldest.done));
     scatterings_.pop_front();
   }
+}
+
+void Runtime::measure(uint32_t parameter, const float* there) {
+  const ParameterRow& row = model.parameter(parameter);
+  if (here_ && there != nullptr) return measure_(row.offset, std::span(there, row.elements));
+  measured_.assign(row.elements, 0.0F);
+  if (there != nullptr) {
+    exchange_stream_.copy(measured_.data(), there, row.elements * sizeof(float));
+    exchange_stream_.synchronize();
+  }
+  measure_(row.offset, measured_);
 }
 
 void Runtime::end_pass() {
@@ -161,6 +170,9 @@ void Runtime::end_pass() {
     complete_.clear();
     if (!rest.empty()) reduce(rest);
     drain_scatterings(true);
+    for (uint32_t parameter = 0; has_rows_ && measure_ && parameter < held_.size(); ++parameter) {
+      if (model.parameter(parameter).frozen) measure(parameter, nullptr);  // zeros, as a whole gradient has there
+    }
     ++passes_;
   }
   in_pass_ = false;
@@ -181,7 +193,7 @@ GradientFacts Runtime::finish_gradient(double scale) {
   const uint64_t elements = model.elements();
   float* const total = sums_.total();
   const FlatRange all{0, static_cast<int64_t>(elements)};
-  const std::vector<ShardPiece> pieces = exchange_->owned_pieces(all);
+  const std::vector<ShardPiece> pieces = exchange_->owners_of(layout_, ownership_, all).own;
   const auto world_size = static_cast<size_t>(exchange_->world_size());
   std::vector<uint64_t> counts(world_size);
   for (const ShardPiece& piece : ownership_.pieces_of(layout_, all)) {
@@ -226,7 +238,7 @@ void Runtime::update(const std::function<void(const ShardRange&)>& each) {
   for (uint32_t parameter = 0; parameter < model.parameters().size(); ++parameter) {
     const ParameterRow& row = model.parameter(parameter);
     if (row.frozen || row.elements == 0) continue;
-    for (const ShardPiece& piece : exchange_->owned_pieces(range_of(parameter))) {
+    for (const ShardPiece& piece : owners_[parameter].own) {
       for (size_t i = 0; i < states.size(); ++i) states[i] = array(i + 1) + piece.shard_offset;
       ShardRange range;
       range.parameter = ParameterId{parameter};
@@ -238,6 +250,7 @@ void Runtime::update(const std::function<void(const ShardRange&)>& each) {
       each(range);
     }
   }
+  follow_program();
 }
 
 void Runtime::add_over_ranks(std::span<uint64_t> values) {

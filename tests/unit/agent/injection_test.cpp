@@ -12,12 +12,18 @@ TEST_CASE("an injection names a rank, a step and a point") {
   CHECK(kill.at == "reduce");
   CHECK(pliant::parse_injection("kill:rank=0,step=1").at == "forward");
   CHECK(pliant::parse_injection("kill:agent,step=3").agent);
+  CHECK_FALSE(kill.leave);
+  const auto leave = pliant::parse_injection("leave:rank=2,step=20");
+  CHECK(leave.leave);
+  CHECK(leave.rank == 2);
+  CHECK(leave.step == 20);
 }
 
 TEST_CASE("a wrong injection is refused with its grammar") {
-  for (const char* text : {"", "kill", "kill:", "kill:rank=1", "kill:step=1", "kill:rank=-1,step=1",
-                           "kill:rank=1,step=x", "kill:rank=1,agent,step=2", "kill:rank=1,step=2,at=lunch",
-                           "kill:agent,step=2,at=forward", "stop:rank=1,step=2"}) {
+  for (const char* text :
+       {"", "kill", "kill:", "kill:rank=1", "kill:step=1", "kill:rank=-1,step=1", "kill:rank=1,step=x",
+        "kill:rank=1,agent,step=2", "kill:rank=1,step=2,at=lunch", "kill:agent,step=2,at=forward", "stop:rank=1,step=2",
+        "leave:rank=1", "leave:agent,step=2", "leave:rank=1,step=2,at=vote"}) {
     INFO(text);
     try {
       pliant::parse_injection(text);

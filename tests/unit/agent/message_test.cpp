@@ -92,6 +92,23 @@ TEST_CASE("a form carries its injections") {
   CHECK(got.restore == form.restore);
 }
 
+TEST_CASE("a map of owners travels whole, however long it is") {
+  Form form;
+  form.owners = std::string(200000, 'x');
+  form.was = {0, -1, 2};
+  form.stay = 2;
+  const auto got = std::get<Form>(*parse_to_worker(to_line(form)));
+  CHECK(got.owners == form.owners);
+  CHECK(got.was == form.was);
+  CHECK(got.stay == 2);
+  Formed formed;
+  formed.owners = form.owners;
+  formed.bytes_moved = 12;
+  const auto back = std::get<Formed>(*parse_from_worker(to_line(formed)));
+  CHECK(back.owners == form.owners);
+  CHECK(back.bytes_moved == 12);
+}
+
 TEST_CASE("text that is not valid UTF-8 does not end the conversation") {
   CHECK(parse_from_worker(to_line(Broken{1, "\xff\xfe broken", BreakCause::kShortage})));
 }

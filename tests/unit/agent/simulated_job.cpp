@@ -13,6 +13,14 @@ namespace {
 constexpr int64_t kMostEvents = 200000;
 constexpr int64_t kTick = 250;  // events
 
+std::set<int32_t> chunks_of(const sharded::Ownership& map, int32_t rank) {
+  std::set<int32_t> chunks;
+  for (const sharded::OwnedRun& run : map.runs_of(rank)) {
+    for (int32_t i = 0; i < run.chunks.count; ++i) chunks.insert(static_cast<int32_t>(run.chunks.first) + i);
+  }
+  return chunks;
+}
+
 uint64_t digest_of_state(const std::vector<SimulatedJob::Entry>& state) {
   data::Digest digest;
   for (const SimulatedJob::Entry& entry : state) {
@@ -182,7 +190,7 @@ void SimulatedJob::handle(WorkerId, Worker& worker) {
       worker.partial = false;
     }
     if (form->rank == 0 && worker.partial) return violate("a part of a copy is given to others");
-    if (form->rank == 0) donated_[form->generation][0] = worker.state;
+    if (form->rank == form->donor) donated_[form->generation][0] = worker.state;
     if (form->rank == 0) {
       worker.at = At::kJoining;
       worker.outbox.push_back(CommIdMade{form->generation, "id"});
@@ -214,6 +222,9 @@ void SimulatedJob::handle(WorkerId, Worker& worker) {
     if (commit->compare) worker.outbox.push_back(Holds{worker.holds(), true, digest_of_state(worker.state)});
     worker.at = commit->wait ? At::kWaiting : At::kComputing;
   } else if (const auto* save = std::get_if<Save>(&message)) {
+    if (disturbances_.sharded && worker.partial) {
+      return worker.outbox.push_back(SnapshotWritten{save->step, save->file, "it holds a part of a state"});
+    }
     if (save->step != worker.holds()) return violate("a worker is to save another state");
     if (disturbances_.sharded) return write_part(worker, save->step, save->file);
     snapshots_[save->step] = worker.state;
@@ -229,24 +240,74 @@ void SimulatedJob::handle(WorkerId, Worker& worker) {
 // From a snapshot or from nothing every rank takes the part of its rank; else it goes on with the one that it has.
 void SimulatedJob::take_shards(Worker& worker) {
   const Form& form = worker.form;
-  if (!form.restore.empty() || form.next_step == 0) {
+  const auto rank = static_cast<int32_t>(form.rank);
+  if (form.owners.empty()) {
     worker.state = form.restore.empty() ? std::vector<Entry>() : snapshots_.at(form.next_step);
-    worker.shards = form.generation;
-    worker.shard_rank = form.rank;
-    worlds_[form.generation] = form.world_size;
+    worker.partial = false;
+    worker.chunks = chunks_of(*sharded::Ownership::deal(kChunks, static_cast<int32_t>(form.world_size)), rank);
     return;
   }
-  if (worker.shards == 0 || worker.shard_rank != form.rank || worlds_.at(worker.shards) != form.world_size)
+  const auto was = static_cast<int32_t>(form.was.at(static_cast<size_t>(rank)));
+  const auto from = sharded::Ownership::load(form.owners);
+  if (was >= 0 && (worker.partial || worker.chunks != chunks_of(*from, was)))
     return violate("a rank is to go on with a part of the state that it has not");
 }
 
+sharded::MovePlan SimulatedJob::moves_of(const Form& form) const {
+  const auto from = sharded::Ownership::load(form.owners);
+  std::vector<int32_t> next(static_cast<size_t>(from->world_size()), sharded::kLeaves);
+  for (size_t i = 0; i < static_cast<size_t>(form.stay); ++i) {
+    if (form.was[i] >= 0) next[static_cast<size_t>(form.was[i])] = static_cast<int32_t>(i);
+  }
+  return *sharded::plan_moves(*from, static_cast<int32_t>(form.stay), next);
+}
+
+void SimulatedJob::finish_move(Worker& worker) {
+  const Form& form = worker.form;
+  const sharded::MovePlan plan = moves_of(form);
+  const auto rank = static_cast<int32_t>(form.rank);
+  int64_t sent = 0;
+  for (const sharded::Move& move : plan.moves) {
+    if (move.from == form.was[static_cast<size_t>(rank)]) sent += move.chunks.count;
+  }
+  if (form.was[static_cast<size_t>(rank)] < 0) worker.state = donated_.at(form.generation).at(0);
+  worker.chunks = rank < form.stay ? chunks_of(plan.to, rank) : std::set<int32_t>{};
+  worker.partial = false;
+  chunks_moved_ += sent;
+  if (static_cast<int64_t>(worker.state.size()) != form.next_step)
+    return violate("a worker joins with the wrong state");
+  worker.outbox.push_back(Formed{form.generation, plan.to.save(), sent});
+  worker.at = form.stay < form.world_size ? At::kWaiting : At::kComputing;
+}
+
+bool SimulatedJob::owns_once(int64_t generation) const {
+  size_t owned = 0;
+  std::set<int32_t> chunks;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.done || worker.form.generation != generation || worker.form.rank < 0) continue;
+    owned += worker.chunks.size();
+    chunks.insert(worker.chunks.begin(), worker.chunks.end());
+  }
+  return owned == kChunks && chunks.size() == kChunks;
+}
+
+bool SimulatedJob::all_parts_live() const {
+  std::set<int32_t> live;
+  for (const auto& [id, worker] : workers_) {
+    if (!worker.done && !worker.partial && !is_frozen(worker) && worker.state == lineage_)
+      live.insert(worker.chunks.begin(), worker.chunks.end());
+  }
+  return live.size() == kChunks;
+}
+
 void SimulatedJob::write_part(Worker& worker, int64_t step, const std::string& file) {
-  parts_[{worker.shards, step}].insert(worker.shard_rank);
+  parts_[{worker.form.generation, step}].insert(worker.chunks.begin(), worker.chunks.end());
   worker.outbox.push_back(PartWritten{step, file, "", 100});
+  worker.written = {worker.form.generation, step};
 }
 
 void SimulatedJob::assemble(Worker& worker, const Assemble& order) {
-  if (static_cast<int64_t>(parts_[{worker.shards, order.step}].size()) != worlds_.at(worker.shards))
+  if (worker.written.second != order.step || parts_[worker.written].size() != kChunks)
     violate("a snapshot is put together before all its parts are there");
   snapshots_[order.step] = {worker.state.begin(), worker.state.begin() + order.step};
   worker.outbox.push_back(SnapshotWritten{order.step, order.file, ""});
@@ -271,6 +332,13 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
         ++joined;
     }
     if (joined < worker.form.world_size) return;
+    if (!worker.form.owners.empty()) {
+      if (moves_of(worker.form).moves.empty()) return finish_move(worker);
+      worker.partial = true;
+      worker.outbox.push_back(Copying{worker.form.generation, true});
+      worker.at = At::kCopying;
+      return;
+    }
     if (disturbances_.in_place && worker.form.wants_state) {
       worker.partial = true;
       worker.outbox.push_back(Copying{worker.form.generation, true});
@@ -279,6 +347,20 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
     }
     if (worker.form.wants_state) worker.state = donated_.at(worker.form.generation).at(0);
     stand(worker);
+  } else if (worker.at == At::kCopying && !worker.form.owners.empty()) {
+    const auto moves = [&worker](const auto& entry) {
+      const Worker& other = entry.second;
+      return !other.done && other.form.generation == worker.form.generation && other.at >= At::kCopying;
+    };
+    const auto formed = [&worker](const auto& entry) {  // who leaves waits again
+      const Worker& other = entry.second;
+      return !other.done && other.form.generation == worker.form.generation && other.at == At::kWaiting &&
+             !other.partial;
+    };
+    const auto there = std::count_if(workers_.begin(), workers_.end(), [&](const auto& entry) {
+      return moves(entry) || (worker.form.stay < worker.form.world_size && formed(entry));
+    });
+    if (there >= worker.form.world_size) finish_move(worker);
   } else if (worker.at == At::kCopying) {
     worker.state = donated_.at(worker.form.generation).at(0);
     worker.partial = false;
@@ -293,6 +375,8 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
     worker.outbox.push_back(Reducing{worker.form.generation, step, digest_of(*own)});
     worker.at = At::kReducing;
   } else if (worker.at == At::kReducing && peers_reached(worker, At::kReducing)) {
+    if (disturbances_.sharded && !owns_once(worker.form.generation))
+      return violate("a part of the state has no owner, or two");
     const StepFacts facts = *facts_of(static_cast<int64_t>(worker.state.size()));
     const auto now = static_cast<int64_t>(worker.state.size());
     const bool compared =
@@ -315,7 +399,11 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
 void SimulatedJob::stand(Worker& worker) {
   if (static_cast<int64_t>(worker.state.size()) != worker.form.next_step)
     return violate("a worker joins with the wrong state");
-  worker.outbox.push_back(Formed{worker.form.generation});
+  Formed formed{worker.form.generation};
+  if (disturbances_.sharded) {
+    formed.owners = sharded::Ownership::deal(kChunks, static_cast<int32_t>(worker.form.world_size))->save();
+  }
+  worker.outbox.push_back(formed);
   const bool gave = worker.form.rank == 0 && worker.form.copy_state && !worker.state.empty();
   if (gave && disturbances_.corrupt_donor && !corrupted_ && random_() % 2 == 0) {
     corrupted_ = true;
@@ -408,6 +496,8 @@ Result<> SimulatedJob::record(const RestartRecord& record) {
     if (!disturbances_.sharded && !worker.done && !worker.partial && worker.state == lineage_)
       violate(fmt::format("the job goes back though worker {} lives", id));
   }
+  if (disturbances_.sharded && all_parts_live()) violate("the job goes back though all parts of its state are there");
+  ++restarts_;
   lineage_.resize(static_cast<size_t>(record.step), {0, 0});
   return {};
 }

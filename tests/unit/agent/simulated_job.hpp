@@ -13,6 +13,7 @@
 
 #include "elastic/agent/group.hpp"
 #include "elastic/snapshot.hpp"
+#include "sharded/moves.hpp"
 
 namespace pliant::elastic {
 
@@ -31,6 +32,7 @@ struct Disturbances {
   int64_t digest_every = 1;       ///< [run] digest_every of the workers
   bool corrupt_last = false;      ///< one worker comes to another state by the update of the last step
   bool sharded = false;           ///< each worker holds a part of the state
+  int64_t leaves_at = -1;         ///< rank 1 leaves when that step is committed
   bool in_place = false;          ///< states are copied over what a worker held, which takes a while
   int64_t longest_freeze = 6000;  ///< events, a thousandth of a second each; then it continues
 };
@@ -67,6 +69,9 @@ class SimulatedJob final : public GroupActions {
   [[nodiscard]] int healthy_killed() const { return healthy_killed_; }
   /// The most events between two commits, or between the first and the last event and their neighbours.
   [[nodiscard]] int64_t longest_gap() const { return longest_gap_; }
+  /// Sharded: parts that went to new owners, and generations that had to go back.
+  [[nodiscard]] int64_t chunks_moved() const { return chunks_moved_; }
+  [[nodiscard]] int restarts_of_lineage() const { return restarts_; }
   /// A violated invariant, or empty.
   [[nodiscard]] const std::string& violation() const { return violation_; }
 
@@ -114,9 +119,9 @@ class SimulatedJob final : public GroupActions {
     Form form;
     CostRates rates;  ///< of the step that it computes
     std::vector<Entry> state;
-    bool partial = false;  ///< the state is a part of a copy
-    int64_t shards = 0;    ///< sharded: the generation whose ranks' parts it has one of, as this rank
-    int64_t shard_rank = 0;
+    bool partial = false;                 ///< the state is a part of a copy
+    std::set<int32_t> chunks;             ///< sharded: that it owns
+    std::pair<int64_t, int64_t> written;  ///< sharded: generation and step of the part that it wrote last
     bool is_short = false;
     std::deque<ToWorker> inbox;
     std::deque<FromWorker> outbox;
@@ -132,6 +137,10 @@ class SimulatedJob final : public GroupActions {
   void progress(WorkerId id, Worker& worker);
   void stand(Worker& worker);
   void take_shards(Worker& worker);
+  void finish_move(Worker& worker);
+  [[nodiscard]] sharded::MovePlan moves_of(const Form& form) const;
+  [[nodiscard]] bool owns_once(int64_t generation) const;
+  [[nodiscard]] bool all_parts_live() const;
   void write_part(Worker& worker, int64_t step, const std::string& file);
   void assemble(Worker& worker, const Assemble& order);
   void strike();
@@ -143,8 +152,8 @@ class SimulatedJob final : public GroupActions {
   [[nodiscard]] bool peers_reached(const Worker& worker, At at) const;
   void violate(std::string what);
 
-  std::map<int64_t, int64_t> worlds_;                               ///< sharded: ranks of a set of parts
-  std::map<std::pair<int64_t, int64_t>, std::set<int64_t>> parts_;  ///< (set, step): ranks whose parts are written
+  static constexpr int32_t kChunks = 11;
+  std::map<std::pair<int64_t, int64_t>, std::set<int32_t>> parts_;  ///< (generation, step): chunks that are written
   int64_t steps_;
   std::mt19937 random_;
   Disturbances disturbances_;
@@ -172,6 +181,8 @@ class SimulatedJob final : public GroupActions {
   int healthy_killed_ = 0;
   int64_t longest_gap_ = 0;
   int64_t progress_at_ = 0;
+  int64_t chunks_moved_ = 0;
+  int restarts_ = 0;
   Group group_;
 };
 

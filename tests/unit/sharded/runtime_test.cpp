@@ -4,10 +4,13 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <mutex>
 #include <random>
 
+#include "elastic/piecewise_norm.hpp"
 #include "elastic/reduction.hpp"
 #include "pliant/optimizer.hpp"
 #include "unit/elastic/rank_group.hpp"
@@ -132,15 +135,23 @@ std::pair<std::vector<float>, double> mean_in_shards(const Accelerator& accelera
     Stream program(accelerator, 0);
     Runtime runtime(config_with(coordinator, deterministic), accelerator, 0, program, stream, {"moment"});
     const Toy toy(runtime);
-    runtime.enter_group(group, true);
+    runtime.enter_group(group);
     runtime.initialise();
+    const std::array<uint64_t, 1> all{Toy::elements()};
+    elastic::PiecewiseNorm of_pass(all);
+    runtime.measure_gradients(
+        [&of_pass](uint64_t offset, std::span<const float> values) { of_pass.add(offset, values); });
     for (int step = 0; step < 3; ++step) {  // a trace is recorded in the first, and followed from then on
       const Assignment dealt = share_out(
           rows,
           {.world_size = world_size, .micro_batch = 2, .granule = 2, .deterministic = deterministic, .in_turn = true});
       runtime.begin_step(rows, 2, dealt, true);
       const auto own = dealt.of(rank);
-      for (size_t i = 0; i < runtime.rounds(); ++i) make_pass(runtime, toy, i < own.size() ? own[i] : RowRange{});
+      for (size_t i = 0; i < runtime.rounds(); ++i) {
+        of_pass.clear();
+        make_pass(runtime, toy, i < own.size() ? own[i] : RowRange{});
+        if (i < own.size()) CHECK(of_pass.sum() == squared_norm(gradient_of(own[i])));
+      }
       REQUIRE(runtime.is_complete());
       norms[static_cast<size_t>(rank)] = runtime.finish_gradient(0.125).squared_norm;
     }
@@ -205,7 +216,7 @@ TEST_CASE("what a program does out of order is refused, by the module or paramet
     Runtime runtime(config_with("eager", true), accelerator, 0, program, stream, {});
     const Toy toy(runtime);
     CHECK(has(refusal([&] { runtime.begin_evaluation(); }), "has no group"));
-    runtime.enter_group(group, true);
+    runtime.enter_group(group);
     runtime.initialise();
     runtime.begin_step(4, 2, share_out(4, {.world_size = 1, .granule = 2, .deterministic = true}), true);
     CHECK(has(refusal([&] { runtime.begin_pass({2, 2}); }), "does not fit: micro-batch 0 of 2 is next"));
@@ -241,7 +252,7 @@ TEST_CASE("evaluation between passes gathers and leaves nothing behind, and a pa
     Stream program(accelerator, 0);
     Runtime runtime(config_with("zero3", true), accelerator, 0, program, stream, {});
     const Toy toy(runtime);
-    runtime.enter_group(group, true);
+    runtime.enter_group(group);
     runtime.initialise();
     runtime.begin_evaluation();
     runtime.enter(toy.layer, Direction::kForward);
@@ -253,7 +264,9 @@ TEST_CASE("evaluation between passes gathers and leaves nothing behind, and a pa
     runtime.enter(toy.embed, Direction::kForward);
     runtime.abandon();
     CHECK(runtime.memory().gathered == 0);
-    runtime.enter_group(group, false);
+    const Ownership owners = runtime.ownership();
+    const std::vector<int32_t> was{0, 1};
+    CHECK(runtime.enter_group(group, owners, was, 2, [] { FAIL("nothing has to move"); }) == 0);
     runtime.begin_step(4, 2, share_out(4, {.world_size = 2, .granule = 2, .deterministic = true, .in_turn = true}),
                        true);
     make_pass(runtime, toy, {2 * rank, 2});
@@ -263,13 +276,96 @@ TEST_CASE("evaluation between passes gathers and leaves nothing behind, and a pa
   });
 }
 
+/// Every element that this process owns has its first value, and its moment is minus its place in the model.
+void check_shards(Runtime& runtime, std::vector<int>& owned) {
+  for (const ShardRun& run : runtime.runs(1)) {
+    for (uint64_t k = 0; k < run.count; ++k) {
+      ++owned[run.first + k];
+      REQUIRE(run.at[k] == -static_cast<float>(run.first + k));
+    }
+  }
+  for (const ShardRun& run : runtime.runs(0)) {
+    for (uint64_t k = 0; k < run.count; ++k) {
+      uint32_t parameter = 0;
+      while (run.first + k >= Toy::offset(parameter) + Toy::kSizes[parameter]) ++parameter;
+      REQUIRE(run.at[k] == Toy::first_value(parameter, run.first + k - Toy::offset(parameter)));
+    }
+  }
+}
+
+TEST_CASE("what ranks own goes to those who stay or join, bit by bit, and no more of it than must") {
+  const Accelerator accelerator = test::open_host();
+  struct Turn {
+    std::vector<int32_t> processes;  ///< by rank
+    int32_t stay;
+    uint64_t chunks;  ///< that must move, of 5
+  };
+  // All begin; two leave, two others join, one leaves from the middle, all change places, one takes everything.
+  const std::vector<Turn> turns{{{0, 1, 2, 3}, 4, 0}, {{0, 2, 1, 3}, 2, 3},   {{0, 2}, 2, 0},
+                                {{0, 2, 4, 1}, 4, 2}, {{4, 0, 1, 2}, 3, 1},   {{1, 4, 0, 3}, 4, 1},
+                                {{3, 0, 4, 1}, 4, 0}, {{2, 0, 1, 3, 4}, 1, 5}};
+  std::vector<CommId> ids(turns.size());
+  std::vector<uint64_t> sent(turns.size());
+  std::vector<std::vector<int>> owned(turns.size(), std::vector<int>(Toy::elements()));
+  std::vector<std::vector<int32_t>> owners(turns.size());  // processes by rank
+  std::vector<Ownership> maps(turns.size());
+  std::mutex mutex;
+  test::run_healthy_ranks(accelerator, 5, [&](int32_t process, Communicator& everybody, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_with("eager", true), accelerator, 0, program, stream, {"moment"});
+    const Toy toy(runtime);
+    for (size_t i = 0; i < turns.size(); ++i) {
+      const Turn& turn = turns[i];
+      if (process == 0) ids[i] = accelerator.make_comm_id(static_cast<int32_t>(turn.processes.size()));
+      everybody.barrier(stream);
+      stream.synchronize();
+      const auto at = std::find(turn.processes.begin(), turn.processes.end(), process);
+      if (at != turn.processes.end()) {
+        const auto rank = static_cast<int32_t>(at - turn.processes.begin());
+        Communicator group(accelerator, 0, ids[i], rank, static_cast<int32_t>(turn.processes.size()));
+        group.wait_ready(60000);
+        uint64_t bytes = 0;
+        bool begun = false;
+        if (i == 0) {
+          runtime.enter_group(group);
+          runtime.initialise();
+          for (const ShardRun& run : runtime.runs(1)) {
+            for (uint64_t k = 0; k < run.count; ++k) run.at[k] = -static_cast<float>(run.first + k);
+          }
+        } else {
+          std::vector<int32_t> was;
+          for (const int32_t one : turn.processes) {
+            const auto place = std::find(owners[i - 1].begin(), owners[i - 1].end(), one);
+            was.push_back(place == owners[i - 1].end() ? -1 : static_cast<int32_t>(place - owners[i - 1].begin()));
+          }
+          bytes = runtime.enter_group(group, maps[i - 1], was, turn.stay, [&begun] { begun = true; });
+        }
+        const std::lock_guard lock(mutex);
+        CHECK(begun == (turn.chunks > 0));
+        sent[i] += bytes;
+        maps[i] = runtime.ownership();
+        owners[i].assign(turn.processes.begin(), turn.processes.begin() + turn.stay);
+        check_shards(runtime, owned[i]);
+        runtime.leave_group();
+      }
+      everybody.barrier(stream);
+      stream.synchronize();
+    }
+  });
+  for (size_t i = 0; i < turns.size(); ++i) {
+    CAPTURE(i);
+    CHECK(sent[i] == turns[i].chunks * 2 * 1024 * sizeof(float));
+    CHECK(std::count(owned[i].begin(), owned[i].end(), 1) == static_cast<std::ptrdiff_t>(Toy::elements()));
+  }
+}
+
 TEST_CASE("a gradient that is not finite on one rank is seen by all, and by that rank in its pass") {
   const Accelerator accelerator = test::open_host();
   test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& group, Stream& stream) {
     Stream program(accelerator, 0);
     Runtime runtime(config_with("eager", true), accelerator, 0, program, stream, {});
     const Toy toy(runtime);
-    runtime.enter_group(group, true);
+    runtime.enter_group(group);
     runtime.initialise();
     runtime.begin_step(4, 2, share_out(4, {.world_size = 2, .granule = 2, .deterministic = true, .in_turn = true}),
                        true);

@@ -663,6 +663,9 @@ int64_t Agent::digests() const {
 ShardedMemory Agent::sharded_memory() const {
   return state_->group ? state_->group->memory() : ShardedMemory{};
 }
+int64_t Agent::bytes_moved() const {
+  return state_->group ? state_->group->bytes_moved() : 0;
+}
 double Agent::digest_seconds() const {
   return state_->group ? state_->group->digest_seconds() : 0;
 }

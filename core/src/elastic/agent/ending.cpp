@@ -33,13 +33,18 @@ void Group::ended(WorkerId worker, const ExitStatus& status) {
   const auto lives = [this](WorkerId id) { return members_.contains(id) && members_.at(id).fenced.empty(); };
   const bool compares = phase_ == Phase::kSaving && saver_ < 0;
   const bool others = !compares || std::any_of(ranks_.begin(), ranks_.end(), lives);
-  const bool is_needed = sharded_ && std::count(owners_.begin(), owners_.end(), worker) > 0 &&
-                         !(parts_ && parts_->assembling && worker != owners_.front());
+  const bool is_writer = parts_ && std::count(parts_->writers.begin(), parts_->writers.end(), worker) > 0;
+  const bool has_written = is_writer && parts_->assembling && worker != parts_->writers.front();
+  const bool is_needed = sharded_ && std::count(owners_.begin(), owners_.end(), worker) > 0 && !has_written;
+  if (is_writer && !has_written) parts_.reset();
   if (phase_ == Phase::kSaving && worker != saver_ && others && !is_needed) {
     ++lost_while_saving_;
     const std::string how = member.fenced.empty() ? describe(status) + " after the last commit" : member.fenced;
     if (!member.is_void) actions_.event(fmt::format("{} {}", who, how), true);
     return compare_last_states();
+  }
+  if (member.leaves && member.told_to_stop) {
+    return actions_.event(fmt::format("{} has left", who), false);
   }
   std::string how = fmt::format("{} {}", who, describe(status));
   if (!member.fenced.empty()) how = fmt::format("{} {}", who, member.fenced);
@@ -113,8 +118,11 @@ void Group::request_stop(int exit_code) {
   look();
   if (stop_code_ != 0) return;
   stop_code_ = exit_code;
-  if (phase_ == Phase::kForming) abort_generation();
-  if (phase_ == Phase::kForming || phase_ == Phase::kStarting) stop_now();
+  // Parts of a state that are on their way come to their owners first.
+  const bool moves = phase_ == Phase::kForming && !owners_.empty() && !owners_live();
+  const bool forms = phase_ == Phase::kForming && !moves;
+  if (forms) abort_generation();
+  if (forms || phase_ == Phase::kStarting) stop_now();
 }
 
 void Group::fail(Verdict verdict) {
@@ -163,10 +171,8 @@ bool Group::save() {
 }
 
 bool Group::save_shards(const std::string& file) {
-  const bool all = !owners_.empty() && std::all_of(owners_.begin(), owners_.end(), [this](WorkerId id) {
-    const auto found = members_.find(id);
-    return found != members_.end() && found->second.fenced.empty() && !found->second.cannot_save;
-  });
+  const bool all = owners_live() && std::none_of(owners_.begin(), owners_.end(),
+                                                 [this](WorkerId id) { return members_.at(id).cannot_save; });
   if (!all) return false;
   phase_ = Phase::kSaving;
   saver_ = owners_.front();

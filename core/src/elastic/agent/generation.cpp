@@ -12,8 +12,6 @@ namespace {
 
 // A worker that replaces another is waited for at least so long, where nobody holds the state.
 constexpr double kStartPatience = 5;
-// A sharded job that could not write the snapshot that joiners need tries again after so long.
-constexpr double kSnapshotPatience = 30;
 
 std::string text_of(RowRange rows) {
   if (rows.count == 1) return fmt::format("row {}", rows.first);
@@ -66,10 +64,15 @@ void Group::regroup(const std::string& reason) {
   phase_ = Phase::kStarting;
   cut_off_at_.reset();
   if (pending_) return;
-  if (sharded_ && generations_ > 0 && !shards_are_there(usable_members(true))) lose_shards();
+  if (sharded_ && generations_ > 0 && !shards_are_there(usable_members(true))) {
+    // One that is stopped may continue; a snapshot is as good, and there.
+    if (owners_live() && !is_restorable() && stop_code_ == 0) return;
+    if (!owners_live() || is_restorable()) lose_shards();
+  }
   if (stop_code_ != 0) return stop_now();
+  if (!sharded_ && !hold_state(usable_members(true))) keep_leavers();
   std::vector<WorkerId> usable = usable_members(false);
-  const bool enough = hold_state(usable) && largest_world(static_cast<int64_t>(usable.size())) > 0;
+  const bool enough = hold_state(usable) && largest_world(static_cast<int64_t>(that_stay(usable).size())) > 0;
   if (!enough) usable = usable_members(true);  // what broke before is tried again before anything is given up
   if (!hold_state(usable)) {
     if (!sharded_ && generations_ > 0 && !is_restorable() && somebody_else_may_hold()) return;
@@ -79,10 +82,11 @@ void Group::regroup(const std::string& reason) {
   if (!snapshot_ && !usable.empty() && members_.at(usable.front()).surely_holds() < 0) {
     for (const WorkerId id : std::exchange(usable, {})) fence(id, "holds a part of a state that nobody holds whole");
   }
-  if (sharded_) keep_to_owners(usable);
-  const auto count = static_cast<int64_t>(usable.size());
+  const auto count = static_cast<int64_t>(that_stay(usable).size());
   if (const int64_t world_size = largest_world(count); world_size > 0) return form(usable, world_size, reason);
-  if (usable.size() < members_.size() || owed() > 0) return;  // some may still come, or be replaced
+  const auto leaving =
+      std::count_if(members_.begin(), members_.end(), [](const auto& entry) { return entry.second.leaves; });
+  if (count + leaving < static_cast<int64_t>(members_.size()) || owed() > 0) return;  // some may still come
   end({75, "no valid world size",
        fmt::format("{} workers are left and no valid world size is that small{}; {}", count, why_not(count), reason)},
       false);
@@ -91,7 +95,6 @@ void Group::regroup(const std::string& reason) {
 void Group::lose_shards() {
   owners_.clear();
   parts_.reset();
-  grow_when_saved_ = false;
   for (auto& [id, member] : members_) {
     member.holds = 0;
     member.may_hold = false;
@@ -99,14 +102,60 @@ void Group::lose_shards() {
   }
 }
 
-void Group::keep_to_owners(std::vector<WorkerId>& usable) const {
-  if (!shards_are_there(usable) || is_restorable()) return;
-  usable = owners_;
+void Group::take_over(const std::string& owners, int64_t bytes_moved) {
+  const auto count = stay_ > 0 ? stay_ : static_cast<int64_t>(ranks_.size());
+  owners_.assign(ranks_.begin(), ranks_.begin() + count);
+  shares_ = owners;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    Member& member = members_.at(ranks_[i]);
+    member.holds = static_cast<int64_t>(i) < count ? committed_ : 0;
+    member.may_hold = member.is_void = false;
+  }
+  if (bytes_moved > 0) {
+    bytes_moved_ += bytes_moved;
+    actions_.event(fmt::format("{} bytes of the state went to new owners ({})", bytes_moved, reason_), false);
+  }
+  dismiss_leavers();
+}
+
+std::string Group::announce_leavers(int64_t step) {
+  std::string who;
+  for (InjectedKill& one : options_.injections) {
+    if (!one.leave || one.step != step || one.rank < 0 || one.rank >= static_cast<int64_t>(ranks_.size())) continue;
+    const WorkerId id = ranks_[static_cast<size_t>(std::exchange(one.rank, -1))];
+    const auto others = static_cast<int64_t>(that_stay(ranks_).size()) - 1;
+    if (largest_world(others) == 0) {
+      actions_.event(fmt::format("{} cannot leave: {} workers would be left and no valid world size is that small{}",
+                                 label(id), others, why_not(others)),
+                     true);
+      continue;
+    }
+    members_.at(id).leaves = true;
+    who += fmt::format("{}{} leaves", who.empty() ? "" : ", ", label(id));
+  }
+  return who;
+}
+
+void Group::keep_leavers() {
+  for (auto& [id, member] : members_) {
+    if (!member.leaves || member.told_to_stop || member.surely_holds() != committed_) continue;
+    member.leaves = false;
+    actions_.event(fmt::format("{} stays: nobody else holds the state", label(id)), true);
+  }
+}
+
+void Group::dismiss_leavers() {
+  for (auto& [id, member] : members_) {
+    const bool owns = std::count(owners_.begin(), owners_.end(), id) > 0;
+    if (!member.leaves || owns || member.told_to_stop || !member.fenced.empty()) continue;
+    member.told_to_stop = true;
+    actions_.send(id, Stop{});
+  }
 }
 
 void Group::begin_parts(const std::string& file, bool ask) {
   if (file.empty() || owners_.empty()) return;
-  parts_ = Parts{committed_, file, {}, false};
+  parts_ = Parts{committed_, file, owners_, {}, false};
   if (!ask) return;
   for (const WorkerId id : owners_) actions_.send(id, Save{committed_, file});
 }
@@ -132,10 +181,10 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
   if (!generation) return wait_for_rendezvous(generation.error());
   refused_by_rendezvous_since_.reset();
   const bool has_shards = sharded_ && shards_are_there(usable);
-  const std::vector<WorkerId> next_ranks(usable.begin(), usable.begin() + world_size);
-  const bool moves = has_shards && next_ranks != owners_;
+  std::vector<WorkerId> next_ranks = that_stay(usable);
+  next_ranks.resize(static_cast<size_t>(world_size));
   const int64_t best = has_shards ? committed_ : members_.at(usable.front()).surely_holds();
-  const bool restore = snapshot_ && (snapshot_->step > best || moves);
+  const bool restore = snapshot_ && snapshot_->step > best;
   const int64_t next_step = restore ? snapshot_->step : best;
   if (next_step < committed_) {
     if (const auto recorded = actions_.record(RestartRecord{next_step}); !recorded) {
@@ -149,30 +198,52 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
       if (member.holds > next_step || member.may_hold) fence(id, "holds steps that the job has given up");
     }
   }
-  if (const auto recorded = actions_.record(GenerationRecord{*generation, world_size, next_step, reason}); !recorded) {
+  stay_ = 0;
+  if (has_shards && !restore) {  // those who own a part of the state and get no rank come along to give it away
+    for (const WorkerId id : owners_) {
+      if (std::count(next_ranks.begin(), next_ranks.end(), id) == 0) next_ranks.push_back(id);
+    }
+    if (static_cast<int64_t>(next_ranks.size()) > world_size) stay_ = world_size;
+  }
+  const GenerationRecord record{*generation, world_size, next_step, reason};
+  if (const auto recorded = stay_ > 0 ? Result<>{} : actions_.record(record); !recorded) {
     return end({code_of(recorded.error()), "failed", recorded.error().message()}, true);
   }
   generation_ = *generation;
-  ++generations_;
+  if (stay_ == 0) ++generations_;
+  bytes_of_formed_ = 0;
+  shares_of_formed_.clear();
   phase_ = Phase::kForming;
   progress_at_ = time();
   told_of_wait_ = id_shared_ = false;
   assignment_.reset();
   Form form;
   form.generation = generation_;
-  form.world_size = world_size;
+  form.world_size = static_cast<int64_t>(next_ranks.size());
   form.next_step = next_step;
   form.micro_batch = options_.micro_batch_of.at(world_size);
   form.rates = rates_;
-  if (restore) owners_.clear();  // they begin anew
-  parts_.reset();
+  if (has_shards && !restore) {
+    form.owners = shares_;
+    form.stay = stay_ > 0 ? stay_ : form.world_size;
+    for (const WorkerId id : next_ranks) {
+      const auto at = std::find(owners_.begin(), owners_.end(), id);
+      form.was.push_back(at == owners_.end() ? -1 : at - owners_.begin());
+      if (at == owners_.end()) form.copy_state = true;
+      if (form.was[static_cast<size_t>(form.donor)] < 0) form.donor = static_cast<int64_t>(form.was.size()) - 1;
+    }
+  } else {
+    owners_.clear();  // they begin anew
+    parts_.reset();
+  }
   if (!restore) ask_for_due_snapshot(usable.front());
   for (auto& [id, member] : members_) leave(id, member, std::count(usable.begin(), usable.end(), id) > 0);
   ranks_ = next_ranks;
-  form.copy_state =
-      !sharded_ && (restore || next_step == 0 || std::any_of(ranks_.begin(), ranks_.end(), [&](WorkerId id) {
-                      return members_.at(id).holds != next_step;
-                    }));
+  form.copy_state = sharded_
+                        ? form.copy_state
+                        : (restore || next_step == 0 || std::any_of(ranks_.begin(), ranks_.end(), [&](WorkerId id) {
+                             return members_.at(id).holds != next_step;
+                           }));
   const auto wants_state = [&](WorkerId id) {
     return !sharded_ && id != usable.front() && (restore || next_step == 0 || members_.at(id).holds != next_step);
   };
@@ -182,21 +253,24 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
     if (wants_state(id)) members_.at(id).origin = donor.origin;
     form.compare = form.compare || members_.at(id).origin != id;
   }
-  for (size_t i = 0; i < usable.size(); ++i) {
-    Member& member = members_.at(usable[i]);
-    const bool ranked = static_cast<int64_t>(i) < world_size;
-    member.rank = ranked ? static_cast<int64_t>(i) : -1;
+  for (const WorkerId id : usable) {
+    Member& member = members_.at(id);
+    const auto at = std::find(ranks_.begin(), ranks_.end(), id);
+    const bool ranked = at != ranks_.end();
+    member.rank = ranked ? at - ranks_.begin() : -1;
     member.stage = ranked ? Stage::kTold : Stage::kIdle;
     member.asked_at.reset();
     member.answered_at = time();
     Form own = form;
     own.rank = member.rank;
-    own.wants_state = wants_state(usable[i]);
+    own.wants_state =
+        sharded_ ? ranked && !form.was.empty() && form.was[static_cast<size_t>(member.rank)] < 0 : wants_state(id);
     member.may_hold = ranked && (own.wants_state || member.holds != next_step);
-    own.restore = restore && (i == 0 || sharded_) ? snapshot_->file : "";
+    own.restore = restore && (member.rank == 0 || sharded_) ? snapshot_->file : "";
     own.injections = injections_for(member.rank);
-    actions_.send(usable[i], own);
+    actions_.send(id, own);
   }
+  dismiss_leavers();
 }
 
 // It is asked before it hears of the generation, so that it writes first.
@@ -480,15 +554,14 @@ void Group::finish_step(const CommitRecord& record) {
   stalled_since_.reset();
   progress_at_ = time();
   const bool last = !actions_.has_step(committed_) || stop_code_ != 0;
+  const std::string leavers = announce_leavers(record.step);
   const bool grows = may_grow();
-  commit.wait = last || grows;
+  commit.wait = last || grows || !leavers.empty();
   commit.compare = last && options_.compare_states && !sharded_;
   const bool due =
       std::exchange(save_soon_, false) || (options_.snapshot_every > 0 && committed_ % options_.snapshot_every == 0);
-  // Those who join a sharded job take their parts from a snapshot.
-  const bool must = last || (grows && sharded_);
   const bool may = due && !(sharded_ && is_writing_parts());  // one that is under way is not overtaken
-  const bool writes = (must || may) && !commit.compare;
+  const bool writes = (last || may) && !commit.compare;
   if (writes) commit.snapshot = actions_.snapshot_path(committed_);
   if (due && writes) due_ = Due{committed_, ranks_.front()};
   if (sharded_) owners_ = ranks_;
@@ -506,8 +579,8 @@ void Group::finish_step(const CommitRecord& record) {
   if (last) {
     phase_ = Phase::kSaving;
     saver_ = commit.compare ? -1 : ranks_.front();
-  } else if (commit.wait && sharded_ && is_writing_parts()) {
-    grow_when_saved_ = true;
+  } else if (!leavers.empty()) {
+    regroup(leavers);
   } else if (commit.wait) {
     grown_at_ = time();
     regroup("a worker joined");
@@ -516,8 +589,7 @@ void Group::finish_step(const CommitRecord& record) {
 
 bool Group::may_grow() {
   if (members_.size() == ranks_.size()) return false;
-  if (grow_failed_at_ && time() - *grow_failed_at_ < kSnapshotPatience) return false;
-  const auto usable = static_cast<int64_t>(usable_members(false).size());
+  const auto usable = static_cast<int64_t>(that_stay(usable_members(false)).size());
   if (largest_world(usable) <= static_cast<int64_t>(ranks_.size())) return false;
   const double left = grown_at_ ? *grown_at_ + options_.min_resize_interval_s - time() : 0;
   if (left > 0 && !told_of_wait_) {

@@ -55,6 +55,7 @@ std::vector<WorkerId> Group::usable_members(bool barred) const {
   for (const auto& [id, member] : members_) {
     if (!member.ready || member.finished || !member.fenced.empty() || member.retires) continue;
     if (!barred && time() < member.barred_until) continue;
+    if (member.leaves && std::count(owners_.begin(), owners_.end(), id) == 0) continue;
     if (!is_away(id, member)) usable.push_back(id);
   }
   // Those that hold most come first and the order of ranks stays, so that a survivor gives its state and work moves
@@ -70,9 +71,23 @@ std::vector<WorkerId> Group::usable_members(bool barred) const {
 }
 
 bool Group::shards_are_there(const std::vector<WorkerId>& usable) const {
-  return !owners_.empty() && std::all_of(owners_.begin(), owners_.end(), [&usable](WorkerId id) {
-    return std::count(usable.begin(), usable.end(), id) > 0;
+  return owners_live() && std::all_of(owners_.begin(), owners_.end(), [&usable](WorkerId id) {
+           return std::count(usable.begin(), usable.end(), id) > 0;
+         });
+}
+
+bool Group::owners_live() const {
+  return !owners_.empty() && std::all_of(owners_.begin(), owners_.end(), [this](WorkerId id) {
+    const auto found = members_.find(id);
+    if (found == members_.end()) return false;
+    const Member& member = found->second;
+    return !member.finished && member.fenced.empty() && member.surely_holds() == committed_;
   });
+}
+
+std::vector<WorkerId> Group::that_stay(std::vector<WorkerId> workers) const {
+  std::erase_if(workers, [this](WorkerId id) { return members_.at(id).leaves; });
+  return workers;
 }
 
 bool Group::hold_state(const std::vector<WorkerId>& usable) const {
@@ -87,12 +102,12 @@ bool Group::is_restorable() const {
 bool Group::others_hold(WorkerId worker) const {
   std::vector<WorkerId> others = usable_members(false);
   others.erase(std::remove(others.begin(), others.end(), worker), others.end());
-  return hold_state(others) && largest_world(static_cast<int64_t>(others.size())) > 0;
+  return hold_state(others) && largest_world(static_cast<int64_t>(that_stay(others).size())) > 0;
 }
 
 bool Group::can_form_without(WorkerId worker) const {
   if (others_hold(worker)) return true;
-  const std::vector<WorkerId> usable = usable_members(false);
+  const std::vector<WorkerId> usable = that_stay(usable_members(false));
   const auto others = static_cast<int64_t>(usable.size()) - std::count(usable.begin(), usable.end(), worker);
   return generations_ > 0 && is_restorable() && largest_world(others) > 0;
 }
@@ -107,7 +122,7 @@ std::vector<Injection> Group::injections_for(int64_t rank) const {
   std::vector<Injection> armed;
   for (size_t i = 0; i < options_.injections.size(); ++i) {
     const InjectedKill& kill = options_.injections[i];
-    if (kill.agent || kill.rank != rank) continue;
+    if (kill.agent || kill.leave || kill.rank != rank) continue;
     armed.push_back({static_cast<int64_t>(i), kill.step, *parse_injection_point(kill.at)});
   }
   return armed;
@@ -152,6 +167,14 @@ void Group::on(WorkerId worker, Member& member, const Ready& message) {
         message.fingerprint, fingerprint_);
     if (generations_ == 0) return end({2, "failed", fmt::format("{} {}", label(worker), other)}, true);
     return fence(worker, other);
+  }
+  if (message.sharded && model_.empty()) model_ = message.model;
+  if (message.sharded && message.model != model_) {
+    return end({2, "failed",
+                fmt::format("{} has another model than the workers before it ({} instead of {}): other parameters, "
+                            "modules or names of what the optimizer keeps; all workers must build the same one",
+                            label(worker), message.model, model_)},
+               true);
   }
   member.ready = true;
   sharded_ = message.sharded;
@@ -207,22 +230,41 @@ void Group::on(WorkerId, Member& member, const Copying& message) {
     member.may_hold = true;
   }
   if (message.generation == generation_ && member.stage == Stage::kJoining) member.stage = Stage::kCopying;
+  const bool is_present = message.generation == generation_ && phase_ == Phase::kForming;
+  if (!sharded_ || !message.in_place || is_present) return;
+  if (phase_ == Phase::kStarting) return regroup(reason_);
+  if (phase_ != Phase::kForming && phase_ != Phase::kRunning) return;
+  abort_generation();  // it goes on with a part that this rank has begun to give away
+  regroup("a generation before ended in the middle of a move");
 }
 
-void Group::on(WorkerId, Member& member, const Formed& message) {
+void Group::on(WorkerId worker, Member& member, const Formed& message) {
   if (message.generation != generation_) return;
-  if (member.may_hold || phase_ == Phase::kForming) {  // also where the generation was given up meanwhile
+  // Also where the generation was given up meanwhile; but parts of a state are there once all ranks have theirs.
+  if (!sharded_ && (member.may_hold || phase_ == Phase::kForming)) {
     member.holds = committed_;
     member.may_hold = member.is_void = false;
   }
   if (phase_ != Phase::kForming) return;
+  if (sharded_ && member.stage < Stage::kFormed) {
+    if (shares_of_formed_.empty()) shares_of_formed_ = message.owners;
+    if (message.owners != shares_of_formed_) {
+      return end(
+          {1, "failed", fmt::format("{} came to another map of who owns what than the ranks before it", label(worker))},
+          true);
+    }
+    bytes_of_formed_ += message.bytes_moved;
+  }
   member.stage = std::max(member.stage, Stage::kFormed);
   for (const WorkerId rank : ranks_) {
     if (members_.at(rank).stage < Stage::kFormed) return;
   }
-  phase_ = Phase::kRunning;
   progress_at_ = time();
-  if (sharded_) owners_ = ranks_;
+  if (sharded_) {
+    take_over(shares_of_formed_, bytes_of_formed_);
+    if (stay_ > 0) return regroup(reason_);
+  }
+  phase_ = Phase::kRunning;
   actions_.event(fmt::format("generation {}: {} {} from step {} ({})", generation_, ranks_.size(),
                              ranks_.size() == 1 ? "rank" : "ranks", committed_, reason_),
                  false);
@@ -313,22 +355,15 @@ void Group::on(WorkerId worker, Member& member, const PartWritten& message) {
   }
   if (!error.empty()) return on(worker, member, SnapshotWritten{message.step, message.file, error});
   parts_->begins[worker] = message.begin;
-  if (parts_->begins.size() < owners_.size()) return;
+  if (parts_->begins.size() < parts_->writers.size()) return;
   parts_->assembling = true;
-  actions_.send(owners_.front(), Assemble{message.step, message.file});
+  actions_.send(parts_->writers.front(), Assemble{message.step, message.file});
 }
 
 void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) {
   if (sharded_) {
     if (!parts_ || parts_->file != message.file || parts_->step != message.step) return;
     parts_.reset();
-    if (!message.error.empty() && std::exchange(grow_when_saved_, false)) {
-      grow_failed_at_ = time();
-      actions_.event(fmt::format("no snapshot of step {} from {}: {}; the workers that wait join later", message.step,
-                                 label(worker), message.error),
-                     true);
-      return regroup("no snapshot for those who wait");
-    }
   }
   if (member.is_void || disputed_) return;
   const bool last = phase_ == Phase::kSaving && worker == saver_ && message.step == committed_;
@@ -366,10 +401,6 @@ void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) 
   snapshot_ = record;
   unconfirmed_.push_back({record, worker});
   if (compared || !options_.compare_states || sharded_) confirm_snapshots();
-  if (std::exchange(grow_when_saved_, false)) {
-    grown_at_ = time();
-    return regroup("a worker joined");
-  }
   if (!last) return let_retire(worker, member);
   if (!pending_) pending_ = verdict_when_saved();
   close();

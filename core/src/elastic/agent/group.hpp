@@ -140,6 +140,8 @@ class Group {
   [[nodiscard]] double digest_seconds() const { return digest_seconds_; }
   /// Of a sharded job: the most that a worker held, by kind, as far as workers have ended and said so.
   [[nodiscard]] const ShardedMemory& memory() const { return memory_; }
+  /// Of a sharded job: bytes of the state that ranks sent to those that own it now.
+  [[nodiscard]] int64_t bytes_moved() const { return bytes_moved_; }
   /// Injected kills that were not carried out.
   [[nodiscard]] std::vector<InjectedKill> unstruck() const;
 
@@ -190,8 +192,9 @@ class Group {
     std::optional<std::string> cut_off;  ///< lost its peers in this generation, in its words
     bool cannot_save = false;
     std::optional<Verdict> retires;  ///< is replaced once it has saved its state; the end of the job if it cannot
-    bool stays = false;              ///< was named for not ending
-    std::string fenced;              ///< why it was killed
+    bool leaves = false;  ///< was announced to leave: gets no rank, and is told to stop when it is not needed
+    bool stays = false;   ///< was named for not ending
+    std::string fenced;   ///< why it was killed
   };
 
   void on(WorkerId worker, Member& member, const Ready& message);
@@ -227,11 +230,10 @@ class Group {
 
   /// All owners of the committed state are among `usable`.
   [[nodiscard]] bool shards_are_there(const std::vector<WorkerId>& usable) const;
+  /// All of them live, and none was caught in the middle of a move.
+  [[nodiscard]] bool owners_live() const;
   /// A part of the state is gone: nobody holds it, and the job goes back to its newest snapshot.
   void lose_shards();
-  /// Whoever would change the ranks takes the state from a snapshot: without one of the committed state its owners go
-  /// on, in their order.
-  void keep_to_owners(std::vector<WorkerId>& usable) const;
   /// Has the owners write their parts of `file`.
   void begin_parts(const std::string& file, bool ask);
   /// Neither all parts nor the whole are on disk.
@@ -246,6 +248,16 @@ class Group {
   [[nodiscard]] bool somebody_else_may_hold();
   [[nodiscard]] bool starters_are_due() const;
   [[nodiscard]] std::string label(WorkerId worker) const;
+  /// Those that were not announced to leave.
+  [[nodiscard]] std::vector<WorkerId> that_stay(std::vector<WorkerId> workers) const;
+  /// All ranks stand: they own what they came to own.
+  void take_over(const std::string& owners, int64_t bytes_moved);
+  /// Marks who leaves after `step`; who that is, or empty.
+  std::string announce_leavers(int64_t step);
+  /// Where those who stay do not hold the state: those who would leave and do.
+  void keep_leavers();
+  /// Tells those to stop that leave and own nothing any more.
+  void dismiss_leavers();
   /// Sends Tell once.
   void ask(WorkerId worker, Member& member);
   void abort_generation();
@@ -344,13 +356,18 @@ class Group {
   struct Parts {
     int64_t step = 0;
     std::string file;
+    std::vector<WorkerId> writers;
     std::map<WorkerId, uint64_t> begins;  ///< of those who have: where the state begins in the file
-    bool assembling = false;              ///< all have; the first owner finishes it
+    bool assembling = false;              ///< all have; the first of them finishes it
   };
   std::optional<Parts> parts_;
-  bool grow_when_saved_ = false;          ///< sharded: workers join once the snapshot is there
-  std::optional<double> grow_failed_at_;  ///< when it could not be written
-  bool id_shared_ = false;                ///< its ranks have the id of its communicator
+  std::string shares_;           ///< sharded: what each of owners_ owns (Ownership::save)
+  std::string model_;            ///< sharded: Ready::model
+  int64_t stay_ = 0;             ///< ranks of this generation that own the state once it stands; 0: all
+  int64_t bytes_moved_ = 0;      ///< from owner to owner since the job began
+  int64_t bytes_of_formed_ = 0;  ///< in this generation
+  std::string shares_of_formed_;
+  bool id_shared_ = false;  ///< its ranks have the id of its communicator
   int64_t generation_ = 0;
   std::string reason_ = "start";
   int64_t generations_ = 0;

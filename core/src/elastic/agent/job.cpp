@@ -271,9 +271,11 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   if (!config_before.empty() && agent.uses_api() && agent.batches() == nullptr)  // refused: all stays as it was
     or_throw(elastic::write_file(directory.config(), config_before));
   for (const InjectedKill& kill : agent.unstruck()) {
-    observer.on_event(fmt::format("--inject: the kill of {} at step {} ({}) never struck",
-                                  kill.agent ? "the agent" : fmt::format("rank {}", kill.rank), kill.step, kill.at),
-                      true);
+    const std::string who = kill.agent ? "the agent" : fmt::format("rank {}", kill.rank);
+    observer.on_event(
+        kill.leave ? fmt::format("--inject: {} never left at step {}", who, kill.step)
+                   : fmt::format("--inject: the kill of {} at step {} ({}) never struck", who, kill.step, kill.at),
+        true);
   }
   summary.directory = agent.directory().path();
   summary.exit_code = verdict.exit_code;
@@ -285,6 +287,7 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   summary.digests = agent.digests();
   summary.digest_seconds = agent.digest_seconds();
   summary.sharded_memory = agent.sharded_memory();
+  summary.bytes_moved = agent.bytes_moved();
   summary.steps_this_run = agent.pace().steps();
   if (agent.ledger() && agent.batches() != nullptr) {
     const elastic::Lineage& lineage = agent.ledger()->lineage();
