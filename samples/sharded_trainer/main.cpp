@@ -22,7 +22,7 @@ class Model final : public pliant::TrainingState {
  public:
   Model(pliant::Session& session, int64_t layers, size_t width)
       : stream_(session.stream()), shards_(session, {}), host_(width, 1.0F) {
-    for (pliant::Buffer* const array : {&ones_, &part_})
+    for (pliant::Buffer* const array : {&ones_, &part_, &whole_, &sum_})
       *array = pliant::Buffer(session.accelerator(), session.device(), width * sizeof(float));
     stream_.copy(ones_.pointer(), host_.data(), width * sizeof(float));
     stream_.synchronize();
@@ -56,12 +56,16 @@ class Model final : public pliant::TrainingState {
   double pass(const std::optional<Sums>& of) {
     double loss = 0;
     visit(0, layers_.size(), Direction::kForward, [&](pliant::ParameterId weights) {
-      if (of) loss += loss_of(shards_.value(weights), *of);
+      if (of) loss += loss_of(whole(weights), *of);
     });
     visit(0, layers_.size(), Direction::kBackward, [&](pliant::ParameterId weights) {
       if (!of) return;
-      add_scaled(shards_.gradient(weights), shards_.value(weights), of->tokens);
-      add_scaled(shards_.gradient(weights), static_cast<float*>(ones_.pointer()), -of->labels);
+      float* const sum = floats(shards_.gradient_data(weights), shards_.reduce_dtype(), sum_);
+      add_scaled(sum, whole(weights), of->tokens);
+      add_scaled(sum, static_cast<float*>(ones_.pointer()), -of->labels);
+      if (shards_.reduce_dtype() == DType::kF32) return;
+      stream_.cast(shards_.gradient_data(weights), shards_.reduce_dtype(), sum, DType::kF32, host_.size());
+      stream_.synchronize();
     });
     return loss;
   }
@@ -86,6 +90,13 @@ class Model final : public pliant::TrainingState {
     }
     shards_.leave(root_, direction);
   }
+  // What is whole may be bf16, and is computed with in f32 here.
+  float* floats(void* array, DType type, pliant::Buffer& room) {
+    if (type == DType::kF32) return static_cast<float*>(array);
+    stream_.cast(room.pointer(), DType::kF32, array, type, host_.size());
+    return static_cast<float*>(room.pointer());
+  }
+  float* whole(pliant::ParameterId weights) { return floats(shards_.data(weights), shards_.compute_dtype(), whole_); }
   double loss_of(const float* weights, const Sums& of) {  // for want of a kernel, on the host
     stream_.copy(host_.data(), weights, host_.size() * sizeof(float));
     stream_.synchronize();
@@ -106,7 +117,7 @@ class Model final : public pliant::TrainingState {
   pliant::Stream& stream_;
   pliant::ShardedModel shards_;
   std::vector<float> host_;
-  pliant::Buffer ones_, part_;
+  pliant::Buffer ones_, part_, whole_, sum_;
   pliant::ModuleId root_{};
   std::vector<pliant::ModuleId> layers_;
   std::vector<pliant::ParameterId> weights_;

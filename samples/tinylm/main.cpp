@@ -56,6 +56,7 @@ int64_t train_whole(pliant::Session& session, const Settings& settings, const Co
 int64_t train_shards(pliant::Session& session, const Settings& settings, const Corpus& corpus) {
   ShardedTrainee trainee(session, settings);
   std::printf("tinylm: %llu weights in shards\n", static_cast<unsigned long long>(trainee.model().weights()));
+  if (!settings.first_weights.empty()) trainee.shards().import_safetensors(settings.first_weights);
   session.start(dataset_of(corpus), trainee.shards(), trainee);
   while (pliant::Step* const step = session.next()) {
     const bool computed = step->attempt([&] {
@@ -68,6 +69,12 @@ int64_t train_shards(pliant::Session& session, const Settings& settings, const C
     });
     if (!computed) continue;
     if (step->commit()) trainee.apply(step->scaling());
+    const int64_t steps = step->index() + 1;
+    if (settings.export_every == 0 || steps % settings.export_every != 0) continue;
+    const std::string file = "tinylm-" + std::to_string(steps) + ".safetensors";
+    if (!step->attempt([&] { trainee.shards().export_safetensors(file); })) {
+      std::printf("tinylm: the group changed, %s was not written\n", file.c_str());
+    }
   }
   return trainee.steps();
 }

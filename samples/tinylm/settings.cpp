@@ -36,7 +36,7 @@ void read_optimizer(const pliant::LrOptions& lr, AdamW::Options& adamw) {
 
 Settings read_settings(const pliant::Config& config) {
   config.check_app_keys({"vocab", "dim", "layers", "heads", "max_sequence", "long_sequences", "warmup_steps",
-                         "weight_decay", "clip_norm"});
+                         "weight_decay", "clip_norm", "export_every", "first_weights"});
   Settings settings;
   ModelShape& shape = settings.shape;
   read(config, "vocab", 300, 32000, shape.vocab);
@@ -47,6 +47,17 @@ Settings read_settings(const pliant::Config& config) {
   read(config, "warmup_steps", 0, 1000000, settings.warmup_steps);
   read(config, "weight_decay", settings.adamw.weight_decay);
   read(config, "clip_norm", settings.adamw.clip_norm);
+  read(config, "export_every", 0, 1000000, settings.export_every);
+  settings.first_weights = config.app_string("first_weights").value_or("");
+  if (!config.has("coordinator") && (settings.export_every > 0 || !settings.first_weights.empty())) {
+    config.refuse_app(settings.export_every > 0 ? "export_every" : "first_weights", "needs [coordinator]");
+  }
+  for (const std::string& type : {config.coordinator().compute_dtype, config.coordinator().reduce_dtype}) {
+    if (type == "f32") continue;
+    throw pliant::Error(pliant::Status::kFailedPrecondition,
+                        "tinylm computes in f32: leave compute_dtype and reduce_dtype of [coordinator] out",
+                        pliant::ExitCode::kUsage);
+  }
   read_optimizer(config.lr(), settings.adamw);
   if (shape.dim % shape.heads != 0) {
     config.refuse_app("dim", "must be a multiple of heads: " + std::to_string(shape.dim) + " is none of " +

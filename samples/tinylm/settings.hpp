@@ -2,6 +2,7 @@
 #pragma once
 
 #include <pliant/config.hpp>
+#include <string>
 
 #include "adamw.hpp"
 #include "corpus.hpp"
@@ -14,6 +15,8 @@ struct Settings {
   LongSequences long_sequences = LongSequences::kRefuse;
   int64_t warmup_steps = 15;
   AdamW::Options adamw;
+  int64_t export_every = 0;   ///< steps between .safetensors files of the weights; 0: none. Sharded only
+  std::string first_weights;  ///< a .safetensors file to begin from; empty: drawn. Sharded only
 };
 
 /// Throws pliant::Error (exit 2) with positions for keys that are unknown, of a wrong type or out of range.

@@ -112,6 +112,31 @@ TEST_CASE("a rate that follows the norms of micro-batches is the same at every n
   }
 }
 
+TEST_CASE("with bf16 a job has the same bits at every number of workers, other ones than with f32, and learns") {
+  const std::vector<std::string> bf16{"coordinator.compute_dtype=\"bf16\"", "coordinator.reduce_dtype=\"bf16\""};
+  std::vector<std::string> states;
+  for (const int64_t workers : {1, 2, 4}) {
+    JobRunner job;
+    states.push_back(state_after(job, arguments(workers, bf16)));
+    CHECK(states.back() == states.front());
+    CHECK(states.back() != undisturbed());
+    const auto commits = job.ledger("commit");
+    CHECK(commits.back().at("loss").get<double>() < commits.front().at("loss").get<double>());
+  }
+}
+
+TEST_CASE("a program that knows f32 only says so where the config asks for bf16") {
+  JobRunner job;
+  const std::string tinylm = std::string(PLIANT_SOURCE_DIR) + "/samples/tinylm/zero3.toml";
+  if (!std::filesystem::exists(std::string(PLIANT_BIN_DIR) + "/tinylm")) return;
+  std::ofstream(job.folder() / "some.txt") << std::string(4000, 'a') << ". And so on.\n";
+  const Ended ended = job.run({"run", tinylm, "--json", "--set", "coordinator.compute_dtype=\"bf16\"", "--set",
+                               fmt::format("data.text=\"{}\"", (job.folder() / "some.txt").string())});
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "tinylm computes in f32: leave compute_dtype and reduce_dtype of [coordinator] out"));
+}
+
 TEST_CASE("a rank that leaves gives what it owns to the others: no step is lost, and the bits are as undisturbed") {
   for (const char* const leaver : {"0", "2"}) {
     CAPTURE(leaver);

@@ -132,6 +132,39 @@ TEST_CASE("tinylm in shards has the states of tinylm whole, step by step, and sn
   CHECK(arrays_of(shards) == arrays_of(whole));
 }
 
+TEST_CASE("tinylm in shards writes its weights by name, and another job begins from them") {
+  const std::string sharded = std::string(PLIANT_SOURCE_DIR) + "/samples/tinylm/zero3.toml";
+  JobRunner job;
+  const auto arguments = [&job, &sharded](const char* workers, std::vector<std::string> more) {
+    more.insert(more.end(), {"data.text=" + write_text(job.folder() / "mine.txt"), "run.name=toy", "app.dim=32",
+                             "app.layers=2", "app.warmup_steps=0"});
+    std::vector<std::string> made{"run", sharded, "--workers", workers};
+    for (const std::string& set : more) made.insert(made.end(), {"--set", set});
+    return made;
+  };
+  const auto file = [&job](int step) { return job.folder() / fmt::format("tinylm-{}.safetensors", step); };
+  const auto bytes_of = [](const std::filesystem::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  Ended ended = job.run(arguments("3", {"run.max_steps=4", "app.export_every=2"}));
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  const std::string after_four = bytes_of(file(4));
+  CHECK(after_four.find("\"dtype\":\"F32\"") != std::string::npos);
+  CHECK(bytes_of(file(2)).size() == after_four.size());
+  CHECK(bytes_of(file(2)) != after_four);
+  // A rate of nothing leaves the weights as they came.
+  ended = job.run(arguments("2", {"run.max_steps=1", "app.export_every=1", "lr.base_lr=0", "app.weight_decay=0",
+                                  "app.first_weights=\"" + file(4).string() + "\""}));
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(bytes_of(file(1)) == after_four);
+  ended = job.run(arguments("2", {"app.first_weights=\"" + file(4).string() + "\"", "app.vocab=400"}));
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "the model has f32["));
+}
+
 TEST_CASE("tinylm's loss curve is that of an undisturbed run after workers were killed") {
   const Curve undisturbed = train({"--workers", "4"});
   check_same(train({"--workers", "4", "--inject", "kill:rank=2,step=3", "--inject", "kill:rank=0,step=6,at=commit"}),

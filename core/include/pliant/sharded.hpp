@@ -23,8 +23,9 @@
 //     if (const auto committed = step->commit()) model.update([&](const pliant::ShardRange& range) { ... });
 //   }
 //
-// The weights that a rank owns are f32, and so are gradients and optimizer state. Every rank makes the same calls in
-// the same order. Calls may come from any thread, one at a time.
+// The weights that a rank owns are f32, and so are sums of gradients and optimizer state. What is whole may be bf16:
+// [coordinator] compute_dtype and reduce_dtype. Every rank makes the same calls in the same order. Calls may come from
+// any thread, one at a time.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,7 @@
 #include <string>
 #include <vector>
 
+#include "pliant/accelerator.hpp"
 #include "pliant/plan.hpp"
 
 namespace pliant {
@@ -76,14 +78,14 @@ struct ShardRange {
   ParameterId parameter{};
   uint64_t first = 0;  ///< element of the parameter
   uint64_t count = 0;
-  float* weights = nullptr;         ///< memory of the rank's device, as all below
+  float* weights = nullptr;         ///< f32 in memory of the rank's device, as all below
   const float* gradient = nullptr;  ///< mean over the loss tokens of the global batch
   std::span<float* const> state;    ///< one for each name that the model was made with
 };
 
 /// Bytes of this rank by kind.
 struct ShardedMemory {
-  uint64_t weights = 0;        ///< its shard
+  uint64_t weights = 0;        ///< its shard, and a copy of it in compute_dtype where that is not f32
   uint64_t state = 0;          ///< of the optimizer
   uint64_t sums = 0;           ///< of gradients that it owns
   uint64_t gathered = 0;       ///< whole parameters, whole gradients and what is on its way, now
@@ -102,6 +104,12 @@ class ShardedModel {
   ParameterId add(ParameterSpec parameter);
   ModuleId add(ModuleSpec module);
 
+  /// Has the first values of all parameters come from a .safetensors file, each from the tensor of its name, which is
+  /// f32; others in the file are left alone. After the parameters were added and before Session::start. Throws
+  /// kNotFound for a file or a tensor that is not there, kDataLoss for a damaged file, kFailedPrecondition for another
+  /// shape or type; it has changed nothing then.
+  void import_safetensors(const std::filesystem::path& file);
+
   /// Begins forward and backward over the next micro-batch of the step in hand, whose rows these are. One without rows
   /// keeps the ranks together while others still compute: the modules are visited all the same, with any input or
   /// none, and gradients are thrown away. Throws kInvalidArgument for other rows.
@@ -113,17 +121,23 @@ class ShardedModel {
   /// [coordinator] budget does not suffice, kPeerLost and kAborted when the group changes (Step::attempt).
   void enter(ModuleId module, Direction direction);
   void leave(ModuleId module, Direction direction);
-  /// The value, f32, while it is whole: between enter and leave of a module that uses it. It may lie elsewhere at the
-  /// next enter. Throws kFailedPrecondition when it is not whole.
+  /// Types of what is whole: kF32 or kBF16, as the config says.
+  [[nodiscard]] DType compute_dtype() const;
+  [[nodiscard]] DType reduce_dtype() const;
+  /// The value, of compute_dtype, while it is whole: between enter and leave of a module that uses it. It may lie
+  /// elsewhere at the next enter. Throws kFailedPrecondition when it is not whole.
+  [[nodiscard]] void* data(ParameterId parameter);
+  /// A buffer of reduce_dtype for its whole gradient, zeros at first in each pass; the program adds to it, on
+  /// Session::stream() or the CPU, until it leaves, backward, the last of the modules that used it in the pass.
+  [[nodiscard]] void* gradient_data(ParameterId parameter);
+  /// The same for a program that knows f32 only: throw kFailedPrecondition (exit 2) where the config says otherwise.
   [[nodiscard]] float* value(ParameterId parameter);
-  /// A buffer for its whole gradient, zeros at first in each pass; the program adds to it, on Session::stream() or the
-  /// CPU, until it leaves, backward, the last of the modules that used it in the pass.
   [[nodiscard]] float* gradient(ParameterId parameter);
   /// Throws kFailedPrecondition while a module is entered.
   void end_pass();
 
   /// By hand, outside of passes, in the same order on every rank: whole from here until release.
-  float* fetch(ParameterId parameter);
+  void fetch(ParameterId parameter);
   void release(ParameterId parameter);
 
   /// After a commit, before Session::next: the squared norm of the mean gradient over the parameters that have one, the
@@ -132,9 +146,10 @@ class ShardedModel {
   /// Calls `each` for every run of elements that this rank owns and that is not frozen, in order.
   void update(const std::function<void(const ShardRange& range)>& each);
 
-  /// Copies the whole value to `values`. All ranks take part.
+  /// Copies the whole value, in the f32 of its owners, to `values`. Outside of passes; all ranks take part.
   void read(ParameterId parameter, std::span<float> values);
-  /// Writes all parameters as a .safetensors file, on rank 0, one parameter in memory at a time. All ranks take part.
+  /// Writes all parameters, f32, as a .safetensors file, on rank 0, one parameter in memory at a time. All ranks take
+  /// part, inside Step::attempt where the group may change. A file that is there is replaced once the new one is whole.
   void export_safetensors(const std::filesystem::path& file);
 
   [[nodiscard]] ShardedMemory memory() const;

@@ -116,6 +116,14 @@ void fill(Table<CoordinatorOptions>& o) {
         "once; 0 or unset = no limit. What would need more is refused by name.")
       .at_least(0)
       .unit("bytes");
+  o.add("compute_dtype", &C::compute_dtype,
+        "Type of whole parameters: bf16 takes half the memory and half the traffic. Owners keep f32 and cast once, "
+        "before "
+        "a gather.")
+      .choices({"f32", "bf16"});
+  o.add("reduce_dtype", &C::reduce_dtype,
+        "Type of whole gradients, and on their way to their owners, who add them up in f32.")
+      .choices({"f32", "bf16"});
 }
 
 void fill(Table<PluginsOptions>& o) {

@@ -34,6 +34,14 @@ Config with_coordinator(const Config& config) {
   return Config::open(config.file(), {"coordinator"}, as_resolved);
 }
 
+void require_f32(DType type, const char* option) {
+  if (type == DType::kF32) return;
+  throw Error(
+      Status::kFailedPrecondition,
+      fmt::format("[coordinator] {} = \"bf16\", but this program computes in f32 only; leave {} out", option, option),
+      ExitCode::kUsage);
+}
+
 }  // namespace
 
 ShardedModel::ShardedModel(Session& session, std::vector<std::string> state) {
@@ -65,17 +73,31 @@ void ShardedModel::enter(ModuleId module, Direction direction) {
 void ShardedModel::leave(ModuleId module, Direction direction) {
   state_->runtime.leave(state_->runtime.model.module_number(module), direction);
 }
-float* ShardedModel::value(ParameterId parameter) {
+DType ShardedModel::compute_dtype() const {
+  return state_->runtime.compute_dtype();
+}
+DType ShardedModel::reduce_dtype() const {
+  return state_->runtime.reduce_dtype();
+}
+void* ShardedModel::data(ParameterId parameter) {
   return state_->runtime.value(state_->runtime.model.parameter_number(parameter));
 }
-float* ShardedModel::gradient(ParameterId parameter) {
+void* ShardedModel::gradient_data(ParameterId parameter) {
   return state_->runtime.gradient(state_->runtime.model.parameter_number(parameter));
+}
+float* ShardedModel::value(ParameterId parameter) {
+  require_f32(compute_dtype(), "compute_dtype");
+  return static_cast<float*>(data(parameter));
+}
+float* ShardedModel::gradient(ParameterId parameter) {
+  require_f32(reduce_dtype(), "reduce_dtype");
+  return static_cast<float*>(gradient_data(parameter));
 }
 void ShardedModel::end_pass() {
   state_->runtime.end_pass();
 }
-float* ShardedModel::fetch(ParameterId parameter) {
-  return state_->runtime.fetch(state_->runtime.model.parameter_number(parameter));
+void ShardedModel::fetch(ParameterId parameter) {
+  state_->runtime.fetch(state_->runtime.model.parameter_number(parameter));
 }
 void ShardedModel::release(ParameterId parameter) {
   state_->runtime.release(state_->runtime.model.parameter_number(parameter));
@@ -94,11 +116,32 @@ void ShardedModel::read(ParameterId parameter, std::span<float> values) {
     throw Error(Status::kInvalidArgument,
                 fmt::format("{} has {} elements, but {} are to be read", row.name, row.elements, values.size()));
   }
-  const float* const whole = state_->runtime.fetch(number);
-  Stream& stream = *state_->session.program_stream;
-  stream.copy(values.data(), whole, values.size_bytes());
-  stream.synchronize();
-  state_->runtime.release(number);
+  state_->runtime.read(number, values);
+}
+
+void ShardedModel::import_safetensors(const std::filesystem::path& file) {
+  sharded::ModelTables& model = state_->runtime.model;
+  const auto reader = std::make_shared<sharded::SafetensorsReader>(or_throw(sharded::SafetensorsReader::open(file)));
+  std::vector<sharded::Tensor> tensors;
+  for (const sharded::ParameterRow& row : model.parameters()) {
+    const sharded::Tensor* const tensor = reader->find(row.name);
+    if (tensor == nullptr) {
+      throw Error(Status::kNotFound, fmt::format("{} has no tensor {}", file.string(), row.name), ExitCode::kUsage);
+    }
+    if (tensor->dtype != DType::kF32 || tensor->shape != row.shape) {
+      throw Error(Status::kFailedPrecondition,
+                  fmt::format("{}: {} is {}[{}], the model has f32[{}]", file.string(), row.name,
+                              tensor->dtype == DType::kF32 ? "f32" : "another type", fmt::join(tensor->shape, ","),
+                              fmt::join(row.shape, ",")),
+                  ExitCode::kUsage);
+    }
+    tensors.push_back(*tensor);
+  }
+  for (uint32_t number = 0; number < tensors.size(); ++number) {
+    model.set_initialise(number, [reader, tensor = tensors[number]](std::span<float> values) {
+      or_throw(reader->read(tensor, 0, values.size_bytes(), values.data()));
+    });
+  }
 }
 
 void ShardedModel::export_safetensors(const std::filesystem::path& file) {

@@ -3,6 +3,17 @@
 #include <algorithm>
 
 namespace pliant::sharded {
+namespace {
+
+/// Element `place` of an array.
+void* at(void* array, int64_t place, DType type) {
+  return static_cast<char*>(array) + static_cast<uint64_t>(place) * bytes_of(type);
+}
+const void* at(const void* array, int64_t place, DType type) {
+  return static_cast<const char*>(array) + static_cast<uint64_t>(place) * bytes_of(type);
+}
+
+}  // namespace
 
 Exchange::Exchange(Communicator& communicator, Stream& stream)
     : communicator_(communicator),
@@ -28,26 +39,26 @@ OwnersOfRange Exchange::owners_of(const ShardLayout& layout, const Ownership& ow
   return made;
 }
 
-void Exchange::gather_by_messages(const GatherItem& item, const float* shard) {
+void Exchange::gather_by_messages(const GatherItem& item, const void* shard, DType type) {
   for (const ShardPiece& piece : item.of->pieces) {
     const auto count = static_cast<uint64_t>(piece.range.count);
     if (piece.owner != rank_) {
-      communicator_.recv(item.to + (piece.range.first - item.of->range.first), count, DType::kF32, piece.owner,
+      communicator_.recv(at(item.to, piece.range.first - item.of->range.first, type), count, type, piece.owner,
                          stream_);
       continue;
     }
     for (int32_t peer = 0; peer < world_size_; ++peer) {
-      if (peer != rank_) communicator_.send(shard + piece.shard_offset, count, DType::kF32, peer, stream_);
+      if (peer != rank_) communicator_.send(at(shard, piece.shard_offset, type), count, type, peer, stream_);
     }
   }
 }
 
-void Exchange::gather(std::span<const GatherItem> items, const float* shard) {
+void Exchange::gather(std::span<const GatherItem> items, const void* shard, DType type) {
   for (const GatherItem& item : items) {
     if (world_size_ > 1 && item.of->is_in_rank_order) continue;
     for (const ShardPiece& piece : item.of->own) {
-      stream_.copy(item.to + (piece.range.first - item.of->range.first), shard + piece.shard_offset,
-                   static_cast<uint64_t>(piece.range.count) * sizeof(float));
+      stream_.copy(at(item.to, piece.range.first - item.of->range.first, type), at(shard, piece.shard_offset, type),
+                   static_cast<uint64_t>(piece.range.count) * bytes_of(type));
     }
   }
   if (world_size_ == 1) return;
@@ -55,16 +66,16 @@ void Exchange::gather(std::span<const GatherItem> items, const float* shard) {
   if (!is_one) communicator_.begin_group();
   for (const GatherItem& item : items) {
     if (item.of->is_in_rank_order) {
-      const float* const from = item.of->own.empty() ? shard : shard + item.of->own.front().shard_offset;
-      communicator_.all_gather_v(from, item.to, item.of->counts, DType::kF32, stream_);
+      const void* const from = item.of->own.empty() ? shard : at(shard, item.of->own.front().shard_offset, type);
+      communicator_.all_gather_v(from, item.to, item.of->counts, type, stream_);
     } else {
-      gather_by_messages(item, shard);
+      gather_by_messages(item, shard, type);
     }
   }
   if (!is_one) communicator_.end_group();
 }
 
-void Exchange::scatter(std::span<const ScatterItem> items, const std::vector<bool>& adds) {
+void Exchange::scatter(std::span<const ScatterItem> items, const std::vector<bool>& adds, DType type) {
   if (world_size_ == 1) return;
   communicator_.begin_group();
   for (const ScatterItem& item : items) {
@@ -73,13 +84,14 @@ void Exchange::scatter(std::span<const ScatterItem> items, const std::vector<boo
       const auto count = static_cast<uint64_t>(piece.range.count);
       if (piece.owner != rank_) {
         if (item.addend == nullptr) continue;
-        communicator_.send(item.addend + (piece.range.first - item.of->range.first), count, DType::kF32, piece.owner,
+        communicator_.send(at(item.addend, piece.range.first - item.of->range.first, type), count, type, piece.owner,
                            stream_);
         continue;
       }
       for (int32_t peer = 0; peer < world_size_; ++peer) {
         if (peer == rank_ || !adds[static_cast<size_t>(peer)]) continue;
-        communicator_.recv(item.received + place_of(peer) * item.of->owned + done, count, DType::kF32, peer, stream_);
+        const uint64_t place = place_of(peer) * item.of->owned + done;
+        communicator_.recv(at(item.received, static_cast<int64_t>(place), type), count, type, peer, stream_);
       }
       done += count;
     }

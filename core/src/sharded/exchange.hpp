@@ -23,19 +23,24 @@ struct OwnersOfRange {
   std::vector<uint64_t> counts{};  ///< by rank, where they do
 };
 
+/// Bytes of an element: what is exchanged is f32 or bf16.
+constexpr uint64_t bytes_of(DType type) {
+  return type == DType::kF32 ? 4 : 2;
+}
+
 /// A range that becomes whole at `to`.
 struct GatherItem {
   const OwnersOfRange* of = nullptr;
-  float* to = nullptr;
+  void* to = nullptr;
 };
 
 /// A range of which this rank has an addend, or none, for its owners.
 struct ScatterItem {
   const OwnersOfRange* of = nullptr;
-  const float* addend = nullptr;
+  const void* addend = nullptr;
   /// Room for the addends of the other ranks to what this rank owns of the range, rank after rank: (world size - 1) *
-  /// owned floats.
-  float* received = nullptr;
+  /// owned elements.
+  void* received = nullptr;
 };
 
 /// Calls enqueue and return; all ranks make the same ones in one order. One thread. The communicator and the stream
@@ -51,14 +56,14 @@ class Exchange {
 
   /// One collective. Straight from the owners' shards to where it belongs: a range whose owners lie in it in rank order
   /// by one all-gather, any other by a message for each piece. O(items and their pieces).
-  void gather(std::span<const GatherItem> items, const float* shard);
+  void gather(std::span<const GatherItem> items, const void* shard, DType type);
   /// One collective. `adds[r]`: rank r has an addend. O(items and their pieces).
-  void scatter(std::span<const ScatterItem> items, const std::vector<bool>& adds);
+  void scatter(std::span<const ScatterItem> items, const std::vector<bool>& adds, DType type);
   /// Where `received` has what rank `from` sent.
   [[nodiscard]] uint64_t place_of(int32_t from) const { return static_cast<uint64_t>(from < rank_ ? from : from - 1); }
 
  private:
-  void gather_by_messages(const GatherItem& item, const float* shard);
+  void gather_by_messages(const GatherItem& item, const void* shard, DType type);
 
   Communicator& communicator_;
   Stream& stream_;

@@ -40,6 +40,10 @@ class ModelTables {
   uint32_t add(ModuleSpec spec);
   /// Other parameters of a module that is there.
   void set_parameters(uint32_t module, const std::vector<ParameterId>& own, const std::vector<ParameterId>& external);
+  /// Has its first values come from elsewhere.
+  void set_initialise(uint32_t parameter, std::function<void(std::span<float>)> initialise) {
+    parameters_[parameter].initialise = std::move(initialise);
+  }
   /// Once all are there. Throws kFailedPrecondition for a model without modules.
   void close();
 

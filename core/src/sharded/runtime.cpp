@@ -26,6 +26,10 @@ constexpr const char* word_of(Direction direction) {
   return "";
 }
 
+DType dtype_of(const std::string& word) {
+  return word == "bf16" ? DType::kBF16 : DType::kF32;
+}
+
 }  // namespace
 
 Runtime::Runtime(const Config& config, const Accelerator& accelerator, int32_t device, Stream& program,
@@ -36,6 +40,8 @@ Runtime::Runtime(const Config& config, const Accelerator& accelerator, int32_t d
       program_(program),
       exchange_stream_(exchange),
       here_(accelerator.properties(device).host_visible),
+      compute_(dtype_of(config.coordinator().compute_dtype)),
+      reduce_(dtype_of(config.coordinator().reduce_dtype)),
       state_names_(std::move(state_names)),
       coordinator_(config),
       sums_(accelerator, device, exchange, config.run().deterministic) {}
@@ -54,14 +60,16 @@ void Runtime::close_model() {
   program_point_ = std::make_unique<Event>(accelerator_, device_);
   require_budget();
   // What it has against the model is said before the job begins.
-  coordinator_.set_model(model, memory_->budget(), sizeof(float), static_cast<int32_t>(config_.run().workers));
+  coordinator_.set_model(model, memory_->budget(), bytes_of(compute_), static_cast<int32_t>(config_.run().workers));
 }
 
 void Runtime::require_budget() const {
   if (memory_->budget() == 0) return;
   for (const ModuleRow& module : model.modules()) {
     uint64_t bytes = 0;
-    for (const uint32_t parameter : module.used) bytes += WholeMemory::bytes_of(model.parameter(parameter).elements);
+    for (const uint32_t parameter : module.used) {
+      bytes += WholeMemory::taken_by(model.parameter(parameter).elements * bytes_of(compute_));
+    }
     if (bytes <= memory_->budget()) continue;
     throw Error(Status::kResourceExhausted,
                 fmt::format("[coordinator] budget = {} is too small: {} alone uses {} bytes ({}{})", memory_->budget(),
@@ -99,7 +107,10 @@ void Runtime::begin_group(Communicator& communicator) {
   for (uint32_t number = 0; number < model.parameters().size(); ++number) {
     owners_.push_back(exchange_->owners_of(layout_, ownership_, range_of(number)));
   }
-  coordinator_.set_model(model, memory_->budget(), sizeof(float), communicator.world_size());
+  coordinator_.set_model(model, memory_->budget(), bytes_of(compute_), communicator.world_size());
+  is_cast_ = false;
+  cast_.reset();
+  if (compute_ != DType::kF32) cast_.emplace(accelerator_, device_, shards_.front().bytes() / 2);
   has_model_ = true;
 }
 
@@ -136,6 +147,7 @@ void Runtime::abandon() noexcept {
 }
 
 void Runtime::initialise() {
+  is_cast_ = false;
   std::vector<float> values;
   for (uint32_t number = 0; number < model.parameters().size(); ++number) {
     const ParameterRow& row = model.parameter(number);
@@ -152,6 +164,7 @@ void Runtime::initialise() {
 }
 
 std::vector<ShardRun> Runtime::runs(size_t number) {
+  if (number == 0) is_cast_ = false;
   std::vector<ShardRun> made;
   const FlatRange all{0, static_cast<int64_t>(model.elements())};
   for (const ShardPiece& piece : ownership_.pieces_of(layout_, all)) {
@@ -165,6 +178,7 @@ std::vector<ShardRun> Runtime::runs(size_t number) {
 ShardedMemory Runtime::memory() const {
   ShardedMemory made;
   for (size_t i = 0; i < shards_.size(); ++i) (i == 0 ? made.weights : made.state) += shards_[i].bytes();
+  if (cast_) made.weights += cast_->bytes();
   made.sums = sums_.bytes();
   if (memory_) {
     made.gathered = memory_->taken();
@@ -210,9 +224,18 @@ std::unique_ptr<Event> Runtime::take_event() {
   return event;
 }
 
-WholePiece Runtime::take(uint64_t count, const std::string& what) {
-  if (memory_->budget() > 0 && memory_->taken() + count * sizeof(float) > memory_->budget()) drain_scatterings(true);
-  return memory_->take(count, what);
+WholePiece Runtime::take(uint64_t count, DType type, const std::string& what) {
+  const uint64_t bytes = count * bytes_of(type);
+  if (memory_->budget() > 0 && memory_->taken() + bytes > memory_->budget()) drain_scatterings(true);
+  return memory_->take(bytes, what);
+}
+
+const void* Runtime::weights_to_gather() {
+  if (!cast_) return array(0);
+  if (!std::exchange(is_cast_, true)) {
+    exchange_stream_.cast(cast_->pointer(), compute_, array(0), DType::kF32, shards_.front().bytes() / sizeof(float));
+  }
+  return cast_->pointer();
 }
 
 void Runtime::carry_out(std::span<const pliant_action> actions) {
@@ -281,16 +304,16 @@ void Runtime::gather(std::span<const pliant_action> group) {
     if (one.presence != Presence::kAway) {
       refuse(fmt::format("gathers {}, which is whole or on its way", name(action.parameter)));
     }
-    one.value =
-        take(model.parameter(action.parameter).elements, fmt::format("the whole of {}", name(action.parameter)));
+    one.value = take(model.parameter(action.parameter).elements, compute_,
+                     fmt::format("the whole of {}", name(action.parameter)));
     one.presence = Presence::kOnItsWay;
     one.gather = gathered_;
     if (model.parameter(action.parameter).elements > 0) {
-      items.push_back({&owners_[action.parameter], one.value.floats()});
+      items.push_back({&owners_[action.parameter], one.value.pointer()});
     }
   }
   Gathering made{gathered_++, take_event()};
-  if (!items.empty()) exchange_->gather(items, array(0));
+  if (!items.empty()) exchange_->gather(items, weights_to_gather(), compute_);
   made.done->record(exchange_stream_);
   gatherings_.push_back(std::move(made));
 }
@@ -394,14 +417,14 @@ void Runtime::leave(uint32_t module, Direction direction) {
   drain_scatterings(false);
 }
 
-float* Runtime::value(uint32_t parameter) {
+void* Runtime::value(uint32_t parameter) {
   const Held& one = held_[parameter];
-  if (one.presence == Presence::kWhole) return one.value.floats();
+  if (one.presence == Presence::kWhole) return one.value.pointer();
   throw Error(Status::kFailedPrecondition,
               fmt::format("{} is not whole here; enter a module that uses it, or call fetch", name(parameter)));
 }
 
-float* Runtime::fetch(uint32_t parameter) {
+void Runtime::fetch(uint32_t parameter) {
   require_group();
   Held& one = held_[parameter];
   if (in_pass_) {
@@ -414,7 +437,16 @@ float* Runtime::fetch(uint32_t parameter) {
   }
   wait(parameter);
   one.by_hand = true;
-  return one.value.floats();
+}
+
+void Runtime::read(uint32_t parameter, std::span<float> values) {
+  require_group();
+  require_no_pass();
+  const WholePiece whole = take(values.size(), DType::kF32, fmt::format("the whole of {}", name(parameter)));
+  const GatherItem item{&owners_[parameter], whole.pointer()};
+  if (!values.empty()) exchange_->gather(std::span(&item, 1), array(0), DType::kF32);
+  exchange_stream_.copy(values.data(), whole.pointer(), values.size_bytes());
+  exchange_stream_.synchronize();
 }
 
 void Runtime::release(uint32_t parameter) {

@@ -71,7 +71,7 @@ class Runtime {
   void leave_group() noexcept;
   /// First values: calls what the program gave.
   void initialise();
-  /// Array 0 is the weights, the others are the states. In ascending order.
+  /// Array 0 is the weights, the others are the states; the caller may write them. In ascending order.
   [[nodiscard]] std::vector<ShardRun> runs(size_t array);
   [[nodiscard]] const Ownership& ownership() const { return ownership_; }
 
@@ -90,11 +90,16 @@ class Runtime {
   void begin_evaluation();
   void enter(uint32_t module, Direction direction);
   void leave(uint32_t module, Direction direction);
-  float* value(uint32_t parameter);
-  float* gradient(uint32_t parameter);
+  [[nodiscard]] DType compute_dtype() const { return compute_; }
+  [[nodiscard]] DType reduce_dtype() const { return reduce_; }
+  /// Of compute_dtype, and of reduce_dtype.
+  void* value(uint32_t parameter);
+  void* gradient(uint32_t parameter);
   void end_pass();
-  float* fetch(uint32_t parameter);
+  void fetch(uint32_t parameter);
   void release(uint32_t parameter);
+  /// Collective: what the owners keep of it, in f32.
+  void read(uint32_t parameter, std::span<float> values);
   /// All passes of the step are done.
   [[nodiscard]] bool is_complete() const;
   /// True where the last pass, of these rows, had a gradient that is not finite on this rank.
@@ -166,7 +171,11 @@ class Runtime {
   void follow_program();
   /// NULL: zeros.
   void measure(uint32_t parameter, const float* there);
-  [[nodiscard]] WholePiece take(uint64_t count, const std::string& what);
+  [[nodiscard]] WholePiece take(uint64_t count, DType type, const std::string& what);
+  /// What is gathered: the weights, or, cast once since they changed, what is computed with.
+  const void* weights_to_gather();
+  /// As floats: `values`, of reduce_dtype, or a copy at `room`.
+  const float* as_floats(const void* values, uint64_t count, WholePiece& room);
   [[nodiscard]] const std::string& name(uint32_t parameter) const { return model.parameter(parameter).name; }
   void end_step_of_coordinator();
 
@@ -176,6 +185,8 @@ class Runtime {
   Stream& program_;
   Stream& exchange_stream_;
   const bool here_;  ///< the CPU reaches the device's memory
+  const DType compute_;
+  const DType reduce_;
   std::vector<std::string> state_names_;
   Coordinator coordinator_;
   bool has_model_ = false;  ///< it was given one
@@ -187,6 +198,8 @@ class Runtime {
   Communicator* communicator_ = nullptr;
   int32_t rank_ = 0;
   std::vector<Buffer> shards_;  ///< weights, then the states
+  std::optional<Buffer> cast_;  ///< of the weights, where they are computed with as another type
+  bool is_cast_ = false;
   ShardSums sums_;
   std::optional<WholeMemory> memory_;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "base/result.hpp"
@@ -45,7 +46,7 @@ void Runtime::begin_pass(RowRange rows) {
   round_ = &sums_.begin_round();
 }
 
-float* Runtime::gradient(uint32_t parameter) {
+void* Runtime::gradient(uint32_t parameter) {
   Held& one = held_[parameter];
   const ParameterRow& row = model.parameter(parameter);
   if (!in_pass_ || !with_gradient_ || row.frozen || one.is_reduced) {
@@ -56,16 +57,23 @@ float* Runtime::gradient(uint32_t parameter) {
                                              : "has a gradient only in a pass with gradients"));
   }
   if (!one.gradient) {
-    one.gradient = take(row.elements, fmt::format("the gradient of {}", row.name));
+    one.gradient = take(row.elements, reduce_, fmt::format("the gradient of {}", row.name));
     if (row.elements > 0 && here_) {
-      std::fill_n(one.gradient.floats(), row.elements, 0.0F);
+      std::memset(one.gradient.pointer(), 0, row.elements * bytes_of(reduce_));
     } else if (row.elements > 0) {
-      exchange_stream_.fill(one.gradient.floats(), 0, row.elements * sizeof(float));
+      exchange_stream_.fill(one.gradient.pointer(), 0, row.elements * bytes_of(reduce_));
       program_point_->record(exchange_stream_);
       program_.wait(*program_point_);
     }
   }
-  return one.gradient.floats();
+  return one.gradient.pointer();
+}
+
+const float* Runtime::as_floats(const void* values, uint64_t count, WholePiece& room) {
+  if (reduce_ == DType::kF32) return static_cast<const float*>(values);
+  room = take(count, DType::kF32, "a gradient as f32");
+  sums_.cast(room.floats(), values, reduce_, count);
+  return room.floats();
 }
 
 // All that a rank sends of the group goes as one collective. Ranks without a block take part and add nothing: zeros
@@ -86,23 +94,23 @@ void Runtime::reduce(std::span<const uint32_t> parameters) {
       one.is_reduced = true;
     }
     const OwnersOfRange& owners = owners_[parameter];
-    ScatterItem item{&owners, has_rows_ ? one.gradient.floats() : nullptr, nullptr};
+    ScatterItem item{&owners, has_rows_ ? one.gradient.pointer() : nullptr, nullptr};
     made.parameters.push_back(parameter);
     made.gradients.push_back(std::move(one.gradient));
-    made.received.push_back(take(others * owners.owned, fmt::format("parts of the gradient of {}", row.name)));
-    item.received = made.received.back().floats();
+    made.received.push_back(take(others * owners.owned, reduce_, fmt::format("parts of the gradient of {}", row.name)));
+    item.received = made.received.back().pointer();
     items.push_back(item);
   }
   if (items.empty()) return;
   follow_program();  // its stream may still compute them
-  if (has_rows_ && measure_) {
-    for (size_t i = 0; i < made.parameters.size(); ++i) measure(made.parameters[i], made.gradients[i].floats());
+  for (size_t i = 0; i < items.size() && has_rows_ && (measure_ || look_for_not_finite_); ++i) {
+    WholePiece room;
+    const auto count = static_cast<uint64_t>(items[i].of->range.count);
+    const float* const values = as_floats(items[i].addend, count, room);
+    if (look_for_not_finite_ && !sums_.finite(values, count)) pass_is_finite_ = false;
+    if (measure_) measure(made.parameters[i], values);
   }
-  for (const ScatterItem& item : items) {
-    if (!look_for_not_finite_ || item.addend == nullptr) continue;
-    if (!sums_.finite(item.addend, static_cast<uint64_t>(item.of->range.count))) pass_is_finite_ = false;
-  }
-  exchange_->scatter(items, round_->adds);
+  exchange_->scatter(items, round_->adds, reduce_);
   made.done = take_event();
   made.done->record(exchange_stream_);
   scatterings_.push_back(std::move(made));
@@ -110,21 +118,29 @@ void Runtime::reduce(std::span<const uint32_t> parameters) {
 }
 
 void Runtime::add_received(Scattering& arrived) {
-  std::vector<const float*> at(arrived.round->adds.size());
+  const auto world_size = static_cast<size_t>(exchange_->world_size());
+  std::vector<const float*> at(world_size);
+  const auto place = [this](const WholePiece& of, uint64_t element) {
+    return static_cast<const char*>(of.pointer()) + element * bytes_of(reduce_);
+  };
   for (size_t i = 0; i < arrived.parameters.size(); ++i) {
     const ParameterRow& row = model.parameter(arrived.parameters[i]);
     const OwnersOfRange& owners = owners_[arrived.parameters[i]];
     uint64_t done = 0;
     for (const ShardPiece& piece : owners.own) {
-      for (int32_t rank = 0; rank < exchange_->world_size(); ++rank) {
-        const bool is_own = rank == exchange_->rank();
-        at[static_cast<size_t>(rank)] =
-            is_own ? arrived.gradients[i].floats() + (piece.range.first - static_cast<int64_t>(row.offset))
-                   : arrived.received[i].floats() + exchange_->place_of(rank) * owners.owned + done;
+      const auto count = static_cast<uint64_t>(piece.range.count);
+      std::vector<WholePiece> rooms(world_size);
+      for (size_t rank = 0; rank < world_size; ++rank) {
+        if (!arrived.round->adds[rank]) continue;
+        const auto from = static_cast<int32_t>(rank);
+        const void* const there =
+            from == exchange_->rank()
+                ? place(arrived.gradients[i], static_cast<uint64_t>(piece.range.first) - row.offset)
+                : place(arrived.received[i], exchange_->place_of(from) * owners.owned + done);
+        at[rank] = as_floats(there, count, rooms[rank]);
       }
-      sums_.add(*arrived.round, static_cast<uint64_t>(piece.shard_offset), static_cast<uint64_t>(piece.range.count),
-                at);
-      done += static_cast<uint64_t>(piece.range.count);
+      sums_.add(*arrived.round, static_cast<uint64_t>(piece.shard_offset), count, at);
+      done += count;
     }
   }
 }
@@ -251,6 +267,7 @@ void Runtime::update(const std::function<void(const ShardRange&)>& each) {
     }
   }
   follow_program();
+  is_cast_ = false;
 }
 
 void Runtime::add_over_ranks(std::span<uint64_t> values) {

@@ -46,6 +46,8 @@ class ShardSums {
   /// What is done there is done on the calling thread, or enqueued.
   [[nodiscard]] bool is_here() const { return work_.is_here(); }
   [[nodiscard]] bool finite(const float* values, uint64_t count) { return work_.finite(values, count); }
+  /// to[i] = from[i], which are of `type`; likewise.
+  void cast(float* to, const void* from, DType type, uint64_t count) { work_.cast(to, from, type, count); }
 
   /// After the last round: the sum over the step, of all elements.
   [[nodiscard]] float* total() const;

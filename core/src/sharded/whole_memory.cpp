@@ -38,8 +38,8 @@ void WholePiece::reset() noexcept {
   bytes_ = 0;
 }
 
-uint64_t WholeMemory::bytes_of(uint64_t count) {
-  return (count * sizeof(float) + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
+uint64_t WholeMemory::taken_by(uint64_t bytes) {
+  return (bytes + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
 }
 
 WholeMemory::WholeMemory(const Accelerator& accelerator, int32_t device, Stream& stream, uint64_t budget)
@@ -47,11 +47,11 @@ WholeMemory::WholeMemory(const Accelerator& accelerator, int32_t device, Stream&
   if (budget > 0) arena_.emplace(accelerator, device, budget);
 }
 
-WholePiece WholeMemory::take(uint64_t count, const std::string& what) {
+WholePiece WholeMemory::take(uint64_t bytes, const std::string& what) {
   WholePiece piece;
-  piece.bytes_ = bytes_of(count);
+  piece.bytes_ = taken_by(bytes);
   piece.books_ = this;
-  if (count > 0 && budget_ > 0) {
+  if (bytes > 0 && budget_ > 0) {
     const auto refuse = [&](const std::string& why) {
       throw Error(
           Status::kResourceExhausted,
@@ -69,7 +69,7 @@ WholePiece WholeMemory::take(uint64_t count, const std::string& what) {
           fmt::format(" in one piece; {} are taken, and the largest gap has {}", taken_, arena_->largest_free_bytes()));
     }
     piece.pointer_ = piece.of_arena_.pointer();
-  } else if (count > 0) {
+  } else if (bytes > 0) {
     try {
       piece.own_ = StreamBuffer(stream_, piece.bytes_);
     } catch (const Error& error) {

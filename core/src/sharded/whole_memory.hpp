@@ -18,6 +18,7 @@ class WholePiece {
   WholePiece(WholePiece&& other) noexcept;
   WholePiece& operator=(WholePiece&& other) noexcept;
   void reset() noexcept;
+  [[nodiscard]] void* pointer() const { return pointer_; }
   [[nodiscard]] float* floats() const { return static_cast<float*>(pointer_); }
   [[nodiscard]] explicit operator bool() const { return taken_; }
 
@@ -36,12 +37,12 @@ class WholeMemory {
  public:
   /// `budget` in bytes: all pieces lie in one allocation of that size. 0: there is no limit.
   WholeMemory(const Accelerator& accelerator, int32_t device, Stream& stream, uint64_t budget);
-  /// A piece of `count` floats for `what`, "the whole of up.weight". Throws kResourceExhausted, saying what it is for,
+  /// A piece of `bytes` bytes for `what`, "the whole of up.weight". Throws kResourceExhausted, saying what it is for,
   /// what it needs and what is taken, where the budget or the device does not suffice.
-  [[nodiscard]] WholePiece take(uint64_t count, const std::string& what);
+  [[nodiscard]] WholePiece take(uint64_t bytes, const std::string& what);
 
-  /// That `count` floats take.
-  [[nodiscard]] static uint64_t bytes_of(uint64_t count);
+  /// That a piece of `bytes` bytes takes.
+  [[nodiscard]] static uint64_t taken_by(uint64_t bytes);
   [[nodiscard]] uint64_t budget() const { return budget_; }
   [[nodiscard]] uint64_t taken() const { return taken_; }
   [[nodiscard]] uint64_t most_taken() const { return most_taken_; }

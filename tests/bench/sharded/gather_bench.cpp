@@ -66,10 +66,10 @@ std::vector<double> measure(const Accelerator& accelerator, int32_t world_size, 
         std::vector<sharded::WholePiece> whole;
         std::vector<sharded::GatherItem> items;
         for (const sharded::OwnersOfRange& one : owners) {
-          whole.push_back(memory.take(static_cast<uint64_t>(kElements), "a parameter"));
+          whole.push_back(memory.take(static_cast<uint64_t>(kElements) * sizeof(float), "a parameter"));
           items.push_back({&one, whole.back().floats()});
         }
-        exchange.gather(items, shard.data());
+        exchange.gather(items, shard.data(), DType::kF32);
         done.record(stream);
         micros.push_back(thread_micros() - begin);
         done.synchronize();

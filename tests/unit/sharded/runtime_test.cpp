@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <mutex>
 #include <random>
@@ -40,6 +41,29 @@ std::string refusal(Call&& call) {
 
 bool has(const std::string& text, const std::string& words) {
   return text.find(words) != std::string::npos;
+}
+
+/// Rounds to the nearest bf16, halves to even.
+float as_bf16(float value) {
+  auto bits = std::bit_cast<uint32_t>(value);
+  bits += 0x7FFFU + ((bits >> 16U) & 1U);
+  return std::bit_cast<float>(bits & 0xFFFF0000U);
+}
+/// Element `place` of an array of either type.
+float get(const void* array, DType type, uint64_t place) {
+  if (type == DType::kF32) return static_cast<const float*>(array)[place];
+  return std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(array)[place]} << 16U);
+}
+void put(void* array, DType type, uint64_t place, float value) {
+  if (type == DType::kF32) {
+    static_cast<float*>(array)[place] = value;
+  } else {
+    static_cast<uint16_t*>(array)[place] = static_cast<uint16_t>(std::bit_cast<uint32_t>(as_bf16(value)) >> 16U);
+  }
+}
+/// `value` as an array of `type` holds it.
+float held_as(DType type, float value) {
+  return type == DType::kF32 ? value : as_bf16(value);
 }
 
 /// A root, an embedding that the head shares, a layer with a frozen part, one without elements, and one that no visit
@@ -98,17 +122,31 @@ std::vector<float> gradient_of(RowRange rows) {
   return all;
 }
 
+/// The same as make_pass hands it in, where gradients are of `type`: that of the shared parameter comes in two halves.
+std::vector<float> gradient_in(DType type, RowRange rows) {
+  std::vector<float> all = gradient_of(rows);
+  for (uint64_t k = 0; k < all.size(); ++k) {
+    const bool is_shared = k < Toy::kSizes[0];
+    all[k] = is_shared ? held_as(type, held_as(type, 0.5F * all[k]) + 0.5F * all[k]) : held_as(type, all[k]);
+  }
+  return all;
+}
+
 void make_pass(Runtime& runtime, const Toy& toy, RowRange rows) {
   const std::vector<float> gradient = rows.count > 0 ? gradient_of(rows) : std::vector<float>();
   runtime.begin_pass(rows);
   const auto visit = [&](uint32_t module, Direction direction, std::vector<uint32_t> used, float share) {
     runtime.enter(module, direction);
     for (const uint32_t parameter : used) {
-      const float* const value = runtime.value(parameter);
-      for (uint64_t k = 0; k < Toy::kSizes[parameter]; ++k) REQUIRE(value[k] == Toy::first_value(parameter, k));
+      const void* const value = runtime.value(parameter);
+      const DType computed = runtime.compute_dtype();
+      for (uint64_t k = 0; k < Toy::kSizes[parameter]; ++k)
+        REQUIRE(get(value, computed, k) == held_as(computed, Toy::first_value(parameter, k)));
       if (direction != Direction::kBackward || parameter == 1 || rows.count == 0) continue;
-      float* const to = runtime.gradient(parameter);
-      for (uint64_t k = 0; k < Toy::kSizes[parameter]; ++k) to[k] += share * gradient[Toy::offset(parameter) + k];
+      void* const to = runtime.gradient(parameter);
+      const DType type = runtime.reduce_dtype();
+      for (uint64_t k = 0; k < Toy::kSizes[parameter]; ++k)
+        put(to, type, k, get(to, type, k) + share * gradient[Toy::offset(parameter) + k]);
     }
     runtime.leave(module, direction);
   };
@@ -127,13 +165,14 @@ void make_pass(Runtime& runtime, const Toy& toy, RowRange rows) {
 
 /// The mean gradient of a step of `rows` rows, put together from the shards of all ranks, and its squared norm.
 std::pair<std::vector<float>, double> mean_in_shards(const Accelerator& accelerator, const std::string& coordinator,
-                                                     int32_t world_size, int64_t rows, bool deterministic) {
+                                                     int32_t world_size, int64_t rows, bool deterministic,
+                                                     const std::string& more = "") {
   std::vector<float> whole(Toy::elements());
   std::vector<double> norms(static_cast<size_t>(world_size));
   std::mutex mutex;
   test::run_healthy_ranks(accelerator, world_size, [&](int32_t rank, Communicator& group, Stream& stream) {
     Stream program(accelerator, 0);
-    Runtime runtime(config_with(coordinator, deterministic), accelerator, 0, program, stream, {"moment"});
+    Runtime runtime(config_with(coordinator, deterministic, more), accelerator, 0, program, stream, {"moment"});
     const Toy toy(runtime);
     runtime.enter_group(group);
     runtime.initialise();
@@ -150,7 +189,7 @@ std::pair<std::vector<float>, double> mean_in_shards(const Accelerator& accelera
       for (size_t i = 0; i < runtime.rounds(); ++i) {
         of_pass.clear();
         make_pass(runtime, toy, i < own.size() ? own[i] : RowRange{});
-        if (i < own.size()) CHECK(of_pass.sum() == squared_norm(gradient_of(own[i])));
+        if (i < own.size()) CHECK(of_pass.sum() == squared_norm(gradient_in(runtime.reduce_dtype(), own[i])));
       }
       REQUIRE(runtime.is_complete());
       norms[static_cast<size_t>(rank)] = runtime.finish_gradient(0.125).squared_norm;
@@ -167,14 +206,14 @@ std::pair<std::vector<float>, double> mean_in_shards(const Accelerator& accelera
   return {whole, norms.front()};
 }
 
-std::vector<float> mean_of_whole(const Accelerator& accelerator, int64_t rows) {
+std::vector<float> mean_of_whole(const Accelerator& accelerator, int64_t rows, DType type = DType::kF32) {
   std::vector<float> mean;
   test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {
     Stream program(accelerator, 0);
     elastic::GradientReduction reduction(accelerator, 0, program, Toy::elements(), true);
     const Assignment runs = share_out(rows, {.world_size = 1, .granule = 2, .deterministic = true});
     reduction.begin(rows, 2, runs, 0);
-    for (const RowRange block : runs.of(0)) reduction.add(block, 0, 1, 0, gradient_of(block));
+    for (const RowRange block : runs.of(0)) reduction.add(block, 0, 1, 0, gradient_in(type, block));
     const auto reduced = reduction.reduce(group, stream, {});
     for (const float one : reduced.gradient) mean.push_back(one * 0.125F);
   });
@@ -196,6 +235,47 @@ TEST_CASE("shards have the bits that a reduction of whole gradients has, at ever
       }
     }
   }
+}
+
+TEST_CASE("bf16 is rounded once on either way, and added up in f32: the bits do not depend on the ranks") {
+  const Accelerator accelerator = test::open_host();
+  for (const auto& [more, type] : std::vector<std::pair<std::string, DType>>{
+           {"compute_dtype = \"bf16\"", DType::kF32},
+           {"compute_dtype = \"bf16\"\nreduce_dtype = \"bf16\"", DType::kBF16}}) {
+    const std::vector<float> expected = mean_of_whole(accelerator, 23, type);
+    for (const char* const coordinator : {"eager", "zero3"}) {
+      for (const int32_t world_size : {1, 2, 5}) {
+        CAPTURE(more);
+        CAPTURE(coordinator);
+        CAPTURE(world_size);
+        const auto [mean, norm] = mean_in_shards(accelerator, coordinator, world_size, 23, true, more);
+        CHECK(mean == expected);
+        CHECK(norm == squared_norm(expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("weights that change are cast anew, and owners keep f32") {
+  const Accelerator accelerator = test::open_host();
+  test::run_healthy_ranks(accelerator, 2, [&](int32_t, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_with("eager", true, "compute_dtype = \"bf16\""), accelerator, 0, program, stream, {});
+    const Toy toy(runtime);
+    runtime.enter_group(group);
+    runtime.initialise();
+    runtime.fetch(3);
+    CHECK(get(runtime.value(3), DType::kBF16, 7) == as_bf16(Toy::first_value(3, 7)));
+    runtime.release(3);
+    runtime.update([](const ShardRange& range) { std::fill_n(range.weights, range.count, 1.001F); });
+    runtime.fetch(3);
+    for (const uint64_t k : {0U, 7U, 2999U}) CHECK(get(runtime.value(3), DType::kBF16, k) == as_bf16(1.001F));
+    runtime.release(3);
+    std::vector<float> kept(Toy::kSizes[3]);
+    runtime.read(3, kept);
+    CHECK(std::count(kept.begin(), kept.end(), 1.001F) == 3000);
+    runtime.leave_group();
+  });
 }
 
 TEST_CASE("in fast mode shards have the sum, in the order of ranks") {
@@ -239,7 +319,8 @@ TEST_CASE("what a program does out of order is refused, by the module or paramet
     CHECK_FALSE(runtime.is_complete());
     make_pass(runtime, toy, {2, 2});
     CHECK(runtime.is_complete());
-    CHECK(runtime.fetch(0)[5] == Toy::first_value(0, 5));
+    runtime.fetch(0);
+    CHECK(get(runtime.value(0), DType::kF32, 5) == Toy::first_value(0, 5));
     runtime.release(0);
     CHECK(has(refusal([&] { runtime.release(0); }), "was not fetched by hand"));
     runtime.leave_group();
@@ -256,7 +337,7 @@ TEST_CASE("evaluation between passes gathers and leaves nothing behind, and a pa
     runtime.initialise();
     runtime.begin_evaluation();
     runtime.enter(toy.layer, Direction::kForward);
-    CHECK(runtime.value(3)[7] == Toy::first_value(3, 7));
+    CHECK(get(runtime.value(3), DType::kF32, 7) == Toy::first_value(3, 7));
     CHECK(has(refusal([&] { runtime.enter(toy.layer, Direction::kBackward); }), "in a pass without gradients"));
     runtime.leave(toy.layer, Direction::kForward);
     runtime.end_pass();
@@ -373,7 +454,7 @@ TEST_CASE("a gradient that is not finite on one rank is seen by all, and by that
     runtime.enter(toy.embed, Direction::kForward);
     runtime.leave(toy.embed, Direction::kForward);
     runtime.enter(toy.embed, Direction::kBackward);
-    runtime.gradient(0)[9] = rank == 1 ? NAN : 1.0F;
+    put(runtime.gradient(0), DType::kF32, 9, rank == 1 ? NAN : 1.0F);
     runtime.leave(toy.embed, Direction::kBackward);
     runtime.end_pass();
     CHECK(runtime.last_pass_is_finite() == (rank == 0));
