@@ -84,6 +84,13 @@ void import_zero(Draft& draft) {
   draft.table({"coordinator"});
   draft.add("use", Value::of(std::string(kPlugin)), "from " + block.at("stage").path);
   draft.carried(block.at("stage"), "coordinator.use");
+  for (const char* const key : {"bf16", "bfloat16"}) {
+    const Source enabled = draft.root().at(key).at("enabled");
+    if (!enabled || !enabled.value->is(Type::kBool) || !enabled.value->boolean) continue;
+    draft.add("compute_dtype", Value::of(std::string("bf16")), "from " + enabled.path);
+    draft.carried(enabled, "coordinator.compute_dtype");
+    break;
+  }
   draft.table({"coordinator", kPlugin});
   for (const auto& [key, least] : kOptions) {
     if (const Source from = option_of(draft, block, key)) carry_option(draft, from, key, least);

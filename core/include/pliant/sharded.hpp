@@ -110,6 +110,12 @@ class ShardedModel {
   /// shape or type; it has changed nothing then.
   void import_safetensors(const std::filesystem::path& file);
 
+  /// Gives a module other parameters, between two passes, on every rank alike. Throws kInvalidArgument for numbers that
+  /// are none, kResourceExhausted where [coordinator] budget does not suffice, and what the coordinator has against it;
+  /// it has changed nothing then.
+  void set_parameters(ModuleId module, const std::vector<ParameterId>& own,
+                      const std::vector<ParameterId>& external = {});
+
   /// Begins forward and backward over the next micro-batch of the step in hand, whose rows these are. One without rows
   /// keeps the ranks together while others still compute: the modules are visited all the same, with any input or
   /// none, and gradients are thrown away. Throws kInvalidArgument for other rows.

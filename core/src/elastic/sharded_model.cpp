@@ -60,6 +60,11 @@ ModuleId ShardedModel::add(ModuleSpec module) {
   return ModuleId{state_->runtime.model.add(std::move(module))};
 }
 
+void ShardedModel::set_parameters(ModuleId module, const std::vector<ParameterId>& own,
+                                  const std::vector<ParameterId>& external) {
+  state_->runtime.set_parameters(state_->runtime.model.module_number(module), own, external);
+}
+
 void ShardedModel::begin_pass(RowRange rows) {
   if (state_->session.added == 0) state_->session.strike(elastic::InjectionPoint::kForward);
   state_->runtime.begin_pass(rows);

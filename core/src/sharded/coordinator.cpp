@@ -60,6 +60,12 @@ void Coordinator::set_module_parameters(uint32_t module, const ModuleRow& row) {
   if (status != PLIANT_OK) throw plugin::to_error(instance_.plugin(), status, error);
 }
 
+std::optional<std::span<const pliant_action>> Coordinator::drop_trace() {
+  if (slots_->drop_trace == nullptr) return std::nullopt;
+  pliant_error error = plugin::fresh_error();
+  return answered(slots_->drop_trace(instance_.self(), &blank(), &error), error);
+}
+
 pliant_action_list& Coordinator::blank() {
   list_.capacity = room_.size();
   list_.count = 0;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ class Coordinator {
   /// `budget` in bytes, 0: none. `bytes_per_element` of a whole parameter.
   void set_model(const ModelTables& model, uint64_t budget, uint64_t bytes_per_element, int32_t world_size);
   void set_module_parameters(uint32_t module, const ModuleRow& row);
+  /// What was learnt of the order is thrown away. nullopt: it cannot do that, and wants end_step and set_model.
+  std::optional<std::span<const pliant_action>> drop_trace();
 
   std::span<const pliant_action> begin_pass(bool with_gradient);
   std::span<const pliant_action> enter(uint32_t module, Direction direction);

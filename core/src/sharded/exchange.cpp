@@ -21,7 +21,7 @@ Exchange::Exchange(Communicator& communicator, Stream& stream)
       rank_(communicator.rank()),
       world_size_(communicator.world_size()) {}
 
-OwnersOfRange Exchange::owners_of(const ShardLayout& layout, const Ownership& ownership, FlatRange range) const {
+OwnersOfRange Exchange::owners_of(const FlatLayout& layout, const Ownership& ownership, FlatRange range) const {
   OwnersOfRange made{range, ownership.pieces_of(layout, range)};
   for (const ShardPiece& piece : made.pieces) {
     if (piece.owner != rank_) continue;

@@ -52,7 +52,7 @@ class Exchange {
   [[nodiscard]] int32_t rank() const { return rank_; }
   [[nodiscard]] int32_t world_size() const { return world_size_; }
   /// O(log(runs) + pieces).
-  [[nodiscard]] OwnersOfRange owners_of(const ShardLayout& layout, const Ownership& ownership, FlatRange range) const;
+  [[nodiscard]] OwnersOfRange owners_of(const FlatLayout& layout, const Ownership& ownership, FlatRange range) const;
 
   /// One collective. Straight from the owners' shards to where it belongs: a range whose owners lie in it in rank order
   /// by one all-gather, any other by a message for each piece. O(items and their pieces).

@@ -101,8 +101,9 @@ uint32_t ModelTables::add(ModuleSpec spec) {
 void ModelTables::set_parameters(uint32_t module, const std::vector<ParameterId>& own,
                                  const std::vector<ParameterId>& external) {
   ModuleRow& row = modules_[module];
-  row.own = numbers(own, row.name);
+  std::vector<uint32_t> own_numbers = numbers(own, row.name);
   row.external = numbers(external, row.name);
+  row.own = std::move(own_numbers);
   for (uint32_t number = 0; number < modules_.size(); ++number) find_used(number);
 }
 

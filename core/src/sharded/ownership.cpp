@@ -20,9 +20,9 @@ Result<> check_sizes(int64_t chunks, int64_t world_size) {
     return failed(Status::kInvalidArgument,
                   fmt::format("a world size of {} cannot own a model; 1 to {} can", world_size, Ownership::kMostRanks));
   }
-  if (chunks < 0 || chunks > ShardLayout::kMostChunks) {
+  if (chunks < 0 || chunks > FlatLayout::kMostChunks) {
     return failed(Status::kInvalidArgument,
-                  fmt::format("{} chunks cannot be owned; a model has 0 to {}", chunks, ShardLayout::kMostChunks));
+                  fmt::format("{} chunks cannot be owned; a model has 0 to {}", chunks, FlatLayout::kMostChunks));
   }
   return {};
 }
@@ -82,10 +82,10 @@ Result<Ownership> Ownership::of_runs(std::span<const Run> runs, int32_t world_si
   map.epoch_ = epoch;
   map.held_.assign(static_cast<size_t>(world_size), 0);
   for (const Run& run : runs) {
-    if (run.count < 1 || run.count > ShardLayout::kMostChunks - map.chunks_) {
+    if (run.count < 1 || run.count > FlatLayout::kMostChunks - map.chunks_) {
       return failed(Status::kInvalidArgument,
                     fmt::format("a run of {} chunks after {} is none; a model has up to {} chunks", run.count,
-                                map.chunks_, ShardLayout::kMostChunks));
+                                map.chunks_, FlatLayout::kMostChunks));
     }
     if (run.owner < 0 || run.owner >= world_size) {
       return failed(Status::kInvalidArgument,
@@ -137,7 +137,7 @@ std::vector<OwnedRun> Ownership::runs_in(ChunkRange chunks) const {
   return found;
 }
 
-std::vector<ShardPiece> Ownership::pieces_of(const ShardLayout& layout, FlatRange range) const {
+std::vector<ShardPiece> Ownership::pieces_of(const FlatLayout& layout, FlatRange range) const {
   std::vector<ShardPiece> pieces;
   for (const OwnedRun& run : runs_in(layout.chunks_of(range))) {
     const FlatRange whole = layout.range_of(run.chunks);

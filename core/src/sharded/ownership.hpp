@@ -39,10 +39,10 @@ class Ownership {
   /// No chunks, one rank.
   Ownership() = default;
   /// Epoch 0: rank r owns chunks [r * K / N, (r + 1) * K / N). kInvalidArgument unless 0 <= chunks <=
-  /// ShardLayout::kMostChunks and 1 <= world_size <= kMostRanks.
+  /// FlatLayout::kMostChunks and 1 <= world_size <= kMostRanks.
   static Result<Ownership> deal(int32_t chunks, int32_t world_size);
   /// Owners of chunks 0, 1, ... in runs of (count, owner); neighbours of one owner are put together. kInvalidArgument
-  /// for counts below 1 in sum above ShardLayout::kMostChunks, owners that are no rank, and as deal().
+  /// for counts below 1 in sum above FlatLayout::kMostChunks, owners that are no rank, and as deal().
   struct Run {
     int32_t count = 0;
     int32_t owner = 0;
@@ -69,7 +69,7 @@ class Ownership {
   [[nodiscard]] std::vector<OwnedRun> runs_in(ChunkRange chunks) const;
   /// Who owns a range of the flat space of `layout`, and where it lies there: the table of a gather. O(log(runs) +
   /// runs in the range).
-  [[nodiscard]] std::vector<ShardPiece> pieces_of(const ShardLayout& layout, FlatRange range) const;
+  [[nodiscard]] std::vector<ShardPiece> pieces_of(const FlatLayout& layout, FlatRange range) const;
 
   /// A line of text, "pliant-ownership 1 epoch 3 ranks 2 chunks 10 runs 5:0 5:1": same map, same text.
   [[nodiscard]] std::string save() const;

@@ -53,7 +53,7 @@ Runtime::~Runtime() {
 void Runtime::close_model() {
   model.close();
   const auto total = static_cast<int64_t>(model.elements());
-  layout_ = or_throw(ShardLayout::create(std::span(&total, 1)));
+  layout_ = or_throw(FlatLayout::create(total));
   held_.resize(model.parameters().size());
   memory_.emplace(accelerator_, device_, exchange_stream_,
                   static_cast<uint64_t>(config_.coordinator().budget.value_or(0)));
@@ -352,6 +352,31 @@ void Runtime::require_whole(uint32_t module, Direction direction) const {
                             model.modules()[module].name, word_of(direction)),
                 ExitCode::kPlugin);
   }
+}
+
+void Runtime::set_parameters(uint32_t module, const std::vector<ParameterId>& own,
+                             const std::vector<ParameterId>& external) {
+  require_no_pass();
+  const ModuleRow& row = model.modules()[module];
+  const auto ids = [](const std::vector<uint32_t>& numbers) {
+    std::vector<ParameterId> made;
+    for (const uint32_t number : numbers) made.push_back(ParameterId{number});
+    return made;
+  };
+  const std::vector<ParameterId> had_own = ids(row.own);
+  const std::vector<ParameterId> had_external = ids(row.external);
+  model.set_parameters(module, own, external);
+  if (communicator_ == nullptr) return;  // the next group's coordinator gets the whole model
+  try {
+    require_budget();
+    coordinator_.set_module_parameters(module, row);
+  } catch (...) {
+    model.set_parameters(module, had_own, had_external);
+    throw;
+  }
+  if (const auto actions = coordinator_.drop_trace()) return carry_out(*actions);
+  carry_out(coordinator_.end_step());
+  coordinator_.set_model(model, memory_->budget(), bytes_of(compute_), communicator_->world_size());
 }
 
 void Runtime::begin(bool with_gradient) {

@@ -86,6 +86,8 @@ class Runtime {
   [[nodiscard]] size_t rounds() const { return sums_.rounds(); }
   /// That were made.
   [[nodiscard]] size_t passes() const { return passes_; }
+  /// Other parameters of a module, between two passes.
+  void set_parameters(uint32_t module, const std::vector<ParameterId>& own, const std::vector<ParameterId>& external);
   void begin_pass(RowRange rows);
   void begin_evaluation();
   void enter(uint32_t module, Direction direction);
@@ -190,7 +192,7 @@ class Runtime {
   std::vector<std::string> state_names_;
   Coordinator coordinator_;
   bool has_model_ = false;  ///< it was given one
-  ShardLayout layout_;
+  FlatLayout layout_;
   Ownership ownership_;
   std::optional<Exchange> exchange_;
   std::vector<OwnersOfRange> owners_;                 ///< by parameter, in this group

@@ -50,7 +50,7 @@ std::vector<double> measure(const Accelerator& accelerator, int32_t world_size, 
       Communicator group(accelerator, 0, id, rank, world_size);
       group.wait_ready(60000);
       const int64_t total = kElements * static_cast<int64_t>(parameters);
-      const auto layout = or_throw(sharded::ShardLayout::create(std::span(&total, 1)));
+      const auto layout = or_throw(sharded::FlatLayout::create(total));
       const auto ownership = or_throw(sharded::Ownership::deal(layout.chunks(), world_size));
       sharded::Exchange exchange(group, stream);
       std::vector<sharded::OwnersOfRange> owners;

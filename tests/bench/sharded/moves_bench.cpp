@@ -16,11 +16,11 @@ namespace {
 constexpr int64_t kStateBytes = 12;  // of an element: weight and two moments, f32
 
 /// A parameter of 38M elements, cut as a model is.
-sharded::ShardLayout layout() {
-  return or_throw(sharded::ShardLayout::create(std::vector<int64_t>{38'000'000}));
+sharded::FlatLayout layout() {
+  return or_throw(sharded::FlatLayout::create(38'000'000));
 }
 
-void measure(const sharded::ShardLayout& model, int32_t before, int32_t after) {
+void measure(const sharded::FlatLayout& model, int32_t before, int32_t after) {
   const auto map = or_throw(sharded::Ownership::deal(model.chunks(), before));
   std::vector<int32_t> becomes;
   for (int32_t rank = 0; rank < before; ++rank) becomes.push_back(rank < after ? rank : sharded::kLeaves);
@@ -34,7 +34,7 @@ void measure(const sharded::ShardLayout& model, int32_t before, int32_t after) {
   }
   std::sort(micros.begin(), micros.end());
   const auto larger = static_cast<double>(std::max(before, after));
-  const auto elements = static_cast<double>(model.flat_elements());
+  const auto elements = static_cast<double>(int64_t{model.chunks()} * model.chunk_elements());
   const double bound = elements * std::abs(before - after) / larger * kStateBytes;
   const auto sent = static_cast<double>(plan.chunks_moved() * model.chunk_elements() * kStateBytes);
   fmt::print("{:>4} to {:>3} {:>12.0f} {:>12.0f} {:>8.5f} {:>7} {:>7} {:>10.1f}\n", before, after, sent, bound,
@@ -44,7 +44,7 @@ void measure(const sharded::ShardLayout& model, int32_t before, int32_t after) {
 }  // namespace
 
 int main() {
-  const sharded::ShardLayout model = layout();
+  const sharded::FlatLayout model = layout();
   fmt::print("38,000,000 elements with {} bytes each in {} chunks of {} elements\n", kStateBytes, model.chunks(),
              model.chunk_elements());
   fmt::print("  change   bytes sent    the bound    ratio   moves    runs  plan in us\n");

@@ -302,6 +302,18 @@ TEST_CASE("stage 3 alone is enough to carry, and of two names for one option the
   CHECK(contains(reason(imported, "zero_optimization.prefetch_bucket_size"), "stage3_prefetch_bucket_size counts"));
 }
 
+TEST_CASE("with stage 3 bf16 is what parameters are computed in") {
+  const ImportedConfig imported = import_deepspeed(
+      R"({"zero_optimization": {"stage": 3}, "bf16": {"enabled": true, "immediate_grad_update": true}})");
+  CHECK(contains(imported.toml, "\ncompute_dtype = \"bf16\" "));
+  CHECK(target(imported, "bf16.enabled") == "coordinator.compute_dtype");
+  CHECK_FALSE(reason(imported, "bf16.immediate_grad_update").empty());
+  for (const char* const other : {R"({"zero_optimization": {"stage": 3}, "bf16": {"enabled": false}})",
+                                  R"({"zero_optimization": {"stage": 3}, "fp16": {"enabled": true}})"}) {
+    CHECK_FALSE(contains(import_deepspeed(other).toml, "\ncompute_dtype"));
+  }
+}
+
 TEST_CASE("stages below 3 carry nothing, and it is said why") {
   for (const char* stage : {R"("stage": 2)", R"("stage": 0)", R"("overlap_comm": false)"}) {
     const ImportedConfig imported = import_deepspeed(

@@ -43,7 +43,7 @@ std::vector<int32_t> owners_after(const Ownership& from, const std::vector<int32
   std::vector<bool> has_moved(owners.size(), false);
   for (const Move& move : moves) {
     for (int32_t i = 0; i < move.chunks.count; ++i) {
-      const size_t chunk = index_of(advanced(move.chunks.first, i));
+      const auto chunk = static_cast<size_t>(advanced(move.chunks.first, i));
       RC_ASSERT(from.owner_of(static_cast<ChunkId>(chunk)) == move.from);
       RC_ASSERT(owners[chunk] != move.to);
       RC_ASSERT(!has_moved[chunk]);

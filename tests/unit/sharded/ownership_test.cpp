@@ -27,10 +27,10 @@ TEST_CASE("world sizes, chunks, epochs and owners that cannot be are refused") {
   const std::vector<Ownership::Run> stranger{{1, 2}};
   const std::vector<Ownership::Run> negative{{1, -1}};
   const std::vector<Ownership::Run> empty{{0, 0}};
-  const std::vector<Ownership::Run> many{{ShardLayout::kMostChunks, 0}, {1, 1}};
+  const std::vector<Ownership::Run> many{{FlatLayout::kMostChunks, 0}, {1, 1}};
   for (const auto& refused :
        {Ownership::deal(10, 0), Ownership::deal(10, -1), Ownership::deal(-1, 2),
-        Ownership::deal(ShardLayout::kMostChunks + 1, 2), Ownership::deal(1, Ownership::kMostRanks + 1),
+        Ownership::deal(FlatLayout::kMostChunks + 1, 2), Ownership::deal(1, Ownership::kMostRanks + 1),
         Ownership::of_runs(one, 0, 0), Ownership::of_runs(one, 1, -1), Ownership::of_runs(stranger, 2, 0),
         Ownership::of_runs(negative, 2, 0), Ownership::of_runs(empty, 1, 0), Ownership::of_runs(many, 2, 0)}) {
     REQUIRE_FALSE(refused.has_value());
@@ -82,10 +82,10 @@ TEST_CASE("the first dealing is contiguous and balanced within one chunk") {
 }
 
 TEST_CASE("a gather's table follows the runs of owners and the places in their shards") {
-  const ShardLayout layout = *ShardLayout::create(std::vector<int64_t>{300, 5000});
+  const FlatLayout layout = *FlatLayout::create(5512);
   const Ownership map = map_of({{1, 0}, {2, 1}, {2, 0}, {1, 1}}, 2);
   REQUIRE(layout.chunks() == map.chunks());
-  CHECK(map.pieces_of(layout, layout.range_of(ParamId{1})) ==
+  CHECK(map.pieces_of(layout, {512, 5000}) ==
         std::vector<ShardPiece>{
             {{512, 512}, 0, 512}, {{1024, 2048}, 1, 0}, {{3072, 2048}, 0, 1024}, {{5120, 392}, 1, 2048}});
   CHECK(map.pieces_of(layout, {700, 0}).empty());
