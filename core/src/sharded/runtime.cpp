@@ -217,9 +217,9 @@ void Runtime::follow_program() {
   exchange_stream_.wait(*program_point_);
 }
 
-std::unique_ptr<Event> Runtime::take_event() {
-  if (spare_events_.empty()) return std::make_unique<Event>(accelerator_, device_);
-  std::unique_ptr<Event> event = std::move(spare_events_.back());
+Event Runtime::take_event() {
+  if (spare_events_.empty()) return Event(accelerator_, device_);
+  Event event = std::move(spare_events_.back());
   spare_events_.pop_back();
   return event;
 }
@@ -280,7 +280,7 @@ void Runtime::carry_out(std::span<const pliant_action> actions) {
         break;
       case PLIANT_ACTION_BOUND_WAITS:
         while (gatherings_.size() > action.place) {
-          gatherings_.front().done->synchronize();
+          gatherings_.front().done.synchronize();
           gatherings_.pop_front();
         }
         break;
@@ -314,7 +314,7 @@ void Runtime::gather(std::span<const pliant_action> group) {
   }
   Gathering made{gathered_++, take_event()};
   if (!items.empty()) exchange_->gather(items, weights_to_gather(), compute_);
-  made.done->record(exchange_stream_);
+  made.done.record(exchange_stream_);
   gatherings_.push_back(std::move(made));
 }
 
@@ -325,8 +325,8 @@ void Runtime::wait(uint32_t parameter) {
   const auto found = std::find_if(gatherings_.begin(), gatherings_.end(),
                                   [&one](const Gathering& gathering) { return gathering.number == one.gather; });
   if (found == gatherings_.end()) return;  // it was waited for
-  if (!here_) return program_.wait(*found->done);
-  found->done->synchronize();
+  if (!here_) return program_.wait(found->done);
+  found->done.synchronize();
   for (auto ended = gatherings_.begin(); ended <= found; ++ended) spare_events_.push_back(std::move(ended->done));
   gatherings_.erase(gatherings_.begin(), found + 1);  // they run in order
 }

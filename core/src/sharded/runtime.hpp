@@ -131,7 +131,7 @@ class Runtime {
   };
   struct Gathering {
     size_t number = 0;
-    std::unique_ptr<Event> done;
+    Event done;
   };
   /// Gradients on their way to their owners.
   struct Scattering {
@@ -139,7 +139,7 @@ class Runtime {
     std::vector<WholePiece> gradients;
     std::vector<WholePiece> received;
     const SumRound* round = nullptr;
-    std::unique_ptr<Event> done;
+    std::optional<Event> done{};
   };
   struct Visit {
     uint32_t module;
@@ -168,7 +168,7 @@ class Runtime {
   void drain_scatterings(bool all);
   void require_whole(uint32_t module, Direction direction) const;
   [[noreturn]] void refuse(const std::string& what) const;
-  [[nodiscard]] std::unique_ptr<Event> take_event();
+  [[nodiscard]] Event take_event();
   /// What is exchanged from now on comes after what the program has enqueued.
   void follow_program();
   /// NULL: zeros.
@@ -195,8 +195,8 @@ class Runtime {
   FlatLayout layout_;
   Ownership ownership_;
   std::optional<Exchange> exchange_;
-  std::vector<OwnersOfRange> owners_;                 ///< by parameter, in this group
-  std::vector<std::unique_ptr<Event>> spare_events_;  ///< that nothing waits for any more
+  std::vector<OwnersOfRange> owners_;  ///< by parameter, in this group
+  std::vector<Event> spare_events_;    ///< that nothing waits for any more
   Communicator* communicator_ = nullptr;
   int32_t rank_ = 0;
   std::vector<Buffer> shards_;  ///< weights, then the states

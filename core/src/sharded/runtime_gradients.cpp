@@ -111,7 +111,7 @@ void Runtime::reduce(std::span<const uint32_t> parameters) {
     if (measure_) measure(made.parameters[i], values);
   }
   exchange_->scatter(items, round_->adds, reduce_);
-  made.done = take_event();
+  made.done.emplace(take_event());
   made.done->record(exchange_stream_);
   scatterings_.push_back(std::move(made));
   if (!here_) drain_scatterings(true);  // additions are enqueued behind what they wait for
@@ -153,7 +153,7 @@ void Runtime::drain_scatterings(bool all) {
       oldest.done->synchronize();
     }
     add_received(oldest);
-    if (here_) spare_events_.push_back(std::move(oldest.done));
+    if (here_) spare_events_.push_back(std::move(*oldest.done));
     scatterings_.pop_front();
   }
 }
