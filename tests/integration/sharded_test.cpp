@@ -69,8 +69,10 @@ void unset_all(const std::map<std::string, std::string>& environment) {
 
 TEST_CASE("the bits of a sharded job depend neither on the coordinator nor on the number of workers") {
   REQUIRE(has(undisturbed(), "weights"));
-  for (const auto& [workers, coordinator] : std::vector<std::pair<int64_t, std::string>>{
+  for (const auto& job_of : std::vector<std::pair<int64_t, std::string>>{
            {1, "zero3"}, {2, "zero3"}, {2, "eager"}, {4, "zero3"}, {4, "eager"}}) {
+    const int64_t workers = job_of.first;
+    const std::string& coordinator = job_of.second;
     CAPTURE(workers);
     CAPTURE(coordinator);
     JobRunner job;
@@ -288,7 +290,9 @@ TEST_CASE("a sharded job has the same bits on every accelerator") {
 #ifdef PLIANT_SOFT_LEVEL_ZERO
   machines.push_back({"level_zero", {{"ZE_ENABLE_ALT_DRIVERS", PLIANT_SOFT_LEVEL_ZERO}}});
 #endif
-  for (const auto& [accelerator, environment] : machines) {
+  for (const auto& machine : machines) {
+    const auto& accelerator = machine.first;
+    const auto& environment = machine.second;
     CAPTURE(accelerator);
     set_all(environment);
     JobRunner job;

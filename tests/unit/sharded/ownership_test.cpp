@@ -39,7 +39,7 @@ TEST_CASE("world sizes, chunks, epochs and owners that cannot be are refused") {
 }
 
 TEST_CASE("text that is no map of owners is data loss, and the message says what is wrong with it") {
-  for (const auto& [text, reason] : std::vector<std::pair<std::string, std::string>>{
+  for (const auto& damaged : std::vector<std::pair<std::string, std::string>>{
            {"", "does not begin like one"},
            {"pliant-ownership", "another than 1"},
            {"pliant-ownership 2 epoch 0 ranks 1 chunks 1 runs 1:0", "another than 1"},
@@ -57,6 +57,8 @@ TEST_CASE("text that is no map of owners is data loss, and the message says what
            {"pliant-ownership 1 epoch 0 ranks 2 chunks 3 runs 1:0 1:1", "hold 2 of 3"},
            {"pliant-ownership 1 epoch 0 ranks 2 chunks 3 runs 1:0 2:0", "are one"},
        }) {
+    const auto& text = damaged.first;
+    const auto& reason = damaged.second;
     CAPTURE(text);
     const auto refused = Ownership::load(text);
     REQUIRE_FALSE(refused.has_value());

@@ -251,10 +251,11 @@ TEST_CASE("shards have the bits that a reduction of whole gradients has, at ever
 
 TEST_CASE("bf16 is rounded once on either way, and added up in f32: the bits do not depend on the ranks") {
   const Accelerator accelerator = test::open_host();
-  for (const auto& [more, type] : std::vector<std::pair<std::string, DType>>{
+  for (const auto& way : std::vector<std::pair<std::string, DType>>{
            {"compute_dtype = \"bf16\"", DType::kF32},
            {"compute_dtype = \"bf16\"\nreduce_dtype = \"bf16\"", DType::kBF16}}) {
-    const std::vector<float> expected = mean_of_whole(accelerator, 23, type);
+    const std::string& more = way.first;
+    const std::vector<float> expected = mean_of_whole(accelerator, 23, way.second);
     for (const char* const coordinator : {"eager", "zero3"}) {
       for (const int32_t world_size : {1, 2, 5}) {
         CAPTURE(more);
