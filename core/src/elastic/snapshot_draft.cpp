@@ -41,10 +41,21 @@ Result<uint64_t> checksum_of(int fd, const std::filesystem::path& file, uint64_t
   return crc.checksum();
 }
 
-void remove_other_drafts(const std::filesystem::path& folder) {
+// The snapshot that a draft is of: `step-00000020.snapshot`.
+std::string snapshot_of(const std::filesystem::path& draft) {
+  return draft.stem().stem().string();
+}
+
+// Drafts of later steps stay: other ranks may be writing theirs while this one finishes.
+void remove_drafts_up_to(const std::filesystem::path& file) {
+  const std::string newest = file.filename().string();
+  const auto is_later = [&newest](const std::string& name) {
+    return name.size() != newest.size() ? name.size() > newest.size() : name > newest;
+  };
   std::error_code error;
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().extension() != kDraftExtension) continue;
+  for (std::filesystem::directory_iterator entry(file.parent_path(), error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().extension() != kDraftExtension || is_later(snapshot_of(entry->path()))) continue;
     std::error_code ignored;  // one that stays costs room only
     std::filesystem::remove(entry->path(), ignored);
   }
@@ -73,7 +84,7 @@ Result<> finish(const std::filesystem::path& draft, const std::filesystem::path&
   if (::rename(draft.c_str(), file.c_str()) != 0) {
     return tl::unexpected<Error>(file_error(errno, "put in place the snapshot", file));
   }
-  remove_other_drafts(file.parent_path());
+  remove_drafts_up_to(file);
   return sync_folder_of(file);
 }
 

@@ -31,8 +31,9 @@ class SnapshotDraft {
 };
 
 /// Writes head and end around the `array_bytes` that the ranks have written behind the head, takes the checksum and
-/// puts the file in its place. `rest` is what follows the arrays. Removes drafts that older generations left. On
-/// failure nothing is left but older snapshots. O(bytes of the file).
+/// puts the file in its place. `rest` is what follows the arrays. Removes what is left of drafts of
+/// this and earlier steps; those of later steps may be under way and stay. On failure nothing is left but older
+/// snapshots. O(bytes of the file).
 Result<> finish_draft(const std::filesystem::path& draft, const std::filesystem::path& file,
                       const SnapshotHeader& header, uint64_t array_bytes, const std::string& rest);
 

@@ -9,11 +9,13 @@
 #include <csignal>
 #include <istream>
 #include <ostream>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 
 #include "elastic/checked_stream.hpp"
 #include "elastic/snapshot.hpp"
+#include "elastic/snapshot_draft.hpp"
 #include "file_size_limit.hpp"
 #include "scratch_folder.hpp"
 
@@ -197,6 +199,31 @@ TEST_CASE("a reader may seek in the state and cannot leave it") {
     CHECK(in.fail());
   });
   CHECK(read.has_value());
+}
+
+TEST_CASE("a draft that is finished takes along those of its step and earlier ones, and none that is under way") {
+  const ScratchFolder folder;
+  const std::string state(5000, 'x');
+  const auto begin_of = [&](int64_t step, int64_t generation) {
+    const SnapshotHeader header{step, "00ff", "lr", "run", "weights f32[1250]\n"};
+    auto draft = SnapshotDraft::open(draft_of(folder.path() / snapshot_file(step), generation));
+    REQUIRE(draft.has_value());
+    REQUIRE(draft->write(head_of_snapshot(header).size(), state.data(), state.size()).has_value());
+    return header;
+  };
+  begin_of(48, 2);
+  begin_of(44, 3);
+  const SnapshotHeader header = begin_of(48, 3);
+  begin_of(49, 3);
+  begin_of(100'000'000, 3);  // its name is longer
+  const std::filesystem::path file = folder.path() / snapshot_file(48);
+  REQUIRE(finish_draft(draft_of(file, 3), file, header, state.size(), "rest").has_value());
+  CHECK(state_of(file) == state + "rest");
+  std::set<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(file.parent_path()))
+    left.insert(entry.path().filename());
+  CHECK(left == std::set<std::string>{"step-00000048.snapshot", "step-00000049.snapshot.generation-3.draft",
+                                      "step-100000000.snapshot.generation-3.draft"});
 }
 
 TEST_CASE("a snapshot that is missing is not found") {
