@@ -42,13 +42,19 @@ class Arena {
   std::shared_ptr<State> state_;
 };
 
+enum class ArenaSide { kBegin, kEnd };
+
 /// A piece of an arena, for work that is enqueued on `stream` after this is made. Taking it and giving it back wait for
 /// nothing: work of the next owner waits, on the device, for what was enqueued before. Movable.
 class ArenaBuffer {
  public:
   ArenaBuffer() = default;
-  /// The first gap that is large enough. Throws kResourceExhausted when there is none, on every rank alike.
-  ArenaBuffer(Arena& arena, Stream& stream, uint64_t bytes);
+  /// The first gap that is large enough, from the begin of the arena or from its end. Throws kResourceExhausted when
+  /// there is none, on every rank alike.
+  ArenaBuffer(Arena& arena, Stream& stream, uint64_t bytes, ArenaSide side = ArenaSide::kBegin);
+  /// At `offset`, a multiple of Arena::kAlignment. Throws kInvalidArgument for one that is not, kResourceExhausted
+  /// where something lies there or the arena ends before.
+  static ArenaBuffer at(Arena& arena, Stream& stream, uint64_t offset, uint64_t bytes);
   /// As give_back, on the stream that it was made on, which still lives.
   ~ArenaBuffer();
   ArenaBuffer(ArenaBuffer&& other) noexcept;
@@ -59,6 +65,7 @@ class ArenaBuffer {
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
 
  private:
+  ArenaBuffer(Arena& arena, Stream& stream, uint64_t bytes, uint64_t begin);
   void give_back_on(Stream::State& last);
 
   std::shared_ptr<Arena::State> arena_;

@@ -142,7 +142,8 @@ class ShardedModel {
   /// Throws kFailedPrecondition while a module is entered.
   void end_pass();
 
-  /// By hand, outside of passes, in the same order on every rank: whole from here until release.
+  /// By hand, outside of passes, in the same order on every rank: whole from here until release, or until update, which
+  /// changes it. Passes in between use it as it is.
   void fetch(ParameterId parameter);
   void release(ParameterId parameter);
 

@@ -46,8 +46,10 @@ struct Arena::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  /// The offset of the first gap that holds them, which is then taken.
-  uint64_t take(uint64_t bytes, const Stream::State& stream);
+  /// The offset of what is then taken: in the first gap that holds it, seen from that side.
+  uint64_t take(uint64_t bytes, const Stream::State& stream, ArenaSide side);
+  /// The same at `begin`.
+  uint64_t take_at(uint64_t begin, uint64_t bytes, const Stream::State& stream);
   void give_back(uint64_t begin, Stream::State& last);
 
   [[nodiscard]] uint64_t free_bytes() const {
@@ -72,6 +74,10 @@ struct Arena::State {
   std::vector<std::shared_ptr<Event>> events;  ///< to record again
 
  private:
+  /// That a buffer of so many bytes takes.
+  static uint64_t size_of(uint64_t bytes) { return std::max(kAlignment, rounded_up(bytes, kAlignment)); }
+  uint64_t take_of(std::map<uint64_t, uint64_t>::iterator gap, uint64_t begin, uint64_t size,
+                   const Stream::State& stream);
   void add_gap(uint64_t begin, uint64_t size);
   void wait_for_uses(uint64_t begin, uint64_t end, const Stream::State& stream);
   /// What has run needs no wait. Where pieces lie does not depend on it.
@@ -87,22 +93,49 @@ Arena::State::~State() {
   }
 }
 
-uint64_t Arena::State::take(uint64_t bytes, const Stream::State& stream) {
-  const uint64_t size = std::max(kAlignment, rounded_up(bytes, kAlignment));
-  const auto found = std::find_if(gaps.begin(), gaps.end(), [&](const auto& gap) { return gap.second >= size; });
-  if (found == gaps.end()) {
-    throw Error(Status::kResourceExhausted,
-                "the arena of " + std::to_string(memory.bytes()) + " bytes has no room for a buffer of " +
-                    std::to_string(bytes) + ": " + std::to_string(free_bytes()) + " are free, " +
-                    std::to_string(largest()) + " of them in one piece; make it larger or give buffers back earlier",
-                ExitCode::kFailed);
+uint64_t Arena::State::take(uint64_t bytes, const Stream::State& stream, ArenaSide side) {
+  const uint64_t size = size_of(bytes);
+  const auto holds_it = [&](const auto& gap) { return gap.second >= size; };
+  if (side == ArenaSide::kBegin) {
+    const auto gap = std::find_if(gaps.begin(), gaps.end(), holds_it);
+    if (gap != gaps.end()) return take_of(gap, gap->first, size, stream);
+  } else {
+    const auto gap = std::find_if(gaps.rbegin(), gaps.rend(), holds_it);
+    if (gap != gaps.rend()) return take_of(std::prev(gap.base()), gap->first + gap->second - size, size, stream);
   }
-  const auto [begin, room] = *found;
+  throw Error(Status::kResourceExhausted,
+              "the arena of " + std::to_string(memory.bytes()) + " bytes has no room for a buffer of " +
+                  std::to_string(bytes) + ": " + std::to_string(free_bytes()) + " are free, " +
+                  std::to_string(largest()) + " of them in one piece; make it larger or give buffers back earlier",
+              ExitCode::kFailed);
+}
+
+uint64_t Arena::State::take_at(uint64_t begin, uint64_t bytes, const Stream::State& stream) {
+  const uint64_t size = size_of(bytes);
+  if (begin % kAlignment != 0) {
+    throw Error(Status::kInvalidArgument, "byte " + std::to_string(begin) + " of an arena is no multiple of " +
+                                              std::to_string(kAlignment) + ", where its buffers begin");
+  }
+  auto gap = gaps.upper_bound(begin);
+  const bool begins_in_gap = gap != gaps.begin() && begin - std::prev(gap)->first < std::prev(gap)->second;
+  if (begins_in_gap && size <= std::prev(gap)->first + std::prev(gap)->second - begin) {
+    return take_of(std::prev(gap), begin, size, stream);
+  }
+  throw Error(Status::kResourceExhausted,
+              "the " + std::to_string(bytes) + " bytes from byte " + std::to_string(begin) + " of the arena of " +
+                  std::to_string(memory.bytes()) + " bytes are not free",
+              ExitCode::kFailed);
+}
+
+uint64_t Arena::State::take_of(std::map<uint64_t, uint64_t>::iterator gap, uint64_t begin, uint64_t size,
+                               const Stream::State& stream) {
+  const auto [first, room] = *gap;
   std::shared_ptr<Event> done = event();
   wait_for_uses(begin, begin + size, stream);
   pieces.emplace(begin, Piece{size, std::move(done)});
-  gaps.erase(found);
-  if (room > size) gaps.emplace(begin + size, room - size);
+  gaps.erase(gap);
+  if (begin > first) gaps.emplace(first, begin - first);
+  if (first + room > begin + size) gaps.emplace(begin + size, first + room - begin - size);
   return begin;
 }
 
@@ -196,11 +229,18 @@ uint64_t Arena::largest_free_bytes() const {
   return state_->largest();
 }
 
-ArenaBuffer::ArenaBuffer(Arena& arena, Stream& stream, uint64_t bytes)
+ArenaBuffer::ArenaBuffer(Arena& arena, Stream& stream, uint64_t bytes, uint64_t begin)
     : arena_(detail::shared_inside(arena)),
       stream_(&detail::inside(stream)),
-      pointer_(static_cast<std::byte*>(arena.pointer()) + arena_->take(bytes, *stream_)),
+      pointer_(static_cast<std::byte*>(arena.pointer()) + begin),
       bytes_(bytes) {}
+
+ArenaBuffer::ArenaBuffer(Arena& arena, Stream& stream, uint64_t bytes, ArenaSide side)
+    : ArenaBuffer(arena, stream, bytes, detail::inside(arena).take(bytes, detail::inside(stream), side)) {}
+
+ArenaBuffer ArenaBuffer::at(Arena& arena, Stream& stream, uint64_t offset, uint64_t bytes) {
+  return {arena, stream, bytes, detail::inside(arena).take_at(offset, bytes, detail::inside(stream))};
+}
 
 ArenaBuffer::~ArenaBuffer() {
   if (pointer_ != nullptr) give_back_on(*stream_);

@@ -6,6 +6,8 @@
 #include "config/instances.hpp"
 #include "pliant/abi/accelerator.h"
 #include "pliant/error.hpp"
+#include "sharded/exchange.hpp"
+#include "sharded/whole_memory.hpp"
 
 namespace pliant::sharded {
 namespace {
@@ -14,6 +16,14 @@ uint32_t flags_of(const ParameterRow& row) {
   return (row.frozen ? uint32_t{PLIANT_PARAMETER_FROZEN} : 0) |
          (row.persistent ? uint32_t{PLIANT_PARAMETER_PERSISTENT} : 0) |
          (row.external ? uint32_t{PLIANT_PARAMETER_EXTERNAL} : 0);
+}
+
+sdk::Visit visit_of(uint32_t module, Direction direction) {
+  sdk::Visit visit;
+  visit.module = module;
+  visit.backward = direction == Direction::kBackward;
+  visit.recompute = direction == Direction::kRecompute;
+  return visit;
 }
 
 }  // namespace
@@ -25,10 +35,12 @@ Coordinator::Coordinator(const Config& config)
   list_.struct_size = sizeof(list_);
 }
 
-void Coordinator::set_model(const ModelTables& model, uint64_t budget, uint64_t bytes_per_element, int32_t world_size) {
+void Coordinator::set_model(const ModelTables& model, uint64_t budget, DType whole, int32_t world_size) {
+  const uint32_t dtype = whole == DType::kF32 ? PLIANT_F32 : PLIANT_BF16;
   std::vector<pliant_parameter_row> parameters;
   for (const ParameterRow& row : model.parameters()) {
-    parameters.push_back({row.elements, row.elements * bytes_per_element, flags_of(row), PLIANT_F32});
+    const uint64_t bytes = WholeMemory::taken_by(row.elements * bytes_of(whole));
+    parameters.push_back({row.elements, bytes, flags_of(row), dtype});
   }
   std::vector<pliant_module_row> modules;
   for (const ModuleRow& row : model.modules()) {
@@ -50,6 +62,8 @@ void Coordinator::set_model(const ModelTables& model, uint64_t budget, uint64_t 
   pliant_error error = plugin::fresh_error();
   const int32_t status = slots_->set_model(instance_.self(), &given, &error);
   if (status != PLIANT_OK) throw plugin::to_error(instance_.plugin(), status, error);
+  rules_.emplace(given, sdk::CoordinatorNames{[&model](uint32_t number) { return model.parameter(number).name; },
+                                              [&model](uint32_t number) { return model.modules()[number].name; }});
 }
 
 void Coordinator::set_module_parameters(uint32_t module, const ModuleRow& row) {
@@ -58,12 +72,14 @@ void Coordinator::set_module_parameters(uint32_t module, const ModuleRow& row) {
       slots_->set_module_parameters(instance_.self(), module, row.own.data(), static_cast<uint32_t>(row.own.size()),
                                     row.external.data(), static_cast<uint32_t>(row.external.size()), &error);
   if (status != PLIANT_OK) throw plugin::to_error(instance_.plugin(), status, error);
+  rules_->set_module_parameters(module, row.own, row.external);
 }
 
 std::optional<std::span<const pliant_action>> Coordinator::drop_trace() {
   if (slots_->drop_trace == nullptr) return std::nullopt;
   pliant_error error = plugin::fresh_error();
-  return answered(slots_->drop_trace(instance_.self(), &blank(), &error), error);
+  const auto actions = answered(slots_->drop_trace(instance_.self(), &blank(), &error), error);
+  return kept(actions, rules_->drop_trace(actions));
 }
 
 pliant_action_list& Coordinator::blank() {
@@ -82,42 +98,61 @@ std::span<const pliant_action> Coordinator::answered(int32_t status, const plian
       ExitCode::kPlugin);
 }
 
+std::span<const pliant_action> Coordinator::kept(std::span<const pliant_action> actions,
+                                                 const sdk::CoordinatorRules::Wrong& wrong) const {
+  if (!wrong) return actions;
+  throw Error(Status::kInternal, fmt::format("coordinator '{}' broke a rule: {}", name_, *wrong), ExitCode::kPlugin);
+}
+
 std::span<const pliant_action> Coordinator::begin_pass(bool with_gradient) {
   pliant_error error = plugin::fresh_error();
   const uint32_t flags = with_gradient ? 0 : uint32_t{PLIANT_PASS_NO_GRADIENT};
-  return answered(slots_->begin_pass(instance_.self(), flags, &blank(), &error), error);
+  const auto actions = answered(slots_->begin_pass(instance_.self(), flags, &blank(), &error), error);
+  return kept(actions, rules_->begin_pass(with_gradient, actions));
 }
 
-std::span<const pliant_action> Coordinator::visit(VisitSlot slot, uint32_t module, Direction direction,
-                                                  std::span<const uint32_t> complete) {
-  pliant_visit visit{};
-  visit.struct_size = sizeof(visit);
-  visit.module = module;
-  visit.direction = direction == Direction::kBackward ? PLIANT_BACKWARD : PLIANT_FORWARD;
-  visit.flags = direction == Direction::kRecompute ? uint32_t{PLIANT_VISIT_RECOMPUTE} : 0;
-  visit.complete = complete.data();
-  visit.complete_count = complete.size();
+std::span<const pliant_action> Coordinator::asked(VisitSlot slot, const sdk::Visit& visit) {
+  pliant_visit given{};
+  given.struct_size = sizeof(given);
+  given.module = visit.module;
+  given.direction = visit.backward ? PLIANT_BACKWARD : PLIANT_FORWARD;
+  given.flags = visit.recompute ? uint32_t{PLIANT_VISIT_RECOMPUTE} : 0;
+  given.complete = visit.complete.data();
+  given.complete_count = visit.complete.size();
   pliant_error error = plugin::fresh_error();
-  return answered(slot(instance_.self(), &visit, &blank(), &error), error);
+  return answered(slot(instance_.self(), &given, &blank(), &error), error);
 }
 
 std::span<const pliant_action> Coordinator::enter(uint32_t module, Direction direction) {
-  return visit(slots_->enter, module, direction, {});
+  const sdk::Visit visit = visit_of(module, direction);
+  const auto actions = asked(slots_->enter, visit);
+  return kept(actions, rules_->enter(visit, actions));
 }
 
 std::span<const pliant_action> Coordinator::leave(uint32_t module, Direction direction,
                                                   std::span<const uint32_t> complete) {
-  return visit(slots_->leave, module, direction, complete);
+  sdk::Visit visit = visit_of(module, direction);
+  visit.complete = complete;
+  const auto actions = asked(slots_->leave, visit);
+  return kept(actions, rules_->leave(visit, actions));
 }
 
 std::span<const pliant_action> Coordinator::end_pass() {
   pliant_error error = plugin::fresh_error();
-  return answered(slots_->end_pass(instance_.self(), &blank(), &error), error);
+  const auto actions = answered(slots_->end_pass(instance_.self(), &blank(), &error), error);
+  return kept(actions, rules_->end_pass(actions));
 }
 
 std::span<const pliant_action> Coordinator::end_step() {
   pliant_error error = plugin::fresh_error();
-  return answered(slots_->end_step(instance_.self(), &blank(), &error), error);
+  const auto actions = answered(slots_->end_step(instance_.self(), &blank(), &error), error);
+  return kept(actions, rules_->end_step(actions));
+}
+
+void Coordinator::give_up() noexcept {
+  pliant_error error = plugin::fresh_error();
+  static_cast<void>(slots_->end_step(instance_.self(), &blank(), &error));
+  if (rules_) rules_->reset();
 }
 
 }  // namespace pliant::sharded

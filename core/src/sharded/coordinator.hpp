@@ -1,4 +1,5 @@
-// Coordinator: the plugin of [coordinator] as core asks it: a model in, visits in, actions out.
+// Coordinator: the plugin of [coordinator] as core asks it: a model in, visits in, actions out, each answer held
+// against the rules of pliant/abi/coordinator.h as a whole before anything of it is carried out.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +11,23 @@
 
 #include "pliant/abi/coordinator.h"
 #include "pliant/config.hpp"
+#include "pliant/sdk/coordinator_rules.hpp"
 #include "plugin/plugin.hpp"
 #include "sharded/model_tables.hpp"
 
 namespace pliant::sharded {
 
-/// Answers are valid until the next call. All throw what the plugin reports, naming it. One thread at a time.
+/// Answers are valid until the next call. All throw what the plugin reports, naming it, and kInternal (exit 3) for an
+/// answer that breaks a rule, naming the visit and the parameter. One thread at a time.
 class Coordinator {
  public:
   /// `config` was opened with the need "coordinator".
   explicit Coordinator(const Config& config);
 
   [[nodiscard]] const std::string& name() const { return name_; }
-  /// `budget` in bytes, 0: none. `bytes_per_element` of a whole parameter.
-  void set_model(const ModelTables& model, uint64_t budget, uint64_t bytes_per_element, int32_t world_size);
+  /// `budget` in bytes, 0: none. `whole`: the type of whole parameters, kF32 or kBF16. Nothing is whole afterwards. The
+  /// model outlives this, or is given again.
+  void set_model(const ModelTables& model, uint64_t budget, DType whole, int32_t world_size);
   void set_module_parameters(uint32_t module, const ModuleRow& row);
   /// What was learnt of the order is thrown away. nullopt: it cannot do that, and wants end_step and set_model.
   std::optional<std::span<const pliant_action>> drop_trace();
@@ -34,17 +38,23 @@ class Coordinator {
   std::span<const pliant_action> leave(uint32_t module, Direction direction, std::span<const uint32_t> complete);
   std::span<const pliant_action> end_pass();
   std::span<const pliant_action> end_step();
+  /// The pass was given up, and what was whole is not any more. It is told with end_step, whatever it answers.
+  void give_up() noexcept;
+  /// Gathered by what it answered, or on its way.
+  [[nodiscard]] bool is_whole(uint32_t parameter) const { return rules_->is_whole(parameter); }
 
  private:
   using VisitSlot = int32_t (*)(void*, const pliant_visit*, pliant_action_list*, pliant_error*);
-  std::span<const pliant_action> visit(VisitSlot slot, uint32_t module, Direction direction,
-                                       std::span<const uint32_t> complete);
+  std::span<const pliant_action> asked(VisitSlot slot, const sdk::Visit& visit);
   std::span<const pliant_action> answered(int32_t status, const pliant_error& error);
+  std::span<const pliant_action> kept(std::span<const pliant_action> actions,
+                                      const sdk::CoordinatorRules::Wrong& wrong) const;
   pliant_action_list& blank();
 
   plugin::Instance instance_;
   std::string name_;
   const pliant_coordinator* slots_;
+  std::optional<sdk::CoordinatorRules> rules_;
   std::vector<pliant_action> room_;
   pliant_action_list list_{};
 };

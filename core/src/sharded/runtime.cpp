@@ -60,7 +60,12 @@ void Runtime::close_model() {
   program_point_ = std::make_unique<Event>(accelerator_, device_);
   require_budget();
   // What it has against the model is said before the job begins.
-  coordinator_.set_model(model, memory_->budget(), bytes_of(compute_), static_cast<int32_t>(config_.run().workers));
+  coordinator_.set_model(model, memory_->budget(), compute_, static_cast<int32_t>(config_.run().workers));
+}
+
+void Runtime::give_model() {
+  coordinator_.set_model(model, memory_->budget(), compute_, communicator_->world_size());
+  is_sound_ = true;
 }
 
 void Runtime::require_budget() const {
@@ -107,11 +112,10 @@ void Runtime::begin_group(Communicator& communicator) {
   for (uint32_t number = 0; number < model.parameters().size(); ++number) {
     owners_.push_back(exchange_->owners_of(layout_, ownership_, range_of(number)));
   }
-  coordinator_.set_model(model, memory_->budget(), bytes_of(compute_), communicator.world_size());
+  give_model();
   is_cast_ = false;
   cast_.reset();
   if (compute_ != DType::kF32) cast_.emplace(accelerator_, device_, shards_.front().bytes() / 2);
-  has_model_ = true;
 }
 
 Buffer Runtime::make_shard(int32_t chunks) const {
@@ -139,11 +143,7 @@ void Runtime::abandon() noexcept {
   visits_.clear();
   in_pass_ = false;
   round_ = nullptr;
-  if (!has_model_) return;
-  try {
-    static_cast<void>(coordinator_.end_step());  // what it counts as whole is not any more
-  } catch (...) {  // NOLINT(bugprone-empty-catch): it gets the model anew before it is asked again
-  }
+  if (communicator_ != nullptr) coordinator_.give_up();
 }
 
 void Runtime::initialise() {
@@ -189,15 +189,6 @@ ShardedMemory Runtime::memory() const {
 
 // What is whole when.
 
-void Runtime::refuse(const std::string& what) const {
-  std::string where;
-  if (!visits_.empty()) {
-    where = fmt::format(" (in {}, {})", model.modules()[visits_.back().module].name, word_of(visits_.back().direction));
-  }
-  throw Error(Status::kInternal, fmt::format("coordinator '{}' {}{}", coordinator_.name(), what, where),
-              ExitCode::kPlugin);
-}
-
 void Runtime::require_group() const {
   if (exchange_) return;
   throw Error(Status::kFailedPrecondition,
@@ -206,6 +197,14 @@ void Runtime::require_group() const {
 
 void Runtime::require_no_pass() const {
   if (in_pass_) throw Error(Status::kFailedPrecondition, "the pass before was not ended; call end_pass first");
+}
+
+void Runtime::require_sound() const {
+  if (is_sound_) return;
+  throw Error(
+      Status::kFailedPrecondition,
+      "a call of this pass has failed, and the pass cannot go on; make passes inside Step::attempt, which gives "
+      "them up");
 }
 
 void Runtime::follow_program() {
@@ -224,10 +223,10 @@ Event Runtime::take_event() {
   return event;
 }
 
-WholePiece Runtime::take(uint64_t count, DType type, const std::string& what) {
+WholePiece Runtime::take(uint64_t count, DType type, const std::string& what, const WholePlace& place) {
   const uint64_t bytes = count * bytes_of(type);
   if (memory_->budget() > 0 && memory_->taken() + bytes > memory_->budget()) drain_scatterings(true);
-  return memory_->take(bytes, what);
+  return memory_->take(bytes, what, place);
 }
 
 const void* Runtime::weights_to_gather() {
@@ -238,31 +237,25 @@ const void* Runtime::weights_to_gather() {
   return cast_->pointer();
 }
 
+// Coordinator has held the list against the rules.
 void Runtime::carry_out(std::span<const pliant_action> actions) {
   for (size_t i = 0; i < actions.size();) {
     const pliant_action& action = actions[i];
-    const bool is_about_parameter = action.kind != PLIANT_ACTION_DROP_TRACE && action.kind != PLIANT_ACTION_BOUND_WAITS;
-    if (is_about_parameter && action.parameter >= held_.size()) {
-      refuse(fmt::format("names parameter {}; the model has {}", action.parameter, held_.size()));
-    }
+    const bool is_of_group = action.kind == PLIANT_ACTION_GATHER || action.kind == PLIANT_ACTION_REDUCE;
     size_t end = i + 1;
+    while (is_of_group && end < actions.size() && actions[end].kind == action.kind &&
+           actions[end].group == action.group) {
+      ++end;
+    }
+    const std::span<const pliant_action> group = actions.subspan(i, end - i);
+    i = end;
     switch (action.kind) {
       case PLIANT_ACTION_GATHER:
+        gather(group);
+        break;
       case PLIANT_ACTION_REDUCE: {
-        while (end < actions.size() && actions[end].kind == action.kind && actions[end].group == action.group) ++end;
-        const std::span<const pliant_action> group = actions.subspan(i, end - i);
-        if (action.kind == PLIANT_ACTION_GATHER) {
-          gather(group);
-          break;
-        }
         std::vector<uint32_t> parameters;
         for (const pliant_action& one : group) {
-          if (one.parameter >= held_.size()) {
-            refuse(fmt::format("names parameter {}; the model has {}", one.parameter, held_.size()));
-          }
-          if (std::count(complete_.begin(), complete_.end(), one.parameter) == 0) {
-            refuse(fmt::format("reduces {}, whose gradient is not complete or has left already", name(one.parameter)));
-          }
           std::erase(complete_, one.parameter);
           parameters.push_back(one.parameter);
         }
@@ -273,39 +266,28 @@ void Runtime::carry_out(std::span<const pliant_action> actions) {
         wait(action.parameter);
         break;
       case PLIANT_ACTION_RELEASE:
-        release_whole(action.parameter);
+        if (!held_[action.parameter].by_hand) release_whole(action.parameter);
         break;
       case PLIANT_ACTION_DROP_TRACE:
         Log("coordinator").write(LogLevel::kDebug, fmt::format("{} drops its trace", coordinator_.name()));
         break;
-      case PLIANT_ACTION_BOUND_WAITS:
+      default:  // PLIANT_ACTION_BOUND_WAITS
         while (gatherings_.size() > action.place) {
           gatherings_.front().done.synchronize();
           gatherings_.pop_front();
         }
-        break;
-      case PLIANT_ACTION_LOAD:
-      case PLIANT_ACTION_STORE:
-        refuse(fmt::format("moves {} between tiers, and there is no tier but the device", name(action.parameter)));
-      default:
-        refuse(fmt::format("asks for action {}, which this Pliant does not know", action.kind));
     }
-    i = end;
   }
 }
 
 void Runtime::gather(std::span<const pliant_action> group) {
   std::vector<GatherItem> items;
   for (const pliant_action& action : group) {
-    if (action.parameter >= held_.size()) {
-      refuse(fmt::format("names parameter {}; the model has {}", action.parameter, held_.size()));
-    }
     Held& one = held_[action.parameter];
-    if (one.presence != Presence::kAway) {
-      refuse(fmt::format("gathers {}, which is whole or on its way", name(action.parameter)));
-    }
+    if (one.by_hand) continue;
+    const auto byte = action.place == PLIANT_ANY_PLACE ? std::nullopt : std::optional<uint64_t>(action.place);
     one.value = take(model.parameter(action.parameter).elements, compute_,
-                     fmt::format("the whole of {}", name(action.parameter)));
+                     fmt::format("the whole of {}", name(action.parameter)), {byte, ArenaSide::kBegin});
     one.presence = Presence::kOnItsWay;
     one.gather = gathered_;
     if (model.parameter(action.parameter).elements > 0) {
@@ -320,7 +302,6 @@ void Runtime::gather(std::span<const pliant_action> group) {
 
 void Runtime::wait(uint32_t parameter) {
   Held& one = held_[parameter];
-  if (one.presence == Presence::kAway) refuse(fmt::format("waits for {}, which nobody gathers", name(parameter)));
   if (std::exchange(one.presence, Presence::kWhole) == Presence::kWhole) return;
   const auto found = std::find_if(gatherings_.begin(), gatherings_.end(),
                                   [&one](const Gathering& gathering) { return gathering.number == one.gather; });
@@ -332,26 +313,9 @@ void Runtime::wait(uint32_t parameter) {
 }
 
 void Runtime::release_whole(uint32_t parameter) {
-  Held& one = held_[parameter];
-  if (one.presence != Presence::kWhole) {
-    refuse(fmt::format("releases {}, which is not whole", name(parameter)));
-  }
-  if (one.entered > 0 || one.by_hand) {
-    refuse(fmt::format("releases {}, which is in use", name(parameter)));
-  }
   follow_program();  // what it has enqueued may read it
-  one.value.reset();
-  one.presence = Presence::kAway;
-}
-
-void Runtime::require_whole(uint32_t module, Direction direction) const {
-  for (const uint32_t parameter : model.modules()[module].used) {
-    if (held_[parameter].presence == Presence::kWhole) continue;
-    throw Error(Status::kInternal,
-                fmt::format("coordinator '{}' did not bring {} for {} ({})", coordinator_.name(), name(parameter),
-                            model.modules()[module].name, word_of(direction)),
-                ExitCode::kPlugin);
-  }
+  held_[parameter].value.reset();
+  held_[parameter].presence = Presence::kAway;
 }
 
 void Runtime::set_parameters(uint32_t module, const std::vector<ParameterId>& own,
@@ -369,19 +333,25 @@ void Runtime::set_parameters(uint32_t module, const std::vector<ParameterId>& ow
   if (communicator_ == nullptr) return;  // the next group's coordinator gets the whole model
   try {
     require_budget();
+    if (!is_sound_) return give_model();  // a pass was given up
     coordinator_.set_module_parameters(module, row);
   } catch (...) {
     model.set_parameters(module, had_own, had_external);
     throw;
   }
-  if (const auto actions = coordinator_.drop_trace()) return carry_out(*actions);
-  carry_out(coordinator_.end_step());
-  coordinator_.set_model(model, memory_->budget(), bytes_of(compute_), communicator_->world_size());
+  bool can_drop = false;
+  follow([&] {
+    const auto actions = coordinator_.drop_trace();
+    can_drop = actions.has_value();
+    return can_drop ? *actions : coordinator_.end_step();
+  });
+  if (!can_drop) give_model();
 }
 
 void Runtime::begin(bool with_gradient) {
   require_group();
   require_no_pass();
+  if (!is_sound_) give_model();  // the pass before was given up
   with_gradient_ = with_gradient;
   in_pass_ = true;
   complete_.clear();
@@ -389,7 +359,7 @@ void Runtime::begin(bool with_gradient) {
     one.uses = 0;
     one.is_reduced = false;
   }
-  carry_out(coordinator_.begin_pass(with_gradient));
+  follow([&] { return coordinator_.begin_pass(with_gradient); });
 }
 
 void Runtime::begin_evaluation() {
@@ -405,22 +375,17 @@ void Runtime::enter(uint32_t module, Direction direction) {
     throw Error(Status::kFailedPrecondition,
                 fmt::format("{} is entered backward in a pass without gradients", model.modules()[module].name));
   }
+  require_sound();
   visits_.push_back({module, direction});
   const std::vector<uint32_t>& used = model.modules()[module].used;
-  try {
-    carry_out(coordinator_.enter(module, direction));
-    require_whole(module, direction);
-  } catch (...) {
-    visits_.pop_back();
-    throw;
-  }
+  follow([&] { return coordinator_.enter(module, direction); });
   for (const uint32_t parameter : used) {
-    ++held_[parameter].entered;
     if (with_gradient_ && direction == Direction::kForward) ++held_[parameter].uses;
   }
 }
 
 void Runtime::leave(uint32_t module, Direction direction) {
+  require_sound();
   if (visits_.empty() || visits_.back().module != module || visits_.back().direction != direction) {
     throw Error(Status::kFailedPrecondition,
                 visits_.empty()
@@ -431,13 +396,12 @@ void Runtime::leave(uint32_t module, Direction direction) {
   }
   for (const uint32_t parameter : model.modules()[module].used) {
     Held& one = held_[parameter];
-    --one.entered;
     const bool counts = direction == Direction::kBackward && !model.parameter(parameter).frozen && one.uses > 0;
     if (counts && --one.uses == 0 && !std::exchange(one.is_reduced, true)) complete_.push_back(parameter);
   }
   std::sort(complete_.begin(), complete_.end());
   const std::vector<uint32_t> complete = complete_;
-  carry_out(coordinator_.leave(module, direction, complete));
+  follow([&] { return coordinator_.leave(module, direction, complete); });
   visits_.pop_back();
   drain_scatterings(false);
 }
@@ -456,6 +420,7 @@ void Runtime::fetch(uint32_t parameter) {
     throw Error(Status::kFailedPrecondition,
                 fmt::format("{} is fetched by hand inside a pass; enter a module that uses it", name(parameter)));
   }
+  if (!is_sound_) give_model();  // a pass was given up
   if (one.presence == Presence::kAway) {
     const pliant_action action{PLIANT_ACTION_GATHER, parameter, 1, 0, PLIANT_ANY_PLACE};
     gather(std::span(&action, 1));
@@ -476,9 +441,10 @@ void Runtime::read(uint32_t parameter, std::span<float> values) {
 
 void Runtime::release(uint32_t parameter) {
   if (!std::exchange(held_[parameter].by_hand, false)) {
-    throw Error(Status::kFailedPrecondition, fmt::format("{} was not fetched by hand", name(parameter)));
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("{} was not fetched by hand, or an update has changed it since", name(parameter)));
   }
-  release_whole(parameter);
+  if (!coordinator_.is_whole(parameter)) release_whole(parameter);
 }
 
 }  // namespace pliant::sharded

@@ -123,9 +123,8 @@ class Runtime {
     Presence presence = Presence::kAway;
     WholePiece value;
     WholePiece gradient;
-    size_t gather = 0;     ///< number of the collective that brings it
-    uint32_t entered = 0;  ///< modules that use it and were not left
-    uint32_t uses = 0;     ///< forward visits of the pass without their backward
+    size_t gather = 0;  ///< number of the collective that brings it
+    uint32_t uses = 0;  ///< forward visits of the pass without their backward
     bool by_hand = false;
     bool is_reduced = false;  ///< in this pass
   };
@@ -159,6 +158,12 @@ class Runtime {
   void require_group() const;
   void require_no_pass() const;
   void begin(bool with_gradient);
+  /// Nothing of the pass failed.
+  void require_sound() const;
+  void give_model();
+  /// Asks the coordinator and carries out what it answers. When either fails, the pass can only be given up.
+  template <class Ask>
+  void follow(const Ask& ask);
   void carry_out(std::span<const pliant_action> actions);
   void gather(std::span<const pliant_action> group);
   void wait(uint32_t parameter);
@@ -166,20 +171,17 @@ class Runtime {
   void reduce(std::span<const uint32_t> parameters);
   void add_received(Scattering& arrived);
   void drain_scatterings(bool all);
-  void require_whole(uint32_t module, Direction direction) const;
-  [[noreturn]] void refuse(const std::string& what) const;
   [[nodiscard]] Event take_event();
   /// What is exchanged from now on comes after what the program has enqueued.
   void follow_program();
   /// NULL: zeros.
   void measure(uint32_t parameter, const float* there);
-  [[nodiscard]] WholePiece take(uint64_t count, DType type, const std::string& what);
+  [[nodiscard]] WholePiece take(uint64_t count, DType type, const std::string& what, const WholePlace& place = {});
   /// What is gathered: the weights, or, cast once since they changed, what is computed with.
   const void* weights_to_gather();
   /// As floats: `values`, of reduce_dtype, or a copy at `room`.
   const float* as_floats(const void* values, uint64_t count, WholePiece& room);
   [[nodiscard]] const std::string& name(uint32_t parameter) const { return model.parameter(parameter).name; }
-  void end_step_of_coordinator();
 
   const Config config_;
   const Accelerator accelerator_;
@@ -191,7 +193,7 @@ class Runtime {
   const DType reduce_;
   std::vector<std::string> state_names_;
   Coordinator coordinator_;
-  bool has_model_ = false;  ///< it was given one
+  bool is_sound_ = true;  ///< it answered, and all that it answered was carried out
   FlatLayout layout_;
   Ownership ownership_;
   std::optional<Exchange> exchange_;
@@ -225,5 +227,13 @@ class Runtime {
   GradientFacts facts_;
   std::unique_ptr<Event> program_point_;
 };
+
+template <class Ask>
+void Runtime::follow(const Ask& ask) {
+  require_sound();
+  is_sound_ = false;
+  carry_out(ask());
+  is_sound_ = true;
+}
 
 }  // namespace pliant::sharded

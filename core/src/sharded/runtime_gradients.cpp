@@ -171,12 +171,13 @@ void Runtime::measure(uint32_t parameter, const float* there) {
 
 void Runtime::end_pass() {
   if (!in_pass_) throw Error(Status::kFailedPrecondition, "no pass is under way; call begin_pass first");
+  require_sound();
   if (!visits_.empty()) {
     throw Error(Status::kFailedPrecondition,
                 fmt::format("{} was entered and not left; leave every module before the pass ends",
                             model.modules()[visits_.back().module].name));
   }
-  carry_out(coordinator_.end_pass());
+  follow([&] { return coordinator_.end_pass(); });
   if (with_gradient_) {
     std::vector<uint32_t> rest;
     for (uint32_t parameter = 0; parameter < held_.size(); ++parameter) {
@@ -194,18 +195,9 @@ void Runtime::end_pass() {
   in_pass_ = false;
 }
 
-void Runtime::end_step_of_coordinator() {
-  carry_out(coordinator_.end_step());
-  for (uint32_t parameter = 0; parameter < held_.size(); ++parameter) {
-    const Held& one = held_[parameter];
-    if (one.presence == Presence::kAway || one.by_hand) continue;
-    refuse(fmt::format("keeps {} over the end of a step, where its value changes", name(parameter)));
-  }
-  gatherings_.clear();
-}
-
 GradientFacts Runtime::finish_gradient(double scale) {
-  end_step_of_coordinator();
+  follow([&] { return coordinator_.end_step(); });
+  gatherings_.clear();
   const uint64_t elements = model.elements();
   float* const total = sums_.total();
   const FlatRange all{0, static_cast<int64_t>(elements)};
@@ -268,6 +260,9 @@ void Runtime::update(const std::function<void(const ShardRange&)>& each) {
   }
   follow_program();
   is_cast_ = false;
+  for (uint32_t parameter = 0; parameter < held_.size(); ++parameter) {
+    if (held_[parameter].by_hand) release(parameter);
+  }
 }
 
 void Runtime::add_over_ranks(std::span<uint64_t> values) {

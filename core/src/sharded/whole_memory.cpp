@@ -47,7 +47,7 @@ WholeMemory::WholeMemory(const Accelerator& accelerator, int32_t device, Stream&
   if (budget > 0) arena_.emplace(accelerator, device, budget);
 }
 
-WholePiece WholeMemory::take(uint64_t bytes, const std::string& what) {
+WholePiece WholeMemory::take(uint64_t bytes, const std::string& what, const WholePlace& place) {
   WholePiece piece;
   piece.bytes_ = taken_by(bytes);
   piece.books_ = this;
@@ -62,11 +62,13 @@ WholePiece WholeMemory::take(uint64_t bytes, const std::string& what) {
       refuse(taken_ == 0 ? std::string() : fmt::format(", and {} are taken", taken_));
     }
     try {
-      piece.of_arena_ = ArenaBuffer(*arena_, stream_, piece.bytes_);
+      piece.of_arena_ = place.byte ? ArenaBuffer::at(*arena_, stream_, *place.byte, piece.bytes_)
+                                   : ArenaBuffer(*arena_, stream_, piece.bytes_, place.side);
     } catch (const Error& error) {
       if (error.status() != Status::kResourceExhausted) throw;
-      refuse(
-          fmt::format(" in one piece; {} are taken, and the largest gap has {}", taken_, arena_->largest_free_bytes()));
+      refuse(fmt::format(" {}; {} are taken, and the largest gap has {}",
+                         place.byte ? fmt::format("at byte {}", *place.byte) : "in one piece", taken_,
+                         arena_->largest_free_bytes()));
     }
     piece.pointer_ = piece.of_arena_.pointer();
   } else if (bytes > 0) {

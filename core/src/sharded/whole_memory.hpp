@@ -32,6 +32,14 @@ class WholePiece {
   ArenaBuffer of_arena_;
 };
 
+/// Where a piece lies where there is a budget, and so one allocation: at a byte of it, or in the first gap from its
+/// begin, which whole parameters have, or from its end, which what comes and goes has: places that a coordinator
+/// planned from byte 0 on meet nothing else before the budget is full.
+struct WholePlace {
+  std::optional<uint64_t> byte;
+  ArenaSide side = ArenaSide::kEnd;
+};
+
 /// One thread at a time. Outlives its pieces; the stream outlives both.
 class WholeMemory {
  public:
@@ -39,7 +47,7 @@ class WholeMemory {
   WholeMemory(const Accelerator& accelerator, int32_t device, Stream& stream, uint64_t budget);
   /// A piece of `bytes` bytes for `what`, "the whole of up.weight". Throws kResourceExhausted, saying what it is for,
   /// what it needs and what is taken, where the budget or the device does not suffice.
-  [[nodiscard]] WholePiece take(uint64_t bytes, const std::string& what);
+  [[nodiscard]] WholePiece take(uint64_t bytes, const std::string& what, const WholePlace& place = {});
 
   /// That a piece of `bytes` bytes takes.
   [[nodiscard]] static uint64_t taken_by(uint64_t bytes);

@@ -155,6 +155,10 @@ ListAnswer Coordinator::end_step() {
   return listed([&](pliant_action_list* list, pliant_error* error) { return table_.end_step(self(), list, error); });
 }
 
+ListAnswer Coordinator::drop_trace() {
+  return listed([&](pliant_action_list* list, pliant_error* error) { return table_.drop_trace(self(), list, error); });
+}
+
 ListAnswer Coordinator::set_costs(const std::vector<uint64_t>& nanoseconds) {
   return asked(
       [&](pliant_error* error) { return table_.set_costs(self(), nanoseconds.data(), nanoseconds.size(), error); });

@@ -41,6 +41,8 @@ class Coordinator {
   [[nodiscard]] ListAnswer end_step();
   [[nodiscard]] ListAnswer set_costs(const std::vector<uint64_t>& nanoseconds);
   [[nodiscard]] bool has_costs() const { return table_.set_costs != nullptr; }
+  [[nodiscard]] ListAnswer drop_trace();
+  [[nodiscard]] bool can_drop_trace() const { return table_.drop_trace != nullptr; }
   /// NULL when it counts nothing.
   [[nodiscard]] const pliant_coordinator_counters* counters() const;
   [[nodiscard]] void* self() const { return instance_.self(); }

@@ -40,6 +40,7 @@ enum class Fault {
   kLeaveUnmatched,   ///< releases what was never gathered
   kCostsAny,         ///< of any number of parameters
   kCountersWide,     ///< writes counters past the room for them
+  kTraceKept,        ///< goes on as before when its trace is to be dropped
 };
 
 const std::map<std::string, Fault>& faults() {
@@ -71,7 +72,8 @@ const std::map<std::string, Fault>& faults() {
                                                     {"numbers-unknown", Fault::kNumbersUnknown},
                                                     {"leave-unmatched", Fault::kLeaveUnmatched},
                                                     {"costs-any", Fault::kCostsAny},
-                                                    {"counters-wide", Fault::kCountersWide}};
+                                                    {"counters-wide", Fault::kCountersWide},
+                                                    {"trace-kept", Fault::kTraceKept}};
   return kFaults;
 }
 
@@ -80,9 +82,11 @@ int64_t instances = 0;  // made so far
 class Broken {
  public:
   std::string name = "none";
+  bool places = false;
 
   static void options(sdk::Options<Broken>& table) {
     table.add("fault", &Broken::name, "What is wrong: none, or a fault's name.");
+    table.add("places", &Broken::places, "Gives each parameter a place of its own.");
   }
   void start(const sdk::Host& /*host*/) {
     const auto found = faults().find(name);
@@ -115,7 +119,8 @@ class Broken {
   void enter(const sdk::Visit& visit, sdk::Actions& actions) {
     std::vector<uint32_t> used = model_.used_by(visit.module);
     const bool shared = is(Fault::kOrderShared) && number_ % 2 == 1 && used.size() > 2;
-    if (shared || (is(Fault::kOrderRemembered) && steps_ > 3)) std::reverse(used.begin(), used.end());
+    const bool remembers = (is(Fault::kOrderRemembered) && steps_ > 3) || (is(Fault::kTraceKept) && is_told_to_forget_);
+    if (shared || remembers) std::reverse(used.begin(), used.end());
     const uint32_t group = actions.new_group();
     for (const uint32_t number : used) {
       ++users_[number];
@@ -160,12 +165,17 @@ class Broken {
     }
   }
 
+  void drop_trace(sdk::Actions& /*actions*/) { is_told_to_forget_ = true; }
   [[nodiscard]] sdk::CoordinatorCounts counts() const { return {0, PLIANT_TRACE_NONE, 1, 2, UINT64_MAX}; }
   const void* extension(const char* id) const;
 
  private:
   void gather(uint32_t number, uint32_t group, sdk::Actions& actions) {
     uint64_t place = PLIANT_ANY_PLACE;
+    if (places) {
+      place = 0;
+      for (uint32_t before = 0; before < number; ++before) place += model_.parameters[before].bytes;
+    }
     if (is(Fault::kPlaceOdd)) place = 8 + 8192 * uint64_t{number};
     if (is(Fault::kPlaceShared)) place = 0;
     if (is(Fault::kTierAssumed)) actions.load(number, 1);
@@ -196,6 +206,7 @@ class Broken {
   int64_t steps_ = 0;
   int64_t number_ = 0;
   bool with_gradient_ = false;
+  bool is_told_to_forget_ = false;
 };
 
 using Adapter = sdk::detail::CoordinatorAdapter<Broken>;

@@ -179,6 +179,36 @@ TEST_CASE("without room the sizes are named, and nothing is lost") {
   CHECK(arena.free_bytes() == kPage - Arena::kAlignment);
 }
 
+TEST_CASE("a piece lies at the place that it is given, or at the end, and nothing lies there twice") {
+  const pliant::Accelerator accelerator = host();
+  Arena arena(accelerator, 0, 4 * kPage);
+  pliant::Stream stream(accelerator, 0);
+  ArenaBuffer middle = ArenaBuffer::at(arena, stream, kPage, kPage);
+  CHECK(offset_of(arena, middle) == kPage);
+  const ArenaBuffer last(arena, stream, 100, pliant::ArenaSide::kEnd);
+  CHECK(offset_of(arena, last) == 4 * kPage - Arena::kAlignment);
+  const ArenaBuffer before(arena, stream, kPage, pliant::ArenaSide::kEnd);
+  CHECK(offset_of(arena, before) == 3 * kPage - Arena::kAlignment);
+  const ArenaBuffer first(arena, stream, kPage);
+  CHECK(offset_of(arena, first) == 0);
+  for (const uint64_t place : {uint64_t{0}, kPage, 2 * kPage - 256, 3 * kPage, 4 * kPage, uint64_t{1} << 40}) {
+    CAPTURE(place);
+    const auto error = error_of([&] { ArenaBuffer::at(arena, stream, place, 2 * kPage); });
+    REQUIRE(error);
+    CHECK(error->status() == pliant::Status::kResourceExhausted);
+    CHECK(std::string(error->what()).find("are not free") != std::string::npos);
+  }
+  const auto odd = error_of([&] { ArenaBuffer::at(arena, stream, 2 * kPage + 8, 8); });
+  REQUIRE(odd);
+  CHECK(odd->status() == pliant::Status::kInvalidArgument);
+  const uint64_t room = arena.free_bytes();
+  middle = ArenaBuffer();
+  CHECK(arena.free_bytes() == room + kPage);
+  const ArenaBuffer again = ArenaBuffer::at(arena, stream, kPage + 512, kPage);
+  CHECK(offset_of(arena, again) == kPage + 512);
+  CHECK(arena.largest_free_bytes() == kPage - 512 - 256);
+}
+
 TEST_CASE("an arena ends when the work of what was given back has run") {
   const pliant::Accelerator accelerator = host();
   pliant::Stream stream(accelerator, 0);

@@ -21,7 +21,7 @@ namespace {
 
 Config config_with(const std::string& coordinator, bool deterministic, const std::string& more = "") {
   ConfigOverrides overrides;
-  overrides.plugin_dirs = {PLIANT_PLUGIN_DIR};
+  overrides.plugin_dirs = {PLIANT_PLUGIN_DIR, PLIANT_BROKEN_COORDINATOR_DIR};
   overrides.read_environment = false;
   return Config::parse(fmt::format("config_version = 1\n[accelerator]\nuse = \"host\"\n[run]\ndeterministic = {}\n"
                                    "[coordinator]\nuse = \"{}\"\n{}\n",
@@ -516,6 +516,127 @@ TEST_CASE("a module may have other parameters from one pass to the next") {
       visit(3);
       runtime.set_parameters(toy.head, {}, {ParameterId{0}});
       visit(0);
+      runtime.leave_group();
+    });
+  }
+}
+
+TEST_CASE(
+    "an answer that breaks a rule is refused whole, by coordinator, visit and parameter, and the next pass begins "
+    "anew") {
+  struct Case {
+    const char* fault;
+    const char* words;
+  };
+  const std::vector<Case> cases{
+      {"wait-forgotten", "entering layer forward, the module uses p1, which nothing has waited for"},
+      {"external-unseen", "entering head forward, the module uses p0, which is not gathered"},
+      {"kind-unknown", "the model has no parameter 1000001"},
+      {"tier-assumed", "it moves p1 to or from tier 1, and there is no tier"},
+      {"place-odd", "it places p1 at byte 8200, which is no multiple of 256"},
+      {"releases-twice", "at the end of a step, action 0: it releases p0, which is not gathered"},
+      {"reduces-twice", "leaving head backward, action 2: it reduces the gradient of p0 for the second time"},
+      {"reduces-frozen", "it reduces the gradient of p1, which is frozen"},
+  };
+  const Accelerator accelerator = test::open_host();
+  for (const Case& one : cases) {
+    CAPTURE(one.fault);
+    test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& group, Stream& stream) {
+      Stream program(accelerator, 0);
+      const std::string fault = fmt::format("[coordinator.broken]\nfault = \"{}\"", one.fault);
+      Runtime runtime(config_with("broken", true, fault), accelerator, 0, program, stream, {});
+      const Toy toy(runtime);
+      runtime.enter_group(group);
+      runtime.initialise();
+      uint64_t gathered = 0;
+      const auto pass = [&] {
+        gathered = 0;
+        runtime.begin_pass({2 * rank, 2});
+        for (const auto& [module, direction] :
+             {std::pair{toy.layer, Direction::kForward}, std::pair{toy.head, Direction::kForward},
+              std::pair{toy.embed, Direction::kForward}, std::pair{toy.embed, Direction::kBackward},
+              std::pair{toy.head, Direction::kBackward}, std::pair{toy.layer, Direction::kBackward}}) {
+          gathered = runtime.memory().gathered;
+          runtime.enter(module, direction);
+          gathered = runtime.memory().gathered;
+          runtime.leave(module, direction);
+        }
+        runtime.end_pass();
+        gathered = runtime.memory().gathered;
+        runtime.finish_gradient(1);
+      };
+      const Assignment shares = share_out(4, {.world_size = 2, .granule = 2, .deterministic = true, .in_turn = true});
+      runtime.begin_step(4, 2, shares, true);
+      const std::string first = refusal(pass);
+      CHECK(has(first, "coordinator 'broken' broke a rule: "));
+      CHECK(has(first, one.words));
+      CHECK(runtime.memory().gathered == gathered);  // nothing of the list was carried out
+      CHECK(has(refusal([&] { runtime.enter(toy.embed, Direction::kForward); }), "the pass cannot go on"));
+      runtime.abandon();
+      CHECK(runtime.memory().gathered == 0);
+      runtime.begin_step(4, 2, shares, true);
+      CHECK(refusal(pass) == first);
+      runtime.leave_group();
+    });
+  }
+}
+
+TEST_CASE("whole parameters lie where the coordinator places them, and what comes and goes lies elsewhere") {
+  const Accelerator accelerator = test::open_host();
+  test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    // 6,144 + 256 + 0 + 12,032 + 512 bytes whole, and room for gradients and what is on its way.
+    const std::string places = "budget = 81920\n[coordinator.broken]\nplaces = true";
+    Runtime runtime(config_with("broken", true, places), accelerator, 0, program, stream, {});
+    const Toy toy(runtime);
+    runtime.enter_group(group);
+    runtime.initialise();
+    runtime.begin_step(4, 2, share_out(4, {.world_size = 2, .granule = 2, .deterministic = true, .in_turn = true}),
+                       true);
+    runtime.begin_pass({2 * rank, 2});
+    runtime.enter(toy.layer, Direction::kForward);
+    runtime.enter(toy.embed, Direction::kForward);
+    const auto* const embedding = static_cast<const char*>(runtime.value(0));
+    CHECK(static_cast<const char*>(runtime.value(1)) - embedding == 6144);
+    CHECK(static_cast<const char*>(runtime.value(3)) - embedding == 6144 + 256);
+    CHECK(read_array(runtime.value(3), DType::kF32, 3000, program)[7] == Toy::first_value(3, 7));
+    runtime.leave(toy.embed, Direction::kForward);
+    runtime.enter(toy.embed, Direction::kBackward);
+    CHECK(runtime.value(0) == embedding);
+    CHECK(static_cast<const char*>(runtime.gradient(0)) - embedding == 81920 - 6144);
+    runtime.leave(toy.embed, Direction::kBackward);
+    runtime.leave(toy.layer, Direction::kForward);
+    runtime.end_pass();
+    CHECK(runtime.finish_gradient(1).finite);
+    runtime.leave_group();
+  });
+}
+
+TEST_CASE("what is fetched by hand serves passes, too, and is given back by the update that changes it") {
+  const Accelerator accelerator = test::open_host();
+  for (const char* const coordinator : {"eager", "zero3"}) {
+    CAPTURE(coordinator);
+    test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& group, Stream& stream) {
+      Stream program(accelerator, 0);
+      Runtime runtime(config_with(coordinator, true), accelerator, 0, program, stream, {});
+      const Toy toy(runtime);
+      runtime.enter_group(group);
+      runtime.initialise();
+      runtime.fetch(0);
+      const void* const there = runtime.value(0);
+      runtime.begin_step(4, 2, share_out(4, {.world_size = 2, .granule = 2, .deterministic = true, .in_turn = true}),
+                         true);
+      make_pass(runtime, toy, {2 * rank, 2}, program);
+      CHECK(runtime.value(0) == there);
+      runtime.finish_gradient(1);
+      CHECK(runtime.value(0) == there);
+      runtime.update([](const ShardRange& range) { range.weights[0] += 1; });
+      CHECK(has(refusal([&] { runtime.value(0); }), "p0 is not whole here"));
+      CHECK(has(refusal([&] { runtime.release(0); }), "or an update has changed it since"));
+      runtime.fetch(0);
+      CHECK(read_array(runtime.value(0), DType::kF32, 1500, program)[0] == Toy::first_value(0, 0) + 1);
+      runtime.release(0);
+      CHECK(runtime.memory().gathered == 0);
       runtime.leave_group();
     });
   }

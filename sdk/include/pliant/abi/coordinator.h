@@ -36,7 +36,7 @@ enum {
 /* A parameter; its number is its place in the table. */
 typedef struct pliant_parameter_row {
   uint64_t elements; /* may be 0 */
-  uint64_t bytes;    /* that it takes once it is whole */
+  uint64_t bytes;    /* that it takes once it is whole: where there is an arena, a multiple of 256 */
   uint32_t flags;    /* PLIANT_PARAMETER_... */
   uint32_t dtype;    /* of the whole parameter: PLIANT_F32, PLIANT_BF16 (accelerator.h) */
 } pliant_parameter_row;
@@ -117,7 +117,10 @@ typedef struct pliant_action {
   uint32_t group; /* of GATHER and REDUCE: neighbours in the list with one number are one collective. Counts in this
                    * list only, and apart for the two */
   uint32_t flags;
-  uint64_t place; /* of GATHER: byte offset in the arena, a multiple of 256, or PLIANT_ANY_PLACE */
+  /* of GATHER: byte offset in the arena, a multiple of 256, or PLIANT_ANY_PLACE. The arena has the bytes of the budget;
+   * gradients and what is on its way lie in it, too, from its end on. Without a budget there is no arena, and the host
+   * chooses. */
+  uint64_t place;
 } pliant_action;
 
 /* The caller's room for actions. capacity is at least 8 * parameters + 64, which any sensible list fits in; a

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,6 +34,12 @@ enum class CoordinatorRule {
   kStepEnd   ///< something stays whole
 };
 
+/// What the words say of a parameter and of a module, given its number; "parameter 3" and "module 2" where it is empty.
+struct CoordinatorNames {
+  std::function<std::string(uint32_t)> parameter;
+  std::function<std::string(uint32_t)> module;
+};
+
 /// Is told every call and what was answered. A call returns nullopt, or in words what is wrong, with the visit and the
 /// parameter; then nothing of that answer counts, only what the program did. The program's own calls are taken as
 /// right: whoever tells them has seen to it that a module is left as often as it was entered. One thread at a time.
@@ -40,11 +47,13 @@ class CoordinatorRules {
  public:
   using Wrong = std::optional<std::string>;
 
-  explicit CoordinatorRules(Model model) : model_(std::move(model)), parameters_(model_.parameters.size()) {
+  explicit CoordinatorRules(Model model, CoordinatorNames names = {})
+      : model_(std::move(model)), names_(std::move(names)), parameters_(model_.parameters.size()) {
     for (uint32_t i = 0; i < model_.modules.size(); ++i) used_.push_back(model_.used_by(i));
   }
   /// Throws Failure(PLIANT_INVALID_ARGUMENT) for a number that is in neither table.
-  explicit CoordinatorRules(const pliant_model& model) : CoordinatorRules(detail::model_of(model)) {}
+  explicit CoordinatorRules(const pliant_model& model, CoordinatorNames names = {})
+      : CoordinatorRules(detail::model_of(model), std::move(names)) {}
 
   /// Between two passes.
   void set_module_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
@@ -87,6 +96,11 @@ class CoordinatorRules {
     Wrong wrong = judged([] { return "at the end of a pass"; }, actions, [] { return Wrong(); });
     for (State& one : parameters_) one.complete = false;
     return wrong;
+  }
+
+  /// Between two passes.
+  [[nodiscard]] Wrong drop_trace(std::span<const pliant_action> actions) {
+    return judged([] { return "where its trace is dropped"; }, actions, [] { return Wrong(); });
   }
 
   /// Modules that were not left are given up.
@@ -135,9 +149,13 @@ class CoordinatorRules {
     bool reduced = false;
   };
 
-  static std::string name(uint32_t number) { return "parameter " + std::to_string(number); }
-  static std::string words(const Visit& visit, const char* verb) {
-    return std::string(verb) + " module " + std::to_string(visit.module) +
+  [[nodiscard]] std::string name(uint32_t number) const {
+    const bool has_name = names_.parameter && number < parameters_.size();
+    return has_name ? names_.parameter(number) : "parameter " + std::to_string(number);
+  }
+  [[nodiscard]] std::string words(const Visit& visit, const char* verb) const {
+    return std::string(verb) + " " +
+           (names_.module ? names_.module(visit.module) : "module " + std::to_string(visit.module)) +
            (visit.backward    ? " backward"
             : visit.recompute ? " forward to recompute it"
                               : " forward");
@@ -285,6 +303,7 @@ class CoordinatorRules {
   }
 
   Model model_;
+  CoordinatorNames names_;
   std::vector<State> parameters_;
   std::vector<std::vector<uint32_t>> used_;  // by module
   std::vector<std::pair<uint32_t, State>> undo_;
