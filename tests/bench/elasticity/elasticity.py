@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what elasticity costs: jobs of samples/tinylm beside a bare loop, killed workers, digests, sharded state; one table.
 
-    scripts/bench-elasticity [--cost] [--digest] [--recovery] [--sharded] [--memory] [--all] [OPTION ...]
+    scripts/bench-elasticity [--cost] [--digest] [--recovery] [--sharded] [--memory] [--moves] [--all] [OPTION ...]
 
 --cost, the default: in each round a job of one worker in fast mode, the bare loop, the same job in deterministic mode; then jobs
 at --workers in both modes, each followed by PyTorch's DistributedDataParallel at as many ranks. Speeds are tokens a second from
@@ -16,7 +16,8 @@ time between the commits before and after the kill less a usual step.
 --sharded: in each round the replicated job and those with [coordinator] use = "zero3" and "eager", in both modes; losses in
 deterministic mode must be the same to the bit. --memory: a model of 38 million weights, replicated and with each coordinator, a few
 steps at 1, 2 and 4 workers: the most that a worker held, in proportional shares of pages (PSS) and by the job's own
-books; a + b / N is fitted to both.
+books; a + b / N is fitted to both. --moves: jobs of samples/sharded_trainer that a worker leaves or joins: the bytes of state that the
+job counted as sent, beside |N - M| / max(N, M) of it, which no way of sharing it evenly does without.
 
 The peer needs a Python with torch (Debian: python3-torch), which Pliant itself does not; without it it is left out.
 """
@@ -32,6 +33,7 @@ import sys
 import tempfile
 import threading
 
+import moves
 import tables
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -362,7 +364,8 @@ def arguments_of(words):
     parser.add_argument("--recovery", action="store_true", help="what a kill costs")
     parser.add_argument("--sharded", action="store_true", help="what cutting the state over the workers costs in speed")
     parser.add_argument("--memory", action="store_true", help="what it saves in memory")
-    parser.add_argument("--all", action="store_true", help="all five")
+    parser.add_argument("--moves", action="store_true", help="what a worker that leaves or joins costs in bytes")
+    parser.add_argument("--all", action="store_true", help="all six")
     parser.add_argument("--rounds", type=positive, default=7, metavar="N", help="Default: 7")
     parser.add_argument("--steps", type=steps, default=30, metavar="N", help="of each run of tinylm. Default: 30")
     parser.add_argument("--kills", type=positive, default=20, metavar="N", help="for each row of --recovery. Default: 20")
@@ -376,8 +379,8 @@ def arguments_of(words):
     parser.add_argument("--json", action="store_true", help="print one JSON document in place of the tables")
     given = parser.parse_args(words)
     if given.all:
-        given.cost = given.digest = given.recovery = given.sharded = given.memory = True
-    given.cost = given.cost or not (given.digest or given.recovery or given.sharded or given.memory)
+        given.cost = given.digest = given.recovery = given.sharded = given.memory = given.moves = True
+    given.cost = given.cost or not (given.digest or given.recovery or given.sharded or given.memory or given.moves)
     build = (given.build or ROOT / "build/release").resolve()
     given.pliant, given.bare, given.config = build / "bin/pliant", build / "bench/bare_tinylm", given.config.resolve()
     if not os.access(given.pliant, os.X_OK):
@@ -405,6 +408,8 @@ def measure(given, folder, document):
         document["sharded"] = cost_of_shards(jobs, given.rounds)
     if given.memory:
         document["memory"] = memories(jobs)
+    if given.moves:
+        document["moves"] = moves.measured(jobs, folder, tell)
 
 
 def main():
@@ -414,7 +419,7 @@ def main():
     try:
         with tempfile.TemporaryDirectory(prefix="bench-elasticity-") as folder:
             measure(given, pathlib.Path(folder), document)
-    except Wrong as wrong:
+    except (Wrong, ValueError) as wrong:
         sys.exit(f"bench-elasticity: {wrong}")
     document["machine"]["load_after"] = round(os.getloadavg()[0], 1)
     print(json.dumps(document) if given.json else tables.text_of(document))

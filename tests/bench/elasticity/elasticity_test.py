@@ -108,6 +108,12 @@ class Runs(unittest.TestCase):
         for row in found["sharded"]:
             self.assertAlmostEqual(row["zero3_to_replicated"]["median"], row["zero3"]["median"] / row["replicated"]["median"])
 
+    def test_a_leave_sends_what_it_must(self):
+        self.folder.joinpath("jobs").mkdir()
+        jobs = elasticity.Jobs(elasticity.arguments_of(["--build", BUILD]), self.folder / "jobs")
+        sent = elasticity.moves.after_leave(jobs, 2)
+        self.assertLessEqual(abs(sent - elasticity.moves.least(2, 1)), 4096)
+
     def test_wrong_arguments_are_refused(self):
         for words, said in ((["--steps", 1], "at least 2 steps"), (["--rounds", 0], "'0' is no number of at least 1"),
                             (["--workers", "1,x"], "'x' is no number")):

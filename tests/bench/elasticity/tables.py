@@ -59,5 +59,9 @@ def text_of(document):
                        [[row["how"], *(mebibytes(one["pss"]) for one in row["workers"]), fitted(row["pss_fit"]),
                          ", ".join(mebibytes(one["books"]) for one in row["workers"]) if row["how"] != "replicated" else "-",
                          fitted(row["books_fit"]) if row["how"] != "replicated" else "-"] for row in document["memory"]])
+    if "moves" in document:
+        lines += table(["workers", "state, bytes", "sent", "the least", "sent to the least"],
+                       [[f"{row['before']} to {row['after']}", f"{row['state']:,}", f"{row['sent']:,}", f"{row['least']:,.0f}",
+                         f"{row['sent_to_least']:.3f}"] for row in document["moves"]])
     lines += [f"left out: {name}: {why}" for name, why in document["left_out"].items()]
     return "\n".join(lines)
