@@ -110,7 +110,7 @@ std::shared_ptr<Moment> Stream::enqueue(std::function<void()> work, Piece piece)
   ++enqueued_;
   if (collective && habit_ >= kHabit) {
     expect();
-  } else {
+  } else if (kind != WorkKind::kEventWait || faults_ || hurried_) {
     hurry();
   }
   return moment;
@@ -195,7 +195,9 @@ void Stream::run_first(std::unique_lock<std::mutex>& lock) {
 }
 
 bool Stream::may_help() const {
-  return !faults_ && !running_ && !queue_.empty() && queue_.front().kind == WorkKind::kCollective;
+  if (faults_ || running_ || queue_.empty()) return false;
+  const WorkKind kind = queue_.front().kind;
+  return kind == WorkKind::kCollective || kind == WorkKind::kEventWait || kind == WorkKind::kRecord;
 }
 
 void Stream::synchronize() {
@@ -232,6 +234,11 @@ bool Stream::query() {
 
 std::shared_ptr<Mark> Stream::mark(std::function<void(const Mark&)> then) {
   auto made = std::make_shared<Mark>(failures_);
+  if (is_idle()) {
+    made->reach();
+    if (then) then(*made);
+    return made;
+  }
   made->set_moment(enqueue(
       [made, then = std::move(then)] {
         made->reach();
@@ -241,7 +248,14 @@ std::shared_ptr<Mark> Stream::mark(std::function<void(const Mark&)> then) {
   return made;
 }
 
+bool Stream::is_idle() const {
+  require_own(owner_, "stream");
+  const std::lock_guard lock(mutex_);
+  return !faults_ && !running_ && queue_.empty();
+}
+
 void Stream::wait_for(const std::shared_ptr<Mark>& mark) {
+  if (!faults_ && mark->reached()) return require_own(owner_, "stream");
   enqueue([mark] { mark->wait(); },
           {.kind = WorkKind::kEventWait, .passable = [mark] { return mark->reached(); }, .after = mark->moment()});
 }

@@ -103,8 +103,9 @@ class Stream {
   [[nodiscard]] bool query();
   /// Of the last work that was enqueued; NULL unless a test double keeps time.
   [[nodiscard]] std::shared_ptr<const Moment> last_moment() const;
-  /// `then`, if any, is called when the mark is reached.
+  /// `then`, if any, is called when the mark is reached: at once, and by the caller, where the stream has nothing to do.
   [[nodiscard]] std::shared_ptr<Mark> mark(std::function<void(const Mark&)> then = {});
+  /// Alone in the queue it wakes no thread: whoever synchronizes waits for the mark itself.
   void wait_for(const std::shared_ptr<Mark>& mark);
 
  private:
@@ -127,9 +128,12 @@ class Stream {
   void learn(Clock::time_point enqueued);
   /// Runs the first of the queue, unlocked meanwhile.
   void run_first(std::unique_lock<std::mutex>& lock);
-  /// Whether a thread that waits for the first of the queue may run it instead. A collective may: it saves two changes
-  /// of threads, and runs nobody's function. None is run before its turn, or while a test double interferes.
+  /// Whether a thread that waits for the first of the queue may run it instead. A collective, a wait and a recording
+  /// may: it saves two changes of threads, and runs nobody's function. None is run before its turn, or while a test
+  /// double interferes.
   [[nodiscard]] bool may_help() const;
+  /// Nothing is queued or runs, and no test double has to see what comes.
+  [[nodiscard]] bool is_idle() const;
 
   const std::shared_ptr<Faults> faults_;
   const uint64_t index_;

@@ -58,9 +58,9 @@ std::vector<BenchWork> parts_of(const std::string& section) {
   if (section == "reduce") return reductions();
   if (section == "collectives") return collectives();
   static const std::vector<std::string> kCopy{"host_to_device", "device_to_host", "device_to_device", "duplex"};
-  static const std::vector<std::string> kLatency{"enqueue",           "enqueue_to_end",      "synchronize_idle",
-                                                 "event_record",      "event_record_to_end", "stream_wait_event",
-                                                 "event_cross_stream"};
+  static const std::vector<std::string> kLatency{
+      "enqueue",           "enqueue_to_end",     "synchronize_idle", "event_record", "event_record_to_end",
+      "stream_wait_event", "event_cross_stream", "thread_and_back"};
   static const std::vector<std::string> kAlloc{"device", "pinned", "in_stream_order"};
   std::vector<BenchWork> all;
   for (const std::string& name : section == "copy" ? kCopy : section == "latency" ? kLatency : kAlloc) {

@@ -68,7 +68,8 @@ std::string explanation(const std::string& section, const BenchStudy& study) {
     return "Host memory is pinned. duplex: one copy each way at once, on two streams; GB/s of both.\n";
   if (section == "latency") {
     return "enqueue, event record, stream wait event: the call alone. to end: and the wait for its end. event cross "
-           "stream:\nrecorded on one stream, awaited by another, until that one has ended.\n";
+           "stream:\na copy on one stream, recorded there, awaited by another, until that one has ended. thread and "
+           "back: what\nwaking a thread and its answer take on this machine, without an accelerator.\n";
   }
   if (section == "alloc")
     return "alloc and free; pages that nothing touched. in stream order: the two calls, of memory that is kept.\n";

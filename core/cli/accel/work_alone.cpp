@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "accel/worker.hpp"
@@ -51,7 +54,50 @@ Work copy_work(Bench& bench, const std::string& what, uint64_t bytes) {
   return work;
 }
 
+/// A thread that answers: what a change to another thread and back costs on this machine, whatever the accelerator.
+class Answering {
+ public:
+  Answering() : thread_([this] { run(); }) {}
+  ~Answering() {
+    pass_to(kNobody);
+    thread_.join();
+  }
+  Answering(const Answering&) = delete;
+  Answering& operator=(const Answering&) = delete;
+  void ask() {
+    pass_to(kThread);
+    std::unique_lock lock(mutex_);
+    passed_.wait(lock, [this] { return turn_ == kCaller; });
+  }
+
+ private:
+  enum Turn { kCaller, kThread, kNobody };
+  void pass_to(Turn turn) {
+    const std::lock_guard lock(mutex_);
+    turn_ = turn;
+    passed_.notify_all();
+  }
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      passed_.wait(lock, [this] { return turn_ != kCaller; });
+      if (turn_ == kNobody) return;
+      turn_ = kCaller;
+      passed_.notify_all();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable passed_;
+  Turn turn_ = kCaller;
+  std::thread thread_;
+};
+
 Work latency_work(Bench& bench, const std::string& what) {
+  if (what == "thread_and_back") {
+    Work work;
+    work.run = [answering = std::make_shared<Answering>()] { answering->ask(); };
+    return work;
+  }
   void* const to = bench.memory(kDevice, 0, kSmall);
   const void* const from = bench.memory(kDevice, 1, kSmall);
   const auto enqueue = [=, &bench] { bench.stream().copy(to, from, kSmall); };
@@ -84,6 +130,7 @@ Work latency_work(Bench& bench, const std::string& what) {
     record();  // the wait is for an event that has been recorded
   } else {
     work.run = [=, &bench] {
+      enqueue();
       record();
       other_waits();
       bench.other_stream().synchronize();

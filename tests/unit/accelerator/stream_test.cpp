@@ -1,6 +1,9 @@
 // Streams, events and memory of any accelerator.
 #include <array>
 #include <latch>
+#include <optional>
+#include <string>
+#include <thread>
 
 #include "device.hpp"
 
@@ -118,6 +121,47 @@ TEST_CASE("a stream that waits for an event sees what came before it") {
   gate.open();
   CHECK(consumer.synchronize().ok());
   CHECK(taken == 9);
+}
+
+TEST_CASE("a stream that only waits ends its wait whoever comes: a query, a record, its end, or two that synchronize") {
+  const Device device;
+  const Stream producer(device);
+  Event produced(device);
+  for (const char* const who : {"query", "record", "end", "synchronize"}) {
+    CAPTURE(who);
+    Gate gate(device, producer);
+    int made = 0;
+    const int value = 9;
+    REQUIRE(device.call(&Slots::copy_async, &made, &value, sizeof(int), producer).ok());
+    REQUIRE(device.call(&Slots::event_record, produced, producer).ok());
+    std::optional<Stream> consumer(std::in_place, device);
+    REQUIRE(device.call(&Slots::stream_wait_event, *consumer, produced).ok());
+    const std::string how = who;
+    if (how == "query") {
+      int32_t done = 1;
+      REQUIRE(device.call(&Slots::stream_query, *consumer, &done).ok());
+      CHECK(done == 0);
+      gate.open();
+      while (done == 0) REQUIRE(device.call(&Slots::stream_query, *consumer, &done).ok());
+    } else if (how == "record") {
+      Event behind(device);
+      REQUIRE(device.call(&Slots::event_record, behind, *consumer).ok());
+      CHECK_FALSE(behind.done());
+      gate.open();
+      CHECK(device.call(&Slots::event_synchronize, behind).ok());
+    } else if (how == "end") {
+      gate.open();
+      consumer.reset();
+    } else {
+      std::thread other([&] { static_cast<void>(consumer->synchronize()); });
+      gate.open();
+      CHECK(consumer->synchronize().ok());
+      other.join();
+    }
+    CHECK(produced.done());
+    CHECK(made == value);
+    REQUIRE(producer.synchronize().ok());
+  }
 }
 
 TEST_CASE("an event that was never recorded counts as done") {
