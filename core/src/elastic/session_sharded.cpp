@@ -153,7 +153,7 @@ void Session::State::take_digest_of_shards() {
 }
 
 elastic::StateDigest Session::State::digest_of_shards() {
-  sharded->add_over_ranks(shard_digests);
+  sharded->combine_over_ranks(shard_digests, ReduceOp::kSum);
   const std::vector<std::string> names = names_of_shards();
   std::vector<elastic::DigestOfArray> taken;
   for (size_t i = 0; i < names.size(); ++i) {

@@ -75,6 +75,12 @@ void Coordinator::set_module_parameters(uint32_t module, const ModuleRow& row) {
   rules_->set_module_parameters(module, row.own, row.external);
 }
 
+void Coordinator::set_costs(const std::vector<uint64_t>& nanoseconds) {
+  pliant_error error = plugin::fresh_error();
+  const int32_t status = slots_->set_costs(instance_.self(), nanoseconds.data(), nanoseconds.size(), &error);
+  if (status != PLIANT_OK) throw plugin::to_error(instance_.plugin(), status, error);
+}
+
 std::optional<std::span<const pliant_action>> Coordinator::drop_trace() {
   if (slots_->drop_trace == nullptr) return std::nullopt;
   pliant_error error = plugin::fresh_error();

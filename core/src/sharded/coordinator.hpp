@@ -29,6 +29,9 @@ class Coordinator {
   /// model outlives this, or is given again.
   void set_model(const ModelTables& model, uint64_t budget, DType whole, int32_t world_size);
   void set_module_parameters(uint32_t module, const ModuleRow& row);
+  [[nodiscard]] bool takes_costs() const { return slots_->set_costs != nullptr; }
+  /// Where it takes them: the same numbers on every rank.
+  void set_costs(const std::vector<uint64_t>& nanoseconds);
   /// What was learnt of the order is thrown away. nullopt: it cannot do that, and wants end_step and set_model.
   std::optional<std::span<const pliant_action>> drop_trace();
 

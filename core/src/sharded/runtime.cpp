@@ -44,7 +44,8 @@ Runtime::Runtime(const Config& config, const Accelerator& accelerator, int32_t d
       reduce_(dtype_of(config.coordinator().reduce_dtype)),
       state_names_(std::move(state_names)),
       coordinator_(config),
-      sums_(accelerator, device, exchange, config.run().deterministic) {}
+      sums_(accelerator, device, exchange, config.run().deterministic),
+      costs_(accelerator, device) {}
 
 Runtime::~Runtime() {
   leave_group();
@@ -113,6 +114,7 @@ void Runtime::begin_group(Communicator& communicator) {
     owners_.push_back(exchange_->owners_of(layout_, ownership_, range_of(number)));
   }
   give_model();
+  steps_of_group_ = 0;
   is_cast_ = false;
   cast_.reset();
   if (compute_ != DType::kF32) cast_.emplace(accelerator_, device_, shards_.front().bytes() / 2);
@@ -282,6 +284,7 @@ void Runtime::carry_out(std::span<const pliant_action> actions) {
 
 void Runtime::gather(std::span<const pliant_action> group) {
   std::vector<GatherItem> items;
+  std::vector<uint32_t> gathered;
   for (const pliant_action& action : group) {
     Held& one = held_[action.parameter];
     if (one.by_hand) continue;
@@ -292,10 +295,16 @@ void Runtime::gather(std::span<const pliant_action> group) {
     one.gather = gathered_;
     if (model.parameter(action.parameter).elements > 0) {
       items.push_back({&owners_[action.parameter], one.value.pointer()});
+      gathered.push_back(action.parameter);
     }
   }
   Gathering made{gathered_++, take_event()};
-  if (!items.empty()) exchange_->gather(items, weights_to_gather(), compute_);
+  if (!items.empty()) {
+    const void* const weights = weights_to_gather();
+    costs_.begin_gather(exchange_stream_);
+    exchange_->gather(items, weights, compute_);
+    costs_.end_gather(exchange_stream_, std::move(gathered));
+  }
   made.done.record(exchange_stream_);
   gatherings_.push_back(std::move(made));
 }

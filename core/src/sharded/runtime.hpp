@@ -21,6 +21,7 @@
 #include "pliant/sharded.hpp"
 #include "sharded/coordinator.hpp"
 #include "sharded/exchange.hpp"
+#include "sharded/gather_costs.hpp"
 #include "sharded/layout.hpp"
 #include "sharded/model_tables.hpp"
 #include "sharded/ownership.hpp"
@@ -110,8 +111,8 @@ class Runtime {
   GradientFacts finish_gradient(double scale);
   [[nodiscard]] double squared_gradient_norm() const { return facts_.squared_norm; }
   void update(const std::function<void(const ShardRange&)>& each);
-  /// Collective: sums modulo 2^64 of the values of all ranks.
-  void add_over_ranks(std::span<uint64_t> values);
+  /// Collective: sums modulo 2^64, or the largest, of the values of all ranks.
+  void combine_over_ranks(std::span<uint64_t> values, ReduceOp how);
   /// Gives up what is under way in this process; for an exception of the program.
   void abandon() noexcept;
 
@@ -161,6 +162,8 @@ class Runtime {
   /// Nothing of the pass failed.
   void require_sound() const;
   void give_model();
+  /// Collective, between two steps: tells the coordinator what gathers take, once in each group.
+  void agree_on_costs();
   /// Asks the coordinator and carries out what it answers. When either fails, the pass can only be given up.
   template <class Ask>
   void follow(const Ask& ask);
@@ -210,6 +213,8 @@ class Runtime {
   std::vector<Held> held_;
   std::deque<Gathering> gatherings_;
   size_t gathered_ = 0;
+  GatherCosts costs_;
+  int64_t steps_of_group_ = 0;  ///< that were begun
   std::deque<Scattering> scatterings_;
   std::vector<Visit> visits_;  ///< entered and not left
   std::vector<uint32_t> complete_;

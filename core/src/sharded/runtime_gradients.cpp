@@ -21,6 +21,8 @@ void Runtime::begin_step(int64_t rows, int64_t granule, const Assignment& assign
   passes_ = 0;
   look_for_not_finite_ = look_for_not_finite;
   is_step_ = true;
+  // The first step of a group touches memory that is new, and records a trace.
+  costs_.begin_step(coordinator_.takes_costs() && ++steps_of_group_ == 2);
 }
 
 bool Runtime::is_complete() const {
@@ -238,7 +240,17 @@ GradientFacts Runtime::finish_gradient(double scale) {
   }
   facts_.squared_norm = tree.sum();
   facts_.finite = std::isfinite(facts_.squared_norm);
+  if (costs_.measures()) agree_on_costs();
   return facts_;
+}
+
+void Runtime::agree_on_costs() {
+  std::vector<uint64_t> bytes;
+  for (const ParameterRow& row : model.parameters()) bytes.push_back(row.elements * bytes_of(compute_));
+  std::vector<uint64_t> costs = costs_.nanoseconds(bytes);
+  costs_.begin_step(false);
+  combine_over_ranks(costs, ReduceOp::kMax);
+  coordinator_.set_costs(costs);
 }
 
 void Runtime::update(const std::function<void(const ShardRange&)>& each) {
@@ -265,12 +277,11 @@ void Runtime::update(const std::function<void(const ShardRange&)>& each) {
   }
 }
 
-void Runtime::add_over_ranks(std::span<uint64_t> values) {
+void Runtime::combine_over_ranks(std::span<uint64_t> values, ReduceOp how) {
   if (exchange_->world_size() == 1 || values.empty()) return;
   Buffer there(accelerator_, device_, values.size_bytes());
   exchange_stream_.copy(there.pointer(), values.data(), values.size_bytes());
-  communicator_->all_reduce(there.pointer(), there.pointer(), values.size(), DType::kI64, ReduceOp::kSum,
-                            exchange_stream_);
+  communicator_->all_reduce(there.pointer(), there.pointer(), values.size(), DType::kI64, how, exchange_stream_);
   exchange_stream_.copy(values.data(), there.pointer(), values.size_bytes());
   exchange_stream_.synchronize();
 }

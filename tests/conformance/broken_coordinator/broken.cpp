@@ -40,6 +40,7 @@ enum class Fault {
   kLeaveUnmatched,   ///< releases what was never gathered
   kCostsAny,         ///< of any number of parameters
   kCountersWide,     ///< writes counters past the room for them
+  kRefusesCosts,     ///< all that the host has measured
   kTraceKept,        ///< goes on as before when its trace is to be dropped
 };
 
@@ -73,6 +74,7 @@ const std::map<std::string, Fault>& faults() {
                                                     {"leave-unmatched", Fault::kLeaveUnmatched},
                                                     {"costs-any", Fault::kCostsAny},
                                                     {"counters-wide", Fault::kCountersWide},
+                                                    {"refuses-costs", Fault::kRefusesCosts},
                                                     {"trace-kept", Fault::kTraceKept}};
   return kFaults;
 }
@@ -112,7 +114,12 @@ class Broken {
     model_.modules[module].own.assign(own.begin(), own.end());
     model_.modules[module].external.assign(external.begin(), external.end());
   }
-  void set_costs(std::span<const uint64_t> /*nanoseconds*/) {}
+  void set_costs(std::span<const uint64_t> nanoseconds) {
+    if (!is(Fault::kRefusesCosts)) return;
+    const auto gathered = std::count_if(nanoseconds.begin(), nanoseconds.end(), [](uint64_t one) { return one > 0; });
+    throw sdk::Failure(PLIANT_RESOURCE_EXHAUSTED, "costs of " + std::to_string(nanoseconds.size()) + " parameters, " +
+                                                      std::to_string(gathered) + " of them gathered");
+  }
 
   void begin_pass(bool with_gradient, sdk::Actions& /*actions*/) { with_gradient_ = with_gradient; }
 

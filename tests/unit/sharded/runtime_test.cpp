@@ -612,6 +612,30 @@ TEST_CASE("whole parameters lie where the coordinator places them, and what come
   });
 }
 
+TEST_CASE("a coordinator that takes costs is told what gathers take, in the second step of every group") {
+  const Accelerator accelerator = test::open_host();
+  test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    const std::string fault = "[coordinator.broken]\nfault = \"refuses-costs\"";
+    Runtime runtime(config_with("broken", true, fault), accelerator, 0, program, stream, {});
+    const Toy toy(runtime);
+    const auto step = [&] {
+      runtime.begin_step(4, 2, share_out(4, {.world_size = 2, .granule = 2, .deterministic = true, .in_turn = true}),
+                         true);
+      make_pass(runtime, toy, {2 * rank, 2}, program);
+      return refusal([&] { runtime.finish_gradient(1); });
+    };
+    for (int turn = 0; turn < 2; ++turn) {
+      runtime.enter_group(group);
+      runtime.initialise();
+      CHECK(step() == "nothing was thrown");
+      CHECK(has(step(), "costs of 5 parameters, 3 of them gathered"));  // one has no elements, one is in no visit
+      CHECK(step() == "nothing was thrown");
+      runtime.leave_group();
+    }
+  });
+}
+
 TEST_CASE("what is fetched by hand serves passes, too, and is given back by the update that changes it") {
   const Accelerator accelerator = test::open_host();
   for (const char* const coordinator : {"eager", "zero3"}) {

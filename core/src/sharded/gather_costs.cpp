@@ -1,0 +1,40 @@
+#include "sharded/gather_costs.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace pliant::sharded {
+
+void GatherCosts::begin_step(bool measures) {
+  measures_ = measures;
+  gathers_.clear();
+}
+
+void GatherCosts::begin_gather(Stream& stream) {
+  if (!measures_) return;
+  gathers_.push_back({Event(accelerator_, device_, true), Event(accelerator_, device_, true), {}});
+  gathers_.back().began.record(stream);
+}
+
+void GatherCosts::end_gather(Stream& stream, std::vector<uint32_t> parameters) {
+  if (!measures_) return;
+  gathers_.back().ended.record(stream);
+  gathers_.back().parameters = std::move(parameters);
+}
+
+std::vector<uint64_t> GatherCosts::nanoseconds(const std::vector<uint64_t>& bytes) const {
+  std::vector<uint64_t> costs(bytes.size());
+  for (const Measured& gather : gathers_) {
+    uint64_t all = 0;
+    for (const uint32_t parameter : gather.parameters) all += bytes[parameter];
+    if (all == 0) continue;
+    const double nanoseconds = 1e9 * gather.ended.seconds_since(gather.began);
+    for (const uint32_t parameter : gather.parameters) {
+      const double share = static_cast<double>(bytes[parameter]) / static_cast<double>(all);
+      costs[parameter] = std::max(costs[parameter], static_cast<uint64_t>(std::max(nanoseconds * share, 0.0)));
+    }
+  }
+  return costs;
+}
+
+}  // namespace pliant::sharded
