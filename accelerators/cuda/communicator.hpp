@@ -12,6 +12,7 @@
 #include "kernel/call_group.hpp"
 #include "membership.hpp"
 #include "pliant/sdk/accelerator.hpp"
+#include "pliant/sdk/pieces.hpp"
 
 namespace pliant::cuda {
 
@@ -59,6 +60,9 @@ class Communicator {
   void all_gather_v(const void* send, void* recv, std::span<const uint64_t> counts, sdk::DType dtype, Stream& stream);
   void send(const void* buffer, sdk::Elements elements, int32_t peer, Stream& stream);
   void recv(void* buffer, sdk::Elements elements, int32_t peer, Stream& stream);
+  void gather_pieces(const void* send, void* recv, sdk::PieceTable pieces, sdk::DType dtype, Stream& stream);
+  void scatter_pieces(const void* send, void* recv, sdk::PieceTable pieces, std::span<const uint8_t> adds,
+                      sdk::DType dtype, Stream& stream);
   /// `on_none`: NCCL has taken the memory and makes no window between these devices.
   void register_window(void* pointer, uint64_t bytes, std::function<void()> on_none, Stream& stream);
   void begin_group();

@@ -1,6 +1,8 @@
 // The calls of NCCL: what each is to the other ranks, and how it is made.
-#include <numeric>
+#include <cstddef>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "communicator.hpp"
 
@@ -32,6 +34,42 @@ int type_of(sdk::DType dtype) {
 }
 int op_of(sdk::ReduceOp op) {
   return op == sdk::ReduceOp::kSum ? 0 : op == sdk::ReduceOp::kMax ? 2 : 3;
+}
+
+/// Calls that NCCL takes as one piece of work.
+class GroupOfCalls {
+ public:
+  explicit GroupOfCalls(const NcclApi& nccl) : nccl_(nccl), first_(nccl.group_start()) {}
+  void note(NcclResult result) {
+    if (first_ == kNcclSuccess && result != kNcclInProgress) first_ = result;
+  }
+  /// The first failure. To be called.
+  [[nodiscard]] NcclResult end() {
+    const NcclResult ended = nccl_.group_end();
+    return first_ == kNcclSuccess ? ended : first_;
+  }
+
+ private:
+  const NcclApi& nccl_;
+  NcclResult first_;
+};
+
+/// NCCL knows broadcasts in a group, one of each rank, as a gathering of uneven parts. `own`: this rank.
+NcclCall gathering(CallKind kind, const void* send, void* recv, sdk::PieceTable pieces, sdk::DType dtype, int32_t own) {
+  const CallNote note{kind, dtype, sdk::ReduceOp::kSum, accelerator::digest(pieces), pieces.total()};
+  return {note, [=, all = std::move(pieces)](const NcclApi& nccl, NcclComm comm, cudaStream_t handle) {
+            const uint64_t width = size_of(dtype);
+            GroupOfCalls group(nccl);
+            for (int32_t r = 0; r < all.world_size(); ++r) {
+              for (const sdk::PieceTable::Piece& one : all.of(r)) {
+                std::byte* const to = static_cast<std::byte*>(recv) + one.offset * width;
+                const bool is_there = r != own || send == nullptr;
+                const void* const from = is_there ? to : static_cast<const std::byte*>(send) + one.packed * width;
+                group.note(nccl.broadcast(from, to, one.count, type_of(dtype), static_cast<int>(r), comm, handle));
+              }
+            }
+            return group.end();
+          }};
 }
 
 }  // namespace
@@ -80,24 +118,40 @@ void Communicator::barrier(Stream& stream) {
 
 void Communicator::all_gather_v(const void* send, void* recv, std::span<const uint64_t> counts, sdk::DType dtype,
                                 Stream& stream) {
-  const uint64_t width = size_of(dtype);
-  const uint64_t all = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
-  enqueue({{CallKind::kAllGatherV, dtype, sdk::ReduceOp::kSum, accelerator::digest(counts), all},
-           [=, own = rank(), of_rank = std::vector<uint64_t>(counts.begin(), counts.end())](
+  enqueue(gathering(CallKind::kAllGatherV, send, recv, sdk::PieceTable::in_rank_order(counts), dtype, rank()), stream);
+}
+
+void Communicator::gather_pieces(const void* send, void* recv, sdk::PieceTable pieces, sdk::DType dtype,
+                                 Stream& stream) {
+  enqueue(gathering(CallKind::kGatherPieces, send, recv, std::move(pieces), dtype, rank()), stream);
+}
+
+void Communicator::scatter_pieces(const void* send, void* recv, sdk::PieceTable pieces, std::span<const uint8_t> adds,
+                                  sdk::DType dtype, Stream& stream) {
+  const CallNote note{CallKind::kScatterPieces, dtype, sdk::ReduceOp::kSum, accelerator::digest(pieces, adds),
+                      pieces.total()};
+  enqueue({note,
+           [=, own = rank(), all = std::move(pieces), of_rank = std::vector<uint8_t>(adds.begin(), adds.end())](
                const NcclApi& nccl, NcclComm comm, cudaStream_t handle) {
-             // NCCL knows broadcasts in a group, one of each rank, as a gathering of uneven parts.
-             NcclResult first = nccl.group_start();
-             auto* to = static_cast<std::byte*>(recv);
-             for (size_t r = 0; r < of_rank.size(); ++r) {
-               if (of_rank[r] == 0) continue;
-               const void* from = static_cast<int32_t>(r) == own ? send : to;
-               const NcclResult result =
-                   nccl.broadcast(from, to, of_rank[r], type_of(dtype), static_cast<int>(r), comm, handle);
-               if (first == kNcclSuccess && result != kNcclInProgress) first = result;
-               to += of_rank[r] * width;
+             const uint64_t width = size_of(dtype);
+             GroupOfCalls group(nccl);
+             for (int32_t r = 0; r < all.world_size(); ++r) {
+               if (r == own) continue;
+               if (of_rank[static_cast<size_t>(own)] != 0) {
+                 for (const sdk::PieceTable::Piece& one : all.of(r)) {
+                   group.note(nccl.send(static_cast<const std::byte*>(send) + one.offset * width, one.count,
+                                        type_of(dtype), r, comm, handle));
+                 }
+               }
+               if (of_rank[static_cast<size_t>(r)] != 0) {
+                 const uint64_t room = sdk::place_among_others(r, own) * all.owned(own);
+                 for (const sdk::PieceTable::Piece& one : all.of(own)) {
+                   group.note(nccl.recv(static_cast<std::byte*>(recv) + (room + one.packed) * width, one.count,
+                                        type_of(dtype), r, comm, handle));
+                 }
+               }
              }
-             const NcclResult ended = nccl.group_end();
-             return first == kNcclSuccess ? ended : first;
+             return group.end();
            }},
           stream);
 }

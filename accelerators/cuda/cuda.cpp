@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "communicator.hpp"
 #include "event.hpp"
@@ -277,6 +278,20 @@ class CudaAccelerator {
     reachable(stream, send, bytes(counts[static_cast<size_t>(comm.rank())]));
     reachable(stream, recv, all);
     comm.all_gather_v(send, recv, counts, dtype, stream);
+  }
+  void gather_pieces(Comm& comm, const void* send, void* recv, sdk::PieceTable pieces, sdk::DType dtype,
+                     Stream& stream) {
+    const auto bytes = [&](uint64_t count) { return sdk::Elements{count, dtype}.bytes(); };
+    if (send != nullptr) reachable(stream, send, bytes(pieces.owned(comm.rank())));
+    reachable(stream, recv, bytes(pieces.end()));
+    comm.gather_pieces(send, recv, std::move(pieces), dtype, stream);
+  }
+  void scatter_pieces(Comm& comm, const void* send, void* recv, sdk::PieceTable pieces, std::span<const uint8_t> adds,
+                      sdk::DType dtype, Stream& stream) {
+    const auto bytes = [&](uint64_t count) { return sdk::Elements{count, dtype}.bytes(); };
+    if (send != nullptr) reachable(stream, send, bytes(pieces.end()));
+    reachable(stream, recv, bytes(pieces.owned(comm.rank())) * static_cast<uint64_t>(comm.world_size() - 1));
+    comm.scatter_pieces(send, recv, std::move(pieces), adds, dtype, stream);
   }
   void send(Comm& comm, const void* buffer, sdk::Elements elements, int32_t peer, Stream& stream) {
     reachable(stream, buffer, elements.bytes());

@@ -2,7 +2,7 @@
 #include "kernel/collectives.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <cstring>
 #include <string>
 
 #include "kernel/direct_exchange.hpp"
@@ -34,6 +34,10 @@ const char* name_of(CallKind kind) {
       return "recv";
     case CallKind::kWindow:
       return "register_window";
+    case CallKind::kGatherPieces:
+      return "gather_pieces";
+    case CallKind::kScatterPieces:
+      return "scatter_pieces";
   }
   return "an unknown collective";
 }
@@ -47,17 +51,19 @@ std::string describe(const CallRecord& call) {
   text += " of " + std::to_string(call.count) + " " + sdk::name_of(static_cast<sdk::DType>(call.dtype));
   if (call.op != 0) text += std::string(" (") + sdk::name_of(static_cast<sdk::ReduceOp>(call.op)) + ")";
   if (kind == CallKind::kBroadcast) text += " from rank " + std::to_string(call.root);
-  if (call.place != 0) {
+  if (call.place != 0 && kind != CallKind::kScatterPieces) {
     const Windows::Place place = Windows::Place::unpack(call.place);
     text += " at byte " + std::to_string(place.offset) + " of window " + std::to_string(place.window);
   }
   if (kind == CallKind::kAllGatherV) text += " in all (counts of the ranks: digest " + std::to_string(call.root) + ")";
+  if (kind == CallKind::kGatherPieces || kind == CallKind::kScatterPieces)
+    text += " in all (pieces: digest " + std::to_string(call.root) + ")";
   return text;
 }
 
-int32_t digest(std::span<const uint64_t> counts) {
-  uint64_t hash = 0;
-  for (const uint64_t count : counts) hash = (hash ^ count) * 0x9e3779b97f4a7c15ULL + (hash >> 29U);
+int32_t digest(const sdk::PieceTable& pieces, std::span<const uint8_t> adds) {
+  uint64_t hash = pieces.digest();
+  for (const uint8_t one : adds) hash = (hash ^ (one != 0 ? 1U : 0U)) * 0x9e3779b97f4a7c15ULL + (hash >> 29U);
   return static_cast<int32_t>(hash >> 33U);
 }
 
@@ -75,9 +81,9 @@ CallRecord record_of(const Call& call, uint64_t history, const Places& places) {
   if (call.kind == CallKind::kAllReduce || call.kind == CallKind::kReduceScatter)
     made.op = static_cast<int32_t>(call.op);
   if (call.kind == CallKind::kBroadcast) made.root = call.rank;
-  if (call.kind == CallKind::kAllGatherV) {
-    made.count = std::accumulate(call.counts.begin(), call.counts.end(), uint64_t{0});
-    made.root = digest(call.counts);
+  if (call.pieces != nullptr) {
+    made.count = call.pieces->total();
+    made.root = digest(*call.pieces, call.adds);
   }
   return made;
 }
@@ -232,12 +238,7 @@ void Collectives::run(const Call& call) {
 
 void Collectives::exchange(const Call& call) {
   group_.check();
-  if (group_.world_size() == 1) {
-    if (call.send != nullptr && call.send != call.recv && call.elements.count != 0) {
-      std::memmove(call.recv, call.send, call.elements.bytes());
-    }
-    return;
-  }
+  if (group_.world_size() == 1) return run_alone(call);
   const Places places = Places::of(call, windows_, group_.rank(), group_.world_size());
   const CallRecord record = record_of(call, history_, places);
   const auto run = [&](Exchange& exchange) {
@@ -252,6 +253,20 @@ void Collectives::exchange(const Call& call) {
   }
   if (!direct || !direct->has_happened()) run(*Exchange::of(call, group_, tick_));
   history_ = digest(record);
+}
+
+void Collectives::run_alone(const Call& call) {
+  if (call.kind == CallKind::kScatterPieces || call.send == nullptr) return;  // nobody else, or in place
+  if (!call.gathers_pieces()) {
+    if (call.send != call.recv && call.elements.count != 0) std::memmove(call.recv, call.send, call.elements.bytes());
+    return;
+  }
+  const uint64_t width = sdk::size_of(call.elements.dtype);
+  const auto* const from = static_cast<const std::byte*>(call.send);
+  auto* const to = static_cast<std::byte*>(call.recv);
+  for (const sdk::PieceTable::Piece& one : call.pieces->of(0)) {
+    std::memmove(to + one.offset * width, from + one.packed * width, one.count * width);
+  }
 }
 
 void Collectives::make_window(const Call& call) {

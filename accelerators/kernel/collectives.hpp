@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "kernel/group.hpp"
 #include "kernel/windows.hpp"
 #include "pliant/sdk/accelerator.hpp"
+#include "pliant/sdk/pieces.hpp"
 
 namespace pliant::accelerator {
 
@@ -21,10 +23,13 @@ enum class CallKind : int32_t {
   kAllGatherV = 6,
   kSend = 7,
   kRecv = 8,
-  kWindow = 9  ///< nothing is exchanged, but all ranks name as many bytes
+  kWindow = 9,  ///< nothing is exchanged, but all ranks name as many bytes
+  kGatherPieces = 10,
+  kScatterPieces = 11
 };
 
-/// One call by one rank. broadcast and recv use `recv` only, send uses `send` only.
+/// One call by one rank. broadcast and recv use `recv` only, send uses `send` only; all_gather_v and the collectives of
+/// pieces name as `elements` those that this rank owns.
 struct Call {
   CallKind kind = CallKind::kBarrier;
   const void* send = nullptr;
@@ -32,16 +37,20 @@ struct Call {
   sdk::Elements elements;
   sdk::ReduceOp op = sdk::ReduceOp::kSum;
   int32_t rank = 0;                   ///< the root of a broadcast, the peer of a message
-  std::vector<uint64_t> counts = {};  ///< of all_gather_v: elements of each rank
   ExchangeMemory* windows = nullptr;  ///< of kWindow: whose memory it is; NULL: of none that could be mapped
+  /// Of all_gather_v and the collectives of pieces: where they lie. A gather of pieces has `send` NULL where the own
+  /// ones are in `recv` already.
+  std::shared_ptr<const sdk::PieceTable> pieces = nullptr;
+  std::vector<uint8_t> adds = {};  ///< of kScatterPieces, by rank: it sends its array
 
   [[nodiscard]] bool is_message() const { return kind == CallKind::kSend || kind == CallKind::kRecv; }
+  [[nodiscard]] bool gathers_pieces() const { return kind == CallKind::kAllGatherV || kind == CallKind::kGatherPieces; }
 };
 
 /// What was called, in words.
 [[nodiscard]] std::string describe(const CallRecord& call);
-/// Stands for the counts of all_gather_v where all ranks must name the same.
-[[nodiscard]] int32_t digest(std::span<const uint64_t> counts);
+/// Stands for the pieces where all ranks must name the same, and for who adds to them, which may be nobody.
+[[nodiscard]] int32_t digest(const sdk::PieceTable& pieces, std::span<const uint8_t> adds = {});
 
 /// Runs collectives one after the other, on any thread, one at a time.
 class Collectives {
@@ -53,6 +62,8 @@ class Collectives {
 
  private:
   void exchange(const Call& call);
+  /// At world size 1.
+  static void run_alone(const Call& call);
   /// After all ranks have met in the call: maps the memory of all others, or none.
   void make_window(const Call& call);
 

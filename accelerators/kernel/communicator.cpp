@@ -5,7 +5,6 @@
 #include <atomic>
 #include <mutex>
 #include <new>
-#include <numeric>
 #include <span>
 #include <string>
 
@@ -22,9 +21,7 @@ constexpr sdk::DType kNanoseconds = sdk::DType::kI64;
 uint64_t bytes_of(const Call& call, int32_t world_size) {
   const bool every_rank = call.kind == CallKind::kAllGather || call.kind == CallKind::kReduceScatter;
   if (call.kind == CallKind::kBarrier || call.kind == CallKind::kWindow) return 0;
-  if (call.kind == CallKind::kAllGatherV) {
-    return std::accumulate(call.counts.begin(), call.counts.end(), uint64_t{0}) * sdk::size_of(call.elements.dtype);
-  }
+  if (call.pieces != nullptr) return call.pieces->total() * sdk::size_of(call.elements.dtype);
   return call.elements.bytes() * (every_rank ? static_cast<uint64_t>(world_size) : 1);
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "kernel/arithmetic.hpp"
@@ -134,7 +135,30 @@ void Device::all_gather_v(Comm& comm, const void* send, void* recv, std::span<co
                 .send = send,
                 .recv = recv,
                 .elements = {counts[static_cast<size_t>(comm.rank())], dtype},
-                .counts = std::vector<uint64_t>(counts.begin(), counts.end())},
+                .pieces = std::make_shared<const sdk::PieceTable>(sdk::PieceTable::in_rank_order(counts))},
+               stream);
+}
+
+void Device::gather_pieces(Comm& comm, const void* send, void* recv, sdk::PieceTable pieces, sdk::DType dtype,
+                           Stream& stream) {
+  const sdk::Elements own{pieces.owned(comm.rank()), dtype};
+  comm.enqueue({.kind = CallKind::kGatherPieces,
+                .send = send,
+                .recv = recv,
+                .elements = own,
+                .pieces = std::make_shared<const sdk::PieceTable>(std::move(pieces))},
+               stream);
+}
+
+void Device::scatter_pieces(Comm& comm, const void* send, void* recv, sdk::PieceTable pieces,
+                            std::span<const uint8_t> adds, sdk::DType dtype, Stream& stream) {
+  const sdk::Elements own{pieces.owned(comm.rank()), dtype};
+  comm.enqueue({.kind = CallKind::kScatterPieces,
+                .send = send,
+                .recv = recv,
+                .elements = own,
+                .pieces = std::make_shared<const sdk::PieceTable>(std::move(pieces)),
+                .adds = std::vector<uint8_t>(adds.begin(), adds.end())},
                stream);
 }
 

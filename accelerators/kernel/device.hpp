@@ -125,6 +125,10 @@ class Device {
   void barrier(Comm& comm, Stream& stream) { comm.enqueue({}, stream); }
   void all_gather_v(Comm& comm, const void* send, void* recv, std::span<const uint64_t> counts, sdk::DType dtype,
                     Stream& stream);
+  void gather_pieces(Comm& comm, const void* send, void* recv, sdk::PieceTable pieces, sdk::DType dtype,
+                     Stream& stream);
+  void scatter_pieces(Comm& comm, const void* send, void* recv, sdk::PieceTable pieces, std::span<const uint8_t> adds,
+                      sdk::DType dtype, Stream& stream);
   void send(Comm& comm, const void* buffer, sdk::Elements elements, int32_t peer, Stream& stream) {
     comm.enqueue({.kind = CallKind::kSend, .send = buffer, .elements = elements, .rank = peer}, stream);
   }

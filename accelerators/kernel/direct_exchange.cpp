@@ -2,7 +2,6 @@
 #include "kernel/direct_exchange.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -12,18 +11,22 @@ namespace {
 /// Below this the second meeting costs more than a copy. From `pliant accel bench`.
 constexpr uint64_t kLeastBytes = uint64_t{128} << 10U;
 
-uint64_t sum_of(const std::vector<uint64_t>& counts) {
-  return std::accumulate(counts.begin(), counts.end(), uint64_t{0});
-}
+/// Stands for the place of what nobody reads.
+constexpr uint64_t kAnywhere = 1;
 
-/// Of the buffer that has the elements of all ranks, or all elements; 0 for calls that have none.
+/// Of the buffer that has the elements of all ranks, or all elements; 0 for calls that have none, and where no rank has
+/// any to send.
 uint64_t bytes_of_common(const Call& call, int32_t ranks) {
   switch (call.kind) {
     case CallKind::kAllGather:
     case CallKind::kReduceScatter:
       return call.elements.bytes() * static_cast<uint64_t>(ranks);
+    case CallKind::kScatterPieces:
+      if (std::all_of(call.adds.begin(), call.adds.end(), [](uint8_t one) { return one == 0; })) return 0;
+      [[fallthrough]];
     case CallKind::kAllGatherV:
-      return sum_of(call.counts) * sdk::size_of(call.elements.dtype);
+    case CallKind::kGatherPieces:
+      return call.pieces->end() * sdk::size_of(call.elements.dtype);
     case CallKind::kAllReduce:
     case CallKind::kBroadcast:
       return call.elements.bytes();
@@ -42,16 +45,44 @@ class DirectGather final : public DirectExchange {
 
  private:
   void finish() override {
-    const std::vector<uint64_t> counts = call_.kind == CallKind::kAllGatherV
-                                             ? call_.counts
-                                             : std::vector<uint64_t>(static_cast<size_t>(ranks_), call_.elements.count);
     for (int32_t i = 0; i < ranks_; ++i) {  // not all from the same rank at once
       const int32_t r = (rank_ + i) % ranks_;
-      const auto theirs = counts.begin() + r;
-      const uint64_t begin = std::accumulate(counts.begin(), theirs, uint64_t{0});
-      in_pieces(*theirs, [&](uint64_t first, uint64_t count) {
-        deliver(recv(begin + first), r == rank_ ? send(first) : source_of(r, first), count * width_);
-      });
+      if (call_.kind == CallKind::kAllGather) {
+        const uint64_t count = call_.elements.count;
+        take_from(r, {0, static_cast<uint64_t>(r) * count, count});
+      } else {
+        for (const sdk::PieceTable::Piece& one : pieces().of(r)) take_from(r, one);
+      }
+    }
+  }
+  void take_from(int32_t r, const sdk::PieceTable::Piece& one) {
+    const bool is_there = is_in_place(r);
+    if (r == rank_ && is_there) return;
+    in_pieces(one.count, [&](uint64_t first, uint64_t count) {
+      const std::byte* const from = is_there     ? common_of(r, one.offset + first)
+                                    : r == rank_ ? send(one.packed + first)
+                                                 : source_of(r, one.packed + first);
+      deliver(recv(one.offset + first), from, count * width_);
+    });
+  }
+};
+
+/// Nothing lies in a place that all have.
+class DirectScatter final : public DirectExchange {
+ public:
+  using DirectExchange::DirectExchange;
+
+ private:
+  void finish() override {
+    for (int32_t i = 1; i < ranks_; ++i) {
+      const int32_t r = (rank_ + i) % ranks_;
+      if (!adds(r)) continue;
+      const uint64_t room = sdk::place_among_others(r, rank_) * pieces().owned(rank_);
+      for (const sdk::PieceTable::Piece& one : pieces().of(rank_)) {
+        in_pieces(one.count, [&](uint64_t first, uint64_t count) {
+          deliver(recv(room + one.packed + first), source_of(r, one.offset + first), count * width_);
+        });
+      }
     }
   }
 };
@@ -115,6 +146,10 @@ Places Places::of(const Call& call, const Windows& windows, int32_t rank, int32_
     return place ? place->packed() : 0;
   };
   if (bytes == 0) return {};
+  if (call.kind == CallKind::kScatterPieces) {
+    if (windows.is_empty()) return {};
+    return {kAnywhere, call.adds[static_cast<size_t>(rank)] == 0 ? kAnywhere : packed(call.send, bytes)};
+  }
   Places made;
   made.common = packed(call.kind == CallKind::kReduceScatter ? call.send : call.recv, bytes);
   if (made.common == 0) return {};
@@ -123,9 +158,11 @@ Places Places::of(const Call& call, const Windows& windows, int32_t rank, int32_
     case CallKind::kAllReduce:
       made.source = packed(call.send, call.elements.bytes());
       break;
-    case CallKind::kAllGatherV: {
-      const uint64_t own = call.counts[static_cast<size_t>(rank)] * sdk::size_of(call.elements.dtype);
-      made.source = own == 0 ? made.common : packed(call.send, own);  // nobody reads of a rank that has nothing
+    case CallKind::kAllGatherV:
+    case CallKind::kGatherPieces: {
+      const uint64_t own = call.pieces->owned(rank) * sdk::size_of(call.elements.dtype);
+      const bool is_in_place = own == 0 || call.send == nullptr;  // nobody reads of a rank that has nothing
+      made.source = is_in_place ? made.common : packed(call.send, own);
       break;
     }
     default:
@@ -144,6 +181,8 @@ std::unique_ptr<DirectExchange> DirectExchange::of(const Call& call, const Place
       return std::make_unique<DirectAllReduce>(call, windows, group, first_tick);
     case CallKind::kBroadcast:
       return std::make_unique<DirectBroadcast>(call, windows, group, first_tick);
+    case CallKind::kScatterPieces:
+      return std::make_unique<DirectScatter>(call, windows, group, first_tick);
     default:
       return std::make_unique<DirectGather>(call, windows, group, first_tick);
   }

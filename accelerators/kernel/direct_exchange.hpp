@@ -43,6 +43,8 @@ class DirectExchange : public Exchange {
   [[nodiscard]] const std::byte* source_of(int32_t r, uint64_t element) const {
     return windows_.at(sources_[static_cast<size_t>(r)], r) + element * width_;
   }
+  /// What rank r has lies in what has the elements of all.
+  [[nodiscard]] bool is_in_place(int32_t r) const { return sources_[static_cast<size_t>(r)] == common_; }
   /// The same of what has the elements of all.
   [[nodiscard]] const std::byte* common_of(int32_t r, uint64_t element) const {
     return windows_.at(common_, r) + element * width_;

@@ -119,26 +119,31 @@ class AllGather final : public Chunked {
   }
 };
 
-/// The ranks' parts differ in size: a tick takes a chunk of each that has one left.
-class AllGatherV final : public Exchange {
+/// The ranks' pieces differ in size: a tick takes a chunk of each that has some left.
+class GatherPieces final : public Exchange {
  public:
-  AllGatherV(const Call& call, const Group& group, uint64_t first_tick) : Exchange(call, group, first_tick) {
-    begins_.push_back(0);
-    for (const uint64_t count : call_.counts) begins_.push_back(begins_.back() + count);
-  }
-  [[nodiscard]] uint64_t ticks() const override {
-    return ticks_for(*std::max_element(call_.counts.begin(), call_.counts.end()), chunk_elements());
-  }
+  GatherPieces(const Call& call, const Group& group, uint64_t first_tick) : Exchange(call, group, first_tick) {}
+  [[nodiscard]] uint64_t ticks() const override { return ticks_for(pieces().most_owned(), chunk_elements()); }
+
   void post(uint64_t tick) override {
-    const Range part = range(rank_, tick);
-    copy_bytes(slot(rank_, tick), send(part.first), part.count * width_);
-    deliver(recv(at(rank_, part)), send(part.first), part.count * width_);
+    const Range own = range(rank_, tick);
+    const bool is_in_place = call_.send == nullptr;
+    if (!is_in_place) copy_bytes(slot(rank_, tick), send(own.first), own.count * width_);
+    pieces().each(rank_, own.first, own.count, [&](const sdk::PieceTable::Piece& one) {
+      if (is_in_place) {
+        copy_bytes(in_slot(rank_, tick, one.packed - own.first), recv(one.offset), one.count * width_);
+      } else {
+        deliver(recv(one.offset), send(one.packed), one.count * width_);
+      }
+    });
   }
   void take(uint64_t tick) override {
     for (int32_t i = 1; i < ranks_; ++i) {
       const int32_t r = (rank_ + i) % ranks_;
-      const Range part = range(r, tick);
-      deliver(recv(at(r, part)), slot(r, tick), part.count * width_);
+      const Range theirs = range(r, tick);
+      pieces().each(r, theirs.first, theirs.count, [&](const sdk::PieceTable::Piece& one) {
+        deliver(recv(one.offset), in_slot(r, tick, one.packed - theirs.first), one.count * width_);
+      });
     }
   }
   [[nodiscard]] ByteRange posted_for(int32_t, uint64_t tick) const override {
@@ -146,14 +151,77 @@ class AllGatherV final : public Exchange {
   }
 
  private:
-  /// Elements of rank r in `tick`, counted in its part.
+  /// Elements of rank r in `tick`, counted in its pieces.
   [[nodiscard]] Range range(int32_t r, uint64_t tick) const {
-    const uint64_t count = call_.counts[static_cast<size_t>(r)];
+    const uint64_t count = pieces().owned(r);
     const uint64_t first = std::min(tick * chunk_elements(), count);
     return {first, std::min(chunk_elements(), count - first)};
   }
-  [[nodiscard]] uint64_t at(int32_t r, Range part) const { return begins_[static_cast<size_t>(r)] + part.first; }
-  std::vector<uint64_t> begins_;
+};
+
+/// Each rank that adds sends what others own in one row: first what the next rank owns, last what the one before does,
+/// so that not all ranks take from the same one at once. A tick takes a chunk of every row.
+class ScatterPieces final : public Exchange {
+ public:
+  ScatterPieces(const Call& call, const Group& group, uint64_t first_tick) : Exchange(call, group, first_tick) {
+    owned_before_.push_back(0);
+    for (int32_t r = 0; r < ranks_; ++r) owned_before_.push_back(owned_before_.back() + pieces().owned(r));
+  }
+  [[nodiscard]] uint64_t ticks() const override {
+    uint64_t longest = 0;
+    for (int32_t r = 0; r < ranks_; ++r) longest = std::max(longest, row_of(r));
+    return ticks_for(longest, chunk_elements());
+  }
+
+  void post(uint64_t tick) override {
+    for (int32_t i = 1; i < ranks_; ++i) {
+      const int32_t r = (rank_ + i) % ranks_;
+      const Part part = part_of_row(rank_, r, tick);
+      pieces().each(r, part.packed, part.count, [&](const sdk::PieceTable::Piece& one) {
+        copy_bytes(in_slot(rank_, tick, part.in_slot + one.packed - part.packed), send(one.offset), one.count * width_);
+      });
+    }
+  }
+  void take(uint64_t tick) override {
+    for (int32_t i = 1; i < ranks_; ++i) {
+      const int32_t r = (rank_ + ranks_ - i) % ranks_;
+      const Part part = part_of_row(r, rank_, tick);
+      deliver(recv(sdk::place_among_others(r, rank_) * pieces().owned(rank_) + part.packed),
+              in_slot(r, tick, part.in_slot), part.count * width_);
+    }
+  }
+  [[nodiscard]] ByteRange posted_for(int32_t peer, uint64_t tick) const override {
+    const Part part = part_of_row(rank_, peer, tick);
+    return {part.in_slot * width_, part.count * width_};
+  }
+
+ private:
+  /// Elements side by side in a slot and in the packed pieces of their owner.
+  struct Part {
+    uint64_t in_slot = 0;
+    uint64_t packed = 0;
+    uint64_t count = 0;
+  };
+  /// Elements that rank r sends.
+  [[nodiscard]] uint64_t row_of(int32_t r) const { return adds(r) ? pieces().total() - pieces().owned(r) : 0; }
+  /// Where in the row of `from` begins what `owner`, another rank, takes of it.
+  [[nodiscard]] uint64_t begin_of(int32_t from, int32_t owner) const {
+    const uint64_t before = owned_before_[static_cast<size_t>(owner)];
+    const uint64_t first = owned_before_[static_cast<size_t>(from) + 1];
+    return owner > from ? before - first : pieces().total() - first + before;
+  }
+  /// What `owner` takes in `tick` of the row of `from`.
+  [[nodiscard]] Part part_of_row(int32_t from, int32_t owner, uint64_t tick) const {
+    const uint64_t row = row_of(from);
+    const uint64_t first = std::min(tick * chunk_elements(), row);
+    const uint64_t end = std::min(first + chunk_elements(), row);
+    const uint64_t begin = begin_of(from, owner);
+    const uint64_t from_here = std::max(first, begin);
+    const uint64_t to_here = std::min(end, begin + pieces().owned(owner));
+    if (from_here >= to_here) return {};
+    return {from_here - first, from_here - begin, to_here - from_here};
+  }
+  std::vector<uint64_t> owned_before_;  ///< elements of all ranks before each
 };
 
 /// A slot holds one piece for every rank.
@@ -236,7 +304,10 @@ std::unique_ptr<Exchange> Exchange::of(const Call& call, const Group& group, uin
     case CallKind::kBroadcast:
       return std::make_unique<Broadcast>(call, group, first_tick);
     case CallKind::kAllGatherV:
-      return std::make_unique<AllGatherV>(call, group, first_tick);
+    case CallKind::kGatherPieces:
+      return std::make_unique<GatherPieces>(call, group, first_tick);
+    case CallKind::kScatterPieces:
+      return std::make_unique<ScatterPieces>(call, group, first_tick);
     case CallKind::kBarrier:
     case CallKind::kWindow:
     case CallKind::kSend:

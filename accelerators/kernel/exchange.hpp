@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <numeric>
 #include <vector>
 
 #include "kernel/arithmetic.hpp"
@@ -52,6 +51,10 @@ class Exchange {
         first_tick_(first_tick) {}
 
   [[nodiscard]] std::byte* slot(int32_t rank, uint64_t tick) const { return segment_.slot(rank, first_tick_ + tick); }
+  /// `element` of what lies in it.
+  [[nodiscard]] std::byte* in_slot(int32_t rank, uint64_t tick, uint64_t element) const {
+    return slot(rank, tick) + element * width_;
+  }
   [[nodiscard]] const std::byte* send(uint64_t element) const {
     return static_cast<const std::byte*>(call_.send) + element * width_;
   }
@@ -66,6 +69,8 @@ class Exchange {
     const uint64_t first = std::min(static_cast<uint64_t>(r) * size, all);
     return {first, std::min(size, all - first)};
   }
+  [[nodiscard]] const sdk::PieceTable& pieces() const { return *call_.pieces; }
+  [[nodiscard]] bool adds(int32_t r) const { return call_.adds[static_cast<size_t>(r)] != 0; }
   [[nodiscard]] uint64_t chunk_elements() const { return segment_.chunk_bytes() / width_; }
   void reduce_into(const std::vector<const void*>& inputs, uint64_t count, void* out, void* also) const {
     accelerator::reduce(call_.elements.dtype, call_.op, inputs, 1, count, out, also);
@@ -111,10 +116,9 @@ class Exchange {
         call.kind == CallKind::kAllReduce) {
       return call.elements.bytes() >= kLeast;
     }
-    if (call.kind == CallKind::kAllGatherV) {
-      const uint64_t all = std::accumulate(call.counts.begin(), call.counts.end(), uint64_t{0});
-      return all * sdk::size_of(call.elements.dtype) >= kLeast;
-    }
+    if (call.gathers_pieces()) return call.pieces->total() * sdk::size_of(call.elements.dtype) >= kLeast;
+    if (call.kind == CallKind::kScatterPieces)
+      return call.elements.bytes() * static_cast<uint64_t>(ranks - 1) >= kLeast;
     return call.kind == CallKind::kAllGather && call.elements.bytes() * static_cast<uint64_t>(ranks) >= kLeast;
   }
 

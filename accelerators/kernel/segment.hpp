@@ -23,7 +23,7 @@ constexpr uint64_t kLaneSlots = 2;
 
 /// Rises whenever what stands in the memory, or what the ranks do with it, changes: processes of different builds must
 /// not share it.
-constexpr uint32_t kSegmentLayout = 3;
+constexpr uint32_t kSegmentLayout = 4;
 
 enum RankState : uint32_t { kIsPresent = 0, kHasLeft = 1 };
 

@@ -28,8 +28,11 @@ class Windows {
     uint64_t offset = 0;
     /// For others to read; 0 is no place.
     [[nodiscard]] uint64_t packed() const { return (static_cast<uint64_t>(window) << 48U | offset) + 1; }
+    bool operator==(const Place&) const = default;
     static Place unpack(uint64_t packed) { return {(packed - 1) >> 48U, (packed - 1) & ((uint64_t{1} << 48U) - 1)}; }
   };
+  /// There is none; the same on every rank.
+  [[nodiscard]] bool is_empty() const { return windows_.empty(); }
   /// Of the first byte; empty unless the whole range lies in one window, whose memory was not freed.
   [[nodiscard]] std::optional<Place> place_of(const void* pointer, uint64_t bytes) const;
   [[nodiscard]] const std::byte* at(const Place& place, int32_t rank) const {

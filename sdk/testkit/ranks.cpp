@@ -161,7 +161,7 @@ void perform_rank(const Arguments& arguments) {
     const Accelerator accelerator(arguments.subject);
     const Rank rank{accelerator, arguments.rank, arguments.world_size, arguments.subject.seed, arguments.numbers};
     for (const auto& part :
-         {collective_scripts(), failure_scripts(), loss_scripts(), renewal_scripts(), window_scripts(),
+         {collective_scripts(), piece_scripts(), failure_scripts(), loss_scripts(), renewal_scripts(), window_scripts(),
           lifetime_scripts(), fork_scripts(), memory_scripts(), leak_scripts(), ipc_scripts(), ipc_event_scripts()}) {
       for (const Script& script : part) {
         if (arguments.name == script.name) script.run(rank);

@@ -79,6 +79,7 @@ struct Script {
   void (*run)(const Rank& rank);
 };
 std::vector<Script> collective_scripts();
+std::vector<Script> piece_scripts();
 std::vector<Script> failure_scripts();
 std::vector<Script> loss_scripts();
 std::vector<Script> renewal_scripts();

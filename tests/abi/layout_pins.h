@@ -292,7 +292,12 @@ PLIANT_PIN(pliant_accelerator, digest_blocks_async, 192, 8)
 PLIANT_PIN(pliant_accelerator, pointer_info, 200, 8)
 
 /* collectives.h */
-PLIANT_PIN_STRUCT(pliant_collectives, 176)
+PLIANT_PIN_STRUCT(pliant_piece, 24)
+PLIANT_PIN(pliant_piece, rank, 0, 4)
+PLIANT_PIN(pliant_piece, reserved, 4, 4)
+PLIANT_PIN(pliant_piece, offset, 8, 8)
+PLIANT_PIN(pliant_piece, count, 16, 8)
+PLIANT_PIN_STRUCT(pliant_collectives, 192)
 PLIANT_PIN(pliant_collectives, struct_size, 0, 4)
 PLIANT_PIN(pliant_collectives, reserved, 4, 4)
 PLIANT_PIN(pliant_collectives, comm_id, 8, 8)
@@ -316,6 +321,8 @@ PLIANT_PIN(pliant_collectives, comm_grow_id, 144, 8)
 PLIANT_PIN(pliant_collectives, device_key, 152, 8)
 PLIANT_PIN(pliant_collectives, register_window, 160, 8)
 PLIANT_PIN(pliant_collectives, comm_query, 168, 8)
+PLIANT_PIN(pliant_collectives, gather_pieces, 176, 8)
+PLIANT_PIN(pliant_collectives, scatter_pieces, 184, 8)
 
 /* ipc.h */
 PLIANT_PIN_STRUCT(pliant_ipc_handle, 128)

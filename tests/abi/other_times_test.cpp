@@ -4,12 +4,16 @@
 
 #include <fstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "config/instances.hpp"
 #include "data/epoch_plan.hpp"
 #include "data/packing.hpp"
+#include "pliant/accelerator.hpp"
+#include "pliant/communicator.hpp"
+#include "pliant/config.hpp"
 #include "plugin/plugin.hpp"
 #include "scratch_folder.hpp"
 
@@ -43,6 +47,33 @@ struct Opened {
   plugin::Instance instance;
   data::Sampler sampler;
 };
+
+Accelerator host_of(const std::string& folder) {
+  ConfigOverrides overrides;
+  overrides.plugin_dirs = {folder};
+  overrides.read_environment = false;
+  return Accelerator(Config::parse("config_version = 1\n[accelerator]\nuse = \"host\"\n", {"accelerator"}, overrides));
+}
+
+/// What one of three ranks has gathered and received of pieces, in a group or not.
+std::vector<float> pieces_of_rank(const Accelerator& accelerator, const CommId& id, int32_t rank, bool in_group) {
+  Communicator comm(accelerator, 0, id, rank, 3);
+  Stream stream(accelerator, 0);
+  const std::vector<ArrayPiece> pieces{{2, 0, 2}, {0, 3, 1}, {1, 4, 0}, {2, 4, 1}};
+  const auto own = static_cast<float>(10 * rank);
+  const std::vector<float> packed{own, own + 1, own + 2};
+  const std::vector<float> whole{own, own + 1, own + 2, own + 3, own + 4};
+  std::vector<float> gathered(6, -1.0F);
+  std::vector<float> received(6, -1.0F);
+  if (in_group) comm.begin_group();
+  comm.gather_pieces(packed.data(), gathered.data(), pieces, DType::kF32, stream);
+  comm.scatter_pieces(rank == 1 ? nullptr : whole.data(), received.data(), pieces, {true, false, true}, DType::kF32,
+                      stream);
+  if (in_group) comm.end_group();
+  stream.synchronize();
+  gathered.insert(gathered.end(), received.begin(), received.end());
+  return gathered;
+}
 
 Dataset some_dataset() {
   std::vector<int32_t> lengths;
@@ -83,5 +114,36 @@ TEST_CASE("rows on demand and what they fill are the same from samplers built ag
     CHECK(filled(whole).budget == 60);
     CHECK(filled(whole).used == filled(todays).used);
     CHECK(filled(whole).least_rows == filled(todays).least_rows);
+  }
+}
+
+TEST_CASE("arrays of pieces go by messages where the accelerator is older than collectives of them") {
+  for (const std::string when : {"earlier", "later"}) {
+    CAPTURE(when);
+    const Accelerator accelerator = host_of(fmt::format("{}/{}-plugins", PLIANT_PLUGINS_OF_OTHER_TIMES, when));
+    for (const bool in_group : {false, true}) {
+      CAPTURE(in_group);
+      const CommId id = accelerator.make_comm_id(3);
+      std::vector<std::vector<float>> found(3);
+      std::vector<std::thread> others;
+      for (size_t rank = 1; rank < 3; ++rank) {
+        others.emplace_back(
+            [&, rank] { found[rank] = pieces_of_rank(accelerator, id, static_cast<int32_t>(rank), in_group); });
+      }
+      found[0] = pieces_of_rank(accelerator, id, 0, in_group);
+      for (std::thread& other : others) other.join();
+      CHECK(found[0] == std::vector<float>{20, 21, -1, 0, 22, -1, -1, 23, -1, -1, -1, -1});
+      CHECK(found[1] == std::vector<float>{20, 21, -1, 0, 22, -1, -1, -1, -1, -1, -1, -1});
+      CHECK(found[2] == std::vector<float>{20, 21, -1, 0, 22, -1, 0, 1, 4, -1, -1, -1});
+    }
+    const CommId id = accelerator.make_comm_id(1);
+    Communicator alone(accelerator, 0, id, 0, 1);
+    Stream stream(accelerator, 0);
+    float one = 0;
+    const std::vector<ArrayPiece> descending{{0, 1, 1}, {0, 0, 1}};
+    CHECK_THROWS_AS(alone.gather_pieces(&one, &one, descending, DType::kF32, stream), Error);
+    const std::vector<ArrayPiece> stranger{{1, 0, 1}};
+    CHECK_THROWS_AS(alone.scatter_pieces(&one, &one, stranger, {true}, DType::kF32, stream), Error);
+    CHECK_THROWS_AS(alone.scatter_pieces(&one, &one, {}, {}, DType::kF32, stream), Error);
   }
 }

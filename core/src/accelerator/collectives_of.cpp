@@ -29,7 +29,9 @@ bool CollectivesOf::are_there() const {
 
 sdk::Calls<pliant_collectives> CollectivesOf::calls() {
   if (are_own() && !asks_) return own_;
-  return {GenericCollectives::table(), &generic().self};
+  const bool has_pieces =
+      !asks_ || (own_.has(&pliant_collectives::gather_pieces) && own_.has(&pliant_collectives::scatter_pieces));
+  return {GenericCollectives::table(has_pieces), &generic().self};
 }
 
 CollectivesOf::Generic& CollectivesOf::generic() {

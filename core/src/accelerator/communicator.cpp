@@ -4,7 +4,9 @@
 #include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "accelerator/piece_messages.hpp"
 #include "accelerator/state.hpp"
 #include "base/inside.hpp"
 #include "pliant/sdk/collectives.hpp"
@@ -20,6 +22,13 @@ pliant_comm_id raw(const CommId& id) {
   return made;
 }
 
+std::vector<pliant_piece> raw(std::span<const ArrayPiece> pieces) {
+  std::vector<pliant_piece> made;
+  made.reserve(pieces.size());
+  for (const ArrayPiece& one : pieces) made.push_back({one.rank, 0, one.offset, one.count});
+  return made;
+}
+
 }  // namespace
 
 struct Communicator::State {
@@ -27,6 +36,7 @@ struct Communicator::State {
   int32_t device = 0;
   int32_t rank = 0;
   int32_t world_size = 0;
+  bool is_in_group = false;
   sdk::OwnedComm handle;
 
   State(std::shared_ptr<Accelerator::State> of, int32_t on, int32_t as, int32_t ranks)
@@ -35,6 +45,20 @@ struct Communicator::State {
   template <class Slot>
   [[nodiscard]] bool has(Slot pliant_collectives::*slot) const {
     return handle.calls().has(slot);
+  }
+  /// All at once, in the group that is open or in one of their own.
+  void exchange(Communicator& self, const std::vector<detail::PieceMessage>& messages, DType dtype, Stream& stream) {
+    if (messages.empty()) return;
+    const bool has_own_group = !is_in_group;
+    if (has_own_group) self.begin_group();
+    for (const detail::PieceMessage& one : messages) {
+      if (one.is_send) {
+        self.send(one.buffer, one.count, dtype, one.peer, stream);
+      } else {
+        self.recv(one.buffer, one.count, dtype, one.peer, stream);
+      }
+    }
+    if (has_own_group) self.end_group();
   }
   void create(const CommId& id) {
     const pliant_comm_id name = raw(id);
@@ -188,10 +212,58 @@ void Communicator::recv(void* buffer, uint64_t count, DType dtype, int32_t peer,
 
 void Communicator::begin_group() {
   state_->accelerator->call(&pliant_collectives::group_begin, state_->handle);
+  state_->is_in_group = true;
 }
 
 void Communicator::end_group() {
+  state_->is_in_group = false;
   state_->accelerator->call(&pliant_collectives::group_end, state_->handle);
+}
+
+void Communicator::gather_pieces(const void* send, void* recv, std::span<const ArrayPiece> pieces, DType dtype,
+                                 Stream& stream) {
+  Accelerator::State& accelerator = *state_->accelerator;
+  const std::vector<pliant_piece> table = raw(pieces);
+  const auto raw_type = static_cast<int32_t>(dtype);
+  if (state_->has(&pliant_collectives::gather_pieces)) {
+    return accelerator.call(&pliant_collectives::gather_pieces, state_->handle, send, recv, table.data(), table.size(),
+                            raw_type, detail::inside(stream).handle);
+  }
+  const auto type = static_cast<sdk::DType>(dtype);
+  const sdk::PieceTable checked = accelerator.told(
+      [&] { return sdk::detail::check::pieces(table.data(), table.size(), raw_type, state_->world_size); });
+  const void* const from =
+      accelerator.told([&] { return sdk::detail::check::gathered(send, recv, checked, type, state_->rank); });
+  const auto copies = detail::copies_of_gather(checked, state_->rank, from, recv, type);
+  if (!copies.empty()) {
+    accelerator.call(&pliant_accelerator::copy_batch_async, copies.data(), copies.size(),
+                     detail::inside(stream).handle);
+  }
+  state_->exchange(*this, detail::messages_of_gather(checked, state_->rank, from, recv, type), dtype, stream);
+}
+
+void Communicator::scatter_pieces(const void* send, void* recv, std::span<const ArrayPiece> pieces,
+                                  const std::vector<bool>& adds, DType dtype, Stream& stream) {
+  if (adds.size() != static_cast<size_t>(state_->world_size)) {
+    throw Error(Status::kInvalidArgument, "scatter_pieces asks of each of " + std::to_string(state_->world_size) +
+                                              " ranks whether it adds; got " + std::to_string(adds.size()) +
+                                              " answers");
+  }
+  Accelerator::State& accelerator = *state_->accelerator;
+  const std::vector<pliant_piece> table = raw(pieces);
+  const std::vector<uint8_t> by_rank(adds.begin(), adds.end());
+  const auto raw_type = static_cast<int32_t>(dtype);
+  if (state_->has(&pliant_collectives::scatter_pieces)) {
+    return accelerator.call(&pliant_collectives::scatter_pieces, state_->handle, send, recv, table.data(), table.size(),
+                            by_rank.data(), raw_type, detail::inside(stream).handle);
+  }
+  const auto type = static_cast<sdk::DType>(dtype);
+  const sdk::PieceTable checked = accelerator.told([&] {
+    sdk::PieceTable made = sdk::detail::check::pieces(table.data(), table.size(), raw_type, state_->world_size);
+    sdk::detail::check::scattered(send, recv, made, by_rank.data(), type, state_->rank);
+    return made;
+  });
+  state_->exchange(*this, detail::messages_of_scatter(checked, state_->rank, send, recv, by_rank, type), dtype, stream);
 }
 
 }  // namespace pliant

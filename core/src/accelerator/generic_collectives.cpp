@@ -32,8 +32,14 @@ bool GenericCollectives::is_forked() const {
   return ::getpid() != made_by_;
 }
 
-const pliant_collectives& GenericCollectives::table() {
-  return *sdk::collectives_table<GenericCollectives>();
+const pliant_collectives& GenericCollectives::table(bool has_pieces) {
+  static const pliant_collectives kWithoutPieces = [] {
+    pliant_collectives made = *sdk::collectives_table<GenericCollectives>();
+    made.gather_pieces = nullptr;
+    made.scatter_pieces = nullptr;
+    return made;
+  }();
+  return has_pieces ? *sdk::collectives_table<GenericCollectives>() : kWithoutPieces;
 }
 
 void GenericCollectives::note(pliant_stream* stream, const sdk::Failure& failure) {
@@ -270,49 +276,6 @@ void GenericCollectives::barrier(Comm& comm, Stream& stream) {
         shared.step(on, [&carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
           carrier.collectives.must(&pliant_collectives::barrier, carried, carrier_stream);
         });
-      },
-      &stream);
-}
-
-void GenericCollectives::all_gather_v(Comm& comm, const void* send, void* recv, std::span<const uint64_t> counts,
-                                      sdk::DType dtype, Stream& stream) {
-  comm.enqueue(
-      [&shared = comm.shared(), send, recv, all = std::vector<uint64_t>(counts.begin(), counts.end()),
-       dtype](pliant_stream* on) {
-        if (const OwnComm* own = shared.own())
-          return own->call(&pliant_collectives::all_gather_v, send, recv, all.data(), raw(dtype), on);
-        const auto exchange = [&shared, dtype](const void* from, void* to, const std::vector<uint64_t>& of) {
-          return [=, &carrier = shared.carrier](pliant_comm* carried, pliant_stream* carrier_stream) {
-            carrier.collectives.must(&pliant_collectives::all_gather_v, carried, from, to, of.data(), raw(dtype),
-                                     carrier_stream);
-          };
-        };
-        if (shared.is_direct) return shared.step(on, exchange(send, recv, all));
-        if (shared.peers() != nullptr) return between_devices::all_gather_v(shared, send, recv, all, dtype, on);
-        const uint64_t width = sdk::size_of(dtype);
-        const Shared::Stages& stage = shared.stages(on);
-        // A piece takes from every rank what it has of this range.
-        in_pieces(*std::max_element(all.begin(), all.end()), most_of(Shared::kStageBytes, dtype, shared.world_size),
-                  [&](Piece piece) {
-                    std::vector<uint64_t> of;
-                    for (const uint64_t count : all)
-                      of.push_back(std::min(piece.count, count - std::min(count, piece.first)));
-                    const uint64_t own = of[static_cast<size_t>(shared.rank)];
-                    if (own != 0) shared.copy({{stage.in.memory(), at(send, piece.first, width), own * width}}, on);
-                    shared.step(on, exchange(stage.in.memory(), stage.out.memory(), of));
-                    std::vector<pliant_copy> parts;
-                    uint64_t whole = 0;
-                    uint64_t staged = 0;
-                    for (size_t r = 0; r < of.size(); ++r) {
-                      if (of[r] != 0) {
-                        parts.push_back({at(recv, whole + piece.first, width), at(stage.out.memory(), staged, width),
-                                         of[r] * width});
-                      }
-                      whole += all[r];
-                      staged += of[r];
-                    }
-                    shared.copy(parts, on);
-                  });
       },
       &stream);
 }

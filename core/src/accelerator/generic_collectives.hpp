@@ -17,6 +17,7 @@
 #include "pliant/abi/collectives.h"
 #include "pliant/sdk/accelerator.hpp"
 #include "pliant/sdk/calls.hpp"
+#include "pliant/sdk/pieces.hpp"
 #include "plugin/plugin.hpp"
 
 namespace pliant::detail {
@@ -36,8 +37,9 @@ class GenericCollectives {
   GenericCollectives(const GenericCollectives&) = delete;
   GenericCollectives& operator=(const GenericCollectives&) = delete;
 
-  /// The slots; their `self` is what self() gives.
-  static const pliant_collectives& table();
+  /// The slots; their `self` is what self() gives. Without pieces: those of the device's own collectives that have none
+  /// either, so that whoever calls sends messages.
+  static const pliant_collectives& table(bool has_pieces = true);
 
   /// After a synchronize of `stream` that ended with `status`. PLIANT_OK: throws as sdk::Failure the first failure on
   /// it that nobody was told of. PLIANT_ABORTED, PLIANT_PEER_LOST: that, or what is known here of the communicator
@@ -73,6 +75,10 @@ class GenericCollectives {
   void barrier(Comm& comm, Stream& stream);
   void all_gather_v(Comm& comm, const void* send, void* recv, std::span<const uint64_t> counts, sdk::DType dtype,
                     Stream& stream);
+  void gather_pieces(Comm& comm, const void* send, void* recv, sdk::PieceTable pieces, sdk::DType dtype,
+                     Stream& stream);
+  void scatter_pieces(Comm& comm, const void* send, void* recv, sdk::PieceTable pieces, std::span<const uint8_t> adds,
+                      sdk::DType dtype, Stream& stream);
   void send(Comm& comm, const void* buffer, sdk::Elements elements, int32_t peer, Stream& stream);
   void recv(Comm& comm, void* buffer, sdk::Elements elements, int32_t peer, Stream& stream);
   void register_window(Comm& comm, void* pointer, uint64_t bytes, Stream& stream);

@@ -206,6 +206,8 @@ class GenericCollectives::Comm {
   void enqueue(const Message& message, pliant_stream* stream);
   void begin_group();
   void end_group();
+  /// Within a call: all at once.
+  static void exchange(Shared& shared, const std::vector<Message>& messages, pliant_stream* stream);
   [[nodiscard]] Shared& shared() const { return *shared_; }
 
  private:
@@ -216,7 +218,6 @@ class GenericCollectives::Comm {
   };
   /// The group that is open, or nullptr.
   Open* group_for(pliant_stream* stream);
-  static void exchange(Shared& shared, const std::vector<Message>& messages, pliant_stream* stream);
 
   GenericCollectives& owner_;
   std::unique_ptr<Shared> shared_;

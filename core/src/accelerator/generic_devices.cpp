@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "accelerator/generic_comm.hpp"
 #include "accelerator/generic_pieces.hpp"
@@ -24,26 +26,28 @@ struct Signature {
   int32_t kind;  ///< index of kNames
   int32_t dtype;
   int64_t detail;  ///< the reduction or the root
-  uint64_t count;  ///< of all_gather_v: a digest of all counts
+  uint64_t count;  ///< of all_gather_v and gather_pieces: a digest of all pieces
   uint64_t first;  ///< of the piece
 
   bool operator==(const Signature&) const = default;
   [[nodiscard]] std::string words() const;
 };
-enum CallName : int32_t { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kAllGatherV, kBarrier };
+enum CallName : int32_t { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kAllGatherV, kBarrier, kGatherPieces };
 
 std::string Signature::words() const {
-  static constexpr const char* kNames[] = {"all_reduce", "all_gather",   "reduce_scatter",
-                                           "broadcast",  "all_gather_v", "barrier"};
-  if (kind < kAllReduce || kind > kBarrier) return "something else";
+  static constexpr const char* kNames[] = {"all_reduce",   "all_gather", "reduce_scatter", "broadcast",
+                                           "all_gather_v", "barrier",    "gather_pieces"};
+  if (kind < kAllReduce || kind > kGatherPieces) return "something else";
   if (kind == kBarrier) return kNames[kind];
   std::string text = kNames[kind];
-  if (kind != kAllGatherV) text += " of " + std::to_string(count);
+  const bool has_pieces = kind == kAllGatherV || kind == kGatherPieces;
+  if (!has_pieces) text += " of " + std::to_string(count);
   text += " x " + std::string(name_of(static_cast<sdk::DType>(dtype)));
   if (kind == kAllReduce || kind == kReduceScatter)
     text += std::string(", ") + name_of(static_cast<sdk::ReduceOp>(detail));
   if (kind == kBroadcast) text += ", root " + std::to_string(detail);
-  return kind == kAllGatherV ? text + ", of some counts" : text;
+  if (has_pieces) text += kind == kAllGatherV ? ", of some counts" : ", of some pieces";
+  return text;
 }
 
 Signature at_piece(Signature call, const Piece& piece) {
@@ -191,33 +195,51 @@ void broadcast(Shared& shared, void* buffer, Elements elements, int32_t root, pl
   });
 }
 
-void all_gather_v(Shared& shared, const void* send, void* recv, const std::vector<uint64_t>& counts, sdk::DType dtype,
-                  pliant_stream* on) {
+namespace {
+
+void gather(Shared& shared, CallName name, const void* send, void* recv, const sdk::PieceTable& pieces,
+            sdk::DType dtype, pliant_stream* on) {
   const uint64_t width = sdk::size_of(dtype);
-  uint64_t digest = 14695981039346656037U;  // FNV-1a, a count at a time
-  for (const uint64_t count : counts) digest = (digest ^ count) * 1099511628211U;
-  const Signature call{kAllGatherV, raw(dtype), 0, digest, 0};
-  // A piece takes from every rank what it has of this range.
-  in_pieces(*std::max_element(counts.begin(), counts.end()), most_of(PeerMemory::kSlotBytes, dtype, 1),
-            [&](Piece piece) {
-              const auto of = [&](size_t rank) {
-                return std::min(piece.count, counts[rank] - std::min(counts[rank], piece.first)) * width;
-              };
-              const uint64_t slot = shared.peers()->next_slot();
-              copy(shared,
-                   {{shared.peers()->slot(shared.rank, slot), at(send, piece.first, width),
-                     of(static_cast<size_t>(shared.rank))}},
-                   on);
-              meet(shared, at_piece(call, piece), on);
-              std::vector<pliant_copy> parts;
-              uint64_t whole = 0;
-              for (size_t r = 0; r < counts.size(); ++r) {
-                parts.push_back(
-                    {at(recv, whole + piece.first, width), shared.peers()->slot(static_cast<int32_t>(r), slot), of(r)});
-                whole += counts[r];
-              }
-              copy(shared, std::move(parts), on);
-            });
+  const Signature call{name, raw(dtype), 0, pieces.digest(), 0};
+  // A part takes from every rank what it has of this range of its pieces.
+  in_pieces(pieces.most_owned(), most_of(PeerMemory::kSlotBytes, dtype, 1), [&](Piece range) {
+    const auto of = [&](int32_t rank) {
+      return std::min(range.count, pieces.owned(rank) - std::min(pieces.owned(rank), range.first));
+    };
+    const uint64_t slot = shared.peers()->next_slot();
+    std::byte* const own = shared.peers()->slot(shared.rank, slot);
+    std::vector<pliant_copy> in;
+    if (send != nullptr) {
+      in.push_back({own, at(send, range.first, width), of(shared.rank) * width});
+    } else {
+      pieces.each(shared.rank, range.first, of(shared.rank), [&](const sdk::PieceTable::Piece& one) {
+        in.push_back({own + (one.packed - range.first) * width, at(recv, one.offset, width), one.count * width});
+      });
+    }
+    copy(shared, std::move(in), on);
+    meet(shared, at_piece(call, range), on);
+    std::vector<pliant_copy> out;
+    for (int32_t r = 0; r < shared.world_size; ++r) {
+      if (r == shared.rank && send == nullptr) continue;
+      const std::byte* const theirs = shared.peers()->slot(r, slot);
+      pieces.each(r, range.first, of(r), [&](const sdk::PieceTable::Piece& one) {
+        out.push_back({at(recv, one.offset, width), theirs + (one.packed - range.first) * width, one.count * width});
+      });
+    }
+    copy(shared, std::move(out), on);
+  });
+}
+
+}  // namespace
+
+void all_gather_v(Shared& shared, const void* send, void* recv, const sdk::PieceTable& pieces, sdk::DType dtype,
+                  pliant_stream* on) {
+  gather(shared, kAllGatherV, send, recv, pieces, dtype, on);
+}
+
+void gather_pieces(Shared& shared, const void* send, void* recv, const sdk::PieceTable& pieces, sdk::DType dtype,
+                   pliant_stream* on) {
+  gather(shared, kGatherPieces, send, recv, pieces, dtype, on);
 }
 
 void barrier(Shared& shared, pliant_stream* on) {

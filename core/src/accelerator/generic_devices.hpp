@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "accelerator/generic_collectives.hpp"
 
@@ -17,8 +16,11 @@ void all_gather(Shared& shared, const void* send, void* recv, sdk::Elements elem
 void reduce_scatter(Shared& shared, const void* send, void* recv, sdk::Elements elements, sdk::ReduceOp op,
                     pliant_stream* on);
 void broadcast(Shared& shared, void* buffer, sdk::Elements elements, int32_t root, pliant_stream* on);
-void all_gather_v(Shared& shared, const void* send, void* recv, const std::vector<uint64_t>& counts, sdk::DType dtype,
+void all_gather_v(Shared& shared, const void* send, void* recv, const sdk::PieceTable& pieces, sdk::DType dtype,
                   pliant_stream* on);
+/// `send`: NULL where the own pieces are in their places already.
+void gather_pieces(Shared& shared, const void* send, void* recv, const sdk::PieceTable& pieces, sdk::DType dtype,
+                   pliant_stream* on);
 /// So that a rank that is in another call is told of both.
 void barrier(Shared& shared, pliant_stream* on);
 

@@ -15,12 +15,9 @@ namespace pliant::sharded {
 /// Who owns which part of a range of the flat space: what a gather and a scatter of it go by.
 struct OwnersOfRange {
   FlatRange range;
-  std::vector<ShardPiece> pieces;  ///< ascending
-  std::vector<ShardPiece> own{};   ///< those of this rank
-  uint64_t owned = 0;              ///< elements in them
-  /// The owners' pieces lie in the range in the order of ranks, one for each: an all-gather makes it whole.
-  bool is_in_rank_order = false;
-  std::vector<uint64_t> counts{};  ///< by rank, where they do
+  std::vector<ArrayPiece> pieces{};  ///< all of the range, counted from its begin
+  std::vector<ShardPiece> own{};     ///< those of this rank; they lie side by side in its shard
+  uint64_t owned = 0;                ///< elements in them
 };
 
 /// Bytes of an element: what is exchanged is f32 or bf16.
@@ -54,8 +51,7 @@ class Exchange {
   /// O(log(runs) + pieces).
   [[nodiscard]] OwnersOfRange owners_of(const FlatLayout& layout, const Ownership& ownership, FlatRange range) const;
 
-  /// One collective. Straight from the owners' shards to where it belongs: a range whose owners lie in it in rank order
-  /// by one all-gather, any other by a message for each piece. O(items and their pieces).
+  /// One collective, straight from the owners' shards to where it belongs. O(items and their pieces).
   void gather(std::span<const GatherItem> items, const void* shard, DType type);
   /// One collective. `adds[r]`: rank r has an addend. O(items and their pieces).
   void scatter(std::span<const ScatterItem> items, const std::vector<bool>& adds, DType type);
@@ -63,8 +59,6 @@ class Exchange {
   [[nodiscard]] uint64_t place_of(int32_t from) const { return static_cast<uint64_t>(from < rank_ ? from : from - 1); }
 
  private:
-  void gather_by_messages(const GatherItem& item, const void* shard, DType type);
-
   Communicator& communicator_;
   Stream& stream_;
   int32_t rank_;

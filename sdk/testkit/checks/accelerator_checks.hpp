@@ -16,6 +16,7 @@ std::vector<Check> event_checks();
 std::vector<Check> async_checks();
 std::vector<Check> thread_checks();
 std::vector<Check> collective_checks();  // what they compute
+std::vector<Check> piece_checks();       // of arrays that lie with several ranks
 std::vector<Check> failure_checks();     // how they end
 std::vector<Check> loss_checks();        // when a rank dies or stops
 std::vector<Check> renewal_checks();     // what comes after

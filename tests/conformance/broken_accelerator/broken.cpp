@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "faults.hpp"
 #include "pliant/sdk/collectives.hpp"
@@ -115,6 +116,13 @@ class Broken {
                     Stream& stream) {
     fault_->all_gather_v(comm, send, recv, counts, dtype, stream);
   }
+  void gather_pieces(Comm& comm, const void* send, void* recv, sdk::PieceTable pieces, DType dtype, Stream& stream) {
+    fault_->gather_pieces(comm, send, recv, std::move(pieces), dtype, stream);
+  }
+  void scatter_pieces(Comm& comm, const void* send, void* recv, sdk::PieceTable pieces, std::span<const uint8_t> adds,
+                      DType dtype, Stream& stream) {
+    fault_->scatter_pieces(comm, send, recv, std::move(pieces), adds, dtype, stream);
+  }
   void send(Comm& comm, const void* buffer, Elements elements, int32_t peer, Stream& stream) {
     fault_->send(comm, buffer, elements, peer, stream);
   }
@@ -179,10 +187,18 @@ const pliant_accelerator& slots() {
   return kTable;
 }
 
+int32_t gather_any_pieces(void* self, pliant_comm* comm, const void* send, void* recv, const pliant_piece* pieces,
+                          uint64_t piece_count, int32_t dtype, pliant_stream* stream, pliant_error* error) {
+  const pliant_collectives& sdk = *sdk::collectives_table<Broken>();
+  const int32_t status = sdk.gather_pieces(self, comm, send, recv, pieces, piece_count, dtype, stream, error);
+  return status == PLIANT_INVALID_ARGUMENT ? PLIANT_OK : status;
+}
+
 void Broken::start(const sdk::Host&) {
   fault_ = make_fault(name_);
   collectives_ = *sdk::collectives_table<Broken>();
   collectives_.comm_destroy = &destroy<Comm, pliant_comm>;
+  if (fault_->offers.any_pieces) collectives_.gather_pieces = &gather_any_pieces;
   if (!fault_->offers.comm_query) collectives_.comm_query = nullptr;
   if (!fault_->offers.comm_shrink) collectives_.comm_shrink = nullptr;
   if (!fault_->offers.comm_grow) collectives_.comm_grow = nullptr;

@@ -34,6 +34,7 @@ std::vector<Fault> thread_faults();
 std::vector<Fault> lifetime_faults();
 std::vector<Fault> limit_faults();
 std::vector<Fault> collective_faults();
+std::vector<Fault> piece_faults();
 std::vector<Fault> failure_faults();
 std::vector<Fault> renewal_faults();
 std::vector<Fault> window_faults();

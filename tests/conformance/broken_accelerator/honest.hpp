@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "kernel/device.hpp"
 #include "pliant/sdk/calls.hpp"
@@ -29,6 +30,7 @@ struct Offers {
   bool comm_query = false;     ///< and these slots of the collectives
   bool comm_shrink = false;
   bool comm_grow = false;
+  bool any_pieces = false;  ///< gather_pieces takes every table, and does nothing with a wrong one
 };
 
 /// Calls are those of Device; a fault overrides what it breaks.
@@ -121,6 +123,14 @@ class Honest : public accelerator::Device {
   virtual void all_gather_v(Comm& comm, const void* send, void* recv, std::span<const uint64_t> counts, DType dtype,
                             Stream& stream) {
     Device::all_gather_v(comm, send, recv, counts, dtype, stream);
+  }
+  virtual void gather_pieces(Comm& comm, const void* send, void* recv, sdk::PieceTable pieces, DType dtype,
+                             Stream& stream) {
+    Device::gather_pieces(comm, send, recv, std::move(pieces), dtype, stream);
+  }
+  virtual void scatter_pieces(Comm& comm, const void* send, void* recv, sdk::PieceTable pieces,
+                              std::span<const uint8_t> adds, DType dtype, Stream& stream) {
+    Device::scatter_pieces(comm, send, recv, std::move(pieces), adds, dtype, stream);
   }
   virtual void recv(Comm& comm, void* buffer, Elements elements, int32_t peer, Stream& stream) {
     Device::recv(comm, buffer, elements, peer, stream);

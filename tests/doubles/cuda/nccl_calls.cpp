@@ -59,9 +59,11 @@ NcclResult add(NcclComm comm, cudaStream_t stream, Call call, uint64_t send_byte
   const auto rank = of(comm);
   if (!rank) return kNcclInvalidArgument;
   const bool takes_all = call.kind == CallKind::kReduceScatter;
-  const int64_t offset = call.is_message() ? -1 : rank->window_offset(takes_all ? call.send : call.recv);
-  if (offset >= 0 && call.kind == CallKind::kAllGather && rank->uses_copy_engines()) ++copy_engine_gathers;
-  operation.offsets.push_back(offset);
+  if (!call.is_message()) {  // of which ranks have different ones
+    const int64_t offset = rank->window_offset(takes_all ? call.send : call.recv);
+    if (offset >= 0 && call.kind == CallKind::kAllGather && rank->uses_copy_engines()) ++copy_engine_gathers;
+    operation.offsets.push_back(offset);
+  }
   for (const bool sends : {true, false}) {
     const void* pointer = sends ? call.send : call.recv;
     if (pointer == nullptr) continue;

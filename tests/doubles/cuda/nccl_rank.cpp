@@ -177,7 +177,7 @@ int64_t NcclCommHandle::window_offset(const void* buffer) {
 void NcclCommHandle::compare_offsets(const std::vector<int64_t>& own) {
   {
     const std::lock_guard lock(mutex_);
-    if (windows_.empty()) return;
+    if (windows_.empty() || own.empty()) return;
   }
   std::vector<int64_t> all(own.size() * static_cast<size_t>(world_size_));
   communicator_->enqueue({.kind = CallKind::kAllGather,

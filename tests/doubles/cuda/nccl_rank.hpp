@@ -27,7 +27,7 @@ int64_t setting(const char* name, int64_t otherwise);
 /// What goes to a stream at once: a call, or a group of them.
 struct Operation {
   std::vector<pliant::accelerator::Call> calls;
-  std::vector<int64_t> offsets;  ///< in a window, of the buffer of each call that all ranks have; -1: in none
+  std::vector<int64_t> offsets;  ///< in a window, of the buffer of each collective, which all ranks have; -1: in none
   std::vector<soft_cuda_range> uses;
   cudaStream_t stream = nullptr;
 };

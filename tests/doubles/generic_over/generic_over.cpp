@@ -134,6 +134,8 @@ const pliant_collectives& collectives_slots() {
     PLIANT_OF_COLLECTIVES(recv);
     PLIANT_OF_COLLECTIVES(group_begin);
     PLIANT_OF_COLLECTIVES(group_end);
+    PLIANT_OF_COLLECTIVES(gather_pieces);
+    PLIANT_OF_COLLECTIVES(scatter_pieces);
     return made;
   }();
 #undef PLIANT_OF_COLLECTIVES

@@ -85,19 +85,27 @@ TEST_CASE("all collectives of the embedding API reach the plugin, or the generic
     comm.send(&own, 1, pliant::DType::kF32, 1 - rank, stream);
     comm.recv(&received, 1, pliant::DType::kF32, 1 - rank, stream);
     comm.end_group();
+    const std::vector<pliant::ArrayPiece> pieces = {{1, 0, 1}, {0, 2, 2}};
+    std::vector<float> whole(4, -1.0F);
+    std::vector<float> parts(2, -1.0F);
+    comm.gather_pieces(pair.data(), whole.data(), pieces, pliant::DType::kF32, stream);
+    comm.scatter_pieces(rank == 1 ? gathered.data() : nullptr, parts.data(), pieces, {false, true}, pliant::DType::kF32,
+                        stream);
     stream.synchronize();
     std::vector<float>& all = results[static_cast<size_t>(rank)];
     all = reduced;
     all.insert(all.end(), gathered.begin(), gathered.end());
     all.insert(all.end(), uneven.begin(), uneven.end());
+    all.insert(all.end(), whole.begin(), whole.end());
+    all.insert(all.end(), parts.begin(), parts.end());
     all.insert(all.end(),
                {received, scattered, sent, static_cast<float>(comm.rank()), static_cast<float>(comm.world_size())});
   };
   std::thread other([&] { rank_body(1); });
   rank_body(0);
   other.join();
-  CHECK(results[0] == std::vector<float>{3, 30, 1, 10, 2, 20, 1, 10, 2, 2, 2, 7, 0, 2});
-  CHECK(results[1] == std::vector<float>{3, 30, 1, 10, 2, 20, 1, 10, 2, 1, 20, 7, 1, 2});
+  CHECK(results[0] == std::vector<float>{3, 30, 1, 10, 2, 20, 1, 10, 2, 2, -1, 1, 10, 2, 20, 2, 2, 7, 0, 2});
+  CHECK(results[1] == std::vector<float>{3, 30, 1, 10, 2, 20, 1, 10, 2, 2, -1, 1, 10, -1, -1, 1, 20, 7, 1, 2});
 }
 
 TEST_CASE("errors of the plugin arrive with status, words and an exit code that does not blame the plugin") {

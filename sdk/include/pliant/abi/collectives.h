@@ -20,6 +20,14 @@ typedef struct pliant_comm_id {
   uint8_t bytes[128];
 } pliant_comm_id;
 
+/* A part of an array that lies with several ranks: `count` elements, which may be 0, from element `offset` on. */
+typedef struct pliant_piece {
+  int32_t rank; /* whose it is */
+  uint32_t reserved;
+  uint64_t offset;
+  uint64_t count;
+} pliant_piece;
+
 typedef struct pliant_collectives {
   uint32_t struct_size;
   uint32_t reserved;
@@ -94,13 +102,33 @@ typedef struct pliant_collectives {
    * multiples of 4096 and as many on every rank, of PLIANT_MEMORY_WINDOW, become a window of this communicator.
    * Collectives behind it whose buffers lie in windows may then be moved without staging and without the compute
    * units of the device. A buffer that begins in a window lies in it, at the same offset on every rank; only what has
-   * the elements of one rank (send of a gather, recv of reduce_scatter) may lie anywhere. The window ends with the
-   * communicator, of which shrink and grow take none along; its memory is freed after that. */
+   * the elements of one rank (send of a gather, recv of reduce_scatter), and both arrays of scatter_pieces, may lie
+   * anywhere. The window ends with the communicator, of which shrink and grow take none along; its memory is freed
+   * after that. */
   int32_t (*register_window)(void* self, pliant_comm* comm, void* pointer, uint64_t bytes, pliant_stream* stream,
                              pliant_error* error);
   /* [any-thread] May be NULL. *done is 1 when all ranks have joined and all that this rank has enqueued on the
    * communicator has ended, so that comm_destroy aborts nothing; else 0. */
   int32_t (*comm_query)(void* self, pliant_comm* comm, int32_t* done, pliant_error* error);
+
+  /* The next two may be NULL, both or neither: the host then sends a message for each piece. `pieces` are piece_count
+   * parts of one array, ascending by offset and disjoint, all of one type, the same on every rank; a rank may have
+   * several, or none. The table may be gone when they return. What no piece names stays as it was. In a group nothing
+   * else of it uses what they write, or writes what they read.
+   *
+   * [any-thread] Every rank receives every piece at its place in the array recv. The pieces of this rank lie one after
+   * another at `send`, apart from recv. Or they are in their places already: `send` is NULL, or, of pieces that lie
+   * side by side, the place of the first. */
+  int32_t (*gather_pieces)(void* self, pliant_comm* comm, const void* send, void* recv, const pliant_piece* pieces,
+                           uint64_t piece_count, int32_t dtype, pliant_stream* stream, pliant_error* error);
+  /* [any-thread] The rank of each piece receives it from every other rank that adds: those whose byte of `adds`, one
+   * for each rank and the same on all of them, is not 0. Such a rank has a whole array at `send`; any other has NULL.
+   * recv has room for world_size - 1 times the elements of the own pieces: of each other rank, in rank order, its
+   * elements of them, one piece after another; the room of a rank that does not add stays as it was. Nothing is
+   * added up. */
+  int32_t (*scatter_pieces)(void* self, pliant_comm* comm, const void* send, void* recv, const pliant_piece* pieces,
+                            uint64_t piece_count, const uint8_t* adds, int32_t dtype, pliant_stream* stream,
+                            pliant_error* error);
 } pliant_collectives;
 
 #ifdef __cplusplus

@@ -2,13 +2,17 @@
 // PLIANT_COLLECTIVES. The SDK owns the handles and checks every argument that can be checked before the class sees it.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "pliant/abi/collectives.h"
 #include "pliant/sdk/accelerator.hpp"
+#include "pliant/sdk/pieces.hpp"
 
 namespace pliant::sdk {
 
@@ -60,6 +64,56 @@ inline void window(const void* pointer, uint64_t bytes) {
           "a window of " + std::to_string(bytes) + " bytes; its size is a multiple of " + std::to_string(kPage));
   const uint64_t past = reinterpret_cast<uintptr_t>(pointer) % kPage;
   require(past == 0, "the window begins " + std::to_string(past) + " bytes past a multiple of 4096; begin at one");
+}
+
+/// Of a communicator of `world_size` ranks. Throws PLIANT_INVALID_ARGUMENT unless the pieces are ascending and
+/// disjoint, of elements that memory can hold.
+inline PieceTable pieces(const pliant_piece* given, uint64_t count, int32_t dtype, int32_t world_size) {
+  require(given != nullptr || count == 0, "the table of pieces is NULL");
+  uint64_t end = elements(0, dtype, 1).count;
+  for (uint64_t i = 0; i < count; ++i) {
+    const pliant_piece& one = given[i];
+    of_rank(one.rank, one.rank >= 0 && one.rank < world_size, [&] {
+      return "piece " + std::to_string(i) + " is of rank " + std::to_string(one.rank) + ", outside 0.." +
+             std::to_string(world_size - 1) + " of this communicator";
+    });
+    require(one.offset >= end, [&] {
+      return "piece " + std::to_string(i) + " begins at element " + std::to_string(one.offset) +
+             ", before the end of the one before it at " + std::to_string(end) + "; pieces ascend and are disjoint";
+    });
+    elements(one.offset, dtype, 1);  // so that the two add up to no more than 64 bits hold
+    elements(one.count, dtype, 1);
+    end = elements(one.offset + one.count, dtype, 1).count;
+  }
+  return {{given, count}, world_size};
+}
+
+/// Of gather_pieces by `rank`: `send`, or NULL where its pieces are in their places already. Throws
+/// PLIANT_INVALID_ARGUMENT.
+inline const void* gathered(const void* send, void* recv, const PieceTable& table, DType dtype, int32_t rank) {
+  const Elements whole{table.end(), dtype};
+  const Elements packed{table.owned(rank), dtype};
+  buffer(recv, whole, "the receive buffer");
+  const std::span<const PieceTable::Piece> own = table.of(rank);
+  if (own.empty() || send == nullptr) return nullptr;
+  const uint64_t first = own.front().offset * size_of(dtype);
+  if (own.size() == 1 && send == static_cast<const std::byte*>(recv) + first) return nullptr;
+  buffer(send, packed, "the send buffer");
+  apart(recv, whole.bytes(), send, packed.bytes());
+  return send;
+}
+
+/// Of scatter_pieces by `rank`. Throws PLIANT_INVALID_ARGUMENT.
+inline void scattered(const void* send, const void* recv, const PieceTable& table, const uint8_t* adds, DType dtype,
+                      int32_t rank) {
+  require(adds != nullptr, "the array that says which ranks add is NULL");
+  const auto others = static_cast<uint64_t>(table.world_size() - 1);
+  const Elements received = elements(table.owned(rank), static_cast<int32_t>(dtype), std::max<uint64_t>(1, others));
+  buffer(recv, Elements{received.count * others, dtype}, "the receive buffer");
+  if (adds[rank] != 0) return buffer(send, Elements{table.end(), dtype}, "the send buffer");
+  of_rank(rank, send == nullptr, [&] {
+    return "rank " + std::to_string(rank) + " has an array to send, and is one of those that do not add";
+  });
 }
 
 }  // namespace check
@@ -233,6 +287,35 @@ struct CollectivesAdapter : private AcceleratorAdapter<T> {
       *done = device_of(self).query(open(comm)) ? 1 : 0;
     });
   }
+  static int32_t gather_pieces(void* self, pliant_comm* comm, const void* send, void* recv, const pliant_piece* pieces,
+                               uint64_t piece_count, int32_t dtype, pliant_stream* stream,
+                               pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      PieceTable table = check::pieces(pieces, piece_count, dtype, device_of(self).world_size(open(comm)));
+      const auto type = static_cast<DType>(dtype);
+      const void* const from = check::gathered(send, recv, table, type, device_of(self).rank(open(comm)));
+      device_of(self).gather_pieces(open(comm), from, recv, std::move(table), type, open(stream));
+    });
+  }
+  static int32_t scatter_pieces(void* self, pliant_comm* comm, const void* send, void* recv, const pliant_piece* pieces,
+                                uint64_t piece_count, const uint8_t* adds, int32_t dtype, pliant_stream* stream,
+                                pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      PieceTable table = check::pieces(pieces, piece_count, dtype, device_of(self).world_size(open(comm)));
+      const auto type = static_cast<DType>(dtype);
+      check::scattered(send, recv, table, adds, type, device_of(self).rank(open(comm)));
+      const std::span<const uint8_t> all(adds, static_cast<size_t>(table.world_size()));
+      device_of(self).scatter_pieces(open(comm), send, recv, std::move(table), all, type, open(stream));
+    });
+  }
+  static constexpr auto gather_pieces_slot() -> decltype(&gather_pieces) {
+    if constexpr (requires { &T::gather_pieces; }) return &gather_pieces;
+    return nullptr;
+  }
+  static constexpr auto scatter_pieces_slot() -> decltype(&scatter_pieces) {
+    if constexpr (requires { &T::scatter_pieces; }) return &scatter_pieces;
+    return nullptr;
+  }
   static constexpr auto query_slot() -> decltype(&comm_query) {
     if constexpr (requires(T & device, Comm & comm) { device.query(comm); }) return &comm_query;
     return nullptr;
@@ -299,6 +382,11 @@ struct CollectivesAdapter : private AcceleratorAdapter<T> {
 ///   void register_window(Comm&, void* pointer, uint64_t bytes, Stream&);
 /// and, where peers that wait for a rank which destroys its communicator may not notice,
 ///   bool query(Comm&);                                         // all joined and all ended: nothing to abort
+/// and, where that is cheaper than a message for each piece, both of
+///   void gather_pieces(Comm&, const void* send /* NULL: the own ones are in their places */, void* recv, PieceTable,
+///                      DType, Stream&);
+///   void scatter_pieces(Comm&, const void* send, void* recv, PieceTable, std::span<const uint8_t> adds, DType,
+///                       Stream&);
 template <class T>
 const pliant_collectives* collectives_table() {
   using A = detail::CollectivesAdapter<T>;
@@ -324,7 +412,9 @@ const pliant_collectives* collectives_table() {
                                          A::grow_id_slot(),
                                          A::device_key_slot(),
                                          A::window_slot(),
-                                         A::query_slot()};
+                                         A::query_slot(),
+                                         A::gather_pieces_slot(),
+                                         A::scatter_pieces_slot()};
   return &kTable;
 }
 
