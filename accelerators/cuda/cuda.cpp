@@ -119,6 +119,9 @@ class CudaAccelerator {
   void* alloc(int32_t device, sdk::Memory memory, uint64_t bytes) {
     return memory_.alloc(entry(device), memory, bytes);
   }
+  void* alloc_aligned(int32_t device, sdk::Memory memory, uint64_t bytes, uint64_t alignment) {
+    return memory_.alloc(entry(device), memory, bytes, alignment);
+  }
   void free(int32_t, sdk::Memory, void* pointer) {
     opened();
     ipc_.retire(pointer);

@@ -17,6 +17,9 @@ namespace {
 
 using sdk::Failure;
 
+/// What any allocation of CUDA has, by its programming guide.
+constexpr uint64_t kAlignment = 256;
+
 void* alloc_pinned(const Api& api, uint64_t bytes) {
   void* made = nullptr;
   check(api, api.cudaHostAlloc(&made, bytes, cudaHostAllocPortable), "cudaHostAlloc");
@@ -100,23 +103,34 @@ void* CudaMemory::add(const DevicePtr& device, devices::Block block, const devic
   return book_.add(std::move(block), make, [&] { return info(*device); });
 }
 
-void* CudaMemory::alloc(const DevicePtr& device, sdk::Memory memory, uint64_t bytes) {
+void* CudaMemory::alloc(const DevicePtr& device, sdk::Memory memory, uint64_t bytes, uint64_t alignment) {
   const bool is_whole = memory == sdk::Memory::kExchange || memory == sdk::Memory::kWindow;
-  const uint64_t taken = is_whole ? whole_blocks(bytes) : std::max<uint64_t>(bytes, 1);
+  // CUDA takes no alignment: what promises too little is taken larger, and begins inside.
+  const bool is_inside = !is_whole && alignment > kAlignment;
+  const uint64_t more = is_inside ? alignment - 1 : 0;
+  const uint64_t wanted = bytes > std::numeric_limits<uint64_t>::max() - more ? bytes : bytes + more;
+  const uint64_t taken = is_whole ? whole_blocks(bytes) : std::max<uint64_t>(wanted, 1);
   // Shared memory moves to the device as it is used, and may be more than that has.
-  const uint64_t counted = is_whole ? taken : memory == sdk::Memory::kDevice ? bytes : 0;
-  return add(device, {.bytes = bytes, .counted = counted, .memory = memory}, [&] {
+  const uint64_t counted = is_whole ? taken : memory == sdk::Memory::kDevice ? wanted : 0;
+  const auto alloc_there = [&] {
     try {
       return alloc_now(*device, nccl_, memory, taken);
     } catch (const Failure& failure) {
       if (failure.status() != PLIANT_RESOURCE_EXHAUSTED || !empty_pool(*device)) throw;
     }
     return alloc_now(*device, nccl_, memory, taken);
-  });
+  };
+  void* const made =
+      add(device, {.bytes = bytes, .alignment = is_inside ? alignment : 1, .counted = counted, .memory = memory},
+          alloc_there);
+  if (reinterpret_cast<uintptr_t>(made) % alignment == 0) return made;
+  free(made);
+  throw Failure(PLIANT_UNIMPLEMENTED, "CUDA gave " + std::to_string(bytes) + " bytes that are not aligned to " +
+                                          std::to_string(alignment) + ", and begin where other processes map them");
 }
 
 void CudaMemory::free(void* pointer) {
-  if (const auto block = book_.take(pointer, false)) block->free(pointer);
+  if (const auto block = book_.take(pointer, false)) block->give_back();
 }
 
 devices::Reach CudaMemory::reach_of(const DeviceEntry& device, const void* pointer, uint64_t bytes,

@@ -38,7 +38,9 @@ class CudaMemory {
   void set_limit(uint64_t limit) { book_.set_limit(limit); }
   /// What windows are made of; before any is allocated.
   void set_windows(const NcclApi& nccl) { nccl_ = nccl; }
-  void* alloc(const DevicePtr& device, sdk::Memory memory, uint64_t bytes);
+  /// At a multiple of `alignment`, a power of two. Throws PLIANT_UNIMPLEMENTED where CUDA lets memory that others map
+  /// begin elsewhere.
+  void* alloc(const DevicePtr& device, sdk::Memory memory, uint64_t bytes, uint64_t alignment = sdk::kLeastAlignment);
   /// A pointer that is not of this instance is left alone.
   void free(void* pointer);
   /// `pointer` begins exchange memory of this instance on the device.

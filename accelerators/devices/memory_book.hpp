@@ -22,13 +22,17 @@ struct DeviceMemory {
 /// One allocation.
 struct Block {
   void* pointer = nullptr;
-  uint64_t bytes = 0;    ///< that may be used
-  uint64_t counted = 0;  ///< bytes of the device that it takes
+  uint64_t bytes = 0;      ///< that may be used
+  uint64_t alignment = 1;  ///< of the pointer, a power of two; the driver gives alignment - 1 bytes more for it
+  uint64_t counted = 0;    ///< bytes of the device that it takes
   DeviceMemory device = {};
   sdk::Memory memory = sdk::Memory::kDevice;
-  bool pooled = false;  ///< made, and to be given back, in stream order
-  /// Gives it back to the driver. Owns what it needs, and does nothing in a process that the driver is not of.
-  std::function<void(void* pointer)> free = {};
+  bool pooled = false;   ///< made, and to be given back, in stream order
+  void* base = nullptr;  ///< what the driver gave; `pointer` lies in it
+  /// Gives `base` back to the driver. Owns what it needs, and does nothing in a process that the driver is not of.
+  std::function<void(void* base)> free = {};
+
+  void give_back() const { free(base); }
 };
 
 /// All calls may come from any thread, once the limit is set.
@@ -49,7 +53,7 @@ class MemoryBook {
   /// Bytes that may be used at most, and those of them that are left.
   [[nodiscard]] sdk::MemoryInfo info(const DeviceMemory& device) const;
 
-  /// `make` gives the pointer of the block or throws; what it gave is known when this returns. Throws
+  /// `make` gives the base of the block or throws; what it gave is known when this returns. Throws
   /// PLIANT_RESOURCE_EXHAUSTED in the words of none_left, with what `info` says, when the limit or `make` has no more
   /// of the device's memory.
   void* add(Block block, const Make& make, const Info& info);

@@ -40,10 +40,15 @@ sdk::DeviceProperties Device::device_properties(int32_t) {
           PLIANT_CAP_HOST_VISIBLE | PLIANT_CAP_FIXED_ORDER | PLIANT_CAP_EXCHANGE_MEMORY | PLIANT_CAP_WINDOW_MEMORY};
 }
 
-void* Device::alloc(int32_t, sdk::Memory memory, uint64_t bytes) {
+void* Device::alloc(int32_t device, sdk::Memory memory, uint64_t bytes) {
+  return Device::alloc_aligned(device, memory, bytes, sdk::kLeastAlignment);
+}
+
+void* Device::alloc_aligned(int32_t, sdk::Memory memory, uint64_t bytes, uint64_t alignment) {
   check_there();
   if (settings_.faults) settings_.faults->before_alloc(bytes);
-  return is_shared(memory) ? exchange_.alloc(bytes) : memory_.alloc(bytes, memory);
+  if (is_shared(memory)) return exchange_.alloc(bytes);  // whole pages
+  return memory_.alloc(bytes, memory, std::max(alignment, sdk::kLeastAlignment));
 }
 
 void Device::free(int32_t, sdk::Memory memory, void* pointer) {

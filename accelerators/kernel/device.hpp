@@ -40,6 +40,7 @@ class Device {
   int32_t device_count() { return 1; }
   sdk::DeviceProperties device_properties(int32_t device);
   void* alloc(int32_t device, sdk::Memory memory, uint64_t bytes);
+  void* alloc_aligned(int32_t device, sdk::Memory memory, uint64_t bytes, uint64_t alignment);
   void free(int32_t, sdk::Memory memory, void* pointer);
   sdk::MemoryInfo memory_info(int32_t) {
     check_there();

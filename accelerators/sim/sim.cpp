@@ -51,6 +51,7 @@ class SimAccelerator : public Device {
   bool windows = true;
   bool stream_memory = true;
   bool optimizer = true;
+  bool aligned = true;
   std::string clock = "real";
   double launch_us = 5;
   double to_device_gbps = 25;
@@ -92,6 +93,11 @@ class SimAccelerator : public Device {
   void* alloc(int32_t device, pliant::sdk::Memory kind, uint64_t bytes) {
     if (bytes > memory().left()) stream_pool_.trim(0);
     return Device::alloc(device, kind, bytes);
+  }
+  void* alloc_aligned(int32_t device, pliant::sdk::Memory kind, uint64_t bytes, uint64_t alignment) {
+    if (!aligned) throw pliant::sdk::Failure(PLIANT_UNIMPLEMENTED, "with aligned = false memory has no alignment");
+    if (bytes > memory().left()) stream_pool_.trim(0);
+    return Device::alloc_aligned(device, kind, bytes, alignment);
   }
   void* alloc_async(int32_t, uint64_t bytes, Stream& stream) {
     injection_->before_call();
@@ -181,6 +187,7 @@ class SimAccelerator : public Device {
     o.add("windows", &S::windows, "false = as a device without memory that communicators know as windows.");
     o.add("stream_memory", &S::stream_memory, "false = as a device without memory in stream order of its own.");
     o.add("optimizer", &S::optimizer, "false = as a device without AdamW and squared norms of its own.");
+    o.add("aligned", &S::aligned, "false = as a device that aligns no memory to what is asked for.");
   }
 
   static void fault_options(Table& o) {

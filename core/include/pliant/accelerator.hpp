@@ -87,9 +87,16 @@ class Accelerator {
 /// Memory, freed when this ends: no enqueued work may use it then. Movable.
 class Buffer {
  public:
+  /// At least, of all memory.
+  static constexpr uint64_t kAlignment = 64;
+  /// That may be asked for at most; memory of kWindow has it.
+  static constexpr uint64_t kPageAlignment = 4096;
+
   Buffer();
-  /// At least 64-byte aligned, of kWindow 4096-byte aligned. Throws kResourceExhausted when there is none left.
-  Buffer(const Accelerator& accelerator, int32_t device, uint64_t bytes, MemoryKind kind = MemoryKind::kDevice);
+  /// Begins at a multiple of `alignment`, a power of two up to kPageAlignment. Throws kResourceExhausted when there is
+  /// none left.
+  Buffer(const Accelerator& accelerator, int32_t device, uint64_t bytes, MemoryKind kind = MemoryKind::kDevice,
+         uint64_t alignment = kAlignment);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -99,7 +106,7 @@ class Buffer {
  private:
   struct State;
   std::unique_ptr<State> state_;
-  void* pointer_ = nullptr;  ///< into its memory
+  void* pointer_ = nullptr;  ///< into its memory, which may begin before
   uint64_t bytes_ = 0;
 };
 

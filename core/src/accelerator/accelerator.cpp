@@ -2,8 +2,10 @@
 #include "pliant/accelerator.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "accelerator/state.hpp"
@@ -15,14 +17,27 @@ namespace pliant {
 
 namespace {
 
-constexpr uint64_t kWindowAlignment = 4096;
-
 /// What the device has of that kind, or of the one that serves instead.
 MemoryKind kind_there(const Accelerator& accelerator, int32_t device, MemoryKind kind) {
   if (kind == MemoryKind::kShared && !accelerator.properties(device).shared_memory) return MemoryKind::kPinned;
   if (kind == MemoryKind::kExchange && !accelerator.properties(device).exchange_memory) return MemoryKind::kDevice;
   if (kind == MemoryKind::kWindow && !accelerator.properties(device).window_memory) return MemoryKind::kDevice;
   return kind;
+}
+
+/// The pointer that is aligned: by the plugin, or, where it aligns nothing, inside of more memory.
+void* alloc_aligned(sdk::OwnedMemory& memory, const sdk::Calls<pliant_accelerator>& slots, int32_t device, int32_t kind,
+                    uint64_t bytes, uint64_t alignment) {
+  try {
+    memory = sdk::OwnedMemory(slots, device, kind, bytes, alignment);
+    return memory.get();
+  } catch (const sdk::Failure& failure) {
+    if (failure.status() != PLIANT_UNIMPLEMENTED) throw;
+  }
+  const uint64_t more = std::min(alignment - 1, std::numeric_limits<uint64_t>::max() - bytes);
+  memory = sdk::OwnedMemory(slots, device, kind, bytes + more);
+  const uint64_t past = reinterpret_cast<uintptr_t>(memory.get()) % alignment;
+  return static_cast<std::byte*>(memory.get()) + (past == 0 ? 0 : alignment - past);
 }
 
 }  // namespace
@@ -86,18 +101,23 @@ struct Buffer::State {
 Buffer::Buffer() = default;
 Buffer::~Buffer() = default;
 
-Buffer::Buffer(const Accelerator& accelerator, int32_t device, uint64_t bytes, MemoryKind kind)
+Buffer::Buffer(const Accelerator& accelerator, int32_t device, uint64_t bytes, MemoryKind kind, uint64_t alignment)
     : state_(std::make_unique<State>(State{detail::shared_inside(accelerator), {}})), bytes_(bytes) {
+  if (!std::has_single_bit(alignment) || alignment > kPageAlignment) {
+    throw Error(Status::kInvalidArgument, "the alignment of a buffer is a power of two up to " +
+                                              std::to_string(kPageAlignment) + "; got " + std::to_string(alignment));
+  }
   const MemoryKind there = kind_there(accelerator, device, kind);
   // Device memory in place of a window's begins where a window's would.
-  const bool aligns = kind == MemoryKind::kWindow && there == MemoryKind::kDevice && bytes != 0;
-  const uint64_t more = aligns ? std::min(kWindowAlignment - 1, std::numeric_limits<uint64_t>::max() - bytes) : 0;
-  state_->accelerator->told([&] {
-    state_->memory = sdk::OwnedMemory(state_->accelerator->slots(), device, static_cast<int32_t>(there), bytes + more);
+  if (kind == MemoryKind::kWindow) alignment = kPageAlignment;
+  const bool is_aligned = alignment <= kAlignment || there == MemoryKind::kWindow || bytes == 0;
+  const sdk::Calls<pliant_accelerator> slots = state_->accelerator->slots();
+  const auto number = static_cast<int32_t>(there);
+  pointer_ = state_->accelerator->told([&] {
+    if (!is_aligned) return alloc_aligned(state_->memory, slots, device, number, bytes, alignment);
+    state_->memory = sdk::OwnedMemory(slots, device, number, bytes);
+    return state_->memory.get();
   });
-  void* const allocated = state_->memory.get();
-  const uint64_t past = reinterpret_cast<uintptr_t>(allocated) % kWindowAlignment;
-  pointer_ = static_cast<std::byte*>(allocated) + (aligns && past != 0 ? kWindowAlignment - past : 0);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept

@@ -9,6 +9,7 @@ namespace pliant::testkit {
 
 std::vector<Check> device_checks();
 std::vector<Check> memory_checks();
+std::vector<Check> alignment_checks();  // of memory
 std::vector<Check> pointer_checks();
 std::vector<Check> work_checks();   // copy, fill, reduce, cast
 std::vector<Check> order_checks();  // streams

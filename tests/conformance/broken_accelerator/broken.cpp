@@ -31,6 +31,9 @@ class Broken {
   int32_t device_count() { return fault_->device_count(); }
   sdk::DeviceProperties device_properties(int32_t device) { return fault_->device_properties(device); }
   void* alloc(int32_t device, Memory memory, uint64_t bytes) { return fault_->alloc(device, memory, bytes); }
+  void* alloc_aligned(int32_t device, Memory memory, uint64_t bytes, uint64_t alignment) {
+    return fault_->alloc_aligned(device, memory, bytes, alignment);
+  }
   void free(int32_t device, Memory memory, void* pointer) { fault_->free(device, memory, pointer); }
   sdk::MemoryInfo memory_info(int32_t device) { return fault_->memory_info(device); }
   std::optional<sdk::PointerInfo> pointer_info(const void* pointer) { return fault_->pointer_info(pointer); }

@@ -136,3 +136,25 @@ TEST_CASE("what was not freed is freed when the book goes") {
   }
   CHECK(freed == std::vector<void*>{&driver.memory[5]});
 }
+
+TEST_CASE("a block that is aligned begins inside of what the driver gave, which goes back whole") {
+  Driver driver;
+  Block block = driver.block(100);
+  block.alignment = 64;
+  const auto lies_at = [&](size_t at) { return reinterpret_cast<uintptr_t>(&driver.memory[at]) % 64; };
+  size_t odd = 1;
+  while (lies_at(odd) != 8) ++odd;
+  void* const inside = driver.add(block, odd);
+  CHECK(inside == &driver.memory[odd + 56]);
+  const auto place = driver.book.place_of(&driver.memory[odd + 57]);
+  REQUIRE(place);
+  CHECK(place->offset == 1);
+  CHECK(place->bytes == 100);
+  CHECK_FALSE(driver.book.place_of(&driver.memory[odd]));
+  void* const at_once = driver.add(block, odd + 120);
+  CHECK(at_once == &driver.memory[odd + 120]);
+  const auto taken = driver.book.take(inside, false);
+  REQUIRE(taken);
+  taken->give_back();
+  CHECK(driver.freed == std::vector<void*>{&driver.memory[odd]});
+}

@@ -33,6 +33,40 @@ TEST_CASE("memory of every kind can be had, plain memory where the device has no
   }
 }
 
+TEST_CASE("memory begins at a multiple of what is asked for, also where the device aligns none") {
+  for (const pliant::Accelerator& accelerator : {host(), sim("aligned = true"), sim("aligned = false")}) {
+    for (const MemoryKind kind :
+         {MemoryKind::kDevice, MemoryKind::kPinned, MemoryKind::kShared, MemoryKind::kExchange, MemoryKind::kWindow}) {
+      std::vector<pliant::Buffer> kept;
+      for (const uint64_t alignment : {uint64_t{1}, uint64_t{64}, uint64_t{256}, uint64_t{1024}, uint64_t{4096}}) {
+        for (const uint64_t bytes : {uint64_t{1}, uint64_t{100}, uint64_t{4097}, 3 * kMiB}) {
+          const pliant::Buffer& made = kept.emplace_back(accelerator, 0, bytes, kind, alignment);
+          CHECK(reinterpret_cast<uintptr_t>(made.pointer()) % alignment == 0);
+          CHECK(made.bytes() == bytes);
+          std::memset(made.pointer(), 42, bytes);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("memory that lies inside of more is given back whole, and an alignment that is none is refused") {
+  const pliant::Accelerator accelerator = sim("aligned = false\nmemory_bytes = 1048576");
+  for (int i = 0; i < 4; ++i) {
+    const pliant::Buffer most(accelerator, 0, kMiB - 4095, MemoryKind::kDevice, 4096);
+    CHECK(accelerator.memory_info(0).free_bytes == 0);
+  }
+  CHECK(accelerator.memory_info(0).free_bytes == kMiB);
+  for (const uint64_t alignment : {uint64_t{0}, uint64_t{24}, uint64_t{8192}}) {
+    const auto refused = error_of([&] { pliant::Buffer(accelerator, 0, 64, MemoryKind::kDevice, alignment); });
+    REQUIRE(refused);
+    CHECK(refused->status() == pliant::Status::kInvalidArgument);
+  }
+  const auto full = error_of([&] { pliant::Buffer(accelerator, 0, ~uint64_t{0}, MemoryKind::kDevice, 4096); });
+  REQUIRE(full);
+  CHECK(full->status() == pliant::Status::kResourceExhausted);
+}
+
 TEST_CASE("what memory a pointer leads to is told: kind, device and range, and nothing of plain and freed memory") {
   const pliant::Accelerator accelerator = sim("host_visible = false");
   for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kPinned, MemoryKind::kShared, MemoryKind::kExchange}) {

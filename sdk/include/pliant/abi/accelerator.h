@@ -148,6 +148,10 @@ typedef struct pliant_accelerator {
    * same driver by way of somebody else in this process, or none that either knows, such as plain and freed memory.
    * That is an answer, not an error: memory = 0, device = -1. Touches no memory but *info, and waits for no work. */
   int32_t (*pointer_info)(void* self, const void* pointer, pliant_pointer_info* info, pliant_error* error);
+  /* May be NULL; PLIANT_UNIMPLEMENTED for a kind of memory that the device does not align so. [any-thread] As alloc, at
+   * an address that is a multiple of `alignment`, a power of two up to 4096. It goes back by `free`. */
+  int32_t (*alloc_aligned)(void* self, int32_t device, int32_t memory, uint64_t bytes, uint64_t alignment, void** out,
+                           pliant_error* error);
 } pliant_accelerator;
 
 #ifdef __cplusplus

@@ -10,6 +10,7 @@
 //     std::optional<PointerInfo> pointer_info(const void* pointer);  // may be left out; empty: memory it does not know
 //     DeviceProperties device_properties(int32_t device);
 //     void* alloc(int32_t device, Memory memory, uint64_t bytes);
+//     void* alloc_aligned(int32_t device, Memory memory, uint64_t bytes, uint64_t alignment);  // may be left out
 //     void free(int32_t device, Memory memory, void* pointer);
 //     MemoryInfo memory_info(int32_t device);
 //     std::unique_ptr<Stream> make_stream(int32_t device, StreamUse);  // ~Stream waits for enqueued work
@@ -125,6 +126,10 @@ struct StreamUse {
   int32_t priority = PLIANT_PRIORITY_NORMAL;  ///< PLIANT_PRIORITY_*
 };
 
+/// What alloc gives at least, and what alloc_aligned may be asked for at most.
+inline constexpr uint64_t kLeastAlignment = 64;
+inline constexpr uint64_t kMostAlignment = 4096;
+
 struct MemoryInfo {
   uint64_t free_bytes = 0;
   uint64_t total_bytes = 0;
@@ -167,6 +172,13 @@ inline void memory_there(Memory memory, uint32_t capabilities) {
   if (memory == Memory::kWindow && (capabilities & PLIANT_CAP_WINDOW_MEMORY) == 0) {
     throw Failure(PLIANT_UNIMPLEMENTED, "this device has no PLIANT_MEMORY_WINDOW; use PLIANT_MEMORY_DEVICE");
   }
+}
+
+/// Of an allocation.
+inline void alignment(uint64_t value) {
+  require(value != 0 && (value & (value - 1)) == 0 && value <= kMostAlignment, [&] {
+    return "an alignment is a power of two up to " + std::to_string(kMostAlignment) + "; got " + std::to_string(value);
+  });
 }
 
 inline ReduceOp op(int32_t value) {
@@ -273,13 +285,18 @@ struct AcceleratorAdapter {
     });
   }
 
+  /// Throws unless the device exists and has such memory.
+  static Memory known_memory(T& plugin, int32_t device, int32_t memory) {
+    known_device(plugin, device);
+    const Memory kind = check::memory(memory);
+    if (kind >= Memory::kShared) check::memory_there(kind, plugin.device_properties(device).capabilities);
+    return kind;
+  }
   static int32_t alloc(void* self, int32_t device, int32_t memory, uint64_t bytes, void** out,
                        pliant_error* error) noexcept {
     return guarded(error, [&] {
       *out = nullptr;
-      known_device(device_of(self), device);
-      const Memory kind = check::memory(memory);
-      if (kind >= Memory::kShared) check::memory_there(kind, device_of(self).device_properties(device).capabilities);
+      const Memory kind = known_memory(device_of(self), device, memory);
       *out = device_of(self).alloc(device, kind, bytes);
     });
   }
@@ -468,6 +485,22 @@ struct AcceleratorAdapter {
     return nullptr;
   }
 
+  static int32_t alloc_aligned(void* self, int32_t device, int32_t memory, uint64_t bytes, uint64_t alignment,
+                               void** out, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      *out = nullptr;
+      const Memory kind = known_memory(device_of(self), device, memory);
+      check::alignment(alignment);
+      *out = device_of(self).alloc_aligned(device, kind, bytes, alignment);
+    });
+  }
+  static constexpr auto aligned_slot() -> decltype(&alloc_aligned) {
+    if constexpr (requires(T & plugin) { plugin.alloc_aligned(int32_t{}, Memory{}, uint64_t{}, uint64_t{}); }) {
+      return &alloc_aligned;
+    }
+    return nullptr;
+  }
+
   static const void* vtable() noexcept {
     static const pliant_accelerator kTable{sizeof(pliant_accelerator),
                                            0,
@@ -495,7 +528,8 @@ struct AcceleratorAdapter {
                                            &host_function,
                                            why_slot(),
                                            digest_slot(),
-                                           pointer_slot()};
+                                           pointer_slot(),
+                                           aligned_slot()};
     return &kTable;
   }
 };
