@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "kernel/arithmetic.hpp"
@@ -123,6 +125,15 @@ void Device::squared_norms(double* to, const float* from, uint64_t count, Stream
 
 void Device::call(void (*function)(void*), void* context, Stream& stream) {
   stream.enqueue([=] { function(context); }, {.kind = WorkKind::kHostFunction});
+}
+
+void Device::spend(uint64_t nanoseconds, Stream& stream) {
+  const bool takes_time = !settings_.faults || !settings_.faults->keeps_time();
+  stream.enqueue(
+      [=] {
+        if (takes_time) std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds));
+      },
+      {.kind = WorkKind::kSpend, .spent_ns = nanoseconds});
 }
 
 void Device::fill(void* to, uint8_t byte, uint64_t bytes, Stream& stream) {

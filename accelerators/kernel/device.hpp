@@ -88,6 +88,7 @@ class Device {
   void cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream);
   void digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream& stream);
   void call(void (*function)(void*), void* context, Stream& stream);
+  void spend(uint64_t nanoseconds, Stream& stream);
   void adamw(const pliant_adamw_update& update, const sdk::AdamWArrays& arrays, Stream& stream);
   void squared_norms(double* to, const float* from, uint64_t count, Stream& stream);
 

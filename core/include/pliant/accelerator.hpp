@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -156,6 +157,10 @@ class Stream {
   /// to[i] = a digest of the i-th block of 1024 bytes at `from`, as digest_blocks_async of the ABI says. `from` is
   /// aligned to 4 bytes; both lie in device or pinned memory. False, and nothing is enqueued, where the device cannot.
   [[nodiscard]] bool digest_blocks(uint64_t* to, const void* from, uint64_t blocks);
+  /// Is busy for at least so long, up to 1000 s, as with a computation of that length: what is enqueued later begins no
+  /// sooner, and streams of other roles go on meanwhile. By the device's clock; where it cannot, a function of the host
+  /// waits.
+  void spend(std::chrono::nanoseconds time);
 
   struct State;
 

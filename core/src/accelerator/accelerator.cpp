@@ -5,13 +5,16 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "accelerator/state.hpp"
 #include "base/inside.hpp"
 #include "config/instances.hpp"
 #include "config/state.hpp"
+#include "pliant/sdk/accelerator.hpp"
 
 namespace pliant {
 
@@ -38,6 +41,12 @@ void* alloc_aligned(sdk::OwnedMemory& memory, const sdk::Calls<pliant_accelerato
   memory = sdk::OwnedMemory(slots, device, kind, bytes + more);
   const uint64_t past = reinterpret_cast<uintptr_t>(memory.get()) % alignment;
   return static_cast<std::byte*>(memory.get()) + (past == 0 ? 0 : alignment - past);
+}
+
+/// A function of the host, which owns how long.
+void wait_on_host(void* nanoseconds) {
+  const std::unique_ptr<std::chrono::nanoseconds> time(static_cast<std::chrono::nanoseconds*>(nanoseconds));
+  std::this_thread::sleep_for(*time);
 }
 
 }  // namespace
@@ -253,6 +262,22 @@ bool Stream::digest_blocks(uint64_t* to, const void* from, uint64_t blocks) {
     if (error.status() != Status::kUnimplemented) throw;
     return false;
   }
+}
+
+void Stream::spend(std::chrono::nanoseconds time) {
+  if (time.count() < 0 || static_cast<uint64_t>(time.count()) > sdk::kMostSpentNs) {
+    throw Error(Status::kInvalidArgument, "a stream is busy for 0 to " + std::to_string(sdk::kMostSpentNs) +
+                                              " ns at once; got " + std::to_string(time.count()));
+  }
+  try {
+    return state_->accelerator->call(&pliant_accelerator::spend_async, time.count(), state_->handle);
+  } catch (const Error& error) {
+    if (error.status() != Status::kUnimplemented) throw;
+  }
+  auto waited = std::make_unique<std::chrono::nanoseconds>(time);
+  state_->accelerator->call(&pliant_accelerator::host_function, &wait_on_host, static_cast<void*>(waited.get()),
+                            state_->handle);
+  static_cast<void>(waited.release());  // it is the function's
 }
 
 }  // namespace pliant

@@ -14,6 +14,7 @@ std::vector<Check> pointer_checks();
 std::vector<Check> work_checks();   // copy, fill, reduce, cast
 std::vector<Check> order_checks();  // streams
 std::vector<Check> event_checks();
+std::vector<Check> spend_checks();
 std::vector<Check> async_checks();
 std::vector<Check> thread_checks();
 std::vector<Check> collective_checks();  // what they compute

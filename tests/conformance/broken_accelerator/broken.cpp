@@ -69,6 +69,7 @@ class Broken {
     fault_->squared_norms(to, from, count, stream);
   }
   void call(void (*function)(void*), void* context, Stream& stream) { fault_->call(function, context, stream); }
+  void spend(uint64_t nanoseconds, Stream& stream) { fault_->spend(nanoseconds, stream); }
 
   pliant_ipc_handle export_memory(int32_t device, const void* pointer) {
     return fault_->export_memory(device, pointer);

@@ -152,6 +152,10 @@ typedef struct pliant_accelerator {
    * an address that is a multiple of `alignment`, a power of two up to 4096. It goes back by `free`. */
   int32_t (*alloc_aligned)(void* self, int32_t device, int32_t memory, uint64_t bytes, uint64_t alignment, void** out,
                            pliant_error* error);
+  /* May be NULL; PLIANT_UNIMPLEMENTED where the device cannot. [any-thread] The stream is busy for at least
+   * `nanoseconds`, up to 10^12, of the device's clock, as with a computation of that length: what is behind it begins
+   * no sooner. Streams of other roles go on meanwhile. */
+  int32_t (*spend_async)(void* self, uint64_t nanoseconds, pliant_stream* stream, pliant_error* error);
 } pliant_accelerator;
 
 #ifdef __cplusplus

@@ -8,6 +8,7 @@
 //     std::string why_no_devices();                              // may be left out: told when there are none
 //     void digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream&);  // may be left out; see the slot
 //     std::optional<PointerInfo> pointer_info(const void* pointer);  // may be left out; empty: memory it does not know
+//     void spend(uint64_t nanoseconds, Stream&);                 // may be left out; see the slot spend_async
 //     DeviceProperties device_properties(int32_t device);
 //     void* alloc(int32_t device, Memory memory, uint64_t bytes);
 //     void* alloc_aligned(int32_t device, Memory memory, uint64_t bytes, uint64_t alignment);  // may be left out
@@ -129,6 +130,9 @@ struct StreamUse {
 /// What alloc gives at least, and what alloc_aligned may be asked for at most.
 inline constexpr uint64_t kLeastAlignment = 64;
 inline constexpr uint64_t kMostAlignment = 4096;
+
+/// That spend_async may be asked for at most.
+inline constexpr uint64_t kMostSpentNs = 1'000'000'000'000;
 
 struct MemoryInfo {
   uint64_t free_bytes = 0;
@@ -501,6 +505,20 @@ struct AcceleratorAdapter {
     return nullptr;
   }
 
+  static int32_t spend_async(void* self, uint64_t nanoseconds, pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      require(nanoseconds <= kMostSpentNs, [&] {
+        return "a stream is busy for up to " + std::to_string(kMostSpentNs) + " ns at once; got " +
+               std::to_string(nanoseconds);
+      });
+      device_of(self).spend(nanoseconds, open(stream));
+    });
+  }
+  static constexpr auto spend_slot() -> decltype(&spend_async) {
+    if constexpr (requires(T & plugin, Stream & on) { plugin.spend(uint64_t{}, on); }) return &spend_async;
+    return nullptr;
+  }
+
   static const void* vtable() noexcept {
     static const pliant_accelerator kTable{sizeof(pliant_accelerator),
                                            0,
@@ -529,7 +547,8 @@ struct AcceleratorAdapter {
                                            why_slot(),
                                            digest_slot(),
                                            pointer_slot(),
-                                           aligned_slot()};
+                                           aligned_slot(),
+                                           spend_slot()};
     return &kTable;
   }
 };
