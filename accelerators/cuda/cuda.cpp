@@ -132,6 +132,14 @@ class CudaAccelerator {
     return memory_.pointer_info(opened().runtime.devices(), pointer);
   }
 
+  void register_host(void* pointer, uint64_t bytes) {
+    memory_.register_host(opened().runtime.devices(), pointer, bytes);
+  }
+  void unregister_host(void* pointer) {
+    opened();
+    memory_.unregister_host(pointer);
+  }
+
   std::unique_ptr<Stream> make_stream(int32_t device, sdk::StreamUse use) {
     const cuda::DevicePtr& one = entry(device);
     const int priority = use.priority == PLIANT_PRIORITY_HIGH  ? one->greatest_priority

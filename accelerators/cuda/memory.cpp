@@ -63,6 +63,20 @@ void free_now(const DeviceEntry& device, const NcclApi& nccl, sdk::Memory memory
   if (!freed) static_cast<void>(device.api.cudaGetLastError());
 }
 
+void* registered_now(const DeviceEntry& device, void* pointer, uint64_t bytes) {
+  const OnDevice here(device.api, device.index);
+  const cudaError_t result = device.api.cudaHostRegister(pointer, bytes, cudaHostRegisterPortable);
+  // CUDA pins whole pages: those of another range may be among them.
+  if (result == cudaErrorHostMemoryAlreadyRegistered || result == cudaErrorInvalidValue) {
+    const std::string why = text_of(device.api, result);
+    static_cast<void>(device.api.cudaGetLastError());
+    throw Failure(PLIANT_UNIMPLEMENTED,
+                  "CUDA cannot pin this memory, or has pinned a page of it already (" + why + ")");
+  }
+  check(device.api, result, "cudaHostRegister");
+  return pointer;
+}
+
 }  // namespace
 
 PinnedBlock::PinnedBlock(DevicePtr device, uint64_t bytes) : device_(std::move(device)) {
@@ -130,7 +144,34 @@ void* CudaMemory::alloc(const DevicePtr& device, sdk::Memory memory, uint64_t by
 }
 
 void CudaMemory::free(void* pointer) {
-  if (const auto block = book_.take(pointer, false)) block->give_back();
+  if (const auto block = book_.take(pointer, devices::Origin::kAllocated)) block->give_back();
+}
+
+void CudaMemory::register_host(const std::vector<DevicePtr>& devices, void* pointer, uint64_t bytes) {
+  for (const uint64_t offset : {uint64_t{0}, bytes - 1}) {
+    sdk::require(!book_.place_of(static_cast<const std::byte*>(pointer) + offset),
+                 "a part of these " + std::to_string(bytes) + " bytes was given by alloc or is registered already");
+  }
+  const bool all_can =
+      std::all_of(devices.begin(), devices.end(), [](const DevicePtr& one) { return one->registers_memory; });
+  if (devices.empty() || !all_can) {
+    throw Failure(PLIANT_UNIMPLEMENTED, devices.empty()
+                                            ? "there is no device"
+                                            : "a device does not reach memory of the program where it lies");
+  }
+  const DevicePtr& any = devices.front();
+  devices::Block block{.bytes = bytes, .memory = sdk::Memory::kPinned, .origin = devices::Origin::kRegistered};
+  block.free = [any](void* at) {
+    if (::getpid() != any->owner) return;
+    const OnDevice here(any->api, any->index);
+    if (any->api.cudaHostUnregister(at) != cudaSuccess) static_cast<void>(any->api.cudaGetLastError());
+  };
+  book_.add(
+      std::move(block), [&] { return registered_now(*any, pointer, bytes); }, [&] { return info(*any); });
+}
+
+void CudaMemory::unregister_host(void* pointer) {
+  if (const auto block = book_.take(pointer, devices::Origin::kRegistered)) block->give_back();
 }
 
 devices::Reach CudaMemory::reach_of(const DeviceEntry& device, const void* pointer, uint64_t bytes,
@@ -203,7 +244,7 @@ void* CudaMemory::alloc_async(const DevicePtr& device, uint64_t bytes, Stream& s
                                                            std::to_string(stream.device().index) + ", not of device " +
                                                            std::to_string(device->index));
   cudaMemPool_t pool = pool_of(device);
-  return add(device, {.bytes = bytes, .counted = bytes, .pooled = true}, [&] {
+  return add(device, {.bytes = bytes, .counted = bytes, .origin = devices::Origin::kPooled}, [&] {
     const Api& api = device->api;
     const OnDevice here(api, device->index);
     // Work that is not with CUDA yet comes later: memory that is there before it is there for it.
@@ -215,7 +256,7 @@ void* CudaMemory::alloc_async(const DevicePtr& device, uint64_t bytes, Stream& s
 }
 
 void CudaMemory::free_async(void* pointer, Stream& stream) {
-  const bool was_there = book_.take(pointer, true).has_value();
+  const bool was_there = book_.take(pointer, devices::Origin::kPooled).has_value();
   sdk::require(was_there,
                "the pointer is none that alloc_async gave, or was given back before; what alloc gave goes to free");
   Stream::Turn(stream).on_device([pointer](const Api& api, cudaStream_t handle) {

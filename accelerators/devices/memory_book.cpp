@@ -64,10 +64,10 @@ void* MemoryBook::add(Block block, const Make& make, const Info& info) {
   }
 }
 
-std::optional<Block> MemoryBook::take(const void* pointer, bool pooled) {
+std::optional<Block> MemoryBook::take(const void* pointer, Origin origin) {
   const std::lock_guard lock(mutex_);
   const auto found = blocks_.find(reinterpret_cast<uintptr_t>(pointer));
-  if (found == blocks_.end() || found->second.pooled != pooled) return std::nullopt;
+  if (found == blocks_.end() || found->second.origin != origin) return std::nullopt;
   std::optional<Block> taken = std::move(found->second);
   blocks_.erase(found);
   used_[taken->device.index] -= taken->counted;

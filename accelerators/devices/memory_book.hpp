@@ -19,6 +19,13 @@ struct DeviceMemory {
   uint64_t bytes = 0;
 };
 
+/// Where a block comes from, and what it goes back by.
+enum class Origin {
+  kAllocated,
+  kPooled,     ///< in stream order
+  kRegistered  ///< the program's own
+};
+
 /// One allocation.
 struct Block {
   void* pointer = nullptr;
@@ -27,7 +34,7 @@ struct Block {
   uint64_t counted = 0;    ///< bytes of the device that it takes
   DeviceMemory device = {};
   sdk::Memory memory = sdk::Memory::kDevice;
-  bool pooled = false;   ///< made, and to be given back, in stream order
+  Origin origin = Origin::kAllocated;
   void* base = nullptr;  ///< what the driver gave; `pointer` lies in it
   /// Gives `base` back to the driver. Owns what it needs, and does nothing in a process that the driver is not of.
   std::function<void(void* base)> free = {};
@@ -60,8 +67,8 @@ class MemoryBook {
   /// `why` follows what is left.
   [[nodiscard]] sdk::Failure none_left(uint64_t bytes, const sdk::MemoryInfo& now, const std::string& why) const;
   /// The block that begins there, which is no longer in the book; it is not freed. Empty when there is none, or only
-  /// one that `pooled` does not say.
-  [[nodiscard]] std::optional<Block> take(const void* pointer, bool pooled);
+  /// one of another origin.
+  [[nodiscard]] std::optional<Block> take(const void* pointer, Origin origin);
 
   /// Where a pointer lies in this memory.
   struct Place {

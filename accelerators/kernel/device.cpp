@@ -64,8 +64,19 @@ void Device::free(int32_t, sdk::Memory memory, void* pointer) {
 std::optional<sdk::PointerInfo> Device::pointer_info(const void* pointer) const {
   auto block = memory_.block_of(pointer);
   if (!block) block = exchange_.block_of(pointer);
+  if (!block) block = registered_.block_of(pointer);
   if (!block) return std::nullopt;
   return sdk::PointerInfo{block->kind, block->kind == sdk::Memory::kPinned ? -1 : 0, block->begin, block->bytes};
+}
+
+void Device::register_host(void* pointer, uint64_t bytes) {
+  check_there();
+  for (const uint64_t offset : {uint64_t{0}, bytes - 1}) {
+    const void* const at = static_cast<const std::byte*>(pointer) + offset;
+    sdk::require(!memory_.block_of(at) && !exchange_.block_of(at),
+                 "memory that alloc gave is registered by its kind: allocate PLIANT_MEMORY_PINNED instead");
+  }
+  registered_.add(pointer, bytes);
 }
 
 std::unique_ptr<Stream> Device::make_stream(int32_t, sdk::StreamUse use) {

@@ -14,6 +14,7 @@
 #include "kernel/event_handle.hpp"
 #include "kernel/exchange_memory.hpp"
 #include "kernel/memory.hpp"
+#include "kernel/registered_ranges.hpp"
 #include "kernel/stream.hpp"
 #include "pliant/sdk/accelerator.hpp"
 #include "pliant/sdk/optimizer.hpp"
@@ -48,6 +49,9 @@ class Device {
   }
 
   std::optional<sdk::PointerInfo> pointer_info(const void* pointer) const;
+  /// Copies are no faster for it.
+  void register_host(void* pointer, uint64_t bytes);
+  void unregister_host(void* pointer) { registered_.remove(pointer); }
 
   std::unique_ptr<Stream> make_stream(int32_t device, sdk::StreamUse use);
   std::unique_ptr<Event> make_event(int32_t, bool timing) {
@@ -165,6 +169,7 @@ class Device {
   DeviceSettings settings_;
   MemoryPool memory_;
   ExchangeMemory exchange_{memory_};
+  RegisteredRanges registered_;
   ProcessWatch watch_;
   std::atomic<uint64_t> streams_{0};
   std::mutex ids_mutex_;

@@ -90,7 +90,7 @@ void* UsmMemory::alloc(const std::vector<DeviceEntry>& devices, int32_t device, 
 }
 
 void UsmMemory::free(void* pointer) {
-  if (const auto block = book_.take(pointer, false)) block->give_back();
+  if (const auto block = book_.take(pointer, devices::Origin::kAllocated)) block->give_back();
 }
 
 void UsmMemory::require_exchange(int32_t device, const void* pointer) const {

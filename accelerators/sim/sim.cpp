@@ -53,6 +53,7 @@ class SimAccelerator : public Device {
   bool optimizer = true;
   bool aligned = true;
   bool spends = true;
+  bool registers = true;
   std::string clock = "real";
   double launch_us = 5;
   double to_device_gbps = 25;
@@ -118,6 +119,10 @@ class SimAccelerator : public Device {
     stream_pool_.trim(keep_bytes);
   }
 
+  void register_host(void* pointer, uint64_t bytes) {
+    if (!registers) throw pliant::sdk::Failure(PLIANT_UNIMPLEMENTED, "with registers = false no memory is pinned");
+    Device::register_host(pointer, bytes);
+  }
   void spend(uint64_t nanoseconds, Stream& stream) {
     if (!spends) throw pliant::sdk::Failure(PLIANT_UNIMPLEMENTED, "with spends = false no time is spent");
     Device::spend(nanoseconds, stream);
@@ -193,6 +198,7 @@ class SimAccelerator : public Device {
     o.add("windows", &S::windows, "false = as a device without memory that communicators know as windows.");
     o.add("stream_memory", &S::stream_memory, "false = as a device without memory in stream order of its own.");
     o.add("optimizer", &S::optimizer, "false = as a device without AdamW and squared norms of its own.");
+    o.add("registers", &S::registers, "false = as a device that pins no memory of the program's own.");
     o.add("spends", &S::spends, "false = as a device whose streams are not busy for as long as they are told.");
     o.add("aligned", &S::aligned, "false = as a device that aligns no memory to what is asked for.");
   }

@@ -111,6 +111,28 @@ class Buffer {
   uint64_t bytes_ = 0;
 };
 
+/// Memory of the program that is pinned while this lives, where the accelerator can: copies from and to it then run as
+/// with MemoryKind::kPinned. Elsewhere it stays as it is, and copies are staged as from any plain memory. It is freed
+/// after this ends, and no enqueued work uses it then. Movable.
+class RegisteredMemory {
+ public:
+  RegisteredMemory() = default;
+  /// `bytes` > 0. Throws kInvalidArgument where a part of it is registered already or is a Buffer's.
+  RegisteredMemory(const Accelerator& accelerator, void* pointer, uint64_t bytes);
+  ~RegisteredMemory();
+  RegisteredMemory(RegisteredMemory&& other) noexcept;
+  RegisteredMemory& operator=(RegisteredMemory&& other) noexcept;
+  /// False where the accelerator cannot, not this memory, or no more.
+  [[nodiscard]] bool is_pinned() const { return pinned_by_ != nullptr; }
+  [[nodiscard]] void* pointer() const { return pointer_; }
+  [[nodiscard]] uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::shared_ptr<Accelerator::State> pinned_by_;
+  void* pointer_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
 /// A point on a stream. Never recorded, it counts as reached. Movable.
 class Event {
  public:

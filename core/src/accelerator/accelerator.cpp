@@ -141,6 +141,37 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   return *this;
 }
 
+RegisteredMemory::RegisteredMemory(const Accelerator& accelerator, void* pointer, uint64_t bytes)
+    : pointer_(pointer), bytes_(bytes) {
+  std::shared_ptr<Accelerator::State> state = detail::shared_inside(accelerator);
+  if (!state->slots().has(&pliant_accelerator::unregister_host)) return;
+  try {
+    state->call(&pliant_accelerator::register_host, pointer, bytes);
+  } catch (const Error& error) {
+    if (error.status() == Status::kUnimplemented || error.status() == Status::kResourceExhausted) return;
+    throw;
+  }
+  pinned_by_ = std::move(state);
+}
+
+RegisteredMemory::~RegisteredMemory() {
+  if (pinned_by_ == nullptr) return;
+  const sdk::Calls<pliant_accelerator> slots = pinned_by_->slots();
+  slots->unregister_host(slots.self(), pointer_);
+}
+
+RegisteredMemory::RegisteredMemory(RegisteredMemory&& other) noexcept
+    : pinned_by_(std::move(other.pinned_by_)),
+      pointer_(std::exchange(other.pointer_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+RegisteredMemory& RegisteredMemory::operator=(RegisteredMemory&& other) noexcept {
+  std::swap(pinned_by_, other.pinned_by_);
+  std::swap(pointer_, other.pointer_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
 StreamBuffer::StreamBuffer(Stream& stream, uint64_t bytes) : stream_(&detail::inside(stream)), bytes_(bytes) {
   Accelerator::State& accelerator = *stream_->accelerator;
   pointer_ = accelerator.told([&] { return accelerator.stream_memory.alloc(stream_->device, bytes, stream_->handle); });

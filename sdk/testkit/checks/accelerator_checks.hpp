@@ -11,6 +11,7 @@ std::vector<Check> device_checks();
 std::vector<Check> memory_checks();
 std::vector<Check> alignment_checks();  // of memory
 std::vector<Check> pointer_checks();
+std::vector<Check> register_checks();
 std::vector<Check> work_checks();   // copy, fill, reduce, cast
 std::vector<Check> order_checks();  // streams
 std::vector<Check> event_checks();

@@ -37,6 +37,8 @@ class Broken {
   void free(int32_t device, Memory memory, void* pointer) { fault_->free(device, memory, pointer); }
   sdk::MemoryInfo memory_info(int32_t device) { return fault_->memory_info(device); }
   std::optional<sdk::PointerInfo> pointer_info(const void* pointer) { return fault_->pointer_info(pointer); }
+  void register_host(void* pointer, uint64_t bytes) { fault_->register_host(pointer, bytes); }
+  void unregister_host(void* pointer) { fault_->unregister_host(pointer); }
 
   std::unique_ptr<Stream> make_stream(int32_t device, sdk::StreamUse use) { return fault_->make_stream(device, use); }
   std::unique_ptr<Event> make_event(int32_t device, bool timing) { return fault_->make_event(device, timing); }

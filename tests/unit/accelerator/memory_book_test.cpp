@@ -14,6 +14,7 @@ namespace {
 using pliant::devices::Block;
 using pliant::devices::DeviceMemory;
 using pliant::devices::MemoryBook;
+using pliant::devices::Origin;
 using pliant::sdk::Failure;
 using pliant::sdk::Memory;
 
@@ -85,14 +86,14 @@ TEST_CASE("memory that was not made is not counted") {
 TEST_CASE("what is taken out is counted no longer, and only under the name it was made by") {
   Driver driver;
   Block pooled = driver.block(100);
-  pooled.pooled = true;
+  pooled.origin = Origin::kPooled;
   void* made = driver.add(pooled);
-  CHECK(!driver.book.take(made, false));
-  CHECK(!driver.book.take(&driver.memory[1], true));
+  CHECK(!driver.book.take(made, Origin::kAllocated));
+  CHECK(!driver.book.take(&driver.memory[1], Origin::kPooled));
   CHECK(driver.left() == 900);
-  CHECK(driver.book.take(made, true)->pointer == made);
+  CHECK(driver.book.take(made, Origin::kPooled)->pointer == made);
   CHECK(driver.left() == 1000);
-  CHECK(!driver.book.take(made, true));
+  CHECK(!driver.book.take(made, Origin::kPooled));
   CHECK(driver.freed.empty());
 }
 
@@ -153,7 +154,7 @@ TEST_CASE("a block that is aligned begins inside of what the driver gave, which 
   CHECK_FALSE(driver.book.place_of(&driver.memory[odd]));
   void* const at_once = driver.add(block, odd + 120);
   CHECK(at_once == &driver.memory[odd + 120]);
-  const auto taken = driver.book.take(inside, false);
+  const auto taken = driver.book.take(inside, Origin::kAllocated);
   REQUIRE(taken);
   taken->give_back();
   CHECK(driver.freed == std::vector<void*>{&driver.memory[odd]});

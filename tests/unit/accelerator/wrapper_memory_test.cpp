@@ -91,6 +91,53 @@ TEST_CASE("what memory a pointer leads to is told: kind, device and range, and n
   CHECK_FALSE(accelerator.pointer_info(nullptr));
 }
 
+TEST_CASE("memory of the program is pinned while it is registered, and stays as it was where the accelerator cannot") {
+  std::vector<uint8_t> own(100000);
+  for (const bool can : {true, false}) {
+    const pliant::Accelerator accelerator =
+        sim(std::string("host_visible = false\nregisters = ") + (can ? "true" : "false"));
+    pliant::Stream stream(accelerator, 0);
+    const pliant::Buffer there(accelerator, 0, own.size());
+    {
+      pliant::RegisteredMemory first(accelerator, own.data(), own.size());
+      const pliant::RegisteredMemory registered = std::move(first);
+      CHECK_FALSE(first.is_pinned());  // NOLINT(bugprone-use-after-move): it says that it is empty
+      CHECK(registered.is_pinned() == can);
+      CHECK(registered.pointer() == own.data());
+      CHECK(registered.bytes() == own.size());
+      const auto info = accelerator.pointer_info(&own[500]);
+      CHECK(info.has_value() == can);
+      if (can) {
+        CHECK(info->kind == MemoryKind::kPinned);
+        CHECK(info->base == own.data());
+        CHECK(info->bytes == own.size());
+        const auto twice = error_of([&] { pliant::RegisteredMemory(accelerator, &own[7], 1); });
+        REQUIRE(twice);
+        CHECK(twice->status() == pliant::Status::kInvalidArgument);
+      }
+      own.assign(own.size(), 3);
+      stream.copy(there.pointer(), own.data(), own.size());
+      stream.fill(there.pointer(), 4, 10);
+      stream.copy(own.data(), there.pointer(), own.size());
+      stream.synchronize();
+      CHECK(own[9] == 4);
+      CHECK(own[10] == 3);
+    }
+    CHECK_FALSE(accelerator.pointer_info(&own[500]));
+  }
+  const pliant::Accelerator accelerator = host();
+  CHECK(pliant::RegisteredMemory(accelerator, own.data(), 1).is_pinned());
+  const pliant::Buffer pinned(accelerator, 0, 100, MemoryKind::kPinned);
+  for (const auto& [pointer, bytes] :
+       {std::pair<void*, uint64_t>{pinned.pointer(), 10}, {nullptr, 10}, {own.data(), 0}}) {
+    void* const begin = pointer;
+    const uint64_t length = bytes;
+    const auto refused = error_of([&] { pliant::RegisteredMemory(accelerator, begin, length); });
+    REQUIRE(refused);
+    CHECK(refused->status() == pliant::Status::kInvalidArgument);
+  }
+}
+
 TEST_CASE("memory taken in stream order counts as taken, and serves its stream again at once") {
   const pliant::Accelerator accelerator = host("memory_bytes = 16777216");
   pliant::Stream stream(accelerator, 0);

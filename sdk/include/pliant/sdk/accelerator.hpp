@@ -9,6 +9,8 @@
 //     void digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream&);  // may be left out; see the slot
 //     std::optional<PointerInfo> pointer_info(const void* pointer);  // may be left out; empty: memory it does not know
 //     void spend(uint64_t nanoseconds, Stream&);                 // may be left out; see the slot spend_async
+//     void register_host(void* pointer, uint64_t bytes);  // may be left out, and with it:
+//     void unregister_host(void* pointer);                // also of pointers that were not registered; throws nothing
 //     DeviceProperties device_properties(int32_t device);
 //     void* alloc(int32_t device, Memory memory, uint64_t bytes);
 //     void* alloc_aligned(int32_t device, Memory memory, uint64_t bytes, uint64_t alignment);  // may be left out
@@ -519,6 +521,31 @@ struct AcceleratorAdapter {
     return nullptr;
   }
 
+  static int32_t register_host(void* self, void* pointer, uint64_t bytes, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      require(pointer != nullptr && bytes != 0, "there is no memory to register: it is NULL or has 0 bytes");
+      require(bytes <= std::numeric_limits<uintptr_t>::max() - reinterpret_cast<uintptr_t>(pointer),
+              [&] { return std::to_string(bytes) + " bytes from there leave the address space"; });
+      device_of(self).register_host(pointer, bytes);
+    });
+  }
+  static void unregister_host(void* self, void* pointer) noexcept {
+    if (pointer == nullptr) return;
+    guarded(nullptr, [&] { device_of(self).unregister_host(pointer); });
+  }
+  static constexpr bool kRegisters = requires(T & plugin, void* pointer) {
+    plugin.register_host(pointer, uint64_t{});
+    plugin.unregister_host(pointer);
+  };
+  static constexpr auto register_slot() -> decltype(&register_host) {
+    if constexpr (kRegisters) return &register_host;
+    return nullptr;
+  }
+  static constexpr auto unregister_slot() -> decltype(&unregister_host) {
+    if constexpr (kRegisters) return &unregister_host;
+    return nullptr;
+  }
+
   static const void* vtable() noexcept {
     static const pliant_accelerator kTable{sizeof(pliant_accelerator),
                                            0,
@@ -548,7 +575,9 @@ struct AcceleratorAdapter {
                                            digest_slot(),
                                            pointer_slot(),
                                            aligned_slot(),
-                                           spend_slot()};
+                                           spend_slot(),
+                                           register_slot(),
+                                           unregister_slot()};
     return &kTable;
   }
 };
