@@ -75,8 +75,8 @@ std::shared_ptr<Moment> VirtualClock::enqueued(uint64_t stream, const Piece& pie
   Stream& on = streams_[stream];
   auto node = std::make_shared<Node>();
   node->is_collective = piece.kind == WorkKind::kCollective;
-  const bool computes = piece.kind == WorkKind::kLocal || piece.kind == WorkKind::kSpend;
-  if (computes || piece.kind == WorkKind::kCopy || piece.kind == WorkKind::kAllocation) {
+  const bool is_computed = piece.kind == WorkKind::kLocal || piece.kind == WorkKind::kSpend;
+  if (is_computed || piece.kind == WorkKind::kCopy || piece.kind == WorkKind::kAllocation) {
     node->engine = static_cast<size_t>(on.role);
     node->work_ns = late_ns + static_cast<uint64_t>(std::ceil(static_cast<double>(cost_ns(piece, on.role)) * factor));
   }

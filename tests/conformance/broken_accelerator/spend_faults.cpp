@@ -15,7 +15,7 @@ class SpendWrong : public Honest {
   void spend(uint64_t nanoseconds, Stream& stream) override {
     if (way == "at_call") {
       const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(nanoseconds);
-      stream.enqueue([until] { std::this_thread::sleep_until(until); });
+      stream.enqueue([until] { std::this_thread::sleep_until(until); });  // the fault itself
       return;
     }
     Device::spend(way == "short" ? nanoseconds / 2 : nanoseconds, stream);
