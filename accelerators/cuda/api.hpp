@@ -21,6 +21,8 @@
   call(cudaFree);                         \
   call(cudaHostAlloc);                    \
   call(cudaFreeHost);                     \
+  call(cudaHostRegister);                 \
+  call(cudaHostUnregister);               \
   call(cudaMallocManaged);                \
   call(cudaMemGetInfo);                   \
   call(cudaPointerGetAttributes);         \

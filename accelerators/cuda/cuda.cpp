@@ -120,6 +120,9 @@ class CudaAccelerator {
   void* alloc(int32_t device, sdk::Memory memory, uint64_t bytes) {
     return memory_.alloc(entry(device), memory, bytes);
   }
+  void* alloc_aligned(int32_t device, sdk::Memory memory, uint64_t bytes, uint64_t alignment) {
+    return memory_.alloc(entry(device), memory, bytes, alignment);
+  }
   void free(int32_t, sdk::Memory, void* pointer) {
     opened();
     ipc_.retire(pointer);
@@ -128,6 +131,14 @@ class CudaAccelerator {
   sdk::MemoryInfo memory_info(int32_t device) { return memory_.info(*entry(device)); }
   std::optional<sdk::PointerInfo> pointer_info(const void* pointer) {
     return memory_.pointer_info(opened().runtime.devices(), pointer);
+  }
+
+  void register_host(void* pointer, uint64_t bytes) {
+    memory_.register_host(opened().runtime.devices(), pointer, bytes);
+  }
+  void unregister_host(void* pointer) {
+    opened();
+    memory_.unregister_host(pointer);
   }
 
   std::unique_ptr<Stream> make_stream(int32_t device, sdk::StreamUse use) {

@@ -17,6 +17,9 @@ namespace {
 
 using sdk::Failure;
 
+/// What any allocation of CUDA has, by its programming guide.
+constexpr uint64_t kAlignment = 256;
+
 void* alloc_pinned(const Api& api, uint64_t bytes) {
   void* made = nullptr;
   check(api, api.cudaHostAlloc(&made, bytes, cudaHostAllocPortable), "cudaHostAlloc");
@@ -60,6 +63,20 @@ void free_now(const DeviceEntry& device, const NcclApi& nccl, sdk::Memory memory
   if (!freed) static_cast<void>(device.api.cudaGetLastError());
 }
 
+void* registered_now(const DeviceEntry& device, void* pointer, uint64_t bytes) {
+  const OnDevice here(device.api, device.index);
+  const cudaError_t result = device.api.cudaHostRegister(pointer, bytes, cudaHostRegisterPortable);
+  // CUDA pins whole pages: those of another range may be among them.
+  if (result == cudaErrorHostMemoryAlreadyRegistered || result == cudaErrorInvalidValue) {
+    const std::string why = text_of(device.api, result);
+    static_cast<void>(device.api.cudaGetLastError());
+    throw Failure(PLIANT_UNIMPLEMENTED,
+                  "CUDA cannot pin this memory, or has pinned a page of it already (" + why + ")");
+  }
+  check(device.api, result, "cudaHostRegister");
+  return pointer;
+}
+
 }  // namespace
 
 PinnedBlock::PinnedBlock(DevicePtr device, uint64_t bytes) : device_(std::move(device)) {
@@ -100,23 +117,61 @@ void* CudaMemory::add(const DevicePtr& device, devices::Block block, const devic
   return book_.add(std::move(block), make, [&] { return info(*device); });
 }
 
-void* CudaMemory::alloc(const DevicePtr& device, sdk::Memory memory, uint64_t bytes) {
+void* CudaMemory::alloc(const DevicePtr& device, sdk::Memory memory, uint64_t bytes, uint64_t alignment) {
   const bool is_whole = memory == sdk::Memory::kExchange || memory == sdk::Memory::kWindow;
-  const uint64_t taken = is_whole ? whole_blocks(bytes) : std::max<uint64_t>(bytes, 1);
+  // CUDA takes no alignment: what promises too little is taken larger, and begins inside.
+  const bool is_inside = !is_whole && alignment > kAlignment;
+  const uint64_t more = is_inside ? alignment - 1 : 0;
+  const uint64_t wanted = bytes > std::numeric_limits<uint64_t>::max() - more ? bytes : bytes + more;
+  const uint64_t taken = is_whole ? whole_blocks(bytes) : std::max<uint64_t>(wanted, 1);
   // Shared memory moves to the device as it is used, and may be more than that has.
-  const uint64_t counted = is_whole ? taken : memory == sdk::Memory::kDevice ? bytes : 0;
-  return add(device, {.bytes = bytes, .counted = counted, .memory = memory}, [&] {
+  const uint64_t counted = is_whole ? taken : memory == sdk::Memory::kDevice ? wanted : 0;
+  const auto alloc_there = [&] {
     try {
       return alloc_now(*device, nccl_, memory, taken);
     } catch (const Failure& failure) {
       if (failure.status() != PLIANT_RESOURCE_EXHAUSTED || !empty_pool(*device)) throw;
     }
     return alloc_now(*device, nccl_, memory, taken);
-  });
+  };
+  void* const made =
+      add(device, {.bytes = bytes, .alignment = is_inside ? alignment : 1, .counted = counted, .memory = memory},
+          alloc_there);
+  if (reinterpret_cast<uintptr_t>(made) % alignment == 0) return made;
+  free(made);
+  throw Failure(PLIANT_UNIMPLEMENTED, "CUDA gave " + std::to_string(bytes) + " bytes that are not aligned to " +
+                                          std::to_string(alignment) + ", and begin where other processes map them");
 }
 
 void CudaMemory::free(void* pointer) {
-  if (const auto block = book_.take(pointer, false)) block->free(pointer);
+  if (const auto block = book_.take(pointer, devices::Origin::kAllocated)) block->give_back();
+}
+
+void CudaMemory::register_host(const std::vector<DevicePtr>& devices, void* pointer, uint64_t bytes) {
+  for (const uint64_t offset : {uint64_t{0}, bytes - 1}) {
+    sdk::require(!book_.place_of(static_cast<const std::byte*>(pointer) + offset),
+                 "a part of these " + std::to_string(bytes) + " bytes was given by alloc or is registered already");
+  }
+  const bool all_can =
+      std::all_of(devices.begin(), devices.end(), [](const DevicePtr& one) { return one->registers_memory; });
+  if (devices.empty() || !all_can) {
+    throw Failure(PLIANT_UNIMPLEMENTED, devices.empty()
+                                            ? "there is no device"
+                                            : "a device does not reach memory of the program where it lies");
+  }
+  const DevicePtr& any = devices.front();
+  devices::Block block{.bytes = bytes, .memory = sdk::Memory::kPinned, .origin = devices::Origin::kRegistered};
+  block.free = [any](void* at) {
+    if (::getpid() != any->owner) return;
+    const OnDevice here(any->api, any->index);
+    if (any->api.cudaHostUnregister(at) != cudaSuccess) static_cast<void>(any->api.cudaGetLastError());
+  };
+  book_.add(
+      std::move(block), [&] { return registered_now(*any, pointer, bytes); }, [&] { return info(*any); });
+}
+
+void CudaMemory::unregister_host(void* pointer) {
+  if (const auto block = book_.take(pointer, devices::Origin::kRegistered)) block->give_back();
 }
 
 devices::Reach CudaMemory::reach_of(const DeviceEntry& device, const void* pointer, uint64_t bytes,
@@ -189,7 +244,7 @@ void* CudaMemory::alloc_async(const DevicePtr& device, uint64_t bytes, Stream& s
                                                            std::to_string(stream.device().index) + ", not of device " +
                                                            std::to_string(device->index));
   cudaMemPool_t pool = pool_of(device);
-  return add(device, {.bytes = bytes, .counted = bytes, .pooled = true}, [&] {
+  return add(device, {.bytes = bytes, .counted = bytes, .origin = devices::Origin::kPooled}, [&] {
     const Api& api = device->api;
     const OnDevice here(api, device->index);
     // Work that is not with CUDA yet comes later: memory that is there before it is there for it.
@@ -201,7 +256,7 @@ void* CudaMemory::alloc_async(const DevicePtr& device, uint64_t bytes, Stream& s
 }
 
 void CudaMemory::free_async(void* pointer, Stream& stream) {
-  const bool was_there = book_.take(pointer, true).has_value();
+  const bool was_there = book_.take(pointer, devices::Origin::kPooled).has_value();
   sdk::require(was_there,
                "the pointer is none that alloc_async gave, or was given back before; what alloc gave goes to free");
   Stream::Turn(stream).on_device([pointer](const Api& api, cudaStream_t handle) {

@@ -38,9 +38,15 @@ class CudaMemory {
   void set_limit(uint64_t limit) { book_.set_limit(limit); }
   /// What windows are made of; before any is allocated.
   void set_windows(const NcclApi& nccl) { nccl_ = nccl; }
-  void* alloc(const DevicePtr& device, sdk::Memory memory, uint64_t bytes);
+  /// At a multiple of `alignment`, a power of two. Throws PLIANT_UNIMPLEMENTED where CUDA lets memory that others map
+  /// begin elsewhere.
+  void* alloc(const DevicePtr& device, sdk::Memory memory, uint64_t bytes, uint64_t alignment = sdk::kLeastAlignment);
   /// A pointer that is not of this instance is left alone.
   void free(void* pointer);
+  /// Pins memory of the program for all devices; `devices` are all of the instance.
+  void register_host(const std::vector<DevicePtr>& devices, void* pointer, uint64_t bytes);
+  /// A pointer that was not registered is left alone.
+  void unregister_host(void* pointer);
   /// `pointer` begins exchange memory of this instance on the device.
   [[nodiscard]] bool is_exchange(const DeviceEntry& device, const void* pointer) const {
     return book_.begins(pointer, sdk::Memory::kExchange, device.index);

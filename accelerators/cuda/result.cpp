@@ -38,6 +38,7 @@ constexpr std::array kWords{
          "memory or an event of another process could not be mapped"},
     Word{cudaErrorNoKernelImageForDevice, PLIANT_UNIMPLEMENTED, "there are no kernels for this device"},
     Word{cudaErrorUnsupportedPtxVersion, PLIANT_UNIMPLEMENTED, "the driver is too old for the kernels"},
+    Word{cudaErrorHostMemoryAlreadyRegistered, PLIANT_UNIMPLEMENTED, "a page of this memory is pinned already"},
     Word{cudaErrorInvalidValue, PLIANT_INTERNAL, "CUDA refuses an argument"},
     Word{cudaErrorInvalidResourceHandle, PLIANT_INTERNAL, "a stream or an event is not valid"},
     Word{cudaErrorECCUncorrectable, PLIANT_FAILED_PRECONDITION, kLost},

@@ -111,6 +111,7 @@ void Runtime::add_device(const Api& api, int index) {
   made->memory_bytes = properties.known.totalGlobalMem;
   made->shares_memory = attribute(api, cudaDevAttrManagedMemory, index) != 0 &&
                         attribute(api, cudaDevAttrConcurrentManagedAccess, index) != 0;
+  made->registers_memory = attribute(api, cudaDevAttrCanUseHostPointerForRegisteredMem, index) != 0;
   made->has_pools = attribute(api, cudaDevAttrMemoryPoolsSupported, index) != 0;
   made->has_ipc = attribute(api, cudaDevAttrIpcEventSupport, index) != 0 &&
                   attribute(api, cudaDevAttrUnifiedAddressing, index) != 0;

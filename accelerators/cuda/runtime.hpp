@@ -20,7 +20,8 @@ struct DeviceEntry {
   int index = 0;
   std::string name;
   uint64_t memory_bytes = 0;
-  bool shares_memory = false;  ///< managed memory that the CPU may touch at any time
+  bool shares_memory = false;     ///< managed memory that the CPU may touch at any time
+  bool registers_memory = false;  ///< it reaches memory that the program registered, at the program's addresses
   bool has_pools = false;
   bool has_ipc = false;      ///< memory and events pass between processes
   uint64_t bus_address = 0;  ///< the card's, the same in all processes of the machine

@@ -9,7 +9,7 @@ namespace pliant::devices {
 using sdk::Failure;
 
 MemoryBook::~MemoryBook() {
-  for (const auto& [address, block] : blocks_) block.free(block.pointer);
+  for (const auto& [address, block] : blocks_) block.give_back();
 }
 
 sdk::MemoryInfo MemoryBook::info(const DeviceMemory& device) const {
@@ -47,7 +47,9 @@ void MemoryBook::give_back(const Block& block) {
 void* MemoryBook::add(Block block, const Make& make, const Info& info) {
   if (!reserve(block)) throw none_left(block.counted, info(), "");
   try {
-    block.pointer = make();  // slow, so not under the lock
+    block.base = make();  // slow, so not under the lock
+    const uint64_t past = reinterpret_cast<uintptr_t>(block.base) % block.alignment;
+    block.pointer = static_cast<std::byte*>(block.base) + (past == 0 ? 0 : block.alignment - past);
     const std::lock_guard lock(mutex_);
     blocks_.emplace(reinterpret_cast<uintptr_t>(block.pointer), block);
     return block.pointer;
@@ -56,16 +58,16 @@ void* MemoryBook::add(Block block, const Make& make, const Info& info) {
     if (block.counted == 0 || failure.status() != PLIANT_RESOURCE_EXHAUSTED) throw;
     throw none_left(block.counted, info(), " (" + std::string(failure.what()) + ")");
   } catch (...) {
-    if (block.pointer != nullptr) block.free(block.pointer);
+    if (block.base != nullptr) block.give_back();
     give_back(block);
     throw;
   }
 }
 
-std::optional<Block> MemoryBook::take(const void* pointer, bool pooled) {
+std::optional<Block> MemoryBook::take(const void* pointer, Origin origin) {
   const std::lock_guard lock(mutex_);
   const auto found = blocks_.find(reinterpret_cast<uintptr_t>(pointer));
-  if (found == blocks_.end() || found->second.pooled != pooled) return std::nullopt;
+  if (found == blocks_.end() || found->second.origin != origin) return std::nullopt;
   std::optional<Block> taken = std::move(found->second);
   blocks_.erase(found);
   used_[taken->device.index] -= taken->counted;

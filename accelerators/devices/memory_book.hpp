@@ -19,16 +19,27 @@ struct DeviceMemory {
   uint64_t bytes = 0;
 };
 
+/// Where a block comes from, and what it goes back by.
+enum class Origin {
+  kAllocated,
+  kPooled,     ///< in stream order
+  kRegistered  ///< the program's own
+};
+
 /// One allocation.
 struct Block {
   void* pointer = nullptr;
-  uint64_t bytes = 0;    ///< that may be used
-  uint64_t counted = 0;  ///< bytes of the device that it takes
+  uint64_t bytes = 0;      ///< that may be used
+  uint64_t alignment = 1;  ///< of the pointer, a power of two; the driver gives alignment - 1 bytes more for it
+  uint64_t counted = 0;    ///< bytes of the device that it takes
   DeviceMemory device = {};
   sdk::Memory memory = sdk::Memory::kDevice;
-  bool pooled = false;  ///< made, and to be given back, in stream order
-  /// Gives it back to the driver. Owns what it needs, and does nothing in a process that the driver is not of.
-  std::function<void(void* pointer)> free = {};
+  Origin origin = Origin::kAllocated;
+  void* base = nullptr;  ///< what the driver gave; `pointer` lies in it
+  /// Gives `base` back to the driver. Owns what it needs, and does nothing in a process that the driver is not of.
+  std::function<void(void* base)> free = {};
+
+  void give_back() const { free(base); }
 };
 
 /// All calls may come from any thread, once the limit is set.
@@ -49,15 +60,15 @@ class MemoryBook {
   /// Bytes that may be used at most, and those of them that are left.
   [[nodiscard]] sdk::MemoryInfo info(const DeviceMemory& device) const;
 
-  /// `make` gives the pointer of the block or throws; what it gave is known when this returns. Throws
+  /// `make` gives the base of the block or throws; what it gave is known when this returns. Throws
   /// PLIANT_RESOURCE_EXHAUSTED in the words of none_left, with what `info` says, when the limit or `make` has no more
   /// of the device's memory.
   void* add(Block block, const Make& make, const Info& info);
   /// `why` follows what is left.
   [[nodiscard]] sdk::Failure none_left(uint64_t bytes, const sdk::MemoryInfo& now, const std::string& why) const;
   /// The block that begins there, which is no longer in the book; it is not freed. Empty when there is none, or only
-  /// one that `pooled` does not say.
-  [[nodiscard]] std::optional<Block> take(const void* pointer, bool pooled);
+  /// one of another origin.
+  [[nodiscard]] std::optional<Block> take(const void* pointer, Origin origin);
 
   /// Where a pointer lies in this memory.
   struct Place {

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -41,10 +43,15 @@ sdk::DeviceProperties Device::device_properties(int32_t) {
           PLIANT_CAP_HOST_VISIBLE | PLIANT_CAP_FIXED_ORDER | PLIANT_CAP_EXCHANGE_MEMORY | PLIANT_CAP_WINDOW_MEMORY};
 }
 
-void* Device::alloc(int32_t, sdk::Memory memory, uint64_t bytes) {
+void* Device::alloc(int32_t device, sdk::Memory memory, uint64_t bytes) {
+  return Device::alloc_aligned(device, memory, bytes, sdk::kLeastAlignment);
+}
+
+void* Device::alloc_aligned(int32_t, sdk::Memory memory, uint64_t bytes, uint64_t alignment) {
   check_there();
   if (settings_.faults) settings_.faults->before_alloc(bytes);
-  return is_shared(memory) ? exchange_.alloc(bytes) : memory_.alloc(bytes, memory);
+  if (is_shared(memory)) return exchange_.alloc(bytes);  // whole pages
+  return memory_.alloc(bytes, memory, std::max(alignment, sdk::kLeastAlignment));
 }
 
 void Device::free(int32_t, sdk::Memory memory, void* pointer) {
@@ -58,8 +65,19 @@ void Device::free(int32_t, sdk::Memory memory, void* pointer) {
 std::optional<sdk::PointerInfo> Device::pointer_info(const void* pointer) const {
   auto block = memory_.block_of(pointer);
   if (!block) block = exchange_.block_of(pointer);
+  if (!block) block = registered_.block_of(pointer);
   if (!block) return std::nullopt;
   return sdk::PointerInfo{block->kind, block->kind == sdk::Memory::kPinned ? -1 : 0, block->begin, block->bytes};
+}
+
+void Device::register_host(void* pointer, uint64_t bytes) {
+  check_there();
+  for (const uint64_t offset : {uint64_t{0}, bytes - 1}) {
+    const void* const at = static_cast<const std::byte*>(pointer) + offset;
+    sdk::require(!memory_.block_of(at) && !exchange_.block_of(at),
+                 "memory that alloc gave is registered by its kind: allocate PLIANT_MEMORY_PINNED instead");
+  }
+  registered_.add(pointer, bytes);
 }
 
 std::unique_ptr<Stream> Device::make_stream(int32_t, sdk::StreamUse use) {
@@ -119,6 +137,15 @@ void Device::squared_norms(double* to, const float* from, uint64_t count, Stream
 
 void Device::call(void (*function)(void*), void* context, Stream& stream) {
   stream.enqueue([=] { function(context); }, {.kind = WorkKind::kHostFunction});
+}
+
+void Device::spend(uint64_t nanoseconds, Stream& stream) {
+  const bool takes_time = !settings_.faults || !settings_.faults->keeps_time();
+  stream.enqueue(
+      [=] {
+        if (takes_time) std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds));
+      },
+      {.kind = WorkKind::kSpend, .spent_ns = nanoseconds});
 }
 
 void Device::fill(void* to, uint8_t byte, uint64_t bytes, Stream& stream) {

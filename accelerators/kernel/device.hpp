@@ -14,6 +14,7 @@
 #include "kernel/event_handle.hpp"
 #include "kernel/exchange_memory.hpp"
 #include "kernel/memory.hpp"
+#include "kernel/registered_ranges.hpp"
 #include "kernel/stream.hpp"
 #include "pliant/sdk/accelerator.hpp"
 #include "pliant/sdk/optimizer.hpp"
@@ -40,6 +41,7 @@ class Device {
   int32_t device_count() { return 1; }
   sdk::DeviceProperties device_properties(int32_t device);
   void* alloc(int32_t device, sdk::Memory memory, uint64_t bytes);
+  void* alloc_aligned(int32_t device, sdk::Memory memory, uint64_t bytes, uint64_t alignment);
   void free(int32_t, sdk::Memory memory, void* pointer);
   sdk::MemoryInfo memory_info(int32_t) {
     check_there();
@@ -47,6 +49,9 @@ class Device {
   }
 
   std::optional<sdk::PointerInfo> pointer_info(const void* pointer) const;
+  /// Copies are no faster for it.
+  void register_host(void* pointer, uint64_t bytes);
+  void unregister_host(void* pointer) { registered_.remove(pointer); }
 
   std::unique_ptr<Stream> make_stream(int32_t device, sdk::StreamUse use);
   std::unique_ptr<Event> make_event(int32_t, bool timing) {
@@ -87,6 +92,7 @@ class Device {
   void cast(void* to, sdk::DType to_type, const void* from, sdk::Elements elements, Stream& stream);
   void digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream& stream);
   void call(void (*function)(void*), void* context, Stream& stream);
+  void spend(uint64_t nanoseconds, Stream& stream);
   void adamw(const pliant_adamw_update& update, const sdk::AdamWArrays& arrays, Stream& stream);
   void squared_norms(double* to, const float* from, uint64_t count, Stream& stream);
 
@@ -167,6 +173,7 @@ class Device {
   DeviceSettings settings_;
   MemoryPool memory_;
   ExchangeMemory exchange_{memory_};
+  RegisteredRanges registered_;
   ProcessWatch watch_;
   std::atomic<uint64_t> streams_{0};
   std::mutex ids_mutex_;

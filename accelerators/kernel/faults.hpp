@@ -9,9 +9,9 @@
 
 namespace pliant::accelerator {
 
-/// How a piece of enqueued work behaves to other streams. kLocal computes, kRecord reaches an event, kAllocation takes
-/// memory of the device in stream order.
-enum class WorkKind { kLocal, kCopy, kHostFunction, kRecord, kEventWait, kCollective, kAllocation };
+/// How a piece of enqueued work behaves to other streams. kLocal computes, kSpend does for as long as it is told,
+/// kRecord reaches an event, kAllocation takes memory of the device in stream order.
+enum class WorkKind { kLocal, kSpend, kCopy, kHostFunction, kRecord, kEventWait, kCollective, kAllocation };
 
 /// When a piece of work ends, by the clock of a test double, which alone can read it.
 class Moment {
@@ -23,6 +23,7 @@ class Moment {
 struct Piece {
   WorkKind kind = WorkKind::kLocal;
   uint64_t bytes = 0;                        ///< kCopy: that move; kLocal: that are read and written
+  uint64_t spent_ns = 0;                     ///< kSpend: that it takes
   std::function<bool()> passable = {};       ///< kEventWait: whether it would pass now
   std::shared_ptr<const Moment> after = {};  ///< kEventWait: of the recording that is waited for; may be NULL
 };

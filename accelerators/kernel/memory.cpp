@@ -14,7 +14,6 @@ namespace pliant::accelerator {
 using sdk::Failure;
 
 namespace {
-constexpr uint64_t kLine = 64;
 constexpr uint64_t kHugePage = uint64_t{2} << 20U;
 }  // namespace
 
@@ -46,8 +45,8 @@ void MemoryPool::give_back(uint64_t bytes) {
   used_ -= bytes;
 }
 
-void* MemoryPool::alloc(uint64_t bytes, sdk::Memory kind) {
-  const uint64_t alignment = bytes >= kHugePage ? kHugePage : kLine;
+void* MemoryPool::alloc(uint64_t bytes, sdk::Memory kind, uint64_t alignment) {
+  if (bytes >= kHugePage) alignment = kHugePage;
   const std::lock_guard lock(mutex_);
   require_left(bytes);
   const uint64_t rounded = std::max(alignment, (bytes + alignment - 1) / alignment * alignment);

@@ -20,9 +20,9 @@ class MemoryPool {
   void set_limit(uint64_t bytes) { limit_ = bytes; }
   [[nodiscard]] uint64_t limit() const { return limit_; }
   [[nodiscard]] uint64_t left() const;
-  /// 64-byte aligned, from 2 MiB on 2 MiB aligned. Throws PLIANT_RESOURCE_EXHAUSTED past the limit or when there is
-  /// none.
-  void* alloc(uint64_t bytes, sdk::Memory kind = sdk::Memory::kDevice);
+  /// At a multiple of `alignment`, a power of two from 64 on; from 2 MiB on 2 MiB aligned. Throws
+  /// PLIANT_RESOURCE_EXHAUSTED past the limit or when there is none.
+  void* alloc(uint64_t bytes, sdk::Memory kind = sdk::Memory::kDevice, uint64_t alignment = sdk::kLeastAlignment);
   struct Block {
     const void* begin;
     uint64_t bytes;

@@ -94,6 +94,9 @@ class LevelZeroAccelerator {
   void* alloc(int32_t device, sdk::Memory memory, uint64_t bytes) {
     return memory_.alloc(opened().runtime.devices(), device, memory, bytes);
   }
+  void* alloc_aligned(int32_t device, sdk::Memory memory, uint64_t bytes, uint64_t alignment) {
+    return memory_.alloc(opened().runtime.devices(), device, memory, bytes, alignment);
+  }
   void free(int32_t, sdk::Memory, void* pointer) {
     opened();
     ipc_.retire(pointer);

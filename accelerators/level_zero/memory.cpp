@@ -12,17 +12,15 @@
 namespace pliant::level_zero {
 namespace {
 
-constexpr uint64_t kAlignment = 64;
-
-void* alloc_pinned(const Context& context, uint64_t bytes) {
+void* alloc_pinned(const Context& context, uint64_t bytes, uint64_t alignment) {
   ze_host_mem_alloc_desc_t wanted{};
   wanted.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC;
   void* made = nullptr;
-  check(context.api.zeMemAllocHost(context.handle, &wanted, bytes, kAlignment, &made), "zeMemAllocHost");
+  check(context.api.zeMemAllocHost(context.handle, &wanted, bytes, alignment, &made), "zeMemAllocHost");
   return made;
 }
 
-void* alloc_on(const DeviceEntry& entry, uint64_t bytes) {
+void* alloc_on(const DeviceEntry& entry, uint64_t bytes, uint64_t alignment) {
   ze_relaxed_allocation_limits_exp_desc_t large{};
   large.stype = ZE_STRUCTURE_TYPE_RELAXED_ALLOCATION_LIMITS_EXP_DESC;
   large.flags = ZE_RELAXED_ALLOCATION_LIMITS_EXP_FLAG_MAX_SIZE;
@@ -30,27 +28,27 @@ void* alloc_on(const DeviceEntry& entry, uint64_t bytes) {
   wanted.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC;
   if (entry.largest_alloc_bytes != 0 && bytes > entry.largest_alloc_bytes) wanted.pNext = &large;
   void* made = nullptr;
-  check(entry.context->api.zeMemAllocDevice(entry.context->handle, &wanted, bytes, kAlignment, entry.handle, &made),
+  check(entry.context->api.zeMemAllocDevice(entry.context->handle, &wanted, bytes, alignment, entry.handle, &made),
         "zeMemAllocDevice");
   return made;
 }
 
-void* alloc_shared(const DeviceEntry& entry, uint64_t bytes) {
+void* alloc_shared(const DeviceEntry& entry, uint64_t bytes, uint64_t alignment) {
   ze_device_mem_alloc_desc_t on_device{};
   on_device.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC;
   ze_host_mem_alloc_desc_t on_host{};
   on_host.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC;
   void* made = nullptr;
-  check(entry.context->api.zeMemAllocShared(entry.context->handle, &on_device, &on_host, bytes, kAlignment,
-                                            entry.handle, &made),
+  check(entry.context->api.zeMemAllocShared(entry.context->handle, &on_device, &on_host, bytes, alignment, entry.handle,
+                                            &made),
         "zeMemAllocShared");
   return made;
 }
 
-void* alloc_any(const DeviceEntry& entry, sdk::Memory memory, uint64_t bytes) {
-  if (memory == sdk::Memory::kPinned) return alloc_pinned(*entry.context, bytes);
-  if (memory == sdk::Memory::kShared) return alloc_shared(entry, bytes);
-  return alloc_on(entry, bytes);
+void* alloc_any(const DeviceEntry& entry, sdk::Memory memory, uint64_t bytes, uint64_t alignment) {
+  if (memory == sdk::Memory::kPinned) return alloc_pinned(*entry.context, bytes, alignment);
+  if (memory == sdk::Memory::kShared) return alloc_shared(entry, bytes, alignment);
+  return alloc_on(entry, bytes, alignment);
 }
 
 sdk::Memory kind_of(ze_memory_type_t type) {
@@ -66,13 +64,14 @@ bool is_on_device(sdk::Memory memory) {
 }  // namespace
 
 PinnedBlock::PinnedBlock(std::shared_ptr<Context> context, uint64_t bytes)
-    : context_(std::move(context)), pointer_(alloc_pinned(*context_, bytes)) {}
+    : context_(std::move(context)), pointer_(alloc_pinned(*context_, bytes, sdk::kLeastAlignment)) {}
 
 PinnedBlock::~PinnedBlock() {
   if (::getpid() == context_->owner) context_->api.zeMemFree(context_->handle, pointer_);
 }
 
-void* UsmMemory::alloc(const std::vector<DeviceEntry>& devices, int32_t device, sdk::Memory memory, uint64_t bytes) {
+void* UsmMemory::alloc(const std::vector<DeviceEntry>& devices, int32_t device, sdk::Memory memory, uint64_t bytes,
+                       uint64_t alignment) {
   const DeviceEntry& entry = devices[static_cast<size_t>(device)];
   const uint64_t counted = is_on_device(memory) ? bytes : 0;
   // Drivers are not asked for more than all there is.
@@ -82,12 +81,16 @@ void* UsmMemory::alloc(const std::vector<DeviceEntry>& devices, int32_t device, 
     if (::getpid() == context->owner) context->api.zeMemFree(context->handle, pointer);
   };
   return book_.add(
-      std::move(block), [&] { return alloc_any(entry, memory, std::max(bytes, kAlignment)); },
+      std::move(block),
+      [&] {
+        return alloc_any(entry, memory, std::max(bytes, sdk::kLeastAlignment),
+                         std::max(alignment, sdk::kLeastAlignment));
+      },
       [&] { return info(entry, device); });
 }
 
 void UsmMemory::free(void* pointer) {
-  if (const auto block = book_.take(pointer, false)) block->free(pointer);
+  if (const auto block = book_.take(pointer, devices::Origin::kAllocated)) block->give_back();
 }
 
 void UsmMemory::require_exchange(int32_t device, const void* pointer) const {

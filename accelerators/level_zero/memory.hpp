@@ -31,7 +31,9 @@ class UsmMemory {
  public:
   /// `limit` bytes of each device's memory may be used; 0: all.
   void set_limit(uint64_t limit) { book_.set_limit(limit); }
-  void* alloc(const std::vector<DeviceEntry>& devices, int32_t device, sdk::Memory memory, uint64_t bytes);
+  /// At a multiple of `alignment`, a power of two.
+  void* alloc(const std::vector<DeviceEntry>& devices, int32_t device, sdk::Memory memory, uint64_t bytes,
+              uint64_t alignment = sdk::kLeastAlignment);
   /// A pointer that is not of this instance is left alone.
   void free(void* pointer);
   /// Throws PLIANT_INVALID_ARGUMENT unless an allocation of PLIANT_MEMORY_EXCHANGE begins there.

@@ -44,6 +44,7 @@ void VirtualClock::opened(uint64_t stream, sdk::StreamRole role) {
 uint64_t VirtualClock::cost_ns(const Piece& piece, sdk::StreamRole role) const {
   const auto launch = static_cast<uint64_t>(costs_.launch_ns);
   const auto bytes = static_cast<double>(piece.bytes);
+  if (piece.kind == WorkKind::kSpend) return piece.spent_ns;
   if (piece.kind == WorkKind::kLocal) return launch + bytes_ns(bytes, costs_.memory_gbps);
   if (piece.kind == WorkKind::kAllocation) return launch;
   if (piece.kind != WorkKind::kCopy) return 0;
@@ -74,7 +75,8 @@ std::shared_ptr<Moment> VirtualClock::enqueued(uint64_t stream, const Piece& pie
   Stream& on = streams_[stream];
   auto node = std::make_shared<Node>();
   node->is_collective = piece.kind == WorkKind::kCollective;
-  if (piece.kind == WorkKind::kLocal || piece.kind == WorkKind::kCopy || piece.kind == WorkKind::kAllocation) {
+  const bool is_computed = piece.kind == WorkKind::kLocal || piece.kind == WorkKind::kSpend;
+  if (is_computed || piece.kind == WorkKind::kCopy || piece.kind == WorkKind::kAllocation) {
     node->engine = static_cast<size_t>(on.role);
     node->work_ns = late_ns + static_cast<uint64_t>(std::ceil(static_cast<double>(cost_ns(piece, on.role)) * factor));
   }

@@ -17,7 +17,8 @@ namespace pliant::accelerator {
 
 /// 1 GB/s moves a byte in a nanosecond. Every piece takes whole nanoseconds, rounded up.
 struct CostModel {
-  int64_t launch_ns = 5000;    ///< of a copy, of what computes, of an allocation in stream order, whatever its size
+  int64_t launch_ns = 5000;    ///< of a copy, of what computes and is not told for how long, of an allocation in stream
+                               ///< order, whatever its size
   double to_device_gbps = 25;  ///< copies on streams of that role
   double to_host_gbps = 25;
   double memory_gbps = 1000;      ///< bytes read and written by all other work

@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 bool computes(WorkKind kind) {
-  return kind == WorkKind::kLocal || kind == WorkKind::kCopy;
+  return kind == WorkKind::kLocal || kind == WorkKind::kSpend || kind == WorkKind::kCopy;
 }
 
 }  // namespace

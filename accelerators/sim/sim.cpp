@@ -51,6 +51,9 @@ class SimAccelerator : public Device {
   bool windows = true;
   bool stream_memory = true;
   bool optimizer = true;
+  bool aligned = true;
+  bool spends = true;
+  bool registers = true;
   std::string clock = "real";
   double launch_us = 5;
   double to_device_gbps = 25;
@@ -93,6 +96,11 @@ class SimAccelerator : public Device {
     if (bytes > memory().left()) stream_pool_.trim(0);
     return Device::alloc(device, kind, bytes);
   }
+  void* alloc_aligned(int32_t device, pliant::sdk::Memory kind, uint64_t bytes, uint64_t alignment) {
+    if (!aligned) throw pliant::sdk::Failure(PLIANT_UNIMPLEMENTED, "with aligned = false memory has no alignment");
+    if (bytes > memory().left()) stream_pool_.trim(0);
+    return Device::alloc_aligned(device, kind, bytes, alignment);
+  }
   void* alloc_async(int32_t, uint64_t bytes, Stream& stream) {
     injection_->before_call();
     injection_->before_alloc(bytes);
@@ -109,6 +117,15 @@ class SimAccelerator : public Device {
   void trim(int32_t, uint64_t keep_bytes) {
     injection_->before_call();
     stream_pool_.trim(keep_bytes);
+  }
+
+  void register_host(void* pointer, uint64_t bytes) {
+    if (!registers) throw pliant::sdk::Failure(PLIANT_UNIMPLEMENTED, "with registers = false no memory is pinned");
+    Device::register_host(pointer, bytes);
+  }
+  void spend(uint64_t nanoseconds, Stream& stream) {
+    if (!spends) throw pliant::sdk::Failure(PLIANT_UNIMPLEMENTED, "with spends = false no time is spent");
+    Device::spend(nanoseconds, stream);
   }
 
   // With a virtual clock, what the host knows to be done lies before what it enqueues later.
@@ -181,6 +198,9 @@ class SimAccelerator : public Device {
     o.add("windows", &S::windows, "false = as a device without memory that communicators know as windows.");
     o.add("stream_memory", &S::stream_memory, "false = as a device without memory in stream order of its own.");
     o.add("optimizer", &S::optimizer, "false = as a device without AdamW and squared norms of its own.");
+    o.add("registers", &S::registers, "false = as a device that pins no memory of the program's own.");
+    o.add("spends", &S::spends, "false = as a device whose streams are not busy for as long as they are told.");
+    o.add("aligned", &S::aligned, "false = as a device that aligns no memory to what is asked for.");
   }
 
   static void fault_options(Table& o) {
@@ -190,8 +210,8 @@ class SimAccelerator : public Device {
         .unit("us")
         .range(0, 1000000);
     o.add("reorder", &S::reorder,
-          "Work of different streams runs in a drawn order, one piece at a time; host functions and collectives run "
-          "beside it.");
+          "Work of different streams runs in a drawn order, one piece at a time; host functions, collectives and what "
+          "only spends time run beside it.");
     o.add("fail_alloc_at", &S::fail_alloc_at, "Allocations that fail for want of memory, counted from 1.").at_least(1);
     o.add("fail_alloc_probability", &S::fail_alloc_probability, "How likely each other allocation fails.")
         .range(0.0, 1.0);
@@ -216,10 +236,12 @@ class SimAccelerator : public Device {
   }
 
   static void clock_options(Table& o) {
-    o.add("clock", &S::clock,
-          "virtual = event_elapsed tells what a cost model says: engines for compute, gather, scatter and the two "
-          "directions of copies each do one thing at a time, side by side; a collective begins when its last rank "
-          "could. The times depend on the calls alone, not on the machine.")
+    o.add(
+         "clock", &S::clock,
+         "virtual = event_elapsed tells what a cost model says: engines for compute, gather, scatter and the two "
+         "directions of copies each do one thing at a time, side by side; a collective begins when its last rank "
+         "could; time that a stream spends passes by this clock alone. The times depend on the calls alone, not on the "
+         "machine.")
         .choices({"real", "virtual"});
     o.add("launch_us", &S::launch_us,
           "Virtual clock: what any copy or computation takes, whatever its size, and memory that is taken in stream "

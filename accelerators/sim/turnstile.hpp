@@ -13,8 +13,8 @@
 namespace pliant::accelerator {
 
 /// Among the streams whose next work could run, the one with the lowest drawn number goes first. Order within a stream
-/// stays. Collectives, host functions, which may block, and waits that cannot pass yet step aside, so that nothing
-/// blocks that would not block without it.
+/// stays. Collectives, host functions, which may block, what only spends time, and waits that cannot pass yet step
+/// aside, so that nothing blocks that would not block without it.
 class Turnstile {
  public:
   explicit Turnstile(uint64_t seed) : seed_(seed) {}

@@ -13,10 +13,11 @@ namespace {
 
 using Part = std::vector<Check> (*)();
 constexpr Part kAccelerator[] = {
-    device_checks,  memory_checks,    pointer_checks,       work_checks,     order_checks,      event_checks,
-    async_checks,   thread_checks,    lifetime_checks,      limit_checks,    collective_checks, piece_checks,
-    failure_checks, loss_checks,      renewal_checks,       window_checks,   fork_checks,       leak_checks,
-    ipc_checks,     ipc_event_checks, stream_memory_checks, optimizer_checks};
+    device_checks,  memory_checks,   alignment_checks, pointer_checks,       register_checks,
+    work_checks,    order_checks,    event_checks,     spend_checks,         async_checks,
+    thread_checks,  lifetime_checks, limit_checks,     collective_checks,    piece_checks,
+    failure_checks, loss_checks,     renewal_checks,   window_checks,        fork_checks,
+    leak_checks,    ipc_checks,      ipc_event_checks, stream_memory_checks, optimizer_checks};
 constexpr Part kCoordinator[] = {action_checks, model_checks, refusal_checks};
 
 void append(std::vector<Check>& to, std::span<const Part> parts) {

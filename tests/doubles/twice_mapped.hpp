@@ -14,6 +14,7 @@ namespace soft {
 struct TwiceMapped {
   TwiceMapped() = default;
   ~TwiceMapped() {
+    if (is_lent) return;
     if (address != nullptr && address != inside) ::munmap(address, mapped);
     if (inside != nullptr) ::munmap(inside, mapped);
     if (fd >= 0) ::close(fd);
@@ -34,10 +35,18 @@ struct TwiceMapped {
     return address != nullptr && inside != nullptr;
   }
 
+  /// Memory that is there, and stays its owner's.
+  void lend(void* at, uint64_t bytes) {
+    address = inside = static_cast<std::byte*>(at);
+    mapped = bytes;
+    is_lent = true;
+  }
+
   std::byte* address = nullptr;
   std::byte* inside = nullptr;
   uint64_t mapped = 0;
   int fd = -1;
+  bool is_lent = false;
 
  private:
   [[nodiscard]] std::byte* map(int file, int access) const {

@@ -141,12 +141,13 @@ TEST_CASE("accel bench measures every part, as JSON with every documented key") 
   CHECK(all.at("reduce").size() == 16);
   CHECK(all.at("collectives").size() == 17);
   CHECK(all.at("collectives").back().at("what") == "broadcast, windows");
-  for (const char* const section : {"copy", "latency", "alloc", "reduce", "collectives"}) {
+  CHECK(all.at("overlap").size() == 2);
+  for (const char* const section : {"copy", "latency", "alloc", "reduce", "collectives", "overlap"}) {
     for (const json& one : all.at(section)) {
       CAPTURE(one.dump());
       check_spread(one.at("time"));
-      const bool moves =
-          std::string(section) != "latency" && std::string(section) != "alloc" && one.at("what") != "barrier";
+      const bool moves = std::string(section) != "latency" && std::string(section) != "alloc" &&
+                         std::string(section) != "overlap" && one.at("what") != "barrier";
       CHECK(one.at("bytes_per_s").is_number() == moves);
     }
   }
@@ -159,6 +160,13 @@ TEST_CASE("accel bench measures every part, as JSON with every documented key") 
     }
     check_spread(one.at("limit"));
     CHECK(one.at("part_of_limit").get<double>() > 0);
+  }
+  for (const json& one : all.at("overlap")) {
+    CHECK(one.at("what") == "gather_beside_compute");
+    check_spread(one.at("gather"));
+    check_spread(one.at("compute"));
+    CHECK(one.at("hidden").get<double>() >= 0);
+    CHECK(one.at("hidden").get<double>() <= 1);
   }
   // What a rank must at least read and write, halved: of 2 ranks and 4 KiB.
   CHECK(entry_of(all.at("collectives"), "all_gather", 4096).at("limit_bytes") == 4096);
@@ -219,6 +227,54 @@ TEST_CASE("an accelerator without collectives is measured with generic ones, and
   CHECK(measured.at("collectives_by") == "host");
   CHECK(entry_of(measured.at("collectives"), "all_gather", 4096).at("bytes") == 4096);
   CHECK(bench_json({"host", "--only", "collectives", "--sizes", "64", "--ranks", "2"}).at("collectives_by") == "host");
+}
+
+TEST_CASE(
+    "by a virtual clock a gather hides behind a computation of its length, and the times are those of the model") {
+  const ScratchFolder folder;
+  const Outcome outcome = run_pliant(folder, {"accel",
+                                              "bench",
+                                              "sim",
+                                              "--plugin-dir",
+                                              PLIANT_TESTKIT_PLUGIN_DIR,
+                                              "--only",
+                                              "overlap",
+                                              "--sizes",
+                                              "4000,4MiB",
+                                              "--ranks",
+                                              "2",
+                                              "--repeat",
+                                              "3",
+                                              "--set",
+                                              "accelerator.sim.clock=virtual",
+                                              "--set",
+                                              "accelerator.sim.collective_us=10",
+                                              "--set",
+                                              "accelerator.sim.collective_gbps=1",
+                                              "--json"});
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  const json told = json::parse(outcome.out);
+  REQUIRE(told.at("overlap").size() == 2);
+  for (const json& one : told.at("overlap")) {
+    CAPTURE(one.dump());
+    const double seconds = 10e-6 + one.at("bytes").get<double>() * 1e-9;
+    for (const char* const what : {"time", "gather", "compute"}) {
+      CHECK(one.at(what).at("median_s").get<double>() == doctest::Approx(seconds));
+    }
+    CHECK(one.at("hidden").get<double>() == doctest::Approx(1));
+  }
+}
+
+TEST_CASE("a gather beside compute is shown as a table, with the part that hides") {
+  for (const char* const name : {"host", "bare"}) {
+    const Outcome shown = bench({name, "--only", "overlap", "--sizes", "4KiB", "--ranks", "2"});
+    CAPTURE(shown.err);
+    CHECK(shown.exit_code == 0);
+    CHECK(has(shown.out, "overlap, 2 ranks"));
+    CHECK(has(shown.out, "\n  gather beside compute  "));
+    CHECK(has(shown.out, " %"));
+  }
 }
 
 TEST_CASE("what accel bench cannot do is refused with what is allowed") {

@@ -13,7 +13,9 @@
 namespace pliant::cli {
 
 /// The parts of a benchmark, in the order in which they run.
-inline constexpr const char* kBenchSections[] = {"copy", "latency", "alloc", "reduce", "collectives"};
+inline constexpr const char* kBenchSections[] = {"copy", "latency", "alloc", "reduce", "collectives", "overlap"};
+/// All ranks take part in it, not one alone.
+bool is_together(const std::string& section);
 
 struct BenchQuestion {
   int32_t device = 0;
@@ -32,6 +34,7 @@ struct BenchWork {
   DType from = DType::kF32;  ///< of a sum or a cast
   DType to = DType::kF32;    ///< of a cast
   bool windows = false;      ///< of a collective: its buffers are windows
+  uint64_t spent_ns = 0;     ///< of overlap: how long the computation is; 0: there is none
   [[nodiscard]] std::string label() const;
 };
 
@@ -52,6 +55,10 @@ struct Measured {
   std::optional<Spread> in_a_row;  ///< per call, of kCallsInARow enqueued at once
   uint64_t limit_bytes = 0;        ///< of the copies that `limit` timed
   std::optional<Spread> limit;     ///< as many processes copy as much memory as the collective must at least move
+  std::optional<Spread> gather;    ///< of overlap: the gather alone
+  std::optional<Spread> compute;   ///< of overlap: the computation alone
+  /// Of overlap: the part of the gather that takes no time beside the computation, 0 to 1.
+  [[nodiscard]] double hidden() const;
 };
 
 /// Collectives that are enqueued one after the other before the wait, for Measured::in_a_row.

@@ -139,7 +139,7 @@ void add_bench(CLI::App& accel, Invocation& invocation) {
       ->type_name("N");
   bench.add_option("--sizes", given->sizes, "Sizes to measure. Default: 4KiB,64KiB,1MiB,16MiB,64MiB")
       ->type_name("SIZE,...");
-  bench.add_option("--only", given->sections, "Only these parts: copy, latency, alloc, reduce, collectives")
+  bench.add_option("--only", given->sections, "Only these parts: copy, latency, alloc, reduce, collectives, overlap")
       ->type_name("PART,...");
   CLI::Option* repeated = bench.add_option("--repeat", question.repetitions, "Repetitions of each measurement")
                               ->check(CLI::Range(1, 1000000).description(""))

@@ -24,6 +24,11 @@ Json measured_json(const Measured& one) {
   json["bytes"] = one.bytes > 0 ? Json(one.bytes) : Json(nullptr);
   json["time"] = spread_json(one.time);
   json["bytes_per_s"] = one.moved > 0 ? Json(static_cast<double>(one.moved) / one.time.median_s) : Json(nullptr);
+  if (one.section == "overlap") {
+    json["gather"] = spread_json(one.gather);
+    json["compute"] = spread_json(one.compute);
+    json["hidden"] = one.hidden();
+  }
   if (one.section != "collectives") return json;
   json["in_a_row"] = spread_json(one.in_a_row);
   json["limit_bytes"] = one.limit ? Json(one.limit_bytes) : Json(nullptr);
@@ -50,7 +55,7 @@ std::string bench_json(const BenchStudy& study) {
                                                       : Json(nullptr);
   json["calls_in_a_row"] = kCallsInARow;
   for (const std::string& section : study.sections) {
-    const bool absent = section == "collectives" && !study.seen.collectives;
+    const bool absent = is_together(section) && !study.seen.collectives;
     json[section] = absent ? Json(nullptr) : Json::array();
   }
   for (const Measured& one : study.measured) json[one.section].push_back(measured_json(one));

@@ -57,6 +57,7 @@ std::vector<BenchWork> collectives() {
 std::vector<BenchWork> parts_of(const std::string& section) {
   if (section == "reduce") return reductions();
   if (section == "collectives") return collectives();
+  if (section == "overlap") return {BenchWork{.section = section, .name = kGatherBesideCompute}};
   static const std::vector<std::string> kCopy{"host_to_device", "device_to_host", "device_to_device", "duplex"};
   static const std::vector<std::string> kLatency{
       "enqueue",           "enqueue_to_end",     "synchronize_idle", "event_record", "event_record_to_end",
@@ -123,6 +124,7 @@ class Measuring {
     Measured made;
     made.section = item.what.section;
     made.what = item.what.label();
+    if (made.section == "overlap") return measure_overlap(item, std::move(made));
     const bool together = item.what.section == "collectives";
     std::vector<Series> all{series(item.what, item.bytes, 1, &made)};
     if (together) all.push_back(series(item.what, item.bytes, kCallsInARow, nullptr));
@@ -138,6 +140,25 @@ class Measuring {
   }
 
  private:
+  /// The computation is as long as the gather took in a trial.
+  Measured measure_overlap(const Item& item, Measured made) {
+    const auto part = [&](const char* name, double seconds) {
+      BenchWork what = item.what;
+      what.name = name;
+      what.spent_ns = static_cast<uint64_t>(std::llround(seconds * 1e9));
+      return what;
+    };
+    const double once = spread_of(ask(part(kGather, 0), item.bytes, 1, 2, kFewest, &made)).median_s;
+    std::vector<Series> all{series(part(kGatherBesideCompute, once), item.bytes, 1, nullptr),
+                            series(part(kGather, 0), item.bytes, 1, nullptr),
+                            series(part(kCompute, once), item.bytes, 1, nullptr)};
+    repeat(all);
+    made.time = spread_of(all[0].seconds);
+    made.gather = spread_of(all[1].seconds);
+    made.compute = spread_of(all[2].seconds);
+    return made;
+  }
+
   /// What is to be repeated, and what each repetition took for one of its calls.
   struct Series {
     BenchWork what;
@@ -179,8 +200,7 @@ class Measuring {
                           Measured* told) {
     const Json question{{"do", "time"},   {"what", json_of(what)}, {"bytes", bytes},
                         {"calls", calls}, {"warm", warm},          {"repetitions", repetitions}};
-    const bool together = what.section == "collectives";
-    const std::string name = together ? what.label() : what.section + "/" + what.label();
+    const std::string name = is_together(what.section) ? what.label() : what.section + "/" + what.label();
     const std::string task = bytes == 0 ? name : fmt::format("{} of {}", name, size_text(bytes));
     const std::vector<Json> answers = crew_.ask(question, task);
     if (told != nullptr) {
@@ -248,6 +268,15 @@ int32_t ranks_for(const BenchQuestion& question, const BenchStudy& study) {
 
 }  // namespace
 
+bool is_together(const std::string& section) {
+  return section == "collectives" || section == "overlap";
+}
+
+double Measured::hidden() const {
+  if (!gather || !compute || !(gather->median_s > 0)) return 0;
+  return std::clamp((gather->median_s + compute->median_s - time.median_s) / gather->median_s, 0.0, 1.0);
+}
+
 std::string BenchWork::label() const {
   const auto type = [](DType dtype) { return dtype == DType::kF32 ? "f32" : dtype == DType::kBF16 ? "bf16" : "f16"; };
   if (name == "sum") return fmt::format("sum of {} {}", sources, type(from));
@@ -266,7 +295,7 @@ BenchStudy study_accelerator(const Config& config, const BenchQuestion& question
   study.ranks = ranks_for(question, study);
   std::vector<Item> items;
   for (const std::string& section : question.sections) {
-    if (section == "collectives" && !study.seen.collectives) continue;
+    if (is_together(section) && !study.seen.collectives) continue;
     for (Item& item : items_of(section, question.sizes)) {
       if (study.seen.window_memory || !item.what.windows) items.push_back(std::move(item));
     }
@@ -275,7 +304,7 @@ BenchStudy study_accelerator(const Config& config, const BenchQuestion& question
   for (size_t i = 0; i < items.size(); ++i) {
     progress.show(fmt::format("{} {}", items[i].what.section, items[i].what.label()),
                   static_cast<double>(i) / static_cast<double>(items.size()));
-    if (items[i].what.section == "collectives" && !joined) {
+    if (is_together(items[i].what.section) && !joined) {
       crew = nullptr;  // gives its memory back
       crew = crew_of(config, study.ranks);
       crew->ask({{"do", "open"}, {"device", question.device}}, "opening the device");

@@ -63,6 +63,19 @@ Rows rows_of(const BenchStudy& study, const std::string& section) {
   return rows;
 }
 
+Rows overlap_rows(const BenchStudy& study) {
+  Rows rows{{fmt::format("overlap, {}", ranks_text(study)), "size", "both", "quartiles", "", "gather", "compute",
+             "hidden", "n"}};
+  for (const Measured& one : study.measured) {
+    if (one.section != "overlap") continue;
+    rows.push_back({"  " + name_text(one.what), size_text(one.bytes), time_text(one.time.median_s),
+                    time_text(one.time.low_s), time_text(one.time.high_s), time_text(one.gather->median_s),
+                    time_text(one.compute->median_s), fmt::format("{:.0f} %", 100 * one.hidden()),
+                    std::to_string(one.time.repetitions)});
+  }
+  return rows;
+}
+
 std::string explanation(const std::string& section, const BenchStudy& study) {
   if (section == "copy")
     return "Host memory is pinned. duplex: one copy each way at once, on two streams; GB/s of both.\n";
@@ -74,6 +87,11 @@ std::string explanation(const std::string& section, const BenchStudy& study) {
   if (section == "alloc")
     return "alloc and free; pages that nothing touched. in stream order: the two calls, of memory that is kept.\n";
   if (section == "reduce") return "size: of one source. GB/s: bytes read and written.\n";
+  if (section == "overlap") {
+    return "time of the slowest rank by the device's clock, f32. gather: an all-gather alone, on a stream of its own. "
+           "compute: a stream\nthat is busy for as long. both: at once. hidden: the part of the gather that takes no "
+           "time beside the computation.\n";
+  }
   return fmt::format(
       "time of the slowest rank, f32. size: all_gather's result, reduce_scatter's and all_reduce's input of one rank.\n"
       "in a row: per call, {} calls enqueued at once. limit: a {} by every rank at once that reads and writes as many\n"
@@ -99,13 +117,14 @@ std::string bench_text(const BenchStudy& study) {
   std::string text = fmt::format("{} {}, device {} of {}: {}, {}\n", study.accelerator, study.version, study.device,
                                  study.devices, study.seen.name, size_text(study.seen.memory_bytes));
   for (const std::string& section : study.sections) {
-    if (section == "collectives" && !study.seen.collectives) {
-      text += fmt::format("\ncollectives: none, accelerator '{}' does not have " PLIANT_COLLECTIVES
+    if (is_together(section) && !study.seen.collectives) {
+      text += fmt::format("\n{}: none, accelerator '{}' does not have " PLIANT_COLLECTIVES
                           ", and accelerator '{}', which carries generic ones, was not found\n",
-                          study.accelerator, detail::CollectivesOf::kCarrier);
+                          section, study.accelerator, detail::CollectivesOf::kCarrier);
       continue;
     }
-    text += "\n" + table(rows_of(study, section), 1) + explanation(section, study);
+    const Rows rows = section == "overlap" ? overlap_rows(study) : rows_of(study, section);
+    text += "\n" + table(rows, 1) + explanation(section, study);
   }
   return text;
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -22,7 +23,8 @@ BenchWork work_in(const Json& json) {
           json.at("sources").get<int32_t>(),
           static_cast<DType>(json.at("from").get<int32_t>()),
           static_cast<DType>(json.at("to").get<int32_t>()),
-          json.at("windows").get<bool>()};
+          json.at("windows").get<bool>(),
+          json.at("spent_ns").get<uint64_t>()};
 }
 
 }  // namespace
@@ -33,7 +35,8 @@ Json json_of(const BenchWork& what) {
           {"sources", what.sources},
           {"from", static_cast<int32_t>(what.from)},
           {"to", static_cast<int32_t>(what.to)},
-          {"windows", what.windows}};
+          {"windows", what.windows},
+          {"spent_ns", what.spent_ns}};
 }
 
 Bench::Bench(const Accelerator& accelerator, int32_t device)
@@ -123,8 +126,10 @@ Json Worker::time(const Json& question) {
   const BenchWork what = work_in(question.at("what"));
   const auto bytes = question.at("bytes").get<uint64_t>();
   const auto repetitions = question.at("repetitions").get<int64_t>();
-  const Work work = team_ ? work_together(*bench_, *team_, what, bytes, question.at("calls").get<int64_t>())
-                          : work_alone(*bench_, what, bytes);
+  const Work work = !team_ ? work_alone(*bench_, what, bytes)
+                    : what.section == "overlap"
+                        ? work_beside(*bench_, *team_, what, bytes)
+                        : work_together(*bench_, *team_, what, bytes, question.at("calls").get<int64_t>());
   const auto ns = [](Clock::duration time) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
   };
@@ -138,7 +143,7 @@ Json Worker::time(const Json& question) {
     if (work.settle) work.settle();
     if (i < 0) continue;
     begins_ns.push_back(ns(begin.time_since_epoch()));
-    times_ns.push_back(ns(end - begin));
+    times_ns.push_back(work.seconds ? std::llround(work.seconds() * 1e9) : ns(end - begin));
   }
   if (work.check) work.check();
   return {{"bytes", work.bytes},

@@ -19,10 +19,12 @@ namespace pliant::cli {
 struct Work {
   std::function<void()> run;     ///< what is timed
   std::function<void()> settle;  ///< after every run, not timed; may be empty
-  std::function<void()> check;   ///< at the end; throws Error when the result is wrong; may be empty
-  uint64_t bytes = 0;            ///< the size that was possible: the wanted one in whole elements
-  uint64_t moved = 0;            ///< bytes that count for bandwidth; 0: it has none
-  int64_t calls = 1;             ///< calls that one run makes
+  /// After every run: what it took by the device's clock, seconds; empty: by this process's.
+  std::function<double()> seconds;
+  std::function<void()> check;  ///< at the end; throws Error when the result is wrong; may be empty
+  uint64_t bytes = 0;           ///< the size that was possible: the wanted one in whole elements
+  uint64_t moved = 0;           ///< bytes that count for bandwidth; 0: it has none
+  int64_t calls = 1;            ///< calls that one run makes
 };
 
 /// A device, two streams and buffers that grow with the sizes asked for.
@@ -65,6 +67,11 @@ inline constexpr const char* kMemoryCopy = "memory_copy";
 Work work_alone(Bench& bench, const BenchWork& what, uint64_t bytes);
 /// Of section collectives: a collective `calls` times in a row, or kMemoryCopy.
 Work work_together(Bench& bench, Team& team, const BenchWork& what, uint64_t bytes, int64_t calls);
+/// The works of section overlap.
+inline constexpr const char* kGather = "gather";    ///< alone
+inline constexpr const char* kCompute = "compute";  ///< alone
+inline constexpr const char* kGatherBesideCompute = "gather_beside_compute";
+Work work_beside(Bench& bench, Team& team, const BenchWork& what, uint64_t bytes);
 
 /// As a question to a worker says it.
 nlohmann::ordered_json json_of(const BenchWork& what);

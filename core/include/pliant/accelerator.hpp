@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -87,9 +88,16 @@ class Accelerator {
 /// Memory, freed when this ends: no enqueued work may use it then. Movable.
 class Buffer {
  public:
+  /// At least, of all memory.
+  static constexpr uint64_t kAlignment = 64;
+  /// That may be asked for at most; memory of kWindow has it.
+  static constexpr uint64_t kPageAlignment = 4096;
+
   Buffer();
-  /// At least 64-byte aligned, of kWindow 4096-byte aligned. Throws kResourceExhausted when there is none left.
-  Buffer(const Accelerator& accelerator, int32_t device, uint64_t bytes, MemoryKind kind = MemoryKind::kDevice);
+  /// Begins at a multiple of `alignment`, a power of two up to kPageAlignment. Throws kResourceExhausted when there is
+  /// none left.
+  Buffer(const Accelerator& accelerator, int32_t device, uint64_t bytes, MemoryKind kind = MemoryKind::kDevice,
+         uint64_t alignment = kAlignment);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -99,7 +107,29 @@ class Buffer {
  private:
   struct State;
   std::unique_ptr<State> state_;
-  void* pointer_ = nullptr;  ///< into its memory
+  void* pointer_ = nullptr;  ///< into its memory, which may begin before
+  uint64_t bytes_ = 0;
+};
+
+/// Memory of the program that is pinned while this lives, where the accelerator can: copies from and to it then run as
+/// with MemoryKind::kPinned. Elsewhere it stays as it is, and copies are staged as from any plain memory. It is freed
+/// after this ends, and no enqueued work uses it then. Movable.
+class RegisteredMemory {
+ public:
+  RegisteredMemory() = default;
+  /// `bytes` > 0. Throws kInvalidArgument where a part of it is registered already or is a Buffer's.
+  RegisteredMemory(const Accelerator& accelerator, void* pointer, uint64_t bytes);
+  ~RegisteredMemory();
+  RegisteredMemory(RegisteredMemory&& other) noexcept;
+  RegisteredMemory& operator=(RegisteredMemory&& other) noexcept;
+  /// False where the accelerator cannot, not this memory, or no more.
+  [[nodiscard]] bool is_pinned() const { return pinned_by_ != nullptr; }
+  [[nodiscard]] void* pointer() const { return pointer_; }
+  [[nodiscard]] uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::shared_ptr<Accelerator::State> pinned_by_;
+  void* pointer_ = nullptr;
   uint64_t bytes_ = 0;
 };
 
@@ -149,6 +179,10 @@ class Stream {
   /// to[i] = a digest of the i-th block of 1024 bytes at `from`, as digest_blocks_async of the ABI says. `from` is
   /// aligned to 4 bytes; both lie in device or pinned memory. False, and nothing is enqueued, where the device cannot.
   [[nodiscard]] bool digest_blocks(uint64_t* to, const void* from, uint64_t blocks);
+  /// Is busy for at least so long, up to 1000 s, as with a computation of that length: what is enqueued later begins no
+  /// sooner, and streams of other roles go on meanwhile. By the device's clock; where it cannot, a function of the host
+  /// waits.
+  void spend(std::chrono::nanoseconds time);
 
   struct State;
 

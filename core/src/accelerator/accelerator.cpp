@@ -2,20 +2,23 @@
 #include "pliant/accelerator.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <string>
+#include <thread>
 #include <utility>
 
 #include "accelerator/state.hpp"
 #include "base/inside.hpp"
 #include "config/instances.hpp"
 #include "config/state.hpp"
+#include "pliant/sdk/accelerator.hpp"
 
 namespace pliant {
 
 namespace {
-
-constexpr uint64_t kWindowAlignment = 4096;
 
 /// What the device has of that kind, or of the one that serves instead.
 MemoryKind kind_there(const Accelerator& accelerator, int32_t device, MemoryKind kind) {
@@ -23,6 +26,27 @@ MemoryKind kind_there(const Accelerator& accelerator, int32_t device, MemoryKind
   if (kind == MemoryKind::kExchange && !accelerator.properties(device).exchange_memory) return MemoryKind::kDevice;
   if (kind == MemoryKind::kWindow && !accelerator.properties(device).window_memory) return MemoryKind::kDevice;
   return kind;
+}
+
+/// The pointer that is aligned: by the plugin, or, where it aligns nothing, inside of more memory.
+void* alloc_aligned(sdk::OwnedMemory& memory, const sdk::Calls<pliant_accelerator>& slots, int32_t device, int32_t kind,
+                    uint64_t bytes, uint64_t alignment) {
+  try {
+    memory = sdk::OwnedMemory(slots, device, kind, bytes, alignment);
+    return memory.get();
+  } catch (const sdk::Failure& failure) {
+    if (failure.status() != PLIANT_UNIMPLEMENTED) throw;
+  }
+  const uint64_t more = std::min(alignment - 1, std::numeric_limits<uint64_t>::max() - bytes);
+  memory = sdk::OwnedMemory(slots, device, kind, bytes + more);
+  const uint64_t past = reinterpret_cast<uintptr_t>(memory.get()) % alignment;
+  return static_cast<std::byte*>(memory.get()) + (past == 0 ? 0 : alignment - past);
+}
+
+/// A function of the host, which owns how long.
+void wait_on_host(void* nanoseconds) {
+  const std::unique_ptr<std::chrono::nanoseconds> time(static_cast<std::chrono::nanoseconds*>(nanoseconds));
+  std::this_thread::sleep_for(*time);
 }
 
 }  // namespace
@@ -86,18 +110,23 @@ struct Buffer::State {
 Buffer::Buffer() = default;
 Buffer::~Buffer() = default;
 
-Buffer::Buffer(const Accelerator& accelerator, int32_t device, uint64_t bytes, MemoryKind kind)
+Buffer::Buffer(const Accelerator& accelerator, int32_t device, uint64_t bytes, MemoryKind kind, uint64_t alignment)
     : state_(std::make_unique<State>(State{detail::shared_inside(accelerator), {}})), bytes_(bytes) {
+  if (!std::has_single_bit(alignment) || alignment > kPageAlignment) {
+    throw Error(Status::kInvalidArgument, "the alignment of a buffer is a power of two up to " +
+                                              std::to_string(kPageAlignment) + "; got " + std::to_string(alignment));
+  }
   const MemoryKind there = kind_there(accelerator, device, kind);
   // Device memory in place of a window's begins where a window's would.
-  const bool aligns = kind == MemoryKind::kWindow && there == MemoryKind::kDevice && bytes != 0;
-  const uint64_t more = aligns ? std::min(kWindowAlignment - 1, std::numeric_limits<uint64_t>::max() - bytes) : 0;
-  state_->accelerator->told([&] {
-    state_->memory = sdk::OwnedMemory(state_->accelerator->slots(), device, static_cast<int32_t>(there), bytes + more);
+  if (kind == MemoryKind::kWindow) alignment = kPageAlignment;
+  const bool is_aligned = alignment <= kAlignment || there == MemoryKind::kWindow || bytes == 0;
+  const sdk::Calls<pliant_accelerator> slots = state_->accelerator->slots();
+  const auto number = static_cast<int32_t>(there);
+  pointer_ = state_->accelerator->told([&] {
+    if (!is_aligned) return alloc_aligned(state_->memory, slots, device, number, bytes, alignment);
+    state_->memory = sdk::OwnedMemory(slots, device, number, bytes);
+    return state_->memory.get();
   });
-  void* const allocated = state_->memory.get();
-  const uint64_t past = reinterpret_cast<uintptr_t>(allocated) % kWindowAlignment;
-  pointer_ = static_cast<std::byte*>(allocated) + (aligns && past != 0 ? kWindowAlignment - past : 0);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
@@ -107,6 +136,37 @@ Buffer::Buffer(Buffer&& other) noexcept
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(state_, other.state_);
+  std::swap(pointer_, other.pointer_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+RegisteredMemory::RegisteredMemory(const Accelerator& accelerator, void* pointer, uint64_t bytes)
+    : pointer_(pointer), bytes_(bytes) {
+  std::shared_ptr<Accelerator::State> state = detail::shared_inside(accelerator);
+  if (!state->slots().has(&pliant_accelerator::unregister_host)) return;
+  try {
+    state->call(&pliant_accelerator::register_host, pointer, bytes);
+  } catch (const Error& error) {
+    if (error.status() == Status::kUnimplemented || error.status() == Status::kResourceExhausted) return;
+    throw;
+  }
+  pinned_by_ = std::move(state);
+}
+
+RegisteredMemory::~RegisteredMemory() {
+  if (pinned_by_ == nullptr) return;
+  const sdk::Calls<pliant_accelerator> slots = pinned_by_->slots();
+  slots->unregister_host(slots.self(), pointer_);
+}
+
+RegisteredMemory::RegisteredMemory(RegisteredMemory&& other) noexcept
+    : pinned_by_(std::move(other.pinned_by_)),
+      pointer_(std::exchange(other.pointer_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+RegisteredMemory& RegisteredMemory::operator=(RegisteredMemory&& other) noexcept {
+  std::swap(pinned_by_, other.pinned_by_);
   std::swap(pointer_, other.pointer_);
   std::swap(bytes_, other.bytes_);
   return *this;
@@ -233,6 +293,22 @@ bool Stream::digest_blocks(uint64_t* to, const void* from, uint64_t blocks) {
     if (error.status() != Status::kUnimplemented) throw;
     return false;
   }
+}
+
+void Stream::spend(std::chrono::nanoseconds time) {
+  if (time.count() < 0 || static_cast<uint64_t>(time.count()) > sdk::kMostSpentNs) {
+    throw Error(Status::kInvalidArgument, "a stream is busy for 0 to " + std::to_string(sdk::kMostSpentNs) +
+                                              " ns at once; got " + std::to_string(time.count()));
+  }
+  try {
+    return state_->accelerator->call(&pliant_accelerator::spend_async, time.count(), state_->handle);
+  } catch (const Error& error) {
+    if (error.status() != Status::kUnimplemented) throw;
+  }
+  auto waited = std::make_unique<std::chrono::nanoseconds>(time);
+  state_->accelerator->call(&pliant_accelerator::host_function, &wait_on_host, static_cast<void*>(waited.get()),
+                            state_->handle);
+  static_cast<void>(waited.release());  // it is the function's
 }
 
 }  // namespace pliant

@@ -37,7 +37,9 @@ struct Arena::State {
   };
 
   State(const Accelerator& accelerator, int32_t on, uint64_t wanted, MemoryKind kind)
-      : owner(accelerator), device(on), memory(accelerator, on, rounded_up(wanted, kWindowAlignment), kind) {
+      : owner(accelerator),
+        device(on),
+        memory(accelerator, on, rounded_up(wanted, Buffer::kPageAlignment), kind, Buffer::kPageAlignment) {
     if (memory.bytes() != 0) gaps.emplace(0, memory.bytes());
   }
 
@@ -62,8 +64,6 @@ struct Arena::State {
     for (const auto& [begin, size] : gaps) most = std::max(most, size);
     return most;
   }
-
-  static constexpr uint64_t kWindowAlignment = 4096;
 
   const Accelerator owner;
   const int32_t device;

@@ -67,6 +67,7 @@ void Session::State::open_device() {
   device = static_cast<int32_t>(chosen);
   try {
     device_properties = opened.properties(device);
+    staging.emplace(opened, elastic::StateArrays::kChunkBytes);
     stream.emplace(opened, device);
     program_stream.emplace(opened, device);
   } catch (const Error& error) {  // it is the machine that does not serve, which no restart mends

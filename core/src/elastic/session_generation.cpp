@@ -68,7 +68,7 @@ void Session::State::load_state(std::istream& in, const elastic::SnapshotHeader&
     read_shards(in, header.arrays);
   } else if (!header.arrays.empty()) {
     arrays->require(header.arrays, "the snapshot");
-    elastic::read_arrays(*arrays, in, *program_stream, device_properties.host_visible);
+    elastic::read_arrays(*arrays, in, *program_stream, staging_of_arrays());
   }
   load_whole(*program, in);
 }

@@ -79,15 +79,15 @@ void Session::State::read_shards(std::istream& in, const std::string& layout) {
   }
   const uint64_t array_bytes = sharded->model.elements() * sizeof(float);
   const std::streamoff begin = in.tellg();
-  std::string chunk;
   const size_t count = names_of_shards().size();
   for (size_t number = 0; number < count; ++number) {
     for (const sharded::ShardRun& run : sharded->runs(number)) {
       in.seekg(begin + static_cast<std::streamoff>(number * array_bytes + run.first * sizeof(float)));
-      for (uint64_t done = 0; done < run.count * sizeof(float); done += chunk.size()) {
-        chunk.resize(std::min<uint64_t>(run.count * sizeof(float) - done, elastic::StateArrays::kChunkBytes));
-        if (!in.read(chunk.data(), static_cast<std::streamsize>(chunk.size()))) return;
-        program_stream->copy(reinterpret_cast<char*>(run.at) + done, chunk.data(), chunk.size());
+      uint64_t now = 0;
+      for (uint64_t done = 0; done < run.count * sizeof(float); done += now) {
+        now = std::min<uint64_t>(run.count * sizeof(float) - done, staging->bytes());
+        if (!in.read(staging->data(), static_cast<std::streamsize>(now))) return;
+        program_stream->copy(reinterpret_cast<char*>(run.at) + done, staging->data(), now);
         program_stream->synchronize();
       }
     }
@@ -105,16 +105,16 @@ void Session::State::write_part(const std::string& file) {
     auto draft = elastic::SnapshotDraft::open(elastic::draft_of(directory.path() / file, form.generation));
     if (!draft) return failed(std::move(draft));
     const uint64_t array_bytes = sharded->model.elements() * sizeof(float);
-    std::string chunk;
     for (size_t number = 0; number < names_of_shards().size(); ++number) {
       for (const sharded::ShardRun& run : sharded->runs(number)) {
         const uint64_t bytes = run.count * sizeof(float);
-        for (uint64_t done = 0; done < bytes; done += chunk.size()) {
-          chunk.resize(std::min<uint64_t>(bytes - done, elastic::StateArrays::kChunkBytes));
-          program_stream->copy(chunk.data(), reinterpret_cast<const char*>(run.at) + done, chunk.size());
+        uint64_t now = 0;
+        for (uint64_t done = 0; done < bytes; done += now) {
+          now = std::min<uint64_t>(bytes - done, staging->bytes());
+          program_stream->copy(staging->data(), reinterpret_cast<const char*>(run.at) + done, now);
           program_stream->synchronize();
           const uint64_t at = begin + number * array_bytes + run.first * sizeof(float) + done;
-          if (Result<> written = draft->write(at, chunk.data(), chunk.size()); !written) return written;
+          if (Result<> written = draft->write(at, staging->data(), now); !written) return written;
         }
       }
     }

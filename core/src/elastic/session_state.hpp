@@ -16,6 +16,7 @@
 #include "elastic/run_directory.hpp"
 #include "elastic/share_clock.hpp"
 #include "elastic/snapshot.hpp"
+#include "elastic/staging.hpp"
 #include "elastic/state_arrays.hpp"
 #include "elastic/state_digest.hpp"
 #include "elastic/state_transfer.hpp"
@@ -82,7 +83,8 @@ struct Session::State {
   std::optional<Accelerator> accelerator;
   int32_t device = 0;
   DeviceProperties device_properties;
-  std::optional<Stream> stream;  // of collectives
+  std::optional<elastic::Staging> staging;  // before the streams, whose work uses it
+  std::optional<Stream> stream;             // of collectives
   std::optional<Stream> program_stream;
   std::optional<elastic::ArrayDigests> array_digests;
   TrainingState* program = nullptr;
@@ -131,6 +133,8 @@ struct Session::State {
   [[nodiscard]] std::string fingerprint() const;
   /// Opens the accelerator and chooses the device, once.
   void open_device();
+  /// What arrays in memory that the CPU does not see go through; NULL where it sees the device's.
+  [[nodiscard]] elastic::Staging* staging_of_arrays() { return device_properties.host_visible ? nullptr : &*staging; }
   /// The gradient of the step, from the sum over the global batch.
   void take_mean(std::span<float> sum, double scale);
   /// Its squared norm.

@@ -114,32 +114,25 @@ void StateArrays::each_chunk(const std::function<void(void* data, uint64_t bytes
   }
 }
 
-void write_arrays(const StateArrays& arrays, std::ostream& out, Stream& stream, bool host_visible) {
+void write_arrays(const StateArrays& arrays, std::ostream& out, Stream& stream, Staging* staging) {
   stream.synchronize();
-  std::string chunk;
   arrays.each_chunk([&](void* data, uint64_t bytes) {
     const char* from = static_cast<const char*>(data);
-    if (!host_visible) {
-      chunk.resize(bytes);
-      stream.copy(chunk.data(), data, bytes);
+    if (staging != nullptr) {
+      stream.copy(staging->data(), data, bytes);
       stream.synchronize();
-      from = chunk.data();
+      from = staging->data();
     }
     out.write(from, static_cast<std::streamsize>(bytes));
   });
 }
 
-void read_arrays(const StateArrays& arrays, std::istream& in, Stream& stream, bool host_visible) {
+void read_arrays(const StateArrays& arrays, std::istream& in, Stream& stream, Staging* staging) {
   stream.synchronize();
-  std::string chunk;
   arrays.each_chunk([&](void* data, uint64_t bytes) {
-    if (host_visible) {
-      in.read(static_cast<char*>(data), static_cast<std::streamsize>(bytes));
-      return;
-    }
-    chunk.resize(bytes);
-    if (!in.read(chunk.data(), static_cast<std::streamsize>(bytes))) return;
-    stream.copy(data, chunk.data(), bytes);
+    char* const to = staging != nullptr ? staging->data() : static_cast<char*>(data);
+    if (!in.read(to, static_cast<std::streamsize>(bytes)) || staging == nullptr) return;
+    stream.copy(data, to, bytes);
     stream.synchronize();
   });
 }

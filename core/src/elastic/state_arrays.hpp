@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "elastic/memory_check.hpp"
+#include "elastic/staging.hpp"
 #include "pliant/accelerator.hpp"
 #include "pliant/training_state.hpp"
 
@@ -45,10 +46,10 @@ class StateArrays {
 /// Bytes of its elements.
 uint64_t bytes_of(const StateArray& array);
 
-/// Writes the arrays one after the other, and reads them back to where they lie. Where the CPU does not see
-/// the device's memory all goes through one chunk. Throw what the stream of the device throws; a failing stream is left
-/// as it is.
-void write_arrays(const StateArrays& arrays, std::ostream& out, Stream& stream, bool host_visible);
-void read_arrays(const StateArrays& arrays, std::istream& in, Stream& stream, bool host_visible);
+/// Writes the arrays one after the other, and reads them back to where they lie. `staging`, of kChunkBytes: what all
+/// goes through; NULL where the CPU sees the device's memory. Throw what the stream of the device throws; a failing
+/// stream is left as it is.
+void write_arrays(const StateArrays& arrays, std::ostream& out, Stream& stream, Staging* staging);
+void read_arrays(const StateArrays& arrays, std::istream& in, Stream& stream, Staging* staging);
 
 }  // namespace pliant::elastic

@@ -122,7 +122,8 @@ void Runtime::begin_group(Communicator& communicator) {
 
 Buffer Runtime::make_shard(int32_t chunks) const {
   const uint64_t elements = static_cast<uint64_t>(chunks) * static_cast<uint64_t>(layout_.chunk_elements());
-  return {accelerator_, device_, elements * sizeof(float)};
+  // Files may be read into it directly.
+  return {accelerator_, device_, elements * sizeof(float), MemoryKind::kDevice, Buffer::kPageAlignment};
 }
 
 void Runtime::leave_group() noexcept {

@@ -9,10 +9,13 @@ namespace pliant::testkit {
 
 std::vector<Check> device_checks();
 std::vector<Check> memory_checks();
+std::vector<Check> alignment_checks();  // of memory
 std::vector<Check> pointer_checks();
+std::vector<Check> register_checks();
 std::vector<Check> work_checks();   // copy, fill, reduce, cast
 std::vector<Check> order_checks();  // streams
 std::vector<Check> event_checks();
+std::vector<Check> spend_checks();
 std::vector<Check> async_checks();
 std::vector<Check> thread_checks();
 std::vector<Check> collective_checks();  // what they compute

@@ -32,9 +32,14 @@ class Broken {
   int32_t device_count() { return fault_->device_count(); }
   sdk::DeviceProperties device_properties(int32_t device) { return fault_->device_properties(device); }
   void* alloc(int32_t device, Memory memory, uint64_t bytes) { return fault_->alloc(device, memory, bytes); }
+  void* alloc_aligned(int32_t device, Memory memory, uint64_t bytes, uint64_t alignment) {
+    return fault_->alloc_aligned(device, memory, bytes, alignment);
+  }
   void free(int32_t device, Memory memory, void* pointer) { fault_->free(device, memory, pointer); }
   sdk::MemoryInfo memory_info(int32_t device) { return fault_->memory_info(device); }
   std::optional<sdk::PointerInfo> pointer_info(const void* pointer) { return fault_->pointer_info(pointer); }
+  void register_host(void* pointer, uint64_t bytes) { fault_->register_host(pointer, bytes); }
+  void unregister_host(void* pointer) { fault_->unregister_host(pointer); }
 
   std::unique_ptr<Stream> make_stream(int32_t device, sdk::StreamUse use) { return fault_->make_stream(device, use); }
   std::unique_ptr<Event> make_event(int32_t device, bool timing) { return fault_->make_event(device, timing); }
@@ -67,6 +72,7 @@ class Broken {
     fault_->squared_norms(to, from, count, stream);
   }
   void call(void (*function)(void*), void* context, Stream& stream) { fault_->call(function, context, stream); }
+  void spend(uint64_t nanoseconds, Stream& stream) { fault_->spend(nanoseconds, stream); }
 
   pliant_ipc_handle export_memory(int32_t device, const void* pointer) {
     return fault_->export_memory(device, pointer);

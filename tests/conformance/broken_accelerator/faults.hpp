@@ -42,6 +42,8 @@ std::vector<Fault> fork_faults();
 std::vector<Fault> ipc_faults();
 std::vector<Fault> optimizer_faults();
 std::vector<Fault> slot_faults();
+std::vector<Fault> spend_faults();
+std::vector<Fault> register_faults();
 
 /// `name`: that of a fault, for its first way, or that of a fault, a dot and a way: `copy-wrong.odd`. With any other
 /// nothing is wrong: a refusal would look like the fault that a test wants to see.

@@ -140,6 +140,12 @@ class Honest : public accelerator::Device {
     Device::register_window(comm, pointer, bytes, stream);
   }
 
+  // Optional calls of the accelerator itself, which a fault that breaks none of them does not have.
+  virtual void* alloc_aligned(int32_t, Memory, uint64_t, uint64_t) { throw not_offered(); }
+  virtual void spend(uint64_t, Stream&) { throw not_offered(); }
+  virtual void register_host(void*, uint64_t) { throw not_offered(); }
+  virtual void unregister_host(void* pointer) { Device::unregister_host(pointer); }
+
   // What Device has not: called only where `offers` says that it is there.
   virtual void* alloc_async(int32_t, uint64_t, Stream&) { throw not_offered(); }
   virtual void free_async(int32_t, void*, Stream&) { throw not_offered(); }

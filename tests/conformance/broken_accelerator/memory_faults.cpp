@@ -121,6 +121,26 @@ struct MemoryWrong : Honest {
   std::atomic<bool> was_full{false};
 };
 
+/// page: of a page's alignment half is kept; leaks: what was aligned to a page is not freed; internal: what is too much
+/// is an internal error.
+struct AlignedWrong : Honest {
+  void* alloc_aligned(int32_t device, Memory memory, uint64_t bytes, uint64_t alignment) override {
+    try {
+      const bool is_half = way == "page" && alignment == kPage && memory == Memory::kPinned;
+      void* const made = Device::alloc_aligned(device, memory, is_half ? bytes + kPage / 2 : bytes, alignment);
+      if (way == "leaks" && alignment == kPage) kept.insert(made);
+      return is_half ? static_cast<std::byte*>(made) + kPage / 2 : made;
+    } catch (const Failure& failure) {
+      if (way == "internal") throw Failure(PLIANT_INTERNAL, failure.what());
+      throw;
+    }
+  }
+  void free(int32_t device, Memory memory, void* pointer) override {
+    if (kept.count(pointer) == 0) Device::free(device, memory, pointer);
+  }
+  std::set<void*> kept;
+};
+
 }  // namespace
 
 std::vector<Fault> memory_faults() {
@@ -132,7 +152,8 @@ std::vector<Fault> memory_faults() {
           {"reuse-shares", {}, make<ReuseShares>},
           {"memory-wrong",
            {"shared", "empty", "double", "constant", "full", "sum", "pinned", "unshared"},
-           make<MemoryWrong>}};
+           make<MemoryWrong>},
+          {"aligned-wrong", {"page", "leaks", "internal"}, make<AlignedWrong>}};
 }
 
 }  // namespace pliant::broken

@@ -46,7 +46,8 @@ cudaError_t release(void* pointer, bool host) {
   State& all = state();
   if (pointer == nullptr) return cudaSuccess;
   const auto found = all.allocations.find(reinterpret_cast<uintptr_t>(pointer));
-  if (found == all.allocations.end() || found->second->doomed || (found->second->type == cudaMemoryTypeHost) != host) {
+  if (found == all.allocations.end() || found->second->doomed || found->second->is_lent ||
+      (found->second->type == cudaMemoryTypeHost) != host) {
     all.violation("memory was freed that is not allocated, or of another kind");
     return cudaErrorInvalidValue;
   }
@@ -60,6 +61,29 @@ cudaError_t release(void* pointer, bool host) {
   if (one.type == cudaMemoryTypeDevice) all.used[one.device] -= one.bytes;
   all.allocations.erase(found);
   return all.lost ? kLoss : cudaSuccess;
+}
+
+/// Under the mutex. Whole pages are pinned, each for one range.
+cudaError_t pin(void* pointer, uint64_t bytes) {
+  State& all = state();
+  if (const cudaError_t now = usable(); now != cudaSuccess) return now;
+  const auto begin = reinterpret_cast<uintptr_t>(pointer);
+  if (bytes == 0) return cudaErrorInvalidValue;
+  for (const auto& [address, one] : all.allocations) {
+    const uintptr_t first = begin / kPage * kPage;
+    const uintptr_t end = (begin + bytes + kPage - 1) / kPage * kPage;
+    const uintptr_t taken_end = (address + one->mapped + kPage - 1) / kPage * kPage;
+    if (address / kPage * kPage >= end || taken_end <= first) continue;
+    return one->is_lent ? cudaErrorHostMemoryAlreadyRegistered : cudaErrorInvalidValue;
+  }
+  if (++all.registrations_made == all.settings.fail_register_at) return cudaErrorMemoryAllocation;
+  auto made = std::make_shared<Allocation>();
+  made->bytes = bytes;
+  made->type = cudaMemoryTypeHost;
+  made->device = chosen_device;
+  made->lend(pointer, bytes);
+  all.allocations.emplace(begin, std::move(made));
+  return cudaSuccess;
 }
 
 }  // namespace
@@ -96,6 +120,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorInvalidValue";
     case cudaErrorNoKernelImageForDevice:
       return "cudaErrorNoKernelImageForDevice";
+    case cudaErrorHostMemoryAlreadyRegistered:
+      return "cudaErrorHostMemoryAlreadyRegistered";
     default:
       return "an error of the software CUDA runtime";
   }
@@ -113,6 +139,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
       all.settings = Settings::read();
       all.lost = false;
       all.allocations_made = 0;
+      all.registrations_made = 0;
       all.enqueued = 0;
       all.used.clear();
     }
@@ -149,6 +176,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     *value = state().settings.has_ipc ? 1 : 0;
     return cudaSuccess;
   }
+  if (attribute == cudaDevAttrCanUseHostPointerForRegisteredMem) {
+    *value = state().settings.registers ? 1 : 0;
+    return cudaSuccess;
+  }
   *value = attribute == cudaDevAttrMultiProcessorCount ? 2 : 1;
   return cudaSuccess;
 }
@@ -177,6 +208,23 @@ cudaError_t cudaFree(void* pointer) {
 cudaError_t cudaFreeHost(void* pointer) {
   const std::lock_guard lock(state().mutex);
   return told(release(pointer, true));
+}
+cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned) {
+  State& all = state();
+  const std::lock_guard lock(all.mutex);
+  return told(pin(pointer, bytes));
+}
+cudaError_t cudaHostUnregister(void* pointer) {
+  State& all = state();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.allocations.find(reinterpret_cast<uintptr_t>(pointer));
+  if (found == all.allocations.end() || !found->second->is_lent) {
+    all.violation("memory was unregistered that is not registered");
+    return told(cudaErrorHostMemoryNotRegistered);
+  }
+  if (found->second->in_use != 0 && !all.lost) all.violation("memory was unregistered while commands use it");
+  all.allocations.erase(found);
+  return told(usable());
 }
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
   State& all = state();

@@ -15,6 +15,9 @@
 //   PLIANT_SOFT_CUDA_NO_BATCHES      1: the driver knows no batches of copies
 //   PLIANT_SOFT_CUDA_NO_IPC          1: no memory passes between processes
 //   PLIANT_SOFT_CUDA_NO_PEERS        1: no device reaches memory of another
+//   PLIANT_SOFT_CUDA_NO_REGISTER     1: no device reaches memory of the program at its addresses
+//   PLIANT_SOFT_CUDA_FAIL_REGISTER_AT
+//                                    registration of such memory that fails for want of it, counted from 1
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -47,12 +50,14 @@ struct Settings {
   int64_t seed = -1;
   int64_t max_delay_us = 0;
   int64_t fail_alloc_at = 0;
+  int64_t fail_register_at = 0;
   int64_t lose_device_at = 0;
   bool busy = false;
   bool has_kernels = true;
   bool has_batches = true;
   bool has_ipc = true;
   bool has_peers = true;
+  bool registers = true;
   static Settings read();
 };
 
@@ -138,6 +143,7 @@ struct State {
   int64_t libraries = 0;
   uint64_t streams_made = 0;
   int64_t allocations_made = 0;
+  int64_t registrations_made = 0;
   int64_t enqueued = 0;  ///< since it was begun
   int64_t enqueued_ever = 0;
   int64_t launches = 0;

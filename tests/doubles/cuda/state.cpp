@@ -31,6 +31,8 @@ Settings Settings::read() {
   made.seed = setting("PLIANT_SOFT_CUDA_SEED", -1);
   made.max_delay_us = setting("PLIANT_SOFT_CUDA_MAX_DELAY_US", 0);
   made.fail_alloc_at = setting("PLIANT_SOFT_CUDA_FAIL_ALLOC_AT", 0);
+  made.fail_register_at = setting("PLIANT_SOFT_CUDA_FAIL_REGISTER_AT", 0);
+  made.registers = setting("PLIANT_SOFT_CUDA_NO_REGISTER", 0) == 0;
   made.lose_device_at = setting("PLIANT_SOFT_CUDA_LOSE_DEVICE_AT", 0);
   made.busy = setting("PLIANT_SOFT_CUDA_BUSY", 0) != 0;
   const int64_t faulty = setting("PLIANT_SOFT_CUDA_FAULTS_OF", -1);

@@ -83,13 +83,18 @@ TEST_CASE("pieces do not overlap, lie where the calls alone say, and come togeth
   }));
 }
 
-TEST_CASE("an arena begins at a multiple of 4096 and has whole pages, also where device memory serves") {
-  for (const pliant::Accelerator& accelerator : {host(), sim("windows = true"), sim("windows = false")}) {
-    for (int i = 0; i < 8; ++i) {
-      const Arena arena(accelerator, 0, 5000);
-      CHECK(reinterpret_cast<uintptr_t>(arena.pointer()) % kPage == 0);
-      CHECK(arena.bytes() == 2 * kPage);
-      CHECK(arena.free_bytes() == 2 * kPage);
+TEST_CASE(
+    "an arena begins at a multiple of 4096 and has whole pages, of any kind and also where the device aligns none") {
+  for (const pliant::Accelerator& accelerator :
+       {host(), sim("windows = true"), sim("windows = false"), sim("windows = false\naligned = false")}) {
+    for (const MemoryKind kind : {MemoryKind::kWindow, MemoryKind::kDevice, MemoryKind::kPinned}) {
+      std::vector<Arena> kept;
+      for (int i = 0; i < 8; ++i) {
+        const Arena& arena = kept.emplace_back(accelerator, 0, 5000, kind);
+        CHECK(reinterpret_cast<uintptr_t>(arena.pointer()) % kPage == 0);
+        CHECK(arena.bytes() == 2 * kPage);
+        CHECK(arena.free_bytes() == 2 * kPage);
+      }
     }
   }
 }

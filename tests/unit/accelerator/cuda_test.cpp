@@ -194,3 +194,35 @@ TEST_CASE("a batch of copies has the form of CUDA 12.8 on a runtime of that vers
   CHECK(counts.batches == 1);
   CHECK(std::string(counts.first_violation) == "");
 }
+
+TEST_CASE("memory that the program registers is pinned by CUDA, whose refusals are told and leave it as it was") {
+  alignas(4096) static std::array<std::byte, 3 * 4096> own{};
+  const auto registered = [](const SoftwareCuda& device, size_t page, uint64_t bytes) {
+    return device.call(&Slots::register_host, static_cast<void*>(&own[page * 4096]), bytes);
+  };
+  const auto unregister = [](const SoftwareCuda& device, size_t page) {
+    device.slots().unregister_host(device.self(), &own[page * 4096]);
+  };
+  {
+    const Setting fail("PLIANT_SOFT_CUDA_FAIL_REGISTER_AT", "2");
+    const SoftwareCuda device;
+    CHECK(registered(device, 0, 100).ok());
+    CHECK(registered(device, 1, 4096).status == PLIANT_RESOURCE_EXHAUSTED);
+    CHECK(registered(device, 1, 4096).ok());
+    // A page is pinned for one range.
+    const Outcome shares = device.call(&Slots::register_host, static_cast<void*>(&own[200]), 8);
+    CHECK(shares.status == PLIANT_UNIMPLEMENTED);
+    CHECK(contains(shares.message, "cudaErrorHostMemoryAlreadyRegistered"));
+    // What the plugin registered it does not free as if it had allocated it.
+    device.slots().free(device.self(), 0, PLIANT_MEMORY_PINNED, own.data());
+    CHECK(registered(device, 0, 100).status == PLIANT_INVALID_ARGUMENT);
+    unregister(device, 0);
+    unregister(device, 2);
+    CHECK(registered(device, 0, 8192).status == PLIANT_INVALID_ARGUMENT);
+    unregister(device, 1);
+    CHECK(registered(device, 0, 8192).ok());  // what is left registered goes with the instance
+  }
+  const Setting none("PLIANT_SOFT_CUDA_NO_REGISTER", "1");
+  const SoftwareCuda device;
+  CHECK(registered(device, 0, 100).status == PLIANT_UNIMPLEMENTED);
+}

@@ -14,6 +14,7 @@ namespace {
 using pliant::devices::Block;
 using pliant::devices::DeviceMemory;
 using pliant::devices::MemoryBook;
+using pliant::devices::Origin;
 using pliant::sdk::Failure;
 using pliant::sdk::Memory;
 
@@ -85,14 +86,14 @@ TEST_CASE("memory that was not made is not counted") {
 TEST_CASE("what is taken out is counted no longer, and only under the name it was made by") {
   Driver driver;
   Block pooled = driver.block(100);
-  pooled.pooled = true;
+  pooled.origin = Origin::kPooled;
   void* made = driver.add(pooled);
-  CHECK(!driver.book.take(made, false));
-  CHECK(!driver.book.take(&driver.memory[1], true));
+  CHECK(!driver.book.take(made, Origin::kAllocated));
+  CHECK(!driver.book.take(&driver.memory[1], Origin::kPooled));
   CHECK(driver.left() == 900);
-  CHECK(driver.book.take(made, true)->pointer == made);
+  CHECK(driver.book.take(made, Origin::kPooled)->pointer == made);
   CHECK(driver.left() == 1000);
-  CHECK(!driver.book.take(made, true));
+  CHECK(!driver.book.take(made, Origin::kPooled));
   CHECK(driver.freed.empty());
 }
 
@@ -135,4 +136,26 @@ TEST_CASE("what was not freed is freed when the book goes") {
         block, [&] { return &driver.memory[5]; }, [&] { return book.info(kDevice); });
   }
   CHECK(freed == std::vector<void*>{&driver.memory[5]});
+}
+
+TEST_CASE("a block that is aligned begins inside of what the driver gave, which goes back whole") {
+  Driver driver;
+  Block block = driver.block(100);
+  block.alignment = 64;
+  const auto lies_at = [&](size_t at) { return reinterpret_cast<uintptr_t>(&driver.memory[at]) % 64; };
+  size_t odd = 1;
+  while (lies_at(odd) != 8) ++odd;
+  void* const inside = driver.add(block, odd);
+  CHECK(inside == &driver.memory[odd + 56]);
+  const auto place = driver.book.place_of(&driver.memory[odd + 57]);
+  REQUIRE(place);
+  CHECK(place->offset == 1);
+  CHECK(place->bytes == 100);
+  CHECK_FALSE(driver.book.place_of(&driver.memory[odd]));
+  void* const at_once = driver.add(block, odd + 120);
+  CHECK(at_once == &driver.memory[odd + 120]);
+  const auto taken = driver.book.take(inside, Origin::kAllocated);
+  REQUIRE(taken);
+  taken->give_back();
+  CHECK(driver.freed == std::vector<void*>{&driver.memory[odd]});
 }

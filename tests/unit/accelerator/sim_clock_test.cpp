@@ -98,6 +98,25 @@ TEST_CASE("copies of opposite directions overlap, and those of one direction tak
   CHECK(bench.to[kBytes * 3 - 1] == 1);  // and the bytes are there
 }
 
+TEST_CASE("time that a stream spends takes the engine of its role for that long, and no time of the machine") {
+  constexpr uint64_t kHour = uint64_t{1000} * 1000 * 1000 * 1000;
+  const Device device(costs(), kSimFile);
+  Bench bench(device);
+  const Stream computes(device);
+  const Stream also(device);
+  const Stream copies(device, PLIANT_STREAM_TO_DEVICE);
+  CHECK(device.call(&Slots::spend_async, kHour, computes).ok());
+  bench.fill(also, 1);
+  bench.copy(copies);
+  CHECK(device.call(&Slots::spend_async, 77, computes).ok());
+  const auto spent = bench.mark(computes);
+  const auto behind = bench.mark(also);
+  const auto beside = bench.mark(copies);
+  CHECK(bench.time(*beside) == kLaunch + kBytes);
+  CHECK(bench.time(*behind) == static_cast<int64_t>(kHour + kLaunch + 1));
+  CHECK(bench.time(*spent) == static_cast<int64_t>(kHour + kLaunch + 1 + 77));
+}
+
 TEST_CASE("tiny pieces take their launch, and empty ones too") {
   const Device device(costs(), kSimFile);
   Bench bench(device);

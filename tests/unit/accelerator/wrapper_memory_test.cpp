@@ -33,6 +33,40 @@ TEST_CASE("memory of every kind can be had, plain memory where the device has no
   }
 }
 
+TEST_CASE("memory begins at a multiple of what is asked for, also where the device aligns none") {
+  for (const pliant::Accelerator& accelerator : {host(), sim("aligned = true"), sim("aligned = false")}) {
+    for (const MemoryKind kind :
+         {MemoryKind::kDevice, MemoryKind::kPinned, MemoryKind::kShared, MemoryKind::kExchange, MemoryKind::kWindow}) {
+      std::vector<pliant::Buffer> kept;
+      for (const uint64_t alignment : {uint64_t{1}, uint64_t{64}, uint64_t{256}, uint64_t{1024}, uint64_t{4096}}) {
+        for (const uint64_t bytes : {uint64_t{1}, uint64_t{100}, uint64_t{4097}, 3 * kMiB}) {
+          const pliant::Buffer& made = kept.emplace_back(accelerator, 0, bytes, kind, alignment);
+          CHECK(reinterpret_cast<uintptr_t>(made.pointer()) % alignment == 0);
+          CHECK(made.bytes() == bytes);
+          std::memset(made.pointer(), 42, bytes);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("memory that lies inside of more is given back whole, and an alignment that is none is refused") {
+  const pliant::Accelerator accelerator = sim("aligned = false\nmemory_bytes = 1048576");
+  for (int i = 0; i < 4; ++i) {
+    const pliant::Buffer most(accelerator, 0, kMiB - 4095, MemoryKind::kDevice, 4096);
+    CHECK(accelerator.memory_info(0).free_bytes == 0);
+  }
+  CHECK(accelerator.memory_info(0).free_bytes == kMiB);
+  for (const uint64_t alignment : {uint64_t{0}, uint64_t{24}, uint64_t{8192}}) {
+    const auto refused = error_of([&] { pliant::Buffer(accelerator, 0, 64, MemoryKind::kDevice, alignment); });
+    REQUIRE(refused);
+    CHECK(refused->status() == pliant::Status::kInvalidArgument);
+  }
+  const auto full = error_of([&] { pliant::Buffer(accelerator, 0, ~uint64_t{0}, MemoryKind::kDevice, 4096); });
+  REQUIRE(full);
+  CHECK(full->status() == pliant::Status::kResourceExhausted);
+}
+
 TEST_CASE("what memory a pointer leads to is told: kind, device and range, and nothing of plain and freed memory") {
   const pliant::Accelerator accelerator = sim("host_visible = false");
   for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kPinned, MemoryKind::kShared, MemoryKind::kExchange}) {
@@ -55,6 +89,53 @@ TEST_CASE("what memory a pointer leads to is told: kind, device and range, and n
   const int plain = 0;
   CHECK_FALSE(accelerator.pointer_info(&plain));
   CHECK_FALSE(accelerator.pointer_info(nullptr));
+}
+
+TEST_CASE("memory of the program is pinned while it is registered, and stays as it was where the accelerator cannot") {
+  std::vector<uint8_t> own(100000);
+  for (const bool can : {true, false}) {
+    const pliant::Accelerator accelerator =
+        sim(std::string("host_visible = false\nregisters = ") + (can ? "true" : "false"));
+    pliant::Stream stream(accelerator, 0);
+    const pliant::Buffer there(accelerator, 0, own.size());
+    {
+      pliant::RegisteredMemory first(accelerator, own.data(), own.size());
+      const pliant::RegisteredMemory registered = std::move(first);
+      CHECK_FALSE(first.is_pinned());  // NOLINT(bugprone-use-after-move): it says that it is empty
+      CHECK(registered.is_pinned() == can);
+      CHECK(registered.pointer() == own.data());
+      CHECK(registered.bytes() == own.size());
+      const auto info = accelerator.pointer_info(&own[500]);
+      CHECK(info.has_value() == can);
+      if (can) {
+        CHECK(info->kind == MemoryKind::kPinned);
+        CHECK(info->base == own.data());
+        CHECK(info->bytes == own.size());
+        const auto twice = error_of([&] { pliant::RegisteredMemory(accelerator, &own[7], 1); });
+        REQUIRE(twice);
+        CHECK(twice->status() == pliant::Status::kInvalidArgument);
+      }
+      own.assign(own.size(), 3);
+      stream.copy(there.pointer(), own.data(), own.size());
+      stream.fill(there.pointer(), 4, 10);
+      stream.copy(own.data(), there.pointer(), own.size());
+      stream.synchronize();
+      CHECK(own[9] == 4);
+      CHECK(own[10] == 3);
+    }
+    CHECK_FALSE(accelerator.pointer_info(&own[500]));
+  }
+  const pliant::Accelerator accelerator = host();
+  CHECK(pliant::RegisteredMemory(accelerator, own.data(), 1).is_pinned());
+  const pliant::Buffer pinned(accelerator, 0, 100, MemoryKind::kPinned);
+  for (const auto& [pointer, bytes] :
+       {std::pair<void*, uint64_t>{pinned.pointer(), 10}, {nullptr, 10}, {own.data(), 0}}) {
+    void* const begin = pointer;
+    const uint64_t length = bytes;
+    const auto refused = error_of([&] { pliant::RegisteredMemory(accelerator, begin, length); });
+    REQUIRE(refused);
+    CHECK(refused->status() == pliant::Status::kInvalidArgument);
+  }
 }
 
 TEST_CASE("memory taken in stream order counts as taken, and serves its stream again at once") {

@@ -1,6 +1,7 @@
 // The embedding API's Accelerator over the host plugin.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <thread>
@@ -165,4 +166,34 @@ TEST_CASE("work on streams reaches the plugin: fill, reduce, cast, and events be
   const auto refused = error_of([&] { second.reduce(numbers, {}, 4, pliant::DType::kI32, pliant::ReduceOp::kSum); });
   REQUIRE(refused);
   CHECK(refused->status() == pliant::Status::kInvalidArgument);
+}
+
+TEST_CASE(
+    "a stream is busy for as long as it is told, also where a function of the host waits in place of the device") {
+  using std::chrono::milliseconds;
+  for (const pliant::Accelerator& accelerator : {host(), sim("spends = true"), sim("spends = false")}) {
+    pliant::Stream stream(accelerator, 0);
+    pliant::Stream beside(accelerator, 0, pliant::StreamRole::kGather);
+    pliant::Event begin(accelerator, 0, true);
+    pliant::Event end(accelerator, 0, true);
+    uint8_t to = 0;
+    begin.record(stream);
+    stream.spend(milliseconds(20));
+    stream.spend(milliseconds(0));
+    stream.fill(&to, 7, 1);
+    end.record(stream);
+    uint8_t there = 0;
+    beside.fill(&there, 1, 1);
+    beside.synchronize();
+    CHECK(there == 1);
+    stream.synchronize();
+    CHECK(to == 7);
+    CHECK(end.seconds_since(begin) >= 0.02);
+    for (const std::chrono::nanoseconds none :
+         {std::chrono::nanoseconds(-1), std::chrono::nanoseconds(1000000000001)}) {
+      const auto refused = error_of([&] { stream.spend(none); });
+      REQUIRE(refused);
+      CHECK(refused->status() == pliant::Status::kInvalidArgument);
+    }
+  }
 }

@@ -148,6 +148,23 @@ typedef struct pliant_accelerator {
    * same driver by way of somebody else in this process, or none that either knows, such as plain and freed memory.
    * That is an answer, not an error: memory = 0, device = -1. Touches no memory but *info, and waits for no work. */
   int32_t (*pointer_info)(void* self, const void* pointer, pliant_pointer_info* info, pliant_error* error);
+  /* May be NULL; PLIANT_UNIMPLEMENTED for a kind of memory that the device does not align so. [any-thread] As alloc, at
+   * an address that is a multiple of `alignment`, a power of two up to 4096. It goes back by `free`. */
+  int32_t (*alloc_aligned)(void* self, int32_t device, int32_t memory, uint64_t bytes, uint64_t alignment, void** out,
+                           pliant_error* error);
+  /* May be NULL; PLIANT_UNIMPLEMENTED where the device cannot. [any-thread] The stream is busy for at least
+   * `nanoseconds`, up to 10^12, of the device's clock, as with a computation of that length: what is behind it begins
+   * no sooner. Streams of other roles go on meanwhile. */
+  int32_t (*spend_async)(void* self, uint64_t nanoseconds, pliant_stream* stream, pliant_error* error);
+  /* May be NULL, as unregister_host then is; PLIANT_UNIMPLEMENTED where the device cannot, or not this memory.
+   * [any-thread] Memory that the program allocated itself is pinned from then on, for every device: copies run as with
+   * PLIANT_MEMORY_PINNED, and pointer_info says so. bytes > 0; ranges of work lie in it whole or not at all.
+   * PLIANT_INVALID_ARGUMENT where a part of it is registered
+   * already or was given by alloc, PLIANT_RESOURCE_EXHAUSTED where no more can be pinned. */
+  int32_t (*register_host)(void* self, void* pointer, uint64_t bytes, pliant_error* error);
+  /* The pointer that was registered: before its memory goes, and when no enqueued work uses it. Does nothing with any
+   * other. */
+  void (*unregister_host)(void* self, void* pointer);
 } pliant_accelerator;
 
 #ifdef __cplusplus

@@ -8,8 +8,12 @@
 //     std::string why_no_devices();                              // may be left out: told when there are none
 //     void digest_blocks(uint64_t* to, const void* from, uint64_t blocks, Stream&);  // may be left out; see the slot
 //     std::optional<PointerInfo> pointer_info(const void* pointer);  // may be left out; empty: memory it does not know
+//     void spend(uint64_t nanoseconds, Stream&);                 // may be left out; see the slot spend_async
+//     void register_host(void* pointer, uint64_t bytes);  // may be left out, and with it:
+//     void unregister_host(void* pointer);                // also of pointers that were not registered; throws nothing
 //     DeviceProperties device_properties(int32_t device);
 //     void* alloc(int32_t device, Memory memory, uint64_t bytes);
+//     void* alloc_aligned(int32_t device, Memory memory, uint64_t bytes, uint64_t alignment);  // may be left out
 //     void free(int32_t device, Memory memory, void* pointer);
 //     MemoryInfo memory_info(int32_t device);
 //     std::unique_ptr<Stream> make_stream(int32_t device, StreamUse);  // ~Stream waits for enqueued work
@@ -125,6 +129,13 @@ struct StreamUse {
   int32_t priority = PLIANT_PRIORITY_NORMAL;  ///< PLIANT_PRIORITY_*
 };
 
+/// What alloc gives at least, and what alloc_aligned may be asked for at most.
+inline constexpr uint64_t kLeastAlignment = 64;
+inline constexpr uint64_t kMostAlignment = 4096;
+
+/// That spend_async may be asked for at most.
+inline constexpr uint64_t kMostSpentNs = 1'000'000'000'000;
+
 struct MemoryInfo {
   uint64_t free_bytes = 0;
   uint64_t total_bytes = 0;
@@ -167,6 +178,13 @@ inline void memory_there(Memory memory, uint32_t capabilities) {
   if (memory == Memory::kWindow && (capabilities & PLIANT_CAP_WINDOW_MEMORY) == 0) {
     throw Failure(PLIANT_UNIMPLEMENTED, "this device has no PLIANT_MEMORY_WINDOW; use PLIANT_MEMORY_DEVICE");
   }
+}
+
+/// Of an allocation.
+inline void alignment(uint64_t value) {
+  require(value != 0 && (value & (value - 1)) == 0 && value <= kMostAlignment, [&] {
+    return "an alignment is a power of two up to " + std::to_string(kMostAlignment) + "; got " + std::to_string(value);
+  });
 }
 
 inline ReduceOp op(int32_t value) {
@@ -273,13 +291,18 @@ struct AcceleratorAdapter {
     });
   }
 
+  /// Throws unless the device exists and has such memory.
+  static Memory known_memory(T& plugin, int32_t device, int32_t memory) {
+    known_device(plugin, device);
+    const Memory kind = check::memory(memory);
+    if (kind >= Memory::kShared) check::memory_there(kind, plugin.device_properties(device).capabilities);
+    return kind;
+  }
   static int32_t alloc(void* self, int32_t device, int32_t memory, uint64_t bytes, void** out,
                        pliant_error* error) noexcept {
     return guarded(error, [&] {
       *out = nullptr;
-      known_device(device_of(self), device);
-      const Memory kind = check::memory(memory);
-      if (kind >= Memory::kShared) check::memory_there(kind, device_of(self).device_properties(device).capabilities);
+      const Memory kind = known_memory(device_of(self), device, memory);
       *out = device_of(self).alloc(device, kind, bytes);
     });
   }
@@ -468,6 +491,61 @@ struct AcceleratorAdapter {
     return nullptr;
   }
 
+  static int32_t alloc_aligned(void* self, int32_t device, int32_t memory, uint64_t bytes, uint64_t alignment,
+                               void** out, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      *out = nullptr;
+      const Memory kind = known_memory(device_of(self), device, memory);
+      check::alignment(alignment);
+      *out = device_of(self).alloc_aligned(device, kind, bytes, alignment);
+    });
+  }
+  static constexpr auto aligned_slot() -> decltype(&alloc_aligned) {
+    if constexpr (requires(T & plugin) { plugin.alloc_aligned(int32_t{}, Memory{}, uint64_t{}, uint64_t{}); }) {
+      return &alloc_aligned;
+    }
+    return nullptr;
+  }
+
+  static int32_t spend_async(void* self, uint64_t nanoseconds, pliant_stream* stream, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      require(nanoseconds <= kMostSpentNs, [&] {
+        return "a stream is busy for up to " + std::to_string(kMostSpentNs) + " ns at once; got " +
+               std::to_string(nanoseconds);
+      });
+      device_of(self).spend(nanoseconds, open(stream));
+    });
+  }
+  static constexpr auto spend_slot() -> decltype(&spend_async) {
+    if constexpr (requires(T & plugin, Stream & on) { plugin.spend(uint64_t{}, on); }) return &spend_async;
+    return nullptr;
+  }
+
+  static int32_t register_host(void* self, void* pointer, uint64_t bytes, pliant_error* error) noexcept {
+    return guarded(error, [&] {
+      require(pointer != nullptr && bytes != 0, "there is no memory to register: it is NULL or has 0 bytes");
+      require(bytes <= std::numeric_limits<uintptr_t>::max() - reinterpret_cast<uintptr_t>(pointer),
+              [&] { return std::to_string(bytes) + " bytes from there leave the address space"; });
+      device_of(self).register_host(pointer, bytes);
+    });
+  }
+  static void unregister_host(void* self, void* pointer) noexcept {
+    if (pointer == nullptr) return;
+    guarded(nullptr, [&] { device_of(self).unregister_host(pointer); });
+  }
+  static constexpr bool kRegisters = requires(T & plugin, void* pointer) {
+    plugin.register_host(pointer, uint64_t{});
+    plugin.unregister_host(pointer);
+  };
+  static constexpr auto register_slot() -> decltype(&register_host) {
+    if constexpr (kRegisters) return &register_host;
+    return nullptr;
+  }
+  static constexpr auto unregister_slot() -> decltype(&unregister_host) {
+    if constexpr (kRegisters) return &unregister_host;
+    return nullptr;
+  }
+
   static const void* vtable() noexcept {
     static const pliant_accelerator kTable{sizeof(pliant_accelerator),
                                            0,
@@ -495,7 +573,11 @@ struct AcceleratorAdapter {
                                            &host_function,
                                            why_slot(),
                                            digest_slot(),
-                                           pointer_slot()};
+                                           pointer_slot(),
+                                           aligned_slot(),
+                                           spend_slot(),
+                                           register_slot(),
+                                           unregister_slot()};
     return &kTable;
   }
 };

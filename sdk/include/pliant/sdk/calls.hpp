@@ -184,6 +184,11 @@ class OwnedMemory {
       : calls_(calls), device_(device), kind_(kind) {
     calls.must(&pliant_accelerator::alloc, device, kind, bytes, &pointer_);
   }
+  /// At a multiple of `alignment`: throws PLIANT_UNIMPLEMENTED where the plugin has no alloc_aligned.
+  OwnedMemory(const Calls<pliant_accelerator>& calls, int32_t device, int32_t kind, uint64_t bytes, uint64_t alignment)
+      : calls_(calls), device_(device), kind_(kind) {
+    calls.must(&pliant_accelerator::alloc_aligned, device, kind, bytes, alignment, &pointer_);
+  }
   ~OwnedMemory() { reset(); }
   OwnedMemory(OwnedMemory&& other) noexcept { *this = std::move(other); }
   OwnedMemory& operator=(OwnedMemory&& other) noexcept {

@@ -1,0 +1,156 @@
+// Memory at a multiple of what is asked for.
+#include <array>
+#include <initializer_list>
+#include <memory>
+#include <vector>
+
+#include "testkit/accelerator.hpp"
+#include "testkit/checks/accelerator_checks.hpp"
+
+namespace pliant::testkit {
+
+namespace {
+
+using Slots = pliant_accelerator;
+
+struct Kind {
+  int32_t memory;
+  const char* words;
+  uint32_t capability;  ///< 0: always there
+};
+constexpr std::array kKinds{Kind{PLIANT_MEMORY_DEVICE, "device memory", 0},
+                            Kind{PLIANT_MEMORY_PINNED, "pinned memory", 0},
+                            Kind{PLIANT_MEMORY_SHARED, "shared memory", PLIANT_CAP_SHARED_MEMORY},
+                            Kind{PLIANT_MEMORY_EXCHANGE, "exchange memory", PLIANT_CAP_EXCHANGE_MEMORY},
+                            Kind{PLIANT_MEMORY_WINDOW, "window memory", PLIANT_CAP_WINDOW_MEMORY}};
+
+/// Skips the check where the plugin aligns no memory.
+void require_slot(const Accelerator& accelerator) {
+  if (accelerator.slots().alloc_aligned == nullptr) skip("it does not have the optional alloc_aligned");
+}
+
+/// Memory of alloc_aligned, freed in time. Empty where the device has that kind, and does not align it.
+class AlignedMemory {
+ public:
+  AlignedMemory(const Accelerator& accelerator, int32_t kind, uint64_t bytes, uint64_t alignment, int32_t device = 0)
+      : accelerator_(accelerator), kind_(kind), device_(device) {
+    const Outcome made = accelerator.call(&Slots::alloc_aligned, device, kind, bytes, alignment, &pointer_);
+    if (made.status != PLIANT_UNIMPLEMENTED) must("alloc_aligned", made);
+    expect(made.ok() == (pointer_ != nullptr),
+           "alloc_aligned answered " + made.text() + (made.ok() ? " and gave NULL" : " and gave memory all the same"));
+  }
+  ~AlignedMemory() { accelerator_.slots().free(accelerator_.self(), device_, kind_, pointer_); }
+  AlignedMemory(const AlignedMemory&) = delete;
+  AlignedMemory& operator=(const AlignedMemory&) = delete;
+  [[nodiscard]] unsigned char* at(uint64_t offset = 0) const { return static_cast<unsigned char*>(pointer_) + offset; }
+  [[nodiscard]] bool is_there() const { return pointer_ != nullptr; }
+
+ private:
+  const Accelerator& accelerator_;
+  const int32_t kind_;
+  const int32_t device_;
+  void* pointer_ = nullptr;
+};
+
+/// Its first and last bytes keep what is written.
+void keeps(const Accelerator& accelerator, const AlignedMemory& memory, uint64_t bytes, const std::string& what) {
+  for (const uint64_t offset : {uint64_t{0}, bytes - 1}) {
+    const auto wrote = static_cast<unsigned char>(41 + offset % 100);
+    unsigned char got = 0;
+    accelerator.write(memory.at(offset), &wrote, 1);
+    accelerator.read(&got, memory.at(offset), 1);
+    expect(got == wrote, what + " do not keep what is written to byte " + std::to_string(offset));
+  }
+}
+
+void at_multiples(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  require_slot(accelerator);
+  for (int32_t device = 0; device < accelerator.devices(); ++device) {
+    for (const Kind& kind : kKinds) {
+      if (kind.capability != 0 && !accelerator.has(kind.capability)) continue;
+      std::vector<std::unique_ptr<AlignedMemory>> kept;  // neighbours, so that one lucky address is not enough
+      for (const uint64_t alignment : std::initializer_list<uint64_t>{1, 64, 128, 512, 4096}) {
+        for (const uint64_t bytes : std::initializer_list<uint64_t>{1, 100, 4096, 5000, 1000003, 5000000}) {
+          kept.push_back(std::make_unique<AlignedMemory>(accelerator, kind.memory, bytes, alignment, device));
+          const AlignedMemory& memory = *kept.back();
+          if (!memory.is_there()) continue;
+          const std::string what = std::to_string(bytes) + " bytes of " + kind.words;
+          const auto address = reinterpret_cast<uintptr_t>(memory.at());
+          expect(address % alignment == 0, what + " lie at an address that is a multiple of " +
+                                               std::to_string(address & (~address + 1)) + " only; " +
+                                               std::to_string(alignment) + " was asked for");
+          keeps(accelerator, memory, bytes, what);
+        }
+      }
+    }
+  }
+}
+
+void refused(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  require_slot(accelerator);
+  const auto refusal = [&](int32_t device, int32_t kind, uint64_t bytes, uint64_t alignment) {
+    void* pointer = nullptr;
+    Outcome outcome = accelerator.call(&Slots::alloc_aligned, device, kind, bytes, alignment, &pointer);
+    const std::string what = "alloc_aligned of " + std::to_string(bytes) + " bytes at a multiple of " +
+                             std::to_string(alignment) + " answered " + outcome.text();
+    expect(!outcome.ok() && pointer == nullptr, what + (outcome.ok() ? "" : " and gave memory all the same"));
+    expect(!outcome.message.empty(), what + " without a message");
+    return outcome.status;
+  };
+  for (const uint64_t alignment : std::initializer_list<uint64_t>{0, 3, 96, 4097, 8192, uint64_t{1} << 63U}) {
+    expect(refusal(0, PLIANT_MEMORY_DEVICE, 64, alignment) == PLIANT_INVALID_ARGUMENT,
+           "an alignment that is no power of two up to 4096 is not refused as PLIANT_INVALID_ARGUMENT");
+  }
+  expect(refusal(accelerator.devices(), PLIANT_MEMORY_DEVICE, 64, 4096) == PLIANT_INVALID_ARGUMENT,
+         "alloc_aligned on a device that there is not is not refused as PLIANT_INVALID_ARGUMENT");
+  expect(refusal(0, 42, 64, 4096) == PLIANT_INVALID_ARGUMENT,
+         "alloc_aligned of memory of no kind is not refused as PLIANT_INVALID_ARGUMENT");
+  if (!AlignedMemory(accelerator, PLIANT_MEMORY_DEVICE, 64, 4096).is_there()) return;
+  for (const uint64_t bytes : {uint64_t{1} << 62U, ~uint64_t{0}}) {
+    expect(refusal(0, PLIANT_MEMORY_DEVICE, bytes, 4096) == PLIANT_RESOURCE_EXHAUSTED,
+           "more aligned memory than there is is not refused as PLIANT_RESOURCE_EXHAUSTED");
+  }
+}
+
+/// A figure that is less by half of what was taken says that it does not come back.
+void returned(const Subject& subject) {
+  const Accelerator accelerator(subject);
+  require_slot(accelerator);
+  constexpr uint64_t kBytes = uint64_t{1} << 20U;
+  constexpr uint64_t kTimes = 200;
+  const auto free_bytes = [&] {
+    uint64_t left = 0;
+    uint64_t all = 0;
+    must("memory_info", accelerator.call(&Slots::memory_info, 0, &left, &all));
+    return left;
+  };
+  const auto take_and_give = [&](uint64_t times) {
+    for (uint64_t i = 0; i < times; ++i) {
+      const AlignedMemory memory(accelerator, PLIANT_MEMORY_DEVICE, kBytes, 4096);
+      if (!memory.is_there()) skip("it does not align device memory");
+    }
+  };
+  take_and_give(4);  // what a pool keeps it has by now
+  const uint64_t before = free_bytes();
+  take_and_give(kTimes);
+  const uint64_t after = free_bytes();
+  const uint64_t lost = before > after ? before - after : 0;
+  expect(lost < kTimes / 2 * kBytes, "after " + std::to_string(kTimes) +
+                                         " aligned pieces of 1 MiB were taken and freed, " + std::to_string(lost) +
+                                         " bytes less are free than before");
+}
+
+}  // namespace
+
+std::vector<Check> alignment_checks() {
+  return {
+      {"memory.alignment", "alloc_aligned gives memory at a multiple of what it is asked for", at_multiples},
+      {"memory.alignment_refused", "alignments that are none, and more memory than there is, are refused in words",
+       refused},
+      {"memory.alignment_returned", "aligned memory that is freed is free again", returned},
+  };
+}
+
+}  // namespace pliant::testkit
