@@ -87,7 +87,7 @@ void at_multiples(const Subject& subject) {
   }
 }
 
-void refused(const Subject& subject) {
+void odd_alignments(const Subject& subject) {
   const Accelerator accelerator(subject);
   require_slot(accelerator);
   const auto refusal = [&](int32_t device, int32_t kind, uint64_t bytes, uint64_t alignment) {
@@ -148,7 +148,7 @@ std::vector<Check> alignment_checks() {
   return {
       {"memory.alignment", "alloc_aligned gives memory at a multiple of what it is asked for", at_multiples},
       {"memory.alignment_refused", "alignments that are none, and more memory than there is, are refused in words",
-       refused},
+       odd_alignments},
       {"memory.alignment_returned", "aligned memory that is freed is free again", returned},
   };
 }

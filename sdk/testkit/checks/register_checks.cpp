@@ -15,12 +15,12 @@ namespace {
 using Slots = pliant_accelerator;
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kBytes = 16 * kPage;
+constexpr uint64_t kRegistered = 16 * kPage;
 
 /// Whole pages of the program, so that a driver which pins pages pins nothing else.
 class OwnPages {
  public:
-  explicit OwnPages(uint64_t bytes = kBytes) : memory_(std::aligned_alloc(kPage, bytes)) {
+  explicit OwnPages(uint64_t bytes = kRegistered) : memory_(std::aligned_alloc(kPage, bytes)) {
     if (memory_ == nullptr) skip("there is no memory for it");
   }
   ~OwnPages() { std::free(memory_); }
@@ -69,7 +69,7 @@ pliant_pointer_info info_of(const Accelerator& accelerator, const void* pointer)
   return found;
 }
 
-void known(const Subject& subject) {
+void known_as_pinned(const Subject& subject) {
   const Accelerator accelerator(subject);
   const OwnPages pages;
   const unsigned char* const begin = pages.at(kPage);
@@ -94,11 +94,11 @@ void known(const Subject& subject) {
 void copies(const Subject& subject) {
   const Accelerator accelerator(subject);
   const OwnPages pages;
-  const Registered held(accelerator, pages.at(), kBytes);
-  const Memory device(accelerator, kBytes);
+  const Registered held(accelerator, pages.at(), kRegistered);
+  const Memory device(accelerator, kRegistered);
   const Stream stream(accelerator);
-  const Bytes wanted = drawn_bytes(subject.seed, 1, kBytes);
-  std::memcpy(pages.at(), wanted.data(), kBytes);
+  const Bytes wanted = drawn_bytes(subject.seed, 1, kRegistered);
+  std::memcpy(pages.at(), wanted.data(), kRegistered);
   const auto copy = [&](void* to, const void* from, uint64_t bytes) {
     must("copy_async", accelerator.call(&Slots::copy_async, to, from, bytes, stream));
   };
@@ -106,21 +106,21 @@ void copies(const Subject& subject) {
     Gate gate;
     gate.hold(accelerator, stream);
     returns_soon("copies between registered memory and the device, on a stream that stands,", [&] {
-      copy(device.at(), pages.at(), kBytes);
+      copy(device.at(), pages.at(), kRegistered);
       copy(pages.at(1), device.at(kPage + 3), kPage);
     });
     expect(!stream.done(), "stream_query says that a stream is done while a host function on it waits");
   }
   stream.wait();
-  Bytes got(kBytes);
-  accelerator.read(got.data(), device.at(), kBytes);
+  Bytes got(kRegistered);
+  accelerator.read(got.data(), device.at(), kRegistered);
   expect(got == wanted, "a copy from registered memory to the device moves other bytes");
   const bool back = std::equal(pages.at(1), pages.at(1) + kPage, wanted.begin() + kPage + 3);
   expect(back && *pages.at() == wanted[0] && *pages.at(kPage + 1) == wanted[kPage + 1],
          "a copy from the device to the middle of registered memory moves other bytes");
 }
 
-void refused(const Subject& subject) {
+void odd_registrations(const Subject& subject) {
   const Accelerator accelerator(subject);
   const OwnPages pages;
   const Registered held(accelerator, pages.at(kPage), 4 * kPage);
@@ -177,9 +177,9 @@ void many(const Subject& subject) {
 
 std::vector<Check> register_checks() {
   return {
-      {"register.known", "registered memory is pinned memory, and none once it is unregistered", known},
+      {"register.known", "registered memory is pinned memory, and none once it is unregistered", known_as_pinned},
       {"register.copies", "copies from and to registered memory return at once and move its bytes", copies},
-      {"register.refused", "memory that is registered already, or given by alloc, is refused in words", refused},
+      {"register.refused", "memory that is registered already, or given by alloc, is refused in words", odd_registrations},
       {"register.stays", "memory stays registered whatever other pointers are unregistered", stays},
       {"register.many", "memory is registered and unregistered again and again, side by side", many},
   };

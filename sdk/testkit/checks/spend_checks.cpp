@@ -102,7 +102,7 @@ void beside(const Subject& subject) {
        " s: it does not go on meanwhile");
 }
 
-void refused(const Subject& subject) {
+void odd_spendings(const Subject& subject) {
   const Accelerator accelerator(subject);
   const Stream stream(accelerator);
   spend(accelerator, 0, stream);  // skips where it cannot
@@ -123,7 +123,7 @@ std::vector<Check> spend_checks() {
       {"spend.length", "a stream is busy for as long as it is told, counted from when it comes to that", as_long},
       {"spend.order", "spend_async returns at once, and what is behind it waits and runs", in_order},
       {"spend.beside", "streams of other roles go on while a stream is busy", beside},
-      {"spend.refused", "no stream, and more than 10^12 nanoseconds, are refused", refused},
+      {"spend.refused", "no stream, and more than 10^12 nanoseconds, are refused", odd_spendings},
   };
 }
 
