@@ -13,19 +13,19 @@ namespace {
 
 using Slots = pliant_accelerator;
 
-struct Kind {
+struct AlignedKind {
   int32_t memory;
   const char* words;
   uint32_t capability;  ///< 0: always there
 };
-constexpr std::array kKinds{Kind{PLIANT_MEMORY_DEVICE, "device memory", 0},
-                            Kind{PLIANT_MEMORY_PINNED, "pinned memory", 0},
-                            Kind{PLIANT_MEMORY_SHARED, "shared memory", PLIANT_CAP_SHARED_MEMORY},
-                            Kind{PLIANT_MEMORY_EXCHANGE, "exchange memory", PLIANT_CAP_EXCHANGE_MEMORY},
-                            Kind{PLIANT_MEMORY_WINDOW, "window memory", PLIANT_CAP_WINDOW_MEMORY}};
+constexpr std::array kAlignedKinds{AlignedKind{PLIANT_MEMORY_DEVICE, "device memory", 0},
+                                   AlignedKind{PLIANT_MEMORY_PINNED, "pinned memory", 0},
+                                   AlignedKind{PLIANT_MEMORY_SHARED, "shared memory", PLIANT_CAP_SHARED_MEMORY},
+                                   AlignedKind{PLIANT_MEMORY_EXCHANGE, "exchange memory", PLIANT_CAP_EXCHANGE_MEMORY},
+                                   AlignedKind{PLIANT_MEMORY_WINDOW, "window memory", PLIANT_CAP_WINDOW_MEMORY}};
 
 /// Skips the check where the plugin aligns no memory.
-void require_slot(const Accelerator& accelerator) {
+void require_alignment(const Accelerator& accelerator) {
   if (accelerator.slots().alloc_aligned == nullptr) skip("it does not have the optional alloc_aligned");
 }
 
@@ -53,7 +53,7 @@ class AlignedMemory {
 };
 
 /// Its first and last bytes keep what is written.
-void keeps(const Accelerator& accelerator, const AlignedMemory& memory, uint64_t bytes, const std::string& what) {
+void keeps_bytes(const Accelerator& accelerator, const AlignedMemory& memory, uint64_t bytes, const std::string& what) {
   for (const uint64_t offset : {uint64_t{0}, bytes - 1}) {
     const auto wrote = static_cast<unsigned char>(41 + offset % 100);
     unsigned char got = 0;
@@ -65,9 +65,10 @@ void keeps(const Accelerator& accelerator, const AlignedMemory& memory, uint64_t
 
 void at_multiples(const Subject& subject) {
   const Accelerator accelerator(subject);
-  require_slot(accelerator);
+  require_alignment(accelerator);
+  bool is_any = false;
   for (int32_t device = 0; device < accelerator.devices(); ++device) {
-    for (const Kind& kind : kKinds) {
+    for (const AlignedKind& kind : kAlignedKinds) {
       if (kind.capability != 0 && !accelerator.has(kind.capability)) continue;
       std::vector<std::unique_ptr<AlignedMemory>> kept;  // neighbours, so that one lucky address is not enough
       for (const uint64_t alignment : std::initializer_list<uint64_t>{1, 64, 128, 512, 4096}) {
@@ -75,21 +76,23 @@ void at_multiples(const Subject& subject) {
           kept.push_back(std::make_unique<AlignedMemory>(accelerator, kind.memory, bytes, alignment, device));
           const AlignedMemory& memory = *kept.back();
           if (!memory.is_there()) continue;
+          is_any = true;
           const std::string what = std::to_string(bytes) + " bytes of " + kind.words;
           const auto address = reinterpret_cast<uintptr_t>(memory.at());
           expect(address % alignment == 0, what + " lie at an address that is a multiple of " +
                                                std::to_string(address & (~address + 1)) + " only; " +
                                                std::to_string(alignment) + " was asked for");
-          keeps(accelerator, memory, bytes, what);
+          keeps_bytes(accelerator, memory, bytes, what);
         }
       }
     }
   }
+  if (!is_any) skip("it aligns no memory");
 }
 
-void odd_alignments(const Subject& subject) {
+void alignment_refused(const Subject& subject) {
   const Accelerator accelerator(subject);
-  require_slot(accelerator);
+  require_alignment(accelerator);
   const auto refusal = [&](int32_t device, int32_t kind, uint64_t bytes, uint64_t alignment) {
     void* pointer = nullptr;
     Outcome outcome = accelerator.call(&Slots::alloc_aligned, device, kind, bytes, alignment, &pointer);
@@ -115,9 +118,9 @@ void odd_alignments(const Subject& subject) {
 }
 
 /// A figure that is less by half of what was taken says that it does not come back.
-void returned(const Subject& subject) {
+void aligned_returned(const Subject& subject) {
   const Accelerator accelerator(subject);
-  require_slot(accelerator);
+  require_alignment(accelerator);
   constexpr uint64_t kBytes = uint64_t{1} << 20U;
   constexpr uint64_t kTimes = 200;
   const auto free_bytes = [&] {
@@ -148,8 +151,8 @@ std::vector<Check> alignment_checks() {
   return {
       {"memory.alignment", "alloc_aligned gives memory at a multiple of what it is asked for", at_multiples},
       {"memory.alignment_refused", "alignments that are none, and more memory than there is, are refused in words",
-       odd_alignments},
-      {"memory.alignment_returned", "aligned memory that is freed is free again", returned},
+       alignment_refused},
+      {"memory.alignment_returned", "aligned memory that is freed is free again", aligned_returned},
   };
 }
 

@@ -14,13 +14,13 @@ namespace {
 
 using Slots = pliant_accelerator;
 
-constexpr uint64_t kPage = 4096;
-constexpr uint64_t kRegistered = 16 * kPage;
+constexpr uint64_t kOwnPage = 4096;
+constexpr uint64_t kOwnBytes = 16 * kOwnPage;
 
 /// Whole pages of the program, so that a driver which pins pages pins nothing else.
 class OwnPages {
  public:
-  explicit OwnPages(uint64_t bytes = kRegistered) : memory_(std::aligned_alloc(kPage, bytes)) {
+  explicit OwnPages(uint64_t bytes = kOwnBytes) : memory_(std::aligned_alloc(kOwnPage, bytes)) {
     if (memory_ == nullptr) skip("there is no memory for it");
   }
   ~OwnPages() { std::free(memory_); }
@@ -61,7 +61,7 @@ class Registered {
 };
 
 /// PLIANT_MEMORY_* of what is there, 0 for none; empty base and device where there is none.
-pliant_pointer_info info_of(const Accelerator& accelerator, const void* pointer) {
+pliant_pointer_info told_of(const Accelerator& accelerator, const void* pointer) {
   if (accelerator.slots().pointer_info == nullptr) skip("it does not have the optional pointer_info");
   pliant_pointer_info found{};
   found.struct_size = sizeof(found);
@@ -69,16 +69,16 @@ pliant_pointer_info info_of(const Accelerator& accelerator, const void* pointer)
   return found;
 }
 
-void known_as_pinned(const Subject& subject) {
+void registered_known(const Subject& subject) {
   const Accelerator accelerator(subject);
   const OwnPages pages;
-  const unsigned char* const begin = pages.at(kPage);
-  constexpr uint64_t kLength = 3 * kPage;
+  const unsigned char* const begin = pages.at(kOwnPage);
+  constexpr uint64_t kLength = 3 * kOwnPage;
   for (int round = 0; round < 3; ++round) {
     {
       const Registered held(accelerator, begin, kLength);
-      for (const uint64_t offset : std::initializer_list<uint64_t>{0, 1, kPage, kLength - 1}) {
-        const pliant_pointer_info found = info_of(accelerator, begin + offset);
+      for (const uint64_t offset : std::initializer_list<uint64_t>{0, 1, kOwnPage, kLength - 1}) {
+        const pliant_pointer_info found = told_of(accelerator, begin + offset);
         const std::string what = "byte " + std::to_string(offset) + " of registered memory";
         expect(found.memory == PLIANT_MEMORY_PINNED, "pointer_info takes " + what + " for memory of kind " +
                                                          std::to_string(found.memory) + ", not for pinned memory");
@@ -87,18 +87,18 @@ void known_as_pinned(const Subject& subject) {
         expect(holds, "pointer_info tells a range of " + what + " that does not hold all that was registered");
       }
     }
-    expect(info_of(accelerator, begin).memory == 0, "pointer_info knows memory that is registered no more");
+    expect(told_of(accelerator, begin).memory == 0, "pointer_info knows memory that is registered no more");
   }
 }
 
-void copies(const Subject& subject) {
+void registered_copies(const Subject& subject) {
   const Accelerator accelerator(subject);
   const OwnPages pages;
-  const Registered held(accelerator, pages.at(), kRegistered);
-  const Memory device(accelerator, kRegistered);
+  const Registered held(accelerator, pages.at(), kOwnBytes);
+  const Memory device(accelerator, kOwnBytes);
   const Stream stream(accelerator);
-  const Bytes wanted = drawn_bytes(subject.seed, 1, kRegistered);
-  std::memcpy(pages.at(), wanted.data(), kRegistered);
+  const Bytes wanted = drawn_bytes(subject.seed, 1, kOwnBytes);
+  std::memcpy(pages.at(), wanted.data(), kOwnBytes);
   const auto copy = [&](void* to, const void* from, uint64_t bytes) {
     must("copy_async", accelerator.call(&Slots::copy_async, to, from, bytes, stream));
   };
@@ -106,24 +106,24 @@ void copies(const Subject& subject) {
     Gate gate;
     gate.hold(accelerator, stream);
     returns_soon("copies between registered memory and the device, on a stream that stands,", [&] {
-      copy(device.at(), pages.at(), kRegistered);
-      copy(pages.at(1), device.at(kPage + 3), kPage);
+      copy(device.at(), pages.at(), kOwnBytes);
+      copy(pages.at(1), device.at(kOwnPage + 3), kOwnPage);
     });
     expect(!stream.done(), "stream_query says that a stream is done while a host function on it waits");
   }
   stream.wait();
-  Bytes got(kRegistered);
-  accelerator.read(got.data(), device.at(), kRegistered);
+  Bytes got(kOwnBytes);
+  accelerator.read(got.data(), device.at(), kOwnBytes);
   expect(got == wanted, "a copy from registered memory to the device moves other bytes");
-  const bool back = std::equal(pages.at(1), pages.at(1) + kPage, wanted.begin() + kPage + 3);
-  expect(back && *pages.at() == wanted[0] && *pages.at(kPage + 1) == wanted[kPage + 1],
+  const bool back = std::equal(pages.at(1), pages.at(1) + kOwnPage, wanted.begin() + kOwnPage + 3);
+  expect(back && *pages.at() == wanted[0] && *pages.at(kOwnPage + 1) == wanted[kOwnPage + 1],
          "a copy from the device to the middle of registered memory moves other bytes");
 }
 
-void odd_registrations(const Subject& subject) {
+void registered_refused(const Subject& subject) {
   const Accelerator accelerator(subject);
   const OwnPages pages;
-  const Registered held(accelerator, pages.at(kPage), 4 * kPage);
+  const Registered held(accelerator, pages.at(kOwnPage), 4 * kOwnPage);
   const auto refuses = [&](const void* pointer, uint64_t bytes, const std::string& what) {
     const Outcome outcome = registered(accelerator, pointer, bytes);
     expect(outcome.status == PLIANT_INVALID_ARGUMENT && !outcome.message.empty(),
@@ -131,23 +131,23 @@ void odd_registrations(const Subject& subject) {
   };
   refuses(nullptr, 64, "NULL");
   refuses(pages.at(), 0, "0 bytes");
-  refuses(pages.at(kPage), 4 * kPage, "memory that is registered already");
-  refuses(pages.at(2 * kPage), kPage, "a part of registered memory");
-  refuses(pages.at(), 2 * kPage, "memory whose end is registered already");
-  const Memory pinned(accelerator, kPage, PLIANT_MEMORY_PINNED);
+  refuses(pages.at(kOwnPage), 4 * kOwnPage, "memory that is registered already");
+  refuses(pages.at(2 * kOwnPage), kOwnPage, "a part of registered memory");
+  refuses(pages.at(), 2 * kOwnPage, "memory whose end is registered already");
+  const Memory pinned(accelerator, kOwnPage, PLIANT_MEMORY_PINNED);
   refuses(pinned.at(), 64, "pinned memory that alloc gave");
 }
 
 /// Until it is unregistered by the pointer that it was registered with.
-void stays(const Subject& subject) {
+void registered_stays(const Subject& subject) {
   const Accelerator accelerator(subject);
   const OwnPages pages;
-  const Registered held(accelerator, pages.at(), 2 * kPage);
+  const Registered held(accelerator, pages.at(), 2 * kOwnPage);
   for (const unsigned char* const other :
-       {static_cast<unsigned char*>(nullptr), pages.at(8), pages.at(kPage), pages.at(2 * kPage)}) {
+       {static_cast<unsigned char*>(nullptr), pages.at(8), pages.at(kOwnPage), pages.at(2 * kOwnPage)}) {
     unregister(accelerator, other);
   }
-  const Outcome again = registered(accelerator, pages.at(), 2 * kPage);
+  const Outcome again = registered(accelerator, pages.at(), 2 * kOwnPage);
   expect(again.status == PLIANT_INVALID_ARGUMENT,
          "unregister_host of other pointers took memory that stays registered: it can be registered again");
   const Memory device(accelerator, 64);
@@ -155,21 +155,21 @@ void stays(const Subject& subject) {
 }
 
 /// The program may free its memory, and another piece of it may come to lie there.
-void many(const Subject& subject) {
+void registered_many(const Subject& subject) {
   const Accelerator accelerator(subject);
-  const Memory device(accelerator, kPage);
+  const Memory device(accelerator, kOwnPage);
   const Stream stream(accelerator);
   for (int i = 0; i < 100; ++i) {
-    const OwnPages pages(2 * kPage);
-    const Registered first(accelerator, pages.at(), kPage);
-    const Registered second(accelerator, pages.at(kPage), kPage);
-    std::memset(pages.at(), i, 2 * kPage);
-    const void* const from = pages.at(kPage);
-    must("copy_async", accelerator.call(&Slots::copy_async, static_cast<void*>(device.at()), from, kPage, stream));
+    const OwnPages pages(2 * kOwnPage);
+    const Registered first(accelerator, pages.at(), kOwnPage);
+    const Registered second(accelerator, pages.at(kOwnPage), kOwnPage);
+    std::memset(pages.at(), i, 2 * kOwnPage);
+    const void* const from = pages.at(kOwnPage);
+    must("copy_async", accelerator.call(&Slots::copy_async, static_cast<void*>(device.at()), from, kOwnPage, stream));
     stream.wait();
   }
   unsigned char last = 0;
-  accelerator.read(&last, device.at(kPage - 1), 1);
+  accelerator.read(&last, device.at(kOwnPage - 1), 1);
   expect(last == 99, "a copy from memory that was registered for the hundredth time moves other bytes");
 }
 
@@ -177,11 +177,12 @@ void many(const Subject& subject) {
 
 std::vector<Check> register_checks() {
   return {
-      {"register.known", "registered memory is pinned memory, and none once it is unregistered", known_as_pinned},
-      {"register.copies", "copies from and to registered memory return at once and move its bytes", copies},
-      {"register.refused", "memory that is registered already, or given by alloc, is refused in words", odd_registrations},
-      {"register.stays", "memory stays registered whatever other pointers are unregistered", stays},
-      {"register.many", "memory is registered and unregistered again and again, side by side", many},
+      {"register.known", "registered memory is pinned memory, and none once it is unregistered", registered_known},
+      {"register.copies", "copies from and to registered memory return at once and move its bytes", registered_copies},
+      {"register.refused", "memory that is registered already, or given by alloc, is refused in words",
+       registered_refused},
+      {"register.stays", "memory stays registered whatever other pointers are unregistered", registered_stays},
+      {"register.many", "memory is registered and unregistered again and again, side by side", registered_many},
   };
 }
 

@@ -29,7 +29,7 @@ double seconds_between(const Accelerator& accelerator, const Event& begin, const
 }
 
 /// Twice, so that the second does not count from when it was enqueued.
-void as_long(const Subject& subject) {
+void spent_as_long(const Subject& subject) {
   const Accelerator accelerator(subject);
   const Stream stream(accelerator);
   constexpr uint64_t kLength = 20 * kMs;
@@ -54,7 +54,7 @@ void as_long(const Subject& subject) {
   }
 }
 
-void in_order(const Subject& subject) {
+void spent_in_order(const Subject& subject) {
   const Accelerator accelerator(subject);
   const Stream held(accelerator);
   const Memory memory(accelerator, kOrderBytes);
@@ -71,7 +71,7 @@ void in_order(const Subject& subject) {
 }
 
 /// Seconds that a fill on a stream for gathers ends after a stream for computations has begun to spend 200 ms.
-double beside_once(const Accelerator& accelerator, double& spent) {
+double spent_beside_once(const Accelerator& accelerator, double& spent) {
   const Stream computes(accelerator);
   const Stream gathers(accelerator, 0, PLIANT_STREAM_GATHER);
   const Memory memory(accelerator, kOrderBytes);
@@ -89,12 +89,12 @@ double beside_once(const Accelerator& accelerator, double& spent) {
 }
 
 /// A machine that is busy may keep the other stream waiting; of several times it will not.
-void beside(const Subject& subject) {
+void spent_beside(const Subject& subject) {
   const Accelerator accelerator(subject);
   double spent = 0;
   double filled = 0;
   for (int i = 0; i < 4; ++i) {
-    filled = beside_once(accelerator, spent);
+    filled = spent_beside_once(accelerator, spent);
     if (filled < spent / 2) return;
   }
   fail("a fill on a stream for gathers ends " + std::to_string(filled) +
@@ -102,7 +102,7 @@ void beside(const Subject& subject) {
        " s: it does not go on meanwhile");
 }
 
-void odd_spendings(const Subject& subject) {
+void spend_refused(const Subject& subject) {
   const Accelerator accelerator(subject);
   const Stream stream(accelerator);
   spend(accelerator, 0, stream);  // skips where it cannot
@@ -120,10 +120,10 @@ void odd_spendings(const Subject& subject) {
 
 std::vector<Check> spend_checks() {
   return {
-      {"spend.length", "a stream is busy for as long as it is told, counted from when it comes to that", as_long},
-      {"spend.order", "spend_async returns at once, and what is behind it waits and runs", in_order},
-      {"spend.beside", "streams of other roles go on while a stream is busy", beside},
-      {"spend.refused", "no stream, and more than 10^12 nanoseconds, are refused", odd_spendings},
+      {"spend.length", "a stream is busy for as long as it is told, counted from when it comes to that", spent_as_long},
+      {"spend.order", "spend_async returns at once, and what is behind it waits and runs", spent_in_order},
+      {"spend.beside", "streams of other roles go on while a stream is busy", spent_beside},
+      {"spend.refused", "no stream, and more than 10^12 nanoseconds, are refused", spend_refused},
   };
 }
 
