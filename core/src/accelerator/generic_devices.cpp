@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "accelerator/generic_comm.hpp"
 #include "accelerator/generic_pieces.hpp"
