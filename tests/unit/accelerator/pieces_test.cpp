@@ -206,7 +206,7 @@ TEST_CASE("what a rank has packed is found in the array, cut where it does not l
         CHECK(one.count > 0);
         for (uint64_t i = 0; i < one.count; ++i) seen.push_back(one.offset + i);
       });
-      CHECK(seen == std::vector<uint64_t>(&places[first], &places[first] + count));
+      CHECK(seen == std::vector<uint64_t>(std::begin(places) + first, std::begin(places) + first + count));
     }
   }
   const Table moved{{1, 0, 2, 3}, {0, 0, 5, 4}, {1, 0, 9, 3}, {0, 0, 13, 1}};
