@@ -1,6 +1,7 @@
 // Arrays that lie with several ranks, gathered and scattered by a table: chunk by chunk, and between windows.
 #include <numeric>
 
+#include "pliant/sdk/pieces.hpp"
 #include "window_memory.hpp"
 
 using namespace pliant_test;
@@ -183,4 +184,32 @@ TEST_CASE("ranks whose tables of pieces differ are told so, and none hangs") {
     CHECK(both.find(std::string(gathers ? "gather_pieces" : "scatter_pieces") + " of 20 f32 in all (pieces: digest ") !=
           std::string::npos);
   }
+}
+
+TEST_CASE("what a rank has packed is found in the array, cut where it does not lie side by side") {
+  const Table given{{1, 0, 2, 3}, {0, 0, 5, 4}, {1, 0, 9, 0}, {1, 0, 10, 2}, {1, 0, 12, 1}, {0, 0, 13, 1}};
+  const pliant::sdk::PieceTable table(given, 3);
+  CHECK(table.owned(0) == 5);
+  CHECK(table.owned(1) == 6);
+  CHECK(table.owned(2) == 0);
+  CHECK(table.most_owned() == 6);
+  CHECK(table.total() == 11);
+  CHECK(table.end() == 14);
+  CHECK(table.of(1).size() == 2);  // neighbours of one rank are one piece
+  CHECK(table.ascending().size() == 4);
+  const uint64_t places[] = {2, 3, 4, 10, 11, 12};
+  for (uint64_t first = 0; first <= 6; ++first) {
+    for (uint64_t count = 0; first + count <= 6; ++count) {
+      std::vector<uint64_t> seen;
+      table.each(1, first, count, [&](const pliant::sdk::PieceTable::Piece& one) {
+        CHECK(one.packed == first + seen.size());
+        CHECK(one.count > 0);
+        for (uint64_t i = 0; i < one.count; ++i) seen.push_back(one.offset + i);
+      });
+      CHECK(seen == std::vector<uint64_t>(std::begin(places) + first, std::begin(places) + first + count));
+    }
+  }
+  const Table moved{{1, 0, 2, 3}, {0, 0, 5, 4}, {1, 0, 9, 3}, {0, 0, 13, 1}};
+  CHECK(table.digest() != pliant::sdk::PieceTable(moved, 3).digest());
+  CHECK(table.digest() == pliant::sdk::PieceTable(table.ascending(), 3).digest());
 }
