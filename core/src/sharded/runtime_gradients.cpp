@@ -251,6 +251,7 @@ GradientFacts Runtime::finish_gradient(double scale) {
 
 void Runtime::update(const std::function<void(const ShardRange&)>& each) {
   std::vector<float*> states(state_names_.size());
+  shards_.begin_change();
   for (uint32_t parameter = 0; parameter < model.parameters().size(); ++parameter) {
     const ParameterRow& row = model.parameter(parameter);
     if (row.frozen || row.elements == 0) continue;
@@ -267,6 +268,7 @@ void Runtime::update(const std::function<void(const ShardRange&)>& each) {
     }
   }
   follow_program();
+  shards_.end_change(after_update_);
   is_cast_ = false;
 }
 
