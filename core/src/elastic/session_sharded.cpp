@@ -38,6 +38,7 @@ elastic::Formed Session::State::form_shards() {
     sharded->enter_group(group);
     if (!form.restore.empty()) {
       load_snapshot();
+      sharded->stamp(applied);
     } else {
       sharded->initialise();
       std::istringstream in(first_rest);
@@ -54,7 +55,7 @@ elastic::Formed Session::State::form_shards() {
   const std::vector<int32_t> was(form.was.begin(), form.was.end());
   const auto from = or_throw(sharded::Ownership::load(form.owners));
   const int64_t holds = applied;
-  const uint64_t sent = sharded->enter_group(group, from, was, static_cast<int32_t>(form.stay), [&] {
+  const uint64_t sent = sharded->enter_group(group, from, was, static_cast<int32_t>(form.stay), holds, [&] {
     applied = -1;  // until all of it has moved
     channel.send(elastic::Copying{form.generation, true});
     strike(elastic::InjectionPoint::kCopy);
@@ -102,6 +103,7 @@ void Session::State::write_part(const std::string& file) {
   program->save(rest);
   parts_of = {file, form.generation, std::move(header), std::move(rest).str()};
   const auto write = [&]() -> Result<> {
+    sharded->require_step(applied);
     auto draft = elastic::SnapshotDraft::open(elastic::draft_of(directory.path() / file, form.generation));
     if (!draft) return failed(std::move(draft));
     const uint64_t array_bytes = sharded->model.elements() * sizeof(float);
@@ -141,15 +143,8 @@ void Session::State::finish_snapshot(const elastic::Assemble& order) {
 }
 
 void Session::State::take_digest_of_shards() {
-  shard_digests.clear();
-  for (size_t number = 0; number < names_of_shards().size(); ++number) {
-    uint64_t sum = 0;
-    for (const sharded::ShardRun& run : sharded->runs(number)) {
-      sum += array_digests->digest_of(run.at, run.count * sizeof(float),
-                                      run.first * sizeof(float) / elastic::DigestOfBytes::kBlockBytes);
-    }
-    shard_digests.push_back(sum);
-  }
+  sharded->require_step(applied);
+  shard_digests = sharded->digests();
 }
 
 elastic::StateDigest Session::State::digest_of_shards() {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/array_digests.hpp"
 #include "elastic/channel.hpp"
 #include "elastic/reduction.hpp"
 #include "elastic/run_directory.hpp"
@@ -86,7 +87,7 @@ struct Session::State {
   std::optional<elastic::Staging> staging;  // before the streams, whose work uses it
   std::optional<Stream> stream;             // of collectives
   std::optional<Stream> program_stream;
-  std::optional<elastic::ArrayDigests> array_digests;
+  std::optional<data::ArrayDigests> array_digests;
   TrainingState* program = nullptr;
   std::optional<elastic::StateArrays> arrays;  // of program
   std::optional<Batches> batches;

@@ -16,13 +16,7 @@ namespace pliant::elastic {
 namespace {
 
 using data::mix64;
-
-/// Blocks whose digests the device gives at once: those of 256 MiB.
-constexpr uint64_t kBlocksAtOnce = uint64_t{1} << 18U;
-
-uint64_t value_of_block(uint64_t digest, uint64_t place) {
-  return mix64(digest ^ mix64(place));
-}
+using data::value_of_block;
 
 /// What is written to it goes into the digest and nowhere else.
 class DigestSink final : public std::streambuf {
@@ -90,10 +84,6 @@ void DigestOfBytes::add(const void* data, uint64_t bytes) {
   }
 }
 
-void DigestOfBytes::add_blocks(const uint64_t* digests, uint64_t blocks) {
-  for (uint64_t i = 0; i < blocks; ++i) sum_ += value_of_block(digests[i], block_++);
-}
-
 uint64_t DigestOfBytes::finish() {
   if (in_rest_ > 0) {
     std::memset(rest_.data() + in_rest_, 0, kBlockBytes - in_rest_);
@@ -111,50 +101,8 @@ std::string digest_line(int64_t step, const StateDigest& digest) {
   return line.dump() + "\n";
 }
 
-uint64_t ArrayDigests::digest_of(const void* data, uint64_t bytes, uint64_t block) {
-  DigestOfBytes digest(block);
-  const auto* const at = static_cast<const std::byte*>(data);
-  if (host_visible_) {
-    digest.add(at, bytes);
-  } else {
-    take_on_device(digest, at, bytes);
-  }
-  return digest.finish();
-}
-
-void ArrayDigests::take_on_device(DigestOfBytes& digest, const std::byte* at, uint64_t bytes) {
-  const bool is_aligned = reinterpret_cast<uintptr_t>(at) % sizeof(uint32_t) == 0;
-  const uint64_t blocks = is_aligned ? bytes / DigestOfBytes::kBlockBytes : 0;
-  uint64_t done = 0;
-  while (device_can_ && done < blocks) {
-    const uint64_t now = std::min(blocks - done, kBlocksAtOnce);
-    if (values_.bytes() < now * sizeof(uint64_t)) {
-      values_ = Buffer(accelerator_, device_, now * sizeof(uint64_t), MemoryKind::kPinned);
-    }
-    auto* const values = static_cast<uint64_t*>(values_.pointer());
-    device_can_ = stream_.digest_blocks(values, at + done * DigestOfBytes::kBlockBytes, now);
-    if (!device_can_) break;
-    stream_.synchronize();
-    digest.add_blocks(values, now);
-    done += now;
-  }
-  const uint64_t taken = done * DigestOfBytes::kBlockBytes;
-  take_copies(digest, at + taken, bytes - taken);
-}
-
-void ArrayDigests::take_copies(DigestOfBytes& digest, const std::byte* at, uint64_t bytes) {
-  for (uint64_t done = 0; done < bytes; done += StateArrays::kChunkBytes) {
-    const uint64_t now = std::min(bytes - done, StateArrays::kChunkBytes);
-    if (chunk_.size() < now) chunk_.resize(now);
-    stream_.copy(chunk_.data(), at + done, now);
-    stream_.synchronize();
-    digest.add(chunk_.data(), now);
-    copied_bytes_ += now;
-  }
-}
-
 StateDigest digest_of_state(const StateArrays& arrays, const TrainingState& program, const std::string& lr_state,
-                            ArrayDigests& digests) {
+                            data::ArrayDigests& digests) {
   digests.stream().synchronize();
   std::vector<DigestOfArray> taken;
   for (const StateArray& array : arrays.now()) {

@@ -1,10 +1,6 @@
 // StateDigest: tells equal states from different ones, whole or part by part.
 //
-// The digest of a part (an array, or what the program writes itself) is the sum, modulo 2^64, of one value for each
-// block of 1 KiB: blocks may be taken in any order, on any device, by any number of ranks whose shares begin at
-// multiples of a block. The value of a block is a mix of its place and of NH over its words (Black, Halevi, Krawczyk,
-// Krovetz, Rogaway, "UMAC: Fast and Secure Message Authentication", 1999, section 4.2) with fixed keys. It finds
-// accidents, not attacks: two different blocks have one value with a chance of about 2^-32.
+// The digest of a part (an array, or what the program writes itself) is that of data/array_digests.hpp.
 #pragma once
 
 #include <array>
@@ -14,20 +10,18 @@
 #include <utility>
 #include <vector>
 
+#include "data/array_digests.hpp"
 #include "elastic/state_arrays.hpp"
-#include "pliant/sdk/block_digest.hpp"
 
 namespace pliant::elastic {
 
 /// Of one run of bytes that come piece by piece, in order.
 class DigestOfBytes {
  public:
-  static constexpr size_t kBlockBytes = sdk::kDigestBlockBytes;
+  static constexpr size_t kBlockBytes = data::ArrayDigests::kBlockBytes;
   /// `block`: the place of the first byte, in blocks.
   explicit DigestOfBytes(uint64_t block = 0) : block_(block) {}
   void add(const void* data, uint64_t bytes);
-  /// Whole blocks of which sdk::digest_of_block is known. All before were whole.
-  void add_blocks(const uint64_t* digests, uint64_t blocks);
   /// The sum so far; a last block that is not full counts as if zeros followed. Call it once, at the end.
   [[nodiscard]] uint64_t finish();
 
@@ -49,34 +43,6 @@ struct StateDigest {
 inline constexpr const char* kDigestsFile = "digests.jsonl";
 std::string digest_line(int64_t step, const StateDigest& digest);
 
-/// Takes digests of arrays where they lie: memory that the CPU does not see is left to the device, and where that
-/// cannot, comes to the CPU through one chunk. Keeps room for both. One thread.
-class ArrayDigests {
- public:
-  /// All three live longer than this. `host_visible`: the CPU reads the device's memory.
-  ArrayDigests(const Accelerator& accelerator, int32_t device, Stream& stream, bool host_visible)
-      : accelerator_(accelerator), device_(device), stream_(stream), host_visible_(host_visible) {}
-  /// Of a run of an array whose first byte is at `block`, in blocks; runs of one array add up, modulo 2^64. O(bytes).
-  /// Throws what the stream throws, and kResourceExhausted.
-  uint64_t digest_of(const void* data, uint64_t bytes, uint64_t block = 0);
-  Stream& stream() { return stream_; }
-  /// Bytes that came to the CPU, so far.
-  [[nodiscard]] uint64_t copied_bytes() const { return copied_bytes_; }
-
- private:
-  void take_on_device(DigestOfBytes& digest, const std::byte* at, uint64_t bytes);
-  void take_copies(DigestOfBytes& digest, const std::byte* at, uint64_t bytes);
-
-  const Accelerator& accelerator_;
-  const int32_t device_;
-  Stream& stream_;
-  const bool host_visible_;
-  bool device_can_ = true;  ///< until it says that it cannot
-  Buffer values_;
-  std::string chunk_;
-  uint64_t copied_bytes_ = 0;
-};
-
 /// An array of which the digest is known.
 struct DigestOfArray {
   std::string name;
@@ -90,6 +56,6 @@ StateDigest digest_of_state(const std::vector<DigestOfArray>& arrays, const Trai
 
 /// Of a whole training state. O(bytes). Throws what the program or the stream throws.
 StateDigest digest_of_state(const StateArrays& arrays, const TrainingState& program, const std::string& lr_state,
-                            ArrayDigests& digests);
+                            data::ArrayDigests& digests);
 
 }  // namespace pliant::elastic

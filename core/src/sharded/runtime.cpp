@@ -30,6 +30,13 @@ DType dtype_of(const std::string& word) {
   return word == "bf16" ? DType::kBF16 : DType::kF32;
 }
 
+/// Of the arrays: the weights and the states.
+std::vector<std::string> names_of_arrays(const std::vector<std::string>& state_names) {
+  std::vector<std::string> names{"weights"};
+  names.insert(names.end(), state_names.begin(), state_names.end());
+  return names;
+}
+
 }  // namespace
 
 Runtime::Runtime(const Config& config, const Accelerator& accelerator, int32_t device, Stream& program,
@@ -44,6 +51,7 @@ Runtime::Runtime(const Config& config, const Accelerator& accelerator, int32_t d
       reduce_(dtype_of(config.coordinator().reduce_dtype)),
       state_names_(std::move(state_names)),
       coordinator_(config),
+      shards_(accelerator, device, program, names_of_arrays(state_names_)),
       sums_(accelerator, device, exchange, config.run().deterministic),
       costs_(accelerator, device) {}
 
@@ -94,14 +102,8 @@ FlatRange Runtime::range_of(uint32_t parameter) const {
 void Runtime::enter_group(Communicator& communicator) {
   leave_group();
   ownership_ = or_throw(Ownership::deal(layout_.chunks(), communicator.world_size()));
-  const int32_t chunks = ownership_.chunks_of(communicator.rank());
-  shards_.clear();
-  for (size_t i = 0; i < state_names_.size() + 1; ++i) {
-    shards_.push_back(make_shard(chunks));
-    program_.fill(shards_.back().pointer(), 0, shards_.back().bytes());
-  }
-  program_.synchronize();
-  sums_.resize(static_cast<uint64_t>(chunks) * static_cast<uint64_t>(layout_.chunk_elements()));
+  shards_.make(layout_, ownership_, communicator.rank());
+  sums_.resize(shards_.bytes() / sizeof(float));
   begin_group(communicator);
 }
 
@@ -117,13 +119,7 @@ void Runtime::begin_group(Communicator& communicator) {
   steps_of_group_ = 0;
   is_cast_ = false;
   cast_.reset();
-  if (compute_ != DType::kF32) cast_.emplace(accelerator_, device_, shards_.front().bytes() / 2);
-}
-
-Buffer Runtime::make_shard(int32_t chunks) const {
-  const uint64_t elements = static_cast<uint64_t>(chunks) * static_cast<uint64_t>(layout_.chunk_elements());
-  // Files may be read into it directly.
-  return {accelerator_, device_, elements * sizeof(float), MemoryKind::kDevice, Buffer::kPageAlignment};
+  if (compute_ != DType::kF32) cast_.emplace(accelerator_, device_, shards_.bytes() / 2);
 }
 
 void Runtime::leave_group() noexcept {
@@ -164,6 +160,7 @@ void Runtime::initialise() {
       program_.synchronize();
     }
   }
+  stamp(0);
 }
 
 std::vector<ShardRun> Runtime::runs(size_t number) {
@@ -178,9 +175,32 @@ std::vector<ShardRun> Runtime::runs(size_t number) {
   return made;
 }
 
+void Runtime::stamp(int64_t step) {
+  shards_.end_change(step);
+  after_update_ = step + 1;
+}
+
+void Runtime::require_step(int64_t step) const {
+  if (shards_.step() == step) return;
+  throw Error(Status::kDataLoss,
+              shards_.step() == kNoStep
+                  ? fmt::format("what this rank owns is of no step: an update, or a move, did not come to its end; "
+                                "step {} was to be there",
+                                step)
+                  : fmt::format("what this rank owns is of step {}, not of step {}", shards_.step(), step));
+}
+
+void Runtime::end_step(int64_t step) {
+  if (shards_.step() != step) {
+    require_step(step - 1);  // nothing was updated
+    shards_.end_change(step);
+  }
+  after_update_ = step + 1;
+}
+
 ShardedMemory Runtime::memory() const {
   ShardedMemory made;
-  for (size_t i = 0; i < shards_.size(); ++i) (i == 0 ? made.weights : made.state) += shards_[i].bytes();
+  for (size_t i = 0; i < shards_.count(); ++i) (i == 0 ? made.weights : made.state) += shards_.bytes_taken(i);
   if (cast_) made.weights += cast_->bytes();
   made.sums = sums_.bytes();
   if (memory_) {
@@ -235,7 +255,7 @@ WholePiece Runtime::take(uint64_t count, DType type, const std::string& what, co
 const void* Runtime::weights_to_gather() {
   if (!cast_) return array(0);
   if (!std::exchange(is_cast_, true)) {
-    exchange_stream_.cast(cast_->pointer(), compute_, array(0), DType::kF32, shards_.front().bytes() / sizeof(float));
+    exchange_stream_.cast(cast_->pointer(), compute_, array(0), DType::kF32, shards_.bytes() / sizeof(float));
   }
   return cast_->pointer();
 }

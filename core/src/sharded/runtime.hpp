@@ -25,6 +25,7 @@
 #include "sharded/layout.hpp"
 #include "sharded/model_tables.hpp"
 #include "sharded/ownership.hpp"
+#include "sharded/shard_memory.hpp"
 #include "sharded/shard_sums.hpp"
 #include "sharded/whole_memory.hpp"
 
@@ -62,18 +63,37 @@ class Runtime {
 
   /// The ranks of a new generation: whatever the old one left is given up, and shards have no values yet.
   void enter_group(Communicator& communicator);
-  /// The ranks of a new generation that go on with what some of them own: `from` says what, `was` at which place there
-  /// each of them was, or -1. From now on the first `stay` ranks own it. Collective; no more of it moves than must, and
-  /// `begins` is called before any does. Returns the bytes that this rank sent. A rank from `stay` on owns nothing
-  /// afterwards, and a group that has one makes no steps.
+  /// The ranks of a new generation that go on with what some of them own after `step` steps: `from` says what, `was` at
+  /// which place there each of them was, or -1. From now on the first `stay` ranks own it. Collective; no more of it
+  /// moves than must, and `begins` is called before any does. Returns the bytes that this rank sent. A rank from `stay`
+  /// on owns nothing afterwards, and a group that has one makes no steps. Throws kDataLoss, on the rank that sees it
+  /// and after `begins`, for what is of another step, and for a chunk that arrived with other bytes than its owner's
+  /// stamp says: the message names ranks and chunk.
   uint64_t enter_group(Communicator& communicator, const Ownership& from, std::span<const int32_t> was, int32_t stay,
-                       const std::function<void()>& begins);
+                       int64_t step, const std::function<void()>& begins);
   /// The communicator is going. Waits for what it still moves.
   void leave_group() noexcept;
-  /// First values: calls what the program gave.
+  /// First values, which are of step 0: calls what the program gave.
   void initialise();
-  /// Array 0 is the weights, the others are the states; the caller may write them. In ascending order.
+  /// Array 0 is the weights, the others are the states, in ascending order. The caller may write them while they are of
+  /// no step, and calls stamp() then.
   [[nodiscard]] std::vector<ShardRun> runs(size_t array);
+
+  // Stamps: what this rank owns is of one step, and its chunks have digests.
+
+  /// Values that were written by way of runs() are complete: those after `step` steps.
+  void stamp(int64_t step);
+  /// The steps that what this rank owns holds; kNoStep while an update changes it and before it has values.
+  [[nodiscard]] int64_t step() const { return shards_.step(); }
+  /// Throws kDataLoss, naming both, unless that is `step`.
+  void require_step(int64_t step) const;
+  /// A step has ended, and the state holds `step` steps: what its update left alone is of that step, too. Throws
+  /// kDataLoss where an update did not come to its end.
+  void end_step(int64_t step);
+  /// Of this rank's chunks, a sum modulo 2^64 for each array, as the state's digest has them; taken once for each step.
+  /// require_step() comes before it.
+  [[nodiscard]] std::vector<uint64_t> digests() { return shards_.digests(); }
+  [[nodiscard]] ShardMemory& shards() { return shards_; }
   [[nodiscard]] const Ownership& ownership() const { return ownership_; }
 
   // A step.
@@ -110,6 +130,7 @@ class Runtime {
   /// Collective: the mean gradient and its norm.
   GradientFacts finish_gradient(double scale);
   [[nodiscard]] double squared_gradient_norm() const { return facts_.squared_norm; }
+  /// What this rank owns is of no step while it runs, and where it throws.
   void update(const std::function<void(const ShardRange&)>& each);
   /// Collective: sums modulo 2^64, or the largest, of the values of all ranks.
   void combine_over_ranks(std::span<uint64_t> values, ReduceOp how);
@@ -147,13 +168,20 @@ class Runtime {
   };
 
   void begin_group(Communicator& communicator);
-  /// One array of so many chunks; its values are anything.
-  [[nodiscard]] Buffer make_shard(int32_t chunks) const;
   struct Change;
   /// Carries it out; returns the bytes that this rank sent.
   uint64_t move(Communicator& communicator, const Change& change);
+  /// By move, of those in which this rank takes part, the others empty: the step, then the digests of the chunks, array
+  /// after array.
+  using MovedStamps = std::vector<std::vector<uint64_t>>;
+  /// Sends the stamps of what goes and gets those of what comes.
+  [[nodiscard]] MovedStamps exchange_stamps(Communicator& communicator, const Change& change);
+  /// All that comes, and all that this rank owns, is of the step that the group goes on from.
+  void require_steps(const Change& change, const MovedStamps& stamps) const;
+  /// What has arrived of an array has the digests that were sent.
+  void require_digests(size_t array, const ShardArray& arrived, const Change& change, const MovedStamps& stamps);
   [[nodiscard]] FlatRange range_of(uint32_t parameter) const;
-  [[nodiscard]] float* array(size_t number) const { return static_cast<float*>(shards_[number].pointer()); }
+  [[nodiscard]] float* array(size_t number) const { return shards_.values(number); }
   /// Throws kResourceExhausted where a module does not fit into the budget.
   void require_budget() const;
   void require_group() const;
@@ -204,7 +232,8 @@ class Runtime {
   std::vector<Event> spare_events_;    ///< that nothing waits for any more
   Communicator* communicator_ = nullptr;
   int32_t rank_ = 0;
-  std::vector<Buffer> shards_;  ///< weights, then the states
+  ShardMemory shards_;          ///< weights, then the states
+  int64_t after_update_ = 1;    ///< the step that they are of after an update
   std::optional<Buffer> cast_;  ///< of the weights, where they are computed with as another type
   bool is_cast_ = false;
   ShardSums sums_;

@@ -255,6 +255,7 @@ void Runtime::agree_on_costs() {
 
 void Runtime::update(const std::function<void(const ShardRange&)>& each) {
   std::vector<float*> states(state_names_.size());
+  shards_.begin_change();
   for (uint32_t parameter = 0; parameter < model.parameters().size(); ++parameter) {
     const ParameterRow& row = model.parameter(parameter);
     if (row.frozen || row.elements == 0) continue;
@@ -271,6 +272,7 @@ void Runtime::update(const std::function<void(const ShardRange&)>& each) {
     }
   }
   follow_program();
+  shards_.end_change(after_update_);
   is_cast_ = false;
   for (uint32_t parameter = 0; parameter < held_.size(); ++parameter) {
     if (held_[parameter].by_hand) release(parameter);

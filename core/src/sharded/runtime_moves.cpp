@@ -1,6 +1,9 @@
 // Runtime: what it owns goes from rank to rank when the group changes.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <memory>
 #include <utility>
 
 #include "base/result.hpp"
@@ -13,19 +16,22 @@ namespace pliant::sharded {
 struct Runtime::Change {
   const Ownership& from;
   MovePlan plan;
+  int64_t step;              ///< that all of it is of
   std::vector<int32_t> now;  ///< rank in the group of each rank of `from`
   int32_t before = -1;       ///< this rank there; -1: it had none
+  int32_t after = -1;        ///< this rank in the new map; -1: it owns nothing then
 };
 
 uint64_t Runtime::enter_group(Communicator& communicator, const Ownership& from, std::span<const int32_t> was,
-                              int32_t stay, const std::function<void()>& begins) {
+                              int32_t stay, int64_t step, const std::function<void()>& begins) {
   leave_group();
   const auto ranks = static_cast<size_t>(from.world_size());
   if (from.chunks() != layout_.chunks() || was.size() != static_cast<size_t>(communicator.world_size())) {
     throw Error(Status::kInternal, fmt::format("a map of {} chunks for {} ranks does not fit {} chunks and {} ranks",
                                                from.chunks(), was.size(), layout_.chunks(), communicator.world_size()));
   }
-  Change change{from, {}, std::vector<int32_t>(ranks, kLeaves), was[static_cast<size_t>(communicator.rank())]};
+  Change change{from,   {}, step, std::vector<int32_t>(ranks, kLeaves), was[static_cast<size_t>(communicator.rank())],
+                kLeaves};
   std::vector<int32_t> next(ranks, kLeaves);
   for (size_t i = 0; i < was.size(); ++i) {
     if (was[i] < 0) continue;
@@ -34,35 +40,122 @@ uint64_t Runtime::enter_group(Communicator& communicator, const Ownership& from,
     if (static_cast<int32_t>(i) < stay) next[place] = static_cast<int32_t>(i);
   }
   change.plan = or_throw(plan_moves(from, stay, next));
+  change.after = communicator.rank() < stay ? communicator.rank() : kLeaves;
   uint64_t sent = 0;
+  const bool owns = change.before != kLeaves;
   if (!change.plan.moves.empty()) {
     begins();
     sent = move(communicator, change);
+  } else if (owns && shards_.step() != step) {
+    begins();  // nobody can go on with it
+    require_step(step);
   }
+  after_update_ = step + 1;
   ownership_ = std::move(change.plan.to);
   rank_ = communicator.rank();
   if (stay == communicator.world_size()) begin_group(communicator);
   return sent;
 }
 
+Runtime::MovedStamps Runtime::exchange_stamps(Communicator& communicator, const Change& change) {
+  const std::vector<Move>& moves = change.plan.moves;
+  const int32_t rank = communicator.rank();
+  MovedStamps rows(moves.size());
+  uint64_t words = 0;
+  for (size_t i = 0; i < moves.size(); ++i) {
+    const Move& one = moves[i];
+    if (one.from != change.before && one.to != rank) continue;
+    if (one.from == change.before) {
+      rows[i].push_back(static_cast<uint64_t>(shards_.step()));
+      for (size_t array = 0; array < shards_.count(); ++array) {
+        const std::vector<uint64_t> taken =
+            shards_.array(array).digests_of(shards_.taker(), one.chunks, change.from.slot_of(one.chunks.first));
+        rows[i].insert(rows[i].end(), taken.begin(), taken.end());
+      }
+    }
+    rows[i].resize(1 + shards_.count() * static_cast<size_t>(one.chunks.count));
+    words += rows[i].size();
+  }
+  Buffer there(accelerator_, device_, words * sizeof(uint64_t));
+  const auto each_row = [&](const auto& call) {
+    auto* at = static_cast<uint64_t*>(there.pointer());
+    for (size_t i = 0; i < moves.size(); ++i) {
+      if (!rows[i].empty()) call(moves[i], rows[i], at);
+      at += rows[i].size();
+    }
+  };
+  each_row([&](const Move& one, const std::vector<uint64_t>& row, uint64_t* at) {
+    if (one.from == change.before) exchange_stream_.copy(at, row.data(), row.size() * sizeof(uint64_t));
+  });
+  exchange_stream_.synchronize();
+  communicator.begin_group();
+  each_row([&](const Move& one, const std::vector<uint64_t>& row, uint64_t* at) {
+    if (one.from == change.before) {
+      communicator.send(at, row.size(), DType::kI64, one.to, exchange_stream_);
+    } else {
+      communicator.recv(at, row.size(), DType::kI64, change.now[static_cast<size_t>(one.from)], exchange_stream_);
+    }
+  });
+  communicator.end_group();
+  each_row([&](const Move& one, std::vector<uint64_t>& row, const uint64_t* at) {
+    if (one.from != change.before) exchange_stream_.copy(row.data(), at, row.size() * sizeof(uint64_t));
+  });
+  exchange_stream_.synchronize();
+  return rows;
+}
+
+void Runtime::require_steps(const Change& change, const MovedStamps& stamps) const {
+  for (size_t i = 0; i < stamps.size(); ++i) {
+    const Move& one = change.plan.moves[i];
+    if (one.to != change.after || static_cast<int64_t>(stamps[i].front()) == change.step) continue;
+    const auto step = static_cast<int64_t>(stamps[i].front());
+    const auto first = static_cast<int32_t>(one.chunks.first);
+    throw Error(
+        Status::kDataLoss,
+        fmt::format("rank {} gives rank {} chunks {} to {} of {}; the group goes on from step {}",
+                    change.now[static_cast<size_t>(one.from)], change.after, first, first + one.chunks.count - 1,
+                    step == kNoStep ? "no step" : fmt::format("step {}", step), change.step));
+  }
+  if (change.before != kLeaves) require_step(change.step);
+}
+
+void Runtime::require_digests(size_t array, const ShardArray& arrived, const Change& change,
+                              const MovedStamps& stamps) {
+  for (size_t i = 0; i < stamps.size(); ++i) {
+    const Move& one = change.plan.moves[i];
+    if (one.to != change.after) continue;
+    const std::vector<uint64_t> taken =
+        arrived.digests_of(shards_.taker(), one.chunks, change.plan.to.slot_of(one.chunks.first));
+    const auto said = stamps[i].begin() + 1 + static_cast<std::ptrdiff_t>(array * taken.size());
+    const auto [here, there] = std::mismatch(taken.begin(), taken.end(), said);
+    if (here == taken.end()) continue;
+    throw Error(
+        Status::kDataLoss,
+        fmt::format("chunk {} of {} came from rank {} to rank {} with other bytes than its stamp of step {} says "
+                    "(digest {:016x} instead of {:016x})",
+                    static_cast<int32_t>(one.chunks.first) + (here - taken.begin()), shards_.name(array),
+                    change.now[static_cast<size_t>(one.from)], change.after, change.step, *here, *there));
+  }
+}
+
 // Array after array, so that a rank holds one array twice at most. What is sent goes straight from the old shard to its
 // place in the new one.
 uint64_t Runtime::move(Communicator& communicator, const Change& change) {
   const Ownership& to = change.plan.to;
-  const int32_t after = communicator.rank() < to.world_size() ? communicator.rank() : kLeaves;
-  const int32_t chunks = after == kLeaves ? 0 : to.chunks_of(after);
-  const std::vector<Kept> kept = change.before == kLeaves || after == kLeaves
+  const MovedStamps stamps = exchange_stamps(communicator, change);
+  require_steps(change, stamps);
+  const std::vector<Kept> kept = change.before == kLeaves || change.after == kLeaves
                                      ? std::vector<Kept>{}
-                                     : kept_by(change.from, change.before, to, after);
+                                     : kept_by(change.from, change.before, to, change.after);
   const auto elements = [this](int32_t count) {
     return static_cast<uint64_t>(count) * static_cast<uint64_t>(layout_.chunk_elements());
   };
   uint64_t sent = 0;
-  std::vector<Buffer> made;
+  ShardMemory::Arrays made;
   sums_.resize(0);
-  for (size_t i = 0; i < state_names_.size() + 1; ++i) {
-    Buffer shard = make_shard(chunks);
-    auto* const new_values = static_cast<float*>(shard.pointer());
+  for (size_t i = 0; i < shards_.count(); ++i) {
+    std::unique_ptr<ShardArray> shard = shards_.make_array(layout_, to, change.after);
+    float* const new_values = shard->values();
     const float* const old_values = change.before == kLeaves ? nullptr : array(i);
     for (const Kept& one : kept) {
       exchange_stream_.copy(new_values + elements(one.to), old_values + elements(one.from),
@@ -76,18 +169,20 @@ uint64_t Runtime::move(Communicator& communicator, const Change& change) {
                           exchange_stream_);
         sent += count * sizeof(float);
       }
-      if (one.to == after) {
+      if (one.to == change.after) {
         communicator.recv(new_values + elements(to.slot_of(one.chunks.first)), count, DType::kF32,
                           change.now[static_cast<size_t>(one.from)], exchange_stream_);
       }
     }
     communicator.end_group();
     exchange_stream_.synchronize();
-    if (change.before != kLeaves) shards_[i] = Buffer(accelerator_, device_, 0);  // before the next is made
+    require_digests(i, *shard, change, stamps);
+    if (change.before != kLeaves) shards_.drop(i);  // before the next is made
     made.push_back(std::move(shard));
   }
-  shards_ = std::move(made);
-  sums_.resize(elements(chunks));
+  sums_.resize(made.front()->bytes() / sizeof(float));
+  shards_.adopt(std::move(made));
+  shards_.end_change(change.step);
   return sent;
 }
 

@@ -119,6 +119,29 @@ TEST_CASE("a rank that is announced to leave costs no step, with whole states an
   CHECK(moved > 2000 / kShare);
 }
 
+TEST_CASE("a part of the state that reaches its new owner with other bytes takes the job back to a snapshot, by name") {
+  int back = 0;
+  for (uint32_t seed = 0; seed < 500 / kShare; ++seed) {
+    GroupOptions options = options_for(4, "replace");
+    options.micro_batch_of[3] = 2;
+    options.snapshot_every = seed % 4 == 0 ? 0 : 3;
+    options.injections.push_back({.leave = true, .rank = seed % 4, .step = 2 + seed % 7});
+    SimulatedJob job(options, 12, seed, {.sharded = true, .spoilt_moves = 1});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE(verdict->exit_code == 0);
+    REQUIRE(job.lineage().size() == 12);
+    REQUIRE(job.saved() == job.lineage());
+    REQUIRE(std::count_if(job.log().begin(), job.log().end(), [](const std::string& line) {
+              return line.find("a collective failed: chunk 4 came with other bytes") != std::string::npos;
+            }) >= 1);
+    back += job.restarts_of_lineage();
+  }
+  CHECK(back > 300 / kShare);
+}
+
 TEST_CASE("a sharded job that is stopped, or some of whose workers are, ends with all parts of its state on disk") {
   for (uint32_t seed = 0; seed < 1000 / kShare; ++seed) {
     SimulatedJob job(options_for(4, "replace"), 12, seed,

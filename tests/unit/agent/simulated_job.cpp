@@ -280,6 +280,11 @@ void SimulatedJob::finish_move(Worker& worker) {
   worker.at = form.stay < form.world_size ? At::kWaiting : At::kComputing;
 }
 
+bool SimulatedJob::receives(const Form& form) const {
+  const std::vector<sharded::Move> moves = moves_of(form).moves;
+  return std::any_of(moves.begin(), moves.end(), [&form](const sharded::Move& one) { return one.to == form.rank; });
+}
+
 bool SimulatedJob::owns_once(int64_t generation) const {
   size_t owned = 0;
   std::set<int32_t> chunks;
@@ -347,6 +352,11 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
     }
     if (worker.form.wants_state) worker.state = donated_.at(worker.form.generation).at(0);
     stand(worker);
+  } else if (worker.at == At::kCopying && disturbances_.spoilt_moves > 0 && !worker.form.owners.empty() &&
+             receives(worker.form)) {
+    --disturbances_.spoilt_moves;
+    worker.outbox.push_back(Broken{worker.form.generation, "chunk 4 came with other bytes", BreakCause::kFault});
+    worker.at = At::kWaiting;
   } else if (worker.at == At::kCopying && !worker.form.owners.empty()) {
     const auto moves = [&worker](const auto& entry) {
       const Worker& other = entry.second;

@@ -33,6 +33,7 @@ struct Disturbances {
   bool corrupt_last = false;      ///< one worker comes to another state by the update of the last step
   bool sharded = false;           ///< each worker holds a part of the state
   int64_t leaves_at = -1;         ///< rank 1 leaves when that step is committed
+  int spoilt_moves = 0;           ///< parts of the state that reach their new owner with other bytes, the first ones
   bool in_place = false;          ///< states are copied over what a worker held, which takes a while
   int64_t longest_freeze = 6000;  ///< events, a thousandth of a second each; then it continues
 };
@@ -139,6 +140,7 @@ class SimulatedJob final : public GroupActions {
   void take_shards(Worker& worker);
   void finish_move(Worker& worker);
   [[nodiscard]] sharded::MovePlan moves_of(const Form& form) const;
+  [[nodiscard]] bool receives(const Form& form) const;
   [[nodiscard]] bool owns_once(int64_t generation) const;
   [[nodiscard]] bool all_parts_live() const;
   void write_part(Worker& worker, int64_t step, const std::string& file);

@@ -77,7 +77,7 @@ TEST_CASE("the digest of a state names its parts and sees arrays that change pla
   TwoArrays program;
   const StateArrays arrays(program);
   const auto now = [&](bool host_visible = true, const std::string& lr = "lr") {
-    ArrayDigests digests(accelerator, 0, stream, host_visible);
+    data::ArrayDigests digests(accelerator, 0, stream, host_visible);
     const StateDigest made = digest_of_state(arrays, program, lr, digests);
     // Of each array the device takes whole blocks, and the rest is copied.
     CHECK(digests.copied_bytes() == (host_visible ? 0 : 2 * (3000 * sizeof(float) % kBlock)));

@@ -387,7 +387,7 @@ TEST_CASE("evaluation between passes gathers and leaves nothing behind, and a pa
     CHECK(runtime.memory().gathered == 0);
     const Ownership owners = runtime.ownership();
     const std::vector<int32_t> was{0, 1};
-    CHECK(runtime.enter_group(group, owners, was, 2, [] { FAIL("nothing has to move"); }) == 0);
+    CHECK(runtime.enter_group(group, owners, was, 2, 0, [] { FAIL("nothing has to move"); }) == 0);
     runtime.begin_step(4, 2, share_out(4, {.world_size = 2, .granule = 2, .deterministic = true, .in_turn = true}),
                        true);
     make_pass(runtime, toy, {2 * rank, 2}, program);
@@ -469,7 +469,7 @@ TEST_CASE("what ranks own goes to those who stay or join, bit by bit, and no mor
             const auto place = std::find(before.begin(), before.end(), one);
             was.push_back(place == before.end() ? -1 : static_cast<int32_t>(place - before.begin()));
           }
-          bytes = runtime.enter_group(group, from, was, turn.stay, [&begun] { begun = true; });
+          bytes = runtime.enter_group(group, from, was, turn.stay, 0, [&begun] { begun = true; });
         }
         const std::lock_guard lock(mutex);
         CHECK(begun == (turn.chunks > 0));

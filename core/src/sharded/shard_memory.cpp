@@ -1,0 +1,174 @@
+// ShardMemory: stamps are kept here and, for others, written behind the values.
+#include "sharded/shard_memory.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <numeric>
+
+#include "pliant/error.hpp"
+
+namespace pliant::sharded {
+namespace {
+
+int32_t chunks_in(const std::vector<OwnedRun>& runs) {
+  return runs.empty() ? 0 : runs.back().slot + runs.back().chunks.count;
+}
+
+}  // namespace
+
+ShardArray::ShardArray(const ShardPlace& place, const FlatLayout& layout, std::vector<OwnedRun> runs)
+    : place_(place),
+      layout_(layout),
+      runs_(std::move(runs)),
+      value_bytes_(static_cast<uint64_t>(chunks_in(runs_)) * static_cast<uint64_t>(layout.chunk_elements()) *
+                   sizeof(float)),
+      digests_(static_cast<size_t>(chunks_in(runs_))) {
+  // Files may be read into it directly; memory that is passed on begins where its allocation does.
+  memory_ = place_.can_pass
+                ? Buffer(place_.accelerator, place_.device, value_bytes_ + stamp_bytes(), MemoryKind::kExchange)
+                : Buffer(place_.accelerator, place_.device, value_bytes_, MemoryKind::kDevice, Buffer::kPageAlignment);
+  if (place_.can_pass && !place_.is_here) {
+    stage_ = Buffer(place_.accelerator, place_.device, stamp_bytes(), MemoryKind::kPinned);
+    staged_.emplace(place_.accelerator, place_.device);
+  }
+  head_.elements = layout_.elements();
+  head_.chunk_elements = layout_.chunk_elements();
+  head_.chunks = digests_.size();
+  write(true);
+}
+
+ShardArray::~ShardArray() {
+  if (!staged_) return;
+  try {
+    staged_->synchronize();
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the device is lost, and its memory with it
+  }
+}
+
+void ShardArray::begin_change() {
+  head_.step = kNoStep;
+  if (!place_.can_pass) return;
+  if (place_.is_here) return write_here(false);
+  place_.stream.fill(stamp_at() + offsetof(StampHead, step), 0xFF, sizeof(head_.step));
+  staged_->record(place_.stream);
+}
+
+void ShardArray::end_change(int64_t step) {
+  head_.step = step;
+  ++head_.changes;
+  head_.is_digested = 0;
+  write(false);
+}
+
+const std::vector<uint64_t>& ShardArray::digests(data::ArrayDigests& taker) {
+  if (head_.is_digested != 0) return digests_;
+  for (const OwnedRun& run : runs_) {
+    take_digests(taker, layout_, run.chunks, at_slot(run.slot),
+                 std::span(digests_).subspan(static_cast<size_t>(run.slot), static_cast<size_t>(run.chunks.count)));
+  }
+  head_.is_digested = 1;
+  write(true);
+  return digests_;
+}
+
+std::vector<uint64_t> ShardArray::digests_of(data::ArrayDigests& taker, ChunkRange chunks, int32_t slot) const {
+  std::vector<uint64_t> taken(static_cast<size_t>(chunks.count));
+  if (head_.is_digested != 0) {
+    std::copy_n(digests_.begin() + slot, chunks.count, taken.begin());
+  } else {
+    take_digests(taker, layout_, chunks, at_slot(slot), taken);
+  }
+  return taken;
+}
+
+detail::MemoryHandle ShardArray::handle() const {
+  if (!place_.can_pass) {
+    throw Error(Status::kUnimplemented, "no process can map what this one owns: the device has no memory for that");
+  }
+  return {place_.accelerator, place_.device, memory_.pointer()};
+}
+
+void ShardArray::write_entries(std::byte* to) const {
+  for (const OwnedRun& run : runs_) {
+    for (int32_t i = 0; i < run.chunks.count; ++i) {
+      const auto slot = static_cast<size_t>(run.slot + i);
+      const StampEntry entry{static_cast<int64_t>(advanced(run.chunks.first, i)), digests_[slot]};
+      std::memcpy(to + slot * sizeof(StampEntry), &entry, sizeof(entry));
+    }
+  }
+}
+
+void ShardArray::write(bool entries) {
+  head_.check = head_.seal();
+  if (!place_.can_pass) return;
+  if (place_.is_here) return write_here(entries);
+  staged_->synchronize();  // what was staged before has gone
+  auto* const stage = static_cast<std::byte*>(stage_.pointer());
+  std::memcpy(stage, &head_, sizeof(head_));
+  if (entries && !digests_.empty()) {
+    write_entries(stage + sizeof(head_));
+    place_.stream.copy(stamp_at() + sizeof(head_), stage + sizeof(head_), stamp_bytes() - sizeof(head_));
+  }
+  place_.stream.copy(stamp_at(), stage, sizeof(head_));
+  staged_->record(place_.stream);
+}
+
+// The step goes first and comes last, whatever the compiler and the CPU would rather do.
+void ShardArray::write_here(bool entries) {
+  auto* const there = reinterpret_cast<StampHead*>(stamp_at());
+  const std::atomic_ref<int64_t> step(there->step);
+  step.store(kNoStep);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (entries) write_entries(stamp_at() + sizeof(StampHead));
+  StampHead without = head_;
+  without.step = kNoStep;
+  std::memcpy(there, &without, sizeof(without));
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  step.store(head_.step);
+}
+
+ShardMemory::ShardMemory(const Accelerator& accelerator, int32_t device, Stream& stream, std::vector<std::string> names)
+    : accelerator_(accelerator),
+      place_{accelerator_, device, stream, accelerator.properties(device).host_visible,
+             accelerator.properties(device).exchange_memory},
+      names_(std::move(names)),
+      taker_(accelerator, device, stream, place_.is_here) {}
+
+void ShardMemory::make(const FlatLayout& layout, const Ownership& ownership, int32_t rank) {
+  arrays_.clear();
+  for (size_t i = 0; i < names_.size(); ++i) {
+    arrays_.push_back(make_array(layout, ownership, rank));
+    place_.stream.fill(arrays_.back()->values(), 0, arrays_.back()->bytes());
+  }
+  place_.stream.synchronize();
+}
+
+std::unique_ptr<ShardArray> ShardMemory::make_array(const FlatLayout& layout, const Ownership& ownership,
+                                                    int32_t rank) const {
+  return std::make_unique<ShardArray>(place_, layout, ownership.runs_of(rank));
+}
+
+int64_t ShardMemory::step() const {
+  return arrays_.empty() || arrays_.front() == nullptr ? kNoStep : arrays_.front()->step();
+}
+
+void ShardMemory::begin_change() {
+  for (const auto& array : arrays_) array->begin_change();
+}
+
+void ShardMemory::end_change(int64_t step) {
+  for (const auto& array : arrays_) array->end_change(step);
+}
+
+std::vector<uint64_t> ShardMemory::digests() {
+  std::vector<uint64_t> sums;
+  for (const auto& array : arrays_) {
+    const std::vector<uint64_t>& of_chunks = array->digests(taker_);
+    sums.push_back(std::accumulate(of_chunks.begin(), of_chunks.end(), uint64_t{0}));
+  }
+  return sums;
+}
+
+}  // namespace pliant::sharded
