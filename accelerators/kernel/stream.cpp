@@ -98,7 +98,7 @@ Stream::~Stream() {
   thread_.join();
 }
 
-std::shared_ptr<Moment> Stream::enqueue(std::function<void()> work, Piece piece) {
+std::shared_ptr<Moment> Stream::enqueue(std::function<void()> work, Piece piece, bool can_lie) {
   require_own(owner_, "stream");
   const std::lock_guard lock(mutex_);
   const WorkKind kind = piece.kind;
@@ -110,7 +110,7 @@ std::shared_ptr<Moment> Stream::enqueue(std::function<void()> work, Piece piece)
   ++enqueued_;
   if (collective && habit_ >= kHabit) {
     expect();
-  } else if (kind != WorkKind::kEventWait || faults_ || hurried_) {
+  } else if (!can_lie || faults_ || hurried_) {
     hurry();
   }
   return moment;
@@ -257,7 +257,8 @@ bool Stream::is_idle() const {
 void Stream::wait_for(const std::shared_ptr<Mark>& mark) {
   if (!faults_ && mark->reached()) return require_own(owner_, "stream");
   enqueue([mark] { mark->wait(); },
-          {.kind = WorkKind::kEventWait, .passable = [mark] { return mark->reached(); }, .after = mark->moment()});
+          {.kind = WorkKind::kEventWait, .passable = [mark] { return mark->reached(); }, .after = mark->moment()},
+          true);
 }
 
 Event::~Event() {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "kernel/faults.hpp"
 #include "kernel/shared_event.hpp"
@@ -96,14 +97,17 @@ class Stream {
 
   /// What `work` throws is told by the next synchronize. Returns at once; NULL unless a test double keeps time. Throws
   /// when a test double has lost the device, and as all calls in a forked child, which has no such thread.
-  std::shared_ptr<Moment> enqueue(std::function<void()> work, Piece piece = {});
+  std::shared_ptr<Moment> enqueue(std::function<void()> work, Piece piece = {}) {
+    return enqueue(std::move(work), std::move(piece), false);
+  }
   /// Waits for what was enqueued before the call; throws the first untold failure.
   void synchronize();
   /// Whether all that was enqueued has run.
   [[nodiscard]] bool query();
   /// Of the last work that was enqueued; NULL unless a test double keeps time.
   [[nodiscard]] std::shared_ptr<const Moment> last_moment() const;
-  /// `then`, if any, is called when the mark is reached: at once, and by the caller, where the stream has nothing to do.
+  /// `then`, if any, is called when the mark is reached: at once, and by the caller, where the stream has nothing to
+  /// do.
   [[nodiscard]] std::shared_ptr<Mark> mark(std::function<void(const Mark&)> then = {});
   /// Alone in the queue it wakes no thread: whoever synchronizes waits for the mark itself.
   void wait_for(const std::shared_ptr<Mark>& mark);
@@ -116,6 +120,8 @@ class Stream {
     std::shared_ptr<Moment> moment;
     Clock::time_point enqueued;  ///< {} unless it is a collective
   };
+  /// `can_lie`: alone in the queue it wakes no thread.
+  std::shared_ptr<Moment> enqueue(std::function<void()> work, Piece piece, bool can_lie);
   void run();
   /// Until there is something for the stream's thread to do.
   void await_work(std::unique_lock<std::mutex>& lock);

@@ -39,7 +39,9 @@ class AlignedMemory {
     expect(made.ok() == (pointer_ != nullptr),
            "alloc_aligned answered " + made.text() + (made.ok() ? " and gave NULL" : " and gave memory all the same"));
   }
-  ~AlignedMemory() { accelerator_.slots().free(accelerator_.self(), device_, kind_, pointer_); }
+  ~AlignedMemory() {
+    if (pointer_ != nullptr) accelerator_.slots().free(accelerator_.self(), device_, kind_, pointer_);
+  }
   AlignedMemory(const AlignedMemory&) = delete;
   AlignedMemory& operator=(const AlignedMemory&) = delete;
   [[nodiscard]] unsigned char* at(uint64_t offset = 0) const { return static_cast<unsigned char*>(pointer_) + offset; }
