@@ -313,7 +313,10 @@ void Runtime::gather(std::span<const pliant_action> group) {
     }
   }
   Gathering made{gathered_++, take_event()};
-  if (!items.empty()) exchange_->gather(items, weights_to_gather(), compute_);
+  if (!items.empty()) {
+    exchange_->gather(items, weights_to_gather(), compute_);
+    if (begun_) begun_(Begun::kGather);
+  }
   made.done.record(exchange_stream_);
   gatherings_.push_back(std::move(made));
 }
