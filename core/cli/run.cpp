@@ -77,9 +77,10 @@ void add_run(CLI::App& app, Invocation& invocation) {
       ->check(CLI::PositiveNumber);
   command
       ->add_option("--inject", arguments->injections,
-                   "Kill on purpose: kill:rank=R,step=S[,at=forward|reduce|vote|commit|apply|copy] or "
-                   "kill:agent,step=S; or have "
-                   "a rank leave once a step is committed: leave:rank=R,step=S; may be given again")
+                   "Kill on purpose: kill:rank=R,step=S[,at=forward|reduce|vote|commit|apply|copy|snapshot] or "
+                   "kill:agent,step=S; in sharded jobs also at=gather|scatter|finish. Stop a rank as SIGSTOP does: "
+                   "stop: instead of kill:. Or have a rank leave once a step is committed: leave:rank=R,step=S. May be "
+                   "given again")
       ->type_name("WHAT")
       ->take_all()
       ->expected(1);

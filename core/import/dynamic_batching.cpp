@@ -21,13 +21,6 @@ constexpr const char* kPath = "data_efficiency.data_sampling.dynamic_batching";
 constexpr int64_t kDefaultSeed = 1234;
 constexpr std::array<std::string_view, 3> kOrders{"dataloader", "random", "seqlen"};
 
-std::string lower(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
-}
-
 /// str(value) where it can name something.
 std::string as_text(const Json& value) {
   return value.is(Type::kNull) ? "None" : value.text;

@@ -137,6 +137,13 @@ std::optional<int64_t> as_int(const Json& value) {
   return number->floor + (number->negative && number->fit == Number::Fit::kFraction ? 1 : 0);
 }
 
+std::string lower(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
 std::string describe(const Json& value) {
   constexpr size_t kMost = 60;
   std::string text = value.is(Type::kString) ? toml_quoted(value.text) : value.text;

@@ -27,6 +27,9 @@ std::optional<Number> as_number(const Json& value);
 /// int(value): text is read, fractions are cut off. nullopt where Python raises, or past 63 bits.
 std::optional<int64_t> as_int(const Json& value);
 
+/// text.lower(), for ASCII text.
+std::string lower(std::string text);
+
 /// For messages: `the string "x"`, `null`, `2.5`; cut when it is long.
 std::string describe(const Json& value);
 

@@ -1,4 +1,4 @@
-// zero_optimization: stage 3 becomes a coordinator, with what decides about its gathers.
+// zero_optimization: stage 3 becomes a coordinator, with what decides about its gathers, and the types of what travels.
 #include <fmt/format.h>
 
 #include <array>
@@ -72,6 +72,40 @@ void leave_all(Draft& draft, const Source& block, bool known_stage) {
   for (const JsonMember& member : block.value->members) draft.leave(block.at(member.key).path, reason);
 }
 
+/// The key that says that the model is in bf16; absent where none does.
+Source bf16_of(const Draft& draft) {
+  for (const char* const key : {"bf16", "bfloat16"}) {
+    const Source enabled = draft.root().at(key).at("enabled");
+    if (enabled && enabled.value->is(Type::kBool) && enabled.value->boolean) return enabled;
+  }
+  return {};
+}
+
+/// Gradients travel in communication_data_type, or where it is not given in the type of the model.
+void carry_reduce_dtype(Draft& draft, const Source& bf16) {
+  const Source from = draft.root().at("communication_data_type");
+  if (!from || from.value->is(Type::kNull)) {
+    if (from) draft.leave(from.path, "null is its default: the type of the model");
+    if (bf16) draft.add("reduce_dtype", Value::of(std::string("bf16")), "as DeepSpeed, where " + bf16.path + " is on");
+    return;
+  }
+  const std::string type = from.value->is(Type::kString) ? lower(from.value->text) : std::string();
+  if (type == "fp16") {
+    return draft.leave(from.path, "gradients travel as f32 or bf16: coordinator.reduce_dtype, \"f32\" unless set");
+  }
+  if (type != "fp32" && type != "bf16" && type != "bfp16") {  // "bfp16": older releases
+    return draft.error(
+        from, fmt::format("{} is {}; allowed are \"fp32\", \"bf16\" and \"fp16\"", from.path, describe(*from.value)));
+  }
+  draft.carry(from, "reduce_dtype", Value::of(std::string(type == "fp32" ? "f32" : "bf16")));
+}
+
+/// Owners add up in f32, which is at least what was asked for.
+void explain_sums(Draft& draft) {
+  const Source given = draft.root().at("data_types").at("grad_accum_dtype");
+  if (given) draft.leave(given.path, "owners add gradients up in f32, whatever type they travel in");
+}
+
 }  // namespace
 
 void import_zero(Draft& draft) {
@@ -84,13 +118,13 @@ void import_zero(Draft& draft) {
   draft.table({"coordinator"});
   draft.add("use", Value::of(std::string(kPlugin)), "from " + block.at("stage").path);
   draft.carried(block.at("stage"), "coordinator.use");
-  for (const char* const key : {"bf16", "bfloat16"}) {
-    const Source enabled = draft.root().at(key).at("enabled");
-    if (!enabled || !enabled.value->is(Type::kBool) || !enabled.value->boolean) continue;
-    draft.add("compute_dtype", Value::of(std::string("bf16")), "from " + enabled.path);
-    draft.carried(enabled, "coordinator.compute_dtype");
-    break;
+  const Source bf16 = bf16_of(draft);
+  if (bf16) {
+    draft.add("compute_dtype", Value::of(std::string("bf16")), "from " + bf16.path);
+    draft.carried(bf16, "coordinator.compute_dtype");
   }
+  carry_reduce_dtype(draft, bf16);
+  explain_sums(draft);
   draft.table({"coordinator", kPlugin});
   for (const auto& [key, least] : kOptions) {
     if (const Source from = option_of(draft, block, key)) carry_option(draft, from, key, least);

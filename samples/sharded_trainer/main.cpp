@@ -5,6 +5,7 @@
 // l * y. Reductions do that on every accelerator; other trainers enqueue kernels of their own on Session::stream().
 #include <array>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <pliant/log.hpp>
 #include <pliant/session.hpp>
@@ -14,8 +15,16 @@
 
 using pliant::Direction, pliant::DType, pliant::ReduceOp;
 
+int32_t length_of(int64_t id) {
+  return static_cast<int32_t>(3 + id * 37 % 29);
+}
+
 struct Sums {  // over sequences: of l, of l * y, of l * y^2
   double tokens = 0, labels = 0, squares = 0;
+  void add(int64_t id) {
+    const double length = length_of(id), label = static_cast<double>(id % 7) / 7;
+    *this = {tokens + length, labels + length * label, squares + length * label * label};
+  }
 };
 
 class Model final : public pliant::TrainingState {
@@ -36,6 +45,7 @@ class Model final : public pliant::TrainingState {
         for (size_t k = 0; k < values.size(); ++k) values[k] = static_cast<float>((first + k * 17) % 1000) / 1000;
       };
       weights_.push_back(shards_.add(weights));
+      named_[weights.name] = weights_.back();
       // The last layer uses the weights of the first one, too.
       const bool shares = i + 1 == layers && i > 0;
       layers_.push_back(
@@ -47,6 +57,13 @@ class Model final : public pliant::TrainingState {
       if (shares) used_.back().push_back(weights_.front());
     }
   }
+  // Between two steps: the last layer has its own weights alone, or those of the first one, too.
+  void tie(bool tied) {
+    if (layers_.size() < 2 || tied == (used_.back().size() == 2)) return;
+    const std::vector<pliant::ParameterId> own{weights_.back()}, both{weights_.back(), weights_.front()};
+    used_.back() = tied ? both : own;
+    shards_.set_parameters(layers_.back(), own, {used_.back().begin() + 1, used_.back().end()});
+  }
   pliant::ShardedModel& shards() { return shards_; }
   uint64_t gradient_size() const override { return 0; }
   void save(std::ostream&) const override {}  // there is no other state
@@ -55,10 +72,10 @@ class Model final : public pliant::TrainingState {
   // Forward and backward; a pass without rows only keeps the workers together. Returns the summed loss.
   double pass(const std::optional<Sums>& of) {
     double loss = 0;
-    visit(0, layers_.size(), Direction::kForward, [&](pliant::ParameterId weights) {
+    visit(Direction::kForward, [&](pliant::ParameterId weights) {
       if (of) loss += loss_of(whole(weights), *of);
     });
-    visit(0, layers_.size(), Direction::kBackward, [&](pliant::ParameterId weights) {
+    visit(Direction::kBackward, [&](pliant::ParameterId weights) {
       if (!of) return;
       float* const sum = floats(shards_.gradient_data(weights), shards_.reduce_dtype(), sum_);
       add_scaled(sum, whole(weights), of->tokens);
@@ -68,6 +85,19 @@ class Model final : public pliant::TrainingState {
       stream_.synchronize();
     });
     return loss;
+  }
+  // The loss of a token of sequences that it is not trained with. Every worker computes all of it.
+  double evaluate(const Sums& of) {
+    double loss = 0;
+    shards_.begin_evaluation();
+    visit(Direction::kForward, [&](pliant::ParameterId weights) { loss += loss_of(whole(weights), of); });
+    shards_.end_pass();
+    return loss / of.tokens;
+  }
+  bool has(const std::string& name) const { return named_.count(name) > 0; }
+  const std::vector<float>& read(const std::string& name) {
+    shards_.read(named_.at(name), host_);
+    return host_;
   }
   void apply(double rate) {  // to the weights that this worker owns
     shards_.update([&](const pliant::ShardRange& range) {
@@ -80,10 +110,10 @@ class Model final : public pliant::TrainingState {
 
  private:
   template <class Work>
-  void visit(size_t first, size_t end, Direction direction, Work&& work) {
+  void visit(Direction direction, Work&& work) {
     shards_.enter(root_, direction);
-    for (size_t i = first; i < end; ++i) {
-      const size_t layer = direction == Direction::kForward ? i : end - 1 - i;
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      const size_t layer = direction == Direction::kForward ? i : layers_.size() - 1 - i;
       shards_.enter(layers_[layer], direction);
       for (const pliant::ParameterId weights : used_[layer]) work(weights);
       shards_.leave(layers_[layer], direction);
@@ -121,28 +151,37 @@ class Model final : public pliant::TrainingState {
   pliant::ModuleId root_{};
   std::vector<pliant::ModuleId> layers_;
   std::vector<pliant::ParameterId> weights_;
+  std::map<std::string, pliant::ParameterId> named_;
   std::vector<std::vector<pliant::ParameterId>> used_;  // by layer
 };
 
 int main() try {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   pliant::log_to_stderr();
   pliant::leave_stop_signals_to_agent();
   pliant::Session session = pliant::Session::attach();
-  Model model(session, session.config().app_int("layers").value_or(6),
-              static_cast<size_t>(session.config().app_int("width").value_or(20000)));
-  std::vector<int32_t> lengths(1000);
-  for (size_t id = 0; id < lengths.size(); ++id) lengths[id] = static_cast<int32_t>(3 + id * 37 % 29);
+  const pliant::Config& config = session.config();
+  Model model(session, config.app_int("layers").value_or(6),
+              static_cast<size_t>(config.app_int("width").value_or(20000)));
+  const int64_t eval_every = config.app_int("eval_every").value_or(0);
+  const int64_t untie_after = config.app_int("untie_after").value_or(0);
+  const std::string show = config.app_string("show").value_or("");
+  if (!show.empty() && !model.has(show)) config.refuse_app("show", "names no parameter: they are layer.K.weights");
+  constexpr int64_t kSequences = 1000, kHeldOut = 100;
+  std::vector<int32_t> lengths;
+  for (int64_t id = 0; id < kSequences; ++id) lengths.push_back(length_of(id));
+  Sums held_out;
+  for (int64_t id = kSequences; id < kSequences + kHeldOut; ++id) held_out.add(id);
   session.start({lengths, {}, {}, 0}, model.shards(), model);
   while (pliant::Step* const step = session.next()) {
+    const int64_t steps = step->index() + 1;
+    model.tie(untie_after == 0 || steps <= untie_after);
     const bool computed = step->attempt([&] {
       for (const pliant::MicroBatch& micro : step->micro_batches()) {
         std::optional<Sums> sums;
         for (int64_t row = micro.rows.first; row < micro.rows.first + micro.rows.count; ++row) {
           if (!sums) sums.emplace();
-          for (const int64_t id : step->batch().row(row)) {
-            const double tokens = lengths[static_cast<size_t>(id)], label = static_cast<double>(id % 7) / 7;
-            *sums = {sums->tokens + tokens, sums->labels + tokens * label, sums->squares + tokens * label * label};
-          }
+          for (const int64_t id : step->batch().row(row)) sums->add(id);
         }
         model.shards().begin_pass(micro.rows);
         const double loss = model.pass(sums);
@@ -150,7 +189,19 @@ int main() try {
         step->add(micro, loss);
       }
     });
-    if (computed && step->commit()) model.apply(step->learning_rate());
+    if (!computed || !step->commit()) continue;
+    model.apply(step->learning_rate());
+    if (eval_every == 0 || steps % eval_every != 0) continue;
+    double loss = 0;
+    float first = 0;
+    const bool evaluated = step->attempt([&] {
+      loss = model.evaluate(held_out);
+      if (!show.empty()) first = model.read(show).front();
+    });
+    if (!evaluated || step->rank() != 0) continue;
+    std::printf("step %lld: held-out loss %.9g\n", static_cast<long long>(steps), loss);
+    if (!show.empty())
+      std::printf("step %lld: %s begins with %.9g\n", static_cast<long long>(steps), show.c_str(), first);
   }
 } catch (const pliant::Error& error) {
   std::fprintf(stderr, "sharded_trainer: %s\n", error.message().c_str());

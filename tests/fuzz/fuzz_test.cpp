@@ -189,7 +189,8 @@ TEST_CASE("a DeepSpeed config is refused, or becomes a document that opens") {
   const std::vector<std::string> seeds{
       R"({"elasticity": {"enabled": true, "version": 0.1, "max_train_batch_size": 100, "micro_batch_sizes": [1, 2]}})",
       R"({"elasticity": {"enabled": true, "max_train_batch_size": 64, "micro_batch_sizes": [4], "num_gpus_per_node": 2},
-          "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7, "offload_param": {"device": "cpu"}}})",
+          "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7, "offload_param": {"device": "cpu"}},
+          "bf16": {"enabled": true}, "communication_data_type": "fp32"})",
       R"({"train_batch_size": 8, "optimizer": {"params": {"lr": 1e-3}}, "data_efficiency": {"seed": 3, "data_sampling":
           {"dynamic_batching": {"enabled": true, "max_tokens": 100, "lr_scaling_method": "sqrt"}}}})"};
   const std::vector<std::string> words{"NaN",
@@ -228,7 +229,8 @@ TEST_CASE("a DeepSpeed config is refused, or becomes a document that opens") {
 }
 
 TEST_CASE("an injection on the command line is understood or refused with the grammar") {
-  fuzz({"kill:rank=2,step=20", "kill:rank=0,step=3,at=commit", "kill:agent,step=7,at=vote"},
+  fuzz({"kill:rank=2,step=20", "kill:rank=0,step=3,at=commit", "kill:agent,step=7,at=vote",
+        "stop:rank=1,step=4,at=gather"},
        {"=", ",", "rank=", "step", "-1", "9223372036854775808", "at=", "agent"}, [](std::string_view text) {
          try {
            const InjectedKill kill = parse_injection(text);

@@ -145,6 +145,7 @@ TEST_CASE("whoever dies in the last step, the snapshot that the job ends with is
   };
   const std::vector<std::vector<std::string>> histories{
       {"--inject", "kill:rank=0," + last + ",at=commit"},
+      {"--inject", "kill:rank=0," + last + ",at=snapshot"},
       {"--inject", "kill:rank=0," + last + ",at=apply"},
       {"--inject", "kill:rank=0," + last + ",at=apply", "--inject", "kill:rank=3," + last + ",at=apply"},
       kill_all("commit"),

@@ -8,55 +8,15 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
-#include "integration/job_runner.hpp"
+#include "integration/sharded_jobs.hpp"
 
 using namespace pliant::test;
 
 namespace {
-
-const std::string kConfig = std::string(PLIANT_SOURCE_DIR) + "/samples/sharded_trainer/pliant.toml";
-constexpr int64_t kSteps = 14;
-
-std::vector<std::string> arguments(int64_t workers, const std::vector<std::string>& sets = {}) {
-  std::vector<std::string> made{"run", kConfig, "--json"};
-  std::vector<std::string> all{fmt::format("run.workers={}", workers),
-                               "run.name=toy",
-                               "run.deterministic=true",
-                               "app.layers=3",
-                               "app.width=3000",
-                               "run.snapshot_every=4",
-                               fmt::format("run.max_steps={}", kSteps)};
-  all.insert(all.end(), sets.begin(), sets.end());
-  for (const std::string& set : all) made.insert(made.end(), {"--set", set});
-  return made;
-}
-
-std::string last_line(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::string last;
-  while (std::getline(in, line)) last = line;
-  return last;
-}
-
-/// The state that the last step began with, as the ranks' digests have it.
-std::string state_after(JobRunner& job, const std::vector<std::string>& command) {
-  const Ended ended = job.run(command);
-  INFO(ended.err);
-  REQUIRE(ended.exit_code == 0);
-  return last_line(job.latest() / "digests.jsonl");
-}
-
-std::string undisturbed() {
-  static const std::string kState = [] {
-    JobRunner job;
-    return state_after(job, arguments(1, {"coordinator.use=\"eager\""}));
-  }();
-  return kState;
-}
 
 void set_all(const std::map<std::string, std::string>& environment) {
   for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
@@ -76,7 +36,8 @@ TEST_CASE("the bits of a sharded job depend neither on the coordinator nor on th
     CAPTURE(workers);
     CAPTURE(coordinator);
     JobRunner job;
-    CHECK(state_after(job, arguments(workers, {fmt::format("coordinator.use=\"{}\"", coordinator)})) == undisturbed());
+    CHECK(state_after(job, sharded_job(workers, {fmt::format("coordinator.use=\"{}\"", coordinator)})) ==
+          undisturbed());
   }
 }
 
@@ -85,7 +46,7 @@ TEST_CASE(
   for (const char* const point : {"forward", "reduce", "vote", "commit", "apply"}) {
     CAPTURE(point);
     JobRunner job;
-    std::vector<std::string> command = arguments(4);
+    std::vector<std::string> command = sharded_job(4);
     command.insert(command.end(), {"--inject", fmt::format("kill:rank=2,step=6,at={}", point)});
     CHECK(state_after(job, command) == undisturbed());
     REQUIRE(job.ledger("restart").size() == 1);
@@ -95,7 +56,7 @@ TEST_CASE(
 
 TEST_CASE("a sharded job that loses a worker before its first snapshot begins anew") {
   JobRunner job;
-  std::vector<std::string> command = arguments(2);
+  std::vector<std::string> command = sharded_job(2);
   command.insert(command.end(), {"--inject", "kill:rank=0,step=2"});
   CHECK(state_after(job, command) == undisturbed());
   CHECK(job.ledger("restart").front().at("step") == 0);
@@ -107,7 +68,7 @@ TEST_CASE("a rate that follows the norms of micro-batches is the same at every n
   std::vector<std::string> states;
   for (const int64_t workers : {1, 2, 4}) {
     JobRunner job;
-    states.push_back(state_after(job, arguments(workers, rule)));
+    states.push_back(state_after(job, sharded_job(workers, rule)));
     CHECK(states.back() == states.front());
     CHECK(states.back() != undisturbed());
     CHECK(job.ledger("commit").back().at("lr").get<double>() > 0.001);
@@ -119,7 +80,7 @@ TEST_CASE("with bf16 a job has the same bits at every number of workers, other o
   std::vector<std::string> states;
   for (const int64_t workers : {1, 2, 4}) {
     JobRunner job;
-    states.push_back(state_after(job, arguments(workers, bf16)));
+    states.push_back(state_after(job, sharded_job(workers, bf16)));
     CHECK(states.back() == states.front());
     CHECK(states.back() != undisturbed());
     const auto commits = job.ledger("commit");
@@ -139,11 +100,77 @@ TEST_CASE("a program that knows f32 only says so where the config asks for bf16"
   CHECK(has(ended.err, "tinylm computes in f32: leave compute_dtype and reduce_dtype of [coordinator] out"));
 }
 
+TEST_CASE("evaluation between steps says the same and leaves training its bits, whoever trains with whatever") {
+  const auto lines_of = [](const Ended& ended) {
+    std::string lines;
+    std::istringstream all(ended.err);
+    for (std::string line; std::getline(all, line);) {
+      if (has(line, "rank 0| step ")) lines += line + "\n";
+    }
+    return lines;
+  };
+  std::string evaluated;
+  for (const int64_t workers : {1, 2, 3}) {
+    for (const char* const coordinator : {"eager", "zero3"}) {
+      CAPTURE(workers);
+      CAPTURE(coordinator);
+      JobRunner job;
+      std::vector<std::string> command = sharded_job(workers, {fmt::format("coordinator.use=\"{}\"", coordinator),
+                                                               "app.eval_every=5", "app.show=\"layer.2.weights\""});
+      command.emplace_back("--show-logs");
+      const Ended ended = job.run(command);
+      INFO(ended.err);
+      REQUIRE(ended.exit_code == 0);
+      CHECK(last_state(job) == undisturbed());
+      if (evaluated.empty()) evaluated = lines_of(ended);
+      CHECK(lines_of(ended) == evaluated);
+    }
+  }
+  for (const char* const words :
+       {"step 5: held-out loss 0.", "step 10: held-out loss 0.", "step 10: layer.2.weights begins with 0."}) {
+    CHECK(has(evaluated, words));
+  }
+}
+
+TEST_CASE(
+    "a module that has other parameters from a step on has the same bits, whoever trains with whatever and dies") {
+  const std::vector<std::string> changes{"app.eval_every=1", "app.untie_after=6"};
+  std::string untied;
+  for (const int64_t workers : {1, 3}) {
+    for (const char* const coordinator : {"eager", "zero3"}) {
+      CAPTURE(workers);
+      CAPTURE(coordinator);
+      std::vector<std::string> sets = changes;
+      sets.push_back(fmt::format("coordinator.use=\"{}\"", coordinator));
+      JobRunner job;
+      const std::string state = state_after(job, sharded_job(workers, sets));
+      if (untied.empty()) untied = state;
+      CHECK(state == untied);
+    }
+  }
+  CHECK(untied != undisturbed());
+  for (const auto& death :
+       std::vector<std::pair<std::string, int64_t>>{{"kill:rank=2,step=7", 4}, {"kill:rank=2,step=10", 8}}) {
+    CAPTURE(death.first);
+    JobRunner job;
+    CHECK(state_after(job, disturbed(sharded_job(4, changes), {death.first})) == untied);
+    CHECK(job.ledger("restart").front().at("step") == death.second);
+  }
+}
+
+TEST_CASE("a parameter that the sample does not have is refused by the key that names it") {
+  JobRunner job;
+  const Ended ended = job.run(sharded_job(1, {"app.show=\"layer.9.weights\""}));
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "app.show names no parameter"));
+}
+
 TEST_CASE("a rank that leaves gives what it owns to the others: no step is lost, and the bits are as undisturbed") {
   for (const char* const leaver : {"0", "2"}) {
     CAPTURE(leaver);
     JobRunner job;
-    std::vector<std::string> command = arguments(4, {"run.snapshot_every=0"});
+    std::vector<std::string> command = sharded_job(4, {"run.snapshot_every=0"});
     command.insert(command.end(), {"--inject", fmt::format("leave:rank={},step=6", leaver)});
     const Ended ended = job.run(command);
     INFO(ended.err);
@@ -160,7 +187,7 @@ TEST_CASE("a rank that leaves gives what it owns to the others: no step is lost,
 
 TEST_CASE("a rank that leaves as a snapshot is due loses neither") {
   JobRunner job;
-  std::vector<std::string> command = arguments(4, {"run.snapshot_every=1"});
+  std::vector<std::string> command = sharded_job(4, {"run.snapshot_every=1"});
   command.insert(command.end(), {"--inject", "leave:rank=0,step=6"});
   CHECK(state_after(job, command) == undisturbed());
   CHECK(job.ledger("restart").empty());
@@ -170,7 +197,7 @@ TEST_CASE("a rank that dies while parts of the state move takes the job back to 
   for (const char* const rank : {"0", "2"}) {
     CAPTURE(rank);
     JobRunner job;
-    std::vector<std::string> command = arguments(4);
+    std::vector<std::string> command = sharded_job(4);
     command.insert(command.end(),
                    {"--inject", "leave:rank=1,step=6", "--inject", fmt::format("kill:rank={},step=6,at=copy", rank)});
     CHECK(state_after(job, command) == undisturbed());
@@ -185,8 +212,8 @@ TEST_CASE("a worker that comes late gets its share from the others, in place") {
   const std::filesystem::path slow = job.folder() / "slow.sh";
   std::ofstream(slow) << "#!/bin/sh\n[ \"$TORCHELASTIC_RESTART_COUNT\" = 0 ] || sleep 7\nexec sharded_trainer\n";
   std::filesystem::permissions(slow, std::filesystem::perms::owner_all);
-  std::vector<std::string> command =
-      arguments(4, {"run.max_steps=1000000", "run.epochs=1000000", fmt::format("run.command=[\"{}\"]", slow.string())});
+  std::vector<std::string> command = sharded_job(
+      4, {"run.max_steps=1000000", "run.epochs=1000000", fmt::format("run.command=[\"{}\"]", slow.string())});
   command.insert(command.end(), {"--inject", "kill:rank=2,step=6"});
   ::setenv("PATH", (std::string(PLIANT_BIN_DIR) + ":" + ::getenv("PATH")).c_str(), 1);
   const pid_t pid = job.start(command);
@@ -211,14 +238,14 @@ TEST_CASE("a worker that comes late gets its share from the others, in place") {
   const std::string state = last_line(job.latest() / "digests.jsonl");
   const int64_t steps = nlohmann::json::parse(state).at("step").get<int64_t>() + 1;
   JobRunner other;
-  CHECK(state_after(other, arguments(1, {"coordinator.use=\"eager\"", "run.epochs=1000000",
-                                         fmt::format("run.max_steps={}", steps)})) == state);
+  CHECK(state_after(other, sharded_job(1, {"coordinator.use=\"eager\"", "run.epochs=1000000",
+                                           fmt::format("run.max_steps={}", steps)})) == state);
 }
 
 TEST_CASE("a sharded job that is stopped keeps all parts of its state, and goes on with another number of workers") {
   JobRunner job;
   std::vector<std::string> command =
-      arguments(4, {"run.max_steps=100000", "run.epochs=100000", "run.snapshot_every=0"});
+      sharded_job(4, {"run.max_steps=100000", "run.epochs=100000", "run.snapshot_every=0"});
   const pid_t pid = job.start(command);
   REQUIRE(job.wait_for_commits(pid, 3));
   ::kill(pid, SIGINT);
@@ -229,7 +256,7 @@ TEST_CASE("a sharded job that is stopped keeps all parts of its state, and goes 
   const int64_t step = job.ledger("snapshot").front().at("step");
   CHECK(step >= 3);
   const int64_t more = step + 2;
-  std::vector<std::string> again = arguments(2, {fmt::format("run.max_steps={}", more), "run.epochs=100000"});
+  std::vector<std::string> again = sharded_job(2, {fmt::format("run.max_steps={}", more), "run.epochs=100000"});
   again.insert(again.end(), {"--resume", job.latest().string()});
   const Ended resumed = job.run(again);
   INFO(resumed.err);
@@ -238,7 +265,7 @@ TEST_CASE("a sharded job that is stopped keeps all parts of its state, and goes 
 
 TEST_CASE("a budget that no layer fits in is refused by the name of the layer, before the job begins") {
   JobRunner job;
-  const Ended ended = job.run(arguments(2, {"coordinator.budget=4096", "coordinator.use=\"eager\""}));
+  const Ended ended = job.run(sharded_job(2, {"coordinator.budget=4096", "coordinator.use=\"eager\""}));
   INFO(ended.err);
   CHECK(ended.exit_code == 2);
   CHECK(has(ended.err, "[coordinator] budget = 4096"));
@@ -247,7 +274,7 @@ TEST_CASE("a budget that no layer fits in is refused by the name of the layer, b
 
 TEST_CASE("zero3 says that it keeps no budget below the whole model, and what does") {
   JobRunner job;
-  const Ended ended = job.run(arguments(2, {"coordinator.budget=30000"}));
+  const Ended ended = job.run(sharded_job(2, {"coordinator.budget=30000"}));
   INFO(ended.err);
   CHECK(ended.exit_code == 2);
   CHECK(has(ended.err, "keeps no budget of 30000 bytes"));
@@ -255,12 +282,12 @@ TEST_CASE("zero3 says that it keeps no budget below the whole model, and what do
 
 TEST_CASE("a budget that suffices changes no bit") {
   JobRunner job;
-  CHECK(state_after(job, arguments(2, {"coordinator.budget=65536", "coordinator.use=\"eager\""})) == undisturbed());
+  CHECK(state_after(job, sharded_job(2, {"coordinator.budget=65536", "coordinator.use=\"eager\""})) == undisturbed());
 }
 
 TEST_CASE("a program that does not shard its model refuses a coordinator") {
   JobRunner job;
-  const Ended ended = job.run(arguments(1, {"run.command=[\"device_trainer\"]"}));
+  const Ended ended = job.run(sharded_job(1, {"run.command=[\"device_trainer\"]"}));
   INFO(ended.err);
   CHECK(ended.exit_code == 2);
   CHECK(has(ended.err, "does not shard its model"));
@@ -268,7 +295,7 @@ TEST_CASE("a program that does not shard its model refuses a coordinator") {
 
 TEST_CASE("a balancer that deals otherwise than in turn is refused in deterministic mode") {
   JobRunner job;
-  const Ended ended = job.run(arguments(4, {"balancer.use=\"lpt\""}));
+  const Ended ended = job.run(sharded_job(4, {"balancer.use=\"lpt\""}));
   INFO(ended.err);
   CHECK(ended.exit_code == 2);
   CHECK(has(ended.err, "[balancer] use = \"lpt\""));
@@ -276,7 +303,7 @@ TEST_CASE("a balancer that deals otherwise than in turn is refused in determinis
 
 TEST_CASE("fast mode trains, too, and the ranks agree on their state") {
   JobRunner job;
-  const Ended ended = job.run(arguments(4, {"run.deterministic=false"}));
+  const Ended ended = job.run(sharded_job(4, {"run.deterministic=false"}));
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
 }
@@ -296,7 +323,7 @@ TEST_CASE("a sharded job has the same bits on every accelerator") {
     CAPTURE(accelerator);
     set_all(environment);
     JobRunner job;
-    std::vector<std::string> command = arguments(2, {fmt::format("accelerator.use=\"{}\"", accelerator)});
+    std::vector<std::string> command = sharded_job(2, {fmt::format("accelerator.use=\"{}\"", accelerator)});
     command.insert(command.end(), {"--inject", "kill:rank=1,step=6"});
     const Ended ended = job.run(command);
     unset_all(environment);

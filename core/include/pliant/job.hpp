@@ -15,15 +15,18 @@
 
 namespace pliant {
 
-/// A death or an announced departure to be arranged, for tests and for seeing what happens:
-/// "kill:rank=2,step=20,at=reduce", "kill:agent,step=20" or "leave:rank=2,step=20".
+/// A death, a stop or an announced departure to be arranged, for tests and for seeing what happens:
+/// "kill:rank=2,step=20,at=reduce", "stop:rank=2,step=20", "kill:agent,step=20" or "leave:rank=2,step=20".
 struct InjectedKill {
   bool agent = false;
   bool leave = false;  ///< it leaves when the step is committed; `at` says nothing then
+  bool stop = false;   ///< by SIGSTOP instead of SIGKILL: it stays where it is until it is continued or killed
   int64_t rank = 0;    ///< of the generation that computes the step
   int64_t step = 0;
-  std::string at = "forward";  ///< forward, reduce, vote, commit, apply, or copy (half way through a joiner's
-                               ///< copy, the first from `step` on); the agent knows vote and commit
+  /// forward, reduce, vote, commit, apply, copy (half way through a joiner's copy, or a move of parts, the first from
+  /// `step` on), snapshot (as it writes the first one that holds `step` steps or more); in sharded jobs also gather,
+  /// scatter, and finish (as it finishes such a snapshot). The agent knows vote and commit.
+  std::string at = "forward";
 };
 
 /// Throws kInvalidArgument (exit 2) with the grammar.

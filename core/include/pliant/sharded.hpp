@@ -95,7 +95,9 @@ struct ShardedMemory {
 class ShardedModel {
  public:
   /// `state`: names of what the optimizer keeps for each weight, in f32. The config has [coordinator]: throws
-  /// kFailedPrecondition (exit 2) where it has not, and what the plugin has against its options.
+  /// kFailedPrecondition (exit 2) where it has not, and what the plugin has against its options. A session has one
+  /// model: throws kFailedPrecondition (exit 2) while another of its lives. A second network, such as a frozen
+  /// reference, is a part of the model below a module of its own.
   ShardedModel(Session& session, std::vector<std::string> state);
   ~ShardedModel();
   ShardedModel(ShardedModel&&) noexcept;

@@ -15,10 +15,11 @@ using nlohmann::json;
 
 // No field is longer: escaped, it still fits into a message.
 constexpr size_t kLongestText = size_t{64} << 10;
-// {"injections": [[0, 20, 0]]}
+// {"injections": [[0, 20, 0, false]]}
 constexpr int kDeepestMessage = 3;
 
-constexpr std::array<std::string_view, 6> kPoints{"forward", "reduce", "vote", "commit", "apply", "copy"};
+constexpr std::array<std::string_view, 10> kPoints{"forward", "reduce", "vote",    "commit",   "apply",
+                                                   "copy",    "gather", "scatter", "snapshot", "finish"};
 
 // Every message lists its fields once; Encoder and Decoder walk that list.
 class Encoder {
@@ -42,7 +43,7 @@ class Encoder {
   void operator()(const char* key, const BreakCause& value) { object_[key] = static_cast<int>(value); }
   void operator()(const char* key, const std::vector<Injection>& list) {
     json& array = object_[key] = json::array();
-    for (const Injection& one : list) array.push_back({one.id, one.step, static_cast<int>(one.at)});
+    for (const Injection& one : list) array.push_back({one.id, one.step, static_cast<int>(one.at), one.stop});
   }
   void operator()(const char* key, const std::vector<RowRange>& list) {
     json& array = object_[key] = json::array();
@@ -84,7 +85,8 @@ class Decoder {
     for (const json& one : object_.at(key)) {
       const int point = one.at(2).get<int>();
       if (point < 0 || point >= static_cast<int>(kPoints.size())) throw std::out_of_range(key);
-      list.push_back({one.at(0).get<int64_t>(), one.at(1).get<int64_t>(), static_cast<InjectionPoint>(point)});
+      list.push_back({one.at(0).get<int64_t>(), one.at(1).get<int64_t>(), static_cast<InjectionPoint>(point),
+                      one.at(3).get<bool>()});
     }
   }
 
@@ -240,7 +242,9 @@ Result<InjectionPoint> parse_injection_point(std::string_view word) {
   }
   return failed(
       Status::kInvalidArgument,
-      "'" + std::string(word) + "' is no point of a step; allowed: forward, reduce, vote, commit, apply, copy",
+      "'" + std::string(word) +
+          "' is no point of a step; allowed: forward, reduce, vote, commit, apply, copy, gather, scatter, snapshot, "
+          "finish",
       ExitCode::kUsage);
 }
 

@@ -16,18 +16,23 @@ namespace pliant::elastic {
 
 /// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
 /// the environment, and a worker that speaks another refuses to begin.
-inline constexpr int kProtocol = 4;
+inline constexpr int kProtocol = 5;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
-/// Where in a step an injected kill strikes.
+/// Where in a step an injected kill or stop strikes.
 /// kCopy: half way through its copy of a state, the first one from the injection's step on.
-enum class InjectionPoint { kForward, kReduce, kVote, kCommit, kApply, kCopy };
+/// kGather, kScatter: of a sharded job, when the rank has begun the step's first gather of a parameter, or has first
+/// sent gradients to their owners, and has not waited for it.
+/// kSnapshot, kFinish: as it writes a snapshot, or its part of one; and, of a sharded job, as it finishes one whose
+/// parts all ranks have written. The first one that holds the injection's step or more.
+enum class InjectionPoint { kForward, kReduce, kVote, kCommit, kApply, kCopy, kGather, kScatter, kSnapshot, kFinish };
 
 /// "kill:rank=2,step=20,at=forward" as the worker sees it.
 struct Injection {
   int64_t id = 0;
   int64_t step = 0;
   InjectionPoint at = InjectionPoint::kForward;
+  bool stop = false;  ///< SIGSTOP instead of SIGKILL
 };
 
 /// How long a rank computed its share, and what it was.

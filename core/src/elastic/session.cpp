@@ -88,13 +88,19 @@ elastic::ToWorker Session::State::receive() {
 }
 
 void Session::State::strike(elastic::InjectionPoint at) {
-  for (const elastic::Injection& injection : form.injections) {
-    const bool now =
-        at == elastic::InjectionPoint::kCopy ? injection.step <= form.next_step : injection.step == applied;
-    if (!now || injection.at != at) continue;
-    channel.send(elastic::Injected{injection.id});
-    ::kill(::getpid(), SIGKILL);
-  }
+  using elastic::InjectionPoint;
+  const auto is_due = [&](const elastic::Injection& one) {
+    if (at == InjectionPoint::kCopy) return one.step <= form.next_step;
+    if (at == InjectionPoint::kSnapshot || at == InjectionPoint::kFinish) return one.step <= applied;
+    return one.step == applied;
+  };
+  const auto found = std::find_if(form.injections.begin(), form.injections.end(),
+                                  [&](const elastic::Injection& one) { return one.at == at && is_due(one); });
+  if (found == form.injections.end()) return;
+  const elastic::Injection injection = *found;
+  form.injections.erase(found);  // whoever is continued is struck once
+  channel.send(elastic::Injected{injection.id});
+  ::kill(::getpid(), injection.stop ? SIGSTOP : SIGKILL);
 }
 
 void Session::State::tell_broken(const Error& error) {

@@ -65,7 +65,7 @@ void Session::State::load_rest(std::istream& in) {
 
 void Session::State::load_state(std::istream& in, const elastic::SnapshotHeader& header) {
   if (sharded != nullptr) {
-    read_shards(in, header.arrays);
+    read_shards(in, header);
   } else if (!header.arrays.empty()) {
     arrays->require(header.arrays, "the snapshot");
     elastic::read_arrays(*arrays, in, *program_stream, staging_of_arrays());

@@ -19,6 +19,12 @@ std::string layout_of(const std::vector<std::string>& names, uint64_t elements) 
   return layout;
 }
 
+std::string in_one_line(std::string layout) {
+  if (!layout.empty()) layout.pop_back();
+  for (size_t at = 0; (at = layout.find('\n', at)) != std::string::npos; at += 2) layout.replace(at, 1, ", ");
+  return layout.empty() ? "none" : layout;
+}
+
 }  // namespace
 
 std::vector<std::string> Session::State::names_of_shards() const {
@@ -71,11 +77,24 @@ std::string Session::State::digest_of_model() const {
   return fmt::format("{:016x}", of_model.value());
 }
 
-void Session::State::read_shards(std::istream& in, const std::string& layout) {
-  if (layout != state_layout()) {
+std::string Session::State::digest_of_parameters() const {
+  data::Digest of_parameters;
+  for (const sharded::ParameterRow& row : sharded->model.parameters()) {
+    of_parameters.add(std::string_view(fmt::format("{} [{}]\n", row.name, fmt::join(row.shape, ","))));
+  }
+  return fmt::format("{:016x}", of_parameters.value());
+}
+
+void Session::State::read_shards(std::istream& in, const elastic::SnapshotHeader& written) {
+  std::string other;
+  if (written.arrays != state_layout()) {
+    other = fmt::format("its arrays are {} instead of {}", in_one_line(written.arrays), in_one_line(state_layout()));
+  } else if (!written.model.empty() && written.model != digest_of_parameters()) {
+    other = "its parameters have other names or shapes, or come in another order";
+  }
+  if (!other.empty()) {
     throw Error(Status::kFailedPrecondition,
-                fmt::format("the snapshot holds other arrays than this model: {} instead of {}",
-                            layout.substr(0, layout.find('\n')), state_layout().substr(0, state_layout().find('\n'))),
+                fmt::format("it is of another model: {}; build the model that wrote it, or begin a new run", other),
                 ExitCode::kUsage);
   }
   const uint64_t array_bytes = sharded->model.elements() * sizeof(float);
@@ -97,7 +116,8 @@ void Session::State::read_shards(std::istream& in, const std::string& layout) {
 }
 
 void Session::State::write_part(const std::string& file) {
-  elastic::SnapshotHeader header{applied, fingerprint(), learning_rate->save(), facts.run_id, state_layout()};
+  elastic::SnapshotHeader header{applied,      fingerprint(),  learning_rate->save(),
+                                 facts.run_id, state_layout(), digest_of_parameters()};
   const uint64_t begin = elastic::head_of_snapshot(header).size();
   std::ostringstream rest;
   program->save(rest);
@@ -117,6 +137,7 @@ void Session::State::write_part(const std::string& file) {
           program_stream->synchronize();
           const uint64_t at = begin + number * array_bytes + run.first * sizeof(float) + done;
           if (Result<> written = draft->write(at, staging->data(), now); !written) return written;
+          strike(elastic::InjectionPoint::kSnapshot);
         }
       }
     }
@@ -134,6 +155,7 @@ void Session::State::write_part(const std::string& file) {
 void Session::State::finish_snapshot(const elastic::Assemble& order) {
   Result<> done = failed(Status::kFailedPrecondition, "this rank has no part of it any more");
   if (parts_of && parts_of->file == order.file && parts_of->header.step == order.step) {
+    strike(elastic::InjectionPoint::kFinish);
     const std::filesystem::path file = directory.path() / order.file;
     const uint64_t array_bytes = names_of_shards().size() * sharded->model.elements() * sizeof(float);
     done = elastic::finish_draft(elastic::draft_of(file, parts_of->generation), file, parts_of->header, array_bytes,

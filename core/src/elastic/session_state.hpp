@@ -95,6 +95,7 @@ struct Session::State {
   std::optional<Balancer> balancer;
   std::optional<elastic::GradientReduction> reduction;  // sharded: of what is added up beside the gradient
   sharded::Runtime* sharded = nullptr;                  // the program's, where it shards its model
+  bool has_sharded_model = false;                       // it has made one
   std::string first_rest;                               // of it: what the program saved before the first step
   std::string first_lr_state;
   std::vector<uint64_t> shard_digests;  // of the arrays of this rank's shards, where the step's digest is due
@@ -143,7 +144,7 @@ struct Session::State {
   /// The gradient where the CPU can read it.
   std::span<const float> gradient_on_host();
   elastic::ToWorker receive();
-  /// Dies here when an injection says so.
+  /// Dies or stops here when an injection says so.
   void strike(elastic::InjectionPoint at);
 
   /// Waits for the id that rank 0 made; nullopt when the generation ended first.
@@ -182,7 +183,9 @@ struct Session::State {
   elastic::Formed form_shards();
   /// Of the sharded model, hex: two programs of one digest have the same parameters, modules and optimizer states.
   [[nodiscard]] std::string digest_of_model() const;
-  void read_shards(std::istream& in, const std::string& layout);
+  /// Of the parameters alone, hex: a snapshot of that digest has the same elements in the same places.
+  [[nodiscard]] std::string digest_of_parameters() const;
+  void read_shards(std::istream& in, const elastic::SnapshotHeader& written);
   void write_part(const std::string& file);
   void finish_snapshot(const elastic::Assemble& order);
   void take_digest_of_shards();

@@ -15,7 +15,16 @@ namespace pliant {
 
 struct ShardedModel::State {
   State(Session::State& of, const Config& config, std::vector<std::string> state)
-      : session(of), runtime(config, *of.accelerator, of.device, *of.program_stream, *of.stream, std::move(state)) {}
+      : session(of), runtime(config, *of.accelerator, of.device, *of.program_stream, *of.stream, std::move(state)) {
+    using Begun = sharded::Runtime::Begun;
+    runtime.watch([&of](Begun begun) {
+      of.strike(begun == Begun::kGather ? elastic::InjectionPoint::kGather : elastic::InjectionPoint::kScatter);
+    });
+    of.has_sharded_model = true;
+  }
+  ~State() { session.has_sharded_model = false; }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
   Session::State& session;
   sharded::Runtime runtime;
 };
@@ -45,6 +54,13 @@ void require_f32(DType type, const char* option) {
 }  // namespace
 
 ShardedModel::ShardedModel(Session& session, std::vector<std::string> state) {
+  if (session.state_->has_sharded_model) {
+    throw Error(
+        Status::kFailedPrecondition,
+        "this session has a sharded model already, and it can have one: add the parameters of both to that one, "
+        "each part below a module of its own; parameters that are not trained are frozen",
+        ExitCode::kUsage);
+  }
   session.state_->open_device();
   state_ = std::make_unique<State>(*session.state_, with_coordinator(session.config()), std::move(state));
 }

@@ -3,7 +3,7 @@
 //   u32      format version
 //   u32      size of the header
 //   header:  i64 step; fingerprint, learning-rate state, from format 2 on run id, from format 3 on the layout of the
-//            arrays (StateArrays::layout): each u64 size and bytes
+//            arrays (StateArrays::layout), from format 4 on the digest of a sharded model: each u64 size and bytes
 //   state    the arrays one after the other, then what the program wrote
 //   u64      size of the state
 //   u64      CRC-64 of everything before
@@ -31,7 +31,7 @@ namespace pliant::elastic {
 namespace {
 
 constexpr std::string_view kMagic = "\x89PLIANT\n";
-constexpr uint32_t kFormatVersion = 3;
+constexpr uint32_t kFormatVersion = 4;
 constexpr uint32_t kOldestVersion = 1;  // of those that are still read
 constexpr size_t kPrefixSize = 16;
 constexpr size_t kTrailerSize = 16;
@@ -72,6 +72,7 @@ std::string encode(const SnapshotHeader& header) {
   put_text(content, header.lr_state);
   put_text(content, header.run_id);
   put_text(content, header.arrays);
+  put_text(content, header.model);
   std::string bytes(kMagic);
   put<uint32_t>(bytes, kFormatVersion);
   put<uint32_t>(bytes, static_cast<uint32_t>(content.size()));
@@ -84,8 +85,10 @@ std::optional<SnapshotHeader> decode_header(std::string_view bytes, uint32_t ver
   std::optional<std::string> lr_state = take_text(bytes);
   std::optional<std::string> run_id = version < 2 ? std::string() : take_text(bytes);
   std::optional<std::string> arrays = version < 3 ? std::string() : take_text(bytes);
-  if (!step || !fingerprint || !lr_state || !run_id || !arrays || !bytes.empty()) return std::nullopt;
-  return SnapshotHeader{*step, std::move(*fingerprint), std::move(*lr_state), std::move(*run_id), std::move(*arrays)};
+  std::optional<std::string> model = version < 4 ? std::string() : take_text(bytes);
+  if (!step || !fingerprint || !lr_state || !run_id || !arrays || !model || !bytes.empty()) return std::nullopt;
+  return SnapshotHeader{
+      *step, std::move(*fingerprint), std::move(*lr_state), std::move(*run_id), std::move(*arrays), std::move(*model)};
 }
 
 /// Runs the program's part of the work. An error that says what the program threw.
@@ -196,7 +199,8 @@ Result<> write_content(int fd, const std::filesystem::path& file, const Snapshot
 
 Result<> write_checked(const std::filesystem::path& file, const SnapshotHeader& header,
                        const std::function<void(std::ostream&)>& write_state) {
-  if (header.fingerprint.size() + header.lr_state.size() + header.run_id.size() + header.arrays.size() >
+  if (header.fingerprint.size() + header.lr_state.size() + header.run_id.size() + header.arrays.size() +
+          header.model.size() >
       std::numeric_limits<uint32_t>::max() / 2) {
     return failed(
         Status::kInvalidArgument,

@@ -20,6 +20,7 @@ struct SnapshotHeader {
   std::string lr_state;  ///< LearningRate::save
   std::string run_id{};  ///< of the run that wrote it; empty in files of format 1, which did not say
   std::string arrays{};  ///< StateArrays::layout; empty where the program has none, and in files before format 3
+  std::string model{};   ///< of a sharded job: digest of its parameters, hex; else, and before format 4, empty
 };
 
 /// Reads the whole state.

@@ -325,6 +325,7 @@ void Runtime::gather(std::span<const pliant_action> group) {
     costs_.begin_gather(exchange_stream_);
     exchange_->gather(items, weights, compute_);
     costs_.end_gather(exchange_stream_, std::move(gathered));
+    if (begun_) begun_(Begun::kGather);
   }
   made.done.record(exchange_stream_);
   gatherings_.push_back(std::move(made));

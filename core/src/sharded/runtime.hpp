@@ -98,6 +98,10 @@ class Runtime {
 
   // A step.
 
+  /// What other ranks wait for, too.
+  enum class Begun { kGather, kScatter };
+  /// Calls `begun` whenever this rank has begun one and has not waited for it.
+  void watch(std::function<void(Begun)> begun) { begun_ = std::move(begun); }
   void begin_step(int64_t rows, int64_t granule, const Assignment& assignment, bool look_for_not_finite);
   /// Gets the gradient of each of this rank's passes with rows, in pieces of any order: elements from `offset` of the
   /// flat space on, in host memory. Every element comes once in a pass.
@@ -253,6 +257,7 @@ class Runtime {
   bool pass_is_finite_ = true;
   bool look_for_not_finite_ = false;
   Measure measure_;
+  std::function<void(Begun)> begun_;
   std::vector<float> measured_;  ///< on the host
   const SumRound* round_ = nullptr;
   size_t passes_ = 0;

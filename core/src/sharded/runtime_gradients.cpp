@@ -113,6 +113,7 @@ void Runtime::reduce(std::span<const uint32_t> parameters) {
     if (measure_) measure(made.parameters[i], values);
   }
   exchange_->scatter(items, round_->adds, reduce_);
+  if (begun_) begun_(Begun::kScatter);
   made.done.emplace(take_event());
   made.done->record(exchange_stream_);
   scatterings_.push_back(std::move(made));

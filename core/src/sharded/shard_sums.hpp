@@ -49,8 +49,8 @@ class ShardSums {
   /// to[i] = from[i], which are of `type`; likewise.
   void cast(float* to, const void* from, DType type, uint64_t count) { work_.cast(to, from, type, count); }
 
-  /// After the last round: the sum over the step, of all elements.
-  [[nodiscard]] float* total() const;
+  /// After the last round: the sum over the step, of all elements; zeros where nothing was added, as to what is frozen.
+  [[nodiscard]] float* total();
   [[nodiscard]] uint64_t bytes() const;
 
  private:

@@ -83,12 +83,14 @@ TEST_CASE("a form carries its injections") {
   Form form;
   form.rank = 2;
   form.restore = "snapshots/step-00000020.snapshot";
-  form.injections = {{0, 20, InjectionPoint::kApply}, {1, 30, InjectionPoint::kVote}};
+  form.injections = {{0, 20, InjectionPoint::kApply}, {1, 30, InjectionPoint::kFinish, true}};
   const auto back = parse_to_worker(to_line(form));
   REQUIRE(back);
   const auto& got = std::get<Form>(*back);
   REQUIRE(got.injections.size() == 2);
-  CHECK(got.injections[1].at == InjectionPoint::kVote);
+  CHECK(got.injections[1].at == InjectionPoint::kFinish);
+  CHECK(got.injections[1].stop);
+  CHECK_FALSE(got.injections[0].stop);
   CHECK(got.restore == form.restore);
 }
 

@@ -314,6 +314,47 @@ TEST_CASE("with stage 3 bf16 is what parameters are computed in") {
   }
 }
 
+TEST_CASE("with stage 3 gradients travel in the type that DeepSpeed sends them in") {
+  const auto imported = [](const std::string& more) {
+    return import_deepspeed(R"({"zero_optimization": {"stage": 3})" + more + "}");
+  };
+  const std::string bf16 = R"(, "bf16": {"enabled": true})";
+  CHECK_FALSE(contains(imported("").toml, "\nreduce_dtype"));
+  CHECK(contains(imported(bf16).toml, "\nreduce_dtype = \"bf16\" "));
+  CHECK(contains(imported(bf16).toml, "# as DeepSpeed, where bf16.enabled is on\n"));
+  CHECK(contains(imported(bf16 + R"(, "communication_data_type": null)").toml, "\nreduce_dtype = \"bf16\" "));
+  for (const auto& way : std::vector<std::pair<std::string, std::string>>{
+           {"fp32", "f32"}, {"FP32", "f32"}, {"bf16", "bf16"}, {"bfp16", "bf16"}}) {
+    const ImportedConfig made = imported(bf16 + R"(, "communication_data_type": ")" + way.first + "\"");
+    CAPTURE(made.toml);
+    CHECK(contains(made.toml, "\nreduce_dtype = \"" + way.second + "\" "));
+    CHECK(contains(made.toml, "# from communication_data_type\n"));
+    CHECK(target(made, "communication_data_type") == "coordinator.reduce_dtype");
+    const test::ScratchFolder folder;
+    CHECK(opened(folder, made.toml, {}).coordinator().reduce_dtype == way.second);
+  }
+  const ImportedConfig half = imported(bf16 + R"(, "communication_data_type": "fp16")");
+  CHECK_FALSE(contains(half.toml, "\nreduce_dtype"));
+  CHECK(contains(reason(half, "communication_data_type"), "travel as f32 or bf16"));
+  const ImportedConfig sums = imported(R"(, "data_types": {"grad_accum_dtype": "bf16"})");
+  CHECK(contains(reason(sums, "data_types.grad_accum_dtype"), "owners add gradients up in f32"));
+  for (const char* const wrong : {"\"auto\"", "\"int8\"", "16"}) {
+    const std::string said =
+        refusal(R"({"zero_optimization": {"stage": 3}, "communication_data_type": )" + std::string(wrong) + "}");
+    CAPTURE(said);
+    CHECK(contains(said, "ds.json:1:64: error: communication_data_type is "));
+    CHECK(contains(said, R"(allowed are "fp32", "bf16" and "fp16")"));
+  }
+}
+
+TEST_CASE("without stage 3 the type of what travels is the program's") {
+  const ImportedConfig imported = import_deepspeed("{" + block() + R"(, "communication_data_type": "bf16",
+      "data_types": {"grad_accum_dtype": "fp32"}})");
+  CHECK_FALSE(contains(imported.toml, "\nreduce_dtype"));
+  CHECK(contains(reason(imported, "communication_data_type"), "belongs to the training program"));
+  CHECK(contains(reason(imported, "data_types.grad_accum_dtype"), "belongs to the training program"));
+}
+
 TEST_CASE("stages below 3 carry nothing, and it is said why") {
   for (const char* stage : {R"("stage": 2)", R"("stage": 0)", R"("overlap_comm": false)"}) {
     const ImportedConfig imported = import_deepspeed(

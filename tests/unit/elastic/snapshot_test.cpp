@@ -79,6 +79,7 @@ std::string of_format(char version) {
   const auto text = [&](const std::string& words) { return number(static_cast<char>(words.size())) + words; };
   std::string header = number(7) + text("00ff") + text("lr");
   if (version >= 2) header += text("run-1");
+  if (version >= 3) header += text("");
   std::string bytes("\x89PLIANT\n");
   bytes += std::string{version, '\0', '\0', '\0', static_cast<char>(header.size()), '\0', '\0', '\0'};
   bytes += header + "state" + number(5);
@@ -90,7 +91,7 @@ std::string of_format(char version) {
 
 TEST_CASE("snapshots of older formats are still read, and what they say of their owner is compared") {
   const ScratchFolder folder;
-  for (const char version : {'\x01', '\x02'}) {
+  for (const char version : {'\x01', '\x02', '\x03'}) {
     INFO("format " << static_cast<int>(version));
     const auto file = folder.write("s", of_format(version));
     const auto owned_by = [&](const std::string& run, const std::string& fingerprint) {
@@ -103,21 +104,23 @@ TEST_CASE("snapshots of older formats are still read, and what they say of their
     CHECK(read->lr_state == "lr");
     CHECK(read->run_id == (version == 1 ? "" : "run-1"));
     CHECK(read->arrays.empty());
+    CHECK(read->model.empty());
     CHECK(state_of(file) == "state");
     CHECK_FALSE(owned_by("run-1", "0100").has_value());
     CHECK(owned_by("run-2", "00ff").has_value() == (version == 1));
   }
 }
 
-TEST_CASE("a snapshot keeps the layout of the arrays that it holds") {
+TEST_CASE("a snapshot keeps the layout of the arrays that it holds, and which model they are of") {
   const ScratchFolder folder;
   const std::string layout = "w f32[4,2]\nsteps i64[]\n";
-  REQUIRE(write_snapshot(folder / "s", {1, "00ff", "lr", "run-1", layout}, [](std::ostream& out) {
+  REQUIRE(write_snapshot(folder / "s", {1, "00ff", "lr", "run-1", layout, "0123"}, [](std::ostream& out) {
             out << "state";
           }).has_value());
   std::string seen;
   REQUIRE(read_snapshot(folder / "s", [&](std::istream&, const SnapshotHeader& header) {
             seen = header.arrays;
+            CHECK(header.model == "0123");
           }).has_value());
   CHECK(seen == layout);
 }

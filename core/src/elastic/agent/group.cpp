@@ -123,7 +123,7 @@ std::vector<Injection> Group::injections_for(int64_t rank) const {
   for (size_t i = 0; i < options_.injections.size(); ++i) {
     const InjectedKill& kill = options_.injections[i];
     if (kill.agent || kill.leave || kill.rank != rank) continue;
-    armed.push_back({static_cast<int64_t>(i), kill.step, *parse_injection_point(kill.at)});
+    armed.push_back({static_cast<int64_t>(i), kill.step, *parse_injection_point(kill.at), kill.stop});
   }
   return armed;
 }
@@ -409,10 +409,11 @@ void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) 
 void Group::on(WorkerId worker, Member&, const Injected& message) {
   const auto i = static_cast<size_t>(message.id);
   if (message.id < 0 || i >= options_.injections.size()) return;
-  actions_.event(fmt::format("injected kill strikes {} at step {} ({})", label(worker), options_.injections[i].step,
-                             options_.injections[i].at),
+  InjectedKill& one = options_.injections[i];
+  actions_.event(fmt::format("injected {} strikes {} at step {} ({})", one.stop ? "stop" : "kill", label(worker),
+                             one.step, one.at),
                  false);
-  options_.injections[i].rank = -1;  // spent
+  one.rank = -1;  // spent
 }
 
 void Group::on(WorkerId, Member& member, const Finished& message) {

@@ -1,4 +1,4 @@
-// Parses `--inject kill:rank=2,step=20,at=reduce` and `--inject leave:rank=2,step=20`.
+// Parses `--inject kill:rank=2,step=20,at=reduce`, the same with `stop`, and `--inject leave:rank=2,step=20`.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -13,8 +13,9 @@ namespace {
 
 [[noreturn]] void refuse(std::string_view text, const std::string& why) {
   throw Error(Status::kInvalidArgument,
-              fmt::format("--inject {}: {}; write kill:rank=R,step=S[,at=forward|reduce|vote|commit|apply|copy], "
-                          "kill:agent,step=S[,at=vote|commit] or leave:rank=R,step=S",
+              fmt::format("--inject {}: {}; write kill:rank=R,step=S[,at=forward|reduce|vote|commit|apply|copy|gather|"
+                          "scatter|snapshot|finish], the same with stop:, kill:agent,step=S[,at=vote|commit] or "
+                          "leave:rank=R,step=S",
                           text, why),
               ExitCode::kUsage);
 }
@@ -32,11 +33,12 @@ int64_t count(std::string_view text, std::string_view key, std::string_view digi
 
 InjectedKill parse_injection(std::string_view text) {
   const std::string_view verb = text.substr(0, text.find(':'));
-  if (verb.size() == text.size() || (verb != "kill" && verb != "leave")) {
-    refuse(text, "it does not begin with kill: or leave:");
+  if (verb.size() == text.size() || (verb != "kill" && verb != "stop" && verb != "leave")) {
+    refuse(text, "it does not begin with kill:, stop: or leave:");
   }
   InjectedKill kill;
   kill.leave = verb == "leave";
+  kill.stop = verb == "stop";
   kill.rank = -1;
   kill.step = -1;
   kill.at.clear();
@@ -65,6 +67,7 @@ InjectedKill parse_injection(std::string_view text) {
   }
   if (kill.step < 0) refuse(text, "step is missing");
   if (kill.leave && (kill.agent || !kill.at.empty())) refuse(text, "who leaves is a rank, when the step is committed");
+  if (kill.stop && kill.agent) refuse(text, "who is stopped is a rank");
   if (kill.agent == (kill.rank >= 0)) refuse(text, "name either a rank or the agent");
   if (kill.at.empty()) kill.at = kill.agent ? "commit" : "forward";
   if (kill.agent && kill.at != "vote" && kill.at != "commit")

@@ -88,6 +88,13 @@ void check_injections(const Config& config, const std::vector<InjectedKill>& inj
                 ExitCode::kUsage);
   }
   for (const InjectedKill& kill : injections) {
+    const bool is_of_shards = kill.at == "gather" || kill.at == "scatter" || kill.at == "finish";
+    if (is_of_shards && !config.has("coordinator")) {
+      throw Error(
+          Status::kInvalidArgument,
+          fmt::format("--inject: at={} is a point of sharded jobs, and the config has no [coordinator]", kill.at),
+          ExitCode::kUsage);
+    }
     if (kill.rank < config.run().workers) continue;
     throw Error(Status::kInvalidArgument,
                 fmt::format("--inject: there is no rank {}; {} workers are ranks 0 to {}", kill.rank,
@@ -272,10 +279,10 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
     or_throw(elastic::write_file(directory.config(), config_before));
   for (const InjectedKill& kill : agent.unstruck()) {
     const std::string who = kill.agent ? "the agent" : fmt::format("rank {}", kill.rank);
-    observer.on_event(
-        kill.leave ? fmt::format("--inject: {} never left at step {}", who, kill.step)
-                   : fmt::format("--inject: the kill of {} at step {} ({}) never struck", who, kill.step, kill.at),
-        true);
+    observer.on_event(kill.leave ? fmt::format("--inject: {} never left at step {}", who, kill.step)
+                                 : fmt::format("--inject: the {} of {} at step {} ({}) never struck",
+                                               kill.stop ? "stop" : "kill", who, kill.step, kill.at),
+                      true);
   }
   summary.directory = agent.directory().path();
   summary.exit_code = verdict.exit_code;

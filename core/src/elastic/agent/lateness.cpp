@@ -68,6 +68,8 @@ void Group::fence_those_not_started() {
 }
 
 void Group::note_stopped() {
+  std::vector<WorkerId> writers;  // of the last snapshot, that are not done
+  if (phase_ == Phase::kSaving && saver_ >= 0) writers = who_holds_up();
   for (auto& [id, member] : members_) {
     if (!actions_.is_stopped(id)) {
       member.stopped_at.reset();
@@ -76,7 +78,8 @@ void Group::note_stopped() {
     if (!member.stopped_at) member.stopped_at = time();
     const double stopped = time() - *member.stopped_at;
     if (phase_ == Phase::kEnding && stopped >= kStoppedSeconds) actions_.kill(id);
-    if (phase_ == Phase::kSaving && id == saver_ && stopped >= kStoppedSeconds && !member.cannot_save) {
+    const bool is_saving = phase_ == Phase::kSaving && std::count(writers.begin(), writers.end(), id) > 0;
+    if (is_saving && stopped >= kStoppedSeconds && !member.cannot_save) {
       member.cannot_save = true;
       if (!save()) actions_.wake(id);
     }
@@ -193,8 +196,13 @@ std::vector<WorkerId> Group::furthest_behind() const {
 
 std::vector<WorkerId> Group::who_holds_up() const {
   if (phase_ == Phase::kForming || phase_ == Phase::kRunning) return furthest_behind();
-  if (phase_ == Phase::kSaving && saver_ >= 0) return {saver_};
   std::vector<WorkerId> late;
+  if (phase_ == Phase::kSaving && parts_ && !parts_->assembling) {
+    std::copy_if(parts_->writers.begin(), parts_->writers.end(), std::back_inserter(late),
+                 [this](WorkerId id) { return !parts_->begins.contains(id); });
+    return late;
+  }
+  if (phase_ == Phase::kSaving && saver_ >= 0) return {saver_};
   if (phase_ == Phase::kSaving) {
     std::copy_if(ranks_.begin(), ranks_.end(), std::back_inserter(late),
                  [this](WorkerId id) { return members_.contains(id) && !members_.at(id).last_state; });

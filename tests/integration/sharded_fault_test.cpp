@@ -1,0 +1,276 @@
+// Sharded jobs whose ranks die, stop or misbehave wherever others need them, and whose snapshots are damaged: they end
+// with the bits of a job that nothing happened to, or say what is wrong and lose nothing.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "integration/sharded_jobs.hpp"
+
+using namespace pliant::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The job of a program that can misbehave: `how` at `place` of step 6 on one rank.
+std::vector<std::string> job_that(const char* how, const char* place, int64_t workers,
+                                  const std::vector<std::string>& more = {}) {
+  std::vector<std::string> sets{fmt::format("run.command=[\"{}/sharded_worker\"]", PLIANT_TEST_BIN_DIR),
+                                fmt::format("app.misbehave=\"{}\"", how), fmt::format("app.misbehave_at=\"{}\"", place),
+                                fmt::format("app.misbehave_rank={}", workers > 1 ? 1 : 0), "app.misbehave_step=6"};
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sharded_job(workers, sets);
+}
+
+const std::string& well_behaved() {
+  static const std::string kState = [] {
+    JobRunner job;
+    return state_after(job, job_that("", "", 1, {"coordinator.use=\"eager\""}));
+  }();
+  return kState;
+}
+
+bool is_stopped(pid_t process) {
+  const std::string stat = read_all(fmt::format("/proc/{}/stat", process));
+  const size_t state = stat.rfind(')') + 2;
+  return state < stat.size() && stat[state] == 'T';
+}
+
+/// Blocks until the injected stop has struck `rank`, and returns its process.
+pid_t wait_for_stop(const JobRunner& job, pid_t agent, int64_t rank) {
+  pid_t stopped = 0;
+  REQUIRE(JobRunner::wait_until(agent, [&] {
+    if (stopped == 0) stopped = job.worker(rank);
+    return stopped != 0 && is_stopped(stopped);
+  }));
+  return stopped;
+}
+
+void check_undisturbed(const JobRunner& job, const Ended& ended) {
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(last_state(job) == undisturbed());
+  CHECK(ended.summary.at("samples_repeated") == 0);
+  CHECK(ended.summary.at("samples_missing") == 0);
+  CHECK(job.processes_left() == 0);
+  for (const auto& entry : fs::directory_iterator(job.latest() / "snapshots"))
+    CHECK(entry.path().extension() == ".snapshot");
+}
+
+/// Kills a rank there, and says to which step the job must go back.
+struct Death {
+  std::string where;  ///< "rank=2,step=6,at=gather"
+  int64_t back_to = 0;
+};
+
+void check_death(const Death& death, const std::vector<std::string>& sets = {}) {
+  CAPTURE(death.where);
+  JobRunner job;
+  check_undisturbed(job, job.run(disturbed(sharded_job(4, sets), {"kill:" + death.where})));
+  REQUIRE(job.ledger("restart").size() == 1);
+  CHECK(job.ledger("restart").front().at("step") == death.back_to);
+}
+
+/// A job that was killed with its agent after its snapshot of eight steps.
+void leave_half(JobRunner& job) {
+  const Ended killed = job.run(disturbed(sharded_job(4), {"kill:agent,step=10"}));
+  REQUIRE(killed.exit_code == 128 + SIGKILL);
+  while (job.processes_left() > 0) {  // the kernel is on its way; ctest's limit ends a wait that does not end
+  }
+}
+
+/// Flips one bit of a weight.
+void damage(const fs::path& snapshot) {
+  std::string bytes = read_all(snapshot);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  write_all(snapshot, bytes);
+}
+
+Ended resume(JobRunner& job, const std::vector<std::string>& sets = {}) {
+  std::vector<std::string> words = sharded_job(4, sets);
+  words.emplace_back("--resume");
+  return job.run(words);
+}
+
+}  // namespace
+
+TEST_CASE("a rank that dies as it gathers or sends gradients takes the job back, to the same bits") {
+  for (const char* const coordinator : {"eager", "zero3"}) {
+    CAPTURE(coordinator);
+    const std::string use = fmt::format("coordinator.use=\"{}\"", coordinator);
+    check_death({"rank=2,step=6,at=gather", 4}, {use});
+    check_death({"rank=2,step=6,at=scatter", 4}, {use});
+  }
+}
+
+TEST_CASE("a rank that dies as it writes its part of a snapshot, or finishes one, leaves the one before") {
+  for (const Death& death : std::vector<Death>{{"rank=1,step=8,at=snapshot", 4},
+                                               {"rank=0,step=8,at=finish", 4},
+                                               {"rank=3,step=14,at=snapshot", 12},
+                                               {"rank=0,step=14,at=finish", 12}}) {
+    check_death(death);
+  }
+}
+
+TEST_CASE("a rank that is stopped wherever others need it, and continued, costs no step") {
+  for (const char* const where : {"rank=2,step=6,at=gather", "rank=2,step=6,at=scatter", "rank=2,step=8,at=snapshot",
+                                  "rank=0,step=8,at=finish", "rank=0,step=6,at=copy"}) {
+    CAPTURE(where);
+    JobRunner job;
+    std::vector<std::string> injections{std::string("stop:") + where};
+    if (has(where, "copy")) injections.emplace_back("leave:rank=1,step=6");
+    const pid_t agent = job.start(disturbed(sharded_job(4), injections));
+    ::kill(wait_for_stop(job, agent, has(where, "rank=0") ? 0 : 2), SIGCONT);
+    check_undisturbed(job, job.wait(agent));
+    CHECK(job.ledger("restart").empty());
+  }
+}
+
+TEST_CASE("a rank that stays stopped is continued once, for its share of the state, and killed after that") {
+  struct History {
+    std::vector<std::string> injections;
+    const char* said;
+    bool is_killed = false;
+  };
+  const std::vector<History> histories{
+      {{"stop:rank=1,step=6,at=gather"}, "would be lost with it: it is continued"},
+      {{"stop:rank=1,step=14,at=snapshot"}, "would be lost with it: it is continued"},
+      {{"stop:rank=1,step=6,at=gather", "stop:rank=1,step=6,at=scatter"}, "rank 1 (worker 1) made no progress", true}};
+  std::vector<JobRunner> jobs(histories.size());
+  std::vector<pid_t> agents;
+  for (size_t i = 0; i < jobs.size(); ++i) {  // side by side: they wait most of the time
+    agents.push_back(jobs[i].start(
+        disturbed(sharded_job(2, {"run.hang_timeout_s=1", "run.max_restarts=9"}), histories[i].injections)));
+  }
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    CAPTURE(histories[i].injections.back());
+    const Ended ended = jobs[i].wait(agents[i]);
+    check_undisturbed(jobs[i], ended);
+    CHECK(has(ended.err, histories[i].said));
+    CHECK((!histories[i].is_killed || jobs[i].ledger("restart").front().at("step") == 4));
+  }
+}
+
+TEST_CASE("a point of sharded jobs is refused where the config has no coordinator") {
+  JobRunner job;
+  job.config(toy_config("workers = 2"));
+  const Ended ended = job.run_json({"--inject", "kill:rank=1,step=3,at=gather"});
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "at=gather is a point of sharded jobs"));
+}
+
+TEST_CASE("a program that dies, stops or throws in the middle of a pass is replaced, and the bits are the same") {
+  struct Fault {
+    const char* how;
+    const char* place;
+  };
+  for (const Fault fault : {Fault{"kill", "entered"}, Fault{"kill", "released"}, Fault{"kill", "backward"},
+                            Fault{"kill", "passed"}, Fault{"throw", "backward"}}) {
+    INFO(std::string(fault.how) << " at " << fault.place);
+    JobRunner job;
+    const Ended ended = job.run(job_that(fault.how, fault.place, 4));
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(last_state(job) == well_behaved());
+    CHECK(ended.summary.at("restarts") == 1);
+    CHECK(job.ledger("restart").front().at("step") == 4);
+    CHECK(has(ended.err, "the program ran out of ideas") == (std::string(fault.how) == "throw"));
+  }
+}
+
+TEST_CASE("a NaN in the gradient of one rank of a sharded job is named with its rows, and not committed") {
+  for (const char* const mode : {"true", "false"}) {
+    CAPTURE(mode);
+    JobRunner job;
+    const Ended ended = job.run(job_that("nan", "", 2, {fmt::format("run.deterministic={}", mode)}));
+    INFO(ended.err);
+    CHECK(ended.exit_code == 1);
+    const std::string reason = ended.summary.at("reason");
+    CHECK(has(reason, "step 6 is not committed: "));
+    CHECK(has(reason, "on rank 1"));
+    CHECK(job.ledger("commit").size() == 6);
+    CHECK(fs::exists(job.latest() / ended.summary.at("snapshot").get<std::string>()));
+    CHECK(has(ended.summary.at("snapshot").get<std::string>(), "step-00000006"));
+  }
+}
+
+TEST_CASE("ranks of other models are named before the first step, and so is a second model in one session") {
+  for (const char* const how : {"other_model", "other_state"}) {
+    CAPTURE(how);
+    JobRunner job;
+    const Ended ended = job.run(job_that(how, "", 2));
+    INFO(ended.err);
+    CHECK(ended.exit_code == 2);
+    CHECK(has(ended.err, "has another model than the workers before it"));
+    CHECK(job.processes_left() == 0);
+  }
+  JobRunner job;
+  const Ended ended = job.run(job_that("two_models", "", 1));
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "this session has a sharded model already"));
+}
+
+TEST_CASE("a damaged snapshot of a sharded job is named, and the one before is taken") {
+  JobRunner job;
+  leave_half(job);
+  const fs::path newest = job.latest() / "snapshots/step-00000008.snapshot";
+  damage(newest);
+  write_all(job.latest() / "snapshots/step-00000009.snapshot.generation-1.draft", "a part is missing");
+  const Ended ended = resume(job);
+  check_undisturbed(job, ended);
+  CHECK(has(ended.err, "step-00000008.snapshot is damaged: its checksum does not match"));
+  CHECK(has(ended.err, "restore it from a copy, or remove it to resume from an older one; going back"));
+  CHECK(ended.summary.at("resumed_from") == 4);
+}
+
+TEST_CASE(
+    "a snapshot that is damaged under a running job ends it in words once it is needed, and nothing older is lost") {
+  JobRunner job;
+  const pid_t agent = job.start(disturbed(sharded_job(2), {"stop:rank=1,step=10"}));
+  const pid_t stopped = wait_for_stop(job, agent, 1);
+  damage(job.latest() / "snapshots/step-00000008.snapshot");
+  ::kill(stopped, SIGKILL);
+  const Ended ended = job.wait(agent);
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK(has(ended.summary.at("reason"), "step-00000008.snapshot is damaged: its checksum does not match"));
+  CHECK(job.processes_left() == 0);
+  const Ended resumed = resume(job);
+  check_undisturbed(job, resumed);
+  CHECK(resumed.summary.at("resumed_from") == 4);
+}
+
+TEST_CASE("a snapshot of another model or run is refused by its name, and the right model goes on from it") {
+  JobRunner job;
+  leave_half(job);
+  const fs::path newest = job.latest() / "snapshots/step-00000008.snapshot";
+  const std::string own = read_all(newest);
+  struct Other {
+    std::vector<std::string> sets;
+    const char* said;
+  };
+  for (const Other& other :
+       {Other{{"app.layers=9", "app.width=1000"}, "its parameters have other names or shapes"},
+        Other{{"app.width=2000"}, "its arrays are weights f32[9000] instead of weights f32[6000]"}}) {
+    const Ended ended = resume(job, other.sets);
+    INFO(ended.err);
+    CHECK(ended.exit_code != 0);
+    CHECK(has(ended.err, "step-00000008.snapshot: it is of another model: "));
+    CHECK(has(ended.err, other.said));
+    CHECK(has(ended.err, "build the model that wrote it, or begin a new run"));
+    CHECK(read_all(newest) == own);
+  }
+  JobRunner stranger;
+  leave_half(stranger);
+  write_all(newest, read_all(stranger.latest() / "snapshots/step-00000008.snapshot"));
+  const Ended ended = resume(job);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "step-00000008.snapshot is of the run "));
+  write_all(newest, own);
+  check_undisturbed(job, resume(job, {"coordinator.use=\"eager\"", "run.workers=2"}));
+}

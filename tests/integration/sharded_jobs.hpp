@@ -1,0 +1,69 @@
+// Jobs of samples/sharded_trainer, small and deterministic, and what they end with.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "integration/job_runner.hpp"
+
+namespace pliant::test {
+
+constexpr int64_t kShardedSteps = 14;
+
+/// `pliant run` of the sample, with a snapshot every four steps; `sets` are more of --set.
+inline std::vector<std::string> sharded_job(int64_t workers, const std::vector<std::string>& sets = {}) {
+  const std::string config = std::string(PLIANT_SOURCE_DIR) + "/samples/sharded_trainer/pliant.toml";
+  std::vector<std::string> made{"run", config, "--json"};
+  std::vector<std::string> all{fmt::format("run.workers={}", workers),
+                               "run.name=toy",
+                               "run.deterministic=true",
+                               "app.layers=3",
+                               "app.width=3000",
+                               "run.snapshot_every=4",
+                               fmt::format("run.max_steps={}", kShardedSteps)};
+  all.insert(all.end(), sets.begin(), sets.end());
+  for (const std::string& set : all) made.insert(made.end(), {"--set", set});
+  return made;
+}
+
+/// The same with injections: "kill:rank=2,step=6".
+inline std::vector<std::string> disturbed(std::vector<std::string> job, const std::vector<std::string>& injections) {
+  for (const std::string& one : injections) job.insert(job.end(), {"--inject", one});
+  return job;
+}
+
+inline std::string last_line(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::string last;
+  while (std::getline(in, line)) last = line;
+  return last;
+}
+
+/// The state that the last step began with, as the ranks' digests have it.
+inline std::string last_state(const JobRunner& job) {
+  return last_line(job.latest() / "digests.jsonl");
+}
+
+inline std::string state_after(JobRunner& job, const std::vector<std::string>& command) {
+  const Ended ended = job.run(command);
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  return last_state(job);
+}
+
+/// What every undisturbed job ends with, whoever computes it.
+inline const std::string& undisturbed() {
+  static const std::string kState = [] {
+    JobRunner job;
+    return state_after(job, sharded_job(1, {"coordinator.use=\"eager\""}));
+  }();
+  return kState;
+}
+
+}  // namespace pliant::test

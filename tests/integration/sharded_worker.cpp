@@ -1,0 +1,195 @@
+// A worker with a small sharded model: quick to start, exact to check, and able to misbehave when [app] says so.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <istream>
+#include <limits>
+#include <optional>
+#include <ostream>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pliant/log.hpp"
+#include "pliant/session.hpp"
+#include "pliant/sharded.hpp"
+
+namespace {
+
+using pliant::Direction;
+
+constexpr int64_t kSequences = 1000;
+constexpr int64_t kLayers = 3;
+constexpr int64_t kWidth = 3000;
+constexpr float kKept = 0.9F;  ///< of the momentum, from step to step
+
+int32_t length_of(int64_t id) {
+  return static_cast<int32_t>(3 + (id * 37) % 29);
+}
+float target_of(int64_t id, size_t element) {
+  return static_cast<float>((static_cast<uint64_t>(id) * 7919 + element * 104729) % 2003) / 2003.0F;
+}
+
+/// What [app] asks one rank to do wrong, once, in its first incarnation: `misbehave` at the place `misbehave_at` of a
+/// step.
+class Misbehaviour {
+ public:
+  explicit Misbehaviour(const pliant::Config& config)
+      : how_(config.app_string("misbehave").value_or("")),
+        place_(config.app_string("misbehave_at").value_or("")),
+        rank_(config.app_int("misbehave_rank").value_or(0)),
+        step_(config.app_int("misbehave_step").value_or(0)) {
+    const char* const restarts = std::getenv("TORCHELASTIC_RESTART_COUNT");
+    if (restarts != nullptr && std::string(restarts) != "0") how_.clear();
+  }
+  /// Whether this process, by the rank that it was started as, does so.
+  [[nodiscard]] bool is(const char* how) const {
+    const char* const own = std::getenv("RANK");
+    return how_ == how && own != nullptr && std::to_string(rank_) == own;
+  }
+  void at(const char* place, const pliant::Step& step) const {
+    if (step.index() != step_ || place_ != place) return;
+    if (is("kill")) ::raise(SIGKILL);
+    if (is("throw")) throw std::runtime_error("the program ran out of ideas");
+  }
+  void spoil(const pliant::Step& step, float* gradient) const {
+    if (step.rank() != rank_ || step.index() != step_ || how_ != "nan") return;
+    gradient[kWidth / 2] = std::numeric_limits<float>::quiet_NaN();
+  }
+
+ private:
+  std::string how_;
+  std::string place_;
+  int64_t rank_;
+  int64_t step_;
+};
+
+struct Net final : pliant::TrainingState {
+  pliant::ShardedModel shards;
+  pliant::ModuleId root{};
+  pliant::ParameterId frozen{};
+  std::vector<pliant::ModuleId> layers;
+  std::vector<pliant::ParameterId> weights;
+  const Misbehaviour& wrong;
+
+  Net(pliant::Session& session, const Misbehaviour& misbehaviour)
+      : shards(session, {misbehaviour.is("other_state") ? "velocity" : "momentum"}), wrong(misbehaviour) {
+    frozen = add("frozen", 7, true);
+    root = shards.add({.name = "model", .parent = {}, .own = {frozen}, .external = {}});
+    const int64_t count = wrong.is("other_model") ? kLayers + 1 : kLayers;
+    for (int64_t i = 0; i < count; ++i) {
+      const std::string name = fmt::format("layer.{}", i);
+      weights.push_back(add(name + ".weights", kWidth, false));
+      layers.push_back(shards.add({.name = name, .parent = root, .own = {weights.back()}, .external = {}}));
+    }
+  }
+  pliant::ParameterId add(const std::string& name, int64_t elements, bool is_frozen) {
+    pliant::ParameterSpec spec;
+    spec.name = name;
+    spec.shape = {elements};
+    spec.frozen = is_frozen;
+    spec.initialise = [](std::span<float> values) {
+      for (size_t k = 0; k < values.size(); ++k) values[k] = static_cast<float>(k * 17 % 1000) / 1000;
+    };
+    return shards.add(std::move(spec));
+  }
+  [[nodiscard]] uint64_t gradient_size() const override { return 0; }
+  void save(std::ostream&) const override {}
+  void load(std::istream&) override {}
+
+  double pass(const pliant::Step& step, const std::vector<int64_t>& ids) {
+    double loss = 0;
+    shards.enter(root, Direction::kForward);
+    const float scale = shards.value(frozen)[3];
+    for (size_t i = 0; i < layers.size(); ++i) {
+      shards.enter(layers[i], Direction::kForward);
+      wrong.at("entered", step);
+      const float* const value = shards.value(weights[i]);
+      for (const int64_t id : ids) {
+        for (size_t k = 0; k < kWidth; ++k) {
+          const double error = value[k] - scale * target_of(id, k);
+          loss += 0.5 * length_of(id) * error * error / kWidth;
+        }
+      }
+      shards.leave(layers[i], Direction::kForward);
+      wrong.at("released", step);
+    }
+    shards.leave(root, Direction::kForward);
+    shards.enter(root, Direction::kBackward);
+    for (size_t i = layers.size(); i-- > 0;) {
+      shards.enter(layers[i], Direction::kBackward);
+      const float* const value = shards.value(weights[i]);
+      float* const gradient = shards.gradient(weights[i]);
+      for (const int64_t id : ids) {
+        const auto strength = static_cast<float>(length_of(id));
+        for (size_t k = 0; k < kWidth; ++k) gradient[k] += strength * (value[k] - scale * target_of(id, k));
+      }
+      if (!ids.empty()) wrong.spoil(step, gradient);
+      wrong.at("backward", step);
+      shards.leave(layers[i], Direction::kBackward);
+    }
+    shards.leave(root, Direction::kBackward);
+    return loss;
+  }
+  void apply(float rate) {
+    shards.update([rate](const pliant::ShardRange& range) {
+      float* const momentum = range.state[0];
+      for (uint64_t k = 0; k < range.count; ++k) {
+        momentum[k] = kKept * momentum[k] + range.gradient[k];
+        range.weights[k] -= rate * momentum[k];
+      }
+    });
+  }
+};
+
+std::vector<int64_t> sequences_of(const pliant::Batch& batch, pliant::RowRange rows) {
+  std::vector<int64_t> ids;
+  for (int64_t row = rows.first; row < rows.first + rows.count; ++row) {
+    for (const int64_t id : batch.row(row)) ids.push_back(id);
+  }
+  return ids;
+}
+
+void train() {
+  pliant::log_to_stderr();
+  pliant::leave_stop_signals_to_agent();
+  pliant::Session session = pliant::Session::attach();
+  const Misbehaviour wrong(session.config());
+  Net net(session, wrong);
+  std::optional<pliant::ShardedModel> reference;
+  if (wrong.is("two_models")) reference.emplace(session, std::vector<std::string>{});
+  std::vector<int32_t> lengths;
+  for (int64_t id = 0; id < kSequences; ++id) lengths.push_back(length_of(id));
+  session.start({std::move(lengths), {}, {}, 0}, net.shards, net);
+  while (pliant::Step* const step = session.next()) {
+    const bool computed = step->attempt([&] {
+      for (const pliant::MicroBatch& micro : step->micro_batches()) {
+        net.shards.begin_pass(micro.rows);
+        const double loss = net.pass(*step, sequences_of(step->batch(), micro.rows));
+        net.shards.end_pass();
+        wrong.at("passed", *step);
+        step->add(micro, loss);
+      }
+    });
+    if (computed && step->commit()) net.apply(static_cast<float>(step->learning_rate()));
+  }
+}
+
+}  // namespace
+
+int main() {
+  try {
+    train();
+    return 0;
+  } catch (const pliant::Error& error) {
+    fmt::print(stderr, "sharded_worker: {}\n", error.message());
+    return static_cast<int>(error.exit_code());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "sharded_worker: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,325 @@
+// Runtime: passes that programs make of it beside the plain ones: a frozen reference beside what is trained, modules
+// that are entered again and computed once more, passes that are given up, models of one element and of none.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sharded/runtime.hpp"
+#include "unit/elastic/rank_group.hpp"
+#include "unit/sharded/says.hpp"
+
+namespace pliant::sharded {
+namespace {
+
+constexpr uint64_t kElements = 3000;
+constexpr int64_t kRows = 14;
+constexpr int64_t kGranule = 2;
+
+Config config_of(const std::string& coordinator, const std::string& more = "") {
+  ConfigOverrides overrides;
+  overrides.plugin_dirs = {PLIANT_PLUGIN_DIR};
+  overrides.read_environment = false;
+  return Config::parse(fmt::format("config_version = 1\n[accelerator]\nuse = \"host\"\n[run]\ndeterministic = true\n"
+                                   "[coordinator]\nuse = \"{}\"\n{}\n",
+                                   coordinator, more),
+                       {"accelerator", "coordinator"}, overrides);
+}
+
+template <class Call>
+std::string thrown_by(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "nothing was thrown";
+}
+
+float first_value(size_t element) {
+  return static_cast<float>(element % 97) / 128;
+}
+
+uint32_t add_parameter(Runtime& runtime, const std::string& name, int64_t elements, bool frozen = false) {
+  ParameterSpec spec;
+  spec.name = name;
+  spec.shape = {elements};
+  spec.frozen = frozen;
+  spec.initialise = [](std::span<float> values) {
+    for (size_t k = 0; k < values.size(); ++k) values[k] = first_value(k);
+  };
+  return runtime.model.add(std::move(spec));
+}
+
+uint32_t add_module(Runtime& runtime, const char* name, std::optional<uint32_t> parent, std::vector<uint32_t> own) {
+  ModuleSpec spec;
+  spec.name = name;
+  if (parent) spec.parent = ModuleId{*parent};
+  for (const uint32_t one : own) spec.own.push_back(ParameterId{one});
+  return runtime.model.add(std::move(spec));
+}
+
+/// A model with one trained network, and where asked for a frozen reference of the same shape beside it.
+struct Networks {
+  uint32_t trained, root, policy;
+  uint32_t kept = 0, reference = 0;
+  bool has_reference;
+
+  Networks(Runtime& runtime, bool with_reference, int64_t elements = kElements) : has_reference(with_reference) {
+    trained = add_parameter(runtime, "policy.weights", elements);
+    if (with_reference) kept = add_parameter(runtime, "reference.weights", elements, true);
+    root = add_module(runtime, "model", std::nullopt, {});
+    policy = add_module(runtime, "policy", root, {trained});
+    if (with_reference) reference = add_module(runtime, "reference", root, {kept});
+    runtime.close_model();
+  }
+};
+
+/// Wild enough that another order of additions gives other bits.
+float gradient_of(RowRange rows, uint64_t element) {
+  const auto mixed = static_cast<uint32_t>((static_cast<uint64_t>(rows.first) * 7919 + element) * 2654435761U);
+  return static_cast<float>(static_cast<int32_t>(mixed)) / static_cast<float>(1U << (mixed % 24U));
+}
+
+void add_gradient(Runtime& runtime, const Networks& of, RowRange rows, float share = 1) {
+  if (rows.count == 0) return;
+  auto* const gradient = static_cast<float*>(runtime.gradient(of.trained));
+  const uint64_t elements = runtime.model.parameter(of.trained).elements;
+  for (uint64_t k = 0; k < elements; ++k) gradient[k] += share * gradient_of(rows, k);
+}
+
+/// Coordinators, and what of DeepSpeed's behaviour they are to mend: by itself zero3 leaves a module that was entered
+/// twice at the first leave, and does not gather what has no elements and is alone.
+const std::vector<std::pair<std::string, std::string>> kWays{{"eager", ""},
+                                                             {"zero3", "[coordinator.zero3]\nstrict = true"}};
+
+using Pass = std::function<void(Runtime& runtime, const Networks& of, RowRange rows)>;
+
+void plain_pass(Runtime& runtime, const Networks& of, RowRange rows) {
+  runtime.begin_pass(rows);
+  runtime.enter(of.root, Direction::kForward);
+  runtime.enter(of.policy, Direction::kForward);
+  runtime.leave(of.policy, Direction::kForward);
+  if (of.has_reference) {
+    runtime.enter(of.reference, Direction::kForward);
+    const auto* const kept = static_cast<const float*>(runtime.value(of.kept));
+    for (uint64_t k = 0; k < kElements; ++k) REQUIRE(kept[k] == first_value(k));
+    runtime.leave(of.reference, Direction::kForward);
+  }
+  runtime.leave(of.root, Direction::kForward);
+  runtime.enter(of.root, Direction::kBackward);
+  runtime.enter(of.policy, Direction::kBackward);
+  add_gradient(runtime, of, rows);
+  runtime.leave(of.policy, Direction::kBackward);
+  runtime.leave(of.root, Direction::kBackward);
+  runtime.end_pass();
+}
+
+void begin_step(Runtime& runtime, int32_t rank, int32_t world_size, std::vector<RowRange>& own) {
+  const Assignment dealt = share_out(
+      kRows,
+      {.world_size = world_size, .micro_batch = kGranule, .granule = kGranule, .deterministic = true, .in_turn = true});
+  runtime.begin_step(kRows, kGranule, dealt, true);
+  const std::span<const RowRange> blocks = dealt.of(rank);
+  own.assign(blocks.begin(), blocks.end());
+  own.resize(runtime.rounds());  // those without rows keep the ranks together
+}
+
+void take_step(Runtime& runtime, const Networks& of, int32_t rank, int32_t world_size, const Pass& pass) {
+  std::vector<RowRange> own;
+  begin_step(runtime, rank, world_size, own);
+  for (const RowRange rows : own) pass(runtime, of, rows);
+  REQUIRE(runtime.is_complete());
+  CHECK(runtime.finish_gradient(0.125).finite);
+  runtime.update([&](const ShardRange& range) {
+    CHECK(static_cast<uint32_t>(range.parameter) == of.trained);
+    for (uint64_t k = 0; k < range.count; ++k) range.weights[k] -= 1e-6F * range.gradient[k];
+  });
+}
+
+std::vector<float> read_whole(Runtime& runtime, uint32_t parameter) {
+  std::vector<float> values(runtime.model.parameter(parameter).elements);
+  runtime.read(parameter, values);
+  return values;
+}
+
+/// The trained weights after three steps; the same on all ranks.
+std::vector<float> trained_by(const Pass& pass, const std::string& coordinator, int32_t world_size, bool with_reference,
+                              const std::string& more = "") {
+  std::vector<std::vector<float>> of_ranks(static_cast<size_t>(world_size));
+  const Accelerator accelerator = test::open_host();
+  test::run_healthy_ranks(accelerator, world_size, [&](int32_t rank, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_of(coordinator, more), accelerator, 0, program, stream, {});
+    const Networks of(runtime, with_reference);
+    runtime.enter_group(group);
+    runtime.initialise();
+    for (int step = 0; step < 3; ++step) take_step(runtime, of, rank, world_size, pass);
+    of_ranks[static_cast<size_t>(rank)] = read_whole(runtime, of.trained);
+    if (with_reference) {
+      const std::vector<float> kept = read_whole(runtime, of.kept);
+      for (uint64_t k = 0; k < kElements; ++k) REQUIRE(kept[k] == first_value(k));
+    }
+    CHECK(runtime.memory().gathered == 0);
+    runtime.leave_group();
+  });
+  for (const std::vector<float>& one : of_ranks) CHECK(one == of_ranks.front());
+  return of_ranks.front();
+}
+
+void check_everywhere(const Pass& pass, bool with_reference) {
+  const std::vector<float> expected = trained_by(plain_pass, "eager", 1, false);
+  CHECK(expected[7] != first_value(7));
+  for (const auto& way : kWays) {
+    const std::string& coordinator = way.first;
+    for (const int32_t world_size : {1, 2, 3}) {
+      CAPTURE(coordinator);
+      CAPTURE(world_size);
+      CHECK(trained_by(pass, coordinator, world_size, with_reference, way.second) == expected);
+    }
+  }
+}
+
+TEST_CASE("a frozen reference beside what is trained keeps its values and changes no bit of the other") {
+  check_everywhere(plain_pass, true);
+  const std::vector<float> expected = trained_by(plain_pass, "eager", 1, false);
+  for (const int32_t world_size : {2, 6}) CHECK(trained_by(plain_pass, "zero3", world_size, true) == expected);
+}
+
+TEST_CASE("a module that is entered again before it is left stays whole until it is left as often") {
+  check_everywhere(
+      [](Runtime& runtime, const Networks& of, RowRange rows) {
+        runtime.begin_pass(rows);
+        runtime.enter(of.root, Direction::kForward);
+        runtime.enter(of.policy, Direction::kForward);
+        runtime.enter(of.policy, Direction::kForward);
+        runtime.leave(of.policy, Direction::kForward);
+        CHECK(static_cast<float*>(runtime.value(of.trained)) != nullptr);
+        runtime.leave(of.policy, Direction::kForward);
+        runtime.leave(of.root, Direction::kForward);
+        runtime.enter(of.root, Direction::kBackward);
+        for (int visit = 0; visit < 2; ++visit) {
+          runtime.enter(of.policy, Direction::kBackward);
+          add_gradient(runtime, of, rows, 0.5F);
+          runtime.leave(of.policy, Direction::kBackward);
+        }
+        runtime.leave(of.root, Direction::kBackward);
+        runtime.end_pass();
+      },
+      false);
+}
+
+TEST_CASE("a module that is computed once more in backward has the same gradient") {
+  check_everywhere(
+      [](Runtime& runtime, const Networks& of, RowRange rows) {
+        runtime.begin_pass(rows);
+        runtime.enter(of.root, Direction::kForward);
+        runtime.enter(of.policy, Direction::kForward);
+        runtime.leave(of.policy, Direction::kForward);
+        runtime.leave(of.root, Direction::kForward);
+        runtime.enter(of.root, Direction::kBackward);
+        runtime.enter(of.policy, Direction::kRecompute);
+        CHECK(static_cast<float*>(runtime.value(of.trained)) != nullptr);
+        runtime.leave(of.policy, Direction::kRecompute);
+        runtime.enter(of.policy, Direction::kBackward);
+        add_gradient(runtime, of, rows);
+        runtime.leave(of.policy, Direction::kBackward);
+        runtime.leave(of.root, Direction::kBackward);
+        runtime.end_pass();
+      },
+      false);
+}
+
+TEST_CASE("a pass that is given up in backward leaves nothing, and the step that begins anew has its bits") {
+  const Accelerator accelerator = test::open_host();
+  for (const char* const coordinator : {"eager", "zero3"}) {
+    CAPTURE(coordinator);
+    const std::vector<float> expected = trained_by(plain_pass, "eager", 1, false);
+    test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {
+      Stream program(accelerator, 0);
+      Runtime runtime(config_of(coordinator), accelerator, 0, program, stream, {});
+      const Networks of(runtime, false);
+      runtime.enter_group(group);
+      runtime.initialise();
+      for (int step = 0; step < 3; ++step) {
+        std::vector<RowRange> own;
+        begin_step(runtime, 0, 1, own);
+        plain_pass(runtime, of, own[0]);
+        runtime.begin_pass(own[1]);
+        runtime.enter(of.policy, Direction::kForward);
+        runtime.leave(of.policy, Direction::kForward);
+        runtime.enter(of.policy, Direction::kBackward);
+        add_gradient(runtime, of, own[1]);
+        runtime.abandon();
+        CHECK(runtime.memory().gathered == 0);
+        CHECK(says(thrown_by([&] { runtime.value(of.trained); }), "policy.weights is not whole here"));
+        take_step(runtime, of, 0, 1, plain_pass);
+      }
+      CHECK(read_whole(runtime, of.trained) == expected);
+      runtime.leave_group();
+    });
+  }
+}
+
+TEST_CASE("a model of one element trains on four ranks, three of which own nothing, and one of none on any") {
+  const Accelerator accelerator = test::open_host();
+  for (const auto& way : kWays) {
+    const std::string& coordinator = way.first;
+    for (const int64_t elements : {1, 0}) {
+      CAPTURE(coordinator);
+      CAPTURE(elements);
+      std::mutex mutex;
+      int owners = 0;
+      std::vector<std::vector<float>> seen;
+      test::run_healthy_ranks(accelerator, 4, [&](int32_t rank, Communicator& group, Stream& stream) {
+        Stream program(accelerator, 0);
+        Runtime runtime(config_of(coordinator, way.second), accelerator, 0, program, stream, {"moment"});
+        const Networks of(runtime, false, elements);
+        runtime.enter_group(group);
+        runtime.initialise();
+        for (int step = 0; step < 2; ++step) take_step(runtime, of, rank, 4, plain_pass);
+        std::vector<float> values = read_whole(runtime, of.trained);
+        const std::lock_guard lock(mutex);
+        owners += runtime.runs(1).empty() ? 0 : 1;
+        seen.push_back(std::move(values));
+        runtime.leave_group();
+      });
+      CHECK(owners == elements);
+      for (const std::vector<float>& one : seen) CHECK(one == seen.front());
+      CHECK(seen.front().size() == static_cast<size_t>(elements));
+      CHECK((elements == 0 || seen.front().front() != first_value(0)));
+    }
+  }
+}
+
+TEST_CASE(
+    "what a budget has no room for is refused by the module's name, also when it comes later, and changes nothing") {
+  const Accelerator accelerator = test::open_host();
+  test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime small(config_of("eager", "budget = 4096"), accelerator, 0, program, stream, {});
+    CHECK(says(thrown_by([&] { const Networks of(small, false); }), "budget = 4096 is too small: policy alone uses"));
+    Runtime runtime(config_of("eager", "budget = 20000"), accelerator, 0, program, stream, {});
+    const Networks of(runtime, true);
+    runtime.enter_group(group);
+    runtime.initialise();
+    const std::vector<ParameterId> both{ParameterId{of.trained}, ParameterId{of.kept}};
+    CHECK(says(thrown_by([&] { runtime.set_parameters(of.policy, both, {}); }), "policy alone uses 24064 bytes"));
+    runtime.begin_evaluation();
+    runtime.enter(of.policy, Direction::kForward);
+    CHECK(static_cast<const float*>(runtime.value(of.trained))[7] == first_value(7));
+    CHECK(says(thrown_by([&] { runtime.value(of.kept); }), "reference.weights is not whole here"));
+    runtime.leave(of.policy, Direction::kForward);
+    runtime.end_pass();
+    runtime.leave_group();
+  });
+}
+
+}  // namespace
+}  // namespace pliant::sharded
