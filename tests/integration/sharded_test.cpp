@@ -206,6 +206,29 @@ TEST_CASE("a rank that dies while parts of the state move takes the job back to 
   }
 }
 
+TEST_CASE("a rank whose update broke off is ended by name, and nothing of what it left goes on or into a snapshot") {
+  const auto command = [](const std::vector<std::string>& sets) {
+    std::vector<std::string> all{fmt::format("run.command=[\"{}/breaking_worker\"]", PLIANT_TEST_BIN_DIR)};
+    all.insert(all.end(), sets.begin(), sets.end());
+    return arguments(2, all);
+  };
+  JobRunner well;
+  const std::string expected = state_after(well, command({}));
+  for (const bool leaves : {false, true}) {  // a snapshot is due after the step, or another rank takes its part over
+    CAPTURE(leaves);
+    JobRunner job;
+    std::vector<std::string> broken = command({leaves ? "app.breaks_at=6" : "app.breaks_at=7"});
+    if (leaves) broken.insert(broken.end(), {"--inject", "leave:rank=1,step=6"});
+    const Ended ended = job.run(broken);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(last_line(job.latest() / "digests.jsonl") == expected);
+    CHECK(has(ended.err, "what this rank owns is of no step: an update, or a move, did not come to its end"));
+    REQUIRE(job.ledger("restart").size() == 1);
+    CHECK(job.ledger("restart").front().at("step") == 4);
+  }
+}
+
 TEST_CASE("a worker that comes late gets its share from the others, in place") {
   JobRunner job;
   // Whoever replaces another takes longer than the others are willing to wait.

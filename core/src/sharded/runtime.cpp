@@ -192,7 +192,7 @@ void Runtime::require_step(int64_t step) const {
 
 void Runtime::end_step(int64_t step) {
   if (shards_.step() != step) {
-    require_step(step - 1);  // nothing was updated
+    require_step(shards_.step() == kNoStep ? step : step - 1);  // where nothing was updated
     shards_.end_change(step);
   }
   after_update_ = step + 1;
