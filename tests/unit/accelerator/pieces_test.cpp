@@ -129,7 +129,7 @@ TEST_CASE("arrays of pieces are gathered and scattered in chunks, at 1, 2, 3 and
     Processes processes(
         world_size, when_ready([](const Rank& self, const Comm& comm, const Stream& stream) {
           std::string fault;
-          for (const uint64_t scale : {1, 300, 3000}) {
+          for (const uint64_t scale : std::initializer_list<uint64_t>{1, 300, 3000}) {
             const Table table = table_of(self.world_size, scale);
             std::vector<float> whole(end_of(table));
             std::vector<float> packed(owned_by(table, self.rank) + 1);
