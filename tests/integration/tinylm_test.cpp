@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <fstream>
@@ -123,13 +124,16 @@ TEST_CASE("tinylm in shards has the states of tinylm whole, step by step, and sn
   CHECK(lines(shards) == lines(whole));
   CHECK(whole.run({"audit", whole.latest().string()}).exit_code == 0);
   CHECK(shards.run({"audit", shards.latest().string()}).exit_code == 0);
-  // Behind the state are its size and a checksum; in front, the id of the run.
-  const auto arrays_of = [](JobRunner& job) {
+  // Behind the state are its size and a checksum; in front, the id of the run and what shards say of their model.
+  const auto state_of = [](JobRunner& job) {
     std::ifstream in(job.latest() / "snapshots/step-00000006.snapshot", std::ios::binary);
     std::string all(std::istreambuf_iterator<char>(in), {});
-    return all.substr(all.size() / 2, all.size() / 2 - 16);
+    return all.substr(0, all.size() - 16);
   };
-  CHECK(arrays_of(shards) == arrays_of(whole));
+  const std::string one = state_of(shards);
+  const std::string other = state_of(whole);
+  const size_t end = std::min(one.size(), other.size()) - 1000;
+  CHECK(one.substr(one.size() - end) == other.substr(other.size() - end));
 }
 
 TEST_CASE("tinylm in shards writes its weights by name, and another job begins from them") {
