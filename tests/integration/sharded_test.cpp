@@ -210,7 +210,7 @@ TEST_CASE("a rank whose update broke off is ended by name, and nothing of what i
   const auto command = [](const std::vector<std::string>& sets) {
     std::vector<std::string> all{fmt::format("run.command=[\"{}/breaking_worker\"]", PLIANT_TEST_BIN_DIR)};
     all.insert(all.end(), sets.begin(), sets.end());
-    return arguments(2, all);
+    return sharded_job(2, all);
   };
   JobRunner well;
   const std::string expected = state_after(well, command({}));
