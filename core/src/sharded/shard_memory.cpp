@@ -119,13 +119,11 @@ void ShardArray::write(bool entries) {
 void ShardArray::write_here(bool entries) {
   auto* const there = reinterpret_cast<StampHead*>(stamp_at());
   const std::atomic_ref<int64_t> step(there->step);
-  step.store(kNoStep);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  step.exchange(kNoStep);  // what follows is not written before
   if (entries) write_entries(stamp_at() + sizeof(StampHead));
   StampHead without = head_;
   without.step = kNoStep;
   std::memcpy(there, &without, sizeof(without));
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   step.store(head_.step);
 }
 
