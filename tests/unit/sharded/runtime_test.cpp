@@ -541,10 +541,10 @@ TEST_CASE(
   const Accelerator accelerator = test::open_host();
   for (const Case& one : cases) {
     CAPTURE(one.fault);
+    const Config config = config_with("broken", true, fmt::format("[coordinator.broken]\nfault = \"{}\"", one.fault));
     test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& group, Stream& stream) {
       Stream program(accelerator, 0);
-      const std::string fault = fmt::format("[coordinator.broken]\nfault = \"{}\"", one.fault);
-      Runtime runtime(config_with("broken", true, fault), accelerator, 0, program, stream, {});
+      Runtime runtime(config, accelerator, 0, program, stream, {});
       const Toy toy(runtime);
       runtime.enter_group(group);
       runtime.initialise();
@@ -585,11 +585,11 @@ TEST_CASE(
 
 TEST_CASE("whole parameters lie where the coordinator places them, and what comes and goes lies elsewhere") {
   const Accelerator accelerator = test::open_host();
+  // 6,144 + 256 + 0 + 12,032 + 512 bytes whole, and room for gradients and what is on its way.
+  const Config config = config_with("broken", true, "budget = 81920\n[coordinator.broken]\nplaces = true");
   test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& group, Stream& stream) {
     Stream program(accelerator, 0);
-    // 6,144 + 256 + 0 + 12,032 + 512 bytes whole, and room for gradients and what is on its way.
-    const std::string places = "budget = 81920\n[coordinator.broken]\nplaces = true";
-    Runtime runtime(config_with("broken", true, places), accelerator, 0, program, stream, {});
+    Runtime runtime(config, accelerator, 0, program, stream, {});
     const Toy toy(runtime);
     runtime.enter_group(group);
     runtime.initialise();
@@ -616,10 +616,10 @@ TEST_CASE("whole parameters lie where the coordinator places them, and what come
 
 TEST_CASE("a coordinator that takes costs is told what gathers take, in the second step of every group") {
   const Accelerator accelerator = test::open_host();
+  const Config config = config_with("broken", true, "[coordinator.broken]\nfault = \"refuses-costs\"");
   test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& group, Stream& stream) {
     Stream program(accelerator, 0);
-    const std::string fault = "[coordinator.broken]\nfault = \"refuses-costs\"";
-    Runtime runtime(config_with("broken", true, fault), accelerator, 0, program, stream, {});
+    Runtime runtime(config, accelerator, 0, program, stream, {});
     const Toy toy(runtime);
     const auto step = [&] {
       runtime.begin_step(4, 2, share_out(4, {.world_size = 2, .granule = 2, .deterministic = true, .in_turn = true}),
