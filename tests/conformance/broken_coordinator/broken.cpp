@@ -1,4 +1,5 @@
 // The coordinator `broken`: gathers and releases module by module, with the fault that its option names. TEST ONLY.
+#include <atomic>
 #include <map>
 #include <string>
 
@@ -79,7 +80,7 @@ const std::map<std::string, Fault>& faults() {
   return kFaults;
 }
 
-int64_t instances = 0;  // made so far
+std::atomic<int64_t> instances = 0;  // made so far
 
 class Broken {
  public:
