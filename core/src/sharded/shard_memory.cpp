@@ -93,7 +93,7 @@ detail::MemoryHandle ShardArray::handle() const {
 void ShardArray::write_entries(std::byte* to) const {
   for (const OwnedRun& run : runs_) {
     for (int32_t i = 0; i < run.chunks.count; ++i) {
-      const auto slot = static_cast<size_t>(run.slot + i);
+      const size_t slot = static_cast<size_t>(run.slot) + static_cast<size_t>(i);
       const StampEntry entry{static_cast<int64_t>(advanced(run.chunks.first, i)), digests_[slot]};
       std::memcpy(to + slot * sizeof(StampEntry), &entry, sizeof(entry));
     }
