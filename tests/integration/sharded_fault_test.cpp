@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -213,6 +214,27 @@ TEST_CASE("ranks of other models are named before the first step, and so is a se
   INFO(ended.err);
   CHECK(ended.exit_code == 2);
   CHECK(has(ended.err, "this session has a sharded model already"));
+}
+
+TEST_CASE("a rank with other options is named: at the start the job ends, later it is replaced") {
+  struct Case {
+    const char* who;  ///< rank and incarnation
+    const char* injection;
+    int exit_code;
+  };
+  for (const Case& one : {Case{"1 0", "", 2}, Case{"1 1", "kill:rank=1,step=6", 0}}) {
+    CAPTURE(one.who);
+    ::setenv("TEST_OTHER_BUDGET", one.who, 1);
+    JobRunner job;
+    std::vector<std::string> command = job_that("", "", 2, {"coordinator.use=\"eager\"", "coordinator.budget=1000000"});
+    if (*one.injection != '\0') command = disturbed(command, {one.injection});
+    const Ended ended = job.run(command);
+    ::unsetenv("TEST_OTHER_BUDGET");
+    INFO(ended.err);
+    CHECK(ended.exit_code == one.exit_code);
+    CHECK(has(ended.err, "has other options than the workers before it"));
+    CHECK(job.processes_left() == 0);
+  }
 }
 
 TEST_CASE("a damaged snapshot of a sharded job is named, and the one before is taken") {

@@ -4,7 +4,10 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <istream>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <ostream>
@@ -154,9 +157,27 @@ std::vector<int64_t> sequences_of(const pliant::Batch& batch, pliant::RowRange r
   return ids;
 }
 
+/// The rank that TEST_OTHER_BUDGET names finds another config in its run directory than the others do.
+void read_other_options() {
+  const char* const who = std::getenv("TEST_OTHER_BUDGET");
+  const char* const own = std::getenv("RANK");
+  const char* const incarnation = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  if (who == nullptr || own == nullptr || std::string(who) != fmt::format("{} {}", own, incarnation)) return;
+  const std::filesystem::path there(std::getenv("PLIANT_RUN_DIR"));
+  const std::filesystem::path here = there / "other";
+  std::filesystem::create_directory(here);
+  std::filesystem::copy_file(there / "job.json", here / "job.json");
+  std::ifstream config(there / "config.toml");
+  std::string text{std::istreambuf_iterator<char>(config), {}};
+  text.replace(text.find("budget = 1000000"), 16, "budget = 2000000");
+  std::ofstream(here / "config.toml") << text;
+  ::setenv("PLIANT_RUN_DIR", here.c_str(), 1);
+}
+
 void train() {
   pliant::log_to_stderr();
   pliant::leave_stop_signals_to_agent();
+  read_other_options();
   pliant::Session session = pliant::Session::attach();
   const Misbehaviour wrong(session.config());
   Net net(session, wrong);

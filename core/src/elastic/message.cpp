@@ -110,7 +110,7 @@ void fields(Message& m, Coder& f) {
   if constexpr (std::is_same_v<M, Hello>) {
     f("pid", m.pid);
   } else if constexpr (std::is_same_v<M, Ready>) {
-    f("fingerprint", m.fingerprint), f("device", m.device), f("device_name", m.device_name);
+    f("fingerprint", m.fingerprint), f("options", m.options), f("device", m.device), f("device_name", m.device_name);
     f("host_visible", m.host_visible), f("sharded", m.sharded), f("model", m.model);
   } else if constexpr (std::is_same_v<M, CommIdMade> || std::is_same_v<M, CommIdShared>) {
     f("generation", m.generation), f("id", m.id);

@@ -51,6 +51,7 @@ struct Hello {
 /// Dataset and state are there; the worker can be given a rank.
 struct Ready {
   std::string fingerprint;  ///< Batches::fingerprint, hex
+  std::string options{};    ///< digest of the resolved config, hex
   int64_t device = 0;       ///< that it computes on
   std::string device_name{};
   bool host_visible = true;  ///< its device is the CPU, or has the CPU's memory
@@ -113,7 +114,7 @@ enum class BreakCause {
   kPeerLost,  ///< this rank is well; others were lost to it, or aborted
   kShortage,  ///< this rank has too little memory or too few descriptors
 };
-/// A collective failed although the agent had not ended the generation.
+/// The work of a rank with the others failed although the agent had not ended the generation.
 struct Broken {
   int64_t generation = 0;
   std::string reason;

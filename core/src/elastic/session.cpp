@@ -13,6 +13,7 @@
 
 #include "base/environment.hpp"
 #include "base/result.hpp"
+#include "data/digest.hpp"
 #include "data/lengths_file.hpp"
 #include "elastic/session_state.hpp"
 #include "plan/scheduler.hpp"
@@ -41,6 +42,12 @@ constexpr const char* kLocalRank = "LOCAL_RANK";
 
 std::string Session::State::fingerprint() const {
   return fmt::format("{:016x}", batches->fingerprint());
+}
+
+std::string Session::State::digest_of_options() const {
+  data::Digest of_options;
+  of_options.add(std::string_view(config.resolved_toml()));
+  return fmt::format("{:016x}", of_options.value());
 }
 
 void Session::State::open_device() {
@@ -221,8 +228,9 @@ void Session::begin(Dataset dataset, TrainingState& program) {
   }
   s.reduction->look_for_not_finite(s.config.run().on_nonfinite != "ignore");
   or_throw(data::write_dataset_once(s.directory.dataset(), s.batches->dataset()));
-  s.channel.send(elastic::Ready{s.fingerprint(), s.device, s.device_properties.name, s.device_properties.host_visible,
-                                s.sharded != nullptr, s.sharded != nullptr ? s.digest_of_model() : std::string{}});
+  s.channel.send(elastic::Ready{s.fingerprint(), s.digest_of_options(), s.device, s.device_properties.name,
+                                s.device_properties.host_visible, s.sharded != nullptr,
+                                s.sharded != nullptr ? s.digest_of_model() : std::string{}});
 }
 
 const Accelerator& Session::accelerator() {

@@ -133,6 +133,8 @@ struct Session::State {
 
   /// Of the batches, as it is written in snapshots and told to the agent.
   [[nodiscard]] std::string fingerprint() const;
+  /// Of the resolved config, hex.
+  [[nodiscard]] std::string digest_of_options() const;
   /// Opens the accelerator and chooses the device, once.
   void open_device();
   /// What arrays in memory that the CPU does not see go through; NULL where it sees the device's.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -334,9 +335,8 @@ void Runtime::gather(std::span<const pliant_action> group) {
 void Runtime::wait(uint32_t parameter) {
   Held& one = held_[parameter];
   if (std::exchange(one.presence, Presence::kWhole) == Presence::kWhole) return;
-  const auto found = std::find_if(gatherings_.begin(), gatherings_.end(),
-                                  [&one](const Gathering& gathering) { return gathering.number == one.gather; });
-  if (found == gatherings_.end()) return;  // it was waited for
+  if (gatherings_.empty() || one.gather < gatherings_.front().number) return;  // it was waited for
+  const auto found = gatherings_.begin() + static_cast<std::ptrdiff_t>(one.gather - gatherings_.front().number);
   if (!here_) return program_.wait(found->done);
   found->done.synchronize();
   for (auto ended = gatherings_.begin(); ended <= found; ++ended) spare_events_.push_back(std::move(ended->done));

@@ -135,7 +135,7 @@ TEST_CASE("a part of the state that reaches its new owner with other bytes takes
     REQUIRE(job.lineage().size() == 12);
     REQUIRE(job.saved() == job.lineage());
     REQUIRE(std::count_if(job.log().begin(), job.log().end(), [](const std::string& line) {
-              return line.find("a collective failed: chunk 4 came with other bytes") != std::string::npos;
+              return line.find("broke off: chunk 4 came with other bytes") != std::string::npos;
             }) >= 1);
     back += job.restarts_of_lineage();
   }

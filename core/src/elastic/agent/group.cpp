@@ -16,6 +16,33 @@ namespace {
 // Collectives of several workers that fail so often without a commit are a fault of the machine or the program.
 constexpr int64_t kBrokenLimit = 3;
 
+/// In what a worker is none of the job whose first worker said `first`; empty: in nothing.
+std::string difference(const Ready& first, const Ready& other) {
+  if (other.options != first.options) {
+    return fmt::format(
+        "has other options than the workers before it (digest {} instead of {}); config.toml of the run must not "
+        "change while the job runs, stop it and go on with `pliant run --resume`",
+        other.options, first.options);
+  }
+  if (other.fingerprint != first.fingerprint) {
+    return fmt::format(
+        "sees other data than the workers before it (fingerprint {} instead of {}); all workers must read the same "
+        "files",
+        other.fingerprint, first.fingerprint);
+  }
+  if (other.sharded != first.sharded) {
+    return fmt::format("{} its model, and the workers before it {}; all workers must run the same program",
+                       other.sharded ? "shards" : "does not shard", other.sharded ? "do not" : "do");
+  }
+  if (other.model != first.model) {
+    return fmt::format(
+        "has another model than the workers before it ({} instead of {}): other parameters, modules or names of what "
+        "the optimizer keeps; all workers must build the same one",
+        other.model, first.model);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string describe(const ExitStatus& status) {
@@ -156,25 +183,13 @@ void Group::on(WorkerId, Member& member, const Hello&) {
 }
 
 void Group::on(WorkerId worker, Member& member, const Ready& message) {
-  if (fingerprint_.empty()) {
+  if (!first_ready_) {
     const Result<> opened = actions_.open_plan(message.fingerprint);
     if (!opened) return end({static_cast<int>(opened.error().exit_code()), "failed", opened.error().message()}, true);
-    fingerprint_ = message.fingerprint;
-  } else if (message.fingerprint != fingerprint_) {
-    const std::string other = fmt::format(
-        "sees other data or options than the workers before it (fingerprint {} instead of {}); all workers must read "
-        "the same files",
-        message.fingerprint, fingerprint_);
+    first_ready_ = message;
+  } else if (const std::string other = difference(*first_ready_, message); !other.empty()) {
     if (generations_ == 0) return end({2, "failed", fmt::format("{} {}", label(worker), other)}, true);
     return fence(worker, other);
-  }
-  if (message.sharded && model_.empty()) model_ = message.model;
-  if (message.sharded && message.model != model_) {
-    return end({2, "failed",
-                fmt::format("{} has another model than the workers before it ({} instead of {}): other parameters, "
-                            "modules or names of what the optimizer keeps; all workers must build the same one",
-                            label(worker), message.model, model_)},
-               true);
   }
   member.ready = true;
   sharded_ = message.sharded;
@@ -312,7 +327,7 @@ void Group::on(WorkerId worker, Member& member, const Broken& message) {
     if (!cut_off_at_) cut_off_at_ = time();
     return;
   }
-  const std::string line = fmt::format("{}: a collective failed: {}", label(worker), message.reason);
+  const std::string line = fmt::format("{} broke off: {}", label(worker), message.reason);
   actions_.event(line, true);
   actions_.interrupted();
   const bool joins = member.holds != committed_;

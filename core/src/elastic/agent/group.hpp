@@ -362,7 +362,6 @@ class Group {
   };
   std::optional<Parts> parts_;
   std::string shares_;           ///< sharded: what each of owners_ owns (Ownership::save)
-  std::string model_;            ///< sharded: Ready::model
   int64_t stay_ = 0;             ///< ranks of this generation that own the state once it stands; 0: all
   int64_t bytes_moved_ = 0;      ///< from owner to owner since the job began
   int64_t bytes_of_formed_ = 0;  ///< in this generation
@@ -391,7 +390,7 @@ class Group {
   std::vector<double> starts_due_;  ///< when workers are to be started that wait because of them
   double slowest_start_ = 0;        ///< seconds from start to Ready
   int64_t committed_ = 0;
-  std::string fingerprint_;
+  std::optional<Ready> first_ready_;  ///< what all workers must agree with
   CostFit fit_;
   CostRates rates_;
   std::optional<Assignment> assignment_;  ///< of the step in hand, once it was needed
