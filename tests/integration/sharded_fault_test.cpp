@@ -183,6 +183,20 @@ TEST_CASE("a program that dies, stops or throws in the middle of a pass is repla
   }
 }
 
+TEST_CASE("a program that catches what it threw in its passes goes on: all make the step again, and lose nothing") {
+  for (const char* const place : {"entered", "backward", "passed"}) {
+    CAPTURE(place);
+    JobRunner job;
+    const Ended ended = job.run(job_that("catch", place, 4));
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(has(ended.err, "broke off: the program ran out of ideas"));
+    CHECK(ended.summary.at("restarts") == 0);
+    CHECK(last_state(job) == well_behaved());
+    CHECK(job.ledger("restart").empty());
+  }
+}
+
 TEST_CASE("a NaN in the gradient of one rank of a sharded job is named with its rows, and not committed") {
   for (const char* const mode : {"true", "false"}) {
     CAPTURE(mode);

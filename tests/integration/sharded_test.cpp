@@ -324,6 +324,12 @@ TEST_CASE("a balancer that deals otherwise than in turn is refused in determinis
   CHECK(has(ended.err, "[balancer] use = \"lpt\""));
 }
 
+TEST_CASE("a balancer that only changes who computes within a round changes no bit") {
+  JobRunner job;
+  CHECK(state_after(job, sharded_job(3, {"balancer.use=\"cost_sort\"", "balancer.cost_sort.window=1"})) ==
+        undisturbed());
+}
+
 TEST_CASE("fast mode trains, too, and the ranks agree on their state") {
   JobRunner job;
   const Ended ended = job.run(sharded_job(4, {"run.deterministic=false"}));

@@ -57,7 +57,9 @@ class Misbehaviour {
   void at(const char* place, const pliant::Step& step) const {
     if (step.index() != step_ || place_ != place) return;
     if (is("kill")) ::raise(SIGKILL);
-    if (is("throw")) throw std::runtime_error("the program ran out of ideas");
+    if (is("throw") || (is("catch") && !std::exchange(has_thrown_, true))) {
+      throw std::runtime_error("the program ran out of ideas");
+    }
   }
   void spoil(const pliant::Step& step, float* gradient) const {
     if (step.rank() != rank_ || step.index() != step_ || how_ != "nan") return;
@@ -69,6 +71,7 @@ class Misbehaviour {
   std::string place_;
   int64_t rank_;
   int64_t step_;
+  mutable bool has_thrown_ = false;
 };
 
 struct Net final : pliant::TrainingState {
@@ -187,7 +190,7 @@ void train() {
   for (int64_t id = 0; id < kSequences; ++id) lengths.push_back(length_of(id));
   session.start({std::move(lengths), {}, {}, 0}, net.shards, net);
   while (pliant::Step* const step = session.next()) {
-    const bool computed = step->attempt([&] {
+    const auto passes = [&] {
       for (const pliant::MicroBatch& micro : step->micro_batches()) {
         net.shards.begin_pass(micro.rows);
         const double loss = net.pass(*step, sequences_of(step->batch(), micro.rows));
@@ -195,7 +198,13 @@ void train() {
         wrong.at("passed", *step);
         step->add(micro, loss);
       }
-    });
+    };
+    bool computed = false;
+    try {
+      computed = step->attempt(passes);
+    } catch (const std::runtime_error& error) {
+      if (!wrong.is("catch")) throw;
+    }
     if (computed && step->commit()) net.apply(static_cast<float>(step->learning_rate()));
   }
 }

@@ -35,6 +35,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pliant/accelerator.hpp"
@@ -114,7 +115,7 @@ class ShardedModel {
 
   /// Gives a module other parameters, between two passes, on every rank alike. Throws kInvalidArgument for numbers that
   /// are none, kResourceExhausted where [coordinator] budget does not suffice, and what the coordinator has against it;
-  /// it has changed nothing then.
+  /// it has changed nothing then. What fails after that, as the trace is dropped, gives up the pass that follows.
   void set_parameters(ModuleId module, const std::vector<ParameterId>& own,
                       const std::vector<ParameterId>& external = {});
 
@@ -125,8 +126,9 @@ class ShardedModel {
   /// Begins a pass without gradients: evaluation, generation. All ranks take part.
   void begin_evaluation();
   /// All that the module uses is whole when enter returns, or will be for work that is enqueued on Session::stream()
-  /// from then on. Modules nest. Throw kFailedPrecondition for a call out of order, kResourceExhausted where
-  /// [coordinator] budget does not suffice, kPeerLost and kAborted when the group changes (Step::attempt).
+  /// from then on. Modules nest, but backward the one around may be left before those in it. Throw kFailedPrecondition
+  /// for a call out of order, kResourceExhausted where [coordinator] budget does not suffice, kPeerLost and kAborted
+  /// when the group changes (Step::attempt).
   void enter(ModuleId module, Direction direction);
   void leave(ModuleId module, Direction direction);
   /// Types of what is whole: kF32 or kBF16, as the config says.
@@ -144,19 +146,29 @@ class ShardedModel {
   /// Throws kFailedPrecondition while a module is entered.
   void end_pass();
 
-  /// By hand, outside of passes, in the same order on every rank: whole from here until release, or until update, which
-  /// changes it. Passes in between use it as it is.
+  /// By hand, outside of passes, in the same order on every rank. prefetch begins to gather; after fetch it is whole,
+  /// until release, or until update, which changes it, or the group changes: release does nothing then. Passes in
+  /// between use it as it is.
+  void prefetch(ParameterId parameter);
   void fetch(ParameterId parameter);
   void release(ParameterId parameter);
 
   /// After a commit, before Session::next: the squared norm of the mean gradient over the parameters that have one, the
   /// same bits on every rank and at every world size, and those of squared_norm over the flat gradient.
   [[nodiscard]] double squared_gradient_norm() const;
-  /// Calls `each` for every run of elements that this rank owns and that is not frozen, in order.
+  /// Once after each commit that returned a value: calls `each` for every run of elements that this rank owns and that
+  /// is not frozen, in order. Throws kFailedPrecondition at any other time: what is not committed is not applied.
   void update(const std::function<void(const ShardRange& range)>& each);
 
+  /// The parameter of that name.
+  [[nodiscard]] std::optional<ParameterId> find(std::string_view name) const;
   /// Copies the whole value, in the f32 of its owners, to `values`. Outside of passes; all ranks take part.
   void read(ParameterId parameter, std::span<float> values);
+  /// Gives it the value that all ranks have in `values`, and leaves the optimizer's state as it is. Outside of passes
+  /// and not between a commit and its update; every rank, also for a frozen one. The value is in the next snapshot; a
+  /// job that goes back to a snapshot before it has not written it. Throws kInvalidArgument for another number of
+  /// elements, kFailedPrecondition for a call out of order, also while it is fetched by hand.
+  void write(ParameterId parameter, std::span<const float> values);
   /// Writes all parameters, f32, as a .safetensors file, on rank 0, one parameter in memory at a time. All ranks take
   /// part, inside Step::attempt where the group may change. A file that is there is replaced once the new one is whole.
   void export_safetensors(const std::filesystem::path& file);

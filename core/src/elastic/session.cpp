@@ -249,6 +249,10 @@ Stream& Session::stream() {
 Step* Session::next() {
   State& s = *state_;
   if (s.program == nullptr) throw Error(Status::kFailedPrecondition, "call Session::start before Session::next");
+  if (s.given_up) {  // the others wait for its passes
+    s.tell_broken(*std::exchange(s.given_up, std::nullopt));
+    s.in_generation = false;
+  }
   s.settle();
   if (!s.over) s.channel.require_agent();
   while (!s.over && !s.in_generation) {

@@ -41,7 +41,7 @@ std::string Session::State::state_layout() const {
 elastic::Formed Session::State::form_shards() {
   Communicator& group = communicator.get();
   if (form.owners.empty()) {
-    sharded->enter_group(group);
+    sharded->enter_group(group, form.generation);
     if (!form.restore.empty()) {
       load_snapshot();
       sharded->stamp(applied);

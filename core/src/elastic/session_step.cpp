@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cerrno>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -234,19 +235,24 @@ void Step::add(const MicroBatch& micro, double loss_sum) {
 
 bool Step::attempt(const std::function<void()>& work) {
   Session::State& s = *session_->state_;
+  const auto give_up = [&s](Error error) {
+    if (s.sharded == nullptr) return;
+    s.sharded->abandon();
+    s.given_up = std::move(error);
+  };
   try {
     work();
     return true;
   } catch (const Error& error) {
-    if (s.sharded == nullptr) throw;
+    give_up(error);
     const bool lost = error.status() == Status::kAborted || error.status() == Status::kPeerLost;
-    s.sharded->abandon();
-    if (!lost) throw;
-    s.tell_broken(error);
-    s.in_generation = false;
+    if (s.sharded == nullptr || !lost) throw;
     return false;
+  } catch (const std::exception& error) {
+    give_up(Error(Status::kInternal, error.what()));
+    throw;
   } catch (...) {
-    if (s.sharded != nullptr) s.sharded->abandon();
+    give_up(Error(Status::kInternal, "the program threw in its passes"));
     throw;
   }
 }
@@ -279,10 +285,13 @@ std::optional<Committed> Step::commit() {
   s.channel.send(elastic::Vote{s.form.generation, s.applied, reduced->digest, reduced->loss_sum, reduced->loss_tokens,
                                s.scaling.learning_rate, s.clock.time(), reduced->finite, std::move(not_finite),
                                s.digest.has_value(), s.digest ? s.digest->root : 0, s.digest_time.count()});
-  if (!s.committed()) return std::nullopt;
-  s.strike(elastic::InjectionPoint::kCommit);
-  s.in_generation = true;
-  if (s.verdict->skip) return std::nullopt;  // Session::next goes on as after an update
+  const bool committed = s.committed();
+  if (committed) s.strike(elastic::InjectionPoint::kCommit);
+  s.in_generation = committed;
+  if (!committed || s.verdict->skip) {  // after a skip Session::next goes on as after an update
+    if (s.sharded != nullptr) s.sharded->skip_update();
+    return std::nullopt;
+  }
   const double tokens = reduced->loss_tokens > 0 ? static_cast<double>(reduced->loss_tokens) : 1.0;
   if (s.sharded != nullptr) {
     if (s.learning_rate->wants_gradient_norms()) {

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
+#include <algorithm>
 #include <utility>
 
 #include "base/result.hpp"
@@ -117,6 +117,16 @@ float* ShardedModel::gradient(ParameterId parameter) {
 void ShardedModel::end_pass() {
   state_->runtime.end_pass();
 }
+std::optional<ParameterId> ShardedModel::find(std::string_view name) const {
+  const auto& rows = state_->runtime.model.parameters();
+  const auto found =
+      std::find_if(rows.begin(), rows.end(), [name](const sharded::ParameterRow& row) { return row.name == name; });
+  if (found == rows.end()) return std::nullopt;
+  return ParameterId{static_cast<uint32_t>(found - rows.begin())};
+}
+void ShardedModel::prefetch(ParameterId parameter) {
+  state_->runtime.prefetch(state_->runtime.model.parameter_number(parameter));
+}
 void ShardedModel::fetch(ParameterId parameter) {
   state_->runtime.fetch(state_->runtime.model.parameter_number(parameter));
 }
@@ -130,18 +140,32 @@ void ShardedModel::update(const std::function<void(const ShardRange&)>& each) {
   state_->runtime.update(each);
 }
 
+namespace {
+
+uint32_t number_of(const sharded::ModelTables& model, ParameterId parameter, size_t values, const char* verb) {
+  const uint32_t number = model.parameter_number(parameter);
+  const sharded::ParameterRow& row = model.parameter(number);
+  if (values == row.elements) return number;
+  throw Error(Status::kInvalidArgument,
+              fmt::format("{} has {} elements, but {} are to be {}", row.name, row.elements, values, verb));
+}
+
+}  // namespace
+
 void ShardedModel::read(ParameterId parameter, std::span<float> values) {
-  const uint32_t number = state_->runtime.model.parameter_number(parameter);
-  const sharded::ParameterRow& row = state_->runtime.model.parameter(number);
-  if (values.size() != row.elements) {
-    throw Error(Status::kInvalidArgument,
-                fmt::format("{} has {} elements, but {} are to be read", row.name, row.elements, values.size()));
-  }
-  state_->runtime.read(number, values);
+  state_->runtime.read(number_of(state_->runtime.model, parameter, values.size(), "read"), values);
+}
+void ShardedModel::write(ParameterId parameter, std::span<const float> values) {
+  state_->runtime.write(number_of(state_->runtime.model, parameter, values.size(), "written"), values);
 }
 
 void ShardedModel::import_safetensors(const std::filesystem::path& file) {
   sharded::ModelTables& model = state_->runtime.model;
+  if (model.is_closed()) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("{} comes too late: import it before Session::start, or write parameter by parameter",
+                            file.string()));
+  }
   const auto reader = std::make_shared<sharded::SafetensorsReader>(or_throw(sharded::SafetensorsReader::open(file)));
   std::vector<sharded::Tensor> tensors;
   for (const sharded::ParameterRow& row : model.parameters()) {

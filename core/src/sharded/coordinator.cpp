@@ -107,6 +107,14 @@ std::span<const pliant_action> Coordinator::answered(int32_t status, const plian
 std::span<const pliant_action> Coordinator::kept(std::span<const pliant_action> actions,
                                                  const sdk::CoordinatorRules::Wrong& wrong) const {
   if (!wrong) return actions;
+  if (rules_->broken() == sdk::CoordinatorRule::kBudget) {
+    throw Error(
+        Status::kResourceExhausted,
+        fmt::format("[coordinator] budget is too small for what is whole at once here: {}; raise it, or choose a "
+                    "coordinator that keeps within it ('{}' decided this)",
+                    *wrong, name_),
+        ExitCode::kUsage);
+  }
   throw Error(Status::kInternal, fmt::format("coordinator '{}' broke a rule: {}", name_, *wrong), ExitCode::kPlugin);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/printable.hpp"
 #include "pliant/error.hpp"
+#include "sharded/layout.hpp"
 
 namespace pliant::sharded {
 namespace {
@@ -54,6 +55,11 @@ uint32_t ModelTables::add(ParameterSpec spec) {
                 fmt::format("the parameter {} has no initialise; it must write the first values", spec.name));
   }
   const uint64_t elements = elements_of(spec);
+  if (elements > static_cast<uint64_t>(FlatLayout::kMostElements) - elements_) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("with the {} elements of {} the model has more than {}, which no model may have", elements,
+                            spec.name, FlatLayout::kMostElements));
+  }
   parameters_.push_back({std::move(spec.name), std::move(spec.shape), elements, elements_, spec.frozen, spec.persistent,
                          spec.external, std::move(spec.initialise)});
   elements_ += elements;

@@ -64,7 +64,7 @@ tl::unexpected<Error> no_map(std::string_view text, std::string_view reason) {
 
 }  // namespace
 
-Result<Ownership> Ownership::deal(int32_t chunks, int32_t world_size) {
+Result<Ownership> Ownership::deal(int32_t chunks, int32_t world_size, int64_t epoch) {
   if (Result<> right = check_sizes(chunks, world_size); !right) return failed(std::move(right));
   std::vector<Run> runs;
   for (int32_t rank = 0; rank < world_size; ++rank) {
@@ -72,7 +72,7 @@ Result<Ownership> Ownership::deal(int32_t chunks, int32_t world_size) {
     const int64_t end = int64_t{chunks} * (rank + 1) / world_size;
     if (end > first) runs.push_back({static_cast<int32_t>(end - first), rank});
   }
-  return of_runs(runs, world_size, 0);
+  return of_runs(runs, world_size, epoch);
 }
 
 Result<Ownership> Ownership::of_runs(std::span<const Run> runs, int32_t world_size, int64_t epoch) {

@@ -38,9 +38,9 @@ class Ownership {
 
   /// No chunks, one rank.
   Ownership() = default;
-  /// Epoch 0: rank r owns chunks [r * K / N, (r + 1) * K / N). kInvalidArgument unless 0 <= chunks <=
-  /// FlatLayout::kMostChunks and 1 <= world_size <= kMostRanks.
-  static Result<Ownership> deal(int32_t chunks, int32_t world_size);
+  /// Rank r owns chunks [r * K / N, (r + 1) * K / N). kInvalidArgument unless 0 <= chunks <= FlatLayout::kMostChunks, 1
+  /// <= world_size <= kMostRanks and 0 <= epoch.
+  static Result<Ownership> deal(int32_t chunks, int32_t world_size, int64_t epoch = 0);
   /// Owners of chunks 0, 1, ... in runs of (count, owner); neighbours of one owner are put together. kInvalidArgument
   /// for counts below 1 in sum above FlatLayout::kMostChunks, owners that are no rank, and as deal().
   struct Run {
@@ -49,7 +49,7 @@ class Ownership {
   };
   static Result<Ownership> of_runs(std::span<const Run> runs, int32_t world_size, int64_t epoch);
 
-  /// Rises by one with every change.
+  /// Rises with every change of a job.
   [[nodiscard]] int64_t epoch() const noexcept { return epoch_; }
   [[nodiscard]] int32_t chunks() const noexcept { return chunks_; }
   [[nodiscard]] int32_t world_size() const noexcept { return static_cast<int32_t>(held_.size()); }

@@ -83,12 +83,15 @@ void Runtime::require_budget() const {
   for (const ModuleRow& module : model.modules()) {
     uint64_t bytes = 0;
     for (const uint32_t parameter : module.used) {
-      bytes += WholeMemory::taken_by(model.parameter(parameter).elements * bytes_of(compute_));
+      const ParameterRow& row = model.parameter(parameter);
+      bytes += WholeMemory::taken_by(row.elements * bytes_of(compute_));
+      if (!row.frozen) bytes += WholeMemory::taken_by(row.elements * bytes_of(reduce_));
     }
     if (bytes <= memory_->budget()) continue;
     throw Error(Status::kResourceExhausted,
-                fmt::format("[coordinator] budget = {} is too small: {} alone uses {} bytes ({}{})", memory_->budget(),
-                            module.name, bytes, name(module.used.front()), module.used.size() > 1 ? ", ..." : ""),
+                fmt::format("[coordinator] budget = {} is too small: {} alone uses {} bytes with its gradients ({}{})",
+                            memory_->budget(), module.name, bytes, name(module.used.front()),
+                            module.used.size() > 1 ? ", ..." : ""),
                 ExitCode::kUsage);
   }
 }
@@ -100,9 +103,10 @@ FlatRange Runtime::range_of(uint32_t parameter) const {
 
 // The group.
 
-void Runtime::enter_group(Communicator& communicator) {
+void Runtime::enter_group(Communicator& communicator, int64_t epoch) {
   leave_group();
-  ownership_ = or_throw(Ownership::deal(layout_.chunks(), communicator.world_size()));
+  ownership_ = or_throw(Ownership::deal(layout_.chunks(), communicator.world_size(), epoch));
+  rank_ = communicator.rank();
   shards_.make(layout_, ownership_, communicator.rank());
   sums_.resize(shards_.bytes() / sizeof(float));
   begin_group(communicator);
@@ -125,9 +129,9 @@ void Runtime::begin_group(Communicator& communicator) {
 
 void Runtime::leave_group() noexcept {
   abandon();
+  may_update_ = false;
   exchange_.reset();
   communicator_ = nullptr;
-  is_step_ = false;
 }
 
 void Runtime::abandon() noexcept {
@@ -137,11 +141,16 @@ void Runtime::abandon() noexcept {
     } catch (...) {  // NOLINT(bugprone-empty-catch): what failed was told to whoever waited for it
     }
   }
-  for (Held& one : held_) one = {};
+  for (Held& one : held_) {
+    const bool was_let_go = one.by_hand || one.was_let_go;
+    one = {};
+    one.was_let_go = was_let_go;
+  }
   gatherings_.clear();
   scatterings_.clear();
   visits_.clear();
   in_pass_ = false;
+  is_step_ = false;
   round_ = nullptr;
   if (communicator_ != nullptr) coordinator_.give_up();
 }
@@ -296,10 +305,7 @@ void Runtime::carry_out(std::span<const pliant_action> actions) {
         Log("coordinator").write(LogLevel::kDebug, fmt::format("{} drops its trace", coordinator_.name()));
         break;
       default:  // PLIANT_ACTION_BOUND_WAITS
-        while (gatherings_.size() > action.place) {
-          gatherings_.front().done.synchronize();
-          gatherings_.pop_front();
-        }
+        bound_waits(action.place);
     }
   }
 }
@@ -320,6 +326,7 @@ void Runtime::gather(std::span<const pliant_action> group) {
       gathered.push_back(action.parameter);
     }
   }
+  forget_ended_gathers();
   Gathering made{gathered_++, take_event()};
   if (!items.empty()) {
     const void* const weights = weights_to_gather();
@@ -337,10 +344,36 @@ void Runtime::wait(uint32_t parameter) {
   if (std::exchange(one.presence, Presence::kWhole) == Presence::kWhole) return;
   if (gatherings_.empty() || one.gather < gatherings_.front().number) return;  // it was waited for
   const auto found = gatherings_.begin() + static_cast<std::ptrdiff_t>(one.gather - gatherings_.front().number);
-  if (!here_) return program_.wait(found->done);
+  if (!here_) {
+    found->is_waited_for = true;
+    return program_.wait(found->done);
+  }
   found->done.synchronize();
   for (auto ended = gatherings_.begin(); ended <= found; ++ended) spare_events_.push_back(std::move(ended->done));
   gatherings_.erase(gatherings_.begin(), found + 1);  // they run in order
+}
+
+void Runtime::bound_waits(uint64_t unfinished) {
+  forget_ended_gathers();
+  auto waits = static_cast<uint64_t>(
+      std::count_if(gatherings_.begin(), gatherings_.end(), [](const Gathering& one) { return one.is_waited_for; }));
+  while (waits > unfinished) {
+    Gathering& oldest = gatherings_.front();
+    oldest.done.synchronize();
+    waits -= oldest.is_waited_for ? 1 : 0;
+    forget_oldest_gather();
+  }
+}
+
+void Runtime::forget_ended_gathers() {
+  while (!gatherings_.empty() && gatherings_.front().is_waited_for && gatherings_.front().done.is_reached()) {
+    forget_oldest_gather();
+  }
+}
+
+void Runtime::forget_oldest_gather() {
+  spare_events_.push_back(std::move(gatherings_.front().done));
+  gatherings_.pop_front();
 }
 
 void Runtime::release_whole(uint32_t parameter) {
@@ -415,9 +448,21 @@ void Runtime::enter(uint32_t module, Direction direction) {
   }
 }
 
+// The last that was entered; in backward, where hooks of a module and of its first child come in either order, also one
+// that others were entered backward after.
+std::vector<Runtime::Visit>::iterator Runtime::visit_to_leave(uint32_t module, Direction direction) {
+  for (auto visit = visits_.end(); visit != visits_.begin();) {
+    --visit;
+    if (visit->module == module && visit->direction == direction) return visit;
+    if (direction != Direction::kBackward || visit->direction != Direction::kBackward) break;
+  }
+  return visits_.end();
+}
+
 void Runtime::leave(uint32_t module, Direction direction) {
   require_sound();
-  if (visits_.empty() || visits_.back().module != module || visits_.back().direction != direction) {
+  const auto visit = visit_to_leave(module, direction);
+  if (visit == visits_.end()) {
     throw Error(Status::kFailedPrecondition,
                 visits_.empty()
                     ? fmt::format("{} is left and was not entered", model.modules()[module].name)
@@ -433,18 +478,19 @@ void Runtime::leave(uint32_t module, Direction direction) {
   std::sort(complete_.begin(), complete_.end());
   const std::vector<uint32_t> complete = complete_;
   follow([&] { return coordinator_.leave(module, direction, complete); });
-  visits_.pop_back();
+  visits_.erase(visit);
   drain_scatterings(false);
 }
 
 void* Runtime::value(uint32_t parameter) {
+  require_group();
   const Held& one = held_[parameter];
   if (one.presence == Presence::kWhole) return one.value.pointer();
   throw Error(Status::kFailedPrecondition,
               fmt::format("{} is not whole here; enter a module that uses it, or call fetch", name(parameter)));
 }
 
-void Runtime::fetch(uint32_t parameter) {
+void Runtime::prefetch(uint32_t parameter) {
   require_group();
   Held& one = held_[parameter];
   if (in_pass_) {
@@ -456,8 +502,43 @@ void Runtime::fetch(uint32_t parameter) {
     const pliant_action action{PLIANT_ACTION_GATHER, parameter, 1, 0, PLIANT_ANY_PLACE};
     gather(std::span(&action, 1));
   }
-  wait(parameter);
   one.by_hand = true;
+  one.was_let_go = false;
+}
+
+void Runtime::fetch(uint32_t parameter) {
+  prefetch(parameter);
+  wait(parameter);
+}
+
+void Runtime::write(uint32_t parameter, std::span<const float> values) {
+  require_group();
+  require_no_pass();
+  if (may_update_) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("{} is written between a commit and its update; write it after update", name(parameter)));
+  }
+  if (held_[parameter].by_hand) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("{} is written while it is fetched by hand; call release first", name(parameter)));
+  }
+  if (held_[parameter].presence != Presence::kAway) {  // what is whole somewhere would stay as it was
+    if (!is_sound_) give_model();
+    follow([&] { return coordinator_.end_step(); });
+  }
+  exchange_stream_.synchronize();  // others read what this rank owns
+  const int64_t step = shards_.step();
+  const ParameterRow& row = model.parameter(parameter);
+  ShardArray& weights = shards_.array(0);
+  weights.begin_change();
+  for (const ShardPiece& piece : owners_[parameter].own) {
+    program_.copy(weights.values() + piece.shard_offset,
+                  values.data() + (piece.range.first - static_cast<int64_t>(row.offset)),
+                  static_cast<uint64_t>(piece.range.count) * sizeof(float));
+  }
+  program_.synchronize();
+  weights.end_change(step);
+  is_cast_ = false;
 }
 
 void Runtime::read(uint32_t parameter, std::span<float> values) {
@@ -471,9 +552,10 @@ void Runtime::read(uint32_t parameter, std::span<float> values) {
 }
 
 void Runtime::release(uint32_t parameter) {
+  require_group();
+  if (std::exchange(held_[parameter].was_let_go, false)) return;
   if (!std::exchange(held_[parameter].by_hand, false)) {
-    throw Error(Status::kFailedPrecondition,
-                fmt::format("{} was not fetched by hand, or an update has changed it since", name(parameter)));
+    throw Error(Status::kFailedPrecondition, fmt::format("{} was not fetched by hand", name(parameter)));
   }
   if (!coordinator_.is_whole(parameter)) release_whole(parameter);
 }

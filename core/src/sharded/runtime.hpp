@@ -61,8 +61,9 @@ class Runtime {
 
   // The group.
 
-  /// The ranks of a new generation: whatever the old one left is given up, and shards have no values yet.
-  void enter_group(Communicator& communicator);
+  /// The ranks of a new generation: whatever the old one left is given up, and shards have no values yet. The map of
+  /// who owns what is of `epoch`, which is above that of every map before.
+  void enter_group(Communicator& communicator, int64_t epoch = 0);
   /// The ranks of a new generation that go on with what some of them own after `step` steps: `from` says what, `was` at
   /// which place there each of them was, or -1. From now on the first `stay` ranks own it. Collective; no more of it
   /// moves than must, and `begins` is called before any does. Returns the bytes that this rank sent. A rank from `stay`
@@ -123,8 +124,12 @@ class Runtime {
   void* value(uint32_t parameter);
   void* gradient(uint32_t parameter);
   void end_pass();
+  /// Begins to gather it, by hand.
+  void prefetch(uint32_t parameter);
   void fetch(uint32_t parameter);
   void release(uint32_t parameter);
+  /// Collective: the owners take what is theirs of it.
+  void write(uint32_t parameter, std::span<const float> values);
   /// Collective: what the owners keep of it, in f32.
   void read(uint32_t parameter, std::span<float> values);
   /// All passes of the step are done.
@@ -134,8 +139,11 @@ class Runtime {
   /// Collective: the mean gradient and its norm.
   GradientFacts finish_gradient(double scale);
   [[nodiscard]] double squared_gradient_norm() const { return facts_.squared_norm; }
-  /// What this rank owns is of no step while it runs, and where it throws.
+  /// What this rank owns is of no step while it runs, and where it throws. Once after finish_gradient; throws
+  /// kFailedPrecondition otherwise, and after skip_update.
   void update(const std::function<void(const ShardRange&)>& each);
+  /// The gradient is not applied.
+  void skip_update() { may_update_ = false; }
   /// Collective: sums modulo 2^64, or the largest, of the values of all ranks.
   void combine_over_ranks(std::span<uint64_t> values, ReduceOp how);
   /// Gives up what is under way in this process; for an exception of the program.
@@ -152,11 +160,13 @@ class Runtime {
     size_t gather = 0;  ///< number of the collective that brings it
     uint32_t uses = 0;  ///< forward visits of the pass without their backward
     bool by_hand = false;
+    bool was_let_go = false;  ///< it was by hand, until an update or another group
     bool is_reduced = false;  ///< in this pass
   };
   struct Gathering {
     size_t number = 0;
     Event done;
+    bool is_waited_for = false;  ///< by the program's stream
   };
   /// Gradients on their way to their owners.
   struct Scattering {
@@ -172,6 +182,8 @@ class Runtime {
   };
 
   void begin_group(Communicator& communicator);
+  /// What this rank owns is what `rank` owns by `map`.
+  [[nodiscard]] bool owns_by(const Ownership& map, int32_t rank) const;
   struct Change;
   /// Carries it out; returns the bytes that this rank sent.
   uint64_t move(Communicator& communicator, const Change& change);
@@ -199,23 +211,36 @@ class Runtime {
   /// Asks the coordinator and carries out what it answers. When either fails, the pass can only be given up.
   template <class Ask>
   void follow(const Ask& ask);
+  /// When `work` fails, the pass can only be given up.
+  template <class Work>
+  void or_give_up(const Work& work);
   void carry_out(std::span<const pliant_action> actions);
+  [[nodiscard]] std::vector<Visit>::iterator visit_to_leave(uint32_t module, Direction direction);
   void gather(std::span<const pliant_action> group);
   void wait(uint32_t parameter);
   void release_whole(uint32_t parameter);
+  /// Blocks until at most so many gathers that the program waits for have not ended.
+  void bound_waits(uint64_t unfinished);
+  /// Those that have ended are forgotten, the oldest first.
+  void forget_ended_gathers();
+  void forget_oldest_gather();
   void reduce(std::span<const uint32_t> parameters);
-  void add_received(Scattering& arrived);
+  void add_received(const Scattering& arrived);
   void drain_scatterings(bool all);
   [[nodiscard]] Event take_event();
   /// What is exchanged from now on comes after what the program has enqueued.
   void follow_program();
-  /// NULL: zeros.
-  void measure(uint32_t parameter, const float* there);
+  /// Elements from `offset` of the flat space on. NULL: zeros.
+  void measure(uint64_t offset, const float* there, uint64_t count);
+  /// Whether a whole gradient of this rank is finite, and its norm, as far as somebody asks.
+  void look_at(uint32_t parameter, const void* gradient);
   [[nodiscard]] WholePiece take(uint64_t count, DType type, const std::string& what, const WholePlace& place = {});
   /// What is gathered: the weights, or, cast once since they changed, what is computed with.
   const void* weights_to_gather();
-  /// As floats: `values`, of reduce_dtype, or a copy at `room`.
-  const float* as_floats(const void* values, uint64_t count, WholePiece& room);
+  /// As floats: `values`, of reduce_dtype, or a copy at `room`, which has so many.
+  const float* as_floats(const void* values, uint64_t count, const WholePiece& room);
+  /// How many elements of a gradient are cast to f32 at once: all, or few enough that a budget does not feel it.
+  [[nodiscard]] uint64_t float_block(uint64_t count) const;
   [[nodiscard]] const std::string& name(uint32_t parameter) const { return model.parameter(parameter).name; }
 
   const Config config_;
@@ -263,9 +288,20 @@ class Runtime {
   size_t passes_ = 0;
   std::vector<RowRange> blocks_;  ///< of this rank
   bool is_step_ = false;
+  bool may_update_ = false;
   GradientFacts facts_;
   std::unique_ptr<Event> program_point_;
 };
+
+template <class Work>
+void Runtime::or_give_up(const Work& work) {
+  try {
+    work();
+  } catch (...) {
+    is_sound_ = false;
+    throw;
+  }
+}
 
 template <class Ask>
 void Runtime::follow(const Ask& ask) {

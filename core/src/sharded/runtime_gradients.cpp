@@ -21,6 +21,7 @@ void Runtime::begin_step(int64_t rows, int64_t granule, const Assignment& assign
   passes_ = 0;
   look_for_not_finite_ = look_for_not_finite;
   is_step_ = true;
+  may_update_ = false;
   // The first step of a group touches memory that is new, and records a trace.
   costs_.begin_step(coordinator_.takes_costs() && ++steps_of_group_ == 2);
 }
@@ -31,7 +32,11 @@ bool Runtime::is_complete() const {
 
 void Runtime::begin_pass(RowRange rows) {
   require_group();
-  if (!is_step_ || passes_ >= sums_.rounds()) {
+  if (!is_step_) {
+    throw Error(Status::kFailedPrecondition,
+                "no step is under way, or what it had was given up with an exception; call Session::next");
+  }
+  if (passes_ >= sums_.rounds()) {
     throw Error(Status::kFailedPrecondition, "all passes of the step are done; call Step::commit");
   }
   require_no_pass();
@@ -49,6 +54,7 @@ void Runtime::begin_pass(RowRange rows) {
 }
 
 void* Runtime::gradient(uint32_t parameter) {
+  require_group();
   Held& one = held_[parameter];
   const ParameterRow& row = model.parameter(parameter);
   if (!in_pass_ || !with_gradient_ || row.frozen || one.is_reduced) {
@@ -71,11 +77,28 @@ void* Runtime::gradient(uint32_t parameter) {
   return one.gradient.pointer();
 }
 
-const float* Runtime::as_floats(const void* values, uint64_t count, WholePiece& room) {
+uint64_t Runtime::float_block(uint64_t count) const {
+  const uint64_t most = here_ ? uint64_t{1} << 14U : uint64_t{1} << 18U;
+  return memory_->budget() == 0 ? count : std::min(count, most);
+}
+
+const float* Runtime::as_floats(const void* values, uint64_t count, const WholePiece& room) {
   if (reduce_ == DType::kF32) return static_cast<const float*>(values);
-  room = take(count, DType::kF32, "a gradient as f32");
   sums_.cast(room.floats(), values, reduce_, count);
   return room.floats();
+}
+
+void Runtime::look_at(uint32_t parameter, const void* gradient) {
+  const ParameterRow& row = model.parameter(parameter);
+  const uint64_t block = reduce_ == DType::kF32 ? row.elements : float_block(row.elements);
+  const WholePiece room =
+      reduce_ == DType::kF32 ? WholePiece() : take(block, DType::kF32, fmt::format("{} as f32", row.name));
+  for (uint64_t at = 0; at < row.elements; at += block) {
+    const uint64_t count = std::min(block, row.elements - at);
+    const float* const values = as_floats(static_cast<const char*>(gradient) + at * bytes_of(reduce_), count, room);
+    if (look_for_not_finite_ && !sums_.finite(values, count)) pass_is_finite_ = false;
+    if (measure_) measure(row.offset + at, values, count);
+  }
 }
 
 // All that a rank sends of the group goes as one collective. Ranks without a block take part and add nothing: zeros
@@ -106,11 +129,7 @@ void Runtime::reduce(std::span<const uint32_t> parameters) {
   if (items.empty()) return;
   follow_program();  // its stream may still compute them
   for (size_t i = 0; i < items.size() && has_rows_ && (measure_ || look_for_not_finite_); ++i) {
-    WholePiece room;
-    const auto count = static_cast<uint64_t>(items[i].of->range.count);
-    const float* const values = as_floats(items[i].addend, count, room);
-    if (look_for_not_finite_ && !sums_.finite(values, count)) pass_is_finite_ = false;
-    if (measure_) measure(made.parameters[i], values);
+    look_at(made.parameters[i], items[i].addend);
   }
   exchange_->scatter(items, round_->adds, reduce_);
   if (begun_) begun_(Begun::kScatter);
@@ -120,9 +139,11 @@ void Runtime::reduce(std::span<const uint32_t> parameters) {
   if (!here_) drain_scatterings(true);  // additions are enqueued behind what they wait for
 }
 
-void Runtime::add_received(Scattering& arrived) {
+// Takes no room that would have others added first: they would be added over and over.
+void Runtime::add_received(const Scattering& arrived) {
   const auto world_size = static_cast<size_t>(exchange_->world_size());
   std::vector<const float*> at(world_size);
+  std::vector<WholePiece> rooms(world_size);
   const auto place = [this](const WholePiece& of, uint64_t element) {
     return static_cast<const char*>(of.pointer()) + element * bytes_of(reduce_);
   };
@@ -131,45 +152,54 @@ void Runtime::add_received(Scattering& arrived) {
     const OwnersOfRange& owners = owners_[arrived.parameters[i]];
     uint64_t done = 0;
     for (const ShardPiece& piece : owners.own) {
-      const auto count = static_cast<uint64_t>(piece.range.count);
-      std::vector<WholePiece> rooms(world_size);
-      for (size_t rank = 0; rank < world_size; ++rank) {
+      const auto all = static_cast<uint64_t>(piece.range.count);
+      const uint64_t block = reduce_ == DType::kF32 ? all : float_block(all);
+      for (size_t rank = 0; rank < world_size && reduce_ != DType::kF32; ++rank) {
         if (!arrived.round->adds[rank]) continue;
-        const auto from = static_cast<int32_t>(rank);
-        const void* const there =
-            from == exchange_->rank()
-                ? place(arrived.gradients[i], static_cast<uint64_t>(piece.range.first) - row.offset)
-                : place(arrived.received[i], exchange_->place_of(from) * owners.owned + done);
-        at[rank] = as_floats(there, count, rooms[rank]);
+        rooms[rank].reset();
+        rooms[rank] = memory_->take(block * sizeof(float), fmt::format("parts of the gradient of {} as f32", row.name));
       }
-      sums_.add(*arrived.round, static_cast<uint64_t>(piece.shard_offset), count, at);
-      done += count;
+      for (uint64_t begin = 0; begin < all; begin += block) {
+        const uint64_t count = std::min(block, all - begin);
+        for (size_t rank = 0; rank < world_size; ++rank) {
+          if (!arrived.round->adds[rank]) continue;
+          const auto from = static_cast<int32_t>(rank);
+          const void* const there =
+              from == exchange_->rank()
+                  ? place(arrived.gradients[i], static_cast<uint64_t>(piece.range.first) - row.offset + begin)
+                  : place(arrived.received[i], exchange_->place_of(from) * owners.owned + done + begin);
+          at[rank] = as_floats(there, count, rooms[rank]);
+        }
+        sums_.add(*arrived.round, static_cast<uint64_t>(piece.shard_offset) + begin, count, at);
+      }
+      done += all;
     }
   }
 }
 
 void Runtime::drain_scatterings(bool all) {
-  while (!scatterings_.empty()) {
-    Scattering& oldest = scatterings_.front();
-    if (here_) {
-      if (!all && !oldest.done->is_reached()) return;
-      oldest.done->synchronize();
+  or_give_up([&] {
+    while (!scatterings_.empty()) {
+      if (here_) {
+        if (!all && !scatterings_.front().done->is_reached()) return;
+        scatterings_.front().done->synchronize();
+      }
+      Scattering oldest = std::move(scatterings_.front());
+      scatterings_.pop_front();
+      add_received(oldest);
+      if (here_) spare_events_.push_back(std::move(*oldest.done));
     }
-    add_received(oldest);
-    if (here_) spare_events_.push_back(std::move(*oldest.done));
-    scatterings_.pop_front();
-  }
+  });
 }
 
-void Runtime::measure(uint32_t parameter, const float* there) {
-  const ParameterRow& row = model.parameter(parameter);
-  if (here_ && there != nullptr) return measure_(row.offset, std::span(there, row.elements));
-  measured_.assign(row.elements, 0.0F);
+void Runtime::measure(uint64_t offset, const float* there, uint64_t count) {
+  if (here_ && there != nullptr) return measure_(offset, std::span(there, count));
+  measured_.assign(count, 0.0F);
   if (there != nullptr) {
-    exchange_stream_.copy(measured_.data(), there, row.elements * sizeof(float));
+    exchange_stream_.copy(measured_.data(), there, count * sizeof(float));
     exchange_stream_.synchronize();
   }
-  measure_(row.offset, measured_);
+  measure_(offset, measured_);
 }
 
 void Runtime::end_pass() {
@@ -188,10 +218,11 @@ void Runtime::end_pass() {
       if (!model.parameter(parameter).frozen && (!held_[parameter].is_reduced || is_left)) rest.push_back(parameter);
     }
     complete_.clear();
-    if (!rest.empty()) reduce(rest);
+    if (!rest.empty()) or_give_up([&] { reduce(rest); });
     drain_scatterings(true);
     for (uint32_t parameter = 0; has_rows_ && measure_ && parameter < held_.size(); ++parameter) {
-      if (model.parameter(parameter).frozen) measure(parameter, nullptr);  // zeros, as a whole gradient has there
+      const ParameterRow& row = model.parameter(parameter);
+      if (row.frozen) measure(row.offset, nullptr, row.elements);  // zeros, as a whole gradient has there
     }
     ++passes_;
   }
@@ -242,6 +273,7 @@ GradientFacts Runtime::finish_gradient(double scale) {
   facts_.squared_norm = tree.sum();
   facts_.finite = std::isfinite(facts_.squared_norm);
   if (costs_.measures()) agree_on_costs();
+  may_update_ = true;
   return facts_;
 }
 
@@ -255,6 +287,13 @@ void Runtime::agree_on_costs() {
 }
 
 void Runtime::update(const std::function<void(const ShardRange&)>& each) {
+  require_group();
+  if (!std::exchange(may_update_, false)) {
+    throw Error(
+        Status::kFailedPrecondition,
+        "update is called without a step that was committed and not skipped; call it once after each Step::commit "
+        "that returned a value");
+  }
   std::vector<float*> states(state_names_.size());
   shards_.begin_change();
   for (uint32_t parameter = 0; parameter < model.parameters().size(); ++parameter) {
@@ -276,7 +315,9 @@ void Runtime::update(const std::function<void(const ShardRange&)>& each) {
   shards_.end_change(after_update_);
   is_cast_ = false;
   for (uint32_t parameter = 0; parameter < held_.size(); ++parameter) {
-    if (held_[parameter].by_hand) release(parameter);
+    if (!held_[parameter].by_hand) continue;
+    release(parameter);
+    held_[parameter].was_let_go = true;
   }
 }
 

@@ -43,18 +43,35 @@ uint64_t Runtime::enter_group(Communicator& communicator, const Ownership& from,
   change.after = communicator.rank() < stay ? communicator.rank() : kLeaves;
   uint64_t sent = 0;
   const bool owns = change.before != kLeaves;
+  const bool knows = !owns || owns_by(from, change.before);
+  if (!change.plan.moves.empty() || !knows) begins();
+  if (!knows) {
+    throw Error(Status::kDataLoss, fmt::format("rank {} owns other chunks than rank {} of the map that the group goes "
+                                               "on from (epoch {}; its own map is of epoch {})",
+                                               communicator.rank(), change.before, from.epoch(), ownership_.epoch()));
+  }
   if (!change.plan.moves.empty()) {
-    begins();
     sent = move(communicator, change);
   } else if (owns && shards_.step() != step) {
     begins();  // nobody can go on with it
     require_step(step);
+  } else if (!owns && change.after != kLeaves) {  // there are no chunks for it
+    shards_.make(layout_, change.plan.to, change.after);
+    sums_.resize(shards_.bytes() / sizeof(float));
+    shards_.end_change(step);
   }
   after_update_ = step + 1;
   ownership_ = std::move(change.plan.to);
   rank_ = communicator.rank();
   if (stay == communicator.world_size()) begin_group(communicator);
   return sent;
+}
+
+bool Runtime::owns_by(const Ownership& map, int32_t rank) const {
+  const std::vector<OwnedRun> said = map.runs_of(rank);
+  const std::vector<OwnedRun> own = ownership_.runs_of(rank_);
+  return std::equal(said.begin(), said.end(), own.begin(), own.end(),
+                    [](const OwnedRun& left, const OwnedRun& right) { return left.chunks == right.chunks; });
 }
 
 Runtime::MovedStamps Runtime::exchange_stamps(Communicator& communicator, const Change& change) {

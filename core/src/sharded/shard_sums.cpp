@@ -40,17 +40,28 @@ void ShardSums::begin_step(int64_t rows, int64_t granule, const Assignment& assi
 const SumRound& ShardSums::begin_round() {
   SumRound made;
   const size_t place = round_++;
+  struct Addend {
+    int64_t granule;
+    size_t rank;
+  };
+  std::vector<Addend> addends;
   for (int64_t rank = 0; rank < assignment_.world_size(); ++rank) {
     const auto blocks = assignment_.of(rank);
     made.adds.push_back(place < blocks.size());
-    if (place >= blocks.size()) continue;
-    const auto addend = static_cast<size_t>(rank);
+    if (place < blocks.size()) addends.push_back({blocks[place].first / granule_, static_cast<size_t>(rank)});
+  }
+  // A balancer may have changed who computes which of the round's granules; the tree takes them in their order.
+  if (deterministic_) {
+    std::sort(addends.begin(), addends.end(),
+              [](const Addend& left, const Addend& right) { return left.granule < right.granule; });
+  }
+  for (const auto& [granule, addend] : addends) {
     using Operation = SumRound::Operation;
     if (!deterministic_) {
       made.operations.push_back({std::exchange(is_begun_, true) ? Operation::kAdd : Operation::kSet, 0, addend});
       continue;
     }
-    const TreeNode leaf{0, blocks[place].first / granule_};
+    const TreeNode leaf{0, granule};
     size_t depth = tree_.nodes().size();
     bool is_added = tree_.merges(leaf);
     made.operations.push_back(is_added ? Operation{Operation::kAdd, depth - 1, addend}
