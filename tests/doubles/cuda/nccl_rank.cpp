@@ -11,6 +11,8 @@
 #include <cstring>
 #include <optional>
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "file_limit.hpp"
 #include "kernel/segment.hpp"
@@ -49,6 +51,22 @@ NcclId with_key(NcclId id, uint64_t key) {
 std::string meeting_place(const NcclId& id) {
   return "/dev/shm/pliant-soft-nccl-" + std::to_string(key_of(id));
 }
+
+std::string draft_of(const std::string& place) {
+  return place + ".draft";
+}
+
+/// What rank 0 leaves there goes with it, whatever happens meanwhile.
+struct MeetingPlace {
+  explicit MeetingPlace(std::string at) : place(std::move(at)) {}
+  ~MeetingPlace() {
+    ::unlink(draft_of(place).c_str());
+    ::unlink(place.c_str());
+  }
+  MeetingPlace(const MeetingPlace&) = delete;
+  MeetingPlace& operator=(const MeetingPlace&) = delete;
+  std::string place;
+};
 
 bool read(const std::string& place, pliant_comm_id& made) {
   const int fd = ::open(place.c_str(), O_RDONLY | O_CLOEXEC);
@@ -197,9 +215,11 @@ void NcclCommHandle::join() {
     pliant_comm_id made{};
     std::shared_ptr<accelerator::UniqueFd> memory;
     const std::string place = meeting_place(id_);
+    std::optional<MeetingPlace> left;
     if (rank_ == 0) {
+      left.emplace(place);
       memory = std::make_shared<accelerator::UniqueFd>(accelerator::Segment::reserve(world_size_, kChunkBytes, made));
-      const std::string draft = place + ".draft";
+      const std::string draft = draft_of(place);
       if (!soft_cuda::may_write(sizeof(made.bytes))) throw std::runtime_error("no file may be that large");
       const int fd = ::open(draft.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
       const bool written = fd >= 0 && ::write(fd, made.bytes, sizeof(made.bytes)) == sizeof(made.bytes);
@@ -223,7 +243,6 @@ void NcclCommHandle::join() {
         std::unique_lock lock(mutex_);
         if (changed_.wait_for(lock, std::chrono::milliseconds(1), [this] { return ended_; })) break;
       }
-      ::unlink(place.c_str());
     }
   } catch (const sdk::Failure& failure) {
     const std::lock_guard lock(mutex_);
