@@ -5,6 +5,7 @@
 #   -D FORBIDDEN=<folder>           that no compile command may name
 #   -D PREFIX=<folder>              the installed Pliant
 #   -D OPTIONS=<-D...>...           for the configure step, besides compilers and prefix
+#   -D TARGETS=<target>...          what is built; all of it otherwise
 #   -D RUN=<command and arguments>  run in WORK/source; @BUILD@ stands for the build folder
 #   -D EXPECT=<regular expression>  that the output of RUN must match
 cmake_minimum_required(VERSION 3.22)
@@ -30,7 +31,11 @@ run_or_stop("configuring" ${CMAKE_COMMAND} -S "${WORK}/source" -B "${WORK}/sourc
   "-DCMAKE_PREFIX_PATH=${PREFIX}" "-DCMAKE_C_COMPILER=${C_COMPILER}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}"
   "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DCMAKE_C_COMPILER_LAUNCHER=${LAUNCHER}"
   -DCMAKE_EXPORT_COMPILE_COMMANDS=ON ${OPTIONS})
-run_or_stop("building" ${CMAKE_COMMAND} --build "${WORK}/source/build" --parallel 2)
+set(targets "")
+if(TARGETS)
+  set(targets --target ${TARGETS})
+endif()
+run_or_stop("building" ${CMAKE_COMMAND} --build "${WORK}/source/build" --parallel 2 ${targets})
 
 file(READ "${WORK}/source/build/compile_commands.json" commands)
 string(FIND "${commands}" "${FORBIDDEN}/" at)

@@ -288,12 +288,10 @@ std::optional<Committed> Step::commit() {
   const bool committed = s.committed();
   if (committed) s.strike(elastic::InjectionPoint::kCommit);
   s.in_generation = committed;
-  if (!committed || s.verdict->skip) {  // after a skip Session::next goes on as after an update
-    if (s.sharded != nullptr) s.sharded->skip_update();
-    return std::nullopt;
-  }
+  if (!committed || s.verdict->skip) return std::nullopt;  // after a skip Session::next goes on as after an update
   const double tokens = reduced->loss_tokens > 0 ? static_cast<double>(reduced->loss_tokens) : 1.0;
   if (s.sharded != nullptr) {
+    s.sharded->allow_update();
     if (s.learning_rate->wants_gradient_norms()) {
       s.norms = elastic::norms_of(*reduced, s.sharded->squared_gradient_norm());
     }

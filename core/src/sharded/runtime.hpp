@@ -139,11 +139,11 @@ class Runtime {
   /// Collective: the mean gradient and its norm.
   GradientFacts finish_gradient(double scale);
   [[nodiscard]] double squared_gradient_norm() const { return facts_.squared_norm; }
-  /// What this rank owns is of no step while it runs, and where it throws. Once after finish_gradient; throws
-  /// kFailedPrecondition otherwise, and after skip_update.
+  /// What this rank owns is of no step while it runs, and where it throws. Once after allow_update; throws
+  /// kFailedPrecondition otherwise.
   void update(const std::function<void(const ShardRange&)>& each);
-  /// The gradient is not applied.
-  void skip_update() { may_update_ = false; }
+  /// The step is committed and not skipped: its gradient may be applied.
+  void allow_update() { may_update_ = true; }
   /// Collective: sums modulo 2^64, or the largest, of the values of all ranks.
   void combine_over_ranks(std::span<uint64_t> values, ReduceOp how);
   /// Gives up what is under way in this process; for an exception of the program.

@@ -273,7 +273,6 @@ GradientFacts Runtime::finish_gradient(double scale) {
   facts_.squared_norm = tree.sum();
   facts_.finite = std::isfinite(facts_.squared_norm);
   if (costs_.measures()) agree_on_costs();
-  may_update_ = true;
   return facts_;
 }
 

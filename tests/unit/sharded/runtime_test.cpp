@@ -206,6 +206,7 @@ std::pair<std::vector<float>, double> mean_in_shards(const Accelerator& accelera
       norms[static_cast<size_t>(rank)] = runtime.finish_gradient(0.125).squared_norm;
     }
     const std::lock_guard lock(mutex);
+    runtime.allow_update();
     runtime.update([&](const ShardRange& range) {
       const uint64_t at = Toy::offset(static_cast<uint32_t>(range.parameter)) + range.first;
       const std::vector<float> part = read_array(range.gradient, DType::kF32, range.count, program);
@@ -271,7 +272,7 @@ TEST_CASE("bf16 is rounded once on either way, and added up in f32: the bits do 
 
 TEST_CASE("weights that change are cast anew, and owners keep f32") {
   const Accelerator accelerator = test::open_host();
-  test::run_healthy_ranks(accelerator, 2, [&](int32_t, Communicator& group, Stream& stream) {
+  test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& group, Stream& stream) {
     Stream program(accelerator, 0);
     Runtime runtime(config_with("eager", true, "compute_dtype = \"bf16\""), accelerator, 0, program, stream, {});
     const Toy toy(runtime);
@@ -280,6 +281,11 @@ TEST_CASE("weights that change are cast anew, and owners keep f32") {
     runtime.fetch(3);
     CHECK(read_array(runtime.value(3), DType::kBF16, 3000, program)[7] == as_bf16(Toy::first_value(3, 7)));
     runtime.release(3);
+    runtime.begin_step(4, 2, share_out(4, {.world_size = 2, .granule = 2, .deterministic = true, .in_turn = true}),
+                       true);
+    make_pass(runtime, toy, {2 * rank, 2}, program);
+    runtime.finish_gradient(1);
+    runtime.allow_update();
     runtime.update([](const ShardRange& range) { std::fill_n(range.weights, range.count, 1.001F); });
     runtime.fetch(3);
     const std::vector<float> changed = read_array(runtime.value(3), DType::kBF16, 3000, program);
@@ -656,6 +662,7 @@ TEST_CASE("what is fetched by hand serves passes, too, and is given back by the 
       CHECK(runtime.value(0) == there);
       runtime.finish_gradient(1);
       CHECK(runtime.value(0) == there);
+      runtime.allow_update();
       runtime.update([](const ShardRange& range) { range.weights[0] += 1; });
       CHECK(has(refusal([&] { runtime.value(0); }), "p0 is not whole here"));
       runtime.release(0);  // the update has

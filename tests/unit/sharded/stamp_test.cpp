@@ -199,6 +199,7 @@ void add_model(Runtime& runtime) {
 
 /// The update of step `step` - 1, and its end. `half_way`: called when some values are changed.
 void make_step(Runtime& runtime, int64_t step, Stream& program, const std::function<void()>& half_way = {}) {
+  runtime.allow_update();
   runtime.update([&](const ShardRange& range) {
     std::vector<float> values;
     for (uint64_t i = 0; i < range.count; ++i) {
@@ -321,6 +322,7 @@ TEST_CASE("a rank whose part is of another step is named by itself and by whoeve
 
   all = join(accelerator, 1, [](int32_t process, Runtime& runtime, Stream& program) {
     if (process == 0) return make_step(runtime, 1, program);
+    runtime.allow_update();
     CHECK_THROWS_AS(runtime.update([](const ShardRange&) { throw 7; }), int);
   });
   CHECK(says(all[1].said, "what this rank owns is of no step: an update, or a move, did not come to its end"));
@@ -361,6 +363,7 @@ TEST_CASE("a step that changed nothing counts, one that was left in the middle o
     CHECK(runtime.step() == 1);
     CHECK(runtime.digests() == at_first);
     for (int twice = 0; twice < 2; ++twice) {
+      runtime.allow_update();
       runtime.update([&](const ShardRange& range) {
         CHECK(runtime.step() == kNoStep);
         range.weights[0] += 1;
@@ -371,6 +374,7 @@ TEST_CASE("a step that changed nothing counts, one that was left in the middle o
     CHECK(runtime.digests() != at_first);
     runtime.require_step(2);
     CHECK_THROWS_WITH_AS(runtime.require_step(3), "what this rank owns is of step 2, not of step 3", Error);
+    runtime.allow_update();
     CHECK_THROWS_AS(runtime.update([](const ShardRange&) { throw 7; }), int);
     CHECK_THROWS_WITH_AS(runtime.end_step(3), doctest::Contains("is of no step: an update, or a move"), Error);
     CHECK_THROWS_AS(runtime.require_step(3), Error);
