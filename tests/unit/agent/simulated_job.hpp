@@ -33,6 +33,10 @@ struct Disturbances {
   bool corrupt_last = false;      ///< one worker comes to another state by the update of the last step
   bool sharded = false;           ///< each worker holds a part of the state
   int64_t leaves_at = -1;         ///< rank 1 leaves when that step is committed
+  int64_t joins_after = -1;       ///< one more worker is started after that many events
+  int64_t fails_after = -1;       ///< the agent gives up after that many events
+  bool other_rest = false;        ///< sharded: one worker's small state is another than the others'
+  bool other_map = false;         ///< sharded: one worker writes its parts by another map than the others
   int spoilt_moves = 0;           ///< parts of the state that reach their new owner with other bytes, the first ones
   bool in_place = false;          ///< states are copied over what a worker held, which takes a while
   int64_t longest_freeze = 6000;  ///< events, a thousandth of a second each; then it continues
@@ -73,6 +77,7 @@ class SimulatedJob final : public GroupActions {
   /// Sharded: parts that went to new owners, and generations that had to go back.
   [[nodiscard]] int64_t chunks_moved() const { return chunks_moved_; }
   [[nodiscard]] int restarts_of_lineage() const { return restarts_; }
+  [[nodiscard]] int64_t events() const { return events_; }
   /// A violated invariant, or empty.
   [[nodiscard]] const std::string& violation() const { return violation_; }
 
@@ -122,6 +127,8 @@ class SimulatedJob final : public GroupActions {
     std::vector<Entry> state;
     bool partial = false;                 ///< the state is a part of a copy
     std::set<int32_t> chunks;             ///< sharded: that it owns
+    sharded::Ownership map;               ///< by this one
+    bool spoilt = false;                  ///< sharded: it went on with a part that it has not
     std::pair<int64_t, int64_t> written;  ///< sharded: generation and step of the part that it wrote last
     bool is_short = false;
     std::deque<ToWorker> inbox;

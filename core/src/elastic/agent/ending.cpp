@@ -74,7 +74,8 @@ void Group::lost(const Member& member, const std::string& how) {
     }
   }
   const bool was_rank = member.rank >= 0 && (phase_ == Phase::kForming || phase_ == Phase::kRunning);
-  if (stop_code_ == 0) {
+  if (was_rank) abort_generation();
+  if (stop_code_ == 0 && !pending_) {
     if (options_.on_loss == "stop") return end({1, "failed", how}, true);
     if (options_.on_loss == "replace") replace(!member.ready);
     if (members_.empty() && owed() == 0) {
@@ -83,7 +84,6 @@ void Group::lost(const Member& member, const std::string& how) {
       return end({75, "no valid world size", reason}, true);
     }
   }
-  if (was_rank) abort_generation();
   if (was_rank || phase_ == Phase::kStarting) regroup(how);
 }
 
@@ -118,9 +118,7 @@ void Group::request_stop(int exit_code) {
   look();
   if (stop_code_ != 0) return;
   stop_code_ = exit_code;
-  // Parts of a state that are on their way come to their owners first.
-  const bool moves = phase_ == Phase::kForming && !owners_.empty() && !owners_live();
-  const bool forms = phase_ == Phase::kForming && !moves;
+  const bool forms = phase_ == Phase::kForming && !may_move();  // what moves comes to its owners first
   if (forms) abort_generation();
   if (forms || phase_ == Phase::kStarting) stop_now();
 }
@@ -194,10 +192,15 @@ void Group::end(Verdict verdict, bool kill) {
     pending_ = std::move(verdict);
     kill_at_end_ = kill;
   }
+  save_and_close();
+}
+
+void Group::save_and_close() {
   if (phase_ == Phase::kSaving) return;  // what the writer says closes
-  if (phase_ != Phase::kEnding && is_unsaved()) {
-    abort_generation();
-    if (save()) return;
+  if (phase_ != Phase::kEnding) {
+    if (is_unsaved() && may_move()) return;
+    abort_generation();  // nobody waits for one that is told to stop before it
+    if (is_unsaved() && save()) return;
   }
   close();
 }
