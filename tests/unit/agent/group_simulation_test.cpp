@@ -261,6 +261,35 @@ TEST_CASE("parts of a snapshot that do not fit one another are not put together,
 }
 
 TEST_CASE(
+    "workers that one after the other refuse the same end the job with their code and words, one alone does not") {
+  for (uint32_t seed = 0; seed < 500 / kShare; ++seed) {
+    const int64_t workers = seed % 3 == 0 ? 1 : seed % 3 == 1 ? 2 : 4;
+    GroupOptions options = options_for(workers, seed % 7 == 0 ? "shrink" : "replace");
+    if (seed % 5 == 0) options.max_restarts = 1;
+    const bool sharded = seed % 2 == 0;
+    SimulatedJob all(options, 6, seed, {.sharded = sharded, .refusing = 1000});
+    const auto refused = all.run();
+    INFO("seed " << seed << "\n" << tail(all.log()) << all.violation());
+    REQUIRE(all.violation().empty());
+    REQUIRE(refused);
+    REQUIRE(refused->exit_code == 2);
+    REQUIRE(refused->reason.find("exited with code 2: the budget is too small") != std::string::npos);
+    REQUIRE(all.restarts() <= workers + 1);
+    REQUIRE(all.lineage().size() <= 3);
+
+    options = options_for(workers, "replace");
+    const bool alike = seed % 4 < 2;
+    SimulatedJob some(options, 6, seed, {.sharded = sharded, .refusing = alike ? 1 : 3, .alike = alike});
+    const auto done = some.run();
+    INFO("some, seed " << seed << "\n" << tail(some.log()) << some.violation());
+    REQUIRE(some.violation().empty());
+    REQUIRE(done);
+    REQUIRE(done->exit_code == 0);
+    REQUIRE(some.lineage().size() == 6);
+  }
+}
+
+TEST_CASE(
     "where each worker holds a part of the state, one that is stopped costs no healthy process, whenever that is") {
   int continued = 0;
   for (uint32_t seed = 0; seed < 2000 / kShare; ++seed) {

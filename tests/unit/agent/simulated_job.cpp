@@ -84,7 +84,7 @@ bool SimulatedJob::act() {
         deliver_to_agent(id);
       } else if (worker.done) {
         finished_.push_back(worker.state);
-        remove(id, {false, 0});
+        remove(id, worker.exit);
       }
       break;
     case 1:
@@ -143,7 +143,7 @@ void SimulatedJob::die(Worker& worker) {
 
 void SimulatedJob::remove(WorkerId id, ExitStatus status) {
   const bool killed = workers_.at(id).form.rank == -2;
-  if (killed) finished_.pop_back();
+  if (killed || status.code != 0) finished_.pop_back();
   workers_.erase(id);
   group_.ended(id, killed ? ExitStatus{true, 9} : status);
 }
@@ -396,6 +396,13 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
       worker.state.back().generation = -1;
     }
     const auto step = static_cast<int64_t>(worker.state.size());
+    if (disturbances_.refusing > 0 && step == disturbances_.refuses_at) {
+      worker.done = true;
+      worker.exit = {false, 2, "the budget is too small"};
+      if (!disturbances_.alike) worker.exit.last_words += fmt::format(" {}", disturbances_.refusing);
+      --disturbances_.refusing;
+      return;
+    }
     const auto own = assignment_of(step, {.world_size = worker.form.world_size}, worker.rates);
     worker.outbox.push_back(Reducing{worker.form.generation, step, digest_of(*own)});
     worker.at = At::kReducing;

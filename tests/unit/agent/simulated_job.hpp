@@ -37,6 +37,9 @@ struct Disturbances {
   int64_t fails_after = -1;       ///< the agent gives up after that many events
   bool other_rest = false;        ///< sharded: one worker's small state is another than the others'
   bool other_map = false;         ///< sharded: one worker writes its parts by another map than the others
+  int refusing = 0;               ///< workers that exit with code 2 as they begin the step `refuses_at`, the first ones
+  int64_t refuses_at = 3;         ///< see there
+  bool alike = true;              ///< in the same words
   int spoilt_moves = 0;           ///< parts of the state that reach their new owner with other bytes, the first ones
   bool in_place = false;          ///< states are copied over what a worker held, which takes a while
   int64_t longest_freeze = 6000;  ///< events, a thousandth of a second each; then it continues
@@ -77,6 +80,7 @@ class SimulatedJob final : public GroupActions {
   /// Sharded: parts that went to new owners, and generations that had to go back.
   [[nodiscard]] int64_t chunks_moved() const { return chunks_moved_; }
   [[nodiscard]] int restarts_of_lineage() const { return restarts_; }
+  [[nodiscard]] int64_t restarts() const { return group_.restarts(); }
   [[nodiscard]] int64_t events() const { return events_; }
   /// A violated invariant, or empty.
   [[nodiscard]] const std::string& violation() const { return violation_; }
@@ -133,7 +137,8 @@ class SimulatedJob final : public GroupActions {
     bool is_short = false;
     std::deque<ToWorker> inbox;
     std::deque<FromWorker> outbox;
-    bool done = false;  ///< will exit 0 once its outbox is empty
+    bool done = false;  ///< will exit once its outbox is empty
+    ExitStatus exit;
     int64_t frozen_until = 0;
     [[nodiscard]] int64_t holds() const { return partial ? -1 : static_cast<int64_t>(state.size()); }
   };

@@ -51,7 +51,13 @@ void Group::ended(WorkerId worker, const ExitStatus& status) {
   if (!status.signalled && status.code == 0) how = fmt::format("{} exited with code 0 before the job was done", who);
   const bool refuses = member.hello && !status.signalled && (status.code == 2 || status.code == 3);
   if (refuses && !first_ready_ && stop_code_ == 0) return refuse(status, how);
-  lost(member, how);
+  const bool by_itself = refuses && member.ready && member.fenced.empty() && phase_ != Phase::kSaving;
+  if (by_itself && stop_code_ == 0 && refuses_again(worker, member, status)) {
+    actions_.interrupted();
+    abort_generation();
+    return end({status.code, "failed", how}, true);
+  }
+  lost(member, how, refuses ? status.code : 1);
 }
 
 // A wrong config or plugin does not get better by trying again, but it may be that only this worker met it.
@@ -62,7 +68,15 @@ void Group::refuse(const ExitStatus& status, const std::string& how) {
   actions_.event(how, true);
 }
 
-void Group::lost(const Member& member, const std::string& how) {
+// Ranks that refuse the same thing at the same time are one refusal: the machine may have been short of something then.
+bool Group::refuses_again(WorkerId worker, const Member& member, const ExitStatus& status) {
+  const bool alike =
+      refusal_ && refusal_->status.code == status.code && refusal_->status.last_words == status.last_words;
+  if (!alike) refusal_ = Refusal{status, newest_, generation_, committed_};
+  return worker > refusal_->newest || (member.stage > Stage::kTold && generation_ > refusal_->generation);
+}
+
+void Group::lost(const Member& member, const std::string& how, int code) {
   actions_.event(how, stop_code_ == 0);
   actions_.interrupted();
   if (phase_ == Phase::kSaving) {
@@ -80,7 +94,7 @@ void Group::lost(const Member& member, const std::string& how) {
     if (options_.on_loss == "replace") replace(!member.ready);
     if (members_.empty() && owed() == 0) {
       const std::string reason = fmt::format("no worker is left; {}", how);
-      if (options_.on_loss == "replace") return end({1, "failed", reason}, true);
+      if (options_.on_loss == "replace" || code != 1) return end({code, "failed", reason}, true);
       return end({75, "no valid world size", reason}, true);
     }
   }

@@ -552,6 +552,7 @@ void Group::finish_step(const CommitRecord& record) {
   assignment_.reset();
   last_state_.reset();
   broken_.clear();
+  if (refusal_ && committed_ > refusal_->committed) refusal_.reset();
   fenced_for_breaking_ = 0;
   cut_off_at_.reset();
   stalled_since_.reset();

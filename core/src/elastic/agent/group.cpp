@@ -171,6 +171,7 @@ std::vector<InjectedKill> Group::unstruck() const {
 
 void Group::started(WorkerId worker) {
   look();
+  newest_ = std::max(newest_, worker);
   members_[worker].since = time();
   members_[worker].origin = worker;
 }

@@ -331,8 +331,12 @@ class Group {
   bool wake_last_holder(WorkerId worker, Member& member, const std::vector<WorkerId>& late);
 
   // The end of the job.
-  void lost(const Member& member, const std::string& how);
+  /// `code`: of the job, if no worker is left.
+  void lost(const Member& member, const std::string& how, int code);
   void refuse(const ExitStatus& status, const std::string& how);
+  /// True where it refuses what a worker before it has refused in the same words, in another incarnation or generation,
+  /// and the job has come no further in between: no worker can do it.
+  bool refuses_again(WorkerId worker, const Member& member, const ExitStatus& status);
   /// Starts a fresh worker for one that was lost, while restarts are left; not at once where workers die one after the
   /// other before they are ready (`too_early`), for what they meet may pass.
   void replace(bool too_early);
@@ -397,6 +401,15 @@ class Group {
   std::optional<double> refused_by_rendezvous_since_;
   std::optional<Verdict> refused_;  ///< by a worker before any was ready: ends the job if all refuse
   int64_t unreplaced_ = 0;          ///< workers that refused
+  /// The last exit with code 2 or 3 of a worker that was ready, until the job has come further than it was then.
+  struct Refusal {
+    ExitStatus status;
+    WorkerId newest = -1;  ///< worker at that time
+    int64_t generation = 0;
+    int64_t committed = 0;
+  };
+  std::optional<Refusal> refusal_;
+  WorkerId newest_ = -1;            ///< worker that was started
   int64_t early_deaths_ = 0;        ///< workers that died before they were ready, since one last was
   std::vector<double> starts_due_;  ///< when workers are to be started that wait because of them
   double slowest_start_ = 0;        ///< seconds from start to Ready
