@@ -251,6 +251,18 @@ TEST_CASE("a rank with other options is named: at the start the job ends, later 
   }
 }
 
+TEST_CASE(
+    "a budget that does not suffice in a pass ends the job in the words of the workers before it has no restart left") {
+  JobRunner job;
+  const Ended ended = job.run(job_that("", "", 2, {"coordinator.use=\"eager\"", "coordinator.budget=14000"}));
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.summary.at("reason"), "exited with code 2: "));
+  CHECK(has(ended.summary.at("reason"), "[coordinator] budget = 14000 is too small"));
+  CHECK(ended.summary.at("restarts") <= 2);
+  CHECK(job.processes_left() == 0);
+}
+
 TEST_CASE("a damaged snapshot of a sharded job is named, and the one before is taken") {
   JobRunner job;
   leave_half(job);

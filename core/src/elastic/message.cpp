@@ -136,7 +136,8 @@ void fields(Message& m, Coder& f) {
   } else if constexpr (std::is_same_v<M, SnapshotWritten>) {
     f("step", m.step), f("file", m.file), f("error", m.error);
   } else if constexpr (std::is_same_v<M, PartWritten>) {
-    f("step", m.step), f("file", m.file), f("error", m.error), f("begin", m.begin);
+    f("step", m.step), f("file", m.file), f("error", m.error);
+    f("generation", m.generation), f("cut", m.cut), f("beside", m.beside);
   } else if constexpr (std::is_same_v<M, Finished>) {
     f("weights", m.memory.weights), f("state", m.memory.state), f("sums", m.memory.sums);
     f("gathered_most", m.memory.gathered_most);

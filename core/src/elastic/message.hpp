@@ -16,7 +16,7 @@ namespace pliant::elastic {
 
 /// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
 /// the environment, and a worker that speaks another refuses to begin.
-inline constexpr int kProtocol = 5;
+inline constexpr int kProtocol = 6;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill or stop strikes.
@@ -129,8 +129,10 @@ struct SnapshotWritten {
 struct PartWritten {
   int64_t step = 0;
   std::string file;
-  std::string error;   ///< empty: it is there
-  uint64_t begin = 0;  ///< where the state begins in the file: the same on all ranks
+  std::string error;       ///< empty: it is there
+  int64_t generation = 0;  ///< of the draft
+  uint64_t cut = 0;        ///< digest of the map by which this rank owns it (digest_of_cut)
+  uint64_t beside = 0;     ///< digest of all that is no part: head and rest of the file, the same on all ranks
 };
 /// The worker is about to carry out an injection on itself.
 struct Injected {

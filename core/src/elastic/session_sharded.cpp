@@ -118,10 +118,14 @@ void Session::State::read_shards(std::istream& in, const elastic::SnapshotHeader
 void Session::State::write_part(const std::string& file) {
   elastic::SnapshotHeader header{applied,      fingerprint(),  learning_rate->save(),
                                  facts.run_id, state_layout(), digest_of_parameters()};
-  const uint64_t begin = elastic::head_of_snapshot(header).size();
+  const std::string head = elastic::head_of_snapshot(header);
+  const uint64_t begin = head.size();
   std::ostringstream rest;
   program->save(rest);
   parts_of = {file, form.generation, std::move(header), std::move(rest).str()};
+  data::Digest beside;
+  beside.add(std::string_view(head));
+  beside.add(std::string_view(parts_of->rest));
   const auto write = [&]() -> Result<> {
     sharded->require_step(applied);
     auto draft = elastic::SnapshotDraft::open(elastic::draft_of(directory.path() / file, form.generation));
@@ -149,7 +153,8 @@ void Session::State::write_part(const std::string& file) {
   } catch (const Error& error) {
     written = tl::unexpected<Error>(error);
   }
-  channel.send(elastic::PartWritten{applied, file, written ? std::string{} : written.error().message(), begin});
+  channel.send(elastic::PartWritten{applied, file, written ? std::string{} : written.error().message(), form.generation,
+                                    elastic::digest_of_cut(sharded->ownership()), beside.value()});
 }
 
 void Session::State::finish_snapshot(const elastic::Assemble& order) {

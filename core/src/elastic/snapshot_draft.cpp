@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <string_view>
 
+#include "data/digest.hpp"
 #include "elastic/checked_stream.hpp"
 
 namespace pliant::elastic {
@@ -92,6 +93,16 @@ Result<> finish(const std::filesystem::path& draft, const std::filesystem::path&
 
 std::filesystem::path draft_of(const std::filesystem::path& file, int64_t generation) {
   return fmt::format("{}.generation-{}{}", file.string(), generation, kDraftExtension);
+}
+
+uint64_t digest_of_cut(const sharded::Ownership& map) {
+  data::Digest digest;
+  digest.add(static_cast<uint64_t>(map.world_size()));
+  for (const sharded::OwnedRun& run : map.runs()) {
+    digest.add(static_cast<uint64_t>(run.chunks.count));
+    digest.add(static_cast<uint64_t>(run.owner));
+  }
+  return digest.value();
 }
 
 Result<SnapshotDraft> SnapshotDraft::open(const std::filesystem::path& draft) {

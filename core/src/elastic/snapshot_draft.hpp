@@ -9,11 +9,15 @@
 #include "base/durable_file.hpp"
 #include "base/result.hpp"
 #include "elastic/snapshot.hpp"
+#include "sharded/ownership.hpp"
 
 namespace pliant::elastic {
 
 /// What the ranks of one generation write together for the snapshot `file`.
 std::filesystem::path draft_of(const std::filesystem::path& file, int64_t generation);
+
+/// Of how the ranks cut what they write, whatever the map's epoch: parts that are cut alike leave no hole.
+uint64_t digest_of_cut(const sharded::Ownership& map);
 
 class SnapshotDraft {
  public:

@@ -159,6 +159,136 @@ TEST_CASE("a sharded job that is stopped, or some of whose workers are, ends wit
   }
 }
 
+namespace {
+
+// Three ranks, a fourth that joins, and one that leaves.
+SimulatedJob job_that_moves(uint32_t seed, Disturbances disturbances) {
+  GroupOptions options = options_for(3, "replace");
+  options.micro_batch_of[3] = 2;
+  options.snapshot_every = seed % 2 == 0 ? 0 : 3;
+  options.injections.push_back({.leave = true, .rank = seed % 3, .step = 3});
+  disturbances.sharded = true;
+  disturbances.joins_after = 40 + 20 * static_cast<int64_t>(seed % 5);
+  return {options, 6, seed, disturbances};
+}
+
+}  // namespace
+
+TEST_CASE("a sharded job that is stopped, or fails, at whatever moment of a move ends with its last step on disk") {
+  int64_t moved = 0;
+  for (uint32_t seed = 0; seed < 8; ++seed) {
+    for (int64_t at = 1;; at += kShare) {
+      SimulatedJob stopped = job_that_moves(seed, {.stop_after = static_cast<int>(at)});
+      SimulatedJob failing = job_that_moves(seed, {.fails_after = at});
+      for (SimulatedJob* const job : {&stopped, &failing}) {
+        const auto verdict = job->run();
+        INFO((job == &stopped ? "stopped" : "failing") << " after " << at << ", seed " << seed << "\n"
+                                                       << tail(job->log()) << job->violation());
+        REQUIRE(job->violation().empty());
+        REQUIRE(verdict);
+        REQUIRE((verdict->exit_code == 0 || verdict->exit_code == (job == &stopped ? 130 : 1)));
+        REQUIRE(job->saved() == job->lineage());
+      }
+      moved += stopped.chunks_moved();
+      if (stopped.events() < at) break;
+    }
+  }
+  CHECK(moved > 1000 / kShare);
+}
+
+TEST_CASE("a sharded job that is stopped, or fails, while ranks die in a move ends, and no snapshot has a hole") {
+  int unknown = 0;
+  int saved = 0;
+  for (uint32_t seed = 0; seed < 6000 / kShare; ++seed) {
+    const int64_t at = 60 + seed % 400;
+    Disturbances disturbances{.kills = 1 + static_cast<int>(seed % 2), .one_in = 150};
+    if (seed % 3 == 0) {
+      disturbances.fails_after = at;
+    } else {
+      disturbances.stop_after = static_cast<int>(at);
+    }
+    if (seed % 5 == 0) disturbances.freezes = 2;
+    SimulatedJob job = job_that_moves(seed, disturbances);
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE((verdict->exit_code == 0 || verdict->exit_code == 1 || verdict->exit_code == 130));
+    const std::vector<SimulatedJob::Entry> state = job.saved();
+    REQUIRE(state.size() <= job.lineage().size());
+    REQUIRE(std::equal(state.begin(), state.end(), job.lineage().begin()));
+    saved += state == job.lineage() ? 1 : 0;
+    for (const std::string& line : job.log()) {
+      unknown += line.find("it holds a part of a state") != std::string::npos ? 1 : 0;
+    }
+  }
+  CHECK(unknown > 0);
+  CHECK(saved > 4000 / kShare);
+}
+
+TEST_CASE("a rank that stays stopped in a move does not keep a sharded job from its end, nor from its last step") {
+  for (uint32_t seed = 0; seed < 1000 / kShare; ++seed) {
+    const int64_t at = 60 + seed % 400;
+    Disturbances disturbances{.one_in = 150, .freezes = 1, .longest_freeze = 100000000};
+    if (seed % 2 == 0) {
+      disturbances.fails_after = at;
+    } else {
+      disturbances.stop_after = static_cast<int>(at);
+    }
+    SimulatedJob job = job_that_moves(seed, disturbances);
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE(job.saved() == job.lineage());
+  }
+}
+
+TEST_CASE("parts of a snapshot that do not fit one another are not put together, and the job says so") {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    const bool map = seed % 2 == 0;
+    SimulatedJob job(options_for(2, "replace"), 6, seed, {.sharded = true, .other_rest = !map, .other_map = map});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    CHECK(verdict->exit_code == 1);
+    CHECK(verdict->reason.find(map ? "it wrote its part by another map of who owns what"
+                                   : "the ranks keep other learning-rate states or other small state") !=
+          std::string::npos);
+    CHECK(job.saved().empty());
+  }
+}
+
+TEST_CASE(
+    "workers that one after the other refuse the same end the job with their code and words, one alone does not") {
+  for (uint32_t seed = 0; seed < 500 / kShare; ++seed) {
+    const int64_t workers = seed % 3 == 0 ? 1 : seed % 3 == 1 ? 2 : 4;
+    GroupOptions options = options_for(workers, seed % 7 == 0 ? "shrink" : "replace");
+    if (seed % 5 == 0) options.max_restarts = 1;
+    const bool sharded = seed % 2 == 0;
+    SimulatedJob all(options, 6, seed, {.sharded = sharded, .refusing = 1000});
+    const auto refused = all.run();
+    INFO("seed " << seed << "\n" << tail(all.log()) << all.violation());
+    REQUIRE(all.violation().empty());
+    REQUIRE(refused);
+    REQUIRE(refused->exit_code == 2);
+    REQUIRE(refused->reason.find("exited with code 2: the budget is too small") != std::string::npos);
+    REQUIRE(all.restarts() <= workers + 1);
+    REQUIRE(all.lineage().size() <= 3);
+
+    options = options_for(workers, "replace");
+    const bool alike = seed % 4 < 2;
+    SimulatedJob some(options, 6, seed, {.sharded = sharded, .refusing = alike ? 1 : 3, .alike = alike});
+    const auto done = some.run();
+    INFO("some, seed " << seed << "\n" << tail(some.log()) << some.violation());
+    REQUIRE(some.violation().empty());
+    REQUIRE(done);
+    REQUIRE(done->exit_code == 0);
+    REQUIRE(some.lineage().size() == 6);
+  }
+}
+
 TEST_CASE(
     "where each worker holds a part of the state, one that is stopped costs no healthy process, whenever that is") {
   int continued = 0;

@@ -69,6 +69,15 @@ TEST_CASE("what a worker holds travels with its digest, and who is to compare") 
   CHECK(std::get<Form>(*parse_to_worker(to_line(form))).compare);
 }
 
+TEST_CASE("a part of a snapshot travels with the digests of its cut and of what is beside it") {
+  const auto part =
+      parse_from_worker(to_line(PartWritten{26, "a", "", 7, 0xFEDCBA9876543210ULL, 0xFEDCBA9876543211ULL}));
+  REQUIRE(part);
+  CHECK(std::get<PartWritten>(*part).generation == 7);
+  CHECK(std::get<PartWritten>(*part).cut == 0xFEDCBA9876543210ULL);
+  CHECK(std::get<PartWritten>(*part).beside == 0xFEDCBA9876543211ULL);
+}
+
 TEST_CASE("a loss that is not finite travels") {
   for (const double loss : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
                             -std::numeric_limits<double>::infinity()}) {

@@ -6,6 +6,7 @@
 
 #include "data/digest.hpp"
 #include "elastic/assignment_record.hpp"
+#include "elastic/snapshot_draft.hpp"
 
 namespace pliant::elastic {
 namespace {
@@ -44,6 +45,11 @@ SimulatedJob::SimulatedJob(GroupOptions options, int64_t steps, uint32_t seed, D
 std::optional<Verdict> SimulatedJob::run() {
   while (!group_.verdict() && violation_.empty() && events_ < kMostEvents) {
     if (++events_ == disturbances_.stop_after) group_.request_stop(130);
+    if (events_ == disturbances_.fails_after) group_.fail({1, "failed", "the run directory is gone"});
+    if (events_ == disturbances_.joins_after) {
+      ++initial_;
+      spawn();
+    }
     if (events_ % kTick == 0) {
       stops_after_look_ = disturbances_.agent_stops > 0 && random_() % 4 == 0;
       if (stops_after_look_) --disturbances_.agent_stops;
@@ -78,7 +84,7 @@ bool SimulatedJob::act() {
         deliver_to_agent(id);
       } else if (worker.done) {
         finished_.push_back(worker.state);
-        remove(id, {false, 0});
+        remove(id, worker.exit);
       }
       break;
     case 1:
@@ -137,7 +143,7 @@ void SimulatedJob::die(Worker& worker) {
 
 void SimulatedJob::remove(WorkerId id, ExitStatus status) {
   const bool killed = workers_.at(id).form.rank == -2;
-  if (killed) finished_.pop_back();
+  if (killed || status.code != 0) finished_.pop_back();
   workers_.erase(id);
   group_.ended(id, killed ? ExitStatus{true, 9} : status);
 }
@@ -206,6 +212,7 @@ void SimulatedJob::handle(WorkerId, Worker& worker) {
     if (abort->generation >= worker.form.generation) worker.at = At::kWaiting;
   } else if (const auto* commit = std::get_if<Commit>(&message)) {
     if (worker.at != At::kVoted || commit->step != static_cast<int64_t>(worker.state.size())) return;
+    if (worker.spoilt) return violate("a rank goes on with a part of the state that it has not");
     worker.state.push_back({commit->step, worker.form.generation});
     rates_seen_.insert({commit->rates.per_token, commit->rates.per_square});
     worker.rates = commit->rates;
@@ -243,14 +250,16 @@ void SimulatedJob::take_shards(Worker& worker) {
   const auto rank = static_cast<int32_t>(form.rank);
   if (form.owners.empty()) {
     worker.state = form.restore.empty() ? std::vector<Entry>() : snapshots_.at(form.next_step);
-    worker.partial = false;
-    worker.chunks = chunks_of(*sharded::Ownership::deal(kChunks, static_cast<int32_t>(form.world_size)), rank);
+    worker.partial = worker.spoilt = false;
+    worker.map = *sharded::Ownership::deal(kChunks, static_cast<int32_t>(form.world_size));
+    worker.chunks = chunks_of(worker.map, rank);
     return;
   }
   const auto was = static_cast<int32_t>(form.was.at(static_cast<size_t>(rank)));
   const auto from = sharded::Ownership::load(form.owners);
-  if (was >= 0 && (worker.partial || worker.chunks != chunks_of(*from, was)))
-    return violate("a rank is to go on with a part of the state that it has not");
+  // The agent may not know yet that a part was given away: then nothing may come of this generation.
+  const bool has_part = !worker.partial && !worker.spoilt && was >= 0 && worker.chunks == chunks_of(*from, was);
+  worker.spoilt = was >= 0 && !has_part;
 }
 
 sharded::MovePlan SimulatedJob::moves_of(const Form& form) const {
@@ -271,6 +280,7 @@ void SimulatedJob::finish_move(Worker& worker) {
     if (move.from == form.was[static_cast<size_t>(rank)]) sent += move.chunks.count;
   }
   if (form.was[static_cast<size_t>(rank)] < 0) worker.state = donated_.at(form.generation).at(0);
+  worker.map = plan.to;
   worker.chunks = rank < form.stay ? chunks_of(plan.to, rank) : std::set<int32_t>{};
   worker.partial = false;
   chunks_moved_ += sent;
@@ -299,15 +309,20 @@ bool SimulatedJob::owns_once(int64_t generation) const {
 bool SimulatedJob::all_parts_live() const {
   std::set<int32_t> live;
   for (const auto& [id, worker] : workers_) {
-    if (!worker.done && !worker.partial && !is_frozen(worker) && worker.state == lineage_)
+    if (!worker.done && !worker.partial && !worker.spoilt && !is_frozen(worker) && worker.state == lineage_)
       live.insert(worker.chunks.begin(), worker.chunks.end());
   }
   return live.size() == kChunks;
 }
 
 void SimulatedJob::write_part(Worker& worker, int64_t step, const std::string& file) {
-  parts_[{worker.form.generation, step}].insert(worker.chunks.begin(), worker.chunks.end());
-  worker.outbox.push_back(PartWritten{step, file, "", 100});
+  auto& written = parts_[{worker.form.generation, step}];
+  if (!worker.spoilt) written.insert(worker.chunks.begin(), worker.chunks.end());
+  const bool first = &worker == &workers_.begin()->second;
+  const sharded::Ownership other = *sharded::Ownership::deal(kChunks, kChunks);
+  const uint64_t cut = digest_of_cut(first && disturbances_.other_map ? other : worker.map);
+  const uint64_t beside = first && disturbances_.other_rest ? 101 : 100;
+  worker.outbox.push_back(PartWritten{step, file, "", worker.form.generation, cut, beside});
   worker.written = {worker.form.generation, step};
 }
 
@@ -381,6 +396,13 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
       worker.state.back().generation = -1;
     }
     const auto step = static_cast<int64_t>(worker.state.size());
+    if (disturbances_.refusing > 0 && step == disturbances_.refuses_at) {
+      worker.done = true;
+      worker.exit = {false, 2, "the budget is too small"};
+      if (!disturbances_.alike) worker.exit.last_words += fmt::format(" {}", disturbances_.refusing);
+      --disturbances_.refusing;
+      return;
+    }
     const auto own = assignment_of(step, {.world_size = worker.form.world_size}, worker.rates);
     worker.outbox.push_back(Reducing{worker.form.generation, step, digest_of(*own)});
     worker.at = At::kReducing;

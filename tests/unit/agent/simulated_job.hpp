@@ -33,6 +33,13 @@ struct Disturbances {
   bool corrupt_last = false;      ///< one worker comes to another state by the update of the last step
   bool sharded = false;           ///< each worker holds a part of the state
   int64_t leaves_at = -1;         ///< rank 1 leaves when that step is committed
+  int64_t joins_after = -1;       ///< one more worker is started after that many events
+  int64_t fails_after = -1;       ///< the agent gives up after that many events
+  bool other_rest = false;        ///< sharded: one worker's small state is another than the others'
+  bool other_map = false;         ///< sharded: one worker writes its parts by another map than the others
+  int refusing = 0;               ///< workers that exit with code 2 as they begin the step `refuses_at`, the first ones
+  int64_t refuses_at = 3;         ///< see there
+  bool alike = true;              ///< in the same words
   int spoilt_moves = 0;           ///< parts of the state that reach their new owner with other bytes, the first ones
   bool in_place = false;          ///< states are copied over what a worker held, which takes a while
   int64_t longest_freeze = 6000;  ///< events, a thousandth of a second each; then it continues
@@ -73,6 +80,8 @@ class SimulatedJob final : public GroupActions {
   /// Sharded: parts that went to new owners, and generations that had to go back.
   [[nodiscard]] int64_t chunks_moved() const { return chunks_moved_; }
   [[nodiscard]] int restarts_of_lineage() const { return restarts_; }
+  [[nodiscard]] int64_t restarts() const { return group_.restarts(); }
+  [[nodiscard]] int64_t events() const { return events_; }
   /// A violated invariant, or empty.
   [[nodiscard]] const std::string& violation() const { return violation_; }
 
@@ -122,11 +131,14 @@ class SimulatedJob final : public GroupActions {
     std::vector<Entry> state;
     bool partial = false;                 ///< the state is a part of a copy
     std::set<int32_t> chunks;             ///< sharded: that it owns
+    sharded::Ownership map;               ///< by this one
+    bool spoilt = false;                  ///< sharded: it went on with a part that it has not
     std::pair<int64_t, int64_t> written;  ///< sharded: generation and step of the part that it wrote last
     bool is_short = false;
     std::deque<ToWorker> inbox;
     std::deque<FromWorker> outbox;
-    bool done = false;  ///< will exit 0 once its outbox is empty
+    bool done = false;  ///< will exit once its outbox is empty
+    ExitStatus exit;
     int64_t frozen_until = 0;
     [[nodiscard]] int64_t holds() const { return partial ? -1 : static_cast<int64_t>(state.size()); }
   };

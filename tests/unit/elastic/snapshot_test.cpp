@@ -229,6 +229,18 @@ TEST_CASE("a draft that is finished takes along those of its step and earlier on
                                       "step-100000000.snapshot.generation-3.draft"});
 }
 
+TEST_CASE("the digest of a cut tells who owns what, and no more") {
+  using pliant::sharded::Ownership;
+  const auto of = [](std::vector<Ownership::Run> runs, int32_t ranks, int64_t epoch) {
+    return digest_of_cut(*Ownership::of_runs(runs, ranks, epoch));
+  };
+  const uint64_t cut = of({{5, 0}, {6, 1}}, 2, 0);
+  CHECK(of({{5, 0}, {6, 1}}, 2, 7) == cut);
+  CHECK(of({{6, 0}, {5, 1}}, 2, 0) != cut);
+  CHECK(of({{5, 1}, {6, 0}}, 2, 0) != cut);
+  CHECK(of({{5, 0}, {6, 1}}, 3, 0) != cut);
+}
+
 TEST_CASE("a snapshot that is missing is not found") {
   const ScratchFolder folder;
   const auto read =

@@ -51,7 +51,13 @@ void Group::ended(WorkerId worker, const ExitStatus& status) {
   if (!status.signalled && status.code == 0) how = fmt::format("{} exited with code 0 before the job was done", who);
   const bool refuses = member.hello && !status.signalled && (status.code == 2 || status.code == 3);
   if (refuses && !first_ready_ && stop_code_ == 0) return refuse(status, how);
-  lost(member, how);
+  const bool by_itself = refuses && member.ready && member.fenced.empty() && phase_ != Phase::kSaving;
+  if (by_itself && stop_code_ == 0 && refuses_again(worker, member, status)) {
+    actions_.interrupted();
+    abort_generation();
+    return end({status.code, "failed", how}, true);
+  }
+  lost(member, how, refuses ? status.code : 1);
 }
 
 // A wrong config or plugin does not get better by trying again, but it may be that only this worker met it.
@@ -62,7 +68,15 @@ void Group::refuse(const ExitStatus& status, const std::string& how) {
   actions_.event(how, true);
 }
 
-void Group::lost(const Member& member, const std::string& how) {
+// Ranks that refuse the same thing at the same time are one refusal: the machine may have been short of something then.
+bool Group::refuses_again(WorkerId worker, const Member& member, const ExitStatus& status) {
+  const bool alike =
+      refusal_ && refusal_->status.code == status.code && refusal_->status.last_words == status.last_words;
+  if (!alike) refusal_ = Refusal{status, newest_, generation_, committed_};
+  return worker > refusal_->newest || (member.stage > Stage::kTold && generation_ > refusal_->generation);
+}
+
+void Group::lost(const Member& member, const std::string& how, int code) {
   actions_.event(how, stop_code_ == 0);
   actions_.interrupted();
   if (phase_ == Phase::kSaving) {
@@ -74,16 +88,16 @@ void Group::lost(const Member& member, const std::string& how) {
     }
   }
   const bool was_rank = member.rank >= 0 && (phase_ == Phase::kForming || phase_ == Phase::kRunning);
-  if (stop_code_ == 0) {
+  if (was_rank) abort_generation();
+  if (stop_code_ == 0 && !pending_) {
     if (options_.on_loss == "stop") return end({1, "failed", how}, true);
     if (options_.on_loss == "replace") replace(!member.ready);
     if (members_.empty() && owed() == 0) {
       const std::string reason = fmt::format("no worker is left; {}", how);
-      if (options_.on_loss == "replace") return end({1, "failed", reason}, true);
+      if (options_.on_loss == "replace" || code != 1) return end({code, "failed", reason}, true);
       return end({75, "no valid world size", reason}, true);
     }
   }
-  if (was_rank) abort_generation();
   if (was_rank || phase_ == Phase::kStarting) regroup(how);
 }
 
@@ -118,9 +132,7 @@ void Group::request_stop(int exit_code) {
   look();
   if (stop_code_ != 0) return;
   stop_code_ = exit_code;
-  // Parts of a state that are on their way come to their owners first.
-  const bool moves = phase_ == Phase::kForming && !owners_.empty() && !owners_live();
-  const bool forms = phase_ == Phase::kForming && !moves;
+  const bool forms = phase_ == Phase::kForming && !may_move();  // what moves comes to its owners first
   if (forms) abort_generation();
   if (forms || phase_ == Phase::kStarting) stop_now();
 }
@@ -194,10 +206,15 @@ void Group::end(Verdict verdict, bool kill) {
     pending_ = std::move(verdict);
     kill_at_end_ = kill;
   }
+  save_and_close();
+}
+
+void Group::save_and_close() {
   if (phase_ == Phase::kSaving) return;  // what the writer says closes
-  if (phase_ != Phase::kEnding && is_unsaved()) {
-    abort_generation();
-    if (save()) return;
+  if (phase_ != Phase::kEnding) {
+    if (is_unsaved() && may_move()) return;
+    abort_generation();  // nobody waits for one that is told to stop before it
+    if (is_unsaved() && save()) return;
   }
   close();
 }

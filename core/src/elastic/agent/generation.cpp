@@ -6,6 +6,7 @@
 
 #include "elastic/agent/group.hpp"
 #include "elastic/assignment_record.hpp"
+#include "elastic/snapshot_draft.hpp"
 
 namespace pliant::elastic {
 namespace {
@@ -21,6 +22,7 @@ std::string text_of(RowRange rows) {
 }  // namespace
 
 void Group::abort_generation() {
+  aborted_ = true;
   for (const WorkerId rank : ranks_) {
     if (members_.contains(rank)) actions_.send(rank, Abort{generation_});
   }
@@ -63,7 +65,7 @@ void Group::regroup(const std::string& reason) {
   reason_ = reason;
   phase_ = Phase::kStarting;
   cut_off_at_.reset();
-  if (pending_) return;
+  if (pending_) return save_and_close();
   if (sharded_ && generations_ > 0 && !shards_are_there(usable_members(true))) {
     // One that is stopped may continue; a snapshot is as good, and there.
     if (owners_live() && !is_restorable() && stop_code_ == 0) return;
@@ -155,7 +157,8 @@ void Group::dismiss_leavers() {
 
 void Group::begin_parts(const std::string& file, bool ask) {
   if (file.empty() || owners_.empty()) return;
-  parts_ = Parts{committed_, file, owners_, {}, false};
+  const auto map = sharded::Ownership::load(shares_);
+  parts_ = Parts{committed_, file, owners_, generation_, map ? digest_of_cut(*map) : 0, {}, false};
   if (!ask) return;
   for (const WorkerId id : owners_) actions_.send(id, Save{committed_, file});
 }
@@ -215,7 +218,7 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
   shares_of_formed_.clear();
   phase_ = Phase::kForming;
   progress_at_ = time();
-  told_of_wait_ = id_shared_ = false;
+  told_of_wait_ = id_shared_ = aborted_ = false;
   assignment_.reset();
   Form form;
   form.generation = generation_;
@@ -549,6 +552,7 @@ void Group::finish_step(const CommitRecord& record) {
   assignment_.reset();
   last_state_.reset();
   broken_.clear();
+  if (refusal_ && committed_ > refusal_->committed) refusal_.reset();
   fenced_for_breaking_ = 0;
   cut_off_at_.reset();
   stalled_since_.reset();

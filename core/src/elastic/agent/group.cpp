@@ -112,6 +112,11 @@ bool Group::owners_live() const {
   });
 }
 
+bool Group::may_move() const {
+  if (!sharded_ || phase_ != Phase::kForming || aborted_) return false;
+  return !owners_.empty() && (stay_ > 0 || ranks_ != owners_);
+}
+
 std::vector<WorkerId> Group::that_stay(std::vector<WorkerId> workers) const {
   std::erase_if(workers, [this](WorkerId id) { return members_.at(id).leaves; });
   return workers;
@@ -166,6 +171,7 @@ std::vector<InjectedKill> Group::unstruck() const {
 
 void Group::started(WorkerId worker) {
   look();
+  newest_ = std::max(newest_, worker);
   members_[worker].since = time();
   members_[worker].origin = worker;
 }
@@ -239,10 +245,14 @@ void Group::on(WorkerId, Member& member, const Joining& message) {
   if (message.generation == generation_ && member.stage == Stage::kTold) member.stage = Stage::kJoining;
 }
 
-void Group::on(WorkerId, Member& member, const Copying& message) {
+void Group::on(WorkerId worker, Member& member, const Copying& message) {
   if (message.in_place) {  // whatever has become of its generation since
     member.holds = -1;
     member.may_hold = true;
+  }
+  const bool writes = parts_ && std::count(parts_->writers.begin(), parts_->writers.end(), worker) > 0;
+  if (writes && message.in_place && message.generation <= parts_->generation) {  // what it was asked for it has not
+    on(worker, member, SnapshotWritten{parts_->step, parts_->file, "it holds a part of a state"});
   }
   if (message.generation == generation_ && member.stage == Stage::kJoining) member.stage = Stage::kCopying;
   const bool is_present = message.generation == generation_ && phase_ == Phase::kForming;
@@ -264,6 +274,7 @@ void Group::on(WorkerId worker, Member& member, const Formed& message) {
   if (sharded_ && member.stage < Stage::kFormed) {
     if (shares_of_formed_.empty()) shares_of_formed_ = message.owners;
     if (message.owners != shares_of_formed_) {
+      lose_shards();
       return end(
           {1, "failed", fmt::format("{} came to another map of who owns what than the ranks before it", label(worker))},
           true);
@@ -277,7 +288,7 @@ void Group::on(WorkerId worker, Member& member, const Formed& message) {
   progress_at_ = time();
   if (sharded_) {
     take_over(shares_of_formed_, bytes_of_formed_);
-    if (stay_ > 0) return regroup(reason_);
+    if (stay_ > 0 || pending_) return regroup(reason_);
   }
   phase_ = Phase::kRunning;
   actions_.event(fmt::format("generation {}: {} {} from step {} ({})", generation_, ranks_.size(),
@@ -363,14 +374,16 @@ void Group::forget_breaks_of(WorkerId worker) {
 
 void Group::on(WorkerId worker, Member& member, const PartWritten& message) {
   if (!parts_ || parts_->file != message.file || parts_->step != message.step || parts_->assembling) return;
+  if (parts_->generation != message.generation) return;  // it was asked again since
   progress_at_ = time();
   std::string error = message.error;
-  if (error.empty() && !parts_->begins.empty() && parts_->begins.begin()->second != message.begin) {
-    error = "the ranks keep other learning-rate states";
+  if (error.empty() && message.cut != parts_->cut) error = "it wrote its part by another map of who owns what";
+  if (error.empty() && !parts_->beside.empty() && parts_->beside.begin()->second != message.beside) {
+    error = "the ranks keep other learning-rate states or other small state";
   }
   if (!error.empty()) return on(worker, member, SnapshotWritten{message.step, message.file, error});
-  parts_->begins[worker] = message.begin;
-  if (parts_->begins.size() < parts_->writers.size()) return;
+  parts_->beside[worker] = message.beside;
+  if (parts_->beside.size() < parts_->writers.size()) return;
   parts_->assembling = true;
   actions_.send(parts_->writers.front(), Assemble{message.step, message.file});
 }

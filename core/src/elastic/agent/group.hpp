@@ -232,6 +232,10 @@ class Group {
   [[nodiscard]] bool shards_are_there(const std::vector<WorkerId>& usable) const;
   /// All of them live, and none was caught in the middle of a move.
   [[nodiscard]] bool owners_live() const;
+  /// Parts of the state may be on their way to other owners, whether a rank has said so or not.
+  [[nodiscard]] bool may_move() const;
+  /// The job is to end once they have come there.
+  [[nodiscard]] bool waits_for_move() const { return may_move() && (stop_code_ != 0 || pending_); }
   /// A part of the state is gone: nobody holds it, and the job goes back to its newest snapshot.
   void lose_shards();
   /// Has the owners write their parts of `file`.
@@ -306,6 +310,8 @@ class Group {
   void note_stopped();
   void probe_idle();
   void leave_out_stopped();
+  /// Gives up a move that a stop or the end of the job waits for and that cannot have begun: somebody does not join.
+  void give_up_move();
   void resolve_cut_off();
   /// Lets those wait a while that were to join those who hold the state; false when there are none. `line`: why; when
   /// it `costs` them, one that was let wait too often is killed.
@@ -325,8 +331,12 @@ class Group {
   bool wake_last_holder(WorkerId worker, Member& member, const std::vector<WorkerId>& late);
 
   // The end of the job.
-  void lost(const Member& member, const std::string& how);
+  /// `code`: of the job, if no worker is left.
+  void lost(const Member& member, const std::string& how, int code);
   void refuse(const ExitStatus& status, const std::string& how);
+  /// True where it refuses what a worker before it has refused in the same words, in another incarnation or generation,
+  /// and the job has come no further in between: no worker can do it.
+  bool refuses_again(WorkerId worker, const Member& member, const ExitStatus& status);
   /// Starts a fresh worker for one that was lost, while restarts are left; not at once where workers die one after the
   /// other before they are ready (`too_early`), for what they meet may pass.
   void replace(bool too_early);
@@ -341,8 +351,10 @@ class Group {
   void stop_now();
   [[nodiscard]] Verdict verdict_when_saved() const;
   /// Ends the job, after a snapshot where there is something to save and somebody to write it. `kill`: the workers are
-  /// killed then, not told to stop.
+  /// killed then, not told to stop. Where parts of a state may be on their way, it goes on when the generation stands
+  /// or breaks.
   void end(Verdict verdict, bool kill);
+  void save_and_close();
   void close();
 
   GroupOptions options_;
@@ -357,7 +369,9 @@ class Group {
     int64_t step = 0;
     std::string file;
     std::vector<WorkerId> writers;
-    std::map<WorkerId, uint64_t> begins;  ///< of those who have: where the state begins in the file
+    int64_t generation = 0;               ///< in whose draft they are
+    uint64_t cut = 0;                     ///< digest of the map by which they are cut (digest_of_cut)
+    std::map<WorkerId, uint64_t> beside;  ///< of those who have: PartWritten::beside
     bool assembling = false;              ///< all have; the first of them finishes it
   };
   std::optional<Parts> parts_;
@@ -367,6 +381,7 @@ class Group {
   int64_t bytes_of_formed_ = 0;  ///< in this generation
   std::string shares_of_formed_;
   bool id_shared_ = false;  ///< its ranks have the id of its communicator
+  bool aborted_ = false;    ///< it was given up
   int64_t generation_ = 0;
   std::string reason_ = "start";
   int64_t generations_ = 0;
@@ -386,6 +401,15 @@ class Group {
   std::optional<double> refused_by_rendezvous_since_;
   std::optional<Verdict> refused_;  ///< by a worker before any was ready: ends the job if all refuse
   int64_t unreplaced_ = 0;          ///< workers that refused
+  /// The last exit with code 2 or 3 of a worker that was ready, until the job has come further than it was then.
+  struct Refusal {
+    ExitStatus status;
+    WorkerId newest = -1;  ///< worker at that time
+    int64_t generation = 0;
+    int64_t committed = 0;
+  };
+  std::optional<Refusal> refusal_;
+  WorkerId newest_ = -1;            ///< worker that was started
   int64_t early_deaths_ = 0;        ///< workers that died before they were ready, since one last was
   std::vector<double> starts_due_;  ///< when workers are to be started that wait because of them
   double slowest_start_ = 0;        ///< seconds from start to Ready

@@ -47,6 +47,7 @@ void Group::tick() {
   if (phase_ == Phase::kRunning) probe_idle();
   const auto stands = [this] { return phase_ == Phase::kForming || phase_ == Phase::kRunning; };
   if (stands()) leave_out_stopped();
+  if (waits_for_move()) give_up_move();
   if (stands() && cut_off_at_ && time() - *cut_off_at_ >= kDeathNoticeSeconds) resolve_cut_off();
   const double waited = time() - progress_at_;
   if (waited >= options_.hang_timeout_s) fence_hung(waited);
@@ -101,13 +102,31 @@ void Group::probe_idle() {
 
 void Group::leave_out_stopped() {
   for (const WorkerId id : ranks_) {
-    const Member& member = members_.at(id);
+    Member& member = members_.at(id);
     const bool joins = phase_ == Phase::kForming && member.holds != committed_;  // the others stand without it
     const double patience = joins ? 0 : kStoppedSeconds;
     if (!member.stopped_at || time() - std::max(*member.stopped_at, progress_at_) < patience) continue;
-    if (stop_code_ == 0 && !can_form_without(id)) continue;
+    if (waits_for_move() && !member.woken) {  // the state would be lost with it
+      member.woken = true;
+      member.stopped_at.reset();
+      progress_at_ = time();
+      actions_.wake(id);
+      continue;
+    }
+    if (stop_code_ == 0 && !pending_ && !can_form_without(id)) continue;
     const std::string line = fmt::format("{} is stopped", label(id));
     actions_.interrupted();
+    abort_generation();
+    return regroup(line);
+  }
+}
+
+void Group::give_up_move() {
+  const auto moves = [this](WorkerId id) { return members_.at(id).stage > Stage::kJoining; };
+  if (time() - progress_at_ < kStoppedSeconds || std::any_of(ranks_.begin(), ranks_.end(), moves)) return;
+  for (const WorkerId id : ranks_) {
+    if (members_.at(id).stage >= Stage::kJoining) continue;
+    const std::string line = fmt::format("{} does not join", label(id));
     abort_generation();
     return regroup(line);
   }
@@ -123,7 +142,10 @@ void Group::resolve_cut_off() {
   cut_off_at_.reset();
   actions_.event(line, true);
   actions_.interrupted();
-  if (time() - *stalled_since_ >= options_.hang_timeout_s) return end({1, "failed", line}, true);
+  if (time() - *stalled_since_ >= options_.hang_timeout_s) {
+    abort_generation();
+    return end({1, "failed", line}, true);
+  }
   // All processes live, so the link does not. If the group stood before somebody joined, that one is let go first.
   bar_joiners(line, true);
   abort_generation();
@@ -144,7 +166,8 @@ bool Group::bar_joiners(const std::string& line, bool costs) {
 }
 
 bool Group::retire(WorkerId worker, Member& member, const Verdict& over) {
-  const bool is_replaced = options_.on_loss == "replace" && restarts_ < options_.max_restarts && stop_code_ == 0;
+  const bool goes_on = stop_code_ == 0 && !pending_;
+  const bool is_replaced = options_.on_loss == "replace" && restarts_ < options_.max_restarts && goes_on;
   if (!is_replaced) return false;
   if (is_restorable()) {
     fence(worker, fmt::format("could not take part: {}", over.reason));
@@ -199,7 +222,7 @@ std::vector<WorkerId> Group::who_holds_up() const {
   std::vector<WorkerId> late;
   if (phase_ == Phase::kSaving && parts_ && !parts_->assembling) {
     std::copy_if(parts_->writers.begin(), parts_->writers.end(), std::back_inserter(late),
-                 [this](WorkerId id) { return !parts_->begins.contains(id); });
+                 [this](WorkerId id) { return !parts_->beside.contains(id); });
     return late;
   }
   if (phase_ == Phase::kSaving && saver_ >= 0) return {saver_};
@@ -266,6 +289,7 @@ void Group::fence_hung(double waited) {
   if (!stalled_since_) {
     stalled_since_ = time();
   } else if (time() - *stalled_since_ >= options_.hang_timeout_s) {
+    abort_generation();
     return end({1, "failed", line}, true);
   }
   abort_generation();
