@@ -1,4 +1,4 @@
-// The model whole in every process, and the same in shards. Torch stays in this file.
+// The model whole in every process, and the same in shards. Torch stays in this file and what it alone includes.
 #include "model.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -7,6 +7,7 @@
 
 #include "blas_threads.hpp"
 #include "network.hpp"
+#include "seat.hpp"
 #include "sharded_model.hpp"
 
 namespace tinylm {
@@ -83,16 +84,6 @@ double Model::loss(std::span<const Sequence> sequences) const {
 
 namespace {
 
-/// A weight that is whole only for a while, each time somewhere else. All tensors that share its storage, those that
-/// autograd saved among them, see it where it is now.
-struct Seat {
-  pliant::ParameterId id{};
-  Tensor leaf;
-
-  void sit_at(float* values) { leaf.storage().unsafeGetStorageImpl()->set_data_ptr(at::DataPtr(values, at::kCPU)); }
-  void add_gradient_to(float* gradient) { leaf.mutable_grad() = at::from_blob(gradient, leaf.sizes()); }
-};
-
 /// A module and the weights that it uses.
 struct Part {
   pliant::ModuleId id{};
@@ -139,12 +130,9 @@ struct ShardedLm::State {
         Tensor whole = at::from_blob(values.data(), sizes);
         fill(whole, first, *random);
       };
-      static float nowhere = 0;
-      Seat seat{shards.add(std::move(spec)), at::from_blob(&nowhere, sizes)};
-      seat.leaf.set_requires_grad(true);
-      seats.push_back(seat);
+      seats.emplace_back(shards.add(std::move(spec)), sizes);
       decays.push_back(decay);
-      return seat.leaf;
+      return seats.back().leaf;
     });
     add_modules();
   }
@@ -178,19 +166,34 @@ struct ShardedLm::State {
     head = part_of("head", seats.size() - 2, 2, {0});
   }
 
-  void sit(const Part& part, bool with_gradient) {
-    for (const size_t i : part.seats) {
-      seats[i].sit_at(shards.value(seats[i].id));
-      if (with_gradient) seats[i].add_gradient_to(shards.gradient(seats[i].id));
+  /// Has the weights of a part sit where they are whole, and nowhere once it ends, also by an exception: what is
+  /// released belongs to others.
+  class Seated {
+   public:
+    Seated(State& state, const Part& part, bool with_gradient) : seats_(state.seats), part_(part) {
+      for (const size_t i : part.seats) {
+        Seat& seat = seats_[i];
+        seat.sit_at(state.shards.value(seat.id));
+        if (with_gradient) seat.add_gradient_to(state.shards.gradient(seat.id));
+      }
     }
-  }
+    ~Seated() {
+      for (const size_t i : part_.seats) seats_[i].stand_up();
+    }
+    Seated(const Seated&) = delete;
+    Seated& operator=(const Seated&) = delete;
+
+   private:
+    std::vector<Seat>& seats_;
+    const Part& part_;
+  };
 
   /// Runs `compute` with the weights of `part`; without rows there is nothing to compute.
   template <class Compute>
   void visit(const Part& part, pliant::Direction direction, bool has_rows, Compute&& compute) {
     Visit visit(shards, part.id, direction);
     if (has_rows) {
-      sit(part, direction == pliant::Direction::kBackward);
+      const Seated seated(*this, part, direction == pliant::Direction::kBackward);
       compute();
     }
     visit.leave();

@@ -155,7 +155,7 @@ std::string JobRunner::snapshot() const {
   std::ostringstream state;
   const auto header = or_throw(elastic::read_snapshot(
       newest, [&state](std::istream& in, const elastic::SnapshotHeader&) { state << in.rdbuf(); }));
-  return fmt::format("{} {} {} {}", header.step, header.fingerprint, header.lr_state, state.str());
+  return fmt::format("{} {} {} {} {}", header.step, header.fingerprint, header.lr_state, header.arrays, state.str());
 }
 
 std::map<pid_t, std::string> JobRunner::processes() const {

@@ -58,7 +58,9 @@ class JobRunner {
   [[nodiscard]] std::filesystem::path latest() const;
   /// Records of one kind in the newest run's ledger.
   [[nodiscard]] std::vector<nlohmann::json> ledger(const std::string& key) const;
-  /// What the newest snapshot of the newest run holds, but for the run's id; empty when there is none.
+  /// What the newest snapshot of the newest run holds: step, fingerprint, learning rate, names and shapes of the
+  /// arrays, the state. Left out are the run's id and the digest of a sharded model's parameters, which a job that is
+  /// whole has not. Empty when there is none.
   [[nodiscard]] std::string snapshot() const;
   /// The process that was started as rank `rank` of this folder's runs; 0 when there is none.
   [[nodiscard]] pid_t worker(int64_t rank) const;

@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
       ->excludes(lcm);
   app.add_option("--only", options.only, "look at rows of this kind only (repeatable)")->allow_extra_args(false);
   app.add_option("--show", options.show, "differing rows printed in full")->capture_default_str();
+  app.add_option("--passed", options.passed, "fail unless exactly so many pass, as when a file is not whole");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

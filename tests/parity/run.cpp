@@ -123,6 +123,7 @@ void Run::summary() const {
     }
     fmt::print(report_, "\n");
   }
+  if (options_.passed && *options_.passed != passed_) fmt::print(report_, "{} were to pass\n", *options_.passed);
   fmt::print(report_, "{} passed, {} failed, {} skipped\n", passed_, failed_, skipped);
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iosfwd>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct RunOptions {
   Options rows;
   std::vector<std::string> only;  ///< ids of RowKinds; rows of other kinds are not looked at. Empty: all rows
   int64_t show = 10;              ///< differing rows printed in full
+  std::optional<int64_t> passed;  ///< so many must pass, no more and no fewer
 };
 
 class Run {
@@ -25,7 +27,7 @@ class Run {
   void file(const std::filesystem::path& file);
   /// Rules with their counts, then the last line: `N passed, M failed, K skipped`.
   void summary() const;
-  [[nodiscard]] bool ok() const { return failed_ == 0; }
+  [[nodiscard]] bool ok() const { return failed_ == 0 && options_.passed.value_or(passed_) == passed_; }
 
  private:
   void line(const std::string& where, const std::string& text);

@@ -1,6 +1,8 @@
 // The runner sees every difference of a row of zero3_trace: events, counters, and the class of an error.
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -48,6 +50,21 @@ TEST_CASE("a trace row counts once for head and once for seed") {
   Json leaf = trace_row();
   leaf["seed"] = nullptr;
   CHECK(last_of(leaf) == "1 passed, 0 failed, 0 skipped");
+}
+
+TEST_CASE("a run fails when another number of rows passes than was said") {
+  const pliant::test::ScratchFolder folder;
+  const std::filesystem::path file = folder.write("rows.jsonl", trace_row().dump() + "\n");
+  for (const int64_t passed : {1, 2, 3}) {
+    std::ostringstream out;
+    pliant::parity::RunOptions options;
+    options.passed = passed;
+    pliant::parity::Run run(options, PLIANT_PLUGIN_DIR, out);
+    run.file(file);
+    run.summary();
+    CHECK(run.ok() == (passed == 2));
+    CHECK((out.str().find("were to pass") == std::string::npos) == run.ok());
+  }
 }
 
 TEST_CASE("a trace row fails by any counter, any event and any missing entry") {

@@ -41,6 +41,16 @@ void Schedule::gather(Numbers parameters, sdk::Actions& actions) {
     }
   }
   if (twice != PLIANT_NO_PARAMETER) refuse_second_gather(twice);
+  if (swapping_.on()) {
+    for (const uint32_t parameter : parameters) free_shard_of_persistent(parameter, number);
+  }
+}
+
+/// As DeepSpeed: what is gathered for good needs its shard no more, so that the parameter is whole and away.
+void Schedule::free_shard_of_persistent(uint32_t parameter, uint32_t gather) {
+  const ParameterState& state = parameters_[parameter];
+  if (options_.strict || !state.persistent || !state.registered || state.gather != gather) return;
+  swapping_.free(parameter);
 }
 
 void Schedule::gather_missing(Numbers used, sdk::Actions& actions) {
@@ -203,8 +213,9 @@ void Schedule::prefetch(sdk::Actions& actions) {
   const Use* use = queue_.data() + queue_head_;
   for (const Use* const end = queue_.data() + queue_.size(); use != end && elements < room; ++use) {
     ParameterState& state = states[use->parameter];
-    if (state.status == ParameterState::kPartitioned) {
-      if (swaps && swapping_.away(use->parameter)) break;
+    const bool partitioned = state.status == ParameterState::kPartitioned;
+    if (swaps && swapping_.away(use->parameter) && (partitioned || !strict)) break;
+    if (partitioned) {
       const auto more = static_cast<int64_t>(state.elements);
       if (strict && more > room - elements) break;
       elements += more;
@@ -216,6 +227,7 @@ void Schedule::prefetch(sdk::Actions& actions) {
     }
     state.fetched_for = std::max(state.fetched_for, int64_t{use->step});
   }
+  const size_t from = queue_head_;
   queue_head_ = static_cast<size_t>(use - queue_.data());
   if (elements > 0) {
     for (const uint32_t parameter : empty_) {  // together with others they are gathered
@@ -225,10 +237,13 @@ void Schedule::prefetch(sdk::Actions& actions) {
   parameters_.count_registered(gathered);
   live_ += elements;
   if (twice != PLIANT_NO_PARAMETER) refuse_second_gather(twice);
+  if (swaps && !strict) {
+    for (size_t i = from; i < queue_head_; ++i) free_shard_of_persistent(queue_[i].parameter, number);
+  }
 }
 
-/// Shards of the parameters that come after those on their way: at most twice their elements, and no more than there
-/// are free buffers.
+/// Shards of the parameters that come after those on their way: while no more than twice their elements were looked at,
+/// and no more than there are free buffers. Unless strict, also those of parameters that are whole.
 void Schedule::load_ahead(sdk::Actions& actions) {
   uint64_t on_their_way = 0;
   for (const ParameterState& state : parameters_.all()) {
@@ -238,9 +253,8 @@ void Schedule::load_ahead(sdk::Actions& actions) {
   for (size_t i = queue_head_; i < queue_.size(); ++i) {
     const uint32_t parameter = queue_[i].parameter;
     if (considered > 2 * on_their_way || !swapping_.has_room()) return;
-    if (parameters_[parameter].status == ParameterState::kPartitioned && swapping_.away(parameter)) {
-      swapping_.load(parameter, actions);
-    }
+    const bool wanted = !options_.strict || parameters_[parameter].status == ParameterState::kPartitioned;
+    if (wanted && swapping_.away(parameter)) swapping_.load(parameter, actions);
     considered += parameters_[parameter].elements;
   }
 }

@@ -77,6 +77,7 @@ class Schedule {
   [[noreturn]] static void refuse_second_gather(uint32_t parameter);
   [[noreturn]] static void refuse_empty(uint32_t parameter);
   void load_ahead(sdk::Actions& actions);
+  void free_shard_of_persistent(uint32_t parameter, uint32_t gather);
 
   // What a visit releases.
   Decision& decide(uint32_t module, Numbers used);

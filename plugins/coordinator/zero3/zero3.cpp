@@ -29,7 +29,7 @@ struct Zero3 {
     table
         .add("offload_param_device", &Zero3::offload_param_device,
              "Where shards lie between their uses: \"nvme\" has them loaded ahead of their gather. No tier of this "
-             "version can do that yet.")
+             "version can do that yet: the first visit that loads one is refused.")
         .choices({"none", "nvme"});
     table
         .add("offload_param_buffer_count", &Zero3::offload_param_buffer_count,

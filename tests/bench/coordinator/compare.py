@@ -5,7 +5,8 @@
 
 BENCH_COORDINATOR is the built benchmark. COORDINATOR_PY is deepspeed/runtime/zero/partitioned_param_coordinator.py of a checkout;
 nothing else of DeepSpeed is needed. Both play the same passes: layers of 2 and of 16 parameters, forward and backward, in a
-trace that is complete. A visit is a module entered and left; parameters are stubs, so that only decisions are timed.
+trace that is complete. A visit is a module entered and left; parameters are stubs, so that only decisions are timed. "Copied" visits
+are those of passes that zero3 has recorded, "decided" ones those of passes that it decides anew.
 """
 import argparse
 import json
@@ -86,6 +87,10 @@ def shown(seconds):
     return f"{middle:.3g} {unit} ({low:.3g} to {high:.3g})"
 
 
+def ratio(theirs, mine):
+    return f"{statistics.median(theirs) / statistics.median(mine):,.0f}" if theirs else "-"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bench", type=pathlib.Path)
@@ -93,19 +98,18 @@ def main():
     parser.add_argument("--repetitions", type=int, default=15)
     options = parser.parse_args()
     reference = load(options.reference) if options.reference else None
-    print("| visit | zero3 | DeepSpeed | ratio of the medians |\n| --- | --- | --- | --- |")
+    print("| visit | copied | decided | DeepSpeed | ratio of the medians to copied | to decided |\n| --- | --- | --- | --- | --- | --- |")
     for name, kept in (("gathered", False), ("kept", True)):
         for parameters in (2, 16):
-            case = f"{name}/{parameters}"
             theirs = Theirs(reference, parameters, kept) if reference else None
-            mine, others = [], []
-            for _ in range(options.repetitions):  # in turn, so that both meet the same load
-                mine.append(ours(options.bench, case))
+            copied, decided, others = [], [], []
+            for _ in range(options.repetitions):  # in turn, so that all meet the same load
+                copied.append(ours(options.bench, f"{name}/{parameters}"))
+                decided.append(ours(options.bench, f"{name}_decided/{parameters}"))
                 if theirs:
                     others.append(theirs.seconds())
-            ratio = f"{statistics.median(others) / statistics.median(mine):,.0f}" if others else "-"
-            print(f"| {name}, {parameters} parameters | {shown(mine)} | {shown(others) if others else '-'} | {ratio} |",
-                  flush=True)
+            print(f"| {name}, {parameters} parameters | {shown(copied)} | {shown(decided)} | {shown(others) if others else '-'} | "
+                  f"{ratio(others, copied)} | {ratio(others, decided)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // What a coordinator costs the calling thread: the decisions of zero3 through the ABI, a visit (enter and leave) with 2
-// and with 16 parameters in a steady trace.
+// and with 16 parameters in a complete trace, copied from the record of a pass or decided anew.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -90,9 +90,12 @@ struct Layers {
 /// A coordinator between its host and a program that goes forward and backward through Layers.
 class Program {
  public:
-  Program(const plugin::Instance& coordinator, const Layers& layers)
+  /// `alternates`: every second pass says that it has no gradient. That changes no decision, but no pass begins in the
+  /// state that the one before began in, so that no record of one is ever copied.
+  Program(const plugin::Instance& coordinator, const Layers& layers, bool alternates)
       : self_(coordinator.self()),
         slots_(coordinator.table<pliant_coordinator>()),
+        alternates_(alternates),
         actions_(8 * layers.rows.size() + 64) {
     list_.struct_size = sizeof(list_);
     list_.capacity = actions_.size();
@@ -121,7 +124,8 @@ class Program {
   }
   void begin() {
     list_.count = 0;
-    expect(slots_.begin_pass(self_, 0, &list_, &error_));
+    expect(slots_.begin_pass(self_, without_gradient_ ? PLIANT_PASS_NO_GRADIENT : 0, &list_, &error_));
+    without_gradient_ = alternates_ && !without_gradient_;
   }
   void enter_and_leave(uint32_t module, uint32_t direction, uint64_t& actions) {
     visit(module, direction, true, actions);
@@ -139,21 +143,27 @@ class Program {
 
   void* self_;
   const pliant_coordinator& slots_;
+  bool alternates_;
+  bool without_gradient_ = false;
   pliant_error error_ = plugin::fresh_error();
   std::vector<pliant_action> actions_;
   pliant_action_list list_{};
 };
 
+/// Passes until a steady trace is copied; and until records that lead nowhere are tried once in 64 passes.
+constexpr int kUntilCopied = 4;
+constexpr int kUntilDecided = 160;
+
 /// Argument: parameters of a layer. `kept`: everything stays whole, as with DeepSpeed's defaults and a small model;
-/// else each layer is gathered ahead, waited for and released in each visit.
-void visits(benchmark::State& state, bool kept, bool strict) {
+/// else each layer is gathered ahead, waited for and released in each visit. `decided`: each pass is decided anew.
+void visits(benchmark::State& state, bool kept, bool strict, bool decided) {
   const auto parameters = static_cast<uint32_t>(state.range(0));
   const auto layer = static_cast<int64_t>(parameters * kElements);
   const plugin::Instance coordinator =
       kept ? make_zero3(50'000'000, 1'000'000'000, 1'000'000'000, strict) : make_zero3(2 * layer, 4 * layer, 0, strict);
   const Layers layers(parameters);
-  Program program(coordinator, layers);
-  for (int i = 0; i < 4; ++i) program.pass();
+  Program program(coordinator, layers, decided);
+  for (int i = 0; i < (decided ? kUntilDecided : kUntilCopied); ++i) program.pass();
   uint64_t actions = 0;
   for (auto _ : state) actions += program.pass();
   const double count = static_cast<double>(state.iterations()) * (2 * kLayers + 2);
@@ -161,10 +171,14 @@ void visits(benchmark::State& state, bool kept, bool strict) {
   state.counters["actions"] = static_cast<double>(actions) / count;
 }
 
-BENCHMARK_CAPTURE(visits, gathered, false, false)->Arg(2)->Arg(16);
-BENCHMARK_CAPTURE(visits, kept, true, false)->Arg(2)->Arg(16);
-BENCHMARK_CAPTURE(visits, gathered_strict, false, true)->Arg(2)->Arg(16);
-BENCHMARK_CAPTURE(visits, kept_strict, true, true)->Arg(2)->Arg(16);
+BENCHMARK_CAPTURE(visits, gathered, false, false, false)->Arg(2)->Arg(16);
+BENCHMARK_CAPTURE(visits, gathered_decided, false, false, true)->Arg(2)->Arg(16);
+BENCHMARK_CAPTURE(visits, kept, true, false, false)->Arg(2)->Arg(16);
+BENCHMARK_CAPTURE(visits, kept_decided, true, false, true)->Arg(2)->Arg(16);
+BENCHMARK_CAPTURE(visits, gathered_strict, false, true, false)->Arg(2)->Arg(16);
+BENCHMARK_CAPTURE(visits, gathered_strict_decided, false, true, true)->Arg(2)->Arg(16);
+BENCHMARK_CAPTURE(visits, kept_strict, true, true, false)->Arg(2)->Arg(16);
+BENCHMARK_CAPTURE(visits, kept_strict_decided, true, true, true)->Arg(2)->Arg(16);
 
 }  // namespace
 
