@@ -110,8 +110,8 @@ struct Session::State {
   bool over = false;
   bool in_generation = false;
   std::optional<Error> given_up;  ///< what ended the passes of the step in hand: the others are told by Session::next
-  int64_t applied = 0;                        // steps that this worker's state holds; -1: a part of a copy
-  elastic::Form form;                         // of the present generation
+  int64_t applied = 0;            // steps that this worker's state holds; -1: a part of a copy
+  elastic::Form form;             // of the present generation
   std::optional<elastic::ToWorker> put_back;  // read too early
   std::optional<elastic::Commit> verdict;     // of a step that the program is applying
 
