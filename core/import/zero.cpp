@@ -75,7 +75,7 @@ void leave_all(Draft& draft, const Source& block, bool known_stage) {
 /// The key that says that the model is in bf16; absent where none does.
 Source bf16_of(const Draft& draft) {
   for (const char* const key : {"bf16", "bfloat16"}) {
-    const Source enabled = draft.root().at(key).at("enabled");
+    Source enabled = draft.root().at(key).at("enabled");
     if (enabled && enabled.value->is(Type::kBool) && enabled.value->boolean) return enabled;
   }
   return {};

@@ -53,7 +53,7 @@ ImportedMemory::~ImportedMemory() {
 }
 
 ImportedMemory::ImportedMemory(ImportedMemory&& other) noexcept
-    : accelerator_(other.accelerator_),
+    : accelerator_(std::move(other.accelerator_)),
       device_(other.device_),
       ipc_(other.ipc_),
       pointer_(std::exchange(other.pointer_, nullptr)) {}
