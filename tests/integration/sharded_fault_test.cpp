@@ -150,8 +150,11 @@ TEST_CASE("a rank that stays stopped is continued once, for its share of the sta
     CAPTURE(histories[i].injections.back());
     const Ended ended = jobs[i].wait(agents[i]);
     check_undisturbed(jobs[i], ended);
+    INFO(ended.err);
     CHECK(has(ended.err, histories[i].said));
-    CHECK((!histories[i].is_killed || jobs[i].ledger("restart").front().at("step") == 4));
+    const auto restarts = jobs[i].ledger("restart");
+    REQUIRE(restarts.size() >= (histories[i].is_killed ? 1U : 0U));
+    if (histories[i].is_killed) CHECK(restarts.front().at("step") == 4);
   }
 }
 

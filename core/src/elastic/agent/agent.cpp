@@ -96,7 +96,8 @@ struct Agent::State final : GroupActions, ForeignActions {
   void signal(WorkerId worker, int number) override {
     const auto found = slots.find(worker);
     if (found == slots.end()) return;
-    if (number == SIGKILL) return found->second.process.signal_group(number);
+    // To all at once, and once: whoever is continued may be stopped again before a second signal.
+    if (number == SIGKILL || number == SIGCONT) return found->second.process.signal_group(number);
     found->second.process.signal_group(SIGCONT);  // a stopped one could not hear it
     ::kill(found->second.process.pid(), number);  // what it has started is its own business to end
   }
