@@ -244,18 +244,20 @@ std::string all_cases(const Rank& self, pliant_comm* comm, const Stream& stream,
   return "";
 }
 
-/// The same for every type whose reference is exact.
-inline std::string every_type(const Rank& self) {
+/// The same with these types, whose references are exact.
+template <class... Types>
+std::string every_case_of(const Rank& self) {
   Comm comm(self.device, self.id(), self.rank, self.world_size);
   const Stream stream(self.device);
   if (!comm.made().ok()) return comm.made().text();
   const std::vector<uint64_t> counts = {0, 1, 2, 3, 17, 1023, 4096, 4097, 20011};
-  std::string fault = all_cases<float>(self, comm, stream, counts);
-  if (fault.empty()) fault = all_cases<double>(self, comm, stream, counts);
-  if (fault.empty()) fault = all_cases<int32_t>(self, comm, stream, counts);
-  if (fault.empty()) fault = all_cases<int64_t>(self, comm, stream, counts);
-  if (fault.empty()) fault = all_cases<uint8_t>(self, comm, stream, counts);
+  std::string fault;
+  ((fault = fault.empty() ? all_cases<Types>(self, comm, stream, counts) : fault), ...);
   return fault;
+}
+
+inline std::string every_type(const Rank& self) {
+  return every_case_of<float, double, int32_t, int64_t, uint8_t>(self);
 }
 
 /// Repeats one collective until it fails; what it failed with, and how long after the kill.

@@ -8,7 +8,8 @@ TEST_CASE("generic collectives equal the reference bit by bit at 1, 2, 3, 4 and 
   for (const Setup& setup : every_setup()) {
     for (const int32_t world_size : {1, 2, 3, 4, 7}) {
       INFO(setup.name, ", world size ", world_size);
-      expect_all_well(ends_of(setup, world_size, every_type));
+      // How ranks share the work does not depend on the type.
+      expect_all_well(ends_of(setup, world_size, world_size == 3 ? every_type : every_case_of<float>));
     }
   }
 }
