@@ -7,6 +7,7 @@
 
 #include "base/result.hpp"
 #include "pliant/error.hpp"
+#include "sharded/rehearsal.hpp"
 
 namespace pliant::sharded {
 namespace {
@@ -53,8 +54,10 @@ void Runtime::close_model() {
                   static_cast<uint64_t>(config_.coordinator().budget.value_or(0)));
   program_point_ = std::make_unique<Event>(accelerator_, device_);
   require_budget();
-  // What it has against the model is said before the job begins.
-  coordinator_.set_model(model, memory_->budget(), compute_, static_cast<int32_t>(config_.run().workers));
+  // What it has against the model, or wants and nobody has, is said before the job begins.
+  const auto workers = static_cast<int32_t>(config_.run().workers);
+  coordinator_.set_model(model, memory_->budget(), compute_, workers);
+  rehearse(config_, model, memory_->budget(), compute_, workers);
 }
 
 void Runtime::give_model() {

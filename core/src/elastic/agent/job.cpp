@@ -116,6 +116,7 @@ elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
   order.command.front() = or_throw(elastic::find_program(order.command.front()));
   LearningRate::check(config);
   (void)Balancer(config);  // what it has against its options stops the job here, not in every worker
+  ShardedModel::check(config);
   Pinned pinned = pin_plan(config);
   order.micro_batch_of = std::move(pinned.micro_batch_of);
   order.other_batch_of = std::move(pinned.other_batch_of);
