@@ -144,6 +144,25 @@ TEST_CASE("evaluation between steps says the same and leaves training its bits, 
   }
 }
 
+TEST_CASE("the summary says how many passes followed the order that the coordinator had recorded") {
+  const auto passes_of = [](const std::vector<std::string>& sets) {
+    JobRunner job;
+    const Ended ended = job.run(sharded_job(2, sets));
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    return ended.summary.value("passes_of_a_rank", nlohmann::json());
+  };
+  const nlohmann::json steady = passes_of({});
+  const int64_t all = steady.at("all");
+  CHECK(all >= kShardedSteps);
+  CHECK(steady.at("followed") == all - 2);  // DeepSpeed's begins to record in the second
+  const nlohmann::json untied = passes_of({"app.untie_after=6"});
+  CHECK(untied.at("all") == all);
+  CHECK(untied.at("followed") < all - 2);
+  CHECK(untied.at("followed") > 0);
+  CHECK(passes_of({"coordinator.use=\"eager\""}).is_null());
+}
+
 TEST_CASE("averages of the weights follow them step by step, and leave training its bits") {
   const auto near = [](double value) { return doctest::Approx(value).epsilon(1e-6); };
   const auto said_by = [](const std::string& parameter, const std::vector<std::string>& more) {

@@ -32,7 +32,8 @@ Coordinator::Coordinator(const Config& config)
     : config_(config),
       instance_(or_throw(config::instantiate(config, "coordinator"))),
       name_(config.use("coordinator")),
-      slots_(&instance_.table<pliant_coordinator>()) {
+      slots_(&instance_.table<pliant_coordinator>()),
+      counters_(instance_.extension<pliant_coordinator_counters>(PLIANT_COORDINATOR_COUNTERS)) {
   list_.struct_size = sizeof(list_);
 }
 
@@ -173,6 +174,14 @@ std::span<const pliant_action> Coordinator::end_step() {
   pliant_error error = plugin::fresh_error();
   const auto actions = answered(slots_->end_step(instance_.self(), &blank(), &error), error);
   return kept(actions, rules_->end_step(actions));
+}
+
+int32_t Coordinator::trace() const {
+  pliant_coordinator_counts counts{};
+  counts.struct_size = sizeof(counts);
+  pliant_error error = plugin::fresh_error();
+  const bool tells = counters_ != nullptr && counters_->read != nullptr;
+  return tells && counters_->read(instance_.self(), &counts, &error) == PLIANT_OK ? counts.trace : PLIANT_TRACE_NONE;
 }
 
 void Coordinator::give_up() noexcept {

@@ -49,6 +49,8 @@ class Coordinator {
   [[nodiscard]] bool is_whole(uint32_t parameter) const { return rules_->is_whole(parameter); }
   /// In this pass, by what it answered.
   [[nodiscard]] bool is_reduced(uint32_t parameter) const { return rules_->is_reduced(parameter); }
+  /// PLIANT_TRACE_...; PLIANT_TRACE_NONE, too, where it has no counters.
+  [[nodiscard]] int32_t trace() const;
 
  private:
   using VisitSlot = int32_t (*)(void*, const pliant_visit*, pliant_action_list*, pliant_error*);
@@ -63,6 +65,7 @@ class Coordinator {
   plugin::Instance instance_;
   std::string name_;
   const pliant_coordinator* slots_;
+  const pliant_coordinator_counters* counters_;  ///< NULL: it has none
   std::optional<sdk::CoordinatorRules> rules_;
   std::vector<pliant_action> room_;
   pliant_action_list list_{};

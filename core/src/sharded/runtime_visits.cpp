@@ -66,6 +66,7 @@ void Runtime::begin(bool with_gradient) {
     one.is_reduced = false;
   }
   follow([&] { return coordinator_.begin_pass(with_gradient); });
+  follows_trace_ = coordinator_.trace() == PLIANT_TRACE_COMPLETE;
 }
 
 void Runtime::begin_evaluation() {

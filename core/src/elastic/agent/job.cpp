@@ -295,6 +295,8 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   summary.digests = agent.digests();
   summary.digest_seconds = agent.digest_seconds();
   summary.sharded_memory = agent.sharded_memory();
+  summary.passes = agent.traced_passes().all;
+  summary.passes_followed = agent.traced_passes().followed;
   summary.bytes_moved = agent.bytes_moved();
   summary.steps_this_run = agent.pace().steps();
   if (agent.ledger() && agent.batches() != nullptr) {

@@ -162,7 +162,8 @@ typedef struct pliant_coordinator {
   int32_t (*drop_trace)(void* self, pliant_action_list* list, pliant_error* error);
 } pliant_coordinator;
 
-/* Extension of a coordinator: what it counts, for reports and for comparing it with others. */
+/* Extension of a coordinator: what it counts. Hosts read `trace` as passes begin and end, for the summary of a job; the
+ * rest is for comparing it with others. */
 #define PLIANT_COORDINATOR_COUNTERS "pliant.coordinator_counters/0"
 
 typedef struct pliant_coordinator_counts {
