@@ -148,10 +148,8 @@ void CudaMemory::free(void* pointer) {
 }
 
 void CudaMemory::register_host(const std::vector<DevicePtr>& devices, void* pointer, uint64_t bytes) {
-  for (const uint64_t offset : {uint64_t{0}, bytes - 1}) {
-    sdk::require(!book_.place_of(static_cast<const std::byte*>(pointer) + offset),
-                 "a part of these " + std::to_string(bytes) + " bytes was given by alloc or is registered already");
-  }
+  sdk::require(!book_.has_part_of(pointer, bytes),
+               "a part of these " + std::to_string(bytes) + " bytes was given by alloc or is registered already");
   const bool all_can =
       std::all_of(devices.begin(), devices.end(), [](const DevicePtr& one) { return one->registers_memory; });
   if (devices.empty() || !all_can) {

@@ -86,6 +86,14 @@ std::optional<MemoryBook::Place> MemoryBook::place_of(const void* pointer) const
   return Place{offset, block.bytes, block.memory, block.device.index};
 }
 
+bool MemoryBook::has_part_of(const void* pointer, uint64_t bytes) const {
+  if (place_of(pointer)) return true;
+  const auto begin = reinterpret_cast<uintptr_t>(pointer);
+  const std::lock_guard lock(mutex_);
+  const auto next = blocks_.lower_bound(begin);
+  return next != blocks_.end() && next->first - begin < bytes;
+}
+
 std::optional<sdk::PointerInfo> MemoryBook::pointer_info(const void* pointer) const {
   const std::optional<Place> place = place_of(pointer);
   if (!place) return std::nullopt;

@@ -78,7 +78,9 @@ class MemoryBook {
     int32_t device;
   };
   [[nodiscard]] std::optional<Place> place_of(const void* pointer) const;
-  /// The same in the words of the SDK.
+  /// Some of the range, which is not empty, lies in this memory.
+  [[nodiscard]] bool has_part_of(const void* pointer, uint64_t bytes) const;
+  /// place_of in the words of the SDK.
   [[nodiscard]] std::optional<sdk::PointerInfo> pointer_info(const void* pointer) const;
   /// `pointer` begins a block of that kind and device.
   [[nodiscard]] bool begins(const void* pointer, sdk::Memory memory, int32_t device) const;

@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include <type_traits>
+
 namespace pliant::level_zero {
 
 std::string Api::open(const std::string& loader) {
@@ -21,7 +23,12 @@ std::string Api::open(const std::string& loader) {
 #define PLIANT_ZE_FIND(name) name = reinterpret_cast<decltype(name)>(find(#name))
   PLIANT_ZE_CALLS(PLIANT_ZE_FIND);
 #undef PLIANT_ZE_FIND
-  zeMemPutIpcHandle = reinterpret_cast<decltype(zeMemPutIpcHandle)>(::dlsym(library, "zeMemPutIpcHandle"));
+  const auto find_newer = [library](const char* name, auto& function) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
+  };
+  find_newer("zeMemPutIpcHandle", zeMemPutIpcHandle);
+  find_newer("zeDriverGetExtensionFunctionAddress", zeDriverGetExtensionFunctionAddress);
+  find_newer("zelLoaderTranslateHandle", zelLoaderTranslateHandle);
   if (missing.empty()) return "";
   return loader + " is no loader of Level Zero: it lacks " + missing;
 }

@@ -66,6 +66,13 @@ struct Api {
   static constexpr uint32_t kPutIpcHandleApi = ZE_MAKE_VERSION(1, 6);
   // NOLINTNEXTLINE(readability-identifier-naming): its name in the library
   ze_result_t(ZE_APICALL* zeMemPutIpcHandle)(ze_context_handle_t, ze_ipc_mem_handle_t) = nullptr;
+  /// Of Level Zero 1.1, and of loaders since; NULL where the loader is older. The second gives the handle that the
+  /// driver knows for one of the loader's, of that kind.
+  static constexpr int kDriverHandle = 0;  ///< ZEL_HANDLE_DRIVER
+  // NOLINTNEXTLINE(readability-identifier-naming): likewise
+  ze_result_t(ZE_APICALL* zeDriverGetExtensionFunctionAddress)(ze_driver_handle_t, const char*, void**) = nullptr;
+  // NOLINTNEXTLINE(readability-identifier-naming): likewise
+  ze_result_t(ZE_APICALL* zelLoaderTranslateHandle)(int, void*, void**) = nullptr;
 
   /// Opens the loader, for good: drivers have threads and do not survive being closed. "" or why it cannot be used.
   std::string open(const std::string& loader);

@@ -107,6 +107,14 @@ class LevelZeroAccelerator {
     return memory_.pointer_info(opened().runtime.devices(), pointer);
   }
 
+  void register_host(void* pointer, uint64_t bytes) {
+    memory_.register_host(opened().runtime.devices(), pointer, bytes);
+  }
+  void unregister_host(void* pointer) {
+    opened();
+    memory_.unregister_host(pointer);
+  }
+
   const void* extension(const char* id) const {
     if (std::strcmp(id, PLIANT_OPTIMIZER) == 0) return sdk::optimizer_table<LevelZeroAccelerator>();
     return std::strcmp(id, PLIANT_IPC) == 0 ? sdk::ipc_table<LevelZeroAccelerator>() : nullptr;

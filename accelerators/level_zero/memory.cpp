@@ -56,6 +56,28 @@ sdk::Memory kind_of(ze_memory_type_t type) {
   return type == ZE_MEMORY_TYPE_SHARED ? sdk::Memory::kShared : sdk::Memory::kDevice;
 }
 
+using Contexts = std::vector<std::shared_ptr<Context>>;
+
+/// One of each driver.
+Contexts contexts_of(const std::vector<DeviceEntry>& devices) {
+  Contexts made;
+  for (const DeviceEntry& one : devices) {
+    if (made.empty() || made.back() != one.context) made.push_back(one.context);
+  }
+  return made;
+}
+
+void* pinned_by_all(const Contexts& contexts, void* pointer, uint64_t bytes) {
+  size_t done = 0;
+  try {
+    for (; done < contexts.size(); ++done) contexts[done]->host_pointers.pin(pointer, bytes);
+  } catch (...) {
+    while (done-- > 0) contexts[done]->host_pointers.unpin(pointer);
+    throw;
+  }
+  return pointer;
+}
+
 /// It is counted as the device's, and the CPU does not reach it.
 bool is_on_device(sdk::Memory memory) {
   return memory == sdk::Memory::kDevice || memory == sdk::Memory::kExchange;
@@ -91,6 +113,33 @@ void* UsmMemory::alloc(const std::vector<DeviceEntry>& devices, int32_t device, 
 
 void UsmMemory::free(void* pointer) {
   if (const auto block = book_.take(pointer, devices::Origin::kAllocated)) block->give_back();
+}
+
+void UsmMemory::register_host(const std::vector<DeviceEntry>& devices, void* pointer, uint64_t bytes) {
+  sdk::require(!book_.has_part_of(pointer, bytes),
+               "a part of these " + std::to_string(bytes) + " bytes was given by alloc or is registered already");
+  Contexts contexts = contexts_of(devices);
+  const bool all_can =
+      std::all_of(contexts.begin(), contexts.end(), [](const auto& one) { return one->host_pointers.are_there(); });
+  if (contexts.empty() || !all_can) {
+    throw sdk::Failure(PLIANT_UNIMPLEMENTED, contexts.empty()
+                                                 ? "there is no device"
+                                                 : "the driver pins no memory of the program: it lacks "
+                                                   "zexDriverImportExternalPointer and what belongs to it");
+  }
+  devices::Block block{.bytes = bytes, .memory = sdk::Memory::kPinned, .origin = devices::Origin::kRegistered};
+  block.free = [contexts](void* at) {
+    for (const auto& one : contexts) {
+      if (::getpid() == one->owner) one->host_pointers.unpin(at);
+    }
+  };
+  book_.add(
+      std::move(block), [&] { return pinned_by_all(contexts, pointer, bytes); },
+      [&] { return info(devices.front(), 0); });
+}
+
+void UsmMemory::unregister_host(void* pointer) {
+  if (const auto block = book_.take(pointer, devices::Origin::kRegistered)) block->give_back();
 }
 
 void UsmMemory::require_exchange(int32_t device, const void* pointer) const {

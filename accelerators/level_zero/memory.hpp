@@ -36,6 +36,10 @@ class UsmMemory {
               uint64_t alignment = sdk::kLeastAlignment);
   /// A pointer that is not of this instance is left alone.
   void free(void* pointer);
+  /// Pins memory of the program for all devices; `devices` are all of the instance.
+  void register_host(const std::vector<DeviceEntry>& devices, void* pointer, uint64_t bytes);
+  /// A pointer that was not registered is left alone.
+  void unregister_host(void* pointer);
   /// Throws PLIANT_INVALID_ARGUMENT unless an allocation of PLIANT_MEMORY_EXCHANGE begins there.
   void require_exchange(int32_t device, const void* pointer) const;
   [[nodiscard]] sdk::MemoryInfo info(const DeviceEntry& entry, int32_t device) const {

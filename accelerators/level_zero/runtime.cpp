@@ -84,7 +84,7 @@ void read_arithmetic(const Api& api, const ze_device_properties_t& device, Devic
 }  // namespace
 
 Context::Context(const Api& functions, ze_driver_handle_t driver, uint32_t driver_version)
-    : api(functions), version(driver_version), owner(::getpid()) {
+    : api(functions), version(driver_version), owner(::getpid()), host_pointers(functions, driver) {
   const ze_context_desc_t wanted{ZE_STRUCTURE_TYPE_CONTEXT_DESC, nullptr, 0};
   check(api.zeContextCreate(driver, &wanted, &handle), "zeContextCreate");
 }

@@ -10,6 +10,7 @@
 
 #include "api.hpp"
 #include "devices/owner_process.hpp"
+#include "host_pointers.hpp"
 
 namespace pliant::level_zero {
 
@@ -23,6 +24,7 @@ struct Context {
   const Api api;
   const uint32_t version;  ///< of the driver's API
   const pid_t owner;       ///< the process that may use it
+  const HostPointers host_pointers;
   ze_context_handle_t handle = nullptr;
 };
 

@@ -112,6 +112,10 @@ std::string summary_table(const JobSummary& s) {
       add("memory of a rank",
           fmt::format("weights {:.1f} MiB, optimizer {:.1f} MiB, gradients {:.1f} MiB; whole at once {:.1f} MiB",
                       mib(memory.weights), mib(memory.state), mib(memory.sums), mib(memory.gathered_most)));
+      if (s.passes > 0) {
+        add("passes of a rank",
+            fmt::format("{}, {} in the order recorded before", grouped(s.passes), grouped(s.passes_followed)));
+      }
       if (s.bytes_moved > 0) {
         add("state moved", fmt::format("{:.1f} MiB to new owners", mib(static_cast<uint64_t>(s.bytes_moved))));
       }
@@ -151,6 +155,7 @@ std::string summary_json(const JobSummary& s) {
                                {"gradients", memory.sums},
                                {"whole_at_once", memory.gathered_most}};
     json["bytes_moved"] = s.bytes_moved;
+    if (s.passes > 0) json["passes_of_a_rank"] = {{"all", s.passes}, {"followed", s.passes_followed}};
   }
   json["total_steps"] = s.total_steps;
   json["resumed_from"] = s.resumed_from < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.resumed_from);

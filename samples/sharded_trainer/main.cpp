@@ -4,8 +4,8 @@
 // It fits each weight w to sequences of l tokens with a label y: their loss is l/2 * (w - y)^2, their gradient l * w -
 // l * y. Reductions do that on every accelerator; other trainers enqueue kernels of their own on Session::stream().
 #include <array>
+#include <cmath>
 #include <cstdio>
-#include <map>
 #include <optional>
 #include <pliant/log.hpp>
 #include <pliant/session.hpp>
@@ -29,7 +29,7 @@ struct Sums {  // over sequences: of l, of l * y, of l * y^2
 
 class Model final : public pliant::TrainingState {
  public:
-  Model(pliant::Session& session, int64_t layers, size_t width)
+  Model(pliant::Session& session, int64_t layers, size_t width, bool averages)
       : stream_(session.stream()), shards_(session, {}), host_(width, 1.0F) {
     for (pliant::Buffer* const array : {&ones_, &part_, &whole_, &sum_})
       *array = pliant::Buffer(session.accelerator(), session.device(), width * sizeof(float));
@@ -45,7 +45,6 @@ class Model final : public pliant::TrainingState {
         for (size_t k = 0; k < values.size(); ++k) values[k] = static_cast<float>((first + k * 17) % 1000) / 1000;
       };
       weights_.push_back(shards_.add(weights));
-      named_[weights.name] = weights_.back();
       // The last layer uses the weights of the first one, too.
       const bool shares = i + 1 == layers && i > 0;
       layers_.push_back(
@@ -53,16 +52,20 @@ class Model final : public pliant::TrainingState {
                        .parent = root_,
                        .own = {weights_.back()},
                        .external = shares ? std::vector{weights_.front()} : std::vector<pliant::ParameterId>()}));
-      used_.push_back({weights_.back()});
-      if (shares) used_.back().push_back(weights_.front());
+      used_.push_back({weights_.size() - 1});
+      if (shares) used_.back().push_back(0);
+      if (!averages) continue;
+      weights.name += ".average";
+      weights.frozen = true;
+      averages_.push_back(shards_.add(weights));
     }
   }
   // Between two steps: the last layer has its own weights alone, or those of the first one, too.
   void tie(bool tied) {
     if (layers_.size() < 2 || tied == (used_.back().size() == 2)) return;
-    const std::vector<pliant::ParameterId> own{weights_.back()}, both{weights_.back(), weights_.front()};
-    used_.back() = tied ? both : own;
-    shards_.set_parameters(layers_.back(), own, {used_.back().begin() + 1, used_.back().end()});
+    used_.back().resize(tied ? 2 : 1);  // what is new is 0, the first one
+    const std::vector<pliant::ParameterId> none, first{weights_.front()};
+    shards_.set_parameters(layers_.back(), {weights_.back()}, tied ? first : none);
   }
   pliant::ShardedModel& shards() { return shards_; }
   uint64_t gradient_size() const override { return 0; }
@@ -94,9 +97,33 @@ class Model final : public pliant::TrainingState {
     shards_.end_pass();
     return loss / of.tokens;
   }
-  bool has(const std::string& name) const { return named_.count(name) > 0; }
-  const std::vector<float>& read(const std::string& name) {
-    shards_.read(named_.at(name), host_);
+  // Averages go a share of the way to the weights. They are parameters that no layer uses: cut over the workers and in
+  // snapshots, too, whole here for one layer at a time.
+  void average(double share) {
+    std::vector<float> values(host_.size());
+    for (size_t i = 0; i < averages_.size(); ++i) {
+      shards_.read(weights_[i], host_);
+      shards_.read(averages_[i], values);
+      for (size_t k = 0; k < values.size(); ++k) values[k] += static_cast<float>(share) * (host_[k] - values[k]);
+      shards_.write(averages_[i], values);
+    }
+  }
+  // As evaluate, by hand: each is gathered while the one before is computed with.
+  double evaluate_averages(const Sums& of) {
+    std::vector<pliant::ParameterId> order;
+    for (const std::vector<size_t>& layer : used_)
+      for (const size_t i : layer) order.push_back(averages_[i]);
+    double loss = 0;
+    for (size_t i = 0; i < order.size(); ++i) {
+      shards_.fetch(order[i]);
+      if (i + 1 < order.size()) shards_.prefetch(order[i + 1]);
+      loss += loss_of(whole(order[i]), of);
+      shards_.release(order[i]);
+    }
+    return loss / of.tokens;
+  }
+  const std::vector<float>& read(pliant::ParameterId parameter) {
+    shards_.read(parameter, host_);
     return host_;
   }
   void apply(double rate) {  // to the weights that this worker owns
@@ -115,7 +142,7 @@ class Model final : public pliant::TrainingState {
     for (size_t i = 0; i < layers_.size(); ++i) {
       const size_t layer = direction == Direction::kForward ? i : layers_.size() - 1 - i;
       shards_.enter(layers_[layer], direction);
-      for (const pliant::ParameterId weights : used_[layer]) work(weights);
+      for (const size_t k : used_[layer]) work(weights_[k]);
       shards_.leave(layers_[layer], direction);
     }
     shards_.leave(root_, direction);
@@ -150,9 +177,8 @@ class Model final : public pliant::TrainingState {
   pliant::Buffer ones_, part_, whole_, sum_;
   pliant::ModuleId root_{};
   std::vector<pliant::ModuleId> layers_;
-  std::vector<pliant::ParameterId> weights_;
-  std::map<std::string, pliant::ParameterId> named_;
-  std::vector<std::vector<pliant::ParameterId>> used_;  // by layer
+  std::vector<pliant::ParameterId> weights_, averages_;
+  std::vector<std::vector<size_t>> used_;  // by layer, of the weights
 };
 
 int main() try {
@@ -161,12 +187,16 @@ int main() try {
   pliant::leave_stop_signals_to_agent();
   pliant::Session session = pliant::Session::attach();
   const pliant::Config& config = session.config();
+  const std::optional<double> ema = config.lr().ema;
   Model model(session, config.app_int("layers").value_or(6),
-              static_cast<size_t>(config.app_int("width").value_or(20000)));
+              static_cast<size_t>(config.app_int("width").value_or(20000)), ema.has_value());
   const int64_t eval_every = config.app_int("eval_every").value_or(0);
   const int64_t untie_after = config.app_int("untie_after").value_or(0);
   const std::string show = config.app_string("show").value_or("");
-  if (!show.empty() && !model.has(show)) config.refuse_app("show", "names no parameter: they are layer.K.weights");
+  const std::optional<pliant::ParameterId> shown = model.shards().find(show);
+  if (!show.empty() && !shown)
+    config.refuse_app("show",
+                      "names no parameter: they are layer.K.weights and, with [lr] ema, layer.K.weights.average");
   constexpr int64_t kSequences = 1000, kHeldOut = 100;
   std::vector<int32_t> lengths;
   for (int64_t id = 0; id < kSequences; ++id) lengths.push_back(length_of(id));
@@ -191,17 +221,22 @@ int main() try {
     });
     if (!computed || !step->commit()) continue;
     model.apply(step->learning_rate());
-    if (eval_every == 0 || steps % eval_every != 0) continue;
-    double loss = 0;
+    const bool evaluates = eval_every > 0 && steps % eval_every == 0;
+    if (!ema && !evaluates) continue;
+    double loss = 0, loss_of_averages = 0;
     float first = 0;
-    const bool evaluated = step->attempt([&] {
+    const bool done = step->attempt([&] {
+      if (ema) model.average(1 - std::pow(*ema, step->scaling().ema_power));
+      if (!evaluates) return;
       loss = model.evaluate(held_out);
-      if (!show.empty()) first = model.read(show).front();
+      if (ema) loss_of_averages = model.evaluate_averages(held_out);
+      if (shown) first = model.read(*shown).front();
     });
-    if (!evaluated || step->rank() != 0) continue;
-    std::printf("step %lld: held-out loss %.9g\n", static_cast<long long>(steps), loss);
-    if (!show.empty())
-      std::printf("step %lld: %s begins with %.9g\n", static_cast<long long>(steps), show.c_str(), first);
+    if (!done || !evaluates || step->rank() != 0) continue;
+    std::printf("step %lld: held-out loss %.9g", static_cast<long long>(steps), loss);
+    if (ema) std::printf(", of the averages %.9g", loss_of_averages);
+    std::printf("\n");
+    if (shown) std::printf("step %lld: %s begins with %.9g\n", static_cast<long long>(steps), show.c_str(), first);
   }
 } catch (const pliant::Error& error) {
   std::fprintf(stderr, "sharded_trainer: %s\n", error.message().c_str());

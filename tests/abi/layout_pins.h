@@ -412,7 +412,7 @@ PLIANT_PIN(pliant_model, module_stride, 40, 8)
 PLIANT_PIN(pliant_model, modules, 48, 8)
 PLIANT_PIN(pliant_model, budget, 56, 8)
 PLIANT_PIN(pliant_model, world_size, 64, 4)
-PLIANT_PIN(pliant_model, reserved_too, 68, 4)
+PLIANT_PIN(pliant_model, tiers, 68, 4)
 
 PLIANT_PIN_STRUCT(pliant_visit, 32)
 PLIANT_PIN(pliant_visit, struct_size, 0, 4)

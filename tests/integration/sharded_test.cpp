@@ -25,6 +25,26 @@ void unset_all(const std::map<std::string, std::string>& environment) {
   for (const auto& [name, value] : environment) ::unsetenv(name.c_str());
 }
 
+/// What rank 0 says of its steps, of a job with --show-logs.
+std::string lines_of(const Ended& ended) {
+  std::string lines;
+  std::istringstream all(ended.err);
+  for (std::string line; std::getline(all, line);) {
+    if (has(line, "rank 0| step ")) lines += line + "\n";
+  }
+  return lines;
+}
+
+/// The numbers that lines with `words` end with, in their order.
+std::vector<float> numbers_after(const std::string& lines, const std::string& words) {
+  std::vector<float> numbers;
+  for (size_t at = 0; (at = lines.find(words, at)) != std::string::npos;) {
+    at += words.size();
+    numbers.push_back(std::stof(lines.substr(at)));
+  }
+  return numbers;
+}
+
 }  // namespace
 
 TEST_CASE("the bits of a sharded job depend neither on the coordinator nor on the number of workers") {
@@ -101,14 +121,6 @@ TEST_CASE("a program that knows f32 only says so where the config asks for bf16"
 }
 
 TEST_CASE("evaluation between steps says the same and leaves training its bits, whoever trains with whatever") {
-  const auto lines_of = [](const Ended& ended) {
-    std::string lines;
-    std::istringstream all(ended.err);
-    for (std::string line; std::getline(all, line);) {
-      if (has(line, "rank 0| step ")) lines += line + "\n";
-    }
-    return lines;
-  };
   std::string evaluated;
   for (const int64_t workers : {1, 2, 3}) {
     for (const char* const coordinator : {"eager", "zero3"}) {
@@ -129,6 +141,87 @@ TEST_CASE("evaluation between steps says the same and leaves training its bits, 
   for (const char* const words :
        {"step 5: held-out loss 0.", "step 10: held-out loss 0.", "step 10: layer.2.weights begins with 0."}) {
     CHECK(has(evaluated, words));
+  }
+}
+
+TEST_CASE("the summary says how many passes followed the order that the coordinator had recorded") {
+  const auto passes_of = [](const std::vector<std::string>& sets) {
+    JobRunner job;
+    const Ended ended = job.run(sharded_job(2, sets));
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    return ended.summary.value("passes_of_a_rank", nlohmann::json());
+  };
+  const nlohmann::json steady = passes_of({});
+  const int64_t all = steady.at("all");
+  CHECK(all >= kShardedSteps);
+  CHECK(steady.at("followed") == all - 2);  // DeepSpeed's begins to record in the second
+  const nlohmann::json untied = passes_of({"app.untie_after=6"});
+  CHECK(untied.at("all") == all);
+  CHECK(untied.at("followed") < all - 2);
+  CHECK(untied.at("followed") > 0);
+  CHECK(passes_of({"coordinator.use=\"eager\""}).is_null());
+}
+
+TEST_CASE("averages of the weights follow them step by step, and leave training its bits") {
+  const auto near = [](double value) { return doctest::Approx(value).epsilon(1e-6); };
+  const auto said_by = [](const std::string& parameter, const std::vector<std::string>& more) {
+    JobRunner job;
+    std::vector<std::string> sets{"app.eval_every=1", fmt::format("app.show=\"{}\"", parameter)};
+    sets.insert(sets.end(), more.begin(), more.end());
+    std::vector<std::string> command = sharded_job(2, sets);
+    command.emplace_back("--show-logs");
+    const Ended ended = job.run(command);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    return lines_of(ended);
+  };
+  const std::string plain = said_by("layer.1.weights", {});
+  const std::string with = said_by("layer.1.weights", {"lr.ema=0.75"});
+  CHECK(numbers_after(with, "held-out loss ") == numbers_after(plain, "held-out loss "));
+  const std::vector<float> weights = numbers_after(with, "layer.1.weights begins with ");
+  const std::vector<float> averages =
+      numbers_after(said_by("layer.1.weights.average", {"lr.ema=0.75"}), "layer.1.weights.average begins with ");
+  REQUIRE(weights.size() == kShardedSteps);
+  REQUIRE(averages.size() == kShardedSteps);
+  for (size_t step = 1; step < weights.size(); ++step) {
+    CAPTURE(step);
+    CHECK(averages[step] == near(averages[step - 1] + 0.25F * (weights[step] - averages[step - 1])));
+    CHECK(averages[step] != near(weights[step]));
+  }
+  // Without memory they are the weights, and so are their losses.
+  const std::string copied = said_by("layer.1.weights.average", {"lr.ema=0"});
+  const std::vector<float> copies = numbers_after(copied, "layer.1.weights.average begins with ");
+  const std::vector<float> losses = numbers_after(plain, "held-out loss ");
+  const std::vector<float> losses_of_copies = numbers_after(copied, ", of the averages ");
+  REQUIRE(copies.size() == kShardedSteps);
+  REQUIRE(losses_of_copies.size() == kShardedSteps);
+  for (size_t step = 0; step < copies.size(); ++step) {
+    CAPTURE(step);
+    CHECK(copies[step] == near(weights[step]));
+    CHECK(losses_of_copies[step] == near(losses[step]));
+  }
+}
+
+TEST_CASE("averages of the weights have the same bits, whoever trains with whatever, dies or leaves") {
+  const std::vector<std::string> changes{"lr.ema=0.75", "app.eval_every=3"};
+  std::string expected;
+  for (const int64_t workers : {1, 3}) {
+    for (const char* const coordinator : {"eager", "zero3"}) {
+      CAPTURE(workers);
+      CAPTURE(coordinator);
+      std::vector<std::string> sets = changes;
+      sets.push_back(fmt::format("coordinator.use=\"{}\"", coordinator));
+      JobRunner job;
+      const std::string state = state_after(job, sharded_job(workers, sets));
+      if (expected.empty()) expected = state;
+      CHECK(state == expected);
+    }
+  }
+  for (const char* const injection : {"kill:rank=1,step=6,at=gather", "kill:rank=2,step=10", "leave:rank=0,step=6"}) {
+    CAPTURE(injection);
+    JobRunner job;
+    CHECK(state_after(job, disturbed(sharded_job(4, changes), {injection})) == expected);
   }
 }
 

@@ -54,6 +54,24 @@ TEST_CASE("a size that is not valid ends with 2, the nearest and what would make
   CHECK(has(outcome.err, "\n  help: --set 'elasticity.use = \"exact\"' makes it valid: global batch "));
 }
 
+TEST_CASE(
+    "a coordinator that needs a tier below the device is refused as the job is planned, where its option stands") {
+  const PlanFolder folder;
+  folder.write("v0.1", kOptions,
+               "[coordinator]\nuse = \"zero3\"\n[coordinator.zero3]\noffload_param_device = \"nvme\"\n");
+  const std::vector<std::vector<std::string>> commands{
+      {"plan", "pliant.toml"}, {"config", "check", "pliant.toml"}, {"run", "pliant.toml", "--", "/bin/true"}};
+  for (const std::vector<std::string>& command : commands) {
+    CAPTURE(command.front());
+    const Outcome outcome = run_pliant(folder, command);
+    CAPTURE(outcome.err);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out.empty());
+    CHECK(has(outcome.err, "pliant.toml:10:24: error: coordinator 'zero3': offload_param_device = \"nvme\" keeps"));
+  }
+  CHECK(folder.plan({"--set", "coordinator.zero3.offload_param_device=\"none\""}).exit_code == 0);
+}
+
 TEST_CASE("sizes that are not valid are named as ranges, efficiency and rate stand in the table") {
   const PlanFolder folder;
   folder.write("v0.1", kOptions, "[lr]\nuse = \"linear\"\nbase_lr = 0.001\nbase_batch = 840\nunit = \"rows\"\n");

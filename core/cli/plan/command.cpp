@@ -15,6 +15,7 @@
 #include "plan/study.hpp"
 #include "plan/views.hpp"
 #include "pliant/error.hpp"
+#include "pliant/sharded.hpp"
 
 namespace pliant::cli {
 
@@ -31,7 +32,9 @@ struct PlanArguments {
 Config open_config(const Invocation& invocation, const PlanArguments& arguments) {
   const Config read = Config::open(arguments.file, {}, invocation.overrides);
   ConfigNeeds needs{"elasticity"};
-  if (read.has("lr")) needs.insert("lr");
+  for (const char* const section : {"lr", "coordinator"}) {
+    if (read.has(section)) needs.insert(section);
+  }
   return Config::parse(detail::inside(read).opening.text, needs, invocation.overrides,
                        arguments.file);  // a pipe can be read but once
 }
@@ -107,6 +110,7 @@ int show_plan(const Invocation& invocation, PlanArguments arguments) {
   const Config config = open_config(invocation, arguments);
   if (arguments.nodes > 0) arguments.world_size = ranks_of_nodes(config, arguments.nodes);
   check_scheduler(config);
+  ShardedModel::check(config);
   if (!arguments.policies.empty()) {
     const std::vector<Compared> all = compare(config, arguments);
     if (!arguments.figure_file.empty()) write_figure(arguments.figure_file, all);

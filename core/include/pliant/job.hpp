@@ -101,6 +101,8 @@ struct JobSummary {
   double digest_seconds = 0;     ///< that this took, on the slowest rank each time
   ShardedMemory sharded_memory;  ///< bytes by kind, the most of any worker; zeros where the job is not sharded
   int64_t bytes_moved = 0;       ///< of a sharded state, from owner to owner while the job ran
+  int64_t passes = 0;  ///< over a sharded model, of the worker that made most; 0 where the coordinator keeps no trace
+  int64_t passes_followed = 0;  ///< of these: in the order that the coordinator had recorded, so that it fetched ahead
   int64_t total_steps = 0;
   int64_t resumed_from = -1;  ///< step of the snapshot; -1 = a fresh job
   int64_t global_batch = 0;

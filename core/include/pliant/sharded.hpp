@@ -43,6 +43,7 @@
 
 namespace pliant {
 
+class Config;
 class Session;
 
 /// Numbers of parameters and modules, from 0, in the order in which they were added.
@@ -102,6 +103,11 @@ class ShardedModel {
   ShardedModel(Session& session, std::vector<std::string> state);
   ~ShardedModel();
   ShardedModel(ShardedModel&&) noexcept;
+
+  /// Throws what Session::start throws for a coordinator that needs what no host has, such as a tier for shards, so
+  /// that it is known before a worker starts: kUnimplemented (exit 2) with the position of the option that wants it,
+  /// exit 3 where only its answers do, over a small model. Nothing when `config` was opened without "coordinator".
+  static void check(const Config& config);
 
   /// Before Session::start. Throw kInvalidArgument for names, shapes and numbers that are none.
   ParameterId add(ParameterSpec parameter);

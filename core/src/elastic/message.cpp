@@ -140,7 +140,7 @@ void fields(Message& m, Coder& f) {
     f("generation", m.generation), f("cut", m.cut), f("beside", m.beside);
   } else if constexpr (std::is_same_v<M, Finished>) {
     f("weights", m.memory.weights), f("state", m.memory.state), f("sums", m.memory.sums);
-    f("gathered_most", m.memory.gathered_most);
+    f("gathered_most", m.memory.gathered_most), f("passes", m.passes.all), f("passes_followed", m.passes.followed);
   } else if constexpr (std::is_same_v<M, Injected>) {
     f("id", m.id);
   } else if constexpr (std::is_same_v<M, Form>) {

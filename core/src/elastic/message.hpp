@@ -11,12 +11,13 @@
 #include "base/result.hpp"
 #include "pliant/balancer.hpp"
 #include "pliant/sharded.hpp"
+#include "sharded/traced_passes.hpp"
 
 namespace pliant::elastic {
 
 /// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
 /// the environment, and a worker that speaks another refuses to begin.
-inline constexpr int kProtocol = 6;
+inline constexpr int kProtocol = 7;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill or stop strikes.
@@ -138,9 +139,11 @@ struct PartWritten {
 struct Injected {
   int64_t id = 0;
 };
-/// The worker was told to stop and will exit. Of a sharded job: the bytes that it held, by kind; the rest zero.
+/// The worker was told to stop and will exit. Of a sharded job: the bytes that it held, by kind, and its passes; zeros
+/// otherwise.
 struct Finished {
   ShardedMemory memory{};
+  sharded::TracedPasses passes{};
 };
 
 using FromWorker = std::variant<Hello, Ready, CommIdMade, Joining, Copying, Formed, Holds, Reducing, Vote, Broken,

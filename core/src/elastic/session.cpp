@@ -259,7 +259,8 @@ Step* Session::next() {
     if (s.join()) {
       s.in_generation = true;
     } else {
-      s.channel.send(elastic::Finished{s.sharded != nullptr ? s.sharded->memory() : ShardedMemory{}});
+      s.channel.send(s.sharded != nullptr ? elastic::Finished{s.sharded->memory(), s.sharded->traced_passes()}
+                                          : elastic::Finished{});
       s.over = true;
     }
   }

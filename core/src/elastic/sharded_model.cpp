@@ -8,6 +8,7 @@
 
 #include "base/result.hpp"
 #include "elastic/session_state.hpp"
+#include "sharded/rehearsal.hpp"
 #include "sharded/runtime.hpp"
 #include "sharded/safetensors.hpp"
 
@@ -68,6 +69,10 @@ ShardedModel::~ShardedModel() {
   if (state_ && state_->session.sharded == &state_->runtime) state_->session.sharded = nullptr;
 }
 ShardedModel::ShardedModel(ShardedModel&&) noexcept = default;
+
+void ShardedModel::check(const Config& config) {
+  sharded::check_coordinator(config);
+}
 
 ParameterId ShardedModel::add(ParameterSpec parameter) {
   return ParameterId{state_->runtime.model.add(std::move(parameter))};

@@ -29,9 +29,11 @@ sdk::Visit visit_of(uint32_t module, Direction direction) {
 }  // namespace
 
 Coordinator::Coordinator(const Config& config)
-    : instance_(or_throw(config::instantiate(config, "coordinator"))),
+    : config_(config),
+      instance_(or_throw(config::instantiate(config, "coordinator"))),
       name_(config.use("coordinator")),
-      slots_(&instance_.table<pliant_coordinator>()) {
+      slots_(&instance_.table<pliant_coordinator>()),
+      counters_(instance_.extension<pliant_coordinator_counters>(PLIANT_COORDINATOR_COUNTERS)) {
   list_.struct_size = sizeof(list_);
 }
 
@@ -61,9 +63,18 @@ void Coordinator::set_model(const ModelTables& model, uint64_t budget, DType who
   room_.resize(8 * parameters.size() + 64);
   pliant_error error = plugin::fresh_error();
   const int32_t status = slots_->set_model(instance_.self(), &given, &error);
-  if (status != PLIANT_OK) throw plugin::to_error(instance_.plugin(), status, error);
+  if (status != PLIANT_OK) throw refused_model(status, error);
   rules_.emplace(given, sdk::CoordinatorNames{[&model](uint32_t number) { return model.parameter(number).name; },
                                               [&model](uint32_t number) { return model.modules()[number].name; }});
+}
+
+// That a tier is wanted is the config's doing.
+Error Coordinator::refused_model(int32_t status, const pliant_error& error) const {
+  Error made = plugin::to_error(instance_.plugin(), status, error);
+  if (made.status() == Status::kUnimplemented) {
+    made = Error(made.status(), made.message(), ExitCode::kUsage).about(made.options());
+  }
+  return config::at_option(config_, "coordinator", made);
 }
 
 void Coordinator::set_module_parameters(uint32_t module, const ModuleRow& row) {
@@ -115,7 +126,9 @@ std::span<const pliant_action> Coordinator::kept(std::span<const pliant_action> 
                     *wrong, name_),
         ExitCode::kUsage);
   }
-  throw Error(Status::kInternal, fmt::format("coordinator '{}' broke a rule: {}", name_, *wrong), ExitCode::kPlugin);
+  const bool needs_tier = rules_->broken() == sdk::CoordinatorRule::kTier;
+  throw Error(needs_tier ? Status::kUnimplemented : Status::kInternal,
+              fmt::format("coordinator '{}' broke a rule: {}", name_, *wrong), ExitCode::kPlugin);
 }
 
 std::span<const pliant_action> Coordinator::begin_pass(bool with_gradient) {
@@ -161,6 +174,14 @@ std::span<const pliant_action> Coordinator::end_step() {
   pliant_error error = plugin::fresh_error();
   const auto actions = answered(slots_->end_step(instance_.self(), &blank(), &error), error);
   return kept(actions, rules_->end_step(actions));
+}
+
+int32_t Coordinator::trace() const {
+  pliant_coordinator_counts counts{};
+  counts.struct_size = sizeof(counts);
+  pliant_error error = plugin::fresh_error();
+  const bool tells = counters_ != nullptr && counters_->read != nullptr;
+  return tells && counters_->read(instance_.self(), &counts, &error) == PLIANT_OK ? counts.trace : PLIANT_TRACE_NONE;
 }
 
 void Coordinator::give_up() noexcept {

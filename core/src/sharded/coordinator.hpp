@@ -11,6 +11,7 @@
 
 #include "pliant/abi/coordinator.h"
 #include "pliant/config.hpp"
+#include "pliant/error.hpp"
 #include "pliant/sdk/coordinator_rules.hpp"
 #include "plugin/plugin.hpp"
 #include "sharded/model_tables.hpp"
@@ -18,7 +19,8 @@
 namespace pliant::sharded {
 
 /// Answers are valid until the next call. All throw what the plugin reports, naming it, and kInternal (exit 3) for an
-/// answer that breaks a rule, naming the visit and the parameter. One thread at a time.
+/// answer that breaks a rule, naming the visit and the parameter; kUnimplemented where that needs a tier, which there
+/// is none of. One thread at a time.
 class Coordinator {
  public:
   /// `config` was opened with the need "coordinator".
@@ -26,7 +28,7 @@ class Coordinator {
 
   [[nodiscard]] const std::string& name() const { return name_; }
   /// `budget` in bytes, 0: none. `whole`: the type of whole parameters, kF32 or kBF16. Nothing is whole afterwards. The
-  /// model outlives this, or is given again.
+  /// model outlives this, or is given again. Throws kUnimplemented (exit 2) for options that need a tier.
   void set_model(const ModelTables& model, uint64_t budget, DType whole, int32_t world_size);
   void set_module_parameters(uint32_t module, const ModuleRow& row);
   [[nodiscard]] bool takes_costs() const { return slots_->set_costs != nullptr; }
@@ -45,6 +47,10 @@ class Coordinator {
   void give_up() noexcept;
   /// Gathered by what it answered, or on its way.
   [[nodiscard]] bool is_whole(uint32_t parameter) const { return rules_->is_whole(parameter); }
+  /// In this pass, by what it answered.
+  [[nodiscard]] bool is_reduced(uint32_t parameter) const { return rules_->is_reduced(parameter); }
+  /// PLIANT_TRACE_...; PLIANT_TRACE_NONE, too, where it has no counters.
+  [[nodiscard]] int32_t trace() const;
 
  private:
   using VisitSlot = int32_t (*)(void*, const pliant_visit*, pliant_action_list*, pliant_error*);
@@ -53,10 +59,13 @@ class Coordinator {
   std::span<const pliant_action> kept(std::span<const pliant_action> actions,
                                       const sdk::CoordinatorRules::Wrong& wrong) const;
   pliant_action_list& blank();
+  [[nodiscard]] Error refused_model(int32_t status, const pliant_error& error) const;
 
+  const Config config_;
   plugin::Instance instance_;
   std::string name_;
   const pliant_coordinator* slots_;
+  const pliant_coordinator_counters* counters_;  ///< NULL: it has none
   std::optional<sdk::CoordinatorRules> rules_;
   std::vector<pliant_action> room_;
   pliant_action_list list_{};

@@ -27,6 +27,7 @@
 #include "sharded/ownership.hpp"
 #include "sharded/shard_memory.hpp"
 #include "sharded/shard_sums.hpp"
+#include "sharded/traced_passes.hpp"
 #include "sharded/whole_memory.hpp"
 
 namespace pliant::sharded {
@@ -150,6 +151,7 @@ class Runtime {
   void abandon() noexcept;
 
   [[nodiscard]] ShardedMemory memory() const;
+  [[nodiscard]] TracedPasses traced_passes() const { return traced_passes_; }
 
  private:
   enum class Presence { kAway, kOnItsWay, kWhole };
@@ -277,6 +279,8 @@ class Runtime {
   std::vector<Visit> visits_;  ///< entered and not left
   std::vector<uint32_t> complete_;
   bool in_pass_ = false;
+  bool follows_trace_ = false;
+  TracedPasses traced_passes_;
   bool with_gradient_ = false;
   bool has_rows_ = false;
   bool pass_is_finite_ = true;

@@ -227,6 +227,10 @@ void Runtime::end_pass() {
     ++passes_;
   }
   in_pass_ = false;
+  const int32_t trace = coordinator_.trace();
+  if (trace == PLIANT_TRACE_NONE) return;
+  ++traced_passes_.all;
+  if (follows_trace_ && trace == PLIANT_TRACE_COMPLETE) ++traced_passes_.followed;
 }
 
 GradientFacts Runtime::finish_gradient(double scale) {

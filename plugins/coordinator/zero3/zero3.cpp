@@ -29,7 +29,7 @@ struct Zero3 {
     table
         .add("offload_param_device", &Zero3::offload_param_device,
              "Where shards lie between their uses: \"nvme\" has them loaded ahead of their gather. No tier of this "
-             "version can do that yet: the first visit that loads one is refused.")
+             "version can do that yet, so that it is refused before a job begins.")
         .choices({"none", "nvme"});
     table
         .add("offload_param_buffer_count", &Zero3::offload_param_buffer_count,
@@ -47,6 +47,7 @@ struct Zero3 {
   }
 
   void set_model(const sdk::Model& model) {
+    require_tier(model);
     refuse_budget(model);
     schedule_ =
         Cycle(Schedule(model, {.prefetch_bucket = prefetch_bucket_size,
@@ -57,6 +58,14 @@ struct Zero3 {
                                .strict = strict,
                                .swap_buffers = offload_param_device == "nvme" ? offload_param_buffer_count : -1}));
     reductions_ = Reductions(model.parameters, static_cast<uint64_t>(reduce_bucket_size));
+  }
+  void require_tier(const sdk::Model& model) const {
+    if (offload_param_device != "nvme" || model.tiers > 0) return;
+    throw sdk::Failure(
+        PLIANT_UNIMPLEMENTED,
+        "offload_param_device = \"nvme\" keeps shards on a tier below the device, and there is none that "
+        "can do this; leave it out",
+        "offload_param_device");
   }
   /// DeepSpeed counts elements, and its limits are soft.
   static void refuse_budget(const sdk::Model& model) {

@@ -134,6 +134,7 @@ void registered_refused(const Subject& subject) {
   refuses(pages.at(kOwnPage), 4 * kOwnPage, "memory that is registered already");
   refuses(pages.at(2 * kOwnPage), kOwnPage, "a part of registered memory");
   refuses(pages.at(), 2 * kOwnPage, "memory whose end is registered already");
+  refuses(pages.at(), 8 * kOwnPage, "memory whose middle is registered already");
   const Memory pinned(accelerator, kOwnPage, PLIANT_MEMORY_PINNED);
   refuses(pinned.at(), 64, "pinned memory that alloc gave");
 }

@@ -19,6 +19,8 @@ steps at 1, 2 and 4 workers: the most that a worker held, in proportional shares
 books; a + b / N is fitted to both. --moves: jobs of samples/sharded_trainer that a worker leaves or joins: the bytes of state that the
 job counted as sent, beside |N - M| / max(N, M) of it, which no way of sharing it evenly does without.
 
+What each round has found is told on stderr as it comes; the tables come at the end.
+
 The peer needs a Python with torch (Debian: python3-torch), which Pliant itself does not; without it it is left out.
 """
 import argparse
@@ -102,6 +104,15 @@ def tell(words):
     print(words, file=sys.stderr, flush=True)
 
 
+def tell_figures(**figures):
+    """What a round has found, at once: a run that is interrupted leaves it."""
+    tell("    " + ", ".join(f"{name.replace('_', ' ')} {figure}" for name, figure in figures.items()))
+
+
+def a_second(tokens):
+    return f"{tokens:,.0f} tokens/s"
+
+
 class Jobs:
     """Runs of `pliant run` whose ledgers are read and thrown away."""
 
@@ -167,6 +178,7 @@ def cost_of_one(jobs, rounds):
         check_same(said["losses"], losses, "the bare loop")
         bare.append(speed(said))
         fixed.append(jobs.tinylm(1, True)[0])
+        tell_figures(fast=a_second(fast[-1]), bare_loop=a_second(bare[-1]), deterministic=a_second(fixed[-1]))
     return {"bare": spread(bare), "fast": spread(fast), "deterministic": spread(fixed), "fast_to_bare": ratios(fast, bare),
             "deterministic_to_bare": ratios(fixed, bare), "deterministic_to_fast": ratios(fixed, fast)}
 
@@ -185,6 +197,7 @@ def cost_of_several(jobs, peer, rounds):
                 said = peer.train(workers)
                 check_near(said["losses"], losses, "DistributedDataParallel")
                 at["ddp"].append(speed(said))
+            tell_figures(**{how: a_second(found_[-1]) for how, found_ in at.items() if found_})
     rows = []
     for workers, at in found.items():
         row = {"workers": workers, "fast": spread(at["fast"]), "deterministic": spread(at["deterministic"]),
@@ -203,6 +216,7 @@ def cost_of_digests(jobs, rounds):
             tell(f"digests, {workers} workers, round {number + 1} of {rounds}...")
             compared.append(jobs.tinylm(workers, False, "run.digest_every=1")[0])
             not_compared.append(jobs.tinylm(workers, False, "run.digest_every=0")[0])
+            tell_figures(every_step=a_second(compared[-1]), never=a_second(not_compared[-1]))
         rows.append({"workers": workers, "every_step": spread(compared), "never": spread(not_compared),
                      "every_step_to_never": ratios(compared, not_compared)})
     return rows
@@ -224,6 +238,7 @@ def cost_of_shards(jobs, rounds):
                     reference = reference or losses
                     if deterministic:
                         check_same(losses, reference, f"the job with {how}")
+                tell_figures(**{how: a_second(found_[-1]) for how, found_ in speeds.items()})
             rows.append({"workers": workers, "deterministic": deterministic, **{how: spread(all_) for how, all_ in speeds.items()},
                          **{f"{how}_to_replicated": ratios(speeds[how], speeds["replicated"]) for how in COORDINATORS}})
     return rows
@@ -299,6 +314,7 @@ def memories(jobs):
         for workers in (1, 2, 4):
             tell(f"memory of 38 million weights, {workers} workers, {how}...")
             row["workers"].append({"workers": workers, **memory_of(jobs, workers, how)})
+            tell_figures(**{kind: f"{row['workers'][-1][kind] / (1 << 20):,.0f} MiB" for kind in ("pss", "books")})
         row.update({f"{kind}_fit": fit([(one["workers"], one[kind]) for one in row["workers"]]) for kind in ("pss", "books")})
         rows.append(row)
     return rows
@@ -324,6 +340,7 @@ def recoveries(jobs, kills):
                 if len(commits) != steps or summary["generations"] < 2:
                     raise Wrong(f"{kill} did not strike, or left {len(commits)} commits of {steps}")
                 lost.append(summary["seconds_lost"])
+                tell_figures(kill=number + 1, lost=f"{1e3 * lost[-1]:.2f} ms", usual_step=f"{1e3 * usual[-1]:.2f} ms")
             rows.append({"workers": workers, "on_loss": on_loss, "seconds_lost": spread(lost), "usual_step_s": spread(usual),
                          "within_goal": max(lost) <= GOAL_S})
     return rows
@@ -409,7 +426,7 @@ def measure(given, folder, document):
     if given.memory:
         document["memory"] = memories(jobs)
     if given.moves:
-        document["moves"] = moves.measured(jobs, folder, tell)
+        document["moves"] = moves.measured(jobs, folder, tell, tell_figures)
 
 
 def main():

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -94,8 +95,13 @@ class Runs(unittest.TestCase):
         with self.assertRaises(elasticity.Wrong):
             elasticity.check_same(json.loads(jobs.bare())["losses"], losses, "it")
 
-    def test_kills_are_counted_and_timed(self):
-        found = self.document("--recovery", "--kills", 2, "--workers", 2)
+    def test_kills_are_counted_and_timed_and_each_is_told_at_once(self):
+        done = bench("--recovery", "--kills", 2, "--workers", 2, "--json", folder=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        told = re.findall(r"^    kill (\d), lost ([\d.]+) ms, usual step [\d.]+ ms$", done.stderr, re.MULTILINE)
+        self.assertEqual([number for number, _ in told], ["1", "2", "1", "2"])
+        self.assertAlmostEqual(max(float(lost) for _, lost in told[:2]), 1e3 * found["recovery"][0]["seconds_lost"]["largest"], 1)
         self.assertEqual([(row["on_loss"], row["seconds_lost"]["n"]) for row in found["recovery"]], [("replace", 2), ("shrink", 2)])
         for row in found["recovery"]:
             self.assertGreater(row["seconds_lost"]["median"], 0)

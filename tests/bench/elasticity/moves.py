@@ -79,11 +79,12 @@ def finished(job, code):
     return lines_of(pathlib.Path(summary["directory"]).parent.parent), summary["bytes_moved"]
 
 
-def measured(jobs, folder, tell):
+def measured(jobs, folder, tell, tell_figures):
     rows = []
     for before, after in CHANGES:
         tell(f"bytes moved, {before} to {after} workers...")
         sent = after_leave(jobs, before) if after < before else after_join(jobs, folder, after)
+        tell_figures(sent=f"{sent:,} bytes", the_least=f"{least(before, after):,.0f}")
         rows.append({"before": before, "after": after, "state": STATE_BYTES, "sent": sent, "least": least(before, after),
                      "sent_to_least": sent / least(before, after)})
     return rows

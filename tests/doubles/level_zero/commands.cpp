@@ -1,5 +1,6 @@
 // Command lists of the software driver.
 #include <cstring>
+#include <utility>
 
 #include "objects.hpp"
 
@@ -21,6 +22,10 @@ std::optional<std::byte*> place(Context& context, Command& command, const void* 
   if (found != nullptr) {
     command.uses.push_back(found);
     return found->inside + (static_cast<const std::byte*>(pointer) - found->address);
+  }
+  if (auto pinned = find_pinned(pointer, bytes)) {
+    command.uses.push_back(std::move(pinned));
+    return const_cast<std::byte*>(static_cast<const std::byte*>(pointer));
   }
   if (context.shared_system && context.find(pointer, 0) == nullptr) {
     return const_cast<std::byte*>(static_cast<const std::byte*>(pointer));

@@ -16,8 +16,6 @@ namespace soft_ze {
 namespace {
 
 constexpr uint32_t kMostDevices = 8;
-int the_driver = 0;  // its address is the handle
-
 Device* device_at(uint32_t index) {
   static std::array<Device, kMostDevices> all{{{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}}};
   return &all[index];
@@ -28,7 +26,7 @@ ze_result_t ZE_APICALL init(ze_init_flags_t) {
 }
 
 ze_result_t ZE_APICALL driver_get(uint32_t* count, ze_driver_handle_t* drivers) {
-  if (drivers != nullptr && *count >= 1) drivers[0] = reinterpret_cast<ze_driver_handle_t>(&the_driver);
+  if (drivers != nullptr && *count >= 1) drivers[0] = the_driver();
   *count = 1;
   return ZE_RESULT_SUCCESS;
 }
@@ -126,12 +124,19 @@ ze_result_t ZE_APICALL context_create(ze_driver_handle_t, const ze_context_desc_
 ze_result_t ZE_APICALL context_destroy(ze_context_handle_t handle) {
   Context& context = of(handle);
   if (!context.allocations.empty()) violation("a context was destroyed before its memory was freed");
+  if (context.lost) --counts().lost;
   delete &context;
   --counts().contexts;
   return ZE_RESULT_SUCCESS;
 }
 
 }  // namespace
+
+ze_driver_handle_t the_driver() {
+  static int only = 0;  // its address is the handle
+  return reinterpret_cast<ze_driver_handle_t>(&only);
+}
+
 }  // namespace soft_ze
 
 using namespace soft_ze;
@@ -152,6 +157,7 @@ SOFT_ZE_EXPORT void pliant_soft_ze_report(pliant_soft_ze_counts* out) {
   out->appended = all.appended;
   out->pools_made = all.pools_made;
   out->events_made = all.events_made;
+  out->pinned = all.pinned;
   out->violations = all.violations;
   const std::lock_guard lock(all.mutex);
   std::snprintf(out->first_violation, sizeof(out->first_violation), "%s", all.first_violation.c_str());
@@ -170,6 +176,7 @@ SOFT_ZE_EXPORT ze_result_t ZE_APICALL zeGetDriverProcAddrTable(ze_api_version_t,
   table->pfnGetProperties = driver_get_properties;
   table->pfnGetIpcProperties = driver_get_ipc_properties;
   table->pfnGetExtensionProperties = driver_get_extension_properties;
+  table->pfnGetExtensionFunctionAddress = driver_get_extension_function_address;
   return ZE_RESULT_SUCCESS;
 }
 

@@ -56,6 +56,7 @@ ze_result_t List::append(Command command) {
   if (++context_.appended == context_.lose_device_at) {
     command.work = [this] {
       const std::lock_guard inner(context_.mutex);
+      if (!context_.lost) ++counts().lost;
       context_.lost = true;
       context_.changed.notify_all();
     };

@@ -31,13 +31,22 @@ inline ze_device_handle_t handle_of(Device* device) {
   return reinterpret_cast<ze_device_handle_t>(device);
 }
 
+/// The handle of the one driver that there is.
+ze_driver_handle_t the_driver();
+
 constexpr uint32_t kLargestGroup = 96;  ///< work items of a group
 constexpr uint32_t kMostGroups = 40;    ///< of one launch
 
 /// The events of a command; NULL handles are refused.
 bool take_events(Command& command, ze_event_handle_t signal, uint32_t count, ze_event_handle_t* waits);
-/// Where the driver finds a range: in an allocation, or in plain memory if it may. What is neither is refused.
+/// Where the driver finds a range: in an allocation, in memory of the program that it has pinned, or in plain memory if
+/// it may. What is none of these is refused.
 std::optional<std::byte*> place(Context& context, Command& command, const void* pointer, size_t bytes);
+
+// host_pointers.cpp
+ze_result_t ZE_APICALL driver_get_extension_function_address(ze_driver_handle_t, const char*, void**);
+/// What holds all of the range; NULL where nothing does.
+std::shared_ptr<Allocation> find_pinned(const void* pointer, uint64_t bytes);
 
 // memory.cpp
 ze_result_t ZE_APICALL mem_alloc_device(ze_context_handle_t, const ze_device_mem_alloc_desc_t*, size_t, size_t,

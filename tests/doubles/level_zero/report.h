@@ -14,6 +14,7 @@ typedef struct pliant_soft_ze_counts {
   int64_t appended;                                                   /* commands, ever */
   int64_t launched;                                                   /* kernels, ever */
   int64_t pools_made, events_made;                                    /* ever */
+  int64_t pinned;                                                     /* ranges of the program's memory, now */
   int64_t violations;                                                 /* of the rules of Level Zero, ever */
   char first_violation[200];
 } pliant_soft_ze_counts;

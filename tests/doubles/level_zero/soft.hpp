@@ -17,6 +17,8 @@
 //   PLIANT_SOFT_ZE_FAIL_MODULE     1: no module can be built
 //   PLIANT_SOFT_ZE_FAIL_LAUNCH_AT  launch of a kernel that is refused, counted from 1 in the process
 //   PLIANT_SOFT_ZE_EVENT_IPC       0: those of event pools are
+//   PLIANT_SOFT_ZE_IMPORT          0: it pins no memory of the program
+//   PLIANT_SOFT_ZE_FAIL_IMPORT_AT  pinning that fails for want of memory, counted from 1 in the process
 #pragma once
 
 #include <level_zero/ze_api.h>
@@ -48,6 +50,8 @@ struct Counts {
   std::atomic<int64_t> contexts{0}, allocations{0}, imports{0}, lists{0}, event_pools{0}, events{0};
   std::atomic<int64_t> modules{0}, kernels{0}, build_logs{0}, launched{0};
   std::atomic<int64_t> appended{0}, pools_made{0}, events_made{0}, violations{0};
+  std::atomic<int64_t> pinned{0}, pinned_ever{0};  ///< ranges of the program's memory
+  std::atomic<int64_t> lost{0};                    ///< contexts whose device is lost
   std::mutex mutex;
   std::string first_violation;
 };
@@ -71,7 +75,7 @@ struct Allocation : soft::TwiceMapped {
   uint64_t id = 0;
   ze_memory_type_t type = ZE_MEMORY_TYPE_UNKNOWN;
   Device* device = nullptr;
-  int64_t in_use = 0;  ///< commands that have not run
+  std::atomic<int64_t> in_use{0};  ///< commands that have not run, of all contexts
 };
 
 struct Event;

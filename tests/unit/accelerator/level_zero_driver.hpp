@@ -50,6 +50,7 @@ inline void check_software_driver_is_clean() {
   CHECK(counts.contexts == 0);
   CHECK(counts.allocations == 0);
   CHECK(counts.imports == 0);
+  CHECK(counts.pinned == 0);
   CHECK(counts.lists == 0);
   CHECK(counts.modules == 0);
   CHECK(counts.kernels == 0);

@@ -1,7 +1,8 @@
 // What only Level Zero has: faults of driver and device, many devices, instances; on the software driver.
 #include <array>
 #include <atomic>
-#include <memory>
+#include <utility>
+#include <vector>
 
 #include "level_zero_device.hpp"
 
@@ -185,32 +186,164 @@ TEST_CASE("where the driver reaches plain memory, copies of it go straight to th
   CHECK(to == from);
 }
 
-TEST_CASE("instances of one process do not know of each other") {
-  auto first = std::make_unique<SoftwareLevelZero>();
-  void* pointer = nullptr;
-  REQUIRE(first->alloc(4096, &pointer).ok());
-  {
-    use_software_driver();
-    pliant_error error{};
-    error.struct_size = sizeof(error);
-    void* library = ::dlopen(kLevelZeroFile, RTLD_NOW | RTLD_LOCAL);
-    REQUIRE(library != nullptr);
-    const auto entry = reinterpret_cast<pliant_plugin_entry>(::dlsym(library, PLIANT_PLUGIN_ENTRY_SYMBOL));
-    const pliant_plugin* record = entry();
+namespace {
+
+pliant_error blank_error() {
+  pliant_error made{};
+  made.struct_size = sizeof(made);
+  return made;
+}
+
+/// One more of the plugin in this process.
+class OtherInstance {
+ public:
+  OtherInstance() : library_(::dlopen(kLevelZeroFile, RTLD_NOW | RTLD_LOCAL)) {
+    REQUIRE(library_ != nullptr);
+    const auto entry = reinterpret_cast<pliant_plugin_entry>(::dlsym(library_, PLIANT_PLUGIN_ENTRY_SYMBOL));
+    record_ = entry();
     std::vector<pliant_value> values;
-    for (uint32_t i = 0; i < record->option_count; ++i) values.push_back(*record->options[i].default_value);
-    const pliant_option_values view{sizeof(view), record->option_count, sizeof(pliant_value), values.data()};
-    void* second = nullptr;
-    REQUIRE(record->create(nullptr, &view, &second, &error) == PLIANT_OK);
-    const auto& slots = *static_cast<const pliant_accelerator*>(record->vtable);
+    for (uint32_t i = 0; i < record_->option_count; ++i) values.push_back(*record_->options[i].default_value);
+    const pliant_option_values view{sizeof(view), record_->option_count, sizeof(pliant_value), values.data()};
+    pliant_error error = blank_error();
+    REQUIRE(record_->create(nullptr, &view, &self_, &error) == PLIANT_OK);
+  }
+  ~OtherInstance() {
+    record_->destroy(self_);
+    ::dlclose(library_);
+  }
+  OtherInstance(const OtherInstance&) = delete;
+  OtherInstance& operator=(const OtherInstance&) = delete;
+  [[nodiscard]] const pliant_accelerator& slots() const {
+    return *static_cast<const pliant_accelerator*>(record_->vtable);
+  }
+  [[nodiscard]] void* self() const { return self_; }
+
+ private:
+  void* library_;
+  const pliant_plugin* record_ = nullptr;
+  void* self_ = nullptr;
+};
+
+/// Pages of the program.
+struct OwnMemory {
+  [[nodiscard]] Outcome pin(const SoftwareLevelZero& device, size_t at, uint64_t size) {
+    return device.call(&Slots::register_host, static_cast<void*>(&bytes[at]), size);
+  }
+  void unpin(const SoftwareLevelZero& device, size_t at) { device.slots().unregister_host(device.self(), &bytes[at]); }
+  std::array<std::byte, 4 * 4096> bytes{};
+};
+
+int64_t pinned_ranges() {
+  return software_driver_counts().pinned;
+}
+
+}  // namespace
+
+TEST_CASE("memory that the program registers is pinned by the driver, whose refusals are told and leave it as it was") {
+  OwnMemory own;
+  {
+    const Setting fail("PLIANT_SOFT_ZE_FAIL_IMPORT_AT", "2");
+    const SoftwareLevelZero device;
+    CHECK(own.pin(device, 0, 100).text() == "0: ");
+    const Outcome failed = own.pin(device, 4096, 4096);
+    CHECK(failed.status == PLIANT_RESOURCE_EXHAUSTED);
+    CHECK(contains(failed.message, "zexDriverImportExternalPointer: ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY"));
+    CHECK(own.pin(device, 4096, 4096).ok());
+    CHECK(own.pin(device, 200, 8).ok());  // a page may have several
+    CHECK(pinned_ranges() == 3);
+    // What the plugin registered it does not free as if it had allocated it.
+    device.slots().free(device.self(), 0, PLIANT_MEMORY_PINNED, own.bytes.data());
+    CHECK(own.pin(device, 0, 100).status == PLIANT_INVALID_ARGUMENT);
+    own.unpin(device, 0);
+    own.unpin(device, 1);
+    CHECK(own.pin(device, 0, 8192).status == PLIANT_INVALID_ARGUMENT);
+    CHECK(own.pin(device, 100, 4096 * 3).status == PLIANT_INVALID_ARGUMENT);  // others lie in its middle
+    own.unpin(device, 200);
+    own.unpin(device, 4096);
+    CHECK(pinned_ranges() == 0);
+    CHECK(own.pin(device, 0, 8192).ok());  // what is left registered goes with the instance
+  }
+  check_software_driver_is_clean();
+}
+
+TEST_CASE("copies of registered memory go straight to the device, from where it begins and from its middle") {
+  OwnMemory own;
+  const SoftwareLevelZero device;
+  REQUIRE(own.pin(device, 100, 8000).ok());
+  void* there = nullptr;
+  REQUIRE(device.alloc(8000, &there).ok());
+  for (size_t i = 0; i < 8000; ++i) own.bytes[100 + i] = static_cast<std::byte>(i % 251);
+  {
+    const Stream stream(device);
+    REQUIRE(stream.synchronize().ok());
+    const int64_t before = software_driver_counts().appended;
+    REQUIRE(device.call(&Slots::copy_async, there, &own.bytes[100], 8000, stream).ok());
+    CHECK(software_driver_counts().appended == before + 1);
+    REQUIRE(device.call(&Slots::copy_async, &own.bytes[500], there, 1000, stream).ok());
+    REQUIRE(stream.synchronize().ok());
+    CHECK(own.bytes[500 + 999] == static_cast<std::byte>(999 % 251));
+    CHECK(own.bytes[500 + 1000] == static_cast<std::byte>(1400 % 251));
+    const Outcome leaves = device.call(&Slots::copy_async, there, &own.bytes[101], 8000, stream);
+    CHECK(leaves.status == PLIANT_INVALID_ARGUMENT);
+  }
+  device.free(there);
+  own.unpin(device, 100);
+}
+
+TEST_CASE("what somebody else in the process has pinned is left to him") {
+  OwnMemory own;
+  const SoftwareLevelZero device;
+  {
+    const OtherInstance other;
+    pliant_error error = blank_error();
+    REQUIRE(other.slots().register_host(other.self(), own.bytes.data(), 4096, &error) == PLIANT_OK);
+    using Range = std::pair<size_t, uint64_t>;
+    for (const auto& [at, size] : {Range(0, 4096), Range(100, 8), Range(4000, 4096)}) {
+      const Outcome refused = own.pin(device, at, size);
+      CHECK(refused.status == PLIANT_UNIMPLEMENTED);
+      CHECK(contains(refused.message, "somebody else in this process"));
+    }
+    own.unpin(device, 0);
+    CHECK(pinned_ranges() == 1);
+  }
+  CHECK(pinned_ranges() == 0);
+  CHECK(own.pin(device, 0, 4096).ok());
+}
+
+TEST_CASE("a driver that pins no memory of the program is told apart from one that can") {
+  const Setting none("PLIANT_SOFT_ZE_IMPORT", "0");
+  OwnMemory own;
+  const SoftwareLevelZero device;
+  const Outcome refused = own.pin(device, 0, 100);
+  CHECK(refused.status == PLIANT_UNIMPLEMENTED);
+  CHECK(contains(refused.message, "it lacks zexDriverImportExternalPointer"));
+}
+
+// The loader reads the variable when a process first asks it: by itself, as ctest runs it, this case is the first.
+TEST_CASE("the driver's own functions get the driver's own handle where the loader hands out others") {
+  const Setting intercept("ZE_ENABLE_LOADER_INTERCEPT", "1");
+  OwnMemory own;
+  {
+    const SoftwareLevelZero device;
+    CHECK(own.pin(device, 0, 100).text() == "0: ");
+    own.unpin(device, 0);
+  }
+  check_software_driver_is_clean();
+}
+
+TEST_CASE("instances of one process do not know of each other") {
+  const SoftwareLevelZero first;
+  void* pointer = nullptr;
+  REQUIRE(first.alloc(4096, &pointer).ok());
+  {
+    const OtherInstance second;
+    pliant_error error = blank_error();
     uint64_t free_bytes = 0;
     uint64_t total = 0;
-    CHECK(slots.memory_info(second, 0, &free_bytes, &total, &error) == PLIANT_OK);
+    CHECK(second.slots().memory_info(second.self(), 0, &free_bytes, &total, &error) == PLIANT_OK);
     CHECK(free_bytes == total);
-    slots.free(second, 0, PLIANT_MEMORY_DEVICE, pointer);  // not its own: left alone
-    record->destroy(second);
-    ::dlclose(library);
+    second.slots().free(second.self(), 0, PLIANT_MEMORY_DEVICE, pointer);  // not its own: left alone
   }
   CHECK(software_driver_counts().allocations == 1);
-  first->free(pointer);
+  first.free(pointer);
 }

@@ -49,6 +49,18 @@ struct Driver {
 
 }  // namespace
 
+TEST_CASE("a range has a part in the book where its begin, its end or its middle lies in a block") {
+  Driver driver;
+  driver.add(driver.block(100), 1000);
+  const auto has = [&driver](size_t at, uint64_t bytes) { return driver.book.has_part_of(&driver.memory[at], bytes); };
+  CHECK(has(1000, 100));
+  CHECK(has(1099, 500));
+  CHECK(has(900, 101));
+  CHECK(has(900, 500));
+  CHECK_FALSE(has(900, 100));
+  CHECK_FALSE(has(1100, 100));
+}
+
 TEST_CASE("what a limit does not leave is refused with what is left, and the driver is not asked") {
   Driver driver;
   driver.book.set_limit(600);

@@ -65,6 +65,7 @@ Program::Program(const std::string& name, const nlohmann::json& options, sdk::Mo
   given.module_stride = sizeof(pliant_module_row);
   given.modules = modules.data();
   given.world_size = model_.world_size;
+  given.tiers = model_.tiers;
   expect(coordinator_.table<pliant_coordinator>().set_model(coordinator_.self(), &given, &error_));
 }
 

@@ -3,6 +3,9 @@
 // loop before it, and of the end of __all_gather_params_.
 #include <doctest/doctest.h>
 
+#include <utility>
+
+#include "pliant/error.hpp"
 #include "program.hpp"
 
 using namespace pliant;
@@ -10,12 +13,13 @@ using namespace pliant::test;
 
 namespace {
 
-Program on_nvme(int64_t buffers, int64_t bucket, const sdk::Model& model, bool strict = false) {
+Program on_nvme(int64_t buffers, int64_t bucket, sdk::Model model, bool strict = false) {
   nlohmann::json options = zero3_options(strict);
   options["prefetch_bucket_size"] = bucket;
   options["offload_param_device"] = "nvme";
   options["offload_param_buffer_count"] = buffers;
-  return {"zero3", options, model};
+  model.tiers = 1;
+  return {"zero3", options, std::move(model)};
 }
 
 }  // namespace
@@ -27,6 +31,19 @@ TEST_CASE("without a tier nothing is loaded") {
   program.pass({1, 2});
   program.begin_pass();
   CHECK(program.enter(0) == Words{"prefetch 0", "prefetch 1"});
+}
+
+TEST_CASE("a host without a tier is told so before any visit, by the option that wants one") {
+  nlohmann::json options = zero3_options(false);
+  options["offload_param_device"] = "nvme";
+  try {
+    const Program program("zero3", options, layered({{10}, {10}}));
+    FAIL("it takes a model whose shards lie nowhere");
+  } catch (const Error& error) {
+    CHECK(error.status() == Status::kUnimplemented);
+    CHECK(error.options() == "offload_param_device");
+    CHECK(error.message().find("offload_param_device = \"nvme\"") != std::string::npos);
+  }
 }
 
 TEST_CASE("a shard on the tier is loaded before the gather that a visit needs") {

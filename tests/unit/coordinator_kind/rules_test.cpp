@@ -78,6 +78,16 @@ TEST_CASE("an action of no kind, about no parameter of the model or with unknown
                                           about(PLIANT_ACTION_BOUND_WAITS, PLIANT_NO_PARAMETER)}));
 }
 
+TEST_CASE("a shard is moved to and from a tier that there is, and no other") {
+  Model model = family();
+  model.tiers = 1;
+  CoordinatorRules rules(model);
+  const auto moves = [](uint32_t kind, uint64_t tier) { return List{{kind, 0, 0, 0, tier}}; };
+  CHECK_FALSE(rules.begin_pass(true, moves(PLIANT_ACTION_LOAD, 0)));
+  CHECK_FALSE(rules.begin_pass(true, moves(PLIANT_ACTION_STORE, 0)));
+  check(rules, rules.begin_pass(true, moves(PLIANT_ACTION_STORE, 1)), Rule::kTier, "tier 1, and there is no such tier");
+}
+
 TEST_CASE("a module is not entered before all that it uses is gathered and waited for") {
   CoordinatorRules rules(family());
   REQUIRE_FALSE(rules.begin_pass(true, {}));

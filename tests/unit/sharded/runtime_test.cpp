@@ -14,6 +14,7 @@
 #include "elastic/piecewise_norm.hpp"
 #include "elastic/reduction.hpp"
 #include "pliant/optimizer.hpp"
+#include "sharded/rehearsal.hpp"
 #include "unit/elastic/device_machines.hpp"
 
 namespace pliant::sharded {
@@ -538,7 +539,6 @@ TEST_CASE(
       {"wait-forgotten", "entering layer forward, the module uses p1, which nothing has waited for"},
       {"external-unseen", "entering head forward, the module uses p0, which is not gathered"},
       {"kind-unknown", "the model has no parameter 1000001"},
-      {"tier-assumed", "it moves p1 to or from tier 1, and there is no tier"},
       {"place-odd", "it places p1 at byte 8200, which is no multiple of 256"},
       {"releases-twice", "at the end of a step, action 0: it releases p0, which is not gathered"},
       {"reduces-twice", "leaving head backward, action 2: it reduces the gradient of p0 for the second time"},
@@ -587,6 +587,30 @@ TEST_CASE(
       runtime.leave_group();
     });
   }
+}
+
+TEST_CASE("a coordinator that moves shards to or from a tier is refused before any pass, and at plan time") {
+  const Accelerator accelerator = test::open_host();
+  const auto config_of = [](const std::string& fault) {
+    return config_with("broken", true, fmt::format("[coordinator.broken]\nfault = \"{}\"", fault));
+  };
+  Stream program(accelerator, 0);
+  Stream exchange(accelerator, 0);
+  Runtime runtime(config_of("tier-assumed"), accelerator, 0, program, exchange, {});
+  CHECK(has(refusal([&] { const Toy toy(runtime); }),
+            "entering embed forward, action 0: it moves p0 to or from tier 1, and there is no tier"));
+  CHECK(has(refusal([&] { check_coordinator(config_of("tier-assumed")); }),
+            "coordinator 'broken' broke a rule: entering layer.0 forward, action 0: it moves layer.0.weight to or from "
+            "tier 1, and there is no tier"));
+  // What else is wrong with one shows in the order of the program.
+  for (const char* const fault : {"none", "wait-forgotten", "reduces-twice"}) {
+    CAPTURE(fault);
+    CHECK(refusal([&] { check_coordinator(config_of(fault)); }) == "nothing was thrown");
+  }
+  CHECK(has(refusal([] {
+              check_coordinator(config_with("zero3", true, "[coordinator.zero3]\noffload_param_device = \"nvme\""));
+            }),
+            "pliant.toml:9:24: error: coordinator 'zero3': offload_param_device = \"nvme\" keeps shards on a tier"));
 }
 
 TEST_CASE("whole parameters lie where the coordinator places them, and what comes and goes lies elsewhere") {

@@ -661,6 +661,10 @@ std::vector<InjectedKill> Agent::unstruck() const {
 int64_t Agent::digests() const {
   return state_->group ? state_->group->digests() : 0;
 }
+sharded::TracedPasses Agent::traced_passes() const {
+  return state_->group ? state_->group->traced_passes() : sharded::TracedPasses{};
+}
+
 ShardedMemory Agent::sharded_memory() const {
   return state_->group ? state_->group->memory() : ShardedMemory{};
 }

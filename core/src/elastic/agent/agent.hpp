@@ -55,6 +55,7 @@ class Agent {
   [[nodiscard]] int64_t digests() const;
   [[nodiscard]] double digest_seconds() const;
   [[nodiscard]] ShardedMemory sharded_memory() const;
+  [[nodiscard]] sharded::TracedPasses traced_passes() const;
   [[nodiscard]] int64_t bytes_moved() const;
   /// Injected kills that were not carried out.
   [[nodiscard]] std::vector<InjectedKill> unstruck() const;

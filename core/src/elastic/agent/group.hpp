@@ -140,6 +140,8 @@ class Group {
   [[nodiscard]] double digest_seconds() const { return digest_seconds_; }
   /// Of a sharded job: the most that a worker held, by kind, as far as workers have ended and said so.
   [[nodiscard]] const ShardedMemory& memory() const { return memory_; }
+  /// Of the worker that made most.
+  [[nodiscard]] const sharded::TracedPasses& traced_passes() const { return traced_passes_; }
   /// Of a sharded job: bytes of the state that ranks sent to those that own it now.
   [[nodiscard]] int64_t bytes_moved() const { return bytes_moved_; }
   /// Injected kills that were not carried out.
@@ -389,6 +391,7 @@ class Group {
   int64_t digests_ = 0;
   double digest_seconds_ = 0;
   ShardedMemory memory_;
+  sharded::TracedPasses traced_passes_;
   std::optional<uint64_t> last_state_;  ///< digest of the state after the last step, once it is compared
   bool disputed_ = false;               ///< ranks hold different states and nobody can tell whose is right
   struct Break {

@@ -116,6 +116,7 @@ elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
   order.command.front() = or_throw(elastic::find_program(order.command.front()));
   LearningRate::check(config);
   (void)Balancer(config);  // what it has against its options stops the job here, not in every worker
+  ShardedModel::check(config);
   Pinned pinned = pin_plan(config);
   order.micro_batch_of = std::move(pinned.micro_batch_of);
   order.other_batch_of = std::move(pinned.other_batch_of);
@@ -294,6 +295,8 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   summary.digests = agent.digests();
   summary.digest_seconds = agent.digest_seconds();
   summary.sharded_memory = agent.sharded_memory();
+  summary.passes = agent.traced_passes().all;
+  summary.passes_followed = agent.traced_passes().followed;
   summary.bytes_moved = agent.bytes_moved();
   summary.steps_this_run = agent.pace().steps();
   if (agent.ledger() && agent.batches() != nullptr) {

@@ -67,7 +67,9 @@ typedef struct pliant_model {
   const pliant_module_row* modules;
   uint64_t budget; /* bytes that whole parameters may take at once; 0: no limit */
   int32_t world_size;
-  uint32_t reserved_too;
+  /* That LOAD and STORE may name, from 0 on. 0: the host has none and refuses both; a coordinator whose options ask for
+   * one refuses the model with PLIANT_UNIMPLEMENTED and names the option. */
+  uint32_t tiers;
 } pliant_model;
 
 enum {
@@ -98,7 +100,7 @@ enum {
   PLIANT_ACTION_WAIT = 2,       /* work of the visit must not begin before it is whole */
   PLIANT_ACTION_RELEASE = 3,    /* its memory is free once the work enqueued so far is done */
   PLIANT_ACTION_REDUCE = 4,     /* its gradient, which is complete, leaves for its owners; groups as above */
-  PLIANT_ACTION_LOAD = 5,       /* bring the rank's shard from the tier `place` to the device */
+  PLIANT_ACTION_LOAD = 5,       /* bring the rank's shard from the tier `place` to the device: pliant_model::tiers */
   PLIANT_ACTION_STORE = 6,      /* and the other way round */
   PLIANT_ACTION_DROP_TRACE = 7, /* says that what was learnt of the order is thrown away; for the log. No parameter */
   PLIANT_ACTION_BOUND_WAITS =
@@ -160,7 +162,8 @@ typedef struct pliant_coordinator {
   int32_t (*drop_trace)(void* self, pliant_action_list* list, pliant_error* error);
 } pliant_coordinator;
 
-/* Extension of a coordinator: what it counts, for reports and for comparing it with others. */
+/* Extension of a coordinator: what it counts. Hosts read `trace` as passes begin and end, for the summary of a job; the
+ * rest is for comparing it with others. */
 #define PLIANT_COORDINATOR_COUNTERS "pliant.coordinator_counters/0"
 
 typedef struct pliant_coordinator_counts {

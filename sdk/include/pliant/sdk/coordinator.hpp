@@ -50,6 +50,7 @@ struct Model {
   std::vector<Module> modules;
   uint64_t budget = 0;  ///< bytes that whole parameters may take at once; 0: no limit
   int32_t world_size = 1;
+  uint32_t tiers = 0;  ///< that load and store may name; 0: neither is carried out
 
   /// The parameters that must be whole while `module` is entered, ascending, each once: its own and external ones; of a
   /// leaf those of all modules below it, too.
@@ -202,6 +203,7 @@ inline Model model_of(const pliant_model& given) {
   Model made;
   made.budget = known.budget;
   made.world_size = known.world_size;
+  made.tiers = known.tiers;
   const auto* parameters = reinterpret_cast<const std::byte*>(known.parameters);
   for (uint64_t i = 0; i < known.parameter_count; ++i) {
     pliant_parameter_row row{};

@@ -30,7 +30,7 @@ enum class CoordinatorRule {
   kGroup,    ///< a collective whose actions do not stand side by side
   kPlace,    ///< in the arena
   kBudget,   ///< more bytes are whole than there may be
-  kTier,     ///< a load or a store, and there is no tier
+  kTier,     ///< a load or a store, and there is no such tier
   kStepEnd   ///< something stays whole
 };
 
@@ -213,8 +213,10 @@ class CoordinatorRules {
       case PLIANT_ACTION_REDUCE:
         return reduced(action, before, one);
       default:
+        if (action.place < model_.tiers) return std::nullopt;
         return broken(Rule::kTier, "it moves " + name(action.parameter) + " to or from tier " +
-                                       std::to_string(action.place) + ", and there is no tier");
+                                       std::to_string(action.place) + ", and there is no " +
+                                       (model_.tiers == 0 ? "tier" : "such tier"));
     }
   }
 

@@ -1,0 +1,101 @@
+#include "sharded/rehearsal.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "config/instances.hpp"
+#include "pliant/error.hpp"
+#include "sharded/coordinator.hpp"
+
+namespace pliant::sharded {
+namespace {
+
+constexpr int kRehearsedSteps = 3;
+
+/// A program that computes nothing.
+class Rehearsal {
+ public:
+  Rehearsal(Coordinator& coordinator, const ModelTables& model)
+      : coordinator_(coordinator), model_(model), uses_(model.parameters().size()) {}
+
+  void step() {
+    coordinator_.begin_pass(true);
+    forward(0);
+    backward(0);
+    coordinator_.end_pass();
+    coordinator_.end_step();
+  }
+
+ private:
+  void forward(uint32_t number) {
+    const ModuleRow& module = model_.modules()[number];
+    coordinator_.enter(number, Direction::kForward);
+    for (const uint32_t parameter : module.used) ++uses_[parameter];
+    if (!module.leaf) {
+      for (const uint32_t child : module.children) forward(child);
+    }
+    coordinator_.leave(number, Direction::kForward, {});
+  }
+
+  void backward(uint32_t number) {
+    const ModuleRow& module = model_.modules()[number];
+    coordinator_.enter(number, Direction::kBackward);
+    if (!module.leaf) {
+      for (auto child = module.children.rbegin(); child != module.children.rend(); ++child) backward(*child);
+    }
+    for (const uint32_t parameter : module.used) {
+      if (--uses_[parameter] == 0 && !model_.parameter(parameter).frozen) complete_.push_back(parameter);
+    }
+    std::sort(complete_.begin(), complete_.end());
+    coordinator_.leave(number, Direction::kBackward, complete_);
+    std::erase_if(complete_, [this](uint32_t parameter) { return coordinator_.is_reduced(parameter); });
+  }
+
+  Coordinator& coordinator_;
+  const ModelTables& model_;
+  std::vector<uint32_t> uses_;      ///< by parameter: forward visits of the pass without their backward
+  std::vector<uint32_t> complete_;  ///< and not reduced
+};
+
+ModelTables three_layers() {
+  ModelTables model;
+  model.add(ModuleSpec{.name = "model", .parent = std::nullopt, .own = {}, .external = {}});
+  for (int layer = 0; layer < 3; ++layer) {
+    ModuleSpec module{.name = fmt::format("layer.{}", layer), .parent = ModuleId{0}, .own = {}, .external = {}};
+    for (const char* const name : {"weight", "bias"}) {
+      ParameterSpec parameter;
+      parameter.name = fmt::format("layer.{}.{}", layer, name);
+      parameter.shape = {1024};
+      parameter.initialise = [](std::span<float>) {};
+      module.own.push_back(ParameterId{model.add(std::move(parameter))});
+    }
+    model.add(std::move(module));
+  }
+  model.close();
+  return model;
+}
+
+}  // namespace
+
+void rehearse(const Config& config, const ModelTables& model, uint64_t budget, DType whole, int32_t world_size) {
+  Coordinator coordinator(config);
+  try {
+    coordinator.set_model(model, budget, whole, world_size);
+    Rehearsal rehearsal(coordinator, model);
+    for (int step = 0; step < kRehearsedSteps; ++step) rehearsal.step();
+  } catch (const Error& error) {
+    if (error.status() == Status::kUnimplemented) throw;
+  }
+}
+
+void check_coordinator(const Config& config) {
+  if (!config::is_open(config, "coordinator")) return;
+  rehearse(config, three_layers(), 0, DType::kF32, static_cast<int32_t>(config.run().workers));
+}
+
+}  // namespace pliant::sharded

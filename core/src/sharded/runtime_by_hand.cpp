@@ -1,0 +1,82 @@
+// Runtime: what the program does by hand, outside of passes: fetches and releases, reads and writes.
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <utility>
+
+#include "pliant/error.hpp"
+#include "sharded/runtime.hpp"
+
+namespace pliant::sharded {
+
+void Runtime::prefetch(uint32_t parameter) {
+  require_group();
+  Held& one = held_[parameter];
+  if (in_pass_) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("{} is fetched by hand inside a pass; enter a module that uses it", name(parameter)));
+  }
+  if (!is_sound_) give_model();  // a pass was given up
+  if (one.presence == Presence::kAway) {
+    const pliant_action action{PLIANT_ACTION_GATHER, parameter, 1, 0, PLIANT_ANY_PLACE};
+    gather(std::span(&action, 1));
+  }
+  one.by_hand = true;
+  one.was_let_go = false;
+}
+
+void Runtime::fetch(uint32_t parameter) {
+  prefetch(parameter);
+  wait(parameter);
+}
+
+void Runtime::write(uint32_t parameter, std::span<const float> values) {
+  require_group();
+  require_no_pass();
+  if (may_update_) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("{} is written between a commit and its update; write it after update", name(parameter)));
+  }
+  if (held_[parameter].by_hand) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("{} is written while it is fetched by hand; call release first", name(parameter)));
+  }
+  if (held_[parameter].presence != Presence::kAway) {  // what is whole somewhere would stay as it was
+    if (!is_sound_) give_model();
+    follow([&] { return coordinator_.end_step(); });
+  }
+  exchange_stream_.synchronize();  // others read what this rank owns
+  const int64_t step = shards_.step();
+  const ParameterRow& row = model.parameter(parameter);
+  ShardArray& weights = shards_.array(0);
+  weights.begin_change();
+  for (const ShardPiece& piece : owners_[parameter].own) {
+    program_.copy(weights.values() + piece.shard_offset,
+                  values.data() + (piece.range.first - static_cast<int64_t>(row.offset)),
+                  static_cast<uint64_t>(piece.range.count) * sizeof(float));
+  }
+  program_.synchronize();
+  weights.end_change(step);
+  is_cast_ = false;
+}
+
+void Runtime::read(uint32_t parameter, std::span<float> values) {
+  require_group();
+  require_no_pass();
+  const WholePiece whole = take(values.size(), DType::kF32, fmt::format("the whole of {}", name(parameter)));
+  const GatherItem item{&owners_[parameter], whole.pointer()};
+  if (!values.empty()) exchange_->gather(std::span(&item, 1), array(0), DType::kF32);
+  exchange_stream_.copy(values.data(), whole.pointer(), values.size_bytes());
+  exchange_stream_.synchronize();
+}
+
+void Runtime::release(uint32_t parameter) {
+  require_group();
+  if (std::exchange(held_[parameter].was_let_go, false)) return;
+  if (!std::exchange(held_[parameter].by_hand, false)) {
+    throw Error(Status::kFailedPrecondition, fmt::format("{} was not fetched by hand", name(parameter)));
+  }
+  if (!coordinator_.is_whole(parameter)) release_whole(parameter);
+}
+
+}  // namespace pliant::sharded

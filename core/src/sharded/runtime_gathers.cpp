@@ -1,0 +1,155 @@
+// Runtime: carries out the actions of a coordinator, so that parameters are whole when they must be.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "base/log.hpp"
+#include "sharded/runtime.hpp"
+
+namespace pliant::sharded {
+
+// Coordinator has held the list against the rules.
+void Runtime::carry_out(std::span<const pliant_action> actions) {
+  for (size_t i = 0; i < actions.size();) {
+    const pliant_action& action = actions[i];
+    const bool is_of_group = action.kind == PLIANT_ACTION_GATHER || action.kind == PLIANT_ACTION_REDUCE;
+    size_t end = i + 1;
+    while (is_of_group && end < actions.size() && actions[end].kind == action.kind &&
+           actions[end].group == action.group) {
+      ++end;
+    }
+    const std::span<const pliant_action> group = actions.subspan(i, end - i);
+    i = end;
+    switch (action.kind) {
+      case PLIANT_ACTION_GATHER:
+        gather(group);
+        break;
+      case PLIANT_ACTION_REDUCE: {
+        std::vector<uint32_t> parameters;
+        for (const pliant_action& one : group) {
+          std::erase(complete_, one.parameter);
+          parameters.push_back(one.parameter);
+        }
+        reduce(parameters);
+        break;
+      }
+      case PLIANT_ACTION_WAIT:
+        wait(action.parameter);
+        break;
+      case PLIANT_ACTION_RELEASE:
+        if (!held_[action.parameter].by_hand) release_whole(action.parameter);
+        break;
+      case PLIANT_ACTION_DROP_TRACE:
+        Log("coordinator").write(LogLevel::kDebug, fmt::format("{} drops its trace", coordinator_.name()));
+        break;
+      default:  // PLIANT_ACTION_BOUND_WAITS
+        bound_waits(action.place);
+    }
+  }
+}
+
+void Runtime::gather(std::span<const pliant_action> group) {
+  std::vector<GatherItem> items;
+  std::vector<uint32_t> gathered;
+  for (const pliant_action& action : group) {
+    Held& one = held_[action.parameter];
+    if (one.by_hand) continue;
+    const auto byte = action.place == PLIANT_ANY_PLACE ? std::nullopt : std::optional<uint64_t>(action.place);
+    one.value = take(model.parameter(action.parameter).elements, compute_,
+                     fmt::format("the whole of {}", name(action.parameter)), {byte, ArenaSide::kBegin});
+    one.presence = Presence::kOnItsWay;
+    one.gather = gathered_;
+    if (model.parameter(action.parameter).elements > 0) {
+      items.push_back({&owners_[action.parameter], one.value.pointer()});
+      gathered.push_back(action.parameter);
+    }
+  }
+  forget_ended_gathers();
+  Gathering made{gathered_++, take_event()};
+  if (!items.empty()) {
+    const void* const weights = weights_to_gather();
+    costs_.begin_gather(exchange_stream_);
+    exchange_->gather(items, weights, compute_);
+    costs_.end_gather(exchange_stream_, std::move(gathered));
+    if (begun_) begun_(Begun::kGather);
+  }
+  made.done.record(exchange_stream_);
+  gatherings_.push_back(std::move(made));
+}
+
+void Runtime::wait(uint32_t parameter) {
+  Held& one = held_[parameter];
+  if (std::exchange(one.presence, Presence::kWhole) == Presence::kWhole) return;
+  if (gatherings_.empty() || one.gather < gatherings_.front().number) return;  // it was waited for
+  const auto found = gatherings_.begin() + static_cast<std::ptrdiff_t>(one.gather - gatherings_.front().number);
+  if (!here_) {
+    found->is_waited_for = true;
+    return program_.wait(found->done);
+  }
+  found->done.synchronize();
+  for (auto ended = gatherings_.begin(); ended <= found; ++ended) spare_events_.push_back(std::move(ended->done));
+  gatherings_.erase(gatherings_.begin(), found + 1);  // they run in order
+}
+
+void Runtime::bound_waits(uint64_t unfinished) {
+  forget_ended_gathers();
+  auto waits = static_cast<uint64_t>(
+      std::count_if(gatherings_.begin(), gatherings_.end(), [](const Gathering& one) { return one.is_waited_for; }));
+  while (waits > unfinished) {
+    Gathering& oldest = gatherings_.front();
+    oldest.done.synchronize();
+    waits -= oldest.is_waited_for ? 1 : 0;
+    forget_oldest_gather();
+  }
+}
+
+void Runtime::forget_ended_gathers() {
+  while (!gatherings_.empty() && gatherings_.front().is_waited_for && gatherings_.front().done.is_reached()) {
+    forget_oldest_gather();
+  }
+}
+
+void Runtime::forget_oldest_gather() {
+  spare_events_.push_back(std::move(gatherings_.front().done));
+  gatherings_.pop_front();
+}
+
+void Runtime::release_whole(uint32_t parameter) {
+  follow_program();  // what it has enqueued may read it
+  held_[parameter].value.reset();
+  held_[parameter].presence = Presence::kAway;
+}
+
+void Runtime::follow_program() {
+  if (here_) {
+    if (!program_.is_idle()) program_.synchronize();
+    return;
+  }
+  program_point_->record(program_);
+  exchange_stream_.wait(*program_point_);
+}
+
+Event Runtime::take_event() {
+  if (spare_events_.empty()) return Event(accelerator_, device_);
+  Event event = std::move(spare_events_.back());
+  spare_events_.pop_back();
+  return event;
+}
+
+WholePiece Runtime::take(uint64_t count, DType type, const std::string& what, const WholePlace& place) {
+  const uint64_t bytes = count * bytes_of(type);
+  if (memory_->budget() > 0 && memory_->taken() + bytes > memory_->budget()) drain_scatterings(true);
+  return memory_->take(bytes, what, place);
+}
+
+const void* Runtime::weights_to_gather() {
+  if (!cast_) return array(0);
+  if (!std::exchange(is_cast_, true)) {
+    exchange_stream_.cast(cast_->pointer(), compute_, array(0), DType::kF32, shards_.bytes() / sizeof(float));
+  }
+  return cast_->pointer();
+}
+
+}  // namespace pliant::sharded

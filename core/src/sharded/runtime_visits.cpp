@@ -1,0 +1,136 @@
+// Runtime: passes, and the visits of modules in them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "pliant/error.hpp"
+#include "sharded/runtime.hpp"
+
+namespace pliant::sharded {
+namespace {
+
+constexpr const char* word_of(Direction direction) {
+  switch (direction) {
+    case Direction::kForward:
+      return "forward";
+    case Direction::kBackward:
+      return "backward";
+    case Direction::kRecompute:
+      return "recompute";
+  }
+  return "";
+}
+
+}  // namespace
+
+void Runtime::set_parameters(uint32_t module, const std::vector<ParameterId>& own,
+                             const std::vector<ParameterId>& external) {
+  require_no_pass();
+  const ModuleRow& row = model.modules()[module];
+  const auto ids = [](const std::vector<uint32_t>& numbers) {
+    std::vector<ParameterId> made;
+    for (const uint32_t number : numbers) made.push_back(ParameterId{number});
+    return made;
+  };
+  const std::vector<ParameterId> had_own = ids(row.own);
+  const std::vector<ParameterId> had_external = ids(row.external);
+  model.set_parameters(module, own, external);
+  if (communicator_ == nullptr) return;  // the next group's coordinator gets the whole model
+  try {
+    require_budget();
+    if (!is_sound_) return give_model();  // a pass was given up
+    coordinator_.set_module_parameters(module, row);
+  } catch (...) {
+    model.set_parameters(module, had_own, had_external);
+    throw;
+  }
+  bool can_drop = false;
+  follow([&] {
+    const auto actions = coordinator_.drop_trace();
+    can_drop = actions.has_value();
+    return can_drop ? *actions : coordinator_.end_step();
+  });
+  if (!can_drop) give_model();
+}
+
+void Runtime::begin(bool with_gradient) {
+  require_group();
+  require_no_pass();
+  if (!is_sound_) give_model();  // the pass before was given up
+  with_gradient_ = with_gradient;
+  in_pass_ = true;
+  complete_.clear();
+  for (Held& one : held_) {
+    one.uses = 0;
+    one.is_reduced = false;
+  }
+  follow([&] { return coordinator_.begin_pass(with_gradient); });
+  follows_trace_ = coordinator_.trace() == PLIANT_TRACE_COMPLETE;
+}
+
+void Runtime::begin_evaluation() {
+  begin(false);
+}
+
+void Runtime::enter(uint32_t module, Direction direction) {
+  if (!in_pass_) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("{} is entered outside of a pass; call begin_pass first", model.modules()[module].name));
+  }
+  if (direction == Direction::kBackward && !with_gradient_) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("{} is entered backward in a pass without gradients", model.modules()[module].name));
+  }
+  require_sound();
+  visits_.push_back({module, direction});
+  const std::vector<uint32_t>& used = model.modules()[module].used;
+  follow([&] { return coordinator_.enter(module, direction); });
+  for (const uint32_t parameter : used) {
+    if (with_gradient_ && direction == Direction::kForward) ++held_[parameter].uses;
+  }
+}
+
+// The last that was entered; in backward, where hooks of a module and of its first child come in either order, also one
+// that others were entered backward after.
+std::vector<Runtime::Visit>::iterator Runtime::visit_to_leave(uint32_t module, Direction direction) {
+  for (auto visit = visits_.end(); visit != visits_.begin();) {
+    --visit;
+    if (visit->module == module && visit->direction == direction) return visit;
+    if (direction != Direction::kBackward || visit->direction != Direction::kBackward) break;
+  }
+  return visits_.end();
+}
+
+void Runtime::leave(uint32_t module, Direction direction) {
+  require_sound();
+  const auto visit = visit_to_leave(module, direction);
+  if (visit == visits_.end()) {
+    throw Error(Status::kFailedPrecondition,
+                visits_.empty()
+                    ? fmt::format("{} is left and was not entered", model.modules()[module].name)
+                    : fmt::format("{} ({}) is left while {} ({}) is the last that was entered; leave that first",
+                                  model.modules()[module].name, word_of(direction),
+                                  model.modules()[visits_.back().module].name, word_of(visits_.back().direction)));
+  }
+  for (const uint32_t parameter : model.modules()[module].used) {
+    Held& one = held_[parameter];
+    const bool counts = direction == Direction::kBackward && !model.parameter(parameter).frozen && one.uses > 0;
+    if (counts && --one.uses == 0 && !std::exchange(one.is_reduced, true)) complete_.push_back(parameter);
+  }
+  std::sort(complete_.begin(), complete_.end());
+  const std::vector<uint32_t> complete = complete_;
+  follow([&] { return coordinator_.leave(module, direction, complete); });
+  visits_.erase(visit);
+  drain_scatterings(false);
+}
+
+void* Runtime::value(uint32_t parameter) {
+  require_group();
+  const Held& one = held_[parameter];
+  if (one.presence == Presence::kWhole) return one.value.pointer();
+  throw Error(Status::kFailedPrecondition,
+              fmt::format("{} is not whole here; enter a module that uses it, or call fetch", name(parameter)));
+}
+
+}  // namespace pliant::sharded
