@@ -134,8 +134,9 @@ bool Session::State::committed() {
 
 std::optional<elastic::ReductionResult> Session::State::reduce() {
   try {
-    // What this rank has enqueued is its share, too: its clock goes on, and nobody is said to wait for it yet.
-    if (!device_properties.host_visible) program_stream->synchronize();
+    // What this rank has enqueued is its share, too: its clock goes on, and nobody is said to wait for it yet. An
+    // update that is still enqueued reads the gradient of the step before, whose memory the sums take now.
+    program_stream->synchronize();
     clock.stop();
     channel.send(elastic::Reducing{form.generation, applied, elastic::digest_of(assignment)});
     auto reduced = reduction->reduce(communicator.get(), *stream, [this] { strike(elastic::InjectionPoint::kReduce); });
