@@ -85,7 +85,6 @@ void Session::State::note(const elastic::StateDigest& of) const {
 void Session::State::settle() {
   if (!verdict) return;
   strike(elastic::InjectionPoint::kApply);
-  if (digest && form.rank == 0) note(*digest);
   const elastic::Commit commit = *std::exchange(verdict, std::nullopt);
   // A rule that learns from gradients learns nothing from one that is not there.
   if (!commit.skip || !learning_rate->wants_gradient_norms()) learning_rate->commit(applied, batch.size, norms);
@@ -283,6 +282,8 @@ std::optional<Committed> Step::commit() {
   s.strike(elastic::InjectionPoint::kVote);
   std::vector<RowRange> not_finite = reduced->not_finite;
   if (not_finite.size() > kMostRangesTold) not_finite.resize(kMostRangesTold);
+  // Before the vote, so that whatever is committed has its line, whoever dies in between.
+  if (s.digest && s.form.rank == 0) s.note(*s.digest);
   s.channel.send(elastic::Vote{s.form.generation, s.applied, reduced->digest, reduced->loss_sum, reduced->loss_tokens,
                                s.scaling.learning_rate, s.clock.time(), reduced->finite, std::move(not_finite),
                                s.digest.has_value(), s.digest ? s.digest->root : 0, s.digest_time.count()});
