@@ -58,7 +58,10 @@ void Session::State::take_digest() {
   shard_digests.clear();
   const int64_t every = config.run().digest_every;
   const bool after_copy = form.compare && applied == form.next_step;
-  if (every == 0 || (applied % every != 0 && !after_copy)) return;
+  if (every == 0 || (applied % every != 0 && !after_copy)) {
+    if (sharded == nullptr) arrays->require_unchanged();  // taking a digest asks for them, too
+    return;
+  }
   const auto began = std::chrono::steady_clock::now();
   if (sharded != nullptr) {
     take_digest_of_shards();
@@ -279,11 +282,11 @@ std::optional<Committed> Step::commit() {
     s.channel.require_agent();
     return std::nullopt;
   }
+  // Before the vote, so that whatever is committed has its line, whoever dies in between.
+  if (s.digest && s.form.rank == 0) s.note(*s.digest);
   s.strike(elastic::InjectionPoint::kVote);
   std::vector<RowRange> not_finite = reduced->not_finite;
   if (not_finite.size() > kMostRangesTold) not_finite.resize(kMostRangesTold);
-  // Before the vote, so that whatever is committed has its line, whoever dies in between.
-  if (s.digest && s.form.rank == 0) s.note(*s.digest);
   s.channel.send(elastic::Vote{s.form.generation, s.applied, reduced->digest, reduced->loss_sum, reduced->loss_tokens,
                                s.scaling.learning_rate, s.clock.time(), reduced->finite, std::move(not_finite),
                                s.digest.has_value(), s.digest ? s.digest->root : 0, s.digest_time.count()});
