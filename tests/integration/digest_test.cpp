@@ -116,6 +116,58 @@ TEST_CASE("a snapshot of a state that turns out disputed is not what a job is re
   CHECK(job.snapshot() == well.snapshot());
 }
 
+TEST_CASE("the summary says what it cost to compare states, and nothing of it where they were not") {
+  for (const int every : {1, 0}) {
+    JobRunner job;
+    job.config(toy_config(fmt::format("workers = 2\ndigest_every = {}", every), ""));
+    const Ended ended = job.run_json();
+    INFO(ended.err << ended.out);
+    REQUIRE(ended.exit_code == 0);
+    const double seconds = ended.summary["digest_seconds"];
+    CHECK((seconds > 0) == (every == 1));
+    CHECK(seconds < ended.summary["wall_seconds"].get<double>());
+    const Ended shown = job.run({"run", "pliant.toml"});
+    REQUIRE(shown.exit_code == 0);
+    CHECK(has(shown.out, fmt::format("at {} steps, ", kToySteps)) == (every == 1));
+    CHECK(has(shown.out, " ms each, ") == (every == 1));
+    CHECK(has(shown.out, "states compared") == (every == 1));
+  }
+}
+
+TEST_CASE("arrays that change are named at the step that changed them, whether states are compared then or not") {
+  for (const int every : {1, 0}) {
+    INFO("digest_every = " << every);
+    JobRunner job;
+    job.config(toy_config(fmt::format("workers = 2\ndigest_every = {}", every),
+                          misbehaving("resize_array", -1, kWrongStep) + "misbehave_always = true\n"));
+    const Ended ended = job.run_json();
+    INFO(ended.err);
+    CHECK(ended.exit_code == 2);
+    CHECK(job.ledger("commit").back()["step"] == kWrongStep);
+    CHECK(has(ended.err,
+              "the state has other arrays: array 1 is weights f32[1003] in this program, weights f32[1002] "
+              "in its arrays of now"));
+    CHECK(job.processes_left() == 0);
+  }
+  JobRunner one;
+  one.config(
+      toy_config("workers = 2\ndeterministic = true\ndigest_every = 0", misbehaving("resize_array", 1, kWrongStep)));
+  const Ended ended = one.run_json();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(ended.summary["restarts"] == 1);
+}
+
+TEST_CASE("two arrays of one name end the job before its first step") {
+  JobRunner job;
+  job.config(toy_config("workers = 2", misbehaving("twin_arrays", -1, 0)));
+  const Ended ended = job.run_json();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "TrainingState::arrays: two arrays have the name 'weights'"));
+  CHECK(ended.summary["restarts"] == 0);
+}
+
 TEST_CASE("states are compared as often as digest_every says, and never when it says 0") {
   for (const int every : {0, 5}) {
     JobRunner job;

@@ -51,6 +51,18 @@ std::string misbehaving(const std::string& how, int rank, int64_t step) {
   return fmt::format("misbehave = \"{}\"\nmisbehave_rank = {}\nmisbehave_step = {}\n", how, rank, step);
 }
 
+void forge_ledger(const fs::path& file, const std::function<void(elastic::CommitRecord&)>& change) {
+  const elastic::Lineage lineage = or_throw(elastic::Ledger::replay(file));
+  fs::remove(file);
+  auto forged = or_throw(elastic::Ledger::create(file, lineage.run_id, lineage.fingerprint));
+  for (const auto& generation : lineage.generations) or_throw(forged.append(generation));
+  for (elastic::CommitRecord commit : lineage.commits) {
+    change(commit);
+    or_throw(forged.append(commit));
+  }
+  for (const auto& snapshot : lineage.snapshots) or_throw(forged.append(snapshot));
+}
+
 void JobRunner::config(const std::string& text) {
   std::ofstream(folder_ / "pliant.toml") << text;
 }

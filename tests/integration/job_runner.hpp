@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "elastic/ledger.hpp"
 #include "scratch_folder.hpp"
 
 namespace pliant::test {
@@ -22,6 +23,9 @@ std::string misbehaving(const std::string& how, int rank, int64_t step);
 inline bool has(const std::string& text, const std::string& words) {
   return text.find(words) != std::string::npos;
 }
+
+/// Writes a ledger again with every commit as `change` leaves it, each line whole.
+void forge_ledger(const std::filesystem::path& file, const std::function<void(elastic::CommitRecord&)>& change);
 
 struct Ended {
   int exit_code = 0;       ///< 128 + n for a signal

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "integration/bad_pieces.hpp"
+#include "integration/half_pieces.hpp"
 #include "pliant/log.hpp"
 #include "pliant/session.hpp"
 
@@ -32,6 +33,7 @@ namespace {
 
 constexpr int64_t kSequences = 203;
 constexpr size_t kParameters = 1003;
+constexpr auto kBytes = static_cast<std::streamsize>(kParameters * sizeof(float));
 constexpr int kMostOpenFiles = 1024;
 
 int64_t length_of(int64_t id) {
@@ -42,6 +44,9 @@ struct Toy final : pliant::TrainingState {
   std::vector<float> weights;
   std::vector<float> momentum;
   bool reads_less = false;
+  bool is_twin = false;    ///< names one array twice
+  bool has_arrays = true;  ///< else all of it is in what it saves
+  size_t shown = kParameters;
   void* foreign = nullptr;  ///< where its weights are said to lie
 
   explicit Toy(uint64_t seed) : weights(kParameters), momentum(kParameters, 0.0F) {
@@ -50,19 +55,22 @@ struct Toy final : pliant::TrainingState {
   [[nodiscard]] uint64_t gradient_size() const override { return kParameters; }
   // One half of the state is an array, the other is not.
   [[nodiscard]] std::vector<pliant::StateArray> arrays() override {
-    return {{"weights",
-             pliant::DType::kF32,
-             {static_cast<int64_t>(kParameters)},
-             foreign != nullptr ? foreign : weights.data()}};
+    if (!has_arrays) return {};
+    const pliant::StateArray own{
+        "weights", pliant::DType::kF32, {static_cast<int64_t>(shown)}, foreign != nullptr ? foreign : weights.data()};
+    return is_twin ? std::vector{own, own} : std::vector{own};
   }
   void save(std::ostream& out) const override {
-    out.write(reinterpret_cast<const char*>(momentum.data()),
-              static_cast<std::streamsize>(kParameters * sizeof(float)));
+    out.write(reinterpret_cast<const char*>(momentum.data()), kBytes);
+    if (!has_arrays) out.write(reinterpret_cast<const char*>(weights.data()), kBytes);
   }
+  // What comes from a program without arrays is whole.
   void load(std::istream& in) override {
-    const size_t wanted = reads_less ? kParameters - 1 : kParameters;
-    in.read(reinterpret_cast<char*>(momentum.data()), static_cast<std::streamsize>(wanted * sizeof(float)));
+    in.read(reinterpret_cast<char*>(momentum.data()), reads_less ? kBytes - 4 : kBytes);
     if (!in) throw std::runtime_error("the toy's state is too short");
+    if (reads_less || in.peek() == std::istream::traits_type::eof()) return;
+    in.read(reinterpret_cast<char*>(weights.data()), kBytes);
+    if (!in) throw std::runtime_error("the toy's whole state is too short");
   }
   // Each sequence pulls every weight towards a value of its own, as strongly as it is long.
   double add_gradient(int64_t id, std::vector<float>& gradient) const {
@@ -162,6 +170,10 @@ struct Misbehaviour {
     if (how == "nan_loss") loss = std::numeric_limits<double>::quiet_NaN();
     if (how == "overflow") std::fill(gradient.begin(), gradient.end(), std::numeric_limits<float>::max());
   }
+  /// Its arrays become others than they were at first.
+  [[nodiscard]] bool resizes(const pliant::Step& now) const {
+    return how == "resize_array" && (rank < 0 || now.rank() == rank) && now.index() == step;
+  }
   /// Its weights become others than those of the other ranks.
   [[nodiscard]] bool leaves_out(const pliant::Step& now) const {
     return how == "skip_apply" && now.rank() == rank && now.index() == step;
@@ -215,11 +227,15 @@ int train() {
   for (int64_t id = 0; id < sequences; ++id) lengths.push_back(static_cast<int32_t>(length_of(id)));
   Toy toy(session.seed());
   toy.reads_less = wrong.how == "read_less";
+  toy.is_twin = wrong.how == "twin_arrays";
+  toy.has_arrays = session.config().app_bool("arrays").value_or(true);
   const auto content = static_cast<uint64_t>(session.config().app_int("content").value_or(0)) + wrong.other_content();
   if (wrong.how == "foreign_array") toy.foreign = BadPieces::nowhere();
   session.start({std::move(lengths), {}, {}, content}, toy);
   std::vector<float> gradient(kParameters);
   BadPieces bad(session);
+  const std::string pieces = session.config().app_string("pieces").value_or("");
+  HalfPieces in_16_bits(session, pieces, session.config().app_bool("widened").value_or(false));
   while (pliant::Step* step = session.next()) {
     wrong.at_step(*step);
     const bool is_bad = wrong.how == "bad_pieces" && (wrong.rank < 0 || step->rank() == wrong.rank);
@@ -237,14 +253,18 @@ int train() {
       wrong.at_add(*step, gradient, loss);
       if (is_bad) {
         bad.add(*step, micro, loss, gradient);
+      } else if (!pieces.empty()) {
+        in_16_bits.add(*step, micro, loss, gradient);
       } else {
         step->add(micro, loss, gradient);
       }
     }
     const bool leaves_out = wrong.leaves_out(*step);
+    const bool resizes = wrong.resizes(*step);
     if (const auto committed = step->commit(); committed && !leaves_out) {
       toy.apply(committed->gradient(), step->learning_rate());
       wrong.after_apply(*step, toy.weights);
+      if (resizes) --toy.shown;
     }
     if (is_bad && !step->micro_batches().empty()) BadPieces::add_late(*step, step->micro_batches().front(), gradient);
   }

@@ -37,7 +37,7 @@ struct RunComparison {
   int64_t states = 0;              ///< of these, with a digest of the state in both
   int64_t differs = -1;            ///< the first step that differs; -1: none
   std::string how;                 ///< in words; empty: the runs are equal
-  std::vector<std::string> parts;  ///< where the states differ: names of the arrays; "(rest)", "(lr)"
+  std::vector<std::string> parts;  ///< where the states differ: names of the arrays; "(rest)", "(lr)"; none: not kept
   [[nodiscard]] bool is_equal() const { return how.empty(); }
 };
 

@@ -15,7 +15,7 @@ class DeviceSums {
  public:
   /// `stream` is of the device and outlives this.
   DeviceSums(const Accelerator& accelerator, int32_t device, Stream& stream);
-  /// Waits for what was enqueued.
+  /// Waits for what anybody enqueued on the stream: it may use the sums.
   ~DeviceSums() { drain(); }
   DeviceSums(const DeviceSums&) = delete;
   DeviceSums& operator=(const DeviceSums&) = delete;
@@ -35,7 +35,7 @@ class DeviceSums {
   void finish();
   /// Waits until all that anybody enqueued on the stream is done.
   void synchronize() { stream_.synchronize(); }
-  /// As finish, when something failed: what else fails is not told.
+  /// As synchronize, when something failed: what else fails is not told.
   void drain() noexcept;
   /// Floats that are best added at once when several sums go over the same memory: what a first-level cache holds.
   [[nodiscard]] size_t block(size_t all) const;

@@ -89,7 +89,6 @@ std::optional<uint64_t> last_state_of(const Lineage& lineage) {
 /// Names whose digests differ, or that only one of the two has.
 std::vector<std::string> differing(const Parts& own, const Parts& other) {
   std::set<std::string> names;
-  if (own.empty() || other.empty()) return {};
   for (const auto& [name, value] : own) {
     const auto found = other.find(name);
     if (found == other.end() || found->second != value) names.insert(name);
@@ -100,14 +99,32 @@ std::vector<std::string> differing(const Parts& own, const Parts& other) {
   return {names.begin(), names.end()};
 }
 
-/// `verb`: "begins".
-std::string state_text(const char* verb, const std::vector<std::string>& parts) {
+std::string names_text(const std::vector<std::string>& names) {
   constexpr size_t kMostNamed = 8;
-  if (parts.empty()) return fmt::format("{} with another state", verb);
-  const size_t named = std::min(parts.size(), kMostNamed);
-  const std::string more = parts.size() > named ? fmt::format(" and {} more", parts.size() - named) : "";
-  return fmt::format("{} with another state: {}{}", verb,
-                     fmt::join(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(named), ", "), more);
+  const size_t named = std::min(names.size(), kMostNamed);
+  const std::string more = names.size() > named ? fmt::format(" and {} more", names.size() - named) : "";
+  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(named), ", "), more);
+}
+
+/// A run and a digest of the state that its step began with.
+struct StateOf {
+  const OpenRun& run;
+  uint64_t root;
+};
+
+/// Says that the states before step `step` differ, and in which arrays as far as that was kept; these go into `parts`.
+/// `verb`: "begins".
+std::string state_text(const char* verb, int64_t step, const StateOf& own, const StateOf& other,
+                       std::vector<std::string>& parts) {
+  const Parts here = parts_of(own.run.directory, step, own.root);
+  const Parts there = parts_of(other.run.directory, step, other.root);
+  if (here.empty() || there.empty()) {
+    const fs::path& lacks = (here.empty() ? own : other).run.directory.path();
+    return fmt::format("{} with another state; in which arrays cannot be told: {} has no line of that state", verb,
+                       (lacks / elastic::kDigestsFile).string());
+  }
+  parts = differing(here, there);
+  return fmt::format("{} with another state: {}", verb, names_text(parts));
 }
 
 }  // namespace
@@ -152,10 +169,8 @@ RunComparison compare_runs(const fs::path& run, const fs::path& other) {
     result.steps = static_cast<int64_t>(i) + 1;
     if (a.state && b.state) ++result.states;
     if (a.digest != b.digest || a.size != b.size) return differ(a.step, "uses other samples");
-    if (a.state && b.state && *a.state != *b.state) {
-      result.parts = differing(parts_of(one.directory, a.step, *a.state), parts_of(two.directory, b.step, *b.state));
-      return differ(a.step, state_text("begins", result.parts));
-    }
+    if (a.state && b.state && *a.state != *b.state)
+      return differ(a.step, state_text("begins", a.step, {one, *a.state}, {two, *b.state}, result.parts));
     if (a.learning_rate != b.learning_rate)
       return differ(a.step, fmt::format("has another learning rate: {} and {}", a.learning_rate, b.learning_rate));
     if (a.skipped != b.skipped) return differ(a.step, "was left out in one of the two");
@@ -170,8 +185,7 @@ RunComparison compare_runs(const fs::path& run, const fs::path& other) {
   const auto their_last = last_state_of(two.lineage);
   if (last && their_last && *last != *their_last) {
     const auto steps = static_cast<int64_t>(both);
-    result.parts = differing(parts_of(one.directory, steps, *last), parts_of(two.directory, steps, *their_last));
-    return differ(steps - 1, state_text("ends", result.parts));
+    return differ(steps - 1, state_text("ends", steps, {one, *last}, {two, *their_last}, result.parts));
   }
   if (last && their_last) return result;
   if (both > 0 && result.states > 0)

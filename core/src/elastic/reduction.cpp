@@ -58,6 +58,16 @@ void check_assignment(const Assignment& assignment, int64_t rows, int64_t granul
 
 }  // namespace
 
+Floats GradientReduction::State::take_floats(size_t count) const {
+  try {
+    return {accelerator, device, count};
+  } catch (const Error& error) {
+    if (error.status() != Status::kResourceExhausted) throw;
+    throw Error(error.status(), "no memory to add up gradients in: " + error.message(), error.exit_code())
+        .about_device(device);
+  }
+}
+
 void GradientReduction::State::begin(int64_t batch_rows, int64_t rows_per_granule, const Assignment& assignment,
                                      int64_t rank) {
   const int64_t ranks = assignment.world_size();

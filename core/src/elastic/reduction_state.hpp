@@ -131,11 +131,13 @@ struct GradientReduction::State {
   [[nodiscard]] bool complete() const { return world_size > 0 && added == blocks.size(); }
   [[nodiscard]] size_t slots() const { return static_cast<size_t>(world_size * fold.roots_per_rank); }
 
+  /// Fresh memory. Throws kResourceExhausted and says what it was for.
+  [[nodiscard]] Floats take_floats(size_t count) const;
   /// Nothing enqueued uses `floats`.
   void grow(Floats& floats, size_t count) const {
     if (floats.size() >= count) return;
     floats = Floats();
-    floats = Floats(accelerator, device, count);
+    floats = take_floats(count);
   }
 
   void retire_last() {
@@ -145,7 +147,7 @@ struct GradientReduction::State {
   }
   /// One more sum, whose elements are whatever they are.
   void push_sum() {
-    if (spare.empty()) spare.emplace_back(accelerator, device, size);
+    if (spare.empty()) spare.push_back(take_floats(size));
     sums.push_back(std::move(spare.back()));
     spare.pop_back();
     scalars.emplace_back();

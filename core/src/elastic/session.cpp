@@ -110,6 +110,13 @@ void Session::State::strike(elastic::InjectionPoint at) {
   ::kill(::getpid(), injection.stop ? SIGSTOP : SIGKILL);
 }
 
+void Session::State::wait_for_program() noexcept {
+  try {
+    program_stream->synchronize();
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): no step comes that it could harm
+  }
+}
+
 void Session::State::tell_broken(const Error& error) {
   if (!communicator.is_over(form.generation)) channel.send(elastic::broken(form.generation, error));
 }
@@ -259,6 +266,7 @@ Step* Session::next() {
     if (s.join()) {
       s.in_generation = true;
     } else {
+      s.wait_for_program();
       s.channel.send(s.sharded != nullptr ? elastic::Finished{s.sharded->memory(), s.sharded->traced_passes()}
                                           : elastic::Finished{});
       s.over = true;

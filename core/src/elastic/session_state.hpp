@@ -197,6 +197,8 @@ struct Session::State {
   /// Collective: the mean gradient, and whether it is finite.
   void reduce_shards(elastic::ReductionResult& reduced);
 
+  /// Waits for what the program has enqueued, however that ends: the job is over, and memory may go.
+  void wait_for_program() noexcept;
   /// Waits for the agent's word on the step that this rank voted for.
   bool committed();
   std::optional<elastic::ReductionResult> reduce();

@@ -58,7 +58,10 @@ void Session::State::take_digest() {
   shard_digests.clear();
   const int64_t every = config.run().digest_every;
   const bool after_copy = form.compare && applied == form.next_step;
-  if (every == 0 || (applied % every != 0 && !after_copy)) return;
+  if (every == 0 || (applied % every != 0 && !after_copy)) {
+    if (sharded == nullptr) arrays->require_unchanged();  // taking a digest asks for them, too
+    return;
+  }
   const auto began = std::chrono::steady_clock::now();
   if (sharded != nullptr) {
     take_digest_of_shards();
@@ -85,7 +88,6 @@ void Session::State::note(const elastic::StateDigest& of) const {
 void Session::State::settle() {
   if (!verdict) return;
   strike(elastic::InjectionPoint::kApply);
-  if (digest && form.rank == 0) note(*digest);
   const elastic::Commit commit = *std::exchange(verdict, std::nullopt);
   // A rule that learns from gradients learns nothing from one that is not there.
   if (!commit.skip || !learning_rate->wants_gradient_norms()) learning_rate->commit(applied, batch.size, norms);
@@ -134,8 +136,9 @@ bool Session::State::committed() {
 
 std::optional<elastic::ReductionResult> Session::State::reduce() {
   try {
-    // What this rank has enqueued is its share, too: its clock goes on, and nobody is said to wait for it yet.
-    if (!device_properties.host_visible) program_stream->synchronize();
+    // What this rank has enqueued is its share, too: its clock goes on, and nobody is said to wait for it yet. An
+    // update that is still enqueued reads the gradient of the step before, whose memory the sums take now.
+    program_stream->synchronize();
     clock.stop();
     channel.send(elastic::Reducing{form.generation, applied, elastic::digest_of(assignment)});
     auto reduced = reduction->reduce(communicator.get(), *stream, [this] { strike(elastic::InjectionPoint::kReduce); });
@@ -279,6 +282,8 @@ std::optional<Committed> Step::commit() {
     s.channel.require_agent();
     return std::nullopt;
   }
+  // Before the vote, so that whatever is committed has its line, whoever dies in between.
+  if (s.digest && s.form.rank == 0) s.note(*s.digest);
   s.strike(elastic::InjectionPoint::kVote);
   std::vector<RowRange> not_finite = reduced->not_finite;
   if (not_finite.size() > kMostRangesTold) not_finite.resize(kMostRangesTold);

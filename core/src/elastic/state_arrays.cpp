@@ -91,13 +91,21 @@ uint64_t bytes_of(const StateArray& array) {
 }
 
 StateArrays::StateArrays(TrainingState& program, std::optional<MemoryCheck> memory)
-    : program_(program), memory_(std::move(memory)), layout_(layout_of(program.arrays(), memory_)) {}
+    : program_(program), memory_(std::move(memory)), first_(program.arrays()), layout_(layout_of(first_, memory_)) {}
 
 std::vector<StateArray> StateArrays::now() const {
   std::vector<StateArray> arrays = program_.arrays();
   const std::string layout = layout_of(arrays, memory_);
   if (layout != layout_) require(layout, "its arrays of now; they must stay as they were at Session::start");
   return arrays;
+}
+
+void StateArrays::require_unchanged() const {
+  const auto is_same = [](const StateArray& one, const StateArray& other) {
+    return one.name == other.name && one.dtype == other.dtype && one.shape == other.shape;
+  };
+  const std::vector<StateArray> arrays = program_.arrays();
+  if (!std::equal(arrays.begin(), arrays.end(), first_.begin(), first_.end(), is_same)) static_cast<void>(now());
 }
 
 void StateArrays::require(const std::string& other, const std::string& whose) const {

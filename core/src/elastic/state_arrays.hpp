@@ -30,6 +30,8 @@ class StateArrays {
   /// The arrays as they lie now. Throws kFailedPrecondition when they are not those of the beginning, and what the
   /// constructor throws.
   [[nodiscard]] std::vector<StateArray> now() const;
+  /// Throws as now() where names, types or shapes are others; looks at no memory. O(arrays).
+  void require_unchanged() const;
   /// Throws kFailedPrecondition, with the first difference, where `other` is not this layout. `whose`: of whom or what,
   /// "the snapshot".
   void require(const std::string& other, const std::string& whose) const;
@@ -40,6 +42,7 @@ class StateArrays {
  private:
   TrainingState& program_;
   std::optional<MemoryCheck> memory_;
+  std::vector<StateArray> first_;  ///< but for where they lay
   std::string layout_;
 };
 

@@ -38,8 +38,9 @@ struct StateDigest {
   std::vector<std::pair<std::string, uint64_t>> parts;
 };
 
-/// In a run directory: a line for each digest that was taken, {"step":7,"root":"<hex>","parts":{"weights":"<hex>"}}. A
-/// step that was computed again has more than one.
+/// In a run directory: a line for each digest that rank 0 took, {"step":7,"root":"<hex>","parts":{"weights":"<hex>"}}.
+/// Written before the vote: every step that is committed with a digest has the line of its root, a step that was
+/// computed again more than one, and one that was not committed may have some.
 inline constexpr const char* kDigestsFile = "digests.jsonl";
 std::string digest_line(int64_t step, const StateDigest& digest);
 

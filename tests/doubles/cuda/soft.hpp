@@ -18,6 +18,8 @@
 //   PLIANT_SOFT_CUDA_NO_REGISTER     1: no device reaches memory of the program at its addresses
 //   PLIANT_SOFT_CUDA_FAIL_REGISTER_AT
 //                                    registration of such memory that fails for want of it, counted from 1
+//   PLIANT_SOFT_CUDA_REPORT_TO       file to which a process that launched kernels appends when it ends, in a line: its
+//                                    LOCAL_RANK, the device of the last one, how many took digests; unset: none
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -147,6 +149,8 @@ struct State {
   int64_t enqueued = 0;  ///< since it was begun
   int64_t enqueued_ever = 0;
   int64_t launches = 0;
+  int64_t digests = 0;   ///< kernels among them that took some
+  int launched_on = -1;  ///< the device of the last one
   int64_t batches = 0;
   int64_t violations = 0;
   std::string first_violation;

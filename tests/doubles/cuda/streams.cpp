@@ -243,6 +243,8 @@ cudaError_t cudaLaunchKernel(const void* kernel, dim3 blocks, dim3 threads, void
   const cudaError_t made = launch(*static_cast<const std::string*>(kernel), arguments, command);
   if (made != cudaSuccess) return told(made);
   ++all.launches;
+  all.launched_on = of(handle)->device;
+  if (*static_cast<const std::string*>(kernel) == "pliant_digest_blocks") ++all.digests;
   return told(all.push(*of(handle), std::move(command)));
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 
 #include "soft.hpp"
 
@@ -12,9 +13,31 @@ int64_t setting(const char* name, int64_t otherwise) {
   return text == nullptr || *text == '\0' ? otherwise : std::strtoll(text, nullptr, 10);
 }
 
+int64_t fault(const char* name) {
+  const int64_t faulty = setting("PLIANT_SOFT_ZE_FAULTS_OF", -1);
+  const bool is_another = setting("LOCAL_RANK", -1) != faulty || setting("TORCHELASTIC_RESTART_COUNT", 0) != 0;
+  return faulty >= 0 && is_another ? 0 : setting(name, 0);
+}
+
+namespace {
+
+void report_to_file() {
+  const char* const file = std::getenv("PLIANT_SOFT_ZE_REPORT_TO");
+  const Counts& all = counts();
+  if (file == nullptr || all.launched == 0) return;
+  const std::string line = std::to_string(setting("LOCAL_RANK", -1)) + " " + std::to_string(all.launched_on) + " " +
+                           std::to_string(all.digests) + "\n";
+  std::ofstream(file, std::ios::app) << line;
+}
+
+}  // namespace
+
 Counts& counts() {
-  static Counts all;
-  return all;
+  static auto* const kAll = [] {
+    std::atexit(&report_to_file);
+    return new Counts;
+  }();
+  return *kAll;
 }
 
 void violation(const std::string& what) {

@@ -227,7 +227,10 @@ ze_result_t ZE_APICALL append_launch_kernel(ze_command_list_handle_t handle, ze_
   if (!take_events(command, signal, count, waits)) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
   const uint64_t items = uint64_t{kernel.group_size} * groups->groupCountX;
   const ze_result_t bound = bind(kernel, list.context(), command, items);
-  return bound == ZE_RESULT_SUCCESS ? list.append(std::move(command)) : bound;
+  if (bound != ZE_RESULT_SUCCESS) return bound;
+  counts().launched_on = list.device().index;
+  if (kernel.code == kernel_code("pliant_digest_blocks")) ++counts().digests;
+  return list.append(std::move(command));
 }
 
 }  // namespace soft_ze

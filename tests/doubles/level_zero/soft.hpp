@@ -9,6 +9,7 @@
 //   PLIANT_SOFT_ZE_MAX_DELAY_US    each command starts late by up to that much; 0
 //   PLIANT_SOFT_ZE_FAIL_ALLOC_AT   allocation that fails for want of memory, counted from 1 in each context
 //   PLIANT_SOFT_ZE_LOSE_DEVICE_AT  command at which the device is lost, counted from 1 in each context
+//   PLIANT_SOFT_ZE_FAULTS_OF       the two above happen in the first worker of a job with this LOCAL_RANK alone
 //   PLIANT_SOFT_ZE_SHARED_SYSTEM   1: copies take plain memory
 //   PLIANT_SOFT_ZE_IPC             0: handles for other processes are refused
 //   PLIANT_SOFT_ZE_DOUBLES         0: devices have no 64-bit floats
@@ -19,6 +20,8 @@
 //   PLIANT_SOFT_ZE_EVENT_IPC       0: those of event pools are
 //   PLIANT_SOFT_ZE_IMPORT          0: it pins no memory of the program
 //   PLIANT_SOFT_ZE_FAIL_IMPORT_AT  pinning that fails for want of memory, counted from 1 in the process
+//   PLIANT_SOFT_ZE_REPORT_TO       file to which a process that launched kernels appends when it ends, in a line: its
+//                                  LOCAL_RANK, the device of the last one, how many took digests; unset: none
 #pragma once
 
 #include <level_zero/ze_api.h>
@@ -44,11 +47,13 @@ namespace soft_ze {
 
 /// The value of an environment variable, `otherwise` when it is unset.
 int64_t setting(const char* name, int64_t otherwise);
+/// Of a fault that PLIANT_SOFT_ZE_FAULTS_OF may keep from this process; 0: none.
+int64_t fault(const char* name);
 
 /// Live objects and broken rules of the whole process.
 struct Counts {
   std::atomic<int64_t> contexts{0}, allocations{0}, imports{0}, lists{0}, event_pools{0}, events{0};
-  std::atomic<int64_t> modules{0}, kernels{0}, build_logs{0}, launched{0};
+  std::atomic<int64_t> modules{0}, kernels{0}, build_logs{0}, launched{0}, digests{0}, launched_on{-1};
   std::atomic<int64_t> appended{0}, pools_made{0}, events_made{0}, violations{0};
   std::atomic<int64_t> pinned{0}, pinned_ever{0};  ///< ranges of the program's memory
   std::atomic<int64_t> lost{0};                    ///< contexts whose device is lost
@@ -94,8 +99,8 @@ struct Context {
   const int64_t memory_bytes = setting("PLIANT_SOFT_ZE_MEMORY_BYTES", int64_t{1} << 30);
   const int64_t seed = setting("PLIANT_SOFT_ZE_SEED", -1);
   const int64_t max_delay_us = setting("PLIANT_SOFT_ZE_MAX_DELAY_US", 0);
-  const int64_t fail_alloc_at = setting("PLIANT_SOFT_ZE_FAIL_ALLOC_AT", 0);
-  const int64_t lose_device_at = setting("PLIANT_SOFT_ZE_LOSE_DEVICE_AT", 0);
+  const int64_t fail_alloc_at = fault("PLIANT_SOFT_ZE_FAIL_ALLOC_AT");
+  const int64_t lose_device_at = fault("PLIANT_SOFT_ZE_LOSE_DEVICE_AT");
   const bool shared_system = setting("PLIANT_SOFT_ZE_SHARED_SYSTEM", 0) != 0;
 
   /// By device, queue group and queue. Made when first used; last, so that their threads end before all else goes.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "pliant/error.hpp"
 #include "scratch.hpp"
@@ -197,6 +198,53 @@ TEST_CASE("of a job of a thousand million epochs one is planned, and its length 
   CHECK_FALSE(made.has_step(-1));
   CHECK(made.next()->size.rows == 4);
   CHECK(of_epochs("9223372036854775807").expected_steps() == std::numeric_limits<int64_t>::max());
+}
+
+TEST_CASE("the length of a job is the sum of its epochs, or the part of them that max_steps leaves") {
+  const auto length_of = [](const std::string& run_keys) {
+    const Dataset data{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}};
+    return batches("[sampler]\nuse = \"fixed\"\n[run]\n" + run_keys, 4, data).job_length();
+  };
+  const JobLength two = length_of("epochs = 2\n");
+  CHECK(two.steps == 6);
+  CHECK(two.size == BatchSize{20, 20, 110, 90});
+  const JobLength part = length_of("epochs = 100\nmax_steps = 4\n");  // of two epochs, so many as it needs
+  CHECK(part.steps == 4);
+  CHECK(part.size == BatchSize{20 * 4 / 6, 20 * 4 / 6, 110 * 4 / 6, 90 * 4 / 6});
+  CHECK(length_of("epochs = 2\nmax_steps = 99\n").steps == 6);
+  const JobLength whole = length_of("epochs = 3\nmax_steps = 9\n");
+  CHECK(whole.steps == 9);
+  CHECK(whole.size == BatchSize{30, 30, 165, 135});
+}
+
+TEST_CASE("the length of a job of more than 64 epochs is told from the first 64, whose lengths differ") {
+  const std::string toml =
+      "[sampler]\nuse = \"seqlen\"\n[sampler.seqlen]\nmax_tokens = 100\nsequence_picking_order = \"random\"\n"
+      "strict = true\n[run]\nepochs = ";
+  std::vector<int32_t> lengths;
+  for (int32_t i = 0; i < 60; ++i) lengths.push_back(1 + (i * 37) % 90);
+  Batches planned = batches(toml + "64\n", 3, of(lengths));
+  JobLength sum;
+  std::set<int64_t> counts;
+  for (int64_t epoch = 0; epoch < 64; ++epoch) {
+    const EpochSummary& summary = planned.epoch(epoch);
+    counts.insert(summary.batches);
+    sum.steps += summary.batches;
+    sum.size.rows += summary.rows - summary.padding_rows;
+    sum.size.sequences += summary.sequences;
+    sum.size.tokens += summary.tokens;
+    sum.size.loss_tokens += summary.loss_tokens;
+  }
+  REQUIRE(counts.size() > 1);
+  const JobLength exact = planned.job_length();
+  CHECK(exact.steps == sum.steps);
+  CHECK(exact.size == sum.size);
+  const JobLength longer = batches(toml + "640\n", 3, of(lengths)).job_length();
+  CHECK(longer.steps == 10 * sum.steps);
+  CHECK(longer.size ==
+        BatchSize{10 * sum.size.rows, 10 * sum.size.sequences, 10 * sum.size.tokens, 10 * sum.size.loss_tokens});
+  CHECK(batches(toml + "5000000000000000000\n", 3, of(lengths)).job_length().steps ==
+        static_cast<int64_t>(9e18));  // as many as can be counted
 }
 
 TEST_CASE("steps, batches and epochs that do not exist are refused with what exists") {

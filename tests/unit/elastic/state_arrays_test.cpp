@@ -73,6 +73,11 @@ TEST_CASE("a program whose arrays change, and a snapshot of others, are told the
         "the state has other arrays: array 2 is steps i64[] in this program, none in rank 0");
   program.parts[1].data = some_memory + 8;  // memory may move
   CHECK(arrays.now()[1].data == some_memory + 8);
+  CHECK(difference([&] { arrays.require_unchanged(); }).empty());
+  program.parts[1].dtype = DType::kF64;
+  CHECK(difference([&] { arrays.require_unchanged(); }).find("steps f64[] in its arrays of now") != std::string::npos);
+  program.parts.pop_back();
+  CHECK(difference([&] { arrays.require_unchanged(); }).find("none in its arrays of now") != std::string::npos);
   program.parts[0].shape = {2, 2};
   CHECK(difference([&] { static_cast<void>(arrays.now()); }).find("w f32[2,2] in its arrays of now") !=
         std::string::npos);

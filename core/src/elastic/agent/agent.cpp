@@ -22,6 +22,7 @@
 #include "elastic/agent/worker_log.hpp"
 #include "elastic/agent/worker_process.hpp"
 #include "elastic/snapshot.hpp"
+#include "elastic/state_digest.hpp"
 #include "plan/scheduler.hpp"
 
 namespace pliant::elastic {
@@ -82,6 +83,7 @@ struct Agent::State final : GroupActions, ForeignActions {
   size_t pruned = 0;                         // snapshots of the lineage whose files were removed, from the oldest on
   uintmax_t dataset_size = 0;                // bytes of the file in the run directory
   FileDescriptor home;                       // the run directory, as it was
+  FileDescriptor digests;                    // its file of digests, once a worker has made it
   std::string gone;                          // what became of the run directory; empty: it is there
   std::optional<DirectoryLock> rescue_lock;  // of the one that was made instead
   Clock::time_point began = Clock::now();
@@ -427,12 +429,22 @@ struct Agent::State final : GroupActions, ForeignActions {
       return {};
     }
     Result<> there = ledger->check_in_place();
-    if (there) return {};
+    if (there) {
+      hold_digests();
+      return {};
+    }
     gone = fmt::format("the run directory {} is {}: {}", order.directory.path().string(),
                        there.error().status() == Status::kNotFound ? "gone" : "damaged", there.error().message());
     if (!slots.empty() || has_newest_snapshot()) leave_directory();
     event(gone, true);
     return failed(Status::kNotFound, gone);
+  }
+
+  // For a rescue: what is held can still be read when it is removed.
+  void hold_digests() {
+    if (digests.get() >= 0 || order.config.run().digest_every == 0) return;
+    if (auto file = open_file(order.directory.path() / kDigestsFile, O_RDONLY, "open the digests"))
+      digests = std::move(*file);
   }
 
   // A foreign program keeps its state elsewhere and goes on; what it prints is lost.
@@ -455,7 +467,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     if (!fresh) return failed(std::move(fresh));
     Result<DirectoryLock> lock = DirectoryLock::take(*fresh);
     if (!lock) return failed(std::move(lock));
-    Result<Ledger> copy = rescue_run(*fresh, order, job_plan->batches().dataset(), *ledger);
+    Result<Ledger> copy = rescue_run(*fresh, order, job_plan->batches().dataset(), *ledger, digests.get());
     if (!copy) return failed(std::move(copy));
     gone += fmt::format("; what the job has goes to {path}: go on with `pliant run {config} --resume {path}`",
                         fmt::arg("path", fresh->path().string()), fmt::arg("config", order.config.file().string()));

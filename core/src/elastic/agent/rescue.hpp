@@ -13,8 +13,9 @@ namespace pliant::elastic {
 Result<RunDirectory> rescue_directory(const RunDirectory& directory);
 
 /// Puts into `fresh`, which the caller has locked, what a resume of the run in order.directory needs: of its snapshots
-/// those that are left. Returns the ledger there.
+/// those that are left. `digests`: an open file of digests (kDigestsFile) whose lines go along, as an audit needs them;
+/// -1: there is none. Returns the ledger there.
 Result<Ledger> rescue_run(const RunDirectory& fresh, const AgentOrder& order, const Dataset& dataset,
-                          const Ledger& ledger);
+                          const Ledger& ledger, int digests);
 
 }  // namespace pliant::elastic

@@ -1,0 +1,136 @@
+// Where workers compute, and what they hand in from there: digests, pieces of gradients, arrays of a state.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "integration/job_machines.hpp"
+
+using namespace pliant::test;
+
+TEST_CASE("digests of arrays in device memory are taken there, by one kernel for each, and none where none is due") {
+  for (const Machine& machine : machines()) {
+    if (machine.environment.empty()) continue;  // no double
+    for (const int every : {1, 0}) {
+      INFO(machine.name << ", every " << every);
+      JobRunner job;
+      const On on(that_reports(machine, job));
+      job.config(config_on(machine, fmt::format("workers = 2\ndigest_every = {}", every)));
+      const Ended ended = job.run_json();
+      check_whole(ended);
+      const auto launches = launches_of(job);
+      REQUIRE(launches.size() == 2);
+      for (const auto& [rank, of_rank] : launches) CHECK(of_rank.digests == (every == 0 ? 0 : kSteps + 1));
+    }
+  }
+}
+
+TEST_CASE("workers go round the devices there are, or all to the one that [accelerator] device names") {
+  for (Machine machine : machines()) {
+    if (machine.environment.empty() || machine.name == "cuda, NCCL") continue;
+    machine.environment["PLIANT_SOFT_CUDA_DEVICES"] = machine.environment["PLIANT_SOFT_ZE_DEVICES"] = "3";
+    for (const auto& [device, expected] :
+         {std::pair{"", std::vector<int>{0, 1, 2, 0}}, {"device = 2\n", {2, 2, 2, 2}}}) {
+      INFO(machine.name << ", " << std::string(device));
+      JobRunner job;
+      const On on(that_reports(machine, job));
+      job.config(config_on(machine, "workers = 4\ndeterministic = true", device));
+      const Ended ended = job.run_json();
+      check_whole(ended);
+      std::vector<int> devices;
+      for (const auto& [rank, of_rank] : launches_of(job)) devices.push_back(of_rank.device);
+      CHECK(devices == expected);
+      CHECK(job.snapshot() == reference().snapshot);
+      if (std::string(device).empty()) CHECK(has(ended.err, "workers 0 and 3 share device 0"));
+      if (!std::string(device).empty()) CHECK(has(ended.err, "share device 2"));
+    }
+    const On on(machine);
+    JobRunner job;
+    job.config(config_on(machine, "workers = 2", "device = 3\n"));
+    const Ended refused = job.run_json();
+    INFO(refused.err);
+    CHECK(refused.exit_code == 2);
+    CHECK(has(refused.err, "[accelerator] device = 3, but '"));
+    CHECK(has(refused.err, "has the devices 0..2 on this machine"));
+  }
+}
+
+TEST_CASE("a gradient on a device that is not finite is not committed") {
+  for (const Machine& machine : machines()) {
+    const On on(machine);
+    for (const char* deterministic : {"true", "false"}) {
+      INFO(machine.name << ", deterministic = " << std::string(deterministic));
+      JobRunner job;
+      job.config(toy_config(fmt::format("workers = 2\ndeterministic = {}", deterministic),
+                            "misbehave = \"nan_gradient\"\nmisbehave_rank = 1\nmisbehave_step = 3\n[accelerator]\n" +
+                                machine.accelerator));
+      const Ended ended = job.run_json();
+      INFO(ended.err);
+      CHECK(ended.exit_code == 1);
+      CHECK(ended.summary["steps"] == 3);
+      const std::string reason = ended.summary["reason"];
+      CHECK_MESSAGE(reason.find("on rank 1") != std::string::npos, reason);
+      CHECK_MESSAGE(reason.find("on rank 0") == std::string::npos, reason);
+    }
+  }
+}
+
+TEST_CASE("a step refuses pieces that are none, or in memory that is none, and goes on as if they had not been there") {
+  for (const Machine& machine : machines()) {
+    const On on(machine);
+    const std::string accelerator = "[accelerator]\n" + machine.accelerator;
+    INFO(machine.name);
+    JobRunner undisturbed;
+    undisturbed.config(toy_config("workers = 2\ndeterministic = true", accelerator));
+    REQUIRE(undisturbed.run_json().exit_code == 0);
+    JobRunner job;
+    job.config(toy_config("workers = 2\ndeterministic = true",
+                          "misbehave = \"bad_pieces\"\nmisbehave_rank = -1\n" + accelerator));
+    const Ended ended = job.run_json();
+    INFO(ended.err);
+    CHECK(ended.exit_code == 0);
+    CHECK(ended.summary["restarts"] == 0);
+    CHECK(job.snapshot() == undisturbed.snapshot());
+  }
+}
+
+TEST_CASE("gradients of 16 bits are added up as the floats that they stand for, from the host and from the device") {
+  JobRunner plain;
+  plain.config(toy_config("workers = 2\ndeterministic = true"));
+  REQUIRE(plain.run_json().exit_code == 0);
+  for (const char* type : {"bf16", "f16"}) {
+    const std::string pieces = fmt::format("pieces = \"{}\"\n", type);
+    JobRunner wide;
+    wide.config(toy_config("workers = 2\ndeterministic = true", pieces + "widened = true\n"));
+    REQUIRE(wide.run_json().exit_code == 0);
+    CHECK(wide.snapshot() != plain.snapshot());
+    for (const Machine& machine : machines()) {
+      if (machine.name == "cuda, NCCL") continue;
+      const On on(machine);
+      INFO(machine.name << ", " << std::string(type));
+      JobRunner job;
+      job.config(toy_config("workers = 2\ndeterministic = true", pieces + "[accelerator]\n" + machine.accelerator));
+      const Ended ended = job.run_json();
+      INFO(ended.err);
+      REQUIRE(ended.exit_code == 0);
+      CHECK(job.snapshot() == wide.snapshot());
+    }
+  }
+}
+
+TEST_CASE("a state whose array lies where nothing is ends the job before the first step, and names the array") {
+  for (const Machine& machine : machines()) {
+    const On on(machine);
+    INFO(machine.name);
+    JobRunner job;
+    job.config(toy_config("workers = 2", "misbehave = \"foreign_array\"\n[accelerator]\n" + machine.accelerator));
+    const Ended ended = job.run_json();
+    INFO(ended.err);
+    CHECK(ended.exit_code == 2);
+    CHECK(ended.err.find(
+              "TrainingState::arrays: 'weights' is memory that neither the accelerator nor this process has") !=
+          std::string::npos);
+  }
+}
