@@ -103,7 +103,7 @@ TEST_CASE("a machine without devices ends the job at once, and says who knows wh
 #ifdef PLIANT_SOFT_LEVEL_ZERO
 TEST_CASE("a worker whose device of Level Zero is lost in mid-step is replaced, and the weights are the same") {
   const Machine machine = machines().back();
-  for (const int at : {400, 1600}) {
+  for (const auto& [at, in_reduction] : {std::pair{400, false}, {448, true}}) {
     Machine faulty = machine;
     faulty.environment["PLIANT_SOFT_ZE_FAULTS_OF"] = "1";
     faulty.environment["PLIANT_SOFT_ZE_LOSE_DEVICE_AT"] = std::to_string(at);
@@ -114,6 +114,7 @@ TEST_CASE("a worker whose device of Level Zero is lost in mid-step is replaced, 
     const Ended ended = job.run_json();
     check_whole(ended);
     CHECK(has(ended.err, "ZE_RESULT_ERROR_DEVICE_LOST"));
+    CHECK(has(ended.err, "rank 1 (worker 1) broke off: accelerator 'level_zero': ") == in_reduction);
     CHECK(ended.summary["restarts"] == 1);
     CHECK(job.snapshot() == reference().snapshot);
     CHECK(job.processes_left() == 0);

@@ -27,6 +27,29 @@ TEST_CASE("digests of arrays in device memory are taken there, by one kernel for
   }
 }
 
+TEST_CASE("a worker frees no memory that an update still uses when its job is done") {
+  for (Machine machine : machines()) {
+    if (machine.environment.empty() || machine.name == "cuda, NCCL") continue;
+    for (const char* name : {"CUDA", "ZE"}) {
+      machine.environment[fmt::format("PLIANT_SOFT_{}_SEED", name)] = "1";
+      machine.environment[fmt::format("PLIANT_SOFT_{}_MAX_DELAY_US", name)] = "20000";
+      machine.environment[fmt::format("PLIANT_SOFT_{}_FAULTS_OF", name)] =
+          "1";  // it is told that the job is done first
+    }
+    INFO(machine.name);
+    JobRunner job;
+    const On on(that_reports(machine, job));
+    job.config(config_on(machine, "workers = 2\ndigest_every = 0\nmax_steps = 1"));
+    const Ended ended = job.run_json();
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    const auto launches = launches_of(job);
+    REQUIRE(launches.contains(1));
+    const std::string& violation = launches.at(1).violation;
+    CHECK_MESSAGE(!has(violation, "memory was freed while commands use it"), violation);
+  }
+}
+
 TEST_CASE("workers go round the devices there are, or all to the one that [accelerator] device names") {
   for (Machine machine : machines()) {
     if (machine.environment.empty() || machine.name == "cuda, NCCL") continue;

@@ -42,7 +42,9 @@ TEST_CASE("an update that is still enqueued when a rank without rows reduces rea
     INFO("deterministic = " << std::string(deterministic));
     JobRunner prompt;
     prompt.config(config(machines().front(), deterministic));
-    REQUIRE(prompt.run_json().exit_code == 0);
+    const Ended at_once = prompt.run_json();
+    INFO(at_once.err);
+    REQUIRE(at_once.exit_code == 0);
     REQUIRE(prompt.ledger("commit").at(3)["shares"].back().empty());
     const Machine machine = late_machine();
     const On on(machine);

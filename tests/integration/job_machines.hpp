@@ -110,13 +110,16 @@ inline void check_close(const std::vector<double>& losses, const std::vector<dou
 
 /// What the doubles report of a job's workers, by LOCAL_RANK.
 struct Launches {
-  int device = -1;  ///< of the last kernel
-  int digests = 0;  ///< kernels that took some
+  int device = -1;        ///< of the last kernel
+  int digests = 0;        ///< kernels that took some
+  std::string violation;  ///< of the rules of the device's interface, the first; empty: none
 };
 inline std::map<int, Launches> launches_of(const JobRunner& job) {
   std::map<int, Launches> all;
   std::ifstream in(job.folder() / "launches");
-  for (int rank = 0, device = 0, digests = 0; in >> rank >> device >> digests;) all[rank] = {device, digests};
+  Launches one;
+  for (int rank = 0; in >> rank >> one.device >> one.digests && in.ignore() && std::getline(in, one.violation);)
+    all[rank] = one;
   return all;
 }
 

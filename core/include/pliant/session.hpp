@@ -158,8 +158,8 @@ class Session {
   /// weights come from ParameterSpec::initialise. Throws kInvalidArgument for a rest with arrays.
   void start(Dataset dataset, ShardedModel& model, TrainingState& rest);
 
-  /// The next step for this worker; nullptr when the job is done or was told to stop. Blocks while this worker is a
-  /// spare. Throws kPeerLost when the agent is gone.
+  /// The next step for this worker; nullptr when the job is done or was told to stop, and all that was enqueued on
+  /// stream() has run. Blocks while this worker is a spare. Throws kPeerLost when the agent is gone.
   Step* next();
 
  private:

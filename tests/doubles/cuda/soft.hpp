@@ -10,7 +10,8 @@
 //   PLIANT_SOFT_CUDA_FAIL_ALLOC_AT   allocation that fails for want of memory, counted from 1
 //   PLIANT_SOFT_CUDA_LOSE_DEVICE_AT  command at which the device is lost, counted from 1
 //   PLIANT_SOFT_CUDA_BUSY            1: other processes have the devices, in exclusive mode
-//   PLIANT_SOFT_CUDA_FAULTS_OF       the three above happen in the first worker of a job with this LOCAL_RANK alone
+//   PLIANT_SOFT_CUDA_FAULTS_OF       these three, and delays, are for the first worker of a job with this LOCAL_RANK
+//                                    alone
 //   PLIANT_SOFT_CUDA_NO_KERNELS      1: kernels cannot be loaded
 //   PLIANT_SOFT_CUDA_NO_BATCHES      1: the driver knows no batches of copies
 //   PLIANT_SOFT_CUDA_NO_IPC          1: no memory passes between processes
@@ -19,7 +20,8 @@
 //   PLIANT_SOFT_CUDA_FAIL_REGISTER_AT
 //                                    registration of such memory that fails for want of it, counted from 1
 //   PLIANT_SOFT_CUDA_REPORT_TO       file to which a process that launched kernels appends when it ends, in a line: its
-//                                    LOCAL_RANK, the device of the last one, how many took digests; unset: none
+//                                    LOCAL_RANK, the device of the last one, how many took digests, violations of the
+//                                    rules; unset: none
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -28,7 +28,7 @@ void report_to_file() {
   const std::lock_guard lock(all.mutex);
   if (file == nullptr || all.owner != ::getpid() || all.launches == 0) return;
   const std::string line = std::to_string(setting("LOCAL_RANK", -1)) + " " + std::to_string(all.launched_on) + " " +
-                           std::to_string(all.digests) + "\n";
+                           std::to_string(all.digests) + " " + all.first_violation + "\n";
   std::ofstream(file, std::ios::app) << line;
 }
 
@@ -48,7 +48,7 @@ Settings Settings::read() {
   made.busy = setting("PLIANT_SOFT_CUDA_BUSY", 0) != 0;
   const int64_t faulty = setting("PLIANT_SOFT_CUDA_FAULTS_OF", -1);
   const bool is_another = setting("LOCAL_RANK", -1) != faulty || setting("TORCHELASTIC_RESTART_COUNT", 0) != 0;
-  if (faulty >= 0 && is_another) made.fail_alloc_at = made.lose_device_at = 0, made.busy = false;
+  if (faulty >= 0 && is_another) made.fail_alloc_at = made.lose_device_at = made.max_delay_us = 0, made.busy = false;
   made.has_batches = setting("PLIANT_SOFT_CUDA_NO_BATCHES", 0) == 0;
   made.has_ipc = setting("PLIANT_SOFT_CUDA_NO_IPC", 0) == 0;
   made.has_peers = setting("PLIANT_SOFT_CUDA_NO_PEERS", 0) == 0;

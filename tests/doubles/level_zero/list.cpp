@@ -26,7 +26,7 @@ void report_to_file() {
   const Counts& all = counts();
   if (file == nullptr || all.launched == 0) return;
   const std::string line = std::to_string(setting("LOCAL_RANK", -1)) + " " + std::to_string(all.launched_on) + " " +
-                           std::to_string(all.digests) + "\n";
+                           std::to_string(all.digests) + " " + all.first_violation + "\n";
   std::ofstream(file, std::ios::app) << line;
 }
 

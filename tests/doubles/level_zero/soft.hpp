@@ -9,7 +9,7 @@
 //   PLIANT_SOFT_ZE_MAX_DELAY_US    each command starts late by up to that much; 0
 //   PLIANT_SOFT_ZE_FAIL_ALLOC_AT   allocation that fails for want of memory, counted from 1 in each context
 //   PLIANT_SOFT_ZE_LOSE_DEVICE_AT  command at which the device is lost, counted from 1 in each context
-//   PLIANT_SOFT_ZE_FAULTS_OF       the two above happen in the first worker of a job with this LOCAL_RANK alone
+//   PLIANT_SOFT_ZE_FAULTS_OF       these two, and delays, are for the first worker of a job with this LOCAL_RANK alone
 //   PLIANT_SOFT_ZE_SHARED_SYSTEM   1: copies take plain memory
 //   PLIANT_SOFT_ZE_IPC             0: handles for other processes are refused
 //   PLIANT_SOFT_ZE_DOUBLES         0: devices have no 64-bit floats
@@ -21,7 +21,8 @@
 //   PLIANT_SOFT_ZE_IMPORT          0: it pins no memory of the program
 //   PLIANT_SOFT_ZE_FAIL_IMPORT_AT  pinning that fails for want of memory, counted from 1 in the process
 //   PLIANT_SOFT_ZE_REPORT_TO       file to which a process that launched kernels appends when it ends, in a line: its
-//                                  LOCAL_RANK, the device of the last one, how many took digests; unset: none
+//                                  LOCAL_RANK, the device of the last one, how many took digests, violations of the
+//                                  rules; unset: none
 #pragma once
 
 #include <level_zero/ze_api.h>
@@ -98,7 +99,7 @@ struct Context {
 
   const int64_t memory_bytes = setting("PLIANT_SOFT_ZE_MEMORY_BYTES", int64_t{1} << 30);
   const int64_t seed = setting("PLIANT_SOFT_ZE_SEED", -1);
-  const int64_t max_delay_us = setting("PLIANT_SOFT_ZE_MAX_DELAY_US", 0);
+  const int64_t max_delay_us = fault("PLIANT_SOFT_ZE_MAX_DELAY_US");
   const int64_t fail_alloc_at = fault("PLIANT_SOFT_ZE_FAIL_ALLOC_AT");
   const int64_t lose_device_at = fault("PLIANT_SOFT_ZE_LOSE_DEVICE_AT");
   const bool shared_system = setting("PLIANT_SOFT_ZE_SHARED_SYSTEM", 0) != 0;

@@ -166,6 +166,22 @@ TEST_CASE("a reduction that ends, or begins again, in mid-step leaves no work be
   test::check_doubles_are_clean();
 }
 
+TEST_CASE("a reduction that ends waits for work that reads its gradient, also where the CPU reaches the device") {
+  const Accelerator accelerator = test::open({"sim", "use = \"sim\"\n[accelerator.sim]\nmax_delay_us = 20000\n"});
+  test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& communicator, Stream& stream) {
+    Stream program(accelerator, 0);
+    const Buffer copies(accelerator, 0, kSize * sizeof(float));
+    {
+      GradientReduction reduction(accelerator, 0, program, kSize, false);
+      reduction.begin(1, 1, test::alone(1), 0);
+      reduction.add({0, 1}, 1, 1, 1, std::vector<float>(kSize, 1.0F));
+      const ReductionResult result = reduction.reduce(communicator, stream, {});
+      for (int i = 0; i < 8; ++i) program.copy(copies.pointer(), result.gradient.data(), copies.bytes());
+    }
+    CHECK(program.is_idle());
+  });
+}
+
 #ifdef PLIANT_SOFT_CUDA
 TEST_CASE("a device that is lost in mid-step is told by reduce at the latest, and nothing hangs") {
   int told_late = 0;
