@@ -436,6 +436,10 @@ void SimulatedJob::stand(Worker& worker) {
     formed.owners = sharded::Ownership::deal(kChunks, static_cast<int32_t>(worker.form.world_size))->save();
   }
   worker.outbox.push_back(formed);
+  if (disturbances_.corrupt_copy && !corrupted_ && worker.form.wants_state && !worker.state.empty()) {
+    corrupted_ = true;
+    worker.state.back().generation = -1;
+  }
   const bool gave = worker.form.rank == 0 && worker.form.copy_state && !worker.state.empty();
   if (gave && disturbances_.corrupt_donor && !corrupted_ && random_() % 2 == 0) {
     corrupted_ = true;

@@ -40,6 +40,7 @@ struct Disturbances {
   int refusing = 0;               ///< workers that exit with code 2 as they begin the step `refuses_at`, the first ones
   int64_t refuses_at = 3;         ///< see there
   bool alike = true;              ///< in the same words
+  bool corrupt_copy = false;      ///< the first copy of a state with steps in it goes wrong
   int spoilt_moves = 0;           ///< parts of the state that reach their new owner with other bytes, the first ones
   bool in_place = false;          ///< states are copied over what a worker held, which takes a while
   int64_t longest_freeze = 6000;  ///< events, a thousandth of a second each; then it continues

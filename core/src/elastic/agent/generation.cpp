@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "elastic/agent/group.hpp"
@@ -390,18 +391,21 @@ bool Group::states_agree() {
 }
 
 std::optional<uint64_t> Group::state_of_most(const States& states) const {
-  const auto most_of = [](const std::vector<std::optional<uint64_t>>& voices) -> std::optional<uint64_t> {
-    for (const auto& voice : voices) {
-      if (voice && 2 * std::count(voices.begin(), voices.end(), voice) > static_cast<int64_t>(voices.size()))
-        return voice;
-    }
-    return std::nullopt;
-  };
-  std::map<WorkerId, std::vector<std::optional<uint64_t>>> families;
-  for (const auto& [id, state] : states) families[members_.at(id).origin].emplace_back(state);
-  std::vector<std::optional<uint64_t>> voices;
-  for (const auto& [origin, family] : families) voices.push_back(most_of(family));
-  return most_of(voices);
+  std::set<WorkerId> origins;
+  std::set<std::pair<WorkerId, uint64_t>> alike;
+  std::vector<uint64_t> of_ranks;
+  for (const auto& [id, state] : states) {
+    origins.insert(members_.at(id).origin);
+    alike.emplace(members_.at(id).origin, state);
+    of_ranks.push_back(state);
+  }
+  std::vector<uint64_t> of_origins;
+  for (const auto& [origin, state] : alike) of_origins.push_back(state);
+  const std::vector<uint64_t>& voices = origins.size() == 1 ? of_ranks : of_origins;
+  for (const uint64_t voice : voices) {
+    if (2 * std::count(voices.begin(), voices.end(), voice) > static_cast<int64_t>(voices.size())) return voice;
+  }
+  return std::nullopt;
 }
 
 std::string Group::listed(const States& states) const {

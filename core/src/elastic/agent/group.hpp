@@ -276,8 +276,10 @@ class Group {
   /// False where ranks began the step with different states, and that has been dealt with.
   bool states_agree();
   using States = std::map<WorkerId, uint64_t>;  ///< digests of ranks' states
-  /// The state that more than half hold; nullopt: there is none. A rank and the copies of its state that were never
-  /// compared are one voice: that of more than half of them, or none.
+  /// The state that more than half hold; nullopt: there is none. Where all are copies of one state, or its owner, the
+  /// ranks are counted. Else those that hold the same and come from one origin, a rank and the copies of its state that
+  /// were never compared, are one voice: they win nothing by being many. What has parted from its origin is another
+  /// voice, for either of the two may have gone wrong, and takes nothing from that of its origin.
   [[nodiscard]] std::optional<uint64_t> state_of_most(const States& states) const;
   /// "rank 0 (worker 0): 53c1..., rank 1 (worker 4): ..."
   [[nodiscard]] std::string listed(const States& states) const;
