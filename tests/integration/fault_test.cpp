@@ -109,6 +109,18 @@ TEST_CASE("workers that all refuse their config end the job with their code and 
   CHECK(job.processes_left() == 0);
 }
 
+TEST_CASE("ranks that one after the other refuse the same end the job, although each says so in other words") {
+  JobRunner job;
+  job.config(toy_config("workers = 2\nmax_restarts = 9",
+                        "misbehave = \"refuse\"\nmisbehave_always = true\nmisbehave_step = 3"));
+  const Ended ended = job.run_json();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.summary["reason"].get<std::string>(), "exited with code 2: toy_worker: process "));
+  CHECK(ended.summary["restarts"] == 1);
+  CHECK(job.processes_left() == 0);
+}
+
 TEST_CASE("workers of another version of Pliant than the agent's end the job at once, and say what to do") {
   for (const char* protocol : {"PLIANT_PROTOCOL=0", "--unset=PLIANT_PROTOCOL"}) {
     JobRunner job;

@@ -180,6 +180,11 @@ struct Misbehaviour {
     if (now.rank() != rank || now.index() != step) return;
     if (how == "exit0") ::_exit(0);
     if (how == "exit1") std::exit(1);
+    if (how == "refuse") {  // in words that no other process has
+      throw pliant::Error(pliant::Status::kFailedPrecondition,
+                          fmt::format("process {} has a config that does not do", ::getpid()),
+                          pliant::ExitCode::kUsage);
+    }
     if (how == "hang") ::pause();
     if (how == "stop") ::raise(SIGSTOP);
     if (how == "bad_add") check_add_refuses(now);

@@ -115,6 +115,7 @@ class Step {
   friend class Committed;
   friend class Session;
   explicit Step(Session& session) : session_(&session) {}
+  std::optional<Committed> reduce_and_vote();
   Session* session_;
 };
 

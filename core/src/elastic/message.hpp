@@ -16,7 +16,7 @@ namespace pliant::elastic {
 
 /// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
 /// the environment, and a worker that speaks another refuses to begin.
-inline constexpr int kProtocol = 6;
+inline constexpr int kProtocol = 7;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill or stop strikes.
@@ -57,6 +57,14 @@ struct Ready {
   bool host_visible = true;  ///< its device is the CPU, or has the CPU's memory
   bool sharded = false;      ///< its state is a part of the ranks' state: each holds what it owns
   std::string model{};       ///< of a sharded job: digest of parameters, modules and what is kept for each weight, hex
+};
+/// An error leaves a call of the session and asks the process to exit with 2 or 3: it refuses its config or its
+/// machine. A program may catch it and go on. Whether another worker refuses the same is told by these fields.
+struct Refused {
+  int status = 0;  ///< a Status
+  int exit_code = 0;
+  std::string options{};  ///< that it is about (Error::options)
+  bool operator==(const Refused&) const = default;
 };
 /// Rank 0 made the id of the generation's communicator.
 struct CommIdMade {
@@ -143,8 +151,8 @@ struct Finished {
   ShardedMemory memory{};
 };
 
-using FromWorker = std::variant<Hello, Ready, CommIdMade, Joining, Copying, Formed, Holds, Reducing, Vote, Broken,
-                                SnapshotWritten, PartWritten, Injected, Finished>;
+using FromWorker = std::variant<Hello, Ready, Refused, CommIdMade, Joining, Copying, Formed, Holds, Reducing, Vote,
+                                Broken, SnapshotWritten, PartWritten, Injected, Finished>;
 
 // Agent to worker.
 

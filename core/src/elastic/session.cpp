@@ -110,6 +110,12 @@ void Session::State::strike(elastic::InjectionPoint at) {
   ::kill(::getpid(), injection.stop ? SIGSTOP : SIGKILL);
 }
 
+void Session::State::tell_refusal(const Error& error) {
+  if (error.exit_code() != ExitCode::kUsage && error.exit_code() != ExitCode::kPlugin) return;
+  channel.send(
+      elastic::Refused{static_cast<int>(error.status()), static_cast<int>(error.exit_code()), error.options()});
+}
+
 void Session::State::tell_broken(const Error& error) {
   if (!communicator.is_over(form.generation)) channel.send(elastic::broken(form.generation, error));
 }
@@ -249,24 +255,28 @@ Stream& Session::stream() {
 Step* Session::next() {
   State& s = *state_;
   if (s.program == nullptr) throw Error(Status::kFailedPrecondition, "call Session::start before Session::next");
-  if (s.given_up) {  // the others wait for its passes
-    s.tell_broken(*std::exchange(s.given_up, std::nullopt));
-    s.in_generation = false;
+  return s.or_tell([&s] { return s.has_next() ? s.step.get() : nullptr; });
+}
+
+bool Session::State::has_next() {
+  if (given_up) {  // the others wait for its passes
+    tell_broken(*std::exchange(given_up, std::nullopt));
+    in_generation = false;
   }
-  s.settle();
-  if (!s.over) s.channel.require_agent();
-  while (!s.over && !s.in_generation) {
-    if (s.join()) {
-      s.in_generation = true;
+  settle();
+  if (!over) channel.require_agent();
+  while (!over && !in_generation) {
+    if (join()) {
+      in_generation = true;
     } else {
-      s.channel.send(elastic::Finished{s.sharded != nullptr ? s.sharded->memory() : ShardedMemory{}});
-      s.over = true;
+      channel.send(elastic::Finished{sharded != nullptr ? sharded->memory() : ShardedMemory{}});
+      over = true;
     }
   }
-  if (s.over) return nullptr;
-  s.prepare_step();
-  s.clock.start();
-  return s.step.get();
+  if (over) return false;
+  prepare_step();
+  clock.start();
+  return true;
 }
 
 }  // namespace pliant

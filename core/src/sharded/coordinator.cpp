@@ -113,7 +113,8 @@ std::span<const pliant_action> Coordinator::kept(std::span<const pliant_action> 
         fmt::format("[coordinator] budget is too small for what is whole at once here: {}; raise it, or choose a "
                     "coordinator that keeps within it ('{}' decided this)",
                     *wrong, name_),
-        ExitCode::kUsage);
+        ExitCode::kUsage)
+        .about("budget");
   }
   throw Error(Status::kInternal, fmt::format("coordinator '{}' broke a rule: {}", name_, *wrong), ExitCode::kPlugin);
 }

@@ -78,6 +78,13 @@ TEST_CASE("a part of a snapshot travels with the digests of its cut and of what 
   CHECK(std::get<PartWritten>(*part).beside == 0xFEDCBA9876543211ULL);
 }
 
+TEST_CASE("what a worker refuses travels in fields") {
+  const auto refused = parse_from_worker(to_line(Refused{1, 3, "budget prefetch"}));
+  REQUIRE(refused);
+  CHECK(std::get<Refused>(*refused) == Refused{1, 3, "budget prefetch"});
+  CHECK_FALSE(std::get<Refused>(*refused) == Refused{1, 3, "budget"});
+}
+
 TEST_CASE("a loss that is not finite travels") {
   for (const double loss : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
                             -std::numeric_limits<double>::infinity()}) {

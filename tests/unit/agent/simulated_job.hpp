@@ -18,28 +18,29 @@
 namespace pliant::elastic {
 
 struct Disturbances {
-  int kills = 0;                  ///< workers killed at random moments
-  uint32_t one_in = 60;           ///< events between two kills, on average
-  int stop_after = -1;            ///< request a stop after that many events; -1 = never
-  int freezes = 0;                ///< workers stopped (SIGSTOP) at random moments
-  bool freeze_all = false;        ///< all at once, once a step is committed, until they are continued
-  int stillborn = 0;              ///< replacements that die before they say anything
-  int refusals = 0;               ///< calls of the rendezvous that it refuses for lack of resources, at random
-  int shortages = 0;              ///< workers whose collectives all fail from a random moment on, each for itself
-  int agent_stops = 0;            ///< times that the agent is stopped for 2 s, in a tick that has looked at the clock
-  bool corrupt = false;           ///< one worker comes to another state, once, at a random step
-  bool corrupt_donor = false;     ///< one that gave its state to others comes to another one before it is compared
-  int64_t digest_every = 1;       ///< [run] digest_every of the workers
-  bool corrupt_last = false;      ///< one worker comes to another state by the update of the last step
-  bool sharded = false;           ///< each worker holds a part of the state
-  int64_t leaves_at = -1;         ///< rank 1 leaves when that step is committed
-  int64_t joins_after = -1;       ///< one more worker is started after that many events
-  int64_t fails_after = -1;       ///< the agent gives up after that many events
-  bool other_rest = false;        ///< sharded: one worker's small state is another than the others'
-  bool other_map = false;         ///< sharded: one worker writes its parts by another map than the others
-  int refusing = 0;               ///< workers that exit with code 2 as they begin the step `refuses_at`, the first ones
-  int64_t refuses_at = 3;         ///< see there
-  bool alike = true;              ///< in the same words
+  int kills = 0;               ///< workers killed at random moments
+  uint32_t one_in = 60;        ///< events between two kills, on average
+  int stop_after = -1;         ///< request a stop after that many events; -1 = never
+  int freezes = 0;             ///< workers stopped (SIGSTOP) at random moments
+  bool freeze_all = false;     ///< all at once, once a step is committed, until they are continued
+  int stillborn = 0;           ///< replacements that die before they say anything
+  int refusals = 0;            ///< calls of the rendezvous that it refuses for lack of resources, at random
+  int shortages = 0;           ///< workers whose collectives all fail from a random moment on, each for itself
+  int agent_stops = 0;         ///< times that the agent is stopped for 2 s, in a tick that has looked at the clock
+  bool corrupt = false;        ///< one worker comes to another state, once, at a random step
+  bool corrupt_donor = false;  ///< one that gave its state to others comes to another one before it is compared
+  int64_t digest_every = 1;    ///< [run] digest_every of the workers
+  bool corrupt_last = false;   ///< one worker comes to another state by the update of the last step
+  bool sharded = false;        ///< each worker holds a part of the state
+  int64_t leaves_at = -1;      ///< rank 1 leaves when that step is committed
+  int64_t joins_after = -1;    ///< one more worker is started after that many events
+  int64_t fails_after = -1;    ///< the agent gives up after that many events
+  bool other_rest = false;     ///< sharded: one worker's small state is another than the others'
+  bool other_map = false;      ///< sharded: one worker writes its parts by another map than the others
+  int refusing = 0;        ///< workers that exit with code 2 as they begin the step `refuses_at`, in words of their own
+  int64_t refuses_at = 3;  ///< see there
+  bool alike = true;       ///< all refuse the same option
+  bool silent = false;     ///< and say nothing to the agent
   bool corrupt_copy = false;      ///< the first copy of a state with steps in it goes wrong
   int spoilt_moves = 0;           ///< parts of the state that reach their new owner with other bytes, the first ones
   bool in_place = false;          ///< states are copied over what a worker held, which takes a while

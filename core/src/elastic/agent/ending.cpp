@@ -70,9 +70,10 @@ void Group::refuse(const ExitStatus& status, const std::string& how) {
 
 // Ranks that refuse the same thing at the same time are one refusal: the machine may have been short of something then.
 bool Group::refuses_again(WorkerId worker, const Member& member, const ExitStatus& status) {
-  const bool alike =
-      refusal_ && refusal_->status.code == status.code && refusal_->status.last_words == status.last_words;
-  if (!alike) refusal_ = Refusal{status, newest_, generation_, committed_};
+  std::optional<Refused> what;
+  if (member.refused && member.refused->exit_code == status.code) what = member.refused;
+  const bool alike = refusal_ && refusal_->code == status.code && refusal_->what == what;
+  if (!alike) refusal_ = Refusal{status.code, what, newest_, generation_, committed_};
   return worker > refusal_->newest || (member.stage > Stage::kTold && generation_ > refusal_->generation);
 }
 

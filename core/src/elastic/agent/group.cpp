@@ -233,6 +233,10 @@ void Group::note_device(WorkerId worker, Member& member, const Ready& message) {
   }
 }
 
+void Group::on(WorkerId, Member& member, const Refused& message) {
+  member.refused = message;
+}
+
 void Group::on(WorkerId, Member&, const CommIdMade& message) {
   if (message.generation != generation_ || phase_ != Phase::kForming) return;
   id_shared_ = true;
@@ -328,6 +332,7 @@ void Group::on(WorkerId, Member& member, const Vote& message) {
   if (message.generation != generation_ || !present || message.step != committed_) return;
   member.stage = Stage::kVoted;
   member.vote = message;
+  member.refused.reset();  // the program goes on
   if (phase_ == Phase::kRunning) try_commit();
 }
 

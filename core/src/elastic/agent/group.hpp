@@ -194,10 +194,12 @@ class Group {
     std::optional<Verdict> retires;  ///< is replaced once it has saved its state; the end of the job if it cannot
     bool leaves = false;  ///< was announced to leave: gets no rank, and is told to stop when it is not needed
     bool stays = false;   ///< was named for not ending
-    std::string fenced;   ///< why it was killed
+    std::optional<Refused> refused;  ///< what it has said of an error that may end it, since its last vote
+    std::string fenced;              ///< why it was killed
   };
 
   void on(WorkerId worker, Member& member, const Ready& message);
+  void on(WorkerId worker, Member& member, const Refused& message);
   void on(WorkerId worker, Member& member, const CommIdMade& message);
   void on(WorkerId worker, Member& member, const Joining& message);
   void on(WorkerId worker, Member& member, const Copying& message);
@@ -336,8 +338,9 @@ class Group {
   /// `code`: of the job, if no worker is left.
   void lost(const Member& member, const std::string& how, int code);
   void refuse(const ExitStatus& status, const std::string& how);
-  /// True where it refuses what a worker before it has refused in the same words, in another incarnation or generation,
-  /// and the job has come no further in between: no worker can do it.
+  /// True where it refuses what a worker before it has refused, in another incarnation or generation, and the job has
+  /// come no further in between: no worker can do it. What it refuses is what it said in fields (Refused), or its exit
+  /// code alone where it said nothing.
   bool refuses_again(WorkerId worker, const Member& member, const ExitStatus& status);
   /// Starts a fresh worker for one that was lost, while restarts are left; not at once where workers die one after the
   /// other before they are ready (`too_early`), for what they meet may pass.
@@ -405,7 +408,8 @@ class Group {
   int64_t unreplaced_ = 0;          ///< workers that refused
   /// The last exit with code 2 or 3 of a worker that was ready, until the job has come further than it was then.
   struct Refusal {
-    ExitStatus status;
+    int code = 0;
+    std::optional<Refused> what;
     WorkerId newest = -1;  ///< worker at that time
     int64_t generation = 0;
     int64_t committed = 0;
