@@ -14,7 +14,6 @@
 #include "base/environment.hpp"
 #include "base/result.hpp"
 #include "data/digest.hpp"
-#include "data/lengths_file.hpp"
 #include "elastic/session_state.hpp"
 #include "plan/scheduler.hpp"
 
@@ -233,7 +232,6 @@ void Session::begin(Dataset dataset, TrainingState& program) {
     s.reduction->measure_parts(measures);
   }
   s.reduction->look_for_not_finite(s.config.run().on_nonfinite != "ignore");
-  or_throw(data::write_dataset_once(s.directory.dataset(), s.batches->dataset()));
   s.channel.send(elastic::Ready{s.fingerprint(), s.digest_of_options(), s.device, s.device_properties.name,
                                 s.device_properties.host_visible, s.sharded != nullptr,
                                 s.sharded != nullptr ? s.digest_of_model() : std::string{}});

@@ -150,6 +150,8 @@ struct Session::State {
   /// Dies or stops here when an injection says so.
   void strike(elastic::InjectionPoint at);
 
+  /// Writes the data set for all, or compares it with what is there, and tells the agent.
+  void write_data();
   /// Waits for the id that rank 0 made; nullopt when the generation ended first.
   std::optional<CommId> wait_for_id();
   void load_snapshot();

@@ -54,8 +54,8 @@ bool Group::starters_are_due() const {
   const double patience = std::max(kStartPatience, 3 * slowest_start_);
   return std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
     const Member& member = entry.second;
-    if (member.ready || member.finished) return false;
     if (!member.fenced.empty()) return generations_ == 0;  // a fresh one follows
+    if (member.ready || member.finished) return false;
     const double stopped_for_long = generations_ == 0 ? kStoppedSeconds : 0;
     if (member.stopped_at && time() - *member.stopped_at >= stopped_for_long) return false;
     return generations_ == 0 || time() - member.since < patience;
@@ -81,6 +81,7 @@ void Group::regroup(const std::string& reason) {
     if (!sharded_ && generations_ > 0 && !is_restorable() && somebody_else_may_hold()) return;
     if (starters_are_due()) return;
   }
+  if (!is_planned_ && !usable.empty()) return begin_job(usable);
   // A part of a copy begins nothing: fresh ones do.
   if (!snapshot_ && !usable.empty() && members_.at(usable.front()).surely_holds() < 0) {
     for (const WorkerId id : std::exchange(usable, {})) fence(id, "holds a part of a state that nobody holds whole");

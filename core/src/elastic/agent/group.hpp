@@ -58,7 +58,7 @@ class GroupActions {
   [[nodiscard]] virtual bool is_stopped(WorkerId worker) = 0;
   /// The number of the next generation, from the rendezvous.
   virtual Result<int64_t> next_generation(int64_t world_size) = 0;
-  /// Called once the first worker is ready: the dataset is in the run directory.
+  /// Called once the first workers agree and one of them has written the dataset into the run directory.
   virtual Result<> open_plan(const std::string& fingerprint) = 0;
   /// False when the job ends before `step`. Not more expensive than facts_of(step - 1).
   virtual bool has_step(int64_t step) = 0;
@@ -96,6 +96,7 @@ struct GroupOptions {
   bool fit = false;                           ///< the rates follow the measured times
   std::string on_loss = "replace";
   std::string on_nonfinite = "stop";
+  std::string fingerprint;                   ///< of the run that the job resumes; empty: it has no ledger yet
   std::optional<int64_t> stopped_before_at;  ///< the step that was not finite when this job ended the last time
   int64_t max_restarts = 3;
   bool compare_states = false;  ///< after a copy and after the last step, too; [run] digest_every above 0
@@ -165,6 +166,7 @@ class Group {
   };
   struct Member {
     bool hello = false;
+    Ready brings;         ///< once it is ready
     int64_t device = -1;  ///< that it computes on; -1: the CPU, or not known
     bool ready = false;
     bool finished = false;
@@ -199,6 +201,7 @@ class Group {
   };
 
   void on(WorkerId worker, Member& member, const Ready& message);
+  void on(WorkerId worker, Member& member, const DataWritten& message);
   void on(WorkerId worker, Member& member, const Refused& message);
   void on(WorkerId worker, Member& member, const CommIdMade& message);
   void on(WorkerId worker, Member& member, const Joining& message);
@@ -213,6 +216,19 @@ class Group {
   void on(WorkerId worker, Member& member, const Injected& message);
   void on(WorkerId worker, Member& member, const Finished& message);
   void on(WorkerId worker, Member& member, const Hello& message);
+
+  // How a job begins: its first workers agree, one of them writes the data set, and the agent makes its plan of that.
+
+  /// Goes on with that, from wherever it stands. `usable` is not empty.
+  void begin_job(const std::vector<WorkerId>& usable);
+  /// Settles what all workers must agree with: what more than half of those bring that are ready. The others are ended.
+  /// False where there is no such half, which ends the job.
+  bool agree_on_job();
+  /// What more than half of `workers` bring; where the job resumes a run and there is no such half, what those bring
+  /// that have the run's data. nullptr: nothing.
+  [[nodiscard]] const Ready* what_most_bring(const std::vector<WorkerId>& workers) const;
+  /// Ends the job where all its steps are committed and saved.
+  bool end_if_done();
 
   /// Says once that workers share a device.
   void note_device(WorkerId worker, Member& member, const Ready& message);
@@ -420,7 +436,10 @@ class Group {
   std::vector<double> starts_due_;  ///< when workers are to be started that wait because of them
   double slowest_start_ = 0;        ///< seconds from start to Ready
   int64_t committed_ = 0;
-  std::optional<Ready> first_ready_;  ///< what all workers must agree with
+  bool was_ready_ = false;     ///< some worker was
+  std::optional<Ready> job_;   ///< what all workers must agree with, once it is settled
+  WorkerId data_writer_ = -1;  ///< was asked to write the data set
+  bool is_planned_ = false;    ///< the data set is there, and so is the agent's plan
   CostFit fit_;
   CostRates rates_;
   std::optional<Assignment> assignment_;  ///< of the step in hand, once it was needed
