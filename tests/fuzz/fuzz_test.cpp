@@ -75,6 +75,7 @@ TEST_CASE("a line of a worker or of the agent is a message or is refused, and a 
       to_line(elastic::FromWorker(elastic::Vote{3, 7, 99, 1.5, 12, 0.1})),
       to_line(elastic::FromWorker(elastic::Broken{3, "no room", elastic::BreakCause::kShortage})),
       to_line(elastic::FromWorker(elastic::SnapshotWritten{3, "snapshots/x", ""})),
+      to_line(elastic::FromWorker(elastic::Refused{5, 2, "budget"})),
       to_line(elastic::ToWorker(elastic::Commit{4, true, "snapshots/y"})),
       to_line(elastic::ToWorker(elastic::Save{4, "snapshots/y"})),
       to_line(elastic::ToWorker(elastic::Form{})),

@@ -10,8 +10,11 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
+#include "base/result.hpp"
+#include "data/lengths_file.hpp"
 #include "integration/job_runner.hpp"
 
 using namespace pliant::test;
@@ -57,22 +60,91 @@ TEST_CASE("a worker attaches once, and what it starts is no worker") {
   CHECK(ended.summary["restarts"] == 0);
 }
 
-TEST_CASE("a worker that reads other data than the others is named: at the start the job ends, later it is replaced") {
-  JobRunner job;
-  const Ended ended = misbehave(job, "other_data");
-  INFO(ended.err);
-  CHECK(ended.exit_code == 2);
-  CHECK(has(ended.summary["reason"].get<std::string>(), "sees other data than the workers before it"));
-  CHECK(job.processes_left() == 0);
+namespace {
 
+/// Rank 1 loads other data than the others, and is ready before or after them.
+Ended load_other_data(JobRunner& job, const char* turn, const std::string& run_keys) {
+  job.config(toy_config(run_keys, fmt::format("content = 7\nmisbehave = \"other_data\"\nmisbehave_rank = 1\n"
+                                              "turn = \"{}\"",
+                                              turn)));
+  return job.run_json();
+}
+
+uint64_t content_on_disk(const JobRunner& job) {
+  return pliant::or_throw(pliant::data::read_dataset(job.latest() / "dataset.bin")).content;
+}
+
+constexpr const char* kNamed = "worker 1 sees other data than the other workers (data of fingerprint ";
+
+}  // namespace
+
+TEST_CASE("a rank that loads other data than the most is named and replaced, be it ready first or last") {
+  for (const char* const turn : {"first", "last"}) {
+    for (const bool replaced : {true, false}) {
+      INFO(std::string(turn));
+      JobRunner job;
+      const Ended ended =
+          load_other_data(job, turn, fmt::format("workers = 4\non_loss = \"{}\"", replaced ? "replace" : "shrink"));
+      INFO(ended.err);
+      CHECK(ended.exit_code == 0);
+      CHECK(has(ended.err, kNamed));
+      CHECK(ended.summary["restarts"] == (replaced ? 1 : 0));
+      CHECK(ended.summary["samples_used_once"] == 203);
+      CHECK(content_on_disk(job) == 7);
+      for (const auto& generation : job.ledger("generation")) CHECK(generation.at("world_size") == (replaced ? 4 : 2));
+      CHECK(job.processes_left() == 0);
+    }
+  }
+}
+
+TEST_CASE("two ranks that load different data end the job before a step, both named, and neither has written it") {
+  for (const char* const turn : {"first", "last"}) {
+    for (const char* const on_loss : {"replace", "shrink"}) {
+      INFO(std::string(turn));
+      JobRunner job;
+      const Ended ended = load_other_data(job, turn, fmt::format("workers = 2\non_loss = \"{}\"", on_loss));
+      INFO(ended.err);
+      CHECK(ended.exit_code == 2);
+      const std::string reason = ended.summary["reason"];
+      CHECK(has(reason, "none has a majority (worker 0: data of fingerprint "));
+      CHECK(has(reason, ", worker 1: data of fingerprint "));
+      CHECK(ended.summary["restarts"] == 0);
+      CHECK_FALSE(std::filesystem::exists(job.latest() / "dataset.bin"));
+      CHECK(job.processes_left() == 0);
+    }
+  }
+}
+
+TEST_CASE("a worker that joins later and loads other data than the job is named and replaced") {
   JobRunner later;
   later.config(toy_config("workers = 4\ndeterministic = true",
-                          "misbehave = \"other_data\"\nmisbehave_rank = 1\nmisbehave_restart = 1"));
+                          "content = 7\nmisbehave = \"other_data\"\nmisbehave_rank = 1\nmisbehave_restart = 1"));
   const Ended replaced = later.run_json({"--inject", "kill:rank=1,step=3"});
   INFO(replaced.err);
   CHECK(replaced.exit_code == 0);
   CHECK(replaced.summary["restarts"] == 2);
-  CHECK(has(replaced.err, "sees other data than the workers before it"));
+  CHECK(has(replaced.err, "worker 4 sees other data than the other workers (data of fingerprint "));
+  CHECK(content_on_disk(later) == 7);
+}
+
+TEST_CASE("a resumed job holds what its ranks load against what the run has on disk") {
+  JobRunner job;
+  job.config(toy_config("workers = 2\nsnapshot_every = 2", "content = 7"));
+  REQUIRE(job.run_json({"--set", "run.max_steps=4"}).exit_code == 0);
+  const Ended other = job.run_json({"--resume", "--set", "app.content=8"});
+  INFO(other.err);
+  CHECK(other.exit_code == 2);
+  CHECK(has(other.summary["reason"].get<std::string>(), "the data set has changed: "));
+  CHECK(other.summary["restarts"] == 0);
+  CHECK(content_on_disk(job) == 7);
+  job.config(toy_config("workers = 2\nsnapshot_every = 2",
+                        "content = 7\nmisbehave = \"other_data\"\nmisbehave_rank = 1\nturn = \"first\""));
+  const Ended one = job.run_json({"--resume"});
+  INFO(one.err);
+  CHECK(one.exit_code == 0);
+  CHECK(has(one.err, kNamed));
+  CHECK(one.summary["samples_used_once"] == 203);
+  CHECK(content_on_disk(job) == 7);
 }
 
 TEST_CASE("a worker that dies at its start is replaced") {
@@ -106,6 +178,18 @@ TEST_CASE("workers that all refuse their config end the job with their code and 
   CHECK(ended.summary["restarts"] == 0);
   CHECK(ended.exit_code == 2);
   CHECK(ended.err.find("exited with code 2") != std::string::npos);
+  CHECK(job.processes_left() == 0);
+}
+
+TEST_CASE("ranks that one after the other refuse the same end the job, although each says so in other words") {
+  JobRunner job;
+  job.config(toy_config("workers = 2\nmax_restarts = 9",
+                        "misbehave = \"refuse\"\nmisbehave_always = true\nmisbehave_step = 3"));
+  const Ended ended = job.run_json();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.summary["reason"].get<std::string>(), "exited with code 2: toy_worker: process "));
+  CHECK(ended.summary["restarts"] == 1);
   CHECK(job.processes_left() == 0);
 }
 

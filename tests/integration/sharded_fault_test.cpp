@@ -223,7 +223,9 @@ TEST_CASE("ranks of other models are named before the first step, and so is a se
     const Ended ended = job.run(job_that(how, "", 2));
     INFO(ended.err);
     CHECK(ended.exit_code == 2);
-    CHECK(has(ended.err, "has another model than the workers before it"));
+    CHECK(has(ended.err, "the workers do not agree on the job and none has a majority (worker 0: a model of digest "));
+    CHECK(has(ended.err, ", worker 1: a model of digest "));
+    CHECK_FALSE(fs::exists(job.latest() / "dataset.bin"));
     CHECK(job.processes_left() == 0);
   }
   JobRunner job;
@@ -233,13 +235,15 @@ TEST_CASE("ranks of other models are named before the first step, and so is a se
   CHECK(has(ended.err, "this session has a sharded model already"));
 }
 
-TEST_CASE("a rank with other options is named: at the start the job ends, later it is replaced") {
+TEST_CASE("a rank with other options is named: of two at the start the job ends, later it is replaced") {
   struct Case {
     const char* who;  ///< rank and incarnation
     const char* injection;
     int exit_code;
+    const char* said;
   };
-  for (const Case& one : {Case{"1 0", "", 2}, Case{"1 1", "kill:rank=1,step=6", 0}}) {
+  for (const Case& one : {Case{"1 0", "", 2, "none has a majority (worker 0: options of digest "},
+                          Case{"1 1", "kill:rank=1,step=6", 0, "has other options than the other workers"}}) {
     CAPTURE(one.who);
     ::setenv("TEST_OTHER_BUDGET", one.who, 1);
     JobRunner job;
@@ -249,7 +253,7 @@ TEST_CASE("a rank with other options is named: at the start the job ends, later 
     ::unsetenv("TEST_OTHER_BUDGET");
     INFO(ended.err);
     CHECK(ended.exit_code == one.exit_code);
-    CHECK(has(ended.err, "has other options than the workers before it"));
+    CHECK(has(ended.err, one.said));
     CHECK(job.processes_left() == 0);
   }
 }

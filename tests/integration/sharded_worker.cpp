@@ -14,7 +14,6 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -171,7 +170,6 @@ void read_other_options() {
   const std::filesystem::path here = there / "other";
   std::filesystem::create_directory(here);
   std::filesystem::copy_file(there / "job.json", here / "job.json");
-  while (!std::filesystem::exists(there / "dataset.bin")) std::this_thread::yield();  // of whoever is well
   std::ifstream config(there / "config.toml");
   std::string text{std::istreambuf_iterator<char>(config), {}};
   text.replace(text.find("budget = 1000000"), 16, "budget = 2000000");

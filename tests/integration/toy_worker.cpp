@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <initializer_list>
 #include <istream>
 #include <limits>
@@ -137,11 +139,15 @@ struct Misbehaviour {
   std::string how;
   int64_t rank = 0;  ///< -1: every rank, at its start
   int64_t step = 0;
+  std::string turn;
+  int64_t workers;
   Misbehaviour(const pliant::Config& config, int socket)
       : agent_socket(socket),
         how(config.app_string("misbehave").value_or("")),
         rank(config.app_int("misbehave_rank").value_or(0)),
-        step(config.app_int("misbehave_step").value_or(0)) {
+        step(config.app_int("misbehave_step").value_or(0)),
+        turn(config.app_string("turn").value_or("")),
+        workers(config.run().workers) {
     const char* restarts = std::getenv("TORCHELASTIC_RESTART_COUNT");
     const bool always = config.app_bool("misbehave_always").value_or(false);
     const int64_t restart = config.app_int("misbehave_restart").value_or(0);
@@ -157,10 +163,29 @@ struct Misbehaviour {
     if (how == "usage_at_start") std::exit(2);
     if (how == "environment_at_start") std::exit(3);
   }
-  /// It reads other data than the others.
-  [[nodiscard]] uint64_t other_content() const {
+  [[nodiscard]] bool is_it() const {
     const char* own = std::getenv("RANK");
-    return how == "other_data" && own != nullptr && std::to_string(rank) == own ? 1 : 0;
+    return own != nullptr && std::to_string(rank) == own;
+  }
+  /// It reads other data than the others.
+  [[nodiscard]] uint64_t other_content() const { return how == "other_data" && is_it() ? 1 : 0; }
+  /// Whoever loads other data is ready before all others, or after them, where [app] turn is "first" or "last".
+  void await_turn() const {
+    const auto await = [](int64_t of) {
+      while (!std::filesystem::exists(ready_file(of))) std::this_thread::yield();
+    };
+    if (how != "other_data") return;
+    if (turn == "first" && !is_it()) await(rank);
+    for (int64_t other = 0; turn == "last" && is_it() && other < workers; ++other) {
+      if (other != rank) await(other);
+    }
+  }
+  void end_turn() const {
+    const char* own = std::getenv("RANK");
+    if (how == "other_data" && own != nullptr) std::ofstream(ready_file(std::stoll(own))).put('\n');
+  }
+  static std::filesystem::path ready_file(int64_t of) {
+    return std::filesystem::path(std::getenv("PLIANT_RUN_DIR")) / fmt::format("ready-{}", of);
   }
   /// What it computes is no number: on one rank, or on all.
   void at_add(const pliant::Step& now, std::vector<float>& gradient, double& loss) const {
@@ -192,6 +217,11 @@ struct Misbehaviour {
     if (now.rank() != rank || now.index() != step) return;
     if (how == "exit0") ::_exit(0);
     if (how == "exit1") std::exit(1);
+    if (how == "refuse") {  // in words that no other process has
+      throw pliant::Error(pliant::Status::kFailedPrecondition,
+                          fmt::format("process {} has a config that does not do", ::getpid()),
+                          pliant::ExitCode::kUsage);
+    }
     if (how == "hang") ::pause();
     if (how == "stop") ::raise(SIGSTOP);
     if (how == "bad_add") check_add_refuses(now);
@@ -231,7 +261,9 @@ int train() {
   toy.has_arrays = session.config().app_bool("arrays").value_or(true);
   const auto content = static_cast<uint64_t>(session.config().app_int("content").value_or(0)) + wrong.other_content();
   if (wrong.how == "foreign_array") toy.foreign = BadPieces::nowhere();
+  wrong.await_turn();
   session.start({std::move(lengths), {}, {}, content}, toy);
+  wrong.end_turn();
   std::vector<float> gradient(kParameters);
   BadPieces bad(session);
   const std::string pieces = session.config().app_string("pieces").value_or("");

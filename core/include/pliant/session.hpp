@@ -115,6 +115,7 @@ class Step {
   friend class Committed;
   friend class Session;
   explicit Step(Session& session) : session_(&session) {}
+  std::optional<Committed> reduce_and_vote();
   Session* session_;
 };
 
@@ -145,10 +146,11 @@ class Session {
   /// A stream of that device, for the program's own work. Pliant reads a gradient's pieces on it, in order with that.
   [[nodiscard]] Stream& stream();
 
-  /// Declares data and state. `dataset` must be the same on all workers (checked). Initial weights come from one worker
-  /// and are copied to the others; after a restart they come from the snapshot. `state` outlives the session. Throws
-  /// kInvalidArgument for arrays that are none: two of one name, an unknown type, no memory or, as for
-  /// Step::add_piece, memory that is none for this rank. It is looked at again whenever the arrays are.
+  /// Declares data and state. `dataset` must be the same on all workers: the agent compares them before any of it
+  /// counts, and ends those that have another one than the most. Initial weights come from one worker and are copied to
+  /// the others; after a restart they come from the snapshot. `state` outlives the session. Throws kInvalidArgument for
+  /// arrays that are none: two of one name, an unknown type, no memory or, as for Step::add_piece, memory that is none
+  /// for this rank. It is looked at again whenever the arrays are.
   void start(Dataset dataset, TrainingState& state);
   /// The same with the data set that [data] of the config names; throws what load_dataset throws.
   void start(TrainingState& state) { start(load_dataset(config()), state); }

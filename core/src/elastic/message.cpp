@@ -112,6 +112,10 @@ void fields(Message& m, Coder& f) {
   } else if constexpr (std::is_same_v<M, Ready>) {
     f("fingerprint", m.fingerprint), f("options", m.options), f("device", m.device), f("device_name", m.device_name);
     f("host_visible", m.host_visible), f("sharded", m.sharded), f("model", m.model);
+  } else if constexpr (std::is_same_v<M, DataWritten>) {
+    f("error", m.error), f("status", m.status), f("exit_code", m.exit_code);
+  } else if constexpr (std::is_same_v<M, Refused>) {
+    f("status", m.status), f("exit_code", m.exit_code), f("options", m.options);
   } else if constexpr (std::is_same_v<M, CommIdMade> || std::is_same_v<M, CommIdShared>) {
     f("generation", m.generation), f("id", m.id);
   } else if constexpr (std::is_same_v<M, Joining> || std::is_same_v<M, Abort>) {
@@ -162,6 +166,9 @@ template <class Message>
 constexpr std::string_view type_name() {
   if constexpr (std::is_same_v<Message, Hello>) return "hello";
   if constexpr (std::is_same_v<Message, Ready>) return "ready";
+  if constexpr (std::is_same_v<Message, DataWritten>) return "data_written";
+  if constexpr (std::is_same_v<Message, Refused>) return "refused";
+  if constexpr (std::is_same_v<Message, WriteData>) return "write_data";
   if constexpr (std::is_same_v<Message, CommIdMade>) return "comm_id_made";
   if constexpr (std::is_same_v<Message, CommIdShared>) return "comm_id";
   if constexpr (std::is_same_v<Message, Joining>) return "joining";

@@ -49,7 +49,8 @@ struct ShareTime {
 struct Hello {
   int64_t pid = 0;
 };
-/// Dataset and state are there; the worker can be given a rank.
+/// Dataset and state are there; the worker can be given a rank once the agent has found that it agrees with the others.
+/// It has written nothing.
 struct Ready {
   std::string fingerprint;  ///< Batches::fingerprint, hex
   std::string options{};    ///< digest of the resolved config, hex
@@ -58,6 +59,20 @@ struct Ready {
   bool host_visible = true;  ///< its device is the CPU, or has the CPU's memory
   bool sharded = false;      ///< its state is a part of the ranks' state: each holds what it owns
   std::string model{};       ///< of a sharded job: digest of parameters, modules and what is kept for each weight, hex
+};
+/// Answer to WriteData.
+struct DataWritten {
+  std::string error;  ///< empty: the data set is there
+  int status = 0;     ///< of the error, a Status
+  int exit_code = 0;  ///< that it asks for
+};
+/// An error leaves a call of the session and asks the process to exit with 2 or 3: it refuses its config or its
+/// machine. A program may catch it and go on. Whether another worker refuses the same is told by these fields.
+struct Refused {
+  int status = 0;  ///< a Status
+  int exit_code = 0;
+  std::string options{};  ///< that it is about (Error::options)
+  bool operator==(const Refused&) const = default;
 };
 /// Rank 0 made the id of the generation's communicator.
 struct CommIdMade {
@@ -146,11 +161,14 @@ struct Finished {
   sharded::TracedPasses passes{};
 };
 
-using FromWorker = std::variant<Hello, Ready, CommIdMade, Joining, Copying, Formed, Holds, Reducing, Vote, Broken,
-                                SnapshotWritten, PartWritten, Injected, Finished>;
+using FromWorker = std::variant<Hello, Ready, DataWritten, Refused, CommIdMade, Joining, Copying, Formed, Holds,
+                                Reducing, Vote, Broken, SnapshotWritten, PartWritten, Injected, Finished>;
 
 // Agent to worker.
 
+/// Write the data set into the run directory, or compare it with what is there. Answered by DataWritten; sent to a
+/// worker that agrees with what the job is, before the first generation.
+struct WriteData {};
 /// A new generation. rank < 0: this worker is a spare.
 struct Form {
   int64_t generation = 0;
@@ -206,7 +224,7 @@ struct Assemble {
 /// The job is over for this worker.
 struct Stop {};
 
-using ToWorker = std::variant<Form, CommIdShared, Commit, Abort, Tell, Save, Assemble, Stop>;
+using ToWorker = std::variant<WriteData, Form, CommIdShared, Commit, Abort, Tell, Save, Assemble, Stop>;
 
 /// Bytes of a line, at most. Whoever sends a longer one is broken: its peer must not keep what has no end.
 constexpr size_t kLongestMessage = size_t{1} << 20;

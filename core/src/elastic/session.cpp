@@ -14,7 +14,6 @@
 #include "base/environment.hpp"
 #include "base/result.hpp"
 #include "data/digest.hpp"
-#include "data/lengths_file.hpp"
 #include "elastic/session_state.hpp"
 #include "plan/scheduler.hpp"
 
@@ -115,6 +114,12 @@ void Session::State::wait_for_program() noexcept {
     program_stream->synchronize();
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch): no step comes that it could harm
   }
+}
+
+void Session::State::tell_refusal(const Error& error) {
+  if (error.exit_code() != ExitCode::kUsage && error.exit_code() != ExitCode::kPlugin) return;
+  channel.send(
+      elastic::Refused{static_cast<int>(error.status()), static_cast<int>(error.exit_code()), error.options()});
 }
 
 void Session::State::tell_broken(const Error& error) {
@@ -234,7 +239,6 @@ void Session::begin(Dataset dataset, TrainingState& program) {
     s.reduction->measure_parts(measures);
   }
   s.reduction->look_for_not_finite(s.config.run().on_nonfinite != "ignore");
-  or_throw(data::write_dataset_once(s.directory.dataset(), s.batches->dataset()));
   s.channel.send(elastic::Ready{s.fingerprint(), s.digest_of_options(), s.device, s.device_properties.name,
                                 s.device_properties.host_visible, s.sharded != nullptr,
                                 s.sharded != nullptr ? s.digest_of_model() : std::string{}});
@@ -256,26 +260,30 @@ Stream& Session::stream() {
 Step* Session::next() {
   State& s = *state_;
   if (s.program == nullptr) throw Error(Status::kFailedPrecondition, "call Session::start before Session::next");
-  if (s.given_up) {  // the others wait for its passes
-    s.tell_broken(*std::exchange(s.given_up, std::nullopt));
-    s.in_generation = false;
+  return s.or_tell([&s] { return s.has_next() ? s.step.get() : nullptr; });
+}
+
+bool Session::State::has_next() {
+  if (given_up) {  // the others wait for its passes
+    tell_broken(*std::exchange(given_up, std::nullopt));
+    in_generation = false;
   }
-  s.settle();
-  if (!s.over) s.channel.require_agent();
-  while (!s.over && !s.in_generation) {
-    if (s.join()) {
-      s.in_generation = true;
+  settle();
+  if (!over) channel.require_agent();
+  while (!over && !in_generation) {
+    if (join()) {
+      in_generation = true;
     } else {
-      s.wait_for_program();
-      s.channel.send(s.sharded != nullptr ? elastic::Finished{s.sharded->memory(), s.sharded->traced_passes()}
-                                          : elastic::Finished{});
-      s.over = true;
+      wait_for_program();
+      channel.send(sharded != nullptr ? elastic::Finished{sharded->memory(), sharded->traced_passes()}
+                                      : elastic::Finished{});
+      over = true;
     }
   }
-  if (s.over) return nullptr;
-  s.prepare_step();
-  s.clock.start();
-  return s.step.get();
+  if (over) return false;
+  prepare_step();
+  clock.start();
+  return true;
 }
 
 }  // namespace pliant

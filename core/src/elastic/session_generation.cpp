@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/result.hpp"
+#include "data/lengths_file.hpp"
 #include "elastic/session_state.hpp"
 #include "elastic/snapshot.hpp"
 
@@ -35,6 +36,14 @@ void load_whole(TrainingState& program, std::istream& in) {
 }
 
 }  // namespace
+
+void Session::State::write_data() {
+  const Result<> written = data::write_dataset_once(directory.dataset(), batches->dataset());
+  if (written) return channel.send(elastic::DataWritten{});
+  const Error& error = written.error();
+  channel.send(
+      elastic::DataWritten{error.message(), static_cast<int>(error.status()), static_cast<int>(error.exit_code())});
+}
 
 std::optional<CommId> Session::State::wait_for_id() {
   while (true) {
@@ -144,6 +153,7 @@ bool Session::State::join() {
   while (true) {
     const elastic::ToWorker message = receive();
     if (std::holds_alternative<elastic::Stop>(message)) return false;
+    if (std::holds_alternative<elastic::WriteData>(message)) write_data();
     if (std::holds_alternative<elastic::Tell>(message)) channel.send(elastic::Holds{applied});
     if (const auto* save = std::get_if<elastic::Save>(&message)) {
       if (sharded != nullptr) sharded->leave_group();

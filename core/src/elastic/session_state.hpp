@@ -150,6 +150,8 @@ struct Session::State {
   /// Dies or stops here when an injection says so.
   void strike(elastic::InjectionPoint at);
 
+  /// Writes the data set for all, or compares it with what is there, and tells the agent.
+  void write_data();
   /// Waits for the id that rank 0 made; nullopt when the generation ended first.
   std::optional<CommId> wait_for_id();
   void load_snapshot();
@@ -164,6 +166,8 @@ struct Session::State {
   /// Blocks until this worker is a rank of a standing generation; false when the job is over.
   bool join();
 
+  /// Session::next. False when the job is over for this worker.
+  bool has_next();
   void prepare_step();
   void share_out();
   void take_digest();
@@ -204,6 +208,18 @@ struct Session::State {
   std::optional<elastic::ReductionResult> reduce();
   /// Says that a collective of the present generation failed, unless the agent has ended that generation itself.
   void tell_broken(const Error& error);
+  /// Says what `error`, which leaves the session, refuses, where it asks the process to exit for that.
+  void tell_refusal(const Error& error);
+  /// What `work` returns. What it refuses is told to the agent and thrown on.
+  template <class Work>
+  auto or_tell(const Work& work) {
+    try {
+      return work();
+    } catch (const Error& error) {
+      tell_refusal(error);
+      throw;
+    }
+  }
 };
 
 }  // namespace pliant

@@ -249,8 +249,9 @@ bool Step::attempt(const std::function<void()>& work) {
   } catch (const Error& error) {
     give_up(error);
     const bool lost = error.status() == Status::kAborted || error.status() == Status::kPeerLost;
-    if (s.sharded == nullptr || !lost) throw;
-    return false;
+    if (s.sharded != nullptr && lost) return false;
+    s.tell_refusal(error);
+    throw;
   } catch (const std::exception& error) {
     give_up(Error(Status::kInternal, error.what()));
     throw;
@@ -261,6 +262,10 @@ bool Step::attempt(const std::function<void()>& work) {
 }
 
 std::optional<Committed> Step::commit() {
+  return session_->state_->or_tell([this] { return reduce_and_vote(); });
+}
+
+std::optional<Committed> Step::reduce_and_vote() {
   Session::State& s = *session_->state_;
   if (s.verdict)
     throw Error(Status::kFailedPrecondition,

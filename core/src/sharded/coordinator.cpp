@@ -124,7 +124,8 @@ std::span<const pliant_action> Coordinator::kept(std::span<const pliant_action> 
         fmt::format("[coordinator] budget is too small for what is whole at once here: {}; raise it, or choose a "
                     "coordinator that keeps within it ('{}' decided this)",
                     *wrong, name_),
-        ExitCode::kUsage);
+        ExitCode::kUsage)
+        .about("budget");
   }
   const bool needs_tier = rules_->broken() == sdk::CoordinatorRule::kTier;
   throw Error(needs_tier ? Status::kUnimplemented : Status::kInternal,

@@ -79,7 +79,8 @@ void Runtime::require_budget() const {
                 fmt::format("[coordinator] budget = {} is too small: {} alone uses {} bytes with its gradients ({}{})",
                             memory_->budget(), module.name, bytes, name(module.used.front()),
                             module.used.size() > 1 ? ", ..." : ""),
-                ExitCode::kUsage);
+                ExitCode::kUsage)
+        .about("budget");
   }
 }
 

@@ -56,7 +56,8 @@ WholePiece WholeMemory::take(uint64_t bytes, const std::string& what, const Whol
       throw Error(
           Status::kResourceExhausted,
           fmt::format("[coordinator] budget = {} is too small: {} needs {} bytes{}", budget_, what, piece.bytes_, why),
-          ExitCode::kUsage);
+          ExitCode::kUsage)
+          .about("budget");
     };
     if (piece.bytes_ > budget_ - std::min(budget_, taken_)) {
       refuse(taken_ == 0 ? std::string() : fmt::format(", and {} are taken", taken_));

@@ -261,19 +261,124 @@ TEST_CASE("parts of a snapshot that do not fit one another are not put together,
 }
 
 TEST_CASE(
+    "a worker that loads other data than the most is named and replaced, whoever is ready first, and writes none") {
+  int was_first = 0;
+  int was_last = 0;
+  for (uint32_t seed = 0; seed < 600 / kShare; ++seed) {
+    const int64_t workers = seed % 2 == 0 ? 3 : 4;
+    const int64_t odd = seed / 2 % workers;
+    GroupOptions options = options_for(workers, seed % 3 == 0 ? "shrink" : "replace");
+    options.micro_batch_of[3] = 2;
+    SimulatedJob job(options, 6, seed, {.odd = uint64_t{1} << odd});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE(verdict->exit_code == 0);
+    REQUIRE(job.saved() == job.lineage());
+    REQUIRE(job.restarts() == (options.on_loss == "replace" ? 1 : 0));
+    REQUIRE(std::count(job.data_writers().begin(), job.data_writers().end(), odd) == 0);
+    REQUIRE(std::count_if(job.log().begin(), job.log().end(), [&](const std::string& line) {
+              return line.find(fmt::format("worker {} sees other data than the other workers", odd)) == 0;
+            }) == 1);
+    was_first += job.ready().front() == odd ? 1 : 0;
+    was_last += job.ready()[static_cast<size_t>(workers) - 1] == odd ? 1 : 0;
+  }
+  CHECK(was_first > 100 / kShare);
+  CHECK(was_last > 100 / kShare);
+}
+
+TEST_CASE("without a majority of what they load the job ends with 2 before a step, all named, and nobody has written") {
+  for (uint32_t seed = 0; seed < 200 / kShare; ++seed) {
+    const int64_t workers = seed % 2 == 0 ? 2 : 4;
+    SimulatedJob job(options_for(workers, seed % 3 == 0 ? "shrink" : "replace"), 6, seed,
+                     {.odd = workers == 2 ? seed / 2 % 2 + 1 : 6});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    CHECK(verdict->exit_code == 2);
+    CHECK(verdict->reason.find("the workers do not agree on the job and none has a majority (") == 0);
+    for (int64_t id = 0; id < workers; ++id) {
+      CHECK(verdict->reason.find(fmt::format("worker {}: data of fingerprint ", id)) != std::string::npos);
+    }
+    CHECK(job.data_writers().empty());
+    CHECK(job.lineage().empty());
+  }
+}
+
+TEST_CASE("a writer of the data set that dies, is stopped or is short of something is followed by another") {
+  int named = 0;
+  for (uint32_t seed = 0; seed < 600 / kShare; ++seed) {
+    SimulatedJob job(options_for(4, "replace"), 6, seed,
+                     {.kills = static_cast<int>(seed % 3),
+                      .one_in = 6,
+                      .freezes = static_cast<int>(seed % 2),
+                      .data_shortages = static_cast<int>(seed % 5)});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE(verdict->exit_code == 0);
+    REQUIRE(job.saved() == job.lineage());
+    for (const std::string& line : job.log()) {
+      named += line.find("could not write the data set: no descriptor is left") != std::string::npos ? 1 : 0;
+    }
+  }
+  CHECK(named > 600 / kShare);
+  SimulatedJob changed(options_for(4, "replace"), 6, 0, {.data_changed = true});
+  const auto verdict = changed.run();
+  REQUIRE(verdict);
+  CHECK(verdict->exit_code == 2);
+  CHECK(verdict->reason == "it has changed");
+  CHECK(changed.restarts() == 0);
+}
+
+TEST_CASE("of two workers that load different data the one that has that of the resumed run is right") {
+  for (uint32_t seed = 0; seed < 100 / kShare; ++seed) {
+    GroupOptions options = options_for(2, "replace");
+    options.fingerprint = "data";
+    SimulatedJob job(options, 6, seed, {.odd = seed % 2 + 1});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    CHECK(verdict->exit_code == 0);
+    CHECK(job.restarts() == 1);
+  }
+}
+
+TEST_CASE(
+    "one that joins later and loads other data is named and replaced, and whoever dies at the start costs nothing") {
+  int named = 0;
+  for (uint32_t seed = 0; seed < 300 / kShare; ++seed) {
+    SimulatedJob job(options_for(2, "replace"), 300, seed, {.kills = 1, .one_in = seed % 2 == 0 ? 4U : 60U, .odd = 4});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE(verdict->exit_code == (verdict->reason.find("none has a majority") == std::string::npos ? 0 : 2));
+    for (const std::string& line : job.log()) {
+      named += line.find("worker 2 sees other data than the other workers") == 0 ? 1 : 0;
+    }
+  }
+  CHECK(named > 120 / kShare);
+}
+
+TEST_CASE(
     "workers that one after the other refuse the same end the job with their code and words, one alone does not") {
   for (uint32_t seed = 0; seed < 500 / kShare; ++seed) {
     const int64_t workers = seed % 3 == 0 ? 1 : seed % 3 == 1 ? 2 : 4;
     GroupOptions options = options_for(workers, seed % 7 == 0 ? "shrink" : "replace");
     if (seed % 5 == 0) options.max_restarts = 1;
     const bool sharded = seed % 2 == 0;
-    SimulatedJob all(options, 6, seed, {.sharded = sharded, .refusing = 1000});
+    SimulatedJob all(options, 6, seed, {.sharded = sharded, .refusing = 1000, .silent = seed % 3 == 0});
     const auto refused = all.run();
     INFO("seed " << seed << "\n" << tail(all.log()) << all.violation());
     REQUIRE(all.violation().empty());
     REQUIRE(refused);
     REQUIRE(refused->exit_code == 2);
-    REQUIRE(refused->reason.find("exited with code 2: the budget is too small") != std::string::npos);
+    REQUIRE(refused->reason.find("exited with code 2: process ") != std::string::npos);
     REQUIRE(all.restarts() <= workers + 1);
     REQUIRE(all.lineage().size() <= 3);
 
@@ -392,13 +497,34 @@ TEST_CASE("what a joiner copied counts for nothing but what it is of, and a wron
   CHECK(disputes > 20 / kShare);
 }
 
-TEST_CASE("a worker that gave its state to others and then comes to another one is outvoted, or the job stops") {
+TEST_CASE("a joiner among three whose copy goes wrong is outvoted by the two that agree, whoever of them it copied") {
+  int ended = 0;
+  for (uint32_t seed = 0; seed < 1000 / kShare; ++seed) {
+    GroupOptions options = options_for(3, "replace");
+    options.micro_batch_of = {{3, 4}};
+    SimulatedJob job(options, 30, seed, {.kills = 1, .one_in = 150, .corrupt_copy = true, .in_place = seed % 2 == 0});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE_MESSAGE(verdict->exit_code == 0, verdict->reason);
+    REQUIRE(job.saved() == job.lineage());
+    ended += static_cast<int>(std::count_if(job.log().begin(), job.log().end(), [](const std::string& line) {
+      return line.find("(worker 3) began step ") != std::string::npos &&
+             line.find("with another state than the other ranks") != std::string::npos;
+    }));
+  }
+  CHECK(ended > 300 / kShare);
+}
+
+TEST_CASE("a worker that gave its state to others and then comes to another one is outvoted, of two the job stops") {
   int ended = 0;
   int disputes = 0;
   for (uint32_t seed = 0; seed < 2000 / kShare; ++seed) {
     // From the death of one of two on, the other and its copy are all: nobody can tell which of them is right.
-    GroupOptions options = options_for(seed % 2 == 0 ? 2 : 5, "replace");
-    options.micro_batch_of = {{seed % 2 == 0 ? 2 : 5, 4}};
+    const int64_t workers = seed % 4 == 0 ? 3 : seed % 4 == 1 ? 5 : 2;
+    GroupOptions options = options_for(workers, "replace");
+    options.micro_batch_of = {{workers, 4}};
     SimulatedJob job(options, 12, seed, {.kills = 1, .one_in = 60, .corrupt_donor = true});
     const auto verdict = job.run();
     INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
@@ -408,10 +534,11 @@ TEST_CASE("a worker that gave its state to others and then comes to another one 
       return line.find("with another state than the other ranks") != std::string::npos;
     }));
     if (verdict->exit_code == 1) ++disputes;
+    REQUIRE((verdict->exit_code == 0 || workers == 2));
     const std::vector<SimulatedJob::Entry> saved = job.saved();
     REQUIRE(std::none_of(saved.begin(), saved.end(), [](const auto& entry) { return entry.generation == -1; }));
   }
-  CHECK(ended > 10 / kShare);
+  CHECK(ended > 20 / kShare);
   CHECK(disputes > 100 / kShare);
 }
 

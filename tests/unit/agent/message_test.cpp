@@ -78,6 +78,19 @@ TEST_CASE("a part of a snapshot travels with the digests of its cut and of what 
   CHECK(std::get<PartWritten>(*part).beside == 0xFEDCBA9876543211ULL);
 }
 
+TEST_CASE("how the data set was written, and what a worker refuses, travel in fields") {
+  CHECK(parse_to_worker(to_line(WriteData{})));
+  const auto written = parse_from_worker(to_line(DataWritten{"no room", 5, 2}));
+  REQUIRE(written);
+  CHECK(std::get<DataWritten>(*written).error == "no room");
+  CHECK(std::get<DataWritten>(*written).status == 5);
+  CHECK(std::get<DataWritten>(*written).exit_code == 2);
+  const auto refused = parse_from_worker(to_line(Refused{1, 3, "budget prefetch"}));
+  REQUIRE(refused);
+  CHECK(std::get<Refused>(*refused) == Refused{1, 3, "budget prefetch"});
+  CHECK_FALSE(std::get<Refused>(*refused) == Refused{1, 3, "budget"});
+}
+
 TEST_CASE("a loss that is not finite travels") {
   for (const double loss : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
                             -std::numeric_limits<double>::infinity()}) {

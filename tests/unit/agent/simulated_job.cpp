@@ -151,6 +151,7 @@ void SimulatedJob::remove(WorkerId id, ExitStatus status) {
 void SimulatedJob::deliver_to_agent(WorkerId id) {
   const FromWorker message = workers_.at(id).outbox.front();
   workers_.at(id).outbox.pop_front();
+  if (std::holds_alternative<Ready>(message)) ready_.push_back(id);
   group_.received(id, message);
 }
 
@@ -164,7 +165,7 @@ bool SimulatedJob::peers_reached(const Worker& worker, At at) const {
 }
 
 // Takes one message of the agent, as Session does.
-void SimulatedJob::handle(WorkerId, Worker& worker) {
+void SimulatedJob::handle(WorkerId id, Worker& worker) {
   if (worker.inbox.empty()) return;
   const bool may_wait_only = worker.at == At::kComputing || worker.at == At::kReducing || worker.at == At::kJoining ||
                              worker.at == At::kCopying;
@@ -204,8 +205,17 @@ void SimulatedJob::handle(WorkerId, Worker& worker) {
     }
   } else if (std::holds_alternative<Tell>(message)) {
     worker.outbox.push_back(Holds{worker.holds()});
-  } else if (const auto* id = std::get_if<CommIdShared>(&message)) {
-    if (worker.at != At::kNeedsId || id->generation != worker.form.generation) return;
+  } else if (std::holds_alternative<WriteData>(message)) {
+    if (is_odd(id)) violate("a worker writes other data than that of the most");
+    if (disturbances_.data_changed) return worker.outbox.push_back(DataWritten{"it has changed", 4, 2});
+    if (disturbances_.data_shortages > 0) {
+      --disturbances_.data_shortages;
+      return worker.outbox.push_back(DataWritten{"no descriptor is left", 5, 1});
+    }
+    data_writers_.push_back(id);
+    worker.outbox.push_back(DataWritten{});
+  } else if (const auto* shared = std::get_if<CommIdShared>(&message)) {
+    if (worker.at != At::kNeedsId || shared->generation != worker.form.generation) return;
     worker.at = At::kJoining;
     worker.outbox.push_back(Joining{worker.form.generation});
   } else if (const auto* abort = std::get_if<Abort>(&message)) {
@@ -398,8 +408,9 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
     const auto step = static_cast<int64_t>(worker.state.size());
     if (disturbances_.refusing > 0 && step == disturbances_.refuses_at) {
       worker.done = true;
-      worker.exit = {false, 2, "the budget is too small"};
-      if (!disturbances_.alike) worker.exit.last_words += fmt::format(" {}", disturbances_.refusing);
+      worker.exit = {false, 2, fmt::format("process {}: the budget is too small", disturbances_.refusing)};
+      const std::string option = disturbances_.alike ? "budget" : fmt::format("option_{}", disturbances_.refusing);
+      if (!disturbances_.silent) worker.outbox.push_back(Refused{5, 2, option});
       --disturbances_.refusing;
       return;
     }
@@ -436,6 +447,10 @@ void SimulatedJob::stand(Worker& worker) {
     formed.owners = sharded::Ownership::deal(kChunks, static_cast<int32_t>(worker.form.world_size))->save();
   }
   worker.outbox.push_back(formed);
+  if (disturbances_.corrupt_copy && !corrupted_ && worker.form.wants_state && !worker.state.empty()) {
+    corrupted_ = true;
+    worker.state.back().generation = -1;
+  }
   const bool gave = worker.form.rank == 0 && worker.form.copy_state && !worker.state.empty();
   if (gave && disturbances_.corrupt_donor && !corrupted_ && random_() % 2 == 0) {
     corrupted_ = true;
@@ -462,9 +477,15 @@ void SimulatedJob::spawn() {
     --disturbances_.stillborn;
     return die(workers_[id]);
   }
-  Ready ready{"data"};
+  Ready ready{is_odd(id) ? "odd" : "data"};
   ready.sharded = disturbances_.sharded;
   workers_[id].outbox = {Hello{id}, ready};
+}
+
+Result<> SimulatedJob::open_plan(const std::string& fingerprint) {
+  if (data_writers_.empty()) violate("a plan is made before the data set is there");
+  if (fingerprint != "data") violate("a plan is made of other data than that of the most");
+  return {};
 }
 
 Result<int64_t> SimulatedJob::next_generation(int64_t) {

@@ -18,28 +18,33 @@
 namespace pliant::elastic {
 
 struct Disturbances {
-  int kills = 0;                  ///< workers killed at random moments
-  uint32_t one_in = 60;           ///< events between two kills, on average
-  int stop_after = -1;            ///< request a stop after that many events; -1 = never
-  int freezes = 0;                ///< workers stopped (SIGSTOP) at random moments
-  bool freeze_all = false;        ///< all at once, once a step is committed, until they are continued
-  int stillborn = 0;              ///< replacements that die before they say anything
-  int refusals = 0;               ///< calls of the rendezvous that it refuses for lack of resources, at random
-  int shortages = 0;              ///< workers whose collectives all fail from a random moment on, each for itself
-  int agent_stops = 0;            ///< times that the agent is stopped for 2 s, in a tick that has looked at the clock
-  bool corrupt = false;           ///< one worker comes to another state, once, at a random step
-  bool corrupt_donor = false;     ///< one that gave its state to others comes to another one before it is compared
-  int64_t digest_every = 1;       ///< [run] digest_every of the workers
-  bool corrupt_last = false;      ///< one worker comes to another state by the update of the last step
-  bool sharded = false;           ///< each worker holds a part of the state
-  int64_t leaves_at = -1;         ///< rank 1 leaves when that step is committed
-  int64_t joins_after = -1;       ///< one more worker is started after that many events
-  int64_t fails_after = -1;       ///< the agent gives up after that many events
-  bool other_rest = false;        ///< sharded: one worker's small state is another than the others'
-  bool other_map = false;         ///< sharded: one worker writes its parts by another map than the others
-  int refusing = 0;               ///< workers that exit with code 2 as they begin the step `refuses_at`, the first ones
-  int64_t refuses_at = 3;         ///< see there
-  bool alike = true;              ///< in the same words
+  int kills = 0;               ///< workers killed at random moments
+  uint32_t one_in = 60;        ///< events between two kills, on average
+  int stop_after = -1;         ///< request a stop after that many events; -1 = never
+  int freezes = 0;             ///< workers stopped (SIGSTOP) at random moments
+  bool freeze_all = false;     ///< all at once, once a step is committed, until they are continued
+  int stillborn = 0;           ///< replacements that die before they say anything
+  int refusals = 0;            ///< calls of the rendezvous that it refuses for lack of resources, at random
+  int shortages = 0;           ///< workers whose collectives all fail from a random moment on, each for itself
+  int agent_stops = 0;         ///< times that the agent is stopped for 2 s, in a tick that has looked at the clock
+  bool corrupt = false;        ///< one worker comes to another state, once, at a random step
+  bool corrupt_donor = false;  ///< one that gave its state to others comes to another one before it is compared
+  int64_t digest_every = 1;    ///< [run] digest_every of the workers
+  bool corrupt_last = false;   ///< one worker comes to another state by the update of the last step
+  bool sharded = false;        ///< each worker holds a part of the state
+  int64_t leaves_at = -1;      ///< rank 1 leaves when that step is committed
+  int64_t joins_after = -1;    ///< one more worker is started after that many events
+  int64_t fails_after = -1;    ///< the agent gives up after that many events
+  bool other_rest = false;     ///< sharded: one worker's small state is another than the others'
+  bool other_map = false;      ///< sharded: one worker writes its parts by another map than the others
+  int refusing = 0;        ///< workers that exit with code 2 as they begin the step `refuses_at`, each in its own words
+  int64_t refuses_at = 3;  ///< see there
+  bool alike = true;       ///< all refuse the same option
+  bool silent = false;     ///< and say nothing to the agent
+  uint64_t odd = 0;        ///< bits of workers, by the order of starting, that load other data
+  int data_shortages = 0;  ///< writers of the data set that are short of something, the first ones
+  bool data_changed = false;      ///< the data set on disk is another one
+  bool corrupt_copy = false;      ///< the first copy of a state with steps in it goes wrong
   int spoilt_moves = 0;           ///< parts of the state that reach their new owner with other bytes, the first ones
   bool in_place = false;          ///< states are copied over what a worker held, which takes a while
   int64_t longest_freeze = 6000;  ///< events, a thousandth of a second each; then it continues
@@ -73,6 +78,10 @@ class SimulatedJob final : public GroupActions {
   /// When workers were started, in seconds.
   [[nodiscard]] const std::vector<double>& starts() const { return starts_; }
   [[nodiscard]] int kills_done() const { return kills_done_; }
+  /// Those that were ready, in that order.
+  [[nodiscard]] const std::vector<WorkerId>& ready() const { return ready_; }
+  /// Those that wrote the data set.
+  [[nodiscard]] const std::vector<WorkerId>& data_writers() const { return data_writers_; }
   /// Workers that were killed by the group although they ran.
   [[nodiscard]] int healthy_killed() const { return healthy_killed_; }
   /// The most events between two commits, or between the first and the last event and their neighbours.
@@ -92,7 +101,7 @@ class SimulatedJob final : public GroupActions {
   void wake(WorkerId worker) override;
   bool is_stopped(WorkerId worker) override;
   Result<int64_t> next_generation(int64_t world_size) override;
-  Result<> open_plan(const std::string&) override { return {}; }
+  Result<> open_plan(const std::string& fingerprint) override;
   bool has_step(int64_t step) override { return step < steps_; }
   Result<StepFacts> facts_of(int64_t step) override;
   Result<Assignment> assignment_of(int64_t step, const Sharing& how, CostRates rates) override;
@@ -149,6 +158,7 @@ class SimulatedJob final : public GroupActions {
   void handle(WorkerId id, Worker& worker);
   void progress(WorkerId id, Worker& worker);
   void stand(Worker& worker);
+  [[nodiscard]] bool is_odd(WorkerId id) const { return id < 64 && ((disturbances_.odd >> id) & 1U) != 0; }
   void take_shards(Worker& worker);
   void finish_move(Worker& worker);
   [[nodiscard]] sharded::MovePlan moves_of(const Form& form) const;
@@ -184,6 +194,8 @@ class SimulatedJob final : public GroupActions {
   std::vector<std::pair<double, GenerationRecord>> generations_;
   std::string violation_;
   std::vector<double> starts_;
+  std::vector<WorkerId> ready_;
+  std::vector<WorkerId> data_writers_;
   WorkerId next_id_ = 0;
   int64_t generation_ = 0;
   static constexpr int64_t kAgentStop = 2000;  ///< events

@@ -608,6 +608,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     options.on_nonfinite = run.on_nonfinite;
     options.compare_states = run.digest_every > 0;
     if (ledger) options.stopped_before_at = ledger->lineage().not_finite_step;
+    if (ledger) options.fingerprint = ledger->lineage().fingerprint;
     options.max_restarts = run.max_restarts - restarts_spent;
     options.must_attach = run.attach == "required";
     options.start_timeout_s = run.start_timeout_s;

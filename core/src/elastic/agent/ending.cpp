@@ -50,7 +50,7 @@ void Group::ended(WorkerId worker, const ExitStatus& status) {
   if (!member.fenced.empty()) how = fmt::format("{} {}", who, member.fenced);
   if (!status.signalled && status.code == 0) how = fmt::format("{} exited with code 0 before the job was done", who);
   const bool refuses = member.hello && !status.signalled && (status.code == 2 || status.code == 3);
-  if (refuses && !first_ready_ && stop_code_ == 0) return refuse(status, how);
+  if (refuses && !was_ready_ && stop_code_ == 0) return refuse(status, how);
   const bool by_itself = refuses && member.ready && member.fenced.empty() && phase_ != Phase::kSaving;
   if (by_itself && stop_code_ == 0 && refuses_again(worker, member, status)) {
     actions_.interrupted();
@@ -70,9 +70,10 @@ void Group::refuse(const ExitStatus& status, const std::string& how) {
 
 // Ranks that refuse the same thing at the same time are one refusal: the machine may have been short of something then.
 bool Group::refuses_again(WorkerId worker, const Member& member, const ExitStatus& status) {
-  const bool alike =
-      refusal_ && refusal_->status.code == status.code && refusal_->status.last_words == status.last_words;
-  if (!alike) refusal_ = Refusal{status, newest_, generation_, committed_};
+  std::optional<Refused> what;
+  if (member.refused && member.refused->exit_code == status.code) what = member.refused;
+  const bool alike = refusal_ && refusal_->code == status.code && refusal_->what == what;
+  if (!alike) refusal_ = Refusal{status.code, what, newest_, generation_, committed_};
   return worker > refusal_->newest || (member.stage > Stage::kTold && generation_ > refusal_->generation);
 }
 
@@ -108,7 +109,7 @@ void Group::replace(bool too_early) {
   }
   ++restarts_;
   // Before any was ready it is most likely the program itself that fails: nobody wants to wait for that.
-  if (!too_early || !first_ready_) return actions_.spawn();
+  if (!too_early || !was_ready_) return actions_.spawn();
   const double wait = std::ldexp(1.0, static_cast<int>(std::min(early_deaths_++, kMostDoublings)));
   starts_due_.push_back(time() + wait);
   actions_.event(fmt::format("another is started in its place in {:.0f} s", wait), false);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "elastic/agent/group.hpp"
@@ -53,8 +54,8 @@ bool Group::starters_are_due() const {
   const double patience = std::max(kStartPatience, 3 * slowest_start_);
   return std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
     const Member& member = entry.second;
-    if (member.ready || member.finished) return false;
     if (!member.fenced.empty()) return generations_ == 0;  // a fresh one follows
+    if (member.ready || member.finished) return false;
     const double stopped_for_long = generations_ == 0 ? kStoppedSeconds : 0;
     if (member.stopped_at && time() - *member.stopped_at >= stopped_for_long) return false;
     return generations_ == 0 || time() - member.since < patience;
@@ -80,6 +81,7 @@ void Group::regroup(const std::string& reason) {
     if (!sharded_ && generations_ > 0 && !is_restorable() && somebody_else_may_hold()) return;
     if (starters_are_due()) return;
   }
+  if (!is_planned_ && !usable.empty()) return begin_job(usable);
   // A part of a copy begins nothing: fresh ones do.
   if (!snapshot_ && !usable.empty() && members_.at(usable.front()).surely_holds() < 0) {
     for (const WorkerId id : std::exchange(usable, {})) fence(id, "holds a part of a state that nobody holds whole");
@@ -390,18 +392,21 @@ bool Group::states_agree() {
 }
 
 std::optional<uint64_t> Group::state_of_most(const States& states) const {
-  const auto most_of = [](const std::vector<std::optional<uint64_t>>& voices) -> std::optional<uint64_t> {
-    for (const auto& voice : voices) {
-      if (voice && 2 * std::count(voices.begin(), voices.end(), voice) > static_cast<int64_t>(voices.size()))
-        return voice;
-    }
-    return std::nullopt;
-  };
-  std::map<WorkerId, std::vector<std::optional<uint64_t>>> families;
-  for (const auto& [id, state] : states) families[members_.at(id).origin].emplace_back(state);
-  std::vector<std::optional<uint64_t>> voices;
-  for (const auto& [origin, family] : families) voices.push_back(most_of(family));
-  return most_of(voices);
+  std::set<WorkerId> origins;
+  std::set<std::pair<WorkerId, uint64_t>> alike;
+  std::vector<uint64_t> of_ranks;
+  for (const auto& [id, state] : states) {
+    origins.insert(members_.at(id).origin);
+    alike.emplace(members_.at(id).origin, state);
+    of_ranks.push_back(state);
+  }
+  std::vector<uint64_t> of_origins;
+  for (const auto& [origin, state] : alike) of_origins.push_back(state);
+  const std::vector<uint64_t>& voices = origins.size() == 1 ? of_ranks : of_origins;
+  for (const uint64_t voice : voices) {
+    if (2 * std::count(voices.begin(), voices.end(), voice) > static_cast<int64_t>(voices.size())) return voice;
+  }
+  return std::nullopt;
 }
 
 std::string Group::listed(const States& states) const {

@@ -16,33 +16,6 @@ namespace {
 // Collectives of several workers that fail so often without a commit are a fault of the machine or the program.
 constexpr int64_t kBrokenLimit = 3;
 
-/// In what a worker is none of the job whose first worker said `first`; empty: in nothing.
-std::string difference(const Ready& first, const Ready& other) {
-  if (other.options != first.options) {
-    return fmt::format(
-        "has other options than the workers before it (digest {} instead of {}); config.toml of the run must not "
-        "change while the job runs, stop it and go on with `pliant run --resume`",
-        other.options, first.options);
-  }
-  if (other.fingerprint != first.fingerprint) {
-    return fmt::format(
-        "sees other data than the workers before it (fingerprint {} instead of {}); all workers must read the same "
-        "files",
-        other.fingerprint, first.fingerprint);
-  }
-  if (other.sharded != first.sharded) {
-    return fmt::format("{} its model, and the workers before it {}; all workers must run the same program",
-                       other.sharded ? "shards" : "does not shard", other.sharded ? "do not" : "do");
-  }
-  if (other.model != first.model) {
-    return fmt::format(
-        "has another model than the workers before it ({} instead of {}): other parameters, modules or names of what "
-        "the optimizer keeps; all workers must build the same one",
-        other.model, first.model);
-  }
-  return {};
-}
-
 }  // namespace
 
 std::string describe(const ExitStatus& status) {
@@ -188,39 +161,6 @@ void Group::on(WorkerId, Member& member, const Hello&) {
   uses_api_ = true;
 }
 
-void Group::on(WorkerId worker, Member& member, const Ready& message) {
-  if (!first_ready_) {
-    const Result<> opened = actions_.open_plan(message.fingerprint);
-    if (!opened) return end({static_cast<int>(opened.error().exit_code()), "failed", opened.error().message()}, true);
-    first_ready_ = message;
-  } else if (const std::string other = difference(*first_ready_, message); !other.empty()) {
-    if (generations_ == 0) return end({2, "failed", fmt::format("{} {}", label(worker), other)}, true);
-    return fence(worker, other);
-  }
-  member.ready = true;
-  sharded_ = message.sharded;
-  if (!message.host_visible) note_device(worker, member, message);
-  early_deaths_ = 0;
-  member.answered_at = time();
-  slowest_start_ = std::max(slowest_start_, time() - member.since);
-  if (phase_ == Phase::kEnding) {
-    member.told_to_stop = true;
-    return actions_.send(worker, Stop{});
-  }
-  for (; unreplaced_ > 0; --unreplaced_) {  // others are well: what those met was their own
-    if (options_.on_loss == "replace") replace(false);
-  }
-  const bool covered = !is_unsaved() || (snapshot_ && !actions_.has_step(snapshot_->step));
-  if (!actions_.has_step(committed_) && covered && phase_ != Phase::kSaving) {
-    if (committed_ > 0 && !actions_.has_step(committed_ - 1)) {
-      actions_.event(
-          fmt::format("{} steps are committed, more than the job has now: nothing is left to do", committed_), false);
-    }
-    return end({0, "finished", ""}, false);
-  }
-  if (phase_ == Phase::kStarting) regroup(reason_);
-}
-
 void Group::note_device(WorkerId worker, Member& member, const Ready& message) {
   member.device = message.device;
   for (const auto& [id, other] : members_) {
@@ -328,6 +268,7 @@ void Group::on(WorkerId, Member& member, const Vote& message) {
   if (message.generation != generation_ || !present || message.step != committed_) return;
   member.stage = Stage::kVoted;
   member.vote = message;
+  member.refused.reset();  // the program goes on
   if (phase_ == Phase::kRunning) try_commit();
 }
 

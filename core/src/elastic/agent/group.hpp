@@ -58,7 +58,7 @@ class GroupActions {
   [[nodiscard]] virtual bool is_stopped(WorkerId worker) = 0;
   /// The number of the next generation, from the rendezvous.
   virtual Result<int64_t> next_generation(int64_t world_size) = 0;
-  /// Called once the first worker is ready: the dataset is in the run directory.
+  /// Called once the first workers agree and one of them has written the dataset into the run directory.
   virtual Result<> open_plan(const std::string& fingerprint) = 0;
   /// False when the job ends before `step`. Not more expensive than facts_of(step - 1).
   virtual bool has_step(int64_t step) = 0;
@@ -96,6 +96,7 @@ struct GroupOptions {
   bool fit = false;                           ///< the rates follow the measured times
   std::string on_loss = "replace";
   std::string on_nonfinite = "stop";
+  std::string fingerprint;                   ///< of the run that the job resumes; empty: it has no ledger yet
   std::optional<int64_t> stopped_before_at;  ///< the step that was not finite when this job ended the last time
   int64_t max_restarts = 3;
   bool compare_states = false;  ///< after a copy and after the last step, too; [run] digest_every above 0
@@ -167,6 +168,7 @@ class Group {
   };
   struct Member {
     bool hello = false;
+    Ready brings;         ///< once it is ready
     int64_t device = -1;  ///< that it computes on; -1: the CPU, or not known
     bool ready = false;
     bool finished = false;
@@ -196,10 +198,13 @@ class Group {
     std::optional<Verdict> retires;  ///< is replaced once it has saved its state; the end of the job if it cannot
     bool leaves = false;  ///< was announced to leave: gets no rank, and is told to stop when it is not needed
     bool stays = false;   ///< was named for not ending
-    std::string fenced;   ///< why it was killed
+    std::optional<Refused> refused;  ///< what it has said of an error that may end it, since its last vote
+    std::string fenced;              ///< why it was killed
   };
 
   void on(WorkerId worker, Member& member, const Ready& message);
+  void on(WorkerId worker, Member& member, const DataWritten& message);
+  void on(WorkerId worker, Member& member, const Refused& message);
   void on(WorkerId worker, Member& member, const CommIdMade& message);
   void on(WorkerId worker, Member& member, const Joining& message);
   void on(WorkerId worker, Member& member, const Copying& message);
@@ -213,6 +218,19 @@ class Group {
   void on(WorkerId worker, Member& member, const Injected& message);
   void on(WorkerId worker, Member& member, const Finished& message);
   void on(WorkerId worker, Member& member, const Hello& message);
+
+  // How a job begins: its first workers agree, one of them writes the data set, and the agent makes its plan of that.
+
+  /// Goes on with that, from wherever it stands. `usable` is not empty.
+  void begin_job(const std::vector<WorkerId>& usable);
+  /// Settles what all workers must agree with: what more than half of those bring that are ready. The others are ended.
+  /// False where there is no such half, which ends the job.
+  bool agree_on_job();
+  /// What more than half of `workers` bring; where the job resumes a run and there is no such half, what those bring
+  /// that have the run's data. nullptr: nothing.
+  [[nodiscard]] const Ready* what_most_bring(const std::vector<WorkerId>& workers) const;
+  /// Ends the job where all its steps are committed and saved.
+  bool end_if_done();
 
   /// Says once that workers share a device.
   void note_device(WorkerId worker, Member& member, const Ready& message);
@@ -278,8 +296,10 @@ class Group {
   /// False where ranks began the step with different states, and that has been dealt with.
   bool states_agree();
   using States = std::map<WorkerId, uint64_t>;  ///< digests of ranks' states
-  /// The state that more than half hold; nullopt: there is none. A rank and the copies of its state that were never
-  /// compared are one voice: that of more than half of them, or none.
+  /// The state that more than half hold; nullopt: there is none. Where all are copies of one state, or its owner, the
+  /// ranks are counted. Else those that hold the same and come from one origin, a rank and the copies of its state that
+  /// were never compared, are one voice: they win nothing by being many. What has parted from its origin is another
+  /// voice, for either of the two may have gone wrong, and takes nothing from that of its origin.
   [[nodiscard]] std::optional<uint64_t> state_of_most(const States& states) const;
   /// "rank 0 (worker 0): 53c1..., rank 1 (worker 4): ..."
   [[nodiscard]] std::string listed(const States& states) const;
@@ -336,8 +356,9 @@ class Group {
   /// `code`: of the job, if no worker is left.
   void lost(const Member& member, const std::string& how, int code);
   void refuse(const ExitStatus& status, const std::string& how);
-  /// True where it refuses what a worker before it has refused in the same words, in another incarnation or generation,
-  /// and the job has come no further in between: no worker can do it.
+  /// True where it refuses what a worker before it has refused, in another incarnation or generation, and the job has
+  /// come no further in between: no worker can do it. What it refuses is what it said in fields (Refused), or its exit
+  /// code alone where it said nothing.
   bool refuses_again(WorkerId worker, const Member& member, const ExitStatus& status);
   /// Starts a fresh worker for one that was lost, while restarts are left; not at once where workers die one after the
   /// other before they are ready (`too_early`), for what they meet may pass.
@@ -406,7 +427,8 @@ class Group {
   int64_t unreplaced_ = 0;          ///< workers that refused
   /// The last exit with code 2 or 3 of a worker that was ready, until the job has come further than it was then.
   struct Refusal {
-    ExitStatus status;
+    int code = 0;
+    std::optional<Refused> what;
     WorkerId newest = -1;  ///< worker at that time
     int64_t generation = 0;
     int64_t committed = 0;
@@ -417,7 +439,10 @@ class Group {
   std::vector<double> starts_due_;  ///< when workers are to be started that wait because of them
   double slowest_start_ = 0;        ///< seconds from start to Ready
   int64_t committed_ = 0;
-  std::optional<Ready> first_ready_;  ///< what all workers must agree with
+  bool was_ready_ = false;     ///< some worker was
+  std::optional<Ready> job_;   ///< what all workers must agree with, once it is settled
+  WorkerId data_writer_ = -1;  ///< was asked to write the data set
+  bool is_planned_ = false;    ///< the data set is there, and so is the agent's plan
   CostFit fit_;
   CostRates rates_;
   std::optional<Assignment> assignment_;  ///< of the step in hand, once it was needed

@@ -235,7 +235,8 @@ std::vector<WorkerId> Group::who_holds_up() const {
   }
   for (const auto& [id, member] : members_) {
     const bool starting = phase_ == Phase::kStarting;
-    if (starting ? member.ready && is_away(id, member) : !member.finished) late.push_back(id);
+    const bool writes = id == data_writer_ && !is_planned_;
+    if (starting ? writes || (member.ready && is_away(id, member)) : !member.finished) late.push_back(id);
   }
   return late;
 }
