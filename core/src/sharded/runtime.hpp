@@ -229,6 +229,8 @@ class Runtime {
   void reduce(std::span<const uint32_t> parameters);
   void add_received(const Scattering& arrived);
   void drain_scatterings(bool all);
+  /// Has added up what was sent and has arrived; where there is a budget, all that was sent.
+  void clear_way();
   [[nodiscard]] Event take_event();
   /// What is exchanged from now on comes after what the program has enqueued.
   void follow_program();

@@ -69,6 +69,12 @@ void Runtime::begin(bool with_gradient) {
   follows_trace_ = coordinator_.trace() == PLIANT_TRACE_COMPLETE;
 }
 
+// Without a budget what has arrived makes room. Within one nothing of earlier visits lies between two gaps then, and it
+// depends on the visits alone what lies where, and so whether the rest fits: not on how quick the other ranks are.
+void Runtime::clear_way() {
+  drain_scatterings(memory_->budget() > 0);
+}
+
 void Runtime::begin_evaluation() {
   begin(false);
 }
@@ -83,9 +89,11 @@ void Runtime::enter(uint32_t module, Direction direction) {
                 fmt::format("{} is entered backward in a pass without gradients", model.modules()[module].name));
   }
   require_sound();
+  clear_way();
   visits_.push_back({module, direction});
   const std::vector<uint32_t>& used = model.modules()[module].used;
   follow([&] { return coordinator_.enter(module, direction); });
+  clear_way();  // a gather that was waited for came after all that was sent before it
   for (const uint32_t parameter : used) {
     if (with_gradient_ && direction == Direction::kForward) ++held_[parameter].uses;
   }
@@ -120,9 +128,10 @@ void Runtime::leave(uint32_t module, Direction direction) {
   }
   std::sort(complete_.begin(), complete_.end());
   const std::vector<uint32_t> complete = complete_;
+  clear_way();
   follow([&] { return coordinator_.leave(module, direction, complete); });
   visits_.erase(visit);
-  drain_scatterings(false);
+  if (memory_->budget() == 0) drain_scatterings(false);
 }
 
 void* Runtime::value(uint32_t parameter) {
