@@ -63,7 +63,7 @@ class Runtime {
   // The group.
 
   /// The ranks of a new generation: whatever the old one left is given up, and shards have no values yet. The map of
-  /// who owns what is of `epoch`, which is above that of every map before.
+  /// who owns what is of `epoch`, which is above that of every map before in this process.
   void enter_group(Communicator& communicator, int64_t epoch = 0);
   /// The ranks of a new generation that go on with what some of them own after `step` steps: `from` says what, `was` at
   /// which place there each of them was, or -1. From now on the first `stay` ranks own it. Collective; no more of it
