@@ -123,7 +123,9 @@ void Runtime::leave(uint32_t module, Direction direction) {
   }
   for (const uint32_t parameter : model.modules()[module].used) {
     Held& one = held_[parameter];
-    const bool counts = direction == Direction::kBackward && !model.parameter(parameter).frozen && one.uses > 0;
+    const ParameterRow& row = model.parameter(parameter);
+    if (row.external) continue;  // modules that do not name it may still add to its gradient: complete in end_pass
+    const bool counts = direction == Direction::kBackward && !row.frozen && one.uses > 0;
     if (counts && --one.uses == 0 && !std::exchange(one.is_reduced, true)) complete_.push_back(parameter);
   }
   std::sort(complete_.begin(), complete_.end());
