@@ -258,6 +258,7 @@ class Runtime {
   std::vector<std::string> state_names_;
   Coordinator coordinator_;
   bool is_sound_ = true;  ///< it answered, and all that it answered was carried out
+  bool is_new_ = false;   ///< it was given the model, and no pass since
   FlatLayout layout_;
   Ownership ownership_;
   std::optional<Exchange> exchange_;

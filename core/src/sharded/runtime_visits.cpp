@@ -39,7 +39,9 @@ void Runtime::set_parameters(uint32_t module, const std::vector<ParameterId>& ow
   if (communicator_ == nullptr) return;  // the next group's coordinator gets the whole model
   try {
     require_budget();
-    if (!is_sound_) return give_model();  // a pass was given up
+    // A pass was given up; or it has decided nothing of this model yet, and decides as on ranks that came to this group
+    // with the change made.
+    if (!is_sound_ || is_new_) return give_model();
     coordinator_.set_module_parameters(module, row);
   } catch (...) {
     model.set_parameters(module, had_own, had_external);
@@ -58,6 +60,7 @@ void Runtime::begin(bool with_gradient) {
   require_group();
   require_no_pass();
   if (!is_sound_) give_model();  // the pass before was given up
+  is_new_ = false;
   with_gradient_ = with_gradient;
   in_pass_ = true;
   complete_.clear();
