@@ -25,7 +25,7 @@
 //
 // The weights that a rank owns are f32, and so are sums of gradients and optimizer state. What is whole may be bf16:
 // [coordinator] compute_dtype and reduce_dtype. Every rank makes the same calls in the same order. Calls may come from
-// any thread, one at a time.
+// any thread, one at a time: two at once would have another order on every rank.
 #pragma once
 
 #include <cstdint>
