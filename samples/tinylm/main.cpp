@@ -67,8 +67,8 @@ int64_t train_shards(pliant::Session& session, const Settings& settings, const C
         step->add(micro, loss_sum);
       }
     });
-    if (!computed) continue;
-    if (step->commit()) trainee.apply(step->scaling());
+    if (!computed || !step->commit()) continue;  // the group changed, or there is nothing new to export
+    trainee.apply(step->scaling());
     const int64_t steps = step->index() + 1;
     if (settings.export_every == 0 || steps % settings.export_every != 0) continue;
     const std::string file = "tinylm-" + std::to_string(steps) + ".safetensors";

@@ -186,6 +186,80 @@ TEST_CASE("a program that dies, stops or throws in the middle of a pass is repla
   }
 }
 
+TEST_CASE("a program that dies as its order of visits is dropped, or in an evaluation, is replaced to the same bits") {
+  const std::vector<std::string> habits{"app.drops_trace=true", "app.evaluates=true"};
+  for (const char* const place : {"dropped", "evaluating"}) {
+    CAPTURE(place);
+    JobRunner job;
+    const Ended ended = job.run(job_that("kill", place, 4, habits));
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(last_state(job) == well_behaved());
+    CHECK(ended.summary.at("restarts") == 1);
+    CHECK(job.ledger("restart").front().at("step") == 4);
+  }
+}
+
+TEST_CASE(
+    "a program that is stopped once a parameter is whole, was released or in backward, and continued, costs nothing") {
+  for (const char* const place : {"entered", "released", "backward"}) {
+    CAPTURE(place);
+    JobRunner job;
+    const pid_t agent = job.start(job_that("stop", place, 4));
+    ::kill(wait_for_stop(job, agent, 1), SIGCONT);
+    const Ended ended = job.wait(agent);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(last_state(job) == well_behaved());
+    CHECK(ended.summary.at("restarts") == 0);
+    CHECK(job.ledger("restart").empty());
+  }
+}
+
+TEST_CASE("a model of one element, and one of none, trains, is kept and goes on from its snapshot at any size") {
+  for (const char* const width : {"1", "0"}) {
+    for (const char* const coordinator : {"coordinator.use=\"eager\"", "coordinator.zero3.strict=true"}) {
+      CAPTURE(width);
+      CAPTURE(coordinator);
+      const std::vector<std::string> small{fmt::format("app.width={}", width), "app.layers=1", coordinator};
+      JobRunner alone;
+      const std::string expected = state_after(alone, job_that("", "", 1, small));
+      JobRunner job;
+      const Ended ended = job.run(job_that("kill", "passed", 4, small));
+      INFO(ended.err);
+      REQUIRE(ended.exit_code == 0);
+      CHECK(last_state(job) == expected);
+      CHECK(job.ledger("restart").front().at("step") == 4);
+      CHECK(ended.summary.at("samples_missing") == 0);
+      CHECK(job.ledger("snapshot").back().at("step") == kShardedSteps);
+      std::vector<std::string> more = small;
+      more.push_back(fmt::format("run.max_steps={}", kShardedSteps + 2));
+      std::vector<std::string> words = job_that("", "", 2, more);
+      words.emplace_back("--resume");
+      const Ended resumed = job.run(words);
+      INFO(resumed.err);
+      CHECK(resumed.exit_code == 0);
+      CHECK(resumed.summary.at("resumed_from") == kShardedSteps);
+    }
+  }
+}
+
+TEST_CASE("leaves, persistent parameters and ones used unannounced have the same bits, whoever trains with whatever") {
+  std::string expected;
+  for (const int64_t workers : {1, 3}) {
+    for (const char* const coordinator :
+         {"coordinator.use=\"eager\"", "coordinator.use=\"zero3\"", "coordinator.zero3.strict=true"}) {
+      CAPTURE(workers);
+      CAPTURE(coordinator);
+      JobRunner job;
+      const std::string state = state_after(job, job_that("", "", workers, {"app.flags=true", coordinator}));
+      if (expected.empty()) expected = state;
+      CHECK(state == expected);
+    }
+  }
+  CHECK(expected != well_behaved());
+}
+
 TEST_CASE("a program that catches what it threw in its passes goes on: all make the step again, and lose nothing") {
   for (const char* const place : {"entered", "backward", "passed"}) {
     CAPTURE(place);
@@ -281,6 +355,18 @@ TEST_CASE("a damaged snapshot of a sharded job is named, and the one before is t
   CHECK(has(ended.err, "step-00000008.snapshot is damaged: its checksum does not match"));
   CHECK(has(ended.err, "restore it from a copy, or remove it to resume from an older one; going back"));
   CHECK(ended.summary.at("resumed_from") == 4);
+}
+
+TEST_CASE("what a job that was killed left of a snapshot is in nobody's way once it is resumed") {
+  JobRunner job;
+  leave_half(job);
+  // Of the last step, in a generation of that number, all written and not yet in its place.
+  const std::string left = "snapshots/step-00000014.snapshot.generation-1.draft";
+  write_all(job.latest() / left, std::string(1 << 20, 'x'));
+  const Ended ended = resume(job);
+  check_undisturbed(job, ended);
+  CHECK(ended.summary.at("resumed_from") == 8);
+  CHECK(fs::exists(job.latest() / "snapshots/step-00000014.snapshot"));
 }
 
 TEST_CASE(

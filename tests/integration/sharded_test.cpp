@@ -241,6 +241,18 @@ TEST_CASE(
     }
   }
   CHECK(untied != undisturbed());
+  {  // Who is started anew comes with the parameters of before, the others with those of now: they decide alike.
+    JobRunner job;
+    const std::vector<std::string> seed{
+        "app.untie_after=6", "coordinator.zero3.version=\"seed\"", "coordinator.zero3.param_persistence_threshold=-1",
+        "coordinator.zero3.max_reuse_distance=0", "coordinator.zero3.reduce_bucket_size=1"};
+    const Ended ended = job.run(disturbed(sharded_job(4, seed), {"kill:rank=2,step=10"}));
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(last_state(job) == untied);
+    CHECK(ended.summary.at("restarts") == 1);
+    CHECK(job.ledger("restart").front().at("step") == 8);
+  }
   for (const auto& death :
        std::vector<std::pair<std::string, int64_t>>{{"kill:rank=2,step=7", 4}, {"kill:rank=2,step=10", 8}}) {
     CAPTURE(death.first);
@@ -393,6 +405,33 @@ TEST_CASE("a budget that no layer fits in is refused by the name of the layer, b
   CHECK(has(ended.err, "layer.0 alone uses 24064 bytes with its gradients (layer.0.weights)"));
 }
 
+TEST_CASE("a budget above what the device has left is refused by its name") {
+  JobRunner job;
+  const Ended ended = job.run(sharded_job(
+      2, {"coordinator.budget=100000000", "coordinator.use=\"eager\"", "accelerator.host.memory_bytes=50000000"}));
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(
+      ended.err,
+      "[coordinator] budget = 100000000 is more than the device has left (accelerator 'host': out of device memory"));
+}
+
+TEST_CASE("the summary says how many bytes of each kind a worker held") {
+  JobRunner job;
+  const Ended ended = job.run(sharded_job(1, {"coordinator.use=\"eager\"", "coordinator.budget=65536"}));
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  const nlohmann::json& bytes = ended.summary.at("bytes_of_a_rank");
+  const auto shard = 9 * 1024 * sizeof(float);  // 9,000 weights in chunks
+  CHECK(bytes.at("weights") >= shard);
+  CHECK(bytes.at("weights") <= shard + 4096);  // and a stamp
+  CHECK(bytes.at("optimizer") == 0);           // it has no state beside
+  CHECK(bytes.at("gradients").get<uint64_t>() % shard == 0);
+  CHECK(bytes.at("gradients") >= shard);
+  CHECK(bytes.at("whole_at_once") >= 3 * 12032);  // the last layer's two parameters, a gradient
+  CHECK(bytes.at("whole_at_once") <= 65536);
+}
+
 TEST_CASE("zero3 says that it keeps no budget below the whole model, and what does") {
   JobRunner job;
   const Ended ended = job.run(sharded_job(2, {"coordinator.budget=60000", "app.layers=9"}));
@@ -435,27 +474,42 @@ TEST_CASE("fast mode trains, too, and the ranks agree on their state") {
   CHECK(ended.exit_code == 0);
 }
 
-TEST_CASE("a sharded job has the same bits on every accelerator") {
-  std::vector<std::pair<std::string, std::map<std::string, std::string>>> machines;
+TEST_CASE("a sharded job has the same bits on every accelerator, also where work is late and runs in any order") {
+  struct Machine {
+    std::string name;
+    std::vector<std::string> sets;
+    std::map<std::string, std::string> environment;
+  };
+  const std::string cuda = "accelerator.use=\"cuda\"";
+  std::vector<Machine> machines;
+  for (const char* const visible : {"true", "false"}) {
+    machines.push_back({fmt::format("sim, host_visible = {}", visible),
+                        {"accelerator.use=\"sim\"",
+                         fmt::format("accelerator.path=\"{}/accelerator-sim.pliant.so\"", PLIANT_TESTKIT_PLUGIN_DIR),
+                         "accelerator.sim.reorder=true", "accelerator.sim.max_delay_us=100",
+                         fmt::format("accelerator.sim.host_visible={}", visible)},
+                        {}});
+  }
 #ifdef PLIANT_SOFT_CUDA_DIR
-  machines.push_back({"cuda", {{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}}});
-  machines.push_back({"cuda", {{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}, {"PLIANT_SOFT_CUDA_DEVICES", "4"}}});
+  const std::map<std::string, std::string> one{{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}};
+  std::map<std::string, std::string> four = one;
+  four["PLIANT_SOFT_CUDA_DEVICES"] = "4";
+  machines.push_back({"cuda, one device", {cuda}, one});
+  machines.push_back({"cuda, four devices", {cuda}, four});
 #endif
+  if (std::filesystem::exists("/dev/nvidia0")) machines.push_back({"cuda, a GPU", {cuda}, {}});
 #ifdef PLIANT_SOFT_LEVEL_ZERO
-  machines.push_back({"level_zero", {{"ZE_ENABLE_ALT_DRIVERS", PLIANT_SOFT_LEVEL_ZERO}}});
+  machines.push_back(
+      {"level_zero", {"accelerator.use=\"level_zero\""}, {{"ZE_ENABLE_ALT_DRIVERS", PLIANT_SOFT_LEVEL_ZERO}}});
 #endif
-  for (const auto& machine : machines) {
-    const auto& accelerator = machine.first;
-    const auto& environment = machine.second;
-    CAPTURE(accelerator);
-    set_all(environment);
+  for (const Machine& machine : machines) {
+    CAPTURE(machine.name);
+    set_all(machine.environment);
     JobRunner job;
-    std::vector<std::string> command = sharded_job(2, {fmt::format("accelerator.use=\"{}\"", accelerator)});
-    command.insert(command.end(), {"--inject", "kill:rank=1,step=6"});
-    const Ended ended = job.run(command);
-    unset_all(environment);
+    const Ended ended = job.run(disturbed(sharded_job(2, machine.sets), {"kill:rank=1,step=6"}));
+    unset_all(machine.environment);
     INFO(ended.err);
     CHECK(ended.exit_code == 0);
-    CHECK(last_line(job.latest() / "digests.jsonl") == undisturbed());
+    CHECK(last_state(job) == undisturbed());
   }
 }

@@ -26,8 +26,6 @@ namespace {
 using pliant::Direction;
 
 constexpr int64_t kSequences = 1000;
-constexpr int64_t kLayers = 3;
-constexpr int64_t kWidth = 3000;
 constexpr float kKept = 0.9F;  ///< of the momentum, from step to step
 
 int32_t length_of(int64_t id) {
@@ -57,13 +55,15 @@ class Misbehaviour {
   void at(const char* place, const pliant::Step& step) const {
     if (step.index() != step_ || place_ != place) return;
     if (is("kill")) ::raise(SIGKILL);
+    if (is("stop") && !std::exchange(has_stopped_, true)) ::raise(SIGSTOP);
     if (is("throw") || (is("catch") && !std::exchange(has_thrown_, true))) {
       throw std::runtime_error("the program ran out of ideas");
     }
   }
-  void spoil(const pliant::Step& step, float* gradient) const {
+  [[nodiscard]] bool is_step(const pliant::Step& step) const { return step.index() == step_; }
+  void spoil(const pliant::Step& step, std::span<float> gradient) const {
     if (step.rank() != rank_ || step.index() != step_ || how_ != "nan") return;
-    gradient[kWidth / 2] = std::numeric_limits<float>::quiet_NaN();
+    gradient[gradient.size() / 2] = std::numeric_limits<float>::quiet_NaN();
   }
 
  private:
@@ -72,32 +72,52 @@ class Misbehaviour {
   int64_t rank_;
   int64_t step_;
   mutable bool has_thrown_ = false;
+  mutable bool has_stopped_ = false;
 };
 
+/// Layers of [app] width, at most 1 of which is a model of nothing else. With [app] flags the first layer's weights are
+/// external and the last layer uses them unannounced; the second one's are persistent and lie in a module below it,
+/// which is not entered: the layer is a leaf.
 struct Net final : pliant::TrainingState {
   pliant::ShardedModel shards;
   pliant::ModuleId root{};
-  pliant::ParameterId frozen{};
+  std::optional<pliant::ParameterId> frozen;
   std::vector<pliant::ModuleId> layers;
   std::vector<pliant::ParameterId> weights;
   const Misbehaviour& wrong;
+  const size_t width;
+  const bool flags;
 
   Net(pliant::Session& session, const Misbehaviour& misbehaviour)
-      : shards(session, {misbehaviour.is("other_state") ? "velocity" : "momentum"}), wrong(misbehaviour) {
-    frozen = add("frozen", 7, true);
-    root = shards.add({.name = "model", .parent = {}, .own = {frozen}, .external = {}});
-    const int64_t count = wrong.is("other_model") ? kLayers + 1 : kLayers;
+      : shards(session, {misbehaviour.is("other_state") ? "velocity" : "momentum"}),
+        wrong(misbehaviour),
+        width(static_cast<size_t>(session.config().app_int("width").value_or(3000))),
+        flags(session.config().app_bool("flags").value_or(false)) {
+    std::vector<pliant::ParameterId> of_root;
+    if (width > 1) of_root.push_back(frozen.emplace(add("frozen", 7, true)));
+    root = shards.add({.name = "model", .parent = {}, .own = of_root, .external = {}});
+    const int64_t asked = session.config().app_int("layers").value_or(3);
+    const int64_t count = wrong.is("other_model") ? asked + 1 : asked;
     for (int64_t i = 0; i < count; ++i) {
       const std::string name = fmt::format("layer.{}", i);
-      weights.push_back(add(name + ".weights", kWidth, false));
-      layers.push_back(shards.add({.name = name, .parent = root, .own = {weights.back()}, .external = {}}));
+      weights.push_back(add(name + ".weights", static_cast<int64_t>(width), false, i));
+      const bool is_leaf = flags && i == 1;
+      pliant::ModuleSpec layer{.name = name, .parent = root, .own = {}, .external = {}};
+      layer.leaf = is_leaf;
+      if (!is_leaf) layer.own.push_back(weights.back());
+      layers.push_back(shards.add(layer));
+      if (is_leaf) {
+        shards.add({.name = name + ".below", .parent = layers.back(), .own = {weights.back()}, .external = {}});
+      }
     }
   }
-  pliant::ParameterId add(const std::string& name, int64_t elements, bool is_frozen) {
+  pliant::ParameterId add(const std::string& name, int64_t elements, bool is_frozen, int64_t layer = -1) {
     pliant::ParameterSpec spec;
     spec.name = name;
     spec.shape = {elements};
     spec.frozen = is_frozen;
+    spec.external = flags && layer == 0;
+    spec.persistent = flags && layer == 1;
     spec.initialise = [](std::span<float> values) {
       for (size_t k = 0; k < values.size(); ++k) values[k] = static_cast<float>(k * 17 % 1000) / 1000;
     };
@@ -108,38 +128,61 @@ struct Net final : pliant::TrainingState {
   void load(std::istream&) override {}
 
   double pass(const pliant::Step& step, const std::vector<int64_t>& ids) {
-    double loss = 0;
     shards.enter(root, Direction::kForward);
-    const float scale = shards.value(frozen)[3];
-    for (size_t i = 0; i < layers.size(); ++i) {
-      shards.enter(layers[i], Direction::kForward);
-      wrong.at("entered", step);
-      const float* const value = shards.value(weights[i]);
-      for (const int64_t id : ids) {
-        for (size_t k = 0; k < kWidth; ++k) {
-          const double error = value[k] - scale * target_of(id, k);
-          loss += 0.5 * length_of(id) * error * error / kWidth;
-        }
-      }
-      shards.leave(layers[i], Direction::kForward);
-      wrong.at("released", step);
-    }
+    const float scale = frozen ? shards.value(*frozen)[3] : 1.0F;
+    const double loss = forward(step, ids, scale);
     shards.leave(root, Direction::kForward);
     shards.enter(root, Direction::kBackward);
     for (size_t i = layers.size(); i-- > 0;) {
       shards.enter(layers[i], Direction::kBackward);
-      const float* const value = shards.value(weights[i]);
-      float* const gradient = shards.gradient(weights[i]);
-      for (const int64_t id : ids) {
-        const auto strength = static_cast<float>(length_of(id));
-        for (size_t k = 0; k < kWidth; ++k) gradient[k] += strength * (value[k] - scale * target_of(id, k));
-      }
-      if (!ids.empty()) wrong.spoil(step, gradient);
+      for (const size_t k : used_by(i)) add_gradient(step, ids, scale, weights[k]);
       wrong.at("backward", step);
       shards.leave(layers[i], Direction::kBackward);
     }
     shards.leave(root, Direction::kBackward);
     return loss;
+  }
+  /// A pass without gradients; nobody reads what it comes to.
+  void evaluate(const pliant::Step& step) {
+    shards.begin_evaluation();
+    for (const pliant::ModuleId layer : layers) {
+      shards.enter(layer, Direction::kForward);
+      wrong.at("evaluating", step);
+      shards.leave(layer, Direction::kForward);
+    }
+    shards.end_pass();
+  }
+  [[nodiscard]] std::vector<size_t> used_by(size_t layer) const {
+    if (flags && layer + 1 == layers.size() && layer > 0) return {layer, 0};
+    return {layer};
+  }
+  double forward(const pliant::Step& step, const std::vector<int64_t>& ids, float scale) {
+    double loss = 0;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      shards.enter(layers[i], Direction::kForward);
+      wrong.at("entered", step);
+      for (const size_t used : used_by(i)) {
+        const float* const value = shards.value(weights[used]);
+        for (const int64_t id : ids) {
+          for (size_t k = 0; k < width; ++k) {
+            const double error = value[k] - scale * target_of(id, k);
+            loss += 0.5 * length_of(id) * error * error / static_cast<double>(width);
+          }
+        }
+      }
+      shards.leave(layers[i], Direction::kForward);
+      wrong.at("released", step);
+    }
+    return loss;
+  }
+  void add_gradient(const pliant::Step& step, const std::vector<int64_t>& ids, float scale, pliant::ParameterId of) {
+    const float* const value = shards.value(of);
+    float* const gradient = shards.gradient(of);
+    for (const int64_t id : ids) {
+      const auto strength = static_cast<float>(length_of(id));
+      for (size_t k = 0; k < width; ++k) gradient[k] += strength * (value[k] - scale * target_of(id, k));
+    }
+    if (!ids.empty()) wrong.spoil(step, {gradient, width});
   }
   void apply(float rate) {
     shards.update([rate](const pliant::ShardRange& range) {
@@ -189,7 +232,13 @@ void train() {
   std::vector<int32_t> lengths;
   for (int64_t id = 0; id < kSequences; ++id) lengths.push_back(length_of(id));
   session.start({std::move(lengths), {}, {}, 0}, net.shards, net);
+  const bool evaluates = session.config().app_bool("evaluates").value_or(false);
+  const bool drops_trace = session.config().app_bool("drops_trace").value_or(false);
   while (pliant::Step* const step = session.next()) {
+    if (drops_trace && wrong.is_step(*step)) {  // the module has what it had, and the order is thrown away
+      net.shards.set_parameters(net.layers.front(), {net.weights.front()});
+      wrong.at("dropped", *step);
+    }
     const auto passes = [&] {
       for (const pliant::MicroBatch& micro : step->micro_batches()) {
         net.shards.begin_pass(micro.rows);
@@ -205,7 +254,9 @@ void train() {
     } catch (const std::runtime_error& error) {
       if (!wrong.is("catch")) throw;
     }
-    if (computed && step->commit()) net.apply(static_cast<float>(step->learning_rate()));
+    if (!computed || !step->commit()) continue;
+    net.apply(static_cast<float>(step->learning_rate()));
+    if (evaluates) static_cast<void>(step->attempt([&] { net.evaluate(*step); }));
   }
 }
 

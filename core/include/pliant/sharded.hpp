@@ -25,7 +25,7 @@
 //
 // The weights that a rank owns are f32, and so are sums of gradients and optimizer state. What is whole may be bf16:
 // [coordinator] compute_dtype and reduce_dtype. Every rank makes the same calls in the same order. Calls may come from
-// any thread, one at a time.
+// any thread, one at a time: two at once would have another order on every rank.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,8 @@ struct ParameterSpec {
   std::vector<int64_t> shape;
   bool frozen = false;      ///< has no gradient
   bool persistent = false;  ///< the coordinator may keep it whole between its uses
-  bool external = false;    ///< used by modules that do not name it: kept until the end of the step
+  bool external = false;    ///< used by modules that do not name it: kept until the end of the step, its gradient
+                            ///< until the end of the pass
   /// Writes the first values, all of them: called for one parameter after the other, in their order, on every rank, so
   /// that no rank ever holds the model. Called again when a job begins anew.
   std::function<void(std::span<float> values)> initialise;
@@ -144,7 +145,8 @@ class ShardedModel {
   /// elsewhere at the next enter. Throws kFailedPrecondition when it is not whole.
   [[nodiscard]] void* data(ParameterId parameter);
   /// A buffer of reduce_dtype for its whole gradient, zeros at first in each pass; the program adds to it, on
-  /// Session::stream() or the CPU, until it leaves, backward, the last of the modules that used it in the pass.
+  /// Session::stream() or the CPU, until it leaves, backward, the last of the modules that used it in the pass; of an
+  /// external parameter until end_pass.
   [[nodiscard]] void* gradient_data(ParameterId parameter);
   /// The same for a program that knows f32 only: throw kFailedPrecondition (exit 2) where the config says otherwise.
   [[nodiscard]] float* value(ParameterId parameter);

@@ -74,6 +74,13 @@ Error at_option(const Config& config, std::string_view section, const Error& err
   return named ? at_origin(state, *named, error) : error;
 }
 
+bool is_off(const Config& config, std::string_view section, std::string_view key) {
+  const auto& selections = detail::inside(config).selections;
+  const auto found = selections.find(section);
+  const Effective* const row = found == selections.end() ? nullptr : found->second.table.find(key);
+  return row != nullptr && row->value.type == Value::Type::kBool && !row->value.boolean;
+}
+
 bool is_open(const Config& config, std::string_view section) {
   const auto& selections = detail::inside(config).selections;
   const auto found = selections.find(section);

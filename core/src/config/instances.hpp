@@ -18,6 +18,9 @@ Result<plugin::Instance> instantiate(const Config& config, std::string_view sect
 /// option that it is about; `error` as it is where it is about none that somebody set.
 Error at_option(const Config& config, std::string_view section, const Error& error);
 
+/// True where the plugin that [section] of `config` names has an option `key` that is true or false, and is false.
+bool is_off(const Config& config, std::string_view section, std::string_view key);
+
 /// True when `config` was opened with that need.
 bool is_open(const Config& config, std::string_view section);
 

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <sstream>
 
+#include "base/environment.hpp"
 #include "base/result.hpp"
 #include "data/digest.hpp"
+#include "elastic/agent/warden.hpp"
 #include "elastic/session_state.hpp"
 #include "elastic/snapshot_draft.hpp"
 
@@ -23,6 +25,17 @@ std::string in_one_line(std::string layout) {
   if (!layout.empty()) layout.pop_back();
   for (size_t at = 0; (at = layout.find('\n', at)) != std::string::npos; at += 2) layout.replace(at, 1, ", ");
   return layout.empty() ? "none" : layout;
+}
+
+/// What no other agent has told its workers.
+std::string word_of_agent() {
+  const char* const incarnation = environment_variable(elastic::Warden::kVariable);
+  const std::string text = incarnation == nullptr ? "none" : incarnation;
+  return text.substr(text.rfind('/') + 1);
+}
+
+std::filesystem::path own_draft_of(const std::filesystem::path& file, int64_t generation) {
+  return elastic::draft_of(file, generation, word_of_agent());
 }
 
 }  // namespace
@@ -128,7 +141,7 @@ void Session::State::write_part(const std::string& file) {
   beside.add(std::string_view(parts_of->rest));
   const auto write = [&]() -> Result<> {
     sharded->require_step(applied);
-    auto draft = elastic::SnapshotDraft::open(elastic::draft_of(directory.path() / file, form.generation));
+    auto draft = elastic::SnapshotDraft::open(own_draft_of(directory.path() / file, form.generation));
     if (!draft) return failed(std::move(draft));
     const uint64_t array_bytes = sharded->model.elements() * sizeof(float);
     for (size_t number = 0; number < names_of_shards().size(); ++number) {
@@ -163,7 +176,7 @@ void Session::State::finish_snapshot(const elastic::Assemble& order) {
     strike(elastic::InjectionPoint::kFinish);
     const std::filesystem::path file = directory.path() / order.file;
     const uint64_t array_bytes = names_of_shards().size() * sharded->model.elements() * sizeof(float);
-    done = elastic::finish_draft(elastic::draft_of(file, parts_of->generation), file, parts_of->header, array_bytes,
+    done = elastic::finish_draft(own_draft_of(file, parts_of->generation), file, parts_of->header, array_bytes,
                                  parts_of->rest);
   }
   channel.send(elastic::SnapshotWritten{order.step, order.file, done ? std::string{} : done.error().message()});

@@ -47,19 +47,23 @@ std::string snapshot_of(const std::filesystem::path& draft) {
   return draft.stem().stem().string();
 }
 
-// Drafts of later steps stay: other ranks may be writing theirs while this one finishes.
-void remove_drafts_up_to(const std::filesystem::path& file) {
-  const std::string newest = file.filename().string();
-  const auto is_later = [&newest](const std::string& name) {
-    return name.size() != newest.size() ? name.size() > newest.size() : name > newest;
-  };
+template <class Stays>
+void remove_drafts_unless(const std::filesystem::path& folder, const Stays& stays) {
   std::error_code error;
-  for (std::filesystem::directory_iterator entry(file.parent_path(), error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (entry->path().extension() != kDraftExtension || is_later(snapshot_of(entry->path()))) continue;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->path().extension() != kDraftExtension || stays(entry->path())) continue;
     std::error_code ignored;  // one that stays costs room only
     std::filesystem::remove(entry->path(), ignored);
   }
+}
+
+// Drafts of later steps stay: other ranks may be writing theirs while this one finishes.
+void remove_drafts_up_to(const std::filesystem::path& file) {
+  const std::string newest = file.filename().string();
+  remove_drafts_unless(file.parent_path(), [&newest](const std::filesystem::path& draft) {
+    const std::string name = snapshot_of(draft);
+    return name.size() != newest.size() ? name.size() > newest.size() : name > newest;
+  });
 }
 
 Result<> finish(const std::filesystem::path& draft, const std::filesystem::path& file, const SnapshotHeader& header,
@@ -69,10 +73,11 @@ Result<> finish(const std::filesystem::path& draft, const std::filesystem::path&
   const std::string head = head_of_snapshot(header);
   struct stat status {};
   const uint64_t behind_arrays = head.size() + array_bytes;
+  const uint64_t written = array_bytes == 0 ? 0 : behind_arrays;  // nobody has a part where there is nothing to cut
   if (::fstat(fd->get(), &status) != 0) return tl::unexpected<Error>(file_error(errno, kAction, draft));
-  if (static_cast<uint64_t>(status.st_size) != behind_arrays) {
+  if (static_cast<uint64_t>(status.st_size) != written) {
     return failed(Status::kDataLoss, fmt::format("the draft {} has {} bytes instead of {}: a part of it is missing",
-                                                 draft.string(), status.st_size, behind_arrays));
+                                                 draft.string(), status.st_size, written));
   }
   if (Result<> done = put(fd->get(), draft, head, 0); !done) return done;
   const std::string end = rest + end_of_snapshot(array_bytes + rest.size());
@@ -91,8 +96,12 @@ Result<> finish(const std::filesystem::path& draft, const std::filesystem::path&
 
 }  // namespace
 
-std::filesystem::path draft_of(const std::filesystem::path& file, int64_t generation) {
-  return fmt::format("{}.generation-{}{}", file.string(), generation, kDraftExtension);
+std::filesystem::path draft_of(const std::filesystem::path& file, int64_t generation, const std::string& agent) {
+  return fmt::format("{}.generation-{}-of-{}{}", file.string(), generation, agent, kDraftExtension);
+}
+
+void remove_drafts(const std::filesystem::path& folder) {
+  remove_drafts_unless(folder, [](const std::filesystem::path&) { return false; });
 }
 
 uint64_t digest_of_cut(const sharded::Ownership& map) {

@@ -13,8 +13,12 @@
 
 namespace pliant::elastic {
 
-/// What the ranks of one generation write together for the snapshot `file`.
-std::filesystem::path draft_of(const std::filesystem::path& file, int64_t generation);
+/// What the ranks of one generation write together for the snapshot `file`. Agents count generations from 1 again, and
+/// workers of one that is gone may still write: `agent` is a word without dots that no other agent has.
+std::filesystem::path draft_of(const std::filesystem::path& file, int64_t generation, const std::string& agent);
+
+/// Removes all drafts in a folder of snapshots; for an agent that takes a run up, before its workers start.
+void remove_drafts(const std::filesystem::path& folder);
 
 /// Of how the ranks cut what they write, whatever the map's epoch: parts that are cut alike leave no hole.
 uint64_t digest_of_cut(const sharded::Ownership& map);
@@ -34,10 +38,10 @@ class SnapshotDraft {
   FileDescriptor fd_;
 };
 
-/// Writes head and end around the `array_bytes` that the ranks have written behind the head, takes the checksum and
-/// puts the file in its place. `rest` is what follows the arrays. Removes what is left of drafts of
-/// this and earlier steps; those of later steps may be under way and stay. On failure nothing is left but older
-/// snapshots. O(bytes of the file).
+/// Writes head and end around the `array_bytes` (0: none) that the ranks have written behind the head, takes the
+/// checksum and puts the file in its place. `rest` is what follows the arrays. Removes what is left of drafts of this
+/// and earlier steps; those of later steps may be under way and stay. On failure nothing is left but older snapshots.
+/// O(bytes of the file).
 Result<> finish_draft(const std::filesystem::path& draft, const std::filesystem::path& file,
                       const SnapshotHeader& header, uint64_t array_bytes, const std::string& rest);
 

@@ -128,8 +128,11 @@ std::span<const pliant_action> Coordinator::kept(std::span<const pliant_action> 
         .about("budget");
   }
   const bool needs_tier = rules_->broken() == sdk::CoordinatorRule::kTier;
+  const bool may_mend = !needs_tier && config::is_off(config_, "coordinator", "strict");
   throw Error(needs_tier ? Status::kUnimplemented : Status::kInternal,
-              fmt::format("coordinator '{}' broke a rule: {}", name_, *wrong), ExitCode::kPlugin);
+              fmt::format("coordinator '{}' broke a rule: {}{}", name_, *wrong,
+                          may_mend ? fmt::format("; [coordinator.{}] strict = true may mend that", name_) : ""),
+              ExitCode::kPlugin);
 }
 
 std::span<const pliant_action> Coordinator::begin_pass(bool with_gradient) {

@@ -49,7 +49,8 @@ class Rehearsal {
       for (auto child = module.children.rbegin(); child != module.children.rend(); ++child) backward(*child);
     }
     for (const uint32_t parameter : module.used) {
-      if (--uses_[parameter] == 0 && !model_.parameter(parameter).frozen) complete_.push_back(parameter);
+      const ParameterRow& row = model_.parameter(parameter);
+      if (--uses_[parameter] == 0 && !row.frozen && !row.external) complete_.push_back(parameter);
     }
     std::sort(complete_.begin(), complete_.end());
     coordinator_.leave(number, Direction::kBackward, complete_);

@@ -61,8 +61,10 @@ void Runtime::close_model() {
 }
 
 void Runtime::give_model() {
+  is_sound_ = false;
   coordinator_.set_model(model, memory_->budget(), compute_, communicator_->world_size());
   is_sound_ = true;
+  is_new_ = true;
 }
 
 void Runtime::require_budget() const {

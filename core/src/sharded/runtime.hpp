@@ -63,7 +63,7 @@ class Runtime {
   // The group.
 
   /// The ranks of a new generation: whatever the old one left is given up, and shards have no values yet. The map of
-  /// who owns what is of `epoch`, which is above that of every map before.
+  /// who owns what is of `epoch`, which is above that of every map before in this process.
   void enter_group(Communicator& communicator, int64_t epoch = 0);
   /// The ranks of a new generation that go on with what some of them own after `step` steps: `from` says what, `was` at
   /// which place there each of them was, or -1. From now on the first `stay` ranks own it. Collective; no more of it
@@ -229,6 +229,8 @@ class Runtime {
   void reduce(std::span<const uint32_t> parameters);
   void add_received(const Scattering& arrived);
   void drain_scatterings(bool all);
+  /// Has added up what was sent and has arrived; where there is a budget, all that was sent.
+  void clear_way();
   [[nodiscard]] Event take_event();
   /// What is exchanged from now on comes after what the program has enqueued.
   void follow_program();
@@ -256,6 +258,7 @@ class Runtime {
   std::vector<std::string> state_names_;
   Coordinator coordinator_;
   bool is_sound_ = true;  ///< it answered, and all that it answered was carried out
+  bool is_new_ = false;   ///< it was given the model, and no pass since
   FlatLayout layout_;
   Ownership ownership_;
   std::optional<Exchange> exchange_;

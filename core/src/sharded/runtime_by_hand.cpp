@@ -76,7 +76,9 @@ void Runtime::release(uint32_t parameter) {
   if (!std::exchange(held_[parameter].by_hand, false)) {
     throw Error(Status::kFailedPrecondition, fmt::format("{} was not fetched by hand", name(parameter)));
   }
-  if (!coordinator_.is_whole(parameter)) release_whole(parameter);
+  if (coordinator_.is_whole(parameter)) return;
+  wait(parameter);  // the CPU may write to what is given back, and what is on its way would come after that
+  release_whole(parameter);
 }
 
 }  // namespace pliant::sharded

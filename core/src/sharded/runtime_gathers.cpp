@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "pliant/error.hpp"
 #include "sharded/runtime.hpp"
 
 namespace pliant::sharded {
@@ -138,9 +139,17 @@ Event Runtime::take_event() {
   return event;
 }
 
+// Gradients that wait to be added up may lie where this must: in the way by their bytes, or between two gaps.
 WholePiece Runtime::take(uint64_t count, DType type, const std::string& what, const WholePlace& place) {
   const uint64_t bytes = count * bytes_of(type);
-  if (memory_->budget() > 0 && memory_->taken() + bytes > memory_->budget()) drain_scatterings(true);
+  if (!scatterings_.empty()) {
+    try {
+      return memory_->take(bytes, what, place);
+    } catch (const Error& error) {
+      if (error.status() != Status::kResourceExhausted) throw;
+    }
+    drain_scatterings(true);
+  }
   return memory_->take(bytes, what, place);
 }
 

@@ -13,6 +13,25 @@
 #include "sharded/runtime.hpp"
 
 namespace pliant::sharded {
+namespace {
+
+/// That gradients are cast to f32 at once, at least: the elements of the smallest piece of a budget.
+constexpr uint64_t kLeastFloats = 64;
+
+/// What `take` makes of `block` elements; of fewer, which `block` is then, where a budget has no room for that many.
+template <class Take>
+auto of_as_many(uint64_t& block, const Take& take) {
+  while (true) {
+    try {
+      return take();
+    } catch (const Error& error) {
+      if (error.status() != Status::kResourceExhausted || block <= kLeastFloats) throw;
+    }
+    block = std::max(block / 2, kLeastFloats);
+  }
+}
+
+}  // namespace
 
 void Runtime::begin_step(int64_t rows, int64_t granule, const Assignment& assignment, bool look_for_not_finite) {
   sums_.begin_step(rows, granule, assignment);
@@ -90,9 +109,12 @@ const float* Runtime::as_floats(const void* values, uint64_t count, const WholeP
 
 void Runtime::look_at(uint32_t parameter, const void* gradient) {
   const ParameterRow& row = model.parameter(parameter);
-  const uint64_t block = reduce_ == DType::kF32 ? row.elements : float_block(row.elements);
-  const WholePiece room =
-      reduce_ == DType::kF32 ? WholePiece() : take(block, DType::kF32, fmt::format("{} as f32", row.name));
+  uint64_t block = row.elements;
+  WholePiece room;
+  if (reduce_ != DType::kF32) {
+    block = float_block(row.elements);
+    room = of_as_many(block, [&] { return take(block, DType::kF32, fmt::format("{} as f32", row.name)); });
+  }
   for (uint64_t at = 0; at < row.elements; at += block) {
     const uint64_t count = std::min(block, row.elements - at);
     const float* const values = as_floats(static_cast<const char*>(gradient) + at * bytes_of(reduce_), count, room);
@@ -139,7 +161,7 @@ void Runtime::reduce(std::span<const uint32_t> parameters) {
   if (!here_) drain_scatterings(true);  // additions are enqueued behind what they wait for
 }
 
-// Takes no room that would have others added first: they would be added over and over.
+// Takes no room that would have others added first: they need the same.
 void Runtime::add_received(const Scattering& arrived) {
   const auto world_size = static_cast<size_t>(exchange_->world_size());
   std::vector<const float*> at(world_size);
@@ -153,11 +175,19 @@ void Runtime::add_received(const Scattering& arrived) {
     uint64_t done = 0;
     for (const ShardPiece& piece : owners.own) {
       const auto all = static_cast<uint64_t>(piece.range.count);
-      const uint64_t block = reduce_ == DType::kF32 ? all : float_block(all);
-      for (size_t rank = 0; rank < world_size && reduce_ != DType::kF32; ++rank) {
-        if (!arrived.round->adds[rank]) continue;
-        rooms[rank].reset();
-        rooms[rank] = memory_->take(block * sizeof(float), fmt::format("parts of the gradient of {} as f32", row.name));
+      uint64_t block = all;
+      if (reduce_ != DType::kF32) {
+        block = float_block(all);
+        rooms.clear();
+        rooms = of_as_many(block, [&] {
+          std::vector<WholePiece> made(world_size);
+          for (size_t rank = 0; rank < world_size; ++rank) {
+            if (!arrived.round->adds[rank]) continue;
+            made[rank] =
+                memory_->take(block * sizeof(float), fmt::format("parts of the gradient of {} as f32", row.name));
+          }
+          return made;
+        });
       }
       for (uint64_t begin = 0; begin < all; begin += block) {
         const uint64_t count = std::min(block, all - begin);

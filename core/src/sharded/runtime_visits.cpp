@@ -39,7 +39,9 @@ void Runtime::set_parameters(uint32_t module, const std::vector<ParameterId>& ow
   if (communicator_ == nullptr) return;  // the next group's coordinator gets the whole model
   try {
     require_budget();
-    if (!is_sound_) return give_model();  // a pass was given up
+    // A pass was given up; or it has decided nothing of this model yet, and decides as on ranks that came to this group
+    // with the change made.
+    if (!is_sound_ || is_new_) return give_model();
     coordinator_.set_module_parameters(module, row);
   } catch (...) {
     model.set_parameters(module, had_own, had_external);
@@ -58,6 +60,7 @@ void Runtime::begin(bool with_gradient) {
   require_group();
   require_no_pass();
   if (!is_sound_) give_model();  // the pass before was given up
+  is_new_ = false;
   with_gradient_ = with_gradient;
   in_pass_ = true;
   complete_.clear();
@@ -67,6 +70,12 @@ void Runtime::begin(bool with_gradient) {
   }
   follow([&] { return coordinator_.begin_pass(with_gradient); });
   follows_trace_ = coordinator_.trace() == PLIANT_TRACE_COMPLETE;
+}
+
+// Without a budget what has arrived makes room. Within one nothing of earlier visits lies between two gaps then, and it
+// depends on the visits alone what lies where, and so whether the rest fits: not on how quick the other ranks are.
+void Runtime::clear_way() {
+  drain_scatterings(memory_->budget() > 0);
 }
 
 void Runtime::begin_evaluation() {
@@ -83,9 +92,11 @@ void Runtime::enter(uint32_t module, Direction direction) {
                 fmt::format("{} is entered backward in a pass without gradients", model.modules()[module].name));
   }
   require_sound();
+  clear_way();
   visits_.push_back({module, direction});
   const std::vector<uint32_t>& used = model.modules()[module].used;
   follow([&] { return coordinator_.enter(module, direction); });
+  clear_way();  // a gather that was waited for came after all that was sent before it
   for (const uint32_t parameter : used) {
     if (with_gradient_ && direction == Direction::kForward) ++held_[parameter].uses;
   }
@@ -115,14 +126,17 @@ void Runtime::leave(uint32_t module, Direction direction) {
   }
   for (const uint32_t parameter : model.modules()[module].used) {
     Held& one = held_[parameter];
-    const bool counts = direction == Direction::kBackward && !model.parameter(parameter).frozen && one.uses > 0;
+    const ParameterRow& row = model.parameter(parameter);
+    if (row.external) continue;  // modules that do not name it may still add to its gradient: complete in end_pass
+    const bool counts = direction == Direction::kBackward && !row.frozen && one.uses > 0;
     if (counts && --one.uses == 0 && !std::exchange(one.is_reduced, true)) complete_.push_back(parameter);
   }
   std::sort(complete_.begin(), complete_.end());
   const std::vector<uint32_t> complete = complete_;
+  clear_way();
   follow([&] { return coordinator_.leave(module, direction, complete); });
   visits_.erase(visit);
-  drain_scatterings(false);
+  if (memory_->budget() == 0) drain_scatterings(false);
 }
 
 void* Runtime::value(uint32_t parameter) {

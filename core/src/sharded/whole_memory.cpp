@@ -44,7 +44,16 @@ uint64_t WholeMemory::taken_by(uint64_t bytes) {
 
 WholeMemory::WholeMemory(const Accelerator& accelerator, int32_t device, Stream& stream, uint64_t budget)
     : stream_(stream), budget_(budget) {
-  if (budget > 0) arena_.emplace(accelerator, device, budget);
+  if (budget == 0) return;
+  try {
+    arena_.emplace(accelerator, device, budget);
+  } catch (const Error& error) {
+    if (error.status() != Status::kResourceExhausted) throw;
+    throw Error(Status::kResourceExhausted,
+                fmt::format("[coordinator] budget = {} is more than the device has left ({}); set it lower", budget,
+                            error.message()),
+                ExitCode::kUsage);
+  }
 }
 
 WholePiece WholeMemory::take(uint64_t bytes, const std::string& what, const WholePlace& place) {

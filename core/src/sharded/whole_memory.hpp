@@ -43,7 +43,8 @@ struct WholePlace {
 /// One thread at a time. Outlives its pieces; the stream outlives both.
 class WholeMemory {
  public:
-  /// `budget` in bytes: all pieces lie in one allocation of that size. 0: there is no limit.
+  /// `budget` in bytes: all pieces lie in one allocation of that size. 0: there is no limit. Throws kResourceExhausted
+  /// (exit 2), naming the option, where the device has not that much left.
   WholeMemory(const Accelerator& accelerator, int32_t device, Stream& stream, uint64_t budget);
   /// A piece of `bytes` bytes for `what`, "the whole of up.weight". Throws kResourceExhausted, saying what it is for,
   /// what it needs and what is taken, where the budget or the device does not suffice.

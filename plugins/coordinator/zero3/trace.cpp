@@ -60,6 +60,7 @@ void Schedule::forget_fetches() {
 
 void Schedule::drop_trace(sdk::Actions& actions) {
   if (mode_ != Mode::kInvalid) invalidate(actions);
+  if (!options_.head) mode_ = Mode::kRecording;  // as it begins
 }
 
 void Schedule::invalidate(sdk::Actions& actions) {

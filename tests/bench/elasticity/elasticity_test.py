@@ -114,6 +114,19 @@ class Runs(unittest.TestCase):
         for row in found["sharded"]:
             self.assertAlmostEqual(row["zero3_to_replicated"]["median"], row["zero3"]["median"] / row["replicated"]["median"])
 
+    @unittest.skipUnless(HAS_TINYLM, "no libtorch")
+    def test_memory_of_a_worker_is_seen_while_it_runs_and_in_its_books(self):
+        self.folder.joinpath("jobs").mkdir()
+        large, elasticity.LARGE = elasticity.LARGE, []  # the sets of this test make it small
+        self.addCleanup(setattr, elasticity, "LARGE", large)
+        jobs = elasticity.Jobs(elasticity.arguments_of(["--build", BUILD, *self.sets]), self.folder / "jobs")
+        seen = {how: elasticity.memory_of(jobs, 2, how) for how in ("replicated", "zero3", "eager")}
+        for how, one in seen.items():
+            self.assertGreater(one["pss"], 1 << 20, how)
+        self.assertEqual(seen["replicated"]["books"], 0)
+        self.assertGreater(seen["zero3"]["books"], seen["eager"]["books"])
+        self.assertGreater(seen["eager"]["books"], 0)
+
     def test_a_leave_sends_what_it_must(self):
         self.folder.joinpath("jobs").mkdir()
         jobs = elasticity.Jobs(elasticity.arguments_of(["--build", BUILD]), self.folder / "jobs")

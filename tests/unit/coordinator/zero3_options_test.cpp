@@ -77,3 +77,23 @@ TEST_CASE("a module that the model does not have is refused, and one without par
   CHECK_THROWS_AS(program.enter(7), Error);
   CHECK(has(program.enter(2), "gather 0"));
 }
+
+TEST_CASE("after its trace was dropped a version begins as at first: seed records at once, head waits for the pass") {
+  for (const char* const version : {"head", "seed"}) {
+    CAPTURE(version);
+    Program program("zero3", zero3_options(false, version), layered({{10}, {20}}));
+    const auto traces = [&program] {
+      std::vector<int32_t> seen{program.counts().trace};
+      for (int pass = 0; pass < 3; ++pass) {
+        program.pass({1, 2});
+        seen.push_back(program.counts().trace);
+      }
+      return seen;
+    };
+    const std::vector<int32_t> first = traces();
+    CHECK(first.back() == PLIANT_TRACE_COMPLETE);
+    program.end_step();
+    program.drop_trace();
+    CHECK(traces() == first);
+  }
+}

@@ -8,6 +8,7 @@
 #include "pliant/config.hpp"
 #include "pliant/error.hpp"
 #include "pliant/job.hpp"
+#include "pliant/sdk/coordinator.hpp"
 #include "plugin/plugin.hpp"
 
 using namespace pliant;
@@ -36,6 +37,31 @@ std::string refusal(const std::string& text, const ConfigNeeds& needs = {}) {
 
 bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+/// The least that a coordinator has.
+struct Plain {
+  void set_model(const sdk::Model&) {}
+  void begin_pass(bool, sdk::Actions&) {}
+  void enter(const sdk::Visit&, sdk::Actions&) {}
+  void leave(const sdk::Visit&, sdk::Actions&) {}
+  void end_pass(sdk::Actions&) {}
+  void end_step(sdk::Actions&) {}
+};
+
+struct Rich : Plain {
+  void set_costs(std::span<const uint64_t>) {}
+  void drop_trace(sdk::Actions&) {}
+};
+
+template <class Slot>
+bool has_slot(Slot slot) {
+  return slot != nullptr;
+}
+
+template <class Class>
+const pliant_coordinator& table_of() {
+  return *static_cast<const pliant_coordinator*>(sdk::detail::CoordinatorAdapter<Class>::vtable());
 }
 
 }  // namespace
@@ -82,4 +108,12 @@ TEST_CASE("every slot of a coordinator but set_costs is required") {
     next += sizeof(void*);
   }
   CHECK(next == offsetof(pliant_coordinator, set_costs));
+}
+
+TEST_CASE("a class without set_costs or drop_trace leaves these slots out, so that nothing is measured for it") {
+  CHECK_FALSE(has_slot(table_of<Plain>().set_costs));
+  CHECK_FALSE(has_slot(table_of<Plain>().drop_trace));
+  CHECK(has_slot(table_of<Plain>().set_module_parameters));
+  CHECK(has_slot(table_of<Rich>().set_costs));
+  CHECK(has_slot(table_of<Rich>().drop_trace));
 }

@@ -86,8 +86,8 @@ struct Parts {
   std::filesystem::path draft;
   uint64_t begin = head_of_snapshot(header).size();  ///< of the state
 
-  explicit Parts(const ScratchFolder& folder, int64_t generation = 1)
-      : file(folder / "step-00000008.snapshot"), draft(draft_of(file, generation)) {}
+  explicit Parts(const ScratchFolder& folder, int64_t generation = 1, const std::string& agent = "07af")
+      : file(folder / "step-00000008.snapshot"), draft(draft_of(file, generation, agent)) {}
   void write(uint64_t rank) const {
     auto part = SnapshotDraft::open(draft);
     REQUIRE(part.has_value());
@@ -164,9 +164,38 @@ TEST_CASE("a draft that whoever finished it left half way is no snapshot, and th
   std::filesystem::resize_file(parts.draft, whole.size() - 8);  // all but the checksum
   CHECK_FALSE(read_snapshot(parts.file, [](std::istream&, const SnapshotHeader&) {}).has_value());
   check_damaged(folder, test::read_all(parts.draft));
-  const Parts again(folder, 2);
+  const Parts again(folder, 1, "90bc");  // agents count from 1
   CHECK(again.whole() == whole);
   CHECK(folder.names() == std::vector<std::string>{"damaged", "step-00000008.snapshot"});
+}
+
+TEST_CASE("a snapshot of nothing that could be cut has no parts, and is a snapshot") {
+  const ScratchFolder folder;
+  const std::filesystem::path file = folder / "step-00000008.snapshot";
+  const std::filesystem::path draft = draft_of(file, 1, "07af");
+  const SnapshotHeader header{8, "00ff", "lr", "run-1", "weights f32[0]\n", "0123"};
+  for (int rank = 0; rank < 3; ++rank) {
+    auto part = SnapshotDraft::open(draft);
+    REQUIRE(part.has_value());
+    REQUIRE(part->sync().has_value());
+  }
+  REQUIRE(finish_draft(draft, file, header, 0, "rest").has_value());
+  std::string state;
+  const auto read = read_snapshot(file, [&state](std::istream& in, const SnapshotHeader&) { in >> state; });
+  REQUIRE(read.has_value());
+  CHECK(read->step == 8);
+  CHECK(state == "rest");
+}
+
+TEST_CASE("all drafts of a folder are removed, and nothing else in it") {
+  const ScratchFolder folder;
+  for (const char* const name : {"step-00000008.snapshot", "step-00000009.snapshot.generation-1-of-07af.draft",
+                                 "step-00000008.snapshot.generation-2.draft", "step-00000010.snapshot.0123.partial"}) {
+    test::write_all(folder / name, "some");
+  }
+  remove_drafts(folder.path());
+  CHECK(folder.names() == std::vector<std::string>{"step-00000008.snapshot", "step-00000010.snapshot.0123.partial"});
+  remove_drafts(folder / "none");
 }
 
 TEST_CASE("files that are no snapshots are refused") {

@@ -209,7 +209,7 @@ TEST_CASE("a draft that is finished takes along those of its step and earlier on
   const std::string state(5000, 'x');
   const auto begin_of = [&](int64_t step, int64_t generation) {
     const SnapshotHeader header{step, "00ff", "lr", "run", "weights f32[1250]\n"};
-    auto draft = SnapshotDraft::open(draft_of(folder.path() / snapshot_file(step), generation));
+    auto draft = SnapshotDraft::open(draft_of(folder.path() / snapshot_file(step), generation, "07af"));
     REQUIRE(draft.has_value());
     REQUIRE(draft->write(head_of_snapshot(header).size(), state.data(), state.size()).has_value());
     return header;
@@ -220,13 +220,13 @@ TEST_CASE("a draft that is finished takes along those of its step and earlier on
   begin_of(49, 3);
   begin_of(100'000'000, 3);  // its name is longer
   const std::filesystem::path file = folder.path() / snapshot_file(48);
-  REQUIRE(finish_draft(draft_of(file, 3), file, header, state.size(), "rest").has_value());
+  REQUIRE(finish_draft(draft_of(file, 3, "07af"), file, header, state.size(), "rest").has_value());
   CHECK(state_of(file) == state + "rest");
   std::set<std::string> left;
   for (const auto& entry : std::filesystem::directory_iterator(file.parent_path()))
     left.insert(entry.path().filename());
-  CHECK(left == std::set<std::string>{"step-00000048.snapshot", "step-00000049.snapshot.generation-3.draft",
-                                      "step-100000000.snapshot.generation-3.draft"});
+  CHECK(left == std::set<std::string>{"step-00000048.snapshot", "step-00000049.snapshot.generation-3-of-07af.draft",
+                                      "step-100000000.snapshot.generation-3-of-07af.draft"});
 }
 
 TEST_CASE("the digest of a cut tells who owns what, and no more") {

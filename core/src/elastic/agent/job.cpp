@@ -14,6 +14,7 @@
 #include "elastic/agent/worker_process.hpp"
 #include "elastic/audit.hpp"
 #include "elastic/snapshot.hpp"
+#include "elastic/snapshot_draft.hpp"
 #include "pliant/balancer.hpp"
 #include "pliant/learning_rate.hpp"
 #include "plugin/plugin.hpp"
@@ -261,6 +262,7 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
     or_throw(order.directory.become_latest());
   } else {
     or_throw(order.directory.make_folders());
+    elastic::remove_drafts(order.directory.snapshots());
     open_ledger(order);
     if (order.ledger) find_snapshot(order, observer);
     if (const auto before = data::read_whole(order.directory.config())) order.config_before = (*before)->bytes();

@@ -297,15 +297,14 @@ struct CoordinatorAdapter {
       at(self).plugin.end_step(actions);
     });
   }
-  static int32_t set_costs(void* self, const uint64_t* nanoseconds, uint64_t count, pliant_error* error) noexcept {
+  static int32_t set_costs(void* self, const uint64_t* nanoseconds, uint64_t count,
+                           pliant_error* error) noexcept requires HasCosts<T> {
     return guarded(error, [&] {
       if (count != at(self).parameters) {
         throw Failure(PLIANT_INVALID_ARGUMENT, std::to_string(count) + " costs for a model of " +
                                                    std::to_string(at(self).parameters) + " parameters");
       }
-      if constexpr (HasCosts<T>) {
-        at(self).plugin.set_costs(std::span<const uint64_t>(nanoseconds, static_cast<size_t>(count)));
-      }
+      at(self).plugin.set_costs(std::span<const uint64_t>(nanoseconds, static_cast<size_t>(count)));
     });
   }
   static int32_t drop_trace(void* self, pliant_action_list* list,
@@ -322,6 +321,8 @@ struct CoordinatorAdapter {
   }
 
   static const void* vtable() noexcept {
+    int32_t (*costs)(void*, const uint64_t*, uint64_t, pliant_error*) = nullptr;
+    if constexpr (HasCosts<T>) costs = &set_costs;
     int32_t (*drop)(void*, pliant_action_list*, pliant_error*) = nullptr;
     if constexpr (HasDropTrace<T>) drop = &drop_trace;
     static const pliant_coordinator kTable{sizeof(pliant_coordinator),
@@ -333,7 +334,7 @@ struct CoordinatorAdapter {
                                            &leave,
                                            &end_pass,
                                            &end_step,
-                                           &set_costs,
+                                           costs,
                                            drop};
     return &kTable;
   }

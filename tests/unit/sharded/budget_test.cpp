@@ -1,0 +1,183 @@
+// Runtime: what a budget has room for depends on the visits alone, and what is given back is not written to any more.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "unit/accelerator/wrapper.hpp"
+#include "unit/sharded/networks.hpp"
+#include "unit/sharded/says.hpp"
+
+namespace pliant::sharded {
+namespace {
+
+/// Layers of unequal size, so that what is given back leaves gaps that do not fit the next, in a root that may have
+/// weights, too, which are whole all the time.
+struct Layers {
+  std::vector<uint32_t> parameters;
+  std::vector<uint32_t> modules;
+  uint32_t root;
+  explicit Layers(Runtime& runtime, int64_t elements_of_root) {
+    std::vector<uint32_t> of_root;
+    if (elements_of_root > 0) of_root.push_back(add_parameter(runtime, "model.weights", elements_of_root));
+    root = add_module(runtime, "model", std::nullopt, of_root);
+    for (const int64_t elements : {64, 300, 1500, 5000, 900, 3500}) {
+      const std::string name = fmt::format("layer.{}", parameters.size());
+      parameters.push_back(add_parameter(runtime, name + ".weights", elements));
+      modules.push_back(add_module(runtime, name.c_str(), root, {parameters.back()}));
+    }
+    runtime.close_model();
+  }
+
+  void pass(Runtime& runtime, RowRange rows) const {
+    runtime.begin_pass(rows);
+    runtime.enter(root, Direction::kForward);
+    for (const uint32_t module : modules) {
+      runtime.enter(module, Direction::kForward);
+      runtime.leave(module, Direction::kForward);
+    }
+    runtime.leave(root, Direction::kForward);
+    runtime.enter(root, Direction::kBackward);
+    for (size_t i = modules.size(); i-- > 0;) {
+      runtime.enter(modules[i], Direction::kBackward);
+      if (rows.count > 0) runtime.gradient(parameters[i]);
+      runtime.leave(modules[i], Direction::kBackward);
+    }
+    runtime.leave(root, Direction::kBackward);
+    runtime.end_pass();
+  }
+};
+
+/// Whether two passes of two ranks fit.
+bool suffices(const Accelerator& accelerator, int64_t budget, const std::string& more) {
+  const auto thrown = test::run_ranks(accelerator, 2, [&](int32_t rank, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_of("eager", fmt::format("budget = {}\n{}", budget, more)), accelerator, 0, program, stream,
+                    {});
+    const Layers layers(runtime, 2500);
+    runtime.enter_group(group);
+    runtime.initialise();
+    std::vector<RowRange> own;
+    begin_step(runtime, rank, 2, own);
+    for (size_t i = 0; i < 2; ++i) layers.pass(runtime, own[i]);
+    CHECK(runtime.memory().gathered == 0);
+    CHECK(runtime.memory().gathered_most <= static_cast<uint64_t>(budget));
+    runtime.leave_group();
+  });
+  bool refused = false;
+  bool failed = false;
+  for (const std::exception_ptr& one : thrown) {
+    if (!one) continue;
+    failed = true;
+    try {
+      std::rethrow_exception(one);
+    } catch (const Error& error) {
+      refused = refused || error.status() == Status::kResourceExhausted;
+    }
+  }
+  CHECK(failed == refused);
+  return !failed;
+}
+
+TEST_CASE("whether a budget suffices does not depend on how quick the ranks are") {
+  struct Way {
+    std::string types;
+    int64_t least, suffices, most;  ///< all three are whole at once: 50688 bytes, 25600
+  };
+  for (const Way& way :
+       {Way{"", 40448, 53248, 70000}, Way{"compute_dtype = \"bf16\"\nreduce_dtype = \"bf16\"", 20480, 28160, 48000}}) {
+    int64_t least = 0;  // that suffices
+    for (int64_t budget = way.least; budget <= way.most; budget += 2560) {
+      CAPTURE(way.types);
+      CAPTURE(budget);
+      const bool at_once = suffices(test::host(), budget, way.types);
+      for (const int seed : {1, 2}) {
+        CAPTURE(seed);
+        CHECK(suffices(test::sim(fmt::format("max_delay_us = 150\nseed = {}\n", seed)), budget, way.types) == at_once);
+      }
+      CHECK(at_once >= (least > 0));
+      if (at_once && least == 0) least = budget;
+    }
+    CAPTURE(least);
+    CHECK(least > way.least);
+    CHECK(least <= way.suffices);
+  }
+}
+
+TEST_CASE("zero3 keeps complete gradients until a bucket of them is full: with a small one no two are whole at once") {
+  const auto most_of = [](const std::string& bucket) {
+    uint64_t most = 0;
+    const Accelerator accelerator = test::sim("host_visible = false\n");  // additions are enqueued at once there
+    test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {
+      Stream program(accelerator, 0);
+      const std::string options =
+          "[coordinator.zero3]\nparam_persistence_threshold = -1\nmax_reuse_distance = 0\n"
+          "prefetch_bucket_size = 0\n";
+      Runtime runtime(config_of("zero3", options + bucket), accelerator, 0, program, stream, {});
+      const Layers layers(runtime, 0);
+      runtime.enter_group(group);
+      runtime.initialise();
+      for (int step = 0; step < 3; ++step) {
+        std::vector<RowRange> own;
+        begin_step(runtime, 0, 1, own);
+        for (const RowRange rows : own) layers.pass(runtime, rows);
+        runtime.finish_gradient(1);
+      }
+      most = runtime.memory().gathered_most;
+      runtime.leave_group();
+    });
+    return most;
+  };
+  CHECK(most_of("reduce_bucket_size = 1") == uint64_t{2} * 20224);  // the largest layer and its gradient
+  CHECK(most_of("reduce_bucket_size = 6000") <= uint64_t{2} * 20224 + 6000 * sizeof(float) + 5 * 256);
+  CHECK(most_of("") >= uint64_t{11264} * sizeof(float));  // all gradients of the model
+}
+
+TEST_CASE("what was only prefetched by hand has arrived before its memory is anything else") {
+  for (const int seed : {1, 2, 3}) {
+    const Accelerator accelerator = test::sim(fmt::format("max_delay_us = 20000\nseed = {}\n", seed));
+    test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {
+      Stream program(accelerator, 0);
+      Runtime runtime(config_of("eager", "budget = 12032"), accelerator, 0, program, stream, {});
+      const uint32_t kept = add_parameter(runtime, "kept", kElements, true);
+      const uint32_t trained = add_parameter(runtime, "trained", kElements);  // used unannounced
+      add_module(runtime, "model", std::nullopt, {kept});
+      runtime.close_model();
+      runtime.enter_group(group);
+      runtime.initialise();
+      std::vector<RowRange> own;
+      begin_step(runtime, 0, 1, own);
+      runtime.prefetch(kept);
+      runtime.release(kept);
+      runtime.begin_pass(own[0]);
+      const auto* const gradient = static_cast<const float*>(runtime.gradient(trained));
+      stream.synchronize();
+      CHECK(std::count(gradient, gradient + kElements, 0.0F) == kElements);
+      runtime.leave_group();
+    });
+  }
+}
+
+TEST_CASE("a budget above what the device has left is refused by its name") {
+  const Accelerator accelerator = test::host("memory_bytes = 65536\n");
+  Stream program(accelerator, 0);
+  Stream exchange(accelerator, 0);
+  Runtime runtime(config_of("eager", "budget = 1000000"), accelerator, 0, program, exchange, {});
+  try {
+    const Networks networks(runtime, false);
+    FAIL("nothing was thrown");
+  } catch (const Error& error) {
+    CHECK(error.status() == Status::kResourceExhausted);
+    CHECK(error.exit_code() == ExitCode::kUsage);
+    CHECK(says(
+        error.message(),
+        "[coordinator] budget = 1000000 is more than the device has left (accelerator 'host': out of device memory"));
+  }
+}
+
+}  // namespace
+}  // namespace pliant::sharded

@@ -1,0 +1,324 @@
+// Runtime: habits of programs: parameters used unannounced, modules changed before a rank's first pass, generation
+// between steps, first values; and what DeepSpeed's own schedule makes of the rarer ones.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unit/sharded/networks.hpp"
+#include "unit/sharded/says.hpp"
+
+namespace pliant::sharded {
+namespace {
+
+TEST_CASE("what modules use unannounced has its gradient until the pass ends") {
+  check_everywhere(
+      [](Runtime& runtime, const Networks& of, RowRange rows) {
+        runtime.begin_pass(rows);
+        runtime.enter(of.root, Direction::kForward);
+        runtime.enter(of.policy, Direction::kForward);
+        runtime.leave(of.policy, Direction::kForward);
+        CHECK(static_cast<float*>(runtime.value(of.trained)) != nullptr);
+        runtime.leave(of.root, Direction::kForward);
+        runtime.enter(of.root, Direction::kBackward);
+        runtime.enter(of.policy, Direction::kBackward);
+        add_gradient(runtime, of, rows, 0.5F);
+        runtime.leave(of.policy, Direction::kBackward);
+        add_gradient(runtime, of, rows, 0.5F);  // the root's, which does not name it
+        runtime.leave(of.root, Direction::kBackward);
+        add_gradient(runtime, of, rows, 0);
+        runtime.end_pass();
+      },
+      false, true);
+}
+
+/// A root over an embedding, a layer and a head, which may have the embedding's parameter or another of its own.
+struct Tied {
+  std::vector<uint32_t> modules;
+  uint32_t embedding, layer, other;
+
+  explicit Tied(Runtime& runtime) {
+    embedding = add_parameter(runtime, "embedding", 1500);
+    layer = add_parameter(runtime, "layer", 3000);
+    other = add_parameter(runtime, "other", 1600);
+    const uint32_t root = add_module(runtime, "model", std::nullopt, {});
+    modules = {add_module(runtime, "embed", root, {embedding}), add_module(runtime, "layer", root, {layer}),
+               add_module(runtime, "head", root, {other})};
+    runtime.close_model();
+  }
+  /// The head uses the embedding instead, the embedding the head's.
+  void change(Runtime& runtime) const {
+    runtime.set_parameters(modules[0], {ParameterId{other}}, {});
+    runtime.set_parameters(modules[2], {ParameterId{embedding}}, {});
+  }
+  /// After each visit of some passes: what is whole, and whether a trace was followed.
+  [[nodiscard]] std::vector<uint64_t> seen(Runtime& runtime) const {
+    std::vector<uint64_t> made;
+    for (int pass = 0; pass < 5; ++pass) {
+      runtime.begin_evaluation();
+      for (const uint32_t module : modules) {
+        runtime.enter(module, Direction::kForward);
+        made.push_back(runtime.memory().gathered);
+        runtime.leave(module, Direction::kForward);
+        made.push_back(runtime.memory().gathered);
+      }
+      runtime.end_pass();
+      made.push_back(runtime.memory().gathered);
+      made.push_back(runtime.traced_passes().followed);
+    }
+    return made;
+  }
+};
+
+TEST_CASE("a rank that changes a module before its first pass decides as those that came with the change made") {
+  const Accelerator accelerator = test::open_host();
+  for (const char* const version : {"head", "seed"}) {
+    for (const bool strict : {false, true}) {
+      CAPTURE(version);
+      CAPTURE(strict);
+      // Of the parameters that are small enough the first in the order of the model stay whole, up to the second limit.
+      const std::string options = fmt::format(
+          "[coordinator.zero3]\nversion = \"{}\"\nstrict = {}\nparam_persistence_threshold = 1600\n"
+          "model_persistence_threshold = 2000\nmax_reuse_distance = 0\nprefetch_bucket_size = 0\n",
+          version, strict);
+      std::vector<std::vector<uint64_t>> seen;
+      for (const bool changes_late : {false, true}) {
+        test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {
+          Stream program(accelerator, 0);
+          Runtime runtime(config_of("zero3", options), accelerator, 0, program, stream, {});
+          const Tied of(runtime);
+          if (!changes_late) of.change(runtime);
+          runtime.enter_group(group);
+          runtime.initialise();
+          if (changes_late) of.change(runtime);
+          seen.push_back(of.seen(runtime));
+          runtime.leave_group();
+        });
+      }
+      CHECK(seen[0] == seen[1]);
+    }
+  }
+}
+
+TEST_CASE("generation between steps, many forward passes of other lengths in a row, changes no bit of training") {
+  const auto generate = [](Runtime& runtime, const Networks& of) {
+    for (const int tokens : {1, 4, 2, 2, 7, 1}) {
+      runtime.begin_evaluation();
+      runtime.enter(of.root, Direction::kForward);
+      for (int token = 0; token < tokens; ++token) {
+        runtime.enter(of.policy, Direction::kForward);
+        REQUIRE(runtime.value(of.trained) != nullptr);
+        runtime.leave(of.policy, Direction::kForward);
+      }
+      runtime.leave(of.root, Direction::kForward);
+      runtime.end_pass();
+    }
+  };
+  const std::vector<float> expected = trained_by(plain_pass, "eager", 1, false);
+  const Accelerator accelerator = test::open_host();
+  std::vector<std::pair<std::string, std::string>> ways = kWays;
+  ways.emplace_back("zero3", "");
+  for (const auto& way : ways) {
+    for (const int32_t world_size : {1, 3}) {
+      CAPTURE(way.first);
+      CAPTURE(way.second);
+      CAPTURE(world_size);
+      test::run_healthy_ranks(accelerator, world_size, [&](int32_t rank, Communicator& group, Stream& stream) {
+        Stream program(accelerator, 0);
+        Runtime runtime(config_of(way.first, way.second), accelerator, 0, program, stream, {});
+        const Networks of(runtime, false);
+        runtime.enter_group(group);
+        runtime.initialise();
+        for (int step = 0; step < 3; ++step) {
+          generate(runtime, of);
+          take_step(runtime, of, rank, world_size, plain_pass);
+        }
+        generate(runtime, of);
+        CHECK(read_whole(runtime, of.trained) == expected);
+        runtime.leave_group();
+      });
+    }
+  }
+}
+
+TEST_CASE("first values are asked for one parameter after the other, in their order, with room for that one alone") {
+  const Accelerator accelerator = test::open_host();
+  test::run_healthy_ranks(accelerator, 3, [&](int32_t, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_of("eager"), accelerator, 0, program, stream, {"moment"});
+    const std::vector<int64_t> sizes{1500, 0, 1, 30000, 77};
+    std::vector<std::pair<size_t, size_t>> asked;  // number and elements
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      ParameterSpec spec;
+      spec.name = fmt::format("p{}", i);
+      spec.shape = {sizes[i]};
+      spec.initialise = [&asked, i](std::span<float> values) {
+        CHECK(std::count(values.begin(), values.end(), 0.0F) == static_cast<std::ptrdiff_t>(values.size()));
+        std::fill(values.begin(), values.end(), 1.0F);
+        asked.emplace_back(i, values.size());
+      };
+      runtime.model.add(std::move(spec));
+    }
+    add_module(runtime, "model", std::nullopt, {});
+    runtime.close_model();
+    for (int group_of = 0; group_of < 2; ++group_of) {
+      asked.clear();
+      runtime.enter_group(group);
+      runtime.initialise();
+      CHECK(asked == std::vector<std::pair<size_t, size_t>>{{0, 1500}, {1, 0}, {2, 1}, {3, 30000}, {4, 77}});
+      runtime.leave_group();
+    }
+  });
+}
+
+TEST_CASE("an owner holds at most log2(granules) + 1 sums of its shard, however many granules a step has") {
+  const Accelerator accelerator = test::open_host();
+  std::map<int64_t, uint64_t> most;  // sums, by granules
+  for (const int32_t world_size : {1, 2, 3}) {
+    for (const int64_t granules : {1, 2, 3, 4, 7, 8, 15, 16, 31, 33}) {
+      CAPTURE(world_size);
+      CAPTURE(granules);
+      test::run_healthy_ranks(accelerator, world_size, [&](int32_t rank, Communicator& group, Stream& stream) {
+        Stream program(accelerator, 0);
+        Runtime runtime(config_of("eager"), accelerator, 0, program, stream, {});
+        const Networks of(runtime, false);
+        runtime.enter_group(group);
+        runtime.initialise();
+        const Assignment dealt =
+            share_out(granules, {.world_size = world_size, .granule = 1, .deterministic = true, .in_turn = true});
+        runtime.begin_step(granules, 1, dealt, true);
+        const auto own = dealt.of(rank);
+        for (size_t i = 0; i < runtime.rounds(); ++i) plain_pass(runtime, of, i < own.size() ? own[i] : RowRange{});
+        runtime.finish_gradient(1);
+        const uint64_t shard = runtime.memory().weights / 4096 * 4096;  // chunks, without a stamp
+        const auto bound = static_cast<uint64_t>(std::bit_width(static_cast<uint64_t>(granules)));  // log2 + 1
+        CHECK(shard > 0);
+        CHECK(runtime.memory().sums <= bound * shard);
+        CHECK(runtime.memory().sums >= shard);
+        runtime.leave_group();
+      });
+    }
+  }
+}
+
+/// What the ranks throw first that is no consequence of what another threw.
+std::string thrown_in(const Pass& pass, const std::string& more, int64_t elements = kElements) {
+  const Accelerator accelerator = test::open_host();
+  std::string words = "nothing was thrown";
+  const auto thrown = test::run_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_of("zero3", more), accelerator, 0, program, stream, {});
+    const Networks of(runtime, false, elements);
+    runtime.enter_group(group);
+    runtime.initialise();
+    for (int step = 0; step < 3; ++step) take_step(runtime, of, 0, 1, pass);
+    runtime.leave_group();
+  });
+  if (thrown[0]) words = thrown_by([&] { std::rethrow_exception(thrown[0]); });
+  return words;
+}
+
+TEST_CASE("zero3 that is not strict breaks a rule where a module is entered within itself, and the words name strict") {
+  const Pass nested = [](Runtime& runtime, const Networks& of, RowRange rows) {
+    runtime.begin_pass(rows);
+    for (int depth = 0; depth < 2; ++depth) runtime.enter(of.policy, Direction::kForward);
+    for (int depth = 0; depth < 2; ++depth) runtime.leave(of.policy, Direction::kForward);
+    for (int visit = 0; visit < 2; ++visit) {
+      runtime.enter(of.policy, Direction::kBackward);
+      add_gradient(runtime, of, rows, 0.5F);
+      runtime.leave(of.policy, Direction::kBackward);
+    }
+    runtime.end_pass();
+  };
+  const std::string words = thrown_in(nested, "");
+  CHECK(says(words, "coordinator 'zero3' broke a rule: leaving policy forward"));
+  CHECK(says(words, "[coordinator.zero3] strict = true may mend that"));
+  CHECK(thrown_in(nested, "[coordinator.zero3]\nstrict = true") == "nothing was thrown");
+}
+
+TEST_CASE("zero3 that is not strict gathers no parameter without elements that is alone, and its words name strict") {
+  CHECK(says(thrown_in(plain_pass, "", 0),
+             "has no elements, and version head does not gather such a one alone; set "
+             "strict = true"));
+  CHECK(thrown_in(plain_pass, "[coordinator.zero3]\nstrict = true", 0) == "nothing was thrown");
+}
+
+TEST_CASE("zero3 that is not strict computes once more in backward with the same bits") {
+  const std::vector<float> expected = trained_by(plain_pass, "eager", 1, false);
+  const Pass recomputes = [](Runtime& runtime, const Networks& of, RowRange rows) {
+    runtime.begin_pass(rows);
+    runtime.enter(of.root, Direction::kForward);
+    runtime.enter(of.policy, Direction::kForward);
+    runtime.leave(of.policy, Direction::kForward);
+    runtime.leave(of.root, Direction::kForward);
+    runtime.enter(of.root, Direction::kBackward);
+    runtime.enter(of.policy, Direction::kRecompute);
+    runtime.leave(of.policy, Direction::kRecompute);
+    runtime.enter(of.policy, Direction::kBackward);
+    add_gradient(runtime, of, rows);
+    runtime.leave(of.policy, Direction::kBackward);
+    runtime.leave(of.root, Direction::kBackward);
+    runtime.end_pass();
+  };
+  for (const char* const version : {"head", "seed"}) {
+    for (const int32_t world_size : {1, 3}) {
+      CAPTURE(version);
+      CAPTURE(world_size);
+      CHECK(trained_by(recomputes, "zero3", world_size, false,
+                       fmt::format("[coordinator.zero3]\nversion = \"{}\"", version)) == expected);
+    }
+  }
+}
+
+TEST_CASE("a sum of -0 alone is -0: who has no rows adds nothing") {
+  const Accelerator accelerator = test::open_host();
+  for (const bool deterministic : {true, false}) {
+    for (const int32_t world_size : {1, 2, 4}) {
+      CAPTURE(deterministic);
+      CAPTURE(world_size);
+      std::vector<int> negative(static_cast<size_t>(world_size));
+      test::run_healthy_ranks(accelerator, world_size, [&](int32_t rank, Communicator& group, Stream& stream) {
+        Stream program(accelerator, 0);
+        Runtime runtime(config_of("eager", "", deterministic), accelerator, 0, program, stream, {});
+        const Networks of(runtime, false);
+        runtime.enter_group(group);
+        runtime.initialise();
+        const Assignment dealt =
+            share_out(3, {.world_size = world_size, .granule = 1, .deterministic = deterministic, .in_turn = true});
+        runtime.begin_step(3, 1, dealt, true);
+        const auto own = dealt.of(rank);
+        for (size_t i = 0; i < runtime.rounds(); ++i) {
+          const RowRange rows = i < own.size() ? own[i] : RowRange{};
+          runtime.begin_pass(rows);
+          runtime.enter(of.policy, Direction::kForward);
+          runtime.leave(of.policy, Direction::kForward);
+          runtime.enter(of.policy, Direction::kBackward);
+          if (rows.count > 0) std::fill_n(static_cast<float*>(runtime.gradient(of.trained)), kElements, -0.0F);
+          runtime.leave(of.policy, Direction::kBackward);
+          runtime.end_pass();
+        }
+        CHECK(runtime.finish_gradient(0.125).finite);
+        runtime.allow_update();
+        runtime.update([&](const ShardRange& range) {
+          for (uint64_t k = 0; k < range.count; ++k) {
+            if (std::bit_cast<uint32_t>(range.gradient[k]) == 0x80000000U) ++negative[static_cast<size_t>(rank)];
+          }
+        });
+        runtime.leave_group();
+      });
+      int all = 0;
+      for (const int one : negative) all += one;
+      CHECK(all == static_cast<int>(kElements));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pliant::sharded
