@@ -17,7 +17,7 @@ namespace pliant::elastic {
 
 /// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
 /// the environment, and a worker that speaks another refuses to begin.
-inline constexpr int kProtocol = 7;
+inline constexpr int kProtocol = 8;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill or stop strikes.
@@ -147,7 +147,7 @@ struct PartWritten {
   std::string file;
   std::string error;       ///< empty: it is there
   int64_t generation = 0;  ///< of the draft
-  uint64_t cut = 0;        ///< digest of the map by which this rank owns it (digest_of_cut)
+  uint64_t cut = 0;        ///< digest of what this rank owns (digest_of_cut)
   uint64_t beside = 0;     ///< digest of all that is no part: head and rest of the file, the same on all ranks
 };
 /// The worker is about to carry out an injection on itself.

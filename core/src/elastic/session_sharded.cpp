@@ -167,7 +167,7 @@ void Session::State::write_part(const std::string& file) {
     written = tl::unexpected<Error>(error);
   }
   channel.send(elastic::PartWritten{applied, file, written ? std::string{} : written.error().message(), form.generation,
-                                    elastic::digest_of_cut(sharded->ownership()), beside.value()});
+                                    elastic::digest_of_cut(sharded->owned()), beside.value()});
 }
 
 void Session::State::finish_snapshot(const elastic::Assemble& order) {

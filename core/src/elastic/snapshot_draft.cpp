@@ -104,12 +104,12 @@ void remove_drafts(const std::filesystem::path& folder) {
   remove_drafts_unless(folder, [](const std::filesystem::path&) { return false; });
 }
 
-uint64_t digest_of_cut(const sharded::Ownership& map) {
+uint64_t digest_of_cut(std::span<const sharded::OwnedRun> own) {
   data::Digest digest;
-  digest.add(static_cast<uint64_t>(map.world_size()));
-  for (const sharded::OwnedRun& run : map.runs()) {
+  digest.add(own.size());
+  for (const sharded::OwnedRun& run : own) {
+    digest.add(static_cast<uint64_t>(run.chunks.first));
     digest.add(static_cast<uint64_t>(run.chunks.count));
-    digest.add(static_cast<uint64_t>(run.owner));
   }
   return digest.value();
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 
 #include "base/durable_file.hpp"
@@ -20,8 +21,9 @@ std::filesystem::path draft_of(const std::filesystem::path& file, int64_t genera
 /// Removes all drafts in a folder of snapshots; for an agent that takes a run up, before its workers start.
 void remove_drafts(const std::filesystem::path& folder);
 
-/// Of how the ranks cut what they write, whatever the map's epoch: parts that are cut alike leave no hole.
-uint64_t digest_of_cut(const sharded::Ownership& map);
+/// Of what one rank owns and so writes, whatever its number and the rest of the map: where each writes what one map
+/// says of it, there is no hole.
+uint64_t digest_of_cut(std::span<const sharded::OwnedRun> own);
 
 class SnapshotDraft {
  public:

@@ -97,6 +97,8 @@ class Runtime {
   [[nodiscard]] std::vector<uint64_t> digests() { return shards_.digests(); }
   [[nodiscard]] ShardMemory& shards() { return shards_; }
   [[nodiscard]] const Ownership& ownership() const { return ownership_; }
+  /// What this rank owns by it, ascending.
+  [[nodiscard]] std::vector<OwnedRun> owned() const { return ownership_.runs_of(rank_); }
 
   // A step.
 

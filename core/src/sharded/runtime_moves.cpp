@@ -69,7 +69,7 @@ uint64_t Runtime::enter_group(Communicator& communicator, const Ownership& from,
 
 bool Runtime::owns_by(const Ownership& map, int32_t rank) const {
   const std::vector<OwnedRun> said = map.runs_of(rank);
-  const std::vector<OwnedRun> own = ownership_.runs_of(rank_);
+  const std::vector<OwnedRun> own = owned();
   return std::equal(said.begin(), said.end(), own.begin(), own.end(),
                     [](const OwnedRun& left, const OwnedRun& right) { return left.chunks == right.chunks; });
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "data/digest.hpp"
 #include "elastic/assignment_record.hpp"
@@ -196,7 +197,8 @@ void SimulatedJob::handle(WorkerId id, Worker& worker) {
       worker.state = snapshots_.at(form->next_step);
       worker.partial = false;
     }
-    if (form->rank == 0 && worker.partial) return violate("a part of a copy is given to others");
+    const bool gives_part = !disturbances_.sharded && form->rank == 0 && worker.partial;
+    if (gives_part) return violate("a part of a copy is given to others");
     if (form->rank == form->donor) donated_[form->generation][0] = worker.state;
     if (form->rank == 0) {
       worker.at = At::kJoining;
@@ -261,7 +263,8 @@ void SimulatedJob::take_shards(Worker& worker) {
   if (form.owners.empty()) {
     worker.state = form.restore.empty() ? std::vector<Entry>() : snapshots_.at(form.next_step);
     worker.partial = worker.spoilt = false;
-    worker.map = *sharded::Ownership::deal(kChunks, static_cast<int32_t>(form.world_size));
+    worker.map = *sharded::Ownership::deal(disturbances_.chunks, static_cast<int32_t>(form.world_size));
+    worker.place = rank;
     worker.chunks = chunks_of(worker.map, rank);
     return;
   }
@@ -291,11 +294,13 @@ void SimulatedJob::finish_move(Worker& worker) {
   }
   if (form.was[static_cast<size_t>(rank)] < 0) worker.state = donated_.at(form.generation).at(0);
   worker.map = plan.to;
+  worker.place = rank;
   worker.chunks = rank < form.stay ? chunks_of(plan.to, rank) : std::set<int32_t>{};
   worker.partial = false;
   chunks_moved_ += sent;
   if (static_cast<int64_t>(worker.state.size()) != form.next_step)
     return violate("a worker joins with the wrong state");
+  worker.formed = form.generation;
   worker.outbox.push_back(Formed{form.generation, plan.to.save(), sent});
   worker.at = form.stay < form.world_size ? At::kWaiting : At::kComputing;
 }
@@ -313,31 +318,35 @@ bool SimulatedJob::owns_once(int64_t generation) const {
     owned += worker.chunks.size();
     chunks.insert(worker.chunks.begin(), worker.chunks.end());
   }
-  return owned == kChunks && chunks.size() == kChunks;
+  return owned == chunks.size() && std::cmp_equal(owned, disturbances_.chunks);
 }
 
 bool SimulatedJob::all_parts_live() const {
   std::set<int32_t> live;
   for (const auto& [id, worker] : workers_) {
-    if (!worker.done && !worker.partial && !worker.spoilt && !is_frozen(worker) && worker.state == lineage_)
+    const bool is_told = std::none_of(worker.outbox.begin(), worker.outbox.end(), [](const FromWorker& message) {
+      return std::holds_alternative<Formed>(message);  // the agent cannot know yet that it has moved
+    });
+    if (!worker.done && !worker.partial && !worker.spoilt && is_told && !is_frozen(worker) && worker.state == lineage_)
       live.insert(worker.chunks.begin(), worker.chunks.end());
   }
-  return live.size() == kChunks;
+  return std::cmp_equal(live.size(), disturbances_.chunks);
 }
 
 void SimulatedJob::write_part(Worker& worker, int64_t step, const std::string& file) {
   auto& written = parts_[{worker.form.generation, step}];
   if (!worker.spoilt) written.insert(worker.chunks.begin(), worker.chunks.end());
   const bool first = &worker == &workers_.begin()->second;
-  const sharded::Ownership other = *sharded::Ownership::deal(kChunks, kChunks);
-  const uint64_t cut = digest_of_cut(first && disturbances_.other_map ? other : worker.map);
+  const sharded::Ownership other = *sharded::Ownership::deal(disturbances_.chunks, disturbances_.chunks);
+  const sharded::Ownership& map = first && disturbances_.other_map ? other : worker.map;
+  const uint64_t cut = digest_of_cut(map.runs_of(worker.place));
   const uint64_t beside = first && disturbances_.other_rest ? 101 : 100;
   worker.outbox.push_back(PartWritten{step, file, "", worker.form.generation, cut, beside});
   worker.written = {worker.form.generation, step};
 }
 
 void SimulatedJob::assemble(Worker& worker, const Assemble& order) {
-  if (worker.written.second != order.step || parts_[worker.written].size() != kChunks)
+  if (worker.written.second != order.step || !std::cmp_equal(parts_[worker.written].size(), disturbances_.chunks))
     violate("a snapshot is put together before all its parts are there");
   snapshots_[order.step] = {worker.state.begin(), worker.state.begin() + order.step};
   worker.outbox.push_back(SnapshotWritten{order.step, order.file, ""});
@@ -357,9 +366,8 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
   if (worker.at == At::kJoining) {
     int64_t joined = 0;
     for (const auto& [id, other] : workers_) {
-      if (!other.done && other.form.generation == worker.form.generation && other.form.rank >= 0 &&
-          other.at >= At::kJoining)
-        ++joined;
+      if (other.done || other.form.generation != worker.form.generation || other.form.rank < 0) continue;
+      if (other.at >= At::kJoining || other.formed == worker.form.generation) ++joined;
     }
     if (joined < worker.form.world_size) return;
     if (!worker.form.owners.empty()) {
@@ -444,7 +452,7 @@ void SimulatedJob::stand(Worker& worker) {
     return violate("a worker joins with the wrong state");
   Formed formed{worker.form.generation};
   if (disturbances_.sharded) {
-    formed.owners = sharded::Ownership::deal(kChunks, static_cast<int32_t>(worker.form.world_size))->save();
+    formed.owners = worker.map.save();
   }
   worker.outbox.push_back(formed);
   if (disturbances_.corrupt_copy && !corrupted_ && worker.form.wants_state && !worker.state.empty()) {

@@ -32,6 +32,7 @@ struct Disturbances {
   int64_t digest_every = 1;    ///< [run] digest_every of the workers
   bool corrupt_last = false;   ///< one worker comes to another state by the update of the last step
   bool sharded = false;        ///< each worker holds a part of the state
+  int32_t chunks = 11;         ///< sharded: that the state has
   int64_t leaves_at = -1;      ///< rank 1 leaves when that step is committed
   int64_t joins_after = -1;    ///< one more worker is started after that many events
   int64_t fails_after = -1;    ///< the agent gives up after that many events
@@ -141,6 +142,8 @@ class SimulatedJob final : public GroupActions {
     bool partial = false;                 ///< the state is a part of a copy
     std::set<int32_t> chunks;             ///< sharded: that it owns
     sharded::Ownership map;               ///< by this one
+    int32_t place = 0;                    ///< as this rank of it
+    int64_t formed = 0;                   ///< sharded: generation that took over parts, or kept its own
     bool spoilt = false;                  ///< sharded: it went on with a part that it has not
     std::pair<int64_t, int64_t> written;  ///< sharded: generation and step of the part that it wrote last
     bool is_short = false;
@@ -176,7 +179,6 @@ class SimulatedJob final : public GroupActions {
   [[nodiscard]] bool peers_reached(const Worker& worker, At at) const;
   void violate(std::string what);
 
-  static constexpr int32_t kChunks = 11;
   std::map<std::pair<int64_t, int64_t>, std::set<int32_t>> parts_;  ///< (generation, step): chunks that are written
   int64_t steps_;
   std::mt19937 random_;

@@ -229,16 +229,20 @@ TEST_CASE("a draft that is finished takes along those of its step and earlier on
                                       "step-100000000.snapshot.generation-3-of-07af.draft"});
 }
 
-TEST_CASE("the digest of a cut tells who owns what, and no more") {
+TEST_CASE("the digest of a cut tells what a rank owns, and neither its number nor what others own") {
   using pliant::sharded::Ownership;
-  const auto of = [](std::vector<Ownership::Run> runs, int32_t ranks, int64_t epoch) {
-    return digest_of_cut(*Ownership::of_runs(runs, ranks, epoch));
+  const auto of = [](std::vector<Ownership::Run> runs, int32_t ranks, int64_t epoch, int32_t rank) {
+    return digest_of_cut(Ownership::of_runs(runs, ranks, epoch)->runs_of(rank));
   };
-  const uint64_t cut = of({{5, 0}, {6, 1}}, 2, 0);
-  CHECK(of({{5, 0}, {6, 1}}, 2, 7) == cut);
-  CHECK(of({{6, 0}, {5, 1}}, 2, 0) != cut);
-  CHECK(of({{5, 1}, {6, 0}}, 2, 0) != cut);
-  CHECK(of({{5, 0}, {6, 1}}, 3, 0) != cut);
+  const uint64_t cut = of({{5, 0}, {6, 1}}, 2, 0, 1);
+  CHECK(of({{5, 0}, {6, 1}}, 2, 7, 1) == cut);
+  CHECK(of({{5, 1}, {6, 0}}, 2, 0, 0) == cut);
+  CHECK(of({{5, 0}, {6, 1}}, 3, 0, 1) == cut);
+  CHECK(of({{4, 0}, {1, 2}, {6, 1}}, 3, 0, 1) == cut);
+  CHECK(of({{5, 0}, {6, 1}}, 2, 0, 0) != cut);
+  CHECK(of({{6, 0}, {5, 1}}, 2, 0, 1) != cut);
+  CHECK(of({{5, 0}, {5, 1}, {1, 2}}, 3, 0, 1) != cut);
+  CHECK(of({{5, 0}, {6, 1}}, 3, 0, 2) != cut);
 }
 
 TEST_CASE("a snapshot that is missing is not found") {

@@ -160,7 +160,10 @@ void Group::dismiss_leavers() {
 void Group::begin_parts(const std::string& file, bool ask) {
   if (file.empty() || owners_.empty()) return;
   const auto map = sharded::Ownership::load(shares_);
-  parts_ = Parts{committed_, file, owners_, generation_, map ? digest_of_cut(*map) : 0, {}, false};
+  parts_ = Parts{committed_, file, owners_, generation_, {}, {}, false};
+  for (size_t i = 0; map && i < owners_.size(); ++i) {
+    parts_->cuts[owners_[i]] = digest_of_cut(map->runs_of(static_cast<int32_t>(i)));
+  }
   if (!ask) return;
   for (const WorkerId id : owners_) actions_.send(id, Save{committed_, file});
 }

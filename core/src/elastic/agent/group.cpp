@@ -318,7 +318,9 @@ void Group::on(WorkerId worker, Member& member, const PartWritten& message) {
   if (parts_->generation != message.generation) return;  // it was asked again since
   progress_at_ = time();
   std::string error = message.error;
-  if (error.empty() && message.cut != parts_->cut) error = "it wrote its part by another map of who owns what";
+  const auto cut = parts_->cuts.find(worker);
+  const bool fits = cut != parts_->cuts.end() && cut->second == message.cut;
+  if (error.empty() && !fits) error = "it wrote its part by another map of who owns what";
   if (error.empty() && !parts_->beside.empty() && parts_->beside.begin()->second != message.beside) {
     error = "the ranks keep other learning-rate states or other small state";
   }

@@ -393,7 +393,7 @@ class Group {
     std::string file;
     std::vector<WorkerId> writers;
     int64_t generation = 0;               ///< in whose draft they are
-    uint64_t cut = 0;                     ///< digest of the map by which they are cut (digest_of_cut)
+    std::map<WorkerId, uint64_t> cuts;    ///< digests of what each of them owns (digest_of_cut)
     std::map<WorkerId, uint64_t> beside;  ///< of those who have: PartWritten::beside
     bool assembling = false;              ///< all have; the first of them finishes it
   };

@@ -1,0 +1,184 @@
+// Messages of ranks of a sharded job that reach the agent late, one by one: over their own sockets they overtake one
+// another, and some are of a generation or of a draft that is over.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "elastic/agent/group.hpp"
+#include "elastic/assignment_record.hpp"
+#include "elastic/snapshot_draft.hpp"
+#include "sharded/ownership.hpp"
+
+namespace pliant::elastic {
+namespace {
+
+using sharded::Ownership;
+
+constexpr uint64_t kBeside = 7;  ///< digest of what is no part
+
+GroupOptions options_for(int64_t workers, int64_t snapshot_every) {
+  GroupOptions options;
+  options.workers = workers;
+  options.micro_batch_of = {{1, 4}, {2, 4}, {3, 2}};
+  options.start_timeout_s = options.hang_timeout_s = 1e9;
+  options.snapshot_every = snapshot_every;
+  return options;
+}
+
+/// A job whose workers a test plays: what the group does is written down, and nothing happens by itself.
+class PlayedJob final : public GroupActions {
+ public:
+  PlayedJob(int64_t workers, int64_t snapshot_every) : group(options_for(workers, snapshot_every), *this, 0, {}) {}
+
+  void send(WorkerId worker, const ToWorker& message) override { sent.emplace_back(worker, message); }
+  void spawn() override { ++spawned; }
+  int64_t owed() const override { return 0; }
+  void kill(WorkerId worker) override { killed.push_back(worker); }
+  void wake(WorkerId) override {}
+  bool is_stopped(WorkerId) override { return false; }
+  Result<int64_t> next_generation(int64_t) override { return ++generation; }
+  Result<> open_plan(const std::string&) override { return {}; }
+  bool has_step(int64_t) override { return true; }
+  Result<StepFacts> facts_of(int64_t step) override {
+    StepFacts facts;
+    facts.batch_index = step;
+    facts.size = {8, 8, 80, 80};
+    return facts;
+  }
+  Result<Assignment> assignment_of(int64_t, const Sharing& how, CostRates) override {
+    return share_out(8, {.world_size = how.world_size});
+  }
+  Result<> record(const CommitRecord&) override { return {}; }
+  Result<> record(const GenerationRecord&) override { return {}; }
+  Result<> record(const SnapshotRecord& record) override {
+    snapshots.push_back(record.step);
+    return {};
+  }
+  Result<> record(const RestartRecord& record) override {
+    restarts.push_back(record.step);
+    return {};
+  }
+  Result<> record(const NotFiniteRecord&) override { return {}; }
+  std::string snapshot_path(int64_t step) const override { return fmt::format("step-{}", step); }
+  void drop_snapshot(const SnapshotRecord&) override {}
+  void confirmed(const SnapshotRecord&) override {}
+  bool has_snapshot(const SnapshotRecord&) const override { return true; }
+  void committed(const CommitRecord&, int64_t) override {}
+  void event(const std::string& line, bool) override { log += line + "\n"; }
+  void interrupted() override {}
+  double now() const override { return 0; }
+  void agent_kill_point(int64_t, const char*) override {}
+
+  /// Workers first..end-1 are started and ready.
+  void start(WorkerId first, WorkerId end) {
+    for (WorkerId id = first; id < end; ++id) group.started(id);
+    Ready ready{"data"};
+    ready.sharded = true;
+    for (WorkerId id = first; id < end; ++id) {
+      group.received(id, Hello{id});
+      group.received(id, ready);
+    }
+    for (const WorkerId id : told<WriteData>()) group.received(id, DataWritten{});
+  }
+  /// What was sent of that kind since it was last asked, with whom it went to.
+  template <class Message>
+  std::vector<std::pair<WorkerId, Message>> take() {
+    std::vector<std::pair<WorkerId, Message>> taken;
+    std::erase_if(sent, [&taken](const auto& one) {
+      const auto* const message = std::get_if<Message>(&one.second);
+      if (message != nullptr) taken.emplace_back(one.first, *message);
+      return message != nullptr;
+    });
+    return taken;
+  }
+  template <class Message>
+  std::vector<WorkerId> told() {
+    std::vector<WorkerId> ids;
+    for (const auto& one : take<Message>()) ids.push_back(one.first);
+    return ids;
+  }
+  /// The ranks of the generation that was formed last have joined it; workers by rank.
+  std::vector<WorkerId> join() {
+    std::vector<WorkerId> ranks;
+    for (const auto& [id, form] : take<Form>()) {
+      if (form.generation != generation || form.rank < 0) continue;
+      ranks.resize(std::max(ranks.size(), static_cast<size_t>(form.rank) + 1), -1);
+      ranks[static_cast<size_t>(form.rank)] = id;
+    }
+    REQUIRE_FALSE(ranks.empty());
+    group.received(ranks.front(), CommIdMade{generation, "id"});
+    for (const WorkerId id : ranks) group.received(id, Joining{generation});
+    return ranks;
+  }
+  /// They join it, and own from now on what `map` says.
+  void form(const Ownership& map) {
+    for (const WorkerId id : join()) group.received(id, Formed{generation, map.save()});
+  }
+  /// All ranks vote for the next step.
+  void commit(const std::vector<WorkerId>& ranks) {
+    const int64_t step = group.committed();
+    const Assignment own = share_out(8, {.world_size = static_cast<int64_t>(ranks.size())});
+    for (const WorkerId id : ranks) group.received(id, Reducing{generation, step, digest_of(own)});
+    for (const WorkerId id : ranks) group.received(id, Vote{generation, step, 0, 1.0, 80});
+    REQUIRE(group.committed() == step + 1);
+  }
+  /// `worker` has written what rank `rank` of `map` owns.
+  void write(WorkerId worker, int64_t of_generation, const Ownership& map, int32_t rank) {
+    const int64_t step = group.committed();
+    group.received(
+        worker, PartWritten{step, snapshot_path(step), "", of_generation, digest_of_cut(map.runs_of(rank)), kBeside});
+  }
+
+  int64_t generation = 0;
+  int64_t spawned = 0;
+  std::vector<std::pair<WorkerId, ToWorker>> sent;
+  std::vector<WorkerId> killed;
+  std::vector<int64_t> snapshots;
+  std::vector<int64_t> restarts;
+  std::string log;
+  Group group;
+};
+
+using Workers = std::vector<WorkerId>;
+const ExitStatus kKilled{true, 9};
+
+Ownership dealt(int32_t chunks, int32_t ranks) {
+  return *Ownership::deal(chunks, ranks);
+}
+
+}  // namespace
+
+TEST_CASE("where no chunk moves, ranks that have formed write what they own although the generation breaks") {
+  for (const bool both : {true, false}) {
+    CAPTURE(both);
+    PlayedJob job(3, 0);
+    const Ownership before = dealt(2, 2);
+    const Ownership after = *Ownership::of_runs(std::vector<Ownership::Run>{{1, 0}, {1, 1}}, 3, 1);
+    job.start(0, 2);
+    job.form(before);
+    job.start(2, 3);
+    job.commit({0, 1});
+    REQUIRE(job.join() == Workers{0, 1, 2});
+    job.group.request_stop(130);
+    job.group.received(0, Formed{2, after.save()});
+    if (both) job.group.received(1, Formed{2, after.save()});
+    job.group.ended(2, kKilled);
+    REQUIRE(job.told<Save>() == Workers{0, 1});
+    job.write(0, 2, after, 0);
+    job.write(1, 2, both ? after : before, 1);
+    CHECK(job.told<Assemble>() == Workers{0});
+    job.group.received(0, SnapshotWritten{1, "step-1", ""});
+    CHECK(job.snapshots == std::vector<int64_t>{1});
+    job.group.ended(0, {});
+    job.group.ended(1, {});
+    REQUIRE(job.group.verdict().has_value());
+    CHECK(job.group.verdict()->exit_code == 130);
+  }
+}
+
+}  // namespace pliant::elastic
