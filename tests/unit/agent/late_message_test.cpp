@@ -153,6 +153,90 @@ Ownership dealt(int32_t chunks, int32_t ranks) {
 
 }  // namespace
 
+TEST_CASE("a part that is in the draft of an older generation counts for no other draft of the same snapshot") {
+  PlayedJob job(2, 1);
+  const Ownership map = dealt(11, 2);
+  job.start(0, 2);
+  job.form(map);
+  job.commit({0, 1});  // and a snapshot is due
+  job.write(0, 1, map, 0);
+  job.group.received(0, Broken{1, "a kernel failed"});
+  REQUIRE(job.generation == 2);
+  job.group.request_stop(130);
+  REQUIRE(job.told<Save>() == Workers{0, 1});  // the same snapshot, in the draft of the second
+  job.write(1, 1, map, 1);                     // late
+  job.write(0, 2, map, 0);
+  CHECK(job.told<Assemble>().empty());
+  job.write(1, 2, map, 1);
+  CHECK(job.told<Assemble>() == Workers{0});
+  job.group.received(0, SnapshotWritten{1, "step-1", ""});
+  CHECK(job.snapshots == std::vector<int64_t>{1});
+  CHECK(job.told<Stop>() == Workers{0, 1});
+}
+
+namespace {
+
+/// Two ranks have made a step, and a third comes into the generation that they form, in which parts of the state move.
+void let_third_join(PlayedJob& job) {
+  job.start(0, 2);
+  job.form(dealt(11, 2));
+  job.start(2, 3);
+  job.commit({0, 1});
+  REQUIRE(job.join() == Workers{0, 1, 2});
+}
+
+}  // namespace
+
+TEST_CASE("a rank that moves parts has written, before that, what it was asked for before that") {
+  PlayedJob job(3, 1);
+  const Ownership map = dealt(11, 2);
+  let_third_join(job);
+  job.write(1, 1, map, 1);
+  job.group.received(1, Copying{2, true});
+  job.write(0, 1, map, 0);
+  CHECK(job.told<Assemble>() == Workers{0});
+  job.group.received(0, Copying{2, true});
+  job.group.received(0, SnapshotWritten{1, "step-1", ""});
+  CHECK(job.snapshots == std::vector<int64_t>{1});
+}
+
+TEST_CASE(
+    "a rank that turns out to have given parts away has nothing to write, and the end of the job waits for none") {
+  PlayedJob job(3, 0);
+  const Ownership map = dealt(11, 2);
+  let_third_join(job);
+  job.group.request_stop(130);
+  CHECK(job.told<Save>().empty());  // parts may move
+  job.group.ended(2, kKilled);
+  REQUIRE(job.told<Save>() == Workers{0, 1});  // nobody has said that any do
+  job.write(0, 2, map, 0);
+  job.group.received(1, Copying{2, true});
+  CHECK(job.log.find("no snapshot of step 1 from") != std::string::npos);
+  CHECK(job.told<Stop>() == Workers{0, 1});
+  job.write(1, 2, map, 1);
+  CHECK(job.told<Assemble>().empty());
+  job.group.ended(0, {});
+  job.group.ended(1, {});
+  REQUIRE(job.group.verdict().has_value());
+  CHECK(job.group.verdict()->exit_code == 1);
+  CHECK(job.snapshots.empty());
+}
+
+TEST_CASE("a rank that turns out to have given parts away in the generation before takes the job back at once") {
+  PlayedJob job(3, 0);
+  let_third_join(job);
+  job.group.ended(2, kKilled);
+  REQUIRE(job.generation == 3);
+  REQUIRE(job.join() == Workers{0, 1});
+  CHECK(job.restarts.empty());
+  job.take<Abort>();
+  job.group.received(1, Copying{2, true});  // late
+  CHECK(job.told<Abort>() == Workers{0, 1});
+  CHECK(job.generation == 4);
+  CHECK(job.restarts == std::vector<int64_t>{0});
+  for (const auto& [id, form] : job.take<Form>()) CHECK(form.owners.empty());
+}
+
 TEST_CASE("where no chunk moves, ranks that have formed write what they own although the generation breaks") {
   for (const bool both : {true, false}) {
     CAPTURE(both);
