@@ -594,6 +594,35 @@ TEST_CASE("workers that run short of something, whichever and whenever, are repl
   CHECK(retired > 200 / kShare);
 }
 
+TEST_CASE(
+    "where each worker holds a part of the state, those that run short of something are replaced once there is a "
+    "snapshot") {
+  int back = 0;
+  int ended = 0;
+  for (uint32_t seed = 0; seed < 1000 / kShare; ++seed) {
+    GroupOptions options = options_for(seed % 2 == 0 ? 2 : 4, "replace");
+    options.snapshot_every = seed % 5 == 0 ? 0 : 1 + seed % 3;
+    SimulatedJob job(options, 12, seed,
+                     {.one_in = 40, .shortages = 1 + static_cast<int>(seed % 3) / 2, .sharded = true});
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE(job.saved() == job.lineage());
+    if (verdict->exit_code == 3) {
+      ++ended;
+      REQUIRE(verdict->reason.find("no descriptor is left") != std::string::npos);
+      REQUIRE(job.restarts_of_lineage() == 0);
+      continue;
+    }
+    REQUIRE(verdict->exit_code == 0);
+    REQUIRE(job.lineage().size() == 12);
+    back += job.restarts_of_lineage();
+  }
+  CHECK(back > 80 / kShare);
+  CHECK(ended > 100 / kShare);
+}
+
 TEST_CASE("an agent that is stopped in the middle of a look at its workers harms none of them") {
   for (uint32_t seed = 0; seed < 300 / kShare; ++seed) {
     GroupOptions options = options_for(4, "replace");

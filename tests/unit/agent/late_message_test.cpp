@@ -265,4 +265,58 @@ TEST_CASE("where no chunk moves, ranks that have formed write what they own alth
   }
 }
 
+namespace {
+
+/// Rank 1 is short of something three times; the other one stays well.
+void run_short(PlayedJob& job, const Ownership& map) {
+  for (int time = 0; time < 3; ++time) {
+    CHECK(job.killed.empty());
+    job.group.received(1, Broken{job.generation, "no descriptor is left", BreakCause::kShortage});
+    if (time < 2) job.form(map);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a rank of a sharded job that is short of something for the third time is replaced, and the job goes back") {
+  PlayedJob job(2, 2);
+  const Ownership map = dealt(11, 2);
+  job.start(0, 2);
+  job.form(map);
+  job.commit({0, 1});
+  job.commit({0, 1});
+  job.write(0, 1, map, 0);
+  job.write(1, 1, map, 1);
+  job.group.received(0, SnapshotWritten{2, "step-2", ""});
+  REQUIRE(job.snapshots == std::vector<int64_t>{2});
+  job.commit({0, 1});
+  run_short(job, map);
+  CHECK(job.killed == Workers{1});
+  CHECK(job.log.find("is asked for a snapshot") == std::string::npos);  // one alone can save nothing
+  job.group.ended(1, kKilled);
+  CHECK(job.spawned == 1);
+  CHECK(job.restarts == std::vector<int64_t>{2});
+  CHECK_FALSE(job.group.verdict().has_value());
+}
+
+TEST_CASE("where there is no snapshot to go back to, that ends a sharded job in the rank's words, and all save") {
+  PlayedJob job(2, 0);
+  const Ownership map = dealt(11, 2);
+  job.start(0, 2);
+  job.form(map);
+  job.commit({0, 1});
+  run_short(job, map);
+  CHECK(job.told<Save>() == Workers{0, 1});
+  job.write(0, job.generation, map, 0);
+  job.write(1, job.generation, map, 1);
+  CHECK(job.told<Assemble>() == Workers{0});
+  job.group.received(0, SnapshotWritten{1, "step-1", ""});
+  CHECK(job.killed == Workers{0, 1});
+  job.group.ended(0, kKilled);
+  job.group.ended(1, kKilled);
+  REQUIRE(job.group.verdict().has_value());
+  CHECK(job.group.verdict()->exit_code == 3);
+  CHECK(job.group.verdict()->reason.find("no descriptor is left") != std::string::npos);
+}
+
 }  // namespace pliant::elastic
