@@ -86,10 +86,14 @@ class Broken {
  public:
   std::string name = "none";
   bool places = false;
+  bool ahead = false;
+  int64_t waits = -1;
 
   static void options(sdk::Options<Broken>& table) {
     table.add("fault", &Broken::name, "What is wrong: none, or a fault's name.");
     table.add("places", &Broken::places, "Gives each parameter a place of its own.");
+    table.add("ahead", &Broken::ahead, "Gathers all that is not whole when the root is entered.");
+    table.add("waits", &Broken::waits, "Waits that may be unfinished before another one; -1: any number.").at_least(-1);
   }
   void start(const sdk::Host& /*host*/) {
     const auto found = faults().find(name);
@@ -104,7 +108,7 @@ class Broken {
     }
     model_ = model;
     whole_.assign(model.parameters.size(), false);
-    twice_ = whole_;
+    twice_ = coming_ = whole_;
     users_.assign(model.parameters.size(), 0);
     if (is(Fault::kLeafUnseen)) {
       for (sdk::Module& module : model_.modules) module.leaf = false;
@@ -130,6 +134,11 @@ class Broken {
     const bool remembers = (is(Fault::kOrderRemembered) && steps_ > 3) || (is(Fault::kTraceKept) && is_told_to_forget_);
     if (shared || remembers) std::reverse(used.begin(), used.end());
     const uint32_t group = actions.new_group();
+    for (uint32_t number = 0; ahead && visit.module == 0 && number < whole_.size(); ++number) {
+      if (whole_[number] || coming_[number]) continue;
+      actions.gather(number, actions.new_group(), true);
+      coming_[number] = true;
+    }
     for (const uint32_t number : used) {
       ++users_[number];
       if (whole_[number] && !is(Fault::kGathersWhole)) continue;
@@ -188,10 +197,11 @@ class Broken {
     if (is(Fault::kPlaceShared)) place = 0;
     if (is(Fault::kTierAssumed)) actions.load(number, 1);
     if (is(Fault::kKindUnknown)) actions.gather(number + 1000000, group);
-    actions.gather(number, is(Fault::kGroupTorn) ? group : actions.new_group(), false, place);
+    if (!coming_[number]) actions.gather(number, is(Fault::kGroupTorn) ? group : actions.new_group(), false, place);
+    if (waits >= 0) actions.bound_waits(static_cast<uint64_t>(waits));
     if (!is(Fault::kWaitForgotten)) actions.wait(number);
     whole_[number] = true;
-    twice_[number] = false;
+    twice_[number] = coming_[number] = false;
   }
   void wait_for_children(uint32_t module, sdk::Actions& actions) {
     for (const uint32_t child : model_.modules[module].children) {
@@ -209,7 +219,8 @@ class Broken {
   Fault fault_ = Fault::kNone;
   sdk::Model model_;
   std::vector<bool> whole_;
-  std::vector<bool> twice_;  // released once already
+  std::vector<bool> twice_;   // released once already
+  std::vector<bool> coming_;  // gathered before its first visit
   std::vector<uint32_t> users_;
   int64_t steps_ = 0;
   int64_t number_ = 0;

@@ -1,9 +1,14 @@
 // Software doubles of machines with devices, as accelerators that tests open, and memory of their devices.
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <future>
 #include <string>
 #include <vector>
 
+#include "accelerator/state.hpp"
+#include "base/inside.hpp"
 #include "pliant/balancer.hpp"
 #include "rank_group.hpp"
 #include "unit/accelerator/cuda_runtime.hpp"
@@ -40,6 +45,35 @@ inline void check_doubles_are_clean() {
   pliant_test::check_software_cuda_is_clean();
   pliant_test::check_software_driver_is_clean();
 }
+
+/// Holds a stream while it lives; whoever waits for that stream waits until its patience is at an end, and is found
+/// out.
+class Gate {
+ public:
+  explicit Gate(Stream& stream, std::chrono::milliseconds patience = std::chrono::seconds(10))
+      : stream_(stream), patience_(patience) {
+    const auto& held = detail::inside(stream);
+    held.accelerator->call(&pliant_accelerator::host_function, &wait, static_cast<void*>(this), held.handle);
+  }
+  ~Gate() {
+    open_.set_value();
+    stream_.synchronize();
+  }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  [[nodiscard]] bool was_waited_for() const { return waited_for_; }
+
+ private:
+  static void wait(void* context) {
+    auto& gate = *static_cast<Gate*>(context);
+    gate.waited_for_ = gate.opened_.wait_for(gate.patience_) != std::future_status::ready;
+  }
+  Stream& stream_;
+  std::chrono::milliseconds patience_;
+  std::promise<void> open_;
+  std::future<void> opened_ = open_.get_future();
+  std::atomic<bool> waited_for_{false};
+};
 
 /// Memory of device 0 with that many equal elements.
 template <class Number>

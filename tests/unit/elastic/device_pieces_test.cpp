@@ -2,12 +2,6 @@
 // reads is what lay there in stream order.
 #include <doctest/doctest.h>
 
-#include <atomic>
-#include <chrono>
-#include <future>
-
-#include "accelerator/state.hpp"
-#include "base/inside.hpp"
 #include "device_machines.hpp"
 #include "elastic/reduction.hpp"
 
@@ -24,32 +18,6 @@ struct Delays {
   Setting level_zero_seed{"PLIANT_SOFT_ZE_SEED", "1"};
   Setting cuda;
   Setting level_zero;
-};
-
-/// Holds a stream while it lives; whoever waits for that stream waits ten seconds.
-class Gate {
- public:
-  explicit Gate(Stream& stream) : stream_(stream) {
-    const auto& held = detail::inside(stream);
-    held.accelerator->call(&pliant_accelerator::host_function, &wait, static_cast<void*>(this), held.handle);
-  }
-  ~Gate() {
-    open_.set_value();
-    stream_.synchronize();
-  }
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
-  [[nodiscard]] bool was_waited_for() const { return waited_for_; }
-
- private:
-  static void wait(void* context) {
-    auto& gate = *static_cast<Gate*>(context);
-    gate.waited_for_ = gate.opened_.wait_for(std::chrono::seconds(10)) != std::future_status::ready;
-  }
-  Stream& stream_;
-  std::promise<void> open_;
-  std::future<void> opened_ = open_.get_future();
-  std::atomic<bool> waited_for_{false};
 };
 
 constexpr size_t kSize = 3001;
@@ -72,7 +40,7 @@ TEST_CASE("a piece in device memory is only enqueued, behind what was enqueued b
         for (int step = 0; step < 2; ++step) {
           reduction.begin(3, 1, test::alone(3), 0);
           {
-            const Gate gate(program);
+            const test::Gate gate(program);
             for (int64_t row = 0; row < 3; ++row) {
               program.copy(piece.pointer(), row == 0 ? ones.pointer() : twos.pointer(), piece.bytes());
               reduction.add_piece({row, 1}, from(1000, kSize - 1000));

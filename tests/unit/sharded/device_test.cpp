@@ -1,0 +1,237 @@
+// Runtime on devices: what holds the program up where the CPU does not reach their memory, and what a device that runs
+// short leaves of a pass.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "sharded/runtime.hpp"
+#include "unit/elastic/device_machines.hpp"
+#include "unit/sharded/says.hpp"
+
+namespace pliant::sharded {
+namespace {
+
+constexpr uint64_t kElements = 2000;
+
+Config config_of(const std::string& coordinator, const std::string& more = "") {
+  ConfigOverrides overrides;
+  overrides.plugin_dirs = {PLIANT_PLUGIN_DIR, PLIANT_BROKEN_COORDINATOR_DIR};
+  overrides.read_environment = false;
+  return Config::parse(fmt::format("config_version = 1\n[accelerator]\nuse = \"host\"\n[run]\ndeterministic = true\n"
+                                   "[coordinator]\nuse = \"{}\"\n{}\n",
+                                   coordinator, more),
+                       {"accelerator", "coordinator"}, overrides);
+}
+
+/// A root, and layers with weights of their own below it.
+struct Layers {
+  std::vector<uint32_t> weights;
+  uint32_t root;
+  std::vector<uint32_t> modules;
+
+  Layers(Runtime& runtime, int count) {
+    for (int i = 0; i < count; ++i) {
+      ParameterSpec spec;
+      spec.name = fmt::format("layer.{}.weights", i);
+      spec.shape = {static_cast<int64_t>(kElements)};
+      spec.initialise = [](std::span<float> values) { std::fill(values.begin(), values.end(), 1.0F); };
+      weights.push_back(runtime.model.add(std::move(spec)));
+    }
+    ModuleSpec whole;
+    whole.name = "model";
+    root = runtime.model.add(std::move(whole));
+    for (int i = 0; i < count; ++i) {
+      ModuleSpec layer;
+      layer.name = fmt::format("layer.{}", i);
+      layer.parent = ModuleId{root};
+      layer.own = {ParameterId{weights[static_cast<size_t>(i)]}};
+      modules.push_back(runtime.model.add(std::move(layer)));
+    }
+    runtime.close_model();
+  }
+};
+
+void visit(Runtime& runtime, uint32_t module) {
+  runtime.enter(module, Direction::kForward);
+  runtime.leave(module, Direction::kForward);
+}
+
+TEST_CASE("a bound of waits holds up a program that waits too far ahead, and does not count what is gathered ahead") {
+  const Config config = config_of("broken", "[coordinator.broken]\nahead = true\nwaits = 1");
+  for (const test::Machine& machine : test::machines()) {
+    CAPTURE(machine.name);
+    const Accelerator accelerator = test::open(machine);
+    test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& exchange) {
+      Stream program(accelerator, 0);
+      Runtime runtime(config, accelerator, 0, program, exchange, {});
+      const Layers of(runtime, 6);
+      runtime.enter_group(group);
+      runtime.initialise();
+      runtime.begin_evaluation();
+      {
+        const test::Gate gate(exchange);
+        runtime.enter(of.root, Direction::kForward);  // gathers all six, which stand behind the gate
+        visit(runtime, of.modules[0]);
+        visit(runtime, of.modules[1]);
+        CHECK_FALSE(gate.was_waited_for());
+      }
+      for (size_t i = 2; i < 6; ++i) visit(runtime, of.modules[i]);
+      runtime.leave(of.root, Direction::kForward);
+      runtime.end_pass();
+
+      runtime.begin_evaluation();
+      {
+        const test::Gate gate(exchange, std::chrono::milliseconds(50));
+        runtime.enter(of.root, Direction::kForward);
+        for (size_t i = 0; i < 3; ++i) visit(runtime, of.modules[i]);
+        CHECK(gate.was_waited_for());  // the wait of the third: those of two before it were unfinished
+      }
+      for (size_t i = 3; i < 6; ++i) visit(runtime, of.modules[i]);
+      runtime.leave(of.root, Direction::kForward);
+      runtime.end_pass();
+      runtime.leave_group();
+    });
+  }
+  test::check_doubles_are_clean();
+}
+
+/// Forward and backward. The program is done with each module before it leaves it.
+void make_pass(Runtime& runtime, const Layers& of, RowRange rows, Stream& program) {
+  runtime.begin_pass(rows);
+  runtime.enter(of.root, Direction::kForward);
+  for (const uint32_t module : of.modules) {
+    runtime.enter(module, Direction::kForward);
+    program.synchronize();
+    runtime.leave(module, Direction::kForward);
+  }
+  runtime.leave(of.root, Direction::kForward);
+  runtime.enter(of.root, Direction::kBackward);
+  for (size_t i = of.modules.size(); i-- > 0;) {
+    runtime.enter(of.modules[i], Direction::kBackward);
+    if (rows.count > 0) {
+      program.fill(runtime.gradient(of.weights[i]), 0x3f, kElements * bytes_of(runtime.reduce_dtype()));
+      program.synchronize();
+    }
+    runtime.leave(of.modules[i], Direction::kBackward);
+  }
+  runtime.leave(of.root, Direction::kBackward);
+  runtime.end_pass();
+}
+
+void begin_step(Runtime& runtime, int32_t world_size) {
+  runtime.begin_step(
+      4, 2, share_out(4, {.world_size = world_size, .granule = 2, .deterministic = true, .in_turn = true}), true);
+}
+
+template <class Call>
+std::string refusal(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "nothing was thrown";
+}
+
+/// What two ranks came to, the second of which had no memory for its allocation `number`, in a step of one pass.
+struct Shortage {
+  std::exception_ptr thrown[2];
+  bool has_finished[2] = {false, false};  ///< the step
+  bool is_of_addition = false;            ///< it fell on what a part that was received is added with
+  std::vector<std::string> then{};        ///< what the rank that was short of it was told when it went on
+};
+
+Shortage meet_shortage(bool is_here, int number) {
+  const std::string options = fmt::format("use = \"sim\"\n[accelerator.sim]\nhost_visible = {}\n", is_here);
+  const Accelerator well(test::ConfigFile(options).open());
+  const Accelerator scarce(test::ConfigFile(options + fmt::format("fail_alloc_at = [{}]\n", number)).open());
+  const CommId id = well.make_comm_id(2);
+  Shortage made;
+  const auto run = [&](int32_t rank) {
+    const Accelerator& accelerator = rank == 0 ? well : scarce;
+    Stream exchange(accelerator, 0);
+    Stream program(accelerator, 0);
+    Communicator group(accelerator, 0, id, rank, 2);
+    group.wait_ready(60000);
+    Runtime runtime(config_of("eager", "reduce_dtype = \"bf16\""), accelerator, 0, program, exchange, {});
+    const Layers of(runtime, 2);
+    runtime.enter_group(group);
+    runtime.initialise();
+    begin_step(runtime, 2);
+    try {
+      make_pass(runtime, of, {2 * rank, 2}, program);
+    } catch (const Error& error) {
+      const bool is_addition = error.message().find("parts of the gradient of") != std::string::npos &&
+                               error.message().find("as f32") != std::string::npos;
+      if (rank == 1 && is_addition) {
+        made.is_of_addition = true;
+        made.then.push_back(refusal([&] { runtime.leave(of.root, Direction::kBackward); }));
+        made.then.push_back(refusal([&] { runtime.end_pass(); }));
+        CHECK_FALSE(runtime.is_complete());
+      }
+      throw;
+    }
+    runtime.finish_gradient(1);
+    made.has_finished[rank] = true;
+    runtime.leave_group();
+  };
+  std::vector<std::thread> ranks;
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      try {
+        run(rank);
+      } catch (...) {
+        made.thrown[rank] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return made;
+}
+
+std::optional<Status> status_of(const std::exception_ptr& thrown) {
+  if (!thrown) return std::nullopt;
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    return error.status();
+  }
+}
+
+TEST_CASE("a rank that has no memory to add what it received gives the pass up, and no rank finishes the step") {
+  for (const bool is_here : {true, false}) {
+    CAPTURE(is_here);
+    int of_additions = 0;
+    int number = 1;
+    for (;; ++number) {
+      CAPTURE(number);
+      const Shortage met = meet_shortage(is_here, number);
+      if (!met.thrown[1]) {  // it makes fewer allocations
+        CHECK(met.has_finished[0]);
+        CHECK(met.has_finished[1]);
+        break;
+      }
+      CHECK(status_of(met.thrown[1]) == Status::kResourceExhausted);
+      CHECK_FALSE(met.has_finished[1]);
+      if (!met.is_of_addition) continue;
+      ++of_additions;
+      for (const std::string& then : met.then) {
+        CHECK(says(then, "a call of this pass has failed, and the pass cannot go on"));
+      }
+      CHECK_FALSE(met.has_finished[0]);
+      const std::optional<Status> other = status_of(met.thrown[0]);
+      CHECK((other == Status::kPeerLost || other == Status::kAborted));
+    }
+    CHECK(of_additions > 0);
+    CHECK(number > 10);
+  }
+}
+
+}  // namespace
+}  // namespace pliant::sharded
