@@ -155,8 +155,10 @@ void Runtime::reduce(std::span<const uint32_t> parameters) {
   }
   exchange_->scatter(items, round_->adds, reduce_);
   if (begun_) begun_(Begun::kScatter);
-  made.done.emplace(take_event());
-  made.done->record(exchange_stream_);
+  if (here_) {
+    made.done.emplace(take_event());
+    made.done->record(exchange_stream_);
+  }
   scatterings_.push_back(std::move(made));
   if (!here_) drain_scatterings(true);  // additions are enqueued behind what they wait for
 }
@@ -265,7 +267,6 @@ void Runtime::end_pass() {
 
 GradientFacts Runtime::finish_gradient(double scale) {
   follow([&] { return coordinator_.end_step(); });
-  gatherings_.clear();
   const uint64_t elements = model.elements();
   float* const total = sums_.total();
   const FlatRange all{0, static_cast<int64_t>(elements)};
@@ -294,6 +295,7 @@ GradientFacts Runtime::finish_gradient(double scale) {
   std::vector<double> of_ranks(chunks);
   exchange_stream_.copy(of_ranks.data(), all_norms, chunks * sizeof(double));
   exchange_stream_.synchronize();
+  while (!gatherings_.empty()) forget_oldest_gather();
   // In the order of the flat space, whoever owns what.
   std::vector<uint64_t> next(world_size);
   for (size_t rank = 1; rank < world_size; ++rank) next[rank] = next[rank - 1] + counts[rank - 1];

@@ -1,8 +1,9 @@
-// Runtime on devices: what holds the program up where the CPU does not reach their memory, and what a device that runs
-// short leaves of a pass.
+// Runtime on devices: what holds the program up where the CPU does not reach their memory, what is used again from step
+// to step, and what a device that runs short leaves of a pass.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <optional>
@@ -101,6 +102,29 @@ TEST_CASE("a bound of waits holds up a program that waits too far ahead, and doe
   test::check_doubles_are_clean();
 }
 
+/// Counts the events that are made on an accelerator while this lives. One at a time.
+class EventsMade {
+ public:
+  explicit EventsMade(const Accelerator& accelerator)
+      : slots_(const_cast<pliant_accelerator&>(detail::inside(accelerator).slots().table())) {
+    made_ = 0;
+    make_ = slots_.event_create;
+    slots_.event_create = [](void* self, int32_t device, uint32_t flags, pliant_event** out, pliant_error* error) {
+      ++made_;
+      return make_(self, device, flags, out, error);
+    };
+  }
+  ~EventsMade() { slots_.event_create = make_; }
+  EventsMade(const EventsMade&) = delete;
+  EventsMade& operator=(const EventsMade&) = delete;
+  [[nodiscard]] static int64_t count() { return made_; }
+
+ private:
+  pliant_accelerator& slots_;
+  inline static std::atomic<int64_t> made_ = 0;
+  inline static int32_t (*make_)(void*, int32_t, uint32_t, pliant_event**, pliant_error*) = nullptr;
+};
+
 /// Forward and backward. The program is done with each module before it leaves it.
 void make_pass(Runtime& runtime, const Layers& of, RowRange rows, Stream& program) {
   runtime.begin_pass(rows);
@@ -127,6 +151,44 @@ void make_pass(Runtime& runtime, const Layers& of, RowRange rows, Stream& progra
 void begin_step(Runtime& runtime, int32_t world_size) {
   runtime.begin_step(
       4, 2, share_out(4, {.world_size = world_size, .granule = 2, .deterministic = true, .in_turn = true}), true);
+}
+
+TEST_CASE("the events of gathers and of gradients are used again: more steps and evaluations make no more of them") {
+  const Accelerator accelerator = test::sim("host_visible = false\nmax_delay_us = 20\n");
+  for (const std::string coordinator : {"eager", "zero3"}) {
+    CAPTURE(coordinator);
+    const EventsMade events(accelerator);
+    int64_t early = 0;
+    test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& exchange) {
+      Stream program(accelerator, 0);
+      Runtime runtime(config_of(coordinator), accelerator, 0, program, exchange, {});
+      const Layers of(runtime, 6);
+      runtime.enter_group(group);
+      runtime.initialise();
+      const auto evaluate = [&] {
+        runtime.begin_evaluation();
+        for (const uint32_t module : of.modules) {
+          runtime.enter(module, Direction::kForward);
+          program.synchronize();
+          runtime.leave(module, Direction::kForward);
+        }
+        runtime.end_pass();
+      };
+      for (int step = 0; step < 9; ++step) {
+        begin_step(runtime, 1);
+        for (int64_t row = 0; row < 4; row += 2) make_pass(runtime, of, {row, 2}, program);
+        runtime.finish_gradient(1);
+        runtime.allow_update();
+        runtime.update([](const ShardRange&) {});
+        for (int pass = 0; pass < 3; ++pass) evaluate();
+        if (step == 3) early = EventsMade::count();  // in the first ones a trace is made and times are taken
+      }
+      for (int pass = 0; pass < 9; ++pass) evaluate();
+      runtime.leave_group();
+    });
+    CHECK(early > 0);
+    CHECK(EventsMade::count() == early);
+  }
 }
 
 template <class Call>
