@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "integration/sharded_jobs.hpp"
+#include "sharded/safetensors.hpp"
 
 using namespace pliant::test;
 namespace fs = std::filesystem;
@@ -274,6 +275,28 @@ TEST_CASE("a program that catches what it threw in its passes goes on: all make 
   }
 }
 
+TEST_CASE(
+    "a rank that has no memory somewhere in a pass, and goes on, has all make the step again, and no bit is lost") {
+  int of_additions = 0;
+  for (const int allocation : {9, 12, 13, 14, 15, 16, 29}) {  // of its process: in the first and second pass
+    CAPTURE(allocation);
+    JobRunner job;
+    std::vector<std::string> command = job_that("run_short", "", 2,
+                                                {"coordinator.use=\"eager\"", "accelerator.use=\"sim\"",
+                                                 fmt::format("accelerator.sim.fail_alloc_at=[{}]", allocation)});
+    command.insert(command.end(), {"--plugin-dir", PLIANT_TESTKIT_PLUGIN_DIR, "--show-logs"});
+    const Ended ended = job.run(command);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(has(ended.err, "rank 1 (worker 1) broke off: "));
+    of_additions += has(ended.err, "of 20480 bytes") ? 1 : 0;  // a sum of all that it owns, made as the first is added
+    CHECK(last_state(job) == well_behaved());
+    CHECK(ended.summary.at("restarts") == 0);
+    CHECK(job.ledger("restart").empty());
+  }
+  CHECK(of_additions > 0);
+}
+
 TEST_CASE("a NaN in the gradient of one rank of a sharded job is named with its rows, and not committed") {
   for (const char* const mode : {"true", "false"}) {
     CAPTURE(mode);
@@ -288,6 +311,31 @@ TEST_CASE("a NaN in the gradient of one rank of a sharded job is named with its 
     CHECK(fs::exists(job.latest() / ended.summary.at("snapshot").get<std::string>()));
     CHECK(has(ended.summary.at("snapshot").get<std::string>(), "step-00000006"));
   }
+}
+
+TEST_CASE("weights that are imported after the start are refused, and a job that begins anew has its own") {
+  namespace sharded = pliant::sharded;
+  JobRunner job;
+  const fs::path file = job.folder() / "other.safetensors";
+  sharded::SafetensorsHeader header;
+  header.tensors.push_back({"frozen", pliant::DType::kF32, {7}});
+  for (int i = 0; i < 3; ++i) {
+    header.tensors.push_back({fmt::format("layer.{}.weights", i), pliant::DType::kF32, {3000}});
+  }
+  const std::vector<float> zeros(7 + 3 * 3000);
+  REQUIRE(sharded::write_safetensors(file, header, false, [&](sharded::SafetensorsSink& sink) {
+            return sink.write(zeros.data(), zeros.size() * sizeof(float));
+          }).has_value());
+  const std::vector<std::string> sets{fmt::format("app.other_weights=\"{}\"", file.string()), "run.snapshot_every=0"};
+  std::vector<std::string> command = disturbed(job_that("late_import", "", 2, sets), {"kill:rank=0,step=8"});
+  command.emplace_back("--show-logs");
+  const Ended ended = job.run(command);
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(
+      has(ended.err, "sharded_worker: refused: " + file.string() + " comes too late: import it before Session::start"));
+  CHECK(job.ledger("restart").front().at("step") == 0);
+  CHECK(last_state(job) == well_behaved());
 }
 
 TEST_CASE("ranks of other models are named before the first step, and so is a second model in one session") {

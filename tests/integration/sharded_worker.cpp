@@ -61,6 +61,28 @@ class Misbehaviour {
     }
   }
   [[nodiscard]] bool is_step(const pliant::Step& step) const { return step.index() == step_; }
+  /// Where one rank is to run short of memory by the options of all, the others have that behind them from here on.
+  void spare_others(pliant::Session& session) const {
+    if (how_ != "run_short" || is("run_short")) return;
+    try {
+      for (int i = 0; i < 1000; ++i) const pliant::Buffer one(session.accelerator(), session.device(), 64);
+    } catch (const pliant::Error&) {  // that was it
+    }
+  }
+  [[nodiscard]] bool goes_on_after(const pliant::Error& error) const {
+    return is("run_short") && error.status() == pliant::Status::kResourceExhausted;
+  }
+  /// Other first values, when all have theirs; says what came of it.
+  void import_late(const pliant::Step& step, pliant::ShardedModel& model, const pliant::Config& config) const {
+    if (!is_step(step) || !is("late_import")) return;
+    try {
+      model.import_safetensors(config.app_string("other_weights").value_or(""));
+      fmt::print(stderr, "sharded_worker: imported\n");
+    } catch (const pliant::Error& error) {
+      const bool is_refused = error.status() == pliant::Status::kFailedPrecondition;
+      fmt::print(stderr, "sharded_worker: {}: {}\n", is_refused ? "refused" : "failed", error.message());
+    }
+  }
   void spoil(const pliant::Step& step, std::span<float> gradient) const {
     if (step.rank() != rank_ || step.index() != step_ || how_ != "nan") return;
     gradient[gradient.size() / 2] = std::numeric_limits<float>::quiet_NaN();
@@ -226,6 +248,7 @@ void train() {
   read_other_options();
   pliant::Session session = pliant::Session::attach();
   const Misbehaviour wrong(session.config());
+  wrong.spare_others(session);
   Net net(session, wrong);
   std::optional<pliant::ShardedModel> reference;
   if (wrong.is("two_models")) reference.emplace(session, std::vector<std::string>{});
@@ -235,6 +258,7 @@ void train() {
   const bool evaluates = session.config().app_bool("evaluates").value_or(false);
   const bool drops_trace = session.config().app_bool("drops_trace").value_or(false);
   while (pliant::Step* const step = session.next()) {
+    wrong.import_late(*step, net.shards, session.config());
     if (drops_trace && wrong.is_step(*step)) {  // the module has what it had, and the order is thrown away
       net.shards.set_parameters(net.layers.front(), {net.weights.front()});
       wrong.at("dropped", *step);
@@ -251,6 +275,8 @@ void train() {
     bool computed = false;
     try {
       computed = step->attempt(passes);
+    } catch (const pliant::Error& error) {
+      if (!wrong.goes_on_after(error)) throw;
     } catch (const std::runtime_error& error) {
       if (!wrong.is("catch")) throw;
     }
