@@ -3,11 +3,20 @@
 #include <fmt/format.h>
 
 #include <string>
-#include <utility>
 
 #include "integration/job_machines.hpp"
 
 using namespace pliant::test;
+
+namespace {
+
+struct Fault {
+  std::string setting;  ///< of a double
+  std::string at;
+  bool in_reduction = false;
+};
+
+}  // namespace
 
 #ifdef PLIANT_SOFT_CUDA_DIR
 TEST_CASE("a reduction that has no memory left is made again by the workers that there are, to the same weights") {
@@ -43,16 +52,16 @@ TEST_CASE(
     "a worker whose device is lost in mid-step, or has no memory left, is replaced, and the weights are the same") {
   for (const Machine& machine : machines()) {
     if (machine.environment.count("LD_LIBRARY_PATH") == 0) continue;
-    for (const auto& [fault, at] : {std::pair{"PLIANT_SOFT_CUDA_LOSE_DEVICE_AT", 40},
-                                    {"PLIANT_SOFT_CUDA_LOSE_DEVICE_AT", 733},
-                                    {"PLIANT_SOFT_CUDA_LOSE_DEVICE_AT", 2001},
-                                    {"PLIANT_SOFT_CUDA_FAIL_ALLOC_AT", 3},
-                                    {"PLIANT_SOFT_CUDA_FAIL_ALLOC_AT", 8}}) {
+    for (const Fault& fault : {Fault{"PLIANT_SOFT_CUDA_LOSE_DEVICE_AT", "40"},
+                               {"PLIANT_SOFT_CUDA_LOSE_DEVICE_AT", "733"},
+                               {"PLIANT_SOFT_CUDA_LOSE_DEVICE_AT", "2001"},
+                               {"PLIANT_SOFT_CUDA_FAIL_ALLOC_AT", "3"},
+                               {"PLIANT_SOFT_CUDA_FAIL_ALLOC_AT", "8"}}) {
       Machine faulty = machine;
       faulty.environment["PLIANT_SOFT_CUDA_FAULTS_OF"] = "1";
-      faulty.environment[fault] = std::to_string(at);
+      faulty.environment[fault.setting] = fault.at;
       const On on(faulty);
-      INFO(machine.name << ", " << std::string(fault) << " " << at);
+      INFO(machine.name << ", " << fault.setting << " " << fault.at);
       JobRunner job;
       job.config(config_on(machine, "workers = 2\ndeterministic = true"));
       const Ended ended = job.run_json();
@@ -103,18 +112,19 @@ TEST_CASE("a machine without devices ends the job at once, and says who knows wh
 #ifdef PLIANT_SOFT_LEVEL_ZERO
 TEST_CASE("a worker whose device of Level Zero is lost in mid-step is replaced, and the weights are the same") {
   const Machine machine = machines().back();
-  for (const auto& [at, in_reduction] : {std::pair{400, false}, {448, true}}) {
+  for (const Fault& fault :
+       {Fault{"PLIANT_SOFT_ZE_LOSE_DEVICE_AT", "400", false}, {"PLIANT_SOFT_ZE_LOSE_DEVICE_AT", "448", true}}) {
     Machine faulty = machine;
     faulty.environment["PLIANT_SOFT_ZE_FAULTS_OF"] = "1";
-    faulty.environment["PLIANT_SOFT_ZE_LOSE_DEVICE_AT"] = std::to_string(at);
+    faulty.environment[fault.setting] = fault.at;
     const On on(faulty);
-    INFO("command " << at);
+    INFO("command " << fault.at);
     JobRunner job;
     job.config(config_on(machine, "workers = 2\ndeterministic = true"));
     const Ended ended = job.run_json();
     check_whole(ended);
     CHECK(has(ended.err, "ZE_RESULT_ERROR_DEVICE_LOST"));
-    CHECK(has(ended.err, "rank 1 (worker 1) broke off: accelerator 'level_zero': ") == in_reduction);
+    CHECK(has(ended.err, "rank 1 (worker 1) broke off: accelerator 'level_zero': ") == fault.in_reduction);
     CHECK(ended.summary["restarts"] == 1);
     CHECK(job.snapshot() == reference().snapshot);
     CHECK(job.processes_left() == 0);

@@ -2,8 +2,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "integration/job_machines.hpp"
@@ -54,20 +54,20 @@ TEST_CASE("workers go round the devices there are, or all to the one that [accel
   for (Machine machine : machines()) {
     if (machine.environment.empty() || machine.name == "cuda, NCCL") continue;
     machine.environment["PLIANT_SOFT_CUDA_DEVICES"] = machine.environment["PLIANT_SOFT_ZE_DEVICES"] = "3";
-    for (const auto& [device, expected] :
-         {std::pair{"", std::vector<int>{0, 1, 2, 0}}, {"device = 2\n", {2, 2, 2, 2}}}) {
-      INFO(machine.name << ", " << std::string(device));
+    const std::map<std::string, std::vector<int>> devices_by_option{{"", {0, 1, 2, 0}}, {"device = 2\n", {2, 2, 2, 2}}};
+    for (const auto& choice : devices_by_option) {
+      const std::string& option = choice.first;
+      INFO(machine.name << ", " << option);
       JobRunner job;
       const On on(that_reports(machine, job));
-      job.config(config_on(machine, "workers = 4\ndeterministic = true", device));
+      job.config(config_on(machine, "workers = 4\ndeterministic = true", option));
       const Ended ended = job.run_json();
       check_whole(ended);
       std::vector<int> devices;
       for (const auto& [rank, of_rank] : launches_of(job)) devices.push_back(of_rank.device);
-      CHECK(devices == expected);
+      CHECK(devices == choice.second);
       CHECK(job.snapshot() == reference().snapshot);
-      if (std::string(device).empty()) CHECK(has(ended.err, "workers 0 and 3 share device 0"));
-      if (!std::string(device).empty()) CHECK(has(ended.err, "share device 2"));
+      CHECK(has(ended.err, option.empty() ? "workers 0 and 3 share device 0" : "share device 2"));
     }
     const On on(machine);
     JobRunner job;
