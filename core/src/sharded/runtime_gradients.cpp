@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "base/result.hpp"
@@ -18,16 +19,21 @@ namespace {
 /// That gradients are cast to f32 at once, at least: the elements of the smallest piece of a budget.
 constexpr uint64_t kLeastFloats = 64;
 
-/// What `take` makes of `block` elements; of fewer, which `block` is then, where a budget has no room for that many.
+/// What `take` makes of `block` elements; of fewer, which `block` is then, where there is no room for that many, also
+/// not after `make_room`. What that meets is thrown: fewer elements would not mend it.
 template <class Take>
-auto of_as_many(uint64_t& block, const Take& take) {
-  while (true) {
+auto of_as_many(uint64_t& block, const Take& take, const std::function<void()>& make_room = nullptr) {
+  for (bool is_tried = make_room == nullptr;; is_tried = true) {
     try {
       return take();
     } catch (const Error& error) {
-      if (error.status() != Status::kResourceExhausted || block <= kLeastFloats) throw;
+      if (error.status() != Status::kResourceExhausted || (is_tried && block <= kLeastFloats)) throw;
     }
-    block = std::max(block / 2, kLeastFloats);
+    if (is_tried) {
+      block = std::max(block / 2, kLeastFloats);
+    } else {
+      make_room();
+    }
   }
 }
 
@@ -113,7 +119,8 @@ void Runtime::look_at(uint32_t parameter, const void* gradient) {
   WholePiece room;
   if (reduce_ != DType::kF32) {
     block = float_block(row.elements);
-    room = of_as_many(block, [&] { return take(block, DType::kF32, fmt::format("{} as f32", row.name)); });
+    const auto take_floats = [&] { return memory_->take(block * sizeof(float), fmt::format("{} as f32", row.name)); };
+    room = of_as_many(block, take_floats, [this] { drain_scatterings(true); });
   }
   for (uint64_t at = 0; at < row.elements; at += block) {
     const uint64_t count = std::min(block, row.elements - at);
