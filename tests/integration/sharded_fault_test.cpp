@@ -277,8 +277,9 @@ TEST_CASE("a program that catches what it threw in its passes goes on: all make 
 
 TEST_CASE(
     "a rank that has no memory somewhere in a pass, and goes on, has all make the step again, and no bit is lost") {
+  int broken = 0;
   int of_additions = 0;
-  for (const int allocation : {9, 12, 13, 14, 15, 16, 29}) {  // of its process: in the first and second pass
+  for (const int allocation : {9, 10, 11, 12, 13, 14, 29}) {  // of its process: in the first and second pass
     CAPTURE(allocation);
     JobRunner job;
     std::vector<std::string> command = job_that("run_short", "", 2,
@@ -288,12 +289,13 @@ TEST_CASE(
     const Ended ended = job.run(command);
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
-    CHECK(has(ended.err, "rank 1 (worker 1) broke off: "));
+    broken += has(ended.err, "rank 1 (worker 1) broke off: ") ? 1 : 0;  // or had what was on its way added first
     of_additions += has(ended.err, "of 20480 bytes") ? 1 : 0;  // a sum of all that it owns, made as the first is added
     CHECK(last_state(job) == well_behaved());
     CHECK(ended.summary.at("restarts") == 0);
     CHECK(job.ledger("restart").empty());
   }
+  CHECK(broken > 1);
   CHECK(of_additions > 0);
 }
 
