@@ -227,8 +227,10 @@ Met meet_shortage(bool is_here, const std::string& types, const std::vector<int>
   const Accelerator scarce(
       test::ConfigFile(options + fmt::format("fail_alloc_at = [{}]\n", fmt::join(failing, ", "))).open());
   const CommId id = well.make_comm_id(2);
-  std::latch first_is_sent(1);  // or will not be
-  int scattered = 0;            // by the second
+  const Config kept =
+      config_of("eager", types);  // TSan does not see the loader's lock, so no rank may unload the plugin
+  std::latch first_is_sent(1);    // or will not be
+  int scattered = 0;              // by the second
   Met met;
   const auto run = [&](int32_t rank) {
     const Accelerator& accelerator = rank == 0 ? well : scarce;
