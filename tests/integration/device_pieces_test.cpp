@@ -27,7 +27,7 @@ TEST_CASE("digests of arrays in device memory are taken there, by one kernel for
   }
 }
 
-TEST_CASE("a worker frees no memory that an update still uses when its job is done") {
+TEST_CASE("workers free no memory that an update, or another worker, still uses when their job is done") {
   for (Machine machine : machines()) {
     if (machine.environment.empty() || machine.name == "cuda, NCCL") continue;
     for (const char* name : {"CUDA", "ZE"}) {
@@ -44,9 +44,8 @@ TEST_CASE("a worker frees no memory that an update still uses when its job is do
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
     const auto launches = launches_of(job);
-    REQUIRE(launches.contains(1));
-    const std::string& violation = launches.at(1).violation;
-    CHECK_MESSAGE(!has(violation, "memory was freed while commands use it"), violation);
+    REQUIRE(launches.size() == 2);
+    for (const auto& [rank, of_rank] : launches) CHECK_MESSAGE(of_rank.violation.empty(), of_rank.violation);
   }
 }
 

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,13 +21,28 @@ using sdk::Elements;
 
 using Shared = GenericCollectives::Shared;
 
+namespace {
+
+/// How long the last memory that other ranks map waits for them, and how often they are looked at: a name that nobody
+/// answers to cannot be waited for.
+constexpr std::chrono::seconds kLetGoTogether{1};
+constexpr std::chrono::milliseconds kLookForPeersEvery{1};
+
+}  // namespace
+
 GenericCollectives::GenericCollectives(const plugin::Instance& device, plugin::Instance carrier,
                                        const sdk::Calls<pliant_collectives>& own)
     : device_(device), carrier_(std::move(carrier)), own_(own) {}
 
 GenericCollectives::~GenericCollectives() {
-  if (!is_forked()) return;
-  for (std::unique_ptr<Shared>& one : retired_) static_cast<void>(one.release());
+  if (is_forked()) {
+    for (std::unique_ptr<Shared>& one : retired_) static_cast<void>(one.release());
+    return;
+  }
+  const auto end = std::chrono::steady_clock::now() + kLetGoTogether;
+  for (sweep(); !retired_.empty() && std::chrono::steady_clock::now() < end; sweep()) {
+    std::this_thread::sleep_for(kLookForPeersEvery);
+  }
 }
 
 bool GenericCollectives::is_forked() const {

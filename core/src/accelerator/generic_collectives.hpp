@@ -33,6 +33,7 @@ class GenericCollectives {
   /// `own`: collectives of the device that cannot join two ranks on one device, and serve where no two share one.
   GenericCollectives(const plugin::Instance& device, plugin::Instance carrier,
                      const sdk::Calls<pliant_collectives>& own = {});
+  /// Waits for other ranks that have memory of this one mapped, one second at most. Then it is freed.
   ~GenericCollectives();
   GenericCollectives(const GenericCollectives&) = delete;
   GenericCollectives& operator=(const GenericCollectives&) = delete;

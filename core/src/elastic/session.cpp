@@ -277,6 +277,8 @@ bool Session::State::has_next() {
       wait_for_program();
       channel.send(sharded != nullptr ? elastic::Finished{sharded->memory(), sharded->traced_passes()}
                                       : elastic::Finished{});
+      // Others wait with their memory for a rank that has it mapped, and the program may take its time from here on.
+      if (sharded == nullptr) communicator.clear();
       over = true;
     }
   }

@@ -1,6 +1,7 @@
 // Which collectives serve the ranks of the accelerator cuda: NCCL's where each has a device, the generic ones where
 // some share one; on the software runtime and NCCL. As the embedding API finds them.
 #include <array>
+#include <chrono>
 #include <functional>
 #include <future>
 #include <latch>
@@ -172,6 +173,32 @@ TEST_CASE("ranks on devices that do not reach each other go through pinned memor
 TEST_CASE("ranks of which one has no NCCL exchange without it, all of them") {
   expect(3, 3, Way::kDevices,
          [](int32_t rank) { return cuda_with(rank == 1 ? "libnccl_that_is_not_there.so.2" : PLIANT_SOFT_NCCL); });
+}
+
+TEST_CASE("a rank frees no memory that a peer reads late, and does not wait for ever for one that keeps its communicator") {
+  use_software_cuda();
+  for (const bool keeps : {false, true}) {
+    CAPTURE(keeps);
+    Processes processes(2, [keeps](const Rank& self) -> std::string {
+      std::string fault;
+      {
+        const Joint device(cuda_with(PLIANT_SOFT_NCCL, "generic"));
+        const Rank own{self.rank, self.world_size, self.board, device};
+        {
+          const JointComm comm(device, own.id(), 0, own.rank, own.world_size);
+          const Stream stream(device, PLIANT_STREAM_COMPUTE, 0);
+          fault = sums(own, comm, stream, 0);
+          if (own.rank == 1) self.board.flags[keeps ? 1 : 0].wait();
+          if (own.rank == 1 && !keeps) std::this_thread::sleep_for(std::chrono::milliseconds(50));  // how late it is
+        }
+        self.board.flags[0].raise();
+      }
+      self.board.flags[1].raise();
+      const std::string violation = software_cuda_counts().first_violation;
+      return !fault.empty() || (keeps && self.rank == 0) ? fault : violation;
+    });
+    expect_all_well(processes);
+  }
 }
 
 TEST_CASE("abort ends the waits of ranks that have agreed on NCCL, and of those that still ask") {
