@@ -7,11 +7,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "base/result.hpp"
 #include "integration/job_runner.hpp"
 
 namespace pliant::test {
@@ -83,6 +85,29 @@ weights = 3001
                      run_keys, device, machine.accelerator);
 }
 
+/// The same in one of the two modes.
+inline std::string config_on(const Machine& machine, const std::string& run_keys, bool deterministic) {
+  return config_on(machine, fmt::format("{}\ndeterministic = {}", run_keys, deterministic));
+}
+
+/// On each machine in both modes; and where nobody says which collectives workers with a device each take, with NCCL
+/// and without.
+inline void on_every_machine(const std::function<void(const Machine&, bool deterministic)>& body) {
+  std::vector<Machine> all = machines();
+#ifdef PLIANT_SOFT_CUDA_DIR
+  const auto environment = all.at(2).environment;
+  all.push_back({"cuda, a device each", "use = \"cuda\"\n", environment});
+  all.push_back({"cuda, a device each, no NCCL", "use = \"cuda\"\n[accelerator.cuda]\nnccl = \"none\"\n", environment});
+#endif
+  for (const Machine& machine : all) {
+    const On on(machine);
+    for (const bool deterministic : {true, false}) {
+      INFO(machine.name << ", deterministic = " << deterministic);
+      body(machine, deterministic);
+    }
+  }
+}
+
 inline void check_whole(const Ended& ended) {
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
@@ -97,15 +122,31 @@ inline std::string digests_of(const JobRunner& job) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-inline std::vector<double> losses_of(const JobRunner& job) {
-  std::vector<double> losses;
-  for (const auto& record : job.ledger("commit")) losses.push_back(record["loss"].get<double>());
-  return losses;
+/// Those that count in the end.
+inline std::vector<elastic::CommitRecord> commits_of(const JobRunner& job) {
+  return or_throw(elastic::Ledger::replay(job.latest() / "ledger.jsonl")).commits;
 }
 
-inline void check_close(const std::vector<double>& losses, const std::vector<double>& others) {
-  REQUIRE(losses.size() == others.size());
-  for (size_t i = 0; i < losses.size(); ++i) CHECK(losses[i] == doctest::Approx(others[i]).epsilon(1e-5));
+/// Of the same samples as the first of `others`; to the bit in deterministic mode, else of nearly the same loss.
+inline void check_commits(const std::vector<elastic::CommitRecord>& commits,
+                          const std::vector<elastic::CommitRecord>& others, bool deterministic) {
+  REQUIRE(!commits.empty());
+  REQUIRE(commits.size() <= others.size());
+  for (size_t i = 0; i < commits.size(); ++i) {
+    CAPTURE(i);
+    CHECK(commits[i].digest == others[i].digest);
+    CHECK(commits[i].loss == doctest::Approx(others[i].loss).epsilon(1e-5));
+    if (!deterministic) continue;
+    CHECK(commits[i].loss == others[i].loss);
+    CHECK(commits[i].state.value() == others[i].state.value());
+  }
+}
+
+/// World sizes of the generations so far, one after the other.
+inline std::vector<int64_t> sizes_of(const JobRunner& job) {
+  std::vector<int64_t> sizes;
+  for (const auto& record : job.ledger("generation")) sizes.push_back(record["world_size"].get<int64_t>());
+  return sizes;
 }
 
 /// What the doubles report of a job's workers, by LOCAL_RANK.
@@ -140,6 +181,7 @@ inline Machine late_machine() {
 struct Reference {
   std::string snapshot;
   std::string digests;
+  std::vector<elastic::CommitRecord> commits;
 };
 
 /// One worker on the CPU, undisturbed.
@@ -148,7 +190,7 @@ inline const Reference& reference() {
     JobRunner job;
     job.config(config_on(machines().front(), "workers = 1\ndeterministic = true"));
     check_whole(job.run_json());
-    return Reference{job.snapshot(), digests_of(job)};
+    return Reference{job.snapshot(), digests_of(job), commits_of(job)};
   }();
   return kReference;
 }
