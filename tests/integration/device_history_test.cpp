@@ -1,5 +1,6 @@
 // Jobs on devices to which everything happens: workers die at every point, leave and join, agents die, jobs are stopped
-// and resumed at other sizes; in both modes. They end as a job to which nothing happened.
+// and resumed at other sizes; in both modes. They end as a job to which nothing happened. Each case takes seconds: it
+// runs a dozen jobs, and a worker is started anew after each death.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -45,8 +46,8 @@ void check_as_undisturbed(const JobRunner& job, const Ended& ended, bool determi
 TEST_CASE("a job on devices whose workers die at every point ends as one whose workers live") {
   // All three ranks are needed, so each death is followed by a join, which copies the state to the device.
   const std::vector<std::pair<std::string, std::string>> deaths{
-      {"forward", "rank=2,step=3"}, {"reduce", "rank=0,step=5"}, {"copy", "rank=2,step=7"},
-      {"vote", "rank=1,step=7"},    {"commit", "rank=0,step=9"}, {"apply", "rank=2,step=11"},
+      {"forward", "rank=2,step=3"},  {"reduce", "rank=0,step=5"}, {"copy", "rank=2,step=7"},
+      {"vote", "rank=1,step=7"},     {"commit", "rank=0,step=9"}, {"apply", "rank=2,step=11"},
       {"snapshot", "rank=0,step=20"}};
   std::set<InjectionPoint> points{InjectionPoint::kGather, InjectionPoint::kScatter, InjectionPoint::kFinish};
   std::vector<std::string> injections;
@@ -58,7 +59,8 @@ TEST_CASE("a job on devices whose workers die at every point ends as one whose w
   for (const char* rank : {"0", "1", "2"}) injections.push_back(fmt::format("kill:rank={},step=33,at=apply", rank));
   on_every_machine([&](const Machine& machine, bool deterministic) {
     JobRunner job;
-    std::string config = config_on(machine, "workers = 3\nsnapshot_every = 10\nmax_restarts = 20", deterministic);
+    std::string config =
+        config_on(machine, "workers = 3\nsnapshot_every = 10\nmax_restarts = 20" + in_mode(deterministic));
     config.replace(config.find("micro_batch"), 0, "min_gpus = 3\n");
     job.config(config);
     const Ended ended = job.run_json(injecting(injections));
@@ -69,10 +71,11 @@ TEST_CASE("a job on devices whose workers die at every point ends as one whose w
   });
 }
 
-TEST_CASE("a job on devices that a worker leaves, and whose agent dies, is resumed at other sizes and ends as undisturbed") {
+TEST_CASE(
+    "a job on devices that a worker leaves, and whose agent dies, is resumed at other sizes and ends as undisturbed") {
   on_every_machine([](const Machine& machine, bool deterministic) {
     JobRunner job;
-    job.config(config_on(machine, "workers = 3\nsnapshot_every = 4", deterministic));
+    job.config(config_on(machine, "workers = 3\nsnapshot_every = 4" + in_mode(deterministic)));
     check_killed(job, job.run_json(injecting({"leave:rank=1,step=2", "kill:agent,step=10,at=vote"})));
     CHECK(sizes_of(job) == std::vector<int64_t>{3, 2});
     std::vector<std::string> more = injecting({"kill:agent,step=18,at=commit"});
@@ -96,13 +99,12 @@ TEST_CASE("a job on devices shrinks and grows in place, is stopped and resumed, 
   int64_t most = 0;
   on_every_machine([&](const Machine& machine, bool deterministic) {
     JobRunner job;
-    job.config(config_on(machine, endless + "workers = 3", deterministic));
+    job.config(config_on(machine, endless + "workers = 3" + in_mode(deterministic)));
     const pid_t agent = job.start({"run", "pliant.toml", "--json", "--inject", "kill:rank=1,step=3,at=reduce"});
     REQUIRE(job.wait_for_commits(agent, 3));
     REQUIRE(JobRunner::wait_until(agent, [&job] {
       const auto generations = job.ledger("generation");
-      return generations.size() == 3 &&
-             job.ledger("commit").back()["generation"] == generations.back()["generation"];
+      return generations.size() == 3 && job.ledger("commit").back()["generation"] == generations.back()["generation"];
     }));
     ::kill(agent, SIGINT);
     const Ended stopped = job.wait(agent);
@@ -118,7 +120,8 @@ TEST_CASE("a job on devices shrinks and grows in place, is stopped and resumed, 
     most = std::max(most, steps);
   });
   JobRunner undisturbed;
-  undisturbed.config(config_on(machines().front(), fmt::format("{}workers = 1\nmax_steps = {}", endless, most), true));
+  undisturbed.config(
+      config_on(machines().front(), fmt::format("{}workers = 1\nmax_steps = {}", endless, most) + in_mode(true)));
   REQUIRE(undisturbed.run_json().exit_code == 0);
   for (const Done& one : done) {
     INFO(one.what << ", deterministic = " << one.deterministic);

@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "base/result.hpp"
 #include "integration/job_runner.hpp"
 
 namespace pliant::test {
@@ -85,9 +84,9 @@ weights = 3001
                      run_keys, device, machine.accelerator);
 }
 
-/// The same in one of the two modes.
-inline std::string config_on(const Machine& machine, const std::string& run_keys, bool deterministic) {
-  return config_on(machine, fmt::format("{}\ndeterministic = {}", run_keys, deterministic));
+/// A key of [run], behind others.
+inline std::string in_mode(bool deterministic) {
+  return fmt::format("\ndeterministic = {}", deterministic);
 }
 
 /// On each machine in both modes; and where nobody says which collectives workers with a device each take, with NCCL
@@ -120,26 +119,6 @@ inline void check_whole(const Ended& ended) {
 inline std::string digests_of(const JobRunner& job) {
   std::ifstream in(job.latest() / "digests.jsonl");
   return {std::istreambuf_iterator<char>(in), {}};
-}
-
-/// Those that count in the end.
-inline std::vector<elastic::CommitRecord> commits_of(const JobRunner& job) {
-  return or_throw(elastic::Ledger::replay(job.latest() / "ledger.jsonl")).commits;
-}
-
-/// Of the same samples as the first of `others`; to the bit in deterministic mode, else of nearly the same loss.
-inline void check_commits(const std::vector<elastic::CommitRecord>& commits,
-                          const std::vector<elastic::CommitRecord>& others, bool deterministic) {
-  REQUIRE(!commits.empty());
-  REQUIRE(commits.size() <= others.size());
-  for (size_t i = 0; i < commits.size(); ++i) {
-    CAPTURE(i);
-    CHECK(commits[i].digest == others[i].digest);
-    CHECK(commits[i].loss == doctest::Approx(others[i].loss).epsilon(1e-5));
-    if (!deterministic) continue;
-    CHECK(commits[i].loss == others[i].loss);
-    CHECK(commits[i].state.value() == others[i].state.value());
-  }
 }
 
 /// World sizes of the generations so far, one after the other.

@@ -1,5 +1,6 @@
 #include "integration/job_runner.hpp"
 
+#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -203,6 +204,24 @@ pid_t JobRunner::worker(int64_t rank) const {
 
 pid_t JobRunner::replacement(int64_t restart) const {
   return process_with(fmt::format("TORCHELASTIC_RESTART_COUNT={}", restart));
+}
+
+std::vector<elastic::CommitRecord> commits_of(const JobRunner& job) {
+  return or_throw(elastic::Ledger::replay(job.latest() / "ledger.jsonl")).commits;
+}
+
+void check_commits(const std::vector<elastic::CommitRecord>& commits, const std::vector<elastic::CommitRecord>& others,
+                   bool deterministic) {
+  REQUIRE(!commits.empty());
+  REQUIRE(commits.size() <= others.size());
+  for (size_t i = 0; i < commits.size(); ++i) {
+    CAPTURE(i);
+    CHECK(commits[i].digest == others[i].digest);
+    CHECK(commits[i].loss == doctest::Approx(others[i].loss).epsilon(1e-5));
+    if (!deterministic) continue;
+    CHECK(commits[i].loss == others[i].loss);
+    CHECK(commits[i].state.value() == others[i].state.value());
+  }
 }
 
 }  // namespace pliant::test

@@ -81,4 +81,11 @@ class JobRunner {
   ScratchFolder folder_;
 };
 
+/// The commits that count in the end.
+std::vector<elastic::CommitRecord> commits_of(const JobRunner& job);
+/// Each is of the same samples as the one of `others` in its place; to the bit in deterministic mode, else of nearly
+/// the same loss.
+void check_commits(const std::vector<elastic::CommitRecord>& commits, const std::vector<elastic::CommitRecord>& others,
+                   bool deterministic);
+
 }  // namespace pliant::test

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "integration/job_runner.hpp"
@@ -57,13 +58,21 @@ inline std::string state_after(JobRunner& job, const std::vector<std::string>& c
   return last_state(job);
 }
 
-/// What every undisturbed job ends with, whoever computes it.
-inline const std::string& undisturbed() {
-  static const std::string kState = [] {
+/// What every undisturbed job commits and ends with, whoever computes it.
+struct Undisturbed {
+  std::string state;
+  std::vector<elastic::CommitRecord> commits;
+};
+inline const Undisturbed& undisturbed_job() {
+  static const Undisturbed kJob = [] {
     JobRunner job;
-    return state_after(job, sharded_job(1, {"coordinator.use=\"eager\""}));
+    std::string state = state_after(job, sharded_job(1, {"coordinator.use=\"eager\""}));
+    return Undisturbed{std::move(state), commits_of(job)};
   }();
-  return kState;
+  return kJob;
+}
+inline const std::string& undisturbed() {
+  return undisturbed_job().state;
 }
 
 }  // namespace pliant::test

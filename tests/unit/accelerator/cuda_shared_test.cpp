@@ -175,7 +175,8 @@ TEST_CASE("ranks of which one has no NCCL exchange without it, all of them") {
          [](int32_t rank) { return cuda_with(rank == 1 ? "libnccl_that_is_not_there.so.2" : PLIANT_SOFT_NCCL); });
 }
 
-TEST_CASE("a rank frees no memory that a peer reads late, and does not wait for ever for one that keeps its communicator") {
+TEST_CASE(
+    "a rank frees no memory that a peer reads late, and does not wait for ever for one that keeps its communicator") {
   use_software_cuda();
   for (const bool keeps : {false, true}) {
     CAPTURE(keeps);
