@@ -29,16 +29,10 @@ void Schedule::gather(Numbers parameters, sdk::Actions& actions) {
   const uint32_t number = parameters_.new_gather();
   uint32_t twice = PLIANT_NO_PARAMETER;
   for (const uint32_t parameter : parameters) {
-    ParameterState& state = parameters_[parameter];
-    if (state.status != ParameterState::kPartitioned) continue;
-    state.status = ParameterState::kOnItsWay;
-    live_ += static_cast<int64_t>(state.elements);
+    if (parameters_.whole(parameter)) continue;
+    live_ += static_cast<int64_t>(parameters_.elements(parameter));
     actions.gather(parameter, group);
-    if (state.registered) {
-      twice = parameter;
-    } else {
-      parameters_.enter_register(state, number);
-    }
+    if (!parameters_.gather(parameter, number)) twice = parameter;
   }
   if (twice != PLIANT_NO_PARAMETER) refuse_second_gather(twice);
   if (swapping_.on()) {
@@ -48,25 +42,23 @@ void Schedule::gather(Numbers parameters, sdk::Actions& actions) {
 
 /// As DeepSpeed: what is gathered for good needs its shard no more, so that the parameter is whole and away.
 void Schedule::free_shard_of_persistent(uint32_t parameter, uint32_t gather) {
-  const ParameterState& state = parameters_[parameter];
-  if (options_.strict || !state.persistent || !state.registered || state.gather != gather) return;
+  if (options_.strict || !parameters_.persistent(parameter) || !parameters_.registered(parameter) ||
+      parameters_.gather_of(parameter) != gather) {
+    return;
+  }
   swapping_.free(parameter);
 }
 
 void Schedule::gather_missing(Numbers used, sdk::Actions& actions) {
   uint64_t elements = 0;
-  bool missing = false;
   for (const uint32_t parameter : used) {
-    const ParameterState& state = parameters_[parameter];
-    if (state.status != ParameterState::kPartitioned) continue;
-    missing = true;
-    elements += state.elements;
+    if (!parameters_.whole(parameter)) elements += parameters_.elements(parameter);
   }
-  if (!missing || (elements == 0 && options_.head && !options_.strict)) return;
+  if (elements == 0 && options_.head && !options_.strict) return;
   if (options_.strict) make_room(used, elements, actions);
   if (swapping_.on()) {
     for (const uint32_t parameter : used) {
-      if (parameters_[parameter].status == ParameterState::kPartitioned && swapping_.away(parameter)) {
+      if (!parameters_.whole(parameter) && swapping_.away(parameter)) {
         swapping_.load(parameter, actions);
       }
     }
@@ -86,9 +78,8 @@ void Schedule::make_room(Numbers used, uint64_t elements, sdk::Actions& actions)
   const bool known = mode_ == Mode::kComplete;
   if (known && !reuse_.ready()) reuse_.build(layout_, trace_, model_.parameters, ReuseTable::Reach::kUsed);
   for (uint32_t parameter = 0; parameter < parameters_.size(); ++parameter) {
-    const ParameterState& state = parameters_[parameter];
-    if (state.status == ParameterState::kPartitioned || state.user != ParameterState::kNobody || state.elements == 0 ||
-        state.external || state.persistent || std::binary_search(used.begin(), used.end(), parameter)) {
+    if (!parameters_.whole(parameter) || parameters_.used(parameter) || parameters_.elements(parameter) == 0 ||
+        stays(parameter) || std::binary_search(used.begin(), used.end(), parameter)) {
       continue;
     }
     candidates.push_back({known ? reuse_.next_use(parameter, static_cast<uint64_t>(step_)) : 0, parameter});
@@ -97,63 +88,48 @@ void Schedule::make_room(Numbers used, uint64_t elements, sdk::Actions& actions)
                    [](const Candidate& a, const Candidate& b) { return a.next_use > b.next_use; });
   for (const Candidate& candidate : candidates) {
     if (fits()) return;
-    ParameterState& state = parameters_[candidate.parameter];
-    if (state.registered) take_off_register(candidate.parameter, state, actions);
+    if (parameters_.registered(candidate.parameter)) take_off_register(candidate.parameter, actions);
     release(candidate.parameter, actions);
   }
 }
 
-/// Returns how many of `used` were not fetched for this visit yet.
-size_t Schedule::wait_for(uint32_t module, Numbers used, bool recomputes, sdk::Actions& actions) {
-  ParameterState* const states = parameters_.data();
-  uint32_t* const arrived = parameters_.arrived();
-  const int64_t step = step_;
-  size_t not_fetched = 0;
-  uint64_t waits = 0;
-  uint32_t empty = PLIANT_NO_PARAMETER;
-  sdk::Actions::Burst burst = actions.burst(2 * used.size());
-  for (const uint32_t parameter : used) {
-    ParameterState& state = states[parameter];
-    if (state.user == ParameterState::kNobody) {
-      state.user = module;
-    } else {
-      parameters_.add_user(parameter, module);
-    }
-    if (recomputes && state.frozen) attribute_recomputed(parameter);
-    if (state.registered) {
+void Schedule::wait_for(const ModuleUse& use, sdk::Actions& actions) {
+  sdk::Actions::Burst burst = actions.burst(2 * use.numbers.size());
+  for (const Slice& slice : use.slices) {
+    ParameterBits& word = parameters_.words()[slice.word];
+    const uint64_t away = slice.bits & ~word.whole;
+    const uint64_t up_to_away = away ^ (away - 1);  // all where none is away
+    const uint64_t waiting = slice.bits & word.registered & up_to_away;
+    each_of(slice.word, waiting, [&](uint32_t parameter) {
       burst.bound_waits(kUnfinishedWaits);
       burst.wait(parameter);
-      Parameters::arrive(state, arrived);
-      ++waits;
-    }
-    if (state.status != ParameterState::kAvailable) {
-      empty = parameter;
-      break;
-    }
-    not_fetched += state.fetched_for < step ? 1 : 0;
+    });
+    parameters_.leave_register(word, slice.word, waiting);
+    if (away != 0) refuse_empty(slice.word * 64 + static_cast<uint32_t>(std::countr_zero(away)));
   }
-  parameters_.count_arrived(waits);
-  if (empty != PLIANT_NO_PARAMETER) refuse_empty(empty);
-  return not_fetched;
 }
 
-void Schedule::attribute_recomputed(uint32_t parameter) {
+/// Frozen ones of a module that is recomputed leave with the module whose backward asked for that.
+void Schedule::attribute_recomputed(Numbers used) {
   const uint32_t owner = backward_.back();
-  std::vector<uint32_t>& recomputed = recomputed_[owner];
-  if (std::find(recomputed.begin(), recomputed.end(), parameter) == recomputed.end()) recomputed.push_back(parameter);
-  parameters_.add_user(parameter, owner);
+  std::vector<uint32_t>& recomputed = entered_[owner].recomputed;
+  for (const uint32_t parameter : used) {
+    if (!parameters_.frozen(parameter)) continue;
+    if (std::find(recomputed.begin(), recomputed.end(), parameter) == recomputed.end()) recomputed.push_back(parameter);
+    parameters_.add_other_user(parameter, owner);
+  }
 }
 
 void Schedule::take_off_queue(Numbers used) {
   size_t next = queue_head_;
   for (const uint32_t parameter : used) {
-    if (parameters_[parameter].fetched_for >= step_) continue;
+    if (parameters_.fetched_for(parameter) >= step_) continue;
     if (next == queue_.size() || queue_[next].parameter != parameter) return take_off_queue_slowly(used);
     ++next;
   }
   for (; queue_head_ < next; ++queue_head_) {
     const Use& use = queue_[queue_head_];
-    parameters_[use.parameter].fetched_for = use.step;
+    parameters_.fetch_for(use.parameter, use.step);
   }
 }
 
@@ -163,20 +139,19 @@ void Schedule::take_off_queue_slowly(Numbers used) {
   const uint32_t taken = parameters_.new_stamp();
   size_t wanted_count = 0;
   for (const uint32_t parameter : used) {
-    ParameterState& state = parameters_[parameter];
-    if (state.fetched_for >= step_) continue;
-    state.stamp = wanted;
+    if (parameters_.fetched_for(parameter) >= step_) continue;
+    parameters_.set_stamp(parameter, wanted);
     ++wanted_count;
   }
   size_t taken_count = 0;
   bool others = false;
   for (; queue_head_ < queue_.size() && taken_count < wanted_count; ++queue_head_) {
     const Use& use = queue_[queue_head_];
-    ParameterState& state = parameters_[use.parameter];
-    state.fetched_for = use.step;
-    if (state.stamp == taken) continue;
-    others = others || state.stamp != wanted;
-    state.stamp = taken;
+    parameters_.fetch_for(use.parameter, use.step);
+    const uint32_t stamp = parameters_.stamp(use.parameter);
+    if (stamp == taken) continue;
+    others = others || stamp != wanted;
+    parameters_.set_stamp(use.parameter, taken);
     ++taken_count;
   }
   if (others || taken_count < wanted_count) {
@@ -188,74 +163,87 @@ void Schedule::take_off_queue_slowly(Numbers used) {
 void Schedule::prefetch(sdk::Actions& actions) {
   const int64_t room = std::min(options_.max_live - live_, options_.prefetch_bucket);
   if (queue_head_ == queue_.size() || room <= 0) return;
-  ParameterState* const states = parameters_.data();
   const bool empty_alone = !options_.head || options_.strict;
-  const bool strict = options_.strict;
   const bool swaps = swapping_.on();
+  const bool by_visit = !swaps && queue_version_ == layout_.version();
   const uint32_t group = actions.new_group();
   const uint32_t number = parameters_.new_gather();
   int64_t elements = 0;
-  uint64_t gathered = 0;
   uint32_t twice = PLIANT_NO_PARAMETER;
   empty_.clear();
   sdk::Actions::Burst burst = actions.burst(parameters_.size());
-  const auto gather_one = [&](uint32_t parameter, ParameterState& state) {
-    state.status = ParameterState::kOnItsWay;
+  const auto gather_one = [&](uint32_t parameter) {
     burst.gather(parameter, group, true);
-    if (state.registered) {
-      twice = parameter;
-      return;
-    }
-    state.registered = true;
-    state.gather = number;
-    ++gathered;
+    if (!parameters_.gather(parameter, number)) twice = parameter;
   };
-  const Use* use = queue_.data() + queue_head_;
-  for (const Use* const end = queue_.data() + queue_.size(); use != end && elements < room; ++use) {
-    ParameterState& state = states[use->parameter];
-    const bool partitioned = state.status == ParameterState::kPartitioned;
-    if (swaps && swapping_.away(use->parameter) && (partitioned || !strict)) break;
-    if (partitioned) {
-      const auto more = static_cast<int64_t>(state.elements);
-      if (strict && more > room - elements) break;
-      elements += more;
-      if (elements > 0 || empty_alone) {
-        gather_one(use->parameter, state);
-      } else {
-        empty_.push_back(use->parameter);
+  const size_t from = queue_head_;
+  size_t next = queue_head_;
+  while (next < queue_.size() && elements < room) {
+    const Use& use = queue_[next];
+    const bool begins_visit = next == 0 || queue_[next - 1].step != use.step;
+    if (by_visit && begins_visit) {
+      const ModuleUse& visit = layout_.use(trace_[use.step]);
+      if (fits(visit, room - elements) && parameters_.gather_all(visit, number, use.step)) {
+        for (const uint32_t parameter : visit.numbers) burst.gather(parameter, group, true);
+        elements += static_cast<int64_t>(visit.elements);
+        next += visit.numbers.size();
+        continue;
+      }
+      if (parameters_.all_whole(visit)) {
+        for (const uint32_t parameter : visit.numbers) parameters_.fetch_ahead(parameter, use.step);
+        next += visit.numbers.size();
+        continue;
       }
     }
-    state.fetched_for = std::max(state.fetched_for, int64_t{use->step});
+    const bool away = !parameters_.whole(use.parameter);
+    if (swaps && swapping_.away(use.parameter) && (away || !options_.strict)) break;
+    if (away) {
+      const auto more = static_cast<int64_t>(parameters_.elements(use.parameter));
+      if (options_.strict && more > room - elements) break;
+      elements += more;
+      if (elements > 0 || empty_alone) {
+        gather_one(use.parameter);
+      } else {
+        empty_.push_back(use.parameter);
+      }
+    }
+    parameters_.fetch_ahead(use.parameter, use.step);
+    ++next;
   }
-  const size_t from = queue_head_;
-  queue_head_ = static_cast<size_t>(use - queue_.data());
+  queue_head_ = next;
   if (elements > 0) {
     for (const uint32_t parameter : empty_) {  // together with others they are gathered
-      if (states[parameter].status == ParameterState::kPartitioned) gather_one(parameter, states[parameter]);
+      if (!parameters_.whole(parameter)) gather_one(parameter);
     }
   }
-  parameters_.count_registered(gathered);
   live_ += elements;
   if (twice != PLIANT_NO_PARAMETER) refuse_second_gather(twice);
-  if (swaps && !strict) {
+  if (swaps && !options_.strict) {
     for (size_t i = from; i < queue_head_; ++i) free_shard_of_persistent(queue_[i].parameter, number);
   }
+}
+
+/// All that the visit uses would be fetched ahead, one by one, where there is room for so many elements.
+bool Schedule::fits(const ModuleUse& visit, int64_t room) const {
+  const auto before_last = static_cast<int64_t>(visit.elements - visit.elements_of_last);
+  return !visit.has_empty && (options_.strict ? static_cast<int64_t>(visit.elements) <= room : before_last < room);
 }
 
 /// Shards of the parameters that come after those on their way: while no more than twice their elements were looked at,
 /// and no more than there are free buffers. Unless strict, also those of parameters that are whole.
 void Schedule::load_ahead(sdk::Actions& actions) {
   uint64_t on_their_way = 0;
-  for (const ParameterState& state : parameters_.all()) {
-    if (state.registered) on_their_way += state.elements;
+  for (uint32_t word = 0; word < parameters_.word_count(); ++word) {
+    each_of(word, parameters_.words()[word].registered,
+            [&](uint32_t parameter) { on_their_way += parameters_.elements(parameter); });
   }
   uint64_t considered = 0;
   for (size_t i = queue_head_; i < queue_.size(); ++i) {
     const uint32_t parameter = queue_[i].parameter;
     if (considered > 2 * on_their_way || !swapping_.has_room()) return;
-    const bool wanted = !options_.strict || parameters_[parameter].status == ParameterState::kPartitioned;
+    const bool wanted = !options_.strict || !parameters_.whole(parameter);
     if (wanted && swapping_.away(parameter)) swapping_.load(parameter, actions);
-    considered += parameters_[parameter].elements;
+    considered += parameters_.elements(parameter);
   }
 }
 

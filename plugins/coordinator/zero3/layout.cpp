@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace pliant::coordinator::zero3 {
 namespace {
@@ -53,6 +54,7 @@ Layout::Layout(const sdk::Model& model, bool whole_leaf) : modules_(model.module
   check_tree(modules_);
   check_elements(model.parameters);
   has_leaves_ = std::any_of(modules_.begin(), modules_.end(), [](const sdk::Module& module) { return module.leaf; });
+  for (const sdk::Parameter& parameter : model.parameters) elements_.push_back(parameter.elements);
   find_used();
 }
 
@@ -89,10 +91,9 @@ std::vector<uint32_t> Layout::listed(uint32_t module, bool deep) const {
 }
 
 void Layout::find_used() {
-  used_.assign(modules_.size(), {});
+  uses_.clear();
   for (uint32_t module = 0; module < modules_.size(); ++module) {
-    std::vector<uint32_t>& list = used_[module];
-    list = listed(module, modules_[module].leaf);
+    std::vector<uint32_t> list = listed(module, modules_[module].leaf);
     if (whole_leaf_ && modules_[module].leaf) {
       for (const uint32_t one : subtree(module)) {
         list.insert(list.end(), modules_[one].external.begin(), modules_[one].external.end());
@@ -100,7 +101,32 @@ void Layout::find_used() {
     }
     std::sort(list.begin(), list.end());
     list.erase(std::unique(list.begin(), list.end()), list.end());
+    uses_.push_back(use_of(std::move(list)));
   }
+}
+
+ModuleUse Layout::use_of(std::vector<uint32_t> numbers) const {
+  ModuleUse made;
+  for (const uint32_t number : numbers) {
+    if (made.slices.empty() || made.slices.back().word != number / 64) made.slices.push_back({number / 64, 0});
+    made.slices.back().bits |= uint64_t{1} << number % 64;
+    made.elements_of_last = elements_[number];
+    made.elements += elements_[number];
+    made.has_empty = made.has_empty || elements_[number] == 0;
+  }
+  made.numbers = std::move(numbers);
+  return made;
+}
+
+std::vector<uint32_t> Layout::used_by_several() const {
+  std::vector<uint32_t> users(elements_.size());
+  std::vector<uint32_t> found;
+  for (const ModuleUse& use : uses_) {
+    for (const uint32_t number : use.numbers) {
+      if (++users[number] == 2) found.push_back(number);
+    }
+  }
+  return found;
 }
 
 std::vector<uint32_t> Layout::persistent(const PersistenceRule& rule,

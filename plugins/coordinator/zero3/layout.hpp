@@ -19,6 +19,21 @@ struct PersistenceRule {
   int64_t model = -1;
 };
 
+/// Some parameters of 64 neighbours: a bit each.
+struct Slice {
+  uint32_t word = 0;  ///< numbers from 64 * word on
+  uint64_t bits = 0;
+};
+
+/// What a visit of a module gathers.
+struct ModuleUse {
+  std::vector<uint32_t> numbers;  ///< ascending, each once
+  std::vector<Slice> slices;      ///< the same, ascending
+  uint64_t elements = 0;
+  uint64_t elements_of_last = 0;
+  bool has_empty = false;  ///< one has no elements
+};
+
 class Layout {
  public:
   Layout() = default;
@@ -32,8 +47,11 @@ class Layout {
   [[nodiscard]] size_t module_count() const { return modules_.size(); }
   [[nodiscard]] bool is_leaf(uint32_t module) const { return modules_[module].leaf; }
   [[nodiscard]] bool has_leaves() const { return has_leaves_; }
+  [[nodiscard]] const ModuleUse& use(uint32_t module) const { return uses_[module]; }
   /// What a visit of the module gathers: ascending, each once.
-  [[nodiscard]] const std::vector<uint32_t>& used(uint32_t module) const { return used_[module]; }
+  [[nodiscard]] const std::vector<uint32_t>& used(uint32_t module) const { return uses_[module].numbers; }
+  /// Parameters that visits of more than one module gather.
+  [[nodiscard]] std::vector<uint32_t> used_by_several() const;
   /// Own parameters, with `deep` those of all modules below it, then external ones, in the order of the tables. One
   /// that is own and external stands there twice.
   [[nodiscard]] std::vector<uint32_t> listed(uint32_t module, bool deep) const;
@@ -48,9 +66,11 @@ class Layout {
   /// Numbers of `module` and of all modules below it, parents first.
   [[nodiscard]] std::vector<uint32_t> subtree(uint32_t module) const;
   void find_used();
+  [[nodiscard]] ModuleUse use_of(std::vector<uint32_t> numbers) const;
 
   std::vector<sdk::Module> modules_;
-  std::vector<std::vector<uint32_t>> used_;
+  std::vector<uint64_t> elements_;  ///< by parameter
+  std::vector<ModuleUse> uses_;
   bool has_leaves_ = false;
   bool whole_leaf_ = false;
   uint32_t version_ = 0;

@@ -1,147 +1,213 @@
-// What is known of each parameter: whether it is whole, which gather brings it, which entered modules use it.
+// What is known of each parameter: whether it is whole, which gather brings it, which entered modules use it. What a
+// visit asks of all its parameters is a bit each, so that it asks for up to 64 at once.
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
-#include <limits>
+#include <span>
 #include <vector>
 
+#include "layout.hpp"
 #include "pliant/sdk/coordinator.hpp"
 
 namespace pliant::coordinator::zero3 {
 
 /// The step that a parameter was last fetched for, where it was not in this pass.
-inline constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
+inline constexpr int32_t kNever = -1;
 
-struct ParameterState {
-  enum Status : uint8_t { kPartitioned, kOnItsWay, kAvailable };
-  static constexpr uint32_t kNobody = UINT32_MAX;
-
-  int64_t fetched_for = kNever;
-  uint64_t elements = 0;
-  uint32_t gather = 0;      ///< the number of its collective, while registered
-  uint32_t user = kNobody;  ///< an entered module that uses it
-  uint32_t stamp = 0;       ///< for sets of one call
-  Status status = kPartitioned;
-  bool registered = false;  ///< it is in the list of those on their way, from its gather to its own wait
-  bool shared_now = false;  ///< more entered modules use it, too
-  bool persistent : 1 = false;
-  bool external : 1 = false;
-  bool frozen : 1 = false;
+/// 64 neighbours, a bit each. A line of the cache.
+struct alignas(64) ParameterBits {
+  uint64_t whole = 0;       ///< on its way, or arrived
+  uint64_t arrived = 0;     ///< waited for itself. One that is not may have come with another of its collective
+  uint64_t registered = 0;  ///< in the list of those on their way, from its gather to its own wait
+  uint64_t used = 0;        ///< by an entered module
+  uint64_t shared = 0;      ///< by more than one
+  uint64_t exclusive = 0;   ///< no other module may be its user than the one that lists it
+  uint64_t persistent = 0;
+  uint64_t external = 0;
 };
-static_assert(sizeof(ParameterState) == 32);
+
+/// see(number) for those of a word whose bit is set, ascending.
+template <class See>
+void each_of(uint32_t word, uint64_t bits, See&& see) {
+  for (; bits != 0; bits &= bits - 1) see(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
+}
 
 class Parameters {
  public:
   Parameters() = default;
-  explicit Parameters(const std::vector<sdk::Parameter>& given) : more_users_(given.size()) {
-    for (const sdk::Parameter& one : given) {
-      ParameterState& state = states_.emplace_back();
-      state.elements = one.elements;
-      state.persistent = one.persistent;
-      state.external = one.external;
-      state.frozen = one.frozen;
-    }
-  }
+  explicit Parameters(const std::vector<sdk::Parameter>& given);
 
-  [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(states_.size()); }
-  ParameterState& operator[](uint32_t parameter) { return states_[parameter]; }
-  const ParameterState& operator[](uint32_t parameter) const { return states_[parameter]; }
-  std::vector<ParameterState>& all() { return states_; }
-  ParameterState* data() { return states_.data(); }
+  [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(elements_.size()); }
+  [[nodiscard]] uint64_t elements(uint32_t parameter) const { return elements_[parameter]; }
+  [[nodiscard]] ParameterBits* words() { return words_.data(); }
+  [[nodiscard]] const ParameterBits* words() const { return words_.data(); }
+  [[nodiscard]] size_t word_count() const { return words_.size(); }
+
+  [[nodiscard]] bool whole(uint32_t parameter) const { return has(parameter, &ParameterBits::whole); }
+  [[nodiscard]] bool registered(uint32_t parameter) const { return has(parameter, &ParameterBits::registered); }
+  [[nodiscard]] bool used(uint32_t parameter) const { return has(parameter, &ParameterBits::used); }
+  [[nodiscard]] bool persistent(uint32_t parameter) const { return has(parameter, &ParameterBits::persistent); }
+  [[nodiscard]] bool external(uint32_t parameter) const { return has(parameter, &ParameterBits::external); }
+  [[nodiscard]] bool frozen(uint32_t parameter) const { return frozen_[parameter]; }
+  void make_persistent(uint32_t parameter) { words_[parameter / 64].persistent |= bit(parameter); }
+  /// Several modules list these, and one each of the others; some of all may be used right now.
+  void set_listed_by_several(std::span<const uint32_t> parameters);
+
+  /// The step that it was last fetched for, or kNever. A pass has fewer than 2^31 of them.
+  [[nodiscard]] int32_t fetched_for(uint32_t parameter) const { return fetched_for_[parameter]; }
+  void fetch_for(uint32_t parameter, uint32_t step) { fetched_for_[parameter] = static_cast<int32_t>(step); }
+  void fetch_ahead(uint32_t parameter, uint32_t step) {
+    fetched_for_[parameter] = std::max(fetched_for_[parameter], static_cast<int32_t>(step));
+  }
+  void forget_fetches() { std::fill(fetched_for_.begin(), fetched_for_.end(), kNever); }
 
   // Collectives. The first wait for one of a collective makes all of it available, waited for or not.
   [[nodiscard]] uint32_t new_gather() {
-    if (registered_ == 0) arrived_.clear();
-    arrived_.push_back(0);
-    return static_cast<uint32_t>(arrived_.size() - 1);
+    if (registered_ == 0) has_come_.clear();
+    has_come_.push_back(0);
+    return static_cast<uint32_t>(has_come_.size() - 1);
   }
-  void enter_register(ParameterState& state, uint32_t gather) {
-    state.registered = true;
-    state.gather = gather;
+  /// False when it is registered already, for another collective.
+  [[nodiscard]] bool gather(uint32_t parameter, uint32_t number) {
+    ParameterBits& word = words_[parameter / 64];
+    word.whole |= bit(parameter);
+    if ((word.registered & bit(parameter)) != 0) return false;
+    word.registered |= bit(parameter);
+    gather_[parameter] = number;
     ++registered_;
+    return true;
   }
-  void leave_register(ParameterState& state) {
-    arrive(state, arrived_.data());
-    count_arrived(1);
+  /// All of them for the visit `step`, if they are away, and none is registered; else none.
+  [[nodiscard]] bool gather_all(const ModuleUse& use, uint32_t number, uint32_t step) {
+    for (const Slice& slice : use.slices) {
+      const ParameterBits& word = words_[slice.word];
+      if (((word.whole | word.registered) & slice.bits) != 0) return false;
+    }
+    for (const Slice& slice : use.slices) {
+      words_[slice.word].whole |= slice.bits;
+      words_[slice.word].registered |= slice.bits;
+    }
+    for (const uint32_t parameter : use.numbers) {
+      gather_[parameter] = number;
+      fetch_ahead(parameter, step);
+    }
+    registered_ += use.numbers.size();
+    return true;
   }
-  // For loops: leave_register() in two parts, for each parameter and for all. enter_register() likewise.
-  [[nodiscard]] uint32_t* arrived() { return arrived_.data(); }
-  static void arrive(ParameterState& state, uint32_t* arrived) {
-    arrived[state.gather] = 1;
-    if (state.status == ParameterState::kOnItsWay) state.status = ParameterState::kAvailable;
-    state.registered = false;
+  [[nodiscard]] bool all_whole(const ModuleUse& use) const {
+    uint64_t away = 0;
+    for (const Slice& slice : use.slices) away |= slice.bits & ~words_[slice.word].whole;
+    return away == 0;
   }
-  void count_arrived(uint64_t count) { registered_ -= count; }
-  void count_registered(uint64_t count) { registered_ += count; }
+  [[nodiscard]] uint32_t gather_of(uint32_t parameter) const { return gather_[parameter]; }
+  void leave_register(uint32_t parameter) { leave_register(words_[parameter / 64], parameter / 64, bit(parameter)); }
+  /// Those of one word; all are in it.
+  void leave_register(ParameterBits& word, uint32_t number, uint64_t bits) {
+    each_of(number, bits, [this](uint32_t parameter) {
+      has_come_[gather_[parameter]] = 1;
+      --registered_;
+    });
+    word.arrived |= bits & word.whole;
+    word.registered &= ~bits;
+  }
   [[nodiscard]] uint64_t registered() const { return registered_; }
-  [[nodiscard]] bool available(const ParameterState& state) const {
-    return state.status == ParameterState::kAvailable ||
-           (state.status == ParameterState::kOnItsWay && arrived_[state.gather] != 0);
+  [[nodiscard]] bool available(uint32_t parameter) const {
+    return available(words_[parameter / 64], parameter / 64, bit(parameter)) != 0;
+  }
+  /// Those of `bits`, of one word, that are.
+  [[nodiscard]] uint64_t available(const ParameterBits& word, uint32_t number, uint64_t bits) const {
+    uint64_t found = bits & word.arrived;
+    each_of(number, bits & word.whole & ~word.arrived, [&](uint32_t parameter) {
+      if (has_come_[gather_[parameter]] != 0) found |= bit(parameter);
+    });
+    return found;
+  }
+  void release(uint32_t parameter) { release(words_[parameter / 64], bit(parameter)); }
+  static void release(ParameterBits& word, uint64_t bits) {
+    word.whole &= ~bits;
+    word.arrived &= ~bits;
   }
 
   // Entered modules that use a parameter: a set, so a module that is entered twice counts once.
-  void add_user(uint32_t parameter, uint32_t module) {
-    ParameterState& state = states_[parameter];
-    if (state.user == ParameterState::kNobody) {
-      state.user = module;
-    } else if (state.user != module) {
-      add_more(state, parameter, module);
+  /// Returns how many of them were not fetched for `step` yet.
+  size_t add_user(const ModuleUse& use, uint32_t module, int64_t step) {
+    uint64_t had_users = 0;
+    for (const Slice& slice : use.slices) had_users |= slice.bits & words_[slice.word].used;
+    const auto now = static_cast<int32_t>(step);
+    size_t not_fetched = 0;
+    for (const uint32_t parameter : use.numbers) not_fetched += fetched_for_[parameter] < now ? 1 : 0;
+    if (had_users != 0) {
+      for (const uint32_t parameter : use.numbers) add_user(parameter, module);
+      return not_fetched;
     }
+    for (const uint32_t parameter : use.numbers) user_[parameter] = module;
+    for (const Slice& slice : use.slices) words_[slice.word].used |= slice.bits;
+    return not_fetched;
+  }
+  /// One that does not list the parameter, too.
+  void add_other_user(uint32_t parameter, uint32_t module) {
+    words_[parameter / 64].exclusive &= ~bit(parameter);
+    add_user(parameter, module);
   }
   void remove_user(uint32_t parameter, uint32_t module) {
-    ParameterState& state = states_[parameter];
-    if (state.shared_now) {
-      remove_more(state, parameter, module);
-    } else if (state.user == module) {
-      state.user = ParameterState::kNobody;
+    ParameterBits& word = words_[parameter / 64];
+    if ((word.shared & bit(parameter)) != 0) {
+      remove_one_of_several(parameter, module);
+    } else if (user_[parameter] == module) {
+      word.used &= ~bit(parameter);
     }
   }
+  /// Those of one word, which the module lists.
+  void remove_user(ParameterBits& word, uint32_t number, uint64_t bits, uint32_t module) {
+    const uint64_t maybe_others = bits & word.used & ~word.exclusive;
+    word.used &= ~(bits & word.exclusive);
+    each_of(number, maybe_others, [=, this](uint32_t parameter) { remove_user(parameter, module); });
+  }
   void remove_users(uint32_t parameter) {
-    states_[parameter].user = ParameterState::kNobody;
-    states_[parameter].shared_now = false;
+    words_[parameter / 64].used &= ~bit(parameter);
+    words_[parameter / 64].shared &= ~bit(parameter);
     more_users_[parameter].clear();
   }
 
   /// True when both are in the same state between two calls: stamps and numbers of collectives that have arrived do not
   /// count. Of both nothing is on its way, else false.
-  [[nodiscard]] bool same_state(const Parameters& other) const {
-    const auto same = [](const ParameterState& a, const ParameterState& b) {
-      return a.status == b.status && a.user == b.user && a.fetched_for == b.fetched_for && a.shared_now == b.shared_now;
-    };
-    return registered_ == 0 && other.registered_ == 0 && more_users_ == other.more_users_ &&
-           std::equal(states_.begin(), states_.end(), other.states_.begin(), other.states_.end(), same);
-  }
+  [[nodiscard]] bool same_state(const Parameters& other) const;
 
-  /// A stamp that no state has.
-  [[nodiscard]] uint32_t new_stamp() {
-    if (++stamp_ == 0) {
-      for (ParameterState& state : states_) state.stamp = 0;
-      stamp_ = 1;
-    }
-    return stamp_;
-  }
+  // Sets of one call.
+  /// A stamp that no parameter has.
+  [[nodiscard]] uint32_t new_stamp();
+  [[nodiscard]] uint32_t stamp(uint32_t parameter) const { return stamps_[parameter]; }
+  void set_stamp(uint32_t parameter, uint32_t stamp) { stamps_[parameter] = stamp; }
 
  private:
-  void add_more(ParameterState& state, uint32_t parameter, uint32_t module) {
-    std::vector<uint32_t>& more = more_users_[parameter];
-    if (std::find(more.begin(), more.end(), module) == more.end()) more.push_back(module);
-    state.shared_now = true;
+  static constexpr uint64_t bit(uint32_t parameter) { return uint64_t{1} << parameter % 64; }
+  [[nodiscard]] bool has(uint32_t parameter, uint64_t ParameterBits::*set) const {
+    return (words_[parameter / 64].*set & bit(parameter)) != 0;
   }
-  void remove_more(ParameterState& state, uint32_t parameter, uint32_t module) {
-    std::vector<uint32_t>& more = more_users_[parameter];
-    if (state.user == module) {
-      state.user = more.back();
-      more.pop_back();
-    } else {
-      more.erase(std::remove(more.begin(), more.end(), module), more.end());
+  void add_user(uint32_t parameter, uint32_t module) {
+    ParameterBits& word = words_[parameter / 64];
+    if ((word.used & bit(parameter)) == 0) {
+      word.used |= bit(parameter);
+      user_[parameter] = module;
+    } else if (user_[parameter] != module) {
+      add_one_more(parameter, module);
     }
-    state.shared_now = !more.empty();
   }
+  void add_one_more(uint32_t parameter, uint32_t module);
+  void remove_one_of_several(uint32_t parameter, uint32_t module);
 
-  std::vector<ParameterState> states_;
+  std::vector<ParameterBits> words_;
+  std::vector<uint32_t> gather_;       ///< by parameter: the number of its collective, while it is on its way
+  std::vector<int32_t> fetched_for_;   ///< by parameter
+  std::vector<uint32_t> user_;         ///< by parameter: one of them, while it is used
+  std::vector<uint64_t> elements_;     ///< by parameter
+  std::vector<uint32_t> stamps_;       ///< by parameter
+  std::vector<bool> frozen_;           ///< by parameter
   std::vector<std::vector<uint32_t>> more_users_;
-  std::vector<uint32_t> arrived_;  ///< by number of the collective: 1 = one of it was waited for
+  std::vector<uint8_t> has_come_;  ///< by number of the collective: 1 = one of it was waited for
   uint64_t registered_ = 0;
   uint32_t stamp_ = 0;
 };

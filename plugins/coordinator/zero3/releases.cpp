@@ -32,12 +32,15 @@ void Releases::clear() {
   last_ = UINT32_MAX;
 }
 
-void Releases::align(Decision& decision, std::span<const uint32_t> used, uint32_t version) {
+void Releases::align(Decision& decision, std::span<const Slice> used, uint32_t version) {
   decision.version = version;
   decision.released.clear();
-  for (const uint32_t parameter : used) {
-    const bool member = std::binary_search(decision.members.begin(), decision.members.end(), parameter);
-    decision.released.push_back(member ? 1U : 0U);
+  auto member = decision.members.begin();
+  for (const Slice& slice : used) {
+    uint64_t members = 0;
+    member = std::lower_bound(member, decision.members.end(), slice.word * 64);
+    for (; member != decision.members.end() && *member / 64 == slice.word; ++member) members |= uint64_t{1} << *member % 64;
+    decision.released.push_back(members & slice.bits);
   }
 }
 

@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "layout.hpp"
+
 namespace pliant::coordinator::zero3 {
 
 struct Decision {
@@ -13,7 +15,7 @@ struct Decision {
   uint32_t version = 0;            ///< of the layout that `released` is for
   uint32_t next = 0;               ///< the decision that followed this one last time
   std::vector<uint32_t> members;   ///< parameters to release, ascending
-  std::vector<uint32_t> released;  ///< for each parameter of the module: 1 = it is a member
+  std::vector<uint64_t> released;  ///< for each slice of what the module uses: those that are members
 };
 
 class Releases {
@@ -35,8 +37,8 @@ class Releases {
   /// Rises with every change of what is remembered.
   [[nodiscard]] uint64_t changes() const { return changes_; }
 
-  /// `released` anew for the module's list, after its parameters or the members changed.
-  static void align(Decision& decision, std::span<const uint32_t> used, uint32_t version);
+  /// `released` anew for what the module uses, after its parameters or the members changed.
+  static void align(Decision& decision, std::span<const Slice> used, uint32_t version);
   /// Makes `parameter` a member for good.
   void add_member(Decision& decision, uint32_t parameter);
 

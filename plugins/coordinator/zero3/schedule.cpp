@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace pliant::coordinator::zero3 {
 
@@ -11,19 +12,19 @@ Schedule::Schedule(const sdk::Model& model, const ScheduleOptions& options)
       model_(model),
       layout_(model, options.strict),
       parameters_(model.parameters),
-      depth_(model.modules.size()),
-      in_backward_(model.modules.size()),
-      recomputed_(model.modules.size()) {
+      entered_(model.modules.size()) {
   sdk::require(options.head || !layout_.has_leaves(), "version seed knows no leaf modules", "version");
   for (const uint32_t parameter : layout_.persistent(options.persistence, model.parameters)) {
-    parameters_[parameter].persistent = true;
+    parameters_.make_persistent(parameter);
   }
+  parameters_.set_listed_by_several(layout_.used_by_several());
   if (options.swap_buffers >= 0) swapping_ = Swapping(parameters_.size(), options.swap_buffers);
   mode_ = options.head ? Mode::kInvalid : Mode::kRecording;
 }
 
 void Schedule::set_parameters(uint32_t module, Numbers own, Numbers external) {
   layout_.set_parameters(module, own, external);
+  parameters_.set_listed_by_several(layout_.used_by_several());
   reuse_.clear();
   reuse_of_leaves_.clear();
   outdated_ = options_.strict && mode_ == Mode::kComplete;
@@ -33,13 +34,14 @@ void Schedule::enter(const sdk::Visit& visit, sdk::Actions& actions) {
   check_order(visit.module, actions);
   if (mode_ == Mode::kRecording) trace_.push_back(visit.module);
   if (visit.backward && options_.head) note_backward(visit.module);
-  ++depth_[visit.module];
-  const Numbers used = layout_.used(visit.module);
-  gather_missing(used, actions);
-  const bool recomputes = visit.recompute && options_.head && !backward_.empty();
-  const size_t not_fetched = wait_for(visit.module, used, recomputes, actions);
+  ++entered_[visit.module].depth;
+  const ModuleUse& use = layout_.use(visit.module);
+  if (!parameters_.all_whole(use)) gather_missing(use.numbers, actions);
+  const size_t not_fetched = parameters_.add_user(use, visit.module, step_);
+  if (visit.recompute && options_.head && !backward_.empty()) attribute_recomputed(use.numbers);
+  wait_for(use, actions);
   if (mode_ == Mode::kComplete) {
-    if (not_fetched > 0) take_off_queue(used);
+    if (not_fetched > 0) take_off_queue(use.numbers);
     if (options_.prefetch_bucket > 0) {
       prefetch(actions);
       if (swapping_.on()) load_ahead(actions);
@@ -50,51 +52,74 @@ void Schedule::enter(const sdk::Visit& visit, sdk::Actions& actions) {
 
 void Schedule::leave(const sdk::Visit& visit, sdk::Actions& actions) {
   const uint32_t module = visit.module;
-  uint32_t& depth = depth_[module];
-  if (depth > 0 && --depth > 0 && options_.strict) return;
-  const bool backward = visit.backward && options_.head;
-  const Numbers used = layout_.used(module);
-  Decision* decision = mode_ == Mode::kComplete ? &decide(module, used) : nullptr;
-  if (backward) {
+  Entered& entered = entered_[module];
+  if (entered.depth > 0 && --entered.depth > 0 && options_.strict) return;
+  const ModuleUse& use = layout_.use(module);
+  Decision* decision = mode_ == Mode::kComplete ? &decide(module, use) : nullptr;
+  if (visit.backward && options_.head) {
     sdk::require(!backward_.empty(),
                  [&] { return "module " + std::to_string(module) + " is left in backward, and none was entered"; });
-    if (!recomputed_[module].empty()) leave_recomputed(module, decision, actions);
+    if (!entered.recomputed.empty()) leave_recomputed(module, decision, actions);
     forget_backward(module);
   }
-  const uint32_t* const released = decision != nullptr ? decision->released.data() : nullptr;
-  ParameterState* const states = parameters_.data();
-  const bool strict = options_.strict;
+  for (const Slice& slice : use.slices) {
+    parameters_.remove_user(parameters_.words()[slice.word], slice.word, slice.bits, module);
+  }
+  if (options_.strict) {
+    release_used_strictly(use, decision, actions);
+  } else {
+    release_used(use, decision, actions);
+  }
+}
+
+void Schedule::release_used(const ModuleUse& use, const Decision* decision, sdk::Actions& actions) {
   const bool swaps = swapping_.on();
-  const int64_t step = step_;
   int64_t freed = 0;
-  sdk::Actions::Burst burst = actions.burst(2 * used.size());
-  for (size_t i = 0; i < used.size(); ++i) {
-    const uint32_t parameter = used[i];
-    ParameterState& state = states[parameter];
-    parameters_.remove_user(parameter, module);
-    const bool kept = released != nullptr && released[i] == 0;
-    if (kept && !strict) continue;
-    if (state.user != ParameterState::kNobody || state.external || !parameters_.available(state)) continue;
-    if (strict) {
-      if (state.persistent) continue;
-      if ((kept || state.fetched_for > step) && live_ - freed <= options_.max_live) continue;
-      if (state.registered) {
-        parameters_.leave_register(state);
-        burst.wait(parameter);
-      }
-    }
-    state.status = ParameterState::kPartitioned;
-    freed += static_cast<int64_t>(state.elements);
-    if (swaps) swapping_.free(parameter);
-    burst.release(parameter);
+  sdk::Actions::Burst burst = actions.burst(use.numbers.size());
+  for (size_t i = 0; i < use.slices.size(); ++i) {
+    const Slice& slice = use.slices[i];
+    ParameterBits& word = parameters_.words()[slice.word];
+    const uint64_t wanted = decision == nullptr ? slice.bits : decision->released[i];
+    const uint64_t released = parameters_.available(word, slice.word, wanted & ~word.used & ~word.external);
+    Parameters::release(word, released);
+    each_of(slice.word, released, [&](uint32_t parameter) {
+      freed += static_cast<int64_t>(parameters_.elements(parameter));
+      if (swaps) swapping_.free(parameter);
+      burst.release(parameter);
+    });
   }
   live_ -= freed;
 }
 
-Decision& Schedule::decide(uint32_t module, Numbers used) {
+/// Above the limit also what is used again soon.
+void Schedule::release_used_strictly(const ModuleUse& use, const Decision* decision, sdk::Actions& actions) {
+  sdk::Actions::Burst burst = actions.burst(2 * use.numbers.size());
+  for (size_t i = 0; i < use.slices.size(); ++i) {
+    const Slice& slice = use.slices[i];
+    const ParameterBits& word = parameters_.words()[slice.word];
+    const uint64_t kept = decision == nullptr ? 0 : slice.bits & ~decision->released[i];
+    const uint64_t open = slice.bits & ~word.used & ~word.external & ~word.persistent;
+    const bool within_limit = live_ <= options_.max_live;
+    const uint64_t looked_at = within_limit ? open & ~kept : open;
+    each_of(slice.word, parameters_.available(word, slice.word, looked_at), [&](uint32_t parameter) {
+      const bool wanted = (kept >> parameter % 64 & 1) != 0 || parameters_.fetched_for(parameter) > step_;
+      if (wanted && live_ <= options_.max_live) return;
+      if (parameters_.registered(parameter)) {
+        parameters_.leave_register(parameter);
+        burst.wait(parameter);
+      }
+      parameters_.release(parameter);
+      live_ -= static_cast<int64_t>(parameters_.elements(parameter));
+      if (swapping_.on()) swapping_.free(parameter);
+      burst.release(parameter);
+    });
+  }
+}
+
+Decision& Schedule::decide(uint32_t module, const ModuleUse& use) {
   const auto step = static_cast<uint64_t>(step_);
   if (Decision* const known = releases_.find(module, step); known != nullptr) {
-    if (known->version != layout_.version()) Releases::align(*known, used, layout_.version());
+    if (known->version != layout_.version()) Releases::align(*known, use.slices, layout_.version());
     return *known;
   }
   const bool deep = !options_.strict && layout_.is_leaf(module);
@@ -107,47 +132,45 @@ Decision& Schedule::decide(uint32_t module, Numbers used) {
   }
   Decision& made = releases_.add(module, step);
   const auto distance = static_cast<uint64_t>(options_.max_reuse_distance);
-  for (const uint32_t parameter : used) {
-    const ParameterState& state = parameters_[parameter];
-    const bool skipped_ahead = !options_.strict && state.fetched_for > step_;
-    if (state.persistent || skipped_ahead || table.reused(parameter, step, distance)) continue;
+  for (const uint32_t parameter : use.numbers) {
+    const bool skipped_ahead = !options_.strict && parameters_.fetched_for(parameter) > step_;
+    if (parameters_.persistent(parameter) || skipped_ahead || table.reused(parameter, step, distance)) continue;
     made.members.push_back(parameter);
   }
-  Releases::align(made, used, layout_.version());
+  Releases::align(made, use.slices, layout_.version());
   return made;
 }
 
 void Schedule::leave_recomputed(uint32_t module, Decision* decision, sdk::Actions& actions) {
   std::vector<uint32_t> recomputed;
-  recomputed.swap(recomputed_[module]);
-  const Numbers used = layout_.used(module);
+  recomputed.swap(entered_[module].recomputed);
+  const ModuleUse& use = layout_.use(module);
   for (const uint32_t parameter : recomputed) {
-    const ParameterState& state = parameters_[parameter];
-    if (!state.persistent && decision != nullptr && !options_.strict) releases_.add_member(*decision, parameter);
-    if (std::binary_search(used.begin(), used.end(), parameter)) continue;
+    if (!parameters_.persistent(parameter) && decision != nullptr && !options_.strict) {
+      releases_.add_member(*decision, parameter);
+    }
+    if (std::binary_search(use.numbers.begin(), use.numbers.end(), parameter)) continue;
     parameters_.remove_user(parameter, module);
-    if (!state.persistent && !state.external) release(parameter, actions);
+    if (!stays(parameter)) release(parameter, actions);
   }
-  if (decision != nullptr) Releases::align(*decision, used, layout_.version());
+  if (decision != nullptr) Releases::align(*decision, use.slices, layout_.version());
 }
 
 void Schedule::note_backward(uint32_t module) {
-  if (in_backward_[module] != 0) return;
-  in_backward_[module] = 1;
+  if (std::exchange(entered_[module].backward, true)) return;
   backward_.push_back(module);
 }
 
 void Schedule::forget_backward(uint32_t module) {
-  if (in_backward_[module] == 0) return;
-  in_backward_[module] = 0;
+  if (!std::exchange(entered_[module].backward, false)) return;
   backward_.erase(std::find(backward_.rbegin(), backward_.rend(), module).base() - 1);
 }
 
 bool Schedule::same_state(const Schedule& other) const {
   return mode_ == Mode::kComplete && other.mode_ == Mode::kComplete && traces_ == other.traces_ &&
          with_gradient_ == other.with_gradient_ && outdated_ == other.outdated_ && step_ == other.step_ &&
-         live_ == other.live_ && queue_head_ == other.queue_head_ && depth_ == other.depth_ &&
-         backward_ == other.backward_ && recomputed_ == other.recomputed_ &&
+         live_ == other.live_ && queue_head_ == other.queue_head_ && entered_ == other.entered_ &&
+         backward_ == other.backward_ &&
          releases_.changes() == other.releases_.changes() && layout_.version() == other.layout_.version() &&
          swapping_.same_state(other.swapping_) && parameters_.same_state(other.parameters_);
 }

@@ -52,6 +52,12 @@ class Schedule {
     uint32_t parameter;
     uint32_t step;
   };
+  struct Entered {
+    uint32_t depth = 0;                ///< how often it is entered
+    bool backward = false;             ///< it is in backward_
+    std::vector<uint32_t> recomputed;  ///< frozen parameters that leave with its backward
+    bool operator==(const Entered&) const = default;
+  };
   using Numbers = std::span<const uint32_t>;
 
   // trace.cpp: what is learnt, and when it is thrown away.
@@ -59,7 +65,6 @@ class Schedule {
   void reset(sdk::Actions& actions);
   void invalidate(sdk::Actions& actions);
   void list_uses();
-  void forget_fetches();
   void clean_up(sdk::Actions& actions);
   void release_unfinished(sdk::Actions& actions);
   void release_all_in_model_order(sdk::Actions& actions);
@@ -69,31 +74,37 @@ class Schedule {
   void gather(Numbers parameters, sdk::Actions& actions);
   void gather_missing(Numbers used, sdk::Actions& actions);
   void make_room(Numbers used, uint64_t elements, sdk::Actions& actions);
-  [[nodiscard]] size_t wait_for(uint32_t module, Numbers used, bool recomputes, sdk::Actions& actions);
-  void attribute_recomputed(uint32_t parameter);
+  void wait_for(const ModuleUse& use, sdk::Actions& actions);
+  void attribute_recomputed(Numbers used);
   void take_off_queue(Numbers used);
   void take_off_queue_slowly(Numbers used);
   void prefetch(sdk::Actions& actions);
+  [[nodiscard]] bool fits(const ModuleUse& visit, int64_t room) const;
   [[noreturn]] static void refuse_second_gather(uint32_t parameter);
   [[noreturn]] static void refuse_empty(uint32_t parameter);
   void load_ahead(sdk::Actions& actions);
   void free_shard_of_persistent(uint32_t parameter, uint32_t gather);
 
   // What a visit releases.
-  Decision& decide(uint32_t module, Numbers used);
+  Decision& decide(uint32_t module, const ModuleUse& use);
+  void release_used(const ModuleUse& use, const Decision* decision, sdk::Actions& actions);
+  void release_used_strictly(const ModuleUse& use, const Decision* decision, sdk::Actions& actions);
   void leave_recomputed(uint32_t module, Decision* decision, sdk::Actions& actions);
   void release(uint32_t parameter, sdk::Actions& actions) {
-    ParameterState& state = parameters_[parameter];
-    if (state.user != ParameterState::kNobody || !parameters_.available(state)) return;
-    if (state.registered && options_.strict) take_off_register(parameter, state, actions);
-    state.status = ParameterState::kPartitioned;
-    live_ -= static_cast<int64_t>(state.elements);
+    if (parameters_.used(parameter) || !parameters_.available(parameter)) return;
+    if (options_.strict && parameters_.registered(parameter)) take_off_register(parameter, actions);
+    parameters_.release(parameter);
+    live_ -= static_cast<int64_t>(parameters_.elements(parameter));
     if (swapping_.on()) swapping_.free(parameter);
     actions.release(parameter);
   }
-  void take_off_register(uint32_t parameter, ParameterState& state, sdk::Actions& actions) {
-    parameters_.leave_register(state);
+  void take_off_register(uint32_t parameter, sdk::Actions& actions) {
+    parameters_.leave_register(parameter);
     actions.wait(parameter);
+  }
+  /// Between its uses.
+  [[nodiscard]] bool stays(uint32_t parameter) const {
+    return parameters_.persistent(parameter) || parameters_.external(parameter);
   }
   void note_backward(uint32_t module);
   void forget_backward(uint32_t module);
@@ -112,17 +123,16 @@ class Schedule {
   int64_t live_ = 0;             ///< elements that it counts as whole; below 0 where DeepSpeed's count is
   std::vector<uint32_t> trace_;  ///< the module of each visit
   std::vector<Use> queue_;
+  uint32_t queue_version_ = 0;  ///< of the layout that it lists
   size_t queue_head_ = 0;
   bool has_queue_ = false;
   ReuseTable reuse_;
   ReuseTable reuse_of_leaves_;
   Releases releases_;
 
-  std::vector<uint32_t> depth_;                    ///< by module: how often it is entered
-  std::vector<uint32_t> backward_;                 ///< modules entered in backward, in that order
-  std::vector<uint8_t> in_backward_;               ///< by module: it is one of these
-  std::vector<std::vector<uint32_t>> recomputed_;  ///< by module: frozen parameters that leave with its backward
-  std::vector<uint32_t> empty_;                    ///< parameters without elements of one prefetch
+  std::vector<Entered> entered_;    ///< by module
+  std::vector<uint32_t> backward_;  ///< modules entered in backward, in that order
+  std::vector<uint32_t> empty_;     ///< parameters without elements of one prefetch
 };
 
 }  // namespace pliant::coordinator::zero3

@@ -42,20 +42,17 @@ void Schedule::reset(sdk::Actions& actions) {
   }
   has_queue_ = true;
   queue_head_ = 0;
-  forget_fetches();
+  parameters_.forget_fetches();
   step_ = 0;
   if (!options_.strict) live_ = 0;
 }
 
 void Schedule::list_uses() {
   queue_.clear();
+  queue_version_ = layout_.version();
   for (uint32_t step = 0; step < trace_.size(); ++step) {
     for (const uint32_t parameter : layout_.used(trace_[step])) queue_.push_back({parameter, step});
   }
-}
-
-void Schedule::forget_fetches() {
-  for (ParameterState& state : parameters_.all()) state.fetched_for = kNever;
 }
 
 void Schedule::drop_trace(sdk::Actions& actions) {
@@ -73,7 +70,7 @@ void Schedule::invalidate(sdk::Actions& actions) {
   reuse_.clear();
   reuse_of_leaves_.clear();
   if (options_.strict) releases_.clear();
-  forget_fetches();
+  parameters_.forget_fetches();
   if (options_.head || options_.strict) clean_up(actions);
   actions.drop_trace();
 }
@@ -82,16 +79,12 @@ void Schedule::invalidate(sdk::Actions& actions) {
 void Schedule::clean_up(sdk::Actions& actions) {
   if (parameters_.registered() == 0) return;
   std::vector<uint32_t> arrived;
-  for (uint32_t parameter = 0; parameter < parameters_.size(); ++parameter) {
-    ParameterState& state = parameters_[parameter];
-    if (!state.registered) continue;
-    take_off_register(parameter, state, actions);
-    arrived.push_back(parameter);
+  for (uint32_t word = 0; word < parameters_.word_count(); ++word) {
+    each_of(word, parameters_.words()[word].registered, [&](uint32_t parameter) { arrived.push_back(parameter); });
   }
+  for (const uint32_t parameter : arrived) take_off_register(parameter, actions);
   for (const uint32_t parameter : arrived) {
-    if (!(options_.strict && (parameters_[parameter].persistent || parameters_[parameter].external))) {
-      release(parameter, actions);
-    }
+    if (!(options_.strict && stays(parameter))) release(parameter, actions);
   }
 }
 
@@ -100,21 +93,20 @@ void Schedule::release_unfinished(sdk::Actions& actions) {
   std::vector<uint32_t> modules(backward_.rbegin(), backward_.rend());
   if (options_.strict) {
     modules.clear();
-    for (uint32_t module = 0; module < depth_.size(); ++module) {
-      if (depth_[module] > 0) modules.push_back(module);
+    for (uint32_t module = 0; module < entered_.size(); ++module) {
+      if (entered_[module].depth > 0) modules.push_back(module);
     }
   }
   for (const uint32_t module : modules) {
-    std::vector<uint32_t> parameters = std::move(recomputed_[module]);
-    recomputed_[module].clear();
+    std::vector<uint32_t> parameters = std::move(entered_[module].recomputed);
+    entered_[module].recomputed.clear();
     forget_backward(module);
-    depth_[module] = 0;
+    entered_[module].depth = 0;
     const Numbers used = layout_.used(module);
     parameters.insert(parameters.end(), used.begin(), used.end());
     for (const uint32_t parameter : parameters) {
       parameters_.remove_user(parameter, module);
-      const ParameterState& state = parameters_[parameter];
-      if (!state.persistent && !state.external) release(parameter, actions);
+      if (!stays(parameter)) release(parameter, actions);
     }
   }
 }
@@ -131,12 +123,11 @@ void Schedule::release_all_in_model_order(sdk::Actions& actions) {
   const std::vector<uint32_t> parameters = layout_.listed(0, true);
   if (options_.head) {
     for (const uint32_t parameter : parameters) {
-      ParameterState& state = parameters_[parameter];
-      if (state.registered) take_off_register(parameter, state, actions);
+      if (parameters_.registered(parameter)) take_off_register(parameter, actions);
     }
   }
   for (const uint32_t parameter : parameters) {
-    if (parameters_[parameter].registered) {
+    if (parameters_.registered(parameter)) {
       throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
                          "parameter " + std::to_string(parameter) +
                              " is still on its way when everything is released; set strict = true");
@@ -148,15 +139,12 @@ void Schedule::release_all_in_model_order(sdk::Actions& actions) {
 
 void Schedule::release_everything(sdk::Actions& actions) {
   for (uint32_t parameter = 0; parameter < parameters_.size(); ++parameter) {
-    ParameterState& state = parameters_[parameter];
-    if (state.registered) take_off_register(parameter, state, actions);
+    if (parameters_.registered(parameter)) take_off_register(parameter, actions);
     parameters_.remove_users(parameter);
   }
   for (uint32_t parameter = 0; parameter < parameters_.size(); ++parameter) release(parameter, actions);
-  for (const uint32_t module : backward_) in_backward_[module] = 0;
   backward_.clear();
-  for (std::vector<uint32_t>& recomputed : recomputed_) recomputed.clear();
-  std::fill(depth_.begin(), depth_.end(), 0U);
+  std::fill(entered_.begin(), entered_.end(), Entered());
 }
 
 }  // namespace pliant::coordinator::zero3
