@@ -22,9 +22,11 @@ class Cycle {
     answer({Kind::kBeginPass, with_gradient, false, 0}, actions);
   }
   void enter(const sdk::Visit& visit, sdk::Actions& actions) {
+    if (mode_ == Mode::kDeciding) return schedule_.enter(visit, actions);
     answer({Kind::kEnter, visit.backward, visit.recompute, visit.module}, actions);
   }
   void leave(const sdk::Visit& visit, sdk::Actions& actions) {
+    if (mode_ == Mode::kDeciding) return schedule_.leave(visit, actions);
     answer({Kind::kLeave, visit.backward, visit.recompute, visit.module}, actions);
   }
   void end_pass(sdk::Actions& actions) { answer({Kind::kEndPass, false, false, 0}, actions); }

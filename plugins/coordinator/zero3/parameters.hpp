@@ -98,9 +98,10 @@ class Parameters {
     return true;
   }
   [[nodiscard]] bool all_whole(const ModuleUse& use) const {
-    uint64_t away = 0;
-    for (const Slice& slice : use.slices) away |= slice.bits & ~words_[slice.word].whole;
-    return away == 0;
+    for (const Slice& slice : use.slices) {
+      if ((slice.bits & ~words_[slice.word].whole) != 0) return false;
+    }
+    return true;
   }
   [[nodiscard]] uint32_t gather_of(uint32_t parameter) const { return gather_[parameter]; }
   void leave_register(uint32_t parameter) { leave_register(words_[parameter / 64], parameter / 64, bit(parameter)); }
