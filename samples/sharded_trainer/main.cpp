@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdio>
 #include <optional>
-#include <pliant/log.hpp>
 #include <pliant/session.hpp>
 #include <pliant/sharded.hpp>
 #include <string>
@@ -69,8 +68,6 @@ class Model final : public pliant::TrainingState {
   }
   pliant::ShardedModel& shards() { return shards_; }
   uint64_t gradient_size() const override { return 0; }
-  void save(std::ostream&) const override {}  // there is no other state
-  void load(std::istream&) override {}
 
   // Forward and backward; a pass without rows only keeps the workers together. Returns the summed loss.
   double pass(const std::optional<Sums>& of) {
@@ -181,11 +178,7 @@ class Model final : public pliant::TrainingState {
   std::vector<std::vector<size_t>> used_;  // by layer, of the weights
 };
 
-int main() try {
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  pliant::log_to_stderr();
-  pliant::leave_stop_signals_to_agent();
-  pliant::Session session = pliant::Session::attach();
+void train(pliant::Session& session) {
   const pliant::Config& config = session.config();
   const std::optional<double> ema = config.lr().ema;
   Model model(session, config.app_int("layers").value_or(6),
@@ -209,10 +202,8 @@ int main() try {
     const bool computed = step->attempt([&] {
       for (const pliant::MicroBatch& micro : step->micro_batches()) {
         std::optional<Sums> sums;
-        for (int64_t row = micro.rows.first; row < micro.rows.first + micro.rows.count; ++row) {
-          if (!sums) sums.emplace();
-          for (const int64_t id : step->batch().row(row)) sums->add(id);
-        }
+        if (micro.rows.count > 0) sums.emplace();
+        for (const int64_t id : step->batch().ids_of(micro.rows)) sums->add(id);
         model.shards().begin_pass(micro.rows);
         const double loss = model.pass(sums);
         model.shards().end_pass();
@@ -238,7 +229,9 @@ int main() try {
     std::printf("\n");
     if (shown) std::printf("step %lld: %s begins with %.9g\n", static_cast<long long>(steps), show.c_str(), first);
   }
-} catch (const pliant::Error& error) {
-  std::fprintf(stderr, "sharded_trainer: %s\n", error.message().c_str());
-  return static_cast<int>(error.exit_code());
+}
+
+int main() {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  return pliant::run_worker("sharded_trainer", train);
 }

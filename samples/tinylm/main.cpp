@@ -32,9 +32,7 @@ std::vector<Sequence> sequences_of(const Corpus& corpus, const pliant::Batch& ba
                         "over_long = \"drop\"");
   }
   std::vector<Sequence> sequences;
-  for (int64_t row = rows.first; row < rows.first + rows.count; ++row) {
-    for (const int64_t id : batch.row(row)) sequences.push_back(corpus.sequence(static_cast<size_t>(id)));
-  }
+  for (const int64_t id : batch.ids_of(rows)) sequences.push_back(corpus.sequence(static_cast<size_t>(id)));
   return sequences;
 }
 

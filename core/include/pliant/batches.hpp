@@ -63,6 +63,11 @@ struct Batch {
     return std::span(ids).subspan(offsets[static_cast<size_t>(i)],
                                   offsets[static_cast<size_t>(i) + 1] - offsets[static_cast<size_t>(i)]);
   }
+  /// What rows rows.first .. rows.first + rows.count - 1 hold, row by row.
+  [[nodiscard]] std::span<const int64_t> ids_of(RowRange rows) const {
+    const uint64_t begin = offsets[static_cast<size_t>(rows.first)];
+    return std::span(ids).subspan(begin, offsets[static_cast<size_t>(rows.first + rows.count)] - begin);
+  }
   /// The pieces of row i, one for each of row(i); empty = all sequences are whole.
   [[nodiscard]] std::span<const Piece> row_pieces(int64_t i) const {
     if (pieces.empty()) return {};

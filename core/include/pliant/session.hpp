@@ -1,7 +1,7 @@
 // Session: a worker's side of an elastic job. It hands out the batches, reduces the gradients, runs the commit and
 // carries the program through every change of the worker group.
 //
-//   pliant::leave_stop_signals_to_agent();
+//   pliant::leave_stop_signals_to_agent();                 // run_worker() does this, and what belongs to it
 //   pliant::Session session = pliant::Session::attach();
 //   Model model(session.config());
 //   session.start(dataset, model);                         // model is a pliant::TrainingState
@@ -100,6 +100,11 @@ class Step {
   /// Ends a micro-batch whose gradient was added in pieces. Throws kInvalidArgument where one is missing, which may
   /// still be added.
   void add(const MicroBatch& micro, double loss_sum);
+  /// The same with a gradient that is one piece.
+  void add(const MicroBatch& micro, double loss_sum, const GradientPiece& gradient) {
+    add_piece(micro, gradient);
+    add(micro, loss_sum);
+  }
 
   /// Runs `work`, the passes of the step over a sharded model. False where the group changed meanwhile; call
   /// Session::next then. What `work` throws for other reasons gives up the passes and is thrown on; a program that
@@ -124,6 +129,11 @@ class Step {
 /// that is signalled together with its agent, as by systemd, Slurm or a terminal, dies, and its steps since the last
 /// snapshot may die with it. It sets handlers that do nothing; what the process executes later has the default ones.
 void leave_stop_signals_to_agent();
+
+/// What the main function of most workers is: log lines go to stderr (log_to_stderr), stop signals are left to the
+/// agent, and `train` gets a session that has joined the job. What it throws, or the session did, is said on stderr,
+/// after the name of the program. Returns the exit code: 0, that of the Error, or 1.
+int run_worker(const char* program, const std::function<void(Session& session)>& train);
 
 class Session {
  public:
