@@ -56,8 +56,10 @@ void forge_ledger(const fs::path& file, const std::function<void(elastic::Commit
   const elastic::Lineage lineage = or_throw(elastic::Ledger::replay(file));
   fs::remove(file);
   auto forged = or_throw(elastic::Ledger::create(file, lineage.run_id, lineage.fingerprint));
-  for (const auto& generation : lineage.generations) or_throw(forged.append(generation));
-  for (elastic::CommitRecord commit : lineage.commits) {
+  size_t began = 0;
+  for (size_t i = 0; i < lineage.commits.size(); ++i) {
+    while (began < lineage.began_before[i]) or_throw(forged.append(lineage.generations[began++]));
+    elastic::CommitRecord commit = lineage.commits[i];
     change(commit);
     or_throw(forged.append(commit));
   }

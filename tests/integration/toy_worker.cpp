@@ -139,6 +139,8 @@ struct Misbehaviour {
   std::string how;
   int64_t rank = 0;  ///< -1: every rank, at its start
   int64_t step = 0;
+  int64_t flips_on = -1;  ///< beside that: a bit of this rank's state flips, at the step `flips_at`
+  int64_t flips_at = 0;
   std::string turn;
   int64_t workers;
   Misbehaviour(const pliant::Config& config, int socket)
@@ -146,6 +148,8 @@ struct Misbehaviour {
         how(config.app_string("misbehave").value_or("")),
         rank(config.app_int("misbehave_rank").value_or(0)),
         step(config.app_int("misbehave_step").value_or(0)),
+        flips_on(config.app_int("flip_on").value_or(-1)),
+        flips_at(config.app_int("flip_at").value_or(0)),
         turn(config.app_string("turn").value_or("")),
         workers(config.run().workers) {
     const char* restarts = std::getenv("TORCHELASTIC_RESTART_COUNT");
@@ -204,7 +208,8 @@ struct Misbehaviour {
     return how == "skip_apply" && now.rank() == rank && now.index() == step;
   }
   void after_apply(const pliant::Step& now, std::vector<float>& weights) const {
-    if (how != "flip_bit" || now.rank() != rank || now.index() != step) return;
+    const bool flips = how == "flip_bit" && now.rank() == rank && now.index() == step;
+    if (!flips && (now.rank() != flips_on || now.index() != flips_at)) return;
     auto* const bytes = reinterpret_cast<unsigned char*>(&weights[kParameters / 3]);
     *bytes = static_cast<unsigned char>(*bytes ^ 1U);
   }

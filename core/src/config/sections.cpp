@@ -29,7 +29,9 @@ void fill(Table<RunOptions>& o) {
        "the update of that step out, or do not look.")
       .choices({"stop", "skip", "ignore"});
   o.add("digest_every", &R::digest_every,
-        "Steps between two comparisons of the ranks' states, by their digests; 0 = never.")
+        "Steps between two comparisons of the ranks' states, by their digests; a state that a snapshot holds is "
+        "compared "
+        "beside that. 0 = never.")
       .at_least(0)
       .unit("steps");
   o.add("max_restarts", &R::max_restarts, "Workers, or groups of a foreign program, started again in one job.")

@@ -40,6 +40,7 @@ std::string objection(const Lineage& lineage, const LedgerRecord& record) {
 
 void restart_from(Lineage& lineage, int64_t step) {
   lineage.commits.resize(static_cast<size_t>(step));
+  lineage.began_before.resize(static_cast<size_t>(step));
   const auto is_void = [step](const SnapshotRecord& snapshot) { return snapshot.step > step; };
   lineage.snapshots.erase(std::remove_if(lineage.snapshots.begin(), lineage.snapshots.end(), is_void),
                           lineage.snapshots.end());
@@ -55,6 +56,11 @@ void add_snapshot(Lineage& lineage, SnapshotRecord&& added) {
   lineage.snapshots.push_back(std::move(added));
 }
 
+/// All ranks that made a step from one state have what snapshots of that state and of those before it hold.
+void confirm_snapshots(Lineage& lineage) {
+  for (SnapshotRecord& snapshot : lineage.snapshots) snapshot.unconfirmed = false;
+}
+
 /// `record` has no objection.
 void apply(Lineage& lineage, LedgerRecord&& record) {
   const auto add = [&lineage](auto& value) {
@@ -63,7 +69,11 @@ void apply(Lineage& lineage, LedgerRecord&& record) {
       lineage.run_id = std::move(value.run_id);
       lineage.fingerprint = std::move(value.fingerprint);
     }
-    if constexpr (std::is_same_v<Record, CommitRecord>) lineage.commits.push_back(std::move(value));
+    if constexpr (std::is_same_v<Record, CommitRecord>) {
+      if (value.state) confirm_snapshots(lineage);
+      lineage.commits.push_back(std::move(value));
+      lineage.began_before.push_back(lineage.generations.size());
+    }
     if constexpr (std::is_same_v<Record, GenerationRecord>) lineage.generations.push_back(std::move(value));
     if constexpr (std::is_same_v<Record, SnapshotRecord>) add_snapshot(lineage, std::move(value));
     if constexpr (std::is_same_v<Record, NotFiniteRecord>) lineage.not_finite_step = value.step;
@@ -249,8 +259,12 @@ Result<Ledger> Ledger::create(const std::filesystem::path& file, const std::stri
 Result<Ledger> Ledger::copy_to(const std::filesystem::path& file) const {
   const Lineage& lineage = state_->lineage;
   std::string lines = encode_line(HeaderRecord{lineage.run_id, lineage.fingerprint});
-  for (const CommitRecord& commit : lineage.commits) lines += encode_line(commit);
-  for (const GenerationRecord& generation : lineage.generations) lines += encode_line(generation);
+  size_t began = 0;
+  for (size_t i = 0; i < lineage.commits.size(); ++i) {
+    while (began < lineage.began_before[i]) lines += encode_line(lineage.generations[began++]);
+    lines += encode_line(lineage.commits[i]);
+  }
+  while (began < lineage.generations.size()) lines += encode_line(lineage.generations[began++]);
   for (const SnapshotRecord& snapshot : lineage.snapshots) lines += encode_line(snapshot);
   if (lineage.not_finite_step) lines += encode_line(NotFiniteRecord{*lineage.not_finite_step, {}});
   Result<FileDescriptor> fd = create_whole(file, [&lines](int to) { return write_all_at(to, lines, 0); });

@@ -34,13 +34,16 @@ struct GenerationRecord {
   int64_t generation = 0;
   int64_t world_size = 0;
   int64_t next_step = 0;
-  std::string reason;  ///< "start", "worker 2 was killed by signal 9", ...
+  std::string reason;    ///< "start", "worker 2 was killed by signal 9", ...
+  std::string config{};  ///< digest of its config (digest_of_config); empty in ledgers that did not say
 };
 
 struct SnapshotRecord {
   int64_t step = 0;                 ///< committed steps that the snapshot holds
   std::string file;                 ///< relative to the run directory
   std::optional<uint64_t> state{};  ///< StateDigest::root, where ranks compared what they held at the end of a run
+  /// No ranks had compared what it holds when it was recorded, and they were to. In a Lineage: nor have they since.
+  bool unconfirmed = false;
 };
 
 /// The lineage goes on from `step` committed steps; commits from there on, so far, are void.
@@ -59,6 +62,7 @@ struct Lineage {
   std::string run_id;                 ///< of the header
   std::vector<CommitRecord> commits;  ///< commits[i].step == i, those that survive
   std::vector<GenerationRecord> generations;
+  std::vector<size_t> began_before;        ///< of each commit: how many of `generations` stand before it
   std::vector<SnapshotRecord> snapshots;   ///< oldest first, only those on the lineage; each step and file once
   std::optional<int64_t> not_finite_step;  ///< of the last NotFiniteRecord
   std::string fingerprint;                 ///< of the header: what the run must match to be resumed

@@ -77,16 +77,19 @@ Json to_json(const CommitRecord& record) {
 }
 
 Json to_json(const GenerationRecord& record) {
-  return {{"record", "generation"},
-          {"generation", record.generation},
-          {"world_size", record.world_size},
-          {"next_step", record.next_step},
-          {"reason", record.reason}};
+  Json json{{"record", "generation"},
+            {"generation", record.generation},
+            {"world_size", record.world_size},
+            {"next_step", record.next_step},
+            {"reason", record.reason}};
+  if (!record.config.empty()) json["config"] = record.config;
+  return json;
 }
 
 Json to_json(const SnapshotRecord& record) {
   Json json{{"record", "snapshot"}, {"step", record.step}, {"file", record.file}};
   if (record.state) json["state"] = fmt::format("{:016x}", *record.state);
+  if (record.unconfirmed) json["unconfirmed"] = true;
   return json;
 }
 
@@ -169,6 +172,13 @@ std::optional<uint64_t> state_of(const Json& object) {
   return state;
 }
 
+bool flag_of(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) return false;
+  if (!found->is_boolean()) throw Refusal{fmt::format("its `{}` is not true or false", key)};
+  return found->get<bool>();
+}
+
 CommitRecord commit_of(const Json& object) {
   CommitRecord record;
   record.step = count_field(object, "step");
@@ -186,10 +196,7 @@ CommitRecord commit_of(const Json& object) {
   record.digest = *digest;
   record.loss = real_field(object, "loss");
   record.learning_rate = real_field(object, "lr");
-  if (const auto skipped = object.find("skipped"); skipped != object.end()) {
-    if (!skipped->is_boolean()) throw Refusal{"its `skipped` is not true or false"};
-    record.skipped = skipped->get<bool>();
-  }
+  record.skipped = flag_of(object, "skipped");
   record.state = state_of(object);
   return record;
 }
@@ -198,13 +205,16 @@ LedgerRecord record_of(const Json& object) {
   if (!object.is_object()) throw Refusal{"it is not a JSON object"};
   const std::string kind = text_field(object, "record");
   if (kind == "commit") return commit_of(object);
-  if (kind == "snapshot")
-    return SnapshotRecord{count_field(object, "step"), text_field(object, "file"), state_of(object)};
+  if (kind == "snapshot") {
+    return SnapshotRecord{count_field(object, "step"), text_field(object, "file"), state_of(object),
+                          flag_of(object, "unconfirmed")};
+  }
   if (kind == "not_finite") return NotFiniteRecord{count_field(object, "step"), text_field(object, "reason")};
   if (kind == "restart") return RestartRecord{count_field(object, "step")};
   if (kind == "generation") {
     return GenerationRecord{count_field(object, "generation"), count_field(object, "world_size"),
-                            count_field(object, "next_step"), text_field(object, "reason")};
+                            count_field(object, "next_step"), text_field(object, "reason"),
+                            object.contains("config") ? text_field(object, "config") : std::string()};
   }
   if (kind != "ledger") throw Refusal{fmt::format("records of kind `{}` are unknown to this release", kind)};
   const int64_t version = count_field(object, "version");

@@ -157,6 +157,8 @@ void fields(Message& m, Coder& f) {
   } else if constexpr (std::is_same_v<M, Commit>) {
     f("step", m.step), f("skip", m.skip), f("wait", m.wait), f("snapshot", m.snapshot), f("compare", m.compare);
     rates_fields(m.rates, f);
+  } else if constexpr (std::is_same_v<M, Tell>) {
+    f("compare", m.compare);
   } else if constexpr (std::is_same_v<M, Save> || std::is_same_v<M, Assemble>) {
     f("step", m.step), f("file", m.file);
   }

@@ -17,7 +17,7 @@ namespace pliant::elastic {
 
 /// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
 /// the environment, and a worker that speaks another refuses to begin.
-inline constexpr int kProtocol = 8;
+inline constexpr int kProtocol = 9;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill or stop strikes.
@@ -96,8 +96,8 @@ struct Formed {
   std::string owners{};     ///< of a sharded job: who owns what from now on (Ownership::save)
   int64_t bytes_moved = 0;  ///< that this rank sent of the state to its new owners
 };
-/// Answer to Tell, and to a Commit that asks for the state: the committed steps that this worker's state holds; -1: it
-/// holds a part of a copy, which is nothing.
+/// Answer to Tell, and to a Commit that asks for the state, as a Tell may, too: the committed steps that this worker's
+/// state holds; -1: it holds a part of a copy, which is nothing.
 struct Holds {
   int64_t step = 0;
   bool compared = false;  ///< state is there
@@ -210,7 +210,9 @@ struct Abort {
 };
 /// Asks for Holds. Sent before the job goes back, since a worker may have copied a state and not have come to say so;
 /// and to a worker without a rank, which answers at once if it is to be given one.
-struct Tell {};
+struct Tell {
+  bool compare = false;  ///< with the digest of its state, where it holds one
+};
 /// Write a snapshot of the committed state: the writer that was chosen before is gone. Answered by SnapshotWritten.
 struct Save {
   int64_t step = 0;  ///< steps that the state holds

@@ -15,6 +15,8 @@
 #include <sstream>
 #include <system_error>
 
+#include "data/digest.hpp"
+
 namespace pliant::elastic {
 namespace {
 
@@ -39,6 +41,12 @@ Result<DirectoryLock> DirectoryLock::take(const RunDirectory& directory) {
 std::string fresh_run_id() {
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   return fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::gmtime(now), random_hex());
+}
+
+std::string digest_of_config(std::string_view resolved) {
+  data::Digest digest;
+  digest.add(resolved);
+  return fmt::format("{:016x}", digest.value());
 }
 
 std::string text_of(const JobFacts& facts) {
@@ -115,6 +123,21 @@ Result<> RunDirectory::fill(const JobFacts& pinned, const std::string& resolved_
   if (auto made = make_folders(); !made) return made;
   if (auto written = write_file(facts(), text_of(pinned)); !written) return written;
   return write_file(config(), resolved_config);
+}
+
+Result<> RunDirectory::change_config(const std::string& before, const std::string& resolved) const {
+  if (before == resolved) return {};
+  if (!before.empty()) {
+    const fs::path kept = config_before(digest_of_config(before));
+    std::error_code error;
+    fs::create_directories(kept.parent_path(), error);
+    if (error) {
+      errno = error.value();
+      return cannot("create", kept.parent_path(), error.message());
+    }
+    if (auto written = write_file(kept, before); !written) return written;
+  }
+  return write_file(config(), resolved);
 }
 
 Result<> RunDirectory::become_latest() const {

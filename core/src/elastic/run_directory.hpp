@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/durable_file.hpp"
@@ -23,12 +24,19 @@ struct JobFacts {
 /// What job.json holds.
 std::string text_of(const JobFacts& facts);
 
+/// Of a resolved config, hex: equal digests, equal options.
+std::string digest_of_config(std::string_view resolved);
+
 /// Names inside a run directory. A value; touches nothing by itself.
 class RunDirectory {
  public:
   explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] std::filesystem::path config() const { return path_ / "config.toml"; }
+  /// Where a config is kept once a resume has put another in its place.
+  [[nodiscard]] std::filesystem::path config_before(const std::string& digest) const {
+    return path_ / "configs" / (digest + ".toml");
+  }
   [[nodiscard]] std::filesystem::path facts() const { return path_ / "job.json"; }
   [[nodiscard]] std::filesystem::path ledger() const { return path_ / "ledger.jsonl"; }
   [[nodiscard]] std::filesystem::path dataset() const { return path_ / "dataset.bin"; }
@@ -50,6 +58,8 @@ class RunDirectory {
   [[nodiscard]] Result<> make_folders() const;
   /// Makes the folders, the facts and the config.
   [[nodiscard]] Result<> fill(const JobFacts& facts, const std::string& resolved_config) const;
+  /// Puts `resolved` in the place of the config `before`, which is kept.
+  [[nodiscard]] Result<> change_config(const std::string& before, const std::string& resolved) const;
   /// Points `latest` beside it at it.
   [[nodiscard]] Result<> become_latest() const;
 

@@ -13,7 +13,6 @@
 
 #include "base/environment.hpp"
 #include "base/result.hpp"
-#include "data/digest.hpp"
 #include "elastic/session_state.hpp"
 #include "plan/scheduler.hpp"
 
@@ -44,9 +43,7 @@ std::string Session::State::fingerprint() const {
 }
 
 std::string Session::State::digest_of_options() const {
-  data::Digest of_options;
-  of_options.add(std::string_view(config.resolved_toml()));
-  return fmt::format("{:016x}", of_options.value());
+  return elastic::digest_of_config(config.resolved_toml());
 }
 
 void Session::State::open_device() {

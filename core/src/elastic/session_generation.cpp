@@ -149,12 +149,18 @@ bool Session::State::enter_generation() {
   return sharded == nullptr || form.owners.empty() || form.stay == form.world_size;
 }
 
+void Session::State::answer(const elastic::Tell& tell) {
+  if (!tell.compare || applied < 0) return channel.send(elastic::Holds{applied});
+  last_digest = digest_of_state();
+  channel.send(elastic::Holds{applied, true, last_digest->root});
+}
+
 bool Session::State::join() {
   while (true) {
     const elastic::ToWorker message = receive();
     if (std::holds_alternative<elastic::Stop>(message)) return false;
     if (std::holds_alternative<elastic::WriteData>(message)) write_data();
-    if (std::holds_alternative<elastic::Tell>(message)) channel.send(elastic::Holds{applied});
+    if (const auto* tell = std::get_if<elastic::Tell>(&message)) answer(*tell);
     if (const auto* save = std::get_if<elastic::Save>(&message)) {
       if (sharded != nullptr) sharded->leave_group();
       communicator.clear();  // its generation is over, and the snapshot may need the descriptors that it holds

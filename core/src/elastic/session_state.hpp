@@ -121,6 +121,7 @@ struct Session::State {
   std::vector<MicroBatch> micros;
   std::optional<elastic::StateDigest> digest;       // of the state that the step begins with, where it is due
   std::optional<elastic::StateDigest> last_digest;  // of the state after the last step
+  int64_t snapshot_at = -1;  // steps in the state that a rank was last to write a snapshot of: it is compared, too
   std::chrono::microseconds digest_time{0};
   elastic::ShareClock clock;
   size_t added = 0;
@@ -161,6 +162,8 @@ struct Session::State {
   /// taken when the group stands.
   elastic::SharedState copy_state(Communicator& group);
   void take_state(elastic::SharedState state);
+  /// Says how many steps its state holds and, where that is asked, what.
+  void answer(const elastic::Tell& tell);
   /// Joins the generation of `form`. False when it ended before it stood.
   bool enter_generation();
   /// Blocks until this worker is a rank of a standing generation; false when the job is over.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <exception>
@@ -58,7 +59,8 @@ void Session::State::take_digest() {
   shard_digests.clear();
   const int64_t every = config.run().digest_every;
   const bool after_copy = form.compare && applied == form.next_step;
-  if (every == 0 || (applied % every != 0 && !after_copy)) {
+  const bool is_due = applied % std::max<int64_t>(every, 1) == 0 || after_copy || applied == snapshot_at;
+  if (every == 0 || !is_due) {
     if (sharded == nullptr) arrays->require_unchanged();  // taking a digest asks for them, too
     return;
   }
@@ -97,6 +99,7 @@ void Session::State::settle() {
     last_digest = digest_of_state();
     channel.send(elastic::Holds{applied, true, last_digest->root});
   }
+  if (!commit.snapshot.empty() && sharded == nullptr) snapshot_at = applied;
   if (!commit.snapshot.empty() && sharded != nullptr) {
     write_part(commit.snapshot);
   } else if (!commit.snapshot.empty() && form.rank == 0) {

@@ -205,8 +205,9 @@ void SimulatedJob::handle(WorkerId id, Worker& worker) {
       worker.outbox.push_back(CommIdMade{form->generation, "id"});
       worker.outbox.push_back(Joining{form->generation});
     }
-  } else if (std::holds_alternative<Tell>(message)) {
-    worker.outbox.push_back(Holds{worker.holds()});
+  } else if (const auto* tell = std::get_if<Tell>(&message)) {
+    const bool compares = tell->compare && !worker.partial;
+    worker.outbox.push_back(Holds{worker.holds(), compares, compares ? digest_of_state(worker.state) : 0});
   } else if (std::holds_alternative<WriteData>(message)) {
     if (is_odd(id)) violate("a worker writes other data than that of the most");
     if (disturbances_.data_changed) return worker.outbox.push_back(DataWritten{"it has changed", 4, 2});

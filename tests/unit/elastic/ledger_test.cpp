@@ -53,6 +53,52 @@ TEST_CASE("a ledger keeps which steps were skipped, and where the job ended for 
   }
 }
 
+TEST_CASE("a ledger keeps by which config a step was made, also in a copy and where the job went back") {
+  const ScratchFolder folder;
+  {
+    Ledger ledger = filled_ledger(folder / "ledger.jsonl", 3);
+    REQUIRE(ledger.append(GenerationRecord{1, 2, 3, "resumed", "00aa"}).has_value());
+    REQUIRE(ledger.append(commit_of(3)).has_value());
+    REQUIRE(ledger.append(RestartRecord{2}).has_value());
+    REQUIRE(ledger.append(GenerationRecord{2, 2, 2, "a loss", "00bb"}).has_value());
+    REQUIRE(ledger.append(commit_of(2)).has_value());
+    REQUIRE(ledger.append(GenerationRecord{3, 2, 3, "a loss", "00bb"}).has_value());
+    REQUIRE(ledger.copy_to(folder / "copy").has_value());
+  }
+  for (const char* name : {"ledger.jsonl", "copy"}) {
+    const auto lineage = Ledger::replay(folder / name);
+    REQUIRE(lineage.has_value());
+    REQUIRE(lineage->generations.size() == 4);
+    CHECK(lineage->began_before == std::vector<size_t>{1, 1, 3});
+    CHECK(lineage->generations[0].config.empty());
+    CHECK(lineage->generations[2].config == "00bb");
+  }
+}
+
+TEST_CASE("a snapshot that is not confirmed is so until a commit has the state that its ranks began with") {
+  const ScratchFolder folder;
+  Ledger ledger = filled_ledger(folder / "ledger.jsonl", 2);
+  REQUIRE(ledger.append(SnapshotRecord{1, "a", {}}).has_value());
+  REQUIRE(ledger.append(SnapshotRecord{2, "b", {}, true}).has_value());
+  REQUIRE(ledger.append(commit_of(2)).has_value());  // nobody compared
+  const auto is_unconfirmed = [&folder](const char* name) {
+    const auto lineage = Ledger::replay(folder / name);
+    REQUIRE(lineage.has_value());
+    REQUIRE(lineage->snapshots.size() == 2);
+    CHECK_FALSE(lineage->snapshots[0].unconfirmed);
+    return lineage->snapshots[1].unconfirmed;
+  };
+  REQUIRE(ledger.copy_to(folder / "before").has_value());
+  CHECK(is_unconfirmed("ledger.jsonl"));
+  CHECK(is_unconfirmed("before"));
+  CommitRecord compared = commit_of(3);
+  compared.state = 7;
+  REQUIRE(ledger.append(compared).has_value());
+  REQUIRE(ledger.copy_to(folder / "after").has_value());
+  CHECK_FALSE(is_unconfirmed("ledger.jsonl"));
+  CHECK_FALSE(is_unconfirmed("after"));
+}
+
 TEST_CASE("create leaves a ledger that exists alone") {
   const ScratchFolder folder;
   { const Ledger ledger = filled_ledger(folder / "ledger.jsonl", 2); }

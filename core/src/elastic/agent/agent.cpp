@@ -385,7 +385,11 @@ struct Agent::State final : GroupActions, ForeignActions {
   }
 
   Result<> record(const CommitRecord& entry) override { return append(entry); }
-  Result<> record(const GenerationRecord& entry) override { return append(entry); }
+  Result<> record(const GenerationRecord& entry) override {
+    GenerationRecord with_config = entry;
+    with_config.config = digest_of_config(order.config.resolved_toml());
+    return append(with_config);
+  }
   Result<> record(const RestartRecord& entry) override { return append(entry); }
   Result<> record(const NotFiniteRecord& entry) override { return append(entry); }
   Result<> record(const SnapshotRecord& entry) override {

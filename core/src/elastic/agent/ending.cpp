@@ -159,6 +159,7 @@ bool Group::save() {
   const std::string file = actions_.snapshot_path(committed_);
   if (generations_ == 0 || file.empty()) return false;
   if (sharded_) return save_shards(file);
+  if (compare_before_saving()) return true;
   const auto can_save = [this](const Member& member, bool surely) {
     const bool holds = member.holds == committed_ && !member.may_hold;
     const bool is_right = !last_state_ || member.last_state == last_state_;  // one that was stopped was not compared
@@ -180,6 +181,23 @@ bool Group::save() {
   progress_at_ = time();
   if (actions_.is_stopped(saver_)) actions_.wake(saver_);
   actions_.send(saver_, Save{committed_, file});
+  return true;
+}
+
+bool Group::compare_before_saving() {
+  if (!options_.compare_states || last_state_ || asked_for_states_) return false;
+  std::vector<WorkerId> holders = usable_members(true);
+  std::erase_if(holders, [this](WorkerId id) { return members_.at(id).surely_holds() != committed_; });
+  if (holders.size() < 2) return false;
+  asked_for_states_ = true;
+  phase_ = Phase::kSaving;
+  saver_ = -1;
+  progress_at_ = time();
+  ranks_ = holders;
+  for (const WorkerId id : ranks_) {
+    members_.at(id).last_state.reset();
+    actions_.send(id, Tell{true});
+  }
   return true;
 }
 

@@ -193,6 +193,7 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
   next_ranks.resize(static_cast<size_t>(world_size));
   const int64_t best = has_shards ? committed_ : members_.at(usable.front()).surely_holds();
   const bool restore = snapshot_ && snapshot_->step > best;
+  if (restore) confirm_snapshots();  // all stand on it from now on
   const int64_t next_step = restore ? snapshot_->step : best;
   if (next_step < committed_) {
     if (const auto recorded = actions_.record(RestartRecord{next_step}); !recorded) {
@@ -255,6 +256,7 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
   const auto wants_state = [&](WorkerId id) {
     return !sharded_ && id != usable.front() && (restore || next_step == 0 || members_.at(id).holds != next_step);
   };
+  form.compare = options_.compare_states && !sharded_ && (due_ || !unconfirmed_.empty());
   Member& donor = members_.at(usable.front());
   if (restore) donor.origin = usable.front();
   for (const WorkerId id : ranks_) {
@@ -389,8 +391,12 @@ bool Group::states_agree() {
   }
   ++digests_;
   digest_seconds_ += static_cast<double>(longest) * 1e-6;
-  for (const WorkerId rank : ranks_) members_.at(rank).origin = rank;
-  confirm_snapshots();
+  last_state_ = right;
+  for (const WorkerId rank : ranks_) {
+    members_.at(rank).origin = rank;
+    members_.at(rank).last_state = right;
+  }
+  confirm_snapshots_of(ranks_);
   return true;
 }
 
@@ -464,6 +470,21 @@ void Group::drop_unconfirmed() {
   unconfirmed_.clear();
 }
 
+void Group::confirm_snapshots_of(const std::vector<WorkerId>& ranks) {
+  std::erase_if(unconfirmed_, [&](const Unconfirmed& one) {
+    if (std::count(ranks.begin(), ranks.end(), one.writer) > 0) return false;
+    actions_.event(fmt::format("the snapshot of step {} is dropped: its writer was lost before its state was compared "
+                               "with that of the other ranks",
+                               one.record.step),
+                   false);
+    actions_.drop_snapshot(one.record);
+    save_soon_ = true;
+    return true;
+  });
+  snapshot_ = unconfirmed_.empty() ? confirmed_ : unconfirmed_.back().record;
+  confirm_snapshots();
+}
+
 void Group::confirm_snapshots() {
   if (unconfirmed_.empty()) return;
   confirmed_ = unconfirmed_.back().record;
@@ -487,7 +508,8 @@ void Group::compare_last_states() {
     disputed_ = true;
     drop_unconfirmed();
     const std::string reason = fmt::format(
-        "every step is committed, but the ranks ended with different states and none has a majority ({}). {}",
+        "{}, but the ranks ended with different states and none has a majority ({}). {}",
+        actions_.has_step(committed_) ? fmt::format("step {} is committed", committed_ - 1) : "every step is committed",
         listed(states), what_a_dispute_means());
     if (pending_) actions_.event(reason, true);
     pending_ = Verdict{1, "failed", reason};
@@ -559,6 +581,7 @@ void Group::finish_step(const CommitRecord& record) {
   ++committed_;
   assignment_.reset();
   last_state_.reset();
+  asked_for_states_ = false;
   broken_.clear();
   if (refusal_ && committed_ > refusal_->committed) refusal_.reset();
   fenced_for_breaking_ = 0;

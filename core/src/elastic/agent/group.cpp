@@ -237,7 +237,7 @@ void Group::on(WorkerId worker, Member& member, const Formed& message) {
   try_commit();  // a quick rank's vote may overtake a slow rank's Formed: they come over different sockets
 }
 
-void Group::on(WorkerId, Member& member, const Holds& message) {
+void Group::on(WorkerId worker, Member& member, const Holds& message) {
   if (!sharded_) member.holds = member.is_void ? -1 : message.step;
   member.may_hold = false;
   member.asked_at.reset();
@@ -245,6 +245,10 @@ void Group::on(WorkerId, Member& member, const Holds& message) {
   if (message.compared && message.step == committed_ && phase_ == Phase::kSaving && saver_ < 0) {
     member.last_state = message.state;
     progress_at_ = time();
+    return compare_last_states();
+  }
+  if (message.step != committed_ && phase_ == Phase::kSaving && saver_ < 0) {  // there is nothing to compare
+    std::erase(ranks_, worker);
     return compare_last_states();
   }
   if (phase_ == Phase::kStarting) regroup(reason_);
@@ -358,7 +362,9 @@ void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) 
     return close();
   }
   const bool compared = last && last_state_ && member.last_state == last_state_;
-  const SnapshotRecord record{message.step, message.file, compared ? last_state_ : std::nullopt};
+  const bool counts = compared || !options_.compare_states || sharded_;
+  const bool alone = last || member.retires || ranks_.size() <= 1;  // nobody else could say otherwise
+  const SnapshotRecord record{message.step, message.file, compared ? last_state_ : std::nullopt, !counts && !alone};
   const bool known = snapshot_ && snapshot_->step == record.step && snapshot_->file == record.file;
   const bool old = snapshot_ && snapshot_->step > record.step;  // of a rank that was stopped in between
   if (!last && (known || old || record.step > committed_)) return let_retire(worker, member);
@@ -371,7 +377,7 @@ void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) 
   }
   snapshot_ = record;
   unconfirmed_.push_back({record, worker});
-  if (compared || !options_.compare_states || sharded_) confirm_snapshots();
+  if (counts) confirm_snapshots();
   if (!last) return let_retire(worker, member);
   if (!pending_) pending_ = verdict_when_saved();
   close();

@@ -309,9 +309,15 @@ class Group {
   bool part_with_others(const States& states, uint64_t right, const std::string& when);
   /// Forgets the snapshots that were written since states were last compared: the one before them counts again.
   void drop_unconfirmed();
+  /// Of the snapshots that were written since states were last compared: what those hold is right whose writers are
+  /// among `ranks`, which hold the same. The others are forgotten.
+  void confirm_snapshots_of(const std::vector<WorkerId>& ranks);
   /// What they hold is right.
   void confirm_snapshots();
-  /// After the last step: once all ranks have said what they hold, one that holds what most do saves it.
+  /// Asks those that hold the committed state what they hold, before one of them writes the last snapshot. False where
+  /// states are not compared, or nobody holds it but one.
+  bool compare_before_saving();
+  /// At the end: once all ranks have said what they hold, one that holds what most do saves it.
   void compare_last_states();
   /// What is not finite in the step that all have voted for; empty: nothing.
   [[nodiscard]] std::string what_is_not_finite() const;
@@ -414,6 +420,7 @@ class Group {
   ShardedMemory memory_;
   sharded::TracedPasses traced_passes_;
   std::optional<uint64_t> last_state_;  ///< digest of the state after the last step, once it is compared
+  bool asked_for_states_ = false;       ///< by compare_before_saving, since the last commit
   bool disputed_ = false;               ///< ranks hold different states and nobody can tell whose is right
   struct Break {
     WorkerId worker;

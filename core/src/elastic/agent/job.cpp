@@ -180,6 +180,14 @@ void find_snapshot(elastic::AgentOrder& order, JobObserver& observer) {
   for (auto at = lineage.snapshots.rbegin(); at != lineage.snapshots.rend(); ++at) {
     const fs::path file = order.directory.path() / at->file;
     if (!fs::exists(file)) continue;
+    if (at->unconfirmed) {
+      observer.on_event(
+          fmt::format("the snapshot {} is left out: the job ended before the ranks had agreed on the state that it "
+                      "holds, in the vote on step {}; going back to the one before",
+                      file.string(), at->step),
+          true);
+      continue;
+    }
     const auto whole = elastic::read_snapshot(
         file, [](std::istream&, const elastic::SnapshotHeader&) {}, owner);
     if (whole && whole->step == at->step) {
@@ -266,7 +274,7 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
     open_ledger(order);
     if (order.ledger) find_snapshot(order, observer);
     if (const auto before = data::read_whole(order.directory.config())) order.config_before = (*before)->bytes();
-    or_throw(elastic::write_file(order.directory.config(), config.resolved_toml()));
+    or_throw(order.directory.change_config(order.config_before, config.resolved_toml()));
   }
   JobSummary summary;
   summary.run_id = order.facts.run_id;

@@ -56,6 +56,13 @@ Result<Ledger> rescue_run(const RunDirectory& fresh, const AgentOrder& order, co
     std::error_code error;  // it is gone, or on another disk: a worker writes one, or the resume goes further back
     fs::create_hard_link(order.directory.path() / snapshot.file, fresh.path() / snapshot.file, error);
   }
+  std::error_code error;
+  for (const GenerationRecord& generation : ledger.lineage().generations) {
+    if (!fs::exists(order.directory.config_before(generation.config), error)) continue;
+    fs::create_directories(fresh.path() / "configs", error);
+    fs::create_hard_link(order.directory.config_before(generation.config), fresh.config_before(generation.config),
+                         error);
+  }
   copy_lines(digests, fresh.path() / kDigestsFile);
   return ledger.copy_to(fresh.ledger());
 }
