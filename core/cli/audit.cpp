@@ -42,6 +42,17 @@ std::string audit_table(const RunAudit& audit, const std::optional<RunComparison
   for (const auto& [reason, count] : audit.samples_dropped)
     rows.push_back({"samples dropped, " + reason, grouped(count)});
   rows.push_back({"states compared", fmt::format("at {} of {} steps", grouped(audit.states), grouped(audit.steps))});
+  rows.push_back(
+      {"rows of ranks derived", fmt::format("at {} of {} steps", grouped(audit.assignments), grouped(audit.steps))});
+  rows.push_back({"learning rates derived",
+                  fmt::format("at {} of {} steps", grouped(audit.learning_rates), grouped(audit.steps))});
+  for (const std::string& what : audit.not_checked) rows.push_back({"not checked", what});
+  for (const AuditDifference& one : audit.differences) {
+    rows.push_back({fmt::format("differs at step {}", one.step),
+                    fmt::format("{}: {} is recorded, the plan gives {}", one.field, one.recorded, one.planned)});
+  }
+  const auto shown = static_cast<int64_t>(audit.differences.size());
+  if (audit.differences_found > shown) rows.push_back({"more differences", grouped(audit.differences_found - shown)});
   if (comparison) {
     rows.push_back({"against", against});
     rows.push_back({"verdict", verdict_of(*comparison)});
@@ -65,6 +76,15 @@ std::string audit_json(const RunAudit& audit, const std::optional<RunComparison>
   json["samples_missing"] = audit.samples_missing;
   json["samples_dropped"] = audit.samples_dropped;
   json["states"] = audit.states;
+  json["assignments"] = audit.assignments;
+  json["learning_rates"] = audit.learning_rates;
+  json["not_checked"] = audit.not_checked;
+  json["differences_found"] = audit.differences_found;
+  json["differences"] = nlohmann::ordered_json::array();
+  for (const AuditDifference& one : audit.differences) {
+    json["differences"].push_back(
+        {{"step", one.step}, {"field", one.field}, {"recorded", one.recorded}, {"planned", one.planned}});
+  }
   json["against"] = nullptr;
   if (comparison) {
     json["against"] = {{"directory", against},
@@ -103,7 +123,9 @@ void add_audit(CLI::App& app, Invocation& invocation) {
       ->type_name("RUN");
   add_json(*command, invocation);
   command->footer(
-      "Replays the ledger: every step has the samples that the plan gave it, each sample is used once. Reads only.\n"
+      "Replays the ledger: every step has the samples that the plan gave it, each sample is used once, ranks had the\n"
+      "rows and the optimizer the learning rate that the config gives. What cannot be derived again, such as what\n"
+      "follows measured times or gradients, is said to be not checked. Reads only.\n"
       "Exit code 0: all is as planned and, with --against, the runs are equal in samples, states and losses; 1: "
       "not.\n\n"
       "Examples:\n"

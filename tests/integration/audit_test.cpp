@@ -126,3 +126,146 @@ TEST_CASE("an audit of a ledger that used other samples than the plan gives ends
   CHECK(twice.summary["samples_repeated"] == 8);
   CHECK(twice.summary["samples_missing"] == 8);
 }
+
+namespace {
+
+/// A short run with a cosine of the rate, a warm-up and a balancer that looks at costs, disturbed by a death.
+void run_planned(JobRunner& job, const std::string& more = "") {
+  job.config(toy_config("workers = 4\ndeterministic = true\nmax_steps = 12", more + R"([balancer]
+use = "lpt"
+cost_per_square = 1
+)"));
+  const Ended ended =
+      job.run_json({"--set", "lr.schedule=[\"cosine\"]", "--set", "lr.then=[\"smooth\"]", "--set", "lr.smooth.over=5",
+                    "--set", "run.on_loss=shrink", "--inject", "kill:rank=1,step=7"});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+}
+
+/// The only thing that was not derived.
+const nlohmann::json kLossesOnly =
+    nlohmann::json::array({"losses: only training again tells them; --against compares them"});
+
+}  // namespace
+
+TEST_CASE("an audit derives learning rates and rows of ranks again from the config, through deaths and resumes") {
+  JobRunner job;
+  run_planned(job);
+  const Ended audited = job.run({"audit", job.latest().string(), "--json"});
+  INFO(audited.err << audited.out);
+  CHECK(audited.exit_code == 0);
+  CHECK(audited.summary["learning_rates"] == 12);
+  CHECK(audited.summary["assignments"] == 12);
+  CHECK(audited.summary["differences"].empty());
+  CHECK(audited.summary["not_checked"] == kLossesOnly);
+  // Another rate, another balancer and another number of workers from here on; the config before is kept.
+  const Ended resumed = job.run_json({"--resume", "--set", "run.max_steps=20", "--set", "lr.schedule=[\"cosine\"]",
+                                      "--set", "lr.then=[\"smooth\"]", "--set", "lr.base_lr=0.003", "--set",
+                                      "balancer.use=round_robin", "--workers", "2"});
+  INFO(resumed.err);
+  REQUIRE(resumed.exit_code == 0);
+  const Ended both = job.run({"audit", job.latest().string(), "--json"});
+  INFO(both.err << both.out);
+  CHECK(both.exit_code == 0);
+  CHECK(both.summary["learning_rates"] == 20);
+  CHECK(both.summary["assignments"] == 20);
+  CHECK(both.summary["not_checked"] == kLossesOnly);
+  fs::remove_all(job.latest() / "configs");
+  const Ended lost = job.run({"audit", job.latest().string(), "--json"});
+  CHECK(lost.exit_code == 0);
+  CHECK(lost.summary["learning_rates"] == 0);
+  CHECK(lost.summary["assignments"] == 8);
+  CHECK_MESSAGE(has(lost.out, "learning rates and rows of the ranks of steps 0..11: "), lost.out);
+  CHECK_MESSAGE(has(lost.out, "learning rates of steps 12..19: an earlier config is not known"), lost.out);
+}
+
+TEST_CASE("an audit names the step and the field of whatever a ledger has that plan and config do not give") {
+  struct Forged {
+    const char* field;
+    void (*change)(CommitRecord& commit);
+    const char* recorded;
+  };
+  const Forged all[] = {
+      {"learning rate", [](CommitRecord& commit) { commit.learning_rate *= 1.0001; }, ""},
+      {"rows of rank 0", [](CommitRecord& commit) { std::swap(commit.shares.front(), commit.shares.back()); }, ""},
+      {"world size", [](CommitRecord& commit) { commit.shares.push_back({}); }, "5"},
+      {"generation", [](CommitRecord& commit) { ++commit.generation; }, "2"},
+      {"skipped", [](CommitRecord& commit) { commit.skipped = true; }, "true"},
+  };
+  JobRunner job;
+  run_planned(job);
+  const fs::path ledger = job.latest() / "ledger.jsonl";
+  const std::string whole = pliant::test::read_all(ledger);
+  for (const Forged& forged : all) {
+    INFO(std::string(forged.field));
+    pliant::test::write_all(ledger, whole);
+    forge_ledger(ledger, [&forged](CommitRecord& commit) {
+      if (commit.step == 3) forged.change(commit);
+    });
+    const Ended audited = job.run({"audit", job.latest().string(), "--json"});
+    INFO(audited.err << audited.out);
+    CHECK(audited.exit_code == 1);
+    CHECK(audited.summary["exit_code"] == 1);
+    REQUIRE(audited.summary["differences"].size() >= 1);
+    const auto& first = audited.summary["differences"].front();
+    CHECK(first["step"] == 3);
+    CHECK(first["field"] == forged.field);
+    CHECK(first["recorded"] != first["planned"]);
+    if (*forged.recorded != '\0') CHECK(first["recorded"] == forged.recorded);
+    for (const auto& one : audited.summary["differences"]) CHECK(one["step"] == 3);
+    const Ended shown = job.run({"audit", job.latest().string()});
+    CHECK(shown.exit_code == 1);
+    CHECK(has(shown.out, "differs at step 3"));
+    CHECK(has(shown.out, std::string(forged.field) + ": "));
+  }
+  // Samples and sizes are held against the plan before anything else.
+  for (const auto change :
+       {+[](CommitRecord& commit) { commit.digest ^= 1; }, +[](CommitRecord& commit) { --commit.size.tokens; },
+        +[](CommitRecord& commit) { commit.batch_index = 99; }}) {
+    pliant::test::write_all(ledger, whole);
+    forge_ledger(ledger, [&change](CommitRecord& commit) {
+      if (commit.step == 3) change(commit);
+    });
+    const Ended audited = job.run({"audit", job.latest().string(), "--json"});
+    CHECK(audited.exit_code == 1);
+    CHECK_MESSAGE(has(audited.err, "step 3 of the ledger (epoch 0, batch "), audited.err);
+  }
+  // Two steps that changed places use each sample once, and not when they should.
+  pliant::test::write_all(ledger, whole);
+  CommitRecord kept[2];
+  forge_ledger(ledger, [&kept](CommitRecord& commit) {
+    if (commit.step == 3 || commit.step == 4) kept[commit.step - 3] = commit;
+  });
+  forge_ledger(ledger, [&kept](CommitRecord& commit) {
+    if (commit.step != 3 && commit.step != 4) return;
+    const int64_t step = commit.step;
+    commit = kept[4 - step];
+    commit.step = step;
+  });
+  const Ended swapped = job.run({"audit", job.latest().string(), "--json"});
+  INFO(swapped.err << swapped.out);
+  CHECK(swapped.exit_code == 1);
+  CHECK(swapped.summary["samples_repeated"] == 0);
+  CHECK(swapped.summary["samples_missing"] == 0);
+  CHECK(swapped.summary["differences"].front()["field"] == "batch");
+  CHECK(swapped.summary["differences"].front()["recorded"] == "4 of epoch 0");
+  CHECK(swapped.summary["differences"].front()["planned"] == "3 of epoch 0");
+}
+
+TEST_CASE("what follows measured times or gradients an audit does not check, and says so") {
+  JobRunner job;
+  job.config(toy_config("workers = 2\nmax_steps = 6", "[balancer]\nfit = true\n"));
+  const Ended ended = job.run_json({"--set", "lr.use=adascale", "--set", "lr.optimizer=sgd_momentum"});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  const Ended audited = job.run({"audit", job.latest().string(), "--json"});
+  INFO(audited.err << audited.out);
+  CHECK(audited.exit_code == 0);
+  CHECK(audited.summary["learning_rates"] == 0);
+  CHECK(audited.summary["assignments"] == 0);
+  CHECK(has(audited.out, "rows of the ranks of steps 0..5: [balancer] fit = true follows the times that the ranks"));
+  CHECK(has(audited.out, "learning rates of steps 0..5: a rule of [lr] follows the norms of the gradients"));
+  const Ended shown = job.run({"audit", job.latest().string()});
+  CHECK(has(shown.out, "not checked"));
+  CHECK(has(shown.out, "at 0 of 6 steps"));
+}

@@ -11,6 +11,14 @@
 
 namespace pliant {
 
+/// A field of a step in the ledger that is not what the plan and the config give.
+struct AuditDifference {
+  int64_t step = 0;
+  std::string field;     ///< "learning rate", "rows of rank 1", "batch", "world size", "generation", "skipped"
+  std::string recorded;  ///< by the ledger
+  std::string planned;
+};
+
 /// What a run's ledger says, replayed against the plan that its config, its data and its seed give.
 struct RunAudit {
   std::string run_id;
@@ -22,13 +30,20 @@ struct RunAudit {
   int64_t samples_repeated = 0;
   int64_t samples_missing = 0;
   std::map<std::string, int64_t> samples_dropped;  ///< by reason
-  int64_t states = 0;         ///< steps that all ranks began with the same state, seen by its digest
-  int64_t steps_skipped = 0;  ///< without an update
-  [[nodiscard]] bool is_whole() const { return samples_repeated == 0 && samples_missing == 0; }
+  int64_t states = 0;          ///< steps that all ranks began with the same state, seen by its digest
+  int64_t steps_skipped = 0;   ///< without an update
+  int64_t learning_rates = 0;  ///< steps whose learning rate was derived again, from the config that made the step
+  int64_t assignments = 0;     ///< steps of which it was derived again which rank computes which rows
+  std::vector<AuditDifference> differences;  ///< in the order of steps; the first 20
+  int64_t differences_found = 0;             ///< of all
+  std::vector<std::string> not_checked;      ///< what could not be derived again, of which steps, and why
+  [[nodiscard]] bool is_whole() const {
+    return samples_repeated == 0 && samples_missing == 0 && differences_found == 0;
+  }
 };
 
 /// Reads the run and changes nothing in it; a job may be at work there. Throws kNotFound where there is no run,
-/// kDataLoss where its ledger is damaged or a step of it is not what the plan says.
+/// kDataLoss where its ledger is damaged or a step of it has other samples, or another number of them, than the plan.
 RunAudit audit_run(const std::filesystem::path& run);
 
 /// How two runs differ first.

@@ -13,6 +13,7 @@
 #include "base/result.hpp"
 #include "data/lengths_file.hpp"
 #include "elastic/audit.hpp"
+#include "elastic/config_replay.hpp"
 #include "elastic/ledger.hpp"
 #include "elastic/run_directory.hpp"
 #include "elastic/state_digest.hpp"
@@ -148,6 +149,7 @@ RunAudit audit_run(const fs::path& run) {
     if (commit.state) ++audit.states;
     if (commit.skipped) ++audit.steps_skipped;
   }
+  elastic::replay_config(opened.directory, lineage, batches, audit);
   return audit;
 }
 
