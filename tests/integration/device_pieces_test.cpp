@@ -99,6 +99,37 @@ TEST_CASE("a gradient on a device that is not finite is not committed") {
   }
 }
 
+TEST_CASE("what is not finite in device memory, on one rank, on all or in the loss only, stops a job or is skipped") {
+  struct Kind {
+    const char* how;
+    int rank;
+    const char* named;
+  };
+  for (const Machine& machine : machines()) {
+    if (machine.name == "cuda, NCCL") continue;
+    const On on(machine);
+    for (const Kind kind : {Kind{"nan_in_front", 1, "on rank 1"}, Kind{"nan_in_front", -1, "on rank 0; row"},
+                            Kind{"nan_loss", 0, "on rank 0"}}) {
+      for (const bool skips : {false, true}) {
+        INFO(machine.name << ", " << std::string(kind.how) << " on " << kind.rank << ", " << skips);
+        JobRunner job;  // the first half of a gradient comes from the device
+        job.config(toy_config(fmt::format("workers = 2\nmax_steps = 6\non_nonfinite = \"{}\"", skips ? "skip" : "stop"),
+                              misbehaving(kind.how, kind.rank, 3) + "misbehave_always = true\npieces = \"bf16\"\n" +
+                                  "[accelerator]\n" + machine.accelerator));
+        const Ended ended = job.run_json();
+        INFO(ended.err);
+        CHECK(ended.exit_code == (skips ? 0 : 1));
+        CHECK(ended.summary["steps"] == (skips ? 6 : 3));
+        CHECK(ended.summary["steps_skipped"] == (skips ? 1 : 0));
+        CHECK(job.ledger("not_finite").size() == (skips ? 0 : 1));
+        CHECK(has(skips ? ended.err : ended.summary["reason"].get<std::string>(), kind.named));
+        if (skips) CHECK(job.parts_of_state(3) == job.parts_of_state(4));
+        if (skips) CHECK(job.parts_of_state(3) != job.parts_of_state(5));
+      }
+    }
+  }
+}
+
 TEST_CASE("a step refuses pieces that are none, or in memory that is none, and goes on as if they had not been there") {
   for (const Machine& machine : machines()) {
     const On on(machine);

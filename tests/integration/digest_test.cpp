@@ -52,20 +52,81 @@ TEST_CASE("a rank that comes to another state than the majority is named and rep
   }
 }
 
+TEST_CASE(
+    "of three ranks the one that differs is named, whatever it did: left out an update, flipped a bit, read other "
+    "data") {
+  const auto with_three = [](const std::string& app_keys) {
+    std::string config = toy_config("workers = 3\ndeterministic = true", app_keys);
+    config.replace(config.find("use = \"v0.1\""), 12, "use = \"exact\"");
+    config.replace(config.find("[elasticity.\"v0.1\"]"), 19, "[elasticity.exact]");
+    return config;
+  };
+  JobRunner well;
+  well.config(with_three("content = 7"));
+  REQUIRE(well.run_json().exit_code == 0);
+  for (const char* how : {"skip_apply", "flip_bit", "other_data"}) {
+    for (const int rank : {0, 1, 2}) {
+      INFO(std::string(how) << " on rank " << rank);
+      JobRunner job;
+      job.config(with_three("content = 7\nturn = \"first\"\n" + misbehaving(how, rank, kWrongStep)));
+      const Ended ended = job.run_json();
+      INFO(ended.err);
+      REQUIRE(ended.exit_code == 0);
+      CHECK(ended.summary["restarts"] == 1);
+      CHECK(has(ended.err, std::string(how) == "other_data"
+                               ? fmt::format("worker {} sees other data than the other workers", rank)
+                               : fmt::format("rank {} (worker {}) began step {} with another state than the other "
+                                             "ranks (",
+                                             rank, rank, kWrongStep + 1)));
+      for (int other = 0; other < 3; ++other) {
+        if (other != rank) CHECK_FALSE(has(ended.err, fmt::format("(worker {}) began step", other)));
+        if (other != rank) CHECK_FALSE(has(ended.err, fmt::format("worker {} sees other data", other)));
+      }
+      CHECK(job.snapshot() == well.snapshot());
+    }
+  }
+}
+
+TEST_CASE("a lone rank is compared with nobody: what it does differently, another run tells") {
+  JobRunner well;
+  well.config(toy_config("workers = 1\ndeterministic = true", ""));
+  REQUIRE(well.run_json().exit_code == 0);
+  for (const char* how : {"skip_apply", "flip_bit"}) {
+    INFO(std::string(how));
+    JobRunner job;
+    job.config(toy_config("workers = 1\ndeterministic = true\nsnapshot_every = 3", misbehaving(how, 0, kWrongStep)));
+    const Ended ended = job.run_json();
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(ended.summary["restarts"] == 0);
+    CHECK(ended.summary["digests"] == kToySteps);
+    CHECK_FALSE(has(ended.err, "another state"));
+    const Ended compared = audit(job, well.latest());
+    CHECK(compared.exit_code == 1);
+    CHECK(compared.summary["against"]["step"] == kWrongStep + 1);
+  }
+}
+
 TEST_CASE("two ranks that differ stop the job, both named, and the disputed state is not saved") {
-  JobRunner job;
-  job.config(toy_config("workers = 2", misbehaving("flip_bit", 1, kWrongStep)));
-  const Ended ended = job.run_json();
-  INFO(ended.err);
-  CHECK(ended.exit_code == 1);
-  const std::string reason = ended.summary["reason"];
-  CHECK(has(reason, fmt::format("step {} is not committed: the ranks began it with different states", kWrongStep + 1)));
-  CHECK(has(reason, "rank 0 (worker 0): "));
-  CHECK(has(reason, "rank 1 (worker 1): "));
-  CHECK(has(reason, "goes on from the newest snapshot, of which there is none"));
-  CHECK(ended.summary["steps"] == kWrongStep + 1);
-  CHECK(ended.summary["snapshot"].is_null());
-  CHECK(job.processes_left() == 0);
+  for (const char* how : {"flip_bit", "skip_apply"}) {
+    for (const int rank : {0, 1}) {
+      INFO(std::string(how) << " on rank " << rank);
+      JobRunner job;
+      job.config(toy_config("workers = 2", misbehaving(how, rank, kWrongStep)));
+      const Ended ended = job.run_json();
+      INFO(ended.err);
+      CHECK(ended.exit_code == 1);
+      const std::string reason = ended.summary["reason"];
+      CHECK(has(reason,
+                fmt::format("step {} is not committed: the ranks began it with different states", kWrongStep + 1)));
+      CHECK(has(reason, "rank 0 (worker 0): "));
+      CHECK(has(reason, "rank 1 (worker 1): "));
+      CHECK(has(reason, "goes on from the newest snapshot, of which there is none"));
+      CHECK(ended.summary["steps"] == kWrongStep + 1);
+      CHECK(ended.summary["snapshot"].is_null());
+      CHECK(job.processes_left() == 0);
+    }
+  }
 }
 
 TEST_CASE("what the last step left is compared, too: who differs is named, and another saves") {

@@ -135,6 +135,17 @@ std::vector<nlohmann::json> JobRunner::ledger(const std::string& kind) const {
   return records;
 }
 
+nlohmann::json JobRunner::parts_of_state(int64_t step) const {
+  nlohmann::json parts;
+  std::istringstream lines(read_all(latest() / "digests.jsonl"));
+  for (std::string text; std::getline(lines, text);) {
+    const auto line = nlohmann::json::parse(text);
+    if (line["step"] == step) parts = line["parts"];
+  }
+  parts.erase("(lr)");
+  return parts;
+}
+
 bool JobRunner::wait_until(pid_t pid, const std::function<bool()>& condition) {
   while (!condition()) {
     siginfo_t ended{};

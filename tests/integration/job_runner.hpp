@@ -62,6 +62,8 @@ class JobRunner {
   [[nodiscard]] std::filesystem::path latest() const;
   /// Records of one kind in the newest run's ledger.
   [[nodiscard]] std::vector<nlohmann::json> ledger(const std::string& key) const;
+  /// Digests of what the program held when step `step` began, by part: arrays and "(rest)".
+  [[nodiscard]] nlohmann::json parts_of_state(int64_t step) const;
   /// What the newest snapshot of the newest run holds: step, fingerprint, learning rate, names and shapes of the
   /// arrays, the state. Left out are the run's id and the digest of a sharded model's parameters, which a job that is
   /// whole has not. Empty when there is none.

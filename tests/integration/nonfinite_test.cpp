@@ -30,6 +30,10 @@ void check_stopped(JobRunner& job, const Ended& ended) {
   CHECK(ended.summary["steps"] == kAt);
   CHECK(fs::exists(job.latest() / ended.summary["snapshot"].get<std::string>()));
   CHECK(job.ledger("commit").size() == kAt);
+  const auto records = job.ledger("not_finite");
+  REQUIRE_FALSE(records.empty());
+  CHECK(records.back()["step"] == kAt);
+  CHECK(has(ended.summary["reason"], records.back()["reason"].get<std::string>()));  // rows and ranks
   CHECK(job.processes_left() == 0);
 }
 
@@ -65,12 +69,26 @@ TEST_CASE("a sum that overflows is not committed, although the gradients of the 
   CHECK(has(ended.summary["reason"], "the sum of the gradients of all ranks overflows"));
 }
 
-TEST_CASE("a job that was resumed and stops at the same step says so, and goes on where such steps are skipped") {
+TEST_CASE("a job that was resumed and stops at the same step says so, and not where it stops at another") {
   JobRunner job;
   job.config(config_with("nan_gradient", 1, "workers = 2"));
   const Ended first = job.run_json();
   check_stopped(job, first);
   CHECK_FALSE(has(first.summary["reason"], "when the job ended before"));
+  const Ended elsewhere = job.run_json({"--resume", "--set", "app.misbehave_step=9"});  // it passes that step, once
+  INFO(elsewhere.err);
+  CHECK(elsewhere.exit_code == 1);
+  CHECK(has(elsewhere.summary["reason"], "step 9 is not committed: "));
+  CHECK_FALSE(has(elsewhere.summary["reason"], "when the job ended before"));
+  const Ended at_nine = job.run_json({"--resume", "--set", "app.misbehave_step=9"});
+  CHECK(has(at_nine.summary["reason"], "step 9 is not committed: "));
+  CHECK(has(at_nine.summary["reason"], "as at this step when the job ended before"));
+}
+
+TEST_CASE("a job that was resumed and stops at the same step again goes on where such steps are skipped") {
+  JobRunner job;
+  job.config(config_with("nan_gradient", 1, "workers = 2"));
+  check_stopped(job, job.run_json());
   const Ended again = job.run_json({"--resume"});
   check_stopped(job, again);
   CHECK(has(again.summary["reason"], "as at this step when the job ended before"));
@@ -105,6 +123,43 @@ TEST_CASE("a step that is skipped changes nothing, at every number of workers") 
   }
 }
 
+TEST_CASE(
+    "steps are skipped, and counted, whether one rank or all have no number, in the gradient or in the loss only") {
+  struct Kind {
+    const char* how;
+    int rank;
+  };
+  for (const char* mode : {"false", "true"}) {
+    for (const Kind kind : {Kind{"nan_gradient", 0}, Kind{"nan_gradient", -1}, Kind{"nan_loss", 1},
+                            Kind{"nan_loss", -1}, Kind{"inf_gradient", 1}, Kind{"overflow", -1}}) {
+      INFO(std::string(kind.how) << " on " << kind.rank << ", deterministic = " << std::string(mode));
+      JobRunner job;
+      job.config(config_with(kind.how, kind.rank,
+                             fmt::format("workers = 2\ndeterministic = {}\non_nonfinite = \"skip\"", mode)));
+      const Ended ended = job.run_json();
+      INFO(ended.err);
+      REQUIRE(ended.exit_code == 0);
+      CHECK(ended.summary["steps"] == kAllSteps);
+      CHECK(ended.summary["steps_skipped"] == 1);
+      CHECK(ended.summary["samples_used_once"] == 203);
+      CHECK(ended.summary["loss_first"].is_number());
+      const auto commits = job.ledger("commit");
+      REQUIRE(commits.size() == kAllSteps);
+      CHECK(commits[kAt]["skipped"] == true);
+      const auto before = job.parts_of_state(kAt);
+      CHECK(before.size() == 2);
+      CHECK(before == job.parts_of_state(kAt + 1));
+      CHECK(before != job.parts_of_state(kAt + 2));
+      const Ended audited = job.run({"audit", job.latest().string()});
+      CHECK(audited.exit_code == 0);
+      CHECK(has(audited.out, "steps without update"));
+    }
+  }
+  JobRunner shown;
+  shown.config(config_with("nan_loss", 1, "workers = 2\non_nonfinite = \"skip\""));
+  CHECK(has(shown.run({"run", "pliant.toml"}).out, "steps without update"));
+}
+
 TEST_CASE("with on_nonfinite = ignore nobody looks") {
   JobRunner job;
   job.config(config_with("nan_loss", 0, "workers = 2\non_nonfinite = \"ignore\""));
@@ -113,4 +168,6 @@ TEST_CASE("with on_nonfinite = ignore nobody looks") {
   CHECK(ended.exit_code == 0);
   CHECK(ended.summary["steps"] == kAllSteps);
   CHECK(ended.summary["steps_skipped"] == 0);
+  CHECK(job.ledger("commit")[kAt]["loss"] == "nan");
+  CHECK(job.ledger("not_finite").empty());
 }

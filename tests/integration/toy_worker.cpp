@@ -195,6 +195,7 @@ struct Misbehaviour {
   void at_add(const pliant::Step& now, std::vector<float>& gradient, double& loss) const {
     if ((rank >= 0 && now.rank() != rank) || now.index() != step) return;
     if (how == "nan_gradient") gradient[kParameters / 2] = std::numeric_limits<float>::quiet_NaN();
+    if (how == "nan_in_front") gradient.front() = std::numeric_limits<float>::quiet_NaN();
     if (how == "inf_gradient") gradient.back() = -std::numeric_limits<float>::infinity();
     if (how == "nan_loss") loss = std::numeric_limits<double>::quiet_NaN();
     if (how == "overflow") std::fill(gradient.begin(), gradient.end(), std::numeric_limits<float>::max());
