@@ -464,15 +464,26 @@ TEST_CASE("a worker whose message to the agent has no end is killed by name, and
 }
 
 TEST_CASE("a program that leaves a part of its state unread is told so, and goes on nowhere with the rest") {
-  JobRunner job;
-  job.config(toy_config("workers = 2\nmax_restarts = 0", "misbehave = \"read_less\"\nmisbehave_always = true"));
-  const Ended ended = job.run({"run", "pliant.toml", "--json", "--set", "run.max_steps=4"});
-  INFO(ended.err);
   const std::string words = "this program left a part of its saved state unread; TrainingState::load must read all";
-  CHECK(ended.err.find(words) != std::string::npos);
-  CHECK(ended.err.find("broke off") == std::string::npos);
-  const Ended resumed = job.run({"run", "pliant.toml", "--json", "--resume"});
-  INFO(resumed.err);
-  CHECK(resumed.exit_code == 1);
-  CHECK(resumed.err.find(words) != std::string::npos);
+  for (const char* arrays : {"true", "false"}) {  // half of the state is an array, or all is in what it saves
+    INFO("arrays = " << std::string(arrays));
+    JobRunner job;
+    job.config(toy_config("workers = 2\nmax_restarts = 0",
+                          fmt::format("misbehave = \"read_less\"\nmisbehave_always = true\narrays = {}", arrays)));
+    const Ended ended = job.run({"run", "pliant.toml", "--json", "--set", "run.max_steps=4"});
+    INFO(ended.err);
+    CHECK(ended.err.find(words) != std::string::npos);
+    CHECK(ended.err.find("broke off") == std::string::npos);
+    const Ended resumed = job.run({"run", "pliant.toml", "--json", "--resume"});
+    INFO(resumed.err);
+    CHECK(resumed.exit_code == 1);
+    CHECK(resumed.err.find(words) != std::string::npos);
+    JobRunner later;  // one that joins in the middle
+    later.config(toy_config("workers = 2\nmax_restarts = 1",
+                            fmt::format("misbehave = \"read_less\"\nmisbehave_restart = 1\narrays = {}", arrays)));
+    const Ended joined = later.run_json({"--inject", "kill:rank=1,step=3"});
+    INFO(joined.err);
+    CHECK(joined.exit_code == 0);  // the other goes on
+    CHECK(has(joined.err, words));
+  }
 }

@@ -20,8 +20,8 @@ struct StateArray {
 
 /// Everything that must be equal on all ranks between two steps: weights, optimizer, the program's own RNG. What is
 /// large belongs in arrays, which are copied from where they lie to where they lie; the rest, in the program's own
-/// form, into save and load: while a worker joins it is held once more on both sides. All calls come from the thread
-/// that uses the session, from within its calls.
+/// form, into save and load: it goes from the one to the other piece by piece and is held nowhere else. All calls come
+/// from the thread that uses the session, from within its calls.
 class TrainingState {
  public:
   virtual ~TrainingState() = default;
@@ -36,7 +36,9 @@ class TrainingState {
   /// arrays.
   virtual void save(std::ostream& out) const { static_cast<void>(out); }
   /// Replaces it by what save wrote, on this or another worker, and reads all of it. The arrays have been written
-  /// before. Throws on damaged bytes. A snapshot of a program that had no arrays comes whole.
+  /// before. Throws on damaged bytes. Best read from front to back: what a stream of a worker that joins is to seek in,
+  /// it holds in memory, and it cannot go back to what was read a MiB before the first seek. A snapshot of a program
+  /// that had no arrays comes whole.
   virtual void load(std::istream& in) { static_cast<void>(in); }
 };
 

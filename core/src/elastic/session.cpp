@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <sstream>
 #include <utility>
 
 #include "base/environment.hpp"
@@ -219,9 +218,8 @@ void Session::begin(Dataset dataset, TrainingState& program) {
                                           .granule = s.facts.granule,
                                           .deterministic = s.config.run().deterministic,
                                           .in_turn = true}));
-    std::ostringstream rest;
-    program.save(rest);
-    s.first_rest = std::move(rest).str();
+    s.first_rest.emplace(
+        or_throw(elastic::Spool::of(s.directory.snapshots(), [&program](std::ostream& out) { program.save(out); })));
     s.first_lr_state = s.learning_rate->save();
   }
   s.reduction.emplace(*s.accelerator, s.device, *s.program_stream, program.gradient_size(),

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <sstream>
 
 #include "base/result.hpp"
 #include "data/lengths_file.hpp"
@@ -25,14 +24,6 @@ CommId from_hex(const std::string& text) {
     std::from_chars(text.data() + 2 * i, text.data() + 2 * i + 2, id[i], 16);
   }
   return id;
-}
-
-/// Has the program load its state: all of it, or what was saved and what is loaded are two things.
-void load_whole(TrainingState& program, std::istream& in) {
-  program.load(in);
-  if (in.rdbuf()->sgetc() == std::istream::traits_type::eof()) return;
-  throw Error(Status::kDataLoss,
-              "this program left a part of its saved state unread; TrainingState::load must read all that save wrote");
 }
 
 }  // namespace
@@ -68,10 +59,6 @@ void Session::State::load_snapshot() {
   applied = header.step;
 }
 
-void Session::State::load_rest(std::istream& in) {
-  load_whole(*program, in);
-}
-
 void Session::State::load_state(std::istream& in, const elastic::SnapshotHeader& header) {
   if (sharded != nullptr) {
     read_shards(in, header);
@@ -79,31 +66,25 @@ void Session::State::load_state(std::istream& in, const elastic::SnapshotHeader&
     arrays->require(header.arrays, "the snapshot");
     elastic::read_arrays(*arrays, in, *program_stream, staging_of_arrays());
   }
-  load_whole(*program, in);
+  elastic::load_whole(*program, in);
 }
 
 elastic::SharedState Session::State::copy_state(Communicator& group) {
-  elastic::SharedState state{applied, learning_rate->save(), {}};
+  elastic::SharedState state{applied, learning_rate->save()};
   const bool takes = form.wants_state && form.rank != form.donor;
-  if (form.rank == form.donor) {
-    std::ostringstream out;
-    program->save(out);
-    state.program = std::move(out).str();
-  }
-  const bool in_place = takes && !arrays->empty();
+  const bool in_place = takes && sharded == nullptr;
   if (in_place) applied = -1;
   channel.send(elastic::Copying{form.generation, in_place});
   program_stream->synchronize();
-  elastic::share_state(group, *stream, *accelerator, device, static_cast<int32_t>(form.donor), state, *arrays, takes,
-                       [&] {
+  elastic::share_state(group, *stream, *accelerator, device, static_cast<int32_t>(form.donor), state, *arrays, *program,
+                       takes, [&] {
                          if (takes) strike(elastic::InjectionPoint::kCopy);
                        });
   return state;
 }
 
-void Session::State::take_state(elastic::SharedState state) {
-  std::istringstream in(std::move(state.program));
-  load_whole(*program, in);
+void Session::State::take_state(const elastic::SharedState& state) {
+  if (state.refusal) std::rethrow_exception(state.refusal);
   applied = state.step;
   learning_rate->load(state.lr_state);
 }
@@ -138,7 +119,7 @@ bool Session::State::enter_generation() {
     tell_broken(error);
     return false;
   }
-  if (copied && form.wants_state && form.rank != form.donor) take_state(std::move(*copied));
+  if (copied && form.wants_state && form.rank != form.donor) take_state(*copied);
   if (applied != form.next_step) {
     throw Error(Status::kInternal,
                 fmt::format("this worker holds {} steps, the generation begins at {}", applied, form.next_step));

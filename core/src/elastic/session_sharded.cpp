@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "base/environment.hpp"
 #include "base/result.hpp"
@@ -60,16 +59,15 @@ elastic::Formed Session::State::form_shards() {
       sharded->stamp(applied);
     } else {
       sharded->initialise();
-      std::istringstream in(first_rest);
-      load_rest(in);
+      or_throw(first_rest->read([this](std::istream& in) { elastic::load_whole(*program, in); }));
       learning_rate->load(first_lr_state);
       applied = 0;
     }
     return {form.generation, sharded->ownership().save()};
   }
   if (form.copy_state) {  // the rest; parts of the state move
-    elastic::SharedState copied = copy_state(group);
-    if (form.wants_state) take_state(std::move(copied));
+    const elastic::SharedState copied = copy_state(group);
+    if (form.wants_state) take_state(copied);
   }
   const std::vector<int32_t> was(form.was.begin(), form.was.end());
   const auto from = or_throw(sharded::Ownership::load(form.owners));
@@ -133,14 +131,17 @@ void Session::State::write_part(const std::string& file) {
                                  facts.run_id, state_layout(), digest_of_parameters()};
   const std::string head = elastic::head_of_snapshot(header);
   const uint64_t begin = head.size();
-  std::ostringstream rest;
-  program->save(rest);
-  parts_of = {file, form.generation, std::move(header), std::move(rest).str()};
+  parts_of.reset();
   data::Digest beside;
   beside.add(std::string_view(head));
-  beside.add(std::string_view(parts_of->rest));
   const auto write = [&]() -> Result<> {
     sharded->require_step(applied);
+    auto rest =
+        elastic::Spool::of((directory.path() / file).parent_path(), [this](std::ostream& out) { program->save(out); });
+    if (!rest) return failed(std::move(rest));
+    beside.add(rest->bytes());
+    beside.add(rest->checksum());
+    parts_of.emplace(Parts{file, form.generation, std::move(header), std::move(*rest)});
     auto draft = elastic::SnapshotDraft::open(own_draft_of(directory.path() / file, form.generation));
     if (!draft) return failed(std::move(draft));
     const uint64_t array_bytes = sharded->model.elements() * sizeof(float);

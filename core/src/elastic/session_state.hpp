@@ -17,6 +17,7 @@
 #include "elastic/run_directory.hpp"
 #include "elastic/share_clock.hpp"
 #include "elastic/snapshot.hpp"
+#include "elastic/spool.hpp"
 #include "elastic/staging.hpp"
 #include "elastic/state_arrays.hpp"
 #include "elastic/state_digest.hpp"
@@ -96,14 +97,14 @@ struct Session::State {
   std::optional<elastic::GradientReduction> reduction;  // sharded: of what is added up beside the gradient
   sharded::Runtime* sharded = nullptr;                  // the program's, where it shards its model
   bool has_sharded_model = false;                       // it has made one
-  std::string first_rest;                               // of it: what the program saved before the first step
+  std::optional<elastic::Spool> first_rest;             // of it: what the program saved before the first step
   std::string first_lr_state;
   std::vector<uint64_t> shard_digests;  // of the arrays of this rank's shards, where the step's digest is due
   struct Parts {                        // the snapshot of which this rank last wrote a part
     std::string file;
     int64_t generation = 0;
     elastic::SnapshotHeader header;
-    std::string rest;
+    elastic::Spool rest;
   };
   std::optional<Parts> parts_of;
 
@@ -158,10 +159,10 @@ struct Session::State {
   void load_snapshot();
   /// Fills the program's state from a snapshot's.
   void load_state(std::istream& in, const elastic::SnapshotHeader& header);
-  /// Copies the donor's state to the ranks that want it; all take part. What is no array is returned, and is to be
+  /// Copies the donor's state to the ranks that want it; all take part. What goes beside it is returned, and is to be
   /// taken when the group stands.
   elastic::SharedState copy_state(Communicator& group);
-  void take_state(elastic::SharedState state);
+  void take_state(const elastic::SharedState& state);
   /// Says how many steps its state holds and, where that is asked, what.
   void answer(const elastic::Tell& tell);
   /// Joins the generation of `form`. False when it ended before it stood.
@@ -181,8 +182,6 @@ struct Session::State {
   /// After the program applied a committed step.
   void settle();
   void write_snapshot(const std::string& file);
-  /// Fills what is no array.
-  void load_rest(std::istream& in);
 
   // Where the model is sharded.
 

@@ -67,7 +67,7 @@ void remove_drafts_up_to(const std::filesystem::path& file) {
 }
 
 Result<> finish(const std::filesystem::path& draft, const std::filesystem::path& file, const SnapshotHeader& header,
-                uint64_t array_bytes, const std::string& rest) {
+                uint64_t array_bytes, const Spool& rest) {
   Result<FileDescriptor> fd = open_file(draft, O_RDWR, kAction);
   if (!fd) return failed(std::move(fd));
   const std::string head = head_of_snapshot(header);
@@ -80,9 +80,11 @@ Result<> finish(const std::filesystem::path& draft, const std::filesystem::path&
                                                  draft.string(), status.st_size, written));
   }
   if (Result<> done = put(fd->get(), draft, head, 0); !done) return done;
-  const std::string end = rest + end_of_snapshot(array_bytes + rest.size());
-  if (Result<> done = put(fd->get(), draft, end, behind_arrays); !done) return done;
-  const uint64_t size = behind_arrays + end.size();
+  if (Result<> done = rest.copy_to(fd->get(), behind_arrays, kAction, draft); !done) return done;
+  const std::string end = end_of_snapshot(array_bytes + rest.bytes());
+  const uint64_t behind_rest = behind_arrays + rest.bytes();
+  if (Result<> done = put(fd->get(), draft, end, behind_rest); !done) return done;
+  const uint64_t size = behind_rest + end.size();
   const Result<uint64_t> checksum = checksum_of(fd->get(), draft, size);
   if (!checksum) return tl::unexpected<Error>(checksum.error());
   if (Result<> done = put(fd->get(), draft, checksum_of_snapshot(*checksum), size); !done) return done;
@@ -133,7 +135,7 @@ Result<> SnapshotDraft::sync() {
 }
 
 Result<> finish_draft(const std::filesystem::path& draft, const std::filesystem::path& file,
-                      const SnapshotHeader& header, uint64_t array_bytes, const std::string& rest) {
+                      const SnapshotHeader& header, uint64_t array_bytes, const Spool& rest) {
   Result<> done = finish(draft, file, header, array_bytes, rest);
   std::error_code ignored;
   if (!done) std::filesystem::remove(draft, ignored);

@@ -10,6 +10,7 @@
 #include "base/durable_file.hpp"
 #include "base/result.hpp"
 #include "elastic/snapshot.hpp"
+#include "elastic/spool.hpp"
 #include "sharded/ownership.hpp"
 
 namespace pliant::elastic {
@@ -45,6 +46,6 @@ class SnapshotDraft {
 /// and earlier steps; those of later steps may be under way and stay. On failure nothing is left but older snapshots.
 /// O(bytes of the file).
 Result<> finish_draft(const std::filesystem::path& draft, const std::filesystem::path& file,
-                      const SnapshotHeader& header, uint64_t array_bytes, const std::string& rest);
+                      const SnapshotHeader& header, uint64_t array_bytes, const Spool& rest);
 
 }  // namespace pliant::elastic

@@ -13,6 +13,7 @@
 #include "elastic/snapshot.hpp"
 #include "elastic/snapshot_draft.hpp"
 #include "scratch_folder.hpp"
+#include "spool_of.hpp"
 
 namespace pliant::elastic {
 namespace {
@@ -98,7 +99,9 @@ struct Parts {
     }
     REQUIRE(part->sync().has_value());
   }
-  [[nodiscard]] Result<> finish() const { return finish_draft(draft, file, header, kArrays * kArrayBytes, "rest"); }
+  [[nodiscard]] Result<> finish() const {
+    return finish_draft(draft, file, header, kArrays * kArrayBytes, test::spool_of(file.parent_path(), "rest"));
+  }
   [[nodiscard]] std::string whole() const {
     for (const uint64_t rank : {uint64_t{2}, uint64_t{0}, uint64_t{1}}) write(rank);
     REQUIRE(finish().has_value());
@@ -179,7 +182,7 @@ TEST_CASE("a snapshot of nothing that could be cut has no parts, and is a snapsh
     REQUIRE(part.has_value());
     REQUIRE(part->sync().has_value());
   }
-  REQUIRE(finish_draft(draft, file, header, 0, "rest").has_value());
+  REQUIRE(finish_draft(draft, file, header, 0, test::spool_of(file.parent_path(), "rest")).has_value());
   std::string state;
   const auto read = read_snapshot(file, [&state](std::istream& in, const SnapshotHeader&) { in >> state; });
   REQUIRE(read.has_value());

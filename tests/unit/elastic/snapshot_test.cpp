@@ -18,6 +18,7 @@
 #include "elastic/snapshot_draft.hpp"
 #include "file_size_limit.hpp"
 #include "scratch_folder.hpp"
+#include "spool_of.hpp"
 
 namespace pliant::elastic {
 namespace {
@@ -220,13 +221,34 @@ TEST_CASE("a draft that is finished takes along those of its step and earlier on
   begin_of(49, 3);
   begin_of(100'000'000, 3);  // its name is longer
   const std::filesystem::path file = folder.path() / snapshot_file(48);
-  REQUIRE(finish_draft(draft_of(file, 3, "07af"), file, header, state.size(), "rest").has_value());
+  REQUIRE(finish_draft(draft_of(file, 3, "07af"), file, header, state.size(), test::spool_of(folder.path(), "rest"))
+              .has_value());
   CHECK(state_of(file) == state + "rest");
   std::set<std::string> left;
   for (const auto& entry : std::filesystem::directory_iterator(file.parent_path()))
     left.insert(entry.path().filename());
   CHECK(left == std::set<std::string>{"step-00000048.snapshot", "step-00000049.snapshot.generation-3-of-07af.draft",
                                       "step-100000000.snapshot.generation-3-of-07af.draft"});
+}
+
+TEST_CASE("what is spooled comes back, has no name, and differs by its checksum") {
+  const ScratchFolder folder;
+  const std::string bytes(3'000'001, 'y');
+  const Spool spool = test::spool_of(folder / "snapshots", bytes);
+  CHECK(std::filesystem::is_empty(folder / "snapshots"));
+  CHECK(spool.bytes() == bytes.size());
+  CHECK(spool.checksum() != test::spool_of(folder / "snapshots", bytes + "y").checksum());
+  for (int again = 0; again < 2; ++again) {
+    std::ostringstream read;
+    REQUIRE(spool.read([&read](std::istream& in) { read << in.rdbuf(); }).has_value());
+    CHECK(read.str() == bytes);
+  }
+  const Spool none = test::spool_of(folder / "snapshots", "");
+  CHECK(none.bytes() == 0);
+  CHECK(none.read([](std::istream& in) { CHECK(in.peek() == std::istream::traits_type::eof()); }).has_value());
+  const auto failed = Spool::of(folder / "snapshots", [](std::ostream& out) { out.setstate(std::ios_base::failbit); });
+  REQUIRE_FALSE(failed.has_value());
+  CHECK(failed.error().status() == Status::kInternal);
 }
 
 TEST_CASE("the digest of a cut tells what a rank owns, and neither its number nor what others own") {

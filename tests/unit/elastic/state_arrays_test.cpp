@@ -4,8 +4,11 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <atomic>
+#include <functional>
 #include <numeric>
 #include <sstream>
+#include <stdexcept>
 
 #include "elastic/state_transfer.hpp"
 #include "rank_group.hpp"
@@ -15,10 +18,16 @@ namespace {
 
 struct Program final : TrainingState {
   std::vector<StateArray> parts;
+  std::function<void(std::ostream&)> saves;
+  std::function<void(std::istream&)> loads;
   [[nodiscard]] uint64_t gradient_size() const override { return 0; }
   [[nodiscard]] std::vector<StateArray> arrays() override { return parts; }
-  void save(std::ostream&) const override {}
-  void load(std::istream&) override {}
+  void save(std::ostream& out) const override {
+    if (saves) saves(out);
+  }
+  void load(std::istream& in) override {
+    if (loads) loads(in);
+  }
 };
 
 std::string refusal_of(std::vector<StateArray> parts) {
@@ -118,11 +127,16 @@ TEST_CASE("arrays are copied to the ranks that take them, and to no other") {
     for (size_t i = 0; i < own.size(); ++i) own[i] = static_cast<float>(rank * 1000) + static_cast<float>(i % 997);
     Program program;
     program.parts = {{"w", DType::kF32, {static_cast<int64_t>(own.size())}, own.data()}};
+    std::string rest = fmt::format("rest-{}", rank);
+    program.saves = [&rest](std::ostream& out) { out << rest; };
+    program.loads = [&rest](std::istream& in) { in >> rest; };
     const StateArrays arrays(program);
-    SharedState state{rank + 7, fmt::format("rate {}", rank), fmt::format("rest {}", rank)};
-    share_state(group, stream, accelerator, 0, 1, state, arrays, rank == 2);
+    SharedState state{rank + 7, fmt::format("rate {}", rank)};
+    share_state(group, stream, accelerator, 0, 1, state, arrays, program, rank == 2);
     CHECK(state.step == 8);
-    CHECK(state.program == "rest 1");
+    CHECK(state.lr_state == "rate 1");
+    CHECK_FALSE(state.refusal);
+    CHECK(rest == (rank == 0 ? "rest-0" : "rest-1"));
   });
   CHECK(weights[2] == weights[1]);
   CHECK(weights[0][5] == 5.0F);
@@ -137,7 +151,7 @@ TEST_CASE("ranks with other arrays than the donor's say so") {
     program.parts = {{"w", DType::kF32, {rank == 0 ? 4 : 5}, memory.data()}};
     const StateArrays arrays(program);
     SharedState state;
-    share_state(group, stream, accelerator, 0, 0, state, arrays, rank == 1);
+    share_state(group, stream, accelerator, 0, 0, state, arrays, program, rank == 1);
   });
   REQUIRE(outcome[1]);
   try {
@@ -145,6 +159,90 @@ TEST_CASE("ranks with other arrays than the donor's say so") {
   } catch (const Error& error) {
     CHECK(error.message() == "the state has other arrays: array 1 is w f32[5] in this program, w f32[4] in rank 0");
   }
+}
+
+// A rest of many pieces.
+std::string large_rest() {
+  std::string rest(5'000'003, ' ');
+  for (size_t i = 0; i < rest.size(); ++i) rest[i] = static_cast<char>('a' + i * 7919 % 23);
+  return rest;
+}
+
+TEST_CASE("what is no array is loaded while it is still being saved, front to back or wherever the program seeks") {
+  const Accelerator accelerator = test::open_host();
+  const std::string rest = large_rest();
+  std::atomic<bool> begun{false};
+  std::string got[4];
+  test::run_healthy_ranks(accelerator, 4, [&](int32_t rank, Communicator& group, Stream& stream) {
+    std::string& own = got[rank];
+    Program program;
+    program.saves = [&](std::ostream& out) {
+      const size_t half = rest.size() / 2;
+      out.write(rest.data(), static_cast<std::streamsize>(half));
+      CHECK(out.tellp() == static_cast<std::streamoff>(half));
+      begun.wait(false);  // whoever held it whole before it sends it would wait for ever
+      out.write(rest.data() + half, static_cast<std::streamsize>(rest.size() - half));
+    };
+    program.loads = [&, rank](std::istream& in) {
+      if (rank == 1) {  // front to back
+        own.resize(rest.size());
+        own[0] = static_cast<char>(in.get());
+        begun = true;
+        begun.notify_all();
+        in.read(own.data() + 1, static_cast<std::streamsize>(own.size() - 1));
+        CHECK(in.tellg() == static_cast<std::streamoff>(rest.size()));
+        return;
+      }
+      in.seekg(0, std::ios_base::end);  // as archives are read
+      own.resize(static_cast<size_t>(in.tellg()));
+      in.seekg(4'000'000);
+      in.read(own.data() + 4'000'000, 1'000'003);
+      in.seekg(0);
+      in.read(own.data(), 4'000'000);
+      in.seekg(0, std::ios_base::end);
+      CHECK(in.good());
+    };
+    const StateArrays arrays(program);
+    SharedState state;
+    share_state(group, stream, accelerator, 0, 0, state, arrays, program, rank == 1 || rank == 2);
+    CHECK_FALSE(state.refusal);
+  });
+  CHECK(got[1] == rest);
+  CHECK(got[2] == rest);
+  CHECK(got[3].empty());
+}
+
+TEST_CASE(
+    "a program that leaves a part of the rest unread, goes back too far or throws is told so, and the others go on") {
+  const Accelerator accelerator = test::open_host();
+  const std::string rest = large_rest();
+  std::string refusals[4];
+  test::run_healthy_ranks(accelerator, 4, [&](int32_t rank, Communicator& group, Stream& stream) {
+    Program program;
+    program.saves = [&](std::ostream& out) { out << rest; };
+    program.loads = [&, rank](std::istream& in) {
+      std::string own(rest.size() - (rank == 1 ? 1 : 0), ' ');
+      in.read(own.data(), static_cast<std::streamsize>(own.size()));
+      if (rank == 2) throw std::runtime_error("it is damaged");
+      if (rank == 3) CHECK(in.seekg(5).fail());
+    };
+    float weight = static_cast<float>(rank);
+    program.parts = {{"w", DType::kF32, {}, &weight}};
+    const StateArrays arrays(program);
+    SharedState state{rank, ""};
+    share_state(group, stream, accelerator, 0, 0, state, arrays, program, rank > 0);
+    CHECK(state.step == 0);
+    CHECK(weight == 0);
+    try {
+      if (state.refusal) std::rethrow_exception(state.refusal);
+    } catch (const std::exception& refusal) {
+      refusals[rank] = refusal.what();
+    }
+  });
+  CHECK(refusals[0].empty());
+  CHECK(refusals[1].find("this program left a part of its saved state unread") == 0);
+  CHECK(refusals[2] == "it is damaged");
+  CHECK(refusals[3].empty());
 }
 
 }  // namespace
