@@ -230,8 +230,10 @@ TEST_CASE("a model of one element, and one of none, trains, is kept and goes on 
       INFO(ended.err);
       REQUIRE(ended.exit_code == 0);
       CHECK(last_state(job) == expected);
-      CHECK(job.ledger("restart").front().at("step") == 4);
+      CHECK(ended.summary.at("restarts") == 1);
+      CHECK(job.ledger("restart").empty());  // it owned nothing
       CHECK(ended.summary.at("samples_missing") == 0);
+      CHECK(ended.summary.at("samples_repeated") == 0);
       CHECK(job.ledger("snapshot").back().at("step") == kShardedSteps);
       std::vector<std::string> more = small;
       more.push_back(fmt::format("run.max_steps={}", kShardedSteps + 2));
@@ -242,6 +244,20 @@ TEST_CASE("a model of one element, and one of none, trains, is kept and goes on 
       CHECK(resumed.exit_code == 0);
       CHECK(resumed.summary.at("resumed_from") == kShardedSteps);
     }
+  }
+}
+
+TEST_CASE("of four ranks of a model of one element the one that owns it takes it along, and no other does") {
+  for (const int rank : {0, 3}) {
+    CAPTURE(rank);
+    JobRunner job;
+    const Ended ended = job.run(
+        job_that("kill", "passed", 4, {"app.width=1", "app.layers=1", fmt::format("app.misbehave_rank={}", rank)}));
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(ended.summary.at("restarts") == 1);
+    CHECK(job.ledger("restart").size() == (rank == 3 ? 1U : 0U));
+    CHECK(ended.summary.at("samples_missing") == 0);
   }
 }
 

@@ -88,6 +88,34 @@ TEST_CASE("where each worker holds a part of the state, a death takes the job ba
   CHECK(kills > 2000 / kShare);
 }
 
+TEST_CASE("where there are fewer chunks than ranks, a death of one that owns none costs no step") {
+  int kills = 0;
+  int restarts = 0;
+  for (uint32_t seed = 0; seed < 2000 / kShare; ++seed) {
+    const auto chunks = static_cast<int32_t>(seed % 4);
+    GroupOptions options = options_for(4, "replace");
+    if (seed % 3 == 0) options.injections.push_back({.leave = true, .rank = seed % 4, .step = 2 + seed % 7});
+    SimulatedJob job(options, 12, seed,
+                     {.kills = static_cast<int>(seed % 5),
+                      .one_in = 120,
+                      .freezes = seed % 7 == 0 ? 2 : 0,
+                      .sharded = true,
+                      .chunks = chunks});
+    const auto verdict = job.run();
+    kills += job.kills_done();
+    if (chunks <= 1) restarts += job.restarts_of_lineage();
+    INFO("seed " << seed << ", chunks " << chunks << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    REQUIRE(verdict->exit_code == 0);
+    REQUIRE(job.lineage().size() == 12);
+    REQUIRE(job.saved() == job.lineage());
+  }
+  CHECK(kills > 2000 / kShare);
+  CHECK(restarts > 0);
+  CHECK(restarts < kills / 4);
+}
+
 TEST_CASE("a rank that is announced to leave costs no step, with whole states and with parts, whoever dies beside it") {
   int64_t moved = 0;
   int left = 0;

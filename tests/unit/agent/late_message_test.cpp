@@ -265,6 +265,50 @@ TEST_CASE("where no chunk moves, ranks that have formed write what they own alth
   }
 }
 
+TEST_CASE("ranks that own no chunk are done without: the others go on, and write what there is") {
+  PlayedJob job(3, 0);
+  const Ownership map = dealt(1, 3);  // the last rank owns it
+  job.start(0, 3);
+  job.form(map);
+  job.commit({0, 1, 2});
+  job.group.ended(0, kKilled);
+  CHECK(job.restarts.empty());
+  const auto forms = job.take<Form>();
+  REQUIRE(forms.size() >= 2);
+  CHECK(forms.back().second.next_step == 1);
+  CHECK(forms.back().second.was == std::vector<int64_t>{1, 2});
+  CHECK(forms.back().second.owners == map.save());
+  for (const auto& [id, form] : forms) job.sent.emplace_back(id, form);
+  const Ownership after = *Ownership::of_runs(std::vector<Ownership::Run>{{1, 1}}, 2, 1);
+  job.form(after);
+  job.group.request_stop(130);
+  job.commit({1, 2});
+  job.group.ended(1, kKilled);  // before it has said anything of a snapshot to which it has nothing to add
+  REQUIRE(job.told<Save>() == Workers{2});
+  job.write(2, 2, after, 1);
+  CHECK(job.told<Assemble>() == Workers{2});
+  job.group.received(2, SnapshotWritten{2, "step-2", ""});
+  job.group.ended(2, {});
+  CHECK(job.snapshots == std::vector<int64_t>{2});
+  CHECK(job.restarts.empty());
+  REQUIRE(job.group.verdict().has_value());
+  CHECK(job.group.verdict()->exit_code == 130);
+}
+
+TEST_CASE("of a state without chunks any rank is enough, and none is too few") {
+  PlayedJob job(2, 0);
+  const Ownership map = dealt(0, 2);
+  job.start(0, 2);
+  job.form(map);
+  job.commit({0, 1});
+  job.group.ended(0, kKilled);
+  job.form(dealt(0, 1));
+  CHECK(job.restarts.empty());
+  job.start(2, 3);
+  job.group.ended(1, kKilled);
+  CHECK(job.restarts == std::vector<int64_t>{0});
+}
+
 namespace {
 
 /// Rank 1 is short of something three times; the other one stays well.

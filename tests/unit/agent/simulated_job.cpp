@@ -145,6 +145,7 @@ void SimulatedJob::die(Worker& worker) {
 void SimulatedJob::remove(WorkerId id, ExitStatus status) {
   const bool killed = workers_.at(id).form.rank == -2;
   if (killed || status.code != 0) finished_.pop_back();
+  broken_.insert(workers_.at(id).form.generation);
   workers_.erase(id);
   group_.ended(id, killed ? ExitStatus{true, 9} : status);
 }
@@ -153,6 +154,8 @@ void SimulatedJob::deliver_to_agent(WorkerId id) {
   const FromWorker message = workers_.at(id).outbox.front();
   workers_.at(id).outbox.pop_front();
   if (std::holds_alternative<Ready>(message)) ready_.push_back(id);
+  const auto* const formed = std::get_if<Formed>(&message);
+  if (formed != nullptr && !broken_.contains(formed->generation)) ++formed_[formed->generation];
   group_.received(id, message);
 }
 
@@ -302,6 +305,7 @@ void SimulatedJob::finish_move(Worker& worker) {
   if (static_cast<int64_t>(worker.state.size()) != form.next_step)
     return violate("a worker joins with the wrong state");
   worker.formed = form.generation;
+  if (!plan.moves.empty()) worker.moved = {form.generation, form.world_size};
   worker.outbox.push_back(Formed{form.generation, plan.to.save(), sent});
   worker.at = form.stay < form.world_size ? At::kWaiting : At::kComputing;
 }
@@ -324,21 +328,24 @@ bool SimulatedJob::owns_once(int64_t generation) const {
 
 bool SimulatedJob::all_parts_live() const {
   std::set<int32_t> live;
+  bool any = false;  // of a state without chunks one is enough
   for (const auto& [id, worker] : workers_) {
-    const bool is_told = std::none_of(worker.outbox.begin(), worker.outbox.end(), [](const FromWorker& message) {
-      return std::holds_alternative<Formed>(message);  // the agent cannot know yet that it has moved
-    });
-    if (!worker.done && !worker.partial && !worker.spoilt && is_told && !is_frozen(worker) && worker.state == lineage_)
-      live.insert(worker.chunks.begin(), worker.chunks.end());
+    const auto told = formed_.find(worker.moved.first);  // else the agent cannot know that all have moved
+    const bool is_told = worker.moved.second == 0 || (told != formed_.end() && told->second == worker.moved.second);
+    if (worker.done || worker.partial || worker.spoilt || !is_told || is_frozen(worker) || worker.state != lineage_)
+      continue;
+    live.insert(worker.chunks.begin(), worker.chunks.end());
+    any = true;
   }
-  return std::cmp_equal(live.size(), disturbances_.chunks);
+  return any && std::cmp_equal(live.size(), disturbances_.chunks);
 }
 
 void SimulatedJob::write_part(Worker& worker, int64_t step, const std::string& file) {
   auto& written = parts_[{worker.form.generation, step}];
   if (!worker.spoilt) written.insert(worker.chunks.begin(), worker.chunks.end());
   const bool first = &worker == &workers_.begin()->second;
-  const sharded::Ownership other = *sharded::Ownership::deal(disturbances_.chunks, disturbances_.chunks);
+  const sharded::Ownership other =
+      *sharded::Ownership::deal(disturbances_.chunks, std::max(1, disturbances_.chunks));
   const sharded::Ownership& map = first && disturbances_.other_map ? other : worker.map;
   const uint64_t cut = digest_of_cut(map.runs_of(worker.place));
   const uint64_t beside = first && disturbances_.other_rest ? 101 : 100;

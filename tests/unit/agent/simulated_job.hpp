@@ -144,6 +144,7 @@ class SimulatedJob final : public GroupActions {
     sharded::Ownership map;               ///< by this one
     int32_t place = 0;                    ///< as this rank of it
     int64_t formed = 0;                   ///< sharded: generation that took over parts, or kept its own
+    std::pair<int64_t, int64_t> moved;    ///< sharded: the last generation in which parts moved, and its ranks
     bool spoilt = false;                  ///< sharded: it went on with a part that it has not
     std::pair<int64_t, int64_t> written;  ///< sharded: generation and step of the part that it wrote last
     bool is_short = false;
@@ -179,6 +180,8 @@ class SimulatedJob final : public GroupActions {
   [[nodiscard]] bool peers_reached(const Worker& worker, At at) const;
   void violate(std::string what);
 
+  std::map<int64_t, int64_t> formed_;  ///< generation -> ranks of it that have said so before one was lost
+  std::set<int64_t> broken_;           ///< generations of which a rank was lost
   std::map<std::pair<int64_t, int64_t>, std::set<int32_t>> parts_;  ///< (generation, step): chunks that are written
   int64_t steps_;
   std::mt19937 random_;

@@ -35,9 +35,9 @@ void Group::ended(WorkerId worker, const ExitStatus& status) {
   const bool others = !compares || std::any_of(ranks_.begin(), ranks_.end(), lives);
   const bool is_writer = parts_ && std::count(parts_->writers.begin(), parts_->writers.end(), worker) > 0;
   const bool has_written = is_writer && parts_->assembling && worker != parts_->writers.front();
-  const bool is_needed = sharded_ && std::count(owners_.begin(), owners_.end(), worker) > 0 && !has_written;
+  const bool is_missed = sharded_ && std::count(owners_.begin(), owners_.end(), worker) > 0 && !has_written;
   if (is_writer && !has_written) parts_.reset();
-  if (phase_ == Phase::kSaving && worker != saver_ && others && !is_needed) {
+  if (phase_ == Phase::kSaving && worker != saver_ && others && !is_missed) {
     ++lost_while_saving_;
     const std::string how = member.fenced.empty() ? describe(status) + " after the last commit" : member.fenced;
     if (!member.is_void) actions_.event(fmt::format("{} {}", who, how), true);
@@ -202,16 +202,16 @@ bool Group::compare_before_saving() {
 }
 
 bool Group::save_shards(const std::string& file) {
-  const bool all = owners_live() && std::none_of(owners_.begin(), owners_.end(),
-                                                 [this](WorkerId id) { return members_.at(id).cannot_save; });
-  if (!all) return false;
+  const std::vector<WorkerId> all = writers();
+  if (all.empty()) return false;
   phase_ = Phase::kSaving;
-  saver_ = owners_.front();
+  saver_ = all.front();
   progress_at_ = time();
-  for (const WorkerId id : owners_) {
+  for (const WorkerId id : all) {
     if (actions_.is_stopped(id)) actions_.wake(id);
   }
-  begin_parts(file, true);
+  begin_parts(file, all);
+  for (const WorkerId id : all) actions_.send(id, Save{committed_, file});
   return true;
 }
 

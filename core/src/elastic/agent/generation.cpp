@@ -98,6 +98,7 @@ void Group::regroup(const std::string& reason) {
 
 void Group::lose_shards() {
   owners_.clear();
+  needed_.clear();
   parts_.reset();
   for (auto& [id, member] : members_) {
     member.holds = 0;
@@ -108,8 +109,17 @@ void Group::lose_shards() {
 
 void Group::take_over(const std::string& owners, int64_t bytes_moved) {
   const auto count = stay_ > 0 ? stay_ : static_cast<int64_t>(ranks_.size());
+  for (const WorkerId id : owners_) {
+    if (members_.contains(id)) members_.at(id).holds = 0;  // it may have had nothing to give, and no rank
+  }
   owners_.assign(ranks_.begin(), ranks_.begin() + count);
   shares_ = owners;
+  needed_.clear();
+  const auto map = sharded::Ownership::load(shares_);
+  for (int64_t i = 0; i < count; ++i) {
+    const bool has_none = map && i < map->world_size() && map->chunks_of(static_cast<int32_t>(i)) == 0;
+    if (!has_none) needed_.insert(owners_[static_cast<size_t>(i)]);
+  }
   for (size_t i = 0; i < ranks_.size(); ++i) {
     Member& member = members_.at(ranks_[i]);
     member.holds = static_cast<int64_t>(i) < count ? committed_ : 0;
@@ -157,15 +167,13 @@ void Group::dismiss_leavers() {
   }
 }
 
-void Group::begin_parts(const std::string& file, bool ask) {
-  if (file.empty() || owners_.empty()) return;
+void Group::begin_parts(const std::string& file, const std::vector<WorkerId>& writers) {
+  if (file.empty() || writers.empty()) return;
   const auto map = sharded::Ownership::load(shares_);
-  parts_ = Parts{committed_, file, owners_, generation_, {}, {}, false};
+  parts_ = Parts{committed_, file, writers, generation_, {}, {}, false};
   for (size_t i = 0; map && i < owners_.size(); ++i) {
     parts_->cuts[owners_[i]] = digest_of_cut(map->runs_of(static_cast<int32_t>(i)));
   }
-  if (!ask) return;
-  for (const WorkerId id : owners_) actions_.send(id, Save{committed_, file});
 }
 
 std::string Group::why_not(int64_t world_size) const {
@@ -210,7 +218,8 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
   stay_ = 0;
   if (has_shards && !restore) {  // those who own a part of the state and get no rank come along to give it away
     for (const WorkerId id : owners_) {
-      if (std::count(next_ranks.begin(), next_ranks.end(), id) == 0) next_ranks.push_back(id);
+      const bool comes = is_needed(id) && place_of(id) >= 0 && std::count(usable.begin(), usable.end(), id) > 0;
+      if (comes && std::count(next_ranks.begin(), next_ranks.end(), id) == 0) next_ranks.push_back(id);
     }
     if (static_cast<int64_t>(next_ranks.size()) > world_size) stay_ = world_size;
   }
@@ -236,13 +245,13 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
     form.owners = shares_;
     form.stay = stay_ > 0 ? stay_ : form.world_size;
     for (const WorkerId id : next_ranks) {
-      const auto at = std::find(owners_.begin(), owners_.end(), id);
-      form.was.push_back(at == owners_.end() ? -1 : at - owners_.begin());
-      if (at == owners_.end()) form.copy_state = true;
+      form.was.push_back(place_of(id));
+      if (form.was.back() < 0) form.copy_state = true;
       if (form.was[static_cast<size_t>(form.donor)] < 0) form.donor = static_cast<int64_t>(form.was.size()) - 1;
     }
   } else {
     owners_.clear();  // they begin anew
+    needed_.clear();
     parts_.reset();
   }
   if (!restore) ask_for_due_snapshot(usable.front());
@@ -600,7 +609,7 @@ void Group::finish_step(const CommitRecord& record) {
   if (writes) commit.snapshot = actions_.snapshot_path(committed_);
   if (due && writes) due_ = Due{committed_, ranks_.front()};
   if (sharded_) owners_ = ranks_;
-  if (sharded_ && writes) begin_parts(commit.snapshot, false);
+  if (sharded_ && writes) begin_parts(commit.snapshot, ranks_);
   for (const WorkerId rank : ranks_) {
     Member& member = members_.at(rank);
     member.holds = committed_;

@@ -71,18 +71,42 @@ std::vector<WorkerId> Group::usable_members(bool barred) const {
 }
 
 bool Group::shards_are_there(const std::vector<WorkerId>& usable) const {
-  return owners_live() && std::all_of(owners_.begin(), owners_.end(), [&usable](WorkerId id) {
-           return std::count(usable.begin(), usable.end(), id) > 0;
-         });
+  const auto is_there = [&](WorkerId id) {
+    return has_share(id) && std::count(usable.begin(), usable.end(), id) > 0;
+  };
+  return std::any_of(owners_.begin(), owners_.end(), is_there) &&
+         std::all_of(needed_.begin(), needed_.end(), is_there);
 }
 
 bool Group::owners_live() const {
-  return !owners_.empty() && std::all_of(owners_.begin(), owners_.end(), [this](WorkerId id) {
-    const auto found = members_.find(id);
-    if (found == members_.end()) return false;
-    const Member& member = found->second;
-    return !member.finished && member.fenced.empty() && member.surely_holds() == committed_;
+  const auto lives = [this](WorkerId id) { return has_share(id); };
+  return std::any_of(owners_.begin(), owners_.end(), lives) && std::all_of(needed_.begin(), needed_.end(), lives);
+}
+
+bool Group::has_share(WorkerId worker) const {
+  const auto found = members_.find(worker);
+  if (found == members_.end()) return false;
+  const Member& member = found->second;
+  return !member.finished && member.fenced.empty() && member.surely_holds() == committed_;
+}
+
+bool Group::is_needed(WorkerId worker) const {
+  return needed_.empty() ? std::count(owners_.begin(), owners_.end(), worker) > 0 : needed_.contains(worker);
+}
+
+int64_t Group::place_of(WorkerId worker) const {
+  const auto at = std::find(owners_.begin(), owners_.end(), worker);
+  return at == owners_.end() || !has_share(worker) ? -1 : at - owners_.begin();
+}
+
+std::vector<WorkerId> Group::writers() const {
+  std::vector<WorkerId> made;
+  std::copy_if(owners_.begin(), owners_.end(), std::back_inserter(made),
+               [this](WorkerId id) { return has_share(id) && !members_.at(id).cannot_save; });
+  const bool all = std::all_of(needed_.begin(), needed_.end(), [&made](WorkerId id) {
+    return std::count(made.begin(), made.end(), id) > 0;
   });
+  return all ? made : std::vector<WorkerId>();
 }
 
 bool Group::may_move() const {

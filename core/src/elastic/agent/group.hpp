@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -246,20 +247,28 @@ class Group {
   /// Ready, present and not fenced, those that hold most first. `barred`: also those that broke generations.
   [[nodiscard]] std::vector<WorkerId> usable_members(bool barred) const;
   [[nodiscard]] bool hold_state(const std::vector<WorkerId>& usable) const;
-  // Where the state is cut over the ranks: all who own a part of it are needed.
+  // Where the state is cut over the ranks: all who own a chunk of it are needed, and no others.
 
-  /// All owners of the committed state are among `usable`.
+  /// All that the committed state needs are among `usable`.
   [[nodiscard]] bool shards_are_there(const std::vector<WorkerId>& usable) const;
   /// All of them live, and none was caught in the middle of a move.
   [[nodiscard]] bool owners_live() const;
+  /// Lives and has what it owns after the last commit.
+  [[nodiscard]] bool has_share(WorkerId worker) const;
+  /// A part of the state would be lost with it. Where the state has no chunks, each owner: one of them is needed.
+  [[nodiscard]] bool is_needed(WorkerId worker) const;
+  /// Its rank in the map of owners_; -1: it owns nothing by it, or has not what it owned.
+  [[nodiscard]] int64_t place_of(WorkerId worker) const;
+  /// Owners that live and can write: all that a snapshot needs, or nobody.
+  [[nodiscard]] std::vector<WorkerId> writers() const;
   /// Parts of the state may be on their way to other owners, whether a rank has said so or not.
   [[nodiscard]] bool may_move() const;
   /// The job is to end once they have come there.
   [[nodiscard]] bool waits_for_move() const { return may_move() && (stop_code_ != 0 || pending_); }
   /// A part of the state is gone: nobody holds it, and the job goes back to its newest snapshot.
   void lose_shards();
-  /// Has the owners write their parts of `file`.
-  void begin_parts(const std::string& file, bool ask);
+  /// `writers` write their parts of `file`.
+  void begin_parts(const std::string& file, const std::vector<WorkerId>& writers);
   /// Neither all parts nor the whole are on disk.
   [[nodiscard]] bool is_writing_parts() const { return parts_.has_value(); }
 
@@ -393,6 +402,7 @@ class Group {
   std::vector<WorkerId> ranks_;   ///< of the present generation
   bool sharded_ = false;          ///< the state is cut over the ranks
   std::vector<WorkerId> owners_;  ///< sharded: who holds the parts of the committed state, by rank; empty: nobody does
+  std::set<WorkerId> needed_;     ///< those of them that own a chunk
   /// The snapshot of which the owners write their parts.
   struct Parts {
     int64_t step = 0;
