@@ -201,12 +201,12 @@ class Parameters {
   void remove_one_of_several(uint32_t parameter, uint32_t module);
 
   std::vector<ParameterBits> words_;
-  std::vector<uint32_t> gather_;       ///< by parameter: the number of its collective, while it is on its way
-  std::vector<int32_t> fetched_for_;   ///< by parameter
-  std::vector<uint32_t> user_;         ///< by parameter: one of them, while it is used
-  std::vector<uint64_t> elements_;     ///< by parameter
-  std::vector<uint32_t> stamps_;       ///< by parameter
-  std::vector<bool> frozen_;           ///< by parameter
+  std::vector<uint32_t> gather_;      ///< by parameter: the number of its collective, while it is on its way
+  std::vector<int32_t> fetched_for_;  ///< by parameter
+  std::vector<uint32_t> user_;        ///< by parameter: one of them, while it is used
+  std::vector<uint64_t> elements_;    ///< by parameter
+  std::vector<uint32_t> stamps_;      ///< by parameter
+  std::vector<bool> frozen_;          ///< by parameter
   std::vector<std::vector<uint32_t>> more_users_;
   std::vector<uint8_t> has_come_;  ///< by number of the collective: 1 = one of it was waited for
   uint64_t registered_ = 0;

@@ -39,7 +39,8 @@ void Releases::align(Decision& decision, std::span<const Slice> used, uint32_t v
   for (const Slice& slice : used) {
     uint64_t members = 0;
     member = std::lower_bound(member, decision.members.end(), slice.word * 64);
-    for (; member != decision.members.end() && *member / 64 == slice.word; ++member) members |= uint64_t{1} << *member % 64;
+    for (; member != decision.members.end() && *member / 64 == slice.word; ++member)
+      members |= uint64_t{1} << *member % 64;
     decision.released.push_back(members & slice.bits);
   }
 }

@@ -170,9 +170,9 @@ bool Schedule::same_state(const Schedule& other) const {
   return mode_ == Mode::kComplete && other.mode_ == Mode::kComplete && traces_ == other.traces_ &&
          with_gradient_ == other.with_gradient_ && outdated_ == other.outdated_ && step_ == other.step_ &&
          live_ == other.live_ && queue_head_ == other.queue_head_ && entered_ == other.entered_ &&
-         backward_ == other.backward_ &&
-         releases_.changes() == other.releases_.changes() && layout_.version() == other.layout_.version() &&
-         swapping_.same_state(other.swapping_) && parameters_.same_state(other.parameters_);
+         backward_ == other.backward_ && releases_.changes() == other.releases_.changes() &&
+         layout_.version() == other.layout_.version() && swapping_.same_state(other.swapping_) &&
+         parameters_.same_state(other.parameters_);
 }
 
 sdk::CoordinatorCounts Schedule::counts() const {

@@ -344,8 +344,7 @@ void SimulatedJob::write_part(Worker& worker, int64_t step, const std::string& f
   auto& written = parts_[{worker.form.generation, step}];
   if (!worker.spoilt) written.insert(worker.chunks.begin(), worker.chunks.end());
   const bool first = &worker == &workers_.begin()->second;
-  const sharded::Ownership other =
-      *sharded::Ownership::deal(disturbances_.chunks, std::max(1, disturbances_.chunks));
+  const sharded::Ownership other = *sharded::Ownership::deal(disturbances_.chunks, std::max(1, disturbances_.chunks));
   const sharded::Ownership& map = first && disturbances_.other_map ? other : worker.map;
   const uint64_t cut = digest_of_cut(map.runs_of(worker.place));
   const uint64_t beside = first && disturbances_.other_rest ? 101 : 100;

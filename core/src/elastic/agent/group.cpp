@@ -71,11 +71,8 @@ std::vector<WorkerId> Group::usable_members(bool barred) const {
 }
 
 bool Group::shards_are_there(const std::vector<WorkerId>& usable) const {
-  const auto is_there = [&](WorkerId id) {
-    return has_share(id) && std::count(usable.begin(), usable.end(), id) > 0;
-  };
-  return std::any_of(owners_.begin(), owners_.end(), is_there) &&
-         std::all_of(needed_.begin(), needed_.end(), is_there);
+  const auto is_there = [&](WorkerId id) { return has_share(id) && std::count(usable.begin(), usable.end(), id) > 0; };
+  return std::any_of(owners_.begin(), owners_.end(), is_there) && std::all_of(needed_.begin(), needed_.end(), is_there);
 }
 
 bool Group::owners_live() const {
@@ -103,9 +100,8 @@ std::vector<WorkerId> Group::writers() const {
   std::vector<WorkerId> made;
   std::copy_if(owners_.begin(), owners_.end(), std::back_inserter(made),
                [this](WorkerId id) { return has_share(id) && !members_.at(id).cannot_save; });
-  const bool all = std::all_of(needed_.begin(), needed_.end(), [&made](WorkerId id) {
-    return std::count(made.begin(), made.end(), id) > 0;
-  });
+  const bool all = std::all_of(needed_.begin(), needed_.end(),
+                               [&made](WorkerId id) { return std::count(made.begin(), made.end(), id) > 0; });
   return all ? made : std::vector<WorkerId>();
 }
 
