@@ -5,11 +5,11 @@
 
 namespace pliant::cuda {
 
-std::string Api::open(const std::string& file) {
+std::optional<Api::Refusal> Api::open(const std::string& file) {
   void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) {
     const char* why = ::dlerror();
-    return why == nullptr ? file + ": cannot be opened" : why;
+    return Refusal{false, why == nullptr ? file + ": cannot be opened" : why};
   }
   std::string missing;
   const auto find = [&](const char* name) {
@@ -32,8 +32,8 @@ std::string Api::open(const std::string& file) {
     if (version >= 13000) copy_batch_13 = reinterpret_cast<Batch13>(batch);
     if (version < 13000) copy_batch_12 = reinterpret_cast<Batch12>(batch);
   }
-  if (missing.empty()) return "";
-  return file + " is no CUDA runtime that can be used: it lacks " + missing;
+  if (missing.empty()) return std::nullopt;
+  return Refusal{true, file + " is no CUDA runtime that can be used: it lacks " + missing};
 }
 
 }  // namespace pliant::cuda

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <optional>
 #include <string>
 
 // Every call that the plugin makes whose form is the same in CUDA 12 and 13.
@@ -78,8 +79,13 @@ struct Api {
   Batch12 copy_batch_12 = nullptr;
   Batch13 copy_batch_13 = nullptr;
 
-  /// Opens the runtime, for good: it has threads and does not survive being closed. "" or why it cannot be used.
-  std::string open(const std::string& file);
+  /// Why a file cannot be used.
+  struct Refusal {
+    bool is_there = false;  ///< it was opened, and is no runtime that can be used
+    std::string why;
+  };
+  /// Opens the runtime, for good: it has threads and does not survive being closed.
+  std::optional<Refusal> open(const std::string& file);
   [[nodiscard]] bool launches_kernels() const {
     return cudaLibraryLoadData != nullptr && cudaLibraryUnload != nullptr && cudaLibraryGetKernel != nullptr &&
            cudaLaunchKernel != nullptr;

@@ -5,6 +5,8 @@
 
 #include <cctype>
 #include <cstdlib>
+#include <optional>
+#include <utility>
 
 #include "result.hpp"
 
@@ -44,18 +46,16 @@ uint64_t bus_address(const Api& api, int device) {
 }  // namespace
 
 Runtime::Runtime(const std::string& file) : owner_(::getpid()) {
-  bool older = false;
   if (!file.empty()) {
-    why_none_ = try_file(file, &older);
+    static_cast<void>(try_file(file));
     return;
   }
   std::string all;
   for (const char* known : {"libcudart.so.13", "libcudart.so.12"}) {
-    why_none_ = try_file(known, &older);
+    const Found found = try_file(known);
     if (!devices_.empty()) return;
     all += (all.empty() ? "" : "; ") + why_none_;
-    if (older) continue;  // an older runtime may do with the driver
-    if (why_none_.find("cannot be opened") == std::string::npos) return;
+    if (found == Found::kSettled) return;
   }
   why_none_ = all;
 }
@@ -64,14 +64,17 @@ void Runtime::require_owner() const {
   require_process(owner_);
 }
 
-std::string Runtime::try_file(const std::string& file, bool* driver_is_older) {
-  *driver_is_older = false;
+Runtime::Found Runtime::try_file(const std::string& file) {
+  const auto none = [this](std::string why, Found found = Found::kSettled) {
+    why_none_ = std::move(why);
+    return found;
+  };
   Api api;
-  std::string refused = api.open(file);
-  if (!refused.empty()) {
-    if (refused.find("it lacks") != std::string::npos) return refused;
-    return "the CUDA runtime cannot be opened (" + refused +
-           "); install it (libcudart of CUDA 12 or 13) or name its file in the option runtime";
+  if (const std::optional<Api::Refusal> refused = api.open(file)) {
+    if (refused->is_there) return none(refused->why);
+    return none("the CUDA runtime cannot be opened (" + refused->why +
+                    "); install it (libcudart of CUDA 12 or 13) or name its file in the option runtime",
+                Found::kNoFile);
   }
   try {
     int runtime = 0;
@@ -82,22 +85,25 @@ std::string Runtime::try_file(const std::string& file, bool* driver_is_older) {
     const cudaError_t counted = api.cudaGetDeviceCount(&count);
     if (counted == cudaErrorInsufficientDriver) {
       static_cast<void>(api.cudaGetLastError());
-      if (driver == 0) return file + " found no CUDA driver (libcuda.so.1); install NVIDIA's driver for the device";
-      *driver_is_older = true;
-      return "the driver is older than the CUDA runtime: it knows CUDA " + version_text(driver) + ", and " + file +
-             " is CUDA " + version_text(runtime) + "; install a newer driver, or an older runtime";
+      if (driver == 0) {
+        return none(file + " found no CUDA driver (libcuda.so.1); install NVIDIA's driver for the device");
+      }
+      return none("the driver is older than the CUDA runtime: it knows CUDA " + version_text(driver) + ", and " + file +
+                      " is CUDA " + version_text(runtime) + "; install a newer driver, or an older runtime",
+                  Found::kOlderDriver);
     }
     if (counted == cudaErrorNoDevice || (counted == cudaSuccess && count == 0)) {
       static_cast<void>(api.cudaGetLastError());
-      return "the CUDA driver sees no device; is there one (nvidia-smi -L), and does CUDA_VISIBLE_DEVICES name it?";
+      return none(
+          "the CUDA driver sees no device; is there one (nvidia-smi -L), and does CUDA_VISIBLE_DEVICES name it?");
     }
     check(api, counted, "cudaGetDeviceCount");
     for (int index = 0; index < count; ++index) add_device(api, index);
   } catch (const sdk::Failure& failure) {
     devices_.clear();
-    return failure.what();
+    return none(failure.what());
   }
-  return "";
+  return none("");
 }
 
 void Runtime::add_device(const Api& api, int index) {

@@ -43,7 +43,14 @@ class Runtime {
   void require_owner() const;
 
  private:
-  std::string try_file(const std::string& file, bool* driver_is_older);
+  /// What came of a file.
+  enum class Found {
+    kSettled,      ///< devices, or why there are none, whatever other files there are
+    kNoFile,       ///< it cannot be opened
+    kOlderDriver,  ///< an older runtime may do with the driver
+  };
+  /// Sets devices_ or why_none_.
+  Found try_file(const std::string& file);
   void add_device(const Api& api, int index);
 
   const pid_t owner_;
