@@ -114,7 +114,7 @@ Error with_changes(const Config& config, const Error& refusal, int64_t world_siz
                            fmt::join(change.sets, "' --set '"), change.plan.global_batch, change.plan.count(),
                            change.plan.world_sizes.front().first, change.plan.world_sizes.back().last);
   }
-  return {refusal.status(), message, refusal.exit_code()};
+  return Error(refusal.status(), message, refusal.exit_code()).about(refusal.options());
 }
 
 }  // namespace pliant

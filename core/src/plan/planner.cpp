@@ -84,6 +84,7 @@ Result<Plan> Planner::State::answer(const PlanQuestion& question) const {
   std::string message = refusal.message();
   for (const std::string& warning : warnings.lines) message += "\n  note: " + warning;
   Error told(status, std::move(message), refusal.exit_code());
+  told.about(refusal.options());
   if (refusal.is_located()) told.set_located();
   return tl::unexpected<Error>(std::move(told));
 }
