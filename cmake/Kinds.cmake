@@ -1,5 +1,5 @@
 # PLIANT_PLUGIN_KINDS: the sections of the table of kinds, in its order. An SDK that is installed has them in PliantKinds.cmake.
-set(table_of_kinds ${PROJECT_SOURCE_DIR}/core/src/plugin/kinds.cpp)
+set(table_of_kinds ${PROJECT_SOURCE_DIR}/sdk/include/pliant/sdk/kinds.hpp)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${table_of_kinds})
 file(STRINGS ${table_of_kinds} kinds REGEX "^ *{\"[a-z_]+\", PLIANT_KIND_")
 list(TRANSFORM kinds REPLACE "^ *{\"([a-z_]+)\".*" "\\1")

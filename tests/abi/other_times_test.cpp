@@ -33,7 +33,7 @@ struct Opened {
     };
     sampler.save = [this] { return instance.save(); };
     sampler.load = [this](std::string_view saved) { return instance.load(saved); };
-    if (streams) sampler.stream = instance.extension<pliant_row_stream>(PLIANT_ROW_STREAM);
+    if (streams) sampler.stream = or_throw(instance.extension<pliant_row_stream>(PLIANT_ROW_STREAM));
   }
   static Config config_of(const test::ScratchFolder& scratch, const std::string& folder) {
     std::ofstream(scratch / "pliant.toml") << "config_version = 1\n[sampler]\nuse = \"streaming\"\n"
@@ -107,7 +107,7 @@ TEST_CASE("rows on demand and what they fill are the same from samplers built ag
     Opened whole(scratch, folder, false);
     static_cast<void>(or_throw(data::EpochPlan::make(whole.sampler, {1, 2, 4, dataset})));
     const auto filled = [](const Opened& opened) {
-      const auto* table = opened.instance.extension<pliant_packing>(PLIANT_PACKING);
+      const auto* table = or_throw(opened.instance.extension<pliant_packing>(PLIANT_PACKING));
       REQUIRE(table != nullptr);
       return or_throw(data::packing_of(opened.sampler, table));
     };

@@ -159,7 +159,7 @@ Json Zero3Player::events(bool of_visit) {
 }
 
 void Zero3Player::read_counts(Json& entry) const {
-  const auto* counters = coordinator_.extension<pliant_coordinator_counters>(PLIANT_COORDINATOR_COUNTERS);
+  const auto* counters = or_throw(coordinator_.extension<pliant_coordinator_counters>(PLIANT_COORDINATOR_COUNTERS));
   if (counters == nullptr) throw Error(Status::kUnimplemented, "the coordinator counts nothing");
   pliant_coordinator_counts counts{};
   counts.struct_size = sizeof(counts);

@@ -83,15 +83,14 @@ bool PeerMemory::is_there(const Called& device, int32_t device_index) {
   properties.struct_size = sizeof(properties);
   device.slots.must(&pliant_accelerator::device_properties, device_index, &properties);
   if ((properties.capabilities & PLIANT_CAP_EXCHANGE_MEMORY) == 0) return false;
-  const auto* ipc = device.instance.extension<pliant_ipc>(PLIANT_IPC);
-  return ipc != nullptr && ipc->release_memory != nullptr;
+  return static_cast<bool>(device.ipc);
 }
 
 PeerMemory::PeerMemory(const Called& device, int32_t device_index, int32_t rank, int32_t world_size, uint64_t bytes)
     : device_index_(device_index),
       rank_(rank),
       world_size_(world_size),
-      ipc_(*device.instance.extension<pliant_ipc>(PLIANT_IPC), device.instance.self()),
+      ipc_(device.ipc),
       own_(device.slots, device_index, PLIANT_MEMORY_EXCHANGE, bytes),
       secret_(drawn()),
       peers_(static_cast<size_t>(world_size)) {
@@ -219,20 +218,26 @@ bool PeerMemory::receive_from(int32_t peer, const Card& card) {
     const bool genuine = got == static_cast<ssize_t>(sizeof(letter)) && letter.secret == card.secret;
     if (genuine) {
       letter.handle.descriptor = descriptor;
-      void* at = nullptr;
-      taken = ipc_.ask(&pliant_ipc::import_memory, device_index_, &letter.handle, &at).ok();
-      Peer& one = peers_[static_cast<size_t>(peer)];
-      if (taken) one = {static_cast<std::byte*>(at), true, one.name};
+      taken = map(peers_[static_cast<size_t>(peer)], letter.handle);
     }
     if (descriptor >= 0) ::close(descriptor);
     if (genuine) return taken;
   }
 }
 
+bool PeerMemory::map(Peer& peer, const pliant_ipc_handle& handle) const {
+  try {
+    peer.imported = sdk::ImportedMemory(ipc_, device_index_, handle);
+  } catch (const Failure&) {
+    return false;
+  }
+  peer.stage = static_cast<std::byte*>(peer.imported.get());
+  return true;
+}
+
 void PeerMemory::let_go() {
   for (Peer& peer : peers_) {
-    if (peer.imported) ipc_->release_memory(ipc_.self(), device_index_, peer.stage);
-    peer.imported = false;
+    peer.imported.reset();
   }
   if (socket_ >= 0) ::close(socket_);
   socket_ = -1;

@@ -59,6 +59,14 @@ class PeerMemory {
   void send_to(const Card& peer) const;
   [[nodiscard]] bool receive_from(int32_t peer, const Card& card);
 
+  struct Peer {
+    std::byte* stage = nullptr;
+    sdk::ImportedMemory imported;  ///< empty where the stage is of this process
+    std::array<char, 8> name{};
+  };
+  /// False where its memory cannot be mapped.
+  [[nodiscard]] bool map(Peer& peer, const pliant_ipc_handle& handle) const;
+
   const int32_t device_index_;
   const int32_t rank_;
   const int32_t world_size_;
@@ -68,11 +76,6 @@ class PeerMemory {
   std::array<char, 8> name_{};
   uint64_t secret_ = 0;
   uint64_t used_ = 0;
-  struct Peer {
-    std::byte* stage = nullptr;
-    bool imported = false;
-    std::array<char, 8> name{};
-  };
   std::vector<Peer> peers_;
 };
 

@@ -14,8 +14,8 @@ namespace {
 
 sdk::Calls<pliant_ipc> ipc_of(const Accelerator& accelerator) {
   const plugin::Instance& instance = inside(accelerator).instance;
-  const auto* const table = instance.extension<pliant_ipc>(PLIANT_IPC);
-  if (table == nullptr || table->release_memory == nullptr) {
+  const auto* const table = or_throw(instance.extension<pliant_ipc>(PLIANT_IPC));
+  if (table == nullptr) {
     throw Error(Status::kUnimplemented, "accelerator \"" + std::string(instance.plugin().record().name) +
                                             "\" passes no memory between processes");
   }
@@ -44,26 +44,7 @@ MemoryHandle& MemoryHandle::operator=(MemoryHandle&& other) noexcept {
 }
 
 ImportedMemory::ImportedMemory(const Accelerator& accelerator, int32_t device, const pliant_ipc_handle& handle)
-    : accelerator_(accelerator), device_(device), ipc_(ipc_of(accelerator)) {
-  inside(accelerator).told([&] { ipc_.must(&pliant_ipc::import_memory, device, &handle, &pointer_); });
-}
-
-ImportedMemory::~ImportedMemory() {
-  if (pointer_ != nullptr) ipc_->release_memory(ipc_.self(), device_, pointer_);
-}
-
-ImportedMemory::ImportedMemory(ImportedMemory&& other) noexcept
-    : accelerator_(std::move(other.accelerator_)),
-      device_(other.device_),
-      ipc_(other.ipc_),
-      pointer_(std::exchange(other.pointer_, nullptr)) {}
-
-ImportedMemory& ImportedMemory::operator=(ImportedMemory&& other) noexcept {
-  std::swap(accelerator_, other.accelerator_);
-  std::swap(device_, other.device_);
-  std::swap(ipc_, other.ipc_);
-  std::swap(pointer_, other.pointer_);
-  return *this;
-}
+    : accelerator_(accelerator),
+      memory_(inside(accelerator).told([&] { return sdk::ImportedMemory(ipc_of(accelerator), device, handle); })) {}
 
 }  // namespace pliant::detail

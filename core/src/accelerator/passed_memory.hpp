@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "pliant/abi/ipc.h"
 #include "pliant/accelerator.hpp"
@@ -32,16 +33,17 @@ class ImportedMemory {
   /// The handle's descriptor stays the caller's. Throws kUnimplemented likewise, kFailedPrecondition where the memory
   /// is gone or of this process, kInvalidArgument for what is no handle.
   ImportedMemory(const Accelerator& accelerator, int32_t device, const pliant_ipc_handle& handle);
-  ~ImportedMemory();
-  ImportedMemory(ImportedMemory&& other) noexcept;
-  ImportedMemory& operator=(ImportedMemory&& other) noexcept;
-  [[nodiscard]] const void* pointer() const { return pointer_; }
+  ImportedMemory(ImportedMemory&& other) noexcept = default;
+  ImportedMemory& operator=(ImportedMemory&& other) noexcept {  // each memory stays with its accelerator
+    std::swap(accelerator_, other.accelerator_);
+    std::swap(memory_, other.memory_);
+    return *this;
+  }
+  [[nodiscard]] const void* pointer() const { return memory_.get(); }
 
  private:
-  Accelerator accelerator_;
-  int32_t device_ = 0;
-  sdk::Calls<pliant_ipc> ipc_;
-  void* pointer_ = nullptr;
+  Accelerator accelerator_;  // lives longer than its memory
+  sdk::ImportedMemory memory_;
 };
 
 }  // namespace pliant::detail

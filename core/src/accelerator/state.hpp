@@ -25,7 +25,7 @@ struct Accelerator::State {
 
   State(plugin::Instance made, const std::vector<plugin::SearchDir>& search)
       : instance(std::move(made)), stream_memory(instance), collectives(instance, search) {
-    const auto* const own = instance.extension<pliant_optimizer>(PLIANT_OPTIMIZER);
+    const auto* const own = or_throw(instance.extension<pliant_optimizer>(PLIANT_OPTIMIZER));
     if (own != nullptr) optimizer = {*own, instance.self()};
   }
 

@@ -22,7 +22,7 @@ uint64_t class_of(uint64_t bytes) {
 }  // namespace
 
 StreamMemory::StreamMemory(const plugin::Instance& device) : slots_(device.table<pliant_accelerator>(), device.self()) {
-  const auto* const own = device.extension<pliant_stream_memory>(PLIANT_STREAM_MEMORY);
+  const auto* const own = or_throw(device.extension<pliant_stream_memory>(PLIANT_STREAM_MEMORY));
   if (own != nullptr) own_ = {*own, device.self()};
 }
 

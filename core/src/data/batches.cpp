@@ -54,7 +54,7 @@ struct Batches::State {
       return plugin::to_error(instance.plugin(), status, error);
     };
     if (dataset.lengths.size() < data::kStreamFrom) return;
-    sampler.stream = instance.extension<pliant_row_stream>(PLIANT_ROW_STREAM);
+    sampler.stream = or_throw(instance.extension<pliant_row_stream>(PLIANT_ROW_STREAM));
     sampler.save = [this] { return instance.save(); };
     sampler.load = [this](std::string_view saved) { return instance.load(saved); };
   }
@@ -101,7 +101,7 @@ struct Batches::State {
   }
 
   [[nodiscard]] const pliant_packing* packing_table() const {
-    return instance.extension<pliant_packing>(PLIANT_PACKING);
+    return or_throw(instance.extension<pliant_packing>(PLIANT_PACKING));
   }
   /// Streamed rows are not there to be reported on: another instance plans them, and forgets them.
   [[nodiscard]] Result<Packing> planned_elsewhere(int64_t epoch) const {
@@ -113,7 +113,9 @@ struct Batches::State {
     const data::EpochInputs inputs{seed, epoch, global_batch, dataset};
     const auto rows = data::open_rows(planner, inputs);
     if (!rows) return tl::unexpected<Error>(rows.error());
-    return data::packing_of(planner, other->extension<pliant_packing>(PLIANT_PACKING));
+    const Result<const pliant_packing*> table = other->extension<pliant_packing>(PLIANT_PACKING);
+    if (!table) return tl::unexpected<Error>(table.error());
+    return data::packing_of(planner, *table);
   }
 
   [[nodiscard]] data::Position position() const {

@@ -9,7 +9,7 @@ namespace pliant::data {
 
 Result<Packing> packing_of(const Sampler& sampler, const pliant_packing* table) {
   constexpr std::array<const char*, 4> kUnits{"tokens", "padded_tokens", "loss_tokens", "cost"};
-  if (table == nullptr || table->report == nullptr) return Packing{};
+  if (table == nullptr) return Packing{};
   pliant_packing_report report{};
   report.struct_size = sizeof(report);
   Result<> asked =

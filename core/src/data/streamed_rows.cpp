@@ -39,9 +39,6 @@ class StreamedRows : public RowSource {
 
   /// False when the options need the whole epoch at once.
   Result<bool> begin() {
-    if (sampler_.stream->open == nullptr || sampler_.stream->next == nullptr) {
-      return broken("one of the slots open and next of its row stream is NULL");
-    }
     if (Result<> opened = open(); !opened) {
       if (opened.error().status() == Status::kUnimplemented) return false;
       return failed(std::move(opened));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -105,20 +106,28 @@ Result<Instance> Instance::create(std::shared_ptr<const Plugin> plugin, const Op
 
 struct Instance::Extensions {
   std::mutex mutex;
-  std::map<std::string, std::vector<std::byte>> tables;
+  std::map<std::string, std::vector<std::byte>, std::less<>> tables;
 };
 
 Instance::Instance() : extensions_(std::make_unique<Extensions>()) {}
 
-const void* Instance::extension_as(const char* id, size_t size) const {
+Result<const void*> Instance::extension_as(std::string_view id) const {
   const pliant_plugin& record = plugin_->record();
-  if (record.extension == nullptr) return nullptr;
+  const sdk::Extension* const known = sdk::extension_of(plugin_->kind(), id);
+  if (record.extension == nullptr || known == nullptr) return nullptr;
   const std::lock_guard lock(extensions_->mutex);
-  const auto known = extensions_->tables.find(id);
-  if (known != extensions_->tables.end()) return known->second.data();
-  const void* const given = record.extension(self_, id);
+  const auto asked = extensions_->tables.find(id);
+  if (asked != extensions_->tables.end()) return asked->second.data();
+  const void* const given = record.extension(self_, std::string(id).c_str());
   if (given == nullptr) return nullptr;
-  return extensions_->tables.emplace(id, sdk::widened(given, static_cast<uint32_t>(size))).first->second.data();
+  const std::string lacks = sdk::missing_slots(given, fmt::format("table of {}", id), id, known->slots);
+  if (!lacks.empty()) {
+    return failed(Status::kInternal,
+                  fmt::format("{} '{}' breaks its contract: {}", plugin_->kind().section, record.name, lacks),
+                  ExitCode::kPlugin);
+  }
+  std::vector<std::byte> table = sdk::widened(given, static_cast<uint32_t>(known->table_size));
+  return extensions_->tables.emplace(id, std::move(table)).first->second.data();
 }
 
 Instance::~Instance() {

@@ -4,38 +4,19 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
 #include "pliant/abi/plugin.h"
+#include "pliant/sdk/kinds.hpp"
 
 namespace pliant::plugin {
 
-/// A function pointer of a kind's table.
-struct Slot {
-  std::string_view name;
-  size_t offset;  ///< bytes
-};
-
-/// A variation point. Its section is also the first part of a file name `<section>-<name>.pliant.so`, the word after
-/// KIND in CMake's pliant_add_plugin(), and the folder of its template, whose plugin is called `my-<noun>`.
-struct Kind {
-  std::string_view section;      ///< the TOML table: a-z and _
-  std::string_view id;           ///< "pliant.elasticity_policy/0", ...
-  std::string_view default_use;  ///< the plugin of a config that names none; "": it must name one
-  std::string_view noun;         ///< what one plugin of it is called, in one word
-  std::string_view help;         ///< what its plugins have a say in; no full stop
-  size_t table_size;             ///< bytes of the table that this host knows
-  std::span<const Slot> slots;   ///< that every plugin has, in order; the table's others may be NULL
-};
-
-/// All kinds, in the order of the data's way.
-const std::vector<Kind>& kinds();
-/// nullptr for an unknown section.
-const Kind* kind_of(std::string_view section);
+using sdk::Kind;
+using sdk::kind_of;
+using sdk::kinds;
 
 /// Checked values of an option table, owning what the views of the ABI point to.
 class OptionValues {
@@ -97,11 +78,14 @@ class Instance {
   [[nodiscard]] const Table& table() const {
     return *static_cast<const Table*>(plugin_->table());
   }
-  /// An optional power by its id, as this host knows its table: slots that an older plugin does not have are NULL.
+  /// An optional power of its kind by its id, as this host knows its table: slots that an older plugin does not have
+  /// are NULL, but for those that the extension began with. One that lacks such a slot is an error that names it.
   /// nullptr where the instance has no such power. Lives as long as the instance. Thread-safe.
   template <class Table>
-  [[nodiscard]] const Table* extension(const char* id) const {
-    return static_cast<const Table*>(extension_as(id, sizeof(Table)));
+  [[nodiscard]] Result<const Table*> extension(std::string_view id) const {
+    const Result<const void*> table = extension_as(id);
+    if (!table) return tl::unexpected<Error>(table.error());
+    return static_cast<const Table*>(*table);
   }
   /// State as bytes; empty for a plugin without state.
   [[nodiscard]] Result<std::string> save() const;
@@ -111,7 +95,7 @@ class Instance {
   struct Extensions;
 
   Instance();
-  [[nodiscard]] const void* extension_as(const char* id, size_t size) const;
+  [[nodiscard]] Result<const void*> extension_as(std::string_view id) const;
 
   std::shared_ptr<const Plugin> plugin_;
   std::unique_ptr<Extensions> extensions_;  // those that were asked for

@@ -37,20 +37,6 @@ std::string name_objection(const pliant_plugin& record, const Kind& kind) {
   return {};
 }
 
-std::string slots_objection(const void* vtable, const Kind& kind) {
-  if (vtable == nullptr) return "its vtable is NULL";
-  uint32_t size = 0;
-  std::memcpy(&size, vtable, sizeof(size));
-  const size_t needed = kind.slots.back().offset + sizeof(void*);
-  if (size < needed) return fmt::format("its vtable is too short: {} bytes, {} needs {}", size, kind.id, needed);
-  for (const Slot& slot : kind.slots) {
-    const void* function = nullptr;
-    std::memcpy(&function, static_cast<const std::byte*>(vtable) + slot.offset, sizeof(function));
-    if (function == nullptr) return fmt::format("slot '{}' of its vtable is NULL", slot.name);
-  }
-  return {};
-}
-
 std::string copy_options(const pliant_plugin& record, std::vector<pliant_option>& options) {
   if (record.option_count == 0) return {};
   if (record.options == nullptr)
@@ -95,7 +81,7 @@ std::string record_objection(const pliant_plugin* record, const Kind& kind, std:
   if (std::string why = name_objection(*record, kind); !why.empty()) return why;
   if (record->create == nullptr || record->destroy == nullptr) return "create or destroy of its record is NULL";
   if ((record->save == nullptr) != (record->load == nullptr)) return "it has only one of save and load";
-  if (std::string why = slots_objection(record->vtable, kind); !why.empty()) return why;
+  if (std::string why = sdk::missing_slots(record->vtable, "vtable", kind.id, kind.slots); !why.empty()) return why;
   if (std::string why = copy_options(*record, options); !why.empty()) return why;
   return table_objection(options);
 }

@@ -33,7 +33,7 @@ Coordinator::Coordinator(const Config& config)
       instance_(or_throw(config::instantiate(config, "coordinator"))),
       name_(config.use("coordinator")),
       slots_(&instance_.table<pliant_coordinator>()),
-      counters_(instance_.extension<pliant_coordinator_counters>(PLIANT_COORDINATOR_COUNTERS)) {
+      counters_(or_throw(instance_.extension<pliant_coordinator_counters>(PLIANT_COORDINATOR_COUNTERS))) {
   list_.struct_size = sizeof(list_);
 }
 
@@ -184,7 +184,7 @@ int32_t Coordinator::trace() const {
   pliant_coordinator_counts counts{};
   counts.struct_size = sizeof(counts);
   pliant_error error = plugin::fresh_error();
-  const bool tells = counters_ != nullptr && counters_->read != nullptr;
+  const bool tells = counters_ != nullptr;
   return tells && counters_->read(instance_.self(), &counts, &error) == PLIANT_OK ? counts.trace : PLIANT_TRACE_NONE;
 }
 

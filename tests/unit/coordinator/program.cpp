@@ -167,7 +167,7 @@ void Program::pass(const std::vector<uint32_t>& layers, bool with_backward) {
 }
 
 pliant_coordinator_counts Program::counts() const {
-  const auto* counters = coordinator_.extension<pliant_coordinator_counters>(PLIANT_COORDINATOR_COUNTERS);
+  const auto* counters = or_throw(coordinator_.extension<pliant_coordinator_counters>(PLIANT_COORDINATOR_COUNTERS));
   pliant_coordinator_counts made{};
   made.struct_size = sizeof(made);
   expect(counters->read(coordinator_.self(), &made, &error_));

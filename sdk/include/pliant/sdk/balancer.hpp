@@ -31,8 +31,8 @@ struct BalancerAdapter {
   static int32_t balance(void* self, const pliant_balance_request* request, pliant_balance* answer,
                          pliant_error* error) noexcept {
     return guarded(error, [&] {
-      const pliant_balance_request known = widened(*request);
-      pliant_balance filled = widened(*answer);
+      const pliant_balance_request known = taken(request, &pliant_balance_request::costs, "pliant_balance_request");
+      pliant_balance filled = taken<pliant_balance>(answer, &pliant_balance::ranks, "pliant_balance");
       BalanceRequest asked;
       asked.world_size = known.world_size;
       asked.costs = std::span(known.costs, static_cast<size_t>(known.block_count));

@@ -130,8 +130,8 @@ struct SamplerAdapter {
   };
   static Instance* instance(void* self) { return static_cast<Instance*>(self); }
 
-  static EpochRequest request_of(const pliant_epoch_request& given) {
-    const pliant_epoch_request request = widened(given);
+  static EpochRequest request_of(const pliant_epoch_request* given) {
+    const pliant_epoch_request request = taken(given, &pliant_epoch_request::loss_tokens, "pliant_epoch_request");
     EpochRequest asked;
     asked.seed = request.seed;
     asked.epoch = request.epoch;
@@ -148,7 +148,7 @@ struct SamplerAdapter {
                              pliant_error* error) noexcept {
     return guarded(error, [&] {
       instance(self)->has_epoch = false;
-      const EpochRequest asked = request_of(*request);
+      const EpochRequest asked = request_of(request);
       EpochRows& rows = plan(*instance(self), asked);
       pliant_epoch made{};
       made.row_count = rows.row_count();

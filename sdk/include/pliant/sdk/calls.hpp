@@ -12,6 +12,7 @@
 #include "pliant/abi/accelerator.h"
 #include "pliant/abi/base.h"
 #include "pliant/abi/collectives.h"
+#include "pliant/abi/ipc.h"
 #include "pliant/sdk/failure.hpp"
 
 namespace pliant::sdk {
@@ -175,6 +176,15 @@ inline OwnedEvent make_event(const Calls<pliant_accelerator>& calls, int32_t dev
   return made;
 }
 
+/// An event of another process for this one; the handle's descriptor stays the caller's. Throws Failure. `calls`: of
+/// the accelerator, which ends it.
+inline OwnedEvent import_event(const Calls<pliant_accelerator>& calls, const Calls<pliant_ipc>& ipc, int32_t device,
+                               const pliant_ipc_handle& handle) {
+  OwnedEvent made(calls);
+  ipc.must(&pliant_ipc::import_event, device, &handle, made.out());
+  return made;
+}
+
 /// Memory of an accelerator. Empty, or owned by this object alone.
 class OwnedMemory {
  public:
@@ -212,6 +222,39 @@ class OwnedMemory {
   Calls<pliant_accelerator> calls_;
   int32_t device_ = 0;
   int32_t kind_ = PLIANT_MEMORY_DEVICE;
+  void* pointer_ = nullptr;
+};
+
+/// Memory of another process that is mapped in this one. Empty, or owned by this object alone.
+class ImportedMemory {
+ public:
+  ImportedMemory() = default;
+  /// Throws Failure. The handle's descriptor stays the caller's.
+  ImportedMemory(const Calls<pliant_ipc>& ipc, int32_t device, const pliant_ipc_handle& handle)
+      : ipc_(ipc), device_(device) {
+    ipc.must(&pliant_ipc::import_memory, device, &handle, &pointer_);
+  }
+  ~ImportedMemory() { reset(); }
+  ImportedMemory(ImportedMemory&& other) noexcept { *this = std::move(other); }
+  ImportedMemory& operator=(ImportedMemory&& other) noexcept {
+    std::swap(ipc_, other.ipc_);
+    std::swap(device_, other.device_);
+    std::swap(pointer_, other.pointer_);
+    return *this;
+  }
+  ImportedMemory(const ImportedMemory&) = delete;
+  ImportedMemory& operator=(const ImportedMemory&) = delete;
+
+  void reset() {
+    if (void* const ended = std::exchange(pointer_, nullptr); ended != nullptr) {
+      ipc_->release_memory(ipc_.self(), device_, ended);
+    }
+  }
+  [[nodiscard]] void* get() const { return pointer_; }
+
+ private:
+  Calls<pliant_ipc> ipc_;
+  int32_t device_ = 0;
   void* pointer_ = nullptr;
 };
 

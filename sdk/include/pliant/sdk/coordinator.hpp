@@ -198,8 +198,8 @@ inline std::vector<uint32_t> numbers_below(const uint32_t* numbers, uint32_t cou
   return made;
 }
 
-inline Model model_of(const pliant_model& given) {
-  const auto known = widened(given);
+inline Model model_of(const pliant_model* given) {
+  const auto known = taken(given, &pliant_model::tiers, "pliant_model");
   Model made;
   made.budget = known.budget;
   made.world_size = known.world_size;
@@ -241,7 +241,7 @@ struct CoordinatorAdapter {
 
   static int32_t set_model(void* self, const pliant_model* model, pliant_error* error) noexcept {
     return guarded(error, [&] {
-      const Model made = model_of(*model);
+      const Model made = model_of(model);
       at(self).plugin.set_model(made);
       at(self).parameters = made.parameters.size();
       at(self).modules = made.modules.size();
@@ -265,35 +265,37 @@ struct CoordinatorAdapter {
   static int32_t begin_pass(void* self, uint32_t flags, pliant_action_list* list, pliant_error* error) noexcept {
     return guarded(error, [&] {
       check_model(self);
-      Actions actions(*list);
+      Actions actions(*whole(list, &pliant_action_list::actions, "pliant_action_list"));
       at(self).plugin.begin_pass((flags & PLIANT_PASS_NO_GRADIENT) == 0, actions);
     });
   }
   static int32_t enter(void* self, const pliant_visit* visit, pliant_action_list* list, pliant_error* error) noexcept {
     return guarded(error, [&] {
-      check_module(self, visit->module);
-      Actions actions(*list);
-      at(self).plugin.enter(visit_of(*visit), actions);
+      const pliant_visit known = taken(visit, &pliant_visit::complete_count, "pliant_visit");
+      check_module(self, known.module);
+      Actions actions(*whole(list, &pliant_action_list::actions, "pliant_action_list"));
+      at(self).plugin.enter(visit_of(known), actions);
     });
   }
   static int32_t leave(void* self, const pliant_visit* visit, pliant_action_list* list, pliant_error* error) noexcept {
     return guarded(error, [&] {
-      check_module(self, visit->module);
-      Actions actions(*list);
-      at(self).plugin.leave(visit_of(*visit), actions);
+      const pliant_visit known = taken(visit, &pliant_visit::complete_count, "pliant_visit");
+      check_module(self, known.module);
+      Actions actions(*whole(list, &pliant_action_list::actions, "pliant_action_list"));
+      at(self).plugin.leave(visit_of(known), actions);
     });
   }
   static int32_t end_pass(void* self, pliant_action_list* list, pliant_error* error) noexcept {
     return guarded(error, [&] {
       check_model(self);
-      Actions actions(*list);
+      Actions actions(*whole(list, &pliant_action_list::actions, "pliant_action_list"));
       at(self).plugin.end_pass(actions);
     });
   }
   static int32_t end_step(void* self, pliant_action_list* list, pliant_error* error) noexcept {
     return guarded(error, [&] {
       check_model(self);
-      Actions actions(*list);
+      Actions actions(*whole(list, &pliant_action_list::actions, "pliant_action_list"));
       at(self).plugin.end_step(actions);
     });
   }
@@ -310,7 +312,7 @@ struct CoordinatorAdapter {
   static int32_t drop_trace(void* self, pliant_action_list* list,
                             pliant_error* error) noexcept requires HasDropTrace<T> {
     return guarded(error, [&] {
-      Actions actions(*list);
+      Actions actions(*whole(list, &pliant_action_list::actions, "pliant_action_list"));
       at(self).plugin.drop_trace(actions);
     });
   }

@@ -53,7 +53,7 @@ class CoordinatorRules {
   }
   /// Throws Failure(PLIANT_INVALID_ARGUMENT) for a number that is in neither table.
   explicit CoordinatorRules(const pliant_model& model, CoordinatorNames names = {})
-      : CoordinatorRules(detail::model_of(model), std::move(names)) {}
+      : CoordinatorRules(detail::model_of(&model), std::move(names)) {}
 
   /// Between two passes.
   void set_module_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {

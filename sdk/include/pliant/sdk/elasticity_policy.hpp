@@ -50,7 +50,7 @@ struct ElasticityAdapter {
   static int32_t plan(void* self, const pliant_plan_request* request, pliant_plan* out, const pliant_world_sink* sizes,
                       pliant_error* error) noexcept {
     return guarded(error, [&] {
-      const pliant_plan_request known = widened(*request);
+      const pliant_plan_request known = taken(request, &pliant_plan_request::world_size_text, "pliant_plan_request");
       PlanRequest asked;
       asked.world_size = known.world_size;
       asked.want_micro_batch = (known.flags & PLIANT_PLAN_WANT_MICRO_BATCH) != 0;
@@ -69,7 +69,7 @@ struct ElasticityAdapter {
       ranges.reserve(made.world_sizes.size());
       for (const WorldRange& range : made.world_sizes) ranges.push_back({range.first, range.last, range.step});
       if (ranges.empty()) return;
-      const pliant_world_sink sink = widened(*sizes);
+      const pliant_world_sink sink = taken(sizes, &pliant_world_sink::append, "pliant_world_sink");
       const int32_t status = sink.append(sink.context, ranges.data(), ranges.size());
       if (status != PLIANT_OK) throw Failure(status, "the host could not take the world sizes");
     });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -69,6 +70,27 @@ template <class Message>
 requires std::is_invocable_r_v<std::string, Message&>
 void require(bool holds, Message&& message) {
   if (!holds) throw Failure(PLIANT_INVALID_ARGUMENT, message());
+}
+
+/// `given`, whose maker must know the fields up to `last`, which the struct had in its first draft. Throws
+/// Failure(PLIANT_INVALID_ARGUMENT) where it is NULL or shorter; `name`: of the struct.
+template <class Struct, class Field>
+[[nodiscard]] Struct* whole(Struct* given, Field std::remove_const_t<Struct>::*last, const char* name) {
+  if (given == nullptr) throw Failure(PLIANT_INVALID_ARGUMENT, std::string("the host's ") + name + " is NULL");
+  const std::remove_const_t<Struct> known{};
+  const auto* const field = reinterpret_cast<const std::byte*>(&(known.*last));
+  const auto needed = field - reinterpret_cast<const std::byte*>(&known) + static_cast<std::ptrdiff_t>(sizeof(Field));
+  if (given->struct_size < static_cast<size_t>(needed)) {
+    throw Failure(PLIANT_INVALID_ARGUMENT, std::string("the host's ") + name +
+                                               " is too short: " + std::to_string(given->struct_size) + " bytes, " +
+                                               std::to_string(needed) + " are needed");
+  }
+  return given;
+}
+/// The same, as widened() copies it.
+template <class Struct, class Field>
+[[nodiscard]] Struct taken(const Struct* given, Field Struct::*last, const char* name) {
+  return widened(*whole(given, last, name));
 }
 
 namespace detail {

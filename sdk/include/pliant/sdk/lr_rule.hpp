@@ -115,16 +115,17 @@ inline LrCounts counts(const pliant_lr_counts& from) {
   return {from.rows, from.sequences, from.tokens, from.loss_tokens};
 }
 
-inline LrScaling scaling(const pliant_lr_output& from) {
+inline LrScaling scaling(const pliant_lr_output* given_output) {
+  const pliant_lr_output from = taken(given_output, &pliant_lr_output::progress, "pliant_lr_output");
   return {from.lr,      from.scheduled_lr, from.lr_factor, from.one_minus_beta1, from.one_minus_beta2,
           from.epsilon, from.weight_decay, from.ema_power, from.momentum_buffer, from.second_moment,
           from.progress};
 }
 
-inline LrInput lr_input(const pliant_lr_input& given_input) {
-  const pliant_lr_input from = widened(given_input);
+inline LrInput lr_input(const pliant_lr_input* given_input) {
+  const pliant_lr_input from = taken(given_input, &pliant_lr_input::previous, "pliant_lr_input");
   LrInput made;
-  made.so_far = scaling(widened(*from.previous));
+  made.so_far = scaling(from.previous);
   made.base_lr = made.so_far.lr;
   made.base_batch = from.base_batch;
   made.batch = from.batch;
@@ -200,7 +201,7 @@ struct LrAdapter {
   }
   static int32_t scale(void* self, const pliant_lr_input* in, pliant_lr_output* out, pliant_error* error) noexcept {
     return guarded(error, [&] {
-      const LrInput input = lr_input(*in);
+      const LrInput input = lr_input(in);
       put(answer(*static_cast<Instance*>(self), input), input, *out);
     });
   }
@@ -208,9 +209,9 @@ struct LrAdapter {
                         const pliant_lr_committed* committed, pliant_error* error) noexcept {
     return guarded(error, [&] {
       if constexpr (HasCommit<T>) {
-        const pliant_lr_committed known = widened(*committed);
+        const pliant_lr_committed known = taken(committed, &pliant_lr_committed::big_norm, "pliant_lr_committed");
         const LrCommitted step{known.small_batch, known.small_norm, known.big_batch, known.big_norm};
-        static_cast<Instance*>(self)->plugin.commit(lr_input(*in), scaling(widened(*out)), step);
+        static_cast<Instance*>(self)->plugin.commit(lr_input(in), scaling(out), step);
       }
     });
   }

@@ -243,14 +243,15 @@ class Options {
 
   /// Stores checked values in `target`.
   void apply(const pliant_option_values& given, T& target) const {
-    const pliant_option_values values = widened(given);
+    const auto values = taken(&given, &pliant_option_values::values, "pliant_option_values");
     if (values.count != rows_.size()) {
       throw Failure(PLIANT_INTERNAL, "the host passed " + std::to_string(values.count) + " option values for " +
                                          std::to_string(rows_.size()) + " options");
     }
     const auto* bytes = reinterpret_cast<const unsigned char*>(values.values);
     for (size_t i = 0; i < rows_.size(); ++i) {
-      const auto value = widened<pliant_value>(bytes + i * values.stride);
+      const auto value =
+          taken(reinterpret_cast<const pliant_value*>(bytes + i * values.stride), &pliant_value::texts, "pliant_value");
       if (value.type != rows_[i].type)
         throw Failure(PLIANT_INTERNAL, std::string("wrong type for option ") + rows_[i].key);
       setters_[i]->set(value, target);

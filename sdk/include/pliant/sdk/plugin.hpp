@@ -42,7 +42,7 @@ class Host {
 /// Saves plain values and strings, little-endian as the machine has them.
 class Writer {
  public:
-  explicit Writer(const pliant_writer* sink) : sink_(widened(*sink)) {}
+  explicit Writer(const pliant_writer* sink) : sink_(taken(sink, &pliant_writer::write, "pliant_writer")) {}
   void bytes(const void* data, size_t size) const {
     const int32_t status = sink_.write(sink_.context, data, size);
     if (status != PLIANT_OK) throw Failure(status, "the host could not take the state");
@@ -62,7 +62,7 @@ class Writer {
 /// Reads what Writer wrote; throws PLIANT_DATA_LOSS when bytes are missing or left over.
 class Reader {
  public:
-  explicit Reader(const pliant_reader* source) : source_(widened(*source)) {}
+  explicit Reader(const pliant_reader* source) : source_(taken(source, &pliant_reader::read, "pliant_reader")) {}
   void bytes(void* data, size_t size) const {
     auto* to = static_cast<unsigned char*>(data);
     while (size > 0) {

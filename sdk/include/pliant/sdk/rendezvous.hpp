@@ -36,7 +36,7 @@ struct RendezvousAdapter {
   static int32_t join(void* self, const pliant_join_request* request, pliant_generation* out,
                       pliant_error* error) noexcept {
     return guarded(error, [&] {
-      const pliant_join_request known = widened(*request);
+      const pliant_join_request known = taken(request, &pliant_join_request::run_id, "pliant_join_request");
       const Generation made = static_cast<Instance*>(self)->plugin.join({known.local_workers, view(known.run_id)});
       pliant_generation answer{};
       if (made.master_addr.size() >= sizeof(answer.master_addr))

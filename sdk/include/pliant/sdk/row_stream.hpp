@@ -24,7 +24,7 @@ struct RowStreamAdapter {
   static T& plugin(void* self) { return SamplerAdapter<T>::instance(self)->plugin; }
 
   static int32_t open(void* self, const pliant_epoch_request* request, pliant_error* error) noexcept {
-    return guarded(error, [&] { plugin(self).open_rows(SamplerAdapter<T>::request_of(*request)); });
+    return guarded(error, [&] { plugin(self).open_rows(SamplerAdapter<T>::request_of(request)); });
   }
   static int32_t next(void* self, uint64_t max_rows, uint64_t capacity, uint64_t* row_count, uint64_t* offsets,
                       int64_t* ids, int64_t* first_tokens, int64_t* token_counts, pliant_error* error) noexcept {

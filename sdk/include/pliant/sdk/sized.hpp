@@ -13,11 +13,12 @@ namespace pliant::sdk {
 
 namespace detail {
 
-/// To the `size` bytes at `to`, as widened() says.
-inline void widen(void* to, uint32_t size, const void* from) noexcept {
+/// To the `size` bytes at `to`, as widened() says. Sizes are multiples of `alignment`: a slot or field that a maker's
+/// size cuts is not there.
+inline void widen(void* to, uint32_t size, const void* from, uint32_t alignment) noexcept {
   uint32_t given = 0;
   std::memcpy(&given, from, sizeof(given));
-  const uint32_t known = std::min(given, size);
+  const uint32_t known = std::min(given, size) / alignment * alignment;
   std::memset(to, 0, size);
   std::memcpy(to, from, known);
   std::memcpy(to, &known, sizeof(known));
@@ -31,7 +32,7 @@ template <class Struct>
 requires std::is_trivially_copyable_v<Struct>
 [[nodiscard]] Struct widened(const void* from) noexcept {
   Struct made{};
-  detail::widen(&made, sizeof(Struct), from);
+  detail::widen(&made, sizeof(Struct), from, alignof(Struct));
   return made;
 }
 template <class Struct>
@@ -43,7 +44,7 @@ template <class Struct>
 /// id.
 [[nodiscard]] inline std::vector<std::byte> widened(const void* from, uint32_t size) {
   std::vector<std::byte> made(size);
-  detail::widen(made.data(), size, from);
+  detail::widen(made.data(), size, from, alignof(void*));
   return made;
 }
 
