@@ -83,18 +83,6 @@ void Accelerator::read(void* to, const void* from, uint64_t bytes) const {
   move(to, from, bytes);
 }
 
-namespace {
-/// Handles of the SDK throw what a slot refuses; here it fails the check, with the slot's name.
-template <class Make>
-auto made_by(const char* slot, Make&& make) {
-  try {
-    return make();
-  } catch (const sdk::Failure& refused) {
-    fail(std::string(slot) + " answered " + Outcome(sdk::Answer{refused.status(), refused.what(), ""}).text());
-  }
-}
-}  // namespace
-
 Memory::Memory(const Accelerator& accelerator, uint64_t bytes, int32_t kind, int32_t device)
     : memory_(made_by(
           "alloc", [&] { return sdk::OwnedMemory(accelerator.calls<pliant_accelerator>(), device, kind, bytes); })) {}
@@ -139,10 +127,22 @@ bool Stream::done() const {
   return done == 1;
 }
 
+void Stream::wait_for(const Event& event) const {
+  must("stream_wait_event",
+       handle_.calls().ask(&pliant_accelerator::stream_wait_event, handle_, static_cast<pliant_event*>(event)));
+}
+
 Event::Event(const Accelerator& accelerator, uint32_t flags, int32_t device)
     : handle_(made_by("event_create",
                       [&] { return sdk::make_event(accelerator.calls<pliant_accelerator>(), device, flags); })) {
   expect(handle_.get() != nullptr, "event_create answered OK and made nothing");
+}
+
+Event::Event(const Accelerator& accelerator, const pliant_ipc_handle& handle)
+    : handle_(made_by("import_event", [&] {
+        return sdk::import_event(accelerator.calls<pliant_accelerator>(), accelerator.calls<pliant_ipc>(), 0, handle);
+      })) {
+  expect(handle_.get() != nullptr, "import_event answered OK and gave no event");
 }
 
 void Event::record(const Stream& stream) const {
@@ -156,8 +156,8 @@ bool Event::done() const {
   return done == 1;
 }
 
-void Event::wait() const {
-  must("event_synchronize", handle_.calls().ask(&pliant_accelerator::event_synchronize, handle_));
+Outcome Event::synchronize() const {
+  return handle_.calls().ask(&pliant_accelerator::event_synchronize, handle_);
 }
 
 void returns_soon(const std::string& what, const std::function<void()>& call) {

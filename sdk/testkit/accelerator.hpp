@@ -34,6 +34,16 @@ void must(const char* slot, const Outcome& outcome);
 
 const char* status_name(int32_t status);
 
+/// Handles of the SDK throw what a slot refuses; here it fails the check, with the slot's name.
+template <class Make>
+auto made_by(const char* slot, Make&& make) {
+  try {
+    return make();
+  } catch (const sdk::Failure& refused) {
+    fail(std::string(slot) + " answered " + Outcome(sdk::Answer{refused.status(), refused.what(), ""}).text());
+  }
+}
+
 using Bytes = std::vector<unsigned char>;
 
 /// An instance of the plugin. Fails the check when it cannot be made, and skips it when there is no device.
@@ -124,6 +134,8 @@ class Guarded {
   Memory memory_;
 };
 
+class Event;
+
 class Stream {
  public:
   explicit Stream(const Accelerator& accelerator, int32_t device = 0, int32_t role = PLIANT_STREAM_COMPUTE,
@@ -133,6 +145,8 @@ class Stream {
   /// Fails the check when enqueued work failed.
   void wait() const { must("stream_synchronize", synchronize()); }
   [[nodiscard]] bool done() const;
+  /// What is enqueued from now on waits for the event.
+  void wait_for(const Event& event) const;
   /// Its handle, which this object has no more.
   [[nodiscard]] sdk::OwnedStream take() { return std::move(handle_); }
 
@@ -143,10 +157,13 @@ class Stream {
 class Event {
  public:
   explicit Event(const Accelerator& accelerator, uint32_t flags = 0, int32_t device = 0);
+  /// Of another process. The handle's descriptor stays the caller's.
+  Event(const Accelerator& accelerator, const pliant_ipc_handle& handle);
   operator pliant_event*() const { return handle_; }  // NOLINT(google-explicit-constructor)
   void record(const Stream& stream) const;
   [[nodiscard]] bool done() const;
-  void wait() const;
+  [[nodiscard]] Outcome synchronize() const;
+  void wait() const { must("event_synchronize", synchronize()); }
 
  private:
   sdk::OwnedEvent handle_;

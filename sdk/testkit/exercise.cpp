@@ -1,6 +1,7 @@
 #include "testkit/exercise.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <sstream>
 #include <stdexcept>
@@ -12,16 +13,15 @@
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/abi/lr_rule.h"
 #include "pliant/abi/rendezvous.h"
+#include "pliant/sdk/calls.hpp"
 #include "pliant/sdk/sized.hpp"
 
 namespace pliant::testkit {
 namespace {
 
-void must(int32_t status, const pliant_error& error) {
-  if (status != PLIANT_OK) throw std::runtime_error("status " + std::to_string(status) + ": " + error.message);
-}
+using sdk::Calls;
 
-std::string plan(const pliant_elasticity_policy& table, void* self) {
+std::string plan(const Calls<pliant_elasticity_policy>& calls) {
   std::ostringstream notes;
   const pliant_world_sink sink{sizeof(pliant_world_sink), 0, &notes,
                                [](void* context, const pliant_world_range* ranges, uint64_t count) -> int32_t {
@@ -35,15 +35,14 @@ std::string plan(const pliant_elasticity_policy& table, void* self) {
     const pliant_plan_request request{sizeof(pliant_plan_request), 0, world_size, {nullptr, 0}};
     pliant_plan plan{};
     plan.struct_size = sizeof(plan);
-    pliant_error error = blank_error();
-    const int32_t status = table.plan(self, &request, &plan, &sink, &error);
-    notes << status << ": " << plan.global_batch << '/' << plan.micro_batch << '/' << plan.granule << error.message
-          << '\n';
+    const sdk::Answer answer = calls.ask(&pliant_elasticity_policy::plan, &request, &plan, &sink);
+    notes << answer.status << ": " << plan.global_batch << '/' << plan.micro_batch << '/' << plan.granule
+          << answer.message << '\n';
   }
   return notes.str();
 }
 
-std::string rows(const pliant_batch_sampler& table, void* self) {
+std::string rows(const Calls<pliant_batch_sampler>& calls) {
   std::vector<int32_t> lengths(200);
   for (size_t i = 0; i < lengths.size(); ++i)
     lengths[i] = static_cast<int32_t>(i % 50) + 1;  // fits an OptionRow's budget
@@ -58,15 +57,14 @@ std::string rows(const pliant_batch_sampler& table, void* self) {
     request.lengths = lengths.data();
     pliant_epoch made{};
     made.struct_size = sizeof(made);
-    pliant_error error = blank_error();
-    must(table.begin_epoch(self, &request, &made, &error), error);
+    calls.must(&pliant_batch_sampler::begin_epoch, &request, &made);
     std::vector<uint64_t> offsets(made.row_count + 1);
     if (made.entry_count < made.sequence_count) throw std::runtime_error("fewer entries than sequences");
     std::vector<int64_t> ids(made.entry_count);
     std::vector<int64_t> firsts(made.entry_count);
     std::vector<int64_t> counts(made.entry_count);
-    must(table.rows(self, 0, made.row_count, offsets.data(), ids.data(), ids.size(), &error), error);
-    must(table.pieces(self, 0, made.row_count, firsts.data(), counts.data(), ids.size(), &error), error);
+    calls.must(&pliant_batch_sampler::rows, 0, made.row_count, offsets.data(), ids.data(), ids.size());
+    calls.must(&pliant_batch_sampler::pieces, 0, made.row_count, firsts.data(), counts.data(), ids.size());
     int64_t tokens = 0;
     for (size_t i = 0; i < ids.size(); ++i) {
       if (firsts[i] < 0 || counts[i] < 1 || firsts[i] + counts[i] > lengths[static_cast<size_t>(ids[i])]) {
@@ -80,7 +78,9 @@ std::string rows(const pliant_batch_sampler& table, void* self) {
     }
     if (made.sequence_count + made.dropped_count != lengths.size())
       throw std::runtime_error("sequences are lost or doubled");
-    if (table.rows(self, made.row_count, 1, offsets.data(), ids.data(), ids.size(), &error) != PLIANT_OUT_OF_RANGE) {
+    const sdk::Answer past =
+        calls.ask(&pliant_batch_sampler::rows, made.row_count, 1, offsets.data(), ids.data(), ids.size());
+    if (past.status != PLIANT_OUT_OF_RANGE) {
       throw std::runtime_error("a row past the last one is not out of range");
     }
     for (const uint64_t offset : offsets) notes << offset << ' ';
@@ -114,13 +114,12 @@ pliant_lr_input lr_step(uint32_t optimizers, double batch, int64_t step) {
   return input;
 }
 
-std::string rates(const pliant_lr_rule& table, void* self) {
+std::string rates(const Calls<pliant_lr_rule>& calls) {
   std::ostringstream notes;
   notes.precision(17);
-  pliant_error error = blank_error();
   pliant_lr_facts facts{};
   facts.struct_size = sizeof(facts);
-  must(table.describe(self, &facts, &error), error);
+  calls.must(&pliant_lr_rule::describe, &facts);
   if (facts.optimizers == 0) throw std::runtime_error("it is valid for no optimizer");
   if (facts.optimizers != 0x3FF && facts.reason == nullptr) {
     throw std::runtime_error("it refuses optimizers and does not say why");
@@ -131,15 +130,15 @@ std::string rates(const pliant_lr_rule& table, void* self) {
     const pliant_lr_output before{sizeof(pliant_lr_output), 0, 0.1, 0.1, 1, 1, 1, 1, 1, 1, 1, 1, batch};
     input.previous = &before;
     pliant_lr_output output = before;
-    must(table.scale(self, &input, &output, &error), error);
+    calls.must(&pliant_lr_rule::scale, &input, &output);
     pliant_lr_output again = before;
-    must(table.scale(self, &input, &again, &error), error);
+    calls.must(&pliant_lr_rule::scale, &input, &again);
     if (output.lr != again.lr || output.progress != again.progress) throw std::runtime_error("scale changes state");
     if (batch == 32.0 && step == 0 && (output.lr != output.scheduled_lr || output.lr_factor != 1)) {
       throw std::runtime_error("the base batch does not give the base rate");
     }
     const pliant_lr_committed committed{sizeof(pliant_lr_committed), 0, batch / 4, 5.0, batch, 2.0};
-    must(table.commit(self, &input, &output, &committed, &error), error);
+    calls.must(&pliant_lr_rule::commit, &input, &output, &committed);
     notes << output.lr << ' ' << output.one_minus_beta1 << ' ' << output.progress << ' ';
     ++step;
   }
@@ -147,7 +146,7 @@ std::string rates(const pliant_lr_rule& table, void* self) {
 }
 
 /// Blocks that are alike, blocks of which one is worth all others, none at all, more ranks than blocks.
-std::string ranks(const pliant_balancer& table, void* self) {
+std::string ranks(const Calls<pliant_balancer>& calls) {
   std::ostringstream notes;
   std::vector<int64_t> costs(37, 5);
   costs[20] = int64_t{1} << 60;
@@ -156,8 +155,7 @@ std::string ranks(const pliant_balancer& table, void* self) {
     const pliant_balance_request request{sizeof(pliant_balance_request), 0, world_size, blocks, costs.data()};
     std::vector<int32_t> answered(blocks + 1, -1);
     pliant_balance answer{sizeof(pliant_balance), 0, answered.data()};
-    pliant_error error = blank_error();
-    must(table.balance(self, &request, &answer, &error), error);
+    calls.must(&pliant_balancer::balance, &request, &answer);
     if (answered[blocks] != -1) throw std::runtime_error("a rank was written past the last block");
     for (uint64_t block = 0; block < blocks; ++block) {
       if (answered[block] < 0 || answered[block] >= world_size) throw std::runtime_error("a block has no rank");
@@ -165,7 +163,7 @@ std::string ranks(const pliant_balancer& table, void* self) {
     }
     std::vector<int32_t> again(blocks, -1);
     pliant_balance second{sizeof(pliant_balance), 0, again.data()};
-    must(table.balance(self, &request, &second, &error), error);
+    calls.must(&pliant_balancer::balance, &request, &second);
     if (!std::equal(again.begin(), again.end(), answered.begin()) || second.flags != answer.flags) {
       throw std::runtime_error("the same request got another answer");
     }
@@ -174,31 +172,26 @@ std::string ranks(const pliant_balancer& table, void* self) {
   return notes.str();
 }
 
-std::string device_work(const pliant_accelerator& table, void* self) {
+std::string device_work(const Calls<pliant_accelerator>& calls) {
   std::ostringstream notes;
-  pliant_error error = blank_error();
   int32_t devices = -1;
-  must(table.device_count(self, &devices, &error), error);
+  calls.must(&pliant_accelerator::device_count, &devices);
   notes << devices << " devices ";
   if (devices < 1) return notes.str();
-  void* memory = nullptr;
-  must(table.alloc(self, 0, PLIANT_MEMORY_DEVICE, 256, &memory, &error), error);
-  pliant_stream* stream = nullptr;
-  must(table.stream_create(self, 0, PLIANT_STREAM_COMPUTE, PLIANT_PRIORITY_NORMAL, &stream, &error), error);
-  must(table.fill_async(self, memory, 42, 256, stream, &error), error);
-  must(table.stream_synchronize(self, stream, &error), error);
-  unsigned char read[256] = {};
-  must(table.copy_async(self, read, memory, sizeof(read), stream, &error), error);
-  must(table.stream_synchronize(self, stream, &error), error);
-  notes << std::accumulate(read, read + sizeof(read), 0);
-  table.stream_destroy(self, stream);
-  table.free(self, 0, PLIANT_MEMORY_DEVICE, memory);
-  table.free(self, 0, PLIANT_MEMORY_DEVICE, nullptr);
+  calls->free(calls.self(), 0, PLIANT_MEMORY_DEVICE, nullptr);
+  const sdk::OwnedMemory memory(calls, 0, PLIANT_MEMORY_DEVICE, 256);
+  const sdk::OwnedStream stream = sdk::make_stream(calls, 0);
+  calls.must(&pliant_accelerator::fill_async, memory.get(), 42, 256, stream);
+  calls.must(&pliant_accelerator::stream_synchronize, stream);
+  std::array<unsigned char, 256> read{};
+  calls.must(&pliant_accelerator::copy_async, read.data(), memory.get(), read.size(), stream);
+  calls.must(&pliant_accelerator::stream_synchronize, stream);
+  notes << std::accumulate(read.begin(), read.end(), 0);
   return notes.str();
 }
 
 /// One step of a root with two modules, one of which uses a parameter of the other.
-std::string actions(const pliant_coordinator& table, void* self) {
+std::string actions(const Calls<pliant_coordinator>& calls) {
   const pliant_parameter_row parameters[] = {
       {100, 512, 0, PLIANT_F32}, {0, 0, 0, PLIANT_F32}, {7, 256, PLIANT_PARAMETER_FROZEN, PLIANT_F32}};
   const uint32_t numbers[] = {0, 1, 2};
@@ -216,18 +209,17 @@ std::string actions(const pliant_coordinator& table, void* self) {
                            0,
                            2,
                            0};
-  pliant_error error = blank_error();
-  must(table.set_model(self, &model, &error), error);
+  calls.must(&pliant_coordinator::set_model, &model);
   std::ostringstream notes;
   std::vector<pliant_action> room(8 * 3 + 64);
   const auto note = [&](const auto& call) {
     pliant_action_list list{sizeof(pliant_action_list), 0, room.size(), 0, room.data()};
-    must(call(&list), error);
+    call(&list);
     if (list.count > room.size()) throw std::runtime_error("more actions than there is room for");
     for (uint64_t i = 0; i < list.count; ++i) notes << room[i].kind << ':' << room[i].parameter << ' ';
     notes << '\n';
   };
-  note([&](pliant_action_list* list) { return table.begin_pass(self, 0, list, &error); });
+  note([&](pliant_action_list* list) { calls.must(&pliant_coordinator::begin_pass, 0, list); });
   for (const uint32_t direction : {uint32_t{PLIANT_FORWARD}, uint32_t{PLIANT_BACKWARD}}) {
     const bool backward = direction == PLIANT_BACKWARD;
     const auto visit = [&](uint32_t module, uint64_t complete) {
@@ -235,11 +227,11 @@ std::string actions(const pliant_coordinator& table, void* self) {
     };
     const auto enter = [&](uint32_t module) {
       const pliant_visit one = visit(module, 0);
-      note([&](pliant_action_list* list) { return table.enter(self, &one, list, &error); });
+      note([&](pliant_action_list* list) { calls.must(&pliant_coordinator::enter, &one, list); });
     };
     const auto leave = [&](uint32_t module, uint64_t complete) {
       const pliant_visit one = visit(module, complete);
-      note([&](pliant_action_list* list) { return table.leave(self, &one, list, &error); });
+      note([&](pliant_action_list* list) { calls.must(&pliant_coordinator::leave, &one, list); });
     };
     enter(0);
     for (const uint32_t module : {backward ? 2U : 1U, backward ? 1U : 2U}) {
@@ -248,42 +240,45 @@ std::string actions(const pliant_coordinator& table, void* self) {
     }
     leave(0, 0);
   }
-  note([&](pliant_action_list* list) { return table.end_pass(self, list, &error); });
-  note([&](pliant_action_list* list) { return table.end_step(self, list, &error); });
+  note([&](pliant_action_list* list) { calls.must(&pliant_coordinator::end_pass, list); });
+  note([&](pliant_action_list* list) { calls.must(&pliant_coordinator::end_step, list); });
   return notes.str();
 }
 
-std::string generations(const pliant_rendezvous& table, void* self) {
+std::string generations(const Calls<pliant_rendezvous>& calls) {
   std::ostringstream notes;
   const pliant_join_request request{sizeof(pliant_join_request), 3, {"run", 3}};
   for (int i = 0; i < 2; ++i) {
     pliant_generation made{};
     made.struct_size = sizeof(made);
-    pliant_error error = blank_error();
-    must(table.join(self, &request, &made, &error), error);
+    calls.must(&pliant_rendezvous::join, &request, &made);
     notes << made.node_count << ' ' << made.world_size << ' ' << made.master_addr << '\n';
     if (made.master_port < 1 || made.master_port > 65535) throw std::runtime_error("the master port is no port");
   }
   int32_t changed = -1;
-  pliant_error error = blank_error();
-  must(table.watch(self, 0, &changed, &error), error);
+  calls.must(&pliant_rendezvous::watch, 0, &changed);
   notes << changed;
   return notes.str();
+}
+
+/// `work` with the slots of the instance's table, as this kit knows it.
+template <class Table>
+std::string with(const OwnInstance& instance, std::string (*work)(const Calls<Table>&)) {
+  const auto table = sdk::widened<Table>(instance.record().vtable);
+  return work({table, instance.self()});
 }
 
 }  // namespace
 
 std::string exercise(const OwnInstance& instance) {
   const std::string kind = instance.record().kind;
-  const void* const given = instance.record().vtable;
-  void* self = instance.self();
-  if (kind == PLIANT_KIND_ELASTICITY_POLICY) return plan(sdk::widened<pliant_elasticity_policy>(given), self);
-  if (kind == PLIANT_KIND_BATCH_SAMPLER) return rows(sdk::widened<pliant_batch_sampler>(given), self);
-  if (kind == PLIANT_KIND_BALANCER) return ranks(sdk::widened<pliant_balancer>(given), self);
-  if (kind == PLIANT_KIND_LR_RULE) return rates(sdk::widened<pliant_lr_rule>(given), self);
-  if (kind == PLIANT_KIND_ACCELERATOR) return device_work(sdk::widened<pliant_accelerator>(given), self);
-  if (kind == PLIANT_KIND_COORDINATOR) return actions(sdk::widened<pliant_coordinator>(given), self);
-  if (kind == PLIANT_KIND_RENDEZVOUS) return generations(sdk::widened<pliant_rendezvous>(given), self);
+  if (kind == PLIANT_KIND_ELASTICITY_POLICY) return with(instance, &plan);
+  if (kind == PLIANT_KIND_BATCH_SAMPLER) return with(instance, &rows);
+  if (kind == PLIANT_KIND_BALANCER) return with(instance, &ranks);
+  if (kind == PLIANT_KIND_LR_RULE) return with(instance, &rates);
+  if (kind == PLIANT_KIND_ACCELERATOR) return with(instance, &device_work);
+  if (kind == PLIANT_KIND_COORDINATOR) return with(instance, &actions);
+  if (kind == PLIANT_KIND_RENDEZVOUS) return with(instance, &generations);
   throw std::runtime_error("no exercise for kind " + kind);
 }
 

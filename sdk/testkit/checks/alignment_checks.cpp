@@ -32,26 +32,22 @@ void require_alignment(const Accelerator& accelerator) {
 /// Memory of alloc_aligned, freed in time. Empty where the device has that kind, and does not align it.
 class AlignedMemory {
  public:
-  AlignedMemory(const Accelerator& accelerator, int32_t kind, uint64_t bytes, uint64_t alignment, int32_t device = 0)
-      : accelerator_(accelerator), kind_(kind), device_(device) {
-    const Outcome made = accelerator.call(&Slots::alloc_aligned, device, kind, bytes, alignment, &pointer_);
-    if (made.status != PLIANT_UNIMPLEMENTED) must("alloc_aligned", made);
-    expect(made.ok() == (pointer_ != nullptr),
-           "alloc_aligned answered " + made.text() + (made.ok() ? " and gave NULL" : " and gave memory all the same"));
+  AlignedMemory(const Accelerator& accelerator, int32_t kind, uint64_t bytes, uint64_t alignment, int32_t device = 0) {
+    try {
+      memory_ = sdk::OwnedMemory(accelerator.calls<Slots>(), device, kind, bytes, alignment);
+    } catch (const sdk::Failure& refused) {
+      if (refused.status() == PLIANT_UNIMPLEMENTED) return;
+      fail("alloc_aligned answered " + Outcome(sdk::Answer{refused.status(), refused.what(), ""}).text());
+    }
+    expect(is_there(), "alloc_aligned answered " + Outcome().text() + " and gave NULL");
   }
-  ~AlignedMemory() {
-    if (pointer_ != nullptr) accelerator_.slots().free(accelerator_.self(), device_, kind_, pointer_);
+  [[nodiscard]] unsigned char* at(uint64_t offset = 0) const {
+    return static_cast<unsigned char*>(memory_.get()) + offset;
   }
-  AlignedMemory(const AlignedMemory&) = delete;
-  AlignedMemory& operator=(const AlignedMemory&) = delete;
-  [[nodiscard]] unsigned char* at(uint64_t offset = 0) const { return static_cast<unsigned char*>(pointer_) + offset; }
-  [[nodiscard]] bool is_there() const { return pointer_ != nullptr; }
+  [[nodiscard]] bool is_there() const { return memory_.get() != nullptr; }
 
  private:
-  const Accelerator& accelerator_;
-  const int32_t kind_;
-  const int32_t device_;
-  void* pointer_ = nullptr;
+  sdk::OwnedMemory memory_;
 };
 
 /// Its first and last bytes keep what is written.

@@ -44,14 +44,16 @@ void memory_script(const Rank& rank) {
       meet(rank);  // rank 1 has released it
     } else {
       const pliant_ipc_handle handle = take(rank, post);
-      void* const memory = imported(accelerator, handle);
+      sdk::ImportedMemory memory = imported(accelerator, handle);
       close_descriptor(handle);
-      expect_holds(accelerator, memory, first, "what the owner wrote before the import is not seen by another process");
-      put(accelerator, memory, second);
+      expect_holds(accelerator, memory.get(), first,
+                   "what the owner wrote before the import is not seen by another process");
+      put(accelerator, memory.get(), second);
       meet(rank);
       meet(rank);
-      expect_holds(accelerator, memory, third, "what the owner wrote after the import is not seen by another process");
-      release(accelerator, memory);
+      expect_holds(accelerator, memory.get(), third,
+                   "what the owner wrote after the import is not seen by another process");
+      memory.reset();
       meet(rank);
     }
   }
@@ -75,20 +77,20 @@ void imports_script(const Rank& rank) {
   }
   const pliant_ipc_handle handle = take(rank, post);
   const pliant_ipc_handle other = take(rank, post);
-  void* const first = imported(accelerator, handle);
-  void* const second = imported(accelerator, other);
-  void* const third = imported(accelerator, handle);
-  release(accelerator, first);
-  release(accelerator, third);
+  sdk::ImportedMemory first = imported(accelerator, handle);
+  sdk::ImportedMemory second = imported(accelerator, other);
+  sdk::ImportedMemory third = imported(accelerator, handle);
+  first.reset();
+  third.reset();
   meet(rank);
   meet(rank);
-  expect_holds(accelerator, second, later,
+  expect_holds(accelerator, second.get(), later,
                "of three imports two were released, and the third does not see what the owner writes");
-  release(accelerator, second);
-  void* const again = imported(accelerator, handle);
-  expect_holds(accelerator, again, later,
+  second.reset();
+  sdk::ImportedMemory again = imported(accelerator, handle);
+  expect_holds(accelerator, again.get(), later,
                "memory that was released and imported again does not hold what the owner has");
-  release(accelerator, again);
+  again.reset();
   close_descriptor(handle);
   close_descriptor(other);
   end(rank);
@@ -119,9 +121,9 @@ void new_memory_script(const Rank& rank) {
     return end(rank);
   }
   const pliant_ipc_handle handle = take(rank, post);
-  void* const memory = imported(accelerator, handle);
-  expect_holds(accelerator, memory, pattern(kBytes, rank.seed), "a handle gave other memory than was exported");
-  release(accelerator, memory);
+  sdk::ImportedMemory memory = imported(accelerator, handle);
+  expect_holds(accelerator, memory.get(), pattern(kBytes, rank.seed), "a handle gave other memory than was exported");
+  memory.reset();
   close_descriptor(handle);
   end(rank);
 }
@@ -181,7 +183,7 @@ void leaks_script(const Rank& rank) {
     } else {
       for (int i = 0; i < 2; ++i) {
         const pliant_ipc_handle handle = take(rank, post);
-        release(accelerator, imported(accelerator, handle));
+        static_cast<void>(imported(accelerator, handle));
         close_descriptor(handle);
       }
       meet(rank);

@@ -16,43 +16,18 @@ using Slots = pliant_accelerator;
 constexpr int kEventRounds = 20;
 constexpr double kPromisedMs = 100;
 
-/// As Event, of an event that was imported.
-class ImportedEvent {
- public:
-  ImportedEvent(const Accelerator& accelerator, const pliant_ipc_handle& handle) : accelerator_(accelerator) {
-    must("import_event", accelerator.call(&pliant_ipc::import_event, 0, &handle, &handle_));
-    expect(handle_ != nullptr, "import_event answered OK and gave no event");
-    close_descriptor(handle);
-  }
-  ~ImportedEvent() { accelerator_.slots().event_destroy(accelerator_.self(), handle_); }
-  ImportedEvent(const ImportedEvent&) = delete;
-  ImportedEvent& operator=(const ImportedEvent&) = delete;
-  operator pliant_event*() const { return handle_; }  // NOLINT(google-explicit-constructor)
-
- private:
-  const Accelerator& accelerator_;
-  pliant_event* handle_ = nullptr;
-};
+/// The event that the other rank hands over.
+Event taken_event(const Rank& rank, const HandlePost& post) {
+  const pliant_ipc_handle handle = take(rank, post);
+  Event made(rank.accelerator, handle);
+  close_descriptor(handle);
+  return made;
+}
 
 pliant_ipc_handle exported(const Accelerator& accelerator, const Event& event) {
   pliant_ipc_handle handle{};
   must("export_event", accelerator.call(&pliant_ipc::export_event, static_cast<pliant_event*>(event), &handle));
   return handle;
-}
-
-bool is_done(const Accelerator& accelerator, pliant_event* event) {
-  int32_t done = -1;
-  must("event_query", accelerator.call(&Slots::event_query, event, &done));
-  return done != 0;
-}
-Outcome synchronize(const Accelerator& accelerator, pliant_event* event) {
-  return accelerator.call(&Slots::event_synchronize, event);
-}
-void record(const Accelerator& accelerator, pliant_event* event, const Stream& stream) {
-  must("event_record", accelerator.call(&Slots::event_record, event, stream));
-}
-void wait_on(const Accelerator& accelerator, const Stream& stream, pliant_event* event) {
-  must("stream_wait_event", accelerator.call(&Slots::stream_wait_event, stream, event));
 }
 
 void order_script(const Rank& rank) {
@@ -79,32 +54,33 @@ void order_script(const Rank& rank) {
     return end(rank);
   }
   const pliant_ipc_handle to_memory = take(rank, post);
-  void* const memory = imported(accelerator, to_memory);
+  sdk::ImportedMemory memory = imported(accelerator, to_memory);
   close_descriptor(to_memory);
-  const ImportedEvent event(accelerator, take(rank, post));
+  const Event event = taken_event(rank, post);
   meet(rank);
   Bytes got(kBytes);
   const Stream stream(accelerator);
-  wait_on(accelerator, stream, event);
-  must("copy_async", accelerator.call(&Slots::copy_async, got.data(), memory, kBytes, stream));
+  stream.wait_for(event);
+  must("copy_async",
+       accelerator.call(&Slots::copy_async, got.data(), static_cast<const void*>(memory.get()), kBytes, stream));
   let_run(accelerator);
   expect(!stream.done(), "a stream that waits for an event of another process is done before that was reached");
   meet(rank);
   stream.wait();
   expect(got == wanted, "a stream that waited for an event of another process does not see what was written before it");
-  release(accelerator, memory);
+  memory.reset();
   end(rank);
 }
 
 /// This rank waits while the other holds its recording.
-void see_recording(const Rank& rank, pliant_event* event) {
+void see_recording(const Rank& rank, const Event& event) {
   const Accelerator& accelerator = rank.accelerator;
   meet(rank);  // recorded
-  expect(!is_done(accelerator, event), "event_query says that what another process has not reached is done");
+  expect(!event.done(), "event_query says that what another process has not reached is done");
   std::atomic<bool> back{false};
   Outcome outcome;
   std::thread waits([&] {
-    outcome = synchronize(accelerator, event);
+    outcome = event.synchronize();
     back = true;
   });
   let_run(accelerator);
@@ -112,13 +88,13 @@ void see_recording(const Rank& rank, pliant_event* event) {
   meet(rank);  // to be let go
   returns_soon("event_synchronize of what another process has reached", [&] { waits.join(); });
   must("event_synchronize", outcome);
-  expect(is_done(accelerator, event), "event_query says that an event is not done for which the host has waited");
+  expect(event.done(), "event_query says that an event is not done for which the host has waited");
   meet(rank);  // seen
 }
-void make_recording(const Rank& rank, pliant_event* event, const Stream& stream) {
+void make_recording(const Rank& rank, const Event& event, const Stream& stream) {
   Gate gate;
   gate.hold(rank.accelerator, stream);
-  record(rank.accelerator, event, stream);
+  event.record(stream);
   meet(rank);
   meet(rank);
   gate.open();
@@ -130,7 +106,7 @@ void states_script(const Rank& rank) {
   const Accelerator& accelerator = rank.accelerator;
   const HandlePost post = post_of(rank);
   const Stream stream(accelerator);
-  const auto rounds = [&](pliant_event* event, bool records) {
+  const auto rounds = [&](const Event& event, bool records) {
     for (int i = 0; i < 2; ++i) {
       if (records) {
         make_recording(rank, event, stream);
@@ -147,10 +123,10 @@ void states_script(const Rank& rank) {
     rounds(event, false);
     return end(rank);
   }
-  const ImportedEvent event(accelerator, take(rank, post));
-  expect(is_done(accelerator, event), "an imported event that was never recorded does not count as done");
+  const Event event = taken_event(rank, post);
+  expect(event.done(), "an imported event that was never recorded does not count as done");
   returns_soon("event_synchronize of an imported event that was never recorded",
-               [&] { must("event_synchronize", synchronize(accelerator, event)); });
+               [&] { must("event_synchronize", event.synchronize()); });
   meet(rank);
   rounds(event, false);
   rounds(event, true);
@@ -178,14 +154,14 @@ void rerecorded_script(const Rank& rank) {
     held.wait();
     return end(rank);
   }
-  const ImportedEvent event(accelerator, take(rank, post));
+  const Event event = taken_event(rank, post);
   const Stream first(accelerator);
   const Stream second(accelerator);
   meet(rank);
-  wait_on(accelerator, first, event);
+  first.wait_for(event);
   meet(rank);
   meet(rank);
-  wait_on(accelerator, second, event);
+  second.wait_for(event);
   returns_soon("a stream that waits for the later of two recordings by another process,", [&] { second.wait(); });
   let_run(accelerator);
   expect(!first.done(), "recording an event again let a stream of another process go that waits for the earlier one");
@@ -208,24 +184,24 @@ void killed_script(const Rank& rank) {
     meet(rank);
     for (;;) rank.hear();
   }
-  const ImportedEvent event(accelerator, take(rank, post));
+  const Event event = taken_event(rank, post);
   meet(rank);
   const Stream stream(accelerator);
-  wait_on(accelerator, stream, event);
+  stream.wait_for(event);
   const auto told = [](const char* what, const Outcome& outcome) {
     expect(outcome.status == PLIANT_ABORTED, std::string(what) +
                                                  ", for which the process was killed that had recorded it, answered " +
                                                  outcome.text() + ", not PLIANT_ABORTED");
   };
   Outcome of_host;
-  std::thread waits([&] { of_host = synchronize(accelerator, event); });
+  std::thread waits([&] { of_host = event.synchronize(); });
   rank.tell("kill");
   const Outcome of_stream = stream.synchronize();
   waits.join();
   const int64_t back_ns = now_ns();
   told("stream_synchronize of a stream that waits for an event", of_stream);
   told("event_synchronize", of_host);
-  expect(is_done(accelerator, event), "event_query says that an event is not done whose process was killed");
+  expect(event.done(), "event_query says that an event is not done whose process was killed");
   rank.tell(std::to_string(back_ns));
   rank.hear();
 }
@@ -249,10 +225,10 @@ void lasts_script(const Rank& rank) {
     stream.wait();
     return end(rank);
   }
-  auto event = std::make_unique<ImportedEvent>(accelerator, take(rank, post));
+  auto event = std::make_unique<Event>(taken_event(rank, post));
   const Stream stream(accelerator);
   meet(rank);
-  wait_on(accelerator, stream, *event);
+  stream.wait_for(*event);
   meet(rank);
   meet(rank);  // destroyed there
   event.reset();
@@ -286,7 +262,7 @@ void destroyed_script(const Rank& rank) {
              accelerator.call(&pliant_ipc::import_event, 0, &old, &refused), PLIANT_FAILED_PRECONDITION);
   expect(refused == nullptr, "an import that was refused gave an event");
   close_descriptor(old);
-  const ImportedEvent event(accelerator, take(rank, post));
+  const Event event = taken_event(rank, post);
   pliant_ipc_handle again{};
   refused_as("export_event of an imported event",
              accelerator.call(&pliant_ipc::export_event, static_cast<pliant_event*>(event), &again),
@@ -308,10 +284,10 @@ void events_leak_script(const Rank& rank) {
       stream.wait();  // what is enqueued may hold the event
       meet(rank);
     } else {
-      const ImportedEvent first(accelerator, take(rank, post));
-      const ImportedEvent second(accelerator, take(rank, post));
-      wait_on(accelerator, stream, first);
-      wait_on(accelerator, stream, second);
+      const Event first = taken_event(rank, post);
+      const Event second = taken_event(rank, post);
+      stream.wait_for(first);
+      stream.wait_for(second);
       stream.wait();
       meet(rank);
     }
@@ -329,11 +305,10 @@ void need_events(const Subject& subject) {
   const Accelerator accelerator(subject);
   const pliant_ipc* table = accelerator.ipc();
   const bool there = table->export_event != nullptr && table->import_event != nullptr;
-  pliant_event* event = nullptr;
-  const Outcome made = accelerator.call(&Slots::event_create, 0, PLIANT_EVENT_EXPORTED, &event);
+  sdk::OwnedEvent event(accelerator.calls<Slots>());
+  const Outcome made = accelerator.call(&Slots::event_create, 0, PLIANT_EVENT_EXPORTED, event.out());
   if (made.status == PLIANT_UNIMPLEMENTED) skip("its events do not pass between processes: " + made.message);
   must("event_create", made);
-  accelerator.slots().event_destroy(accelerator.self(), event);
   expect(there,
          "it creates events with PLIANT_EVENT_EXPORTED, and its " PLIANT_IPC " lacks export_event or import_event");
 }

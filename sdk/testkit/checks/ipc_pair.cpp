@@ -130,8 +130,6 @@ void need_ipc(const Subject& subject) {
   if (table == nullptr) skip("it does not offer the extension " PLIANT_IPC);
   expect(accelerator.has(PLIANT_CAP_EXCHANGE_MEMORY),
          "it offers " PLIANT_IPC ", and its device has no PLIANT_CAP_EXCHANGE_MEMORY");
-  expect(table->export_memory != nullptr && table->import_memory != nullptr && table->release_memory != nullptr,
-         "its " PLIANT_IPC " lacks export_memory, import_memory or release_memory");
 }
 
 std::string conduct(Ranks& ranks) {
@@ -177,15 +175,11 @@ pliant_ipc_handle exported(const Accelerator& accelerator, const void* memory) {
   return handle;
 }
 
-void* imported(const Accelerator& accelerator, const pliant_ipc_handle& handle) {
-  void* at = nullptr;
-  must("import_memory", accelerator.call(&pliant_ipc::import_memory, 0, &handle, &at));
-  expect(at != nullptr, "import_memory answered OK and gave no address");
-  return at;
-}
-
-void release(const Accelerator& accelerator, void* memory) {
-  accelerator.ipc()->release_memory(accelerator.self(), 0, memory);
+sdk::ImportedMemory imported(const Accelerator& accelerator, const pliant_ipc_handle& handle) {
+  sdk::ImportedMemory made =
+      made_by("import_memory", [&] { return sdk::ImportedMemory(accelerator.calls<pliant_ipc>(), 0, handle); });
+  expect(made.get() != nullptr, "import_memory answered OK and gave no address");
+  return made;
 }
 
 }  // namespace pliant::testkit

@@ -52,7 +52,7 @@ Bytes pattern(uint64_t bytes, uint64_t seed);
 
 // Memory of one process in the other.
 pliant_ipc_handle exported(const Accelerator& accelerator, const void* memory);
-void* imported(const Accelerator& accelerator, const pliant_ipc_handle& handle);
-void release(const Accelerator& accelerator, void* memory);
+/// Fails the check when it is refused.
+sdk::ImportedMemory imported(const Accelerator& accelerator, const pliant_ipc_handle& handle);
 
 }  // namespace pliant::testkit

@@ -1,20 +1,14 @@
 // What every plugin of any kind owes to every host.
 #include "testkit/checks/plugin_checks.hpp"
 
-#include <cstring>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <regex>
 
-#include "pliant/abi/accelerator.h"
-#include "pliant/abi/balancer.h"
-#include "pliant/abi/batch_sampler.h"
-#include "pliant/abi/coordinator.h"
-#include "pliant/abi/elasticity_policy.h"
-#include "pliant/abi/lr_rule.h"
-#include "pliant/abi/rendezvous.h"
+#include "pliant/sdk/kinds.hpp"
 #include "testkit/elf_reader.hpp"
 #include "testkit/exercise.hpp"
 #include "testkit/plugin.hpp"
@@ -32,38 +26,23 @@ void exports(const Subject& subject) {
              "; only " PLIANT_PLUGIN_ENTRY_SYMBOL " may be seen (link with the SDK's plugin.map)");
 }
 
-/// What every plugin of a kind has: its table up to the last of these slots.
-struct KindTable {
-  const char* id;
-  size_t bytes;
-};
-#define PLIANT_UP_TO(Table, slot) (offsetof(Table, slot) + sizeof(void*))
-
-void slots(const pliant_plugin& record) {
-  const KindTable kinds[] = {{PLIANT_KIND_ELASTICITY_POLICY, PLIANT_UP_TO(pliant_elasticity_policy, plan)},
-                             {PLIANT_KIND_BATCH_SAMPLER, PLIANT_UP_TO(pliant_batch_sampler, pieces)},
-                             {PLIANT_KIND_BALANCER, PLIANT_UP_TO(pliant_balancer, balance)},
-                             {PLIANT_KIND_LR_RULE, PLIANT_UP_TO(pliant_lr_rule, commit)},
-                             {PLIANT_KIND_ACCELERATOR, PLIANT_UP_TO(pliant_accelerator, host_function)},
-                             {PLIANT_KIND_COORDINATOR, PLIANT_UP_TO(pliant_coordinator, end_step)},
-                             {PLIANT_KIND_RENDEZVOUS, PLIANT_UP_TO(pliant_rendezvous, leave)}};
-  const auto bytes = *static_cast<const uint32_t*>(record.vtable);
-  for (const KindTable& kind : kinds) {
-    if (std::strcmp(kind.id, record.kind) != 0) continue;
-    expect(bytes >= kind.bytes, "its table of slots has " + std::to_string(bytes) + " bytes; " + record.kind +
-                                    " has at least " + std::to_string(kind.bytes));
-    for (size_t at = 2 * sizeof(uint32_t); at < kind.bytes; at += sizeof(void*)) {
-      const void* slot = nullptr;
-      std::memcpy(&slot, static_cast<const char*>(record.vtable) + at, sizeof(slot));
-      expect(slot != nullptr, "slot " + std::to_string((at - 8) / sizeof(void*)) + " of its table is NULL");
-    }
+/// Of an instance, because its class offers them.
+void extension_slots(const OwnInstance& instance, const sdk::Kind& kind) {
+  const auto find = instance.record().extension;
+  if (find == nullptr) return;
+  for (const sdk::Extension& extension : kind.extensions) {
+    const std::string id(extension.id);
+    const void* const table = find(instance.self(), id.c_str());
+    if (table == nullptr) continue;
+    const std::string lacks = sdk::missing_slots(table, "table of " + id, id, extension.slots);
+    expect(lacks.empty(), lacks);
   }
 }
 
 void complete(const Subject& subject) {
   const OpenedPlugin plugin(subject.file);
   const pliant_plugin& record = plugin.record();
-  constexpr size_t kLeast = PLIANT_UP_TO(pliant_plugin, extension);
+  constexpr size_t kLeast = offsetof(pliant_plugin, extension) + sizeof(pliant_plugin::extension);
   expect(record.struct_size >= kLeast,
          "the record has " + std::to_string(record.struct_size) + " bytes, not " + std::to_string(kLeast));
   expect(record.min_host_minor <= PLIANT_ABI_MINOR,
@@ -78,8 +57,11 @@ void complete(const Subject& subject) {
   text(record.summary, "its summary", ".+");
   expect(record.create != nullptr && record.destroy != nullptr, "create or destroy is NULL");
   expect((record.save == nullptr) == (record.load == nullptr), "save and load come together or not at all");
-  expect(record.vtable != nullptr, "its table of slots is NULL");
-  slots(record);
+  for (const sdk::Kind& kind : sdk::kinds()) {
+    if (kind.id != record.kind) continue;
+    const std::string lacks = sdk::missing_slots(record.vtable, "table of slots", kind.id, kind.slots);
+    expect(lacks.empty(), lacks);
+  }
 }
 
 void defaults(const Subject& subject) {
@@ -119,7 +101,7 @@ void independent(const Subject& subject) {
   expect(exercise(OwnInstance(plugin, options)) == alone, "a later instance answers otherwise than the first one");
 }
 
-void unknown_extension(const Subject& subject) {
+void extensions(const Subject& subject) {
   const OpenedPlugin plugin(subject.file);
   if (plugin.record().extension == nullptr) return;
   const OptionRow options(plugin, subject.settings);
@@ -128,6 +110,9 @@ void unknown_extension(const Subject& subject) {
   for (const char* id : {"", "pliant.no-such-thing/0", "pliant.trace/0x"}) {
     expect(plugin.record().extension(instance.self(), id) == nullptr,
            std::string("it offers the extension '") + id + "', which does not exist");
+  }
+  for (const sdk::Kind& kind : sdk::kinds()) {
+    if (kind.id == plugin.record().kind) extension_slots(instance, kind);
   }
 }
 
@@ -164,7 +149,8 @@ std::vector<Check> plugin_checks() {
       {"plugin.state", "saved state comes back byte for byte, in portions of any size", state_returns},
       {"plugin.damaged_state", "state that is cut short or has bytes left over is refused and changes nothing",
        damaged_state},
-      {"plugin.extension", "an unknown extension is not there, and that is no error", unknown_extension},
+      {"plugin.extension", "its extensions have their slots; an unknown one is not there, and that is no error",
+       extensions},
       {"plugin.unmapped", "closing it takes it out of memory", unmapped},
   };
 }
