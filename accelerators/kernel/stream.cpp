@@ -124,7 +124,6 @@ std::shared_ptr<const Moment> Stream::last_moment() const {
 void Stream::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    idle_ = true;
     await_work(lock);
     idle_ = false;
     if (queue_.empty()) return;
@@ -134,6 +133,7 @@ void Stream::run() {
 
 void Stream::await_work(std::unique_lock<std::mutex>& lock) {
   while (running_ || !(closing_ || (hurried_ && !queue_.empty()))) {
+    idle_ = true;
     if (!watching_) {
       enqueued_cv_->wait(lock);
       continue;
@@ -151,12 +151,12 @@ void Stream::await_work(std::unique_lock<std::mutex>& lock) {
 
 void Stream::hurry() {
   hurried_ = true;
-  if (idle_) enqueued_cv_->notify_all();
+  if (std::exchange(idle_, false)) enqueued_cv_->notify_all();
 }
 
 void Stream::expect() {
   if (hurried_ || std::exchange(watching_, true)) return;
-  if (idle_) enqueued_cv_->notify_all();
+  if (std::exchange(idle_, false)) enqueued_cv_->notify_all();
 }
 
 void Stream::learn(Clock::time_point enqueued) {

@@ -156,7 +156,7 @@ class Stream {
   uint64_t wake_at_ = UINT64_MAX;   ///< the least of `finished_` that somebody waits for
   bool running_ = false;            ///< some thread runs an item
   Clock::time_point running_from_;  ///< when that was enqueued
-  bool idle_ = false;               ///< the stream's thread sleeps
+  bool idle_ = false;               ///< the stream's thread sleeps, and nobody has woken it
   bool watching_ = false;           ///< it looks at the queue after a while by itself
   bool hurried_ = false;            ///< what is queued is not left to whoever synchronizes
   int32_t habit_ = 0;               ///< how often collectives were waited for soon after they had been enqueued

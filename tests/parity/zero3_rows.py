@@ -5,7 +5,7 @@
     zero3_rows.py HEAD.py SEED.py --check zero3_trace.jsonl.gz
 
 HEAD.py and SEED.py are deepspeed/runtime/zero/partitioned_param_coordinator.py of August 2026 (edaa7221) and of April 2023
-(47f9f13bd). Models reach 40 parameters and 25 modules, with 0 elements, leaves, shared, external, persistent and frozen ones.
+(47f9f13bd). Models reach 200 parameters and 25 modules, with 0 elements, leaves, shared, external, persistent and frozen ones.
 --wild: visits that do not match, releases and resets in the middle. --check: the rows of a file have what the reference does.
 """
 import argparse
@@ -21,7 +21,7 @@ from zero3_stubs import load
 
 def any_model(rng):
     parameters = [{"id": number, "numel": rng.randint(1, rng.choice([5, 60, 1000, 10**6]))}
-                  for number in range(rng.randint(1, rng.choice([4, 10, 40])))]
+                  for number in range(rng.randint(1, rng.choice([4, 10, 40, 200])))]
     empty = rng.random() < 0.25
     for one in parameters:
         if empty and rng.random() < 0.4:

@@ -1,6 +1,7 @@
 // Communicator over the collectives of an accelerator, its own or generic ones.
 #include "pliant/communicator.hpp"
 
+#include <array>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -22,12 +23,22 @@ pliant_comm_id raw(const CommId& id) {
   return made;
 }
 
-std::vector<pliant_piece> raw(std::span<const ArrayPiece> pieces) {
-  std::vector<pliant_piece> made;
-  made.reserve(pieces.size());
-  for (const ArrayPiece& one : pieces) made.push_back({one.rank, 0, one.offset, one.count});
-  return made;
-}
+/// As the slots take them. A few need no memory of their own.
+class RawPieces {
+ public:
+  explicit RawPieces(std::span<const ArrayPiece> pieces) : size_(pieces.size()) {
+    if (size_ > few_.size()) many_.resize(size_);
+    pliant_piece* to = size_ > few_.size() ? many_.data() : few_.data();
+    for (const ArrayPiece& one : pieces) *to++ = {one.rank, 0, one.offset, one.count};
+  }
+  [[nodiscard]] const pliant_piece* data() const { return many_.empty() ? few_.data() : many_.data(); }
+  [[nodiscard]] size_t size() const { return size_; }
+
+ private:
+  size_t size_;
+  std::array<pliant_piece, 16> few_;
+  std::vector<pliant_piece> many_;
+};
 
 }  // namespace
 
@@ -223,7 +234,7 @@ void Communicator::end_group() {
 void Communicator::gather_pieces(const void* send, void* recv, std::span<const ArrayPiece> pieces, DType dtype,
                                  Stream& stream) {
   Accelerator::State& accelerator = *state_->accelerator;
-  const std::vector<pliant_piece> table = raw(pieces);
+  const RawPieces table(pieces);
   const auto raw_type = static_cast<int32_t>(dtype);
   if (state_->has(&pliant_collectives::gather_pieces)) {
     return accelerator.call(&pliant_collectives::gather_pieces, state_->handle, send, recv, table.data(), table.size(),
@@ -250,7 +261,7 @@ void Communicator::scatter_pieces(const void* send, void* recv, std::span<const 
                                               " answers");
   }
   Accelerator::State& accelerator = *state_->accelerator;
-  const std::vector<pliant_piece> table = raw(pieces);
+  const RawPieces table(pieces);
   const std::vector<uint8_t> by_rank(adds.begin(), adds.end());
   const auto raw_type = static_cast<int32_t>(dtype);
   if (state_->has(&pliant_collectives::scatter_pieces)) {

@@ -52,7 +52,7 @@ void* StreamMemory::alloc(int32_t device, uint64_t bytes, pliant_stream* stream)
     memory = make();
   }
   void* const pointer = memory.get();
-  shelf.taken.emplace(pointer, Taken{std::move(memory), size});
+  shelf.take(pointer, {std::move(memory), size});
   return pointer;
 }
 
@@ -75,7 +75,19 @@ void StreamMemory::free(int32_t device, void* pointer, pliant_stream* stream) {
   }
   blocks.back().memory = std::move(found->second.memory);
   shelf.kept_bytes += found->second.bytes;
-  shelf.taken.erase(found);
+  shelf.spare_nodes.push_back(shelf.taken.extract(found));
+}
+
+void StreamMemory::Shelf::take(void* pointer, Taken what) {
+  if (spare_nodes.empty()) {
+    taken.emplace(pointer, std::move(what));
+    return;
+  }
+  auto node = std::move(spare_nodes.back());
+  spare_nodes.pop_back();
+  node.key() = pointer;
+  node.mapped() = std::move(what);
+  taken.insert(std::move(node));
 }
 
 void StreamMemory::trim(int32_t device, uint64_t keep_bytes) {
@@ -99,8 +111,11 @@ sdk::OwnedMemory StreamMemory::reuse(Shelf& shelf, uint64_t bytes, pliant_stream
   const auto found = shelf.by_size.find(bytes);
   if (found == shelf.by_size.end()) return {};
   std::vector<Block>& blocks = found->second;
-  auto chosen = std::find_if(blocks.begin(), blocks.end(), [&](const Block& one) { return one.stream == stream; });
-  if (chosen == blocks.end()) {
+  auto chosen = blocks.end();
+  const auto last = std::find_if(blocks.rbegin(), blocks.rend(), [&](const Block& one) { return one.stream == stream; });
+  if (last != blocks.rend()) {
+    chosen = std::prev(last.base());  // the last that was given back is the warmest, and leaves no gap behind
+  } else {
     chosen = std::find_if(blocks.begin(), blocks.end(), [this](const Block& one) { return is_idle(one); });
   }
   if (chosen == blocks.end()) {

@@ -49,9 +49,11 @@ class StreamMemory {
   /// Of one device.
   struct Shelf {
     std::unordered_map<void*, Taken> taken;
+    std::vector<std::unordered_map<void*, Taken>::node_type> spare_nodes;  ///< of it, to be used again
     std::map<uint64_t, std::vector<Block>> by_size;  ///< given back
     uint64_t kept_bytes = 0;
     std::vector<sdk::OwnedEvent> events;  ///< not in use
+    void take(void* pointer, Taken what);
   };
 
   /// Kept memory of this size that work on `stream` may use now; empty when there is none. `may_wait`: the stream waits

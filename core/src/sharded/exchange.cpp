@@ -28,7 +28,12 @@ OwnersOfRange Exchange::owners_of(const FlatLayout& layout, const Ownership& own
   OwnersOfRange made{range};
   for (const ShardPiece& piece : ownership.pieces_of(layout, range)) {
     const auto count = static_cast<uint64_t>(piece.range.count);
-    made.pieces.push_back({piece.owner, static_cast<uint64_t>(piece.range.first - range.first), count});
+    const auto offset = static_cast<uint64_t>(piece.range.first - range.first);
+    if (!made.pieces.empty() && made.pieces.back().rank == piece.owner) {
+      made.pieces.back().count += count;  // the collectives count neighbours of one rank as one piece
+    } else {
+      made.pieces.push_back({piece.owner, offset, count});
+    }
     if (piece.owner != rank_) continue;
     made.own.push_back(piece);
     made.owned += count;

@@ -16,10 +16,10 @@ void GatherCosts::begin_gather(Stream& stream) {
   gathers_.back().began.record(stream);
 }
 
-void GatherCosts::end_gather(Stream& stream, std::vector<uint32_t> parameters) {
+void GatherCosts::end_gather(Stream& stream, const std::vector<uint32_t>& parameters) {
   if (!measures_) return;
   gathers_.back().ended.record(stream);
-  gathers_.back().parameters = std::move(parameters);
+  gathers_.back().parameters = parameters;
 }
 
 std::vector<uint64_t> GatherCosts::nanoseconds(const std::vector<uint64_t>& bytes) const {

@@ -18,7 +18,7 @@ class GatherCosts {
   void begin_step(bool measures);
   [[nodiscard]] bool measures() const { return measures_; }
   void begin_gather(Stream& stream);
-  void end_gather(Stream& stream, std::vector<uint32_t> parameters);
+  void end_gather(Stream& stream, const std::vector<uint32_t>& parameters);
   /// Nanoseconds by parameter, the longest of those measured; the parameters of one gather share its time by `bytes`.
   /// 0 for one that was not gathered. The stream was synchronized.
   [[nodiscard]] std::vector<uint64_t> nanoseconds(const std::vector<uint64_t>& bytes) const;

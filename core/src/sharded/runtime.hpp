@@ -240,7 +240,7 @@ class Runtime {
   void measure(uint64_t offset, const float* there, uint64_t count);
   /// Whether a whole gradient of this rank is finite, and its norm, as far as somebody asks.
   void look_at(uint32_t parameter, const void* gradient);
-  [[nodiscard]] WholePiece take(uint64_t count, DType type, const std::string& what, const WholePlace& place = {});
+  [[nodiscard]] WholePiece take(uint64_t count, DType type, const WholePurpose& what, const WholePlace& place = {});
   /// What is gathered: the weights, or, cast once since they changed, what is computed with.
   const void* weights_to_gather();
   /// As floats: `values`, of reduce_dtype, or a copy at `room`, which has so many.
@@ -276,6 +276,8 @@ class Runtime {
   std::optional<WholeMemory> memory_;
 
   std::vector<Held> held_;
+  std::vector<GatherItem> to_gather_;   ///< in gather()
+  std::vector<uint32_t> gathered_now_;  ///< likewise: parameters
   std::deque<Gathering> gatherings_;
   size_t gathered_ = 0;
   GatherCosts costs_;

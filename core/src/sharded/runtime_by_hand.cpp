@@ -63,7 +63,7 @@ void Runtime::write(uint32_t parameter, std::span<const float> values) {
 void Runtime::read(uint32_t parameter, std::span<float> values) {
   require_group();
   require_no_pass();
-  const WholePiece whole = take(values.size(), DType::kF32, fmt::format("the whole of {}", name(parameter)));
+  const WholePiece whole = take(values.size(), DType::kF32, {"the whole of ", name(parameter)});
   const GatherItem item{&owners_[parameter], whole.pointer()};
   if (!values.empty()) exchange_->gather(std::span(&item, 1), array(0), DType::kF32);
   exchange_stream_.copy(values.data(), whole.pointer(), values.size_bytes());

@@ -52,28 +52,28 @@ void Runtime::carry_out(std::span<const pliant_action> actions) {
 }
 
 void Runtime::gather(std::span<const pliant_action> group) {
-  std::vector<GatherItem> items;
-  std::vector<uint32_t> gathered;
+  to_gather_.clear();
+  gathered_now_.clear();
   for (const pliant_action& action : group) {
     Held& one = held_[action.parameter];
     if (one.by_hand) continue;
     const auto byte = action.place == PLIANT_ANY_PLACE ? std::nullopt : std::optional<uint64_t>(action.place);
-    one.value = take(model.parameter(action.parameter).elements, compute_,
-                     fmt::format("the whole of {}", name(action.parameter)), {byte, ArenaSide::kBegin});
+    one.value = take(model.parameter(action.parameter).elements, compute_, {"the whole of ", name(action.parameter)},
+                     {byte, ArenaSide::kBegin});
     one.presence = Presence::kOnItsWay;
     one.gather = gathered_;
     if (model.parameter(action.parameter).elements > 0) {
-      items.push_back({&owners_[action.parameter], one.value.pointer()});
-      gathered.push_back(action.parameter);
+      to_gather_.push_back({&owners_[action.parameter], one.value.pointer()});
+      gathered_now_.push_back(action.parameter);
     }
   }
   forget_ended_gathers();
   Gathering made{gathered_++, take_event()};
-  if (!items.empty()) {
+  if (!to_gather_.empty()) {
     const void* const weights = weights_to_gather();
     costs_.begin_gather(exchange_stream_);
-    exchange_->gather(items, weights, compute_);
-    costs_.end_gather(exchange_stream_, std::move(gathered));
+    exchange_->gather(to_gather_, weights, compute_);
+    costs_.end_gather(exchange_stream_, gathered_now_);
     if (begun_) begun_(Begun::kGather);
   }
   made.done.record(exchange_stream_);
@@ -140,7 +140,7 @@ Event Runtime::take_event() {
 }
 
 // Gradients that wait to be added up may lie where this must: in the way by their bytes, or between two gaps.
-WholePiece Runtime::take(uint64_t count, DType type, const std::string& what, const WholePlace& place) {
+WholePiece Runtime::take(uint64_t count, DType type, const WholePurpose& what, const WholePlace& place) {
   const uint64_t bytes = count * bytes_of(type);
   if (!scatterings_.empty()) {
     try {

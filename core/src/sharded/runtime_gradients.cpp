@@ -90,7 +90,7 @@ void* Runtime::gradient(uint32_t parameter) {
                                              : "has a gradient only in a pass with gradients"));
   }
   if (!one.gradient) {
-    one.gradient = take(row.elements, reduce_, fmt::format("the gradient of {}", row.name));
+    one.gradient = take(row.elements, reduce_, {"the gradient of ", row.name});
     if (row.elements > 0 && here_) {
       std::memset(one.gradient.pointer(), 0, row.elements * bytes_of(reduce_));
     } else if (row.elements > 0) {
@@ -119,7 +119,7 @@ void Runtime::look_at(uint32_t parameter, const void* gradient) {
   WholePiece room;
   if (reduce_ != DType::kF32) {
     block = float_block(row.elements);
-    const auto take_floats = [&] { return memory_->take(block * sizeof(float), fmt::format("{} as f32", row.name)); };
+    const auto take_floats = [&] { return memory_->take(block * sizeof(float), {"", row.name, " as f32"}); };
     room = of_as_many(block, take_floats, [this] { drain_scatterings(true); });
   }
   for (uint64_t at = 0; at < row.elements; at += block) {
@@ -151,7 +151,7 @@ void Runtime::reduce(std::span<const uint32_t> parameters) {
     ScatterItem item{&owners, has_rows_ ? one.gradient.pointer() : nullptr, nullptr};
     made.parameters.push_back(parameter);
     made.gradients.push_back(std::move(one.gradient));
-    made.received.push_back(take(others * owners.owned, reduce_, fmt::format("parts of the gradient of {}", row.name)));
+    made.received.push_back(take(others * owners.owned, reduce_, {"parts of the gradient of ", row.name}));
     item.received = made.received.back().pointer();
     items.push_back(item);
   }
@@ -193,7 +193,7 @@ void Runtime::add_received(const Scattering& arrived) {
           for (size_t rank = 0; rank < world_size; ++rank) {
             if (!arrived.round->adds[rank]) continue;
             made[rank] =
-                memory_->take(block * sizeof(float), fmt::format("parts of the gradient of {} as f32", row.name));
+                memory_->take(block * sizeof(float), {"parts of the gradient of ", row.name, " as f32"});
           }
           return made;
         });

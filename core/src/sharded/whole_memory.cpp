@@ -3,12 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/result.hpp"
 #include "pliant/error.hpp"
 
 namespace pliant::sharded {
+namespace {
+
+std::string words(const WholePurpose& what) {
+  return fmt::format("{}{}{}", what.before, what.name, what.after);
+}
+
+}  // namespace
+
 WholePiece::WholePiece(WholePiece&& other) noexcept
     : taken_(std::exchange(other.taken_, false)),
       pointer_(std::exchange(other.pointer_, nullptr)),
@@ -56,7 +65,7 @@ WholeMemory::WholeMemory(const Accelerator& accelerator, int32_t device, Stream&
   }
 }
 
-WholePiece WholeMemory::take(uint64_t bytes, const std::string& what, const WholePlace& place) {
+WholePiece WholeMemory::take(uint64_t bytes, const WholePurpose& what, const WholePlace& place) {
   WholePiece piece;
   piece.bytes_ = taken_by(bytes);
   piece.books_ = this;
@@ -64,7 +73,8 @@ WholePiece WholeMemory::take(uint64_t bytes, const std::string& what, const Whol
     const auto refuse = [&](const std::string& why) {
       throw Error(
           Status::kResourceExhausted,
-          fmt::format("[coordinator] budget = {} is too small: {} needs {} bytes{}", budget_, what, piece.bytes_, why),
+          fmt::format("[coordinator] budget = {} is too small: {} needs {} bytes{}", budget_,
+                      words(what), piece.bytes_, why),
           ExitCode::kUsage)
           .about("budget");
     };
@@ -86,7 +96,7 @@ WholePiece WholeMemory::take(uint64_t bytes, const std::string& what, const Whol
       piece.own_ = StreamBuffer(stream_, piece.bytes_);
     } catch (const Error& error) {
       if (error.status() != Status::kResourceExhausted) throw;
-      throw Error(Status::kResourceExhausted, fmt::format("no memory for {}: {}", what, error.message()));
+      throw Error(Status::kResourceExhausted, fmt::format("no memory for {}: {}", words(what), error.message()));
     }
     piece.pointer_ = piece.own_.pointer();
   }

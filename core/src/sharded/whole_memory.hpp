@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
+#include <string_view>
 
 #include "pliant/accelerator.hpp"
 #include "pliant/arena.hpp"
@@ -40,15 +40,22 @@ struct WholePlace {
   ArenaSide side = ArenaSide::kEnd;
 };
 
+/// What a piece is for, "the gradient of " and "up.weight": words for a refusal, put together when there is one.
+struct WholePurpose {
+  std::string_view before;
+  std::string_view name{};
+  std::string_view after{};
+};
+
 /// One thread at a time. Outlives its pieces; the stream outlives both.
 class WholeMemory {
  public:
   /// `budget` in bytes: all pieces lie in one allocation of that size. 0: there is no limit. Throws kResourceExhausted
   /// (exit 2), naming the option, where the device has not that much left.
   WholeMemory(const Accelerator& accelerator, int32_t device, Stream& stream, uint64_t budget);
-  /// A piece of `bytes` bytes for `what`, "the whole of up.weight". Throws kResourceExhausted, saying what it is for,
+  /// A piece of `bytes` bytes. Throws kResourceExhausted, saying what it is for,
   /// what it needs and what is taken, where the budget or the device does not suffice.
-  [[nodiscard]] WholePiece take(uint64_t bytes, const std::string& what, const WholePlace& place = {});
+  [[nodiscard]] WholePiece take(uint64_t bytes, const WholePurpose& what, const WholePlace& place = {});
 
   /// That a piece of `bytes` bytes takes.
   [[nodiscard]] static uint64_t taken_by(uint64_t bytes);

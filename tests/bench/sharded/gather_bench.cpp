@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -99,12 +100,12 @@ Times measure(const Accelerator& accelerator, Way way, int32_t world_size, size_
         std::vector<sharded::GatherItem> gathers;
         std::vector<sharded::ScatterItem> scatters;
         for (const sharded::OwnersOfRange& one : ranges) {
-          whole.push_back(memory.take(static_cast<uint64_t>(kElements) * sizeof(float), "a parameter"));
+          whole.push_back(memory.take(static_cast<uint64_t>(kElements) * sizeof(float), {"a parameter"}));
           gathers.push_back({&one, whole.back().floats()});
           if (way != Way::kScatterMoved) continue;
           const void* const addend = whole.back().floats();
           const uint64_t received = one.owned * static_cast<uint64_t>(world_size - 1) * sizeof(float);
-          whole.push_back(memory.take(received, "parts of a gradient"));
+          whole.push_back(memory.take(received, {"parts of a gradient"}));
           scatters.push_back({&one, addend, whole.back().floats()});
         }
         if (way == Way::kScatterMoved) {
@@ -133,13 +134,18 @@ Times measure(const Accelerator& accelerator, Way way, int32_t world_size, size_
 
 }  // namespace
 
-int main() {
+/// bench_gather [RANKS [PARAMETERS]]: only these.
+int main(int count, char** arguments) {
+  const auto wanted = [&](int place, uint64_t value) {
+    return place >= count || std::strtoull(arguments[place], nullptr, 10) == value;
+  };
   const Accelerator accelerator = open_host();
   fmt::print("parameters of {} elements; us for a group: of the calling thread, and until it has ended\n", kElements);
   fmt::print("{:>14}  ranks  parameters  thread  9 in 10 below   whole  9 in 10 below\n", "");
   for (const Way way : kWays) {
     for (const int32_t ranks : {1, 2, 4}) {
       for (const size_t parameters : {size_t{1}, size_t{4}, size_t{16}}) {
+        if (!wanted(1, static_cast<uint64_t>(ranks)) || !wanted(2, parameters)) continue;
         const Times found = measure(accelerator, way, ranks, parameters);
         const size_t half = found.thread_us.size() / 2;
         const size_t most = found.thread_us.size() * 9 / 10;

@@ -19,6 +19,7 @@ sdk::Model any_model() {
   for (size_t i = 0; i < layers; ++i) {
     sizes.push_back(*rc::gen::resize(4, rc::gen::container<std::vector<uint64_t>>(rc::gen::inRange<uint64_t>(0, 40))));
   }
+  if (*rc::gen::inRange(0, 4) == 0) sizes[0].assign(*rc::gen::inRange<size_t>(60, 140), 1);
   sdk::Model model = layered(sizes);
   const auto count = static_cast<uint32_t>(model.parameters.size());
   for (sdk::Parameter& parameter : model.parameters) {
@@ -139,4 +140,27 @@ TEST_CASE("the same visits get the same actions from two instances") {
     }
   });
   CHECK(held);
+}
+
+TEST_CASE("a module of more parameters than a word has bits is gathered, waited for and released in their order") {
+  const std::vector<uint64_t> wide(130, 1);
+  nlohmann::json options = zero3_options(false);
+  options["prefetch_bucket_size"] = 130;
+  Program program("zero3", options, layered({{1}, wide, {1}, wide}));
+  for (int pass = 0; pass < 3; ++pass) program.pass({1, 2, 3, 4});
+  program.begin_pass();
+  program.enter(1);
+  program.leave(1);
+  Words waits;
+  Words releases;
+  for (uint32_t parameter = 1; parameter <= 130; ++parameter) {
+    waits.push_back("wait " + std::to_string(parameter));
+    releases.push_back("release " + std::to_string(parameter));
+  }
+  Words entered = program.enter(2);
+  const auto is_wait = [](const std::string& word) { return word.rfind("wait", 0) == 0; };
+  entered.erase(std::stable_partition(entered.begin(), entered.end(), is_wait), entered.end());
+  CHECK(entered == waits);
+  CHECK(program.leave(2) == releases);
+  CHECK(program.broken_rules() == std::vector<std::string>{});
 }

@@ -64,7 +64,7 @@ inline Failure failure_of(int32_t status, const pliant_error& error) {
 /// for a slot that is NULL.
 template <class... Parameters, class... Arguments>
 int32_t call(void* self, pliant_error& error, int32_t (*slot)(void*, Parameters...), const Arguments&... arguments) {
-  error = blank_error();
+  make_blank(error);
   if (slot == nullptr) {
     return detail::set_error(&error, PLIANT_UNIMPLEMENTED,
                              "the plugin does not have this call; it may have been built for an older Pliant");

@@ -49,12 +49,16 @@ class Failure : public std::runtime_error {
   int32_t device_ = -1;
 };
 
-/// What a caller gives to a slot.
+/// Makes it what a caller gives to a slot.
+inline void make_blank(pliant_error& error) noexcept {
+  std::memset(&error, 0, sizeof(error));
+  error.struct_size = sizeof(error);
+  error.rank = -1;
+  error.device = -1;
+}
 [[nodiscard]] inline pliant_error blank_error() noexcept {
-  pliant_error made{};
-  made.struct_size = sizeof(made);
-  made.rank = -1;
-  made.device = -1;
+  pliant_error made;
+  make_blank(made);
   return made;
 }
 

@@ -23,13 +23,16 @@ class PieceTable {
 
   /// `pieces` are ascending and disjoint, their ranks those of a communicator of `world_size`. O(pieces + ranks).
   PieceTable(std::span<const pliant_piece> pieces, int32_t world_size)
-      : begins_(static_cast<size_t>(world_size) + 1), owned_(static_cast<size_t>(world_size)) {
+      : ranks_(static_cast<size_t>(world_size)) {
     for (const pliant_piece& one : pieces) {
-      if (one.count != 0) ++begins_[at(one.rank) + 1];
+      if (one.count != 0) ++ranks_[at(one.rank)].end;
     }
-    for (size_t r = 1; r < begins_.size(); ++r) begins_[r] += begins_[r - 1];
-    pieces_.resize(begins_.back());
-    ends_.assign(begins_.begin(), begins_.end() - 1);
+    size_t begin = 0;
+    for (OfRank& rank : ranks_) {
+      begin += rank.end;
+      rank.begin = rank.end = begin - rank.end;
+    }
+    pieces_.resize(begin);
     for (const pliant_piece& one : pieces) add(one);
   }
   /// That of all_gather_v: counts[r] elements of rank r, in rank order.
@@ -43,14 +46,19 @@ class PieceTable {
     return {pieces, static_cast<int32_t>(counts.size())};
   }
 
-  [[nodiscard]] int32_t world_size() const { return static_cast<int32_t>(owned_.size()); }
+  [[nodiscard]] int32_t world_size() const { return static_cast<int32_t>(ranks_.size()); }
   /// Ascending.
   [[nodiscard]] std::span<const Piece> of(int32_t rank) const {
-    return {pieces_.data() + begins_[at(rank)], ends_[at(rank)] - begins_[at(rank)]};
+    const OfRank& those = ranks_[at(rank)];
+    return {pieces_.data() + those.begin, those.end - those.begin};
   }
   /// Elements of one rank.
-  [[nodiscard]] uint64_t owned(int32_t rank) const { return owned_[at(rank)]; }
-  [[nodiscard]] uint64_t most_owned() const { return *std::max_element(owned_.begin(), owned_.end()); }
+  [[nodiscard]] uint64_t owned(int32_t rank) const { return ranks_[at(rank)].owned; }
+  [[nodiscard]] uint64_t most_owned() const {
+    uint64_t most = 0;
+    for (const OfRank& one : ranks_) most = std::max(most, one.owned);
+    return most;
+  }
   /// Elements of all ranks.
   [[nodiscard]] uint64_t total() const { return total_; }
   /// Behind the last element of the array that a piece names.
@@ -66,7 +74,7 @@ class PieceTable {
   }
   /// The same for equal tables, and as good as never for others.
   [[nodiscard]] uint64_t digest() const {
-    uint64_t hash = owned_.size();
+    uint64_t hash = ranks_.size();
     const auto mix = [&hash](uint64_t word) {
       hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
       hash ^= hash >> 29U;
@@ -99,25 +107,28 @@ class PieceTable {
   }
 
  private:
+  struct OfRank {
+    size_t begin = 0;  ///< in pieces_
+    size_t end = 0;
+    uint64_t owned = 0;
+  };
   static size_t at(int32_t rank) { return static_cast<size_t>(rank); }
   void add(const pliant_piece& one) {
     if (one.count == 0) return;
-    const size_t rank = at(one.rank);
-    Piece* const before = ends_[rank] == begins_[rank] ? nullptr : &pieces_[ends_[rank] - 1];
+    OfRank& rank = ranks_[at(one.rank)];
+    Piece* const before = rank.end == rank.begin ? nullptr : &pieces_[rank.end - 1];
     if (before != nullptr && before->end() == one.offset) {
       before->count += one.count;
     } else {
-      pieces_[ends_[rank]++] = {owned_[rank], one.offset, one.count};
+      pieces_[rank.end++] = {rank.owned, one.offset, one.count};
     }
-    owned_[rank] += one.count;
+    rank.owned += one.count;
     total_ += one.count;
     end_ = one.offset + one.count;
   }
 
-  std::vector<size_t> begins_;  ///< by rank, in pieces_; and the end
-  std::vector<size_t> ends_;    ///< of those that there are
-  std::vector<Piece> pieces_;   ///< by rank
-  std::vector<uint64_t> owned_;
+  std::vector<OfRank> ranks_;
+  std::vector<Piece> pieces_;  ///< by rank
   uint64_t total_ = 0;
   uint64_t end_ = 0;
 };
