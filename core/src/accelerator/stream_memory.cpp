@@ -112,7 +112,8 @@ sdk::OwnedMemory StreamMemory::reuse(Shelf& shelf, uint64_t bytes, pliant_stream
   if (found == shelf.by_size.end()) return {};
   std::vector<Block>& blocks = found->second;
   auto chosen = blocks.end();
-  const auto last = std::find_if(blocks.rbegin(), blocks.rend(), [&](const Block& one) { return one.stream == stream; });
+  const auto last =
+      std::find_if(blocks.rbegin(), blocks.rend(), [&](const Block& one) { return one.stream == stream; });
   if (last != blocks.rend()) {
     chosen = std::prev(last.base());  // the last that was given back is the warmest, and leaves no gap behind
   } else {

@@ -50,7 +50,7 @@ class StreamMemory {
   struct Shelf {
     std::unordered_map<void*, Taken> taken;
     std::vector<std::unordered_map<void*, Taken>::node_type> spare_nodes;  ///< of it, to be used again
-    std::map<uint64_t, std::vector<Block>> by_size;  ///< given back
+    std::map<uint64_t, std::vector<Block>> by_size;                        ///< given back
     uint64_t kept_bytes = 0;
     std::vector<sdk::OwnedEvent> events;  ///< not in use
     void take(void* pointer, Taken what);

@@ -192,8 +192,7 @@ void Runtime::add_received(const Scattering& arrived) {
           std::vector<WholePiece> made(world_size);
           for (size_t rank = 0; rank < world_size; ++rank) {
             if (!arrived.round->adds[rank]) continue;
-            made[rank] =
-                memory_->take(block * sizeof(float), {"parts of the gradient of ", row.name, " as f32"});
+            made[rank] = memory_->take(block * sizeof(float), {"parts of the gradient of ", row.name, " as f32"});
           }
           return made;
         });

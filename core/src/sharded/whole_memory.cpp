@@ -71,11 +71,10 @@ WholePiece WholeMemory::take(uint64_t bytes, const WholePurpose& what, const Who
   piece.books_ = this;
   if (bytes > 0 && budget_ > 0) {
     const auto refuse = [&](const std::string& why) {
-      throw Error(
-          Status::kResourceExhausted,
-          fmt::format("[coordinator] budget = {} is too small: {} needs {} bytes{}", budget_,
-                      words(what), piece.bytes_, why),
-          ExitCode::kUsage)
+      throw Error(Status::kResourceExhausted,
+                  fmt::format("[coordinator] budget = {} is too small: {} needs {} bytes{}", budget_, words(what),
+                              piece.bytes_, why),
+                  ExitCode::kUsage)
           .about("budget");
     };
     if (piece.bytes_ > budget_ - std::min(budget_, taken_)) {

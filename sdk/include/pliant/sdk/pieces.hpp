@@ -22,8 +22,7 @@ class PieceTable {
   };
 
   /// `pieces` are ascending and disjoint, their ranks those of a communicator of `world_size`. O(pieces + ranks).
-  PieceTable(std::span<const pliant_piece> pieces, int32_t world_size)
-      : ranks_(static_cast<size_t>(world_size)) {
+  PieceTable(std::span<const pliant_piece> pieces, int32_t world_size) : ranks_(static_cast<size_t>(world_size)) {
     for (const pliant_piece& one : pieces) {
       if (one.count != 0) ++ranks_[at(one.rank)].end;
     }
