@@ -5,13 +5,6 @@
 #include "schedule.hpp"
 
 namespace pliant::coordinator::zero3 {
-namespace {
-
-/// Waits of earlier visits that may be unfinished when another one is enqueued.
-constexpr uint64_t kUnfinishedWaits = 2;
-
-}  // namespace
-
 void Schedule::refuse_second_gather(uint32_t parameter) {
   throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
                      "parameter " + std::to_string(parameter) +
@@ -93,22 +86,6 @@ void Schedule::make_room(Numbers used, uint64_t elements, sdk::Actions& actions)
   }
 }
 
-void Schedule::wait_for(const ModuleUse& use, sdk::Actions& actions) {
-  sdk::Actions::Burst burst = actions.burst(2 * use.numbers.size());
-  for (const Slice& slice : use.slices) {
-    ParameterBits& word = parameters_.words()[slice.word];
-    const uint64_t away = slice.bits & ~word.whole;
-    const uint64_t up_to_away = away ^ (away - 1);  // all where none is away
-    const uint64_t waiting = slice.bits & word.registered & up_to_away;
-    each_of(slice.word, waiting, [&](uint32_t parameter) {
-      burst.bound_waits(kUnfinishedWaits);
-      burst.wait(parameter);
-    });
-    parameters_.leave_register(word, slice.word, waiting);
-    if (away != 0) refuse_empty(slice.word * 64 + static_cast<uint32_t>(std::countr_zero(away)));
-  }
-}
-
 /// Frozen ones of a module that is recomputed leave with the module whose backward asked for that.
 void Schedule::attribute_recomputed(Numbers used) {
   const uint32_t owner = backward_.back();
@@ -163,64 +140,75 @@ void Schedule::take_off_queue_slowly(Numbers used) {
 void Schedule::prefetch(sdk::Actions& actions) {
   const int64_t room = std::min(options_.max_live - live_, options_.prefetch_bucket);
   if (queue_head_ == queue_.size() || room <= 0) return;
-  const bool empty_alone = !options_.head || options_.strict;
-  const bool swaps = swapping_.on();
-  const bool by_visit = !swaps && queue_version_ == layout_.version();
-  const uint32_t group = actions.new_group();
-  const uint32_t number = parameters_.new_gather();
-  int64_t elements = 0;
-  uint32_t twice = PLIANT_NO_PARAMETER;
-  empty_.clear();
-  sdk::Actions::Burst burst = actions.burst(parameters_.size());
-  const auto gather_one = [&](uint32_t parameter) {
-    burst.gather(parameter, group, true);
-    if (!parameters_.gather(parameter, number)) twice = parameter;
-  };
+  const bool by_visit = !swapping_.on() && queue_version_ == layout_.version();
+  Ahead ahead{actions.new_group(), parameters_.new_gather(), room};
   const size_t from = queue_head_;
-  size_t next = queue_head_;
-  while (next < queue_.size() && elements < room) {
-    const Use& use = queue_[next];
-    const bool begins_visit = next == 0 || queue_[next - 1].step != use.step;
-    if (by_visit && begins_visit) {
-      const ModuleUse& visit = layout_.use(trace_[use.step]);
-      if (fits(visit, room - elements) && parameters_.gather_all(visit, number, use.step)) {
-        for (const uint32_t parameter : visit.numbers) burst.gather(parameter, group, true);
-        elements += static_cast<int64_t>(visit.elements);
-        next += visit.numbers.size();
-        continue;
-      }
-      if (parameters_.all_whole(visit)) {
-        for (const uint32_t parameter : visit.numbers) parameters_.fetch_ahead(parameter, use.step);
-        next += visit.numbers.size();
-        continue;
-      }
-    }
-    const bool away = !parameters_.whole(use.parameter);
-    if (swaps && swapping_.away(use.parameter) && (away || !options_.strict)) break;
+  bool goes_on = true;
+  while (goes_on && queue_head_ < queue_.size() && ahead.elements < room) {
+    goes_on = (by_visit && prefetch_visit(ahead, actions)) || prefetch_one_by_one(ahead, actions);
+  }
+  live_ += ahead.elements;
+  if (!empty_.empty()) gather_empty(ahead, actions);
+  if (ahead.twice != PLIANT_NO_PARAMETER) refuse_second_gather(ahead.twice);
+  if (swapping_.on() && !options_.strict) {
+    for (size_t i = from; i < queue_head_; ++i) free_shard_of_persistent(queue_[i].parameter, ahead.number);
+  }
+}
+
+/// The visit that comes next, where each of its parameters would be gathered, or none.
+bool Schedule::prefetch_visit(Ahead& ahead, sdk::Actions& actions) {
+  const uint32_t step = queue_[queue_head_].step;
+  if (queue_head_ > 0 && queue_[queue_head_ - 1].step == step) return false;  // it has begun
+  const ModuleUse& visit = layout_.use(trace_[step]);
+  if (fits(visit, ahead.room - ahead.elements) && parameters_.gather_all(visit, ahead.number, step)) {
+    sdk::Actions::Burst burst = actions.burst(visit.numbers.size());
+    for (const uint32_t parameter : visit.numbers) burst.gather(parameter, ahead.group, true);
+    ahead.elements += static_cast<int64_t>(visit.elements);
+  } else if (parameters_.all_whole(visit)) {
+    for (const uint32_t parameter : visit.numbers) parameters_.fetch_for(parameter, step);
+  } else {
+    return false;
+  }
+  queue_head_ += visit.numbers.size();
+  return true;
+}
+
+/// Up to the end of the visit that comes next; false where nothing more may be fetched.
+bool Schedule::prefetch_one_by_one(Ahead& ahead, sdk::Actions& actions) {
+  const bool strict = options_.strict;
+  const bool empty_alone = !options_.head || strict;
+  const uint32_t step = queue_[queue_head_].step;
+  for (; queue_head_ < queue_.size() && queue_[queue_head_].step == step && ahead.elements < ahead.room;
+       ++queue_head_) {
+    const uint32_t parameter = queue_[queue_head_].parameter;
+    const bool away = !parameters_.whole(parameter);
+    if (swapping_.away(parameter) && (away || !strict)) return false;
     if (away) {
-      const auto more = static_cast<int64_t>(parameters_.elements(use.parameter));
-      if (options_.strict && more > room - elements) break;
-      elements += more;
-      if (elements > 0 || empty_alone) {
-        gather_one(use.parameter);
+      const auto more = static_cast<int64_t>(parameters_.elements(parameter));
+      if (strict && more > ahead.room - ahead.elements) return false;
+      ahead.elements += more;
+      if (ahead.elements > 0 || empty_alone) {
+        gather_ahead(parameter, ahead, actions);
       } else {
-        empty_.push_back(use.parameter);
+        empty_.push_back(parameter);
       }
     }
-    parameters_.fetch_ahead(use.parameter, use.step);
-    ++next;
+    parameters_.fetch_for(parameter, step);
   }
-  queue_head_ = next;
-  if (elements > 0) {
-    for (const uint32_t parameter : empty_) {  // together with others they are gathered
-      if (!parameters_.whole(parameter)) gather_one(parameter);
-    }
+  return true;
+}
+
+void Schedule::gather_ahead(uint32_t parameter, Ahead& ahead, sdk::Actions& actions) {
+  actions.gather(parameter, ahead.group, true);
+  if (!parameters_.gather(parameter, ahead.number)) ahead.twice = parameter;
+}
+
+/// Those without elements that came before all others: together with others they are gathered.
+void Schedule::gather_empty(Ahead& ahead, sdk::Actions& actions) {
+  for (const uint32_t parameter : empty_) {
+    if (ahead.elements > 0 && !parameters_.whole(parameter)) gather_ahead(parameter, ahead, actions);
   }
-  live_ += elements;
-  if (twice != PLIANT_NO_PARAMETER) refuse_second_gather(twice);
-  if (swaps && !options_.strict) {
-    for (size_t i = from; i < queue_head_; ++i) free_shard_of_persistent(queue_[i].parameter, number);
-  }
+  empty_.clear();
 }
 
 /// All that the visit uses would be fetched ahead, one by one, where there is room for so many elements.

@@ -58,10 +58,8 @@ class Parameters {
 
   /// The step that it was last fetched for, or kNever. A pass has fewer than 2^31 of them.
   [[nodiscard]] int32_t fetched_for(uint32_t parameter) const { return fetched_for_[parameter]; }
+  /// Steps rise while a pass lasts.
   void fetch_for(uint32_t parameter, uint32_t step) { fetched_for_[parameter] = static_cast<int32_t>(step); }
-  void fetch_ahead(uint32_t parameter, uint32_t step) {
-    fetched_for_[parameter] = std::max(fetched_for_[parameter], static_cast<int32_t>(step));
-  }
   void forget_fetches() { std::fill(fetched_for_.begin(), fetched_for_.end(), kNever); }
 
   // Collectives. The first wait for one of a collective makes all of it available, waited for or not.
@@ -92,7 +90,7 @@ class Parameters {
     }
     for (const uint32_t parameter : use.numbers) {
       gather_[parameter] = number;
-      fetch_ahead(parameter, step);
+      fetch_for(parameter, step);
     }
     registered_ += use.numbers.size();
     return true;
@@ -104,13 +102,21 @@ class Parameters {
     return true;
   }
   [[nodiscard]] uint32_t gather_of(uint32_t parameter) const { return gather_[parameter]; }
-  void leave_register(uint32_t parameter) { leave_register(words_[parameter / 64], parameter / 64, bit(parameter)); }
-  /// Those of one word; all are in it.
-  void leave_register(ParameterBits& word, uint32_t number, uint64_t bits) {
-    each_of(number, bits, [this](uint32_t parameter) {
-      has_come_[gather_[parameter]] = 1;
-      --registered_;
+  void leave_register(uint32_t parameter) {
+    leave_register(words_[parameter / 64], parameter / 64, bit(parameter), [](uint32_t) {});
+  }
+  /// Those of one word; all are in it, and `see` is told each.
+  template <class See>
+  void leave_register(ParameterBits& word, uint32_t number, uint64_t bits, See&& see) {
+    uint8_t* const has_come = has_come_.data();
+    const uint32_t* const gather = gather_.data();
+    uint64_t count = 0;
+    each_of(number, bits, [&](uint32_t parameter) {
+      has_come[gather[parameter]] = 1;
+      ++count;
+      see(parameter);
     });
+    registered_ -= count;
     word.arrived |= bits & word.whole;
     word.registered &= ~bits;
   }

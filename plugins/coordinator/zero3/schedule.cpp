@@ -2,10 +2,17 @@
 #include "schedule.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <utility>
 
 namespace pliant::coordinator::zero3 {
+namespace {
+
+/// Waits of earlier visits that may be unfinished when another one is enqueued.
+constexpr uint64_t kUnfinishedWaits = 2;
+
+}  // namespace
 
 Schedule::Schedule(const sdk::Model& model, const ScheduleOptions& options)
     : options_(options),
@@ -30,6 +37,21 @@ void Schedule::set_parameters(uint32_t module, Numbers own, Numbers external) {
   outdated_ = options_.strict && mode_ == Mode::kComplete;
 }
 
+void Schedule::wait_for(const ModuleUse& use, sdk::Actions& actions) {
+  sdk::Actions::Burst burst = actions.burst(2 * use.numbers.size());
+  for (const Slice& slice : use.slices) {
+    ParameterBits& word = parameters_.words()[slice.word];
+    const uint64_t away = slice.bits & ~word.whole;
+    const uint64_t up_to_away = away ^ (away - 1);  // all where none is away
+    const uint64_t waiting = slice.bits & word.registered & up_to_away;
+    parameters_.leave_register(word, slice.word, waiting, [&](uint32_t parameter) {
+      burst.bound_waits(kUnfinishedWaits);
+      burst.wait(parameter);
+    });
+    if (away != 0) refuse_empty(slice.word * 64 + static_cast<uint32_t>(std::countr_zero(away)));
+  }
+}
+
 void Schedule::enter(const sdk::Visit& visit, sdk::Actions& actions) {
   check_order(visit.module, actions);
   if (mode_ == Mode::kRecording) trace_.push_back(visit.module);
@@ -48,6 +70,25 @@ void Schedule::enter(const sdk::Visit& visit, sdk::Actions& actions) {
     }
   }
   ++step_;
+}
+
+void Schedule::release_used(const ModuleUse& use, const Decision* decision, sdk::Actions& actions) {
+  const bool swaps = swapping_.on();
+  int64_t freed = 0;
+  sdk::Actions::Burst burst = actions.burst(use.numbers.size());
+  for (size_t i = 0; i < use.slices.size(); ++i) {
+    const Slice& slice = use.slices[i];
+    ParameterBits& word = parameters_.words()[slice.word];
+    const uint64_t wanted = decision == nullptr ? slice.bits : decision->released[i];
+    const uint64_t released = parameters_.available(word, slice.word, wanted & ~word.used & ~word.external);
+    Parameters::release(word, released);
+    each_of(slice.word, released, [&](uint32_t parameter) {
+      freed += static_cast<int64_t>(parameters_.elements(parameter));
+      if (swaps) swapping_.free(parameter);
+      burst.release(parameter);
+    });
+  }
+  live_ -= freed;
 }
 
 void Schedule::leave(const sdk::Visit& visit, sdk::Actions& actions) {
@@ -70,25 +111,6 @@ void Schedule::leave(const sdk::Visit& visit, sdk::Actions& actions) {
   } else {
     release_used(use, decision, actions);
   }
-}
-
-void Schedule::release_used(const ModuleUse& use, const Decision* decision, sdk::Actions& actions) {
-  const bool swaps = swapping_.on();
-  int64_t freed = 0;
-  sdk::Actions::Burst burst = actions.burst(use.numbers.size());
-  for (size_t i = 0; i < use.slices.size(); ++i) {
-    const Slice& slice = use.slices[i];
-    ParameterBits& word = parameters_.words()[slice.word];
-    const uint64_t wanted = decision == nullptr ? slice.bits : decision->released[i];
-    const uint64_t released = parameters_.available(word, slice.word, wanted & ~word.used & ~word.external);
-    Parameters::release(word, released);
-    each_of(slice.word, released, [&](uint32_t parameter) {
-      freed += static_cast<int64_t>(parameters_.elements(parameter));
-      if (swaps) swapping_.free(parameter);
-      burst.release(parameter);
-    });
-  }
-  live_ -= freed;
 }
 
 /// Above the limit also what is used again soon.

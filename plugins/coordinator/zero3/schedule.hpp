@@ -58,6 +58,14 @@ class Schedule {
     std::vector<uint32_t> recomputed;  ///< frozen parameters that leave with its backward
     bool operator==(const Entered&) const = default;
   };
+  /// What one visit gathers for later ones.
+  struct Ahead {
+    uint32_t group;
+    uint32_t number;  ///< of the collective
+    int64_t room;     ///< elements
+    int64_t elements = 0;
+    uint32_t twice = PLIANT_NO_PARAMETER;  ///< one that was on its way before
+  };
   using Numbers = std::span<const uint32_t>;
 
   // trace.cpp: what is learnt, and when it is thrown away.
@@ -74,11 +82,15 @@ class Schedule {
   void gather(Numbers parameters, sdk::Actions& actions);
   void gather_missing(Numbers used, sdk::Actions& actions);
   void make_room(Numbers used, uint64_t elements, sdk::Actions& actions);
-  void wait_for(const ModuleUse& use, sdk::Actions& actions);
+  [[gnu::always_inline]] inline void wait_for(const ModuleUse& use, sdk::Actions& actions);
   void attribute_recomputed(Numbers used);
   void take_off_queue(Numbers used);
   void take_off_queue_slowly(Numbers used);
   void prefetch(sdk::Actions& actions);
+  [[nodiscard]] bool prefetch_visit(Ahead& ahead, sdk::Actions& actions);
+  [[nodiscard]] bool prefetch_one_by_one(Ahead& ahead, sdk::Actions& actions);
+  void gather_ahead(uint32_t parameter, Ahead& ahead, sdk::Actions& actions);
+  void gather_empty(Ahead& ahead, sdk::Actions& actions);
   [[nodiscard]] bool fits(const ModuleUse& visit, int64_t room) const;
   [[noreturn]] static void refuse_second_gather(uint32_t parameter);
   [[noreturn]] static void refuse_empty(uint32_t parameter);
@@ -87,7 +99,8 @@ class Schedule {
 
   // What a visit releases.
   Decision& decide(uint32_t module, const ModuleUse& use);
-  void release_used(const ModuleUse& use, const Decision* decision, sdk::Actions& actions);
+  [[gnu::always_inline]] inline void release_used(const ModuleUse& use, const Decision* decision,
+                                                  sdk::Actions& actions);
   void release_used_strictly(const ModuleUse& use, const Decision* decision, sdk::Actions& actions);
   void leave_recomputed(uint32_t module, Decision* decision, sdk::Actions& actions);
   void release(uint32_t parameter, sdk::Actions& actions) {

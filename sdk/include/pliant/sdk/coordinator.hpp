@@ -116,7 +116,7 @@ class Actions {
 
   /// Actions that an earlier answer had.
   void append(std::span<const pliant_action> actions) {
-    if (static_cast<size_t>(end_ - next_) < actions.size()) refuse();
+    if (!has_room(actions.size())) refuse();
     next_ = std::copy(actions.begin(), actions.end(), next_);
   }
   /// The answer so far.
@@ -147,11 +147,16 @@ class Actions {
   };
   /// Room for up to `most` actions; the caller keeps to it.
   [[nodiscard]] Burst burst(size_t most) {
-    if (static_cast<size_t>(end_ - next_) < most) refuse();
+    if (!has_room(most)) refuse();
     return Burst(*this);
   }
 
  private:
+  /// In bytes: a division by the size of an action would take as long as writing one.
+  [[nodiscard]] bool has_room(size_t actions) const {
+    const auto* const from = reinterpret_cast<const std::byte*>(next_);
+    return static_cast<size_t>(reinterpret_cast<const std::byte*>(end_) - from) >= actions * sizeof(pliant_action);
+  }
   void add(const pliant_action& action) {
     if (next_ == end_) refuse();
     *next_++ = action;
