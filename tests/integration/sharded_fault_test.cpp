@@ -452,6 +452,29 @@ TEST_CASE(
   CHECK(resumed.summary.at("resumed_from") == 4);
 }
 
+TEST_CASE("a model whose parameters were added in another order goes on from a snapshot, each by its name") {
+  JobRunner job;
+  const Ended first = job.run(job_that("", "", 3, {"run.max_steps=8"}));
+  INFO(first.err);
+  REQUIRE(first.exit_code == 0);
+  const auto go_on = [&job](const std::vector<std::string>& sets, int64_t workers) {
+    std::vector<std::string> words = job_that("", "", workers, sets);
+    words.emplace_back("--resume");
+    const Ended ended = job.run(words);
+    INFO(ended.err);
+    CHECK(ended.exit_code == 0);
+  };
+  go_on({"run.max_steps=11", "app.reversed=true", "coordinator.use=\"eager\""}, 2);
+  CHECK(last_state(job) != well_behaved());  // the order of the arrays is another
+  go_on({}, 4);
+  CHECK(last_state(job) == well_behaved());
+  std::vector<std::string> words = job_that("", "", 2, {"app.misbehave=\"other_state\"", "run.max_steps=16"});
+  words.emplace_back("--resume");
+  const Ended other = job.run(words);
+  INFO(other.err);
+  CHECK(other.exit_code != 0);
+}
+
 TEST_CASE("a snapshot of another model or run is refused by its name, and the right model goes on from it") {
   JobRunner job;
   leave_half(job);
@@ -462,8 +485,9 @@ TEST_CASE("a snapshot of another model or run is refused by its name, and the ri
     const char* said;
   };
   for (const Other& other :
-       {Other{{"app.layers=9", "app.width=1000"}, "its parameters have other names or shapes"},
-        Other{{"app.width=2000"}, "its arrays are weights f32[9000] instead of weights f32[6000]"}}) {
+       {Other{{"app.width=2000"}, "its layer.0.weights is f32[3000] instead of f32[2000], its layer.1.weights is "},
+        Other{{"app.layers=4"}, "it has no layer.3.weights; "},
+        Other{{"app.layers=2"}, "its layer.2.weights is not in this one; "}}) {
     const Ended ended = resume(job, other.sets);
     INFO(ended.err);
     CHECK(ended.exit_code != 0);

@@ -99,7 +99,7 @@ class Misbehaviour {
 
 /// Layers of [app] width, at most 1 of which is a model of nothing else. With [app] flags the first layer's weights are
 /// external and the last layer uses them unannounced; the second one's are persistent and lie in a module below it,
-/// which is not entered: the layer is a leaf.
+/// which is not entered: the layer is a leaf. With [app] reversed all parameters are added the other way round.
 struct Net final : pliant::TrainingState {
   pliant::ShardedModel shards;
   pliant::ModuleId root{};
@@ -115,22 +115,27 @@ struct Net final : pliant::TrainingState {
         wrong(misbehaviour),
         width(static_cast<size_t>(session.config().app_int("width").value_or(3000))),
         flags(session.config().app_bool("flags").value_or(false)) {
-    std::vector<pliant::ParameterId> of_root;
-    if (width > 1) of_root.push_back(frozen.emplace(add("frozen", 7, true)));
-    root = shards.add({.name = "model", .parent = {}, .own = of_root, .external = {}});
     const int64_t asked = session.config().app_int("layers").value_or(3);
     const int64_t count = wrong.is("other_model") ? asked + 1 : asked;
+    const bool reversed = session.config().app_bool("reversed").value_or(false);
+    if (width > 1 && !reversed) frozen = add("frozen", 7, true);
+    weights.resize(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) {
+      const int64_t layer = reversed ? count - 1 - i : i;
+      weights[static_cast<size_t>(layer)] =
+          add(fmt::format("layer.{}.weights", layer), static_cast<int64_t>(width), false, layer);
+    }
+    if (width > 1 && reversed) frozen = add("frozen", 7, true);
+    const auto of_root = frozen ? std::vector{*frozen} : std::vector<pliant::ParameterId>();
+    root = shards.add({.name = "model", .parent = {}, .own = of_root, .external = {}});
+    for (size_t i = 0; i < weights.size(); ++i) {
       const std::string name = fmt::format("layer.{}", i);
-      weights.push_back(add(name + ".weights", static_cast<int64_t>(width), false, i));
       const bool is_leaf = flags && i == 1;
       pliant::ModuleSpec layer{.name = name, .parent = root, .own = {}, .external = {}};
       layer.leaf = is_leaf;
-      if (!is_leaf) layer.own.push_back(weights.back());
+      if (!is_leaf) layer.own.push_back(weights[i]);
       layers.push_back(shards.add(layer));
-      if (is_leaf) {
-        shards.add({.name = name + ".below", .parent = layers.back(), .own = {weights.back()}, .external = {}});
-      }
+      if (is_leaf) shards.add({.name = name + ".below", .parent = layers.back(), .own = {weights[i]}, .external = {}});
     }
   }
   pliant::ParameterId add(const std::string& name, int64_t elements, bool is_frozen, int64_t layer = -1) {

@@ -57,6 +57,7 @@ void Session::State::load_snapshot() {
       elastic::SnapshotOwner{facts.run_id, fingerprint()}));
   learning_rate->load(header.lr_state);
   applied = header.step;
+  if (sharded != nullptr) kept = {applied, header.coordinator};
 }
 
 void Session::State::load_state(std::istream& in, const elastic::SnapshotHeader& header) {
@@ -70,7 +71,7 @@ void Session::State::load_state(std::istream& in, const elastic::SnapshotHeader&
 }
 
 elastic::SharedState Session::State::copy_state(Communicator& group) {
-  elastic::SharedState state{applied, learning_rate->save()};
+  elastic::SharedState state{applied, learning_rate->save(), kept_coordinator(), {}};
   const bool takes = form.wants_state && form.rank != form.donor;
   const bool in_place = takes && sharded == nullptr;
   if (in_place) applied = -1;
@@ -86,6 +87,7 @@ elastic::SharedState Session::State::copy_state(Communicator& group) {
 void Session::State::take_state(const elastic::SharedState& state) {
   if (state.refusal) std::rethrow_exception(state.refusal);
   applied = state.step;
+  kept = {applied, state.coordinator};
   learning_rate->load(state.lr_state);
 }
 

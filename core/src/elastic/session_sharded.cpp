@@ -26,6 +26,25 @@ std::string in_one_line(std::string layout) {
   return layout.empty() ? "none" : layout;
 }
 
+/// A line of a layout: "momentum f32[9000]".
+struct ArrayLine {
+  std::string name;
+  std::string type;
+};
+
+std::vector<ArrayLine> lines_of(const std::string& layout) {
+  std::vector<ArrayLine> lines;
+  std::istringstream in(layout);
+  for (ArrayLine line; in >> line.name >> line.type;) lines.push_back(line);
+  return lines;
+}
+
+Error other_model(const std::string& how) {
+  return {Status::kFailedPrecondition,
+          fmt::format("it is of another model: {}; build the model that wrote it, or begin a new run", how),
+          ExitCode::kUsage};
+}
+
 /// What no other agent has told its workers.
 std::string word_of_agent() {
   const char* const incarnation = environment_variable(elastic::Warden::kVariable);
@@ -58,11 +77,13 @@ elastic::Formed Session::State::form_shards() {
       load_snapshot();
       sharded->stamp(applied);
     } else {
+      kept = {};
       sharded->initialise();
       or_throw(first_rest->read([this](std::istream& in) { elastic::load_whole(*program, in); }));
       learning_rate->load(first_lr_state);
       applied = 0;
     }
+    sharded->restore_coordinator(kept_coordinator());
     return {form.generation, sharded->ownership().save()};
   }
   if (form.copy_state) {  // the rest; parts of the state move
@@ -78,7 +99,16 @@ elastic::Formed Session::State::form_shards() {
     strike(elastic::InjectionPoint::kCopy);
   });
   applied = holds;
+  if (form.stay == form.world_size) sharded->restore_coordinator(kept_coordinator());
   return {form.generation, sharded->ownership().save(), static_cast<int64_t>(sent)};
+}
+
+void Session::State::keep_coordinator() {
+  kept = {applied, sharded->save_coordinator()};
+}
+
+std::string Session::State::kept_coordinator() const {
+  return kept.step == applied ? kept.coordinator : std::string();
 }
 
 std::string Session::State::digest_of_model() const {
@@ -96,39 +126,78 @@ std::string Session::State::digest_of_parameters() const {
   return fmt::format("{:016x}", of_parameters.value());
 }
 
-void Session::State::read_shards(std::istream& in, const elastic::SnapshotHeader& written) {
-  std::string other;
+Session::State::Source Session::State::source_in_order(const elastic::SnapshotHeader& written) const {
   if (written.arrays != state_layout()) {
-    other = fmt::format("its arrays are {} instead of {}", in_one_line(written.arrays), in_one_line(state_layout()));
-  } else if (!written.model.empty() && written.model != digest_of_parameters()) {
-    other = "its parameters have other names or shapes, or come in another order";
+    throw other_model(
+        fmt::format("its arrays are {} instead of {}", in_one_line(written.arrays), in_one_line(state_layout())));
   }
-  if (!other.empty()) {
-    throw Error(Status::kFailedPrecondition,
-                fmt::format("it is of another model: {}; build the model that wrote it, or begin a new run", other),
-                ExitCode::kUsage);
+  if (!written.model.empty() && written.model != digest_of_parameters())
+    throw other_model("its parameters have other names or shapes, or come in another order");
+  Source source;
+  source.elements = sharded->model.elements();
+  if (source.elements > 0) source.runs.push_back({0, source.elements, 0});
+  for (size_t i = 0; i < names_of_shards().size(); ++i) source.arrays.push_back(i);
+  return source;
+}
+
+Session::State::Source Session::State::source_by_name(const elastic::SnapshotHeader& written) const {
+  const sharded::ParameterIndex index = or_throw(sharded::ParameterIndex::parse(written.parameters));
+  auto runs = index.place(sharded->model);
+  if (!runs) throw other_model(runs.error().message());
+  Source source;
+  source.runs = std::move(*runs);
+  source.elements = index.elements();
+  const std::vector<ArrayLine> lines = lines_of(written.arrays);
+  const std::string type = fmt::format("f32[{}]", source.elements);
+  const std::vector<std::string> names = names_of_shards();
+  for (const std::string& name : names) {
+    const auto found =
+        std::find_if(lines.begin(), lines.end(), [&name](const ArrayLine& line) { return line.name == name; });
+    if (found == lines.end()) throw other_model(fmt::format("it has no {} of its parameters", name));
+    if (found->type != type) throw other_model(fmt::format("its {} is {} instead of {}", name, found->type, type));
+    source.arrays.push_back(static_cast<size_t>(found - lines.begin()));
   }
-  const uint64_t array_bytes = sharded->model.elements() * sizeof(float);
+  for (const ArrayLine& line : lines) {
+    if (std::find(names.begin(), names.end(), line.name) == names.end())
+      throw other_model(fmt::format("its parameters have {}, which those of this one have not", line.name));
+  }
+  return source;
+}
+
+void Session::State::read_shards(std::istream& in, const elastic::SnapshotHeader& written) {
+  // A job that has its state whole names no parameters, nor did older releases.
+  const Source source = written.parameters.empty() ? source_in_order(written) : source_by_name(written);
+  const uint64_t array_bytes = source.elements * sizeof(float);
   const std::streamoff begin = in.tellg();
-  const size_t count = names_of_shards().size();
-  for (size_t number = 0; number < count; ++number) {
+  for (size_t number = 0; number < source.arrays.size(); ++number) {
     for (const sharded::ShardRun& run : sharded->runs(number)) {
-      in.seekg(begin + static_cast<std::streamoff>(number * array_bytes + run.first * sizeof(float)));
-      uint64_t now = 0;
-      for (uint64_t done = 0; done < run.count * sizeof(float); done += now) {
-        now = std::min<uint64_t>(run.count * sizeof(float) - done, staging->bytes());
-        if (!in.read(staging->data(), static_cast<std::streamsize>(now))) return;
-        program_stream->copy(reinterpret_cast<char*>(run.at) + done, staging->data(), now);
-        program_stream->synchronize();
+      for (const sharded::PlacedRun& placed : source.runs) {
+        const uint64_t first = std::max(run.first, placed.first);
+        const uint64_t end = std::min(run.first + run.count, placed.first + placed.count);
+        if (first >= end) continue;
+        const uint64_t element = placed.in_index + first - placed.first;
+        in.seekg(begin + static_cast<std::streamoff>(source.arrays[number] * array_bytes + element * sizeof(float)));
+        read_elements(in, run.at + (first - run.first), end - first);
       }
     }
   }
-  in.seekg(begin + static_cast<std::streamoff>(count * array_bytes));
+  in.seekg(begin + static_cast<std::streamoff>(source.arrays.size() * array_bytes));
+}
+
+void Session::State::read_elements(std::istream& in, float* to, uint64_t count) {
+  uint64_t now = 0;
+  for (uint64_t done = 0; done < count * sizeof(float); done += now) {
+    now = std::min<uint64_t>(count * sizeof(float) - done, staging->bytes());
+    if (!in.read(staging->data(), static_cast<std::streamsize>(now))) return;
+    program_stream->copy(reinterpret_cast<char*>(to) + done, staging->data(), now);
+    program_stream->synchronize();
+  }
 }
 
 void Session::State::write_part(const std::string& file) {
-  elastic::SnapshotHeader header{applied,      fingerprint(),  learning_rate->save(),
-                                 facts.run_id, state_layout(), digest_of_parameters()};
+  elastic::SnapshotHeader header{applied, fingerprint(), learning_rate->save(), facts.run_id, state_layout()};
+  header.parameters = sharded::ParameterIndex::of(sharded->model).text();
+  header.coordinator = kept_coordinator();
   const std::string head = elastic::head_of_snapshot(header);
   const uint64_t begin = head.size();
   parts_of.reset();

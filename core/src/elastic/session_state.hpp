@@ -24,6 +24,7 @@
 #include "elastic/state_transfer.hpp"
 #include "pliant/balancer.hpp"
 #include "pliant/session.hpp"
+#include "sharded/parameter_index.hpp"
 #include "sharded/runtime.hpp"
 
 namespace pliant {
@@ -107,6 +108,11 @@ struct Session::State {
     elastic::Spool rest;
   };
   std::optional<Parts> parts_of;
+  struct KeptCoordinator {  // sharded: what the coordinator had learnt after `step` steps
+    int64_t step = -1;
+    std::string coordinator;
+  };
+  KeptCoordinator kept;
 
   bool over = false;
   bool in_generation = false;
@@ -192,9 +198,24 @@ struct Session::State {
   elastic::Formed form_shards();
   /// Of the sharded model, hex: two programs of one digest have the same parameters, modules and optimizer states.
   [[nodiscard]] std::string digest_of_model() const;
-  /// Of the parameters alone, hex: a snapshot of that digest has the same elements in the same places.
+  /// Of the parameters alone, hex, as snapshots of format 4 have it.
   [[nodiscard]] std::string digest_of_parameters() const;
+  /// What has been learnt by now is kept, for the snapshot and the next group: where all ranks come to the same point.
+  void keep_coordinator();
+  /// That of the state that this rank holds; empty: none was kept.
+  [[nodiscard]] std::string kept_coordinator() const;
+  /// Where the arrays of the model lie in a snapshot.
+  struct Source {
+    std::vector<size_t> arrays;            ///< place of each of names_of_shards()
+    uint64_t elements = 0;                 ///< of each array there
+    std::vector<sharded::PlacedRun> runs;  ///< of the model, ascending
+  };
+  /// Throw kFailedPrecondition (exit 2), naming what differs, for a snapshot of another model.
+  [[nodiscard]] Source source_in_order(const elastic::SnapshotHeader& written) const;
+  [[nodiscard]] Source source_by_name(const elastic::SnapshotHeader& written) const;
   void read_shards(std::istream& in, const elastic::SnapshotHeader& written);
+  /// By way of the staging memory; stops where the stream ends, which its reader sees.
+  void read_elements(std::istream& in, float* to, uint64_t count);
   void write_part(const std::string& file);
   void finish_snapshot(const elastic::Assemble& order);
   void take_digest_of_shards();

@@ -100,6 +100,7 @@ void Session::State::settle() {
     channel.send(elastic::Holds{applied, true, last_digest->root});
   }
   if (!commit.snapshot.empty() && sharded == nullptr) snapshot_at = applied;
+  if (sharded != nullptr && (commit.wait || !commit.snapshot.empty())) keep_coordinator();
   if (!commit.snapshot.empty() && sharded != nullptr) {
     write_part(commit.snapshot);
   } else if (!commit.snapshot.empty() && form.rank == 0) {

@@ -3,8 +3,10 @@
 //   u32      format version
 //   u32      size of the header
 //   header:  i64 step; fingerprint, learning-rate state, from format 2 on run id, from format 3 on the layout of the
-//            arrays (StateArrays::layout), from format 4 on the digest of a sharded model: each u64 size and bytes
+//            arrays (StateArrays::layout), in format 4 the digest of a sharded model, from format 5 on which of their
+//            elements are which parameter (sharded::ParameterIndex): each u64 size and bytes
 //   state    the arrays one after the other, then what the program wrote
+//   from format 5 on: what the coordinator had learnt, and u64 its size
 //   u64      size of the state
 //   u64      CRC-64 of everything before
 #include "elastic/snapshot.hpp"
@@ -31,10 +33,11 @@ namespace pliant::elastic {
 namespace {
 
 constexpr std::string_view kMagic = "\x89PLIANT\n";
-constexpr uint32_t kFormatVersion = 4;
+constexpr uint32_t kFormatVersion = 5;
 constexpr uint32_t kOldestVersion = 1;  // of those that are still read
 constexpr size_t kPrefixSize = 16;
 constexpr size_t kTrailerSize = 16;
+constexpr uint32_t kKeepsCoordinators = 5;  // the first version that does
 constexpr std::string_view kPartialSuffix = ".partial";
 
 template <class Integer>
@@ -72,7 +75,7 @@ std::string encode(const SnapshotHeader& header) {
   put_text(content, header.lr_state);
   put_text(content, header.run_id);
   put_text(content, header.arrays);
-  put_text(content, header.model);
+  put_text(content, header.parameters);
   std::string bytes(kMagic);
   put<uint32_t>(bytes, kFormatVersion);
   put<uint32_t>(bytes, static_cast<uint32_t>(content.size()));
@@ -85,10 +88,14 @@ std::optional<SnapshotHeader> decode_header(std::string_view bytes, uint32_t ver
   std::optional<std::string> lr_state = take_text(bytes);
   std::optional<std::string> run_id = version < 2 ? std::string() : take_text(bytes);
   std::optional<std::string> arrays = version < 3 ? std::string() : take_text(bytes);
-  std::optional<std::string> model = version < 4 ? std::string() : take_text(bytes);
-  if (!step || !fingerprint || !lr_state || !run_id || !arrays || !model || !bytes.empty()) return std::nullopt;
-  return SnapshotHeader{
-      *step, std::move(*fingerprint), std::move(*lr_state), std::move(*run_id), std::move(*arrays), std::move(*model)};
+  std::optional<std::string> model = version != 4 ? std::string() : take_text(bytes);
+  std::optional<std::string> parameters = version < 5 ? std::string() : take_text(bytes);
+  const bool is_whole = step && fingerprint && lr_state && run_id && arrays && model && parameters && bytes.empty();
+  if (!is_whole) return std::nullopt;
+  SnapshotHeader made{*step, std::move(*fingerprint), std::move(*lr_state), std::move(*run_id), std::move(*arrays)};
+  made.parameters = std::move(*parameters);
+  made.model = std::move(*model);
+  return made;
 }
 
 /// Runs the program's part of the work. An error that says what the program threw.
@@ -185,9 +192,8 @@ Result<> write_content(int fd, const std::filesystem::path& file, const Snapshot
                     file.string()));
   }
   out.exceptions(std::ios_base::goodbit);
-  std::string size;
-  put<uint64_t>(size, sink.size() - state_begin);
-  sink.sputn(size.data(), static_cast<std::streamsize>(size.size()));
+  const std::string end = end_of_snapshot(header, sink.size() - state_begin);
+  sink.sputn(end.data(), static_cast<std::streamsize>(end.size()));
   if (const int error = sink.flush(); error != 0) return disk_error(error);
   std::string checksum;
   put<uint64_t>(checksum, sink.checksum());
@@ -200,13 +206,11 @@ Result<> write_content(int fd, const std::filesystem::path& file, const Snapshot
 Result<> write_checked(const std::filesystem::path& file, const SnapshotHeader& header,
                        const std::function<void(std::ostream&)>& write_state) {
   if (header.fingerprint.size() + header.lr_state.size() + header.run_id.size() + header.arrays.size() +
-          header.model.size() >
+          header.parameters.size() >
       std::numeric_limits<uint32_t>::max() / 2) {
-    return failed(
-        Status::kInvalidArgument,
-        fmt::format(
-            "cannot write the snapshot {}: its learning-rate state and the names of its arrays are larger than 2 GiB",
-            file.string()));
+    return failed(Status::kInvalidArgument, fmt::format("cannot write the snapshot {}: its learning-rate state and the "
+                                                        "names of what it holds are larger than 2 GiB",
+                                                        file.string()));
   }
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
   std::error_code error;
@@ -243,6 +247,9 @@ class SnapshotReader {
     if (Result<> got = read_bytes(content, kPrefixSize); !got) return failed(std::move(got));
     std::optional<SnapshotHeader> header = decode_header(content, version_);
     if (!header) return damaged("its header does not add up");
+    header->coordinator.resize(static_cast<size_t>(coordinator_size_));
+    const uint64_t behind_state = kPrefixSize + header_size_ + state_size_;
+    if (Result<> got = read_bytes(header->coordinator, behind_state); !got) return failed(std::move(got));
     if (owner) {
       if (Result<> same = check_owner(*header, *owner); !same) return failed(std::move(same));
     }
@@ -278,9 +285,18 @@ class SnapshotReader {
     rest = trailer;
     state_size_ = take<uint64_t>(rest).value_or(0);
     checksum_ = take<uint64_t>(rest).value_or(0);
-    const uint64_t content = file_size_ - kPrefixSize - kTrailerSize;
-    if (header_size_ > content || state_size_ != content - header_size_)
-      return damaged("it is cut short or its sizes are damaged");
+    uint64_t content = file_size_ - kPrefixSize - kTrailerSize;
+    if (version_ >= kKeepsCoordinators) {
+      std::string size(sizeof(uint64_t), '\0');
+      if (content < size.size()) return damaged("it is cut short");
+      content -= size.size();
+      if (Result<> got = read_bytes(size, file_size_ - kTrailerSize - size.size()); !got) return got;
+      rest = size;
+      coordinator_size_ = take<uint64_t>(rest).value_or(0);
+    }
+    const bool adds_up = header_size_ <= content && coordinator_size_ <= content - header_size_ &&
+                         state_size_ == content - header_size_ - coordinator_size_;
+    if (!adds_up) return damaged("it is cut short or its sizes are damaged");
     return {};
   }
 
@@ -336,6 +352,7 @@ class SnapshotReader {
   uint64_t file_size_ = 0;
   uint64_t header_size_ = 0;
   uint64_t state_size_ = 0;
+  uint64_t coordinator_size_ = 0;
   uint64_t checksum_ = 0;
 };
 
@@ -345,8 +362,9 @@ std::string head_of_snapshot(const SnapshotHeader& header) {
   return encode(header);
 }
 
-std::string end_of_snapshot(uint64_t state_bytes) {
-  std::string bytes;
+std::string end_of_snapshot(const SnapshotHeader& header, uint64_t state_bytes) {
+  std::string bytes = header.coordinator;
+  put<uint64_t>(bytes, header.coordinator.size());
   put<uint64_t>(bytes, state_bytes);
   return bytes;
 }

@@ -20,7 +20,9 @@ struct SnapshotHeader {
   std::string lr_state;  ///< LearningRate::save
   std::string run_id{};  ///< of the run that wrote it; empty in files of format 1, which did not say
   std::string arrays{};  ///< StateArrays::layout; empty where the program has none, and in files before format 3
-  std::string model{};   ///< of a sharded job: digest of its parameters, hex; else, and before format 4, empty
+  std::string parameters{};   ///< of a sharded job: sharded::ParameterIndex of each array; empty before format 5
+  std::string coordinator{};  ///< of a sharded job: what its coordinator had learnt; empty: nothing
+  std::string model{};        ///< in files of format 4: digest of the parameters of a sharded job, hex; not written
 };
 
 /// Reads the whole state.
@@ -42,10 +44,11 @@ std::filesystem::path snapshot_file(int64_t step);
 Result<> write_snapshot(const std::filesystem::path& file, const SnapshotHeader& header,
                         const std::function<void(std::ostream&)>& write_state);
 
-/// The pieces of a file in order, for those who write one side by side (snapshot_draft.hpp): head, state, its size, the
-/// checksum of all before.
+/// The pieces of a file in order, for those who write one side by side (snapshot_draft.hpp): head, state, what comes
+/// after it but for the last piece, the checksum of all before. The coordinator's part is in the end alone: heads of
+/// ranks that differ in that are the same.
 std::string head_of_snapshot(const SnapshotHeader& header);
-std::string end_of_snapshot(uint64_t state_bytes);
+std::string end_of_snapshot(const SnapshotHeader& header, uint64_t state_bytes);
 std::string checksum_of_snapshot(uint64_t checksum);
 
 /// Checks magic, version, sizes, checksum and, where given, the owner before `read_state` sees a byte. kDataLoss when

@@ -81,7 +81,7 @@ Result<> finish(const std::filesystem::path& draft, const std::filesystem::path&
   }
   if (Result<> done = put(fd->get(), draft, head, 0); !done) return done;
   if (Result<> done = rest.copy_to(fd->get(), behind_arrays, kAction, draft); !done) return done;
-  const std::string end = end_of_snapshot(array_bytes + rest.bytes());
+  const std::string end = end_of_snapshot(header, array_bytes + rest.bytes());
   const uint64_t behind_rest = behind_arrays + rest.bytes();
   if (Result<> done = put(fd->get(), draft, end, behind_rest); !done) return done;
   const uint64_t size = behind_rest + end.size();

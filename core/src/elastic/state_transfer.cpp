@@ -224,6 +224,7 @@ void share_state(Communicator& group, Stream& stream, const Accelerator& acceler
   Relay relay(group, stream, accelerator, device, donor);
   relay.share(&state.step, sizeof(state.step));
   relay.share(state.lr_state);
+  relay.share(state.coordinator);
   std::string layout = arrays.layout();
   relay.share(layout);
   arrays.require(layout, fmt::format("rank {}", donor));

@@ -15,6 +15,7 @@ namespace pliant::elastic {
 struct SharedState {
   int64_t step = 0;              ///< committed steps that it holds
   std::string lr_state;          ///< LearningRate::save
+  std::string coordinator{};     ///< sharded: what its coordinator had learnt
   std::exception_ptr refusal{};  ///< what the program of a rank that takes it threw as it loaded what is no array
 };
 

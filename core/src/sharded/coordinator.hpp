@@ -7,8 +7,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/result.hpp"
 #include "pliant/abi/coordinator.h"
 #include "pliant/config.hpp"
 #include "pliant/error.hpp"
@@ -34,6 +36,12 @@ class Coordinator {
   [[nodiscard]] bool takes_costs() const { return slots_->set_costs != nullptr; }
   /// Where it takes them: the same numbers on every rank.
   void set_costs(const std::vector<uint64_t>& nanoseconds);
+  /// Whether it keeps anything from one step to another that can be saved.
+  [[nodiscard]] bool has_state() const { return instance_.plugin().record().save != nullptr; }
+  /// Between two passes: what it has learnt of its model.
+  [[nodiscard]] Result<std::string> save() const { return instance_.save(); }
+  /// After set_model of the model that it was saved with, before the first pass. What it refuses changes nothing.
+  Result<> load(std::string_view saved) { return instance_.load(saved); }
   /// What was learnt of the order is thrown away. nullopt: it cannot do that, and wants end_step and set_model.
   std::optional<std::span<const pliant_action>> drop_trace();
 

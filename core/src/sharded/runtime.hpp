@@ -81,6 +81,15 @@ class Runtime {
   /// no step, and calls stamp() then.
   [[nodiscard]] std::vector<ShardRun> runs(size_t array);
 
+  // What the coordinator learns from one step to another.
+
+  /// Between two steps; empty: its plugin keeps nothing, or not now.
+  [[nodiscard]] std::string save_coordinator() const;
+  /// Collective, once a group stands and before its first pass: the coordinator goes on with what save_coordinator()
+  /// gave in a process with the same model, where it has that and takes it on every rank. Else all begin anew, as they
+  /// do where it is empty on all; where there was something, the log says why.
+  void restore_coordinator(const std::string& saved);
+
   // Stamps: what this rank owns is of one step, and its chunks have digests.
 
   /// Values that were written by way of runs() are complete: those after `step` steps.
@@ -210,6 +219,10 @@ class Runtime {
   /// Nothing of the pass failed.
   void require_sound() const;
   void give_model();
+  /// First line of what save_coordinator() gives: whose it is, and of which model.
+  [[nodiscard]] std::string line_of_coordinator() const;
+  /// Why it does not go on with it; empty: it does.
+  [[nodiscard]] std::string load_coordinator(std::string_view saved);
   /// Collective, between two steps: tells the coordinator what gathers take, once in each group.
   void agree_on_costs();
   /// Asks the coordinator and carries out what it answers. When either fails, the pass can only be given up.

@@ -124,8 +124,9 @@ TEST_CASE("a snapshot of parts that is cut, or has one other bit in any array, i
   const Parts parts(folder);
   const std::string whole = parts.whole();
   const uint64_t rest = parts.begin + Parts::kArrays * Parts::kArrayBytes;
-  REQUIRE(whole.size() == rest + 4 + 16);
-  std::vector<uint64_t> ends{0, 8, 15, 16, parts.begin - 1, rest, rest + 4, rest + 5, rest + 12, whole.size() - 1};
+  REQUIRE(whole.size() == rest + 4 + 24);
+  std::vector<uint64_t> ends{0,        8,        15,        16,        parts.begin - 1, rest,
+                             rest + 4, rest + 5, rest + 12, rest + 20, whole.size() - 1};
   for (uint64_t array = 0; array < Parts::kArrays; ++array) {
     const uint64_t first = parts.begin + array * Parts::kArrayBytes;
     for (uint64_t rank = 0; rank < 3; ++rank) ends.push_back(first + rank * Parts::kArrayBytes / 3);

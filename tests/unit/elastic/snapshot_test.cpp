@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <istream>
+#include <iterator>
 #include <ostream>
 #include <set>
 #include <sstream>
@@ -81,6 +82,7 @@ std::string of_format(char version) {
   std::string header = number(7) + text("00ff") + text("lr");
   if (version >= 2) header += text("run-1");
   if (version >= 3) header += text("");
+  if (version >= 4) header += text("0123");
   std::string bytes("\x89PLIANT\n");
   bytes += std::string{version, '\0', '\0', '\0', static_cast<char>(header.size()), '\0', '\0', '\0'};
   bytes += header + "state" + number(5);
@@ -92,7 +94,7 @@ std::string of_format(char version) {
 
 TEST_CASE("snapshots of older formats are still read, and what they say of their owner is compared") {
   const ScratchFolder folder;
-  for (const char version : {'\x01', '\x02', '\x03'}) {
+  for (const char version : {'\x01', '\x02', '\x03', '\x04'}) {
     INFO("format " << static_cast<int>(version));
     const auto file = folder.write("s", of_format(version));
     const auto owned_by = [&](const std::string& run, const std::string& fingerprint) {
@@ -105,25 +107,33 @@ TEST_CASE("snapshots of older formats are still read, and what they say of their
     CHECK(read->lr_state == "lr");
     CHECK(read->run_id == (version == 1 ? "" : "run-1"));
     CHECK(read->arrays.empty());
-    CHECK(read->model.empty());
+    CHECK(read->model == (version == 4 ? "0123" : ""));
+    CHECK(read->parameters.empty());
+    CHECK(read->coordinator.empty());
     CHECK(state_of(file) == "state");
     CHECK_FALSE(owned_by("run-1", "0100").has_value());
     CHECK(owned_by("run-2", "00ff").has_value() == (version == 1));
   }
 }
 
-TEST_CASE("a snapshot keeps the layout of the arrays that it holds, and which model they are of") {
+TEST_CASE("a snapshot keeps the layout of its arrays, which parameters they are, and what a coordinator has learnt") {
   const ScratchFolder folder;
   const std::string layout = "w f32[4,2]\nsteps i64[]\n";
-  REQUIRE(write_snapshot(folder / "s", {1, "00ff", "lr", "run-1", layout, "0123"}, [](std::ostream& out) {
-            out << "state";
-          }).has_value());
-  std::string seen;
-  REQUIRE(read_snapshot(folder / "s", [&](std::istream&, const SnapshotHeader& header) {
-            seen = header.arrays;
-            CHECK(header.model == "0123");
-          }).has_value());
-  CHECK(seen == layout);
+  for (const std::string& learnt : {std::string(), std::string("trace\0of 3", 10), pattern(1 << 20)}) {
+    CAPTURE(learnt.size());
+    SnapshotHeader header{1, "00ff", "lr", "run-1", layout};
+    header.parameters = "a f32[8] 0\n";
+    header.coordinator = learnt;
+    REQUIRE(write_snapshot(folder / "s", header, [](std::ostream& out) { out << "state"; }).has_value());
+    std::string seen;
+    const auto read = read_snapshot(folder / "s", [&](std::istream& in, const SnapshotHeader& written) {
+      seen = written.arrays + written.parameters + written.coordinator + "/" +
+             std::string(std::istreambuf_iterator<char>(in), {});
+    });
+    REQUIRE(read.has_value());
+    CHECK(seen == layout + "a f32[8] 0\n" + learnt + "/state");
+    CHECK(read->coordinator == learnt);
+  }
 }
 
 TEST_CASE("a snapshot gives back its header and its state, also when the state is empty") {
