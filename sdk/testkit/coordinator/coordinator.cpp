@@ -164,6 +164,19 @@ ListAnswer Coordinator::set_costs(const std::vector<uint64_t>& nanoseconds) {
       [&](pliant_error* error) { return table_.set_costs(self(), nanoseconds.data(), nanoseconds.size(), error); });
 }
 
+ListAnswer Coordinator::save(std::string& bytes) const {
+  SavedState state;
+  const ListAnswer made = asked([&](pliant_error* error) { return state.save_from(instance_, *error); });
+  bytes += state.bytes;
+  return made;
+}
+
+ListAnswer Coordinator::load(const std::string& bytes) {
+  SavedState state;
+  state.bytes = bytes;
+  return asked([&](pliant_error* error) { return state.load_into(instance_, *error); });
+}
+
 const pliant_coordinator_counters* Coordinator::counters() const {
   if (plugin_.record().extension == nullptr) return nullptr;
   return static_cast<const pliant_coordinator_counters*>(

@@ -43,6 +43,10 @@ class Coordinator {
   [[nodiscard]] bool has_costs() const { return table_.set_costs != nullptr; }
   [[nodiscard]] ListAnswer drop_trace();
   [[nodiscard]] bool can_drop_trace() const { return table_.drop_trace != nullptr; }
+  [[nodiscard]] bool has_state() const { return plugin_.record().save != nullptr; }
+  /// Appends to `bytes`.
+  [[nodiscard]] ListAnswer save(std::string& bytes) const;
+  [[nodiscard]] ListAnswer load(const std::string& bytes);
   /// NULL when it counts nothing.
   [[nodiscard]] const pliant_coordinator_counters* counters() const;
   [[nodiscard]] void* self() const { return instance_.self(); }

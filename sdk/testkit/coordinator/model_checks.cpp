@@ -84,6 +84,32 @@ void dropped_trace(const Subject& subject) {
   });
 }
 
+/// What one has learnt of a model goes on in another instance that has the model, too.
+void kept_state(const Subject& subject) {
+  for_each_sound(subject, [&](const Training& training, const Performance&) {
+    Coordinator first(subject);
+    if (!first.has_state()) skip("it keeps nothing: save and load are NULL");
+    expect(first.set_model(training.model).ok(), "set_model failed");
+    sdk::CoordinatorRules rules(training.model);
+    if (performed_steps(first, rules, training.steps).stop) return;
+    std::string state;
+    const ListAnswer saved = first.save(state);
+    expect(saved.ok(), "save answered " + saved.text());
+    Coordinator second(subject);
+    expect(second.set_model(training.model).ok(), "set_model failed in a second instance");
+    const ListAnswer loaded = second.load(state);
+    expect(loaded.ok(), "load answered " + loaded.text());
+    const Performance goes_on = performed_steps(first, rules, training.steps);
+    if (goes_on.stop) return;
+    sdk::CoordinatorRules fresh(training.model);  // nothing is whole
+    const Performance after = performed_steps(second, fresh, training.steps);
+    if (after.stop) fail("after load, " + after.stop->text);
+    expect(after.same_as(goes_on), "after load the visits of a model of " +
+                                       std::to_string(training.model.parameters.size()) +
+                                       " parameters got other actions than where it was saved");
+  });
+}
+
 /// A coordinator may refuse a budget; what it takes on must fit.
 void budget(const Subject& subject) {
   uint64_t kept = 0;
@@ -148,6 +174,7 @@ std::vector<Check> model_checks() {
        given_up_passes},
       {"models.module_parameters", "after a module got other parameters the rules hold for those", module_parameters},
       {"models.trace_dropped", "after drop_trace it begins as it did at first", dropped_trace},
+      {"models.state_kept", "with saved state another instance goes on as the one that saved it", kept_state},
       {"models.counters", "its counters can be read, by older hosts, too", counters},
       {"budget.kept", "what is whole at once fits the budget, where that is enough for what is used", budget},
       {"budget.tight", "a budget that is not enough breaks no other rule", tight_budget},

@@ -42,6 +42,7 @@ enum class Fault {
   kCostsAny,         ///< of any number of parameters
   kCountersWide,     ///< writes counters past the room for them
   kRefusesCosts,     ///< all that the host has measured
+  kStatePartial,     ///< remembers more than it saves
   kTraceKept,        ///< goes on as before when its trace is to be dropped
 };
 
@@ -76,6 +77,7 @@ const std::map<std::string, Fault>& faults() {
                                                     {"costs-any", Fault::kCostsAny},
                                                     {"counters-wide", Fault::kCountersWide},
                                                     {"refuses-costs", Fault::kRefusesCosts},
+                                                    {"state-partial", Fault::kStatePartial},
                                                     {"trace-kept", Fault::kTraceKept}};
   return kFaults;
 }
@@ -107,6 +109,7 @@ class Broken {
       throw sdk::Failure(PLIANT_RESOURCE_EXHAUSTED, "more than 20 parameters");
     }
     model_ = model;
+    learnt_ = 0;
     whole_.assign(model.parameters.size(), false);
     twice_ = coming_ = whole_;
     users_.assign(model.parameters.size(), 0);
@@ -131,7 +134,8 @@ class Broken {
   void enter(const sdk::Visit& visit, sdk::Actions& actions) {
     std::vector<uint32_t> used = model_.used_by(visit.module);
     const bool shared = is(Fault::kOrderShared) && number_ % 2 == 1 && used.size() > 2;
-    const bool remembers = (is(Fault::kOrderRemembered) && steps_ > 3) || (is(Fault::kTraceKept) && is_told_to_forget_);
+    const bool remembers = (is(Fault::kOrderRemembered) && steps_ > 3) ||
+                           (is(Fault::kTraceKept) && is_told_to_forget_) || (is(Fault::kStatePartial) && learnt_ > 0);
     if (shared || remembers) std::reverse(used.begin(), used.end());
     const uint32_t group = actions.new_group();
     for (uint32_t number = 0; ahead && visit.module == 0 && number < whole_.size(); ++number) {
@@ -172,6 +176,7 @@ class Broken {
 
   void end_step(sdk::Actions& actions) {
     ++steps_;
+    ++learnt_;
     for (uint32_t number = 0; number < whole_.size(); ++number) {
       const bool kept = (is(Fault::kStepKeeps) && model_.parameters[number].external) ||
                         (is(Fault::kGivenUpKept) && users_[number] > 0);
@@ -182,7 +187,16 @@ class Broken {
     }
   }
 
-  void drop_trace(sdk::Actions& /*actions*/) { is_told_to_forget_ = true; }
+  void drop_trace(sdk::Actions& /*actions*/) {
+    is_told_to_forget_ = true;
+    learnt_ = 0;
+  }
+  void save(sdk::Writer& out) const { out.value(is(Fault::kStatePartial) ? int64_t{0} : learnt_); }
+  void load(sdk::Reader& in) {
+    const auto learnt = in.value<int64_t>();
+    in.expect_end();
+    learnt_ = learnt;
+  }
   [[nodiscard]] sdk::CoordinatorCounts counts() const { return {0, PLIANT_TRACE_NONE, 1, 2, UINT64_MAX}; }
   const void* extension(const char* id) const;
 
@@ -223,6 +237,7 @@ class Broken {
   std::vector<bool> coming_;  // gathered before its first visit
   std::vector<uint32_t> users_;
   int64_t steps_ = 0;
+  int64_t learnt_ = 0;  // steps of this model
   int64_t number_ = 0;
   bool with_gradient_ = false;
   bool is_told_to_forget_ = false;

@@ -12,6 +12,11 @@
  *
  * A module uses its own and external parameters; one that is PLIANT_MODULE_LEAF those of all modules below it, too.
  *
+ * What it learns of a model may be saved and loaded (pliant_plugin::save and load; both NULL: it begins anew). A host
+ * saves between two steps and loads after set_model of the same model, before the first pass, maybe in another process,
+ * with another world size and other options; nothing is whole then. After it the same visits get the same actions as
+ * where it was saved. Every rank of a group is given the same state; where one refuses it all begin anew.
+ *
  * When a call fails, or its list is refused, nothing of the list is carried out. The host then gives the pass up, frees
  * what is whole and calls set_model before it goes on. */
 #ifndef PLIANT_ABI_COORDINATOR_H

@@ -9,8 +9,8 @@
 //     void end_pass(pliant::sdk::Actions& actions);
 //     void end_step(pliant::sdk::Actions& actions);
 //   };
-// It may also have set_module_parameters(module, own, external), set_costs(nanoseconds), drop_trace(actions) and
-// counts().
+// It may also have set_module_parameters(module, own, external), set_costs(nanoseconds), drop_trace(actions), counts(),
+// and save(out) with load(in) for what it learns of a model.
 #pragma once
 
 #include <algorithm>
