@@ -234,7 +234,8 @@ TEST_CASE("ranks that have kept different things begin anew together, and so do 
   const std::string expected = state_after(calm, sharded_job(1, {untied, "coordinator.use=\"eager\""}));
   for (const char* const disturbance : {"leave:rank=2,step=8", "kill:rank=1,step=9"}) {
     JobRunner other;
-    CHECK(passes_anew(other.run(disturbed(remembering_job(4, {untied}), {disturbance}))) <= 3);
+    // The first, and the first after the change; more where who joins has not made the change yet.
+    CHECK(passes_anew(other.run(disturbed(remembering_job(4, {untied}), {disturbance}))) >= 2);
     CHECK(last_state(other) == expected);
   }
 }
