@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr int kMostCalls = 8;
 constexpr int kMostDead = 2;  // calls in a row that could do nothing with what is left of a run directory
 
-// The program's part of the newest snapshot: the rest differs between runs. See core/src/elastic/snapshot.cpp.
+// The state in the newest snapshot: what is around it differs between runs. See core/src/elastic/snapshot.cpp.
 std::string newest_state(const fs::path& directory) {
   fs::path newest;
   std::error_code none;
@@ -29,10 +29,12 @@ std::string newest_state(const fs::path& directory) {
   }
   const std::string bytes = newest.empty() ? "" : read_all(newest);
   uint32_t header = 0;
+  uint64_t state = 0;
   if (bytes.size() < 32) return "";
   std::memcpy(&header, bytes.data() + 12, sizeof(header));
+  std::memcpy(&state, bytes.data() + bytes.size() - 16, sizeof(state));
   if (16 + size_t{header} + 16 > bytes.size()) return "";
-  return bytes.substr(16 + header, bytes.size() - 32 - header);
+  return bytes.substr(16 + header, state);
 }
 
 std::vector<std::string> words_of(const Play& play, const Surroundings& around, const fs::path& resumed) {
@@ -63,7 +65,11 @@ void count_samples(const nlohmann::json& summary, Evidence& evidence) {
 }  // namespace
 
 std::string config_of(const Play& play) {
-  return toy_config(play.run_keys, play.app_keys) + play.more;
+  std::string config = toy_config(play.run_keys, play.app_keys) + play.more;
+  if (!play.sharded) return config;
+  const std::string worker = std::string(PLIANT_TEST_BIN_DIR) + "/toy_worker";
+  config.replace(config.find(worker), worker.size(), "sharded_trainer");  // beside the pliant program
+  return config + "[coordinator]\nuse = \"zero3\"\n";
 }
 
 Undisturbed play_undisturbed(const Play& play) {
@@ -91,6 +97,7 @@ Evidence play_disturbed(const Play& play, const Undisturbed& undisturbed, int64_
   Evidence evidence;
   evidence.snapshot_every = play.calls ? 2 : 7;
   evidence.on_loss_shrink = play.run_keys.find("shrink") != std::string::npos;
+  evidence.sharded = play.sharded;
   evidence.samples_expected = undisturbed.samples;
   evidence.skipped = around.refused().empty() ? undisturbed.refused : around.refused();
   if (!evidence.skipped.empty()) return evidence;

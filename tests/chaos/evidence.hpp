@@ -48,6 +48,7 @@ struct Incarnation {
 struct Evidence {
   int64_t snapshot_every = 0;  ///< steps
   bool on_loss_shrink = false;
+  bool sharded = false;  ///< each worker holds a part of the state: one that dies takes the job back to a snapshot
   int signals_sent = 0;  ///< blows of all kinds
   std::vector<Incarnation> incarnations;
   bool same_weights = true;  ///< as an undisturbed job's, to the bit

@@ -26,8 +26,9 @@ bool was_stopped_in_order(const Incarnation& run) {
          run.signals.contains(number);
 }
 
-// True when nobody was left who held the state.
-bool were_all_struck(const Incarnation& run, int64_t world_size) {
+// True when nobody was left who held the state; where it is cut over the workers, when one may have died.
+bool were_all_struck(const Evidence& job, const Incarnation& run, int64_t world_size) {
+  if (job.sharded && !run.struck.empty()) return true;
   return run.disk_struck || static_cast<int64_t>(run.doomed.size()) >= world_size;
 }
 
@@ -36,12 +37,12 @@ int64_t most_steps_back(const Evidence& job, size_t at, const Retreat& retreat) 
   if (!retreat.at_start || at == 0) {
     const Incarnation& run = job.incarnations[at];
     if (run.disk_struck) return INT64_MAX;  // there may have been no room for a snapshot
-    return were_all_struck(run, retreat.world_size) ? since_snapshot : 0;
+    return were_all_struck(job, run, retreat.world_size) ? since_snapshot : 0;
   }
   const Incarnation& before = job.incarnations[at - 1];
   if (before.disk_struck) return INT64_MAX;
   if (was_stopped_in_order(before) || before.exit_code < 128)
-    return were_all_struck(before, retreat.world_size) ? since_snapshot : 0;
+    return were_all_struck(job, before, retreat.world_size) ? since_snapshot : 0;
   return since_snapshot;
 }
 

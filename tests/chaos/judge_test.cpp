@@ -3,7 +3,9 @@
 #include <signal.h>
 
 #include <functional>
+#include <set>
 #include <stdexcept>
+#include <utility>
 
 #include "chaos/blow.hpp"
 #include "chaos/evidence.hpp"
@@ -41,6 +43,22 @@ std::string verdict_when(const std::function<void(Evidence&)>& spoil) {
 
 TEST_CASE("a job that lost what it had to is clean") {
   CHECK(judge(good()).empty());
+}
+
+TEST_CASE("a sharded job may go back to its snapshot where a worker may have died, and no further, and nowhere else") {
+  const auto verdict = [](bool sharded, std::set<int64_t> struck, int64_t steps) {
+    return verdict_when([&](Evidence& job) {
+      job.sharded = sharded;
+      job.incarnations[0].struck = job.incarnations[0].lost = std::move(struck);
+      job.incarnations[0].doomed.clear();
+      job.incarnations[0].restarts = 0;
+      job.incarnations[0].retreats.push_back({steps, 4, false});
+    });
+  };
+  CHECK(verdict(true, {2}, 8).empty());
+  CHECK(verdict(true, {2}, 9).find("9 committed steps were given up; at most 8 had to be") != std::string::npos);
+  CHECK(verdict(true, {}, 1).find("1 committed steps were given up; at most 0 had to be") != std::string::npos);
+  CHECK(verdict(false, {2}, 1).find("1 committed steps were given up; at most 0 had to be") != std::string::npos);
 }
 
 TEST_CASE("each kind of loss is found by the judge, in words") {

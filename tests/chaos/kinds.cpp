@@ -178,10 +178,20 @@ Play links(Random& random) {
   return play;
 }
 
+Play shards(Random& random) {
+  Play play = random() % 2 == 0 ? signals(random) : stops(random);
+  play.sharded = true;
+  play.grandchildren = false;
+  const size_t epochs = play.run_keys.find("epochs = 2");
+  play.run_keys.replace(epochs, 10, "epochs = 1");
+  play.app_keys = "layers = 3\nwidth = 3000";
+  return play;
+}
+
 const std::vector<std::pair<std::string, std::function<Play(Random&)>>>& makers() {
   static const std::vector<std::pair<std::string, std::function<Play(Random&)>>> kMakers{
       {"signals", signals},         {"calls", calls}, {"stops", stops}, {"disks", disks}, {"vanishing", vanishing},
-      {"descriptors", descriptors}, {"links", links}};
+      {"descriptors", descriptors}, {"links", links}, {"shards", shards}};
   return kMakers;
 }
 
