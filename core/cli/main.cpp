@@ -60,6 +60,7 @@ void declare(CLI::App& app, Invocation& invocation) {
   add_audit(app, invocation);
   add_plugin(app, invocation);
   add_accel(app, invocation);
+  add_coordinator(app, invocation);
   add_config(app, invocation);
   add_version(app, invocation);
 }

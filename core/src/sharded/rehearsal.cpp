@@ -20,31 +20,35 @@ constexpr int kRehearsedSteps = 3;
 /// A program that computes nothing.
 class Rehearsal {
  public:
-  Rehearsal(Coordinator& coordinator, const ModelTables& model)
-      : coordinator_(coordinator), model_(model), uses_(model.parameters().size()) {}
+  using Hear = std::function<void(const RehearsedCall&)>;
+  Rehearsal(Coordinator& coordinator, const ModelTables& model, Hear hear = {})
+      : coordinator_(coordinator), model_(model), hear_(std::move(hear)), uses_(model.parameters().size()) {}
 
   void step() {
-    coordinator_.begin_pass(true);
+    tell({"begin_pass", {}, false, coordinator_.begin_pass(true)});
     forward(0);
     backward(0);
-    coordinator_.end_pass();
-    coordinator_.end_step();
+    tell({"end_pass", {}, false, coordinator_.end_pass()});
+    tell({"end_step", {}, false, coordinator_.end_step()});
   }
 
  private:
+  void tell(const RehearsedCall& call) const {
+    if (hear_) hear_(call);
+  }
   void forward(uint32_t number) {
     const ModuleRow& module = model_.modules()[number];
-    coordinator_.enter(number, Direction::kForward);
+    tell({"enter", number, false, coordinator_.enter(number, Direction::kForward)});
     for (const uint32_t parameter : module.used) ++uses_[parameter];
     if (!module.leaf) {
       for (const uint32_t child : module.children) forward(child);
     }
-    coordinator_.leave(number, Direction::kForward, {});
+    tell({"leave", number, false, coordinator_.leave(number, Direction::kForward, {})});
   }
 
   void backward(uint32_t number) {
     const ModuleRow& module = model_.modules()[number];
-    coordinator_.enter(number, Direction::kBackward);
+    tell({"enter", number, true, coordinator_.enter(number, Direction::kBackward)});
     if (!module.leaf) {
       for (auto child = module.children.rbegin(); child != module.children.rend(); ++child) backward(*child);
     }
@@ -53,12 +57,13 @@ class Rehearsal {
       if (--uses_[parameter] == 0 && !row.frozen && !row.external) complete_.push_back(parameter);
     }
     std::sort(complete_.begin(), complete_.end());
-    coordinator_.leave(number, Direction::kBackward, complete_);
+    tell({"leave", number, true, coordinator_.leave(number, Direction::kBackward, complete_)});
     std::erase_if(complete_, [this](uint32_t parameter) { return coordinator_.is_reduced(parameter); });
   }
 
   Coordinator& coordinator_;
   const ModelTables& model_;
+  const Hear hear_;
   std::vector<uint32_t> uses_;      ///< by parameter: forward visits of the pass without their backward
   std::vector<uint32_t> complete_;  ///< and not reduced
 };
@@ -91,6 +96,17 @@ void rehearse(const Config& config, const ModelTables& model, uint64_t budget, D
     for (int step = 0; step < kRehearsedSteps; ++step) rehearsal.step();
   } catch (const Error& error) {
     if (error.status() == Status::kUnimplemented) throw;
+  }
+}
+
+void simulate(const Config& config, const ModelTables& model, DType whole, int32_t world_size, int steps,
+              const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear) {
+  Coordinator coordinator(config);
+  coordinator.set_model(model, static_cast<uint64_t>(config.coordinator().budget.value_or(0)), whole, world_size);
+  Rehearsal rehearsal(coordinator, model, hear);
+  for (int step = 0; step < steps; ++step) {
+    begins(step);
+    rehearsal.step();
   }
 }
 

@@ -1,9 +1,13 @@
-// What a coordinator needs and no host has is found on paper, before anything is computed.
+// What a coordinator decides, and what it needs and no host has, is found on paper, before anything is computed.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
 
 #include "base/result.hpp"
+#include "pliant/abi/coordinator.h"
 #include "pliant/config.hpp"
 #include "sharded/model_tables.hpp"
 
@@ -16,8 +20,21 @@ namespace pliant::sharded {
 /// and `world_size` as for Coordinator::set_model.
 void rehearse(const Config& config, const ModelTables& model, uint64_t budget, DType whole, int32_t world_size);
 
-/// The same over three small layers, where there is no program yet to say what its model is. Nothing where `config` has
-/// no coordinator or was opened without that need.
+/// A call of a program that computes nothing, and what was answered.
+struct RehearsedCall {
+  const char* name;                ///< "begin_pass", "enter", "leave", "end_pass", "end_step"
+  std::optional<uint32_t> module;  ///< entered or left
+  bool backward = false;
+  std::span<const pliant_action> actions;  ///< valid in the call
+};
+
+/// Asks a coordinator of its own for `steps` such steps and tells of each call in turn. `begins` is told the number of
+/// each step, from 0. Throws what Coordinator throws, also for an answer that breaks a rule.
+void simulate(const Config& config, const ModelTables& model, DType whole, int32_t world_size, int steps,
+              const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear);
+
+/// The same as rehearse() over three small layers, where there is no program yet to say what its model is. Nothing
+/// where `config` has no coordinator or was opened without that need.
 void check_coordinator(const Config& config);
 
 }  // namespace pliant::sharded
