@@ -878,3 +878,26 @@ TEST_CASE("a worker that stays stopped is left out, killed by name after the han
     CHECK(job.longest_gap() < 12000);
   }
 }
+
+TEST_CASE(
+    "a job that is stopped or fails at whatever moment saves no state that a rank alone holds, where others live") {
+  int named = 0;
+  for (uint32_t seed = 0; seed < 1500 / kShare; ++seed) {
+    Disturbances disturbances{.one_in = 20, .corrupt = true, .digest_every = 5};
+    if (seed % 2 == 0) {
+      disturbances.stop_after = static_cast<int>(60 + seed % 150);
+    } else {
+      disturbances.fails_after = 60 + seed % 150;
+    }
+    SimulatedJob job(options_for(4, "replace"), 12, seed, disturbances);
+    const auto verdict = job.run();
+    INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
+    REQUIRE(job.violation().empty());
+    REQUIRE(verdict);
+    const std::vector<SimulatedJob::Entry> state = job.saved();
+    REQUIRE(state.size() <= job.lineage().size());
+    REQUIRE(std::equal(state.begin(), state.end(), job.lineage().begin()));
+    for (const std::string& line : job.log()) named += line.find("ended with another state") != std::string::npos;
+  }
+  CHECK(named > 10 / kShare);
+}

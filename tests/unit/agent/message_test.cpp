@@ -56,6 +56,8 @@ TEST_CASE("what is not finite in a step travels, and the order to skip it") {
 }
 
 TEST_CASE("what a worker holds travels with its digest, and who is to compare") {
+  for (const bool compare : {true, false})
+    CHECK(std::get<Tell>(*parse_to_worker(to_line(ToWorker(Tell{compare})))).compare == compare);
   const auto holds = parse_from_worker(to_line(Holds{26, true, 0xFEDCBA9876543210ULL}));
   REQUIRE(holds);
   CHECK(std::get<Holds>(*holds).step == 26);
