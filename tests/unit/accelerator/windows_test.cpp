@@ -279,8 +279,10 @@ TEST_CASE("a rank without a free descriptor goes on with the windows that it has
 // Sanitizers reserve addresses of their own without end.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_CASE("where one rank cannot map the others, all go on without windows") {
+  // More than the addresses that malloc takes for a moment, 128 MiB, where another thread begins.
+  constexpr uint64_t kBytes = uint64_t{512} << 20U;
   Processes processes(3, [](const Rank& self) -> std::string {
-    const WindowMemory window(self.device, kWindowBytes);
+    const WindowMemory window(self.device, kBytes);
     Comm comm(self.device, self.id(), self.rank, self.world_size);
     const Stream stream(self.device);
     if (const Outcome ready = comm.status(-1); !ready.ok()) return ready.text();
@@ -290,7 +292,7 @@ TEST_CASE("where one rank cannot map the others, all go on without windows") {
     if (self.rank == 1) {
       uint64_t pages = 0;
       std::ifstream("/proc/self/statm") >> pages;
-      const rlimit tight{pages * kPage + kWindowBytes / 2, usual.rlim_max};
+      const rlimit tight{pages * kPage + kBytes / 4, usual.rlim_max};
       ::setrlimit(RLIMIT_AS, &tight);
     }
     const Outcome known = window.become_window(comm, stream);

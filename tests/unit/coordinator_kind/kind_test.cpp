@@ -103,7 +103,7 @@ TEST_CASE("every slot of a coordinator but set_costs is required") {
   CHECK(kind->default_use.empty());
   CHECK(kind->table_size == sizeof(pliant_coordinator));
   size_t next = offsetof(pliant_coordinator, set_model);
-  for (const plugin::Slot& slot : kind->slots) {
+  for (const sdk::Slot& slot : kind->slots) {
     CHECK(slot.offset == next);
     next += sizeof(void*);
   }
