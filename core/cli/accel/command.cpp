@@ -105,8 +105,7 @@ int bench_accelerator(const Invocation& invocation, const AccelArguments& argume
   }
   if (!arguments.figure_file.empty()) {
     const Result<> written = write_whole(arguments.figure_file, bench_figure(study), true);
-    if (!written)
-      throw Error(written.error().status(), "--plot: " + written.error().message(), written.error().exit_code());
+    if (!written) throw written.error().with_message("--plot: " + written.error().message());
   }
   return emit(invocation.json ? bench_json(study) : bench_text(study));
 }

@@ -68,7 +68,7 @@ std::vector<PackCompared> compare(const Config& config, const Dataset& dataset, 
 void write_figure(const std::string& file, const PackStudy& study) {
   const Result<> written = write_whole(file, pack_figure(study), true);
   if (written) return;
-  throw Error(written.error().status(), "--plot: " + written.error().message(), written.error().exit_code());
+  throw written.error().with_message("--plot: " + written.error().message());
 }
 
 int show_pack(const Invocation& invocation, const PackArguments& arguments) {

@@ -130,7 +130,7 @@ class Exporter {
     written_.push_back(folder_ / name);
     const Result<> written = write_whole(folder_ / name, WholeFile{fill, {}, {}}, true);
     if (written) return;
-    throw Error(written.error().status(), "--export: " + written.error().message(), written.error().exit_code());
+    throw written.error().with_message("--export: " + written.error().message());
   }
 
   fs::path folder_;

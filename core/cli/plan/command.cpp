@@ -103,7 +103,7 @@ void write_figure(const std::string& file, const std::vector<Compared>& policies
       efficiency_figure(series, sizes.first, sizes.last, "Device time that computes, by cluster size");
   const Result<> written = write_whole(file, figure, true);
   if (written) return;
-  throw Error(written.error().status(), "--plot: " + written.error().message(), written.error().exit_code());
+  throw written.error().with_message("--plot: " + written.error().message());
 }
 
 int show_plan(const Invocation& invocation, PlanArguments arguments) {

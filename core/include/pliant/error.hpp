@@ -56,6 +56,24 @@ class Error : public std::exception {
     device_ = device;
     return *this;
   }
+  /// The same error told in other words, with lines behind its own, or asking for another exit code: what it is about
+  /// stays. Other words have no place in front.
+  [[nodiscard]] Error with_message(std::string message) const {
+    Error made = *this;
+    made.message_ = std::move(message);
+    made.is_located_ = false;
+    return made;
+  }
+  [[nodiscard]] Error with_lines(const std::string& lines) const {
+    Error made = *this;
+    made.message_ += lines;
+    return made;
+  }
+  [[nodiscard]] Error with_exit_code(ExitCode exit_code) const {
+    Error made = *this;
+    made.exit_code_ = exit_code;
+    return made;
+  }
   /// The message begins with its place and "error: ": who shows it puts no name of a program before it.
   [[nodiscard]] bool is_located() const noexcept { return is_located_; }
   Error& set_located() {

@@ -54,11 +54,10 @@ plugin::Instance CollectivesOf::make_carrier() const {
   const plugin::Kind& kind = device_.plugin().kind();
   const auto file = plugin::find(search_, kind, kCarrier);
   if (!file) {
-    throw Error(file.error().status(),
-                "accelerator \"" + std::string(device_.plugin().record().name) +
-                    "\" has no collectives of its own, and the accelerator that would carry them is missing: " +
-                    file.error().message(),
-                file.error().exit_code());
+    throw file.error().with_message(
+        "accelerator \"" + std::string(device_.plugin().record().name) +
+        "\" has no collectives of its own, and the accelerator that would carry them is missing: " +
+        file.error().message());
   }
   auto opened = or_throw(plugin::Plugin::open(*file, kind));
   plugin::OptionValues defaults;

@@ -76,10 +76,7 @@ struct Accelerator::State {
       case Status::kPeerLost:
       case Status::kDeadlineExceeded:
       case Status::kResourceExhausted:
-        throw Error(made.status(), made.message(), ExitCode::kFailed)
-            .about(made.options())
-            .about_rank(made.rank())
-            .about_device(made.device());
+        throw made.with_exit_code(ExitCode::kFailed);
       default:
         throw made;
     }

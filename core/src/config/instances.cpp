@@ -30,11 +30,7 @@ Error at_origin(const detail::ConfigState& state, const Origin& origin, const Er
   Finding finding;
   finding.origin = origin;
   finding.message = error.message();
-  return Error(error.status(), state.diagnostics->render(finding), error.exit_code())
-      .about(error.options())
-      .about_rank(error.rank())
-      .about_device(error.device())
-      .set_located();
+  return error.with_message(state.diagnostics->render(finding)).set_located();
 }
 
 Result<plugin::Instance> instance_of(const detail::ConfigState& state, const Selection& selection,

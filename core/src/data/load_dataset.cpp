@@ -22,7 +22,7 @@ Error at_key(const Config& config, const char* key, const Error& error) {
   config::Finding finding;
   finding.origin = row->value.origin;
   finding.message = error.message();
-  return Error(error.status(), state.diagnostics->render(finding), error.exit_code()).set_located();
+  return error.with_message(state.diagnostics->render(finding)).set_located();
 }
 
 Lengths read_key(const Config& config, const char* key, const std::string& file, const std::string& column,

@@ -63,8 +63,7 @@ Floats GradientReduction::State::take_floats(size_t count) const {
     return {accelerator, device, count};
   } catch (const Error& error) {
     if (error.status() != Status::kResourceExhausted) throw;
-    throw Error(error.status(), "no memory to add up gradients in: " + error.message(), error.exit_code())
-        .about_device(device);
+    throw error.with_message("no memory to add up gradients in: " + error.message()).about_device(device);
   }
 }
 

@@ -73,7 +73,7 @@ void Session::State::open_device() {
     stream.emplace(opened, device);
     program_stream.emplace(opened, device);
   } catch (const Error& error) {  // it is the machine that does not serve, which no restart mends
-    throw Error(error.status(), error.message(), ExitCode::kPlugin);
+    throw error.with_exit_code(ExitCode::kPlugin);
   }
   accelerator.emplace(std::move(opened));
   array_digests.emplace(*accelerator, device, *program_stream, device_properties.host_visible);

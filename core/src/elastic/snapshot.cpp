@@ -105,10 +105,8 @@ Result<> run_program(const std::filesystem::path& file, std::string_view verb, W
     work();
     return {};
   } catch (const Error& error) {
-    return failed(
-        error.status(),
-        fmt::format("the program could not {} its state in the snapshot {}: {}", verb, file.string(), error.message()),
-        error.exit_code());
+    return tl::unexpected<Error>(error.with_message(fmt::format(
+        "the program could not {} its state in the snapshot {}: {}", verb, file.string(), error.message())));
   } catch (const std::exception& error) {
     return failed(Status::kInternal, fmt::format("the program could not {} its state in the snapshot {}: {}", verb,
                                                  file.string(), error.what()));

@@ -108,13 +108,13 @@ std::vector<PlanChange> changes_for(const Config& config, int64_t world_size) {
 }
 
 Error with_changes(const Config& config, const Error& refusal, int64_t world_size) {
-  std::string message = refusal.message();
+  std::string help;
   for (const PlanChange& change : changes_for(config, world_size)) {
-    message += fmt::format("\n  help: --set '{}' makes it valid: global batch {}, {} valid sizes from {} to {}",
-                           fmt::join(change.sets, "' --set '"), change.plan.global_batch, change.plan.count(),
-                           change.plan.world_sizes.front().first, change.plan.world_sizes.back().last);
+    help += fmt::format("\n  help: --set '{}' makes it valid: global batch {}, {} valid sizes from {} to {}",
+                        fmt::join(change.sets, "' --set '"), change.plan.global_batch, change.plan.count(),
+                        change.plan.world_sizes.front().first, change.plan.world_sizes.back().last);
   }
-  return Error(refusal.status(), message, refusal.exit_code()).about(refusal.options());
+  return refusal.with_lines(help);
 }
 
 }  // namespace pliant

@@ -81,12 +81,9 @@ Result<Plan> Planner::State::answer(const PlanQuestion& question) const {
   const bool options =
       status == Status::kInvalidArgument || status == Status::kOutOfRange || status == Status::kFailedPrecondition;
   const Error refusal = options ? config::at_option(config, "elasticity", plan.error()) : plan.error();
-  std::string message = refusal.message();
-  for (const std::string& warning : warnings.lines) message += "\n  note: " + warning;
-  Error told(status, std::move(message), refusal.exit_code());
-  told.about(refusal.options());
-  if (refusal.is_located()) told.set_located();
-  return tl::unexpected<Error>(std::move(told));
+  std::string notes;
+  for (const std::string& warning : warnings.lines) notes += "\n  note: " + warning;
+  return tl::unexpected<Error>(refusal.with_lines(notes));
 }
 
 Result<Plan> Planner::State::checked_answer(const PlanQuestion& question) const {

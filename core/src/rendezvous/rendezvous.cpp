@@ -28,7 +28,7 @@ const char* fault_of(const pliant_generation& made, int64_t last, int32_t local_
 Error error_of(const plugin::Instance& instance, int32_t status, const pliant_error& error) {
   Error made = plugin::to_error(instance.plugin(), status, error);
   const bool left = made.status() == Status::kAborted || made.status() == Status::kDeadlineExceeded;
-  return left ? Error(made.status(), made.message(), ExitCode::kFailed) : made;
+  return left ? made.with_exit_code(ExitCode::kFailed) : made;
 }
 
 }  // namespace

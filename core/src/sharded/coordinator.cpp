@@ -71,9 +71,7 @@ void Coordinator::set_model(const ModelTables& model, uint64_t budget, DType who
 // That a tier is wanted is the config's doing.
 Error Coordinator::refused_model(int32_t status, const pliant_error& error) const {
   Error made = plugin::to_error(instance_.plugin(), status, error);
-  if (made.status() == Status::kUnimplemented) {
-    made = Error(made.status(), made.message(), ExitCode::kUsage).about(made.options());
-  }
+  if (made.status() == Status::kUnimplemented) made = made.with_exit_code(ExitCode::kUsage);
   return config::at_option(config_, "coordinator", made);
 }
 

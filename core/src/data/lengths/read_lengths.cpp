@@ -40,8 +40,7 @@ Result<data::NumberArray> raw(const data::SharedFile& file, data::Number type, c
 Result<Lengths> counts_of_a_run(const fs::path& file, const data::Counted& counted) {
   auto dataset = data::read_dataset(file);
   if (!dataset) {
-    const Error& error = dataset.error();
-    return tl::unexpected<Error>(Error(error.status(), error.message(), ExitCode::kUsage));
+    return tl::unexpected<Error>(dataset.error().with_exit_code(ExitCode::kUsage));
   }
   const bool of_loss = counted.least == 0 && !dataset->loss_tokens.empty();
   return of_loss ? dataset->loss_tokens : dataset->lengths;
