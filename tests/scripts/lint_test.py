@@ -18,7 +18,7 @@ ROOMS = ["base", "plugin", "config", "accelerator", "plan", "data", "balance", "
 KEPT = [
     "scripts/lint", "scripts/rooms.py", ".clang-format", "sdk/include/pliant/sdk/kinds.hpp", "sdk/template",
     "core/src/base/environment.cpp", "core/src/elastic/agent/worker_process.cpp", "core/src/elastic/agent/warden.cpp",
-    "core/src/elastic/agent/job.cpp", "core/src/elastic/agent/stop.cpp", "core/src/elastic/session.cpp",
+    "core/src/elastic/agent/job.cpp", "core/src/elastic/agent/stop.cpp", "core/src/elastic/run_worker.cpp", "core/src/elastic/session.cpp",
     "accelerators/kernel/gloo_api.cpp",
 ]
 # scripts/prepare installs packages; the rules need none of them.
