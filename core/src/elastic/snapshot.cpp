@@ -33,7 +33,7 @@ namespace pliant::elastic {
 namespace {
 
 constexpr std::string_view kMagic = "\x89PLIANT\n";
-constexpr uint32_t kFormatVersion = 5;
+constexpr uint32_t kSnapshotVersion = 5;
 constexpr uint32_t kOldestVersion = 1;  // of those that are still read
 constexpr size_t kPrefixSize = 16;
 constexpr size_t kTrailerSize = 16;
@@ -77,7 +77,7 @@ std::string encode(const SnapshotHeader& header) {
   put_text(content, header.arrays);
   put_text(content, header.parameters);
   std::string bytes(kMagic);
-  put<uint32_t>(bytes, kFormatVersion);
+  put<uint32_t>(bytes, kSnapshotVersion);
   put<uint32_t>(bytes, static_cast<uint32_t>(content.size()));
   return bytes + content;
 }
@@ -273,9 +273,9 @@ class SnapshotReader {
     if (rest.substr(0, kMagic.size()) != kMagic) return damaged("it does not begin like a snapshot");
     rest.remove_prefix(kMagic.size());
     version_ = take<uint32_t>(rest).value_or(0);
-    if (version_ < kOldestVersion || version_ > kFormatVersion) {
+    if (version_ < kOldestVersion || version_ > kSnapshotVersion) {
       return damaged(fmt::format("its format version is {}, this release reads {} to {}", version_, kOldestVersion,
-                                 kFormatVersion));
+                                 kSnapshotVersion));
     }
     header_size_ = take<uint32_t>(rest).value_or(0);
     std::string trailer(kTrailerSize, '\0');
