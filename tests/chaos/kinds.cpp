@@ -190,7 +190,7 @@ Play shards(Random& random) {
 
 const std::vector<std::pair<std::string, std::function<Play(Random&)>>>& makers() {
   static const std::vector<std::pair<std::string, std::function<Play(Random&)>>> kMakers{
-      {"signals", signals},         {"calls", calls}, {"stops", stops}, {"disks", disks}, {"vanishing", vanishing},
+      {"signals", signals},         {"calls", calls}, {"stops", stops},  {"disks", disks}, {"vanishing", vanishing},
       {"descriptors", descriptors}, {"links", links}, {"shards", shards}};
   return kMakers;
 }
