@@ -45,6 +45,38 @@ std::vector<float> numbers_after(const std::string& lines, const std::string& wo
   return numbers;
 }
 
+/// An accelerator of sharded jobs, most of them software doubles.
+struct ShardedMachine {
+  std::string name;
+  std::vector<std::string> sets;
+  std::map<std::string, std::string> environment;
+};
+std::vector<ShardedMachine> sharded_machines() {
+  const std::string cuda = "accelerator.use=\"cuda\"";
+  std::vector<ShardedMachine> machines{{"host", {}, {}}};
+  for (const char* const visible : {"true", "false"}) {
+    machines.push_back({fmt::format("sim, host_visible = {}", visible),
+                        {"accelerator.use=\"sim\"",
+                         fmt::format("accelerator.path=\"{}/accelerator-sim.pliant.so\"", PLIANT_TESTKIT_PLUGIN_DIR),
+                         "accelerator.sim.reorder=true", "accelerator.sim.max_delay_us=100",
+                         fmt::format("accelerator.sim.host_visible={}", visible)},
+                        {}});
+  }
+#ifdef PLIANT_SOFT_CUDA_DIR
+  const std::map<std::string, std::string> one{{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}};
+  std::map<std::string, std::string> four = one;
+  four["PLIANT_SOFT_CUDA_DEVICES"] = "4";
+  machines.push_back({"cuda, one device", {cuda}, one});
+  machines.push_back({"cuda, four devices", {cuda}, four});
+#endif
+  if (std::filesystem::exists("/dev/nvidia0")) machines.push_back({"cuda, a GPU", {cuda}, {}});
+#ifdef PLIANT_SOFT_LEVEL_ZERO
+  machines.push_back(
+      {"level_zero", {"accelerator.use=\"level_zero\""}, {{"ZE_ENABLE_ALT_DRIVERS", PLIANT_SOFT_LEVEL_ZERO}}});
+#endif
+  return machines;
+}
+
 }  // namespace
 
 TEST_CASE("the bits of a sharded job depend neither on the coordinator nor on the number of workers") {
@@ -554,8 +586,7 @@ TEST_CASE("fast mode trains, too, and the ranks agree on their state") {
 
 TEST_CASE(
     "a sharded job whose ranks leave and die at every point ends as undisturbed on every accelerator, also where work "
-    "is "
-    "late and runs in any order") {
+    "is late and runs in any order") {
   // Both ranks that are left are needed, so each of them is there whenever the other dies.
   std::vector<std::string> injections{"leave:rank=2,step=2"};
   for (const char* const death :
@@ -563,35 +594,9 @@ TEST_CASE(
         "rank=0,step=6,at=reduce", "rank=1,step=7,at=vote", "rank=0,step=7,at=commit", "rank=1,step=8,at=snapshot",
         "rank=0,step=9,at=apply", "rank=0,step=12,at=finish"})
     injections.push_back(fmt::format("kill:{}", death));
-  struct Machine {
-    std::string name;
-    std::vector<std::string> sets;
-    std::map<std::string, std::string> environment;
-  };
-  const std::string cuda = "accelerator.use=\"cuda\"";
-  std::vector<Machine> machines;
-  for (const char* const visible : {"true", "false"}) {
-    machines.push_back({fmt::format("sim, host_visible = {}", visible),
-                        {"accelerator.use=\"sim\"",
-                         fmt::format("accelerator.path=\"{}/accelerator-sim.pliant.so\"", PLIANT_TESTKIT_PLUGIN_DIR),
-                         "accelerator.sim.reorder=true", "accelerator.sim.max_delay_us=100",
-                         fmt::format("accelerator.sim.host_visible={}", visible)},
-                        {}});
-  }
-#ifdef PLIANT_SOFT_CUDA_DIR
-  const std::map<std::string, std::string> one{{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}};
-  std::map<std::string, std::string> four = one;
-  four["PLIANT_SOFT_CUDA_DEVICES"] = "4";
-  machines.push_back({"cuda, one device", {cuda}, one});
-  machines.push_back({"cuda, four devices", {cuda}, four});
-#endif
-  if (std::filesystem::exists("/dev/nvidia0")) machines.push_back({"cuda, a GPU", {cuda}, {}});
-#ifdef PLIANT_SOFT_LEVEL_ZERO
-  machines.push_back(
-      {"level_zero", {"accelerator.use=\"level_zero\""}, {{"ZE_ENABLE_ALT_DRIVERS", PLIANT_SOFT_LEVEL_ZERO}}});
-#endif
-  for (const Machine& machine : machines) {
+  for (const ShardedMachine& machine : sharded_machines()) {
     for (const bool deterministic : {true, false}) {
+      if (deterministic && machine.name == "host") continue;     // others do that
       if (!deterministic && has(machine.name, "sim")) continue;  // the ways of a device, and only to be late
       CAPTURE(machine.name);
       CAPTURE(deterministic);
@@ -609,5 +614,33 @@ TEST_CASE(
       check_commits(commits_of(job), undisturbed_job().commits, deterministic);
       if (deterministic) CHECK(last_state(job) == undisturbed());
     }
+  }
+}
+
+TEST_CASE("a sharded job that was stopped goes on to the same bits on every accelerator, with more workers or fewer") {
+  for (const ShardedMachine& machine : sharded_machines()) {
+    CAPTURE(machine.name);
+    set_all(machine.environment);
+    JobRunner job;
+    const auto with = [&machine](const std::string& set) {
+      std::vector<std::string> sets = machine.sets;
+      sets.push_back(set);
+      return sets;
+    };
+    const Ended first = job.run(sharded_job(3, with("run.max_steps=7")));
+    {
+      INFO(first.err);
+      REQUIRE(first.exit_code == 0);
+    }
+    for (const auto& [workers, steps] : {std::pair{4, 10}, std::pair{2, static_cast<int>(kShardedSteps)}}) {
+      std::vector<std::string> again = sharded_job(workers, with(fmt::format("run.max_steps={}", steps)));
+      again.insert(again.end(), {"--resume", job.latest().string()});
+      const Ended resumed = job.run(again);
+      INFO(resumed.err);
+      REQUIRE(resumed.exit_code == 0);
+    }
+    unset_all(machine.environment);
+    CHECK(last_state(job) == undisturbed());
+    check_commits(commits_of(job), undisturbed_job().commits, true);
   }
 }
