@@ -129,20 +129,20 @@ TEST_CASE("the rank, the device and the options that a refusal is about are fiel
 }
 
 TEST_CASE("an error told in other words keeps what it is about, and its place only in front of its own") {
-  Error error(Status::kPeerLost, "pliant.toml:3:1: error: rank 3 is lost", ExitCode::kPlugin);
+  pliant::Error error(Status::kPeerLost, "pliant.toml:3:1: error: rank 3 is lost", ExitCode::kPlugin);
   error.about("port").about_rank(3).about_device(1).set_located();
-  const auto about_the_same = [](const Error& other) {
+  const auto about_the_same = [](const pliant::Error& other) {
     CHECK(other.status() == Status::kPeerLost);
     CHECK(other.options() == "port");
     CHECK(other.rank() == 3);
     CHECK(other.device() == 1);
   };
-  const Error again = error.with_message("the program lost rank 3");
+  const pliant::Error again = error.with_message("the program lost rank 3");
   about_the_same(again);
   CHECK(again.message() == "the program lost rank 3");
   CHECK(again.exit_code() == ExitCode::kPlugin);
   CHECK_FALSE(again.is_located());
-  const Error longer = error.with_lines("\n  help: start it again").with_exit_code(ExitCode::kUsage);
+  const pliant::Error longer = error.with_lines("\n  help: start it again").with_exit_code(ExitCode::kUsage);
   about_the_same(longer);
   CHECK(longer.message() == "pliant.toml:3:1: error: rank 3 is lost\n  help: start it again");
   CHECK(longer.exit_code() == ExitCode::kUsage);
