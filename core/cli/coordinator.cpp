@@ -16,6 +16,7 @@
 #include "sharded/exchange.hpp"
 #include "sharded/rehearsal.hpp"
 #include "sharded/safetensors.hpp"
+#include "sharded/whole_memory.hpp"
 
 namespace pliant::cli {
 
@@ -123,17 +124,19 @@ class Simulation {
   [[nodiscard]] uint64_t bytes(uint32_t parameter) const {
     return model_.parameter(parameter).elements * element_bytes_;
   }
+  /// As the budget counts it.
+  [[nodiscard]] uint64_t room(uint32_t parameter) const { return sharded::WholeMemory::taken_by(bytes(parameter)); }
   void count(const pliant_action& action, std::optional<uint32_t>& group) {
     SimulatedStep& step = steps.back();
     const bool is_next = std::exchange(group, action.group) != action.group;
     if (action.kind == PLIANT_ACTION_REDUCE) step.reduces += is_next ? 1 : 0;
-    if (action.kind == PLIANT_ACTION_RELEASE) whole_ -= bytes(action.parameter);
+    if (action.kind == PLIANT_ACTION_RELEASE) whole_ -= room(action.parameter);
     if (action.kind == PLIANT_ACTION_GATHER) {
       step.collectives += is_next ? 1 : 0;
       ++step.gathered;
       step.ahead += (action.flags & PLIANT_ACTION_PREFETCH) != 0 ? 1 : 0;
       step.bytes += bytes(action.parameter);
-      whole_ += bytes(action.parameter);
+      whole_ += room(action.parameter);
     }
     step.most = std::max(step.most, whole_);
   }
@@ -231,13 +234,17 @@ void add_coordinator(CLI::App& app, Invocation& invocation) {
       group->add_subcommand("simulate", "What the coordinator of a config does over a model, without a device");
   auto arguments = std::make_shared<SimulateArguments>();
   command->add_option("CONFIG", arguments->file, "The config, which has [coordinator]")->required();
-  command->add_option("--layers", arguments->layers, "Layers of the model, each a weight and a bias of 1024")
-      ->check(CLI::Range(1, 10000));
-  command->add_option("--elements", arguments->elements, "Elements of each weight")->check(CLI::Range(0, 1 << 30));
+  CLI::Option* layers =
+      command->add_option("--layers", arguments->layers, "Layers of the model, each a weight and a bias of 1024")
+          ->check(CLI::Range(1, 10000));
+  CLI::Option* elements =
+      command->add_option("--elements", arguments->elements, "Elements of each weight")->check(CLI::Range(0, 1 << 30));
   command
       ->add_option("--safetensors", arguments->safetensors,
                    "Take names and shapes from this file instead; what is before the last dot is the module")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->excludes(layers)
+      ->excludes(elements);
   command->add_option("--steps", arguments->steps, "Steps, each a forward and a backward")->check(CLI::Range(1, 1000));
   command->add_flag("--lists", arguments->lists, "Show every call that was answered with actions, and these");
   add_json(*command, invocation);

@@ -190,8 +190,8 @@ std::string device_work(const Calls<pliant_accelerator>& calls) {
   return notes.str();
 }
 
-/// One step of a root with two modules, one of which uses a parameter of the other.
-std::string actions(const Calls<pliant_coordinator>& calls) {
+/// A root with two modules, one of which uses a parameter of the other.
+std::string give_model(const Calls<pliant_coordinator>& calls) {
   const pliant_parameter_row parameters[] = {
       {100, 512, 0, PLIANT_F32}, {0, 0, 0, PLIANT_F32}, {7, 256, PLIANT_PARAMETER_FROZEN, PLIANT_F32}};
   const uint32_t numbers[] = {0, 1, 2};
@@ -210,6 +210,13 @@ std::string actions(const Calls<pliant_coordinator>& calls) {
                            2,
                            0};
   calls.must(&pliant_coordinator::set_model, &model);
+  return {};
+}
+
+/// One step of it.
+std::string actions(const Calls<pliant_coordinator>& calls) {
+  give_model(calls);
+  const uint32_t numbers[] = {0, 1, 2};
   std::ostringstream notes;
   std::vector<pliant_action> room(8 * 3 + 64);
   const auto note = [&](const auto& call) {
@@ -269,6 +276,10 @@ std::string with(const OwnInstance& instance, std::string (*work)(const Calls<Ta
 }
 
 }  // namespace
+
+void prepare(const OwnInstance& instance) {
+  if (instance.record().kind == std::string_view(PLIANT_KIND_COORDINATOR)) with(instance, &give_model);
+}
 
 std::string exercise(const OwnInstance& instance) {
   const std::string kind = instance.record().kind;

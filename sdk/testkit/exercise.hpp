@@ -11,4 +11,7 @@ namespace pliant::testkit {
 /// when a call fails that must not.
 std::string exercise(const OwnInstance& instance);
 
+/// What exercise() gives an instance before all else and saved state is of: a coordinator's model.
+void prepare(const OwnInstance& instance);
+
 }  // namespace pliant::testkit

@@ -111,7 +111,8 @@ struct Net final : pliant::TrainingState {
   const bool flags;
 
   Net(pliant::Session& session, const Misbehaviour& misbehaviour)
-      : shards(session, {misbehaviour.is("other_state") ? "velocity" : "momentum"}),
+      : shards(session, {session.config().app_string("state").value_or(misbehaviour.is("other_state") ? "velocity"
+                                                                                                      : "momentum")}),
         wrong(misbehaviour),
         width(static_cast<size_t>(session.config().app_int("width").value_or(3000))),
         flags(session.config().app_bool("flags").value_or(false)) {

@@ -38,7 +38,7 @@ TEST_CASE("a simulation counts what a coordinator gathers, ahead or not, and wha
     CHECK(step.at("gathered") == 16);  // forward and backward
     CHECK(step.at("collectives") == 16);
     CHECK(step.at("ahead") == 0);
-    CHECK(step.at("whole_at_once") == 301024 * 4);
+    CHECK(step.at("whole_at_once") == 300000 * 4 + 128 + 1024 * 4);  // in pieces of 256
     CHECK(step.at("bytes") == 2 * 4 * 301024 * 4);
     CHECK(step.at("reduces") == 8);
   }
@@ -52,6 +52,23 @@ TEST_CASE("a simulation counts what a coordinator gathers, ahead or not, and wha
   CHECK(recorded[0].at("ahead") == 0);
   CHECK(recorded[2].at("ahead") > 0);
   CHECK(recorded[2].at("whole_at_once") > recorded[0].at("whole_at_once"));
+}
+
+TEST_CASE("what a pass leaves unreduced is reduced as it ends, and is not complete in the next") {
+  const ScratchFolder folder;
+  const std::string small_bucket =
+      "[coordinator]\nuse = \"zero3\"\n[coordinator.zero3]\nreduce_bucket_size = 2000000\n";
+  const Outcome made = simulated(folder, small_bucket, {"--json", "--lists"});
+  REQUIRE(made.exit_code == 0);
+  const json steps = json::parse(made.out).at("steps");
+  REQUIRE(steps.size() == 3);
+  CHECK(steps[0].at("reduces") > 1);
+  CHECK(steps[1].at("reduces") == steps[0].at("reduces"));
+  CHECK(steps[2].at("reduces") == steps[0].at("reduces"));
+  for (const json& call : json::parse(made.out).at("calls")) {
+    if (call.at("call") != "leave layer.7, backward") continue;
+    CHECK(!says(call.at("actions").dump(), "reduce layer.0."));
+  }
 }
 
 TEST_CASE("lists show every call with its actions by name") {
@@ -83,9 +100,12 @@ TEST_CASE("a model comes from a .safetensors file, whose names say which module 
   CHECK(says(made.out, "step 1: enter model: gather s; wait s\n"));
   CHECK(says(made.out, "step 1: enter a: gather a.w; wait a.w; gather a.b; wait a.b\n"));
   CHECK(simulated(folder, "[coordinator]\nuse = \"eager\"\n", {"--safetensors", "none"}).exit_code != 0);
+  CHECK(simulated(folder, "[coordinator]\nuse = \"eager\"\n", {"--safetensors", file.string(), "--layers", "2"})
+            .exit_code == 2);
 }
 
-TEST_CASE("a simulation refuses what a job would refuse") {
+TEST_CASE(
+    "a simulation refuses a config without a coordinator, one that wants a tier, and a budget that is too small") {
   const ScratchFolder folder;
   const Outcome none = simulated(folder, "");
   CHECK(none.exit_code == 2);

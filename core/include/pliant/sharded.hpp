@@ -97,7 +97,8 @@ struct ShardedMemory {
 
 class ShardedModel {
  public:
-  /// `state`: names of what the optimizer keeps for each weight, in f32. The config has [coordinator]: throws
+  /// `state`: names of what the optimizer keeps for each weight, in f32: letters, digits and any of ".-_/:", none twice
+  /// and none "weights", else kInvalidArgument. The config has [coordinator]: throws
   /// kFailedPrecondition (exit 2) where it has not, and what the plugin has against its options. A session has one
   /// model: throws kFailedPrecondition (exit 2) while another of its lives. A second network, such as a frozen
   /// reference, is a part of the model below a module of its own.

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/result.hpp"
@@ -44,6 +46,20 @@ Config with_coordinator(const Config& config) {
   return Config::open(config.file(), {"coordinator"}, as_resolved);
 }
 
+/// They are the names of arrays in snapshots, beside "weights".
+void check_state(const std::vector<std::string>& state) {
+  std::set<std::string_view> names{"weights"};
+  for (const std::string& name : state) {
+    sharded::check_name(name, "state");
+    if (names.insert(name).second) continue;
+    throw Error(Status::kInvalidArgument,
+                fmt::format("two arrays of a sharded model are called {}; its parameters are \"weights\", and each "
+                            "state needs a name of its own",
+                            name),
+                ExitCode::kUsage);
+  }
+}
+
 void require_f32(DType type, const char* option) {
   if (type == DType::kF32) return;
   throw Error(
@@ -62,6 +78,7 @@ ShardedModel::ShardedModel(Session& session, std::vector<std::string> state) {
         "each part below a module of its own; parameters that are not trained are frozen",
         ExitCode::kUsage);
   }
+  check_state(state);
   session.state_->open_device();
   state_ = std::make_unique<State>(*session.state_, with_coordinator(session.config()), std::move(state));
 }

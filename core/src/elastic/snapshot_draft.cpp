@@ -75,10 +75,14 @@ Result<> finish(const std::filesystem::path& draft, const std::filesystem::path&
   const uint64_t behind_arrays = head.size() + array_bytes;
   const uint64_t written = array_bytes == 0 ? 0 : behind_arrays;  // nobody has a part where there is nothing to cut
   if (::fstat(fd->get(), &status) != 0) return tl::unexpected<Error>(file_error(errno, kAction, draft));
-  if (static_cast<uint64_t>(status.st_size) != written) {
+  const auto size_now = static_cast<uint64_t>(status.st_size);
+  if (size_now < written) {
     return failed(Status::kDataLoss, fmt::format("the draft {} has {} bytes instead of {}: a part of it is missing",
-                                                 draft.string(), status.st_size, written));
+                                                 draft.string(), size_now, written));
   }
+  // One who died as it finished has left more.
+  if (size_now > written && ::ftruncate(fd->get(), static_cast<off_t>(written)) != 0)
+    return tl::unexpected<Error>(file_error(errno, kAction, draft));
   if (Result<> done = put(fd->get(), draft, head, 0); !done) return done;
   if (Result<> done = rest.copy_to(fd->get(), behind_arrays, kAction, draft); !done) return done;
   const std::string end = end_of_snapshot(header, array_bytes + rest.bytes());

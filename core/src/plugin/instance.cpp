@@ -118,7 +118,13 @@ Result<const void*> Instance::extension_as(std::string_view id) const {
   const std::lock_guard lock(extensions_->mutex);
   const auto asked = extensions_->tables.find(id);
   if (asked != extensions_->tables.end()) return asked->second.data();
-  const void* const given = record.extension(self_, std::string(id).c_str());
+  const void* given = nullptr;
+  pliant_error error = fresh_error();
+  const int32_t status = fenced(error, "extension", [&] {
+    given = record.extension(self_, std::string(id).c_str());
+    return int32_t{PLIANT_OK};
+  });
+  if (status != PLIANT_OK) return tl::unexpected<Error>(to_error(*plugin_, status, error));
   if (given == nullptr) return nullptr;
   const std::string lacks = sdk::missing_slots(given, fmt::format("table of {}", id), id, known->slots);
   if (!lacks.empty()) {

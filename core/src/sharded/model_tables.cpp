@@ -14,12 +14,6 @@ namespace {
 
 constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_/:";
 
-void check_name(const std::string& name, const char* what) {
-  if (!name.empty() && name.find_first_not_of(kAllowed) == std::string::npos) return;
-  throw Error(Status::kInvalidArgument,
-              fmt::format("the {} \"{}\" needs a name of letters, digits and any of \".-_/:\"", what, printable(name)));
-}
-
 uint64_t elements_of(const ParameterSpec& spec) {
   uint64_t count = 1;
   for (const int64_t size : spec.shape) {
@@ -35,6 +29,13 @@ uint64_t elements_of(const ParameterSpec& spec) {
 }
 
 }  // namespace
+
+void check_name(const std::string& name, const char* what) {
+  if (!name.empty() && name.find_first_not_of(kAllowed) == std::string::npos) return;
+  throw Error(Status::kInvalidArgument,
+              fmt::format("the {} \"{}\" needs a name of letters, digits and any of \".-_/:\"", what, printable(name)),
+              ExitCode::kUsage);
+}
 
 uint32_t ModelTables::add(ParameterSpec spec) {
   if (closed_) {

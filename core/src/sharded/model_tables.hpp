@@ -33,6 +33,9 @@ struct ModuleRow {
   std::vector<uint32_t> used;  ///< own, external and, for a leaf, those of all modules below; each once, ascending
 };
 
+/// Throws kInvalidArgument for a name that is empty or has other characters than letters, digits and ".-_/:".
+void check_name(const std::string& name, const char* what);
+
 class ModelTables {
  public:
   /// Throw kInvalidArgument, naming what is wrong.

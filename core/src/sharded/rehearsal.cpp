@@ -25,6 +25,7 @@ class Rehearsal {
       : coordinator_(coordinator), model_(model), hear_(std::move(hear)), uses_(model.parameters().size()) {}
 
   void step() {
+    complete_.clear();  // what is left when a pass ends, the host reduces
     tell({"begin_pass", {}, false, coordinator_.begin_pass(true)});
     forward(0);
     backward(0);

@@ -95,7 +95,7 @@ WholePiece WholeMemory::take(uint64_t bytes, const WholePurpose& what, const Who
       piece.own_ = StreamBuffer(stream_, piece.bytes_);
     } catch (const Error& error) {
       if (error.status() != Status::kResourceExhausted) throw;
-      throw Error(Status::kResourceExhausted, fmt::format("no memory for {}: {}", words(what), error.message()));
+      throw error.with_message(fmt::format("no memory for {}: {}", words(what), error.message()));
     }
     piece.pointer_ = piece.own_.pointer();
   }

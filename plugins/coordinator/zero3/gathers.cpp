@@ -141,6 +141,7 @@ void Schedule::prefetch(sdk::Actions& actions) {
   const int64_t room = std::min(options_.max_live - live_, options_.prefetch_bucket);
   if (queue_head_ == queue_.size() || room <= 0) return;
   const bool by_visit = !swapping_.on() && queue_version_ == layout_.version();
+  empty_.clear();  // a call that failed may have left some
   Ahead ahead{actions.new_group(), parameters_.new_gather(), room};
   const size_t from = queue_head_;
   bool goes_on = true;

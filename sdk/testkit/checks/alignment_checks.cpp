@@ -33,6 +33,11 @@ void require_alignment(const Accelerator& accelerator) {
 class AlignedMemory {
  public:
   AlignedMemory(const Accelerator& accelerator, int32_t kind, uint64_t bytes, uint64_t alignment, int32_t device = 0) {
+    void* given = nullptr;
+    const Outcome made = accelerator.call(&Slots::alloc_aligned, device, kind, bytes, alignment, &given);
+    expect(made.ok() || given == nullptr, "alloc_aligned answered " + made.text() + " and gave memory all the same");
+    if (made.status == PLIANT_UNIMPLEMENTED) return;
+    accelerator.slots().free(accelerator.self(), device, kind, given);
     try {
       memory_ = sdk::OwnedMemory(accelerator.calls<Slots>(), device, kind, bytes, alignment);
     } catch (const sdk::Failure& refused) {

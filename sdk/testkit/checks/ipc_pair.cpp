@@ -1,5 +1,6 @@
 // Sockets between two ranks, and who goes when.
 #include "testkit/checks/ipc_pair.hpp"
+#include "pliant/sdk/kinds.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -128,6 +129,9 @@ void need_ipc(const Subject& subject) {
   const Accelerator accelerator(subject);
   const pliant_ipc* table = accelerator.ipc();
   if (table == nullptr) skip("it does not offer the extension " PLIANT_IPC);
+  const std::string lacks = sdk::missing_slots(table, "table of " PLIANT_IPC, PLIANT_IPC,
+                                               sdk::extension_of(*sdk::kind_of("accelerator"), PLIANT_IPC)->slots);
+  expect(lacks.empty(), lacks);
   expect(accelerator.has(PLIANT_CAP_EXCHANGE_MEMORY),
          "it offers " PLIANT_IPC ", and its device has no PLIANT_CAP_EXCHANGE_MEMORY");
 }

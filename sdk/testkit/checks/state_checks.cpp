@@ -33,8 +33,7 @@ void state_returns(const Subject& subject) {
   SavedState state = saved(used);
   for (const size_t portion : {size_t{1}, size_t{7}, size_t{4096}}) {
     const OwnInstance fresh(plugin, options);
-    // The state of a coordinator is of a model, which it is given first: the same as `used` was.
-    if (plugin.record().kind == std::string_view(PLIANT_KIND_COORDINATOR)) exercise(fresh);
+    prepare(fresh);
     state.portion = portion;
     pliant_error error = blank_error();
     const int32_t status = state.load_into(fresh, error);

@@ -1,5 +1,6 @@
 // Calls the slots of a coordinator and looks at what they did to the list.
 #include "testkit/coordinator/coordinator.hpp"
+#include "pliant/sdk/kinds.hpp"
 
 #include <cstring>
 
@@ -179,8 +180,13 @@ ListAnswer Coordinator::load(const std::string& bytes) {
 
 const pliant_coordinator_counters* Coordinator::counters() const {
   if (plugin_.record().extension == nullptr) return nullptr;
-  return static_cast<const pliant_coordinator_counters*>(
-      plugin_.record().extension(self(), PLIANT_COORDINATOR_COUNTERS));
+  const void* const table = plugin_.record().extension(self(), PLIANT_COORDINATOR_COUNTERS);
+  if (table == nullptr) return nullptr;
+  const std::string lacks =
+      sdk::missing_slots(table, "table of " PLIANT_COORDINATOR_COUNTERS, PLIANT_COORDINATOR_COUNTERS,
+                         sdk::extension_of(*sdk::kind_of("coordinator"), PLIANT_COORDINATOR_COUNTERS)->slots);
+  expect(lacks.empty(), lacks);
+  return static_cast<const pliant_coordinator_counters*>(table);
 }
 
 }  // namespace pliant::testkit
