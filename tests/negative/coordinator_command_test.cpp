@@ -60,12 +60,13 @@ TEST_CASE("what a pass leaves unreduced is reduced as it ends, and is not comple
       "[coordinator]\nuse = \"zero3\"\n[coordinator.zero3]\nreduce_bucket_size = 2000000\n";
   const Outcome made = simulated(folder, small_bucket, {"--json", "--lists"});
   REQUIRE(made.exit_code == 0);
-  const json steps = json::parse(made.out).at("steps");
+  const json all = json::parse(made.out);
+  const json& steps = all.at("steps");
   REQUIRE(steps.size() == 3);
   CHECK(steps[0].at("reduces") > 1);
   CHECK(steps[1].at("reduces") == steps[0].at("reduces"));
   CHECK(steps[2].at("reduces") == steps[0].at("reduces"));
-  for (const json& call : json::parse(made.out).at("calls")) {
+  for (const json& call : all.at("calls")) {
     if (call.at("call") != "leave layer.7, backward") continue;
     CHECK(!says(call.at("actions").dump(), "reduce layer.0."));
   }
