@@ -27,6 +27,16 @@ constexpr double kDeadlineSeconds = 30;  // beyond what the blows explain
 constexpr double kOrphanSeconds = 5;
 constexpr int kFatalOutput = 127;
 
+/// Sanitizers catch signals that are sent to end a program, and end it in their own way.
+void have_signals_left_alone() {
+  for (const char* const options : {"TSAN_OPTIONS", "ASAN_OPTIONS"}) {
+    const char* const given = std::getenv(options);
+    const std::string before = given == nullptr ? std::string() : std::string(given) + ":";
+    ::setenv(options, (before + "handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:handle_abort=0").c_str(),
+             1);
+  }
+}
+
 void begin_program(const fs::path& folder, const std::vector<std::string>& words, int gate, bool ignore_file_size) {
   std::vector<std::string> all{std::string(PLIANT_BIN_DIR) + "/pliant"};
   all.insert(all.end(), words.begin(), words.end());
@@ -44,6 +54,7 @@ void begin_program(const fs::path& folder, const std::vector<std::string>& words
   char byte = 0;
   const bool may_begin = ::read(gate, &byte, 1) == 0;
   ::close_range(3, ~0U, 0);
+  have_signals_left_alone();
   if (may_begin && ::chdir(folder.c_str()) == 0) ::execv(argv[0], argv.data());
   ::_exit(kFatalOutput);
 }
