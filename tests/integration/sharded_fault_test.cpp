@@ -468,16 +468,16 @@ TEST_CASE("a model whose parameters were added in another order goes on from a s
   CHECK(last_state(job) != well_behaved());  // the order of the arrays is another
   go_on({}, 4);
   CHECK(last_state(job) == well_behaved());
-  for (const auto& [state, said] :
-       {std::pair{"velocity", "it is of another model: it has no velocity of its parameters"},
-        std::pair{"weights", "two arrays of a sharded model are called weights"},
-        std::pair{"exp avg", "the state \"exp avg\" needs a name of letters"}}) {
-    std::vector<std::string> words = job_that("", "", 2, {fmt::format("app.state=\"{}\"", state), "run.max_steps=16"});
+  for (const auto& one : {std::pair{"velocity", "it is of another model: it has no velocity of its parameters"},
+                          std::pair{"weights", "two arrays of a sharded model are called weights"},
+                          std::pair{"exp avg", "the state \"exp avg\" needs a name of letters"}}) {
+    std::vector<std::string> words =
+        job_that("", "", 2, {fmt::format("app.state=\"{}\"", one.first), "run.max_steps=16"});
     words.emplace_back("--resume");
     const Ended other = job.run(words);
     INFO(other.err);
     CHECK(other.exit_code != 0);
-    CHECK(has(other.err, said));
+    CHECK(has(other.err, one.second));
   }
 }
 
