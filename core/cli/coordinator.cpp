@@ -230,22 +230,31 @@ int simulate(const Invocation& invocation, const SimulateArguments& arguments) {
 void add_coordinator(CLI::App& app, Invocation& invocation) {
   CLI::App* group = app.add_subcommand("coordinator", "Coordinators of sharded parameters");
   group->require_subcommand(1);
+  group->footer(
+      "Example:\n  pliant coordinator simulate samples/sharded_trainer/pliant.toml\n\n"
+      "Every command takes --set, --plugin-dir, --color, -v and -q: see pliant --help");
   CLI::App* command =
       group->add_subcommand("simulate", "What the coordinator of a config does over a model, without a device");
   auto arguments = std::make_shared<SimulateArguments>();
   command->add_option("CONFIG", arguments->file, "The config, which has [coordinator]")->required();
-  CLI::Option* layers =
-      command->add_option("--layers", arguments->layers, "Layers of the model, each a weight and a bias of 1024")
-          ->check(CLI::Range(1, 10000));
+  CLI::Option* layers = command
+                            ->add_option("--layers", arguments->layers,
+                                         "Layers of the model, each a weight and a bias of 1024. Default: 8")
+                            ->type_name("N")
+                            ->check(CLI::Range(1, 10000));
   CLI::Option* elements =
-      command->add_option("--elements", arguments->elements, "Elements of each weight")->check(CLI::Range(0, 1 << 30));
+      command->add_option("--elements", arguments->elements, "Elements of each weight. Default: 1048576")
+          ->type_name("N")
+          ->check(CLI::Range(0, 1 << 30));
   command
       ->add_option("--safetensors", arguments->safetensors,
                    "Take names and shapes from this file instead; what is before the last dot is the module")
       ->type_name("FILE")
       ->excludes(layers)
       ->excludes(elements);
-  command->add_option("--steps", arguments->steps, "Steps, each a forward and a backward")->check(CLI::Range(1, 1000));
+  command->add_option("--steps", arguments->steps, "Steps, each a forward and a backward. Default: 3")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000));
   command->add_flag("--lists", arguments->lists, "Show every call that was answered with actions, and these");
   add_json(*command, invocation);
   command->footer(
@@ -253,7 +262,8 @@ void add_coordinator(CLI::App& app, Invocation& invocation) {
       "model, backward the other way round.\n\n"
       "Examples:\n"
       "  pliant coordinator simulate samples/sharded_trainer/pliant.toml\n"
-      "  pliant coordinator simulate pliant.toml --safetensors model.safetensors --lists");
+      "  pliant coordinator simulate pliant.toml --safetensors model.safetensors --lists\n\n"
+      "Every command takes --set, --plugin-dir, --color, -v and -q: see pliant --help");
   command->callback([&invocation, arguments] {
     invocation.action = [&invocation, arguments] { return simulate(invocation, *arguments); };
   });
