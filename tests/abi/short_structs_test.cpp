@@ -1,11 +1,12 @@
 // Structs that are shorter than today's, of every kind: what a caller hands to a slot is refused by name when it lacks
 // what it had in its first draft, and what a slot answers ends where its caller has no more room. The plugins are the
-// templates, built against longer headers.
+// templates, built against longer headers, and for slots that those do not fill some of our own.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "pliant/abi/coordinator.h"
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/abi/lr_rule.h"
+#include "pliant/abi/packing.h"
 #include "pliant/abi/rendezvous.h"
 #include "pliant/sdk/calls.hpp"
 #include "pliant/sdk/coordinator.hpp"
@@ -27,15 +29,28 @@ using namespace pliant;
 
 namespace {
 
-plugin::Instance made_of(std::string_view section) {
-  const sdk::Kind& kind = *plugin::kind_of(section);
-  const std::string file =
-      fmt::format("{}/later-plugins/{}-my-{}.pliant.so", PLIANT_PLUGINS_OF_OTHER_TIMES, kind.section, kind.noun);
+plugin::Instance opened_from(const std::string& file, const sdk::Kind& kind) {
   auto opened = or_throw(plugin::Plugin::open(file, kind));
   plugin::OptionValues values;
   values.state().reset(opened->options());
   for (size_t i = 0; i < opened->options().size(); ++i) values.state().set_default(i, opened->options()[i]);
   return or_throw(plugin::Instance::create(std::move(opened), values));
+}
+
+plugin::Instance made_of(std::string_view section) {
+  const sdk::Kind& kind = *plugin::kind_of(section);
+  return opened_from(
+      fmt::format("{}/later-plugins/{}-my-{}.pliant.so", PLIANT_PLUGINS_OF_OTHER_TIMES, kind.section, kind.noun), kind);
+}
+
+/// One of ours, of today's headers.
+plugin::Instance own(std::string_view section, std::string_view name) {
+  for (const std::filesystem::path& file : {PLIANT_OWN_PLUGIN_FILES}) {
+    if (file.filename() == fmt::format("{}-{}.pliant.so", section, name)) {
+      return opened_from(file, *plugin::kind_of(section));
+    }
+  }
+  throw std::runtime_error(fmt::format("there is no {}-{}", section, name));
 }
 
 template <class Table>
@@ -95,6 +110,10 @@ struct Border {
   const plugin::Instance accelerator = made_of("accelerator");
   const plugin::Instance coordinator = made_of("coordinator");
   const plugin::Instance rendezvous = made_of("rendezvous");
+  const plugin::Instance adascale = own("lr", "adascale");
+  const plugin::Instance fixed = own("sampler", "fixed");
+  const plugin::Instance zero3 = own("coordinator", "zero3");
+  const plugin::Instance sim = own("accelerator", "sim");
   std::vector<int32_t> lengths = std::vector<int32_t>(20, 5);
   std::vector<int64_t> costs = std::vector<int64_t>(4, 1);
   std::vector<int32_t> ranks = std::vector<int32_t>(4, -1);
@@ -110,6 +129,8 @@ struct Border {
   pliant_balance balance{sizeof(pliant_balance), 0, ranks.data()};
   pliant_lr_output before{sizeof(pliant_lr_output), 0, 0.1, 0.1, 1, 1, 1, 1, 1, 1, 1, 1, 32};
   pliant_lr_input lr_input = blank<pliant_lr_input>();
+  pliant_lr_committed committed{sizeof(pliant_lr_committed), 0, 16, 5, 64, 2};
+  void* memory = nullptr;
   pliant_model model = blank<pliant_model>();
   pliant_visit visit = blank<pliant_visit>();
   pliant_action_list list{sizeof(pliant_action_list), 0, room.size(), 0, room.data()};
@@ -135,10 +156,18 @@ struct Border {
     model.modules = &module;
     model.world_size = 2;
     visit.direction = PLIANT_FORWARD;
-    const auto calls = calls_of<pliant_coordinator>(coordinator);
-    calls.must(&pliant_coordinator::set_model, &model);
-    calls.must(&pliant_coordinator::begin_pass, 0, &list);
+    for (const plugin::Instance* const one : {&coordinator, &zero3}) {
+      const auto calls = calls_of<pliant_coordinator>(*one);
+      calls.must(&pliant_coordinator::set_model, &model);
+      calls.must(&pliant_coordinator::begin_pass, 0, &list);
+    }
+    auto epoch = blank<pliant_epoch>();
+    calls_of<pliant_batch_sampler>(fixed).must(&pliant_batch_sampler::begin_epoch, &epoch_request, &epoch);
+    calls_of<pliant_accelerator>(sim).must(&pliant_accelerator::alloc, 0, PLIANT_MEMORY_DEVICE, 4096, &memory);
   }
+  ~Border() { sim.table<pliant_accelerator>().free(sim.self(), 0, PLIANT_MEMORY_DEVICE, memory); }
+  Border(const Border&) = delete;
+  Border& operator=(const Border&) = delete;
 
   sdk::Answer plan(const pliant_plan_request* request, pliant_plan* out, const pliant_world_sink* sizes) const {
     return calls_of<pliant_elasticity_policy>(elasticity).ask(&pliant_elasticity_policy::plan, request, out, sizes);
@@ -188,6 +217,11 @@ std::vector<Handed> all_handed(Border& b) {
                                  input.previous = given;
                                  return b.scale(&input, &out);
                                }),
+      handed<pliant_lr_committed>(
+          "pliant_lr_committed", b.committed, UP_TO(pliant_lr_committed, big_norm),
+          [&b](auto* given) {
+            return calls_of<pliant_lr_rule>(b.adascale).ask(&pliant_lr_rule::commit, &b.lr_input, &b.before, given);
+          }),
       handed<pliant_model>(
           "pliant_model", b.model, UP_TO(pliant_model, tiers),
           [](auto* given) { return answer_of([&] { static_cast<void>(sdk::detail::model_of(given)); }); }),
@@ -267,6 +301,25 @@ std::vector<Answered> all_answered(Border& b) {
                                     return calls_of<pliant_rendezvous>(fresh).ask(&pliant_rendezvous::join,
                                                                                   &b.join_request, room);
                                   }),
+      answered<pliant_pointer_info>("pliant_pointer_info",
+                                    [&b](auto* room) {
+                                      return calls_of<pliant_accelerator>(b.sim).ask(&pliant_accelerator::pointer_info,
+                                                                                     b.memory, room);
+                                    }),
+      answered<pliant_packing_report>(
+          "pliant_packing_report",
+          [&b](auto* room) {
+            const auto* const table = or_throw(b.fixed.extension<pliant_packing>(PLIANT_PACKING));
+            return sdk::Calls<pliant_packing>(*table, b.fixed.self()).ask(&pliant_packing::report, room);
+          }),
+      answered<pliant_coordinator_counts>(
+          "pliant_coordinator_counts",
+          [&b](auto* room) {
+            const auto* const table =
+                or_throw(b.zero3.extension<pliant_coordinator_counters>(PLIANT_COORDINATOR_COUNTERS));
+            return sdk::Calls<pliant_coordinator_counters>(*table, b.zero3.self())
+                .ask(&pliant_coordinator_counters::read, room);
+          }),
       answered<pliant_error>("pliant_error",
                              [](auto* room) {
                                sdk::detail::set_error(room, sdk::Failure(PLIANT_NOT_FOUND, "no", "it").about_rank(3));

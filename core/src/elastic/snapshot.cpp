@@ -273,16 +273,14 @@ class SnapshotReader {
     if (rest.substr(0, kMagic.size()) != kMagic) return damaged("it does not begin like a snapshot");
     rest.remove_prefix(kMagic.size());
     version_ = take<uint32_t>(rest).value_or(0);
-    if (version_ < kOldestVersion || version_ > kSnapshotVersion) {
-      return damaged(fmt::format("its format version is {}, this release reads {} to {}", version_, kOldestVersion,
-                                 kSnapshotVersion));
-    }
+    if (version_ < kOldestVersion) return damaged(fmt::format("there is no format version {}", version_));
     header_size_ = take<uint32_t>(rest).value_or(0);
     std::string trailer(kTrailerSize, '\0');
     if (Result<> got = read_bytes(trailer, file_size_ - kTrailerSize); !got) return got;
     rest = trailer;
     state_size_ = take<uint64_t>(rest).value_or(0);
     checksum_ = take<uint64_t>(rest).value_or(0);
+    if (version_ > kSnapshotVersion) return refuse_newer();
     uint64_t content = file_size_ - kPrefixSize - kTrailerSize;
     if (version_ >= kKeepsCoordinators) {
       std::string size(sizeof(uint64_t), '\0');
@@ -296,6 +294,16 @@ class SnapshotReader {
                          state_size_ == content - header_size_ - coordinator_size_;
     if (!adds_up) return damaged("it is cut short or its sizes are damaged");
     return {};
+  }
+
+  /// Every format ends with the checksum, so that one that is unknown can be told from a damaged one.
+  Result<> refuse_newer() {
+    if (Result<> whole = verify(); !whole) return whole;
+    return failed(Status::kFailedPrecondition,
+                  fmt::format("the snapshot {} is of a newer release: its format version is {}, this release reads {} "
+                              "to {}; resume with that release, or remove it to resume from an older one",
+                              file_.string(), version_, kOldestVersion, kSnapshotVersion),
+                  ExitCode::kUsage);
   }
 
   Result<> verify() {

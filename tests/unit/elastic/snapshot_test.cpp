@@ -75,7 +75,7 @@ TEST_CASE("a snapshot is given to its owner and to nobody else") {
   CHECK_FALSE(seen);
 }
 
-/// A snapshot as an older release wrote it.
+/// A snapshot as another release wrote it.
 std::string of_format(char version) {
   const auto number = [](char value) { return std::string(1, value) + std::string(7, '\0'); };
   const auto text = [&](const std::string& words) { return number(static_cast<char>(words.size())) + words; };
@@ -114,6 +114,22 @@ TEST_CASE("snapshots of older formats are still read, and what they say of their
     CHECK_FALSE(owned_by("run-1", "0100").has_value());
     CHECK(owned_by("run-2", "00ff").has_value() == (version == 1));
   }
+}
+
+TEST_CASE("a snapshot of a newer release is called that, not damaged, and what is damaged is not called newer") {
+  const ScratchFolder folder;
+  std::string bytes = of_format('\x06');
+  const auto newer = read_snapshot(folder.write("s", bytes), [](std::istream&, const SnapshotHeader&) {});
+  REQUIRE_FALSE(newer.has_value());
+  CHECK(newer.error().exit_code() == ExitCode::kUsage);
+  CHECK(newer.error().message().find("is of a newer release: its format version is 6, this release reads 1 to 5; "
+                                     "resume with that release, or remove it to resume from an older one") !=
+        std::string::npos);
+  bytes = of_format('\x05');
+  bytes[8] = '\x06';
+  const auto damaged = read_snapshot(folder.write("s", bytes), [](std::istream&, const SnapshotHeader&) {});
+  REQUIRE_FALSE(damaged.has_value());
+  CHECK(damaged.error().status() == Status::kDataLoss);
 }
 
 TEST_CASE("a snapshot keeps the layout of its arrays, which parameters they are, and what a coordinator has learnt") {

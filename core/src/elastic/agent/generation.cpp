@@ -200,6 +200,10 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
   std::vector<WorkerId> next_ranks = that_stay(usable);
   next_ranks.resize(static_cast<size_t>(world_size));
   const int64_t best = has_shards ? committed_ : members_.at(usable.front()).surely_holds();
+  if (snapshot_ && snapshot_->step > best) {
+    drop_snapshots("all who held its state were lost before it was compared",
+                   [](const Unconfirmed& one) { return one.record.unconfirmed; });
+  }
   const bool restore = snapshot_ && snapshot_->step > best;
   if (restore) confirm_snapshots();  // all stand on it from now on
   const int64_t next_step = restore ? snapshot_->step : best;
@@ -479,24 +483,28 @@ void Group::drop_unconfirmed() {
   unconfirmed_.clear();
 }
 
-void Group::confirm_snapshots_of(const std::vector<WorkerId>& ranks) {
+void Group::drop_snapshots(const std::string& why, const std::function<bool(const Unconfirmed&)>& are_meant) {
   std::erase_if(unconfirmed_, [&](const Unconfirmed& one) {
-    if (std::count(ranks.begin(), ranks.end(), one.writer) > 0) return false;
-    actions_.event(fmt::format("the snapshot of step {} is dropped: its writer was lost before its state was compared "
-                               "with that of the other ranks",
-                               one.record.step),
-                   false);
+    if (!are_meant(one)) return false;
+    actions_.event(fmt::format("the snapshot of step {} is dropped: {}", one.record.step, why), false);
     actions_.drop_snapshot(one.record);
     save_soon_ = true;
     return true;
   });
   snapshot_ = unconfirmed_.empty() ? confirmed_ : unconfirmed_.back().record;
+}
+
+void Group::confirm_snapshots_of(const std::vector<WorkerId>& ranks) {
+  drop_snapshots("its writer was lost before its state was compared with that of the other ranks",
+                 [&ranks](const Unconfirmed& one) { return std::count(ranks.begin(), ranks.end(), one.writer) == 0; });
   confirm_snapshots();
 }
 
 void Group::confirm_snapshots() {
   if (unconfirmed_.empty()) return;
   confirmed_ = unconfirmed_.back().record;
+  confirmed_->unconfirmed = false;
+  snapshot_ = confirmed_;
   unconfirmed_.clear();
   actions_.confirmed(*confirmed_);
 }

@@ -121,7 +121,7 @@ bool Group::hold_state(const std::vector<WorkerId>& usable) const {
 }
 
 bool Group::is_restorable() const {
-  return snapshot_ && snapshot_->step == committed_ && actions_.has_snapshot(*snapshot_);
+  return snapshot_ && !snapshot_->unconfirmed && snapshot_->step == committed_ && actions_.has_snapshot(*snapshot_);
 }
 
 bool Group::others_hold(WorkerId worker) const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -305,6 +306,10 @@ class Group {
   /// False where ranks began the step with different states, and that has been dealt with.
   bool states_agree();
   using States = std::map<WorkerId, uint64_t>;  ///< digests of ranks' states
+  struct Unconfirmed {
+    SnapshotRecord record;
+    WorkerId writer = -1;
+  };
   /// The state that more than half hold; nullopt: there is none. Where all are copies of one state, or its owner, the
   /// ranks are counted. Else those that hold the same and come from one origin, a rank and the copies of its state that
   /// were never compared, are one voice: they win nothing by being many. What has parted from its origin is another
@@ -318,6 +323,9 @@ class Group {
   bool part_with_others(const States& states, uint64_t right, const std::string& when);
   /// Forgets the snapshots that were written since states were last compared: the one before them counts again.
   void drop_unconfirmed();
+  /// Forgets those snapshots that were written since states were last compared and `are_meant`; `why` goes to the
+  /// events.
+  void drop_snapshots(const std::string& why, const std::function<bool(const Unconfirmed&)>& are_meant);
   /// Of the snapshots that were written since states were last compared: what those hold is right whose writers are
   /// among `ranks`, which hold the same. The others are forgotten.
   void confirm_snapshots_of(const std::vector<WorkerId>& ranks);
@@ -465,15 +473,11 @@ class Group {
   std::optional<Assignment> assignment_;  ///< of the step in hand, once it was needed
   std::optional<SnapshotRecord> snapshot_;
   std::optional<SnapshotRecord> confirmed_;  ///< the newest one whose state was compared
-  struct Unconfirmed {
-    SnapshotRecord record;
-    WorkerId writer = -1;
-  };
-  std::vector<Unconfirmed> unconfirmed_;  ///< recorded since
-  int64_t fenced_for_breaking_ = 0;       ///< workers whose collectives failed, since the last commit
-  int64_t lost_while_saving_ = 0;         ///< workers that died after the last commit and were not replaced
-  bool save_soon_ = false;                ///< the next commit is snapshotted: its holder nearly was lost
-  std::optional<double> nobody_since_;    ///< since when no worker lives, and some are owed
+  std::vector<Unconfirmed> unconfirmed_;     ///< recorded since
+  int64_t fenced_for_breaking_ = 0;          ///< workers whose collectives failed, since the last commit
+  int64_t lost_while_saving_ = 0;            ///< workers that died after the last commit and were not replaced
+  bool save_soon_ = false;                   ///< the next commit is snapshotted: its holder nearly was lost
+  std::optional<double> nobody_since_;       ///< since when no worker lives, and some are owed
   bool told_of_wait_ = false;
   bool told_of_shared_device_ = false;
   std::optional<double> grown_at_;  ///< the last resize that nothing forced
