@@ -43,19 +43,9 @@ inline std::vector<Machine> machines() {
 }
 
 /// The environment of a machine while this lives.
-class On {
+class On : Environment {
  public:
-  explicit On(const Machine& machine) : names_(machine.environment) {
-    for (const auto& [name, value] : names_) ::setenv(name.c_str(), value.c_str(), 1);
-  }
-  On(const On&) = delete;
-  On& operator=(const On&) = delete;
-  ~On() {
-    for (const auto& [name, value] : names_) ::unsetenv(name.c_str());
-  }
-
- private:
-  std::map<std::string, std::string> names_;
+  explicit On(const Machine& machine) : Environment(machine.environment) {}
 };
 
 inline std::string config_on(const Machine& machine, const std::string& run_keys, const std::string& device = "") {

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "base/result.hpp"
 #include "elastic/snapshot.hpp"
@@ -50,6 +51,14 @@ attach = "required"
 
 std::string misbehaving(const std::string& how, int rank, int64_t step) {
   return fmt::format("misbehave = \"{}\"\nmisbehave_rank = {}\nmisbehave_step = {}\n", how, rank, step);
+}
+
+Environment::Environment(std::map<std::string, std::string> values) : values_(std::move(values)) {
+  for (const auto& [name, value] : values_) ::setenv(name.c_str(), value.c_str(), 1);
+}
+
+Environment::~Environment() {
+  for (const auto& [name, value] : values_) ::unsetenv(name.c_str());
 }
 
 void forge_ledger(const fs::path& file, const std::function<void(elastic::CommitRecord&)>& change) {

@@ -34,6 +34,18 @@ struct Ended {
   nlohmann::json summary;  ///< last line of stdout when it is JSON
 };
 
+/// Variables of the environment while this lives; jobs inherit them.
+class Environment {
+ public:
+  explicit Environment(std::map<std::string, std::string> values);
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+  ~Environment();
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
 class JobRunner {
  public:
   /// Writes pliant.toml into the folder.

@@ -1,0 +1,168 @@
+// Group: how a step of a generation is committed.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "elastic/agent/group.hpp"
+#include "elastic/assignment_record.hpp"
+
+namespace pliant::elastic {
+namespace {
+
+std::string text_of(RowRange rows) {
+  if (rows.count == 1) return fmt::format("row {}", rows.first);
+  return fmt::format("rows {}..{}", rows.first, rows.first + rows.count - 1);
+}
+
+}  // namespace
+
+void Group::try_commit() {
+  for (const WorkerId rank : ranks_) {
+    if (!members_.at(rank).vote) return;
+  }
+  const Vote& first = *members_.at(ranks_.front()).vote;
+  const Result<StepFacts> planned = actions_.facts_of(committed_);
+  if (!planned) return end({static_cast<int>(planned.error().exit_code()), "failed", planned.error().message()}, true);
+  const StepFacts& facts = *planned;
+  for (const WorkerId rank : ranks_) {
+    const Vote& vote = *members_.at(rank).vote;
+    if (vote.digest != facts.digest || vote.loss_tokens != facts.size.loss_tokens) {
+      return end(
+          {1, "failed",
+           fmt::format(
+               "step {}: {} reduced other samples than the plan holds ({} loss tokens instead of {}); not committed",
+               committed_, label(rank), vote.loss_tokens, facts.size.loss_tokens)},
+          true);
+    }
+  }
+  if (!states_agree()) return;
+  const std::string not_finite = what_is_not_finite();
+  if (!not_finite.empty() && options_.on_nonfinite != "skip") return stop_at(not_finite);
+  CommitRecord record;
+  record.step = committed_;
+  record.skipped = !not_finite.empty();
+  record.generation = generation_;
+  record.epoch = facts.epoch;
+  record.batch_index = facts.batch_index;
+  record.size = facts.size;
+  record.digest = first.digest;
+  record.loss = first.loss_tokens > 0 ? first.loss_sum / static_cast<double>(first.loss_tokens) : 0;
+  record.learning_rate = first.learning_rate;
+  if (first.compared) record.state = first.state;
+  const Assignment* const shared_out = assignment();
+  if (shared_out == nullptr) return;
+  record.shares = rows_of_ranks(*shared_out);
+  actions_.agent_kill_point(committed_, "vote");
+  if (const auto recorded = actions_.record(record); !recorded) {
+    return end({code_of(recorded.error()), "failed",
+                fmt::format("step {} is not committed: {}", committed_, recorded.error().message())},
+               false);
+  }
+  actions_.agent_kill_point(committed_, "commit");
+  if (record.skipped) {
+    actions_.event(fmt::format("step {}: {}; its update is left out and its samples are used", committed_, not_finite),
+                   true);
+  }
+  learn_costs();
+  finish_step(record);
+}
+
+std::string Group::what_is_not_finite() const {
+  std::string rows;
+  bool finite = true;
+  for (const WorkerId rank : ranks_) {
+    const Vote& vote = *members_.at(rank).vote;
+    finite = finite && vote.finite;
+    if (vote.not_finite.empty()) continue;
+    std::string own;
+    for (const RowRange& range : vote.not_finite) own += (own.empty() ? "" : ", ") + text_of(range);
+    rows += fmt::format("{}{} on rank {}", rows.empty() ? "" : "; ", own, members_.at(rank).rank);
+  }
+  if (finite && rows.empty()) return {};
+  if (rows.empty()) return "the sum of the gradients of all ranks overflows, although those of the rows are finite";
+  return fmt::format("the gradient or the loss of {} has a NaN or an infinity", rows);
+}
+
+void Group::stop_at(const std::string& not_finite) {
+  const bool again = options_.stopped_before_at == committed_;
+  const std::string reason = fmt::format(
+      "step {} is not committed: {}{}. Look at the samples of these rows, lower the learning rate, or leave such steps "
+      "out with [run] on_nonfinite = \"skip\"",
+      committed_, not_finite, again ? ", as at this step when the job ended before" : "");
+  if (const auto recorded = actions_.record(NotFiniteRecord{committed_, not_finite}); !recorded) {
+    actions_.event(recorded.error().message(), true);
+  }
+  end({1, "failed", reason}, false);
+}
+
+const Assignment* Group::assignment() {
+  if (assignment_) return &*assignment_;
+  const auto world_size = static_cast<int64_t>(ranks_.size());
+  const Sharing how{.world_size = world_size, .micro_batch = options_.micro_batch_of.at(world_size)};
+  Result<Assignment> made = actions_.assignment_of(committed_, how, rates_);
+  if (made) return &assignment_.emplace(std::move(*made));
+  end({static_cast<int>(made.error().exit_code()), "failed", made.error().message()}, true);
+  return nullptr;
+}
+
+void Group::learn_costs() {
+  if (!options_.fit) return;
+  for (const WorkerId rank : ranks_) fit_.add(members_.at(rank).vote->share);
+  if (!fit_.end_step()) return;
+  rates_ = fit_.rates();
+  actions_.event(fmt::format("balancer: a token is taken to cost {} and a squared length {}, by the times of the ranks",
+                             rates_.per_token, rates_.per_square),
+                 false);
+}
+
+void Group::finish_step(const CommitRecord& record) {
+  Commit commit;
+  commit.step = committed_;
+  commit.skip = record.skipped;
+  commit.rates = rates_;
+  ++committed_;
+  assignment_.reset();
+  last_state_.reset();
+  asked_for_states_ = false;
+  broken_.clear();
+  if (refusal_ && committed_ > refusal_->committed) refusal_.reset();
+  fenced_for_breaking_ = 0;
+  cut_off_at_.reset();
+  stalled_since_.reset();
+  progress_at_ = time();
+  const bool last = !actions_.has_step(committed_) || stop_code_ != 0;
+  const std::string leavers = announce_leavers(record.step);
+  const bool grows = may_grow();
+  commit.wait = last || grows || !leavers.empty();
+  commit.compare = last && options_.compare_states && !sharded_;
+  const bool due =
+      std::exchange(save_soon_, false) || (options_.snapshot_every > 0 && committed_ % options_.snapshot_every == 0);
+  const bool may = due && !(sharded_ && is_writing_parts());  // one that is under way is not overtaken
+  const bool writes = (last || may) && !commit.compare;
+  if (writes) commit.snapshot = actions_.snapshot_path(committed_);
+  if (due && writes) due_ = Due{committed_, ranks_.front()};
+  if (sharded_) owners_ = ranks_;
+  if (sharded_ && writes) begin_parts(commit.snapshot, ranks_);
+  for (const WorkerId rank : ranks_) {
+    Member& member = members_.at(rank);
+    member.holds = committed_;
+    member.vote.reset();
+    member.last_state.reset();
+    member.stage = Stage::kFormed;
+    member.woken = false;
+    actions_.send(rank, commit);
+  }
+  actions_.committed(record, static_cast<int64_t>(ranks_.size()));
+  if (last) {
+    phase_ = Phase::kSaving;
+    saver_ = commit.compare ? -1 : ranks_.front();
+  } else if (!leavers.empty()) {
+    regroup(leavers);
+  } else if (commit.wait) {
+    grown_at_ = time();
+    regroup("a worker joined");
+  }
+}
+
+}  // namespace pliant::elastic
