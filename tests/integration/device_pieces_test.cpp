@@ -12,7 +12,7 @@ using namespace pliant::test;
 
 TEST_CASE("digests of arrays in device memory are taken there, by one kernel for each, and none where none is due") {
   for (const Machine& machine : machines()) {
-    if (machine.environment.empty()) continue;  // no double
+    if (!machine.has_kernels) continue;
     for (const int every : {1, 0}) {
       INFO(machine.name << ", every " << every);
       JobRunner job;
@@ -29,7 +29,7 @@ TEST_CASE("digests of arrays in device memory are taken there, by one kernel for
 
 TEST_CASE("workers free no memory that an update, or another worker, still uses when their job is done") {
   for (Machine machine : machines()) {
-    if (machine.environment.empty() || machine.name == "cuda, NCCL") continue;
+    if (!machine.has_kernels || machine.name == "cuda, NCCL") continue;
     for (const char* name : {"CUDA", "ZE"}) {
       machine.environment[fmt::format("PLIANT_SOFT_{}_SEED", name)] = "1";
       machine.environment[fmt::format("PLIANT_SOFT_{}_MAX_DELAY_US", name)] = "20000";
@@ -64,7 +64,7 @@ TEST_CASE("workers go round the devices there are, or all to the one that [accel
       check_whole(ended);
       std::vector<int> devices;
       for (const auto& [rank, of_rank] : launches_of(job)) devices.push_back(of_rank.device);
-      CHECK(devices == choice.second);
+      if (machine.has_kernels) CHECK(devices == choice.second);
       CHECK(job.snapshot() == reference().snapshot);
       CHECK(has(ended.err, option.empty() ? "workers 0 and 3 share device 0" : "share device 2"));
     }

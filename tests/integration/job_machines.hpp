@@ -24,10 +24,17 @@ struct Machine {
   std::string name;
   std::string accelerator;  ///< TOML
   std::map<std::string, std::string> environment{};
+  bool has_kernels = true;  ///< its double launches them, and reports that; else the CPU reduces and takes digests
 };
 
+#ifdef PLIANT_LEVEL_ZERO_HAS_KERNELS
+inline constexpr bool kLevelZeroHasKernels = true;
+#else
+inline constexpr bool kLevelZeroHasKernels = false;
+#endif
+
 inline std::vector<Machine> machines() {
-  std::vector<Machine> all{{"host", "use = \"host\"\n"}};
+  std::vector<Machine> all{{"host", "use = \"host\"\n", {}, false}};
 #ifdef PLIANT_SOFT_CUDA_DIR
   const std::map<std::string, std::string> one{{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}};
   std::map<std::string, std::string> four = one;
@@ -35,9 +42,12 @@ inline std::vector<Machine> machines() {
   all.push_back({"cuda, one device", "use = \"cuda\"\n", one});
   all.push_back({"cuda, NCCL", "use = \"cuda\"\n[accelerator.cuda]\ncollectives = \"nccl\"\n", four});
 #endif
-  if (std::filesystem::exists("/dev/nvidia0")) all.push_back({"cuda, a GPU", "use = \"cuda\"\n"});
+  if (std::filesystem::exists("/dev/nvidia0")) all.push_back({"cuda, a GPU", "use = \"cuda\"\n", {}, false});
 #ifdef PLIANT_SOFT_LEVEL_ZERO
-  all.push_back({"level_zero", "use = \"level_zero\"\n", {{"ZE_ENABLE_ALT_DRIVERS", PLIANT_SOFT_LEVEL_ZERO}}});
+  all.push_back({"level_zero",
+                 "use = \"level_zero\"\n",
+                 {{"ZE_ENABLE_ALT_DRIVERS", PLIANT_SOFT_LEVEL_ZERO}},
+                 kLevelZeroHasKernels});
 #endif
   return all;
 }
