@@ -315,20 +315,98 @@ TEST_CASE(
   CHECK(of_additions > 0);
 }
 
-TEST_CASE("a NaN in the gradient of one rank of a sharded job is named with its rows, and not committed") {
-  for (const char* const mode : {"true", "false"}) {
-    CAPTURE(mode);
+TEST_CASE("what is not finite in a sharded job is named with its rows, each once, and not committed") {
+  struct Kind {
+    const char* how;
+    const char* rank;
+    const char* named;
+  };
+  for (const Kind kind : {Kind{"nan", "1", " on rank 1"}, Kind{"nan_gradient", "1", " on rank 1"},
+                          Kind{"nan_loss", "1", " on rank 1"}, Kind{"nan", "-1", " on rank 0; row"}}) {
+    const bool deterministic = kind.how != std::string("nan_loss");
+    CAPTURE(kind.how);
     JobRunner job;
-    const Ended ended = job.run(job_that("nan", "", 2, {fmt::format("run.deterministic={}", mode)}));
+    const Ended ended = job.run(job_that(
+        kind.how, "", 2,
+        {fmt::format("run.deterministic={}", deterministic), fmt::format("app.misbehave_rank={}", kind.rank)}));
     INFO(ended.err);
     CHECK(ended.exit_code == 1);
     const std::string reason = ended.summary.at("reason");
-    CHECK(has(reason, "step 6 is not committed: "));
-    CHECK(has(reason, "on rank 1"));
+    CHECK(has(reason, "step 6 is not committed: the gradient or the loss of row"));
+    CHECK(has(reason, kind.named));
+    CHECK(has(reason, "rows 2..3, rows 6..7, rows 10..11, rows 14..15, rows 18..19, rows 22..23 on rank 1"));
     CHECK(job.ledger("commit").size() == 6);
     CHECK(fs::exists(job.latest() / ended.summary.at("snapshot").get<std::string>()));
     CHECK(has(ended.summary.at("snapshot").get<std::string>(), "step-00000006"));
   }
+}
+
+TEST_CASE("a step of a sharded job that is not finite is skipped, or taken as it is, where the config says so") {
+  const std::string skip = "run.on_nonfinite=\"skip\"";
+  std::string state;
+  for (const int workers : {1, 2, 4}) {
+    CAPTURE(workers);
+    JobRunner job;
+    const Ended ended = job.run(disturbed(job_that("nan_loss", "", workers, {skip, "app.misbehave_rank=-1"}),
+                                          {workers == 4 ? "leave:rank=2,step=6" : "kill:rank=0,step=9"}));
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(ended.summary.at("steps_skipped") == 1);
+    CHECK(has(ended.err, "its update is left out and its samples are used"));
+    const auto commits = job.ledger("commit");
+    CHECK(commits.at(6).contains("skipped"));
+    CHECK(job.parts_of_state(6) == job.parts_of_state(7));
+    CHECK(job.parts_of_state(7) != job.parts_of_state(8));
+    if (state.empty()) state = last_state(job);
+    CHECK(last_state(job) == state);
+  }
+  JobRunner ignores;
+  const Ended ended = ignores.run(job_that("nan_loss", "", 2, {"run.on_nonfinite=\"ignore\""}));
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary.at("steps_skipped") == 0);
+  CHECK(last_state(ignores) == well_behaved());  // the loss is a number for people
+}
+
+TEST_CASE("a rank that commits and does not update, or whose shard changes by itself, is ended by what it did") {
+  struct Kind {
+    const char* how;
+    const char* said;
+  };
+  for (const Kind kind : {Kind{"skip_update", "step 6 was committed and this rank has not applied it"},
+                          Kind{"flip", "of weights that this rank owns has changed since step 6 began"}}) {
+    for (const int workers : {1, 2}) {
+      CAPTURE(kind.how);
+      CAPTURE(workers);
+      JobRunner job;
+      std::vector<std::string> command = job_that(kind.how, "", workers);
+      command.emplace_back("--show-logs");
+      const Ended ended = job.run(command);
+      INFO(ended.err);
+      REQUIRE(ended.exit_code == 0);
+      CHECK(has(ended.err, kind.said));
+      CHECK(job.ledger("restart").size() == 1);
+      CHECK(last_state(job) == well_behaved());
+    }
+  }
+}
+
+TEST_CASE("sharded runs are audited against each other, up to what their last step left") {
+  JobRunner job;
+  const Ended ended = job.run(sharded_job(2));
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  JobRunner other;
+  REQUIRE(other.run(sharded_job(3, {"coordinator.use=\"eager\""})).exit_code == 0);
+  JobRunner shorter;
+  REQUIRE(shorter.run(sharded_job(2, {"lr.base_lr=0.002"})).exit_code == 0);
+  const Ended same = job.run({"audit", job.latest().string(), "--against", other.latest().string()});
+  INFO(same.out << same.err);
+  CHECK(same.exit_code == 0);
+  CHECK(job.ledger("snapshot").back().contains("state"));
+  const Ended differs = job.run({"audit", job.latest().string(), "--against", shorter.latest().string()});
+  INFO(differs.out << differs.err);
+  CHECK(differs.exit_code == 1);
 }
 
 TEST_CASE("weights that are imported after the start are refused, and a job that begins anew has its own") {

@@ -46,7 +46,7 @@ inline std::string last_line(const std::filesystem::path& file) {
   return last;
 }
 
-/// The state that the last step began with, as the ranks' digests have it.
+/// The state that the last step left, as the ranks' digests have it.
 inline std::string last_state(const JobRunner& job) {
   return last_line(job.latest() / "digests.jsonl");
 }

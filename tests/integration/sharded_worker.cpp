@@ -84,17 +84,35 @@ class Misbehaviour {
     }
   }
   void spoil(const pliant::Step& step, std::span<float> gradient) const {
-    if (step.rank() != rank_ || step.index() != step_ || how_ != "nan") return;
+    if (!spoils(step) || (how_ != "nan" && how_ != "nan_gradient")) return;
     gradient[gradient.size() / 2] = std::numeric_limits<float>::quiet_NaN();
+  }
+  [[nodiscard]] double spoiled(const pliant::Step& step, double loss) const {
+    const bool has_rows = loss != 0;
+    if (!spoils(step) || !has_rows || (how_ != "nan" && how_ != "nan_loss")) return loss;
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  [[nodiscard]] bool leaves_out_update(const pliant::Step& step) const { return is_step(step) && is("skip_update"); }
+  /// One bit of what this rank owns, which an update has shown.
+  void flip(const pliant::Step& step, float* weights) const {
+    if (!is_step(step) || !is("flip") || weights == nullptr || std::exchange(has_flipped_, true)) return;
+    auto* const bytes = reinterpret_cast<unsigned char*>(weights);
+    bytes[0] = static_cast<unsigned char>(bytes[0] ^ 1U);
   }
 
  private:
+  /// By its rank of now; -1: every rank.
+  [[nodiscard]] bool spoils(const pliant::Step& step) const {
+    return step.index() == step_ && (rank_ == -1 || step.rank() == rank_);
+  }
+
   std::string how_;
   std::string place_;
   int64_t rank_;
   int64_t step_;
   mutable bool has_thrown_ = false;
   mutable bool has_stopped_ = false;
+  mutable bool has_flipped_ = false;
 };
 
 /// Layers of [app] width, at most 1 of which is a model of nothing else. With [app] flags the first layer's weights are
@@ -109,6 +127,7 @@ struct Net final : pliant::TrainingState {
   const Misbehaviour& wrong;
   const size_t width;
   const bool flags;
+  float* owned = nullptr;  ///< some of what this rank owns, as the last update showed it
 
   Net(pliant::Session& session, const Misbehaviour& misbehaviour)
       : shards(session, {session.config().app_string("state").value_or(misbehaviour.is("other_state") ? "velocity"
@@ -213,7 +232,8 @@ struct Net final : pliant::TrainingState {
     if (!ids.empty()) wrong.spoil(step, {gradient, width});
   }
   void apply(float rate) {
-    shards.update([rate](const pliant::ShardRange& range) {
+    shards.update([this, rate](const pliant::ShardRange& range) {
+      owned = range.weights;
       float* const momentum = range.state[0];
       for (uint64_t k = 0; k < range.count; ++k) {
         momentum[k] = kKept * momentum[k] + range.gradient[k];
@@ -275,7 +295,8 @@ void train() {
         const double loss = net.pass(*step, sequences_of(step->batch(), micro.rows));
         net.shards.end_pass();
         wrong.at("passed", *step);
-        step->add(micro, loss);
+        wrong.flip(*step, net.owned);
+        step->add(micro, wrong.spoiled(*step, loss));
       }
     };
     bool computed = false;
@@ -287,6 +308,7 @@ void train() {
       if (!wrong.is("catch")) throw;
     }
     if (!computed || !step->commit()) continue;
+    if (wrong.leaves_out_update(*step)) continue;
     net.apply(static_cast<float>(step->learning_rate()));
     if (evaluates) static_cast<void>(step->attempt([&] { net.evaluate(*step); }));
   }

@@ -37,7 +37,7 @@ Listed look_at(plugin::Found found, const Invocation& invocation, const ConfigTe
     listed.collectives = has_own_collectives(accelerator);
     const int32_t count = accelerator.device_count();
     for (int32_t device = 0; device < count; ++device) listed.devices.push_back(see_device(accelerator, device));
-    if (count == 0) listed.missing = why_no_devices(accelerator);
+    if (count == 0) listed.missing = accelerator.why_no_devices();
   } catch (const Error& error) {
     listed.refusal = error.message();
   }

@@ -15,8 +15,6 @@ struct DeviceSeen : DeviceProperties {
 
 DeviceSeen see_device(const Accelerator& accelerator, int32_t device);
 bool has_own_collectives(const Accelerator& accelerator);
-/// Where there are none: what the plugin says is missing; "" when it says nothing.
-std::string why_no_devices(const Accelerator& accelerator);
 /// Of the plugin.
 std::string version_of(const Accelerator& accelerator);
 

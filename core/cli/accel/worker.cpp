@@ -77,7 +77,7 @@ Json Worker::open(const Json& question) {
   const auto device = question.at("device").get<int32_t>();
   Json seen{{"devices", devices}};
   if (devices < 1) {
-    seen["missing"] = why_no_devices(accelerator);
+    seen["missing"] = accelerator.why_no_devices();
     return seen;
   }
   if (device >= devices) return seen;  // the asker complains

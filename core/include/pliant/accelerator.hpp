@@ -67,6 +67,8 @@ class Accelerator {
   explicit Accelerator(const Config& config);
 
   [[nodiscard]] int32_t device_count() const;
+  /// Why device_count is 0, in the accelerator's words; empty where it does not say.
+  [[nodiscard]] std::string why_no_devices() const;
   [[nodiscard]] DeviceProperties properties(int32_t device) const;
   [[nodiscard]] MemoryInfo memory_info(int32_t device) const;
   /// Of any address. Empty for memory that the accelerator does not know, plain or freed, and where it cannot tell.

@@ -2,6 +2,7 @@
 #include "pliant/accelerator.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -59,6 +60,14 @@ int32_t Accelerator::device_count() const {
   int32_t count = 0;
   state_->call(&pliant_accelerator::device_count, &count);
   return count;
+}
+
+std::string Accelerator::why_no_devices() const {
+  if (!state_->slots().has(&pliant_accelerator::why_no_devices)) return {};
+  std::array<char, 512> text{};
+  state_->call(&pliant_accelerator::why_no_devices, text.data(), text.size());
+  text.back() = '\0';
+  return text.data();
 }
 
 DeviceProperties Accelerator::properties(int32_t device) const {

@@ -53,6 +53,12 @@ uint64_t ArrayDigests::digest_of(const void* data, uint64_t bytes, uint64_t bloc
   return sum;
 }
 
+uint64_t ArrayDigests::digest_here(const void* data, uint64_t bytes) {
+  uint64_t sum = 0;
+  Parts(0, std::numeric_limits<uint64_t>::max(), std::span(&sum, 1)).add(static_cast<const std::byte*>(data), bytes);
+  return sum;
+}
+
 void ArrayDigests::digests_of(const void* data, uint64_t bytes, uint64_t block, uint64_t blocks_each,
                               std::span<uint64_t> parts) {
   Parts made(block, blocks_each, parts);

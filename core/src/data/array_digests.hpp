@@ -34,6 +34,8 @@ class ArrayDigests {
   /// Of a run of an array whose first byte is at `block`, in blocks; a last block that is not full counts as if zeros
   /// followed. Runs of one array add up, modulo 2^64. O(bytes). Throws what the stream throws, and kResourceExhausted.
   uint64_t digest_of(const void* data, uint64_t bytes, uint64_t block = 0);
+  /// The same of memory that the CPU reads, whatever the device is.
+  static uint64_t digest_here(const void* data, uint64_t bytes);
   /// The same for parts of `blocks_each` blocks, the last of which may be shorter: parts[i] is that of the i-th. As
   /// many as there are.
   void digests_of(const void* data, uint64_t bytes, uint64_t block, uint64_t blocks_each, std::span<uint64_t> parts);

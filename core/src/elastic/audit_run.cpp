@@ -71,8 +71,11 @@ Parts parts_of(const RunDirectory& directory, int64_t step, uint64_t root) {
   Parts parts;
   for (std::string line; std::getline(in, line);) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object() || json.value("step", int64_t{-1}) != step) continue;
-    if (json.value("root", "") != fmt::format("{:016x}", root) || !json.contains("parts")) continue;
+    const auto is = [&json](const char* key, const auto& value) {
+      const auto found = json.is_object() ? json.find(key) : json.end();
+      return found != json.end() && *found == value;
+    };
+    if (!is("step", step) || !is("root", fmt::format("{:016x}", root)) || !json.contains("parts")) continue;
     for (const auto& [name, value] : json["parts"].items()) {
       if (value.is_string()) parts[name] = value.get<std::string>();
     }

@@ -133,15 +133,16 @@ void fields(Message& m, Coder& f) {
     f("generation", m.generation), f("step", m.step), f("digest", m.digest), f("loss_sum", m.loss_sum);
     f("loss_tokens", m.loss_tokens), f("learning_rate", m.learning_rate);
     f("tokens", m.share.tokens), f("squares", m.share.squares), f("microseconds", m.share.microseconds);
-    f("finite", m.finite), f("not_finite", m.not_finite);
+    f("finite", m.finite), f("not_finite", m.not_finite), f("not_finite_more", m.not_finite_more);
+    f("sum_finite", m.sum_finite);
     f("compared", m.compared), f("state", m.state), f("digest_microseconds", m.digest_microseconds);
   } else if constexpr (std::is_same_v<M, Broken>) {
     f("generation", m.generation), f("reason", m.reason), f("cause", m.cause);
   } else if constexpr (std::is_same_v<M, SnapshotWritten>) {
-    f("step", m.step), f("file", m.file), f("error", m.error);
+    f("step", m.step), f("file", m.file), f("error", m.error), f("compared", m.compared), f("state", m.state);
   } else if constexpr (std::is_same_v<M, PartWritten>) {
     f("step", m.step), f("file", m.file), f("error", m.error);
-    f("generation", m.generation), f("cut", m.cut), f("beside", m.beside);
+    f("generation", m.generation), f("cut", m.cut), f("beside", m.beside), f("digests", m.digests);
   } else if constexpr (std::is_same_v<M, Finished>) {
     f("weights", m.memory.weights), f("state", m.memory.state), f("sums", m.memory.sums);
     f("gathered_most", m.memory.gathered_most), f("passes", m.passes.all), f("passes_followed", m.passes.followed);
@@ -159,8 +160,10 @@ void fields(Message& m, Coder& f) {
     rates_fields(m.rates, f);
   } else if constexpr (std::is_same_v<M, Tell>) {
     f("compare", m.compare);
-  } else if constexpr (std::is_same_v<M, Save> || std::is_same_v<M, Assemble>) {
+  } else if constexpr (std::is_same_v<M, Save>) {
     f("step", m.step), f("file", m.file);
+  } else if constexpr (std::is_same_v<M, Assemble>) {
+    f("step", m.step), f("file", m.file), f("digests", m.digests);
   }
 }
 

@@ -17,7 +17,7 @@ namespace pliant::elastic {
 
 /// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
 /// the environment, and a worker that speaks another refuses to begin.
-inline constexpr int kProtocol = 10;
+inline constexpr int kProtocol = 11;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill or stop strikes.
@@ -120,6 +120,8 @@ struct Vote {
   ShareTime share{};                   ///< of this rank
   bool finite = true;                  ///< gradient and loss of the whole global batch, equal on all ranks
   std::vector<RowRange> not_finite{};  ///< of this rank: rows with a NaN or an infinity; the first of them
+  int64_t not_finite_more = 0;         ///< ranges of such rows that are not told
+  bool sum_finite = true;              ///< false: what this rank added up is not, and of which rows is not known
   bool compared = false;               ///< state is that of the step's beginning
   uint64_t state = 0;                  ///< StateDigest::root
   int64_t digest_microseconds = 0;     ///< that it took
@@ -139,16 +141,19 @@ struct Broken {
 struct SnapshotWritten {
   int64_t step = 0;
   std::string file;
-  std::string error;  ///< empty: it is there
+  std::string error;      ///< empty: it is there
+  bool compared = false;  ///< state is that of what it holds; of a sharded job, where Assemble had digests
+  uint64_t state = 0;     ///< StateDigest::root
 };
 /// Of a sharded job: what this rank owns is on disk, in the draft of a snapshot (snapshot_draft.hpp).
 struct PartWritten {
   int64_t step = 0;
   std::string file;
-  std::string error;       ///< empty: it is there
-  int64_t generation = 0;  ///< of the draft
-  uint64_t cut = 0;        ///< digest of what this rank owns (digest_of_cut)
-  uint64_t beside = 0;     ///< digest of all that is no part: head and rest of the file, the same on all ranks
+  std::string error;                ///< empty: it is there
+  int64_t generation = 0;           ///< of the draft
+  uint64_t cut = 0;                 ///< digest of what this rank owns (digest_of_cut)
+  uint64_t beside = 0;              ///< digest of all that is no part: head and rest of the file, the same on all ranks
+  std::vector<uint64_t> digests{};  ///< of what this rank owns of each array; empty where states have none
 };
 /// The worker is about to carry out an injection on itself.
 struct Injected {
@@ -222,6 +227,7 @@ struct Save {
 struct Assemble {
   int64_t step = 0;
   std::string file;
+  std::vector<uint64_t> digests{};  ///< the last snapshot: of each array, of all ranks together
 };
 /// The job is over for this worker.
 struct Stop {};

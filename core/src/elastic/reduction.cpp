@@ -89,6 +89,7 @@ void GradientReduction::State::begin(int64_t batch_rows, int64_t rows_per_granul
   digest = 0;
   parts = 0;
   not_finite.clear();
+  sum_not_finite.clear();
   open = {};
   norm.clear();
   while (!sums.empty()) retire_last();
@@ -202,24 +203,15 @@ void GradientReduction::State::take(const GradientPiece& piece) {
   }
 }
 
-void GradientReduction::State::suspect(RowRange rows_of_it) {
-  if (!not_finite.empty() && not_finite.back().first + not_finite.back().count == rows_of_it.first) {
-    not_finite.back().count += rows_of_it.count;
-  } else {
-    not_finite.push_back(rows_of_it);
-  }
-}
-
 void GradientReduction::State::look_at_own_sums() {
-  if (!looked_at || work.is_here() || !not_finite.empty()) return;
+  if (!looked_at || work.is_here()) return;
   const bool finite =
       std::all_of(sums.begin(), sums.end(), [this](const Floats& sum) { return work.finite(sum.data(), size); });
-  if (finite) return;
-  for (const RowRange& block : blocks) suspect(block);
+  if (!finite) sum_not_finite = blocks;
 }
 
 void GradientReduction::State::close_block(RowRange rows_of_it, const Scalars& beside) {
-  if (looked_at && (!open.finite || !std::isfinite(beside.loss))) suspect(rows_of_it);
+  if (looked_at && (!open.finite || !std::isfinite(beside.loss))) not_finite.push_back(rows_of_it);
   if (!open.in_place) scalars.back() = beside;
   if (!deterministic && open.in_place) scalars.back().add(beside);
   if (deterministic) {

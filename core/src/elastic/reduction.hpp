@@ -32,6 +32,8 @@ struct ReductionResult {
   double part_norms = 0;  ///< sum over them of |their gradient|^2 / their loss tokens; 0 unless measure_parts was set
   bool finite = true;     ///< gradient and loss; the same on all ranks. Also where nobody looked
   std::vector<RowRange> not_finite;  ///< of this rank: rows whose gradient or loss has a NaN or an infinity
+  /// Of this rank: rows whose gradients add up to a NaN or an infinity, where it is not known which of them has one.
+  std::vector<RowRange> sum_not_finite;
 };
 
 class GradientReduction {

@@ -169,6 +169,7 @@ ReductionResult GradientReduction::reduce(Communicator& communicator, Stream& st
     const bool from_slices = state.deterministic && state.slots() > 1 && state.size > 0;
     total.gradient = {from_slices ? state.result.data() : state.sums.front().data(), state.size};
     total.not_finite = state.not_finite;
+    total.sum_not_finite = state.sum_not_finite;
     total.finite = !state.looked_at ||
                    (std::isfinite(total.loss_sum) && state.work.finite(total.gradient.data(), total.gradient.size()));
     return total;

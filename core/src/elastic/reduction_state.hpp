@@ -110,7 +110,8 @@ struct GradientReduction::State {
   int64_t loss_tokens = 0;
   uint64_t digest = 0;
   int64_t parts = 0;
-  std::vector<RowRange> not_finite;  ///< of the blocks that were added; adjacent ones are one
+  std::vector<RowRange> not_finite;      ///< of the blocks that were added
+  std::vector<RowRange> sum_not_finite;  ///< all of them, or none
   TreeStack tree;
   std::vector<Floats> sums;      ///< of the own subtrees; fast: at most one
   std::vector<Scalars> scalars;  ///< likewise
@@ -170,7 +171,6 @@ struct GradientReduction::State {
   void take(const GradientPiece& piece);
   void close_block(RowRange rows_of_it, const Scalars& beside);
   /// Takes these rows as not finite.
-  void suspect(RowRange rows_of_it);
   /// Of a device that the CPU does not reach: all rows of this rank, where one of its sums is not finite.
   void look_at_own_sums();
 

@@ -51,9 +51,13 @@ void Session::State::open_device() {
   const std::string& name = config.use("accelerator");
   const int32_t count = opened.device_count();
   if (count == 0) {
-    throw Error(Status::kNotFound,
-                fmt::format("accelerator '{}' finds no device on this machine; `pliant accel list` says why", name),
-                ExitCode::kPlugin);
+    const std::string why = opened.why_no_devices();
+    throw Error(
+        Status::kNotFound,
+        fmt::format("accelerator '{}' finds no device on this machine{}{}; `pliant accel list` shows what others "
+                    "find",
+                    name, why.empty() ? "" : ": ", why),
+        ExitCode::kPlugin);
   }
   const char* const local_rank = environment_variable(kLocalRank);
   const int64_t own = local_rank == nullptr ? 0 : std::strtoll(local_rank, nullptr, 10) % count;

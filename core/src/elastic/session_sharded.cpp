@@ -231,13 +231,15 @@ void Session::State::write_part(const std::string& file) {
     return draft->sync();
   };
   Result<> written;
+  std::vector<uint64_t> digests;
   try {
     written = write();
+    if (written && config.run().digest_every > 0) digests = sharded->digests();
   } catch (const Error& error) {
     written = tl::unexpected<Error>(error);
   }
   channel.send(elastic::PartWritten{applied, file, written ? std::string{} : written.error().message(), form.generation,
-                                    elastic::digest_of_cut(sharded->owned()), beside.value()});
+                                    elastic::digest_of_cut(sharded->owned()), beside.value(), std::move(digests)});
 }
 
 void Session::State::finish_snapshot(const elastic::Assemble& order) {
@@ -249,7 +251,14 @@ void Session::State::finish_snapshot(const elastic::Assemble& order) {
     done = elastic::finish_draft(own_draft_of(file, parts_of->generation), file, parts_of->header, array_bytes,
                                  parts_of->rest);
   }
-  channel.send(elastic::SnapshotWritten{order.step, order.file, done ? std::string{} : done.error().message()});
+  elastic::SnapshotWritten answer{order.step, order.file, done ? std::string{} : done.error().message()};
+  if (done && order.step == applied && order.digests.size() == names_of_shards().size()) {
+    const elastic::StateDigest whole = digest_of_shards(order.digests);
+    note(whole);
+    answer.compared = true;
+    answer.state = whole.root;
+  }
+  channel.send(answer);
 }
 
 void Session::State::take_digest_of_shards() {
@@ -257,12 +266,11 @@ void Session::State::take_digest_of_shards() {
   shard_digests = sharded->digests();
 }
 
-elastic::StateDigest Session::State::digest_of_shards() {
-  sharded->combine_over_ranks(shard_digests, ReduceOp::kSum);
+elastic::StateDigest Session::State::digest_of_shards(const std::vector<uint64_t>& of_arrays) {
   const std::vector<std::string> names = names_of_shards();
   std::vector<elastic::DigestOfArray> taken;
   for (size_t i = 0; i < names.size(); ++i) {
-    taken.push_back({names[i], shard_digests[i], sharded->model.elements() * sizeof(float)});
+    taken.push_back({names[i], of_arrays[i], sharded->model.elements() * sizeof(float)});
   }
   return elastic::digest_of_state(taken, *program, learning_rate->save());
 }

@@ -219,8 +219,8 @@ struct Session::State {
   void write_part(const std::string& file);
   void finish_snapshot(const elastic::Assemble& order);
   void take_digest_of_shards();
-  /// Collective.
-  [[nodiscard]] elastic::StateDigest digest_of_shards();
+  /// `of_arrays`: digests over all ranks.
+  [[nodiscard]] elastic::StateDigest digest_of_shards(const std::vector<uint64_t>& of_arrays);
   /// Collective: the mean gradient, and whether it is finite.
   void reduce_shards(elastic::ReductionResult& reduced);
 

@@ -27,6 +27,20 @@ namespace {
 
 constexpr size_t kMostRangesTold = 16;
 
+/// In their order, each once, neighbours as one.
+std::vector<RowRange> merged(std::vector<RowRange> ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](const RowRange& a, const RowRange& b) { return a.first < b.first; });
+  std::vector<RowRange> made;
+  for (const RowRange& one : ranges) {
+    if (made.empty() || made.back().first + made.back().count < one.first) {
+      made.push_back(one);
+    } else {
+      made.back().count = std::max(made.back().count, one.first + one.count - made.back().first);
+    }
+  }
+  return made;
+}
+
 }  // namespace
 
 void Session::State::prepare_step() {
@@ -71,6 +85,7 @@ void Session::State::take_digest() {
     digest = digest_of_state();
   }
   digest_time = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - began);
+  if (sharded != nullptr) digest_time += sharded->take_check_time();
 }
 
 elastic::StateDigest Session::State::digest_of_state() {
@@ -159,7 +174,9 @@ void Session::State::reduce_shards(elastic::ReductionResult& reduced) {
   const sharded::GradientFacts gradient = sharded->finish_gradient(1.0 / tokens);
   if (config.run().on_nonfinite != "ignore") reduced.finite = reduced.finite && gradient.finite;
   reduced.not_finite.insert(reduced.not_finite.end(), rows_not_finite.begin(), rows_not_finite.end());
-  if (!shard_digests.empty()) digest = digest_of_shards();
+  if (shard_digests.empty()) return;
+  sharded->combine_over_ranks(shard_digests, ReduceOp::kSum);
+  digest = digest_of_shards(shard_digests);
 }
 
 void Session::State::take_mean(std::span<float> sum, double scale) {
@@ -294,11 +311,14 @@ std::optional<Committed> Step::reduce_and_vote() {
   // Before the vote, so that whatever is committed has its line, whoever dies in between.
   if (s.digest && s.form.rank == 0) s.note(*s.digest);
   s.strike(elastic::InjectionPoint::kVote);
-  std::vector<RowRange> not_finite = reduced->not_finite;
-  if (not_finite.size() > kMostRangesTold) not_finite.resize(kMostRangesTold);
+  std::vector<RowRange> not_finite = merged(reduced->not_finite);
+  const size_t told = std::min(not_finite.size(), kMostRangesTold);
+  const auto more = static_cast<int64_t>(not_finite.size() - told);
+  not_finite.resize(told);
   s.channel.send(elastic::Vote{s.form.generation, s.applied, reduced->digest, reduced->loss_sum, reduced->loss_tokens,
-                               s.scaling.learning_rate, s.clock.time(), reduced->finite, std::move(not_finite),
-                               s.digest.has_value(), s.digest ? s.digest->root : 0, s.digest_time.count()});
+                               s.scaling.learning_rate, s.clock.time(), reduced->finite, std::move(not_finite), more,
+                               reduced->sum_not_finite.empty(), s.digest.has_value(), s.digest ? s.digest->root : 0,
+                               s.digest_time.count()});
   const bool committed = s.committed();
   if (committed) s.strike(elastic::InjectionPoint::kCommit);
   s.in_generation = committed;

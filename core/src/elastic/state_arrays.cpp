@@ -100,6 +100,11 @@ std::vector<StateArray> StateArrays::now() const {
   return arrays;
 }
 
+bool StateArrays::is_for_cpu(const StateArray& array) const {
+  const uint64_t bytes = bytes_of(array);
+  return memory_ && bytes > 0 && memory_->look_at(array.data, bytes).is_for_cpu;
+}
+
 void StateArrays::require_unchanged() const {
   const auto is_same = [](const StateArray& one, const StateArray& other) {
     return one.name == other.name && one.dtype == other.dtype && one.shape == other.shape;

@@ -30,6 +30,8 @@ class StateArrays {
   /// The arrays as they lie now. Throws kFailedPrecondition when they are not those of the beginning, and what the
   /// constructor throws.
   [[nodiscard]] std::vector<StateArray> now() const;
+  /// The CPU reads the array of now() where it lies; false, too, where nothing is told of memory.
+  [[nodiscard]] bool is_for_cpu(const StateArray& array) const;
   /// Throws as now() where names, types or shapes are others; looks at no memory. O(arrays).
   void require_unchanged() const;
   /// Throws kFailedPrecondition, with the first difference, where `other` is not this layout. `whose`: of whom or what,

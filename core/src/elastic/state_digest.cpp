@@ -106,7 +106,11 @@ StateDigest digest_of_state(const StateArrays& arrays, const TrainingState& prog
   digests.stream().synchronize();
   std::vector<DigestOfArray> taken;
   for (const StateArray& array : arrays.now()) {
-    taken.push_back({array.name, digests.digest_of(array.data, bytes_of(array)), bytes_of(array)});
+    const uint64_t bytes = bytes_of(array);
+    taken.push_back({array.name,
+                     arrays.is_for_cpu(array) ? data::ArrayDigests::digest_here(array.data, bytes)
+                                              : digests.digest_of(array.data, bytes),
+                     bytes});
   }
   return digest_of_state(taken, program, lr_state);
 }

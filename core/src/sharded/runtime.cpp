@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/result.hpp"
@@ -191,11 +192,22 @@ void Runtime::require_step(int64_t step) const {
 }
 
 void Runtime::end_step(int64_t step) {
+  if (std::exchange(may_update_, false) && has_trained()) {
+    throw Error(Status::kDataLoss,
+                fmt::format("step {} was committed and this rank has not applied it; call ShardedModel::update once "
+                            "after each Step::commit that returned a value",
+                            step - 1));
+  }
   if (shards_.step() != step) {
     require_step(shards_.step() == kNoStep ? step : step - 1);  // where nothing was updated
     shards_.end_change(step);
   }
   after_update_ = step + 1;
+}
+
+bool Runtime::has_trained() const {
+  return std::any_of(model.parameters().begin(), model.parameters().end(),
+                     [](const ParameterRow& row) { return !row.frozen && row.elements > 0; });
 }
 
 ShardedMemory Runtime::memory() const {

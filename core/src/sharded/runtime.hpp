@@ -5,6 +5,7 @@
 // own stream, or on the CPU where that reaches the device's memory.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pliant/accelerator.hpp"
@@ -104,6 +106,8 @@ class Runtime {
   /// Of this rank's chunks, a sum modulo 2^64 for each array, as the state's digest has them; taken once for each step.
   /// require_step() comes before it.
   [[nodiscard]] std::vector<uint64_t> digests() { return shards_.digests(); }
+  /// That updates took since this was last asked to look whether shards are those whose digests were taken.
+  [[nodiscard]] std::chrono::microseconds take_check_time() { return std::exchange(check_time_, {}); }
   [[nodiscard]] ShardMemory& shards() { return shards_; }
   [[nodiscard]] const Ownership& ownership() const { return ownership_; }
   /// What this rank owns by it, ascending.
@@ -212,6 +216,8 @@ class Runtime {
   [[nodiscard]] FlatRange range_of(uint32_t parameter) const;
   [[nodiscard]] float* array(size_t number) const { return shards_.values(number); }
   /// Throws kResourceExhausted where a module does not fit into the budget.
+  /// Some parameter is updated.
+  [[nodiscard]] bool has_trained() const;
   void require_budget() const;
   void require_group() const;
   void require_no_pass() const;
@@ -313,6 +319,7 @@ class Runtime {
   std::vector<RowRange> blocks_;  ///< of this rank
   bool is_step_ = false;
   bool may_update_ = false;
+  std::chrono::microseconds check_time_{};
   GradientFacts facts_;
   std::unique_ptr<Event> program_point_;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -335,6 +336,9 @@ void Runtime::update(const std::function<void(const ShardRange&)>& each) {
         "update is called without a step that was committed and not skipped; call it once after each Step::commit "
         "that returned a value");
   }
+  const auto began = std::chrono::steady_clock::now();
+  shards_.require_unchanged();
+  check_time_ += std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - began);
   std::vector<float*> states(state_names_.size());
   shards_.begin_change();
   for (uint32_t parameter = 0; parameter < model.parameters().size(); ++parameter) {

@@ -1,6 +1,8 @@
 // ShardMemory: stamps are kept here and, for others, written behind the values.
 #include "sharded/shard_memory.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -83,6 +85,24 @@ std::vector<uint64_t> ShardArray::digests_of(data::ArrayDigests& taker, ChunkRan
   return taken;
 }
 
+std::optional<int32_t> ShardArray::first_other(data::ArrayDigests& taker) const {
+  if (head_.is_digested == 0) return std::nullopt;
+  std::vector<uint64_t> taken;
+  for (const OwnedRun& run : runs_) {
+    taken.resize(static_cast<size_t>(run.chunks.count));
+    take_digests(taker, layout_, run.chunks, at_slot(run.slot), taken);
+    const auto [now, then] = std::mismatch(taken.begin(), taken.end(), digests_.begin() + run.slot);
+    if (now != taken.end()) return run.slot + static_cast<int32_t>(now - taken.begin());
+  }
+  return std::nullopt;
+}
+
+ChunkId ShardArray::chunk_at(int32_t slot) const {
+  const auto after =
+      std::find_if(runs_.rbegin(), runs_.rend(), [slot](const OwnedRun& run) { return run.slot <= slot; });
+  return advanced(after->chunks.first, slot - after->slot);
+}
+
 detail::MemoryHandle ShardArray::handle() const {
   if (!place_.can_pass) {
     throw Error(Status::kUnimplemented, "no process can map what this one owns: the device has no memory for that");
@@ -158,6 +178,18 @@ void ShardMemory::begin_change() {
 
 void ShardMemory::end_change(int64_t step) {
   for (const auto& array : arrays_) array->end_change(step);
+}
+
+void ShardMemory::require_unchanged() {
+  for (size_t i = 0; i < arrays_.size(); ++i) {
+    const std::optional<int32_t> slot = arrays_[i]->first_other(taker_);
+    if (!slot) continue;
+    throw Error(
+        Status::kDataLoss,
+        fmt::format("chunk {} of {} that this rank owns has changed since step {} began, and nothing updated it: "
+                    "the program wrote it from elsewhere, or memory of this machine fails",
+                    static_cast<int32_t>(arrays_[i]->chunk_at(*slot)), names_[i], step()));
+  }
 }
 
 std::vector<uint64_t> ShardMemory::digests() {

@@ -53,6 +53,11 @@ class ShardArray {
   const std::vector<uint64_t>& digests(data::ArrayDigests& taker);
   /// Those of chunks side by side, the first at place `slot`. Takes no others.
   [[nodiscard]] std::vector<uint64_t> digests_of(data::ArrayDigests& taker, ChunkRange chunks, int32_t slot) const;
+  /// The first place whose chunk has other values than its digest says, where that was taken since the last change.
+  /// O(bytes).
+  [[nodiscard]] std::optional<int32_t> first_other(data::ArrayDigests& taker) const;
+  /// The chunk at that place.
+  [[nodiscard]] ChunkId chunk_at(int32_t slot) const;
   /// For another process. Throws kUnimplemented where there is no memory for it.
   [[nodiscard]] detail::MemoryHandle handle() const;
 
@@ -116,6 +121,9 @@ class ShardMemory {
   void end_change(int64_t step);
   /// Sums over the chunks, modulo 2^64, by array, of values that do not change. O(bytes) once after a change.
   [[nodiscard]] std::vector<uint64_t> digests();
+  /// Throws kDataLoss, naming array and chunk, where values are not those whose digests were taken since the last
+  /// change: nothing that writes them may have been enqueued. O(bytes), and O(1) where no digests were taken.
+  void require_unchanged();
   /// Takes digests of memory of this device.
   [[nodiscard]] data::ArrayDigests& taker() { return taker_; }
 

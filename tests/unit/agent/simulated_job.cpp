@@ -448,6 +448,8 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
                                  share_time(facts),
                                  true,
                                  {},
+                                 0,
+                                 true,
                                  compared,
                                  compared ? digest_of_state(worker.state) : 0});
     worker.at = At::kVoted;

@@ -103,5 +103,16 @@ TEST_CASE("the digest of a state names its parts and sees arrays that change pla
   CHECK(now(true, "other").parts[3] != changed.parts[3]);
 }
 
+TEST_CASE("of an array in plain memory the CPU takes the digest, whatever the device is") {
+  const Accelerator accelerator = test::open_host();
+  Stream stream(accelerator, 0);
+  TwoArrays program;
+  const StateArrays arrays(program, MemoryCheck(accelerator, 0));
+  data::ArrayDigests here(accelerator, 0, stream, true);
+  data::ArrayDigests there(accelerator, 0, stream, false);
+  CHECK(digest_of_state(arrays, program, "", there).root == digest_of_state(arrays, program, "", here).root);
+  CHECK(there.copied_bytes() == 0);  // a device takes whole blocks, and the rest is copied
+}
+
 }  // namespace
 }  // namespace pliant::elastic

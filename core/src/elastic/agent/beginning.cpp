@@ -46,7 +46,10 @@ void Group::on(WorkerId worker, Member& member, const Ready& message) {
   }
   member.ready = was_ready_ = true;
   member.brings = message;
-  if (!message.host_visible) note_device(worker, member, message);
+  if (!message.host_visible) {
+    member.device = message.device;
+    member.device_name = message.device_name;
+  }
   early_deaths_ = 0;
   member.answered_at = time();
   slowest_start_ = std::max(slowest_start_, time() - member.since);

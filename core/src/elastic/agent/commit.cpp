@@ -70,18 +70,28 @@ void Group::try_commit() {
 
 std::string Group::what_is_not_finite() const {
   std::string rows;
+  std::string sums;
   bool finite = true;
   for (const WorkerId rank : ranks_) {
     const Vote& vote = *members_.at(rank).vote;
     finite = finite && vote.finite;
+    if (!vote.sum_finite) sums += fmt::format("{}rank {}", sums.empty() ? "" : ", ", members_.at(rank).rank);
     if (vote.not_finite.empty()) continue;
     std::string own;
     for (const RowRange& range : vote.not_finite) own += (own.empty() ? "" : ", ") + text_of(range);
+    if (vote.not_finite_more > 0) own += fmt::format(" and {} more ranges of rows", vote.not_finite_more);
     rows += fmt::format("{}{} on rank {}", rows.empty() ? "" : "; ", own, members_.at(rank).rank);
   }
-  if (finite && rows.empty()) return {};
-  if (rows.empty()) return "the sum of the gradients of all ranks overflows, although those of the rows are finite";
-  return fmt::format("the gradient or the loss of {} has a NaN or an infinity", rows);
+  std::string what;
+  if (!rows.empty()) what = fmt::format("the gradient or the loss of {} has a NaN or an infinity", rows);
+  if (!sums.empty()) {
+    what += fmt::format(
+        "{}the sum of the gradients on {} has a NaN or an infinity; of which rows is not known, since a device adds "
+        "them up",
+        what.empty() ? "" : "; ", sums);
+  }
+  if (finite || !what.empty()) return what;
+  return "the sum of the gradients of all ranks overflows, although those of the rows are finite";
 }
 
 void Group::stop_at(const std::string& not_finite) {

@@ -173,6 +173,7 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
   if (!restore) ask_for_due_snapshot(usable.front());
   for (auto& [id, member] : members_) leave(id, member, std::count(usable.begin(), usable.end(), id) > 0);
   ranks_ = next_ranks;
+  tell_of_shared_devices();
   form.copy_state = sharded_
                         ? form.copy_state
                         : (restore || next_step == 0 || std::any_of(ranks_.begin(), ranks_.end(), [&](WorkerId id) {

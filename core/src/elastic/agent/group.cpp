@@ -181,14 +181,18 @@ void Group::on(WorkerId, Member& member, const Hello&) {
   uses_api_ = true;
 }
 
-void Group::note_device(WorkerId worker, Member& member, const Ready& message) {
-  member.device = message.device;
-  for (const auto& [id, other] : members_) {
-    if (told_of_shared_device_ || id == worker || other.device != message.device) continue;
-    told_of_shared_device_ = true;
+void Group::tell_of_shared_devices() {
+  std::map<int64_t, std::vector<WorkerId>> workers_of;
+  for (const WorkerId id : ranks_) {
+    if (members_.at(id).device >= 0) workers_of[members_.at(id).device].push_back(id);
+  }
+  for (auto& [device, workers] : workers_of) {
+    if (workers.size() < 2 || !told_shared_.insert(device).second) continue;
+    std::sort(workers.begin(), workers.end());
     actions_.event(fmt::format("workers {} and {} share device {} ({}): there are more workers than devices, or "
                                "[accelerator] device names one",
-                               std::min(id, worker), std::max(id, worker), message.device, message.device_name),
+                               fmt::join(workers.begin(), workers.end() - 1, ", "), workers.back(), device,
+                               members_.at(workers.front()).device_name),
                    false);
   }
 }
@@ -349,10 +353,16 @@ void Group::on(WorkerId worker, Member& member, const PartWritten& message) {
     error = "the ranks keep other learning-rate states or other small state";
   }
   if (!error.empty()) return on(worker, member, SnapshotWritten{message.step, message.file, error});
+  std::vector<uint64_t>& digests = parts_->digests;
+  if (parts_->beside.empty()) digests.assign(message.digests.size(), 0);
+  if (digests.size() != message.digests.size()) digests.clear();
+  for (size_t i = 0; i < digests.size(); ++i) digests[i] += message.digests[i];
   parts_->beside[worker] = message.beside;
   if (parts_->beside.size() < parts_->writers.size()) return;
   parts_->assembling = true;
-  actions_.send(parts_->writers.front(), Assemble{message.step, message.file});
+  const bool last = phase_ == Phase::kSaving && message.step == committed_;
+  actions_.send(parts_->writers.front(),
+                Assemble{message.step, message.file, last ? digests : std::vector<uint64_t>{}});
 }
 
 void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) {
@@ -381,12 +391,17 @@ void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) 
     }
     return close();
   }
+  if (sharded_ && message.compared) last_state_ = member.last_state = message.state;
   const bool compared = last && last_state_ && member.last_state == last_state_;
   const bool counts = compared || !options_.compare_states || sharded_;
   const bool alone = last || member.retires || ranks_.size() <= 1;  // nobody else could say otherwise
   const SnapshotRecord record{message.step, message.file, compared ? last_state_ : std::nullopt, !counts && !alone};
   const bool known = snapshot_ && snapshot_->step == record.step && snapshot_->file == record.file;
   const bool old = snapshot_ && snapshot_->step > record.step;  // of a rank that was stopped in between
+  if (known && !record.unconfirmed) {
+    snapshot_->unconfirmed = false;
+    if (!unconfirmed_.empty()) unconfirmed_.back().record.unconfirmed = false;
+  }
   if (!last && (known || old || record.step > committed_)) return let_retire(worker, member);
   if (const auto recorded = known ? Result<>{} : actions_.record(record); !recorded) {
     if (!last) return end({code_of(recorded.error()), "failed", recorded.error().message()}, true);

@@ -172,6 +172,7 @@ class Group {
     bool hello = false;
     Ready brings;         ///< once it is ready
     int64_t device = -1;  ///< that it computes on; -1: the CPU, or not known
+    std::string device_name{};
     bool ready = false;
     bool finished = false;
     bool told_to_stop = false;
@@ -235,7 +236,8 @@ class Group {
   bool end_if_done();
 
   /// Says once that workers share a device.
-  void note_device(WorkerId worker, Member& member, const Ready& message);
+  /// Once for each device, of the ranks of the first generation that has two on it.
+  void tell_of_shared_devices();
   /// Looks at the clock. Every event begins so, and takes no time itself: an agent that is stopped in the middle of
   /// one has waited for nobody.
   void look();
@@ -419,6 +421,7 @@ class Group {
     int64_t generation = 0;               ///< in whose draft they are
     std::map<WorkerId, uint64_t> cuts;    ///< digests of what each of them owns (digest_of_cut)
     std::map<WorkerId, uint64_t> beside;  ///< of those who have: PartWritten::beside
+    std::vector<uint64_t> digests{};      ///< sums of PartWritten::digests of those who have; empty: one told none
     bool assembling = false;              ///< all have; the first of them finishes it
   };
   std::optional<Parts> parts_;
@@ -479,7 +482,7 @@ class Group {
   bool save_soon_ = false;                   ///< the next commit is snapshotted: its holder nearly was lost
   std::optional<double> nobody_since_;       ///< since when no worker lives, and some are owed
   bool told_of_wait_ = false;
-  bool told_of_shared_device_ = false;
+  std::set<int64_t> told_shared_;   ///< devices
   std::optional<double> grown_at_;  ///< the last resize that nothing forced
   /// The newest snapshot that [run] snapshot_every asked for, until it is recorded.
   struct Due {

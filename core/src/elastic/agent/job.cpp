@@ -218,7 +218,7 @@ double longest_sequence(const Dataset& dataset) {
   return *std::max_element(dataset.lengths.begin(), dataset.lengths.end());
 }
 
-void sum_up_lineage(JobSummary& summary, const elastic::Lineage& lineage, Batches& batches) {
+void sum_up_lineage(JobSummary& summary, const elastic::Lineage& lineage, Batches& batches, const fs::path& directory) {
   const auto& commits = lineage.commits;
   summary.steps = static_cast<int64_t>(commits.size());
   summary.total_steps = summary.exit_code == 0 ? elastic::steps_of_job(batches) : batches.expected_steps();
@@ -248,7 +248,10 @@ void sum_up_lineage(JobSummary& summary, const elastic::Lineage& lineage, Batche
   summary.samples_repeated = counted.repeated;
   summary.samples_missing = counted.missing;
   summary.samples_dropped = counted.dropped;
-  if (!lineage.snapshots.empty()) summary.snapshot = lineage.snapshots.back().file;
+  for (auto at = lineage.snapshots.rbegin(); at != lineage.snapshots.rend() && summary.snapshot.empty(); ++at) {
+    std::error_code error;  // one that was not confirmed may have been dropped
+    if (fs::exists(directory / at->file, error)) summary.snapshot = at->file;
+  }
 }
 
 }  // namespace
@@ -311,7 +314,7 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   summary.steps_this_run = agent.pace().steps();
   if (agent.ledger() && agent.batches() != nullptr) {
     const elastic::Lineage& lineage = agent.ledger()->lineage();
-    sum_up_lineage(summary, lineage, *agent.batches());
+    sum_up_lineage(summary, lineage, *agent.batches(), summary.directory);
     summary.seconds_lost = agent.pace().seconds_lost();
     summary.seconds_to_recover_worst = agent.pace().worst_recovery();
     summary.tokens_per_second = agent.pace().tokens_per_second();

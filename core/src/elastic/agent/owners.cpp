@@ -83,7 +83,7 @@ void Group::dismiss_leavers() {
 void Group::begin_parts(const std::string& file, const std::vector<WorkerId>& writers) {
   if (file.empty() || writers.empty()) return;
   const auto map = sharded::Ownership::load(shares_);
-  parts_ = Parts{committed_, file, writers, generation_, {}, {}, false};
+  parts_ = Parts{committed_, file, writers, generation_, {}, {}, {}, false};
   for (size_t i = 0; map && i < owners_.size(); ++i) {
     parts_->cuts[owners_[i]] = digest_of_cut(map->runs_of(static_cast<int32_t>(i)));
   }
