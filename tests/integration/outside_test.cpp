@@ -268,7 +268,7 @@ TEST_CASE("two orders to end that come together are one") {
   }
 }
 
-TEST_CASE("where a snapshot holds all that is committed, a stopped rank that holds it too is not waited for") {
+TEST_CASE("where a snapshot holds all that is committed, a stopped rank that holds it too is not waited for long") {
   JobRunner job;
   job.config(toy_config("workers = 2\nsnapshot_every = 1\nhang_timeout_s = 60", "step_ms = 100"));
   const pid_t agent = job.start({"run", "pliant.toml", "--json"});

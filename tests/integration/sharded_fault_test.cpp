@@ -334,7 +334,9 @@ TEST_CASE("what is not finite in a sharded job is named with its rows, each once
     const std::string reason = ended.summary.at("reason");
     CHECK(has(reason, "step 6 is not committed: the gradient or the loss of row"));
     CHECK(has(reason, kind.named));
-    CHECK(has(reason, "rows 2..3, rows 6..7, rows 10..11, rows 14..15, rows 18..19, rows 22..23 on rank 1"));
+    CHECK(has(reason, deterministic
+                          ? "rows 2..3, rows 6..7, rows 10..11, rows 14..15, rows 18..19, rows 22..23 on rank 1"
+                          : "rows 12..23 on rank 1"));
     CHECK(job.ledger("commit").size() == 6);
     CHECK(fs::exists(job.latest() / ended.summary.at("snapshot").get<std::string>()));
     CHECK(has(ended.summary.at("snapshot").get<std::string>(), "step-00000006"));

@@ -242,7 +242,8 @@ std::vector<WorkerId> Group::who_holds_up() const {
 }
 
 bool Group::wake_last_holder(WorkerId worker, Member& member, const std::vector<WorkerId>& late) {
-  const bool saved = member.holds <= 0 || (snapshot_ && snapshot_->step >= member.holds);
+  const bool counts = snapshot_ && !snapshot_->unconfirmed;
+  const bool saved = member.holds <= 0 || (counts && snapshot_->step >= member.holds);
   if (member.woken || saved || !actions_.is_stopped(worker)) return false;
   if (sharded_ && !owners_.empty() && !is_needed(worker)) return false;
   const bool another = !sharded_ && std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
