@@ -202,11 +202,13 @@ TEST_CASE("a program that dies as its order of visits is dropped, or in an evalu
 }
 
 TEST_CASE(
-    "a program that is stopped once a parameter is whole, was released or in backward, and continued, costs nothing") {
-  for (const char* const place : {"entered", "released", "backward"}) {
+    "a program that is stopped once a parameter is whole, was released or in backward, as an order is dropped or "
+    "between steps, and continued, costs nothing") {
+  const std::vector<std::string> habits{"app.drops_trace=true", "app.evaluates=true"};
+  for (const char* const place : {"entered", "released", "backward", "dropped", "evaluating"}) {
     CAPTURE(place);
     JobRunner job;
-    const pid_t agent = job.start(job_that("stop", place, 4));
+    const pid_t agent = job.start(job_that("stop", place, 4, habits));
     ::kill(wait_for_stop(job, agent, 1), SIGCONT);
     const Ended ended = job.wait(agent);
     INFO(ended.err);
@@ -389,6 +391,38 @@ TEST_CASE("a rank that commits and does not update, or whose shard changes by it
       CHECK(has(ended.err, kind.said));
       CHECK(job.ledger("restart").size() == 1);
       CHECK(last_state(job) == well_behaved());
+    }
+  }
+}
+
+TEST_CASE("what was read on all ranks and written on some takes the job back, to the same bits") {
+  const std::string averages = "app.averages=true";
+  JobRunner well;
+  const std::string expected = state_after(well, job_that("", "", 1, {averages}));
+  CHECK(expected != well_behaved());
+  JobRunner job;
+  const Ended ended = job.run(job_that("break_write", "", 4, {averages}));
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(last_state(job) == expected);
+  CHECK(ended.summary.at("restarts") == 0);
+  REQUIRE(job.ledger("restart").size() == 1);
+  CHECK(job.ledger("restart").front().at("step") == 4);
+  CHECK(has(ended.err, "holds a part of a state that is not whole"));
+}
+
+TEST_CASE("an evaluation between a commit and its update leaves training its bits, whatever stays whole") {
+  for (const char* const coordinator : {"eager", "zero3"}) {
+    for (const char* const flags : {"false", "true"}) {
+      CAPTURE(coordinator);
+      CAPTURE(flags);
+      const std::vector<std::string> sets{fmt::format("coordinator.use=\"{}\"", coordinator),
+                                          fmt::format("app.flags={}", flags)};
+      std::vector<std::string> looks = sets;
+      looks.emplace_back("app.looks_first=true");
+      JobRunner plain;
+      JobRunner job;
+      CHECK(state_after(job, job_that("", "", 2, looks)) == state_after(plain, job_that("", "", 2, sets)));
     }
   }
 }

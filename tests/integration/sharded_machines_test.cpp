@@ -118,3 +118,20 @@ TEST_CASE("a sharded job that was stopped goes on to the same bits on every acce
     check_commits(commits_of(job), undisturbed_job().commits, true);
   }
 }
+
+TEST_CASE("with bf16, averages of weights and evaluation between steps a job has the same bits on every accelerator") {
+  std::string expected;
+  for (const ShardedMachine& machine : sharded_machines()) {
+    CAPTURE(machine.name);
+    std::vector<std::string> sets = machine.sets;
+    for (const char* const set :
+         {"coordinator.compute_dtype=\"bf16\"", "coordinator.reduce_dtype=\"bf16\"", "lr.ema=0.75", "app.eval_every=3"})
+      sets.emplace_back(set);
+    JobRunner job;
+    const Ended ended = run_on(machine, job, disturbed(sharded_job(3, sets), {"leave:rank=1,step=6"}));
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    if (expected.empty()) expected = last_state(job);
+    CHECK(last_state(job) == expected);
+  }
+}

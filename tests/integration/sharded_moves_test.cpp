@@ -38,6 +38,19 @@ TEST_CASE("ranks that leave give what they own to the others: no step is lost, a
   }
 }
 
+TEST_CASE("all arrays of a state move with their chunks, and the bytes are those of the plan") {
+  JobRunner job;
+  const std::vector<std::string> program{fmt::format("run.command=[\"{}/sharded_worker\"]", PLIANT_TEST_BIN_DIR)};
+  JobRunner calm;
+  const std::string expected = state_after(calm, sharded_job(1, program));
+  const Ended ended = job.run(disturbed(sharded_job(4, program), {"leave:rank=2,step=6"}));
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(last_state(job) == expected);
+  CHECK(job.ledger("restart").empty());
+  CHECK(ended.summary.at("bytes_moved") == 2 * 2 * 4096);  // two chunks of weights, and of momentum
+}
+
 TEST_CASE("a rank that leaves as a snapshot is due loses neither") {
   JobRunner job;
   std::vector<std::string> command = sharded_job(4, {"run.snapshot_every=1"});

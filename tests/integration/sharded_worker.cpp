@@ -93,6 +93,10 @@ class Misbehaviour {
     return std::numeric_limits<double>::quiet_NaN();
   }
   [[nodiscard]] bool leaves_out_update(const pliant::Step& step) const { return is_step(step) && is("skip_update"); }
+  /// Between what was read and what is to be written by it.
+  void break_write(const pliant::Step& step) const {
+    if (is_step(step) && is("break_write")) throw std::runtime_error("the program ran out of ideas");
+  }
   /// One bit of what this rank owns, which an update has shown.
   void flip(const pliant::Step& step, float* weights) const {
     if (!is_step(step) || !is("flip") || weights == nullptr || std::exchange(has_flipped_, true)) return;
@@ -199,6 +203,16 @@ struct Net final : pliant::TrainingState {
     }
     shards.end_pass();
   }
+  /// What is frozen goes half the way to the first layer's weights.
+  void average(const pliant::Step& step) {
+    std::vector<float> values(width);
+    std::vector<float> averages(7);
+    shards.read(weights.front(), values);
+    shards.read(*frozen, averages);
+    wrong.break_write(step);
+    for (size_t k = 0; k < averages.size(); ++k) averages[k] += 0.5F * (values[k] - averages[k]);
+    shards.write(*frozen, averages);
+  }
   [[nodiscard]] std::vector<size_t> used_by(size_t layer) const {
     if (flags && layer + 1 == layers.size() && layer > 0) return {layer, 0};
     return {layer};
@@ -282,6 +296,8 @@ void train() {
   for (int64_t id = 0; id < kSequences; ++id) lengths.push_back(length_of(id));
   session.start({std::move(lengths), {}, {}, 0}, net.shards, net);
   const bool evaluates = session.config().app_bool("evaluates").value_or(false);
+  const bool averages = session.config().app_bool("averages").value_or(false);
+  const bool looks_first = session.config().app_bool("looks_first").value_or(false);
   const bool drops_trace = session.config().app_bool("drops_trace").value_or(false);
   while (pliant::Step* const step = session.next()) {
     wrong.import_late(*step, net.shards, session.config());
@@ -309,8 +325,15 @@ void train() {
     }
     if (!computed || !step->commit()) continue;
     if (wrong.leaves_out_update(*step)) continue;
+    if (looks_first) static_cast<void>(step->attempt([&] { net.evaluate(*step); }));
     net.apply(static_cast<float>(step->learning_rate()));
     if (evaluates) static_cast<void>(step->attempt([&] { net.evaluate(*step); }));
+    if (!averages) continue;
+    try {
+      static_cast<void>(step->attempt([&] { net.average(*step); }));
+    } catch (const std::runtime_error& error) {
+      fmt::print(stderr, "sharded_worker: {}\n", error.what());
+    }
   }
 }
 

@@ -175,8 +175,9 @@ class ShardedModel {
   void read(ParameterId parameter, std::span<float> values);
   /// Gives it the value that all ranks have in `values`, and leaves the optimizer's state as it is. Outside of passes
   /// and not between a commit and its update; every rank, also for a frozen one. The value is in the next snapshot; a
-  /// job that goes back to a snapshot before it has not written it. Throws kInvalidArgument for another number of
-  /// elements, kFailedPrecondition for a call out of order, also while it is fetched by hand.
+  /// job that goes back to a snapshot before it has not written it. It goes back, too, where a Step::attempt that
+  /// reads or writes after the commit is given up: some ranks may have written then. Throws kInvalidArgument for
+  /// another number of elements, kFailedPrecondition for a call out of order, also while it is fetched by hand.
   void write(ParameterId parameter, std::span<const float> values);
   /// Writes all parameters, f32, as a .safetensors file, on rank 0, one parameter in memory at a time. All ranks take
   /// part, inside Step::attempt where the group may change. A file that is there is replaced once the new one is whole.

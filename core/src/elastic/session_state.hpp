@@ -116,6 +116,7 @@ struct Session::State {
 
   bool over = false;
   bool in_generation = false;
+  bool is_spoiled = false;        ///< what was given up may have changed what ranks own
   std::optional<Error> given_up;  ///< what ended the passes of the step in hand: the others are told by Session::next
   int64_t applied = 0;            // steps that this worker's state holds; -1: a part of a copy
   elastic::Form form;             // of the present generation

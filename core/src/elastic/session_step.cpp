@@ -259,8 +259,11 @@ void Step::add(const MicroBatch& micro, double loss_sum) {
 
 bool Step::attempt(const std::function<void()>& work) {
   Session::State& s = *session_->state_;
+  if (s.sharded != nullptr) static_cast<void>(s.sharded->take_touched());
   const auto give_up = [&s](Error error) {
     if (s.sharded == nullptr) return;
+    // What was read is written on other ranks, maybe: of the step they hold one part, and this rank another.
+    s.is_spoiled = s.sharded->take_touched() && s.verdict;
     s.sharded->abandon();
     s.given_up = std::move(error);
   };

@@ -106,6 +106,8 @@ class Runtime {
   /// Of this rank's chunks, a sum modulo 2^64 for each array, as the state's digest has them; taken once for each step.
   /// require_step() comes before it.
   [[nodiscard]] std::vector<uint64_t> digests() { return shards_.digests(); }
+  /// Parameters were read or written by hand since this was last asked.
+  [[nodiscard]] bool take_touched() { return std::exchange(was_touched_, false); }
   /// That updates took since this was last asked to look whether shards are those whose digests were taken.
   [[nodiscard]] std::chrono::microseconds take_check_time() { return std::exchange(check_time_, {}); }
   [[nodiscard]] ShardMemory& shards() { return shards_; }
@@ -319,6 +321,7 @@ class Runtime {
   std::vector<RowRange> blocks_;  ///< of this rank
   bool is_step_ = false;
   bool may_update_ = false;
+  bool was_touched_ = false;
   std::chrono::microseconds check_time_{};
   GradientFacts facts_;
   std::unique_ptr<Event> program_point_;

@@ -1,6 +1,7 @@
 // Runtime: what the program does by hand, outside of passes: fetches and releases, reads and writes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -8,6 +9,13 @@
 #include "sharded/runtime.hpp"
 
 namespace pliant::sharded {
+namespace {
+
+/// A read has one part of so many of a budget at once, and at least so many elements.
+constexpr uint64_t kPartOfBudget = 16;
+constexpr uint64_t kLeastRead = 64;
+
+}  // namespace
 
 void Runtime::prefetch(uint32_t parameter) {
   require_group();
@@ -33,6 +41,7 @@ void Runtime::fetch(uint32_t parameter) {
 void Runtime::write(uint32_t parameter, std::span<const float> values) {
   require_group();
   require_no_pass();
+  was_touched_ = true;
   if (may_update_) {
     throw Error(Status::kFailedPrecondition,
                 fmt::format("{} is written between a commit and its update; write it after update", name(parameter)));
@@ -63,11 +72,21 @@ void Runtime::write(uint32_t parameter, std::span<const float> values) {
 void Runtime::read(uint32_t parameter, std::span<float> values) {
   require_group();
   require_no_pass();
-  const WholePiece whole = take(values.size(), DType::kF32, {"the whole of ", name(parameter)});
-  const GatherItem item{&owners_[parameter], whole.pointer()};
-  if (!values.empty()) exchange_->gather(std::span(&item, 1), array(0), DType::kF32);
-  exchange_stream_.copy(values.data(), whole.pointer(), values.size_bytes());
-  exchange_stream_.synchronize();
+  was_touched_ = true;
+  // Within a budget a part of it at a time, on every rank the same: whole parameters may have half the bytes.
+  const uint64_t most = std::max(memory_->budget() / kPartOfBudget / sizeof(float), kLeastRead);
+  const uint64_t block = memory_->budget() == 0 ? values.size() : std::min<uint64_t>(values.size(), most);
+  const WholePiece part = take(block, DType::kF32, {"a part of ", name(parameter)});
+  const FlatRange all = range_of(parameter);
+  for (uint64_t done = 0; done < values.size(); done += block) {
+    const uint64_t count = std::min<uint64_t>(block, values.size() - done);
+    const OwnersOfRange owners = exchange_->owners_of(
+        layout_, ownership_, {all.first + static_cast<int64_t>(done), static_cast<int64_t>(count)});
+    const GatherItem item{&owners, part.pointer()};
+    exchange_->gather(std::span(&item, 1), array(0), DType::kF32);
+    exchange_stream_.copy(values.data() + done, part.pointer(), count * sizeof(float));
+    exchange_stream_.synchronize();
+  }
 }
 
 void Runtime::release(uint32_t parameter) {

@@ -36,12 +36,12 @@ void Runtime::set_parameters(uint32_t module, const std::vector<ParameterId>& ow
   const std::vector<ParameterId> had_own = ids(row.own);
   const std::vector<ParameterId> had_external = ids(row.external);
   model.set_parameters(module, own, external);
-  if (communicator_ == nullptr) return;  // the next group's coordinator gets the whole model
   const bool is_other = ids(row.own) != had_own || ids(row.external) != had_external;
   // It has decided nothing yet, but may go on with what was kept, as on ranks that came to this group with these.
-  if (is_sound_ && is_new_ && !is_other) return;
+  if (communicator_ != nullptr && is_sound_ && is_new_ && !is_other) return;
   try {
-    require_budget();
+    if (memory_) require_budget();
+    if (communicator_ == nullptr) return;  // the next group's coordinator gets the whole model
     // A pass was given up; or it has decided nothing of this model yet, and decides as on ranks that came to this group
     // with the change made.
     if (!is_sound_ || is_new_) return give_model();

@@ -162,6 +162,46 @@ TEST_CASE("what was only prefetched by hand has arrived before its memory is any
   }
 }
 
+TEST_CASE("a parameter is read part by part where the budget has no room for its f32") {
+  constexpr int64_t kLarge = 30000;
+  const Accelerator accelerator = test::sim("host_visible = false\n");
+  test::run_healthy_ranks(accelerator, 2, [&](int32_t, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_of("eager", "budget = 60416\ncompute_dtype = \"bf16\""), accelerator, 0, program, stream,
+                    {});
+    const uint32_t large = add_parameter(runtime, "large", kLarge, true);
+    add_module(runtime, "model", std::nullopt, {large});
+    runtime.close_model();
+    runtime.enter_group(group);
+    runtime.initialise();
+    std::vector<float> written(kLarge);
+    for (size_t i = 0; i < written.size(); ++i) written[i] = static_cast<float>(i) / 3;
+    runtime.write(large, written);
+    std::vector<float> got(kLarge);
+    runtime.read(large, got);
+    CHECK(got == written);
+    CHECK(runtime.memory().gathered_most <= 60416);
+    runtime.leave_group();
+  });
+}
+
+TEST_CASE("parameters that a module is given before the first group are held against the budget, too") {
+  const Accelerator accelerator = test::host();
+  Stream program(accelerator, 0);
+  Stream exchange(accelerator, 0);
+  Runtime runtime(config_of("eager", "budget = 9000"), accelerator, 0, program, exchange, {});
+  const uint32_t first = add_parameter(runtime, "first", 1000);
+  const uint32_t second = add_parameter(runtime, "second", 1000);
+  const uint32_t root = add_module(runtime, "model", std::nullopt, {});
+  const uint32_t one = add_module(runtime, "one", root, {first});
+  add_module(runtime, "other", root, {second});
+  runtime.close_model();
+  const std::vector<ParameterId> both{ParameterId{first}, ParameterId{second}};
+  CHECK(says(thrown_by([&] { runtime.set_parameters(one, both, {}); }),
+             "[coordinator] budget = 9000 is too small: one alone uses"));
+  runtime.set_parameters(one, {ParameterId{second}}, {});
+}
+
 TEST_CASE("a budget above what the device has left is refused by its name") {
   const Accelerator accelerator = test::host("memory_bytes = 65536\n");
   Stream program(accelerator, 0);

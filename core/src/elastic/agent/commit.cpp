@@ -149,6 +149,7 @@ void Group::finish_step(const CommitRecord& record) {
   const bool due =
       std::exchange(save_soon_, false) || (options_.snapshot_every > 0 && committed_ % options_.snapshot_every == 0);
   const bool may = due && !(sharded_ && is_writing_parts());  // one that is under way is not overtaken
+  if (due && !may) save_soon_ = true;                         // but followed
   const bool writes = (last || may) && !commit.compare;
   if (writes) commit.snapshot = actions_.snapshot_path(committed_);
   if (due && writes) due_ = Due{committed_, ranks_.front()};

@@ -224,7 +224,7 @@ void Group::on(WorkerId worker, Member& member, const Copying& message) {
   if (phase_ == Phase::kStarting) return regroup(reason_);
   if (phase_ != Phase::kForming && phase_ != Phase::kRunning) return;
   abort_generation();  // it goes on with a part that this rank has begun to give away
-  regroup("a generation before ended in the middle of a move");
+  regroup(fmt::format("{} holds a part of a state that is not whole", label(worker)));
 }
 
 void Group::on(WorkerId worker, Member& member, const Formed& message) {
