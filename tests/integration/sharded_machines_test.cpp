@@ -55,6 +55,14 @@ std::vector<ShardedMachine> sharded_machines() {
   return machines;
 }
 
+/// zero3 as with a model far above its limits: layers are gathered ahead, and released after their use.
+std::vector<std::string> of_a_large_model(std::vector<std::string> sets) {
+  for (const char* const set : {"param_persistence_threshold=-1", "max_reuse_distance=0", "prefetch_bucket_size=6000",
+                                "reduce_bucket_size=3000"})
+    sets.push_back(fmt::format("coordinator.zero3.{}", set));
+  return sets;
+}
+
 Ended run_on(const ShardedMachine& machine, JobRunner& job, const std::vector<std::string>& command) {
   const Environment here(machine.environment);
   return job.run(command);
@@ -78,7 +86,7 @@ TEST_CASE(
       if (!deterministic && has(machine.name, "sim")) continue;  // the ways of a device, and only to be late
       CAPTURE(machine.name);
       CAPTURE(deterministic);
-      std::vector<std::string> sets = machine.sets;
+      std::vector<std::string> sets = of_a_large_model(machine.sets);
       for (const char* const set : {"elasticity.\"v0.1\".min_gpus=2", "run.max_restarts=20"}) sets.emplace_back(set);
       sets.push_back(fmt::format("run.deterministic={}", deterministic));
       JobRunner job;
@@ -98,7 +106,7 @@ TEST_CASE("a sharded job that was stopped goes on to the same bits on every acce
     CAPTURE(machine.name);
     JobRunner job;
     const auto with = [&machine](const std::string& set) {
-      std::vector<std::string> sets = machine.sets;
+      std::vector<std::string> sets = of_a_large_model(machine.sets);
       sets.push_back(set);
       return sets;
     };
@@ -123,7 +131,7 @@ TEST_CASE("with bf16, averages of weights and evaluation between steps a job has
   std::string expected;
   for (const ShardedMachine& machine : sharded_machines()) {
     CAPTURE(machine.name);
-    std::vector<std::string> sets = machine.sets;
+    std::vector<std::string> sets = of_a_large_model(machine.sets);
     for (const char* const set :
          {"coordinator.compute_dtype=\"bf16\"", "coordinator.reduce_dtype=\"bf16\"", "lr.ema=0.75", "app.eval_every=3"})
       sets.emplace_back(set);

@@ -149,5 +149,9 @@ TEST_CASE("a sharded job that is stopped keeps all parts of its state, and goes 
   again.insert(again.end(), {"--resume", job.latest().string()});
   const Ended resumed = job.run(again);
   INFO(resumed.err);
-  CHECK(resumed.exit_code == 0);
+  REQUIRE(resumed.exit_code == 0);
+  CHECK(resumed.summary.at("resumed_from") == step);
+  JobRunner calm;
+  CHECK(last_state(job) ==
+        state_after(calm, sharded_job(1, {fmt::format("run.max_steps={}", more), "run.epochs=100000"})));
 }

@@ -10,6 +10,8 @@ namespace {
 /// Records are tried at once so often, then after pauses that double up to so many passes.
 constexpr uint32_t kQuickTries = 4;
 constexpr uint32_t kLongestPause = 64;
+/// Passes.
+constexpr uint32_t kLongestRecord = 16;
 
 }  // namespace
 
@@ -54,7 +56,7 @@ void Cycle::record(const Call& call, std::span<const pliant_action> made) {
 /// Closes the record that ends here, or begins one.
 void Cycle::start_of_pass() {
   if (mode_ == Mode::kRecording) {
-    const bool visited = std::any_of(answers_.begin(), answers_.end(),
+    const bool visited = std::any_of(answers_.begin() + static_cast<std::ptrdiff_t>(pass_at_), answers_.end(),
                                      [](const Answer& answer) { return answer.call.kind == Kind::kEnter; });
     if (!visited) return;  // seed resets at the end of a pass: the next begins there, begin_pass says nothing
     if (schedule_.same_state(start_)) {
@@ -63,6 +65,8 @@ void Cycle::start_of_pass() {
       failures_ = 0;
       return;
     }
+    pass_at_ = answers_.size();
+    if (++passes_ < kLongestRecord) return;  // the passes of a step begin in other states than its first one
     give_up();
   }
   if (pause_ > 0) {
@@ -74,6 +78,8 @@ void Cycle::start_of_pass() {
   counts_at_start_ = schedule_.counts();
   answers_.clear();
   actions_.clear();
+  pass_at_ = 0;
+  passes_ = 0;
 }
 
 void Cycle::give_up() {

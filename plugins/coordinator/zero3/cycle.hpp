@@ -1,4 +1,4 @@
-// A pass that begins and ends in the same state gets the same answers for ever: they are kept and copied.
+// Passes that begin and end in the same state get the same answers for ever: they are kept and copied.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,10 @@
 
 namespace pliant::coordinator::zero3 {
 
-/// A Schedule whose calls are recorded from the start of a pass to the start of the next one. When the schedule is then
-/// in the state of before, later passes are answered from the record, as long as the calls are those of the record; at
-/// the first one that is not, the schedule is brought to where the record is and decides again.
+/// A Schedule whose calls are recorded from the start of a pass to the start of one that begins in the same state: the
+/// next one, or, where a step has several passes, that of the next step. Later passes are answered from the record, as
+/// long as the calls are those of the record; at the first one that is not, the schedule is brought to where the record
+/// is and decides again.
 class Cycle {
  public:
   Cycle() = default;
@@ -33,6 +34,8 @@ class Cycle {
   void release_all(sdk::Actions& actions) { answer({Kind::kReleaseAll, false, false, 0}, actions); }
   void drop_trace(sdk::Actions& actions) { answer({Kind::kDropTrace, false, false, 0}, actions); }
   [[nodiscard]] sdk::CoordinatorCounts counts() const;
+  /// Calls are answered from a record now, as long as they are those of it.
+  [[nodiscard]] bool copies() const { return mode_ == Mode::kCopying; }
 
  private:
   enum class Kind : uint8_t { kBeginPass, kEnter, kLeave, kEndPass, kReleaseAll, kDropTrace };
@@ -76,6 +79,8 @@ class Cycle {
   std::vector<pliant_action> actions_;
   sdk::CoordinatorCounts counts_at_start_{};
   size_t next_ = 0;        ///< the answer that comes next while copying
+  size_t pass_at_ = 0;     ///< the first answer of the pass that is recorded
+  uint32_t passes_ = 0;    ///< in the record so far
   uint32_t failures_ = 0;  ///< records that led nowhere, since one did
   uint32_t pause_ = 0;     ///< passes before the next record
 };

@@ -139,5 +139,46 @@ TEST_CASE("what is copied from the record of a pass is what would be decided") {
   CHECK(held);
 }
 
+TEST_CASE("steps of one pass and of many are copied once they are alike, whatever stays whole between their passes") {
+  for (const int passes : {1, 2, 3, 16, 17}) {
+    for (const int64_t distance : {int64_t{0}, int64_t{100000}}) {
+      CAPTURE(passes);
+      CAPTURE(distance);
+      ScheduleOptions options;
+      options.prefetch_bucket = 40;
+      options.max_live = 100000;
+      options.max_reuse_distance = distance;
+      options.head = true;
+      sdk::Model model = test::layered({{10, 20}, {30}, {40}});
+      model.parameters.front().persistent = true;
+      Cycle cycle(Schedule(model, options));
+      std::vector<pliant_action> room(4096);
+      const auto call = [&](const auto& asked) {
+        pliant_action_list list{sizeof(list), 0, room.size(), 0, room.data()};
+        sdk::Actions actions(list);
+        asked(actions);
+      };
+      bool copied = false;
+      for (int step = 0; step < 12; ++step) {
+        copied = true;
+        for (int pass = 0; pass < passes; ++pass) {
+          call([&](sdk::Actions& actions) { cycle.begin_pass(true, actions); });
+          for (const bool backward : {false, true}) {
+            for (const uint32_t layer : {1U, 2U, 3U}) {
+              const uint32_t module = backward ? 4 - layer : layer;
+              call([&](sdk::Actions& actions) { cycle.enter({module, backward, false, {}}, actions); });
+              copied = copied && cycle.copies();
+              call([&](sdk::Actions& actions) { cycle.leave({module, backward, false, {}}, actions); });
+            }
+          }
+          call([&](sdk::Actions& actions) { cycle.end_pass(actions); });
+        }
+        call([&](sdk::Actions& actions) { cycle.release_all(actions); });
+      }
+      CHECK(copied == (passes <= 16));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace pliant::coordinator::zero3

@@ -100,8 +100,13 @@ inline void add_gradient(Runtime& runtime, const Networks& of, RowRange rows, fl
 
 /// Coordinators, and what of DeepSpeed's behaviour they are to mend: by itself zero3 leaves a module that was entered
 /// twice at the first leave, and does not gather what has no elements and is alone.
-inline const std::vector<std::pair<std::string, std::string>> kWays{{"eager", ""},
-                                                                    {"zero3", "[coordinator.zero3]\nstrict = true"}};
+/// The last way gathers ahead and releases in turn, as with a model far above all limits.
+inline const std::vector<std::pair<std::string, std::string>> kWays{
+    {"eager", ""},
+    {"zero3", "[coordinator.zero3]\nstrict = true"},
+    {"zero3",
+     "[coordinator.zero3]\nstrict = true\nparam_persistence_threshold = -1\nmax_reuse_distance = 0\n"
+     "prefetch_bucket_size = 4000"}};
 
 using Pass = std::function<void(Runtime& runtime, const Networks& of, RowRange rows)>;
 
