@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace pliant::coordinator::zero3 {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 /// Records are tried at once so often, then after pauses that double up to so many passes.
 constexpr uint32_t kQuickTries = 4;
 constexpr uint32_t kLongestPause = 64;
-/// Passes.
+/// Passes after the first one of a step.
 constexpr uint32_t kLongestRecord = 16;
 
 }  // namespace
@@ -26,6 +27,7 @@ void Cycle::perform(const Call& call, sdk::Actions& actions) {
     case Kind::kEndPass:
       return schedule_.end_pass(actions);
     case Kind::kReleaseAll:
+      has_released_ = releases_ = true;
       return schedule_.release_all(actions);
     case Kind::kDropTrace:
       return schedule_.drop_trace(actions);
@@ -53,22 +55,29 @@ void Cycle::record(const Call& call, std::span<const pliant_action> made) {
   actions_.insert(actions_.end(), made.begin(), made.end());
 }
 
-/// Closes the record that ends here, or begins one.
+/// Closes the record that ends here, or begins one. Of a program that releases everything at the end of its steps, a
+/// record is a step: its passes begin in other states than its first one, and a record of one would lead into the next.
 void Cycle::start_of_pass() {
+  const bool begins_step = std::exchange(has_released_, false);
+  passes_of_step_ = begins_step ? 0 : passes_of_step_ + 1;
+  const bool by_steps = releases_ && passes_of_step_ < kLongestRecord;
+  const bool may_close = begins_step || !by_steps;
   if (mode_ == Mode::kRecording) {
     const bool visited = std::any_of(answers_.begin() + static_cast<std::ptrdiff_t>(pass_at_), answers_.end(),
                                      [](const Answer& answer) { return answer.call.kind == Kind::kEnter; });
-    if (!visited) return;  // seed resets at the end of a pass: the next begins there, begin_pass says nothing
-    if (schedule_.same_state(start_)) {
+    // seed resets at the end of a pass: the next begins there, begin_pass says nothing
+    if (!visited && !begins_step) return;
+    if (may_close && schedule_.same_state(start_)) {
       mode_ = Mode::kCopying;
       next_ = 0;
       failures_ = 0;
       return;
     }
     pass_at_ = answers_.size();
-    if (++passes_ < kLongestRecord) return;  // the passes of a step begin in other states than its first one
+    if (!may_close) return;
     give_up();
   }
+  if (!may_close) return;
   if (pause_ > 0) {
     --pause_;
     return;
@@ -79,7 +88,6 @@ void Cycle::start_of_pass() {
   answers_.clear();
   actions_.clear();
   pass_at_ = 0;
-  passes_ = 0;
 }
 
 void Cycle::give_up() {

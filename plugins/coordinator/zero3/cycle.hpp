@@ -9,10 +9,10 @@
 
 namespace pliant::coordinator::zero3 {
 
-/// A Schedule whose calls are recorded from the start of a pass to the start of one that begins in the same state: the
-/// next one, or, where a step has several passes, that of the next step. Later passes are answered from the record, as
-/// long as the calls are those of the record; at the first one that is not, the schedule is brought to where the record
-/// is and decides again.
+/// A Schedule whose calls are recorded from the start of a pass to the start of the next one, or, where the program
+/// ends steps, from the start of a step to that of the next, if it is in the same state then. Later passes are answered
+/// from the record, as long as the calls are those of the record; at the first one that is not, the schedule is brought
+/// to where the record is and decides again.
 class Cycle {
  public:
   Cycle() = default;
@@ -78,11 +78,13 @@ class Cycle {
   std::vector<Answer> answers_;
   std::vector<pliant_action> actions_;
   sdk::CoordinatorCounts counts_at_start_{};
-  size_t next_ = 0;        ///< the answer that comes next while copying
-  size_t pass_at_ = 0;     ///< the first answer of the pass that is recorded
-  uint32_t passes_ = 0;    ///< in the record so far
-  uint32_t failures_ = 0;  ///< records that led nowhere, since one did
-  uint32_t pause_ = 0;     ///< passes before the next record
+  size_t next_ = 0;     ///< the answer that comes next while copying
+  size_t pass_at_ = 0;  ///< the first answer of the pass that is recorded
+  uint32_t passes_of_step_ = 0;
+  bool releases_ = false;      ///< the program ends steps
+  bool has_released_ = false;  ///< since a pass began
+  uint32_t failures_ = 0;      ///< records that led nowhere, since one did
+  uint32_t pause_ = 0;         ///< passes before the next record
 };
 
 }  // namespace pliant::coordinator::zero3
