@@ -409,6 +409,13 @@ TEST_CASE("what was read on all ranks and written on some takes the job back, to
   REQUIRE(job.ledger("restart").size() == 1);
   CHECK(job.ledger("restart").front().at("step") == 4);
   CHECK(has(ended.err, "holds a part of a state that is not whole"));
+  JobRunner again;  // and it does so whenever it comes there, until it is another process
+  const Ended twice = again.run(job_that("break_writes", "", 4, {averages}));
+  INFO(twice.err);
+  REQUIRE(twice.exit_code == 0);
+  CHECK(has(twice.err, "gave up twice what it wrote after step 6, and was ended"));
+  CHECK(twice.summary.at("restarts") == 1);
+  CHECK(last_state(again) == expected);
 }
 
 TEST_CASE("an evaluation between a commit and its update leaves training its bits, whatever stays whole") {

@@ -95,7 +95,9 @@ class Misbehaviour {
   [[nodiscard]] bool leaves_out_update(const pliant::Step& step) const { return is_step(step) && is("skip_update"); }
   /// Between what was read and what is to be written by it.
   void break_write(const pliant::Step& step) const {
-    if (is_step(step) && is("break_write")) throw std::runtime_error("the program ran out of ideas");
+    if (!is_step(step) || (!is("break_write") && !is("break_writes"))) return;
+    if (is("break_writes") || !std::exchange(has_thrown_, true))
+      throw std::runtime_error("the program ran out of ideas");
   }
   /// One bit of what this rank owns, which an update has shown.
   void flip(const pliant::Step& step, float* weights) const {

@@ -124,7 +124,7 @@ void fields(Message& m, Coder& f) {
     f("generation", m.generation), f("bytes_moved", m.bytes_moved);
     f.whole("owners", m.owners);
   } else if constexpr (std::is_same_v<M, Copying>) {
-    f("generation", m.generation), f("in_place", m.in_place);
+    f("generation", m.generation), f("in_place", m.in_place), f("given_up", m.given_up);
   } else if constexpr (std::is_same_v<M, Holds>) {
     f("step", m.step), f("compared", m.compared), f("state", m.state);
   } else if constexpr (std::is_same_v<M, Reducing>) {

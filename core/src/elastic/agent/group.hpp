@@ -173,6 +173,7 @@ class Group {
     Ready brings;         ///< once it is ready
     int64_t device = -1;  ///< that it computes on; -1: the CPU, or not known
     std::string device_name{};
+    int64_t gave_up_at = -1;  ///< the step after which it gave up what it wrote
     bool ready = false;
     bool finished = false;
     bool told_to_stop = false;
