@@ -386,11 +386,12 @@ PLIANT_PIN(pliant_balancer, reserved, 4, 4)
 PLIANT_PIN(pliant_balancer, balance, 8, 8)
 
 /* coordinator.h */
-PLIANT_PIN_STRUCT(pliant_parameter_row, 24)
+PLIANT_PIN_STRUCT(pliant_parameter_row, 32)
 PLIANT_PIN(pliant_parameter_row, elements, 0, 8)
 PLIANT_PIN(pliant_parameter_row, bytes, 8, 8)
 PLIANT_PIN(pliant_parameter_row, flags, 16, 4)
 PLIANT_PIN(pliant_parameter_row, dtype, 20, 4)
+PLIANT_PIN(pliant_parameter_row, gradient_bytes, 24, 8)
 
 PLIANT_PIN_STRUCT(pliant_module_row, 40)
 PLIANT_PIN(pliant_module_row, flags, 0, 4)

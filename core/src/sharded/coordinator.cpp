@@ -37,12 +37,14 @@ Coordinator::Coordinator(const Config& config)
   list_.struct_size = sizeof(list_);
 }
 
-void Coordinator::set_model(const ModelTables& model, uint64_t budget, DType whole, int32_t world_size) {
+void Coordinator::set_model(const ModelTables& model, uint64_t budget, DType whole, int32_t world_size,
+                            std::span<const uint64_t> gradient_bytes) {
   const uint32_t dtype = whole == DType::kF32 ? PLIANT_F32 : PLIANT_BF16;
   std::vector<pliant_parameter_row> parameters;
   for (const ParameterRow& row : model.parameters()) {
     const uint64_t bytes = WholeMemory::taken_by(row.elements * bytes_of(whole));
-    parameters.push_back({row.elements, bytes, flags_of(row), dtype});
+    const uint64_t of_gradient = gradient_bytes.empty() ? 0 : gradient_bytes[parameters.size()];
+    parameters.push_back({row.elements, bytes, flags_of(row), dtype, of_gradient});
   }
   std::vector<pliant_module_row> modules;
   for (const ModuleRow& row : model.modules()) {

@@ -63,9 +63,29 @@ void Runtime::close_model() {
 
 void Runtime::give_model() {
   is_sound_ = false;
-  coordinator_.set_model(model, memory_->budget(), compute_, communicator_->world_size());
+  coordinator_.set_model(model, memory_->budget(), compute_, communicator_->world_size(), gradient_bytes());
   is_sound_ = true;
   is_new_ = true;
+}
+
+// Parts of gradients are cast to f32 in blocks, which may be as small as the smallest piece of the arena.
+std::vector<uint64_t> Runtime::gradient_bytes() const {
+  std::vector<uint64_t> all;
+  if (memory_->budget() == 0) return all;
+  const auto world_size = static_cast<uint64_t>(communicator_->world_size());
+  const uint64_t blocks = reduce_ == DType::kF32 ? 0 : world_size * WholeMemory::taken_by(1);
+  std::vector<uint64_t> owned(world_size);
+  for (uint32_t number = 0; number < model.parameters().size(); ++number) {
+    const ParameterRow& row = model.parameter(number);
+    std::fill(owned.begin(), owned.end(), 0);
+    for (const ArrayPiece& piece : owners_[number].pieces) owned[static_cast<size_t>(piece.rank)] += piece.count;
+    const uint64_t received = (world_size - 1) * *std::max_element(owned.begin(), owned.end());
+    const bool has_one = !row.frozen && row.elements > 0;
+    all.push_back(has_one ? WholeMemory::taken_by(row.elements * bytes_of(reduce_)) +
+                                WholeMemory::taken_by(received * bytes_of(reduce_)) + blocks
+                          : 0);
+  }
+  return all;
 }
 
 void Runtime::require_budget() const {

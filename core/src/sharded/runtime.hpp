@@ -221,6 +221,8 @@ class Runtime {
   /// Some parameter is updated.
   [[nodiscard]] bool has_trained() const;
   void require_budget() const;
+  /// pliant_parameter_row::gradient_bytes of each parameter, in this group; empty without a budget.
+  [[nodiscard]] std::vector<uint64_t> gradient_bytes() const;
   void require_group() const;
   void require_no_pass() const;
   void begin(bool with_gradient);

@@ -56,7 +56,7 @@ class Tables {
   /// What a coordinator that kept a pointer would read now is no model.
   ~Tables() {
     for (auto& numbers : numbers_) std::fill(numbers.begin(), numbers.end(), UINT32_MAX);
-    std::fill(parameters_.begin(), parameters_.end(), LaterRow<pliant_parameter_row>{{1, 1, 7, 0}});
+    std::fill(parameters_.begin(), parameters_.end(), LaterRow<pliant_parameter_row>{{1, 1, 7, 0, 1}});
     std::fill(modules_.begin(), modules_.end(), LaterRow<pliant_module_row>{{}});
   }
   [[nodiscard]] const pliant_model* view() const { return &view_; }

@@ -44,6 +44,9 @@ typedef struct pliant_parameter_row {
   uint64_t bytes;    /* that it takes once it is whole: where there is an arena, a multiple of 256 */
   uint32_t flags;    /* PLIANT_PARAMETER_... */
   uint32_t dtype;    /* of the whole parameter: PLIANT_F32, PLIANT_BF16 (accelerator.h) */
+  /* That its gradient, and what arrives for it from other ranks, take in the arena at most from its first use in
+   * backward until it is reduced; on every rank the same. 0: frozen, or there is no arena, or not known. */
+  uint64_t gradient_bytes;
 } pliant_parameter_row;
 
 enum {

@@ -34,7 +34,8 @@ struct Parameter {
   bool frozen = false;
   bool persistent = false;
   bool external = false;
-  uint32_t dtype = 0;  ///< PLIANT_F32, ...
+  uint32_t dtype = 0;           ///< PLIANT_F32, ...
+  uint64_t gradient_bytes = 0;  ///< in the arena, while it is reduced
 };
 
 struct Module {
@@ -216,7 +217,7 @@ inline Model model_of(const pliant_model* given) {
                 std::min<size_t>(sizeof(row), static_cast<size_t>(known.parameter_stride)));
     made.parameters.push_back({row.elements, row.bytes, (row.flags & PLIANT_PARAMETER_FROZEN) != 0,
                                (row.flags & PLIANT_PARAMETER_PERSISTENT) != 0,
-                               (row.flags & PLIANT_PARAMETER_EXTERNAL) != 0, row.dtype});
+                               (row.flags & PLIANT_PARAMETER_EXTERNAL) != 0, row.dtype, row.gradient_bytes});
   }
   const auto* modules = reinterpret_cast<const std::byte*>(known.modules);
   for (uint64_t i = 0; i < known.module_count; ++i) {

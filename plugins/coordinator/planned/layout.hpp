@@ -1,0 +1,71 @@
+// What the modules of a model use, as flat lists.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "pliant/sdk/coordinator.hpp"
+
+namespace pliant::coordinator::planned {
+
+namespace sdk = pliant::sdk;
+
+/// Places in an arena are multiples of this.
+constexpr uint64_t kAlignment = 256;
+
+class Layout {
+ public:
+  Layout() = default;
+  explicit Layout(sdk::Model model) : model_(std::move(model)) { build(); }
+
+  /// O(model).
+  void set_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
+    model_.modules[module].own.assign(own.begin(), own.end());
+    model_.modules[module].external.assign(external.begin(), external.end());
+    build();
+  }
+
+  [[nodiscard]] const sdk::Model& model() const { return model_; }
+  [[nodiscard]] size_t parameters() const { return model_.parameters.size(); }
+  /// What must be whole while the module is entered, ascending.
+  [[nodiscard]] std::span<const uint32_t> used(uint32_t module) const {
+    return std::span(used_).subspan(begin_[module], begin_[module + 1] - begin_[module]);
+  }
+  /// In the arena.
+  [[nodiscard]] uint64_t bytes(uint32_t parameter) const { return bytes_[parameter]; }
+  /// Other modules may be entered while this one is.
+  [[nodiscard]] bool has_inner(uint32_t module) const {
+    return !model_.modules[module].leaf && !model_.modules[module].children.empty();
+  }
+  [[nodiscard]] const sdk::Parameter& parameter(uint32_t number) const { return model_.parameters[number]; }
+  /// That gradients of the module take while it is entered backward.
+  [[nodiscard]] uint64_t gradient_bytes(uint32_t module) const {
+    uint64_t bytes = 0;
+    for (const uint32_t parameter : used(module)) bytes += model_.parameters[parameter].gradient_bytes;
+    return bytes;
+  }
+
+ private:
+  void build() {
+    used_.clear();
+    begin_.assign(1, 0);
+    for (uint32_t module = 0; module < model_.modules.size(); ++module) {
+      const std::vector<uint32_t> numbers = model_.used_by(module);
+      used_.insert(used_.end(), numbers.begin(), numbers.end());
+      begin_.push_back(used_.size());
+    }
+    bytes_.clear();
+    for (const sdk::Parameter& one : model_.parameters) {
+      bytes_.push_back((one.bytes + kAlignment - 1) / kAlignment * kAlignment);
+    }
+  }
+
+  sdk::Model model_;
+  std::vector<uint32_t> used_;
+  std::vector<size_t> begin_;  ///< by module, and the end
+  std::vector<uint64_t> bytes_;
+};
+
+}  // namespace pliant::coordinator::planned

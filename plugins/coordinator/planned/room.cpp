@@ -1,0 +1,219 @@
+#include "room.hpp"
+
+#include <algorithm>
+
+namespace pliant::coordinator::planned {
+namespace {
+
+/// So many of those that are used latest are looked at.
+constexpr size_t kSeeds = 6;
+/// And so many gaps that would do but lie too high.
+constexpr size_t kGaps = 8;
+constexpr unsigned kPoint = 24;  ///< bits behind the point of what a loss is counted in
+
+}  // namespace
+
+/// A run of gaps and of parameters that may go.
+struct Room::Window {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  std::vector<uint32_t> within;
+};
+
+void Room::add_gap(uint64_t place, uint64_t bytes) {
+  if (bytes == 0) return;
+  const auto after = gaps_.find(place + bytes);
+  if (after != gaps_.end()) {
+    bytes += after->second;
+    remove_gap(after->first, after->second);
+  }
+  auto before = gaps_.lower_bound(place);
+  if (before != gaps_.begin()) {
+    --before;
+    if (before->first + before->second == place) {
+      place = before->first;
+      bytes += before->second;
+      remove_gap(place, before->second);
+    }
+  }
+  gaps_.emplace(place, bytes);
+  by_bytes_.emplace(bytes, place);
+}
+
+void Room::remove_gap(uint64_t place, uint64_t bytes) {
+  gaps_.erase(place);
+  by_bytes_.erase({bytes, place});
+}
+
+void Room::make_way(uint32_t parameter, bool may) {
+  const std::pair entry{held_[parameter].next, parameter};
+  if (may) {
+    may_go_.insert(entry);
+  } else {
+    may_go_.erase(entry);
+  }
+}
+
+void Room::take(uint32_t parameter, uint64_t place, uint64_t bytes) {
+  Held& one = held_[parameter];
+  one.whole = true;
+  one.waited_for = false;
+  one.place = place;
+  one.bytes = bytes;
+  if (may_go(parameter)) make_way(parameter, true);
+  if (budget_ == 0 || bytes == 0) return;
+  auto gap = gaps_.upper_bound(place);
+  --gap;
+  const auto [begin, length] = *gap;
+  remove_gap(begin, length);
+  add_gap(begin, place - begin);
+  add_gap(place + bytes, begin + length - place - bytes);
+  by_place_.emplace(place, parameter);
+}
+
+void Room::drop(uint32_t parameter) {
+  Held& one = held_[parameter];
+  make_way(parameter, false);
+  if (budget_ > 0 && one.bytes > 0) {
+    by_place_.erase(one.place);
+    add_gap(one.place, one.bytes);
+  }
+  one.whole = one.waited_for = one.stays = false;
+  one.place = PLIANT_ANY_PLACE;
+}
+
+void Room::enter(uint32_t parameter, Moment next) {
+  if (may_go(parameter)) make_way(parameter, false);
+  ++held_[parameter].users;
+  held_[parameter].next = next;
+}
+
+bool Room::leave(uint32_t parameter) {
+  Held& one = held_[parameter];
+  if (one.users == 0 || --one.users > 0) return false;
+  if (may_go(parameter)) make_way(parameter, true);
+  return true;
+}
+
+void Room::set_next(uint32_t parameter, Moment next) {
+  if (held_[parameter].next == next) return;
+  const bool moves = may_go(parameter);
+  if (moves) make_way(parameter, false);
+  held_[parameter].next = next;
+  if (moves) make_way(parameter, true);
+}
+
+uint64_t Room::end_of_fixed() const {
+  for (auto one = by_place_.rbegin(); one != by_place_.rend(); ++one) {
+    if (!may_go(one->second)) return one->first + held_[one->second].bytes;
+  }
+  return 0;
+}
+
+std::optional<Room::Spot> Room::find_at(uint64_t place, uint64_t bytes) const {
+  if (place > budget_ || bytes > budget_ - place) return std::nullopt;
+  Spot spot{place, {}};
+  auto one = by_place_.lower_bound(place);
+  if (one != by_place_.begin()) {
+    const auto before = std::prev(one);
+    if (before->first + held_[before->second].bytes > place) one = before;
+  }
+  for (; one != by_place_.end() && one->first < place + bytes; ++one) {
+    if (!may_go(one->second)) return std::nullopt;
+    spot.goes.push_back(one->second);
+  }
+  return spot;
+}
+
+std::optional<Room::Window> Room::window_around(uint32_t parameter, const Want& want) const {
+  const Held& seed = held_[parameter];
+  if (seed.bytes == 0 || seed.next <= want.until || seed.place >= want.top) return std::nullopt;
+  Window window{seed.place, seed.place + seed.bytes, {parameter}};
+  auto right = by_place_.upper_bound(seed.place);
+  auto left = std::prev(right);
+  const auto widen_gaps = [&] {
+    window.end = right == by_place_.end() ? budget_ : right->first;
+    window.begin = left == by_place_.begin() ? 0 : std::prev(left)->first + held_[std::prev(left)->second].bytes;
+  };
+  widen_gaps();
+  while (std::min(window.end, want.top) - window.begin < want.bytes) {
+    const auto worth = [&](uint32_t other) -> Moment {
+      const Held& one = held_[other];
+      return may_go(other) && one.next > want.until ? one.next : 0;
+    };
+    const bool has_right = right != by_place_.end() && right->first < want.top && worth(right->second) > 0;
+    const bool has_left = left != by_place_.begin() && worth(std::prev(left)->second) > 0;
+    if (!has_left && !has_right) return std::nullopt;
+    const bool goes_right = has_right && (!has_left || worth(right->second) >= worth(std::prev(left)->second));
+    if (goes_right) {
+      window.within.push_back(right->second);
+      ++right;
+    } else {
+      --left;
+      window.within.push_back(left->second);
+    }
+    widen_gaps();
+  }
+  return window;
+}
+
+std::optional<Room::Spot> Room::find(const Want& want, const std::vector<uint64_t>& costs) const {
+  if (budget_ == 0 || want.bytes == 0) return Spot{};
+  size_t looked_at = 0;
+  for (auto gap = by_bytes_.lower_bound({want.bytes, 0}); gap != by_bytes_.end(); ++gap) {
+    if (gap->second + want.bytes <= want.top) return Spot{gap->second, {}};
+    if (!want.thorough && ++looked_at == kGaps) break;
+  }
+  std::optional<Spot> best;
+  unsigned __int128 least = 0;
+  const auto look_at = [&](uint32_t parameter) {
+    const std::optional<Window> window = window_around(parameter, want);
+    if (!window) return;
+    // From either end of it, whichever loses less.
+    for (const bool from_end : {false, true}) {
+      const uint64_t end = std::min(window->end, want.top);
+      Spot spot{from_end ? end - want.bytes : window->begin, {}};
+      unsigned __int128 loss = 0;
+      for (const uint32_t other : window->within) {
+        const Held& one = held_[other];
+        if (one.place >= spot.place + want.bytes || one.place + one.bytes <= spot.place) continue;
+        spot.goes.push_back(other);
+        if (one.next == kNever) continue;
+        const uint64_t distance = one.next > want.now ? one.next - want.now : 1;
+        loss += (static_cast<unsigned __int128>(costs[other]) << kPoint) / distance;
+      }
+      if (best && least <= loss) continue;
+      least = loss;
+      best = std::move(spot);
+    }
+  };
+  size_t seeds = 0;
+  for (auto one = may_go_.rbegin(); one != may_go_.rend() && one->first > want.until && seeds < kSeeds; ++one, ++seeds) {
+    look_at(one->second);
+  }
+  if (best || !want.thorough) return best;
+  for (const auto& entry : may_go_) look_at(entry.second);
+  return best;
+}
+
+bool Room::same_as(const Room& other) const {
+  return std::equal(held_.begin(), held_.end(), other.held_.begin(), other.held_.end(),
+                    [](const Held& a, const Held& b) {
+                      return a.whole == b.whole && a.place == b.place && a.waited_for == b.waited_for &&
+                             a.stays == b.stays && a.users == b.users;
+                    });
+}
+
+uint64_t Room::digest() const {
+  uint64_t digest = budget_;
+  for (const Held& one : held_) {
+    if (!one.whole) continue;
+    for (const uint64_t word : {static_cast<uint64_t>(&one - held_.data()), one.place, uint64_t{one.waited_for}}) {
+      digest = (digest ^ word) * 0xbf58476d1ce4e5b9U;
+      digest ^= digest >> 31U;
+    }
+  }
+  return digest;
+}
+
+}  // namespace pliant::coordinator::planned

@@ -1,0 +1,98 @@
+// Room: which parameters are whole, where each lies in the arena, and which make room for others.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "layout.hpp"
+#include "uses.hpp"
+
+namespace pliant::coordinator::planned {
+
+/// With a budget each whole parameter has a place, and no two overlap. Without one there are no places.
+class Room {
+ public:
+  Room() = default;
+  explicit Room(const Layout& layout)
+      : budget_(layout.model().budget / kAlignment * kAlignment), held_(layout.parameters()) {
+    if (budget_ > 0) add_gap(0, budget_);
+  }
+
+  struct Held {
+    uint64_t place = PLIANT_ANY_PLACE;
+    uint64_t bytes = 0;
+    Moment next = kNever;  ///< its next use, as far as is known
+    uint32_t users = 0;    ///< modules that are entered, as often as they are
+    bool whole = false;
+    bool waited_for = false;
+    bool stays = false;  ///< makes room for nothing
+  };
+  [[nodiscard]] const Held& at(uint32_t parameter) const { return held_[parameter]; }
+  [[nodiscard]] uint64_t budget() const { return budget_; }
+  [[nodiscard]] size_t parameters() const { return held_.size(); }
+
+  /// Where so many bytes could lie, and what would have to go.
+  struct Spot {
+    uint64_t place = PLIANT_ANY_PLACE;
+    std::vector<uint32_t> goes;
+  };
+  /// What makes room may: nothing whose next use is at `until` or sooner.
+  struct Want {
+    uint64_t bytes = 0;
+    uint64_t top = 0;  ///< it lies below this
+    Moment now = 0;
+    Moment until = 0;
+    bool thorough = false;  ///< look everywhere before there is no spot
+  };
+  /// The gap that fits best; else what is used latest goes, weighed by what it costs to gather it again. nullopt: there
+  /// is no such spot. `costs`: by parameter, what gathering it costs. O(log n) unless it has to be thorough.
+  [[nodiscard]] std::optional<Spot> find(const Want& want, const std::vector<uint64_t>& costs) const;
+  /// The spot from `place` on, where nothing lies that stays or is used.
+  [[nodiscard]] std::optional<Spot> find_at(uint64_t place, uint64_t bytes) const;
+  /// The end of what may not go and lies highest.
+  [[nodiscard]] uint64_t end_of_fixed() const;
+
+  void take(uint32_t parameter, uint64_t place, uint64_t bytes);
+  /// It is whole no more.
+  void drop(uint32_t parameter);
+  void enter(uint32_t parameter, Moment next);
+  /// True when no module uses it any more.
+  bool leave(uint32_t parameter);
+  void set_next(uint32_t parameter, Moment next);
+  void set_waited(uint32_t parameter) { held_[parameter].waited_for = true; }
+  /// For good.
+  void keep(uint32_t parameter) {
+    make_way(parameter, false);
+    held_[parameter].stays = true;
+  }
+
+  /// The same is whole, at the same places, between two passes.
+  [[nodiscard]] bool same_as(const Room& other) const;
+  /// Equal where same_as is.
+  [[nodiscard]] uint64_t digest() const;
+
+ private:
+  void add_gap(uint64_t place, uint64_t bytes);
+  void remove_gap(uint64_t place, uint64_t bytes);
+  /// It may go.
+  void make_way(uint32_t parameter, bool may);
+  [[nodiscard]] bool may_go(uint32_t parameter) const {
+    const Held& one = held_[parameter];
+    return one.whole && one.users == 0 && !one.stays;
+  }
+  struct Window;
+  [[nodiscard]] std::optional<Window> window_around(uint32_t parameter, const Want& want) const;
+
+  uint64_t budget_ = 0;
+  std::vector<Held> held_;
+  std::map<uint64_t, uint32_t> by_place_;              ///< those that have bytes
+  std::map<uint64_t, uint64_t> gaps_;                  ///< place, bytes
+  std::set<std::pair<uint64_t, uint64_t>> by_bytes_;   ///< gaps: bytes, place
+  std::set<std::pair<Moment, uint32_t>> may_go_;       ///< by next use
+};
+
+}  // namespace pliant::coordinator::planned
