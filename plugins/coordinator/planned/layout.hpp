@@ -41,10 +41,21 @@ class Layout {
   }
   [[nodiscard]] const sdk::Parameter& parameter(uint32_t number) const { return model_.parameters[number]; }
   /// That gradients of the module take while it is entered backward.
-  [[nodiscard]] uint64_t gradient_bytes(uint32_t module) const {
-    uint64_t bytes = 0;
-    for (const uint32_t parameter : used(module)) bytes += model_.parameters[parameter].gradient_bytes;
-    return bytes;
+  [[nodiscard]] uint64_t gradient_bytes(uint32_t module) const { return gradient_bytes_[module]; }
+  /// The most that those of one module take.
+  [[nodiscard]] uint64_t most_gradient_bytes() const {
+    return gradient_bytes_.empty() ? 0 : *std::max_element(gradient_bytes_.begin(), gradient_bytes_.end());
+  }
+  /// Bytes of the budget that are left beside the largest module and the largest gradient; 0 without a budget.
+  [[nodiscard]] uint64_t spare_bytes() const {
+    uint64_t most = 0;
+    for (uint32_t module = 0; module < model_.modules.size(); ++module) {
+      uint64_t own = 0;
+      for (const uint32_t parameter : used(module)) own += bytes_[parameter];
+      most = std::max(most, own);
+    }
+    const uint64_t needed = most + most_gradient_bytes();
+    return model_.budget - std::min(model_.budget, needed);
   }
 
  private:
@@ -60,12 +71,19 @@ class Layout {
     for (const sdk::Parameter& one : model_.parameters) {
       bytes_.push_back((one.bytes + kAlignment - 1) / kAlignment * kAlignment);
     }
+    gradient_bytes_.assign(model_.modules.size(), 0);
+    for (uint32_t module = 0; module < model_.modules.size(); ++module) {
+      for (const uint32_t parameter : used(module)) {
+        gradient_bytes_[module] += model_.parameters[parameter].gradient_bytes;
+      }
+    }
   }
 
   sdk::Model model_;
   std::vector<uint32_t> used_;
   std::vector<size_t> begin_;  ///< by module, and the end
   std::vector<uint64_t> bytes_;
+  std::vector<uint64_t> gradient_bytes_;  ///< by module
 };
 
 }  // namespace pliant::coordinator::planned

@@ -17,12 +17,15 @@ struct Planned {
     table.add("ahead", &Planned::ahead, "Visits whose parameters may be on their way before they begin; 0: none.")
         .at_least(0)
         .unit("visits");
-    table.add("traces", &Planned::traces, "Orders of visits that are known at once; the one not seen for longest goes first.")
+    table
+        .add("traces", &Planned::traces,
+             "Orders of visits that are known at once; the one not seen for longest goes first.")
         .range(1, 4096)
         .unit("traces");
     table
         .add("reduce_bucket", &Planned::reduce_bucket,
-             "Complete gradients are collected until they have so many bytes, and leave together.")
+             "Complete gradients are collected until they have so many bytes, and leave together; fewer where a budget "
+             "leaves no room for that.")
         .at_least(0)
         .unit("bytes");
   }
@@ -30,7 +33,8 @@ struct Planned {
   void set_model(const sdk::Model& model) {
     elements_of_.clear();
     for (const sdk::Parameter& one : model.parameters) elements_of_.push_back(one.elements);
-    planner_ = Planner(model, {static_cast<uint64_t>(traces), {static_cast<uint64_t>(ahead)}});
+    planner_ = Planner(
+        model, {static_cast<uint64_t>(traces), {static_cast<uint64_t>(ahead), static_cast<uint64_t>(reduce_bucket)}});
   }
   void set_module_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
     planner_.set_parameters(module, own, external);
@@ -55,7 +59,7 @@ struct Planned {
   void reduce(std::span<const uint32_t> complete, sdk::Actions& actions) const {
     uint64_t bytes = 0;
     for (const uint32_t parameter : complete) bytes += elements_of_[parameter] * sizeof(float);
-    if (bytes < static_cast<uint64_t>(reduce_bucket)) return;
+    if (bytes < planner_.bucket()) return;
     const uint32_t group = actions.new_group();
     for (const uint32_t parameter : complete) actions.reduce(parameter, group);
   }

@@ -7,7 +7,10 @@
 namespace pliant::coordinator::planned {
 namespace {
 
+/// Of what a budget spares, complete gradients may take one part of so many.
+constexpr uint64_t kPartOfSpare = 4;
 constexpr size_t kMostPlans = 64;
+constexpr size_t kMostStates = 128;
 
 }  // namespace
 
@@ -15,6 +18,8 @@ Planner::Planner(sdk::Model model, PlannerOptions options)
     : options_(options), layout_(std::make_unique<Layout>(std::move(model))), traces_(options.traces) {
   sdk::require(layout_->model().modules.size() < kMostModules,
                [] { return "a model has at most " + std::to_string(kMostModules - 1) + " modules"; });
+  uint64_t& bucket = options_.schedule.bucket;
+  if (layout_->model().budget > 0) bucket = std::min(bucket, layout_->spare_bytes() / kPartOfSpare);
   forget_plans();
 }
 
@@ -31,6 +36,7 @@ void Planner::forget_plans() {
 void Planner::set_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
   Schedule whole = states_[state_];
   layout_->set_parameters(module, own, external);
+  whole.draw_line();
   forget_plans();
   state_ = state_of(whole);
 }
@@ -67,7 +73,7 @@ Planner::StateId Planner::state_of(const Schedule& schedule) {
 }
 
 void Planner::begin_pass(bool with_gradient, sdk::Actions& actions) {
-  if (plans_.size() >= kMostPlans) {
+  if (plans_.size() >= kMostPlans || states_.size() >= kMostStates) {
     const Schedule whole = states_[state_];
     forget_plans();
     state_ = state_of(whole);

@@ -38,6 +38,8 @@ class Planner {
   /// All that is known is forgotten; what is whole stays.
   void drop_trace(sdk::Actions& actions);
   [[nodiscard]] sdk::CoordinatorCounts counts() const;
+  /// Bytes of complete gradients that may wait for others: as many as are wished for, as far as the budget spares them.
+  [[nodiscard]] uint64_t bucket() const { return options_.schedule.bucket; }
   void save(sdk::Writer& out) const;
   void load(sdk::Reader& in);
 

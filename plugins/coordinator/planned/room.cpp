@@ -188,7 +188,8 @@ std::optional<Room::Spot> Room::find(const Want& want, const std::vector<uint64_
     }
   };
   size_t seeds = 0;
-  for (auto one = may_go_.rbegin(); one != may_go_.rend() && one->first > want.until && seeds < kSeeds; ++one, ++seeds) {
+  for (auto one = may_go_.rbegin(); one != may_go_.rend() && one->first > want.until && seeds < kSeeds;
+       ++one, ++seeds) {
     look_at(one->second);
   }
   if (best || !want.thorough) return best;

@@ -89,10 +89,10 @@ class Room {
 
   uint64_t budget_ = 0;
   std::vector<Held> held_;
-  std::map<uint64_t, uint32_t> by_place_;              ///< those that have bytes
-  std::map<uint64_t, uint64_t> gaps_;                  ///< place, bytes
-  std::set<std::pair<uint64_t, uint64_t>> by_bytes_;   ///< gaps: bytes, place
-  std::set<std::pair<Moment, uint32_t>> may_go_;       ///< by next use
+  std::map<uint64_t, uint32_t> by_place_;             ///< those that have bytes
+  std::map<uint64_t, uint64_t> gaps_;                 ///< place, bytes
+  std::set<std::pair<uint64_t, uint64_t>> by_bytes_;  ///< gaps: bytes, place
+  std::set<std::pair<Moment, uint32_t>> may_go_;      ///< by next use
 };
 
 }  // namespace pliant::coordinator::planned

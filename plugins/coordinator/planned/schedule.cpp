@@ -15,16 +15,15 @@ constexpr Moment kCallsOfVisit = 2;
 
 }  // namespace
 
-Schedule::Schedule(const Layout& layout, ScheduleOptions options)
-    : layout_(&layout), options_(options), room_(layout), line_(room_.budget()) {
-  uint64_t most = 0;
-  for (uint32_t module = 0; module < layout.model().modules.size(); ++module) {
-    most = std::max(most, layout.gradient_bytes(module));
-  }
-  line_ -= std::min(line_, most);
+Schedule::Schedule(const Layout& layout, ScheduleOptions options) : layout_(&layout), options_(options), room_(layout) {
+  draw_line();
   for (uint32_t parameter = 0; parameter < layout.parameters(); ++parameter) {
     costs_.push_back(layout.parameter(parameter).bytes);
   }
+}
+
+void Schedule::draw_line() {
+  line_ = room_.budget() - std::min(room_.budget(), layout_->most_gradient_bytes() + options_.bucket);
 }
 
 void Schedule::set_known(const Uses& uses, Moment now) {
@@ -88,8 +87,10 @@ Room::Spot Schedule::spot_for(uint32_t parameter, Moment now, Call call) const {
   }
   throw sdk::Failure(PLIANT_RESOURCE_EXHAUSTED,
                      "parameter " + std::to_string(parameter) + " of module " + std::to_string(module) + " needs " +
-                         std::to_string(bytes) + " bytes in one piece beside what modules use that are entered, and the "
-                         "budget has " + std::to_string(room_.budget()));
+                         std::to_string(bytes) +
+                         " bytes in one piece beside what modules use that are entered, and the "
+                         "budget has " +
+                         std::to_string(room_.budget()));
 }
 
 void Schedule::take(uint32_t parameter, const Room::Spot& spot, sdk::Actions& actions) {

@@ -13,7 +13,8 @@
 namespace pliant::coordinator::planned {
 
 struct ScheduleOptions {
-  uint64_t ahead = 2;  ///< visits whose gathers may be on their way before they begin
+  uint64_t ahead = 2;   ///< visits whose gathers may be on their way before they begin
+  uint64_t bucket = 0;  ///< bytes of complete gradients that wait to leave
 };
 
 /// Copies are cheap enough to keep one per pass: O(parameters). Between two passes only `room` differs.
@@ -25,6 +26,9 @@ class Schedule {
 
   /// By gathering: nanoseconds, or bytes. Between two passes.
   void set_costs(std::vector<uint64_t> costs) { costs_ = std::move(costs); }
+
+  /// The layout has changed.
+  void draw_line();
 
   /// Of calls from number `now` on, in this pass.
   void set_known(const Uses& uses, Moment now);
@@ -58,10 +62,10 @@ class Schedule {
   ScheduleOptions options_;
   Room room_;
   std::vector<uint64_t> costs_;
-  uint64_t line_ = 0;           ///< what lies above it makes way for gradients
-  std::deque<Moment> on_way_;   ///< visits that were gathered for and have not begun
-  Moment looked_until_ = 0;     ///< what uses before this moment need is whole or on its way
-  uint64_t clock_ = 0;          ///< uses, where no later ones are known
+  uint64_t line_ = 0;          ///< what lies above it makes way for gradients
+  std::deque<Moment> on_way_;  ///< visits that were gathered for and have not begun
+  Moment looked_until_ = 0;    ///< what uses before this moment need is whole or on its way
+  uint64_t clock_ = 0;         ///< uses, where no later ones are known
   int64_t whole_elements_ = 0;
   std::vector<Found> found_;
 };

@@ -21,14 +21,21 @@ constexpr uint32_t kMostModules = 1U << 29U;
 inline Call call_of(const sdk::Visit& visit, bool leaves) {
   return visit.module << 3U | (visit.backward ? 4U : 0U) | (visit.recompute ? 2U : 0U) | (leaves ? 1U : 0U);
 }
-inline bool leaves(Call call) { return (call & 1U) != 0; }
-inline bool is_backward(Call call) { return (call & 4U) != 0; }
-inline uint32_t module_of(Call call) { return call >> 3U; }
+inline bool leaves(Call call) {
+  return (call & 1U) != 0;
+}
+inline bool is_backward(Call call) {
+  return (call & 4U) != 0;
+}
+inline uint32_t module_of(Call call) {
+  return call >> 3U;
+}
 
 /// A digest of all calls so far, one after the other.
 class RollingDigest {
  public:
-  explicit RollingDigest(bool with_gradient = true) : value_(with_gradient ? 0x9e3779b97f4a7c15U : 0x6a09e667f3bcc909U) {}
+  explicit RollingDigest(bool with_gradient = true)
+      : value_(with_gradient ? 0x9e3779b97f4a7c15U : 0x6a09e667f3bcc909U) {}
   void add(Call call) {
     value_ = (value_ ^ call) * 0xbf58476d1ce4e5b9U;
     value_ ^= value_ >> 29U;
@@ -59,7 +66,8 @@ class TraceSet {
   void touch(TraceId id);
   /// nullptr where it was forgotten.
   [[nodiscard]] std::shared_ptr<const Trace> find(TraceId id) const;
-  /// The trace used last that begins with so many calls of this digest and has more of them; kNoTrace where there is none.
+  /// The trace used last that begins with so many calls of this digest and has more of them; kNoTrace where there is
+  /// none.
   [[nodiscard]] TraceId with_prefix(bool with_gradient, size_t calls, uint64_t digest) const;
   /// The trace used last.
   [[nodiscard]] TraceId newest(bool with_gradient) const;

@@ -140,7 +140,7 @@ inline constexpr Kind kKinds[] = {
     {"accelerator", PLIANT_KIND_ACCELERATOR, "host", "accelerator",
      "memory, streams, events and work of a device; collectives come from Pliant", sizeof(pliant_accelerator),
      kAcceleratorSlots, kAcceleratorExtensions},
-    {"coordinator", PLIANT_KIND_COORDINATOR, "", "coordinator",
+    {"coordinator", PLIANT_KIND_COORDINATOR, "planned", "coordinator",
      "when sharded parameters are gathered, released and reduced", sizeof(pliant_coordinator), kCoordinatorSlots,
      kCoordinatorExtensions},
     {"rendezvous", PLIANT_KIND_RENDEZVOUS, "local", "rendezvous",

@@ -1,0 +1,204 @@
+// Passes of whole programs: what is gathered, how often, and that no rule is broken.
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include <numeric>
+#include <random>
+
+#include "trainer.hpp"
+
+using namespace pliant::coordinator::planned;
+using namespace pliant::coordinator::planned::test;
+
+namespace {
+
+constexpr uint64_t kLayer = 1024;
+
+std::vector<uint32_t> first_layers(uint32_t count) {
+  std::vector<uint32_t> layers(count);
+  std::iota(layers.begin(), layers.end(), 1U);
+  return layers;
+}
+
+}  // namespace
+
+TEST_CASE("with room for all each parameter is gathered once a step, whatever number of passes it has") {
+  Trainer trainer(layers_of(std::vector<uint64_t>(8, kLayer), 8 * kLayer));
+  for (int step = 0; step < 4; ++step) {
+    uint64_t bytes = 0;
+    for (int pass = 0; pass < 3; ++pass) bytes += trainer.pass(first_layers(8)).bytes;
+    trainer.end_step();
+    CHECK(bytes == 8 * kLayer);
+  }
+}
+
+TEST_CASE("with room for two layers what is gathered is the least that can be, and only the first is late") {
+  Trainer trainer(layers_of(std::vector<uint64_t>(8, kLayer), 2 * kLayer));
+  trainer.pass(first_layers(8));
+  trainer.end_step();
+  for (int step = 0; step < 3; ++step) {
+    const Gathered made = trainer.pass(first_layers(8));
+    trainer.end_step();
+    CHECK(made.bytes == (8 + 6) * kLayer);  // the last two serve the backward
+    CHECK(made.late == 0);
+    CHECK(trainer.most_whole() <= 2 * kLayer);
+  }
+}
+
+TEST_CASE("the last layers of one pass serve the next pass of the step") {
+  Trainer trainer(layers_of(std::vector<uint64_t>(8, kLayer), 4 * kLayer));
+  for (int step = 0; step < 3; ++step) {
+    const uint64_t first = trainer.pass(first_layers(8)).bytes;
+    const uint64_t second = trainer.pass(first_layers(8)).bytes;
+    trainer.end_step();
+    CHECK(first == (8 + 4) * kLayer);
+    CHECK(second == (4 + 4) * kLayer);
+  }
+}
+
+TEST_CASE("orders that alternate are steady once they were seen, evaluation between steps among them") {
+  const std::vector<std::vector<uint32_t>> orders{{1, 2, 3, 4, 5, 6}, {1, 3, 5, 2, 4, 6}, {6, 5, 4, 1, 2, 3}};
+  Trainer trainer(layers_of(std::vector<uint64_t>(6, kLayer), 3 * kLayer));
+  for (int round = 0; round < 6; ++round) {
+    uint64_t late = 0;
+    for (const auto& order : orders) late += trainer.pass(order).late;
+    trainer.end_step();
+    late += trainer.pass(orders.front(), false).late;
+    trainer.end_step();
+    if (round >= 2) CHECK(late == 0);
+  }
+}
+
+TEST_CASE("a pass that leaves its trace goes on by another that began so, and forgets nothing") {
+  Trainer trainer(layers_of(std::vector<uint64_t>(6, kLayer), 2 * kLayer));
+  const std::vector<uint32_t> often{1, 2, 3, 4, 5, 6};
+  const std::vector<uint32_t> seldom{1, 2, 3, 6, 5, 4};
+  trainer.pass(seldom);
+  trainer.end_step();
+  for (int step = 0; step < 5; ++step) {
+    CHECK(trainer.pass(often).late <= (step == 0 ? 12U : 0U));
+    trainer.end_step();
+  }
+  const Gathered left = trainer.pass(seldom);  // the fourth visit is not the one that was expected
+  trainer.end_step();
+  CHECK(left.late <= 1);
+  CHECK(trainer.pass(often).late <= 1);
+  trainer.end_step();
+}
+
+TEST_CASE("the same visits get the same answers in an instance that was loaded, from a plan or not") {
+  CHECK(rc::check([] {
+    const auto count = *rc::gen::inRange<uint32_t>(2, 7);
+    const uint64_t budget = *rc::gen::inRange<uint64_t>(2, count + 2) * kLayer;
+    const auto passes = [&](Trainer& trainer, uint32_t seed) {
+      std::mt19937 draw(seed);
+      for (int pass = 0; pass < 12; ++pass) {
+        std::vector<uint32_t> order = first_layers(count);
+        if (draw() % 3 == 0) std::shuffle(order.begin(), order.end(), std::mt19937(draw() % 3));
+        trainer.pass(order, draw() % 4 != 0);
+        if (draw() % 2 == 0) trainer.end_step();
+      }
+      trainer.end_step();
+    };
+    const sdk::Model model = layers_of(std::vector<uint64_t>(count, kLayer), budget);
+    Trainer first(model);
+    const auto seed = *rc::gen::arbitrary<uint32_t>();
+    passes(first, seed);
+    std::string kept;
+    pliant_writer sink{sizeof(pliant_writer), 0, &kept, [](void* to, const void* bytes, uint64_t size) -> int32_t {
+                         static_cast<std::string*>(to)->append(static_cast<const char*>(bytes), size);
+                         return PLIANT_OK;
+                       }};
+    sdk::Writer writer(&sink);
+    first.planner().save(writer);
+    Trainer second(model);
+    struct Source {
+      std::string bytes;
+      size_t at = 0;
+    } source{kept};
+    pliant_reader from{sizeof(pliant_reader), 0, &source,
+                       [](void* at, void* to, uint64_t size, uint64_t* got) -> int32_t {
+                         auto& one = *static_cast<Source*>(at);
+                         *got = std::min<uint64_t>(size, one.bytes.size() - one.at);
+                         one.bytes.copy(static_cast<char*>(to), *got, one.at);
+                         one.at += *got;
+                         return PLIANT_OK;
+                       }};
+    sdk::Reader reader(&from);
+    second.planner().load(reader);
+    first.forget();
+    passes(first, seed + 1);
+    passes(second, seed + 1);
+    RC_ASSERT(first.said() == second.said());
+  }));
+}
+
+TEST_CASE("whatever is visited, no rule is broken and the budget is kept") {
+  std::mt19937 draw(20261127);
+  uint64_t visits = 0;
+  uint64_t refused = 0;
+  while (visits < 200'000) {
+    // A tree of modules, some with parameters of their own around others, some leaves, one shared parameter.
+    sdk::Model model;
+    const uint32_t modules = 2 + draw() % 12;
+    uint64_t most = 0;
+    for (uint32_t module = 0; module < modules; ++module) {
+      model.modules.emplace_back();
+      if (module > 0) model.modules[draw() % module].children.push_back(module);
+      const uint32_t own = module == 0 ? 0 : draw() % 3;
+      for (uint32_t i = 0; i < own; ++i) {
+        sdk::Parameter parameter;
+        parameter.elements = draw() % 8 == 0 ? 0 : 64 * (1 + draw() % 16);
+        parameter.bytes = parameter.elements * 4;
+        parameter.persistent = draw() % 8 == 0;
+        parameter.external = draw() % 16 == 0;
+        model.modules.back().own.push_back(static_cast<uint32_t>(model.parameters.size()));
+        model.parameters.push_back(parameter);
+        most += parameter.bytes;
+      }
+    }
+    if (model.parameters.size() > 1) model.modules.back().external.push_back(0);
+    std::sort(model.modules.back().own.begin(), model.modules.back().own.end());
+    if (!model.modules.back().own.empty() && model.modules.back().own.front() == 0)
+      model.modules.back().external.clear();
+    const bool has_budget = draw() % 4 != 0;
+    model.budget = has_budget ? (most / 2 + draw() % (most + 256)) / 256 * 256 + 256 : 0;
+    try {
+      Trainer trainer(model, {draw() % 5 + 1, {draw() % 4}});
+      const auto walk = [&](auto& self, uint32_t module, bool backward, uint32_t order) -> void {
+        ++visits;
+        trainer.enter(module, backward);
+        std::vector<uint32_t> children = model.modules[module].children;
+        if (backward) std::reverse(children.begin(), children.end());
+        if (order % 3 == 1 && children.size() > 1) std::swap(children.front(), children.back());
+        for (const uint32_t child : children) {
+          if (order % 5 != 4 || child % 2 == 0) self(self, child, backward, order);
+        }
+        if (backward && order % 7 == 3) {
+          trainer.enter(module, false, true);
+          trainer.leave(module, false, true);
+        }
+        trainer.leave(module, backward);
+      };
+      for (int pass = 0; pass < 10; ++pass) {
+        const uint32_t order = draw() % 8;
+        const bool with_gradient = draw() % 4 != 0;
+        trainer.begin_pass(with_gradient);
+        walk(walk, 0, false, order);
+        if (draw() % 16 == 0) {  // given up
+          trainer.end_step();
+          continue;
+        }
+        if (with_gradient) walk(walk, 0, true, order);
+        trainer.end_pass();
+        if (draw() % 2 == 0) trainer.end_step();
+      }
+      trainer.end_step();
+      if (has_budget) REQUIRE(trainer.most_whole() <= model.budget);
+    } catch (const sdk::Failure& failure) {
+      REQUIRE(failure.status() == PLIANT_RESOURCE_EXHAUSTED);
+      ++refused;
+    }
+  }
+  MESSAGE(refused << " programs did not fit");
+}
