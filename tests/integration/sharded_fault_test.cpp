@@ -100,7 +100,7 @@ Ended resume(JobRunner& job, const std::vector<std::string>& sets = {}) {
 }  // namespace
 
 TEST_CASE("a rank that dies as it gathers or sends gradients takes the job back, to the same bits") {
-  for (const char* const coordinator : {"eager", "zero3"}) {
+  for (const char* const coordinator : {"eager", "zero3", "planned"}) {
     CAPTURE(coordinator);
     const std::string use = fmt::format("coordinator.use=\"{}\"", coordinator);
     check_death({"rank=2,step=6,at=gather", 4}, {use});
