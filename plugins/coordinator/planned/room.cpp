@@ -157,7 +157,9 @@ std::optional<Room::Window> Room::window_around(uint32_t parameter, const Want& 
   return window;
 }
 
-std::optional<Room::Spot> Room::find(const Want& want, const std::vector<uint64_t>& costs) const {
+std::optional<Room::Spot> Room::find(const Want& wanted, const std::vector<uint64_t>& costs) const {
+  Want want = wanted;
+  want.top = want.top / kAlignment * kAlignment;
   if (budget_ == 0 || want.bytes == 0) return Spot{};
   size_t looked_at = 0;
   for (auto gap = by_bytes_.lower_bound({want.bytes, 0}); gap != by_bytes_.end(); ++gap) {

@@ -1,5 +1,5 @@
-// What a coordinator costs the calling thread: the decisions of zero3 through the ABI, a visit (enter and leave) with 2
-// and with 16 parameters in a complete trace, copied from the record of a pass or decided anew.
+// What a coordinator costs the calling thread: the decisions of zero3 and planned through the ABI, a visit (enter and
+// leave) with 2 and with 16 parameters in a complete trace, copied from the record of a pass or decided anew.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -24,33 +24,38 @@ using namespace pliant;
 
 constexpr uint32_t kLayers = 128;
 constexpr uint64_t kElements = 1000;  // of a parameter
+constexpr uint64_t kBytes = 4096;     // in an arena
 
 [[noreturn]] void give_up(const std::string& why) {
   std::cerr << "bench_coordinator: " << why << "\n";
   std::exit(1);
 }
 
-plugin::Instance make_zero3(int64_t bucket, int64_t live, int64_t distance, bool strict) {
+plugin::Instance make(const std::string& name, config::Value table) {
   const plugin::Kind* kind = plugin::kind_of("coordinator");
-  auto file = plugin::find({{PLIANT_PLUGIN_DIR, "--plugin-dir"}}, *kind, "zero3");
+  auto file = plugin::find({{PLIANT_PLUGIN_DIR, "--plugin-dir"}}, *kind, name);
   if (!file) give_up(file.error().message());
   auto opened = plugin::Plugin::open(*file, *kind);
   if (!opened) give_up(opened.error().message());
-  config::Value table;
   table.type = config::Value::Type::kTable;
+  config::Diagnostics diagnostics("bench", "");
+  const config::CheckedTable checked =
+      config::check_options((*opened)->options(), &table, {"coordinator", name}, {}, diagnostics);
+  if (diagnostics.failed()) give_up(diagnostics.to_error().message());
+  auto made = plugin::Instance::create(*opened, checked.values);
+  if (!made) give_up(made.error().message());
+  return std::move(*made);
+}
+
+plugin::Instance make_zero3(int64_t bucket, int64_t live, int64_t distance, bool strict) {
+  config::Value table;
   const auto set = [&](const char* key, config::Value value) { table.members.push_back({key, {}, std::move(value)}); };
   set("prefetch_bucket_size", config::Value::of(bucket));
   set("max_live_parameters", config::Value::of(live));
   set("max_reuse_distance", config::Value::of(distance));
   set("param_persistence_threshold", config::Value::of(int64_t{-1}));
   set("strict", config::Value::of(strict));
-  config::Diagnostics diagnostics("bench", "");
-  const config::CheckedTable checked =
-      config::check_options((*opened)->options(), &table, {"coordinator", "zero3"}, {}, diagnostics);
-  if (diagnostics.failed()) give_up(diagnostics.to_error().message());
-  auto made = plugin::Instance::create(*opened, checked.values);
-  if (!made) give_up(made.error().message());
-  return std::move(*made);
+  return make("zero3", std::move(table));
 }
 
 /// A root without parameters over kLayers layers of `parameters` each.
@@ -58,7 +63,7 @@ struct Layers {
   explicit Layers(uint32_t parameters)
       : rows(size_t{kLayers} * parameters), numbers(rows.size()), modules(kLayers + 1) {
     for (uint32_t i = 0; i < rows.size(); ++i) {
-      rows[i] = {kElements, 4 * kElements, 0, PLIANT_F32};
+      rows[i] = {kElements, kBytes, 0, PLIANT_F32, 0};
       numbers[i] = i;
     }
     for (uint32_t i = 0; i < kLayers; ++i) {
@@ -69,8 +74,10 @@ struct Layers {
     modules[0].children = children.data();
     modules[0].child_count = kLayers;
   }
+  uint64_t budget = 0;
   [[nodiscard]] pliant_model view() const {
     pliant_model made{};
+    made.budget = budget;
     made.struct_size = sizeof(made);
     made.parameter_count = rows.size();
     made.parameter_stride = sizeof(rows[0]);
@@ -171,6 +178,23 @@ void visits(benchmark::State& state, bool kept, bool strict, bool decided) {
   state.counters["actions"] = static_cast<double>(actions) / count;
 }
 
+/// The same of planned, with room for three layers or for all.
+void planned_visits(benchmark::State& state, bool kept) {
+  const auto parameters = static_cast<uint32_t>(state.range(0));
+  const plugin::Instance coordinator = make("planned", {});
+  Layers layers(parameters);
+  layers.budget = (kept ? kLayers : 3) * parameters * kBytes;
+  Program program(coordinator, layers, false);
+  for (int i = 0; i < 8; ++i) program.pass();
+  uint64_t actions = 0;
+  for (auto _ : state) actions += program.pass();
+  const double count = static_cast<double>(state.iterations()) * (2 * kLayers + 2);
+  state.counters["visit"] = benchmark::Counter(count, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["actions"] = static_cast<double>(actions) / count;
+}
+
+BENCHMARK_CAPTURE(planned_visits, gathered, false)->Arg(2)->Arg(16);
+BENCHMARK_CAPTURE(planned_visits, kept, true)->Arg(2)->Arg(16);
 BENCHMARK_CAPTURE(visits, gathered, false, false, false)->Arg(2)->Arg(16);
 BENCHMARK_CAPTURE(visits, gathered_decided, false, false, true)->Arg(2)->Arg(16);
 BENCHMARK_CAPTURE(visits, kept, true, false, false)->Arg(2)->Arg(16);
