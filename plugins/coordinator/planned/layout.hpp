@@ -12,6 +12,9 @@ namespace pliant::coordinator::planned {
 
 namespace sdk = pliant::sdk;
 
+/// For products of two of 64 bits.
+__extension__ using Wide = unsigned __int128;
+
 /// Places in an arena are multiples of this.
 constexpr uint64_t kAlignment = 256;
 

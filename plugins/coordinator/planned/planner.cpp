@@ -42,8 +42,8 @@ void Planner::set_parameters(uint32_t module, std::span<const uint32_t> own, std
 }
 
 void Planner::set_costs(std::span<const uint64_t> nanoseconds) {
-  unsigned __int128 time = 0;
-  unsigned __int128 bytes = 0;
+  Wide time = 0;
+  Wide bytes = 0;
   for (uint32_t i = 0; i < nanoseconds.size(); ++i) {
     if (nanoseconds[i] == 0) continue;
     time += nanoseconds[i];
@@ -101,9 +101,56 @@ void Planner::begin_pass(bool with_gradient, sdk::Actions& actions) {
   records_ = trace != nullptr;
   auto after = traces_.find(after_id);
   uses_ = records_ ? Uses(*layout_, trace, after) : Uses();
+  look_what_pays();
   made_ = Plan{trace, after, {}, {}, state_, 0};
   schedule_.begin_pass(uses_, actions);
   record(actions);
+}
+
+// Gathering ahead takes room from what is kept. So what it pays to keep is found first, by passes that gather nothing
+// ahead: that keep within the same places what they can, in each way of weighing; the one that gathers least counts.
+void Planner::look_what_pays() {
+  schedule_.set_options(options_.schedule);
+  if (!uses_.known() || schedule_.room().budget() == 0) return;
+  std::vector<pliant_action> room(8 * layout_->parameters() + 64);
+  std::vector<bool> best;
+  Wide least = 0;
+  Weighing chosen = options_.schedule.weighing;
+  for (const Weighing weighing : {Weighing::kCostByTime, Weighing::kTime, Weighing::kCost}) {
+    Schedule trial = schedule_;
+    trial.set_options({0, options_.schedule.bucket, weighing});
+    std::vector<bool> whole(uses_.uses());
+    Wide cost = 0;
+    trial.set_known(uses_, 0);
+    try {
+      for (Moment at = 0; at < uses_.end(); ++at) {
+        const Call one = uses_.call(at);
+        pliant_action_list list{sizeof(pliant_action_list), 0, room.size(), 0, room.data()};
+        sdk::Actions actions(list);
+        if (leaves(one)) {
+          trial.leave(uses_, at, one, actions);
+          continue;
+        }
+        size_t number = uses_.use_at(at);
+        for (const uint32_t parameter : layout_->used(module_of(one))) {
+          whole[number] = trial.room().at(parameter).whole;
+          if (!whole[number++]) cost += trial.cost(parameter);
+        }
+        trial.enter(uses_, at, one, actions);
+      }
+    } catch (const sdk::Failure&) {  // it does not fit that way
+      continue;
+    }
+    if (!best.empty() && least <= cost) continue;
+    least = cost;
+    best = std::move(whole);
+    chosen = weighing;
+  }
+  if (best.empty()) return;
+  uses_.mark(std::move(best));
+  ScheduleOptions options = options_.schedule;
+  options.weighing = chosen;
+  schedule_.set_options(options);
 }
 
 void Planner::record(const sdk::Actions& actions) {
@@ -147,6 +194,7 @@ void Planner::leave_plan() {
   const Plan& plan = *plan_;
   schedule_ = states_[plan.begins];
   uses_ = Uses(*layout_, plan.trace, plan.after);
+  look_what_pays();
   std::vector<pliant_action> room(8 * layout_->parameters() + 64);
   const auto again = [&](const auto& decided) {
     pliant_action_list list{sizeof(pliant_action_list), 0, room.size(), 0, room.data()};

@@ -75,6 +75,7 @@ class Planner {
     decide(call, actions);
   }
   void decide(Call call, sdk::Actions& actions);
+  void look_what_pays();
   void record(const sdk::Actions& actions);
   /// The schedule is brought to where the plan is.
   void leave_plan();

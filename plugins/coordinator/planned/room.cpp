@@ -167,7 +167,7 @@ std::optional<Room::Spot> Room::find(const Want& wanted, const std::vector<uint6
     if (!want.thorough && ++looked_at == kGaps) break;
   }
   std::optional<Spot> best;
-  unsigned __int128 least = 0;
+  Wide least = 0;
   const auto look_at = [&](uint32_t parameter) {
     const std::optional<Window> window = window_around(parameter, want);
     if (!window) return;
@@ -175,14 +175,17 @@ std::optional<Room::Spot> Room::find(const Want& wanted, const std::vector<uint6
     for (const bool from_end : {false, true}) {
       const uint64_t end = std::min(window->end, want.top);
       Spot spot{from_end ? end - want.bytes : window->begin, {}};
-      unsigned __int128 loss = 0;
+      Wide loss = 0;
       for (const uint32_t other : window->within) {
         const Held& one = held_[other];
         if (one.place >= spot.place + want.bytes || one.place + one.bytes <= spot.place) continue;
         spot.goes.push_back(other);
         if (one.next == kNever) continue;
         const uint64_t distance = one.next > want.now ? one.next - want.now : 1;
-        loss += (static_cast<unsigned __int128>(costs[other]) << kPoint) / distance;
+        const Wide cost = costs[other];
+        if (want.weighing == Weighing::kCostByTime) loss += (cost << kPoint) / distance;
+        if (want.weighing == Weighing::kCost) loss += cost;
+        if (want.weighing == Weighing::kTime) loss = std::max(loss, (Wide{1} << kPoint) / distance);
       }
       if (best && least <= loss) continue;
       least = loss;

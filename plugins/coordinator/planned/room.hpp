@@ -13,6 +13,10 @@
 
 namespace pliant::coordinator::planned {
 
+/// What goes first among what is used latest: by what its loss costs in relation to how long it would lie there, by the
+/// nearest use that is lost alone, or by what its loss costs alone.
+enum class Weighing { kCostByTime, kTime, kCost };
+
 /// With a budget each whole parameter has a place, and no two overlap. Without one there are no places.
 class Room {
  public:
@@ -47,6 +51,7 @@ class Room {
     Moment now = 0;
     Moment until = 0;
     bool thorough = false;  ///< look everywhere before there is no spot
+    Weighing weighing = Weighing::kCostByTime;
   };
   /// The gap that fits best; else what is used latest goes, weighed by what it costs to gather it again. nullopt: there
   /// is no such spot. `costs`: by parameter, what gathering it costs. O(log n) unless it has to be thorough.

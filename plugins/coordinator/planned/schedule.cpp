@@ -83,7 +83,7 @@ Room::Spot Schedule::spot_for(uint32_t parameter, Moment now, Call call) const {
   }
   const uint64_t gradients = is_backward(call) ? layout_->gradient_bytes(module) : 0;
   for (const uint64_t top : {line_, room_.budget() - std::min(room_.budget(), gradients), room_.budget()}) {
-    if (auto spot = room_.find({bytes, top, now, 0, true}, costs_)) return *std::move(spot);
+    if (auto spot = room_.find({bytes, top, now, 0, true, options_.weighing}, costs_)) return *std::move(spot);
   }
   throw sdk::Failure(PLIANT_RESOURCE_EXHAUSTED,
                      "parameter " + std::to_string(parameter) + " of module " + std::to_string(module) + " needs " +
@@ -131,7 +131,9 @@ bool Schedule::prefetch_visit(const Uses& uses, Moment now, Moment at, sdk::Acti
   bool all = true;
   for (const uint32_t parameter : layout_->used(module_of(uses.call(at)))) {
     if (room_.at(parameter).whole) continue;
-    const auto spot = room_.find({layout_->bytes(parameter), line_, now, at, false}, costs_);
+    // In the place of what is used later only; where it is known what it pays to keep, of nothing else.
+    const Moment until = uses.is_marked() ? kNever - 1 : at;
+    const auto spot = room_.find({layout_->bytes(parameter), line_, now, until, false, options_.weighing}, costs_);
     if (!spot) {
       all = false;
       break;

@@ -15,6 +15,7 @@ namespace pliant::coordinator::planned {
 struct ScheduleOptions {
   uint64_t ahead = 2;   ///< visits whose gathers may be on their way before they begin
   uint64_t bucket = 0;  ///< bytes of complete gradients that wait to leave
+  Weighing weighing = Weighing::kCostByTime;
 };
 
 /// Copies are cheap enough to keep one per pass: O(parameters). Between two passes only `room` differs.
@@ -39,6 +40,10 @@ class Schedule {
   /// Everything is released, also what modules use that were never left.
   void end_step(sdk::Actions& actions);
 
+  /// Decided anew from here on by these. Between two passes.
+  void set_options(ScheduleOptions options) { options_ = options; }
+  [[nodiscard]] const ScheduleOptions& options() const { return options_; }
+  [[nodiscard]] uint64_t cost(uint32_t parameter) const { return costs_[parameter]; }
   [[nodiscard]] const Room& room() const { return room_; }
   [[nodiscard]] int64_t whole_elements() const { return whole_elements_; }
 

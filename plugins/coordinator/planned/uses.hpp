@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "layout.hpp"
@@ -31,19 +32,37 @@ class Uses {
   [[nodiscard]] Call call(Moment at) const {
     return at < trace_->calls.size() ? trace_->calls[at] : after_->calls[at - trace_->calls.size()];
   }
-  /// The use after call `at` of the `index`-th parameter that the module of that call, an enter, uses.
-  [[nodiscard]] Moment next(size_t at, size_t index) const { return next_[begin_[at] + index]; }
-  /// The first use of the pass, or of the pass after it.
-  [[nodiscard]] Moment first(uint32_t parameter) const { return first_[parameter]; }
+  /// The use after call `at` of the `index`-th parameter that the module of that call, an enter, uses; kNever, too,
+  /// where it does not pay to keep it whole until then.
+  [[nodiscard]] Moment next(Moment at, size_t index) const { return kept(next_[begin_[at] + index]); }
+  /// The first use of the pass, or of the pass after it; likewise.
+  [[nodiscard]] Moment first(uint32_t parameter) const { return kept(first_[parameter]); }
   /// Of every parameter the first use at `from` or later. O(uses).
   [[nodiscard]] std::vector<Moment> first_from(const Layout& layout, Moment from) const;
 
+  /// What it pays to keep: by use, in the order of calls and of parameters of a module, whether the parameter is whole
+  /// when its module is entered.
+  void mark(std::vector<bool> whole) { whole_ = std::move(whole); }
+  [[nodiscard]] bool is_marked() const { return !whole_.empty(); }
+  [[nodiscard]] size_t uses() const { return next_.size(); }
+  /// Of the first parameter that the module of that call uses.
+  [[nodiscard]] size_t use_at(Moment at) const { return begin_[at]; }
+
  private:
+  struct Use {
+    Moment at = kNever;
+    size_t number = 0;
+  };
+  [[nodiscard]] Moment kept(const Use& use) const {
+    return use.at == kNever || whole_.empty() || whole_[use.number] ? use.at : kNever;
+  }
+
   std::shared_ptr<const Trace> trace_;
   std::shared_ptr<const Trace> after_;
-  std::vector<size_t> begin_;  ///< by call, in next_
-  std::vector<Moment> next_;
-  std::vector<Moment> first_;
+  std::vector<size_t> begin_;  ///< by call of both, in next_
+  std::vector<Use> next_;
+  std::vector<Use> first_;
+  std::vector<bool> whole_;  ///< empty: all
 };
 
 }  // namespace pliant::coordinator::planned

@@ -42,7 +42,8 @@ uint64_t least(const std::vector<uint64_t>& bytes, const std::vector<uint32_t>& 
 }  // namespace
 
 TEST_CASE("between two layers and all of them, at most a twentieth more is gathered than the least, in the median") {
-  std::mt19937 draw(7);
+  std::mt19937 drawn(7);
+  const auto draw = [&drawn] { return static_cast<uint32_t>(drawn()); };
   std::vector<double> ratios;
   std::vector<double> even;
   for (int model = 0; model < 300; ++model) {
@@ -60,7 +61,7 @@ TEST_CASE("between two layers and all of them, at most a twentieth more is gathe
     const uint64_t budget = (two + draw() % (all - two + 1)) / 256 * 256;
     std::vector<uint32_t> order;
     for (uint32_t i = 0; i < count; ++i) order.push_back(i + 1);
-    if (draw() % 2 == 0) std::shuffle(order.begin(), order.end(), draw);
+    if (draw() % 2 == 0) std::shuffle(order.begin(), order.end(), drawn);
     const int passes = 1 + static_cast<int>(draw() % 3);
     std::vector<uint32_t> uses;
     for (int pass = 0; pass < passes; ++pass) {

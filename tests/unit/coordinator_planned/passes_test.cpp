@@ -134,7 +134,8 @@ TEST_CASE("the same visits get the same answers in an instance that was loaded, 
 }
 
 TEST_CASE("whatever is visited, no rule is broken and the budget is kept") {
-  std::mt19937 draw(20261127);
+  std::mt19937 drawn(20261127);
+  const auto draw = [&drawn] { return static_cast<uint32_t>(drawn()); };
   uint64_t visits = 0;
   uint64_t refused = 0;
   while (visits < 200'000) {
@@ -164,7 +165,7 @@ TEST_CASE("whatever is visited, no rule is broken and the budget is kept") {
     const bool has_budget = draw() % 4 != 0;
     model.budget = has_budget ? (most / 2 + draw() % (most + 256)) / 256 * 256 + 256 : 0;
     try {
-      Trainer trainer(model, {draw() % 5 + 1, {draw() % 4}});
+      Trainer trainer(model, {draw() % 5 + 1, {draw() % 4, 0}});
       const auto walk = [&](auto& self, uint32_t module, bool backward, uint32_t order) -> void {
         ++visits;
         trainer.enter(module, backward);
