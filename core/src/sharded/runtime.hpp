@@ -243,7 +243,13 @@ class Runtime {
   void or_give_up(const Work& work);
   void carry_out(std::span<const pliant_action> actions);
   [[nodiscard]] std::vector<Visit>::iterator visit_to_leave(uint32_t module, Direction direction);
-  void gather(std::span<const pliant_action> group);
+  /// What has no place lies on that side of the arena.
+  void gather(std::span<const pliant_action> group, ArenaSide side = ArenaSide::kBegin);
+  /// Outside of passes: what passes have left whole goes. True where something was.
+  bool release_what_is_left();
+  /// Outside of passes: what passes have left whole makes room.
+  template <class Work>
+  void or_after_release(const Work& work);
   void wait(uint32_t parameter);
   void release_whole(uint32_t parameter);
   /// Blocks until at most so many gathers that the program waits for have not ended.

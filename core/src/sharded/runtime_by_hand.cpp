@@ -17,6 +17,26 @@ constexpr uint64_t kLeastRead = 64;
 
 }  // namespace
 
+bool Runtime::release_what_is_left() {
+  const bool is_left = std::any_of(held_.begin(), held_.end(),
+                                   [](const Held& one) { return one.presence != Presence::kAway && !one.by_hand; });
+  if (!is_left) return false;
+  if (!is_sound_) give_model();  // a pass was given up
+  follow([&] { return coordinator_.end_step(); });
+  return true;
+}
+
+// What is whole depends on the visits alone, so that all ranks do the same.
+template <class Work>
+void Runtime::or_after_release(const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (error.status() != Status::kResourceExhausted || memory_->budget() == 0 || !release_what_is_left()) throw;
+  }
+  work();
+}
+
 void Runtime::prefetch(uint32_t parameter) {
   require_group();
   Held& one = held_[parameter];
@@ -27,7 +47,8 @@ void Runtime::prefetch(uint32_t parameter) {
   if (!is_sound_) give_model();  // a pass was given up
   if (one.presence == Presence::kAway) {
     const pliant_action action{PLIANT_ACTION_GATHER, parameter, 1, 0, PLIANT_ANY_PLACE};
-    gather(std::span(&action, 1));
+    // A coordinator that chooses places does not know of it: beside the gradients.
+    or_after_release([&] { gather(std::span(&action, 1), ArenaSide::kEnd); });
   }
   one.by_hand = true;
   one.was_let_go = false;
@@ -50,10 +71,7 @@ void Runtime::write(uint32_t parameter, std::span<const float> values) {
     throw Error(Status::kFailedPrecondition,
                 fmt::format("{} is written while it is fetched by hand; call release first", name(parameter)));
   }
-  if (held_[parameter].presence != Presence::kAway) {  // what is whole somewhere would stay as it was
-    if (!is_sound_) give_model();
-    follow([&] { return coordinator_.end_step(); });
-  }
+  if (held_[parameter].presence != Presence::kAway) release_what_is_left();  // it would stay as it was
   exchange_stream_.synchronize();  // others read what this rank owns
   const int64_t step = shards_.step();
   const ParameterRow& row = model.parameter(parameter);
@@ -76,7 +94,8 @@ void Runtime::read(uint32_t parameter, std::span<float> values) {
   // Within a budget a part of it at a time, on every rank the same: whole parameters may have half the bytes.
   const uint64_t most = std::max(memory_->budget() / kPartOfBudget / sizeof(float), kLeastRead);
   const uint64_t block = memory_->budget() == 0 ? values.size() : std::min<uint64_t>(values.size(), most);
-  const WholePiece part = take(block, DType::kF32, {"a part of ", name(parameter)});
+  WholePiece part;
+  or_after_release([&] { part = take(block, DType::kF32, {"a part of ", name(parameter)}); });
   const FlatRange all = range_of(parameter);
   for (uint64_t done = 0; done < values.size(); done += block) {
     const uint64_t count = std::min<uint64_t>(block, values.size() - done);

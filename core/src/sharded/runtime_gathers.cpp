@@ -51,7 +51,7 @@ void Runtime::carry_out(std::span<const pliant_action> actions) {
   }
 }
 
-void Runtime::gather(std::span<const pliant_action> group) {
+void Runtime::gather(std::span<const pliant_action> group, ArenaSide side) {
   to_gather_.clear();
   gathered_now_.clear();
   for (const pliant_action& action : group) {
@@ -59,7 +59,7 @@ void Runtime::gather(std::span<const pliant_action> group) {
     if (one.by_hand) continue;
     const auto byte = action.place == PLIANT_ANY_PLACE ? std::nullopt : std::optional<uint64_t>(action.place);
     one.value = take(model.parameter(action.parameter).elements, compute_, {"the whole of ", name(action.parameter)},
-                     {byte, ArenaSide::kBegin});
+                     {byte, side});
     one.presence = Presence::kOnItsWay;
     one.gather = gathered_;
     if (model.parameter(action.parameter).elements > 0) {

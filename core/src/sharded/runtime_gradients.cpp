@@ -336,13 +336,8 @@ void Runtime::update(const std::function<void(const ShardRange&)>& each) {
         "update is called without a step that was committed and not skipped; call it once after each Step::commit "
         "that returned a value");
   }
-  const bool is_whole = std::any_of(held_.begin(), held_.end(),
-                                    [](const Held& one) { return one.presence != Presence::kAway && !one.by_hand; });
-  if (is_whole) {  // by a pass since the commit; it would stay as it was
-    require_no_pass();
-    if (!is_sound_) give_model();
-    follow([&] { return coordinator_.end_step(); });
-  }
+  require_no_pass();
+  release_what_is_left();  // by a pass since the commit; it would stay as it was
   const auto began = std::chrono::steady_clock::now();
   shards_.require_unchanged();
   check_time_ += std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - began);
