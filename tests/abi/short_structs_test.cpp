@@ -45,8 +45,8 @@ plugin::Instance made_of(std::string_view section) {
 
 /// One of ours, of today's headers.
 plugin::Instance own(std::string_view section, std::string_view name) {
-  for (const std::filesystem::path& file : {PLIANT_OWN_PLUGIN_FILES}) {
-    if (file.filename() == fmt::format("{}-{}.pliant.so", section, name)) {
+  for (const char* const file : {PLIANT_OWN_PLUGIN_FILES}) {
+    if (std::filesystem::path(file).filename() == fmt::format("{}-{}.pliant.so", section, name)) {
       return opened_from(file, *plugin::kind_of(section));
     }
   }

@@ -30,7 +30,7 @@ class Tables {
       const uint32_t flags = (one.frozen ? uint32_t{PLIANT_PARAMETER_FROZEN} : 0) |
                              (one.persistent ? uint32_t{PLIANT_PARAMETER_PERSISTENT} : 0) |
                              (one.external ? uint32_t{PLIANT_PARAMETER_EXTERNAL} : 0);
-      parameters_.push_back({{one.elements, one.bytes, flags, one.dtype}});
+      parameters_.push_back({{one.elements, one.bytes, flags, one.dtype, one.gradient_bytes}});
     }
     numbers_.reserve(3 * model.modules.size());
     const auto kept = [this](const std::vector<uint32_t>& numbers) { return numbers_.emplace_back(numbers).data(); };
