@@ -282,16 +282,21 @@ void Planner::save(sdk::Writer& out) const {
 }
 
 void Planner::load(sdk::Reader& in) {
-  traces_.load(in, layout_->model().modules.size());
-  succession_.load(in);
-  const auto costs = in.value<uint64_t>();
-  if (costs != 0 && costs != layout_->parameters()) {
+  TraceSet traces(options_.traces);
+  traces.load(in, layout_ == nullptr ? 0 : layout_->model().modules.size());
+  Succession succession;
+  succession.load(in);
+  const auto count = in.value<uint64_t>();
+  if (count != 0 && (layout_ == nullptr || count != layout_->parameters())) {
     throw sdk::Failure(PLIANT_DATA_LOSS, "what was kept is of another model, or damaged");
   }
-  costs_.resize(static_cast<size_t>(costs));
-  in.bytes(costs_.data(), costs_.size() * sizeof(uint64_t));
+  std::vector<uint64_t> costs(static_cast<size_t>(count));
+  in.bytes(costs.data(), costs.size() * sizeof(uint64_t));
   in.expect_end();
-  forget_plans();
+  traces_ = std::move(traces);
+  succession_ = std::move(succession);
+  costs_ = std::move(costs);
+  if (layout_ != nullptr) forget_plans();
 }
 
 }  // namespace pliant::coordinator::planned

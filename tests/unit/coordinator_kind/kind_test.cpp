@@ -72,10 +72,10 @@ TEST_CASE("a budget below 0 is refused with its place") {
   CHECK(has(refusal("[coordinator]\nuse = 'eager'\nbugdet = 1\n"), "did you mean 'budget'?"));
 }
 
-TEST_CASE("a section that names no coordinator is refused where one is needed: there is no default") {
-  CHECK(has(refusal("[coordinator]\nbudget = 4096\n", {"coordinator"}),
+TEST_CASE("a section that names no coordinator has the one that plans") {
+  CHECK(opened("[coordinator]\nbudget = 4096\n", {"coordinator"}).use("coordinator") == "planned");
+  CHECK(has(refusal("[coordinator]\nbudget = 4096\n[coordinator.zero3]\nstrict = true\n", {"coordinator"}),
             "[coordinator] does not say which plugin to use"));
-  CHECK(has(refusal("", {"coordinator"}), "there is no [coordinator] section"));
   CHECK(has(refusal("[coordinator]\nuse = 'eagre'\n", {"coordinator"}), "eager"));
 }
 
@@ -100,7 +100,7 @@ TEST_CASE("every slot of a coordinator but set_costs is required") {
   const plugin::Kind* kind = plugin::kind_of("coordinator");
   REQUIRE(kind != nullptr);
   CHECK(kind->id == PLIANT_KIND_COORDINATOR);
-  CHECK(kind->default_use.empty());
+  CHECK(kind->default_use == "planned");
   CHECK(kind->table_size == sizeof(pliant_coordinator));
   size_t next = offsetof(pliant_coordinator, set_model);
   for (const sdk::Slot& slot : kind->slots) {
