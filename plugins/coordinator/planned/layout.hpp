@@ -13,7 +13,7 @@ namespace pliant::coordinator::planned {
 namespace sdk = pliant::sdk;
 
 /// For products of two of 64 bits.
-__extension__ using Wide = unsigned __int128;
+__extension__ typedef unsigned __int128 Wide;
 
 /// Places in an arena are multiples of this.
 constexpr uint64_t kAlignment = 256;
