@@ -167,7 +167,7 @@ ListAnswer Coordinator::set_costs(const std::vector<uint64_t>& nanoseconds) {
 
 ListAnswer Coordinator::save(std::string& bytes) const {
   SavedState state;
-  const ListAnswer made = asked([&](pliant_error* error) { return state.save_from(instance_, *error); });
+  ListAnswer made = asked([&](pliant_error* error) { return state.save_from(instance_, *error); });
   bytes += state.bytes;
   return made;
 }

@@ -83,7 +83,8 @@ template <class Struct, class Field>
   if (given == nullptr) throw Failure(PLIANT_INVALID_ARGUMENT, std::string("the host's ") + name + " is NULL");
   const std::remove_const_t<Struct> known{};
   const auto* const field = reinterpret_cast<const std::byte*>(&(known.*last));
-  const auto needed = field - reinterpret_cast<const std::byte*>(&known) + static_cast<std::ptrdiff_t>(sizeof(Field));
+  constexpr auto kBytes = static_cast<std::ptrdiff_t>(sizeof(Field));  // NOLINT(bugprone-sizeof-expression)
+  const auto needed = field - reinterpret_cast<const std::byte*>(&known) + kBytes;
   if (given->struct_size < static_cast<size_t>(needed)) {
     throw Failure(PLIANT_INVALID_ARGUMENT, std::string("the host's ") + name +
                                                " is too short: " + std::to_string(given->struct_size) + " bytes, " +
