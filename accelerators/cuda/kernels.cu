@@ -13,14 +13,14 @@ __device__ __forceinline__ uint64_t stride() {
 
 }  // namespace
 
-#define PLIANT_REDUCE(op, Op, type, T)                                                                           \
-  extern "C" __global__ void __launch_bounds__(kThreads)                                                         \
-      pliant_reduce_##op##_##type(const __grid_constant__ ReduceArguments<kFewSources> job) {                    \
-    for (uint64_t i = first(); i < job.count; i += stride()) reduce_element<T, Op>(job, i);                      \
-  }                                                                                                              \
-  extern "C" __global__ void __launch_bounds__(kThreads)                                                         \
-      pliant_reduce_##op##_##type##_many(const __grid_constant__ ReduceArguments<kMostSources> job) {            \
-    for (uint64_t i = first(); i < job.count; i += stride()) reduce_element<T, Op>(job, i);                      \
+#define PLIANT_REDUCE(op, Op, type, T)                                                                \
+  extern "C" __global__ void __launch_bounds__(kThreads)                                              \
+      pliant_reduce_##op##_##type(const __grid_constant__ ReduceArguments<kFewSources> job) {         \
+    for (uint64_t i = first(); i < job.count; i += stride()) reduce_element<T, Op>(job, i);           \
+  }                                                                                                   \
+  extern "C" __global__ void __launch_bounds__(kThreads)                                              \
+      pliant_reduce_##op##_##type##_many(const __grid_constant__ ReduceArguments<kMostSources> job) { \
+    for (uint64_t i = first(); i < job.count; i += stride()) reduce_element<T, Op>(job, i);           \
   }
 #define PLIANT_REDUCE_SUM(type, T) PLIANT_REDUCE(sum, Sum, type, T)
 #define PLIANT_REDUCE_MIN(type, T) PLIANT_REDUCE(min, Min, type, T)
@@ -29,9 +29,9 @@ PLIANT_KERNEL_TYPES(PLIANT_REDUCE_SUM)
 PLIANT_KERNEL_TYPES(PLIANT_REDUCE_MIN)
 PLIANT_KERNEL_TYPES(PLIANT_REDUCE_MAX)
 
-#define PLIANT_CAST(from, From, to, To)                                                                         \
-  extern "C" __global__ void __launch_bounds__(kThreads) pliant_cast_##from##_##to(const CastArguments job) {    \
-    for (uint64_t i = first(); i < job.count; i += stride()) cast_element<From, To>(job, i);                     \
+#define PLIANT_CAST(from, From, to, To)                                                                       \
+  extern "C" __global__ void __launch_bounds__(kThreads) pliant_cast_##from##_##to(const CastArguments job) { \
+    for (uint64_t i = first(); i < job.count; i += stride()) cast_element<From, To>(job, i);                  \
   }
 #define PLIANT_CASTS(to, To) PLIANT_KERNEL_CASTS_TO(PLIANT_CAST, to, To)
 PLIANT_KERNEL_TYPES(PLIANT_CASTS)

@@ -1,4 +1,5 @@
-// sharded_trainer: a trainer that needs no more than one layer of its model whole at a time. Start it with `pliant run`.
+// sharded_trainer: a trainer that needs no more than one layer of its model whole at a time. Start it with `pliant
+// run`.
 //
 // It fits each weight w to sequences of l tokens with a label y: their loss is l/2 * (w - y)^2, their gradient l * w -
 // l * y. Reductions do that on every accelerator; other trainers enqueue kernels of their own on Session::stream().

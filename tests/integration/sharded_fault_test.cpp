@@ -297,7 +297,8 @@ TEST_CASE(
     "a rank that has no memory somewhere in a pass, and goes on, has all make the step again, and no bit is lost") {
   int broken = 0;
   int of_additions = 0;
-  for (const int allocation : {9, 10, 11, 12, 13, 14, 27, 28, 29, 30, 31}) {  // of its process: in the first and second pass
+  for (const int allocation :
+       {9, 10, 11, 12, 13, 14, 27, 28, 29, 30, 31}) {  // of its process: in the first and second pass
     CAPTURE(allocation);
     JobRunner job;
     std::vector<std::string> command = job_that("run_short", "", 2,

@@ -42,8 +42,14 @@ std::vector<float> numbers_after(const std::string& lines, const std::string& wo
 
 TEST_CASE("the bits of a sharded job depend neither on the coordinator nor on the number of workers") {
   REQUIRE(has(undisturbed(), "weights"));
-  for (const auto& job_of : std::vector<std::pair<int64_t, std::string>>{
-           {1, "zero3"}, {2, "zero3"}, {2, "eager"}, {4, "zero3"}, {4, "eager"}, {1, "planned"}, {3, "planned"}, {4, "planned"}}) {
+  for (const auto& job_of : std::vector<std::pair<int64_t, std::string>>{{1, "zero3"},
+                                                                         {2, "zero3"},
+                                                                         {2, "eager"},
+                                                                         {4, "zero3"},
+                                                                         {4, "eager"},
+                                                                         {1, "planned"},
+                                                                         {3, "planned"},
+                                                                         {4, "planned"}}) {
     const int64_t workers = job_of.first;
     const std::string& coordinator = job_of.second;
     CAPTURE(workers);
@@ -289,7 +295,8 @@ TEST_CASE("zero3 says that it keeps no budget below the whole model, and what do
   CHECK(has(ended.err, "keeps no budget of 60000 bytes"));
 }
 
-TEST_CASE("a budget that suffices changes no bit, and a coordinator that plans keeps it wherever one that does not can") {
+TEST_CASE(
+    "a budget that suffices changes no bit, and a coordinator that plans keeps it wherever one that does not can") {
   for (const int64_t workers : {1, 2, 4}) {
     for (const int64_t budget : {60416, 65536, 98304, 1000000}) {
       if (workers == 4 && budget == 60416) continue;  // parts of gradients from three others

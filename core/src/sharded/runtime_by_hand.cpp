@@ -72,7 +72,7 @@ void Runtime::write(uint32_t parameter, std::span<const float> values) {
                 fmt::format("{} is written while it is fetched by hand; call release first", name(parameter)));
   }
   if (held_[parameter].presence != Presence::kAway) release_what_is_left();  // it would stay as it was
-  exchange_stream_.synchronize();  // others read what this rank owns
+  exchange_stream_.synchronize();                                            // others read what this rank owns
   const int64_t step = shards_.step();
   const ParameterRow& row = model.parameter(parameter);
   ShardArray& weights = shards_.array(0);
