@@ -138,7 +138,7 @@ TEST_CASE("whatever is visited, no rule is broken and the budget is kept") {
   const auto draw = [&drawn] { return static_cast<uint32_t>(drawn()); };
   uint64_t visits = 0;
   uint64_t refused = 0;
-  while (visits < 200'000) {
+  while (visits < 1'000'000) {
     // A tree of modules, some with parameters of their own around others, some leaves, one shared parameter.
     sdk::Model model;
     const uint32_t modules = 2 + draw() % 12;
