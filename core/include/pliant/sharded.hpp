@@ -157,7 +157,7 @@ class ShardedModel {
 
   /// By hand, outside of passes, in the same order on every rank. prefetch begins to gather; after fetch it is whole,
   /// until release, or until update, which changes it, or the group changes: release does nothing then. Passes in
-  /// between use it as it is.
+  /// between use it as it is. Within a budget it takes of the room of gradients.
   void prefetch(ParameterId parameter);
   void fetch(ParameterId parameter);
   void release(ParameterId parameter);

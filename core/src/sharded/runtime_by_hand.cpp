@@ -45,6 +45,8 @@ void Runtime::prefetch(uint32_t parameter) {
                 fmt::format("{} is fetched by hand inside a pass; enter a module that uses it", name(parameter)));
   }
   if (!is_sound_) give_model();  // a pass was given up
+  // In an arena it may lie where the coordinator puts others once it has released it.
+  if (memory_->budget() > 0 && !one.by_hand) release_what_is_left();
   if (one.presence == Presence::kAway) {
     const pliant_action action{PLIANT_ACTION_GATHER, parameter, 1, 0, PLIANT_ANY_PLACE};
     // A coordinator that chooses places does not know of it: beside the gradients.

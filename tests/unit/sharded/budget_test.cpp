@@ -185,6 +185,40 @@ TEST_CASE("a parameter is read part by part where the budget has no room for its
   });
 }
 
+TEST_CASE("what is fetched by hand after an evaluation lies in nobody's way, whoever chooses places") {
+  const Accelerator accelerator = test::sim("host_visible = false\n");
+  for (const char* const coordinator : {"eager", "planned"}) {
+    for (const int budget : {60416, 70400, 90112}) {
+      CAPTURE(coordinator);
+      CAPTURE(budget);
+      test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {
+        Stream program(accelerator, 0);
+        Runtime runtime(config_of(coordinator, fmt::format("budget = {}", budget)), accelerator, 0, program, stream,
+                        {});
+        const Layers layers(runtime, 0);
+        runtime.enter_group(group);
+        runtime.initialise();
+        for (int step = 0; step < 4; ++step) {
+          runtime.begin_evaluation();
+          for (const uint32_t module : layers.modules) {
+            runtime.enter(module, Direction::kForward);
+            runtime.leave(module, Direction::kForward);
+          }
+          runtime.end_pass();
+          const uint32_t by_hand = layers.parameters[static_cast<size_t>(step) % 2];
+          runtime.fetch(by_hand);
+          std::vector<RowRange> own;
+          begin_step(runtime, 0, 1, own);
+          for (const RowRange rows : own) layers.pass(runtime, rows);
+          runtime.finish_gradient(1);
+          runtime.release(by_hand);
+        }
+        runtime.leave_group();
+      });
+    }
+  }
+}
+
 TEST_CASE("parameters that a module is given before the first group are held against the budget, too") {
   const Accelerator accelerator = test::host();
   Stream program(accelerator, 0);
