@@ -89,7 +89,7 @@ struct Copying {
   /// From here until Formed it holds nothing: the copy is written over what it held. Of a sharded job: parts of the
   /// state move from here until all ranks are formed.
   bool in_place = false;
-  bool given_up = false;  ///< the program gave up, after a commit, what may have changed its part of the state
+  bool given_up = false;  ///< the program gave up by itself, after a commit, what may have changed its part
 };
 /// The communicator stands and the state is that of next_step.
 struct Formed {

@@ -266,7 +266,7 @@ bool Session::State::has_next() {
   if (std::exchange(is_spoiled, false)) {  // the job goes back to its snapshot
     verdict.reset();
     applied = -1;
-    channel.send(elastic::Copying{form.generation, true, true});
+    channel.send(elastic::Copying{form.generation, true, gave_up_itself});
   }
   if (given_up) {  // the others wait for its passes
     tell_broken(*std::exchange(given_up, std::nullopt));

@@ -116,6 +116,7 @@ struct Session::State {
 
   bool over = false;
   bool in_generation = false;
+  bool gave_up_itself = false;    ///< and not because another rank was lost or gave up
   bool is_spoiled = false;        ///< what was given up may have changed what ranks own
   std::optional<Error> given_up;  ///< what ended the passes of the step in hand: the others are told by Session::next
   int64_t applied = 0;            // steps that this worker's state holds; -1: a part of a copy

@@ -264,6 +264,7 @@ bool Step::attempt(const std::function<void()>& work) {
     if (s.sharded == nullptr) return;
     // What was read is written on other ranks, maybe: of the step they hold one part, and this rank another.
     s.is_spoiled = s.sharded->take_touched() && s.verdict;
+    s.gave_up_itself = error.status() != Status::kAborted && error.status() != Status::kPeerLost;
     s.sharded->abandon();
     s.given_up = std::move(error);
   };
