@@ -86,11 +86,11 @@ Room::Spot Schedule::spot_for(uint32_t parameter, Moment now, Call call) const {
     if (auto spot = room_.find({bytes, top, now, 0, true, options_.weighing}, costs_)) return *std::move(spot);
   }
   throw sdk::Failure(PLIANT_RESOURCE_EXHAUSTED,
-                     "parameter " + std::to_string(parameter) + " of module " + std::to_string(module) + " needs " +
+                     "[coordinator] budget = " + std::to_string(room_.budget()) + " is too small: parameter " +
+                         std::to_string(parameter) + " of module " + std::to_string(module) + " needs " +
                          std::to_string(bytes) +
-                         " bytes in one piece beside what modules use that are entered, and the "
-                         "budget has " +
-                         std::to_string(room_.budget()));
+                         " bytes in one piece beside what modules use that are entered; raise it",
+                     "budget");
 }
 
 void Schedule::take(uint32_t parameter, const Room::Spot& spot, sdk::Actions& actions) {

@@ -76,7 +76,7 @@ struct Zero3 {
                        "keeps no budget of " + std::to_string(model.budget) + " bytes: the whole model has " +
                            std::to_string(bytes) +
                            ", and its gradients share the budget. Its own limits are max_live_parameters and "
-                           "max_reuse_distance, in elements; \"eager\" keeps a budget");
+                           "max_reuse_distance, in elements; \"planned\" keeps a budget");
   }
   void set_module_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
     schedule_.set_parameters(module, own, external);
