@@ -9,14 +9,13 @@
 #include <optional>
 #include <utility>
 
-#include "base/result.hpp"
 #include "commands.hpp"
+#include "model_file.hpp"
 #include "output.hpp"
 #include "pliant/error.hpp"
+#include "sharded/arena_books.hpp"
 #include "sharded/exchange.hpp"
 #include "sharded/rehearsal.hpp"
-#include "sharded/safetensors.hpp"
-#include "sharded/whole_memory.hpp"
 
 namespace pliant::cli {
 
@@ -43,69 +42,34 @@ struct SimulatedStep {
   int64_t gathered = 0;     ///< parameters
   int64_t ahead = 0;        ///< of these, for a later visit
   uint64_t bytes = 0;       ///< of these parameters, whole
-  uint64_t most = 0;        ///< bytes whole at once
+  uint64_t most = 0;        ///< bytes whole at once, with gradients and what is on its way
   int64_t reduces = 0;      ///< collectives
 };
 
-uint32_t add(sharded::ModelTables& model, std::string name, std::vector<int64_t> shape) {
-  ParameterSpec parameter;
-  parameter.name = std::move(name);
-  parameter.shape = std::move(shape);
-  parameter.initialise = [](std::span<float>) {};
-  return model.add(std::move(parameter));
-}
-
-/// Layers that are alike, each of a large and a small parameter.
-sharded::ModelTables layers_of(int64_t count, int64_t elements) {
-  sharded::ModelTables model;
-  model.add(ModuleSpec{.name = "model", .parent = std::nullopt, .own = {}, .external = {}});
-  for (int64_t i = 0; i < count; ++i) {
-    const std::string name = fmt::format("layer.{}", i);
-    const ParameterId weight{add(model, name + ".weight", {elements})};
-    const ParameterId bias{add(model, name + ".bias", {1024})};
-    model.add(ModuleSpec{.name = name, .parent = ModuleId{0}, .own = {weight, bias}, .external = {}});
-  }
-  model.close();
-  return model;
-}
-
-/// What stands before the last dot of a tensor's name is its module, in the order of the file.
-sharded::ModelTables model_in(const std::string& file) {
-  const auto reader = or_throw(sharded::SafetensorsReader::open(file));
-  sharded::ModelTables model;
-  std::vector<std::pair<std::string, std::vector<ParameterId>>> modules;
-  std::map<std::string, size_t> places;
-  std::vector<ParameterId> of_root;
-  for (const sharded::Tensor& tensor : reader.header().tensors) {
-    const ParameterId parameter{add(model, tensor.name, tensor.shape)};
-    const size_t dot = tensor.name.rfind('.');
-    if (dot == std::string::npos || dot == 0) {
-      of_root.push_back(parameter);
-      continue;
-    }
-    const auto [place, is_new] = places.emplace(tensor.name.substr(0, dot), modules.size());
-    if (is_new) modules.push_back({place->first, {}});
-    modules[place->second].second.push_back(parameter);
-  }
-  model.add(ModuleSpec{.name = "model", .parent = std::nullopt, .own = of_root, .external = {}});
-  for (auto& [name, own] : modules)
-    model.add(ModuleSpec{.name = name, .parent = ModuleId{0}, .own = std::move(own), .external = {}});
-  model.close();
-  return model;
+const char* word_of(sharded::RehearsedCall::Kind kind) {
+  constexpr const char* kWords[] = {"begin_pass", "enter", "leave", "end_pass", "end_step"};
+  return kWords[static_cast<size_t>(kind)];
 }
 
 /// Adds up what a coordinator answers.
 class Simulation {
  public:
-  Simulation(const sharded::ModelTables& model, DType whole, bool lists)
-      : model_(model), element_bytes_(sharded::bytes_of(whole)), keeps_lists_(lists) {}
+  Simulation(const Config& config, const sharded::ModelTables& model, int32_t workers, bool lists)
+      : model_(model),
+        types_{sharded::dtype_of(config.coordinator().compute_dtype),
+               sharded::dtype_of(config.coordinator().reduce_dtype)},
+        books_(model, sharded::most_owned_at(model, workers), workers, types_,
+               static_cast<uint64_t>(config.coordinator().budget.value_or(0))),
+        keeps_lists_(lists) {}
 
   void begin(int step) {
     steps.emplace_back();
     number_ = step;
   }
   void hear(const sharded::RehearsedCall& call) {
-    HeardCall heard{number_, call.name, {}};
+    books_.hear(call);
+    steps.back().most = std::max(steps.back().most, books_.take_most());
+    HeardCall heard{number_, word_of(call.kind), {}};
     if (call.module) {
       heard.call += fmt::format(" {}{}", model_.modules()[*call.module].name, call.backward ? ", backward" : "");
     }
@@ -122,23 +86,17 @@ class Simulation {
 
  private:
   [[nodiscard]] uint64_t bytes(uint32_t parameter) const {
-    return model_.parameter(parameter).elements * element_bytes_;
+    return model_.parameter(parameter).elements * sharded::bytes_of(types_.whole);
   }
-  /// As the budget counts it.
-  [[nodiscard]] uint64_t room(uint32_t parameter) const { return sharded::WholeMemory::taken_by(bytes(parameter)); }
   void count(const pliant_action& action, std::optional<uint32_t>& group) {
     SimulatedStep& step = steps.back();
     const bool is_next = std::exchange(group, action.group) != action.group;
     if (action.kind == PLIANT_ACTION_REDUCE) step.reduces += is_next ? 1 : 0;
-    if (action.kind == PLIANT_ACTION_RELEASE) whole_ -= room(action.parameter);
-    if (action.kind == PLIANT_ACTION_GATHER) {
-      step.collectives += is_next ? 1 : 0;
-      ++step.gathered;
-      step.ahead += (action.flags & PLIANT_ACTION_PREFETCH) != 0 ? 1 : 0;
-      step.bytes += bytes(action.parameter);
-      whole_ += room(action.parameter);
-    }
-    step.most = std::max(step.most, whole_);
+    if (action.kind != PLIANT_ACTION_GATHER) return;
+    step.collectives += is_next ? 1 : 0;
+    ++step.gathered;
+    step.ahead += (action.flags & PLIANT_ACTION_PREFETCH) != 0 ? 1 : 0;
+    step.bytes += bytes(action.parameter);
   }
   [[nodiscard]] std::string words_of(const pliant_action& action) const {
     if (action.kind == PLIANT_ACTION_DROP_TRACE) return "drop trace";
@@ -157,10 +115,10 @@ class Simulation {
   }
 
   const sharded::ModelTables& model_;
-  const uint64_t element_bytes_;
+  const sharded::ArenaBooks::Types types_;
+  sharded::ArenaBooks books_;
   const bool keeps_lists_;
   int number_ = 0;
-  uint64_t whole_ = 0;
 };
 
 std::string mebibytes(uint64_t bytes) {
@@ -215,11 +173,10 @@ int simulate(const Invocation& invocation, const SimulateArguments& arguments) {
   const Config config = Config::open(arguments.file, {"coordinator"}, invocation.overrides);
   const sharded::ModelTables model =
       arguments.safetensors.empty() ? layers_of(arguments.layers, arguments.elements) : model_in(arguments.safetensors);
-  const DType whole = config.coordinator().compute_dtype == "bf16" ? DType::kBF16 : DType::kF32;
-  Simulation simulation(model, whole, arguments.lists);
+  const auto workers = static_cast<int32_t>(config.run().workers);
+  Simulation simulation(config, model, workers, arguments.lists);
   sharded::simulate(
-      config, model, whole, static_cast<int32_t>(config.run().workers), arguments.steps,
-      [&simulation](int step) { simulation.begin(step); },
+      config, model, workers, {arguments.steps, 1}, [&simulation](int step) { simulation.begin(step); },
       [&simulation](const sharded::RehearsedCall& call) { simulation.hear(call); });
   return emit(invocation.json ? json_of(simulation, config.use("coordinator"), model, arguments.lists)
                               : text_of(simulation));
@@ -248,7 +205,7 @@ void add_coordinator(CLI::App& app, Invocation& invocation) {
           ->check(CLI::Range(0, 1 << 30));
   command
       ->add_option("--safetensors", arguments->safetensors,
-                   "Take names and shapes from this file instead; what is before the last dot is the module")
+                   "Take names and shapes from this file instead; a module is what names have up to their first number")
       ->type_name("FILE")
       ->excludes(layers)
       ->excludes(elements);

@@ -192,12 +192,13 @@ std::string device_work(const Calls<pliant_accelerator>& calls) {
 
 /// A root with two modules, one of which uses a parameter of the other.
 std::string give_model(const Calls<pliant_coordinator>& calls) {
-  const pliant_parameter_row parameters[] = {
-      {100, 512, 0, PLIANT_F32, 512}, {0, 0, 0, PLIANT_F32, 0}, {7, 256, PLIANT_PARAMETER_FROZEN, PLIANT_F32, 0}};
+  const pliant_parameter_row parameters[] = {{100, 512, 0, PLIANT_F32, 512, 256, "weight"},
+                                             {0, 0, 0, PLIANT_F32, 0, 0, nullptr},
+                                             {7, 256, PLIANT_PARAMETER_FROZEN, PLIANT_F32, 0, 0, nullptr}};
   const uint32_t numbers[] = {0, 1, 2};
-  const pliant_module_row modules[] = {{0, 0, 0, 2, nullptr, nullptr, numbers + 1},
-                                       {0, 2, 0, 0, numbers, nullptr, nullptr},
-                                       {0, 1, 1, 0, numbers + 2, numbers, nullptr}};
+  const pliant_module_row modules[] = {{0, 0, 0, 2, nullptr, nullptr, numbers + 1, nullptr},
+                                       {0, 2, 0, 0, numbers, nullptr, nullptr, "layer"},
+                                       {0, 1, 1, 0, numbers + 2, numbers, nullptr, nullptr}};
   const pliant_model model{sizeof(pliant_model),
                            0,
                            3,

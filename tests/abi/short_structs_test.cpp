@@ -118,9 +118,9 @@ struct Border {
   std::vector<int64_t> costs = std::vector<int64_t>(4, 1);
   std::vector<int32_t> ranks = std::vector<int32_t>(4, -1);
   std::vector<pliant_action> room = std::vector<pliant_action>(128);
-  pliant_parameter_row parameter{8, 256, 0, PLIANT_F32, 0};
+  pliant_parameter_row parameter{8, 256, 0, PLIANT_F32, 0, 0, nullptr};
   uint32_t number = 0;
-  pliant_module_row module{0, 1, 0, 0, &number, nullptr, nullptr};
+  pliant_module_row module{0, 1, 0, 0, &number, nullptr, nullptr, nullptr};
 
   pliant_plan_request plan_request = blank<pliant_plan_request>();
   pliant_world_sink sink{sizeof(pliant_world_sink), 0, nullptr, &no_sizes};

@@ -12,6 +12,7 @@
 #include "names.hpp"
 #include "output.hpp"
 #include "plan/figure.hpp"
+#include "plan/memory.hpp"
 #include "plan/study.hpp"
 #include "plan/views.hpp"
 #include "pliant/error.hpp"
@@ -27,6 +28,8 @@ struct PlanArguments {
   int64_t nodes = 0;
   std::string policies;  ///< names with commas between them
   std::string figure_file;
+  std::string model_file;  ///< .safetensors, for --memory
+  int64_t states = 2;
 };
 
 Config open_config(const Invocation& invocation, const PlanArguments& arguments) {
@@ -116,6 +119,18 @@ int show_plan(const Invocation& invocation, PlanArguments arguments) {
     if (!arguments.figure_file.empty()) write_figure(arguments.figure_file, all);
     return emit(invocation.json ? compare_json(all, arguments.world_size) : compare_text(all, arguments.world_size));
   }
+  if (!arguments.model_file.empty()) {
+    if (!config.has("coordinator")) {
+      throw Error(Status::kFailedPrecondition,
+                  fmt::format("--memory: {} has no [coordinator], and without it every rank holds the whole model; add "
+                              "--set coordinator.use=planned",
+                              arguments.file),
+                  ExitCode::kUsage);
+    }
+    const Study study = study_of(config, arguments.world_size);
+    const MemoryStudy memory(study, arguments.model_file, arguments.states, arguments.world_size);
+    return emit(invocation.json ? memory_json(memory) : memory_text(memory));
+  }
   Study study = study_of(config, arguments.world_size);
   for (const std::string& warning : study.plan().warnings) {
     if (!invocation.quiet) complain(invocation, fmt::format("pliant: warning: {}", warning));
@@ -154,10 +169,23 @@ void add_plan(CLI::App& app, Invocation& invocation) {
       .add_option("--plot", given->figure_file,
                   "Draw efficiency against cluster size into this SVG file; with --compare one line for each policy")
       ->type_name("FILE.svg");
+  CLI::Option* memory =
+      command
+          .add_option("--memory", given->model_file,
+                      "Bytes that a rank takes for a sharded model, by kind and world size, without activations: names "
+                      "and shapes from the header of this .safetensors file, nothing is run")
+          ->type_name("MODEL");
+  command
+      .add_option("--optimizer-states", given->states,
+                  "Arrays that the optimizer keeps for each weight, for --memory. Default: 2, as AdamW")
+      ->check(CLI::Range(int64_t{0}, int64_t{64}).description(""))
+      ->type_name("N")
+      ->needs(memory);
   add_json(command, invocation);
   command.footer(
       "Examples:\n"
       "  pliant plan pliant.toml --world-size 4\n"
+      "  pliant plan pliant.toml --memory model.safetensors --set coordinator.budget=8589934592\n"
       "  pliant plan pliant.toml --compare v0.1,v0.2,exact --plot efficiency.svg\n\n"
       "Every command takes --set, --plugin-dir, --color, -v and -q: see pliant --help");
   command.callback(

@@ -42,6 +42,8 @@ class RunDirectory {
   [[nodiscard]] std::filesystem::path dataset() const { return path_ / "dataset.bin"; }
   [[nodiscard]] std::filesystem::path logs() const { return path_ / "logs"; }
   [[nodiscard]] std::filesystem::path snapshots() const { return path_ / "snapshots"; }
+  /// What a worker of a sharded job visits (sharded/visit_page.hpp), while that process lives.
+  [[nodiscard]] std::filesystem::path visits(int64_t pid) const { return logs() / (".visits-" + std::to_string(pid)); }
 
   // Paths are resolved once, here: a link such as `latest` may point elsewhere a moment later.
 

@@ -1,9 +1,11 @@
 // Session: what is different where the state is cut over the ranks: where it comes from, where it goes.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 
 #include "base/environment.hpp"
+#include "base/log.hpp"
 #include "base/result.hpp"
 #include "data/digest.hpp"
 #include "elastic/agent/warden.hpp"
@@ -73,6 +75,7 @@ elastic::Formed Session::State::form_shards() {
   Communicator& group = communicator.get();
   if (form.owners.empty()) {
     sharded->enter_group(group, form.generation);
+    sharded->begin_visits(form.generation);
     if (!form.restore.empty()) {
       load_snapshot();
       sharded->stamp(applied);
@@ -99,6 +102,7 @@ elastic::Formed Session::State::form_shards() {
     strike(elastic::InjectionPoint::kCopy);
   });
   applied = holds;
+  sharded->begin_visits(form.generation);
   if (form.stay == form.world_size) sharded->restore_coordinator(kept_coordinator());
   return {form.generation, sharded->ownership().save(), static_cast<int64_t>(sent)};
 }
@@ -109,6 +113,14 @@ void Session::State::keep_coordinator() {
 
 std::string Session::State::kept_coordinator() const {
   return kept.step == applied ? kept.coordinator : std::string();
+}
+
+void Session::State::show_visits() {
+  Result<sharded::VisitPage> page = sharded::VisitPage::create(directory.visits(::getpid()), sharded->model);
+  if (page) return sharded->show_visits(std::move(*page));
+  Log("session").write(
+      LogLevel::kWarning,
+      fmt::format("ranks that visit other modules than others will not be named: {}", page.error().message()));
 }
 
 std::string Session::State::digest_of_model() const {

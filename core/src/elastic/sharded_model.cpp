@@ -195,18 +195,23 @@ void ShardedModel::import_safetensors(const std::filesystem::path& file) {
     if (tensor == nullptr) {
       throw Error(Status::kNotFound, fmt::format("{} has no tensor {}", file.string(), row.name), ExitCode::kUsage);
     }
-    if (tensor->dtype != DType::kF32 || tensor->shape != row.shape) {
-      throw Error(Status::kFailedPrecondition,
-                  fmt::format("{}: {} is {}[{}], the model has f32[{}]", file.string(), row.name,
-                              tensor->dtype == DType::kF32 ? "f32" : "another type", fmt::join(tensor->shape, ","),
-                              fmt::join(row.shape, ",")),
-                  ExitCode::kUsage);
+    const bool has_floats =
+        tensor->dtype == DType::kF32 || tensor->dtype == DType::kBF16 || tensor->dtype == DType::kF16;
+    if (!has_floats || tensor->shape != row.shape) {
+      throw Error(
+          Status::kFailedPrecondition,
+          fmt::format("{}: {} is {}[{}], the model has f32[{}]; bf16 and f16 are read, too", file.string(), row.name,
+                      tensor->dtype == DType::kF32 ? "f32"
+                      : has_floats                 ? "of 16 bits, "
+                                                   : "of another type, ",
+                      fmt::join(tensor->shape, ","), fmt::join(row.shape, ",")),
+          ExitCode::kUsage);
     }
     tensors.push_back(*tensor);
   }
   for (uint32_t number = 0; number < tensors.size(); ++number) {
     model.set_initialise(number, [reader, tensor = tensors[number]](std::span<float> values) {
-      or_throw(reader->read(tensor, 0, values.size_bytes(), values.data()));
+      or_throw(reader->read_floats(tensor, values));
     });
   }
 }

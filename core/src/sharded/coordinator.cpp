@@ -38,19 +38,19 @@ Coordinator::Coordinator(const Config& config)
 }
 
 void Coordinator::set_model(const ModelTables& model, uint64_t budget, DType whole, int32_t world_size,
-                            std::span<const uint64_t> gradient_bytes) {
+                            std::span<const GradientRoom> gradients) {
   const uint32_t dtype = whole == DType::kF32 ? PLIANT_F32 : PLIANT_BF16;
   std::vector<pliant_parameter_row> parameters;
   for (const ParameterRow& row : model.parameters()) {
     const uint64_t bytes = WholeMemory::taken_by(row.elements * bytes_of(whole));
-    const uint64_t of_gradient = gradient_bytes.empty() ? 0 : gradient_bytes[parameters.size()];
-    parameters.push_back({row.elements, bytes, flags_of(row), dtype, of_gradient});
+    const GradientRoom room = gradients.empty() ? GradientRoom{} : gradients[parameters.size()];
+    parameters.push_back({row.elements, bytes, flags_of(row), dtype, room.gradient, room.received, row.name.c_str()});
   }
   std::vector<pliant_module_row> modules;
   for (const ModuleRow& row : model.modules()) {
     modules.push_back({row.leaf ? uint32_t{PLIANT_MODULE_LEAF} : 0, static_cast<uint32_t>(row.own.size()),
                        static_cast<uint32_t>(row.external.size()), static_cast<uint32_t>(row.children.size()),
-                       row.own.data(), row.external.data(), row.children.data()});
+                       row.own.data(), row.external.data(), row.children.data(), row.name.c_str()});
   }
   pliant_model given{};
   given.struct_size = sizeof(given);
@@ -66,8 +66,7 @@ void Coordinator::set_model(const ModelTables& model, uint64_t budget, DType who
   pliant_error error = plugin::fresh_error();
   const int32_t status = slots_->set_model(instance_.self(), &given, &error);
   if (status != PLIANT_OK) throw refused_model(status, error);
-  rules_.emplace(given, sdk::CoordinatorNames{[&model](uint32_t number) { return model.parameter(number).name; },
-                                              [&model](uint32_t number) { return model.modules()[number].name; }});
+  rules_.emplace(given);
 }
 
 // That a tier is wanted is the config's doing.
@@ -107,7 +106,12 @@ pliant_action_list& Coordinator::blank() {
 }
 
 std::span<const pliant_action> Coordinator::answered(int32_t status, const pliant_error& error) {
-  if (status != PLIANT_OK) throw plugin::to_error(instance_.plugin(), status, error);
+  if (status != PLIANT_OK) {
+    const Error made = plugin::to_error(instance_.plugin(), status, error);
+    throw made.status() == Status::kResourceExhausted && made.options() == "budget"
+        ? made.with_exit_code(ExitCode::kUsage)
+        : made;
+  }
   if (list_.count <= room_.size()) return std::span<const pliant_action>(room_).first(list_.count);
   throw Error(
       Status::kInternal,

@@ -16,6 +16,7 @@
 #include "pliant/error.hpp"
 #include "pliant/sdk/coordinator_rules.hpp"
 #include "plugin/plugin.hpp"
+#include "sharded/arena_needs.hpp"
 #include "sharded/model_tables.hpp"
 
 namespace pliant::sharded {
@@ -29,11 +30,11 @@ class Coordinator {
   explicit Coordinator(const Config& config);
 
   [[nodiscard]] const std::string& name() const { return name_; }
-  /// `budget` in bytes, 0: none. `whole`: the type of whole parameters, kF32 or kBF16. `gradient_bytes`: by parameter,
-  /// pliant_parameter_row::gradient_bytes; empty: all 0. Nothing is whole afterwards. The model outlives this, or is
-  /// given again. Throws kUnimplemented (exit 2) for options that need a tier.
+  /// `budget` in bytes, 0: none. `whole`: the type of whole parameters, kF32 or kBF16. `gradients`: by parameter;
+  /// empty: not known. Nothing is whole afterwards. The model outlives this, or is given again. Throws kUnimplemented
+  /// (exit 2) for options that need a tier.
   void set_model(const ModelTables& model, uint64_t budget, DType whole, int32_t world_size,
-                 std::span<const uint64_t> gradient_bytes = {});
+                 std::span<const GradientRoom> gradients = {});
   void set_module_parameters(uint32_t module, const ModuleRow& row);
   [[nodiscard]] bool takes_costs() const { return slots_->set_costs != nullptr; }
   /// Where it takes them: the same numbers on every rank.

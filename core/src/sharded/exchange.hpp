@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "pliant/accelerator.hpp"
@@ -19,6 +20,11 @@ struct OwnersOfRange {
   std::vector<ShardPiece> own{};     ///< those of this rank; they lie side by side in its shard
   uint64_t owned = 0;                ///< elements in them
 };
+
+/// "f32" or "bf16", as [coordinator] has them.
+inline DType dtype_of(std::string_view word) {
+  return word == "bf16" ? DType::kBF16 : DType::kF32;
+}
 
 /// Bytes of an element: what is exchanged is f32 or bf16.
 constexpr uint64_t bytes_of(DType type) {

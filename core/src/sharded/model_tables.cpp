@@ -43,9 +43,7 @@ uint32_t ModelTables::add(ParameterSpec spec) {
                 fmt::format("the parameter {} comes too late: add all before Session::start", spec.name));
   }
   check_name(spec.name, "parameter");
-  const bool known = std::any_of(parameters_.begin(), parameters_.end(),
-                                 [&spec](const ParameterRow& row) { return row.name == spec.name; });
-  if (known) {
+  if (names_.count(spec.name) > 0) {
     throw Error(Status::kInvalidArgument,
                 fmt::format("two parameters are called {}; give each a name of its own, and share one by naming its "
                             "number in several modules",
@@ -61,6 +59,7 @@ uint32_t ModelTables::add(ParameterSpec spec) {
                 fmt::format("with the {} elements of {} the model has more than {}, which no model may have", elements,
                             spec.name, FlatLayout::kMostElements));
   }
+  names_.insert(spec.name);
   parameters_.push_back({std::move(spec.name), std::move(spec.shape), elements, elements_, spec.frozen, spec.persistent,
                          spec.external, std::move(spec.initialise)});
   elements_ += elements;
@@ -69,13 +68,14 @@ uint32_t ModelTables::add(ParameterSpec spec) {
 
 std::vector<uint32_t> ModelTables::numbers(const std::vector<ParameterId>& ids, const std::string& module) const {
   std::vector<uint32_t> made;
+  std::unordered_set<uint32_t> known;
   for (const ParameterId id : ids) {
     const auto number = static_cast<uint32_t>(id);
     if (number >= parameters_.size()) {
       throw Error(Status::kInvalidArgument, fmt::format("the module {} names parameter {}, but {} were added", module,
                                                         number, parameters_.size()));
     }
-    if (std::count(made.begin(), made.end(), number) > 0) {
+    if (!known.insert(number).second) {
       throw Error(Status::kInvalidArgument,
                   fmt::format("the module {} names {} twice", module, parameters_[number].name));
     }
@@ -111,7 +111,9 @@ void ModelTables::set_parameters(uint32_t module, const std::vector<ParameterId>
   std::vector<uint32_t> own_numbers = numbers(own, row.name);
   row.external = numbers(external, row.name);
   row.own = std::move(own_numbers);
-  for (uint32_t number = 0; number < modules_.size(); ++number) find_used(number);
+  for (uint32_t number = 0; number < modules_.size(); ++number) {
+    if (number == module || modules_[number].leaf) find_used(number);
+  }
 }
 
 void ModelTables::collect(uint32_t module, std::vector<uint32_t>& used) const {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "base/result.hpp"
@@ -68,6 +69,7 @@ class ModelTables {
 
   std::vector<ParameterRow> parameters_;
   std::vector<ModuleRow> modules_;
+  std::unordered_set<std::string> names_;  ///< of parameters
   uint64_t elements_ = 0;
   bool closed_ = false;
 };

@@ -10,7 +10,9 @@
 
 #include "config/instances.hpp"
 #include "pliant/error.hpp"
+#include "sharded/arena_needs.hpp"
 #include "sharded/coordinator.hpp"
+#include "sharded/exchange.hpp"
 
 namespace pliant::sharded {
 namespace {
@@ -24,32 +26,36 @@ class Rehearsal {
   Rehearsal(Coordinator& coordinator, const ModelTables& model, Hear hear = {})
       : coordinator_(coordinator), model_(model), hear_(std::move(hear)), uses_(model.parameters().size()) {}
 
-  void step() {
-    complete_.clear();  // what is left when a pass ends, the host reduces
-    tell({"begin_pass", {}, false, coordinator_.begin_pass(true)});
-    forward(0);
-    backward(0);
-    tell({"end_pass", {}, false, coordinator_.end_pass()});
-    tell({"end_step", {}, false, coordinator_.end_step()});
+  void step(int64_t passes = 1) {
+    for (int64_t pass = 0; pass < passes; ++pass) {
+      complete_.clear();  // what is left when a pass ends, the host reduces
+      tell({Kind::kBeginPass, {}, false, coordinator_.begin_pass(true)});
+      forward(0);
+      backward(0);
+      tell({Kind::kEndPass, {}, false, coordinator_.end_pass()});
+    }
+    tell({Kind::kEndStep, {}, false, coordinator_.end_step()});
   }
 
  private:
+  using Kind = RehearsedCall::Kind;
+
   void tell(const RehearsedCall& call) const {
     if (hear_) hear_(call);
   }
   void forward(uint32_t number) {
     const ModuleRow& module = model_.modules()[number];
-    tell({"enter", number, false, coordinator_.enter(number, Direction::kForward)});
+    tell({Kind::kEnter, number, false, coordinator_.enter(number, Direction::kForward)});
     for (const uint32_t parameter : module.used) ++uses_[parameter];
     if (!module.leaf) {
       for (const uint32_t child : module.children) forward(child);
     }
-    tell({"leave", number, false, coordinator_.leave(number, Direction::kForward, {})});
+    tell({Kind::kLeave, number, false, coordinator_.leave(number, Direction::kForward, {})});
   }
 
   void backward(uint32_t number) {
     const ModuleRow& module = model_.modules()[number];
-    tell({"enter", number, true, coordinator_.enter(number, Direction::kBackward)});
+    tell({Kind::kEnter, number, true, coordinator_.enter(number, Direction::kBackward)});
     if (!module.leaf) {
       for (auto child = module.children.rbegin(); child != module.children.rend(); ++child) backward(*child);
     }
@@ -58,7 +64,7 @@ class Rehearsal {
       if (--uses_[parameter] == 0 && !row.frozen && !row.external) complete_.push_back(parameter);
     }
     std::sort(complete_.begin(), complete_.end());
-    tell({"leave", number, true, coordinator_.leave(number, Direction::kBackward, complete_)});
+    tell({Kind::kLeave, number, true, coordinator_.leave(number, Direction::kBackward, complete_)});
     std::erase_if(complete_, [this](uint32_t parameter) { return coordinator_.is_reduced(parameter); });
   }
 
@@ -100,14 +106,20 @@ void rehearse(const Config& config, const ModelTables& model, uint64_t budget, D
   }
 }
 
-void simulate(const Config& config, const ModelTables& model, DType whole, int32_t world_size, int steps,
+void simulate(const Config& config, const ModelTables& model, int32_t world_size, const RehearsedSteps& steps,
               const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear) {
+  const DType whole = dtype_of(config.coordinator().compute_dtype);
+  const DType reduce = dtype_of(config.coordinator().reduce_dtype);
+  const auto budget = static_cast<uint64_t>(config.coordinator().budget.value_or(0));
+  require_budget(model, budget, whole, reduce);
+  std::vector<GradientRoom> rooms;
+  if (budget > 0) rooms = gradient_room(model, most_owned_at(model, world_size), world_size, reduce);
   Coordinator coordinator(config);
-  coordinator.set_model(model, static_cast<uint64_t>(config.coordinator().budget.value_or(0)), whole, world_size);
+  coordinator.set_model(model, budget, whole, world_size, rooms);
   Rehearsal rehearsal(coordinator, model, hear);
-  for (int step = 0; step < steps; ++step) {
+  for (int step = 0; step < steps.steps; ++step) {
     begins(step);
-    rehearsal.step();
+    rehearsal.step(steps.passes);
   }
 }
 

@@ -22,15 +22,21 @@ void rehearse(const Config& config, const ModelTables& model, uint64_t budget, D
 
 /// A call of a program that computes nothing, and what was answered.
 struct RehearsedCall {
-  const char* name;                ///< "begin_pass", "enter", "leave", "end_pass", "end_step"
+  enum class Kind { kBeginPass, kEnter, kLeave, kEndPass, kEndStep } kind;
   std::optional<uint32_t> module;  ///< entered or left
   bool backward = false;
   std::span<const pliant_action> actions;  ///< valid in the call
 };
 
-/// Asks a coordinator of its own for `steps` such steps and tells of each call in turn. `begins` is told the number of
-/// each step, from 0. Throws what Coordinator throws, also for an answer that breaks a rule.
-void simulate(const Config& config, const ModelTables& model, DType whole, int32_t world_size, int steps,
+struct RehearsedSteps {
+  int steps = 3;
+  int64_t passes = 1;  ///< of a step
+};
+
+/// Asks a coordinator of its own for such steps, at a budget and as in a group of `world_size` ranks that is new, and
+/// tells of each call in turn. `begins` is told the number of each step, from 0. Throws what Coordinator throws, also
+/// for an answer that breaks a rule, and what require_budget() throws. The types are those of [coordinator].
+void simulate(const Config& config, const ModelTables& model, int32_t world_size, const RehearsedSteps& steps,
               const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear);
 
 /// The same as rehearse() over three small layers, where there is no program yet to say what its model is. Nothing

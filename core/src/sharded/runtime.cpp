@@ -8,14 +8,11 @@
 
 #include "base/result.hpp"
 #include "pliant/error.hpp"
+#include "sharded/arena_needs.hpp"
 #include "sharded/rehearsal.hpp"
 
 namespace pliant::sharded {
 namespace {
-
-DType dtype_of(const std::string& word) {
-  return word == "bf16" ? DType::kBF16 : DType::kF32;
-}
 
 /// Of the arrays: the weights and the states.
 std::vector<std::string> names_of_arrays(const std::vector<std::string>& state_names) {
@@ -63,48 +60,13 @@ void Runtime::close_model() {
 
 void Runtime::give_model() {
   is_sound_ = false;
-  coordinator_.set_model(model, memory_->budget(), compute_, communicator_->world_size(), gradient_bytes());
+  coordinator_.set_model(model, memory_->budget(), compute_, communicator_->world_size(), rooms_);
   is_sound_ = true;
   is_new_ = true;
 }
 
-// Parts of gradients are cast to f32 in blocks, which may be as small as the smallest piece of the arena.
-std::vector<uint64_t> Runtime::gradient_bytes() const {
-  std::vector<uint64_t> all;
-  if (memory_->budget() == 0) return all;
-  const auto world_size = static_cast<uint64_t>(communicator_->world_size());
-  const uint64_t blocks = reduce_ == DType::kF32 ? 0 : world_size * WholeMemory::taken_by(1);
-  std::vector<uint64_t> owned(world_size);
-  for (uint32_t number = 0; number < model.parameters().size(); ++number) {
-    const ParameterRow& row = model.parameter(number);
-    std::fill(owned.begin(), owned.end(), 0);
-    for (const ArrayPiece& piece : owners_[number].pieces) owned[static_cast<size_t>(piece.rank)] += piece.count;
-    const uint64_t received = (world_size - 1) * *std::max_element(owned.begin(), owned.end());
-    const bool has_one = !row.frozen && row.elements > 0;
-    all.push_back(has_one ? WholeMemory::taken_by(row.elements * bytes_of(reduce_)) +
-                                WholeMemory::taken_by(received * bytes_of(reduce_)) + blocks
-                          : 0);
-  }
-  return all;
-}
-
 void Runtime::require_budget() const {
-  if (memory_->budget() == 0) return;
-  for (const ModuleRow& module : model.modules()) {
-    uint64_t bytes = 0;
-    for (const uint32_t parameter : module.used) {
-      const ParameterRow& row = model.parameter(parameter);
-      bytes += WholeMemory::taken_by(row.elements * bytes_of(compute_));
-      if (!row.frozen) bytes += WholeMemory::taken_by(row.elements * bytes_of(reduce_));
-    }
-    if (bytes <= memory_->budget()) continue;
-    throw Error(Status::kResourceExhausted,
-                fmt::format("[coordinator] budget = {} is too small: {} alone uses {} bytes with its gradients ({}{})",
-                            memory_->budget(), module.name, bytes, name(module.used.front()),
-                            module.used.size() > 1 ? ", ..." : ""),
-                ExitCode::kUsage)
-        .about("budget");
-  }
+  sharded::require_budget(model, memory_->budget(), compute_, reduce_);
 }
 
 FlatRange Runtime::range_of(uint32_t parameter) const {
@@ -131,6 +93,9 @@ void Runtime::begin_group(Communicator& communicator) {
   for (uint32_t number = 0; number < model.parameters().size(); ++number) {
     owners_.push_back(exchange_->owners_of(layout_, ownership_, range_of(number)));
   }
+  most_owned_ = most_owned(model, layout_, ownership_);
+  rooms_.clear();
+  if (memory_->budget() > 0) rooms_ = gradient_room(model, most_owned_, communicator.world_size(), reduce_);
   give_model();
   steps_of_group_ = 0;
   is_cast_ = false;

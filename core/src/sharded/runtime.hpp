@@ -21,6 +21,7 @@
 #include "pliant/communicator.hpp"
 #include "pliant/config.hpp"
 #include "pliant/sharded.hpp"
+#include "sharded/arena_needs.hpp"
 #include "sharded/coordinator.hpp"
 #include "sharded/exchange.hpp"
 #include "sharded/gather_costs.hpp"
@@ -30,6 +31,7 @@
 #include "sharded/shard_memory.hpp"
 #include "sharded/shard_sums.hpp"
 #include "sharded/traced_passes.hpp"
+#include "sharded/visit_page.hpp"
 #include "sharded/whole_memory.hpp"
 
 namespace pliant::sharded {
@@ -115,6 +117,13 @@ class Runtime {
   /// What this rank owns by it, ascending.
   [[nodiscard]] std::vector<OwnedRun> owned() const { return ownership_.runs_of(rank_); }
 
+  /// Others may see from now on what this rank visits.
+  void show_visits(VisitPage page) { page_.emplace(std::move(page)); }
+  /// The ranks of a generation stand, and count what they visit.
+  void begin_visits(int64_t generation) {
+    if (page_) page_->begin_group(generation);
+  }
+
   // A step.
 
   /// What other ranks wait for, too.
@@ -181,6 +190,7 @@ class Runtime {
     bool by_hand = false;
     bool was_let_go = false;  ///< it was by hand, until an update or another group
     bool is_reduced = false;  ///< in this pass
+    bool is_zeroed = false;   ///< the gradient has values
   };
   struct Gathering {
     size_t number = 0;
@@ -217,15 +227,21 @@ class Runtime {
   void require_digests(size_t array, const ShardArray& arrived, const Change& change, const MovedStamps& stamps);
   [[nodiscard]] FlatRange range_of(uint32_t parameter) const;
   [[nodiscard]] float* array(size_t number) const { return shards_.values(number); }
-  /// Throws kResourceExhausted where a module does not fit into the budget.
   /// Some parameter is updated.
   [[nodiscard]] bool has_trained() const;
+  /// Throws kResourceExhausted where a module does not fit into the budget.
   void require_budget() const;
-  /// pliant_parameter_row::gradient_bytes of each parameter, in this group; empty without a budget.
-  [[nodiscard]] std::vector<uint64_t> gradient_bytes() const;
+  /// Within a budget: room for the gradients of what a module uses, on ranks without rows, too.
+  void take_gradients(const std::vector<uint32_t>& used);
+  /// What was not reduced when the pass ended, a part at a time where there is a budget.
+  void reduce_rest(std::span<const uint32_t> rest);
   void require_group() const;
   void require_no_pass() const;
   void begin(bool with_gradient);
+  /// For others to see.
+  void note(Visited::Kind kind, uint32_t what = 0) {
+    if (page_) page_->add(kind, what);
+  }
   /// Nothing of the pass failed.
   void require_sound() const;
   void give_model();
@@ -294,6 +310,8 @@ class Runtime {
   Ownership ownership_;
   std::optional<Exchange> exchange_;
   std::vector<OwnersOfRange> owners_;  ///< by parameter, in this group
+  std::vector<uint64_t> most_owned_;   ///< likewise, elements of one rank
+  std::vector<GradientRoom> rooms_;    ///< likewise; empty without a budget
   std::vector<Event> spare_events_;    ///< that nothing waits for any more
   Communicator* communicator_ = nullptr;
   int32_t rank_ = 0;
@@ -333,6 +351,7 @@ class Runtime {
   std::chrono::microseconds check_time_{};
   GradientFacts facts_;
   std::unique_ptr<Event> program_point_;
+  std::optional<VisitPage> page_;
 };
 
 template <class Work>

@@ -29,11 +29,12 @@ void Runtime::carry_out(std::span<const pliant_action> actions) {
         break;
       case PLIANT_ACTION_REDUCE: {
         std::vector<uint32_t> parameters;
-        for (const pliant_action& one : group) {
-          std::erase(complete_, one.parameter);
-          parameters.push_back(one.parameter);
-        }
+        for (const pliant_action& one : group) parameters.push_back(one.parameter);
         reduce(parameters);
+        std::sort(parameters.begin(), parameters.end());
+        std::erase_if(complete_, [&parameters](uint32_t one) {
+          return std::binary_search(parameters.begin(), parameters.end(), one);
+        });
         break;
       }
       case PLIANT_ACTION_WAIT:

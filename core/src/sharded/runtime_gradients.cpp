@@ -12,6 +12,7 @@
 #include "base/result.hpp"
 #include "pliant/error.hpp"
 #include "pliant/optimizer.hpp"
+#include "sharded/arena_needs.hpp"
 #include "sharded/runtime.hpp"
 
 namespace pliant::sharded {
@@ -45,6 +46,7 @@ void Runtime::begin_step(int64_t rows, int64_t granule, const Assignment& assign
   const std::span<const RowRange> own = assignment.of(communicator_->rank());
   blocks_.assign(own.begin(), own.end());
   passes_ = 0;
+  if (page_) page_->begin_step();
   look_for_not_finite_ = look_for_not_finite;
   is_step_ = true;
   may_update_ = false;
@@ -90,8 +92,8 @@ void* Runtime::gradient(uint32_t parameter) {
                             : one.is_reduced ? "has left the last module that used it: its gradient is on its way"
                                              : "has a gradient only in a pass with gradients"));
   }
-  if (!one.gradient) {
-    one.gradient = take(row.elements, reduce_, {"the gradient of ", row.name});
+  if (!one.gradient) one.gradient = take(row.elements, reduce_, {"the gradient of ", row.name});
+  if (!std::exchange(one.is_zeroed, true)) {
     if (row.elements > 0 && here_) {
       std::memset(one.gradient.pointer(), 0, row.elements * bytes_of(reduce_));
     } else if (row.elements > 0) {
@@ -103,8 +105,29 @@ void* Runtime::gradient(uint32_t parameter) {
   return one.gradient.pointer();
 }
 
+void Runtime::take_gradients(const std::vector<uint32_t>& used) {
+  if (memory_->budget() == 0) return;
+  for (const uint32_t parameter : used) {
+    Held& one = held_[parameter];
+    const ParameterRow& row = model.parameter(parameter);
+    if (row.frozen || one.is_reduced || one.gradient) continue;
+    one.gradient = take(row.elements, reduce_, {"the gradient of ", row.name});
+  }
+}
+
+void Runtime::reduce_rest(std::span<const uint32_t> rest) {
+  if (memory_->budget() == 0) {
+    if (!rest.empty()) reduce(rest);
+    return;
+  }
+  for (const std::span<const uint32_t> part : parts_of_rest(rest, rooms_)) {
+    reduce(part);
+    drain_scatterings(true);
+  }
+}
+
 uint64_t Runtime::float_block(uint64_t count) const {
-  const uint64_t most = here_ ? uint64_t{1} << 14U : uint64_t{1} << 18U;
+  const uint64_t most = here_ ? kFloatsHere : uint64_t{1} << 18U;
   return memory_->budget() == 0 ? count : std::min(count, most);
 }
 
@@ -136,14 +159,16 @@ void Runtime::look_at(uint32_t parameter, const void* gradient) {
 void Runtime::reduce(std::span<const uint32_t> parameters) {
   Scattering made;
   made.round = round_;
-  const auto others = static_cast<uint64_t>(exchange_->world_size()) - 1;
   std::vector<ScatterItem> items;
   for (const uint32_t parameter : parameters) {
     Held& one = held_[parameter];
     const ParameterRow& row = model.parameter(parameter);
     one.is_reduced = true;
     if (row.elements == 0) continue;
-    if (has_rows_ && !one.gradient) {  // no module that was visited uses it: zeros, as in a whole gradient
+    if (memory_->budget() > 0 && !one.gradient) {
+      one.gradient = take(row.elements, reduce_, {"the gradient of ", row.name});
+    }
+    if (has_rows_ && !one.is_zeroed) {  // no module that was visited uses it: zeros, as in a whole gradient
       one.is_reduced = false;
       gradient(parameter);
       one.is_reduced = true;
@@ -152,7 +177,11 @@ void Runtime::reduce(std::span<const uint32_t> parameters) {
     ScatterItem item{&owners, has_rows_ ? one.gradient.pointer() : nullptr, nullptr};
     made.parameters.push_back(parameter);
     made.gradients.push_back(std::move(one.gradient));
-    made.received.push_back(take(others * owners.owned, reduce_, {"parts of the gradient of ", row.name}));
+    one.is_zeroed = false;
+    // Within a budget as much as on the rank that owns the most: the arena looks alike on all ranks.
+    const uint64_t owned = memory_->budget() > 0 ? most_owned_[parameter] : owners.owned;
+    const uint64_t received = received_elements(owned, exchange_->world_size());
+    made.received.push_back(take(received, reduce_, {"parts of the gradient of ", row.name}));
     item.received = made.received.back().pointer();
     items.push_back(item);
   }
@@ -249,15 +278,16 @@ void Runtime::end_pass() {
                 fmt::format("{} was entered and not left; leave every module before the pass ends",
                             model.modules()[visits_.back().module].name));
   }
+  note(Visited::Kind::kEndPass);
   follow([&] { return coordinator_.end_pass(); });
   if (with_gradient_) {
     std::vector<uint32_t> rest;
     for (uint32_t parameter = 0; parameter < held_.size(); ++parameter) {
-      const bool is_left = std::count(complete_.begin(), complete_.end(), parameter) > 0;
+      const bool is_left = std::binary_search(complete_.begin(), complete_.end(), parameter);
       if (!model.parameter(parameter).frozen && (!held_[parameter].is_reduced || is_left)) rest.push_back(parameter);
     }
     complete_.clear();
-    if (!rest.empty()) or_give_up([&] { reduce(rest); });
+    or_give_up([&] { reduce_rest(rest); });
     drain_scatterings(true);
     for (uint32_t parameter = 0; has_rows_ && measure_ && parameter < held_.size(); ++parameter) {
       const ParameterRow& row = model.parameter(parameter);

@@ -64,12 +64,13 @@ void Runtime::begin(bool with_gradient) {
   require_no_pass();
   if (!is_sound_) give_model();  // the pass before was given up
   is_new_ = false;
+  note(with_gradient ? Visited::Kind::kPass : Visited::Kind::kEvaluation);
   with_gradient_ = with_gradient;
   in_pass_ = true;
   complete_.clear();
   for (Held& one : held_) {
     one.uses = 0;
-    one.is_reduced = false;
+    one.is_reduced = one.is_zeroed = false;
   }
   follow([&] { return coordinator_.begin_pass(with_gradient); });
   follows_trace_ = coordinator_.trace() == PLIANT_TRACE_COMPLETE;
@@ -95,11 +96,16 @@ void Runtime::enter(uint32_t module, Direction direction) {
                 fmt::format("{} is entered backward in a pass without gradients", model.modules()[module].name));
   }
   require_sound();
+  note(direction == Direction::kForward    ? Visited::Kind::kForward
+       : direction == Direction::kBackward ? Visited::Kind::kBackward
+                                           : Visited::Kind::kRecompute,
+       module);
   clear_way();
   visits_.push_back({module, direction});
   const std::vector<uint32_t>& used = model.modules()[module].used;
   follow([&] { return coordinator_.enter(module, direction); });
   clear_way();  // a gather that was waited for came after all that was sent before it
+  if (direction == Direction::kBackward) or_give_up([&] { take_gradients(used); });
   for (const uint32_t parameter : used) {
     if (with_gradient_ && direction == Direction::kForward) ++held_[parameter].uses;
   }
@@ -127,6 +133,7 @@ void Runtime::leave(uint32_t module, Direction direction) {
                                   model.modules()[module].name, word_of(direction),
                                   model.modules()[visits_.back().module].name, word_of(visits_.back().direction)));
   }
+  const auto before = static_cast<std::ptrdiff_t>(complete_.size());
   for (const uint32_t parameter : model.modules()[module].used) {
     Held& one = held_[parameter];
     const ParameterRow& row = model.parameter(parameter);
@@ -134,10 +141,9 @@ void Runtime::leave(uint32_t module, Direction direction) {
     const bool counts = direction == Direction::kBackward && !row.frozen && one.uses > 0;
     if (counts && --one.uses == 0 && !std::exchange(one.is_reduced, true)) complete_.push_back(parameter);
   }
-  std::sort(complete_.begin(), complete_.end());
-  const std::vector<uint32_t> complete = complete_;
+  std::inplace_merge(complete_.begin(), complete_.begin() + before, complete_.end());
   clear_way();
-  follow([&] { return coordinator_.leave(module, direction, complete); });
+  follow([&] { return coordinator_.leave(module, direction, complete_); });
   visits_.erase(visit);
   if (memory_->budget() == 0) drain_scatterings(false);
 }

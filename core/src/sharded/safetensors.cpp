@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cerrno>
 #include <string>
 
@@ -21,6 +23,25 @@ constexpr uint64_t kSizeBytes = 8;
 tl::unexpected<Error> no_safetensors(const std::filesystem::path& file, Status status, std::string_view reason) {
   return failed(status, fmt::format("{} is no .safetensors file that can be read: {}; write or download it again",
                                     file.string(), reason));
+}
+
+/// Read at once.
+constexpr size_t kBlock = 4096;
+
+float float_of_bf16(uint16_t bits) {
+  return std::bit_cast<float>(uint32_t{bits} << 16U);
+}
+
+float float_of_f16(uint16_t bits) {
+  const uint32_t sign = (bits & 0x8000U) << 16U;
+  const uint32_t exponent = bits >> 10U & 0x1FU;
+  const uint32_t fraction = bits & 0x3FFU;
+  if (exponent == 0) {  // a multiple of 2^-24
+    const float value = static_cast<float>(fraction) * 0x1p-24F;
+    return sign != 0 ? -value : value;
+  }
+  const uint32_t wide = exponent == 0x1FU ? 0xFFU : exponent + 112;  // the biases are 127 and 15
+  return std::bit_cast<float>(sign | wide << 23U | fraction << 13U);
 }
 
 }  // namespace
@@ -117,6 +138,24 @@ Result<> SafetensorsReader::read(const Tensor& tensor, uint64_t first, uint64_t 
     return tl::unexpected<Error>(file_error(error, "read", file_));
   }
   if (got < bytes) return no_safetensors(file_, Status::kDataLoss, "it became shorter while it was read");
+  return {};
+}
+
+Result<> SafetensorsReader::read_floats(const Tensor& tensor, std::span<float> values) const {
+  if (tensor.dtype == DType::kF32) return read(tensor, 0, values.size_bytes(), values.data());
+  if (tensor.dtype != DType::kBF16 && tensor.dtype != DType::kF16) {
+    return failed(Status::kUnimplemented, fmt::format("'{}' in {} has elements that are neither f32, bf16 nor f16",
+                                                      printable(tensor.name), file_.string()));
+  }
+  std::array<uint16_t, kBlock> block{};
+  for (size_t begin = 0; begin < values.size(); begin += kBlock) {
+    const size_t count = std::min(kBlock, values.size() - begin);
+    const Result<> got = read(tensor, begin * sizeof(uint16_t), count * sizeof(uint16_t), block.data());
+    if (!got) return got;
+    for (size_t i = 0; i < count; ++i) {
+      values[begin + i] = tensor.dtype == DType::kBF16 ? float_of_bf16(block[i]) : float_of_f16(block[i]);
+    }
+  }
   return {};
 }
 

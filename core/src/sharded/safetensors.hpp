@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string_view>
 
 #include "base/durable_file.hpp"
@@ -47,6 +48,9 @@ class SafetensorsReader {
   [[nodiscard]] const Tensor* find(std::string_view name) const;
   /// Bytes first..first+bytes of a tensor of this file; kOutOfRange where it has fewer.
   Result<> read(const Tensor& tensor, uint64_t first, uint64_t bytes, void* to) const;
+  /// A tensor of f32, bf16 or f16 as f32, which has every value of the others; kUnimplemented for other types,
+  /// kOutOfRange where it has fewer elements than `values`.
+  Result<> read_floats(const Tensor& tensor, std::span<float> values) const;
 
  private:
   SafetensorsReader(std::filesystem::path file, FileDescriptor fd) : file_(std::move(file)), fd_(std::move(fd)) {}

@@ -24,8 +24,7 @@ ShardArray::ShardArray(const ShardPlace& place, const FlatLayout& layout, std::v
     : place_(place),
       layout_(layout),
       runs_(std::move(runs)),
-      value_bytes_(static_cast<uint64_t>(chunks_in(runs_)) * static_cast<uint64_t>(layout.chunk_elements()) *
-                   sizeof(float)),
+      value_bytes_(value_bytes(layout, chunks_in(runs_))),
       digests_(static_cast<size_t>(chunks_in(runs_))) {
   // Files may be read into it directly; memory that is passed on begins where its allocation does.
   memory_ = place_.can_pass

@@ -37,6 +37,14 @@ class ShardArray {
   ShardArray(const ShardArray&) = delete;
   ShardArray& operator=(const ShardArray&) = delete;
 
+  /// Of so many chunks: of the values, and with the stamp where there is one.
+  [[nodiscard]] static uint64_t value_bytes(const FlatLayout& layout, int32_t chunks) {
+    return static_cast<uint64_t>(chunks) * static_cast<uint64_t>(layout.chunk_elements()) * sizeof(float);
+  }
+  [[nodiscard]] static uint64_t most_bytes(const FlatLayout& layout, int32_t chunks) {
+    return value_bytes(layout, chunks) + sizeof(StampHead) + static_cast<uint64_t>(chunks) * sizeof(StampEntry);
+  }
+
   [[nodiscard]] float* values() const { return static_cast<float*>(memory_.pointer()); }
   /// Of the values.
   [[nodiscard]] uint64_t bytes() const { return value_bytes_; }

@@ -1,4 +1,4 @@
-// What the modules of a model use, as flat lists.
+// What the modules of a model use, as flat lists, and what they need of the arena.
 #pragma once
 
 #include <algorithm>
@@ -23,12 +23,13 @@ class Layout {
   Layout() = default;
   explicit Layout(sdk::Model model) : model_(std::move(model)) { build(); }
 
-  /// O(model).
+  /// O(1). build() comes before anything else is asked.
   void set_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
     model_.modules[module].own.assign(own.begin(), own.end());
     model_.modules[module].external.assign(external.begin(), external.end());
-    build();
   }
+  /// O(model).
+  void build();
 
   [[nodiscard]] const sdk::Model& model() const { return model_; }
   [[nodiscard]] size_t parameters() const { return model_.parameters.size(); }
@@ -38,55 +39,37 @@ class Layout {
   }
   /// In the arena.
   [[nodiscard]] uint64_t bytes(uint32_t parameter) const { return bytes_[parameter]; }
+  /// Of all parameters.
+  [[nodiscard]] uint64_t all_bytes() const { return all_bytes_; }
   /// Other modules may be entered while this one is.
   [[nodiscard]] bool has_inner(uint32_t module) const {
     return !model_.modules[module].leaf && !model_.modules[module].children.empty();
   }
+  /// Some module that has_inner() uses parameters with bytes.
+  [[nodiscard]] bool has_containers() const { return has_containers_; }
   [[nodiscard]] const sdk::Parameter& parameter(uint32_t number) const { return model_.parameters[number]; }
-  /// That gradients of the module take while it is entered backward.
-  [[nodiscard]] uint64_t gradient_bytes(uint32_t module) const { return gradient_bytes_[module]; }
-  /// The most that those of one module take.
-  [[nodiscard]] uint64_t most_gradient_bytes() const {
-    return gradient_bytes_.empty() ? 0 : *std::max_element(gradient_bytes_.begin(), gradient_bytes_.end());
+  /// Of a complete gradient that waits for others, as the bucket counts it.
+  [[nodiscard]] uint64_t waiting_bytes(uint32_t number) const {
+    const sdk::Parameter& one = parameter(number);
+    return one.gradient_bytes > 0 ? one.gradient_bytes : one.elements * sizeof(float);
   }
-  /// Bytes of the budget that are left beside the largest module and the largest gradient; 0 without a budget.
+  /// The most that gradients take while a module and those around it are entered backward, with what arrives for those
+  /// of the module, where no gradient lives longer.
+  [[nodiscard]] uint64_t most_gradient_bytes() const { return most_gradients_; }
+  /// Bytes of the budget that are left beside that, and the most that a module and those around it use.
   [[nodiscard]] uint64_t spare_bytes() const {
-    uint64_t most = 0;
-    for (uint32_t module = 0; module < model_.modules.size(); ++module) {
-      uint64_t own = 0;
-      for (const uint32_t parameter : used(module)) own += bytes_[parameter];
-      most = std::max(most, own);
-    }
-    const uint64_t needed = most + most_gradient_bytes();
-    return model_.budget - std::min(model_.budget, needed);
+    return model_.budget - std::min(model_.budget, most_used_ + most_gradients_);
   }
 
  private:
-  void build() {
-    used_.clear();
-    begin_.assign(1, 0);
-    for (uint32_t module = 0; module < model_.modules.size(); ++module) {
-      const std::vector<uint32_t> numbers = model_.used_by(module);
-      used_.insert(used_.end(), numbers.begin(), numbers.end());
-      begin_.push_back(used_.size());
-    }
-    bytes_.clear();
-    for (const sdk::Parameter& one : model_.parameters) {
-      bytes_.push_back((one.bytes + kAlignment - 1) / kAlignment * kAlignment);
-    }
-    gradient_bytes_.assign(model_.modules.size(), 0);
-    for (uint32_t module = 0; module < model_.modules.size(); ++module) {
-      for (const uint32_t parameter : used(module)) {
-        gradient_bytes_[module] += model_.parameters[parameter].gradient_bytes;
-      }
-    }
-  }
-
   sdk::Model model_;
   std::vector<uint32_t> used_;
   std::vector<size_t> begin_;  ///< by module, and the end
   std::vector<uint64_t> bytes_;
-  std::vector<uint64_t> gradient_bytes_;  ///< by module
+  uint64_t all_bytes_ = 0;
+  uint64_t most_gradients_ = 0;
+  uint64_t most_used_ = 0;
+  bool has_containers_ = false;
 };
 
 }  // namespace pliant::coordinator::planned

@@ -19,7 +19,8 @@ struct Planned {
         .unit("visits");
     table
         .add("traces", &Planned::traces,
-             "Orders of visits that are known at once; the one not seen for longest goes first.")
+             "Orders of visits that are known at once, of passes with gradients and of others each; the one not seen "
+             "for longest goes first.")
         .range(1, 4096)
         .unit("traces");
     table
@@ -31,10 +32,8 @@ struct Planned {
   }
 
   void set_model(const sdk::Model& model) {
-    elements_of_.clear();
-    for (const sdk::Parameter& one : model.parameters) elements_of_.push_back(one.elements);
     planner_ = Planner(
-        model, {static_cast<uint64_t>(traces), {static_cast<uint64_t>(ahead), static_cast<uint64_t>(reduce_bucket)}});
+        model, {static_cast<uint64_t>(traces), static_cast<uint64_t>(ahead), static_cast<uint64_t>(reduce_bucket)});
   }
   void set_module_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
     planner_.set_parameters(module, own, external);
@@ -42,10 +41,7 @@ struct Planned {
   void set_costs(std::span<const uint64_t> nanoseconds) { planner_.set_costs(nanoseconds); }
   void begin_pass(bool with_gradient, sdk::Actions& actions) { planner_.begin_pass(with_gradient, actions); }
   void enter(const sdk::Visit& visit, sdk::Actions& actions) { planner_.enter(visit, actions); }
-  void leave(const sdk::Visit& visit, sdk::Actions& actions) {
-    planner_.leave(visit, actions);
-    if (!visit.complete.empty()) reduce(visit.complete, actions);
-  }
+  void leave(const sdk::Visit& visit, sdk::Actions& actions) { planner_.leave(visit, actions); }
   void end_pass(sdk::Actions&) { planner_.end_pass(); }
   void end_step(sdk::Actions& actions) { planner_.end_step(actions); }
   void drop_trace(sdk::Actions& actions) { planner_.drop_trace(actions); }
@@ -55,16 +51,6 @@ struct Planned {
   void load(sdk::Reader& in) { planner_.load(in); }
 
  private:
-  /// What is left the host reduces when the pass ends.
-  void reduce(std::span<const uint32_t> complete, sdk::Actions& actions) const {
-    uint64_t bytes = 0;
-    for (const uint32_t parameter : complete) bytes += elements_of_[parameter] * sizeof(float);
-    if (bytes < planner_.bucket()) return;
-    const uint32_t group = actions.new_group();
-    for (const uint32_t parameter : complete) actions.reduce(parameter, group);
-  }
-
-  std::vector<uint64_t> elements_of_;
   Planner planner_;
 };
 

@@ -9,159 +9,277 @@ namespace {
 
 /// Of what a budget spares, complete gradients may take one part of so many.
 constexpr uint64_t kPartOfSpare = 4;
-constexpr size_t kMostPlans = 64;
-constexpr size_t kMostStates = 128;
+constexpr size_t kMostPlanBytes = size_t{1} << 26U;
+constexpr size_t kMostKept = size_t{1} << 21U;
+constexpr size_t kMostStates = 4096;
+
+uint64_t digest_of(const std::vector<Kept>& kept) {
+  uint64_t digest = kept.size();
+  for (const Kept& one : kept) {
+    for (const uint64_t word : {uint64_t{one.parameter}, one.place, uint64_t{one.waited_for}}) {
+      digest = (digest ^ word) * 0xbf58476d1ce4e5b9U;
+      digest ^= digest >> 31U;
+    }
+  }
+  return digest;
+}
+
+/// Does `decided` with room for the answer to one call, and gives what was written to `hear`.
+template <class Decided, class Hear>
+void answered(std::vector<pliant_action>& room, const Decided& decided, const Hear& hear) {
+  pliant_action_list list{sizeof(pliant_action_list), 0, room.size(), 0, room.data()};
+  {
+    sdk::Actions actions(list);
+    decided(actions);
+  }
+  hear(std::span<const pliant_action>(room.data(), list.count));
+}
+
+std::vector<pliant_action> room_for(const Layout& layout) {
+  return std::vector<pliant_action>(8 * layout.parameters() + 64);
+}
+
+void release(const std::vector<Kept>& kept, sdk::Actions& actions) {
+  for (const Kept& one : kept) {
+    if (!one.waited_for) actions.wait(one.parameter);
+  }
+  for (const Kept& one : kept) actions.release(one.parameter);
+}
 
 }  // namespace
 
 Planner::Planner(sdk::Model model, PlannerOptions options)
-    : options_(options), layout_(std::make_unique<Layout>(std::move(model))), traces_(options.traces) {
+    : options_(options), layout_(std::make_unique<Layout>(std::move(model))), is_stale_(true), traces_(options.traces) {
   sdk::require(layout_->model().modules.size() < kMostModules,
                [] { return "a model has at most " + std::to_string(kMostModules - 1) + " modules"; });
-  uint64_t& bucket = options_.schedule.bucket;
-  if (layout_->model().budget > 0) bucket = std::min(bucket, layout_->spare_bytes() / kPartOfSpare);
-  forget_plans();
+  state_ = state_of({});
 }
 
 void Planner::forget_plans() {
+  State whole = std::move(states_[state_]);
   plan_ = nullptr;
   plans_.clear();
+  does_not_fit_.clear();
+  plan_bytes_ = 0;
   states_.clear();
   states_by_digest_.clear();
-  schedule_ = Schedule(*layout_, options_.schedule);
-  if (!costs_.empty()) schedule_.set_costs(costs_);
-  state_ = state_of(schedule_);
+  kept_ = 0;
+  state_ = state_of(std::move(whole.kept));
+}
+
+void Planner::refresh() {
+  if (!std::exchange(is_stale_, false)) return;
+  layout_->build();
+  const uint64_t budget = layout_->model().budget;
+  bucket_ = budget == 0 ? options_.bucket : std::min(options_.bucket, layout_->spare_bytes() / kPartOfSpare);
+  reserve_ = layout_->most_gradient_bytes() + bucket_;
+  reserves_.clear();
+  Wide time = 0;
+  Wide bytes = 0;
+  for (uint32_t i = 0; i < nanoseconds_.size(); ++i) {
+    if (nanoseconds_[i] == 0) continue;
+    time += nanoseconds_[i];
+    bytes += layout_->parameter(i).bytes;
+  }
+  std::vector<uint64_t> costs;
+  for (uint32_t i = 0; i < layout_->parameters(); ++i) {
+    const uint64_t own = layout_->parameter(i).bytes;
+    const bool measured = time > 0 && bytes > 0;
+    if (measured && nanoseconds_[i] > 0) {
+      costs.push_back(nanoseconds_[i]);
+    } else {
+      costs.push_back(measured ? static_cast<uint64_t>(own * time / bytes) : own);
+    }
+  }
+  costs_ = std::make_shared<const std::vector<uint64_t>>(std::move(costs));
+  forget_plans();
 }
 
 void Planner::set_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
-  Schedule whole = states_[state_];
   layout_->set_parameters(module, own, external);
-  whole.draw_line();
-  forget_plans();
-  state_ = state_of(whole);
+  is_stale_ = true;
 }
 
 void Planner::set_costs(std::span<const uint64_t> nanoseconds) {
-  Wide time = 0;
-  Wide bytes = 0;
-  for (uint32_t i = 0; i < nanoseconds.size(); ++i) {
-    if (nanoseconds[i] == 0) continue;
-    time += nanoseconds[i];
-    bytes += layout_->parameter(i).bytes;
-  }
-  if (time == 0 || bytes == 0) return;
-  costs_.assign(nanoseconds.begin(), nanoseconds.end());
-  for (uint32_t i = 0; i < costs_.size(); ++i) {
-    if (costs_[i] == 0) costs_[i] = static_cast<uint64_t>(layout_->parameter(i).bytes * time / bytes);
-  }
-  Schedule whole = states_[state_];
-  whole.set_costs(costs_);
-  forget_plans();
-  state_ = state_of(whole);
+  nanoseconds_.assign(nanoseconds.begin(), nanoseconds.end());
+  is_stale_ = true;
 }
 
-Planner::StateId Planner::state_of(const Schedule& schedule) {
-  const uint64_t digest = schedule.room().digest();
+Planner::StateId Planner::state_of(std::vector<Kept> kept) {
+  const uint64_t digest = digest_of(kept);
   const auto [first, last] = states_by_digest_.equal_range(digest);
   for (auto one = first; one != last; ++one) {
-    if (states_[one->second].room().same_as(schedule.room())) return one->second;
+    if (states_[one->second].kept == kept) return one->second;
   }
-  states_.push_back(schedule);
+  State made{std::move(kept), 0};
+  for (const Kept& one : made.kept) made.elements += static_cast<int64_t>(layout_->parameter(one.parameter).elements);
+  kept_ += made.kept.size();
+  states_.push_back(std::move(made));
   const auto id = static_cast<StateId>(states_.size() - 1);
   states_by_digest_.emplace(digest, id);
   return id;
 }
 
+uint64_t Planner::reserve_of(TraceId id, const Trace& trace) {
+  if (layout_->model().budget == 0) return 0;
+  const auto known = reserves_.find(id);
+  if (known != reserves_.end()) return known->second;
+  std::erase_if(reserves_, [this](const auto& one) { return !traces_.knows(one.first); });
+  return reserves_[id] = most_depth(*layout_, bucket_, trace.calls);
+}
+
 void Planner::begin_pass(bool with_gradient, sdk::Actions& actions) {
-  if (plans_.size() >= kMostPlans || states_.size() >= kMostStates) {
-    const Schedule whole = states_[state_];
-    forget_plans();
-    state_ = state_of(whole);
-  }
+  refresh();
+  if (kept_ > kMostKept || states_.size() >= kMostStates) forget_plans();
   in_pass_ = true;
   plan_ = nullptr;
   next_ = 0;
+  ++passes_;
   now_ = Trace{with_gradient, {}, {}};
   digest_ = RollingDigest(with_gradient);
+  uses_ = Uses();
   expected_ = succession_.next();
   auto trace = traces_.find(expected_);
   if (trace == nullptr || trace->with_gradient != with_gradient) {
     expected_ = traces_.newest(with_gradient);
     trace = traces_.find(expected_);
   }
-  const TraceId after_id = expected_ == kNoTrace ? kNoTrace : succession_.next(expected_);
-  key_ = {state_, expected_, after_id};
-  const auto planned = plans_.find(key_);
-  if (planned != plans_.end()) {
-    plan_ = &planned->second;
-    actions.append({plan_->actions.data(), plan_->answers.front().end});
-    return;
+  if (trace != nullptr) {
+    Plan* const plan = plan_for(expected_, succession_.next(expected_));
+    if (plan != nullptr) {
+      plan->used = passes_;
+      plan_ = plan;
+      actions.append({plan->actions.data(), plan->answers.front().end});
+      return;
+    }
   }
-  schedule_ = states_[state_];
-  records_ = trace != nullptr;
-  auto after = traces_.find(after_id);
-  uses_ = records_ ? Uses(*layout_, trace, after) : Uses();
-  look_what_pays();
-  made_ = Plan{trace, after, {}, {}, state_, 0};
+  expected_ = kNoTrace;
+  if (trace != nullptr) {  // it does not fit as far as is known: as if it were new, from what must stay
+    std::vector<Kept> stays = states_[state_].kept;
+    const auto goes = std::stable_partition(
+        stays.begin(), stays.end(), [this](const Kept& one) { return layout_->parameter(one.parameter).external; });
+    release({goes, stays.end()}, actions);
+    stays.erase(goes, stays.end());
+    state_ = state_of(std::move(stays));
+  }
+  ScheduleOptions options{options_.ahead, bucket_};
+  const uint64_t reserve = with_gradient ? reserve_ : 0;
+  options.packs = layout_->all_bytes() + reserve > layout_->model().budget;
+  schedule_ = schedule_from(state_, options, reserve);
   schedule_.begin_pass(uses_, actions);
-  record(actions);
+}
+
+Planner::Plan* Planner::plan_for(TraceId trace, TraceId after) {
+  const PlanKey key{state_, trace, after};
+  const auto planned = plans_.find(key);
+  if (planned != plans_.end()) return &planned->second;
+  if (does_not_fit_.count(key) > 0) return nullptr;
+  Plan made;
+  made.trace = traces_.find(trace);
+  made.uses = Uses(*layout_, made.trace, traces_.find(after));
+  made.reserve = reserve_of(trace, *made.trace);
+  made.begins = state_;
+  made.options = {options_.ahead, bucket_};
+  bool fits = look_what_pays(made) && decide_all(made);
+  if (!fits && made.uses.is_marked()) {  // what is gathered ahead lies where something else must: then nothing is
+    made.options.ahead = 0;
+    fits = decide_all(made);
+  }
+  if (!fits) {
+    does_not_fit_.insert(key);
+    return nullptr;
+  }
+  plan_bytes_ += made.bytes();
+  forget_least_used_plans();
+  return &(plans_[key] = std::move(made));
+}
+
+void Planner::forget_least_used_plans() {
+  while (plan_bytes_ > kMostPlanBytes && !plans_.empty()) {
+    const auto least = std::min_element(plans_.begin(), plans_.end(),
+                                        [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
+    plan_bytes_ -= least->second.bytes();
+    plans_.erase(least);
+  }
 }
 
 // Gathering ahead takes room from what is kept. So what it pays to keep is found first, by passes that gather nothing
-// ahead: that keep within the same places what they can, in each way of weighing; the one that gathers least counts.
-void Planner::look_what_pays() {
-  schedule_.set_options(options_.schedule);
-  if (!uses_.known() || schedule_.room().budget() == 0) return;
-  std::vector<pliant_action> room(8 * layout_->parameters() + 64);
+// ahead: that keep within the same places what they can, in each way of weighing and of placing; the one that gathers
+// least counts.
+bool Planner::look_what_pays(Plan& plan) const {
+  const uint64_t budget = layout_->model().budget;
+  if (budget == 0) return true;
+  std::vector<pliant_action> room = room_for(*layout_);
   std::vector<bool> best;
   Wide least = 0;
-  Weighing chosen = options_.schedule.weighing;
-  for (const Weighing weighing : {Weighing::kCostByTime, Weighing::kTime, Weighing::kCost}) {
-    Schedule trial = schedule_;
-    trial.set_options({0, options_.schedule.bucket, weighing});
-    std::vector<bool> whole(uses_.uses());
-    Wide cost = 0;
-    trial.set_known(uses_, 0);
-    try {
-      for (Moment at = 0; at < uses_.end(); ++at) {
-        const Call one = uses_.call(at);
-        pliant_action_list list{sizeof(pliant_action_list), 0, room.size(), 0, room.data()};
-        sdk::Actions actions(list);
-        if (leaves(one)) {
-          trial.leave(uses_, at, one, actions);
-          continue;
+  const bool has_room = layout_->all_bytes() + plan.reserve <= budget;
+  for (const bool packs : {false, true}) {
+    if (packs && (!layout_->has_containers() || (has_room && !best.empty()))) continue;
+    for (const Weighing weighing : {Weighing::kCostByTime, Weighing::kTime, Weighing::kCost}) {
+      if (has_room && !best.empty()) continue;
+      const ScheduleOptions options{0, bucket_, weighing, packs};
+      Schedule trial = schedule_from(plan.begins, options, plan.reserve);
+      std::vector<bool> whole(plan.uses.uses());
+      Wide cost = 0;
+      try {
+        answered(
+            room, [&](sdk::Actions& actions) { trial.begin_pass(plan.uses, actions); }, [](auto) {});
+        for (Moment at = 0; at < plan.uses.end(); ++at) {
+          const Call one = plan.uses.call(at);
+          if (!leaves(one)) {
+            size_t number = plan.uses.use_at(at);
+            for (const uint32_t parameter : layout_->used(module_of(one))) {
+              whole[number] = trial.room().at(parameter).whole;
+              if (!whole[number++]) cost += trial.cost(parameter);
+            }
+          }
+          answered(
+              room, [&](sdk::Actions& actions) { trial.call(plan.uses, at, one, actions); }, [](auto) {});
         }
-        size_t number = uses_.use_at(at);
-        for (const uint32_t parameter : layout_->used(module_of(one))) {
-          whole[number] = trial.room().at(parameter).whole;
-          if (!whole[number++]) cost += trial.cost(parameter);
-        }
-        trial.enter(uses_, at, one, actions);
+      } catch (const sdk::Failure&) {  // it does not fit that way
+        continue;
       }
-    } catch (const sdk::Failure&) {  // it does not fit that way
-      continue;
+      if (!best.empty() && least <= cost) continue;
+      least = cost;
+      best = std::move(whole);
+      plan.options.weighing = weighing;
+      plan.options.packs = packs;
     }
-    if (!best.empty() && least <= cost) continue;
-    least = cost;
-    best = std::move(whole);
-    chosen = weighing;
   }
-  if (best.empty()) return;
-  uses_.mark(std::move(best));
-  ScheduleOptions options = options_.schedule;
-  options.weighing = chosen;
-  schedule_.set_options(options);
+  if (best.empty()) return false;
+  plan.uses.mark(std::move(best));
+  return true;
 }
 
-void Planner::record(const sdk::Actions& actions) {
-  if (!records_) return;
-  const std::span<const pliant_action> written = actions.written();
-  if (made_.actions.size() + written.size() > std::numeric_limits<uint32_t>::max()) {
-    records_ = false;
-    return;
+bool Planner::decide_all(Plan& plan) {
+  plan.actions.clear();
+  plan.answers.clear();
+  std::vector<pliant_action> room = room_for(*layout_);
+  Schedule schedule = schedule_from(plan.begins, plan.options, plan.reserve);
+  const auto keep = [&](std::span<const pliant_action> written) {
+    plan.actions.insert(plan.actions.end(), written.begin(), written.end());
+    plan.answers.push_back({static_cast<uint32_t>(plan.actions.size()), schedule.whole_elements()});
+  };
+  try {
+    answered(
+        room, [&](sdk::Actions& actions) { schedule.begin_pass(plan.uses, actions); }, keep);
+    for (Moment at = 0; at < plan.uses.calls(); ++at) {
+      answered(
+          room, [&](sdk::Actions& actions) { schedule.call(plan.uses, at, plan.uses.call(at), actions); }, keep);
+    }
+  } catch (const sdk::Failure&) {
+    return false;
   }
-  made_.actions.insert(made_.actions.end(), written.begin(), written.end());
-  made_.answers.push_back({static_cast<uint32_t>(made_.actions.size()), schedule_.whole_elements()});
+  plan.ends = state_of(schedule.kept());
+  return plan.actions.size() <= std::numeric_limits<uint32_t>::max();
+}
+
+void Planner::reduce(std::span<const uint32_t> complete, sdk::Actions& actions) const {
+  uint64_t bytes = 0;
+  for (const uint32_t parameter : complete) bytes += layout_->waiting_bytes(parameter);
+  if (bytes < bucket_) return;
+  const uint32_t group = actions.new_group();
+  for (const uint32_t parameter : complete) actions.reduce(parameter, group);
 }
 
 void Planner::decide(Call call, sdk::Actions& actions) {
@@ -169,94 +287,66 @@ void Planner::decide(Call call, sdk::Actions& actions) {
   digest_.add(call);
   now_.calls.push_back(call);
   now_.digests.push_back(digest_.value());
-  if (expected_ != kNoTrace && (now >= uses_.calls() || uses_.call(now) != call)) switch_trace();
-  if (leaves(call)) {
-    schedule_.leave(uses_, now, call, actions);
-  } else {
-    schedule_.enter(uses_, now, call, actions);
+  if (uses_.known() && (now >= uses_.calls() || uses_.call(now) != call)) {  // it has left what was expected
+    expected_ = traces_.with_prefix(now_.with_gradient, now_.calls.size(), digest_.value());
+    const auto found = traces_.find(expected_);
+    uses_ = found == nullptr ? Uses() : Uses(*layout_, found, traces_.find(succession_.next(expected_)));
+    schedule_.set_known(uses_, now);
   }
-  record(actions);
-}
-
-void Planner::switch_trace() {
-  records_ = false;
-  follow(traces_.with_prefix(now_.with_gradient, now_.calls.size(), digest_.value()), now_.calls.size() - 1);
-}
-
-void Planner::follow(TraceId trace, Moment now) {
-  expected_ = trace;
-  const auto found = traces_.find(trace);
-  uses_ = found == nullptr ? Uses() : Uses(*layout_, found, traces_.find(succession_.next(trace)));
-  schedule_.set_known(uses_, now);
+  schedule_.call(uses_, now, call, actions);
 }
 
 void Planner::leave_plan() {
   const Plan& plan = *plan_;
-  schedule_ = states_[plan.begins];
-  uses_ = Uses(*layout_, plan.trace, plan.after);
-  look_what_pays();
-  std::vector<pliant_action> room(8 * layout_->parameters() + 64);
-  const auto again = [&](const auto& decided) {
-    pliant_action_list list{sizeof(pliant_action_list), 0, room.size(), 0, room.data()};
-    sdk::Actions actions(list);
-    decided(actions);
-  };
-  again([&](sdk::Actions& actions) { schedule_.begin_pass(uses_, actions); });
+  std::vector<pliant_action> room = room_for(*layout_);
+  uses_ = plan.uses;
+  schedule_ = schedule_from(plan.begins, plan.options, plan.reserve);
+  answered(
+      room, [&](sdk::Actions& actions) { schedule_.begin_pass(uses_, actions); }, [](auto) {});
   for (Moment now = 0; now < next_; ++now) {
     const Call one = plan.trace->calls[now];
-    again([&](sdk::Actions& actions) {
-      if (leaves(one)) return schedule_.leave(uses_, now, one, actions);
-      schedule_.enter(uses_, now, one, actions);
-    });
+    answered(
+        room, [&](sdk::Actions& actions) { schedule_.call(uses_, now, one, actions); }, [](auto) {});
     digest_.add(one);
     now_.calls.push_back(one);
     now_.digests.push_back(digest_.value());
   }
   plan_ = nullptr;
-  records_ = false;
 }
 
 void Planner::end_pass() {
   in_pass_ = false;
-  ++passes_;
   if (plan_ != nullptr && next_ == plan_->trace->calls.size()) {
     state_ = plan_->ends;
     plan_ = nullptr;
     traces_.touch(expected_);
-    succession_.learn(expected_);
+    succession_.learn(expected_, traces_);
     return;
   }
   if (plan_ != nullptr) leave_plan();
-  const bool is_whole = records_ && now_.calls.size() == uses_.calls();
-  schedule_.end_pass();
-  state_ = state_of(schedule_);
-  if (is_whole) {
-    made_.ends = state_;
-    plans_[key_] = std::move(made_);
-  }
-  const TraceId followed = traces_.add(std::move(now_));
+  state_ = state_of(schedule_.kept());
+  succession_.learn(traces_.add(std::move(now_)), traces_);
   now_ = Trace();
-  succession_.learn(followed);
 }
 
 void Planner::end_step(sdk::Actions& actions) {
+  std::vector<Kept> kept;
   if (in_pass_) {  // it was given up
     if (plan_ != nullptr) leave_plan();
+    kept = schedule_.kept();
     in_pass_ = false;
   } else {
-    schedule_ = states_[state_];
-    succession_.learn(Succession::kStepEnd);
+    kept = states_[state_].kept;
+    succession_.learn(Succession::kStepEnd, traces_);
   }
-  schedule_.end_step(actions);
-  state_ = state_of(schedule_);
+  release(kept, actions);
+  state_ = state_of({});
 }
 
 void Planner::drop_trace(sdk::Actions& actions) {
-  const Schedule whole = states_[state_];
   traces_.clear();
   succession_.clear();
-  forget_plans();
-  state_ = state_of(whole);
+  is_stale_ = true;
   actions.drop_trace();
 }
 
@@ -265,7 +355,7 @@ sdk::CoordinatorCounts Planner::counts() const {
   const bool knows = in_pass_ ? plan_ != nullptr || uses_.known() : traces_.newest(true) != kNoTrace;
   made.trace = knows ? PLIANT_TRACE_COMPLETE : PLIANT_TRACE_RECORDING;
   if (!in_pass_) {
-    made.whole = states_[state_].whole_elements();
+    made.whole = states_.empty() ? 0 : states_[state_].elements;
   } else {
     made.whole = plan_ != nullptr ? plan_->answers[next_].whole_elements : schedule_.whole_elements();
   }
@@ -277,8 +367,8 @@ sdk::CoordinatorCounts Planner::counts() const {
 void Planner::save(sdk::Writer& out) const {
   traces_.save(out);
   succession_.save(out);
-  out.value(static_cast<uint64_t>(costs_.size()));
-  out.bytes(costs_.data(), costs_.size() * sizeof(uint64_t));
+  out.value(static_cast<uint64_t>(nanoseconds_.size()));
+  out.bytes(nanoseconds_.data(), nanoseconds_.size() * sizeof(uint64_t));
 }
 
 void Planner::load(sdk::Reader& in) {
@@ -295,8 +385,8 @@ void Planner::load(sdk::Reader& in) {
   in.expect_end();
   traces_ = std::move(traces);
   succession_ = std::move(succession);
-  costs_ = std::move(costs);
-  if (layout_ != nullptr) forget_plans();
+  nanoseconds_ = std::move(costs);
+  is_stale_ = true;
 }
 
 }  // namespace pliant::coordinator::planned

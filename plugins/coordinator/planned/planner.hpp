@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <tuple>
@@ -16,47 +17,60 @@ namespace pliant::coordinator::planned {
 
 struct PlannerOptions {
   uint64_t traces = 16;
-  ScheduleOptions schedule;
+  uint64_t ahead = 2;   ///< ScheduleOptions::ahead
+  uint64_t bucket = 0;  ///< bytes of complete gradients that wait to leave
 };
 
-/// A pass is expected to follow the trace that came after the same passes the last time. Its answers are decided once,
-/// from what is whole when it begins, and kept as a plan; a pass that begins the same is answered from it, at the price
-/// of a comparison and a copy a call. One that leaves its trace is decided call by call from there on, by the trace of
-/// another pass that began so, or, where there is none, by demand. Nothing that is known is forgotten by that.
+/// A pass is expected to follow the trace that came after the same passes the last time. Its answers are decided before
+/// it begins, from what is whole then, and kept as a plan; a pass that begins the same is answered from it, at the
+/// price of a comparison and a copy a call. One that leaves its trace is decided call by call from there on, by the
+/// trace of another pass that began so, or, where there is none, by demand. Nothing that is known is forgotten by that.
 class Planner {
  public:
   Planner() = default;
   Planner(sdk::Model model, PlannerOptions options);
 
+  /// O(1); O(model) once, at the next pass.
   void set_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external);
   void set_costs(std::span<const uint64_t> nanoseconds);
   void begin_pass(bool with_gradient, sdk::Actions& actions);
   void enter(const sdk::Visit& visit, sdk::Actions& actions) { call(call_of(visit, false), actions); }
-  void leave(const sdk::Visit& visit, sdk::Actions& actions) { call(call_of(visit, true), actions); }
+  void leave(const sdk::Visit& visit, sdk::Actions& actions) {
+    call(call_of(visit, true), actions);
+    if (!visit.complete.empty()) reduce(visit.complete, actions);
+  }
   void end_pass();
   void end_step(sdk::Actions& actions);
   /// All that is known is forgotten; what is whole stays.
   void drop_trace(sdk::Actions& actions);
   [[nodiscard]] sdk::CoordinatorCounts counts() const;
-  /// Bytes of complete gradients that may wait for others: as many as are wished for, as far as the budget spares them.
-  [[nodiscard]] uint64_t bucket() const { return options_.schedule.bucket; }
   void save(sdk::Writer& out) const;
   void load(sdk::Reader& in);
 
  private:
-  /// What is whole between two passes, each once. 0: nothing.
+  /// What is whole between two passes, each once.
   using StateId = uint32_t;
+  struct State {
+    std::vector<Kept> kept;
+    int64_t elements = 0;
+  };
   struct Answer {
     uint32_t end;  ///< of its actions
     int64_t whole_elements;
   };
   struct Plan {
+    ScheduleOptions options;
+    Uses uses;  ///< marked with what it pays to keep
+    uint64_t reserve = 0;
     std::shared_ptr<const Trace> trace;
-    std::shared_ptr<const Trace> after;
     std::vector<pliant_action> actions;
     std::vector<Answer> answers;  ///< to begin_pass, then to each call
     StateId begins = 0;
     StateId ends = 0;
+    uint64_t used = 0;  ///< the number of the pass that followed it last
+    [[nodiscard]] size_t bytes() const {
+      return actions.size() * sizeof(pliant_action) + answers.size() * sizeof(Answer) + uses.bytes();
+    }
   };
   /// The state at the begin, the trace, and the trace after it.
   using PlanKey = std::tuple<StateId, TraceId, TraceId>;
@@ -75,26 +89,45 @@ class Planner {
     decide(call, actions);
   }
   void decide(Call call, sdk::Actions& actions);
-  void look_what_pays();
-  void record(const sdk::Actions& actions);
+  /// What is left the host reduces when the pass ends.
+  void reduce(std::span<const uint32_t> complete, sdk::Actions& actions) const;
+  /// Of a pass from the state in hand: its own, or one that is made; nullptr where the pass does not fit.
+  Plan* plan_for(TraceId trace, TraceId after);
+  /// Finds what it pays to keep, and in which way; false where the pass does not fit at all.
+  [[nodiscard]] bool look_what_pays(Plan& plan) const;
+  [[nodiscard]] bool decide_all(Plan& plan);
   /// The schedule is brought to where the plan is.
   void leave_plan();
-  /// Later calls are expected to be those of the trace.
-  void follow(TraceId trace, Moment now);
-  void switch_trace();
-  [[nodiscard]] StateId state_of(const Schedule& schedule);
+  void forget_least_used_plans();
+  [[nodiscard]] Schedule schedule_from(StateId state, const ScheduleOptions& options, uint64_t reserve) const {
+    return {*layout_, costs_, options, reserve, states_[state].kept};
+  }
+  /// Bytes at the arena's end that are left to gradients in a pass like this one.
+  uint64_t reserve_of(TraceId id, const Trace& trace);
+  [[nodiscard]] StateId state_of(std::vector<Kept> kept);
+  /// Plans and states; what is whole stays.
   void forget_plans();
+  /// After other parameters or costs.
+  void refresh();
   [[nodiscard]] size_t calls() const { return plan_ != nullptr ? next_ : now_.calls.size(); }
 
   PlannerOptions options_;
   std::unique_ptr<Layout> layout_;
+  bool is_stale_ = false;  ///< the layout is to be built, plans are of no use
   TraceSet traces_;
   Succession succession_;
-  std::vector<uint64_t> costs_;  ///< empty: bytes
+  std::vector<uint64_t> nanoseconds_;  ///< agreed on; empty: none
+  Costs costs_;
+  uint64_t bucket_ = 0;
+  uint64_t reserve_ = 0;  ///< for passes that are not known
+  std::map<TraceId, uint64_t> reserves_;
 
   std::map<PlanKey, Plan> plans_;
-  std::vector<Schedule> states_;
+  std::set<PlanKey> does_not_fit_;
+  size_t plan_bytes_ = 0;
+  std::vector<State> states_;
   std::multimap<uint64_t, StateId> states_by_digest_;
+  size_t kept_ = 0;  ///< in all states
 
   // The pass that is under way.
   bool in_pass_ = false;
@@ -106,9 +139,6 @@ class Planner {
   RollingDigest digest_;
   TraceId expected_ = kNoTrace;
   Uses uses_;
-  bool records_ = false;  ///< the pass has followed what was expected of it from its begin on
-  PlanKey key_{};
-  Plan made_;
   uint64_t passes_ = 0;
 };
 

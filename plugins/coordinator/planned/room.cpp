@@ -46,11 +46,15 @@ void Room::remove_gap(uint64_t place, uint64_t bytes) {
 }
 
 void Room::make_way(uint32_t parameter, bool may) {
-  const std::pair entry{held_[parameter].next, parameter};
+  const Held& one = held_[parameter];
+  if (budget_ == 0 || one.bytes == 0 || !one.whole) return;
+  const std::pair entry{one.next, parameter};
   if (may) {
     may_go_.insert(entry);
+    fixed_.erase(one.place);
   } else {
     may_go_.erase(entry);
+    fixed_.insert(one.place);
   }
 }
 
@@ -60,7 +64,7 @@ void Room::take(uint32_t parameter, uint64_t place, uint64_t bytes) {
   one.waited_for = false;
   one.place = place;
   one.bytes = bytes;
-  if (may_go(parameter)) make_way(parameter, true);
+  make_way(parameter, may_go(parameter));
   if (budget_ == 0 || bytes == 0) return;
   auto gap = gaps_.upper_bound(place);
   --gap;
@@ -73,8 +77,9 @@ void Room::take(uint32_t parameter, uint64_t place, uint64_t bytes) {
 
 void Room::drop(uint32_t parameter) {
   Held& one = held_[parameter];
-  make_way(parameter, false);
   if (budget_ > 0 && one.bytes > 0) {
+    may_go_.erase({one.next, parameter});
+    fixed_.erase(one.place);
     by_place_.erase(one.place);
     add_gap(one.place, one.bytes);
   }
@@ -96,33 +101,41 @@ bool Room::leave(uint32_t parameter) {
 }
 
 void Room::set_next(uint32_t parameter, Moment next) {
-  if (held_[parameter].next == next) return;
-  const bool moves = may_go(parameter);
-  if (moves) make_way(parameter, false);
-  held_[parameter].next = next;
-  if (moves) make_way(parameter, true);
+  Held& one = held_[parameter];
+  if (one.next == next) return;
+  const bool moves = budget_ > 0 && one.bytes > 0 && may_go(parameter);
+  if (moves) may_go_.erase({one.next, parameter});
+  one.next = next;
+  if (moves) may_go_.insert({next, parameter});
 }
 
-uint64_t Room::end_of_fixed() const {
-  for (auto one = by_place_.rbegin(); one != by_place_.rend(); ++one) {
-    if (!may_go(one->second)) return one->first + held_[one->second].bytes;
+std::optional<Room::Spot> Room::lowest_gap(const Want& want) const {
+  for (const auto& [place, bytes] : gaps_) {
+    if (place + want.bytes > want.top) break;
+    if (bytes >= want.bytes) return Spot{place, {}};
   }
-  return 0;
+  return std::nullopt;
 }
 
-std::optional<Room::Spot> Room::find_at(uint64_t place, uint64_t bytes) const {
-  if (place > budget_ || bytes > budget_ - place) return std::nullopt;
+std::optional<Room::Spot> Room::behind_fixed(const Want& want) const {
+  uint64_t place = 0;
+  if (!fixed_.empty()) place = *fixed_.rbegin() + held_[by_place_.at(*fixed_.rbegin())].bytes;
+  if (place > want.top || want.bytes > want.top - place) return std::nullopt;
   Spot spot{place, {}};
-  auto one = by_place_.lower_bound(place);
-  if (one != by_place_.begin()) {
-    const auto before = std::prev(one);
-    if (before->first + held_[before->second].bytes > place) one = before;
-  }
-  for (; one != by_place_.end() && one->first < place + bytes; ++one) {
-    if (!may_go(one->second)) return std::nullopt;
+  for (auto one = by_place_.lower_bound(place); one != by_place_.end() && one->first < place + want.bytes; ++one) {
+    if (held_[one->second].next <= want.until) return std::nullopt;
     spot.goes.push_back(one->second);
   }
   return spot;
+}
+
+std::vector<uint32_t> Room::above(uint64_t line) const {
+  std::vector<uint32_t> found;
+  for (auto one = by_place_.rbegin(); one != by_place_.rend(); ++one) {
+    if (one->first + held_[one->second].bytes <= line) break;
+    if (may_go(one->second)) found.push_back(one->second);
+  }
+  return found;
 }
 
 std::optional<Room::Window> Room::window_around(uint32_t parameter, const Want& want) const {
@@ -200,26 +213,6 @@ std::optional<Room::Spot> Room::find(const Want& wanted, const std::vector<uint6
   if (best || !want.thorough) return best;
   for (const auto& entry : may_go_) look_at(entry.second);
   return best;
-}
-
-bool Room::same_as(const Room& other) const {
-  return std::equal(held_.begin(), held_.end(), other.held_.begin(), other.held_.end(),
-                    [](const Held& a, const Held& b) {
-                      return a.whole == b.whole && a.place == b.place && a.waited_for == b.waited_for &&
-                             a.stays == b.stays && a.users == b.users;
-                    });
-}
-
-uint64_t Room::digest() const {
-  uint64_t digest = budget_;
-  for (const Held& one : held_) {
-    if (!one.whole) continue;
-    for (const uint64_t word : {static_cast<uint64_t>(&one - held_.data()), one.place, uint64_t{one.waited_for}}) {
-      digest = (digest ^ word) * 0xbf58476d1ce4e5b9U;
-      digest ^= digest >> 31U;
-    }
-  }
-  return digest;
 }
 
 }  // namespace pliant::coordinator::planned

@@ -56,10 +56,13 @@ class Room {
   /// The gap that fits best; else what is used latest goes, weighed by what it costs to gather it again. nullopt: there
   /// is no such spot. `costs`: by parameter, what gathering it costs. O(log n) unless it has to be thorough.
   [[nodiscard]] std::optional<Spot> find(const Want& want, const std::vector<uint64_t>& costs) const;
-  /// The spot from `place` on, where nothing lies that stays or is used.
-  [[nodiscard]] std::optional<Spot> find_at(uint64_t place, uint64_t bytes) const;
-  /// The end of what may not go and lies highest.
-  [[nodiscard]] uint64_t end_of_fixed() const;
+  /// The lowest gap that has the bytes, below `top`. O(gaps).
+  [[nodiscard]] std::optional<Spot> lowest_gap(const Want& want) const;
+  /// Right behind all that stays or is used, below `top`; nothing lies there whose next use is at `until` or sooner.
+  /// O(log n + what goes).
+  [[nodiscard]] std::optional<Spot> behind_fixed(const Want& want) const;
+  /// What lies above `line`, by a part at least, and may go. O(of it).
+  [[nodiscard]] std::vector<uint32_t> above(uint64_t line) const;
 
   void take(uint32_t parameter, uint64_t place, uint64_t bytes);
   /// It is whole no more.
@@ -75,15 +78,10 @@ class Room {
     held_[parameter].stays = true;
   }
 
-  /// The same is whole, at the same places, between two passes.
-  [[nodiscard]] bool same_as(const Room& other) const;
-  /// Equal where same_as is.
-  [[nodiscard]] uint64_t digest() const;
-
  private:
   void add_gap(uint64_t place, uint64_t bytes);
   void remove_gap(uint64_t place, uint64_t bytes);
-  /// It may go.
+  /// It may go, or is fixed; neither where it takes no place.
   void make_way(uint32_t parameter, bool may);
   [[nodiscard]] bool may_go(uint32_t parameter) const {
     const Held& one = held_[parameter];
@@ -98,6 +96,7 @@ class Room {
   std::map<uint64_t, uint64_t> gaps_;                 ///< place, bytes
   std::set<std::pair<uint64_t, uint64_t>> by_bytes_;  ///< gaps: bytes, place
   std::set<std::pair<Moment, uint32_t>> may_go_;      ///< by next use
+  std::set<uint64_t> fixed_;                          ///< places of what may not go
 };
 
 }  // namespace pliant::coordinator::planned

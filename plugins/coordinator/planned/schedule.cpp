@@ -15,15 +15,29 @@ constexpr Moment kCallsOfVisit = 2;
 
 }  // namespace
 
-Schedule::Schedule(const Layout& layout, ScheduleOptions options) : layout_(&layout), options_(options), room_(layout) {
-  draw_line();
-  for (uint32_t parameter = 0; parameter < layout.parameters(); ++parameter) {
-    costs_.push_back(layout.parameter(parameter).bytes);
+Schedule::Schedule(const Layout& layout, Costs costs, ScheduleOptions options, uint64_t reserve,
+                   std::span<const Kept> kept)
+    : layout_(&layout),
+      options_(options),
+      room_(layout),
+      gradients_(layout, options.bucket),
+      costs_(std::move(costs)),
+      reserve_(reserve),
+      line_(room_.budget() - std::min(room_.budget(), reserve)) {
+  for (const Kept& one : kept) {
+    put(one.parameter, one.place);
+    room_.set_next(one.parameter, kNever);
+    if (one.waited_for) room_.set_waited(one.parameter);
   }
 }
 
-void Schedule::draw_line() {
-  line_ = room_.budget() - std::min(room_.budget(), layout_->most_gradient_bytes() + options_.bucket);
+std::vector<Kept> Schedule::kept() const {
+  std::vector<Kept> made;
+  for (uint32_t parameter = 0; parameter < layout_->parameters(); ++parameter) {
+    const Room::Held& one = room_.at(parameter);
+    if (one.whole) made.push_back({parameter, one.place, one.waited_for});
+  }
+  return made;
 }
 
 void Schedule::set_known(const Uses& uses, Moment now) {
@@ -42,12 +56,15 @@ void Schedule::set_known(const Uses& uses, Moment now) {
 
 void Schedule::begin_pass(const Uses& uses, sdk::Actions& actions) {
   set_known(uses, 0);
+  for (const uint32_t parameter : room_.above(line_)) release(parameter, actions);
   prefetch(uses, 0, actions);
 }
 
 void Schedule::enter(const Uses& uses, Moment now, Call call, sdk::Actions& actions) {
   const std::span<const uint32_t> used = layout_->used(module_of(call));
   use(uses, now, used);
+  gradients_.enter(call);
+  make_way_for_gradients(actions);
   gather_missing(now, call, used, actions);
   prefetch(uses, now + 1, actions);
   for (const uint32_t parameter : used) {
@@ -67,38 +84,57 @@ void Schedule::gather_missing(Moment now, Call call, std::span<const uint32_t> u
   found_.clear();
   for (const uint32_t parameter : used) {
     if (room_.at(parameter).whole) continue;
-    const Room::Spot spot = spot_for(parameter, now, call);
+    const Room::Spot spot = spot_for(parameter, now, module_of(call));
     take(parameter, spot, actions);
     found_.push_back({parameter, spot.place});
   }
   emit(found_, false, actions);
 }
 
-Room::Spot Schedule::spot_for(uint32_t parameter, Moment now, Call call) const {
-  const uint32_t module = module_of(call);
-  const uint64_t bytes = layout_->bytes(parameter);
-  // Modules around others lie side by side from the begin on, so that they leave the rest in one piece.
-  if (room_.budget() > 0 && bytes > 0 && layout_->has_inner(module)) {
-    if (auto spot = room_.find_at(room_.end_of_fixed(), bytes)) return *std::move(spot);
+Room::Spot Schedule::spot_for(uint32_t parameter, Moment now, uint32_t module) const {
+  Room::Want want{layout_->bytes(parameter), line_, now, 0, true, options_.weighing};
+  if (room_.budget() == 0 || want.bytes == 0) return {};
+  if (is_long(parameter, module)) {
+    if (auto spot = spot_beside(want)) return *std::move(spot);
   }
-  const uint64_t gradients = is_backward(call) ? layout_->gradient_bytes(module) : 0;
-  for (const uint64_t top : {line_, room_.budget() - std::min(room_.budget(), gradients), room_.budget()}) {
-    if (auto spot = room_.find({bytes, top, now, 0, true, options_.weighing}, costs_)) return *std::move(spot);
+  for (const uint64_t top : {line_, room_.budget() - std::min(room_.budget(), gradients_.depth())}) {
+    want.top = top;
+    if (auto spot = room_.find(want, *costs_)) return *std::move(spot);
   }
+  const sdk::Model& model = layout_->model();
   throw sdk::Failure(PLIANT_RESOURCE_EXHAUSTED,
-                     "[coordinator] budget = " + std::to_string(room_.budget()) + " is too small: parameter " +
-                         std::to_string(parameter) + " of module " + std::to_string(module) + " needs " +
-                         std::to_string(bytes) +
-                         " bytes in one piece beside what modules use that are entered; raise it",
+                     "[coordinator] budget = " + std::to_string(model.budget) +
+                         " is too small: " + model.name_of_parameter(parameter) + " of " +
+                         model.name_of_module(module) + " needs " + std::to_string(want.bytes) +
+                         " bytes in one piece beside what modules use that are entered, and beside their gradients; "
+                         "raise it",
                      "budget");
+}
+
+std::optional<Room::Spot> Schedule::spot_beside(const Room::Want& want) const {
+  if (!options_.packs) {
+    if (auto spot = room_.lowest_gap(want)) return spot;
+  }
+  return room_.behind_fixed(want);
+}
+
+void Schedule::make_way_for_gradients(sdk::Actions& actions) {
+  const uint64_t line = room_.budget() - std::min(room_.budget(), std::max(reserve_, gradients_.depth()));
+  if (line >= line_) return;
+  line_ = line;
+  for (const uint32_t parameter : room_.above(line_)) release(parameter, actions);
+}
+
+void Schedule::put(uint32_t parameter, uint64_t place) {
+  const sdk::Parameter& row = layout_->parameter(parameter);
+  room_.take(parameter, place, room_.budget() > 0 ? layout_->bytes(parameter) : row.bytes);
+  if (row.external || (room_.budget() == 0 && row.persistent)) room_.keep(parameter);
+  whole_elements_ += static_cast<int64_t>(row.elements);
 }
 
 void Schedule::take(uint32_t parameter, const Room::Spot& spot, sdk::Actions& actions) {
   for (const uint32_t other : spot.goes) release(other, actions);
-  const sdk::Parameter& row = layout_->parameter(parameter);
-  room_.take(parameter, spot.place, room_.budget() > 0 ? layout_->bytes(parameter) : row.bytes);
-  if (row.external || (room_.budget() == 0 && row.persistent)) room_.keep(parameter);
-  whole_elements_ += static_cast<int64_t>(row.elements);
+  put(parameter, spot.place);
 }
 
 void Schedule::emit(std::span<const Found> found, bool prefetched, sdk::Actions& actions) {
@@ -129,11 +165,18 @@ void Schedule::prefetch(const Uses& uses, Moment from, sdk::Actions& actions) {
 bool Schedule::prefetch_visit(const Uses& uses, Moment now, Moment at, sdk::Actions& actions) {
   found_.clear();
   bool all = true;
-  for (const uint32_t parameter : layout_->used(module_of(uses.call(at)))) {
+  const uint32_t module = module_of(uses.call(at));
+  for (const uint32_t parameter : layout_->used(module)) {
     if (room_.at(parameter).whole) continue;
     // In the place of what is used later only; where it is known what it pays to keep, of nothing else.
     const Moment until = uses.is_marked() ? kNever - 1 : at;
-    const auto spot = room_.find({layout_->bytes(parameter), line_, now, until, false, options_.weighing}, costs_);
+    const Room::Want want{layout_->bytes(parameter), line_, now, until, false, options_.weighing};
+    std::optional<Room::Spot> spot;
+    if (room_.budget() == 0 || want.bytes == 0) {
+      spot.emplace();
+    } else {
+      spot = is_long(parameter, module) ? spot_beside(want) : room_.find(want, *costs_);
+    }
     if (!spot) {
       all = false;
       break;
@@ -154,6 +197,8 @@ bool Schedule::is_over_line(uint32_t parameter) const {
 
 void Schedule::leave(const Uses& uses, Moment now, Call call, sdk::Actions& actions) {
   const bool keeps = room_.budget() > 0;
+  gradients_.leave(call);
+  make_way_for_gradients(actions);  // for what arrives
   for (const uint32_t parameter : layout_->used(module_of(call))) {
     if (!room_.leave(parameter) || room_.at(parameter).stays) continue;
     const Moment next = room_.at(parameter).next;
@@ -161,26 +206,6 @@ void Schedule::leave(const Uses& uses, Moment now, Call call, sdk::Actions& acti
     if (keeps ? is_over_line(parameter) : !is_near) release(parameter, actions);
   }
   prefetch(uses, now + 1, actions);
-}
-
-void Schedule::end_pass() {
-  on_way_.clear();
-  looked_until_ = clock_ = 0;
-  for (uint32_t parameter = 0; parameter < layout_->parameters(); ++parameter) {
-    if (room_.at(parameter).whole) room_.set_next(parameter, kNever);
-  }
-}
-
-void Schedule::end_step(sdk::Actions& actions) {
-  for (uint32_t parameter = 0; parameter < layout_->parameters(); ++parameter) {
-    if (room_.at(parameter).whole && !room_.at(parameter).waited_for) actions.wait(parameter);
-  }
-  for (uint32_t parameter = 0; parameter < layout_->parameters(); ++parameter) {
-    if (room_.at(parameter).whole) actions.release(parameter);
-  }
-  const std::vector<uint64_t> costs = std::move(costs_);
-  *this = Schedule(*layout_, options_);
-  costs_ = costs;
 }
 
 }  // namespace pliant::coordinator::planned

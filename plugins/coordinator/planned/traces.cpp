@@ -5,13 +5,14 @@
 namespace pliant::coordinator::planned {
 namespace {
 
-/// Calls of all traces together, 12 bytes each.
-constexpr size_t kMostCalls = size_t{1} << 22U;
+/// Calls of all traces of a kind together, 12 bytes each.
+constexpr size_t kMostCalls = size_t{1} << 21U;
 constexpr size_t kMostPasts = 1024;
 
 }  // namespace
 
 TraceId TraceSet::add(Trace trace) {
+  if (trace.calls.size() > kMostCalls) return kNoTrace;
   const auto same = std::find_if(known_.begin(), known_.end(), [&](const auto& one) {
     return one.trace->with_gradient == trace.with_gradient && one.trace->calls == trace.calls;
   });
@@ -20,15 +21,29 @@ TraceId TraceSet::add(Trace trace) {
     touch(id);
     return id;
   }
-  calls_ += trace.calls.size();
+  const bool with_gradient = trace.with_gradient;
   known_.push_back({++last_id_, std::make_shared<const Trace>(std::move(trace))});
-  while (known_.size() > 1 && (known_.size() > most_ || calls_ > kMostCalls)) forget_oldest();
+  keep_within(with_gradient);
   return last_id_;
 }
 
-void TraceSet::forget_oldest() {
-  calls_ -= known_.front().trace->calls.size();
-  known_.erase(known_.begin());
+void TraceSet::keep_within(bool with_gradient) {
+  size_t traces = 0;
+  size_t calls = 0;
+  for (const Known& one : known_) {
+    if (one.trace->with_gradient != with_gradient) continue;
+    ++traces;
+    calls += one.trace->calls.size();
+  }
+  for (auto one = known_.begin(); traces > most_ || calls > kMostCalls;) {
+    if (one->trace->with_gradient != with_gradient) {
+      ++one;
+      continue;
+    }
+    --traces;
+    calls -= one->trace->calls.size();
+    one = known_.erase(one);
+  }
 }
 
 void TraceSet::touch(TraceId id) {
@@ -58,7 +73,6 @@ TraceId TraceSet::newest(bool with_gradient) const {
 
 void TraceSet::clear() {
   known_.clear();
-  calls_ = 0;
   last_id_ = kNoTrace;
 }
 
@@ -80,13 +94,15 @@ void TraceSet::load(sdk::Reader& in, size_t modules) {
   };
   last_id_ = in.value<TraceId>();
   const auto count = in.value<uint64_t>();
-  refuse(count <= kMostCalls);
+  refuse(count <= 2 * kMostCalls);
+  size_t all = 0;
   for (uint64_t i = 0; i < count; ++i) {
     const auto id = in.value<TraceId>();
     Trace trace;
     trace.with_gradient = in.value<uint8_t>() != 0;
     const auto calls = in.value<uint64_t>();
-    refuse(calls <= kMostCalls - calls_ && id != kNoTrace && id <= last_id_);
+    all += static_cast<size_t>(std::min<uint64_t>(calls, 2 * kMostCalls));
+    refuse(calls <= kMostCalls && all <= 2 * kMostCalls && id != kNoTrace && id <= last_id_);
     trace.calls.resize(static_cast<size_t>(calls));
     in.bytes(trace.calls.data(), trace.calls.size() * sizeof(Call));
     RollingDigest digest(trace.with_gradient);
@@ -95,14 +111,19 @@ void TraceSet::load(sdk::Reader& in, size_t modules) {
       digest.add(call);
       trace.digests.push_back(digest.value());
     }
-    calls_ += trace.calls.size();
     known_.push_back({id, std::make_shared<const Trace>(std::move(trace))});
   }
-  while (known_.size() > most_) forget_oldest();
+  for (const bool with_gradient : {true, false}) keep_within(with_gradient);
 }
 
-void Succession::learn(TraceId next) {
-  if (next_.size() > kMostPasts) next_.clear();
+void Succession::learn(TraceId next, const TraceSet& traces) {
+  if (next_.size() > kMostPasts) {
+    const auto is_forgotten = [&](TraceId id) { return id != kNoTrace && id != kStepEnd && !traces.knows(id); };
+    std::erase_if(next_, [&](const auto& entry) {
+      return is_forgotten(entry.second) || std::any_of(entry.first.begin(), entry.first.end(), is_forgotten);
+    });
+    if (next_.size() > kMostPasts / 2) next_.clear();
+  }
   Past past = past_;
   for (size_t looked_at = kLongest; looked_at > 0; --looked_at) {
     next_[past] = next;

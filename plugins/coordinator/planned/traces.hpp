@@ -27,6 +27,9 @@ inline bool leaves(Call call) {
 inline bool is_backward(Call call) {
   return (call & 4U) != 0;
 }
+inline bool recomputes(Call call) {
+  return (call & 2U) != 0;
+}
 inline uint32_t module_of(Call call) {
   return call >> 3U;
 }
@@ -56,16 +59,18 @@ struct Trace {
 using TraceId = uint32_t;
 constexpr TraceId kNoTrace = 0;
 
-/// Those that were seen last, up to a number and to a sum of calls.
+/// Those that were seen last, of passes with gradients and of others apart: up to a number and to a sum of calls each.
 class TraceSet {
  public:
   explicit TraceSet(size_t most = 16) : most_(most) {}
 
-  /// Its number, an old one where it is known. It counts as used. Numbers are never given twice.
+  /// Its number, an old one where it is known. It counts as used. Numbers are never given twice. kNoTrace for one that
+  /// is too long to be kept.
   TraceId add(Trace trace);
   void touch(TraceId id);
   /// nullptr where it was forgotten.
   [[nodiscard]] std::shared_ptr<const Trace> find(TraceId id) const;
+  [[nodiscard]] bool knows(TraceId id) const { return find(id) != nullptr; }
   /// The trace used last that begins with so many calls of this digest and has more of them; kNoTrace where there is
   /// none.
   [[nodiscard]] TraceId with_prefix(bool with_gradient, size_t calls, uint64_t digest) const;
@@ -81,11 +86,11 @@ class TraceSet {
     TraceId id;
     std::shared_ptr<const Trace> trace;
   };
-  void forget_oldest();
+  /// As many as there may be.
+  void keep_within(bool with_gradient);
 
   size_t most_;
   TraceId last_id_ = kNoTrace;
-  size_t calls_ = 0;          ///< of all
   std::vector<Known> known_;  ///< used last at the end
 };
 
@@ -94,8 +99,8 @@ class Succession {
  public:
   static constexpr TraceId kStepEnd = UINT32_MAX;
 
-  /// `next` is what came.
-  void learn(TraceId next);
+  /// `next` is what came. Of what is known, what names a trace that `traces` has forgotten goes when there is too much.
+  void learn(TraceId next, const TraceSet& traces);
   /// What came last after the longest known end of what has come, and then `further`; kNoTrace where that is new.
   [[nodiscard]] TraceId next(TraceId further = kNoTrace) const;
   void clear();

@@ -45,6 +45,10 @@ class Uses {
   void mark(std::vector<bool> whole) { whole_ = std::move(whole); }
   [[nodiscard]] bool is_marked() const { return !whole_.empty(); }
   [[nodiscard]] size_t uses() const { return next_.size(); }
+  /// What it takes.
+  [[nodiscard]] size_t bytes() const {
+    return begin_.size() * sizeof(size_t) + (next_.size() + first_.size()) * sizeof(Use) + whole_.size() / 8;
+  }
   /// Of the first parameter that the module of that call uses.
   [[nodiscard]] size_t use_at(Moment at) const { return begin_[at]; }
 

@@ -30,14 +30,15 @@ class Tables {
       const uint32_t flags = (one.frozen ? uint32_t{PLIANT_PARAMETER_FROZEN} : 0) |
                              (one.persistent ? uint32_t{PLIANT_PARAMETER_PERSISTENT} : 0) |
                              (one.external ? uint32_t{PLIANT_PARAMETER_EXTERNAL} : 0);
-      parameters_.push_back({{one.elements, one.bytes, flags, one.dtype, one.gradient_bytes}});
+      parameters_.push_back(
+          {{one.elements, one.bytes, flags, one.dtype, one.gradient_bytes, one.received_bytes, one.name.c_str()}});
     }
     numbers_.reserve(3 * model.modules.size());
     const auto kept = [this](const std::vector<uint32_t>& numbers) { return numbers_.emplace_back(numbers).data(); };
     for (const sdk::Module& one : model.modules) {
       modules_.push_back({{one.leaf ? uint32_t{PLIANT_MODULE_LEAF} : 0, static_cast<uint32_t>(one.own.size()),
                            static_cast<uint32_t>(one.external.size()), static_cast<uint32_t>(one.children.size()),
-                           kept(one.own), kept(one.external), kept(one.children)}});
+                           kept(one.own), kept(one.external), kept(one.children), one.name.c_str()}});
     }
     view_ = {sizeof(pliant_model),
              0,
@@ -56,7 +57,7 @@ class Tables {
   /// What a coordinator that kept a pointer would read now is no model.
   ~Tables() {
     for (auto& numbers : numbers_) std::fill(numbers.begin(), numbers.end(), UINT32_MAX);
-    std::fill(parameters_.begin(), parameters_.end(), LaterRow<pliant_parameter_row>{{1, 1, 7, 0, 1}});
+    std::fill(parameters_.begin(), parameters_.end(), LaterRow<pliant_parameter_row>{{1, 1, 7, 0, 1, 1, nullptr}});
     std::fill(modules_.begin(), modules_.end(), LaterRow<pliant_module_row>{{}});
   }
   [[nodiscard]] const pliant_model* view() const { return &view_; }

@@ -128,6 +128,20 @@ void budget(const Subject& subject) {
   if (kept == 0 && refused > 0) warn("it refuses every model that has a budget, also where all that is used fits");
 }
 
+/// Gradients share the budget.
+void budget_of_gradients(const Subject& subject) {
+  for_each_sound(subject, [&](const Training& drawn, const Performance&) {
+    Training training = with_gradients(drawn, subject.seed);
+    const uint64_t least = least_budget(training);
+    for (const uint64_t bytes : {least, least + least / 2}) {
+      if (bytes == 0) continue;
+      training.model.budget = bytes;
+      const Performance made = performed_alone(subject, training);
+      if (made.stop && made.stop->kind != Stop::Kind::kRefusal) fail(made.stop->text);
+    }
+  });
+}
+
 /// One byte less than must be whole.
 void tight_budget(const Subject& subject) {
   for_each_sound(subject, [&](Training training, const Performance&) {
@@ -177,6 +191,7 @@ std::vector<Check> model_checks() {
       {"models.state_kept", "with saved state another instance goes on as the one that saved it", kept_state},
       {"models.counters", "its counters can be read, by older hosts, too", counters},
       {"budget.kept", "what is whole at once fits the budget, where that is enough for what is used", budget},
+      {"budget.gradients", "what is whole leaves room for gradients, which share the budget", budget_of_gradients},
       {"budget.tight", "a budget that is not enough breaks no other rule", tight_budget},
   };
 }

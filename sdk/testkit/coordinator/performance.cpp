@@ -4,6 +4,8 @@
 #include <cstring>
 #include <set>
 
+#include "testkit/coordinator/gradients.hpp"
+
 namespace pliant::testkit {
 
 namespace {
@@ -74,8 +76,24 @@ const char* name_of(Move::Kind kind) {
   return names[static_cast<size_t>(kind)];
 }
 
+/// What is whole and what gradients take fit into the budget together.
+std::optional<Stop> beside_gradients(GradientBooks& gradients, const sdk::CoordinatorRules& rules, const Move& move,
+                                     const Actions& actions) {
+  gradients.called();
+  if (move.kind == Move::Kind::kBeginPass || move.kind == Move::Kind::kEndStep) gradients.cleared();
+  for (const pliant_action& action : actions) {
+    if (action.kind == PLIANT_ACTION_REDUCE) gradients.reduced(action.parameter);
+  }
+  if (move.kind == Move::Kind::kEnter && move.visit.backward) gradients.entered_backward(move.visit.module);
+  const uint64_t budget = rules.model().budget;
+  if (budget == 0 || gradients.bytes() == 0 || rules.whole_bytes() + gradients.bytes() <= budget) return std::nullopt;
+  return Stop{Stop::Kind::kGradients, sdk::CoordinatorRule::kBudget, PLIANT_OK,
+              std::to_string(rules.whole_bytes()) + " bytes are whole while gradients take " +
+                  std::to_string(gradients.bytes()) + ", and the budget is " + std::to_string(budget)};
+}
+
 std::optional<Stop> moved(Coordinator& coordinator, sdk::CoordinatorRules& rules, const Move& move, Pending& pending,
-                          Performance& made) {
+                          GradientBooks& gradients, Performance& made) {
   Asked asked = ask(coordinator, move, pending, rules);
   if (!asked.answer.spilled.empty()) {
     return Stop{Stop::Kind::kRoom, {}, PLIANT_OK, std::string(name_of(move.kind)) + ": " + asked.answer.spilled};
@@ -89,7 +107,9 @@ std::optional<Stop> moved(Coordinator& coordinator, sdk::CoordinatorRules& rules
   const Wrong wrong = judge(rules, move, asked);
   made.lists.push_back(std::move(asked.answer.actions));
   if (wrong) return Stop{Stop::Kind::kRule, rules.broken(), PLIANT_OK, *wrong};
-  return std::nullopt;
+  std::optional<Stop> stop = beside_gradients(gradients, rules, move, made.lists.back());
+  if (stop) stop->text = std::string(name_of(move.kind)) + ": " + stop->text;
+  return stop;
 }
 
 std::string words(const Training& training) {
@@ -113,9 +133,10 @@ bool Performance::same_as(const Performance& other) const {
 Performance performed_steps(Coordinator& coordinator, sdk::CoordinatorRules& rules, const std::vector<Moves>& steps) {
   Performance made;
   Pending pending;
+  GradientBooks gradients(rules.model());
   for (size_t step = 0; step < steps.size(); ++step) {
     for (const Move& move : steps[step]) {
-      made.stop = moved(coordinator, rules, move, pending, made);
+      made.stop = moved(coordinator, rules, move, pending, gradients, made);
       if (made.stop) {
         made.stop->text = "step " + std::to_string(step) + ", " + made.stop->text;
         return made;

@@ -13,7 +13,7 @@ namespace pliant::testkit {
 
 /// What stopped a performance.
 struct Stop {
-  enum class Kind { kRule, kRefusal, kRoom };
+  enum class Kind { kRule, kRefusal, kRoom, kGradients };
   Kind kind = Kind::kRule;
   sdk::CoordinatorRule rule = sdk::CoordinatorRule::kForm;  ///< of kRule
   int32_t status = PLIANT_OK;                               ///< of kRefusal

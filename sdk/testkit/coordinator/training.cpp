@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "testkit/coordinator/gradients.hpp"
 #include "testkit/values.hpp"
 
 namespace pliant::testkit {
@@ -197,12 +198,25 @@ Training with_other_parameters(const Training& training, uint64_t seed, uint32_t
   return made;
 }
 
+Training with_gradients(Training training, uint64_t seed) {
+  Draws draws(seed, UINT64_C(1) << 42);
+  for (sdk::Parameter& one : training.model.parameters) {
+    if (one.frozen) continue;
+    one.gradient_bytes = one.bytes;
+    one.received_bytes = one.bytes * draws.below(4);
+  }
+  return training;
+}
+
 uint64_t least_budget(const Training& training) {
   const sdk::Model& model = training.model;
   uint64_t least = 0;
   for (const Moves& step : training.steps) {
     std::vector<int64_t> users(model.parameters.size());
+    GradientBooks gradients(model);
     for (const Move& move : step) {
+      gradients.called();
+      if (move.kind == Move::Kind::kBeginPass) gradients.cleared();
       if (move.kind != Move::Kind::kEnter && move.kind != Move::Kind::kLeave) continue;
       for (const uint32_t number : model.used_by(move.visit.module)) {
         if (move.kind == Move::Kind::kEnter)
@@ -212,7 +226,9 @@ uint64_t least_budget(const Training& training) {
       }
       uint64_t bytes = 0;
       for (size_t i = 0; i < users.size(); ++i) bytes += users[i] > 0 ? model.parameters[i].bytes : 0;
-      least = std::max(least, bytes);
+      if (move.kind == Move::Kind::kEnter && move.visit.backward) gradients.entered_backward(move.visit.module);
+      for (const uint32_t number : move.completed) gradients.reduced(number);
+      least = std::max(least, bytes + gradients.bytes());
     }
   }
   return least;

@@ -48,7 +48,11 @@ Training given_up(Training training, uint64_t seed);
 /// The same model, one of whose modules has other parameters, and steps of it. `module`: which.
 Training with_other_parameters(const Training& training, uint64_t seed, uint32_t& module);
 
-/// The fewest bytes that must be whole at once, for what is entered and what may not be released yet.
+/// The same, with gradients that take room in the arena.
+Training with_gradients(Training training, uint64_t seed);
+
+/// The fewest bytes that must be whole at once, for what is entered and what may not be released yet, and what
+/// gradients take beside it where each is reduced as soon as it is complete.
 uint64_t least_budget(const Training& training);
 
 }  // namespace pliant::testkit

@@ -63,7 +63,7 @@ struct Layers {
   explicit Layers(uint32_t parameters)
       : rows(size_t{kLayers} * parameters), numbers(rows.size()), modules(kLayers + 1) {
     for (uint32_t i = 0; i < rows.size(); ++i) {
-      rows[i] = {kElements, kBytes, 0, PLIANT_F32, 0};
+      rows[i] = {kElements, kBytes, 0, PLIANT_F32, 0, 0, nullptr};
       numbers[i] = i;
     }
     for (uint32_t i = 0; i < kLayers; ++i) {

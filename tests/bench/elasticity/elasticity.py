@@ -13,7 +13,7 @@ Every process computes on one thread. That the bare loop has the losses of the j
 each of which one worker is killed, by turns of every rank and at every point of a step; `seconds_lost` of `pliant run --json` is the
 time between the commits before and after the kill less a usual step.
 
---sharded: in each round the replicated job and those with [coordinator] use = "zero3" and "eager", in both modes; losses in
+--sharded: in each round the replicated job and those with [coordinator] use = "planned", "zero3" and "eager", in both modes; losses in
 deterministic mode must be the same to the bit. --memory: a model of 38 million weights, replicated and with each coordinator, a few
 steps at 1, 2 and 4 workers: the most that a worker held, in proportional shares of pages (PSS) and by the job's own
 books; a + b / N is fitted to both. --moves: jobs of samples/sharded_trainer that a worker leaves or joins: the bytes of state that the
@@ -41,7 +41,7 @@ import tables
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 POINTS = ("forward", "reduce", "vote", "commit", "apply")
-COORDINATORS = ("zero3", "eager")
+COORDINATORS = ("planned", "zero3", "eager")
 LARGE = ["app.dim=768", "app.layers=5", "app.heads=12", "app.vocab=2048", "sampler.best_fit.max_tokens=512",
          'elasticity."v0.1".max_train_batch_size=4', 'elasticity."v0.1".micro_batch_sizes=[1]']
 GOAL_S = 0.1  # a kill should cost no more, with near-empty steps

@@ -50,9 +50,10 @@ def text_of(document):
                          milliseconds(row["usual_step_s"]), "yes" if row["within_goal"] else "no"]
                         for row in document["recovery"]])
     if "sharded" in document:
-        lines += table(["workers", "mode", "replicated, tokens/s", "zero3", "of replicated", "eager", "of replicated"],
+        ways = [name[:-len("_to_replicated")] for name in document["sharded"][0] if name.endswith("_to_replicated")]
+        lines += table(["workers", "mode", "replicated, tokens/s", *(head for way in ways for head in (way, "of replicated"))],
                        [[str(row["workers"]), "deterministic" if row["deterministic"] else "fast", rate(row["replicated"]),
-                         rate(row["zero3"]), part(row["zero3_to_replicated"]), rate(row["eager"]), part(row["eager_to_replicated"])]
+                         *(cell for way in ways for cell in (rate(row[way]), part(row[f"{way}_to_replicated"])))]
                         for row in document["sharded"]])
     if "memory" in document:
         lines += table(["MiB of a worker", *(f"{n} workers" for n in (1, 2, 4)), "a + b / N", "by its books", "a + b / N"],

@@ -23,27 +23,28 @@ enum class Fault {
   kStepKeeps,         ///< what is persistent stays whole
   kReducesFrozen,     ///< the frozen parameters of a module, too
   kReducesTwice,
-  kReducesEarly,     ///< when the first module that uses a parameter is left
-  kGroupTorn,        ///< a wait stands between two gathers of a group
-  kPlaceOdd,         ///< in the arena
-  kPlaceShared,      ///< everything lies at 0
-  kBudgetIgnored,    ///< releases nothing before the step ends
-  kKindUnknown,      ///< an action that there is not
-  kTierAssumed,      ///< loads before it gathers
-  kRefusesLarge,     ///< more than 20 parameters
-  kRoomIgnored,      ///< writes one action where there is no room
-  kOrderShared,      ///< depends on the number of the instance
-  kOrderRemembered,  ///< depends on the steps of models before
-  kGivenUpKept,      ///< what was used when a pass was given up stays whole
-  kOldParameters,    ///< a module's, after it got others
-  kModuleUnknown,    ///< is answered as if it were there
-  kNumbersUnknown,   ///< likewise
-  kLeaveUnmatched,   ///< releases what was never gathered
-  kCostsAny,         ///< of any number of parameters
-  kCountersWide,     ///< writes counters past the room for them
-  kRefusesCosts,     ///< all that the host has measured
-  kStatePartial,     ///< remembers more than it saves
-  kTraceKept,        ///< goes on as before when its trace is to be dropped
+  kReducesEarly,      ///< when the first module that uses a parameter is left
+  kGroupTorn,         ///< a wait stands between two gathers of a group
+  kPlaceOdd,          ///< in the arena
+  kPlaceShared,       ///< everything lies at 0
+  kBudgetIgnored,     ///< releases nothing before the step ends
+  kGradientsIgnored,  ///< keeps whole what the budget has bytes for, and leaves none to gradients
+  kKindUnknown,       ///< an action that there is not
+  kTierAssumed,       ///< loads before it gathers
+  kRefusesLarge,      ///< more than 20 parameters
+  kRoomIgnored,       ///< writes one action where there is no room
+  kOrderShared,       ///< depends on the number of the instance
+  kOrderRemembered,   ///< depends on the steps of models before
+  kGivenUpKept,       ///< what was used when a pass was given up stays whole
+  kOldParameters,     ///< a module's, after it got others
+  kModuleUnknown,     ///< is answered as if it were there
+  kNumbersUnknown,    ///< likewise
+  kLeaveUnmatched,    ///< releases what was never gathered
+  kCostsAny,          ///< of any number of parameters
+  kCountersWide,      ///< writes counters past the room for them
+  kRefusesCosts,      ///< all that the host has measured
+  kStatePartial,      ///< remembers more than it saves
+  kTraceKept,         ///< goes on as before when its trace is to be dropped
 };
 
 const std::map<std::string, Fault>& faults() {
@@ -63,6 +64,7 @@ const std::map<std::string, Fault>& faults() {
                                                     {"place-odd", Fault::kPlaceOdd},
                                                     {"place-shared", Fault::kPlaceShared},
                                                     {"budget-ignored", Fault::kBudgetIgnored},
+                                                    {"gradients-ignored", Fault::kGradientsIgnored},
                                                     {"kind-unknown", Fault::kKindUnknown},
                                                     {"tier-assumed", Fault::kTierAssumed},
                                                     {"refuses-large", Fault::kRefusesLarge},
@@ -138,6 +140,7 @@ class Broken {
                            (is(Fault::kTraceKept) && is_told_to_forget_) || (is(Fault::kStatePartial) && learnt_ > 0);
     if (shared || remembers) std::reverse(used.begin(), used.end());
     const uint32_t group = actions.new_group();
+    if (keeps()) make_room(used, actions);
     for (uint32_t number = 0; ahead && visit.module == 0 && number < whole_.size(); ++number) {
       if (whole_[number] || coming_[number]) continue;
       actions.gather(number, actions.new_group(), true);
@@ -160,7 +163,7 @@ class Broken {
       if (is(Fault::kLeaveUnmatched) && users_[number] == 0) actions.release(number);
       if (users_[number] > 0) --users_[number];
       if (users_[number] > 0 && !is(Fault::kReleasesUsed)) continue;
-      if (is(Fault::kBudgetIgnored) || (one.external && !is(Fault::kReleasesExternal))) continue;
+      if (is(Fault::kBudgetIgnored) || keeps() || (one.external && !is(Fault::kReleasesExternal))) continue;
       if (whole_[number]) actions.release(number);
       whole_[number] = false;
       twice_[number] = is(Fault::kReleasesTwice);
@@ -201,6 +204,22 @@ class Broken {
   const void* extension(const char* id) const;
 
  private:
+  [[nodiscard]] bool keeps() const { return is(Fault::kGradientsIgnored) && model_.budget > 0; }
+  void make_room(const std::vector<uint32_t>& used, sdk::Actions& actions) {
+    uint64_t bytes = 0;
+    for (uint32_t number = 0; number < whole_.size(); ++number) {
+      const bool comes = std::binary_search(used.begin(), used.end(), number);
+      if (whole_[number] || comes) bytes += model_.parameters[number].bytes;
+    }
+    for (uint32_t number = 0; number < whole_.size() && bytes > model_.budget; ++number) {
+      const bool stays = users_[number] > 0 || model_.parameters[number].external ||
+                         std::binary_search(used.begin(), used.end(), number);
+      if (!whole_[number] || stays) continue;
+      actions.release(number);
+      whole_[number] = false;
+      bytes -= model_.parameters[number].bytes;
+    }
+  }
   void gather(uint32_t number, uint32_t group, sdk::Actions& actions) {
     uint64_t place = PLIANT_ANY_PLACE;
     if (places) {

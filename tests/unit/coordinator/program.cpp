@@ -48,13 +48,13 @@ Program::Program(const std::string& name, const nlohmann::json& options, sdk::Mo
     uint32_t flags = one.frozen ? uint32_t{PLIANT_PARAMETER_FROZEN} : 0;
     if (one.persistent) flags |= PLIANT_PARAMETER_PERSISTENT;
     if (one.external) flags |= PLIANT_PARAMETER_EXTERNAL;
-    parameters.push_back({one.elements, one.bytes, flags, PLIANT_F32, one.gradient_bytes});
+    parameters.push_back({one.elements, one.bytes, flags, PLIANT_F32, one.gradient_bytes, one.received_bytes, one.name.c_str()});
   }
   std::vector<pliant_module_row> modules;
   for (const sdk::Module& one : model_.modules) {
     modules.push_back({one.leaf ? uint32_t{PLIANT_MODULE_LEAF} : 0, static_cast<uint32_t>(one.own.size()),
                        static_cast<uint32_t>(one.external.size()), static_cast<uint32_t>(one.children.size()),
-                       one.own.data(), one.external.data(), one.children.data()});
+                       one.own.data(), one.external.data(), one.children.data(), one.name.c_str()});
   }
   pliant_model given{};
   given.struct_size = sizeof(given);

@@ -13,7 +13,7 @@ namespace {
 Model three_deep() {
   Model model;
   model.parameters.resize(5);
-  model.modules = {{{4}, {}, {1}, false}, {{2, 1}, {3}, {2}, false}, {{0, 3}, {1}, {}, false}};
+  model.modules = {{{4}, {}, {1}, false, ""}, {{2, 1}, {3}, {2}, false, ""}, {{0, 3}, {1}, {}, false, ""}};
   return model;
 }
 
@@ -22,12 +22,12 @@ Model three_deep() {
 TEST_CASE("tables that name a parameter or a module that there is not are refused by name") {
   const uint32_t five = 5;
   const pliant_parameter_row parameters[5] = {};
-  pliant_module_row module{0, 1, 0, 0, &five, nullptr, nullptr};
+  pliant_module_row module{0, 1, 0, 0, &five, nullptr, nullptr, nullptr};
   const pliant_model model{
       sizeof(pliant_model), 0, 5, sizeof(parameters[0]), parameters, 1, sizeof(module), &module, 0, 1, 0};
   CHECK_THROWS_WITH_AS(static_cast<void>(pliant::sdk::detail::model_of(&model)), "the model has no parameter 5",
                        const Failure&);
-  module = {0, 0, 0, 1, nullptr, nullptr, &five};
+  module = {0, 0, 0, 1, nullptr, nullptr, &five, nullptr};
   CHECK_THROWS_WITH_AS(static_cast<void>(pliant::sdk::detail::model_of(&model)), "the model has no module 5",
                        const Failure&);
 }

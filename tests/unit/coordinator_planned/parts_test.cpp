@@ -78,13 +78,13 @@ TEST_CASE("a set keeps the traces that were used last, and finds one by what it 
 TEST_CASE("what follows is told by the longest end of what came that is known") {
   Succession succession;
   for (int round = 0; round < 3; ++round) {
-    for (const TraceId id : {1U, 1U, 2U, Succession::kStepEnd}) succession.learn(id);
+    for (const TraceId id : {1U, 1U, 2U, Succession::kStepEnd}) succession.learn(id, TraceSet());
   }
   CHECK(succession.next() == 1);
-  succession.learn(1);
+  succession.learn(1, TraceSet());
   CHECK(succession.next() == 1);
   CHECK(succession.next(1) == 2);
-  succession.learn(1);
+  succession.learn(1, TraceSet());
   CHECK(succession.next() == 2);
   CHECK(succession.next(2) == Succession::kStepEnd);
 }

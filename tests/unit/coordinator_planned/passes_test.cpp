@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <numeric>
 #include <random>
 
@@ -133,43 +134,71 @@ TEST_CASE("the same visits get the same answers in an instance that was loaded, 
   }));
 }
 
-TEST_CASE("whatever is visited, no rule is broken and the budget is kept") {
+namespace {
+
+/// Trees of modules, some with parameters of their own around others, some leaves, some shared parameters, gradients.
+struct Drawn {
+  sdk::Model model;
+  uint64_t all = 0;  ///< bytes of all parameters, with gradients and what arrives
+};
+
+template <class Draw>
+Drawn drawn_model(const Draw& draw) {
+  Drawn made;
+  sdk::Model& model = made.model;
+  const uint32_t modules = 2 + draw() % 12;
+  const bool has_gradients = draw() % 3 != 0;
+  for (uint32_t module = 0; module < modules; ++module) {
+    model.modules.emplace_back();
+    if (module > 0) model.modules[draw() % module].children.push_back(module);
+    const uint32_t own = module == 0 ? draw() % 2 : draw() % 3;
+    for (uint32_t i = 0; i < own; ++i) {
+      sdk::Parameter parameter;
+      parameter.elements = draw() % 8 == 0 ? 0 : 64 * (1 + draw() % 16);
+      parameter.bytes = parameter.elements * 4;
+      parameter.persistent = draw() % 8 == 0;
+      parameter.external = draw() % 16 == 0;
+      parameter.frozen = draw() % 4 == 0;
+      if (has_gradients && !parameter.frozen) {
+        parameter.gradient_bytes = parameter.bytes;
+        parameter.received_bytes = parameter.bytes * (draw() % 4);
+      }
+      model.modules.back().own.push_back(static_cast<uint32_t>(model.parameters.size()));
+      model.parameters.push_back(parameter);
+      made.all += parameter.bytes + parameter.gradient_bytes + parameter.received_bytes;
+    }
+  }
+  for (uint32_t module = 1; module < modules; ++module) {  // tied
+    if (model.parameters.empty() || draw() % 6 != 0) continue;
+    const uint32_t other = draw() % static_cast<uint32_t>(model.parameters.size());
+    std::vector<uint32_t>& own = model.modules[module].own;
+    if (std::find(own.begin(), own.end(), other) == own.end()) model.modules[module].external.push_back(other);
+  }
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("whatever is visited, no rule is broken, the budget is kept, and gradients have their room") {
   std::mt19937 drawn(20261127);
   const auto draw = [&drawn] { return static_cast<uint32_t>(drawn()); };
   uint64_t visits = 0;
+  uint64_t programs = 0;
   uint64_t refused = 0;
+  uint64_t without_room = 0;
   while (visits < 1'000'000) {
-    // A tree of modules, some with parameters of their own around others, some leaves, one shared parameter.
-    sdk::Model model;
-    const uint32_t modules = 2 + draw() % 12;
-    uint64_t most = 0;
-    for (uint32_t module = 0; module < modules; ++module) {
-      model.modules.emplace_back();
-      if (module > 0) model.modules[draw() % module].children.push_back(module);
-      const uint32_t own = module == 0 ? 0 : draw() % 3;
-      for (uint32_t i = 0; i < own; ++i) {
-        sdk::Parameter parameter;
-        parameter.elements = draw() % 8 == 0 ? 0 : 64 * (1 + draw() % 16);
-        parameter.bytes = parameter.elements * 4;
-        parameter.persistent = draw() % 8 == 0;
-        parameter.external = draw() % 16 == 0;
-        model.modules.back().own.push_back(static_cast<uint32_t>(model.parameters.size()));
-        model.parameters.push_back(parameter);
-        most += parameter.bytes;
-      }
-    }
-    if (model.parameters.size() > 1) model.modules.back().external.push_back(0);
-    std::sort(model.modules.back().own.begin(), model.modules.back().own.end());
-    if (!model.modules.back().own.empty() && model.modules.back().own.front() == 0)
-      model.modules.back().external.clear();
-    const bool has_budget = draw() % 4 != 0;
-    model.budget = has_budget ? (most / 2 + draw() % (most + 256)) / 256 * 256 + 256 : 0;
+    auto [model, all] = drawn_model(draw);
+    const uint64_t kind = draw() % 4;  // of the budget: none, room for all and for gaps between gradients, tight ones
+    model.budget = kind == 0 ? 0 : kind == 1 ? 2 * all + 256 : (all / 3 + draw() % (all + 256)) / 256 * 256 + 256;
+    uint64_t of_this = 0;
     try {
-      Trainer trainer(model, {draw() % 5 + 1, {draw() % 4, 0}});
-      const auto walk = [&](auto& self, uint32_t module, bool backward, uint32_t order) -> void {
-        ++visits;
+      Trainer trainer(model, {draw() % 5 + 1, draw() % 4, draw() % 2 * 2048});
+      const auto walk = [&, &modules = model.modules](auto& self, uint32_t module, bool backward,
+                                                      uint32_t order) -> void {
         trainer.enter(module, backward);
-        std::vector<uint32_t> children = model.modules[module].children;
+        ++of_this;
+        std::vector<uint32_t> children = modules[module].children;
+        if (modules[module].leaf) children.clear();
         if (backward) std::reverse(children.begin(), children.end());
         if (order % 3 == 1 && children.size() > 1) std::swap(children.front(), children.back());
         for (const uint32_t child : children) {
@@ -195,11 +224,19 @@ TEST_CASE("whatever is visited, no rule is broken and the budget is kept") {
         if (draw() % 2 == 0) trainer.end_step();
       }
       trainer.end_step();
-      if (has_budget) REQUIRE(trainer.most_whole() <= model.budget);
+      if (model.budget > 0) REQUIRE(trainer.most_whole() <= model.budget);
     } catch (const sdk::Failure& failure) {
       REQUIRE(failure.status() == PLIANT_RESOURCE_EXHAUSTED);
+      REQUIRE(kind > 1);
       ++refused;
+    } catch (const NoRoom&) {
+      REQUIRE(kind > 1);
+      ++without_room;
     }
+    ++programs;
+    visits += of_this;
   }
-  MESSAGE(refused << " programs did not fit");
+  MESSAGE(visits, " visits of ", programs, " programs; ", refused, " found no room for a parameter, ", without_room,
+          " none for a gradient");
+  CHECK(refused + without_room < programs / 4);
 }

@@ -1,9 +1,11 @@
 // A program that trains with a Planner, and a host that holds every answer against the rules of the kind.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <map>
-#include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -24,7 +26,7 @@ inline sdk::Model layers_of(const std::vector<uint64_t>& bytes, uint64_t budget)
     parameter.elements = bytes[i] / 4;
     parameter.bytes = bytes[i];
     model.parameters.push_back(parameter);
-    model.modules.push_back({.own = {i}, .external = {}, .children = {}, .leaf = false});
+    model.modules.push_back({.own = {i}, .external = {}, .children = {}, .leaf = false, .name = ""});
     model.modules.front().children.push_back(i + 1);
   }
   return model;
@@ -37,35 +39,112 @@ struct Gathered {
   uint64_t late = 0;  ///< groups that were not gathered ahead of their visit
 };
 
-/// Places that overlap are found by the rules, too. Throws std::runtime_error for what breaks one.
+/// A gradient has no room in the arena.
+struct NoRoom : std::runtime_error {
+  NoRoom() : std::runtime_error("a gradient has no room") {}
+};
+
+/// The arena of a host: what is gathered lies where it was told, gradients in the first gap from the end. Throws
+/// std::runtime_error for what has no room there, NoRoom for a gradient that has none.
+class PaperArena {
+ public:
+  explicit PaperArena(uint64_t bytes) : bytes_(bytes) {}
+  void take_at(uint64_t place, uint64_t bytes) {
+    if (bytes == 0) return;
+    const auto after = held_.lower_bound(place);
+    const bool meets_after = after != held_.end() && after->first < place + bytes;
+    const bool meets_before = after != held_.begin() && std::prev(after)->second > place;
+    if (meets_after || meets_before || place + bytes > bytes_) throw std::runtime_error("something lies in a place");
+    held_.emplace(place, place + bytes);
+  }
+  uint64_t take_from_end(uint64_t bytes) {
+    uint64_t end = bytes_;
+    for (auto one = held_.rbegin(); one != held_.rend(); ++one) {
+      if (end - one->second >= bytes) break;
+      end = one->first;
+    }
+    if (end < bytes) throw NoRoom();
+    if (bytes > 0) held_.emplace(end - bytes, end);
+    return end - bytes;
+  }
+  void give_back(uint64_t place, uint64_t bytes) {
+    if (bytes > 0) held_.erase(place);
+  }
+
+ private:
+  uint64_t bytes_;
+  std::map<uint64_t, uint64_t> held_;
+};
+
+/// Throws std::runtime_error for what breaks a rule, NoRoom for gradients that have none.
 class Trainer {
  public:
   Trainer(sdk::Model model, PlannerOptions options = {})
-      : rules_(model), planner_(std::move(model), options), room_(8 * rules_.model().parameters.size() + 64) {}
+      : rules_(model),
+        arena_(model.budget / 256 * 256),
+        gradients_(model.parameters.size()),
+        planner_(std::move(model), options),
+        room_(8 * rules_.model().parameters.size() + 64) {}
 
   void begin_pass(bool with_gradient = true) {
     now_ = {};
+    with_gradient_ = with_gradient;
+    std::fill(gradients_.begin(), gradients_.end(), Gradient{});
+    complete_.clear();
     const auto actions = answer([&](sdk::Actions& to) { planner_.begin_pass(with_gradient, to); });
     held(rules_.begin_pass(with_gradient, actions));
+    carry_out(actions);
   }
   void enter(uint32_t module, bool backward = false, bool recompute = false) {
+    clear_way();
     const sdk::Visit visit{module, backward, recompute, {}};
     const auto actions = answer([&](sdk::Actions& to) { planner_.enter(visit, to); });
     held(rules_.enter(visit, actions));
+    carry_out(actions);
+    for (const uint32_t parameter : rules_.used_by(module)) {
+      Gradient& one = gradients_[parameter];
+      if (with_gradient_ && !backward && !recompute) ++one.uses;
+      if (!backward || one.is_there || one.is_reduced) continue;
+      one.is_there = true;
+      if (has_arena()) one.place = arena_.take_from_end(rules_.model().parameters[parameter].gradient_bytes);
+    }
   }
   void leave(uint32_t module, bool backward = false, bool recompute = false) {
-    const sdk::Visit visit{module, backward, recompute, {}};
+    clear_way();
+    for (const uint32_t parameter : rules_.used_by(module)) {
+      Gradient& one = gradients_[parameter];
+      const sdk::Parameter& row = rules_.model().parameters[parameter];
+      if (!backward || row.frozen || row.external || one.uses == 0 || --one.uses > 0 || one.is_reduced) continue;
+      one.is_reduced = true;
+      complete_.push_back(parameter);
+    }
+    std::sort(complete_.begin(), complete_.end());
+    const std::vector<uint32_t> complete = complete_;
+    const sdk::Visit visit{module, backward, recompute, complete};
     const auto actions = answer([&](sdk::Actions& to) { planner_.leave(visit, to); });
     held(rules_.leave(visit, actions));
+    carry_out(actions);
   }
   Gathered end_pass() {
+    clear_way();
     planner_.end_pass();
     held(rules_.end_pass({}));
+    for (uint32_t parameter = 0; parameter < gradients_.size(); ++parameter) {
+      const sdk::Parameter& row = rules_.model().parameters[parameter];
+      Gradient& one = gradients_[parameter];
+      if (row.frozen || !with_gradient_ || !has_arena() || one.was_sent) continue;  // one after the other
+      if (!one.is_there) one.place = arena_.take_from_end(row.gradient_bytes);
+      one.is_there = true;
+      reduce(parameter);
+      clear_way();
+    }
     return now_;
   }
   void end_step() {
+    give_up();
     const auto actions = answer([&](sdk::Actions& to) { planner_.end_step(to); });
     held(rules_.end_step(actions));
+    carry_out(actions);
   }
   /// Forward through the layers in this order, and backward the other way round.
   Gathered pass(const std::vector<uint32_t>& layers, bool with_backward = true) {
@@ -115,8 +194,61 @@ class Trainer {
     if (wrong) throw std::runtime_error(*wrong);
     most_whole_ = std::max(most_whole_, rules_.whole_bytes());
   }
+  [[nodiscard]] bool has_arena() const { return rules_.model().budget > 0; }
+  void carry_out(std::span<const pliant_action> actions) {
+    for (const pliant_action& one : actions) {
+      if (one.kind == PLIANT_ACTION_REDUCE) reduce(one.parameter);
+      if (!has_arena()) continue;
+      const uint64_t bytes = (rules_.model().parameters[one.parameter].bytes + 255) / 256 * 256;
+      if (one.kind == PLIANT_ACTION_GATHER) {
+        arena_.take_at(one.place == PLIANT_ANY_PLACE ? 0 : one.place, bytes);
+        places_[one.parameter] = one.place;
+      }
+      if (one.kind == PLIANT_ACTION_RELEASE) arena_.give_back(places_[one.parameter], bytes);
+    }
+  }
+  void reduce(uint32_t parameter) {
+    Gradient& one = gradients_[parameter];
+    one.is_reduced = one.was_sent = true;
+    std::erase(complete_, parameter);
+    if (has_arena()) one.received = arena_.take_from_end(rules_.model().parameters[parameter].received_bytes);
+    sent_.push_back(parameter);
+  }
+  void clear_way() {
+    for (const uint32_t parameter : sent_) {
+      Gradient& one = gradients_[parameter];
+      const sdk::Parameter& row = rules_.model().parameters[parameter];
+      if (has_arena() && one.is_there) arena_.give_back(one.place, row.gradient_bytes);
+      if (has_arena()) arena_.give_back(one.received, row.received_bytes);
+      one.is_there = false;
+    }
+    sent_.clear();
+  }
+  /// Of a pass that does not go on.
+  void give_up() {
+    clear_way();
+    for (uint32_t parameter = 0; parameter < gradients_.size(); ++parameter) {
+      Gradient& one = gradients_[parameter];
+      if (has_arena() && one.is_there) arena_.give_back(one.place, rules_.model().parameters[parameter].gradient_bytes);
+      one = {};
+    }
+  }
 
+  struct Gradient {
+    uint32_t uses = 0;
+    bool is_there = false;
+    bool is_reduced = false;  ///< complete
+    bool was_sent = false;
+    uint64_t place = 0;
+    uint64_t received = 0;
+  };
   sdk::CoordinatorRules rules_;
+  PaperArena arena_;
+  std::vector<Gradient> gradients_;
+  std::vector<uint32_t> complete_;
+  std::vector<uint32_t> sent_;
+  std::map<uint32_t, uint64_t> places_;
+  bool with_gradient_ = true;
   Planner planner_;
   std::vector<pliant_action> room_;
   std::vector<uint64_t> said_;

@@ -4,7 +4,12 @@
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "says.hpp"
 #include "scratch_folder.hpp"
@@ -33,6 +38,36 @@ std::string refusal(const std::string& json, uint64_t data_bytes, Status status 
 
 std::string f32(const std::string& shape, const std::string& offsets) {
   return R"({"dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
+}
+
+TEST_CASE("numbers of 16 bits are read as the f32 that they are, in blocks") {
+  const ScratchFolder folder;
+  const auto values_of = [&folder](const std::string& dtype, const std::vector<uint16_t>& bits) {
+    std::string data;
+    for (const uint16_t one : bits) data += {static_cast<char>(one & 0xFFU), static_cast<char>(one >> 8U)};
+    const std::string json = R"({"t":{"dtype":")" + dtype + R"(","shape":[)" + std::to_string(bits.size()) +
+                             R"(],"data_offsets":[0,)" + std::to_string(data.size()) + "]}}";
+    test::write_all(folder / "t", u64(json.size()) + json + data);
+    const auto reader = SafetensorsReader::open(folder / "t");
+    REQUIRE(reader.has_value());
+    std::vector<float> values(bits.size());
+    REQUIRE(reader->read_floats(*reader->find("t"), values).has_value());
+    return values;
+  };
+  const float infinite = std::numeric_limits<float>::infinity();
+  CHECK(values_of("F16", {0x3C00, 0xC000, 0x0001, 0x7BFF, 0x03FF, 0x0400, 0x7C00, 0xFC00, 0x3555}) ==
+        std::vector<float>{1, -2, 0x1p-24F, 65504, 1023 * 0x1p-24F, 0x1p-14F, infinite, -infinite, 0x1.554p-2F});
+  CHECK(std::signbit(values_of("F16", {0x8000}).front()));
+  CHECK(std::isnan(values_of("F16", {0x7E00}).front()));
+  CHECK(values_of("BF16", {0x3F80, 0xC000, 0x0001, 0xFF80}) == std::vector<float>{1, -2, 0x1p-133F, -infinite});
+  const std::vector<float> many = values_of("BF16", std::vector<uint16_t>(10000, 0x4040));
+  CHECK(std::count(many.begin(), many.end(), 3.0F) == 10000);
+  const std::string json = R"({"t":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}})";
+  test::write_all(folder / "i", u64(json.size()) + json + "xxxx");
+  const auto reader = SafetensorsReader::open(folder / "i");
+  REQUIRE(reader.has_value());
+  std::vector<float> values(1);
+  CHECK(reader->read_floats(*reader->find("t"), values).error().status() == Status::kUnimplemented);
 }
 
 TEST_CASE("headers that are cut, too long or no JSON are refused") {

@@ -24,6 +24,7 @@
 #include "elastic/snapshot.hpp"
 #include "elastic/state_digest.hpp"
 #include "plan/scheduler.hpp"
+#include "sharded/visit_page.hpp"
 
 namespace pliant::elastic {
 namespace {
@@ -48,7 +49,8 @@ struct Agent::State final : GroupActions, ForeignActions {
     WorkerLog log;
     asio::posix::stream_descriptor socket;
     asio::posix::stream_descriptor end;
-    bool broken = false;  ///< speaks no protocol, and is killed for it
+    bool broken = false;                           ///< speaks no protocol, and is killed for it
+    std::optional<sharded::VisitReader> visits{};  ///< of a sharded job, once it was asked for
   };
 
   State(AgentOrder given, JobObserver& hears, Warden guard)
@@ -102,6 +104,22 @@ struct Agent::State final : GroupActions, ForeignActions {
     if (number == SIGKILL || number == SIGCONT) return found->second.process.signal_group(number);
     found->second.process.signal_group(SIGCONT);  // a stopped one could not hear it
     ::kill(found->second.process.pid(), number);  // what it has started is its own business to end
+  }
+  [[nodiscard]] std::optional<std::string> how_visits_differ(const std::vector<WorkerId>& ranks, int64_t of_generation,
+                                                             bool all_done) override {
+    std::vector<const sharded::VisitReader*> pages;
+    for (const WorkerId worker : ranks) {
+      const auto found = slots.find(worker);
+      if (found == slots.end()) return std::nullopt;
+      Slot& slot = found->second;
+      if (!slot.visits) {
+        auto opened = sharded::VisitReader::open(order.directory.visits(slot.process.pid()));
+        if (!opened) return std::nullopt;
+        slot.visits.emplace(std::move(*opened));
+      }
+      pages.push_back(&*slot.visits);
+    }
+    return sharded::how_visits_differ(pages, of_generation, all_done);
   }
   [[nodiscard]] bool is_stopped(WorkerId worker) override {
     const auto found = slots.find(worker);
@@ -215,6 +233,8 @@ struct Agent::State final : GroupActions, ForeignActions {
     slots.erase(id);
     ExitStatus status = slot.process.reap();
     warden.forget(slot.process.pid());
+    std::error_code ignored;
+    std::filesystem::remove(order.directory.visits(slot.process.pid()), ignored);
     if (order.options.show_logs) show_log(slot, true);
     const bool failed_by_itself = !status.signalled && status.code != 0;
     const std::vector<std::string> last_lines = slot.log.last_lines();

@@ -36,6 +36,7 @@ void Group::try_commit() {
           true);
     }
   }
+  if (!visits_agree(true)) return;
   if (!states_agree()) return;
   const std::string not_finite = what_is_not_finite();
   if (!not_finite.empty() && options_.on_nonfinite != "skip") return stop_at(not_finite);
@@ -66,6 +67,18 @@ void Group::try_commit() {
   }
   learn_costs();
   finish_step(record);
+}
+
+bool Group::visits_agree(bool all_done) {
+  if (!sharded_) return true;
+  const std::optional<std::string> differ = actions_.how_visits_differ(ranks_, generation_, all_done);
+  if (!differ) return true;
+  end({1, "failed",
+       fmt::format("step {} is not committed: {}. All ranks must visit the same modules in the same order, also those "
+                   "without rows",
+                   committed_, *differ)},
+      true);
+  return false;
 }
 
 std::string Group::what_is_not_finite() const {

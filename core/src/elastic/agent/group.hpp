@@ -81,6 +81,15 @@ class GroupActions {
   /// False when the file of a snapshot that was recorded is gone.
   [[nodiscard]] virtual bool has_snapshot(const SnapshotRecord& record) const = 0;
   virtual void committed(const CommitRecord& record, int64_t world_size) = 0;
+  /// Of a sharded job: how the ranks of a generation differ in what they have visited, in words (how_visits_differ);
+  /// nullopt: not at all, or nobody knows.
+  [[nodiscard]] virtual std::optional<std::string> how_visits_differ(const std::vector<WorkerId>& ranks,
+                                                                     int64_t generation, bool all_done) {
+    static_cast<void>(ranks);
+    static_cast<void>(generation);
+    static_cast<void>(all_done);
+    return std::nullopt;
+  }
   virtual void event(const std::string& line, bool warning) = 0;
   /// Work was lost just now.
   virtual void interrupted() = 0;
@@ -306,6 +315,9 @@ class Group {
   void wait_for_rendezvous(const Error& error);
   void form(const std::vector<WorkerId>& usable, int64_t world_size, const std::string& reason);
   void try_commit();
+  /// False where ranks of a sharded job visit other modules than others, which ends the job. `all_done`: those that
+  /// have come less far do so, too.
+  bool visits_agree(bool all_done);
   /// False where ranks began the step with different states, and that has been dealt with.
   bool states_agree();
   using States = std::map<WorkerId, uint64_t>;  ///< digests of ranks' states

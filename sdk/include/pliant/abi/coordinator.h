@@ -44,9 +44,11 @@ typedef struct pliant_parameter_row {
   uint64_t bytes;    /* that it takes once it is whole: where there is an arena, a multiple of 256 */
   uint32_t flags;    /* PLIANT_PARAMETER_... */
   uint32_t dtype;    /* of the whole parameter: PLIANT_F32, PLIANT_BF16 (accelerator.h) */
-  /* That its gradient, and what arrives for it from other ranks, take in the arena at most from its first use in
-   * backward until it is reduced; on every rank the same. 0: frozen, or there is no arena, or not known. */
+  /* That its gradient takes in the arena from the enter in backward of the first module that uses it until the call
+   * after the one that reduces it; on every rank the same. 0: frozen, or there is no arena, or not known. */
   uint64_t gradient_bytes;
+  uint64_t received_bytes; /* and what arrives for it from other ranks, from its reduce to that call; likewise */
+  const char* name;        /* for messages, valid in the call; may be NULL */
 } pliant_parameter_row;
 
 enum {
@@ -62,6 +64,7 @@ typedef struct pliant_module_row {
   const uint32_t* own;      /* numbers of parameters, no module has one twice; two modules may share one */
   const uint32_t* external; /* of other modules, used by this one too */
   const uint32_t* children; /* numbers of modules; each module but the root is the child of at most one */
+  const char* name;         /* for messages, valid in the call; may be NULL */
 } pliant_module_row;
 
 typedef struct pliant_model {

@@ -35,7 +35,9 @@ struct Parameter {
   bool persistent = false;
   bool external = false;
   uint32_t dtype = 0;           ///< PLIANT_F32, ...
-  uint64_t gradient_bytes = 0;  ///< in the arena, while it is reduced
+  uint64_t gradient_bytes = 0;  ///< in the arena, from its first use in backward until it is reduced
+  uint64_t received_bytes = 0;  ///< and what arrives for it, while it is reduced
+  std::string name{};           ///< empty: not known
 };
 
 struct Module {
@@ -43,6 +45,7 @@ struct Module {
   std::vector<uint32_t> external;  ///< of other modules, used by this one too
   std::vector<uint32_t> children;  ///< numbers of modules
   bool leaf = false;               ///< gathered as one with all below it
+  std::string name{};              ///< empty: not known
 };
 
 /// Module 0 is the root. All numbers are in range: the adapter has looked.
@@ -52,6 +55,16 @@ struct Model {
   uint64_t budget = 0;  ///< bytes that whole parameters may take at once; 0: no limit
   int32_t world_size = 1;
   uint32_t tiers = 0;  ///< that load and store may name; 0: neither is carried out
+
+  /// For messages: its name, "parameter 3" where there is none.
+  [[nodiscard]] std::string name_of_parameter(uint32_t number) const {
+    const bool has_name = number < parameters.size() && !parameters[number].name.empty();
+    return has_name ? parameters[number].name : "parameter " + std::to_string(number);
+  }
+  [[nodiscard]] std::string name_of_module(uint32_t number) const {
+    const bool has_name = number < modules.size() && !modules[number].name.empty();
+    return has_name ? modules[number].name : "module " + std::to_string(number);
+  }
 
   /// The parameters that must be whole while `module` is entered, ascending, each once: its own and external ones; of a
   /// leaf those of all modules below it, too.
@@ -217,7 +230,8 @@ inline Model model_of(const pliant_model* given) {
                 std::min<size_t>(sizeof(row), static_cast<size_t>(known.parameter_stride)));
     made.parameters.push_back({row.elements, row.bytes, (row.flags & PLIANT_PARAMETER_FROZEN) != 0,
                                (row.flags & PLIANT_PARAMETER_PERSISTENT) != 0,
-                               (row.flags & PLIANT_PARAMETER_EXTERNAL) != 0, row.dtype, row.gradient_bytes});
+                               (row.flags & PLIANT_PARAMETER_EXTERNAL) != 0, row.dtype, row.gradient_bytes,
+                               row.received_bytes, row.name == nullptr ? "" : row.name});
   }
   const auto* modules = reinterpret_cast<const std::byte*>(known.modules);
   for (uint64_t i = 0; i < known.module_count; ++i) {
@@ -227,7 +241,7 @@ inline Model model_of(const pliant_model* given) {
     made.modules.push_back({numbers_below(row.own, row.own_count, known.parameter_count, "parameter"),
                             numbers_below(row.external, row.external_count, known.parameter_count, "parameter"),
                             numbers_below(row.children, row.child_count, known.module_count, "module"),
-                            (row.flags & PLIANT_MODULE_LEAF) != 0});
+                            (row.flags & PLIANT_MODULE_LEAF) != 0, row.name == nullptr ? "" : row.name});
   }
   return made;
 }

@@ -7,7 +7,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,12 +35,6 @@ enum class CoordinatorRule {
   kStepEnd   ///< something stays whole
 };
 
-/// What the words say of a parameter and of a module, given its number; "parameter 3" and "module 2" where it is empty.
-struct CoordinatorNames {
-  std::function<std::string(uint32_t)> parameter;
-  std::function<std::string(uint32_t)> module;
-};
-
 /// Is told every call and what was answered. A call returns nullopt, or in words what is wrong, with the visit and the
 /// parameter; then nothing of that answer counts, only what the program did. The program's own calls are taken as
 /// right: whoever tells them has seen to it that a module is left as often as it was entered. One thread at a time.
@@ -47,19 +42,19 @@ class CoordinatorRules {
  public:
   using Wrong = std::optional<std::string>;
 
-  explicit CoordinatorRules(Model model, CoordinatorNames names = {})
-      : model_(std::move(model)), names_(std::move(names)), parameters_(model_.parameters.size()) {
+  explicit CoordinatorRules(Model model) : model_(std::move(model)), parameters_(model_.parameters.size()) {
     for (uint32_t i = 0; i < model_.modules.size(); ++i) used_.push_back(model_.used_by(i));
   }
   /// Throws Failure(PLIANT_INVALID_ARGUMENT) for a number that is in neither table.
-  explicit CoordinatorRules(const pliant_model& model, CoordinatorNames names = {})
-      : CoordinatorRules(detail::model_of(&model), std::move(names)) {}
+  explicit CoordinatorRules(const pliant_model& model) : CoordinatorRules(detail::model_of(&model)) {}
 
   /// Between two passes.
   void set_module_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
     model_.modules[module].own.assign(own.begin(), own.end());
     model_.modules[module].external.assign(external.begin(), external.end());
-    for (uint32_t i = 0; i < used_.size(); ++i) used_[i] = model_.used_by(i);
+    for (uint32_t i = 0; i < used_.size(); ++i) {  // a leaf uses what is below it
+      if (i == module || model_.modules[i].leaf) used_[i] = model_.used_by(i);
+    }
   }
 
   [[nodiscard]] Wrong begin_pass(bool with_gradient, std::span<const pliant_action> actions) {
@@ -124,6 +119,7 @@ class CoordinatorRules {
   /// The host has freed everything and given the pass up.
   void reset() {
     std::fill(parameters_.begin(), parameters_.end(), State{});
+    placed_.clear();
     whole_bytes_ = 0;
   }
 
@@ -149,13 +145,9 @@ class CoordinatorRules {
     bool reduced = false;
   };
 
-  [[nodiscard]] std::string name(uint32_t number) const {
-    const bool has_name = names_.parameter && number < parameters_.size();
-    return has_name ? names_.parameter(number) : "parameter " + std::to_string(number);
-  }
+  [[nodiscard]] std::string name(uint32_t number) const { return model_.name_of_parameter(number); }
   [[nodiscard]] std::string words(const Visit& visit, const char* verb) const {
-    return std::string(verb) + " " +
-           (names_.module ? names_.module(visit.module) : "module " + std::to_string(visit.module)) +
+    return std::string(verb) + " " + model_.name_of_module(visit.module) +
            (visit.backward    ? " backward"
             : visit.recompute ? " forward to recompute it"
                               : " forward");
@@ -176,7 +168,7 @@ class CoordinatorRules {
     }
     if (!wrong) wrong = after();
     if (!wrong) return wrong;
-    for (auto one = undo_.rbegin(); one != undo_.rend(); ++one) parameters_[one->first] = one->second;
+    for (auto one = undo_.rbegin(); one != undo_.rend(); ++one) set(one->first, one->second);
     whole_bytes_ = bytes_before;
     return std::string(where()) + ", " + *wrong;
   }
@@ -232,9 +224,11 @@ class CoordinatorRules {
     if (action.place != PLIANT_ANY_PLACE) {
       if (Wrong wrong = misplaced(action)) return wrong;
     }
-    one.whole = true;
-    one.waited_for = false;
-    one.place = action.place;
+    State whole = one;
+    whole.whole = true;
+    whole.waited_for = false;
+    whole.place = action.place;
+    set(action.parameter, whole);
     whole_bytes_ += parameter.bytes;
     return std::nullopt;
   }
@@ -246,15 +240,24 @@ class CoordinatorRules {
     if (model_.budget > 0 && (action.place > model_.budget || bytes > model_.budget - action.place)) {
       return broken(Rule::kPlace, what + ", past the budget of " + std::to_string(model_.budget));
     }
-    for (uint32_t other = 0; other < parameters_.size(); ++other) {
-      const State& there = parameters_[other];
-      if (!there.whole || there.place == PLIANT_ANY_PLACE || bytes == 0 || model_.parameters[other].bytes == 0)
-        continue;
-      const bool apart = action.place >= there.place ? action.place - there.place >= model_.parameters[other].bytes
-                                                     : there.place - action.place >= bytes;
-      if (!apart) return broken(Rule::kPlace, what + ", where " + name(other) + " lies");
+    if (bytes == 0) return std::nullopt;
+    const auto after = placed_.lower_bound(action.place);
+    if (after != placed_.end() && after->first - action.place < bytes) {
+      return broken(Rule::kPlace, what + ", where " + name(after->second) + " lies");
     }
-    return std::nullopt;
+    if (after == placed_.begin()) return std::nullopt;
+    const auto before = std::prev(after);
+    if (action.place - before->first >= model_.parameters[before->second].bytes) return std::nullopt;
+    return broken(Rule::kPlace, what + ", where " + name(before->second) + " lies");
+  }
+
+  /// State of a parameter, and what is kept beside it.
+  void set(uint32_t number, const State& to) {
+    State& one = parameters_[number];
+    const bool has_bytes = model_.parameters[number].bytes > 0;
+    if (has_bytes && one.whole && one.place != PLIANT_ANY_PLACE) placed_.erase(one.place);
+    if (has_bytes && to.whole && to.place != PLIANT_ANY_PLACE) placed_.emplace(to.place, number);
+    one = to;
   }
 
   Wrong released(uint32_t number, State& one) {
@@ -267,8 +270,10 @@ class CoordinatorRules {
     if (model_.parameters[number].external && !ends_step_) {
       return because("modules may use unannounced until the step ends");
     }
-    one.whole = one.waited_for = false;
-    one.place = PLIANT_ANY_PLACE;
+    State away = one;
+    away.whole = away.waited_for = false;
+    away.place = PLIANT_ANY_PLACE;
+    set(number, away);
     whole_bytes_ -= model_.parameters[number].bytes;
     return std::nullopt;
   }
@@ -305,9 +310,9 @@ class CoordinatorRules {
   }
 
   Model model_;
-  CoordinatorNames names_;
   std::vector<State> parameters_;
   std::vector<std::vector<uint32_t>> used_;  // by module
+  std::map<uint64_t, uint32_t> placed_;      // what is whole and has bytes, by its place
   std::vector<std::pair<uint32_t, State>> undo_;
   std::vector<uint64_t> runs_;  // groups of the list so far
   uint64_t largest_run_ = 0;

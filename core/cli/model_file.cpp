@@ -1,0 +1,79 @@
+#include "model_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "sharded/safetensors.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+uint32_t add(sharded::ModelTables& model, std::string name, std::vector<int64_t> shape) {
+  ParameterSpec parameter;
+  parameter.name = std::move(name);
+  parameter.shape = std::move(shape);
+  parameter.initialise = [](std::span<float>) {};
+  return model.add(std::move(parameter));
+}
+
+/// Empty: the root's.
+std::string module_of(const std::string& tensor) {
+  for (size_t begin = 0; begin < tensor.size();) {
+    const size_t end = std::min(tensor.find('.', begin), tensor.size());
+    const std::string_view part = std::string_view(tensor).substr(begin, end - begin);
+    const bool is_number = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+    if (is_number && end < tensor.size()) return tensor.substr(0, end);
+    begin = end + 1;
+  }
+  const size_t dot = tensor.rfind('.');
+  return dot == std::string::npos ? std::string() : tensor.substr(0, dot);
+}
+
+}  // namespace
+
+sharded::ModelTables layers_of(int64_t count, int64_t elements) {
+  sharded::ModelTables model;
+  model.add(ModuleSpec{.name = "model", .parent = std::nullopt, .own = {}, .external = {}});
+  for (int64_t i = 0; i < count; ++i) {
+    const std::string name = fmt::format("layer.{}", i);
+    const ParameterId weight{add(model, name + ".weight", {elements})};
+    const ParameterId bias{add(model, name + ".bias", {1024})};
+    model.add(ModuleSpec{.name = name, .parent = ModuleId{0}, .own = {weight, bias}, .external = {}});
+  }
+  model.close();
+  return model;
+}
+
+sharded::ModelTables model_in(const std::string& file) {
+  const auto reader = or_throw(sharded::SafetensorsReader::open(file));
+  sharded::ModelTables model;
+  std::vector<std::pair<std::string, std::vector<ParameterId>>> modules;
+  std::map<std::string, size_t> places;
+  std::vector<ParameterId> of_root;
+  for (const sharded::Tensor& tensor : reader.header().tensors) {
+    const ParameterId parameter{add(model, tensor.name, tensor.shape)};
+    std::string module = module_of(tensor.name);
+    if (module.empty()) {
+      of_root.push_back(parameter);
+      continue;
+    }
+    const auto [place, is_new] = places.emplace(std::move(module), modules.size());
+    if (is_new) modules.push_back({place->first, {}});
+    modules[place->second].second.push_back(parameter);
+  }
+  model.add(ModuleSpec{.name = "model", .parent = std::nullopt, .own = of_root, .external = {}});
+  for (auto& [name, own] : modules)
+    model.add(ModuleSpec{.name = name, .parent = ModuleId{0}, .own = std::move(own), .external = {}});
+  model.close();
+  return model;
+}
+
+}  // namespace pliant::cli

@@ -1,0 +1,19 @@
+// Sharded models that commands look at without a program: alike layers, or the tensors of a file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "sharded/model_tables.hpp"
+
+namespace pliant::cli {
+
+/// Layers that are alike, each of a large and a small parameter.
+sharded::ModelTables layers_of(int64_t count, int64_t elements);
+
+/// Names and shapes of a .safetensors file, in the order of its data. The module of a tensor is what its name says up
+/// to the first number, "blocks.0" of "blocks.0.up.weight", as models that repeat a layer are cut; without a number
+/// what stands before the last dot. Throws kNotFound, kDataLoss.
+sharded::ModelTables model_in(const std::string& file);
+
+}  // namespace pliant::cli

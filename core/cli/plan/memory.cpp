@@ -1,0 +1,107 @@
+#include "plan/memory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "model_file.hpp"
+#include "output.hpp"
+#include "sharded/exchange.hpp"
+#include "sharded/predicted_memory.hpp"
+#include "sharded/whole_memory.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+constexpr int64_t kMostSizes = 12;
+
+std::string bytes_text(uint64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (bytes >= uint64_t{10} << 30U) return fmt::format("{:.1f} GiB", value / (1 << 30));
+  return fmt::format("{:.1f} MiB", value / (1 << 20));
+}
+
+}  // namespace
+
+MemoryStudy::MemoryStudy(const Study& study, const std::string& model_file, int64_t optimizer_states,
+                         int64_t world_size)
+    : file(model_file), coordinator(study.config().use("coordinator")), states(optimizer_states) {
+  const Config& config = study.config();
+  const sharded::ModelTables model = model_in(model_file);
+  budget = static_cast<uint64_t>(config.coordinator().budget.value_or(0));
+  elements = model.elements();
+  parameters = model.parameters().size();
+  const uint64_t whole = sharded::bytes_of(sharded::dtype_of(config.coordinator().compute_dtype));
+  const uint64_t reduce = sharded::bytes_of(sharded::dtype_of(config.coordinator().reduce_dtype));
+  for (const sharded::ModuleRow& module : model.modules()) {
+    modules.push_back(module.name);
+    uint64_t bytes = 0;
+    for (const uint32_t number : module.used) {
+      const uint64_t count = model.parameter(number).elements;
+      bytes += sharded::WholeMemory::taken_by(count * whole) + sharded::WholeMemory::taken_by(count * reduce);
+    }
+    if (bytes < largest_bytes) continue;
+    largest = module.name;
+    largest_bytes = bytes;
+  }
+  replicated = elements * sizeof(float) * static_cast<uint64_t>(2 + states);
+  std::vector<SizeReport> sizes = world_size > 0 ? std::vector<SizeReport>{study.shown()} : study.reports(kMostSizes);
+  for (const SizeReport& size : sizes) {
+    const auto ranks = static_cast<int32_t>(size.world_size);
+    const sharded::MemoryOfWhat what{ranks, study.plan().global_batch, study.plan().granule, size.micro_batch, states};
+    rows.push_back({size, sharded::predicted_memory(config, model, what), sharded::deepspeed_estimate(model, ranks)});
+  }
+}
+
+std::string memory_text(const MemoryStudy& memory) {
+  std::string text = fmt::format(
+      "model       {}: {} parameters, {} elements, {} modules\n"
+      "largest     {}: {} with its gradients\n"
+      "coordinator {}, {}\n"
+      "replicated  {} on every rank, without [coordinator]\n\n",
+      memory.file, grouped(static_cast<int64_t>(memory.parameters)), grouped(static_cast<int64_t>(memory.elements)),
+      grouped(static_cast<int64_t>(memory.modules.size())), memory.largest, bytes_text(memory.largest_bytes),
+      memory.coordinator, memory.budget == 0 ? "no budget" : "budget " + bytes_text(memory.budget),
+      bytes_text(memory.replicated));
+  std::vector<std::vector<std::string>> cells{
+      {"world size", "weights", "optimizer", "gradients", "whole at once", "a rank", "DeepSpeed's estimate"}};
+  for (const MemoryStudy::Row& row : memory.rows) {
+    cells.push_back({std::to_string(row.size.world_size), bytes_text(row.memory.weights), bytes_text(row.memory.state),
+                     bytes_text(row.memory.sums), bytes_text(row.memory.gathered_most), bytes_text(row.all()),
+                     bytes_text(row.deepspeed)});
+  }
+  return text + table(cells, 0) +
+         "\nNot in it: activations and what else the program itself computes with. DeepSpeed's estimate is for fp16 "
+         "with "
+         "f32 masters.\n";
+}
+
+std::string memory_json(const MemoryStudy& memory) {
+  nlohmann::ordered_json json;
+  json["schema"] = "pliant.plan_memory/1";
+  json["model"] = memory.file;
+  json["coordinator"] = memory.coordinator;
+  json["budget"] = memory.budget;
+  json["parameters"] = memory.parameters;
+  json["elements"] = memory.elements;
+  json["modules"] = memory.modules;
+  json["largest_module"] = {{"name", memory.largest}, {"bytes", memory.largest_bytes}};
+  json["optimizer_states"] = memory.states;
+  json["replicated"] = memory.replicated;
+  json["world_sizes"] = nlohmann::ordered_json::array();
+  for (const MemoryStudy::Row& row : memory.rows) {
+    json["world_sizes"].push_back({{"world_size", row.size.world_size},
+                                   {"micro_batch", row.size.micro_batch},
+                                   {"weights", row.memory.weights},
+                                   {"optimizer", row.memory.state},
+                                   {"gradients", row.memory.sums},
+                                   {"whole_at_once", row.memory.gathered_most},
+                                   {"bytes_of_a_rank", row.all()},
+                                   {"deepspeed_estimate", row.deepspeed}});
+  }
+  return json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace pliant::cli

@@ -1,0 +1,42 @@
+// MemoryStudy: what a rank takes for a sharded model, over world sizes; what `pliant plan --memory` shows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/study.hpp"
+#include "pliant/sharded.hpp"
+
+namespace pliant::cli {
+
+class MemoryStudy {
+ public:
+  /// `study` has a config with [coordinator]. Of one world size, or, when that is 0, of those that a plan lists. Throws
+  /// what the file, and a budget that does not suffice, are to blame for.
+  MemoryStudy(const Study& study, const std::string& model_file, int64_t states, int64_t world_size);
+
+  struct Row {
+    SizeReport size;
+    ShardedMemory memory;
+    uint64_t deepspeed = 0;
+    [[nodiscard]] uint64_t all() const { return memory.weights + memory.state + memory.sums + memory.gathered_most; }
+  };
+  std::string file;
+  std::string coordinator;
+  uint64_t budget = 0;
+  uint64_t elements = 0;
+  size_t parameters = 0;
+  std::vector<std::string> modules;
+  std::string largest;  ///< module, with its bytes and those of its gradients
+  uint64_t largest_bytes = 0;
+  uint64_t replicated = 0;  ///< of a rank that holds all of it
+  int64_t states = 2;
+  std::vector<Row> rows;
+};
+
+std::string memory_text(const MemoryStudy& memory);
+/// One line, schema pliant.plan_memory/1.
+std::string memory_json(const MemoryStudy& memory);
+
+}  // namespace pliant::cli

@@ -1,0 +1,101 @@
+#include "sharded/arena_books.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "sharded/exchange.hpp"
+#include "sharded/whole_memory.hpp"
+
+namespace pliant::sharded {
+
+ArenaBooks::ArenaBooks(const ModelTables& model, std::vector<uint64_t> owned, int32_t world_size, Types types,
+                       uint64_t budget)
+    : model_(model),
+      owned_(std::move(owned)),
+      world_size_(world_size),
+      types_(types),
+      budget_(budget),
+      gradients_(model.parameters().size()) {}
+
+uint64_t ArenaBooks::take_most() {
+  return std::exchange(most_, taken_);
+}
+
+void ArenaBooks::take(uint64_t bytes) {
+  taken_ += WholeMemory::taken_by(bytes);
+  most_ = std::max(most_, taken_);
+}
+
+void ArenaBooks::visit(uint64_t bytes) {
+  const uint64_t there = taken_ + bytes;
+  most_ = std::max(most_, budget_ == 0 ? there : std::min(there, std::max(taken_, budget_)));
+}
+
+// Runtime::float_block, where the CPU adds.
+uint64_t ArenaBooks::float_block(uint64_t elements) const {
+  return budget_ == 0 ? elements : std::min(elements, kFloatsHere);
+}
+
+void ArenaBooks::hear(const RehearsedCall& call) {
+  clear_way();
+  if (call.kind == RehearsedCall::Kind::kBeginPass) gradients_.assign(gradients_.size(), Gradient{});
+  carry_out(call.actions);
+  if (call.kind == RehearsedCall::Kind::kEnter && call.backward) {
+    clear_way();
+    for (const uint32_t parameter : model_.modules()[*call.module].used) take_gradient(parameter);
+  }
+  if (call.kind != RehearsedCall::Kind::kEndPass) return;
+  std::vector<uint32_t> rest;
+  for (uint32_t parameter = 0; parameter < gradients_.size(); ++parameter) {
+    if (!model_.parameter(parameter).frozen && !gradients_[parameter].is_reduced) rest.push_back(parameter);
+  }
+  reduce(rest);
+  clear_way();
+}
+
+void ArenaBooks::carry_out(std::span<const pliant_action> actions) {
+  for (size_t i = 0; i < actions.size(); ++i) {
+    const pliant_action& action = actions[i];
+    const auto bytes = [&] { return model_.parameter(action.parameter).elements * bytes_of(types_.whole); };
+    if (action.kind == PLIANT_ACTION_GATHER) take(bytes());
+    if (action.kind == PLIANT_ACTION_RELEASE) taken_ -= WholeMemory::taken_by(bytes());
+    if (action.kind != PLIANT_ACTION_REDUCE) continue;
+    group_.push_back(action.parameter);
+    const bool goes_on =
+        i + 1 < actions.size() && actions[i + 1].kind == PLIANT_ACTION_REDUCE && actions[i + 1].group == action.group;
+    if (!goes_on) reduce(std::exchange(group_, {}));
+  }
+}
+
+void ArenaBooks::take_gradient(uint32_t parameter) {
+  const ParameterRow& row = model_.parameter(parameter);
+  Gradient& one = gradients_[parameter];
+  if (row.frozen || one.is_reduced || std::exchange(one.is_there, true)) return;
+  take(row.elements * bytes_of(types_.reduce));
+}
+
+void ArenaBooks::reduce(std::span<const uint32_t> parameters) {
+  for (const uint32_t parameter : parameters) {
+    const ParameterRow& row = model_.parameter(parameter);
+    take_gradient(parameter);
+    gradients_[parameter].is_reduced = true;
+    const uint64_t gradient = WholeMemory::taken_by(row.elements * bytes_of(types_.reduce));
+    const uint64_t received = received_elements(owned_[parameter], world_size_) * bytes_of(types_.reduce);
+    if (budget_ > 0 && taken_ + WholeMemory::taken_by(received) > budget_) clear_way();
+    take(received);
+    on_way_ += gradient + WholeMemory::taken_by(received);
+  }
+  if (types_.reduce == DType::kF32) return;
+  for (const uint32_t parameter : parameters) {  // each as f32
+    const uint64_t elements = model_.parameter(parameter).elements;
+    if (types_.looks_at_gradients) visit(WholeMemory::taken_by(float_block(elements) * sizeof(float)));
+    const uint64_t block = float_block(owned_[parameter]) * sizeof(float);
+    visit(static_cast<uint64_t>(world_size_) * WholeMemory::taken_by(block));
+  }
+}
+
+void ArenaBooks::clear_way() {
+  taken_ -= std::exchange(on_way_, 0);
+}
+
+}  // namespace pliant::sharded

@@ -1,0 +1,62 @@
+// ArenaBooks: what would lie in the arena of a rank while a program is answered so, as Runtime would put it there.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sharded/arena_needs.hpp"
+#include "sharded/rehearsal.hpp"
+
+namespace pliant::sharded {
+
+/// Of a program that takes the gradients of a module when that is entered backward, on a rank that owns as much of each
+/// parameter as any. What is fetched by hand is not counted, and neither are gaps. O(1) for each action and each
+/// parameter of a visit; O(parameters) a pass.
+class ArenaBooks {
+ public:
+  /// As Runtime has them. `looks_at_gradients`: each is looked through as it leaves, for numbers that are not finite.
+  struct Types {
+    DType whole = DType::kF32;
+    DType reduce = DType::kF32;
+    bool looks_at_gradients = true;
+  };
+  /// `owned`: most_owned() of the model, which outlives this, at `world_size` ranks. `budget` in bytes, 0: none.
+  ArenaBooks(const ModelTables& model, std::vector<uint64_t> owned, int32_t world_size, Types types, uint64_t budget);
+
+  /// The calls of simulate(), in turn.
+  void hear(const RehearsedCall& call);
+
+  /// Bytes now.
+  [[nodiscard]] uint64_t taken() const { return taken_; }
+  /// The most of it since this was last asked, or began.
+  [[nodiscard]] uint64_t take_most();
+
+ private:
+  struct Gradient {
+    bool is_there = false;
+    bool is_reduced = false;  ///< in this pass
+  };
+  void carry_out(std::span<const pliant_action> actions);
+  void reduce(std::span<const uint32_t> parameters);
+  void take_gradient(uint32_t parameter);
+  /// What was sent is added up.
+  void clear_way();
+  void take(uint64_t bytes);
+  /// For a moment; as much as a budget leaves.
+  void visit(uint64_t bytes);
+  [[nodiscard]] uint64_t float_block(uint64_t elements) const;
+
+  const ModelTables& model_;
+  const std::vector<uint64_t> owned_;
+  const int32_t world_size_;
+  const Types types_;
+  const uint64_t budget_;
+  std::vector<Gradient> gradients_;
+  std::vector<uint32_t> group_;
+  uint64_t on_way_ = 0;  ///< gradients that were sent, and what arrives for them
+  uint64_t taken_ = 0;
+  uint64_t most_ = 0;
+};
+
+}  // namespace pliant::sharded

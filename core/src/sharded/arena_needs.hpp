@@ -1,0 +1,49 @@
+// What a model needs of the arena, counted before anything lies there.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "pliant/accelerator.hpp"
+#include "sharded/layout.hpp"
+#include "sharded/model_tables.hpp"
+#include "sharded/ownership.hpp"
+
+namespace pliant::sharded {
+
+/// By parameter, the most elements of it that one rank owns. O(parameters * log(runs) + pieces).
+std::vector<uint64_t> most_owned(const ModelTables& model, const FlatLayout& layout, const Ownership& ownership);
+/// The same in a new group of so many ranks.
+std::vector<uint64_t> most_owned_at(const ModelTables& model, int32_t world_size);
+
+/// What arrives at an owner of so many elements of a parameter while their gradient is reduced: elements, those of the
+/// other ranks.
+constexpr uint64_t received_elements(uint64_t owned, int32_t world_size) {
+  return owned * (static_cast<uint64_t>(world_size) - 1);
+}
+
+/// Bytes of pieces of the arena: pliant_parameter_row::gradient_bytes and received_bytes. 0 for what is frozen.
+struct GradientRoom {
+  uint64_t gradient = 0;
+  uint64_t received = 0;
+};
+
+/// By parameter, where ranks own that much of it (most_owned()). `reduce`: the type of whole gradients, kF32 or kBF16.
+std::vector<GradientRoom> gradient_room(const ModelTables& model, const std::vector<uint64_t>& owned,
+                                        int32_t world_size, DType reduce);
+
+/// Neighbours of `rest` that are reduced at once when a pass ends: together they take no more room than one of them
+/// does.
+std::vector<std::span<const uint32_t>> parts_of_rest(std::span<const uint32_t> rest,
+                                                     const std::vector<GradientRoom>& rooms);
+
+/// Elements of a gradient that the CPU casts to f32 at once where there is a budget: few enough that it does not feel
+/// them.
+inline constexpr uint64_t kFloatsHere = uint64_t{1} << 14U;
+
+/// Throws kResourceExhausted (exit 2), naming it and what it takes, for a module that alone does not fit into `budget`
+/// bytes with its gradients. 0: all fit.
+void require_budget(const ModelTables& model, uint64_t budget, DType whole, DType reduce);
+
+}  // namespace pliant::sharded

@@ -1,0 +1,73 @@
+#include "sharded/predicted_memory.hpp"
+
+#include <algorithm>
+
+#include "base/result.hpp"
+#include "pliant/balancer.hpp"
+#include "sharded/arena_books.hpp"
+#include "sharded/exchange.hpp"
+#include "sharded/shard_memory.hpp"
+#include "sharded/sum_rounds.hpp"
+
+namespace pliant::sharded {
+namespace {
+
+/// Of a step, and steps: later ones take no more.
+constexpr int64_t kMostPasses = 3;
+constexpr int kSteps = 3;
+
+struct Sums {
+  int64_t rounds = 1;
+  uint64_t needed = 1;
+};
+
+Sums sums_of(const Config& config, const MemoryOfWhat& what) {
+  const bool deterministic = config.run().deterministic;
+  const Assignment assignment = share_out(what.rows, {.world_size = what.world_size,
+                                                      .micro_batch = what.micro_batch,
+                                                      .granule = what.granule,
+                                                      .deterministic = deterministic,
+                                                      .in_turn = true});
+  SumRounds rounds(deterministic);
+  rounds.begin_step(what.rows, what.granule, assignment);
+  for (size_t i = 0; i < rounds.rounds(); ++i) rounds.begin_round();
+  return {static_cast<int64_t>(rounds.rounds()), rounds.sums_needed()};
+}
+
+}  // namespace
+
+ShardedMemory predicted_memory(const Config& config, const ModelTables& model, const MemoryOfWhat& what) {
+  const FlatLayout layout = or_throw(FlatLayout::create(static_cast<int64_t>(model.elements())));
+  const Ownership ownership = or_throw(Ownership::deal(layout.chunks(), what.world_size));
+  int32_t chunks = 0;
+  for (int32_t rank = 0; rank < what.world_size; ++rank) chunks = std::max(chunks, ownership.chunks_of(rank));
+  const ArenaBooks::Types types{dtype_of(config.coordinator().compute_dtype),
+                                dtype_of(config.coordinator().reduce_dtype), config.run().on_nonfinite != "ignore"};
+  const uint64_t values = ShardArray::value_bytes(layout, chunks);
+  const uint64_t array = ShardArray::most_bytes(layout, chunks);
+  const Sums sums = sums_of(config, what);
+  ShardedMemory made;
+  made.weights = array + (types.whole == DType::kF32 ? 0 : values / sizeof(float) * bytes_of(types.whole));
+  made.state = static_cast<uint64_t>(what.states) * array;
+  made.sums = sums.needed * values;
+  ArenaBooks books(model, most_owned(model, layout, ownership), what.world_size, types,
+                   static_cast<uint64_t>(config.coordinator().budget.value_or(0)));
+  simulate(
+      config, model, what.world_size, {kSteps, std::min(sums.rounds, kMostPasses)}, [](int) {},
+      [&books](const RehearsedCall& call) { books.hear(call); });
+  made.gathered = books.taken();
+  made.gathered_most = books.take_most();
+  return made;
+}
+
+uint64_t deepspeed_estimate(const ModelTables& model, int32_t world_size) {
+  uint64_t largest = 0;
+  for (const ModuleRow& module : model.modules()) {
+    uint64_t own = 0;
+    for (const uint32_t parameter : module.own) own += model.parameter(parameter).elements;
+    largest = std::max(largest, own);
+  }
+  return 4 * largest + 18 * model.elements() / static_cast<uint64_t>(world_size);
+}
+
+}  // namespace pliant::sharded

@@ -1,0 +1,91 @@
+// VisitPage: what a rank of a sharded job visits, in memory that its agent reads: ranks that differ are seen before
+// they wait for each other, and named.
+//
+// A file that both map: a head, a ring of the latest visits, and the names of modules and parameters. The rank writes
+// without waiting for anybody; whoever reads copies an entry and looks whether it was overwritten meanwhile.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "sharded/model_tables.hpp"
+
+namespace pliant::sharded {
+
+/// What other ranks must do, too, in the same order.
+struct Visited {
+  enum class Kind : uint32_t { kForward, kBackward, kRecompute, kPass, kEvaluation, kEndPass, kByHand };
+  Kind kind = Kind::kPass;
+  uint32_t what = 0;    ///< module that is entered, or parameter that is moved by hand
+  uint32_t number = 0;  ///< of the modules entered since the step began, from 0
+  uint32_t passes = 0;  ///< begun since then
+  uint64_t digest = 0;  ///< of all since the group formed, this one included
+};
+
+/// Of the process that visits. One thread at a time; no call waits, and none fails once it is made.
+class VisitPage {
+ public:
+  static constexpr uint64_t kRing = 1024;  ///< visits that can be looked up
+
+  /// Writes `file` anew, for the modules and parameters of a model.
+  static Result<VisitPage> create(const std::filesystem::path& file, const ModelTables& model);
+  VisitPage(VisitPage&& other) noexcept;
+  VisitPage& operator=(VisitPage&&) = delete;
+  ~VisitPage();
+
+  /// The ranks of a generation begin to count.
+  void begin_group(int64_t generation);
+  void begin_step();
+  void add(Visited::Kind kind, uint32_t what);
+
+ private:
+  VisitPage() = default;
+  void* mapped_ = nullptr;
+  size_t bytes_ = 0;
+  uint64_t count_ = 0;
+  uint64_t digest_ = 0;
+  uint32_t number_ = 0;
+  uint32_t passes_ = 0;
+};
+
+/// Of another process.
+class VisitReader {
+ public:
+  /// kNotFound; kDataLoss for what is no such page.
+  static Result<VisitReader> open(const std::filesystem::path& file);
+  VisitReader(VisitReader&& other) noexcept;
+  VisitReader& operator=(VisitReader&& other) noexcept;
+  ~VisitReader();
+
+  [[nodiscard]] int64_t generation() const;
+  /// Visits since the group formed.
+  [[nodiscard]] uint64_t count() const;
+  /// nullopt where it was overwritten, or there is none yet.
+  [[nodiscard]] std::optional<Visited> at(uint64_t place) const;
+  /// "entered mlp.up (backward) as visit 17 of pass 1".
+  [[nodiscard]] std::string words(const Visited& visit) const;
+
+ private:
+  VisitReader() = default;
+  [[nodiscard]] std::string_view name(bool of_module, uint32_t number) const;
+  const void* mapped_ = nullptr;
+  size_t bytes_ = 0;
+  std::vector<std::string_view> modules_;
+  std::vector<std::string_view> parameters_;
+};
+
+/// Whether ranks that work together have visited the same so far; `pages` by rank, nullptr for one that has none. Those
+/// that are behind have not differed yet, unless `all_done`: then all must have come equally far. In words who did what
+/// at the first visit that differs: "rank 2 entered mlp.up (backward) as visit 17 of pass 1, ranks 0, 1, 3 entered
+/// attn.qkv (forward) as visit 17 of pass 1". nullopt: they are the same, or of other generations. O(ranks *
+/// log(ring)).
+std::optional<std::string> how_visits_differ(const std::vector<const VisitReader*>& pages, int64_t generation,
+                                             bool all_done);
+
+}  // namespace pliant::sharded

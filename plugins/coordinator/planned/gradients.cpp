@@ -1,0 +1,103 @@
+#include "gradients.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace pliant::coordinator::planned {
+
+Gradients::Gradients(const Layout& layout, uint64_t bucket) : layout_(&layout), bucket_(bucket) {
+  if (layout.model().budget > 0) states_.resize(layout.parameters());
+}
+
+void Gradients::begin_pass() {
+  if (states_.empty()) return;
+  std::fill(states_.begin(), states_.end(), State{});
+  held_.clear();
+  waiting_.clear();
+  sent_.clear();
+  waiting_bytes_ = 0;
+}
+
+void Gradients::enter(Call call) {
+  if (states_.empty()) return;
+  clear_way();
+  for (const uint32_t parameter : layout_->used(module_of(call))) {
+    State& one = states_[parameter];
+    if (!is_backward(call)) {
+      if (!recomputes(call)) ++one.uses;
+      continue;
+    }
+    if (one.is_there || one.is_reduced) continue;
+    one.is_there = true;
+    one.gradient = take(layout_->parameter(parameter).gradient_bytes);
+  }
+}
+
+void Gradients::leave(Call call) {
+  if (states_.empty()) return;
+  clear_way();
+  if (!is_backward(call)) return;
+  const size_t before = waiting_.size();
+  for (const uint32_t parameter : layout_->used(module_of(call))) {
+    State& one = states_[parameter];
+    const sdk::Parameter& row = layout_->parameter(parameter);
+    if (row.frozen || row.external || one.uses == 0 || --one.uses > 0 || one.is_reduced) continue;
+    one.is_reduced = true;
+    waiting_.push_back(parameter);
+    waiting_bytes_ += layout_->waiting_bytes(parameter);
+  }
+  std::inplace_merge(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(before), waiting_.end());
+  if (waiting_.empty() || waiting_bytes_ < bucket_) return;
+  for (const uint32_t parameter : waiting_) {
+    states_[parameter].received = take(layout_->parameter(parameter).received_bytes);
+  }
+  sent_.swap(waiting_);
+  waiting_.clear();
+  waiting_bytes_ = 0;
+}
+
+void Gradients::clear_way() {
+  for (const uint32_t parameter : sent_) {
+    State& one = states_[parameter];
+    const sdk::Parameter& row = layout_->parameter(parameter);
+    if (one.is_there) give_back(one.gradient, row.gradient_bytes);
+    give_back(one.received, row.received_bytes);
+    one.is_there = false;
+  }
+  sent_.clear();
+}
+
+uint64_t Gradients::take(uint64_t bytes) {
+  if (bytes == 0) return 0;
+  uint64_t place = 0;
+  for (const auto& [begin, end] : held_) {
+    if (begin - place >= bytes) break;
+    place = end;
+  }
+  held_.emplace(place, place + bytes);
+  return place;
+}
+
+void Gradients::give_back(uint64_t place, uint64_t bytes) {
+  if (bytes > 0) held_.erase(place);
+}
+
+uint64_t Gradients::depth() const {
+  return held_.empty() ? 0 : held_.rbegin()->second;
+}
+
+uint64_t most_depth(const Layout& layout, uint64_t bucket, std::span<const Call> calls) {
+  Gradients gradients(layout, bucket);
+  uint64_t most = 0;
+  for (const Call call : calls) {
+    if (leaves(call)) {
+      gradients.leave(call);
+    } else {
+      gradients.enter(call);
+    }
+    most = std::max(most, gradients.depth());
+  }
+  return most;
+}
+
+}  // namespace pliant::coordinator::planned

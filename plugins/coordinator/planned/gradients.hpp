@@ -1,0 +1,54 @@
+// Gradients: where the host puts gradients in the arena, on paper.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "layout.hpp"
+#include "traces.hpp"
+
+namespace pliant::coordinator::planned {
+
+/// A gradient lies there from the enter in backward of the first module that uses it, and what arrives for it from its
+/// reduce on, both until the call after that; each in the first gap from the arena's end. Nothing else lies there. What
+/// is complete is reduced once it has as many bytes as the bucket, and at the end of the pass. Nothing to do without a
+/// budget. O(parameters of the module * gradients that are there) a call.
+class Gradients {
+ public:
+  Gradients() = default;
+  /// The layout lives longer than this.
+  Gradients(const Layout& layout, uint64_t bucket);
+
+  void begin_pass();
+  void enter(Call call);
+  void leave(Call call);
+  /// Of the arena, from its end to the piece that lies deepest.
+  [[nodiscard]] uint64_t depth() const;
+
+ private:
+  struct State {
+    uint32_t uses = 0;        ///< forward visits of the pass without their backward
+    bool is_there = false;    ///< in the arena
+    bool is_reduced = false;  ///< complete
+    uint64_t gradient = 0;    ///< where they lie, from the arena's end
+    uint64_t received = 0;
+  };
+  uint64_t take(uint64_t bytes);
+  void give_back(uint64_t place, uint64_t bytes);
+  void clear_way();
+
+  const Layout* layout_ = nullptr;
+  uint64_t bucket_ = 0;
+  std::vector<State> states_;          ///< empty without a budget
+  std::map<uint64_t, uint64_t> held_;  ///< begin and end, from the arena's end
+  std::vector<uint32_t> waiting_;      ///< complete, ascending
+  uint64_t waiting_bytes_ = 0;
+  std::vector<uint32_t> sent_;  ///< in the call before
+};
+
+/// The deepest that gradients lie in a pass with these calls. O(uses * gradients that are there at once).
+uint64_t most_depth(const Layout& layout, uint64_t bucket, std::span<const Call> calls);
+
+}  // namespace pliant::coordinator::planned

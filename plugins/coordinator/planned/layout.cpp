@@ -1,0 +1,54 @@
+#include "layout.hpp"
+
+namespace pliant::coordinator::planned {
+
+void Layout::build() {
+  used_.clear();
+  begin_.assign(1, 0);
+  for (uint32_t module = 0; module < model_.modules.size(); ++module) {
+    const std::vector<uint32_t> numbers = model_.used_by(module);
+    used_.insert(used_.end(), numbers.begin(), numbers.end());
+    begin_.push_back(used_.size());
+  }
+  bytes_.clear();
+  all_bytes_ = 0;
+  for (const sdk::Parameter& one : model_.parameters) {
+    bytes_.push_back((one.bytes + kAlignment - 1) / kAlignment * kAlignment);
+    all_bytes_ += bytes_.back();
+  }
+  // From the root down: what is entered around a module is entered, too.
+  struct Around {
+    uint32_t module;
+    uint64_t used;
+    uint64_t gradients;
+  };
+  std::vector<bool> is_inner(model_.modules.size());
+  for (const sdk::Module& one : model_.modules) {
+    for (const uint32_t child : one.children) is_inner[child] = true;
+  }
+  std::vector<Around> open;
+  for (uint32_t module = 0; module < model_.modules.size(); ++module) {
+    if (module == 0 || !is_inner[module]) open.push_back({module, 0, 0});
+  }
+  most_gradients_ = most_used_ = 0;
+  has_containers_ = false;
+  for (size_t looked_at = 0; !open.empty() && looked_at < model_.modules.size(); ++looked_at) {  // a ring ends, too
+    Around at = open.back();
+    open.pop_back();
+    uint64_t received = 0;
+    uint64_t own = 0;
+    for (const uint32_t parameter : used(at.module)) {
+      own += bytes_[parameter];
+      at.gradients += model_.parameters[parameter].gradient_bytes;
+      received += model_.parameters[parameter].received_bytes;
+    }
+    at.used += own;
+    most_used_ = std::max(most_used_, at.used);
+    most_gradients_ = std::max(most_gradients_, at.gradients + received);
+    if (!has_inner(at.module)) continue;
+    has_containers_ = has_containers_ || own > 0;
+    for (const uint32_t child : model_.modules[at.module].children) open.push_back({child, at.used, at.gradients});
+  }
+}
+
+}  // namespace pliant::coordinator::planned

@@ -1,0 +1,110 @@
+// What `pliant plan --memory` says before a run is what the run's ranks then hold.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "integration/sharded_jobs.hpp"
+
+using namespace pliant::test;
+
+namespace {
+
+/// The layers of the sample as a file that some other program might have written.
+std::filesystem::path model_file(const JobRunner& job, int layers, int width) {
+  std::string header = "{";
+  const auto bytes = static_cast<uint64_t>(width) * 4;
+  for (int i = 0; i < layers; ++i) {
+    header +=
+        fmt::format(R"({}"layer.{}.weights":{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})", i == 0 ? "" : ",",
+                    i, width, static_cast<uint64_t>(i) * bytes, static_cast<uint64_t>(i + 1) * bytes);
+  }
+  header += "}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  std::string size(8, '\0');
+  for (size_t i = 0; i < size.size(); ++i) size[i] = static_cast<char>(header.size() >> (8 * i) & 0xFFU);
+  const std::filesystem::path file = job.folder() / "model.safetensors";
+  std::ofstream(file, std::ios::binary) << size << header << std::string(bytes * static_cast<uint64_t>(layers), '\0');
+  return file;
+}
+
+/// `run` as `plan --memory`.
+std::vector<std::string> planned(std::vector<std::string> run, const std::filesystem::path& model) {
+  run.front() = "plan";
+  run.insert(run.end(), {"--memory", model.string(), "--optimizer-states", "0"});
+  return run;
+}
+
+bool within_two_percent(const nlohmann::json& said, const nlohmann::json& was) {
+  const auto a = said.get<double>();
+  const auto b = was.get<double>();
+  return std::abs(a - b) <= 0.02 * b;
+}
+
+}  // namespace
+
+TEST_CASE("what a plan says that a rank takes is what a rank takes, within two percent") {
+  const std::string large = "app.layers=8";
+  const std::string wide = "app.width=20000";
+  struct Case {
+    int64_t workers;
+    std::vector<std::string> sets;
+  };
+  for (const Case& one :
+       {Case{1, {"coordinator.use=\"eager\"", "coordinator.budget=600000"}},
+        Case{2, {"coordinator.use=\"planned\"", "coordinator.budget=400000"}},
+        Case{2, {"coordinator.use=\"planned\"", "coordinator.budget=700000"}},
+        Case{4, {"coordinator.use=\"planned\"", "coordinator.budget=900000"}},
+        Case{4, {"coordinator.use=\"planned\"", "coordinator.budget=600000", "run.deterministic=false"}},
+        Case{2,
+             {"coordinator.use=\"planned\"", "coordinator.budget=400000", "coordinator.compute_dtype=\"bf16\"",
+              "coordinator.reduce_dtype=\"bf16\""}}}) {
+    std::vector<std::string> sets{large, wide, "run.max_steps=6"};
+    sets.insert(sets.end(), one.sets.begin(), one.sets.end());
+    CAPTURE(one.workers);
+    CAPTURE(fmt::format("{}", fmt::join(one.sets, ", ")));
+    JobRunner job;
+    const std::vector<std::string> run = sharded_job(one.workers, sets);
+    const Ended plan = job.run(planned(run, model_file(job, 8, 20000)));
+    INFO(plan.err);
+    REQUIRE(plan.exit_code == 0);
+    nlohmann::json said;
+    for (const nlohmann::json& row : plan.summary.at("world_sizes")) {
+      if (row.at("world_size") == one.workers) said = row;
+    }
+    REQUIRE(said.is_object());
+    const Ended ended = job.run(run);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    const nlohmann::json& was = ended.summary.at("bytes_of_a_rank");
+    for (const char* const kind : {"weights", "gradients", "whole_at_once"}) {
+      CAPTURE(kind);
+      CAPTURE(said.at(kind).get<int64_t>());
+      CAPTURE(was.at(kind).get<int64_t>());
+      CHECK(within_two_percent(said.at(kind), was.at(kind)));
+    }
+    CHECK(said.at("optimizer") == 0);
+  }
+}
+
+TEST_CASE("a budget that cannot hold the largest module is refused before anything runs, and what would help works") {
+  JobRunner job;
+  const std::filesystem::path model = model_file(job, 3, 3000);
+  const Ended refused =
+      job.run(planned(sharded_job(2, {"coordinator.use=\"planned\"", "coordinator.budget=4096"}), model));
+  CHECK(refused.exit_code == 2);
+  CHECK(
+      has(refused.err, "[coordinator] budget = 4096 is too small: layer.0 alone uses 24064 bytes with its gradients"));
+  const Ended without = job.run(
+      {"plan", std::string(PLIANT_SOURCE_DIR) + "/samples/device_trainer/pliant.toml", "--memory", model.string()});
+  CHECK(without.exit_code == 2);
+  REQUIRE(has(without.err, "add --set coordinator.use=planned"));
+  const Ended with = job.run({"plan", std::string(PLIANT_SOURCE_DIR) + "/samples/device_trainer/pliant.toml",
+                              "--memory", model.string(), "--set", "coordinator.use=planned"});
+  INFO(with.err);
+  CHECK(with.exit_code == 0);
+  CHECK(has(with.out, "DeepSpeed's estimate"));
+  CHECK(has(with.out, "activations"));
+}
