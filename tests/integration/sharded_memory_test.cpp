@@ -53,7 +53,7 @@ TEST_CASE("what a plan says that a rank takes is what a rank takes, within two p
     std::vector<std::string> sets;
   };
   for (const Case& one :
-       {Case{1, {"coordinator.use=\"eager\"", "coordinator.budget=600000"}},
+       {Case{1, {"coordinator.use=\"planned\"", "coordinator.budget=600000"}},
         Case{2, {"coordinator.use=\"planned\"", "coordinator.budget=400000"}},
         Case{2, {"coordinator.use=\"planned\"", "coordinator.budget=700000"}},
         Case{4, {"coordinator.use=\"planned\"", "coordinator.budget=900000"}},

@@ -72,7 +72,7 @@ void Planner::refresh() {
   layout_->build();
   const uint64_t budget = layout_->model().budget;
   bucket_ = budget == 0 ? options_.bucket : std::min(options_.bucket, layout_->spare_bytes() / kPartOfSpare);
-  reserve_ = layout_->most_gradient_bytes() + bucket_;
+  reserve_ = layout_->most_gradient_bytes();
   reserves_.clear();
   Wide time = 0;
   Wide bytes = 0;
@@ -120,12 +120,12 @@ Planner::StateId Planner::state_of(std::vector<Kept> kept) {
   return id;
 }
 
-uint64_t Planner::reserve_of(TraceId id, const Trace& trace) {
+uint64_t Planner::reserve_of(TraceId id, const Trace& trace, uint64_t bucket) {
   if (layout_->model().budget == 0) return 0;
-  const auto known = reserves_.find(id);
+  const auto known = reserves_.find({id, bucket});
   if (known != reserves_.end()) return known->second;
-  std::erase_if(reserves_, [this](const auto& one) { return !traces_.knows(one.first); });
-  return reserves_[id] = most_depth(*layout_, bucket_, trace.calls);
+  std::erase_if(reserves_, [this](const auto& one) { return !traces_.knows(one.first.first); });
+  return reserves_[{id, bucket}] = most_depth(*layout_, bucket, trace.calls);
 }
 
 void Planner::begin_pass(bool with_gradient, sdk::Actions& actions) {
@@ -149,6 +149,7 @@ void Planner::begin_pass(bool with_gradient, sdk::Actions& actions) {
     if (plan != nullptr) {
       plan->used = passes_;
       plan_ = plan;
+      bucket_now_ = plan->options.bucket;
       actions.append({plan->actions.data(), plan->answers.front().end});
       return;
     }
@@ -162,7 +163,9 @@ void Planner::begin_pass(bool with_gradient, sdk::Actions& actions) {
     stays.erase(goes, stays.end());
     state_ = state_of(std::move(stays));
   }
-  ScheduleOptions options{options_.ahead, bucket_};
+  // What is not known may leave more beside what waits than there is room for: then nothing waits.
+  bucket_now_ = layout_->model().budget == 0 ? bucket_ : 0;
+  ScheduleOptions options{options_.ahead, bucket_now_};
   const uint64_t reserve = with_gradient ? reserve_ : 0;
   options.packs = layout_->all_bytes() + reserve > layout_->model().budget;
   schedule_ = schedule_from(state_, options, reserve);
@@ -177,13 +180,17 @@ Planner::Plan* Planner::plan_for(TraceId trace, TraceId after) {
   Plan made;
   made.trace = traces_.find(trace);
   made.uses = Uses(*layout_, made.trace, traces_.find(after));
-  made.reserve = reserve_of(trace, *made.trace);
   made.begins = state_;
-  made.options = {options_.ahead, bucket_};
-  bool fits = look_what_pays(made) && decide_all(made);
-  if (!fits && made.uses.is_marked()) {  // what is gathered ahead lies where something else must: then nothing is
-    made.options.ahead = 0;
-    fits = decide_all(made);
+  bool fits = false;
+  for (const uint64_t bucket : {bucket_, uint64_t{0}}) {
+    made.options = {options_.ahead, bucket};
+    made.reserve = reserve_of(trace, *made.trace, bucket);
+    fits = look_what_pays(made) && decide_all(made);
+    if (!fits && made.uses.is_marked()) {  // what is gathered ahead lies where something else must: then nothing is
+      made.options.ahead = 0;
+      fits = decide_all(made);
+    }
+    if (fits || bucket == 0) break;  // else nothing waits, and leaves more room
   }
   if (!fits) {
     does_not_fit_.insert(key);
@@ -210,6 +217,7 @@ bool Planner::look_what_pays(Plan& plan) const {
   const uint64_t budget = layout_->model().budget;
   if (budget == 0) return true;
   std::vector<pliant_action> room = room_for(*layout_);
+  plan.uses.mark({});
   std::vector<bool> best;
   Wide least = 0;
   const bool has_room = layout_->all_bytes() + plan.reserve <= budget;
@@ -217,7 +225,7 @@ bool Planner::look_what_pays(Plan& plan) const {
     if (packs && (!layout_->has_containers() || (has_room && !best.empty()))) continue;
     for (const Weighing weighing : {Weighing::kCostByTime, Weighing::kTime, Weighing::kCost}) {
       if (has_room && !best.empty()) continue;
-      const ScheduleOptions options{0, bucket_, weighing, packs};
+      const ScheduleOptions options{0, plan.options.bucket, weighing, packs};
       Schedule trial = schedule_from(plan.begins, options, plan.reserve);
       std::vector<bool> whole(plan.uses.uses());
       Wide cost = 0;
@@ -277,12 +285,13 @@ bool Planner::decide_all(Plan& plan) {
 void Planner::reduce(std::span<const uint32_t> complete, sdk::Actions& actions) const {
   uint64_t bytes = 0;
   for (const uint32_t parameter : complete) bytes += layout_->waiting_bytes(parameter);
-  if (bytes < bucket_) return;
+  if (bytes < bucket_now_) return;
   const uint32_t group = actions.new_group();
   for (const uint32_t parameter : complete) actions.reduce(parameter, group);
 }
 
 void Planner::decide(Call call, sdk::Actions& actions) {
+  if (!in_pass_) throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "a module is visited outside of a pass");
   const Moment now = now_.calls.size();
   digest_.add(call);
   now_.calls.push_back(call);
@@ -315,7 +324,7 @@ void Planner::leave_plan() {
 }
 
 void Planner::end_pass() {
-  in_pass_ = false;
+  if (!std::exchange(in_pass_, false)) throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "a pass ends that did not begin");
   if (plan_ != nullptr && next_ == plan_->trace->calls.size()) {
     state_ = plan_->ends;
     plan_ = nullptr;

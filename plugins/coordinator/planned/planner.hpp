@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "schedule.hpp"
@@ -103,7 +104,7 @@ class Planner {
     return {*layout_, costs_, options, reserve, states_[state].kept};
   }
   /// Bytes at the arena's end that are left to gradients in a pass like this one.
-  uint64_t reserve_of(TraceId id, const Trace& trace);
+  uint64_t reserve_of(TraceId id, const Trace& trace, uint64_t bucket);
   [[nodiscard]] StateId state_of(std::vector<Kept> kept);
   /// Plans and states; what is whole stays.
   void forget_plans();
@@ -119,8 +120,8 @@ class Planner {
   std::vector<uint64_t> nanoseconds_;  ///< agreed on; empty: none
   Costs costs_;
   uint64_t bucket_ = 0;
-  uint64_t reserve_ = 0;  ///< for passes that are not known
-  std::map<TraceId, uint64_t> reserves_;
+  uint64_t reserve_ = 0;                                       ///< for passes that are not known
+  std::map<std::pair<TraceId, uint64_t>, uint64_t> reserves_;  ///< by trace and bucket
 
   std::map<PlanKey, Plan> plans_;
   std::set<PlanKey> does_not_fit_;
@@ -139,6 +140,7 @@ class Planner {
   RollingDigest digest_;
   TraceId expected_ = kNoTrace;
   Uses uses_;
+  uint64_t bucket_now_ = 0;
   uint64_t passes_ = 0;
 };
 

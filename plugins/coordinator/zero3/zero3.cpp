@@ -69,14 +69,14 @@ struct Zero3 {
   }
   /// DeepSpeed counts elements, and its limits are soft.
   static void refuse_budget(const sdk::Model& model) {
-    uint64_t bytes = 0;
-    for (const sdk::Parameter& one : model.parameters) bytes += one.bytes;
+    uint64_t bytes = 0;  // gradients may all wait for the end of a pass
+    for (const sdk::Parameter& one : model.parameters) bytes += one.bytes + one.gradient_bytes + one.received_bytes;
     if (model.budget == 0 || bytes <= model.budget) return;
-    throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
-                       "keeps no budget of " + std::to_string(model.budget) + " bytes: the whole model has " +
-                           std::to_string(bytes) +
-                           ", and its gradients share the budget. Its own limits are max_live_parameters and "
-                           "max_reuse_distance, in elements; \"planned\" keeps a budget");
+    throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "keeps no budget of " + std::to_string(model.budget) +
+                                                       " bytes: the whole model and what gradients need have " +
+                                                       std::to_string(bytes) +
+                                                       ". Its own limits are max_live_parameters and "
+                                                       "max_reuse_distance, in elements; \"planned\" keeps a budget");
   }
   void set_module_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
     schedule_.set_parameters(module, own, external);

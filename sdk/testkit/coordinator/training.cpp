@@ -117,21 +117,16 @@ class Pass {
   }
 
   /// A gradient is complete when the last module that uses its parameter has been left; one that is used unannounced,
-  /// at the end.
+  /// when the pass ends, and the host reduces it.
   void complete() {
     std::set<uint32_t> done;
-    bool last = true;
     for (auto move = moves_.rbegin(); move != moves_.rend(); ++move) {
       if (move->kind != Move::Kind::kLeave || !move->visit.backward) continue;
       for (const uint32_t number : model_.used_by(move->visit.module)) {
         if (!model_.parameters[number].external && done.insert(number).second) move->completed.push_back(number);
       }
-      for (uint32_t number = 0; last && number < model_.parameters.size(); ++number) {
-        if (model_.parameters[number].external) move->completed.push_back(number);
-      }
       std::erase_if(move->completed, [&](uint32_t number) { return model_.parameters[number].frozen; });
       std::sort(move->completed.begin(), move->completed.end());
-      last = false;
     }
   }
 
