@@ -122,7 +122,6 @@ struct GradientReduction::State {
   Floats cast;                        ///< of 16-bit pieces
   FoldPlan fold;
 
-  Floats result;
   Floats send;
   std::array<Floats, 2> received;
   Buffer scalars_there;  ///< own and all, on the device
