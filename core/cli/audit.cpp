@@ -93,8 +93,10 @@ std::string audit_json(const RunAudit& audit, const std::optional<RunComparison>
                        {"states", comparison->states},
                        {"step", nullptr},
                        {"how", comparison->how},
-                       {"parts", comparison->parts}};
+                       {"parts", comparison->parts},
+                       {"parts_step", nullptr}};
     if (comparison->differs >= 0) json["against"]["step"] = comparison->differs;
+    if (comparison->parts_step >= 0) json["against"]["parts_step"] = comparison->parts_step;
   }
   return json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

@@ -96,6 +96,73 @@ TEST_CASE("a rescued run has what its states are compared by, and an audit says 
   }
 }
 
+TEST_CASE("with digests at some steps only, arrays are named at the next digest, and what lies before it is said") {
+  const auto every_five = [](const std::string& app) {
+    return toy_config("workers = 1\ndeterministic = true\ndigest_every = 5", app);
+  };
+  const auto both_parts = nlohmann::json::array({"(rest)", "weights"});
+  JobRunner well;
+  well.config(every_five(""));
+  REQUIRE(well.run_json().exit_code == 0);
+  JobRunner wrong;
+  wrong.config(every_five(misbehaving("skip_apply", 0, 6)));
+  REQUIRE(wrong.run_json().exit_code == 0);
+  const Ended by_loss = audit_against(well, wrong.latest());
+  INFO(by_loss.out);
+  CHECK(by_loss.exit_code == 1);
+  CHECK(by_loss.summary["against"]["step"] == 7);
+  CHECK(by_loss.summary["against"]["parts"] == both_parts);
+  CHECK(by_loss.summary["against"]["parts_step"] == 10);
+  CHECK(has(by_loss.out, "has another loss: "));
+  CHECK(has(by_loss.out, "; step 10, the next with a digest in both, begins with another state: (rest), weights"));
+  // As if the losses had not shown it.
+  const std::vector<CommitRecord> right = commits_of(well);
+  const fs::path ledger = wrong.latest() / "ledger.jsonl";
+  forge_ledger(ledger, [&right](CommitRecord& commit) { commit.loss = right[static_cast<size_t>(commit.step)].loss; });
+  const Ended by_state = audit_against(well, wrong.latest());
+  INFO(by_state.out);
+  CHECK(by_state.summary["against"]["step"] == 10);
+  CHECK(by_state.summary["against"]["parts"] == both_parts);
+  CHECK(by_state.summary["against"]["parts_step"] == 10);
+  CHECK(has(by_state.out, "another state: (rest), weights; steps 6..9 before it had no digest in both to compare"));
+  forge_ledger(ledger, [](CommitRecord& commit) {
+    if (commit.step > 5) commit.state.reset();
+    if (commit.step == 8) commit.loss += 1;
+  });
+  const Ended at_end = audit_against(well, wrong.latest());
+  INFO(at_end.out);
+  CHECK(at_end.summary["against"]["step"] == 8);
+  CHECK(at_end.summary["against"]["parts"] == both_parts);
+  CHECK(at_end.summary["against"]["parts_step"] == kAuditedSteps);
+  CHECK(has(at_end.out, "; step 25, the last, ends with another state: (rest), weights"));
+}
+
+TEST_CASE("two runs without a step are not called equal, and what they are made of is compared") {
+  const auto without_steps = [](JobRunner& job, const std::string& run_keys) {
+    job.config(toy_config("workers = 2\nmax_steps = 2\n" + run_keys));
+    REQUIRE(job.run_json().exit_code == 0);
+    const fs::path ledger = job.latest() / "ledger.jsonl";
+    const std::string whole = pliant::test::read_all(ledger);
+    pliant::test::write_all(ledger, whole.substr(0, whole.find('\n') + 1));
+  };
+  JobRunner one;
+  without_steps(one, "");
+  JobRunner same;
+  without_steps(same, "");
+  JobRunner other;
+  without_steps(other, "seed = 8");
+  const Ended alike = audit_against(one, same.latest());
+  INFO(alike.out << alike.err);
+  CHECK(alike.exit_code == 1);
+  CHECK(alike.summary["against"]["equal"] == false);
+  CHECK(alike.summary["against"]["step"].is_null());
+  CHECK(alike.summary["against"]["steps"] == 0);
+  CHECK(has(alike.out, "neither of the two has a step: nothing but data, seed and batches was compared"));
+  const Ended unlike = audit_against(one, other.latest());
+  CHECK(unlike.exit_code == 1);
+  CHECK(has(unlike.out, "neither of the two has a step, and they have other data, another seed or other batches ("));
+}
+
 TEST_CASE("an audit of a ledger that used other samples than the plan gives ends with 1, and names the step") {
   JobRunner job;
   job.config(toy_config("workers = 2\nmax_steps = 4"));

@@ -229,6 +229,16 @@ TEST_CASE("two arrays of one name end the job before its first step") {
   CHECK(ended.summary["restarts"] == 0);
 }
 
+TEST_CASE("an array in memory that may only be read ends the job before a worker is given a state there") {
+  JobRunner job;
+  job.config(toy_config("workers = 2", misbehaving("read_only_array", -1, 0)));
+  const Ended ended = job.run_json();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "TrainingState::arrays: 'weights' is memory that this process may read and not write"));
+  CHECK(ended.summary["restarts"] == 0);
+}
+
 TEST_CASE("states are compared as often as digest_every says, and never when it says 0") {
   for (const int every : {0, 5}) {
     JobRunner job;

@@ -147,6 +147,36 @@ TEST_CASE("a resumed job holds what its ranks load against what the run has on d
   CHECK(content_on_disk(job) == 7);
 }
 
+TEST_CASE(
+    "a rank that names its arrays in another order than the most is named and replaced, be it the first or the last") {
+  for (const int rank : {0, 3}) {
+    JobRunner job;
+    job.config(toy_config("workers = 4", "halved = true\n" + misbehaving("other_arrays", rank, 0)));
+    const Ended ended = job.run_json();
+    INFO(ended.err);
+    CHECK(ended.exit_code == 0);
+    CHECK(has(ended.err, fmt::format("worker {} has other arrays than the other workers (arrays of digest ", rank)));
+    CHECK(has(ended.err, "TrainingState::arrays must give the same names, types and shapes in the same order"));
+    CHECK(ended.summary["restarts"] == 1);
+    for (const auto& generation : job.ledger("generation")) CHECK(generation.at("world_size") == 4);
+    CHECK(ended.summary["samples_used_once"] == 203);
+    CHECK(job.processes_left() == 0);
+  }
+}
+
+TEST_CASE("two ranks whose arrays come in different orders end the job before a step, both named") {
+  JobRunner job;
+  job.config(toy_config("workers = 2", "halved = true\n" + misbehaving("other_arrays", 0, 0)));
+  const Ended ended = job.run_json();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  const std::string reason = ended.summary["reason"];
+  CHECK(has(reason, "none has a majority (worker 0: arrays of digest "));
+  CHECK(has(reason, ", worker 1: arrays of digest "));
+  CHECK(ended.summary["restarts"] == 0);
+  CHECK(job.processes_left() == 0);
+}
+
 TEST_CASE("a worker that dies at its start is replaced") {
   JobRunner job;
   check_survived(misbehave(job, "exit_at_start"), "worker 1 exited with code 1");

@@ -1,6 +1,7 @@
 // A worker with a model of a few floats: quick to start, exact to check, and able to misbehave when [app] says so.
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,6 +49,8 @@ struct Toy final : pliant::TrainingState {
   bool reads_less = false;
   bool is_twin = false;    ///< names one array twice
   bool has_arrays = true;  ///< else all of it is in what it saves
+  bool halved = false;     ///< its weights are two arrays
+  bool turned = false;     ///< of which it names the second one first
   size_t shown = kParameters;
   void* foreign = nullptr;  ///< where its weights are said to lie
 
@@ -58,9 +61,17 @@ struct Toy final : pliant::TrainingState {
   // One half of the state is an array, the other is not.
   [[nodiscard]] std::vector<pliant::StateArray> arrays() override {
     if (!has_arrays) return {};
+    if (halved) return halves();
     const pliant::StateArray own{
         "weights", pliant::DType::kF32, {static_cast<int64_t>(shown)}, foreign != nullptr ? foreign : weights.data()};
     return is_twin ? std::vector{own, own} : std::vector{own};
+  }
+  [[nodiscard]] std::vector<pliant::StateArray> halves() {
+    constexpr int64_t kHalf = kParameters / 2;
+    const pliant::StateArray low{"low", pliant::DType::kF32, {kHalf}, weights.data()};
+    const pliant::StateArray high{
+        "high", pliant::DType::kF32, {static_cast<int64_t>(kParameters) - kHalf}, weights.data() + kHalf};
+    return turned ? std::vector{high, low} : std::vector{low, high};
   }
   void save(std::ostream& out) const override {
     out.write(reinterpret_cast<const char*>(momentum.data()), kBytes);
@@ -265,7 +276,12 @@ int train() {
   toy.reads_less = wrong.how == "read_less";
   toy.is_twin = wrong.how == "twin_arrays";
   toy.has_arrays = session.config().app_bool("arrays").value_or(true);
+  toy.halved = session.config().app_bool("halved").value_or(false);
+  toy.turned = wrong.how == "other_arrays" && wrong.is_it();
   const auto content = static_cast<uint64_t>(session.config().app_int("content").value_or(0)) + wrong.other_content();
+  if (wrong.how == "read_only_array") {
+    toy.foreign = ::mmap(nullptr, kParameters * sizeof(float), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  }
   if (wrong.how == "foreign_array") toy.foreign = BadPieces::nowhere();
   wrong.await_turn();
   session.start({std::move(lengths), {}, {}, content}, toy);

@@ -53,11 +53,13 @@ struct RunComparison {
   int64_t differs = -1;            ///< the first step that differs; -1: none
   std::string how;                 ///< in words; empty: the runs are equal
   std::vector<std::string> parts;  ///< where the states differ: names of the arrays; "(rest)", "(lr)"; none: not kept
+  int64_t parts_step = -1;         ///< steps in the states that `parts` are of; -1: none were compared by parts
   [[nodiscard]] bool is_equal() const { return how.empty(); }
 };
 
 /// Compares samples, states, learning rates and losses step by step; both runs whole, also in their number of steps.
-/// Throws as audit_run.
+/// Where a step differs in its rate or its loss, the arrays are those that differ at the next digest that both have.
+/// Runs without a step are not equal: nothing was compared. Throws as audit_run.
 RunComparison compare_runs(const std::filesystem::path& run, const std::filesystem::path& other);
 
 }  // namespace pliant

@@ -160,7 +160,8 @@ class Session {
   /// counts, and ends those that have another one than the most. Initial weights come from one worker and are copied to
   /// the others; after a restart they come from the snapshot. `state` outlives the session. Throws kInvalidArgument for
   /// arrays that are none: two of one name, an unknown type, no memory or, as for Step::add_piece, memory that is none
-  /// for this rank. It is looked at again whenever the arrays are.
+  /// for this rank, or may be read only. All of it is looked at here, where an array has moved, and whenever the arrays
+  /// are copied or kept.
   void start(Dataset dataset, TrainingState& state);
   /// The same with the data set that [data] of the config names; throws what load_dataset throws.
   void start(TrainingState& state) { start(load_dataset(config()), state); }

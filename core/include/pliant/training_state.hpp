@@ -15,7 +15,7 @@ struct StateArray {
   std::string name;  ///< unique among the arrays; letters, digits and any of ".-_/:", such as "layers.0.weight"
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;  ///< row-major; {} is one element
-  void* data = nullptr;        ///< NULL only where there are no elements
+  void* data = nullptr;        ///< to read and write; NULL only where there are no elements
 };
 
 /// Everything that must be equal on all ranks between two steps: weights, optimizer, the program's own RNG. What is

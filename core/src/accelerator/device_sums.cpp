@@ -16,15 +16,6 @@ void add_here(float* __restrict to, const float* __restrict from, size_t count) 
   for (size_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
-bool finite_here(const float* values, size_t count) {
-  constexpr uint32_t kExponent = 0x7f800000;
-  uint32_t worst = 0;
-  for (size_t i = 0; i < count; ++i) {
-    worst |= (std::bit_cast<uint32_t>(values[i]) & kExponent) == kExponent ? ~uint32_t{0} : 0;
-  }
-  return worst == 0;
-}
-
 }  // namespace
 
 DeviceSums::DeviceSums(const Accelerator& accelerator, int32_t device, Stream& stream)
@@ -56,6 +47,15 @@ void DeviceSums::add(float* to, const void* from, size_t count) {
 bool DeviceSums::finite(const float* there, size_t count) {
   if (!here_) return finite_there(there, count);
   return finite_here(there, count);
+}
+
+bool DeviceSums::finite_here(const float* values, size_t count) {
+  constexpr uint32_t kExponent = 0x7f800000;
+  uint32_t worst = 0;
+  for (size_t i = 0; i < count; ++i) {
+    worst |= (std::bit_cast<uint32_t>(values[i]) & kExponent) == kExponent ? ~uint32_t{0} : 0;
+  }
+  return worst == 0;
 }
 
 // Times zero, what is finite is zero, and all else a NaN, which no addition takes away.

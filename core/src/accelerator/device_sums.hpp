@@ -25,6 +25,8 @@ class DeviceSums {
   void zero(float* to, size_t count);
   /// False where one is a NaN or an infinity. Waits for what was enqueued.
   [[nodiscard]] bool finite(const float* there, size_t count);
+  /// The same of memory that the CPU reads, at once.
+  [[nodiscard]] static bool finite_here(const float* values, size_t count);
   /// The calling thread computes: looking at what is added soon is next to free.
   [[nodiscard]] bool is_here() const { return here_; }
   /// to[i] += from[i]. No overlap.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "accelerator/norms_on_device.hpp"
 #include "accelerator/optimizer_abi.hpp"
 #include "accelerator/state.hpp"
 #include "base/inside.hpp"
@@ -109,10 +110,15 @@ void adamw(Stream& stream, const AdamWUpdate& update, const AdamWArrays& arrays)
   adamw(update, arrays);
 }
 
-void squared_norms(Stream& stream, double* to, const float* from, uint64_t count) {
+bool detail::squared_norms_there(Stream& stream, double* to, const float* from, uint64_t count) {
   const Stream::State& inside = detail::inside(stream);
   inside.accelerator->told([&] { sdk::detail::check::squared_norms(to, from, count); });
-  if (on_device(*inside.accelerator, &pliant_optimizer::squared_norms_async, to, from, count, inside.handle)) return;
+  return on_device(*inside.accelerator, &pliant_optimizer::squared_norms_async, to, from, count, inside.handle);
+}
+
+void squared_norms(Stream& stream, double* to, const float* from, uint64_t count) {
+  if (detail::squared_norms_there(stream, to, from, count)) return;
+  const Stream::State& inside = detail::inside(stream);
   if (!is_host_visible(inside)) return norms_through_host(stream, to, from, count);
   stream.synchronize();
   squared_norms(to, from, count);

@@ -1,6 +1,8 @@
-// Asks the kernel to read a set of signals there, for a change of the signal mask that it does not know.
+// Asks the kernel to read a set of signals there, for a change of the signal mask that it does not know; and, of what
+// lies between two pages, to begin to write back what is mapped there, which begins nothing and tells of a hole.
 #include "base/readable.hpp"
 
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,13 +25,23 @@ bool is_readable(uintptr_t byte) {
   return !faulted;
 }
 
+bool is_mapped(uintptr_t first, uintptr_t last) {
+  static const auto page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t page = first - first % page_bytes;
+  const int before = errno;
+  const int result = ::msync(reinterpret_cast<void*>(page), last - page + 1, MS_ASYNC);
+  const bool has_hole = result != 0 && errno == ENOMEM;
+  errno = before;
+  return !has_hole;
+}
+
 }  // namespace
 
 bool is_readable(const void* memory, uint64_t bytes) {
   const auto first = reinterpret_cast<uintptr_t>(memory);
   const uintptr_t last = first + (bytes - 1);
   if (last < first || !is_readable(first)) return false;
-  return first / kPageBytes == last / kPageBytes || is_readable(last);
+  return first / kPageBytes == last / kPageBytes || (is_readable(last) && is_mapped(first, last));
 }
 
 }  // namespace pliant

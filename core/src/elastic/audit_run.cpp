@@ -110,26 +110,152 @@ std::string names_text(const std::vector<std::string>& names) {
   return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(named), ", "), more);
 }
 
-/// A run and a digest of the state that its step began with.
-struct StateOf {
-  const OpenRun& run;
-  uint64_t root;
-};
-
-/// Says that the states before step `step` differ, and in which arrays as far as that was kept; these go into `parts`.
-/// `verb`: "begins".
-std::string state_text(const char* verb, int64_t step, const StateOf& own, const StateOf& other,
-                       std::vector<std::string>& parts) {
-  const Parts here = parts_of(own.run.directory, step, own.root);
-  const Parts there = parts_of(other.run.directory, step, other.root);
-  if (here.empty() || there.empty()) {
-    const fs::path& lacks = (here.empty() ? own : other).run.directory.path();
-    return fmt::format("{} with another state; in which arrays cannot be told: {} has no line of that state", verb,
-                       (lacks / elastic::kDigestsFile).string());
-  }
-  parts = differing(here, there);
-  return fmt::format("{} with another state: {}", verb, names_text(parts));
+/// "step 4", "steps 4..7"; `end` is after the last.
+std::string steps_text(int64_t first, int64_t end) {
+  return end - first == 1 ? fmt::format("step {}", first) : fmt::format("steps {}..{}", first, end - 1);
 }
+
+/// In what a step differs that began, as far as is known, with one state; empty: in nothing.
+std::string difference(const CommitRecord& a, const CommitRecord& b) {
+  if (a.learning_rate != b.learning_rate)
+    return fmt::format("has another learning rate: {} and {}", a.learning_rate, b.learning_rate);
+  if (a.skipped != b.skipped) return "was left out in one of the two";
+  if (a.loss != b.loss && !(a.loss != a.loss && b.loss != b.loss))
+    return fmt::format("has another loss: {} and {}", a.loss, b.loss);
+  return {};
+}
+
+class Comparer {
+ public:
+  Comparer(OpenRun one, OpenRun two)
+      : one_(std::move(one)),
+        two_(std::move(two)),
+        both_(static_cast<int64_t>(std::min(one_.lineage.commits.size(), two_.lineage.commits.size()))) {}
+
+  RunComparison compare() {
+    const bool found = compare_steps() || compare_ends();
+    if (!found) say_what_was_not_compared();
+    return std::move(result_);
+  }
+
+ private:
+  /// A digest of one state in each of the two.
+  struct Roots {
+    uint64_t own;
+    uint64_t other;
+    [[nodiscard]] bool differ() const { return own != other; }
+  };
+
+  [[nodiscard]] const CommitRecord& own(int64_t step) const { return one_.lineage.commits[static_cast<size_t>(step)]; }
+  [[nodiscard]] const CommitRecord& other(int64_t step) const {
+    return two_.lineage.commits[static_cast<size_t>(step)];
+  }
+  /// Of the state that `step` began with.
+  [[nodiscard]] std::optional<Roots> roots_at(int64_t step) const {
+    if (!own(step).state || !other(step).state) return std::nullopt;
+    return Roots{*own(step).state, *other(step).state};
+  }
+  /// Of the state after the last step.
+  [[nodiscard]] std::optional<Roots> roots_at_end() const {
+    const auto last = last_state_of(one_.lineage);
+    const auto their_last = last_state_of(two_.lineage);
+    if (!has_one_length() || !last || !their_last) return std::nullopt;
+    return Roots{*last, *their_last};
+  }
+  [[nodiscard]] bool has_one_length() const { return one_.lineage.commits.size() == two_.lineage.commits.size(); }
+
+  bool differ(int64_t step, std::string how) {
+    result_.differs = step;
+    result_.how = std::move(how);
+    return true;
+  }
+
+  /// Says that the states after `steps` steps differ, and in which arrays as far as that was kept. `verb`: "begins".
+  std::string state_text(const char* verb, int64_t steps, const Roots& roots) {
+    const Parts here = parts_of(one_.directory, steps, roots.own);
+    const Parts there = parts_of(two_.directory, steps, roots.other);
+    if (here.empty() || there.empty()) {
+      const fs::path& lacks = (here.empty() ? one_ : two_).directory.path();
+      return fmt::format("{} with another state; in which arrays cannot be told: {} has no line of that state", verb,
+                         (lacks / elastic::kDigestsFile).string());
+    }
+    result_.parts = differing(here, there);
+    result_.parts_step = steps;
+    return fmt::format("{} with another state: {}", verb, names_text(result_.parts));
+  }
+
+  /// Before `step`, whose state differs: those that may have begun with another state, too.
+  [[nodiscard]] std::string unseen_before(int64_t step) const {
+    const int64_t first = last_same_ + 1;
+    if (first == step) return {};
+    return fmt::format("; {} before it had no digest in both to compare", steps_text(first, step));
+  }
+
+  /// Of a difference that `step` has in something else: the arrays that differ at the next digest.
+  std::string state_after(int64_t step) {
+    for (int64_t next = step + 1; next < both_; ++next) {
+      const std::optional<Roots> roots = roots_at(next);
+      if (!roots) continue;
+      return fmt::format("; step {}, the next with a digest in both, {}", next,
+                         roots->differ() ? state_text("begins", next, *roots) : "begins with the same state");
+    }
+    if (const std::optional<Roots> roots = roots_at_end()) {
+      return fmt::format("; step {}, the last, {}", both_ - 1,
+                         roots->differ() ? state_text("ends", both_, *roots) : "ends with the same state");
+    }
+    return "; no digest in both follows that would tell the arrays";
+  }
+
+  bool compare_steps() {
+    for (int64_t step = 0; step < both_; ++step) {
+      const CommitRecord& a = own(step);
+      const CommitRecord& b = other(step);
+      const std::optional<Roots> roots = roots_at(step);
+      result_.steps = step + 1;
+      if (roots) ++result_.states;
+      if (a.digest != b.digest || a.size != b.size) return differ(step, "uses other samples");
+      if (roots && roots->differ()) return differ(step, state_text("begins", step, *roots) + unseen_before(step));
+      if (roots) last_same_ = step;
+      if (const std::string how = difference(a, b); !how.empty()) return differ(step, how + state_after(step));
+    }
+    return false;
+  }
+
+  bool compare_ends() {
+    if (!has_one_length()) {
+      return differ(both_, fmt::format("is in one of the two only: they have {} and {} steps",
+                                       one_.lineage.commits.size(), two_.lineage.commits.size()));
+    }
+    const std::optional<Roots> roots = roots_at_end();
+    if (!roots || !roots->differ()) return false;
+    return differ(both_ - 1, state_text("ends", both_, *roots) + unseen_before(both_));
+  }
+
+  void say_what_was_not_compared() {
+    if (both_ == 0) {
+      const std::string& here = one_.lineage.fingerprint;
+      const std::string& there = two_.lineage.fingerprint;
+      result_.how = here == there
+                        ? "neither of the two has a step: nothing but data, seed and batches was compared"
+                        : fmt::format(
+                              "neither of the two has a step, and they have other data, another seed or other "
+                              "batches (fingerprints {} and {})",
+                              here, there);
+    } else if (!roots_at_end()) {
+      result_.how =
+          result_.states == 0
+              ? "no step has a digest of its state in both ([run] digest_every), so that equal weights cannot be told"
+              : "what the last step left was compared in one run or none ([run] digest_every, or a job that was "
+                "stopped while no group stood), so that equal weights cannot be told beyond the step before";
+    }
+  }
+
+  OpenRun one_;
+  OpenRun two_;
+  int64_t both_;            ///< steps that both have
+  int64_t last_same_ = -1;  ///< the last step that began with one state in both
+  RunComparison result_;
+};
 
 }  // namespace
 
@@ -157,49 +283,8 @@ RunAudit audit_run(const fs::path& run) {
 }
 
 RunComparison compare_runs(const fs::path& run, const fs::path& other) {
-  const OpenRun one = open_run(run);
-  const OpenRun two = open_run(other);
-  const auto& own = one.lineage.commits;
-  const auto& theirs = two.lineage.commits;
-  RunComparison result;
-  const auto differ = [&result](int64_t step, std::string how) {
-    result.differs = step;
-    result.how = std::move(how);
-    return result;
-  };
-  const size_t both = std::min(own.size(), theirs.size());
-  for (size_t i = 0; i < both; ++i) {
-    const CommitRecord& a = own[i];
-    const CommitRecord& b = theirs[i];
-    result.steps = static_cast<int64_t>(i) + 1;
-    if (a.state && b.state) ++result.states;
-    if (a.digest != b.digest || a.size != b.size) return differ(a.step, "uses other samples");
-    if (a.state && b.state && *a.state != *b.state)
-      return differ(a.step, state_text("begins", a.step, {one, *a.state}, {two, *b.state}, result.parts));
-    if (a.learning_rate != b.learning_rate)
-      return differ(a.step, fmt::format("has another learning rate: {} and {}", a.learning_rate, b.learning_rate));
-    if (a.skipped != b.skipped) return differ(a.step, "was left out in one of the two");
-    if (a.loss != b.loss && !(a.loss != a.loss && b.loss != b.loss))
-      return differ(a.step, fmt::format("has another loss: {} and {}", a.loss, b.loss));
-  }
-  if (own.size() != theirs.size()) {
-    return differ(static_cast<int64_t>(both),
-                  fmt::format("is in one of the two only: they have {} and {} steps", own.size(), theirs.size()));
-  }
-  const auto last = last_state_of(one.lineage);
-  const auto their_last = last_state_of(two.lineage);
-  if (last && their_last && *last != *their_last) {
-    const auto steps = static_cast<int64_t>(both);
-    return differ(steps - 1, state_text("ends", steps, {one, *last}, {two, *their_last}, result.parts));
-  }
-  if (last && their_last) return result;
-  if (both > 0 && result.states > 0)
-    result.how =
-        "what the last step left was compared in one run or none ([run] digest_every, or a job that was stopped "
-        "while no group stood), so that equal weights cannot be told beyond the step before";
-  if (both > 0 && result.states == 0)
-    result.how = "no step has a digest of its state in both ([run] digest_every), so that equal weights cannot be told";
-  return result;
+  OpenRun one = open_run(run);
+  return Comparer(std::move(one), open_run(other)).compare();
 }
 
 }  // namespace pliant

@@ -18,9 +18,13 @@ bool is_on_device(MemoryKind kind) {
 MemoryCheck::Finding MemoryCheck::look_at(const void* memory, uint64_t bytes) const {
   const std::optional<PointerInfo> info = accelerator_.pointer_info(memory);
   if (!info) {
-    if (is_readable(memory, bytes)) return {};
-    return {"is memory that neither the accelerator nor this process has: it was freed, or the pointer is wrong",
-            false};
+    Finding finding{.refusal = {}, .is_known = false};
+    if (!is_readable(memory, bytes)) {
+      finding.refusal =
+          "is memory that neither the accelerator nor this process has: it was freed, or the pointer is wrong";
+      finding.is_for_cpu = false;
+    }
+    return finding;
   }
   Finding finding{{}, !is_on_device(info->kind)};
   const auto first = reinterpret_cast<uintptr_t>(memory);
@@ -32,6 +36,23 @@ MemoryCheck::Finding MemoryCheck::look_at(const void* memory, uint64_t bytes) co
     finding.refusal =
         fmt::format("leaves its allocation: {} bytes from byte {} of {}", bytes, first - base, info->bytes);
   }
+  return finding;
+}
+
+MemoryCheck::Finding MemoryCheck::look_at_all(const void* memory, uint64_t bytes, MemoryMap& map) const {
+  Finding finding = look_at(memory, bytes);
+  if (!finding.refusal.empty() || finding.is_known) return finding;
+  const auto refusal = map.refusal_of(memory, bytes, MemoryMap::Access::kReadWrite);
+  if (!refusal) return finding;
+  finding.refusal =
+      refusal->is_readable
+          ? fmt::format(
+                "is memory that this process may read and not write, from byte {} of {} on; a worker that joins "
+                "or begins from a snapshot writes it",
+                refusal->at, bytes)
+          : fmt::format("is memory with a hole: byte {} of {} is in none that this process can read", refusal->at,
+                        bytes);
+  finding.is_for_cpu = refusal->is_readable;
   return finding;
 }
 

@@ -17,7 +17,7 @@ namespace pliant::elastic {
 
 /// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
 /// the environment, and a worker that speaks another refuses to begin.
-inline constexpr int kProtocol = 11;
+inline constexpr int kProtocol = 12;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill or stop strikes.
@@ -59,6 +59,7 @@ struct Ready {
   bool host_visible = true;  ///< its device is the CPU, or has the CPU's memory
   bool sharded = false;      ///< its state is a part of the ranks' state: each holds what it owns
   std::string model{};       ///< of a sharded job: digest of parameters, modules and what is kept for each weight, hex
+  std::string arrays{};      ///< digest of StateArrays::layout, hex; empty where the program has none
 };
 /// Answer to WriteData.
 struct DataWritten {

@@ -92,6 +92,7 @@ void GradientReduction::State::begin(int64_t batch_rows, int64_t rows_per_granul
   sum_not_finite.clear();
   open = {};
   norm.clear();
+  look.begin(blocks.size());
   while (!sums.empty()) retire_last();
   if (deterministic) {
     plan_fold(assignment);
@@ -150,33 +151,40 @@ void GradientReduction::State::open_block(RowRange rows_of_it) {
   open = {.is = true, .in_place = in_place};
 }
 
-bool GradientReduction::State::check_memory(RowRange rows_of_it, const GradientPiece& piece) const {
-  if (piece.count == 0) return true;
+MemoryCheck::Finding GradientReduction::State::check_memory(RowRange rows_of_it, const GradientPiece& piece) const {
+  if (piece.count == 0) return {};
   const uint64_t bytes = piece.count * sdk::size_of(static_cast<sdk::DType>(piece.dtype));
-  const MemoryCheck::Finding found = memory.look_at(piece.data, bytes);
-  if (found.refusal.empty()) return found.is_for_cpu;
+  MemoryCheck::Finding found = memory.look_at(piece.data, bytes);
+  if (found.refusal.empty()) return found;
   throw Error(Status::kInvalidArgument,
               fmt::format("a piece of the gradient of {} {}: {}", row_text(rows_of_it), found.refusal,
                           element_text(piece.offset, piece.offset + piece.count)));
 }
 
-void GradientReduction::State::add_piece(const GradientPiece& piece, bool is_for_cpu) {
+void GradientReduction::State::add_piece(const GradientPiece& piece, const MemoryCheck::Finding& found) {
   if (piece.count == 0) return;
   // A norm is taken of a copy on the host, which the next piece overwrites.
-  const bool waits = is_for_cpu || measured;
+  const bool waits = found.is_for_cpu || measured;
+  // Devices read no plain memory, and what is copied for a norm anyway is soon looked at.
+  const bool is_plain = piece.dtype == DType::kF32 && !found.is_known;
+  const bool looks_later = looked_at && !work.is_here() && (measured || is_plain);
   try {
     if (work.is_here()) work.synchronize();  // the device may still have to write the piece
-    take(piece);
+    take(piece, looked_at && !looks_later);
     if (waits) work.finish();
   } catch (...) {
     work.drain();
     throw;
   }
+  if (looks_later) {
+    const auto* const values = measured ? measured_piece.data() : static_cast<const float*>(piece.data);
+    open.finite = detail::DeviceSums::finite_here(values, static_cast<size_t>(piece.count)) && open.finite;
+  }
   if (measured) norm.add(piece.offset, measured_piece);
   open.there.insert(piece.offset, piece.count);
 }
 
-void GradientReduction::State::take(const GradientPiece& piece) {
+void GradientReduction::State::take(const GradientPiece& piece, bool looks) {
   const auto count = static_cast<size_t>(piece.count);
   float* const to = sums.back().data() + piece.offset;
   const void* from = piece.data;
@@ -190,11 +198,11 @@ void GradientReduction::State::take(const GradientPiece& piece) {
     measured_piece.resize(count);
     work.copy(measured_piece.data(), from, count * sizeof(float));
   }
-  const bool look = looked_at && work.is_here();
+  if (looks && !work.is_here()) look.add(static_cast<const float*>(from), count);
   for (size_t begin = 0, block = work.block(count); begin < count; begin += block) {
     const size_t several = std::min(block, count - begin);
     const float* const part = static_cast<const float*>(from) + begin;
-    if (look && !work.finite(part, several)) open.finite = false;
+    if (looks && work.is_here() && !work.finite(part, several)) open.finite = false;
     if (open.in_place) {
       work.add(to + begin, part, several);
     } else {
@@ -207,10 +215,20 @@ void GradientReduction::State::look_at_own_sums() {
   if (!looked_at || work.is_here()) return;
   const bool finite =
       std::all_of(sums.begin(), sums.end(), [this](const Floats& sum) { return work.finite(sum.data(), size); });
-  if (!finite) sum_not_finite = blocks;
+  if (finite) return;
+  const auto found = look.not_finite();
+  if (!found) {
+    sum_not_finite = blocks;
+    return;
+  }
+  for (const size_t block : *found) {
+    if (std::find(not_finite.begin(), not_finite.end(), blocks[block]) == not_finite.end())
+      not_finite.push_back(blocks[block]);
+  }
 }
 
 void GradientReduction::State::close_block(RowRange rows_of_it, const Scalars& beside) {
+  look.close_block();
   if (looked_at && (!open.finite || !std::isfinite(beside.loss))) not_finite.push_back(rows_of_it);
   if (!open.in_place) scalars.back() = beside;
   if (!deterministic && open.in_place) scalars.back().add(beside);
@@ -280,9 +298,9 @@ void GradientReduction::check(RowRange rows, std::span<const float> gradient) co
 
 void GradientReduction::add_piece(RowRange rows, const GradientPiece& piece) {
   state_->check(rows, piece);
-  const bool is_for_cpu = state_->check_memory(rows, piece);
+  const MemoryCheck::Finding found = state_->check_memory(rows, piece);
   state_->open_block(rows);
-  state_->add_piece(piece, is_for_cpu);
+  state_->add_piece(piece, found);
 }
 
 void GradientReduction::add(RowRange rows, double loss_sum, int64_t loss_tokens, uint64_t digest) {

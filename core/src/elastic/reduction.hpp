@@ -53,8 +53,8 @@ class GradientReduction {
   /// Elements [offset, offset + values.size()) of the next block's gradient, each of which comes once.
   void measure(uint64_t offset, std::span<const float> values);
 
-  /// From the next begin() on, NaN and infinities are looked for. On a device that is one more pass over the sums of
-  /// this rank, whose rows are then told together.
+  /// From the next begin() on, NaN and infinities are looked for. On a device that is one more pass over every piece,
+  /// and one over the sums of this rank. A device without a kernel for squared norms tells its rows together.
   void look_for_not_finite(bool on);
 
   /// Forgets the last step. `rows`: rows of the (possibly short) global batch; `assignment` has each in one block, and

@@ -60,7 +60,8 @@ void GradientReduction::State::reduce_tree(Communicator& communicator, Stream& s
     if (sums.empty()) push_zero();
     return;
   }
-  grow(result, size);
+  // Of a slice that has been gathered nobody reads the own sums any more: what it makes goes there.
+  if (sums.empty()) push_sum();
   const size_t width = std::min(size, std::max(kNarrowestSlice, kReceiveFloats / slots()));
   const size_t slices = (size + width - 1) / width;
   const auto width_of = [&](size_t slice) { return std::min(width, size - slice * width); };
@@ -101,7 +102,7 @@ void GradientReduction::State::fold_slice(const Floats& slice, size_t first, siz
     for (const SlotAddition& addition : fold.additions) {
       work.add(slice.data() + addition.to * width + begin, slice.data() + addition.from * width + begin, count);
     }
-    work.copy(result.data() + first + begin, slice.data() + fold.result * width + begin, count * sizeof(float));
+    work.copy(sums.front().data() + first + begin, slice.data() + fold.result * width + begin, count * sizeof(float));
   }
 }
 
@@ -166,8 +167,7 @@ ReductionResult GradientReduction::reduce(Communicator& communicator, Stream& st
     }
     ReductionResult total;
     state.gather_scalars(communicator, stream, total);
-    const bool from_slices = state.deterministic && state.slots() > 1 && state.size > 0;
-    total.gradient = {from_slices ? state.result.data() : state.sums.front().data(), state.size};
+    total.gradient = {state.sums.front().data(), state.size};
     total.not_finite = state.not_finite;
     total.sum_not_finite = state.sum_not_finite;
     total.finite = !state.looked_at ||

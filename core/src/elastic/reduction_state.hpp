@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "accelerator/device_sums.hpp"
+#include "elastic/device_look.hpp"
 #include "elastic/memory_check.hpp"
 #include "elastic/piecewise_norm.hpp"
 #include "elastic/reduction.hpp"
@@ -72,6 +73,7 @@ struct GradientReduction::State {
         size(static_cast<size_t>(gradient_size)),
         deterministic(in_fixed_order),
         memory(of, number),
+        look(of, number, stream, size),
         work(of, number, stream) {}
 
   /// What is added up beside the gradient, along the same tree.
@@ -122,10 +124,10 @@ struct GradientReduction::State {
   Floats cast;                        ///< of 16-bit pieces
   FoldPlan fold;
 
-  Floats result;
   Floats send;
   std::array<Floats, 2> received;
   Buffer scalars_there;  ///< own and all, on the device
+  DeviceLook look;       ///< where the CPU does not compute: at what it cannot read, or had better not
 
   detail::DeviceSums work;  ///< last: it waits for what it has enqueued before the memory goes
 
@@ -164,14 +166,15 @@ struct GradientReduction::State {
   void check(RowRange given) const;
   void check(RowRange given, const GradientPiece& piece) const;
   void open_block(RowRange rows_of_it);
-  /// Throws kInvalidArgument for memory that is none for this device; true where the CPU can read it.
-  [[nodiscard]] bool check_memory(RowRange rows_of_it, const GradientPiece& piece) const;
-  void add_piece(const GradientPiece& piece, bool is_for_cpu);
-  /// Reads it into the sum: at once where the CPU computes, else when the stream comes to it.
-  void take(const GradientPiece& piece);
+  /// Throws kInvalidArgument for memory that is none for this device.
+  [[nodiscard]] MemoryCheck::Finding check_memory(RowRange rows_of_it, const GradientPiece& piece) const;
+  void add_piece(const GradientPiece& piece, const MemoryCheck::Finding& found);
+  /// Reads it into the sum: at once where the CPU computes, else when the stream comes to it. `looks`: the device looks
+  /// at it, too.
+  void take(const GradientPiece& piece, bool looks);
   void close_block(RowRange rows_of_it, const Scalars& beside);
-  /// Takes these rows as not finite.
-  /// Of a device that the CPU does not reach: all rows of this rank, where one of its sums is not finite.
+  /// Of a device that the CPU does not reach: where one of the own sums is not finite, the rows that are not, or all of
+  /// this rank's where the device could not look at them one by one.
   void look_at_own_sums();
 
   void check_reducible(const Communicator& communicator) const;

@@ -12,6 +12,7 @@
 
 #include "base/environment.hpp"
 #include "base/result.hpp"
+#include "data/digest.hpp"
 #include "elastic/session_state.hpp"
 #include "plan/scheduler.hpp"
 
@@ -43,6 +44,13 @@ std::string Session::State::fingerprint() const {
 
 std::string Session::State::digest_of_options() const {
   return elastic::digest_of_config(config.resolved_toml());
+}
+
+std::string Session::State::digest_of_arrays() const {
+  if (arrays->empty()) return {};
+  data::Digest of_layout;
+  of_layout.add(std::string_view(arrays->layout()));
+  return fmt::format("{:016x}", of_layout.value());
 }
 
 void Session::State::open_device() {
@@ -241,7 +249,7 @@ void Session::begin(Dataset dataset, TrainingState& program) {
   s.reduction->look_for_not_finite(s.config.run().on_nonfinite != "ignore");
   s.channel.send(elastic::Ready{s.fingerprint(), s.digest_of_options(), s.device, s.device_properties.name,
                                 s.device_properties.host_visible, s.sharded != nullptr,
-                                s.sharded != nullptr ? s.digest_of_model() : std::string{}});
+                                s.sharded != nullptr ? s.digest_of_model() : std::string{}, s.digest_of_arrays()});
 }
 
 const Accelerator& Session::accelerator() {

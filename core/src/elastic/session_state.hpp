@@ -146,6 +146,8 @@ struct Session::State {
   [[nodiscard]] std::string fingerprint() const;
   /// Of the resolved config, hex.
   [[nodiscard]] std::string digest_of_options() const;
+  /// Of the names, types and shapes of the program's arrays in their order, hex; empty: it has none.
+  [[nodiscard]] std::string digest_of_arrays() const;
   /// Opens the accelerator and chooses the device, once.
   void open_device();
   /// What arrays in memory that the CPU does not see go through; NULL where it sees the device's.

@@ -29,7 +29,14 @@ bool is_name(std::string_view name) {
   throw Error(Status::kInvalidArgument, "TrainingState::arrays: " + reason, ExitCode::kUsage);
 }
 
-void check(const StateArray& array, const std::optional<MemoryCheck>& memory) {
+/// How the arrays' memory is looked at; without a check, not at all.
+struct Look {
+  const std::optional<MemoryCheck>& memory;
+  bool at_all;  ///< of it, and not only at its ends
+  MemoryMap map{};
+};
+
+void check(const StateArray& array, Look& look) {
   if (!is_name(array.name)) {
     refuse(fmt::format("'{}' is no name of an array; letters, digits and .-_/: are allowed", printable(array.name)));
   }
@@ -44,21 +51,28 @@ void check(const StateArray& array, const std::optional<MemoryCheck>& memory) {
   }
   if (bytes == 0) return;
   if (array.data == nullptr) refuse(fmt::format("'{}' has no memory: its data is NULL", array.name));
-  if (!memory) return;
-  const MemoryCheck::Finding found = memory->look_at(array.data, bytes);
+  if (!look.memory) return;
+  const MemoryCheck::Finding found =
+      look.at_all ? look.memory->look_at_all(array.data, bytes, look.map) : look.memory->look_at(array.data, bytes);
   if (!found.refusal.empty()) refuse(fmt::format("'{}' {}", array.name, found.refusal));
 }
 
-std::string layout_of(const std::vector<StateArray>& arrays, const std::optional<MemoryCheck>& memory) {
+std::string layout_of(const std::vector<StateArray>& arrays, Look look) {
   std::string layout;
   std::set<std::string_view> names;
   for (const StateArray& array : arrays) {
-    check(array, memory);
+    check(array, look);
     if (!names.insert(array.name).second) refuse(fmt::format("two arrays have the name '{}'", array.name));
     layout += fmt::format("{} {}[{}]\n", array.name, sdk::name_of(static_cast<sdk::DType>(array.dtype)),
                           fmt::join(array.shape, ","));
   }
   return layout;
+}
+
+std::vector<const void*> places_of(const std::vector<StateArray>& arrays) {
+  std::vector<const void*> places;
+  for (const StateArray& array : arrays) places.push_back(array.data);
+  return places;
 }
 
 std::string_view next_line(std::string_view& text) {
@@ -91,11 +105,17 @@ uint64_t bytes_of(const StateArray& array) {
 }
 
 StateArrays::StateArrays(TrainingState& program, std::optional<MemoryCheck> memory)
-    : program_(program), memory_(std::move(memory)), first_(program.arrays()), layout_(layout_of(first_, memory_)) {}
+    : program_(program),
+      memory_(std::move(memory)),
+      first_(program.arrays()),
+      layout_(layout_of(first_, {memory_, true})),
+      looked_at_(places_of(first_)) {}
 
-std::vector<StateArray> StateArrays::now() const {
+std::vector<StateArray> StateArrays::now(bool looks_at_all) const {
   std::vector<StateArray> arrays = program_.arrays();
-  const std::string layout = layout_of(arrays, memory_);
+  std::vector<const void*> places = places_of(arrays);
+  const std::string layout = layout_of(arrays, {memory_, looks_at_all || places != looked_at_});
+  looked_at_ = std::move(places);
   if (layout != layout_) require(layout, "its arrays of now; they must stay as they were at Session::start");
   return arrays;
 }
@@ -120,7 +140,7 @@ void StateArrays::require(const std::string& other, const std::string& whose) co
 }
 
 void StateArrays::each_chunk(const std::function<void(void* data, uint64_t bytes)>& take) const {
-  for (const StateArray& array : now()) {
+  for (const StateArray& array : now(true)) {
     const uint64_t size = bytes_of(array);
     for (uint64_t at = 0; at < size; at += kChunkBytes)
       take(static_cast<char*>(array.data) + at, std::min(size - at, kChunkBytes));

@@ -19,8 +19,8 @@ class StateArrays {
   /// Bytes that are copied at once, at most.
   static constexpr uint64_t kChunkBytes = uint64_t{8} << 20;
 
-  /// Throws kInvalidArgument for arrays that are none, or lie in memory that is none for the rank, as `memory` tells.
-  /// `program` outlives this.
+  /// Throws kInvalidArgument for arrays that are none, or lie in memory that is none for the rank, as `memory` tells:
+  /// all of it must be there to read and write. `program` outlives this.
   explicit StateArrays(TrainingState& program, std::optional<MemoryCheck> memory = {});
 
   /// One line for each array, "layers.0.weight f32[64,32]": equal text, equal arrays.
@@ -28,8 +28,8 @@ class StateArrays {
   [[nodiscard]] bool empty() const { return layout_.empty(); }
 
   /// The arrays as they lie now. Throws kFailedPrecondition when they are not those of the beginning, and what the
-  /// constructor throws.
-  [[nodiscard]] std::vector<StateArray> now() const;
+  /// constructor throws; of arrays that lie where they were looked at last, only the ends are looked at.
+  [[nodiscard]] std::vector<StateArray> now() const { return now(false); }
   /// The CPU reads the array of now() where it lies; false, too, where nothing is told of memory.
   [[nodiscard]] bool is_for_cpu(const StateArray& array) const;
   /// Throws as now() where names, types or shapes are others; looks at no memory. O(arrays).
@@ -38,14 +38,17 @@ class StateArrays {
   /// "the snapshot".
   void require(const std::string& other, const std::string& whose) const;
 
-  /// All arrays, in order and in chunks.
+  /// All arrays, in order and in chunks, of memory that was looked at as by the constructor.
   void each_chunk(const std::function<void(void* data, uint64_t bytes)>& take) const;
 
  private:
+  [[nodiscard]] std::vector<StateArray> now(bool looks_at_all) const;
+
   TrainingState& program_;
   std::optional<MemoryCheck> memory_;
   std::vector<StateArray> first_;  ///< but for where they lay
   std::string layout_;
+  mutable std::vector<const void*> looked_at_;  ///< where they lay when all of their memory was last looked at
 };
 
 /// Bytes of its elements.

@@ -2,7 +2,12 @@
 // reads is what lay there in stream order.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <limits>
+
+#include "accelerator/norms_on_device.hpp"
 #include "device_machines.hpp"
+#include "elastic/device_look.hpp"
 #include "elastic/reduction.hpp"
 
 namespace pliant::elastic {
@@ -148,6 +153,131 @@ TEST_CASE("a reduction that ends waits for work that reads its gradient, also wh
     }
     CHECK(program.is_idle());
   });
+}
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kLargest = std::numeric_limits<float>::max();
+
+/// The device has the kernel that the look needs.
+bool can_look(const Accelerator& accelerator) {
+  Stream stream(accelerator, 0);
+  const Buffer from(accelerator, 0, sizeof(float));
+  const Buffer to(accelerator, 0, sizeof(double));
+  stream.fill(from.pointer(), 0, from.bytes());
+  const bool can = detail::squared_norms_there(stream, static_cast<double*>(to.pointer()),
+                                               static_cast<const float*>(from.pointer()), 1);
+  stream.synchronize();
+  return can;
+}
+
+std::vector<RowRange> in_order(std::vector<RowRange> rows) {
+  std::sort(rows.begin(), rows.end(), [](const RowRange& a, const RowRange& b) { return a.first < b.first; });
+  return rows;
+}
+
+TEST_CASE("rows whose gradients are not finite are told one by one, from the device, from the host and of 16 bits") {
+  int looked = 0;
+  for (const test::Machine& machine : test::machines()) {
+    const Accelerator accelerator = test::open(machine);
+    const bool looks = can_look(accelerator);
+    looked += looks ? 1 : 0;
+    test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& communicator, Stream& stream) {
+      for (const bool deterministic : {false, true}) {
+        for (const bool measured : {false, true}) {
+          INFO(machine.name << ", deterministic: " << deterministic << ", measured: " << measured);
+          Stream program(accelerator, 0);
+          const Buffer ones = test::full_of(1.0F, accelerator, program, kSize);
+          const Buffer nans = test::full_of(kNan, accelerator, program, 1);
+          const Buffer nans16 = test::full_of(uint16_t{0xffff}, accelerator, program, 1);
+          const std::vector<float> infinite(1, -std::numeric_limits<float>::infinity());
+          GradientReduction reduction(accelerator, 0, program, kSize, deterministic);
+          reduction.measure_parts(measured);
+          reduction.look_for_not_finite(true);
+          for (const bool wrong : {false, true, false}) {
+            reduction.begin(8, 1, test::alone(8), 0);
+            for (int64_t row = 0; row < 8; ++row) {
+              const auto last = [&]() -> GradientPiece {
+                if (wrong && row == 1) return {kSize - 1, 1, nans.pointer()};
+                if (wrong && row == 2) return {kSize - 1, 1, nans16.pointer(), DType::kBF16};
+                if (wrong && row == 6) return {kSize - 1, 1, infinite.data()};
+                return {kSize - 1, 1, ones.pointer()};
+              };
+              reduction.add_piece({row, 1}, last());
+              reduction.add_piece({row, 1}, {0, kSize - 1, ones.pointer()});
+              reduction.add({row, 1}, 1, 1, 1);
+            }
+            const ReductionResult result = reduction.reduce(communicator, stream, {});
+            CHECK(result.finite == !wrong);
+            const bool tells_all = wrong && !looks && !measured;
+            CHECK(result.sum_not_finite.empty() == !tells_all);
+            if (!wrong) CHECK(result.not_finite.empty());
+            if (wrong && !tells_all)
+              CHECK(in_order(result.not_finite) == std::vector<RowRange>{{1, 1}, {2, 1}, {6, 1}});
+          }
+        }
+      }
+    });
+  }
+  CHECK(looked > 0);
+  test::check_doubles_are_clean();
+}
+
+TEST_CASE("gradients that overflow as a rank adds them up are told as a sum, and none of their rows") {
+  for (const test::Machine& machine : test::machines()) {
+    INFO(machine.name);
+    const Accelerator accelerator = test::open(machine);
+    if (!can_look(accelerator)) continue;
+    test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& communicator, Stream& stream) {
+      Stream program(accelerator, 0);
+      const Buffer largest = test::full_of(kLargest, accelerator, program, kSize);
+      GradientReduction reduction(accelerator, 0, program, kSize, false);
+      reduction.look_for_not_finite(true);
+      reduction.begin(2, 1, test::alone(2), 0);
+      for (int64_t row = 0; row < 2; ++row) {
+        reduction.add_piece({row, 1}, {0, kSize, largest.pointer()});
+        reduction.add({row, 1}, 1, 1, 1);
+      }
+      const ReductionResult result = reduction.reduce(communicator, stream, {});
+      CHECK_FALSE(result.finite);
+      CHECK(result.not_finite.empty());
+      CHECK(result.sum_not_finite.empty());
+    });
+  }
+}
+
+TEST_CASE("a device finds the one element that is not finite, in however many pieces and chunks it is told of") {
+  constexpr size_t kLarge = 1200 * 1024 + 7;  // whose chunks' numbers are more than a chunk
+  for (const test::Machine& machine : test::machines()) {
+    INFO(machine.name);
+    const Accelerator accelerator = test::open(machine);
+    if (!can_look(accelerator)) continue;
+    Stream stream(accelerator, 0);
+    const Buffer there = test::full_of(kLargest, accelerator, stream, kLarge);
+    const Buffer nan = test::full_of(kNan, accelerator, stream, 1);
+    auto* const at = static_cast<float*>(there.pointer());
+    for (const size_t wrong : {size_t{0}, size_t{2500}, kLarge - 1}) {
+      for (const size_t whole : {size_t{0}, kLarge - 3000}) {  // the rest comes element by element
+        DeviceLook look(accelerator, 0, stream, kLarge);
+        look.begin(3);
+        for (int block = 0; block < 3; ++block) {
+          stream.copy(at + wrong, block == 1 ? nan.pointer() : at + 1, sizeof(float));
+          look.add(at + (kLarge - whole), whole);
+          const size_t rest = whole == 0 ? size_t{0} : kLarge - whole;
+          for (size_t i = 0; i < rest; ++i) look.add(at + i, 1);
+          if (whole == 0) look.add(at, kLarge);
+          look.close_block();
+        }
+        CHECK(look.not_finite() == std::vector<size_t>{1});
+        stream.synchronize();
+        look.begin(2);
+        look.add(at, kLarge);
+        look.close_block();
+        look.close_block();
+        CHECK(look.not_finite() == std::vector<size_t>{});
+      }
+    }
+  }
+  test::check_doubles_are_clean();
 }
 
 #ifdef PLIANT_SOFT_CUDA

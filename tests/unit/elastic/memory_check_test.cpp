@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
+#include "base/memory_map.hpp"
 #include "base/readable.hpp"
 #include "device_machines.hpp"
 #include "elastic/reduction.hpp"
@@ -40,6 +41,31 @@ class Pages {
   void* at_;
 };
 
+/// Three pages to read and write.
+class Three {
+ public:
+  Three() : at_(::mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    REQUIRE(at_ != MAP_FAILED);
+  }
+  ~Three() {
+    if (!has_hole_) ::munmap(page(1), kPage);
+    ::munmap(page(0), kPage);
+    ::munmap(page(2), kPage);
+  }
+  Three(const Three&) = delete;
+  Three& operator=(const Three&) = delete;
+  [[nodiscard]] char* page(uint64_t number) const { return static_cast<char*>(at_) + number * kPage; }
+  /// Once.
+  void give_middle_back() {
+    ::munmap(page(1), kPage);
+    has_hole_ = true;
+  }
+
+ private:
+  void* at_;
+  bool has_hole_ = false;
+};
+
 void* freed_memory(const Accelerator& accelerator) {
   const Buffer freed(accelerator, 0, kLarge);
   return freed.pointer();
@@ -51,7 +77,7 @@ std::vector<Machine> all_machines() {
   return all;
 }
 
-TEST_CASE("what the CPU can read is told without touching it, by its first and its last byte") {
+TEST_CASE("what the CPU can read is told without touching it, by its ends and by what is mapped between them") {
   const Pages pages;
   CHECK(is_readable(pages.page(0), 1));
   CHECK(is_readable(pages.page(0) + 1, kPage - 1));
@@ -61,6 +87,39 @@ TEST_CASE("what the CPU can read is told without touching it, by its first and i
   CHECK_FALSE(is_readable(nullptr, 1));
   CHECK_FALSE(is_readable(pages.page(0), UINT64_MAX));
   CHECK(is_readable("text", 5));
+  Three three;
+  CHECK(is_readable(three.page(0), 3 * kPage));
+  three.give_middle_back();
+  CHECK_FALSE(is_readable(three.page(0), 3 * kPage));
+  CHECK_FALSE(is_readable(three.page(0) + 1, 2 * kPage));
+  CHECK(is_readable(three.page(2), kPage));
+}
+
+TEST_CASE("what may be done with memory is told of every byte of it") {
+  Three three;
+  const auto refusal = [&three](uint64_t offset, uint64_t bytes, MemoryMap::Access access) {
+    return MemoryMap().refusal_of(three.page(0) + offset, bytes, access);
+  };
+  constexpr MemoryMap::Access kReadWrite = MemoryMap::Access::kReadWrite;
+  CHECK_FALSE(refusal(0, 3 * kPage, kReadWrite));
+  ::mprotect(three.page(1), kPage, PROT_READ);
+  CHECK_FALSE(refusal(0, 3 * kPage, MemoryMap::Access::kRead));
+  CHECK_FALSE(refusal(100, kPage - 100, kReadWrite));
+  CHECK_FALSE(refusal(2 * kPage, kPage, kReadWrite));
+  const auto read_only = refusal(100, kPage, kReadWrite);
+  REQUIRE(read_only);
+  CHECK(read_only->at == kPage - 100);
+  CHECK(read_only->is_readable);
+  ::mprotect(three.page(1), kPage, PROT_NONE);
+  for (const bool is_mapped : {true, false}) {
+    if (!is_mapped) three.give_middle_back();
+    const auto hole = refusal(100, 2 * kPage, MemoryMap::Access::kRead);
+    REQUIRE(hole);
+    CHECK(hole->at == kPage - 100);
+    CHECK_FALSE(hole->is_readable);
+  }
+  CHECK(MemoryMap().refusal_of(kNowhere, 1, MemoryMap::Access::kRead));
+  CHECK(MemoryMap().refusal_of(three.page(2), UINT64_MAX, MemoryMap::Access::kRead));
 }
 
 /// Two devices of each double.
@@ -169,6 +228,42 @@ TEST_CASE("arrays in memory that the device cannot use are refused at the beginn
     }
     program.parts[1].data = right.pointer();
     CHECK(arrays.now()[1].data == right.pointer());
+  }
+}
+
+TEST_CASE(
+    "arrays in memory that cannot be written, or is not there in the middle, are refused before they are written") {
+  const Two devices;
+  const Three three;
+  for (const Machine& machine : all_machines()) {
+    INFO(machine.name);
+    const MemoryCheck check(test::open(machine), 0);
+    Program program;
+    program.parts = {{"w", DType::kF32, {3 * kPage / sizeof(float)}, three.page(0)}};
+    const StateArrays arrays(program, check);
+    const auto refused = [&](const std::string& words) {
+      const auto none = [](void*, uint64_t) {};
+      for (const auto& error : {test::error_of([&] { static_cast<void>(StateArrays(program, check)); }),
+                                test::error_of([&] { arrays.each_chunk(none); })}) {
+        REQUIRE(error);
+        CHECK(error->status() == Status::kInvalidArgument);
+        CHECK_MESSAGE(error->message().find("TrainingState::arrays: 'w' " + words) == 0, error->message());
+      }
+    };
+    ::mprotect(three.page(2), kPage, PROT_READ);
+    refused("is memory that this process may read and not write, from byte 8192 of 12288 on");
+    ::mprotect(three.page(2), kPage, PROT_READ | PROT_WRITE);
+    ::mprotect(three.page(1), kPage, PROT_NONE);
+    refused("is memory with a hole: byte 4096 of 12288 is in none that this process can read");
+    ::mprotect(three.page(1), kPage, PROT_READ);
+    const Three other;
+    program.parts[0].data = other.page(0);
+    CHECK(arrays.now()[0].data == other.page(0));
+    program.parts[0].data = three.page(0);
+    const auto moved = test::error_of([&] { static_cast<void>(arrays.now()); });
+    REQUIRE(moved);
+    CHECK(moved->message().find("may read and not write, from byte 4096 of 12288 on") != std::string::npos);
+    ::mprotect(three.page(1), kPage, PROT_READ | PROT_WRITE);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "pliant/optimizer.hpp"
@@ -151,6 +152,23 @@ TEST_CASE("a device without memory for the sums says so each time, and the step 
     reduction.add({0, 1}, 1, 1, 1, gradient);
     CHECK(reduction.complete());
   }
+}
+
+TEST_CASE(
+    "the sum over ranks in fixed order lies where the own sums did, and takes no gradient's worth of memory more") {
+  constexpr size_t kLarge = size_t{1} << 22U;
+  const Accelerator accelerator = test::open_host("memory_bytes = 60000000");  // two ranks: 34 MB, and 17 for slices
+  test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& communicator, Stream& stream) {
+    Stream program(accelerator, 0);
+    const std::vector<float> gradient(kLarge, 1.0F);
+    GradientReduction reduction(accelerator, 0, program, kLarge, true);
+    for (int step = 0; step < 2; ++step) {
+      reduction.begin(2, 1, in_runs(2, 1, 2), rank);
+      reduction.add({rank, 1}, 1, 1, 1, gradient);
+      const ReductionResult result = reduction.reduce(communicator, stream, {});
+      CHECK(std::all_of(result.gradient.begin(), result.gradient.end(), [](float value) { return value == 2.0F; }));
+    }
+  });
 }
 
 TEST_CASE("a step that begins again drops the pieces of a micro-batch that never ended") {

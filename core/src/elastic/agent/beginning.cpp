@@ -18,7 +18,7 @@ struct Fact {
   const char* remedy;
 };
 
-constexpr std::array<Fact, 4> kFacts{{
+constexpr std::array<Fact, 5> kFacts{{
     {[](const Ready& ready) { return ready.options; }, "has other options", "options of digest",
      "config.toml of the run must not change while the job runs, stop it and go on with `pliant run --resume`"},
     {[](const Ready& ready) { return ready.fingerprint; }, "sees other data", "data of fingerprint",
@@ -27,6 +27,9 @@ constexpr std::array<Fact, 4> kFacts{{
      "a model that is", "all workers must run the same program"},
     {[](const Ready& ready) { return ready.model; }, "has another model", "a model of digest",
      "all workers must build the same one, with the same parameters, modules and names of what the optimizer keeps"},
+    {[](const Ready& ready) { return ready.arrays.empty() ? "none" : ready.arrays; }, "has other arrays",
+     "arrays of digest",
+     "TrainingState::arrays must give the same names, types and shapes in the same order on all workers"},
 }};
 
 /// In what a worker that brings `other` is none of the job that `right` is of; empty: in nothing.

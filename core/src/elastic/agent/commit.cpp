@@ -99,8 +99,8 @@ std::string Group::what_is_not_finite() const {
   if (!rows.empty()) what = fmt::format("the gradient or the loss of {} has a NaN or an infinity", rows);
   if (!sums.empty()) {
     what += fmt::format(
-        "{}the sum of the gradients on {} has a NaN or an infinity; of which rows is not known, since a device adds "
-        "them up",
+        "{}the sum of the gradients on {} has a NaN or an infinity; of which rows is not known, since the device "
+        "that adds them up cannot look at them one by one",
         what.empty() ? "" : "; ", sums);
   }
   if (finite || !what.empty()) return what;
