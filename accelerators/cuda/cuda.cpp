@@ -36,10 +36,10 @@ struct Opened {
   cuda::KernelLibrary kernels;
 };
 
-/// As torchrun and `pliant run` tell workers.
+/// As torchrun and `pliant run` tell workers. A program with more rights than its user believes no variable of theirs.
 bool are_on_several_machines() {
-  const char* all = std::getenv("WORLD_SIZE");
-  const char* here = std::getenv("LOCAL_WORLD_SIZE");
+  const char* all = ::secure_getenv("WORLD_SIZE");
+  const char* here = ::secure_getenv("LOCAL_WORLD_SIZE");
   return all != nullptr && here != nullptr && std::strtol(all, nullptr, 10) > std::strtol(here, nullptr, 10);
 }
 

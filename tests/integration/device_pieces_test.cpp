@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -10,8 +11,21 @@
 
 using namespace pliant::test;
 
+namespace {
+
+/// What the workers of a job logged.
+std::string logs_of(const JobRunner& job) {
+  std::string all;
+  for (const auto& entry : std::filesystem::directory_iterator(job.latest() / "logs")) all += read_all(entry.path());
+  return all;
+}
+
+constexpr const char* kWithoutKernels = "run on the processors";
+
+}  // namespace
+
 TEST_CASE("digests of arrays in device memory are taken there, by one kernel for each, and none where none is due") {
-  for (const Machine& machine : machines()) {
+  for (const Machine& machine : machines(2)) {
     if (!machine.has_kernels) continue;
     for (const int every : {1, 0}) {
       INFO(machine.name << ", every " << every);
@@ -20,6 +34,9 @@ TEST_CASE("digests of arrays in device memory are taken there, by one kernel for
       job.config(config_on(machine, fmt::format("workers = 2\ndigest_every = {}", every)));
       const Ended ended = job.run_json();
       check_whole(ended);
+      CHECK(ended.summary["digests"] == (every == 0 ? 0 : kSteps));
+      CHECK_FALSE(has(logs_of(job), kWithoutKernels));
+      if (!machine.is_double()) continue;
       const auto launches = launches_of(job);
       REQUIRE(launches.size() == 2);
       for (const auto& [rank, of_rank] : launches) CHECK(of_rank.digests == (every == 0 ? 0 : kSteps + 1));
@@ -27,9 +44,25 @@ TEST_CASE("digests of arrays in device memory are taken there, by one kernel for
   }
 }
 
+#ifdef PLIANT_SOFT_CUDA_DIR
+TEST_CASE("where kernels cannot be loaded the CPU takes the digests, and the workers say so") {
+  Machine machine = soft_cuda_without_nccl();
+  machine.environment["PLIANT_SOFT_CUDA_NO_KERNELS"] = "1";
+  JobRunner job;
+  const On on(that_reports(machine, job));
+  job.config(config_on(machine, "workers = 2\ndeterministic = true"));
+  const Ended ended = job.run_json();
+  check_whole(ended);
+  CHECK(ended.summary["digests"] == kSteps);
+  CHECK(digests_of(job) == reference().digests);
+  CHECK(has(logs_of(job), kWithoutKernels));
+  CHECK(launches_of(job).empty());
+}
+#endif
+
 TEST_CASE("workers free no memory that an update, or another worker, still uses when their job is done") {
-  for (Machine machine : machines()) {
-    if (!machine.has_kernels || machine.name == "cuda, NCCL") continue;
+  for (Machine machine : doubles()) {
+    if (!machine.has_kernels) continue;
     for (const char* name : {"CUDA", "ZE"}) {
       machine.environment[fmt::format("PLIANT_SOFT_{}_SEED", name)] = "1";
       machine.environment[fmt::format("PLIANT_SOFT_{}_MAX_DELAY_US", name)] = "20000";
@@ -50,8 +83,8 @@ TEST_CASE("workers free no memory that an update, or another worker, still uses 
 }
 
 TEST_CASE("workers go round the devices there are, or all to the one that [accelerator] device names") {
-  for (Machine machine : machines()) {
-    if (machine.environment.empty() || machine.name == "cuda, NCCL") continue;
+  for (Machine machine : doubles()) {
+    if (machine.name == "cuda, NCCL") continue;  // of four workers it wants a device for each
     machine.environment["PLIANT_SOFT_CUDA_DEVICES"] = machine.environment["PLIANT_SOFT_ZE_DEVICES"] = "3";
     const std::map<std::string, std::vector<int>> devices_by_option{{"", {0, 1, 2, 0}}, {"device = 2\n", {2, 2, 2, 2}}};
     for (const auto& choice : devices_by_option) {
@@ -106,7 +139,6 @@ TEST_CASE("what is not finite in device memory, on one rank, on all or in the lo
     const char* named;
   };
   for (const Machine& machine : machines()) {
-    if (machine.name == "cuda, NCCL") continue;
     const On on(machine);
     for (const Kind kind :
          {Kind{"nan_in_front", 1, "on rank 1"}, Kind{"nan_in_front", -1, "rank 0"}, Kind{"nan_loss", 0, "on rank 0"}}) {
@@ -165,7 +197,6 @@ TEST_CASE("gradients of 16 bits are added up as the floats that they stand for, 
     REQUIRE(wide.run_json().exit_code == 0);
     CHECK(wide.snapshot() != plain.snapshot());
     for (const Machine& machine : machines()) {
-      if (machine.name == "cuda, NCCL") continue;
       const On on(machine);
       INFO(machine.name << ", " << std::string(type));
       JobRunner job;

@@ -4,12 +4,14 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <cstdlib>
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -22,9 +24,13 @@ inline constexpr int64_t kSteps = 42;  ///< of a job of config_on
 /// An accelerator as the operator names it, with the software doubles of what its machine would have.
 struct Machine {
   std::string name;
-  std::string accelerator;  ///< TOML
-  std::map<std::string, std::string> environment{};
-  bool has_kernels = true;  ///< its double launches them, and reports that; else the CPU reduces and takes digests
+  std::string accelerator;                           ///< TOML
+  std::map<std::string, std::string> environment{};  ///< that makes it one of doubles; empty: it is what is there
+  bool has_kernels = true;  ///< to reduce and to take digests with; else the CPU does that. Doubles report launches
+  int devices = 1;          ///< that workers go round; 0: they do not count as such, and nobody shares them
+  int most_workers = 4;     ///< that it serves
+
+  [[nodiscard]] bool is_double() const { return !environment.empty(); }
 };
 
 #ifdef PLIANT_LEVEL_ZERO_HAS_KERNELS
@@ -32,23 +38,104 @@ inline constexpr bool kLevelZeroHasKernels = true;
 #else
 inline constexpr bool kLevelZeroHasKernels = false;
 #endif
+#ifdef PLIANT_CUDA_HAS_KERNELS
+inline constexpr bool kCudaHasKernels = true;
+#else
+inline constexpr bool kCudaHasKernels = false;
+#endif
 
-inline std::vector<Machine> machines() {
-  std::vector<Machine> all{{"host", "use = \"host\"\n", {}, false}};
+/// The CPU.
+inline Machine host_machine() {
+  return {"host", "use = \"host\"\n", {}, false, 0};
+}
+
 #ifdef PLIANT_SOFT_CUDA_DIR
-  const std::map<std::string, std::string> one{{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}};
-  std::map<std::string, std::string> four = one;
-  four["PLIANT_SOFT_CUDA_DEVICES"] = "4";
-  all.push_back({"cuda, one device", "use = \"cuda\"\n", one});
-  all.push_back({"cuda, NCCL", "use = \"cuda\"\n[accelerator.cuda]\ncollectives = \"nccl\"\n", four});
+inline Machine soft_cuda(int devices, const std::string& name, const std::string& options = "") {
+  return {name,
+          "use = \"cuda\"\n" + options,
+          {{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}, {"PLIANT_SOFT_CUDA_DEVICES", std::to_string(devices)}},
+          true,
+          devices};
+}
+/// One device, which workers share and NCCL does not serve.
+inline Machine soft_cuda_without_nccl() {
+  return soft_cuda(1, "cuda, one device");
+}
+inline Machine soft_cuda_with_nccl() {
+  return soft_cuda(4, "cuda, NCCL", "[accelerator.cuda]\ncollectives = \"nccl\"\n");
+}
 #endif
-  if (std::filesystem::exists("/dev/nvidia0")) all.push_back({"cuda, a GPU", "use = \"cuda\"\n", {}, false});
+
 #ifdef PLIANT_SOFT_LEVEL_ZERO
-  all.push_back({"level_zero",
-                 "use = \"level_zero\"\n",
-                 {{"ZE_ENABLE_ALT_DRIVERS", PLIANT_SOFT_LEVEL_ZERO}},
-                 kLevelZeroHasKernels});
+inline Machine soft_level_zero() {
+  return {"level_zero",
+          "use = \"level_zero\"\n",
+          {{"ZE_ENABLE_ALT_DRIVERS", PLIANT_SOFT_LEVEL_ZERO}},
+          kLevelZeroHasKernels};
+}
 #endif
+
+/// All doubles that there are.
+inline std::vector<Machine> doubles() {
+  std::vector<Machine> all;
+#ifdef PLIANT_SOFT_CUDA_DIR
+  all.push_back(soft_cuda_without_nccl());
+  all.push_back(soft_cuda_with_nccl());
+#endif
+#ifdef PLIANT_SOFT_LEVEL_ZERO
+  all.push_back(soft_level_zero());
+#endif
+  return all;
+}
+
+/// Devices of this machine, no doubles: `pliant accel list` is asked where the kernel has any such device.
+struct RealDevices {
+  int count = 0;
+  bool has_collectives = false;  ///< of the accelerator's own
+};
+inline RealDevices real_devices(const std::string& accelerator) {
+  static const nlohmann::json kListed = [] {
+    constexpr std::array kFiles{"/dev/nvidia0", "/dev/dri", "/dev/dxg"};
+    const bool any =
+        std::any_of(kFiles.begin(), kFiles.end(), [](const char* file) { return std::filesystem::exists(file); });
+    return any ? JobRunner().run({"accel", "list", "--json"}).summary : nlohmann::json();
+  }();
+  if (!kListed.is_object()) return {};
+  for (const nlohmann::json& one : kListed["accelerators"]) {
+    if (one["name"] != accelerator || one["status"] != "ok") continue;
+    const bool is_double = has(one["devices"].dump(), "test double");  // somebody else's environment has one
+    return {is_double ? 0 : static_cast<int>(one["devices"].size()), one["collectives"].get<bool>()};
+  }
+  return {};
+}
+
+inline std::vector<Machine> real_machines() {
+  std::vector<Machine> all;
+  const RealDevices cuda = real_devices("cuda");
+  if (cuda.count > 0) {
+    const Machine gpus{"cuda, GPUs", "use = \"cuda\"\n", {}, kCudaHasKernels, cuda.count};
+    all.push_back(gpus);
+    all.push_back(gpus);
+    all.back().name += ", no NCCL";
+    all.back().accelerator += "[accelerator.cuda]\nnccl = \"none\"\n";
+    if (cuda.has_collectives) {
+      all.push_back(gpus);
+      all.back().name += ", NCCL";
+      all.back().accelerator += "[accelerator.cuda]\ncollectives = \"nccl\"\n";
+      all.back().most_workers = cuda.count;  // it wants a device for each
+    }
+  }
+  if (const RealDevices level_zero = real_devices("level_zero"); level_zero.count > 0)
+    all.push_back({"level_zero, GPUs", "use = \"level_zero\"\n", {}, kLevelZeroHasKernels, level_zero.count});
+  return all;
+}
+
+/// Those that serve so many workers, the CPU first.
+inline std::vector<Machine> machines(int workers = 4) {
+  std::vector<Machine> all{host_machine()};
+  for (const auto& more : {doubles(), real_machines()}) all.insert(all.end(), more.begin(), more.end());
+  all.erase(std::remove_if(all.begin(), all.end(), [&](const Machine& one) { return one.most_workers < workers; }),
+            all.end());
   return all;
 }
 
@@ -94,9 +181,8 @@ inline std::string in_mode(bool deterministic) {
 inline void on_every_machine(const std::function<void(const Machine&, bool deterministic)>& body) {
   std::vector<Machine> all = machines();
 #ifdef PLIANT_SOFT_CUDA_DIR
-  const auto environment = all.at(2).environment;
-  all.push_back({"cuda, a device each", "use = \"cuda\"\n", environment});
-  all.push_back({"cuda, a device each, no NCCL", "use = \"cuda\"\n[accelerator.cuda]\nnccl = \"none\"\n", environment});
+  all.push_back(soft_cuda(4, "cuda, a device each"));
+  all.push_back(soft_cuda(4, "cuda, a device each, no NCCL", "[accelerator.cuda]\nnccl = \"none\"\n"));
 #endif
   for (const Machine& machine : all) {
     const On on(machine);
@@ -167,7 +253,7 @@ struct Reference {
 inline const Reference& reference() {
   static const Reference kReference = [] {
     JobRunner job;
-    job.config(config_on(machines().front(), "workers = 1\ndeterministic = true"));
+    job.config(config_on(host_machine(), "workers = 1\ndeterministic = true"));
     check_whole(job.run_json());
     return Reference{job.snapshot(), digests_of(job), commits_of(job)};
   }();

@@ -53,12 +53,22 @@ std::string misbehaving(const std::string& how, int rank, int64_t step) {
   return fmt::format("misbehave = \"{}\"\nmisbehave_rank = {}\nmisbehave_step = {}\n", how, rank, step);
 }
 
-Environment::Environment(std::map<std::string, std::string> values) : values_(std::move(values)) {
-  for (const auto& [name, value] : values_) ::setenv(name.c_str(), value.c_str(), 1);
+Environment::Environment(const std::map<std::string, std::string>& values) {
+  for (const auto& [name, value] : values) {
+    const char* const now = std::getenv(name.c_str());
+    before_[name] = now == nullptr ? std::nullopt : std::optional<std::string>(now);
+    ::setenv(name.c_str(), value.c_str(), 1);
+  }
 }
 
 Environment::~Environment() {
-  for (const auto& [name, value] : values_) ::unsetenv(name.c_str());
+  for (const auto& [name, value] : before_) {
+    if (value) {
+      ::setenv(name.c_str(), value->c_str(), 1);
+    } else {
+      ::unsetenv(name.c_str());
+    }
+  }
 }
 
 void forge_ledger(const fs::path& file, const std::function<void(elastic::CommitRecord&)>& change) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,16 +35,16 @@ struct Ended {
   nlohmann::json summary;  ///< last line of stdout when it is JSON
 };
 
-/// Variables of the environment while this lives; jobs inherit them.
+/// Variables of the environment while this lives, and then what they were before; jobs inherit them.
 class Environment {
  public:
-  explicit Environment(std::map<std::string, std::string> values);
+  explicit Environment(const std::map<std::string, std::string>& values);
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
   ~Environment();
 
  private:
-  std::map<std::string, std::string> values_;
+  std::map<std::string, std::optional<std::string>> before_;
 };
 
 class JobRunner {

@@ -45,6 +45,7 @@ ze_result_t ZE_APICALL list_create_immediate(ze_context_handle_t handle, ze_devi
   Context& context = of(handle);
   const std::lock_guard lock(context.mutex);
   if (context.lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+  if (context.busy) return ZE_RESULT_ERROR_NOT_AVAILABLE;
   auto& engine = context.engines[{&of(device), wanted->ordinal, wanted->index}];
   if (!engine) engine = std::make_unique<Engine>(context, context.engines.size());
   *out = reinterpret_cast<ze_command_list_handle_t>(new List(context, *engine, of(device), wanted->ordinal == 0));

@@ -27,6 +27,7 @@ ze_result_t allocate(Context& context, ze_memory_type_t type, Device* device, ui
   if (alignment > kPage || (alignment & (alignment - 1)) != 0) return ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT;
   const std::lock_guard lock(context.mutex);
   if (context.lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+  if (context.busy) return ZE_RESULT_ERROR_NOT_AVAILABLE;
   if (++context.allocations_made == context.fail_alloc_at) return refused(on_device);
   const auto limit = static_cast<uint64_t>(context.memory_bytes);
   if (on_device && bytes > limit - std::min(limit, context.device_bytes_used)) return refused(true);
