@@ -33,10 +33,11 @@ struct Blow {
 
 /// How a kind of fault is played.
 struct Play {
-  std::string run_keys;  ///< of [run] in the config
-  std::string app_keys;  ///< of [app]
-  std::string more;      ///< further sections
-  bool sharded = false;  ///< samples/sharded_trainer under zero3 in place of the toy worker
+  std::string run_keys;     ///< of [run] in the config
+  std::string app_keys;     ///< of [app]
+  std::string more;         ///< further sections
+  bool sharded = false;     ///< samples/sharded_trainer in place of the toy worker
+  std::string coordinator;  ///< of a sharded job: [coordinator], without the line that opens it
   bool grandchildren = false;
   bool own_disk = false;     ///< the runs lie on a small file system
   bool own_network = false;  ///< and in a network of their own, which goes down

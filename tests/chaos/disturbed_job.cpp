@@ -69,7 +69,7 @@ std::string config_of(const Play& play) {
   if (!play.sharded) return config;
   const std::string worker = std::string(PLIANT_TEST_BIN_DIR) + "/toy_worker";
   config.replace(config.find(worker), worker.size(), "sharded_trainer");  // beside the pliant program
-  return config + "[coordinator]\nuse = \"zero3\"\n";
+  return config + "[coordinator]\n" + play.coordinator;
 }
 
 Undisturbed play_undisturbed(const Play& play) {

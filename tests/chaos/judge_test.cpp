@@ -136,7 +136,7 @@ TEST_CASE("what had to be lost is not held against a job") {
 TEST_CASE("a job is made up from its kind and seed alone, and a kind that does not exist is refused") {
   const auto words = [](const std::string& kind, uint32_t seed) {
     const Play play = play_of(kind, seed);
-    std::string all = play.run_keys + play.more;
+    std::string all = play.run_keys + play.more + play.coordinator;
     for (const auto& call : play.blows) {
       for (const Blow& blow : call) all += words_for(blow) + std::to_string(blow.after_commits);
     }

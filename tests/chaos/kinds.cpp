@@ -185,6 +185,9 @@ Play shards(Random& random) {
   const size_t epochs = play.run_keys.find("epochs = 2");
   play.run_keys.replace(epochs, 10, "epochs = 1");
   play.app_keys = "layers = 3\nwidth = 3000";
+  // With that budget a layer is gathered again in a step.
+  play.coordinator = one_of<const char*>(
+      random, {"use = \"zero3\"\n", "use = \"planned\"\n", "use = \"planned\"\nbudget = 65536\n", "use = \"eager\"\n"});
   return play;
 }
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "integration/sharded_jobs.hpp"
+#include "integration/sharded_misbehaviour.hpp"
 #include "sharded/safetensors.hpp"
 
 using namespace pliant::test;
@@ -17,50 +17,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The job of a program that can misbehave: `how` at `place` of step 6 on one rank.
-std::vector<std::string> job_that(const char* how, const char* place, int64_t workers,
-                                  const std::vector<std::string>& more = {}) {
-  std::vector<std::string> sets{fmt::format("run.command=[\"{}/sharded_worker\"]", PLIANT_TEST_BIN_DIR),
-                                fmt::format("app.misbehave=\"{}\"", how), fmt::format("app.misbehave_at=\"{}\"", place),
-                                fmt::format("app.misbehave_rank={}", workers > 1 ? 1 : 0), "app.misbehave_step=6"};
-  sets.insert(sets.end(), more.begin(), more.end());
-  return sharded_job(workers, sets);
-}
-
-const std::string& well_behaved() {
-  static const std::string kState = [] {
-    JobRunner job;
-    return state_after(job, job_that("", "", 1, {"coordinator.use=\"eager\""}));
-  }();
-  return kState;
-}
-
-bool is_stopped(pid_t process) {
-  const std::string stat = read_all(fmt::format("/proc/{}/stat", process));
-  const size_t state = stat.rfind(')') + 2;
-  return state < stat.size() && stat[state] == 'T';
-}
-
-/// Blocks until the injected stop has struck `rank`, and returns its process.
-pid_t wait_for_stop(const JobRunner& job, pid_t agent, int64_t rank) {
-  pid_t stopped = 0;
-  REQUIRE(JobRunner::wait_until(agent, [&] {
-    if (stopped == 0) stopped = job.worker(rank);
-    return stopped != 0 && is_stopped(stopped);
-  }));
-  return stopped;
-}
-
-void check_undisturbed(const JobRunner& job, const Ended& ended) {
-  INFO(ended.err);
-  REQUIRE(ended.exit_code == 0);
-  CHECK(last_state(job) == undisturbed());
-  CHECK(ended.summary.at("samples_repeated") == 0);
-  CHECK(ended.summary.at("samples_missing") == 0);
-  CHECK(job.processes_left() == 0);
-  for (const auto& entry : fs::directory_iterator(job.latest() / "snapshots"))
-    CHECK(entry.path().extension() == ".snapshot");
-}
+/// As kTight, with [app] flags: what is external stays whole, and its gradient until the pass ends.
+const std::vector<std::string> kTightFlags{"coordinator.use=\"planned\"", "coordinator.budget=65536"};
 
 /// Kills a rank there, and says to which step the job must go back.
 struct Death {
@@ -76,35 +34,14 @@ void check_death(const Death& death, const std::vector<std::string>& sets = {}) 
   CHECK(job.ledger("restart").front().at("step") == death.back_to);
 }
 
-/// A job that was killed with its agent after its snapshot of eight steps.
-void leave_half(JobRunner& job) {
-  const Ended killed = job.run(disturbed(sharded_job(4), {"kill:agent,step=10"}));
-  REQUIRE(killed.exit_code == 128 + SIGKILL);
-  while (job.processes_left() > 0) {  // the kernel is on its way; ctest's limit ends a wait that does not end
-  }
-}
-
-/// Flips one bit of a weight.
-void damage(const fs::path& snapshot) {
-  std::string bytes = read_all(snapshot);
-  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
-  write_all(snapshot, bytes);
-}
-
-Ended resume(JobRunner& job, const std::vector<std::string>& sets = {}) {
-  std::vector<std::string> words = sharded_job(4, sets);
-  words.emplace_back("--resume");
-  return job.run(words);
-}
-
 }  // namespace
 
 TEST_CASE("a rank that dies as it gathers or sends gradients takes the job back, to the same bits") {
-  for (const char* const coordinator : {"eager", "zero3", "planned"}) {
-    CAPTURE(coordinator);
-    const std::string use = fmt::format("coordinator.use=\"{}\"", coordinator);
-    check_death({"rank=2,step=6,at=gather", 4}, {use});
-    check_death({"rank=2,step=6,at=scatter", 4}, {use});
+  for (const std::vector<std::string>& sets : {std::vector<std::string>{"coordinator.use=\"eager\""},
+                                               std::vector<std::string>{"coordinator.use=\"zero3\""}, kTightSample}) {
+    CAPTURE(sets.front());
+    check_death({"rank=2,step=6,at=gather", 4}, sets);
+    check_death({"rank=2,step=6,at=scatter", 4}, sets);
   }
 }
 
@@ -113,7 +50,7 @@ TEST_CASE("a rank that dies as it writes its part of a snapshot, or finishes one
                                                {"rank=0,step=8,at=finish", 4},
                                                {"rank=3,step=14,at=snapshot", 12},
                                                {"rank=0,step=14,at=finish", 12}}) {
-    check_death(death);
+    check_death(death, kTightSample);
   }
 }
 
@@ -124,7 +61,7 @@ TEST_CASE("a rank that is stopped wherever others need it, and continued, costs 
     JobRunner job;
     std::vector<std::string> injections{std::string("stop:") + where};
     if (has(where, "copy")) injections.emplace_back("leave:rank=1,step=6");
-    const pid_t agent = job.start(disturbed(sharded_job(4), injections));
+    const pid_t agent = job.start(disturbed(sharded_job(4, kTightSample), injections));
     ::kill(wait_for_stop(job, agent, has(where, "rank=0") ? 0 : 2), SIGCONT);
     check_undisturbed(job, job.wait(agent));
     CHECK(job.ledger("restart").empty());
@@ -172,12 +109,14 @@ TEST_CASE("a program that dies, stops or throws in the middle of a pass is repla
   struct Fault {
     const char* how;
     const char* place;
+    std::vector<std::string> sets;
   };
-  for (const Fault fault : {Fault{"kill", "entered"}, Fault{"kill", "released"}, Fault{"kill", "backward"},
-                            Fault{"kill", "passed"}, Fault{"throw", "backward"}}) {
+  for (const Fault& fault :
+       {Fault{"kill", "entered", kTight}, Fault{"kill", "released", kRoomy}, Fault{"kill", "backward", kTight},
+        Fault{"kill", "passed", kZero3}, Fault{"throw", "backward", kTight}}) {
     INFO(std::string(fault.how) << " at " << fault.place);
     JobRunner job;
-    const Ended ended = job.run(job_that(fault.how, fault.place, 4));
+    const Ended ended = job.run(job_that(fault.how, fault.place, 4, fault.sets));
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
     CHECK(last_state(job) == well_behaved());
@@ -190,14 +129,17 @@ TEST_CASE("a program that dies, stops or throws in the middle of a pass is repla
 TEST_CASE("a program that dies as its order of visits is dropped, or in an evaluation, is replaced to the same bits") {
   const std::vector<std::string> habits{"app.drops_trace=true", "app.evaluates=true"};
   for (const char* const place : {"dropped", "evaluating"}) {
-    CAPTURE(place);
-    JobRunner job;
-    const Ended ended = job.run(job_that("kill", place, 4, habits));
-    INFO(ended.err);
-    REQUIRE(ended.exit_code == 0);
-    CHECK(last_state(job) == well_behaved());
-    CHECK(ended.summary.at("restarts") == 1);
-    CHECK(job.ledger("restart").front().at("step") == 4);
+    for (const std::vector<std::string>& sets : {kTight, kZero3}) {
+      CAPTURE(place);
+      CAPTURE(sets.front());
+      JobRunner job;
+      const Ended ended = job.run(job_that("kill", place, 4, joined(habits, sets)));
+      INFO(ended.err);
+      REQUIRE(ended.exit_code == 0);
+      CHECK(last_state(job) == well_behaved());
+      CHECK(ended.summary.at("restarts") == 1);
+      CHECK(job.ledger("restart").front().at("step") == 4);
+    }
   }
 }
 
@@ -208,7 +150,8 @@ TEST_CASE(
   for (const char* const place : {"entered", "released", "backward", "dropped", "evaluating"}) {
     CAPTURE(place);
     JobRunner job;
-    const pid_t agent = job.start(job_that("stop", place, 4, habits));
+    const std::vector<std::string>& sets = has(place, "released") ? kZero3 : kTight;
+    const pid_t agent = job.start(job_that("stop", place, 4, joined(habits, sets)));
     ::kill(wait_for_stop(job, agent, 1), SIGCONT);
     const Ended ended = job.wait(agent);
     INFO(ended.err);
@@ -221,14 +164,17 @@ TEST_CASE(
 
 TEST_CASE("a model of one element, and one of none, trains, is kept and goes on from its snapshot at any size") {
   for (const char* const width : {"1", "0"}) {
-    for (const char* const coordinator : {"coordinator.use=\"eager\"", "coordinator.zero3.strict=true"}) {
+    const std::vector<std::string> small{fmt::format("app.width={}", width), "app.layers=1"};
+    JobRunner alone;
+    const std::string expected =
+        state_after(alone, job_that("", "", 1, joined(small, {"coordinator.use=\"eager\"", "coordinator.budget=0"})));
+    for (const std::vector<std::string>& sets :
+         {joined(small, joined(kZero3, {"coordinator.zero3.strict=true"})), joined(small, kRoomy),
+          joined(small, {"coordinator.budget=768"})}) {  // its value, its gradient and what arrives for it
       CAPTURE(width);
-      CAPTURE(coordinator);
-      const std::vector<std::string> small{fmt::format("app.width={}", width), "app.layers=1", coordinator};
-      JobRunner alone;
-      const std::string expected = state_after(alone, job_that("", "", 1, small));
+      CAPTURE(sets.back());
       JobRunner job;
-      const Ended ended = job.run(job_that("kill", "passed", 4, small));
+      const Ended ended = job.run(job_that("kill", "passed", 4, sets));
       INFO(ended.err);
       REQUIRE(ended.exit_code == 0);
       CHECK(last_state(job) == expected);
@@ -237,9 +183,8 @@ TEST_CASE("a model of one element, and one of none, trains, is kept and goes on 
       CHECK(ended.summary.at("samples_missing") == 0);
       CHECK(ended.summary.at("samples_repeated") == 0);
       CHECK(job.ledger("snapshot").back().at("step") == kShardedSteps);
-      std::vector<std::string> more = small;
-      more.push_back(fmt::format("run.max_steps={}", kShardedSteps + 2));
-      std::vector<std::string> words = job_that("", "", 2, more);
+      std::vector<std::string> words =
+          job_that("", "", 2, joined(sets, {fmt::format("run.max_steps={}", kShardedSteps + 2)}));
       words.emplace_back("--resume");
       const Ended resumed = job.run(words);
       INFO(resumed.err);
@@ -253,8 +198,9 @@ TEST_CASE("of four ranks of a model of one element the one that owns it takes it
   for (const int rank : {0, 3}) {
     CAPTURE(rank);
     JobRunner job;
-    const Ended ended = job.run(
-        job_that("kill", "passed", 4, {"app.width=1", "app.layers=1", fmt::format("app.misbehave_rank={}", rank)}));
+    const Ended ended = job.run(job_that(
+        "kill", "passed", 4,
+        {"app.width=1", "app.layers=1", "coordinator.budget=768", fmt::format("app.misbehave_rank={}", rank)}));
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
     CHECK(ended.summary.at("restarts") == 1);
@@ -266,12 +212,14 @@ TEST_CASE("of four ranks of a model of one element the one that owns it takes it
 TEST_CASE("leaves, persistent parameters and ones used unannounced have the same bits, whoever trains with whatever") {
   std::string expected;
   for (const int64_t workers : {1, 3}) {
-    for (const char* const coordinator :
-         {"coordinator.use=\"eager\"", "coordinator.use=\"zero3\"", "coordinator.zero3.strict=true"}) {
+    for (const std::vector<std::string>& sets :
+         {std::vector<std::string>{"coordinator.use=\"eager\"", "coordinator.budget=0"}, kZero3,
+          joined(kZero3, {"coordinator.zero3.strict=true"}), kRoomy, kTightFlags}) {
       CAPTURE(workers);
-      CAPTURE(coordinator);
+      CAPTURE(sets.front());
+      CAPTURE(sets.back());
       JobRunner job;
-      const std::string state = state_after(job, job_that("", "", workers, {"app.flags=true", coordinator}));
+      const std::string state = state_after(job, job_that("", "", workers, joined(sets, {"app.flags=true"})));
       if (expected.empty()) expected = state;
       CHECK(state == expected);
     }
@@ -283,7 +231,7 @@ TEST_CASE("a program that catches what it threw in its passes goes on: all make 
   for (const char* const place : {"entered", "backward", "passed"}) {
     CAPTURE(place);
     JobRunner job;
-    const Ended ended = job.run(job_that("catch", place, 4));
+    const Ended ended = job.run(job_that("catch", place, 4, has(place, "passed") ? kZero3 : kTight));
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
     CHECK(has(ended.err, "broke off: the program ran out of ideas"));
@@ -301,9 +249,10 @@ TEST_CASE(
        {9, 10, 11, 12, 13, 14, 27, 28, 29, 30, 31}) {  // of its process: in the first and second pass
     CAPTURE(allocation);
     JobRunner job;
-    std::vector<std::string> command = job_that("run_short", "", 2,
-                                                {"coordinator.use=\"eager\"", "accelerator.use=\"sim\"",
-                                                 fmt::format("accelerator.sim.fail_alloc_at=[{}]", allocation)});
+    std::vector<std::string> command =
+        job_that("run_short", "", 2,
+                 {"coordinator.use=\"eager\"", "coordinator.budget=0", "accelerator.use=\"sim\"",
+                  fmt::format("accelerator.sim.fail_alloc_at=[{}]", allocation)});
     command.insert(command.end(), {"--plugin-dir", PLIANT_TESTKIT_PLUGIN_DIR, "--show-logs"});
     const Ended ended = job.run(command);
     INFO(ended.err);
@@ -323,15 +272,16 @@ TEST_CASE("what is not finite in a sharded job is named with its rows, each once
     const char* how;
     const char* rank;
     const char* named;
+    std::vector<std::string> sets;
   };
-  for (const Kind kind : {Kind{"nan", "1", " on rank 1"}, Kind{"nan_gradient", "1", " on rank 1"},
-                          Kind{"nan_loss", "1", " on rank 1"}, Kind{"nan", "-1", " on rank 0; row"}}) {
+  for (const Kind& kind : {Kind{"nan", "1", " on rank 1", kTight}, Kind{"nan_gradient", "1", " on rank 1", kRoomy},
+                           Kind{"nan_loss", "1", " on rank 1", kZero3}, Kind{"nan", "-1", " on rank 0; row", kTight}}) {
     const bool deterministic = kind.how != std::string("nan_loss");
     CAPTURE(kind.how);
     JobRunner job;
-    const Ended ended = job.run(job_that(
-        kind.how, "", 2,
-        {fmt::format("run.deterministic={}", deterministic), fmt::format("app.misbehave_rank={}", kind.rank)}));
+    const Ended ended = job.run(job_that(kind.how, "", 2,
+                                         joined(kind.sets, {fmt::format("run.deterministic={}", deterministic),
+                                                            fmt::format("app.misbehave_rank={}", kind.rank)})));
     INFO(ended.err);
     CHECK(ended.exit_code == 1);
     const std::string reason = ended.summary.at("reason");
@@ -384,7 +334,7 @@ TEST_CASE("a rank that commits and does not update, or whose shard changes by it
       CAPTURE(kind.how);
       CAPTURE(workers);
       JobRunner job;
-      std::vector<std::string> command = job_that(kind.how, "", workers);
+      std::vector<std::string> command = job_that(kind.how, "", workers, workers == 1 ? kZero3 : kTight);
       command.emplace_back("--show-logs");
       const Ended ended = job.run(command);
       INFO(ended.err);
@@ -420,17 +370,17 @@ TEST_CASE("what was read on all ranks and written on some takes the job back, to
 }
 
 TEST_CASE("an evaluation between a commit and its update leaves training its bits, whatever stays whole") {
-  for (const char* const coordinator : {"eager", "zero3"}) {
-    for (const char* const flags : {"false", "true"}) {
-      CAPTURE(coordinator);
+  for (const char* const flags : {"app.flags=false", "app.flags=true"}) {
+    JobRunner plain;
+    const std::string expected =
+        state_after(plain, job_that("", "", 1, {"coordinator.use=\"eager\"", "coordinator.budget=0", flags}));
+    for (const std::vector<std::string>& sets :
+         {std::vector<std::string>{"coordinator.use=\"eager\"", "coordinator.budget=0"}, kZero3, kRoomy, kTightFlags}) {
       CAPTURE(flags);
-      const std::vector<std::string> sets{fmt::format("coordinator.use=\"{}\"", coordinator),
-                                          fmt::format("app.flags={}", flags)};
-      std::vector<std::string> looks = sets;
-      looks.emplace_back("app.looks_first=true");
-      JobRunner plain;
+      CAPTURE(sets.front());
+      CAPTURE(sets.back());
       JobRunner job;
-      CHECK(state_after(job, job_that("", "", 2, looks)) == state_after(plain, job_that("", "", 2, sets)));
+      CHECK(state_after(job, job_that("", "", 2, joined(sets, {flags, "app.looks_first=true"}))) == expected);
     }
   }
 }
@@ -509,7 +459,7 @@ TEST_CASE("a rank with other options is named: of two at the start the job ends,
     CAPTURE(one.who);
     ::setenv("TEST_OTHER_BUDGET", one.who, 1);
     JobRunner job;
-    std::vector<std::string> command = job_that("", "", 2, {"coordinator.use=\"eager\"", "coordinator.budget=1000000"});
+    std::vector<std::string> command = job_that("", "", 2, {"coordinator.budget=1000000"});
     if (*one.injection != '\0') command = disturbed(command, {one.injection});
     const Ended ended = job.run(command);
     ::unsetenv("TEST_OTHER_BUDGET");
@@ -522,23 +472,31 @@ TEST_CASE("a rank with other options is named: of two at the start the job ends,
 
 TEST_CASE(
     "a budget that does not suffice in a pass ends the job in the words of the workers before it has no restart left") {
-  JobRunner job;
-  const Ended ended = job.run(job_that("", "", 2, {"coordinator.use=\"eager\"", "coordinator.budget=14000"}));
-  INFO(ended.err);
-  CHECK(ended.exit_code == 2);
-  CHECK(has(ended.summary.at("reason"), "exited with code 2: "));
-  CHECK(has(ended.summary.at("reason"), "[coordinator] budget = 14000 is too small"));
-  CHECK(ended.summary.at("restarts") <= 2);
-  CHECK(job.processes_left() == 0);
+  // No room for a layer beside its gradient; or for both beside what the root has.
+  for (const auto& sets :
+       {std::vector<std::string>{"coordinator.use=\"eager\"", "coordinator.budget=14000"},
+        std::vector<std::string>{"coordinator.budget=14000"}, std::vector<std::string>{"coordinator.budget=24064"}}) {
+    CAPTURE(sets.front());
+    CAPTURE(sets.back());
+    JobRunner job;
+    const Ended ended = job.run(job_that("", "", 2, sets));
+    INFO(ended.err);
+    CHECK(ended.exit_code == 2);
+    CHECK(has(ended.summary.at("reason"), "exited with code 2: "));
+    CHECK(has(ended.summary.at("reason"), "[coordinator] budget"));
+    CHECK(has(ended.summary.at("reason"), "is too small"));
+    CHECK(ended.summary.at("restarts") <= 2);
+    CHECK(job.processes_left() == 0);
+  }
 }
 
 TEST_CASE("a damaged snapshot of a sharded job is named, and the one before is taken") {
   JobRunner job;
-  leave_half(job);
+  leave_half(job, kTightSample);
   const fs::path newest = job.latest() / "snapshots/step-00000008.snapshot";
   damage(newest);
   write_all(job.latest() / "snapshots/step-00000009.snapshot.generation-1.draft", "a part is missing");
-  const Ended ended = resume(job);
+  const Ended ended = resume(job, kTightSample);
   check_undisturbed(job, ended);
   CHECK(has(ended.err, "step-00000008.snapshot is damaged: its checksum does not match"));
   CHECK(has(ended.err, "restore it from a copy, or remove it to resume from an older one; going back"));
@@ -560,7 +518,7 @@ TEST_CASE("what a job that was killed left of a snapshot is in nobody's way once
 TEST_CASE(
     "a snapshot that is damaged under a running job ends it in words once it is needed, and nothing older is lost") {
   JobRunner job;
-  const pid_t agent = job.start(disturbed(sharded_job(2), {"stop:rank=1,step=10"}));
+  const pid_t agent = job.start(disturbed(sharded_job(2, kTightSample), {"stop:rank=1,step=10"}));
   const pid_t stopped = wait_for_stop(job, agent, 1);
   damage(job.latest() / "snapshots/step-00000008.snapshot");
   ::kill(stopped, SIGKILL);
@@ -569,7 +527,7 @@ TEST_CASE(
   CHECK(ended.exit_code == 1);
   CHECK(has(ended.summary.at("reason"), "step-00000008.snapshot is damaged: its checksum does not match"));
   CHECK(job.processes_left() == 0);
-  const Ended resumed = resume(job);
+  const Ended resumed = resume(job, kTightSample);
   check_undisturbed(job, resumed);
   CHECK(resumed.summary.at("resumed_from") == 4);
 }
@@ -586,7 +544,7 @@ TEST_CASE("a model whose parameters were added in another order goes on from a s
     INFO(ended.err);
     CHECK(ended.exit_code == 0);
   };
-  go_on({"run.max_steps=11", "app.reversed=true", "coordinator.use=\"eager\""}, 2);
+  go_on({"run.max_steps=11", "app.reversed=true", "coordinator.use=\"eager\"", "coordinator.budget=0"}, 2);
   CHECK(last_state(job) != well_behaved());  // the order of the arrays is another
   go_on({}, 4);
   CHECK(last_state(job) == well_behaved());

@@ -16,6 +16,15 @@ namespace pliant::test {
 
 constexpr int64_t kShardedSteps = 14;
 
+/// Of [coordinator], for the sample: planned, with room for what a layer takes and not for all of them, so that
+/// parameters are gathered again in a step.
+inline const std::vector<std::string> kTightSample{"coordinator.use=\"planned\"", "coordinator.budget=65536"};
+
+inline std::vector<std::string> joined(std::vector<std::string> sets, const std::vector<std::string>& more) {
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
 /// `pliant run` of the sample, with a snapshot every four steps; `sets` are more of --set.
 inline std::vector<std::string> sharded_job(int64_t workers, const std::vector<std::string>& sets = {}) {
   const std::string config = std::string(PLIANT_SOURCE_DIR) + "/samples/sharded_trainer/pliant.toml";
@@ -27,8 +36,7 @@ inline std::vector<std::string> sharded_job(int64_t workers, const std::vector<s
                                "app.width=3000",
                                "run.snapshot_every=4",
                                fmt::format("run.max_steps={}", kShardedSteps)};
-  all.insert(all.end(), sets.begin(), sets.end());
-  for (const std::string& set : all) made.insert(made.end(), {"--set", set});
+  for (const std::string& set : joined(std::move(all), sets)) made.insert(made.end(), {"--set", set});
   return made;
 }
 

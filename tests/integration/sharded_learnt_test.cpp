@@ -104,3 +104,33 @@ TEST_CASE("ranks that have kept different things begin anew together, and so do 
     CHECK(last_state(other) == expected);
   }
 }
+
+TEST_CASE("planned goes on with what it has learnt: with ranks that leave or join, and from a snapshot of its own") {
+  const std::string planned = "coordinator.use=\"planned\"";
+  const std::string longer = "run.max_steps=16";
+  const std::string expected = [&] {
+    JobRunner job;
+    return state_after(job, sharded_job(1, {longer, "coordinator.use=\"eager\""}));
+  }();
+  struct Again {
+    std::vector<std::string> sets;
+    int64_t anew;
+  };
+  for (const Again& again :
+       {Again{{longer}, 0}, Again{{longer, "run.workers=2"}, 0}, Again{{longer, "coordinator.planned.ahead=0"}, 0},
+        Again{{longer, "coordinator.budget=65536"}, 1}}) {  // of another model, so to say
+    CAPTURE(again.sets.back());
+    JobRunner job;
+    const Ended ended = job.run(disturbed(sharded_job(4, {planned}), {"leave:rank=2,step=6"}));
+    CHECK(passes_anew(ended) == 1);  // the first of all
+    CHECK(last_state(job) == undisturbed());
+    std::vector<std::string> sets = again.sets;
+    sets.push_back(planned);
+    std::vector<std::string> words = sharded_job(4, sets);
+    words.emplace_back("--resume");
+    const Ended resumed = job.run(words);
+    CHECK(passes_anew(resumed) == again.anew);
+    CHECK(has(resumed.err, "'planned' does not go on with what was kept of it and begins anew: ") == (again.anew > 0));
+    CHECK(last_state(job) == expected);
+  }
+}

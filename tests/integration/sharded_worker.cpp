@@ -35,6 +35,36 @@ float target_of(int64_t id, size_t element) {
   return static_cast<float>((static_cast<uint64_t>(id) * 7919 + element * 104729) % 2003) / 2003.0F;
 }
 
+/// Floats of the device as the CPU sees them: where they lie, where it reaches them, else a copy.
+class Seen {
+ public:
+  Seen(pliant::Session& session, const float* there, uint64_t count) : stream_(session.stream()) {
+    if (session.accelerator().properties(session.device()).host_visible) {
+      values_ = {const_cast<float*>(there), count};
+      return;
+    }
+    copy_.resize(count);
+    values_ = copy_;
+    if (count > 0) stream_.copy(copy_.data(), there, count * sizeof(float));
+    stream_.synchronize();
+  }
+  Seen(const Seen&) = delete;
+  Seen& operator=(const Seen&) = delete;
+  float& operator[](size_t i) const { return values_[i]; }
+  [[nodiscard]] std::span<float> values() const { return values_; }
+  /// What was changed here is there.
+  void store(float* there) const {
+    if (copy_.empty()) return;
+    stream_.copy(there, copy_.data(), copy_.size() * sizeof(float));
+    stream_.synchronize();
+  }
+
+ private:
+  pliant::Stream& stream_;
+  std::vector<float> copy_;
+  std::span<float> values_;
+};
+
 /// What [app] asks one rank to do wrong, once, in its first incarnation: `misbehave` at the place `misbehave_at` of a
 /// step.
 class Misbehaviour {
@@ -100,10 +130,12 @@ class Misbehaviour {
       throw std::runtime_error("the program ran out of ideas");
   }
   /// One bit of what this rank owns, which an update has shown.
-  void flip(const pliant::Step& step, float* weights) const {
+  void flip(const pliant::Step& step, pliant::Session& session, float* weights) const {
     if (!is_step(step) || !is("flip") || weights == nullptr || std::exchange(has_flipped_, true)) return;
-    auto* const bytes = reinterpret_cast<unsigned char*>(weights);
+    const Seen first(session, weights, 1);
+    auto* const bytes = reinterpret_cast<unsigned char*>(&first[0]);
     bytes[0] = static_cast<unsigned char>(bytes[0] ^ 1U);
+    first.store(weights);
   }
 
  private:
@@ -125,6 +157,7 @@ class Misbehaviour {
 /// external and the last layer uses them unannounced; the second one's are persistent and lie in a module below it,
 /// which is not entered: the layer is a leaf. With [app] reversed all parameters are added the other way round.
 struct Net final : pliant::TrainingState {
+  pliant::Session& session;
   pliant::ShardedModel shards;
   pliant::ModuleId root{};
   std::optional<pliant::ParameterId> frozen;
@@ -135,8 +168,9 @@ struct Net final : pliant::TrainingState {
   const bool flags;
   float* owned = nullptr;  ///< some of what this rank owns, as the last update showed it
 
-  Net(pliant::Session& session, const Misbehaviour& misbehaviour)
-      : shards(session, {session.config().app_string("state").value_or(misbehaviour.is("other_state") ? "velocity"
+  Net(pliant::Session& of, const Misbehaviour& misbehaviour)
+      : session(of),
+        shards(session, {session.config().app_string("state").value_or(misbehaviour.is("other_state") ? "velocity"
                                                                                                       : "momentum")}),
         wrong(misbehaviour),
         width(static_cast<size_t>(session.config().app_int("width").value_or(3000))),
@@ -182,7 +216,7 @@ struct Net final : pliant::TrainingState {
 
   double pass(const pliant::Step& step, const std::vector<int64_t>& ids) {
     shards.enter(root, Direction::kForward);
-    const float scale = frozen ? shards.value(*frozen)[3] : 1.0F;
+    const float scale = frozen ? whole(*frozen, 7)[3] : 1.0F;
     const double loss = forward(step, ids, scale);
     shards.leave(root, Direction::kForward);
     shards.enter(root, Direction::kBackward);
@@ -194,6 +228,9 @@ struct Net final : pliant::TrainingState {
     }
     shards.leave(root, Direction::kBackward);
     return loss;
+  }
+  Seen whole(pliant::ParameterId parameter, size_t elements) {
+    return Seen(session, shards.value(parameter), elements);
   }
   /// A pass without gradients; nobody reads what it comes to.
   void evaluate(const pliant::Step& step) {
@@ -225,7 +262,7 @@ struct Net final : pliant::TrainingState {
       shards.enter(layers[i], Direction::kForward);
       wrong.at("entered", step);
       for (const size_t used : used_by(i)) {
-        const float* const value = shards.value(weights[used]);
+        const Seen value = whole(weights[used], width);
         for (const int64_t id : ids) {
           for (size_t k = 0; k < width; ++k) {
             const double error = value[k] - scale * target_of(id, k);
@@ -239,22 +276,27 @@ struct Net final : pliant::TrainingState {
     return loss;
   }
   void add_gradient(const pliant::Step& step, const std::vector<int64_t>& ids, float scale, pliant::ParameterId of) {
-    const float* const value = shards.value(of);
-    float* const gradient = shards.gradient(of);
+    const Seen value = whole(of, width);
+    const Seen gradient(session, shards.gradient(of), width);
     for (const int64_t id : ids) {
       const auto strength = static_cast<float>(length_of(id));
       for (size_t k = 0; k < width; ++k) gradient[k] += strength * (value[k] - scale * target_of(id, k));
     }
-    if (!ids.empty()) wrong.spoil(step, {gradient, width});
+    if (!ids.empty()) wrong.spoil(step, gradient.values());
+    gradient.store(shards.gradient(of));
   }
   void apply(float rate) {
     shards.update([this, rate](const pliant::ShardRange& range) {
       owned = range.weights;
-      float* const momentum = range.state[0];
+      const Seen values(session, range.weights, range.count);
+      const Seen momentum(session, range.state[0], range.count);
+      const Seen gradient(session, range.gradient, range.count);
       for (uint64_t k = 0; k < range.count; ++k) {
-        momentum[k] = kKept * momentum[k] + range.gradient[k];
-        range.weights[k] -= rate * momentum[k];
+        momentum[k] = kKept * momentum[k] + gradient[k];
+        values[k] -= rate * momentum[k];
       }
+      momentum.store(range.state[0]);
+      values.store(range.weights);
     });
   }
 };
@@ -313,7 +355,7 @@ void train() {
         const double loss = net.pass(*step, sequences_of(step->batch(), micro.rows));
         net.shards.end_pass();
         wrong.at("passed", *step);
-        wrong.flip(*step, net.owned);
+        wrong.flip(*step, session, net.owned);
         step->add(micro, wrong.spoiled(*step, loss));
       }
     };

@@ -150,17 +150,21 @@ TEST_CASE("tinylm trains on one's own text with the same loss curve at 1, 2, 3 a
   }
 }
 
-// What follows starts 57 processes with libtorch, each of which takes the better part of a second to begin: half a
+// What follows starts 61 processes with libtorch, each of which takes the better part of a second to begin: half a
 // minute on two cores.
 
 TEST_CASE(
     "tinylm in shards has the states of tinylm whole at 1, 2, 3, 4 and, under exact, 5 workers, whoever decides") {
-  for (const char* const coordinator : {"zero3", "eager"}) {
-    for (const int workers : {1, 2, 3, 4, 5}) {
-      CAPTURE(coordinator);
+  struct Way {
+    const char* coordinator;
+    std::vector<int> workers;
+  };
+  for (const Way& way : {Way{"planned", {1, 2, 3, 4, 5}}, Way{"zero3", {2, 5}}, Way{"eager", {3, 4}}}) {
+    for (const int workers : way.workers) {
+      CAPTURE(way.coordinator);
       CAPTURE(workers);
       JobRunner job;
-      const Ended ended = job.run(small_job(job, coordinator, workers));
+      const Ended ended = job.run(small_job(job, way.coordinator, workers));
       INFO(ended.err);
       REQUIRE(ended.exit_code == 0);
       CHECK(has(ended.out + ended.err, "memory of a rank"));
@@ -176,26 +180,36 @@ TEST_CASE("tinylm under exact has the states that it has under v0.1") {
   check_as_whole(job);
 }
 
-TEST_CASE("tinylm goes on in shards from a snapshot of tinylm whole, and the other way round, as if it had not ended") {
-  for (const char* const coordinator : {"zero3", "eager"}) {
-    for (const bool begins_whole : {true, false}) {
-      CAPTURE(coordinator);
-      CAPTURE(begins_whole);
-      JobRunner job;
-      std::vector<std::string> first = small_job(job, begins_whole ? "" : coordinator, 2);
-      first.insert(first.end(), {"--inject", "kill:agent,step=3"});
-      REQUIRE(job.run(first).exit_code == 128 + SIGKILL);
-      while (job.processes_left() > 0) {  // the kernel is on its way; ctest's limit ends a wait that does not end
-      }
-      std::vector<std::string> second = small_job(job, begins_whole ? coordinator : "", 3);
-      second.insert(second.end(), {"--resume", "--json"});
-      const Ended ended = job.run(second);
-      INFO(ended.err);
-      REQUIRE(ended.exit_code == 0);
-      CHECK(ended.summary["resumed_from"] == 2);
-      CHECK(has(read_all(job.latest() / "config.toml"), "[coordinator]") == begins_whole);
-      check_as_whole(job);
+TEST_CASE(
+    "tinylm goes on in shards from a snapshot of tinylm whole, the other way round, and in shards again with what "
+    "planned had learnt, as if it had not ended") {
+  struct Way {
+    const char* first;  ///< coordinators; none: whole
+    const char* then;
+  };
+  for (const Way& way :
+       {Way{"", "planned"}, Way{"planned", ""}, Way{"planned", "planned"}, Way{"", "zero3"}, Way{"eager", ""}}) {
+    CAPTURE(way.first);
+    CAPTURE(way.then);
+    JobRunner job;
+    std::vector<std::string> first = small_job(job, way.first, 2);
+    first.insert(first.end(), {"--inject", "kill:agent,step=3"});
+    REQUIRE(job.run(first).exit_code == 128 + SIGKILL);
+    while (job.processes_left() > 0) {  // the kernel is on its way; ctest's limit ends a wait that does not end
     }
+    std::vector<std::string> second = small_job(job, way.then, 3);
+    second.insert(second.end(), {"--resume", "--json"});
+    const Ended ended = job.run(second);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(ended.summary["resumed_from"] == 2);
+    const bool is_sharded = *way.then != '\0';
+    CHECK(has(read_all(job.latest() / "config.toml"), "[coordinator]") == is_sharded);
+    check_as_whole(job);
+    if (std::string(way.then) != "planned") continue;
+    const nlohmann::json& passes = ended.summary.at("passes_of_a_rank");
+    const int64_t anew = passes.at("all").get<int64_t>() - passes.at("followed").get<int64_t>();
+    CHECK(anew == (*way.first == '\0' ? 1 : 0));  // the first of all
   }
 }
 

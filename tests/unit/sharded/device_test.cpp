@@ -164,7 +164,7 @@ void begin_step(Runtime& runtime, int32_t world_size) {
 
 TEST_CASE("the events of gathers and of gradients are used again: more steps and evaluations make no more of them") {
   const Accelerator accelerator = test::sim("host_visible = false\nmax_delay_us = 20\n");
-  for (const std::string coordinator : {"eager", "zero3"}) {
+  for (const std::string coordinator : {"eager", "zero3", "planned"}) {
     CAPTURE(coordinator);
     const EventsMade events(accelerator);
     int64_t early = 0;

@@ -27,6 +27,8 @@ TEST_CASE("a frozen reference beside what is trained keeps its values and change
   check_everywhere(plain_pass, true);
   const std::vector<float> expected = trained_by(plain_pass, "eager", 1, false);
   for (const int32_t world_size : {2, 6}) CHECK(trained_by(plain_pass, "zero3", world_size, true) == expected);
+  const std::string budget = fmt::format("budget = {}", 2 * 12032 + 5 * 4096);  // five others send a chunk each
+  CHECK(trained_by(plain_pass, "planned", 6, true, budget) == expected);
 }
 
 TEST_CASE("a module that is entered again before it is left stays whole until it is left as often") {
@@ -75,12 +77,15 @@ TEST_CASE("a module that is computed once more in backward has the same gradient
 
 TEST_CASE("a pass that is given up in backward leaves nothing, and the step that begins anew has its bits") {
   const Accelerator accelerator = test::open_host();
-  for (const char* const coordinator : {"eager", "zero3"}) {
+  const std::vector<float> expected = trained_by(plain_pass, "eager", 1, false);
+  for (const auto& way : kWays) {
+    const std::string& coordinator = way.first;
+    const std::string& options = way.second;
     CAPTURE(coordinator);
-    const std::vector<float> expected = trained_by(plain_pass, "eager", 1, false);
+    CAPTURE(options);
     test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {
       Stream program(accelerator, 0);
-      Runtime runtime(config_of(coordinator), accelerator, 0, program, stream, {});
+      Runtime runtime(config_of(coordinator, options), accelerator, 0, program, stream, {});
       const Networks of(runtime, false);
       runtime.enter_group(group);
       runtime.initialise();
@@ -106,17 +111,21 @@ TEST_CASE("a pass that is given up in backward leaves nothing, and the step that
 
 TEST_CASE("a model of one element trains on four ranks, three of which own nothing, and one of none on any") {
   const Accelerator accelerator = test::open_host();
-  for (const auto& way : kWays) {
+  std::vector<std::pair<std::string, std::string>> ways = kWays;
+  ways.emplace_back("planned", "budget = 768");  // its value, its gradient and what arrives for it
+  for (const auto& way : ways) {
     const std::string& coordinator = way.first;
+    const std::string& options = way.second;
     for (const int64_t elements : {1, 0}) {
       CAPTURE(coordinator);
+      CAPTURE(options);
       CAPTURE(elements);
       std::mutex mutex;
       int owners = 0;
       std::vector<std::vector<float>> seen;
       test::run_healthy_ranks(accelerator, 4, [&](int32_t rank, Communicator& group, Stream& stream) {
         Stream program(accelerator, 0);
-        Runtime runtime(config_of(coordinator, way.second), accelerator, 0, program, stream, {"moment"});
+        Runtime runtime(config_of(coordinator, options), accelerator, 0, program, stream, {"moment"});
         const Networks of(runtime, false, elements);
         runtime.enter_group(group);
         runtime.initialise();
@@ -343,10 +352,12 @@ TEST_CASE("what is written has its value on every rank at once, also where it wa
   const Accelerator accelerator = test::open_host();
   for (const auto& way : kWays) {
     const std::string& coordinator = way.first;
+    const std::string& options = way.second;
     CAPTURE(coordinator);
+    CAPTURE(options);
     test::run_healthy_ranks(accelerator, 3, [&](int32_t rank, Communicator& group, Stream& stream) {
       Stream program(accelerator, 0);
-      Runtime runtime(config_of(coordinator, way.second), accelerator, 0, program, stream, {});
+      Runtime runtime(config_of(coordinator, options), accelerator, 0, program, stream, {});
       const Networks of(runtime, true);
       runtime.enter_group(group);
       runtime.initialise();

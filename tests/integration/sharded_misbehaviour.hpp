@@ -1,0 +1,88 @@
+// Sharded jobs whose ranks misbehave, and what is to be true of them all the same.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "integration/sharded_jobs.hpp"
+
+namespace pliant::test {
+
+/// Of [coordinator], for jobs of job_that: planned, with room for what a layer takes and not for all of them, so that
+/// parameters are gathered again in a step; planned without a budget; and zero3.
+inline const std::vector<std::string> kTight{"coordinator.use=\"planned\"", "coordinator.budget=49152"};
+inline const std::vector<std::string> kRoomy{"coordinator.use=\"planned\"", "coordinator.budget=0"};
+inline const std::vector<std::string> kZero3{"coordinator.use=\"zero3\"", "coordinator.budget=0"};
+
+/// The job of a program that can misbehave: `how` at `place` of step 6 on one rank. It is kTight unless `more` says
+/// otherwise.
+inline std::vector<std::string> job_that(const char* how, const char* place, int64_t workers,
+                                         const std::vector<std::string>& more = {}) {
+  std::vector<std::string> sets{fmt::format("run.command=[\"{}/sharded_worker\"]", PLIANT_TEST_BIN_DIR),
+                                fmt::format("app.misbehave=\"{}\"", how), fmt::format("app.misbehave_at=\"{}\"", place),
+                                fmt::format("app.misbehave_rank={}", workers > 1 ? 1 : 0), "app.misbehave_step=6"};
+  return sharded_job(workers, joined(joined(sets, kTight), more));
+}
+
+inline const std::string& well_behaved() {
+  static const std::string kState = [] {
+    JobRunner job;
+    return state_after(job, job_that("", "", 1, {"coordinator.use=\"eager\"", "coordinator.budget=0"}));
+  }();
+  return kState;
+}
+
+inline bool is_stopped(pid_t process) {
+  const std::string stat = read_all(fmt::format("/proc/{}/stat", process));
+  const size_t state = stat.rfind(')') + 2;
+  return state < stat.size() && stat[state] == 'T';
+}
+
+/// Blocks until the injected stop has struck `rank`, and returns its process.
+inline pid_t wait_for_stop(const JobRunner& job, pid_t agent, int64_t rank) {
+  pid_t stopped = 0;
+  REQUIRE(JobRunner::wait_until(agent, [&] {
+    if (stopped == 0) stopped = job.worker(rank);
+    return stopped != 0 && is_stopped(stopped);
+  }));
+  return stopped;
+}
+
+inline void check_undisturbed(const JobRunner& job, const Ended& ended) {
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(last_state(job) == undisturbed());
+  CHECK(ended.summary.at("samples_repeated") == 0);
+  CHECK(ended.summary.at("samples_missing") == 0);
+  CHECK(job.processes_left() == 0);
+  for (const auto& entry : std::filesystem::directory_iterator(job.latest() / "snapshots"))
+    CHECK(entry.path().extension() == ".snapshot");
+}
+
+/// A job that was killed with its agent after its snapshot of eight steps.
+inline void leave_half(JobRunner& job, const std::vector<std::string>& sets = {}) {
+  const Ended killed = job.run(disturbed(sharded_job(4, sets), {"kill:agent,step=10"}));
+  REQUIRE(killed.exit_code == 128 + SIGKILL);
+  while (job.processes_left() > 0) {  // the kernel is on its way; ctest's limit ends a wait that does not end
+  }
+}
+
+/// Flips one bit of a weight.
+inline void damage(const std::filesystem::path& snapshot) {
+  std::string bytes = read_all(snapshot);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  write_all(snapshot, bytes);
+}
+
+inline Ended resume(JobRunner& job, const std::vector<std::string>& sets = {}) {
+  std::vector<std::string> words = sharded_job(4, sets);
+  words.emplace_back("--resume");
+  return job.run(words);
+}
+
+}  // namespace pliant::test
