@@ -127,7 +127,7 @@ TEST_CASE("planned goes on with what it has learnt: with ranks that leave or joi
     std::vector<std::string> sets = again.sets;
     sets.push_back(planned);
     std::vector<std::string> words = sharded_job(4, sets);
-    words.emplace_back("--resume");
+    words.insert(words.end(), {"--resume", "--show-logs"});
     const Ended resumed = job.run(words);
     CHECK(passes_anew(resumed) == again.anew);
     CHECK(has(resumed.err, "'planned' does not go on with what was kept of it and begins anew: ") == (again.anew > 0));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -346,6 +347,7 @@ TEST_CASE("a balancer that only changes who computes within a round changes no b
 }
 
 TEST_CASE("fast mode trains, too, and the ranks agree on their state") {
+  std::string states;  // of all steps
   for (const char* const coordinator : {"zero3", "planned"}) {
     CAPTURE(coordinator);
     JobRunner job;
@@ -355,5 +357,10 @@ TEST_CASE("fast mode trains, too, and the ranks agree on their state") {
     REQUIRE(ended.exit_code == 0);
     check_commits(commits_of(job), undisturbed_job().commits, false);
     CHECK(ended.summary.at("digests") == kShardedSteps);
+    CHECK(ended.summary.at("generations") == 1);
+    const std::string seen = read_all(job.latest() / "digests.jsonl");
+    if (states.empty()) states = seen;
+    CHECK(std::count(seen.begin(), seen.end(), '\n') > kShardedSteps);  // each that a step began with, and the last
+    CHECK(seen == states);
   }
 }

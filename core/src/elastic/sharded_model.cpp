@@ -37,7 +37,7 @@ namespace {
 Config with_coordinator(const Config& config) {
   if (!config.has("coordinator")) {
     throw Error(Status::kFailedPrecondition,
-                "this program shards its model, which needs a coordinator: add [coordinator] use = \"zero3\" to the "
+                "this program shards its model, which needs a coordinator: add [coordinator] use = \"planned\" to the "
                 "config",
                 ExitCode::kUsage);
   }
