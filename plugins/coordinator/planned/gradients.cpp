@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace pliant::coordinator::planned {
 
@@ -56,6 +57,23 @@ void Gradients::leave(Call call) {
   waiting_bytes_ = 0;
 }
 
+uint64_t Gradients::end_pass() {
+  if (states_.empty()) return 0;
+  clear_way();
+  uint64_t most = depth();
+  for (uint32_t parameter = 0; parameter < states_.size(); ++parameter) {
+    State& one = states_[parameter];
+    const sdk::Parameter& row = layout_->parameter(parameter);
+    if (row.frozen || (one.is_reduced && !one.is_there)) continue;
+    if (!std::exchange(one.is_there, true)) one.gradient = take(row.gradient_bytes);
+    one.received = take(row.received_bytes);
+    most = std::max(most, depth());
+    sent_.push_back(parameter);
+    clear_way();
+  }
+  return most;
+}
+
 void Gradients::clear_way() {
   for (const uint32_t parameter : sent_) {
     State& one = states_[parameter];
@@ -86,10 +104,11 @@ uint64_t Gradients::depth() const {
   return held_.empty() ? 0 : held_.rbegin()->second;
 }
 
-uint64_t most_depth(const Layout& layout, uint64_t bucket, std::span<const Call> calls) {
+uint64_t most_depth(const Layout& layout, uint64_t bucket, const Trace& trace) {
+  if (!trace.with_gradient) return 0;
   Gradients gradients(layout, bucket);
   uint64_t most = 0;
-  for (const Call call : calls) {
+  for (const Call call : trace.calls) {
     if (leaves(call)) {
       gradients.leave(call);
     } else {
@@ -97,7 +116,7 @@ uint64_t most_depth(const Layout& layout, uint64_t bucket, std::span<const Call>
     }
     most = std::max(most, gradients.depth());
   }
-  return most;
+  return std::max(most, gradients.end_pass());
 }
 
 }  // namespace pliant::coordinator::planned

@@ -24,6 +24,8 @@ class Gradients {
   void begin_pass();
   void enter(Call call);
   void leave(Call call);
+  /// The host reduces what is left, a part at a time. The deepest that this comes to.
+  uint64_t end_pass();
   /// Of the arena, from its end to the piece that lies deepest.
   [[nodiscard]] uint64_t depth() const;
 
@@ -49,6 +51,6 @@ class Gradients {
 };
 
 /// The deepest that gradients lie in a pass with these calls. O(uses * gradients that are there at once).
-uint64_t most_depth(const Layout& layout, uint64_t bucket, std::span<const Call> calls);
+uint64_t most_depth(const Layout& layout, uint64_t bucket, const Trace& trace);
 
 }  // namespace pliant::coordinator::planned

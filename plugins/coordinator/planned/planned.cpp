@@ -42,7 +42,7 @@ struct Planned {
   void begin_pass(bool with_gradient, sdk::Actions& actions) { planner_.begin_pass(with_gradient, actions); }
   void enter(const sdk::Visit& visit, sdk::Actions& actions) { planner_.enter(visit, actions); }
   void leave(const sdk::Visit& visit, sdk::Actions& actions) { planner_.leave(visit, actions); }
-  void end_pass(sdk::Actions&) { planner_.end_pass(); }
+  void end_pass(sdk::Actions& actions) { planner_.end_pass(actions); }
   void end_step(sdk::Actions& actions) { planner_.end_step(actions); }
   void drop_trace(sdk::Actions& actions) { planner_.drop_trace(actions); }
   [[nodiscard]] sdk::CoordinatorCounts counts() const { return planner_.counts(); }

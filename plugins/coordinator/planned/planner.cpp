@@ -125,7 +125,7 @@ uint64_t Planner::reserve_of(TraceId id, const Trace& trace, uint64_t bucket) {
   const auto known = reserves_.find({id, bucket});
   if (known != reserves_.end()) return known->second;
   std::erase_if(reserves_, [this](const auto& one) { return !traces_.knows(one.first.first); });
-  return reserves_[{id, bucket}] = most_depth(*layout_, bucket, trace.calls);
+  return reserves_[{id, bucket}] = most_depth(*layout_, bucket, trace);
 }
 
 void Planner::begin_pass(bool with_gradient, sdk::Actions& actions) {
@@ -275,6 +275,8 @@ bool Planner::decide_all(Plan& plan) {
       answered(
           room, [&](sdk::Actions& actions) { schedule.call(plan.uses, at, plan.uses.call(at), actions); }, keep);
     }
+    answered(
+        room, [&](sdk::Actions& actions) { schedule.end_pass(plan.trace->with_gradient, actions); }, keep);
   } catch (const sdk::Failure&) {
     return false;
   }
@@ -323,9 +325,11 @@ void Planner::leave_plan() {
   plan_ = nullptr;
 }
 
-void Planner::end_pass() {
+void Planner::end_pass(sdk::Actions& actions) {
   if (!std::exchange(in_pass_, false)) throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "a pass ends that did not begin");
   if (plan_ != nullptr && next_ == plan_->trace->calls.size()) {
+    const uint32_t begin = plan_->answers[next_].end;
+    actions.append({plan_->actions.data() + begin, plan_->answers[next_ + 1].end - begin});
     state_ = plan_->ends;
     plan_ = nullptr;
     traces_.touch(expected_);
@@ -333,6 +337,7 @@ void Planner::end_pass() {
     return;
   }
   if (plan_ != nullptr) leave_plan();
+  schedule_.end_pass(now_.with_gradient, actions);
   state_ = state_of(schedule_.kept());
   succession_.learn(traces_.add(std::move(now_)), traces_);
   now_ = Trace();

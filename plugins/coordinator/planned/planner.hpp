@@ -40,7 +40,7 @@ class Planner {
     call(call_of(visit, true), actions);
     if (!visit.complete.empty()) reduce(visit.complete, actions);
   }
-  void end_pass();
+  void end_pass(sdk::Actions& actions);
   void end_step(sdk::Actions& actions);
   /// All that is known is forgotten; what is whole stays.
   void drop_trace(sdk::Actions& actions);
@@ -65,7 +65,7 @@ class Planner {
     uint64_t reserve = 0;
     std::shared_ptr<const Trace> trace;
     std::vector<pliant_action> actions;
-    std::vector<Answer> answers;  ///< to begin_pass, then to each call
+    std::vector<Answer> answers;  ///< to begin_pass, then to each call, then to end_pass
     StateId begins = 0;
     StateId ends = 0;
     uint64_t used = 0;  ///< the number of the pass that followed it last

@@ -64,7 +64,7 @@ void Schedule::enter(const Uses& uses, Moment now, Call call, sdk::Actions& acti
   const std::span<const uint32_t> used = layout_->used(module_of(call));
   use(uses, now, used);
   gradients_.enter(call);
-  make_way_for_gradients(actions);
+  make_way_for_gradients(gradients_.depth(), actions);
   gather_missing(now, call, used, actions);
   prefetch(uses, now + 1, actions);
   for (const uint32_t parameter : used) {
@@ -118,8 +118,8 @@ std::optional<Room::Spot> Schedule::spot_beside(const Room::Want& want) const {
   return room_.behind_fixed(want);
 }
 
-void Schedule::make_way_for_gradients(sdk::Actions& actions) {
-  const uint64_t line = room_.budget() - std::min(room_.budget(), std::max(reserve_, gradients_.depth()));
+void Schedule::make_way_for_gradients(uint64_t depth, sdk::Actions& actions) {
+  const uint64_t line = room_.budget() - std::min(room_.budget(), std::max(reserve_, depth));
   if (line >= line_) return;
   line_ = line;
   for (const uint32_t parameter : room_.above(line_)) release(parameter, actions);
@@ -198,7 +198,7 @@ bool Schedule::is_over_line(uint32_t parameter) const {
 void Schedule::leave(const Uses& uses, Moment now, Call call, sdk::Actions& actions) {
   const bool keeps = room_.budget() > 0;
   gradients_.leave(call);
-  make_way_for_gradients(actions);  // for what arrives
+  make_way_for_gradients(gradients_.depth(), actions);  // for what arrives
   for (const uint32_t parameter : layout_->used(module_of(call))) {
     if (!room_.leave(parameter) || room_.at(parameter).stays) continue;
     const Moment next = room_.at(parameter).next;
@@ -206,6 +206,10 @@ void Schedule::leave(const Uses& uses, Moment now, Call call, sdk::Actions& acti
     if (keeps ? is_over_line(parameter) : !is_near) release(parameter, actions);
   }
   prefetch(uses, now + 1, actions);
+}
+
+void Schedule::end_pass(bool with_gradient, sdk::Actions& actions) {
+  if (with_gradient) make_way_for_gradients(gradients_.end_pass(), actions);
 }
 
 }  // namespace pliant::coordinator::planned

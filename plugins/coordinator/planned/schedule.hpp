@@ -52,6 +52,8 @@ class Schedule {
       enter(uses, now, call, actions);
     }
   }
+  /// What lies where the host needs room for the gradients that are left goes.
+  void end_pass(bool with_gradient, sdk::Actions& actions);
   /// What is whole, ascending; for another Schedule, once no module is entered.
   [[nodiscard]] std::vector<Kept> kept() const;
 
@@ -76,7 +78,7 @@ class Schedule {
   /// What stays for long.
   [[nodiscard]] std::optional<Room::Spot> spot_beside(const Room::Want& want) const;
   /// Gradients lie deeper than was left to them: what lies there goes.
-  void make_way_for_gradients(sdk::Actions& actions);
+  void make_way_for_gradients(uint64_t depth, sdk::Actions& actions);
   void prefetch(const Uses& uses, Moment from, sdk::Actions& actions);
   /// True when all that the module of the call uses is whole or on its way now.
   bool prefetch_visit(const Uses& uses, Moment now, Moment at, sdk::Actions& actions);

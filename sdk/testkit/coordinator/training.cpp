@@ -116,17 +116,24 @@ class Pass {
     if (late) std::swap(moves_[moves_.size() - 1], moves_[moves_.size() - 2]);  // with the leave of the last child
   }
 
-  /// A gradient is complete when the last module that uses its parameter has been left; one that is used unannounced,
-  /// when the pass ends, and the host reduces it.
+  /// A gradient is complete when modules that use its parameter were left in backward as often as they were entered
+  /// forward; else, and where it is used unannounced, when the pass ends, and the host reduces it.
   void complete() {
+    std::vector<uint32_t> uses(model_.parameters.size());
     std::set<uint32_t> done;
-    for (auto move = moves_.rbegin(); move != moves_.rend(); ++move) {
-      if (move->kind != Move::Kind::kLeave || !move->visit.backward) continue;
-      for (const uint32_t number : model_.used_by(move->visit.module)) {
-        if (!model_.parameters[number].external && done.insert(number).second) move->completed.push_back(number);
+    for (Move& move : moves_) {
+      const bool is_forward = move.kind == Move::Kind::kEnter && !move.visit.backward && !move.visit.recompute;
+      const bool ends = move.kind == Move::Kind::kLeave && move.visit.backward;
+      if (!is_forward && !ends) continue;
+      for (const uint32_t number : model_.used_by(move.visit.module)) {
+        const sdk::Parameter& one = model_.parameters[number];
+        if (is_forward) {
+          ++uses[number];
+        } else if (uses[number] > 0 && --uses[number] == 0 && !one.frozen && !one.external &&
+                   done.insert(number).second) {
+          move.completed.push_back(number);
+        }
       }
-      std::erase_if(move->completed, [&](uint32_t number) { return model_.parameters[number].frozen; });
-      std::sort(move->completed.begin(), move->completed.end());
     }
   }
 

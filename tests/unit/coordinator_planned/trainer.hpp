@@ -127,8 +127,9 @@ class Trainer {
   }
   Gathered end_pass() {
     clear_way();
-    planner_.end_pass();
-    held(rules_.end_pass({}));
+    const auto actions = answer([&](sdk::Actions& to) { planner_.end_pass(to); });
+    held(rules_.end_pass(actions));
+    carry_out(actions);
     for (uint32_t parameter = 0; parameter < gradients_.size(); ++parameter) {
       const sdk::Parameter& row = rules_.model().parameters[parameter];
       Gradient& one = gradients_[parameter];
