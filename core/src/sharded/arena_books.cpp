@@ -38,10 +38,17 @@ uint64_t ArenaBooks::float_block(uint64_t elements) const {
 
 void ArenaBooks::hear(const RehearsedCall& call) {
   clear_way();
-  if (call.kind == RehearsedCall::Kind::kBeginPass) gradients_.assign(gradients_.size(), Gradient{});
+  if (call.kind == RehearsedCall::Kind::kBeginPass) {
+    gradients_.assign(gradients_.size(), Gradient{});
+    is_backward_ = false;
+  }
   carry_out(call.actions);
   if (call.kind == RehearsedCall::Kind::kEnter && call.backward) {
     clear_way();
+    for (uint32_t parameter = 0; budget_ > 0 && !is_backward_ && parameter < gradients_.size(); ++parameter) {
+      if (model_.parameter(parameter).external) take_gradient(parameter);
+    }
+    is_backward_ = true;
     for (const uint32_t parameter : model_.modules()[*call.module].used) take_gradient(parameter);
   }
   if (call.kind != RehearsedCall::Kind::kEndPass) return;
@@ -49,8 +56,12 @@ void ArenaBooks::hear(const RehearsedCall& call) {
   for (uint32_t parameter = 0; parameter < gradients_.size(); ++parameter) {
     if (!model_.parameter(parameter).frozen && !gradients_[parameter].is_reduced) rest.push_back(parameter);
   }
-  reduce(rest);
-  clear_way();
+  std::vector<std::span<const uint32_t>> parts{rest};
+  if (budget_ > 0) parts = parts_of_rest(rest, gradient_room(model_, owned_, world_size_, types_.reduce));
+  for (const std::span<const uint32_t> part : parts) {
+    reduce(part);
+    clear_way();
+  }
 }
 
 void ArenaBooks::carry_out(std::span<const pliant_action> actions) {

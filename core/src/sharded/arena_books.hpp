@@ -54,7 +54,8 @@ class ArenaBooks {
   const uint64_t budget_;
   std::vector<Gradient> gradients_;
   std::vector<uint32_t> group_;
-  uint64_t on_way_ = 0;  ///< gradients that were sent, and what arrives for them
+  bool is_backward_ = false;  ///< some module of the pass was entered backward
+  uint64_t on_way_ = 0;       ///< gradients that were sent, and what arrives for them
   uint64_t taken_ = 0;
   uint64_t most_ = 0;
 };

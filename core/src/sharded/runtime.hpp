@@ -231,8 +231,10 @@ class Runtime {
   [[nodiscard]] bool has_trained() const;
   /// Throws kResourceExhausted where a module does not fit into the budget.
   void require_budget() const;
-  /// Within a budget: room for the gradients of what a module uses, on ranks without rows, too.
+  /// Within a budget: room for the gradients of what a module uses that is entered backward, and as the first one is
+  /// for those that modules use unannounced; on ranks without rows, too.
   void take_gradients(const std::vector<uint32_t>& used);
+  void take_room_of_gradient(uint32_t parameter);
   /// What was not reduced when the pass ended, a part at a time where there is a budget.
   void reduce_rest(std::span<const uint32_t> rest);
   void require_group() const;
@@ -336,6 +338,7 @@ class Runtime {
   bool follows_trace_ = false;
   TracedPasses traced_passes_;
   bool with_gradient_ = false;
+  bool is_backward_ = false;  ///< some module of the pass was entered backward
   bool has_rows_ = false;
   bool pass_is_finite_ = true;
   bool look_for_not_finite_ = false;

@@ -107,12 +107,19 @@ void* Runtime::gradient(uint32_t parameter) {
 
 void Runtime::take_gradients(const std::vector<uint32_t>& used) {
   if (memory_->budget() == 0) return;
-  for (const uint32_t parameter : used) {
-    Held& one = held_[parameter];
-    const ParameterRow& row = model.parameter(parameter);
-    if (row.frozen || one.is_reduced || one.gradient) continue;
-    one.gradient = take(row.elements, reduce_, {"the gradient of ", row.name});
+  if (!std::exchange(is_backward_, true)) {
+    for (uint32_t parameter = 0; parameter < held_.size(); ++parameter) {
+      if (model.parameter(parameter).external) take_room_of_gradient(parameter);
+    }
   }
+  for (const uint32_t parameter : used) take_room_of_gradient(parameter);
+}
+
+void Runtime::take_room_of_gradient(uint32_t parameter) {
+  Held& one = held_[parameter];
+  const ParameterRow& row = model.parameter(parameter);
+  if (row.frozen || one.is_reduced || one.gradient) return;
+  one.gradient = take(row.elements, reduce_, {"the gradient of ", row.name});
 }
 
 void Runtime::reduce_rest(std::span<const uint32_t> rest) {

@@ -66,6 +66,7 @@ void Runtime::begin(bool with_gradient) {
   is_new_ = false;
   note(with_gradient ? Visited::Kind::kPass : Visited::Kind::kEvaluation);
   with_gradient_ = with_gradient;
+  is_backward_ = false;
   in_pass_ = true;
   complete_.clear();
   for (Held& one : held_) {

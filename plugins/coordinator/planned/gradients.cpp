@@ -17,20 +17,25 @@ void Gradients::begin_pass() {
   waiting_.clear();
   sent_.clear();
   waiting_bytes_ = 0;
+  is_backward_ = false;
+}
+
+void Gradients::take_gradient(uint32_t parameter) {
+  State& one = states_[parameter];
+  if (one.is_there || one.is_reduced) return;
+  one.is_there = true;
+  one.gradient = take(layout_->parameter(parameter).gradient_bytes);
 }
 
 void Gradients::enter(Call call) {
   if (states_.empty()) return;
   clear_way();
+  if (is_backward(call) && !std::exchange(is_backward_, true)) {
+    for (const uint32_t parameter : layout_->external()) take_gradient(parameter);
+  }
   for (const uint32_t parameter : layout_->used(module_of(call))) {
-    State& one = states_[parameter];
-    if (!is_backward(call)) {
-      if (!recomputes(call)) ++one.uses;
-      continue;
-    }
-    if (one.is_there || one.is_reduced) continue;
-    one.is_there = true;
-    one.gradient = take(layout_->parameter(parameter).gradient_bytes);
+    if (is_backward(call)) take_gradient(parameter);
+    if (!is_backward(call) && !recomputes(call)) ++states_[parameter].uses;
   }
 }
 

@@ -11,10 +11,11 @@
 
 namespace pliant::coordinator::planned {
 
-/// A gradient lies there from the enter in backward of the first module that uses it, and what arrives for it from its
-/// reduce on, both until the call after that; each in the first gap from the arena's end. Nothing else lies there. What
-/// is complete is reduced once it has as many bytes as the bucket, and at the end of the pass. Nothing to do without a
-/// budget. O(parameters of the module * gradients that are there) a call.
+/// A gradient lies there from the enter in backward of the first module that uses it, that of an external parameter
+/// from the first enter in backward of the pass on, and what arrives for it from its reduce on, both until the call
+/// after that; each in the first gap from the arena's end. Nothing else lies there. What is complete is reduced once it
+/// has as many bytes as the bucket, and at the end of the pass. Nothing to do without a budget. O(parameters of the
+/// module * gradients that are there) a call.
 class Gradients {
  public:
   Gradients() = default;
@@ -38,6 +39,7 @@ class Gradients {
     uint64_t received = 0;
   };
   uint64_t take(uint64_t bytes);
+  void take_gradient(uint32_t parameter);
   void give_back(uint64_t place, uint64_t bytes);
   void clear_way();
 
@@ -47,6 +49,7 @@ class Gradients {
   std::map<uint64_t, uint64_t> held_;  ///< begin and end, from the arena's end
   std::vector<uint32_t> waiting_;      ///< complete, ascending
   uint64_t waiting_bytes_ = 0;
+  bool is_backward_ = false;    ///< some module was entered backward
   std::vector<uint32_t> sent_;  ///< in the call before
 };
 

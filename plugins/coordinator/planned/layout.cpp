@@ -11,8 +11,10 @@ void Layout::build() {
     begin_.push_back(used_.size());
   }
   bytes_.clear();
+  external_.clear();
   all_bytes_ = 0;
   for (const sdk::Parameter& one : model_.parameters) {
+    if (one.external) external_.push_back(static_cast<uint32_t>(bytes_.size()));
     bytes_.push_back((one.bytes + kAlignment - 1) / kAlignment * kAlignment);
     all_bytes_ += bytes_.back();
   }

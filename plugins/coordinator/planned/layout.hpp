@@ -47,6 +47,8 @@ class Layout {
   }
   /// Some module that has_inner() uses parameters with bytes.
   [[nodiscard]] bool has_containers() const { return has_containers_; }
+  /// Parameters that modules use unannounced, ascending.
+  [[nodiscard]] const std::vector<uint32_t>& external() const { return external_; }
   [[nodiscard]] const sdk::Parameter& parameter(uint32_t number) const { return model_.parameters[number]; }
   /// Of a complete gradient that waits for others, as the bucket counts it.
   [[nodiscard]] uint64_t waiting_bytes(uint32_t number) const {
@@ -66,6 +68,7 @@ class Layout {
   std::vector<uint32_t> used_;
   std::vector<size_t> begin_;  ///< by module, and the end
   std::vector<uint64_t> bytes_;
+  std::vector<uint32_t> external_;
   uint64_t all_bytes_ = 0;
   uint64_t most_gradients_ = 0;
   uint64_t most_used_ = 0;

@@ -93,11 +93,10 @@ void Room::enter(uint32_t parameter, Moment next) {
   held_[parameter].next = next;
 }
 
-bool Room::leave(uint32_t parameter) {
+void Room::leave(uint32_t parameter) {
   Held& one = held_[parameter];
-  if (one.users == 0 || --one.users > 0) return false;
+  if (one.users == 0 || --one.users > 0) return;
   if (may_go(parameter)) make_way(parameter, true);
-  return true;
 }
 
 void Room::set_next(uint32_t parameter, Moment next) {
@@ -117,9 +116,12 @@ std::optional<Room::Spot> Room::lowest_gap(const Want& want) const {
   return std::nullopt;
 }
 
+uint64_t Room::end_of_fixed() const {
+  return fixed_.empty() ? 0 : *fixed_.rbegin() + held_[by_place_.at(*fixed_.rbegin())].bytes;
+}
+
 std::optional<Room::Spot> Room::behind_fixed(const Want& want) const {
-  uint64_t place = 0;
-  if (!fixed_.empty()) place = *fixed_.rbegin() + held_[by_place_.at(*fixed_.rbegin())].bytes;
+  const uint64_t place = end_of_fixed();
   if (place > want.top || want.bytes > want.top - place) return std::nullopt;
   Spot spot{place, {}};
   for (auto one = by_place_.lower_bound(place); one != by_place_.end() && one->first < place + want.bytes; ++one) {

@@ -61,6 +61,8 @@ class Room {
   /// Right behind all that stays or is used, below `top`; nothing lies there whose next use is at `until` or sooner.
   /// O(log n + what goes).
   [[nodiscard]] std::optional<Spot> behind_fixed(const Want& want) const;
+  /// The end of what may not go and lies highest; 0: there is none. O(1).
+  [[nodiscard]] uint64_t end_of_fixed() const;
   /// What lies above `line`, by a part at least, and may go. O(of it).
   [[nodiscard]] std::vector<uint32_t> above(uint64_t line) const;
 
@@ -68,8 +70,7 @@ class Room {
   /// It is whole no more.
   void drop(uint32_t parameter);
   void enter(uint32_t parameter, Moment next);
-  /// True when no module uses it any more.
-  bool leave(uint32_t parameter);
+  void leave(uint32_t parameter);
   void set_next(uint32_t parameter, Moment next);
   void set_waited(uint32_t parameter) { held_[parameter].waited_for = true; }
   /// For good.

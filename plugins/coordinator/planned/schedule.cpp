@@ -120,9 +120,17 @@ std::optional<Room::Spot> Schedule::spot_beside(const Room::Want& want) const {
 
 void Schedule::make_way_for_gradients(uint64_t depth, sdk::Actions& actions) {
   const uint64_t line = room_.budget() - std::min(room_.budget(), std::max(reserve_, depth));
-  if (line >= line_) return;
-  line_ = line;
-  for (const uint32_t parameter : room_.above(line_)) release(parameter, actions);
+  if (line < line_) {
+    line_ = line;
+    for (const uint32_t parameter : room_.above(line_)) release(parameter, actions);
+  }
+  const uint64_t budget = layout_->model().budget;
+  if (depth == 0 || room_.end_of_fixed() + depth <= budget) return;
+  throw sdk::Failure(PLIANT_RESOURCE_EXHAUSTED,
+                     "[coordinator] budget = " + std::to_string(budget) + " is too small: gradients need " +
+                         std::to_string(depth) + " bytes beside the " + std::to_string(room_.end_of_fixed()) +
+                         " that modules use which are entered; raise it",
+                     "budget");
 }
 
 void Schedule::put(uint32_t parameter, uint64_t place) {
@@ -197,12 +205,14 @@ bool Schedule::is_over_line(uint32_t parameter) const {
 
 void Schedule::leave(const Uses& uses, Moment now, Call call, sdk::Actions& actions) {
   const bool keeps = room_.budget() > 0;
+  const std::span<const uint32_t> used = layout_->used(module_of(call));
+  for (const uint32_t parameter : used) room_.leave(parameter);
   gradients_.leave(call);
   make_way_for_gradients(gradients_.depth(), actions);  // for what arrives
-  for (const uint32_t parameter : layout_->used(module_of(call))) {
-    if (!room_.leave(parameter) || room_.at(parameter).stays) continue;
-    const Moment next = room_.at(parameter).next;
-    const bool is_near = next < kUnknown && next - now <= kCallsOfVisit * options_.ahead;
+  for (const uint32_t parameter : used) {
+    const Room::Held& one = room_.at(parameter);
+    if (!one.whole || one.users > 0 || one.stays) continue;
+    const bool is_near = one.next < kUnknown && one.next - now <= kCallsOfVisit * options_.ahead;
     if (keeps ? is_over_line(parameter) : !is_near) release(parameter, actions);
   }
   prefetch(uses, now + 1, actions);

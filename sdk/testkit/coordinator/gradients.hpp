@@ -20,15 +20,15 @@ class GradientBooks {
   /// A pass begins, or what was begun is given up.
   void cleared() {
     states_.assign(states_.size(), State{});
+    is_backward_ = false;
     bytes_ = sent_ = 0;
   }
   void entered_backward(uint32_t module) {
-    for (const uint32_t number : model_.used_by(module)) {
-      State& one = states_[number];
-      if (one.is_there || one.is_reduced) continue;
-      one.is_there = true;
-      bytes_ += model_.parameters[number].gradient_bytes;
+    for (uint32_t number = 0; number < states_.size() && !is_backward_; ++number) {
+      if (model_.parameters[number].external) take(number);
     }
+    is_backward_ = true;
+    for (const uint32_t number : model_.used_by(module)) take(number);
   }
   void reduced(uint32_t number) {
     State& one = states_[number];
@@ -45,8 +45,16 @@ class GradientBooks {
     bool is_there = false;
     bool is_reduced = false;
   };
+  void take(uint32_t number) {
+    State& one = states_[number];
+    if (one.is_there || one.is_reduced) return;
+    one.is_there = true;
+    bytes_ += model_.parameters[number].gradient_bytes;
+  }
+
   const sdk::Model& model_;
   std::vector<State> states_;
+  bool is_backward_ = false;
   uint64_t bytes_ = 0;
   uint64_t sent_ = 0;
 };

@@ -91,6 +91,7 @@ class Trainer {
     with_gradient_ = with_gradient;
     std::fill(gradients_.begin(), gradients_.end(), Gradient{});
     complete_.clear();
+    is_backward_ = false;
     const auto actions = answer([&](sdk::Actions& to) { planner_.begin_pass(with_gradient, to); });
     held(rules_.begin_pass(with_gradient, actions));
     carry_out(actions);
@@ -101,12 +102,13 @@ class Trainer {
     const auto actions = answer([&](sdk::Actions& to) { planner_.enter(visit, to); });
     held(rules_.enter(visit, actions));
     carry_out(actions);
+    for (uint32_t parameter = 0; backward && !is_backward_ && parameter < gradients_.size(); ++parameter) {
+      if (rules_.model().parameters[parameter].external) take_gradient(parameter);
+    }
+    is_backward_ = is_backward_ || backward;
     for (const uint32_t parameter : rules_.used_by(module)) {
-      Gradient& one = gradients_[parameter];
-      if (with_gradient_ && !backward && !recompute) ++one.uses;
-      if (!backward || one.is_there || one.is_reduced) continue;
-      one.is_there = true;
-      if (has_arena()) one.place = arena_.take_from_end(rules_.model().parameters[parameter].gradient_bytes);
+      if (with_gradient_ && !backward && !recompute) ++gradients_[parameter].uses;
+      if (backward) take_gradient(parameter);
     }
   }
   void leave(uint32_t module, bool backward = false, bool recompute = false) {
@@ -208,6 +210,12 @@ class Trainer {
       if (one.kind == PLIANT_ACTION_RELEASE) arena_.give_back(places_[one.parameter], bytes);
     }
   }
+  void take_gradient(uint32_t parameter) {
+    Gradient& one = gradients_[parameter];
+    if (one.is_there || one.is_reduced) return;
+    one.is_there = true;
+    if (has_arena()) one.place = arena_.take_from_end(rules_.model().parameters[parameter].gradient_bytes);
+  }
   void reduce(uint32_t parameter) {
     Gradient& one = gradients_[parameter];
     one.is_reduced = one.was_sent = true;
@@ -250,6 +258,7 @@ class Trainer {
   std::vector<uint32_t> sent_;
   std::map<uint32_t, uint64_t> places_;
   bool with_gradient_ = true;
+  bool is_backward_ = false;
   Planner planner_;
   std::vector<pliant_action> room_;
   std::vector<uint64_t> said_;

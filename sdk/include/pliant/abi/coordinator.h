@@ -44,8 +44,9 @@ typedef struct pliant_parameter_row {
   uint64_t bytes;    /* that it takes once it is whole: where there is an arena, a multiple of 256 */
   uint32_t flags;    /* PLIANT_PARAMETER_... */
   uint32_t dtype;    /* of the whole parameter: PLIANT_F32, PLIANT_BF16 (accelerator.h) */
-  /* That its gradient takes in the arena from the enter in backward of the first module that uses it until the call
-   * after the one that reduces it; on every rank the same. 0: frozen, or there is no arena, or not known. */
+  /* That its gradient takes in the arena from the enter in backward of the first module that uses it, of an external
+   * one from the first such enter of the pass, until the call after the one that reduces it; on every rank the same.
+   * 0: frozen, or there is no arena, or not known. */
   uint64_t gradient_bytes;
   uint64_t received_bytes; /* and what arrives for it from other ranks, from its reduce to that call; likewise */
   const char* name;        /* for messages, valid in the call; may be NULL */
