@@ -9,6 +9,7 @@
 #include <istream>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <ostream>
 #include <span>
@@ -121,6 +122,14 @@ class Misbehaviour {
     const bool has_rows = loss != 0;
     if (!spoils(step) || !has_rows || (how_ != "nan" && how_ != "nan_loss")) return loss;
     return std::numeric_limits<double>::quiet_NaN();
+  }
+  /// The order of layers in the forward of this step: other than that of other ranks.
+  [[nodiscard]] std::vector<size_t> order_of(const pliant::Step& step, size_t layers) const {
+    std::vector<size_t> order(layers);
+    std::iota(order.begin(), order.end(), size_t{0});
+    if (is_step(step) && is("other_order")) std::swap(order.front(), order.back());
+    if (is_step(step) && is("fewer_visits")) order.pop_back();
+    return order;
   }
   [[nodiscard]] bool leaves_out_update(const pliant::Step& step) const { return is_step(step) && is("skip_update"); }
   /// Between what was read and what is to be written by it.
@@ -258,7 +267,7 @@ struct Net final : pliant::TrainingState {
   }
   double forward(const pliant::Step& step, const std::vector<int64_t>& ids, float scale) {
     double loss = 0;
-    for (size_t i = 0; i < layers.size(); ++i) {
+    for (const size_t i : wrong.order_of(step, layers.size())) {
       shards.enter(layers[i], Direction::kForward);
       wrong.at("entered", step);
       for (const size_t used : used_by(i)) {
