@@ -116,9 +116,9 @@ class ShardedModel {
   ModuleId add(ModuleSpec module);
 
   /// Has the first values of all parameters come from a .safetensors file, each from the tensor of its name, which is
-  /// f32, bf16 or f16; others in the file are left alone. After the parameters were added and before Session::start. Throws
-  /// kNotFound for a file or a tensor that is not there, kDataLoss for a damaged file, kFailedPrecondition for another
-  /// shape or type; it has changed nothing then.
+  /// f32, bf16 or f16; others in the file are left alone. After the parameters were added and before Session::start.
+  /// Throws kNotFound for a file or a tensor that is not there, kDataLoss for a damaged file, kFailedPrecondition for
+  /// another shape or type; it has changed nothing then.
   void import_safetensors(const std::filesystem::path& file);
 
   /// Gives a module other parameters, between two passes, on every rank alike. Throws kInvalidArgument for numbers that

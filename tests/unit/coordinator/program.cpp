@@ -48,7 +48,8 @@ Program::Program(const std::string& name, const nlohmann::json& options, sdk::Mo
     uint32_t flags = one.frozen ? uint32_t{PLIANT_PARAMETER_FROZEN} : 0;
     if (one.persistent) flags |= PLIANT_PARAMETER_PERSISTENT;
     if (one.external) flags |= PLIANT_PARAMETER_EXTERNAL;
-    parameters.push_back({one.elements, one.bytes, flags, PLIANT_F32, one.gradient_bytes, one.received_bytes, one.name.c_str()});
+    parameters.push_back(
+        {one.elements, one.bytes, flags, PLIANT_F32, one.gradient_bytes, one.received_bytes, one.name.c_str()});
   }
   std::vector<pliant_module_row> modules;
   for (const sdk::Module& one : model_.modules) {
