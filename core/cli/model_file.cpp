@@ -59,6 +59,9 @@ sharded::ModelTables model_in(const std::string& file) {
   std::map<std::string, size_t> places;
   std::vector<ParameterId> of_root;
   for (const sharded::Tensor& tensor : reader.header().tensors) {
+    const bool is_trained = tensor.dtype == DType::kF32 || tensor.dtype == DType::kBF16 ||
+                            tensor.dtype == DType::kF16 || tensor.dtype == DType::kF64;
+    if (!is_trained) continue;  // counters, positions
     const ParameterId parameter{add(model, tensor.name, tensor.shape)};
     std::string module = module_of(tensor.name);
     if (module.empty()) {

@@ -89,6 +89,24 @@ TEST_CASE("what a plan says that a rank takes is what a rank takes, within two p
   }
 }
 
+TEST_CASE("sizes at which the budget does not suffice are said beside those at which it does") {
+  JobRunner job;
+  const Ended plan = job.run(planned(
+      sharded_job(2, {"app.layers=8", "app.width=20000", "coordinator.use=\"planned\"", "coordinator.budget=400000"}),
+      model_file(job, 8, 20000)));
+  INFO(plan.err);
+  REQUIRE(plan.exit_code == 0);
+  int fit = 0;
+  int refused = 0;
+  for (const nlohmann::json& row : plan.summary.at("world_sizes")) {
+    const bool is_refused = row.contains("refused");
+    ++(is_refused ? refused : fit);
+    if (is_refused) CHECK(has(row.at("refused"), "[coordinator] budget = 400000 is too small: "));
+  }
+  CHECK(fit > 0);
+  CHECK(refused > 0);
+}
+
 TEST_CASE("a budget that cannot hold the largest module is refused before anything runs, and what would help works") {
   JobRunner job;
   const std::filesystem::path model = model_file(job, 3, 3000);

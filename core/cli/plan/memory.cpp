@@ -7,6 +7,7 @@
 
 #include "model_file.hpp"
 #include "output.hpp"
+#include "pliant/error.hpp"
 #include "sharded/exchange.hpp"
 #include "sharded/predicted_memory.hpp"
 #include "sharded/whole_memory.hpp"
@@ -51,7 +52,15 @@ MemoryStudy::MemoryStudy(const Study& study, const std::string& model_file, int6
   for (const SizeReport& size : sizes) {
     const auto ranks = static_cast<int32_t>(size.world_size);
     const sharded::MemoryOfWhat what{ranks, study.plan().global_batch, study.plan().granule, size.micro_batch, states};
-    rows.push_back({size, sharded::predicted_memory(config, model, what), sharded::deepspeed_estimate(model, ranks)});
+    try {
+      rows.push_back(
+          {"", size, sharded::predicted_memory(config, model, what), sharded::deepspeed_estimate(model, ranks)});
+    } catch (const Error& error) {
+      const bool is_last = &size == &sizes.back();
+      const bool none = std::all_of(rows.begin(), rows.end(), [](const Row& row) { return !row.refusal.empty(); });
+      if (error.status() != Status::kResourceExhausted || (is_last && none)) throw;
+      rows.push_back({error.message(), size, {}, 0});
+    }
   }
 }
 
@@ -67,12 +76,19 @@ std::string memory_text(const MemoryStudy& memory) {
       bytes_text(memory.replicated));
   std::vector<std::vector<std::string>> cells{
       {"world size", "weights", "optimizer", "gradients", "whole at once", "a rank", "DeepSpeed's estimate"}};
+  std::string refused;
   for (const MemoryStudy::Row& row : memory.rows) {
+    if (!row.refusal.empty()) {
+      refused += fmt::format("\nworld size {}: {}", row.size.world_size, row.refusal);
+      cells.push_back({std::to_string(row.size.world_size), "-", "-", "-", "-", "-", "-"});
+      continue;
+    }
     cells.push_back({std::to_string(row.size.world_size), bytes_text(row.memory.weights), bytes_text(row.memory.state),
                      bytes_text(row.memory.sums), bytes_text(row.memory.gathered_most), bytes_text(row.all()),
                      bytes_text(row.deepspeed)});
   }
-  return text + table(cells, 0) +
+  if (!refused.empty()) refused += "\n";
+  return text + table(cells, 0) + refused +
          "\nNot in it: activations and what else the program itself computes with. DeepSpeed's estimate is for fp16 "
          "with "
          "f32 masters.\n";
@@ -92,6 +108,10 @@ std::string memory_json(const MemoryStudy& memory) {
   json["replicated"] = memory.replicated;
   json["world_sizes"] = nlohmann::ordered_json::array();
   for (const MemoryStudy::Row& row : memory.rows) {
+    if (!row.refusal.empty()) {
+      json["world_sizes"].push_back({{"world_size", row.size.world_size}, {"refused", row.refusal}});
+      continue;
+    }
     json["world_sizes"].push_back({{"world_size", row.size.world_size},
                                    {"micro_batch", row.size.micro_batch},
                                    {"weights", row.memory.weights},

@@ -13,10 +13,11 @@ namespace pliant::cli {
 class MemoryStudy {
  public:
   /// `study` has a config with [coordinator]. Of one world size, or, when that is 0, of those that a plan lists. Throws
-  /// what the file, and a budget that does not suffice, are to blame for.
+  /// what the file is to blame for, and a budget that suffices for the largest module or at any of these sizes not.
   MemoryStudy(const Study& study, const std::string& model_file, int64_t states, int64_t world_size);
 
   struct Row {
+    std::string refusal;  ///< why the budget does not suffice at this size; the rest but `size` is 0 then
     SizeReport size;
     ShardedMemory memory;
     uint64_t deepspeed = 0;

@@ -155,11 +155,17 @@ class Comparer {
     if (!own(step).state || !other(step).state) return std::nullopt;
     return Roots{*own(step).state, *other(step).state};
   }
-  /// Of the state after the last step.
+  /// Of the state after so many steps.
+  template <class Lineage>
+  [[nodiscard]] static std::optional<uint64_t> state_after_steps(const Lineage& lineage, int64_t steps) {
+    const auto place = static_cast<size_t>(steps);
+    return place < lineage.commits.size() ? lineage.commits[place].state : last_state_of(lineage);
+  }
+  /// Of the state after the last step that both have.
   [[nodiscard]] std::optional<Roots> roots_at_end() const {
-    const auto last = last_state_of(one_.lineage);
-    const auto their_last = last_state_of(two_.lineage);
-    if (!has_one_length() || !last || !their_last) return std::nullopt;
+    const auto last = state_after_steps(one_.lineage, both_);
+    const auto their_last = state_after_steps(two_.lineage, both_);
+    if (both_ == 0 || !last || !their_last) return std::nullopt;
     return Roots{*last, *their_last};
   }
   [[nodiscard]] bool has_one_length() const { return one_.lineage.commits.size() == two_.lineage.commits.size(); }
@@ -187,7 +193,7 @@ class Comparer {
   /// Before `step`, whose state differs: those that may have begun with another state, too.
   [[nodiscard]] std::string unseen_before(int64_t step) const {
     const int64_t first = last_same_ + 1;
-    if (first == step) return {};
+    if (first >= step) return {};
     return fmt::format("; {} before it had no digest in both to compare", steps_text(first, step));
   }
 
@@ -200,7 +206,7 @@ class Comparer {
                          roots->differ() ? state_text("begins", next, *roots) : "begins with the same state");
     }
     if (const std::optional<Roots> roots = roots_at_end()) {
-      return fmt::format("; step {}, the last, {}", both_ - 1,
+      return fmt::format("; step {}, the last{}, {}", both_ - 1, has_one_length() ? "" : " of both",
                          roots->differ() ? state_text("ends", both_, *roots) : "ends with the same state");
     }
     return "; no digest in both follows that would tell the arrays";
@@ -222,13 +228,13 @@ class Comparer {
   }
 
   bool compare_ends() {
-    if (!has_one_length()) {
-      return differ(both_, fmt::format("is in one of the two only: they have {} and {} steps",
-                                       one_.lineage.commits.size(), two_.lineage.commits.size()));
-    }
     const std::optional<Roots> roots = roots_at_end();
-    if (!roots || !roots->differ()) return false;
-    return differ(both_ - 1, state_text("ends", both_, *roots) + unseen_before(both_));
+    if (roots && roots->differ()) {
+      return differ(both_ - 1, state_text("ends", both_, *roots) + unseen_before(both_ - 1));
+    }
+    if (has_one_length()) return false;
+    return differ(both_, fmt::format("is in one of the two only: they have {} and {} steps",
+                                     one_.lineage.commits.size(), two_.lineage.commits.size()));
   }
 
   void say_what_was_not_compared() {

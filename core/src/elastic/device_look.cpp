@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "accelerator/norms_on_device.hpp"
+#include "pliant/error.hpp"
 #include "pliant/optimizer.hpp"
 
 namespace pliant::elastic {
@@ -31,6 +32,17 @@ void DeviceLook::begin(size_t blocks) {
   used_ = 0;
 }
 
+// Without it rows are told together; nobody stops for that.
+bool DeviceLook::has_memory() {
+  try {
+    take_memory();
+  } catch (const Error& error) {
+    if (error.status() != Status::kResourceExhausted) throw;
+    can_ = false;
+  }
+  return can_;
+}
+
 void DeviceLook::take_memory() {
   const auto grow = [this](Buffer& buffer, size_t count) {
     if (buffer.bytes() >= count * sizeof(double)) return;
@@ -51,7 +63,7 @@ bool DeviceLook::norms(double* to, const void* from, size_t floats) {
 
 void DeviceLook::add(const float* from, size_t count) {
   if (!can_ || count == 0) return;
-  if (!is_ready_) take_memory();
+  if (!is_ready_ && !has_memory()) return;
   const auto more = static_cast<size_t>(norm_chunks(count));
   if (used_ + more > capacity_) {
     double* const one = numbers_in(folded_) + norm_chunks(2 * capacity_);

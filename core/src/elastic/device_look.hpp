@@ -21,7 +21,8 @@ class DeviceLook {
 
   /// Forgets all. `blocks` come.
   void begin(size_t blocks);
-  /// A part of the open block's gradient, in device or pinned memory. Nothing on a device that has no kernel for it.
+  /// A part of the open block's gradient, in device or pinned memory. Nothing on a device that has no kernel for it, or
+  /// too little memory.
   void add(const float* from, size_t count);
   /// The next block begins.
   void close_block();
@@ -30,6 +31,8 @@ class DeviceLook {
 
  private:
   void take_memory();
+  /// False where there is too little, from then on.
+  [[nodiscard]] bool has_memory();
   /// *to is finite exactly where all numbers are; they are gone then. `to` lies elsewhere.
   void fold(double* to);
   [[nodiscard]] bool norms(double* to, const void* from, size_t floats);

@@ -56,10 +56,9 @@ void ArenaBooks::hear(const RehearsedCall& call) {
   for (uint32_t parameter = 0; parameter < gradients_.size(); ++parameter) {
     if (!model_.parameter(parameter).frozen && !gradients_[parameter].is_reduced) rest.push_back(parameter);
   }
-  std::vector<std::span<const uint32_t>> parts{rest};
-  if (budget_ > 0) parts = parts_of_rest(rest, gradient_room(model_, owned_, world_size_, types_.reduce));
-  for (const std::span<const uint32_t> part : parts) {
-    reduce(part);
+  if (budget_ == 0) return reduce(rest);
+  for (size_t i = 0; i < rest.size(); ++i) {  // one after the other
+    reduce(std::span<const uint32_t>(rest).subspan(i, 1));
     clear_way();
   }
 }

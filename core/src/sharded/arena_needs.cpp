@@ -49,24 +49,6 @@ std::vector<GradientRoom> gradient_room(const ModelTables& model, const std::vec
   return all;
 }
 
-std::vector<std::span<const uint32_t>> parts_of_rest(std::span<const uint32_t> rest,
-                                                     const std::vector<GradientRoom>& rooms) {
-  const auto bytes = [&rooms](uint32_t parameter) { return rooms[parameter].gradient + rooms[parameter].received; };
-  uint64_t most = 0;
-  for (const uint32_t parameter : rest) most = std::max(most, bytes(parameter));
-  std::vector<std::span<const uint32_t>> parts;
-  uint64_t taken = 0;
-  for (size_t i = 0, begin = 0; i < rest.size(); ++i) {
-    taken += bytes(rest[i]);
-    const bool is_last = i + 1 == rest.size();
-    if (!is_last && taken + bytes(rest[i + 1]) <= most) continue;
-    parts.push_back(rest.subspan(begin, i + 1 - begin));
-    begin = i + 1;
-    taken = 0;
-  }
-  return parts;
-}
-
 void require_budget(const ModelTables& model, uint64_t budget, DType whole, DType reduce) {
   if (budget == 0) return;
   for (const ModuleRow& module : model.modules()) {

@@ -33,11 +33,6 @@ struct GradientRoom {
 std::vector<GradientRoom> gradient_room(const ModelTables& model, const std::vector<uint64_t>& owned,
                                         int32_t world_size, DType reduce);
 
-/// Neighbours of `rest` that are reduced at once when a pass ends: together they take no more room than one of them
-/// does.
-std::vector<std::span<const uint32_t>> parts_of_rest(std::span<const uint32_t> rest,
-                                                     const std::vector<GradientRoom>& rooms);
-
 /// Elements of a gradient that the CPU casts to f32 at once where there is a budget: few enough that it does not feel
 /// them.
 inline constexpr uint64_t kFloatsHere = uint64_t{1} << 14U;

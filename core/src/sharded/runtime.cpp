@@ -111,6 +111,7 @@ void Runtime::leave_group() noexcept {
 }
 
 void Runtime::abandon() noexcept {
+  if (page_) page_->end_group();
   for (Stream* const stream : {&exchange_stream_, &program_}) {
     try {
       stream->synchronize();

@@ -92,6 +92,12 @@ void* Runtime::gradient(uint32_t parameter) {
                             : one.is_reduced ? "has left the last module that used it: its gradient is on its way"
                                              : "has a gradient only in a pass with gradients"));
   }
+  if (!one.gradient && !is_backward_ && memory_->budget() > 0) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("{} has no room for its gradient yet: within a budget it has once a module is entered "
+                            "backward, on all ranks alike",
+                            row.name));
+  }
   if (!one.gradient) one.gradient = take(row.elements, reduce_, {"the gradient of ", row.name});
   if (!std::exchange(one.is_zeroed, true)) {
     if (row.elements > 0 && here_) {
@@ -127,8 +133,8 @@ void Runtime::reduce_rest(std::span<const uint32_t> rest) {
     if (!rest.empty()) reduce(rest);
     return;
   }
-  for (const std::span<const uint32_t> part : parts_of_rest(rest, rooms_)) {
-    reduce(part);
+  for (size_t i = 0; i < rest.size(); ++i) {
+    reduce(rest.subspan(i, 1));
     drain_scatterings(true);
   }
 }
@@ -285,6 +291,7 @@ void Runtime::end_pass() {
                 fmt::format("{} was entered and not left; leave every module before the pass ends",
                             model.modules()[visits_.back().module].name));
   }
+  clear_way();
   note(Visited::Kind::kEndPass);
   follow([&] { return coordinator_.end_pass(); });
   if (with_gradient_) {

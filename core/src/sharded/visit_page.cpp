@@ -77,8 +77,9 @@ Result<VisitPage> VisitPage::create(const std::filesystem::path& file, const Mod
   if (!fd) return failed(std::move(fd));
   VisitPage made;
   made.bytes_ = static_cast<size_t>(kNames + names.size());
-  if (::ftruncate(fd->get(), static_cast<off_t>(made.bytes_)) != 0) {
-    return tl::unexpected<Error>(file_error(errno, "write", file));
+  // With its blocks: a page that the disk has no room for would end the process as it is written.
+  if (const int error = ::posix_fallocate(fd->get(), 0, static_cast<off_t>(made.bytes_)); error != 0) {
+    return tl::unexpected<Error>(file_error(error, "write", file));
   }
   void* const mapped = ::mmap(nullptr, made.bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd->get(), 0);
   if (mapped == MAP_FAILED) return tl::unexpected<Error>(file_error(errno, "map", file));
@@ -94,6 +95,7 @@ Result<VisitPage> VisitPage::create(const std::filesystem::path& file, const Mod
 VisitPage::VisitPage(VisitPage&& other) noexcept
     : mapped_(std::exchange(other.mapped_, nullptr)),
       bytes_(other.bytes_),
+      is_open_(other.is_open_),
       count_(other.count_),
       digest_(other.digest_),
       number_(other.number_),
@@ -110,6 +112,7 @@ void VisitPage::begin_group(int64_t generation) {
   count_ = 0;
   digest_ = 0x9e3779b97f4a7c15U;
   begin_step();
+  is_open_ = true;
   head.generation.store(generation, std::memory_order_release);
 }
 
@@ -118,6 +121,7 @@ void VisitPage::begin_step() {
 }
 
 void VisitPage::add(Visited::Kind kind, uint32_t what) {
+  if (!is_open_) return;
   const uint64_t word = static_cast<uint64_t>(kind) << 32U | what;
   digest_ = (digest_ ^ word) * 0xbf58476d1ce4e5b9U;
   digest_ ^= digest_ >> 29U;
@@ -125,6 +129,7 @@ void VisitPage::add(Visited::Kind kind, uint32_t what) {
   Entry& entry = *entry_of(mapped_, count_);
   // Once the count stands above it by a ring, nobody takes what is in an entry for whole.
   head_of(mapped_).count.store(count_, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_release);  // before what follows, too
   entry.kind_and_what.store(word, std::memory_order_relaxed);
   entry.number_and_passes.store(static_cast<uint64_t>(number_) << 32U | passes_, std::memory_order_relaxed);
   entry.digest.store(digest_, std::memory_order_relaxed);
@@ -190,6 +195,7 @@ std::optional<Visited> VisitReader::at(uint64_t place) const {
   const uint64_t word = entry.kind_and_what.load(std::memory_order_acquire);
   const uint64_t number = entry.number_and_passes.load(std::memory_order_acquire);
   const uint64_t digest = entry.digest.load(std::memory_order_acquire);
+  std::atomic_thread_fence(std::memory_order_acquire);
   if (count() >= place + VisitPage::kRing) return std::nullopt;
   Visited made;
   made.kind = static_cast<Visited::Kind>(word >> 32U);

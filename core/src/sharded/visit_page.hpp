@@ -41,6 +41,9 @@ class VisitPage {
 
   /// The ranks of a generation begin to count.
   void begin_group(int64_t generation);
+  /// What this rank visits from now on, until the next group, is nobody's business: it has given up its pass. What it
+  /// has visited until now stays to be seen.
+  void end_group() { is_open_ = false; }
   void begin_step();
   void add(Visited::Kind kind, uint32_t what);
 
@@ -48,6 +51,7 @@ class VisitPage {
   VisitPage() = default;
   void* mapped_ = nullptr;
   size_t bytes_ = 0;
+  bool is_open_ = false;
   uint64_t count_ = 0;
   uint64_t digest_ = 0;
   uint32_t number_ = 0;

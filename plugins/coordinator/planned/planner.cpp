@@ -234,6 +234,7 @@ bool Planner::look_what_pays(Plan& plan) const {
             room, [&](sdk::Actions& actions) { trial.begin_pass(plan.uses, actions); }, [](auto) {});
         for (Moment at = 0; at < plan.uses.end(); ++at) {
           const Call one = plan.uses.call(at);
+          if (at == plan.uses.calls()) trial.begin_next_pass();
           if (!leaves(one)) {
             size_t number = plan.uses.use_at(at);
             for (const uint32_t parameter : layout_->used(module_of(one))) {

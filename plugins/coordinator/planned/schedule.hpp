@@ -52,6 +52,8 @@ class Schedule {
       enter(uses, now, call, actions);
     }
   }
+  /// The calls that come are of the pass after.
+  void begin_next_pass() { gradients_.begin_pass(); }
   /// What lies where the host needs room for the gradients that are left goes.
   void end_pass(bool with_gradient, sdk::Actions& actions);
   /// What is whole, ascending; for another Schedule, once no module is entered.

@@ -10,12 +10,14 @@
 //   PLIANT_SOFT_ZE_FAIL_ALLOC_AT   allocation that fails for want of memory, counted from 1 in each context
 //   PLIANT_SOFT_ZE_LOSE_DEVICE_AT  command at which the device is lost, counted from 1 in each context
 //   PLIANT_SOFT_ZE_BUSY            1: somebody else has the devices
-//   PLIANT_SOFT_ZE_FAULTS_OF       these three, and delays, are for the first worker of a job with this LOCAL_RANK
-//   alone PLIANT_SOFT_ZE_SHARED_SYSTEM   1: copies take plain memory PLIANT_SOFT_ZE_IPC             0: handles for
-//   other processes are refused PLIANT_SOFT_ZE_DOUBLES         0: devices have no 64-bit floats PLIANT_SOFT_ZE_FLUSHES
-//   1: 32-bit floats have no subnormal numbers, or so the device says PLIANT_SOFT_ZE_ROUNDS          0: quotients and
-//   roots of 32-bit floats are not rounded once, or so the device says PLIANT_SOFT_ZE_FAIL_MODULE     1: no module can
-//   be built PLIANT_SOFT_ZE_FAIL_LAUNCH_AT  launch of a kernel that is refused, counted from 1 in the process
+//   PLIANT_SOFT_ZE_FAULTS_OF       these three, and delays, are for the first worker with this LOCAL_RANK alone
+//   PLIANT_SOFT_ZE_SHARED_SYSTEM   1: copies take plain memory
+//   PLIANT_SOFT_ZE_IPC             0: handles for other processes are refused
+//   PLIANT_SOFT_ZE_DOUBLES         0: devices have no 64-bit floats
+//   PLIANT_SOFT_ZE_FLUSHES         1: 32-bit floats have no subnormal numbers, or so the device says
+//   PLIANT_SOFT_ZE_ROUNDS          0: 32-bit quotients and roots are not rounded once, or so the device says
+//   PLIANT_SOFT_ZE_FAIL_MODULE     1: no module can be built
+//   PLIANT_SOFT_ZE_FAIL_LAUNCH_AT  launch of a kernel that is refused, counted from 1 in the process
 //   PLIANT_SOFT_ZE_EVENT_IPC       0: those of event pools are
 //   PLIANT_SOFT_ZE_IMPORT          0: it pins no memory of the program
 //   PLIANT_SOFT_ZE_FAIL_IMPORT_AT  pinning that fails for want of memory, counted from 1 in the process

@@ -146,7 +146,7 @@ TEST_CASE("what was only prefetched by hand has arrived before its memory is any
       Runtime runtime(config_of("eager", "budget = 12032"), accelerator, 0, program, stream, {});
       const uint32_t kept = add_parameter(runtime, "kept", kElements, true);
       const uint32_t trained = add_parameter(runtime, "trained", kElements);  // used unannounced
-      add_module(runtime, "model", std::nullopt, {kept});
+      const uint32_t root = add_module(runtime, "model", std::nullopt, {});
       runtime.close_model();
       runtime.enter_group(group);
       runtime.initialise();
@@ -155,6 +155,10 @@ TEST_CASE("what was only prefetched by hand has arrived before its memory is any
       runtime.prefetch(kept);
       runtime.release(kept);
       runtime.begin_pass(own[0]);
+      CHECK(says(thrown_by([&] { runtime.gradient(trained); }), "trained has no room for its gradient yet"));
+      runtime.enter(root, Direction::kForward);
+      runtime.leave(root, Direction::kForward);
+      runtime.enter(root, Direction::kBackward);
       const auto* const gradient = static_cast<const float*>(runtime.gradient(trained));
       stream.synchronize();
       CHECK(std::count(gradient, gradient + kElements, 0.0F) == kElements);

@@ -49,7 +49,8 @@ struct Agent::State final : GroupActions, ForeignActions {
     WorkerLog log;
     asio::posix::stream_descriptor socket;
     asio::posix::stream_descriptor end;
-    bool broken = false;                           ///< speaks no protocol, and is killed for it
+    bool broken = false;  ///< speaks no protocol, and is killed for it
+    int64_t program = 0;  ///< the process that speaks, by its own account: a launcher may be before it
     std::optional<sharded::VisitReader> visits{};  ///< of a sharded job, once it was asked for
   };
 
@@ -113,7 +114,7 @@ struct Agent::State final : GroupActions, ForeignActions {
       if (found == slots.end()) return std::nullopt;
       Slot& slot = found->second;
       if (!slot.visits) {
-        auto opened = sharded::VisitReader::open(order.directory.visits(slot.process.pid()));
+        auto opened = sharded::VisitReader::open(order.directory.visits(slot.program));
         if (!opened) return std::nullopt;
         slot.visits.emplace(std::move(*opened));
       }
@@ -196,6 +197,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     for (const std::string& line : *lines) {
       const Result<FromWorker> message = parse_from_worker(line);
       if (!message) return break_with(id, message.error());
+      if (const auto* hello = std::get_if<Hello>(&*message)) slots.at(id).program = hello->pid;
       if (group && foreign && std::holds_alternative<Hello>(*message)) {  // this program uses the API
         foreign_restarts = foreign->restarts();
         foreign.reset();
@@ -234,7 +236,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     ExitStatus status = slot.process.reap();
     warden.forget(slot.process.pid());
     std::error_code ignored;
-    std::filesystem::remove(order.directory.visits(slot.process.pid()), ignored);
+    std::filesystem::remove(order.directory.visits(slot.program), ignored);
     if (order.options.show_logs) show_log(slot, true);
     const bool failed_by_itself = !status.signalled && status.code != 0;
     const std::vector<std::string> last_lines = slot.log.last_lines();

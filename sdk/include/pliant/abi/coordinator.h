@@ -101,8 +101,8 @@ typedef struct pliant_visit {
   uint32_t flags;     /* PLIANT_VISIT_... */
   /* At leave: all parameters whose gradient is complete in this pass and was not reduced yet, ascending. It is complete
    * once modules that use the parameter were left in backward as often as they were entered forward, that of an
-   * external parameter when the pass ends. The host reduces at the end of the pass what is left, a part at a time
-   * within a budget, after the actions of end_pass. */
+   * external parameter when the pass ends. The host reduces at the end of the pass what is left, one after the
+   * other in the order of numbers within a budget, after the actions of end_pass. */
   const uint32_t* complete;
   uint64_t complete_count;
 } pliant_visit;
