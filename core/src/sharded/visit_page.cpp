@@ -127,12 +127,10 @@ void VisitPage::add(Visited::Kind kind, uint32_t what) {
   digest_ ^= digest_ >> 29U;
   if (kind == Visited::Kind::kPass || kind == Visited::Kind::kEvaluation) ++passes_;
   Entry& entry = *entry_of(mapped_, count_);
-  // Once the count stands above it by a ring, nobody takes what is in an entry for whole.
-  head_of(mapped_).count.store(count_, std::memory_order_release);
-  std::atomic_thread_fence(std::memory_order_release);  // before what follows, too
-  entry.kind_and_what.store(word, std::memory_order_relaxed);
-  entry.number_and_passes.store(static_cast<uint64_t>(number_) << 32U | passes_, std::memory_order_relaxed);
-  entry.digest.store(digest_, std::memory_order_relaxed);
+  // Whoever sees a new word of the entry sees the count, too, which is a ring above what was there.
+  entry.kind_and_what.store(word, std::memory_order_release);
+  entry.number_and_passes.store(static_cast<uint64_t>(number_) << 32U | passes_, std::memory_order_release);
+  entry.digest.store(digest_, std::memory_order_release);
   head_of(mapped_).count.store(++count_, std::memory_order_release);
   if (kind <= Visited::Kind::kRecompute) ++number_;
 }
@@ -195,7 +193,6 @@ std::optional<Visited> VisitReader::at(uint64_t place) const {
   const uint64_t word = entry.kind_and_what.load(std::memory_order_acquire);
   const uint64_t number = entry.number_and_passes.load(std::memory_order_acquire);
   const uint64_t digest = entry.digest.load(std::memory_order_acquire);
-  std::atomic_thread_fence(std::memory_order_acquire);
   if (count() >= place + VisitPage::kRing) return std::nullopt;
   Visited made;
   made.kind = static_cast<Visited::Kind>(word >> 32U);
