@@ -72,6 +72,8 @@ BROKEN = [
     ("core/src/plan/prints.cpp", cpp("void f() { std::cout << 1; }"), "the library prints, exits or aborts"),
     ("core/src/plan/changes.cpp", cpp("void f() { ::umask(0); }"), "the library changes what is the whole process's"),
     ("core/cli/reads.cpp", cpp('auto home() { return std::getenv("HOME"); }'), "core reads the environment past base/environment.hpp"),
+    ("plugins/lr/trusting/trusting.cpp", cpp('auto size() { return std::getenv("WORLD_SIZE"); }'),
+     "a plugin believes the environment in a program with more rights than its user"),
     ("core/src/plan/new.cpp", cpp("#include <format>"), "not in both compilers"),
     ("core/src/plan/open.cpp", cpp("// " + "TO" + "DO later"), "an open end"),
     ("tests/unit/cut_test.cpp", cpp('TEST_CASE("this; and that") {\n}'), "a test name that CMake would cut at its semicolon"),
