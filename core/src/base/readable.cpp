@@ -25,11 +25,12 @@ bool is_readable(uintptr_t byte) {
   return !faulted;
 }
 
-bool is_mapped(uintptr_t first, uintptr_t last) {
-  static const auto page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const uintptr_t page = first - first % page_bytes;
+bool is_mapped(const void* memory, uint64_t bytes) {
+  static const auto kPage = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t into = reinterpret_cast<uintptr_t>(memory) % kPage;
+  void* const page = const_cast<char*>(static_cast<const char*>(memory) - into);
   const int before = errno;
-  const int result = ::msync(reinterpret_cast<void*>(page), last - page + 1, MS_ASYNC);
+  const int result = ::msync(page, bytes + into, MS_ASYNC);
   const bool has_hole = result != 0 && errno == ENOMEM;
   errno = before;
   return !has_hole;
@@ -41,7 +42,7 @@ bool is_readable(const void* memory, uint64_t bytes) {
   const auto first = reinterpret_cast<uintptr_t>(memory);
   const uintptr_t last = first + (bytes - 1);
   if (last < first || !is_readable(first)) return false;
-  return first / kPageBytes == last / kPageBytes || (is_readable(last) && is_mapped(first, last));
+  return first / kPageBytes == last / kPageBytes || (is_readable(last) && is_mapped(memory, bytes));
 }
 
 }  // namespace pliant
