@@ -150,7 +150,7 @@ Result<> SafetensorsReader::read_floats(const Tensor& tensor, std::span<float> v
   std::array<uint16_t, kBlock> block{};
   for (size_t begin = 0; begin < values.size(); begin += kBlock) {
     const size_t count = std::min(kBlock, values.size() - begin);
-    const Result<> got = read(tensor, begin * sizeof(uint16_t), count * sizeof(uint16_t), block.data());
+    Result<> got = read(tensor, begin * sizeof(uint16_t), count * sizeof(uint16_t), block.data());
     if (!got) return got;
     for (size_t i = 0; i < count; ++i) {
       values[begin + i] = tensor.dtype == DType::kBF16 ? float_of_bf16(block[i]) : float_of_f16(block[i]);
