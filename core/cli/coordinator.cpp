@@ -27,6 +27,8 @@ struct SimulateArguments {
   int64_t layers = 8;
   int64_t elements = int64_t{1} << 20;
   int steps = 3;
+  int64_t micro_batches = 1;  ///< of a step
+  bool in_layer_order = false;
   bool lists = false;
 };
 
@@ -54,12 +56,12 @@ const char* word_of(sharded::RehearsedCall::Kind kind) {
 /// Adds up what a coordinator answers.
 class Simulation {
  public:
-  Simulation(const Config& config, const sharded::ModelTables& model, int32_t workers, bool lists)
+  Simulation(const Config& config, const sharded::ModelTables& model, int32_t workers, size_t in_a_pass, bool lists)
       : model_(model),
         types_{sharded::dtype_of(config.coordinator().compute_dtype),
                sharded::dtype_of(config.coordinator().reduce_dtype)},
         books_(model, sharded::most_owned_at(model, workers), workers, types_,
-               static_cast<uint64_t>(config.coordinator().budget.value_or(0))),
+               static_cast<uint64_t>(config.coordinator().budget.value_or(0)), in_a_pass),
         keeps_lists_(lists) {}
 
   void begin(int step) {
@@ -174,9 +176,11 @@ int simulate(const Invocation& invocation, const SimulateArguments& arguments) {
   const sharded::ModelTables model =
       arguments.safetensors.empty() ? layers_of(arguments.layers, arguments.elements) : model_in(arguments.safetensors);
   const auto workers = static_cast<int32_t>(config.run().workers);
-  Simulation simulation(config, model, workers, arguments.lists);
+  const auto in_a_pass = static_cast<size_t>(arguments.in_layer_order ? arguments.micro_batches : 1);
+  const int64_t passes = arguments.in_layer_order ? 1 : arguments.micro_batches;
+  Simulation simulation(config, model, workers, in_a_pass, arguments.lists);
   sharded::simulate(
-      config, model, workers, {arguments.steps, 1}, [&simulation](int step) { simulation.begin(step); },
+      config, model, workers, {arguments.steps, passes, in_a_pass}, [&simulation](int step) { simulation.begin(step); },
       [&simulation](const sharded::RehearsedCall& call) { simulation.hear(call); });
   return emit(invocation.json ? json_of(simulation, config.use("coordinator"), model, arguments.lists)
                               : text_of(simulation));
@@ -209,9 +213,14 @@ void add_coordinator(CLI::App& app, Invocation& invocation) {
       ->type_name("FILE")
       ->excludes(layers)
       ->excludes(elements);
-  command->add_option("--steps", arguments->steps, "Steps, each a forward and a backward. Default: 3")
+  command->add_option("--steps", arguments->steps, "Steps. Default: 3")->type_name("N")->check(CLI::Range(1, 1000));
+  command
+      ->add_option("--micro-batches", arguments->micro_batches,
+                   "Micro-batches of a step, each with a pass of its own: a forward and a backward. Default: 1")
       ->type_name("N")
       ->check(CLI::Range(1, 1000));
+  command->add_flag("--layer-order", arguments->in_layer_order,
+                    "One pass over all micro-batches of a step: each module is visited once for all of them");
   command->add_flag("--lists", arguments->lists, "Show every call that was answered with actions, and these");
   add_json(*command, invocation);
   command->footer(
@@ -219,6 +228,7 @@ void add_coordinator(CLI::App& app, Invocation& invocation) {
       "model, backward the other way round.\n\n"
       "Examples:\n"
       "  pliant coordinator simulate samples/sharded_trainer/pliant.toml\n"
+      "  pliant coordinator simulate pliant.toml --micro-batches 4 --layer-order\n"
       "  pliant coordinator simulate pliant.toml --safetensors model.safetensors --lists\n\n"
       "Every command takes --set, --plugin-dir, --color, -v and -q: see pliant --help");
   command->callback([&invocation, arguments] {

@@ -116,6 +116,10 @@ std::string summary_table(const JobSummary& s) {
         add("passes of a rank",
             fmt::format("{}, {} in the order recorded before", grouped(s.passes), grouped(s.passes_followed)));
       }
+      if (s.gathered > 0) {
+        add("gathers of a rank",
+            fmt::format("{} parameters, {:.1f} MiB", grouped(s.gathered), mib(s.gathered_bytes)));
+      }
       if (s.bytes_moved > 0) {
         add("state moved", fmt::format("{:.1f} MiB to new owners", mib(static_cast<uint64_t>(s.bytes_moved))));
       }
@@ -156,6 +160,7 @@ std::string summary_json(const JobSummary& s) {
                                {"whole_at_once", memory.gathered_most}};
     json["bytes_moved"] = s.bytes_moved;
     if (s.passes > 0) json["passes_of_a_rank"] = {{"all", s.passes}, {"followed", s.passes_followed}};
+    json["gathers_of_a_rank"] = {{"parameters", s.gathered}, {"bytes", s.gathered_bytes}};
   }
   json["total_steps"] = s.total_steps;
   json["resumed_from"] = s.resumed_from < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.resumed_from);

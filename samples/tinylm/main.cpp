@@ -50,6 +50,24 @@ int64_t train_whole(pliant::Session& session, const Settings& settings, const Co
   return trainee.steps();
 }
 
+/// One pass for each micro-batch of the step, or one for all of them.
+void compute_in_shards(pliant::Step& step, const Settings& settings, const Corpus& corpus, ShardedTrainee& trainee) {
+  const std::vector<pliant::MicroBatch>& micros = step.micro_batches();
+  const size_t at_once = settings.order == Order::kLayer ? micros.size() : 1;
+  for (size_t first = 0; first < micros.size(); first += at_once) {
+    std::vector<pliant::RowRange> rows;
+    std::vector<std::vector<Sequence>> sequences;
+    for (size_t i = first; i < first + at_once; ++i) {
+      rows.push_back(micros[i].rows);
+      sequences.push_back(sequences_of(corpus, step.batch(), micros[i].rows));
+    }
+    trainee.shards().begin_pass(rows);
+    const std::vector<double> loss_sums = trainee.model().losses_and_gradients(sequences);
+    trainee.shards().end_pass();
+    for (size_t i = 0; i < at_once; ++i) step.add(micros[first + i], loss_sums[i]);
+  }
+}
+
 /// [coordinator] is there: weights, gradients and moments are cut over the workers.
 int64_t train_shards(pliant::Session& session, const Settings& settings, const Corpus& corpus) {
   ShardedTrainee trainee(session, settings);
@@ -57,14 +75,7 @@ int64_t train_shards(pliant::Session& session, const Settings& settings, const C
   if (!settings.first_weights.empty()) trainee.shards().import_safetensors(settings.first_weights);
   session.start(dataset_of(corpus), trainee.shards(), trainee);
   while (pliant::Step* const step = session.next()) {
-    const bool computed = step->attempt([&] {
-      for (const pliant::MicroBatch& micro : step->micro_batches()) {
-        trainee.shards().begin_pass(micro.rows);
-        const double loss_sum = trainee.model().loss_and_gradient(sequences_of(corpus, step->batch(), micro.rows));
-        trainee.shards().end_pass();
-        step->add(micro, loss_sum);
-      }
-    });
+    const bool computed = step->attempt([&] { compute_in_shards(*step, settings, corpus, trainee); });
     if (!computed || !step->commit()) continue;  // the group changed, or there is nothing new to export
     trainee.apply(step->scaling());
     const int64_t steps = step->index() + 1;

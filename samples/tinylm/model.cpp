@@ -188,45 +188,63 @@ struct ShardedLm::State {
     const Part& part_;
   };
 
-  /// Runs `compute` with the weights of `part`; without rows there is nothing to compute.
+  /// A micro-batch on its way through the blocks. The graph of each block is cut off from the others, so that its
+  /// backward runs while its weights are whole.
+  struct Course {
+    bool has_rows = false;
+    Layout layout;
+    std::vector<Tensor> ins, outs;  ///< of each block, and of the head and the embedding
+    Tensor sum;
+
+    Course(std::span<const Sequence> sequences, size_t blocks)
+        : has_rows(!sequences.empty()),
+          layout(has_rows ? lay_out(sequences) : Layout{}),
+          ins(blocks + 1),
+          outs(blocks + 1) {}
+    void hand_on(size_t to, const Tensor& out) {
+      outs[to] = out;
+      ins[to] = out.detach().set_requires_grad(true);
+    }
+    void back(size_t from) { outs[from].backward(ins[from].grad()); }
+  };
+
+  /// Runs `compute` for one micro-batch after the other with the weights of `part`; without rows there is nothing to
+  /// compute.
   template <class Compute>
-  void visit(const Part& part, pliant::Direction direction, bool has_rows, Compute&& compute) {
+  void visit(const Part& part, pliant::Direction direction, std::vector<Course>& courses, Compute&& compute) {
+    const bool is_backward = direction == pliant::Direction::kBackward;
     Visit visit(shards, part.id, direction);
-    if (has_rows) {
-      const Seated seated(*this, part, direction == pliant::Direction::kBackward);
-      compute();
+    for (size_t i = 0; i < courses.size(); ++i) {
+      if (is_backward) shards.begin_micro_batch(i);
+      if (!courses[i].has_rows) continue;
+      const Seated seated(*this, part, is_backward);
+      compute(courses[i]);
     }
     visit.leave();
   }
 
-  /// Block by block: the graph of each is cut off from the others, and its backward runs while its weights are whole.
-  double pass(std::span<const Sequence> sequences) {
+  std::vector<double> pass(std::span<const std::vector<Sequence>> micro_batches) {
     using pliant::Direction;
-    const bool has_rows = !sequences.empty();
-    const Layout layout = has_rows ? lay_out(sequences) : Layout{};
-    std::vector<Tensor> ins(blocks.size() + 1);
-    std::vector<Tensor> outs(blocks.size() + 1);
-    Tensor sum;
-    const auto hand_on = [&](size_t to, const Tensor& out) {
-      outs[to] = out;
-      ins[to] = out.detach().set_requires_grad(true);
-    };
+    std::vector<Course> all;
+    for (const std::vector<Sequence>& sequences : micro_batches) all.emplace_back(sequences, blocks.size());
     Visit whole(shards, root, Direction::kForward);
-    visit(embed, Direction::kForward, has_rows, [&] { hand_on(0, network.embed(layout)); });
+    visit(embed, Direction::kForward, all, [&](Course& one) { one.hand_on(0, network.embed(one.layout)); });
     for (size_t i = 0; i < blocks.size(); ++i) {
-      visit(blocks[i], Direction::kForward, has_rows,
-            [&] { hand_on(i + 1, network.pass(network.blocks[i], ins[i], layout)); });
+      visit(blocks[i], Direction::kForward, all,
+            [&](Course& one) { one.hand_on(i + 1, network.pass(network.blocks[i], one.ins[i], one.layout)); });
     }
-    visit(head, Direction::kForward, has_rows, [&] { sum = network.loss(ins.back(), layout); });
+    visit(head, Direction::kForward, all, [&](Course& one) { one.sum = network.loss(one.ins.back(), one.layout); });
     whole.leave();
     Visit back(shards, root, Direction::kBackward);
-    visit(head, Direction::kBackward, has_rows, [&] { sum.backward(); });
+    visit(head, Direction::kBackward, all, [](Course& one) { one.sum.backward(); });
     for (size_t i = blocks.size(); i-- > 0;) {
-      visit(blocks[i], Direction::kBackward, has_rows, [&] { outs[i + 1].backward(ins[i + 1].grad()); });
+      visit(blocks[i], Direction::kBackward, all, [i](Course& one) { one.back(i + 1); });
     }
-    visit(embed, Direction::kBackward, has_rows, [&] { outs[0].backward(ins[0].grad()); });
+    visit(embed, Direction::kBackward, all, [](Course& one) { one.back(0); });
     back.leave();
-    return has_rows ? static_cast<double>(sum.item<float>()) : 0.0;
+    std::vector<double> losses;
+    for (const Course& one : all) losses.push_back(one.has_rows ? static_cast<double>(one.sum.item<float>()) : 0.0);
+    return losses;
   }
 };
 
@@ -234,8 +252,8 @@ ShardedLm::ShardedLm(pliant::ShardedModel& shards, const ModelShape& shape, uint
     : state_(std::make_unique<State>(shards, shape, seed)) {}
 ShardedLm::~ShardedLm() = default;
 
-double ShardedLm::loss_and_gradient(std::span<const Sequence> sequences) {
-  return state_->pass(sequences);
+std::vector<double> ShardedLm::losses_and_gradients(std::span<const std::vector<Sequence>> micro_batches) {
+  return state_->pass(micro_batches);
 }
 bool ShardedLm::decays(pliant::ParameterId parameter) const {
   return state_->decays[static_cast<size_t>(parameter)];

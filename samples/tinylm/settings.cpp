@@ -36,7 +36,7 @@ void read_optimizer(const pliant::LrOptions& lr, AdamW::Options& adamw) {
 
 Settings read_settings(const pliant::Config& config) {
   config.check_app_keys({"vocab", "dim", "layers", "heads", "max_sequence", "long_sequences", "warmup_steps",
-                         "weight_decay", "clip_norm", "export_every", "first_weights"});
+                         "weight_decay", "clip_norm", "export_every", "first_weights", "order"});
   Settings settings;
   ModelShape& shape = settings.shape;
   read(config, "vocab", 300, 32000, shape.vocab);
@@ -49,8 +49,15 @@ Settings read_settings(const pliant::Config& config) {
   read(config, "clip_norm", settings.adamw.clip_norm);
   read(config, "export_every", 0, 1000000, settings.export_every);
   settings.first_weights = config.app_string("first_weights").value_or("");
-  if (!config.has("coordinator") && (settings.export_every > 0 || !settings.first_weights.empty())) {
-    config.refuse_app(settings.export_every > 0 ? "export_every" : "first_weights", "needs [coordinator]");
+  const std::string order = config.app_string("order").value_or("pass");
+  if (order != "pass" && order != "layer") {
+    config.refuse_app("order", "must be \"pass\" or \"layer\", not \"" + order + "\"");
+  }
+  settings.order = order == "layer" ? Order::kLayer : Order::kPass;
+  if (!config.has("coordinator")) {
+    if (settings.export_every > 0) config.refuse_app("export_every", "needs [coordinator]");
+    if (!settings.first_weights.empty()) config.refuse_app("first_weights", "needs [coordinator]");
+    if (settings.order == Order::kLayer) config.refuse_app("order", "= \"layer\" needs [coordinator]");
   }
   for (const std::string& type : {config.coordinator().compute_dtype, config.coordinator().reduce_dtype}) {
     if (type == "f32") continue;

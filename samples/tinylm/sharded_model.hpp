@@ -5,6 +5,7 @@
 #include <memory>
 #include <pliant/sharded.hpp>
 #include <span>
+#include <vector>
 
 #include "model.hpp"
 
@@ -17,9 +18,9 @@ class ShardedLm {
   ShardedLm(pliant::ShardedModel& shards, const ModelShape& shape, uint64_t seed);
   ~ShardedLm();
 
-  /// Inside a pass: visits every module forward and backward. As Model::loss_and_gradient; without sequences it
-  /// computes nothing.
-  double loss_and_gradient(std::span<const Sequence> sequences);
+  /// Inside a pass over so many micro-batches: visits every module forward and backward, once for all of them. Of each
+  /// what Model::loss_and_gradient returns; of one without sequences nothing is computed.
+  std::vector<double> losses_and_gradients(std::span<const std::vector<Sequence>> micro_batches);
   [[nodiscard]] bool decays(pliant::ParameterId parameter) const;
   /// How many there are.
   [[nodiscard]] uint64_t weights() const;

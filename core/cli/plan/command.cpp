@@ -30,6 +30,7 @@ struct PlanArguments {
   std::string figure_file;
   std::string model_file;  ///< .safetensors, for --memory
   int64_t states = 2;
+  bool in_layer_order = false;
 };
 
 Config open_config(const Invocation& invocation, const PlanArguments& arguments) {
@@ -128,7 +129,8 @@ int show_plan(const Invocation& invocation, PlanArguments arguments) {
                   ExitCode::kUsage);
     }
     const Study study = study_of(config, arguments.world_size);
-    const MemoryStudy memory(study, arguments.model_file, arguments.states, arguments.world_size);
+    const MemoryStudy memory(study, arguments.model_file, {arguments.states, arguments.in_layer_order},
+                             arguments.world_size);
     return emit(invocation.json ? memory_json(memory) : memory_text(memory));
   }
   Study study = study_of(config, arguments.world_size);
@@ -180,6 +182,10 @@ void add_plan(CLI::App& app, Invocation& invocation) {
                   "Arrays that the optimizer keeps for each weight, for --memory. Default: 2, as AdamW")
       ->check(CLI::Range(int64_t{0}, int64_t{64}).description(""))
       ->type_name("N")
+      ->needs(memory);
+  command
+      .add_flag("--layer-order", given->in_layer_order,
+                "For --memory: a step is one pass over all its micro-batches, each module visited once for all of them")
       ->needs(memory);
   add_json(command, invocation);
   command.footer(

@@ -26,9 +26,8 @@ std::string bytes_text(uint64_t bytes) {
 
 }  // namespace
 
-MemoryStudy::MemoryStudy(const Study& study, const std::string& model_file, int64_t optimizer_states,
-                         int64_t world_size)
-    : file(model_file), coordinator(study.config().use("coordinator")), states(optimizer_states) {
+MemoryStudy::MemoryStudy(const Study& study, const std::string& model_file, TrainedHow trained_how, int64_t world_size)
+    : file(model_file), coordinator(study.config().use("coordinator")), how(trained_how) {
   const Config& config = study.config();
   const sharded::ModelTables model = model_in(model_file);
   budget = static_cast<uint64_t>(config.coordinator().budget.value_or(0));
@@ -47,11 +46,16 @@ MemoryStudy::MemoryStudy(const Study& study, const std::string& model_file, int6
     largest = module.name;
     largest_bytes = bytes;
   }
-  replicated = elements * sizeof(float) * static_cast<uint64_t>(2 + states);
+  replicated = elements * sizeof(float) * static_cast<uint64_t>(2 + how.states);
   std::vector<SizeReport> sizes = world_size > 0 ? std::vector<SizeReport>{study.shown()} : study.reports(kMostSizes);
   for (const SizeReport& size : sizes) {
     const auto ranks = static_cast<int32_t>(size.world_size);
-    const sharded::MemoryOfWhat what{ranks, study.plan().global_batch, study.plan().granule, size.micro_batch, states};
+    const sharded::MemoryOfWhat what{ranks,
+                                     study.plan().global_batch,
+                                     study.plan().granule,
+                                     size.micro_batch,
+                                     how.states,
+                                     how.in_layer_order};
     try {
       rows.push_back(
           {"", size, sharded::predicted_memory(config, model, what), sharded::deepspeed_estimate(model, ranks)});
@@ -68,12 +72,12 @@ std::string memory_text(const MemoryStudy& memory) {
   std::string text = fmt::format(
       "model       {}: {} parameters, {} elements, {} modules\n"
       "largest     {}: {} with its gradients\n"
-      "coordinator {}, {}\n"
+      "coordinator {}, {}{}\n"
       "replicated  {} on every rank, without [coordinator]\n\n",
       memory.file, grouped(static_cast<int64_t>(memory.parameters)), grouped(static_cast<int64_t>(memory.elements)),
       grouped(static_cast<int64_t>(memory.modules.size())), memory.largest, bytes_text(memory.largest_bytes),
       memory.coordinator, memory.budget == 0 ? "no budget" : "budget " + bytes_text(memory.budget),
-      bytes_text(memory.replicated));
+      memory.how.in_layer_order ? ", a step in one pass" : "", bytes_text(memory.replicated));
   std::vector<std::vector<std::string>> cells{
       {"world size", "weights", "optimizer", "gradients", "whole at once", "a rank", "DeepSpeed's estimate"}};
   std::string refused;
@@ -104,7 +108,8 @@ std::string memory_json(const MemoryStudy& memory) {
   json["elements"] = memory.elements;
   json["modules"] = memory.modules;
   json["largest_module"] = {{"name", memory.largest}, {"bytes", memory.largest_bytes}};
-  json["optimizer_states"] = memory.states;
+  json["optimizer_states"] = memory.how.states;
+  json["layer_order"] = memory.how.in_layer_order;
   json["replicated"] = memory.replicated;
   json["world_sizes"] = nlohmann::ordered_json::array();
   for (const MemoryStudy::Row& row : memory.rows) {

@@ -10,11 +10,17 @@
 
 namespace pliant::cli {
 
+/// How a program trains, as far as a plan does not say it.
+struct TrainedHow {
+  int64_t states = 2;  ///< arrays that the optimizer keeps for each weight
+  bool in_layer_order = false;  ///< a step is one pass over all of its micro-batches
+};
+
 class MemoryStudy {
  public:
   /// `study` has a config with [coordinator]. Of one world size, or, when that is 0, of those that a plan lists. Throws
   /// what the file is to blame for, and a budget that suffices for the largest module or at any of these sizes not.
-  MemoryStudy(const Study& study, const std::string& model_file, int64_t states, int64_t world_size);
+  MemoryStudy(const Study& study, const std::string& model_file, TrainedHow how, int64_t world_size);
 
   struct Row {
     std::string refusal;  ///< why the budget does not suffice at this size; the rest but `size` is 0 then
@@ -32,7 +38,7 @@ class MemoryStudy {
   std::string largest;  ///< module, with its bytes and those of its gradients
   uint64_t largest_bytes = 0;
   uint64_t replicated = 0;  ///< of a rank that holds all of it
-  int64_t states = 2;
+  TrainedHow how;
   std::vector<Row> rows;
 };
 

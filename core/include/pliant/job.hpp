@@ -103,6 +103,8 @@ struct JobSummary {
   int64_t bytes_moved = 0;       ///< of a sharded state, from owner to owner while the job ran
   int64_t passes = 0;  ///< over a sharded model, of the worker that made most; 0 where the coordinator keeps no trace
   int64_t passes_followed = 0;  ///< of these: in the order that the coordinator had recorded, so that it fetched ahead
+  int64_t gathered = 0;         ///< parameters that became whole on that worker, each as often as it did
+  uint64_t gathered_bytes = 0;  ///< of these, whole
   int64_t total_steps = 0;
   int64_t resumed_from = -1;  ///< step of the snapshot; -1 = a fresh job
   int64_t global_batch = 0;

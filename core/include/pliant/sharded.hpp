@@ -28,6 +28,7 @@
 // any thread, one at a time: two at once would have another order on every rank.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -131,6 +132,20 @@ class ShardedModel {
   /// keeps the ranks together while others still compute: the modules are visited all the same, with any input or
   /// none, and gradients are thrown away. Throws kInvalidArgument for other rows.
   void begin_pass(RowRange rows);
+  /// The same over several micro-batches of the step, in order: the next ones of Step::micro_batches(), at least one, as
+  /// many on every rank. Each module is visited once forward and once backward for all of them, so that what it uses is
+  /// gathered twice in all: inside a visit the program goes over the micro-batches. Backward it calls begin_micro_batch
+  /// for each. Sums have the bits of a pass for each. Throws kFailedPrecondition, naming the module, where one is entered
+  /// more than once in a direction and uses parameters that are neither external nor another module's, too.
+  void begin_pass(std::span<const RowRange> micro_batches);
+  /// From now on gradient() is that of micro-batch `number` of the pass, from 0; in a pass over one it may be left out.
+  /// A module that enters no others goes through them once in each backward visit, in order, also through those without
+  /// rows; its gradients of the one before leave for their owners then, so that one buffer serves all. A gradient that
+  /// modules share, of an external parameter, or of a module around others, is kept for each micro-batch until the last
+  /// of these modules is left, of an external parameter until end_pass: any order will do there. Throws
+  /// kInvalidArgument for a number that is none, kFailedPrecondition for a call out of order; so does leave before the
+  /// last was begun.
+  void begin_micro_batch(size_t number);
   /// Begins a pass without gradients: evaluation, generation. All ranks take part.
   void begin_evaluation();
   /// All that the module uses is whole when enter returns, or will be for work that is enqueued on Session::stream()
@@ -145,9 +160,10 @@ class ShardedModel {
   /// The value, of compute_dtype, while it is whole: between enter and leave of a module that uses it. It may lie
   /// elsewhere at the next enter. Throws kFailedPrecondition when it is not whole.
   [[nodiscard]] void* data(ParameterId parameter);
-  /// A buffer of reduce_dtype for its whole gradient, zeros at first in each pass; the program adds to it, on
+  /// A buffer of reduce_dtype for its whole gradient, zeros at first in each micro-batch; the program adds to it, on
   /// Session::stream() or the CPU, until it leaves, backward, the last of the modules that used it in the pass; of an
-  /// external parameter until end_pass.
+  /// external parameter until end_pass. In a pass over several micro-batches until the next one is begun, and ask anew
+  /// then.
   [[nodiscard]] void* gradient_data(ParameterId parameter);
   /// The same for a program that knows f32 only: throw kFailedPrecondition (exit 2) where the config says otherwise.
   [[nodiscard]] float* value(ParameterId parameter);

@@ -147,6 +147,7 @@ void fields(Message& m, Coder& f) {
   } else if constexpr (std::is_same_v<M, Finished>) {
     f("weights", m.memory.weights), f("state", m.memory.state), f("sums", m.memory.sums);
     f("gathered_most", m.memory.gathered_most), f("passes", m.passes.all), f("passes_followed", m.passes.followed);
+    f("gathered", m.passes.gathered), f("gathered_bytes", m.passes.gathered_bytes);
   } else if constexpr (std::is_same_v<M, Injected>) {
     f("id", m.id);
   } else if constexpr (std::is_same_v<M, Form>) {

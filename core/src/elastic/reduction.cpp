@@ -92,6 +92,7 @@ void GradientReduction::State::begin(int64_t batch_rows, int64_t rows_per_granul
   sum_not_finite.clear();
   open = {};
   norm.clear();
+  for (PiecewiseNorm& one : later_norms) one.clear();
   look.begin(blocks.size());
   while (!sums.empty()) retire_last();
   if (deterministic) {
@@ -246,7 +247,23 @@ void GradientReduction::State::close_block(RowRange rows_of_it, const Scalars& b
     });
   }
   open = {};
-  if (measured) norm.clear();
+  if (measured) next_norm();
+}
+
+PiecewiseNorm& GradientReduction::State::norm_of(size_t block) {
+  if (block <= added) return norm;
+  while (later_norms.size() < block - added) {
+    later_norms.push_back(norm);
+    later_norms.back().clear();
+  }
+  return later_norms[block - added - 1];
+}
+
+void GradientReduction::State::next_norm() {
+  norm.clear();
+  if (later_norms.empty()) return;
+  std::swap(norm, later_norms.front());
+  std::rotate(later_norms.begin(), later_norms.begin() + 1, later_norms.end());
 }
 
 GradientReduction::GradientReduction(const Accelerator& accelerator, int32_t device, Stream& stream,
@@ -259,10 +276,11 @@ void GradientReduction::measure_parts(bool on, std::span<const uint64_t> paramet
   const std::array<uint64_t, 1> whole{state_->size};
   state_->measured = on;
   state_->norm = PiecewiseNorm(parameters.empty() ? std::span<const uint64_t>(whole) : parameters);
+  state_->later_norms.clear();
 }
 
-void GradientReduction::measure(uint64_t offset, std::span<const float> values) {
-  state_->norm.add(offset, values);
+void GradientReduction::measure(size_t block, uint64_t offset, std::span<const float> values) {
+  state_->norm_of(block).add(offset, values);
 }
 
 void GradientReduction::look_for_not_finite(bool on) {

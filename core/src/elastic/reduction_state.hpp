@@ -121,6 +121,7 @@ struct GradientReduction::State {
   Open open;
   std::vector<float> measured_piece;  ///< on the host
   PiecewiseNorm norm;                 ///< of what is open; where it is measured
+  std::vector<PiecewiseNorm> later_norms;  ///< of the blocks after it; those that measure() was told of
   Floats cast;                        ///< of 16-bit pieces
   FoldPlan fold;
 
@@ -161,6 +162,10 @@ struct GradientReduction::State {
     work.finish();
   }
 
+  /// Of a block that is not closed.
+  [[nodiscard]] PiecewiseNorm& norm_of(size_t block);
+  /// That of the open block is over; the next one's is open.
+  void next_norm();
   void begin(int64_t batch_rows, int64_t rows_per_granule, const Assignment& assignment, int64_t rank);
   void plan_fold(const Assignment& assignment);
   void check(RowRange given) const;

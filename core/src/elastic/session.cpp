@@ -242,7 +242,9 @@ void Session::begin(Dataset dataset, TrainingState& program) {
     const std::array<uint64_t, 1> whole{s.sharded->model.elements()};
     s.reduction->measure_parts(true, whole);
     s.sharded->measure_gradients(
-        [&s](uint64_t offset, std::span<const float> values) { s.reduction->measure(offset, values); });
+        [&s](size_t micro_batch, uint64_t offset, std::span<const float> values) {
+          s.reduction->measure(micro_batch, offset, values);
+        });
   } else {
     s.reduction->measure_parts(measures);
   }

@@ -243,12 +243,12 @@ void Step::add(const MicroBatch& micro, double loss_sum) {
   Session::State& s = *session_->state_;
   if (s.sharded != nullptr) {
     if (micro.rows.count == 0) return;
-    if (s.sharded->passes() <= s.added) {
+    if (s.sharded->micro_batches_done() <= s.added) {
       throw Error(Status::kFailedPrecondition,
                   "a micro-batch ends without its pass over the sharded model; call ShardedModel::begin_pass and "
                   "end_pass first");
     }
-    if (!s.sharded->last_pass_is_finite()) s.rows_not_finite.push_back(micro.rows);
+    if (!s.sharded->is_finite(s.added)) s.rows_not_finite.push_back(micro.rows);
   }
   s.reduction->check(micro.rows);
   const data::EntrySums sums = data::sum_entries(data::entries_of(s.batch, micro.rows), s.batches->dataset());
@@ -301,9 +301,9 @@ std::optional<Committed> Step::reduce_and_vote() {
   }
   if (s.sharded != nullptr && !s.sharded->is_complete()) {
     throw Error(Status::kFailedPrecondition,
-                fmt::format("step {}: {} of {} passes over the sharded model were made before commit; also those over "
-                            "micro-batches without rows are needed",
-                            s.applied, s.sharded->passes(), s.sharded->rounds()));
+                fmt::format("step {}: passes over {} of {} micro-batches of the sharded model were made before commit; "
+                            "also those over micro-batches without rows are needed",
+                            s.applied, s.sharded->micro_batches_done(), s.sharded->rounds()));
   }
   if (s.added == 0) s.strike(elastic::InjectionPoint::kForward);
   s.in_generation = false;

@@ -104,8 +104,14 @@ void ShardedModel::set_parameters(ModuleId module, const std::vector<ParameterId
 }
 
 void ShardedModel::begin_pass(RowRange rows) {
+  begin_pass(std::span(&rows, 1));
+}
+void ShardedModel::begin_pass(std::span<const RowRange> micro_batches) {
   if (state_->session.added == 0) state_->session.strike(elastic::InjectionPoint::kForward);
-  state_->runtime.begin_pass(rows);
+  state_->runtime.begin_pass(micro_batches);
+}
+void ShardedModel::begin_micro_batch(size_t number) {
+  state_->runtime.begin_micro_batch(number);
 }
 void ShardedModel::begin_evaluation() {
   state_->runtime.begin_evaluation();

@@ -9,12 +9,14 @@
 namespace pliant::sharded {
 
 ArenaBooks::ArenaBooks(const ModelTables& model, std::vector<uint64_t> owned, int32_t world_size, Types types,
-                       uint64_t budget)
+                       uint64_t budget, size_t micro_batches)
     : model_(model),
       owned_(std::move(owned)),
       world_size_(world_size),
       types_(types),
       budget_(budget),
+      micro_batches_(micro_batches),
+      side_by_side_(side_by_side(model)),
       gradients_(model.parameters().size()) {}
 
 uint64_t ArenaBooks::take_most() {
@@ -49,7 +51,13 @@ void ArenaBooks::hear(const RehearsedCall& call) {
       if (model_.parameter(parameter).external) take_gradient(parameter);
     }
     is_backward_ = true;
-    for (const uint32_t parameter : model_.modules()[*call.module].used) take_gradient(parameter);
+    uint64_t next = 0;  // beside what is on its way of the micro-batch before
+    for (const uint32_t parameter : model_.modules()[*call.module].used) {
+      take_gradient(parameter);
+      const GradientRoom room = room_of(parameter);
+      if (!side_by_side_[parameter]) next += room.gradient + room.received;
+    }
+    if (budget_ == 0 && micro_batches_ > 1) visit(next);
   }
   if (call.kind != RehearsedCall::Kind::kEndPass) return;
   std::vector<uint32_t> rest;
@@ -77,23 +85,34 @@ void ArenaBooks::carry_out(std::span<const pliant_action> actions) {
   }
 }
 
-void ArenaBooks::take_gradient(uint32_t parameter) {
+// Runtime::take_gradient_room and put. What is cast to f32 is counted apart.
+GradientRoom ArenaBooks::room_of(uint32_t parameter) const {
   const ParameterRow& row = model_.parameter(parameter);
+  if (row.frozen) return {};
+  const size_t several = side_by_side_[parameter] ? micro_batches_ : 1;
+  const GradientRoom room{several * WholeMemory::taken_by(row.elements * bytes_of(types_.reduce)),
+                          WholeMemory::taken_by(received_elements(owned_[parameter], world_size_) *
+                                                bytes_of(types_.reduce))};
+  if (budget_ == 0 || micro_batches_ == 1 || row.elements == 0) return room;
+  const uint64_t blocks =
+      types_.reduce == DType::kF32 ? 0 : static_cast<uint64_t>(world_size_) * WholeMemory::taken_by(1);
+  return {room.gradient + room.received + blocks, 0};
+}
+
+void ArenaBooks::take_gradient(uint32_t parameter) {
   Gradient& one = gradients_[parameter];
-  if (row.frozen || one.is_reduced || std::exchange(one.is_there, true)) return;
-  take(row.elements * bytes_of(types_.reduce));
+  if (model_.parameter(parameter).frozen || one.is_reduced || std::exchange(one.is_there, true)) return;
+  take(room_of(parameter).gradient);
 }
 
 void ArenaBooks::reduce(std::span<const uint32_t> parameters) {
   for (const uint32_t parameter : parameters) {
-    const ParameterRow& row = model_.parameter(parameter);
     take_gradient(parameter);
     gradients_[parameter].is_reduced = true;
-    const uint64_t gradient = WholeMemory::taken_by(row.elements * bytes_of(types_.reduce));
-    const uint64_t received = received_elements(owned_[parameter], world_size_) * bytes_of(types_.reduce);
-    if (budget_ > 0 && taken_ + WholeMemory::taken_by(received) > budget_) clear_way();
-    take(received);
-    on_way_ += gradient + WholeMemory::taken_by(received);
+    const GradientRoom room = room_of(parameter);
+    if (budget_ > 0 && taken_ + room.received > budget_) clear_way();
+    take(room.received);
+    on_way_ += room.gradient + room.received;
   }
   if (types_.reduce == DType::kF32) return;
   for (const uint32_t parameter : parameters) {  // each as f32

@@ -22,7 +22,9 @@ class ArenaBooks {
     bool looks_at_gradients = true;
   };
   /// `owned`: most_owned() of the model, which outlives this, at `world_size` ranks. `budget` in bytes, 0: none.
-  ArenaBooks(const ModelTables& model, std::vector<uint64_t> owned, int32_t world_size, Types types, uint64_t budget);
+  /// `micro_batches`: what each pass is over.
+  ArenaBooks(const ModelTables& model, std::vector<uint64_t> owned, int32_t world_size, Types types, uint64_t budget,
+             size_t micro_batches = 1);
 
   /// The calls of simulate(), in turn.
   void hear(const RehearsedCall& call);
@@ -40,6 +42,8 @@ class ArenaBooks {
   void carry_out(std::span<const pliant_action> actions);
   void reduce(std::span<const uint32_t> parameters);
   void take_gradient(uint32_t parameter);
+  /// The gradients of the micro-batches of a pass, and what arrives for them.
+  [[nodiscard]] GradientRoom room_of(uint32_t parameter) const;
   /// What was sent is added up.
   void clear_way();
   void take(uint64_t bytes);
@@ -52,6 +56,8 @@ class ArenaBooks {
   const int32_t world_size_;
   const Types types_;
   const uint64_t budget_;
+  const size_t micro_batches_;
+  const std::vector<bool> side_by_side_;
   std::vector<Gradient> gradients_;
   std::vector<uint32_t> group_;
   bool is_backward_ = false;  ///< some module of the pass was entered backward

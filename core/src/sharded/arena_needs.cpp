@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 
 #include "base/result.hpp"
 #include "pliant/error.hpp"
@@ -34,35 +35,73 @@ std::vector<uint64_t> most_owned_at(const ModelTables& model, int32_t world_size
   return most_owned(model, layout, or_throw(Ownership::deal(layout.chunks(), world_size)));
 }
 
+// Modules below a leaf are not entered. What no module names is used unannounced, by whoever it may be.
+std::vector<bool> side_by_side(const ModelTables& model) {
+  std::vector<uint32_t> users(model.parameters().size());
+  std::vector<bool> made(users.size());
+  std::vector<uint32_t> open{0};
+  while (!open.empty()) {
+    const ModuleRow& module = model.modules()[open.back()];
+    open.pop_back();
+    for (const uint32_t parameter : module.used) {
+      ++users[parameter];
+      made[parameter] = made[parameter] || module.has_inner();
+    }
+    if (!module.leaf) open.insert(open.end(), module.children.begin(), module.children.end());
+  }
+  for (uint32_t parameter = 0; parameter < made.size(); ++parameter) {
+    made[parameter] = made[parameter] || users[parameter] != 1 || model.parameter(parameter).external;
+  }
+  return made;
+}
+
 // Parts of gradients are cast to f32 in blocks, which may be as small as the smallest piece of the arena.
 std::vector<GradientRoom> gradient_room(const ModelTables& model, const std::vector<uint64_t>& owned,
-                                        int32_t world_size, DType reduce) {
+                                        int32_t world_size, DType reduce, size_t micro_batches) {
   std::vector<GradientRoom> all;
   const uint64_t blocks = reduce == DType::kF32 ? 0 : static_cast<uint64_t>(world_size) * WholeMemory::taken_by(1);
+  const std::vector<bool> several = side_by_side(model);
   for (const ParameterRow& row : model.parameters()) {
-    const uint64_t received = received_elements(owned[all.size()], world_size);
-    const bool has_one = !row.frozen && row.elements > 0;
-    all.push_back(has_one ? GradientRoom{WholeMemory::taken_by(row.elements * bytes_of(reduce)),
-                                         WholeMemory::taken_by(received * bytes_of(reduce)) + blocks}
-                          : GradientRoom{});
+    const size_t number = all.size();
+    if (row.frozen || row.elements == 0) {
+      all.push_back({});
+      continue;
+    }
+    const uint64_t gradient = WholeMemory::taken_by(row.elements * bytes_of(reduce));
+    const uint64_t received =
+        WholeMemory::taken_by(received_elements(owned[number], world_size) * bytes_of(reduce)) + blocks;
+    all.push_back(micro_batches > 1 ? GradientRoom{(several[number] ? micro_batches : 1) * gradient + received, 0}
+                                    : GradientRoom{gradient, received});
   }
   return all;
 }
 
 void require_budget(const ModelTables& model, uint64_t budget, DType whole, DType reduce) {
   if (budget == 0) return;
+  std::vector<GradientRoom> rooms;
+  for (const ParameterRow& row : model.parameters()) {
+    rooms.push_back({row.frozen ? 0 : WholeMemory::taken_by(row.elements * bytes_of(reduce)), 0});
+  }
+  require_budget(model, budget, whole, rooms, 1);
+}
+
+void require_budget(const ModelTables& model, uint64_t budget, DType whole, std::span<const GradientRoom> rooms,
+                    size_t micro_batches) {
+  if (budget == 0) return;
   for (const ModuleRow& module : model.modules()) {
     uint64_t bytes = 0;
     for (const uint32_t parameter : module.used) {
-      const ParameterRow& row = model.parameter(parameter);
-      bytes += WholeMemory::taken_by(row.elements * bytes_of(whole));
-      if (!row.frozen) bytes += WholeMemory::taken_by(row.elements * bytes_of(reduce));
+      bytes += WholeMemory::taken_by(model.parameter(parameter).elements * bytes_of(whole)) + rooms[parameter].gradient;
     }
     if (bytes <= budget) continue;
+    const bool has_several = micro_batches > 1;
     throw Error(Status::kResourceExhausted,
-                fmt::format("[coordinator] budget = {} is too small: {} alone uses {} bytes with its gradients ({}{})",
-                            budget, module.name, bytes, model.parameter(module.used.front()).name,
-                            module.used.size() > 1 ? ", ..." : ""),
+                fmt::format(
+                    "[coordinator] budget = {} is too small: {} alone uses {} bytes with its gradients{} ({}{}){}",
+                    budget, module.name, bytes,
+                    has_several ? fmt::format(" in a pass over {} micro-batches", micro_batches) : std::string(),
+                    model.parameter(module.used.front()).name, module.used.size() > 1 ? ", ..." : "",
+                    has_several ? "; raise it, or pass over fewer of them at once" : ""),
                 ExitCode::kUsage)
         .about("budget");
   }

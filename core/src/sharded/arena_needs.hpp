@@ -27,11 +27,19 @@ constexpr uint64_t received_elements(uint64_t owned, int32_t world_size) {
 struct GradientRoom {
   uint64_t gradient = 0;
   uint64_t received = 0;
+  friend bool operator==(const GradientRoom&, const GradientRoom&) = default;
 };
 
+/// By parameter, whether a pass over several micro-batches needs a gradient of it for each of them side by side. One is
+/// enough where a single module uses the parameter and enters no others: then the next micro-batch has the gradient's
+/// room when that of the one before has left. O(model).
+std::vector<bool> side_by_side(const ModelTables& model);
+
 /// By parameter, where ranks own that much of it (most_owned()). `reduce`: the type of whole gradients, kF32 or kBF16.
+/// `micro_batches`: the most that a pass is over. With several, gradients leave while their module is entered, so that
+/// what arrives has its room for as long: it lies behind them in one piece, and `received` is 0.
 std::vector<GradientRoom> gradient_room(const ModelTables& model, const std::vector<uint64_t>& owned,
-                                        int32_t world_size, DType reduce);
+                                        int32_t world_size, DType reduce, size_t micro_batches = 1);
 
 /// Elements of a gradient that the CPU casts to f32 at once where there is a budget: few enough that it does not feel
 /// them.
@@ -40,5 +48,8 @@ inline constexpr uint64_t kFloatsHere = uint64_t{1} << 14U;
 /// Throws kResourceExhausted (exit 2), naming it and what it takes, for a module that alone does not fit into `budget`
 /// bytes with its gradients. 0: all fit.
 void require_budget(const ModelTables& model, uint64_t budget, DType whole, DType reduce);
+/// The same in passes over up to `micro_batches`; `rooms`: gradient_room() for them.
+void require_budget(const ModelTables& model, uint64_t budget, DType whole, std::span<const GradientRoom> rooms,
+                    size_t micro_batches);
 
 }  // namespace pliant::sharded

@@ -32,6 +32,8 @@ struct ModuleRow {
   std::vector<uint32_t> children;
   bool leaf = false;
   std::vector<uint32_t> used;  ///< own, external and, for a leaf, those of all modules below; each once, ascending
+  /// Other modules are entered while this one is.
+  [[nodiscard]] bool has_inner() const { return !leaf && !children.empty(); }
 };
 
 /// Throws kInvalidArgument for a name that is empty or has other characters than letters, digits and ".-_/:".

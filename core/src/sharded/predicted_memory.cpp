@@ -50,10 +50,12 @@ ShardedMemory predicted_memory(const Config& config, const ModelTables& model, c
   made.weights = array + (types.whole == DType::kF32 ? 0 : values / sizeof(float) * bytes_of(types.whole));
   made.state = static_cast<uint64_t>(what.states) * array;
   made.sums = sums.needed * values;
+  const auto in_a_pass = static_cast<size_t>(what.in_layer_order ? sums.rounds : 1);
   ArenaBooks books(model, most_owned(model, layout, ownership), what.world_size, types,
-                   static_cast<uint64_t>(config.coordinator().budget.value_or(0)));
+                   static_cast<uint64_t>(config.coordinator().budget.value_or(0)), in_a_pass);
   simulate(
-      config, model, what.world_size, {kSteps, std::min(sums.rounds, kMostPasses)}, [](int) {},
+      config, model, what.world_size,
+      {kSteps, what.in_layer_order ? 1 : std::min(sums.rounds, kMostPasses), in_a_pass}, [](int) {},
       [&books](const RehearsedCall& call) { books.hear(call); });
   made.gathered = books.taken();
   made.gathered_most = books.take_most();

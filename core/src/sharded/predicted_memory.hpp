@@ -15,6 +15,7 @@ struct MemoryOfWhat {
   int64_t granule = 1;      ///< of the plan
   int64_t micro_batch = 1;  ///< rows of a pass
   int64_t states = 2;       ///< arrays that the optimizer keeps for each weight
+  bool in_layer_order = false;  ///< a step is one pass over all of its micro-batches
 };
 
 /// What ShardedModel::memory() has after a few steps, the largest of all ranks: shards by ownership, sums of gradients

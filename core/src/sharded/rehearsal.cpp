@@ -113,7 +113,10 @@ void simulate(const Config& config, const ModelTables& model, int32_t world_size
   const auto budget = static_cast<uint64_t>(config.coordinator().budget.value_or(0));
   require_budget(model, budget, whole, reduce);
   std::vector<GradientRoom> rooms;
-  if (budget > 0) rooms = gradient_room(model, most_owned_at(model, world_size), world_size, reduce);
+  if (budget > 0) {
+    rooms = gradient_room(model, most_owned_at(model, world_size), world_size, reduce, steps.micro_batches);
+    if (steps.micro_batches > 1) require_budget(model, budget, whole, rooms, steps.micro_batches);
+  }
   Coordinator coordinator(config);
   coordinator.set_model(model, budget, whole, world_size, rooms);
   Rehearsal rehearsal(coordinator, model, hear);

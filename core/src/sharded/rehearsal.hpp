@@ -30,7 +30,8 @@ struct RehearsedCall {
 
 struct RehearsedSteps {
   int steps = 3;
-  int64_t passes = 1;  ///< of a step
+  int64_t passes = 1;        ///< of a step
+  size_t micro_batches = 1;  ///< of a pass
 };
 
 /// Asks a coordinator of its own for such steps, at a budget and as in a group of `world_size` ranks that is new, and

@@ -51,6 +51,7 @@ void Runtime::close_model() {
   memory_.emplace(accelerator_, device_, exchange_stream_,
                   static_cast<uint64_t>(config_.coordinator().budget.value_or(0)));
   program_point_ = std::make_unique<Event>(accelerator_, device_);
+  find_gradient_rooms();
   require_budget();
   // What it has against the model, or wants and nobody has, is said before the job begins.
   const auto workers = static_cast<int32_t>(config_.run().workers);
@@ -66,7 +67,31 @@ void Runtime::give_model() {
 }
 
 void Runtime::require_budget() const {
-  sharded::require_budget(model, memory_->budget(), compute_, reduce_);
+  if (!has_received_behind()) return sharded::require_budget(model, memory_->budget(), compute_, reduce_);
+  sharded::require_budget(model, memory_->budget(), compute_, rooms_, most_micro_batches_);
+}
+
+void Runtime::find_gradient_rooms() {
+  side_by_side_ = side_by_side(model);
+  if (communicator_ == nullptr || memory_->budget() == 0) {
+    rooms_.clear();
+    most_micro_batches_ = 1;
+  } else {
+    rooms_ = gradient_room(model, most_owned_, communicator_->world_size(), reduce_, most_micro_batches_);
+  }
+}
+
+void Runtime::make_room_for(size_t micro_batches) {
+  if (memory_->budget() == 0 || micro_batches <= most_micro_batches_) return;
+  std::vector<GradientRoom> rooms =
+      gradient_room(model, most_owned_, communicator_->world_size(), reduce_, micro_batches);
+  sharded::require_budget(model, memory_->budget(), compute_, rooms, micro_batches);
+  const std::string learnt = done_ == 0 ? save_coordinator() : std::string();  // which may be asked between two steps
+  release_what_is_left();
+  rooms_ = std::move(rooms);
+  most_micro_batches_ = micro_batches;
+  give_model();
+  if (!learnt.empty()) static_cast<void>(load_coordinator(learnt));
 }
 
 FlatRange Runtime::range_of(uint32_t parameter) const {
@@ -94,8 +119,8 @@ void Runtime::begin_group(Communicator& communicator) {
     owners_.push_back(exchange_->owners_of(layout_, ownership_, range_of(number)));
   }
   most_owned_ = most_owned(model, layout_, ownership_);
-  rooms_.clear();
-  if (memory_->budget() > 0) rooms_ = gradient_room(model, most_owned_, communicator.world_size(), reduce_);
+  most_micro_batches_ = 1;
+  find_gradient_rooms();
   give_model();
   steps_of_group_ = 0;
   is_cast_ = false;
@@ -128,7 +153,7 @@ void Runtime::abandon() noexcept {
   visits_.clear();
   in_pass_ = false;
   is_step_ = false;
-  round_ = nullptr;
+  rounds_.clear();
   if (communicator_ != nullptr) coordinator_.give_up();
 }
 

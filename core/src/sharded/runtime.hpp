@@ -131,20 +131,25 @@ class Runtime {
   /// Calls `begun` whenever this rank has begun one and has not waited for it.
   void watch(std::function<void(Begun)> begun) { begun_ = std::move(begun); }
   void begin_step(int64_t rows, int64_t granule, const Assignment& assignment, bool look_for_not_finite);
-  /// Gets the gradient of each of this rank's passes with rows, in pieces of any order: elements from `offset` of the
-  /// flat space on, in host memory. Every element comes once in a pass.
-  using Measure = std::function<void(uint64_t offset, std::span<const float> values)>;
+  /// Gets the gradient of each of this rank's micro-batches with rows, in pieces of any order: elements from `offset` of
+  /// the flat space on, in host memory. Every element comes once for each, and those of the micro-batches of a pass come
+  /// in turn. `micro_batch`: of this rank's in the step, from 0.
+  using Measure = std::function<void(size_t micro_batch, uint64_t offset, std::span<const float> values)>;
   void measure_gradients(Measure measure) { measure_ = std::move(measure); }
-  /// Passes that a step has on every rank.
+  /// Micro-batches that a step has on every rank.
   [[nodiscard]] size_t rounds() const { return sums_.rounds(); }
-  /// That were made.
-  [[nodiscard]] size_t passes() const { return passes_; }
+  /// Those whose pass was made.
+  [[nodiscard]] size_t micro_batches_done() const { return done_; }
   /// Other parameters of a module, between two passes.
   void set_parameters(uint32_t module, const std::vector<ParameterId>& own, const std::vector<ParameterId>& external);
-  void begin_pass(RowRange rows);
+  /// Over the next micro-batches of the step, at least one; those past this rank's last have no rows.
+  void begin_pass(std::span<const RowRange> micro_batches);
+  void begin_pass(RowRange rows) { begin_pass(std::span(&rows, 1)); }
   void begin_evaluation();
   void enter(uint32_t module, Direction direction);
   void leave(uint32_t module, Direction direction);
+  /// From now on gradients are those of this micro-batch of the pass.
+  void begin_micro_batch(size_t number);
   [[nodiscard]] DType compute_dtype() const { return compute_; }
   [[nodiscard]] DType reduce_dtype() const { return reduce_; }
   /// Of compute_dtype, and of reduce_dtype.
@@ -161,8 +166,8 @@ class Runtime {
   void read(uint32_t parameter, std::span<float> values);
   /// All passes of the step are done.
   [[nodiscard]] bool is_complete() const;
-  /// True where the last pass, of these rows, had a gradient that is not finite on this rank.
-  [[nodiscard]] bool last_pass_is_finite() const { return pass_is_finite_; }
+  /// Whether this rank's gradient of a micro-batch of the step, whose pass was made, is finite.
+  [[nodiscard]] bool is_finite(size_t micro_batch) const { return is_finite_[micro_batch]; }
   /// Collective: the mean gradient and its norm.
   GradientFacts finish_gradient(double scale);
   [[nodiscard]] double squared_gradient_norm() const { return facts_.squared_norm; }
@@ -184,13 +189,14 @@ class Runtime {
   struct Held {
     Presence presence = Presence::kAway;
     WholePiece value;
-    WholePiece gradient;
-    size_t gather = 0;  ///< number of the collective that brings it
+    WholePiece gradient;  ///< room for it, as GradientRoom says
+    size_t gather = 0;    ///< number of the collective that brings it
     uint32_t uses = 0;  ///< forward visits of the pass without their backward
     bool by_hand = false;
     bool was_let_go = false;  ///< it was by hand, until an update or another group
-    bool is_reduced = false;  ///< in this pass
-    bool is_zeroed = false;   ///< the gradient has values
+    bool is_reduced = false;      ///< in this pass
+    size_t sent = 0;              ///< micro-batches of the pass whose gradient has left
+    std::vector<bool> is_zeroed;  ///< by micro-batch of the pass: the gradient has values
   };
   struct Gathering {
     size_t number = 0;
@@ -200,14 +206,17 @@ class Runtime {
   /// Gradients on their way to their owners.
   struct Scattering {
     std::vector<uint32_t> parameters;
-    std::vector<WholePiece> gradients;
-    std::vector<WholePiece> received;
+    std::vector<ScatterItem> items;
+    std::vector<float*> least_room;   ///< by item: for kLeastFloats of each rank; nullptr: the arena has it
+    std::vector<WholePiece> pieces;   ///< that are free once it has been added up
     const SumRound* round = nullptr;
     std::optional<Event> done{};
   };
   struct Visit {
     uint32_t module;
     Direction direction;
+    size_t begun = 0;                  ///< micro-batches that were begun in it, in their order
+    std::optional<size_t> in_hand{};   ///< the one that was begun last
   };
 
   void begin_group(Communicator& communicator);
@@ -231,15 +240,38 @@ class Runtime {
   [[nodiscard]] bool has_trained() const;
   /// Throws kResourceExhausted where a module does not fit into the budget.
   void require_budget() const;
+  /// After another model or group.
+  void find_gradient_rooms();
+  /// Within a budget: passes may be over that many micro-batches from now on. The coordinator is given the model anew,
+  /// with what it has learnt.
+  void make_room_for(size_t micro_batches);
   /// Within a budget: room for the gradients of what a module uses that is entered backward, and as the first one is
   /// for those that modules use unannounced; on ranks without rows, too.
   void take_gradients(const std::vector<uint32_t>& used);
   void take_room_of_gradient(uint32_t parameter);
+  /// Room for the gradients of a pass and, where gradient_room() has it there, for what arrives for them.
+  [[nodiscard]] WholePiece take_gradient_room(uint32_t parameter);
+  /// What arrives for a gradient lies behind it.
+  [[nodiscard]] bool has_received_behind() const { return memory_->budget() > 0 && most_micro_batches_ > 1; }
+  /// From one micro-batch to the next in the room.
+  [[nodiscard]] uint64_t gradient_stride(uint32_t parameter) const;
+  [[nodiscard]] char* gradient_at(uint32_t parameter, size_t micro_batch) const;
+  /// It is zero until the program adds to it.
+  void zero_gradient(uint32_t parameter, size_t micro_batch);
   /// What was not reduced when the pass ended, one after the other where there is a budget.
   void reduce_rest(std::span<const uint32_t> rest);
   void require_group() const;
   void require_no_pass() const;
-  void begin(bool with_gradient);
+  void begin(bool with_gradient, size_t micro_batches);
+  /// Throw unless a pass over several micro-batches can go on: a parameter whose gradients share their room has one
+  /// visit in each direction, and a module is left when all micro-batches were begun.
+  void require_one_visit(uint32_t module) const;
+  void require_all_begun(const Visit& visit) const;
+  /// The micro-batch whose gradient the program gets.
+  [[nodiscard]] size_t micro_batch_in_hand(uint32_t parameter) const;
+  /// In visits_, the one that was entered last.
+  [[nodiscard]] std::optional<size_t> last_backward_visit() const;
+  [[nodiscard]] bool has_rows(size_t micro_batch) const { return done_ + micro_batch < blocks_.size(); }
   /// For others to see.
   void note(Visited::Kind kind, uint32_t what = 0) {
     if (page_) page_->add(kind, what);
@@ -275,7 +307,13 @@ class Runtime {
   /// Those that have ended are forgotten, the oldest first.
   void forget_ended_gathers();
   void forget_oldest_gather();
+  /// What has not left of their gradients, micro-batch after micro-batch.
   void reduce(std::span<const uint32_t> parameters);
+  /// Their gradients of one micro-batch, as one collective.
+  void send(std::span<const uint32_t> parameters, size_t micro_batch);
+  /// Of a module that is entered, so that the next one has their room.
+  void send_early(uint32_t module, size_t micro_batch);
+  void put(Scattering& into, uint32_t parameter, size_t micro_batch);
   void add_received(const Scattering& arrived);
   void drain_scatterings(bool all);
   /// Has added up what was sent and has arrived; where there is a budget, all that was sent.
@@ -284,14 +322,15 @@ class Runtime {
   /// What is exchanged from now on comes after what the program has enqueued.
   void follow_program();
   /// Elements from `offset` of the flat space on. NULL: zeros.
-  void measure(uint64_t offset, const float* there, uint64_t count);
-  /// Whether a whole gradient of this rank is finite, and its norm, as far as somebody asks.
-  void look_at(uint32_t parameter, const void* gradient);
+  void measure(size_t micro_batch, uint64_t offset, const float* there, uint64_t count);
+  /// Whether a whole gradient of this rank is finite, and its norm, as far as somebody asks. `least_room`: as of a
+  /// Scattering.
+  void look_at(uint32_t parameter, size_t micro_batch, const void* gradient, float* least_room);
   [[nodiscard]] WholePiece take(uint64_t count, DType type, const WholePurpose& what, const WholePlace& place = {});
   /// What is gathered: the weights, or, cast once since they changed, what is computed with.
   const void* weights_to_gather();
   /// As floats: `values`, of reduce_dtype, or a copy at `room`, which has so many.
-  const float* as_floats(const void* values, uint64_t count, const WholePiece& room);
+  const float* as_floats(const void* values, uint64_t count, float* room);
   /// How many elements of a gradient are cast to f32 at once: all, or few enough that a budget does not feel it.
   [[nodiscard]] uint64_t float_block(uint64_t count) const;
   [[nodiscard]] const std::string& name(uint32_t parameter) const { return model.parameter(parameter).name; }
@@ -314,6 +353,8 @@ class Runtime {
   std::vector<OwnersOfRange> owners_;  ///< by parameter, in this group
   std::vector<uint64_t> most_owned_;   ///< likewise, elements of one rank
   std::vector<GradientRoom> rooms_;    ///< likewise; empty without a budget
+  std::vector<bool> side_by_side_;     ///< by parameter: the gradients of a pass's micro-batches
+  size_t most_micro_batches_ = 1;      ///< of a pass of this group so far: what rooms_ are for
   std::vector<Event> spare_events_;    ///< that nothing waits for any more
   Communicator* communicator_ = nullptr;
   int32_t rank_ = 0;
@@ -338,15 +379,16 @@ class Runtime {
   bool follows_trace_ = false;
   TracedPasses traced_passes_;
   bool with_gradient_ = false;
-  bool is_backward_ = false;  ///< some module of the pass was entered backward
-  bool has_rows_ = false;
-  bool pass_is_finite_ = true;
+  bool is_backward_ = false;         ///< some module of the pass was entered backward
+  size_t micro_batches_ = 1;         ///< of the pass
+  std::optional<size_t> in_hand_{};  ///< likewise, where no module is entered backward
+  std::vector<bool> is_finite_;      ///< by micro-batch of the step
   bool look_for_not_finite_ = false;
   Measure measure_;
   std::function<void(Begun)> begun_;
   std::vector<float> measured_;  ///< on the host
-  const SumRound* round_ = nullptr;
-  size_t passes_ = 0;
+  std::vector<const SumRound*> rounds_;  ///< of the pass, by micro-batch
+  size_t done_ = 0;                      ///< micro-batches of the step whose pass was made
   std::vector<RowRange> blocks_;  ///< of this rank
   bool is_step_ = false;
   bool may_update_ = false;

@@ -66,6 +66,8 @@ void Runtime::gather(std::span<const pliant_action> group, ArenaSide side) {
     if (model.parameter(action.parameter).elements > 0) {
       to_gather_.push_back({&owners_[action.parameter], one.value.pointer()});
       gathered_now_.push_back(action.parameter);
+      ++traced_passes_.gathered;
+      traced_passes_.gathered_bytes += model.parameter(action.parameter).elements * bytes_of(compute_);
     }
   }
   forget_ended_gathers();

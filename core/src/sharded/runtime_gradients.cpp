@@ -5,7 +5,6 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <utility>
 
@@ -22,14 +21,17 @@ namespace {
 constexpr uint64_t kLeastFloats = 64;
 
 /// What `take` makes of `block` elements; of fewer, which `block` is then, where there is no room for that many, also
-/// not after `make_room`. What that meets is thrown: fewer elements would not mend it.
+/// not after `make_room`. What that meets is thrown: fewer elements would not mend it. `has_least`: where there is no
+/// room at all nothing is made, for kLeastFloats elements.
 template <class Take>
-auto of_as_many(uint64_t& block, const Take& take, const std::function<void()>& make_room = nullptr) {
+auto of_as_many(uint64_t& block, const Take& take, bool has_least, const std::function<void()>& make_room = nullptr) {
   for (bool is_tried = make_room == nullptr;; is_tried = true) {
     try {
       return take();
     } catch (const Error& error) {
-      if (error.status() != Status::kResourceExhausted || (is_tried && block <= kLeastFloats)) throw;
+      const bool is_least = is_tried && block <= kLeastFloats;
+      if (error.status() != Status::kResourceExhausted || (is_least && !has_least)) throw;
+      if (is_least) return decltype(take()){};
     }
     if (is_tried) {
       block = std::max(block / 2, kLeastFloats);
@@ -45,7 +47,8 @@ void Runtime::begin_step(int64_t rows, int64_t granule, const Assignment& assign
   sums_.begin_step(rows, granule, assignment);
   const std::span<const RowRange> own = assignment.of(communicator_->rank());
   blocks_.assign(own.begin(), own.end());
-  passes_ = 0;
+  done_ = 0;
+  is_finite_.assign(sums_.rounds(), true);
   if (page_) page_->begin_step();
   look_for_not_finite_ = look_for_not_finite;
   is_step_ = true;
@@ -55,30 +58,36 @@ void Runtime::begin_step(int64_t rows, int64_t granule, const Assignment& assign
 }
 
 bool Runtime::is_complete() const {
-  return is_step_ && !in_pass_ && passes_ == sums_.rounds();
+  return is_step_ && !in_pass_ && done_ == sums_.rounds();
 }
 
-void Runtime::begin_pass(RowRange rows) {
+void Runtime::begin_pass(std::span<const RowRange> micro_batches) {
   require_group();
   if (!is_step_) {
     throw Error(Status::kFailedPrecondition,
                 "no step is under way, or what it had was given up with an exception; call Session::next");
   }
-  if (passes_ >= sums_.rounds()) {
+  if (done_ >= sums_.rounds()) {
     throw Error(Status::kFailedPrecondition, "all passes of the step are done; call Step::commit");
   }
   require_no_pass();
-  const bool has_block = passes_ < blocks_.size();
-  if (has_block ? rows != blocks_[passes_] : rows.count != 0) {
+  if (micro_batches.empty() || micro_batches.size() > sums_.rounds() - done_) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("a pass over {} micro-batches does not fit: it is over one at least, and {} of the step's "
+                            "{} are left",
+                            micro_batches.size(), sums_.rounds() - done_, sums_.rounds()));
+  }
+  for (size_t i = 0; i < micro_batches.size(); ++i) {
+    const RowRange& rows = micro_batches[i];
+    if (has_rows(i) ? rows == blocks_[done_ + i] : rows.count == 0) continue;
     throw Error(Status::kInvalidArgument,
                 fmt::format("a pass over {} rows from {} on does not fit: micro-batch {} of {} is next; pass over each "
                             "of Step::micro_batches once, in order",
-                            rows.count, rows.first, passes_, sums_.rounds()));
+                            rows.count, rows.first, done_ + i, sums_.rounds()));
   }
-  has_rows_ = has_block;
-  pass_is_finite_ = true;
-  begin(true);
-  round_ = &sums_.begin_round();
+  begin(true, micro_batches.size());
+  rounds_.clear();
+  for (size_t i = 0; i < micro_batches.size(); ++i) rounds_.push_back(&sums_.begin_round());
 }
 
 void* Runtime::gradient(uint32_t parameter) {
@@ -98,17 +107,10 @@ void* Runtime::gradient(uint32_t parameter) {
                             "backward, on all ranks alike",
                             row.name));
   }
-  if (!one.gradient) one.gradient = take(row.elements, reduce_, {"the gradient of ", row.name});
-  if (!std::exchange(one.is_zeroed, true)) {
-    if (row.elements > 0 && here_) {
-      std::memset(one.gradient.pointer(), 0, row.elements * bytes_of(reduce_));
-    } else if (row.elements > 0) {
-      exchange_stream_.fill(one.gradient.pointer(), 0, row.elements * bytes_of(reduce_));
-      program_point_->record(exchange_stream_);
-      program_.wait(*program_point_);
-    }
-  }
-  return one.gradient.pointer();
+  const size_t micro_batch = micro_batch_in_hand(parameter);
+  if (!one.gradient) one.gradient = take_gradient_room(parameter);
+  if (!one.is_zeroed[micro_batch]) zero_gradient(parameter, micro_batch);
+  return gradient_at(parameter, micro_batch);
 }
 
 void Runtime::take_gradients(const std::vector<uint32_t>& used) {
@@ -125,7 +127,7 @@ void Runtime::take_room_of_gradient(uint32_t parameter) {
   Held& one = held_[parameter];
   const ParameterRow& row = model.parameter(parameter);
   if (row.frozen || one.is_reduced || one.gradient) return;
-  one.gradient = take(row.elements, reduce_, {"the gradient of ", row.name});
+  one.gradient = take_gradient_room(parameter);
 }
 
 void Runtime::reduce_rest(std::span<const uint32_t> rest) {
@@ -144,66 +146,59 @@ uint64_t Runtime::float_block(uint64_t count) const {
   return memory_->budget() == 0 ? count : std::min(count, most);
 }
 
-const float* Runtime::as_floats(const void* values, uint64_t count, const WholePiece& room) {
+const float* Runtime::as_floats(const void* values, uint64_t count, float* room) {
   if (reduce_ == DType::kF32) return static_cast<const float*>(values);
-  sums_.cast(room.floats(), values, reduce_, count);
-  return room.floats();
+  sums_.cast(room, values, reduce_, count);
+  return room;
 }
 
-void Runtime::look_at(uint32_t parameter, const void* gradient) {
+void Runtime::look_at(uint32_t parameter, size_t micro_batch, const void* gradient, float* least_room) {
   const ParameterRow& row = model.parameter(parameter);
   uint64_t block = row.elements;
   WholePiece room;
   if (reduce_ != DType::kF32) {
     block = float_block(row.elements);
     const auto take_floats = [&] { return memory_->take(block * sizeof(float), {"", row.name, " as f32"}); };
-    room = of_as_many(block, take_floats, [this] { drain_scatterings(true); });
+    room = of_as_many(block, take_floats, least_room != nullptr, [this] { drain_scatterings(true); });
   }
+  float* const floats = room ? room.floats() : least_room;
   for (uint64_t at = 0; at < row.elements; at += block) {
     const uint64_t count = std::min(block, row.elements - at);
-    const float* const values = as_floats(static_cast<const char*>(gradient) + at * bytes_of(reduce_), count, room);
-    if (look_for_not_finite_ && !sums_.finite(values, count)) pass_is_finite_ = false;
-    if (measure_) measure(row.offset + at, values, count);
+    const float* const values = as_floats(static_cast<const char*>(gradient) + at * bytes_of(reduce_), count, floats);
+    if (look_for_not_finite_ && !sums_.finite(values, count)) is_finite_[done_ + micro_batch] = false;
+    if (measure_) measure(micro_batch, row.offset + at, values, count);
+  }
+}
+
+void Runtime::reduce(std::span<const uint32_t> parameters) {
+  for (const uint32_t parameter : parameters) held_[parameter].is_reduced = true;
+  for (size_t micro_batch = 0; micro_batch < micro_batches_; ++micro_batch) {
+    std::vector<uint32_t> here;
+    for (const uint32_t parameter : parameters) {
+      if (held_[parameter].sent == micro_batch) here.push_back(parameter);
+    }
+    send(here, micro_batch);
+    const bool is_last = micro_batch + 1 == micro_batches_;
+    if (!is_last && memory_->budget() > 0) drain_scatterings(true);  // the next one's gradients arrive there
   }
 }
 
 // All that a rank sends of the group goes as one collective. Ranks without a block take part and add nothing: zeros
 // would make +0 of -0.
-void Runtime::reduce(std::span<const uint32_t> parameters) {
+void Runtime::send(std::span<const uint32_t> parameters, size_t micro_batch) {
   Scattering made;
-  made.round = round_;
-  std::vector<ScatterItem> items;
+  made.round = rounds_[micro_batch];
   for (const uint32_t parameter : parameters) {
-    Held& one = held_[parameter];
-    const ParameterRow& row = model.parameter(parameter);
-    one.is_reduced = true;
-    if (row.elements == 0) continue;
-    if (memory_->budget() > 0 && !one.gradient) {
-      one.gradient = take(row.elements, reduce_, {"the gradient of ", row.name});
-    }
-    if (has_rows_ && !one.is_zeroed) {  // no module that was visited uses it: zeros, as in a whole gradient
-      one.is_reduced = false;
-      gradient(parameter);
-      one.is_reduced = true;
-    }
-    const OwnersOfRange& owners = owners_[parameter];
-    ScatterItem item{&owners, has_rows_ ? one.gradient.pointer() : nullptr, nullptr};
-    made.parameters.push_back(parameter);
-    made.gradients.push_back(std::move(one.gradient));
-    one.is_zeroed = false;
-    // Within a budget as much as on the rank that owns the most: the arena looks alike on all ranks.
-    const uint64_t owned = memory_->budget() > 0 ? most_owned_[parameter] : owners.owned;
-    const uint64_t received = received_elements(owned, exchange_->world_size());
-    made.received.push_back(take(received, reduce_, {"parts of the gradient of ", row.name}));
-    item.received = made.received.back().pointer();
-    items.push_back(item);
+    held_[parameter].sent = micro_batch + 1;
+    if (model.parameter(parameter).elements > 0) put(made, parameter, micro_batch);
   }
-  if (items.empty()) return;
+  if (made.items.empty()) return;
   follow_program();  // its stream may still compute them
-  for (size_t i = 0; i < items.size() && has_rows_ && (measure_ || look_for_not_finite_); ++i) {
-    look_at(made.parameters[i], items[i].addend);
+  const bool looks = has_rows(micro_batch) && (measure_ || look_for_not_finite_);
+  for (size_t i = 0; i < made.items.size() && looks; ++i) {
+    look_at(made.parameters[i], micro_batch, made.items[i].addend, made.least_room[i]);
   }
-  exchange_->scatter(items, round_->adds, reduce_);
+  exchange_->scatter(made.items, made.round->adds, reduce_);
   if (begun_) begun_(Begun::kScatter);
   if (here_) {
     made.done.emplace(take_event());
@@ -213,17 +208,46 @@ void Runtime::reduce(std::span<const uint32_t> parameters) {
   if (!here_) drain_scatterings(true);  // additions are enqueued behind what they wait for
 }
 
+void Runtime::put(Scattering& into, uint32_t parameter, size_t micro_batch) {
+  Held& one = held_[parameter];
+  const bool is_behind = has_received_behind();
+  // No module that was visited uses it: zeros, as in a whole gradient.
+  const bool is_unused = has_rows(micro_batch) && !one.is_zeroed[micro_batch];
+  if (!one.gradient && (is_unused || memory_->budget() > 0)) one.gradient = take_gradient_room(parameter);
+  if (is_unused) zero_gradient(parameter, micro_batch);
+  const OwnersOfRange& owners = owners_[parameter];
+  // Within a budget as much as on the rank that owns the most: the arena looks alike on all ranks.
+  const uint64_t owned = memory_->budget() > 0 ? most_owned_[parameter] : owners.owned;
+  const uint64_t received = received_elements(owned, exchange_->world_size());
+  ScatterItem item{&owners, has_rows(micro_batch) ? gradient_at(parameter, micro_batch) : nullptr, nullptr};
+  char* behind = nullptr;
+  if (is_behind) {
+    behind = gradient_at(parameter, 0) + (side_by_side_[parameter] ? most_micro_batches_ : 1) * gradient_stride(parameter);
+    item.received = behind;
+    behind += WholeMemory::taken_by(received * bytes_of(reduce_));
+  } else {
+    into.pieces.push_back(take(received, reduce_, {"parts of the gradient of ", name(parameter)}));
+    item.received = into.pieces.back().pointer();
+  }
+  const bool has_others = micro_batch + 1 < micro_batches_ && (is_behind || side_by_side_[parameter]);
+  if (!has_others) into.pieces.push_back(std::move(one.gradient));
+  into.parameters.push_back(parameter);
+  into.items.push_back(item);
+  into.least_room.push_back(is_behind && reduce_ != DType::kF32 ? reinterpret_cast<float*>(behind) : nullptr);
+}
+
 // Takes no room that would have others added first: they need the same.
 void Runtime::add_received(const Scattering& arrived) {
   const auto world_size = static_cast<size_t>(exchange_->world_size());
   std::vector<const float*> at(world_size);
-  std::vector<WholePiece> rooms(world_size);
-  const auto place = [this](const WholePiece& of, uint64_t element) {
-    return static_cast<const char*>(of.pointer()) + element * bytes_of(reduce_);
+  std::vector<WholePiece> rooms;
+  const auto place = [this](const void* of, uint64_t element) {
+    return static_cast<const char*>(of) + element * bytes_of(reduce_);
   };
   for (size_t i = 0; i < arrived.parameters.size(); ++i) {
     const ParameterRow& row = model.parameter(arrived.parameters[i]);
-    const OwnersOfRange& owners = owners_[arrived.parameters[i]];
+    const ScatterItem& item = arrived.items[i];
+    const OwnersOfRange& owners = *item.of;
     uint64_t done = 0;
     for (const ShardPiece& piece : owners.own) {
       const auto all = static_cast<uint64_t>(piece.range.count);
@@ -231,14 +255,15 @@ void Runtime::add_received(const Scattering& arrived) {
       if (reduce_ != DType::kF32) {
         block = float_block(all);
         rooms.clear();
-        rooms = of_as_many(block, [&] {
+        const auto take_rooms = [&] {
           std::vector<WholePiece> made(world_size);
           for (size_t rank = 0; rank < world_size; ++rank) {
             if (!arrived.round->adds[rank]) continue;
             made[rank] = memory_->take(block * sizeof(float), {"parts of the gradient of ", row.name, " as f32"});
           }
           return made;
-        });
+        };
+        rooms = of_as_many(block, take_rooms, arrived.least_room[i] != nullptr);
       }
       for (uint64_t begin = 0; begin < all; begin += block) {
         const uint64_t count = std::min(block, all - begin);
@@ -247,9 +272,15 @@ void Runtime::add_received(const Scattering& arrived) {
           const auto from = static_cast<int32_t>(rank);
           const void* const there =
               from == exchange_->rank()
-                  ? place(arrived.gradients[i], static_cast<uint64_t>(piece.range.first) - row.offset + begin)
-                  : place(arrived.received[i], exchange_->place_of(from) * owners.owned + done + begin);
-          at[rank] = as_floats(there, count, rooms[rank]);
+                  ? place(item.addend, static_cast<uint64_t>(piece.range.first) - row.offset + begin)
+                  : place(item.received, exchange_->place_of(from) * owners.owned + done + begin);
+          float* floats = nullptr;
+          if (!rooms.empty()) {
+            floats = rooms[rank].floats();
+          } else if (arrived.least_room[i] != nullptr) {
+            floats = arrived.least_room[i] + rank * kLeastFloats;
+          }
+          at[rank] = as_floats(there, count, floats);
         }
         sums_.add(*arrived.round, static_cast<uint64_t>(piece.shard_offset) + begin, count, at);
       }
@@ -273,14 +304,15 @@ void Runtime::drain_scatterings(bool all) {
   });
 }
 
-void Runtime::measure(uint64_t offset, const float* there, uint64_t count) {
-  if (here_ && there != nullptr) return measure_(offset, std::span(there, count));
+void Runtime::measure(size_t micro_batch, uint64_t offset, const float* there, uint64_t count) {
+  const size_t of_step = done_ + micro_batch;
+  if (here_ && there != nullptr) return measure_(of_step, offset, std::span(there, count));
   measured_.assign(count, 0.0F);
   if (there != nullptr) {
     exchange_stream_.copy(measured_.data(), there, count * sizeof(float));
     exchange_stream_.synchronize();
   }
-  measure_(offset, measured_);
+  measure_(of_step, offset, measured_);
 }
 
 void Runtime::end_pass() {
@@ -303,11 +335,12 @@ void Runtime::end_pass() {
     complete_.clear();
     or_give_up([&] { reduce_rest(rest); });
     drain_scatterings(true);
-    for (uint32_t parameter = 0; has_rows_ && measure_ && parameter < held_.size(); ++parameter) {
-      const ParameterRow& row = model.parameter(parameter);
-      if (row.frozen) measure(row.offset, nullptr, row.elements);  // zeros, as a whole gradient has there
+    for (size_t micro_batch = 0; measure_ && micro_batch < micro_batches_ && has_rows(micro_batch); ++micro_batch) {
+      for (const ParameterRow& row : model.parameters()) {
+        if (row.frozen) measure(micro_batch, row.offset, nullptr, row.elements);  // zeros, as a whole gradient has there
+      }
     }
-    ++passes_;
+    done_ += micro_batches_;
   }
   in_pass_ = false;
   const int32_t trace = coordinator_.trace();

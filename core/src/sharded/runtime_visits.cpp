@@ -36,6 +36,8 @@ void Runtime::set_parameters(uint32_t module, const std::vector<ParameterId>& ow
   const std::vector<ParameterId> had_own = ids(row.own);
   const std::vector<ParameterId> had_external = ids(row.external);
   model.set_parameters(module, own, external);
+  const std::vector<GradientRoom> had_rooms = rooms_;
+  if (memory_) find_gradient_rooms();
   const bool is_other = ids(row.own) != had_own || ids(row.external) != had_external;
   // It has decided nothing yet, but may go on with what was kept, as on ranks that came to this group with these.
   if (communicator_ != nullptr && is_sound_ && is_new_ && !is_other) return;
@@ -45,9 +47,14 @@ void Runtime::set_parameters(uint32_t module, const std::vector<ParameterId>& ow
     // A pass was given up; or it has decided nothing of this model yet, and decides as on ranks that came to this group
     // with the change made.
     if (!is_sound_ || is_new_) return give_model();
+    if (rooms_ != had_rooms) {  // gradients of several micro-batches lie side by side now, or no more
+      release_what_is_left();
+      return give_model();
+    }
     coordinator_.set_module_parameters(module, row);
   } catch (...) {
     model.set_parameters(module, had_own, had_external);
+    if (memory_) find_gradient_rooms();
     throw;
   }
   bool can_drop = false;
@@ -59,19 +66,24 @@ void Runtime::set_parameters(uint32_t module, const std::vector<ParameterId>& ow
   if (!can_drop) give_model();
 }
 
-void Runtime::begin(bool with_gradient) {
+void Runtime::begin(bool with_gradient, size_t micro_batches) {
   require_group();
   require_no_pass();
   if (!is_sound_) give_model();  // the pass before was given up
+  make_room_for(micro_batches);
   is_new_ = false;
-  note(with_gradient ? Visited::Kind::kPass : Visited::Kind::kEvaluation);
+  micro_batches_ = micro_batches;
+  in_hand_.reset();
+  note(with_gradient ? Visited::Kind::kPass : Visited::Kind::kEvaluation, static_cast<uint32_t>(micro_batches - 1));
   with_gradient_ = with_gradient;
   is_backward_ = false;
   in_pass_ = true;
   complete_.clear();
   for (Held& one : held_) {
     one.uses = 0;
-    one.is_reduced = one.is_zeroed = false;
+    one.is_reduced = false;
+    one.sent = 0;
+    one.is_zeroed.assign(micro_batches, false);
   }
   follow([&] { return coordinator_.begin_pass(with_gradient); });
   follows_trace_ = coordinator_.trace() == PLIANT_TRACE_COMPLETE;
@@ -84,7 +96,7 @@ void Runtime::clear_way() {
 }
 
 void Runtime::begin_evaluation() {
-  begin(false);
+  begin(false, 1);
 }
 
 void Runtime::enter(uint32_t module, Direction direction) {
@@ -97,6 +109,7 @@ void Runtime::enter(uint32_t module, Direction direction) {
                 fmt::format("{} is entered backward in a pass without gradients", model.modules()[module].name));
   }
   require_sound();
+  if (direction == Direction::kBackward) require_one_visit(module);
   note(direction == Direction::kForward    ? Visited::Kind::kForward
        : direction == Direction::kBackward ? Visited::Kind::kBackward
                                            : Visited::Kind::kRecompute,
@@ -134,6 +147,7 @@ void Runtime::leave(uint32_t module, Direction direction) {
                                   model.modules()[module].name, word_of(direction),
                                   model.modules()[visits_.back().module].name, word_of(visits_.back().direction)));
   }
+  require_all_begun(*visit);
   const auto before = static_cast<std::ptrdiff_t>(complete_.size());
   for (const uint32_t parameter : model.modules()[module].used) {
     Held& one = held_[parameter];

@@ -212,13 +212,16 @@ std::string VisitReader::words(const Visited& visit) const {
   const char* direction = "forward";
   switch (visit.kind) {
     case Visited::Kind::kPass:
-      return fmt::format("began pass {} of the step", visit.passes);
+      return fmt::format("began pass {} of the step{}", visit.passes,
+                         visit.what > 0 ? fmt::format(", over {} micro-batches", visit.what + 1) : "");
     case Visited::Kind::kEvaluation:
       return "began an evaluation";
     case Visited::Kind::kEndPass:
       return fmt::format("ended its pass after visit {}", visit.number);
     case Visited::Kind::kByHand:
       return fmt::format("moved {} by hand", name(false, visit.what));
+    case Visited::Kind::kMicroBatch:
+      return fmt::format("began micro-batch {} of its pass after visit {}", visit.what, visit.number);
     case Visited::Kind::kBackward:
       direction = "backward";
       break;

@@ -20,9 +20,11 @@ namespace pliant::sharded {
 
 /// What other ranks must do, too, in the same order.
 struct Visited {
-  enum class Kind : uint32_t { kForward, kBackward, kRecompute, kPass, kEvaluation, kEndPass, kByHand };
+  enum class Kind : uint32_t { kForward, kBackward, kRecompute, kPass, kEvaluation, kEndPass, kByHand, kMicroBatch };
   Kind kind = Kind::kPass;
-  uint32_t what = 0;    ///< module that is entered, or parameter that is moved by hand
+  /// Module that is entered, parameter that is moved by hand, micro-batch that is begun, or how many more than one a
+  /// pass is over.
+  uint32_t what = 0;
   uint32_t number = 0;  ///< of the modules entered since the step began, from 0
   uint32_t passes = 0;  ///< begun since then
   uint64_t digest = 0;  ///< of all since the group formed, this one included

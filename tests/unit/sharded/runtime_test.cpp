@@ -202,7 +202,7 @@ std::pair<std::vector<float>, double> mean_in_shards(const Accelerator& accelera
     const std::array<uint64_t, 1> all{Toy::elements()};
     elastic::PiecewiseNorm of_pass(all);
     runtime.measure_gradients(
-        [&of_pass](uint64_t offset, std::span<const float> values) { of_pass.add(offset, values); });
+        [&of_pass](size_t, uint64_t offset, std::span<const float> values) { of_pass.add(offset, values); });
     for (int step = 0; step < 3; ++step) {  // a trace is recorded in the first, and followed from then on
       const Assignment dealt = share_out(
           rows,
@@ -779,7 +779,7 @@ TEST_CASE("a gradient that is not finite on one rank is seen by all, and by that
     static_cast<float*>(runtime.gradient(0))[9] = rank == 1 ? NAN : 1.0F;
     runtime.leave(toy.embed, Direction::kBackward);
     runtime.end_pass();
-    CHECK(runtime.last_pass_is_finite() == (rank == 0));
+    CHECK(runtime.is_finite(0) == (rank == 0));
     CHECK_FALSE(runtime.finish_gradient(1).finite);
     runtime.leave_group();
   });

@@ -103,6 +103,21 @@ TEST_CASE("passes, evaluations and what is moved by hand are told apart") {
   }
 }
 
+TEST_CASE("passes over several micro-batches differ from those over one, and so do the micro-batches that are begun") {
+  Ranks ranks(2);
+  ranks.pages[0].add(Kind::kPass, 2);
+  ranks.pages[1].add(Kind::kPass, 0);
+  CHECK(ranks.differ().value_or("") ==
+        "rank 0 began pass 1 of the step, over 3 micro-batches, rank 1 began pass 1 of the step");
+  Ranks others(2);
+  others.all(Kind::kPass, 2);
+  others.all(Kind::kBackward, 2);
+  others.all(Kind::kMicroBatch, 0);
+  others.pages[0].add(Kind::kMicroBatch, 1);
+  others.pages[1].add(Kind::kForward, 1);
+  CHECK(says(others.differ().value_or(""), "rank 0 began micro-batch 1 of its pass after visit 1"));
+}
+
 TEST_CASE("visits are numbered anew in each step, and the first difference is found however long ago the ring allows") {
   Ranks ranks(2);
   for (int i = 0; i < 3000; ++i) ranks.all(Kind::kForward, 1);

@@ -438,7 +438,8 @@ void Group::on(WorkerId, Member& member, const Finished& message) {
   memory_.state = std::max(memory_.state, message.memory.state);
   memory_.sums = std::max(memory_.sums, message.memory.sums);
   memory_.gathered_most = std::max(memory_.gathered_most, message.memory.gathered_most);
-  if (message.passes.all > traced_passes_.all) traced_passes_ = message.passes;
+  const auto rank_of = [](const sharded::TracedPasses& one) { return std::pair(one.all, one.gathered); };
+  if (rank_of(message.passes) > rank_of(traced_passes_)) traced_passes_ = message.passes;
 }
 
 }  // namespace pliant::elastic

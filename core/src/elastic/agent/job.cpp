@@ -310,6 +310,8 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   summary.sharded_memory = agent.sharded_memory();
   summary.passes = agent.traced_passes().all;
   summary.passes_followed = agent.traced_passes().followed;
+  summary.gathered = agent.traced_passes().gathered;
+  summary.gathered_bytes = agent.traced_passes().gathered_bytes;
   summary.bytes_moved = agent.bytes_moved();
   summary.steps_this_run = agent.pace().steps();
   if (agent.ledger() && agent.batches() != nullptr) {

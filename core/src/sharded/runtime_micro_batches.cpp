@@ -1,0 +1,143 @@
+// Runtime: passes over several micro-batches at once: which one a gradient is of, where it lies, and when it leaves.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "pliant/error.hpp"
+#include "sharded/arena_needs.hpp"
+#include "sharded/runtime.hpp"
+
+namespace pliant::sharded {
+
+std::optional<size_t> Runtime::last_backward_visit() const {
+  for (size_t i = visits_.size(); i-- > 0;) {
+    if (visits_[i].direction == Direction::kBackward) return i;
+  }
+  return std::nullopt;
+}
+
+void Runtime::begin_micro_batch(size_t number) {
+  if (!in_pass_ || !with_gradient_) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("micro-batch {} is begun outside of a pass with gradients; call begin_pass first", number));
+  }
+  require_sound();
+  if (number >= micro_batches_) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("micro-batch {} is begun in a pass over {}; they are numbered from 0", number,
+                            micro_batches_));
+  }
+  const std::optional<size_t> entered = last_backward_visit();
+  Visit* const visit = entered ? &visits_[*entered] : nullptr;
+  const bool is_in_order = visit != nullptr && !model.modules()[visit->module].has_inner();
+  if (is_in_order && number != visit->begun) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("micro-batch {} of {} is begun after {} of {}; begin each once in a backward visit, in "
+                            "order",
+                            number, model.modules()[visit->module].name, visit->begun, micro_batches_));
+  }
+  if (micro_batches_ > 1) note(Visited::Kind::kMicroBatch, static_cast<uint32_t>(number));
+  if (is_in_order) {
+    if (number > 0) or_give_up([&] { send_early(visit->module, number - 1); });
+    ++visit->begun;
+  }
+  (visit == nullptr ? in_hand_ : visit->in_hand) = number;
+}
+
+void Runtime::require_one_visit(uint32_t module) const {
+  if (micro_batches_ == 1) return;
+  for (const uint32_t parameter : model.modules()[module].used) {
+    const Held& one = held_[parameter];
+    if (model.parameter(parameter).frozen || side_by_side_[parameter] || one.is_reduced || one.uses == 1) continue;
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("{} is entered backward after {} forward visits of it in this pass; in a pass over several "
+                            "micro-batches a module is entered once in each direction. Declare {} external, or give it "
+                            "to a module for each use",
+                            model.modules()[module].name, one.uses, name(parameter)));
+  }
+}
+
+void Runtime::require_all_begun(const Visit& visit) const {
+  const ModuleRow& module = model.modules()[visit.module];
+  if (visit.direction != Direction::kBackward || micro_batches_ == 1 || module.has_inner()) return;
+  const bool has_gradient = std::any_of(module.used.begin(), module.used.end(),
+                                        [this](uint32_t one) { return !model.parameter(one).frozen; });
+  if (!has_gradient || visit.begun == micro_batches_) return;
+  throw Error(Status::kFailedPrecondition,
+              fmt::format("{} is left backward after {} of {} micro-batches; call begin_micro_batch for each of them, "
+                          "also for those without rows",
+                          module.name, visit.begun, micro_batches_));
+}
+
+size_t Runtime::micro_batch_in_hand(uint32_t parameter) const {
+  if (micro_batches_ == 1) return 0;
+  const std::optional<size_t> entered = last_backward_visit();
+  const auto uses = [&](size_t visit) {
+    const std::vector<uint32_t>& used = model.modules()[visits_[visit].module].used;
+    return std::binary_search(used.begin(), used.end(), parameter);
+  };
+  if (!side_by_side_[parameter] && !(entered && uses(*entered))) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("the gradient of {} is asked for outside of its module; in a pass over several micro-batches "
+                            "it is there while that is the last one entered backward",
+                            name(parameter)));
+  }
+  const std::optional<size_t>& in_hand = entered ? visits_[*entered].in_hand : in_hand_;
+  if (in_hand) return *in_hand;
+  throw Error(Status::kFailedPrecondition,
+              fmt::format("the gradient of {} is asked for, and no micro-batch of the {} of the pass was begun; call "
+                          "begin_micro_batch first",
+                          name(parameter), micro_batches_));
+}
+
+// Of a module of its own that enters no others: where the gradient lies, that of the next micro-batch will lie.
+void Runtime::send_early(uint32_t module, size_t micro_batch) {
+  std::vector<uint32_t> parameters;
+  for (const uint32_t parameter : model.modules()[module].used) {
+    const bool has_left = held_[parameter].is_reduced || model.parameter(parameter).frozen;
+    if (!has_left && !side_by_side_[parameter]) parameters.push_back(parameter);
+  }
+  if (parameters.empty()) return;
+  clear_way();
+  send(parameters, micro_batch);
+  drain_scatterings(memory_->budget() > 0);
+}
+
+uint64_t Runtime::gradient_stride(uint32_t parameter) const {
+  return WholeMemory::taken_by(model.parameter(parameter).elements * bytes_of(reduce_));
+}
+
+WholePiece Runtime::take_gradient_room(uint32_t parameter) {
+  const ParameterRow& row = model.parameter(parameter);
+  uint64_t elements = row.elements;
+  if (has_received_behind()) {
+    elements = rooms_[parameter].gradient / bytes_of(reduce_);
+  } else if (micro_batches_ > 1 && side_by_side_[parameter]) {
+    elements = micro_batches_ * gradient_stride(parameter) / bytes_of(reduce_);
+  }
+  return take(elements, reduce_, {"the gradient of ", row.name});
+}
+
+char* Runtime::gradient_at(uint32_t parameter, size_t micro_batch) const {
+  const uint64_t before = side_by_side_[parameter] ? micro_batch * gradient_stride(parameter) : 0;
+  return static_cast<char*>(held_[parameter].gradient.pointer()) + before;
+}
+
+void Runtime::zero_gradient(uint32_t parameter, size_t micro_batch) {
+  Held& one = held_[parameter];
+  const uint64_t bytes = model.parameter(parameter).elements * bytes_of(reduce_);
+  one.is_zeroed[micro_batch] = true;
+  if (bytes == 0) return;
+  if (here_) {
+    std::memset(gradient_at(parameter, micro_batch), 0, bytes);
+    return;
+  }
+  exchange_stream_.fill(gradient_at(parameter, micro_batch), 0, bytes);
+  program_point_->record(exchange_stream_);
+  program_.wait(*program_point_);
+}
+
+}  // namespace pliant::sharded
