@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "sharded/safetensors.hpp"
+#include "sharded/safetensors_parts.hpp"
 
 namespace pliant::cli {
 
@@ -53,12 +53,13 @@ sharded::ModelTables layers_of(int64_t count, int64_t elements) {
 }
 
 sharded::ModelTables model_in(const std::string& file) {
-  const auto reader = or_throw(sharded::SafetensorsReader::open(file));
+  const auto parts = or_throw(sharded::SafetensorsParts::open(file));
   sharded::ModelTables model;
   std::vector<std::pair<std::string, std::vector<ParameterId>>> modules;
   std::map<std::string, size_t> places;
   std::vector<ParameterId> of_root;
-  for (const sharded::Tensor& tensor : reader.header().tensors) {
+  for (const sharded::SafetensorsParts::Place& place : parts.places()) {
+    const sharded::Tensor& tensor = *place.tensor;
     const bool is_trained = tensor.dtype == DType::kF32 || tensor.dtype == DType::kBF16 ||
                             tensor.dtype == DType::kF16 || tensor.dtype == DType::kF64;
     if (!is_trained) continue;  // counters, positions

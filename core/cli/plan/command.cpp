@@ -173,7 +173,8 @@ void add_plan(CLI::App& app, Invocation& invocation) {
       command
           .add_option("--memory", given->model_file,
                       "Bytes that a rank takes for a sharded model, by kind and world size, without activations: names "
-                      "and shapes from the header of this .safetensors file, nothing is run")
+                      "and shapes from the header of this .safetensors file (or an index of several, or a folder), "
+                      "nothing is run")
           ->type_name("MODEL");
   command
       .add_option("--optimizer-states", given->states,
