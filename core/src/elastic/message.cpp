@@ -135,7 +135,7 @@ void fields(Message& m, Coder& f) {
     f("loss_tokens", m.loss_tokens), f("learning_rate", m.learning_rate);
     f("tokens", m.share.tokens), f("squares", m.share.squares), f("microseconds", m.share.microseconds);
     f("finite", m.finite), f("not_finite", m.not_finite), f("not_finite_more", m.not_finite_more);
-    f("sum_finite", m.sum_finite);
+    f("sum_finite", m.sum_finite), f("sum_overflows", m.sum_overflows);
     f("compared", m.compared), f("state", m.state), f("digest_microseconds", m.digest_microseconds);
   } else if constexpr (std::is_same_v<M, Broken>) {
     f("generation", m.generation), f("reason", m.reason), f("cause", m.cause);

@@ -321,8 +321,8 @@ std::optional<Committed> Step::reduce_and_vote() {
   not_finite.resize(told);
   s.channel.send(elastic::Vote{s.form.generation, s.applied, reduced->digest, reduced->loss_sum, reduced->loss_tokens,
                                s.scaling.learning_rate, s.clock.time(), reduced->finite, std::move(not_finite), more,
-                               reduced->sum_not_finite.empty(), s.digest.has_value(), s.digest ? s.digest->root : 0,
-                               s.digest_time.count()});
+                               reduced->sum_not_finite.empty(), reduced->own_sum_overflows, s.digest.has_value(),
+                               s.digest ? s.digest->root : 0, s.digest_time.count()});
   const bool committed = s.committed();
   if (committed) s.strike(elastic::InjectionPoint::kCommit);
   s.in_generation = committed;
