@@ -235,7 +235,8 @@ class Runtime {
   /// for those that modules use unannounced; on ranks without rows, too.
   void take_gradients(const std::vector<uint32_t>& used);
   void take_room_of_gradient(uint32_t parameter);
-  /// What was not reduced when the pass ended, one after the other where there is a budget.
+  /// What was not reduced when the pass ended: some of it at a time, so that no whole gradient of the model lies here,
+  /// and one parameter after the other where there is a budget.
   void reduce_rest(std::span<const uint32_t> rest);
   void require_group() const;
   void require_no_pass() const;

@@ -129,13 +129,10 @@ void Runtime::take_room_of_gradient(uint32_t parameter) {
 }
 
 void Runtime::reduce_rest(std::span<const uint32_t> rest) {
-  if (memory_->budget() == 0) {
-    if (!rest.empty()) reduce(rest);
-    return;
-  }
-  for (size_t i = 0; i < rest.size(); ++i) {
-    reduce(rest.subspan(i, 1));
-    drain_scatterings(true);
+  for (size_t begin = 0, end = 0; begin < rest.size(); begin = end) {
+    end = rest_ends(model, rest, begin, memory_->budget());
+    reduce(rest.subspan(begin, end - begin));
+    if (end < rest.size() || memory_->budget() > 0) drain_scatterings(true);
   }
 }
 
