@@ -69,9 +69,9 @@ sharded::ModelTables model_in(const std::string& file) {
       of_root.push_back(parameter);
       continue;
     }
-    const auto [place, is_new] = places.emplace(std::move(module), modules.size());
-    if (is_new) modules.push_back({place->first, {}});
-    modules[place->second].second.push_back(parameter);
+    const auto [known, is_new] = places.emplace(std::move(module), modules.size());
+    if (is_new) modules.push_back({known->first, {}});
+    modules[known->second].second.push_back(parameter);
   }
   model.add(ModuleSpec{.name = "model", .parent = std::nullopt, .own = of_root, .external = {}});
   for (auto& [name, own] : modules)
