@@ -54,10 +54,10 @@ Result<std::map<std::string, std::vector<std::string>>> parts_in(const std::file
   const Result<std::string> text = text_of(file);
   if (!text) return tl::unexpected<Error>(text.error());
   if (nests_deeper(*text, kMostDepth)) return no_index(file, "it nests too deep");
-  const nlohmann::json json = nlohmann::json::parse(*text, nullptr, false);
-  if (json.is_discarded()) return no_index(file, "it is no JSON");
-  const auto map = json.is_object() ? json.find("weight_map") : json.end();
-  if (map == json.end() || !map->is_object()) return no_index(file, "it has no \"weight_map\"");
+  const nlohmann::json parsed = nlohmann::json::parse(*text, nullptr, false);
+  if (parsed.is_discarded()) return no_index(file, "it is no JSON");
+  const auto map = parsed.is_object() ? parsed.find("weight_map") : parsed.end();
+  if (map == parsed.end() || !map->is_object()) return no_index(file, "it has no \"weight_map\"");
   std::map<std::string, std::vector<std::string>> parts;
   for (const auto& item : map->items()) {
     const bool is_name = item.value().is_string() && is_plain_name(item.value().get_ref<const std::string&>());
