@@ -17,7 +17,7 @@ namespace pliant::elastic {
 
 /// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
 /// the environment, and a worker that speaks another refuses to begin.
-inline constexpr int kProtocol = 12;
+inline constexpr int kProtocol = 13;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill or stop strikes.
@@ -197,6 +197,9 @@ struct Form {
   std::vector<int64_t> was{};
   int64_t stay = 0;
   std::vector<Injection> injections;
+  /// Where this worker records what it does (sharded/trace_log.hpp), relative to the run directory; empty: nowhere. It
+  /// goes on in the file that it has.
+  std::string trace{};
 };
 struct CommIdShared {
   int64_t generation = 0;
