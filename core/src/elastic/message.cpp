@@ -154,7 +154,7 @@ void fields(Message& m, Coder& f) {
     f("micro_batch", m.micro_batch), f("donor", m.donor), f("copy_state", m.copy_state),
         f("wants_state", m.wants_state), f("compare", m.compare);
     f("restore", m.restore), rates_fields(m.rates, f);
-    f("injections", m.injections), f("was", m.was), f("stay", m.stay);
+    f("injections", m.injections), f("was", m.was), f("stay", m.stay), f("trace", m.trace);
     f.whole("owners", m.owners);
   } else if constexpr (std::is_same_v<M, Commit>) {
     f("step", m.step), f("skip", m.skip), f("wait", m.wait), f("snapshot", m.snapshot), f("compare", m.compare);

@@ -198,6 +198,9 @@ struct Form {
   std::vector<int64_t> was{};
   int64_t stay = 0;
   std::vector<Injection> injections;
+  /// Where this worker records what it does (sharded/trace_log.hpp), relative to the run directory; empty: nowhere. It
+  /// goes on in the file that it has.
+  std::string trace{};
 };
 struct CommIdShared {
   int64_t generation = 0;

@@ -170,6 +170,7 @@ void Runtime::reduce(std::span<const uint32_t> parameters) {
   Scattering made;
   made.round = round_;
   std::vector<ScatterItem> items;
+  uint64_t elements = 0;
   for (const uint32_t parameter : parameters) {
     Held& one = held_[parameter];
     const ParameterRow& row = model.parameter(parameter);
@@ -186,6 +187,7 @@ void Runtime::reduce(std::span<const uint32_t> parameters) {
     const OwnersOfRange& owners = owners_[parameter];
     ScatterItem item{&owners, has_rows_ ? one.gradient.pointer() : nullptr, nullptr};
     made.parameters.push_back(parameter);
+    elements += row.elements;
     made.gradients.push_back(std::move(one.gradient));
     one.is_zeroed = false;
     // Within a budget as much as on the rank that owns the most: the arena looks alike on all ranks.
@@ -200,7 +202,12 @@ void Runtime::reduce(std::span<const uint32_t> parameters) {
   for (size_t i = 0; i < items.size() && has_rows_ && (measure_ || look_for_not_finite_); ++i) {
     look_at(made.parameters[i], items[i].addend);
   }
+  if (recorder_ != nullptr) recorder_->begin_transfer(exchange_stream_);
   exchange_->scatter(items, round_->adds, reduce_);
+  if (recorder_ != nullptr) {
+    recorder_->end_transfer(exchange_stream_, TracedTransfer::Kind::kReduce, made.parameters,
+                            elements * bytes_of(reduce_), false);
+  }
   if (begun_) begun_(Begun::kScatter);
   if (here_) {
     made.done.emplace(take_event());
@@ -260,7 +267,7 @@ void Runtime::drain_scatterings(bool all) {
     while (!scatterings_.empty()) {
       if (here_) {
         if (!all && !scatterings_.front().done->is_reached()) return;
-        scatterings_.front().done->synchronize();
+        synchronize(*scatterings_.front().done, TracedTransfer::Kind::kReduce, scatterings_.front().parameters.front());
       }
       Scattering oldest = std::move(scatterings_.front());
       scatterings_.pop_front();
@@ -288,6 +295,7 @@ void Runtime::end_pass() {
                 fmt::format("{} was entered and not left; leave every module before the pass ends",
                             model.modules()[visits_.back().module].name));
   }
+  const RecordedCall recorded(recorder_, *memory_, TracedCall::Kind::kEndPass);
   clear_way();
   note(Visited::Kind::kEndPass);
   follow([&] { return coordinator_.end_pass(); });
@@ -314,6 +322,7 @@ void Runtime::end_pass() {
 }
 
 GradientFacts Runtime::finish_gradient(double scale) {
+  const RecordedCall recorded(recorder_, *memory_, TracedCall::Kind::kEndStep);
   follow([&] { return coordinator_.end_step(); });
   const uint64_t elements = model.elements();
   float* const total = sums_.total();
@@ -354,6 +363,7 @@ GradientFacts Runtime::finish_gradient(double scale) {
     tree.add(std::span(of_ranks).subspan(at, count));
     at += count;
   }
+  if (recorder_ != nullptr) recorder_->end_step(exchange_stream_);
   facts_.squared_norm = tree.sum();
   facts_.finite = std::isfinite(facts_.squared_norm);
   if (costs_.measures()) agree_on_costs();
