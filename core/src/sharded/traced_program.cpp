@@ -7,13 +7,13 @@
 namespace pliant::sharded {
 namespace {
 
-using Kind = TracedCall::Kind;
+using CallKind = TracedCall::Kind;
 
 bool begins_pass(const TracedCall& call) {
-  return call.kind == Kind::kBeginPass || call.kind == Kind::kBeginEvaluation;
+  return call.kind == CallKind::kBeginPass || call.kind == CallKind::kBeginEvaluation;
 }
 
-bool is_whole(std::span<const TracedCall> calls) {
+bool is_whole_step(std::span<const TracedCall> calls) {
   bool in_pass = false;
   bool has_pass = false;
   bool has_ended = false;  // since the last pass with gradients
@@ -21,24 +21,24 @@ bool is_whole(std::span<const TracedCall> calls) {
     if (begins_pass(call)) {
       if (in_pass) return false;  // the one before was given up
       in_pass = true;
-      if (call.kind == Kind::kBeginPass) has_ended = false;
-      has_pass = has_pass || call.kind == Kind::kBeginPass;
+      if (call.kind == CallKind::kBeginPass) has_ended = false;
+      has_pass = has_pass || call.kind == CallKind::kBeginPass;
     }
-    if (call.kind == Kind::kEndPass) in_pass = false;
-    if (call.kind == Kind::kEndStep) has_ended = true;
+    if (call.kind == CallKind::kEndPass) in_pass = false;
+    if (call.kind == CallKind::kEndStep) has_ended = true;
   }
   return has_pass && has_ended && !in_pass;
 }
 
 /// A step cut before each pass with gradients and before its end.
-struct Cut {
+struct StepParts {
   TracedStep before;
   std::vector<TracedStep> passes;
   TracedStep after;
 };
 
-Cut cut(const TracedStep& step) {
-  Cut made;
+StepParts parts_of(const TracedStep& step) {
+  StepParts made;
   const auto passes = static_cast<size_t>(passes_of(step));
   bool is_over = false;
   for (const std::span<const TracedCall>& run : step) {
@@ -50,8 +50,8 @@ Cut cut(const TracedStep& step) {
       begin = end;
     };
     for (size_t i = 0; i < run.size(); ++i) {
-      const bool is_pass = run[i].kind == Kind::kBeginPass;
-      const bool is_end = run[i].kind == Kind::kEndStep && made.passes.size() == passes && !is_over;
+      const bool is_pass = run[i].kind == CallKind::kBeginPass;
+      const bool is_end = run[i].kind == CallKind::kEndStep && made.passes.size() == passes && !is_over;
       if (is_pass || is_end) close(i);
       if (is_pass) made.passes.emplace_back();
       if (is_end) is_over = true;
@@ -69,7 +69,7 @@ std::vector<TracedStep> whole_steps(const TracedRank& rank) {
   for (size_t begin = 0; begin < calls.size();) {
     size_t end = begin + 1;
     while (end < calls.size() && calls[end].step == calls[begin].step) ++end;
-    if (const auto of_step = calls.subspan(begin, end - begin); is_whole(of_step)) made.push_back({of_step});
+    if (const auto of_step = calls.subspan(begin, end - begin); is_whole_step(of_step)) made.push_back({of_step});
     begin = end;
   }
   return made;
@@ -79,13 +79,13 @@ int64_t passes_of(const TracedStep& step) {
   int64_t count = 0;
   for (const std::span<const TracedCall>& run : step) {
     count +=
-        std::count_if(run.begin(), run.end(), [](const TracedCall& call) { return call.kind == Kind::kBeginPass; });
+        std::count_if(run.begin(), run.end(), [](const TracedCall& call) { return call.kind == CallKind::kBeginPass; });
   }
   return count;
 }
 
 TracedStep with_passes(const TracedStep& step, int64_t passes) {
-  Cut parts = cut(step);
+  StepParts parts = parts_of(step);
   TracedStep made = std::move(parts.before);
   for (int64_t pass = 0; pass < passes && !parts.passes.empty(); ++pass) {
     const TracedStep& one = parts.passes[static_cast<size_t>(pass) % parts.passes.size()];
@@ -97,19 +97,19 @@ TracedStep with_passes(const TracedStep& step, int64_t passes) {
 
 std::string word_of(const TracedCall& call) {
   switch (call.kind) {
-    case Kind::kBeginPass:
+    case CallKind::kBeginPass:
       return "begin_pass";
-    case Kind::kBeginEvaluation:
+    case CallKind::kBeginEvaluation:
       return "begin_evaluation";
-    case Kind::kEnter:
+    case CallKind::kEnter:
       return "enter";
-    case Kind::kLeave:
+    case CallKind::kLeave:
       return "leave";
-    case Kind::kEndPass:
+    case CallKind::kEndPass:
       return "end_pass";
-    case Kind::kEndStep:
+    case CallKind::kEndStep:
       return "end_step";
-    case Kind::kByHand:
+    case CallKind::kByHand:
       return "by_hand";
   }
   return "";
