@@ -34,7 +34,8 @@ struct Recording {
   std::optional<MemoryStudy::Visits> visits;
 };
 
-/// The last whole step of the lowest rank that has one, of the latest generation that has one.
+/// The longest whole step, the last of those, of the lowest rank that has one in the latest generation that has one:
+/// one with an evaluation has all that the others have.
 Recording recording_in(const std::string& file) {
   Recording made;
   if (!is_text_file(file)) return made;
@@ -45,7 +46,9 @@ Recording recording_in(const std::string& file) {
     const std::vector<sharded::TracedStep> steps = sharded::whole_steps(rank);
     if (steps.empty()) continue;
     from = &rank;
-    made.step = steps.back();
+    const auto calls = [](const sharded::TracedStep& step) { return step.front().size(); };
+    made.step = *std::max_element(steps.rbegin(), steps.rend(),
+                                  [&](const auto& left, const auto& right) { return calls(left) < calls(right); });
   }
   if (from == nullptr) {
     throw Error(Status::kFailedPrecondition,

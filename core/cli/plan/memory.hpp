@@ -15,9 +15,9 @@ namespace pliant::cli {
 class MemoryStudy {
  public:
   /// `study` has a config with [coordinator]. Of one world size, or, when that is 0, of those that a plan lists. The
-  /// file is a .safetensors file, or a trace, whose model and order of visits count then: those of its last whole step.
-  /// Throws what the file is to blame for, and a budget that suffices for the largest module or at any of these sizes
-  /// not.
+  /// file is a .safetensors file, or a trace, whose model and order of visits count then: those of its longest whole
+  /// step. Throws what the file is to blame for, and a budget that suffices for the largest module or at any of these
+  /// sizes not.
   MemoryStudy(const Study& study, const std::string& model_file, int64_t states, int64_t world_size);
 
   struct Row {
