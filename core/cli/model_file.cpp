@@ -92,9 +92,11 @@ bool is_text_file(const std::string& file) {
 
 sharded::TraceFile sharded_trace_in(const std::string& file, const std::string& words) {
   try {
-    sharded::TraceFile trace = or_throw(sharded::read_trace(file));
-    sharded::require_sound(trace);
-    return trace;
+    sharded::TraceFile trace = sharded::in_turn(or_throw(sharded::read_trace(file)));
+    if (trace.model) return trace;
+    throw Error(Status::kFailedPrecondition,
+                "it is the trace of a job that is not sharded, in which nothing is gathered; give the job a "
+                "[coordinator], and a program that shards its model");
   } catch (const Error& error) {
     const bool is_named = error.message().find(file) != std::string::npos;
     throw error.with_message(fmt::format("{}{}{}", words, is_named ? "" : file + ": ", error.message()))

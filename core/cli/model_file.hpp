@@ -21,8 +21,8 @@ sharded::ModelTables model_in(const std::string& file);
 /// Whether the file is text, as a trace is and a .safetensors file, which begins with a number of eight bytes, is not.
 bool is_text_file(const std::string& file);
 
-/// A trace whose numbers fit its model. Throws what read_trace() and require_sound() say against it, with `words` in
-/// front and exit code 2.
+/// The trace of a sharded job, in_turn(). Throws what read_trace() has against the file, and kFailedPrecondition for
+/// one of another job, with `words` in front and exit code 2.
 sharded::TraceFile sharded_trace_in(const std::string& file, const std::string& words);
 
 }  // namespace pliant::cli

@@ -122,7 +122,8 @@ std::vector<Bar> exchange_of(const StepView& view, const sharded::ModelTables& m
     if (one.call < view.begin || one.call >= view.end) continue;
     const bool is_gather = one.kind == sharded::TracedTransfer::Kind::kGather;
     const char* const color = !is_gather ? kReduces : one.is_ahead ? kGatherAhead : kGatherNow;
-    bars.push_back({one.began, one.ended, color, model.parameter(one.parameters.front()).name});
+    const std::string name = one.parameters.empty() ? std::string() : model.parameter(one.parameters.front()).name;
+    bars.push_back({one.began, one.ended, color, name});
   }
   return bars;
 }
@@ -131,7 +132,7 @@ std::vector<Bar> waits_of(const StepView& view, const sharded::ModelTables& mode
   std::vector<Bar> bars;
   for (const sharded::TracedWait& one : view.rank.waits) {
     if (one.call < view.begin || one.call >= view.end) continue;
-    bars.push_back({one.began, one.ended, kWaits, model.modules()[*view.rank.calls[one.call].module].name});
+    bars.push_back({one.began, one.ended, kWaits, model.parameter(one.parameter).name});
   }
   return bars;
 }
@@ -174,7 +175,8 @@ std::string draw_lane(int number, const char* name, const std::vector<Bar>& bars
   return svg;
 }
 
-/// The bytes after each call, as steps; of the calls that share a pixel the least, the most and the last.
+/// The bytes after each call, and the most of them before its end, as steps; of the calls that share a pixel the least,
+/// the most and the last.
 std::string bytes_path(const StepView& view, const TimeAxis& axis, double most) {
   const auto y = [most](double bytes) { return kBytesBottom - bytes / most * (kBytesBottom - kBytesTop); };
   double last = view.begin > 0 ? static_cast<double>(view.rank.calls[view.begin - 1].live_bytes) : 0;
@@ -186,7 +188,7 @@ std::string bytes_path(const StepView& view, const TimeAxis& axis, double most) 
     for (; at < view.end && std::round(axis.x(view.rank.calls[at].ended) * 2) / 2 == column; ++at) {
       last = static_cast<double>(view.rank.calls[at].live_bytes);
       low = std::min(low, last);
-      high = std::max(high, last);
+      high = std::max({high, last, static_cast<double>(view.rank.calls[at].most_bytes)});
     }
     path += fmt::format("H{:.1f}V{:.1f}V{:.1f}V{:.1f}", column, y(high), y(low), y(last));
   }

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "sharded/traced_program.hpp"
 #include "trace/views.hpp"
 
 namespace pliant::cli {
@@ -22,6 +23,7 @@ Json step_json(const sharded::ReportedStep& step) {
           {"ended_us", step.ended},
           {"gathered", step.gathered},
           {"gathered_ahead", step.ahead},
+          {"by_hand", step.by_hand},
           {"least", step.least.with_room},
           {"least_at_budget", step.least.at_budget},
           {"reduced", step.reduced},
@@ -51,11 +53,14 @@ Json wait_json(const TraceStudy& study, const sharded::ReportedWait& one) {
   for (const uint32_t parameter : one.wait.parameters) {
     parameters.push_back(study.trace.model->parameter(parameter).name);
   }
+  Json module = nullptr;
+  if (call.module) module = study.trace.model->modules()[*call.module].name;
   return {{"generation", rank.generation},
           {"rank", rank.rank},
           {"step", one.step},
-          {"module", study.trace.model->modules()[*call.module].name},
-          {"direction", direction_word(call.direction)},
+          {"call", sharded::word_of(call)},
+          {"module", module},
+          {"direction", call.module ? Json(direction_word(call.direction)) : Json(nullptr)},
           {"parameters", parameters},
           {"began_us", one.wait.began},
           {"waited_us", one.wait.microseconds},
@@ -85,6 +90,7 @@ std::string trace_json(const TraceStudy& study) {
                              {"rank", rank.rank},
                              {"worker", rank.worker},
                              {"world_size", rank.world_size},
+                             {"is_cut", rank.is_cut},
                              {"steps", std::move(steps)}});
   }
   json["waits"] = Json::array();

@@ -90,12 +90,19 @@ std::string steps_table(const TraceStudy& study) {
     row.push_back(sharded::milliseconds_text(range.waited / range.count));
     cells.push_back(std::move(row));
   }
-  return table(cells, 1) + "Means of a step; peak: the most of them all.\n";
+  std::string text = table(cells, 1) + "Means of a step; peak: the most of them all.\n";
+  for (const sharded::TracedRank& rank : study.trace.ranks) {
+    if (!rank.is_cut || rank.calls.empty()) continue;
+    text +=
+        fmt::format("Of rank {} in generation {} nothing was recorded after step {}: its part of the trace was full.\n",
+                    rank.rank, rank.generation, rank.calls.back().step);
+  }
+  return text;
 }
 
 std::string waits_text(const TraceStudy& study) {
   const auto& waits = study.report.waits;
-  if (waits.empty()) return "\nNo visit waited.\n";
+  if (waits.empty()) return "\nNobody waited.\n";
   std::set<int64_t> generations;
   for (const sharded::TracedRank& one : study.trace.ranks) generations.insert(one.generation);
   const size_t shown = std::min(waits.size(), kLongest);

@@ -133,7 +133,7 @@ class Rehearsal {
       case TracedCall::Kind::kEndStep:
         return end_step();
       case TracedCall::Kind::kByHand:
-        if (!call.actions.empty()) end_step();  // what was whole made room
+        return;
     }
   }
 

@@ -1,14 +1,10 @@
 #include "sharded/trace_report.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <span>
 #include <utility>
 
-#include "pliant/error.hpp"
 #include "sharded/trace_orders.hpp"
 #include "sharded/traced_program.hpp"
 
@@ -101,7 +97,7 @@ class StepReader {
       made.evaluations += call.kind == Kind::kBeginEvaluation ? 1 : 0;
       made.least.with_room += least_[at].with_room;
       made.least.at_budget += least_[at].at_budget;
-      made.peak = std::max(made.peak, call.live_bytes);
+      made.peak = std::max({made.peak, call.live_bytes, call.most_bytes});
       if (call.kind == Kind::kEnter && orders_.left_at(at)) made.learns = true;
     }
     return made;
@@ -115,6 +111,8 @@ class StepReader {
       exchange.push_back({one.began, one.ended});
       if (one.kind == TracedTransfer::Kind::kReduce) {
         step.reduced += one.bytes;
+      } else if (rank_.calls[one.call].kind == Kind::kByHand) {
+        step.by_hand += one.bytes;
       } else {
         step.gathered += one.bytes;
         step.ahead += one.is_ahead ? one.bytes : 0;
@@ -142,65 +140,15 @@ class StepReader {
   size_t wait_ = 0;
 };
 
-/// Holds what one rank recorded against the model.
-class SoundnessCheck {
- public:
-  SoundnessCheck(const ModelTables& model, const TracedRank& rank) : model_(model), rank_(rank) {}
-
-  void check() const {
-    for (size_t at = 0; at < rank_.calls.size(); ++at) check_call(rank_.calls[at], at);
-    for (size_t at = 0; at < rank_.transfers.size(); ++at) check_transfer(at);
-    for (size_t at = 0; at < rank_.waits.size(); ++at) {
-      const TracedWait& one = rank_.waits[at];
-      require(one.parameter < model_.parameters().size(), "wait", at, "is for a parameter that the model has not");
-      require_call(one.call, "wait", at, at > 0 ? rank_.waits[at - 1].call : 0);
-      require(rank_.calls[one.call].kind == TracedCall::Kind::kEnter, "wait", at, "is of a call that enters nothing");
-    }
-  }
-
- private:
-  void check_call(const TracedCall& call, size_t at) const {
-    const bool is_visit = call.kind == TracedCall::Kind::kEnter || call.kind == TracedCall::Kind::kLeave;
-    const bool has_module = call.module && *call.module < model_.modules().size();
-    require(!is_visit || has_module, "call", at, "is about a module that the model has not");
-    for (const pliant_action& action : call.actions) {
-      const bool has_none = action.kind == PLIANT_ACTION_DROP_TRACE || action.kind == PLIANT_ACTION_BOUND_WAITS;
-      require(has_none || action.parameter < model_.parameters().size(), "call", at,
-              "was answered with an action on a parameter that the model has not");
-    }
-  }
-  void check_transfer(size_t at) const {
-    const TracedTransfer& one = rank_.transfers[at];
-    require(!one.parameters.empty(), "transfer", at, "moves no parameter");
-    for (const uint32_t parameter : one.parameters) {
-      require(parameter < model_.parameters().size(), "transfer", at, "moves a parameter that the model has not");
-    }
-    require_call(one.call, "transfer", at, at > 0 ? rank_.transfers[at - 1].call : 0);
-  }
-  void require_call(size_t call, const char* what, size_t at, size_t before) const {
-    require(call < rank_.calls.size(), what, at, "is of a call that is not there");
-    require(call >= before, what, at, "is of an earlier call than the one before it");
-  }
-  void require(bool holds, const char* what, size_t at, const char* why) const {
-    if (holds) return;
-    throw Error(Status::kDataLoss, fmt::format("the trace is damaged: {} {} of rank {} in generation {} {}", what, at,
-                                               rank_.rank, rank_.generation, why));
-  }
-
-  const ModelTables& model_;
-  const TracedRank& rank_;
-};
-
 }  // namespace
 
-void require_sound(const TraceFile& trace) {
-  if (!trace.model) {
-    throw Error(
-        Status::kFailedPrecondition,
-        "it is the trace of a job that is not sharded: nothing is gathered there. Give the job a [coordinator], "
-        "and a program that shards its model");
+TraceFile in_turn(TraceFile trace) {
+  const auto by_call = [](const auto& left, const auto& right) { return left.call < right.call; };
+  for (TracedRank& rank : trace.ranks) {
+    std::stable_sort(rank.transfers.begin(), rank.transfers.end(), by_call);
+    std::stable_sort(rank.waits.begin(), rank.waits.end(), by_call);
   }
-  for (const TracedRank& rank : trace.ranks) SoundnessCheck(*trace.model, rank).check();
+  return trace;
 }
 
 TraceReport report_of(const TraceFile& trace) {

@@ -25,16 +25,17 @@ struct ReportedStep {
   int64_t evaluations = 0;
   double began = 0;
   double ended = 0;
-  uint64_t gathered = 0;  ///< bytes
+  uint64_t gathered = 0;  ///< bytes, without those by hand
   uint64_t ahead = 0;     ///< of these, for a later visit
+  uint64_t by_hand = 0;   ///< bytes that were fetched or read by hand
   LeastGathered least;
   uint64_t reduced = 0;  ///< bytes
-  uint64_t peak = 0;     ///< the most bytes of the arena when a call ended
+  uint64_t peak = 0;     ///< the most bytes of the arena
   double exchange = 0;   ///< some transfer ran
-  /// Of it, while the program waited for a parameter, or ended a pass or a step.
+  /// Of it, while the program waited for a parameter or a gradient, or ended a pass or a step.
   double exposed = 0;
   double waited = 0;
-  size_t waits = 0;  ///< visits that began late
+  size_t waits = 0;  ///< calls that waited
 
   [[nodiscard]] double hidden() const { return exchange > 0 ? 1 - exposed / exchange : 1; }
 };
@@ -50,11 +51,10 @@ struct TraceReport {
   std::vector<ReportedWait> waits;  ///< likewise
 };
 
-/// Throws kFailedPrecondition for a job that is not sharded, and kDataLoss, with the place, where calls, transfers and
-/// waits name what is not there.
-void require_sound(const TraceFile& trace);
+/// The same, transfers and waits of each rank by their call.
+TraceFile in_turn(TraceFile trace);
 
-/// Of a sound trace. O(n log n) over calls, transfers and waits with their parameters.
+/// Of the trace of a sharded job, in_turn(). O(n log n) over calls, transfers and waits with their parameters.
 TraceReport report_of(const TraceFile& trace);
 
 }  // namespace pliant::sharded

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <span>
 #include <tuple>
@@ -18,6 +19,10 @@ namespace {
 constexpr size_t kNoTransfer = std::numeric_limits<size_t>::max();
 /// Transfers in front of a gather that are looked at: their time is added up, and more of them make no difference.
 constexpr size_t kMostInFront = 64;
+const char* words_of_kind(TracedTransfer::Kind kind) {
+  return kind == TracedTransfer::Kind::kGather ? "gather" : "sum of gradients";
+}
+
 /// Of a wait, that one thing must have made to be its cause.
 constexpr double kMostOfIt = 0.5;
 
@@ -28,7 +33,8 @@ class WaitReader {
         model_(*trace.model),
         rank_(trace.ranks[of]),
         orders_(rank_.calls),
-        gathers_(model_.parameters().size(), kNoTransfer) {
+        latest_{std::vector<size_t>(model_.parameters().size(), kNoTransfer),
+                std::vector<size_t>(model_.parameters().size(), kNoTransfer)} {
     for (size_t other = 0; other < trace.ranks.size(); ++other) {
       if (other != of && trace.ranks[other].generation == rank_.generation) others_.push_back(&trace.ranks[other]);
     }
@@ -59,8 +65,8 @@ class WaitReader {
 
   void take_transfers(size_t call) {
     for (; next_ < rank_.transfers.size() && rank_.transfers[next_].call <= call; ++next_) {
-      if (rank_.transfers[next_].kind != TracedTransfer::Kind::kGather) continue;
-      for (const uint32_t parameter : rank_.transfers[next_].parameters) gathers_[parameter] = next_;
+      const TracedTransfer& one = rank_.transfers[next_];
+      for (const uint32_t parameter : one.parameters) latest_[static_cast<size_t>(one.kind)][parameter] = next_;
     }
   }
 
@@ -75,11 +81,11 @@ class WaitReader {
       made.microseconds += length(one);
       if (length(one) > length(*longest)) longest = &one;
     }
-    const size_t gather = gathers_[longest->parameter];
-    if (gather == kNoTransfer) {
-      made.why = "how it was gathered is not in the trace";
+    const size_t transfer = latest_[static_cast<size_t>(longest->of)][longest->parameter];
+    if (transfer == kNoTransfer) {
+      made.why = "what it waited for is not in the trace";
     } else {
-      std::tie(made.cause, made.why) = cause_of(*longest, gather);
+      std::tie(made.cause, made.why) = cause_of(*longest, transfer);
     }
     return made;
   }
@@ -90,6 +96,10 @@ class WaitReader {
     const TracedTransfer& gather = rank_.transfers[number];
     const double most = kMostOfIt * (wait.ended - wait.began);
     if (Cause late = of_other_ranks(wait, number); late.first == WaitCause::kOtherRank) return late;
+    if (wait.of == TracedTransfer::Kind::kReduce) {
+      const std::string& module = owner_of(wait.parameter, rank_.calls[gather.call]);
+      return {WaitCause::kGradients, fmt::format("the gradients of {} were on their way", module)};
+    }
     const bool is_by_demand = gather.call == wait.call;
     if (is_by_demand && gathers_ahead_ && orders_.left_at(wait.call)) return without_order(wait);
     const std::string released = released_for(gather);
@@ -136,8 +146,8 @@ class WaitReader {
     }
     if (who == nullptr || latest - std::max(gather.began, wait.began) < kMostOfIt * (wait.ended - wait.began))
       return {};
-    return {WaitCause::kOtherRank, fmt::format("rank {} came to the gather {} later than this one", who->rank,
-                                               milliseconds_text(latest - gather.began))};
+    return {WaitCause::kOtherRank, fmt::format("rank {} came to the {} {} later than this one", who->rank,
+                                               words_of_kind(gather.kind), milliseconds_text(latest - gather.began))};
   }
 
   /// What was released in the call that began the gather, and before it, where the budget had no room for it otherwise;
@@ -197,9 +207,8 @@ class WaitReader {
       if (is_larger(parameter, largest)) largest = parameter;
     }
     const std::string of = largest == PLIANT_NO_PARAMETER ? "nothing" : owner_of(largest, rank_.calls[one.call]);
-    return {WaitCause::kExchangeBusy,
-            fmt::format("exchange busy for {}, the longest with {} {}", milliseconds_text(busy.all),
-                        one.kind == TracedTransfer::Kind::kGather ? "the gather of" : "the gradients of", of)};
+    return {WaitCause::kExchangeBusy, fmt::format("exchange busy for {}, the longest with the {} of {}",
+                                                  milliseconds_text(busy.all), words_of_kind(one.kind), of)};
   }
 
   /// Microseconds in which the gather was enqueued, nothing was exchanged, and it did not begin.
@@ -214,9 +223,9 @@ class WaitReader {
   const ModelTables& model_;
   const TracedRank& rank_;
   const TraceOrders orders_;
-  std::vector<const TracedRank*> others_;  ///< of the generation
-  std::vector<size_t> gathers_;            ///< by parameter, the latest
-  size_t next_ = 0;                        ///< of the transfers
+  std::vector<const TracedRank*> others_;      ///< of the generation
+  std::array<std::vector<size_t>, 2> latest_;  ///< transfers, by kind and parameter
+  size_t next_ = 0;                            ///< of the transfers
   bool gathers_ahead_ = true;
 };
 
@@ -233,8 +242,32 @@ constexpr CauseWords kCauseWords[kWaitCauses] = {
     {"after_program", "behind work of the program"},
     {"other_rank", "another rank was later"},
     {"transfer", "the gather itself"},
+    {"gradients", "gradients on their way"},
     {"not_recorded", "not in the trace"},
 };
+
+/// "layers.7 (backward) began"
+std::string words_of_late(const ModelTables& model, const TracedCall& call) {
+  const char* const direction = call.direction == Direction::kBackward    ? " (backward)"
+                                : call.direction == Direction::kRecompute ? " (recompute)"
+                                                                          : "";
+  switch (call.kind) {
+    case TracedCall::Kind::kEnter:
+      return fmt::format("{}{} began", model.modules()[*call.module].name, direction);
+    case TracedCall::Kind::kLeave:
+      return fmt::format("{}{} ended", model.modules()[*call.module].name, direction);
+    case TracedCall::Kind::kBeginPass:
+    case TracedCall::Kind::kBeginEvaluation:
+      return "the pass began";
+    case TracedCall::Kind::kEndPass:
+      return "the pass ended";
+    case TracedCall::Kind::kEndStep:
+      return "the step ended";
+    case TracedCall::Kind::kByHand:
+      return "a call by hand ended";
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -252,11 +285,8 @@ std::vector<CausedWait> caused_waits(const TraceFile& trace, size_t of) {
 
 std::string sentence_of(const TraceFile& trace, size_t of, const CausedWait& wait) {
   const TracedCall& call = trace.ranks[of].calls[wait.call];
-  const char* const direction = call.direction == Direction::kBackward    ? " (backward)"
-                                : call.direction == Direction::kRecompute ? " (recompute)"
-                                                                          : "";
-  return fmt::format("{}{} began {} late: {}", trace.model->modules()[*call.module].name, direction,
-                     milliseconds_text(wait.microseconds), wait.why);
+  return fmt::format("{} {} late: {}", words_of_late(*trace.model, call), milliseconds_text(wait.microseconds),
+                     wait.why);
 }
 
 std::string milliseconds_text(double microseconds) {

@@ -120,8 +120,9 @@ struct HandMadeTrace {
     gather(from, parameter, began, ended);
     rank().transfers.back().kind = TracedTransfer::Kind::kReduce;
   }
-  void wait(size_t at, uint32_t parameter, double began, double ended) {
-    rank().waits.push_back({parameter, at, began, ended});
+  void wait(size_t at, uint32_t parameter, double began, double ended,
+            TracedTransfer::Kind of = TracedTransfer::Kind::kGather) {
+    rank().waits.push_back({of, parameter, at, began, ended});
   }
 };
 

@@ -142,7 +142,7 @@ TEST_CASE("a gather that stood behind others names the longest of them") {
   LateGather(made, {gathers(2, true)}, 0, 1600);
   const CausedWait wait = only_wait(made);
   CHECK(wait.cause == WaitCause::kExchangeBusy);
-  CHECK(says(wait.why, "exchange busy for 1.6 ms, the longest with the gradients of layers.1"));
+  CHECK(says(wait.why, "exchange busy for 1.6 ms, the longest with the sum of gradients of layers.1"));
 }
 
 TEST_CASE("what stood before a gather matters only where it made most of the wait") {
@@ -190,6 +190,24 @@ TEST_CASE("a rank that comes to a gather later is named") {
   CHECK(only_wait(made).cause == WaitCause::kNoTrace);
   other.transfers.clear();  // it died
   CHECK(only_wait(made).cause == WaitCause::kNoTrace);
+}
+
+TEST_CASE("what waits for gradients says whose, or which rank was later, and which call it was") {
+  HandMadeTrace made = after_a_step();
+  made.visit(1);
+  const size_t sent = made.leave(1, Direction::kBackward);
+  const size_t ended = made.call(TracedCall::Kind::kEndPass);
+  made.reduce(sent, 0, made.now, made.now + 1500);
+  made.wait(ended, 0, made.now, made.now + 1500, TracedTransfer::Kind::kReduce);
+  CHECK(only_wait(made).cause == WaitCause::kGradients);
+  CHECK(sentence_of(made.trace, 0, only_wait(made)) ==
+        "the pass ended 1.5 ms late: the gradients of layers.0 were on their way");
+  TracedRank late = made.rank();
+  late.rank = 4;
+  late.transfers.back().began += 1200;
+  made.trace.ranks.insert(made.trace.ranks.begin(), late);
+  CHECK(only_wait(made).cause == WaitCause::kOtherRank);
+  CHECK(says(only_wait(made).why, "rank 4 came to the sum of gradients 1.2 ms later"));
 }
 
 TEST_CASE("waits of one visit are one, with the cause of the longest; what took no time is none") {

@@ -91,8 +91,8 @@ TEST_CASE("evaluations, recomputed layers and calls by hand are played, and only
     made.call(TracedCall::Kind::kEndPass);
     made.call(TracedCall::Kind::kEndStep);
     made.evaluation({1, 2, 1});
-    made.call(TracedCall::Kind::kByHand, {}, Direction::kForward, {releases(0)});
-    made.call(TracedCall::Kind::kByHand);
+    made.call(TracedCall::Kind::kEndStep);  // what is whole makes room
+    made.call(TracedCall::Kind::kByHand, {}, Direction::kForward, {gathers(0)});
     ++made.step;
   }
   const ModelTables& model = *made.trace.model;
@@ -121,7 +121,7 @@ TEST_CASE("evaluations, recomputed layers and calls by hand are played, and only
         });
     CHECK(evaluated == 3);
     CHECK(recomputed == 3);
-    CHECK(ends == 6);  // three of them make room for what is fetched by hand
+    CHECK(ends == 6);
     if (std::string(coordinator) == "eager") CHECK(reduced == 6);
     CHECK(books.taken() == 0);
   }
