@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -10,7 +12,9 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "pliant/error.hpp"
 #include "sharded/safetensors_parts.hpp"
+#include "sharded/trace_report.hpp"
 
 namespace pliant::cli {
 
@@ -78,6 +82,27 @@ sharded::ModelTables model_in(const std::string& file) {
     model.add(ModuleSpec{.name = name, .parent = ModuleId{0}, .own = std::move(own), .external = {}});
   model.close();
   return model;
+}
+
+bool is_text_file(const std::string& file) {
+  std::array<char, 8> begin{};
+  std::ifstream in(file, std::ios::binary);
+  in.read(begin.data(), begin.size());
+  return in.gcount() > 0 && std::find(begin.begin(), begin.begin() + in.gcount(), '\0') == begin.begin() + in.gcount();
+}
+
+sharded::TraceFile sharded_trace_in(const std::string& file, const std::string& words) {
+  try {
+    sharded::TraceFile trace = sharded::in_turn(or_throw(sharded::read_trace(file)));
+    if (trace.model) return trace;
+    throw Error(Status::kFailedPrecondition,
+                "it is the trace of a job that is not sharded, in which nothing is gathered; give the job a "
+                "[coordinator], and a program that shards its model");
+  } catch (const Error& error) {
+    const bool is_named = error.message().find(file) != std::string::npos;
+    throw error.with_message(fmt::format("{}{}{}", words, is_named ? "" : file + ": ", error.message()))
+        .with_exit_code(ExitCode::kUsage);
+  }
 }
 
 }  // namespace pliant::cli

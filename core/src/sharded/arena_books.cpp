@@ -51,7 +51,7 @@ void ArenaBooks::hear(const RehearsedCall& call) {
     is_backward_ = true;
     for (const uint32_t parameter : model_.modules()[*call.module].used) take_gradient(parameter);
   }
-  if (call.kind != RehearsedCall::Kind::kEndPass) return;
+  if (call.kind != RehearsedCall::Kind::kEndPass || !call.with_gradient) return;
   std::vector<uint32_t> rest;
   for (uint32_t parameter = 0; parameter < gradients_.size(); ++parameter) {
     if (!model_.parameter(parameter).frozen && !gradients_[parameter].is_reduced) rest.push_back(parameter);
