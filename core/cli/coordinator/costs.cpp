@@ -110,7 +110,7 @@ std::vector<TimedSize> timed(const BenchJson& json, const char* part, const char
   return found;
 }
 
-/// A line of whole bytes at so many ranks, as the cost of those that pass between ranks.
+/// A line of whole bytes at so many ranks, as the cost of those that each of them gets.
 CollectiveCost cost_of_line(const Line& line, double ranks) {
   CollectiveCost made;
   made.start_ns = static_cast<uint64_t>(std::llround(line.start_s * 1e9));
@@ -167,16 +167,10 @@ SimulationCosts costs_of(const CostArguments& arguments) {
   return costs;
 }
 
-sharded::StepCosts step_costs(const SimulationCosts& costs, int32_t world_size) {
-  const double ranks = world_size;
-  const auto of_whole = [ranks](const CollectiveCost& one) {
-    const double part = (ranks - 1) / ranks;
-    const double gbps = part > 0 ? one.bytes_per_s / 1e9 / part : std::numeric_limits<double>::infinity();
-    return sharded::WorkCost{one.start_ns, gbps};
-  };
+sharded::StepCosts step_costs(const SimulationCosts& costs) {
   sharded::StepCosts made;
-  made.gather = of_whole(costs.gather);
-  made.reduce = of_whole(costs.reduce);
+  made.gather = {costs.gather.start_ns, costs.gather.bytes_per_s / 1e9};
+  made.reduce = {costs.reduce.start_ns, costs.reduce.bytes_per_s / 1e9};
   made.local = {costs.launch_ns, costs.memory_bytes_per_s / 1e9};
   return made;
 }

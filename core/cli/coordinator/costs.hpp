@@ -10,7 +10,8 @@
 
 namespace pliant::cli {
 
-/// A collective of B bytes over N ranks takes start_ns + B * (N - 1) / N / bytes_per_s.
+/// A collective takes start_ns, and the bytes that the rank gets which gets most: (N - 1) / N of them where all N ranks
+/// own as much.
 struct CollectiveCost {
   uint64_t start_ns = 20000;
   double bytes_per_s = 25e9;
@@ -41,8 +42,8 @@ struct CostArguments {
 /// is not there or no benchmark, and for one without all_gather.
 SimulationCosts costs_of(const CostArguments& arguments);
 
-/// The same for a group of so many ranks.
-sharded::StepCosts step_costs(const SimulationCosts& costs, int32_t world_size);
+/// The same, for the clock.
+sharded::StepCosts step_costs(const SimulationCosts& costs);
 
 /// What each module of a model takes to compute, by the elements that it uses: two operations for each element and
 /// token forward, twice that backward.

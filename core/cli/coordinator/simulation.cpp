@@ -54,7 +54,7 @@ class Adding {
                 .deterministic = config.run().deterministic,
                 .has_budget = config.coordinator().budget.value_or(0) > 0,
                 .passes = question.passes},
-               step_costs(question.costs, question.workers)),
+               step_costs(question.costs)),
         compute_(model_, question.costs),
         keeps_lists_(question.lists),
         to_(to) {}

@@ -31,18 +31,61 @@ uint64_t WorkCost::of(uint64_t bytes) const {
 }
 
 StepClock::StepClock(const ModelTables& model, const Job& job, const StepCosts& costs)
-    : model_(model), job_(job), costs_(costs) {
+    : model_(model), job_(job), costs_(costs), of_ranks_(static_cast<size_t>(job.world_size)) {
   const FlatLayout layout = or_throw(FlatLayout::create(static_cast<int64_t>(model.elements())));
   const Ownership ownership = or_throw(Ownership::deal(layout.chunks(), job.world_size));
-  const std::vector<uint64_t> owned = most_owned(model, layout, ownership);
-  for (uint32_t i = 0; i < owned.size(); ++i) cost_.push_back(cost_of(i, owned[i]));
+  add_pieces(layout, ownership);
+  const auto parameters = static_cast<uint32_t>(model.parameters().size());
+  for (uint32_t i = 0; i < parameters; ++i) cost_.push_back(cost_of(i));
   int32_t chunks = 0;
   for (int32_t rank = 0; rank < job.world_size; ++rank) chunks = std::max(chunks, ownership.chunks_of(rank));
   const uint64_t shard = ShardArray::value_bytes(layout, chunks) / kFloat;
   if (job.whole != DType::kF32) cast_weights_ns_ = costs.local.of(shard * (kFloat + bytes_of(job.whole)));
-  arrives_.resize(owned.size());
-  gradients_.resize(owned.size());
+  arrives_.resize(parameters);
+  gradients_.resize(parameters);
   plan_rounds();
+}
+
+void StepClock::add_pieces(const FlatLayout& layout, const Ownership& ownership) {
+  for (const ParameterRow& row : model_.parameters()) {
+    first_piece_.push_back(pieces_.size());
+    const FlatRange range{static_cast<int64_t>(row.offset), static_cast<int64_t>(row.elements)};
+    for (const ShardPiece& piece : ownership.pieces_of(layout, range)) {
+      pieces_.push_back({static_cast<uint32_t>(piece.owner), static_cast<uint64_t>(piece.range.count)});
+    }
+  }
+  first_piece_.push_back(pieces_.size());
+}
+
+StepClock::Together StepClock::together(std::span<const uint32_t> parameters) {
+  Together made;
+  size_t owners = 0;
+  for (const uint32_t parameter : parameters) {
+    for (const Piece& piece : pieces(parameter)) {
+      uint64_t& owned = of_ranks_[piece.rank];
+      owners += owned == 0 ? 1 : 0;
+      owned += piece.count;
+      made.all += piece.count;
+      made.most = std::max(made.most, owned);
+    }
+  }
+  if (owners == of_ranks_.size()) made.least = *std::min_element(of_ranks_.begin(), of_ranks_.end());
+  for (const uint32_t parameter : parameters) {
+    for (const Piece& piece : pieces(parameter)) of_ranks_[piece.rank] = 0;
+  }
+  return made;
+}
+
+uint64_t StepClock::gather_takes(std::span<const uint32_t> parameters, uint64_t sum) {
+  if (costs_.by == StepCosts::By::kWhole) return sum;
+  const Together group = together(parameters);
+  return group.all == 0 ? 0 : costs_.gather.of((group.all - group.least) * bytes_of(job_.whole));
+}
+
+uint64_t StepClock::reduce_takes(std::span<const uint32_t> parameters, uint64_t sum) {
+  if (costs_.by == StepCosts::By::kWhole) return sum;
+  const Together group = together(parameters);
+  return group.all == 0 ? 0 : costs_.reduce.of(received_elements(group.most, job_.world_size) * bytes_of(job_.reduce));
 }
 
 void StepClock::plan_rounds() {
@@ -88,14 +131,16 @@ uint64_t StepClock::look_cost(uint64_t elements) const {
   return takes;
 }
 
-StepClock::Cost StepClock::cost_of(uint32_t parameter, uint64_t owned) const {
+StepClock::Cost StepClock::cost_of(uint32_t parameter) {
   Cost made;
   const uint64_t all = elements(parameter);
   if (all == 0) return made;
-  made.gather = costs_.gather.of(all * bytes_of(job_.whole));
-  made.reduce = costs_.reduce.of(all * bytes_of(job_.reduce));
+  const std::span<const uint32_t> alone(&parameter, 1);
+  made.gather = gather_takes(alone, costs_.gather.of(all * bytes_of(job_.whole)));
+  made.reduce = job_.world_size == 1 ? 0 : reduce_takes(alone, costs_.reduce.of(all * bytes_of(job_.reduce)));
   made.zero = costs_.local.of(all * bytes_of(job_.reduce));
   if (job_.looks_at_gradients) made.look = look_cost(all);
+  const uint64_t owned = together(alone).most;
   const uint64_t block = job_.reduce == DType::kF32 ? owned : block_of(owned);
   in_blocks(owned, block, [&](uint64_t count) {
     made.set += costs_.local.of(2 * kFloat * count);
@@ -109,12 +154,6 @@ StepClock::Cost StepClock::cost_of(uint32_t parameter, uint64_t owned) const {
 uint64_t StepClock::enqueue(uint64_t& stream, uint64_t after, uint64_t takes) {
   stream = std::max({stream, host_, after}) + takes;
   return stream;
-}
-
-uint64_t StepClock::bytes_together(std::span<const uint32_t> parameters, DType type) const {
-  uint64_t bytes = 0;
-  for (const uint32_t parameter : parameters) bytes += elements(parameter) * bytes_of(type);
-  return bytes;
 }
 
 void StepClock::hear(const RehearsedCall& call, uint64_t compute_ns) {
@@ -173,21 +212,21 @@ void StepClock::carry_out(std::span<const pliant_action> actions) {
     if (action.kind == PLIANT_ACTION_WAIT) enqueue(program_, arrives_[action.parameter]);
     if (action.kind == PLIANT_ACTION_RELEASE) follow_program();
     if (action.kind != PLIANT_ACTION_REDUCE) continue;
-    group_.clear();
-    for (const pliant_action& one : group) group_.push_back(one.parameter);
-    reduce(group_);
+    reduced_.clear();
+    for (const pliant_action& one : group) reduced_.push_back(one.parameter);
+    reduce(reduced_);
   }
 }
 
 void StepClock::gather(std::span<const pliant_action> group) {
+  group_.clear();
   uint64_t takes = 0;
-  uint64_t bytes = 0;
   for (const pliant_action& action : group) {
     takes += cost_[action.parameter].gather;
-    bytes += elements(action.parameter) * bytes_of(job_.whole);
+    if (elements(action.parameter) > 0) group_.push_back(action.parameter);
   }
-  if (!costs_.each_alone && group.size() > 1) takes = bytes == 0 ? 0 : costs_.gather.of(bytes);
-  if (bytes > 0 && job_.whole != DType::kF32 && !std::exchange(is_cast_, true)) {
+  if (group_.size() > 1) takes = gather_takes(group_, takes);
+  if (!group_.empty() && job_.whole != DType::kF32 && !std::exchange(is_cast_, true)) {
     enqueue(exchange_, 0, cast_weights_ns_);
   }
   enqueue(exchange_, 0, takes);
@@ -207,25 +246,22 @@ void StepClock::take_gradient(uint32_t parameter) {
 void StepClock::reduce(std::span<const uint32_t> parameters) {
   uint64_t takes = 0;
   uint64_t sums = 0;
+  uint64_t all = 0;
   const Round round = rounds_[std::min(pass_, rounds_.size() - 1)];
   for (const uint32_t parameter : parameters) {
     const Cost& cost = cost_[parameter];
-    if (elements(parameter) > 0) take_gradient(parameter);
+    take_gradient(parameter);
     gradients_[parameter].is_reduced = true;
     takes += cost.reduce;
     sums += round.sets * cost.set + round.adds * cost.add + static_cast<uint64_t>(job_.world_size) * cost.cast;
+    all += elements(parameter);
   }
-  const uint64_t bytes = bytes_together(parameters, job_.reduce);
-  if (bytes == 0) return;
+  if (all == 0) return;
   follow_program();
   for (const uint32_t parameter : parameters) {
     if (cost_[parameter].look > 0) host_ = enqueue(exchange_, 0, cost_[parameter].look);
   }
-  if (job_.world_size == 1) {
-    takes = 0;
-  } else if (!costs_.each_alone && parameters.size() > 1) {
-    takes = costs_.reduce.of(bytes);
-  }
+  if (job_.world_size > 1 && parameters.size() > 1) takes = reduce_takes(parameters, takes);
   enqueue(exchange_, 0, takes);
   step_.reduce_ns += takes;
   step_.last_reduce_ns = takes;

@@ -6,7 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "sharded/layout.hpp"
 #include "sharded/model_tables.hpp"
+#include "sharded/ownership.hpp"
 #include "sharded/rehearsal.hpp"
 #include "sharded/sum_rounds.hpp"
 
@@ -20,11 +22,16 @@ struct WorkCost {
 };
 
 struct StepCosts {
-  WorkCost gather;  ///< a collective, by the bytes of the whole parameters that it gathers
-  WorkCost reduce;  ///< by the bytes of the whole gradients that it sends to their owners
-  WorkCost local;   ///< all other work of the exchange, by bytes read and written: casts, zeros, sums
-  /// Each parameter of a group has a `start_ns` of its own: on `host` and `sim` a group is one call after the other.
-  bool each_alone = false;
+  /// Which bytes of a group of parameters, or gradients, count.
+  enum class By {
+    kBusiest,  ///< that the rank gets which gets most: those of the group that it does not own, to gather; for what it
+               ///< owns those of all others, to reduce
+    kWhole     ///< all, one parameter after the other, each with a `start_ns` of its own: as on the clock of `sim`
+  };
+  By by = By::kBusiest;
+  WorkCost gather;  ///< a collective
+  WorkCost reduce;
+  WorkCost local;  ///< all other work of the exchange, by bytes read and written: casts, zeros, sums
 };
 
 struct StepTime {
@@ -41,10 +48,10 @@ struct StepTime {
 
 /// Follows Runtime on a device whose memory the CPU does not reach, call by call: the program's stream, the stream on
 /// which ranks exchange, and the host, which waits where Runtime waits. All ranks have rows in every pass and come at
-/// once; what the host does takes no time. Of a program that takes the gradients of a module when that is entered
-/// backward and computes right after. One rank is looked at, which owns as much of each parameter as any. The update,
-/// the norm and allocations are not counted, and neither is what is fetched by hand. O(actions and parameters of the
-/// module) a call; O(parameters) a pass.
+/// once, in a group that is new; what the host does takes no time. Of a program that takes the gradients of a module
+/// when that is entered backward and computes right after. One rank is looked at, which adds up as much of each
+/// gradient as any. The update, the norm and allocations are not counted, and neither is what is fetched by hand.
+/// O(actions, parameters of the module and pieces of what is moved) a call; O(parameters) a pass.
 class StepClock {
  public:
   struct Job {
@@ -84,7 +91,16 @@ class StepClock {
     bool is_zeroed = false;
     bool is_reduced = false;
   };
-  [[nodiscard]] Cost cost_of(uint32_t parameter, uint64_t owned) const;
+  /// Elements of a parameter.
+  struct Piece {
+    uint32_t rank;
+    uint64_t count;
+  };
+  void add_pieces(const FlatLayout& layout, const Ownership& ownership);
+  [[nodiscard]] std::span<const Piece> pieces(uint32_t parameter) const {
+    return std::span(pieces_).subspan(first_piece_[parameter], first_piece_[parameter + 1] - first_piece_[parameter]);
+  }
+  [[nodiscard]] Cost cost_of(uint32_t parameter);
   [[nodiscard]] uint64_t look_cost(uint64_t elements) const;
   [[nodiscard]] uint64_t block_of(uint64_t elements) const;
   void plan_rounds();
@@ -98,11 +114,23 @@ class StepClock {
   void follow_program() { enqueue(exchange_, enqueue(program_, 0)); }
   uint64_t enqueue(uint64_t& stream, uint64_t after, uint64_t takes = 0);
   [[nodiscard]] uint64_t elements(uint32_t parameter) const { return model_.parameter(parameter).elements; }
-  [[nodiscard]] uint64_t bytes_together(std::span<const uint32_t> parameters, DType type) const;
+  /// Of all parameters of a group, elements, and of them what the rank with the most, and with the least, owns.
+  struct Together {
+    uint64_t all = 0;
+    uint64_t most = 0;
+    uint64_t least = 0;
+  };
+  Together together(std::span<const uint32_t> parameters);
+  /// Of a collective; `sum`: what its parameters take one after the other.
+  uint64_t gather_takes(std::span<const uint32_t> parameters, uint64_t sum);
+  uint64_t reduce_takes(std::span<const uint32_t> parameters, uint64_t sum);
 
   const ModelTables& model_;
   const Job job_;
   const StepCosts costs_;
+  std::vector<Piece> pieces_;
+  std::vector<size_t> first_piece_;  ///< by parameter, and the end
+  std::vector<uint64_t> of_ranks_;   ///< zeros between two calls
   std::vector<Cost> cost_;
   std::vector<Round> rounds_;
   uint64_t cast_weights_ns_ = 0;
@@ -112,7 +140,8 @@ class StepClock {
   uint64_t exchange_ = 0;
   std::vector<uint64_t> arrives_;    ///< by parameter: it is whole
   std::vector<Gradient> gradients_;  ///< by parameter, in this pass
-  std::vector<uint32_t> group_;
+  std::vector<uint32_t> group_;      ///< in gather()
+  std::vector<uint32_t> reduced_;    ///< for reduce()
   bool is_cast_ = false;
   bool in_step_ = false;
   size_t pass_ = 0;  ///< of the step
