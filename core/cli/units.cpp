@@ -50,9 +50,20 @@ std::string three_digits(double number, std::string_view unit) {
 }  // namespace
 
 uint64_t bytes_in(std::string_view flag, const std::string& word) {
-  const double bytes = measured_in(
-      word, {{"", 1},        {"B", 1},      {"K", kKibi},    {"KiB", kKibi}, {"M", kMebi}, {"MiB", kMebi}, {"G", kGibi},
-             {"GiB", kGibi}, {"T", kTebi}, {"TiB", kTebi},  {"kB", 1e3},    {"MB", 1e6},  {"GB", 1e9},    {"TB", 1e12}});
+  const double bytes = measured_in(word, {{"", 1},
+                                          {"B", 1},
+                                          {"K", kKibi},
+                                          {"KiB", kKibi},
+                                          {"M", kMebi},
+                                          {"MiB", kMebi},
+                                          {"G", kGibi},
+                                          {"GiB", kGibi},
+                                          {"T", kTebi},
+                                          {"TiB", kTebi},
+                                          {"kB", 1e3},
+                                          {"MB", 1e6},
+                                          {"GB", 1e9},
+                                          {"TB", 1e12}});
   const bool is_whole = bytes >= 1 && bytes < 0x1p62 && std::floor(bytes) == bytes;
   if (!is_whole) refuse_measure(flag, word, "whole bytes with B, KiB, MiB, GiB or MB, GB behind them, e.g. 64MiB,1GiB");
   return static_cast<uint64_t>(bytes);
@@ -67,13 +78,8 @@ uint64_t nanoseconds_in(std::string_view flag, const std::string& word) {
 double bytes_per_second_in(std::string_view flag, const std::string& word) {
   std::string_view rate = word;
   if (rate.size() > 2 && rate.substr(rate.size() - 2) == "/s") rate.remove_suffix(2);
-  const double bytes = measured_in(rate, {{"", 1},
-                                          {"MB", 1e6},
-                                          {"GB", 1e9},
-                                          {"TB", 1e12},
-                                          {"MiB", kMebi},
-                                          {"GiB", kGibi},
-                                          {"TiB", kTebi}});
+  const double bytes = measured_in(
+      rate, {{"", 1}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"MiB", kMebi}, {"GiB", kGibi}, {"TiB", kTebi}});
   if (!(bytes > 0)) refuse_measure(flag, word, "bytes a second above 0, e.g. 25GB/s or 900MB/s");
   return bytes;
 }

@@ -135,12 +135,13 @@ const std::string kPlanned = "[run]\nworkers = 2\non_nonfinite = \"ignore\"\n[co
 
 /// What `pliant accel bench` writes, of `entries`.
 std::string bench_of(int ranks, const std::string& entries) {
-  return "{\"schema\": \"pliant.accel_bench/1\", \"ranks\": " + std::to_string(ranks) + ", \"collectives\": " + entries +
-         "}\n";
+  return "{\"schema\": \"pliant.accel_bench/1\", \"ranks\": " + std::to_string(ranks) +
+         ", \"collectives\": " + entries + "}\n";
 }
 
 std::string timed_entry(const std::string& what, int64_t bytes, double seconds) {
-  return json{{"what", what}, {"bytes", bytes}, {"time", {{"median_s", 2 * seconds}}}, {"in_a_row", {{"median_s", seconds}}}}
+  return json{
+      {"what", what}, {"bytes", bytes}, {"time", {{"median_s", 2 * seconds}}}, {"in_a_row", {{"median_s", seconds}}}}
       .dump();
 }
 
@@ -153,11 +154,12 @@ bool is_near(const json& number, double wanted) {
 
 TEST_CASE("a simulation says how long steps take, what is computed and what is moved of it") {
   const ScratchFolder folder;
-  const std::vector<std::string> costs{"--layers",    "4",    "--elements",         "1000000", "--latency", "0us",
-                                       "--bandwidth", "1GB/s", "--flops",            "1T",      "--tokens",  "1000",
-                                       "--launch",    "0us",  "--memory-bandwidth", "1e18",    "--json"};
-  const json eager = result_of(simulated(
-      folder, "[run]\nworkers = 2\non_nonfinite = \"ignore\"\n[coordinator]\nuse = \"eager\"\n", costs));
+  const std::vector<std::string> costs{"--layers", "4",           "--elements", "1000000", "--latency",
+                                       "0us",      "--bandwidth", "1GB/s",      "--flops", "1T",
+                                       "--tokens", "1000",        "--launch",   "0us",     "--memory-bandwidth",
+                                       "1e18",     "--json"};
+  const json eager = result_of(
+      simulated(folder, "[run]\nworkers = 2\non_nonfinite = \"ignore\"\n[coordinator]\nuse = \"eager\"\n", costs));
   const json& step = eager.at("steps")[2];
   const double elements = 4 * 1001024;
   CHECK(is_near(step.at("compute_s"), 6 * elements * 1000 / 1e12));
@@ -172,14 +174,16 @@ TEST_CASE("a simulation says how long steps take, what is computed and what is m
   CHECK(eager.at("costs").at("flops") == 1e12);
   const json planned = result_of(simulated(folder, kPlanned, costs));
   CHECK(planned.at("steps")[2].at("step_s") < step.at("step_s"));
-  CHECK(says(simulated(folder, kPlanned).out, "by the command line: a collective 20 us and 25 GB/s; 100 Tflop/s, "
-                                              "4096 tokens a pass\n"));
+  CHECK(says(simulated(folder, kPlanned).out,
+             "by the command line: a collective 20 us and 25 GB/s; 100 Tflop/s, "
+             "4096 tokens a pass\n"));
 }
 
 TEST_CASE("coordinators are compared in one table, each with its own options") {
   const ScratchFolder folder;
   const std::string config =
-      kPlanned + "[coordinator.zero3]\nmax_reuse_distance = 0\nprefetch_bucket_size = 0\nparam_persistence_threshold = -1\n";
+      kPlanned +
+      "[coordinator.zero3]\nmax_reuse_distance = 0\nprefetch_bucket_size = 0\nparam_persistence_threshold = -1\n";
   const json all = result_of(simulated(folder, config, {"--compare", "zero3,planned,eager,zero3", "--json"}));
   CHECK(all.at("schema") == "pliant.coordinator_compare/1");
   const json& runs = all.at("runs");
@@ -205,8 +209,9 @@ TEST_CASE("coordinators are compared in one table, each with its own options") {
 
 TEST_CASE("a curve over budgets says what is refused, which budget will do, and what one without budgets holds") {
   const ScratchFolder folder;
-  const Outcome made = simulated(
-      folder, kPlanned, {"--compare", "planned,zero3", "--budget", "4MiB,24MiB,40MiB,1GiB", "--plot", "curve.svg", "--json"});
+  const Outcome made =
+      simulated(folder, kPlanned,
+                {"--compare", "planned,zero3", "--budget", "4MiB,24MiB,40MiB,1GiB", "--plot", "curve.svg", "--json"});
   const json runs = result_of(made).at("runs");
   REQUIRE(runs.size() == 8);
   CHECK(runs[0].at("budget") == 4 << 20);

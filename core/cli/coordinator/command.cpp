@@ -28,7 +28,7 @@ struct SimulateArguments {
   int64_t layers = 8;
   int64_t elements = int64_t{1} << 20;
   int steps = 3;
-  int64_t passes = 1;
+  int64_t micro_batches = 1;  ///< of a step
   bool lists = false;
   std::string coordinators;  ///< names with commas between them
   std::string budgets;       ///< likewise
@@ -79,16 +79,17 @@ int simulate(const Invocation& invocation, const SimulateArguments& arguments) {
   const SimulationCosts costs = costs_of(arguments.costs);
   const Config read = Config::open(arguments.file, {}, invocation.overrides);
   if (!read.has("coordinator")) {
-    throw Error(Status::kFailedPrecondition,
-                fmt::format("{} has no [coordinator]; add one, with use = \"planned\", \"zero3\" or \"eager\"",
-                            arguments.file),
-                ExitCode::kUsage);
+    throw Error(
+        Status::kFailedPrecondition,
+        fmt::format("{} has no [coordinator]; add one, with use = \"planned\", \"zero3\" or \"eager\"", arguments.file),
+        ExitCode::kUsage);
   }
   const Config config = Config::open(arguments.file, {"coordinator"}, invocation.overrides);
   const sharded::ModelTables model =
       arguments.safetensors.empty() ? layers_of(arguments.layers, arguments.elements) : model_in(arguments.safetensors);
-  const SimulationQuestion question{model,           costs,           static_cast<int32_t>(config.run().workers),
-                                    arguments.steps, arguments.passes, arguments.lists};
+  const SimulationQuestion question{
+      model,          costs, static_cast<int32_t>(config.run().workers), arguments.steps, arguments.micro_batches,
+      arguments.lists};
   const bool compares = !arguments.coordinators.empty() || !arguments.budgets.empty();
   if (compares) return show_comparison(invocation, arguments, config, question);
   if (!arguments.figure_file.empty()) refuse_arguments("--plot draws a curve over budgets; give them with --budget");
@@ -97,11 +98,11 @@ int simulate(const Invocation& invocation, const SimulateArguments& arguments) {
 }
 
 void add_model_options(CLI::App& command, SimulateArguments& arguments) {
-  CLI::Option* layers = command
-                            .add_option("--layers", arguments.layers,
-                                        "Layers of the model, each a weight and a bias of 1024. Default: 8")
-                            ->type_name("N")
-                            ->check(CLI::Range(1, 1000000).description(""));
+  CLI::Option* layers =
+      command
+          .add_option("--layers", arguments.layers, "Layers of the model, each a weight and a bias of 1024. Default: 8")
+          ->type_name("N")
+          ->check(CLI::Range(1, 1000000).description(""));
   CLI::Option* elements =
       command.add_option("--elements", arguments.elements, "Elements of each weight. Default: 1048576")
           ->type_name("N")
@@ -112,10 +113,12 @@ void add_model_options(CLI::App& command, SimulateArguments& arguments) {
       ->type_name("FILE")
       ->excludes(layers)
       ->excludes(elements);
-  command.add_option("--steps", arguments.steps, "Steps that are played. Default: 3")
+  command.add_option("--steps", arguments.steps, "Steps. Default: 3")
       ->type_name("N")
       ->check(CLI::Range(1, 1000).description(""));
-  command.add_option("--passes", arguments.passes, "Passes of a step, each a forward and a backward. Default: 1")
+  command
+      .add_option("--micro-batches", arguments.micro_batches,
+                  "Micro-batches of a step, each with a pass of its own: a forward and a backward. Default: 1")
       ->type_name("N")
       ->check(CLI::Range(1, 1000).description(""));
 }
@@ -154,9 +157,10 @@ void add_comparison_options(CLI::App& command, SimulateArguments& arguments) {
                   "its defaults")
       ->type_name("NAME,...");
   command
-      .add_option("--budget", arguments.budgets,
-                  "Simulate with each of these in place of [coordinator] budget; one that keeps none is shown with what "
-                  "it holds")
+      .add_option(
+          "--budget", arguments.budgets,
+          "Simulate with each of these in place of [coordinator] budget; one that keeps none is shown with what "
+          "it holds")
       ->type_name("SIZE,...");
   command
       .add_option("--plot", arguments.figure_file,

@@ -12,9 +12,9 @@ namespace pliant::cli {
 
 struct ComparedRun {
   std::string coordinator;
-  std::optional<uint64_t> budget;  ///< nothing: no limit
-  bool keeps_budget = true;        ///< false: `step` is of a run without one
-  std::string refusal;             ///< why it cannot run within the budget; empty: it can
+  std::optional<uint64_t> budget;     ///< nothing: no limit
+  bool keeps_budget = true;           ///< false: `step` is of a run without one
+  std::string refusal;                ///< why it cannot run within the budget; empty: it can
   std::optional<SimulatedStep> step;  ///< the last one; nothing where it is refused and keeps budgets
   [[nodiscard]] bool fits() const { return refusal.empty(); }
 };

@@ -112,8 +112,9 @@ std::string draw_floor(double seconds, const CurvePlane& plane) {
 }
 
 std::string legend_line(double y, const std::string& line, const std::string& name) {
-  return fmt::format("<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" {}/><text x=\"{}\" y=\"{:.1f}\">{}</text>\n",
-                     kCurveLeft, y, kCurveLeft + 28, y, line, kCurveLeft + 36, y + 4, svg_escaped(name));
+  return fmt::format(
+      "<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" {}/><text x=\"{}\" y=\"{:.1f}\">{}</text>\n", kCurveLeft,
+      y, kCurveLeft + 28, y, line, kCurveLeft + 36, y + 4, svg_escaped(name));
 }
 
 }  // namespace

@@ -75,8 +75,8 @@ std::string simulation_text(const Simulation& simulation, const SimulationQuesti
 }
 
 std::string comparison_text(const std::vector<ComparedRun>& runs, const SimulationQuestion& question) {
-  std::vector<std::vector<std::string>> rows{{"coordinator", "budget", "gathered", "bytes", "whole at once", "time",
-                                              "compute", "transfer", "of the larger"}};
+  std::vector<std::vector<std::string>> rows{
+      {"coordinator", "budget", "gathered", "bytes", "whole at once", "time", "compute", "transfer", "of the larger"}};
   for (const ComparedRun& run : runs) rows.push_back(row_of(run));
   std::string text = table(rows) + "\n";
   for (const ComparedRun& run : runs) {

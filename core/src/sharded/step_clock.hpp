@@ -35,12 +35,12 @@ struct StepCosts {
 };
 
 struct StepTime {
-  uint64_t all_ns = 0;          ///< from the begin of the first pass to the end of the work of the last one
-  uint64_t compute_ns = 0;      ///< of it, what the program computes
-  uint64_t gather_ns = 0;       ///< collectives that gather
-  uint64_t reduce_ns = 0;       ///< collectives that reduce
+  uint64_t all_ns = 0;           ///< from the begin of the first pass to the end of the work of the last one
+  uint64_t compute_ns = 0;       ///< of it, what the program computes
+  uint64_t gather_ns = 0;        ///< collectives that gather
+  uint64_t reduce_ns = 0;        ///< collectives that reduce
   uint64_t first_gather_ns = 0;  ///< the first of them
-  uint64_t last_reduce_ns = 0;  ///< the last of them
+  uint64_t last_reduce_ns = 0;   ///< the last of them
   [[nodiscard]] uint64_t transfer_ns() const { return gather_ns + reduce_ns; }
   /// No order of the same work on two streams takes less.
   [[nodiscard]] uint64_t bound_ns() const { return compute_ns > transfer_ns() ? compute_ns : transfer_ns(); }

@@ -96,8 +96,8 @@ class TimedRank {
   /// Nanoseconds of its passes.
   uint64_t step() {
     const int64_t rows = job_.passes * job_.ranks;
-    const Assignment dealt = share_out(
-        rows, {.world_size = job_.ranks, .granule = 1, .deterministic = job_.deterministic, .in_turn = true});
+    const Assignment dealt =
+        share_out(rows, {.world_size = job_.ranks, .granule = 1, .deterministic = job_.deterministic, .in_turn = true});
     runtime_.begin_step(rows, 1, dealt, job_.looks_at_gradients);
     program_.synchronize();
     exchange_.synchronize();
