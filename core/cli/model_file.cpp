@@ -84,7 +84,8 @@ sharded::ModelTables model_in(const std::string& file) {
   return model;
 }
 
-bool is_text_file(const std::string& file) {
+bool is_trace(const std::string& file) {
+  if (file.ends_with(".safetensors.index.json")) return false;
   std::array<char, 8> begin{};
   std::ifstream in(file, std::ios::binary);
   in.read(begin.data(), begin.size());

@@ -20,7 +20,7 @@ sharded::ModelTables layers_of(int64_t count, int64_t elements);
 sharded::ModelTables model_in(const std::string& file);
 
 /// Whether the file is text, as a trace is and a .safetensors file, which begins with a number of eight bytes, is not.
-bool is_text_file(const std::string& file);
+bool is_trace(const std::string& file);
 
 /// The trace of a sharded job, in_turn(). Throws what read_trace() has against the file, and kFailedPrecondition for
 /// one of another job, with `words` in front and exit code 2.

@@ -38,7 +38,7 @@ struct Recording {
 /// one with an evaluation has all that the others have.
 Recording recording_in(const std::string& file) {
   Recording made;
-  if (!is_text_file(file)) return made;
+  if (!is_trace(file)) return made;
   made.trace = sharded_trace_in(file, "--memory: ");
   const sharded::TracedRank* from = nullptr;
   for (const sharded::TracedRank& rank : made.trace->ranks) {
