@@ -37,6 +37,7 @@ void add_run(CLI::App& app, Invocation& invocation);
 void add_audit(CLI::App& app, Invocation& invocation);
 void add_accel(CLI::App& app, Invocation& invocation);
 void add_coordinator(CLI::App& app, Invocation& invocation);
+void add_trace(CLI::App& app, Invocation& invocation);
 
 /// Declares --json for `command`.
 void add_json(CLI::App& command, Invocation& invocation);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -10,7 +12,9 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "sharded/safetensors.hpp"
+#include "pliant/error.hpp"
+#include "sharded/safetensors_parts.hpp"
+#include "sharded/trace_report.hpp"
 
 namespace pliant::cli {
 
@@ -53,12 +57,13 @@ sharded::ModelTables layers_of(int64_t count, int64_t elements) {
 }
 
 sharded::ModelTables model_in(const std::string& file) {
-  const auto reader = or_throw(sharded::SafetensorsReader::open(file));
+  const auto parts = or_throw(sharded::SafetensorsParts::open(file));
   sharded::ModelTables model;
   std::vector<std::pair<std::string, std::vector<ParameterId>>> modules;
   std::map<std::string, size_t> places;
   std::vector<ParameterId> of_root;
-  for (const sharded::Tensor& tensor : reader.header().tensors) {
+  for (const sharded::SafetensorsParts::Place& place : parts.places()) {
+    const sharded::Tensor& tensor = *place.tensor;
     const bool is_trained = tensor.dtype == DType::kF32 || tensor.dtype == DType::kBF16 ||
                             tensor.dtype == DType::kF16 || tensor.dtype == DType::kF64;
     if (!is_trained) continue;  // counters, positions
@@ -68,15 +73,37 @@ sharded::ModelTables model_in(const std::string& file) {
       of_root.push_back(parameter);
       continue;
     }
-    const auto [place, is_new] = places.emplace(std::move(module), modules.size());
-    if (is_new) modules.push_back({place->first, {}});
-    modules[place->second].second.push_back(parameter);
+    const auto [known, is_new] = places.emplace(std::move(module), modules.size());
+    if (is_new) modules.push_back({known->first, {}});
+    modules[known->second].second.push_back(parameter);
   }
   model.add(ModuleSpec{.name = "model", .parent = std::nullopt, .own = of_root, .external = {}});
   for (auto& [name, own] : modules)
     model.add(ModuleSpec{.name = name, .parent = ModuleId{0}, .own = std::move(own), .external = {}});
   model.close();
   return model;
+}
+
+bool is_trace(const std::string& file) {
+  if (file.ends_with(".safetensors.index.json")) return false;
+  std::array<char, 8> begin{};
+  std::ifstream in(file, std::ios::binary);
+  in.read(begin.data(), begin.size());
+  return in.gcount() > 0 && std::find(begin.begin(), begin.begin() + in.gcount(), '\0') == begin.begin() + in.gcount();
+}
+
+sharded::TraceFile sharded_trace_in(const std::string& file, const std::string& words) {
+  try {
+    sharded::TraceFile trace = sharded::in_turn(or_throw(sharded::read_trace(file)));
+    if (trace.model) return trace;
+    throw Error(Status::kFailedPrecondition,
+                "it is the trace of a job that is not sharded, in which nothing is gathered; give the job a "
+                "[coordinator], and a program that shards its model");
+  } catch (const Error& error) {
+    const bool is_named = error.message().find(file) != std::string::npos;
+    throw error.with_message(fmt::format("{}{}{}", words, is_named ? "" : file + ": ", error.message()))
+        .with_exit_code(ExitCode::kUsage);
+  }
 }
 
 }  // namespace pliant::cli

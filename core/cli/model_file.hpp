@@ -1,19 +1,29 @@
-// Sharded models that commands look at without a program: alike layers, or the tensors of a file.
+// Sharded models that commands look at without a program: alike layers, the tensors of a file, or what a trace
+// recorded.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "sharded/model_tables.hpp"
+#include "sharded/trace_file.hpp"
 
 namespace pliant::cli {
 
 /// Layers that are alike, each of a large and a small parameter.
 sharded::ModelTables layers_of(int64_t count, int64_t elements);
 
-/// Names and shapes of a .safetensors file, in the order of its data; what are no floats is left out. The module of a
+/// Names and shapes of a .safetensors file, or of several beside an index or in a folder, in the order of the data; what
+/// are no floats is left out. The module of a
 /// tensor is what its name says up to the first number, "blocks.0" of "blocks.0.up.weight", as models that repeat a
 /// layer are cut; without a number what stands before the last dot. Throws kNotFound, kDataLoss.
 sharded::ModelTables model_in(const std::string& file);
+
+/// Whether the file is text, as a trace is and a .safetensors file, which begins with a number of eight bytes, is not.
+bool is_trace(const std::string& file);
+
+/// The trace of a sharded job, in_turn(). Throws what read_trace() has against the file, and kFailedPrecondition for
+/// one of another job, with `words` in front and exit code 2.
+sharded::TraceFile sharded_trace_in(const std::string& file, const std::string& words);
 
 }  // namespace pliant::cli

@@ -25,6 +25,7 @@ struct RunArguments {
   std::vector<std::string> injections;
   std::string resume_dir;
   std::string log_dir;
+  std::string trace;
   int64_t workers = 0;
   bool resume = false;
   bool show_logs = false;
@@ -51,6 +52,7 @@ int run(const Invocation& invocation, const RunArguments& arguments) {
   options.show_logs = arguments.show_logs;
   options.take_signals = true;
   if (!arguments.resume_dir.empty()) options.resume_dir = arguments.resume_dir;
+  if (!arguments.trace.empty()) options.trace = arguments.trace;
   for (const std::string& text : arguments.injections) options.injections.push_back(parse_injection(text));
   // A foreign program may do without these sections; one that is there must be right before a worker starts.
   const Config read = Config::open(arguments.file, {}, overrides);
@@ -93,6 +95,11 @@ void add_run(CLI::App& app, Invocation& invocation) {
       ->add_option("--log-dir", arguments->log_dir,
                    "Where runs leave ledger, logs and snapshots; the same as --set run.log_dir=DIR")
       ->type_name("DIR");
+  command
+      ->add_option("--trace", arguments->trace,
+                   "Write what every rank did, and when, to FILE: visits of modules and what the coordinator answered, "
+                   "transfers, waits and live bytes. ui.perfetto.dev opens it, `pliant trace` reads it")
+      ->type_name("FILE");
   command->add_flag("--show-logs", arguments->show_logs, "Show what the workers print, with their rank");
   add_json(*command, invocation);
   command->footer(
@@ -101,6 +108,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
       "  pliant run samples/tinylm/pliant.toml\n"
       "  pliant run samples/tinylm/pliant.toml --inject kill:rank=2,step=20\n"
       "  pliant run samples/tinylm/pliant.toml --resume --workers 2\n"
+      "  pliant run samples/sharded_trainer/pliant.toml --trace trace.json\n"
       "  pliant run pliant.toml -- python3 train.py --lr 0.1\n\n"
       "Ctrl-C once commits the step, writes a snapshot and ends with 130; again, a second later, ends at once.\n"
       "Workers get RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT, "

@@ -181,6 +181,7 @@ std::string summary_json(const JobSummary& s) {
   json["seconds_to_recover_worst"] = s.seconds_to_recover_worst;
   json["wall_seconds"] = s.wall_seconds;
   json["snapshot"] = s.snapshot.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.snapshot);
+  if (!s.trace.empty()) json["trace"] = s.trace.string();
   return json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace);
 }
 

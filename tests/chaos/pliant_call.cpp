@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kTickSeconds = 0.002;
-constexpr double kDeadlineSeconds = 30;  // beyond what the blows explain
+constexpr double kDeadlineSeconds = 30;  // from one commit to the next, beyond what the blows explain
 constexpr double kOrphanSeconds = 5;
 constexpr int kFatalOutput = 127;
 
@@ -126,7 +126,7 @@ Incarnation PliantCall::run(std::vector<Blow> blows) {
     follow_ledger();
     play_next();
     undo(seconds_now());
-    if (seconds_now() - began_ < kDeadlineSeconds + explained + late_) continue;
+    if (seconds_now() - progress_at_ < kDeadlineSeconds + explained + late_) continue;
     seen_.ended = false;
     for (const pid_t pid : processes_in(folder_.string())) ::kill(pid, SIGKILL);
     if (const pid_t warden = warden_of(agent_); warden != 0) ::kill(warden, SIGKILL);

@@ -1,6 +1,8 @@
-// `pliant coordinator simulate`: what it counts, and what it refuses.
+// `pliant coordinator simulate`: what it counts, times and compares, and what it refuses.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -119,4 +121,174 @@ TEST_CASE(
   const Outcome tight = simulated(folder, "[coordinator]\nuse = \"eager\"\nbudget = 4096\n");
   CHECK(tight.exit_code == 2);
   CHECK(says(tight.err, "is too small: layer.0 alone uses"));
+}
+
+namespace {
+
+json result_of(const Outcome& outcome) {
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  return json::parse(outcome.out);
+}
+
+const std::string kPlanned = "[run]\nworkers = 2\non_nonfinite = \"ignore\"\n[coordinator]\nuse = \"planned\"\n";
+
+/// What `pliant accel bench` writes, of `entries`.
+std::string bench_of(int ranks, const std::string& entries) {
+  return "{\"schema\": \"pliant.accel_bench/1\", \"ranks\": " + std::to_string(ranks) +
+         ", \"collectives\": " + entries + "}\n";
+}
+
+std::string timed_entry(const std::string& what, int64_t bytes, double seconds) {
+  return json{
+      {"what", what}, {"bytes", bytes}, {"time", {{"median_s", 2 * seconds}}}, {"in_a_row", {{"median_s", seconds}}}}
+      .dump();
+}
+
+bool is_near(const json& number, double wanted) {
+  CAPTURE(number);
+  return std::abs(number.get<double>() - wanted) <= 1e-6 * wanted;
+}
+
+}  // namespace
+
+TEST_CASE("a simulation says how long steps take, what is computed and what is moved of it") {
+  const ScratchFolder folder;
+  const std::vector<std::string> costs{"--layers", "4",           "--elements", "1000000", "--latency",
+                                       "0us",      "--bandwidth", "1GB/s",      "--flops", "1T",
+                                       "--tokens", "1000",        "--launch",   "0us",     "--memory-bandwidth",
+                                       "1e18",     "--json"};
+  const json eager = result_of(
+      simulated(folder, "[run]\nworkers = 2\non_nonfinite = \"ignore\"\n[coordinator]\nuse = \"eager\"\n", costs));
+  const json& step = eager.at("steps")[2];
+  const double elements = 4 * 1001024;
+  CHECK(is_near(step.at("compute_s"), 6 * elements * 1000 / 1e12));
+  // A layer, of 977.56 chunks, is of one rank; 2 of 4 of each rank. The other gets all of it.
+  CHECK(is_near(step.at("gather_s"), 2 * elements * 4 / 1e9));
+  CHECK(is_near(step.at("reduce_s"), elements * 4 / 1e9));
+  // Nothing is hidden.
+  CHECK(is_near(step.at("step_s"), step.at("compute_s").get<double>() + step.at("gather_s").get<double>() +
+                                       step.at("reduce_s").get<double>()));
+  CHECK(eager.at("workers") == 2);
+  CHECK(eager.at("costs").at("gather").at("bytes_per_s") == 1e9);
+  CHECK(eager.at("costs").at("flops") == 1e12);
+  const json planned = result_of(simulated(folder, kPlanned, costs));
+  CHECK(planned.at("steps")[2].at("step_s") < step.at("step_s"));
+  CHECK(says(simulated(folder, kPlanned).out,
+             "by the command line: a collective 20 us and 25 GB/s; 100 Tflop/s, "
+             "4096 tokens a pass\n"));
+}
+
+TEST_CASE("coordinators are compared in one table, each with its own options") {
+  const ScratchFolder folder;
+  const std::string config =
+      kPlanned +
+      "[coordinator.zero3]\nmax_reuse_distance = 0\nprefetch_bucket_size = 0\nparam_persistence_threshold = -1\n";
+  const json all = result_of(simulated(folder, config, {"--compare", "zero3,planned,eager,zero3", "--json"}));
+  CHECK(all.at("schema") == "pliant.coordinator_compare/1");
+  const json& runs = all.at("runs");
+  REQUIRE(runs.size() == 3);
+  const std::vector<std::string> names{"zero3", "planned", "eager"};
+  for (size_t i = 0; i < names.size(); ++i) {
+    CHECK(runs[i].at("coordinator") == names[i]);
+    CHECK(runs[i].at("fits") == true);
+    CHECK(runs[i].at("budget").is_null());
+    CHECK_FALSE(runs[i].contains("error"));
+    CHECK(runs[i].at("step").at("step_s") >= runs[i].at("step").at("compute_s"));
+  }
+  CHECK(runs[0].at("step").at("gathered") == 32);
+  const json alone = result_of(simulated(folder, kPlanned, {"--compare", "zero3", "--json"}));
+  CHECK(alone.at("runs")[0].at("step").at("gathered") == 16);  // by its defaults all stays until the step ends
+  const Outcome text = simulated(folder, config, {"--compare", "zero3,planned"});
+  CHECK(text.exit_code == 0);
+  CHECK(says(text.out, "coordinator"));
+  CHECK(says(text.out, "of the larger"));
+  CHECK(simulated(folder, config, {"--compare", "zero3,none-such"}).exit_code == 3);
+  CHECK(simulated(folder, config, {"--compare", "zero3,"}).exit_code == 2);
+}
+
+TEST_CASE("a curve over budgets says what is refused, which budget will do, and what one without budgets holds") {
+  const ScratchFolder folder;
+  const Outcome made =
+      simulated(folder, kPlanned,
+                {"--compare", "planned,zero3", "--budget", "4MiB,24MiB,40MiB,1GiB", "--plot", "curve.svg", "--json"});
+  const json runs = result_of(made).at("runs");
+  REQUIRE(runs.size() == 8);
+  CHECK(runs[0].at("budget") == 4 << 20);
+  CHECK(runs[0].at("fits") == false);
+  CHECK(says(runs[0].at("error"), "is too small"));
+  CHECK(runs[0].at("step").is_null());
+  CHECK(runs[2].at("fits") == true);
+  CHECK(runs[2].at("step").at("whole_at_once") <= 24 << 20);
+  CHECK(runs[4].at("step").at("step_s") <= runs[2].at("step").at("step_s"));
+  CHECK(runs[3].at("coordinator") == "zero3");
+  CHECK(runs[3].at("keeps_budget") == false);
+  CHECK(runs[3].at("fits") == false);
+  CHECK(says(runs[3].at("error"), "keeps no budget below the whole model"));
+  CHECK(runs[3].at("step").at("whole_at_once") > 24 << 20);
+  CHECK(runs[7].at("fits") == true);
+  const std::string figure = read_all(folder.path() / "curve.svg");
+  CHECK(says(figure, "<svg "));
+  CHECK(says(figure, "planned"));
+  const Outcome text = simulated(folder, kPlanned, {"--budget", "4MiB,24MiB,40MiB,1GiB"});
+  CHECK(text.exit_code == 0);
+  CHECK(says(text.out, "planned at 4 MiB: [coordinator] budget = 4194304 is too small"));
+  CHECK(says(text.out, "is the least budget here within 5 % of its fastest step"));
+  const Outcome none = simulated(folder, kPlanned, {"--budget", "1MiB,2MiB"});
+  CHECK(none.exit_code == 2);
+  CHECK(says(none.err, "budget = 1048576 is too small"));
+}
+
+TEST_CASE("options of a simulation that do not go together, or are no sizes, are refused") {
+  const ScratchFolder folder;
+  const auto refused = [&](std::vector<std::string> more, const std::string& words) {
+    const Outcome outcome = simulated(folder, kPlanned, std::move(more));
+    CAPTURE(outcome.err);
+    CHECK(outcome.exit_code == 2);
+    CHECK(says(outcome.err, words));
+  };
+  refused({"--plot", "curve.svg"}, "--plot draws a curve over budgets");
+  refused({"--plot", "curve.svg", "--budget", "1GiB"}, "give two or more");
+  refused({"--lists", "--compare", "planned"}, "--lists is of one simulation");
+  refused({"--budget", "1XB"}, "--budget '1XB': whole bytes with");
+  refused({"--budget", "0.5"}, "--budget '0.5': whole bytes with");
+  refused({"--latency", "5"}, "--latency '5': a time up to 1000 s with its unit");
+  refused({"--bandwidth", "0"}, "--bandwidth '0': bytes a second above 0");
+  refused({"--flops", "fast"}, "--flops 'fast': a number above 0");
+}
+
+TEST_CASE("costs come from a benchmark of an accelerator") {
+  const ScratchFolder folder;
+  const auto line = [](double bytes) { return 1e-5 + bytes / 1e9; };
+  const std::string gathers = timed_entry("all_gather", 1 << 12, line(1 << 12)) + "," +
+                              timed_entry("all_gather", 1 << 20, line(1 << 20)) + "," +
+                              timed_entry("all_gather", 1 << 26, line(1 << 26));
+  const std::string reduce = timed_entry("reduce_scatter", 1 << 20, 0.001);
+  folder.write("bench.json", "a word before\n" + bench_of(2, "[" + gathers + "," + reduce + "]"));
+  const json costs = result_of(simulated(folder, kPlanned, {"--costs", "bench.json", "--json"})).at("costs");
+  CHECK(costs.at("from") == "bench.json");
+  CHECK(is_near(costs.at("gather").at("start_s"), 1e-5));
+  CHECK(is_near(costs.at("gather").at("bytes_per_s"), 0.5e9));  // half of it stays on its rank
+  CHECK(costs.at("reduce").at("start_s") == 0);
+  CHECK(is_near(costs.at("reduce").at("bytes_per_s"), (1 << 20) / 2 / 0.001));
+  const json more = result_of(simulated(folder, kPlanned, {"--costs", "bench.json", "--latency", "7us", "--json"}));
+  CHECK(is_near(more.at("costs").at("gather").at("start_s"), 7e-6));
+  CHECK(is_near(more.at("costs").at("gather").at("bytes_per_s"), 0.5e9));
+
+  const auto refused = [&](const std::string& text, const std::string& words) {
+    folder.write("bench.json", text);
+    const Outcome outcome = simulated(folder, kPlanned, {"--costs", "bench.json"});
+    CAPTURE(outcome.err);
+    CHECK(outcome.exit_code == 2);
+    CHECK(says(outcome.err, "--costs: "));
+    CHECK(says(outcome.err, words));
+  };
+  refused("no json", "is no JSON; it is what `pliant accel bench NAME --json` writes");
+  refused("[1, 2]", "is no benchmark");
+  refused("{\"schema\": \"pliant.plan/1\"}", "is \"pliant.plan/1\", not \"pliant.accel_bench/1\"");
+  refused(bench_of(2, "null"), "has no time of all_gather");
+  refused(bench_of(2, "[" + reduce + "]"), "has no time of all_gather");
+  refused(bench_of(1, "[" + gathers + "]"), "measured with 1 rank, where nothing passes between ranks");
+  refused(bench_of(2, "[{\"what\": \"all_gather\"}]"), "has an entry of \"collectives\" that cannot be read");
+  CHECK(simulated(folder, kPlanned, {"--costs", "none.json"}).exit_code == 2);
 }

@@ -28,7 +28,7 @@ struct PlanArguments {
   int64_t nodes = 0;
   std::string policies;  ///< names with commas between them
   std::string figure_file;
-  std::string model_file;  ///< .safetensors, for --memory
+  std::string model_file;  ///< .safetensors or a trace, for --memory
   int64_t states = 2;
   bool in_layer_order = false;
 };
@@ -175,8 +175,9 @@ void add_plan(CLI::App& app, Invocation& invocation) {
       command
           .add_option("--memory", given->model_file,
                       "Bytes that a rank takes for a sharded model, by kind and world size, without activations: names "
-                      "and shapes from the header of this .safetensors file, nothing is run")
-          ->type_name("MODEL");
+                      "and shapes from a .safetensors file, from several by their index or folder, or the model and the "
+                      "order of its visits from the trace of a run; nothing is run")
+          ->type_name("FILE");
   command
       .add_option("--optimizer-states", given->states,
                   "Arrays that the optimizer keeps for each weight, for --memory. Default: 2, as AdamW")
@@ -192,6 +193,7 @@ void add_plan(CLI::App& app, Invocation& invocation) {
       "Examples:\n"
       "  pliant plan pliant.toml --world-size 4\n"
       "  pliant plan pliant.toml --memory model.safetensors --set coordinator.budget=8589934592\n"
+      "  pliant plan pliant.toml --memory trace.json\n"
       "  pliant plan pliant.toml --compare v0.1,v0.2,exact --plot efficiency.svg\n\n"
       "Every command takes --set, --plugin-dir, --color, -v and -q: see pliant --help");
   command.callback(

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
 
 #include "model_file.hpp"
 #include "output.hpp"
 #include "pliant/error.hpp"
 #include "sharded/exchange.hpp"
 #include "sharded/predicted_memory.hpp"
+#include "sharded/traced_program.hpp"
 #include "sharded/whole_memory.hpp"
 
 namespace pliant::cli {
@@ -24,12 +27,72 @@ std::string bytes_text(uint64_t bytes) {
   return fmt::format("{:.1f} MiB", value / (1 << 20));
 }
 
+/// What a trace has of a program; nothing where the file is no trace.
+struct Recording {
+  std::optional<sharded::TraceFile> trace;
+  sharded::TracedStep step;  ///< views into it
+  std::optional<MemoryStudy::Visits> visits;
+};
+
+/// The longest whole step, the last of those, of the lowest rank that has one in the latest generation that has one:
+/// one with an evaluation has all that the others have.
+Recording recording_in(const std::string& file) {
+  Recording made;
+  if (!is_trace(file)) return made;
+  made.trace = sharded_trace_in(file, "--memory: ");
+  const sharded::TracedRank* from = nullptr;
+  for (const sharded::TracedRank& rank : made.trace->ranks) {
+    if (from != nullptr && from->generation == rank.generation) continue;
+    const std::vector<sharded::TracedStep> steps = sharded::whole_steps(rank);
+    if (steps.empty()) continue;
+    from = &rank;
+    const auto calls = [](const sharded::TracedStep& step) { return step.front().size(); };
+    made.step = *std::max_element(steps.rbegin(), steps.rend(),
+                                  [&](const auto& left, const auto& right) { return calls(left) < calls(right); });
+  }
+  if (from == nullptr) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("--memory: {} has no step that was recorded from its begin to its end; record a job that "
+                            "commits one",
+                            file),
+                ExitCode::kUsage);
+  }
+  made.visits = {from->rank, made.step.front().front().step};
+  return made;
+}
+
 }  // namespace
 
 MemoryStudy::MemoryStudy(const Study& study, const std::string& model_file, TrainedHow trained_how, int64_t world_size)
     : file(model_file), coordinator(study.config().use("coordinator")), how(trained_how) {
   const Config& config = study.config();
-  const sharded::ModelTables model = model_in(model_file);
+  const Recording recording = recording_in(model_file);
+  const sharded::ModelTables model = recording.trace ? *recording.trace->model : model_in(model_file);
+  visits = recording.visits;
+  describe(model, config);
+  std::vector<SizeReport> sizes = world_size > 0 ? std::vector<SizeReport>{study.shown()} : study.reports(kMostSizes);
+  for (const SizeReport& size : sizes) {
+    const auto ranks = static_cast<int32_t>(size.world_size);
+    const sharded::MemoryOfWhat what{ranks,
+                                     study.plan().global_batch,
+                                     study.plan().granule,
+                                     size.micro_batch,
+                                     how.states,
+                                     how.in_layer_order};
+    try {
+      const ShardedMemory memory = recording.trace ? sharded::predicted_memory(config, model, recording.step, what)
+                                                   : sharded::predicted_memory(config, model, what);
+      rows.push_back({"", size, memory, sharded::deepspeed_estimate(model, ranks)});
+    } catch (const Error& error) {
+      const bool is_last = &size == &sizes.back();
+      const bool none = std::all_of(rows.begin(), rows.end(), [](const Row& row) { return !row.refusal.empty(); });
+      if (error.status() != Status::kResourceExhausted || (is_last && none)) throw;
+      rows.push_back({error.message(), size, {}, 0});
+    }
+  }
+}
+
+void MemoryStudy::describe(const sharded::ModelTables& model, const Config& config) {
   budget = static_cast<uint64_t>(config.coordinator().budget.value_or(0));
   elements = model.elements();
   parameters = model.parameters().size();
@@ -47,25 +110,6 @@ MemoryStudy::MemoryStudy(const Study& study, const std::string& model_file, Trai
     largest_bytes = bytes;
   }
   replicated = elements * sizeof(float) * static_cast<uint64_t>(2 + how.states);
-  std::vector<SizeReport> sizes = world_size > 0 ? std::vector<SizeReport>{study.shown()} : study.reports(kMostSizes);
-  for (const SizeReport& size : sizes) {
-    const auto ranks = static_cast<int32_t>(size.world_size);
-    const sharded::MemoryOfWhat what{ranks,
-                                     study.plan().global_batch,
-                                     study.plan().granule,
-                                     size.micro_batch,
-                                     how.states,
-                                     how.in_layer_order};
-    try {
-      rows.push_back(
-          {"", size, sharded::predicted_memory(config, model, what), sharded::deepspeed_estimate(model, ranks)});
-    } catch (const Error& error) {
-      const bool is_last = &size == &sizes.back();
-      const bool none = std::all_of(rows.begin(), rows.end(), [](const Row& row) { return !row.refusal.empty(); });
-      if (error.status() != Status::kResourceExhausted || (is_last && none)) throw;
-      rows.push_back({error.message(), size, {}, 0});
-    }
-  }
 }
 
 std::string memory_text(const MemoryStudy& memory) {
@@ -73,11 +117,15 @@ std::string memory_text(const MemoryStudy& memory) {
       "model       {}: {} parameters, {} elements, {} modules\n"
       "largest     {}: {} with its gradients\n"
       "coordinator {}, {}{}\n"
-      "replicated  {} on every rank, without [coordinator]\n\n",
+      "replicated  {} on every rank, without [coordinator]\n",
       memory.file, grouped(static_cast<int64_t>(memory.parameters)), grouped(static_cast<int64_t>(memory.elements)),
       grouped(static_cast<int64_t>(memory.modules.size())), memory.largest, bytes_text(memory.largest_bytes),
       memory.coordinator, memory.budget == 0 ? "no budget" : "budget " + bytes_text(memory.budget),
       memory.how.in_layer_order ? ", a step in one pass" : "", bytes_text(memory.replicated));
+  if (memory.visits) {
+    text += fmt::format("visits      as in step {} of rank {}\n", memory.visits->step, memory.visits->rank);
+  }
+  text += "\n";
   std::vector<std::vector<std::string>> cells{
       {"world size", "weights", "optimizer", "gradients", "whole at once", "a rank", "DeepSpeed's estimate"}};
   std::string refused;
@@ -102,6 +150,8 @@ std::string memory_json(const MemoryStudy& memory) {
   nlohmann::ordered_json json;
   json["schema"] = "pliant.plan_memory/1";
   json["model"] = memory.file;
+  json["visits"] = nullptr;
+  if (memory.visits) json["visits"] = {{"rank", memory.visits->rank}, {"step", memory.visits->step}};
   json["coordinator"] = memory.coordinator;
   json["budget"] = memory.budget;
   json["parameters"] = memory.parameters;

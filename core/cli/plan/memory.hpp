@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "plan/study.hpp"
 #include "pliant/sharded.hpp"
+#include "sharded/model_tables.hpp"
 
 namespace pliant::cli {
 
@@ -18,8 +20,10 @@ struct TrainedHow {
 
 class MemoryStudy {
  public:
-  /// `study` has a config with [coordinator]. Of one world size, or, when that is 0, of those that a plan lists. Throws
-  /// what the file is to blame for, and a budget that suffices for the largest module or at any of these sizes not.
+  /// `study` has a config with [coordinator]. Of one world size, or, when that is 0, of those that a plan lists. The
+  /// file is a .safetensors file, or a trace, whose model and order of visits count then: those of its longest whole
+  /// step. Throws what the file is to blame for, and a budget that suffices for the largest module or at any of these
+  /// sizes not.
   MemoryStudy(const Study& study, const std::string& model_file, TrainedHow how, int64_t world_size);
 
   struct Row {
@@ -30,6 +34,11 @@ class MemoryStudy {
     [[nodiscard]] uint64_t all() const { return memory.weights + memory.state + memory.sums + memory.gathered_most; }
   };
   std::string file;
+  struct Visits {
+    int32_t rank = 0;
+    int64_t step = 0;
+  };
+  std::optional<Visits> visits;  ///< of a trace; none: in the order of the file
   std::string coordinator;
   uint64_t budget = 0;
   uint64_t elements = 0;
@@ -40,6 +49,9 @@ class MemoryStudy {
   uint64_t replicated = 0;  ///< of a rank that holds all of it
   TrainedHow how;
   std::vector<Row> rows;
+
+ private:
+  void describe(const sharded::ModelTables& model, const Config& config);
 };
 
 std::string memory_text(const MemoryStudy& memory);

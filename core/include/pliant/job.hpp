@@ -63,6 +63,9 @@ struct JobOptions {
   /// a second are one. What the program did with them is put back when run_job ends. false: no signal is touched.
   bool take_signals = false;
   std::optional<JobStop> stop;  ///< a handle to end the job with
+  /// Written when the job ends, however it ends, in the format of docs/reference/trace.md: what every rank did and
+  /// when. One that is there is replaced. run_job throws for one that cannot be written, before a worker starts.
+  std::optional<std::filesystem::path> trace;
 };
 
 /// Where the job stands after a commit.
@@ -127,7 +130,8 @@ struct JobSummary {
   double seconds_lost = 0;  ///< between the last commit before each loss and the first after it, less a usual step
   double seconds_to_recover_worst = 0;  ///< from the notice of a loss to the next commit, the longest
   double wall_seconds = 0;
-  std::string snapshot;  ///< the newest one, relative to directory; empty: none
+  std::string snapshot;         ///< the newest one, relative to directory; empty: none
+  std::filesystem::path trace;  ///< that was written; empty: none
 };
 
 /// What a job needs of `config`, which may have been opened with no needs at all: whatever it has a section of, a

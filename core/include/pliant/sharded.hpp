@@ -117,9 +117,10 @@ class ShardedModel {
   ModuleId add(ModuleSpec module);
 
   /// Has the first values of all parameters come from a .safetensors file, each from the tensor of its name, which is
-  /// f32, bf16 or f16; others in the file are left alone. After the parameters were added and before Session::start.
-  /// Throws kNotFound for a file or a tensor that is not there, kDataLoss for a damaged file, kFailedPrecondition for
-  /// another shape or type; it has changed nothing then.
+  /// f32, bf16 or f16; others in the file are left alone. Of a model in several files `file` is their index,
+  /// "model.safetensors.index.json", or the folder with it. After the parameters were added and before Session::start.
+  /// Throws kNotFound for a file or a tensor that is not there, kDataLoss for a damaged file or one that lacks what the
+  /// index says, kFailedPrecondition for another shape or type; it has changed nothing then.
   void import_safetensors(const std::filesystem::path& file);
 
   /// Gives a module other parameters, between two passes, on every rank alike. Throws kInvalidArgument for numbers that
@@ -163,7 +164,8 @@ class ShardedModel {
   /// A buffer of reduce_dtype for its whole gradient, zeros at first in each micro-batch; the program adds to it, on
   /// Session::stream() or the CPU, until it leaves, backward, the last of the modules that used it in the pass; of an
   /// external parameter until end_pass. In a pass over several micro-batches until the next one is begun, and ask anew
-  /// then.
+  /// then. Within a [coordinator] budget its room is there once a module that uses it was entered backward, of an
+  /// external parameter once any was: before that throws kFailedPrecondition.
   [[nodiscard]] void* gradient_data(ParameterId parameter);
   /// The same for a program that knows f32 only: throw kFailedPrecondition (exit 2) where the config says otherwise.
   [[nodiscard]] float* value(ParameterId parameter);

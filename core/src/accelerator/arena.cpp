@@ -15,6 +15,9 @@ namespace pliant {
 
 namespace {
 
+/// That are kept, reached or not.
+constexpr size_t kMostUses = 64;
+
 uint64_t rounded_up(uint64_t bytes, uint64_t to) {
   if (bytes > UINT64_MAX - to) return UINT64_MAX - UINT64_MAX % to;
   return (bytes + to - 1) / to * to;
@@ -80,7 +83,8 @@ struct Arena::State {
                    const Stream::State& stream);
   void add_gap(uint64_t begin, uint64_t size);
   void wait_for_uses(uint64_t begin, uint64_t end, const Stream::State& stream);
-  /// What has run needs no wait. Where pieces lie does not depend on it.
+  /// What has run needs no wait. Where pieces lie does not depend on it. Looks only once there is much: each look is a
+  /// call of the device's driver, and takes the host of a virtual clock to the time of what it finds over.
   void forget_reached();
   void keep(std::shared_ptr<Event> done);
   [[nodiscard]] std::shared_ptr<Event> event();
@@ -189,6 +193,7 @@ void Arena::State::wait_for_uses(uint64_t begin, uint64_t end, const Stream::Sta
 }
 
 void Arena::State::forget_reached() {
+  if (uses.size() < kMostUses) return;
   while (!uses.empty() && uses.front().done->is_reached()) {
     keep(std::move(uses.front().done));
     uses.pop_front();

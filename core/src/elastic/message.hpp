@@ -17,7 +17,7 @@ namespace pliant::elastic {
 
 /// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
 /// the environment, and a worker that speaks another refuses to begin.
-inline constexpr int kProtocol = 12;
+inline constexpr int kProtocol = 13;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill or stop strikes.
@@ -124,6 +124,7 @@ struct Vote {
   std::vector<RowRange> not_finite{};  ///< of this rank: rows with a NaN or an infinity; the first of them
   int64_t not_finite_more = 0;         ///< ranges of such rows that are not told
   bool sum_finite = true;              ///< false: what this rank added up is not, and of which rows is not known
+  bool sum_overflows = false;          ///< what this rank added up is not finite, although each of its rows is
   bool compared = false;               ///< state is that of the step's beginning
   uint64_t state = 0;                  ///< StateDigest::root
   int64_t digest_microseconds = 0;     ///< that it took
@@ -197,6 +198,9 @@ struct Form {
   std::vector<int64_t> was{};
   int64_t stay = 0;
   std::vector<Injection> injections;
+  /// Where this worker records what it does (sharded/trace_log.hpp), relative to the run directory; empty: nowhere. It
+  /// goes on in the file that it has.
+  std::string trace{};
 };
 struct CommIdShared {
   int64_t generation = 0;

@@ -90,6 +90,7 @@ void GradientReduction::State::begin(int64_t batch_rows, int64_t rows_per_granul
   parts = 0;
   not_finite.clear();
   sum_not_finite.clear();
+  own_sum_overflows = false;
   open = {};
   norm.clear();
   for (PiecewiseNorm& one : later_norms) one.clear();
@@ -213,15 +214,20 @@ void GradientReduction::State::take(const GradientPiece& piece, bool looks) {
 }
 
 void GradientReduction::State::look_at_own_sums() {
-  if (!looked_at || work.is_here()) return;
+  if (!looked_at || (work.is_here() && (blocks.size() < 2 || !not_finite.empty()))) return;
   const bool finite =
       std::all_of(sums.begin(), sums.end(), [this](const Floats& sum) { return work.finite(sum.data(), size); });
   if (finite) return;
+  if (work.is_here()) {
+    own_sum_overflows = true;
+    return;
+  }
   const auto found = look.not_finite();
   if (!found) {
     sum_not_finite = blocks;
     return;
   }
+  own_sum_overflows = found->empty();
   for (const size_t block : *found) {
     if (std::find(not_finite.begin(), not_finite.end(), blocks[block]) == not_finite.end())
       not_finite.push_back(blocks[block]);

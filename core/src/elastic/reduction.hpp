@@ -34,6 +34,7 @@ struct ReductionResult {
   std::vector<RowRange> not_finite;  ///< of this rank: rows whose gradient or loss has a NaN or an infinity
   /// Of this rank: rows whose gradients add up to a NaN or an infinity, where it is not known which of them has one.
   std::vector<RowRange> sum_not_finite;
+  bool own_sum_overflows = false;  ///< that of this rank is not finite, although each of its rows is
 };
 
 class GradientReduction {

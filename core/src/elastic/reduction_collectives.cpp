@@ -170,6 +170,7 @@ ReductionResult GradientReduction::reduce(Communicator& communicator, Stream& st
     total.gradient = {state.sums.front().data(), state.size};
     total.not_finite = state.not_finite;
     total.sum_not_finite = state.sum_not_finite;
+    total.own_sum_overflows = state.own_sum_overflows;
     total.finite = !state.looked_at ||
                    (std::isfinite(total.loss_sum) && state.work.finite(total.gradient.data(), total.gradient.size()));
     return total;

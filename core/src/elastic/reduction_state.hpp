@@ -114,6 +114,7 @@ struct GradientReduction::State {
   int64_t parts = 0;
   std::vector<RowRange> not_finite;      ///< of the blocks that were added
   std::vector<RowRange> sum_not_finite;  ///< all of them, or none
+  bool own_sum_overflows = false;
   TreeStack tree;
   std::vector<Floats> sums;      ///< of the own subtrees; fast: at most one
   std::vector<Scalars> scalars;  ///< likewise
@@ -178,8 +179,9 @@ struct GradientReduction::State {
   /// at it, too.
   void take(const GradientPiece& piece, bool looks);
   void close_block(RowRange rows_of_it, const Scalars& beside);
-  /// Of a device that the CPU does not reach: where one of the own sums is not finite, the rows that are not, or all of
-  /// this rank's where the device could not look at them one by one.
+  /// Where one of the own sums is not finite and rows are not known that have brought that: of a device that the CPU does
+  /// not reach, the rows that are not, or all of this rank's where the device could not look at them one by one. The sum
+  /// overflows where each of them is.
   void look_at_own_sums();
 
   void check_reducible(const Communicator& communicator) const;

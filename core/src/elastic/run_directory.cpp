@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <ctime>
@@ -138,6 +140,26 @@ Result<> RunDirectory::change_config(const std::string& before, const std::strin
     if (auto written = write_file(kept, before); !written) return written;
   }
   return write_file(config(), resolved);
+}
+
+std::vector<std::pair<int64_t, fs::path>> RunDirectory::traces() const {
+  std::vector<std::pair<int64_t, fs::path>> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(logs(), error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(kTrace)) continue;
+    int64_t worker = 0;
+    const char* const last = name.data() + name.size();
+    const auto number = std::from_chars(name.data() + kTrace.size(), last, worker);
+    if (number.ec == std::errc{} && number.ptr == last && worker >= 0) found.emplace_back(worker, entry->path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+void RunDirectory::remove_traces() const {
+  std::error_code ignored;  // one that stays costs room only
+  for (const auto& [worker, file] : traces()) fs::remove(file, ignored);
 }
 
 Result<> RunDirectory::become_latest() const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/durable_file.hpp"
 #include "base/result.hpp"
@@ -45,6 +46,15 @@ class RunDirectory {
   /// What a worker of a sharded job visits (sharded/visit_page.hpp), while that process lives.
   [[nodiscard]] std::filesystem::path visits(int64_t pid) const { return logs() / (".visits-" + std::to_string(pid)); }
 
+  /// What worker `worker` records for a trace (sharded/trace_log.hpp), while the job runs; relative to the directory.
+  [[nodiscard]] static std::string trace_of(int64_t worker) {
+    return "logs/" + std::string(kTrace) + std::to_string(worker);
+  }
+  /// Such files that are there, with their workers, in the order of these.
+  [[nodiscard]] std::vector<std::pair<int64_t, std::filesystem::path>> traces() const;
+  /// Removes them.
+  void remove_traces() const;
+
   // Paths are resolved once, here: a link such as `latest` may point elsewhere a moment later.
 
   /// Makes `<log_dir>/<name>/<run_id>`, empty. kFailedPrecondition when it is there already: then it is another run's.
@@ -68,6 +78,7 @@ class RunDirectory {
   [[nodiscard]] Result<JobFacts> read_facts() const;
 
  private:
+  static constexpr std::string_view kTrace = ".trace-";
   std::filesystem::path path_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "base/log.hpp"
 #include "base/result.hpp"
 #include "data/lengths_file.hpp"
 #include "elastic/session_state.hpp"
@@ -128,8 +129,28 @@ bool Session::State::enter_generation() {
   }
   rates = form.rates;
   clock.skip_next();  // the first step of a generation warms up
+  const bool makes_steps = sharded == nullptr || form.owners.empty() || form.stay == form.world_size;
+  if (makes_steps) begin_recording();
   channel.send(formed);
-  return sharded == nullptr || form.owners.empty() || form.stay == form.world_size;
+  return makes_steps;
+}
+
+void Session::State::begin_recording() {
+  if (form.trace.empty()) return;
+  if (!recorder) {
+    Result<sharded::TraceLog> log = sharded::TraceLog::create(directory.path() / form.trace);
+    if (!log) {
+      return Log("session").write(LogLevel::kWarning,
+                                  fmt::format("this worker will not be in the trace: {}", log.error().message()));
+    }
+    recorder.emplace(*accelerator, device, std::move(*log));
+    if (sharded != nullptr) sharded->record(&*recorder);
+  }
+  if (sharded != nullptr) return sharded->begin_recording(form.generation);
+  recorder->begin_group({.generation = form.generation,
+                         .rank = static_cast<int32_t>(form.rank),
+                         .world_size = static_cast<int32_t>(form.world_size)},
+                        *stream);
 }
 
 void Session::State::answer(const elastic::Tell& tell) {

@@ -26,6 +26,7 @@
 #include "pliant/session.hpp"
 #include "sharded/parameter_index.hpp"
 #include "sharded/runtime.hpp"
+#include "sharded/trace_recorder.hpp"
 
 namespace pliant {
 
@@ -99,6 +100,7 @@ struct Session::State {
   sharded::Runtime* sharded = nullptr;                  // the program's, where it shards its model
   bool has_sharded_model = false;                       // it has made one
   std::optional<elastic::Spool> first_rest;             // of it: what the program saved before the first step
+  std::optional<sharded::TraceRecorder> recorder;       // where the agent wants a trace
   std::string first_lr_state;
   std::vector<uint64_t> shard_digests;  // of the arrays of this rank's shards, where the step's digest is due
   struct Parts {                        // the snapshot of which this rank last wrote a part
@@ -177,6 +179,9 @@ struct Session::State {
   void answer(const elastic::Tell& tell);
   /// Joins the generation of `form`. False when it ended before it stood.
   bool enter_generation();
+  /// What this rank does in the generation that stands is recorded, where the agent asks for it and the file can be
+  /// written.
+  void begin_recording();
   /// Blocks until this worker is a rank of a standing generation; false when the job is over.
   bool join();
 

@@ -48,6 +48,7 @@ void Session::State::prepare_step() {
   share_out();
   take_digest();
   added = 0;
+  if (recorder) recorder->begin_step(applied);
   rows_not_finite.clear();
   scaling = learning_rate->scaling(applied, batch.size);
   norms.reset();
@@ -160,7 +161,10 @@ std::optional<elastic::ReductionResult> Session::State::reduce() {
     program_stream->synchronize();
     clock.stop();
     channel.send(elastic::Reducing{form.generation, applied, elastic::digest_of(assignment)});
+    const bool is_told = recorder && sharded == nullptr;  // the runtime tells of a sharded model's
+    if (is_told) recorder->begin_call(sharded::TracedCall::Kind::kEndStep);
     auto reduced = reduction->reduce(communicator.get(), *stream, [this] { strike(elastic::InjectionPoint::kReduce); });
+    if (is_told) recorder->end_call(0, 0);
     if (sharded != nullptr) reduce_shards(reduced);
     return reduced;
   } catch (const Error& error) {
@@ -321,8 +325,8 @@ std::optional<Committed> Step::reduce_and_vote() {
   not_finite.resize(told);
   s.channel.send(elastic::Vote{s.form.generation, s.applied, reduced->digest, reduced->loss_sum, reduced->loss_tokens,
                                s.scaling.learning_rate, s.clock.time(), reduced->finite, std::move(not_finite), more,
-                               reduced->sum_not_finite.empty(), s.digest.has_value(), s.digest ? s.digest->root : 0,
-                               s.digest_time.count()});
+                               reduced->sum_not_finite.empty(), reduced->own_sum_overflows, s.digest.has_value(),
+                               s.digest ? s.digest->root : 0, s.digest_time.count()});
   const bool committed = s.committed();
   if (committed) s.strike(elastic::InjectionPoint::kCommit);
   s.in_generation = committed;

@@ -13,6 +13,7 @@
 #include "sharded/rehearsal.hpp"
 #include "sharded/runtime.hpp"
 #include "sharded/safetensors.hpp"
+#include "sharded/safetensors_parts.hpp"
 
 namespace pliant {
 
@@ -194,13 +195,14 @@ void ShardedModel::import_safetensors(const std::filesystem::path& file) {
                 fmt::format("{} comes too late: import it before Session::start, or write parameter by parameter",
                             file.string()));
   }
-  const auto reader = std::make_shared<sharded::SafetensorsReader>(or_throw(sharded::SafetensorsReader::open(file)));
-  std::vector<sharded::Tensor> tensors;
+  const auto parts = std::make_shared<sharded::SafetensorsParts>(or_throw(sharded::SafetensorsParts::open(file)));
+  std::vector<sharded::SafetensorsParts::Place> places;
   for (const sharded::ParameterRow& row : model.parameters()) {
-    const sharded::Tensor* const tensor = reader->find(row.name);
-    if (tensor == nullptr) {
+    const sharded::SafetensorsParts::Place* const place = parts->find(row.name);
+    if (place == nullptr) {
       throw Error(Status::kNotFound, fmt::format("{} has no tensor {}", file.string(), row.name), ExitCode::kUsage);
     }
+    const sharded::Tensor* const tensor = place->tensor;
     const bool has_floats =
         tensor->dtype == DType::kF32 || tensor->dtype == DType::kBF16 || tensor->dtype == DType::kF16;
     if (!has_floats || tensor->shape != row.shape) {
@@ -213,11 +215,11 @@ void ShardedModel::import_safetensors(const std::filesystem::path& file) {
                       fmt::join(tensor->shape, ","), fmt::join(row.shape, ",")),
           ExitCode::kUsage);
     }
-    tensors.push_back(*tensor);
+    places.push_back(*place);
   }
-  for (uint32_t number = 0; number < tensors.size(); ++number) {
-    model.set_initialise(number, [reader, tensor = tensors[number]](std::span<float> values) {
-      or_throw(reader->read_floats(tensor, values));
+  for (uint32_t number = 0; number < places.size(); ++number) {
+    model.set_initialise(number, [parts, place = places[number]](std::span<float> values) {
+      or_throw(parts->read_floats(place, values));
     });
   }
 }

@@ -72,7 +72,7 @@ std::string record_objection(const pliant_plugin* record, const Kind& kind, std:
   if (record == nullptr) return "its entry returned no record: it could not build its option table";
   if (!PLIANT_HAS(pliant_plugin, record, extension)) {
     return fmt::format("its record is too short: {} bytes, this host needs {}", record->struct_size,
-                       sizeof(pliant_plugin));
+                       offsetof(pliant_plugin, extension) + sizeof(record->extension));
   }
   if (record->min_host_minor > PLIANT_ABI_MINOR) {
     return fmt::format("it needs a host of ABI {}.{} or later, this host offers {}.{}; update pliant", PLIANT_ABI_MAJOR,

@@ -59,15 +59,15 @@ void ArenaBooks::hear(const RehearsedCall& call) {
     }
     if (budget_ == 0 && micro_batches_ > 1) visit(next);
   }
-  if (call.kind != RehearsedCall::Kind::kEndPass) return;
+  if (call.kind != RehearsedCall::Kind::kEndPass || !call.with_gradient) return;
   std::vector<uint32_t> rest;
   for (uint32_t parameter = 0; parameter < gradients_.size(); ++parameter) {
     if (!model_.parameter(parameter).frozen && !gradients_[parameter].is_reduced) rest.push_back(parameter);
   }
-  if (budget_ == 0) return reduce(rest);
-  for (size_t i = 0; i < rest.size(); ++i) {  // one after the other
-    reduce(std::span<const uint32_t>(rest).subspan(i, 1));
-    clear_way();
+  for (size_t begin = 0, end = 0; begin < rest.size(); begin = end) {
+    end = rest_ends(model_, rest, begin, budget_);
+    reduce(std::span<const uint32_t>(rest).subspan(begin, end - begin));
+    if (end < rest.size() || budget_ > 0) clear_way();
   }
 }
 

@@ -55,6 +55,14 @@ std::vector<bool> side_by_side(const ModelTables& model) {
   return made;
 }
 
+size_t rest_ends(const ModelTables& model, std::span<const uint32_t> rest, size_t begin, uint64_t budget) {
+  const uint64_t most = budget == 0 ? kRestElements : 0;
+  uint64_t elements = model.parameter(rest[begin]).elements;
+  size_t end = begin + 1;
+  while (end < rest.size() && (elements += model.parameter(rest[end]).elements) <= most) ++end;
+  return end;
+}
+
 // Parts of gradients are cast to f32 in blocks, which may be as small as the smallest piece of the arena.
 std::vector<GradientRoom> gradient_room(const ModelTables& model, const std::vector<uint64_t>& owned,
                                         int32_t world_size, DType reduce, size_t micro_batches) {

@@ -45,6 +45,14 @@ std::vector<GradientRoom> gradient_room(const ModelTables& model, const std::vec
 /// them.
 inline constexpr uint64_t kFloatsHere = uint64_t{1} << 14U;
 
+/// Elements of gradients that are reduced at once when a pass has ended, where there is no budget: a collective is long
+/// then, and the gradient of a model of which a pass uses little is never whole.
+inline constexpr uint64_t kRestElements = uint64_t{1} << 22U;
+
+/// Where those of `rest`, parameters whose gradients are reduced after the end of a pass, end that are reduced at once,
+/// from `begin` on: one where there is a budget, else one or kRestElements.
+size_t rest_ends(const ModelTables& model, std::span<const uint32_t> rest, size_t begin, uint64_t budget);
+
 /// Throws kResourceExhausted (exit 2), naming it and what it takes, for a module that alone does not fit into `budget`
 /// bytes with its gradients. 0: all fit.
 void require_budget(const ModelTables& model, uint64_t budget, DType whole, DType reduce);

@@ -116,11 +116,15 @@ void ModelTables::set_parameters(uint32_t module, const std::vector<ParameterId>
   }
 }
 
+// Modules may lie as deep in one another as a file says.
 void ModelTables::collect(uint32_t module, std::vector<uint32_t>& used) const {
-  const ModuleRow& row = modules_[module];
-  used.insert(used.end(), row.own.begin(), row.own.end());
-  used.insert(used.end(), row.external.begin(), row.external.end());
-  for (const uint32_t child : row.children) collect(child, used);
+  for (std::vector<uint32_t> left{module}; !left.empty();) {
+    const ModuleRow& row = modules_[left.back()];
+    left.pop_back();
+    used.insert(used.end(), row.own.begin(), row.own.end());
+    used.insert(used.end(), row.external.begin(), row.external.end());
+    left.insert(left.end(), row.children.begin(), row.children.end());
+  }
 }
 
 void ModelTables::find_used(uint32_t module) {

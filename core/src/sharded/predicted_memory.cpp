@@ -1,6 +1,7 @@
 #include "sharded/predicted_memory.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/result.hpp"
 #include "pliant/balancer.hpp"
@@ -34,9 +35,9 @@ Sums sums_of(const Config& config, const MemoryOfWhat& what) {
   return {static_cast<int64_t>(rounds.rounds()), rounds.sums_needed()};
 }
 
-}  // namespace
-
-ShardedMemory predicted_memory(const Config& config, const ModelTables& model, const MemoryOfWhat& what) {
+/// `play` has the steps of so many passes, each over so many micro-batches, told to books.
+template <class Play>
+ShardedMemory memory_of(const Config& config, const ModelTables& model, const MemoryOfWhat& what, const Play& play) {
   const FlatLayout layout = or_throw(FlatLayout::create(static_cast<int64_t>(model.elements())));
   const Ownership ownership = or_throw(Ownership::deal(layout.chunks(), what.world_size));
   int32_t chunks = 0;
@@ -53,13 +54,31 @@ ShardedMemory predicted_memory(const Config& config, const ModelTables& model, c
   const auto in_a_pass = static_cast<size_t>(what.in_layer_order ? sums.rounds : 1);
   ArenaBooks books(model, most_owned(model, layout, ownership), what.world_size, types,
                    static_cast<uint64_t>(config.coordinator().budget.value_or(0)), in_a_pass);
-  simulate(
-      config, model, what.world_size,
-      {kSteps, what.in_layer_order ? 1 : std::min(sums.rounds, kMostPasses), in_a_pass}, [](int) {},
-      [&books](const RehearsedCall& call) { books.hear(call); });
+  play(what.in_layer_order ? 1 : sums.rounds, in_a_pass, books);
   made.gathered = books.taken();
   made.gathered_most = books.take_most();
   return made;
+}
+
+}  // namespace
+
+ShardedMemory predicted_memory(const Config& config, const ModelTables& model, const MemoryOfWhat& what) {
+  return memory_of(config, model, what, [&](int64_t passes, size_t micro_batches, ArenaBooks& books) {
+    simulate(
+        config, model, what.world_size, {kSteps, std::min(passes, kMostPasses), micro_batches}, [](int) {},
+        [&books](const RehearsedCall& call) { books.hear(call); });
+  });
+}
+
+ShardedMemory predicted_memory(const Config& config, const ModelTables& model, const TracedStep& step,
+                               const MemoryOfWhat& what) {
+  return memory_of(config, model, what, [&](int64_t passes, size_t micro_batches, ArenaBooks& books) {
+    const TracedStep played = with_passes(step, std::min(passes, std::max(passes_of(step), kMostPasses)));
+    const std::vector<TracedStep> steps(kSteps, played);
+    simulate(
+        config, model, what.world_size, steps, [](int) {}, [&books](const RehearsedCall& call) { books.hear(call); },
+        micro_batches);
+  });
 }
 
 uint64_t deepspeed_estimate(const ModelTables& model, int32_t world_size) {

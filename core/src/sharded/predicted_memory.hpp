@@ -6,6 +6,7 @@
 #include "pliant/config.hpp"
 #include "pliant/sharded.hpp"
 #include "sharded/model_tables.hpp"
+#include "sharded/traced_program.hpp"
 
 namespace pliant::sharded {
 
@@ -24,6 +25,11 @@ struct MemoryOfWhat {
 /// takes all their gradients. What the program computes with (activations) is not in it. Throws what simulate() throws,
 /// so kResourceExhausted where a budget does not suffice. O(parameters * passes * log) for a few passes.
 ShardedMemory predicted_memory(const Config& config, const ModelTables& model, const MemoryOfWhat& what);
+/// The same for a program that makes the calls of `step`, a whole step that was recorded, at any world size: the passes
+/// of a step, of which there may be more or fewer then, are those recorded, in turn. O(calls + parameters * passes *
+/// log) for as many passes as were recorded.
+ShardedMemory predicted_memory(const Config& config, const ModelTables& model, const TracedStep& step,
+                               const MemoryOfWhat& what);
 
 /// What DeepSpeed's estimate for ZeRO-3 without offload says of a rank: 18 bytes for each parameter and rank, and 4 for
 /// each of the largest module's own (estimate_zero3_model_states_mem_needs in deepspeed/runtime/zero/stage3.py).

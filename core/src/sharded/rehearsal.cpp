@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <utility>
@@ -19,60 +21,156 @@ namespace {
 
 constexpr int kRehearsedSteps = 3;
 
+constexpr size_t kDirections = 3;
+
 /// A program that computes nothing.
 class Rehearsal {
  public:
   using Hear = std::function<void(const RehearsedCall&)>;
   Rehearsal(Coordinator& coordinator, const ModelTables& model, Hear hear = {})
-      : coordinator_(coordinator), model_(model), hear_(std::move(hear)), uses_(model.parameters().size()) {}
+      : coordinator_(coordinator),
+        model_(model),
+        hear_(std::move(hear)),
+        uses_(model.parameters().size()),
+        was_complete_(model.parameters().size()),
+        entered_(model.modules().size()) {}
 
+  /// In the order of the tree.
   void step(int64_t passes = 1) {
     for (int64_t pass = 0; pass < passes; ++pass) {
-      complete_.clear();  // what is left when a pass ends, the host reduces
-      tell({Kind::kBeginPass, {}, false, coordinator_.begin_pass(true)});
+      begin_pass(true);
       forward(0);
       backward(0);
-      tell({Kind::kEndPass, {}, false, coordinator_.end_pass()});
+      end_pass();
     }
-    tell({Kind::kEndStep, {}, false, coordinator_.end_step()});
+    end_step();
+  }
+
+  void play(const TracedStep& step) {
+    for (const std::span<const TracedCall>& run : step) {
+      for (const TracedCall& call : run) play(call);
+    }
   }
 
  private:
   using Kind = RehearsedCall::Kind;
 
-  void tell(const RehearsedCall& call) const {
+  void tell(RehearsedCall call) const {
+    call.with_gradient = with_gradient_;
     if (hear_) hear_(call);
   }
+  void begin_pass(bool with_gradient) {
+    in_pass_ = true;
+    with_gradient_ = with_gradient;
+    complete_.clear();  // what is left when a pass ends, the host reduces
+    uses_.assign(uses_.size(), 0);
+    was_complete_.assign(uses_.size(), false);
+    tell({Kind::kBeginPass, {}, false, coordinator_.begin_pass(with_gradient)});
+  }
+  void enter(uint32_t module, Direction direction) {
+    ++open_;
+    ++entered_[module][static_cast<size_t>(direction)];
+    tell({Kind::kEnter, module, direction == Direction::kBackward, coordinator_.enter(module, direction),
+          direction == Direction::kRecompute});
+    if (direction != Direction::kForward) return;
+    for (const uint32_t parameter : model_.modules()[module].used) ++uses_[parameter];
+  }
+  void leave(uint32_t module, Direction direction) {
+    --open_;
+    --entered_[module][static_cast<size_t>(direction)];
+    const bool is_backward = direction == Direction::kBackward;
+    if (is_backward) find_complete(model_.modules()[module]);
+    tell({Kind::kLeave, module, is_backward, coordinator_.leave(module, direction, complete_),
+          direction == Direction::kRecompute});
+    std::erase_if(complete_, [this](uint32_t parameter) { return coordinator_.is_reduced(parameter); });
+  }
+  void find_complete(const ModuleRow& module) {
+    const auto before = static_cast<std::ptrdiff_t>(complete_.size());
+    for (const uint32_t parameter : module.used) {
+      const ParameterRow& row = model_.parameter(parameter);
+      if (row.frozen || row.external || uses_[parameter] == 0) continue;
+      if (--uses_[parameter] > 0 || was_complete_[parameter]) continue;
+      was_complete_[parameter] = true;
+      complete_.push_back(parameter);
+    }
+    std::inplace_merge(complete_.begin(), complete_.begin() + before, complete_.end());
+  }
+  void end_pass() {
+    tell({Kind::kEndPass, {}, false, coordinator_.end_pass()});
+    in_pass_ = false;
+  }
+  void end_step() { tell({Kind::kEndStep, {}, false, coordinator_.end_step()}); }
+
   void forward(uint32_t number) {
     const ModuleRow& module = model_.modules()[number];
-    tell({Kind::kEnter, number, false, coordinator_.enter(number, Direction::kForward)});
-    for (const uint32_t parameter : module.used) ++uses_[parameter];
+    enter(number, Direction::kForward);
     if (!module.leaf) {
       for (const uint32_t child : module.children) forward(child);
     }
-    tell({Kind::kLeave, number, false, coordinator_.leave(number, Direction::kForward, {})});
+    leave(number, Direction::kForward);
   }
-
   void backward(uint32_t number) {
     const ModuleRow& module = model_.modules()[number];
-    tell({Kind::kEnter, number, true, coordinator_.enter(number, Direction::kBackward)});
+    enter(number, Direction::kBackward);
     if (!module.leaf) {
       for (auto child = module.children.rbegin(); child != module.children.rend(); ++child) backward(*child);
     }
-    for (const uint32_t parameter : module.used) {
-      const ParameterRow& row = model_.parameter(parameter);
-      if (--uses_[parameter] == 0 && !row.frozen && !row.external) complete_.push_back(parameter);
+    leave(number, Direction::kBackward);
+  }
+
+  void play(const TracedCall& call) {
+    require_possible(call);
+    switch (call.kind) {
+      case TracedCall::Kind::kBeginPass:
+      case TracedCall::Kind::kBeginEvaluation:
+        return begin_pass(call.kind == TracedCall::Kind::kBeginPass);
+      case TracedCall::Kind::kEnter:
+        return enter(*call.module, call.direction);
+      case TracedCall::Kind::kLeave:
+        return leave(*call.module, call.direction);
+      case TracedCall::Kind::kEndPass:
+        return end_pass();
+      case TracedCall::Kind::kEndStep:
+        return end_step();
+      case TracedCall::Kind::kByHand:
+        return;
     }
-    std::sort(complete_.begin(), complete_.end());
-    tell({Kind::kLeave, number, true, coordinator_.leave(number, Direction::kBackward, complete_)});
-    std::erase_if(complete_, [this](uint32_t parameter) { return coordinator_.is_reduced(parameter); });
+  }
+
+  void require_possible(const TracedCall& call) const {
+    const bool is_visit = call.kind == TracedCall::Kind::kEnter || call.kind == TracedCall::Kind::kLeave;
+    const bool has_module = call.module && *call.module < entered_.size();
+    const char* why = nullptr;
+    if (is_visit && !has_module) {
+      why = "is about a module that the model has not";
+    } else if (is_visit || call.kind == TracedCall::Kind::kEndPass) {
+      if (!in_pass_) why = "stands outside of a pass";
+    } else if (in_pass_) {
+      why = "stands inside a pass";
+    }
+    const bool is_backward = is_visit && call.direction == Direction::kBackward;
+    if (why == nullptr && is_backward && !with_gradient_) why = "is backward in a pass without gradients";
+    if (why == nullptr && call.kind == TracedCall::Kind::kLeave &&
+        entered_[*call.module][static_cast<size_t>(call.direction)] == 0) {
+      why = "leaves a module that was not entered";
+    }
+    if (why == nullptr && call.kind == TracedCall::Kind::kEndPass && open_ > 0) why = "comes while modules are entered";
+    if (why == nullptr) return;
+    throw Error(Status::kDataLoss, fmt::format("no program makes the calls that were recorded of step {}: {}{}{} {}",
+                                               call.step, word_of(call), has_module ? " " : "",
+                                               has_module ? model_.modules()[*call.module].name : std::string(), why));
   }
 
   Coordinator& coordinator_;
   const ModelTables& model_;
   const Hear hear_;
-  std::vector<uint32_t> uses_;      ///< by parameter: forward visits of the pass without their backward
-  std::vector<uint32_t> complete_;  ///< and not reduced
+  std::vector<uint32_t> uses_;                              ///< by parameter: forward visits without their backward
+  std::vector<bool> was_complete_;                          ///< by parameter: in this pass
+  std::vector<uint32_t> complete_;                          ///< and not reduced
+  std::vector<std::array<uint32_t, kDirections>> entered_;  ///< by module: visits that are not left
+  uint64_t open_ = 0;                                       ///< of all modules
+  bool in_pass_ = false;
+  bool with_gradient_ = false;
 };
 
 ModelTables three_layers() {
@@ -106,23 +204,45 @@ void rehearse(const Config& config, const ModelTables& model, uint64_t budget, D
   }
 }
 
-void simulate(const Config& config, const ModelTables& model, int32_t world_size, const RehearsedSteps& steps,
-              const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear) {
+namespace {
+
+/// A coordinator of its own, as in a group of `world_size` ranks that is new.
+void give_model(Coordinator& coordinator, const Config& config, const ModelTables& model, int32_t world_size,
+                size_t micro_batches) {
   const DType whole = dtype_of(config.coordinator().compute_dtype);
   const DType reduce = dtype_of(config.coordinator().reduce_dtype);
   const auto budget = static_cast<uint64_t>(config.coordinator().budget.value_or(0));
   require_budget(model, budget, whole, reduce);
   std::vector<GradientRoom> rooms;
   if (budget > 0) {
-    rooms = gradient_room(model, most_owned_at(model, world_size), world_size, reduce, steps.micro_batches);
-    if (steps.micro_batches > 1) require_budget(model, budget, whole, rooms, steps.micro_batches);
+    rooms = gradient_room(model, most_owned_at(model, world_size), world_size, reduce, micro_batches);
+    if (micro_batches > 1) require_budget(model, budget, whole, rooms, micro_batches);
   }
-  Coordinator coordinator(config);
   coordinator.set_model(model, budget, whole, world_size, rooms);
+}
+
+}  // namespace
+
+void simulate(const Config& config, const ModelTables& model, int32_t world_size, const RehearsedSteps& steps,
+              const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear) {
+  Coordinator coordinator(config);
+  give_model(coordinator, config, model, world_size, steps.micro_batches);
   Rehearsal rehearsal(coordinator, model, hear);
   for (int step = 0; step < steps.steps; ++step) {
     begins(step);
     rehearsal.step(steps.passes);
+  }
+}
+
+void simulate(const Config& config, const ModelTables& model, int32_t world_size, std::span<const TracedStep> steps,
+              const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear,
+              size_t micro_batches) {
+  Coordinator coordinator(config);
+  give_model(coordinator, config, model, world_size, micro_batches);
+  Rehearsal rehearsal(coordinator, model, hear);
+  for (size_t step = 0; step < steps.size(); ++step) {
+    begins(static_cast<int>(step));
+    rehearsal.play(steps[step]);
   }
 }
 

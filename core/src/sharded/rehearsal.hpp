@@ -10,6 +10,7 @@
 #include "pliant/abi/coordinator.h"
 #include "pliant/config.hpp"
 #include "sharded/model_tables.hpp"
+#include "sharded/traced_program.hpp"
 
 namespace pliant::sharded {
 
@@ -26,6 +27,8 @@ struct RehearsedCall {
   std::optional<uint32_t> module;  ///< entered or left
   bool backward = false;
   std::span<const pliant_action> actions;  ///< valid in the call
+  bool recompute = false;                  ///< forward once more, from inside backward
+  bool with_gradient = true;               ///< of the pass: false in an evaluation
 };
 
 struct RehearsedSteps {
@@ -39,6 +42,14 @@ struct RehearsedSteps {
 /// for an answer that breaks a rule, and what require_budget() throws. The types are those of [coordinator].
 void simulate(const Config& config, const ModelTables& model, int32_t world_size, const RehearsedSteps& steps,
               const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear);
+
+/// The same for a program that was recorded: `steps` in turn, each call as often as it stands there. `model` has at
+/// least the modules that were recorded. What was answered then does not matter, and the world size and the budget may
+/// be others; calls by hand are left out. `micro_batches`: of a pass. Throws kDataLoss, too, for calls that no program can make, naming the first.
+/// O(calls and actions).
+void simulate(const Config& config, const ModelTables& model, int32_t world_size, std::span<const TracedStep> steps,
+              const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear,
+              size_t micro_batches = 1);
 
 /// The same as rehearse() over three small layers, where there is no program yet to say what its model is. Nothing
 /// where `config` has no coordinator or was opened without that need.

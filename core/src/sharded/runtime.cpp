@@ -135,6 +135,19 @@ void Runtime::leave_group() noexcept {
   communicator_ = nullptr;
 }
 
+void Runtime::begin_recording(int64_t generation) {
+  if (recorder_ == nullptr || !exchange_) return;
+  recorder_->begin_group({.generation = generation,
+                          .rank = rank_,
+                          .world_size = exchange_->world_size(),
+                          .model = &model,
+                          .coordinator = coordinator_.name(),
+                          .budget = memory_->budget(),
+                          .compute = compute_,
+                          .reduce = reduce_},
+                         exchange_stream_);
+}
+
 void Runtime::abandon() noexcept {
   if (page_) page_->end_group();
   for (Stream* const stream : {&exchange_stream_, &program_}) {
@@ -143,6 +156,7 @@ void Runtime::abandon() noexcept {
     } catch (...) {  // NOLINT(bugprone-empty-catch): what failed was told to whoever waited for it
     }
   }
+  if (recorder_ != nullptr) recorder_->settle();
   for (Held& one : held_) {
     const bool was_let_go = one.by_hand || one.was_let_go;
     one = {};

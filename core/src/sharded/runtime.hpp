@@ -28,8 +28,10 @@
 #include "sharded/layout.hpp"
 #include "sharded/model_tables.hpp"
 #include "sharded/ownership.hpp"
+#include "sharded/recorded_call.hpp"
 #include "sharded/shard_memory.hpp"
 #include "sharded/shard_sums.hpp"
+#include "sharded/trace_recorder.hpp"
 #include "sharded/traced_passes.hpp"
 #include "sharded/visit_page.hpp"
 #include "sharded/whole_memory.hpp"
@@ -123,6 +125,11 @@ class Runtime {
   void begin_visits(int64_t generation) {
     if (page_) page_->begin_group(generation);
   }
+
+  /// Has `recorder` hear what this rank does; it outlives this, or nullptr follows.
+  void record(TraceRecorder* recorder) { recorder_ = recorder; }
+  /// In a group, before its first call: `recorder` hears of this rank of it.
+  void begin_recording(int64_t generation);
 
   // A step.
 
@@ -258,7 +265,8 @@ class Runtime {
   [[nodiscard]] char* gradient_at(uint32_t parameter, size_t micro_batch) const;
   /// It is zero until the program adds to it.
   void zero_gradient(uint32_t parameter, size_t micro_batch);
-  /// What was not reduced when the pass ended, one after the other where there is a budget.
+  /// What was not reduced when the pass ended: some of it at a time, so that no whole gradient of the model lies here,
+  /// and one parameter after the other where there is a budget.
   void reduce_rest(std::span<const uint32_t> rest);
   void require_group() const;
   void require_no_pass() const;
@@ -301,6 +309,8 @@ class Runtime {
   template <class Work>
   void or_after_release(const Work& work);
   void wait(uint32_t parameter);
+  /// The host waits.
+  void synchronize(Event& done, TracedTransfer::Kind of, uint32_t parameter);
   void release_whole(uint32_t parameter);
   /// Blocks until at most so many gathers that the program waits for have not ended.
   void bound_waits(uint64_t unfinished);
@@ -397,6 +407,7 @@ class Runtime {
   GradientFacts facts_;
   std::unique_ptr<Event> program_point_;
   std::optional<VisitPage> page_;
+  TraceRecorder* recorder_ = nullptr;
 };
 
 template <class Work>

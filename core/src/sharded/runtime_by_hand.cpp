@@ -22,6 +22,7 @@ bool Runtime::release_what_is_left() {
                                    [](const Held& one) { return one.presence != Presence::kAway && !one.by_hand; });
   if (!is_left) return false;
   if (!is_sound_) give_model();  // a pass was given up
+  const RecordedCall recorded(recorder_, *memory_, TracedCall::Kind::kEndStep);
   follow([&] { return coordinator_.end_step(); });
   return true;
 }
@@ -50,7 +51,10 @@ void Runtime::prefetch(uint32_t parameter) {
   if (one.presence == Presence::kAway) {
     const pliant_action action{PLIANT_ACTION_GATHER, parameter, 1, 0, PLIANT_ANY_PLACE};
     // A coordinator that chooses places does not know of it: beside the gradients.
-    or_after_release([&] { gather(std::span(&action, 1), ArenaSide::kEnd); });
+    or_after_release([&] {
+      const RecordedCall recorded(recorder_, *memory_, PLIANT_ACTION_GATHER, parameter);
+      gather(std::span(&action, 1), ArenaSide::kEnd);
+    });
     note(Visited::Kind::kByHand, parameter);
   }
   one.by_hand = true;
@@ -59,6 +63,7 @@ void Runtime::prefetch(uint32_t parameter) {
 
 void Runtime::fetch(uint32_t parameter) {
   prefetch(parameter);
+  const RecordedCall recorded(recorder_, *memory_, PLIANT_ACTION_WAIT, parameter);
   wait(parameter);
 }
 
@@ -101,6 +106,8 @@ void Runtime::read(uint32_t parameter, std::span<float> values) {
   or_after_release([&] { part = take(block, DType::kF32, {"a part of ", name(parameter)}); });
   const FlatRange all = range_of(parameter);
   note(Visited::Kind::kByHand, parameter);
+  const RecordedCall recorded(recorder_, *memory_, TracedCall::Kind::kByHand);
+  if (recorder_ != nullptr) recorder_->begin_transfer(exchange_stream_);
   for (uint64_t done = 0; done < values.size(); done += block) {
     const uint64_t count = std::min<uint64_t>(block, values.size() - done);
     const OwnersOfRange owners = exchange_->owners_of(
@@ -109,6 +116,10 @@ void Runtime::read(uint32_t parameter, std::span<float> values) {
     exchange_->gather(std::span(&item, 1), array(0), DType::kF32);
     exchange_stream_.copy(values.data() + done, part.pointer(), count * sizeof(float));
     exchange_stream_.synchronize();
+  }
+  if (recorder_ != nullptr) {
+    recorder_->end_transfer(exchange_stream_, TracedTransfer::Kind::kGather, std::span(&parameter, 1),
+                            values.size() * sizeof(float), false);
   }
 }
 
@@ -119,6 +130,7 @@ void Runtime::release(uint32_t parameter) {
     throw Error(Status::kFailedPrecondition, fmt::format("{} was not fetched by hand", name(parameter)));
   }
   if (coordinator_.is_whole(parameter)) return;
+  const RecordedCall recorded(recorder_, *memory_, PLIANT_ACTION_RELEASE, parameter);
   wait(parameter);  // the CPU may write to what is given back, and what is on its way would come after that
   release_whole(parameter);
 }

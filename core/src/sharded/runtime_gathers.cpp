@@ -13,6 +13,7 @@ namespace pliant::sharded {
 
 // Coordinator has held the list against the rules.
 void Runtime::carry_out(std::span<const pliant_action> actions) {
+  if (recorder_ != nullptr) recorder_->answered(actions);
   for (size_t i = 0; i < actions.size();) {
     const pliant_action& action = actions[i];
     const bool is_of_group = action.kind == PLIANT_ACTION_GATHER || action.kind == PLIANT_ACTION_REDUCE;
@@ -55,6 +56,8 @@ void Runtime::carry_out(std::span<const pliant_action> actions) {
 void Runtime::gather(std::span<const pliant_action> group, ArenaSide side) {
   to_gather_.clear();
   gathered_now_.clear();
+  uint64_t elements = 0;
+  bool is_ahead = true;
   for (const pliant_action& action : group) {
     Held& one = held_[action.parameter];
     if (one.by_hand) continue;
@@ -66,17 +69,24 @@ void Runtime::gather(std::span<const pliant_action> group, ArenaSide side) {
     if (model.parameter(action.parameter).elements > 0) {
       to_gather_.push_back({&owners_[action.parameter], one.value.pointer()});
       gathered_now_.push_back(action.parameter);
-      ++traced_passes_.gathered;
-      traced_passes_.gathered_bytes += model.parameter(action.parameter).elements * bytes_of(compute_);
+      elements += model.parameter(action.parameter).elements;
+      is_ahead = is_ahead && (action.flags & PLIANT_ACTION_PREFETCH) != 0;
     }
   }
+  traced_passes_.gathered += static_cast<int64_t>(gathered_now_.size());
+  traced_passes_.gathered_bytes += elements * bytes_of(compute_);
   forget_ended_gathers();
   Gathering made{gathered_++, take_event()};
   if (!to_gather_.empty()) {
     const void* const weights = weights_to_gather();
+    if (recorder_ != nullptr) recorder_->begin_transfer(exchange_stream_);
     costs_.begin_gather(exchange_stream_);
     exchange_->gather(to_gather_, weights, compute_);
     costs_.end_gather(exchange_stream_, gathered_now_);
+    if (recorder_ != nullptr) {
+      recorder_->end_transfer(exchange_stream_, TracedTransfer::Kind::kGather, gathered_now_,
+                              elements * bytes_of(compute_), is_ahead);
+    }
     if (begun_) begun_(Begun::kGather);
   }
   made.done.record(exchange_stream_);
@@ -90,11 +100,21 @@ void Runtime::wait(uint32_t parameter) {
   const auto found = gatherings_.begin() + static_cast<std::ptrdiff_t>(one.gather - gatherings_.front().number);
   if (!here_) {
     found->is_waited_for = true;
-    return program_.wait(found->done);
+    if (recorder_ != nullptr) recorder_->begin_wait(program_);
+    program_.wait(found->done);
+    if (recorder_ != nullptr) recorder_->end_wait(program_, TracedTransfer::Kind::kGather, parameter);
+    return;
   }
-  found->done.synchronize();
+  synchronize(found->done, TracedTransfer::Kind::kGather, parameter);
   for (auto ended = gatherings_.begin(); ended <= found; ++ended) spare_events_.push_back(std::move(ended->done));
   gatherings_.erase(gatherings_.begin(), found + 1);  // they run in order
+}
+
+void Runtime::synchronize(Event& done, TracedTransfer::Kind of, uint32_t parameter) {
+  if (recorder_ == nullptr) return done.synchronize();
+  const TraceRecorder::Clock::time_point began = TraceRecorder::Clock::now();
+  done.synchronize();
+  recorder_->waited(of, parameter, began);
 }
 
 void Runtime::bound_waits(uint64_t unfinished) {

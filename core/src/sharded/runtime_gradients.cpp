@@ -131,13 +131,10 @@ void Runtime::take_room_of_gradient(uint32_t parameter) {
 }
 
 void Runtime::reduce_rest(std::span<const uint32_t> rest) {
-  if (memory_->budget() == 0) {
-    if (!rest.empty()) reduce(rest);
-    return;
-  }
-  for (size_t i = 0; i < rest.size(); ++i) {
-    reduce(rest.subspan(i, 1));
-    drain_scatterings(true);
+  for (size_t begin = 0, end = 0; begin < rest.size(); begin = end) {
+    end = rest_ends(model, rest, begin, memory_->budget());
+    reduce(rest.subspan(begin, end - begin));
+    if (end < rest.size() || memory_->budget() > 0) drain_scatterings(true);
   }
 }
 
@@ -188,9 +185,11 @@ void Runtime::reduce(std::span<const uint32_t> parameters) {
 void Runtime::send(std::span<const uint32_t> parameters, size_t micro_batch) {
   Scattering made;
   made.round = rounds_[micro_batch];
+  uint64_t elements = 0;
   for (const uint32_t parameter : parameters) {
     held_[parameter].sent = micro_batch + 1;
     if (model.parameter(parameter).elements > 0) put(made, parameter, micro_batch);
+    elements += model.parameter(parameter).elements;
   }
   if (made.items.empty()) return;
   follow_program();  // its stream may still compute them
@@ -198,7 +197,12 @@ void Runtime::send(std::span<const uint32_t> parameters, size_t micro_batch) {
   for (size_t i = 0; i < made.items.size() && looks; ++i) {
     look_at(made.parameters[i], micro_batch, made.items[i].addend, made.least_room[i]);
   }
+  if (recorder_ != nullptr) recorder_->begin_transfer(exchange_stream_);
   exchange_->scatter(made.items, made.round->adds, reduce_);
+  if (recorder_ != nullptr) {
+    recorder_->end_transfer(exchange_stream_, TracedTransfer::Kind::kReduce, made.parameters,
+                            elements * bytes_of(reduce_), false);
+  }
   if (begun_) begun_(Begun::kScatter);
   if (here_) {
     made.done.emplace(take_event());
@@ -294,7 +298,7 @@ void Runtime::drain_scatterings(bool all) {
     while (!scatterings_.empty()) {
       if (here_) {
         if (!all && !scatterings_.front().done->is_reached()) return;
-        scatterings_.front().done->synchronize();
+        synchronize(*scatterings_.front().done, TracedTransfer::Kind::kReduce, scatterings_.front().parameters.front());
       }
       Scattering oldest = std::move(scatterings_.front());
       scatterings_.pop_front();
@@ -323,6 +327,7 @@ void Runtime::end_pass() {
                 fmt::format("{} was entered and not left; leave every module before the pass ends",
                             model.modules()[visits_.back().module].name));
   }
+  const RecordedCall recorded(recorder_, *memory_, TracedCall::Kind::kEndPass);
   clear_way();
   note(Visited::Kind::kEndPass);
   follow([&] { return coordinator_.end_pass(); });
@@ -350,6 +355,7 @@ void Runtime::end_pass() {
 }
 
 GradientFacts Runtime::finish_gradient(double scale) {
+  const RecordedCall recorded(recorder_, *memory_, TracedCall::Kind::kEndStep);
   follow([&] { return coordinator_.end_step(); });
   const uint64_t elements = model.elements();
   float* const total = sums_.total();
@@ -390,6 +396,7 @@ GradientFacts Runtime::finish_gradient(double scale) {
     tree.add(std::span(of_ranks).subspan(at, count));
     at += count;
   }
+  if (recorder_ != nullptr) recorder_->end_step(exchange_stream_);
   facts_.squared_norm = tree.sum();
   facts_.finite = std::isfinite(facts_.squared_norm);
   if (costs_.measures()) agree_on_costs();

@@ -58,6 +58,7 @@ void Runtime::set_parameters(uint32_t module, const std::vector<ParameterId>& ow
     throw;
   }
   bool can_drop = false;
+  const RecordedCall recorded(recorder_, *memory_, TracedCall::Kind::kByHand);
   follow([&] {
     const auto actions = coordinator_.drop_trace();
     can_drop = actions.has_value();
@@ -75,6 +76,8 @@ void Runtime::begin(bool with_gradient, size_t micro_batches) {
   micro_batches_ = micro_batches;
   in_hand_.reset();
   note(with_gradient ? Visited::Kind::kPass : Visited::Kind::kEvaluation, static_cast<uint32_t>(micro_batches - 1));
+  const RecordedCall recorded(recorder_, *memory_,
+                              with_gradient ? TracedCall::Kind::kBeginPass : TracedCall::Kind::kBeginEvaluation);
   with_gradient_ = with_gradient;
   is_backward_ = false;
   in_pass_ = true;
@@ -114,6 +117,7 @@ void Runtime::enter(uint32_t module, Direction direction) {
        : direction == Direction::kBackward ? Visited::Kind::kBackward
                                            : Visited::Kind::kRecompute,
        module);
+  const RecordedCall recorded(recorder_, *memory_, TracedCall::Kind::kEnter, module, direction);
   clear_way();
   visits_.push_back({module, direction});
   const std::vector<uint32_t>& used = model.modules()[module].used;
@@ -148,6 +152,7 @@ void Runtime::leave(uint32_t module, Direction direction) {
                                   model.modules()[visits_.back().module].name, word_of(visits_.back().direction)));
   }
   require_all_begun(*visit);
+  const RecordedCall recorded(recorder_, *memory_, TracedCall::Kind::kLeave, module, direction);
   const auto before = static_cast<std::ptrdiff_t>(complete_.size());
   for (const uint32_t parameter : model.modules()[module].used) {
     Held& one = held_[parameter];

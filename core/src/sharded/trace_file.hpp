@@ -20,7 +20,10 @@ namespace pliant::sharded {
 inline constexpr const char* kTraceSchema = "pliant.trace/1";
 
 /// A call of the program, in the order in which it came. Times are microseconds of the machine's monotonic clock since
-/// the first event of the file.
+/// the first event of the file, in whole nanoseconds: what is finer is rounded when it is written. A pass that was
+/// given up has no kEndPass. kEndStep: what gradients came to, which ranks exchange; also what was whole was given up,
+/// before a parameter was moved by hand or updated. Where the job is not sharded it is the whole reduction, and there
+/// are no other calls.
 struct TracedCall {
   enum class Kind { kBeginPass, kBeginEvaluation, kEnter, kLeave, kEndPass, kEndStep, kByHand };
   Kind kind = Kind::kBeginPass;
@@ -29,8 +32,9 @@ struct TracedCall {
   int64_t step = 0;  ///< that the call belongs to, as the ledger counts
   double began = 0;
   double ended = 0;
-  std::vector<pliant_action> actions;  ///< the coordinator's answer
+  std::vector<pliant_action> actions;  ///< the coordinator's answer; of kByHand, what was done
   uint64_t live_bytes = 0;             ///< of the arena, when it ended
+  uint64_t most_bytes = 0;             ///< the most of it since the call before it ended
 };
 
 /// A collective on the stream that ranks exchange on.
@@ -45,10 +49,12 @@ struct TracedTransfer {
   double ended = 0;  ///< by the device's clock
 };
 
-/// The program, or its stream, stood still until a parameter was whole.
+/// The program, or its stream, stood still for a microsecond or more until a parameter was whole, or until a gradient
+/// had arrived and made room.
 struct TracedWait {
+  TracedTransfer::Kind of = TracedTransfer::Kind::kGather;  ///< what it waited for
   uint32_t parameter = 0;
-  size_t call = 0;  ///< of the rank's calls: the enter that waited
+  size_t call = 0;  ///< of the rank's calls: the one that waited
   double began = 0;
   double ended = 0;
 };
@@ -59,6 +65,7 @@ struct TracedRank {
   int64_t worker = 0;
   int64_t generation = 0;
   int32_t world_size = 1;
+  bool is_cut = false;  ///< it went on when its part of the trace was full (TraceLog::kMostBytes)
   std::vector<TracedCall> calls;
   std::vector<TracedTransfer> transfers;
   std::vector<TracedWait> waits;
@@ -70,15 +77,18 @@ struct TraceFile {
   uint64_t budget = 0;      ///< bytes, 0: none
   DType compute = DType::kF32;
   DType reduce = DType::kF32;
-  std::optional<ModelTables> model;  ///< none where the job is not sharded
+  std::optional<ModelTables> model;  ///< as the last generation began with it; none where the job is not sharded
   std::vector<TracedRank> ranks;     ///< by generation, then by rank
 };
 
-/// Writes beside it and renames, so that `file` is whole or as it was.
+/// Writes beside it and renames, so that `file` is whole or as it was. O(modules + parameters + events); what is in
+/// memory beside `trace` does not grow with it. Errors as of write_whole.
 Result<> write_trace(const TraceFile& trace, const std::filesystem::path& file);
 
 /// Throws nothing. kNotFound; kDataLoss for what is no such file or is cut off, with the place; kUnimplemented for one
-/// of another version.
+/// of another version; kResourceExhausted. O(bytes). What it returns is whole: calls name modules of the model,
+/// actions, transfers and waits its parameters, transfers and waits calls of their rank. Keys and events that it does
+/// not know are left out.
 Result<TraceFile> read_trace(const std::filesystem::path& file);
 
 }  // namespace pliant::sharded

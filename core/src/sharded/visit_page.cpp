@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <new>
@@ -48,14 +49,8 @@ constexpr uint64_t kNames = kEntries + VisitPage::kRing * sizeof(Entry);
 Head& head_of(void* mapped) {
   return *static_cast<Head*>(mapped);
 }
-const Head& head_of(const void* mapped) {
-  return *static_cast<const Head*>(mapped);
-}
-template <class Mapped>
-auto* entry_of(Mapped* mapped, uint64_t place) {
-  using Byte = std::conditional_t<std::is_const_v<Mapped>, const std::byte, std::byte>;
-  using One = std::conditional_t<std::is_const_v<Mapped>, const Entry, Entry>;
-  return reinterpret_cast<One*>(static_cast<Byte*>(mapped) + kEntries) + place % VisitPage::kRing;
+Entry& entry_of(void* mapped, uint64_t place) {
+  return reinterpret_cast<Entry*>(static_cast<std::byte*>(mapped) + kEntries)[place % VisitPage::kRing];
 }
 
 std::string names_of(const ModelTables& model) {
@@ -126,7 +121,7 @@ void VisitPage::add(Visited::Kind kind, uint32_t what) {
   digest_ = (digest_ ^ word) * 0xbf58476d1ce4e5b9U;
   digest_ ^= digest_ >> 29U;
   if (kind == Visited::Kind::kPass || kind == Visited::Kind::kEvaluation) ++passes_;
-  Entry& entry = *entry_of(mapped_, count_);
+  Entry& entry = entry_of(mapped_, count_);
   // Whoever sees a new word of the entry sees the count, too, which is a ring above what was there.
   entry.kind_and_what.store(word, std::memory_order_release);
   entry.number_and_passes.store(static_cast<uint64_t>(number_) << 32U | passes_, std::memory_order_release);
@@ -143,69 +138,77 @@ Result<VisitReader> VisitReader::open(const std::filesystem::path& file) {
   const auto no_page = [&file] {
     return failed(Status::kDataLoss, fmt::format("{} is no page of visits", file.string()));
   };
+  const auto bytes = static_cast<uint64_t>(status.st_size);
   VisitReader made;
-  made.bytes_ = static_cast<size_t>(status.st_size);
-  if (made.bytes_ < kNames) return no_page();
-  const void* const mapped = ::mmap(nullptr, made.bytes_, PROT_READ, MAP_SHARED, fd->get(), 0);
-  if (mapped == MAP_FAILED) return tl::unexpected<Error>(file_error(errno, "map", file));
-  made.mapped_ = mapped;
-  const Head& head = head_of(mapped);
-  if (head.magic != kMagic || head.ring != VisitPage::kRing || head.name_bytes != made.bytes_ - kNames)
+  made.file_ = std::move(*fd);
+  const auto word = [&made](uint64_t offset) { return made.word(offset).value_or(0); };
+  if (bytes < kNames || word(offsetof(Head, magic)) != kMagic || word(offsetof(Head, ring)) != VisitPage::kRing ||
+      word(offsetof(Head, name_bytes)) != bytes - kNames) {
     return no_page();
-  std::string_view rest(reinterpret_cast<const char*>(mapped) + kNames, static_cast<size_t>(head.name_bytes));
-  for (size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
-    std::vector<std::string_view>& names = made.modules_.size() < head.modules ? made.modules_ : made.parameters_;
-    names.push_back(rest.substr(0, end));
-    rest.remove_prefix(end + 1);
+  }
+  made.names_.resize(bytes - kNames);
+  size_t got = 0;
+  if (const int error = read_at(made.file_.get(), made.names_.data(), made.names_.size(), kNames, got); error != 0) {
+    return tl::unexpected<Error>(file_error(error, "read", file));
+  }
+  if (got < made.names_.size()) return no_page();
+  made.first_parameter_ = word(offsetof(Head, modules));
+  for (size_t begin = 0, end = 0; (end = made.names_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    made.names_at_.emplace_back(begin, end - begin);
   }
   return made;
 }
 
-VisitReader::VisitReader(VisitReader&& other) noexcept
-    : mapped_(std::exchange(other.mapped_, nullptr)),
-      bytes_(other.bytes_),
-      modules_(std::move(other.modules_)),
-      parameters_(std::move(other.parameters_)) {}
-
-VisitReader& VisitReader::operator=(VisitReader&& other) noexcept {
-  std::swap(mapped_, other.mapped_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(modules_, other.modules_);
-  std::swap(parameters_, other.parameters_);
-  return *this;
+std::optional<uint64_t> VisitReader::word(uint64_t offset) const {
+  uint64_t value = 0;
+  size_t got = 0;
+  const int error = read_at(file_.get(), reinterpret_cast<char*>(&value), sizeof(value), offset, got);
+  return error == 0 && got == sizeof(value) ? std::optional<uint64_t>(value) : std::nullopt;
 }
 
-VisitReader::~VisitReader() {
-  if (mapped_ != nullptr) ::munmap(const_cast<void*>(mapped_), bytes_);
+// A read of the file may see a number half old and half new, but not the same one twice.
+std::optional<uint64_t> VisitReader::settled(uint64_t offset) const {
+  constexpr int kTries = 100;
+  std::optional<uint64_t> last = word(offset);
+  for (int i = 0; last && i < kTries; ++i) {
+    const std::optional<uint64_t> again = word(offset);
+    if (again == last) return last;
+    last = again;
+  }
+  return std::nullopt;
 }
 
 int64_t VisitReader::generation() const {
-  return head_of(mapped_).generation.load(std::memory_order_acquire);
+  return static_cast<int64_t>(settled(offsetof(Head, generation)).value_or(UINT64_MAX));
 }
 
 uint64_t VisitReader::count() const {
-  return head_of(mapped_).count.load(std::memory_order_acquire);
+  return settled(offsetof(Head, count)).value_or(0);
 }
 
 std::optional<Visited> VisitReader::at(uint64_t place) const {
   if (place >= count()) return std::nullopt;
-  const Entry& entry = *entry_of(mapped_, place);
-  const uint64_t word = entry.kind_and_what.load(std::memory_order_acquire);
-  const uint64_t number = entry.number_and_passes.load(std::memory_order_acquire);
-  const uint64_t digest = entry.digest.load(std::memory_order_acquire);
-  if (count() >= place + VisitPage::kRing) return std::nullopt;
+  const uint64_t entry = kEntries + place % VisitPage::kRing * sizeof(Entry);
+  const std::optional<uint64_t> what = word(entry + offsetof(Entry, kind_and_what));
+  const std::optional<uint64_t> number = word(entry + offsetof(Entry, number_and_passes));
+  const std::optional<uint64_t> digest = word(entry + offsetof(Entry, digest));
+  const std::optional<uint64_t> after = settled(offsetof(Head, count));
+  if (!what || !number || !digest || !after || *after >= place + VisitPage::kRing) return std::nullopt;
   Visited made;
-  made.kind = static_cast<Visited::Kind>(word >> 32U);
-  made.what = static_cast<uint32_t>(word);
-  made.number = static_cast<uint32_t>(number >> 32U);
-  made.passes = static_cast<uint32_t>(number);
-  made.digest = digest;
+  made.kind = static_cast<Visited::Kind>(*what >> 32U);
+  made.what = static_cast<uint32_t>(*what);
+  made.number = static_cast<uint32_t>(*number >> 32U);
+  made.passes = static_cast<uint32_t>(*number);
+  made.digest = *digest;
   return made;
 }
 
 std::string_view VisitReader::name(bool of_module, uint32_t number) const {
-  const std::vector<std::string_view>& names = of_module ? modules_ : parameters_;
-  return number < names.size() ? names[number] : std::string_view("?");
+  const uint64_t place = of_module ? number : first_parameter_ + number;
+  const uint64_t end = of_module ? first_parameter_ : names_at_.size();
+  if (place >= std::min<uint64_t>(end, names_at_.size())) return "?";
+  const auto [begin, size] = names_at_[place];
+  return std::string_view(names_).substr(begin, size);
 }
 
 std::string VisitReader::words(const Visited& visit) const {

@@ -1,8 +1,9 @@
 // VisitPage: what a rank of a sharded job visits, in memory that its agent reads: ranks that differ are seen before
 // they wait for each other, and named.
 //
-// A file that both map: a head, a ring of the latest visits, and the names of modules and parameters. The rank writes
-// without waiting for anybody; whoever reads copies an entry and looks whether it was overwritten meanwhile.
+// A file: a head, a ring of the latest visits, and the names of modules and parameters. The rank maps it and writes
+// without waiting for anybody. Whoever reads copies an entry and looks whether it was overwritten meanwhile; it does
+// not map the file, which somebody might make shorter.
 #pragma once
 
 #include <atomic>
@@ -11,8 +12,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/durable_file.hpp"
 #include "base/result.hpp"
 #include "sharded/model_tables.hpp"
 
@@ -60,36 +63,37 @@ class VisitPage {
   uint32_t passes_ = 0;
 };
 
-/// Of another process.
+/// Of another process. A page that was cut short says nothing.
 class VisitReader {
  public:
   /// kNotFound; kDataLoss for what is no such page.
   static Result<VisitReader> open(const std::filesystem::path& file);
-  VisitReader(VisitReader&& other) noexcept;
-  VisitReader& operator=(VisitReader&& other) noexcept;
-  ~VisitReader();
-
   [[nodiscard]] int64_t generation() const;
   /// Visits since the group formed.
   [[nodiscard]] uint64_t count() const;
   /// nullopt where it was overwritten, or there is none yet.
   [[nodiscard]] std::optional<Visited> at(uint64_t place) const;
-  /// "entered mlp.up (backward) as visit 17 of pass 1".
+  /// "entered mlp.up (backward) as visit 17".
   [[nodiscard]] std::string words(const Visited& visit) const;
 
  private:
   VisitReader() = default;
   [[nodiscard]] std::string_view name(bool of_module, uint32_t number) const;
-  const void* mapped_ = nullptr;
-  size_t bytes_ = 0;
-  std::vector<std::string_view> modules_;
-  std::vector<std::string_view> parameters_;
+  /// At `offset` of the file; nullopt where it is cut short.
+  [[nodiscard]] std::optional<uint64_t> word(uint64_t offset) const;
+  /// One that the other process changes.
+  [[nodiscard]] std::optional<uint64_t> settled(uint64_t offset) const;
+
+  FileDescriptor file_;
+  std::string names_;
+  std::vector<std::pair<size_t, size_t>> names_at_;  ///< begin and size in names_: modules, then parameters
+  uint64_t first_parameter_ = 0;                     ///< in names_at_
 };
 
 /// Whether ranks that work together have visited the same so far; `pages` by rank, nullptr for one that has none. Those
 /// that are behind have not differed yet, unless `all_done`: then all must have come equally far. In words who did what
-/// at the first visit that differs: "rank 2 entered mlp.up (backward) as visit 17 of pass 1, ranks 0, 1, 3 entered
-/// attn.qkv (forward) as visit 17 of pass 1". nullopt: they are the same, or of other generations. O(ranks *
+/// at the first visit that differs: "rank 2 entered mlp.up (backward) as visit 17, ranks 0, 1, 3 entered attn.qkv
+/// (forward) as visit 17". nullopt: they are the same, or of other generations. O(ranks *
 /// log(ring)).
 std::optional<std::string> how_visits_differ(const std::vector<const VisitReader*>& pages, int64_t generation,
                                              bool all_done);

@@ -102,6 +102,7 @@ WholePiece WholeMemory::take(uint64_t bytes, const WholePurpose& what, const Who
   piece.taken_ = true;
   taken_ += piece.bytes_;
   most_taken_ = std::max(most_taken_, taken_);
+  most_since_ = std::max(most_since_, taken_);
   return piece;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "pliant/accelerator.hpp"
 #include "pliant/arena.hpp"
@@ -62,6 +63,8 @@ class WholeMemory {
   [[nodiscard]] uint64_t budget() const { return budget_; }
   [[nodiscard]] uint64_t taken() const { return taken_; }
   [[nodiscard]] uint64_t most_taken() const { return most_taken_; }
+  /// The most since this was last asked.
+  [[nodiscard]] uint64_t take_most() { return std::exchange(most_since_, taken_); }
 
  private:
   friend class WholePiece;
@@ -70,6 +73,7 @@ class WholeMemory {
   std::optional<Arena> arena_;
   uint64_t taken_ = 0;
   uint64_t most_taken_ = 0;
+  uint64_t most_since_ = 0;  ///< take_most()
 };
 
 }  // namespace pliant::sharded

@@ -1,6 +1,8 @@
 // DeepSpeed's rule: a bucket leaves before the gradient that would not fit in.
 #include "reductions.hpp"
 
+#include <algorithm>
+
 namespace pliant::coordinator::zero3 {
 
 Reductions::Reductions(const std::vector<sdk::Parameter>& parameters, uint64_t bucket_elements)
@@ -8,11 +10,15 @@ Reductions::Reductions(const std::vector<sdk::Parameter>& parameters, uint64_t b
   for (const sdk::Parameter& parameter : parameters) elements_.push_back(parameter.elements);
 }
 
+// What is collected is complete and not reduced: all else that is listed is new, mostly the lowest, as backward goes.
 void Reductions::add(std::span<const uint32_t> complete, sdk::Actions& actions) {
+  size_t fresh = complete.size() - std::min(complete.size(), bucket_.size());
   for (const uint32_t parameter : complete) {
+    if (fresh == 0) break;
     sdk::require(parameter < collected_.size(),
                  [&] { return "the model has no parameter " + std::to_string(parameter); });
     if (collected_[parameter]) continue;
+    --fresh;
     if (!bucket_.empty() && elements_[parameter] > limit_ - bucket_elements_) leave(actions);
     collected_[parameter] = true;
     bucket_.push_back(parameter);

@@ -450,6 +450,7 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
                                  {},
                                  0,
                                  true,
+                                 false,
                                  compared,
                                  compared ? digest_of_state(worker.state) : 0});
     worker.at = At::kVoted;

@@ -241,6 +241,7 @@ TEST_CASE("gradients that overflow as a rank adds them up are told as a sum, and
       CHECK_FALSE(result.finite);
       CHECK(result.not_finite.empty());
       CHECK(result.sum_not_finite.empty());
+      CHECK(result.own_sum_overflows);
     });
   }
 }

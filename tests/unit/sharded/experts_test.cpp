@@ -68,7 +68,47 @@ std::vector<double> norms(const char* coordinator, const std::string& more) {
   return made;
 }
 
+/// The most bytes of one pass over experts of which it visits two, without a budget.
+uint64_t most_gathered(int count, uint64_t elements) {
+  uint64_t most = 0;
+  const Accelerator accelerator = test::host();
+  test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_of("eager", ""), accelerator, 0, program, stream, {});
+    const uint32_t root = add_module(runtime, "model", std::nullopt, {});
+    for (int i = 0; i < count; ++i) {
+      const uint32_t parameter =
+          add_parameter(runtime, fmt::format("expert.{}.weights", i), static_cast<int64_t>(elements));
+      add_module(runtime, fmt::format("expert.{}", i).c_str(), root, {parameter});
+    }
+    runtime.close_model();
+    runtime.enter_group(group);
+    runtime.initialise();
+    std::vector<RowRange> own;
+    begin_step(runtime, 0, 1, own);
+    for (const RowRange rows : own) {
+      runtime.begin_pass(rows);
+      for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+        runtime.enter(root, direction);
+        runtime.leave(root, direction);
+      }
+      runtime.end_pass();
+    }
+    runtime.finish_gradient(1);
+    most = runtime.memory().gathered_most;
+    runtime.leave_group();
+  });
+  return most;
+}
+
 }  // namespace
+
+TEST_CASE("gradients of what no visited module uses are never there all at once, also without a budget") {
+  constexpr uint64_t kElements = kRestElements / 2;
+  const uint64_t most = most_gathered(8, kElements);
+  CHECK(most > 0);
+  CHECK(most <= 3 * kElements * sizeof(float));  // of eight
+}
 
 TEST_CASE("what no visited module uses is reduced a part at a time where a budget has no room for all of it") {
   const std::vector<double> all = norms("eager", "");

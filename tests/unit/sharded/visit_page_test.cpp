@@ -76,6 +76,24 @@ TEST_CASE("a rank that enters another module is named, with what the others did 
   CHECK_FALSE(ranks.differ(false, 4).has_value());
 }
 
+TEST_CASE("a page that somebody has made shorter says nothing, and ends nobody who reads it") {
+  Ranks ranks(2);
+  ranks.all(Kind::kPass);
+  ranks.pages[0].add(Kind::kForward, 1);
+  ranks.pages[1].add(Kind::kForward, 2);
+  REQUIRE(ranks.differ().has_value());
+  for (const uintmax_t bytes : {uintmax_t{100}, uintmax_t{50}, uintmax_t{0}}) {
+    CAPTURE(bytes);
+    std::filesystem::resize_file(ranks.folder / "1", bytes);
+    const std::optional<std::string> differ = ranks.differ();
+    if (bytes == 100) continue;  // its count is there, and maybe its first visits
+    CHECK_FALSE(differ.has_value());
+    CHECK_FALSE(ranks.readers[1].at(0).has_value());
+  }
+  CHECK_FALSE(VisitReader::open(ranks.folder / "1").has_value());
+  std::filesystem::resize_file(ranks.folder / "1", 100000);  // for the rank that writes it
+}
+
 TEST_CASE("a rank that is behind differs only where all are done") {
   Ranks ranks(3);
   ranks.all(Kind::kPass);

@@ -641,6 +641,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     options.hang_timeout_s = run.hang_timeout_s;
     options.min_resize_interval_s = static_cast<double>(order.min_resize_interval_s);
     options.snapshot_every = run.snapshot_every;
+    options.trace = order.options.trace.has_value();
     options.injections = order.options.injections;
     const int64_t committed = ledger ? static_cast<int64_t>(ledger->lineage().commits.size()) : 0;
     group.emplace(std::move(options), *this, committed, order.snapshot);

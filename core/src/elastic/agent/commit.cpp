@@ -84,11 +84,14 @@ bool Group::visits_agree(bool all_done) {
 std::string Group::what_is_not_finite() const {
   std::string rows;
   std::string sums;
+  std::string overflows;
   bool finite = true;
   for (const WorkerId rank : ranks_) {
     const Vote& vote = *members_.at(rank).vote;
     finite = finite && vote.finite;
     if (!vote.sum_finite) sums += fmt::format("{}rank {}", sums.empty() ? "" : ", ", members_.at(rank).rank);
+    if (vote.sum_overflows)
+      overflows += fmt::format("{}rank {}", overflows.empty() ? "" : ", ", members_.at(rank).rank);
     if (vote.not_finite.empty()) continue;
     std::string own;
     for (const RowRange& range : vote.not_finite) own += (own.empty() ? "" : ", ") + text_of(range);
@@ -103,8 +106,12 @@ std::string Group::what_is_not_finite() const {
         "that adds them up cannot look at them one by one",
         what.empty() ? "" : "; ", sums);
   }
+  if (!overflows.empty()) {
+    what += fmt::format("{}the sum of the gradients on {} overflows, although each of its rows has a finite one",
+                        what.empty() ? "" : "; ", overflows);
+  }
   if (finite || !what.empty()) return what;
-  return "the sum of the gradients of all ranks overflows, although those of the rows are finite";
+  return "the sum of the gradients of all ranks overflows, although those of the rows and of each rank are finite";
 }
 
 void Group::stop_at(const std::string& not_finite) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "elastic/agent/group.hpp"
+#include "elastic/run_directory.hpp"
 
 namespace pliant::elastic {
 namespace {
@@ -204,6 +205,7 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
     member.may_hold = ranked && (own.wants_state || member.holds != next_step);
     own.restore = restore && (member.rank == 0 || sharded_) ? snapshot_->file : "";
     own.injections = injections_for(member.rank);
+    if (options_.trace) own.trace = RunDirectory::trace_of(id);
     actions_.send(id, own);
   }
   dismiss_leavers();

@@ -116,6 +116,7 @@ struct GroupOptions {
   double hang_timeout_s = 300;
   double min_resize_interval_s = 0;  ///< between two resizes that nothing forces
   int64_t snapshot_every = 0;
+  bool trace = false;  ///< workers record what they do
   std::vector<InjectedKill> injections;
 };
 

@@ -13,6 +13,7 @@
 #include "elastic/agent/agent.hpp"
 #include "elastic/agent/worker_process.hpp"
 #include "elastic/audit.hpp"
+#include "elastic/job_trace.hpp"
 #include "elastic/snapshot.hpp"
 #include "elastic/snapshot_draft.hpp"
 #include "pliant/balancer.hpp"
@@ -104,9 +105,20 @@ void check_injections(const Config& config, const std::vector<InjectedKill>& inj
   }
 }
 
+void check_trace(const Config& config, const JobOptions& options) {
+  if (!options.trace) return;
+  if (config.run().attach == "never") {
+    throw Error(Status::kInvalidArgument,
+                "--trace needs a program that uses the embedding API, which says what it does; attach is \"never\"",
+                ExitCode::kUsage);
+  }
+  or_throw(elastic::check_trace_file(*options.trace));
+}
+
 elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
   check_children();
   check_injections(config, options.injections);
+  check_trace(config, options);
   elastic::AgentOrder order{
       .config = config, .options = options, .directory = RunDirectory({}), .command = options.command};
   if (order.command.empty()) order.command = config.run().command;
@@ -254,6 +266,18 @@ void sum_up_lineage(JobSummary& summary, const elastic::Lineage& lineage, Batche
   }
 }
 
+// The job is what it is, whatever becomes of its trace. True when it is there.
+bool leave_trace(const RunDirectory& directory, const std::string& run, const fs::path& file, JobObserver& observer) {
+  const auto written = elastic::write_job_trace(directory, run, file);
+  if (!written) {
+    observer.on_event(fmt::format("trace: {}", written.error().message()), true);
+    return false;
+  }
+  const bool is_there = written->generations > 0;
+  observer.on_event(elastic::words_of(*written, file), !is_there || written->cut > 0 || !written->unread.empty());
+  return is_there;
+}
+
 }  // namespace
 
 ConfigNeeds job_needs(const Config& config) {
@@ -274,6 +298,7 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   } else {
     or_throw(order.directory.make_folders());
     elastic::remove_drafts(order.directory.snapshots());
+    order.directory.remove_traces();  // of an agent that was killed
     open_ledger(order);
     if (order.ledger) find_snapshot(order, observer);
     if (const auto before = data::read_whole(order.directory.config())) order.config_before = (*before)->bytes();
@@ -291,6 +316,7 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   const elastic::Verdict verdict = agent.run();
   if (!config_before.empty() && agent.uses_api() && agent.batches() == nullptr)  // refused: all stays as it was
     or_throw(elastic::write_file(directory.config(), config_before));
+  if (options.trace && leave_trace(directory, summary.run_id, *options.trace, observer)) summary.trace = *options.trace;
   for (const InjectedKill& kill : agent.unstruck()) {
     const std::string who = kill.agent ? "the agent" : fmt::format("rank {}", kill.rank);
     observer.on_event(kill.leave ? fmt::format("--inject: {} never left at step {}", who, kill.step)

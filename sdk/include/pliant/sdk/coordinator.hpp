@@ -87,7 +87,7 @@ struct Visit {
   uint32_t module = 0;
   bool backward = false;
   bool recompute = false;              ///< forward once more, from inside backward
-  std::span<const uint32_t> complete;  ///< at leave: parameters whose gradient has become complete; valid in the call
+  std::span<const uint32_t> complete;  ///< at leave: all whose gradient is complete and not reduced; valid in the call
 };
 
 namespace detail {

@@ -60,6 +60,7 @@ class CoordinatorRules {
   [[nodiscard]] Wrong begin_pass(bool with_gradient, std::span<const pliant_action> actions) {
     with_gradient_ = with_gradient;
     for (State& one : parameters_) one.complete = one.reduced = false;
+    open_ = 0;
     return judged([] { return "at the begin of a pass"; }, actions, [] { return Wrong(); });
   }
 
@@ -83,13 +84,14 @@ class CoordinatorRules {
     for (const uint32_t number : used_[visit.module]) {
       if (parameters_[number].users > 0) --parameters_[number].users;
     }
-    for (const uint32_t number : visit.complete) parameters_[number].complete = true;
+    complete(visit.complete);
     return judged([&] { return words(visit, "leaving"); }, actions, [] { return Wrong(); });
   }
 
   [[nodiscard]] Wrong end_pass(std::span<const pliant_action> actions) {
     Wrong wrong = judged([] { return "at the end of a pass"; }, actions, [] { return Wrong(); });
     for (State& one : parameters_) one.complete = false;
+    open_ = 0;
     return wrong;
   }
 
@@ -104,6 +106,7 @@ class CoordinatorRules {
       one.users = 0;
       one.complete = false;
     }
+    open_ = 0;
     const auto left_whole = [this]() -> Wrong {
       for (uint32_t number = 0; number < parameters_.size(); ++number) {
         if (parameters_[number].whole) return broken(Rule::kStepEnd, name(number) + " is still whole");
@@ -121,6 +124,7 @@ class CoordinatorRules {
     std::fill(parameters_.begin(), parameters_.end(), State{});
     placed_.clear();
     whole_bytes_ = 0;
+    open_ = 0;
   }
 
   /// What the latest answer that was wrong is wrong about.
@@ -144,6 +148,18 @@ class CoordinatorRules {
     bool complete = false;
     bool reduced = false;
   };
+
+  /// All that are complete and not reduced are listed, ascending: so many more than before are new. Mostly the lowest,
+  /// as backward goes.
+  void complete(std::span<const uint32_t> listed) {
+    for (const uint32_t number : listed) {
+      if (listed.size() == open_) break;
+      State& one = parameters_[number];
+      if (one.complete) continue;
+      one.complete = true;
+      open_ += one.reduced ? 0 : 1;
+    }
+  }
 
   [[nodiscard]] std::string name(uint32_t number) const { return model_.name_of_parameter(number); }
   [[nodiscard]] std::string words(const Visit& visit, const char* verb) const {
@@ -257,6 +273,8 @@ class CoordinatorRules {
     const bool has_bytes = model_.parameters[number].bytes > 0;
     if (has_bytes && one.whole && one.place != PLIANT_ANY_PLACE) placed_.erase(one.place);
     if (has_bytes && to.whole && to.place != PLIANT_ANY_PLACE) placed_.emplace(to.place, number);
+    open_ -= one.complete && !one.reduced ? 1 : 0;
+    open_ += to.complete && !to.reduced ? 1 : 0;
     one = to;
   }
 
@@ -288,6 +306,7 @@ class CoordinatorRules {
     if (!one.complete) return because(", which is not complete");
     if (!opens_run(action, before)) return torn(action);
     one.reduced = true;
+    --open_;
     return std::nullopt;
   }
 
@@ -317,6 +336,7 @@ class CoordinatorRules {
   std::vector<uint64_t> runs_;  // groups of the list so far
   uint64_t largest_run_ = 0;
   uint64_t whole_bytes_ = 0;
+  size_t open_ = 0;  // gradients that are complete and not reduced
   bool with_gradient_ = false;
   bool ends_step_ = false;
   Rule broken_ = Rule::kForm;

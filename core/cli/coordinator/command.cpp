@@ -1,0 +1,203 @@
+// pliant coordinator
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/whole_file.hpp"
+#include "commands.hpp"
+#include "coordinator/comparison.hpp"
+#include "coordinator/costs.hpp"
+#include "coordinator/simulation.hpp"
+#include "coordinator/views.hpp"
+#include "model_file.hpp"
+#include "names.hpp"
+#include "output.hpp"
+#include "pliant/error.hpp"
+#include "units.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+struct SimulateArguments {
+  std::string file;
+  std::string safetensors;
+  int64_t layers = 8;
+  int64_t elements = int64_t{1} << 20;
+  int steps = 3;
+  int64_t micro_batches = 1;  ///< of a step
+  bool lists = false;
+  std::string coordinators;  ///< names with commas between them
+  std::string budgets;       ///< likewise
+  std::string figure_file;
+  CostArguments costs;
+};
+
+std::vector<uint64_t> budgets_in(const std::string& list) {
+  std::vector<uint64_t> budgets;
+  if (list.empty()) return budgets;
+  for (const std::string& word : names_in("--budget", list, "512MiB,1GiB,2GiB")) {
+    const uint64_t bytes = bytes_in("--budget", word);
+    if (std::find(budgets.begin(), budgets.end(), bytes) == budgets.end()) budgets.push_back(bytes);
+  }
+  return budgets;
+}
+
+std::vector<std::string> coordinators_in(const std::string& list, const std::string& own) {
+  if (list.empty()) return {own};
+  std::vector<std::string> names;
+  for (std::string& name : names_in("--compare", list, "zero3,planned")) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+void refuse_arguments(const char* what) {
+  throw Error(Status::kInvalidArgument, what, ExitCode::kUsage);
+}
+
+int show_comparison(const Invocation& invocation, const SimulateArguments& arguments, const Config& config,
+                    const SimulationQuestion& question) {
+  if (arguments.lists) refuse_arguments("--lists is of one simulation; leave it out beside --compare and --budget");
+  const std::vector<uint64_t> budgets = budgets_in(arguments.budgets);
+  if (!arguments.figure_file.empty() && budgets.size() < 2) {
+    refuse_arguments("--plot draws a curve over budgets; give two or more, e.g. --budget 512MiB,1GiB,2GiB");
+  }
+  const std::vector<ComparedRun> runs =
+      compare_runs(config, question, coordinators_in(arguments.coordinators, config.use("coordinator")), budgets);
+  if (!arguments.figure_file.empty()) {
+    const Result<> written = write_whole(arguments.figure_file, comparison_figure(runs), true);
+    if (!written) throw written.error().with_message("--plot: " + written.error().message());
+  }
+  return emit(invocation.json ? comparison_json(runs, question) : comparison_text(runs, question));
+}
+
+int simulate(const Invocation& invocation, const SimulateArguments& arguments) {
+  const SimulationCosts costs = costs_of(arguments.costs);
+  const Config read = Config::open(arguments.file, {}, invocation.overrides);
+  if (!read.has("coordinator")) {
+    throw Error(
+        Status::kFailedPrecondition,
+        fmt::format("{} has no [coordinator]; add one, with use = \"planned\", \"zero3\" or \"eager\"", arguments.file),
+        ExitCode::kUsage);
+  }
+  const Config config = Config::open(arguments.file, {"coordinator"}, invocation.overrides);
+  const sharded::ModelTables model =
+      arguments.safetensors.empty() ? layers_of(arguments.layers, arguments.elements) : model_in(arguments.safetensors);
+  const SimulationQuestion question{
+      model,          costs, static_cast<int32_t>(config.run().workers), arguments.steps, arguments.micro_batches,
+      arguments.lists};
+  const bool compares = !arguments.coordinators.empty() || !arguments.budgets.empty();
+  if (compares) return show_comparison(invocation, arguments, config, question);
+  if (!arguments.figure_file.empty()) refuse_arguments("--plot draws a curve over budgets; give them with --budget");
+  const Simulation made = simulate(config, question);
+  return emit(invocation.json ? simulation_json(made, question) : simulation_text(made, question));
+}
+
+void add_model_options(CLI::App& command, SimulateArguments& arguments) {
+  CLI::Option* layers =
+      command
+          .add_option("--layers", arguments.layers, "Layers of the model, each a weight and a bias of 1024. Default: 8")
+          ->type_name("N")
+          ->check(CLI::Range(1, 1000000).description(""));
+  CLI::Option* elements =
+      command.add_option("--elements", arguments.elements, "Elements of each weight. Default: 1048576")
+          ->type_name("N")
+          ->check(CLI::Range(0, 1 << 30).description(""));
+  command
+      .add_option("--safetensors", arguments.safetensors,
+                  "Take names and shapes from this file instead; a module is what names have up to their first number")
+      ->type_name("FILE")
+      ->excludes(layers)
+      ->excludes(elements);
+  command.add_option("--steps", arguments.steps, "Steps. Default: 3")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000).description(""));
+  command
+      .add_option("--micro-batches", arguments.micro_batches,
+                  "Micro-batches of a step, each with a pass of its own: a forward and a backward. Default: 1")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000).description(""));
+}
+
+void add_cost_options(CLI::App& command, CostArguments& costs) {
+  command
+      .add_option("--costs", costs.bench_file,
+                  "Take what collectives cost from this file, which `pliant accel bench NAME --json` has written")
+      ->type_name("BENCH.json");
+  command.add_option("--latency", costs.latency, "What a collective takes, whatever its size. Default: 20us")
+      ->type_name("TIME");
+  command
+      .add_option("--bandwidth", costs.bandwidth,
+                  "Bytes a second that a rank gets from the others in a collective. Default: 25GB/s")
+      ->type_name("RATE");
+  command
+      .add_option("--launch", costs.launch,
+                  "What any other work of the exchange takes, whatever its size: casts, zeros, sums. Default: 5us")
+      ->type_name("TIME");
+  command
+      .add_option("--memory-bandwidth", costs.memory_bandwidth,
+                  "Bytes a second that such work reads and writes. Default: 1000GB/s")
+      ->type_name("RATE");
+  command
+      .add_option("--flops", costs.flops,
+                  "Operations a second that the device reaches in this model. A module takes two for each element and "
+                  "token forward, and four backward. Default: 100T")
+      ->type_name("RATE");
+  command.add_option("--tokens", costs.tokens, "Tokens that a rank computes in a pass. Default: 4096")->type_name("N");
+}
+
+void add_comparison_options(CLI::App& command, SimulateArguments& arguments) {
+  command
+      .add_option("--compare", arguments.coordinators,
+                  "Simulate several coordinators in one table; each takes its own [coordinator.NAME] of the config, or "
+                  "its defaults")
+      ->type_name("NAME,...");
+  command
+      .add_option(
+          "--budget", arguments.budgets,
+          "Simulate with each of these in place of [coordinator] budget; one that keeps none is shown with what "
+          "it holds")
+      ->type_name("SIZE,...");
+  command
+      .add_option("--plot", arguments.figure_file,
+                  "Draw the time of a step against the budget into this SVG file, a line for each coordinator")
+      ->type_name("FILE.svg");
+}
+
+}  // namespace
+
+void add_coordinator(CLI::App& app, Invocation& invocation) {
+  CLI::App* group = app.add_subcommand("coordinator", "Coordinators of sharded parameters");
+  group->require_subcommand(1);
+  group->footer(
+      "Example:\n  pliant coordinator simulate samples/sharded_trainer/pliant.toml\n\n"
+      "Every command takes --set, --plugin-dir, --color, -v and -q: see pliant --help");
+  CLI::App* command = group->add_subcommand(
+      "simulate", "What the coordinator of a config does over a model, and how long steps take, without a device");
+  auto arguments = std::make_shared<SimulateArguments>();
+  command->add_option("CONFIG", arguments->file, "The config, which has [coordinator]")->required();
+  add_model_options(*command, *arguments);
+  add_comparison_options(*command, *arguments);
+  add_cost_options(*command, arguments->costs);
+  command->add_flag("--lists", arguments->lists, "Show every call that was answered with actions, and these");
+  add_json(*command, invocation);
+  command->footer(
+      "Every answer is held against the rules that jobs hold it against. Modules are visited in the order of the\n"
+      "model, backward the other way round. Times are those of a clock on paper: a device with a stream for the\n"
+      "program and one for what ranks exchange, of as many ranks as [run] workers says.\n\n"
+      "Examples:\n"
+      "  pliant coordinator simulate samples/sharded_trainer/pliant.toml\n"
+      "  pliant coordinator simulate pliant.toml --safetensors model.safetensors --lists\n"
+      "  pliant coordinator simulate pliant.toml --compare zero3,planned --costs bench.json --flops 250T\n"
+      "  pliant coordinator simulate pliant.toml --budget 1GiB,2GiB,4GiB,8GiB --plot curve.svg\n\n"
+      "Every command takes --set, --plugin-dir, --color, -v and -q: see pliant --help");
+  command->callback([&invocation, arguments] {
+    invocation.action = [&invocation, arguments] { return simulate(invocation, *arguments); };
+  });
+}
+
+}  // namespace pliant::cli

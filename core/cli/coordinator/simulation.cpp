@@ -1,0 +1,125 @@
+// Plays steps and adds up what was answered.
+#include "coordinator/simulation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "sharded/arena_books.hpp"
+#include "sharded/exchange.hpp"
+#include "sharded/rehearsal.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+const char* word_of(sharded::RehearsedCall::Kind kind) {
+  constexpr const char* kWords[] = {"begin_pass", "enter", "leave", "end_pass", "end_step"};
+  return kWords[static_cast<size_t>(kind)];
+}
+
+std::string words_of(const pliant_action& action, const sharded::ModelTables& model) {
+  if (action.kind == PLIANT_ACTION_DROP_TRACE) return "drop trace";
+  if (action.kind == PLIANT_ACTION_BOUND_WAITS) return fmt::format("bound waits {}", action.place);
+  const std::string& name = model.parameter(action.parameter).name;
+  switch (action.kind) {
+    case PLIANT_ACTION_GATHER:
+      return fmt::format("gather{} {}", (action.flags & PLIANT_ACTION_PREFETCH) != 0 ? " ahead" : "", name);
+    case PLIANT_ACTION_WAIT:
+      return "wait " + name;
+    case PLIANT_ACTION_RELEASE:
+      return "release " + name;
+    default:
+      return "reduce " + name;
+  }
+}
+
+/// Adds up what a coordinator answers.
+class Adding {
+ public:
+  Adding(const Config& config, const SimulationQuestion& question, Simulation& to)
+      : model_(question.model),
+        types_{sharded::dtype_of(config.coordinator().compute_dtype),
+               sharded::dtype_of(config.coordinator().reduce_dtype), config.run().on_nonfinite != "ignore"},
+        books_(model_, sharded::most_owned_at(model_, question.workers), question.workers, types_,
+               static_cast<uint64_t>(config.coordinator().budget.value_or(0))),
+        clock_(model_,
+               {.world_size = question.workers,
+                .whole = types_.whole,
+                .reduce = types_.reduce,
+                .looks_at_gradients = types_.looks_at_gradients,
+                .deterministic = config.run().deterministic,
+                .has_budget = config.coordinator().budget.value_or(0) > 0,
+                .passes = question.passes},
+               step_costs(question.costs)),
+        compute_(model_, question.costs),
+        keeps_lists_(question.lists),
+        to_(to) {}
+
+  void begin(int step) {
+    to_.steps.emplace_back();
+    number_ = step;
+  }
+  void hear(const sharded::RehearsedCall& call) {
+    SimulatedStep& step = to_.steps.back();
+    books_.hear(call);
+    step.most = std::max(step.most, books_.take_most());
+    const bool computes = call.kind == sharded::RehearsedCall::Kind::kEnter;
+    clock_.hear(call, computes ? compute_.of(*call.module, call.backward) : 0);
+    step.time = clock_.step();
+    count(call.actions, step);
+    if (keeps_lists_ && !call.actions.empty()) keep(call);
+  }
+
+ private:
+  [[nodiscard]] uint64_t bytes(uint32_t parameter) const {
+    return model_.parameter(parameter).elements * sharded::bytes_of(types_.whole);
+  }
+  void count(std::span<const pliant_action> actions, SimulatedStep& step) const {
+    std::array<std::optional<uint32_t>, PLIANT_ACTION_BOUND_WAITS + 1> groups;  // the last one of each kind
+    for (const pliant_action& action : actions) {
+      const bool is_next = std::exchange(groups[action.kind], action.group) != action.group;
+      if (action.kind == PLIANT_ACTION_REDUCE) step.reduces += is_next ? 1 : 0;
+      if (action.kind != PLIANT_ACTION_GATHER) continue;
+      step.collectives += is_next ? 1 : 0;
+      ++step.gathered;
+      step.ahead += (action.flags & PLIANT_ACTION_PREFETCH) != 0 ? 1 : 0;
+      step.bytes += bytes(action.parameter);
+    }
+  }
+  void keep(const sharded::RehearsedCall& call) {
+    HeardCall heard{number_, word_of(call.kind), {}};
+    if (call.module) {
+      heard.call += fmt::format(" {}{}", model_.modules()[*call.module].name, call.backward ? ", backward" : "");
+    }
+    for (const pliant_action& action : call.actions) heard.actions.push_back(words_of(action, model_));
+    to_.calls.push_back(std::move(heard));
+  }
+
+  const sharded::ModelTables& model_;
+  const sharded::ArenaBooks::Types types_;
+  sharded::ArenaBooks books_;
+  sharded::StepClock clock_;
+  const ComputeTimes compute_;
+  const bool keeps_lists_;
+  Simulation& to_;
+  int number_ = 0;
+};
+
+}  // namespace
+
+Simulation simulate(const Config& config, const SimulationQuestion& question) {
+  Simulation made;
+  made.coordinator = config.use("coordinator");
+  Adding adding(config, question, made);
+  sharded::simulate(
+      config, question.model, question.workers, {question.steps, question.passes},
+      [&adding](int step) { adding.begin(step); },
+      [&adding](const sharded::RehearsedCall& call) { adding.hear(call); });
+  return made;
+}
+
+}  // namespace pliant::cli

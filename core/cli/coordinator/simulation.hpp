@@ -1,0 +1,50 @@
+// Simulation: what one coordinator does over a model, step by step, and how long the steps would take.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "coordinator/costs.hpp"
+#include "pliant/config.hpp"
+#include "sharded/model_tables.hpp"
+#include "sharded/step_clock.hpp"
+
+namespace pliant::cli {
+
+/// One call, with words for its actions.
+struct HeardCall {
+  int step = 0;
+  std::string call;  ///< "enter layer.0, backward"
+  std::vector<std::string> actions;
+};
+
+struct SimulatedStep {
+  int64_t collectives = 0;  ///< gathers
+  int64_t gathered = 0;     ///< parameters
+  int64_t ahead = 0;        ///< of these, for a later visit
+  uint64_t bytes = 0;       ///< of these parameters, whole
+  uint64_t most = 0;        ///< bytes whole at once, with gradients and what is on its way
+  int64_t reduces = 0;      ///< collectives
+  sharded::StepTime time;
+};
+
+struct Simulation {
+  std::string coordinator;
+  std::vector<SimulatedStep> steps;
+  std::vector<HeardCall> calls;  ///< that were answered with actions, where they were asked for
+};
+
+struct SimulationQuestion {
+  const sharded::ModelTables& model;
+  SimulationCosts costs;
+  int32_t workers = 1;
+  int steps = 3;
+  int64_t passes = 1;  ///< of a step
+  bool lists = false;
+};
+
+/// `config` was opened with the need "coordinator". Throws what sharded::simulate() throws.
+Simulation simulate(const Config& config, const SimulationQuestion& question);
+
+}  // namespace pliant::cli

@@ -1,0 +1,70 @@
+// pliant trace
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "base/whole_file.hpp"
+#include "commands.hpp"
+#include "model_file.hpp"
+#include "output.hpp"
+#include "pliant/error.hpp"
+#include "trace/views.hpp"
+
+namespace pliant::cli {
+
+namespace {
+
+struct TraceArguments {
+  std::string file;
+  std::string figure_file;
+  TraceChoice choice;
+};
+
+int show_trace(const Invocation& invocation, const TraceArguments& arguments) {
+  const TraceStudy study(arguments.file, sharded_trace_in(arguments.file, ""), arguments.choice);
+  if (!arguments.figure_file.empty()) {
+    const Result<> written = write_whole(arguments.figure_file, trace_figure(study, arguments.choice), true);
+    if (!written) throw written.error().with_message("--plot: " + written.error().message());
+  }
+  return emit(invocation.json ? trace_json(study) : trace_text(study));
+}
+
+}  // namespace
+
+void add_trace(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand(
+      "trace", "What a sharded job gathered, against the least that it could, and why its visits waited");
+  const auto given = std::make_shared<TraceArguments>();
+  command->add_option("FILE", given->file, "What `pliant run --trace FILE` wrote")->required();
+  command
+      ->add_option("--plot", given->figure_file,
+                   "Draw the timeline of one step of one rank into this SVG file: program, exchange, waits and bytes")
+      ->type_name("FILE.svg");
+  command
+      ->add_option("--rank", given->choice.rank,
+                   "Report on this rank only. Default: all ranks; the figure is of rank 0")
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->type_name("R");
+  command
+      ->add_option("--step", given->choice.step,
+                   "Report on this step only. Default: all steps; the figure is of the last that was recorded whole")
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->type_name("S");
+  add_json(*command, invocation);
+  command->footer(
+      "`at least` is the least that any coordinator could have gathered for the same visits within the same budget,\n"
+      "`with room` the same where there is room for all. `hidden` is the part of the exchange during which the "
+      "program\n"
+      "neither waited for a parameter nor ended a pass or a step. Steps that learn are the first two of a generation,\n"
+      "and those with passes in an order that was new. The same file opens in https://ui.perfetto.dev.\n\n"
+      "Examples:\n"
+      "  pliant run samples/sharded_trainer/pliant.toml --trace trace.json\n"
+      "  pliant trace trace.json\n"
+      "  pliant trace trace.json --step 7 --rank 1 --plot step7.svg\n\n"
+      "Every command takes --set, --plugin-dir, --color, -v and -q: see pliant --help");
+  command->callback(
+      [&invocation, given] { invocation.action = [&invocation, given] { return show_trace(invocation, *given); }; });
+}
+
+}  // namespace pliant::cli

@@ -1,0 +1,152 @@
+// StepClock: how long a step would take on a device, worked out on paper from a program's calls and what was answered.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "sharded/layout.hpp"
+#include "sharded/model_tables.hpp"
+#include "sharded/ownership.hpp"
+#include "sharded/rehearsal.hpp"
+#include "sharded/sum_rounds.hpp"
+
+namespace pliant::sharded {
+
+/// 1 GB/s moves a byte in a nanosecond. A piece of work takes whole nanoseconds, rounded up, as on the clock of `sim`.
+struct WorkCost {
+  uint64_t start_ns = 0;  ///< whatever its size
+  double gbps = std::numeric_limits<double>::infinity();
+  [[nodiscard]] uint64_t of(uint64_t bytes) const;
+};
+
+struct StepCosts {
+  /// Which bytes of a group of parameters, or gradients, count.
+  enum class By {
+    kBusiest,  ///< that the rank gets which gets most: those of the group that it does not own, to gather; for what it
+               ///< owns those of all others, to reduce
+    kWhole     ///< all, one parameter after the other, each with a `start_ns` of its own: as on the clock of `sim`
+  };
+  By by = By::kBusiest;
+  WorkCost gather;  ///< a collective
+  WorkCost reduce;
+  WorkCost local;  ///< all other work of the exchange, by bytes read and written: casts, zeros, sums
+};
+
+struct StepTime {
+  uint64_t all_ns = 0;           ///< from the begin of the first pass to the end of the work of the last one
+  uint64_t compute_ns = 0;       ///< of it, what the program computes
+  uint64_t gather_ns = 0;        ///< collectives that gather
+  uint64_t reduce_ns = 0;        ///< collectives that reduce
+  uint64_t first_gather_ns = 0;  ///< the first of them
+  uint64_t last_reduce_ns = 0;   ///< the last of them
+  [[nodiscard]] uint64_t transfer_ns() const { return gather_ns + reduce_ns; }
+  /// No order of the same work on two streams takes less.
+  [[nodiscard]] uint64_t bound_ns() const { return compute_ns > transfer_ns() ? compute_ns : transfer_ns(); }
+};
+
+/// Follows Runtime on a device whose memory the CPU does not reach, call by call: the program's stream, the stream on
+/// which ranks exchange, and the host, which waits where Runtime waits. All ranks have rows in every pass and come at
+/// once, in a group that is new; what the host does takes no time. Of a program that takes the gradients of a module
+/// when that is entered backward and computes right after. One rank is looked at, which adds up as much of each
+/// gradient as any. The update, the norm and allocations are not counted, and neither is what is fetched by hand.
+/// O(actions, parameters of the module and pieces of what is moved) a call; O(parameters) a pass.
+class StepClock {
+ public:
+  struct Job {
+    int32_t world_size = 1;
+    DType whole = DType::kF32;
+    DType reduce = DType::kF32;
+    bool looks_at_gradients = true;  ///< [run] on_nonfinite is not "ignore"
+    bool deterministic = false;
+    bool has_budget = false;
+    int64_t passes = 1;  ///< of a step, at most
+  };
+  /// The model outlives this.
+  StepClock(const ModelTables& model, const Job& job, const StepCosts& costs);
+
+  /// The calls of simulate(), in turn. `compute_ns`: what the program computes between this call and its next.
+  void hear(const RehearsedCall& call, uint64_t compute_ns);
+  /// Of the step whose last pass has ended.
+  [[nodiscard]] const StepTime& step() const { return step_; }
+
+ private:
+  /// Nanoseconds by parameter.
+  struct Cost {
+    uint64_t gather = 0;
+    uint64_t reduce = 0;
+    uint64_t zero = 0;  ///< its gradient
+    uint64_t look = 0;  ///< through it, for what is not finite
+    uint64_t set = 0;   ///< the owner's part of a sum
+    uint64_t add = 0;   ///< to it
+    uint64_t cast = 0;  ///< one rank's addend to f32
+  };
+  /// What a pass does with its addends, of every element.
+  struct Round {
+    uint64_t sets = 0;
+    uint64_t adds = 0;
+  };
+  struct Gradient {
+    bool is_zeroed = false;
+    bool is_reduced = false;
+  };
+  /// Elements of a parameter.
+  struct Piece {
+    uint32_t rank;
+    uint64_t count;
+  };
+  void add_pieces(const FlatLayout& layout, const Ownership& ownership);
+  [[nodiscard]] std::span<const Piece> pieces(uint32_t parameter) const {
+    return std::span(pieces_).subspan(first_piece_[parameter], first_piece_[parameter + 1] - first_piece_[parameter]);
+  }
+  [[nodiscard]] Cost cost_of(uint32_t parameter);
+  [[nodiscard]] uint64_t look_cost(uint64_t elements) const;
+  [[nodiscard]] uint64_t block_of(uint64_t elements) const;
+  void plan_rounds();
+
+  void begin_pass();
+  void end_pass();
+  void carry_out(std::span<const pliant_action> actions);
+  void gather(std::span<const pliant_action> group);
+  void reduce(std::span<const uint32_t> parameters);
+  void take_gradient(uint32_t parameter);
+  void follow_program() { enqueue(exchange_, enqueue(program_, 0)); }
+  uint64_t enqueue(uint64_t& stream, uint64_t after, uint64_t takes = 0);
+  [[nodiscard]] uint64_t elements(uint32_t parameter) const { return model_.parameter(parameter).elements; }
+  /// Of all parameters of a group, elements, and of them what the rank with the most, and with the least, owns.
+  struct Together {
+    uint64_t all = 0;
+    uint64_t most = 0;
+    uint64_t least = 0;
+  };
+  Together together(std::span<const uint32_t> parameters);
+  /// Of a collective; `sum`: what its parameters take one after the other.
+  uint64_t gather_takes(std::span<const uint32_t> parameters, uint64_t sum);
+  uint64_t reduce_takes(std::span<const uint32_t> parameters, uint64_t sum);
+
+  const ModelTables& model_;
+  const Job job_;
+  const StepCosts costs_;
+  std::vector<Piece> pieces_;
+  std::vector<size_t> first_piece_;  ///< by parameter, and the end
+  std::vector<uint64_t> of_ranks_;   ///< zeros between two calls
+  std::vector<Cost> cost_;
+  std::vector<Round> rounds_;
+  uint64_t cast_weights_ns_ = 0;
+
+  uint64_t host_ = 0;  ///< what it enqueues begins no sooner
+  uint64_t program_ = 0;
+  uint64_t exchange_ = 0;
+  std::vector<uint64_t> arrives_;    ///< by parameter: it is whole
+  std::vector<Gradient> gradients_;  ///< by parameter, in this pass
+  std::vector<uint32_t> group_;      ///< in gather()
+  std::vector<uint32_t> reduced_;    ///< for reduce()
+  bool is_cast_ = false;
+  bool in_step_ = false;
+  size_t pass_ = 0;  ///< of the step
+  uint64_t begin_ns_ = 0;
+  StepTime step_;
+};
+
+}  // namespace pliant::sharded

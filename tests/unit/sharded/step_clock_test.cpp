@@ -1,0 +1,155 @@
+// StepClock: the times on paper are those of Runtime on the virtual clock of `sim`, to the nanosecond.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "unit/sharded/timed_steps.hpp"
+
+namespace pliant::sharded {
+namespace {
+
+/// In the first ones memory is new, a trace is recorded, and what gathers take is learnt.
+constexpr size_t kSteady = 3;
+
+void check_alike(const TimedJob& job) {
+  CAPTURE(job.coordinator);
+  CAPTURE(job.options);
+  CAPTURE(job.ranks);
+  CAPTURE(job.deterministic);
+  CAPTURE(job.looks_at_gradients);
+  CAPTURE(job.passes);
+  const std::vector<uint64_t> there = steps_on_sim(job);
+  const std::vector<StepTime> here = steps_on_paper(job);
+  REQUIRE(there.size() == here.size());
+  for (size_t step = kSteady; step < there.size(); ++step) CHECK(here[step].all_ns == there[step]);
+}
+
+const LayerShapes kLayers{{20480, 1024}, {4096}, {20480, 1024}, {1000, 1024}, {30720}};
+
+const std::vector<std::pair<std::string, std::string>> kCoordinators{
+    {"eager", ""},
+    {"eager", "budget = 400000"},
+    {"zero3",
+     "[coordinator.zero3]\nstrict = true\nparam_persistence_threshold = -1\nmax_reuse_distance = 0\n"
+     "prefetch_bucket_size = 25000\nreduce_bucket_size = 30000"},
+    {"zero3", "[coordinator.zero3]\nstrict = true"},
+    {"planned", ""},
+    {"planned", "budget = 700000"},
+    {"planned", "budget = 400000"}};
+
+TEST_CASE("a step takes as long on paper as on the clock of the simulator, whoever decides") {
+  for (const auto& [name, options] : kCoordinators) {
+    TimedJob job;
+    job.layers = kLayers;
+    job.coordinator = name;
+    job.options = options;
+    for (const int32_t ranks : {1, 2, 3}) {
+      job.ranks = ranks;
+      check_alike(job);
+    }
+  }
+}
+
+TEST_CASE("the paper knows of passes, of orders of additions, and of a host that looks through gradients") {
+  for (const auto& [name, options] : kCoordinators) {
+    TimedJob job;
+    job.layers = kLayers;
+    job.coordinator = name;
+    job.options = options;
+    job.passes = 3;
+    job.steps = 4;
+    for (const bool deterministic : {false, true}) {
+      job.deterministic = deterministic;
+      job.looks_at_gradients = !deterministic;
+      check_alike(job);
+    }
+  }
+}
+
+TEST_CASE("16 bits are cast on paper, too") {
+  for (const std::string types : {"compute_dtype = \"bf16\"", "compute_dtype = \"bf16\"\nreduce_dtype = \"bf16\""}) {
+    TimedJob job;
+    job.layers = kLayers;
+    job.coordinator = "planned";
+    for (const std::string budget : {"", "\nbudget = 500000"}) {
+      job.options = types + budget;
+      for (const bool looks : {false, true}) {
+        job.looks_at_gradients = looks;
+        check_alike(job);
+      }
+    }
+  }
+}
+
+RehearsedCall call_of(RehearsedCall::Kind kind, std::optional<uint32_t> module = {}, bool backward = false,
+                      std::span<const pliant_action> actions = {}) {
+  return {kind, module, backward, actions};
+}
+
+TEST_CASE("of a group the bytes count that the rank gets which gets most") {
+  ModelTables model;  // a parameter of each rank
+  add_layers(model, {{2048, 2048}});
+  model.close();
+  StepCosts costs;
+  costs.gather = {100, 1};
+  costs.reduce = {1000, 1};
+  StepClock clock(model, {.world_size = 2, .looks_at_gradients = false}, costs);
+  const std::vector<pliant_action> alone{{PLIANT_ACTION_GATHER, 0, 1, 0, PLIANT_ANY_PLACE},
+                                         {PLIANT_ACTION_WAIT, 0, 0, 0, PLIANT_ANY_PLACE}};
+  clock.hear(call_of(RehearsedCall::Kind::kBeginPass, {}, false, alone), 0);
+  const std::vector<pliant_action> other{{PLIANT_ACTION_GATHER, 1, 2, 0, PLIANT_ANY_PLACE},
+                                         {PLIANT_ACTION_WAIT, 1, 0, 0, PLIANT_ANY_PLACE}};
+  clock.hear(call_of(RehearsedCall::Kind::kEnter, 1, true, other), 0);
+  clock.hear(call_of(RehearsedCall::Kind::kEndPass), 0);
+  CHECK(clock.step().gather_ns == 2 * (100 + 2048 * 4));  // each from one rank to the other
+  CHECK(clock.step().reduce_ns == 1000 + 2048 * 4);       // both at once, to a rank each
+  clock.hear(call_of(RehearsedCall::Kind::kEndStep), 0);
+
+  const std::vector<pliant_action> together{{PLIANT_ACTION_GATHER, 0, 1, 0, PLIANT_ANY_PLACE},
+                                            {PLIANT_ACTION_GATHER, 1, 1, 0, PLIANT_ANY_PLACE}};
+  clock.hear(call_of(RehearsedCall::Kind::kBeginPass, {}, false, together), 0);
+  clock.hear(call_of(RehearsedCall::Kind::kEndPass), 0);
+  CHECK(clock.step().gather_ns == 100 + 2048 * 4);
+  CHECK(clock.step().first_gather_ns == clock.step().gather_ns);
+}
+
+TEST_CASE("a gather ahead is hidden under what is computed meanwhile, and a release waits for what was computed") {
+  ModelTables model;
+  add_layers(model, {{1024}, {1024}, {1024}});
+  model.close();
+  StepCosts costs;
+  costs.by = StepCosts::By::kWhole;
+  costs.gather = {0, 1};
+  StepClock clock(model, {.looks_at_gradients = false}, costs);
+  constexpr uint64_t kGather = 4096;
+  constexpr uint64_t kCompute = 10000;
+  const auto gather = [](uint32_t parameter) {
+    return pliant_action{PLIANT_ACTION_GATHER, parameter, parameter, 0, PLIANT_ANY_PLACE};
+  };
+  const auto wait = [](uint32_t parameter) {
+    return pliant_action{PLIANT_ACTION_WAIT, parameter, 0, 0, PLIANT_ANY_PLACE};
+  };
+  clock.hear(call_of(RehearsedCall::Kind::kBeginPass), 0);
+  const std::vector<pliant_action> first{gather(0), gather(1), wait(0)};
+  clock.hear(call_of(RehearsedCall::Kind::kEnter, 1, false, first), kCompute);
+  const std::vector<pliant_action> released{{PLIANT_ACTION_RELEASE, 0, 0, 0, PLIANT_ANY_PLACE}, gather(2)};
+  clock.hear(call_of(RehearsedCall::Kind::kLeave, 1, false, released), 0);
+  const std::vector<pliant_action> second{wait(1)};
+  clock.hear(call_of(RehearsedCall::Kind::kEnter, 2, false, second), 1000);
+  const std::vector<pliant_action> third{wait(2)};
+  clock.hear(call_of(RehearsedCall::Kind::kEnter, 3, false, third), 7);
+  clock.hear(call_of(RehearsedCall::Kind::kEndPass), 0);
+  CHECK(clock.step().all_ns == kGather + kCompute + kGather + 7);
+  CHECK(clock.step().compute_ns == kCompute + 1007);
+  CHECK(clock.step().gather_ns == 3 * kGather);
+  CHECK(clock.step().bound_ns() == 3 * kGather);
+  clock.hear(call_of(RehearsedCall::Kind::kEndStep), 0);
+  clock.hear(call_of(RehearsedCall::Kind::kBeginPass), 0);
+  clock.hear(call_of(RehearsedCall::Kind::kEndPass), 0);
+  CHECK(clock.step().all_ns == 0);  // of a step that has nothing
+}
+
+}  // namespace
+}  // namespace pliant::sharded
