@@ -67,7 +67,7 @@ TEST_CASE("so it has on devices that the CPU does not reach, where work is late,
       const Outcome expected = train_mixed(test::open_host(), world_size, {"eager", types, true, 1});
       for (const test::Machine& machine : machines) {
         const Accelerator accelerator = test::open(machine);
-        for (const std::string& budget : {std::string(), fmt::format("budget = {}\n", kRoomy / 2)}) {
+        for (const std::string& budget : {std::string(), fmt::format("budget = {}\n", kRoomy / 4 * 3)}) {
           for (const char* const coordinator : {"eager", "planned"}) {
             CAPTURE(machine.name);
             CAPTURE(types);
