@@ -117,8 +117,7 @@ std::string summary_table(const JobSummary& s) {
             fmt::format("{}, {} in the order recorded before", grouped(s.passes), grouped(s.passes_followed)));
       }
       if (s.gathered > 0) {
-        add("gathers of a rank",
-            fmt::format("{} parameters, {:.1f} MiB", grouped(s.gathered), mib(s.gathered_bytes)));
+        add("gathers of a rank", fmt::format("{} parameters, {:.1f} MiB", grouped(s.gathered), mib(s.gathered_bytes)));
       }
       if (s.bytes_moved > 0) {
         add("state moved", fmt::format("{:.1f} MiB to new owners", mib(static_cast<uint64_t>(s.bytes_moved))));

@@ -10,8 +10,8 @@
 
 namespace tinylm {
 
-/// In which a sharded model computes the micro-batches of a step: each goes through all blocks, or all go through a block
-/// before the next one.
+/// In which a sharded model computes the micro-batches of a step: each goes through all blocks, or all go through a
+/// block before the next one.
 enum class Order { kPass, kLayer };
 
 struct Settings {
@@ -19,9 +19,9 @@ struct Settings {
   LongSequences long_sequences = LongSequences::kRefuse;
   int64_t warmup_steps = 15;
   AdamW::Options adamw;
-  int64_t export_every = 0;   ///< steps between .safetensors files of the weights; 0: none. Sharded only
-  std::string first_weights;  ///< a .safetensors file to begin from; empty: drawn. Sharded only
-  Order order = Order::kPass; ///< sharded only
+  int64_t export_every = 0;    ///< steps between .safetensors files of the weights; 0: none. Sharded only
+  std::string first_weights;   ///< a .safetensors file to begin from; empty: drawn. Sharded only
+  Order order = Order::kPass;  ///< sharded only
 };
 
 /// Throws pliant::Error (exit 2) with positions for keys that are unknown, of a wrong type or out of range.

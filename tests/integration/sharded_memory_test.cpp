@@ -89,6 +89,23 @@ TEST_CASE("what a plan says that a rank takes is what a rank takes, within two p
   }
 }
 
+TEST_CASE("a plan of memory in layer order counts a gradient beside the one that is on its way") {
+  JobRunner job;
+  const std::filesystem::path model = model_file(job, 8, 20000);
+  std::vector<nlohmann::json> said;
+  for (const bool in_layer_order : {false, true}) {
+    std::vector<std::string> plan = planned(sharded_job(2, {"coordinator.use=\"eager\""}), model);
+    if (in_layer_order) plan.emplace_back("--layer-order");
+    const Ended ended = job.run(plan);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(ended.summary.at("layer_order") == in_layer_order);
+    said.push_back(ended.summary.at("world_sizes").front());
+  }
+  CHECK(said[1].at("whole_at_once") > said[0].at("whole_at_once"));
+  CHECK(said[1].at("gradients") == said[0].at("gradients"));
+}
+
 TEST_CASE("sizes at which the budget does not suffice are said beside those at which it does") {
   JobRunner job;
   const Ended plan = job.run(planned(

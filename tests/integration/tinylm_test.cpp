@@ -221,13 +221,13 @@ TEST_CASE("tinylm in layer order has the bits of passes one by one in fast mode,
 }
 
 TEST_CASE("tinylm in layer order has the same states when a worker dies where gradients leave, and when one leaves") {
-  for (const char* const injection : {"kill:rank=1,step=3,at=scatter", "kill:rank=2,step=2,at=gather",
-                                      "leave:rank=1,step=3"}) {
+  for (const char* const injection :
+       {"kill:rank=1,step=3,at=scatter", "kill:rank=2,step=2,at=gather", "leave:rank=1,step=3"}) {
     CAPTURE(injection);
     JobRunner job;
     std::vector<std::string> arguments = small_job(job, "planned", 4);
-    arguments.insert(arguments.end(), {"--set", "app.order=layer", "--set", "coordinator.budget=400000", "--inject",
-                                       injection});
+    arguments.insert(arguments.end(),
+                     {"--set", "app.order=layer", "--set", "coordinator.budget=400000", "--inject", injection});
     const Ended ended = job.run(arguments);
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);

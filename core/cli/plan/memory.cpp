@@ -73,12 +73,8 @@ MemoryStudy::MemoryStudy(const Study& study, const std::string& model_file, Trai
   std::vector<SizeReport> sizes = world_size > 0 ? std::vector<SizeReport>{study.shown()} : study.reports(kMostSizes);
   for (const SizeReport& size : sizes) {
     const auto ranks = static_cast<int32_t>(size.world_size);
-    const sharded::MemoryOfWhat what{ranks,
-                                     study.plan().global_batch,
-                                     study.plan().granule,
-                                     size.micro_batch,
-                                     how.states,
-                                     how.in_layer_order};
+    const sharded::MemoryOfWhat what{ranks,      study.plan().global_batch, study.plan().granule, size.micro_batch,
+                                     how.states, how.in_layer_order};
     try {
       const ShardedMemory memory = recording.trace ? sharded::predicted_memory(config, model, recording.step, what)
                                                    : sharded::predicted_memory(config, model, what);

@@ -14,7 +14,7 @@ namespace pliant::cli {
 
 /// How a program trains, as far as a plan does not say it.
 struct TrainedHow {
-  int64_t states = 2;  ///< arrays that the optimizer keeps for each weight
+  int64_t states = 2;           ///< arrays that the optimizer keeps for each weight
   bool in_layer_order = false;  ///< a step is one pass over all of its micro-batches
 };
 

@@ -133,11 +133,12 @@ class ShardedModel {
   /// keeps the ranks together while others still compute: the modules are visited all the same, with any input or
   /// none, and gradients are thrown away. Throws kInvalidArgument for other rows.
   void begin_pass(RowRange rows);
-  /// The same over several micro-batches of the step, in order: the next ones of Step::micro_batches(), at least one, as
-  /// many on every rank. Each module is visited once forward and once backward for all of them, so that what it uses is
-  /// gathered twice in all: inside a visit the program goes over the micro-batches. Backward it calls begin_micro_batch
-  /// for each. Sums have the bits of a pass for each. Throws kFailedPrecondition, naming the module, where one is entered
-  /// more than once in a direction and uses parameters that are neither external nor another module's, too.
+  /// The same over several micro-batches of the step, in order: the next ones of Step::micro_batches(), at least one,
+  /// as many on every rank. Each module is visited once forward and once backward for all of them, so that what it uses
+  /// is gathered twice in all: inside a visit the program goes over the micro-batches. Backward it calls
+  /// begin_micro_batch for each. Sums have the bits of a pass for each. Throws kFailedPrecondition, naming the module,
+  /// where one is entered more than once in a direction and uses parameters that are neither external nor another
+  /// module's, too.
   void begin_pass(std::span<const RowRange> micro_batches);
   /// From now on gradient() is that of micro-batch `number` of the pass, from 0; in a pass over one it may be left out.
   /// A module that enters no others goes through them once in each backward visit, in order, also through those without

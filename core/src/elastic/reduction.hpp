@@ -51,8 +51,8 @@ class GradientReduction {
   /// up elsewhere (gradient_size 0) they are its elements, and measure() gets them.
   void measure_parts(bool on, std::span<const uint64_t> parameters = {});
 
-  /// Elements [offset, offset + values.size()) of the gradient of this rank's block `block`, the next one or a later one,
-  /// each of which comes once.
+  /// Elements [offset, offset + values.size()) of the gradient of this rank's block `block`, the next one or a later
+  /// one, each of which comes once.
   void measure(size_t block, uint64_t offset, std::span<const float> values);
 
   /// From the next begin() on, NaN and infinities are looked for. On a device that is one more pass over every piece,

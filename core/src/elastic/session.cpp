@@ -241,10 +241,9 @@ void Session::begin(Dataset dataset, TrainingState& program) {
   if (s.sharded != nullptr && measures) {
     const std::array<uint64_t, 1> whole{s.sharded->model.elements()};
     s.reduction->measure_parts(true, whole);
-    s.sharded->measure_gradients(
-        [&s](size_t micro_batch, uint64_t offset, std::span<const float> values) {
-          s.reduction->measure(micro_batch, offset, values);
-        });
+    s.sharded->measure_gradients([&s](size_t micro_batch, uint64_t offset, std::span<const float> values) {
+      s.reduction->measure(micro_batch, offset, values);
+    });
   } else {
     s.reduction->measure_parts(measures);
   }

@@ -90,9 +90,9 @@ GradientRoom ArenaBooks::room_of(uint32_t parameter) const {
   const ParameterRow& row = model_.parameter(parameter);
   if (row.frozen) return {};
   const size_t several = side_by_side_[parameter] ? micro_batches_ : 1;
-  const GradientRoom room{several * WholeMemory::taken_by(row.elements * bytes_of(types_.reduce)),
-                          WholeMemory::taken_by(received_elements(owned_[parameter], world_size_) *
-                                                bytes_of(types_.reduce))};
+  const GradientRoom room{
+      several * WholeMemory::taken_by(row.elements * bytes_of(types_.reduce)),
+      WholeMemory::taken_by(received_elements(owned_[parameter], world_size_) * bytes_of(types_.reduce))};
   if (budget_ == 0 || micro_batches_ == 1 || row.elements == 0) return room;
   const uint64_t blocks =
       types_.reduce == DType::kF32 ? 0 : static_cast<uint64_t>(world_size_) * WholeMemory::taken_by(1);

@@ -103,14 +103,14 @@ void require_budget(const ModelTables& model, uint64_t budget, DType whole, std:
     }
     if (bytes <= budget) continue;
     const bool has_several = micro_batches > 1;
-    throw Error(Status::kResourceExhausted,
-                fmt::format(
-                    "[coordinator] budget = {} is too small: {} alone uses {} bytes with its gradients{} ({}{}){}",
+    throw Error(
+        Status::kResourceExhausted,
+        fmt::format("[coordinator] budget = {} is too small: {} alone uses {} bytes with its gradients{} ({}{}){}",
                     budget, module.name, bytes,
                     has_several ? fmt::format(" in a pass over {} micro-batches", micro_batches) : std::string(),
                     model.parameter(module.used.front()).name, module.used.size() > 1 ? ", ..." : "",
                     has_several ? "; raise it, or pass over fewer of them at once" : ""),
-                ExitCode::kUsage)
+        ExitCode::kUsage)
         .about("budget");
   }
 }

@@ -12,10 +12,10 @@ namespace pliant::sharded {
 
 struct MemoryOfWhat {
   int32_t world_size = 1;
-  int64_t rows = 1;         ///< of a step
-  int64_t granule = 1;      ///< of the plan
-  int64_t micro_batch = 1;  ///< rows of a pass
-  int64_t states = 2;       ///< arrays that the optimizer keeps for each weight
+  int64_t rows = 1;             ///< of a step
+  int64_t granule = 1;          ///< of the plan
+  int64_t micro_batch = 1;      ///< rows of a pass
+  int64_t states = 2;           ///< arrays that the optimizer keeps for each weight
   bool in_layer_order = false;  ///< a step is one pass over all of its micro-batches
 };
 

@@ -45,8 +45,8 @@ void simulate(const Config& config, const ModelTables& model, int32_t world_size
 
 /// The same for a program that was recorded: `steps` in turn, each call as often as it stands there. `model` has at
 /// least the modules that were recorded. What was answered then does not matter, and the world size and the budget may
-/// be others; calls by hand are left out. `micro_batches`: of a pass. Throws kDataLoss, too, for calls that no program can make, naming the first.
-/// O(calls and actions).
+/// be others; calls by hand are left out. `micro_batches`: of a pass. Throws kDataLoss, too, for calls that no program
+/// can make, naming the first. O(calls and actions).
 void simulate(const Config& config, const ModelTables& model, int32_t world_size, std::span<const TracedStep> steps,
               const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear,
               size_t micro_batches = 1);

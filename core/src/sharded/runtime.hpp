@@ -138,9 +138,9 @@ class Runtime {
   /// Calls `begun` whenever this rank has begun one and has not waited for it.
   void watch(std::function<void(Begun)> begun) { begun_ = std::move(begun); }
   void begin_step(int64_t rows, int64_t granule, const Assignment& assignment, bool look_for_not_finite);
-  /// Gets the gradient of each of this rank's micro-batches with rows, in pieces of any order: elements from `offset` of
-  /// the flat space on, in host memory. Every element comes once for each, and those of the micro-batches of a pass come
-  /// in turn. `micro_batch`: of this rank's in the step, from 0.
+  /// Gets the gradient of each of this rank's micro-batches with rows, in pieces of any order: elements from `offset`
+  /// of the flat space on, in host memory. Every element comes once for each, and those of the micro-batches of a pass
+  /// come in turn. `micro_batch`: of this rank's in the step, from 0.
   using Measure = std::function<void(size_t micro_batch, uint64_t offset, std::span<const float> values)>;
   void measure_gradients(Measure measure) { measure_ = std::move(measure); }
   /// Micro-batches that a step has on every rank.
@@ -198,9 +198,9 @@ class Runtime {
     WholePiece value;
     WholePiece gradient;  ///< room for it, as GradientRoom says
     size_t gather = 0;    ///< number of the collective that brings it
-    uint32_t uses = 0;  ///< forward visits of the pass without their backward
+    uint32_t uses = 0;    ///< forward visits of the pass without their backward
     bool by_hand = false;
-    bool was_let_go = false;  ///< it was by hand, until an update or another group
+    bool was_let_go = false;      ///< it was by hand, until an update or another group
     bool is_reduced = false;      ///< in this pass
     size_t sent = 0;              ///< micro-batches of the pass whose gradient has left
     std::vector<bool> is_zeroed;  ///< by micro-batch of the pass: the gradient has values
@@ -214,16 +214,16 @@ class Runtime {
   struct Scattering {
     std::vector<uint32_t> parameters;
     std::vector<ScatterItem> items;
-    std::vector<float*> least_room;   ///< by item: for kLeastFloats of each rank; nullptr: the arena has it
-    std::vector<WholePiece> pieces;   ///< that are free once it has been added up
+    std::vector<float*> least_room;  ///< by item: for kLeastFloats of each rank; nullptr: the arena has it
+    std::vector<WholePiece> pieces;  ///< that are free once it has been added up
     const SumRound* round = nullptr;
     std::optional<Event> done{};
   };
   struct Visit {
     uint32_t module;
     Direction direction;
-    size_t begun = 0;                  ///< micro-batches that were begun in it, in their order
-    std::optional<size_t> in_hand{};   ///< the one that was begun last
+    size_t begun = 0;                 ///< micro-batches that were begun in it, in their order
+    std::optional<size_t> in_hand{};  ///< the one that was begun last
   };
 
   void begin_group(Communicator& communicator);
@@ -396,10 +396,10 @@ class Runtime {
   bool look_for_not_finite_ = false;
   Measure measure_;
   std::function<void(Begun)> begun_;
-  std::vector<float> measured_;  ///< on the host
+  std::vector<float> measured_;          ///< on the host
   std::vector<const SumRound*> rounds_;  ///< of the pass, by micro-batch
   size_t done_ = 0;                      ///< micro-batches of the step whose pass was made
-  std::vector<RowRange> blocks_;  ///< of this rank
+  std::vector<RowRange> blocks_;         ///< of this rank
   bool is_step_ = false;
   bool may_update_ = false;
   bool was_touched_ = false;

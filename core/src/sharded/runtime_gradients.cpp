@@ -130,14 +130,6 @@ void Runtime::take_room_of_gradient(uint32_t parameter) {
   one.gradient = take_gradient_room(parameter);
 }
 
-void Runtime::reduce_rest(std::span<const uint32_t> rest) {
-  for (size_t begin = 0, end = 0; begin < rest.size(); begin = end) {
-    end = rest_ends(model, rest, begin, memory_->budget());
-    reduce(rest.subspan(begin, end - begin));
-    if (end < rest.size() || memory_->budget() > 0) drain_scatterings(true);
-  }
-}
-
 uint64_t Runtime::float_block(uint64_t count) const {
   const uint64_t most = here_ ? kFloatsHere : uint64_t{1} << 18U;
   return memory_->budget() == 0 ? count : std::min(count, most);
@@ -165,79 +157,6 @@ void Runtime::look_at(uint32_t parameter, size_t micro_batch, const void* gradie
     if (look_for_not_finite_ && !sums_.finite(values, count)) is_finite_[done_ + micro_batch] = false;
     if (measure_) measure(micro_batch, row.offset + at, values, count);
   }
-}
-
-void Runtime::reduce(std::span<const uint32_t> parameters) {
-  for (const uint32_t parameter : parameters) held_[parameter].is_reduced = true;
-  for (size_t micro_batch = 0; micro_batch < micro_batches_; ++micro_batch) {
-    std::vector<uint32_t> here;
-    for (const uint32_t parameter : parameters) {
-      if (held_[parameter].sent == micro_batch) here.push_back(parameter);
-    }
-    send(here, micro_batch);
-    const bool is_last = micro_batch + 1 == micro_batches_;
-    if (!is_last && memory_->budget() > 0) drain_scatterings(true);  // the next one's gradients arrive there
-  }
-}
-
-// All that a rank sends of the group goes as one collective. Ranks without a block take part and add nothing: zeros
-// would make +0 of -0.
-void Runtime::send(std::span<const uint32_t> parameters, size_t micro_batch) {
-  Scattering made;
-  made.round = rounds_[micro_batch];
-  uint64_t elements = 0;
-  for (const uint32_t parameter : parameters) {
-    held_[parameter].sent = micro_batch + 1;
-    if (model.parameter(parameter).elements > 0) put(made, parameter, micro_batch);
-    elements += model.parameter(parameter).elements;
-  }
-  if (made.items.empty()) return;
-  follow_program();  // its stream may still compute them
-  const bool looks = has_rows(micro_batch) && (measure_ || look_for_not_finite_);
-  for (size_t i = 0; i < made.items.size() && looks; ++i) {
-    look_at(made.parameters[i], micro_batch, made.items[i].addend, made.least_room[i]);
-  }
-  if (recorder_ != nullptr) recorder_->begin_transfer(exchange_stream_);
-  exchange_->scatter(made.items, made.round->adds, reduce_);
-  if (recorder_ != nullptr) {
-    recorder_->end_transfer(exchange_stream_, TracedTransfer::Kind::kReduce, made.parameters,
-                            elements * bytes_of(reduce_), false);
-  }
-  if (begun_) begun_(Begun::kScatter);
-  if (here_) {
-    made.done.emplace(take_event());
-    made.done->record(exchange_stream_);
-  }
-  scatterings_.push_back(std::move(made));
-  if (!here_) drain_scatterings(true);  // additions are enqueued behind what they wait for
-}
-
-void Runtime::put(Scattering& into, uint32_t parameter, size_t micro_batch) {
-  Held& one = held_[parameter];
-  const bool is_behind = has_received_behind();
-  // No module that was visited uses it: zeros, as in a whole gradient.
-  const bool is_unused = has_rows(micro_batch) && !one.is_zeroed[micro_batch];
-  if (!one.gradient && (is_unused || memory_->budget() > 0)) one.gradient = take_gradient_room(parameter);
-  if (is_unused) zero_gradient(parameter, micro_batch);
-  const OwnersOfRange& owners = owners_[parameter];
-  // Within a budget as much as on the rank that owns the most: the arena looks alike on all ranks.
-  const uint64_t owned = memory_->budget() > 0 ? most_owned_[parameter] : owners.owned;
-  const uint64_t received = received_elements(owned, exchange_->world_size());
-  ScatterItem item{&owners, has_rows(micro_batch) ? gradient_at(parameter, micro_batch) : nullptr, nullptr};
-  char* behind = nullptr;
-  if (is_behind) {
-    behind = gradient_at(parameter, 0) + (side_by_side_[parameter] ? most_micro_batches_ : 1) * gradient_stride(parameter);
-    item.received = behind;
-    behind += WholeMemory::taken_by(received * bytes_of(reduce_));
-  } else {
-    into.pieces.push_back(take(received, reduce_, {"parts of the gradient of ", name(parameter)}));
-    item.received = into.pieces.back().pointer();
-  }
-  const bool has_others = micro_batch + 1 < micro_batches_ && (is_behind || side_by_side_[parameter]);
-  if (!has_others) into.pieces.push_back(std::move(one.gradient));
-  into.parameters.push_back(parameter);
-  into.items.push_back(item);
-  into.least_room.push_back(is_behind && reduce_ != DType::kF32 ? reinterpret_cast<float*>(behind) : nullptr);
 }
 
 // Takes no room that would have others added first: they need the same.
@@ -342,7 +261,8 @@ void Runtime::end_pass() {
     drain_scatterings(true);
     for (size_t micro_batch = 0; measure_ && micro_batch < micro_batches_ && has_rows(micro_batch); ++micro_batch) {
       for (const ParameterRow& row : model.parameters()) {
-        if (row.frozen) measure(micro_batch, row.offset, nullptr, row.elements);  // zeros, as a whole gradient has there
+        if (row.frozen)
+          measure(micro_batch, row.offset, nullptr, row.elements);  // zeros, as a whole gradient has there
       }
     }
     done_ += micro_batches_;

@@ -26,9 +26,9 @@ void Runtime::begin_micro_batch(size_t number) {
   }
   require_sound();
   if (number >= micro_batches_) {
-    throw Error(Status::kInvalidArgument,
-                fmt::format("micro-batch {} is begun in a pass over {}; they are numbered from 0", number,
-                            micro_batches_));
+    throw Error(
+        Status::kInvalidArgument,
+        fmt::format("micro-batch {} is begun in a pass over {}; they are numbered from 0", number, micro_batches_));
   }
   const std::optional<size_t> entered = last_backward_visit();
   Visit* const visit = entered ? &visits_[*entered] : nullptr;
@@ -80,10 +80,11 @@ size_t Runtime::micro_batch_in_hand(uint32_t parameter) const {
     return std::binary_search(used.begin(), used.end(), parameter);
   };
   if (!side_by_side_[parameter] && !(entered && uses(*entered))) {
-    throw Error(Status::kFailedPrecondition,
-                fmt::format("the gradient of {} is asked for outside of its module; in a pass over several micro-batches "
-                            "it is there while that is the last one entered backward",
-                            name(parameter)));
+    throw Error(
+        Status::kFailedPrecondition,
+        fmt::format("the gradient of {} is asked for outside of its module; in a pass over several micro-batches "
+                    "it is there while that is the last one entered backward",
+                    name(parameter)));
   }
   const std::optional<size_t>& in_hand = entered ? visits_[*entered].in_hand : in_hand_;
   if (in_hand) return *in_hand;
@@ -104,6 +105,88 @@ void Runtime::send_early(uint32_t module, size_t micro_batch) {
   clear_way();
   send(parameters, micro_batch);
   drain_scatterings(memory_->budget() > 0);
+}
+
+void Runtime::reduce_rest(std::span<const uint32_t> rest) {
+  for (size_t begin = 0, end = 0; begin < rest.size(); begin = end) {
+    end = rest_ends(model, rest, begin, memory_->budget());
+    reduce(rest.subspan(begin, end - begin));
+    if (end < rest.size() || memory_->budget() > 0) drain_scatterings(true);
+  }
+}
+
+void Runtime::reduce(std::span<const uint32_t> parameters) {
+  for (const uint32_t parameter : parameters) held_[parameter].is_reduced = true;
+  for (size_t micro_batch = 0; micro_batch < micro_batches_; ++micro_batch) {
+    std::vector<uint32_t> here;
+    for (const uint32_t parameter : parameters) {
+      if (held_[parameter].sent == micro_batch) here.push_back(parameter);
+    }
+    send(here, micro_batch);
+    const bool is_last = micro_batch + 1 == micro_batches_;
+    if (!is_last && memory_->budget() > 0) drain_scatterings(true);  // the next one's gradients arrive there
+  }
+}
+
+// All that a rank sends of the group goes as one collective. Ranks without a block take part and add nothing: zeros
+// would make +0 of -0.
+void Runtime::send(std::span<const uint32_t> parameters, size_t micro_batch) {
+  Scattering made;
+  made.round = rounds_[micro_batch];
+  uint64_t elements = 0;
+  for (const uint32_t parameter : parameters) {
+    held_[parameter].sent = micro_batch + 1;
+    if (model.parameter(parameter).elements > 0) put(made, parameter, micro_batch);
+    elements += model.parameter(parameter).elements;
+  }
+  if (made.items.empty()) return;
+  follow_program();  // its stream may still compute them
+  const bool looks = has_rows(micro_batch) && (measure_ || look_for_not_finite_);
+  for (size_t i = 0; i < made.items.size() && looks; ++i) {
+    look_at(made.parameters[i], micro_batch, made.items[i].addend, made.least_room[i]);
+  }
+  if (recorder_ != nullptr) recorder_->begin_transfer(exchange_stream_);
+  exchange_->scatter(made.items, made.round->adds, reduce_);
+  if (recorder_ != nullptr) {
+    recorder_->end_transfer(exchange_stream_, TracedTransfer::Kind::kReduce, made.parameters,
+                            elements * bytes_of(reduce_), false);
+  }
+  if (begun_) begun_(Begun::kScatter);
+  if (here_) {
+    made.done.emplace(take_event());
+    made.done->record(exchange_stream_);
+  }
+  scatterings_.push_back(std::move(made));
+  if (!here_) drain_scatterings(true);  // additions are enqueued behind what they wait for
+}
+
+void Runtime::put(Scattering& into, uint32_t parameter, size_t micro_batch) {
+  Held& one = held_[parameter];
+  const bool is_behind = has_received_behind();
+  // No module that was visited uses it: zeros, as in a whole gradient.
+  const bool is_unused = has_rows(micro_batch) && !one.is_zeroed[micro_batch];
+  if (!one.gradient && (is_unused || memory_->budget() > 0)) one.gradient = take_gradient_room(parameter);
+  if (is_unused) zero_gradient(parameter, micro_batch);
+  const OwnersOfRange& owners = owners_[parameter];
+  // Within a budget as much as on the rank that owns the most: the arena looks alike on all ranks.
+  const uint64_t owned = memory_->budget() > 0 ? most_owned_[parameter] : owners.owned;
+  const uint64_t received = received_elements(owned, exchange_->world_size());
+  ScatterItem item{&owners, has_rows(micro_batch) ? gradient_at(parameter, micro_batch) : nullptr, nullptr};
+  char* behind = nullptr;
+  if (is_behind) {
+    behind =
+        gradient_at(parameter, 0) + (side_by_side_[parameter] ? most_micro_batches_ : 1) * gradient_stride(parameter);
+    item.received = behind;
+    behind += WholeMemory::taken_by(received * bytes_of(reduce_));
+  } else {
+    into.pieces.push_back(take(received, reduce_, {"parts of the gradient of ", name(parameter)}));
+    item.received = into.pieces.back().pointer();
+  }
+  const bool has_others = micro_batch + 1 < micro_batches_ && (is_behind || side_by_side_[parameter]);
+  if (!has_others) into.pieces.push_back(std::move(one.gradient));
+  into.parameters.push_back(parameter);
+  into.items.push_back(item);
+  into.least_room.push_back(is_behind && reduce_ != DType::kF32 ? reinterpret_cast<float*>(behind) : nullptr);
 }
 
 uint64_t Runtime::gradient_stride(uint32_t parameter) const {

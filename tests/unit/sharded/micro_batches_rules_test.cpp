@@ -1,4 +1,5 @@
-// Runtime: what a pass over several micro-batches refuses, what it needs of a budget, and what a coordinator learns of it.
+// Runtime: what a pass over several micro-batches refuses, what it needs of a budget, and what a coordinator learns of
+// it.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -77,7 +78,8 @@ TEST_CASE("micro-batches are begun once and in order, all of them, and what is r
     CHECK(says(gradient(of.kLayer),
                "the gradient of p2 is asked for, and no micro-batch of the 3 of the pass was begun; call "
                "begin_micro_batch first"));
-    CHECK(says(begin(1), "micro-batch 1 of layer is begun after 0 of 3; begin each once in a backward visit, in order"));
+    CHECK(
+        says(begin(1), "micro-batch 1 of layer is begun after 0 of 3; begin each once in a backward visit, in order"));
     CHECK(begin(0) == "nothing was thrown");
     CHECK(gradient(of.kLayer) == "nothing was thrown");
     CHECK(says(gradient(of.kBelow), "the gradient of p7 is asked for outside of its module"));
@@ -160,8 +162,9 @@ TEST_CASE("a budget suffices for a pass over several micro-batches or is refused
   }
 }
 
-TEST_CASE("a module whose gradients of so many micro-batches alone are too much is refused by its name, and then fewer "
-          "go through") {
+TEST_CASE(
+    "a module whose gradients of so many micro-batches alone are too much is refused by its name, and then fewer "
+    "go through") {
   with_step("planned", "budget = 49152",
             [](Runtime& runtime, const MixedModel& of, const std::vector<RowRange>& own, Stream& program) {
               CHECK(says(thrown_by([&] { runtime.begin_pass(std::span(own)); }),

@@ -1,5 +1,5 @@
-// Runtime: passes over several micro-batches at once have the bits of a pass for each, whoever decides and computes, and
-// gather once for all of them.
+// Runtime: passes over several micro-batches at once have the bits of a pass for each, whoever decides and computes,
+// and gather once for all of them.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -111,8 +111,7 @@ std::pair<std::vector<float>, uint64_t> train_plain(const Accelerator& accelerat
     std::vector<RowRange> own;
     begin_step(runtime, 0, 1, own);
     for (size_t first = 0; first < own.size(); first += at_once) {
-      const std::span<const RowRange> ranges =
-          std::span(own).subspan(first, std::min(at_once, own.size() - first));
+      const std::span<const RowRange> ranges = std::span(own).subspan(first, std::min(at_once, own.size() - first));
       runtime.begin_pass(ranges);
       runtime.enter(of.policy, Direction::kForward);
       runtime.leave(of.policy, Direction::kForward);

@@ -42,14 +42,16 @@ inline std::vector<float> read_floats(const void* there, DType type, uint64_t co
 inline void write_floats(void* there, DType type, const std::vector<float>& values, Stream& stream) {
   if (values.empty()) return;
   std::vector<uint16_t> halves;
-  for (const float value : values) halves.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(as_bf16(value)) >> 16U));
+  for (const float value : values)
+    halves.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(as_bf16(value)) >> 16U));
   const void* const from = type == DType::kF32 ? static_cast<const void*>(values.data()) : halves.data();
   stream.copy(there, from, values.size() * bytes_of(type));
   stream.synchronize();
 }
 
 /// A root with weights of its own, an embedding that the head uses, too, a layer with a frozen part and one without
-/// elements, a leaf, a module that no pass visits, a parameter that the head uses unannounced and one that nobody names.
+/// elements, a leaf, a module that no pass visits, a parameter that the head uses unannounced and one that nobody
+/// names.
 struct MixedModel {
   enum : uint32_t { kRoot, kEmbedding, kLayer, kFrozen, kEmpty, kUnannounced, kNameless, kBelow, kUnvisited };
   static constexpr int64_t kSizes[] = {700, 1500, 3000, 90, 0, 300, 77, 900, 400};
@@ -124,11 +126,11 @@ struct MixedModel {
 };
 
 struct Outcome {
-  std::vector<float> weights;   ///< of all parameters, after three steps
-  std::vector<double> norms;    ///< of the mean gradient of each step
-  std::vector<double> parts;    ///< squared norms of the gradients of all micro-batches, rank after rank
-  uint64_t gathered = 0;        ///< parameters that rank 0 gathered
-  uint64_t most = 0;            ///< bytes whole at once, of any rank
+  std::vector<float> weights;  ///< of all parameters, after three steps
+  std::vector<double> norms;   ///< of the mean gradient of each step
+  std::vector<double> parts;   ///< squared norms of the gradients of all micro-batches, rank after rank
+  uint64_t gathered = 0;       ///< parameters that rank 0 gathered
+  uint64_t most = 0;           ///< bytes whole at once, of any rank
   [[nodiscard]] bool has_bits_of(const Outcome& other) const {
     return weights == other.weights && norms == other.norms && parts == other.parts;
   }

@@ -46,10 +46,12 @@ typedef struct pliant_parameter_row {
   uint32_t dtype;    /* of the whole parameter: PLIANT_F32, PLIANT_BF16 (accelerator.h) */
   /* That its gradient takes in the arena from the enter in backward of the first module that uses it, of an external
    * one from the first such enter of the pass, until the call after the one that reduces it; on every rank the same.
-   * 0: frozen, or there is no arena, or not known. */
+   * In one piece: where passes are over several micro-batches the gradients of all that must lie there at once, and
+   * what arrives for them. 0: frozen, or there is no arena, or not known. */
   uint64_t gradient_bytes;
-  uint64_t received_bytes; /* and what arrives for it from other ranks, from its reduce to that call; likewise */
-  const char* name;        /* for messages, valid in the call; may be NULL */
+  /* And what arrives for it from other ranks, from its reduce to that call; likewise. 0, too, where it lies with it. */
+  uint64_t received_bytes;
+  const char* name; /* for messages, valid in the call; may be NULL */
 } pliant_parameter_row;
 
 enum {
@@ -154,13 +156,14 @@ typedef struct pliant_coordinator {
   uint32_t reserved;
   /* [one-thread] Of this slot and all below: one call at a time, from any thread, as the visits come.
    * A model to decide over: all parameters are shards. Called once before the first pass, and again, between two
-   * passes, when the program made its modules anew; what was learnt is thrown away then. The tables are gone when it
-   * returns. */
+   * passes, when the program made its modules anew, or gradients take other room; what was learnt is thrown away then,
+   * but the host may give it back with load. The tables are gone when it returns. */
   int32_t (*set_model)(void* self, const pliant_model* model, pliant_error* error);
   /* Between two passes: the module has other parameters now. */
   int32_t (*set_module_parameters)(void* self, uint32_t module, const uint32_t* own, uint32_t own_count,
                                    const uint32_t* external, uint32_t external_count, pliant_error* error);
-  /* A pass is one forward over a range of rows and, unless `flags` has PLIANT_PASS_NO_GRADIENT, its backward. */
+  /* A pass is one forward over rows and, unless `flags` has PLIANT_PASS_NO_GRADIENT, its backward. How many
+   * micro-batches they are is the host's affair: it visits each module once for all of them. */
   int32_t (*begin_pass)(void* self, uint32_t flags, pliant_action_list* list, pliant_error* error);
   int32_t (*enter)(void* self, const pliant_visit* visit, pliant_action_list* list, pliant_error* error);
   int32_t (*leave)(void* self, const pliant_visit* visit, pliant_action_list* list, pliant_error* error);
