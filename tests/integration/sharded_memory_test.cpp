@@ -91,7 +91,7 @@ TEST_CASE("what a plan says that a rank takes is what a rank takes, within two p
 
 TEST_CASE("a plan by the trace of one run says what ranks take at that world size and at another, within two percent") {
   for (const std::string& budget :
-       {std::string("coordinator.budget=400000"), std::string("coordinator.budget=700000")}) {
+       {std::string("coordinator.budget=600000"), std::string("coordinator.budget=900000")}) {
     CAPTURE(budget);
     // Layers are tied, and an evaluation comes between two steps.
     const std::vector<std::string> sets{

@@ -136,15 +136,15 @@ TEST_CASE("the timeline of a step has its lanes, its budget and its waits") {
   const std::string drawn = read_all(figure);
   CHECK(says(drawn, "<svg "));
   CHECK(says(drawn, "</svg>"));
-  for (const char* const words : {"planned: step 2 of rank 0 of 2", ">program<", ">exchange<", ">waits<", ">budget<",
+  for (const char* const words : {"planned: step 2, rank 0 of 2", ">program<", ">exchange<", ">waits<", ">budget<",
                                   "whole at once, MiB", "ms since the step began", ">gather ahead<"}) {
     CHECK(says(drawn, words));
   }
   CHECK(!says(drawn, "nan"));
   REQUIRE(run_pliant(folder, {"trace", file, "--plot", figure, "--rank", "1"}).exit_code == 0);
-  CHECK(says(read_all(figure), "step 1 of rank 1 of 2"));  // the last whole one
+  CHECK(says(read_all(figure), "step 1, rank 1 of 2"));  // the last whole one
   REQUIRE(run_pliant(folder, {"trace", file, "--plot", figure, "--rank", "1", "--step", "2"}).exit_code == 0);
-  CHECK(says(read_all(figure), "step 2 of rank 1 of 2"));
+  CHECK(says(read_all(figure), "step 2, rank 1 of 2"));
   CHECK(run_pliant(folder, {"trace", file, "--plot", "nowhere/step.svg"}).exit_code != 0);
 }
 
