@@ -171,10 +171,11 @@ void add_plan(CLI::App& app, Invocation& invocation) {
       ->type_name("FILE.svg");
   CLI::Option* memory =
       command
-          .add_option("--memory", given->model_file,
-                      "Bytes that a rank takes for a sharded model, by kind and world size, without activations: names "
-                      "and shapes from a .safetensors file, from several by their index or folder, or the model and the "
-                      "order of its visits from the trace of a run; nothing is run")
+          .add_option(
+              "--memory", given->model_file,
+              "Bytes that a rank takes for a sharded model, by kind and world size, without activations: names "
+              "and shapes from a .safetensors file, from several by their index or folder, or the model and the "
+              "order of its visits from the trace of a run; nothing is run")
           ->type_name("FILE");
   command
       .add_option("--optimizer-states", given->states,
