@@ -174,9 +174,9 @@ struct GradientReduction::State {
   /// at it, too.
   void take(const GradientPiece& piece, bool looks);
   void close_block(RowRange rows_of_it, const Scalars& beside);
-  /// Where one of the own sums is not finite and rows are not known that have brought that: of a device that the CPU does
-  /// not reach, the rows that are not, or all of this rank's where the device could not look at them one by one. The sum
-  /// overflows where each of them is.
+  /// Where one of the own sums is not finite and rows are not known that have brought that: of a device that the CPU
+  /// does not reach, the rows that are not, or all of this rank's where the device could not look at them one by one.
+  /// The sum overflows where each of them is.
   void look_at_own_sums();
 
   void check_reducible(const Communicator& communicator) const;
