@@ -13,10 +13,10 @@ namespace pliant::cli {
 /// Layers that are alike, each of a large and a small parameter.
 sharded::ModelTables layers_of(int64_t count, int64_t elements);
 
-/// Names and shapes of a .safetensors file, or of several beside an index or in a folder, in the order of the data; what
-/// are no floats is left out. The module of a
-/// tensor is what its name says up to the first number, "blocks.0" of "blocks.0.up.weight", as models that repeat a
-/// layer are cut; without a number what stands before the last dot. Throws kNotFound, kDataLoss.
+/// Names and shapes of a .safetensors file, or of several beside an index or in a folder, in the order of the data;
+/// what are no floats is left out. The module of a tensor is what its name says up to the first number, "blocks.0" of
+/// "blocks.0.up.weight", as models that repeat a layer are cut; without a number what stands before the last dot.
+/// Throws kNotFound, kDataLoss.
 sharded::ModelTables model_in(const std::string& file);
 
 /// Whether the file is text, as a trace is and a .safetensors file, which begins with a number of eight bytes, is not.

@@ -68,6 +68,17 @@ void compute_in_shards(pliant::Step& step, const Settings& settings, const Corpu
   }
 }
 
+/// What is whole lies in memory of the rank's device, and the CPU computes with it there.
+void require_reachable_shards(pliant::Session& session) {
+  if (session.accelerator().properties(session.device()).host_visible) return;
+  throw pliant::Error(pliant::Status::kFailedPrecondition,
+                      "tinylm computes on the CPU, which does not reach the memory of [accelerator] use = \"" +
+                          session.config().use("accelerator") +
+                          "\": leave [coordinator] out to train with it replicated, or set accelerator.use = \"host\"; "
+                          "samples/sharded_trainer trains in shards on every accelerator",
+                      pliant::ExitCode::kUsage);
+}
+
 /// [coordinator] is there: weights, gradients and moments are cut over the workers.
 int64_t train_shards(pliant::Session& session, const Settings& settings, const Corpus& corpus) {
   ShardedTrainee trainee(session, settings);
@@ -93,6 +104,7 @@ void train() {
   pliant::leave_stop_signals_to_agent();
   pliant::Session session = pliant::Session::attach();
   const Settings settings = read_settings(session.config());
+  if (session.config().has("coordinator")) require_reachable_shards(session);
   if (!use_one_blas_thread()) {
     std::fprintf(stderr,
                  "tinylm: this BLAS is slow; `apt install libopenblas0-pthread` makes training ten times faster\n");

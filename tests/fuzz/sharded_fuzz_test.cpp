@@ -1,12 +1,15 @@
-// Whatever bytes a map of owners or a .safetensors file holds, it is read or refused.
+// Whatever bytes a map of owners, a .safetensors file, a trace or the record of a worker holds, it is read or refused.
 #include <doctest/doctest.h>
 
 #include <string>
 #include <vector>
 
 #include "fuzz/mutations.hpp"
+#include "scratch_folder.hpp"
 #include "sharded/ownership.hpp"
 #include "sharded/safetensors_header.hpp"
+#include "sharded/trace_log.hpp"
+#include "unit/sharded/traces.hpp"
 
 using namespace pliant;
 using test::fuzz;
@@ -46,6 +49,59 @@ TEST_CASE("a map of owners is refused, or read as it would be written") {
     if (!map) return;
     ++read;
     CHECK(map->save() == text);
+  });
+  CHECK(read > 0);
+}
+
+TEST_CASE("a trace is refused in words, or what is read of it belongs together") {
+  const test::ScratchFolder folder;
+  const auto file = folder / "trace.json";
+  REQUIRE(sharded::write_trace(sharded::small_trace(), file).has_value());
+  const std::string whole = test::read_all(file);
+  const std::vector<std::string> words{
+      "null",       "-1",           "1e400",          "18446744073709551615", "[",           "{}",
+      "\"gather\"", "\"module\":0", "\"parameter\":", "\"cat\":\"call\"",     "\"ph\":\"M\""};
+  int read = 0;
+  fuzz({whole}, words, [&](std::string_view text) {
+    test::write_all(file, std::string(text));
+    const auto found = sharded::read_trace(file);
+    if (!found) {
+      CHECK(found.error().message().size() > 5);
+      return;
+    }
+    ++read;
+    for (const sharded::TracedRank& rank : found->ranks) {
+      for (const sharded::TracedCall& call : rank.calls) {
+        if (call.module) CHECK(*call.module < found->model->modules().size());
+      }
+      for (const sharded::TracedTransfer& transfer : rank.transfers) CHECK(transfer.call < rank.calls.size());
+      for (const sharded::TracedWait& wait : rank.waits) CHECK(wait.parameter < found->model->parameters().size());
+    }
+  });
+  CHECK(read > 0);
+}
+
+TEST_CASE("the record of a worker is read up to where it is none") {
+  const test::ScratchFolder folder;
+  const auto file = folder / "log";
+  {
+    auto log = sharded::TraceLog::create(file);
+    REQUIRE(log.has_value());
+    const sharded::TraceFile trace = sharded::small_trace();
+    log->begin({1, 0, 2, &*trace.model, "planned"});
+    for (const sharded::TracedCall& call : trace.ranks[0].calls) log->add(call);
+    for (const sharded::TracedTransfer& transfer : trace.ranks[0].transfers) log->add(transfer);
+    for (const sharded::TracedWait& wait : trace.ranks[0].waits) log->add(wait);
+  }
+  const std::string whole = test::read_all(file).substr(0, 4096);
+  int read = 0;
+  fuzz({whole}, {}, [&](std::string_view text) {
+    test::write_all(file, std::string(text));
+    const auto found = sharded::read_trace_log(file, 0);
+    if (found) ++read;
+    for (const sharded::TracedRank& rank : found ? found->ranks : std::vector<sharded::TracedRank>()) {
+      for (const sharded::TracedTransfer& transfer : rank.transfers) CHECK(transfer.call < rank.calls.size());
+    }
   });
   CHECK(read > 0);
 }

@@ -5,8 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "integration/job_runner.hpp"
+#include "real_devices.hpp"
 
 namespace pliant::test {
 
@@ -86,27 +85,6 @@ inline std::vector<Machine> doubles() {
   all.push_back(soft_level_zero());
 #endif
   return all;
-}
-
-/// Devices of this machine, no doubles: `pliant accel list` is asked where the kernel has any such device.
-struct RealDevices {
-  int count = 0;
-  bool has_collectives = false;  ///< of the accelerator's own
-};
-inline RealDevices real_devices(const std::string& accelerator) {
-  static const nlohmann::json kListed = [] {
-    constexpr std::array kFiles{"/dev/nvidia0", "/dev/dri", "/dev/dxg"};
-    const bool any =
-        std::any_of(kFiles.begin(), kFiles.end(), [](const char* file) { return std::filesystem::exists(file); });
-    return any ? JobRunner().run({"accel", "list", "--json"}).summary : nlohmann::json();
-  }();
-  if (!kListed.is_object()) return {};
-  for (const nlohmann::json& one : kListed["accelerators"]) {
-    if (one["name"] != accelerator || one["status"] != "ok") continue;
-    const bool is_double = has(one["devices"].dump(), "test double");  // somebody else's environment has one
-    return {is_double ? 0 : static_cast<int>(one["devices"].size()), one["collectives"].get<bool>()};
-  }
-  return {};
 }
 
 inline std::vector<Machine> real_machines() {

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
-#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -12,24 +11,6 @@
 #include "integration/sharded_misbehaviour.hpp"
 
 using namespace pliant::test;
-
-namespace {
-
-/// `body` on one machine of each kind that has devices, in its environment; says so where there is none.
-void on_devices(const std::function<void(const ShardedMachine&)>& body) {
-  std::vector<ShardedMachine> devices;
-  for (ShardedMachine& machine : sharded_machines()) {
-    if (has(machine.name, "four devices") || machine.name == "level_zero") devices.push_back(std::move(machine));
-  }
-  if (devices.empty()) MESSAGE("not run: there is neither software CUDA nor a software driver of Level Zero");
-  for (const ShardedMachine& machine : devices) {
-    CAPTURE(machine.name);
-    const Environment here(machine.environment);
-    body(machine);
-  }
-}
-
-}  // namespace
 
 TEST_CASE("what is not finite on a device is named with its rows, and not committed") {
   on_devices([](const ShardedMachine& machine) {
@@ -77,6 +58,63 @@ TEST_CASE("a program that is stopped in a pass on a device, and continued, costs
       CHECK(job.ledger("restart").empty());
       CHECK(last_state(job) == well_behaved());
     }
+  });
+}
+
+TEST_CASE(
+    "a rank that zero3 holds up, as its device is behind, is killed or stopped there, and the bits are the same") {
+  const std::vector<std::string> sets = joined(kZero3, joined(kFarAboveLimits, {"app.evaluates=true"}));
+  on_devices(
+      [&sets](const ShardedMachine& machine) {
+        for (const char* const how : {"kill", "stop"}) {
+          CAPTURE(how);
+          JobRunner job;
+          const pid_t agent = job.start(job_that(how, "held", 2, joined(machine.sets, sets)));
+          const bool is_killed = how == std::string("kill");
+          if (!is_killed) ::kill(wait_for_stop(job, agent, 1), SIGCONT);
+          const Ended ended = job.wait(agent);
+          INFO(ended.err);
+          REQUIRE(ended.exit_code == 0);
+          CHECK(ended.summary.at("restarts") == (is_killed ? 1 : 0));
+          CHECK(job.ledger("restart").size() == (is_killed ? 1U : 0U));
+          CHECK(last_state(job) == well_behaved());
+        }
+      },
+      true);
+}
+
+#ifdef PLIANT_SOFT_CUDA_DIR
+TEST_CASE(
+    "within a budget a rank whose device is lost or has no memory left in mid-run costs no bit, also as others leave") {
+  int replaced = 0;
+  for (const auto& [fault, at] : {std::pair<const char*, const char*>{"LOSE_DEVICE_AT", "400"},
+                                  {"FAIL_ALLOC_AT", "12"},
+                                  {"FAIL_ALLOC_AT", "20"},
+                                  {"FAIL_ALLOC_AT", "28"}}) {
+    CAPTURE(fault);
+    CAPTURE(at);
+    ShardedMachine machine = soft_cuda(4);
+    machine.environment[std::string("PLIANT_SOFT_CUDA_") + fault] = at;
+    machine.environment["PLIANT_SOFT_CUDA_FAULTS_OF"] = "1";
+    JobRunner job;
+    const Ended ended = run_on(machine, job, disturbed(job_that("", "", 3, machine.sets), {"leave:rank=2,step=6"}));
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    replaced += ended.summary.at("restarts") == 1 ? 1 : 0;
+    CHECK(last_state(job) == well_behaved());
+    CHECK(ended.summary.at("samples_missing") == 0);
+    CHECK(job.processes_left() == 0);
+  }
+  CHECK(replaced > 0);
+}
+#endif
+
+TEST_CASE(
+    "layers that compute once more in backward, and passes of any order between steps, change no bit on a device") {
+  on_devices([](const ShardedMachine& machine) {
+    JobRunner job;
+    const std::vector<std::string> habits = joined(machine.sets, {"app.recomputes=true", "app.generates=true"});
+    CHECK(state_after(job, job_that("", "", 2, habits)) == well_behaved());
   });
 }
 

@@ -153,7 +153,7 @@ TEST_CASE(
   for (const char* const place : {"entered", "released", "backward", "dropped", "evaluating"}) {
     CAPTURE(place);
     JobRunner job;
-    const std::vector<std::string>& sets = has(place, "released") ? kZero3 : kTight;
+    const std::vector<std::string>& sets = has(place, "released") ? kRoomy : kTight;  // which releases at once
     const pid_t agent = job.start(job_that("stop", place, 4, joined(habits, sets)));
     ::kill(wait_for_stop(job, agent, 1), SIGCONT);
     const Ended ended = job.wait(agent);

@@ -92,6 +92,28 @@ TEST_CASE("a sharded job that was stopped goes on to the same bits on every acce
   }
 }
 
+TEST_CASE(
+    "with AdamW on the device, clipped by the norm of the gradient, a job has the same bits on every accelerator") {
+  const auto job_of = [](int64_t workers, const std::vector<std::string>& sets) {
+    const std::string program = fmt::format("run.command=[\"{}/sharded_worker\"]", PLIANT_TEST_BIN_DIR);
+    return sharded_job(workers, joined(sets, {program, "app.optimizer=\"adamw\""}));
+  };
+  JobRunner alone;
+  const std::string expected = state_after(alone, job_of(1, {"coordinator.use=\"eager\""}));
+  CHECK(has(expected, "second_moment"));
+  for (const ShardedMachine& machine : sharded_machines()) {
+    if (has(machine.name, "sim")) continue;  // has the arithmetic of host
+    CAPTURE(machine.name);
+    JobRunner job;
+    const std::vector<std::string> command = job_of(3, joined(machine.sets, kTightSample));
+    const Ended ended = run_on(machine, job, disturbed(command, {"leave:rank=1,step=6", "kill:rank=0,step=10"}));
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(ended.summary.at("restarts") == 1);
+    CHECK(last_state(job) == expected);
+  }
+}
+
 TEST_CASE("with bf16, averages of weights and evaluation between steps a job has the same bits on every accelerator") {
   std::string expected;
   for (const ShardedMachine& machine : sharded_machines()) {

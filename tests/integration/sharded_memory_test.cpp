@@ -106,6 +106,44 @@ TEST_CASE("a plan of memory in layer order counts a gradient beside the one that
   CHECK(said[1].at("gradients") == said[0].at("gradients"));
 }
 
+TEST_CASE("a plan by the trace of one run says what ranks take at that world size and at another, within two percent") {
+  for (const std::string& budget :
+       {std::string("coordinator.budget=600000"), std::string("coordinator.budget=900000")}) {
+    CAPTURE(budget);
+    // Layers are tied, and an evaluation comes between two steps.
+    const std::vector<std::string> sets{
+        "app.layers=8", "app.width=20000", "app.eval_every=2", "run.max_steps=6", "coordinator.use=\"planned\"",
+        budget};
+    JobRunner traced;
+    const std::filesystem::path trace = traced.folder() / "trace.json";
+    std::vector<std::string> recorded = sharded_job(2, sets);
+    recorded.insert(recorded.end(), {"--trace", trace.string()});
+    REQUIRE(traced.run(recorded).exit_code == 0);
+    for (const int64_t workers : {2, 4}) {
+      CAPTURE(workers);
+      JobRunner job;
+      const std::vector<std::string> run = sharded_job(workers, sets);
+      const Ended plan = job.run(planned(run, trace));
+      INFO(plan.err);
+      REQUIRE(plan.exit_code == 0);
+      nlohmann::json said;
+      for (const nlohmann::json& row : plan.summary.at("world_sizes")) {
+        if (row.at("world_size") == workers) said = row;
+      }
+      REQUIRE(said.is_object());
+      const Ended ended = job.run(run);
+      REQUIRE(ended.exit_code == 0);
+      const nlohmann::json& was = ended.summary.at("bytes_of_a_rank");
+      for (const char* const kind : {"weights", "gradients", "whole_at_once"}) {
+        CAPTURE(kind);
+        CAPTURE(said.at(kind).get<int64_t>());
+        CAPTURE(was.at(kind).get<int64_t>());
+        CHECK(within_two_percent(said.at(kind), was.at(kind)));
+      }
+    }
+  }
+}
+
 TEST_CASE("sizes at which the budget does not suffice are said beside those at which it does") {
   JobRunner job;
   const Ended plan = job.run(planned(

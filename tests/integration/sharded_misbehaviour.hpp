@@ -18,6 +18,10 @@ namespace pliant::test {
 inline const std::vector<std::string> kTight{"coordinator.use=\"planned\"", "coordinator.budget=49152"};
 inline const std::vector<std::string> kRoomy{"coordinator.use=\"planned\"", "coordinator.budget=0"};
 inline const std::vector<std::string> kZero3{"coordinator.use=\"zero3\"", "coordinator.budget=0"};
+/// Of zero3: as with a model far above its limits, what was used is released at once, and nothing is gathered ahead.
+inline const std::vector<std::string> kFarAboveLimits{"coordinator.zero3.param_persistence_threshold=-1",
+                                                      "coordinator.zero3.max_reuse_distance=0",
+                                                      "coordinator.zero3.prefetch_bucket_size=0"};
 
 /// The job of a program that can misbehave: `how` at `place` of step 6 on one rank. It is kTight unless `more` says
 /// otherwise.

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <random>
 #include <set>
 #include <utility>
@@ -19,6 +20,7 @@ using namespace pliant::test;
 namespace {
 
 const std::string kTinylm = std::string(PLIANT_SOURCE_DIR) + "/samples/tinylm/pliant.toml";
+const std::string kSharded = std::string(PLIANT_SOURCE_DIR) + "/samples/tinylm/zero3.toml";
 
 // Sentences of 4 to 30 words that follow each other by rule, so that there is something to learn.
 std::string write_text(const std::filesystem::path& file, int sentences = 4000) {
@@ -150,7 +152,7 @@ TEST_CASE("tinylm trains on one's own text with the same loss curve at 1, 2, 3 a
   }
 }
 
-// What follows starts 61 processes with libtorch, each of which takes the better part of a second to begin: half a
+// What follows starts 69 processes with libtorch, each of which takes the better part of a second to begin: half a
 // minute on two cores.
 
 TEST_CASE(
@@ -249,6 +251,39 @@ TEST_CASE("tinylm refuses an order that is none, and one that needs shards") {
   CHECK(has(ended.err, "app.order = \"layer\" needs [coordinator]"));
 }
 
+TEST_CASE("tinylm as zero3.toml shards it has the states of pliant.toml, and no rank has the whole gradient at once") {
+  const auto most_whole = [](const std::string& set) {
+    JobRunner job;
+    std::vector<std::string> words = small_job(job, "", 3);
+    words[1] = kSharded;
+    words.insert(words.end(), {"--json", "--set", set});
+    const Ended ended = job.run(words);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    check_as_whole(job);
+    return ended.summary.at("bytes_of_a_rank").at("whole_at_once").get<int64_t>();
+  };
+  // Of 2 blocks of 3,280 weights; as zero3.toml is made for blocks of 198,272.
+  CHECK(most_whole("coordinator.zero3.reduce_bucket_size=3300") < most_whole("run.snapshot_every=2"));
+}
+
+#ifdef PLIANT_SOFT_CUDA_DIR
+TEST_CASE("tinylm in shards on a device whose memory the CPU does not reach is refused, with what to do") {
+  const Environment here(std::map<std::string, std::string>{{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}});
+  JobRunner job;
+  std::vector<std::string> words = small_job(job, "", 2);
+  words[1] = kSharded;
+  words.insert(words.end(), {"--json", "--set", "accelerator.use=\"cuda\""});
+  const Ended ended = job.run(words);
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "tinylm computes on the CPU, which does not reach the memory of [accelerator] use = \"cuda\""));
+  CHECK(has(ended.err, "leave [coordinator] out to train with it replicated, or set accelerator.use = \"host\""));
+  CHECK(ended.summary.at("restarts") == 0);
+  CHECK(job.processes_left() == 0);
+}
+#endif
+
 TEST_CASE("tinylm under exact has the states that it has under v0.1") {
   JobRunner job;
   REQUIRE(job.run(small_job(job, "", 5)).exit_code == 0);
@@ -289,12 +324,11 @@ TEST_CASE(
 }
 
 TEST_CASE("tinylm in shards writes its weights by name, and another job begins from them") {
-  const std::string sharded = std::string(PLIANT_SOURCE_DIR) + "/samples/tinylm/zero3.toml";
   JobRunner job;
-  const auto arguments = [&job, &sharded](const char* workers, std::vector<std::string> more) {
+  const auto arguments = [&job](const char* workers, std::vector<std::string> more) {
     more.insert(more.end(), {"data.text=" + write_text(job.folder() / "mine.txt"), "run.name=toy", "app.dim=32",
                              "app.layers=2", "app.warmup_steps=0"});
-    std::vector<std::string> made{"run", sharded, "--workers", workers};
+    std::vector<std::string> made{"run", kSharded, "--workers", workers};
     for (const std::string& set : more) made.insert(made.end(), {"--set", set});
     return made;
   };

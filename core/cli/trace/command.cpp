@@ -44,12 +44,12 @@ void add_trace(CLI::App& app, Invocation& invocation) {
   command
       ->add_option("--rank", given->choice.rank,
                    "Report on this rank only. Default: all ranks; the figure is of rank 0")
-      ->check(CLI::NonNegativeNumber.description(""))
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40).description(""))
       ->type_name("R");
   command
       ->add_option("--step", given->choice.step,
                    "Report on this step only. Default: all steps; the figure is of the last that was recorded whole")
-      ->check(CLI::NonNegativeNumber.description(""))
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40).description(""))
       ->type_name("S");
   add_json(*command, invocation);
   command->footer(

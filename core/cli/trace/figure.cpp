@@ -137,6 +137,11 @@ std::vector<Bar> waits_of(const StepView& view, const sharded::ModelTables& mode
   return bars;
 }
 
+/// Of a label on a bar.
+const char* text_color_on(const char* color) {
+  return color == kBackward || color == kGatherNow || color == kOutside ? "#000" : "#fff";
+}
+
 /// The whole name, or what stands behind its last dot, or nothing.
 std::string label_that_fits(const std::string& name, double pixels) {
   const auto fits = [pixels](const std::string& text) {
@@ -167,8 +172,9 @@ std::string draw_lane(int number, const char* name, const std::vector<Bar>& bars
                        std::max(end - begin, 0.3), kLaneHeight, bars[drawn].color);
     const std::string label = next == drawn + 1 ? label_that_fits(bars[drawn].label, end - begin) : std::string();
     if (!label.empty()) {
-      svg += fmt::format("<text x=\"{:.2f}\" y=\"{}\" font-size=\"10\" fill=\"#fff\" text-anchor=\"middle\">{}</text>",
-                         (begin + end) / 2, top + kLaneHeight / 2 + 3.5, svg_escaped(label));
+      svg += fmt::format("<text x=\"{:.2f}\" y=\"{}\" font-size=\"10\" fill=\"{}\" text-anchor=\"middle\">{}</text>",
+                         (begin + end) / 2, top + kLaneHeight / 2 + 3.5, text_color_on(bars[drawn].color),
+                         svg_escaped(label));
     }
     svg += "\n";
   }
@@ -198,7 +204,7 @@ std::string bytes_path(const StepView& view, const TimeAxis& axis, double most) 
 std::string draw_bytes(const StepView& view, uint64_t budget, const TimeAxis& axis) {
   constexpr double kMebibyte = 1 << 20;
   const auto limit = static_cast<double>(budget);
-  const double most = 1.08 * std::max({limit, static_cast<double>(view.step.peak), 1.0});
+  const double most = 1.18 * std::max({limit, static_cast<double>(view.step.peak), 1.0});
   const auto y = [most](double bytes) { return kBytesBottom - bytes / most * (kBytesBottom - kBytesTop); };
   std::string svg;
   const double step = round_step(most / kMebibyte, 5);
@@ -216,7 +222,7 @@ std::string draw_bytes(const StepView& view, uint64_t budget, const TimeAxis& ax
   return svg + fmt::format(
                    "<line x1=\"{0}\" y1=\"{1:.1f}\" x2=\"{2}\" y2=\"{1:.1f}\" stroke=\"{3}\" stroke-dasharray=\"5 3\"/>"
                    "<text x=\"{4}\" y=\"{5:.1f}\" text-anchor=\"end\" fill=\"{3}\">budget</text>\n",
-                   kLanesBegin, y(limit), kLanesEnd, kWaits, kLanesEnd - 4, y(limit) + 14);
+                   kLanesBegin, y(limit), kLanesEnd, kWaits, kLanesEnd - 4, y(limit) - 5);
 }
 
 std::string draw_colors(bool recomputes) {
@@ -290,7 +296,7 @@ std::string trace_figure(const TraceStudy& study, const TraceChoice& choice) {
                            draw_lane(2, "waits", waits_of(view, model), axis) +
                            draw_bytes(view, study.trace.budget, axis) + axis.draw();
   const std::string title =
-      fmt::format("{}: step {} of rank {} of {}", study.trace.coordinator, step.step, rank.rank, rank.world_size);
+      fmt::format("{}: step {}, rank {} of {}", study.trace.coordinator, step.step, rank.rank, rank.world_size);
   return svg_document(kTimelineWidth, kTimelineHeight, kLanesBegin, title, body);
 }
 

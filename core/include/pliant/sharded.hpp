@@ -120,7 +120,7 @@ class ShardedModel {
   /// f32, bf16 or f16; others in the file are left alone. Of a model in several files `file` is their index,
   /// "model.safetensors.index.json", or the folder with it. After the parameters were added and before Session::start.
   /// Throws kNotFound for a file or a tensor that is not there, kDataLoss for a damaged file or one that lacks what the
-  /// index says, kFailedPrecondition for another shape or type; it has changed nothing then.
+  /// index says, kFailedPrecondition for another shape or type, all with exit code 2; it has changed nothing then.
   void import_safetensors(const std::filesystem::path& file);
 
   /// Gives a module other parameters, between two passes, on every rank alike. Throws kInvalidArgument for numbers that

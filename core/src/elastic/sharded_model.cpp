@@ -10,6 +10,7 @@
 
 #include "base/result.hpp"
 #include "elastic/session_state.hpp"
+#include "pliant/sdk/accelerator.hpp"
 #include "sharded/rehearsal.hpp"
 #include "sharded/runtime.hpp"
 #include "sharded/safetensors.hpp"
@@ -188,6 +189,32 @@ void ShardedModel::write(ParameterId parameter, std::span<const float> values) {
   state_->runtime.write(number_of(state_->runtime.model, parameter, values.size(), "written"), values);
 }
 
+namespace {
+
+/// What is wrong with it no restart mends.
+sharded::SafetensorsParts open_weights(const std::filesystem::path& file) {
+  Result<sharded::SafetensorsParts> opened = sharded::SafetensorsParts::open(file);
+  if (!opened) throw opened.error().with_exit_code(ExitCode::kUsage);
+  return std::move(*opened);
+}
+
+std::string text_of(DType type, const std::vector<int64_t>& shape) {
+  return fmt::format("{}[{}]", sdk::name_of(static_cast<sdk::DType>(type)), fmt::join(shape, ","));
+}
+
+void require_readable(const std::filesystem::path& file, const sharded::Tensor& tensor,
+                      const sharded::ParameterRow& row) {
+  const bool has_floats = tensor.dtype == DType::kF32 || tensor.dtype == DType::kBF16 || tensor.dtype == DType::kF16;
+  if (has_floats && tensor.shape == row.shape) return;
+  throw Error(Status::kFailedPrecondition,
+              fmt::format("{}: {} is {}, the model has {}{}", file.string(), row.name,
+                          text_of(tensor.dtype, tensor.shape), text_of(DType::kF32, row.shape),
+                          has_floats ? "" : "; f32, bf16 and f16 are read, convert it to one of them"),
+              ExitCode::kUsage);
+}
+
+}  // namespace
+
 void ShardedModel::import_safetensors(const std::filesystem::path& file) {
   sharded::ModelTables& model = state_->runtime.model;
   if (model.is_closed()) {
@@ -195,26 +222,17 @@ void ShardedModel::import_safetensors(const std::filesystem::path& file) {
                 fmt::format("{} comes too late: import it before Session::start, or write parameter by parameter",
                             file.string()));
   }
-  const auto parts = std::make_shared<sharded::SafetensorsParts>(or_throw(sharded::SafetensorsParts::open(file)));
+  const auto parts = std::make_shared<sharded::SafetensorsParts>(open_weights(file));
   std::vector<sharded::SafetensorsParts::Place> places;
   for (const sharded::ParameterRow& row : model.parameters()) {
     const sharded::SafetensorsParts::Place* const place = parts->find(row.name);
     if (place == nullptr) {
-      throw Error(Status::kNotFound, fmt::format("{} has no tensor {}", file.string(), row.name), ExitCode::kUsage);
+      throw Error(Status::kNotFound,
+                  fmt::format("{} has no tensor {}; it needs one for each parameter of the model, by its name",
+                              file.string(), row.name),
+                  ExitCode::kUsage);
     }
-    const sharded::Tensor* const tensor = place->tensor;
-    const bool has_floats =
-        tensor->dtype == DType::kF32 || tensor->dtype == DType::kBF16 || tensor->dtype == DType::kF16;
-    if (!has_floats || tensor->shape != row.shape) {
-      throw Error(
-          Status::kFailedPrecondition,
-          fmt::format("{}: {} is {}[{}], the model has f32[{}]; bf16 and f16 are read, too", file.string(), row.name,
-                      tensor->dtype == DType::kF32 ? "f32"
-                      : has_floats                 ? "of 16 bits, "
-                                                   : "of another type, ",
-                      fmt::join(tensor->shape, ","), fmt::join(row.shape, ",")),
-          ExitCode::kUsage);
-    }
+    require_readable(file, *place->tensor, row);
     places.push_back(*place);
   }
   for (uint32_t number = 0; number < places.size(); ++number) {

@@ -73,7 +73,7 @@ class VisitReader {
   [[nodiscard]] uint64_t count() const;
   /// nullopt where it was overwritten, or there is none yet.
   [[nodiscard]] std::optional<Visited> at(uint64_t place) const;
-  /// "entered mlp.up (backward) as visit 17".
+  /// "entered mlp.up (backward) as visit 17": its number in the step.
   [[nodiscard]] std::string words(const Visited& visit) const;
 
  private:
@@ -93,8 +93,7 @@ class VisitReader {
 /// Whether ranks that work together have visited the same so far; `pages` by rank, nullptr for one that has none. Those
 /// that are behind have not differed yet, unless `all_done`: then all must have come equally far. In words who did what
 /// at the first visit that differs: "rank 2 entered mlp.up (backward) as visit 17, ranks 0, 1, 3 entered attn.qkv
-/// (forward) as visit 17". nullopt: they are the same, or of other generations. O(ranks *
-/// log(ring)).
+/// (forward) as visit 17". nullopt: they are the same, or of other generations. O(ranks * log(ring)).
 std::optional<std::string> how_visits_differ(const std::vector<const VisitReader*>& pages, int64_t generation,
                                              bool all_done);
 

@@ -107,7 +107,7 @@ void extensions(const Subject& subject) {
   const OptionRow options(plugin, subject.settings);
   const OwnInstance instance(plugin, options);
   expect(instance.status() == PLIANT_OK, "create answered " + instance.text());
-  for (const char* id : {"", "pliant.no-such-thing/0", "pliant.trace/0x"}) {
+  for (const char* id : {"", "pliant.no-such-thing/0", "pliant.other/0x"}) {
     expect(plugin.record().extension(instance.self(), id) == nullptr,
            std::string("it offers the extension '") + id + "', which does not exist");
   }

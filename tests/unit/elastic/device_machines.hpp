@@ -5,12 +5,14 @@
 #include <chrono>
 #include <future>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "accelerator/state.hpp"
 #include "base/inside.hpp"
 #include "pliant/balancer.hpp"
 #include "rank_group.hpp"
+#include "real_devices.hpp"
 #include "unit/accelerator/cuda_runtime.hpp"
 #include "unit/accelerator/level_zero_driver.hpp"
 #include "unit/accelerator/wrapper.hpp"
@@ -39,6 +41,22 @@ inline std::vector<Machine> machines() {
 inline Accelerator open(const Machine& machine) {
   pliant_test::use_software_driver();
   return Accelerator(ConfigFile(machine.accelerator).open());
+}
+
+/// Those, and the devices of this machine that this process can have beside doubles: GPUs of CUDA, and those of Level
+/// Zero where there is no double of its driver, since the loader opens one or the others.
+inline std::vector<Machine> machines_and_gpus() {
+  std::vector<Machine> all;
+  if (real_devices("cuda").count > 0) {
+    all.push_back({"cuda, GPUs", "use = \"cuda\"\n[accelerator.cuda]\ncollectives = \"generic\"\n"});
+    // Opened first: the double has the same name, and whoever asks for that has what is there.
+    static_cast<void>(Accelerator(ConfigFile(all.back().accelerator).open()).device_count());
+  }
+#ifndef PLIANT_SOFT_LEVEL_ZERO
+  if (real_devices("level_zero").count > 0) all.push_back({"level_zero, GPUs", "use = \"level_zero\"\n"});
+#endif
+  for (Machine& machine : machines()) all.push_back(std::move(machine));
+  return all;
 }
 
 inline void check_doubles_are_clean() {

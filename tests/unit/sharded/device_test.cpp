@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -68,7 +69,7 @@ void visit(Runtime& runtime, uint32_t module) {
 
 TEST_CASE("a bound of waits holds up a program that waits too far ahead, and does not count what is gathered ahead") {
   const Config config = config_of("broken", "[coordinator.broken]\nahead = true\nwaits = 1");
-  for (const test::Machine& machine : test::machines()) {
+  for (const test::Machine& machine : test::machines_and_gpus()) {
     CAPTURE(machine.name);
     const Accelerator accelerator = test::open(machine);
     test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& exchange) {
@@ -198,6 +199,74 @@ TEST_CASE("the events of gathers and of gradients are used again: more steps and
     CHECK(early > 0);
     CHECK(EventsMade::count() == early);
   }
+}
+
+void on_a_thread(const std::function<void()>& work) {
+  std::exception_ptr thrown;
+  std::thread([&] {
+    try {
+      work();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  }).join();
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+/// Two steps of two ranks, each part of which `runs` runs; then the first layer's weights.
+std::vector<float> trained_in_parts(const Accelerator& accelerator, const std::string& coordinator,
+                                    const std::function<void(const std::function<void()>&)>& runs) {
+  std::vector<float> weights(kElements);
+  test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& group, Stream& exchange) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_of(coordinator), accelerator, 0, program, exchange, {});
+    const Layers of(runtime, 4);
+    runs([&] { runtime.enter_group(group); });
+    runs([&] { runtime.initialise(); });
+    for (int step = 0; step < 2; ++step) {
+      runs([&] { begin_step(runtime, 2); });
+      runs([&] {
+        runtime.begin_pass({2 * rank, 2});
+        for (const uint32_t module : of.modules) visit(runtime, module);
+      });
+      for (size_t i = of.modules.size(); i-- > 0;) {
+        runs([&] {
+          runtime.enter(of.modules[i], Direction::kBackward);
+          program.fill(runtime.gradient(of.weights[i]), 0x3f, kElements * sizeof(float));
+        });
+        runs([&] { runtime.leave(of.modules[i], Direction::kBackward); });
+      }
+      runs([&] { runtime.end_pass(); });
+      runs([&] { CHECK(runtime.finish_gradient(1).finite); });
+      runs([&] {
+        runtime.allow_update();
+        runtime.update([&](const ShardRange& range) {
+          const std::array<const void*, 2> both{range.weights, range.gradient};
+          program.reduce(range.weights, both, range.count, DType::kF32, ReduceOp::kSum, 0.5);
+        });
+      });
+    }
+    std::vector<float> seen(kElements);
+    runs([&] { runtime.read(of.weights.front(), seen); });
+    if (rank == 0) weights = seen;
+    runs([&] { runtime.leave_group(); });
+  });
+  return weights;
+}
+
+TEST_CASE("calls on a device may come from any thread, one at a time") {
+  const auto here = [](const std::function<void()>& work) { work(); };
+  const std::vector<float> expected = trained_in_parts(test::open_host(), "eager", here);
+  CHECK(expected.back() != 1.0F);
+  for (const test::Machine& machine : test::machines_and_gpus()) {
+    const Accelerator accelerator = test::open(machine);
+    for (const char* const coordinator : {"eager", "zero3", "planned"}) {
+      CAPTURE(machine.name);
+      CAPTURE(coordinator);
+      CHECK(trained_in_parts(accelerator, coordinator, on_a_thread) == expected);
+    }
+  }
+  test::check_doubles_are_clean();
 }
 
 template <class Call>

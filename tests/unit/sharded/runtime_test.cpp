@@ -323,7 +323,7 @@ TEST_CASE(
     "on devices that the CPU does not reach, and where work is late and runs in any order, the bits are the same") {
   const std::vector<float> expected = mean_of_whole(test::open_host(), 7);
   const std::vector<float> in_bf16 = mean_of_whole(test::open_host(), 7, DType::kBF16);
-  std::vector<test::Machine> machines = test::machines();
+  std::vector<test::Machine> machines = test::machines_and_gpus();
   for (const int seed : {1, 2, 3}) {
     const std::string options = fmt::format("reorder = true\nmax_delay_us = 200\nseed = {}\n", seed);
     machines.push_back({"sim, in any order", "use = \"sim\"\n[accelerator.sim]\n" + options});

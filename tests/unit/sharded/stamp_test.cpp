@@ -26,7 +26,7 @@ constexpr int64_t kElements = 4 * 1024 + 482;  // of 5 chunks; the last block is
 constexpr int32_t kChunks = 5;
 
 std::vector<test::Machine> all_machines() {
-  std::vector<test::Machine> all = test::machines();
+  std::vector<test::Machine> all = test::machines_and_gpus();
   all.push_back({"host", "use = \"host\"\n"});
   all.push_back({"sim, seen by the CPU", "use = \"sim\"\n[accelerator.sim]\nmax_delay_us = 20\n"});
   all.push_back({"sim, of one process", "use = \"sim\"\n[accelerator.sim]\nexchange = false\nhost_visible = false\n"});

@@ -210,7 +210,7 @@ TEST_CASE("what waits for gradients says whose, or which rank was later, and whi
   CHECK(says(only_wait(made).why, "rank 4 came to the sum of gradients 1.2 ms later"));
 }
 
-TEST_CASE("waits of one visit are one, with the cause of the longest; what took no time is none") {
+TEST_CASE("waits of one visit are one, with the cause of the longest, and what took no time is none") {
   HandMadeTrace made = after_a_step(9000);
   const LateGather late(made, {releases(0), gathers(2, true)}, 2 * 4096);
   made.wait(late.entered, 0, made.now, made.now + 30);

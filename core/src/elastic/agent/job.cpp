@@ -185,10 +185,12 @@ void open_ledger(elastic::AgentOrder& order) {
   if (blank) fs::remove(file);
 }
 
-// Finds the snapshot to begin with.
+// Finds the snapshot to begin with; none where the run has none. Damaged ones alone are refused: a job that began anew
+// would drop the steps that a copy of one still holds.
 void find_snapshot(elastic::AgentOrder& order, JobObserver& observer) {
   const elastic::Lineage& lineage = order.ledger->lineage();
   const elastic::SnapshotOwner owner{order.facts.run_id, lineage.fingerprint};
+  bool has_damaged = false;
   for (auto at = lineage.snapshots.rbegin(); at != lineage.snapshots.rend(); ++at) {
     const fs::path file = order.directory.path() / at->file;
     if (!fs::exists(file)) continue;
@@ -207,12 +209,19 @@ void find_snapshot(elastic::AgentOrder& order, JobObserver& observer) {
       return;
     }
     if (!whole && whole.error().exit_code() == ExitCode::kUsage) throw whole.error();  // somebody else's
+    has_damaged = true;
     observer.on_event(
         fmt::format("{}; going back to the one before",
                     whole ? fmt::format("the snapshot {} holds {} steps, not {}", file.string(), whole->step, at->step)
                           : whole.error().message()),
         true);
   }
+  if (!has_damaged) return;
+  throw Error(Status::kDataLoss,
+              fmt::format("cannot resume {}: none of its snapshots is whole. Restore one from a copy, or remove them "
+                          "all to begin anew",
+                          order.directory.path().string()),
+              ExitCode::kUsage);
 }
 
 double mean_loss(const std::vector<elastic::CommitRecord>& commits, size_t from, size_t count) {

@@ -23,7 +23,7 @@ typedef struct pliant_host {
   void* context;
   /* [any-thread] One line, no newline. The host filters by level and adds the plugin's name. */
   void (*log)(void* context, int32_t level, pliant_str message);
-  /* [any-thread] A service by id ("pliant.trace/0"), or NULL when this host has none of that name. */
+  /* [any-thread] A service by id, or NULL when this host has none of that name. No id is defined so far. */
   const void* (*extension)(void* context, const char* id);
 } pliant_host;
 

@@ -1,0 +1,103 @@
+// Sharded jobs of programs with habits of their own: those that are allowed change no bit, the bad ones end the job, or
+// the one rank that has them, in words.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "integration/sharded_misbehaviour.hpp"
+
+using namespace pliant::test;
+
+namespace {
+
+/// Every rank misbehaves, in every incarnation.
+const std::string kAllRanks = "app.misbehave_rank=-1";
+
+/// What rank 0 says of its layers' weights after the last step.
+std::string weights_after(std::vector<std::string> command) {
+  command.emplace_back("--show-logs");
+  JobRunner job;
+  const Ended ended = job.run(command);
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  std::string said;
+  std::istringstream lines(ended.err);
+  for (std::string line; std::getline(lines, line);) {
+    if (const size_t at = line.find("layer."); at != std::string::npos && has(line, " is ")) said += line.substr(at);
+  }
+  CHECK(has(said, "layer.2 is "));
+  return said;
+}
+
+}  // namespace
+
+TEST_CASE("layers that compute once more in backward, and passes of any order between steps, change no bit") {
+  for (const char* const habit : {"app.recomputes=true", "app.generates=true"}) {
+    CAPTURE(habit);
+    JobRunner job;
+    CHECK(state_after(job, job_that("", "", 3, {habit})) == well_behaved());
+  }
+  JobRunner job;
+  const Ended ended = job.run(job_that("kill", "recomputing", 3, {"app.recomputes=true", "app.generates=true"}));
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary.at("restarts") == 1);
+  CHECK(last_state(job) == well_behaved());
+}
+
+TEST_CASE("a frozen reference that is visited forward beside what is trained keeps its values and changes no bit") {
+  const std::string says = fmt::format("app.says_after={}", kShardedSteps - 1);
+  const std::string alone =
+      weights_after(job_that("", "", 1, {says, "coordinator.use=\"eager\"", "coordinator.budget=0"}));
+  CHECK(weights_after(job_that("", "", 3, {says, "app.reference=true"})) == alone);
+}
+
+TEST_CASE("a module that is entered twice before it is left stays whole, and zero3 says what it needs for that") {
+  JobRunner job;
+  CHECK(state_after(job, job_that("enter_twice", "", 2, {kAllRanks})) == well_behaved());
+  const std::vector<std::string> releases = joined(kFarAboveLimits, {kAllRanks, "run.max_restarts=0"});
+  JobRunner other;
+  const Ended ended = other.run(job_that("enter_twice", "", 2, joined(kZero3, releases)));
+  INFO(ended.err);
+  CHECK(ended.exit_code == 3);
+  CHECK(has(ended.summary.at("reason"), "coordinator 'zero3' broke a rule: leaving layer.0 forward"));
+  CHECK(has(ended.summary.at("reason"), "[coordinator.zero3] strict = true may mend that"));
+  CHECK(other.ledger("commit").size() == 6);
+  CHECK(other.processes_left() == 0);
+  JobRunner strict;
+  CHECK(state_after(strict, job_that("enter_twice", "", 2,
+                                     joined(kZero3, joined(releases, {"coordinator.zero3.strict=true"})))) ==
+        well_behaved());
+}
+
+TEST_CASE("a module that is never left, and a value that is asked for after it was released, are named") {
+  struct Habit {
+    const char* how;
+    const char* said;
+  };
+  for (const Habit& habit :
+       {Habit{"never_leave",
+              "model (forward) is left while layer.0 (forward) is the last that was entered; leave that"},
+        Habit{"use_released", "layer.0.weights is not whole here; enter a module that uses it, or call fetch"}}) {
+    CAPTURE(habit.how);
+    {  // a program that does so whenever it comes there
+      JobRunner job;
+      const Ended ended = job.run(job_that(habit.how, "", 2, joined(kRoomy, {kAllRanks, "run.max_restarts=1"})));
+      INFO(ended.err);
+      CHECK(ended.exit_code == 1);
+      CHECK(has(ended.summary.at("reason"), habit.said));
+      CHECK(job.ledger("commit").size() == 6);
+      CHECK(job.processes_left() == 0);
+    }
+    JobRunner job;  // one rank, once
+    const Ended ended = job.run(job_that(habit.how, "", 3, kRoomy));
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(has(ended.err, habit.said));
+    CHECK(ended.summary.at("restarts") == 1);
+    CHECK(last_state(job) == well_behaved());
+  }
+}

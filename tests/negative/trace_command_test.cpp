@@ -1,0 +1,222 @@
+// `pliant trace` and `pliant plan --memory TRACE`: what they say of traces that are made by hand, and what they refuse.
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "pliant_process.hpp"
+#include "sharded/trace_file.hpp"
+#include "unit/sharded/hand_made_trace.hpp"
+
+using namespace pliant;
+using namespace pliant::test;
+using namespace pliant::sharded;
+using nlohmann::json;
+
+namespace {
+
+bool says(const std::string& text, const std::string& words) {
+  const bool is_there = text.find(words) != std::string::npos;
+  if (!is_there) MESSAGE(text);
+  return is_there;
+}
+
+/// Two ranks with three steps each over three layers; in the last one the third layer is late by 3.1 ms, for want of
+/// room. Rank 1 dies in it.
+HandMadeTrace two_ranks() {
+  HandMadeTrace made({1000, 1000, 1000}, 9000);
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    if (rank > 0) made.trace.ranks.emplace_back();
+    made.rank().rank = rank;
+    made.rank().worker = rank;
+    made.rank().world_size = 2;
+    made.step = 0;
+    made.now = 0;
+    for (int step = 0; step < 3; ++step) {
+      const size_t begin = made.calls().size();
+      made.pass({1, 2, 3});
+      TracedRank& of = made.rank();
+      for (size_t call = begin; call < begin + 5; ++call) of.calls[call].live_bytes = 2 * 4096;
+      of.calls[begin + 2].actions = {releases(0), gathers(2, true)};
+      const bool is_late = step == 2;
+      const double late = is_late ? 3100 : 0;
+      for (size_t call = begin + 5; call < of.calls.size(); ++call) {
+        of.calls[call].began += call == begin + 5 ? 0 : late;
+        of.calls[call].ended += late;
+      }
+      made.now += late;
+      const double ended = of.calls[begin + 5].ended;
+      made.gather(begin + 2, 2, of.calls[begin + 2].ended, ended, true);
+      if (is_late) made.wait(begin + 5, 2, of.calls[begin + 5].began, ended);
+      made.reduce(begin + 8, 2, ended + 10, ended + 20);
+      if (rank == 1 && is_late) {
+        of.calls.resize(begin + 9);
+      } else {
+        made.end_step();
+      }
+    }
+  }
+  return made;
+}
+
+std::string written(const ScratchFolder& folder, const TraceFile& trace, const std::string& name = "trace.json") {
+  const std::filesystem::path file = folder.path() / name;
+  REQUIRE(write_trace(trace, file));
+  return file.string();
+}
+
+/// Exit code 2, and what stderr says.
+std::string refusal(const ScratchFolder& folder, const std::vector<std::string>& args) {
+  const Outcome made = run_pliant(folder, args);
+  CHECK(made.exit_code == 2);
+  CHECK(made.out.empty());
+  return made.err;
+}
+
+}  // namespace
+
+TEST_CASE("a trace is shown by ranks and steps, with the longest waits and their causes") {
+  const ScratchFolder folder;
+  const Outcome made = run_pliant(folder, {"trace", written(folder, two_ranks().trace)});
+  INFO(made.err);
+  REQUIRE(made.exit_code == 0);
+  CHECK(says(made.out, "run made-by-hand, 2 ranks, 1 generation\n"));
+  CHECK(says(made.out, "planned, budget 0.01 MiB\n"));
+  CHECK(says(made.out, "0-1 learning"));
+  CHECK(says(made.out, "2 steady"));
+  CHECK(says(made.out, "2 cut off"));
+  CHECK(says(made.out, "step 2, rank 0: layers.2 began 3.1 ms late: budget full until layers.0 was released\n"));
+  CHECK(says(made.out, "budget full"));
+  CHECK(says(made.out, "of it in steady steps"));
+}
+
+TEST_CASE("the JSON of a trace has every step and every wait") {
+  const ScratchFolder folder;
+  const std::string file = written(folder, two_ranks().trace);
+  const Outcome made = run_pliant(folder, {"trace", file, "--json"});
+  REQUIRE(made.exit_code == 0);
+  const json all = json::parse(made.out);
+  CHECK(all.at("schema") == "pliant.trace_report/1");
+  CHECK(all.at("budget") == 9000);
+  REQUIRE(all.at("ranks").size() == 2);
+  const json& steps = all.at("ranks")[0].at("steps");
+  REQUIRE(steps.size() == 3);
+  CHECK(steps[1].at("kind") == "learning");
+  CHECK(steps[2].at("kind") == "steady");
+  CHECK(all.at("ranks")[1].at("steps")[2].at("kind") == "cut_off");
+  CHECK(steps[2].at("gathered") == 4000);
+  CHECK(steps[2].at("gathered_ahead") == 4000);
+  CHECK(steps[2].at("least") == 12000);
+  CHECK(steps[2].at("least_at_budget") >= 12000);
+  CHECK(steps[2].at("peak") == 2 * 4096);
+  CHECK(steps[2].at("waits") == 1);
+  REQUIRE(all.at("waits").size() == 2);
+  const json& wait = all.at("waits")[0];
+  CHECK(wait.at("cause") == "budget_full");
+  CHECK(wait.at("call") == "enter");
+  CHECK(wait.at("module") == "layers.2");
+  CHECK(wait.at("direction") == "forward");
+  CHECK(wait.at("parameters") == json{"layers.2.weight"});
+  CHECK(wait.at("waited_us").get<double>() == doctest::Approx(3101));
+  CHECK(all.at("causes")[0].at("cause") == "budget_full");
+  CHECK(all.at("causes")[0].at("waits") == 2);
+  const json one = json::parse(run_pliant(folder, {"trace", file, "--json", "--rank", "1", "--step", "0"}).out);
+  CHECK(one.at("ranks")[0].at("steps").empty());
+  CHECK(one.at("ranks")[1].at("steps").size() == 1);
+  CHECK(one.at("waits").empty());
+}
+
+TEST_CASE("the timeline of a step has its lanes, its budget and its waits") {
+  const ScratchFolder folder;
+  const std::string file = written(folder, two_ranks().trace);
+  const std::string figure = (folder.path() / "step.svg").string();
+  REQUIRE(run_pliant(folder, {"trace", file, "--plot", figure}).exit_code == 0);
+  const std::string drawn = read_all(figure);
+  CHECK(says(drawn, "<svg "));
+  CHECK(says(drawn, "</svg>"));
+  for (const char* const words : {"planned: step 2, rank 0 of 2", ">program<", ">exchange<", ">waits<", ">budget<",
+                                  "whole at once, MiB", "ms since the step began", ">gather ahead<"}) {
+    CHECK(says(drawn, words));
+  }
+  CHECK(!says(drawn, "nan"));
+  REQUIRE(run_pliant(folder, {"trace", file, "--plot", figure, "--rank", "1"}).exit_code == 0);
+  CHECK(says(read_all(figure), "step 1, rank 1 of 2"));  // the last whole one
+  REQUIRE(run_pliant(folder, {"trace", file, "--plot", figure, "--rank", "1", "--step", "2"}).exit_code == 0);
+  CHECK(says(read_all(figure), "step 2, rank 1 of 2"));
+  CHECK(run_pliant(folder, {"trace", file, "--plot", "nowhere/step.svg"}).exit_code != 0);
+}
+
+TEST_CASE("what is no trace, or not the one that was asked for, is refused in words") {
+  const ScratchFolder folder;
+  const std::string file = written(folder, two_ranks().trace);
+  CHECK(says(refusal(folder, {"trace", "none.json"}), "none.json"));
+  const std::string text = read_all(file);
+  CHECK(
+      says(refusal(folder, {"trace", folder.write("half.json", text.substr(0, text.size() / 2)).string()}), "cut off"));
+  std::string later = text;
+  later.replace(later.find("pliant.trace/1"), 14, "pliant.trace/9");
+  CHECK(says(refusal(folder, {"trace", folder.write("later.json", later).string()}), "pliant.trace/9"));
+  CHECK(says(refusal(folder, {"trace", folder.write("other.json", "{\"a\": 1}").string()}), "is no trace"));
+  CHECK(says(refusal(folder, {"trace", folder.write("words.txt", "not at all").string()}), "is no trace"));
+  TraceFile plain = two_ranks().trace;
+  plain.model.reset();
+  plain.coordinator.clear();
+  plain.ranks.clear();
+  CHECK(says(refusal(folder, {"trace", written(folder, plain, "plain.json")}), "a job that is not sharded"));
+  CHECK(says(refusal(folder, {"trace", file, "--rank", "7"}), "--rank 7: "));
+  CHECK(says(refusal(folder, {"trace", file, "--rank", "7"}), "has no such rank; it has 0, 1"));
+  CHECK(says(refusal(folder, {"trace", file, "--step", "9"}), "has no such step; it has 0 to 2"));
+  CHECK(says(refusal(folder, {"trace"}), "FILE"));
+  HandMadeTrace begun({10});
+  begun.call(TracedCall::Kind::kBeginPass);
+  CHECK(says(refusal(folder, {"trace", written(folder, begun.trace, "begun.json"), "--plot", "x.svg"}),
+             "no step of rank 0 was recorded from its begin to its end"));
+  CHECK(run_pliant(folder, {"trace", written(folder, begun.trace, "begun.json")}).exit_code == 0);
+}
+
+TEST_CASE("a plan of memory takes the model and its visits from a trace") {
+  const ScratchFolder folder;
+  const std::vector<std::string> plan{"plan",   std::string(PLIANT_SOURCE_DIR) + "/samples/sharded_trainer/pliant.toml",
+                                      "--set",  "coordinator.use=planned",
+                                      "--json", "--memory"};
+  const auto of = [&](const TraceFile& trace, const std::string& name) {
+    std::vector<std::string> args = plan;
+    args.push_back(written(folder, trace, name));
+    return run_pliant(folder, args);
+  };
+  HandMadeTrace shared({4000, 3000});
+  ModelTables model;
+  const ParameterId tied{add_weights(model, "tied", 4000)};
+  const ParameterId between{add_weights(model, "between", 3000)};
+  model.add(ModuleSpec{.name = "model", .parent = std::nullopt, .own = {}, .external = {}});
+  model.add(ModuleSpec{.name = "embed", .parent = ModuleId{0}, .own = {tied}, .external = {}});
+  model.add(ModuleSpec{.name = "layer", .parent = ModuleId{0}, .own = {between}, .external = {}});
+  model.add(ModuleSpec{.name = "head", .parent = ModuleId{0}, .own = {}, .external = {tied}});
+  model.close();
+  shared.trace.model = std::move(model);
+  shared.pass({1, 2, 3});
+  shared.end_step();
+  const Outcome made = of(shared.trace, "tied.json");
+  INFO(made.err);
+  REQUIRE(made.exit_code == 0);
+  const json all = json::parse(made.out);
+  CHECK(all.at("elements") == 7000);
+  CHECK(all.at("modules") == json{"model", "embed", "layer", "head"});
+  CHECK(all.at("visits") == json{{"rank", 0}, {"step", 0}});
+  REQUIRE(!all.at("world_sizes").empty());
+  CHECK(all.at("world_sizes")[0].at("whole_at_once") > 0);
+  HandMadeTrace begun({10});
+  begun.call(TracedCall::Kind::kBeginPass);
+  const Outcome none = of(begun.trace, "begun.json");
+  CHECK(none.exit_code == 2);
+  CHECK(says(none.err, "has no step that was recorded from its begin to its end"));
+  TraceFile plain = shared.trace;
+  plain.model.reset();
+  plain.ranks.clear();
+  const Outcome unsharded = of(plain, "plain.json");
+  CHECK(unsharded.exit_code == 2);
+  CHECK(says(unsharded.err, "--memory: "));
+  CHECK(says(unsharded.err, "a job that is not sharded"));
+}
