@@ -13,8 +13,8 @@ namespace pliant {
 /// kind, so that files may be read into it directly and all of it may become a window. Where a piece lies depends on
 /// the calls alone, so ranks that take and give back the same sizes in the same order have them at the same offsets,
 /// which windows ask for. One thread at a time. Taking a piece is O(gaps, and pieces that were given back while work of
-/// theirs still runs, and 64); giving it back is O(log gaps). Ends after its pieces and after the communicators that know it,
-/// and waits for work of pieces. Movable.
+/// theirs still runs, and 64); giving it back is O(log gaps). Ends after its pieces and after the communicators that
+/// know it, and waits for work of pieces. Movable.
 class Arena {
  public:
   /// Pieces begin at multiples of it and are as large.
