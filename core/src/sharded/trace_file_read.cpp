@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <exception>
+#include <map>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -58,6 +59,7 @@ class TraceReading {
   bool hear(int depth, json::parse_event_t event, json& parsed) {
     using Event = json::parse_event_t;
     if (event == Event::key && depth == 1) key_ = parsed.get<std::string>();
+    if (event == Event::key && depth == 2) model_key_ = parsed.get<std::string>();
     if (event == Event::value && depth == 1 && key_ == "schema") take_schema(parsed);
     if (event == Event::array_start && depth == 1 && key_ == "traceEvents") {
       require_schema();
@@ -65,11 +67,13 @@ class TraceReading {
     }
     if (event != Event::object_end) return true;
     if (depth == 1 && key_ == "model") {
+      for (auto& [name, rows] : rows_of_model_) parsed[name] = std::move(rows);
       trace_.model = model_from_json(parsed);
       number_parameters();
     }
     if (depth == 2 && key_ == "traceEvents") take_event(parsed);
-    return depth == 0 || depth > 2 || (depth == 2 && key_ == "model");
+    if (depth == 3 && key_ == "model") rows_of_model_[model_key_].push_back(std::move(parsed));
+    return depth == 0 || depth > 3 || (depth == 3 && key_ != "model");
   }
 
   /// `root`: what was kept.
@@ -238,7 +242,10 @@ class TraceReading {
 
   const std::filesystem::path& file_;
   TraceFile trace_;
-  std::string key_;  ///< of the root, the last
+  std::string key_;        ///< of the root, the last
+  std::string model_key_;  ///< of "model", the last
+  /// Of "model". The parser goes through all that an array has kept whenever an object of it ends, so it keeps none.
+  std::map<std::string, json::array_t> rows_of_model_;
   bool has_schema_ = false;
   bool has_events_ = false;
   uint64_t events_ = 0;

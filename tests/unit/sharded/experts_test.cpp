@@ -104,10 +104,10 @@ uint64_t most_gathered(int count, uint64_t elements) {
 }  // namespace
 
 TEST_CASE("gradients of what no visited module uses are never there all at once, also without a budget") {
-  constexpr uint64_t kElements = kRestElements / 2;
-  const uint64_t most = most_gathered(8, kElements);
+  constexpr uint64_t kElementsOfEach = kRestElements / 2;
+  const uint64_t most = most_gathered(8, kElementsOfEach);
   CHECK(most > 0);
-  CHECK(most <= 3 * kElements * sizeof(float));  // of eight
+  CHECK(most <= 3 * kElementsOfEach * sizeof(float));  // of eight
 }
 
 TEST_CASE("what no visited module uses is reduced a part at a time where a budget has no room for all of it") {
