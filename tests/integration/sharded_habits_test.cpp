@@ -89,7 +89,7 @@ TEST_CASE("a module that is never left, and a value that is asked for after it w
       INFO(ended.err);
       CHECK(ended.exit_code == 1);
       CHECK(has(ended.summary.at("reason"), habit.said));
-      CHECK(job.ledger("commit").size() == 6);
+      CHECK(job.ledger("commit").back().at("step") == 5);
       CHECK(job.processes_left() == 0);
     }
     JobRunner job;  // one rank, once

@@ -279,8 +279,9 @@ std::optional<std::string> how_visits_differ(const std::vector<const VisitReader
     by_words[one ? pages[rank]->words(*one) : std::string("visited nothing more")].push_back(rank);
   }
   std::vector<std::pair<std::string, std::vector<size_t>>> sides(by_words.begin(), by_words.end());
-  std::stable_sort(sides.begin(), sides.end(),
-                   [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  std::sort(sides.begin(), sides.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.second.size(), a.second.front()) < std::pair(b.second.size(), b.second.front());
+  });
   std::string text;
   for (const auto& [words, ranks] : sides) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", ranks_text(ranks), words);
