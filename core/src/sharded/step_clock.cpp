@@ -31,16 +31,17 @@ uint64_t WorkCost::of(uint64_t bytes) const {
 }
 
 StepClock::StepClock(const ModelTables& model, const Job& job, const StepCosts& costs)
-    : model_(model), job_(job), costs_(costs), of_ranks_(static_cast<size_t>(job.world_size)) {
+    : model_(model),
+      job_(job),
+      costs_(costs),
+      of_ranks_(static_cast<size_t>(job.world_size)),
+      ranks_(static_cast<size_t>(job.world_size)) {
   const FlatLayout layout = or_throw(FlatLayout::create(static_cast<int64_t>(model.elements())));
   const Ownership ownership = or_throw(Ownership::deal(layout.chunks(), job.world_size));
   add_pieces(layout, ownership);
   const auto parameters = static_cast<uint32_t>(model.parameters().size());
   for (uint32_t i = 0; i < parameters; ++i) cost_.push_back(cost_of(i));
-  int32_t chunks = 0;
-  for (int32_t rank = 0; rank < job.world_size; ++rank) chunks = std::max(chunks, ownership.chunks_of(rank));
-  const uint64_t shard = ShardArray::value_bytes(layout, chunks) / kFloat;
-  if (job.whole != DType::kF32) cast_weights_ns_ = costs.local.of(shard * (kFloat + bytes_of(job.whole)));
+  if (job.whole != DType::kF32) add_casts_of_weights(layout, ownership);
   arrives_.resize(parameters);
   gradients_.resize(parameters);
   plan_rounds();
@@ -52,9 +53,27 @@ void StepClock::add_pieces(const FlatLayout& layout, const Ownership& ownership)
     const FlatRange range{static_cast<int64_t>(row.offset), static_cast<int64_t>(row.elements)};
     for (const ShardPiece& piece : ownership.pieces_of(layout, range)) {
       pieces_.push_back({static_cast<uint32_t>(piece.owner), static_cast<uint64_t>(piece.range.count)});
+      add_sums_of(pieces_.back());
     }
   }
   first_piece_.push_back(pieces_.size());
+}
+
+void StepClock::add_casts_of_weights(const FlatLayout& layout, const Ownership& ownership) {
+  for (int32_t rank = 0; rank < job_.world_size; ++rank) {
+    const uint64_t shard = ShardArray::value_bytes(layout, ownership.chunks_of(rank)) / kFloat;
+    ranks_[static_cast<size_t>(rank)].cast_weights_ns = costs_.local.of(shard * (kFloat + bytes_of(job_.whole)));
+  }
+}
+
+// Runtime::add_received.
+void StepClock::add_sums_of(Piece& piece) const {
+  const bool is_cast = job_.reduce != DType::kF32;
+  in_blocks(piece.count, is_cast ? block_of(piece.count) : piece.count, [&](uint64_t count) {
+    piece.set += costs_.local.of(2 * kFloat * count);
+    piece.add += costs_.local.of(3 * kFloat * count);
+    if (is_cast) piece.cast += costs_.local.of((kFloat + bytes_of(job_.reduce)) * count);
+  });
 }
 
 StepClock::Together StepClock::together(std::span<const uint32_t> parameters) {
@@ -140,20 +159,35 @@ StepClock::Cost StepClock::cost_of(uint32_t parameter) {
   made.reduce = job_.world_size == 1 ? 0 : reduce_takes(alone, costs_.reduce.of(all * bytes_of(job_.reduce)));
   made.zero = costs_.local.of(all * bytes_of(job_.reduce));
   if (job_.looks_at_gradients) made.look = look_cost(all);
-  const uint64_t owned = together(alone).most;
-  const uint64_t block = job_.reduce == DType::kF32 ? owned : block_of(owned);
-  in_blocks(owned, block, [&](uint64_t count) {
-    made.set += costs_.local.of(2 * kFloat * count);
-    made.add += costs_.local.of(3 * kFloat * count);
-    if (job_.reduce != DType::kF32) made.cast += costs_.local.of((kFloat + bytes_of(job_.reduce)) * count);
-  });
   return made;
 }
 
-/// When the stream is done with what takes so long and begins no sooner than `after`.
-uint64_t StepClock::enqueue(uint64_t& stream, uint64_t after, uint64_t takes) {
-  stream = std::max({stream, host_, after}) + takes;
-  return stream;
+void StepClock::follow_program() {
+  for (Rank& rank : ranks_) {
+    rank.program = std::max(rank.program, rank.host);
+    rank.exchange = std::max(rank.exchange, rank.program);
+  }
+}
+
+void StepClock::exchange(uint64_t takes) {
+  for (Rank& rank : ranks_) rank.exchange = std::max(rank.exchange, rank.host) + takes;
+}
+
+void StepClock::compute(uint64_t takes, uint64_t after) {
+  for (Rank& rank : ranks_) rank.program = std::max({rank.program, rank.host, after}) + takes;
+}
+
+uint64_t StepClock::collective(uint64_t takes) {
+  uint64_t begin = 0;
+  for (const Rank& rank : ranks_) begin = std::max({begin, rank.exchange, rank.host});
+  for (Rank& rank : ranks_) rank.exchange = begin + takes;
+  return begin + takes;
+}
+
+uint64_t StepClock::end() const {
+  uint64_t last = 0;
+  for (const Rank& rank : ranks_) last = std::max({last, rank.host, rank.program, rank.exchange});
+  return last;
 }
 
 void StepClock::hear(const RehearsedCall& call, uint64_t compute_ns) {
@@ -163,12 +197,13 @@ void StepClock::hear(const RehearsedCall& call, uint64_t compute_ns) {
     for (const uint32_t parameter : model_.modules()[*call.module].used) take_gradient(parameter);
   }
   if (compute_ns > 0) {
-    enqueue(program_, 0, compute_ns);
+    compute(compute_ns);
     step_.compute_ns += compute_ns;
   }
   if (call.kind == RehearsedCall::Kind::kEndPass) end_pass();
   if (call.kind == RehearsedCall::Kind::kEndStep) {
-    host_ = program_ = exchange_ = std::max({host_, program_, exchange_});
+    const uint64_t ended = end();
+    for (Rank& rank : ranks_) rank.host = rank.program = rank.exchange = ended;
     in_step_ = is_cast_ = false;
     pass_ = 0;
   }
@@ -177,23 +212,22 @@ void StepClock::hear(const RehearsedCall& call, uint64_t compute_ns) {
 void StepClock::begin_pass() {
   std::fill(gradients_.begin(), gradients_.end(), Gradient{});
   if (std::exchange(in_step_, true)) return;
-  begin_ns_ = std::max({host_, program_, exchange_});
+  begin_ns_ = end();
   step_ = {};
 }
 
-// Runtime::reduce_rest: one after the other within a budget.
+// Runtime::reduce_rest.
 void StepClock::end_pass() {
   std::vector<uint32_t> rest;
   for (uint32_t parameter = 0; parameter < gradients_.size(); ++parameter) {
     if (!model_.parameter(parameter).frozen && !gradients_[parameter].is_reduced) rest.push_back(parameter);
   }
-  if (job_.has_budget) {
-    for (const uint32_t& one : rest) reduce(std::span(&one, 1));
-  } else {
-    reduce(rest);
+  for (size_t begin = 0, ends = 0; begin < rest.size(); begin = ends) {
+    ends = rest_ends(model_, rest, begin, job_.has_budget ? 1 : 0);
+    reduce(std::span(rest).subspan(begin, ends - begin));
   }
   ++pass_;
-  step_.all_ns = std::max({host_, program_, exchange_}) - begin_ns_;
+  step_.all_ns = end() - begin_ns_;
 }
 
 void StepClock::carry_out(std::span<const pliant_action> actions) {
@@ -209,7 +243,7 @@ void StepClock::carry_out(std::span<const pliant_action> actions) {
     i = end;
     // A bound of waits holds up the host until gathers have ended that the program waits for anyway.
     if (action.kind == PLIANT_ACTION_GATHER) gather(group);
-    if (action.kind == PLIANT_ACTION_WAIT) enqueue(program_, arrives_[action.parameter]);
+    if (action.kind == PLIANT_ACTION_WAIT) compute(0, arrives_[action.parameter]);
     if (action.kind == PLIANT_ACTION_RELEASE) follow_program();
     if (action.kind != PLIANT_ACTION_REDUCE) continue;
     reduced_.clear();
@@ -227,10 +261,10 @@ void StepClock::gather(std::span<const pliant_action> group) {
   }
   if (group_.size() > 1) takes = gather_takes(group_, takes);
   if (!group_.empty() && job_.whole != DType::kF32 && !std::exchange(is_cast_, true)) {
-    enqueue(exchange_, 0, cast_weights_ns_);
+    for (Rank& rank : ranks_) rank.exchange = std::max(rank.exchange, rank.host) + rank.cast_weights_ns;
   }
-  enqueue(exchange_, 0, takes);
-  for (const pliant_action& action : group) arrives_[action.parameter] = exchange_;
+  const uint64_t arrives = collective(takes);
+  for (const pliant_action& action : group) arrives_[action.parameter] = arrives;
   if (step_.gather_ns == 0) step_.first_gather_ns = takes;
   step_.gather_ns += takes;
 }
@@ -240,12 +274,12 @@ void StepClock::take_gradient(uint32_t parameter) {
   Gradient& one = gradients_[parameter];
   if (model_.parameter(parameter).frozen || one.is_reduced || std::exchange(one.is_zeroed, true)) return;
   if (elements(parameter) == 0) return;
-  enqueue(program_, enqueue(exchange_, 0, cost_[parameter].zero));
+  exchange(cost_[parameter].zero);
+  for (Rank& rank : ranks_) rank.program = std::max(rank.program, rank.exchange);
 }
 
 void StepClock::reduce(std::span<const uint32_t> parameters) {
   uint64_t takes = 0;
-  uint64_t sums = 0;
   uint64_t all = 0;
   const Round round = rounds_[std::min(pass_, rounds_.size() - 1)];
   for (const uint32_t parameter : parameters) {
@@ -253,19 +287,24 @@ void StepClock::reduce(std::span<const uint32_t> parameters) {
     take_gradient(parameter);
     gradients_[parameter].is_reduced = true;
     takes += cost.reduce;
-    sums += round.sets * cost.set + round.adds * cost.add + static_cast<uint64_t>(job_.world_size) * cost.cast;
+    for (const Piece& piece : pieces(parameter)) {
+      ranks_[piece.rank].sums_ns +=
+          round.sets * piece.set + round.adds * piece.add + static_cast<uint64_t>(job_.world_size) * piece.cast;
+    }
     all += elements(parameter);
   }
   if (all == 0) return;
   follow_program();
   for (const uint32_t parameter : parameters) {
-    if (cost_[parameter].look > 0) host_ = enqueue(exchange_, 0, cost_[parameter].look);
+    if (cost_[parameter].look == 0) continue;
+    exchange(cost_[parameter].look);
+    for (Rank& rank : ranks_) rank.host = rank.exchange;
   }
   if (job_.world_size > 1 && parameters.size() > 1) takes = reduce_takes(parameters, takes);
-  enqueue(exchange_, 0, takes);
+  collective(takes);
   step_.reduce_ns += takes;
   step_.last_reduce_ns = takes;
-  enqueue(exchange_, 0, sums);
+  for (Rank& rank : ranks_) rank.exchange += std::exchange(rank.sums_ns, 0);
 }
 
 }  // namespace pliant::sharded

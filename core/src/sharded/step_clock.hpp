@@ -49,9 +49,9 @@ struct StepTime {
 /// Follows Runtime on a device whose memory the CPU does not reach, call by call: the program's stream, the stream on
 /// which ranks exchange, and the host, which waits where Runtime waits. All ranks have rows in every pass and come at
 /// once, in a group that is new; what the host does takes no time. Of a program that takes the gradients of a module
-/// when that is entered backward and computes right after. One rank is looked at, which adds up as much of each
-/// gradient as any. The update, the norm and allocations are not counted, and neither is what is fetched by hand.
-/// O(actions, parameters of the module and pieces of what is moved) a call; O(parameters) a pass.
+/// when that is entered backward and computes right after. Each rank adds up what it owns, and a collective begins when
+/// the last one comes. The update, the norm and allocations are not counted, and neither is what is fetched by hand.
+/// O((actions and parameters of the module) * ranks + pieces of what is moved) a call; O(parameters) a pass.
 class StepClock {
  public:
   struct Job {
@@ -78,9 +78,6 @@ class StepClock {
     uint64_t reduce = 0;
     uint64_t zero = 0;  ///< its gradient
     uint64_t look = 0;  ///< through it, for what is not finite
-    uint64_t set = 0;   ///< the owner's part of a sum
-    uint64_t add = 0;   ///< to it
-    uint64_t cast = 0;  ///< one rank's addend to f32
   };
   /// What a pass does with its addends, of every element.
   struct Round {
@@ -91,15 +88,28 @@ class StepClock {
     bool is_zeroed = false;
     bool is_reduced = false;
   };
-  /// Elements of a parameter.
+  /// Elements of a parameter, and nanoseconds of their owner.
   struct Piece {
     uint32_t rank;
     uint64_t count;
+    uint64_t set = 0;   ///< a sum
+    uint64_t add = 0;   ///< to it
+    uint64_t cast = 0;  ///< one rank's addend to f32
+  };
+  /// When a rank is done with what was enqueued.
+  struct Rank {
+    uint64_t host = 0;  ///< what it enqueues begins no sooner
+    uint64_t program = 0;
+    uint64_t exchange = 0;
+    uint64_t cast_weights_ns = 0;  ///< that takes
+    uint64_t sums_ns = 0;          ///< zero between two calls
   };
   void add_pieces(const FlatLayout& layout, const Ownership& ownership);
   [[nodiscard]] std::span<const Piece> pieces(uint32_t parameter) const {
     return std::span(pieces_).subspan(first_piece_[parameter], first_piece_[parameter + 1] - first_piece_[parameter]);
   }
+  void add_casts_of_weights(const FlatLayout& layout, const Ownership& ownership);
+  void add_sums_of(Piece& piece) const;
   [[nodiscard]] Cost cost_of(uint32_t parameter);
   [[nodiscard]] uint64_t look_cost(uint64_t elements) const;
   [[nodiscard]] uint64_t block_of(uint64_t elements) const;
@@ -111,8 +121,15 @@ class StepClock {
   void gather(std::span<const pliant_action> group);
   void reduce(std::span<const uint32_t> parameters);
   void take_gradient(uint32_t parameter);
-  void follow_program() { enqueue(exchange_, enqueue(program_, 0)); }
-  uint64_t enqueue(uint64_t& stream, uint64_t after, uint64_t takes = 0);
+  /// What a rank exchanges from now on comes after what its program has enqueued.
+  void follow_program();
+  /// By every rank.
+  void exchange(uint64_t takes);
+  void compute(uint64_t takes, uint64_t after = 0);
+  /// When it is over, on all ranks.
+  uint64_t collective(uint64_t takes);
+  /// When the last rank is done with all.
+  [[nodiscard]] uint64_t end() const;
   [[nodiscard]] uint64_t elements(uint32_t parameter) const { return model_.parameter(parameter).elements; }
   /// Of all parameters of a group, elements, and of them what the rank with the most, and with the least, owns.
   struct Together {
@@ -133,11 +150,8 @@ class StepClock {
   std::vector<uint64_t> of_ranks_;   ///< zeros between two calls
   std::vector<Cost> cost_;
   std::vector<Round> rounds_;
-  uint64_t cast_weights_ns_ = 0;
 
-  uint64_t host_ = 0;  ///< what it enqueues begins no sooner
-  uint64_t program_ = 0;
-  uint64_t exchange_ = 0;
+  std::vector<Rank> ranks_;
   std::vector<uint64_t> arrives_;    ///< by parameter: it is whole
   std::vector<Gradient> gradients_;  ///< by parameter, in this pass
   std::vector<uint32_t> group_;      ///< in gather()

@@ -240,14 +240,14 @@ TEST_CASE("a file that cannot be written is told, and an old one stays as it was
   CHECK(folder.names().empty());
 }
 
-TEST_CASE("a model of a hundred thousand modules, and as many calls, are written and read") {
+TEST_CASE("a model of thirty thousand modules, and as many calls, are written and read") {
   TraceFile trace;
-  trace.model = traced_model(100000);
+  trace.model = traced_model(30000);
   TracedRank rank;
   rank.calls.push_back(traced_call(TracedCall::Kind::kBeginPass, 0));
   // All are entered, and then left in the same order, as hooks may have it.
   for (const auto kind : {TracedCall::Kind::kEnter, TracedCall::Kind::kLeave}) {
-    for (uint32_t module = 0; module < 100000; ++module)
+    for (uint32_t module = 0; module < 30000; ++module)
       rank.calls.push_back(traced_call(kind, 1, module, Direction::kBackward));
   }
   trace.ranks.push_back(std::move(rank));
