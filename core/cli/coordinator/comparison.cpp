@@ -27,6 +27,9 @@ class Contestant {
     ComparedRun made{name_, budget, true, "", std::nullopt};
     try {
       made.step = last_step(budget.value_or(0));
+      if (budget && *budget > 0 && made.step->most > *budget) {
+        made.refusal = fmt::format("{} are whole at once", text_of_bytes(static_cast<double>(made.step->most)));
+      }
     } catch (const Error& error) {
       if (!first_error_) first_error_ = error;
       made.refusal = error.message();

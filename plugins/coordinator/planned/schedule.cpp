@@ -128,8 +128,11 @@ void Schedule::make_way_for_gradients(uint64_t depth, sdk::Actions& actions) {
   if (depth == 0 || room_.end_of_fixed() + depth <= budget) return;
   throw sdk::Failure(PLIANT_RESOURCE_EXHAUSTED,
                      "[coordinator] budget = " + std::to_string(budget) + " is too small: gradients need " +
-                         std::to_string(depth) + " bytes beside the " + std::to_string(room_.end_of_fixed()) +
-                         " that modules use which are entered; raise it",
+                         std::to_string(depth) + " bytes" +
+                         (room_.end_of_fixed() == 0 ? std::string()
+                                                    : " beside the " + std::to_string(room_.end_of_fixed()) +
+                                                          " of modules that are entered") +
+                         "; raise it",
                      "budget");
 }
 
