@@ -106,4 +106,29 @@ sharded::TraceFile sharded_trace_in(const std::string& file, const std::string& 
   }
 }
 
+Recording recording_in(const std::string& file, const std::string& words) {
+  Recording made;
+  made.trace = sharded_trace_in(file, words);
+  const sharded::TracedRank* from = nullptr;
+  for (const sharded::TracedRank& rank : made.trace.ranks) {
+    if (from != nullptr && from->generation == rank.generation) continue;
+    const std::vector<sharded::TracedStep> steps = sharded::whole_steps(rank);
+    if (steps.empty()) continue;
+    from = &rank;
+    const auto calls = [](const sharded::TracedStep& step) { return step.front().size(); };
+    made.step = *std::max_element(steps.rbegin(), steps.rend(),
+                                  [&](const auto& left, const auto& right) { return calls(left) < calls(right); });
+  }
+  if (from == nullptr) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("{}{} has no step that was recorded from its begin to its end; record a job that commits "
+                            "one",
+                            words, file),
+                ExitCode::kUsage);
+  }
+  made.rank = from->rank;
+  made.number = made.step.front().front().step;
+  return made;
+}
+
 }  // namespace pliant::cli

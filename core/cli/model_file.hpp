@@ -7,6 +7,7 @@
 
 #include "sharded/model_tables.hpp"
 #include "sharded/trace_file.hpp"
+#include "sharded/traced_program.hpp"
 
 namespace pliant::cli {
 
@@ -25,5 +26,18 @@ bool is_trace(const std::string& file);
 /// The trace of a sharded job, in_turn(). Throws what read_trace() has against the file, and kFailedPrecondition for
 /// one of another job, with `words` in front and exit code 2.
 sharded::TraceFile sharded_trace_in(const std::string& file, const std::string& words);
+
+/// What a trace has of a program.
+struct Recording {
+  sharded::TraceFile trace;
+  sharded::TracedStep step;  ///< views into it
+  int32_t rank = 0;          ///< whose step that is
+  int64_t number = 0;        ///< of the step
+};
+
+/// The longest whole step, the last of those, of the lowest rank that has one in the latest generation that has one:
+/// one with an evaluation has all that the others have. Throws as sharded_trace_in(), and kFailedPrecondition where no
+/// step is whole.
+Recording recording_in(const std::string& file, const std::string& words);
 
 }  // namespace pliant::cli

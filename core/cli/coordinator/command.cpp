@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/whole_file.hpp"
@@ -25,6 +26,7 @@ namespace {
 struct SimulateArguments {
   std::string file;
   std::string safetensors;
+  std::string trace;
   int64_t layers = 8;
   int64_t elements = int64_t{1} << 20;
   int steps = 3;
@@ -85,11 +87,20 @@ int simulate(const Invocation& invocation, const SimulateArguments& arguments) {
         ExitCode::kUsage);
   }
   const Config config = Config::open(arguments.file, {"coordinator"}, invocation.overrides);
-  const sharded::ModelTables model =
-      arguments.safetensors.empty() ? layers_of(arguments.layers, arguments.elements) : model_in(arguments.safetensors);
-  const SimulationQuestion question{
-      model,          costs, static_cast<int32_t>(config.run().workers), arguments.steps, arguments.micro_batches,
-      arguments.lists};
+  std::optional<Recording> recording;
+  if (!arguments.trace.empty()) recording = recording_in(arguments.trace, "--trace: ");
+  const sharded::ModelTables model = recording                       ? *recording->trace.model
+                                     : arguments.safetensors.empty() ? layers_of(arguments.layers, arguments.elements)
+                                                                     : model_in(arguments.safetensors);
+  SimulationQuestion question{
+      .model = model,
+      .recorded = recording ? &recording->step : nullptr,
+      .computes_as_recorded = recording && arguments.costs.flops.empty() && arguments.costs.tokens.empty(),
+      .costs = costs,
+      .workers = static_cast<int32_t>(config.run().workers),
+      .steps = arguments.steps,
+      .passes = recording ? sharded::passes_of(recording->step) : arguments.micro_batches,
+      .lists = arguments.lists};
   const bool compares = !arguments.coordinators.empty() || !arguments.budgets.empty();
   if (compares) return show_comparison(invocation, arguments, config, question);
   if (!arguments.figure_file.empty()) refuse_arguments("--plot draws a curve over budgets; give them with --budget");
@@ -107,20 +118,32 @@ void add_model_options(CLI::App& command, SimulateArguments& arguments) {
       command.add_option("--elements", arguments.elements, "Elements of each weight. Default: 1048576")
           ->type_name("N")
           ->check(CLI::Range(0, 1 << 30).description(""));
-  command
-      .add_option("--safetensors", arguments.safetensors,
-                  "Take names and shapes from this file instead; a module is what names have up to their first number")
-      ->type_name("FILE")
-      ->excludes(layers)
-      ->excludes(elements);
+  CLI::Option* safetensors =
+      command
+          .add_option(
+              "--safetensors", arguments.safetensors,
+              "Take names and shapes from this file instead; a module is what names have up to their first number")
+          ->type_name("FILE")
+          ->excludes(layers)
+          ->excludes(elements);
   command.add_option("--steps", arguments.steps, "Steps. Default: 3")
       ->type_name("N")
       ->check(CLI::Range(1, 1000).description(""));
+  CLI::Option* micro_batches =
+      command
+          .add_option("--micro-batches", arguments.micro_batches,
+                      "Micro-batches of a step, each with a pass of its own: a forward and a backward. Default: 1")
+          ->type_name("N")
+          ->check(CLI::Range(1, 1000).description(""));
   command
-      .add_option("--micro-batches", arguments.micro_batches,
-                  "Micro-batches of a step, each with a pass of its own: a forward and a backward. Default: 1")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1000).description(""));
+      .add_option("--trace", arguments.trace,
+                  "Take the model, the visits of the longest step and what the program computed between them from this "
+                  "trace of a run; with --flops or --tokens what is computed is worked out")
+      ->type_name("TRACE.json")
+      ->excludes(layers)
+      ->excludes(elements)
+      ->excludes(safetensors)
+      ->excludes(micro_batches);
 }
 
 void add_cost_options(CLI::App& command, CostArguments& costs) {
@@ -193,7 +216,8 @@ void add_coordinator(CLI::App& app, Invocation& invocation) {
       "  pliant coordinator simulate samples/sharded_trainer/pliant.toml\n"
       "  pliant coordinator simulate pliant.toml --safetensors model.safetensors --lists\n"
       "  pliant coordinator simulate pliant.toml --compare zero3,planned --costs bench.json --flops 250T\n"
-      "  pliant coordinator simulate pliant.toml --budget 1GiB,2GiB,4GiB,8GiB --plot curve.svg\n\n"
+      "  pliant coordinator simulate pliant.toml --budget 1GiB,2GiB,4GiB,8GiB --plot curve.svg\n"
+      "  pliant coordinator simulate pliant.toml --trace trace.json --budget 512MiB,1GiB,2GiB\n\n"
       "Every command takes --set, --plugin-dir, --color, -v and -q: see pliant --help");
   command->callback([&invocation, arguments] {
     invocation.action = [&invocation, arguments] { return simulate(invocation, *arguments); };

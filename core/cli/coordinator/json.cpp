@@ -23,8 +23,10 @@ SimulationJson collective_json(const CollectiveCost& cost) {
   return {{"start_s", seconds_of(cost.start_ns)}, {"bytes_per_s", rate_json(cost.bytes_per_s)}};
 }
 
-SimulationJson costs_json(const SimulationCosts& costs) {
-  return {{"from", costs.from},
+SimulationJson costs_json(const SimulationQuestion& question) {
+  const SimulationCosts& costs = question.costs;
+  return {{"compute", question.computes_as_recorded ? "recorded" : "flops"},
+          {"from", costs.from},
           {"gather", collective_json(costs.gather)},
           {"reduce", collective_json(costs.reduce)},
           {"launch_s", seconds_of(costs.launch_ns)},
@@ -69,7 +71,7 @@ std::string simulation_json(const Simulation& simulation, const SimulationQuesti
   for (const HeardCall& one : simulation.calls)
     json["calls"].push_back({{"step", one.step + 1}, {"call", one.call}, {"actions", one.actions}});
   json["workers"] = question.workers;
-  json["costs"] = costs_json(question.costs);
+  json["costs"] = costs_json(question);
   return line_of(json);
 }
 
@@ -78,7 +80,7 @@ std::string comparison_json(const std::vector<ComparedRun>& runs, const Simulati
   json["schema"] = "pliant.coordinator_compare/1";
   add_model(json, question.model);
   json["workers"] = question.workers;
-  json["costs"] = costs_json(question.costs);
+  json["costs"] = costs_json(question);
   json["runs"] = SimulationJson::array();
   for (const ComparedRun& run : runs) {
     SimulationJson row;

@@ -37,6 +37,22 @@ std::string words_of(const pliant_action& action, const sharded::ModelTables& mo
   }
 }
 
+/// What the program did between each call and its next, in nanoseconds, inside of passes. Calls by hand are no calls
+/// of a step that is played.
+std::vector<uint64_t> recorded_compute(const sharded::TracedStep& step) {
+  using Kind = sharded::TracedCall::Kind;
+  std::vector<uint64_t> made;
+  for (const std::span<const sharded::TracedCall> calls : step) {
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (calls[i].kind == Kind::kByHand) continue;
+      const bool is_visit = calls[i].kind == Kind::kEnter || calls[i].kind == Kind::kLeave;
+      const double until = is_visit && i + 1 < calls.size() ? calls[i + 1].began - calls[i].ended : 0;
+      made.push_back(static_cast<uint64_t>(std::max(until, 0.0) * 1e3));
+    }
+  }
+  return made;
+}
+
 /// Adds up what a coordinator answers.
 class Adding {
  public:
@@ -52,23 +68,28 @@ class Adding {
                 .reduce = types_.reduce,
                 .looks_at_gradients = types_.looks_at_gradients,
                 .deterministic = config.run().deterministic,
-                .has_budget = config.coordinator().budget.value_or(0) > 0,
+                .budget = static_cast<uint64_t>(config.coordinator().budget.value_or(0)),
                 .passes = question.passes},
                step_costs(question.costs)),
         compute_(model_, question.costs),
         keeps_lists_(question.lists),
-        to_(to) {}
+        to_(to) {
+    if (question.computes_as_recorded) recorded_ns_ = recorded_compute(*question.recorded);
+  }
 
   void begin(int step) {
     to_.steps.emplace_back();
     number_ = step;
+    calls_ = 0;
   }
   void hear(const sharded::RehearsedCall& call) {
     SimulatedStep& step = to_.steps.back();
     books_.hear(call);
     step.most = std::max(step.most, books_.take_most());
     const bool computes = call.kind == sharded::RehearsedCall::Kind::kEnter;
-    clock_.hear(call, computes ? compute_.of(*call.module, call.backward) : 0);
+    const uint64_t by_flops = computes ? compute_.of(*call.module, call.backward) : 0;
+    clock_.hear(call, calls_ < recorded_ns_.size() ? recorded_ns_[calls_] : by_flops);
+    ++calls_;
     step.time = clock_.step();
     count(call.actions, step);
     if (keeps_lists_ && !call.actions.empty()) keep(call);
@@ -105,6 +126,8 @@ class Adding {
   sharded::StepClock clock_;
   const ComputeTimes compute_;
   const bool keeps_lists_;
+  std::vector<uint64_t> recorded_ns_;  ///< by call of a step, where that counts
+  size_t calls_ = 0;                   ///< of the step
   Simulation& to_;
   int number_ = 0;
 };
@@ -115,10 +138,14 @@ Simulation simulate(const Config& config, const SimulationQuestion& question) {
   Simulation made;
   made.coordinator = config.use("coordinator");
   Adding adding(config, question, made);
-  sharded::simulate(
-      config, question.model, question.workers, {question.steps, question.passes},
-      [&adding](int step) { adding.begin(step); },
-      [&adding](const sharded::RehearsedCall& call) { adding.hear(call); });
+  const auto begins = [&adding](int step) { adding.begin(step); };
+  const auto hears = [&adding](const sharded::RehearsedCall& call) { adding.hear(call); };
+  if (question.recorded != nullptr) {
+    const std::vector<sharded::TracedStep> steps(static_cast<size_t>(question.steps), *question.recorded);
+    sharded::simulate(config, question.model, question.workers, steps, begins, hears);
+  } else {
+    sharded::simulate(config, question.model, question.workers, {question.steps, question.passes}, begins, hears);
+  }
   return made;
 }
 

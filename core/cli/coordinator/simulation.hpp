@@ -9,6 +9,7 @@
 #include "pliant/config.hpp"
 #include "sharded/model_tables.hpp"
 #include "sharded/step_clock.hpp"
+#include "sharded/traced_program.hpp"
 
 namespace pliant::cli {
 
@@ -37,6 +38,9 @@ struct Simulation {
 
 struct SimulationQuestion {
   const sharded::ModelTables& model;
+  /// Of a trace, whose visits are those of each step; nullptr: modules are visited in the order of the model.
+  const sharded::TracedStep* recorded = nullptr;
+  bool computes_as_recorded = false;
   SimulationCosts costs;
   int32_t workers = 1;
   int steps = 3;

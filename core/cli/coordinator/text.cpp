@@ -26,14 +26,17 @@ std::string collective_text(const CollectiveCost& cost) {
   return fmt::format("{} and {:.3g} GB/s", nanoseconds_text(cost.start_ns), cost.bytes_per_s / 1e9);
 }
 
-std::string costs_text(const SimulationCosts& costs) {
+std::string costs_text(const SimulationQuestion& question) {
+  const SimulationCosts& costs = question.costs;
   const bool alike =
       costs.gather.start_ns == costs.reduce.start_ns && costs.gather.bytes_per_s == costs.reduce.bytes_per_s;
   const std::string collectives =
       alike ? fmt::format("a collective {}", collective_text(costs.gather))
             : fmt::format("a gather {}, a reduce {}", collective_text(costs.gather), collective_text(costs.reduce));
-  return fmt::format("by {}: {}; {:.4g} Tflop/s, {:.0f} tokens a pass\n", costs.from, collectives, costs.flops / 1e12,
-                     costs.tokens);
+  const std::string compute = question.computes_as_recorded ? std::string("compute as recorded")
+                                                            : fmt::format("{:.4g} Tflop/s, {:.0f} tokens a pass",
+                                                                          costs.flops / 1e12, costs.tokens);
+  return fmt::format("by {}: {}; {}\n", costs.from, collectives, compute);
 }
 
 std::string times_of_bound(const sharded::StepTime& time) {
@@ -71,7 +74,7 @@ std::string simulation_text(const Simulation& simulation, const SimulationQuesti
                     nanoseconds_text(one.time.all_ns), nanoseconds_text(one.time.compute_ns),
                     nanoseconds_text(one.time.transfer_ns())});
   }
-  return text + table(rows) + "\n" + costs_text(question.costs);
+  return text + table(rows) + "\n" + costs_text(question);
 }
 
 std::string comparison_text(const std::vector<ComparedRun>& runs, const SimulationQuestion& question) {
@@ -89,7 +92,7 @@ std::string comparison_text(const std::vector<ComparedRun>& runs, const Simulati
     text += fmt::format("{}: {} is the least budget here within {:.0f} % of its fastest step\n", one.coordinator,
                         text_of_bytes(static_cast<double>(one.budget)), 100 * (kNear - 1));
   }
-  return text + costs_text(question.costs);
+  return text + costs_text(question);
 }
 
 }  // namespace pliant::cli

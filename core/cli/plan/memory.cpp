@@ -27,48 +27,15 @@ std::string bytes_text(uint64_t bytes) {
   return fmt::format("{:.1f} MiB", value / (1 << 20));
 }
 
-/// What a trace has of a program; nothing where the file is no trace.
-struct Recording {
-  std::optional<sharded::TraceFile> trace;
-  sharded::TracedStep step;  ///< views into it
-  std::optional<MemoryStudy::Visits> visits;
-};
-
-/// The longest whole step, the last of those, of the lowest rank that has one in the latest generation that has one:
-/// one with an evaluation has all that the others have.
-Recording recording_in(const std::string& file) {
-  Recording made;
-  if (!is_trace(file)) return made;
-  made.trace = sharded_trace_in(file, "--memory: ");
-  const sharded::TracedRank* from = nullptr;
-  for (const sharded::TracedRank& rank : made.trace->ranks) {
-    if (from != nullptr && from->generation == rank.generation) continue;
-    const std::vector<sharded::TracedStep> steps = sharded::whole_steps(rank);
-    if (steps.empty()) continue;
-    from = &rank;
-    const auto calls = [](const sharded::TracedStep& step) { return step.front().size(); };
-    made.step = *std::max_element(steps.rbegin(), steps.rend(),
-                                  [&](const auto& left, const auto& right) { return calls(left) < calls(right); });
-  }
-  if (from == nullptr) {
-    throw Error(Status::kFailedPrecondition,
-                fmt::format("--memory: {} has no step that was recorded from its begin to its end; record a job that "
-                            "commits one",
-                            file),
-                ExitCode::kUsage);
-  }
-  made.visits = {from->rank, made.step.front().front().step};
-  return made;
-}
-
 }  // namespace
 
 MemoryStudy::MemoryStudy(const Study& study, const std::string& model_file, TrainedHow trained_how, int64_t world_size)
     : file(model_file), coordinator(study.config().use("coordinator")), how(trained_how) {
   const Config& config = study.config();
-  const Recording recording = recording_in(model_file);
-  const sharded::ModelTables model = recording.trace ? *recording.trace->model : model_in(model_file);
-  visits = recording.visits;
+  std::optional<Recording> recording;
+  if (is_trace(model_file)) recording = recording_in(model_file, "--memory: ");
+  const sharded::ModelTables model = recording ? *recording->trace.model : model_in(model_file);
+  if (recording) visits = {recording->rank, recording->number};
   describe(model, config);
   std::vector<SizeReport> sizes = world_size > 0 ? std::vector<SizeReport>{study.shown()} : study.reports(kMostSizes);
   for (const SizeReport& size : sizes) {
@@ -76,8 +43,8 @@ MemoryStudy::MemoryStudy(const Study& study, const std::string& model_file, Trai
     const sharded::MemoryOfWhat what{ranks,      study.plan().global_batch, study.plan().granule, size.micro_batch,
                                      how.states, how.in_layer_order};
     try {
-      const ShardedMemory memory = recording.trace ? sharded::predicted_memory(config, model, recording.step, what)
-                                                   : sharded::predicted_memory(config, model, what);
+      const ShardedMemory memory = recording ? sharded::predicted_memory(config, model, recording->step, what)
+                                             : sharded::predicted_memory(config, model, what);
       rows.push_back({"", size, memory, sharded::deepspeed_estimate(model, ranks)});
     } catch (const Error& error) {
       const bool is_last = &size == &sizes.back();
