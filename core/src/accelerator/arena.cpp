@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "accelerator/arena_gaps.hpp"
 #include "accelerator/state.hpp"
 #include "base/inside.hpp"
 
@@ -42,9 +44,8 @@ struct Arena::State {
   State(const Accelerator& accelerator, int32_t on, uint64_t wanted, MemoryKind kind)
       : owner(accelerator),
         device(on),
-        memory(accelerator, on, rounded_up(wanted, Buffer::kPageAlignment), kind, Buffer::kPageAlignment) {
-    if (memory.bytes() != 0) gaps.emplace(0, memory.bytes());
-  }
+        memory(accelerator, on, rounded_up(wanted, Buffer::kPageAlignment), kind, Buffer::kPageAlignment),
+        gaps(memory.bytes()) {}
 
   /// Waits for the work of all that was given back.
   ~State();
@@ -57,21 +58,10 @@ struct Arena::State {
   uint64_t take_at(uint64_t begin, uint64_t bytes, const Stream::State& stream);
   void give_back(uint64_t begin, Stream::State& last);
 
-  [[nodiscard]] uint64_t free_bytes() const {
-    uint64_t all = 0;
-    for (const auto& [begin, size] : gaps) all += size;
-    return all;
-  }
-  [[nodiscard]] uint64_t largest() const {
-    uint64_t most = 0;
-    for (const auto& [begin, size] : gaps) most = std::max(most, size);
-    return most;
-  }
-
   const Accelerator owner;
   const int32_t device;
   const Buffer memory;
-  std::map<uint64_t, uint64_t> gaps;           ///< sizes by offset; no two touch
+  detail::ArenaGaps gaps;
   std::map<uint64_t, Piece> pieces;            ///< by offset
   std::deque<Use> uses;                        ///< of ranges that lie in gaps, in the order of their events
   std::vector<std::shared_ptr<Event>> events;  ///< to record again
@@ -79,9 +69,7 @@ struct Arena::State {
  private:
   /// That a buffer of so many bytes takes.
   static uint64_t size_of(uint64_t bytes) { return std::max(kAlignment, rounded_up(bytes, kAlignment)); }
-  uint64_t take_of(std::map<uint64_t, uint64_t>::iterator gap, uint64_t begin, uint64_t size,
-                   const Stream::State& stream);
-  void add_gap(uint64_t begin, uint64_t size);
+  uint64_t take_free(uint64_t begin, uint64_t size, const Stream::State& stream);
   void wait_for_uses(uint64_t begin, uint64_t end, const Stream::State& stream);
   /// What has run needs no wait. Where pieces lie does not depend on it. Looks only once there is much: each look is a
   /// call of the device's driver, and takes the host of a virtual clock to the time of what it finds over.
@@ -99,18 +87,11 @@ Arena::State::~State() {
 
 uint64_t Arena::State::take(uint64_t bytes, const Stream::State& stream, ArenaSide side) {
   const uint64_t size = size_of(bytes);
-  const auto holds_it = [&](const auto& gap) { return gap.second >= size; };
-  if (side == ArenaSide::kBegin) {
-    const auto gap = std::find_if(gaps.begin(), gaps.end(), holds_it);
-    if (gap != gaps.end()) return take_of(gap, gap->first, size, stream);
-  } else {
-    const auto gap = std::find_if(gaps.rbegin(), gaps.rend(), holds_it);
-    if (gap != gaps.rend()) return take_of(std::prev(gap.base()), gap->first + gap->second - size, size, stream);
-  }
+  if (const std::optional<uint64_t> begin = gaps.find(size, side)) return take_free(*begin, size, stream);
   throw Error(Status::kResourceExhausted,
               "the arena of " + std::to_string(memory.bytes()) + " bytes has no room for a buffer of " +
-                  std::to_string(bytes) + ": " + std::to_string(free_bytes()) + " are free, " +
-                  std::to_string(largest()) + " of them in one piece; make it larger or give buffers back earlier",
+                  std::to_string(bytes) + ": " + std::to_string(gaps.bytes()) + " are free, " +
+                  std::to_string(gaps.largest()) + " of them in one piece; make it larger or give buffers back earlier",
               ExitCode::kFailed);
 }
 
@@ -120,26 +101,18 @@ uint64_t Arena::State::take_at(uint64_t begin, uint64_t bytes, const Stream::Sta
     throw Error(Status::kInvalidArgument, "byte " + std::to_string(begin) + " of an arena is no multiple of " +
                                               std::to_string(kAlignment) + ", where its buffers begin");
   }
-  auto gap = gaps.upper_bound(begin);
-  const bool begins_in_gap = gap != gaps.begin() && begin - std::prev(gap)->first < std::prev(gap)->second;
-  if (begins_in_gap && size <= std::prev(gap)->first + std::prev(gap)->second - begin) {
-    return take_of(std::prev(gap), begin, size, stream);
-  }
+  if (gaps.has(begin, size)) return take_free(begin, size, stream);
   throw Error(Status::kResourceExhausted,
               "the " + std::to_string(bytes) + " bytes from byte " + std::to_string(begin) + " of the arena of " +
                   std::to_string(memory.bytes()) + " bytes are not free",
               ExitCode::kFailed);
 }
 
-uint64_t Arena::State::take_of(std::map<uint64_t, uint64_t>::iterator gap, uint64_t begin, uint64_t size,
-                               const Stream::State& stream) {
-  const auto [first, room] = *gap;
+uint64_t Arena::State::take_free(uint64_t begin, uint64_t size, const Stream::State& stream) {
   std::shared_ptr<Event> done = event();
   wait_for_uses(begin, begin + size, stream);
   pieces.emplace(begin, Piece{size, std::move(done)});
-  gaps.erase(gap);
-  if (begin > first) gaps.emplace(first, begin - first);
-  if (first + room > begin + size) gaps.emplace(begin + size, first + room - begin - size);
+  gaps.take(begin, size);
   return begin;
 }
 
@@ -154,23 +127,7 @@ void Arena::State::give_back(uint64_t begin, Stream::State& last) {
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the device is lost, and no work will touch it
   }
   pieces.erase(piece);
-  add_gap(begin, size);
-}
-
-void Arena::State::add_gap(uint64_t begin, uint64_t size) {
-  auto after = gaps.lower_bound(begin);
-  if (after != gaps.end() && after->first == begin + size) {
-    size += after->second;
-    after = gaps.erase(after);
-  }
-  if (after != gaps.begin()) {
-    const auto before = std::prev(after);
-    if (before->first + before->second == begin) {
-      before->second += size;
-      return;
-    }
-  }
-  gaps.emplace(begin, size);
+  gaps.give_back(begin, size);
 }
 
 void Arena::State::wait_for_uses(uint64_t begin, uint64_t end, const Stream::State& stream) {
@@ -228,10 +185,10 @@ uint64_t Arena::bytes() const {
   return state_->memory.bytes();
 }
 uint64_t Arena::free_bytes() const {
-  return state_->free_bytes();
+  return state_->gaps.bytes();
 }
 uint64_t Arena::largest_free_bytes() const {
-  return state_->largest();
+  return state_->gaps.largest();
 }
 
 ArenaBuffer::ArenaBuffer(Arena& arena, Stream& stream, uint64_t bytes, uint64_t begin)

@@ -44,6 +44,9 @@ StepClock::StepClock(const ModelTables& model, const Job& job, const StepCosts& 
   if (job.whole != DType::kF32) add_casts_of_weights(layout, ownership);
   arrives_.resize(parameters);
   gradients_.resize(parameters);
+  if (job.budget > 0 && job.reduce != DType::kF32) {
+    arena_.emplace(model, job.world_size, bytes_of(job.whole), bytes_of(job.reduce), job.budget);
+  }
   plan_rounds();
 }
 
@@ -52,8 +55,8 @@ void StepClock::add_pieces(const FlatLayout& layout, const Ownership& ownership)
     first_piece_.push_back(pieces_.size());
     const FlatRange range{static_cast<int64_t>(row.offset), static_cast<int64_t>(row.elements)};
     for (const ShardPiece& piece : ownership.pieces_of(layout, range)) {
-      pieces_.push_back({static_cast<uint32_t>(piece.owner), static_cast<uint64_t>(piece.range.count)});
-      add_sums_of(pieces_.back());
+      const auto count = static_cast<uint64_t>(piece.range.count);
+      pieces_.push_back({static_cast<uint32_t>(piece.owner), count, sums_of(count, block_of(count))});
     }
   }
   first_piece_.push_back(pieces_.size());
@@ -67,13 +70,14 @@ void StepClock::add_casts_of_weights(const FlatLayout& layout, const Ownership& 
 }
 
 // Runtime::add_received.
-void StepClock::add_sums_of(Piece& piece) const {
-  const bool is_cast = job_.reduce != DType::kF32;
-  in_blocks(piece.count, is_cast ? block_of(piece.count) : piece.count, [&](uint64_t count) {
-    piece.set += costs_.local.of(2 * kFloat * count);
-    piece.add += costs_.local.of(3 * kFloat * count);
-    if (is_cast) piece.cast += costs_.local.of((kFloat + bytes_of(job_.reduce)) * count);
+StepClock::Sums StepClock::sums_of(uint64_t elements, uint64_t block) const {
+  Sums made;
+  in_blocks(elements, block, [&](uint64_t count) {
+    made.set += costs_.local.of(2 * kFloat * count);
+    made.add += costs_.local.of(3 * kFloat * count);
+    if (job_.reduce != DType::kF32) made.cast += costs_.local.of((kFloat + bytes_of(job_.reduce)) * count);
   });
+  return made;
 }
 
 StepClock::Together StepClock::together(std::span<const uint32_t> parameters) {
@@ -125,11 +129,11 @@ void StepClock::plan_rounds() {
 }
 
 uint64_t StepClock::block_of(uint64_t elements) const {
-  return job_.has_budget ? std::min(elements, kBlock) : elements;
+  return job_.budget > 0 && job_.reduce != DType::kF32 ? std::min(elements, kBlock) : elements;
 }
 
 // DeviceSums::finite_there, a block at a time; the host reads what is left of each.
-uint64_t StepClock::look_cost(uint64_t elements) const {
+uint64_t StepClock::look_cost(uint64_t elements, uint64_t block) const {
   uint64_t takes = 0;
   const auto look = [&](uint64_t several) {
     uint64_t done = 0;
@@ -142,7 +146,7 @@ uint64_t StepClock::look_cost(uint64_t elements) const {
   if (job_.reduce == DType::kF32) {
     look(elements);
   } else {
-    in_blocks(elements, block_of(elements), [&](uint64_t count) {
+    in_blocks(elements, block, [&](uint64_t count) {
       takes += costs_.local.of((kFloat + bytes_of(job_.reduce)) * count);
       look(count);
     });
@@ -158,7 +162,7 @@ StepClock::Cost StepClock::cost_of(uint32_t parameter) {
   made.gather = gather_takes(alone, costs_.gather.of(all * bytes_of(job_.whole)));
   made.reduce = job_.world_size == 1 ? 0 : reduce_takes(alone, costs_.reduce.of(all * bytes_of(job_.reduce)));
   made.zero = costs_.local.of(all * bytes_of(job_.reduce));
-  if (job_.looks_at_gradients) made.look = look_cost(all);
+  if (job_.looks_at_gradients) made.look = look_cost(all, block_of(all));
   return made;
 }
 
@@ -194,13 +198,15 @@ void StepClock::hear(const RehearsedCall& call, uint64_t compute_ns) {
   if (call.kind == RehearsedCall::Kind::kBeginPass) begin_pass();
   carry_out(call.actions);
   if (call.kind == RehearsedCall::Kind::kEnter && call.backward) {
-    for (const uint32_t parameter : model_.modules()[*call.module].used) take_gradient(parameter);
+    const std::vector<uint32_t>& used = model_.modules()[*call.module].used;
+    if (arena_) arena_->take_gradients(used);
+    for (const uint32_t parameter : used) take_gradient(parameter);
   }
   if (compute_ns > 0) {
     compute(compute_ns);
     step_.compute_ns += compute_ns;
   }
-  if (call.kind == RehearsedCall::Kind::kEndPass) end_pass();
+  if (call.kind == RehearsedCall::Kind::kEndPass) end_pass(call.with_gradient);
   if (call.kind == RehearsedCall::Kind::kEndStep) {
     const uint64_t ended = end();
     for (Rank& rank : ranks_) rank.host = rank.program = rank.exchange = ended;
@@ -211,22 +217,23 @@ void StepClock::hear(const RehearsedCall& call, uint64_t compute_ns) {
 
 void StepClock::begin_pass() {
   std::fill(gradients_.begin(), gradients_.end(), Gradient{});
+  if (arena_) arena_->begin_pass();
   if (std::exchange(in_step_, true)) return;
   begin_ns_ = end();
   step_ = {};
 }
 
 // Runtime::reduce_rest.
-void StepClock::end_pass() {
+void StepClock::end_pass(bool with_gradient) {
   std::vector<uint32_t> rest;
-  for (uint32_t parameter = 0; parameter < gradients_.size(); ++parameter) {
+  for (uint32_t parameter = 0; with_gradient && parameter < gradients_.size(); ++parameter) {
     if (!model_.parameter(parameter).frozen && !gradients_[parameter].is_reduced) rest.push_back(parameter);
   }
   for (size_t begin = 0, ends = 0; begin < rest.size(); begin = ends) {
-    ends = rest_ends(model_, rest, begin, job_.has_budget ? 1 : 0);
+    ends = rest_ends(model_, rest, begin, job_.budget);
     reduce(std::span(rest).subspan(begin, ends - begin));
   }
-  ++pass_;
+  pass_ += with_gradient ? 1 : 0;
   step_.all_ns = end() - begin_ns_;
 }
 
@@ -244,7 +251,10 @@ void StepClock::carry_out(std::span<const pliant_action> actions) {
     // A bound of waits holds up the host until gathers have ended that the program waits for anyway.
     if (action.kind == PLIANT_ACTION_GATHER) gather(group);
     if (action.kind == PLIANT_ACTION_WAIT) compute(0, arrives_[action.parameter]);
-    if (action.kind == PLIANT_ACTION_RELEASE) follow_program();
+    if (action.kind == PLIANT_ACTION_RELEASE) {
+      follow_program();
+      if (arena_) arena_->release(action.parameter);
+    }
     if (action.kind != PLIANT_ACTION_REDUCE) continue;
     reduced_.clear();
     for (const pliant_action& one : group) reduced_.push_back(one.parameter);
@@ -256,6 +266,7 @@ void StepClock::gather(std::span<const pliant_action> group) {
   group_.clear();
   uint64_t takes = 0;
   for (const pliant_action& action : group) {
+    if (arena_) arena_->gather(action);
     takes += cost_[action.parameter].gather;
     if (elements(action.parameter) > 0) group_.push_back(action.parameter);
   }
@@ -279,6 +290,7 @@ void StepClock::take_gradient(uint32_t parameter) {
 }
 
 void StepClock::reduce(std::span<const uint32_t> parameters) {
+  if (arena_) arena_->send(parameters);
   uint64_t takes = 0;
   uint64_t all = 0;
   const Round round = rounds_[std::min(pass_, rounds_.size() - 1)];
@@ -288,16 +300,21 @@ void StepClock::reduce(std::span<const uint32_t> parameters) {
     gradients_[parameter].is_reduced = true;
     takes += cost.reduce;
     for (const Piece& piece : pieces(parameter)) {
-      ranks_[piece.rank].sums_ns +=
-          round.sets * piece.set + round.adds * piece.add + static_cast<uint64_t>(job_.world_size) * piece.cast;
+      Sums sums = piece.sums;
+      if (arena_) {
+        sums = sums_of(piece.count, arena_->float_block(block_of(piece.count), ranks_.size()));
+      }
+      ranks_[piece.rank].sums_ns += round.sets * sums.set + round.adds * sums.add + ranks_.size() * sums.cast;
     }
     all += elements(parameter);
   }
   if (all == 0) return;
   follow_program();
   for (const uint32_t parameter : parameters) {
-    if (cost_[parameter].look == 0) continue;
-    exchange(cost_[parameter].look);
+    uint64_t look = cost_[parameter].look;
+    if (look == 0) continue;
+    if (arena_) look = look_cost(elements(parameter), arena_->float_block(block_of(elements(parameter)), 1));
+    exchange(look);
     for (Rank& rank : ranks_) rank.host = rank.exchange;
   }
   if (job_.world_size > 1 && parameters.size() > 1) takes = reduce_takes(parameters, takes);
@@ -305,6 +322,7 @@ void StepClock::reduce(std::span<const uint32_t> parameters) {
   step_.reduce_ns += takes;
   step_.last_reduce_ns = takes;
   for (Rank& rank : ranks_) rank.exchange += std::exchange(rank.sums_ns, 0);
+  if (arena_) arena_->added();
 }
 
 }  // namespace pliant::sharded

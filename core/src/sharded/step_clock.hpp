@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "sharded/model_tables.hpp"
 #include "sharded/ownership.hpp"
 #include "sharded/rehearsal.hpp"
+#include "sharded/step_arena.hpp"
 #include "sharded/sum_rounds.hpp"
 
 namespace pliant::sharded {
@@ -60,8 +62,8 @@ class StepClock {
     DType reduce = DType::kF32;
     bool looks_at_gradients = true;  ///< [run] on_nonfinite is not "ignore"
     bool deterministic = false;
-    bool has_budget = false;
-    int64_t passes = 1;  ///< of a step, at most
+    uint64_t budget = 0;  ///< 0: none
+    int64_t passes = 1;   ///< of a step, at most
   };
   /// The model outlives this.
   StepClock(const ModelTables& model, const Job& job, const StepCosts& costs);
@@ -88,13 +90,17 @@ class StepClock {
     bool is_zeroed = false;
     bool is_reduced = false;
   };
-  /// Elements of a parameter, and nanoseconds of their owner.
+  /// Nanoseconds.
+  struct Sums {
+    uint64_t set = 0;
+    uint64_t add = 0;
+    uint64_t cast = 0;  ///< one rank's addend to f32
+  };
+  /// Elements of a parameter, and what their owner does to add them up in the largest blocks.
   struct Piece {
     uint32_t rank;
     uint64_t count;
-    uint64_t set = 0;   ///< a sum
-    uint64_t add = 0;   ///< to it
-    uint64_t cast = 0;  ///< one rank's addend to f32
+    Sums sums;
   };
   /// When a rank is done with what was enqueued.
   struct Rank {
@@ -109,14 +115,15 @@ class StepClock {
     return std::span(pieces_).subspan(first_piece_[parameter], first_piece_[parameter + 1] - first_piece_[parameter]);
   }
   void add_casts_of_weights(const FlatLayout& layout, const Ownership& ownership);
-  void add_sums_of(Piece& piece) const;
+  /// In so many elements at once.
+  [[nodiscard]] Sums sums_of(uint64_t elements, uint64_t block) const;
   [[nodiscard]] Cost cost_of(uint32_t parameter);
-  [[nodiscard]] uint64_t look_cost(uint64_t elements) const;
+  [[nodiscard]] uint64_t look_cost(uint64_t elements, uint64_t block) const;
   [[nodiscard]] uint64_t block_of(uint64_t elements) const;
   void plan_rounds();
 
   void begin_pass();
-  void end_pass();
+  void end_pass(bool with_gradient);
   void carry_out(std::span<const pliant_action> actions);
   void gather(std::span<const pliant_action> group);
   void reduce(std::span<const uint32_t> parameters);
@@ -152,6 +159,7 @@ class StepClock {
   std::vector<Round> rounds_;
 
   std::vector<Rank> ranks_;
+  std::optional<StepArena> arena_;   ///< where it says in which blocks gradients are cast
   std::vector<uint64_t> arrives_;    ///< by parameter: it is whole
   std::vector<Gradient> gradients_;  ///< by parameter, in this pass
   std::vector<uint32_t> group_;      ///< in gather()

@@ -43,7 +43,7 @@ Took simulated(const Config& config, const sharded::ModelTables& model) {
   const auto began = Clock::now();
   auto known = began;
   sharded::ArenaBooks books(model, sharded::most_owned_at(model, kWorkers), kWorkers, {}, budget);
-  sharded::StepClock clock(model, {.world_size = kWorkers, .has_budget = budget > 0}, {});
+  sharded::StepClock clock(model, {.world_size = kWorkers, .budget = budget}, {});
   sharded::simulate(
       config, model, kWorkers, {kSteps, 1},
       [&](int step) {

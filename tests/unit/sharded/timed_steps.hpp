@@ -201,7 +201,7 @@ inline std::vector<StepTime> steps_on_paper(const TimedJob& job) {
                    .reduce = dtype_of(config.coordinator().reduce_dtype),
                    .looks_at_gradients = job.looks_at_gradients,
                    .deterministic = job.deterministic,
-                   .has_budget = config.coordinator().budget.value_or(0) > 0,
+                   .budget = static_cast<uint64_t>(config.coordinator().budget.value_or(0)),
                    .passes = job.passes},
                   costs);
   std::vector<StepTime> steps;

@@ -1,0 +1,108 @@
+#include "sharded/step_arena.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "sharded/arena_needs.hpp"
+
+namespace pliant::sharded {
+namespace {
+
+/// kLeastFloats of Runtime.
+constexpr uint64_t kLeastBlock = 64;
+
+constexpr uint64_t whole_pages(uint64_t bytes) {
+  return (bytes + Buffer::kPageAlignment - 1) / Buffer::kPageAlignment * Buffer::kPageAlignment;
+}
+
+}  // namespace
+
+StepArena::StepArena(const ModelTables& model, int32_t world_size, uint64_t whole, uint64_t reduce, uint64_t budget)
+    : model_(model),
+      world_size_(world_size),
+      whole_(whole),
+      reduce_(reduce),
+      budget_(budget),
+      most_owned_(most_owned_at(model, world_size)),
+      held_(model.parameters().size()),
+      gaps_(whole_pages(budget)) {}
+
+// WholeMemory::take.
+StepArena::Piece StepArena::take(uint64_t bytes, const WholePlace& place) {
+  const uint64_t size = WholeMemory::taken_by(bytes);
+  if (size == 0 || size > budget_ - taken_) return {};
+  std::optional<uint64_t> begin = place.byte;
+  if (!begin) begin = gaps_.find(size, place.side);
+  if (!begin || !gaps_.has(*begin, size)) return {};
+  gaps_.take(*begin, size);
+  taken_ += size;
+  return {*begin, size};
+}
+
+void StepArena::give_back(Piece& piece) {
+  const auto [begin, size] = std::exchange(piece, {});
+  if (size == 0) return;
+  gaps_.give_back(begin, size);
+  taken_ -= size;
+}
+
+void StepArena::begin_pass() {
+  is_backward_ = false;
+  for (Held& one : held_) one.is_reduced = false;
+}
+
+void StepArena::gather(const pliant_action& action) {
+  const auto byte = action.place == PLIANT_ANY_PLACE ? std::nullopt : std::optional<uint64_t>(action.place);
+  held_[action.parameter].value = take(model_.parameter(action.parameter).elements * whole_, {byte, ArenaSide::kBegin});
+}
+
+void StepArena::release(uint32_t parameter) {
+  give_back(held_[parameter].value);
+}
+
+void StepArena::take_gradients(std::span<const uint32_t> used) {
+  if (!std::exchange(is_backward_, true)) {
+    for (uint32_t parameter = 0; parameter < held_.size(); ++parameter) {
+      if (model_.parameter(parameter).external) take_gradient(parameter);
+    }
+  }
+  for (const uint32_t parameter : used) take_gradient(parameter);
+}
+
+void StepArena::take_gradient(uint32_t parameter) {
+  Held& one = held_[parameter];
+  if (model_.parameter(parameter).frozen || one.is_reduced || one.gradient.size > 0) return;
+  one.gradient = take(model_.parameter(parameter).elements * reduce_);
+}
+
+// Runtime::put.
+void StepArena::send(std::span<const uint32_t> parameters) {
+  for (const uint32_t parameter : parameters) {
+    take_gradient(parameter);
+    held_[parameter].is_reduced = true;
+    on_way_.push_back(take(received_elements(most_owned_[parameter], world_size_) * reduce_));
+    on_way_.push_back(std::exchange(held_[parameter].gradient, {}));
+  }
+}
+
+void StepArena::added() {
+  for (Piece& piece : on_way_) give_back(piece);
+  on_way_.clear();
+}
+
+uint64_t StepArena::float_block(uint64_t most, size_t rooms) {
+  std::vector<Piece> taken;
+  for (uint64_t block = most;; block = std::max(block / 2, kLeastBlock)) {
+    while (taken.size() < rooms) {
+      const Piece made = take(block * sizeof(float));
+      if (made.size == 0) break;
+      taken.push_back(made);
+    }
+    const bool suffices = taken.size() == rooms || block <= kLeastBlock;
+    for (Piece& piece : taken) give_back(piece);
+    taken.clear();
+    if (suffices) return block;
+  }
+}
+
+}  // namespace pliant::sharded
