@@ -179,6 +179,33 @@ TEST_CASE("evaluations, what is read by hand, and other parameters of a module a
   CHECK(counts[TracedCall::Kind::kEnter] == counts[TracedCall::Kind::kLeave]);
 }
 
+TEST_CASE("what is simulated by a trace gathers in a step what the job did") {
+  JobRunner job;
+  const std::vector<std::string> sets =
+      joined(kTightSample, {"app.layers=8", "app.width=6000", "coordinator.budget=131072"});
+  const Ended ended = job.run(traced(sharded_job(2, sets)));
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  const TraceFile trace = trace_of(job);
+  REQUIRE_FALSE(trace.ranks.empty());
+  uint64_t gathered = 0;  // in the last step
+  for (const TracedTransfer& one : trace.ranks[0].transfers) {
+    const bool is_last = trace.ranks[0].calls[one.call].step == kShardedSteps - 1;
+    if (is_last && one.kind == TracedTransfer::Kind::kGather) gathered += one.bytes;
+  }
+  CHECK(gathered > 0);
+  std::vector<std::string> simulate = traced(sharded_job(2, sets));
+  simulate.front() = "simulate";
+  simulate.insert(simulate.begin(), "coordinator");
+  const Ended played = job.run(simulate);
+  INFO(played.err);
+  REQUIRE(played.exit_code == 0);
+  CHECK(played.summary.at("costs").at("compute") == "recorded");
+  CHECK(played.summary.at("steps").back().at("bytes") == gathered);
+  simulate.insert(simulate.end(), {"--tokens", "100"});
+  CHECK(job.run(simulate).summary.at("costs").at("compute") == "flops");
+}
+
 TEST_CASE("a job that is not sharded has a trace of its reductions") {
   JobRunner job;
   job.config(toy_config("workers = 2\nmax_steps = 5\n"));
