@@ -17,8 +17,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
-set(CMAKE_UNITY_BUILD ${PLIANT_UNITY})
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 12) # for Unity.cmake; CMake's own unity builds stay off
 
 # Names of files in messages begin at the root of the source: the same bytes from every clone.
 add_compile_options("-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
@@ -34,11 +33,6 @@ if(PLIANT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${PLIANT_CCACHE}")
   set(CMAKE_C_COMPILER_LAUNCHER "${PLIANT_CCACHE}")
 endif()
-
-# pliant_apart(<file>...): compiled alone, for its private names are those of a file beside it.
-function(pliant_apart)
-  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-endfunction()
 
 # Warnings for our own targets only: never PUBLIC, never on exported ones.
 add_library(pliant_warnings INTERFACE)
