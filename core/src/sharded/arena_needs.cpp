@@ -8,6 +8,7 @@
 #include "base/result.hpp"
 #include "pliant/error.hpp"
 #include "sharded/exchange.hpp"
+#include "sharded/segments.hpp"
 #include "sharded/whole_memory.hpp"
 
 namespace pliant::sharded {
@@ -32,7 +33,7 @@ std::vector<uint64_t> most_owned(const ModelTables& model, const FlatLayout& lay
 
 std::vector<uint64_t> most_owned_at(const ModelTables& model, int32_t world_size) {
   const FlatLayout layout = or_throw(FlatLayout::create(static_cast<int64_t>(model.elements())));
-  return most_owned(model, layout, or_throw(Ownership::deal(layout.chunks(), world_size)));
+  return most_owned(model, layout, dealt(model, layout, world_size));
 }
 
 // Modules below a leaf are not entered. What no module names is used unannounced, by whoever it may be.

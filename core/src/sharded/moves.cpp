@@ -56,33 +56,117 @@ std::vector<int32_t> targets_of(int32_t chunks, const std::vector<int32_t>& has)
   return targets;
 }
 
-/// `surplus` chunks of one rank: its short runs first, so that maps do not go to pieces over many changes; the last
-/// from its end.
-void give(std::vector<OwnedRun>& runs, int32_t surplus, std::vector<Gift>& gifts) {
-  std::stable_sort(runs.begin(), runs.end(),
-                   [](const OwnedRun& left, const OwnedRun& right) { return left.chunks.count < right.chunks.count; });
-  for (const OwnedRun& run : runs) {
-    if (surplus == 0) return;
-    const int32_t count = std::min(surplus, run.chunks.count);
-    gifts.push_back({{advanced(run.chunks.first, run.chunks.count - count), count}, run.owner});
-    surplus -= count;
-  }
+/// The first of `ends`, ascending, that is behind a chunk; `chunks`: there is none.
+int32_t end_behind(std::span<const int32_t> ends, int32_t chunk, int32_t chunks) {
+  const auto end = std::upper_bound(ends.begin(), ends.end(), chunk);
+  return end == ends.end() ? chunks : *end;
 }
 
-/// Deals the gifts out in the order of the flat space.
-std::vector<Move> deal_out(std::vector<Gift>& gifts, std::vector<int32_t>& needs) {
+/// `surplus` chunks of one rank, of every segment its part. In a segment its short runs go first, so that maps do not
+/// go to pieces over many changes; the last gives from its end. `runs` ascend and hold `has` chunks.
+void give(const std::vector<OwnedRun>& runs, int64_t has, int64_t surplus, std::span<const int32_t> ends,
+          int32_t chunks, std::vector<Gift>& gifts) {
+  int64_t seen = 0;
+  int64_t given = 0;
+  std::vector<ChunkRange> pieces;  // of one segment
+  const auto give_of_segment = [&](int32_t owner) {
+    int64_t due = seen * surplus / has - given;
+    given += due;
+    std::stable_sort(pieces.begin(), pieces.end(),
+                     [](const ChunkRange& left, const ChunkRange& right) { return left.count < right.count; });
+    for (const ChunkRange& piece : pieces) {
+      if (due == 0) break;
+      const auto count = static_cast<int32_t>(std::min<int64_t>(due, piece.count));
+      gifts.push_back({{advanced(piece.first, piece.count - count), count}, owner});
+      due -= count;
+    }
+    pieces.clear();
+  };
+  int32_t end = 0;  // of the segment
+  for (const OwnedRun& run : runs) {
+    for (ChunkRange rest = run.chunks; rest.count > 0;) {
+      const auto first = static_cast<int32_t>(rest.first);
+      if (first >= end) {
+        give_of_segment(run.owner);
+        end = end_behind(ends, first, chunks);
+      }
+      const int32_t count = std::min(rest.count, end - first);
+      pieces.push_back({rest.first, count});
+      seen += count;
+      rest = {advanced(rest.first, count), rest.count - count};
+    }
+  }
+  if (!runs.empty()) give_of_segment(runs.front().owner);
+}
+
+/// Who gets which gifts.
+class Dealer {
+ public:
+  explicit Dealer(const std::vector<int32_t>& needs) : all_(std::accumulate(needs.begin(), needs.end(), int64_t{0})) {
+    for (size_t rank = 0; rank < needs.size(); ++rank) {
+      if (needs[rank] > 0) getting_.push_back({static_cast<int32_t>(rank), needs[rank], 0});
+    }
+  }
+
+  /// The gifts of a segment, ascending: each who needs some gets the part of it that he has of all needs, and chunks
+  /// that are over go to them in turn.
+  void deal(std::span<Gift> gifts, std::vector<Move>& moves) {
+    int64_t left = 0;
+    for (const Gift& gift : gifts) left += gift.chunks.count;
+    seen_ += left;
+    const size_t began = turn_;
+    for (const int64_t over : {0, 1}) {
+      for (size_t i = 0; i < getting_.size() && left > 0; ++i) {
+        const size_t number = (began + i) % getting_.size();
+        Getting& one = getting_[number];
+        const int64_t due = std::min(one.needs, seen_ * one.needs / all_ + over) - one.got;
+        const int64_t count = std::clamp<int64_t>(due, 0, left);
+        if (count == 0) continue;
+        hand_over(gifts, static_cast<int32_t>(count), one.rank, moves);
+        one.got += count;
+        left -= count;
+        if (over > 0) turn_ = (number + 1) % getting_.size();
+      }
+    }
+  }
+
+ private:
+  struct Getting {
+    int32_t rank = 0;
+    int64_t needs = 0;
+    int64_t got = 0;
+  };
+
+  static void hand_over(std::span<Gift>& gifts, int32_t count, int32_t to, std::vector<Move>& moves) {
+    while (count > 0) {
+      Gift& gift = gifts.front();
+      const int32_t some = std::min(gift.chunks.count, count);
+      moves.push_back({{gift.chunks.first, some}, gift.from, to});
+      gift.chunks = {advanced(gift.chunks.first, some), gift.chunks.count - some};
+      count -= some;
+      if (gift.chunks.count == 0) gifts = gifts.subspan(1);
+    }
+  }
+
+  int64_t all_;
+  int64_t seen_ = 0;
+  std::vector<Getting> getting_;
+  size_t turn_ = 0;  ///< who is the next to get one that is over
+};
+
+/// Deals the gifts out in the order of the flat space, segment by segment.
+std::vector<Move> deal_out(std::vector<Gift>& gifts, const std::vector<int32_t>& needs, std::span<const int32_t> ends,
+                           int32_t chunks) {
   std::sort(gifts.begin(), gifts.end(),
             [](const Gift& left, const Gift& right) { return left.chunks.first < right.chunks.first; });
   std::vector<Move> moves;
-  size_t to = 0;
-  for (Gift& gift : gifts) {
-    while (gift.chunks.count > 0) {
-      while (needs[to] == 0) ++to;
-      const int32_t count = std::min(gift.chunks.count, needs[to]);
-      moves.push_back({{gift.chunks.first, count}, gift.from, static_cast<int32_t>(to)});
-      gift.chunks = {advanced(gift.chunks.first, count), gift.chunks.count - count};
-      needs[to] -= count;
-    }
+  Dealer dealer(needs);
+  for (size_t begin = 0; begin < gifts.size();) {
+    const int32_t end = end_behind(ends, static_cast<int32_t>(gifts[begin].chunks.first), chunks);
+    size_t behind = begin;
+    while (behind < gifts.size() && static_cast<int32_t>(gifts[behind].chunks.first) < end) ++behind;
+    dealer.deal(std::span(gifts).subspan(begin, behind - begin), moves);
+    begin = behind;
   }
   return moves;
 }
@@ -115,7 +199,8 @@ int64_t MovePlan::chunks_moved() const {
                          [](int64_t sum, const Move& move) { return sum + move.chunks.count; });
 }
 
-Result<MovePlan> plan_moves(const Ownership& from, int32_t new_world_size, std::span<const int32_t> new_rank_of) {
+Result<MovePlan> plan_moves(const Ownership& from, int32_t new_world_size, std::span<const int32_t> new_rank_of,
+                            std::span<const int32_t> ends) {
   if (Result<> right = check_change(from, new_world_size, new_rank_of); !right) return failed(std::move(right));
   std::vector<int32_t> has(static_cast<size_t>(new_world_size), 0);
   for (size_t rank = 0; rank < new_rank_of.size(); ++rank) {
@@ -133,11 +218,11 @@ Result<MovePlan> plan_moves(const Ownership& from, int32_t new_world_size, std::
   for (size_t rank = 0; rank < new_rank_of.size(); ++rank) {
     const int32_t becomes = new_rank_of[rank];
     const int32_t keeps = becomes == kLeaves ? 0 : targets[static_cast<size_t>(becomes)];
-    const int32_t surplus = from.chunks_of(static_cast<int32_t>(rank)) - keeps;
-    if (surplus > 0) give(runs_of[rank], surplus, gifts);
+    const int32_t has_now = from.chunks_of(static_cast<int32_t>(rank));
+    if (has_now > keeps) give(runs_of[rank], has_now, has_now - keeps, ends, from.chunks(), gifts);
   }
   MovePlan plan;
-  plan.moves = deal_out(gifts, needs);
+  plan.moves = deal_out(gifts, needs, ends, from.chunks());
   Result<Ownership> to = map_after(from, new_world_size, new_rank_of, plan.moves);
   if (!to) return failed(std::move(to));
   plan.to = std::move(*to);

@@ -31,8 +31,12 @@ inline constexpr int32_t kLeaves = -1;
 /// then join. All who own chunks must be alive to give them. Afterwards two ranks differ by at most one chunk, and no
 /// fewer chunks could move for that: of K chunks and S ranks that stay of N, K * (1 - S / max(N, M)) and at most one
 /// more for each rank, when the old map was balanced; |N - M| / max(N, M) of them where ranks only leave or only join.
-/// Equal arguments, equal plan. O(chunks). kInvalidArgument where the ranks are none, or two become one.
-Result<MovePlan> plan_moves(const Ownership& from, int32_t new_world_size, std::span<const int32_t> new_rank_of);
+/// What a rank gives it gives of every segment alike, and what others get they get of every segment alike: where ranks
+/// shared each, they do afterwards. `ends`: where segments end, as of Ownership::deal.
+/// Equal arguments, equal plan. O(chunks + segments * ranks). kInvalidArgument where the ranks are none, or two become
+/// one.
+Result<MovePlan> plan_moves(const Ownership& from, int32_t new_world_size, std::span<const int32_t> new_rank_of,
+                            std::span<const int32_t> ends = {});
 
 /// Chunks that a rank keeps: from slot `from` of its old shard to slot `to` of its new one.
 struct Kept {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <iterator>
 #include <optional>
@@ -64,13 +65,28 @@ tl::unexpected<Error> no_map(std::string_view text, std::string_view reason) {
 
 }  // namespace
 
-Result<Ownership> Ownership::deal(int32_t chunks, int32_t world_size, int64_t epoch) {
+Result<Ownership> Ownership::deal(int32_t chunks, int32_t world_size, int64_t epoch, std::span<const int32_t> ends) {
   if (Result<> right = check_sizes(chunks, world_size); !right) return failed(std::move(right));
+  const std::array<int32_t, 1> all{chunks};
+  if (ends.empty()) ends = all;
   std::vector<Run> runs;
-  for (int32_t rank = 0; rank < world_size; ++rank) {
-    const int64_t first = int64_t{chunks} * rank / world_size;
-    const int64_t end = int64_t{chunks} * (rank + 1) / world_size;
-    if (end > first) runs.push_back({static_cast<int32_t>(end - first), rank});
+  int32_t begin = 0;
+  int32_t next = 0;  // who gets a chunk that is over
+  for (const int32_t end : ends) {
+    if (end < begin || end > chunks) break;
+    const int32_t each = (end - begin) / world_size;
+    const int32_t over = (end - begin) % world_size;
+    for (int32_t rank = 0; rank < world_size; ++rank) {
+      const int32_t turn = rank < next ? rank - next + world_size : rank - next;
+      const int32_t count = each + (turn < over ? 1 : 0);
+      if (count > 0) runs.push_back({count, rank});
+    }
+    next = static_cast<int32_t>((int64_t{next} + over) % world_size);
+    begin = end;
+  }
+  if (begin != chunks) {
+    return failed(Status::kInvalidArgument,
+                  fmt::format("segments that end at {} are none of {} chunks", begin, chunks));
   }
   return of_runs(runs, world_size, epoch);
 }

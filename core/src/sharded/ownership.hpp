@@ -30,17 +30,20 @@ struct ShardPiece {
   friend bool operator==(const ShardPiece&, const ShardPiece&) = default;
 };
 
-/// Every chunk has exactly one owner. Kept as runs, so its size is that of its runs: as many as there are ranks at
-/// first, and a few more for each change. Immutable.
+/// Every chunk has exactly one owner. Kept as runs, so its size is that of its runs: at first as many for each segment
+/// as there are ranks, and a few more for each change. Immutable.
 class Ownership {
  public:
   static constexpr int32_t kMostRanks = 1 << 20;
 
   /// No chunks, one rank.
   Ownership() = default;
-  /// Rank r owns chunks [r * K / N, (r + 1) * K / N). kInvalidArgument unless 0 <= chunks <= FlatLayout::kMostChunks, 1
-  /// <= world_size <= kMostRanks and 0 <= epoch.
-  static Result<Ownership> deal(int32_t chunks, int32_t world_size, int64_t epoch = 0);
+  /// Each segment, which ends at `ends` (segments_of(); none: all chunks are one), is cut into one run for each rank,
+  /// in their order. What does not go into equal runs goes to the ranks in turn, one chunk each, from segment to
+  /// segment: no two differ by more than a chunk in all. O(segments * ranks). kInvalidArgument unless 0 <= chunks <=
+  /// FlatLayout::kMostChunks, 1 <= world_size <= kMostRanks, 0 <= epoch, and the ends ascend to `chunks`.
+  static Result<Ownership> deal(int32_t chunks, int32_t world_size, int64_t epoch = 0,
+                                std::span<const int32_t> ends = {});
   /// Owners of chunks 0, 1, ... in runs of (count, owner); neighbours of one owner are put together. kInvalidArgument
   /// for counts below 1 in sum above FlatLayout::kMostChunks, owners that are no rank, and as deal().
   struct Run {

@@ -7,6 +7,7 @@
 #include "pliant/balancer.hpp"
 #include "sharded/arena_books.hpp"
 #include "sharded/exchange.hpp"
+#include "sharded/segments.hpp"
 #include "sharded/shard_memory.hpp"
 #include "sharded/sum_rounds.hpp"
 
@@ -39,7 +40,7 @@ Sums sums_of(const Config& config, const MemoryOfWhat& what) {
 template <class Play>
 ShardedMemory memory_of(const Config& config, const ModelTables& model, const MemoryOfWhat& what, const Play& play) {
   const FlatLayout layout = or_throw(FlatLayout::create(static_cast<int64_t>(model.elements())));
-  const Ownership ownership = or_throw(Ownership::deal(layout.chunks(), what.world_size));
+  const Ownership ownership = dealt(model, layout, what.world_size);
   int32_t chunks = 0;
   for (int32_t rank = 0; rank < what.world_size; ++rank) chunks = std::max(chunks, ownership.chunks_of(rank));
   const ArenaBooks::Types types{dtype_of(config.coordinator().compute_dtype),

@@ -10,6 +10,7 @@
 #include "pliant/error.hpp"
 #include "sharded/arena_needs.hpp"
 #include "sharded/rehearsal.hpp"
+#include "sharded/segments.hpp"
 
 namespace pliant::sharded {
 namespace {
@@ -103,7 +104,7 @@ FlatRange Runtime::range_of(uint32_t parameter) const {
 
 void Runtime::enter_group(Communicator& communicator, int64_t epoch) {
   leave_group();
-  ownership_ = or_throw(Ownership::deal(layout_.chunks(), communicator.world_size(), epoch));
+  ownership_ = dealt(model, layout_, communicator.world_size(), epoch);
   rank_ = communicator.rank();
   shards_.make(layout_, ownership_, communicator.rank());
   sums_.resize(shards_.bytes() / sizeof(float));

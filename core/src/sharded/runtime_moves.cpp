@@ -10,6 +10,7 @@
 #include "pliant/error.hpp"
 #include "sharded/moves.hpp"
 #include "sharded/runtime.hpp"
+#include "sharded/segments.hpp"
 
 namespace pliant::sharded {
 
@@ -39,7 +40,7 @@ uint64_t Runtime::enter_group(Communicator& communicator, const Ownership& from,
     change.now.at(place) = static_cast<int32_t>(i);
     if (static_cast<int32_t>(i) < stay) next[place] = static_cast<int32_t>(i);
   }
-  change.plan = or_throw(plan_moves(from, stay, next));
+  change.plan = or_throw(plan_moves(from, stay, next, segments_of(model, layout_, std::max(from.world_size(), stay))));
   change.after = communicator.rank() < stay ? communicator.rank() : kLeaves;
   uint64_t sent = 0;
   const bool owns = change.before != kLeaves;

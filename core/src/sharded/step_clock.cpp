@@ -7,6 +7,7 @@
 #include "base/result.hpp"
 #include "sharded/arena_needs.hpp"
 #include "sharded/exchange.hpp"
+#include "sharded/segments.hpp"
 #include "sharded/shard_memory.hpp"
 
 namespace pliant::sharded {
@@ -37,7 +38,7 @@ StepClock::StepClock(const ModelTables& model, const Job& job, const StepCosts& 
       of_ranks_(static_cast<size_t>(job.world_size)),
       ranks_(static_cast<size_t>(job.world_size)) {
   const FlatLayout layout = or_throw(FlatLayout::create(static_cast<int64_t>(model.elements())));
-  const Ownership ownership = or_throw(Ownership::deal(layout.chunks(), job.world_size));
+  const Ownership ownership = dealt(model, layout, job.world_size);
   add_pieces(layout, ownership);
   const auto parameters = static_cast<uint32_t>(model.parameters().size());
   for (uint32_t i = 0; i < parameters; ++i) cost_.push_back(cost_of(i));

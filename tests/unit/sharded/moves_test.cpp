@@ -187,6 +187,41 @@ TEST_CASE("over any history of joins and leaves the bytes are the bound and the 
   CHECK(held);
 }
 
+TEST_CASE(
+    "where ranks shared every segment they do after any history of joins and leaves, and the bytes are the bound") {
+  const bool held = rc::check([] {
+    const int32_t segments = *rc::gen::inRange(1, 12);
+    std::vector<int32_t> ends;
+    for (int32_t i = 0; i < segments; ++i) ends.push_back((i == 0 ? 0 : ends.back()) + *rc::gen::inRange(64, 400));
+    Ownership map = *Ownership::deal(ends.back(), *rc::gen::inRange(1, 17), 0, ends);
+    const int changes = *rc::gen::inRange(1, 8);
+    for (int change = 1; change <= changes; ++change) {
+      const int32_t before = map.world_size();
+      const int32_t after = *rc::gen::inRange(1, 17);
+      std::vector<int32_t> becomes;
+      for (int32_t rank = 0; rank < before; ++rank) becomes.push_back(rank < after ? rank : kLeaves);
+      const auto plan = plan_moves(map, after, becomes, ends);
+      RC_ASSERT(plan.has_value());
+      RC_ASSERT(imbalance(plan->to) <= 1);
+      static_cast<void>(owners_after(map, becomes, plan->moves));
+      check_shards(map, becomes, *plan);
+      const double bound = static_cast<double>(map.chunks()) * std::abs(before - after) / std::max(before, after);
+      RC_ASSERT(std::abs(static_cast<double>(plan->chunks_moved()) - bound) <= std::max(before, after));
+      map = plan->to;
+      int32_t begin = 0;
+      for (const int32_t end : ends) {
+        std::vector<int32_t> of_ranks(static_cast<size_t>(after));
+        for (const OwnedRun& run : map.runs_in({ChunkId{begin}, end - begin}))
+          of_ranks[static_cast<size_t>(run.owner)] += run.chunks.count;
+        // Each change rounds, for each rank by two chunks at most.
+        RC_ASSERT(*std::max_element(of_ranks.begin(), of_ranks.end()) <= (end - begin) / after + 1 + 2 * change);
+        begin = end;
+      }
+    }
+  });
+  CHECK(held);
+}
+
 TEST_CASE("no fewer chunks could move, whatever the map was before") {
   const bool held = rc::check([] {
     const int32_t before = *rc::gen::inRange(1, 10);

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "sharded/segments.hpp"
+
 namespace pliant::sharded {
 namespace {
 
@@ -74,13 +76,64 @@ TEST_CASE("the first dealing is contiguous and balanced within one chunk") {
   CHECK(map.world_size() == 4);
   CHECK(map.runs() ==
         std::vector<OwnedRun>{
-            {{ChunkId{0}, 2}, 0, 0}, {{ChunkId{2}, 3}, 1, 0}, {{ChunkId{5}, 2}, 2, 0}, {{ChunkId{7}, 3}, 3, 0}});
+            {{ChunkId{0}, 3}, 0, 0}, {{ChunkId{3}, 3}, 1, 0}, {{ChunkId{6}, 2}, 2, 0}, {{ChunkId{8}, 2}, 3, 0}});
   CHECK(map.owner_of(ChunkId{4}) == 1);
-  CHECK(map.slot_of(ChunkId{4}) == 2);
+  CHECK(map.slot_of(ChunkId{4}) == 1);
   const Ownership few = *Ownership::deal(2, 5);
   CHECK(few.runs().size() == 2);
   CHECK(few.chunks_of(0) == 0);
   CHECK(Ownership::deal(0, 3)->runs().empty());
+}
+
+TEST_CASE("segments are each dealt to all ranks, and what is over goes to them in turn") {
+  const Ownership map = *Ownership::deal(15, 3, 7, std::vector<int32_t>{7, 8, 15});
+  CHECK(map.save() == "pliant-ownership 1 epoch 7 ranks 3 chunks 15 runs 3:0 2:1 2:2 1:1 2:0 2:1 3:2");
+  for (const std::vector<int32_t>& ends : {std::vector<int32_t>{7, 8}, {8, 7, 15}, {7, 16}}) {
+    CHECK(Ownership::deal(15, 3, 0, ends).error().status() == Status::kInvalidArgument);
+  }
+  const bool held = rc::check("no two ranks differ by more than a chunk in all, nor in a segment", [] {
+    const int32_t world_size = *rc::gen::inRange(1, 65);
+    std::vector<int32_t> ends = *rc::gen::container<std::vector<int32_t>>(rc::gen::inRange(0, 2000));
+    std::sort(ends.begin(), ends.end());
+    const int32_t chunks = ends.empty() ? 0 : ends.back();
+    const Ownership map = *Ownership::deal(chunks, world_size, 0, ends);
+    std::vector<int32_t> all;
+    for (int32_t rank = 0; rank < world_size; ++rank) all.push_back(map.chunks_of(rank));
+    RC_ASSERT(*std::max_element(all.begin(), all.end()) - *std::min_element(all.begin(), all.end()) <= 1);
+    int32_t begin = 0;
+    for (const int32_t end : ends) {
+      std::vector<int32_t> of_ranks(static_cast<size_t>(world_size));
+      for (const OwnedRun& run : map.runs_in({ChunkId{begin}, end - begin}))
+        of_ranks[static_cast<size_t>(run.owner)] += run.chunks.count;
+      RC_ASSERT(*std::max_element(of_ranks.begin(), of_ranks.end()) <=
+                *std::min_element(of_ranks.begin(), of_ranks.end()) + 1);
+      begin = end;
+    }
+  });
+  CHECK(held);
+}
+
+TEST_CASE("a model's segments are its parameters, and small ones side by side") {
+  ModelTables model;
+  const auto add = [&model](const char* name, int64_t elements) {
+    ParameterSpec spec;
+    spec.name = name;
+    spec.shape = {elements};
+    model.add(std::move(spec));
+  };
+  add("embedding", 20 * 1024);
+  add("norm", 100);
+  add("up", 8 * 1024);
+  add("bias", 1024);
+  add("down", 8 * 1024);
+  add("end", 50);
+  const FlatLayout layout = *FlatLayout::create(static_cast<int64_t>(model.elements()));
+  REQUIRE(layout.chunks() == 38);
+  CHECK(segments_of(model, layout, 4) == std::vector<int32_t>{20, 28, 38});
+  CHECK(segments_of(model, layout, 16) == std::vector<int32_t>{20, 38});
+  CHECK(segments_of(model, layout, 64) == std::vector<int32_t>{38});
+  CHECK(segments_of(ModelTables(), FlatLayout(), 4).empty());
+  CHECK(dealt(model, layout, 4).runs_in({ChunkId{20}, 8}).size() == 4);
 }
 
 TEST_CASE("a gather's table follows the runs of owners and the places in their shards") {
