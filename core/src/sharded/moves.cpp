@@ -62,15 +62,17 @@ int32_t end_behind(std::span<const int32_t> ends, int32_t chunk, int32_t chunks)
   return end == ends.end() ? chunks : *end;
 }
 
-/// `surplus` chunks of one rank, of every segment its part. In a segment its short runs go first, so that maps do not
-/// go to pieces over many changes; the last gives from its end. `runs` ascend and hold `has` chunks.
-void give(const std::vector<OwnedRun>& runs, int64_t has, int64_t surplus, std::span<const int32_t> ends,
-          int32_t chunks, std::vector<Gift>& gifts) {
+/// `surplus` chunks of one rank, of every segment its part: what does not divide goes with other segments at other
+/// ranks (`phase` of `phases`), so that together they give of every segment alike. In a segment its short runs go
+/// first, so that maps do not go to pieces over many changes; the last gives from its end. `runs` ascend and hold `has`
+/// chunks.
+void give(const std::vector<OwnedRun>& runs, int64_t has, int64_t surplus, int64_t phase, int64_t phases,
+          std::span<const int32_t> ends, int32_t chunks, std::vector<Gift>& gifts) {
   int64_t seen = 0;
   int64_t given = 0;
   std::vector<ChunkRange> pieces;  // of one segment
   const auto give_of_segment = [&](int32_t owner) {
-    int64_t due = seen * surplus / has - given;
+    int64_t due = (seen * surplus * phases + has * phase) / (has * phases) - given;
     given += due;
     std::stable_sort(pieces.begin(), pieces.end(),
                      [](const ChunkRange& left, const ChunkRange& right) { return left.count < right.count; });
@@ -219,7 +221,9 @@ Result<MovePlan> plan_moves(const Ownership& from, int32_t new_world_size, std::
     const int32_t becomes = new_rank_of[rank];
     const int32_t keeps = becomes == kLeaves ? 0 : targets[static_cast<size_t>(becomes)];
     const int32_t has_now = from.chunks_of(static_cast<int32_t>(rank));
-    if (has_now > keeps) give(runs_of[rank], has_now, has_now - keeps, ends, from.chunks(), gifts);
+    if (has_now <= keeps) continue;
+    give(runs_of[rank], has_now, has_now - keeps, static_cast<int64_t>(rank), from.world_size(), ends, from.chunks(),
+         gifts);
   }
   MovePlan plan;
   plan.moves = deal_out(gifts, needs, ends, from.chunks());

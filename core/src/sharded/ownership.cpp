@@ -71,17 +71,17 @@ Result<Ownership> Ownership::deal(int32_t chunks, int32_t world_size, int64_t ep
   if (ends.empty()) ends = all;
   std::vector<Run> runs;
   int32_t begin = 0;
-  int32_t next = 0;  // who gets a chunk that is over
+  int32_t turn = 0;  // who gets a chunk that is over: the last ranks first
   for (const int32_t end : ends) {
     if (end < begin || end > chunks) break;
     const int32_t each = (end - begin) / world_size;
     const int32_t over = (end - begin) % world_size;
     for (int32_t rank = 0; rank < world_size; ++rank) {
-      const int32_t turn = rank < next ? rank - next + world_size : rank - next;
-      const int32_t count = each + (turn < over ? 1 : 0);
+      const int32_t place = world_size - 1 - rank - turn;
+      const int32_t count = each + ((place < 0 ? place + world_size : place) < over ? 1 : 0);
       if (count > 0) runs.push_back({count, rank});
     }
-    next = static_cast<int32_t>((int64_t{next} + over) % world_size);
+    turn = static_cast<int32_t>((int64_t{turn} + over) % world_size);
     begin = end;
   }
   if (begin != chunks) {

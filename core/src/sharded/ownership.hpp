@@ -39,9 +39,9 @@ class Ownership {
   /// No chunks, one rank.
   Ownership() = default;
   /// Each segment, which ends at `ends` (segments_of(); none: all chunks are one), is cut into one run for each rank,
-  /// in their order. What does not go into equal runs goes to the ranks in turn, one chunk each, from segment to
-  /// segment: no two differ by more than a chunk in all. O(segments * ranks). kInvalidArgument unless 0 <= chunks <=
-  /// FlatLayout::kMostChunks, 1 <= world_size <= kMostRanks, 0 <= epoch, and the ends ascend to `chunks`.
+  /// in their order. What does not go into equal runs goes to the ranks in turn, the last one first, one chunk each,
+  /// from segment to segment: no two differ by more than a chunk in all. O(segments * ranks). kInvalidArgument unless 0
+  /// <= chunks <= FlatLayout::kMostChunks, 1 <= world_size <= kMostRanks, 0 <= epoch, and the ends ascend to `chunks`.
   static Result<Ownership> deal(int32_t chunks, int32_t world_size, int64_t epoch = 0,
                                 std::span<const int32_t> ends = {});
   /// Owners of chunks 0, 1, ... in runs of (count, owner); neighbours of one owner are put together. kInvalidArgument

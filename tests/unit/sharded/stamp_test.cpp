@@ -14,6 +14,7 @@
 
 #include "elastic/state_digest.hpp"
 #include "sharded/runtime.hpp"
+#include "sharded/segments.hpp"
 #include "sharded/shard_memory.hpp"
 #include "unit/accelerator/handles.hpp"
 #include "unit/elastic/device_machines.hpp"
@@ -243,7 +244,7 @@ std::vector<Joined> join(const Accelerator& accelerator, int64_t step,
       Communicator three(accelerator, 0, of_three, process, 3);
       three.wait_ready(60000);
       const std::vector<int32_t> was{0, 1, -1};
-      runtime.enter_group(three, *Ownership::deal(kChunks, 2), was, 3, step, [&own] { own.has_begun = true; });
+      runtime.enter_group(three, dealt(runtime.model, layout(), 2), was, 3, step, [&own] { own.has_begun = true; });
       runtime.require_step(step);
       own.digests = runtime.digests();
       three.barrier(stream);  // nobody goes while others need it

@@ -93,8 +93,8 @@ RehearsedCall call_of(RehearsedCall::Kind kind, std::optional<uint32_t> module =
 }
 
 TEST_CASE("of a group the bytes count that the rank gets which gets most") {
-  ModelTables model;  // a parameter of each rank
-  add_layers(model, {{2048, 2048}});
+  ModelTables model;  // ranks own 2 and 1 chunks of the first parameter, and 0 and 1 of the second
+  add_layers(model, {{3072, 1024}});
   model.close();
   StepCosts costs;
   costs.gather = {100, 1};
@@ -107,8 +107,8 @@ TEST_CASE("of a group the bytes count that the rank gets which gets most") {
                                          {PLIANT_ACTION_WAIT, 1, 0, 0, PLIANT_ANY_PLACE}};
   clock.hear(call_of(RehearsedCall::Kind::kEnter, 1, true, other), 0);
   clock.hear(call_of(RehearsedCall::Kind::kEndPass), 0);
-  CHECK(clock.step().gather_ns == 2 * (100 + 2048 * 4));  // each from one rank to the other
-  CHECK(clock.step().reduce_ns == 1000 + 2048 * 4);       // both at once, to a rank each
+  CHECK(clock.step().gather_ns == 100 + 2048 * 4 + 100 + 1024 * 4);  // what the rank gets that owns less
+  CHECK(clock.step().reduce_ns == 1000 + 2048 * 4);                  // both at once, 2048 elements for each rank
   clock.hear(call_of(RehearsedCall::Kind::kEndStep), 0);
 
   const std::vector<pliant_action> together{{PLIANT_ACTION_GATHER, 0, 1, 0, PLIANT_ANY_PLACE},
