@@ -208,10 +208,10 @@ void measure_visits(const Accelerator& accelerator, const Asked& asked, nlohmann
 
 void measure_handovers(const Accelerator& accelerator, const Asked& asked, nlohmann::json& all) {
   Rows rows(asked, "handovers",
-            fmt::format("from stream to stream, a copy of 4 KiB; us by the clock, medians (quartiles)\n{:>44}  {:>5}",
+            fmt::format("from stream to stream, a copy of 4 KiB; us by the clock, medians (quartiles)\n{:>52}  {:>5}",
                         "", "n"));
   for (const bench::Handover& one : bench::measure_handovers(accelerator)) {
-    rows.add(fmt::format("{:>44}  {:>5}  {}", one.what, one.us.n, bench::shown(one.us)),
+    rows.add(fmt::format("{:>52}  {:>5}  {}", one.what, one.us.n, bench::shown(one.us)),
              {{"what", one.what}, {"us", bench::json_of(one.us)}});
   }
   rows.move_to(all);

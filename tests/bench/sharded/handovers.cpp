@@ -6,17 +6,28 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <utility>
 
 namespace pliant::bench {
 namespace {
 
-constexpr size_t kTimes = 2000;
+constexpr size_t kTimes = 1000;
 constexpr size_t kFirst = kTimes / 10;  // samples from here on count
+
+/// Before each sample: none, so that threads are met as they look for more work, or long enough that they sleep.
+enum class Rest { kNone, kLong };
+constexpr auto kLongRest = std::chrono::milliseconds(1);
+
+void rest(Rest how) {
+  if (how == Rest::kLong) std::this_thread::sleep_for(kLongRest);  // what is measured, no wait for anything
+}
 
 class ByCondition {
  public:
@@ -77,7 +88,7 @@ class ByEventFd {
 
 /// Microseconds of one way.
 template <class Means>
-Spread two_threads() {
+Spread two_threads(Rest how) {
   Means there;
   Means back;
   std::thread other([&] {
@@ -88,6 +99,7 @@ Spread two_threads() {
   });
   std::vector<double> made;
   for (size_t time = 0; time < kTimes; ++time) {
+    rest(how);
     const double begin = wall_micros();
     there.wake();
     back.wait();
@@ -108,9 +120,7 @@ Spread readings() {
   return spread_of(std::move(made));
 }
 
-}  // namespace
-
-std::vector<Handover> measure_handovers(const Accelerator& accelerator) {
+void measure(const Accelerator& accelerator, Rest how, std::vector<Handover>& into) {
   Stream first(accelerator, 0);
   Stream second(accelerator, 0);
   Event copied(accelerator, 0);
@@ -118,6 +128,7 @@ std::vector<Handover> measure_handovers(const Accelerator& accelerator) {
   const std::vector<char> from(4096);
   std::vector<char> to(4096);
   const auto micros_of_copy = [&](bool goes_on) {
+    rest(how);
     const double begin = wall_micros();
     first.copy(to.data(), from.data(), to.size());
     if (goes_on) {
@@ -139,13 +150,24 @@ std::vector<Handover> measure_handovers(const Accelerator& accelerator) {
     through.push_back(both);
     added.push_back(both - one);
   }
-  return {{"a copy on one stream, to its end", spread_of(std::move(alone))},
-          {"and on through another stream", spread_of(std::move(through))},
-          {"what the other stream adds", spread_of(std::move(added))},
-          {"a thread wakes another: futex", two_threads<ByFutex>()},
-          {"a thread wakes another: eventfd", two_threads<ByEventFd>()},
-          {"a thread wakes another: condition variable", two_threads<ByCondition>()},
-          {"two readings of the calling thread's time", readings()}};
+  const char* const when = how == Rest::kNone ? "at once: " : "rested: ";
+  const auto add = [&](const char* what, Spread us) { into.push_back({std::string(when) + what, us}); };
+  add("a copy on one stream, to its end", spread_of(std::move(alone)));
+  add("and on through another stream", spread_of(std::move(through)));
+  add("what the other stream adds", spread_of(std::move(added)));
+  add("a thread wakes another, futex", two_threads<ByFutex>(how));
+  add("a thread wakes another, eventfd", two_threads<ByEventFd>(how));
+  add("a thread wakes another, condition variable", two_threads<ByCondition>(how));
+}
+
+}  // namespace
+
+std::vector<Handover> measure_handovers(const Accelerator& accelerator) {
+  std::vector<Handover> made;
+  measure(accelerator, Rest::kNone, made);
+  measure(accelerator, Rest::kLong, made);
+  made.push_back({"two readings of the calling thread's time", readings()});
+  return made;
 }
 
 }  // namespace pliant::bench
