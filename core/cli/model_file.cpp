@@ -65,8 +65,9 @@ sharded::ModelTables model_in(const std::string& file) {
   for (const sharded::SafetensorsParts::Place& place : parts.places()) {
     const sharded::Tensor& tensor = *place.tensor;
     const bool is_trained = tensor.dtype == DType::kF32 || tensor.dtype == DType::kBF16 ||
-                            tensor.dtype == DType::kF16 || tensor.dtype == DType::kF64;
-    if (!is_trained) continue;  // counters, positions
+                            tensor.dtype == DType::kF16 || tensor.dtype == DType::kF64 ||
+                            tensor.other_type.starts_with('F');  // "F8_E4M3"
+    if (!is_trained) continue;                                   // counters, positions
     const ParameterId parameter{add(model, tensor.name, tensor.shape)};
     std::string module = module_of(tensor.name);
     if (module.empty()) {

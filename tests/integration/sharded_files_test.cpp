@@ -139,10 +139,25 @@ TEST_CASE("weights of a file that is not there, lacks a tensor, is damaged or of
         Case{whole.substr(0, whole.size() - 5), file.string() + " is no .safetensors file that can be read: it is cut"},
         Case{with("I64", "2,3", 48),
              "layer.1.weights is i64[2,3], the model has f32[3000]; f32, bf16 and f16 are read, convert it"},
+        Case{with("F8_E4M3", "3000", 3000),
+             "layer.1.weights is F8_E4M3[3000], the model has f32[3000]; f32, bf16 and f16 are read, convert it"},
         Case{with("BF16", "2,3", 12), "layer.1.weights is bf16[2,3], the model has f32[3000]\n"}}) {
     CAPTURE(one.said);
     const std::string said = refusal_of(one.bytes);
     INFO(said);
     CHECK(has(said, one.said));
   }
+}
+
+TEST_CASE("what a file of weights holds beside the model's, of types that are not known, is left alone") {
+  JobRunner job;
+  const fs::path file = job.folder() / "first.safetensors";
+  std::vector<Tensor> tensors = right_tensors();
+  tensors.insert(tensors.begin() + 1, {"layer.0.scale", "F8_E4M3", "17", 17});
+  tensors.push_back({"mask", "BOOL", "2,3", 6});
+  tensors.push_back({"positions", "I64", "3", 24});
+  write_all(file, safetensors(tensors));
+  const Ended ended = job.run(job_that("", "", 2, {fmt::format("app.first_weights=\"{}\"", file.string())}));
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
 }

@@ -73,6 +73,28 @@ TEST_CASE("a module that is entered twice before it is left stays whole, and zer
         well_behaved());
 }
 
+TEST_CASE("a pointer that is kept after its release is told with poison, by rank and rows, and not without") {
+  const std::vector<std::string> eager{"coordinator.use=\"eager\""};
+  const std::vector<std::string> poisoned = joined(eager, {"coordinator.poison=true"});
+  {
+    JobRunner job;
+    const Ended ended = job.run(job_that("keep_pointer", "", 2, joined(poisoned, {"run.max_restarts=0"})));
+    INFO(ended.err);
+    CHECK(ended.exit_code == 1);
+    const std::string reason = ended.summary.at("reason");
+    CHECK(has(reason, "step 6 is not committed: the gradient or the loss of row"));
+    CHECK(has(reason, "on rank 1"));
+    CHECK(job.processes_left() == 0);
+  }
+  JobRunner untold;
+  CHECK(state_after(untold, job_that("keep_pointer", "", 2, eager)) == well_behaved());
+  for (const std::vector<std::string>& way :
+       {poisoned, joined(kZero3, {"coordinator.poison=true"}), joined(kTight, {"coordinator.poison=true"})}) {
+    JobRunner job;
+    CHECK(state_after(job, job_that("", "", 3, way)) == well_behaved());
+  }
+}
+
 TEST_CASE("a module that is never left, and a value that is asked for after it was released, are named") {
   struct Habit {
     const char* how;

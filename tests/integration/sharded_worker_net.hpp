@@ -239,7 +239,9 @@ struct Net final : TrainingState {
       }
       for (const size_t used : used_by(i)) loss += loss_of(ids, scale, weights[used]);
       if (is_first && wrong.is_now("never_leave", step)) continue;
+      const float* const kept = shards.value(weights[i]);
       shards.leave(layers[i], Direction::kForward);
+      if (is_first && !ids.empty() && wrong.is_now("keep_pointer", step)) loss += 0 * Seen(session, kept, width)[7];
       if (is_first && wrong.is_now("use_released", step)) static_cast<void>(whole(weights[i], width));
       if (wrong.has_place("released") && !is_whole(weights[i])) wrong.at("released", step);
     }

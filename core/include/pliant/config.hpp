@@ -80,6 +80,7 @@ struct CoordinatorOptions {
   std::optional<int64_t> budget;      ///< bytes that may be whole on a device at once; 0 or unset: no limit
   std::string compute_dtype = "f32";  ///< of whole parameters: "f32" or "bf16"
   std::string reduce_dtype = "f32";   ///< of whole gradients, and on their way to their owners: "f32" or "bf16"
+  bool poison = false;                ///< NaN takes the place of whole parameters that are released
 };
 
 /// An option that has a flag of its own on a command line.

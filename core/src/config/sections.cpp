@@ -126,6 +126,9 @@ void fill(Table<CoordinatorOptions>& o) {
   o.add("reduce_dtype", &C::reduce_dtype,
         "Type of whole gradients, and on their way to their owners, who add them up in f32.")
       .choices({"f32", "bf16"});
+  o.add("poison", &C::poison,
+        "Overwrite whole parameters with NaN as they are released, to find programs that read one afterwards. Costs a "
+        "write of each; no bit of other programs changes.");
 }
 
 void fill(Table<PluginsOptions>& o) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/printable.hpp"
 #include "base/result.hpp"
 #include "elastic/session_state.hpp"
 #include "pliant/sdk/accelerator.hpp"
@@ -198,8 +199,13 @@ sharded::SafetensorsParts open_weights(const std::filesystem::path& file) {
   return std::move(*opened);
 }
 
-std::string text_of(DType type, const std::vector<int64_t>& shape) {
-  return fmt::format("{}[{}]", sdk::name_of(static_cast<sdk::DType>(type)), fmt::join(shape, ","));
+std::string text_of(std::string_view type, const std::vector<int64_t>& shape) {
+  return fmt::format("{}[{}]", type, fmt::join(shape, ","));
+}
+
+std::string text_of(const sharded::Tensor& tensor) {
+  if (!tensor.dtype) return text_of(printable(tensor.other_type), tensor.shape);
+  return text_of(sdk::name_of(static_cast<sdk::DType>(*tensor.dtype)), tensor.shape);
 }
 
 void require_readable(const std::filesystem::path& file, const sharded::Tensor& tensor,
@@ -207,8 +213,8 @@ void require_readable(const std::filesystem::path& file, const sharded::Tensor& 
   const bool has_floats = tensor.dtype == DType::kF32 || tensor.dtype == DType::kBF16 || tensor.dtype == DType::kF16;
   if (has_floats && tensor.shape == row.shape) return;
   throw Error(Status::kFailedPrecondition,
-              fmt::format("{}: {} is {}, the model has {}{}", file.string(), row.name,
-                          text_of(tensor.dtype, tensor.shape), text_of(DType::kF32, row.shape),
+              fmt::format("{}: {} is {}, the model has {}{}", file.string(), row.name, text_of(tensor),
+                          text_of("f32", row.shape),
                           has_floats ? "" : "; f32, bf16 and f16 are read, convert it to one of them"),
               ExitCode::kUsage);
 }

@@ -34,6 +34,7 @@ Runtime::Runtime(const Config& config, const Accelerator& accelerator, int32_t d
       here_(accelerator.properties(device).host_visible),
       compute_(dtype_of(config.coordinator().compute_dtype)),
       reduce_(dtype_of(config.coordinator().reduce_dtype)),
+      poisons_(config.coordinator().poison),
       state_names_(std::move(state_names)),
       coordinator_(config),
       shards_(accelerator, device, program, names_of_arrays(state_names_)),

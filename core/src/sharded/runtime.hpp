@@ -312,6 +312,8 @@ class Runtime {
   /// The host waits.
   void synchronize(Event& done, TracedTransfer::Kind of, uint32_t parameter);
   void release_whole(uint32_t parameter);
+  /// Who reads it from now on reads NaN, until something else lies there.
+  void poison(uint32_t parameter);
   /// Blocks until at most so many gathers that the program waits for have not ended.
   void bound_waits(uint64_t unfinished);
   /// Those that have ended are forgotten, the oldest first.
@@ -353,6 +355,7 @@ class Runtime {
   const bool here_;  ///< the CPU reaches the device's memory
   const DType compute_;
   const DType reduce_;
+  const bool poisons_;
   std::vector<std::string> state_names_;
   Coordinator coordinator_;
   bool is_sound_ = true;  ///< it answered, and all that it answered was carried out

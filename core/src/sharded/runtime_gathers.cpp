@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <utility>
 
 #include "base/log.hpp"
@@ -142,8 +143,22 @@ void Runtime::forget_oldest_gather() {
 
 void Runtime::release_whole(uint32_t parameter) {
   follow_program();  // what it has enqueued may read it
+  if (poisons_ && held_[parameter].presence == Presence::kWhole) poison(parameter);
   held_[parameter].value.reset();
   held_[parameter].presence = Presence::kAway;
+}
+
+// All bits set are NaN in f32 and in bf16.
+void Runtime::poison(uint32_t parameter) {
+  constexpr uint8_t kByte = 0xFF;
+  const uint64_t bytes = model.parameter(parameter).elements * bytes_of(compute_);
+  if (bytes == 0) return;
+  void* const at = held_[parameter].value.pointer();
+  if (here_) {
+    std::memset(at, kByte, bytes);  // at once: the program may read it before the exchange comes to it
+  } else {
+    exchange_stream_.fill(at, kByte, bytes);
+  }
 }
 
 void Runtime::follow_program() {

@@ -13,6 +13,7 @@
 
 #include "base/printable.hpp"
 #include "base/whole_file.hpp"
+#include "pliant/sdk/accelerator.hpp"
 
 namespace pliant::sharded {
 
@@ -144,8 +145,12 @@ Result<> SafetensorsReader::read(const Tensor& tensor, uint64_t first, uint64_t 
 Result<> SafetensorsReader::read_floats(const Tensor& tensor, std::span<float> values) const {
   if (tensor.dtype == DType::kF32) return read(tensor, 0, values.size_bytes(), values.data());
   if (tensor.dtype != DType::kBF16 && tensor.dtype != DType::kF16) {
-    return failed(Status::kUnimplemented, fmt::format("'{}' in {} has elements that are neither f32, bf16 nor f16",
-                                                      printable(tensor.name), file_.string()));
+    const std::string type =
+        tensor.dtype ? sdk::name_of(static_cast<sdk::DType>(*tensor.dtype)) : printable(tensor.other_type);
+    return failed(
+        Status::kUnimplemented,
+        fmt::format("'{}' in {} has elements of type {}; f32, bf16 and f16 are read, convert it to one of them",
+                    printable(tensor.name), file_.string(), type));
   }
   std::array<uint16_t, kBlock> block{};
   for (size_t begin = 0; begin < values.size(); begin += kBlock) {

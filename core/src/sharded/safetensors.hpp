@@ -40,7 +40,8 @@ Result<> write_safetensors(const std::filesystem::path& file, SafetensorsHeader 
 /// One open file. One thread.
 class SafetensorsReader {
  public:
-  /// kNotFound, kDataLoss for what is no whole .safetensors file, kUnimplemented for unknown types of elements.
+  /// kNotFound, kDataLoss for what is no whole .safetensors file. Types of elements that are not known are left to
+  /// those who read the tensor.
   static Result<SafetensorsReader> open(const std::filesystem::path& file);
 
   [[nodiscard]] const SafetensorsHeader& header() const { return header_; }

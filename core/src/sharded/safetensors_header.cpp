@@ -88,13 +88,13 @@ class HeaderEvents {
     if (in_ != In::kTensor || field_ != "dtype") {
       return refuse(fmt::format("'{}' stands where none is expected", printable(text)));
     }
-    const ElementType* type = type_named(text);
-    if (type == nullptr) {
-      status_ = Status::kUnimplemented;
-      return refuse(fmt::format("the tensor '{}' has elements of type '{}', which this release does not know",
-                                printable(tensor_.name), printable(text)));
+    if (text.empty()) return refuse(fmt::format("'{}' has no dtype", printable(tensor_.name)));
+    if (const ElementType* type = type_named(text); type != nullptr) {
+      tensor_.dtype = type->dtype;
+    } else {
+      tensor_.dtype.reset();
+      tensor_.other_type = text;
     }
-    tensor_.dtype = type->dtype;
     return true;
   }
   bool start_object(size_t) {
@@ -158,7 +158,6 @@ class HeaderEvents {
   }
 
   [[nodiscard]] const std::string& fault() const { return fault_; }
-  [[nodiscard]] Status status() const { return status_; }
   SafetensorsHeader& header() { return header_; }
 
  private:
@@ -177,7 +176,6 @@ class HeaderEvents {
   std::set<std::string> fields_;
   SafetensorsHeader header_;
   std::string fault_;
-  Status status_ = Status::kDataLoss;
 };
 
 /// Every byte of the data belongs to one tensor.
@@ -207,10 +205,11 @@ Result<> check_bytes(const SafetensorsHeader& header, uint64_t data_bytes) {
 }  // namespace
 
 Result<uint64_t> bytes_of(const Tensor& tensor) {
-  const ElementType* type = type_of(tensor.dtype);
+  if (!tensor.dtype) return tensor.bytes;
+  const ElementType* type = type_of(*tensor.dtype);
   if (type == nullptr) {
     return unusable(
-        fmt::format("'{}' has the unknown type {}", printable(tensor.name), static_cast<int32_t>(tensor.dtype)));
+        fmt::format("'{}' has the unknown type {}", printable(tensor.name), static_cast<int32_t>(*tensor.dtype)));
   }
   uint64_t bytes = type->bytes;
   for (const int64_t length : tensor.shape) {
@@ -245,6 +244,10 @@ Result<std::string> encode_safetensors_header(SafetensorsHeader& header) {
     if (!names.insert(tensor.name).second) {
       return unusable(fmt::format("two tensors have the name '{}'", printable(tensor.name)));
     }
+    if (!tensor.dtype) {
+      return unusable(fmt::format("'{}' has elements of type {}, which are not written", printable(tensor.name),
+                                  printable(tensor.other_type)));
+    }
     const Result<uint64_t> bytes = bytes_of(tensor);
     if (!bytes) return unusable(bytes.error().message());
     tensor.first_byte = end;
@@ -252,7 +255,7 @@ Result<std::string> encode_safetensors_header(SafetensorsHeader& header) {
     if (tensor.bytes > kMostTensorBytes - end) return unusable("the tensors together are more than a file holds");
     end += tensor.bytes;
     text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{}]}}", text.size() > 1 ? "," : "",
-                        json_text(tensor.name), type_of(tensor.dtype)->name, json(tensor.shape).dump(),
+                        json_text(tensor.name), type_of(*tensor.dtype)->name, json(tensor.shape).dump(),
                         tensor.first_byte, end);
   }
   text += "}";
@@ -270,7 +273,7 @@ Result<SafetensorsHeader> decode_safetensors_header(std::string_view text, uint6
   if (text.empty() || text.front() != '{') return failed(Status::kDataLoss, "its header does not begin with '{'");
   HeaderEvents events;
   if (!json::sax_parse(text.begin(), text.end(), &events)) {
-    return failed(events.status(), events.fault());
+    return failed(Status::kDataLoss, events.fault());
   }
   SafetensorsHeader& header = events.header();
   std::sort(header.tensors.begin(), header.tensors.end(), [](const Tensor& left, const Tensor& right) {

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Times the decisions of zero3 and, beside them, of DeepSpeed's own coordinator; prints medians and spread as a table.
+"""Times the decisions of zero3, of planned and, beside them, of DeepSpeed's own coordinator; prints medians and spread as a table.
 
     compare.py BENCH_COORDINATOR [COORDINATOR_PY] [--repetitions N]
 
 BENCH_COORDINATOR is the built benchmark. COORDINATOR_PY is deepspeed/runtime/zero/partitioned_param_coordinator.py of a checkout;
 nothing else of DeepSpeed is needed. Both play the same passes: layers of 2 and of 16 parameters, forward and backward, in a
 trace that is complete. A visit is a module entered and left; parameters are stubs, so that only decisions are timed. "Copied" visits
-are those of passes that zero3 has recorded, "decided" ones those of passes that it decides anew.
+are those of passes that zero3 has recorded, "decided" ones those of passes that it decides anew. planned knows the order of the passes and
+has a budget of three layers, or where all is kept of all of them.
 """
 import argparse
 import json
@@ -75,7 +76,8 @@ class Theirs:
 
 
 def ours(bench, case):
-    output = subprocess.run([bench, f"--benchmark_filter=^visits/{case}$", "--benchmark_format=json",
+    """Seconds of a visit; `case`: the benchmark's name."""
+    output = subprocess.run([bench, f"--benchmark_filter=^{case}$", "--benchmark_format=json",
                              "--benchmark_min_time=0.02"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True,
                             text=True).stdout
     return json.loads(output)["benchmarks"][0]["visit"]
@@ -98,18 +100,22 @@ def main():
     parser.add_argument("--repetitions", type=int, default=15)
     options = parser.parse_args()
     reference = load(options.reference) if options.reference else None
-    print("| visit | copied | decided | DeepSpeed | ratio of the medians to copied | to decided |\n| --- | --- | --- | --- | --- | --- |")
+    print("| visit | zero3, copied | zero3, decided | planned | DeepSpeed | ratio of the medians to copied | to decided | to planned |\n"
+          "| --- | --- | --- | --- | --- | --- | --- | --- |")
     for name, kept in (("gathered", False), ("kept", True)):
         for parameters in (2, 16):
             theirs = Theirs(reference, parameters, kept) if reference else None
-            copied, decided, others = [], [], []
+            cases = [f"visits/{name}/{parameters}", f"visits/{name}_decided/{parameters}", f"planned_visits/{name}/{parameters}"]
+            times = [[] for _ in cases]
+            others = []
             for _ in range(options.repetitions):  # in turn, so that all meet the same load
-                copied.append(ours(options.bench, f"{name}/{parameters}"))
-                decided.append(ours(options.bench, f"{name}_decided/{parameters}"))
+                for case, seconds in zip(cases, times):
+                    seconds.append(ours(options.bench, case))
                 if theirs:
                     others.append(theirs.seconds())
-            print(f"| {name}, {parameters} parameters | {shown(copied)} | {shown(decided)} | {shown(others) if others else '-'} | "
-                  f"{ratio(others, copied)} | {ratio(others, decided)} |", flush=True)
+            cells = [f"{name}, {parameters} parameters", *map(shown, times), shown(others) if others else "-",
+                     *(ratio(others, seconds) for seconds in times)]
+            print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

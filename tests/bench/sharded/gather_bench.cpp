@@ -1,22 +1,22 @@
 // What a group of gathers or scatters costs: the thread that asks for it (memory, one collective, an event), and until
-// it has ended. Ranks are threads on `host`. Prints a table; the thread's is time of its own, so that ranks that share
-// a core do not count one another's.
+// it has ended; what visits of modules cost that thread with a coordinator, and what one stream's waiting for another
+// adds. Ranks are threads on `host`.
+//
+//   bench_gather [RANKS [PARAMETERS]] [--json]: only groups, and visits, of so many
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
+#include "bench/sharded/handovers.hpp"
+#include "bench/sharded/times.hpp"
+#include "bench/sharded/visits.hpp"
 #include "pliant/accelerator.hpp"
 #include "pliant/communicator.hpp"
 #include "pliant/config.hpp"
@@ -27,14 +27,8 @@ using namespace pliant;
 
 namespace {
 
-constexpr int64_t kElements = 16384;  // of a parameter
+using bench::kElements;
 constexpr size_t kTimes = 400;
-
-double thread_micros() {
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
-}
 
 Accelerator open_host() {
   ConfigOverrides overrides;
@@ -62,182 +56,183 @@ sharded::Ownership owners(Way way, int32_t chunks, int32_t world_size) {
   return or_throw(sharded::Ownership::of_runs(runs, world_size, 1));
 }
 
-struct Times {
-  std::vector<double> thread_us;  ///< of the calling thread, sorted
-  std::vector<double> whole_us;   ///< until the group has ended, sorted
+/// Of all ranks, us.
+struct Group {
+  bench::Spread thread;  ///< of the calling thread
+  bench::Spread whole;   ///< until the group has ended
 };
 
-double wall_micros() {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-/// For each group of each rank.
-Times measure(const Accelerator& accelerator, Way way, int32_t world_size, size_t parameters) {
-  const CommId id = accelerator.make_comm_id(world_size);
-  Times all;
+Group measure(const Accelerator& accelerator, Way way, int32_t world_size, size_t parameters) {
+  std::vector<double> threads;
+  std::vector<double> wholes;
   std::mutex mutex;
-  std::vector<std::thread> threads;
-  for (int32_t rank = 0; rank < world_size; ++rank) {
-    threads.emplace_back([&, rank] {
-      Stream stream(accelerator, 0);
-      Communicator group(accelerator, 0, id, rank, world_size);
-      group.wait_ready(60000);
-      const int64_t total = kElements * static_cast<int64_t>(parameters);
-      const auto layout = or_throw(sharded::FlatLayout::create(total));
-      const auto ownership = owners(way, layout.chunks(), world_size);
-      sharded::Exchange exchange(group, stream);
-      std::vector<sharded::OwnersOfRange> ranges;
-      for (size_t i = 0; i < parameters; ++i) {
-        ranges.push_back(exchange.owners_of(layout, ownership, {static_cast<int64_t>(i) * kElements, kElements}));
+  bench::on_ranks(accelerator, world_size, [&](int32_t rank, Communicator& group, Stream& stream) {
+    const int64_t total = kElements * static_cast<int64_t>(parameters);
+    const auto layout = or_throw(sharded::FlatLayout::create(total));
+    const auto ownership = owners(way, layout.chunks(), world_size);
+    sharded::Exchange exchange(group, stream);
+    std::vector<sharded::OwnersOfRange> ranges;
+    for (size_t i = 0; i < parameters; ++i) {
+      ranges.push_back(exchange.owners_of(layout, ownership, {static_cast<int64_t>(i) * kElements, kElements}));
+    }
+    const std::vector<float> shard(static_cast<size_t>(ownership.chunks_of(rank) * layout.chunk_elements()), 1.0F);
+    const std::vector<bool> adds(static_cast<size_t>(world_size), true);
+    sharded::WholeMemory memory(accelerator, 0, stream, 0);
+    Event done(accelerator, 0);
+    std::vector<double> thread;
+    std::vector<double> until_end;
+    for (size_t time = 0; time < kTimes; ++time) {
+      const double wall_begin = bench::wall_micros();
+      const double begin = bench::thread_micros();
+      std::vector<sharded::WholePiece> whole;
+      std::vector<sharded::GatherItem> gathers;
+      std::vector<sharded::ScatterItem> scatters;
+      for (const sharded::OwnersOfRange& one : ranges) {
+        whole.push_back(memory.take(static_cast<uint64_t>(kElements) * sizeof(float), {"a parameter"}));
+        gathers.push_back({&one, whole.back().floats()});
+        if (way != Way::kScatterMoved) continue;
+        const void* const addend = whole.back().floats();
+        const uint64_t received = one.owned * static_cast<uint64_t>(world_size - 1) * sizeof(float);
+        whole.push_back(memory.take(received, {"parts of a gradient"}));
+        scatters.push_back({&one, addend, whole.back().floats()});
       }
-      const std::vector<float> shard(static_cast<size_t>(ownership.chunks_of(rank) * layout.chunk_elements()), 1.0F);
-      const std::vector<bool> adds(static_cast<size_t>(world_size), true);
-      sharded::WholeMemory memory(accelerator, 0, stream, 0);
-      Event done(accelerator, 0);
-      Times own;
-      for (size_t time = 0; time < kTimes; ++time) {
-        const double wall_begin = wall_micros();
-        const double begin = thread_micros();
-        std::vector<sharded::WholePiece> whole;
-        std::vector<sharded::GatherItem> gathers;
-        std::vector<sharded::ScatterItem> scatters;
-        for (const sharded::OwnersOfRange& one : ranges) {
-          whole.push_back(memory.take(static_cast<uint64_t>(kElements) * sizeof(float), {"a parameter"}));
-          gathers.push_back({&one, whole.back().floats()});
-          if (way != Way::kScatterMoved) continue;
-          const void* const addend = whole.back().floats();
-          const uint64_t received = one.owned * static_cast<uint64_t>(world_size - 1) * sizeof(float);
-          whole.push_back(memory.take(received, {"parts of a gradient"}));
-          scatters.push_back({&one, addend, whole.back().floats()});
-        }
-        if (way == Way::kScatterMoved) {
-          exchange.scatter(scatters, adds, DType::kF32);
-        } else {
-          exchange.gather(gathers, shard.data(), DType::kF32);
-        }
-        done.record(stream);
-        own.thread_us.push_back(thread_micros() - begin);
-        done.synchronize();
-        own.whole_us.push_back(wall_micros() - wall_begin);
+      if (way == Way::kScatterMoved) {
+        exchange.scatter(scatters, adds, DType::kF32);
+      } else {
+        exchange.gather(gathers, shard.data(), DType::kF32);
       }
-      const std::lock_guard lock(mutex);
-      const auto append = [](std::vector<double>& to, const std::vector<double>& from) {
-        to.insert(to.end(), from.begin() + kTimes / 10, from.end());
-      };
-      append(all.thread_us, own.thread_us);
-      append(all.whole_us, own.whole_us);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  std::sort(all.thread_us.begin(), all.thread_us.end());
-  std::sort(all.whole_us.begin(), all.whole_us.end());
-  return all;
+      done.record(stream);
+      thread.push_back(bench::thread_micros() - begin);
+      done.synchronize();
+      until_end.push_back(bench::wall_micros() - wall_begin);
+    }
+    const std::lock_guard lock(mutex);
+    threads.insert(threads.end(), thread.begin() + kTimes / 10, thread.end());
+    wholes.insert(wholes.end(), until_end.begin() + kTimes / 10, until_end.end());
+  });
+  return {bench::spread_of(std::move(threads)), bench::spread_of(std::move(wholes))};
 }
 
-/// Sorted; the first tenth is left out.
-template <class Do>
-std::vector<double> micros_of(const Do& once) {
-  std::vector<double> made;
-  for (size_t time = 0; time < kTimes; ++time) {
-    const double begin = wall_micros();
-    once();
-    if (time >= kTimes / 10) made.push_back(wall_micros() - begin);
+/// What is asked for on the command line.
+struct Asked {
+  bool json = false;
+  std::vector<uint64_t> numbers;  ///< ranks, parameters
+  [[nodiscard]] bool has(int32_t ranks, size_t parameters) const {
+    return (numbers.empty() || numbers[0] == static_cast<uint64_t>(ranks)) &&
+           (numbers.size() < 2 || numbers[1] == parameters);
   }
-  std::sort(made.begin(), made.end());
-  return made;
-}
+};
 
-/// Two threads that wake each other in turn.
-class PingPong {
+/// Rows of one table, for people as they come or as JSON at the end.
+class Rows {
  public:
-  PingPong() : other_([this] { answer(); }) {}
-  ~PingPong() {
-    pass(true);
-    other_.join();
+  Rows(const Asked& asked, const char* name, const std::string& title)
+      : asked_(asked), name_(name), rows_(nlohmann::json::array()) {
+    if (!asked.json) fmt::print("{}\n", title);
   }
-  /// Wakes the other and waits for its answer.
-  void once() {
-    pass(false);
-    std::unique_lock lock(mutex_);
-    wakes_.wait(lock, [this] { return !is_others_; });
+  void add(const std::string& line, nlohmann::json row) {
+    if (!asked_.json) fmt::print("{}\n", line);
+    rows_.push_back(std::move(row));
+  }
+  void move_to(nlohmann::json& all) {
+    all[name_] = std::move(rows_);
+    if (!asked_.json) fmt::print("\n");
   }
 
  private:
-  void pass(bool ends) {
-    {
-      const std::lock_guard lock(mutex_);
-      is_others_ = true;
-      ends_ = ends;
-    }
-    wakes_.notify_all();
-  }
-  void answer() {
-    for (;;) {
-      std::unique_lock lock(mutex_);
-      wakes_.wait(lock, [this] { return is_others_; });
-      if (ends_) return;
-      is_others_ = false;
-      lock.unlock();
-      wakes_.notify_all();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable wakes_;
-  bool is_others_ = false;
-  bool ends_ = false;
-  std::thread other_;
+  const Asked& asked_;
+  const char* name_;
+  nlohmann::json rows_;
 };
 
-void print_stream_to_stream(const Accelerator& accelerator) {
-  Stream first(accelerator, 0);
-  Stream second(accelerator, 0);
-  Event copied(accelerator, 0);
-  Event done(accelerator, 0);
-  std::vector<char> from(4096), to(4096);
-  const auto alone = micros_of([&] {
-    first.copy(to.data(), from.data(), to.size());
-    done.record(first);
-    done.synchronize();
-  });
-  const auto through = micros_of([&] {
-    first.copy(to.data(), from.data(), to.size());
-    copied.record(first);
-    second.wait(copied);
-    done.record(second);
-    done.synchronize();
-  });
-  PingPong pair;
-  const auto floor = micros_of([&] { pair.once(); });
-  fmt::print("a copy of 4 KiB to its end, median and 9 in 10 below, us\n");
-  for (const auto& [name, times] : {std::pair{"on one stream", &alone}, std::pair{"and on through another", &through},
-                                    std::pair{"two threads that wake each other", &floor}}) {
-    fmt::print("{:>34}  {:>6.1f}  {:>6.1f}\n", name, (*times)[times->size() / 2], (*times)[times->size() * 9 / 10]);
+constexpr const char* kGroupLine = "{:>14}  {:>5}  {:>10}  {:>5}  {:>24}  {:>28}";
+
+void measure_groups(const Accelerator& accelerator, const Asked& asked, nlohmann::json& all) {
+  Rows rows(asked, "groups",
+            fmt::format("a group of parameters of {} elements; us, medians (quartiles)\n", kElements) +
+                fmt::format(kGroupLine, "", "ranks", "parameters", "n", "of the calling thread", "until it has ended"));
+  for (const Way way : kWays) {
+    for (const int32_t ranks : {1, 2, 4}) {
+      for (const size_t parameters : {size_t{1}, size_t{4}, size_t{16}}) {
+        if (!asked.has(ranks, parameters)) continue;
+        const Group found = measure(accelerator, way, ranks, parameters);
+        rows.add(fmt::format(kGroupLine, name_of(way), ranks, parameters, found.thread.n, bench::shown(found.thread),
+                             bench::shown(found.whole)),
+                 {{"group", name_of(way)},
+                  {"ranks", ranks},
+                  {"parameters", parameters},
+                  {"thread_us", bench::json_of(found.thread)},
+                  {"whole_us", bench::json_of(found.whole)}});
+      }
+    }
   }
+  rows.move_to(all);
+}
+
+constexpr const char* kVisitLine = "{:>11}  {:>8}  {:>5}  {:>10}  {:>6}  {:>5}  {:>24}  {:>28}  {:>20}  {:>5}  {}";
+
+void measure_visits(const Accelerator& accelerator, const Asked& asked, nlohmann::json& all) {
+  Rows rows(asked, "visits",
+            fmt::format("a visit of a module with parameters of {} elements, entered and left; us, medians "
+                        "(quartiles)\n",
+                        kElements) +
+                fmt::format(kVisitLine, "coordinator", "", "ranks", "parameters", "groups", "n",
+                            "of the calling thread", "by the clock", "decision", "share", "bounds"));
+  constexpr int32_t kRanks = 2;
+  for (const char* const coordinator : {"eager", "zero3", "planned"}) {
+    for (const size_t parameters : {size_t{1}, size_t{4}, size_t{16}}) {
+      if (!asked.has(kRanks, parameters)) continue;
+      const bench::VisitsOfPass pass = bench::measure_visits(accelerator, coordinator, kRanks, parameters);
+      for (const bool is_forward : {true, false}) {
+        const bench::Visits& found = is_forward ? pass.forward : pass.backward;
+        const char* const direction = is_forward ? "forward" : "backward";
+        rows.add(
+            fmt::format(kVisitLine, coordinator, direction, kRanks, parameters, fmt::format("{:.2f}", found.groups),
+                        found.thread.n, bench::shown(found.thread), bench::shown(found.whole),
+                        bench::shown(found.decision), fmt::format("{:.0f} %", 100 * found.share()), found.bounds),
+            {{"coordinator", coordinator},
+             {"direction", direction},
+             {"ranks", kRanks},
+             {"parameters", parameters},
+             {"groups_a_visit", found.groups},
+             {"thread_us", bench::json_of(found.thread)},
+             {"whole_us", bench::json_of(found.whole)},
+             {"decision_us", bench::json_of(found.decision)},
+             {"decision_share", found.share()},
+             {"bounds", found.bounds}});
+      }
+    }
+  }
+  rows.move_to(all);
+}
+
+void measure_handovers(const Accelerator& accelerator, const Asked& asked, nlohmann::json& all) {
+  Rows rows(asked, "handovers",
+            fmt::format("from stream to stream, a copy of 4 KiB; us by the clock, medians (quartiles)\n{:>52}  {:>5}",
+                        "", "n"));
+  for (const bench::Handover& one : bench::measure_handovers(accelerator)) {
+    rows.add(fmt::format("{:>52}  {:>5}  {}", one.what, one.us.n, bench::shown(one.us)),
+             {{"what", one.what}, {"us", bench::json_of(one.us)}});
+  }
+  rows.move_to(all);
 }
 
 }  // namespace
 
-/// bench_gather [RANKS [PARAMETERS]]: only these.
 int main(int count, char** arguments) {
-  const auto wanted = [&](int place, uint64_t value) {
-    return place >= count || std::strtoull(arguments[place], nullptr, 10) == value;
-  };
-  const Accelerator accelerator = open_host();
-  fmt::print("parameters of {} elements; us for a group: of the calling thread, and until it has ended\n", kElements);
-  fmt::print("{:>14}  ranks  parameters  thread  9 in 10 below   whole  9 in 10 below\n", "");
-  for (const Way way : kWays) {
-    for (const int32_t ranks : {1, 2, 4}) {
-      for (const size_t parameters : {size_t{1}, size_t{4}, size_t{16}}) {
-        if (!wanted(1, static_cast<uint64_t>(ranks)) || !wanted(2, parameters)) continue;
-        const Times found = measure(accelerator, way, ranks, parameters);
-        const size_t half = found.thread_us.size() / 2;
-        const size_t most = found.thread_us.size() * 9 / 10;
-        fmt::print("{:>14}  {:>5}  {:>10}  {:>6.1f}  {:>13.1f}  {:>6.1f}  {:>13.1f}\n", name_of(way), ranks, parameters,
-                   found.thread_us[half], found.thread_us[most], found.whole_us[half], found.whole_us[most]);
-      }
+  Asked asked;
+  for (int i = 1; i < count; ++i) {
+    if (std::string_view(arguments[i]) == "--json") {
+      asked.json = true;
+    } else {
+      asked.numbers.push_back(std::strtoull(arguments[i], nullptr, 10));
     }
   }
-  print_stream_to_stream(accelerator);
+  const Accelerator accelerator = open_host();
+  nlohmann::json all;
+  measure_groups(accelerator, asked, all);
+  measure_visits(accelerator, asked, all);
+  measure_handovers(accelerator, asked, all);
+  if (asked.json) fmt::print("{}\n", all.dump(2));
   return EXIT_SUCCESS;
 }

@@ -7,6 +7,8 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <latch>
@@ -99,6 +101,33 @@ TEST_CASE("a bound of waits holds up a program that waits too far ahead, and doe
       }
       for (size_t i = 3; i < 6; ++i) visit(runtime, of.modules[i]);
       runtime.leave(of.root, Direction::kForward);
+      runtime.end_pass();
+      runtime.leave_group();
+    });
+  }
+  test::check_doubles_are_clean();
+}
+
+TEST_CASE("with poison the memory of what was released is NaN on every device, once the exchange comes to it") {
+  const Config config = config_of("eager", "poison = true\nbudget = 65536");
+  for (const test::Machine& machine : test::machines_and_gpus()) {
+    CAPTURE(machine.name);
+    const Accelerator accelerator = test::open(machine);
+    test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& exchange) {
+      Stream program(accelerator, 0);
+      Runtime runtime(config, accelerator, 0, program, exchange, {});
+      const Layers of(runtime, 2);
+      runtime.enter_group(group);
+      runtime.initialise();
+      runtime.begin_evaluation();
+      runtime.enter(of.modules[0], Direction::kForward);
+      const void* const kept = runtime.value(of.weights[0]);
+      runtime.leave(of.modules[0], Direction::kForward);
+      exchange.synchronize();
+      std::vector<uint32_t> bits(kElements);
+      program.copy(bits.data(), kept, kElements * sizeof(float));  // of the budget's memory, which stays
+      program.synchronize();
+      CHECK(std::count(bits.begin(), bits.end(), 0xFFFFFFFFU) == static_cast<std::ptrdiff_t>(kElements));
       runtime.end_pass();
       runtime.leave_group();
     });

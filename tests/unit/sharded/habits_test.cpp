@@ -107,6 +107,53 @@ TEST_CASE("a rank that changes a module before its first pass decides as those t
   }
 }
 
+TEST_CASE("with poison what is read after its release is NaN, and no bit of training changes") {
+  const std::vector<float> expected = trained_by(plain_pass, "eager", 1, false);
+  for (const auto& way : kWays) {
+    CAPTURE(way.first);
+    CAPTURE(way.second);
+    CHECK(trained_by(plain_pass, way.first, 2, true, "poison = true\n" + way.second) == expected);
+  }
+  const Accelerator accelerator = test::open_host();
+  for (const bool poisons : {false, true}) {
+    for (const bool is_half : {false, true}) {
+      CAPTURE(poisons);
+      CAPTURE(is_half);
+      const std::string options = fmt::format("poison = {}\ncompute_dtype = \"{}\"\nbudget = {}", poisons,
+                                              is_half ? "bf16" : "f32", kLeastBudget);
+      test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {
+        Stream program(accelerator, 0);
+        Runtime runtime(config_of("eager", options), accelerator, 0, program, stream, {});
+        const Networks of(runtime, false);
+        runtime.enter_group(group);
+        runtime.initialise();
+        const auto nans = [&](const void* kept) {
+          int count = 0;
+          for (uint64_t k = 0; k < kElements; ++k) {
+            const uint32_t bits = is_half ? uint32_t{static_cast<const uint16_t*>(kept)[k]} << 16U
+                                          : static_cast<const uint32_t*>(kept)[k];
+            count += std::isnan(std::bit_cast<float>(bits)) ? 1 : 0;
+          }
+          return count;
+        };
+        runtime.begin_evaluation();
+        runtime.enter(of.policy, Direction::kForward);
+        const void* const kept = runtime.value(of.trained);
+        CHECK(nans(kept) == 0);
+        runtime.leave(of.policy, Direction::kForward);  // the budget's memory stays mapped
+        CHECK(nans(kept) == (poisons ? static_cast<int>(kElements) : 0));
+        runtime.end_pass();
+        runtime.fetch(of.trained);
+        const void* const fetched = runtime.value(of.trained);
+        CHECK(nans(fetched) == 0);
+        runtime.release(of.trained);
+        CHECK(nans(fetched) == (poisons ? static_cast<int>(kElements) : 0));
+        runtime.leave_group();
+      });
+    }
+  }
+}
+
 TEST_CASE("generation between steps, many forward passes of other lengths in a row, changes no bit of training") {
   const auto generate = [](Runtime& runtime, const Networks& of) {
     for (const int tokens : {1, 4, 2, 2, 7, 1}) {

@@ -2,11 +2,13 @@
 #include "sharded/safetensors.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <rapidcheck.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -110,8 +112,45 @@ TEST_CASE("members that describe no tensor are refused by name") {
   CHECK(says(refusal(R"({"a":)" + f32("[1.0]", "[0,4]") + "}", 4), "1.0 is no size"));
   CHECK(says(refusal(R"({"a":)" + f32("[18446744073709551615]", "[0,4]") + "}", 4), "is no size"));
   CHECK(says(refusal(R"({"__metadata__":{"a":1}})", 0), "1 stands where none is expected"));
-  CHECK(says(refusal(R"({"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})", 1, Status::kUnimplemented),
-             "the tensor 'a' has elements of type 'F8_E4M3'"));
+  CHECK(says(refusal(R"({"a":{"dtype":"","shape":[1],"data_offsets":[0,1]}})", 1), "'a' has no dtype"));
+}
+
+TEST_CASE("elements of a type that is not known are left alone, and refused by its name where floats are asked for") {
+  const ScratchFolder folder;
+  const std::string json = R"({"scale":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[0,3]},)"
+                           R"("mask":{"dtype":"BOOL","shape":[2],"data_offsets":[3,5]},"w":)" +
+                           f32("[1]", "[5,9]") + R"(,"none":{"dtype":"F4","shape":[0],"data_offsets":[9,9]}})";
+  test::write_all(folder / "t", u64(json.size()) + json + std::string("abcde\0\0\x80\x3f", 9));
+  const auto reader = SafetensorsReader::open(folder / "t");
+  REQUIRE(reader.has_value());
+  std::vector<float> values(1);
+  REQUIRE(reader->read_floats(*reader->find("w"), values).has_value());
+  CHECK(values.front() == 1);
+  const Tensor* const scale = reader->find("scale");
+  REQUIRE(scale != nullptr);
+  CHECK_FALSE(scale->dtype.has_value());
+  CHECK(scale->other_type == "F8_E4M3");
+  std::string bytes(3, '\0');
+  REQUIRE(reader->read(*scale, 0, 3, bytes.data()).has_value());
+  CHECK(bytes == "abc");
+  const auto refused = reader->read_floats(*scale, values);
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().status() == Status::kUnimplemented);
+  CHECK(says(refused.error().message(), "has elements of type F8_E4M3; f32, bf16 and f16 are read"));
+}
+
+TEST_CASE("bytes of a type that is not known still belong to one tensor each, and are not written again") {
+  const auto tensor = [](const char* offsets) {
+    return fmt::format(R"({{"dtype":"F8_E4M3","shape":[4],"data_offsets":{}}})", offsets);
+  };
+  CHECK(
+      says(refusal(R"({"a":)" + tensor("[0,4]") + R"(,"b":)" + tensor("[3,7]") + "}", 7), "'b' begins inside another"));
+  CHECK(says(refusal(R"({"a":)" + tensor("[1,5]") + "}", 5), "1 bytes before 'a' belong to no tensor"));
+  CHECK(says(refusal(R"({"a":)" + tensor("[0,4]") + "}", 3), "'a' ends 1 bytes behind the end"));
+  SafetensorsHeader header{{{"a", std::nullopt, {4}, 0, 4, "F8_E4M3"}}, {}};
+  const auto written = encode_safetensors_header(header);
+  REQUIRE_FALSE(written.has_value());
+  CHECK(says(written.error().message(), "'a' has elements of type F8_E4M3, which are not written"));
 }
 
 TEST_CASE("names that come twice are refused wherever they stand") {
