@@ -28,6 +28,8 @@ using namespace pliant;
 namespace {
 
 using bench::kElements;
+
+constexpr int32_t kChunksOfParameter = static_cast<int32_t>(kElements / sharded::FlatLayout::kSmallestChunk);
 constexpr size_t kTimes = 400;
 
 Accelerator open_host() {
@@ -46,9 +48,14 @@ const char* name_of(Way way) {
   return names[static_cast<size_t>(way)];
 }
 
-/// Dealt out, or as after many moves: every other run of three chunks lies with another rank.
+/// Dealt out parameter by parameter, or as after many moves: every other run of three chunks lies with another rank.
 sharded::Ownership owners(Way way, int32_t chunks, int32_t world_size) {
-  if (way == Way::kGather || world_size == 1) return or_throw(sharded::Ownership::deal(chunks, world_size));
+  if (way == Way::kGather || world_size == 1) {
+    std::vector<int32_t> ends;
+    for (int32_t end = kChunksOfParameter; end < chunks; end += kChunksOfParameter) ends.push_back(end);
+    ends.push_back(chunks);
+    return or_throw(sharded::Ownership::deal(chunks, world_size, 0, ends));
+  }
   std::vector<sharded::Ownership::Run> runs;
   for (int32_t chunk = 0; chunk < chunks; chunk += 3) {
     runs.push_back({std::min(3, chunks - chunk), (chunk / 3 * 7 + chunk / 9) % world_size});

@@ -15,13 +15,18 @@ namespace {
 
 constexpr int64_t kStateBytes = 12;  // of an element: weight and two moments, f32
 
-/// A parameter of 38M elements, cut as a model is.
+/// Of 38M elements in so many parameters.
+constexpr int32_t kParameters = 64;
 sharded::FlatLayout layout() {
   return or_throw(sharded::FlatLayout::create(38'000'000));
 }
 
 void measure(const sharded::FlatLayout& model, int32_t before, int32_t after) {
-  const auto map = or_throw(sharded::Ownership::deal(model.chunks(), before));
+  std::vector<int32_t> ends;
+  for (int32_t i = 1; i <= kParameters; ++i) {
+    ends.push_back(static_cast<int32_t>(int64_t{model.chunks()} * i / kParameters));
+  }
+  const auto map = or_throw(sharded::Ownership::deal(model.chunks(), before, 0, ends));
   std::vector<int32_t> becomes;
   for (int32_t rank = 0; rank < before; ++rank) becomes.push_back(rank < after ? rank : sharded::kLeaves);
   constexpr size_t kTimes = 31;
@@ -29,7 +34,7 @@ void measure(const sharded::FlatLayout& model, int32_t before, int32_t after) {
   sharded::MovePlan plan;
   for (size_t i = 0; i < kTimes; ++i) {
     const auto begin = std::chrono::steady_clock::now();
-    plan = or_throw(sharded::plan_moves(map, after, becomes));
+    plan = or_throw(sharded::plan_moves(map, after, becomes, ends));
     micros.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count());
   }
   std::sort(micros.begin(), micros.end());

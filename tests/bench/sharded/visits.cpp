@@ -18,8 +18,8 @@
 #include "sharded/arena_needs.hpp"
 #include "sharded/coordinator.hpp"
 #include "sharded/layout.hpp"
-#include "sharded/ownership.hpp"
 #include "sharded/runtime.hpp"
+#include "sharded/segments.hpp"
 
 namespace pliant::bench {
 namespace {
@@ -154,7 +154,7 @@ class Alone {
     add_layers(model_, parameters);
     model_.close();
     const auto layout = or_throw(sharded::FlatLayout::create(static_cast<int64_t>(model_.elements())));
-    const auto owners = or_throw(sharded::Ownership::deal(layout.chunks(), world_size));
+    const auto owners = sharded::dealt(model_, layout, world_size);
     const auto rooms =
         sharded::gradient_room(model_, sharded::most_owned(model_, layout, owners), world_size, DType::kF32);
     coordinator_.set_model(model_, static_cast<uint64_t>(config.coordinator().budget.value_or(0)), DType::kF32,
