@@ -1,7 +1,8 @@
-// Extensions of a sampler that was built against older headers, and of one against longer ones, as core uses them.
+// Extensions of plugins that were built against older headers, and of such against longer ones, as core uses them.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <cstring>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "pliant/accelerator.hpp"
 #include "pliant/communicator.hpp"
 #include "pliant/config.hpp"
+#include "pliant/optimizer.hpp"
 #include "plugin/plugin.hpp"
 #include "scratch_folder.hpp"
 
@@ -48,11 +50,14 @@ struct Opened {
   data::Sampler sampler;
 };
 
-Accelerator host_of(const std::string& folder) {
+Config host_config(const std::string& folder) {
   ConfigOverrides overrides;
   overrides.plugin_dirs = {folder};
   overrides.read_environment = false;
-  return Accelerator(Config::parse("config_version = 1\n[accelerator]\nuse = \"host\"\n", {"accelerator"}, overrides));
+  return Config::parse("config_version = 1\n[accelerator]\nuse = \"host\"\n", {"accelerator"}, overrides);
+}
+Accelerator host_of(const std::string& folder) {
+  return Accelerator(host_config(folder));
 }
 
 /// What one of three ranks has gathered and received of pieces, in a group or not.
@@ -145,5 +150,45 @@ TEST_CASE("arrays of pieces go by messages where the accelerator is older than c
     const std::vector<ArrayPiece> stranger{{1, 0, 1}};
     CHECK_THROWS_AS(alone.scatter_pieces(&one, &one, stranger, {true}, DType::kF32, stream), Error);
     CHECK_THROWS_AS(alone.scatter_pieces(&one, &one, {}, {}, DType::kF32, stream), Error);
+  }
+}
+
+TEST_CASE("updates of AdamW and norms have the bits of the CPU on accelerators built against older or longer headers") {
+  constexpr size_t kCount = 2500;
+  constexpr uint64_t kBytes = kCount * sizeof(float);
+  const auto value = [](size_t array, size_t i) {
+    return static_cast<float>((i * 7919 + array * 131) % 2003) / 2003.0F - (array == 3 ? 0.0F : 0.5F);
+  };
+  const auto as_arrays = [](auto& all) {
+    return AdamWArrays{static_cast<float*>(all[0].pointer()), static_cast<float*>(all[1].pointer()),
+                       static_cast<float*>(all[2].pointer()), static_cast<float*>(all[3].pointer()), kCount};
+  };
+  const AdamWUpdate update{0.37F, 0.9F, 0.95F, 3.1e-3F, 1.7F, 1e-8F, 1e-4F};
+  for (const std::string when : {"earlier", "later"}) {
+    CAPTURE(when);
+    const std::string folder = fmt::format("{}/{}-plugins", PLIANT_PLUGINS_OF_OTHER_TIMES, when);
+    const auto instance = or_throw(config::instantiate(host_config(folder), "accelerator"));
+    CHECK(or_throw(instance.extension<pliant_optimizer>(PLIANT_OPTIMIZER)) != nullptr);
+    const Accelerator accelerator(host_config(folder));
+    Stream stream(accelerator, 0);
+    std::vector<Buffer> there;
+    std::vector<Buffer> expected;
+    for (size_t array = 0; array < 4; ++array) {
+      for (std::vector<Buffer>* const all : {&there, &expected}) {
+        all->emplace_back(accelerator, 0, kBytes);
+        for (size_t i = 0; i < kCount; ++i) static_cast<float*>(all->back().pointer())[i] = value(array, i);
+      }
+    }
+    const Buffer norms(accelerator, 0, norm_chunks(kCount) * sizeof(double));
+    adamw(stream, update, as_arrays(there));
+    squared_norms(stream, static_cast<double*>(norms.pointer()), static_cast<const float*>(there[0].pointer()), kCount);
+    stream.synchronize();
+    adamw(update, as_arrays(expected));
+    for (size_t array = 0; array < 4; ++array)
+      CHECK(std::memcmp(there[array].pointer(), expected[array].pointer(), kBytes) == 0);
+    CHECK(static_cast<const float*>(there[0].pointer())[7] != value(0, 7));
+    std::vector<double> of_cpu(norm_chunks(kCount));
+    squared_norms(of_cpu.data(), static_cast<const float*>(there[0].pointer()), kCount);
+    CHECK(std::memcmp(of_cpu.data(), norms.pointer(), norms.bytes()) == 0);
   }
 }

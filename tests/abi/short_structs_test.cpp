@@ -1,6 +1,6 @@
 // Structs that are shorter than today's, of every kind: what a caller hands to a slot is refused by name when it lacks
-// what it had in its first draft, and what a slot answers ends where its caller has no more room. The plugins are the
-// templates, built against longer headers, and for slots that those do not fill some of our own.
+// what it had in its first draft, and what a slot answers ends where its caller has no more room. The plugins are those
+// that are built against longer headers, and some of our own for slots that those do not fill or answer anew each time.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -29,18 +29,23 @@ using namespace pliant;
 
 namespace {
 
+constexpr int32_t kTokens = 5;  ///< of each sequence, and of a row
+
 plugin::Instance opened_from(const std::string& file, const sdk::Kind& kind) {
   auto opened = or_throw(plugin::Plugin::open(file, kind));
   plugin::OptionValues values;
   values.state().reset(opened->options());
-  for (size_t i = 0; i < opened->options().size(); ++i) values.state().set_default(i, opened->options()[i]);
+  for (size_t i = 0; i < opened->options().size(); ++i) {
+    values.state().set_default(i, opened->options()[i]);
+    if (std::string_view(opened->options()[i].key) == "max_tokens") values.state().set_integer(i, kTokens);
+  }
   return or_throw(plugin::Instance::create(std::move(opened), values));
 }
 
-plugin::Instance made_of(std::string_view section) {
-  const sdk::Kind& kind = *plugin::kind_of(section);
-  return opened_from(
-      fmt::format("{}/later-plugins/{}-my-{}.pliant.so", PLIANT_PLUGINS_OF_OTHER_TIMES, kind.section, kind.noun), kind);
+/// One that was built against longer headers.
+plugin::Instance made_of(std::string_view section, std::string_view name) {
+  return opened_from(fmt::format("{}/later-plugins/{}-{}.pliant.so", PLIANT_PLUGINS_OF_OTHER_TIMES, section, name),
+                     *plugin::kind_of(section));
 }
 
 /// One of ours, of today's headers.
@@ -103,18 +108,17 @@ Struct blank() {
 
 /// What one test hands to the plugins, alive as long as their instances.
 struct Border {
-  const plugin::Instance elasticity = made_of("elasticity");
-  const plugin::Instance sampler = made_of("sampler");
-  const plugin::Instance balancer = made_of("balancer");
-  const plugin::Instance lr = made_of("lr");
-  const plugin::Instance accelerator = made_of("accelerator");
-  const plugin::Instance coordinator = made_of("coordinator");
-  const plugin::Instance rendezvous = made_of("rendezvous");
+  const plugin::Instance elasticity = made_of("elasticity", "my-policy");
+  const plugin::Instance sampler = made_of("sampler", "streaming");
+  const plugin::Instance balancer = made_of("balancer", "my-balancer");
+  const plugin::Instance lr = made_of("lr", "my-rule");
+  const plugin::Instance coordinator = made_of("coordinator", "counting");
+  const plugin::Instance rendezvous = made_of("rendezvous", "my-rendezvous");
   const plugin::Instance adascale = own("lr", "adascale");
   const plugin::Instance fixed = own("sampler", "fixed");
   const plugin::Instance zero3 = own("coordinator", "zero3");
   const plugin::Instance sim = own("accelerator", "sim");
-  std::vector<int32_t> lengths = std::vector<int32_t>(20, 5);
+  std::vector<int32_t> lengths = std::vector<int32_t>(20, kTokens);
   std::vector<int64_t> costs = std::vector<int64_t>(4, 1);
   std::vector<int32_t> ranks = std::vector<int32_t>(4, -1);
   std::vector<pliant_action> room = std::vector<pliant_action>(128);
@@ -289,15 +293,15 @@ std::vector<Answered> all_answered(Border& b) {
           "pliant_lr_facts",
           [&b](auto* room) { return calls_of<pliant_lr_rule>(b.lr).ask(&pliant_lr_rule::describe, room); }),
       answered<pliant_lr_output>("pliant_lr_output", [&b](auto* room) { return b.scale(&b.lr_input, room); }),
-      answered<pliant_device_properties>(
-          "pliant_device_properties",
-          [&b](auto* room) {
-            return calls_of<pliant_accelerator>(b.accelerator).ask(&pliant_accelerator::device_properties, 0, room);
-          }),
+      answered<pliant_device_properties>("pliant_device_properties",
+                                         [&b](auto* room) {
+                                           return calls_of<pliant_accelerator>(b.sim).ask(
+                                               &pliant_accelerator::device_properties, 0, room);
+                                         }),
       answered<pliant_generation>("pliant_generation",
                                   [&b](auto* room) {
                                     // Of an instance of its own: generations rise.
-                                    const plugin::Instance fresh = made_of("rendezvous");
+                                    const plugin::Instance fresh = made_of("rendezvous", "my-rendezvous");
                                     return calls_of<pliant_rendezvous>(fresh).ask(&pliant_rendezvous::join,
                                                                                   &b.join_request, room);
                                   }),
