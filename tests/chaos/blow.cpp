@@ -58,7 +58,7 @@ std::string words_for(const Blow& blow) {
       return fmt::format("signal {} ({}) to {}{}", blow.number, ::strsignal(blow.number), whom,
                          stops_a_process(blow.number) ? ", which stops it " + how_long : "");
     case Deed::kDescriptors:
-      return fmt::format("{} may have {} file descriptors", whom, blow.number);
+      return fmt::format("{} may have {} file descriptors more", whom, blow.number);
     case Deed::kFileSize:
       return fmt::format("{} may write files of {} KiB", whom, blow.number);
     case Deed::kFillDisk:

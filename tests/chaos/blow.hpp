@@ -12,7 +12,7 @@ enum class Who { kAgent, kWarden, kWorker, kNewest, kGrandchild, kAllWorkers, kA
 
 enum class Deed {
   kSignal,       ///< number: of the signal. One that stops is followed by SIGCONT after for_s
-  kDescriptors,  ///< number: as many file descriptors may be open from now on
+  kDescriptors,  ///< number: as many more file descriptors may be open from now on
   kFileSize,     ///< number: no file grows beyond so many KiB from now on
   kFillDisk,     ///< the run directory's file system has no room for for_s
   kRemove,       ///< `name` goes from the run directory; "" is the directory itself

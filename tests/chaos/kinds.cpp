@@ -148,7 +148,7 @@ Play descriptors(Random& random) {
   for (int count = 1 + below(random, 2); count > 0; --count) {
     const bool joins = random() % 3 != 0;
     if (joins) blows.push_back(next(random, Deed::kSignal, Who::kWorker, SIGKILL));
-    Blow blow = next(random, Deed::kDescriptors, joins ? Who::kNewest : Who::kWorker, 3 + below(random, 8));
+    Blow blow = next(random, Deed::kDescriptors, joins ? Who::kNewest : Who::kWorker, below(random, 8));
     if (joins) blow.after_commits = 0;
     blow.then_s = 0;
     blows.push_back(blow);

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "chaos/pliant_call.hpp"
+#include "first_free_descriptor.hpp"
 
 namespace pliant::test {
 
@@ -63,7 +64,8 @@ bool PliantCall::strike_worker(const WorkerSeen& worker, const Blow& blow) {
     return true;
   }
   const bool descriptors = blow.deed == Deed::kDescriptors;
-  const rlim_t most = static_cast<rlim_t>(blow.number) * (descriptors ? 1 : 1024);
+  const auto number = static_cast<rlim_t>(blow.number);
+  const rlim_t most = descriptors ? first_free_descriptor(worker.pid) + number : number * 1024;
   const rlimit limit{most, most};
   return ::prlimit(worker.pid, descriptors ? RLIMIT_NOFILE : RLIMIT_FSIZE, &limit, nullptr) == 0;
 }

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 
+#include "first_free_descriptor.hpp"
 #include "integration/job_runner.hpp"
 #include "unit/accelerator/own_namespaces.hpp"
 
@@ -308,21 +309,41 @@ TEST_CASE("a worker that does not end after its training is named, and two signa
 }
 
 #ifndef __SANITIZE_ADDRESS__  // UBSan needs descriptors to look at an object's type
-TEST_CASE("where all who hold the state run short of file descriptors, they are replaced and no step is lost") {
-  for (const int limit : {3, 4, 5, 6, 7}) {
-    CAPTURE(limit);
+TEST_CASE("where all who hold the state have no descriptor left, they are replaced and no step is lost") {
+  for (const int more : {0, 1, 2}) {
+    CAPTURE(more);
     JobRunner job;
     job.config(toy_config("workers = 4\nmax_restarts = 9", "step_ms = 20"));
     const pid_t agent = job.start({"run", "pliant.toml", "--json"});
     REQUIRE(job.wait_for_commits(agent, 3));
-    const rlimit few{static_cast<rlim_t>(limit), static_cast<rlim_t>(limit)};
-    for (const int64_t rank : {1, 2}) REQUIRE(::prlimit(job.worker(rank), RLIMIT_NOFILE, &few, nullptr) == 0);
+    for (const int64_t rank : {1, 2}) {
+      const pid_t worker = job.worker(rank);
+      const rlim_t few = first_free_descriptor(worker) + static_cast<rlim_t>(more);
+      const rlimit limit{few, few};
+      REQUIRE(::prlimit(worker, RLIMIT_NOFILE, &limit, nullptr) == 0);
+    }
     for (const int64_t rank : {0, 3}) ::kill(job.worker(rank), SIGKILL);
     const Ended ended = job.wait(agent);
     check_whole(ended, ended.summary["restarts"]);
     CHECK(ended.summary["restarts"].get<int64_t>() <= 6);
     CHECK(job.ledger("restart").empty());
   }
+}
+
+TEST_CASE("a job whose state nobody can write for want of descriptors ends, and says so") {
+  JobRunner job;
+  job.config(toy_config("workers = 2\nmax_restarts = 9", "step_ms = 20"));
+  const pid_t agent = job.start({"run", "pliant.toml", "--json"});
+  REQUIRE(job.wait_for_commits(agent, 3));
+  const rlimit none{3, 3};  // what is reserved is not to be had either
+  REQUIRE(::prlimit(job.worker(1), RLIMIT_NOFILE, &none, nullptr) == 0);
+  ::kill(job.worker(0), SIGKILL);
+  const Ended ended = job.wait(agent);
+  INFO(ended.err);
+  CHECK(ended.exit_code == 3);
+  CHECK(has(ended.err, "no snapshot of step "));
+  CHECK(has(ended.err, "Too many open files"));
+  CHECK(job.processes_left() == 0);
 }
 
 TEST_CASE("the only worker, whose successor cannot be started at once, is replaced when it can be") {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/reserved_descriptor.hpp"
 #include "data/array_digests.hpp"
 #include "elastic/channel.hpp"
 #include "elastic/reduction.hpp"
@@ -79,6 +80,7 @@ struct Session::State {
         facts(std::move(pinned)),
         channel(std::move(agent), [this](int64_t generation) { communicator.abort(generation); }) {}
 
+  ReservedDescriptor reserved;  // for snapshots; taken first, before others take all
   elastic::RunDirectory directory;
   Config config;
   elastic::JobFacts facts;

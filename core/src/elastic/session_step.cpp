@@ -128,6 +128,7 @@ void Session::State::settle() {
 
 void Session::State::write_snapshot(const std::string& file) {
   const elastic::SnapshotHeader header{applied, fingerprint(), learning_rate->save(), facts.run_id, arrays->layout()};
+  const ReservedDescriptor::Room room = reserved.room();
   const auto written = elastic::write_snapshot(directory.path() / file, header, [this](std::ostream& out) {
     elastic::write_arrays(*arrays, out, *program_stream, staging_of_arrays());
     strike(elastic::InjectionPoint::kSnapshot);

@@ -118,31 +118,6 @@ Result<> run_program(const std::filesystem::path& file, std::string_view verb, W
   }
 }
 
-/// Where no descriptor is left, a worker's standard input is one that it can do without: the agent has it read from
-/// /dev/null. Given up for as long as this lives, unless it is something else.
-class LastDescriptor {
- public:
-  LastDescriptor() {
-    struct stat input {};
-    struct stat null {};
-    const FileDescriptor probe(::open(kNull, O_RDONLY | O_CLOEXEC));
-    if (probe.get() >= 0 || errno != EMFILE) return;
-    if (::fstat(STDIN_FILENO, &input) != 0 || ::stat(kNull, &null) != 0) return;
-    if (S_ISCHR(input.st_mode) && input.st_rdev == null.st_rdev) freed_ = ::close(STDIN_FILENO) == 0;
-  }
-  ~LastDescriptor() {
-    if (!freed_) return;
-    const int fd = ::open(kNull, O_RDONLY);  // unless another thread has taken the place, it is the old one
-    if (fd > STDIN_FILENO) ::close(fd);
-  }
-  LastDescriptor(const LastDescriptor&) = delete;
-  LastDescriptor& operator=(const LastDescriptor&) = delete;
-
- private:
-  static constexpr const char* kNull = "/dev/null";
-  bool freed_ = false;
-};
-
 /// Removes what dead writers left in the folder. A living one holds its lock.
 void remove_leftovers(const std::filesystem::path& folder) {
   std::error_code error;
@@ -387,7 +362,6 @@ std::filesystem::path snapshot_file(int64_t step) {
 
 Result<> write_snapshot(const std::filesystem::path& file, const SnapshotHeader& header,
                         const std::function<void(std::ostream&)>& write_state) {
-  const LastDescriptor freed;
   try {
     return write_checked(file, header, write_state);
   } catch (const std::exception& error) {
