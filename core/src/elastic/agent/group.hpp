@@ -13,6 +13,10 @@
 
 #include "base/result.hpp"
 #include "elastic/agent/cost_fit.hpp"
+#include "elastic/agent/group_actions.hpp"
+#include "elastic/agent/group_member.hpp"
+#include "elastic/agent/group_notes.hpp"
+#include "elastic/agent/group_options.hpp"
 #include "elastic/ledger.hpp"
 #include "elastic/message.hpp"
 #include "pliant/balancer.hpp"
@@ -20,112 +24,6 @@
 #include "pliant/job.hpp"
 
 namespace pliant::elastic {
-
-using WorkerId = int64_t;  ///< 0, 1, ... in the order of starting; never reused
-
-/// How a worker process ended.
-struct ExitStatus {
-  bool signalled = false;
-  int code = 0;              ///< exit code, or the signal
-  std::string last_words{};  ///< of one that failed, from its log; may be empty
-};
-/// "was killed by signal 9 (Killed)", "exited with code 1: no such file".
-std::string describe(const ExitStatus& status);
-
-/// Exit code of a job that cannot write its ledger: 2 when there is no room for it, which the operator can mend,
-/// else 1.
-int code_of(const Error& error);
-
-/// What the plan says of a job's steps.
-struct StepFacts {
-  int64_t epoch = 0;
-  int64_t batch_index = 0;
-  BatchSize size;
-  uint64_t digest = 0;
-};
-
-/// What the group asks of the agent.
-class GroupActions {
- public:
-  virtual ~GroupActions() = default;
-  virtual void send(WorkerId worker, const ToWorker& message) = 0;
-  /// Starts one more worker, now or as soon as it can be; Group::started follows.
-  virtual void spawn() = 0;
-  /// Workers that spawn() was asked for and that could not be started yet.
-  [[nodiscard]] virtual int64_t owed() const = 0;
-  virtual void kill(WorkerId worker) = 0;
-  /// Continues a stopped process (SIGCONT).
-  virtual void wake(WorkerId worker) = 0;
-  /// True when the process is stopped (SIGSTOP, a debugger).
-  [[nodiscard]] virtual bool is_stopped(WorkerId worker) = 0;
-  /// The number of the next generation, from the rendezvous.
-  virtual Result<int64_t> next_generation(int64_t world_size) = 0;
-  /// Called once the first workers agree and one of them has written the dataset into the run directory.
-  virtual Result<> open_plan(const std::string& fingerprint) = 0;
-  /// False when the job ends before `step`. Not more expensive than facts_of(step - 1).
-  virtual bool has_step(int64_t step) = 0;
-  virtual Result<StepFacts> facts_of(int64_t step) = 0;
-  /// Which rank computes what. `how`: world size and micro-batch; the rest is the job's.
-  virtual Result<Assignment> assignment_of(int64_t step, const Sharing& how, CostRates rates) = 0;
-  virtual Result<> record(const CommitRecord& record) = 0;
-  virtual Result<> record(const GenerationRecord& record) = 0;
-  virtual Result<> record(const SnapshotRecord& record) = 0;
-  virtual Result<> record(const RestartRecord& record) = 0;
-  virtual Result<> record(const NotFiniteRecord& record) = 0;
-  /// Where a worker writes the snapshot of `step`: relative to the run directory or absolute. Empty: nowhere.
-  [[nodiscard]] virtual std::string snapshot_path(int64_t step) const = 0;
-  /// Removes the file of a snapshot that was recorded: what it holds is wrong, or nobody knows.
-  virtual void drop_snapshot(const SnapshotRecord& record) = 0;
-  /// What `record` holds was compared, or nobody compares: snapshots before it are kept for keep_snapshots alone.
-  virtual void confirmed(const SnapshotRecord& record) = 0;
-  /// False when the file of a snapshot that was recorded is gone.
-  [[nodiscard]] virtual bool has_snapshot(const SnapshotRecord& record) const = 0;
-  virtual void committed(const CommitRecord& record, int64_t world_size) = 0;
-  /// Of a sharded job: how the ranks of a generation differ in what they have visited, in words (how_visits_differ);
-  /// nullopt: not at all, or nobody knows.
-  [[nodiscard]] virtual std::optional<std::string> how_visits_differ(const std::vector<WorkerId>& ranks,
-                                                                     int64_t generation, bool all_done) {
-    static_cast<void>(ranks);
-    static_cast<void>(generation);
-    static_cast<void>(all_done);
-    return std::nullopt;
-  }
-  virtual void event(const std::string& line, bool warning) = 0;
-  /// Work was lost just now.
-  virtual void interrupted() = 0;
-  /// Seconds, monotonic.
-  [[nodiscard]] virtual double now() const = 0;
-  /// Dies by SIGKILL when an injection says so.
-  virtual void agent_kill_point(int64_t step, const char* at) = 0;
-};
-
-struct GroupOptions {
-  int64_t workers = 1;
-  std::map<int64_t, int64_t> micro_batch_of;  ///< by valid world size <= workers, for the pinned global batch
-  std::map<int64_t, int64_t> other_batch_of;  ///< sizes that are not valid because the policy answers another batch
-  CostRates rates;                            ///< what the balancer begins with
-  bool fit = false;                           ///< the rates follow the measured times
-  std::string on_loss = "replace";
-  std::string on_nonfinite = "stop";
-  std::string fingerprint;                   ///< of the run that the job resumes; empty: it has no ledger yet
-  std::optional<int64_t> stopped_before_at;  ///< the step that was not finite when this job ended the last time
-  int64_t max_restarts = 3;
-  bool compare_states = false;  ///< after a copy and after the last step, too; [run] digest_every above 0
-  bool must_attach = false;     ///< a worker that never says Hello is late too
-  double start_timeout_s = 120;
-  double hang_timeout_s = 300;
-  double min_resize_interval_s = 0;  ///< between two resizes that nothing forces
-  int64_t snapshot_every = 0;
-  bool trace = false;  ///< workers record what they do
-  std::vector<InjectedKill> injections;
-};
-
-/// The end of a job.
-struct Verdict {
-  int exit_code = 0;
-  std::string outcome;
-  std::string reason;
-};
 
 class Group {
  public:
@@ -168,53 +66,13 @@ class Group {
 
   /// kStarting: no generation stands. kSaving: all ranks wait, one of them writes the snapshot that the job ends with.
   enum class Phase { kStarting, kForming, kRunning, kSaving, kEnding };
-  /// How far a rank has come in its generation. Whoever is furthest behind holds the others up.
-  enum class Stage {
-    kIdle,      ///< no rank
-    kTold,      ///< Form was sent
-    kJoining,   ///< waits for the others to join
-    kCopying,   ///< joined; copies the state, or waits for it
-    kFormed,    ///< computes
-    kReducing,  ///< waits for the others' gradients
-    kVoted,
-  };
-  struct Member {
-    bool hello = false;
-    Ready brings;         ///< once it is ready
-    int64_t device = -1;  ///< that it computes on; -1: the CPU, or not known
-    std::string device_name{};
-    int64_t gave_up_at = -1;  ///< the step after which it gave up what it wrote
-    bool ready = false;
-    bool finished = false;
-    bool told_to_stop = false;
-    int64_t rank = -1;
-    int64_t holds = 0;      ///< committed steps in its state; -1: a part of a copy
-    bool may_hold = false;  ///< was to copy a state, and has not said whether it has
-    bool is_void = false;   ///< its state turned out wrong; until it has copied another
-    /// What others can begin from: while it copies a state over its own nobody knows.
-    [[nodiscard]] int64_t surely_holds() const { return may_hold || is_void ? -1 : holds; }
-    /// Whose state it holds: its own, or that of the worker that it copied until the copy is compared. A copy says
-    /// nothing more than what it is of.
-    WorkerId origin = -1;
-    std::optional<uint64_t> last_state;  ///< digest of its state after the last step
-    Stage stage = Stage::kIdle;
-    std::optional<Vote> vote;
-    double since = 0;                    ///< when it was started
-    double answered_at = 0;              ///< when it last showed that it answers while idle
-    std::optional<double> asked_at;      ///< of a Tell that it has not answered
-    std::optional<double> stopped_at;    ///< since when its process was seen stopped
-    bool left_out = false;               ///< was a rank and was left out for being stopped
-    bool woken = false;                  ///< was continued once instead of killed
-    int64_t strikes = 0;                 ///< generations that broke, it seems, for it
-    double barred_until = 0;             ///< no rank before, if it goes without it
-    std::optional<std::string> cut_off;  ///< lost its peers in this generation, in its words
-    bool cannot_save = false;
-    std::optional<Verdict> retires;  ///< is replaced once it has saved its state; the end of the job if it cannot
-    bool leaves = false;  ///< was announced to leave: gets no rank, and is told to stop when it is not needed
-    bool stays = false;   ///< was named for not ending
-    std::optional<Refused> refused;  ///< what it has said of an error that may end it, since its last vote
-    std::string fenced;              ///< why it was killed
-  };
+  using Member = GroupMember;
+  using Stage = GroupMember::Stage;
+  using Unconfirmed = UnconfirmedSnapshot;
+  using Parts = SnapshotInParts;
+  using Due = DueSnapshot;
+  using Break = BrokenCollective;
+  using Refusal = LastRefusal;
 
   void on(WorkerId worker, Member& member, const Ready& message);
   void on(WorkerId worker, Member& member, const DataWritten& message);
@@ -322,10 +180,6 @@ class Group {
   /// False where ranks began the step with different states, and that has been dealt with.
   bool states_agree();
   using States = std::map<WorkerId, uint64_t>;  ///< digests of ranks' states
-  struct Unconfirmed {
-    SnapshotRecord record;
-    WorkerId writer = -1;
-  };
   /// The state that more than half hold; nullopt: there is none. Where all are copies of one state, or its owner, the
   /// ranks are counted. Else those that hold the same and come from one origin, a rank and the copies of its state that
   /// were never compared, are one voice: they win nothing by being many. What has parted from its origin is another
@@ -427,17 +281,6 @@ class Group {
   bool sharded_ = false;          ///< the state is cut over the ranks
   std::vector<WorkerId> owners_;  ///< sharded: who holds the parts of the committed state, by rank; empty: nobody does
   std::set<WorkerId> needed_;     ///< those of them that own a chunk
-  /// The snapshot of which the owners write their parts.
-  struct Parts {
-    int64_t step = 0;
-    std::string file;
-    std::vector<WorkerId> writers;
-    int64_t generation = 0;               ///< in whose draft they are
-    std::map<WorkerId, uint64_t> cuts;    ///< digests of what each of them owns (digest_of_cut)
-    std::map<WorkerId, uint64_t> beside;  ///< of those who have: PartWritten::beside
-    std::vector<uint64_t> digests{};      ///< sums of PartWritten::digests of those who have; empty: one told none
-    bool assembling = false;              ///< all have; the first of them finishes it
-  };
   std::optional<Parts> parts_;
   std::string shares_;           ///< sharded: what each of owners_ owns (Ownership::save)
   int64_t stay_ = 0;             ///< ranks of this generation that own the state once it stands; 0: all
@@ -454,27 +297,15 @@ class Group {
   double digest_seconds_ = 0;
   ShardedMemory memory_;
   sharded::TracedPasses traced_passes_;
-  std::optional<uint64_t> last_state_;  ///< digest of the state after the last step, once it is compared
-  bool asked_for_states_ = false;       ///< by compare_before_saving, since the last commit
-  bool disputed_ = false;               ///< ranks hold different states and nobody can tell whose is right
-  struct Break {
-    WorkerId worker;
-    bool shortage;
-  };
+  std::optional<uint64_t> last_state_;   ///< digest of the state after the last step, once it is compared
+  bool asked_for_states_ = false;        ///< by compare_before_saving, since the last commit
+  bool disputed_ = false;                ///< ranks hold different states and nobody can tell whose is right
   std::vector<Break> broken_;            ///< collectives that failed since the last commit
   std::optional<double> cut_off_at_;     ///< when a rank of this generation first lost its peers
   std::optional<double> stalled_since_;  ///< since when ranks lose one another without a commit
   std::optional<double> refused_by_rendezvous_since_;
   std::optional<Verdict> refused_;  ///< by a worker before any was ready: ends the job if all refuse
   int64_t unreplaced_ = 0;          ///< workers that refused
-  /// The last exit with code 2 or 3 of a worker that was ready, until the job has come further than it was then.
-  struct Refusal {
-    int code = 0;
-    std::optional<Refused> what;
-    WorkerId newest = -1;  ///< worker at that time
-    int64_t generation = 0;
-    int64_t committed = 0;
-  };
   std::optional<Refusal> refusal_;
   WorkerId newest_ = -1;            ///< worker that was started
   int64_t early_deaths_ = 0;        ///< workers that died before they were ready, since one last was
@@ -498,11 +329,6 @@ class Group {
   bool told_of_wait_ = false;
   std::set<int64_t> told_shared_;   ///< devices
   std::optional<double> grown_at_;  ///< the last resize that nothing forced
-  /// The newest snapshot that [run] snapshot_every asked for, until it is recorded.
-  struct Due {
-    int64_t step = 0;
-    WorkerId writer = -1;
-  };
   std::optional<Due> due_;
   WorkerId saver_ = -1;  ///< writes the final snapshot; -1 while the ranks' last states are compared
   int stop_code_ = 0;    ///< 0: no stop was asked for

@@ -1,0 +1,95 @@
+// GroupActions: what a group of workers asks of the agent, and the words that both use.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "elastic/ledger.hpp"
+#include "elastic/message.hpp"
+#include "pliant/balancer.hpp"
+#include "pliant/batches.hpp"
+
+namespace pliant::elastic {
+
+using WorkerId = int64_t;  ///< 0, 1, ... in the order of starting; never reused
+
+/// How a worker process ended.
+struct ExitStatus {
+  bool signalled = false;
+  int code = 0;              ///< exit code, or the signal
+  std::string last_words{};  ///< of one that failed, from its log; may be empty
+};
+/// "was killed by signal 9 (Killed)", "exited with code 1: no such file".
+std::string describe(const ExitStatus& status);
+
+/// Exit code of a job that cannot write its ledger: 2 when there is no room for it, which the operator can mend,
+/// else 1.
+int code_of(const Error& error);
+
+/// What the plan says of a job's steps.
+struct StepFacts {
+  int64_t epoch = 0;
+  int64_t batch_index = 0;
+  BatchSize size;
+  uint64_t digest = 0;
+};
+
+/// What the group asks of the agent.
+class GroupActions {
+ public:
+  virtual ~GroupActions() = default;
+  virtual void send(WorkerId worker, const ToWorker& message) = 0;
+  /// Starts one more worker, now or as soon as it can be; Group::started follows.
+  virtual void spawn() = 0;
+  /// Workers that spawn() was asked for and that could not be started yet.
+  [[nodiscard]] virtual int64_t owed() const = 0;
+  virtual void kill(WorkerId worker) = 0;
+  /// Continues a stopped process (SIGCONT).
+  virtual void wake(WorkerId worker) = 0;
+  /// True when the process is stopped (SIGSTOP, a debugger).
+  [[nodiscard]] virtual bool is_stopped(WorkerId worker) = 0;
+  /// The number of the next generation, from the rendezvous.
+  virtual Result<int64_t> next_generation(int64_t world_size) = 0;
+  /// Called once the first workers agree and one of them has written the dataset into the run directory.
+  virtual Result<> open_plan(const std::string& fingerprint) = 0;
+  /// False when the job ends before `step`. Not more expensive than facts_of(step - 1).
+  virtual bool has_step(int64_t step) = 0;
+  virtual Result<StepFacts> facts_of(int64_t step) = 0;
+  /// Which rank computes what. `how`: world size and micro-batch; the rest is the job's.
+  virtual Result<Assignment> assignment_of(int64_t step, const Sharing& how, CostRates rates) = 0;
+  virtual Result<> record(const CommitRecord& record) = 0;
+  virtual Result<> record(const GenerationRecord& record) = 0;
+  virtual Result<> record(const SnapshotRecord& record) = 0;
+  virtual Result<> record(const RestartRecord& record) = 0;
+  virtual Result<> record(const NotFiniteRecord& record) = 0;
+  /// Where a worker writes the snapshot of `step`: relative to the run directory or absolute. Empty: nowhere.
+  [[nodiscard]] virtual std::string snapshot_path(int64_t step) const = 0;
+  /// Removes the file of a snapshot that was recorded: what it holds is wrong, or nobody knows.
+  virtual void drop_snapshot(const SnapshotRecord& record) = 0;
+  /// What `record` holds was compared, or nobody compares: snapshots before it are kept for keep_snapshots alone.
+  virtual void confirmed(const SnapshotRecord& record) = 0;
+  /// False when the file of a snapshot that was recorded is gone.
+  [[nodiscard]] virtual bool has_snapshot(const SnapshotRecord& record) const = 0;
+  virtual void committed(const CommitRecord& record, int64_t world_size) = 0;
+  /// Of a sharded job: how the ranks of a generation differ in what they have visited, in words (how_visits_differ);
+  /// nullopt: not at all, or nobody knows.
+  [[nodiscard]] virtual std::optional<std::string> how_visits_differ(const std::vector<WorkerId>& ranks,
+                                                                     int64_t generation, bool all_done) {
+    static_cast<void>(ranks);
+    static_cast<void>(generation);
+    static_cast<void>(all_done);
+    return std::nullopt;
+  }
+  virtual void event(const std::string& line, bool warning) = 0;
+  /// Work was lost just now.
+  virtual void interrupted() = 0;
+  /// Seconds, monotonic.
+  [[nodiscard]] virtual double now() const = 0;
+  /// Dies by SIGKILL when an injection says so.
+  virtual void agent_kill_point(int64_t step, const char* at) = 0;
+};
+
+}  // namespace pliant::elastic
