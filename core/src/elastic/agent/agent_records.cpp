@@ -1,0 +1,172 @@
+// What an Agent keeps of its run: plan, ledger, snapshots, and the directory, which may go away.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "data/lengths_file.hpp"
+#include "elastic/agent/agent_state.hpp"
+#include "elastic/agent/rescue.hpp"
+#include "elastic/agent/resume_check.hpp"
+#include "elastic/snapshot.hpp"
+#include "elastic/state_digest.hpp"
+
+namespace pliant::elastic {
+namespace {
+
+namespace fs = std::filesystem;
+
+}  // namespace
+
+Result<> Agent::State::open_plan(const std::string& fingerprint) {
+  try {
+    if (order.micro_batch_of.empty() || !order.config.has("elasticity")) {
+      return failed(
+          Status::kInvalidArgument,
+          "this program uses the embedding API, which needs a plan: add an [elasticity] section to the config",
+          ExitCode::kUsage);
+    }
+    Plan plan;
+    plan.global_batch = order.facts.global_batch;
+    plan.granule = order.facts.granule;
+    job_plan.emplace(order.config, plan, or_throw(data::read_dataset(order.directory.dataset())));
+    std::error_code absent;
+    dataset_size = fs::file_size(order.directory.dataset(), absent);
+    if (!ledger) ledger = or_throw(Ledger::create(order.directory.ledger(), order.facts.run_id, fingerprint));
+    if (ledger->lineage().fingerprint != fingerprint) {
+      job_plan.reset();  // they are another job's
+      return other_batches(order, ledger->lineage(), fingerprint);
+    }
+    if (Result<> sound = check_ledger(order, ledger->lineage(), job_plan->batches()); !sound) {
+      job_plan.reset();
+      return failed(std::move(sound));
+    }
+    return {};
+  } catch (const Error& error) {
+    return tl::unexpected<Error>(error);
+  }
+}
+
+Result<> Agent::State::record(const GenerationRecord& entry) {
+  GenerationRecord with_config = entry;
+  with_config.config = digest_of_config(order.config.resolved_toml());
+  return append(with_config);
+}
+
+Result<> Agent::State::record(const SnapshotRecord& entry) {
+  SnapshotRecord inside = entry;
+  if (fs::path(entry.file).is_absolute()) {
+    inside.file = fs::path(entry.file).lexically_relative(order.directory.path()).string();
+  }
+  return append(inside);
+}
+
+void Agent::State::drop_snapshot(const SnapshotRecord& entry) {
+  std::error_code ignored;  // one that stays costs room only
+  fs::remove(order.directory.path() / entry.file, ignored);
+}
+
+std::string Agent::State::snapshot_path(int64_t step) const {
+  if (gone.empty()) return snapshot_file(step).string();
+  return rescue_lock ? (order.directory.path() / snapshot_file(step)).string() : std::string();
+}
+
+bool Agent::State::has_snapshot(const SnapshotRecord& entry) const {
+  std::error_code error;
+  return fs::exists(order.directory.path() / entry.file, error);
+}
+
+bool Agent::State::has_newest_snapshot() const {
+  const auto& snapshots = ledger->lineage().snapshots;
+  return !snapshots.empty() && has_snapshot(snapshots.back());
+}
+
+Result<> Agent::State::look() {
+  if (!gone.empty()) return {};
+  if (!ledger) {
+    look_without_ledger();
+    return {};
+  }
+  Result<> there = ledger->check_in_place();
+  if (there) {
+    hold_digests();
+    return {};
+  }
+  gone = fmt::format("the run directory {} is {}: {}", order.directory.path().string(),
+                     there.error().status() == Status::kNotFound ? "gone" : "damaged", there.error().message());
+  if (!slots.empty() || has_newest_snapshot()) leave_directory();
+  event(gone, true);
+  return failed(Status::kNotFound, gone);
+}
+
+void Agent::State::hold_digests() {
+  if (digests.get() >= 0 || order.config.run().digest_every == 0) return;
+  if (auto file = open_file(order.directory.path() / kDigestsFile, O_RDONLY, "open the digests"))
+    digests = std::move(*file);
+}
+
+void Agent::State::look_without_ledger() {
+  if (home.get() < 0 || names(order.directory.path(), home.get())) return;
+  home = FileDescriptor();
+  event(fmt::format("the run directory {} was removed, moved or replaced: what workers print is lost",
+                    order.directory.path().string()),
+        true);
+}
+
+void Agent::State::leave_directory() {
+  if (const Result<> moved = move_to_fresh_directory(); !moved)
+    gone += fmt::format("; nothing could be saved: {}", moved.error().message());
+}
+
+Result<> Agent::State::move_to_fresh_directory() {
+  if (!job_plan) return failed(Status::kFailedPrecondition, "no worker was ready yet");
+  Result<RunDirectory> fresh = rescue_directory(order.directory);
+  if (!fresh) return failed(std::move(fresh));
+  Result<DirectoryLock> lock = DirectoryLock::take(*fresh);
+  if (!lock) return failed(std::move(lock));
+  Result<Ledger> copy = rescue_run(*fresh, order, job_plan->batches().dataset(), *ledger, digests.get());
+  if (!copy) return failed(std::move(copy));
+  gone += fmt::format("; what the job has goes to {path}: go on with `pliant run {config} --resume {path}`",
+                      fmt::arg("path", fresh->path().string()), fmt::arg("config", order.config.file().string()));
+  rescue_lock = std::move(*lock);
+  ledger = std::move(*copy);
+  order.directory = std::move(*fresh);
+  return {};
+}
+
+Verdict Agent::State::at_end(Verdict over) {
+  static_cast<void>(look());
+  if (gone.empty()) {
+    if (ledger && over.outcome != "failed") prune_snapshots(INT64_MAX);
+    return over;
+  }
+  if (rescue_lock && !has_newest_snapshot()) {
+    event("no worker could write a snapshot there: a resume has to compute steps again", true);
+  }
+  return over.outcome == "failed" ? over : Verdict{1, "failed", gone};
+}
+
+void Agent::State::prune_snapshots(int64_t step) {
+  const auto& all = ledger->lineage().snapshots;
+  const auto end = std::partition_point(all.begin(), all.end(), [step](const auto& one) { return one.step <= step; });
+  auto oldest = static_cast<size_t>(end - all.begin());
+  pruned = std::min(pruned, oldest);
+  for (int64_t kept = 0; oldest > pruned && kept < order.config.run().keep_snapshots;) {
+    if (has_snapshot(all[--oldest])) ++kept;
+  }
+  for (; pruned < oldest; ++pruned) drop_snapshot(all[pruned]);
+}
+
+void Agent::State::committed(const CommitRecord& entry, int64_t world_size) {
+  observer.on_commit(pace.committed(entry, world_size, job_plan->batches().expected_steps(), now()));
+}
+
+void Agent::State::agent_kill_point(int64_t step, const char* at) {
+  for (const InjectedKill& kill : order.options.injections) {
+    if (kill.agent && kill.step == step && kill.at == at) ::kill(::getpid(), SIGKILL);
+  }
+}
+
+}  // namespace pliant::elastic
