@@ -87,7 +87,8 @@ TEST_CASE(
 TEST_CASE(
     "within a budget a rank whose device is lost or has no memory left in mid-run costs no bit, also as others leave") {
   int replaced = 0;
-  for (const auto& [fault, at] : {std::pair<const char*, const char*>{"LOSE_DEVICE_AT", "400"},
+  for (const auto& [fault, at] : {std::pair<const char*, const char*>{"LOSE_DEVICE_AT", "400"},  // in the first step
+                                  {"LOSE_DEVICE_AT", "1000"},
                                   {"FAIL_ALLOC_AT", "12"},
                                   {"FAIL_ALLOC_AT", "20"},
                                   {"FAIL_ALLOC_AT", "28"}}) {

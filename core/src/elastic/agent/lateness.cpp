@@ -170,12 +170,12 @@ bool Group::retire(WorkerId worker, Member& member, const Verdict& over) {
   const bool goes_on = stop_code_ == 0 && !pending_;
   const bool is_replaced = options_.on_loss == "replace" && restarts_ < options_.max_restarts && goes_on;
   if (!is_replaced) return false;
-  // Where the state is cut over the ranks one alone can save nothing: as with a death, the job goes back.
-  if (sharded_ ? snapshot_.has_value() : is_restorable()) {
+  // Where the state is cut over the ranks one alone can save nothing: as with a death, the job goes back, or
+  // begins anew.
+  if (sharded_ || is_restorable()) {
     fence(worker, fmt::format("could not take part: {}", over.reason));
     return true;
   }
-  if (sharded_) return false;
   const std::string file = actions_.snapshot_path(committed_);
   if (committed_ == 0 || member.surely_holds() != committed_ || file.empty()) return false;
   member.retires = over;

@@ -1,6 +1,8 @@
 // Which instructions of the processor arithmetic on arrays may use. The bits are the same from all of them.
 #pragma once
 
+#include <initializer_list>
+
 namespace pliant::sdk {
 
 /// What a choice has no version for runs as the one before it.
