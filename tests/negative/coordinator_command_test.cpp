@@ -57,6 +57,25 @@ TEST_CASE("a simulation counts what a coordinator gathers, ahead or not, and wha
   CHECK(recorded[2].at("whole_at_once") > recorded[0].at("whole_at_once"));
 }
 
+TEST_CASE("a simulation says what gaps of the arena cost, of a coordinator that gives places") {
+  const ScratchFolder folder;
+  const std::string within = "[coordinator]\nuse = \"planned\"\nbudget = 40000000\n";
+  const std::vector<std::string> layers{"--layers", "4", "--elements", "1000000"};
+  const Outcome text = simulated(folder, within, layers);
+  REQUIRE(text.exit_code == 0);
+  CHECK(text.out.find("lost to gaps") != std::string::npos);
+  std::vector<std::string> as_json = layers;
+  as_json.emplace_back("--json");
+  const Outcome made = simulated(folder, within, as_json);
+  REQUIRE(made.exit_code == 0);
+  for (const json& step : json::parse(made.out).at("steps")) CHECK(step.at("lost_to_gaps") < 40000000 / 20);
+  const std::string without = "[coordinator]\nuse = \"zero3\"\n";
+  CHECK(simulated(folder, without, layers).out.find("lost to gaps") == std::string::npos);
+  const Outcome no_places = simulated(folder, without, as_json);
+  REQUIRE(no_places.exit_code == 0);
+  for (const json& step : json::parse(no_places.out).at("steps")) CHECK(step.at("lost_to_gaps").is_null());
+}
+
 TEST_CASE("what a pass leaves unreduced is reduced as it ends, and is not complete in the next") {
   const ScratchFolder folder;
   const std::string small_bucket =

@@ -48,6 +48,7 @@ SimulationJson step_json(const SimulatedStep& one) {
           {"bytes", one.bytes},
           {"whole_at_once", one.most},
           {"reduces", one.reduces},
+          {"lost_to_gaps", one.lost_to_gaps ? SimulationJson(*one.lost_to_gaps) : SimulationJson(nullptr)},
           {"step_s", seconds_of(one.time.all_ns)},
           {"compute_s", seconds_of(one.time.compute_ns)},
           {"gather_s", seconds_of(one.time.gather_ns)},

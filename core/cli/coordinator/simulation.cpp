@@ -92,6 +92,7 @@ class Adding {
     ++calls_;
     step.time = clock_.step();
     count(call.actions, step);
+    if (call.lost_to_gaps) step.lost_to_gaps = std::max(step.lost_to_gaps.value_or(0), *call.lost_to_gaps);
     if (keeps_lists_ && !call.actions.empty()) keep(call);
   }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,12 +22,13 @@ struct HeardCall {
 };
 
 struct SimulatedStep {
-  int64_t collectives = 0;  ///< gathers
-  int64_t gathered = 0;     ///< parameters
-  int64_t ahead = 0;        ///< of these, for a later visit
-  uint64_t bytes = 0;       ///< of these parameters, whole
-  uint64_t most = 0;        ///< bytes whole at once, with gradients and what is on its way
-  int64_t reduces = 0;      ///< collectives
+  int64_t collectives = 0;               ///< gathers
+  int64_t gathered = 0;                  ///< parameters
+  int64_t ahead = 0;                     ///< of these, for a later visit
+  uint64_t bytes = 0;                    ///< of these parameters, whole
+  uint64_t most = 0;                     ///< bytes whole at once, with gradients and what is on its way
+  int64_t reduces = 0;                   ///< collectives
+  std::optional<uint64_t> lost_to_gaps;  ///< of its passes the most; nothing: the coordinator gives no places
   sharded::StepTime time;
 };
 

@@ -67,12 +67,16 @@ std::string simulation_text(const Simulation& simulation, const SimulationQuesti
   if (!text.empty()) text += "\n";
   std::vector<std::vector<std::string>> rows{{"step", "collectives", "gathered", "of it ahead", "bytes",
                                               "whole at once", "reduces", "time", "compute", "transfer"}};
+  const bool has_places = std::any_of(simulation.steps.begin(), simulation.steps.end(),
+                                      [](const SimulatedStep& one) { return one.lost_to_gaps.has_value(); });
+  if (has_places) rows.front().push_back("lost to gaps");
   for (size_t i = 0; i < simulation.steps.size(); ++i) {
     const SimulatedStep& one = simulation.steps[i];
     rows.push_back({std::to_string(i + 1), grouped(one.collectives), grouped(one.gathered), grouped(one.ahead),
                     tenths_of_mebibytes(one.bytes), tenths_of_mebibytes(one.most), grouped(one.reduces),
                     nanoseconds_text(one.time.all_ns), nanoseconds_text(one.time.compute_ns),
                     nanoseconds_text(one.time.transfer_ns())});
+    if (has_places) rows.back().push_back(one.lost_to_gaps ? tenths_of_mebibytes(*one.lost_to_gaps) : "");
   }
   return text + table(rows) + "\n" + costs_text(question);
 }

@@ -184,12 +184,17 @@ std::span<const pliant_action> Coordinator::end_step() {
   return kept(actions, rules_->end_step(actions));
 }
 
-int32_t Coordinator::trace() const {
-  pliant_coordinator_counts counts{};
-  counts.struct_size = sizeof(counts);
+std::optional<uint64_t> Coordinator::lost_to_gaps() const {
+  const uint64_t lost = counts().lost_to_gaps;
+  return lost == UINT64_MAX ? std::nullopt : std::optional(lost);
+}
+
+pliant_coordinator_counts Coordinator::counts() const {
+  constexpr pliant_coordinator_counts kNothing{sizeof(kNothing), PLIANT_TRACE_NONE, 0, 0, UINT64_MAX, UINT64_MAX};
+  if (counters_ == nullptr) return kNothing;
+  pliant_coordinator_counts counts = kNothing;
   pliant_error error = plugin::fresh_error();
-  const bool tells = counters_ != nullptr;
-  return tells && counters_->read(instance_.self(), &counts, &error) == PLIANT_OK ? counts.trace : PLIANT_TRACE_NONE;
+  return counters_->read(instance_.self(), &counts, &error) == PLIANT_OK ? counts : kNothing;
 }
 
 void Coordinator::give_up() noexcept {

@@ -61,7 +61,9 @@ class Coordinator {
   /// In this pass, by what it answered.
   [[nodiscard]] bool is_reduced(uint32_t parameter) const { return rules_->is_reduced(parameter); }
   /// PLIANT_TRACE_...; PLIANT_TRACE_NONE, too, where it has no counters.
-  [[nodiscard]] int32_t trace() const;
+  [[nodiscard]] int32_t trace() const { return counts().trace; }
+  /// Bytes, of the pass that ended last: pliant_coordinator_counts. nullopt: it does not say.
+  [[nodiscard]] std::optional<uint64_t> lost_to_gaps() const;
 
  private:
   using VisitSlot = int32_t (*)(void*, const pliant_visit*, pliant_action_list*, pliant_error*);
@@ -70,6 +72,8 @@ class Coordinator {
   std::span<const pliant_action> kept(std::span<const pliant_action> actions,
                                       const sdk::CoordinatorRules::Wrong& wrong) const;
   pliant_action_list& blank();
+  /// Where it does not say, as if it had no trace and gave no places.
+  [[nodiscard]] pliant_coordinator_counts counts() const;
   [[nodiscard]] Error refused_model(int32_t status, const pliant_error& error) const;
 
   const Config config_;

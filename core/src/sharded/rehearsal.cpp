@@ -96,7 +96,9 @@ class Rehearsal {
     std::inplace_merge(complete_.begin(), complete_.begin() + before, complete_.end());
   }
   void end_pass() {
-    tell({Kind::kEndPass, {}, false, coordinator_.end_pass()});
+    RehearsedCall ended{Kind::kEndPass, {}, false, coordinator_.end_pass()};
+    ended.lost_to_gaps = coordinator_.lost_to_gaps();
+    tell(ended);
     in_pass_ = false;
   }
   void end_step() { tell({Kind::kEndStep, {}, false, coordinator_.end_step()}); }

@@ -29,6 +29,8 @@ struct RehearsedCall {
   std::span<const pliant_action> actions;  ///< valid in the call
   bool recompute = false;                  ///< forward once more, from inside backward
   bool with_gradient = true;               ///< of the pass: false in an evaluation
+  /// At the end of a pass, of the pass: Coordinator::lost_to_gaps().
+  std::optional<uint64_t> lost_to_gaps = std::nullopt;
 };
 
 struct RehearsedSteps {

@@ -12,11 +12,13 @@ void Layout::build() {
   }
   bytes_.clear();
   external_.clear();
-  all_bytes_ = 0;
+  all_bytes_ = largest_ = all_gradients_ = 0;
   for (const sdk::Parameter& one : model_.parameters) {
     if (one.external) external_.push_back(static_cast<uint32_t>(bytes_.size()));
     bytes_.push_back((one.bytes + kAlignment - 1) / kAlignment * kAlignment);
     all_bytes_ += bytes_.back();
+    largest_ = std::max(largest_, bytes_.back());
+    all_gradients_ += one.gradient_bytes + one.received_bytes;
   }
   // From the root down: what is entered around a module is entered, too.
   struct Around {
@@ -34,9 +36,11 @@ void Layout::build() {
   }
   most_gradients_ = most_used_ = 0;
   has_containers_ = false;
+  std::vector<uint32_t> downwards;
   for (size_t looked_at = 0; !open.empty() && looked_at < model_.modules.size(); ++looked_at) {  // a ring ends, too
     Around at = open.back();
     open.pop_back();
+    downwards.push_back(at.module);
     uint64_t received = 0;
     uint64_t own = 0;
     for (const uint32_t parameter : used(at.module)) {
@@ -50,6 +54,15 @@ void Layout::build() {
     if (!has_inner(at.module)) continue;
     has_containers_ = has_containers_ || own > 0;
     for (const uint32_t child : model_.modules[at.module].children) open.push_back({child, at.used, at.gradients});
+  }
+  most_below_.assign(model_.modules.size(), 0);
+  for (auto module = downwards.rbegin(); module != downwards.rend(); ++module) {
+    if (!has_inner(*module)) continue;
+    for (const uint32_t child : model_.modules[*module].children) {
+      uint64_t bytes = most_below_[child];
+      for (const uint32_t parameter : used(child)) bytes += bytes_[parameter];
+      most_below_[*module] = std::max(most_below_[*module], bytes);
+    }
   }
 }
 

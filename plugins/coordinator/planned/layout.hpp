@@ -45,6 +45,11 @@ class Layout {
   [[nodiscard]] bool has_inner(uint32_t module) const {
     return !model_.modules[module].leaf && !model_.modules[module].children.empty();
   }
+  [[nodiscard]] uint64_t largest() const { return largest_; }
+  /// What gradients, and what arrives for them, can take at most, whatever is visited.
+  [[nodiscard]] uint64_t all_gradient_bytes() const { return all_gradients_; }
+  /// The most that modules which are entered inside this one use at once.
+  [[nodiscard]] uint64_t most_below(uint32_t module) const { return most_below_[module]; }
   /// Some module that has_inner() uses parameters with bytes.
   [[nodiscard]] bool has_containers() const { return has_containers_; }
   /// Parameters that modules use unannounced, ascending.
@@ -69,7 +74,10 @@ class Layout {
   std::vector<size_t> begin_;  ///< by module, and the end
   std::vector<uint64_t> bytes_;
   std::vector<uint32_t> external_;
+  std::vector<uint64_t> most_below_;  ///< by module
   uint64_t all_bytes_ = 0;
+  uint64_t largest_ = 0;
+  uint64_t all_gradients_ = 0;
   uint64_t most_gradients_ = 0;
   uint64_t most_used_ = 0;
   bool has_containers_ = false;

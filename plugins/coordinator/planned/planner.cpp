@@ -12,6 +12,12 @@ constexpr uint64_t kPartOfSpare = 4;
 constexpr size_t kMostPlanBytes = size_t{1} << 26U;
 constexpr size_t kMostKept = size_t{1} << 21U;
 constexpr size_t kMostStates = 4096;
+/// Passes with more uses are planned in other places only where gaps cost anything.
+constexpr size_t kFewUses = size_t{1} << 14U;
+/// So many passes one after the other that began in another way than was expected, and nothing is expected.
+constexpr uint32_t kMostMisses = 2;
+/// But a pass that began with so many calls of one that is known.
+constexpr size_t kTrustedCalls = 8;
 
 uint64_t digest_of(const std::vector<Kept>& kept) {
   uint64_t digest = kept.size();
@@ -144,7 +150,9 @@ void Planner::begin_pass(bool with_gradient, sdk::Actions& actions) {
     expected_ = traces_.newest(with_gradient);
     trace = traces_.find(expected_);
   }
-  if (trace != nullptr) {
+  predicted_ = trace == nullptr ? kNoTrace : expected_;
+  const bool trusts = misses_ < kMostMisses;
+  if (trace != nullptr && trusts) {
     Plan* const plan = plan_for(expected_, succession_.next(expected_));
     if (plan != nullptr) {
       plan->used = passes_;
@@ -155,7 +163,7 @@ void Planner::begin_pass(bool with_gradient, sdk::Actions& actions) {
     }
   }
   expected_ = kNoTrace;
-  if (trace != nullptr) {  // it does not fit as far as is known: as if it were new, from what must stay
+  if (trace != nullptr && trusts) {  // it does not fit as far as is known: as if it were new, from what must stay
     std::vector<Kept> stays = states_[state_].kept;
     const auto goes = std::stable_partition(
         stays.begin(), stays.end(), [this](const Kept& one) { return layout_->parameter(one.parameter).external; });
@@ -167,7 +175,7 @@ void Planner::begin_pass(bool with_gradient, sdk::Actions& actions) {
   bucket_now_ = layout_->model().budget == 0 ? bucket_ : 0;
   ScheduleOptions options{options_.ahead, bucket_now_};
   const uint64_t reserve = with_gradient ? reserve_ : 0;
-  options.packs = layout_->all_bytes() + reserve > layout_->model().budget;
+  options.packs = packs_when_unknown(with_gradient);
   schedule_ = schedule_from(state_, options, reserve);
   schedule_.begin_pass(uses_, actions);
 }
@@ -185,10 +193,17 @@ Planner::Plan* Planner::plan_for(TraceId trace, TraceId after) {
   for (const uint64_t bucket : {bucket_, uint64_t{0}}) {
     made.options = {options_.ahead, bucket};
     made.reserve = reserve_of(trace, *made.trace, bucket);
-    fits = look_what_pays(made) && decide_all(made);
-    if (!fits && made.uses.is_marked()) {  // what is gathered ahead lies where something else must: then nothing is
-      made.options.ahead = 0;
-      fits = decide_all(made);
+    const Plan begun = made;
+    fits = is_decided(made);
+    for (const Placing placing : {Placing::kBySize, Placing::kLow}) {
+      const bool has_room = layout_->all_bytes() + made.reserve <= layout_->model().budget;
+      const bool is_long = made.uses.uses() > kFewUses;
+      if (fits && (has_room || layout_->model().budget == 0 || (is_long && made.lost_to_gaps == 0))) break;
+      Plan other = begun;
+      other.options.placing = placing;
+      if (!is_decided(other) || (fits && made.cost <= other.cost)) continue;
+      made = std::move(other);
+      fits = true;
     }
     if (fits || bucket == 0) break;  // else nothing waits, and leaves more room
   }
@@ -199,6 +214,14 @@ Planner::Plan* Planner::plan_for(TraceId trace, TraceId after) {
   plan_bytes_ += made.bytes();
   forget_least_used_plans();
   return &(plans_[key] = std::move(made));
+}
+
+bool Planner::is_decided(Plan& plan) {
+  if (!look_what_pays(plan)) return false;
+  if (decide_all(plan)) return true;
+  if (!plan.uses.is_marked()) return false;
+  plan.options.ahead = 0;  // what is gathered ahead lies where something else must: then nothing is
+  return decide_all(plan);
 }
 
 void Planner::forget_least_used_plans() {
@@ -212,61 +235,85 @@ void Planner::forget_least_used_plans() {
 
 // Gathering ahead takes room from what is kept. So what it pays to keep is found first, by passes that gather nothing
 // ahead: that keep within the same places what they can, in each way of weighing and of placing; the one that gathers
-// least counts.
-bool Planner::look_what_pays(Plan& plan) const {
+// least counts. Where none fits, what lies apart is moved.
+bool Planner::look_what_pays(Plan& plan) {
   const uint64_t budget = layout_->model().budget;
   if (budget == 0) return true;
-  std::vector<pliant_action> room = room_for(*layout_);
   plan.uses.mark({});
-  std::vector<bool> best;
-  Wide least = 0;
+  Trial best;
+  std::vector<pliant_action> room = room_for(*layout_);
   const bool has_room = layout_->all_bytes() + plan.reserve <= budget;
-  for (const bool packs : {false, true}) {
-    if (packs && (!layout_->has_containers() || (has_room && !best.empty()))) continue;
-    for (const Weighing weighing : {Weighing::kCostByTime, Weighing::kTime, Weighing::kCost}) {
-      if (has_room && !best.empty()) continue;
-      const ScheduleOptions options{0, plan.options.bucket, weighing, packs};
-      Schedule trial = schedule_from(plan.begins, options, plan.reserve);
-      std::vector<bool> whole(plan.uses.uses());
-      Wide cost = 0;
-      try {
-        answered(
-            room, [&](sdk::Actions& actions) { trial.begin_pass(plan.uses, actions); }, [](auto) {});
-        for (Moment at = 0; at < plan.uses.end(); ++at) {
-          const Call one = plan.uses.call(at);
-          if (at == plan.uses.calls()) trial.begin_next_pass();
-          if (!leaves(one)) {
-            size_t number = plan.uses.use_at(at);
-            for (const uint32_t parameter : layout_->used(module_of(one))) {
-              whole[number] = trial.room().at(parameter).whole;
-              if (!whole[number++]) cost += trial.cost(parameter);
-            }
-          }
-          answered(
-              room, [&](sdk::Actions& actions) { trial.call(plan.uses, at, one, actions); }, [](auto) {});
-        }
-      } catch (const sdk::Failure&) {  // it does not fit that way
-        continue;
+  for (const bool moves : {false, true}) {
+    if (moves && (best.fits || !layout_->has_containers())) continue;
+    for (const bool packs : {false, true}) {
+      if (packs && (!layout_->has_containers() || (has_room && best.fits))) continue;
+      for (const Weighing weighing : {Weighing::kCostByTime, Weighing::kTime, Weighing::kCost}) {
+        if (has_room && best.fits) continue;
+        Trial made = tried(plan, {0, plan.options.bucket, weighing, packs, moves, plan.options.placing}, room);
+        looked_at_ += made.looked_at;
+        if (made.fits && (!best.fits || made.cost < best.cost)) best = std::move(made);
       }
-      if (!best.empty() && least <= cost) continue;
-      least = cost;
-      best = std::move(whole);
-      plan.options.weighing = weighing;
-      plan.options.packs = packs;
     }
   }
-  if (best.empty()) return false;
-  plan.uses.mark(std::move(best));
+  if (!best.fits) return false;
+  const uint64_t ahead = plan.options.ahead;
+  plan.options = best.options;
+  plan.options.ahead = ahead;
+  plan.lost_to_gaps = best.lost_to_gaps;
+  plan.cost_after = best.cost_after;
+  plan.uses.mark(std::move(best.whole));
   return true;
+}
+
+Planner::Trial Planner::tried(const Plan& plan, const ScheduleOptions& options,
+                              std::vector<pliant_action>& room) const {
+  Trial made;
+  made.options = options;
+  made.whole.resize(plan.uses.uses());
+  Schedule schedule = schedule_from(plan.begins, options, plan.reserve);
+  bool is_after = false;
+  const auto add_cost = [&](std::span<const pliant_action> written) {
+    for (const pliant_action& one : written) {
+      if (one.kind != PLIANT_ACTION_GATHER) continue;
+      made.cost += schedule.cost(one.parameter);
+      if (is_after) made.cost_after += schedule.cost(one.parameter);
+    }
+  };
+  try {
+    answered(
+        room, [&](sdk::Actions& actions) { schedule.begin_pass(plan.uses, actions); }, add_cost);
+    for (Moment at = 0; at < plan.uses.end(); ++at) {
+      const Call one = plan.uses.call(at);
+      if (at == plan.uses.calls()) schedule.begin_next_pass();
+      is_after = at >= plan.uses.calls();
+      if (!leaves(one)) {
+        size_t number = plan.uses.use_at(at);
+        for (const uint32_t parameter : layout_->used(module_of(one))) {
+          made.whole[number++] = schedule.room().at(parameter).whole;
+        }
+      }
+      answered(
+          room, [&](sdk::Actions& actions) { schedule.call(plan.uses, at, one, actions); }, add_cost);
+      if (at < plan.uses.calls()) made.lost_to_gaps = schedule.lost_to_gaps();
+    }
+    made.fits = true;
+  } catch (const sdk::Failure&) {  // it does not fit that way
+  }
+  made.looked_at = schedule.room().looked_at();
+  return made;
 }
 
 bool Planner::decide_all(Plan& plan) {
   plan.actions.clear();
   plan.answers.clear();
+  plan.cost = plan.cost_after;
   std::vector<pliant_action> room = room_for(*layout_);
   Schedule schedule = schedule_from(plan.begins, plan.options, plan.reserve);
   const auto keep = [&](std::span<const pliant_action> written) {
     plan.actions.insert(plan.actions.end(), written.begin(), written.end());
+    for (const pliant_action& one : written) {
+      if (one.kind == PLIANT_ACTION_GATHER) plan.cost += schedule.cost(one.parameter);
+    }
     plan.answers.push_back({static_cast<uint32_t>(plan.actions.size()), schedule.whole_elements()});
   };
   try {
@@ -281,7 +328,9 @@ bool Planner::decide_all(Plan& plan) {
   } catch (const sdk::Failure&) {
     return false;
   }
+  looked_at_ += schedule.room().looked_at();
   plan.ends = state_of(schedule.kept());
+  plan.lost_to_gaps = std::max(plan.lost_to_gaps, schedule.lost_to_gaps());
   return plan.actions.size() <= std::numeric_limits<uint32_t>::max();
 }
 
@@ -299,11 +348,14 @@ void Planner::decide(Call call, sdk::Actions& actions) {
   digest_.add(call);
   now_.calls.push_back(call);
   now_.digests.push_back(digest_.value());
-  if (uses_.known() && (now >= uses_.calls() || uses_.call(now) != call)) {  // it has left what was expected
+  const bool has_left = uses_.known() && (now >= uses_.calls() || uses_.call(now) != call);
+  const bool may_be_known = !uses_.known() && misses_ >= kMostMisses && now + 1 == kTrustedCalls;
+  if (has_left || may_be_known) {
     expected_ = traces_.with_prefix(now_.with_gradient, now_.calls.size(), digest_.value());
     const auto found = traces_.find(expected_);
     uses_ = found == nullptr ? Uses() : Uses(*layout_, found, traces_.find(succession_.next(expected_)));
     schedule_.set_known(uses_, now);
+    schedule_.expect_anything(packs_when_unknown(now_.with_gradient));
   }
   schedule_.call(uses_, now, call, actions);
 }
@@ -332,16 +384,27 @@ void Planner::end_pass(sdk::Actions& actions) {
     const uint32_t begin = plan_->answers[next_].end;
     actions.append({plan_->actions.data() + begin, plan_->answers[next_ + 1].end - begin});
     state_ = plan_->ends;
+    lost_to_gaps_ = plan_->lost_to_gaps;
     plan_ = nullptr;
     traces_.touch(expected_);
     succession_.learn(expected_, traces_);
+    misses_ = 0;
     return;
   }
   if (plan_ != nullptr) leave_plan();
   schedule_.end_pass(now_.with_gradient, actions);
   state_ = state_of(schedule_.kept());
+  lost_to_gaps_ = schedule_.lost_to_gaps();
+  looked_at_ += schedule_.room().looked_at();
+  if (const auto predicted = traces_.find(predicted_)) misses_ = began_as(*predicted) ? 0 : misses_ + 1;
+  misses_ = std::min(misses_, kMostMisses);
   succession_.learn(traces_.add(std::move(now_)), traces_);
   now_ = Trace();
+}
+
+bool Planner::began_as(const Trace& trace) const {
+  const size_t calls = std::min({kTrustedCalls, trace.calls.size(), now_.calls.size()});
+  return std::equal(now_.calls.begin(), now_.calls.begin() + static_cast<std::ptrdiff_t>(calls), trace.calls.begin());
 }
 
 void Planner::end_step(sdk::Actions& actions) {
@@ -361,6 +424,7 @@ void Planner::end_step(sdk::Actions& actions) {
 void Planner::drop_trace(sdk::Actions& actions) {
   traces_.clear();
   succession_.clear();
+  misses_ = 0;
   is_stale_ = true;
   actions.drop_trace();
 }
@@ -376,12 +440,14 @@ sdk::CoordinatorCounts Planner::counts() const {
   }
   made.visits = (calls() + 1) / 2;
   made.ahead = UINT64_MAX;
+  made.lost_to_gaps = layout_->model().budget == 0 ? UINT64_MAX : lost_to_gaps_;
   return made;
 }
 
 void Planner::save(sdk::Writer& out) const {
   traces_.save(out);
   succession_.save(out);
+  out.value(misses_);
   out.value(static_cast<uint64_t>(nanoseconds_.size()));
   out.bytes(nanoseconds_.data(), nanoseconds_.size() * sizeof(uint64_t));
 }
@@ -391,6 +457,7 @@ void Planner::load(sdk::Reader& in) {
   traces.load(in, layout_ == nullptr ? 0 : layout_->model().modules.size());
   Succession succession;
   succession.load(in);
+  const uint32_t misses = std::min(in.value<uint32_t>(), kMostMisses);
   const auto count = in.value<uint64_t>();
   if (count != 0 && (layout_ == nullptr || count != layout_->parameters())) {
     throw sdk::Failure(PLIANT_DATA_LOSS, "what was kept is of another model, or damaged");
@@ -400,6 +467,7 @@ void Planner::load(sdk::Reader& in) {
   in.expect_end();
   traces_ = std::move(traces);
   succession_ = std::move(succession);
+  misses_ = misses;
   nanoseconds_ = std::move(costs);
   is_stale_ = true;
 }

@@ -26,6 +26,8 @@ struct PlannerOptions {
 /// it begins, from what is whole then, and kept as a plan; a pass that begins the same is answered from it, at the
 /// price of a comparison and a copy a call. One that leaves its trace is decided call by call from there on, by the
 /// trace of another pass that began so, or, where there is none, by demand. Nothing that is known is forgotten by that.
+/// While passes are not those which were expected, nothing is expected of one before it has begun like one that is
+/// known.
 class Planner {
  public:
   Planner() = default;
@@ -45,6 +47,8 @@ class Planner {
   /// All that is known is forgotten; what is whole stays.
   void drop_trace(sdk::Actions& actions);
   [[nodiscard]] sdk::CoordinatorCounts counts() const;
+  /// How many entries of the arena's books were looked at for all decisions of the passes so far: what planning costs.
+  [[nodiscard]] uint64_t looked_at() const { return looked_at_; }
   void save(sdk::Writer& out) const;
   void load(sdk::Reader& in);
 
@@ -68,10 +72,23 @@ class Planner {
     std::vector<Answer> answers;  ///< to begin_pass, then to each call, then to end_pass
     StateId begins = 0;
     StateId ends = 0;
-    uint64_t used = 0;  ///< the number of the pass that followed it last
+    uint64_t lost_to_gaps = 0;  ///< Schedule::lost_to_gaps(), also where it was found what pays
+    Wide cost = 0;              ///< of what it gathers, and cost_after
+    Wide cost_after = 0;        ///< of what the pass after it gathers, with nothing ahead
+    uint64_t used = 0;          ///< the number of the pass that followed it last
     [[nodiscard]] size_t bytes() const {
       return actions.size() * sizeof(pliant_action) + answers.size() * sizeof(Answer) + uses.bytes();
     }
+  };
+  /// A pass on paper that gathers nothing ahead, and the one after it.
+  struct Trial {
+    bool fits = false;
+    ScheduleOptions options;
+    std::vector<bool> whole;  ///< Uses::mark()
+    Wide cost = 0;            ///< of what was gathered
+    Wide cost_after = 0;      ///< of it, in the pass after
+    uint64_t lost_to_gaps = 0;
+    uint64_t looked_at = 0;
   };
   /// The state at the begin, the trace, and the trace after it.
   using PlanKey = std::tuple<StateId, TraceId, TraceId>;
@@ -94,17 +111,26 @@ class Planner {
   void reduce(std::span<const uint32_t> complete, sdk::Actions& actions) const;
   /// Of a pass from the state in hand: its own, or one that is made; nullptr where the pass does not fit.
   Plan* plan_for(TraceId trace, TraceId after);
+  /// By what pays, gathered ahead as far as that fits.
+  [[nodiscard]] bool is_decided(Plan& plan);
   /// Finds what it pays to keep, and in which way; false where the pass does not fit at all.
-  [[nodiscard]] bool look_what_pays(Plan& plan) const;
+  [[nodiscard]] bool look_what_pays(Plan& plan);
+  [[nodiscard]] Trial tried(const Plan& plan, const ScheduleOptions& options, std::vector<pliant_action>& room) const;
   [[nodiscard]] bool decide_all(Plan& plan);
   /// The schedule is brought to where the plan is.
   void leave_plan();
+  /// The pass that ends, as far as either of them went in its first calls.
+  [[nodiscard]] bool began_as(const Trace& trace) const;
   void forget_least_used_plans();
   [[nodiscard]] Schedule schedule_from(StateId state, const ScheduleOptions& options, uint64_t reserve) const {
     return {*layout_, costs_, options, reserve, states_[state].kept};
   }
   /// Bytes at the arena's end that are left to gradients in a pass like this one.
   uint64_t reserve_of(TraceId id, const Trace& trace, uint64_t bucket);
+  /// A pass that is not known: there is no room for all, so modules around others lie behind each other.
+  [[nodiscard]] bool packs_when_unknown(bool with_gradient) const {
+    return layout_->all_bytes() + (with_gradient ? reserve_ : 0) > layout_->model().budget;
+  }
   [[nodiscard]] StateId state_of(std::vector<Kept> kept);
   /// Plans and states; what is whole stays.
   void forget_plans();
@@ -139,9 +165,13 @@ class Planner {
   Trace now_;                   ///< its calls so far, where no plan is followed
   RollingDigest digest_;
   TraceId expected_ = kNoTrace;
+  TraceId predicted_ = kNoTrace;  ///< what was expected of the pass as it began
+  uint32_t misses_ = 0;           ///< passes one after the other that began in another way than was predicted
   Uses uses_;
   uint64_t bucket_now_ = 0;
   uint64_t passes_ = 0;
+  uint64_t looked_at_ = 0;
+  uint64_t lost_to_gaps_ = 0;  ///< in the pass that ended last
 };
 
 }  // namespace pliant::coordinator::planned

@@ -9,6 +9,8 @@ namespace {
 constexpr size_t kSeeds = 6;
 /// And so many gaps that would do but lie too high.
 constexpr size_t kGaps = 8;
+/// And so many from one side.
+constexpr size_t kGapsOfSide = 64;
 constexpr unsigned kPoint = 24;  ///< bits behind the point of what a loss is counted in
 
 }  // namespace
@@ -48,14 +50,36 @@ void Room::remove_gap(uint64_t place, uint64_t bytes) {
 void Room::make_way(uint32_t parameter, bool may) {
   const Held& one = held_[parameter];
   if (budget_ == 0 || one.bytes == 0 || !one.whole) return;
-  const std::pair entry{one.next, parameter};
   if (may) {
-    may_go_.insert(entry);
+    add_may_go(one.next, parameter);
     fixed_.erase(one.place);
   } else {
-    may_go_.erase(entry);
+    remove_may_go(one.next, parameter);
     fixed_.insert(one.place);
   }
+}
+
+void Room::add_may_go(Moment next, uint32_t parameter) {
+  const bool is_new = may_go_.emplace(next, parameter).second;
+  if (is_new && next == kNever) spent_bytes_ += held_[parameter].bytes;
+}
+
+void Room::remove_may_go(Moment next, uint32_t parameter) {
+  const bool was_there = may_go_.erase({next, parameter}) > 0;
+  if (was_there && next == kNever) spent_bytes_ -= held_[parameter].bytes;
+}
+
+uint64_t Room::idle_below(uint64_t line) const {
+  uint64_t taken = held_bytes_ - spent_bytes_;
+  for (auto one = by_place_.rbegin(); one != by_place_.rend(); ++one) {
+    ++looked_at_;
+    const Held& held = held_[one->second];
+    const uint64_t end = held.place + held.bytes;
+    if (end <= line) break;
+    const bool is_spent = may_go(one->second) && held.next == kNever;
+    if (!is_spent) taken -= end - std::max(line, held.place);
+  }
+  return line - std::min(line, taken);
 }
 
 void Room::take(uint32_t parameter, uint64_t place, uint64_t bytes) {
@@ -73,14 +97,16 @@ void Room::take(uint32_t parameter, uint64_t place, uint64_t bytes) {
   add_gap(begin, place - begin);
   add_gap(place + bytes, begin + length - place - bytes);
   by_place_.emplace(place, parameter);
+  held_bytes_ += bytes;
 }
 
 void Room::drop(uint32_t parameter) {
   Held& one = held_[parameter];
   if (budget_ > 0 && one.bytes > 0) {
-    may_go_.erase({one.next, parameter});
+    remove_may_go(one.next, parameter);
     fixed_.erase(one.place);
     by_place_.erase(one.place);
+    held_bytes_ -= one.bytes;
     add_gap(one.place, one.bytes);
   }
   one.whole = one.waited_for = one.stays = false;
@@ -103,13 +129,14 @@ void Room::set_next(uint32_t parameter, Moment next) {
   Held& one = held_[parameter];
   if (one.next == next) return;
   const bool moves = budget_ > 0 && one.bytes > 0 && may_go(parameter);
-  if (moves) may_go_.erase({one.next, parameter});
+  if (moves) remove_may_go(one.next, parameter);
   one.next = next;
-  if (moves) may_go_.insert({next, parameter});
+  if (moves) add_may_go(next, parameter);
 }
 
 std::optional<Room::Spot> Room::lowest_gap(const Want& want) const {
   for (const auto& [place, bytes] : gaps_) {
+    ++looked_at_;
     if (place + want.bytes > want.top) break;
     if (bytes >= want.bytes) return Spot{place, {}};
   }
@@ -125,6 +152,7 @@ std::optional<Room::Spot> Room::behind_fixed(const Want& want) const {
   if (place > want.top || want.bytes > want.top - place) return std::nullopt;
   Spot spot{place, {}};
   for (auto one = by_place_.lower_bound(place); one != by_place_.end() && one->first < place + want.bytes; ++one) {
+    ++looked_at_;
     if (held_[one->second].next <= want.until) return std::nullopt;
     spot.goes.push_back(one->second);
   }
@@ -134,6 +162,7 @@ std::optional<Room::Spot> Room::behind_fixed(const Want& want) const {
 std::vector<uint32_t> Room::above(uint64_t line) const {
   std::vector<uint32_t> found;
   for (auto one = by_place_.rbegin(); one != by_place_.rend(); ++one) {
+    ++looked_at_;
     if (one->first + held_[one->second].bytes <= line) break;
     if (may_go(one->second)) found.push_back(one->second);
   }
@@ -151,7 +180,9 @@ std::optional<Room::Window> Room::window_around(uint32_t parameter, const Want& 
     window.begin = left == by_place_.begin() ? 0 : std::prev(left)->first + held_[std::prev(left)->second].bytes;
   };
   widen_gaps();
+  ++looked_at_;
   while (std::min(window.end, want.top) - window.begin < want.bytes) {
+    ++looked_at_;
     const auto worth = [&](uint32_t other) -> Moment {
       const Held& one = held_[other];
       return may_go(other) && one.next > want.until ? one.next : 0;
@@ -172,12 +203,33 @@ std::optional<Room::Window> Room::window_around(uint32_t parameter, const Want& 
   return window;
 }
 
+std::optional<Room::Spot> Room::gap_on_side(const Want& want) const {
+  size_t looked_at = 0;
+  if (want.side == Side::kLow) {
+    for (auto gap = gaps_.begin(); gap != gaps_.end() && looked_at < kGapsOfSide; ++gap, ++looked_at) {
+      ++looked_at_;
+      if (gap->first + want.bytes > want.top) break;
+      if (gap->second >= want.bytes) return Spot{gap->first, {}};
+    }
+  }
+  if (want.side == Side::kHigh) {
+    for (auto gap = gaps_.rbegin(); gap != gaps_.rend() && looked_at < kGapsOfSide; ++gap, ++looked_at) {
+      ++looked_at_;
+      const uint64_t end = std::min(gap->first + gap->second, want.top);
+      if (end >= gap->first + want.bytes) return Spot{end - want.bytes, {}};
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<Room::Spot> Room::find(const Want& wanted, const std::vector<uint64_t>& costs) const {
   Want want = wanted;
   want.top = want.top / kAlignment * kAlignment;
   if (budget_ == 0 || want.bytes == 0) return Spot{};
+  if (auto spot = gap_on_side(want)) return spot;
   size_t looked_at = 0;
   for (auto gap = by_bytes_.lower_bound({want.bytes, 0}); gap != by_bytes_.end(); ++gap) {
+    ++looked_at_;
     if (gap->second + want.bytes <= want.top) return Spot{gap->second, {}};
     if (!want.thorough && ++looked_at == kGaps) break;
   }
@@ -187,7 +239,8 @@ std::optional<Room::Spot> Room::find(const Want& wanted, const std::vector<uint6
     const std::optional<Window> window = window_around(parameter, want);
     if (!window) return;
     // From either end of it, whichever loses less.
-    for (const bool from_end : {false, true}) {
+    const bool is_high = want.side == Side::kHigh;
+    for (const bool from_end : {is_high, !is_high}) {
       const uint64_t end = std::min(window->end, want.top);
       Spot spot{from_end ? end - want.bytes : window->begin, {}};
       Wide loss = 0;

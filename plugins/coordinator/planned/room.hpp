@@ -17,6 +17,9 @@ namespace pliant::coordinator::planned {
 /// nearest use that is lost alone, or by what its loss costs alone.
 enum class Weighing { kCostByTime, kTime, kCost };
 
+/// Into which gap: the one that fits best, the lowest, or the highest, there at its end.
+enum class Side { kBestFit, kLow, kHigh };
+
 /// With a budget each whole parameter has a place, and no two overlap. Without one there are no places.
 class Room {
  public:
@@ -52,9 +55,11 @@ class Room {
     Moment until = 0;
     bool thorough = false;  ///< look everywhere before there is no spot
     Weighing weighing = Weighing::kCostByTime;
+    Side side = Side::kBestFit;
   };
-  /// The gap that fits best; else what is used latest goes, weighed by what it costs to gather it again. nullopt: there
-  /// is no such spot. `costs`: by parameter, what gathering it costs. O(log n) unless it has to be thorough.
+  /// A gap on that side, or, where there are many, the one that fits best; else what is used latest goes, weighed by
+  /// what it costs to gather it again. nullopt: there is no such spot. `costs`: by parameter, what gathering it costs.
+  /// O(log n) unless it has to be thorough.
   [[nodiscard]] std::optional<Spot> find(const Want& want, const std::vector<uint64_t>& costs) const;
   /// The lowest gap that has the bytes, below `top`. O(gaps).
   [[nodiscard]] std::optional<Spot> lowest_gap(const Want& want) const;
@@ -63,8 +68,13 @@ class Room {
   [[nodiscard]] std::optional<Spot> behind_fixed(const Want& want) const;
   /// The end of what may not go and lies highest; 0: there is none. O(1).
   [[nodiscard]] uint64_t end_of_fixed() const;
+  /// Bytes below `line` that hold nothing with a use to come. O(log n + what lies above).
+  [[nodiscard]] uint64_t idle_below(uint64_t line) const;
   /// What lies above `line`, by a part at least, and may go. O(of it).
   [[nodiscard]] std::vector<uint32_t> above(uint64_t line) const;
+
+  /// Entries of these books that were looked at so far, in any way.
+  [[nodiscard]] uint64_t looked_at() const { return looked_at_; }
 
   void take(uint32_t parameter, uint64_t place, uint64_t bytes);
   /// It is whole no more.
@@ -88,6 +98,9 @@ class Room {
     const Held& one = held_[parameter];
     return one.whole && one.users == 0 && !one.stays;
   }
+  void add_may_go(Moment next, uint32_t parameter);
+  void remove_may_go(Moment next, uint32_t parameter);
+  [[nodiscard]] std::optional<Spot> gap_on_side(const Want& want) const;
   struct Window;
   [[nodiscard]] std::optional<Window> window_around(uint32_t parameter, const Want& want) const;
 
@@ -98,6 +111,9 @@ class Room {
   std::set<std::pair<uint64_t, uint64_t>> by_bytes_;  ///< gaps: bytes, place
   std::set<std::pair<Moment, uint32_t>> may_go_;      ///< by next use
   std::set<uint64_t> fixed_;                          ///< places of what may not go
+  mutable uint64_t looked_at_ = 0;
+  uint64_t held_bytes_ = 0;   ///< of all that lie there
+  uint64_t spent_bytes_ = 0;  ///< of what may go and has no use to come
 };
 
 }  // namespace pliant::coordinator::planned

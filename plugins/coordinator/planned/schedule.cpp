@@ -23,7 +23,9 @@ Schedule::Schedule(const Layout& layout, Costs costs, ScheduleOptions options, u
       gradients_(layout, options.bucket),
       costs_(std::move(costs)),
       reserve_(reserve),
-      line_(room_.budget() - std::min(room_.budget(), reserve)) {
+      line_(room_.budget() - std::min(room_.budget(), reserve)),
+      is_lost_(layout.parameters()),
+      delayed_(layout.parameters()) {
   for (const Kept& one : kept) {
     put(one.parameter, one.place);
     room_.set_next(one.parameter, kNever);
@@ -62,9 +64,10 @@ void Schedule::begin_pass(const Uses& uses, sdk::Actions& actions) {
 
 void Schedule::enter(const Uses& uses, Moment now, Call call, sdk::Actions& actions) {
   const std::span<const uint32_t> used = layout_->used(module_of(call));
-  use(uses, now, used);
   gradients_.enter(call);
   make_way_for_gradients(gradients_.depth(), actions);
+  release_apart(call, used, actions);
+  use(uses, now, used);
   gather_missing(now, call, used, actions);
   prefetch(uses, now + 1, actions);
   for (const uint32_t parameter : used) {
@@ -80,32 +83,107 @@ void Schedule::use(const Uses& uses, Moment now, std::span<const uint32_t> used)
   }
 }
 
+void Schedule::release_apart(Call call, std::span<const uint32_t> used, sdk::Actions& actions) {
+  const uint32_t module = module_of(call);
+  if (!options_.moves || room_.budget() == 0 || !layout_->has_inner(module)) return;
+  apart_.clear();
+  uint64_t end = room_.end_of_fixed();
+  uint64_t highest = end;
+  uint64_t inside = layout_->most_below(module);
+  for (const uint32_t parameter : used) {
+    const Room::Held& one = room_.at(parameter);
+    if (!one.whole) inside += layout_->bytes(parameter);
+    if (!one.whole || one.users > 0 || one.stays || one.bytes == 0) continue;
+    apart_.push_back(parameter);
+    highest = std::max(highest, one.place + one.bytes);
+  }
+  const uint64_t top = room_.budget() - std::min(room_.budget(), std::max(reserve_, layout_->all_gradient_bytes()));
+  if (apart_.empty() || highest + inside <= top) return;
+  std::sort(apart_.begin(), apart_.end(),
+            [this](uint32_t a, uint32_t b) { return room_.at(a).place < room_.at(b).place; });
+  for (const uint32_t parameter : apart_) {
+    const Room::Held& one = room_.at(parameter);
+    if (one.place > end) {
+      release(parameter, actions);
+    } else {
+      end = std::max(end, one.place + one.bytes);
+    }
+  }
+}
+
 void Schedule::gather_missing(Moment now, Call call, std::span<const uint32_t> used, sdk::Actions& actions) {
   found_.clear();
   for (const uint32_t parameter : used) {
     if (room_.at(parameter).whole) continue;
-    const Room::Spot spot = spot_for(parameter, now, module_of(call));
-    take(parameter, spot, actions);
-    found_.push_back({parameter, spot.place});
+    const std::optional<Room::Spot> spot = spot_for(parameter, now, module_of(call));
+    if (!spot) {
+      gather_anew(now, call, used, actions);
+      break;
+    }
+    most_lost_ = std::max(most_lost_, delayed_[parameter]);  // it was to be here by now
+    take(parameter, *spot, actions);
+    found_.push_back({parameter, spot->place});
   }
   emit(found_, false, actions);
 }
 
-Room::Spot Schedule::spot_for(uint32_t parameter, Moment now, uint32_t module) const {
-  Room::Want want{layout_->bytes(parameter), line_, now, 0, true, options_.weighing};
-  if (room_.budget() == 0 || want.bytes == 0) return {};
-  if (is_long(parameter, module)) {
-    if (auto spot = spot_beside(want)) return *std::move(spot);
+void Schedule::gather_anew(Moment now, Call call, std::span<const uint32_t> used, sdk::Actions& actions) {
+  for (const Found& one : found_) remove(one.parameter);  // nothing was said of them yet
+  found_.clear();
+  for (const uint32_t parameter : used) {
+    const Room::Held& one = room_.at(parameter);
+    if (one.whole && one.users == 1 && !one.stays && one.bytes > 0) release(parameter, actions);
   }
-  for (const uint64_t top : {line_, room_.budget() - std::min(room_.budget(), gradients_.depth())}) {
+  for (const uint32_t parameter : used) {
+    if (room_.at(parameter).whole) continue;
+    std::optional<Room::Spot> spot = spot_behind(parameter, now);
+    if (!spot) spot = spot_for(parameter, now, module_of(call));
+    if (!spot) refuse(parameter, module_of(call));
+    take(parameter, *spot, actions);
+    found_.push_back({parameter, spot->place});
+  }
+}
+
+Room::Want Schedule::want_of(uint32_t parameter, Moment now, Moment until, bool thorough) const {
+  const uint64_t bytes = layout_->bytes(parameter);
+  Room::Want want{bytes, line_, now, until, thorough, options_.weighing};
+  const bool is_large = 2 * bytes > layout_->largest();
+  if (options_.placing == Placing::kLow) want.side = Side::kLow;
+  if (options_.placing == Placing::kBySize) want.side = is_large ? Side::kLow : Side::kHigh;
+  return want;
+}
+
+std::optional<Room::Spot> Schedule::spot_for(uint32_t parameter, Moment now, uint32_t module) const {
+  Room::Want want = want_of(parameter, now, 0, true);
+  if (room_.budget() == 0 || want.bytes == 0) return Room::Spot{};
+  for (const uint64_t top : tops()) {
     want.top = top;
-    if (auto spot = room_.find(want, *costs_)) return *std::move(spot);
+    if (!is_long(parameter, module)) continue;
+    if (auto spot = spot_beside(want)) return spot;
   }
+  for (const uint64_t top : tops()) {
+    want.top = top;
+    if (auto spot = room_.find(want, *costs_)) return spot;
+  }
+  return std::nullopt;
+}
+
+std::optional<Room::Spot> Schedule::spot_behind(uint32_t parameter, Moment now) const {
+  Room::Want want = want_of(parameter, now, 0, true);
+  if (want.bytes == 0) return Room::Spot{};
+  for (const uint64_t top : tops()) {
+    want.top = top;
+    if (auto spot = room_.behind_fixed(want)) return spot;
+  }
+  return std::nullopt;
+}
+
+void Schedule::refuse(uint32_t parameter, uint32_t module) const {
   const sdk::Model& model = layout_->model();
   throw sdk::Failure(PLIANT_RESOURCE_EXHAUSTED,
                      "[coordinator] budget = " + std::to_string(model.budget) +
                          " is too small: " + model.name_of_parameter(parameter) + " of " +
-                         model.name_of_module(module) + " needs " + std::to_string(want.bytes) +
+                         model.name_of_module(module) + " needs " + std::to_string(layout_->bytes(parameter)) +
                          " bytes in one piece beside what modules use that are entered, and beside their gradients; "
                          "raise it",
                      "budget");
@@ -141,11 +219,41 @@ void Schedule::put(uint32_t parameter, uint64_t place) {
   room_.take(parameter, place, room_.budget() > 0 ? layout_->bytes(parameter) : row.bytes);
   if (row.external || (room_.budget() == 0 && row.persistent)) room_.keep(parameter);
   whole_elements_ += static_cast<int64_t>(row.elements);
+  delayed_[parameter] = 0;
+  if (!is_lost_[parameter]) return;
+  is_lost_[parameter] = false;
+  lost_ -= std::min(lost_, layout_->bytes(parameter));
 }
 
 void Schedule::take(uint32_t parameter, const Room::Spot& spot, sdk::Actions& actions) {
-  for (const uint32_t other : spot.goes) release(other, actions);
+  gone_.clear();
+  for (const uint32_t other : spot.goes) {
+    if (room_.at(other).next != kNever) gone_.push_back(other);
+    release(other, actions);
+  }
   put(parameter, spot.place);
+  if (!gone_.empty()) count_lost();
+}
+
+uint64_t Schedule::idle_beside_lost() {
+  const uint64_t idle = room_.idle_below(line_);
+  lost_ = std::min(lost_, idle);  // what lies there since would lie there in one piece, too
+  return idle - lost_;
+}
+
+void Schedule::count_lost() {
+  uint64_t idle = idle_beside_lost();
+  std::sort(gone_.begin(), gone_.end(), [this](uint32_t a, uint32_t b) {
+    return std::pair(layout_->bytes(b), a) < std::pair(layout_->bytes(a), b);
+  });
+  for (const uint32_t parameter : gone_) {
+    const uint64_t bytes = layout_->bytes(parameter);
+    if (bytes > idle) continue;
+    idle -= bytes;
+    lost_ += bytes;
+    is_lost_[parameter] = true;
+  }
+  most_lost_ = std::max(most_lost_, lost_);
 }
 
 void Schedule::emit(std::span<const Found> found, bool prefetched, sdk::Actions& actions) {
@@ -159,6 +267,10 @@ void Schedule::release(uint32_t parameter, sdk::Actions& actions) {
   if (!one.waited_for) actions.wait(parameter);
   actions.release(parameter);
   if (one.next < looked_until_) looked_until_ = one.next;
+  remove(parameter);
+}
+
+void Schedule::remove(uint32_t parameter) {
   room_.drop(parameter);
   whole_elements_ -= static_cast<int64_t>(layout_->parameter(parameter).elements);
 }
@@ -181,7 +293,7 @@ bool Schedule::prefetch_visit(const Uses& uses, Moment now, Moment at, sdk::Acti
     if (room_.at(parameter).whole) continue;
     // In the place of what is used later only; where it is known what it pays to keep, of nothing else.
     const Moment until = uses.is_marked() ? kNever - 1 : at;
-    const Room::Want want{layout_->bytes(parameter), line_, now, until, false, options_.weighing};
+    const Room::Want want = want_of(parameter, now, until, false);
     std::optional<Room::Spot> spot;
     if (room_.budget() == 0 || want.bytes == 0) {
       spot.emplace();
@@ -189,6 +301,7 @@ bool Schedule::prefetch_visit(const Uses& uses, Moment now, Moment at, sdk::Acti
       spot = is_long(parameter, module) ? spot_beside(want) : room_.find(want, *costs_);
     }
     if (!spot) {
+      if (want.bytes <= idle_beside_lost()) delayed_[parameter] = lost_ + want.bytes;
       all = false;
       break;
     }

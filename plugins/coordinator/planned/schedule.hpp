@@ -1,6 +1,7 @@
 // Schedule: decides call by call, by what is known of the uses to come.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -15,6 +16,10 @@
 
 namespace pliant::coordinator::planned {
 
+/// Into which gap a parameter goes: the one that fits it best; the lowest; or large ones into the lowest and small ones
+/// into the highest, so that gaps of one size meet parameters of it.
+enum class Placing { kBestFit, kLow, kBySize };
+
 struct ScheduleOptions {
   uint64_t ahead = 2;   ///< visits whose gathers may be on their way before they begin
   uint64_t bucket = 0;  ///< bytes of complete gradients that wait to leave
@@ -22,6 +27,10 @@ struct ScheduleOptions {
   /// Modules around others lie right behind each other from the begin of the arena on, whatever has to go for that:
   /// what a pass needs fits then, if it fits at all. Else they lie in the lowest gap.
   bool packs = true;
+  /// What lies apart from them, as it was gathered for another visit, is gathered anew right behind them where what may
+  /// be entered inside would not fit otherwise.
+  bool moves = true;
+  Placing placing = Placing::kBestFit;
 };
 
 /// By parameter, what gathering it costs: nanoseconds, or bytes.
@@ -44,6 +53,11 @@ class Schedule {
 
   /// Of calls from number `now` on, in this pass.
   void set_known(const Uses& uses, Moment now);
+  /// From now on anything may come: modules around others are packed, unless there is room for all, and moved.
+  void expect_anything(bool packs) {
+    options_.packs = options_.packs || packs;
+    options_.moves = true;
+  }
   void begin_pass(const Uses& uses, sdk::Actions& actions);
   void call(const Uses& uses, Moment now, Call call, sdk::Actions& actions) {
     if (leaves(call)) {
@@ -62,6 +76,10 @@ class Schedule {
   [[nodiscard]] uint64_t cost(uint32_t parameter) const { return (*costs_)[parameter]; }
   [[nodiscard]] const Room& room() const { return room_; }
   [[nodiscard]] int64_t whole_elements() const { return whole_elements_; }
+  /// So far, the most bytes of parameters at once that had to go though they have a use to come, or could not be
+  /// gathered before their visit, while as many lay idle in gaps: with the same budget in one piece they would be
+  /// whole.
+  [[nodiscard]] uint64_t lost_to_gaps() const { return most_lost_; }
 
  private:
   void enter(const Uses& uses, Moment now, Call call, sdk::Actions& actions);
@@ -71,8 +89,21 @@ class Schedule {
     uint64_t place;
   };
   void use(const Uses& uses, Moment now, std::span<const uint32_t> used);
+  /// What is entered lies apart from what was entered before it, and that leaves too little in one piece for what may
+  /// be entered inside: it goes, to be gathered anew.
+  void release_apart(Call call, std::span<const uint32_t> used, sdk::Actions& actions);
   void gather_missing(Moment now, Call call, std::span<const uint32_t> used, sdk::Actions& actions);
-  [[nodiscard]] Room::Spot spot_for(uint32_t parameter, Moment now, uint32_t module) const;
+  /// Side by side, with what was whole of it and no other module uses. Throws where that does not fit either.
+  void gather_anew(Moment now, Call call, std::span<const uint32_t> used, sdk::Actions& actions);
+  [[nodiscard]] Room::Want want_of(uint32_t parameter, Moment now, Moment until, bool thorough) const;
+  [[nodiscard]] std::optional<Room::Spot> spot_for(uint32_t parameter, Moment now, uint32_t module) const;
+  [[nodiscard]] std::optional<Room::Spot> spot_behind(uint32_t parameter, Moment now) const;
+  [[noreturn]] void refuse(uint32_t parameter, uint32_t module) const;
+  void remove(uint32_t parameter);
+  /// Of the arena, below the gradients that are to come, then below those that lie there.
+  [[nodiscard]] std::array<uint64_t, 2> tops() const {
+    return {line_, room_.budget() - std::min(room_.budget(), gradients_.depth())};
+  }
   /// Lies beside what stays for long.
   [[nodiscard]] bool is_long(uint32_t parameter, uint32_t module) const {
     return layout_->has_inner(module) || layout_->parameter(parameter).external;
@@ -88,6 +119,10 @@ class Schedule {
   void put(uint32_t parameter, uint64_t place);
   void emit(std::span<const Found> found, bool prefetched, sdk::Actions& actions);
   void release(uint32_t parameter, sdk::Actions& actions);
+  /// Of gone_, what the gaps that are left would hold.
+  void count_lost();
+  /// Bytes that lie idle beside what gaps have cost already.
+  [[nodiscard]] uint64_t idle_beside_lost();
   [[nodiscard]] bool is_over_line(uint32_t parameter) const;
 
   const Layout* layout_ = nullptr;
@@ -102,6 +137,12 @@ class Schedule {
   uint64_t clock_ = 0;         ///< uses, where no later ones are known
   int64_t whole_elements_ = 0;
   std::vector<Found> found_;
+  std::vector<uint32_t> apart_;    ///< in release_apart()
+  std::vector<uint32_t> gone_;     ///< in take(), with a use to come
+  std::vector<bool> is_lost_;      ///< by parameter: went for want of one piece, and was not gathered since
+  std::vector<uint64_t> delayed_;  ///< by parameter: bytes lost with it, where gaps kept it from being gathered ahead
+  uint64_t lost_ = 0;              ///< bytes of them, as far as gaps would hold them
+  uint64_t most_lost_ = 0;
 };
 
 }  // namespace pliant::coordinator::planned

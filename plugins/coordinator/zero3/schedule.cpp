@@ -205,6 +205,7 @@ sdk::CoordinatorCounts Schedule::counts() const {
   made.whole = live_;
   made.visits = static_cast<uint64_t>(step_);
   made.ahead = has_queue_ ? queue_.size() - queue_head_ : UINT64_MAX;
+  made.lost_to_gaps = UINT64_MAX;
   return made;
 }
 

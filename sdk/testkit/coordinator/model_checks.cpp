@@ -165,7 +165,7 @@ void counters(const Subject& subject) {
   struct {
     pliant_coordinator_counts counts;
     int64_t behind;
-  } room{{sizeof(pliant_coordinator_counts), -1, kUnwritten, 0, 0}, kUnwritten};
+  } room{{sizeof(pliant_coordinator_counts), -1, kUnwritten, 0, 0, 0}, kUnwritten};
   pliant_error error = blank_error();
   const int32_t status = table->read(coordinator.self(), &room.counts, &error);
   expect(status == PLIANT_OK, "read answered status " + std::to_string(status) + ": " + error.message);
@@ -173,7 +173,7 @@ void counters(const Subject& subject) {
          "its trace is " + std::to_string(room.counts.trace) + ", which is no PLIANT_TRACE_...");
   expect(room.counts.struct_size == sizeof(pliant_coordinator_counts) && room.behind == kUnwritten,
          "read wrote struct_size, or past what it says");
-  room.counts = {8, -1, kUnwritten, 0, 0};
+  room.counts = {8, -1, kUnwritten, 0, 0, 0};
   static_cast<void>(table->read(coordinator.self(), &room.counts, &error));
   expect(room.counts.whole == kUnwritten, "read wrote past the struct_size of an older host");
 }

@@ -308,7 +308,7 @@ const pliant_coordinator& slots() {
 
 int32_t read_wide(void* /*self*/, pliant_coordinator_counts* counts, pliant_error* /*error*/) {
   const uint32_t size = counts->struct_size;
-  *counts = {size, PLIANT_TRACE_NONE, 1, 2, UINT64_MAX};
+  *counts = {size, PLIANT_TRACE_NONE, 1, 2, UINT64_MAX, UINT64_MAX};
   return PLIANT_OK;
 }
 

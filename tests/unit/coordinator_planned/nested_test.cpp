@@ -11,8 +11,6 @@ using namespace pliant::coordinator::planned::test;
 
 namespace {
 
-constexpr uint64_t kUnit = 256;
-
 struct Nested {
   sdk::Model model;
   uint32_t module(uint32_t parent) {

@@ -13,8 +13,6 @@ using namespace pliant::coordinator::planned::test;
 
 namespace {
 
-constexpr uint64_t kLayer = 1024;
-
 std::vector<uint32_t> first_layers(uint32_t count) {
   std::vector<uint32_t> layers(count);
   std::iota(layers.begin(), layers.end(), 1U);

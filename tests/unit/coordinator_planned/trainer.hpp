@@ -16,6 +16,9 @@
 
 namespace pliant::coordinator::planned::test {
 
+constexpr uint64_t kUnit = 256;    ///< places are multiples of it
+constexpr uint64_t kLayer = 1024;  ///< bytes of a layer, where all have as many
+
 /// Module 0 without parameters over layers that have one parameter each, of so many bytes.
 inline sdk::Model layers_of(const std::vector<uint64_t>& bytes, uint64_t budget) {
   sdk::Model model;

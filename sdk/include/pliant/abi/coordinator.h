@@ -189,6 +189,9 @@ typedef struct pliant_coordinator_counts {
   int64_t whole;        /* elements of parameters that it counts as whole */
   uint64_t visits;      /* entered since the trace began, or in all where there is none */
   uint64_t ahead;       /* parameters that the trace still has in front of it; UINT64_MAX: there is no trace */
+  /* Of the pass that ended last: the most bytes of parameters at once that were not whole for want of one piece in the
+   * arena, while as many lay idle there in gaps. UINT64_MAX: it gives no places, or there is no arena. */
+  uint64_t lost_to_gaps;
 } pliant_coordinator_counts;
 enum { PLIANT_TRACE_NONE = 0, PLIANT_TRACE_RECORDING = 1, PLIANT_TRACE_COMPLETE = 2, PLIANT_TRACE_INVALID = 3 };
 

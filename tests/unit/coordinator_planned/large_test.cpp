@@ -1,0 +1,86 @@
+// A model of a hundred thousand modules: what planning looks at and keeps grows as the model does.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "trainer.hpp"
+
+using namespace pliant::coordinator::planned;
+using namespace pliant::coordinator::planned::test;
+
+namespace {
+
+struct Cost {
+  uint64_t looked_at = 0;
+  uint64_t saved = 0;  ///< bytes of what was learnt
+  uint64_t late = 0;   ///< of the last pass
+};
+
+/// Groups of layers, of many sizes, with room for a part of them. Passes without gradients: what the host says of
+/// those would take longer.
+Cost cost_of(uint32_t modules, uint64_t part) {
+  sdk::Model model;
+  model.modules.emplace_back();
+  uint64_t all = 0;
+  constexpr uint32_t kInGroup = 100;
+  for (uint32_t module = 1; module < modules; ++module) {
+    const bool is_group = module % kInGroup == 1;
+    const uint32_t around = is_group ? 0 : module - (module - 1) % kInGroup;
+    model.modules.emplace_back();
+    model.modules[around].children.push_back(module);
+    sdk::Parameter parameter;
+    parameter.bytes = (1 + module * 7 % 13) * kUnit;
+    parameter.elements = parameter.bytes / 4;
+    parameter.frozen = true;
+    all += parameter.bytes;
+    model.parameters.push_back(parameter);
+    model.modules.back().own.push_back(module - 1);
+  }
+  model.budget = all / part / kUnit * kUnit;
+  Trainer trainer(model);
+  Cost made;
+  for (int step = 0; step < 3; ++step) {
+    trainer.begin_pass(false);
+    trainer.enter(0);
+    for (const uint32_t group : model.modules[0].children) {
+      trainer.enter(group);
+      for (const uint32_t layer : model.modules[group].children) {
+        trainer.enter(layer);
+        trainer.leave(layer);
+      }
+      trainer.leave(group);
+    }
+    trainer.leave(0);
+    made.late = trainer.end_pass().late;
+    trainer.end_step();
+    trainer.forget();
+  }
+  std::string saved;
+  pliant_writer sink{sizeof(pliant_writer), 0, &saved, [](void* to, const void* bytes, uint64_t size) -> int32_t {
+                       static_cast<std::string*>(to)->append(static_cast<const char*>(bytes), size);
+                       return PLIANT_OK;
+                     }};
+  sdk::Writer writer(&sink);
+  trainer.planner().save(writer);
+  made.saved = saved.size();
+  made.looked_at = trainer.planner().looked_at();
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("planning a model of ten times the modules looks at ten times as much, up to a hundred thousand") {
+  constexpr uint64_t kPart = 20;
+  const Cost small = cost_of(10'001, kPart);
+  const auto begin = std::chrono::steady_clock::now();
+  const Cost large = cost_of(100'001, kPart);
+  MESSAGE(small.looked_at, " and ", large.looked_at, " entries looked at, ", large.saved, " bytes kept, ",
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
+          " s with all that holds the answers against the rules");
+  CHECK(large.looked_at <= 12 * small.looked_at);
+  CHECK(large.looked_at <= 400 * 100'001);
+  CHECK(large.saved <= 11 * small.saved);
+  CHECK(large.late == 0);
+}
