@@ -182,11 +182,13 @@ TEST_CASE("a simulation says how long steps take, what is computed and what is m
   const json& step = eager.at("steps")[2];
   const double elements = 4 * 1001024;
   CHECK(is_near(step.at("compute_s"), 6 * elements * 1000 / 1e12));
-  // A layer is of one rank, 2 of 4 of each, but for the last 128 elements of the second one: rank 0 has 1955 of 3911
-  // chunks. The other gets all of it.
-  const double moved = elements - 128;
-  CHECK(is_near(step.at("gather_s"), 2 * moved * 4 / 1e9));
-  CHECK(is_near(step.at("reduce_s"), moved * 4 / 1e9));
+  // Both ranks share every layer. What does not divide, and chunks of two layers, make that two chunks more at most.
+  const auto is_half = [&](const json& seconds, double times) {
+    CAPTURE(seconds);
+    return std::abs(seconds.get<double>() - times * elements / 2 * 4 / 1e9) <= times * 4 * 2 * 1024 * 4 / 1e9;
+  };
+  CHECK(is_half(step.at("gather_s"), 2));
+  CHECK(is_half(step.at("reduce_s"), 1));
   // Nothing is hidden.
   CHECK(is_near(step.at("step_s"), step.at("compute_s").get<double>() + step.at("gather_s").get<double>() +
                                        step.at("reduce_s").get<double>()));
