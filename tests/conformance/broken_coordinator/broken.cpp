@@ -200,7 +200,7 @@ class Broken {
     in.expect_end();
     learnt_ = learnt;
   }
-  [[nodiscard]] sdk::CoordinatorCounts counts() const { return {0, PLIANT_TRACE_NONE, 1, 2, UINT64_MAX}; }
+  [[nodiscard]] sdk::CoordinatorCounts counts() const { return {0, PLIANT_TRACE_NONE, 1, 2, UINT64_MAX, 0}; }
   const void* extension(const char* id) const;
 
  private:
