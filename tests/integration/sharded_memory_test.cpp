@@ -149,7 +149,7 @@ TEST_CASE("a plan by the trace of one run says what ranks take at that world siz
 TEST_CASE("sizes at which the budget does not suffice are said beside those at which it does") {
   JobRunner job;
   const Ended plan = job.run(planned(
-      sharded_job(2, {"app.layers=8", "app.width=20000", "coordinator.use=\"planned\"", "coordinator.budget=200000"}),
+      sharded_job(2, {"app.layers=8", "app.width=20000", "coordinator.use=\"planned\"", "coordinator.budget=161000"}),
       model_file(job, 8, 20000)));
   INFO(plan.err);
   REQUIRE(plan.exit_code == 0);
@@ -158,7 +158,7 @@ TEST_CASE("sizes at which the budget does not suffice are said beside those at w
   for (const nlohmann::json& row : plan.summary.at("world_sizes")) {
     const bool is_refused = row.contains("refused");
     ++(is_refused ? refused : fit);
-    if (is_refused) CHECK(has(row.at("refused"), "[coordinator] budget = 200000 is too small: "));
+    if (is_refused) CHECK(has(row.at("refused"), "[coordinator] budget = 161000 is too small: "));
   }
   CHECK(fit > 0);
   CHECK(refused > 0);
