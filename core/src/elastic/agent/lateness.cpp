@@ -171,11 +171,12 @@ bool Group::retire(WorkerId worker, Member& member, const Verdict& over) {
   const bool is_replaced = options_.on_loss == "replace" && restarts_ < options_.max_restarts && goes_on;
   if (!is_replaced) return false;
   // Where the state is cut over the ranks one alone can save nothing: as with a death, the job goes back, or
-  // begins anew.
-  if (sharded_ || is_restorable()) {
+  // begins anew where no step is lost by that.
+  if (sharded_ ? snapshot_.has_value() || committed_ == 0 : is_restorable()) {
     fence(worker, fmt::format("could not take part: {}", over.reason));
     return true;
   }
+  if (sharded_) return false;
   const std::string file = actions_.snapshot_path(committed_);
   if (committed_ == 0 || member.surely_holds() != committed_ || file.empty()) return false;
   member.retires = over;
