@@ -12,8 +12,6 @@ constexpr uint64_t kPartOfSpare = 4;
 constexpr size_t kMostPlanBytes = size_t{1} << 26U;
 constexpr size_t kMostKept = size_t{1} << 21U;
 constexpr size_t kMostStates = 4096;
-/// Passes with more uses are planned in other places only where gaps cost anything.
-constexpr size_t kFewUses = size_t{1} << 14U;
 /// So many passes one after the other that began in another way than was expected, and nothing is expected.
 constexpr uint32_t kMostMisses = 2;
 /// But a pass that began with so many calls of one that is known.
@@ -196,12 +194,10 @@ Planner::Plan* Planner::plan_for(TraceId trace, TraceId after) {
     const Plan begun = made;
     fits = is_decided(made);
     for (const Placing placing : {Placing::kBySize, Placing::kLow}) {
-      const bool has_room = layout_->all_bytes() + made.reserve <= layout_->model().budget;
-      const bool is_long = made.uses.uses() > kFewUses;
-      if (fits && (has_room || layout_->model().budget == 0 || (is_long && made.lost_to_gaps == 0))) break;
+      if (fits) break;  // what gathers cost would have a say in where all lies
       Plan other = begun;
       other.options.placing = placing;
-      if (!is_decided(other) || (fits && made.cost <= other.cost)) continue;
+      if (!is_decided(other)) continue;
       made = std::move(other);
       fits = true;
     }
@@ -260,7 +256,6 @@ bool Planner::look_what_pays(Plan& plan) {
   plan.options = best.options;
   plan.options.ahead = ahead;
   plan.lost_to_gaps = best.lost_to_gaps;
-  plan.cost_after = best.cost_after;
   plan.uses.mark(std::move(best.whole));
   return true;
 }
@@ -271,12 +266,10 @@ Planner::Trial Planner::tried(const Plan& plan, const ScheduleOptions& options,
   made.options = options;
   made.whole.resize(plan.uses.uses());
   Schedule schedule = schedule_from(plan.begins, options, plan.reserve);
-  bool is_after = false;
   const auto add_cost = [&](std::span<const pliant_action> written) {
     for (const pliant_action& one : written) {
       if (one.kind != PLIANT_ACTION_GATHER) continue;
       made.cost += schedule.cost(one.parameter);
-      if (is_after) made.cost_after += schedule.cost(one.parameter);
     }
   };
   try {
@@ -285,7 +278,6 @@ Planner::Trial Planner::tried(const Plan& plan, const ScheduleOptions& options,
     for (Moment at = 0; at < plan.uses.end(); ++at) {
       const Call one = plan.uses.call(at);
       if (at == plan.uses.calls()) schedule.begin_next_pass();
-      is_after = at >= plan.uses.calls();
       if (!leaves(one)) {
         size_t number = plan.uses.use_at(at);
         for (const uint32_t parameter : layout_->used(module_of(one))) {
@@ -306,14 +298,10 @@ Planner::Trial Planner::tried(const Plan& plan, const ScheduleOptions& options,
 bool Planner::decide_all(Plan& plan) {
   plan.actions.clear();
   plan.answers.clear();
-  plan.cost = plan.cost_after;
   std::vector<pliant_action> room = room_for(*layout_);
   Schedule schedule = schedule_from(plan.begins, plan.options, plan.reserve);
   const auto keep = [&](std::span<const pliant_action> written) {
     plan.actions.insert(plan.actions.end(), written.begin(), written.end());
-    for (const pliant_action& one : written) {
-      if (one.kind == PLIANT_ACTION_GATHER) plan.cost += schedule.cost(one.parameter);
-    }
     plan.answers.push_back({static_cast<uint32_t>(plan.actions.size()), schedule.whole_elements()});
   };
   try {

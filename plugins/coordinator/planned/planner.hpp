@@ -73,8 +73,6 @@ class Planner {
     StateId begins = 0;
     StateId ends = 0;
     uint64_t lost_to_gaps = 0;  ///< Schedule::lost_to_gaps(), also where it was found what pays
-    Wide cost = 0;              ///< of what it gathers, and cost_after
-    Wide cost_after = 0;        ///< of what the pass after it gathers, with nothing ahead
     uint64_t used = 0;          ///< the number of the pass that followed it last
     [[nodiscard]] size_t bytes() const {
       return actions.size() * sizeof(pliant_action) + answers.size() * sizeof(Answer) + uses.bytes();
@@ -86,7 +84,6 @@ class Planner {
     ScheduleOptions options;
     std::vector<bool> whole;  ///< Uses::mark()
     Wide cost = 0;            ///< of what was gathered
-    Wide cost_after = 0;      ///< of it, in the pass after
     uint64_t lost_to_gaps = 0;
     uint64_t looked_at = 0;
   };
