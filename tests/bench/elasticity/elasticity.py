@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what elasticity costs: jobs of samples/tinylm beside a bare loop, killed workers, digests, sharded state; one table.
 
-    scripts/bench-elasticity [--cost] [--digest] [--recovery] [--sharded] [--memory] [--moves] [--all] [OPTION ...]
+    scripts/bench-elasticity [--cost] [--digest] [--recovery] [--sharded] [--schedules] [--trace] [--memory] [--moves] [--all] [OPTION ...]
 
 --cost, the default: in each round a job of one worker in fast mode, the bare loop, the same job in deterministic mode; then jobs
 at --workers in both modes, each followed by PyTorch's DistributedDataParallel at as many ranks. Speeds are tokens a second from
@@ -14,7 +14,9 @@ each of which one worker is killed, by turns of every rank and at every point of
 time between the commits before and after the kill less a usual step.
 
 --sharded: in each round the replicated job and those with [coordinator] use = "planned", "zero3" and "eager", in both modes; losses in
-deterministic mode must be the same to the bit. --memory: a model of 38 million weights, replicated and with each coordinator, a few
+deterministic mode must be the same to the bit. --schedules: a tinylm of 8 blocks in shards, at the most workers, with each coordinator,
+micro-batch after micro-batch and block after block, and "planned" with room for 2, 4 and 8 blocks: speed, and what a rank gathers and waits
+for in a step. --trace: the same job with and without `pliant run --trace`. --memory: a model of 38 million weights, replicated and with each coordinator, a few
 steps at 1, 2 and 4 workers: the most that a worker held, in proportional shares of pages (PSS) and by the job's own
 books; a + b / N is fitted to both. --moves: jobs of samples/sharded_trainer that a worker leaves or joins: the bytes of state that the
 job counted as sent, beside |N - M| / max(N, M) of it, which no way of sharing it evenly does without.
@@ -36,6 +38,7 @@ import tempfile
 import threading
 
 import moves
+import schedules
 import tables
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -384,9 +387,11 @@ def arguments_of(words):
     parser.add_argument("--digest", action="store_true", help="what comparing the ranks' states costs")
     parser.add_argument("--recovery", action="store_true", help="what a kill costs")
     parser.add_argument("--sharded", action="store_true", help="what cutting the state over the workers costs in speed")
+    parser.add_argument("--schedules", action="store_true", help="what budgets and orders cost it")
+    parser.add_argument("--trace", action="store_true", help="what recording a trace costs it")
     parser.add_argument("--memory", action="store_true", help="what it saves in memory")
     parser.add_argument("--moves", action="store_true", help="what a worker that leaves or joins costs in bytes")
-    parser.add_argument("--all", action="store_true", help="all six")
+    parser.add_argument("--all", action="store_true", help="all eight")
     parser.add_argument("--rounds", type=positive, default=7, metavar="N", help="Default: 7")
     parser.add_argument("--steps", type=steps, default=30, metavar="N", help="of each run of tinylm. Default: 30")
     parser.add_argument("--kills", type=positive, default=20, metavar="N", help="for each row of --recovery. Default: 20")
@@ -401,7 +406,9 @@ def arguments_of(words):
     given = parser.parse_args(words)
     if given.all:
         given.cost = given.digest = given.recovery = given.sharded = given.memory = given.moves = True
-    given.cost = given.cost or not (given.digest or given.recovery or given.sharded or given.memory or given.moves)
+        given.schedules = given.trace = True
+    given.cost = given.cost or not (given.digest or given.recovery or given.sharded or given.memory or given.moves or
+                                    given.schedules or given.trace)
     build = (given.build or ROOT / "build/release").resolve()
     given.pliant, given.bare, given.config = build / "bin/pliant", build / "bench/bare_tinylm", given.config.resolve()
     if not os.access(given.pliant, os.X_OK):
@@ -427,6 +434,11 @@ def measure(given, folder, document):
         document["recovery"] = recoveries(jobs, given.kills)
     if given.sharded:
         document["sharded"] = cost_of_shards(jobs, given.rounds)
+    how = (jobs, folder, given.rounds, spread, ratios, tell, tell_figures)
+    if given.schedules:
+        document["schedules"] = schedules.measured(*how)
+    if given.trace:
+        document["traces"] = schedules.traced(*how)
     if given.memory:
         document["memory"] = memories(jobs)
     if given.moves:

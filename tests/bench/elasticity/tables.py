@@ -55,6 +55,16 @@ def text_of(document):
                        [[str(row["workers"]), "deterministic" if row["deterministic"] else "fast", rate(row["replicated"]),
                          *(cell for way in ways for cell in (rate(row[way]), part(row[f"{way}_to_replicated"])))]
                         for row in document["sharded"]])
+    if "schedules" in document:
+        first = document["schedules"][0]["way"]
+        lines += table(["schedule", "tokens/s", f"of {first}", "gathered a step", "MiB", "waits", "ms"],
+                       [[row["way"], rate(row["tokens_per_second"]), part(row["to_first"]), f"{row['gathered_a_step']:,.0f}",
+                         f"{row['mib_a_step']:.1f}", f"{row['waits_a_step']:.1f}", f"{row['waited_ms_a_step']:.1f}"]
+                        for row in document["schedules"]])
+    if "traces" in document:
+        lines += table(["workers", "with --trace, tokens/s", "without", "ratio"],
+                       [[str(row["workers"]), rate(row["with_trace"]), rate(row["without"]), part(row["with_to_without"])]
+                        for row in document["traces"]])
     if "memory" in document:
         lines += table(["MiB of a worker", *(f"{n} workers" for n in (1, 2, 4)), "a + b / N", "by its books", "a + b / N"],
                        [[row["how"], *(mebibytes(one["pss"]) for one in row["workers"]), fitted(row["pss_fit"]),
