@@ -6,7 +6,8 @@
 
 namespace pliant::coordinator::planned {
 
-Gradients::Gradients(const Layout& layout, uint64_t bucket) : layout_(&layout), bucket_(bucket) {
+Gradients::Gradients(const Layout& layout, uint64_t bucket, bool lingers)
+    : layout_(&layout), bucket_(bucket), lingers_(lingers) {
   if (layout.model().budget > 0) states_.resize(layout.parameters());
 }
 
@@ -16,6 +17,7 @@ void Gradients::begin_pass() {
   held_.clear();
   waiting_.clear();
   sent_.clear();
+  lingering_.clear();
   waiting_bytes_ = 0;
   is_backward_ = false;
 }
@@ -29,7 +31,7 @@ void Gradients::take_gradient(uint32_t parameter) {
 
 void Gradients::enter(Call call) {
   if (states_.empty()) return;
-  clear_way();
+  clear(sent_);
   if (is_backward(call) && !std::exchange(is_backward_, true)) {
     for (const uint32_t parameter : layout_->external()) take_gradient(parameter);
   }
@@ -41,7 +43,7 @@ void Gradients::enter(Call call) {
 
 void Gradients::leave(Call call) {
   if (states_.empty()) return;
-  clear_way();
+  clear(sent_);
   if (!is_backward(call)) return;
   const size_t before = waiting_.size();
   for (const uint32_t parameter : layout_->used(module_of(call))) {
@@ -54,17 +56,19 @@ void Gradients::leave(Call call) {
   }
   std::inplace_merge(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(before), waiting_.end());
   if (waiting_.empty() || waiting_bytes_ < bucket_) return;
+  clear(lingering_);
   for (const uint32_t parameter : waiting_) {
     states_[parameter].received = take(layout_->parameter(parameter).received_bytes);
   }
-  sent_.swap(waiting_);
+  (lingers_ ? lingering_ : sent_).swap(waiting_);
   waiting_.clear();
   waiting_bytes_ = 0;
 }
 
 uint64_t Gradients::end_pass() {
   if (states_.empty()) return 0;
-  clear_way();
+  clear(sent_);
+  clear(lingering_);
   uint64_t most = depth();
   for (uint32_t parameter = 0; parameter < states_.size(); ++parameter) {
     State& one = states_[parameter];
@@ -74,20 +78,20 @@ uint64_t Gradients::end_pass() {
     one.received = take(row.received_bytes);
     most = std::max(most, depth());
     sent_.push_back(parameter);
-    clear_way();
+    clear(sent_);
   }
   return most;
 }
 
-void Gradients::clear_way() {
-  for (const uint32_t parameter : sent_) {
+void Gradients::clear(std::vector<uint32_t>& sent) {
+  for (const uint32_t parameter : sent) {
     State& one = states_[parameter];
     const sdk::Parameter& row = layout_->parameter(parameter);
     if (one.is_there) give_back(one.gradient, row.gradient_bytes);
     give_back(one.received, row.received_bytes);
     one.is_there = false;
   }
-  sent_.clear();
+  sent.clear();
 }
 
 uint64_t Gradients::take(uint64_t bytes) {
@@ -109,9 +113,9 @@ uint64_t Gradients::depth() const {
   return held_.empty() ? 0 : held_.rbegin()->second;
 }
 
-uint64_t most_depth(const Layout& layout, uint64_t bucket, const Trace& trace) {
+uint64_t most_depth(const Layout& layout, uint64_t bucket, bool lingers, const Trace& trace) {
   if (!trace.with_gradient) return 0;
-  Gradients gradients(layout, bucket);
+  Gradients gradients(layout, bucket, lingers);
   uint64_t most = 0;
   for (const Call call : trace.calls) {
     if (leaves(call)) {

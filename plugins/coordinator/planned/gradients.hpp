@@ -13,14 +13,14 @@ namespace pliant::coordinator::planned {
 
 /// A gradient lies there from the enter in backward of the first module that uses it, that of an external parameter
 /// from the first enter in backward of the pass on, and what arrives for it from its reduce on, both until the call
-/// after that; each in the first gap from the arena's end. Nothing else lies there. What is complete is reduced once it
-/// has as many bytes as the bucket, and at the end of the pass. Nothing to do without a budget. O(parameters of the
-/// module * gradients that are there) a call.
+/// after that or, where it lingers, until the next reduce; each in the first gap from the arena's end. Nothing else
+/// lies there. What is complete is reduced once it has as many bytes as the bucket, and at the end of the pass. Nothing
+/// to do without a budget. O(parameters of the module * gradients that are there) a call.
 class Gradients {
  public:
   Gradients() = default;
   /// The layout lives longer than this.
-  Gradients(const Layout& layout, uint64_t bucket);
+  Gradients(const Layout& layout, uint64_t bucket, bool lingers);
 
   void begin_pass();
   void enter(Call call);
@@ -41,19 +41,22 @@ class Gradients {
   uint64_t take(uint64_t bytes);
   void take_gradient(uint32_t parameter);
   void give_back(uint64_t place, uint64_t bytes);
-  void clear_way();
+  /// What was reduced has left.
+  void clear(std::vector<uint32_t>& sent);
 
   const Layout* layout_ = nullptr;
   uint64_t bucket_ = 0;
+  bool lingers_ = false;
   std::vector<State> states_;          ///< empty without a budget
   std::map<uint64_t, uint64_t> held_;  ///< begin and end, from the arena's end
   std::vector<uint32_t> waiting_;      ///< complete, ascending
   uint64_t waiting_bytes_ = 0;
   bool is_backward_ = false;    ///< some module was entered backward
   std::vector<uint32_t> sent_;  ///< in the call before
+  std::vector<uint32_t> lingering_;
 };
 
 /// The deepest that gradients lie in a pass with these calls. O(uses * gradients that are there at once).
-uint64_t most_depth(const Layout& layout, uint64_t bucket, const Trace& trace);
+uint64_t most_depth(const Layout& layout, uint64_t bucket, bool lingers, const Trace& trace);
 
 }  // namespace pliant::coordinator::planned

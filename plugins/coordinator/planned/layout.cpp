@@ -34,7 +34,7 @@ void Layout::build() {
   for (uint32_t module = 0; module < model_.modules.size(); ++module) {
     if (module == 0 || !is_inner[module]) open.push_back({module, 0, 0});
   }
-  most_gradients_ = most_used_ = 0;
+  most_gradients_ = most_used_ = most_of_module_ = 0;
   has_containers_ = false;
   std::vector<uint32_t> downwards;
   for (size_t looked_at = 0; !open.empty() && looked_at < model_.modules.size(); ++looked_at) {  // a ring ends, too
@@ -50,6 +50,7 @@ void Layout::build() {
     }
     at.used += own;
     most_used_ = std::max(most_used_, at.used);
+    most_of_module_ = std::max(most_of_module_, own);
     most_gradients_ = std::max(most_gradients_, at.gradients + received);
     if (!has_inner(at.module)) continue;
     has_containers_ = has_containers_ || own > 0;

@@ -63,7 +63,11 @@ class Layout {
   /// The most that gradients take while a module and those around it are entered backward, with what arrives for those
   /// of the module, where no gradient lives longer.
   [[nodiscard]] uint64_t most_gradient_bytes() const { return most_gradients_; }
-  /// Bytes of the budget that are left beside that, and the most that a module and those around it use.
+  /// The most that one module uses.
+  [[nodiscard]] uint64_t most_of_module() const { return most_of_module_; }
+  /// The most that a module and those around it use.
+  [[nodiscard]] uint64_t most_used_bytes() const { return most_used_; }
+  /// Bytes of the budget that are left beside both.
   [[nodiscard]] uint64_t spare_bytes() const {
     return model_.budget - std::min(model_.budget, most_used_ + most_gradients_);
   }
@@ -80,6 +84,7 @@ class Layout {
   uint64_t all_gradients_ = 0;
   uint64_t most_gradients_ = 0;
   uint64_t most_used_ = 0;
+  uint64_t most_of_module_ = 0;
   bool has_containers_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 namespace pliant::coordinator::planned {
@@ -9,6 +10,9 @@ namespace {
 
 /// Of what a budget spares, complete gradients may take one part of so many.
 constexpr uint64_t kPartOfSpare = 4;
+constexpr uint64_t kPercent = 100;
+/// That may be gathered beyond the least.
+constexpr uint64_t kNextToNothing = 2;
 constexpr size_t kMostPlanBytes = size_t{1} << 26U;
 constexpr size_t kMostKept = size_t{1} << 21U;
 constexpr size_t kMostStates = 4096;
@@ -124,12 +128,39 @@ Planner::StateId Planner::state_of(std::vector<Kept> kept) {
   return id;
 }
 
-uint64_t Planner::reserve_of(TraceId id, const Trace& trace, uint64_t bucket) {
+uint64_t Planner::reserve_of(TraceId id, const Trace& trace, uint64_t bucket, bool lingers) {
   if (layout_->model().budget == 0) return 0;
-  const auto known = reserves_.find({id, bucket});
+  const auto known = reserves_.find({id, bucket, lingers});
   if (known != reserves_.end()) return known->second;
-  std::erase_if(reserves_, [this](const auto& one) { return !traces_.knows(one.first.first); });
-  return reserves_[{id, bucket}] = most_depth(*layout_, bucket, trace);
+  std::erase_if(reserves_, [this](const auto& one) { return !traces_.knows(std::get<TraceId>(one.first)); });
+  return reserves_[{id, bucket, lingers}] = most_depth(*layout_, bucket, lingers, trace);
+}
+
+// For it to be of use the next module must be gathered ahead. It pays to wait less for gradients, but not to keep much
+// less, and not to keep less than all.
+bool Planner::may_linger(TraceId id, const Trace& trace, uint64_t bucket) {
+  const uint64_t budget = layout_->model().budget;
+  if (budget == 0) return true;
+  const uint64_t plain = reserve_of(id, trace, bucket, false);
+  const uint64_t more = reserve_of(id, trace, bucket, true);
+  if (more > budget || budget - more < 2 * layout_->most_used_bytes()) return false;
+  const bool had_all = plain + layout_->all_bytes() <= budget;
+  const bool has_all = more + layout_->all_bytes() <= budget;
+  return has_all || (!had_all && more - plain <= (budget - plain) / kPartOfSpare);
+}
+
+// Fewer wait where that lets them linger. What fits in no other way leaves at once.
+std::vector<Planner::Leaving> Planner::ways_to_leave(TraceId id, const Trace& trace) {
+  std::vector<Leaving> ways;
+  if (trace.with_gradient && (layout_->model().reduce_flags & PLIANT_ACTION_LINGER) != 0) {
+    for (const uint64_t part : {1, 2, 4}) {
+      if (!ways.empty() || !may_linger(id, trace, bucket_ / part)) continue;
+      ways.push_back({bucket_ / part, true});
+    }
+  }
+  ways.push_back({bucket_, false});
+  if (bucket_ > 0) ways.push_back({0, false});
+  return ways;
 }
 
 void Planner::begin_pass(bool with_gradient, sdk::Actions& actions) {
@@ -156,6 +187,7 @@ void Planner::begin_pass(bool with_gradient, sdk::Actions& actions) {
       plan->used = passes_;
       plan_ = plan;
       bucket_now_ = plan->options.bucket;
+      lingers_now_ = plan->options.lingers;
       actions.append({plan->actions.data(), plan->answers.front().end});
       return;
     }
@@ -171,6 +203,7 @@ void Planner::begin_pass(bool with_gradient, sdk::Actions& actions) {
   }
   // What is not known may leave more beside what waits than there is room for: then nothing waits.
   bucket_now_ = layout_->model().budget == 0 ? bucket_ : 0;
+  lingers_now_ = false;
   ScheduleOptions options{options_.ahead, bucket_now_};
   const uint64_t reserve = with_gradient ? reserve_ : 0;
   options.packs = packs_when_unknown(with_gradient);
@@ -187,23 +220,7 @@ Planner::Plan* Planner::plan_for(TraceId trace, TraceId after) {
   made.trace = traces_.find(trace);
   made.uses = Uses(*layout_, made.trace, traces_.find(after));
   made.begins = state_;
-  bool fits = false;
-  for (const uint64_t bucket : {bucket_, uint64_t{0}}) {
-    made.options = {options_.ahead, bucket};
-    made.reserve = reserve_of(trace, *made.trace, bucket);
-    const Plan begun = made;
-    fits = is_decided(made);
-    for (const Placing placing : {Placing::kBySize, Placing::kLow}) {
-      if (fits) break;  // what gathers cost would have a say in where all lies
-      Plan other = begun;
-      other.options.placing = placing;
-      if (!is_decided(other)) continue;
-      made = std::move(other);
-      fits = true;
-    }
-    if (fits || bucket == 0) break;  // else nothing waits, and leaves more room
-  }
-  if (!fits) {
+  if (!is_decided(made, trace, ways_to_leave(trace, *made.trace))) {
     does_not_fit_.insert(key);
     return nullptr;
   }
@@ -212,12 +229,46 @@ Planner::Plan* Planner::plan_for(TraceId trace, TraceId after) {
   return &(plans_[key] = std::move(made));
 }
 
+bool Planner::is_decided(Plan& plan, TraceId trace, std::span<const Leaving> ways) {
+  const Plan begun = plan;
+  for (const Leaving& way : ways) {
+    // Where one fits the others are not tried: what gathers cost would have a say in where all lies.
+    for (const Placing placing : {Placing::kBestFit, Placing::kBySize, Placing::kLow}) {
+      plan = begun;
+      plan.options = {options_.ahead, way.bucket, way.lingers};
+      plan.options.placing = placing;
+      plan.reserve = reserve_of(trace, *plan.trace, way.bucket, way.lingers);
+      if (is_decided(plan)) return true;
+    }
+  }
+  return false;
+}
+
+// Of the ways that gather next to nothing more than the least, the one that has least to wait for.
 bool Planner::is_decided(Plan& plan) {
-  if (!look_what_pays(plan)) return false;
-  if (decide_all(plan)) return true;
-  if (!plan.uses.is_marked()) return false;
-  plan.options.ahead = 0;  // what is gathered ahead lies where something else must: then nothing is
-  return decide_all(plan);
+  if (layout_->model().budget == 0) return decide_all(plan);
+  const std::vector<Trial> ways = tried_ways(plan);
+  if (ways.empty()) return false;
+  const auto take = [this, &plan](const Trial& way, uint64_t ahead) {
+    Plan made = plan;
+    made.options = way.options;
+    made.options.ahead = ahead;
+    made.lost_to_gaps = way.lost_to_gaps;
+    made.uses.mark(way.whole);
+    return made;
+  };
+  std::optional<Plan> best;
+  for (const Trial& way : ways) {
+    if (best && (best->late == 0 || way.cost * kPercent > ways.front().cost * (kPercent + kNextToNothing))) break;
+    Plan made = take(way, plan.options.ahead);
+    if (decide_all(made) && (!best || made.late < best->late)) best = std::move(made);
+  }
+  if (!best) {  // what is gathered ahead lies where something else must: then nothing is
+    best = take(ways.front(), 0);
+    if (!decide_all(*best)) return false;
+  }
+  plan = std::move(*best);
+  return true;
 }
 
 void Planner::forget_least_used_plans() {
@@ -230,42 +281,44 @@ void Planner::forget_least_used_plans() {
 }
 
 // Gathering ahead takes room from what is kept. So what it pays to keep is found first, by passes that gather nothing
-// ahead: that keep within the same places what they can, in each way of weighing and of placing; the one that gathers
-// least counts. Where none fits, what lies apart is moved.
-bool Planner::look_what_pays(Plan& plan) {
-  const uint64_t budget = layout_->model().budget;
-  if (budget == 0) return true;
+// ahead: that keep within the same places what they can, in each way of weighing and of placing. Where none fits, what
+// lies apart is moved. The best of them is tried once more with room left for a module that is gathered ahead.
+std::vector<Planner::Trial> Planner::tried_ways(Plan& plan) {
   plan.uses.mark({});
-  Trial best;
+  std::vector<Trial> ways;
   std::vector<pliant_action> room = room_for(*layout_);
-  const bool has_room = layout_->all_bytes() + plan.reserve <= budget;
+  const auto look_at = [&](const ScheduleOptions& options, uint64_t reserve) {
+    Trial made = tried(plan, options, reserve, room);
+    looked_at_ += made.looked_at;
+    if (made.fits) ways.push_back(std::move(made));
+  };
+  const bool has_room = layout_->all_bytes() + plan.reserve <= layout_->model().budget;
   for (const bool moves : {false, true}) {
-    if (moves && (best.fits || !layout_->has_containers())) continue;
+    if (moves && (!ways.empty() || !layout_->has_containers())) continue;
     for (const bool packs : {false, true}) {
-      if (packs && (!layout_->has_containers() || (has_room && best.fits))) continue;
+      if (packs && (!layout_->has_containers() || (has_room && !ways.empty()))) continue;
       for (const Weighing weighing : {Weighing::kCostByTime, Weighing::kTime, Weighing::kCost}) {
-        if (has_room && best.fits) continue;
-        Trial made = tried(plan, {0, plan.options.bucket, weighing, packs, moves, plan.options.placing}, room);
-        looked_at_ += made.looked_at;
-        if (made.fits && (!best.fits || made.cost < best.cost)) best = std::move(made);
+        if (has_room && !ways.empty()) continue;
+        const ScheduleOptions& now = plan.options;
+        look_at({0, now.bucket, now.lingers, weighing, packs, moves, now.placing}, plan.reserve);
       }
     }
   }
-  if (!best.fits) return false;
-  const uint64_t ahead = plan.options.ahead;
-  plan.options = best.options;
-  plan.options.ahead = ahead;
-  plan.lost_to_gaps = best.lost_to_gaps;
-  plan.uses.mark(std::move(best.whole));
-  return true;
+  const auto by_cost = [](const Trial& one, const Trial& other) { return one.cost < other.cost; };
+  if (!has_room && !ways.empty() && plan.options.ahead > 0) {
+    const ScheduleOptions best = std::min_element(ways.begin(), ways.end(), by_cost)->options;
+    look_at(best, plan.reserve + layout_->most_of_module());
+  }
+  std::stable_sort(ways.begin(), ways.end(), by_cost);
+  return ways;
 }
 
-Planner::Trial Planner::tried(const Plan& plan, const ScheduleOptions& options,
+Planner::Trial Planner::tried(const Plan& plan, const ScheduleOptions& options, uint64_t reserve,
                               std::vector<pliant_action>& room) const {
   Trial made;
   made.options = options;
   made.whole.resize(plan.uses.uses());
-  Schedule schedule = schedule_from(plan.begins, options, plan.reserve);
+  Schedule schedule = schedule_from(plan.begins, options, reserve);
   const auto add_cost = [&](std::span<const pliant_action> written) {
     for (const pliant_action& one : written) {
       if (one.kind != PLIANT_ACTION_GATHER) continue;
@@ -298,6 +351,7 @@ Planner::Trial Planner::tried(const Plan& plan, const ScheduleOptions& options,
 bool Planner::decide_all(Plan& plan) {
   plan.actions.clear();
   plan.answers.clear();
+  plan.late = 0;
   std::vector<pliant_action> room = room_for(*layout_);
   Schedule schedule = schedule_from(plan.begins, plan.options, plan.reserve);
   const auto keep = [&](std::span<const pliant_action> written) {
@@ -317,9 +371,27 @@ bool Planner::decide_all(Plan& plan) {
     return false;
   }
   looked_at_ += schedule.room().looked_at();
+  plan.late = late_gathers(plan);
   plan.ends = state_of(schedule.kept());
   plan.lost_to_gaps = std::max(plan.lost_to_gaps, schedule.lost_to_gaps());
   return plan.actions.size() <= std::numeric_limits<uint32_t>::max();
+}
+
+Wide Planner::late_gathers(const Plan& plan) const {
+  Wide late = 0;
+  const std::vector<Call>& calls = plan.trace->calls;
+  for (size_t at = 0; at < calls.size(); ++at) {
+    const bool hides_nothing = leaves(calls[at]) && at + 1 < calls.size() && !leaves(calls[at + 1]);
+    const std::span<const uint32_t> next =
+        hides_nothing ? layout_->used(module_of(calls[at + 1])) : std::span<const uint32_t>();
+    for (uint32_t i = plan.answers[at].end; i < plan.answers[at + 1].end; ++i) {
+      const pliant_action& one = plan.actions[i];
+      if (one.kind != PLIANT_ACTION_GATHER) continue;
+      const bool is_ahead = (one.flags & PLIANT_ACTION_PREFETCH) != 0;
+      if (!is_ahead || std::binary_search(next.begin(), next.end(), one.parameter)) late += (*costs_)[one.parameter];
+    }
+  }
+  return late;
 }
 
 void Planner::reduce(std::span<const uint32_t> complete, sdk::Actions& actions) const {
@@ -327,7 +399,7 @@ void Planner::reduce(std::span<const uint32_t> complete, sdk::Actions& actions) 
   for (const uint32_t parameter : complete) bytes += layout_->waiting_bytes(parameter);
   if (bytes < bucket_now_) return;
   const uint32_t group = actions.new_group();
-  for (const uint32_t parameter : complete) actions.reduce(parameter, group);
+  for (const uint32_t parameter : complete) actions.reduce(parameter, group, lingers_now_);
 }
 
 void Planner::decide(Call call, sdk::Actions& actions) {

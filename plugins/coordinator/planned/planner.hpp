@@ -73,6 +73,7 @@ class Planner {
     StateId begins = 0;
     StateId ends = 0;
     uint64_t lost_to_gaps = 0;  ///< Schedule::lost_to_gaps(), also where it was found what pays
+    Wide late = 0;              ///< late_gathers()
     uint64_t used = 0;          ///< the number of the pass that followed it last
     [[nodiscard]] size_t bytes() const {
       return actions.size() * sizeof(pliant_action) + answers.size() * sizeof(Answer) + uses.bytes();
@@ -108,12 +109,27 @@ class Planner {
   void reduce(std::span<const uint32_t> complete, sdk::Actions& actions) const;
   /// Of a pass from the state in hand: its own, or one that is made; nullptr where the pass does not fit.
   Plan* plan_for(TraceId trace, TraceId after);
+  /// How gradients leave.
+  struct Leaving {
+    uint64_t bucket = 0;
+    bool lingers = false;
+  };
+  /// The first of these ways that fits, whichever way of placing it takes.
+  [[nodiscard]] bool is_decided(Plan& plan, TraceId trace, std::span<const Leaving> ways);
+  /// Gradients of such buckets may linger in a pass like this one, and leave enough room.
+  [[nodiscard]] bool may_linger(TraceId id, const Trace& trace, uint64_t bucket);
+  [[nodiscard]] std::vector<Leaving> ways_to_leave(TraceId id, const Trace& trace);
   /// By what pays, gathered ahead as far as that fits.
   [[nodiscard]] bool is_decided(Plan& plan);
-  /// Finds what it pays to keep, and in which way; false where the pass does not fit at all.
-  [[nodiscard]] bool look_what_pays(Plan& plan);
-  [[nodiscard]] Trial tried(const Plan& plan, const ScheduleOptions& options, std::vector<pliant_action>& room) const;
+  /// Within a budget, the ways of keeping parameters that fit, those that gather least first; none where the pass does
+  /// not fit at all.
+  [[nodiscard]] std::vector<Trial> tried_ways(Plan& plan);
+  /// `reserve`: bytes at the arena's end where nothing is kept.
+  [[nodiscard]] Trial tried(const Plan& plan, const ScheduleOptions& options, uint64_t reserve,
+                            std::vector<pliant_action>& room) const;
   [[nodiscard]] bool decide_all(Plan& plan);
+  /// What gathers cost under which nothing is computed: not ahead of their visit, or as the one before it is left.
+  [[nodiscard]] Wide late_gathers(const Plan& plan) const;
   /// The schedule is brought to where the plan is.
   void leave_plan();
   /// The pass that ends, as far as either of them went in its first calls.
@@ -123,7 +139,7 @@ class Planner {
     return {*layout_, costs_, options, reserve, states_[state].kept};
   }
   /// Bytes at the arena's end that are left to gradients in a pass like this one.
-  uint64_t reserve_of(TraceId id, const Trace& trace, uint64_t bucket);
+  uint64_t reserve_of(TraceId id, const Trace& trace, uint64_t bucket, bool lingers);
   /// A pass that is not known: there is no room for all, so modules around others lie behind each other.
   [[nodiscard]] bool packs_when_unknown(bool with_gradient) const {
     return layout_->all_bytes() + (with_gradient ? reserve_ : 0) > layout_->model().budget;
@@ -143,8 +159,8 @@ class Planner {
   std::vector<uint64_t> nanoseconds_;  ///< agreed on; empty: none
   Costs costs_;
   uint64_t bucket_ = 0;
-  uint64_t reserve_ = 0;                                       ///< for passes that are not known
-  std::map<std::pair<TraceId, uint64_t>, uint64_t> reserves_;  ///< by trace and bucket
+  uint64_t reserve_ = 0;                                              ///< for passes that are not known
+  std::map<std::tuple<TraceId, uint64_t, bool>, uint64_t> reserves_;  ///< by trace, bucket and whether they linger
 
   std::map<PlanKey, Plan> plans_;
   std::set<PlanKey> does_not_fit_;
@@ -166,6 +182,7 @@ class Planner {
   uint32_t misses_ = 0;           ///< passes one after the other that began in another way than was predicted
   Uses uses_;
   uint64_t bucket_now_ = 0;
+  bool lingers_now_ = false;
   uint64_t passes_ = 0;
   uint64_t looked_at_ = 0;
   uint64_t lost_to_gaps_ = 0;  ///< in the pass that ended last

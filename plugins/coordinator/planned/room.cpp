@@ -7,6 +7,9 @@ namespace {
 
 /// So many of those that are used latest are looked at.
 constexpr size_t kSeeds = 6;
+/// Else as many that have one part of so many of what is wanted, among so many.
+constexpr uint64_t kLargeEnough = 4;
+constexpr size_t kLookedAt = 256;
 /// And so many gaps that would do but lie too high.
 constexpr size_t kGaps = 8;
 /// And so many from one side.
@@ -265,8 +268,20 @@ std::optional<Room::Spot> Room::find(const Want& wanted, const std::vector<uint6
        ++one, ++seeds) {
     look_at(one->second);
   }
-  if (best || !want.thorough) return best;
-  for (const auto& entry : may_go_) look_at(entry.second);
+  if (best) return best;
+  if (want.thorough) {
+    for (const auto& entry : may_go_) look_at(entry.second);
+    return best;
+  }
+  // Those that were looked at may all have been small, of which many lie there with no use to come.
+  seeds = looked_at = 0;
+  for (auto one = may_go_.rbegin(); one != may_go_.rend() && one->first > want.until; ++one) {
+    ++looked_at_;
+    if (seeds == kSeeds || ++looked_at > kLookedAt) break;
+    if (kLargeEnough * held_[one->second].bytes < want.bytes) continue;
+    ++seeds;
+    look_at(one->second);
+  }
   return best;
 }
 

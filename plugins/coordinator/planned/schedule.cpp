@@ -20,7 +20,7 @@ Schedule::Schedule(const Layout& layout, Costs costs, ScheduleOptions options, u
     : layout_(&layout),
       options_(options),
       room_(layout),
-      gradients_(layout, options.bucket),
+      gradients_(layout, options.bucket, options.lingers),
       costs_(std::move(costs)),
       reserve_(reserve),
       line_(room_.budget() - std::min(room_.budget(), reserve)),

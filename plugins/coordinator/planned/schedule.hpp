@@ -21,8 +21,9 @@ namespace pliant::coordinator::planned {
 enum class Placing { kBestFit, kLow, kBySize };
 
 struct ScheduleOptions {
-  uint64_t ahead = 2;   ///< visits whose gathers may be on their way before they begin
-  uint64_t bucket = 0;  ///< bytes of complete gradients that wait to leave
+  uint64_t ahead = 2;    ///< visits whose gathers may be on their way before they begin
+  uint64_t bucket = 0;   ///< bytes of complete gradients that wait to leave
+  bool lingers = false;  ///< those that leave stay in the arena until the next do: PLIANT_ACTION_LINGER
   Weighing weighing = Weighing::kCostByTime;
   /// Modules around others lie right behind each other from the begin of the arena on, whatever has to go for that:
   /// what a pass needs fits then, if it fits at all. Else they lie in the lowest gap.

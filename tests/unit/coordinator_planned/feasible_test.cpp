@@ -83,7 +83,7 @@ class Program {
     sdk::Model model = model_;
     model.budget = budget * kUnit;
     const Layout layout(model);
-    Gradients gradients(layout, 0);
+    Gradients gradients(layout, 0, false);
     gradients.begin_pass();
     std::vector<uint64_t> tops;
     std::map<uint32_t, std::pair<uint32_t, size_t>> open;  // by parameter: how often it is used, and its interval

@@ -177,6 +177,49 @@ Drawn drawn_model(const Draw& draw) {
 
 }  // namespace
 
+TEST_CASE("gradients linger where the host offers it and two modules have room beside them, and not else") {
+  constexpr uint64_t kLayer = 4096;
+  const auto lingering = [](uint64_t budget, uint64_t flags) {
+    sdk::Model model;
+    model.modules.emplace_back();
+    std::vector<uint32_t> layers;
+    for (uint32_t i = 0; i < 12; ++i) {
+      sdk::Parameter parameter;
+      parameter.elements = kLayer / 4;
+      parameter.bytes = parameter.gradient_bytes = kLayer;
+      parameter.received_bytes = kLayer / 2;
+      model.parameters.push_back(parameter);
+      model.modules.push_back({{i}, {}, {}, false});
+      model.modules[0].children.push_back(i + 1);
+      layers.push_back(i + 1);
+    }
+    model.budget = budget;
+    model.reduce_flags = flags;
+    Trainer trainer(model, {16, 2, 0});
+    for (int pass = 0; pass < 4; ++pass) {
+      trainer.forget();
+      trainer.pass(layers);
+      trainer.end_step();
+    }
+    size_t reduces = 0;
+    size_t lingers = 0;
+    for (size_t i = 0; i < trainer.said().size(); i += 4) {
+      if (trainer.said()[i] != PLIANT_ACTION_REDUCE) continue;
+      ++reduces;
+      lingers += trainer.said()[i + 2] == PLIANT_ACTION_LINGER ? 1 : 0;
+    }
+    CHECK(reduces == 12);
+    return lingers;
+  };
+  CHECK(lingering(0, PLIANT_ACTION_LINGER) == 12);
+  CHECK(lingering(0, 0) == 0);
+  CHECK(lingering(8 * kLayer, PLIANT_ACTION_LINGER) == 12);
+  CHECK(lingering(8 * kLayer, 0) == 0);
+  CHECK(lingering(4 * kLayer, PLIANT_ACTION_LINGER) == 0);                // less than two modules beside them
+  CHECK(lingering(13 * kLayer + kLayer / 2, PLIANT_ACTION_LINGER) == 0);  // all stay whole without
+  CHECK(lingering(15 * kLayer, PLIANT_ACTION_LINGER) == 12);              // and with
+}
+
 TEST_CASE("whatever is visited, no rule is broken, the budget is kept, and gradients have their room") {
   std::mt19937 drawn(20261127);
   const auto draw = [&drawn] { return static_cast<uint32_t>(drawn()); };
@@ -186,6 +229,7 @@ TEST_CASE("whatever is visited, no rule is broken, the budget is kept, and gradi
   uint64_t without_room = 0;
   while (visits < 1'000'000) {
     auto [model, all] = drawn_model(draw);
+    model.reduce_flags = programs % 2 == 0 ? PLIANT_ACTION_LINGER : 0;
     const uint64_t kind = draw() % 4;  // of the budget: none, room for all and for gaps between gradients, tight ones
     model.budget = kind == 0 ? 0 : kind == 1 ? 2 * all + 256 : (all / 3 + draw() % (all + 256)) / 256 * 256 + 256;
     uint64_t of_this = 0;

@@ -135,6 +135,7 @@ class Trainer {
     const auto actions = answer([&](sdk::Actions& to) { planner_.end_pass(to); });
     held(rules_.end_pass(actions));
     carry_out(actions);
+    retire();
     for (uint32_t parameter = 0; parameter < gradients_.size(); ++parameter) {
       const sdk::Parameter& row = rules_.model().parameters[parameter];
       Gradient& one = gradients_[parameter];
@@ -202,8 +203,12 @@ class Trainer {
   }
   [[nodiscard]] bool has_arena() const { return rules_.model().budget > 0; }
   void carry_out(std::span<const pliant_action> actions) {
+    const pliant_action* before = nullptr;
     for (const pliant_action& one : actions) {
-      if (one.kind == PLIANT_ACTION_REDUCE) reduce(one.parameter);
+      const bool goes_on = before != nullptr && before->kind == one.kind && before->group == one.group;
+      before = &one;
+      if (one.kind == PLIANT_ACTION_REDUCE && !goes_on) retire();
+      if (one.kind == PLIANT_ACTION_REDUCE) reduce(one.parameter, (one.flags & PLIANT_ACTION_LINGER) != 0);
       if (!has_arena()) continue;
       const uint64_t bytes = (rules_.model().parameters[one.parameter].bytes + 255) / 256 * 256;
       if (one.kind == PLIANT_ACTION_GATHER) {
@@ -219,26 +224,29 @@ class Trainer {
     one.is_there = true;
     if (has_arena()) one.place = arena_.take_from_end(rules_.model().parameters[parameter].gradient_bytes);
   }
-  void reduce(uint32_t parameter) {
+  void reduce(uint32_t parameter, bool lingers = false) {
     Gradient& one = gradients_[parameter];
     one.is_reduced = one.was_sent = true;
     std::erase(complete_, parameter);
     if (has_arena()) one.received = arena_.take_from_end(rules_.model().parameters[parameter].received_bytes);
-    sent_.push_back(parameter);
+    (lingers ? lingering_ : sent_).push_back(parameter);
   }
-  void clear_way() {
-    for (const uint32_t parameter : sent_) {
+  void clear_way() { give_back(sent_); }
+  void retire() { give_back(lingering_); }
+  void give_back(std::vector<uint32_t>& sent) {
+    for (const uint32_t parameter : sent) {
       Gradient& one = gradients_[parameter];
       const sdk::Parameter& row = rules_.model().parameters[parameter];
       if (has_arena() && one.is_there) arena_.give_back(one.place, row.gradient_bytes);
       if (has_arena()) arena_.give_back(one.received, row.received_bytes);
       one.is_there = false;
     }
-    sent_.clear();
+    sent.clear();
   }
   /// Of a pass that does not go on.
   void give_up() {
     clear_way();
+    retire();
     for (uint32_t parameter = 0; parameter < gradients_.size(); ++parameter) {
       Gradient& one = gradients_[parameter];
       if (has_arena() && one.is_there) arena_.give_back(one.place, rules_.model().parameters[parameter].gradient_bytes);
@@ -259,6 +267,7 @@ class Trainer {
   std::vector<Gradient> gradients_;
   std::vector<uint32_t> complete_;
   std::vector<uint32_t> sent_;
+  std::vector<uint32_t> lingering_;
   std::map<uint32_t, uint64_t> places_;
   bool with_gradient_ = true;
   bool is_backward_ = false;
