@@ -44,6 +44,11 @@ void DeviceSums::add(float* to, const void* from, size_t count) {
   stream_.reduce(to, both, count, DType::kF32, ReduceOp::kSum);
 }
 
+void DeviceSums::sum(float* to, std::span<const void* const> from, size_t count) {
+  if (from.size() == 1) return copy(to, from.front(), count * sizeof(float));
+  stream_.reduce(to, from, count, DType::kF32, ReduceOp::kSum);
+}
+
 bool DeviceSums::finite(const float* there, size_t count) {
   if (!here_) return finite_there(there, count);
   return finite_here(there, count);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "pliant/accelerator.hpp"
 
@@ -31,6 +32,8 @@ class DeviceSums {
   [[nodiscard]] bool is_here() const { return here_; }
   /// to[i] += from[i]. No overlap.
   void add(float* to, const void* from, size_t count);
+  /// Where the CPU does not compute: to[i] = from[0][i] + from[1][i] + ..., in that order; `to` may be one of them.
+  void sum(float* to, std::span<const void* const> from, size_t count);
   /// to[i] = from[i], which are of `type`.
   void cast(float* to, const void* from, DType type, size_t count);
   /// Waits until all of that is done.

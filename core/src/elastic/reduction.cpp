@@ -200,7 +200,7 @@ void GradientReduction::State::take(const GradientPiece& piece, bool looks) {
     measured_piece.resize(count);
     work.copy(measured_piece.data(), from, count * sizeof(float));
   }
-  if (looks && !work.is_here()) look.add(static_cast<const float*>(from), count);
+  if (looks && !work.is_here()) static_cast<void>(look.add(static_cast<const float*>(from), count));
   for (size_t begin = 0, block = work.block(count); begin < count; begin += block) {
     const size_t several = std::min(block, count - begin);
     const float* const part = static_cast<const float*>(from) + begin;
@@ -235,7 +235,7 @@ void GradientReduction::State::look_at_own_sums() {
 }
 
 void GradientReduction::State::close_block(RowRange rows_of_it, const Scalars& beside) {
-  look.close_block();
+  look.close(added);
   if (looked_at && (!open.finite || !std::isfinite(beside.loss))) not_finite.push_back(rows_of_it);
   if (!open.in_place) scalars.back() = beside;
   if (!deterministic && open.in_place) scalars.back().add(beside);

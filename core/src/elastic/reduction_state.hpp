@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "accelerator/device_look.hpp"
 #include "accelerator/device_sums.hpp"
-#include "elastic/device_look.hpp"
 #include "elastic/memory_check.hpp"
 #include "elastic/piecewise_norm.hpp"
 #include "elastic/reduction.hpp"
@@ -129,7 +129,7 @@ struct GradientReduction::State {
   Floats send;
   std::array<Floats, 2> received;
   Buffer scalars_there;  ///< own and all, on the device
-  DeviceLook look;       ///< where the CPU does not compute: at what it cannot read, or had better not
+  detail::DeviceLook look;       ///< where the CPU does not compute: at what it cannot read, or had better not
 
   detail::DeviceSums work;  ///< last: it waits for what it has enqueued before the memory goes
 

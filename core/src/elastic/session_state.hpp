@@ -138,7 +138,6 @@ struct Session::State {
   std::chrono::microseconds digest_time{0};
   elastic::ShareClock clock;
   size_t added = 0;
-  std::vector<RowRange> rows_not_finite;  // sharded: of this rank
   Scaling scaling;
   std::optional<GradientNorms> norms;    // of the step in hand, where a rule asks for them
   std::span<const float> mean_gradient;  // on the device

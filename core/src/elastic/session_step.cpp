@@ -49,7 +49,6 @@ void Session::State::prepare_step() {
   take_digest();
   added = 0;
   if (recorder) recorder->begin_step(applied);
-  rows_not_finite.clear();
   scaling = learning_rate->scaling(applied, batch.size);
   norms.reset();
   reduction->begin(batch.size.rows, facts.granule, assignment, form.rank);
@@ -178,7 +177,10 @@ void Session::State::reduce_shards(elastic::ReductionResult& reduced) {
   const double tokens = reduced.loss_tokens > 0 ? static_cast<double>(reduced.loss_tokens) : 1.0;
   const sharded::GradientFacts gradient = sharded->finish_gradient(1.0 / tokens);
   if (config.run().on_nonfinite != "ignore") reduced.finite = reduced.finite && gradient.finite;
-  reduced.not_finite.insert(reduced.not_finite.end(), rows_not_finite.begin(), rows_not_finite.end());
+  const std::span<const RowRange> blocks = assignment.of(form.rank);
+  for (size_t i = 0; i < blocks.size() && !gradient.finite; ++i) {  // else there is none, on no rank
+    if (!sharded->is_finite(i)) reduced.not_finite.push_back(blocks[i]);
+  }
   if (shard_digests.empty()) return;
   sharded->combine_over_ranks(shard_digests, ReduceOp::kSum);
   digest = digest_of_shards(shard_digests);
@@ -253,7 +255,6 @@ void Step::add(const MicroBatch& micro, double loss_sum) {
                   "a micro-batch ends without its pass over the sharded model; call ShardedModel::begin_pass and "
                   "end_pass first");
     }
-    if (!s.sharded->is_finite(s.added)) s.rows_not_finite.push_back(micro.rows);
   }
   s.reduction->check(micro.rows);
   const data::EntrySums sums = data::sum_entries(data::entries_of(s.batch, micro.rows), s.batches->dataset());

@@ -69,6 +69,7 @@ void ArenaBooks::hear(const RehearsedCall& call) {
     reduce(std::span<const uint32_t>(rest).subspan(begin, end - begin));
     if (end < rest.size() || budget_ > 0) clear_way();
   }
+  retire();
 }
 
 void ArenaBooks::carry_out(std::span<const pliant_action> actions) {
@@ -81,7 +82,7 @@ void ArenaBooks::carry_out(std::span<const pliant_action> actions) {
     group_.push_back(action.parameter);
     const bool goes_on =
         i + 1 < actions.size() && actions[i + 1].kind == PLIANT_ACTION_REDUCE && actions[i + 1].group == action.group;
-    if (!goes_on) reduce(std::exchange(group_, {}));
+    if (!goes_on) reduce(std::exchange(group_, {}), (action.flags & PLIANT_ACTION_LINGER) != 0);
   }
 }
 
@@ -105,14 +106,18 @@ void ArenaBooks::take_gradient(uint32_t parameter) {
   take(room_of(parameter).gradient);
 }
 
-void ArenaBooks::reduce(std::span<const uint32_t> parameters) {
+void ArenaBooks::reduce(std::span<const uint32_t> parameters, bool lingers) {
+  retire();
+  const bool all_linger = lingers && budget_ > 0;
+  const bool gradients_linger = all_linger || (lingers && types_.on_device);
   for (const uint32_t parameter : parameters) {
     take_gradient(parameter);
     gradients_[parameter].is_reduced = true;
     const GradientRoom room = room_of(parameter);
     if (budget_ > 0 && taken_ + room.received > budget_) clear_way();
     take(room.received);
-    on_way_ += room.gradient + room.received;
+    (gradients_linger ? lingering_ : on_way_) += room.gradient;
+    (all_linger ? lingering_ : on_way_) += room.received;
   }
   if (types_.reduce == DType::kF32) return;
   for (const uint32_t parameter : parameters) {  // each as f32
@@ -125,6 +130,10 @@ void ArenaBooks::reduce(std::span<const uint32_t> parameters) {
 
 void ArenaBooks::clear_way() {
   taken_ -= std::exchange(on_way_, 0);
+}
+
+void ArenaBooks::retire() {
+  taken_ -= std::exchange(lingering_, 0);
 }
 
 }  // namespace pliant::sharded

@@ -16,10 +16,12 @@ namespace pliant::sharded {
 class ArenaBooks {
  public:
   /// As Runtime has them. `looks_at_gradients`: each is looked through as it leaves, for numbers that are not finite.
+  /// `on_device`: in memory that the CPU does not reach, where gradients linger also without a budget.
   struct Types {
     DType whole = DType::kF32;
     DType reduce = DType::kF32;
     bool looks_at_gradients = true;
+    bool on_device = false;
   };
   /// `owned`: most_owned() of the model, which outlives this, at `world_size` ranks. `budget` in bytes, 0: none.
   /// `micro_batches`: what each pass is over.
@@ -40,12 +42,14 @@ class ArenaBooks {
     bool is_reduced = false;  ///< in this pass
   };
   void carry_out(std::span<const pliant_action> actions);
-  void reduce(std::span<const uint32_t> parameters);
+  /// `lingers`: PLIANT_ACTION_LINGER.
+  void reduce(std::span<const uint32_t> parameters, bool lingers = false);
   void take_gradient(uint32_t parameter);
   /// The gradients of the micro-batches of a pass, and what arrives for them.
   [[nodiscard]] GradientRoom room_of(uint32_t parameter) const;
-  /// What was sent is added up.
+  /// What was sent, and does not linger, is added up.
   void clear_way();
+  void retire();
   void take(uint64_t bytes);
   /// For a moment; as much as a budget leaves.
   void visit(uint64_t bytes);
@@ -62,6 +66,7 @@ class ArenaBooks {
   std::vector<uint32_t> group_;
   bool is_backward_ = false;  ///< some module of the pass was entered backward
   uint64_t on_way_ = 0;       ///< gradients that were sent, and what arrives for them
+  uint64_t lingering_ = 0;    ///< likewise
   uint64_t taken_ = 0;
   uint64_t most_ = 0;
 };

@@ -62,6 +62,7 @@ void Coordinator::set_model(const ModelTables& model, uint64_t budget, DType who
   given.modules = modules.data();
   given.budget = budget;
   given.world_size = world_size;
+  given.reduce_flags = PLIANT_ACTION_LINGER;
   room_.resize(8 * parameters.size() + 64);
   pliant_error error = plugin::fresh_error();
   const int32_t status = slots_->set_model(instance_.self(), &given, &error);

@@ -128,12 +128,17 @@ void Runtime::begin_group(Communicator& communicator) {
   is_cast_ = false;
   cast_.reset();
   if (compute_ != DType::kF32) cast_.emplace(accelerator_, device_, shards_.bytes() / 2);
+  if (here_) return;
+  uint64_t largest = 0;
+  for (const ParameterRow& row : model.parameters()) largest = std::max(largest, row.elements);
+  look_.emplace(accelerator_, device_, exchange_stream_, static_cast<size_t>(largest));
 }
 
 void Runtime::leave_group() noexcept {
   abandon();
   may_update_ = false;
   exchange_.reset();
+  look_.reset();
   communicator_ = nullptr;
 }
 
@@ -166,6 +171,8 @@ void Runtime::abandon() noexcept {
   }
   gatherings_.clear();
   scatterings_.clear();
+  lingering_.reset();
+  let_go_.clear();
   visits_.clear();
   in_pass_ = false;
   is_step_ = false;

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "accelerator/device_look.hpp"
 #include "pliant/accelerator.hpp"
 #include "pliant/balancer.hpp"
 #include "pliant/communicator.hpp"
@@ -173,8 +174,8 @@ class Runtime {
   void read(uint32_t parameter, std::span<float> values);
   /// All passes of the step are done.
   [[nodiscard]] bool is_complete() const;
-  /// Whether this rank's gradient of a micro-batch of the step, whose pass was made, is finite.
-  [[nodiscard]] bool is_finite(size_t micro_batch) const { return is_finite_[micro_batch]; }
+  /// Whether this rank's gradient of a micro-batch of the step, whose pass was made, is finite. Waits for it.
+  [[nodiscard]] bool is_finite(size_t micro_batch);
   /// Collective: the mean gradient and its norm.
   GradientFacts finish_gradient(double scale);
   [[nodiscard]] double squared_gradient_norm() const { return facts_.squared_norm; }
@@ -215,9 +216,17 @@ class Runtime {
     std::vector<uint32_t> parameters;
     std::vector<ScatterItem> items;
     std::vector<float*> least_room;  ///< by item: for kLeastFloats of each rank; nullptr: the arena has it
-    std::vector<WholePiece> pieces;  ///< that are free once it has been added up
+    std::vector<WholePiece> gradients;  ///< that are free once it has been added up
+    std::vector<WholePiece> received;   ///< likewise
     const SumRound* round = nullptr;
     std::optional<Event> done{};
+    bool lingers = false;  ///< what is free lies there until the next send of the pass
+  };
+  /// Of what was sent and is added up, and of which work is enqueued that ends with the event.
+  struct Room {
+    std::vector<WholePiece> gradients;
+    std::vector<WholePiece> received;
+    std::optional<Event> done{};  ///< where there is no budget, whose arena has its own
   };
   struct Visit {
     uint32_t module;
@@ -319,26 +328,41 @@ class Runtime {
   /// Those that have ended are forgotten, the oldest first.
   void forget_ended_gathers();
   void forget_oldest_gather();
-  /// What has not left of their gradients, micro-batch after micro-batch.
-  void reduce(std::span<const uint32_t> parameters);
+  /// What has not left of their gradients, micro-batch after micro-batch. `lingers`: PLIANT_ACTION_LINGER.
+  void reduce(std::span<const uint32_t> parameters, bool lingers = false);
   /// Their gradients of one micro-batch, as one collective.
-  void send(std::span<const uint32_t> parameters, size_t micro_batch);
+  void send(std::span<const uint32_t> parameters, size_t micro_batch, bool lingers = false);
+  /// All that gradients on their way take, and what lingers.
+  void make_room();
+  /// The program's stream does, and their memory is free for what it does then.
+  void wait_for_let_go();
+  /// What was sent last lingers where the CPU adds it up.
+  [[nodiscard]] bool lingers_here() const { return !scatterings_.empty() && scatterings_.back().lingers; }
+  /// What lingers of the send before may be used otherwise.
+  void retire();
+  /// It is free for work that is enqueued from now on, maybe after waiting.
+  void let_go(Room room);
   /// Of a module that is entered, so that the next one has their room.
   void send_early(uint32_t module, size_t micro_batch);
   void put(Scattering& into, uint32_t parameter, size_t micro_batch);
   void add_received(const Scattering& arrived);
   void drain_scatterings(bool all);
-  /// Has added up what was sent and has arrived; where there is a budget, all that was sent.
+  /// Has added up what was sent and has arrived; where there is a budget, all that was sent and does not linger.
   void clear_way();
   [[nodiscard]] Event take_event();
   /// What is exchanged from now on comes after what the program has enqueued.
   void follow_program();
   /// Elements from `offset` of the flat space on. NULL: zeros.
   void measure(size_t micro_batch, uint64_t offset, const float* there, uint64_t count);
+  void look_for_not_finite(size_t micro_batch, const float* values, uint64_t count);
   /// Whether a whole gradient of this rank is finite, and its norm, as far as somebody asks. `least_room`: as of a
   /// Scattering.
   void look_at(uint32_t parameter, size_t micro_batch, const void* gradient, float* least_room);
-  [[nodiscard]] WholePiece take(uint64_t count, DType type, const WholePurpose& what, const WholePlace& place = {});
+  [[nodiscard]] WholePiece take(uint64_t count, DType type, const WholePurpose& what, const WholePlace& place = {}) {
+    return take(count, type, what, place, exchange_stream_);
+  }
+  [[nodiscard]] WholePiece take(uint64_t count, DType type, const WholePurpose& what, const WholePlace& place,
+                                Stream& on);
   /// What is gathered: the weights, or, cast once since they changed, what is computed with.
   const void* weights_to_gather();
   /// As floats: `values`, of reduce_dtype, or a copy at `room`, which has so many.
@@ -385,7 +409,9 @@ class Runtime {
   size_t gathered_ = 0;
   GatherCosts costs_;
   int64_t steps_of_group_ = 0;  ///< that were begun
-  std::deque<Scattering> scatterings_;
+  std::deque<Scattering> scatterings_;  ///< not added up yet
+  std::optional<Room> lingering_;       ///< where the device adds up: of the send before
+  std::deque<Room> let_go_;             ///< gradients that the program's stream has not waited for
   std::vector<Visit> visits_;  ///< entered and not left
   std::vector<uint32_t> complete_;
   bool in_pass_ = false;
@@ -395,8 +421,10 @@ class Runtime {
   bool is_backward_ = false;         ///< some module of the pass was entered backward
   size_t micro_batches_ = 1;         ///< of the pass
   std::optional<size_t> in_hand_{};  ///< likewise, where no module is entered backward
-  std::vector<bool> is_finite_;      ///< by micro-batch of the step
+  std::vector<bool> is_finite_;      ///< by micro-batch of the step, as far as the host knows
   bool look_for_not_finite_ = false;
+  std::optional<detail::DeviceLook> look_;  ///< in a group, where the CPU does not look
+  bool is_looking_ = false;                 ///< it was given something that the host has not heard of
   Measure measure_;
   std::function<void(Begun)> begun_;
   std::vector<float> measured_;          ///< on the host

@@ -32,7 +32,7 @@ void Runtime::carry_out(std::span<const pliant_action> actions) {
       case PLIANT_ACTION_REDUCE: {
         std::vector<uint32_t> parameters;
         for (const pliant_action& one : group) parameters.push_back(one.parameter);
-        reduce(parameters);
+        reduce(parameters, (action.flags & PLIANT_ACTION_LINGER) != 0);
         std::sort(parameters.begin(), parameters.end());
         std::erase_if(complete_, [&parameters](uint32_t one) {
           return std::binary_search(parameters.begin(), parameters.end(), one);
@@ -178,17 +178,23 @@ Event Runtime::take_event() {
 }
 
 // Gradients that wait to be added up may lie where this must: in the way by their bytes, or between two gaps.
-WholePiece Runtime::take(uint64_t count, DType type, const WholePurpose& what, const WholePlace& place) {
+WholePiece Runtime::take(uint64_t count, DType type, const WholePurpose& what, const WholePlace& place, Stream& on) {
   const uint64_t bytes = count * bytes_of(type);
-  if (!scatterings_.empty()) {
+  if (!scatterings_.empty() || lingering_ || !let_go_.empty()) {
     try {
-      return memory_->take(bytes, what, place);
+      return memory_->take(bytes, what, place, on);
     } catch (const Error& error) {
       if (error.status() != Status::kResourceExhausted) throw;
     }
-    drain_scatterings(true);
+    make_room();
   }
-  return memory_->take(bytes, what, place);
+  return memory_->take(bytes, what, place, on);
+}
+
+void Runtime::make_room() {
+  drain_scatterings(true);
+  retire();
+  wait_for_let_go();
 }
 
 const void* Runtime::weights_to_gather() {

@@ -20,6 +20,9 @@ namespace {
 /// That gradients are cast to f32 at once, at least: the elements of the smallest piece of a budget.
 constexpr uint64_t kLeastFloats = 64;
 
+/// They are gone before anything else is put anywhere. Where gradients will lie, the program would wait for the casts.
+constexpr WholePlace kFloatsSide{std::nullopt, ArenaSide::kBegin};
+
 /// What `take` makes of `block` elements; of fewer, which `block` is then, where there is no room for that many, also
 /// not after `make_room`. What that meets is thrown: fewer elements would not mend it. `has_least`: where there is no
 /// room at all nothing is made, for kLeastFloats elements.
@@ -51,6 +54,8 @@ void Runtime::begin_step(int64_t rows, int64_t granule, const Assignment& assign
   is_finite_.assign(sums_.rounds(), true);
   if (page_) page_->begin_step();
   look_for_not_finite_ = look_for_not_finite;
+  if (look_) look_->begin(sums_.rounds());
+  is_looking_ = false;
   is_step_ = true;
   may_update_ = false;
   // The first step of a group touches memory that is new, and records a trace.
@@ -147,16 +152,32 @@ void Runtime::look_at(uint32_t parameter, size_t micro_batch, const void* gradie
   WholePiece room;
   if (reduce_ != DType::kF32) {
     block = float_block(row.elements);
-    const auto take_floats = [&] { return memory_->take(block * sizeof(float), {"", row.name, " as f32"}); };
-    room = of_as_many(block, take_floats, least_room != nullptr, [this] { drain_scatterings(true); });
+    const auto take_floats = [&] { return memory_->take(block * sizeof(float), {"", row.name, " as f32"}, kFloatsSide); };
+    room = of_as_many(block, take_floats, least_room != nullptr, [this] { make_room(); });
   }
   float* const floats = room ? room.floats() : least_room;
   for (uint64_t at = 0; at < row.elements; at += block) {
     const uint64_t count = std::min(block, row.elements - at);
     const float* const values = as_floats(static_cast<const char*>(gradient) + at * bytes_of(reduce_), count, floats);
-    if (look_for_not_finite_ && !sums_.finite(values, count)) is_finite_[done_ + micro_batch] = false;
+    if (look_for_not_finite_) look_for_not_finite(micro_batch, values, count);
     if (measure_) measure(micro_batch, row.offset + at, values, count);
   }
+}
+
+// Where the device can it only enqueues: nobody waits for what it finds before the step is to be committed.
+void Runtime::look_for_not_finite(size_t micro_batch, const float* values, uint64_t count) {
+  if (look_ && look_->add(values, static_cast<size_t>(count))) {
+    is_looking_ = true;
+  } else if (!sums_.finite(values, count)) {
+    is_finite_[done_ + micro_batch] = false;
+  }
+}
+
+bool Runtime::is_finite(size_t micro_batch) {
+  if (std::exchange(is_looking_, false)) {
+    for (const size_t found : look_->not_finite().value_or(std::vector<size_t>())) is_finite_[found] = false;
+  }
+  return is_finite_[micro_batch];
 }
 
 // Takes no room that would have others added first: they need the same.
@@ -182,7 +203,7 @@ void Runtime::add_received(const Scattering& arrived) {
           std::vector<WholePiece> made(world_size);
           for (size_t rank = 0; rank < world_size; ++rank) {
             if (!arrived.round->adds[rank]) continue;
-            made[rank] = memory_->take(block * sizeof(float), {"parts of the gradient of ", row.name, " as f32"});
+            made[rank] = memory_->take(block * sizeof(float), {"parts of the gradient of ", row.name, " as f32"}, kFloatsSide);
           }
           return made;
         };
@@ -222,9 +243,44 @@ void Runtime::drain_scatterings(bool all) {
       Scattering oldest = std::move(scatterings_.front());
       scatterings_.pop_front();
       add_received(oldest);
-      if (here_) spare_events_.push_back(std::move(*oldest.done));
+      if (here_) {
+        spare_events_.push_back(std::move(*oldest.done));
+        continue;
+      }
+      Room room{std::move(oldest.gradients), std::move(oldest.received)};
+      if (memory_->budget() == 0) {
+        room.received.clear();  // none but the exchange's stream uses that
+        room.done.emplace(take_event());
+        room.done->record(exchange_stream_);
+      }
+      if (oldest.lingers) {
+        lingering_ = std::move(room);
+      } else {
+        let_go(std::move(room));
+      }
     }
   });
+}
+
+// An arena knows by events who used what last, and has others wait for it.
+void Runtime::let_go(Room room) {
+  if (memory_->budget() == 0) let_go_.push_back(std::move(room));
+}
+
+void Runtime::retire() {
+  if (memory_->budget() > 0 && lingers_here()) drain_scatterings(true);
+  if (!lingering_) return;
+  let_go(std::move(*lingering_));
+  lingering_.reset();
+}
+
+void Runtime::wait_for_let_go() {
+  while (!let_go_.empty()) {
+    Room& room = let_go_.front();
+    program_.wait(*room.done);
+    spare_events_.push_back(std::move(*room.done));
+    let_go_.pop_front();
+  }
 }
 
 void Runtime::measure(size_t micro_batch, uint64_t offset, const float* there, uint64_t count) {
@@ -259,6 +315,7 @@ void Runtime::end_pass() {
     complete_.clear();
     or_give_up([&] { reduce_rest(rest); });
     drain_scatterings(true);
+    retire();
     for (size_t micro_batch = 0; measure_ && micro_batch < micro_batches_ && has_rows(micro_batch); ++micro_batch) {
       for (const ParameterRow& row : model.parameters()) {
         if (row.frozen)
@@ -306,6 +363,7 @@ GradientFacts Runtime::finish_gradient(double scale) {
   exchange_stream_.copy(of_ranks.data(), all_norms, chunks * sizeof(double));
   exchange_stream_.synchronize();
   while (!gatherings_.empty()) forget_oldest_gather();
+  wait_for_let_go();
   // In the order of the flat space, whoever owns what.
   std::vector<uint64_t> next(world_size);
   for (size_t rank = 1; rank < world_size; ++rank) next[rank] = next[rank - 1] + counts[rank - 1];

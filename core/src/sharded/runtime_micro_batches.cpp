@@ -115,24 +115,26 @@ void Runtime::reduce_rest(std::span<const uint32_t> rest) {
   }
 }
 
-void Runtime::reduce(std::span<const uint32_t> parameters) {
+void Runtime::reduce(std::span<const uint32_t> parameters, bool lingers) {
   for (const uint32_t parameter : parameters) held_[parameter].is_reduced = true;
   for (size_t micro_batch = 0; micro_batch < micro_batches_; ++micro_batch) {
     std::vector<uint32_t> here;
     for (const uint32_t parameter : parameters) {
       if (held_[parameter].sent == micro_batch) here.push_back(parameter);
     }
-    send(here, micro_batch);
     const bool is_last = micro_batch + 1 == micro_batches_;
+    send(here, micro_batch, lingers && is_last);
     if (!is_last && memory_->budget() > 0) drain_scatterings(true);  // the next one's gradients arrive there
   }
 }
 
 // All that a rank sends of the group goes as one collective. Ranks without a block take part and add nothing: zeros
 // would make +0 of -0.
-void Runtime::send(std::span<const uint32_t> parameters, size_t micro_batch) {
+void Runtime::send(std::span<const uint32_t> parameters, size_t micro_batch, bool lingers) {
+  retire();
   Scattering made;
   made.round = rounds_[micro_batch];
+  made.lingers = lingers;
   uint64_t elements = 0;
   for (const uint32_t parameter : parameters) {
     held_[parameter].sent = micro_batch + 1;
@@ -145,6 +147,7 @@ void Runtime::send(std::span<const uint32_t> parameters, size_t micro_batch) {
   for (size_t i = 0; i < made.items.size() && looks; ++i) {
     look_at(made.parameters[i], micro_batch, made.items[i].addend, made.least_room[i]);
   }
+  if (look_) look_->close(done_ + micro_batch);
   if (recorder_ != nullptr) recorder_->begin_transfer(exchange_stream_);
   exchange_->scatter(made.items, made.round->adds, reduce_);
   if (recorder_ != nullptr) {
@@ -179,11 +182,11 @@ void Runtime::put(Scattering& into, uint32_t parameter, size_t micro_batch) {
     item.received = behind;
     behind += WholeMemory::taken_by(received * bytes_of(reduce_));
   } else {
-    into.pieces.push_back(take(received, reduce_, {"parts of the gradient of ", name(parameter)}));
-    item.received = into.pieces.back().pointer();
+    into.received.push_back(take(received, reduce_, {"parts of the gradient of ", name(parameter)}));
+    item.received = into.received.back().pointer();
   }
   const bool has_others = micro_batch + 1 < micro_batches_ && (is_behind || side_by_side_[parameter]);
-  if (!has_others) into.pieces.push_back(std::move(one.gradient));
+  if (!has_others) into.gradients.push_back(std::move(one.gradient));
   into.parameters.push_back(parameter);
   into.items.push_back(item);
   into.least_room.push_back(is_behind && reduce_ != DType::kF32 ? reinterpret_cast<float*>(behind) : nullptr);
@@ -201,7 +204,11 @@ WholePiece Runtime::take_gradient_room(uint32_t parameter) {
   } else if (micro_batches_ > 1 && side_by_side_[parameter]) {
     elements = micro_batches_ * gradient_stride(parameter) / bytes_of(reduce_);
   }
-  return take(elements, reduce_, {"the gradient of ", row.name});
+  const WholePurpose what{"the gradient of ", row.name};
+  if (here_) return take(elements, reduce_, what);
+  // The program uses it first, on its own stream, which so waits for none but who had that memory before.
+  wait_for_let_go();
+  return take(elements, reduce_, what, {}, program_);
 }
 
 char* Runtime::gradient_at(uint32_t parameter, size_t micro_batch) const {
@@ -218,9 +225,11 @@ void Runtime::zero_gradient(uint32_t parameter, size_t micro_batch) {
     std::memset(gradient_at(parameter, micro_batch), 0, bytes);
     return;
   }
-  exchange_stream_.fill(gradient_at(parameter, micro_batch), 0, bytes);
-  program_point_->record(exchange_stream_);
-  program_.wait(*program_point_);
+  if (micro_batch > 0 && has_received_behind() && !side_by_side_[parameter]) {  // that before it had this room
+    program_point_->record(exchange_stream_);
+    program_.wait(*program_point_);
+  }
+  program_.fill(gradient_at(parameter, micro_batch), 0, bytes);
 }
 
 }  // namespace pliant::sharded

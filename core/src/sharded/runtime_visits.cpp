@@ -95,7 +95,8 @@ void Runtime::begin(bool with_gradient, size_t micro_batches) {
 // Without a budget what has arrived makes room. Within one nothing of earlier visits lies between two gaps then, and it
 // depends on the visits alone what lies where, and so whether the rest fits: not on how quick the other ranks are.
 void Runtime::clear_way() {
-  drain_scatterings(memory_->budget() > 0);
+  const bool has_budget = memory_->budget() > 0;
+  if (!has_budget || !lingers_here()) drain_scatterings(has_budget);
 }
 
 void Runtime::begin_evaluation() {

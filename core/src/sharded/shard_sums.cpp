@@ -24,6 +24,7 @@ float* ShardSums::sum(size_t number) {
 
 void ShardSums::add(const SumRound& round, uint64_t first, uint64_t count, std::span<const float* const> at) {
   for (const SumRound::Operation& operation : round.operations) static_cast<void>(sum(operation.sum));
+  if (!is_here()) return add_there(round, first, count, at);
   // Block by block, so that sums and addends stay in the cache where the CPU adds.
   const size_t all = static_cast<size_t>(count);
   for (size_t begin = 0, block = work_.block(all); begin < all; begin += block) {
@@ -42,6 +43,21 @@ void ShardSums::add(const SumRound& round, uint64_t first, uint64_t count, std::
           break;
       }
     }
+  }
+}
+
+void ShardSums::add_there(const SumRound& round, uint64_t first, uint64_t count, std::span<const float* const> at) {
+  using Operation = SumRound::Operation;
+  for (size_t begin = 0, end = 0; begin < round.operations.size(); begin = end) {
+    end = round.run_ends(begin);
+    float* const to = sum(round.operations[begin].sum) + first;
+    sources_.clear();
+    if (round.operations[begin].kind != Operation::kSet) sources_.push_back(to);
+    for (size_t i = begin; i < end; ++i) {
+      const Operation& one = round.operations[i];
+      sources_.push_back(one.kind == Operation::kMerge ? sum(one.from) + first : at[one.from]);
+    }
+    work_.sum(to, sources_, static_cast<size_t>(count));
   }
 }
 

@@ -37,11 +37,14 @@ class ShardSums : private SumRounds {
 
  private:
   float* sum(size_t number);
+  /// On the device, as few calls as there are runs.
+  void add_there(const SumRound& round, uint64_t first, uint64_t count, std::span<const float* const> at);
 
   Accelerator accelerator_;
   int32_t device_;
   uint64_t elements_ = 0;
   std::vector<Buffer> sums_;
+  std::vector<const void*> sources_;  ///< in add_there()
   detail::DeviceSums work_;
 };
 

@@ -17,18 +17,28 @@ constexpr uint64_t whole_pages(uint64_t bytes) {
 
 }  // namespace
 
-StepArena::StepArena(const ModelTables& model, int32_t world_size, uint64_t whole, uint64_t reduce, uint64_t budget)
+StepArena::StepArena(const ModelTables& model, int32_t world_size, uint64_t whole, uint64_t reduce, uint64_t budget,
+                     std::function<Moment()> now)
     : model_(model),
       world_size_(world_size),
       whole_(whole),
       reduce_(reduce),
       budget_(budget),
+      now_(std::move(now)),
       most_owned_(most_owned_at(model, world_size)),
       held_(model.parameters().size()),
       gaps_(whole_pages(budget)) {}
 
+// Runtime::take.
+StepArena::Piece StepArena::take(uint64_t bytes, On stream, const WholePlace& place) {
+  const Piece made = take_free(bytes, stream, place);
+  if (made.size > 0 || bytes == 0 || lingering_.empty()) return made;
+  retire();
+  return take_free(bytes, stream, place);
+}
+
 // WholeMemory::take.
-StepArena::Piece StepArena::take(uint64_t bytes, const WholePlace& place) {
+StepArena::Piece StepArena::take_free(uint64_t bytes, On stream, const WholePlace& place) {
   const uint64_t size = WholeMemory::taken_by(bytes);
   if (size == 0 || size > budget_ - taken_) return {};
   std::optional<uint64_t> begin = place.byte;
@@ -36,14 +46,31 @@ StepArena::Piece StepArena::take(uint64_t bytes, const WholePlace& place) {
   if (!begin || !gaps_.has(*begin, size)) return {};
   gaps_.take(*begin, size);
   taken_ += size;
-  return {*begin, size};
+  const Piece made{*begin, size};
+  wait_for_uses(made, stream);
+  return made;
 }
 
-void StepArena::give_back(Piece& piece) {
+// Arena::State::wait_for_uses.
+void StepArena::wait_for_uses(const Piece& piece, On stream) {
+  const uint64_t end = piece.begin + piece.size;
+  for (size_t i = 0, all = uses_.size(); i < all; ++i) {
+    const Use use = uses_[i];
+    if (use.end <= piece.begin || use.begin >= end) continue;
+    if (stream == On::kProgram) waits_.push_back(use.until);
+    uses_[i].end = use.begin;  // nothing of it
+    if (use.begin < piece.begin) uses_.push_back({use.begin, piece.begin, use.until});
+    if (use.end > end) uses_.push_back({end, use.end, use.until});
+  }
+  std::erase_if(uses_, [](const Use& use) { return use.begin == use.end; });
+}
+
+void StepArena::give_back(Piece& piece, Moment until) {
   const auto [begin, size] = std::exchange(piece, {});
   if (size == 0) return;
   gaps_.give_back(begin, size);
   taken_ -= size;
+  uses_.push_back({begin, begin + size, until});
 }
 
 void StepArena::begin_pass() {
@@ -53,11 +80,12 @@ void StepArena::begin_pass() {
 
 void StepArena::gather(const pliant_action& action) {
   const auto byte = action.place == PLIANT_ANY_PLACE ? std::nullopt : std::optional<uint64_t>(action.place);
-  held_[action.parameter].value = take(model_.parameter(action.parameter).elements * whole_, {byte, ArenaSide::kBegin});
+  held_[action.parameter].value =
+      take(model_.parameter(action.parameter).elements * whole_, On::kExchange, {byte, ArenaSide::kBegin});
 }
 
 void StepArena::release(uint32_t parameter) {
-  give_back(held_[parameter].value);
+  give_back(held_[parameter].value, now_());
 }
 
 void StepArena::take_gradients(std::span<const uint32_t> used) {
@@ -72,37 +100,59 @@ void StepArena::take_gradients(std::span<const uint32_t> used) {
 void StepArena::take_gradient(uint32_t parameter) {
   Held& one = held_[parameter];
   if (model_.parameter(parameter).frozen || one.is_reduced || one.gradient.size > 0) return;
-  one.gradient = take(model_.parameter(parameter).elements * reduce_);
+  one.gradient = take(model_.parameter(parameter).elements * reduce_, On::kProgram);
+}
+
+void StepArena::retire() {
+  if (lingering_.empty()) return;
+  const Moment until = now_();
+  for (Piece& piece : lingering_) give_back(piece, until);
+  lingering_.clear();
 }
 
 // Runtime::put.
-void StepArena::send(std::span<const uint32_t> parameters) {
-  for (const uint32_t parameter : parameters) {
-    take_gradient(parameter);
-    held_[parameter].is_reduced = true;
-    on_way_.push_back(take(received_elements(most_owned_[parameter], world_size_) * reduce_));
-    on_way_.push_back(std::exchange(held_[parameter].gradient, {}));
-  }
+void StepArena::send(uint32_t parameter) {
+  take_gradient(parameter);
+  held_[parameter].is_reduced = true;
+  on_way_.push_back(take(received_elements(most_owned_[parameter], world_size_) * reduce_, On::kExchange));
+  on_way_.push_back(std::exchange(held_[parameter].gradient, {}));
 }
 
-void StepArena::added() {
-  for (Piece& piece : on_way_) give_back(piece);
+void StepArena::added(bool lingers) {
+  if (lingers) {
+    lingering_.swap(on_way_);
+    return;
+  }
+  const Moment until = now_();
+  for (Piece& piece : on_way_) give_back(piece, until);
   on_way_.clear();
 }
 
 uint64_t StepArena::float_block(uint64_t most, size_t rooms) {
+  constexpr WholePlace kSide{std::nullopt, ArenaSide::kBegin};
   std::vector<Piece> taken;
   for (uint64_t block = most;; block = std::max(block / 2, kLeastBlock)) {
     while (taken.size() < rooms) {
-      const Piece made = take(block * sizeof(float));
+      const Piece made = take(block * sizeof(float), On::kExchange, kSide);
       if (made.size == 0) break;
       taken.push_back(made);
     }
     const bool suffices = taken.size() == rooms || block <= kLeastBlock;
-    for (Piece& piece : taken) give_back(piece);
+    if (suffices) cast_.insert(cast_.end(), taken.begin(), taken.end());
+    for (Piece& piece : taken) give_back(piece, now_());
     taken.clear();
     if (suffices) return block;
   }
+}
+
+void StepArena::were_cast() {
+  if (cast_.empty()) return;
+  const Moment until = now_();
+  for (const Piece& piece : cast_) {
+    wait_for_uses(piece, On::kExchange);
+    uses_.push_back({piece.begin, piece.begin + piece.size, until});
+  }
+  cast_.clear();
 }
 
 }  // namespace pliant::sharded

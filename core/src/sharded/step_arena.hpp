@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "accelerator/arena_gaps.hpp"
@@ -13,25 +15,36 @@
 
 namespace pliant::sharded {
 
-/// For StepClock, which asks how much room is left for what it casts to f32. Of passes over one micro-batch each. What
-/// finds no room lies nowhere. O(gaps) for a piece.
+/// For StepClock, which asks what the program waits for before a gradient lies somewhere, and how much room is left for
+/// what is cast to f32. Of passes over one micro-batch each. What finds no room lies nowhere. O(gaps) for a piece.
 class StepArena {
  public:
-  /// `whole` and `reduce`: bytes of an element. The model outlives this.
-  StepArena(const ModelTables& model, int32_t world_size, uint64_t whole, uint64_t reduce, uint64_t budget);
+  /// A moment of the stream on which ranks exchange, which all pieces are given back on.
+  using Moment = uint32_t;
+  /// `whole` and `reduce`: bytes of an element. `now` names the present moment. The model outlives this.
+  StepArena(const ModelTables& model, int32_t world_size, uint64_t whole, uint64_t reduce, uint64_t budget,
+            std::function<Moment()> now);
 
   void begin_pass();
+  /// All that was enqueued has ended: moments are forgotten.
+  void end_step() { uses_.clear(); }
   /// Where the action says.
   void gather(const pliant_action& action);
   void release(uint32_t parameter);
   /// A module is entered backward.
   void take_gradients(std::span<const uint32_t> used);
-  /// Gradients leave, and others' arrive.
-  void send(std::span<const uint32_t> parameters);
+  /// Gradients are about to leave: those that linger are free.
+  void retire();
+  /// A gradient leaves, and others' arrive.
+  void send(uint32_t parameter);
   /// All of that was added up.
-  void added();
+  void added(bool lingers);
+  /// What the program waits for, as gradients came to lie there, since this was last asked.
+  [[nodiscard]] std::vector<Moment> take_waits() { return std::exchange(waits_, {}); }
   /// How many of `most` elements are cast at once where `rooms` pieces have to have them as f32.
   [[nodiscard]] uint64_t float_block(uint64_t most, size_t rooms);
+  /// What they were cast for is enqueued.
+  void were_cast();
 
  private:
   struct Piece {
@@ -43,19 +56,35 @@ class StepArena {
     Piece gradient;
     bool is_reduced = false;  ///< in this pass
   };
-  [[nodiscard]] Piece take(uint64_t bytes, const WholePlace& place = {});
-  void give_back(Piece& piece);
+  /// Of memory that was given back.
+  struct Use {
+    uint64_t begin;
+    uint64_t end;
+    Moment until;
+  };
+  enum class On { kProgram, kExchange };
+  [[nodiscard]] Piece take(uint64_t bytes, On stream, const WholePlace& place = {});
+  /// The same, where there is room at once.
+  [[nodiscard]] Piece take_free(uint64_t bytes, On stream, const WholePlace& place);
+  void give_back(Piece& piece, Moment until);
   void take_gradient(uint32_t parameter);
+  /// Who had that before has used it until moments that the program waits for, the stream of the exchange need not.
+  void wait_for_uses(const Piece& piece, On stream);
 
   const ModelTables& model_;
   const int32_t world_size_;
   const uint64_t whole_;
   const uint64_t reduce_;
   const uint64_t budget_;
+  const std::function<Moment()> now_;
   const std::vector<uint64_t> most_owned_;
-  std::vector<Held> held_;     ///< by parameter
-  std::vector<Piece> on_way_;  ///< of what was sent
-  bool is_backward_ = false;   ///< some module of the pass was entered backward
+  std::vector<Held> held_;        ///< by parameter
+  std::vector<Piece> on_way_;     ///< of what was sent
+  std::vector<Piece> lingering_;  ///< likewise
+  std::vector<Piece> cast_;       ///< of what is cast, to be used until it is enqueued
+  std::vector<Use> uses_;
+  std::vector<Moment> waits_;
+  bool is_backward_ = false;  ///< some module of the pass was entered backward
   uint64_t taken_ = 0;
   detail::ArenaGaps gaps_;
 };

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <utility>
 
+#include "accelerator/device_look.hpp"
 #include "base/result.hpp"
+#include "pliant/optimizer.hpp"
 #include "sharded/arena_needs.hpp"
 #include "sharded/exchange.hpp"
 #include "sharded/segments.hpp"
@@ -13,11 +15,11 @@
 namespace pliant::sharded {
 namespace {
 
-/// Elements of a gradient that a device casts at once within a budget, and looks through at once: Runtime::float_block
-/// and DeviceSums.
+/// Elements of a gradient that a device casts at once within a budget: Runtime::float_block.
 constexpr uint64_t kBlock = uint64_t{1} << 18U;
 
 constexpr uint64_t kFloat = sizeof(float);
+constexpr uint64_t kDouble = sizeof(double);
 
 /// `each` is told of all `elements`, so many at a time.
 template <class Each>
@@ -45,10 +47,23 @@ StepClock::StepClock(const ModelTables& model, const Job& job, const StepCosts& 
   if (job.whole != DType::kF32) add_casts_of_weights(layout, ownership);
   arrives_.resize(parameters);
   gradients_.resize(parameters);
-  if (job.budget > 0 && job.reduce != DType::kF32) {
-    arena_.emplace(model, job.world_size, bytes_of(job.whole), bytes_of(job.reduce), job.budget);
+  if (job.budget > 0) {
+    const auto named = [this] {
+      moments_.push_back(now());
+      return static_cast<StepArena::Moment>(moments_.size() - 1);
+    };
+    arena_.emplace(model, job.world_size, bytes_of(job.whole), bytes_of(job.reduce), job.budget, named);
   }
+  uint64_t largest = 0;
+  for (const ParameterRow& row : model.parameters()) largest = std::max(largest, row.elements);
+  look_capacity_ = norm_chunks(largest) + detail::DeviceLook::kPartsAtOnce;
   plan_rounds();
+}
+
+StepClock::Moments StepClock::now() const {
+  Moments made;
+  for (const Rank& rank : ranks_) made.push_back(std::max(rank.exchange, rank.host));
+  return made;
 }
 
 void StepClock::add_pieces(const FlatLayout& layout, const Ownership& ownership) {
@@ -57,7 +72,7 @@ void StepClock::add_pieces(const FlatLayout& layout, const Ownership& ownership)
     const FlatRange range{static_cast<int64_t>(row.offset), static_cast<int64_t>(row.elements)};
     for (const ShardPiece& piece : ownership.pieces_of(layout, range)) {
       const auto count = static_cast<uint64_t>(piece.range.count);
-      pieces_.push_back({static_cast<uint32_t>(piece.owner), count, sums_of(count, block_of(count))});
+      pieces_.push_back({static_cast<uint32_t>(piece.owner), count});
     }
   }
   first_piece_.push_back(pieces_.size());
@@ -70,15 +85,15 @@ void StepClock::add_casts_of_weights(const FlatLayout& layout, const Ownership& 
   }
 }
 
-// Runtime::add_received.
-StepClock::Sums StepClock::sums_of(uint64_t elements, uint64_t block) const {
-  Sums made;
+// Runtime::add_received, and ShardSums on a device.
+uint64_t StepClock::sums_of(const Round& round, uint64_t elements, uint64_t block) const {
+  uint64_t takes = 0;
   in_blocks(elements, block, [&](uint64_t count) {
-    made.set += costs_.local.of(2 * kFloat * count);
-    made.add += costs_.local.of(3 * kFloat * count);
-    if (job_.reduce != DType::kF32) made.cast += costs_.local.of((kFloat + bytes_of(job_.reduce)) * count);
+    for (const uint64_t sources : round) takes += costs_.local.of((sources + 1) * kFloat * count);
+    if (job_.reduce == DType::kF32) return;
+    takes += ranks_.size() * costs_.local.of((kFloat + bytes_of(job_.reduce)) * count);
   });
-  return made;
+  return takes;
 }
 
 StepClock::Together StepClock::together(std::span<const uint32_t> parameters) {
@@ -122,37 +137,18 @@ void StepClock::plan_rounds() {
                                    .deterministic = job_.deterministic,
                                    .in_turn = true}));
   for (size_t i = 0; i < sums.rounds(); ++i) {
+    const SumRound& of_step = sums.begin_round();
     Round round;
-    for (const SumRound::Operation& one : sums.begin_round().operations)
-      (one.kind == SumRound::Operation::kSet ? round.sets : round.adds) += 1;
-    rounds_.push_back(round);
+    for (size_t begin = 0, end = 0; begin < of_step.operations.size(); begin = end) {
+      end = of_step.run_ends(begin);
+      round.push_back(end - begin + (of_step.operations[begin].kind == SumRound::Operation::kSet ? 0 : 1));
+    }
+    rounds_.push_back(std::move(round));
   }
 }
 
 uint64_t StepClock::block_of(uint64_t elements) const {
   return job_.budget > 0 && job_.reduce != DType::kF32 ? std::min(elements, kBlock) : elements;
-}
-
-// DeviceSums::finite_there, a block at a time; the host reads what is left of each.
-uint64_t StepClock::look_cost(uint64_t elements, uint64_t block) const {
-  uint64_t takes = 0;
-  const auto look = [&](uint64_t several) {
-    uint64_t done = 0;
-    in_blocks(several, kBlock, [&](uint64_t count) {
-      takes += costs_.local.of(2 * kFloat * count);
-      if (std::exchange(done, done + count) > 0) takes += costs_.local.of(3 * kFloat * count);
-    });
-    takes += costs_.local.of(2 * kFloat * std::min(several, kBlock));
-  };
-  if (job_.reduce == DType::kF32) {
-    look(elements);
-  } else {
-    in_blocks(elements, block, [&](uint64_t count) {
-      takes += costs_.local.of((kFloat + bytes_of(job_.reduce)) * count);
-      look(count);
-    });
-  }
-  return takes;
 }
 
 StepClock::Cost StepClock::cost_of(uint32_t parameter) {
@@ -163,7 +159,6 @@ StepClock::Cost StepClock::cost_of(uint32_t parameter) {
   made.gather = gather_takes(alone, costs_.gather.of(all * bytes_of(job_.whole)));
   made.reduce = job_.world_size == 1 ? 0 : reduce_takes(alone, costs_.reduce.of(all * bytes_of(job_.reduce)));
   made.zero = costs_.local.of(all * bytes_of(job_.reduce));
-  if (job_.looks_at_gradients) made.look = look_cost(all, block_of(all));
   return made;
 }
 
@@ -201,6 +196,7 @@ void StepClock::hear(const RehearsedCall& call, uint64_t compute_ns) {
   if (call.kind == RehearsedCall::Kind::kEnter && call.backward) {
     const std::vector<uint32_t>& used = model_.modules()[*call.module].used;
     if (arena_) arena_->take_gradients(used);
+    if (arena_) wait_for_room();
     for (const uint32_t parameter : used) take_gradient(parameter);
   }
   if (compute_ns > 0) {
@@ -211,8 +207,11 @@ void StepClock::hear(const RehearsedCall& call, uint64_t compute_ns) {
   if (call.kind == RehearsedCall::Kind::kEndStep) {
     const uint64_t ended = end();
     for (Rank& rank : ranks_) rank.host = rank.program = rank.exchange = ended;
-    in_step_ = is_cast_ = false;
+    in_step_ = is_cast_ = is_looking_ = false;
     pass_ = 0;
+    if (arena_) arena_->end_step();
+    moments_.clear();
+    let_go_.clear();
   }
 }
 
@@ -234,6 +233,7 @@ void StepClock::end_pass(bool with_gradient) {
     ends = rest_ends(model_, rest, begin, job_.budget);
     reduce(std::span(rest).subspan(begin, ends - begin));
   }
+  retire();
   pass_ += with_gradient ? 1 : 0;
   step_.all_ns = end() - begin_ns_;
 }
@@ -259,7 +259,7 @@ void StepClock::carry_out(std::span<const pliant_action> actions) {
     if (action.kind != PLIANT_ACTION_REDUCE) continue;
     reduced_.clear();
     for (const pliant_action& one : group) reduced_.push_back(one.parameter);
-    reduce(reduced_);
+    reduce(reduced_, (action.flags & PLIANT_ACTION_LINGER) != 0);
   }
 }
 
@@ -281,49 +281,112 @@ void StepClock::gather(std::span<const pliant_action> group) {
   step_.gather_ns += takes;
 }
 
-// Zeros come on the exchange's stream, which had the memory before; the program waits for all that is there.
+// Runtime::retire.
+void StepClock::retire() {
+  if (arena_) return arena_->retire();
+  if (lingering_) let_go_.push_back(*std::exchange(lingering_, std::nullopt));
+}
+
+void StepClock::wait_for_room() {
+  const auto wait = [this](const Moments& until) {
+    for (size_t i = 0; i < ranks_.size(); ++i) ranks_[i].program = std::max(ranks_[i].program, until[i]);
+  };
+  if (arena_) {
+    for (const StepArena::Moment until : arena_->take_waits()) wait(moments_[until]);
+  } else {
+    for (const Moments& until : std::exchange(let_go_, {})) wait(until);
+  }
+}
+
+// Zeros come on the program's stream, which waits for who had the memory before.
 void StepClock::take_gradient(uint32_t parameter) {
   Gradient& one = gradients_[parameter];
   if (model_.parameter(parameter).frozen || one.is_reduced || std::exchange(one.is_zeroed, true)) return;
-  if (elements(parameter) == 0) return;
-  exchange(cost_[parameter].zero);
-  for (Rank& rank : ranks_) rank.program = std::max(rank.program, rank.exchange);
+  if (!arena_) wait_for_room();
+  if (elements(parameter) > 0) compute(cost_[parameter].zero);
 }
 
-void StepClock::reduce(std::span<const uint32_t> parameters) {
-  if (arena_) arena_->send(parameters);
+void StepClock::fold(uint64_t numbers) {
+  if (numbers > 1) exchange(costs_.local.of(2 * kDouble * numbers));
+  while (numbers > 1) {
+    const uint64_t fewer = norm_chunks(2 * numbers);
+    exchange(costs_.local.of(2 * kFloat * numbers + kDouble * fewer));
+    numbers = fewer;
+  }
+}
+
+// Runtime::look_at, of each.
+void StepClock::look_at(std::span<const uint32_t> parameters) {
+  uint64_t numbers = 0;
+  const auto look = [&](uint64_t count) {
+    const uint64_t more = norm_chunks(count);
+    if (!std::exchange(is_looking_, true)) exchange(costs_.local.of(kDouble * rounds_.size()));
+    if (numbers + more > look_capacity_) {
+      fold(numbers);
+      exchange(costs_.local.of(2 * kDouble));
+      numbers = 1;
+    }
+    exchange(costs_.local.of(kFloat * count + kDouble * more));
+    numbers += more;
+  };
+  for (const uint32_t parameter : parameters) {
+    const uint64_t all = elements(parameter);
+    if (all == 0) continue;
+    if (job_.reduce == DType::kF32) {
+      look(all);
+      continue;
+    }
+    uint64_t block = block_of(all);
+    if (arena_) block = arena_->float_block(block, 1);
+    in_blocks(all, block, [&](uint64_t count) {
+      exchange(costs_.local.of((kFloat + bytes_of(job_.reduce)) * count));
+      look(count);
+    });
+    if (arena_) arena_->were_cast();
+  }
+  if (numbers == 0) return;
+  fold(numbers);
+  exchange(costs_.local.of(3 * kDouble));
+}
+
+void StepClock::reduce(std::span<const uint32_t> parameters, bool lingers) {
+  retire();
   uint64_t takes = 0;
   uint64_t all = 0;
-  const Round round = rounds_[std::min(pass_, rounds_.size() - 1)];
+  const Round& round = rounds_[std::min(pass_, rounds_.size() - 1)];
   for (const uint32_t parameter : parameters) {
     const Cost& cost = cost_[parameter];
+    if (arena_ && elements(parameter) > 0) {
+      arena_->send(parameter);
+      wait_for_room();
+    }
     take_gradient(parameter);
     gradients_[parameter].is_reduced = true;
     takes += cost.reduce;
-    for (const Piece& piece : pieces(parameter)) {
-      Sums sums = piece.sums;
-      if (arena_) {
-        sums = sums_of(piece.count, arena_->float_block(block_of(piece.count), ranks_.size()));
-      }
-      ranks_[piece.rank].sums_ns += round.sets * sums.set + round.adds * sums.add + ranks_.size() * sums.cast;
-    }
     all += elements(parameter);
   }
   if (all == 0) return;
   follow_program();
-  for (const uint32_t parameter : parameters) {
-    uint64_t look = cost_[parameter].look;
-    if (look == 0) continue;
-    if (arena_) look = look_cost(elements(parameter), arena_->float_block(block_of(elements(parameter)), 1));
-    exchange(look);
-    for (Rank& rank : ranks_) rank.host = rank.exchange;
-  }
+  if (job_.looks_at_gradients) look_at(parameters);
   if (job_.world_size > 1 && parameters.size() > 1) takes = reduce_takes(parameters, takes);
   collective(takes);
   step_.reduce_ns += takes;
   step_.last_reduce_ns = takes;
-  for (Rank& rank : ranks_) rank.exchange += std::exchange(rank.sums_ns, 0);
-  if (arena_) arena_->added();
+  for (const uint32_t parameter : parameters) {
+    for (const Piece& piece : pieces(parameter)) {
+      uint64_t block = block_of(piece.count);
+      if (arena_ && job_.reduce != DType::kF32) block = arena_->float_block(block, ranks_.size());
+      ranks_[piece.rank].exchange += sums_of(round, piece.count, block);
+      if (arena_) arena_->were_cast();
+    }
+  }
+  if (arena_) {
+    arena_->added(lingers);
+  } else if (lingers) {
+    lingering_ = now();
+  } else {
+    let_go_.push_back(now());
+  }
 }
 
 }  // namespace pliant::sharded

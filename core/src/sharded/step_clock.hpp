@@ -79,28 +79,17 @@ class StepClock {
     uint64_t gather = 0;
     uint64_t reduce = 0;
     uint64_t zero = 0;  ///< its gradient
-    uint64_t look = 0;  ///< through it, for what is not finite
   };
-  /// What a pass does with its addends, of every element.
-  struct Round {
-    uint64_t sets = 0;
-    uint64_t adds = 0;
-  };
+  /// What a pass does with its addends: of each call the arrays that are read.
+  using Round = std::vector<uint64_t>;
   struct Gradient {
     bool is_zeroed = false;
     bool is_reduced = false;
   };
-  /// Nanoseconds.
-  struct Sums {
-    uint64_t set = 0;
-    uint64_t add = 0;
-    uint64_t cast = 0;  ///< one rank's addend to f32
-  };
-  /// Elements of a parameter, and what their owner does to add them up in the largest blocks.
+  /// Elements of a parameter.
   struct Piece {
     uint32_t rank;
     uint64_t count;
-    Sums sums;
   };
   /// When a rank is done with what was enqueued.
   struct Rank {
@@ -108,17 +97,19 @@ class StepClock {
     uint64_t program = 0;
     uint64_t exchange = 0;
     uint64_t cast_weights_ns = 0;  ///< that takes
-    uint64_t sums_ns = 0;          ///< zero between two calls
   };
   void add_pieces(const FlatLayout& layout, const Ownership& ownership);
   [[nodiscard]] std::span<const Piece> pieces(uint32_t parameter) const {
     return std::span(pieces_).subspan(first_piece_[parameter], first_piece_[parameter + 1] - first_piece_[parameter]);
   }
   void add_casts_of_weights(const FlatLayout& layout, const Ownership& ownership);
-  /// In so many elements at once.
-  [[nodiscard]] Sums sums_of(uint64_t elements, uint64_t block) const;
+  /// What their owner does to add them up, in so many elements at once. Nanoseconds.
+  [[nodiscard]] uint64_t sums_of(const Round& round, uint64_t elements, uint64_t block) const;
   [[nodiscard]] Cost cost_of(uint32_t parameter);
-  [[nodiscard]] uint64_t look_cost(uint64_t elements, uint64_t block) const;
+  /// Looks through gradients of the pass that leave together, as DeviceLook does.
+  void look_at(std::span<const uint32_t> parameters);
+  /// So many numbers become one.
+  void fold(uint64_t numbers);
   [[nodiscard]] uint64_t block_of(uint64_t elements) const;
   void plan_rounds();
 
@@ -126,8 +117,12 @@ class StepClock {
   void end_pass(bool with_gradient);
   void carry_out(std::span<const pliant_action> actions);
   void gather(std::span<const pliant_action> group);
-  void reduce(std::span<const uint32_t> parameters);
+  void reduce(std::span<const uint32_t> parameters, bool lingers = false);
   void take_gradient(uint32_t parameter);
+  /// Gradients that linger are free.
+  void retire();
+  /// Memory that gradients now lie in was used by the exchange.
+  void wait_for_room();
   /// What a rank exchanges from now on comes after what its program has enqueued.
   void follow_program();
   /// By every rank.
@@ -159,7 +154,15 @@ class StepClock {
   std::vector<Round> rounds_;
 
   std::vector<Rank> ranks_;
-  std::optional<StepArena> arena_;   ///< where it says in which blocks gradients are cast
+  std::optional<StepArena> arena_;   ///< where there is a budget
+  /// By rank, moments of the exchange that `arena_` names, or that those who have none wait for.
+  using Moments = std::vector<uint64_t>;
+  [[nodiscard]] Moments now() const;
+  std::vector<Moments> moments_;
+  std::optional<Moments> lingering_;  ///< without an arena: gradients that linger are free
+  std::vector<Moments> let_go_;       ///< likewise: those that the program has not waited for
+  uint64_t look_capacity_ = 0;        ///< DeviceLook
+  bool is_looking_ = false;           ///< it has looked in this step
   std::vector<uint64_t> arrives_;    ///< by parameter: it is whole
   std::vector<Gradient> gradients_;  ///< by parameter, in this pass
   std::vector<uint32_t> group_;      ///< in gather()

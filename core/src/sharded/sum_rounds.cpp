@@ -5,6 +5,22 @@
 
 namespace pliant::sharded {
 
+namespace {
+
+/// With the sum itself not more than pliant_accelerator::reduce_async adds up in one call.
+constexpr size_t kMostAtOnce = 1000;
+
+}  // namespace
+
+size_t SumRound::run_ends(size_t begin) const {
+  size_t end = begin + 1;
+  while (end < operations.size() && end - begin < kMostAtOnce && operations[end].kind != Operation::kSet &&
+         operations[end].sum == operations[begin].sum) {
+    ++end;
+  }
+  return end;
+}
+
 void SumRounds::begin_step(int64_t rows, int64_t granule, const Assignment& assignment) {
   granule_ = granule;
   assignment_ = assignment;

@@ -23,6 +23,9 @@ struct SumRound {
   };
   std::vector<Operation> operations;
   std::vector<bool> adds;  ///< by rank: has an addend
+
+  /// Where the operations end that, from `begin` on, one after the other add to one sum: a device does them at once.
+  [[nodiscard]] size_t run_ends(size_t begin) const;
 };
 
 class SumRounds {

@@ -40,9 +40,11 @@ WholePiece& WholePiece::operator=(WholePiece&& other) noexcept {
 
 void WholePiece::reset() noexcept {
   if (!std::exchange(taken_, false)) return;
-  if (books_ != nullptr) books_->taken_ -= bytes_;
+  if (books_ != nullptr) {
+    books_->taken_ -= bytes_;
+    of_arena_.give_back(books_->stream_);
+  }
   own_ = StreamBuffer();
-  of_arena_ = ArenaBuffer();
   pointer_ = nullptr;
   bytes_ = 0;
 }
@@ -65,7 +67,7 @@ WholeMemory::WholeMemory(const Accelerator& accelerator, int32_t device, Stream&
   }
 }
 
-WholePiece WholeMemory::take(uint64_t bytes, const WholePurpose& what, const WholePlace& place) {
+WholePiece WholeMemory::take(uint64_t bytes, const WholePurpose& what, const WholePlace& place, Stream& on) {
   WholePiece piece;
   piece.bytes_ = taken_by(bytes);
   piece.books_ = this;
@@ -81,8 +83,8 @@ WholePiece WholeMemory::take(uint64_t bytes, const WholePurpose& what, const Who
       refuse(taken_ == 0 ? std::string() : fmt::format(", and {} are taken", taken_));
     }
     try {
-      piece.of_arena_ = place.byte ? ArenaBuffer::at(*arena_, stream_, *place.byte, piece.bytes_)
-                                   : ArenaBuffer(*arena_, stream_, piece.bytes_, place.side);
+      piece.of_arena_ = place.byte ? ArenaBuffer::at(*arena_, on, *place.byte, piece.bytes_)
+                                   : ArenaBuffer(*arena_, on, piece.bytes_, place.side);
     } catch (const Error& error) {
       if (error.status() != Status::kResourceExhausted) throw;
       refuse(fmt::format(" {}; {} are taken, and the largest gap has {}",
@@ -92,7 +94,7 @@ WholePiece WholeMemory::take(uint64_t bytes, const WholePurpose& what, const Who
     piece.pointer_ = piece.of_arena_.pointer();
   } else if (bytes > 0) {
     try {
-      piece.own_ = StreamBuffer(stream_, piece.bytes_);
+      piece.own_ = StreamBuffer(on, piece.bytes_);
     } catch (const Error& error) {
       if (error.status() != Status::kResourceExhausted) throw;
       throw error.with_message(fmt::format("no memory for {}: {}", words(what), error.message()));

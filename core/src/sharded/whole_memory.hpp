@@ -11,7 +11,8 @@
 
 namespace pliant::sharded {
 
-/// A piece of it. Movable; gives itself back to work that is enqueued on the stream afterwards.
+/// A piece of it. Movable. Gives itself back, where there is a budget, to work that is enqueued on the memory's stream
+/// afterwards, else on the stream that it was taken on.
 class WholePiece {
  public:
   WholePiece() = default;
@@ -54,9 +55,12 @@ class WholeMemory {
   /// `budget` in bytes: all pieces lie in one allocation of that size. 0: there is no limit. Throws kResourceExhausted
   /// (exit 2), naming the option, where the device has not that much left.
   WholeMemory(const Accelerator& accelerator, int32_t device, Stream& stream, uint64_t budget);
-  /// A piece of `bytes` bytes. Throws kResourceExhausted, saying what it is for,
-  /// what it needs and what is taken, where the budget or the device does not suffice.
-  [[nodiscard]] WholePiece take(uint64_t bytes, const WholePurpose& what, const WholePlace& place = {});
+  /// A piece of `bytes` bytes, for work that is enqueued on `on` from now on. Throws kResourceExhausted, saying what it
+  /// is for, what it needs and what is taken, where the budget or the device does not suffice.
+  [[nodiscard]] WholePiece take(uint64_t bytes, const WholePurpose& what, const WholePlace& place, Stream& on);
+  [[nodiscard]] WholePiece take(uint64_t bytes, const WholePurpose& what, const WholePlace& place = {}) {
+    return take(bytes, what, place, stream_);
+  }
 
   /// That a piece of `bytes` bytes takes.
   [[nodiscard]] static uint64_t taken_by(uint64_t bytes);

@@ -50,7 +50,8 @@ class Tables {
              modules_.empty() ? nullptr : &modules_[0].row,
              model.budget,
              model.world_size,
-             0};
+             0,
+             model.reduce_flags};
   }
   Tables(const Tables&) = delete;
   Tables& operator=(const Tables&) = delete;

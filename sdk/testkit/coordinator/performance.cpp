@@ -81,8 +81,14 @@ std::optional<Stop> beside_gradients(GradientBooks& gradients, const sdk::Coordi
                                      const Actions& actions) {
   gradients.called();
   if (move.kind == Move::Kind::kBeginPass || move.kind == Move::Kind::kEndStep) gradients.cleared();
+  if (move.kind == Move::Kind::kEndPass) gradients.reducing();
+  const pliant_action* before = nullptr;
   for (const pliant_action& action : actions) {
-    if (action.kind == PLIANT_ACTION_REDUCE) gradients.reduced(action.parameter);
+    const bool goes_on = before != nullptr && before->kind == action.kind && before->group == action.group;
+    before = &action;
+    if (action.kind != PLIANT_ACTION_REDUCE) continue;
+    if (!goes_on) gradients.reducing();
+    gradients.reduced(action.parameter, (action.flags & PLIANT_ACTION_LINGER) != 0);
   }
   if (move.kind == Move::Kind::kEnter && move.visit.backward) gradients.entered_backward(move.visit.module);
   const uint64_t budget = rules.model().budget;

@@ -207,6 +207,7 @@ Training with_gradients(Training training, uint64_t seed) {
     one.gradient_bytes = one.bytes;
     one.received_bytes = one.bytes * draws.below(4);
   }
+  training.model.reduce_flags = draws.one_in(2) ? uint64_t{PLIANT_ACTION_LINGER} : 0;
   return training;
 }
 

@@ -67,6 +67,7 @@ Program::Program(const std::string& name, const nlohmann::json& options, sdk::Mo
   given.modules = modules.data();
   given.world_size = model_.world_size;
   given.tiers = model_.tiers;
+  given.reduce_flags = model_.reduce_flags;
   expect(coordinator_.table<pliant_coordinator>().set_model(coordinator_.self(), &given, &error_));
 }
 

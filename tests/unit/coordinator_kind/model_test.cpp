@@ -24,7 +24,7 @@ TEST_CASE("tables that name a parameter or a module that there is not are refuse
   const pliant_parameter_row parameters[5] = {};
   pliant_module_row module{0, 1, 0, 0, &five, nullptr, nullptr, nullptr};
   const pliant_model model{
-      sizeof(pliant_model), 0, 5, sizeof(parameters[0]), parameters, 1, sizeof(module), &module, 0, 1, 0};
+      sizeof(pliant_model), 0, 5, sizeof(parameters[0]), parameters, 1, sizeof(module), &module, 0, 1, 0, 0};
   CHECK_THROWS_WITH_AS(static_cast<void>(pliant::sdk::detail::model_of(&model)), "the model has no parameter 5",
                        const Failure&);
   module = {0, 0, 0, 1, nullptr, nullptr, &five, nullptr};

@@ -88,6 +88,26 @@ TEST_CASE("a shard is moved to and from a tier that there is, and no other") {
   check(rules, rules.begin_pass(true, moves(PLIANT_ACTION_STORE, 1)), Rule::kTier, "tier 1, and there is no such tier");
 }
 
+TEST_CASE("a reduce lingers where the host offers it, and with all of its group") {
+  const auto leaves = [](CoordinatorRules& rules, uint32_t first, uint32_t second) {
+    const std::vector<uint32_t> complete{0, 1};
+    List both{reduce(0), reduce(1)};
+    both[0].flags = first;
+    both[1].flags = second;
+    Visit left = visit(1, true);
+    left.complete = complete;
+    return rules.leave(left, both);
+  };
+  Model model = family();
+  model.parameters[1].frozen = false;
+  Inside before(model);
+  check(before, leaves(before, PLIANT_ACTION_LINGER, PLIANT_ACTION_LINGER), Rule::kForm, "flags 2 of parameter 0");
+  model.reduce_flags = PLIANT_ACTION_LINGER;
+  Inside rules(model);
+  check(rules, leaves(rules, PLIANT_ACTION_LINGER, 0), Rule::kForm, "reduces of group 1 have different flags");
+  CHECK_FALSE(leaves(rules, PLIANT_ACTION_LINGER, PLIANT_ACTION_LINGER));
+}
+
 TEST_CASE("a module is not entered before all that it uses is gathered and waited for") {
   CoordinatorRules rules(family());
   REQUIRE_FALSE(rules.begin_pass(true, {}));

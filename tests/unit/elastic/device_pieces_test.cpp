@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "accelerator/device_look.hpp"
 #include "accelerator/norms_on_device.hpp"
 #include "device_machines.hpp"
-#include "elastic/device_look.hpp"
 #include "elastic/reduction.hpp"
 
 namespace pliant::elastic {
@@ -258,23 +258,34 @@ TEST_CASE("a device finds the one element that is not finite, in however many pi
     auto* const at = static_cast<float*>(there.pointer());
     for (const size_t wrong : {size_t{0}, size_t{2500}, kLarge - 1}) {
       for (const size_t whole : {size_t{0}, kLarge - 3000}) {  // the rest comes element by element
-        DeviceLook look(accelerator, 0, stream, kLarge);
+        detail::DeviceLook look(accelerator, 0, stream, kLarge);
         look.begin(3);
         for (int block = 0; block < 3; ++block) {
           stream.copy(at + wrong, block == 1 ? nan.pointer() : at + 1, sizeof(float));
-          look.add(at + (kLarge - whole), whole);
+          CHECK(look.add(at + (kLarge - whole), whole));
           const size_t rest = whole == 0 ? size_t{0} : kLarge - whole;
-          for (size_t i = 0; i < rest; ++i) look.add(at + i, 1);
-          if (whole == 0) look.add(at, kLarge);
-          look.close_block();
+          for (size_t i = 0; i < rest; ++i) CHECK(look.add(at + i, 1));
+          if (whole == 0) CHECK(look.add(at, kLarge));
+          look.close(static_cast<size_t>(block));
         }
         CHECK(look.not_finite() == std::vector<size_t>{1});
         stream.synchronize();
         look.begin(2);
-        look.add(at, kLarge);
-        look.close_block();
-        look.close_block();
+        CHECK(look.add(at, kLarge));
+        look.close(0);
+        look.close(1);
         CHECK(look.not_finite() == std::vector<size_t>{});
+        look.begin(3);  // of blocks that take turns
+        for (int turn = 0; turn < 3; ++turn) {
+          for (size_t block = 0; block < 3; ++block) {
+            stream.copy(at + wrong, block == 2 && turn == 1 ? nan.pointer() : at + 1, sizeof(float));
+            CHECK(look.add(at, kLarge));
+            look.close(block);
+          }
+        }
+        CHECK(look.not_finite() == std::vector<size_t>{2});
+        stream.copy(at + wrong, at + 1, sizeof(float));
+        stream.synchronize();
       }
     }
   }

@@ -84,6 +84,7 @@ typedef struct pliant_model {
   /* That LOAD and STORE may name, from 0 on. 0: the host has none and refuses both; a coordinator whose options ask for
    * one refuses the model with PLIANT_UNIMPLEMENTED and names the option. */
   uint32_t tiers;
+  uint64_t reduce_flags; /* PLIANT_ACTION_... that REDUCE may have */
 } pliant_model;
 
 enum {
@@ -123,7 +124,12 @@ enum {
       8 /* block the calling thread until at most `place` earlier waits of visits are unfinished. No parameter */
 };
 enum {
-  PLIANT_ACTION_PREFETCH = 1 /* of a gather: for a later visit */
+  PLIANT_ACTION_PREFETCH = 1, /* of a gather: for a later visit */
+  /* Of all reduces of a group: what they take in the arena, gradients and what arrives for them, stays there until the
+   * next reduce of the pass, which puts nothing there before, or until the end of the pass, and not only until the next
+   * call. So the gradients of the next module lie elsewhere, and need not wait for these to be added up. Only where
+   * pliant_model::reduce_flags has it. A host that has no arena, or for want of room, may use it sooner. */
+  PLIANT_ACTION_LINGER = 2
 };
 #define PLIANT_NO_PARAMETER UINT32_MAX
 /* The host chooses the place in its arena. */

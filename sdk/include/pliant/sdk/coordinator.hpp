@@ -54,7 +54,8 @@ struct Model {
   std::vector<Module> modules;
   uint64_t budget = 0;  ///< bytes that whole parameters may take at once; 0: no limit
   int32_t world_size = 1;
-  uint32_t tiers = 0;  ///< that load and store may name; 0: neither is carried out
+  uint32_t tiers = 0;         ///< that load and store may name; 0: neither is carried out
+  uint64_t reduce_flags = 0;  ///< that reduces may have
 
   /// For messages: its name, "parameter 3" where there is none.
   [[nodiscard]] std::string name_of_parameter(uint32_t number) const {
@@ -117,8 +118,9 @@ class Actions {
   }
   void wait(uint32_t parameter) { add(detail::plain_action(PLIANT_ACTION_WAIT, parameter)); }
   void release(uint32_t parameter) { add(detail::plain_action(PLIANT_ACTION_RELEASE, parameter)); }
-  void reduce(uint32_t parameter, uint32_t group) {
-    add({PLIANT_ACTION_REDUCE, parameter, group, 0, PLIANT_ANY_PLACE});
+  /// `lingers`: PLIANT_ACTION_LINGER.
+  void reduce(uint32_t parameter, uint32_t group, bool lingers = false) {
+    add({PLIANT_ACTION_REDUCE, parameter, group, lingers ? uint32_t{PLIANT_ACTION_LINGER} : 0, PLIANT_ANY_PLACE});
   }
   void load(uint32_t parameter, uint64_t tier) { add(detail::plain_action(PLIANT_ACTION_LOAD, parameter, tier)); }
   void store(uint32_t parameter, uint64_t tier) { add(detail::plain_action(PLIANT_ACTION_STORE, parameter, tier)); }
@@ -223,6 +225,7 @@ inline Model model_of(const pliant_model* given) {
   made.budget = known.budget;
   made.world_size = known.world_size;
   made.tiers = known.tiers;
+  made.reduce_flags = known.reduce_flags;
   const auto* parameters = reinterpret_cast<const std::byte*>(known.parameters);
   for (uint64_t i = 0; i < known.parameter_count; ++i) {
     pliant_parameter_row row{};

@@ -200,7 +200,9 @@ class CoordinatorRules {
     if (action.parameter >= parameters_.size()) {
       return broken(Rule::kForm, "the model has no " + name(action.parameter));
     }
-    const uint32_t known = action.kind == PLIANT_ACTION_GATHER ? uint32_t{PLIANT_ACTION_PREFETCH} : 0;
+    const uint64_t known = action.kind == PLIANT_ACTION_GATHER ? uint64_t{PLIANT_ACTION_PREFETCH}
+        : action.kind == PLIANT_ACTION_REDUCE                  ? model_.reduce_flags
+                                                               : 0;
     if ((action.flags & ~known) != 0) {
       return broken(Rule::kForm,
                     "flags " + std::to_string(action.flags) + " of " + name(action.parameter) + " mean nothing here");
@@ -305,6 +307,10 @@ class CoordinatorRules {
     if (one.reduced) return because(" for the second time");
     if (!one.complete) return because(", which is not complete");
     if (!opens_run(action, before)) return torn(action);
+    const bool goes_on = before != nullptr && before->kind == action.kind && before->group == action.group;
+    if (goes_on && before->flags != action.flags) {
+      return broken(Rule::kForm, "reduces of group " + std::to_string(action.group) + " have different flags");
+    }
     one.reduced = true;
     --open_;
     return std::nullopt;

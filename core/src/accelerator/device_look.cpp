@@ -1,17 +1,15 @@
-#include "elastic/device_look.hpp"
+#include "accelerator/device_look.hpp"
 
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "accelerator/norms_on_device.hpp"
 #include "pliant/error.hpp"
 #include "pliant/optimizer.hpp"
 
-namespace pliant::elastic {
+namespace pliant::detail {
 namespace {
-
-/// Parts that end within a chunk take a number more each; so many are folded at once.
-constexpr size_t kPartsAtOnce = 1024;
 
 double* numbers_in(const Buffer& buffer) {
   return static_cast<double*>(buffer.pointer());
@@ -28,7 +26,6 @@ DeviceLook::DeviceLook(const Accelerator& accelerator, int32_t device, Stream& s
 void DeviceLook::begin(size_t blocks) {
   is_ready_ = false;
   blocks_ = blocks;
-  block_ = 0;
   used_ = 0;
 }
 
@@ -51,53 +48,53 @@ void DeviceLook::take_memory() {
     buffer = Buffer(accelerator_, device_, count * sizeof(double));
   };
   grow(numbers_, capacity_);
-  grow(folded_, static_cast<size_t>(norm_chunks(2 * capacity_)) + 1);
+  grow(folded_, static_cast<size_t>(norm_chunks(2 * capacity_)));
   grow(marks_, blocks_);
   stream_.fill(marks_.pointer(), 0, blocks_ * sizeof(double));
   is_ready_ = true;
 }
 
 bool DeviceLook::norms(double* to, const void* from, size_t floats) {
-  return detail::squared_norms_there(stream_, to, static_cast<const float*>(from), floats);
+  return squared_norms_there(stream_, to, static_cast<const float*>(from), floats);
 }
 
-void DeviceLook::add(const float* from, size_t count) {
-  if (!can_ || count == 0) return;
-  if (!is_ready_ && !has_memory()) return;
+bool DeviceLook::add(const float* from, size_t count) {
+  if (!can_ || count == 0) return can_;
+  if (!is_ready_ && !has_memory()) return false;
   const auto more = static_cast<size_t>(norm_chunks(count));
   if (used_ + more > capacity_) {
-    double* const one = numbers_in(folded_) + norm_chunks(2 * capacity_);
-    fold(one);
-    stream_.copy(numbers_.pointer(), one, sizeof(double));
+    const double* const one = fold();
+    if (one != numbers_in(numbers_)) stream_.copy(numbers_.pointer(), one, sizeof(double));
     used_ = 1;
   }
   // No float is so large that the squares of a chunk overflow a double.
   can_ = norms(numbers_in(numbers_) + used_, from, count);
   if (can_) used_ += more;
+  return can_;
 }
 
 // Times zero, a number is zero where it was finite, else a NaN; seen as two floats each it is that, too, and so are the
 // squared norms of these.
-void DeviceLook::fold(double* to) {
+double* DeviceLook::fold() {
   double* from = numbers_in(numbers_);
   double* other = numbers_in(folded_);
   const std::array<const void*, 1> numbers{from};
   if (used_ > 1) stream_.reduce(from, numbers, used_, DType::kF64, ReduceOp::kSum, 0.0);
   while (used_ > 1) {
-    const auto fewer = static_cast<size_t>(norm_chunks(2 * used_));
-    double* const next = fewer == 1 ? to : other;
-    can_ = norms(next, from, 2 * used_) && can_;
-    other = from;
-    from = next;
-    used_ = fewer;
+    can_ = norms(other, from, 2 * used_) && can_;
+    used_ = static_cast<size_t>(norm_chunks(2 * used_));
+    std::swap(from, other);
   }
-  if (from != to) stream_.copy(to, from, sizeof(double));
   used_ = 0;
+  return from;
 }
 
-void DeviceLook::close_block() {
-  if (used_ > 0) fold(numbers_in(marks_) + block_);
-  ++block_;
+// Sums of so few of them do not overflow either.
+void DeviceLook::close(size_t block) {
+  if (used_ == 0) return;
+  double* const mark = numbers_in(marks_) + block;
+  const std::array<const void*, 2> both{mark, fold()};
+  stream_.reduce(mark, both, 1, DType::kF64, ReduceOp::kSum);
 }
 
 std::optional<std::vector<size_t>> DeviceLook::not_finite() {
@@ -113,4 +110,4 @@ std::optional<std::vector<size_t>> DeviceLook::not_finite() {
   return found;
 }
 
-}  // namespace pliant::elastic
+}  // namespace pliant::detail
