@@ -59,8 +59,7 @@ class Adding {
   Adding(const Config& config, const SimulationQuestion& question, Simulation& to)
       : model_(question.model),
         types_{sharded::dtype_of(config.coordinator().compute_dtype),
-               sharded::dtype_of(config.coordinator().reduce_dtype), config.run().on_nonfinite != "ignore",
-               true},
+               sharded::dtype_of(config.coordinator().reduce_dtype), config.run().on_nonfinite != "ignore", true},
         books_(model_, sharded::most_owned_at(model_, question.workers), question.workers, types_,
                static_cast<uint64_t>(config.coordinator().budget.value_or(0))),
         clock_(model_,

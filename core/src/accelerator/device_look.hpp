@@ -13,8 +13,8 @@ namespace pliant::detail {
 
 /// Every call but not_finite() only enqueues, in order with all else on the stream. Of each part of a gradient the
 /// device makes one number for 1024 elements, and of those that came since the last part was closed one, which it adds
-/// to that of the block. Memory on the device: one 512th of a gradient, and a number for each block; from the first part
-/// on.
+/// to that of the block. Memory on the device: one 512th of a gradient, and a number for each block; from the first
+/// part on.
 class DeviceLook {
  public:
   /// `stream` is of the device and outlives this; what is enqueued on it has run before this goes.
@@ -51,7 +51,7 @@ class DeviceLook {
   size_t used_ = 0;  ///< of numbers_
   Buffer numbers_;   ///< of what was added and not closed
   Buffer folded_;    ///< numbers on their way to one
-  Buffer marks_;      ///< of each block one number
+  Buffer marks_;     ///< of each block one number
 };
 
 }  // namespace pliant::detail

@@ -128,8 +128,8 @@ struct GradientReduction::State {
 
   Floats send;
   std::array<Floats, 2> received;
-  Buffer scalars_there;  ///< own and all, on the device
-  detail::DeviceLook look;       ///< where the CPU does not compute: at what it cannot read, or had better not
+  Buffer scalars_there;     ///< own and all, on the device
+  detail::DeviceLook look;  ///< where the CPU does not compute: at what it cannot read, or had better not
 
   detail::DeviceSums work;  ///< last: it waits for what it has enqueued before the memory goes
 

@@ -215,7 +215,7 @@ class Runtime {
   struct Scattering {
     std::vector<uint32_t> parameters;
     std::vector<ScatterItem> items;
-    std::vector<float*> least_room;  ///< by item: for kLeastFloats of each rank; nullptr: the arena has it
+    std::vector<float*> least_room;     ///< by item: for kLeastFloats of each rank; nullptr: the arena has it
     std::vector<WholePiece> gradients;  ///< that are free once it has been added up
     std::vector<WholePiece> received;   ///< likewise
     const SumRound* round = nullptr;
@@ -408,11 +408,11 @@ class Runtime {
   std::deque<Gathering> gatherings_;
   size_t gathered_ = 0;
   GatherCosts costs_;
-  int64_t steps_of_group_ = 0;  ///< that were begun
+  int64_t steps_of_group_ = 0;          ///< that were begun
   std::deque<Scattering> scatterings_;  ///< not added up yet
   std::optional<Room> lingering_;       ///< where the device adds up: of the send before
   std::deque<Room> let_go_;             ///< gradients that the program's stream has not waited for
-  std::vector<Visit> visits_;  ///< entered and not left
+  std::vector<Visit> visits_;           ///< entered and not left
   std::vector<uint32_t> complete_;
   bool in_pass_ = false;
   bool follows_trace_ = false;

@@ -152,7 +152,9 @@ void Runtime::look_at(uint32_t parameter, size_t micro_batch, const void* gradie
   WholePiece room;
   if (reduce_ != DType::kF32) {
     block = float_block(row.elements);
-    const auto take_floats = [&] { return memory_->take(block * sizeof(float), {"", row.name, " as f32"}, kFloatsSide); };
+    const auto take_floats = [&] {
+      return memory_->take(block * sizeof(float), {"", row.name, " as f32"}, kFloatsSide);
+    };
     room = of_as_many(block, take_floats, least_room != nullptr, [this] { make_room(); });
   }
   float* const floats = room ? room.floats() : least_room;
@@ -203,7 +205,8 @@ void Runtime::add_received(const Scattering& arrived) {
           std::vector<WholePiece> made(world_size);
           for (size_t rank = 0; rank < world_size; ++rank) {
             if (!arrived.round->adds[rank]) continue;
-            made[rank] = memory_->take(block * sizeof(float), {"parts of the gradient of ", row.name, " as f32"}, kFloatsSide);
+            made[rank] =
+                memory_->take(block * sizeof(float), {"parts of the gradient of ", row.name, " as f32"}, kFloatsSide);
           }
           return made;
         };

@@ -154,7 +154,7 @@ class StepClock {
   std::vector<Round> rounds_;
 
   std::vector<Rank> ranks_;
-  std::optional<StepArena> arena_;   ///< where there is a budget
+  std::optional<StepArena> arena_;  ///< where there is a budget
   /// By rank, moments of the exchange that `arena_` names, or that those who have none wait for.
   using Moments = std::vector<uint64_t>;
   [[nodiscard]] Moments now() const;
@@ -163,10 +163,10 @@ class StepClock {
   std::vector<Moments> let_go_;       ///< likewise: those that the program has not waited for
   uint64_t look_capacity_ = 0;        ///< DeviceLook
   bool is_looking_ = false;           ///< it has looked in this step
-  std::vector<uint64_t> arrives_;    ///< by parameter: it is whole
-  std::vector<Gradient> gradients_;  ///< by parameter, in this pass
-  std::vector<uint32_t> group_;      ///< in gather()
-  std::vector<uint32_t> reduced_;    ///< for reduce()
+  std::vector<uint64_t> arrives_;     ///< by parameter: it is whole
+  std::vector<Gradient> gradients_;   ///< by parameter, in this pass
+  std::vector<uint32_t> group_;       ///< in gather()
+  std::vector<uint32_t> reduced_;     ///< for reduce()
   bool is_cast_ = false;
   bool in_step_ = false;
   size_t pass_ = 0;  ///< of the step

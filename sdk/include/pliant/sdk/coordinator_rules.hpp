@@ -200,9 +200,9 @@ class CoordinatorRules {
     if (action.parameter >= parameters_.size()) {
       return broken(Rule::kForm, "the model has no " + name(action.parameter));
     }
-    const uint64_t known = action.kind == PLIANT_ACTION_GATHER ? uint64_t{PLIANT_ACTION_PREFETCH}
-        : action.kind == PLIANT_ACTION_REDUCE                  ? model_.reduce_flags
-                                                               : 0;
+    const uint64_t known = action.kind == PLIANT_ACTION_GATHER   ? uint64_t{PLIANT_ACTION_PREFETCH}
+                           : action.kind == PLIANT_ACTION_REDUCE ? model_.reduce_flags
+                                                                 : 0;
     if ((action.flags & ~known) != 0) {
       return broken(Rule::kForm,
                     "flags " + std::to_string(action.flags) + " of " + name(action.parameter) + " mean nothing here");
