@@ -230,7 +230,7 @@ def cost_of_digests(jobs, rounds):
 
 
 def cost_of_shards(jobs, rounds):
-    """Replicated and sharded jobs by turns."""
+    """Replicated and sharded jobs by turns, in every other round backwards."""
     rows = []
     for workers in jobs.given.workers:
         for deterministic in (False, True):
@@ -238,7 +238,7 @@ def cost_of_shards(jobs, rounds):
             for number in range(rounds):
                 tell(f"sharded, {workers} workers, {'deterministic' if deterministic else 'fast'}, round {number + 1} of {rounds}...")
                 reference = None
-                for how in speeds:
+                for how in speeds if number % 2 == 0 else reversed(speeds):
                     sets = [] if how == "replicated" else [f'coordinator.use="{how}"']
                     found, losses = jobs.tinylm(workers, deterministic, *sets)
                     speeds[how].append(found)
