@@ -42,7 +42,7 @@ enum class Fault {
   kLeaveUnmatched,    ///< releases what was never gathered
   kCostsAny,          ///< of any number of parameters
   kCountersWide,      ///< writes counters past the room for them
-  kRefusesCosts,      ///< all that the host has measured
+  kRefusesCosts,      ///< all that the host has measured, which it names
   kStatePartial,      ///< remembers more than it saves
   kTraceKept,         ///< goes on as before when its trace is to be dropped
 };
@@ -127,8 +127,10 @@ class Broken {
   void set_costs(std::span<const uint64_t> nanoseconds) {
     if (!is(Fault::kRefusesCosts)) return;
     const auto gathered = std::count_if(nanoseconds.begin(), nanoseconds.end(), [](uint64_t one) { return one > 0; });
-    throw sdk::Failure(PLIANT_RESOURCE_EXHAUSTED, "costs of " + std::to_string(nanoseconds.size()) + " parameters, " +
-                                                      std::to_string(gathered) + " of them gathered");
+    std::string words = "costs of " + std::to_string(nanoseconds.size()) + " parameters, " + std::to_string(gathered) +
+                        " of them gathered, in nanoseconds:";
+    for (const uint64_t one : nanoseconds) words += " " + std::to_string(one);
+    throw sdk::Failure(PLIANT_RESOURCE_EXHAUSTED, words);
   }
 
   void begin_pass(bool with_gradient, sdk::Actions& /*actions*/) { with_gradient_ = with_gradient; }
