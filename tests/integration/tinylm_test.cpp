@@ -152,21 +152,17 @@ TEST_CASE("tinylm trains on one's own text with the same loss curve at 1, 2, 3 a
   }
 }
 
-// What follows starts 69 processes with libtorch, each of which takes the better part of a second to begin: half a
-// minute on two cores.
+// Jobs in shards start some 120 processes with libtorch, each of which takes the better part of a second: two minutes
+// on two cores.
 
 TEST_CASE(
     "tinylm in shards has the states of tinylm whole at 1, 2, 3, 4 and, under exact, 5 workers, whoever decides") {
-  struct Way {
-    const char* coordinator;
-    std::vector<int> workers;
-  };
-  for (const Way& way : {Way{"planned", {1, 2, 3, 4, 5}}, Way{"zero3", {2, 5}}, Way{"eager", {3, 4}}}) {
-    for (const int workers : way.workers) {
-      CAPTURE(way.coordinator);
+  for (const char* const coordinator : {"planned", "zero3", "eager"}) {
+    for (const int workers : {1, 2, 3, 4, 5}) {
+      CAPTURE(coordinator);
       CAPTURE(workers);
       JobRunner job;
-      const Ended ended = job.run(small_job(job, way.coordinator, workers));
+      const Ended ended = job.run(small_job(job, coordinator, workers));
       INFO(ended.err);
       REQUIRE(ended.exit_code == 0);
       CHECK(has(ended.out + ended.err, "memory of a rank"));
@@ -174,6 +170,27 @@ TEST_CASE(
       CHECK(job.run({"audit", job.latest().string()}).exit_code == 0);
     }
   }
+}
+
+TEST_CASE(
+    "tinylm under zero3 that keeps nothing between two uses gathers more often and has the states of tinylm whole") {
+  std::vector<int64_t> gathered;
+  for (const bool keeps : {true, false}) {
+    CAPTURE(keeps);
+    JobRunner job;
+    std::vector<std::string> arguments = small_job(job, "zero3", 2);
+    arguments.emplace_back("--json");
+    if (!keeps) {
+      arguments.insert(arguments.end(), {"--set", "coordinator.zero3.param_persistence_threshold=-1", "--set",
+                                         "coordinator.zero3.max_reuse_distance=0"});
+    }
+    const Ended ended = job.run(arguments);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    check_as_whole(job);
+    gathered.push_back(ended.summary.at("gathers_of_a_rank").at("parameters"));
+  }
+  CHECK(gathered[1] > gathered[0]);
 }
 
 TEST_CASE("tinylm in layer order has the states of tinylm whole, whoever decides, and gathers once for a whole step") {
