@@ -7,7 +7,8 @@ BENCH_COORDINATOR is the built benchmark. COORDINATOR_PY is deepspeed/runtime/ze
 nothing else of DeepSpeed is needed. Both play the same passes: layers of 2 and of 16 parameters, forward and backward, in a
 trace that is complete. A visit is a module entered and left; parameters are stubs, so that only decisions are timed. "Copied" visits
 are those of passes that zero3 has recorded, "decided" ones those of passes that it decides anew. planned knows the order of the passes and
-has a budget of three layers, or where all is kept of all of them.
+has a budget of three layers, or where all is kept of all of them. Ours are told of gradients that are complete and decide when they are
+reduced, too; DeepSpeed's coordinator has no part in that.
 """
 import argparse
 import json

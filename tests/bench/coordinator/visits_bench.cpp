@@ -1,5 +1,6 @@
 // What a coordinator costs the calling thread: the decisions of zero3 and planned through the ABI, a visit (enter and
-// leave) with 2 and with 16 parameters in a complete trace, copied from the record of a pass or decided anew.
+// leave) with 2 and with 16 parameters in a complete trace, copied from the record of a pass or decided anew. Half of
+// the visits are backward, and their gradients are reduced.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -97,12 +98,14 @@ struct Layers {
 /// A coordinator between its host and a program that goes forward and backward through Layers.
 class Program {
  public:
-  /// `alternates`: every second pass says that it has no gradient. That changes no decision, but no pass begins in the
-  /// state that the one before began in, so that no record of one is ever copied.
+  /// `alternates`: every second pass says that it has no gradient, and goes backward all the same. That changes no
+  /// decision, but no pass begins in the state that the one before began in, so that no record of one is ever copied.
   Program(const plugin::Instance& coordinator, const Layers& layers, bool alternates)
       : self_(coordinator.self()),
         slots_(coordinator.table<pliant_coordinator>()),
+        layers_(layers),
         alternates_(alternates),
+        complete_(layers.modules.size()),
         actions_(8 * layers.rows.size() + 64) {
     list_.struct_size = sizeof(list_);
     list_.capacity = actions_.size();
@@ -110,7 +113,18 @@ class Program {
     const pliant_model model = layers.view();
     expect(slots_.set_model(self_, &model, &error_));
   }
-  /// A pass; returns the number of actions of its visits.
+  /// A pass that finds out, as a host does, which gradients are complete and not reduced yet at each leave in backward.
+  /// True: they are those of the pass before.
+  bool follow() {
+    follows_ = true;
+    is_as_before_ = true;
+    left_.clear();
+    pass();
+    follows_ = false;
+    return is_as_before_;
+  }
+  /// A pass with the gradients of the last one that found them out, which takes longer than some decisions; returns the
+  /// number of actions of its visits.
   uint64_t pass() {
     uint64_t actions = 0;
     begin();
@@ -143,14 +157,37 @@ class Program {
     one.struct_size = sizeof(one);
     one.module = module;
     one.direction = direction;
+    const bool reduces = !enters && direction == PLIANT_BACKWARD;
+    if (reduces) {
+      if (follows_) find_complete(module);
+      one.complete = complete_[module].data();
+      one.complete_count = complete_[module].size();
+    }
     list_.count = 0;
     expect((enters ? slots_.enter : slots_.leave)(self_, &one, &list_, &error_));
     actions += list_.count;
+    if (reduces && follows_) forget_reduced();
+  }
+  void find_complete(uint32_t module) {
+    const pliant_module_row& row = layers_.modules[module];
+    left_.insert(left_.begin(), row.own, row.own + row.own_count);  // ascending: the last layer is the first backward
+    is_as_before_ = is_as_before_ && complete_[module] == left_;
+    complete_[module] = left_;
+  }
+  void forget_reduced() {
+    for (uint64_t i = 0; i < list_.count; ++i) {
+      if (actions_[i].kind == PLIANT_ACTION_REDUCE) std::erase(left_, actions_[i].parameter);
+    }
   }
 
   void* self_;
   const pliant_coordinator& slots_;
+  const Layers& layers_;
   bool alternates_;
+  bool follows_ = false;
+  bool is_as_before_ = false;
+  std::vector<uint32_t> left_;                   // complete and not reduced
+  std::vector<std::vector<uint32_t>> complete_;  // by module: those when it is left in backward
   bool without_gradient_ = false;
   pliant_error error_ = plugin::fresh_error();
   std::vector<pliant_action> actions_;
@@ -161,6 +198,17 @@ class Program {
 constexpr int kUntilCopied = 4;
 constexpr int kUntilDecided = 160;
 
+/// `count`: passes before those that are timed.
+void time_passes(benchmark::State& state, Program& program, int count) {
+  for (int i = 0; i < count; ++i) program.follow();
+  uint64_t actions = 0;
+  for (auto _ : state) actions += program.pass();
+  if (!program.follow()) give_up("other gradients were left to reduce than before");
+  const double visits = static_cast<double>(state.iterations()) * (2 * kLayers + 2);
+  state.counters["visit"] = benchmark::Counter(visits, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["actions"] = static_cast<double>(actions) / visits;
+}
+
 /// Argument: parameters of a layer. `kept`: everything stays whole, as with DeepSpeed's defaults and a small model;
 /// else each layer is gathered ahead, waited for and released in each visit. `decided`: each pass is decided anew.
 void visits(benchmark::State& state, bool kept, bool strict, bool decided) {
@@ -170,12 +218,7 @@ void visits(benchmark::State& state, bool kept, bool strict, bool decided) {
       kept ? make_zero3(50'000'000, 1'000'000'000, 1'000'000'000, strict) : make_zero3(2 * layer, 4 * layer, 0, strict);
   const Layers layers(parameters);
   Program program(coordinator, layers, decided);
-  for (int i = 0; i < (decided ? kUntilDecided : kUntilCopied); ++i) program.pass();
-  uint64_t actions = 0;
-  for (auto _ : state) actions += program.pass();
-  const double count = static_cast<double>(state.iterations()) * (2 * kLayers + 2);
-  state.counters["visit"] = benchmark::Counter(count, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
-  state.counters["actions"] = static_cast<double>(actions) / count;
+  time_passes(state, program, decided ? kUntilDecided : kUntilCopied);
 }
 
 /// The same of planned, with room for three layers or for all.
@@ -185,12 +228,7 @@ void planned_visits(benchmark::State& state, bool kept) {
   Layers layers(parameters);
   layers.budget = (kept ? kLayers : 3) * parameters * kBytes;
   Program program(coordinator, layers, false);
-  for (int i = 0; i < 8; ++i) program.pass();
-  uint64_t actions = 0;
-  for (auto _ : state) actions += program.pass();
-  const double count = static_cast<double>(state.iterations()) * (2 * kLayers + 2);
-  state.counters["visit"] = benchmark::Counter(count, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
-  state.counters["actions"] = static_cast<double>(actions) / count;
+  time_passes(state, program, 8);
 }
 
 BENCHMARK_CAPTURE(planned_visits, gathered, false)->Arg(2)->Arg(16);
