@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Holds every include of core/ and the SDK to the table of rooms in docs/explanation/architecture.md.
+"""Holds every include of core/, the SDK, plugins, accelerators and samples to the table of rooms in docs/explanation/architecture.md.
 
     rooms.py        prints every finding; ends with 1 if there is one
 
-A row of the table: `room`, what it does, what it may know ("nothing", "those above", or rooms by their last names), and the headers
-of core/include/pliant that are its own. Rows are in the order of who may know whom.
+A row of the table: `room`, or several, what it does, what it may know ("nothing", "those above", or rooms by their last names, of which
+core/include is what programs embed), and the headers of core/include/pliant that are its own. Rows are in the order of who may know whom.
+A plugin knows no other, only the folders `kernel` and `devices` that several share.
 """
 import pathlib
 import re
@@ -13,7 +14,11 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs/explanation/architecture.md"
 PUBLIC = ROOT / "core/include"
-ROW = re.compile(r"^\| `(sdk|core/[\w/]+)` \|[^|]*\|([^|]*)\|([^|]*)\|$")
+EMBEDDED = "core/include"
+PLUGINS = {"plugins": 3, "accelerators": 2}  # of a path, the names that say which plugin it is of
+SHARED = {"kernel", "devices"}
+ROW = re.compile(r"^\| (`[\w/]+`(?:, `[\w/]+`)*) \|[^|]*\|([^|]*)\|([^|]*)\|$")
+NAME = re.compile(r"`([\w/]+)`")
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]')
 
 findings = []
@@ -32,7 +37,8 @@ def read_rooms():
     rooms = []
     for line in TABLE.read_text().splitlines():
         match = ROW.match(line)
-        if not match or match[1] == "core/include":
+        folders = NAME.findall(match[1]) if match else []
+        if not folders or folders == [EMBEDDED]:
             continue
         above = [room.folder for room in rooms]
         said = match[2].strip()
@@ -41,11 +47,12 @@ def read_rooms():
         elif said == "those above":
             knows = above
         else:
-            names = re.findall(r"`([\w/]+)`", said)
-            knows = [folder for folder in above if folder.rsplit("/", 1)[-1] in names]
+            names = NAME.findall(said)
+            knows = [folder for folder in [EMBEDDED, *above] if folder in names or folder.rsplit("/", 1)[-1] in names]
             if len(knows) != len(names):
-                found(TABLE.relative_to(ROOT), f"{match[1]} may know {said}, of which some is no room above it")
-        rooms.append(Room(match[1], {match[1], *knows}, re.findall(r"`(\w+\.hpp)`", match[3])))
+                found(TABLE.relative_to(ROOT), f"{folders[0]} may know {said}, of which some is no room above it")
+        for folder in folders:
+            rooms.append(Room(folder, {folder, *knows}, re.findall(r"`(\w+\.hpp)`", match[3])))
     return rooms
 
 
@@ -58,8 +65,8 @@ def room_of(path, rooms):
 
 
 def target_of(source, name):
-    """The file of core/ or the SDK that an include of `name` means; None: it is none of them."""
-    for folder in (source.parent, ROOT / "core/src", ROOT / "core", ROOT / "core/cli", PUBLIC, ROOT / "sdk/include"):
+    """The file of a room that an include of `name` means; None: it is none of them."""
+    for folder in (source.parent, ROOT / "core/src", ROOT / "core", ROOT / "core/cli", PUBLIC, ROOT / "sdk/include", ROOT / "sdk", ROOT):
         if (folder / name).is_file():
             return (folder / name).resolve()
     return None
@@ -78,9 +85,15 @@ def check_file(source, rooms):
             continue
         if PUBLIC in source.parents and PUBLIC not in target.parents:
             found(f"{where}:{number}", f"a public header opens a door to the inside: {match[1]}")
+        if PUBLIC in target.parents and EMBEDDED in room.knows:
+            continue
         other = room_of(target, rooms)  # a file without one is a finding of its own
         if other is not None and other.folder not in room.knows:
             found(f"{where}:{number}", f"{room.folder} may not know {other.folder}: {match[1]}")
+        elif room.folder in PLUGINS and other is room:
+            own, its = (path.relative_to(ROOT).parts[:PLUGINS[room.folder]] for path in (source, target))
+            if own != its and its[-1] not in SHARED:
+                found(f"{where}:{number}", f"{'/'.join(own)} may not know {'/'.join(its)}: {match[1]}")
 
 
 def main():
@@ -94,8 +107,9 @@ def main():
     for name in sorted(set(headers)):
         if headers.count(name) > 1 or not (PUBLIC / "pliant" / name).is_file():
             found(TABLE.relative_to(ROOT), f"{name} is no public header, or stands in two rooms")
-    for source in sorted([*(ROOT / "core").rglob("*"), *(ROOT / "sdk/include").rglob("*")]):
-        if source.suffix in (".hpp", ".h", ".cpp"):
+    folders = ("core", "sdk/include", "sdk/testkit", "plugins", "accelerators", "samples")
+    for source in sorted(path for folder in folders for path in (ROOT / folder).rglob("*")):
+        if source.suffix in (".hpp", ".h", ".c", ".cpp"):
             check_file(source, rooms)
     print("\n".join(findings), file=sys.stderr, end="\n" if findings else "")
     return 1 if findings else 0

@@ -94,16 +94,19 @@ bool is_trace(const std::string& file) {
 }
 
 sharded::TraceFile sharded_trace_in(const std::string& file, const std::string& words) {
+  const auto refused = [&words](const Error& error, const std::string& named) {
+    return error.with_message(words + named + error.message()).with_exit_code(ExitCode::kUsage);
+  };
+  Result<sharded::TraceFile> read = sharded::read_trace(file);
+  if (!read) throw refused(read.error(), {});  // which names the file
   try {
-    sharded::TraceFile trace = sharded::in_turn(or_throw(sharded::read_trace(file)));
+    sharded::TraceFile trace = sharded::in_turn(std::move(*read));
     if (trace.model) return trace;
     throw Error(Status::kFailedPrecondition,
                 "it is the trace of a job that is not sharded, in which nothing is gathered; give the job a "
                 "[coordinator], and a program that shards its model");
   } catch (const Error& error) {
-    const bool is_named = error.message().find(file) != std::string::npos;
-    throw error.with_message(fmt::format("{}{}{}", words, is_named ? "" : file + ": ", error.message()))
-        .with_exit_code(ExitCode::kUsage);
+    throw refused(error, file + ": ");
   }
 }
 

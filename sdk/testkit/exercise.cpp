@@ -209,6 +209,7 @@ std::string give_model(const Calls<pliant_coordinator>& calls) {
                            modules,
                            0,
                            2,
+                           0,
                            0};
   calls.must(&pliant_coordinator::set_model, &model);
   return {};

@@ -35,7 +35,9 @@ def table(rows):
 
 
 def clean_table():
-    rows = [("sdk", "nothing", "")] + [(f"core/src/{room}", "those above", "`plan.hpp`" if room == "plan" else "") for room in ROOMS]
+    rows = [("sdk", "nothing", ""), ("sdk/testkit", "`sdk`", ""), ("plugins`, `accelerators", "`sdk`", "")]
+    rows += [(f"core/src/{room}", "those above", "`plan.hpp`" if room == "plan" else "") for room in ROOMS]
+    rows += [("samples", "`core/include`, `sdk`", "")]
     return table(rows)
 
 
@@ -54,6 +56,8 @@ def clean_tree(root):
     write(root, "core/include/pliant/plan.hpp", "// A plan.\n#pragma once\n")
     for room in ROOMS:
         write(root, f"core/src/{room}/room.hpp", "// What the room has.\n#pragma once\n")
+    for name in ("sdk/testkit", "plugins/lr/plain", "samples/plain"):
+        write(root, f"{name}/some.cpp", "// Some.\n")
     write(root, "core/src/plan/plan.cpp", '// Makes it.\n#include "pliant/plan.hpp"\n\n#include "base/room.hpp"\n')
     write(root, "tests/unit/some_test.cpp", '// Some.\nTEST_CASE("it does") {}\n')
     subprocess.run(["git", "init", "--quiet", "."], cwd=root, check=True)
@@ -84,6 +88,12 @@ LINES = [
     "core/src/plan/upward.cpp:2: core/src/plan may not know core/src/elastic: elastic/room.hpp",
     "core/src/base/aside.cpp:2: core/src/base may not know core/src/plan: pliant/plan.hpp",
     "core/src/stray/stray.cpp: docs/explanation/architecture.md gives it no room",
+    "plugins/lr/reaching/reaching.cpp:2: plugins may not know core/src/plan: core/src/plan/room.hpp",
+    "accelerators/own/own.cpp:2: accelerators may not know core/src/elastic: elastic/room.hpp",
+    "accelerators/own/own.cpp:3: accelerators/own may not know accelerators/other: ../other/other.hpp",
+    "plugins/lr/near/near.cpp:2: plugins/lr/near may not know plugins/sampler/far: ../../sampler/far/far.hpp",
+    "sdk/testkit/knowing.cpp:2: sdk/testkit may not know core/src/base: base/room.hpp",
+    "samples/inside/inside.cpp:2: samples may not know core/src/data: data/room.hpp",
     "core/include/pliant/door.hpp:2: a public header opens a door to the inside: base/room.hpp",
     "docs/explanation/architecture.md: there is no room core/src/gone",
     "docs/explanation/architecture.md: core/src/gone may know `elsewhere`, of which some is no room above it",
@@ -104,6 +114,13 @@ def broken_tree(root):
     write(root, "core/src/plan/upward.cpp", cpp('#include "elastic/room.hpp"'))
     write(root, "core/src/base/aside.cpp", cpp('#include "pliant/plan.hpp"'))
     write(root, "core/src/stray/stray.cpp", "// Lost.\n")
+    for other in ("accelerators/other/other.hpp", "accelerators/kernel/some.hpp", "plugins/sampler/far/far.hpp"):
+        write(root, other, "// Its own.\n#pragma once\n")
+    write(root, "accelerators/own/own.cpp",
+          cpp('#include "elastic/room.hpp"\n#include "../other/other.hpp"\n#include "../kernel/some.hpp"'))
+    write(root, "plugins/lr/near/near.cpp", cpp('#include "../../sampler/far/far.hpp"'))
+    write(root, "sdk/testkit/knowing.cpp", cpp('#include "base/room.hpp"'))
+    write(root, "samples/inside/inside.cpp", cpp('#include "data/room.hpp"\n#include "pliant/plan.hpp"'))
     write(root, "core/include/pliant/door.hpp", cpp('#include "base/room.hpp"'))
     write(root, "core/src/plan/empty.cpp", "")
     write(root, "core/src/plan/silent.cpp", "int silent();\n")

@@ -70,6 +70,7 @@ void ArenaBooks::hear(const RehearsedCall& call) {
     if (end < rest.size() || budget_ > 0) clear_way();
   }
   retire();
+  forget_let_go();
 }
 
 void ArenaBooks::carry_out(std::span<const pliant_action> actions) {
@@ -103,20 +104,22 @@ GradientRoom ArenaBooks::room_of(uint32_t parameter) const {
 void ArenaBooks::take_gradient(uint32_t parameter) {
   Gradient& one = gradients_[parameter];
   if (model_.parameter(parameter).frozen || one.is_reduced || std::exchange(one.is_there, true)) return;
+  forget_let_go();
   take(room_of(parameter).gradient);
 }
 
 void ArenaBooks::reduce(std::span<const uint32_t> parameters, bool lingers) {
   retire();
   const bool all_linger = lingers && budget_ > 0;
-  const bool gradients_linger = all_linger || (lingers && types_.on_device);
+  const bool is_let_go = types_.on_device && budget_ == 0;
+  const bool gradients_linger = all_linger || (lingers && is_let_go);
   for (const uint32_t parameter : parameters) {
     take_gradient(parameter);
     gradients_[parameter].is_reduced = true;
     const GradientRoom room = room_of(parameter);
     if (budget_ > 0 && taken_ + room.received > budget_) clear_way();
     take(room.received);
-    (gradients_linger ? lingering_ : on_way_) += room.gradient;
+    (gradients_linger ? lingering_ : is_let_go ? let_go_ : on_way_) += room.gradient;
     (all_linger ? lingering_ : on_way_) += room.received;
   }
   if (types_.reduce == DType::kF32) return;
@@ -133,7 +136,16 @@ void ArenaBooks::clear_way() {
 }
 
 void ArenaBooks::retire() {
-  taken_ -= std::exchange(lingering_, 0);
+  const uint64_t bytes = std::exchange(lingering_, 0);
+  if (types_.on_device && budget_ == 0) {
+    let_go_ += bytes;
+  } else {
+    taken_ -= bytes;
+  }
+}
+
+void ArenaBooks::forget_let_go() {
+  taken_ -= std::exchange(let_go_, 0);
 }
 
 }  // namespace pliant::sharded

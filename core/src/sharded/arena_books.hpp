@@ -50,6 +50,7 @@ class ArenaBooks {
   /// What was sent, and does not linger, is added up.
   void clear_way();
   void retire();
+  void forget_let_go();
   void take(uint64_t bytes);
   /// For a moment; as much as a budget leaves.
   void visit(uint64_t bytes);
@@ -67,6 +68,7 @@ class ArenaBooks {
   bool is_backward_ = false;  ///< some module of the pass was entered backward
   uint64_t on_way_ = 0;       ///< gradients that were sent, and what arrives for them
   uint64_t lingering_ = 0;    ///< likewise
+  uint64_t let_go_ = 0;       ///< on a device without a budget: gradients, until the next one needs room
   uint64_t taken_ = 0;
   uint64_t most_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "config/instances.hpp"
 #include "pliant/balancer.hpp"
 #include "sharded/arena_books.hpp"
 #include "sharded/exchange.hpp"
@@ -36,6 +37,13 @@ Sums sums_of(const Config& config, const MemoryOfWhat& what) {
   return {static_cast<int64_t>(rounds.rounds()), rounds.sums_needed()};
 }
 
+/// As far as the config says: `host` is the CPU, and `sim` computes in its memory.
+bool is_on_device(const Config& config) {
+  if (!config::is_open(config, "accelerator")) return false;
+  const std::string& name = config.use("accelerator");
+  return name != "host" && name != "sim";
+}
+
 /// `play` has the steps of so many passes, each over so many micro-batches, told to books.
 template <class Play>
 ShardedMemory memory_of(const Config& config, const ModelTables& model, const MemoryOfWhat& what, const Play& play) {
@@ -44,7 +52,8 @@ ShardedMemory memory_of(const Config& config, const ModelTables& model, const Me
   int32_t chunks = 0;
   for (int32_t rank = 0; rank < what.world_size; ++rank) chunks = std::max(chunks, ownership.chunks_of(rank));
   const ArenaBooks::Types types{dtype_of(config.coordinator().compute_dtype),
-                                dtype_of(config.coordinator().reduce_dtype), config.run().on_nonfinite != "ignore"};
+                                dtype_of(config.coordinator().reduce_dtype), config.run().on_nonfinite != "ignore",
+                                is_on_device(config)};
   const uint64_t values = ShardArray::value_bytes(layout, chunks);
   const uint64_t array = ShardArray::most_bytes(layout, chunks);
   const Sums sums = sums_of(config, what);

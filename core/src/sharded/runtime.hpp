@@ -346,7 +346,8 @@ class Runtime {
   void send_early(uint32_t module, size_t micro_batch);
   void put(Scattering& into, uint32_t parameter, size_t micro_batch);
   void add_received(const Scattering& arrived);
-  void drain_scatterings(bool all);
+  /// Those that have arrived, or all, waiting for them, up to the first that lingers or that, too.
+  void drain_scatterings(bool all, bool lingering = true);
   /// Has added up what was sent and has arrived; where there is a budget, all that was sent and does not linger.
   void clear_way();
   [[nodiscard]] Event take_event();

@@ -236,9 +236,9 @@ void Runtime::add_received(const Scattering& arrived) {
   }
 }
 
-void Runtime::drain_scatterings(bool all) {
+void Runtime::drain_scatterings(bool all, bool lingering) {
   or_give_up([&] {
-    while (!scatterings_.empty()) {
+    while (!scatterings_.empty() && (lingering || !scatterings_.front().lingers)) {
       if (here_) {
         if (!all && !scatterings_.front().done->is_reached()) return;
         synchronize(*scatterings_.front().done, TracedTransfer::Kind::kReduce, scatterings_.front().parameters.front());
@@ -319,6 +319,7 @@ void Runtime::end_pass() {
     or_give_up([&] { reduce_rest(rest); });
     drain_scatterings(true);
     retire();
+    wait_for_let_go();  // the next forward has better use for that memory
     for (size_t micro_batch = 0; measure_ && micro_batch < micro_batches_ && has_rows(micro_batch); ++micro_batch) {
       for (const ParameterRow& row : model.parameters()) {
         if (row.frozen)
@@ -366,7 +367,6 @@ GradientFacts Runtime::finish_gradient(double scale) {
   exchange_stream_.copy(of_ranks.data(), all_norms, chunks * sizeof(double));
   exchange_stream_.synchronize();
   while (!gatherings_.empty()) forget_oldest_gather();
-  wait_for_let_go();
   // In the order of the flat space, whoever owns what.
   std::vector<uint64_t> next(world_size);
   for (size_t rank = 1; rank < world_size; ++rank) next[rank] = next[rank - 1] + counts[rank - 1];

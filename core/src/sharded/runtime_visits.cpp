@@ -96,7 +96,7 @@ void Runtime::begin(bool with_gradient, size_t micro_batches) {
 // depends on the visits alone what lies where, and so whether the rest fits: not on how quick the other ranks are.
 void Runtime::clear_way() {
   const bool has_budget = memory_->budget() > 0;
-  if (!has_budget || !lingers_here()) drain_scatterings(has_budget);
+  drain_scatterings(has_budget, !has_budget);
 }
 
 void Runtime::begin_evaluation() {

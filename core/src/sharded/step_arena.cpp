@@ -138,10 +138,18 @@ uint64_t StepArena::float_block(uint64_t most, size_t rooms) {
       taken.push_back(made);
     }
     const bool suffices = taken.size() == rooms || block <= kLeastBlock;
-    if (suffices) cast_.insert(cast_.end(), taken.begin(), taken.end());
-    for (Piece& piece : taken) give_back(piece, now_());
+    if (suffices) {  // were_cast() says until when
+      for (const Piece& piece : taken) {
+        gaps_.give_back(piece.begin, piece.size);
+        taken_ -= piece.size;
+        cast_.push_back(piece);
+      }
+      return block;
+    }
+    if (taken.empty()) continue;
+    const Moment until = now_();
+    for (Piece& piece : taken) give_back(piece, until);
     taken.clear();
-    if (suffices) return block;
   }
 }
 

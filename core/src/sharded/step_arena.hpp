@@ -16,7 +16,8 @@
 namespace pliant::sharded {
 
 /// For StepClock, which asks what the program waits for before a gradient lies somewhere, and how much room is left for
-/// what is cast to f32. Of passes over one micro-batch each. What finds no room lies nowhere. O(gaps) for a piece.
+/// what is cast to f32. Of passes over one micro-batch each. What finds no room lies nowhere. O(gaps + pieces that were
+/// given back in the step) for a piece.
 class StepArena {
  public:
   /// A moment of the stream on which ranks exchange, which all pieces are given back on.

@@ -234,6 +234,7 @@ void StepClock::end_pass(bool with_gradient) {
     reduce(std::span(rest).subspan(begin, ends - begin));
   }
   retire();
+  if (with_gradient && !arena_) wait_for_room();
   pass_ += with_gradient ? 1 : 0;
   step_.all_ns = end() - begin_ns_;
 }
@@ -306,13 +307,16 @@ void StepClock::take_gradient(uint32_t parameter) {
   if (elements(parameter) > 0) compute(cost_[parameter].zero);
 }
 
-void StepClock::fold(uint64_t numbers) {
+bool StepClock::fold(uint64_t numbers) {
+  bool lies_apart = false;
   if (numbers > 1) exchange(costs_.local.of(2 * kDouble * numbers));
   while (numbers > 1) {
+    lies_apart = !lies_apart;
     const uint64_t fewer = norm_chunks(2 * numbers);
     exchange(costs_.local.of(2 * kFloat * numbers + kDouble * fewer));
     numbers = fewer;
   }
+  return lies_apart;
 }
 
 // Runtime::look_at, of each.
@@ -322,8 +326,7 @@ void StepClock::look_at(std::span<const uint32_t> parameters) {
     const uint64_t more = norm_chunks(count);
     if (!std::exchange(is_looking_, true)) exchange(costs_.local.of(kDouble * rounds_.size()));
     if (numbers + more > look_capacity_) {
-      fold(numbers);
-      exchange(costs_.local.of(2 * kDouble));
+      if (fold(numbers)) exchange(costs_.local.of(2 * kDouble));
       numbers = 1;
     }
     exchange(costs_.local.of(kFloat * count + kDouble * more));
@@ -377,8 +380,8 @@ void StepClock::reduce(std::span<const uint32_t> parameters, bool lingers) {
       uint64_t block = block_of(piece.count);
       if (arena_ && job_.reduce != DType::kF32) block = arena_->float_block(block, ranks_.size());
       ranks_[piece.rank].exchange += sums_of(round, piece.count, block);
-      if (arena_) arena_->were_cast();
     }
+    if (arena_) arena_->were_cast();
   }
   if (arena_) {
     arena_->added(lingers);

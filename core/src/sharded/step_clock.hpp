@@ -108,8 +108,8 @@ class StepClock {
   [[nodiscard]] Cost cost_of(uint32_t parameter);
   /// Looks through gradients of the pass that leave together, as DeviceLook does.
   void look_at(std::span<const uint32_t> parameters);
-  /// So many numbers become one.
-  void fold(uint64_t numbers);
+  /// So many numbers become one. False where it lies where they lay.
+  bool fold(uint64_t numbers);
   [[nodiscard]] uint64_t block_of(uint64_t elements) const;
   void plan_rounds();
 

@@ -23,6 +23,8 @@ class Gradients {
   Gradients(const Layout& layout, uint64_t bucket, bool lingers);
 
   void begin_pass();
+  /// From the next reduce on.
+  void linger_no_more() { lingers_ = false; }
   void enter(Call call);
   void leave(Call call);
   /// The host reduces what is left, a part at a time. The deepest that this comes to.

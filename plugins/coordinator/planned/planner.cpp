@@ -136,17 +136,16 @@ uint64_t Planner::reserve_of(TraceId id, const Trace& trace, uint64_t bucket, bo
   return reserves_[{id, bucket, lingers}] = most_depth(*layout_, bucket, lingers, trace);
 }
 
-// For it to be of use the next module must be gathered ahead. It pays to wait less for gradients, but not to keep much
-// less, and not to keep less than all.
+// For it to be of use the next module must be gathered ahead; and a pass that leaves its order must find room for any
+// module beside what lingers. It pays to wait less for gradients, but not to keep much less.
 bool Planner::may_linger(TraceId id, const Trace& trace, uint64_t bucket) {
   const uint64_t budget = layout_->model().budget;
   if (budget == 0) return true;
   const uint64_t plain = reserve_of(id, trace, bucket, false);
   const uint64_t more = reserve_of(id, trace, bucket, true);
-  if (more > budget || budget - more < 2 * layout_->most_used_bytes()) return false;
-  const bool had_all = plain + layout_->all_bytes() <= budget;
-  const bool has_all = more + layout_->all_bytes() <= budget;
-  return has_all || (!had_all && more - plain <= (budget - plain) / kPartOfSpare);
+  const uint64_t used = layout_->most_used_bytes();
+  if (more > budget || budget - more < std::max(2 * used, used + layout_->most_gradient_bytes())) return false;
+  return more - plain <= (budget - plain) / kPartOfSpare;
 }
 
 // Fewer wait where that lets them linger. What fits in no other way leaves at once.
@@ -224,6 +223,7 @@ Planner::Plan* Planner::plan_for(TraceId trace, TraceId after) {
     does_not_fit_.insert(key);
     return nullptr;
   }
+  made.ends = state_of(std::exchange(made.kept_at_end, {}));
   plan_bytes_ += made.bytes();
   forget_least_used_plans();
   return &(plans_[key] = std::move(made));
@@ -372,7 +372,7 @@ bool Planner::decide_all(Plan& plan) {
   }
   looked_at_ += schedule.room().looked_at();
   plan.late = late_gathers(plan);
-  plan.ends = state_of(schedule.kept());
+  plan.kept_at_end = schedule.kept();
   plan.lost_to_gaps = std::max(plan.lost_to_gaps, schedule.lost_to_gaps());
   return plan.actions.size() <= std::numeric_limits<uint32_t>::max();
 }
@@ -436,6 +436,8 @@ void Planner::leave_plan() {
     now_.digests.push_back(digest_.value());
   }
   plan_ = nullptr;
+  lingers_now_ = false;  // what comes is not known, and may need the room
+  schedule_.linger_no_more();
 }
 
 void Planner::end_pass(sdk::Actions& actions) {

@@ -71,6 +71,7 @@ class Planner {
     std::vector<pliant_action> actions;
     std::vector<Answer> answers;  ///< to begin_pass, then to each call, then to end_pass
     StateId begins = 0;
+    std::vector<Kept> kept_at_end;  ///< until it is chosen
     StateId ends = 0;
     uint64_t lost_to_gaps = 0;  ///< Schedule::lost_to_gaps(), also where it was found what pays
     Wide late = 0;              ///< late_gathers()

@@ -67,6 +67,8 @@ class Schedule {
       enter(uses, now, call, actions);
     }
   }
+  /// Gradients that leave from now on do not linger.
+  void linger_no_more() { gradients_.linger_no_more(); }
   /// The calls that come are of the pass after.
   void begin_next_pass() { gradients_.begin_pass(); }
   /// What lies where the host needs room for the gradients that are left goes.

@@ -45,7 +45,8 @@ typedef struct pliant_parameter_row {
   uint32_t flags;    /* PLIANT_PARAMETER_... */
   uint32_t dtype;    /* of the whole parameter: PLIANT_F32, PLIANT_BF16 (accelerator.h) */
   /* That its gradient takes in the arena from the enter in backward of the first module that uses it, of an external
-   * one from the first such enter of the pass, until the call after the one that reduces it; on every rank the same.
+   * one from the first such enter of the pass, until the call after the one that reduces it, or as
+   * PLIANT_ACTION_LINGER says; on every rank the same.
    * In one piece: where passes are over several micro-batches the gradients of all that must lie there at once, and
    * what arrives for them. 0: frozen, or there is no arena, or not known. */
   uint64_t gradient_bytes;
