@@ -48,6 +48,24 @@ TEST_CASE("layers that compute once more in backward, and passes of any order be
   CHECK(last_state(job) == well_behaved());
 }
 
+TEST_CASE(
+    "a call beside the callback of update is refused by the names of both, one inside it is not, and no bit changes") {
+  JobRunner job;
+  std::vector<std::string> command = job_that("call_twice", "", 2);
+  command.emplace_back("--show-logs");
+  const Ended ended = job.run(command);
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  for (const char* const call : {"enter", "memory"}) {
+    CHECK(
+        has(ended.err, fmt::format("sharded_worker: refused: ShardedModel::{} was called while ShardedModel::update is "
+                                   "under way in another thread",
+                                   call)));
+  }
+  CHECK(ended.summary.at("restarts") == 0);
+  CHECK(last_state(job) == well_behaved());
+}
+
 TEST_CASE("a frozen reference that is visited forward beside what is trained keeps its values and changes no bit") {
   const std::string says = fmt::format("app.says_after={}", kShardedSteps - 1);
   const std::string alone =

@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -271,8 +272,10 @@ struct Net final : TrainingState {
   void apply(const Step& step) {
     if (habits.adamw) return apply_adamw(step);
     const auto rate = static_cast<float>(step.learning_rate());
-    shards.update([this, rate](const ShardRange& range) {
+    bool has_called = false;
+    shards.update([&](const ShardRange& range) {
       owned = range.weights;
+      if (wrong.is_now("call_twice", step) && !std::exchange(has_called, true)) call_beside();
       const Seen values(session, range.weights, range.count);
       const Seen momentum(session, range.state[0], range.count);
       const Seen gradient(session, range.gradient, range.count);
@@ -283,6 +286,21 @@ struct Net final : TrainingState {
       momentum.store(range.state[0]);
       values.store(range.weights);
     });
+  }
+  /// Calls of this thread, inside the callback of another, and of a thread beside it; says what came of those.
+  void call_beside() {
+    static_cast<void>(shards.memory());
+    for (const char* const call : {"enter", "memory"}) {
+      std::thread([&] {
+        try {
+          if (call == std::string_view("enter")) shards.enter(root, Direction::kForward);
+          static_cast<void>(shards.memory());
+          fmt::print(stderr, "sharded_worker: {} is let in\n", call);
+        } catch (const Error& error) {
+          fmt::print(stderr, "sharded_worker: refused: {}\n", error.message());
+        }
+      }).join();
+    }
   }
   void apply_adamw(const Step& step) {
     AdamWUpdate update;

@@ -25,7 +25,7 @@
 //
 // The weights that a rank owns are f32, and so are sums of gradients and optimizer state. What is whole may be bf16:
 // [coordinator] compute_dtype and reduce_dtype. Every rank makes the same calls in the same order. Calls may come from
-// any thread, one at a time: two at once would have another order on every rank.
+// any thread, one at a time: two at once would have another order on every rank, and are refused.
 #pragma once
 
 #include <cstddef>
@@ -96,6 +96,9 @@ struct ShardedMemory {
   uint64_t gathered_most = 0;  ///< the most of it at once, so far
 };
 
+/// Any thread, one call at a time: one that comes while another thread's is under way throws kFailedPrecondition,
+/// naming both, and has done nothing. Callbacks, such as that of update, may make calls on their thread. compute_dtype,
+/// reduce_dtype, find and squared_gradient_norm may be called beside others, once the session was started.
 class ShardedModel {
  public:
   /// `state`: names of what the optimizer keeps for each weight, in f32: letters, digits and any of ".-_/:", none twice

@@ -12,6 +12,7 @@
 #include "base/result.hpp"
 #include "elastic/session_state.hpp"
 #include "pliant/sdk/accelerator.hpp"
+#include "sharded/one_caller.hpp"
 #include "sharded/rehearsal.hpp"
 #include "sharded/runtime.hpp"
 #include "sharded/safetensors.hpp"
@@ -20,6 +21,7 @@
 namespace pliant {
 
 struct ShardedModel::State {
+  using Call = sharded::OneCaller::Call;
   State(Session::State& of, const Config& config, std::vector<std::string> state)
       : session(of), runtime(config, *of.accelerator, of.device, *of.program_stream, *of.stream, std::move(state)) {
     using Begun = sharded::Runtime::Begun;
@@ -33,6 +35,7 @@ struct ShardedModel::State {
   State& operator=(const State&) = delete;
   Session::State& session;
   sharded::Runtime runtime;
+  sharded::OneCaller caller;
 };
 
 namespace {
@@ -95,14 +98,17 @@ void ShardedModel::check(const Config& config) {
 }
 
 ParameterId ShardedModel::add(ParameterSpec parameter) {
+  const State::Call call(state_->caller, "add");
   return ParameterId{state_->runtime.model.add(std::move(parameter))};
 }
 ModuleId ShardedModel::add(ModuleSpec module) {
+  const State::Call call(state_->caller, "add");
   return ModuleId{state_->runtime.model.add(std::move(module))};
 }
 
 void ShardedModel::set_parameters(ModuleId module, const std::vector<ParameterId>& own,
                                   const std::vector<ParameterId>& external) {
+  const State::Call call(state_->caller, "set_parameters");
   state_->runtime.set_parameters(state_->runtime.model.module_number(module), own, external);
 }
 
@@ -110,19 +116,24 @@ void ShardedModel::begin_pass(RowRange rows) {
   begin_pass(std::span(&rows, 1));
 }
 void ShardedModel::begin_pass(std::span<const RowRange> micro_batches) {
+  const State::Call call(state_->caller, "begin_pass");
   if (state_->session.added == 0) state_->session.strike(elastic::InjectionPoint::kForward);
   state_->runtime.begin_pass(micro_batches);
 }
 void ShardedModel::begin_micro_batch(size_t number) {
+  const State::Call call(state_->caller, "begin_micro_batch");
   state_->runtime.begin_micro_batch(number);
 }
 void ShardedModel::begin_evaluation() {
+  const State::Call call(state_->caller, "begin_evaluation");
   state_->runtime.begin_evaluation();
 }
 void ShardedModel::enter(ModuleId module, Direction direction) {
+  const State::Call call(state_->caller, "enter");
   state_->runtime.enter(state_->runtime.model.module_number(module), direction);
 }
 void ShardedModel::leave(ModuleId module, Direction direction) {
+  const State::Call call(state_->caller, "leave");
   state_->runtime.leave(state_->runtime.model.module_number(module), direction);
 }
 DType ShardedModel::compute_dtype() const {
@@ -132,20 +143,25 @@ DType ShardedModel::reduce_dtype() const {
   return state_->runtime.reduce_dtype();
 }
 void* ShardedModel::data(ParameterId parameter) {
+  state_->caller.require_no_other("data");
   return state_->runtime.value(state_->runtime.model.parameter_number(parameter));
 }
 void* ShardedModel::gradient_data(ParameterId parameter) {
+  const State::Call call(state_->caller, "gradient_data");
   return state_->runtime.gradient(state_->runtime.model.parameter_number(parameter));
 }
 float* ShardedModel::value(ParameterId parameter) {
+  state_->caller.require_no_other("value");
   require_f32(compute_dtype(), "compute_dtype");
   return static_cast<float*>(data(parameter));
 }
 float* ShardedModel::gradient(ParameterId parameter) {
+  const State::Call call(state_->caller, "gradient");
   require_f32(reduce_dtype(), "reduce_dtype");
   return static_cast<float*>(gradient_data(parameter));
 }
 void ShardedModel::end_pass() {
+  const State::Call call(state_->caller, "end_pass");
   state_->runtime.end_pass();
 }
 std::optional<ParameterId> ShardedModel::find(std::string_view name) const {
@@ -156,18 +172,22 @@ std::optional<ParameterId> ShardedModel::find(std::string_view name) const {
   return ParameterId{static_cast<uint32_t>(found - rows.begin())};
 }
 void ShardedModel::prefetch(ParameterId parameter) {
+  const State::Call call(state_->caller, "prefetch");
   state_->runtime.prefetch(state_->runtime.model.parameter_number(parameter));
 }
 void ShardedModel::fetch(ParameterId parameter) {
+  const State::Call call(state_->caller, "fetch");
   state_->runtime.fetch(state_->runtime.model.parameter_number(parameter));
 }
 void ShardedModel::release(ParameterId parameter) {
+  const State::Call call(state_->caller, "release");
   state_->runtime.release(state_->runtime.model.parameter_number(parameter));
 }
 double ShardedModel::squared_gradient_norm() const {
   return state_->runtime.squared_gradient_norm();
 }
 void ShardedModel::update(const std::function<void(const ShardRange&)>& each) {
+  const State::Call call(state_->caller, "update");
   state_->runtime.update(each);
 }
 
@@ -184,9 +204,11 @@ uint32_t number_of(const sharded::ModelTables& model, ParameterId parameter, siz
 }  // namespace
 
 void ShardedModel::read(ParameterId parameter, std::span<float> values) {
+  const State::Call call(state_->caller, "read");
   state_->runtime.read(number_of(state_->runtime.model, parameter, values.size(), "read"), values);
 }
 void ShardedModel::write(ParameterId parameter, std::span<const float> values) {
+  const State::Call call(state_->caller, "write");
   state_->runtime.write(number_of(state_->runtime.model, parameter, values.size(), "written"), values);
 }
 
@@ -222,6 +244,7 @@ void require_readable(const std::filesystem::path& file, const sharded::Tensor& 
 }  // namespace
 
 void ShardedModel::import_safetensors(const std::filesystem::path& file) {
+  const State::Call call(state_->caller, "import_safetensors");
   sharded::ModelTables& model = state_->runtime.model;
   if (model.is_closed()) {
     throw Error(Status::kFailedPrecondition,
@@ -249,6 +272,7 @@ void ShardedModel::import_safetensors(const std::filesystem::path& file) {
 }
 
 void ShardedModel::export_safetensors(const std::filesystem::path& file) {
+  const State::Call call(state_->caller, "export_safetensors");
   sharded::SafetensorsHeader header;
   const auto& parameters = state_->runtime.model.parameters();
   for (const sharded::ParameterRow& row : parameters) header.tensors.push_back({row.name, DType::kF32, row.shape});
@@ -274,6 +298,7 @@ void ShardedModel::export_safetensors(const std::filesystem::path& file) {
 }
 
 ShardedMemory ShardedModel::memory() const {
+  state_->caller.require_no_other("memory");
   return state_->runtime.memory();
 }
 
