@@ -1,5 +1,6 @@
 // Sharded jobs on devices whose memory the CPU does not reach, and whose ranks misbehave: they end as those on the CPU.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <signal.h>
 
 #include <map>
@@ -11,6 +12,20 @@
 #include "integration/sharded_misbehaviour.hpp"
 
 using namespace pliant::test;
+
+namespace {
+
+/// One rank was replaced, and no bit or sample was lost.
+void check_replaced(const JobRunner& job, const Ended& ended) {
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary.at("restarts") == 1);
+  CHECK(last_state(job) == well_behaved());
+  CHECK(ended.summary.at("samples_missing") == 0);
+  CHECK(job.processes_left() == 0);
+}
+
+}  // namespace
 
 TEST_CASE("what is not finite on a device is named with its rows, and not committed") {
   on_devices([](const ShardedMachine& machine) {
@@ -109,6 +124,33 @@ TEST_CASE(
   CHECK(replaced > 0);
 }
 #endif
+
+TEST_CASE("a rank whose device is lost in a pass or as all reduce is replaced, also before there is a snapshot") {
+  const std::vector<std::string> sim{
+      "accelerator.use=\"sim\"",
+      fmt::format("accelerator.path=\"{}/accelerator-sim.pliant.so\"", PLIANT_TESTKIT_PLUGIN_DIR),
+      "accelerator.sim.host_visible=false", "accelerator.sim.lose_device_at=50000"};
+  struct Place {
+    std::string name;
+    int64_t step;
+    int64_t back_to;
+    const std::vector<std::string>& sets;
+  };
+  for (const Place& place : {Place{"backward", 6, 4, kTight}, Place{"passed", 6, 4, kZero3},
+                             Place{"computed", 6, 4, kZero3}, Place{"computed", 2, 0, kTight}}) {
+    CAPTURE(place.name);
+    CAPTURE(place.step);
+    JobRunner job;
+    const std::string step = fmt::format("app.misbehave_step={}", place.step);
+    const Ended ended =
+        job.run(job_that("lose_device", place.name.c_str(), 2, joined(joined(sim, place.sets), {step})));
+    check_replaced(job, ended);
+    REQUIRE(job.ledger("restart").size() == 1);
+    CHECK(job.ledger("restart").front().at("step") == place.back_to);
+    CHECK(has(ended.err, "the device is lost since its piece of work 50000"));
+    CHECK(has(ended.err, "broke off: ") == (place.name == "computed"));
+  }
+}
 
 TEST_CASE(
     "layers that compute once more in backward, and passes of any order between steps, change no bit on a device") {

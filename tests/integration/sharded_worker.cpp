@@ -55,8 +55,8 @@ void train() {
   pliant::leave_stop_signals_to_agent();
   read_other_options();
   pliant::Session session = pliant::Session::attach();
-  const Misbehaviour wrong(session.config());
-  wrong.spare_others(session);
+  const Misbehaviour wrong(session);
+  wrong.spare_others();
   Net net(session, wrong);
   std::optional<pliant::ShardedModel> reference;
   if (wrong.is("two_models")) reference.emplace(session, std::vector<std::string>{});
@@ -97,6 +97,7 @@ void train() {
     } catch (const std::runtime_error& error) {
       if (!wrong.is("catch")) throw;
     }
+    if (computed) wrong.at("computed", *step);
     if (!computed || !step->commit()) continue;
     if (wrong.leaves_out_update(*step)) continue;
     if (looks_first) static_cast<void>(step->attempt([&] { net.evaluate(*step); }));

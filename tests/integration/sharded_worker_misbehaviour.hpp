@@ -26,11 +26,12 @@ namespace pliant::test {
 /// `misbehave` at the place `misbehave_at` of a step.
 class Misbehaviour {
  public:
-  explicit Misbehaviour(const Config& config)
-      : how_(config.app_string("misbehave").value_or("")),
-        place_(config.app_string("misbehave_at").value_or("")),
-        rank_(config.app_int("misbehave_rank").value_or(0)),
-        step_(config.app_int("misbehave_step").value_or(0)) {
+  explicit Misbehaviour(Session& session)
+      : session_(session),
+        how_(session.config().app_string("misbehave").value_or("")),
+        place_(session.config().app_string("misbehave_at").value_or("")),
+        rank_(session.config().app_int("misbehave_rank").value_or(0)),
+        step_(session.config().app_int("misbehave_step").value_or(0)) {
     const char* const restarts = std::getenv("TORCHELASTIC_RESTART_COUNT");
     if (rank_ != -1 && restarts != nullptr && std::string(restarts) != "0") how_.clear();
   }
@@ -45,16 +46,17 @@ class Misbehaviour {
     if (step.index() != step_ || place_ != place) return;
     if (is("kill")) ::raise(SIGKILL);
     if (is("stop") && !std::exchange(has_stopped_, true)) ::raise(SIGSTOP);
+    if (is("lose_device") && !std::exchange(has_lost_, true)) lose_device();
     if (is("throw") || (is("catch") && !std::exchange(has_thrown_, true))) {
       throw std::runtime_error("the program ran out of ideas");
     }
   }
   [[nodiscard]] bool is_step(const Step& step) const { return step.index() == step_; }
   /// Where one rank is to run short of memory by the options of all, the others have that behind them from here on.
-  void spare_others(Session& session) const {
+  void spare_others() const {
     if (how_ != "run_short" || is("run_short")) return;
     try {
-      for (int i = 0; i < 1000; ++i) const Buffer one(session.accelerator(), session.device(), 64);
+      for (int i = 0; i < 1000; ++i) const Buffer one(session_.accelerator(), session_.device(), 64);
     } catch (const Error&) {  // that was it
     }
   }
@@ -112,17 +114,29 @@ class Misbehaviour {
   }
 
  private:
+  /// Of `sim`, whose lose_device_at of all ranks is far behind what any of them comes to: this one does, so that what
+  /// uses the device next finds it lost.
+  void lose_device() const {
+    const Buffer there(session_.accelerator(), session_.device(), sizeof(float));
+    const float here = 0;
+    try {
+      for (int i = 0; i < 1000000; ++i) session_.stream().copy(there.pointer(), &here, sizeof(here));
+    } catch (const Error&) {  // nothing before it is under way any more
+    }
+  }
   /// By its rank of now; -1: every rank.
   [[nodiscard]] bool spoils(const Step& step) const {
     return step.index() == step_ && (rank_ == -1 || step.rank() == rank_);
   }
 
+  Session& session_;
   std::string how_;
   std::string place_;
   int64_t rank_;
   int64_t step_;
   mutable bool has_thrown_ = false;
   mutable bool has_stopped_ = false;
+  mutable bool has_lost_ = false;
   mutable bool has_flipped_ = false;
   mutable bool has_met_ = false;
 };

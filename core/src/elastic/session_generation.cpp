@@ -92,9 +92,18 @@ void Session::State::take_state(const elastic::SharedState& state) {
   learning_rate->load(state.lr_state);
 }
 
+void Session::State::require_device() {
+  try {
+    program_stream->synchronize();
+  } catch (const Error& error) {
+    if (error.status() == Status::kFailedPrecondition) throw;  // the others are of the passes that were given up
+  }
+}
+
 bool Session::State::enter_generation() {
   if (sharded != nullptr) sharded->leave_group();
   communicator.clear();
+  if (sharded != nullptr) require_device();
   if (sharded == nullptr && form.rank == form.donor && !form.restore.empty()) load_snapshot();
   std::optional<elastic::SharedState> copied;
   elastic::Formed formed{form.generation};

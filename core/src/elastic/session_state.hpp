@@ -178,6 +178,9 @@ struct Session::State {
   void take_state(const elastic::SharedState& state);
   /// Says how many steps its state holds and, where that is asked, what.
   void answer(const elastic::Tell& tell);
+  /// Throws kFailedPrecondition where the device is lost to this process: it ends, and as with a death the job goes
+  /// back or begins anew. Were the group joined, it would break off until the job ends.
+  void require_device();
   /// Joins the generation of `form`. False when it ended before it stood.
   bool enter_generation();
   /// What this rank does in the generation that stands is recorded, where the agent asks for it and the file can be
