@@ -125,6 +125,27 @@ TEST_CASE(
 }
 #endif
 
+TEST_CASE("a rank whose device is lost in mid-run is replaced, whatever the device and the coordinator") {
+  // planned on the software CUDA: above.
+  on_devices(
+      [](const ShardedMachine& machine) {
+        const bool is_cuda = has(machine.name, "cuda");
+        for (const std::vector<std::string>& sets : {kTight, kZero3}) {
+          if (is_cuda && sets == kTight) continue;
+          CAPTURE(sets.front());
+          ShardedMachine faulty = machine;
+          const std::string name = is_cuda ? "PLIANT_SOFT_CUDA_" : "PLIANT_SOFT_ZE_";
+          faulty.environment[name + "LOSE_DEVICE_AT"] = "1500";  // of one of the first steps
+          faulty.environment[name + "FAULTS_OF"] = "1";
+          JobRunner job;
+          const Ended ended = run_on(faulty, job, job_that("", "", 2, joined(machine.sets, sets)));
+          check_replaced(job, ended);
+          CHECK(has(ended.err, is_cuda ? "cudaErrorLaunchFailure" : "ZE_RESULT_ERROR_DEVICE_LOST"));
+        }
+      },
+      true);
+}
+
 TEST_CASE("a rank whose device is lost in a pass or as all reduce is replaced, also before there is a snapshot") {
   const std::vector<std::string> sim{
       "accelerator.use=\"sim\"",
