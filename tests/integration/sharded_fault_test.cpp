@@ -37,6 +37,31 @@ void check_death(const Death& death, const std::vector<std::string>& sets = {}) 
   CHECK(job.ledger("restart").front().at("step") == death.back_to);
 }
 
+/// One rank fails at one of these allocations of its process, in the first or second pass, and goes on.
+void check_shortages(const std::vector<std::string>& sets, const std::vector<int>& allocations) {
+  int broken = 0;
+  int of_additions = 0;
+  CAPTURE(sets.front());
+  for (const int allocation : allocations) {
+    CAPTURE(allocation);
+    JobRunner job;
+    std::vector<std::string> command = job_that(
+        "run_short", "", 2,
+        joined(sets, {"accelerator.use=\"sim\"", fmt::format("accelerator.sim.fail_alloc_at=[{}]", allocation)}));
+    command.insert(command.end(), {"--plugin-dir", PLIANT_TESTKIT_PLUGIN_DIR, "--show-logs"});
+    const Ended ended = job.run(command);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    broken += has(ended.err, "rank 1 (worker 1) broke off: ") ? 1 : 0;  // or had what was on its way added first
+    of_additions += has(ended.err, "of 20480 bytes") ? 1 : 0;  // a sum of all that it owns, made as the first is added
+    CHECK(last_state(job) == well_behaved());
+    CHECK(ended.summary.at("restarts") == 0);
+    CHECK(job.ledger("restart").empty());
+  }
+  CHECK(broken > 1);
+  CHECK(of_additions > 0);
+}
+
 }  // namespace
 
 TEST_CASE("a rank that dies as it gathers or sends gradients takes the job back, to the same bits") {
@@ -246,28 +271,12 @@ TEST_CASE("a program that catches what it threw in its passes goes on: all make 
 
 TEST_CASE(
     "a rank that has no memory somewhere in a pass, and goes on, has all make the step again, and no bit is lost") {
-  int broken = 0;
-  int of_additions = 0;
-  for (const int allocation :
-       {9, 10, 11, 12, 13, 14, 27, 28, 29, 30, 31}) {  // of its process: in the first and second pass
-    CAPTURE(allocation);
-    JobRunner job;
-    std::vector<std::string> command =
-        job_that("run_short", "", 2,
-                 {"coordinator.use=\"eager\"", "coordinator.budget=0", "accelerator.use=\"sim\"",
-                  fmt::format("accelerator.sim.fail_alloc_at=[{}]", allocation)});
-    command.insert(command.end(), {"--plugin-dir", PLIANT_TESTKIT_PLUGIN_DIR, "--show-logs"});
-    const Ended ended = job.run(command);
-    INFO(ended.err);
-    REQUIRE(ended.exit_code == 0);
-    broken += has(ended.err, "rank 1 (worker 1) broke off: ") ? 1 : 0;  // or had what was on its way added first
-    of_additions += has(ended.err, "of 20480 bytes") ? 1 : 0;  // a sum of all that it owns, made as the first is added
-    CHECK(last_state(job) == well_behaved());
-    CHECK(ended.summary.at("restarts") == 0);
-    CHECK(job.ledger("restart").empty());
-  }
-  CHECK(broken > 1);
-  CHECK(of_additions > 0);
+  check_shortages({"coordinator.use=\"eager\"", "coordinator.budget=0"}, {9, 10, 11, 12, 13, 14, 27, 28, 29, 30, 31});
+}
+
+TEST_CASE("a rank that has no memory in a pass makes the step again with all, also under zero3 and within a budget") {
+  check_shortages(kZero3, {5, 9, 15, 16, 17, 18, 24});
+  check_shortages(kTight, {5, 6, 7, 10, 14, 17});
 }
 
 TEST_CASE("what is not finite in a sharded job is named with its rows, each once, and not committed") {
