@@ -5,7 +5,6 @@
 
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "integration/sharded_machines.hpp"
@@ -101,16 +100,20 @@ TEST_CASE(
 #ifdef PLIANT_SOFT_CUDA_DIR
 TEST_CASE(
     "within a budget a rank whose device is lost or has no memory left in mid-run costs no bit, also as others leave") {
+  struct Fault {
+    std::string setting;
+    std::string at;
+  };
   int replaced = 0;
-  for (const auto& [fault, at] : {std::pair<const char*, const char*>{"LOSE_DEVICE_AT", "400"},  // in the first step
-                                  {"LOSE_DEVICE_AT", "1000"},
-                                  {"FAIL_ALLOC_AT", "12"},
-                                  {"FAIL_ALLOC_AT", "20"},
-                                  {"FAIL_ALLOC_AT", "28"}}) {
-    CAPTURE(fault);
-    CAPTURE(at);
+  for (const Fault& fault : {Fault{"LOSE_DEVICE_AT", "400"},  // in the first step
+                             {"LOSE_DEVICE_AT", "1000"},
+                             {"FAIL_ALLOC_AT", "12"},
+                             {"FAIL_ALLOC_AT", "20"},
+                             {"FAIL_ALLOC_AT", "28"}}) {
+    CAPTURE(fault.setting);
+    CAPTURE(fault.at);
     ShardedMachine machine = soft_cuda(4);
-    machine.environment[std::string("PLIANT_SOFT_CUDA_") + fault] = at;
+    machine.environment["PLIANT_SOFT_CUDA_" + fault.setting] = fault.at;
     machine.environment["PLIANT_SOFT_CUDA_FAULTS_OF"] = "1";
     JobRunner job;
     const Ended ended = run_on(machine, job, disturbed(job_that("", "", 3, machine.sets), {"leave:rank=2,step=6"}));

@@ -399,22 +399,26 @@ TEST_CASE("an evaluation between a commit and its update leaves training its bit
 }
 
 TEST_CASE("a rank that visits other modules than the others is named at once, and the step is not committed") {
-  for (const auto& [how, words] :
-       {std::pair<const char*, const char*>{"other_order",
-                                            "rank 2 entered layer.2 (forward) as visit 1, ranks 0, 1, 3 entered "
-                                            "layer.0 (forward) as visit 1"},
-        std::pair<const char*, const char*>{"fewer_visits",
-                                            "rank 2 entered model (backward) as visit 3, ranks 0, 1, 3 entered "
-                                            "layer.2 (forward) as visit 3"}}) {
-    CAPTURE(how);
+  struct Kind {
+    std::string how;
+    const char* words;
+  };
+  for (const Kind& kind : {Kind{"other_order",
+                                "rank 2 entered layer.2 (forward) as visit 1, ranks 0, 1, 3 entered layer.0 (forward) "
+                                "as visit 1"},
+                           Kind{"fewer_visits",
+                                "rank 2 entered model (backward) as visit 3, ranks 0, 1, 3 entered layer.2 (forward) "
+                                "as visit 3"}}) {
+    CAPTURE(kind.how);
     for (const char* const coordinator : {"coordinator.use=\"planned\"", "coordinator.use=\"eager\""}) {
       CAPTURE(coordinator);
       JobRunner job;
-      const Ended ended = job.run(job_that(how, "", 4, {coordinator, "app.misbehave_rank=2", "app.misbehave_step=3"}));
+      const Ended ended =
+          job.run(job_that(kind.how.c_str(), "", 4, {coordinator, "app.misbehave_rank=2", "app.misbehave_step=3"}));
       INFO(ended.err);
       CHECK(ended.exit_code == 1);
       CHECK(has(ended.err, "step 3 is not committed: "));
-      CHECK(has(ended.err, words));
+      CHECK(has(ended.err, kind.words));
       CHECK(ended.summary.at("steps") == 3);
       CHECK(ended.summary.at("wall_seconds").get<double>() < 60);  // and not only once the others were taken for hung
     }

@@ -87,7 +87,9 @@ std::vector<std::pair<CallKind, std::optional<uint32_t>>> kinds_of(const TracedR
 
 TEST_CASE("a trace has the calls of the program, what was answered, what that moved, and the most that was held") {
   const Accelerator accelerator = test::open_host();
-  for (const auto& [coordinator, options] : kWays) {
+  for (const auto& way : kWays) {
+    const auto& coordinator = way.first;  // clang captures no bindings
+    const auto& options = way.second;
     for (const int32_t world_size : {1, 2, 3}) {
       CAPTURE(coordinator);
       CAPTURE(options);
