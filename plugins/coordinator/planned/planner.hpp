@@ -16,6 +16,9 @@
 
 namespace pliant::coordinator::planned {
 
+/// Of what a budget spares, complete gradients may take one part of so many, and what lingers of them as much.
+constexpr uint64_t kPartOfSpare = 4;
+
 struct PlannerOptions {
   uint64_t traces = 16;
   uint64_t ahead = 2;   ///< ScheduleOptions::ahead
