@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -17,6 +18,7 @@
 #include "pliant/abi/coordinator.h"
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/abi/lr_rule.h"
+#include "pliant/abi/optimizer.h"
 #include "pliant/abi/packing.h"
 #include "pliant/abi/rendezvous.h"
 #include "pliant/sdk/calls.hpp"
@@ -118,6 +120,7 @@ struct Border {
   const plugin::Instance fixed = own("sampler", "fixed");
   const plugin::Instance zero3 = own("coordinator", "zero3");
   const plugin::Instance sim = own("accelerator", "sim");
+  const plugin::Instance host = own("accelerator", "host");
   std::vector<int32_t> lengths = std::vector<int32_t>(20, kTokens);
   std::vector<int64_t> costs = std::vector<int64_t>(4, 1);
   std::vector<int32_t> ranks = std::vector<int32_t>(4, -1);
@@ -139,6 +142,8 @@ struct Border {
   pliant_visit visit = blank<pliant_visit>();
   pliant_action_list list{sizeof(pliant_action_list), 0, room.size(), 0, room.data()};
   pliant_join_request join_request{sizeof(pliant_join_request), 2, {"run", 3}};
+  std::array<std::array<float, 8>, 4> arrays{};  ///< of an optimizer
+  pliant_stream* stream = nullptr;               ///< of the host
 
   Border() {
     epoch_request.rows_per_batch = 4;
@@ -168,8 +173,12 @@ struct Border {
     auto epoch = blank<pliant_epoch>();
     calls_of<pliant_batch_sampler>(fixed).must(&pliant_batch_sampler::begin_epoch, &epoch_request, &epoch);
     calls_of<pliant_accelerator>(sim).must(&pliant_accelerator::alloc, 0, PLIANT_MEMORY_DEVICE, 4096, &memory);
+    calls_of<pliant_accelerator>(host).must(&pliant_accelerator::stream_create, 0, PLIANT_STREAM_COMPUTE, 0, &stream);
   }
-  ~Border() { sim.table<pliant_accelerator>().free(sim.self(), 0, PLIANT_MEMORY_DEVICE, memory); }
+  ~Border() {
+    host.table<pliant_accelerator>().stream_destroy(host.self(), stream);
+    sim.table<pliant_accelerator>().free(sim.self(), 0, PLIANT_MEMORY_DEVICE, memory);
+  }
   Border(const Border&) = delete;
   Border& operator=(const Border&) = delete;
 
@@ -246,6 +255,15 @@ std::vector<Handed> all_handed(Border& b) {
                                    if (entered.ok()) calls.must(&pliant_coordinator::leave, &b.visit, &b.list);
                                    return entered;
                                  }),
+      handed<pliant_adamw_update>(
+          "pliant_adamw_update", {sizeof(pliant_adamw_update), 1, 0.9F, 0.95F, 0.1F, 1, 0.1F, 0},
+          UP_TO(pliant_adamw_update, decay),
+          [&b](auto* given) {
+            const auto* const table = or_throw(b.host.extension<pliant_optimizer>(PLIANT_OPTIMIZER));
+            return sdk::Calls<pliant_optimizer>(*table, b.host.self())
+                .ask(&pliant_optimizer::adamw_async, given, b.arrays[0].data(), b.arrays[1].data(), b.arrays[2].data(),
+                     b.arrays[3].data(), b.arrays[0].size(), b.stream);
+          }),
       handed<pliant_join_request>(
           "pliant_join_request", b.join_request, UP_TO(pliant_join_request, run_id),
           [&b](auto* given) {

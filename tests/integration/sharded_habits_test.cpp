@@ -83,7 +83,9 @@ TEST_CASE("a module that is entered twice before it is left stays whole, and zer
   CHECK(ended.exit_code == 3);
   CHECK(has(ended.summary.at("reason"), "coordinator 'zero3' broke a rule: leaving layer.0 forward"));
   CHECK(has(ended.summary.at("reason"), "[coordinator.zero3] strict = true may mend that"));
-  CHECK(other.ledger("commit").size() == 6);
+  // Both ranks break off there. If one is seen to be gone before the other, the other repeats the steps since the
+  // snapshot alone.
+  CHECK(other.ledger("commit").back().at("step") == 5);
   CHECK(other.processes_left() == 0);
   JobRunner strict;
   CHECK(state_after(strict, job_that("enter_twice", "", 2,

@@ -50,10 +50,10 @@ std::string copy_options(const pliant_plugin& record, std::vector<pliant_option>
     const unsigned char* row = bytes + i * record.option_stride;
     uint32_t size = 0;
     std::memcpy(&size, row, sizeof(size));
-    constexpr size_t kNeeded = offsetof(pliant_option, list_max) + sizeof(pliant_option::list_max);
-    if (size < kNeeded || size > record.option_stride) {
+    const size_t needed = sdk::bytes_to(&pliant_option::list_max);
+    if (size < needed || size > record.option_stride) {
       return fmt::format("row {} of its option table says it has {} bytes; the rows are {} apart and need {}", i + 1,
-                         size, record.option_stride, kNeeded);
+                         size, record.option_stride, needed);
     }
     options.push_back(sdk::widened<pliant_option>(row));
   }
@@ -70,9 +70,8 @@ bool valid_plugin_name(std::string_view name) {
 
 std::string record_objection(const pliant_plugin* record, const Kind& kind, std::vector<pliant_option>& options) {
   if (record == nullptr) return "its entry returned no record: it could not build its option table";
-  if (!PLIANT_HAS(pliant_plugin, record, extension)) {
-    return fmt::format("its record is too short: {} bytes, this host needs {}", record->struct_size,
-                       offsetof(pliant_plugin, extension) + sizeof(record->extension));
+  if (const size_t needed = sdk::bytes_to(&pliant_plugin::extension); record->struct_size < needed) {
+    return fmt::format("its record is too short: {} bytes, this host needs {}", record->struct_size, needed);
   }
   if (record->min_host_minor > PLIANT_ABI_MINOR) {
     return fmt::format("it needs a host of ABI {}.{} or later, this host offers {}.{}; update pliant", PLIANT_ABI_MAJOR,

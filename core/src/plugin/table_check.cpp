@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 
+#include "pliant/sdk/sized.hpp"
 #include "plugin/record_check.hpp"
 
 namespace pliant::plugin {
@@ -85,8 +86,7 @@ std::string default_objection(const pliant_option& option) {
   const pliant_value* value = option.default_value;
   if (value == nullptr) return {};
   if ((option.flags & PLIANT_OPTION_REQUIRED) != 0) return "it is required and has a default";
-  // NOLINTNEXTLINE(bugprone-sizeof-expression): the last field is a pointer
-  if (!PLIANT_HAS(pliant_value, value, texts)) return "its default is too short a struct";
+  if (value->struct_size < sdk::bytes_to(&pliant_value::texts)) return "its default is too short a struct";
   if (value->type != option.type || value->is_set == 0) return "its default is of another type, or not set";
   switch (option.type) {
     case PLIANT_BOOL:

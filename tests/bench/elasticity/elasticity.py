@@ -314,15 +314,17 @@ def fit(points):
     return {"a": mean_y - slope * mean_x, "b": slope}
 
 
-def memories(jobs):
+def memories(jobs, rounds):
+    """Medians of jobs that took as many workers; the fits go through the medians."""
     rows = []
     for how in ("replicated", *COORDINATORS):
         row = {"how": how, "workers": []}
         for workers in (1, 2, 4):
             tell(f"memory of 38 million weights, {workers} workers, {how}...")
-            row["workers"].append({"workers": workers, **memory_of(jobs, workers, how)})
-            tell_figures(**{kind: f"{row['workers'][-1][kind] / (1 << 20):,.0f} MiB" for kind in ("pss", "books")})
-        row.update({f"{kind}_fit": fit([(one["workers"], one[kind]) for one in row["workers"]]) for kind in ("pss", "books")})
+            seen = [memory_of(jobs, workers, how) for _ in range(rounds)]
+            row["workers"].append({"workers": workers, **{kind: spread([one[kind] for one in seen]) for kind in ("pss", "books")}})
+            tell_figures(**{kind: f"{row['workers'][-1][kind]['median'] / (1 << 20):,.0f} MiB" for kind in ("pss", "books")})
+        row.update({f"{kind}_fit": fit([(one["workers"], one[kind]["median"]) for one in row["workers"]]) for kind in ("pss", "books")})
         rows.append(row)
     return rows
 
@@ -440,7 +442,7 @@ def measure(given, folder, document):
     if given.trace:
         document["traces"] = schedules.traced(*how)
     if given.memory:
-        document["memory"] = memories(jobs)
+        document["memory"] = memories(jobs, given.rounds)
     if given.moves:
         document["moves"] = moves.measured(jobs, folder, tell, tell_figures)
 

@@ -127,6 +127,11 @@ class Runs(unittest.TestCase):
         self.assertGreater(seen["zero3"]["books"], seen["eager"]["books"])
         self.assertGreater(seen["eager"]["books"], 0)
 
+    def test_memory_that_falls_as_its_parts_do_is_fitted_to_the_byte(self):
+        found = elasticity.fit([(workers, 100 + 60 / workers) for workers in (1, 2, 4)])
+        self.assertAlmostEqual(found["a"], 100)
+        self.assertAlmostEqual(found["b"], 60)
+
     def test_a_leave_sends_what_it_must(self):
         self.folder.joinpath("jobs").mkdir()
         jobs = elasticity.Jobs(elasticity.arguments_of(["--build", BUILD]), self.folder / "jobs")

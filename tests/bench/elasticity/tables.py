@@ -17,6 +17,12 @@ def mebibytes(found):
     return f"{found / (1 << 20):,.0f}"
 
 
+def spread_mebibytes(found):
+    if found["least"] == found["largest"]:
+        return mebibytes(found["median"])
+    return f"{mebibytes(found['median'])} ({mebibytes(found['least'])} to {mebibytes(found['largest'])})"
+
+
 def fitted(found):
     return f"{mebibytes(found['a'])} + {mebibytes(found['b'])} / N"
 
@@ -67,8 +73,8 @@ def text_of(document):
                         for row in document["traces"]])
     if "memory" in document:
         lines += table(["MiB of a worker", *(f"{n} workers" for n in (1, 2, 4)), "a + b / N", "by its books", "a + b / N"],
-                       [[row["how"], *(mebibytes(one["pss"]) for one in row["workers"]), fitted(row["pss_fit"]),
-                         ", ".join(mebibytes(one["books"]) for one in row["workers"]) if row["how"] != "replicated" else "-",
+                       [[row["how"], *(spread_mebibytes(one["pss"]) for one in row["workers"]), fitted(row["pss_fit"]),
+                         ", ".join(spread_mebibytes(one["books"]) for one in row["workers"]) if row["how"] != "replicated" else "-",
                          fitted(row["books_fit"]) if row["how"] != "replicated" else "-"] for row in document["memory"]])
     if "moves" in document:
         lines += table(["workers", "state, bytes", "sent", "the least", "sent to the least"],

@@ -37,7 +37,7 @@ typedef struct pliant_optimizer {
   uint32_t struct_size;
   uint32_t reserved;
   /* [any-thread] Updates `count` elements, each by itself: the bits depend on no division into calls. `update` may be
-   * gone when it returns; a field that its struct_size leaves out is 0. Each array is aligned to 4 bytes and lies in
+   * gone when it returns; it has all fields up to `decay`. Each array is aligned to 4 bytes and lies in
    * device or pinned memory; no two overlap. */
   int32_t (*adamw_async)(void* self, const pliant_adamw_update* update, float* weights, const float* gradient,
                          float* first_moment, float* second_moment, uint64_t count, pliant_stream* stream,

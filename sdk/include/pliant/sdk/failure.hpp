@@ -81,11 +81,8 @@ void require(bool holds, Message&& message) {
 template <class Struct, class Field>
 [[nodiscard]] Struct* whole(Struct* given, Field std::remove_const_t<Struct>::*last, const char* name) {
   if (given == nullptr) throw Failure(PLIANT_INVALID_ARGUMENT, std::string("the host's ") + name + " is NULL");
-  const std::remove_const_t<Struct> known{};
-  const auto* const field = reinterpret_cast<const std::byte*>(&(known.*last));
-  constexpr auto kBytes = static_cast<std::ptrdiff_t>(sizeof(Field));  // NOLINT(bugprone-sizeof-expression)
-  const auto needed = field - reinterpret_cast<const std::byte*>(&known) + kBytes;
-  if (given->struct_size < static_cast<size_t>(needed)) {
+  const size_t needed = bytes_to(last);
+  if (given->struct_size < needed) {
     throw Failure(PLIANT_INVALID_ARGUMENT, std::string("the host's ") + name +
                                                " is too short: " + std::to_string(given->struct_size) + " bytes, " +
                                                std::to_string(needed) + " are needed");

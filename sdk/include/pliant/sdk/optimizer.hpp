@@ -9,7 +9,7 @@
 
 #include "pliant/abi/optimizer.h"
 #include "pliant/sdk/accelerator.hpp"
-#include "pliant/sdk/sized.hpp"
+#include "pliant/sdk/failure.hpp"
 
 namespace pliant::sdk {
 
@@ -74,10 +74,10 @@ struct OptimizerAdapter : private AcceleratorAdapter<T> {
                              float* first_moment, float* second_moment, uint64_t count, pliant_stream* stream,
                              pliant_error* error) noexcept {
     return guarded(error, [&] {
-      require(update != nullptr, "the update is NULL");
+      const pliant_adamw_update known = taken(update, &pliant_adamw_update::decay, "pliant_adamw_update");
       const AdamWArrays arrays{weights, gradient, first_moment, second_moment, count};
       check::adamw(arrays);
-      device_of(self).adamw(widened(*update), arrays, open(stream));
+      device_of(self).adamw(known, arrays, open(stream));
     });
   }
   static int32_t squared_norms_async(void* self, double* to, const float* from, uint64_t count, pliant_stream* stream,

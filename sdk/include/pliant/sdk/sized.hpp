@@ -26,6 +26,16 @@ inline void widen(void* to, uint32_t size, const void* from, uint32_t alignment)
 
 }  // namespace detail
 
+/// Bytes of a struct up to its field `last`, that included: what a maker must know who knows that field.
+template <class Struct, class Field>
+[[nodiscard]] size_t bytes_to(Field Struct::*last) noexcept {
+  const Struct known{};
+  constexpr size_t kBytes = sizeof(Field);  // NOLINT(bugprone-sizeof-expression): some are pointers
+  return static_cast<size_t>(reinterpret_cast<const std::byte*>(&(known.*last)) -
+                             reinterpret_cast<const std::byte*>(&known)) +
+         kBytes;
+}
+
 /// A copy of `from`, whose maker may know fewer fields or more: those that it does not know are zero or NULL in the
 /// copy, those that this side does not know are left out. struct_size stays its maker's, up to sizeof(Struct).
 template <class Struct>
