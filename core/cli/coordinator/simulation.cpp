@@ -95,6 +95,7 @@ class Adding {
     if (call.lost_to_gaps) step.lost_to_gaps = std::max(step.lost_to_gaps.value_or(0), *call.lost_to_gaps);
     if (keeps_lists_ && !call.actions.empty()) keep(call);
   }
+  [[nodiscard]] const std::vector<uint64_t>& gather_costs() const { return clock_.gather_costs(); }
 
  private:
   [[nodiscard]] uint64_t bytes(uint32_t parameter) const {
@@ -141,11 +142,13 @@ Simulation simulate(const Config& config, const SimulationQuestion& question) {
   Adding adding(config, question, made);
   const auto begins = [&adding](int step) { adding.begin(step); };
   const auto hears = [&adding](const sharded::RehearsedCall& call) { adding.hear(call); };
+  const auto costs = [&adding] { return adding.gather_costs(); };
   if (question.recorded != nullptr) {
     const std::vector<sharded::TracedStep> steps(static_cast<size_t>(question.steps), *question.recorded);
-    sharded::simulate(config, question.model, question.workers, steps, begins, hears);
+    sharded::simulate(config, question.model, question.workers, steps, begins, hears, 1, costs);
   } else {
-    sharded::simulate(config, question.model, question.workers, {question.steps, question.passes}, begins, hears);
+    sharded::simulate(config, question.model, question.workers, {question.steps, question.passes}, begins, hears,
+                      costs);
   }
   return made;
 }

@@ -31,7 +31,8 @@ std::vector<uint64_t> GatherCosts::nanoseconds(const std::vector<uint64_t>& byte
     const double nanoseconds = 1e9 * gather.ended.seconds_since(gather.began);
     for (const uint32_t parameter : gather.parameters) {
       const double share = static_cast<double>(bytes[parameter]) / static_cast<double>(all);
-      costs[parameter] = std::max(costs[parameter], static_cast<uint64_t>(std::max(nanoseconds * share, 0.0)));
+      const auto cost = static_cast<uint64_t>(std::max(nanoseconds * share, 1.0));
+      costs[parameter] = costs[parameter] == 0 ? cost : std::min(costs[parameter], cost);
     }
   }
   return costs;

@@ -19,8 +19,9 @@ class GatherCosts {
   [[nodiscard]] bool measures() const { return measures_; }
   void begin_gather(Stream& stream);
   void end_gather(Stream& stream, const std::vector<uint32_t>& parameters);
-  /// Nanoseconds by parameter, the longest of those measured; the parameters of one gather share its time by `bytes`.
-  /// 0 for one that was not gathered. The stream was synchronized.
+  /// Nanoseconds by parameter, the least of those measured and at least 1: what is more was spent waiting for other
+  /// ranks. The parameters of one gather share its time by `bytes`. 0 for one that was not gathered. The stream was
+  /// synchronized.
   [[nodiscard]] std::vector<uint64_t> nanoseconds(const std::vector<uint64_t>& bytes) const;
 
  private:

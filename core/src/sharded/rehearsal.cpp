@@ -223,28 +223,36 @@ void give_model(Coordinator& coordinator, const Config& config, const ModelTable
   coordinator.set_model(model, budget, whole, world_size, rooms);
 }
 
+/// As Runtime does, which measures the second step of a group.
+void tell_costs(Coordinator& coordinator, int step, const GatherTimes& costs) {
+  if (step == 1 && costs && coordinator.takes_costs()) coordinator.set_costs(costs());
+}
+
 }  // namespace
 
 void simulate(const Config& config, const ModelTables& model, int32_t world_size, const RehearsedSteps& steps,
-              const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear) {
+              const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear,
+              const GatherTimes& costs) {
   Coordinator coordinator(config);
   give_model(coordinator, config, model, world_size, steps.micro_batches);
   Rehearsal rehearsal(coordinator, model, hear);
   for (int step = 0; step < steps.steps; ++step) {
     begins(step);
     rehearsal.step(steps.passes);
+    tell_costs(coordinator, step, costs);
   }
 }
 
 void simulate(const Config& config, const ModelTables& model, int32_t world_size, std::span<const TracedStep> steps,
               const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear,
-              size_t micro_batches) {
+              size_t micro_batches, const GatherTimes& costs) {
   Coordinator coordinator(config);
   give_model(coordinator, config, model, world_size, micro_batches);
   Rehearsal rehearsal(coordinator, model, hear);
   for (size_t step = 0; step < steps.size(); ++step) {
     begins(static_cast<int>(step));
     rehearsal.play(steps[step]);
+    tell_costs(coordinator, static_cast<int>(step), costs);
   }
 }
 

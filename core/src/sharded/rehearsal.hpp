@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/result.hpp"
 #include "pliant/abi/coordinator.h"
@@ -39,11 +40,16 @@ struct RehearsedSteps {
   size_t micro_batches = 1;  ///< of a pass
 };
 
+/// Nanoseconds that gathering each parameter took in a step.
+using GatherTimes = std::function<std::vector<uint64_t>()>;
+
 /// Asks a coordinator of its own for such steps, at a budget and as in a group of `world_size` ranks that is new, and
-/// tells of each call in turn. `begins` is told the number of each step, from 0. Throws what Coordinator throws, also
-/// for an answer that breaks a rule, and what require_budget() throws. The types are those of [coordinator].
+/// tells of each call in turn. `begins` is told the number of each step, from 0. `costs`: asked at the end of the
+/// second step for what Runtime measures in it; the coordinator is told. Throws what Coordinator throws, also for an
+/// answer that breaks a rule, and what require_budget() throws. The types are those of [coordinator].
 void simulate(const Config& config, const ModelTables& model, int32_t world_size, const RehearsedSteps& steps,
-              const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear);
+              const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear,
+              const GatherTimes& costs = {});
 
 /// The same for a program that was recorded: `steps` in turn, each call as often as it stands there. `model` has at
 /// least the modules that were recorded. What was answered then does not matter, and the world size and the budget may
@@ -51,7 +57,7 @@ void simulate(const Config& config, const ModelTables& model, int32_t world_size
 /// can make, naming the first. O(calls and actions).
 void simulate(const Config& config, const ModelTables& model, int32_t world_size, std::span<const TracedStep> steps,
               const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear,
-              size_t micro_batches = 1);
+              size_t micro_batches = 1, const GatherTimes& costs = {});
 
 /// The same as rehearse() over three small layers, where there is no program yet to say what its model is. Nothing
 /// where `config` has no coordinator or was opened without that need.

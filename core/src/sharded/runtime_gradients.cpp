@@ -389,7 +389,7 @@ void Runtime::agree_on_costs() {
   for (const ParameterRow& row : model.parameters()) bytes.push_back(row.elements * bytes_of(compute_));
   std::vector<uint64_t> costs = costs_.nanoseconds(bytes);
   costs_.begin_step(false);
-  combine_over_ranks(costs, ReduceOp::kMax);
+  combine_over_ranks(costs, ReduceOp::kMin);  // of the rank that came last, and waited for none
   coordinator_.set_costs(costs);
 }
 

@@ -46,6 +46,8 @@ StepClock::StepClock(const ModelTables& model, const Job& job, const StepCosts& 
   for (uint32_t i = 0; i < parameters; ++i) cost_.push_back(cost_of(i));
   if (job.whole != DType::kF32) add_casts_of_weights(layout, ownership);
   arrives_.resize(parameters);
+  measuring_.resize(parameters);
+  measured_.resize(parameters);
   gradients_.resize(parameters);
   if (job.budget > 0) {
     const auto named = [this] {
@@ -210,6 +212,8 @@ void StepClock::hear(const RehearsedCall& call, uint64_t compute_ns) {
     in_step_ = is_cast_ = is_looking_ = false;
     pass_ = 0;
     if (arena_) arena_->end_step();
+    measured_.swap(measuring_);
+    std::fill(measuring_.begin(), measuring_.end(), 0);
     moments_.clear();
     let_go_.clear();
   }
@@ -277,9 +281,22 @@ void StepClock::gather(std::span<const pliant_action> group) {
     for (Rank& rank : ranks_) rank.exchange = std::max(rank.exchange, rank.host) + rank.cast_weights_ns;
   }
   const uint64_t arrives = collective(takes);
+  measure(takes);
   for (const pliant_action& action : group) arrives_[action.parameter] = arrives;
   if (step_.gather_ns == 0) step_.first_gather_ns = takes;
   step_.gather_ns += takes;
+}
+
+// GatherCosts.
+void StepClock::measure(uint64_t takes) {
+  uint64_t all = 0;
+  for (const uint32_t parameter : group_) all += elements(parameter);
+  for (const uint32_t parameter : group_) {
+    const double share = static_cast<double>(elements(parameter)) / static_cast<double>(all);
+    const auto cost = static_cast<uint64_t>(std::max(static_cast<double>(takes) * share, 1.0));
+    uint64_t& least = measuring_[parameter];
+    least = least == 0 ? cost : std::min(least, cost);
+  }
 }
 
 // Runtime::retire.

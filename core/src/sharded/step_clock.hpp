@@ -72,6 +72,8 @@ class StepClock {
   void hear(const RehearsedCall& call, uint64_t compute_ns);
   /// Of the step whose last pass has ended.
   [[nodiscard]] const StepTime& step() const { return step_; }
+  /// As GatherCosts measures them in the step that has ended, and ranks agree on them: nanoseconds by parameter.
+  [[nodiscard]] const std::vector<uint64_t>& gather_costs() const { return measured_; }
 
  private:
   /// Nanoseconds by parameter.
@@ -121,6 +123,8 @@ class StepClock {
   void take_gradient(uint32_t parameter);
   /// Gradients that linger are free.
   void retire();
+  /// The gather in hand.
+  void measure(uint64_t takes);
   /// Memory that gradients now lie in was used by the exchange.
   void wait_for_room();
   /// What a rank exchanges from now on comes after what its program has enqueued.
@@ -171,6 +175,8 @@ class StepClock {
   bool in_step_ = false;
   size_t pass_ = 0;  ///< of the step
   uint64_t begin_ns_ = 0;
+  std::vector<uint64_t> measuring_;  ///< by parameter, in this step
+  std::vector<uint64_t> measured_;
   StepTime step_;
 };
 

@@ -10,13 +10,21 @@ namespace {
 
 struct Planned {
   int64_t ahead = 2;
+  int64_t gather_bucket = int64_t{1} << 20U;
   int64_t traces = 16;
   int64_t reduce_bucket = int64_t{1} << 20U;
 
   static void options(sdk::Options<Planned>& table) {
-    table.add("ahead", &Planned::ahead, "Visits whose parameters may be on their way before they begin; 0: none.")
+    table
+        .add("ahead", &Planned::ahead, "Gathers that may be on their way before the visits that they are for; 0: none.")
         .at_least(0)
-        .unit("visits");
+        .unit("gathers");
+    table
+        .add("gather_bucket", &Planned::gather_bucket,
+             "What visits behind each other use is gathered ahead together until it has so many bytes; 0: one gather a "
+             "visit.")
+        .at_least(0)
+        .unit("bytes");
     table
         .add("traces", &Planned::traces,
              "Orders of visits that are known at once, of passes with gradients and of others each; the one not seen "
@@ -32,8 +40,8 @@ struct Planned {
   }
 
   void set_model(const sdk::Model& model) {
-    planner_ = Planner(
-        model, {static_cast<uint64_t>(traces), static_cast<uint64_t>(ahead), static_cast<uint64_t>(reduce_bucket)});
+    planner_ = Planner(model, {static_cast<uint64_t>(traces), static_cast<uint64_t>(ahead),
+                               static_cast<uint64_t>(reduce_bucket), static_cast<uint64_t>(gather_bucket)});
   }
   void set_module_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
     planner_.set_parameters(module, own, external);

@@ -12,6 +12,8 @@ constexpr size_t kMostKept = size_t{1} << 21U;
 constexpr size_t kMostStates = 4096;
 /// So many passes one after the other that began in another way than was expected, and nothing is expected.
 constexpr uint32_t kMostMisses = 2;
+/// What begins what is kept: of another version it is refused.
+constexpr uint64_t kFormat = 0x32'64656e6e616c70U;
 /// But a pass that began with so many calls of one that is known.
 constexpr size_t kTrustedCalls = 8;
 
@@ -150,6 +152,7 @@ void Planner::begin_pass(bool with_gradient, sdk::Actions& actions) {
   lingers_now_ = false;
   ScheduleOptions options{options_.ahead, bucket_now_};
   const uint64_t reserve = with_gradient ? reserve_ : 0;
+  options.gather_bucket = options_.gather_bucket;
   options.packs = packs_when_unknown(with_gradient);
   schedule_ = schedule_from(state_, options, reserve);
   schedule_.begin_pass(uses_, actions);
@@ -268,6 +271,7 @@ sdk::CoordinatorCounts Planner::counts() const {
 }
 
 void Planner::save(sdk::Writer& out) const {
+  out.value(kFormat);
   traces_.save(out);
   succession_.save(out);
   out.value(misses_);
@@ -276,6 +280,9 @@ void Planner::save(sdk::Writer& out) const {
 }
 
 void Planner::load(sdk::Reader& in) {
+  if (in.value<uint64_t>() != kFormat) {
+    throw sdk::Failure(PLIANT_DATA_LOSS, "what was kept is of another version, or damaged");
+  }
   TraceSet traces(options_.traces);
   traces.load(in, layout_ == nullptr ? 0 : layout_->model().modules.size());
   Succession succession;

@@ -21,8 +21,9 @@ constexpr uint64_t kPartOfSpare = 4;
 
 struct PlannerOptions {
   uint64_t traces = 16;
-  uint64_t ahead = 2;   ///< ScheduleOptions::ahead
-  uint64_t bucket = 0;  ///< bytes of complete gradients that wait to leave
+  uint64_t ahead = 2;          ///< ScheduleOptions::ahead
+  uint64_t bucket = 0;         ///< bytes of complete gradients that wait to leave
+  uint64_t gather_bucket = 0;  ///< ScheduleOptions::gather_bucket
 };
 
 /// A pass is expected to follow the trace that came after the same passes the last time. Its answers are decided before
@@ -138,7 +139,7 @@ class Planner {
   void leave_plan();
   /// The pass that ends, as far as either of them went in its first calls.
   [[nodiscard]] bool began_as(const Trace& trace) const;
-  void forget_least_used_plans();
+  void forget_least_used_plans(size_t most_bytes);
   [[nodiscard]] Schedule schedule_from(StateId state, const ScheduleOptions& options, uint64_t reserve) const {
     return {*layout_, costs_, options, reserve, states_[state].kept};
   }

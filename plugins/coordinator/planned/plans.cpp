@@ -14,6 +14,8 @@ constexpr uint64_t kPercent = 100;
 /// That may be gathered beyond the least.
 constexpr uint64_t kNextToNothing = 2;
 constexpr size_t kMostPlanBytes = size_t{1} << 26U;
+/// But as many plans as large as the newest always have room, or those of one step would drive each other out.
+constexpr size_t kFewestPlans = 16;
 
 }  // namespace
 
@@ -66,7 +68,7 @@ Planner::Plan* Planner::plan_for(TraceId trace, TraceId after) {
   }
   made.ends = state_of(std::exchange(made.kept_at_end, {}));
   plan_bytes_ += made.bytes();
-  forget_least_used_plans();
+  forget_least_used_plans(std::max(kMostPlanBytes, kFewestPlans * made.bytes()));
   return &(plans_[key] = std::move(made));
 }
 
@@ -77,6 +79,7 @@ bool Planner::is_decided(Plan& plan, TraceId trace, std::span<const Leaving> way
     for (const Placing placing : {Placing::kBestFit, Placing::kBySize, Placing::kLow}) {
       plan = begun;
       plan.options = {options_.ahead, way.bucket, way.lingers};
+      plan.options.gather_bucket = options_.gather_bucket;
       plan.options.placing = placing;
       plan.reserve = reserve_of(trace, *plan.trace, way.bucket, way.lingers);
       if (is_decided(plan)) return true;
@@ -94,6 +97,7 @@ bool Planner::is_decided(Plan& plan) {
     Plan made = plan;
     made.options = way.options;
     made.options.ahead = ahead;
+    made.options.gather_bucket = options_.gather_bucket;
     made.lost_to_gaps = way.lost_to_gaps;
     made.uses.mark(way.whole);
     return made;
@@ -112,8 +116,8 @@ bool Planner::is_decided(Plan& plan) {
   return true;
 }
 
-void Planner::forget_least_used_plans() {
-  while (plan_bytes_ > kMostPlanBytes && !plans_.empty()) {
+void Planner::forget_least_used_plans(size_t most_bytes) {
+  while (plan_bytes_ > most_bytes && !plans_.empty()) {
     const auto least = std::min_element(plans_.begin(), plans_.end(),
                                         [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
     plan_bytes_ -= least->second.bytes();
@@ -141,7 +145,7 @@ std::vector<Planner::Trial> Planner::tried_ways(Plan& plan) {
       for (const Weighing weighing : {Weighing::kCostByTime, Weighing::kTime, Weighing::kCost}) {
         if (has_room && !ways.empty()) continue;
         const ScheduleOptions& now = plan.options;
-        look_at({0, now.bucket, now.lingers, weighing, packs, moves, now.placing}, plan.reserve);
+        look_at({0, now.bucket, now.lingers, weighing, packs, moves, now.placing, 0}, plan.reserve);
       }
     }
   }

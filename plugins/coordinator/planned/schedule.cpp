@@ -12,6 +12,8 @@ constexpr Moment kUnknown = Moment{1} << 62U;
 
 /// A visit is an enter and a leave.
 constexpr Moment kCallsOfVisit = 2;
+/// That are gathered ahead together.
+constexpr size_t kMostVisitsOfGroup = 16;
 
 }  // namespace
 
@@ -278,16 +280,42 @@ void Schedule::remove(uint32_t parameter) {
 void Schedule::prefetch(const Uses& uses, Moment from, sdk::Actions& actions) {
   if (!uses.known()) return;
   while (!on_way_.empty() && on_way_.front() < from) on_way_.pop_front();
+  found_.clear();
+  uint64_t bytes = 0;
+  size_t visits = 0;
+  Moment first = 0;  // of the group
+  const auto is_full = [&] { return bytes >= options_.gather_bucket || visits >= kMostVisitsOfGroup; };
+  const auto send = [&] {
+    if (found_.empty()) return;
+    emit(found_, true, actions);
+    found_.clear();
+    if (on_way_.empty() || on_way_.back() != first) on_way_.push_back(first);
+    bytes = visits = 0;
+  };
   for (looked_until_ = std::max(looked_until_, from); looked_until_ < uses.end(); ++looked_until_) {
-    if (on_way_.size() >= options_.ahead) return;
+    if (found_.empty() && on_way_.size() >= options_.ahead) break;
     if (leaves(uses.call(looked_until_))) continue;
-    if (!prefetch_visit(uses, from, looked_until_, actions)) return;
+    const size_t before = found_.size();
+    const bool is_all = prefetch_visit(uses, from, looked_until_, actions);
+    if (before == 0 && !found_.empty()) {
+      first = looked_until_;
+      if (on_way_.empty()) bytes = options_.gather_bucket;  // it is next, and waited for: it goes alone
+    }
+    for (size_t i = before; i < found_.size(); ++i) bytes += layout_->bytes(found_[i].parameter);
+    visits += found_.size() > before ? 1 : 0;
+    if (!is_all) break;
+    if (is_full()) send();
   }
+  // A group for which there is no more room yet can wait as long as another one is on its way.
+  if (!found_.empty() && !is_full() && uses.is_marked() && looked_until_ < uses.end()) {
+    for (const Found& one : found_) remove(one.parameter);
+    found_.clear();
+    looked_until_ = first;
+  }
+  send();
 }
 
 bool Schedule::prefetch_visit(const Uses& uses, Moment now, Moment at, sdk::Actions& actions) {
-  found_.clear();
-  bool all = true;
   const uint32_t module = module_of(uses.call(at));
   for (const uint32_t parameter : layout_->used(module)) {
     if (room_.at(parameter).whole) continue;
@@ -302,16 +330,13 @@ bool Schedule::prefetch_visit(const Uses& uses, Moment now, Moment at, sdk::Acti
     }
     if (!spot) {
       if (want.bytes <= idle_beside_lost()) delayed_[parameter] = lost_ + want.bytes;
-      all = false;
-      break;
+      return false;
     }
     take(parameter, *spot, actions);
     room_.set_next(parameter, at);
     found_.push_back({parameter, spot->place});
   }
-  if (!found_.empty() && (on_way_.empty() || on_way_.back() != at)) on_way_.push_back(at);
-  emit(found_, true, actions);
-  return all;
+  return true;
 }
 
 bool Schedule::is_over_line(uint32_t parameter) const {
@@ -331,7 +356,14 @@ void Schedule::leave(const Uses& uses, Moment now, Call call, sdk::Actions& acti
     const bool is_near = one.next < kUnknown && one.next - now <= kCallsOfVisit * options_.ahead;
     if (keeps ? is_over_line(parameter) : !is_near) release(parameter, actions);
   }
-  prefetch(uses, now + 1, actions);
+  // What is next cannot wait. All else comes with the next enter, behind gradients that leave now.
+  if (uses.known() && now + 1 < uses.end() && lacks(uses.call(now + 1))) prefetch(uses, now + 1, actions);
+}
+
+bool Schedule::lacks(Call call) const {
+  const std::span<const uint32_t> used = layout_->used(module_of(call));
+  return !leaves(call) &&
+         std::any_of(used.begin(), used.end(), [this](uint32_t parameter) { return !room_.at(parameter).whole; });
 }
 
 void Schedule::end_pass(bool with_gradient, sdk::Actions& actions) {

@@ -21,7 +21,7 @@ namespace pliant::coordinator::planned {
 enum class Placing { kBestFit, kLow, kBySize };
 
 struct ScheduleOptions {
-  uint64_t ahead = 2;    ///< visits whose gathers may be on their way before they begin
+  uint64_t ahead = 2;    ///< groups that may be on their way before the first visit that they are for begins
   uint64_t bucket = 0;   ///< bytes of complete gradients that wait to leave
   bool lingers = false;  ///< those that leave stay in the arena until the next do: PLIANT_ACTION_LINGER
   Weighing weighing = Weighing::kCostByTime;
@@ -32,6 +32,7 @@ struct ScheduleOptions {
   /// be entered inside would not fit otherwise.
   bool moves = true;
   Placing placing = Placing::kBestFit;
+  uint64_t gather_bucket = 0;  ///< bytes of one group, of visits behind each other, that are gathered ahead together
 };
 
 /// By parameter, what gathering it costs: nanoseconds, or bytes.
@@ -116,7 +117,9 @@ class Schedule {
   /// Gradients lie deeper than was left to them: what lies there goes.
   void make_way_for_gradients(uint64_t depth, sdk::Actions& actions);
   void prefetch(const Uses& uses, Moment from, sdk::Actions& actions);
-  /// True when all that the module of the call uses is whole or on its way now.
+  /// It enters a module that uses what is not whole.
+  [[nodiscard]] bool lacks(Call call) const;
+  /// To found_ what the module of the call uses and is not whole; true when that is all of it.
   bool prefetch_visit(const Uses& uses, Moment now, Moment at, sdk::Actions& actions);
   void take(uint32_t parameter, const Room::Spot& spot, sdk::Actions& actions);
   void put(uint32_t parameter, uint64_t place);
@@ -135,7 +138,7 @@ class Schedule {
   Costs costs_;
   uint64_t reserve_ = 0;
   uint64_t line_ = 0;          ///< what lies above it makes way for gradients
-  std::deque<Moment> on_way_;  ///< visits that were gathered for and have not begun
+  std::deque<Moment> on_way_;  ///< by group that was gathered ahead, its first visit, where that has not begun
   Moment looked_until_ = 0;    ///< what uses before this moment need is whole or on its way
   uint64_t clock_ = 0;         ///< uses, where no later ones are known
   int64_t whole_elements_ = 0;

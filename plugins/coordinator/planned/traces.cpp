@@ -7,7 +7,7 @@ namespace {
 
 /// Calls of all traces of a kind together, 12 bytes each.
 constexpr size_t kMostCalls = size_t{1} << 21U;
-constexpr size_t kMostPasts = 1024;
+constexpr size_t kMostPasts = 4096;
 
 }  // namespace
 
@@ -116,35 +116,45 @@ void TraceSet::load(sdk::Reader& in, size_t modules) {
   for (const bool with_gradient : {true, false}) keep_within(with_gradient);
 }
 
+void Succession::add(Past& past, TraceId id) {
+  if (past.front().id == id) {
+    past.front().length = std::min(past.front().length + 1, kLongestRun);
+    return;
+  }
+  std::rotate(past.begin(), past.end() - 1, past.end());
+  past.front() = {id, 1};
+}
+
 void Succession::learn(TraceId next, const TraceSet& traces) {
   if (next_.size() > kMostPasts) {
     const auto is_forgotten = [&](TraceId id) { return id != kNoTrace && id != kStepEnd && !traces.knows(id); };
     std::erase_if(next_, [&](const auto& entry) {
-      return is_forgotten(entry.second) || std::any_of(entry.first.begin(), entry.first.end(), is_forgotten);
+      return is_forgotten(entry.second) ||
+             std::any_of(entry.first.begin(), entry.first.end(), [&](const Run& run) { return is_forgotten(run.id); });
     });
     if (next_.size() > kMostPasts / 2) next_.clear();
   }
   Past past = past_;
-  for (size_t looked_at = kLongest; looked_at > 0; --looked_at) {
+  for (size_t looked_at = kRuns; looked_at > 0; --looked_at) {
     next_[past] = next;
-    past[looked_at - 1] = kNoTrace;
+    if (looked_at > 1) past[looked_at - 1] = Run();
   }
-  std::rotate(past_.begin(), past_.end() - 1, past_.end());
-  past_.front() = next;
+  past.front().length = 0;
+  next_[past] = next;
+  add(past_, next);
 }
 
 TraceId Succession::next(TraceId further) const {
   Past past = past_;
-  if (further != kNoTrace) {
-    std::rotate(past.begin(), past.end() - 1, past.end());
-    past.front() = further;
-  }
-  for (size_t looked_at = kLongest; looked_at > 0; --looked_at) {
+  if (further != kNoTrace) add(past, further);
+  for (size_t looked_at = kRuns; looked_at > 0; --looked_at) {
     const auto found = next_.find(past);
     if (found != next_.end()) return found->second;
-    past[looked_at - 1] = kNoTrace;
+    if (looked_at > 1) past[looked_at - 1] = Run();
   }
-  return kNoTrace;
+  past.front().length = 0;
+  const auto found = next_.find(past);
+  return found == next_.end() ? kNoTrace : found->second;
 }
 
 void Succession::clear() {

@@ -94,22 +94,33 @@ class TraceSet {
   std::vector<Known> known_;  ///< used last at the end
 };
 
-/// What followed which passes. An entry is a trace, or the end of a step.
+/// What followed which passes. An entry is a trace, or the end of a step; equal ones behind each other are one run, and
+/// what came after a run of some length is known by that length. So a step of many equal passes ends where it did.
 class Succession {
  public:
   static constexpr TraceId kStepEnd = UINT32_MAX;
 
   /// `next` is what came. Of what is known, what names a trace that `traces` has forgotten goes when there is too much.
   void learn(TraceId next, const TraceSet& traces);
-  /// What came last after the longest known end of what has come, and then `further`; kNoTrace where that is new.
+  /// What came last after the longest known end of what has come, and then `further`; else after its newest entry,
+  /// however often that had come; kNoTrace where that is new.
   [[nodiscard]] TraceId next(TraceId further = kNoTrace) const;
   void clear();
   void save(sdk::Writer& out) const;
   void load(sdk::Reader& in);
 
  private:
-  static constexpr size_t kLongest = 4;
-  using Past = std::array<TraceId, kLongest>;  ///< the newest first, kNoTrace where it is not looked at
+  static constexpr size_t kRuns = 4;
+  /// Runs of this length and of more are alike.
+  static constexpr uint32_t kLongestRun = 64;
+  struct Run {
+    TraceId id = kNoTrace;
+    uint32_t length = 0;  ///< 0: of any
+    friend auto operator<=>(const Run&, const Run&) = default;
+  };
+  using Past = std::array<Run, kRuns>;  ///< the newest first, kNoTrace where it is not looked at
+  static void add(Past& past, TraceId id);
+
   Past past_{};
   std::map<Past, TraceId> next_;
 };

@@ -68,6 +68,47 @@ TEST_CASE("orders that alternate are steady once they were seen, evaluation betw
   }
 }
 
+TEST_CASE("many equal passes before another one, or before an evaluation of many, are steady once they were seen") {
+  const std::vector<uint32_t> often{1, 2, 3, 4, 5, 6};
+  const std::vector<uint32_t> seldom{6, 5, 4, 1, 2, 3};
+  for (const int times : {4, 5, 9, 40}) {
+    CAPTURE(times);
+    Trainer trainer(layers_of(std::vector<uint64_t>(6, kLayer), 3 * kLayer));
+    for (int step = 0; step < 6; ++step) {
+      uint64_t late = 0;
+      for (int i = 0; i < times; ++i) late += trainer.pass(often).late;
+      late += trainer.pass(seldom).late;
+      trainer.end_step();
+      for (int i = 0; i < times + 1; ++i) late += trainer.pass(often, false).late;
+      trainer.end_step();
+      if (step >= 2) CHECK(late == 0);
+    }
+  }
+}
+
+TEST_CASE("small layers that come next are gathered together, the first alone, and what is large as before") {
+  constexpr uint32_t kLayers = 33;
+  for (const uint64_t budget : {uint64_t{0}, 8 * kLayer, 12 * kLayer, 24 * kLayer}) {
+    CAPTURE(budget);
+    const sdk::Model model = layers_of(std::vector<uint64_t>(kLayers, kLayer), budget);
+    Trainer alone(model);
+    Trainer together(model, {.gather_bucket = 4 * kLayer});
+    Trainer large(model, {.gather_bucket = kLayer});
+    for (int step = 0; step < 4; ++step) {
+      const Gathered plain = alone.pass(first_layers(kLayers), false);
+      const Gathered packed = together.pass(first_layers(kLayers), false);
+      CHECK(large.pass(first_layers(kLayers), false).groups == plain.groups);
+      for (Trainer* const one : {&alone, &together, &large}) one->end_step();
+      CHECK(packed.bytes == plain.bytes);
+      if (step == 0) continue;
+      CHECK(plain.groups == kLayers);
+      CHECK(packed.late == 0);
+      CHECK(packed.groups <= (budget == 0 ? 1 + (kLayers - 1) / 4 : 1 + (kLayers - 1) / 2));
+    }
+    CHECK(large.said() == alone.said());
+  }
+}
+
 TEST_CASE("a pass that leaves its trace goes on by another that began so, and forgets nothing") {
   Trainer trainer(layers_of(std::vector<uint64_t>(6, kLayer), 2 * kLayer));
   const std::vector<uint32_t> often{1, 2, 3, 4, 5, 6};
@@ -262,7 +303,7 @@ TEST_CASE("whatever is visited, no rule is broken, the budget is kept, and gradi
     model.budget = kind == 0 ? 0 : kind == 1 ? 2 * all + 256 : (all / 3 + draw() % (all + 256)) / 256 * 256 + 256;
     uint64_t of_this = 0;
     try {
-      Trainer trainer(model, {draw() % 5 + 1, draw() % 4, draw() % 2 * 2048});
+      Trainer trainer(model, {draw() % 5 + 1, draw() % 4, draw() % 2 * 2048, draw() % 3 * 1024});
       const auto walk = [&, &modules = model.modules](auto& self, uint32_t module, bool backward,
                                                       uint32_t order) -> void {
         trainer.enter(module, backward);

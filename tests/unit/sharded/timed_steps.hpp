@@ -212,7 +212,8 @@ inline std::vector<StepTime> steps_on_paper(const TimedJob& job) {
         const auto takes = static_cast<uint64_t>(call.backward ? 2 * job.forward_ns : job.forward_ns);
         clock.hear(call, computes ? takes : 0);
         steps.back() = clock.step();
-      });
+      },
+      [&] { return clock.gather_costs(); });
   return steps;
 }
 
