@@ -398,6 +398,20 @@ TEST_CASE("an evaluation between a commit and its update leaves training its bit
   }
 }
 
+TEST_CASE("a death in an evaluation between a commit and its update costs one rank, and no bit") {
+  for (const std::vector<std::string>& sets : {kTight, kZero3}) {
+    CAPTURE(sets.front());
+    JobRunner job;
+    const Ended ended = job.run(job_that("kill", "evaluating", 4, joined(sets, {"app.looks_first=true"})));
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(ended.summary.at("restarts") == 1);
+    CHECK(job.ledger("restart").size() == 1);
+    CHECK(ended.summary.at("samples_missing") == 0);
+    CHECK(last_state(job) == well_behaved());
+  }
+}
+
 TEST_CASE("a rank that visits other modules than the others is named at once, and the step is not committed") {
   struct Kind {
     std::string how;

@@ -100,7 +100,7 @@ void train() {
     if (computed) wrong.at("computed", *step);
     if (!computed || !step->commit()) continue;
     if (wrong.leaves_out_update(*step)) continue;
-    if (looks_first) static_cast<void>(step->attempt([&] { net.evaluate(*step); }));
+    if (looks_first && !step->attempt([&] { net.evaluate(*step); })) continue;
     net.apply(*step);
     if (step->index() == says_after) static_cast<void>(step->attempt([&] { net.say_weights(*step); }));
     if (evaluates) static_cast<void>(step->attempt([&] { net.evaluate(*step); }));

@@ -107,8 +107,9 @@ class Step {
   }
 
   /// Runs `work`, the passes of the step over a sharded model. False where the group changed meanwhile; call
-  /// Session::next then. What `work` throws for other reasons gives up the passes and is thrown on; a program that
-  /// catches it calls Session::next, which has all ranks make the step again.
+  /// Session::next then, also where a commit came before and its update did not: the step is made again. What `work`
+  /// throws for other reasons gives up the passes and is thrown on; a program that catches it calls Session::next,
+  /// which has all ranks make the step again.
   [[nodiscard]] bool attempt(const std::function<void()>& work);
 
   /// Reduces, votes and waits for the verdict. nullopt: the group changed first, or [run] on_nonfinite = "skip" leaves

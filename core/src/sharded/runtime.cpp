@@ -226,7 +226,9 @@ void Runtime::require_step(int64_t step) const {
 }
 
 void Runtime::end_step(int64_t step) {
-  if (std::exchange(may_update_, false) && has_trained()) {
+  const bool is_owed = owes_update();
+  may_update_ = false;
+  if (is_owed) {
     throw Error(Status::kDataLoss,
                 fmt::format("step {} was committed and this rank has not applied it; call ShardedModel::update once "
                             "after each Step::commit that returned a value",

@@ -113,6 +113,8 @@ class Runtime {
   [[nodiscard]] std::vector<uint64_t> digests() { return shards_.digests(); }
   /// Parameters were read or written by hand since this was last asked.
   [[nodiscard]] bool take_touched() { return std::exchange(was_touched_, false); }
+  /// A step was committed and its update, of what has something to update, was not made.
+  [[nodiscard]] bool owes_update() const { return may_update_ && has_trained(); }
   /// That updates took since this was last asked to look whether shards are those whose digests were taken.
   [[nodiscard]] std::chrono::microseconds take_check_time() { return std::exchange(check_time_, {}); }
   [[nodiscard]] ShardMemory& shards() { return shards_; }

@@ -395,7 +395,7 @@ void Runtime::agree_on_costs() {
 
 void Runtime::update(const std::function<void(const ShardRange&)>& each) {
   require_group();
-  if (!std::exchange(may_update_, false)) {
+  if (!may_update_) {
     throw Error(
         Status::kFailedPrecondition,
         "update is called without a step that was committed and not skipped; call it once after each Step::commit "
@@ -407,6 +407,7 @@ void Runtime::update(const std::function<void(const ShardRange&)>& each) {
   shards_.require_unchanged();
   check_time_ += std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - began);
   std::vector<float*> states(state_names_.size());
+  may_update_ = false;  // and not before: an update that was refused is still owed
   shards_.begin_change();
   for (uint32_t parameter = 0; parameter < model.parameters().size(); ++parameter) {
     const ParameterRow& row = model.parameter(parameter);

@@ -376,6 +376,13 @@ TEST_CASE("a step that changed nothing counts, one that was left in the middle o
     runtime.require_step(2);
     CHECK_THROWS_WITH_AS(runtime.require_step(3), "what this rank owns is of step 2, not of step 3", Error);
     runtime.allow_update();
+    runtime.begin_evaluation();
+    CHECK_THROWS_AS(runtime.update([](const ShardRange&) {}), Error);
+    runtime.end_pass();
+    CHECK(runtime.owes_update());
+    CHECK_THROWS_WITH_AS(runtime.end_step(3), doctest::Contains("was committed and this rank has not applied it"),
+                         Error);
+    runtime.allow_update();
     CHECK_THROWS_AS(runtime.update([](const ShardRange&) { throw 7; }), int);
     CHECK_THROWS_WITH_AS(runtime.end_step(3), doctest::Contains("is of no step: an update, or a move"), Error);
     CHECK_THROWS_AS(runtime.require_step(3), Error);
