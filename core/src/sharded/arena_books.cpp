@@ -83,7 +83,9 @@ void ArenaBooks::carry_out(std::span<const pliant_action> actions) {
     group_.push_back(action.parameter);
     const bool goes_on =
         i + 1 < actions.size() && actions[i + 1].kind == PLIANT_ACTION_REDUCE && actions[i + 1].group == action.group;
-    if (!goes_on) reduce(std::exchange(group_, {}), (action.flags & PLIANT_ACTION_LINGER) != 0);
+    if (goes_on) continue;
+    reduce(group_, (action.flags & PLIANT_ACTION_LINGER) != 0);
+    group_.clear();
   }
 }
 

@@ -41,7 +41,10 @@ class StepArena {
   /// All of that was added up.
   void added(bool lingers);
   /// What the program waits for, as gradients came to lie there, since this was last asked.
-  [[nodiscard]] std::vector<Moment> take_waits() { return std::exchange(waits_, {}); }
+  void take_waits(std::vector<Moment>& to) {
+    to.clear();
+    to.swap(waits_);
+  }
   /// How many of `most` elements are cast at once where `rooms` pieces have to have them as f32.
   [[nodiscard]] uint64_t float_block(uint64_t most, size_t rooms);
   /// What they were cast for is enqueued.

@@ -50,11 +50,8 @@ StepClock::StepClock(const ModelTables& model, const Job& job, const StepCosts& 
   measured_.resize(parameters);
   gradients_.resize(parameters);
   if (job.budget > 0) {
-    const auto named = [this] {
-      moments_.push_back(now());
-      return static_cast<StepArena::Moment>(moments_.size() - 1);
-    };
-    arena_.emplace(model, job.world_size, bytes_of(job.whole), bytes_of(job.reduce), job.budget, named);
+    arena_.emplace(model, job.world_size, bytes_of(job.whole), bytes_of(job.reduce), job.budget,
+                   [this] { return now(); });
   }
   uint64_t largest = 0;
   for (const ParameterRow& row : model.parameters()) largest = std::max(largest, row.elements);
@@ -62,10 +59,10 @@ StepClock::StepClock(const ModelTables& model, const Job& job, const StepCosts& 
   plan_rounds();
 }
 
-StepClock::Moments StepClock::now() const {
-  Moments made;
-  for (const Rank& rank : ranks_) made.push_back(std::max(rank.exchange, rank.host));
-  return made;
+StepArena::Moment StepClock::now() {
+  const size_t number = moments_.size() / ranks_.size();
+  for (const Rank& rank : ranks_) moments_.push_back(std::max(rank.exchange, rank.host));
+  return static_cast<StepArena::Moment>(number);
 }
 
 void StepClock::add_pieces(const FlatLayout& layout, const Ownership& ownership) {
@@ -306,14 +303,17 @@ void StepClock::retire() {
 }
 
 void StepClock::wait_for_room() {
-  const auto wait = [this](const Moments& until) {
-    for (size_t i = 0; i < ranks_.size(); ++i) ranks_[i].program = std::max(ranks_[i].program, until[i]);
-  };
+  waits_.clear();
   if (arena_) {
-    for (const StepArena::Moment until : arena_->take_waits()) wait(moments_[until]);
+    arena_->take_waits(waits_);
   } else {
-    for (const Moments& until : std::exchange(let_go_, {})) wait(until);
+    waits_.swap(let_go_);
   }
+  for (const StepArena::Moment until : waits_) {
+    const uint64_t* const of_ranks = moments_.data() + until * ranks_.size();
+    for (size_t i = 0; i < ranks_.size(); ++i) ranks_[i].program = std::max(ranks_[i].program, of_ranks[i]);
+  }
+  if (!arena_ && !lingering_) moments_.clear();
 }
 
 // Zeros come on the program's stream, which waits for who had the memory before.

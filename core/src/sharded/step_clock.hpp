@@ -159,18 +159,18 @@ class StepClock {
 
   std::vector<Rank> ranks_;
   std::optional<StepArena> arena_;  ///< where there is a budget
-  /// By rank, moments of the exchange that `arena_` names, or that those who have none wait for.
-  using Moments = std::vector<uint64_t>;
-  [[nodiscard]] Moments now() const;
-  std::vector<Moments> moments_;
-  std::optional<Moments> lingering_;  ///< without an arena: gradients that linger are free
-  std::vector<Moments> let_go_;       ///< likewise: those that the program has not waited for
-  uint64_t look_capacity_ = 0;        ///< DeviceLook
-  bool is_looking_ = false;           ///< it has looked in this step
-  std::vector<uint64_t> arrives_;     ///< by parameter: it is whole
-  std::vector<Gradient> gradients_;   ///< by parameter, in this pass
-  std::vector<uint32_t> group_;       ///< in gather()
-  std::vector<uint32_t> reduced_;     ///< for reduce()
+  /// Names the present moment of the exchange.
+  StepArena::Moment now();
+  std::vector<uint64_t> moments_;               ///< that have names, each of all ranks
+  std::optional<StepArena::Moment> lingering_;  ///< without an arena: gradients that linger are free
+  std::vector<StepArena::Moment> let_go_;       ///< likewise: those that the program has not waited for
+  std::vector<StepArena::Moment> waits_;        ///< in wait_for_room()
+  uint64_t look_capacity_ = 0;                  ///< DeviceLook
+  bool is_looking_ = false;                     ///< it has looked in this step
+  std::vector<uint64_t> arrives_;               ///< by parameter: it is whole
+  std::vector<Gradient> gradients_;             ///< by parameter, in this pass
+  std::vector<uint32_t> group_;                 ///< in gather()
+  std::vector<uint32_t> reduced_;               ///< for reduce()
   bool is_cast_ = false;
   bool in_step_ = false;
   size_t pass_ = 0;  ///< of the step
