@@ -185,22 +185,17 @@ TEST_CASE(
   });
 }
 
-TEST_CASE("a rank that visits other modules than the others is named on devices, too, also where NCCL waits for it") {
+TEST_CASE("a rank that does other things than the others is named on devices, too, also where NCCL waits for it") {
   on_devices([](const ShardedMachine& machine) {
-    std::vector<std::string> sets = joined(machine.sets, {"app.misbehave_rank=2", "app.misbehave_step=3"});
+    std::vector<std::string> sets = machine.sets;
     if (has(machine.name, "cuda") && machine.is_double()) sets.emplace_back("accelerator.cuda.collectives=\"nccl\"");
-    for (const char* const coordinator : {"coordinator.use=\"planned\"", "coordinator.use=\"eager\""}) {
-      CAPTURE(coordinator);
-      JobRunner job;
-      const Ended ended = job.run(job_that("other_order", "", 4, joined(sets, {coordinator})));
-      INFO(ended.err);
-      CHECK(ended.exit_code == 1);
-      CHECK(has(ended.err, "step 3 is not committed: "));
-      CHECK(has(ended.err,
-                "rank 2 entered layer.2 (forward) as visit 1, ranks 0, 1, 3 entered layer.0 (forward) as visit 1"));
-      CHECK(ended.summary.at("steps") == 3);
-      CHECK(ended.summary.at("wall_seconds").get<double>() < 60);  // and not only once the others were taken for hung
-      CHECK(job.processes_left() == 0);
+    for (const Parted& parted : ways_to_part()) {
+      CAPTURE(parted.how);
+      for (const char* const coordinator : {"coordinator.use=\"planned\"", "coordinator.use=\"eager\""}) {
+        CAPTURE(coordinator);
+        if (parted.how != "evaluate_alone" && parted.how != "other_order" && has(coordinator, "eager")) continue;
+        check_parted(parted, joined(sets, {coordinator}));
+      }
     }
   });
 }

@@ -412,31 +412,28 @@ TEST_CASE("a death in an evaluation between a commit and its update costs one ra
   }
 }
 
-TEST_CASE("a rank that visits other modules than the others is named at once, and the step is not committed") {
-  struct Kind {
-    std::string how;
-    const char* words;
-  };
-  for (const Kind& kind : {Kind{"other_order",
-                                "rank 2 entered layer.2 (forward) as visit 1, ranks 0, 1, 3 entered layer.0 (forward) "
-                                "as visit 1"},
-                           Kind{"fewer_visits",
-                                "rank 2 entered model (backward) as visit 3, ranks 0, 1, 3 entered layer.2 (forward) "
-                                "as visit 3"}}) {
-    CAPTURE(kind.how);
+TEST_CASE("a rank that does other things than the others is named at once, and the step is not committed") {
+  for (const Parted& parted : ways_to_part()) {
+    CAPTURE(parted.how);
     for (const char* const coordinator : {"coordinator.use=\"planned\"", "coordinator.use=\"eager\""}) {
       CAPTURE(coordinator);
-      JobRunner job;
-      const Ended ended =
-          job.run(job_that(kind.how.c_str(), "", 4, {coordinator, "app.misbehave_rank=2", "app.misbehave_step=3"}));
-      INFO(ended.err);
-      CHECK(ended.exit_code == 1);
-      CHECK(has(ended.err, "step 3 is not committed: "));
-      CHECK(has(ended.err, kind.words));
-      CHECK(ended.summary.at("steps") == 3);
-      CHECK(ended.summary.at("wall_seconds").get<double>() < 60);  // and not only once the others were taken for hung
+      check_parted(parted, {coordinator});
     }
   }
+}
+
+TEST_CASE("no step of ranks that differ is committed where their pages of visits cannot be written") {
+  check_parted({"other_order", "rank 2 and ranks 0, 1, 3 visited different modules, and which cannot be said"},
+               {"app.hides_pages=true", "coordinator.use=\"eager\"", "coordinator.budget=0"});
+}
+
+TEST_CASE("pages of visits that a killed agent has left are removed as its run goes on") {
+  JobRunner job;
+  leave_half(job, {"run.max_steps=10"});
+  write_all(job.latest() / "logs/.visits-77", "of a worker that is gone");
+  CHECK(resume(job, {"run.max_steps=10"}).exit_code == 0);
+  for (const auto& entry : fs::directory_iterator(job.latest() / "logs"))
+    CHECK_FALSE(entry.path().filename().string().starts_with(".visits-"));
 }
 
 TEST_CASE("sharded runs are audited against each other, up to what their last step left") {

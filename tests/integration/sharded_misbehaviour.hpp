@@ -41,6 +41,36 @@ inline const std::string& well_behaved() {
   return kState;
 }
 
+/// Rank 2 of 4 does in step 3 what no other does.
+struct Parted {
+  std::string how;
+  std::string own;       ///< in words
+  std::string others{};  ///< likewise
+};
+inline std::vector<Parted> ways_to_part() {
+  return {{"other_order", "rank 2 entered layer.2 (forward) as visit 1", "entered layer.0 (forward) as visit 1"},
+          {"fewer_visits", "rank 2 entered model (backward) as visit 3", "entered layer.2 (forward) as visit 3"},
+          {"leave_root_first", "rank 2 left model (backward) after 8 visits", "left layer.0 (backward) after 8 visits"},
+          {"evaluate_alone", "rank 2 began an evaluation", "came to Step::commit after "},
+          {"read_alone", "rank 2 moved layer.2.weights by hand", "came to Step::commit after "},
+          {"set_parameters_alone", "rank 2 began a pass with its modules as set_parameters left them", "began pass 1"}};
+}
+/// It is named, long before anybody is taken for hung, and nothing it did is committed.
+inline void check_parted(const Parted& parted, const std::vector<std::string>& sets) {
+  JobRunner job;
+  const Ended ended =
+      job.run(job_that(parted.how.c_str(), "", 4,
+                       joined(sets, {"app.misbehave_rank=2", "app.misbehave_step=3", "run.hang_timeout_s=100000"})));
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  const std::string reason = ended.summary.at("reason");
+  CHECK(has(reason, "step 3 is not committed: "));
+  CHECK(has(reason, parted.own));
+  CHECK(has(reason, parted.others));
+  CHECK(ended.summary.at("steps") == 3);
+  CHECK(job.processes_left() == 0);
+}
+
 inline bool is_stopped(pid_t process) {
   const std::string stat = read_all(fmt::format("/proc/{}/stat", process));
   const size_t state = stat.rfind(')') + 2;

@@ -50,6 +50,12 @@ void read_other_options() {
   ::setenv("PLIANT_RUN_DIR", here.c_str(), 1);
 }
 
+/// Where the page of this worker's visits is to lie there is something already.
+void hide_page() {
+  const std::filesystem::path logs = std::filesystem::path(std::getenv("PLIANT_RUN_DIR")) / "logs";
+  std::filesystem::create_directories(logs / fmt::format(".visits-{}", std::getenv("RANK")) / "taken");
+}
+
 void train() {
   pliant::log_to_stderr();
   pliant::leave_stop_signals_to_agent();
@@ -57,6 +63,7 @@ void train() {
   pliant::Session session = pliant::Session::attach();
   const Misbehaviour wrong(session);
   wrong.spare_others();
+  if (session.config().app_bool("hides_pages").value_or(false)) hide_page();
   Net net(session, wrong);
   std::optional<pliant::ShardedModel> reference;
   if (wrong.is("two_models")) reference.emplace(session, std::vector<std::string>{});
@@ -78,6 +85,9 @@ void train() {
       net.shards.set_parameters(net.layers.front(), {net.weights.front()});
       wrong.at("dropped", *step);
     }
+    if (wrong.is_now("set_parameters_alone", *step)) {
+      net.shards.set_parameters(net.layers.front(), {net.weights.front()});
+    }
     if (generates && !step->attempt([&] { net.generate(); })) continue;
     const auto passes = [&] {
       for (const pliant::MicroBatch& micro : step->micro_batches()) {
@@ -97,6 +107,7 @@ void train() {
     } catch (const std::runtime_error& error) {
       if (!wrong.is("catch")) throw;
     }
+    if (computed && !step->attempt([&] { net.act_alone(*step); })) continue;
     if (computed) wrong.at("computed", *step);
     if (!computed || !step->commit()) continue;
     if (wrong.leaves_out_update(*step)) continue;

@@ -136,7 +136,10 @@ struct Net final : TrainingState {
       shards.enter(layers[i], Direction::kBackward);
       for (const size_t k : used_by(i)) add_gradient(step, ids, scale, weights[k]);
       wrong.at("backward", step);
+      const bool root_is_first = i == 0 && wrong.is_now("leave_root_first", step);
+      if (root_is_first) shards.leave(root, Direction::kBackward);
       shards.leave(layers[i], Direction::kBackward);
+      if (root_is_first) return loss;
     }
     shards.leave(root, Direction::kBackward);
     return loss;
@@ -214,6 +217,13 @@ struct Net final : TrainingState {
     wrong.break_write(step);
     for (size_t k = 0; k < averages.size(); ++k) averages[k] += 0.5F * (values[k] - averages[k]);
     shards.write(*frozen, averages);
+  }
+  /// What the misbehaviour has this rank do by itself when its passes are made.
+  void act_alone(const Step& step) {
+    if (wrong.is_now("evaluate_alone", step)) evaluate(step);
+    if (!wrong.is_now("read_alone", step)) return;
+    std::vector<float> values(width);
+    shards.read(weights.back(), values);
   }
   /// A digest of each layer's weights, on stderr of rank 0.
   void say_weights(const Step& step) {

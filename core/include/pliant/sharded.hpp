@@ -154,9 +154,10 @@ class ShardedModel {
   /// Begins a pass without gradients: evaluation, generation. All ranks take part.
   void begin_evaluation();
   /// All that the module uses is whole when enter returns, or will be for work that is enqueued on Session::stream()
-  /// from then on. Modules nest, but backward the one around may be left before those in it. Throw kFailedPrecondition
-  /// for a call out of order, kResourceExhausted where [coordinator] budget does not suffice, kPeerLost and kAborted
-  /// when the group changes (Step::attempt).
+  /// from then on. Modules nest, but backward the one around may be left before those in it. All ranks enter and leave
+  /// the same modules in the same order: one that does not is named, and the job ends. Throw kFailedPrecondition for a
+  /// call out of order, kResourceExhausted where [coordinator] budget does not suffice, kPeerLost and kAborted when the
+  /// group changes (Step::attempt).
   void enter(ModuleId module, Direction direction);
   void leave(ModuleId module, Direction direction);
   /// Types of what is whole: kF32 or kBF16, as the config says.

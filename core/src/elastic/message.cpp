@@ -137,6 +137,7 @@ void fields(Message& m, Coder& f) {
     f("finite", m.finite), f("not_finite", m.not_finite), f("not_finite_more", m.not_finite_more);
     f("sum_finite", m.sum_finite), f("sum_overflows", m.sum_overflows);
     f("compared", m.compared), f("state", m.state), f("digest_microseconds", m.digest_microseconds);
+    f("visits", m.visits.count), f("visits_digest", m.visits.digest);
   } else if constexpr (std::is_same_v<M, Broken>) {
     f("generation", m.generation), f("reason", m.reason), f("cause", m.cause);
   } else if constexpr (std::is_same_v<M, SnapshotWritten>) {
@@ -155,7 +156,7 @@ void fields(Message& m, Coder& f) {
     f("micro_batch", m.micro_batch), f("donor", m.donor), f("copy_state", m.copy_state),
         f("wants_state", m.wants_state), f("compare", m.compare);
     f("restore", m.restore), rates_fields(m.rates, f);
-    f("injections", m.injections), f("was", m.was), f("stay", m.stay), f("trace", m.trace);
+    f("injections", m.injections), f("was", m.was), f("stay", m.stay), f("trace", m.trace), f("visits", m.visits);
     f.whole("owners", m.owners);
   } else if constexpr (std::is_same_v<M, Commit>) {
     f("step", m.step), f("skip", m.skip), f("wait", m.wait), f("snapshot", m.snapshot), f("compare", m.compare);

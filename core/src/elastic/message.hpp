@@ -12,12 +12,13 @@
 #include "pliant/balancer.hpp"
 #include "pliant/sharded.hpp"
 #include "sharded/traced_passes.hpp"
+#include "sharded/visited.hpp"
 
 namespace pliant::elastic {
 
 /// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
 /// the environment, and a worker that speaks another refuses to begin.
-inline constexpr int kProtocol = 13;
+inline constexpr int kProtocol = 14;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill or stop strikes.
@@ -128,6 +129,7 @@ struct Vote {
   bool compared = false;               ///< state is that of the step's beginning
   uint64_t state = 0;                  ///< StateDigest::root
   int64_t digest_microseconds = 0;     ///< that it took
+  sharded::VisitCount visits{};        ///< of a sharded job: equal on all ranks
 };
 /// What a rank met in a collective that failed.
 enum class BreakCause {
@@ -201,6 +203,8 @@ struct Form {
   /// Where this worker records what it does (sharded/trace_log.hpp), relative to the run directory; empty: nowhere. It
   /// goes on in the file that it has.
   std::string trace{};
+  /// Of a sharded job, likewise: its page of visits (sharded/visit_page.hpp).
+  std::string visits{};
 };
 struct CommIdShared {
   int64_t generation = 0;

@@ -142,24 +142,34 @@ Result<> RunDirectory::change_config(const std::string& before, const std::strin
   return write_file(config(), resolved);
 }
 
-std::vector<std::pair<int64_t, fs::path>> RunDirectory::traces() const {
+std::vector<std::pair<int64_t, fs::path>> RunDirectory::of_workers(std::string_view prefix) const {
   std::vector<std::pair<int64_t, fs::path>> found;
   std::error_code error;
   for (fs::directory_iterator entry(logs(), error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (!name.starts_with(kTrace)) continue;
+    if (!name.starts_with(prefix)) continue;
     int64_t worker = 0;
     const char* const last = name.data() + name.size();
-    const auto number = std::from_chars(name.data() + kTrace.size(), last, worker);
+    const auto number = std::from_chars(name.data() + prefix.size(), last, worker);
     if (number.ec == std::errc{} && number.ptr == last && worker >= 0) found.emplace_back(worker, entry->path());
   }
   std::sort(found.begin(), found.end());
   return found;
 }
 
-void RunDirectory::remove_traces() const {
+void RunDirectory::remove_of_workers(std::string_view prefix) const {
   std::error_code ignored;  // one that stays costs room only
-  for (const auto& [worker, file] : traces()) fs::remove(file, ignored);
+  for (const auto& [worker, file] : of_workers(prefix)) fs::remove(file, ignored);
+}
+
+std::vector<std::pair<int64_t, fs::path>> RunDirectory::traces() const {
+  return of_workers(kTrace);
+}
+void RunDirectory::remove_traces() const {
+  remove_of_workers(kTrace);
+}
+void RunDirectory::remove_visits() const {
+  remove_of_workers(kVisits);
 }
 
 Result<> RunDirectory::become_latest() const {

@@ -43,17 +43,19 @@ class RunDirectory {
   [[nodiscard]] std::filesystem::path dataset() const { return path_ / "dataset.bin"; }
   [[nodiscard]] std::filesystem::path logs() const { return path_ / "logs"; }
   [[nodiscard]] std::filesystem::path snapshots() const { return path_ / "snapshots"; }
-  /// What a worker of a sharded job visits (sharded/visit_page.hpp), while that process lives.
-  [[nodiscard]] std::filesystem::path visits(int64_t pid) const { return logs() / (".visits-" + std::to_string(pid)); }
-
   /// What worker `worker` records for a trace (sharded/trace_log.hpp), while the job runs; relative to the directory.
   [[nodiscard]] static std::string trace_of(int64_t worker) {
     return "logs/" + std::string(kTrace) + std::to_string(worker);
   }
-  /// Such files that are there, with their workers, in the order of these.
+  /// What worker `worker` of a sharded job visits (sharded/visit_page.hpp), while it lives; likewise.
+  [[nodiscard]] static std::string visits_of(int64_t worker) {
+    return "logs/" + std::string(kVisits) + std::to_string(worker);
+  }
+  /// Traces that are there, with their workers, in the order of these.
   [[nodiscard]] std::vector<std::pair<int64_t, std::filesystem::path>> traces() const;
-  /// Removes them.
+  /// Remove such files: of an agent that was killed, or those that nobody reads any more.
   void remove_traces() const;
+  void remove_visits() const;
 
   // Paths are resolved once, here: a link such as `latest` may point elsewhere a moment later.
 
@@ -79,6 +81,10 @@ class RunDirectory {
 
  private:
   static constexpr std::string_view kTrace = ".trace-";
+  static constexpr std::string_view kVisits = ".visits-";
+  /// Files of logs/ that are called `prefix` and a worker, with that, in its order.
+  [[nodiscard]] std::vector<std::pair<int64_t, std::filesystem::path>> of_workers(std::string_view prefix) const;
+  void remove_of_workers(std::string_view prefix) const;
   std::filesystem::path path_;
 };
 

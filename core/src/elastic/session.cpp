@@ -223,7 +223,6 @@ void Session::begin(Dataset dataset, TrainingState& program) {
   if (s.learning_rate->wants_job_length()) s.learning_rate->set_job_length(s.batches->job_length());
   s.balancer.emplace(s.config);
   if (s.sharded != nullptr) {
-    s.show_visits();
     // A balancer that deals otherwise than in turn is refused before the job begins.
     static_cast<void>(s.balancer->assign(row_costs(s.batches->at_step(0), s.batches->dataset(), s.balancer->rates()),
                                          {.world_size = s.config.run().workers,

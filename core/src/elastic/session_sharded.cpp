@@ -1,6 +1,5 @@
 // Session: what is different where the state is cut over the ranks: where it comes from, where it goes.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -75,7 +74,7 @@ elastic::Formed Session::State::form_shards() {
   Communicator& group = communicator.get();
   if (form.owners.empty()) {
     sharded->enter_group(group, form.generation);
-    sharded->begin_visits(form.generation);
+    begin_visits();
     if (!form.restore.empty()) {
       load_snapshot();
       sharded->stamp(applied);
@@ -102,7 +101,7 @@ elastic::Formed Session::State::form_shards() {
     strike(elastic::InjectionPoint::kCopy);
   });
   applied = holds;
-  sharded->begin_visits(form.generation);
+  begin_visits();
   if (form.stay == form.world_size) sharded->restore_coordinator(kept_coordinator());
   return {form.generation, sharded->ownership().save(), static_cast<int64_t>(sent)};
 }
@@ -115,12 +114,19 @@ std::string Session::State::kept_coordinator() const {
   return kept.step == applied ? kept.coordinator : std::string();
 }
 
-void Session::State::show_visits() {
-  Result<sharded::VisitPage> page = sharded::VisitPage::create(directory.visits(::getpid()), sharded->model);
-  if (page) return sharded->show_visits(std::move(*page));
-  Log("session").write(
-      LogLevel::kWarning,
-      fmt::format("ranks that visit other modules than others will not be named: {}", page.error().message()));
+void Session::State::begin_visits() {
+  if (!form.visits.empty() && !sharded->shows_visits()) {
+    Result<sharded::VisitPage> page = sharded::VisitPage::create(directory.path() / form.visits, sharded->model);
+    if (page) {
+      sharded->show_visits(std::move(*page));
+    } else {
+      Log("session").write(LogLevel::kWarning,
+                           fmt::format("where this worker visits other modules than others, that will be seen at the "
+                                       "commit alone, and not which: {}",
+                                       page.error().message()));
+    }
+  }
+  sharded->begin_visits(form.generation);
 }
 
 std::string Session::State::digest_of_model() const {

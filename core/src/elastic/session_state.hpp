@@ -211,8 +211,9 @@ struct Session::State {
   elastic::Formed form_shards();
   /// Of the sharded model, hex: two programs of one digest have the same parameters, modules and optimizer states.
   [[nodiscard]] std::string digest_of_model() const;
-  /// To the agent, where the run directory can be written.
-  void show_visits();
+  /// What this rank visits in the generation that stands is counted, and shown to the agent where the run directory can
+  /// be written.
+  void begin_visits();
   /// Of the parameters alone, hex, as snapshots of format 4 have it.
   [[nodiscard]] std::string digest_of_parameters() const;
   /// What has been learnt by now is kept, for the snapshot and the next group: where all ranks come to the same point.

@@ -160,6 +160,7 @@ std::optional<elastic::ReductionResult> Session::State::reduce() {
     // update that is still enqueued reads the gradient of the step before, whose memory the sums take now.
     program_stream->synchronize();
     clock.stop();
+    if (sharded != nullptr) sharded->note_commit();
     channel.send(elastic::Reducing{form.generation, applied, elastic::digest_of(assignment)});
     const bool is_told = recorder && sharded == nullptr;  // the runtime tells of a sharded model's
     if (is_told) recorder->begin_call(sharded::TracedCall::Kind::kEndStep);
@@ -328,7 +329,8 @@ std::optional<Committed> Step::reduce_and_vote() {
   s.channel.send(elastic::Vote{s.form.generation, s.applied, reduced->digest, reduced->loss_sum, reduced->loss_tokens,
                                s.scaling.learning_rate, s.clock.time(), reduced->finite, std::move(not_finite), more,
                                reduced->sum_not_finite.empty(), reduced->own_sum_overflows, s.digest.has_value(),
-                               s.digest ? s.digest->root : 0, s.digest_time.count()});
+                               s.digest ? s.digest->root : 0, s.digest_time.count(),
+                               s.sharded != nullptr ? s.sharded->visits() : sharded::VisitCount{}});
   const bool committed = s.committed();
   if (committed) s.strike(elastic::InjectionPoint::kCommit);
   s.in_generation = committed;

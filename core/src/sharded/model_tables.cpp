@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/printable.hpp"
+#include "data/digest.hpp"
 #include "pliant/error.hpp"
 #include "sharded/layout.hpp"
 
@@ -160,6 +161,15 @@ uint32_t ModelTables::parameter_number(ParameterId parameter) const {
   if (number < parameters_.size()) return number;
   throw Error(Status::kNotFound,
               fmt::format("the sharded model has no parameter {}; {} were added", number, parameters_.size()));
+}
+
+uint32_t ModelTables::digest_of_uses() const {
+  data::Digest digest;
+  for (const ModuleRow& row : modules_) {
+    digest.add(std::span<const uint32_t>(row.own));
+    digest.add(std::span<const uint32_t>(row.external));
+  }
+  return static_cast<uint32_t>(digest.value() ^ digest.value() >> 32U);
 }
 
 std::string ModelTables::description() const {

@@ -61,6 +61,8 @@ class ModelTables {
   [[nodiscard]] uint32_t parameter_number(ParameterId parameter) const;
   [[nodiscard]] uint64_t elements() const { return elements_; }
   [[nodiscard]] bool is_closed() const { return closed_; }
+  /// Of what each module has of its own and external.
+  [[nodiscard]] uint32_t digest_of_uses() const;
   /// Names, shapes and flags: equal text, equal models.
   [[nodiscard]] std::string description() const;
 

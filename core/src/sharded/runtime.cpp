@@ -156,7 +156,7 @@ void Runtime::begin_recording(int64_t generation) {
 }
 
 void Runtime::abandon() noexcept {
-  if (page_) page_->end_group();
+  page_.end_group();
   for (Stream* const stream : {&exchange_stream_, &program_}) {
     try {
       stream->synchronize();

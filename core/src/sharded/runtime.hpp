@@ -122,12 +122,16 @@ class Runtime {
   /// What this rank owns by it, ascending.
   [[nodiscard]] std::vector<OwnedRun> owned() const { return ownership_.runs_of(rank_); }
 
-  /// Others may see from now on what this rank visits.
-  void show_visits(VisitPage page) { page_.emplace(std::move(page)); }
+  /// Between two groups: others may see from then on what this rank visits.
+  void show_visits(VisitPage page) { page_ = std::move(page); }
+  [[nodiscard]] bool shows_visits() const { return page_.is_shown(); }
   /// The ranks of a generation stand, and count what they visit.
   void begin_visits(int64_t generation) {
-    if (page_) page_->begin_group(generation);
+    page_.begin_group(generation);
+    is_model_noted_ = false;
   }
+  /// The same on all ranks once they have reduced a step, unless they differ in what they did.
+  [[nodiscard]] VisitCount visits() const { return page_.so_far(); }
 
   /// Has `recorder` hear what this rank does; it outlives this, or nullptr follows.
   void record(TraceRecorder* recorder) { recorder_ = recorder; }
@@ -178,6 +182,8 @@ class Runtime {
   [[nodiscard]] bool is_complete() const;
   /// Whether this rank's gradient of a micro-batch of the step, whose pass was made, is finite. Waits for it.
   [[nodiscard]] bool is_finite(size_t micro_batch);
+  /// This rank has made all passes of the step, and reduces next.
+  void note_commit() { note(Visited::Kind::kCommit); }
   /// Collective: the mean gradient and its norm.
   GradientFacts finish_gradient(double scale);
   [[nodiscard]] double squared_gradient_norm() const { return facts_.squared_norm; }
@@ -291,10 +297,8 @@ class Runtime {
   /// In visits_, the one that was entered last.
   [[nodiscard]] std::optional<size_t> last_backward_visit() const;
   [[nodiscard]] bool has_rows(size_t micro_batch) const { return done_ + micro_batch < blocks_.size(); }
-  /// For others to see.
-  void note(Visited::Kind kind, uint32_t what = 0) {
-    if (page_) page_->add(kind, what);
-  }
+  /// For others to see, before anything that waits for them.
+  void note(Visited::Kind kind, uint32_t what = 0) { page_.add(kind, what); }
   /// Nothing of the pass failed.
   void require_sound() const;
   void give_model();
@@ -440,7 +444,8 @@ class Runtime {
   std::chrono::microseconds check_time_{};
   GradientFacts facts_;
   std::unique_ptr<Event> program_point_;
-  std::optional<VisitPage> page_;
+  VisitPage page_;
+  bool is_model_noted_ = false;  ///< since the group formed and since set_parameters
   TraceRecorder* recorder_ = nullptr;
 };
 

@@ -52,7 +52,7 @@ void Runtime::begin_step(int64_t rows, int64_t granule, const Assignment& assign
   blocks_.assign(own.begin(), own.end());
   done_ = 0;
   is_finite_.assign(sums_.rounds(), true);
-  if (page_) page_->begin_step();
+  page_.begin_step();
   look_for_not_finite_ = look_for_not_finite;
   if (look_) look_->begin(sums_.rounds());
   is_looking_ = false;

@@ -38,6 +38,7 @@ void Runtime::set_parameters(uint32_t module, const std::vector<ParameterId>& ow
   model.set_parameters(module, own, external);
   const std::vector<GradientRoom> had_rooms = rooms_;
   if (memory_) find_gradient_rooms();
+  const bool was_noted = std::exchange(is_model_noted_, false);
   const bool is_other = ids(row.own) != had_own || ids(row.external) != had_external;
   // It has decided nothing yet, but may go on with what was kept, as on ranks that came to this group with these.
   if (communicator_ != nullptr && is_sound_ && is_new_ && !is_other) return;
@@ -54,6 +55,7 @@ void Runtime::set_parameters(uint32_t module, const std::vector<ParameterId>& ow
     coordinator_.set_module_parameters(module, row);
   } catch (...) {
     model.set_parameters(module, had_own, had_external);
+    is_model_noted_ = was_noted;
     if (memory_) find_gradient_rooms();
     throw;
   }
@@ -75,6 +77,9 @@ void Runtime::begin(bool with_gradient, size_t micro_batches) {
   is_new_ = false;
   micro_batches_ = micro_batches;
   in_hand_.reset();
+  // Not as set_parameters is called: a rank that joins may make before its first pass a change that the others came
+  // with.
+  if (!std::exchange(is_model_noted_, true)) note(Visited::Kind::kModel, model.digest_of_uses());
   note(with_gradient ? Visited::Kind::kPass : Visited::Kind::kEvaluation, static_cast<uint32_t>(micro_batches - 1));
   const RecordedCall recorded(recorder_, *memory_,
                               with_gradient ? TracedCall::Kind::kBeginPass : TracedCall::Kind::kBeginEvaluation);
@@ -114,10 +119,7 @@ void Runtime::enter(uint32_t module, Direction direction) {
   }
   require_sound();
   if (direction == Direction::kBackward) require_one_visit(module);
-  note(direction == Direction::kForward    ? Visited::Kind::kForward
-       : direction == Direction::kBackward ? Visited::Kind::kBackward
-                                           : Visited::Kind::kRecompute,
-       module);
+  note(Visited::enters(direction), module);
   const RecordedCall recorded(recorder_, *memory_, TracedCall::Kind::kEnter, module, direction);
   clear_way();
   visits_.push_back({module, direction});
@@ -153,6 +155,7 @@ void Runtime::leave(uint32_t module, Direction direction) {
                                   model.modules()[visits_.back().module].name, word_of(visits_.back().direction)));
   }
   require_all_begun(*visit);
+  note(Visited::leaves(direction), module);
   const RecordedCall recorded(recorder_, *memory_, TracedCall::Kind::kLeave, module, direction);
   const auto before = static_cast<std::ptrdiff_t>(complete_.size());
   for (const uint32_t parameter : model.modules()[module].used) {

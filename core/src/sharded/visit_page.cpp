@@ -10,8 +10,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <map>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "base/durable_file.hpp"
@@ -60,25 +60,38 @@ std::string names_of(const ModelTables& model) {
   return names;
 }
 
-std::string ranks_text(const std::vector<size_t>& ranks) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+const char* word_of(Visited::Kind kind) {
+  switch (kind) {
+    case Visited::Kind::kBackward:
+    case Visited::Kind::kLeaveBackward:
+      return "backward";
+    case Visited::Kind::kRecompute:
+    case Visited::Kind::kLeaveRecompute:
+      return "recompute";
+    default:
+      return "forward";
+  }
 }
 
 }  // namespace
 
+// A page of that name may be mapped by a process of an agent that was killed: it is not made shorter under its hands.
 Result<VisitPage> VisitPage::create(const std::filesystem::path& file, const ModelTables& model) {
   const std::string names = names_of(model);
-  Result<FileDescriptor> fd = open_file(file, O_RDWR | O_CREAT | O_TRUNC, "write");
+  std::error_code absent;
+  std::filesystem::remove(file, absent);
+  Result<FileDescriptor> fd = open_file(file, O_RDWR | O_CREAT | O_EXCL, "write");
   if (!fd) return failed(std::move(fd));
-  VisitPage made;
-  made.bytes_ = static_cast<size_t>(kNames + names.size());
+  const auto bytes = static_cast<size_t>(kNames + names.size());
   // With its blocks: a page that the disk has no room for would end the process as it is written.
-  if (const int error = ::posix_fallocate(fd->get(), 0, static_cast<off_t>(made.bytes_)); error != 0) {
+  if (const int error = ::posix_fallocate(fd->get(), 0, static_cast<off_t>(bytes)); error != 0) {
+    std::filesystem::remove(file, absent);
     return tl::unexpected<Error>(file_error(error, "write", file));
   }
-  void* const mapped = ::mmap(nullptr, made.bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd->get(), 0);
+  void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd->get(), 0);
   if (mapped == MAP_FAILED) return tl::unexpected<Error>(file_error(errno, "map", file));
-  made.mapped_ = mapped;
+  VisitPage made;
+  made.mapped_ = std::unique_ptr<void, UnmapPage>(mapped, UnmapPage{bytes});
   std::memcpy(static_cast<std::byte*>(mapped) + kNames, names.data(), names.size());
   auto* const head = new (mapped) Head;
   head->modules = model.modules().size();
@@ -87,47 +100,44 @@ Result<VisitPage> VisitPage::create(const std::filesystem::path& file, const Mod
   return made;
 }
 
-VisitPage::VisitPage(VisitPage&& other) noexcept
-    : mapped_(std::exchange(other.mapped_, nullptr)),
-      bytes_(other.bytes_),
-      is_open_(other.is_open_),
-      count_(other.count_),
-      digest_(other.digest_),
-      number_(other.number_),
-      passes_(other.passes_) {}
-
-VisitPage::~VisitPage() {
-  if (mapped_ != nullptr) ::munmap(mapped_, bytes_);
+void UnmapPage::operator()(void* mapped) const noexcept {
+  ::munmap(mapped, bytes);
 }
 
 void VisitPage::begin_group(int64_t generation) {
-  Head& head = head_of(mapped_);
-  head.generation.store(-1, std::memory_order_release);
-  head.count.store(0, std::memory_order_release);
-  count_ = 0;
-  digest_ = 0x9e3779b97f4a7c15U;
+  now_ = before_leaves_ = {0, 0x9e3779b97f4a7c15U};
   begin_step();
   is_open_ = true;
+  if (!mapped_) return;
+  Head& head = head_of(mapped_.get());
+  head.generation.store(-1, std::memory_order_release);
+  head.count.store(0, std::memory_order_release);
   head.generation.store(generation, std::memory_order_release);
 }
 
-void VisitPage::begin_step() {
-  number_ = passes_ = 0;
+void VisitPage::end_group() {
+  if (!std::exchange(is_open_, false)) return;
+  now_ = before_leaves_;
+  if (mapped_) head_of(mapped_.get()).count.store(now_.count, std::memory_order_release);
 }
 
 void VisitPage::add(Visited::Kind kind, uint32_t what) {
   if (!is_open_) return;
   const uint64_t word = static_cast<uint64_t>(kind) << 32U | what;
-  digest_ = (digest_ ^ word) * 0xbf58476d1ce4e5b9U;
-  digest_ ^= digest_ >> 29U;
+  now_.digest = (now_.digest ^ word) * 0xbf58476d1ce4e5b9U;
+  now_.digest ^= now_.digest >> 29U;
+  const uint64_t place = now_.count++;
+  if (!is_leave(kind)) before_leaves_ = now_;
   if (kind == Visited::Kind::kPass || kind == Visited::Kind::kEvaluation) ++passes_;
-  Entry& entry = entry_of(mapped_, count_);
-  // Whoever sees a new word of the entry sees the count, too, which is a ring above what was there.
-  entry.kind_and_what.store(word, std::memory_order_release);
-  entry.number_and_passes.store(static_cast<uint64_t>(number_) << 32U | passes_, std::memory_order_release);
-  entry.digest.store(digest_, std::memory_order_release);
-  head_of(mapped_).count.store(++count_, std::memory_order_release);
-  if (kind <= Visited::Kind::kRecompute) ++number_;
+  if (mapped_) {
+    Entry& entry = entry_of(mapped_.get(), place);
+    // Whoever sees a new word of the entry sees the count, too, which is a ring above what was there.
+    entry.kind_and_what.store(word, std::memory_order_release);
+    entry.number_and_passes.store(static_cast<uint64_t>(number_) << 32U | passes_, std::memory_order_release);
+    entry.digest.store(now_.digest, std::memory_order_release);
+    head_of(mapped_.get()).count.store(now_.count, std::memory_order_release);
+  }
+  if (is_enter(kind)) ++number_;
 }
 
 Result<VisitReader> VisitReader::open(const std::filesystem::path& file) {
@@ -212,7 +222,6 @@ std::string_view VisitReader::name(bool of_module, uint32_t number) const {
 }
 
 std::string VisitReader::words(const Visited& visit) const {
-  const char* direction = "forward";
   switch (visit.kind) {
     case Visited::Kind::kPass:
       return fmt::format("began pass {} of the step{}", visit.passes,
@@ -220,73 +229,25 @@ std::string VisitReader::words(const Visited& visit) const {
     case Visited::Kind::kEvaluation:
       return "began an evaluation";
     case Visited::Kind::kEndPass:
-      return fmt::format("ended its pass after visit {}", visit.number);
+      return fmt::format("ended its pass after {} visits", visit.number);
     case Visited::Kind::kByHand:
       return fmt::format("moved {} by hand", name(false, visit.what));
+    case Visited::Kind::kWrite:
+      return fmt::format("wrote {}", name(false, visit.what));
     case Visited::Kind::kMicroBatch:
-      return fmt::format("began micro-batch {} of its pass after visit {}", visit.what, visit.number);
-    case Visited::Kind::kBackward:
-      direction = "backward";
-      break;
-    case Visited::Kind::kRecompute:
-      direction = "recompute";
-      break;
-    case Visited::Kind::kForward:
+      return fmt::format("began micro-batch {} of its pass after {} visits", visit.what, visit.number);
+    case Visited::Kind::kModel:
+      return fmt::format("began a pass with its modules as set_parameters left them (digest {:08x})", visit.what);
+    case Visited::Kind::kCommit:
+      return fmt::format("came to Step::commit after {} visits", visit.number);
+    default:
       break;
   }
-  return fmt::format("entered {} ({}) as visit {}", name(true, visit.what), direction, visit.number);
-}
-
-std::optional<std::string> how_visits_differ(const std::vector<const VisitReader*>& pages, int64_t generation,
-                                             bool all_done) {
-  uint64_t least = UINT64_MAX;
-  uint64_t most = 0;
-  for (const VisitReader* const page : pages) {
-    if (page == nullptr || page->generation() != generation) return std::nullopt;
-    least = std::min(least, page->count());
-    most = std::max(most, page->count());
+  const std::string_view module = name(true, visit.what);
+  if (is_leave(visit.kind)) {
+    return fmt::format("left {} ({}) after {} visits", module, word_of(visit.kind), visit.number);
   }
-  const auto same_at = [&pages](uint64_t place) -> std::optional<bool> {
-    std::optional<uint64_t> digest;
-    for (const VisitReader* const page : pages) {
-      const std::optional<Visited> one = page->at(place);
-      if (!one) return std::nullopt;
-      if (digest.value_or(one->digest) != one->digest) return false;
-      digest = one->digest;
-    }
-    return true;
-  };
-  if (pages.empty() || (least == 0 && !all_done)) return std::nullopt;
-  const bool is_same = least == 0 || same_at(least - 1).value_or(true);
-  if (is_same && (!all_done || least == most)) return std::nullopt;
-  uint64_t first = least;
-  if (!is_same) {  // digests that differ once differ from there on
-    uint64_t low = most >= VisitPage::kRing ? most - VisitPage::kRing + 1 : 0;
-    uint64_t high = least - 1;
-    while (low < high) {
-      const uint64_t middle = low + (high - low) / 2;
-      if (same_at(middle).value_or(true)) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    first = high;
-  }
-  std::map<std::string, std::vector<size_t>> by_words;
-  for (size_t rank = 0; rank < pages.size(); ++rank) {
-    const std::optional<Visited> one = pages[rank]->at(first);
-    by_words[one ? pages[rank]->words(*one) : std::string("visited nothing more")].push_back(rank);
-  }
-  std::vector<std::pair<std::string, std::vector<size_t>>> sides(by_words.begin(), by_words.end());
-  std::sort(sides.begin(), sides.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.second.size(), a.second.front()) < std::pair(b.second.size(), b.second.front());
-  });
-  std::string text;
-  for (const auto& [words, ranks] : sides) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", ranks_text(ranks), words);
-  }
-  return text;
+  return fmt::format("entered {} ({}) as visit {}", module, word_of(visit.kind), visit.number);
 }
 
 }  // namespace pliant::sharded

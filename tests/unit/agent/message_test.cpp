@@ -40,11 +40,16 @@ TEST_CASE("the time of a share and the rates of a balancer travel exactly") {
   CHECK(std::get<Reducing>(*reducing).assignment == 0xFEDCBA9876543210ULL);
 }
 
-TEST_CASE("where a worker records what it does travels with its generation") {
+TEST_CASE("where a worker records what it does travels with its generation, and what it did with its vote") {
   CHECK(std::get<Form>(*parse_to_worker(to_line(Form{}))).trace.empty());
   Form form;
   form.trace = "logs/.trace-3";
+  form.visits = "logs/.visits-3";
   CHECK(std::get<Form>(*parse_to_worker(to_line(form))).trace == form.trace);
+  CHECK(std::get<Form>(*parse_to_worker(to_line(form))).visits == form.visits);
+  Vote vote{3, 41};
+  vote.visits = {17, 0xFEDCBA9876543210ULL};
+  CHECK(std::get<Vote>(*parse_from_worker(to_line(vote))).visits == vote.visits);
 }
 
 TEST_CASE("what is not finite in a step travels, and the order to skip it") {

@@ -50,6 +50,23 @@ TEST_CASE("nothing is in a directory before its lock is held, and two do not hol
   CHECK(DirectoryLock::take(*run).has_value());
 }
 
+TEST_CASE("pages of visits have the names of their workers, and are removed alone") {
+  const ScratchFolder folder;
+  const auto run = RunDirectory::create(folder.path(), kFacts);
+  REQUIRE(run.has_value());
+  REQUIRE(run->fill(kFacts, "config").has_value());
+  CHECK(RunDirectory::visits_of(3) == "logs/.visits-3");
+  for (const std::string& file : {RunDirectory::visits_of(3), RunDirectory::visits_of(71), RunDirectory::trace_of(3)}) {
+    test::write_all(run->path() / file, "kept by an agent that was killed");
+  }
+  run->remove_visits();
+  CHECK_FALSE(fs::exists(run->path() / RunDirectory::visits_of(3)));
+  CHECK_FALSE(fs::exists(run->path() / RunDirectory::visits_of(71)));
+  REQUIRE(run->traces().size() == 1);
+  run->remove_traces();
+  CHECK(fs::is_empty(run->logs()));
+}
+
 TEST_CASE("the path of `latest` is resolved when it is opened, and leaves nothing else behind when it moves") {
   const ScratchFolder folder;
   for (const char* id : {"run-1", "run-2"}) {

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -105,6 +106,74 @@ TEST_CASE("a rank that changes a module before its first pass decides as those t
       CHECK(seen[0] == seen[1]);
     }
   }
+}
+
+/// What a rank counts in two steps; `between` is called before the passes of each.
+VisitCount counted(const Pass& pass, const std::function<void(Runtime&, const Networks&, int step)>& between) {
+  VisitCount made;
+  const Accelerator accelerator = test::open_host();
+  test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_of("planned"), accelerator, 0, program, stream, {});
+    const Networks of(runtime, true);
+    runtime.enter_group(group);
+    runtime.begin_visits(1);
+    runtime.initialise();
+    for (int step = 0; step < 2; ++step) {
+      between(runtime, of, step);
+      take_step(runtime, of, 0, 1, pass);
+    }
+    made = runtime.visits();
+    runtime.leave_group();
+  });
+  return made;
+}
+
+void leaving_root_first(Runtime& runtime, const Networks& of, RowRange rows) {
+  runtime.begin_pass(rows);
+  runtime.enter(of.root, Direction::kForward);
+  runtime.enter(of.policy, Direction::kForward);
+  runtime.leave(of.policy, Direction::kForward);
+  runtime.enter(of.reference, Direction::kForward);
+  runtime.leave(of.reference, Direction::kForward);
+  runtime.leave(of.root, Direction::kForward);
+  runtime.enter(of.root, Direction::kBackward);
+  runtime.enter(of.policy, Direction::kBackward);
+  add_gradient(runtime, of, rows);
+  runtime.leave(of.root, Direction::kBackward);
+  runtime.leave(of.policy, Direction::kBackward);
+  runtime.end_pass();
+}
+
+TEST_CASE(
+    "what a rank does is counted without a page: leaves, writes and other modules, but not a change that others came "
+    "with") {
+  const auto nothing = [](Runtime&, const Networks&, int) {};
+  const auto same_in = [](int when) {
+    return [when](Runtime& runtime, const Networks& of, int step) {
+      if (step == when) runtime.set_parameters(of.policy, {ParameterId{of.trained}}, {});
+    };
+  };
+  const VisitCount plain = counted(plain_pass, nothing);
+  CHECK(counted(plain_pass, nothing) == plain);
+  CHECK(counted(plain_pass, same_in(0)) == plain);  // its first pass is yet to come
+  CHECK(counted(plain_pass, same_in(1)) != plain);  // others go on in the order that they know
+  const auto also_reference = [](Runtime& runtime, const Networks& of, int step) {
+    if (step == 0) runtime.set_parameters(of.policy, {ParameterId{of.trained}}, {ParameterId{of.kept}});
+  };
+  CHECK(counted(plain_pass, also_reference) != plain);
+  CHECK(counted(plain_pass, also_reference).count == plain.count);
+  const VisitCount otherwise = counted(leaving_root_first, nothing);
+  CHECK(otherwise.count == plain.count);
+  CHECK(otherwise.digest != plain.digest);
+  const auto writes = [](Runtime& runtime, const Networks& of, int) {
+    std::vector<float> values(kElements);
+    for (uint64_t k = 0; k < kElements; ++k) values[k] = first_value(k);
+    runtime.write(of.kept, values);
+  };
+  CHECK(counted(plain_pass, writes) != plain);
+  const auto comes_to_commit = [](Runtime& runtime, const Networks&, int) { runtime.note_commit(); };
+  CHECK(counted(plain_pass, comes_to_commit) != plain);
 }
 
 TEST_CASE("with poison what is read after its release is NaN, and no bit of training changes") {

@@ -1,6 +1,8 @@
 // VisitPage: who differs is named, and who is behind is not.
 #include "sharded/visit_page.hpp"
 
+#include "sharded/visit_differences.hpp"
+
 #include <doctest/doctest.h>
 
 #include <array>
@@ -52,10 +54,18 @@ struct Ranks {
   void all(Kind kind, uint32_t what = 0) {
     for (VisitPage& page : pages) page.add(kind, what);
   }
+  [[nodiscard]] std::vector<const VisitReader*> seen() const {
+    std::vector<const VisitReader*> made;
+    for (const VisitReader& one : readers) made.push_back(&one);
+    return made;
+  }
   [[nodiscard]] std::optional<std::string> differ(bool all_done = false, int64_t generation = 3) const {
-    std::vector<const VisitReader*> seen;
-    for (const VisitReader& one : readers) seen.push_back(&one);
-    return how_visits_differ(seen, generation, all_done);
+    return how_visits_differ(seen(), generation, all_done);
+  }
+  [[nodiscard]] std::vector<VisitCount> counts() const {
+    std::vector<VisitCount> made;
+    for (const VisitPage& page : pages) made.push_back(page.so_far());
+    return made;
   }
 };
 
@@ -110,7 +120,10 @@ TEST_CASE("a rank that is behind differs only where all are done") {
 TEST_CASE("passes, evaluations and what is moved by hand are told apart") {
   for (const auto& [other, words] :
        {std::pair{Kind::kEvaluation, "began an evaluation"}, std::pair{Kind::kByHand, "moved up.weights by hand"},
-        std::pair{Kind::kEndPass, "ended its pass after visit 0"}}) {
+        std::pair{Kind::kEndPass, "ended its pass after 0 visits"}, std::pair{Kind::kWrite, "wrote up.weights"},
+        std::pair{Kind::kCommit, "came to Step::commit after 0 visits"},
+        std::pair{Kind::kModel, "began a pass with its modules as set_parameters left them (digest 00000000)"},
+        std::pair{Kind::kLeaveForward, "left model (forward) after 0 visits"}}) {
     Ranks ranks(2);
     ranks.pages[0].add(Kind::kPass, 0);
     ranks.pages[1].add(other, 0);
@@ -133,21 +146,117 @@ TEST_CASE("passes over several micro-batches differ from those over one, and so 
   others.all(Kind::kMicroBatch, 0);
   others.pages[0].add(Kind::kMicroBatch, 1);
   others.pages[1].add(Kind::kForward, 1);
-  CHECK(says(others.differ().value_or(""), "rank 0 began micro-batch 1 of its pass after visit 1"));
+  CHECK(says(others.differ().value_or(""), "rank 0 began micro-batch 1 of its pass after 1 visits"));
 }
 
 TEST_CASE("visits are numbered anew in each step, and the first difference is found however long ago the ring allows") {
-  Ranks ranks(2);
-  for (int i = 0; i < 3000; ++i) ranks.all(Kind::kForward, 1);
+  Ranks ranks(4);
+  for (uint64_t i = 0; i < VisitPage::kRing * 3 / 2; ++i) ranks.all(Kind::kForward, 1);
   for (VisitPage& page : ranks.pages) page.begin_step();
   ranks.all(Kind::kPass);
   ranks.all(Kind::kForward, 1);
-  ranks.pages[0].add(Kind::kForward, 1);
-  ranks.pages[1].add(Kind::kForward, 2);
+  for (size_t rank = 0; rank < 4; ++rank) ranks.pages[rank].add(Kind::kForward, rank == 2 ? 2 : 1);
   for (uint64_t i = 0; i < VisitPage::kRing - 8; ++i) ranks.all(Kind::kForward, 1);
-  CHECK(says(ranks.differ().value_or(""), "as visit 1"));
+  CHECK(ranks.differ().value_or("") ==
+        "rank 2 entered mlp.up (forward) as visit 1, ranks 0, 1, 3 entered attn.qkv (forward) as visit 1");
+  // Further back than that it is not what they did that tells them apart: the same, by now.
+  ranks.all(Kind::kForward, 1);
   for (uint64_t i = 0; i < VisitPage::kRing; ++i) ranks.all(Kind::kForward, 1);
-  CHECK(ranks.differ().has_value());  // that they differ is still seen
+  for (const bool all_done : {false, true}) {
+    CHECK(ranks.differ(all_done).value_or("") ==
+          "rank 2 and ranks 0, 1, 3 visited different modules before visit 65532, further back than can be looked up");
+  }
+}
+
+TEST_CASE(
+    "a rank that is a ring ahead of the others is told from them where all are done, and the others are compared") {
+  Ranks ranks(3);
+  ranks.all(Kind::kPass);
+  for (uint64_t i = 0; i < VisitPage::kRing + 9; ++i) ranks.pages[1].add(Kind::kForward, 1);
+  CHECK_FALSE(ranks.differ().has_value());
+  CHECK(ranks.differ(true).value_or("") ==
+        "rank 1 visited more than can be looked up, ranks 0, 2 visited nothing more");
+  ranks.pages[0].add(Kind::kForward, 1);
+  ranks.pages[2].add(Kind::kForward, 2);
+  const std::string differ = ranks.differ().value_or("");
+  CHECK(says(differ, "rank 0 entered attn.qkv (forward) as visit 0"));
+  CHECK(says(differ, "rank 2 entered mlp.up (forward) as visit 0"));
+}
+
+TEST_CASE("ranks that have no page, or that of another generation, are left out, and the others are named") {
+  Ranks ranks(4);
+  ranks.all(Kind::kPass);
+  for (size_t rank = 0; rank < 4; ++rank) ranks.pages[rank].add(Kind::kForward, rank == 2 ? 2 : 1);
+  std::vector<const VisitReader*> seen = ranks.seen();
+  seen[0] = nullptr;  // its process is dead
+  CHECK(how_visits_differ(seen, 3, false).value_or("") ==
+        "rank 2 entered mlp.up (forward) as visit 0, ranks 1, 3 entered attn.qkv (forward) as visit 0");
+  ranks.pages[3].begin_group(4);
+  CHECK(how_visits_differ(seen, 3, true).value_or("") ==
+        "rank 1 entered attn.qkv (forward) as visit 0, rank 2 entered mlp.up (forward) as visit 0");
+  seen[2] = nullptr;
+  CHECK_FALSE(how_visits_differ(seen, 3, true).has_value());
+  CHECK_FALSE(how_visits_differ({nullptr, nullptr}, 3, true).has_value());
+}
+
+TEST_CASE("ranks that have parted are named while others are behind, and these are said to be") {
+  Ranks ranks(4);
+  ranks.all(Kind::kPass);
+  ranks.pages[0].add(Kind::kForward, 1);
+  ranks.pages[3].add(Kind::kForward, 2);
+  ranks.pages[3].add(Kind::kForward, 1);
+  CHECK(ranks.differ().value_or("") ==
+        "rank 0 entered attn.qkv (forward) as visit 0, rank 3 entered mlp.up (forward) as visit 0, ranks 1, 2 had not "
+        "come so far");
+  ranks.pages[1].add(Kind::kForward, 1);
+  ranks.pages[2].add(Kind::kForward, 1);
+  CHECK(ranks.differ().value_or("") ==
+        "rank 3 entered mlp.up (forward) as visit 0, ranks 0, 1, 2 entered attn.qkv (forward) as visit 0");
+}
+
+TEST_CASE("modules that are left in another order differ, but not those that are left as a pass is given up") {
+  Ranks ranks(3);
+  ranks.all(Kind::kBackward, 0);
+  ranks.all(Kind::kBackward, 1);
+  for (const uint32_t module : {1U, 0U}) {
+    ranks.pages[0].add(Kind::kLeaveBackward, module);
+    ranks.pages[1].add(Kind::kLeaveBackward, module);
+    ranks.pages[2].add(Kind::kLeaveBackward, 1 - module);
+  }
+  CHECK(ranks.differ().value_or("") ==
+        "rank 2 left model (backward) after 2 visits, ranks 0, 1 left attn.qkv (backward) after 2 visits");
+  ranks.pages[2].end_group();
+  CHECK_FALSE(ranks.differ().has_value());
+  CHECK(ranks.differ(true).has_value());  // it is behind
+  ranks.pages[2].add(Kind::kForward, 2);  // nobody's business
+  CHECK_FALSE(ranks.differ().has_value());
+}
+
+TEST_CASE("ranks without pages are told apart by what they have counted") {
+  Ranks ranks(4);
+  ranks.all(Kind::kPass);
+  VisitPage without;
+  without.add(Kind::kForward, 1);  // before a group it counts nothing
+  without.begin_group(3);
+  without.add(Kind::kPass, 0);
+  CHECK_FALSE(without.is_shown());
+  CHECK(without.so_far() == ranks.pages.front().so_far());
+  CHECK_FALSE(how_visits_differ(ranks.counts()).has_value());
+  CHECK_FALSE(how_visits_differ(std::vector<VisitCount>{}).has_value());
+  for (size_t rank = 0; rank < 4; ++rank) ranks.pages[rank].add(Kind::kForward, rank == 2 ? 2 : 1);
+  CHECK(how_visits_differ(ranks.counts()).value_or("") == "rank 2 and ranks 0, 1, 3 visited different modules");
+}
+
+TEST_CASE("a page is made anew beside one of that name that a process still writes") {
+  Ranks ranks(1);
+  ranks.all(Kind::kForward, 1);
+  auto other = VisitPage::create(ranks.folder / "0", ranks.tables);
+  REQUIRE(other.has_value());
+  ranks.all(Kind::kForward, 2);
+  CHECK(ranks.readers.front().count() == 2);
+  const auto reader = VisitReader::open(ranks.folder / "0");
+  REQUIRE(reader.has_value());
+  CHECK(reader->count() == 0);
 }
 
 TEST_CASE("what is no page is refused, and a page is what its file had when it was opened") {

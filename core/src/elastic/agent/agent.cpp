@@ -14,6 +14,7 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 constexpr auto kTick = std::chrono::milliseconds(250);
+constexpr auto kVisitsApart = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -60,6 +61,15 @@ void Agent::State::wait_for_tick() {
       for (auto& [id, slot] : slots) show_log(slot, false);
     }
     wait_for_tick();
+  });
+}
+
+void Agent::State::wait_for_visits() {
+  visits_timer.expires_after(kVisitsApart);
+  visits_timer.async_wait([this](const error_code& error) {
+    if (error) return;
+    if (group) group->compare_visits(false);
+    wait_for_visits();
   });
 }
 
@@ -134,6 +144,7 @@ Verdict Agent::State::run() {
   open_groups();
   listen_for_stops();
   wait_for_tick();
+  if (order.config.has("coordinator")) wait_for_visits();
   watch_warden();
   spawn_group(order.config.run().workers, 0);
   while (true) {

@@ -36,8 +36,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     WorkerLog log;
     boost::asio::posix::stream_descriptor socket;
     boost::asio::posix::stream_descriptor end;
-    bool broken = false;  ///< speaks no protocol, and is killed for it
-    int64_t program = 0;  ///< the process that speaks, by its own account: a launcher may be before it
+    bool broken = false;                           ///< speaks no protocol, and is killed for it
     std::optional<sharded::VisitReader> visits{};  ///< of a sharded job, once it was asked for
   };
 
@@ -56,6 +55,7 @@ struct Agent::State final : GroupActions, ForeignActions {
   StopSignals stop_signals{loop};
   StopCalls stop_calls{loop};
   boost::asio::steady_timer timer{loop};
+  boost::asio::steady_timer visits_timer{loop};
   std::optional<boost::asio::posix::stream_descriptor> warden_end;
   bool warden_missing = false;
   std::map<WorkerId, Slot> slots;
@@ -88,6 +88,8 @@ struct Agent::State final : GroupActions, ForeignActions {
   void signal(WorkerId worker, int number) override;
   [[nodiscard]] std::optional<std::string> how_visits_differ(const std::vector<WorkerId>& ranks, int64_t of_generation,
                                                              bool all_done) override;
+  /// nullptr: it has none.
+  [[nodiscard]] const sharded::VisitReader* page_of(WorkerId worker, Slot& slot) const;
   [[nodiscard]] bool is_stopped(WorkerId worker) override;
   std::vector<std::pair<std::string, std::string>> environment(int64_t rank, int64_t world_size,
                                                                int64_t restarts) const;
@@ -177,6 +179,8 @@ struct Agent::State final : GroupActions, ForeignActions {
   // `by`: what has told so, in one word.
   void stop(int code, const char* by);
   void wait_for_tick();
+  /// Of a sharded job: compares what its ranks visit, ten times a second.
+  void wait_for_visits();
   void tend_warden();
   void watch_warden();
   [[nodiscard]] std::optional<Verdict> verdict() const;

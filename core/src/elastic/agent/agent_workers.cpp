@@ -11,6 +11,7 @@
 #include "data/lengths_file.hpp"
 #include "elastic/agent/agent_state.hpp"
 #include "plan/scheduler.hpp"
+#include "sharded/visit_differences.hpp"
 
 namespace pliant::elastic {
 namespace {
@@ -37,16 +38,18 @@ std::optional<std::string> Agent::State::how_visits_differ(const std::vector<Wor
   std::vector<const sharded::VisitReader*> pages;
   for (const WorkerId worker : ranks) {
     const auto found = slots.find(worker);
-    if (found == slots.end()) return std::nullopt;
-    Slot& slot = found->second;
-    if (!slot.visits) {
-      auto opened = sharded::VisitReader::open(order.directory.visits(slot.program));
-      if (!opened) return std::nullopt;
-      slot.visits.emplace(std::move(*opened));
-    }
-    pages.push_back(&*slot.visits);
+    pages.push_back(found != slots.end() ? page_of(worker, found->second) : nullptr);
   }
   return sharded::how_visits_differ(pages, of_generation, all_done);
+}
+
+const sharded::VisitReader* Agent::State::page_of(WorkerId worker, Slot& slot) const {
+  if (!slot.visits) {
+    auto opened = sharded::VisitReader::open(order.directory.path() / RunDirectory::visits_of(worker));
+    if (!opened) return nullptr;
+    slot.visits.emplace(std::move(*opened));
+  }
+  return &*slot.visits;
 }
 
 bool Agent::State::is_stopped(WorkerId worker) {
@@ -122,7 +125,6 @@ bool Agent::State::hear(WorkerId id) {
   for (const std::string& line : *lines) {
     const Result<FromWorker> message = parse_from_worker(line);
     if (!message) return break_with(id, message.error());
-    if (const auto* hello = std::get_if<Hello>(&*message)) slots.at(id).program = hello->pid;
     if (group && foreign && std::holds_alternative<Hello>(*message)) {  // this program uses the API
       foreign_restarts = foreign->restarts();
       foreign.reset();
@@ -154,13 +156,14 @@ void Agent::State::flush(WorkerId id) {
 }
 
 void Agent::State::worker_ended(WorkerId id) {
-  hear(id);  // what it said before it died counts
+  hear(id);                                // what it said before it died counts
+  if (group) group->compare_visits(true);  // so does what it did, and its page goes with it
   Slot slot = std::move(slots.at(id));
   slots.erase(id);
   ExitStatus status = slot.process.reap();
   warden.forget(slot.process.pid());
   std::error_code ignored;
-  std::filesystem::remove(order.directory.visits(slot.program), ignored);
+  std::filesystem::remove(order.directory.path() / RunDirectory::visits_of(id), ignored);
   if (order.options.show_logs) show_log(slot, true);
   const bool failed_by_itself = !status.signalled && status.code != 0;
   const std::vector<std::string> last_lines = slot.log.last_lines();

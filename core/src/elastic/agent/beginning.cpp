@@ -156,7 +156,6 @@ bool Group::end_if_done() {
 }
 
 void Group::on(WorkerId, Member& member, const Refused& message) {
-  if (phase_ == Phase::kRunning && !visits_agree(false)) return;
   member.refused = message;
 }
 

@@ -6,9 +6,13 @@
 
 #include "elastic/agent/group.hpp"
 #include "elastic/assignment_record.hpp"
+#include "sharded/visit_differences.hpp"
 
 namespace pliant::elastic {
 namespace {
+
+/// Ranks that have parted are named so long after it was first seen.
+constexpr double kPartedSeconds = 0.25;
 
 std::string text_of(RowRange rows) {
   if (rows.count == 1) return fmt::format("row {}", rows.first);
@@ -36,7 +40,7 @@ void Group::try_commit() {
           true);
     }
   }
-  if (!visits_agree(true)) return;
+  if (voters_have_parted()) return;
   if (!states_agree()) return;
   const std::string not_finite = what_is_not_finite();
   if (!not_finite.empty() && options_.on_nonfinite != "skip") return stop_at(not_finite);
@@ -69,16 +73,41 @@ void Group::try_commit() {
   finish_step(record);
 }
 
-bool Group::visits_agree(bool all_done) {
-  if (!sharded_) return true;
-  const std::optional<std::string> differ = actions_.how_visits_differ(ranks_, generation_, all_done);
-  if (!differ) return true;
+void Group::compare_visits(bool at_once) {
+  look();
+  if (phase_ != Phase::kRunning || have_parted(at_once)) return;
+  for (const auto& [worker, message] : std::exchange(put_off_, {})) received(worker, message);
+}
+
+bool Group::have_parted(bool at_once) {
+  if (!sharded_) return false;
+  const std::optional<std::string> differ = actions_.how_visits_differ(ranks_, generation_, false);
+  if (!differ) {
+    parted_at_.reset();
+    return false;
+  }
+  if (!parted_at_) parted_at_ = time();
+  if (at_once || time() - *parted_at_ >= kPartedSeconds) end_parted(*differ);
+  return true;
+}
+
+bool Group::voters_have_parted() {
+  if (!sharded_) return false;
+  std::vector<sharded::VisitCount> visits;
+  for (const WorkerId rank : ranks_) visits.push_back(members_.at(rank).vote->visits);
+  const std::optional<std::string> differ = sharded::how_visits_differ(visits);
+  if (!differ) return false;
+  end_parted(actions_.how_visits_differ(ranks_, generation_, true)
+                 .value_or(*differ + ", and which cannot be said: their pages of visits cannot be read"));
+  return true;
+}
+
+void Group::end_parted(const std::string& differ) {
   end({1, "failed",
        fmt::format("step {} is not committed: {}. All ranks must visit the same modules in the same order, also those "
                    "without rows",
-                   committed_, *differ)},
+                   committed_, differ)},
       true);
-  return false;
 }
 
 std::string Group::what_is_not_finite() const {

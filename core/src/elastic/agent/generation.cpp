@@ -206,6 +206,7 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
     own.restore = restore && (member.rank == 0 || sharded_) ? snapshot_->file : "";
     own.injections = injections_for(member.rank);
     if (options_.trace) own.trace = RunDirectory::trace_of(id);
+    if (sharded_) own.visits = RunDirectory::visits_of(id);
     actions_.send(id, own);
   }
   dismiss_leavers();

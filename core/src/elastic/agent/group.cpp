@@ -305,7 +305,10 @@ void Group::on(WorkerId, Member& member, const Vote& message) {
 
 void Group::on(WorkerId worker, Member& member, const Broken& message) {
   if (message.generation != generation_ || (phase_ != Phase::kRunning && phase_ != Phase::kForming)) return;
-  if (phase_ == Phase::kRunning && !visits_agree(false)) return;
+  if (phase_ == Phase::kRunning && have_parted(false)) {
+    put_off_.emplace_back(worker, message);
+    return;
+  }
   if (message.cause == BreakCause::kPeerLost) {  // most often a process died, which is about to be seen
     member.cut_off = message.reason;
     if (!cut_off_at_) cut_off_at_ = time();

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -39,6 +40,9 @@ class Group {
   void fail(Verdict verdict);
   /// Looks for workers that are late. Call at least every second: more time between two calls counts for nobody.
   void tick();
+  /// Ends the job where ranks of a sharded one visit other modules than others. Call at least ten times a second, and
+  /// before the page of a worker goes: then `at_once`.
+  void compare_visits(bool at_once);
 
   /// Set when every worker is gone and the job is over.
   [[nodiscard]] const std::optional<Verdict>& verdict() const { return over_; }
@@ -174,9 +178,12 @@ class Group {
   void wait_for_rendezvous(const Error& error);
   void form(const std::vector<WorkerId>& usable, int64_t world_size, const std::string& reason);
   void try_commit();
-  /// False where ranks of a sharded job visit other modules than others, which ends the job. `all_done`: those that
-  /// have come less far do so, too.
-  bool visits_agree(bool all_done);
+  /// Ranks of a sharded job have parted: the job ends, at once or when that has lasted a moment, in which those that
+  /// are behind show with whom they go.
+  bool have_parted(bool at_once);
+  /// Those that have voted: that ends the job, too, whether their pages can be read or not.
+  bool voters_have_parted();
+  void end_parted(const std::string& differ);
   /// False where ranks began the step with different states, and that has been dealt with.
   bool states_agree();
   using States = std::map<WorkerId, uint64_t>;  ///< digests of ranks' states
@@ -297,12 +304,14 @@ class Group {
   double digest_seconds_ = 0;
   ShardedMemory memory_;
   sharded::TracedPasses traced_passes_;
-  std::optional<uint64_t> last_state_;   ///< digest of the state after the last step, once it is compared
-  bool asked_for_states_ = false;        ///< by compare_before_saving, since the last commit
-  bool disputed_ = false;                ///< ranks hold different states and nobody can tell whose is right
-  std::vector<Break> broken_;            ///< collectives that failed since the last commit
-  std::optional<double> cut_off_at_;     ///< when a rank of this generation first lost its peers
-  std::optional<double> stalled_since_;  ///< since when ranks lose one another without a commit
+  std::optional<uint64_t> last_state_;  ///< digest of the state after the last step, once it is compared
+  bool asked_for_states_ = false;       ///< by compare_before_saving, since the last commit
+  bool disputed_ = false;               ///< ranks hold different states and nobody can tell whose is right
+  std::optional<double> parted_at_;     ///< since when ranks are seen to visit other modules than others
+  std::vector<std::pair<WorkerId, Broken>> put_off_;  ///< since then: for what they did, it seems
+  std::vector<Break> broken_;                         ///< collectives that failed since the last commit
+  std::optional<double> cut_off_at_;                  ///< when a rank of this generation first lost its peers
+  std::optional<double> stalled_since_;               ///< since when ranks lose one another without a commit
   std::optional<double> refused_by_rendezvous_since_;
   std::optional<Verdict> refused_;  ///< by a worker before any was ready: ends the job if all refuse
   int64_t unreplaced_ = 0;          ///< workers that refused

@@ -308,6 +308,7 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
     or_throw(order.directory.make_folders());
     elastic::remove_drafts(order.directory.snapshots());
     order.directory.remove_traces();  // of an agent that was killed
+    order.directory.remove_visits();
     open_ledger(order);
     if (order.ledger) find_snapshot(order, observer);
     if (const auto before = data::read_whole(order.directory.config())) order.config_before = (*before)->bytes();

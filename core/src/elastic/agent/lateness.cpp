@@ -44,7 +44,7 @@ void Group::tick() {
   note_stopped();
   compare_last_states();
   if (phase_ == Phase::kStarting && uses_api_) regroup(reason_);  // somebody may have continued, or waited long enough
-  if (phase_ == Phase::kRunning && !visits_agree(false)) return;
+  if (parted_at_ && phase_ == Phase::kRunning) return;            // about to end
   if (phase_ == Phase::kRunning) probe_idle();
   const auto stands = [this] { return phase_ == Phase::kForming || phase_ == Phase::kRunning; };
   if (stands()) leave_out_stopped();

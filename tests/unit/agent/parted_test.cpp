@@ -1,0 +1,102 @@
+// Ranks of a sharded job that visit other modules than others: what the agent makes of it.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "unit/agent/played_job.hpp"
+#include "unit/sharded/says.hpp"
+
+namespace pliant::elastic {
+namespace {
+
+using sharded::says;
+
+constexpr const char* kDiffer = "rank 1 entered mlp.up (forward) as visit 3, rank 0 had not come so far";
+
+/// Two ranks compute step 1.
+void let_compute(PlayedJob& job) {
+  job.start(0, 2);
+  job.form(dealt(11, 2));
+  job.commit({0, 1});
+}
+
+void let_vote(PlayedJob& job, std::vector<sharded::VisitCount> visits) {
+  const Assignment own = share_out(8, {.world_size = 2});
+  for (const WorkerId id : {0, 1}) job.group.received(id, Reducing{job.generation, 1, digest_of(own)});
+  for (const WorkerId id : {0, 1}) {
+    Vote vote{job.generation, 1, 0, 1.0, 80};
+    vote.visits = visits[static_cast<size_t>(id)];
+    job.group.received(id, vote);
+  }
+}
+
+/// The workers of a job that is about to end.
+std::string reason_of(PlayedJob& job) {
+  for (const WorkerId id : {0, 1}) job.group.ended(id, kKilled);
+  REQUIRE(job.group.verdict().has_value());
+  CHECK(job.group.verdict()->exit_code == 1);
+  return job.group.verdict()->reason;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that have parted end the job once that has lasted a moment, as what others did by then has it") {
+  PlayedJob job(2, 0);
+  let_compute(job);
+  job.parted = kDiffer;
+  job.group.compare_visits(false);
+  job.seconds = 0.1;
+  job.group.compare_visits(false);
+  CHECK(job.killed.empty());
+  job.parted = "rank 1 entered mlp.up (forward) as visit 3, rank 0 entered attn.qkv (forward) as visit 3";
+  job.seconds = 0.4;
+  job.group.compare_visits(false);
+  CHECK(job.group.committed() == 1);
+  CHECK(says(reason_of(job), "step 1 is not committed: " + *job.parted + ". All ranks must visit the same modules"));
+}
+
+TEST_CASE("a rank that ends is compared with the others before its page goes") {
+  PlayedJob job(2, 0);
+  let_compute(job);
+  job.group.compare_visits(true);
+  CHECK(job.killed.empty());
+  job.parted = kDiffer;
+  job.group.compare_visits(true);
+  CHECK(says(reason_of(job), kDiffer));
+}
+
+TEST_CASE("a rank that breaks off where ranks have parted is heard when they turn out not to have") {
+  PlayedJob job(2, 0);
+  let_compute(job);
+  job.parted = kDiffer;
+  job.group.received(0, Broken{job.generation, "a kernel failed"});
+  CHECK(job.generation == 1);
+  CHECK_FALSE(says(job.log, "a kernel failed"));
+  job.parted.reset();
+  job.seconds = 0.1;
+  job.group.compare_visits(false);
+  CHECK(job.generation == 2);
+  CHECK(says(job.log, "broke off: a kernel failed"));
+}
+
+TEST_CASE("votes of ranks that counted other visits commit nothing, whether their pages can be read or not") {
+  for (const bool is_seen : {false, true}) {
+    CAPTURE(is_seen);
+    PlayedJob job(2, 0);
+    let_compute(job);
+    if (is_seen) job.parted = "rank 0 visited nothing more, rank 1 began an evaluation";
+    let_vote(job, {{17, 4}, {17, 5}});
+    CHECK(job.group.committed() == 1);
+    const std::string reason = reason_of(job);
+    CHECK(says(reason, "step 1 is not committed: "));
+    CHECK(says(reason,
+               is_seen ? "rank 1 began an evaluation" : "rank 0 and rank 1 visited different modules, and which"));
+  }
+  PlayedJob job(2, 0);
+  let_compute(job);
+  let_vote(job, {{17, 4}, {17, 4}});
+  CHECK(job.group.committed() == 2);
+}
+
+}  // namespace pliant::elastic
