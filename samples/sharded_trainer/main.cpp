@@ -203,6 +203,11 @@ void train(pliant::Session& session) {
       for (const pliant::MicroBatch& micro : step->micro_batches()) {
         std::optional<Sums> sums;
         if (micro.rows.count > 0) sums.emplace();
+        if (!sums && model.shards().can_repeat_pass()) {  // as a program does that cannot compute with nothing
+          model.shards().repeat_pass(micro.rows);
+          step->add(micro, 0);
+          continue;
+        }
         for (const int64_t id : step->batch().ids_of(micro.rows)) sums->add(id);
         model.shards().begin_pass(micro.rows);
         const double loss = model.pass(sums);

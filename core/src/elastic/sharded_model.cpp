@@ -120,6 +120,18 @@ void ShardedModel::begin_pass(std::span<const RowRange> micro_batches) {
   if (state_->session.added == 0) state_->session.strike(elastic::InjectionPoint::kForward);
   state_->runtime.begin_pass(micro_batches);
 }
+void ShardedModel::repeat_pass(RowRange rows) {
+  repeat_pass(std::span(&rows, 1));
+}
+void ShardedModel::repeat_pass(std::span<const RowRange> micro_batches) {
+  const State::Call call(state_->caller, "repeat_pass");
+  if (state_->session.added == 0) state_->session.strike(elastic::InjectionPoint::kForward);
+  state_->runtime.repeat_pass(micro_batches);
+}
+bool ShardedModel::can_repeat_pass(size_t micro_batches) const {
+  const State::Call call(state_->caller, "can_repeat_pass");
+  return state_->runtime.can_repeat_pass(micro_batches);
+}
 void ShardedModel::begin_micro_batch(size_t number) {
   const State::Call call(state_->caller, "begin_micro_batch");
   state_->runtime.begin_micro_batch(number);

@@ -160,6 +160,11 @@ class Runtime {
   void begin_pass(std::span<const RowRange> micro_batches);
   void begin_pass(RowRange rows) { begin_pass(std::span(&rows, 1)); }
   void begin_evaluation();
+  /// A whole pass over micro-batches without rows, of the same visits as the last pass with gradients over as many.
+  void repeat_pass(std::span<const RowRange> micro_batches);
+  [[nodiscard]] bool can_repeat_pass(size_t micro_batches) const {
+    return !last_pass_.empty() && last_pass_micro_batches_ == micro_batches;
+  }
   void enter(uint32_t module, Direction direction);
   void leave(uint32_t module, Direction direction);
   /// From now on gradients are those of this micro-batch of the pass.
@@ -420,6 +425,15 @@ class Runtime {
   std::optional<Room> lingering_;       ///< where the device adds up: of the send before
   std::deque<Room> let_go_;             ///< gradients that the program's stream has not waited for
   std::vector<Visit> visits_;           ///< entered and not left
+  /// What repeat_pass() does again.
+  struct PassCall {
+    enum class Kind : uint8_t { kEnter, kLeave, kMicroBatch } kind;
+    Direction direction;
+    uint32_t number;  ///< of the module, or of the micro-batch
+  };
+  std::vector<PassCall> pass_;       ///< that is under way
+  std::vector<PassCall> last_pass_;  ///< with gradients, that came to its end
+  size_t last_pass_micro_batches_ = 0;
   std::vector<uint32_t> complete_;
   bool in_pass_ = false;
   bool follows_trace_ = false;

@@ -327,6 +327,8 @@ void Runtime::end_pass() {
       }
     }
     done_ += micro_batches_;
+    last_pass_.swap(pass_);
+    last_pass_micro_batches_ = micro_batches_;
   }
   in_pass_ = false;
   const int32_t trace = coordinator_.trace();

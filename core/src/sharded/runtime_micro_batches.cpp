@@ -40,6 +40,7 @@ void Runtime::begin_micro_batch(size_t number) {
                             number, model.modules()[visit->module].name, visit->begun, micro_batches_));
   }
   if (micro_batches_ > 1) note(Visited::Kind::kMicroBatch, static_cast<uint32_t>(number));
+  pass_.push_back({PassCall::Kind::kMicroBatch, Direction::kBackward, static_cast<uint32_t>(number)});
   if (is_in_order) {
     if (number > 0) or_give_up([&] { send_early(visit->module, number - 1); });
     ++visit->begun;

@@ -86,6 +86,7 @@ void Runtime::begin(bool with_gradient, size_t micro_batches) {
   with_gradient_ = with_gradient;
   is_backward_ = false;
   in_pass_ = true;
+  pass_.clear();
   complete_.clear();
   for (Held& one : held_) {
     one.uses = 0;
@@ -108,6 +109,29 @@ void Runtime::begin_evaluation() {
   begin(false, 1);
 }
 
+void Runtime::repeat_pass(std::span<const RowRange> micro_batches) {
+  for (const RowRange rows : micro_batches) {
+    if (rows.count == 0) continue;
+    throw Error(Status::kInvalidArgument,
+                fmt::format("a pass over {} rows from {} on cannot repeat another: it has what to compute with",
+                            rows.count, rows.first));
+  }
+  if (!can_repeat_pass(micro_batches.size())) {
+    throw Error(
+        Status::kFailedPrecondition,
+        fmt::format("there is no pass over {} micro-batch{} with gradients to repeat in this process yet; visit "
+                    "the modules",
+                    micro_batches.size(), micro_batches.size() == 1 ? "" : "es"));
+  }
+  begin_pass(micro_batches);
+  for (const PassCall& call : last_pass_) {
+    if (call.kind == PassCall::Kind::kEnter) enter(call.number, call.direction);
+    if (call.kind == PassCall::Kind::kLeave) leave(call.number, call.direction);
+    if (call.kind == PassCall::Kind::kMicroBatch) begin_micro_batch(call.number);
+  }
+  end_pass();
+}
+
 void Runtime::enter(uint32_t module, Direction direction) {
   if (!in_pass_) {
     throw Error(Status::kFailedPrecondition,
@@ -120,6 +144,7 @@ void Runtime::enter(uint32_t module, Direction direction) {
   require_sound();
   if (direction == Direction::kBackward) require_one_visit(module);
   note(Visited::enters(direction), module);
+  pass_.push_back({PassCall::Kind::kEnter, direction, module});
   const RecordedCall recorded(recorder_, *memory_, TracedCall::Kind::kEnter, module, direction);
   clear_way();
   visits_.push_back({module, direction});
@@ -156,6 +181,7 @@ void Runtime::leave(uint32_t module, Direction direction) {
   }
   require_all_begun(*visit);
   note(Visited::leaves(direction), module);
+  pass_.push_back({PassCall::Kind::kLeave, direction, module});
   const RecordedCall recorded(recorder_, *memory_, TracedCall::Kind::kLeave, module, direction);
   const auto before = static_cast<std::ptrdiff_t>(complete_.size());
   for (const uint32_t parameter : model.modules()[module].used) {

@@ -393,6 +393,50 @@ TEST_CASE("zero3 that is not strict computes once more in backward with the same
   }
 }
 
+TEST_CASE("a pass without rows may repeat the visits of the one before, and the bits are the same") {
+  // In hooks the module around may be left before the one inside, backward: who has no rows does it in that order, too.
+  const Pass hooked = [](Runtime& runtime, const Networks& of, RowRange rows) {
+    if (rows.count == 0 && runtime.can_repeat_pass(1)) return runtime.repeat_pass(std::span(&rows, 1));
+    runtime.begin_pass(rows);
+    runtime.enter(of.root, Direction::kForward);
+    runtime.enter(of.policy, Direction::kForward);
+    runtime.leave(of.policy, Direction::kForward);
+    runtime.leave(of.root, Direction::kForward);
+    runtime.enter(of.root, Direction::kBackward);
+    runtime.enter(of.policy, Direction::kBackward);
+    add_gradient(runtime, of, rows);
+    runtime.leave(of.root, Direction::kBackward);
+    runtime.leave(of.policy, Direction::kBackward);
+    runtime.end_pass();
+  };
+  check_everywhere(hooked, false);
+}
+
+TEST_CASE("a pass is repeated without rows only, and not before there was one") {
+  const Accelerator accelerator = test::open_host();
+  test::run_healthy_ranks(accelerator, 1, [&](int32_t rank, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_of("eager", ""), accelerator, 0, program, stream, {});
+    const Networks of(runtime, false);
+    runtime.enter_group(group);
+    runtime.initialise();
+    std::vector<RowRange> own;
+    begin_step(runtime, rank, 1, own);
+    REQUIRE(own.size() > 1);
+    const RowRange none;
+    CHECK(thrown_by([&] { runtime.repeat_pass(std::span(&none, 1)); }) ==
+          "there is no pass over 1 micro-batch with gradients to repeat in this process yet; visit the modules");
+    plain_pass(runtime, of, own[0]);
+    CHECK(runtime.can_repeat_pass(1));
+    CHECK_FALSE(runtime.can_repeat_pass(2));
+    CHECK(thrown_by([&] { runtime.repeat_pass(std::span(&own[1], 1)); }) ==
+          "a pass over 2 rows from 2 on cannot repeat another: it has what to compute with");
+    for (size_t i = 1; i < own.size(); ++i) plain_pass(runtime, of, own[i]);  // it has changed nothing
+    CHECK(runtime.finish_gradient(0.125).finite);
+    runtime.leave_group();
+  });
+}
+
 TEST_CASE("a sum of -0 alone is -0: who has no rows adds nothing") {
   const Accelerator accelerator = test::open_host();
   for (const bool deterministic : {true, false}) {
