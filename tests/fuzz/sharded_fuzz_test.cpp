@@ -5,10 +5,15 @@
 #include <vector>
 
 #include "fuzz/mutations.hpp"
+#include "pliant/config.hpp"
+#include "pliant/error.hpp"
 #include "scratch_folder.hpp"
 #include "sharded/ownership.hpp"
+#include "sharded/rehearsal.hpp"
 #include "sharded/safetensors_header.hpp"
 #include "sharded/trace_log.hpp"
+#include "sharded/trace_report.hpp"
+#include "sharded/traced_program.hpp"
 #include "unit/sharded/traces.hpp"
 
 using namespace pliant;
@@ -53,14 +58,54 @@ TEST_CASE("a map of owners is refused, or read as it would be written") {
   CHECK(read > 0);
 }
 
+namespace {
+
+/// What `pliant trace`, `pliant plan --memory` and `pliant coordinator simulate` make of it.
+void report_and_play(const sharded::TraceFile& read) {
+  static const Config kConfig = [] {
+    ConfigOverrides overrides;
+    overrides.plugin_dirs = {PLIANT_PLUGIN_DIR};
+    overrides.read_environment = false;
+    return Config::parse("config_version = 1\n[coordinator]\nuse = \"eager\"\n", {"coordinator"}, overrides);
+  }();
+  const sharded::TraceFile trace = sharded::in_turn(read);
+  const sharded::TraceReport report = sharded::report_of(trace);
+  for (const sharded::ReportedWait& one : report.waits) CHECK(sharded::sentence_of(trace, one.of, one.wait).size() > 5);
+  for (const sharded::ReportedStep& one : report.steps) CHECK(one.of < trace.ranks.size());
+  for (const sharded::TracedRank& rank : trace.ranks) {
+    const std::vector<sharded::TracedStep> steps = sharded::whole_steps(rank);
+    try {
+      sharded::simulate(
+          kConfig, *trace.model, 2, steps, [](int) {}, [](const sharded::RehearsedCall&) {});
+    } catch (const Error& error) {
+      CHECK(error.message().size() > 5);
+    }
+  }
+}
+
+}  // namespace
+
 TEST_CASE("a trace is refused in words, or what is read of it belongs together") {
   const test::ScratchFolder folder;
   const auto file = folder / "trace.json";
   REQUIRE(sharded::write_trace(sharded::small_trace(), file).has_value());
   const std::string whole = test::read_all(file);
-  const std::vector<std::string> words{
-      "null",       "-1",           "1e400",          "18446744073709551615", "[",           "{}",
-      "\"gather\"", "\"module\":0", "\"parameter\":", "\"cat\":\"call\"",     "\"ph\":\"M\""};
+  const std::vector<std::string> words{"null",
+                                       "-1",
+                                       "1e400",
+                                       "18446744073709551615",
+                                       "[",
+                                       "{}",
+                                       "\"gather\"",
+                                       "\"module\":0",
+                                       "\"parameter\":",
+                                       "\"cat\":\"call\"",
+                                       "\"ph\":\"M\"",
+                                       "\"end_step\"",
+                                       "{\"do\":\"release\"}",
+                                       "\"budget\":1",
+                                       "\"other\":",
+                                       "\"model\":{"};
   int read = 0;
   fuzz({whole}, words, [&](std::string_view text) {
     test::write_all(file, std::string(text));
@@ -77,7 +122,23 @@ TEST_CASE("a trace is refused in words, or what is read of it belongs together")
       for (const sharded::TracedTransfer& transfer : rank.transfers) CHECK(transfer.call < rank.calls.size());
       for (const sharded::TracedWait& wait : rank.waits) CHECK(wait.parameter < found->model->parameters().size());
     }
+    if (found->model) report_and_play(*found);
   });
+  CHECK(read > 0);
+}
+
+TEST_CASE("a report can be made of any trace that is read, and what its ranks did is played or refused") {
+  const test::ScratchFolder folder;
+  const auto file = folder / "trace.json";
+  int read = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    REQUIRE(sharded::write_trace(sharded::random_trace(seed), file).has_value());
+    const auto found = sharded::read_trace(file);
+    REQUIRE(found.has_value());
+    if (!found->model) continue;
+    ++read;
+    report_and_play(*found);
+  }
   CHECK(read > 0);
 }
 

@@ -212,7 +212,8 @@ TEST_CASE("a job that is not sharded has a trace of its reductions") {
   const Ended ended = job.run_json({"--trace", "trace.json"});
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
-  CHECK(has(ended.err, "the job is not sharded: all that is in it is how long reductions took"));
+  CHECK(has(ended.err, "open it in ui.perfetto.dev; the job is not sharded: all that is in it is how long reductions"));
+  CHECK_FALSE(has(ended.err, "pliant trace"));  // which would refuse it
   const TraceFile trace = trace_of(job);
   CHECK_FALSE(trace.model.has_value());
   CHECK(trace.coordinator.empty());

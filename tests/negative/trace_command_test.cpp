@@ -1,9 +1,11 @@
 // `pliant trace` and `pliant plan --memory TRACE`: what they say of traces that are made by hand, and what they refuse.
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pliant_process.hpp"
@@ -204,7 +206,8 @@ TEST_CASE("a plan of memory takes the model and its visits from a trace") {
   const json all = json::parse(made.out);
   CHECK(all.at("elements") == 7000);
   CHECK(all.at("modules") == json{"model", "embed", "layer", "head"});
-  CHECK(all.at("visits") == json{{"rank", 0}, {"step", 0}});
+  CHECK(all.at("visits") == json{{"rank", 0}, {"step", 0}, {"micro_batches", 1}});
+  CHECK(all.at("layer_order") == false);
   REQUIRE(!all.at("world_sizes").empty());
   CHECK(all.at("world_sizes")[0].at("whole_at_once") > 0);
   HandMadeTrace begun({10});
@@ -219,4 +222,179 @@ TEST_CASE("a plan of memory takes the model and its visits from a trace") {
   CHECK(unsharded.exit_code == 2);
   CHECK(says(unsharded.err, "--memory: "));
   CHECK(says(unsharded.err, "a job that is not sharded"));
+}
+
+TEST_CASE("a plan of memory says of every valid world size what a rank takes, and in a table how many it leaves out") {
+  const ScratchFolder folder;
+  HandMadeTrace made({4000, 3000});
+  made.pass({1, 2});
+  made.end_step();
+  const auto plan = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> args{"plan",     std::string(PLIANT_SOURCE_DIR) + "/samples/sharded_trainer/pliant.toml",
+                                  "--memory", written(folder, made.trace),
+                                  "--set",    "coordinator.use=eager"};
+    for (const char* const set : {"max_train_batch_size=2000", "micro_batch_sizes=[2, 4, 6]"})
+      args.insert(args.end(), {"--set", std::string("elasticity.\"v0.1\".") + set});
+    args.insert(args.end(), more.begin(), more.end());
+    const Outcome outcome = run_pliant(folder, args);
+    INFO(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    return outcome.out;
+  };
+  const json all = json::parse(plan({"--json"}));
+  CHECK(all.at("world_size_count") == 32);
+  REQUIRE(all.at("world_sizes").size() == 32);
+  CHECK(all.at("world_sizes").back().at("world_size") == 840);
+  CHECK(says(plan({}), "\n(12 of 32 valid sizes; --json has them all)\n"));
+  const std::string one = plan({"--world-size", "4"});
+  CHECK(one.find("valid sizes") == std::string::npos);
+}
+
+TEST_CASE("a plan of memory refuses what is about policies beside it") {
+  const ScratchFolder folder;
+  HandMadeTrace made({4000});
+  made.pass({1});
+  made.end_step();
+  std::vector<std::string> plan{"plan", std::string(PLIANT_SOURCE_DIR) + "/samples/sharded_trainer/pliant.toml",
+                                "--memory", written(folder, made.trace)};
+  REQUIRE(run_pliant(folder, plan).exit_code == 0);
+  for (const auto& [option, value] : {std::pair{"--compare", "v0.1,exact"}, std::pair{"--plot", "x.svg"}}) {
+    std::vector<std::string> both = plan;
+    both.insert(both.end(), {option, value});
+    const std::string said = refusal(folder, both);
+    CHECK(says(said, "--memory"));
+    CHECK(says(said, option));
+    CHECK(says(said, "excludes"));
+  }
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "x.svg"));
+}
+
+TEST_CASE("a plan of memory by a step in one pass over several micro-batches is one in layer order") {
+  const ScratchFolder folder;
+  const auto planned = [&](uint32_t micro_batches, const std::vector<std::string>& more) {
+    HandMadeTrace made({4000, 3000});
+    made.pass({1, 2}, micro_batches);
+    made.end_step();
+    std::vector<std::string> args{
+        "plan",         std::string(PLIANT_SOURCE_DIR) + "/samples/sharded_trainer/pliant.toml",
+        "--memory",     written(folder, made.trace),
+        "--set",        "coordinator.use=eager",
+        "--world-size", "1"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_pliant(folder, args).out;
+  };
+  const json together = json::parse(planned(8, {"--json"}));
+  CHECK(together.at("layer_order") == true);
+  CHECK(together.at("visits").at("micro_batches") == 8);
+  CHECK(together.at("world_sizes") == json::parse(planned(1, {"--json", "--layer-order"})).at("world_sizes"));
+  const json apart = json::parse(planned(1, {"--json"}));
+  CHECK(apart.at("layer_order") == false);
+  CHECK(together.at("world_sizes")[0].at("whole_at_once") > apart.at("world_sizes")[0].at("whole_at_once"));
+  CHECK(says(planned(8, {}), ", a step in one pass\n"));
+}
+
+namespace {
+
+/// A step of two layers on two ranks, that is played by `coordinator`.
+Outcome played(const ScratchFolder& folder, const TraceFile& trace, const std::vector<std::string>& more = {},
+               const std::string& coordinator = "eager") {
+  std::vector<std::string> args{"coordinator",
+                                "simulate",
+                                std::string(PLIANT_SOURCE_DIR) + "/samples/sharded_trainer/pliant.toml",
+                                "--trace",
+                                written(folder, trace),
+                                "--set",
+                                "coordinator.use=" + coordinator,
+                                "--set",
+                                "run.workers=2",
+                                "--json"};
+  args.insert(args.end(), more.begin(), more.end());
+  return run_pliant(folder, args);
+}
+
+json last_step(const Outcome& outcome) {
+  INFO(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  return json::parse(outcome.out).at("steps").back();
+}
+
+}  // namespace
+
+TEST_CASE("a simulation by a trace has the time of the step, without that of an evaluation behind it") {
+  const ScratchFolder folder;
+  HandMadeTrace alone({4000, 3000});
+  alone.pass({1, 2});
+  alone.end_step();
+  HandMadeTrace evaluated({4000, 3000});
+  evaluated.pass({1, 2});
+  evaluated.call(TracedCall::Kind::kEndStep);
+  evaluated.evaluation({1, 2, 1});
+  const json expected = last_step(played(folder, alone.trace));
+  const json made = last_step(played(folder, evaluated.trace));
+  CHECK(expected.at("compute_s").get<double>() == doctest::Approx(8e-5));  // ten microseconds behind each visit's calls
+  for (const char* const key : {"step_s", "compute_s", "gather_s", "reduce_s"}) {
+    CAPTURE(key);
+    CHECK(made.at(key) == expected.at(key));
+  }
+  CHECK(made.at("gathered") > expected.at("gathered"));
+}
+
+TEST_CASE("a simulation by a trace in layer order gathers once for all micro-batches, and sends for each of them") {
+  const ScratchFolder folder;
+  HandMadeTrace apart({4000, 3000});
+  for (int pass = 0; pass < 4; ++pass) apart.pass({1, 2});
+  apart.end_step();
+  HandMadeTrace together({4000, 3000});
+  together.pass({1, 2}, 4);
+  together.end_step();
+  for (const std::string coordinator : {"eager", "planned"}) {
+    CAPTURE(coordinator);
+    const std::vector<std::string> same_work{"--flops", "1T"};
+    const json four = last_step(played(folder, apart.trace, same_work, coordinator));
+    const json one = last_step(played(folder, together.trace, same_work, coordinator));
+    CHECK(one.at("reduce_s") >= four.at("reduce_s"));  // planned collects gradients of several modules in a pass
+    CHECK(one.at("gather_s") <= four.at("gather_s"));
+    if (coordinator != "eager") continue;
+    CHECK(four.at("gathered") == 4 * one.at("gathered").get<int64_t>());
+    CHECK(one.at("reduce_s").get<double>() == doctest::Approx(four.at("reduce_s").get<double>()));
+    CHECK(one.at("whole_at_once") > four.at("whole_at_once"));
+  }
+  // Within a budget the next gradient waits for that before it, and what arrives lies behind each.
+  const Outcome tight = played(folder, together.trace, {"--set", "coordinator.budget=33000"}, "planned");
+  CHECK(tight.exit_code == 2);
+  CHECK(says(tight.err, "in a pass over 4 micro-batches"));
+  CHECK(played(folder, apart.trace, {"--set", "coordinator.budget=33000"}, "planned").exit_code == 0);
+  CHECK(played(folder, together.trace, {"--set", "coordinator.budget=60000"}, "planned").exit_code == 0);
+}
+
+TEST_CASE("what a device computed beside the host is not to be seen between calls: a simulation asks for it") {
+  const ScratchFolder folder;
+  HandMadeTrace made({4000, 3000});
+  made.pass({1, 2});
+  made.end_step();
+  CHECK(json::parse(played(folder, made.trace).out).at("costs").at("compute") == "recorded");
+  made.trace.host_visible = false;
+  const Outcome beside = played(folder, made.trace);
+  CHECK(beside.exit_code == 2);
+  CHECK(says(beside.err, "was recorded where a device computes beside the host"));
+  CHECK(says(beside.err, "give what the device computes: --flops RATE, and --tokens N"));
+  CHECK(played(folder, made.trace, {"--budget", "1MiB,2MiB"}).exit_code == 2);
+  CHECK(json::parse(played(folder, made.trace, {"--flops", "1T"}).out).at("costs").at("compute") == "flops");
+  CHECK(played(folder, made.trace, {"--flops", "1T", "--budget", "1MiB,2MiB"}).exit_code == 0);
+  made.trace.host_visible.reset();
+  const Outcome older = played(folder, made.trace);
+  CHECK(older.exit_code == 2);
+  CHECK(says(older.err, "is of an older version and does not say whether a device computed beside the host"));
+}
+
+TEST_CASE("a trace whose actions name no parameter is refused in words by whoever reads it") {
+  const ScratchFolder folder;
+  HandMadeTrace made = two_ranks();
+  std::string text = read_all(written(folder, made.trace));
+  const std::string action = R"({"do":"release","parameter":"layers.0.weight"})";
+  const size_t at = text.find(action);
+  REQUIRE(at != std::string::npos);
+  text.replace(at, action.size(), R"({"do":"release"},{"do":"release"})");
+  const std::string said = refusal(folder, {"trace", folder.write("foreign.json", text).string()});
+  CHECK(says(said, "its action \"release\" names no parameter"));
 }

@@ -77,6 +77,20 @@ int show_comparison(const Invocation& invocation, const SimulateArguments& argum
   return emit(invocation.json ? comparison_json(runs, question) : comparison_text(runs, question));
 }
 
+/// What lies between the calls of a recording is what the program computed, where the CPU computed it.
+void require_computed_there(const Recording& recording, const std::string& file) {
+  if (recording.trace.host_visible == true) return;
+  const char* const why =
+      recording.trace.host_visible
+          ? "was recorded where a device computes beside the host: between two calls stands what it "
+            "took to launch work, not what the device computed"
+          : "is of an older version and does not say whether a device computed beside the host, so "
+            "that what stands between two calls may be but the launch of work";
+  throw Error(Status::kFailedPrecondition,
+              fmt::format("--trace: {} {}; give what the device computes: --flops RATE, and --tokens N", file, why),
+              ExitCode::kUsage);
+}
+
 int simulate(const Invocation& invocation, const SimulateArguments& arguments) {
   const SimulationCosts costs = costs_of(arguments.costs);
   const Config read = Config::open(arguments.file, {}, invocation.overrides);
@@ -89,18 +103,19 @@ int simulate(const Invocation& invocation, const SimulateArguments& arguments) {
   const Config config = Config::open(arguments.file, {"coordinator"}, invocation.overrides);
   std::optional<Recording> recording;
   if (!arguments.trace.empty()) recording = recording_in(arguments.trace, "--trace: ");
+  const bool as_recorded = recording && arguments.costs.flops.empty() && arguments.costs.tokens.empty();
+  if (as_recorded) require_computed_there(*recording, arguments.trace);
   const sharded::ModelTables model = recording                       ? *recording->trace.model
                                      : arguments.safetensors.empty() ? layers_of(arguments.layers, arguments.elements)
                                                                      : model_in(arguments.safetensors);
-  SimulationQuestion question{
-      .model = model,
-      .recorded = recording ? &recording->step : nullptr,
-      .computes_as_recorded = recording && arguments.costs.flops.empty() && arguments.costs.tokens.empty(),
-      .costs = costs,
-      .workers = static_cast<int32_t>(config.run().workers),
-      .steps = arguments.steps,
-      .passes = recording ? sharded::passes_of(recording->step) : arguments.micro_batches,
-      .lists = arguments.lists};
+  SimulationQuestion question{.model = model,
+                              .recorded = recording ? &recording->step : nullptr,
+                              .computes_as_recorded = as_recorded,
+                              .costs = costs,
+                              .workers = static_cast<int32_t>(config.run().workers),
+                              .steps = arguments.steps,
+                              .passes = arguments.micro_batches,
+                              .lists = arguments.lists};
   const bool compares = !arguments.coordinators.empty() || !arguments.budgets.empty();
   if (compares) return show_comparison(invocation, arguments, config, question);
   if (!arguments.figure_file.empty()) refuse_arguments("--plot draws a curve over budgets; give them with --budget");
@@ -138,7 +153,8 @@ void add_model_options(CLI::App& command, SimulateArguments& arguments) {
   command
       .add_option("--trace", arguments.trace,
                   "Take the model, the visits of the longest step and what the program computed between them from this "
-                  "trace of a run; with --flops or --tokens what is computed is worked out")
+                  "trace of a run; with --flops or --tokens what is computed is worked out, as it must be where a "
+                  "device computed beside the host")
       ->type_name("TRACE.json")
       ->excludes(layers)
       ->excludes(elements)

@@ -53,6 +53,11 @@ std::vector<uint64_t> recorded_compute(const sharded::TracedStep& step) {
   return made;
 }
 
+/// Micro-batches that a pass is over, at most.
+size_t most_at_once(const SimulationQuestion& question) {
+  return question.recorded == nullptr ? 1 : sharded::most_micro_batches(*question.recorded);
+}
+
 /// Adds up what a coordinator answers.
 class Adding {
  public:
@@ -60,17 +65,19 @@ class Adding {
       : model_(question.model),
         types_{sharded::dtype_of(config.coordinator().compute_dtype),
                sharded::dtype_of(config.coordinator().reduce_dtype), config.run().on_nonfinite != "ignore", true},
-        books_(model_, sharded::most_owned_at(model_, question.workers), question.workers, types_,
-               static_cast<uint64_t>(config.coordinator().budget.value_or(0))),
-        clock_(model_,
-               {.world_size = question.workers,
-                .whole = types_.whole,
-                .reduce = types_.reduce,
-                .looks_at_gradients = types_.looks_at_gradients,
-                .deterministic = config.run().deterministic,
-                .budget = static_cast<uint64_t>(config.coordinator().budget.value_or(0)),
-                .passes = question.passes},
-               step_costs(question.costs)),
+        books_(model_, question.workers, types_, static_cast<uint64_t>(config.coordinator().budget.value_or(0)),
+               most_at_once(question)),
+        clock_(
+            model_,
+            {.world_size = question.workers,
+             .whole = types_.whole,
+             .reduce = types_.reduce,
+             .looks_at_gradients = types_.looks_at_gradients,
+             .deterministic = config.run().deterministic,
+             .budget = static_cast<uint64_t>(config.coordinator().budget.value_or(0)),
+             .rounds = question.recorded != nullptr ? sharded::micro_batches_of(*question.recorded) : question.passes,
+             .micro_batches = most_at_once(question)},
+            step_costs(question.costs)),
         compute_(model_, question.costs),
         keeps_lists_(question.lists),
         to_(to) {
@@ -79,6 +86,7 @@ class Adding {
 
   void begin(int step) {
     to_.steps.emplace_back();
+    clock_.begin_step();
     number_ = step;
     calls_ = 0;
   }

@@ -21,6 +21,7 @@ struct HeardCall {
   std::vector<std::string> actions;
 };
 
+/// What is counted is so of all that was played, an evaluation included; `time` is that of the step.
 struct SimulatedStep {
   int64_t collectives = 0;               ///< gathers
   int64_t gathered = 0;                  ///< parameters
@@ -46,7 +47,7 @@ struct SimulationQuestion {
   SimulationCosts costs;
   int32_t workers = 1;
   int steps = 3;
-  int64_t passes = 1;  ///< of a step
+  int64_t passes = 1;  ///< of a step, each over one micro-batch; those of `recorded` are as recorded
   bool lists = false;
 };
 

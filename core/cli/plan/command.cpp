@@ -129,8 +129,9 @@ int show_plan(const Invocation& invocation, PlanArguments arguments) {
                   ExitCode::kUsage);
     }
     const Study study = study_of(config, arguments.world_size);
+    const int64_t listed = study.plan().count() <= kMostListed ? kMostListed : kSomeListed;
     const MemoryStudy memory(study, arguments.model_file, {arguments.states, arguments.in_layer_order},
-                             arguments.world_size);
+                             arguments.world_size, invocation.json ? listed : kMostRows);
     return emit(invocation.json ? memory_json(memory) : memory_text(memory));
   }
   Study study = study_of(config, arguments.world_size);
@@ -163,22 +164,28 @@ void add_plan(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""))
       ->type_name("N")
       ->excludes(ranks);
-  command
-      .add_option("--compare", given->policies,
-                  "Plan by several policies with the same options, e.g. v0.1,v0.2,exact, in one table")
-      ->type_name("POLICY,...");
-  command
-      .add_option("--plot", given->figure_file,
-                  "Draw efficiency against cluster size into this SVG file; with --compare one line for each policy")
-      ->type_name("FILE.svg");
+  CLI::Option* compare =
+      command
+          .add_option("--compare", given->policies,
+                      "Plan by several policies with the same options, e.g. v0.1,v0.2,exact, in one table")
+          ->type_name("POLICY,...");
+  CLI::Option* plot =
+      command
+          .add_option(
+              "--plot", given->figure_file,
+              "Draw efficiency against cluster size into this SVG file; with --compare one line for each policy")
+          ->type_name("FILE.svg");
   CLI::Option* memory =
       command
           .add_option(
               "--memory", given->model_file,
               "Bytes that a rank takes for a sharded model, by kind and world size, without activations: names "
               "and shapes from a .safetensors file, from several by their index or folder, or the model and the "
-              "order of its visits from the trace of a run; nothing is run")
-          ->type_name("FILE");
+              "order of its visits from the trace of a run; nothing is run. Not beside --compare and --plot, which "
+              "are of policies")
+          ->type_name("FILE")
+          ->excludes(compare)
+          ->excludes(plot);
   command
       .add_option("--optimizer-states", given->states,
                   "Arrays that the optimizer keeps for each weight, for --memory. Default: 2, as AdamW")
@@ -187,7 +194,8 @@ void add_plan(CLI::App& app, Invocation& invocation) {
       ->needs(memory);
   command
       .add_flag("--layer-order", given->in_layer_order,
-                "For --memory: a step is one pass over all its micro-batches, each module visited once for all of them")
+                "For --memory: a step is one pass over all its micro-batches, each module visited once for all of "
+                "them; a trace of such a step says so itself")
       ->needs(memory);
   add_json(command, invocation);
   command.footer(

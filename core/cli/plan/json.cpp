@@ -9,9 +9,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMostListed = 1000;  // world sizes, and gaps, that are listed one by one
-constexpr int64_t kSomeListed = 100;   // where there are more
-
 Json or_null(const std::optional<double>& number) {
   return number ? Json(*number) : Json(nullptr);
 }

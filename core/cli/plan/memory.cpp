@@ -19,8 +19,6 @@ namespace pliant::cli {
 
 namespace {
 
-constexpr int64_t kMostSizes = 12;
-
 std::string bytes_text(uint64_t bytes) {
   const auto value = static_cast<double>(bytes);
   if (bytes >= uint64_t{10} << 30U) return fmt::format("{:.1f} GiB", value / (1 << 30));
@@ -29,15 +27,22 @@ std::string bytes_text(uint64_t bytes) {
 
 }  // namespace
 
-MemoryStudy::MemoryStudy(const Study& study, const std::string& model_file, TrainedHow trained_how, int64_t world_size)
-    : file(model_file), coordinator(study.config().use("coordinator")), how(trained_how) {
+MemoryStudy::MemoryStudy(const Study& study, const std::string& model_file, TrainedHow trained_how, int64_t world_size,
+                         int64_t most)
+    : file(model_file),
+      coordinator(study.config().use("coordinator")),
+      how(trained_how),
+      valid_sizes(study.plan().count()) {
   const Config& config = study.config();
   std::optional<Recording> recording;
   if (is_trace(model_file)) recording = recording_in(model_file, "--memory: ");
   const sharded::ModelTables model = recording ? *recording->trace.model : model_in(model_file);
-  if (recording) visits = {recording->rank, recording->number};
+  if (recording) {
+    visits = {recording->rank, recording->number, sharded::most_micro_batches(recording->step)};
+    how.in_layer_order = how.in_layer_order || sharded::is_in_layer_order(recording->step);
+  }
   describe(model, config);
-  std::vector<SizeReport> sizes = world_size > 0 ? std::vector<SizeReport>{study.shown()} : study.reports(kMostSizes);
+  std::vector<SizeReport> sizes = world_size > 0 ? std::vector<SizeReport>{study.shown()} : study.reports(most);
   for (const SizeReport& size : sizes) {
     const auto ranks = static_cast<int32_t>(size.world_size);
     const sharded::MemoryOfWhat what{ranks,      study.plan().global_batch, study.plan().granule, size.micro_batch,
@@ -86,7 +91,10 @@ std::string memory_text(const MemoryStudy& memory) {
       memory.coordinator, memory.budget == 0 ? "no budget" : "budget " + bytes_text(memory.budget),
       memory.how.in_layer_order ? ", a step in one pass" : "", bytes_text(memory.replicated));
   if (memory.visits) {
-    text += fmt::format("visits      as in step {} of rank {}\n", memory.visits->step, memory.visits->rank);
+    const bool has_several = memory.visits->micro_batches > 1 && !memory.how.in_layer_order;
+    text += fmt::format(
+        "visits      as in step {} of rank {}{}\n", memory.visits->step, memory.visits->rank,
+        has_several ? fmt::format(", passes over {} micro-batches", memory.visits->micro_batches) : std::string());
   }
   text += "\n";
   std::vector<std::vector<std::string>> cells{
@@ -103,7 +111,13 @@ std::string memory_text(const MemoryStudy& memory) {
                      bytes_text(row.deepspeed)});
   }
   if (!refused.empty()) refused += "\n";
-  return text + table(cells, 0) + refused +
+  std::string others;
+  if (const auto shown = static_cast<int64_t>(memory.rows.size()); shown > 1 && shown < memory.valid_sizes) {
+    others =
+        fmt::format("({} of {} valid sizes; --json has {})\n", shown, memory.valid_sizes,
+                    memory.valid_sizes <= kMostListed ? std::string("them all") : fmt::format("about {}", kSomeListed));
+  }
+  return text + table(cells, 0) + others + refused +
          "\nNot in it: activations and what else the program itself computes with. DeepSpeed's estimate is for fp16 "
          "with "
          "f32 masters.\n";
@@ -114,7 +128,10 @@ std::string memory_json(const MemoryStudy& memory) {
   json["schema"] = "pliant.plan_memory/1";
   json["model"] = memory.file;
   json["visits"] = nullptr;
-  if (memory.visits) json["visits"] = {{"rank", memory.visits->rank}, {"step", memory.visits->step}};
+  if (memory.visits) {
+    json["visits"] = {
+        {"rank", memory.visits->rank}, {"step", memory.visits->step}, {"micro_batches", memory.visits->micro_batches}};
+  }
   json["coordinator"] = memory.coordinator;
   json["budget"] = memory.budget;
   json["parameters"] = memory.parameters;
@@ -124,6 +141,7 @@ std::string memory_json(const MemoryStudy& memory) {
   json["optimizer_states"] = memory.how.states;
   json["layer_order"] = memory.how.in_layer_order;
   json["replicated"] = memory.replicated;
+  json["world_size_count"] = memory.valid_sizes;
   json["world_sizes"] = nlohmann::ordered_json::array();
   for (const MemoryStudy::Row& row : memory.rows) {
     if (!row.refusal.empty()) {

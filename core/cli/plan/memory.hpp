@@ -20,11 +20,11 @@ struct TrainedHow {
 
 class MemoryStudy {
  public:
-  /// `study` has a config with [coordinator]. Of one world size, or, when that is 0, of those that a plan lists. The
-  /// file is a .safetensors file, or a trace, whose model and order of visits count then: those of its longest whole
-  /// step. Throws what the file is to blame for, and a budget that suffices for the largest module or at any of these
-  /// sizes not.
-  MemoryStudy(const Study& study, const std::string& model_file, TrainedHow how, int64_t world_size);
+  /// `study` has a config with [coordinator]. Of one world size, or, when that is 0, of all, or of some where there are
+  /// more than `most`, with the first and the last. The file is a .safetensors file, or a trace, whose model and order
+  /// of visits count then: those of its longest whole step. Throws what the file is to blame for, and a budget that
+  /// suffices for the largest module or at any of these sizes not.
+  MemoryStudy(const Study& study, const std::string& model_file, TrainedHow how, int64_t world_size, int64_t most);
 
   struct Row {
     std::string refusal;  ///< why the budget does not suffice at this size; the rest but `size` is 0 then
@@ -37,6 +37,7 @@ class MemoryStudy {
   struct Visits {
     int32_t rank = 0;
     int64_t step = 0;
+    uint32_t micro_batches = 1;  ///< that a pass of it is over, at most
   };
   std::optional<Visits> visits;  ///< of a trace; none: in the order of the file
   std::string coordinator;
@@ -47,8 +48,9 @@ class MemoryStudy {
   std::string largest;  ///< module, with its bytes and those of its gradients
   uint64_t largest_bytes = 0;
   uint64_t replicated = 0;  ///< of a rank that holds all of it
-  TrainedHow how;
+  TrainedHow how;           ///< as given, and as a trace shows
   std::vector<Row> rows;
+  int64_t valid_sizes = 0;  ///< of the plan
 
  private:
   void describe(const sharded::ModelTables& model, const Config& config);

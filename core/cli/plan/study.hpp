@@ -11,6 +11,12 @@
 
 namespace pliant::cli {
 
+/// World sizes that JSON lists one by one, and how many where there are more.
+inline constexpr int64_t kMostListed = 1000;
+inline constexpr int64_t kSomeListed = 100;
+/// Those of a table for people.
+inline constexpr int64_t kMostRows = 12;
+
 /// How one world size shares out the batch.
 struct SizeReport {
   int64_t world_size = 0;          ///< data-parallel ranks

@@ -10,7 +10,6 @@ namespace pliant::cli {
 
 namespace {
 
-constexpr int64_t kMostRows = 12;
 constexpr size_t kLineWidth = 98;
 constexpr size_t kIndent = 22;
 constexpr size_t kMostGaps = 200;

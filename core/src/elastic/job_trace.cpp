@@ -52,6 +52,7 @@ void take_worker(sharded::TraceFile& trace, sharded::TraceFile&& worker, int64_t
     trace.budget = worker.budget;
     trace.compute = worker.compute;
     trace.reduce = worker.reduce;
+    trace.host_visible = worker.host_visible;
     trace.model = std::move(worker.model);
   }
   std::move(worker.ranks.begin(), worker.ranks.end(), std::back_inserter(trace.ranks));
@@ -125,9 +126,10 @@ std::string words_of(const WrittenTrace& trace, const fs::path& file) {
   }
   std::string text = fmt::format("trace: {}, {}", file.string(), counted(trace.ranks, "rank"));
   if (trace.generations > 1) text += ", " + counted(trace.generations, "generation");
-  text += fmt::format(", {}, {:.1f} MiB; open it in ui.perfetto.dev or read it with `pliant trace {}`",
-                      counted(trace.steps, "step"), static_cast<double>(trace.bytes) / (1U << 20U), file.string());
-  if (!trace.is_sharded) text += "; the job is not sharded: all that is in it is how long reductions took";
+  text += fmt::format(", {}, {:.1f} MiB; open it in ui.perfetto.dev", counted(trace.steps, "step"),
+                      static_cast<double>(trace.bytes) / (1U << 20U));
+  text += trace.is_sharded ? fmt::format(" or read it with `pliant trace {}`", file.string())
+                           : "; the job is not sharded: all that is in it is how long reductions took";
   if (trace.cut > 0) text += fmt::format("; the record of {} was full before the end", counted(trace.cut, "worker"));
   if (!trace.unread.empty()) text += fmt::format("; a worker is not in it: {}", trace.unread);
   return text;

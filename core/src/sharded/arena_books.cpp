@@ -3,21 +3,29 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/result.hpp"
 #include "sharded/exchange.hpp"
+#include "sharded/segments.hpp"
 #include "sharded/whole_memory.hpp"
 
 namespace pliant::sharded {
 
-ArenaBooks::ArenaBooks(const ModelTables& model, std::vector<uint64_t> owned, int32_t world_size, Types types,
-                       uint64_t budget, size_t micro_batches)
+ArenaBooks::ArenaBooks(const ModelTables& model, int32_t world_size, Types types, uint64_t budget, size_t micro_batches)
     : model_(model),
-      owned_(std::move(owned)),
       world_size_(world_size),
+      of_ranks_(static_cast<size_t>(world_size)),
       types_(types),
       budget_(budget),
       micro_batches_(micro_batches),
       side_by_side_(side_by_side(model)),
-      gradients_(model.parameters().size()) {}
+      gradients_(model.parameters().size()) {
+  const FlatLayout layout = or_throw(FlatLayout::create(static_cast<int64_t>(model.elements())));
+  parts_ = owned_parts(model, layout, dealt(model, layout, world_size));
+  for (const std::vector<OwnedPart>& parts : parts_) {
+    uint64_t& most = owned_.emplace_back();
+    for (const OwnedPart& part : parts) most = std::max(most, part.elements);
+  }
+}
 
 uint64_t ArenaBooks::take_most() {
   return std::exchange(most_, taken_);
@@ -39,14 +47,15 @@ uint64_t ArenaBooks::float_block(uint64_t elements) const {
 }
 
 void ArenaBooks::hear(const RehearsedCall& call) {
-  clear_way();
+  const bool may_be_late = call.kind == RehearsedCall::Kind::kEnter || call.kind == RehearsedCall::Kind::kEndPass;
+  if (!may_be_late || budget_ > 0 || types_.on_device) clear_way();
   if (call.kind == RehearsedCall::Kind::kBeginPass) {
     gradients_.assign(gradients_.size(), Gradient{});
     is_backward_ = false;
   }
   carry_out(call.actions);
+  if (call.kind == RehearsedCall::Kind::kEnter) clear_way();
   if (call.kind == RehearsedCall::Kind::kEnter && call.backward) {
-    clear_way();
     for (uint32_t parameter = 0; budget_ > 0 && !is_backward_ && parameter < gradients_.size(); ++parameter) {
       if (model_.parameter(parameter).external) take_gradient(parameter);
     }
@@ -69,6 +78,7 @@ void ArenaBooks::hear(const RehearsedCall& call) {
     reduce(std::span<const uint32_t>(rest).subspan(begin, end - begin));
     if (end < rest.size() || budget_ > 0) clear_way();
   }
+  clear_way();
   retire();
   forget_let_go();
 }
@@ -119,10 +129,17 @@ void ArenaBooks::reduce(std::span<const uint32_t> parameters, bool lingers) {
     take_gradient(parameter);
     gradients_[parameter].is_reduced = true;
     const GradientRoom room = room_of(parameter);
-    if (budget_ > 0 && taken_ + room.received > budget_) clear_way();
-    take(room.received);
+    if (budget_ > 0) {
+      if (taken_ + room.received > budget_) clear_way();
+      take(room.received);
+      (all_linger ? lingering_ : on_way_) += room.received;
+    }
     (gradients_linger ? lingering_ : is_let_go ? let_go_ : on_way_) += room.gradient;
-    (all_linger ? lingering_ : on_way_) += room.received;
+  }
+  if (budget_ == 0) {
+    const uint64_t received = most_received(parameters);
+    take(received);
+    on_way_ += received;
   }
   if (types_.reduce == DType::kF32) return;
   for (const uint32_t parameter : parameters) {  // each as f32
@@ -131,6 +148,21 @@ void ArenaBooks::reduce(std::span<const uint32_t> parameters, bool lingers) {
     const uint64_t block = float_block(owned_[parameter]) * sizeof(float);
     visit(static_cast<uint64_t>(world_size_) * WholeMemory::taken_by(block));
   }
+}
+
+uint64_t ArenaBooks::most_received(std::span<const uint32_t> parameters) {
+  uint64_t most = 0;
+  for (const uint32_t parameter : parameters) {
+    for (const OwnedPart& part : parts_[parameter]) {
+      uint64_t& bytes = of_ranks_[part.rank];
+      bytes += WholeMemory::taken_by(received_elements(part.elements, world_size_) * bytes_of(types_.reduce));
+      most = std::max(most, bytes);
+    }
+  }
+  for (const uint32_t parameter : parameters) {
+    for (const OwnedPart& part : parts_[parameter]) of_ranks_[part.rank] = 0;
+  }
+  return most;
 }
 
 void ArenaBooks::clear_way() {

@@ -10,9 +10,12 @@
 
 namespace pliant::sharded {
 
-/// Of a program that takes the gradients of a module when that is entered backward, on a rank that owns as much of each
-/// parameter as any. What is fetched by hand is not counted, and neither are gaps. O(1) for each action and each
-/// parameter of a visit; O(parameters) a pass.
+/// Of a program that takes the gradients of a module when that is entered backward, on the rank, of a new group, where
+/// they come to most: within a budget, which has the same room on all ranks, one that owns as much of each parameter as
+/// any. Where the CPU computes and there is no budget, it is up to other ranks when what was sent has arrived; here
+/// that is when the next module has been entered, and what that uses is gathered. What is fetched by hand is not
+/// counted, and neither are gaps. O(1) for each action and each parameter of a visit, O(ranks) for one that leaves;
+/// O(parameters) a pass.
 class ArenaBooks {
  public:
   /// As Runtime has them. `looks_at_gradients`: each is looked through as it leaves, for numbers that are not finite.
@@ -23,10 +26,8 @@ class ArenaBooks {
     bool looks_at_gradients = true;
     bool on_device = false;
   };
-  /// `owned`: most_owned() of the model, which outlives this, at `world_size` ranks. `budget` in bytes, 0: none.
-  /// `micro_batches`: what each pass is over.
-  ArenaBooks(const ModelTables& model, std::vector<uint64_t> owned, int32_t world_size, Types types, uint64_t budget,
-             size_t micro_batches = 1);
+  /// The model outlives this. `budget` in bytes, 0: none. `micro_batches`: what each pass is over.
+  ArenaBooks(const ModelTables& model, int32_t world_size, Types types, uint64_t budget, size_t micro_batches = 1);
 
   /// The calls of simulate(), in turn.
   void hear(const RehearsedCall& call);
@@ -47,6 +48,8 @@ class ArenaBooks {
   void take_gradient(uint32_t parameter);
   /// The gradients of the micro-batches of a pass, and what arrives for them.
   [[nodiscard]] GradientRoom room_of(uint32_t parameter) const;
+  /// Bytes that arrive where that are most, while these leave together, without a budget.
+  [[nodiscard]] uint64_t most_received(std::span<const uint32_t> parameters);
   /// What was sent, and does not linger, is added up.
   void clear_way();
   void retire();
@@ -57,8 +60,10 @@ class ArenaBooks {
   [[nodiscard]] uint64_t float_block(uint64_t elements) const;
 
   const ModelTables& model_;
-  const std::vector<uint64_t> owned_;
   const int32_t world_size_;
+  std::vector<std::vector<OwnedPart>> parts_;  ///< by parameter
+  std::vector<uint64_t> owned_;                ///< by parameter, the most of them
+  std::vector<uint64_t> of_ranks_;             ///< zeros between two calls
   const Types types_;
   const uint64_t budget_;
   const size_t micro_batches_;

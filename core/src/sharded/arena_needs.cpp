@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/result.hpp"
 #include "pliant/error.hpp"
@@ -13,20 +14,29 @@
 
 namespace pliant::sharded {
 
-std::vector<uint64_t> most_owned(const ModelTables& model, const FlatLayout& layout, const Ownership& ownership) {
-  std::vector<uint64_t> most;
+std::vector<std::vector<OwnedPart>> owned_parts(const ModelTables& model, const FlatLayout& layout,
+                                                const Ownership& ownership) {
+  std::vector<std::vector<OwnedPart>> parts;
   std::vector<uint64_t> owned(static_cast<size_t>(ownership.world_size()));
   for (const ParameterRow& row : model.parameters()) {
     const FlatRange range{static_cast<int64_t>(row.offset), static_cast<int64_t>(row.elements)};
     const std::vector<ShardPiece> pieces = ownership.pieces_of(layout, range);
-    uint64_t largest = 0;
+    for (const ShardPiece& piece : pieces)
+      owned[static_cast<size_t>(piece.owner)] += static_cast<uint64_t>(piece.range.count);
+    std::vector<OwnedPart>& of_parameter = parts.emplace_back();
     for (const ShardPiece& piece : pieces) {
-      uint64_t& of_rank = owned[static_cast<size_t>(piece.owner)];
-      of_rank += static_cast<uint64_t>(piece.range.count);
-      largest = std::max(largest, of_rank);
+      const uint64_t elements = std::exchange(owned[static_cast<size_t>(piece.owner)], 0);
+      if (elements > 0) of_parameter.push_back({static_cast<uint32_t>(piece.owner), elements});
     }
-    for (const ShardPiece& piece : pieces) owned[static_cast<size_t>(piece.owner)] = 0;
-    most.push_back(largest);
+  }
+  return parts;
+}
+
+std::vector<uint64_t> most_owned(const ModelTables& model, const FlatLayout& layout, const Ownership& ownership) {
+  std::vector<uint64_t> most;
+  for (const std::vector<OwnedPart>& parts : owned_parts(model, layout, ownership)) {
+    uint64_t& largest = most.emplace_back();
+    for (const OwnedPart& part : parts) largest = std::max(largest, part.elements);
   }
   return most;
 }

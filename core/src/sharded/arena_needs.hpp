@@ -14,7 +14,15 @@ namespace pliant::sharded {
 
 /// By parameter, the most elements of it that one rank owns. O(parameters * log(runs) + pieces).
 std::vector<uint64_t> most_owned(const ModelTables& model, const FlatLayout& layout, const Ownership& ownership);
-/// The same in a new group of so many ranks.
+/// Elements of a parameter that one rank owns.
+struct OwnedPart {
+  uint32_t rank = 0;
+  uint64_t elements = 0;
+};
+/// By parameter, one for each rank that owns something of it. As most_owned().
+std::vector<std::vector<OwnedPart>> owned_parts(const ModelTables& model, const FlatLayout& layout,
+                                                const Ownership& ownership);
+/// The same as most_owned() in a new group of so many ranks.
 std::vector<uint64_t> most_owned_at(const ModelTables& model, int32_t world_size);
 
 /// What arrives at an owner of so many elements of a parameter while their gradient is reduced: elements, those of the

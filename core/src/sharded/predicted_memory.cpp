@@ -44,9 +44,11 @@ bool is_on_device(const Config& config) {
   return name != "host" && name != "sim";
 }
 
-/// `play` has the steps of so many passes, each over so many micro-batches, told to books.
+/// `at_once`: micro-batches that a pass is over at most. `play` has the steps of so many passes, each over so many
+/// micro-batches, told to books.
 template <class Play>
-ShardedMemory memory_of(const Config& config, const ModelTables& model, const MemoryOfWhat& what, const Play& play) {
+ShardedMemory memory_of(const Config& config, const ModelTables& model, const MemoryOfWhat& what, int64_t at_once,
+                        const Play& play) {
   const FlatLayout layout = or_throw(FlatLayout::create(static_cast<int64_t>(model.elements())));
   const Ownership ownership = dealt(model, layout, what.world_size);
   int32_t chunks = 0;
@@ -61,10 +63,10 @@ ShardedMemory memory_of(const Config& config, const ModelTables& model, const Me
   made.weights = array + (types.whole == DType::kF32 ? 0 : values / sizeof(float) * bytes_of(types.whole));
   made.state = static_cast<uint64_t>(what.states) * array;
   made.sums = sums.needed * values;
-  const auto in_a_pass = static_cast<size_t>(what.in_layer_order ? sums.rounds : 1);
-  ArenaBooks books(model, most_owned(model, layout, ownership), what.world_size, types,
-                   static_cast<uint64_t>(config.coordinator().budget.value_or(0)), in_a_pass);
-  play(what.in_layer_order ? 1 : sums.rounds, in_a_pass, books);
+  const int64_t in_a_pass = what.in_layer_order ? sums.rounds : std::max<int64_t>(std::min(at_once, sums.rounds), 1);
+  ArenaBooks books(model, what.world_size, types, static_cast<uint64_t>(config.coordinator().budget.value_or(0)),
+                   static_cast<size_t>(in_a_pass));
+  play((sums.rounds + in_a_pass - 1) / in_a_pass, static_cast<size_t>(in_a_pass), books);
   made.gathered = books.taken();
   made.gathered_most = books.take_most();
   return made;
@@ -73,7 +75,7 @@ ShardedMemory memory_of(const Config& config, const ModelTables& model, const Me
 }  // namespace
 
 ShardedMemory predicted_memory(const Config& config, const ModelTables& model, const MemoryOfWhat& what) {
-  return memory_of(config, model, what, [&](int64_t passes, size_t micro_batches, ArenaBooks& books) {
+  return memory_of(config, model, what, 1, [&](int64_t passes, size_t micro_batches, ArenaBooks& books) {
     simulate(
         config, model, what.world_size, {kSteps, std::min(passes, kMostPasses), micro_batches}, [](int) {},
         [&books](const RehearsedCall& call) { books.hear(call); });
@@ -82,7 +84,10 @@ ShardedMemory predicted_memory(const Config& config, const ModelTables& model, c
 
 ShardedMemory predicted_memory(const Config& config, const ModelTables& model, const TracedStep& step,
                                const MemoryOfWhat& what) {
-  return memory_of(config, model, what, [&](int64_t passes, size_t micro_batches, ArenaBooks& books) {
+  MemoryOfWhat recorded = what;
+  recorded.in_layer_order = what.in_layer_order || is_in_layer_order(step);
+  const int64_t at_once = most_micro_batches(step);
+  return memory_of(config, model, recorded, at_once, [&](int64_t passes, size_t micro_batches, ArenaBooks& books) {
     const TracedStep played = with_passes(step, std::min(passes, std::max(passes_of(step), kMostPasses)));
     const std::vector<TracedStep> steps(kSteps, played);
     simulate(

@@ -26,7 +26,8 @@ struct MemoryOfWhat {
 /// so kResourceExhausted where a budget does not suffice. O(parameters * passes * log) for a few passes.
 ShardedMemory predicted_memory(const Config& config, const ModelTables& model, const MemoryOfWhat& what);
 /// The same for a program that makes the calls of `step`, a whole step that was recorded, at any world size: the passes
-/// of a step, of which there may be more or fewer then, are those recorded, in turn. O(calls + parameters * passes *
+/// of a step, of which there may be more or fewer then, are those recorded, in turn. Each is over as many micro-batches
+/// as one was then, at most, or over all of the step's where one was. O(calls + parameters * passes *
 /// log) for as many passes as were recorded.
 ShardedMemory predicted_memory(const Config& config, const ModelTables& model, const TracedStep& step,
                                const MemoryOfWhat& what);

@@ -1,6 +1,7 @@
 // RecordedCall: a call of the program that a recorder hears of, from here to the end of the block.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -15,9 +16,10 @@ class RecordedCall {
  public:
   /// `recorder` may be NULL; both outlive this.
   RecordedCall(TraceRecorder* recorder, WholeMemory& memory, TracedCall::Kind kind,
-               std::optional<uint32_t> module = std::nullopt, Direction direction = Direction::kForward)
+               std::optional<uint32_t> module = std::nullopt, Direction direction = Direction::kForward,
+               size_t micro_batches = 1)
       : recorder_(recorder), memory_(memory) {
-    if (recorder_ != nullptr) recorder_->begin_call(kind, module, direction);
+    if (recorder_ != nullptr) recorder_->begin_call(kind, module, direction, static_cast<uint32_t>(micro_batches));
   }
   /// By hand: `action`, PLIANT_ACTION_..., is done with `parameter`.
   RecordedCall(TraceRecorder* recorder, WholeMemory& memory, uint32_t action, uint32_t parameter)

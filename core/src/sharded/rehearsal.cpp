@@ -36,9 +36,9 @@ class Rehearsal {
         entered_(model.modules().size()) {}
 
   /// In the order of the tree.
-  void step(int64_t passes = 1) {
+  void step(int64_t passes = 1, size_t micro_batches = 1) {
     for (int64_t pass = 0; pass < passes; ++pass) {
-      begin_pass(true);
+      begin_pass(true, micro_batches);
       forward(0);
       backward(0);
       end_pass();
@@ -46,9 +46,10 @@ class Rehearsal {
     end_step();
   }
 
-  void play(const TracedStep& step) {
+  /// `micro_batches`: of a pass with gradients; nothing: as recorded.
+  void play(const TracedStep& step, std::optional<size_t> micro_batches) {
     for (const std::span<const TracedCall>& run : step) {
-      for (const TracedCall& call : run) play(call);
+      for (const TracedCall& call : run) play(call, micro_batches.value_or(call.micro_batches));
     }
   }
 
@@ -57,11 +58,13 @@ class Rehearsal {
 
   void tell(RehearsedCall call) const {
     call.with_gradient = with_gradient_;
+    call.micro_batches = micro_batches_;
     if (hear_) hear_(call);
   }
-  void begin_pass(bool with_gradient) {
+  void begin_pass(bool with_gradient, size_t micro_batches) {
     in_pass_ = true;
     with_gradient_ = with_gradient;
+    micro_batches_ = with_gradient ? micro_batches : 1;
     complete_.clear();  // what is left when a pass ends, the host reduces
     uses_.assign(uses_.size(), 0);
     was_complete_.assign(uses_.size(), false);
@@ -120,12 +123,12 @@ class Rehearsal {
     leave(number, Direction::kBackward);
   }
 
-  void play(const TracedCall& call) {
+  void play(const TracedCall& call, size_t micro_batches) {
     require_possible(call);
     switch (call.kind) {
       case TracedCall::Kind::kBeginPass:
       case TracedCall::Kind::kBeginEvaluation:
-        return begin_pass(call.kind == TracedCall::Kind::kBeginPass);
+        return begin_pass(call.kind == TracedCall::Kind::kBeginPass, micro_batches);
       case TracedCall::Kind::kEnter:
         return enter(*call.module, call.direction);
       case TracedCall::Kind::kLeave:
@@ -173,6 +176,7 @@ class Rehearsal {
   uint64_t open_ = 0;                                       ///< of all modules
   bool in_pass_ = false;
   bool with_gradient_ = false;
+  size_t micro_batches_ = 1;
 };
 
 ModelTables three_layers() {
@@ -238,20 +242,22 @@ void simulate(const Config& config, const ModelTables& model, int32_t world_size
   Rehearsal rehearsal(coordinator, model, hear);
   for (int step = 0; step < steps.steps; ++step) {
     begins(step);
-    rehearsal.step(steps.passes);
+    rehearsal.step(steps.passes, steps.micro_batches);
     tell_costs(coordinator, step, costs);
   }
 }
 
 void simulate(const Config& config, const ModelTables& model, int32_t world_size, std::span<const TracedStep> steps,
               const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear,
-              size_t micro_batches, const GatherTimes& costs) {
+              std::optional<size_t> micro_batches, const GatherTimes& costs) {
+  size_t most = micro_batches.value_or(1);
+  for (const TracedStep& step : steps) most = micro_batches ? most : std::max<size_t>(most, most_micro_batches(step));
   Coordinator coordinator(config);
-  give_model(coordinator, config, model, world_size, micro_batches);
+  give_model(coordinator, config, model, world_size, most);
   Rehearsal rehearsal(coordinator, model, hear);
   for (size_t step = 0; step < steps.size(); ++step) {
     begins(static_cast<int>(step));
-    rehearsal.play(steps[step]);
+    rehearsal.play(steps[step], micro_batches);
     tell_costs(coordinator, static_cast<int>(step), costs);
   }
 }

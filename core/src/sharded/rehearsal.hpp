@@ -1,6 +1,7 @@
 // What a coordinator decides, and what it needs and no host has, is found on paper, before anything is computed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -32,6 +33,7 @@ struct RehearsedCall {
   bool with_gradient = true;               ///< of the pass: false in an evaluation
   /// At the end of a pass, of the pass: Coordinator::lost_to_gaps().
   std::optional<uint64_t> lost_to_gaps = std::nullopt;
+  size_t micro_batches = 1;  ///< that the pass is over
 };
 
 struct RehearsedSteps {
@@ -53,11 +55,11 @@ void simulate(const Config& config, const ModelTables& model, int32_t world_size
 
 /// The same for a program that was recorded: `steps` in turn, each call as often as it stands there. `model` has at
 /// least the modules that were recorded. What was answered then does not matter, and the world size and the budget may
-/// be others; calls by hand are left out. `micro_batches`: of a pass. Throws kDataLoss, too, for calls that no program
-/// can make, naming the first. O(calls and actions).
+/// be others; calls by hand are left out. `micro_batches`: that each pass with gradients is over; nothing: as many as
+/// were recorded. Throws kDataLoss, too, for calls that no program can make, naming the first. O(calls and actions).
 void simulate(const Config& config, const ModelTables& model, int32_t world_size, std::span<const TracedStep> steps,
               const std::function<void(int)>& begins, const std::function<void(const RehearsedCall&)>& hear,
-              size_t micro_batches = 1, const GatherTimes& costs = {});
+              std::optional<size_t> micro_batches = std::nullopt, const GatherTimes& costs = {});
 
 /// The same as rehearse() over three small layers, where there is no program yet to say what its model is. Nothing
 /// where `config` has no coordinator or was opened without that need.

@@ -82,7 +82,8 @@ void Runtime::begin(bool with_gradient, size_t micro_batches) {
   if (!std::exchange(is_model_noted_, true)) note(Visited::Kind::kModel, model.digest_of_uses());
   note(with_gradient ? Visited::Kind::kPass : Visited::Kind::kEvaluation, static_cast<uint32_t>(micro_batches - 1));
   const RecordedCall recorded(recorder_, *memory_,
-                              with_gradient ? TracedCall::Kind::kBeginPass : TracedCall::Kind::kBeginEvaluation);
+                              with_gradient ? TracedCall::Kind::kBeginPass : TracedCall::Kind::kBeginEvaluation,
+                              std::nullopt, Direction::kForward, micro_batches);
   with_gradient_ = with_gradient;
   is_backward_ = false;
   in_pass_ = true;

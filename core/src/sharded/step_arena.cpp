@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "sharded/arena_needs.hpp"
+#include "sharded/exchange.hpp"
 
 namespace pliant::sharded {
 namespace {
@@ -11,23 +11,32 @@ namespace {
 /// kLeastFloats of Runtime.
 constexpr uint64_t kLeastBlock = 64;
 
+/// Without the blocks that gradient_room() has for casts, which lie elsewhere unless there is no room.
+std::vector<GradientRoom> room_of_pieces(const ModelTables& model, const StepArena::Of& of) {
+  const std::vector<uint64_t> owned = most_owned_at(model, of.world_size);
+  if (of.micro_batches > 1) return gradient_room(model, owned, of.world_size, of.reduce, of.micro_batches);
+  std::vector<GradientRoom> made;
+  for (size_t i = 0; i < owned.size(); ++i) {
+    made.push_back({model.parameters()[i].elements * bytes_of(of.reduce),
+                    received_elements(owned[i], of.world_size) * bytes_of(of.reduce)});
+  }
+  return made;
+}
+
 constexpr uint64_t whole_pages(uint64_t bytes) {
   return (bytes + Buffer::kPageAlignment - 1) / Buffer::kPageAlignment * Buffer::kPageAlignment;
 }
 
 }  // namespace
 
-StepArena::StepArena(const ModelTables& model, int32_t world_size, uint64_t whole, uint64_t reduce, uint64_t budget,
-                     std::function<Moment()> now)
+// Runtime::take_gradient_room and put: what arrives lies behind gradients where passes are over several micro-batches.
+StepArena::StepArena(const ModelTables& model, const Of& of, std::function<Moment()> now)
     : model_(model),
-      world_size_(world_size),
-      whole_(whole),
-      reduce_(reduce),
-      budget_(budget),
+      of_(of),
       now_(std::move(now)),
-      most_owned_(most_owned_at(model, world_size)),
+      rooms_(room_of_pieces(model, of)),
       held_(model.parameters().size()),
-      gaps_(whole_pages(budget)) {}
+      gaps_(whole_pages(of.budget)) {}
 
 // Runtime::take.
 StepArena::Piece StepArena::take(uint64_t bytes, On stream, const WholePlace& place) {
@@ -40,7 +49,7 @@ StepArena::Piece StepArena::take(uint64_t bytes, On stream, const WholePlace& pl
 // WholeMemory::take.
 StepArena::Piece StepArena::take_free(uint64_t bytes, On stream, const WholePlace& place) {
   const uint64_t size = WholeMemory::taken_by(bytes);
-  if (size == 0 || size > budget_ - taken_) return {};
+  if (size == 0 || size > of_.budget - taken_) return {};
   std::optional<uint64_t> begin = place.byte;
   if (!begin) begin = gaps_.find(size, place.side);
   if (!begin || !gaps_.has(*begin, size)) return {};
@@ -81,7 +90,7 @@ void StepArena::begin_pass() {
 void StepArena::gather(const pliant_action& action) {
   const auto byte = action.place == PLIANT_ANY_PLACE ? std::nullopt : std::optional<uint64_t>(action.place);
   held_[action.parameter].value =
-      take(model_.parameter(action.parameter).elements * whole_, On::kExchange, {byte, ArenaSide::kBegin});
+      take(model_.parameter(action.parameter).elements * bytes_of(of_.whole), On::kExchange, {byte, ArenaSide::kBegin});
 }
 
 void StepArena::release(uint32_t parameter) {
@@ -100,7 +109,7 @@ void StepArena::take_gradients(std::span<const uint32_t> used) {
 void StepArena::take_gradient(uint32_t parameter) {
   Held& one = held_[parameter];
   if (model_.parameter(parameter).frozen || one.is_reduced || one.gradient.size > 0) return;
-  one.gradient = take(model_.parameter(parameter).elements * reduce_, On::kProgram);
+  one.gradient = take(rooms_[parameter].gradient, On::kProgram);
 }
 
 void StepArena::retire() {
@@ -111,10 +120,11 @@ void StepArena::retire() {
 }
 
 // Runtime::put.
-void StepArena::send(uint32_t parameter) {
+void StepArena::send(uint32_t parameter, bool is_last) {
   take_gradient(parameter);
+  on_way_.push_back(take(rooms_[parameter].received, On::kExchange));
+  if (!is_last) return;
   held_[parameter].is_reduced = true;
-  on_way_.push_back(take(received_elements(most_owned_[parameter], world_size_) * reduce_, On::kExchange));
   on_way_.push_back(std::exchange(held_[parameter].gradient, {}));
 }
 

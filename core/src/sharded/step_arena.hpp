@@ -10,21 +10,28 @@
 
 #include "accelerator/arena_gaps.hpp"
 #include "pliant/abi/coordinator.h"
+#include "sharded/arena_needs.hpp"
 #include "sharded/model_tables.hpp"
 #include "sharded/whole_memory.hpp"
 
 namespace pliant::sharded {
 
 /// For StepClock, which asks what the program waits for before a gradient lies somewhere, and how much room is left for
-/// what is cast to f32. Of passes over one micro-batch each. What finds no room lies nowhere. O(gaps + pieces that were
+/// what is cast to f32. What finds no room lies nowhere. O(gaps + pieces that were
 /// given back in the step) for a piece.
 class StepArena {
  public:
   /// A moment of the stream on which ranks exchange, which all pieces are given back on.
   using Moment = uint32_t;
-  /// `whole` and `reduce`: bytes of an element. `now` names the present moment. The model outlives this.
-  StepArena(const ModelTables& model, int32_t world_size, uint64_t whole, uint64_t reduce, uint64_t budget,
-            std::function<Moment()> now);
+  struct Of {
+    int32_t world_size = 1;
+    DType whole = DType::kF32;
+    DType reduce = DType::kF32;
+    uint64_t budget = 0;
+    size_t micro_batches = 1;  ///< that a pass is over at most
+  };
+  /// `now` names the present moment. The model outlives this.
+  StepArena(const ModelTables& model, const Of& of, std::function<Moment()> now);
 
   void begin_pass();
   /// All that was enqueued has ended: moments are forgotten.
@@ -36,8 +43,8 @@ class StepArena {
   void take_gradients(std::span<const uint32_t> used);
   /// Gradients are about to leave: those that linger are free.
   void retire();
-  /// A gradient leaves, and others' arrive.
-  void send(uint32_t parameter);
+  /// A gradient leaves, and others' arrive. `is_last`: that of no other micro-batch will lie there in this pass.
+  void send(uint32_t parameter, bool is_last);
   /// All of that was added up.
   void added(bool lingers);
   /// What the program waits for, as gradients came to lie there, since this was last asked.
@@ -76,12 +83,9 @@ class StepArena {
   void wait_for_uses(const Piece& piece, On stream);
 
   const ModelTables& model_;
-  const int32_t world_size_;
-  const uint64_t whole_;
-  const uint64_t reduce_;
-  const uint64_t budget_;
+  const Of of_;
   const std::function<Moment()> now_;
-  const std::vector<uint64_t> most_owned_;
+  const std::vector<GradientRoom> rooms_;
   std::vector<Held> held_;        ///< by parameter
   std::vector<Piece> on_way_;     ///< of what was sent
   std::vector<Piece> lingering_;  ///< likewise

@@ -38,6 +38,7 @@ StepClock::StepClock(const ModelTables& model, const Job& job, const StepCosts& 
       job_(job),
       costs_(costs),
       of_ranks_(static_cast<size_t>(job.world_size)),
+      side_by_side_(side_by_side(model)),
       ranks_(static_cast<size_t>(job.world_size)) {
   const FlatLayout layout = or_throw(FlatLayout::create(static_cast<int64_t>(model.elements())));
   const Ownership ownership = dealt(model, layout, job.world_size);
@@ -47,10 +48,9 @@ StepClock::StepClock(const ModelTables& model, const Job& job, const StepCosts& 
   if (job.whole != DType::kF32) add_casts_of_weights(layout, ownership);
   arrives_.resize(parameters);
   measuring_.resize(parameters);
-  measured_.resize(parameters);
   gradients_.resize(parameters);
   if (job.budget > 0) {
-    arena_.emplace(model, job.world_size, bytes_of(job.whole), bytes_of(job.reduce), job.budget,
+    arena_.emplace(model, StepArena::Of{job.world_size, job.whole, job.reduce, job.budget, job.micro_batches},
                    [this] { return now(); });
   }
   uint64_t largest = 0;
@@ -127,7 +127,7 @@ uint64_t StepClock::reduce_takes(std::span<const uint32_t> parameters, uint64_t 
 }
 
 void StepClock::plan_rounds() {
-  const int64_t rows = job_.passes * job_.world_size;
+  const int64_t rows = job_.rounds * job_.world_size;
   SumRounds sums(job_.deterministic);
   sums.begin_step(rows, 1,
                   share_out(rows, {.world_size = job_.world_size,
@@ -190,38 +190,63 @@ uint64_t StepClock::end() const {
 }
 
 void StepClock::hear(const RehearsedCall& call, uint64_t compute_ns) {
-  if (call.kind == RehearsedCall::Kind::kBeginPass) begin_pass();
+  if (call.kind == RehearsedCall::Kind::kBeginPass) begin_pass(call);
   carry_out(call.actions);
+  so_far_.compute_ns += compute_ns;
   if (call.kind == RehearsedCall::Kind::kEnter && call.backward) {
-    const std::vector<uint32_t>& used = model_.modules()[*call.module].used;
-    if (arena_) arena_->take_gradients(used);
-    if (arena_) wait_for_room();
-    for (const uint32_t parameter : used) take_gradient(parameter);
-  }
-  if (compute_ns > 0) {
+    enter_backward(model_.modules()[*call.module], compute_ns);
+  } else if (compute_ns > 0) {
     compute(compute_ns);
-    step_.compute_ns += compute_ns;
   }
   if (call.kind == RehearsedCall::Kind::kEndPass) end_pass(call.with_gradient);
-  if (call.kind == RehearsedCall::Kind::kEndStep) {
-    const uint64_t ended = end();
-    for (Rank& rank : ranks_) rank.host = rank.program = rank.exchange = ended;
-    in_step_ = is_cast_ = is_looking_ = false;
-    pass_ = 0;
-    if (arena_) arena_->end_step();
-    measured_.swap(measuring_);
-    std::fill(measuring_.begin(), measuring_.end(), 0);
-    moments_.clear();
-    let_go_.clear();
+  if (call.kind == RehearsedCall::Kind::kEndStep) end_step();
+}
+
+void StepClock::begin_step() {
+  step_ = {};
+  is_begun_ = is_looking_ = false;
+  round_ = 0;
+  std::fill(measuring_.begin(), measuring_.end(), 0);
+}
+
+void StepClock::begin_pass(const RehearsedCall& call) {
+  std::fill(gradients_.begin(), gradients_.end(), Gradient{});
+  micro_batches_ = call.micro_batches;
+  if (arena_) arena_->begin_pass();
+  if (!call.with_gradient || std::exchange(is_begun_, true)) return;
+  wait_for_all();  // an evaluation before it has a result
+  begin_ns_ = end();
+  so_far_ = {};
+}
+
+// Runtime::begin_micro_batch: what enters no other modules has one gradient, which leaves before the next one's turn.
+void StepClock::enter_backward(const ModuleRow& module, uint64_t compute_ns) {
+  if (arena_) arena_->take_gradients(module.used);
+  if (arena_) wait_for_room();
+  for (size_t micro_batch = 0; micro_batch < micro_batches_; ++micro_batch) {
+    if (micro_batch > 0 && !module.has_inner()) send_early(module.used, micro_batch - 1);
+    for (const uint32_t parameter : module.used) {
+      if (!gradients_[parameter].is_reduced) zero_gradient(parameter, micro_batch);
+    }
+    const bool is_last = micro_batch + 1 == micro_batches_;
+    const uint64_t each = compute_ns / micro_batches_;
+    const uint64_t takes = is_last ? compute_ns - each * micro_batch : each;
+    if (takes > 0) compute(takes);
   }
 }
 
-void StepClock::begin_pass() {
-  std::fill(gradients_.begin(), gradients_.end(), Gradient{});
-  if (arena_) arena_->begin_pass();
-  if (std::exchange(in_step_, true)) return;
-  begin_ns_ = end();
-  step_ = {};
+void StepClock::wait_for_all() {
+  const uint64_t ended = end();
+  for (Rank& rank : ranks_) rank.host = rank.program = rank.exchange = ended;
+}
+
+// Runtime::finish_gradient.
+void StepClock::end_step() {
+  wait_for_all();
+  is_cast_ = false;
+  if (arena_) arena_->end_step();
+  moments_.clear();
+  let_go_.clear();
 }
 
 // Runtime::reduce_rest.
@@ -236,8 +261,10 @@ void StepClock::end_pass(bool with_gradient) {
   }
   retire();
   if (with_gradient && !arena_) wait_for_room();
-  pass_ += with_gradient ? 1 : 0;
-  step_.all_ns = end() - begin_ns_;
+  if (!with_gradient) return;
+  round_ += micro_batches_;
+  so_far_.all_ns = end() - begin_ns_;
+  step_ = so_far_;
 }
 
 void StepClock::carry_out(std::span<const pliant_action> actions) {
@@ -280,8 +307,8 @@ void StepClock::gather(std::span<const pliant_action> group) {
   const uint64_t arrives = collective(takes);
   measure(takes);
   for (const pliant_action& action : group) arrives_[action.parameter] = arrives;
-  if (step_.gather_ns == 0) step_.first_gather_ns = takes;
-  step_.gather_ns += takes;
+  if (so_far_.gather_ns == 0) so_far_.first_gather_ns = takes;
+  so_far_.gather_ns += takes;
 }
 
 // GatherCosts.
@@ -316,12 +343,19 @@ void StepClock::wait_for_room() {
   if (!arena_ && !lingering_) moments_.clear();
 }
 
-// Zeros come on the program's stream, which waits for who had the memory before.
-void StepClock::take_gradient(uint32_t parameter) {
+// Zeros come on the program's stream, which waits for who had the memory before: also for the gradient of the
+// micro-batch before.
+void StepClock::zero_gradient(uint32_t parameter, size_t micro_batch) {
   Gradient& one = gradients_[parameter];
-  if (model_.parameter(parameter).frozen || one.is_reduced || std::exchange(one.is_zeroed, true)) return;
-  if (!arena_) wait_for_room();
-  if (elements(parameter) > 0) compute(cost_[parameter].zero);
+  if (model_.parameter(parameter).frozen || one.zeroed > micro_batch) return;
+  one.zeroed = micro_batch + 1;
+  const bool is_next = micro_batch > 0 && !side_by_side_[parameter];
+  if (!arena_ && (micro_batch == 0 || is_next)) wait_for_room();
+  if (elements(parameter) == 0) return;
+  for (Rank& rank : ranks_) {
+    if (arena_ && is_next) rank.program = std::max({rank.program, rank.exchange, rank.host});
+  }
+  compute(cost_[parameter].zero);
 }
 
 bool StepClock::fold(uint64_t numbers) {
@@ -370,18 +404,38 @@ void StepClock::look_at(std::span<const uint32_t> parameters) {
 }
 
 void StepClock::reduce(std::span<const uint32_t> parameters, bool lingers) {
+  for (const uint32_t parameter : parameters) gradients_[parameter].is_reduced = true;
+  for (size_t micro_batch = 0; micro_batch < micro_batches_; ++micro_batch) {
+    sent_.clear();
+    for (const uint32_t parameter : parameters) {
+      if (gradients_[parameter].sent == micro_batch) sent_.push_back(parameter);
+    }
+    send(sent_, micro_batch, lingers && micro_batch + 1 == micro_batches_);
+  }
+}
+
+void StepClock::send_early(std::span<const uint32_t> used, size_t micro_batch) {
+  sent_.clear();
+  for (const uint32_t parameter : used) {
+    const bool has_left = gradients_[parameter].is_reduced || model_.parameter(parameter).frozen;
+    if (!has_left && !side_by_side_[parameter]) sent_.push_back(parameter);
+  }
+  if (!sent_.empty()) send(sent_, micro_batch, false);
+}
+
+void StepClock::send(std::span<const uint32_t> parameters, size_t micro_batch, bool lingers) {
   retire();
   uint64_t takes = 0;
   uint64_t all = 0;
-  const Round& round = rounds_[std::min(pass_, rounds_.size() - 1)];
+  const Round& round = rounds_[std::min(round_ + micro_batch, rounds_.size() - 1)];
   for (const uint32_t parameter : parameters) {
     const Cost& cost = cost_[parameter];
     if (arena_ && elements(parameter) > 0) {
-      arena_->send(parameter);
+      arena_->send(parameter, micro_batch + 1 == micro_batches_);
       wait_for_room();
     }
-    take_gradient(parameter);
-    gradients_[parameter].is_reduced = true;
+    zero_gradient(parameter, micro_batch);
+    gradients_[parameter].sent = micro_batch + 1;
     takes += cost.reduce;
     all += elements(parameter);
   }
@@ -390,8 +444,8 @@ void StepClock::reduce(std::span<const uint32_t> parameters, bool lingers) {
   if (job_.looks_at_gradients) look_at(parameters);
   if (job_.world_size > 1 && parameters.size() > 1) takes = reduce_takes(parameters, takes);
   collective(takes);
-  step_.reduce_ns += takes;
-  step_.last_reduce_ns = takes;
+  so_far_.reduce_ns += takes;
+  so_far_.last_reduce_ns = takes;
   for (const uint32_t parameter : parameters) {
     for (const Piece& piece : pieces(parameter)) {
       uint64_t block = block_of(piece.count);

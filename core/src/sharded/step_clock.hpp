@@ -36,6 +36,8 @@ struct StepCosts {
   WorkCost local;  ///< all other work of the exchange, by bytes read and written: casts, zeros, sums
 };
 
+/// Of the passes with gradients, and what lies between them: an evaluation before the first of them, or behind the last
+/// one, is none of the step's.
 struct StepTime {
   uint64_t all_ns = 0;           ///< from the begin of the first pass to the end of the work of the last one
   uint64_t compute_ns = 0;       ///< of it, what the program computes
@@ -51,7 +53,8 @@ struct StepTime {
 /// Follows Runtime on a device whose memory the CPU does not reach, call by call: the program's stream, the stream on
 /// which ranks exchange, and the host, which waits where Runtime waits. All ranks have rows in every pass and come at
 /// once, in a group that is new; what the host does takes no time. Of a program that takes the gradients of a module
-/// when that is entered backward and computes right after. Each rank adds up what it owns, and a collective begins when
+/// when that is entered backward and computes right after; in a pass over several micro-batches it does so for one
+/// after the other, each in as much time. Each rank adds up what it owns, and a collective begins when
 /// the last one comes. The update, the norm and allocations are not counted, and neither is what is fetched by hand.
 /// O((actions and parameters of the module) * ranks + pieces of what is moved) a call; O(parameters) a pass.
 class StepClock {
@@ -62,18 +65,21 @@ class StepClock {
     DType reduce = DType::kF32;
     bool looks_at_gradients = true;  ///< [run] on_nonfinite is not "ignore"
     bool deterministic = false;
-    uint64_t budget = 0;  ///< 0: none
-    int64_t passes = 1;   ///< of a step, at most
+    uint64_t budget = 0;       ///< 0: none
+    int64_t rounds = 1;        ///< micro-batches of a step, at most
+    size_t micro_batches = 1;  ///< that a pass is over, at most
   };
   /// The model outlives this.
   StepClock(const ModelTables& model, const Job& job, const StepCosts& costs);
 
+  /// What is heard from now on is of another step. A program may give up what is whole within one: kEndStep ends none.
+  void begin_step();
   /// The calls of simulate(), in turn. `compute_ns`: what the program computes between this call and its next.
   void hear(const RehearsedCall& call, uint64_t compute_ns);
-  /// Of the step whose last pass has ended.
+  /// Of the step, up to its last pass with gradients that has ended.
   [[nodiscard]] const StepTime& step() const { return step_; }
-  /// As GatherCosts measures them in the step that has ended, and ranks agree on them: nanoseconds by parameter.
-  [[nodiscard]] const std::vector<uint64_t>& gather_costs() const { return measured_; }
+  /// As GatherCosts measures them in the step, and ranks agree on them: nanoseconds by parameter.
+  [[nodiscard]] const std::vector<uint64_t>& gather_costs() const { return measuring_; }
 
  private:
   /// Nanoseconds by parameter.
@@ -84,8 +90,10 @@ class StepClock {
   };
   /// What a pass does with its addends: of each call the arrays that are read.
   using Round = std::vector<uint64_t>;
+  /// Micro-batches count from the first one on.
   struct Gradient {
-    bool is_zeroed = false;
+    size_t zeroed = 0;  ///< those whose gradient is zero, or was added to
+    size_t sent = 0;
     bool is_reduced = false;
   };
   /// Elements of a parameter.
@@ -115,12 +123,19 @@ class StepClock {
   [[nodiscard]] uint64_t block_of(uint64_t elements) const;
   void plan_rounds();
 
-  void begin_pass();
+  void begin_pass(const RehearsedCall& call);
+  /// The program computes with a module.
+  void enter_backward(const ModuleRow& module, uint64_t compute_ns);
   void end_pass(bool with_gradient);
+  void end_step();
   void carry_out(std::span<const pliant_action> actions);
   void gather(std::span<const pliant_action> group);
   void reduce(std::span<const uint32_t> parameters, bool lingers = false);
-  void take_gradient(uint32_t parameter);
+  /// The gradients of one micro-batch.
+  void send(std::span<const uint32_t> parameters, size_t micro_batch, bool lingers);
+  /// Of a micro-batch, while its module is still entered.
+  void send_early(std::span<const uint32_t> used, size_t micro_batch);
+  void zero_gradient(uint32_t parameter, size_t micro_batch);
   /// Gradients that linger are free.
   void retire();
   /// The gather in hand.
@@ -134,6 +149,8 @@ class StepClock {
   void compute(uint64_t takes, uint64_t after = 0);
   /// When it is over, on all ranks.
   uint64_t collective(uint64_t takes);
+  /// The hosts do.
+  void wait_for_all();
   /// When the last rank is done with all.
   [[nodiscard]] uint64_t end() const;
   [[nodiscard]] uint64_t elements(uint32_t parameter) const { return model_.parameter(parameter).elements; }
@@ -155,6 +172,7 @@ class StepClock {
   std::vector<size_t> first_piece_;  ///< by parameter, and the end
   std::vector<uint64_t> of_ranks_;   ///< zeros between two calls
   std::vector<Cost> cost_;
+  const std::vector<bool> side_by_side_;  ///< by parameter: a gradient for each micro-batch
   std::vector<Round> rounds_;
 
   std::vector<Rank> ranks_;
@@ -171,12 +189,14 @@ class StepClock {
   std::vector<Gradient> gradients_;             ///< by parameter, in this pass
   std::vector<uint32_t> group_;                 ///< in gather()
   std::vector<uint32_t> reduced_;               ///< for reduce()
+  std::vector<uint32_t> sent_;                  ///< for send()
   bool is_cast_ = false;
-  bool in_step_ = false;
-  size_t pass_ = 0;  ///< of the step
+  bool is_begun_ = false;     ///< the first pass with gradients of the step
+  size_t micro_batches_ = 1;  ///< of the pass
+  size_t round_ = 0;          ///< of the step: those of its passes that have ended
   uint64_t begin_ns_ = 0;
   std::vector<uint64_t> measuring_;  ///< by parameter, in this step
-  std::vector<uint64_t> measured_;
+  StepTime so_far_;
   StepTime step_;
 };
 

@@ -172,6 +172,7 @@ class TraceEvents {
     text_.add(R"("call":"{}","step":{},"live_bytes":{},"most_bytes":{})", word, call.step, call.live_bytes,
               call.most_bytes);
     if (call.module) text_.add(R"(,"module":{})", *call.module);
+    if (call.kind == CallKind::kBeginPass) text_.add(R"(,"micro_batches":{})", call.micro_batches);
     text_.add(R"(,"direction":"{}","actions":[)", kDirectionWords[index_of(call.direction)]);
     for (size_t i = 0; i < call.actions.size(); ++i) {
       if (i > 0) text_.add(",");
@@ -270,8 +271,10 @@ Result<> write_trace(const TraceFile& trace, const std::filesystem::path& file) 
     text.add_quoted(trace.run);
     text.add(R"(,"coordinator":)");
     text.add_quoted(trace.coordinator);
-    text.add(R"(,"budget":{},"compute_dtype":"{}","reduce_dtype":"{}","displayTimeUnit":"ms","model":)", trace.budget,
-             word_of_type(trace.compute), word_of_type(trace.reduce));
+    text.add(R"(,"budget":{},"compute_dtype":"{}","reduce_dtype":"{}")", trace.budget, word_of_type(trace.compute),
+             word_of_type(trace.reduce));
+    if (trace.host_visible) text.add(R"(,"host_visible":{})", *trace.host_visible);
+    text.add(R"(,"displayTimeUnit":"ms","model":)");
     if (trace.model) {
       text.add_model(*trace.model);
     } else {

@@ -18,6 +18,8 @@
 namespace pliant::sharded {
 
 inline constexpr const char* kTraceSchema = "pliant.trace/1";
+/// Of a pass; more are refused.
+inline constexpr uint32_t kMostMicroBatches = uint32_t{1} << 20U;
 
 /// A call of the program, in the order in which it came. Times are microseconds of the machine's monotonic clock since
 /// the first event of the file, in whole nanoseconds: what is finer is rounded when it is written. A pass that was
@@ -29,7 +31,8 @@ struct TracedCall {
   Kind kind = Kind::kBeginPass;
   std::optional<uint32_t> module;  ///< entered or left
   Direction direction = Direction::kForward;
-  int64_t step = 0;  ///< that the call belongs to, as the ledger counts
+  int64_t step = 0;            ///< that the call belongs to, as the ledger counts
+  uint32_t micro_batches = 1;  ///< of kBeginPass: that the pass is over
   double began = 0;
   double ended = 0;
   std::vector<pliant_action> actions;  ///< the coordinator's answer; of kByHand, what was done
@@ -77,6 +80,9 @@ struct TraceFile {
   uint64_t budget = 0;      ///< bytes, 0: none
   DType compute = DType::kF32;
   DType reduce = DType::kF32;
+  /// Whether the memory of the devices is the CPU's, which computes then, so that the time between two calls is that of
+  /// the computation. False: a device computed beside the host. None: an older file, which does not say.
+  std::optional<bool> host_visible;
   std::optional<ModelTables> model;  ///< as the last generation began with it; none where the job is not sharded
   std::vector<TracedRank> ranks;     ///< by generation, then by rank
 };
@@ -87,8 +93,8 @@ Result<> write_trace(const TraceFile& trace, const std::filesystem::path& file);
 
 /// Throws nothing. kNotFound; kDataLoss for what is no such file or is cut off, with the place; kUnimplemented for one
 /// of another version; kResourceExhausted. O(bytes). What it returns is whole: calls name modules of the model,
-/// actions, transfers and waits its parameters, transfers and waits calls of their rank. Keys and events that it does
-/// not know are left out.
+/// actions that move a parameter, transfers and waits its parameters, transfers and waits calls of their rank. Keys and
+/// events that it does not know are left out.
 Result<TraceFile> read_trace(const std::filesystem::path& file);
 
 }  // namespace pliant::sharded

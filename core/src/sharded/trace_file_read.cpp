@@ -67,6 +67,8 @@ class TraceReading {
     }
     if (event != Event::object_end) return true;
     if (depth == 1 && key_ == "model") {
+      // Events before it would be of no model, and those of one before it of another.
+      if (has_events_ || trace_.model) throw no_trace(file_, "its \"model\" comes behind its events, or twice");
       for (auto& [name, rows] : rows_of_model_) parsed[name] = std::move(rows);
       trace_.model = model_from_json(parsed);
       number_parameters();
@@ -85,6 +87,7 @@ class TraceReading {
     trace_.budget = whole_number<uint64_t>(root.at("budget"));
     trace_.compute = type_of(root.at("compute_dtype"));
     trace_.reduce = type_of(root.at("reduce_dtype"));
+    if (const json* const visible = find(root, "host_visible")) trace_.host_visible = visible->get<bool>();
     for (const TracedRank& rank : trace_.ranks) require_calls(rank);
     return std::move(trace_);
   }
@@ -175,6 +178,9 @@ class TraceReading {
     made.live_bytes = whole_number<uint64_t>(args.at("live_bytes"));
     made.most_bytes = whole_number<uint64_t>(args.at("most_bytes"));
     if (const json* const module = find(args, "module")) made.module = whole_number<uint32_t>(*module);
+    made.micro_batches = number_or<uint32_t>(args, "micro_batches", 1);
+    if (made.micro_batches == 0 || made.micro_batches > kMostMicroBatches)
+      throw Error(Status::kDataLoss, fmt::format("its pass is over {} micro-batches", made.micro_batches));
     const bool is_visit = made.kind == TracedCall::Kind::kEnter || made.kind == TracedCall::Kind::kLeave;
     const bool is_known = made.module && trace_.model && *made.module < trace_.model->modules().size();
     if ((is_visit || made.module) && !is_known) throw Error(Status::kDataLoss, "it names no module of the model");
@@ -188,6 +194,8 @@ class TraceReading {
                                  : PLIANT_ACTION_GATHER + static_cast<uint32_t>(place_of_word(kActionWords, word));
     const json* const parameter = find(object, "parameter");
     made.parameter = parameter == nullptr ? PLIANT_NO_PARAMETER : parameter_of(*parameter);
+    if (parameter == nullptr && moves_parameter(made.kind))
+      throw Error(Status::kDataLoss, fmt::format("its action {} names no parameter", printable(word.dump())));
     made.group = number_or<uint32_t>(object, "group", 0);
     made.flags =
         object.value("ahead", false) ? uint32_t{PLIANT_ACTION_PREFETCH} : number_or<uint32_t>(object, "flags", 0);

@@ -53,7 +53,8 @@ struct GroupRecord {
   uint32_t compute;
   uint32_t reduce;
   uint32_t is_sharded;
-  uint32_t coordinator_bytes;
+  uint32_t is_host_visible;
+  uint64_t coordinator_bytes;
   uint64_t model_bytes;  ///< 0: as in the group before
 };
 struct CallRecord {
@@ -65,7 +66,8 @@ struct CallRecord {
   uint32_t kind;
   uint32_t direction;
   uint32_t module;
-  uint32_t actions;
+  uint32_t micro_batches;
+  uint64_t actions;
 };
 struct TransferRecord {
   double began;
@@ -178,8 +180,8 @@ void TraceLog::begin(const TracedGroup& group) {
   const size_t bytes = is_same ? 0 : model.size();
   begin_record(kGroupRecord,
                GroupRecord{group.generation, group.budget, group.rank, group.world_size, number_of(group.compute),
-                           number_of(group.reduce), group.model != nullptr ? 1U : 0U,
-                           static_cast<uint32_t>(group.coordinator.size()), bytes},
+                           number_of(group.reduce), group.model != nullptr ? 1U : 0U, group.host_visible ? 1U : 0U,
+                           group.coordinator.size(), bytes},
                group.coordinator.size() + bytes);
   put(group.coordinator.data(), group.coordinator.size());
   put(model.data(), bytes);
@@ -188,11 +190,11 @@ void TraceLog::begin(const TracedGroup& group) {
 
 void TraceLog::add(const TracedCall& call) noexcept {
   const size_t bytes = call.actions.size() * sizeof(pliant_action);
-  begin_record(kCallRecord,
-               CallRecord{call.began, call.ended, call.step, call.live_bytes, call.most_bytes, number_of(call.kind),
-                          number_of(call.direction), call.module.value_or(kNoModule),
-                          static_cast<uint32_t>(call.actions.size())},
-               bytes);
+  begin_record(
+      kCallRecord,
+      CallRecord{call.began, call.ended, call.step, call.live_bytes, call.most_bytes, number_of(call.kind),
+                 number_of(call.direction), call.module.value_or(kNoModule), call.micro_batches, call.actions.size()},
+      bytes);
   put(call.actions.data(), bytes);
   commit();
 }
@@ -282,6 +284,7 @@ class LogReading {
     trace_.budget = record.budget;
     trace_.compute = static_cast<DType>(record.compute);
     trace_.reduce = static_cast<DType>(record.reduce);
+    trace_.host_visible = record.is_host_visible != 0;
     TracedRank rank;
     rank.rank = record.rank;
     rank.worker = worker_;
@@ -305,6 +308,7 @@ class LogReading {
     call.direction = static_cast<Direction>(record.direction);
     if (record.module != kNoModule) call.module = record.module;
     call.step = record.step;
+    call.micro_batches = record.micro_batches;
     call.began = record.began;
     call.ended = record.ended;
     call.live_bytes = record.live_bytes;

@@ -22,6 +22,7 @@ struct TracedGroup {
   uint64_t budget = 0;
   DType compute = DType::kF32;
   DType reduce = DType::kF32;
+  bool host_visible = true;  ///< the memory of its device is the CPU's; TraceRecorder says so
 };
 
 /// Of the process that works. One thread at a time. No call waits for another process; one that finds the log full, or

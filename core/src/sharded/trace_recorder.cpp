@@ -33,7 +33,8 @@ void TraceRecorder::if_it_can(const Work& work) noexcept {
   }
 }
 
-void TraceRecorder::begin_group(const TracedGroup& group, Stream& exchange) noexcept {
+void TraceRecorder::begin_group(TracedGroup group, Stream& exchange) noexcept {
+  group.host_visible = here_;
   if_it_can([&] {
     pending_.clear();
     transfer_.reset();
@@ -62,11 +63,13 @@ void TraceRecorder::read_clock(Stream& exchange) {
 
 // Calls.
 
-void TraceRecorder::begin_call(TracedCall::Kind kind, std::optional<uint32_t> module, Direction direction) noexcept {
+void TraceRecorder::begin_call(TracedCall::Kind kind, std::optional<uint32_t> module, Direction direction,
+                               uint32_t micro_batches) noexcept {
   call_.kind = kind;
   call_.module = module;
   call_.direction = direction;
   call_.step = step_;
+  call_.micro_batches = micro_batches;
   call_.actions.clear();
   call_.began = microseconds_of(Clock::now());
   is_in_call_ = true;

@@ -25,8 +25,9 @@ class TraceRecorder {
 
   TraceRecorder(const Accelerator& accelerator, int32_t device, TraceLog log);
 
-  /// The ranks of a generation stand; nothing is on `exchange`, by whose events its clock is read.
-  void begin_group(const TracedGroup& group, Stream& exchange) noexcept;
+  /// The ranks of a generation stand; nothing is on `exchange`, by whose events its clock is read. Whether the device's
+  /// memory is the CPU's is known here.
+  void begin_group(TracedGroup group, Stream& exchange) noexcept;
   /// What follows is of this step.
   void begin_step(int64_t step) { step_ = step; }
   /// The step's gradients are there: `exchange` has run.
@@ -35,7 +36,7 @@ class TraceRecorder {
   void settle() noexcept;
 
   void begin_call(TracedCall::Kind kind, std::optional<uint32_t> module = std::nullopt,
-                  Direction direction = Direction::kForward) noexcept;
+                  Direction direction = Direction::kForward, uint32_t micro_batches = 1) noexcept;
   /// Of the call that was begun; may come again.
   void answered(std::span<const pliant_action> actions) noexcept;
   /// The bytes are of the arena: now, and the most since this was last called.

@@ -17,6 +17,11 @@ inline constexpr std::array<std::string_view, 2> kTransferWords{"gather", "reduc
 inline constexpr std::array<std::string_view, 8> kActionWords{"gather", "wait",  "release",    "reduce",
                                                               "load",   "store", "drop_trace", "bound_waits"};
 
+/// Whether an action is done with one parameter, which it names.
+constexpr bool moves_parameter(uint32_t kind) {
+  return kind >= PLIANT_ACTION_GATHER && kind <= PLIANT_ACTION_STORE;
+}
+
 /// That an action has where the file says none.
 constexpr uint64_t usual_place_of(uint32_t kind) {
   return kind == PLIANT_ACTION_GATHER ? PLIANT_ANY_PLACE : 0;

@@ -84,6 +84,28 @@ int64_t passes_of(const TracedStep& step) {
   return count;
 }
 
+int64_t micro_batches_of(const TracedStep& step) {
+  int64_t count = 0;
+  for (const std::span<const TracedCall>& run : step) {
+    for (const TracedCall& call : run) count += call.kind == CallKind::kBeginPass ? call.micro_batches : 0;
+  }
+  return count;
+}
+
+uint32_t most_micro_batches(const TracedStep& step) {
+  uint32_t most = 1;
+  for (const std::span<const TracedCall>& run : step) {
+    for (const TracedCall& call : run) {
+      if (call.kind == CallKind::kBeginPass) most = std::max(most, call.micro_batches);
+    }
+  }
+  return most;
+}
+
+bool is_in_layer_order(const TracedStep& step) {
+  return passes_of(step) == 1 && most_micro_batches(step) > 1;
+}
+
 TracedStep with_passes(const TracedStep& step, int64_t passes) {
   StepParts parts = parts_of(step);
   TracedStep made = std::move(parts.before);

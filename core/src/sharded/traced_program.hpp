@@ -24,6 +24,12 @@ std::vector<TracedStep> whole_steps(const TracedRank& rank);
 TracedStep with_passes(const TracedStep& step, int64_t passes);
 /// With gradients.
 int64_t passes_of(const TracedStep& step);
+/// Of all passes with gradients together.
+int64_t micro_batches_of(const TracedStep& step);
+/// That a pass is over.
+uint32_t most_micro_batches(const TracedStep& step);
+/// A single pass over all the micro-batches, of which there are several: with one of them the order is not to be seen.
+bool is_in_layer_order(const TracedStep& step);
 
 /// "begin_pass", "enter", "end_step", ...
 std::string word_of(const TracedCall& call);

@@ -42,11 +42,12 @@ Took simulated(const Config& config, const sharded::ModelTables& model) {
   const auto budget = static_cast<uint64_t>(config.coordinator().budget.value_or(0));
   const auto began = Clock::now();
   auto known = began;
-  sharded::ArenaBooks books(model, sharded::most_owned_at(model, kWorkers), kWorkers, {}, budget);
+  sharded::ArenaBooks books(model, kWorkers, {}, budget);
   sharded::StepClock clock(model, {.world_size = kWorkers, .budget = budget}, {});
   sharded::simulate(
       config, model, kWorkers, {kSteps, 1},
       [&](int step) {
+        clock.begin_step();
         if (step == kKnown) known = Clock::now();
       },
       [&](const sharded::RehearsedCall& call) {

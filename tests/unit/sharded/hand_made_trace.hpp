@@ -53,6 +53,7 @@ struct HandMadeTrace {
     trace.run = "made-by-hand";
     trace.coordinator = "planned";
     trace.budget = budget;
+    trace.host_visible = true;
     trace.model = model_of_layers(elements);
     trace.ranks.emplace_back();
   }
@@ -89,8 +90,8 @@ struct HandMadeTrace {
     leave(module, direction);
   }
   /// Forward over the modules and backward over them the other way round.
-  void pass(const std::vector<uint32_t>& modules) {
-    call(Kind::kBeginPass);
+  void pass(const std::vector<uint32_t>& modules, uint32_t micro_batches = 1) {
+    rank().calls[call(Kind::kBeginPass)].micro_batches = micro_batches;
     for (const uint32_t module : modules) visit(module);
     for (size_t i = modules.size(); i-- > 0;) visit(modules[i], Direction::kBackward);
     call(Kind::kEndPass);

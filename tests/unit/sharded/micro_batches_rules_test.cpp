@@ -305,8 +305,7 @@ TEST_CASE("what a pass over several micro-batches will take of a budget is known
         }
         if (rank == 0) {
           was = runtime.memory().gathered_most;
-          ArenaBooks books(runtime.model, most_owned_at(runtime.model, 2), 2, {DType::kF32, DType::kF32, true},
-                           static_cast<uint64_t>(budget), 4);
+          ArenaBooks books(runtime.model, 2, {DType::kF32, DType::kF32, true}, static_cast<uint64_t>(budget), 4);
           simulate(
               config, runtime.model, 2, {2, 1, 4}, [](int) {},
               [&books](const RehearsedCall& call) { books.hear(call); });

@@ -198,6 +198,7 @@ TEST_CASE("what a device does is told by its own clock, and a stream that waited
     });
     for (const int32_t rank : {0, 1}) {
       const TraceFile trace = logs.read(rank);
+      CHECK(trace.host_visible == accelerator.properties(0).host_visible);
       const TracedRank& one = trace.ranks.front();
       check_calls(one);
       CHECK(moved_groups(one, TracedTransfer::Kind::kGather) == answered_groups(one, PLIANT_ACTION_GATHER));
@@ -206,6 +207,46 @@ TEST_CASE("what a device does is told by its own clock, and a stream that waited
     }
   }
   test::check_doubles_are_clean();
+}
+
+TEST_CASE("a trace says over how many micro-batches a pass is") {
+  const Accelerator accelerator = test::open_host();
+  RankLogs logs;
+  test::run_healthy_ranks(accelerator, 1, [&](int32_t rank, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_of("eager"), accelerator, 0, program, stream, {});
+    const Networks of(runtime, false);
+    TraceRecorder recorder = logs.recorder(accelerator, rank);
+    runtime.record(&recorder);
+    runtime.enter_group(group);
+    runtime.initialise();
+    runtime.begin_recording(1);
+    recorder.begin_step(0);
+    std::vector<RowRange> own;
+    begin_step(runtime, rank, 1, own);
+    REQUIRE(own.size() == 7);
+    for (const auto& [first, count] : {std::pair<size_t, size_t>{0, 5}, {5, 2}}) {
+      runtime.begin_pass(std::span(own).subspan(first, count));
+      runtime.enter(of.policy, Direction::kForward);
+      runtime.leave(of.policy, Direction::kForward);
+      runtime.enter(of.policy, Direction::kBackward);
+      for (size_t i = 0; i < count; ++i) runtime.begin_micro_batch(i);
+      runtime.leave(of.policy, Direction::kBackward);
+      runtime.end_pass();
+    }
+    runtime.begin_evaluation();
+    runtime.end_pass();
+    runtime.finish_gradient(1);
+    runtime.leave_group();
+    runtime.record(nullptr);
+  });
+  std::vector<uint32_t> passes;
+  const TraceFile trace = logs.read(0);
+  for (const TracedCall& call : trace.ranks.front().calls) {
+    if (call.kind == CallKind::kBeginPass || call.kind == CallKind::kBeginEvaluation)
+      passes.push_back(call.micro_batches);
+  }
+  CHECK(fmt::format("{}", fmt::join(passes, " ")) == "5 2 1");
 }
 
 TEST_CASE("what is moved by hand is in the trace, and so is a pass that was given up") {

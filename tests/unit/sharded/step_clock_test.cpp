@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "sharded/traced_program.hpp"
+#include "unit/sharded/hand_made_trace.hpp"
 #include "unit/sharded/timed_steps.hpp"
 
 namespace pliant::sharded {
@@ -168,6 +170,7 @@ TEST_CASE("of a group the bytes count that the rank gets which gets most") {
   CHECK(clock.step().gather_ns == 100 + 2048 * 4 + 100 + 1024 * 4);  // what the rank gets that owns less
   CHECK(clock.step().reduce_ns == 1000 + 2048 * 4);                  // both at once, 2048 elements for each rank
   clock.hear(call_of(RehearsedCall::Kind::kEndStep), 0);
+  clock.begin_step();
 
   const std::vector<pliant_action> together{{PLIANT_ACTION_GATHER, 0, 1, 0, PLIANT_ANY_PLACE},
                                             {PLIANT_ACTION_GATHER, 1, 1, 0, PLIANT_ANY_PLACE}};
@@ -208,9 +211,106 @@ TEST_CASE("a gather ahead is hidden under what is computed meanwhile, and a rele
   CHECK(clock.step().gather_ns == 3 * kGather);
   CHECK(clock.step().bound_ns() == 3 * kGather);
   clock.hear(call_of(RehearsedCall::Kind::kEndStep), 0);
+  clock.begin_step();
   clock.hear(call_of(RehearsedCall::Kind::kBeginPass), 0);
   clock.hear(call_of(RehearsedCall::Kind::kEndPass), 0);
   CHECK(clock.step().all_ns == 0);  // of a step that has nothing
+}
+
+/// What a clock says of the last of several steps that are all the recorded one.
+StepTime recorded_time(const HandMadeTrace& made, const std::string& coordinator, uint64_t compute_ns) {
+  const ModelTables& model = *made.trace.model;
+  const std::vector<TracedStep> steps(3, whole_steps(made.trace.ranks.front()).front());
+  StepCosts costs;
+  costs.by = StepCosts::By::kWhole;
+  costs.gather = costs.reduce = {0, 1};
+  StepClock clock(model, {.looks_at_gradients = false, .rounds = micro_batches_of(steps.front())}, costs);
+  TimedJob job;
+  job.coordinator = coordinator;
+  job.ranks = 1;
+  simulate(
+      config_of(job), model, 1, steps, [&](int) { clock.begin_step(); },
+      [&](const RehearsedCall& call) { clock.hear(call, call.kind == RehearsedCall::Kind::kEnter ? compute_ns : 0); });
+  return clock.step();
+}
+
+TEST_CASE("the time of a step is that of its passes, whatever is evaluated before or behind them") {
+  constexpr uint64_t kCompute = 100000;
+  for (const char* const coordinator : {"eager", "zero3", "planned"}) {
+    CAPTURE(coordinator);
+    HandMadeTrace alone({1000, 2000});
+    alone.pass({1, 2});
+    alone.end_step();
+    const StepTime expected = recorded_time(alone, coordinator, kCompute);
+    CHECK(expected.compute_ns == 4 * kCompute);
+    CHECK(expected.all_ns >= 4 * kCompute);
+    HandMadeTrace evaluated({1000, 2000});
+    evaluated.pass({1, 2});
+    evaluated.call(TracedCall::Kind::kEndStep);
+    evaluated.evaluation({1, 2, 1, 2, 1});
+    const StepTime behind = recorded_time(evaluated, coordinator, kCompute);
+    CHECK(behind.compute_ns == expected.compute_ns);
+    CHECK(behind.all_ns >= 4 * kCompute);
+    CHECK(behind.all_ns < 5 * kCompute);  // zero3 forgets its trace for it
+    if (std::string(coordinator) == "eager") CHECK(behind.all_ns == expected.all_ns);
+    CHECK(behind.reduce_ns == expected.reduce_ns);
+    HandMadeTrace before({1000, 2000});
+    before.evaluation({1, 2});
+    before.pass({1, 2});
+    before.end_step();
+    CHECK(recorded_time(before, coordinator, kCompute).compute_ns == expected.compute_ns);
+    HandMadeTrace between({1000, 2000});
+    between.pass({1, 2});
+    between.evaluation({1});
+    between.pass({1, 2});
+    between.end_step();
+    CHECK(recorded_time(between, coordinator, kCompute).compute_ns == 9 * kCompute);  // it held up the step
+  }
+}
+
+TEST_CASE("a step in which what is whole was given up between two passes is still one step") {
+  HandMadeTrace made({1000, 2000});
+  made.pass({1, 2});
+  made.call(TracedCall::Kind::kEndStep);  // a parameter is moved by hand
+  made.pass({1, 2});
+  made.end_step();
+  const StepTime time = recorded_time(made, "eager", 100000);
+  CHECK(time.compute_ns == 800000);
+  CHECK(time.all_ns > 800000);
+}
+
+TEST_CASE("passes over several micro-batches take as long on paper as on the clock of the simulator") {
+  for (const auto& [name, options] : kCoordinators) {
+    TimedJob job;
+    job.layers = kLayers;
+    job.coordinator = name;
+    job.options = options;
+    job.passes = 4;
+    job.steps = 4;
+    for (const size_t at_once : {size_t{2}, size_t{4}}) {
+      job.at_once = at_once;
+      for (const int32_t ranks : {1, 3}) {
+        job.ranks = ranks;
+        job.deterministic = ranks == 1;
+        job.looks_at_gradients = ranks == 3;
+        CAPTURE(at_once);
+        check_alike(job);
+      }
+    }
+  }
+}
+
+TEST_CASE("so they do in 16 bits") {
+  TimedJob job;
+  job.layers = kLayers;
+  job.coordinator = "planned";
+  job.passes = job.steps = 4;
+  job.at_once = 4;
+  job.looks_at_gradients = true;
+  for (const std::string budget : {"", "\nbudget = 500000"}) {
+    job.options = "compute_dtype = \"bf16\"\nreduce_dtype = \"bf16\"" + budget;
+    check_alike(job);
+  }
 }
 
 }  // namespace

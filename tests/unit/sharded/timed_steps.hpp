@@ -10,6 +10,7 @@
 #include <cmath>
 #include <exception>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -34,7 +35,8 @@ struct TimedJob {
   int32_t ranks = 2;
   bool deterministic = false;
   bool looks_at_gradients = false;
-  int64_t passes = 1;
+  int64_t passes = 1;  ///< or micro-batches
+  size_t at_once = 1;  ///< of these, in one pass
   int steps = 5;
   int64_t forward_ns = 40000;  ///< of a layer; twice that backward
   // Of the device; whole microseconds and GB/s.
@@ -104,7 +106,8 @@ class TimedRank {
     Event begin(accelerator_, 0, true);
     Event ends[] = {Event(accelerator_, 0, true), Event(accelerator_, 0, true)};
     begin.record(program_);
-    for (const RowRange block : dealt.of(rank_)) pass(block);
+    const std::span<const RowRange> own = dealt.of(rank_);
+    for (size_t i = 0; i < own.size(); i += job_.at_once) pass(own.subspan(i, job_.at_once));
     ends[0].record(program_);
     ends[1].record(exchange_);
     program_.synchronize();
@@ -117,8 +120,8 @@ class TimedRank {
   }
 
  private:
-  void pass(RowRange rows) {
-    runtime_.begin_pass(rows);
+  void pass(std::span<const RowRange> micro_batches) {
+    runtime_.begin_pass(micro_batches);
     runtime_.enter(0, Direction::kForward);
     for (const uint32_t layer : layers_) visit(layer, Direction::kForward);
     runtime_.leave(0, Direction::kForward);
@@ -130,10 +133,13 @@ class TimedRank {
   void visit(uint32_t layer, Direction direction) {
     const bool backward = direction == Direction::kBackward;
     runtime_.enter(layer, direction);
-    for (const uint32_t parameter : runtime_.model.modules()[layer].used) {
-      if (backward) runtime_.gradient(parameter);
+    for (size_t i = 0; i < job_.at_once; ++i) {
+      if (backward) runtime_.begin_micro_batch(i);
+      for (const uint32_t parameter : runtime_.model.modules()[layer].used) {
+        if (backward) runtime_.gradient(parameter);
+      }
+      program_.spend(std::chrono::nanoseconds(backward ? 2 * job_.forward_ns : job_.forward_ns));
     }
-    program_.spend(std::chrono::nanoseconds(backward ? 2 * job_.forward_ns : job_.forward_ns));
     runtime_.leave(layer, direction);
   }
 
@@ -202,14 +208,19 @@ inline std::vector<StepTime> steps_on_paper(const TimedJob& job) {
                    .looks_at_gradients = job.looks_at_gradients,
                    .deterministic = job.deterministic,
                    .budget = static_cast<uint64_t>(config.coordinator().budget.value_or(0)),
-                   .passes = job.passes},
+                   .rounds = job.passes,
+                   .micro_batches = job.at_once},
                   costs);
   std::vector<StepTime> steps;
   simulate(
-      config, model, job.ranks, {job.steps, job.passes}, [&](int) { steps.emplace_back(); },
+      config, model, job.ranks, {job.steps, job.passes / static_cast<int64_t>(job.at_once), job.at_once},
+      [&](int) {
+        steps.emplace_back();
+        clock.begin_step();
+      },
       [&](const RehearsedCall& call) {
         const bool computes = call.kind == RehearsedCall::Kind::kEnter && call.module != 0;
-        const auto takes = static_cast<uint64_t>(call.backward ? 2 * job.forward_ns : job.forward_ns);
+        const uint64_t takes = job.at_once * static_cast<uint64_t>(call.backward ? 2 * job.forward_ns : job.forward_ns);
         clock.hear(call, computes ? takes : 0);
         steps.back() = clock.step();
       },

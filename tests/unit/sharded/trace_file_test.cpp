@@ -231,6 +231,60 @@ TEST_CASE("a trace whose parts do not belong together is refused by the part") {
   says_of([](json& trace) { first_of(trace, "wait")["args"]["call"] = 7; }, "calls that it did not make");
   says_of([](json& trace) { first_of(trace, "transfer")["args"]["call"] = 7; }, "calls that it did not make");
   says_of([](json& trace) { trace["traceEvents"][0]["args"]["rank"] = uint64_t{1} << 40U; }, "too large");
+  says_of([](json& trace) { first_of(trace, "call")["args"]["micro_batches"] = 0; }, "over 0 micro-batches");
+  says_of([](json& trace) { first_of(trace, "call")["args"]["micro_batches"] = uint32_t{1} << 21U; }, "micro-batches");
+  says_of([](json& trace) { trace["host_visible"] = "yes"; }, "must be boolean");
+}
+
+TEST_CASE("an action that moves a parameter, and names none, is refused") {
+  for (const char* const word : {"gather", "wait", "release", "reduce", "load", "store"}) {
+    CAPTURE(word);
+    for (const bool is_last : {false, true}) {
+      const Error error = refusal_of_changed([&](json& trace) {
+        json action{{"do", word}};
+        json& actions = first_of(trace, "call")["args"]["actions"];
+        if (is_last) actions.push_back({{"do", word}, {"parameter", "layer.0.weight"}});
+        actions.push_back(action);
+      });
+      CHECK(says(error.message(),
+                 fmt::format("event 10 of \"traceEvents\": its action \"{}\" names no parameter", word)));
+    }
+  }
+  const Error by_number = refusal_of_changed([](json& trace) {
+    first_of(trace, "call")["args"]["actions"].push_back({{"do", 3}});
+  });
+  CHECK(says(by_number.message(), "its action 3 names no parameter"));
+}
+
+TEST_CASE("a model that comes behind the events, or twice, is refused: they are of the one before them") {
+  const std::string whole = text_of_small();
+  const size_t at = whole.find("\"model\":");
+  const size_t end = whole.find(",\"traceEvents\"");
+  REQUIRE(at < end);
+  REQUIRE(end < whole.size());
+  const std::string small =
+      "\"model\":{\"parameters\":[{\"name\":\"a\",\"shape\":[1],\"frozen\":false,"
+      "\"persistent\":false,\"external\":false}],\"modules\":[{\"name\":\"m\",\"parent\":null,"
+      "\"own\":[0],\"external\":[],\"leaf\":false}]}";
+  std::string behind = whole;
+  behind.insert(behind.rfind('}'), "," + small);
+  CHECK(says(refusal_of_trace(behind).message(), "its \"model\" comes behind its events, or twice"));
+  std::string twice = whole;
+  twice.insert(end, "," + small);
+  CHECK(says(refusal_of_trace(twice).message(), "its \"model\" comes behind its events, or twice"));
+}
+
+TEST_CASE("a trace of an older version is read: its passes are over one micro-batch, and its device is not known") {
+  json trace = json::parse(text_of_small());
+  trace.erase("host_visible");
+  first_of(trace, "call")["args"].erase("micro_batches");
+  const test::ScratchFolder folder;
+  test::write_all(folder / "trace.json", trace.dump());
+  const auto read = read_trace(folder / "trace.json");
+  REQUIRE(read.has_value());
+  CHECK_FALSE(read->host_visible.has_value());
+  CHECK(read->ranks[0].calls[0].micro_batches == 1);
+  CHECK(read->ranks[1].calls[0].micro_batches == 3);
 }
 
 TEST_CASE("a file that cannot be written is told, and an old one stays as it was") {

@@ -21,7 +21,7 @@ namespace {
 void record_all(TraceLog& log, const TraceFile& trace) {
   for (const TracedRank& rank : trace.ranks) {
     log.begin({rank.generation, rank.rank, rank.world_size, trace.model ? &*trace.model : nullptr, trace.coordinator,
-               trace.budget, trace.compute, trace.reduce});
+               trace.budget, trace.compute, trace.reduce, trace.host_visible.value_or(true)});
     for (const TracedCall& call : rank.calls) log.add(call);
     for (const TracedTransfer& transfer : rank.transfers) log.add(transfer);
     for (const TracedWait& wait : rank.waits) log.add(wait);

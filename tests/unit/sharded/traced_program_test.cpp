@@ -102,7 +102,7 @@ TEST_CASE("evaluations, recomputed layers and calls by hand are played, and only
     CAPTURE(coordinator);
     const bool is_zero3 = std::string(coordinator) == "zero3";  // which releases recomputed layers unless it is strict
     const Config config = config_of(coordinator, is_zero3 ? "[coordinator.zero3]\nstrict = true" : "");
-    ArenaBooks books(model, most_owned_at(model, 2), 2, {}, 0);
+    ArenaBooks books(model, 2, {}, 0);
     int evaluated = 0;
     int recomputed = 0;
     int ends = 0;
@@ -206,6 +206,74 @@ TEST_CASE("what a rank takes by a recording is what it takes by the tree where t
       CHECK(tree.gathered_most == played.gathered_most);
     }
   }
+}
+
+TEST_CASE("what a rank takes by a recording of a step in one pass is what it takes in layer order, at any world size") {
+  HandMadeTrace recorded = in_order_of_tree({3000, 500, 2000, 2000}, 1, 1);
+  recorded.rank().calls.front().micro_batches = 7;
+  const ModelTables& model = *recorded.trace.model;
+  const TracedStep step = whole_steps(recorded.trace.ranks.front()).front();
+  CHECK(passes_of(step) == 1);
+  CHECK(micro_batches_of(step) == 7);
+  CHECK(is_in_layer_order(step));
+  for (const char* const coordinator : {"eager", "planned"}) {
+    for (const char* const more : {"", "budget = 90000"}) {
+      CAPTURE(coordinator);
+      CAPTURE(more);
+      const Config config = config_of(coordinator, more);
+      for (const int32_t ranks : {1, 2, 3}) {
+        MemoryOfWhat what{ranks, 14, 2, 2, 2};
+        const ShardedMemory played = predicted_memory(config, model, step, what);
+        const ShardedMemory one_by_one = predicted_memory(config, model, what);
+        what.in_layer_order = true;
+        const ShardedMemory tree = predicted_memory(config, model, what);
+        CHECK(played.gathered_most == tree.gathered_most);
+        CHECK(played.sums == tree.sums);
+        // planned has less whole at once in a single pass: no later one of the step uses it again.
+        const bool is_eager = std::string(coordinator) == "eager";
+        if (is_eager && std::string(more).empty()) CHECK(played.gathered_most > one_by_one.gathered_most);
+      }
+    }
+  }
+}
+
+TEST_CASE("passes over some of a step's micro-batches are played as often as a step has so many") {
+  HandMadeTrace recorded = in_order_of_tree({3000, 2000}, 1, 2);
+  for (TracedCall& call : recorded.rank().calls) {
+    if (call.kind == TracedCall::Kind::kBeginPass) call.micro_batches = 3;
+  }
+  const TracedStep step = whole_steps(recorded.trace.ranks.front()).front();
+  CHECK(micro_batches_of(step) == 6);
+  CHECK(most_micro_batches(step) == 3);
+  CHECK_FALSE(is_in_layer_order(step));
+  std::vector<size_t> passes;
+  simulate(
+      config_of("eager"), *recorded.trace.model, 2, std::vector<TracedStep>{step}, [](int) {},
+      [&](const RehearsedCall& call) {
+        if (call.kind == RehearsedCall::Kind::kBeginPass) passes.push_back(call.micro_batches);
+      });
+  CHECK(passes == std::vector<size_t>{3, 3});
+  // With three of a step's seven at once a gradient lies beside one that is on its way, as with all seven.
+  const Config config = config_of("eager");
+  MemoryOfWhat what{1, 14, 2, 2, 2};
+  const ShardedMemory played = predicted_memory(config, *recorded.trace.model, step, what);
+  what.in_layer_order = true;
+  CHECK(played.gathered_most == predicted_memory(config, *recorded.trace.model, what).gathered_most);
+}
+
+TEST_CASE("DeepSpeed's estimate is four bytes for each of the largest module's own elements, and 18 shared by all") {
+  const ModelTables layers = model_of_layers({1000, 3000, 2000});
+  CHECK(deepspeed_estimate(layers, 1) == 4 * 3000 + 18 * 6000);  // 120,000
+  CHECK(deepspeed_estimate(layers, 4) == 12000 + 27000);
+  CHECK(deepspeed_estimate(layers, 7) == 12000 + 15428);  // whole bytes: 108,000 by 7 is 15,428.57
+  ModelTables tied;
+  const ParameterId embedding{add_weights(tied, "embedding", 5000)};
+  const ParameterId bias{add_weights(tied, "bias", 10)};
+  tied.add(ModuleSpec{.name = "model", .parent = std::nullopt, .own = {}, .external = {}});
+  tied.add(ModuleSpec{.name = "embed", .parent = ModuleId{0}, .own = {embedding}, .external = {}});
+  tied.add(ModuleSpec{.name = "head", .parent = ModuleId{0}, .own = {bias}, .external = {embedding}});
+  tied.close();
+  CHECK(deepspeed_estimate(tied, 2) == 4 * 5000 + 9 * 5010);  // what the head shares is no second time in it
 }
 
 TEST_CASE("calls that no program can make are refused by the first of them") {

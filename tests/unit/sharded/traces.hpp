@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "sharded/trace_file.hpp"
+#include "sharded/trace_words.hpp"
 
 namespace pliant::sharded {
 
@@ -68,6 +69,7 @@ inline TraceFile small_trace() {
   made.coordinator = "planned";
   made.budget = uint64_t{1} << 40U;
   made.reduce = DType::kBF16;
+  made.host_visible = false;
   made.model = traced_model(3);
   for (const int64_t generation : {1, 3}) {
     for (const int32_t rank : {0, 1}) {
@@ -93,6 +95,7 @@ inline TraceFile small_trace() {
           traced_call(Kind::kEndStep, 60.001),
       };
       for (TracedCall& call : one.calls) call.step = generation;
+      one.calls.front().micro_batches = 3;
       TracedTransfer gather;
       gather.parameters = {0, 1};
       gather.bytes = 36;
@@ -127,6 +130,7 @@ inline TraceFile random_trace(uint64_t seed) {
   made.coordinator = is_sharded ? "some" : "";
   made.budget = random();
   if (below(2) > 0) made.compute = DType::kBF16;
+  made.host_visible = below(2) > 0;
   for (uint64_t ranks = below(4); ranks > 0; --ranks) {
     TracedRank rank;
     rank.rank = static_cast<int32_t>(below(100));
@@ -142,8 +146,12 @@ inline TraceFile random_trace(uint64_t seed) {
       call.step = static_cast<int64_t>(below(uint64_t{1} << 60U));
       call.live_bytes = random();
       call.most_bytes = random();
+      if (call.kind == TracedCall::Kind::kBeginPass)
+        call.micro_batches = static_cast<uint32_t>(1 + below(kMostMicroBatches));
       for (uint64_t actions = is_sharded ? below(5) : 0; actions > 0; --actions) {
-        call.actions.push_back({static_cast<uint32_t>(below(12)), below(3) > 0 ? parameter() : PLIANT_NO_PARAMETER,
+        const auto kind = static_cast<uint32_t>(below(12));
+        const bool has_parameter = moves_parameter(kind) || below(3) > 0;
+        call.actions.push_back({kind, has_parameter ? parameter() : PLIANT_NO_PARAMETER,
                                 static_cast<uint32_t>(below(3)), static_cast<uint32_t>(below(3)),
                                 below(2) > 0 ? random() : PLIANT_ANY_PLACE});
       }
@@ -182,6 +190,7 @@ inline void check_same(const TraceFile& a, const TraceFile& b) {
   CHECK(a.budget == b.budget);
   CHECK(a.compute == b.compute);
   CHECK(a.reduce == b.reduce);
+  CHECK(a.host_visible == b.host_visible);
   REQUIRE(a.model.has_value() == b.model.has_value());
   if (a.model) {
     CHECK(a.model->description() == b.model->description());
@@ -202,8 +211,9 @@ inline void check_same(const TraceFile& a, const TraceFile& b) {
       const TracedCall& c = x.calls[k];
       const TracedCall& d = y.calls[k];
       CAPTURE(k);
-      CHECK(std::tie(c.kind, c.module, c.direction, c.step, c.began, c.ended, c.live_bytes, c.most_bytes) ==
-            std::tie(d.kind, d.module, d.direction, d.step, d.began, d.ended, d.live_bytes, d.most_bytes));
+      CHECK(std::tie(c.kind, c.module, c.direction, c.step, c.micro_batches, c.began, c.ended, c.live_bytes,
+                     c.most_bytes) == std::tie(d.kind, d.module, d.direction, d.step, d.micro_batches, d.began, d.ended,
+                                               d.live_bytes, d.most_bytes));
       CHECK(same_actions(c.actions, d.actions));
     }
     REQUIRE(x.transfers.size() == y.transfers.size());
