@@ -139,8 +139,10 @@ TEST_CASE("a plan by the trace of a run is within two percent where nothing that
   for (const std::vector<std::string>& coordinator : kSteady) {
     CAPTURE(fmt::format("{}", fmt::join(coordinator, ", ")));
     // Layers are tied, and an evaluation comes between two steps.
-    const std::vector<std::string> sets =
+    std::vector<std::string> sets =
         joined({"app.layers=8", "app.width=20000", "app.eval_every=2", "run.max_steps=4"}, coordinator);
+    const bool is_eager = coordinator.front() == "coordinator.use=\"eager\"";
+    if (is_eager) sets.insert(sets.end(), {"coordinator.compute_dtype=\"bf16\"", "coordinator.reduce_dtype=\"bf16\""});
     JobRunner traced;
     const std::filesystem::path trace = traced.folder() / "trace.json";
     std::vector<std::string> recorded = sharded_job(2, sets);

@@ -220,6 +220,41 @@ TEST_CASE("tinylm in layer order has the states of tinylm whole, whoever decides
   }
 }
 
+// Without a budget it is up to other workers how many gradients are on their way at once.
+TEST_CASE("a trace of tinylm in layer order says what it takes within a budget at that number of workers and another") {
+  JobRunner traced;
+  const std::string trace = (traced.folder() / "trace.json").string();
+  for (const int workers : {2, 1}) {
+    CAPTURE(workers);
+    JobRunner job;
+    std::vector<std::string> run = small_job(job, "eager", workers);
+    run.insert(run.end(), {"--json", "--set", "app.order=layer", "--set", "coordinator.budget=400000"});
+    std::vector<std::string> plan = run;
+    plan.front() = "plan";
+    plan.erase(plan.begin() + 2, plan.begin() + 4);  // --workers N
+    plan.insert(plan.end(), {"--memory", trace});
+    if (workers == 2) run.insert(run.end(), {"--trace", trace});
+    const Ended ended = job.run(run);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    const Ended planned = job.run(plan);
+    INFO(planned.err);
+    REQUIRE(planned.exit_code == 0);
+    CHECK(planned.summary.at("layer_order") == true);
+    int rows = 0;
+    for (const auto& row : planned.summary.at("world_sizes")) {
+      if (row.at("world_size") != workers) continue;
+      ++rows;
+      for (const char* const kind : {"weights", "optimizer", "gradients", "whole_at_once"}) {
+        CAPTURE(kind);
+        const auto was = ended.summary.at("bytes_of_a_rank").at(kind).get<double>();
+        CHECK(was == doctest::Approx(row.at(kind).get<double>()).epsilon(0.02));
+      }
+    }
+    CHECK(rows == 1);
+  }
+}
+
 TEST_CASE("tinylm in layer order has the bits of passes one by one in fast mode, too") {
   for (const int workers : {1, 2, 3}) {
     CAPTURE(workers);

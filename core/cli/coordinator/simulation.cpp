@@ -153,7 +153,7 @@ Simulation simulate(const Config& config, const SimulationQuestion& question) {
   const auto costs = [&adding] { return adding.gather_costs(); };
   if (question.recorded != nullptr) {
     const std::vector<sharded::TracedStep> steps(static_cast<size_t>(question.steps), *question.recorded);
-    sharded::simulate(config, question.model, question.workers, steps, begins, hears, 1, costs);
+    sharded::simulate(config, question.model, question.workers, steps, begins, hears, std::nullopt, costs);
   } else {
     sharded::simulate(config, question.model, question.workers, {question.steps, question.passes}, begins, hears,
                       costs);

@@ -23,7 +23,11 @@ ArenaBooks::ArenaBooks(const ModelTables& model, int32_t world_size, Types types
   parts_ = owned_parts(model, layout, dealt(model, layout, world_size));
   for (const std::vector<OwnedPart>& parts : parts_) {
     uint64_t& most = owned_.emplace_back();
-    for (const OwnedPart& part : parts) most = std::max(most, part.elements);
+    uint64_t& largest = largest_piece_.emplace_back();
+    for (const OwnedPart& part : parts) {
+      most = std::max(most, part.elements);
+      largest = std::max(largest, part.largest_piece);
+    }
   }
 }
 
@@ -145,8 +149,14 @@ void ArenaBooks::reduce(std::span<const uint32_t> parameters, bool lingers) {
   for (const uint32_t parameter : parameters) {  // each as f32
     const uint64_t elements = model_.parameter(parameter).elements;
     if (types_.looks_at_gradients) visit(WholeMemory::taken_by(float_block(elements) * sizeof(float)));
-    const uint64_t block = float_block(owned_[parameter]) * sizeof(float);
-    visit(static_cast<uint64_t>(world_size_) * WholeMemory::taken_by(block));
+    const uint64_t block = float_block(largest_piece_[parameter]) * sizeof(float);
+    const uint64_t adds = static_cast<uint64_t>(world_size_) * WholeMemory::taken_by(block);
+    if (types_.on_device) {
+      visit(adds);
+    } else {
+      uint64_t& when = all_linger ? adds_later_ : adds_;
+      when = std::max(when, adds);
+    }
   }
 }
 
@@ -166,10 +176,12 @@ uint64_t ArenaBooks::most_received(std::span<const uint32_t> parameters) {
 }
 
 void ArenaBooks::clear_way() {
+  visit(std::exchange(adds_, 0));
   taken_ -= std::exchange(on_way_, 0);
 }
 
 void ArenaBooks::retire() {
+  visit(std::exchange(adds_later_, 0));
   const uint64_t bytes = std::exchange(lingering_, 0);
   if (types_.on_device && budget_ == 0) {
     let_go_ += bytes;

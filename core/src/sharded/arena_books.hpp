@@ -63,6 +63,7 @@ class ArenaBooks {
   const int32_t world_size_;
   std::vector<std::vector<OwnedPart>> parts_;  ///< by parameter
   std::vector<uint64_t> owned_;                ///< by parameter, the most of them
+  std::vector<uint64_t> largest_piece_;        ///< likewise
   std::vector<uint64_t> of_ranks_;             ///< zeros between two calls
   const Types types_;
   const uint64_t budget_;
@@ -73,6 +74,8 @@ class ArenaBooks {
   bool is_backward_ = false;  ///< some module of the pass was entered backward
   uint64_t on_way_ = 0;       ///< gradients that were sent, and what arrives for them
   uint64_t lingering_ = 0;    ///< likewise
+  uint64_t adds_ = 0;         ///< what adding up takes beside `on_way_`, for a moment, where the CPU does it then
+  uint64_t adds_later_ = 0;   ///< likewise beside `lingering_`
   uint64_t let_go_ = 0;       ///< on a device without a budget: gradients, until the next one needs room
   uint64_t taken_ = 0;
   uint64_t most_ = 0;

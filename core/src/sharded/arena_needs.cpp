@@ -17,16 +17,19 @@ namespace pliant::sharded {
 std::vector<std::vector<OwnedPart>> owned_parts(const ModelTables& model, const FlatLayout& layout,
                                                 const Ownership& ownership) {
   std::vector<std::vector<OwnedPart>> parts;
-  std::vector<uint64_t> owned(static_cast<size_t>(ownership.world_size()));
+  std::vector<OwnedPart> owned(static_cast<size_t>(ownership.world_size()));
   for (const ParameterRow& row : model.parameters()) {
     const FlatRange range{static_cast<int64_t>(row.offset), static_cast<int64_t>(row.elements)};
     const std::vector<ShardPiece> pieces = ownership.pieces_of(layout, range);
-    for (const ShardPiece& piece : pieces)
-      owned[static_cast<size_t>(piece.owner)] += static_cast<uint64_t>(piece.range.count);
+    for (const ShardPiece& piece : pieces) {
+      OwnedPart& part = owned[static_cast<size_t>(piece.owner)];
+      const auto count = static_cast<uint64_t>(piece.range.count);
+      part = {static_cast<uint32_t>(piece.owner), part.elements + count, std::max(part.largest_piece, count)};
+    }
     std::vector<OwnedPart>& of_parameter = parts.emplace_back();
     for (const ShardPiece& piece : pieces) {
-      const uint64_t elements = std::exchange(owned[static_cast<size_t>(piece.owner)], 0);
-      if (elements > 0) of_parameter.push_back({static_cast<uint32_t>(piece.owner), elements});
+      const OwnedPart part = std::exchange(owned[static_cast<size_t>(piece.owner)], {});
+      if (part.elements > 0) of_parameter.push_back(part);
     }
   }
   return parts;

@@ -18,6 +18,7 @@ std::vector<uint64_t> most_owned(const ModelTables& model, const FlatLayout& lay
 struct OwnedPart {
   uint32_t rank = 0;
   uint64_t elements = 0;
+  uint64_t largest_piece = 0;  ///< of these, side by side
 };
 /// By parameter, one for each rank that owns something of it. As most_owned().
 std::vector<std::vector<OwnedPart>> owned_parts(const ModelTables& model, const FlatLayout& layout,

@@ -22,8 +22,10 @@ struct MemoryOfWhat {
 /// What ShardedModel::memory() has after a few steps, the largest of all ranks: shards by ownership, sums of gradients
 /// by the tree that adds them up, and the arena by asking the coordinator of `config`, which was opened with that need.
 /// A program is assumed that visits the modules in the order of the tree, each once forward and once backward, and
-/// takes all their gradients. What the program computes with (activations) is not in it. Throws what simulate() throws,
-/// so kResourceExhausted where a budget does not suffice. O(parameters * passes * log) for a few passes.
+/// takes all their gradients. What the program computes with (activations) is not in it. In layer order without a
+/// budget, where the CPU computes, it is up to other ranks how many micro-batches' gradients are on their way at once:
+/// here that is one. Throws what simulate() throws, so kResourceExhausted where a budget does not suffice. O(parameters
+/// * passes * log) for a few passes.
 ShardedMemory predicted_memory(const Config& config, const ModelTables& model, const MemoryOfWhat& what);
 /// The same for a program that makes the calls of `step`, a whole step that was recorded, at any world size: the passes
 /// of a step, of which there may be more or fewer then, are those recorded, in turn. Each is over as many micro-batches
