@@ -121,7 +121,7 @@ TEST_CASE("two ranks that differ stop the job, both named, and the disputed stat
                 fmt::format("step {} is not committed: the ranks began it with different states", kWrongStep + 1)));
       CHECK(has(reason, "rank 0 (worker 0): "));
       CHECK(has(reason, "rank 1 (worker 1): "));
-      CHECK(has(reason, "goes on from the newest snapshot, of which there is none"));
+      CHECK(has(reason, "begins anew, for there is no snapshot"));
       CHECK(ended.summary["steps"] == kWrongStep + 1);
       CHECK(ended.summary["snapshot"].is_null());
       CHECK(job.processes_left() == 0);
@@ -167,7 +167,13 @@ TEST_CASE("a snapshot of a state that turns out disputed is not what a job is re
   const Ended ended = job.run_json();
   INFO(ended.err);
   CHECK(ended.exit_code == 1);
-  CHECK(has(ended.summary["reason"].get<std::string>(), fmt::format("newest snapshot, of step {}", kWrongStep)));
+  const std::string reason = ended.summary["reason"];
+  CHECK(has(reason, fmt::format("newest snapshot, of step {}", kWrongStep)));
+  const Ended pasted = job.paste(reason);  // whose rank computes otherwise once more, with nothing lost
+  INFO(pasted.err);
+  CHECK(pasted.exit_code == 1);
+  CHECK(pasted.summary["resumed_from"] == kWrongStep);
+  CHECK(has(pasted.summary["reason"].get<std::string>(), "the ranks began it with different states"));
   JobRunner well;
   well.config(toy_config("workers = 2", ""));
   REQUIRE(well.run_json().exit_code == 0);

@@ -132,6 +132,18 @@ Ended JobRunner::run_json(std::vector<std::string> more) {
   return run(more);
 }
 
+Ended JobRunner::paste(const std::string& text) {
+  const size_t begin = text.find("`pliant ");
+  REQUIRE(begin != std::string::npos);
+  const size_t end = text.find('`', begin + 1);
+  std::istringstream words(text.substr(begin + 1, end - begin - 1));
+  std::vector<std::string> arguments;
+  for (std::string word; words >> word;) arguments.push_back(word);
+  arguments.erase(arguments.begin());  // "pliant"
+  arguments.insert(arguments.begin() + 1, "--json");
+  return run(arguments);
+}
+
 Ended JobRunner::run_limited(uint64_t file_kib, const std::vector<std::string>& arguments) {
   return wait(start(arguments, file_kib));
 }

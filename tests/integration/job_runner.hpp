@@ -57,6 +57,8 @@ class JobRunner {
   Ended run(const std::vector<std::string>& arguments);
   /// `pliant run pliant.toml --json` and `more`.
   Ended run_json(std::vector<std::string> more = {});
+  /// The command that is the first of `text` in backticks, as whoever reads it would give it, with --json.
+  Ended paste(const std::string& text);
   /// `run` under a limit on the size of files, in KiB, whose signal is ignored: writes fail as on a full disk.
   Ended run_limited(uint64_t file_kib, const std::vector<std::string>& arguments);
   /// Starts it and returns its pid; end it with wait.

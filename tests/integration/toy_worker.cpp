@@ -239,7 +239,8 @@ struct Misbehaviour {
                           fmt::format("process {} has a config that does not do", ::getpid()),
                           pliant::ExitCode::kUsage);
     }
-    if (how == "hang") ::pause();
+    if (how == "hang_and_say") fmt::print(stderr, "toy_worker: hangs\n");
+    if (how == "hang" || how == "hang_and_say") ::pause();
     if (how == "stop") ::raise(SIGSTOP);
     if (how == "bad_add") check_add_refuses(now);
     if (how == "orphan") {  // leaves a grandchild behind

@@ -20,10 +20,6 @@ uint64_t number_of_socket(int fd) {
   return status.st_ino;
 }
 
-[[noreturn]] void throw_gone(const std::string& why) {
-  throw Error(Status::kPeerLost, fmt::format("{}; `pliant run --resume` goes on from the newest snapshot", why));
-}
-
 }  // namespace
 
 std::string text_of_socket(int fd) {
@@ -55,8 +51,8 @@ FileDescriptor take_socket(std::string_view text, bool same_protocol) {
   return FileDescriptor(fd);
 }
 
-Channel::Channel(FileDescriptor fd, std::function<void(int64_t)> on_abort)
-    : fd_(std::move(fd)), on_abort_(std::move(on_abort)) {
+Channel::Channel(FileDescriptor fd, std::function<void(int64_t)> on_abort, std::string resume)
+    : fd_(std::move(fd)), on_abort_(std::move(on_abort)), resume_(std::move(resume)) {
   reader_ = std::thread([this] { read_all(); });
 }
 
@@ -84,7 +80,7 @@ void Channel::send(const FromWorker& message) {
 ToWorker Channel::receive() {
   std::unique_lock lock(mutex_);
   arrived_.wait(lock, [this] { return !inbox_.empty() || gone_; });
-  if (inbox_.empty()) throw_gone(*gone_);
+  if (inbox_.empty()) throw_gone();
   ToWorker message = std::move(inbox_.front());
   inbox_.pop_front();
   return message;
@@ -92,7 +88,12 @@ ToWorker Channel::receive() {
 
 void Channel::require_agent() {
   const std::lock_guard lock(mutex_);
-  if (gone_) throw_gone(*gone_);
+  if (gone_) throw_gone();
+}
+
+void Channel::throw_gone() const {
+  throw Error(Status::kPeerLost,
+              fmt::format("{}; `{}` goes on from the newest snapshot, or begins anew without one", *gone_, resume_));
 }
 
 void Channel::lose_agent(std::string why) {

@@ -28,8 +28,9 @@ FileDescriptor take_socket(std::string_view text, bool same_protocol = true);
 class Channel {
  public:
   /// `on_abort` runs on the reading thread when a generation ends; with kEveryGeneration once the
-  /// agent is gone, which has closed its end, died or sent what is no message.
-  Channel(FileDescriptor fd, std::function<void(int64_t generation)> on_abort);
+  /// agent is gone, which has closed its end, died or sent what is no message. `resume`: the command that is advised
+  /// then (resume_command()).
+  Channel(FileDescriptor fd, std::function<void(int64_t generation)> on_abort, std::string resume);
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
@@ -46,9 +47,11 @@ class Channel {
  private:
   void read_all();
   void lose_agent(std::string why);
+  [[noreturn]] void throw_gone() const;
 
   FileDescriptor fd_;
   std::function<void(int64_t)> on_abort_;
+  const std::string resume_;
   std::mutex mutex_;
   std::mutex send_mutex_;
   std::condition_variable arrived_;

@@ -172,6 +172,21 @@ void RunDirectory::remove_visits() const {
   remove_of_workers(kVisits);
 }
 
+std::string resume_command(const RunDirectory& directory, const std::vector<std::string>& program) {
+  const auto quoted = [](const std::string& word) {
+    constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+    std::string made = "'";
+    for (const char c : word) made += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    return made + "'";
+  };
+  std::string made =
+      fmt::format("pliant run {} --resume {}", quoted(directory.config().string()), quoted(directory.path().string()));
+  if (!program.empty()) made += " --";
+  for (const std::string& word : program) made += " " + quoted(word);
+  return made;
+}
+
 Result<> RunDirectory::become_latest() const {
   std::error_code error;
   const fs::path latest = path_.parent_path() / "latest";

@@ -88,6 +88,11 @@ class RunDirectory {
   std::filesystem::path path_;
 };
 
+/// What goes on with a run, as a shell takes it: "pliant run DIR/config.toml --resume DIR -- PROGRAM ARGUMENT". The
+/// config is the run's own, which has all that flags and the environment had a say in. `program`: what came after `--`;
+/// empty: [run] command has it.
+std::string resume_command(const RunDirectory& directory, const std::vector<std::string>& program = {});
+
 /// One agent at a time works in a run directory. Held until it is destroyed.
 class DirectoryLock {
  public:

@@ -165,11 +165,12 @@ Session Session::attach() {
   // The agent had the kernel end this process with it. A session is told of the agent's end instead, and the warden
   // ends what is still there after its grace.
   ::prctl(PR_SET_PDEATHSIG, 0);
+  elastic::RunDirectory where{std::filesystem::path(directory)};
   // Said first: a worker that then finds its config wrong is one that uses the API, and ends the job.
   const std::string hello = to_line(elastic::FromWorker(elastic::Hello{::getpid()})) + "\n";
   if (::send(agent.get(), hello.data(), hello.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(hello.size())) {
     throw Error(Status::kFailedPrecondition,
-                "the agent of this job is gone; start it again with `pliant run --resume`");
+                fmt::format("the agent of this job is gone; go on with `{}`", elastic::resume_command(where)));
   }
   if (!same_protocol) {
     throw Error(Status::kFailedPrecondition,
@@ -178,7 +179,6 @@ Session Session::attach() {
                             elastic::kProtocol, spoken == nullptr ? "older" : spoken),
                 ExitCode::kUsage);
   }
-  elastic::RunDirectory where{std::filesystem::path(directory)};
   const char* digest = environment_variable(kDigestVariable);
   ConfigNeeds needs{"accelerator", "balancer", "lr", "sampler"};
   if (digest != nullptr) needs.insert("elasticity");

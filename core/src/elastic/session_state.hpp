@@ -78,7 +78,14 @@ struct Session::State {
       : directory(std::move(where)),
         config(std::move(read)),
         facts(std::move(pinned)),
-        channel(std::move(agent), [this](int64_t generation) { communicator.abort(generation); }) {}
+        channel(
+            std::move(agent), [this](int64_t generation) { communicator.abort(generation); },
+            advice_to_resume(directory, config)) {}
+  /// elastic::resume_command, as far as a worker knows: not what came after `--`.
+  static std::string advice_to_resume(const elastic::RunDirectory& directory, const Config& config) {
+    const bool has_command = !config.run().command.empty();
+    return elastic::resume_command(directory) + (has_command ? "" : " -- PROGRAM");
+  }
 
   ReservedDescriptor reserved;  // for snapshots; taken first, before others take all
   elastic::RunDirectory directory;
@@ -193,6 +200,8 @@ struct Session::State {
   bool has_next();
   void prepare_step();
   void share_out();
+  /// What its ranks begin that step with is compared ([run] digest_every).
+  [[nodiscard]] bool is_compared(int64_t at_step) const;
   void take_digest();
   [[nodiscard]] elastic::StateDigest digest_of_state();
   /// Keeps the digests of the parts of the state after `applied` steps beside the ledger, for whoever looks for a

@@ -46,7 +46,8 @@ Status status_of(Call&& call) {
 TEST_CASE("what an agent said before it was gone is heard, and then its end") {
   Pair ends = make_pair();
   std::atomic<int64_t> aborted{0};
-  Channel channel(std::move(ends.worker), [&](int64_t generation) { aborted = generation; });
+  Channel channel(
+      std::move(ends.worker), [&](int64_t generation) { aborted = generation; }, "pliant run x");
   CHECK(status_of([&] { channel.require_agent(); }) == Status::kOk);
   say(ends.agent, to_line(ToWorker(Abort{7})) + "\n");
   ends.agent = FileDescriptor();
@@ -61,7 +62,8 @@ TEST_CASE("the end of the agent ends every generation") {
   Pair ends = make_pair();
   std::atomic<int64_t> aborted{0};
   {
-    Channel channel(std::move(ends.worker), [&](int64_t generation) { aborted = generation; });
+    Channel channel(
+        std::move(ends.worker), [&](int64_t generation) { aborted = generation; }, "pliant run x");
     ends.agent = FileDescriptor();
     CHECK(status_of([&] { channel.receive(); }) == Status::kPeerLost);
   }  // the reading thread has ended
@@ -71,7 +73,8 @@ TEST_CASE("the end of the agent ends every generation") {
 TEST_CASE("an agent that says what is no message, or never ends one, is left, and sees that") {
   for (const std::string& nonsense : {std::string("{\"neither\"\n"), std::string(2 * kLongestMessage, 'x')}) {
     Pair ends = make_pair();
-    Channel channel(std::move(ends.worker), [](int64_t) {});
+    Channel channel(
+        std::move(ends.worker), [](int64_t) {}, "pliant run x");
     for (size_t at = 0; at < nonsense.size();) {
       const ssize_t n = ::send(ends.agent.get(), nonsense.data() + at, nonsense.size() - at, MSG_NOSIGNAL);
       if (n <= 0) break;
@@ -87,7 +90,8 @@ TEST_CASE("a channel that ends in order aborts nothing") {
   Pair ends = make_pair();
   std::atomic<int64_t> aborted{0};
   {
-    const Channel channel(std::move(ends.worker), [&](int64_t generation) { aborted = generation; });
+    const Channel channel(
+        std::move(ends.worker), [&](int64_t generation) { aborted = generation; }, "pliant run x");
   }
   CHECK(aborted == 0);
 }

@@ -39,6 +39,7 @@ class PlayedJob final : public GroupActions {
   void send(WorkerId worker, const ToWorker& message) override { sent.emplace_back(worker, message); }
   void spawn() override { ++spawned; }
   int64_t owed() const override { return 0; }
+  [[nodiscard]] std::string resume_command() const override { return "pliant run toy --resume"; }
   void kill(WorkerId worker) override { killed.push_back(worker); }
   void wake(WorkerId) override {}
   bool is_stopped(WorkerId) override { return false; }

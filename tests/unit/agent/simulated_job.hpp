@@ -98,6 +98,7 @@ class SimulatedJob final : public GroupActions {
   void send(WorkerId worker, const ToWorker& message) override;
   void spawn() override;
   int64_t owed() const override { return 0; }
+  [[nodiscard]] std::string resume_command() const override { return "pliant run toy --resume"; }
   void kill(WorkerId worker) override;
   void wake(WorkerId worker) override;
   bool is_stopped(WorkerId worker) override;

@@ -23,6 +23,12 @@ TEST_CASE("run ids that are made in one second by one process differ") {
   CHECK(ids.size() == 1000);
 }
 
+TEST_CASE("the command that resumes a run is one that a shell takes, whatever its words are") {
+  CHECK(resume_command(RunDirectory("/runs/toy/1")) == "pliant run /runs/toy/1/config.toml --resume /runs/toy/1");
+  CHECK(resume_command(RunDirectory("/my runs/1"), {"python3", "train.py", "it's", ""}) ==
+        "pliant run '/my runs/1/config.toml' --resume '/my runs/1' -- python3 train.py 'it'\\''s' ''");
+}
+
 TEST_CASE("a directory that is another run's is refused and left as it is") {
   const ScratchFolder folder;
   const auto first = RunDirectory::create(folder.path(), kFacts);

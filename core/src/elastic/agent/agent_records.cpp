@@ -128,8 +128,8 @@ Result<> Agent::State::move_to_fresh_directory() {
   if (!lock) return failed(std::move(lock));
   Result<Ledger> copy = rescue_run(*fresh, order, job_plan->batches().dataset(), *ledger, digests.get());
   if (!copy) return failed(std::move(copy));
-  gone += fmt::format("; what the job has goes to {path}: go on with `pliant run {config} --resume {path}`",
-                      fmt::arg("path", fresh->path().string()), fmt::arg("config", order.config.file().string()));
+  gone += fmt::format("; what the job has goes to {}: go on with `{}`", fresh->path().string(),
+                      elastic::resume_command(*fresh, order.options.command));
   rescue_lock = std::move(*lock);
   ledger = std::move(*copy);
   order.directory = std::move(*fresh);

@@ -143,6 +143,9 @@ struct Agent::State final : GroupActions, ForeignActions {
   void confirmed(const SnapshotRecord& entry) override { prune_snapshots(entry.step); }
   bool has_snapshot(const SnapshotRecord& entry) const override;
   [[nodiscard]] bool has_newest_snapshot() const;
+  std::string resume_command() const override {
+    return elastic::resume_command(order.directory, order.options.command);
+  }
 
   template <class Record>
   Result<> append(const Record& entry) {

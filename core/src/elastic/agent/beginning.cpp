@@ -20,7 +20,7 @@ struct Fact {
 
 constexpr std::array<Fact, 5> kFacts{{
     {[](const Ready& ready) { return ready.options; }, "has other options", "options of digest",
-     "config.toml of the run must not change while the job runs, stop it and go on with `pliant run --resume`"},
+     "config.toml of the run must not change while the job runs: stop the job, and resume it with the new config"},
     {[](const Ready& ready) { return ready.fingerprint; }, "sees other data", "data of fingerprint",
      "all workers must read the same files"},
     {[](const Ready& ready) { return std::string(ready.sharded ? "sharded" : "whole"); }, "has a model of another kind",

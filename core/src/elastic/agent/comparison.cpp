@@ -81,9 +81,10 @@ std::string Group::listed(const States& states) const {
 
 std::string Group::what_a_dispute_means() const {
   return fmt::format(
-      "Whose is right cannot be told; a rank computed otherwise than the others, or left out an update. `pliant run "
-      "--resume` goes on from the newest snapshot{}",
-      snapshot_ ? fmt::format(", of step {}", snapshot_->step) : ", of which there is none");
+      "Whose is right cannot be told; a rank computed otherwise than the others, or left out an update. `{}` {}",
+      actions_.resume_command(),
+      snapshot_ ? fmt::format("goes on from the newest snapshot, of step {}", snapshot_->step)
+                : "begins anew, for there is no snapshot");
 }
 
 bool Group::part_with_others(const States& states, uint64_t right, const std::string& when) {

@@ -108,8 +108,7 @@ class Group {
   /// Ends the job where all its steps are committed and saved.
   bool end_if_done();
 
-  /// Says once that workers share a device.
-  /// Once for each device, of the ranks of the first generation that has two on it.
+  /// Says that workers share a device: once for each device, of the ranks of the first generation that has two on it.
   void tell_of_shared_devices();
   /// Looks at the clock. Every event begins so, and takes no time itself: an agent that is stopped in the middle of
   /// one has waited for nobody.

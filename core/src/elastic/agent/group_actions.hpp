@@ -74,6 +74,8 @@ class GroupActions {
   /// False when the file of a snapshot that was recorded is gone.
   [[nodiscard]] virtual bool has_snapshot(const SnapshotRecord& record) const = 0;
   virtual void committed(const CommitRecord& record, int64_t world_size) = 0;
+  /// What a person types to go on with the run where it lies now (elastic::resume_command).
+  [[nodiscard]] virtual std::string resume_command() const = 0;
   /// Of a sharded job: how the ranks of a generation differ in what they have visited, in words (how_visits_differ);
   /// nullopt: not at all, or nobody knows.
   [[nodiscard]] virtual std::optional<std::string> how_visits_differ(const std::vector<WorkerId>& ranks,
