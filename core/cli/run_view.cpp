@@ -103,9 +103,11 @@ std::string summary_table(const JobSummary& s) {
     for (const auto& [reason, count] : s.samples_dropped) add("samples dropped, " + reason, grouped(count));
     add("time lost", fmt::format("{:.2f} s", s.seconds_lost));
     if (s.digests > 0) {
-      add("states compared", fmt::format("at {} steps, {:.2f} ms each, {:.1f} % of the time", grouped(s.digests),
-                                         1e3 * s.digest_seconds / static_cast<double>(s.digests),
-                                         s.wall_seconds > 0 ? 100 * s.digest_seconds / s.wall_seconds : 0));
+      // No other rank has what a sharded job's rank owns: it is compared with what its update left.
+      add(s.sharded_memory.weights > 0 ? "shards compared" : "states compared",
+          fmt::format("at {} steps, {:.2f} ms each, {:.1f} % of the time", grouped(s.digests),
+                      1e3 * s.digest_seconds / static_cast<double>(s.digests),
+                      s.wall_seconds > 0 ? 100 * s.digest_seconds / s.wall_seconds : 0));
     }
     if (const ShardedMemory& memory = s.sharded_memory; memory.weights > 0) {
       const auto mib = [](uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };

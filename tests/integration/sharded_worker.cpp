@@ -95,7 +95,7 @@ void train() {
         const double loss = net.pass(*step, sequences_of(step->batch(), micro.rows));
         net.shards.end_pass();
         wrong.at("passed", *step);
-        wrong.flip(*step, session, net.owned);
+        wrong.flip("flip", *step, session, net.owned);
         step->add(micro, wrong.spoiled(*step, loss));
       }
     };
@@ -113,6 +113,7 @@ void train() {
     if (wrong.leaves_out_update(*step)) continue;
     if (looks_first && !step->attempt([&] { net.evaluate(*step); })) continue;
     net.apply(*step);
+    wrong.flip("flip_after_update", *step, session, net.owned);
     if (step->index() == says_after) static_cast<void>(step->attempt([&] { net.say_weights(*step); }));
     if (evaluates) static_cast<void>(step->attempt([&] { net.evaluate(*step); }));
     if (!averages) continue;

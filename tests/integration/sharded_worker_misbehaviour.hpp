@@ -104,9 +104,9 @@ class Misbehaviour {
     if (is("break_writes") || !std::exchange(has_thrown_, true))
       throw std::runtime_error("the program ran out of ideas");
   }
-  /// One bit of what this rank owns, which an update has shown.
-  void flip(const Step& step, Session& session, float* weights) const {
-    if (!is_now("flip", step) || weights == nullptr || std::exchange(has_flipped_, true)) return;
+  /// One bit of what this rank owns, which an update has shown; `how`: when.
+  void flip(const char* how, const Step& step, Session& session, float* weights) const {
+    if (!is_now(how, step) || weights == nullptr || std::exchange(has_flipped_, true)) return;
     const Seen first(session, weights, 1);
     auto* const bytes = reinterpret_cast<unsigned char*>(&first[0]);
     bytes[0] = static_cast<unsigned char>(bytes[0] ^ 1U);

@@ -196,7 +196,9 @@ class ShardedModel {
   /// same bits on every rank and at every world size, and those of squared_norm over the flat gradient.
   [[nodiscard]] double squared_gradient_norm() const;
   /// Once after each commit that returned a value: calls `each` for every run of elements that this rank owns and that
-  /// is not frozen, in order. Throws kFailedPrecondition at any other time: what is not committed is not applied.
+  /// is not frozen, in order. Throws kFailedPrecondition at any other time: what is not committed is not applied. Where
+  /// the state of the next step is compared ([run] digest_every), it waits for what `each` enqueued and takes digests;
+  /// the update after it throws kDataLoss, naming array and chunk, for what has changed since.
   void update(const std::function<void(const ShardRange& range)>& each);
 
   /// The parameter of that name.
@@ -207,7 +209,8 @@ class ShardedModel {
   /// and not between a commit and its update; every rank, also for a frozen one. The value is in the next snapshot; a
   /// job that goes back to a snapshot before it has not written it. It goes back, too, where a Step::attempt that
   /// reads or writes after the commit is given up: some ranks may have written then. Throws kInvalidArgument for
-  /// another number of elements, kFailedPrecondition for a call out of order, also while it is fetched by hand.
+  /// another number of elements, kFailedPrecondition for a call out of order, also while it is fetched by hand,
+  /// kDataLoss as update does.
   void write(ParameterId parameter, std::span<const float> values);
   /// Writes all parameters, f32, as a .safetensors file, on rank 0, one parameter in memory at a time. All ranks take
   /// part, inside Step::attempt where the group may change. A file that is there is replaced once the new one is whole.

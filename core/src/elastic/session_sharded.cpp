@@ -252,7 +252,10 @@ void Session::State::write_part(const std::string& file) {
   std::vector<uint64_t> digests;
   try {
     written = write();
-    if (written && config.run().digest_every > 0) digests = sharded->digests();
+    if (written && config.run().digest_every > 0) {
+      sharded->require_unchanged();  // else the file has what changed since the update
+      digests = sharded->digests();
+    }
   } catch (const Error& error) {
     written = tl::unexpected<Error>(error);
   }

@@ -68,13 +68,16 @@ void Session::State::share_out() {
   for (const RowRange rows : assignment.of(form.rank)) micros.push_back({rows});
 }
 
+bool Session::State::is_compared(int64_t at_step) const {
+  const int64_t every = config.run().digest_every;
+  const bool after_copy = form.compare && at_step == form.next_step;
+  return every > 0 && (at_step % every == 0 || after_copy || at_step == snapshot_at);
+}
+
 void Session::State::take_digest() {
   digest.reset();
   shard_digests.clear();
-  const int64_t every = config.run().digest_every;
-  const bool after_copy = form.compare && applied == form.next_step;
-  const bool is_due = applied % std::max<int64_t>(every, 1) == 0 || after_copy || applied == snapshot_at;
-  if (every == 0 || !is_due) {
+  if (!is_compared(applied)) {
     if (sharded == nullptr) arrays->require_unchanged();  // taking a digest asks for them, too
     return;
   }
@@ -337,7 +340,8 @@ std::optional<Committed> Step::reduce_and_vote() {
   if (!committed || s.verdict->skip) return std::nullopt;  // after a skip Session::next goes on as after an update
   const double tokens = reduced->loss_tokens > 0 ? static_cast<double>(reduced->loss_tokens) : 1.0;
   if (s.sharded != nullptr) {
-    s.sharded->allow_update();
+    const bool is_kept = !s.verdict->snapshot.empty() && s.config.run().digest_every > 0;
+    s.sharded->allow_update(is_kept || s.is_compared(s.applied + 1));
     if (s.learning_rate->wants_gradient_norms()) {
       s.norms = elastic::norms_of(*reduced, s.sharded->squared_gradient_norm());
     }

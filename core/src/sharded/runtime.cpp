@@ -236,7 +236,7 @@ void Runtime::end_step(int64_t step) {
   }
   if (shards_.step() != step) {
     require_step(shards_.step() == kNoStep ? step : step - 1);  // where nothing was updated
-    shards_.end_change(step);
+    shards_.move_on(step);
   }
   after_update_ = step + 1;
 }

@@ -28,6 +28,7 @@
 #include "sharded/gather_costs.hpp"
 #include "sharded/layout.hpp"
 #include "sharded/model_tables.hpp"
+#include "sharded/moves.hpp"
 #include "sharded/ownership.hpp"
 #include "sharded/recorded_call.hpp"
 #include "sharded/shard_memory.hpp"
@@ -111,11 +112,15 @@ class Runtime {
   /// Of this rank's chunks, a sum modulo 2^64 for each array, as the state's digest has them; taken once for each step.
   /// require_step() comes before it.
   [[nodiscard]] std::vector<uint64_t> digests() { return shards_.digests(); }
+  /// Throws kDataLoss where what this rank owns is not what those digests are of, where they were taken since it last
+  /// changed. O(bytes).
+  void require_unchanged() { shards_.require_unchanged(); }
   /// Parameters were read or written by hand since this was last asked.
   [[nodiscard]] bool take_touched() { return std::exchange(was_touched_, false); }
   /// A step was committed and its update, of what has something to update, was not made.
   [[nodiscard]] bool owes_update() const { return may_update_ && has_trained(); }
-  /// That updates took since this was last asked to look whether shards are those whose digests were taken.
+  /// That updates took since this was last asked to look whether shards are those whose digests were taken, and to take
+  /// those of what they made.
   [[nodiscard]] std::chrono::microseconds take_check_time() { return std::exchange(check_time_, {}); }
   [[nodiscard]] ShardMemory& shards() { return shards_; }
   [[nodiscard]] const Ownership& ownership() const { return ownership_; }
@@ -195,8 +200,12 @@ class Runtime {
   /// What this rank owns is of no step while it runs, and where it throws. Once after allow_update; throws
   /// kFailedPrecondition otherwise.
   void update(const std::function<void(const ShardRange&)>& each);
-  /// The step is committed and not skipped: its gradient may be applied.
-  void allow_update() { may_update_ = true; }
+  /// The step is committed and not skipped: its gradient may be applied. `takes_digests`: the update ends with those of
+  /// digests(), which are wanted before the next one: what changes in between is seen then.
+  void allow_update(bool takes_digests = false) {
+    may_update_ = true;
+    digests_after_update_ = takes_digests;
+  }
   /// Collective: sums modulo 2^64, or the largest, of the values of all ranks.
   void combine_over_ranks(std::span<uint64_t> values, ReduceOp how);
   /// Gives up what is under way in this process; for an exception of the program.
@@ -263,6 +272,11 @@ class Runtime {
   void require_steps(const Change& change, const MovedStamps& stamps) const;
   /// What has arrived of an array has the digests that were sent.
   void require_digests(size_t array, const ShardArray& arrived, const Change& change, const MovedStamps& stamps);
+  /// Of what this rank owns of an array afterwards, by place: what arrived has those that were sent, what it keeps
+  /// those that it had, so that a chunk that changed before the move is not taken for what it should be. Empty where
+  /// they are not known.
+  [[nodiscard]] std::vector<uint64_t> digests_after(size_t array, const Change& change, const MovedStamps& stamps,
+                                                    std::span<const Kept> kept) const;
   [[nodiscard]] FlatRange range_of(uint32_t parameter) const;
   [[nodiscard]] float* array(size_t number) const { return shards_.values(number); }
   /// Some parameter is updated.
@@ -319,6 +333,9 @@ class Runtime {
   /// When `work` fails, the pass can only be given up.
   template <class Work>
   void or_give_up(const Work& work);
+  /// What it takes counts in take_check_time().
+  template <class Work>
+  void timed(const Work& work);
   void carry_out(std::span<const pliant_action> actions);
   [[nodiscard]] std::vector<Visit>::iterator visit_to_leave(uint32_t module, Direction direction);
   /// What has no place lies on that side of the arena.
@@ -454,6 +471,7 @@ class Runtime {
   std::vector<RowRange> blocks_;         ///< of this rank
   bool is_step_ = false;
   bool may_update_ = false;
+  bool digests_after_update_ = false;
   bool was_touched_ = false;
   std::chrono::microseconds check_time_{};
   GradientFacts facts_;
@@ -462,6 +480,13 @@ class Runtime {
   bool is_model_noted_ = false;  ///< since the group formed and since set_parameters
   TraceRecorder* recorder_ = nullptr;
 };
+
+template <class Work>
+void Runtime::timed(const Work& work) {
+  const auto began = std::chrono::steady_clock::now();
+  work();
+  check_time_ += std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - began);
+}
 
 template <class Work>
 void Runtime::or_give_up(const Work& work) {

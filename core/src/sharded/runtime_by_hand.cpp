@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "pliant/error.hpp"
 #include "sharded/runtime.hpp"
@@ -85,6 +86,9 @@ void Runtime::write(uint32_t parameter, std::span<const float> values) {
   const int64_t step = shards_.step();
   const ParameterRow& row = model.parameter(parameter);
   ShardArray& weights = shards_.array(0);
+  std::vector<OwnedRun> written = ownership_.runs_in(layout_.chunks_of(range_of(parameter)));
+  std::erase_if(written, [this](const OwnedRun& run) { return run.owner != rank_; });
+  timed([&] { shards_.require_unchanged(0, written); });  // a chunk may hold a part of a neighbour, too
   weights.begin_change();
   for (const ShardPiece& piece : owners_[parameter].own) {
     program_.copy(weights.values() + piece.shard_offset,
@@ -92,7 +96,7 @@ void Runtime::write(uint32_t parameter, std::span<const float> values) {
                   static_cast<uint64_t>(piece.range.count) * sizeof(float));
   }
   program_.synchronize();
-  weights.end_change(step);
+  timed([&] { weights.end_change(step, shards_.taker(), written); });
   is_cast_ = false;
 }
 

@@ -405,9 +405,7 @@ void Runtime::update(const std::function<void(const ShardRange&)>& each) {
   }
   require_no_pass();
   release_what_is_left();  // by a pass since the commit; it would stay as it was
-  const auto began = std::chrono::steady_clock::now();
-  shards_.require_unchanged();
-  check_time_ += std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - began);
+  timed([this] { shards_.require_unchanged(); });
   std::vector<float*> states(state_names_.size());
   may_update_ = false;  // and not before: an update that was refused is still owed
   shards_.begin_change();
@@ -428,6 +426,11 @@ void Runtime::update(const std::function<void(const ShardRange&)>& each) {
   }
   follow_program();
   shards_.end_change(after_update_);
+  if (std::exchange(digests_after_update_, false)) {
+    // At once: what changes from here on until the next update is none of its doing.
+    program_.synchronize();
+    timed([this] { static_cast<void>(shards_.digests()); });
+  }
   is_cast_ = false;
   for (uint32_t parameter = 0; parameter < held_.size(); ++parameter) {
     if (!held_[parameter].by_hand) continue;

@@ -156,6 +156,22 @@ void Runtime::require_digests(size_t array, const ShardArray& arrived, const Cha
   }
 }
 
+std::vector<uint64_t> Runtime::digests_after(size_t array, const Change& change, const MovedStamps& stamps,
+                                             std::span<const Kept> kept) const {
+  const std::vector<uint64_t>* const before = change.before == kLeaves ? nullptr : shards_.array(array).known_digests();
+  if (change.after == kLeaves || (!kept.empty() && before == nullptr)) return {};
+  std::vector<uint64_t> made(static_cast<size_t>(change.plan.to.chunks_of(change.after)));
+  for (const Kept& one : kept) std::copy_n(before->begin() + one.from, one.count, made.begin() + one.to);
+  for (size_t i = 0; i < stamps.size(); ++i) {
+    const Move& one = change.plan.moves[i];
+    if (one.to != change.after) continue;
+    const auto count = static_cast<std::ptrdiff_t>(one.chunks.count);
+    const auto said = stamps[i].begin() + 1 + static_cast<std::ptrdiff_t>(array) * count;
+    std::copy_n(said, count, made.begin() + change.plan.to.slot_of(one.chunks.first));
+  }
+  return made;
+}
+
 // Array after array, so that a rank holds one array twice at most. What is sent goes straight from the old shard to its
 // place in the new one.
 uint64_t Runtime::move(Communicator& communicator, const Change& change) {
@@ -165,6 +181,8 @@ uint64_t Runtime::move(Communicator& communicator, const Change& change) {
   const std::vector<Kept> kept = change.before == kLeaves || change.after == kLeaves
                                      ? std::vector<Kept>{}
                                      : kept_by(change.from, change.before, to, change.after);
+  // By array, those of what this rank gets and keeps; none where they are not known of all that it keeps.
+  std::vector<std::vector<uint64_t>> digests;
   const auto elements = [this](int32_t count) {
     return static_cast<uint64_t>(count) * static_cast<uint64_t>(layout_.chunk_elements());
   };
@@ -195,12 +213,16 @@ uint64_t Runtime::move(Communicator& communicator, const Change& change) {
     communicator.end_group();
     exchange_stream_.synchronize();
     require_digests(i, *shard, change, stamps);
+    digests.push_back(digests_after(i, change, stamps, kept));
     if (change.before != kLeaves) shards_.drop(i);  // before the next is made
     made.push_back(std::move(shard));
   }
   sums_.resize(made.front()->bytes() / sizeof(float));
   shards_.adopt(std::move(made));
   shards_.end_change(change.step);
+  for (size_t i = 0; i < shards_.count(); ++i) {
+    if (!digests[i].empty()) shards_.array(i).know_digests(std::move(digests[i]));
+  }
   return sent;
 }
 

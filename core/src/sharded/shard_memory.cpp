@@ -63,6 +63,28 @@ void ShardArray::end_change(int64_t step) {
   write(false);
 }
 
+void ShardArray::end_change(int64_t step, data::ArrayDigests& taker, std::span<const OwnedRun> changed) {
+  if (head_.is_digested == 0) return end_change(step);
+  for (const OwnedRun& run : changed) {
+    take_digests(taker, layout_, run.chunks, at_slot(run.slot),
+                 std::span(digests_).subspan(static_cast<size_t>(run.slot), static_cast<size_t>(run.chunks.count)));
+  }
+  head_.step = step;
+  ++head_.changes;
+  write(true);
+}
+
+void ShardArray::move_on(int64_t step) {
+  head_.step = step;
+  write(false);
+}
+
+void ShardArray::know_digests(std::vector<uint64_t> known) {
+  digests_ = std::move(known);
+  head_.is_digested = 1;
+  write(true);
+}
+
 const std::vector<uint64_t>& ShardArray::digests(data::ArrayDigests& taker) {
   if (head_.is_digested != 0) return digests_;
   for (const OwnedRun& run : runs_) {
@@ -84,10 +106,10 @@ std::vector<uint64_t> ShardArray::digests_of(data::ArrayDigests& taker, ChunkRan
   return taken;
 }
 
-std::optional<int32_t> ShardArray::first_other(data::ArrayDigests& taker) const {
+std::optional<int32_t> ShardArray::first_other(data::ArrayDigests& taker, std::span<const OwnedRun> runs) const {
   if (head_.is_digested == 0) return std::nullopt;
   std::vector<uint64_t> taken;
-  for (const OwnedRun& run : runs_) {
+  for (const OwnedRun& run : runs) {
     taken.resize(static_cast<size_t>(run.chunks.count));
     take_digests(taker, layout_, run.chunks, at_slot(run.slot), taken);
     const auto [now, then] = std::mismatch(taken.begin(), taken.end(), digests_.begin() + run.slot);
@@ -179,16 +201,25 @@ void ShardMemory::end_change(int64_t step) {
   for (const auto& array : arrays_) array->end_change(step);
 }
 
+void ShardMemory::move_on(int64_t step) {
+  for (const auto& array : arrays_) array->move_on(step);
+}
+
 void ShardMemory::require_unchanged() {
   for (size_t i = 0; i < arrays_.size(); ++i) {
-    const std::optional<int32_t> slot = arrays_[i]->first_other(taker_);
-    if (!slot) continue;
-    throw Error(
-        Status::kDataLoss,
-        fmt::format("chunk {} of {} that this rank owns has changed since step {} began, and nothing updated it: "
-                    "the program wrote it from elsewhere, or memory of this machine fails",
-                    static_cast<int32_t>(arrays_[i]->chunk_at(*slot)), names_[i], step()));
+    if (const std::optional<int32_t> slot = arrays_[i]->first_other(taker_)) throw_changed(i, *slot);
   }
+}
+
+void ShardMemory::require_unchanged(size_t array, std::span<const OwnedRun> runs) {
+  if (const std::optional<int32_t> slot = arrays_[array]->first_other(taker_, runs)) throw_changed(array, *slot);
+}
+
+void ShardMemory::throw_changed(size_t array, int32_t slot) const {
+  throw Error(Status::kDataLoss,
+              fmt::format("chunk {} of {} that this rank owns has changed since step {} began, and nothing updated it: "
+                          "the program wrote it from elsewhere, or memory of this machine fails",
+                          static_cast<int32_t>(arrays_[array]->chunk_at(slot)), names_[array], step()));
 }
 
 std::vector<uint64_t> ShardMemory::digests() {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,13 +58,28 @@ class ShardArray {
   void begin_change();
   /// All changes are made, or enqueued on that stream.
   void end_change(int64_t step);
+  /// The same where nothing has changed but the chunks of `changed`, of this array, and their work has run: of these
+  /// digests are taken anew, of the others they stay, where any were taken. O(bytes of these).
+  void end_change(int64_t step, data::ArrayDigests& taker, std::span<const OwnedRun> changed);
+  /// The values are of another step, and as they were: digests that were taken stay.
+  void move_on(int64_t step);
   /// By place in the array. Taken once after a change: O(bytes) then, and O(1) after it.
   const std::vector<uint64_t>& digests(data::ArrayDigests& taker);
+  /// They are known, by place, as those of the owners that the values came from.
+  void know_digests(std::vector<uint64_t> known);
+  /// By place, where they were taken, or known, since the last change; nullptr otherwise.
+  [[nodiscard]] const std::vector<uint64_t>* known_digests() const {
+    return head_.is_digested != 0 ? &digests_ : nullptr;
+  }
   /// Those of chunks side by side, the first at place `slot`. Takes no others.
   [[nodiscard]] std::vector<uint64_t> digests_of(data::ArrayDigests& taker, ChunkRange chunks, int32_t slot) const;
   /// The first place whose chunk has other values than its digest says, where that was taken since the last change.
   /// O(bytes).
-  [[nodiscard]] std::optional<int32_t> first_other(data::ArrayDigests& taker) const;
+  [[nodiscard]] std::optional<int32_t> first_other(data::ArrayDigests& taker) const {
+    return first_other(taker, runs_);
+  }
+  /// The same of some of its chunks. O(bytes of them).
+  [[nodiscard]] std::optional<int32_t> first_other(data::ArrayDigests& taker, std::span<const OwnedRun> runs) const;
   /// The chunk at that place.
   [[nodiscard]] ChunkId chunk_at(int32_t slot) const;
   /// For another process. Throws kUnimplemented where there is no memory for it.
@@ -127,15 +143,20 @@ class ShardMemory {
   [[nodiscard]] int64_t step() const;
   void begin_change();
   void end_change(int64_t step);
+  void move_on(int64_t step);
   /// Sums over the chunks, modulo 2^64, by array, of values that do not change. O(bytes) once after a change.
   [[nodiscard]] std::vector<uint64_t> digests();
   /// Throws kDataLoss, naming array and chunk, where values are not those whose digests were taken since the last
   /// change: nothing that writes them may have been enqueued. O(bytes), and O(1) where no digests were taken.
   void require_unchanged();
+  /// The same of some chunks of one array. O(bytes of them).
+  void require_unchanged(size_t array, std::span<const OwnedRun> runs);
   /// Takes digests of memory of this device.
   [[nodiscard]] data::ArrayDigests& taker() { return taker_; }
 
  private:
+  [[noreturn]] void throw_changed(size_t array, int32_t slot) const;
+
   const Accelerator accelerator_;
   const ShardPlace place_;
   const std::vector<std::string> names_;

@@ -217,6 +217,7 @@ struct Joined {
   std::string said;  ///< what the rank met
   bool has_begun = false;
   std::vector<uint64_t> digests{};
+  std::string changed{};  ///< what it says of its own afterwards
 };
 
 /// Ranks 0 and 1 own the model and do `before`, then the third joins them at `step`.
@@ -247,6 +248,11 @@ std::vector<Joined> join(const Accelerator& accelerator, int64_t step,
       runtime.enter_group(three, dealt(runtime.model, layout(), 2), was, 3, step, [&own] { own.has_begun = true; });
       runtime.require_step(step);
       own.digests = runtime.digests();
+      try {
+        runtime.require_unchanged();
+      } catch (const Error& error) {
+        own.changed = error.message();
+      }
       three.barrier(stream);  // nobody goes while others need it
       stream.synchronize();
       runtime.leave_group();
@@ -302,6 +308,120 @@ TEST_CASE("a bit that is flipped in a chunk before it moves is named: the ranks,
     CHECK(says(all[2].said,
                "chunk 4 of moment came from rank 1 to rank 2 with other bytes than its stamp of step 1 says (digest "));
     for (const size_t other : {size_t{0}, size_t{1}}) CHECK_FALSE(all[other].said.find("chunk") != std::string::npos);
+  }
+  test::check_doubles_are_clean();
+}
+
+TEST_CASE("a bit that is flipped before a move in a chunk that stays where it is, is named after it") {
+  for (const test::Machine& machine : all_machines()) {
+    CAPTURE(machine.name);
+    const Accelerator accelerator = test::open(machine);
+    const auto all = join(accelerator, 1, [](int32_t process, Runtime& runtime, Stream& program) {
+      make_step(runtime, 1, program);
+      static_cast<void>(runtime.digests());
+      if (process == 1) flip_bit(runtime.shards().values(1) + 3, program);  // the first of its chunks, which it keeps
+    });
+    for (const Joined& one : all) CHECK(one.said == "");
+    CHECK(says(all[1].changed, "chunk 2 of moment that this rank owns has changed since step 1 began"));
+    CHECK(all[0].changed == "");
+    CHECK(all[2].changed == "");
+  }
+  test::check_doubles_are_clean();
+}
+
+/// One rank that owns a model of two parameters, at step 0; `call` does something to it.
+void alone(
+    const Accelerator& accelerator,
+    const std::function<void(Runtime& runtime, Stream& program, const std::vector<uint32_t>& parameters)>& call) {
+  test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_of_coordinator(), accelerator, 0, program, stream, {"moment"});
+    std::vector<uint32_t> parameters;
+    ModuleSpec root;
+    root.name = "model";
+    for (const int64_t elements : {int64_t{1500}, kElements - 1500}) {  // chunk 1 has a part of both
+      ParameterSpec spec;
+      spec.name = "w" + std::to_string(parameters.size());
+      spec.shape = {elements};
+      spec.initialise = [](std::span<float> values) { std::fill(values.begin(), values.end(), 0.25F); };
+      parameters.push_back(runtime.model.add(std::move(spec)));
+      root.own.push_back(ParameterId{parameters.back()});
+    }
+    runtime.model.add(std::move(root));
+    runtime.close_model();
+    runtime.enter_group(group);
+    runtime.initialise();
+    call(runtime, program, parameters);
+    runtime.leave_group();
+  });
+}
+
+/// An update that leaves the values as they are.
+void update(Runtime& runtime) {
+  runtime.allow_update(true);
+  runtime.update([](const ShardRange&) {});
+}
+
+TEST_CASE(
+    "a chunk that changes after an update is named by the next one, whether steps are skipped in between or not") {
+  for (const test::Machine& machine : all_machines()) {
+    CAPTURE(machine.name);
+    const Accelerator accelerator = test::open(machine);
+    for (const bool skips : {false, true}) {
+      CAPTURE(skips);
+      alone(accelerator, [skips](Runtime& runtime, Stream& program, const std::vector<uint32_t>&) {
+        update(runtime);
+        runtime.end_step(1);
+        flip_bit(runtime.shards().values(0) + 4 * 1024 + 7, program);
+        const std::vector<uint64_t> left = runtime.digests();  // by the update
+        if (skips) runtime.end_step(2);
+        CHECK(runtime.digests() == left);
+        CHECK_THROWS_WITH_AS(
+            update(runtime),
+            doctest::Contains(skips ? "chunk 4 of weights that this rank owns has changed since step 2 began"
+                                    : "chunk 4 of weights that this rank owns has changed since step 1 began"),
+            Error);
+      });
+    }
+  }
+  test::check_doubles_are_clean();
+}
+
+TEST_CASE("an update whose digests nobody wants takes none, and nothing is said of what changes after it") {
+  alone(test::open_host(), [](Runtime& runtime, Stream& program, const std::vector<uint32_t>&) {
+    runtime.allow_update();
+    runtime.update([](const ShardRange&) {});
+    runtime.end_step(1);
+    flip_bit(runtime.shards().values(0), program);
+    CHECK_NOTHROW(update(runtime));
+  });
+}
+
+TEST_CASE("a parameter that is written between two steps has new digests, and what changed beside it is named") {
+  for (const test::Machine& machine : all_machines()) {
+    CAPTURE(machine.name);
+    const Accelerator accelerator = test::open(machine);
+    alone(accelerator, [](Runtime& runtime, Stream& program, const std::vector<uint32_t>& parameters) {
+      update(runtime);
+      runtime.end_step(1);
+      const std::vector<uint64_t> before = runtime.digests();
+      runtime.write(parameters[0], std::vector<float>(1500, 0.5F));
+      const std::vector<uint64_t> written = runtime.digests();
+      CHECK(written[0] != before[0]);
+      CHECK(written[1] == before[1]);
+      CHECK_NOTHROW(runtime.require_unchanged());
+      runtime.shards().begin_change();
+      runtime.shards().end_change(1);
+      CHECK(runtime.digests() == written);                   // taken anew
+      flip_bit(runtime.shards().values(0) + 1700, program);  // of the other parameter, in the chunk of both
+      CHECK_THROWS_WITH_AS(runtime.write(parameters[0], std::vector<float>(1500, 0.5F)),
+                           doctest::Contains("chunk 1 of weights that this rank owns has changed"), Error);
+      flip_bit(runtime.shards().values(0) + 1700, program);
+      flip_bit(runtime.shards().values(0) + 3000, program);  // in a chunk that is not written
+      CHECK_NOTHROW(runtime.write(parameters[0], std::vector<float>(1500, 0.75F)));
+      CHECK_THROWS_WITH_AS(update(runtime), doctest::Contains("chunk 2 of weights that this rank owns has changed"),
+                           Error);
+    });
   }
   test::check_doubles_are_clean();
 }
