@@ -13,6 +13,7 @@
 #include "base/result.hpp"
 #include "config/instances.hpp"
 #include "pliant/abi/balancer.h"
+#include "pliant/sdk/calls.hpp"
 #include "plugin/plugin.hpp"
 
 namespace pliant {
@@ -142,9 +143,9 @@ Assignment Balancer::assign(std::span<const int64_t> row_costs, const Sharing& h
   pliant_balance answer{};
   answer.struct_size = sizeof(answer);
   answer.ranks = ranks.data();
-  pliant_error error = plugin::fresh_error();
+  pliant_error error;
   const auto& slots = state_->instance.table<pliant_balancer>();
-  const int32_t status = slots.balance(state_->instance.self(), &request, &answer, &error);
+  const int32_t status = sdk::call("balance", state_->instance.self(), error, slots.balance, &request, &answer);
   if (status != PLIANT_OK) throw plugin::to_error(state_->instance.plugin(), status, error);
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] >= 0 && ranks[i] < how.world_size) continue;

@@ -5,9 +5,10 @@
 
 #include <array>
 #include <cmath>
-#include <exception>
 #include <utility>
 #include <vector>
+
+#include "pliant/sdk/calls.hpp"
 
 namespace pliant::data {
 
@@ -55,19 +56,6 @@ std::string name_of(int32_t number) {
   return "unknown";
 }
 
-/// Runs one slot; what it throws becomes a text.
-template <class Call>
-int32_t fenced(std::string& thrown, Call&& call) {
-  try {
-    return call();
-  } catch (const std::exception& error) {
-    thrown = error.what();
-  } catch (...) {
-    thrown = "an exception that is no std::exception";
-  }
-  return PLIANT_INTERNAL;
-}
-
 }  // namespace
 
 int32_t optimizer_of(const std::string& name) {
@@ -79,16 +67,13 @@ int32_t optimizer_of(const std::string& name) {
 
 Result<LrLink> LrLink::make(plugin::Instance instance) {
   LrLink link(std::move(instance));
-  const pliant_lr_rule& slots = link.slots();
-  if (slots.describe == nullptr || slots.scale == nullptr || slots.commit == nullptr) {
-    return link.broke("a slot is NULL: describe, scale and commit are needed");
-  }
   pliant_lr_facts facts{};
   facts.struct_size = sizeof(facts);
   pliant_error error = plugin::fresh_error();
-  std::string thrown;
-  const int32_t status = fenced(thrown, [&] { return slots.describe(link.instance_.self(), &facts, &error); });
-  if (!thrown.empty()) return link.broke("describe threw across the border: " + thrown);
+  bool threw = false;
+  const int32_t status = sdk::fenced(
+      error, "describe", [&] { return link.slots().describe(link.instance_.self(), &facts, &error); }, &threw);
+  if (threw) return link.broke(error.message);
   if (status != PLIANT_OK) return link.refused(status, error);
   link.flags_ = facts.flags;
   link.optimizers_ = facts.optimizers;
@@ -132,9 +117,10 @@ Result<pliant_lr_output> LrLink::scale(const pliant_lr_input& input) const {
   pliant_lr_output answer = *input.previous;
   answer.struct_size = sizeof(answer);
   pliant_error error = plugin::fresh_error();
-  std::string thrown;
-  const int32_t status = fenced(thrown, [&] { return slots().scale(instance_.self(), &input, &answer, &error); });
-  if (!thrown.empty()) return broke("scale threw across the border: " + thrown);
+  bool threw = false;
+  const int32_t status = sdk::fenced(
+      error, "scale", [&] { return slots().scale(instance_.self(), &input, &answer, &error); }, &threw);
+  if (threw) return broke(error.message);
   if (status != PLIANT_OK) return refused(status, error);
   const auto wrong = [&](const char* what, double value) {
     return broke(fmt::format("{} is {} at step {}, for a batch of {} over {} and base_lr {}", what, value, input.step,
@@ -155,10 +141,10 @@ Result<pliant_lr_output> LrLink::scale(const pliant_lr_input& input) const {
 Result<> LrLink::commit(const pliant_lr_input& input, const pliant_lr_output& answer,
                         const pliant_lr_committed& committed) {
   pliant_error error = plugin::fresh_error();
-  std::string thrown;
-  const int32_t status =
-      fenced(thrown, [&] { return slots().commit(instance_.self(), &input, &answer, &committed, &error); });
-  if (!thrown.empty()) return broke("commit threw across the border: " + thrown);
+  bool threw = false;
+  const int32_t status = sdk::fenced(
+      error, "commit", [&] { return slots().commit(instance_.self(), &input, &answer, &committed, &error); }, &threw);
+  if (threw) return broke(error.message);
   if (status != PLIANT_OK) {  // gradients that it cannot use: no option is wrong
     const Error refusal = refused(status, error).value();
     return failed(refusal.status(), refusal.message(), ExitCode::kPlugin);

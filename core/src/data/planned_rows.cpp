@@ -14,10 +14,6 @@ class PlannedRows : public RowSource {
 
   Result<> begin() {
     const auto& slots = *sampler_.slots;
-    if (slots.begin_epoch == nullptr || slots.rows == nullptr || slots.dropped == nullptr ||
-        slots.drop_reason == nullptr || slots.pieces == nullptr) {
-      return broken("one of the slots begin_epoch, rows, dropped, drop_reason and pieces is NULL");
-    }
     const pliant_epoch_request request = request_of(inputs_);
     pliant_epoch answer{};
     answer.struct_size = sizeof(answer);
@@ -65,7 +61,12 @@ class PlannedRows : public RowSource {
     std::map<int32_t, std::vector<int64_t>> by_reason;
     for (size_t i = 0; i < ids.size(); ++i) by_reason[reasons[i]].push_back(ids[i]);
     for (auto& [reason, members] : by_reason) {
-      const char* word = reason < 0 ? nullptr : sampler_.slots->drop_reason(sampler_.self, reason);
+      const char* word = nullptr;
+      asked = ask(sampler_, inputs_.epoch, "drop_reason", [&, number = reason](pliant_error*) {
+        if (number >= 0) word = sampler_.slots->drop_reason(sampler_.self, number);
+        return int32_t{PLIANT_OK};
+      });
+      if (!asked) return failed(std::move(asked));
       if (word == nullptr || *word == '\0') {
         return broken(fmt::format("sequence {} is dropped for reason {}, which has no name", members.front(), reason));
       }

@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <exception>
 #include <string>
 
 #include "data/row_source.hpp"
+#include "pliant/sdk/calls.hpp"
 #include "plugin/plugin.hpp"
 
 namespace pliant::data {
@@ -15,14 +15,10 @@ namespace pliant::data {
 template <class Call>
 Result<> ask(const Sampler& sampler, int64_t epoch, const char* slot, Call&& call) {
   pliant_error error = plugin::fresh_error();
-  int32_t status = PLIANT_OK;
-  try {
-    status = call(&error);
-  } catch (const std::exception& thrown) {
-    return broke(sampler, epoch, fmt::format("{} threw across the border: {}", slot, thrown.what()));
-  } catch (...) {
-    return broke(sampler, epoch, fmt::format("{} threw across the border", slot));
-  }
+  bool threw = false;
+  const int32_t status = sdk::fenced(
+      error, slot, [&] { return call(&error); }, &threw);
+  if (threw) return broke(sampler, epoch, error.message);
   if (status != PLIANT_OK) return tl::unexpected<Error>(sampler.refusal(status, error));
   return {};
 }

@@ -3,12 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <exception>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "pliant/abi/elasticity_policy.h"
+#include "pliant/sdk/calls.hpp"
 
 namespace pliant {
 namespace {
@@ -42,23 +42,6 @@ int32_t append(void* context, const pliant_world_range* ranges, uint64_t count) 
     return PLIANT_RESOURCE_EXHAUSTED;
   }
   return PLIANT_OK;
-}
-
-int32_t call(const plugin::Instance& policy, const pliant_plan_request& request, pliant_plan& made,
-             const pliant_world_sink& sink, pliant_error& error) {
-  const auto threw = [&error](const char* what) {
-    const std::string text = fmt::format("plan threw across the border: {}", what);
-    error = plugin::fresh_error();
-    text.copy(error.message, sizeof(error.message) - 1);
-    return int32_t{PLIANT_INTERNAL};
-  };
-  try {
-    return policy.table<pliant_elasticity_policy>().plan(policy.self(), &request, &made, &sink, &error);
-  } catch (const std::exception& thrown) {
-    return threw(thrown.what());
-  } catch (...) {
-    return threw("an exception that is no std::exception");
-  }
 }
 
 std::string at_size(int64_t world_size) {
@@ -151,8 +134,9 @@ Result<Plan> ask_policy(const plugin::Instance& policy, const PlanQuestion& ques
   made.struct_size = sizeof(made);
   Collected collected;
   const pliant_world_sink sink{sizeof(pliant_world_sink), 0, &collected, &append};
-  pliant_error error = plugin::fresh_error();
-  const int32_t status = call(policy, request, made, sink, error);
+  pliant_error error;
+  const int32_t status =
+      sdk::call("plan", policy.self(), error, policy.table<pliant_elasticity_policy>().plan, &request, &made, &sink);
   if (collected.objection != nullptr) {
     return failed(Status::kInternal, fmt::format("{} {}", name_of(policy.plugin()), collected.objection),
                   ExitCode::kPlugin);

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <utility>
 
+#include "pliant/sdk/calls.hpp"
 #include "pliant/sdk/failure.hpp"
 #include "pliant/sdk/sized.hpp"
 #include "plugin/plugin.hpp"
@@ -16,25 +16,9 @@
 
 namespace pliant::plugin {
 
-namespace {
+using sdk::fenced;
 
-/// `body` with what it throws as a status: a plugin that is not built with the SDK may let an exception out.
-template <class Body>
-int32_t fenced(pliant_error& error, const char* slot, Body&& body) {
-  const auto broke = [&](std::string_view what) {
-    error = fresh_error();
-    const std::string text = fmt::format("{} threw across the border: {}", slot, what);
-    std::strncpy(error.message, text.c_str(), sizeof(error.message) - 1);
-    return int32_t{PLIANT_INTERNAL};
-  };
-  try {
-    return body();
-  } catch (const std::exception& thrown) {
-    return broke(thrown.what());
-  } catch (...) {
-    return broke("an exception that is no std::exception");
-  }
-}
+namespace {
 
 int32_t append(void* context, const void* bytes, uint64_t size) {
   try {

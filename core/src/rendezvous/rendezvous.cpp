@@ -6,6 +6,7 @@
 
 #include "config/instances.hpp"
 #include "pliant/abi/rendezvous.h"
+#include "pliant/sdk/calls.hpp"
 
 namespace pliant {
 namespace {
@@ -43,8 +44,9 @@ Result<Generation> Rendezvous::join(std::string_view run_id, int32_t local_worke
   const pliant_join_request request{sizeof(pliant_join_request), local_workers, {run_id.data(), run_id.size()}};
   pliant_generation made{};
   made.struct_size = sizeof(made);
-  pliant_error error = plugin::fresh_error();
-  const int32_t status = instance_.table<pliant_rendezvous>().join(instance_.self(), &request, &made, &error);
+  pliant_error error;
+  const auto& slots = instance_.table<pliant_rendezvous>();
+  const int32_t status = sdk::call("join", instance_.self(), error, slots.join, &request, &made);
   if (status != PLIANT_OK) return tl::unexpected(error_of(instance_, status, error));
   if (const char* fault = fault_of(made, last_, local_workers)) {
     return failed(Status::kInternal,
@@ -58,14 +60,19 @@ Result<Generation> Rendezvous::join(std::string_view run_id, int32_t local_worke
 
 Result<bool> Rendezvous::watch(int32_t timeout_ms) {
   int32_t changed = 0;
-  pliant_error error = plugin::fresh_error();
-  const int32_t status = instance_.table<pliant_rendezvous>().watch(instance_.self(), timeout_ms, &changed, &error);
+  pliant_error error;
+  const auto& slots = instance_.table<pliant_rendezvous>();
+  const int32_t status = sdk::call("watch", instance_.self(), error, slots.watch, timeout_ms, &changed);
   if (status != PLIANT_OK) return tl::unexpected(error_of(instance_, status, error));
   return changed != 0;
 }
 
 void Rendezvous::leave() noexcept {
-  instance_.table<pliant_rendezvous>().leave(instance_.self());
+  pliant_error error;
+  static_cast<void>(sdk::fenced(error, "leave", [this] {
+    instance_.table<pliant_rendezvous>().leave(instance_.self());
+    return int32_t{PLIANT_OK};
+  }));
 }
 
 }  // namespace pliant

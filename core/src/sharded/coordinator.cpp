@@ -6,6 +6,7 @@
 #include "config/instances.hpp"
 #include "pliant/abi/accelerator.h"
 #include "pliant/error.hpp"
+#include "pliant/sdk/calls.hpp"
 #include "sharded/exchange.hpp"
 #include "sharded/whole_memory.hpp"
 
@@ -64,8 +65,8 @@ void Coordinator::set_model(const ModelTables& model, uint64_t budget, DType who
   given.world_size = world_size;
   given.reduce_flags = PLIANT_ACTION_LINGER;
   room_.resize(8 * parameters.size() + 64);
-  pliant_error error = plugin::fresh_error();
-  const int32_t status = slots_->set_model(instance_.self(), &given, &error);
+  pliant_error error;
+  const int32_t status = sdk::call("set_model", instance_.self(), error, slots_->set_model, &given);
   if (status != PLIANT_OK) throw refused_model(status, error);
   rules_.emplace(given);
 }
@@ -78,24 +79,24 @@ Error Coordinator::refused_model(int32_t status, const pliant_error& error) cons
 }
 
 void Coordinator::set_module_parameters(uint32_t module, const ModuleRow& row) {
-  pliant_error error = plugin::fresh_error();
-  const int32_t status =
-      slots_->set_module_parameters(instance_.self(), module, row.own.data(), static_cast<uint32_t>(row.own.size()),
-                                    row.external.data(), static_cast<uint32_t>(row.external.size()), &error);
+  pliant_error error;
+  const int32_t status = sdk::call("set_module_parameters", instance_.self(), error, slots_->set_module_parameters,
+                                   module, row.own.data(), row.own.size(), row.external.data(), row.external.size());
   if (status != PLIANT_OK) throw plugin::to_error(instance_.plugin(), status, error);
   rules_->set_module_parameters(module, row.own, row.external);
 }
 
 void Coordinator::set_costs(const std::vector<uint64_t>& nanoseconds) {
-  pliant_error error = plugin::fresh_error();
-  const int32_t status = slots_->set_costs(instance_.self(), nanoseconds.data(), nanoseconds.size(), &error);
+  pliant_error error;
+  const int32_t status =
+      sdk::call("set_costs", instance_.self(), error, slots_->set_costs, nanoseconds.data(), nanoseconds.size());
   if (status != PLIANT_OK) throw plugin::to_error(instance_.plugin(), status, error);
 }
 
 std::optional<std::span<const pliant_action>> Coordinator::drop_trace() {
   if (slots_->drop_trace == nullptr) return std::nullopt;
-  pliant_error error = plugin::fresh_error();
-  const auto actions = answered(slots_->drop_trace(instance_.self(), &blank(), &error), error);
+  pliant_error error;
+  const auto actions = answered(sdk::call("drop_trace", instance_.self(), error, slots_->drop_trace, &blank()), error);
   return kept(actions, rules_->drop_trace(actions));
 }
 
@@ -141,13 +142,14 @@ std::span<const pliant_action> Coordinator::kept(std::span<const pliant_action> 
 }
 
 std::span<const pliant_action> Coordinator::begin_pass(bool with_gradient) {
-  pliant_error error = plugin::fresh_error();
+  pliant_error error;
   const uint32_t flags = with_gradient ? 0 : uint32_t{PLIANT_PASS_NO_GRADIENT};
-  const auto actions = answered(slots_->begin_pass(instance_.self(), flags, &blank(), &error), error);
+  const auto actions =
+      answered(sdk::call("begin_pass", instance_.self(), error, slots_->begin_pass, flags, &blank()), error);
   return kept(actions, rules_->begin_pass(with_gradient, actions));
 }
 
-std::span<const pliant_action> Coordinator::asked(VisitSlot slot, const sdk::Visit& visit) {
+std::span<const pliant_action> Coordinator::asked(const char* name, VisitSlot slot, const sdk::Visit& visit) {
   pliant_visit given{};
   given.struct_size = sizeof(given);
   given.module = visit.module;
@@ -155,13 +157,13 @@ std::span<const pliant_action> Coordinator::asked(VisitSlot slot, const sdk::Vis
   given.flags = visit.recompute ? uint32_t{PLIANT_VISIT_RECOMPUTE} : 0;
   given.complete = visit.complete.data();
   given.complete_count = visit.complete.size();
-  pliant_error error = plugin::fresh_error();
-  return answered(slot(instance_.self(), &given, &blank(), &error), error);
+  pliant_error error;
+  return answered(sdk::call(name, instance_.self(), error, slot, &given, &blank()), error);
 }
 
 std::span<const pliant_action> Coordinator::enter(uint32_t module, Direction direction) {
   const sdk::Visit visit = visit_of(module, direction);
-  const auto actions = asked(slots_->enter, visit);
+  const auto actions = asked("enter", slots_->enter, visit);
   return kept(actions, rules_->enter(visit, actions));
 }
 
@@ -169,19 +171,19 @@ std::span<const pliant_action> Coordinator::leave(uint32_t module, Direction dir
                                                   std::span<const uint32_t> complete) {
   sdk::Visit visit = visit_of(module, direction);
   visit.complete = complete;
-  const auto actions = asked(slots_->leave, visit);
+  const auto actions = asked("leave", slots_->leave, visit);
   return kept(actions, rules_->leave(visit, actions));
 }
 
 std::span<const pliant_action> Coordinator::end_pass() {
-  pliant_error error = plugin::fresh_error();
-  const auto actions = answered(slots_->end_pass(instance_.self(), &blank(), &error), error);
+  pliant_error error;
+  const auto actions = answered(sdk::call("end_pass", instance_.self(), error, slots_->end_pass, &blank()), error);
   return kept(actions, rules_->end_pass(actions));
 }
 
 std::span<const pliant_action> Coordinator::end_step() {
-  pliant_error error = plugin::fresh_error();
-  const auto actions = answered(slots_->end_step(instance_.self(), &blank(), &error), error);
+  pliant_error error;
+  const auto actions = answered(sdk::call("end_step", instance_.self(), error, slots_->end_step, &blank()), error);
   return kept(actions, rules_->end_step(actions));
 }
 
@@ -194,13 +196,13 @@ pliant_coordinator_counts Coordinator::counts() const {
   constexpr pliant_coordinator_counts kNothing{sizeof(kNothing), PLIANT_TRACE_NONE, 0, 0, UINT64_MAX, UINT64_MAX};
   if (counters_ == nullptr) return kNothing;
   pliant_coordinator_counts counts = kNothing;
-  pliant_error error = plugin::fresh_error();
-  return counters_->read(instance_.self(), &counts, &error) == PLIANT_OK ? counts : kNothing;
+  pliant_error error;
+  return sdk::call("read", instance_.self(), error, counters_->read, &counts) == PLIANT_OK ? counts : kNothing;
 }
 
 void Coordinator::give_up() noexcept {
-  pliant_error error = plugin::fresh_error();
-  static_cast<void>(slots_->end_step(instance_.self(), &blank(), &error));
+  pliant_error error;
+  static_cast<void>(sdk::call("end_step", instance_.self(), error, slots_->end_step, &blank()));
   if (rules_) rules_->reset();
 }
 

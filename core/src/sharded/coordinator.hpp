@@ -67,7 +67,7 @@ class Coordinator {
 
  private:
   using VisitSlot = int32_t (*)(void*, const pliant_visit*, pliant_action_list*, pliant_error*);
-  std::span<const pliant_action> asked(VisitSlot slot, const sdk::Visit& visit);
+  std::span<const pliant_action> asked(const char* name, VisitSlot slot, const sdk::Visit& visit);
   std::span<const pliant_action> answered(int32_t status, const pliant_error& error);
   std::span<const pliant_action> kept(std::span<const pliant_action> actions,
                                       const sdk::CoordinatorRules::Wrong& wrong) const;

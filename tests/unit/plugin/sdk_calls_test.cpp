@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,6 +91,39 @@ TEST_CASE("a slot is called with a blank error, and what it refuses is an answer
   CHECK(Calls<pliant_accelerator>().ask(&pliant_accelerator::device_count, &count).status == PLIANT_UNIMPLEMENTED);
   CHECK_FALSE(Calls<pliant_accelerator>());
   CHECK_FALSE(Calls<pliant_accelerator>().has(&pliant_accelerator::alloc));
+}
+
+TEST_CASE("what a slot throws is an answer that says which slot threw what, as far as there is room") {
+  pliant_accelerator table = make_table();
+  table.device_count = [](void*, int32_t*, pliant_error*) -> int32_t { throw std::runtime_error("boom"); };
+  table.memory_info = [](void*, int32_t, uint64_t*, uint64_t*, pliant_error*) -> int32_t {
+    throw std::runtime_error(std::string(1000, 'x'));
+  };
+  table.alloc = [](void*, int32_t, int32_t, uint64_t, void**, pliant_error*) -> int32_t { throw 7; };
+  const Calls<pliant_accelerator> calls(table, nullptr);
+  int32_t count = 0;
+  const Answer answer = calls.ask(&pliant_accelerator::device_count, &count);
+  CHECK(answer.status == PLIANT_INTERNAL);
+  CHECK(answer.message == "a call threw across the border: boom");
+  CHECK(answer.rank == -1);
+  uint64_t free_bytes = 0;
+  uint64_t all_bytes = 0;
+  const Answer cut = calls.ask(&pliant_accelerator::memory_info, 0, &free_bytes, &all_bytes);
+  CHECK(cut.status == PLIANT_INTERNAL);
+  CHECK(cut.message.size() == sizeof(pliant_error::message) - 1);
+  void* memory = nullptr;
+  CHECK_THROWS_WITH_AS(calls.must(&pliant_accelerator::alloc, 0, PLIANT_MEMORY_DEVICE, 7, &memory),
+                       "a call threw across the border: an exception that is no std::exception", Failure);
+  pliant_error error;
+  CHECK(call("device_count", nullptr, error, table.device_count, &count) == PLIANT_INTERNAL);
+  CHECK(std::string(error.message) == "device_count threw across the border: boom");
+  bool threw = false;
+  CHECK(fenced(
+            error, "it", [] { return int32_t{PLIANT_ABORTED}; }, &threw) == PLIANT_ABORTED);
+  CHECK_FALSE(threw);
+  CHECK(fenced(
+            error, "it", []() -> int32_t { throw 7; }, &threw) == PLIANT_INTERNAL);
+  CHECK(threw);
 }
 
 TEST_CASE("a number that a slot cannot take is refused before the call, not cut") {

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -52,6 +54,20 @@ std::string text_of(const char (&given)[kSize]) {
   return {given, std::find(given, given + kSize, '\0')};
 }
 
+/// "SLOT threw across the border: WHAT", as far as there is room.
+inline int32_t set_threw(pliant_error& error, const char* slot, const char* what) noexcept {
+  make_blank(error);
+  error.status = PLIANT_INTERNAL;
+  size_t at = 0;
+  for (const std::string_view part : {std::string_view(slot), std::string_view(" threw across the border: "),
+                                      std::string_view(what == nullptr ? "" : what)}) {
+    const size_t count = std::min(part.size(), sizeof(error.message) - 1 - at);
+    std::copy_n(part.data(), count, error.message + at);
+    at += count;
+  }
+  return error.status;
+}
+
 inline Failure failure_of(int32_t status, const pliant_error& error) {
   return Failure(status, text_of(error.message), text_of(error.options))
       .about_rank(error.rank)
@@ -60,16 +76,39 @@ inline Failure failure_of(int32_t status, const pliant_error& error) {
 
 }  // namespace detail
 
+/// The status that `body` returns, which calls one slot of a plugin. No exception may cross the border, and one of a
+/// plugin that was built without this SDK may all the same: it is PLIANT_INTERNAL, `error` says which `slot` threw
+/// what, and `threw`, where that is asked for, that it did. Costs nothing where nothing is thrown.
+template <class Body>
+int32_t fenced(pliant_error& error, const char* slot, Body&& body, bool* threw = nullptr) {
+  try {
+    return body();
+  } catch (const std::exception& thrown) {
+    if (threw != nullptr) *threw = true;
+    return detail::set_threw(error, slot, thrown.what());
+  } catch (...) {
+    if (threw != nullptr) *threw = true;
+    return detail::set_threw(error, slot, "an exception that is no std::exception");
+  }
+}
+
 /// Calls slot(self, arguments..., &error) and returns its status; `error` is made blank before. PLIANT_UNIMPLEMENTED
-/// for a slot that is NULL.
+/// for a slot that is NULL; for one that throws what fenced() says, and `name` is the slot's.
 template <class... Parameters, class... Arguments>
-int32_t call(void* self, pliant_error& error, int32_t (*slot)(void*, Parameters...), const Arguments&... arguments) {
+int32_t call(const char* name, void* self, pliant_error& error, int32_t (*slot)(void*, Parameters...),
+             const Arguments&... arguments) {
   make_blank(error);
   if (slot == nullptr) {
     return detail::set_error(&error, PLIANT_UNIMPLEMENTED,
                              "the plugin does not have this call; it may have been built for an older Pliant");
   }
-  return slot(self, detail::Argument<Arguments>{arguments}..., &error);
+  // Arguments become what the slot takes outside of the fence: one that does not fit is the caller's.
+  const auto with = [&](Parameters... taken) { return fenced(error, name, [&] { return slot(self, taken...); }); };
+  return with(detail::Argument<Arguments>{arguments}..., &error);
+}
+template <class... Parameters, class... Arguments>
+int32_t call(void* self, pliant_error& error, int32_t (*slot)(void*, Parameters...), const Arguments&... arguments) {
+  return call("a call", self, error, slot, arguments...);
 }
 
 /// Throws Failure unless the slot answers PLIANT_OK.
