@@ -1,5 +1,4 @@
 // device_trainer: a trainer whose weights and gradients stay on the accelerator's device. Start it with `pliant run`.
-//
 // It fits each weight w to sequences of l tokens with a label y: their loss is l/2 * (w - y)^2, their gradient l * w -
 // l * y. Reductions do that on every accelerator; other trainers enqueue kernels of their own on Session::stream().
 #include <array>
@@ -7,7 +6,6 @@
 #include <vector>
 
 using pliant::DType, pliant::ReduceOp;
-
 struct Sums {  // over sequences: of l, of l * y, of l * y^2
   double tokens = 0, labels = 0, squares = 0;
 };
@@ -60,8 +58,10 @@ class Model final : public pliant::TrainingState {
 void train(pliant::Session& session) {
   Model model(session, static_cast<size_t>(session.config().app_int("weights").value_or(65536)));
   std::vector<int32_t> lengths(1000);
-  for (size_t id = 0; id < lengths.size(); ++id) lengths[id] = static_cast<int32_t>(3 + id * 37 % 29);
-  session.start({lengths, {}, {}, 0}, model);
+  uint64_t content = 1;  // of the labels: a worker that has others is named
+  for (size_t id = 0; id < 1000; content = content * 31 + id++ % 7)
+    lengths[id] = static_cast<int32_t>(3 + id * 37 % 29);
+  session.start({lengths, {}, {}, content}, model);
   while (pliant::Step* const step = session.next()) {
     for (const pliant::MicroBatch& micro : step->micro_batches()) {
       Sums sums;

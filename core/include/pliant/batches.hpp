@@ -21,11 +21,13 @@ struct Dataset {
   Lengths lengths;          ///< tokens of sequence i, >= 1
   Lengths loss_tokens;      ///< tokens of sequence i that have a loss; empty = lengths
   std::string source = {};  ///< what messages call it: the file that it was read from
-  /// Digest of what the sequences hold, where the program has one: a job is not resumed with another. 0 = none.
+  /// Digest of what the sequences hold, where the program has one: a worker that has another one than the most is
+  /// ended, and a job is not resumed with another. 0 = none: other text of the same lengths is taken for the same.
   uint64_t content = 0;
 };
 
-/// The data set that [data] names: lengths, and loss_tokens where there are some. Throws what read_lengths throws, with
+/// The data set that [data] names: lengths, and loss_tokens where there are some; `content` is 0, and set by whoever
+/// reads the text. Throws what read_lengths throws, with
 /// the position of the option, and kInvalidArgument (exit 2) where [data] names none.
 Dataset load_dataset(const Config& config);
 

@@ -158,11 +158,12 @@ class Session {
   [[nodiscard]] Stream& stream();
 
   /// Declares data and state. `dataset` must be the same on all workers: the agent compares them before any of it
-  /// counts, and ends those that have another one than the most. Initial weights come from one worker and are copied to
-  /// the others; after a restart they come from the snapshot. `state` outlives the session. Throws kInvalidArgument for
-  /// arrays that are none: two of one name, an unknown type, no memory or, as for Step::add_piece, memory that is none
-  /// for this rank, or may be read only. All of it is looked at here, where an array has moved, and whenever the arrays
-  /// are copied or kept.
+  /// counts, by lengths, loss tokens and Dataset::content, and ends those that have another one than the most; where
+  /// `content` is 0, as of load_dataset, other text of the same lengths is not seen. Initial weights come from one
+  /// worker and are copied to the others; after a restart they come from the snapshot. `state` outlives the session.
+  /// Throws kInvalidArgument for arrays that are none: two of one name, an unknown type, no memory or, as for
+  /// Step::add_piece, memory that is none for this rank, or may be read only. All of it is looked at here, where an
+  /// array has moved, and whenever the arrays are copied or kept.
   void start(Dataset dataset, TrainingState& state);
   /// The same with the data set that [data] of the config names; throws what load_dataset throws.
   void start(TrainingState& state) { start(load_dataset(config()), state); }
