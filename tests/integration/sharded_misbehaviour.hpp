@@ -49,7 +49,7 @@ struct Parted {
 };
 inline std::vector<Parted> ways_to_part() {
   return {{"other_order", "rank 2 entered layer.2 (forward) as visit 1", "entered layer.0 (forward) as visit 1"},
-          {"fewer_visits", "rank 2 entered model (backward) as visit 3", "entered layer.2 (forward) as visit 3"},
+          {"fewer_visits", "rank 2 left model (forward) after 3 visits", "entered layer.2 (forward) as visit 3"},
           {"leave_root_first", "rank 2 left model (backward) after 8 visits", "left layer.0 (backward) after 8 visits"},
           {"evaluate_alone", "rank 2 began an evaluation", "came to Step::commit after "},
           {"read_alone", "rank 2 moved layer.2.weights by hand", "came to Step::commit after "},
