@@ -24,6 +24,10 @@ struct MovePlan {
   [[nodiscard]] int64_t chunks_moved() const;
 };
 
+/// Runs that a plan makes of a map at most, but for about one for each rank where it has as many already: a map goes
+/// from process to process in one message. With up to 64 ranks that is less than a quarter of the longest one.
+inline constexpr int64_t kMostRuns = 40'000;
+
 /// A rank that has no place after the change.
 inline constexpr int32_t kLeaves = -1;
 
@@ -31,10 +35,11 @@ inline constexpr int32_t kLeaves = -1;
 /// then join. All who own chunks must be alive to give them. Afterwards two ranks differ by at most one chunk, and no
 /// fewer chunks could move for that: of K chunks and S ranks that stay of N, K * (1 - S / max(N, M)) and at most one
 /// more for each rank, when the old map was balanced; |N - M| / max(N, M) of them where ranks only leave or only join.
-/// What a rank gives it gives of every segment alike, and what others get they get of every segment alike: where ranks
-/// shared each, they do afterwards. `ends`: where segments end, as of Ownership::deal.
-/// Equal arguments, equal plan. O(chunks + segments * ranks). kInvalidArgument where the ranks are none, or two become
-/// one.
+/// A rank gives of every segment what it has more of it than its part, and others get what they lack of it: where ranks
+/// shared each, they do afterwards. Where that would take more runs than kMostRuns, no piece is cut that is shorter
+/// than need be, so that ranks share short segments not one by one, but several together. `ends`: where segments end,
+/// as of Ownership::deal. Equal arguments, equal plan. O(chunks + segments * ranks), some six times over where runs are
+/// short. kInvalidArgument where the ranks are none, or two become one.
 Result<MovePlan> plan_moves(const Ownership& from, int32_t new_world_size, std::span<const int32_t> new_rank_of,
                             std::span<const int32_t> ends = {});
 

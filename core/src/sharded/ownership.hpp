@@ -31,7 +31,8 @@ struct ShardPiece {
 };
 
 /// Every chunk has exactly one owner. Kept as runs, so its size is that of its runs: at first as many for each segment
-/// as there are ranks, and a few more for each change. Immutable.
+/// as there are ranks. Changes cut them further, each segment's into as many again, until there are kMostRuns
+/// (moves.hpp). Immutable.
 class Ownership {
  public:
   static constexpr int32_t kMostRanks = 1 << 20;

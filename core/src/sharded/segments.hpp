@@ -12,7 +12,8 @@
 namespace pliant::sharded {
 
 /// Runs of chunks that a map of owners has at most when it is dealt, about: it goes from process to process as text.
-inline constexpr int64_t kMostDealtRuns = int64_t{1} << 16U;
+/// Changes add some, see kMostRuns.
+inline constexpr int64_t kMostDealtRuns = int64_t{1} << 15U;
 
 /// Chunks at which segments end, ascending, the last one at layout.chunks(); none without chunks. A segment is a
 /// parameter, or as many small ones side by side as have a chunk for each of `ranks`; it begins and ends with the chunk

@@ -11,6 +11,7 @@
 #include <random>
 #include <utility>
 
+#include "elastic/message.hpp"
 #include "sharded/segments.hpp"
 
 namespace pliant::sharded {
@@ -296,6 +297,69 @@ TEST_CASE("no fewer chunks could move, whatever the map was before") {
     RC_ASSERT(plan->chunks_moved() == fewest_moved(map, after, becomes));
   });
   CHECK(held);
+}
+
+/// One parameter of an eighth of the model and 8,191 of other sizes.
+struct LargeModel {
+  ModelTables model;
+  FlatLayout layout;
+  ChunkRange large;
+  explicit LargeModel(std::mt19937& random) {
+    constexpr int kParameters = 8192;
+    for (int i = 0; i < kParameters; ++i) {
+      ParameterSpec spec;
+      spec.name = fmt::format("p{}", i);
+      spec.shape = {i == 0 ? int64_t{1} << 27 : 1 + static_cast<int64_t>(random() % 200'000)};
+      spec.initialise = [](std::span<float>) {};
+      model.add(std::move(spec));
+    }
+    layout = *FlatLayout::create(static_cast<int64_t>(model.elements()));
+    large = layout.chunks_of({0, int64_t{1} << 27});
+  }
+};
+
+TEST_CASE(
+    "a map of 8,192 parameters takes less than a quarter of a message after any history of up to 64 ranks, bytes are "
+    "the bound, and ranks share the large one") {
+  // Ranks between which the world size is drawn, and how far from the one before.
+  struct History {
+    int32_t least, most, step;
+  };
+  size_t longest = 0;
+  for (const History& history : {History{1, 64, 64}, {7, 8, 1}, {63, 64, 1}, {48, 64, 2}, {1, 16, 1}}) {
+    std::mt19937 random(static_cast<uint32_t>(history.least * 100 + history.most));
+    const LargeModel large(random);
+    Ownership map = dealt(large.model, large.layout, history.most);
+    for (int change = 0; change < 20; ++change) {
+      const int32_t before = map.world_size();
+      int32_t after = before;
+      while (after == before) {
+        after = before + static_cast<int32_t>(random() % static_cast<uint32_t>(2 * history.step + 1)) - history.step;
+        if (after < history.least || after > history.most) after = before;
+      }
+      std::vector<int32_t> leaving(static_cast<size_t>(before));
+      std::iota(leaving.begin(), leaving.end(), 0);
+      std::shuffle(leaving.begin(), leaving.end(), random);
+      leaving.resize(static_cast<size_t>(std::max(0, before - after)));
+      const std::vector<int32_t> becomes = closing_ranks(before, leaving);
+      const MovePlan plan =
+          *plan_moves(map, after, becomes, segments_of(large.model, large.layout, std::max(before, after)));
+      if (change == 19) {
+        CHECK(owners_after(map, becomes, plan.moves).size() == static_cast<size_t>(map.chunks()));
+        check_shards(map, becomes, plan);
+      }
+      const double bound = static_cast<double>(map.chunks()) * std::abs(before - after) / std::max(before, after);
+      CHECK(std::abs(static_cast<double>(plan.chunks_moved()) - bound) <= std::min(before, after));
+      CHECK(imbalance(plan.to) <= 1);
+      map = plan.to;
+      longest = std::max(longest, map.save().size());
+      std::vector<int32_t> of_ranks(static_cast<size_t>(after));
+      for (const OwnedRun& run : map.runs_in(large.large)) of_ranks[static_cast<size_t>(run.owner)] += run.chunks.count;
+      CHECK(*std::max_element(of_ranks.begin(), of_ranks.end()) <= 5 * large.large.count / after / 4 + 1);
+    }
+  }
+  MESSAGE("the longest map had " << longest << " bytes");
+  CHECK(longest < elastic::kLongestMessage / 4);
 }
 
 TEST_CASE("a map does not go to pieces over a thousand changes") {
