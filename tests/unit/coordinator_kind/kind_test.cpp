@@ -96,7 +96,7 @@ TEST_CASE("[coordinator] names a plugin and holds what core itself reads") {
   CHECK(again.coordinator().budget == 8589934592);
 }
 
-TEST_CASE("every slot of a coordinator but set_costs is required") {
+TEST_CASE("every slot of a coordinator but set_costs and drop_trace is required") {
   const plugin::Kind* kind = plugin::kind_of("coordinator");
   REQUIRE(kind != nullptr);
   CHECK(kind->id == PLIANT_KIND_COORDINATOR);
