@@ -301,12 +301,12 @@ TEST_CASE("a bit that is flipped in a chunk before it moves is named: the ranks,
     const auto all = join(accelerator, 1, [](int32_t process, Runtime& runtime, Stream& program) {
       make_step(runtime, 1, program);
       static_cast<void>(runtime.digests());
-      // Rank 1 owns chunks 2 to 4 and gives the last of them away.
-      if (process == 1) flip_bit(runtime.shards().values(1) + 2 * 1024 + 481, program);
+      // Rank 1 owns chunks 2 to 4 and gives the first of them away.
+      if (process == 1) flip_bit(runtime.shards().values(1) + 481, program);
     });
     CHECK(all[2].has_begun);
     CHECK(says(all[2].said,
-               "chunk 4 of moment came from rank 1 to rank 2 with other bytes than its stamp of step 1 says (digest "));
+               "chunk 2 of moment came from rank 1 to rank 2 with other bytes than its stamp of step 1 says (digest "));
     for (const size_t other : {size_t{0}, size_t{1}}) CHECK_FALSE(all[other].said.find("chunk") != std::string::npos);
   }
   test::check_doubles_are_clean();
@@ -319,10 +319,10 @@ TEST_CASE("a bit that is flipped before a move in a chunk that stays where it is
     const auto all = join(accelerator, 1, [](int32_t process, Runtime& runtime, Stream& program) {
       make_step(runtime, 1, program);
       static_cast<void>(runtime.digests());
-      if (process == 1) flip_bit(runtime.shards().values(1) + 3, program);  // the first of its chunks, which it keeps
+      if (process == 1) flip_bit(runtime.shards().values(1) + 2 * 1024 + 3, program);  // the last of its chunks, kept
     });
     for (const Joined& one : all) CHECK(one.said == "");
-    CHECK(says(all[1].changed, "chunk 2 of moment that this rank owns has changed since step 1 began"));
+    CHECK(says(all[1].changed, "chunk 4 of moment that this rank owns has changed since step 1 began"));
     CHECK(all[0].changed == "");
     CHECK(all[2].changed == "");
   }
@@ -433,7 +433,7 @@ TEST_CASE("a rank whose part is of another step is named by itself and by whoeve
   });
   CHECK(all[1].has_begun);
   CHECK(says(all[1].said, "what this rank owns is of step 0, not of step 1"));
-  CHECK(says(all[2].said, "rank 1 gives rank 2 chunks 4 to 4 of step 0; the group goes on from step 1"));
+  CHECK(says(all[2].said, "rank 1 gives rank 2 chunks 2 to 2 of step 0; the group goes on from step 1"));
 
   all = join(accelerator, 1, [](int32_t process, Runtime& runtime, Stream& program) {  // gives nothing away
     if (process == 1) make_step(runtime, 1, program);
@@ -447,7 +447,7 @@ TEST_CASE("a rank whose part is of another step is named by itself and by whoeve
     CHECK_THROWS_AS(runtime.update([](const ShardRange&) { throw 7; }), int);
   });
   CHECK(says(all[1].said, "what this rank owns is of no step: an update, or a move, did not come to its end"));
-  CHECK(says(all[2].said, "rank 1 gives rank 2 chunks 4 to 4 of no step; the group goes on from step 1"));
+  CHECK(says(all[2].said, "rank 1 gives rank 2 chunks 2 to 2 of no step; the group goes on from step 1"));
 }
 
 TEST_CASE("a group in which nothing moves goes on from one step, too") {
