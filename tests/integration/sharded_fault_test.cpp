@@ -377,7 +377,7 @@ TEST_CASE("what was read on all ranks and written on some takes the job back, to
   const Ended twice = again.run(job_that("break_writes", "", 4, {averages}));
   INFO(twice.err);
   REQUIRE(twice.exit_code == 0);
-  CHECK(has(twice.err, "gave up twice what it wrote after step 6, and was ended"));
+  CHECK(has(twice.err, "gave up twice between the commit of step 6 and the next step, and was ended"));
   CHECK(twice.summary.at("restarts") == 1);
   CHECK(last_state(again) == expected);
 }

@@ -272,8 +272,8 @@ Step* Session::next() {
 }
 
 bool Session::State::has_next() {
-  // What was given up stood between a commit and its update: no update is there to be missed.
-  if (given_up && verdict && sharded->owes_update()) is_spoiled = true;
+  // What was given up stood between a commit and the end of its update: the step is made again.
+  if (given_up && verdict && (sharded->owes_update() || sharded->step() == sharded::kNoStep)) is_spoiled = true;
   if (std::exchange(is_spoiled, false)) {  // the job goes back to its snapshot
     verdict.reset();
     applied = -1;

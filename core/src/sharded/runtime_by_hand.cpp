@@ -50,13 +50,13 @@ void Runtime::prefetch(uint32_t parameter) {
   // In an arena it may lie where the coordinator puts others once it has released it.
   if (memory_->budget() > 0 && !one.by_hand) release_what_is_left();
   if (one.presence == Presence::kAway) {
-    note(Visited::Kind::kByHand, parameter);
     const pliant_action action{PLIANT_ACTION_GATHER, parameter, 1, 0, PLIANT_ANY_PLACE};
     // A coordinator that chooses places does not know of it: beside the gradients.
     or_after_release([&] {
       const RecordedCall recorded(recorder_, *memory_, PLIANT_ACTION_GATHER, parameter);
       gather(std::span(&action, 1), ArenaSide::kEnd);
     });
+    note(Visited::Kind::kByHand, parameter);  // what found no room may be asked for again
   }
   one.by_hand = true;
   one.was_let_go = false;
@@ -104,12 +104,12 @@ void Runtime::read(uint32_t parameter, std::span<float> values) {
   require_group();
   require_no_pass();
   was_touched_ = true;
-  note(Visited::Kind::kByHand, parameter);
   // Within a budget a part of it at a time, on every rank the same: whole parameters may have half the bytes.
   const uint64_t most = std::max(memory_->budget() / kPartOfBudget / sizeof(float), kLeastRead);
   const uint64_t block = memory_->budget() == 0 ? values.size() : std::min<uint64_t>(values.size(), most);
   WholePiece part;
   or_after_release([&] { part = take(block, DType::kF32, {"a part of ", name(parameter)}); });
+  note(Visited::Kind::kByHand, parameter);
   const FlatRange all = range_of(parameter);
   const RecordedCall recorded(recorder_, *memory_, TracedCall::Kind::kByHand);
   if (recorder_ != nullptr) recorder_->begin_transfer(exchange_stream_);

@@ -221,7 +221,7 @@ uint64_t Runtime::move(Communicator& communicator, const Change& change) {
   shards_.adopt(std::move(made));
   shards_.end_change(change.step);
   for (size_t i = 0; i < shards_.count(); ++i) {
-    if (!digests[i].empty()) shards_.array(i).know_digests(std::move(digests[i]));
+    if (!digests[i].empty() && config_.run().digest_every > 0) shards_.array(i).know_digests(std::move(digests[i]));
   }
   return sent;
 }

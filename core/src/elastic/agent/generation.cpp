@@ -109,6 +109,7 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
   const Result<int64_t> generation = actions_.next_generation(world_size);
   if (!generation) return wait_for_rendezvous(generation.error());
   refused_by_rendezvous_since_.reset();
+  parted_at_.reset();
   const bool has_shards = sharded_ && shards_are_there(usable);
   std::vector<WorkerId> next_ranks = that_stay(usable);
   next_ranks.resize(static_cast<size_t>(world_size));

@@ -224,7 +224,8 @@ void Group::on(WorkerId worker, Member& member, const Copying& message) {
   if (phase_ == Phase::kStarting) return regroup(reason_);
   if (phase_ != Phase::kForming && phase_ != Phase::kRunning) return;
   if (message.given_up && std::exchange(member.gave_up_at, committed_) == committed_) {
-    fence(worker, fmt::format("gave up twice what it wrote after step {}, and was ended", committed_ - 1));
+    fence(worker,
+          fmt::format("gave up twice between the commit of step {} and the next step, and was ended", committed_ - 1));
   }
   abort_generation();  // it goes on with a part that this rank has begun to give away
   regroup(fmt::format("{} holds a part of a state that is not whole", label(worker)));
