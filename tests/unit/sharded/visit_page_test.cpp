@@ -127,7 +127,7 @@ TEST_CASE("passes, evaluations and what is moved by hand are told apart") {
     Ranks ranks(2);
     ranks.pages[0].add(Kind::kPass, 0);
     ranks.pages[1].add(other, 0);
-    const std::string said = ranks.differ().value_or("");
+    const std::string said = ranks.differ(true).value_or("");
     CAPTURE(said);
     CHECK(says(said, words));
     CHECK(says(said, "began pass 1 of the step"));
