@@ -152,9 +152,9 @@ class ShardedModel {
   /// last was begun.
   void begin_micro_batch(size_t number);
   /// The whole pass over micro-batches without rows, for a program that cannot run its model over nothing: the modules
-  /// are visited as they were in the last pass with gradients over as many micro-batches that this process made, and
-  /// nothing is computed. Other ranks must make the same visits. Throws kInvalidArgument where one has rows,
-  /// kFailedPrecondition where there was no such pass yet (can_repeat_pass() is false): visit the modules then.
+  /// are visited as they were in the last pass with gradients that this process made, which was over as many
+  /// micro-batches, and nothing is computed. Other ranks must make the same visits. Throws kInvalidArgument where one
+  /// has rows, kFailedPrecondition where there was no such pass (can_repeat_pass() is false): visit the modules then.
   void repeat_pass(std::span<const RowRange> micro_batches);
   void repeat_pass(RowRange rows);
   [[nodiscard]] bool can_repeat_pass(size_t micro_batches = 1) const;

@@ -118,11 +118,10 @@ void Runtime::repeat_pass(std::span<const RowRange> micro_batches) {
                             rows.count, rows.first));
   }
   if (!can_repeat_pass(micro_batches.size())) {
-    throw Error(
-        Status::kFailedPrecondition,
-        fmt::format("there is no pass over {} micro-batch{} with gradients to repeat in this process yet; visit "
-                    "the modules",
-                    micro_batches.size(), micro_batches.size() == 1 ? "" : "es"));
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("this process has made no pass with gradients yet, or the last one was not over {} "
+                            "micro-batch{}; visit the modules",
+                            micro_batches.size(), micro_batches.size() == 1 ? "" : "es"));
   }
   begin_pass(micro_batches);
   for (const PassCall& call : last_pass_) {

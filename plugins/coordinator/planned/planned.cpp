@@ -21,8 +21,8 @@ struct Planned {
         .unit("gathers");
     table
         .add("gather_bucket", &Planned::gather_bucket,
-             "What visits behind each other use is gathered ahead together until it has so many bytes; 0: one gather a "
-             "visit.")
+             "What visits behind each other use is gathered ahead together until it has so many bytes, or is for 16 "
+             "visits; what is next goes alone. 0: one gather a visit.")
         .at_least(0)
         .unit("bytes");
     table

@@ -14,7 +14,7 @@ constexpr uint64_t kPercent = 100;
 /// That may be gathered beyond the least.
 constexpr uint64_t kNextToNothing = 2;
 constexpr size_t kMostPlanBytes = size_t{1} << 26U;
-/// But as many plans as large as the newest always have room, or those of one step would drive each other out.
+/// But as many plans as large as the largest always have room, or those of one step would drive each other out.
 constexpr size_t kFewestPlans = 16;
 
 }  // namespace
@@ -68,7 +68,9 @@ Planner::Plan* Planner::plan_for(TraceId trace, TraceId after) {
   }
   made.ends = state_of(std::exchange(made.kept_at_end, {}));
   plan_bytes_ += made.bytes();
-  forget_least_used_plans(std::max(kMostPlanBytes, kFewestPlans * made.bytes()));
+  size_t largest = made.bytes();
+  for (const auto& one : plans_) largest = std::max(largest, one.second.bytes());
+  forget_least_used_plans(std::max(kMostPlanBytes, kFewestPlans * largest));
   return &(plans_[key] = std::move(made));
 }
 

@@ -10,8 +10,6 @@ namespace {
 /// Where nothing is known of later uses, what was used longest ago goes first. Later than any moment that is known.
 constexpr Moment kUnknown = Moment{1} << 62U;
 
-/// A visit is an enter and a leave.
-constexpr Moment kCallsOfVisit = 2;
 /// That are gathered ahead together.
 constexpr size_t kMostVisitsOfGroup = 16;
 
@@ -61,7 +59,7 @@ void Schedule::set_known(const Uses& uses, Moment now) {
 void Schedule::begin_pass(const Uses& uses, sdk::Actions& actions) {
   set_known(uses, 0);
   for (const uint32_t parameter : room_.above(line_)) release(parameter, actions);
-  prefetch(uses, 0, actions);
+  prefetch(uses, 0, kNever, actions);
 }
 
 void Schedule::enter(const Uses& uses, Moment now, Call call, sdk::Actions& actions) {
@@ -71,7 +69,7 @@ void Schedule::enter(const Uses& uses, Moment now, Call call, sdk::Actions& acti
   release_apart(call, used, actions);
   use(uses, now, used);
   gather_missing(now, call, used, actions);
-  prefetch(uses, now + 1, actions);
+  prefetch(uses, now + 1, kNever, actions);
   for (const uint32_t parameter : used) {
     if (room_.at(parameter).waited_for) continue;
     actions.wait(parameter);
@@ -277,48 +275,78 @@ void Schedule::remove(uint32_t parameter) {
   whole_elements_ -= static_cast<int64_t>(layout_->parameter(parameter).elements);
 }
 
-void Schedule::prefetch(const Uses& uses, Moment from, sdk::Actions& actions) {
+void Schedule::prefetch(const Uses& uses, Moment from, Moment until, sdk::Actions& actions) {
   if (!uses.known()) return;
-  while (!on_way_.empty() && on_way_.front() < from) on_way_.pop_front();
+  while (!on_way_.empty() && *on_way_.begin() < from) on_way_.erase(on_way_.begin());
+  const Moment end = std::min({uses.end(), until, from + horizon()});
   found_.clear();
   uint64_t bytes = 0;
   size_t visits = 0;
   Moment first = 0;  // of the group
+  const uint64_t lost = lost_;
   const auto is_full = [&] { return bytes >= options_.gather_bucket || visits >= kMostVisitsOfGroup; };
   const auto send = [&] {
     if (found_.empty()) return;
     emit(found_, true, actions);
     found_.clear();
-    if (on_way_.empty() || on_way_.back() != first) on_way_.push_back(first);
+    on_way_.insert(first);
     bytes = visits = 0;
   };
-  for (looked_until_ = std::max(looked_until_, from); looked_until_ < uses.end(); ++looked_until_) {
-    if (found_.empty() && on_way_.size() >= options_.ahead) break;
+  bool has_room = true;
+  for (looked_until_ = std::max(looked_until_, from); looked_until_ < end; ++looked_until_) {
+    const auto before_it = static_cast<uint64_t>(std::distance(on_way_.begin(), on_way_.lower_bound(looked_until_)));
+    if (found_.empty() && before_it >= options_.ahead) break;
     if (leaves(uses.call(looked_until_))) continue;
-    const size_t before = found_.size();
-    const bool is_all = prefetch_visit(uses, from, looked_until_, actions);
-    if (before == 0 && !found_.empty()) {
+    if (goes_before(from, looked_until_, uses.call(looked_until_))) break;
+    const size_t had = found_.size();
+    has_room = prefetch_visit(uses, from, looked_until_, actions);
+    if (had == 0 && !found_.empty()) {
       first = looked_until_;
-      if (on_way_.empty()) bytes = options_.gather_bucket;  // it is next, and waited for: it goes alone
+      if (before_it == 0) visits = kMostVisitsOfGroup;  // it is next, and waited for: it goes alone
     }
-    for (size_t i = before; i < found_.size(); ++i) bytes += layout_->bytes(found_[i].parameter);
-    visits += found_.size() > before ? 1 : 0;
-    if (!is_all) break;
+    for (size_t i = had; i < found_.size(); ++i) {
+      const uint64_t more = layout_->bytes(found_[i].parameter);
+      bytes = bytes > UINT64_MAX - more ? UINT64_MAX : bytes + more;
+    }
+    if (!found_.empty()) ++visits;
+    if (!has_room) break;
     if (is_full()) send();
   }
-  // A group for which there is no more room yet can wait as long as another one is on its way.
-  if (!found_.empty() && !is_full() && uses.is_marked() && looked_until_ < uses.end()) {
-    for (const Found& one : found_) remove(one.parameter);
+  // A group for which there is no more room yet can wait as long as an earlier one is on its way.
+  if (!has_room && !found_.empty() && !is_full() && uses.is_marked()) {
+    for (const Found& one : found_) {
+      remove(one.parameter);
+      is_lost_[one.parameter] = one.was_lost;
+      delayed_[one.parameter] = one.delayed;
+    }
+    lost_ = lost;
     found_.clear();
     looked_until_ = first;
   }
   send();
 }
 
+Moment Schedule::horizon() const {
+  const uint64_t groups = std::min<uint64_t>(options_.ahead, kUnknown / (kCallsOfVisit * kMostVisitsOfGroup) - 1) + 1;
+  return kCallsOfVisit * kMostVisitsOfGroup * groups;
+}
+
+bool Schedule::goes_before(Moment from, Moment at, Call call) const {
+  if (room_.budget() > 0) return false;
+  const std::span<const uint32_t> used = layout_->used(module_of(call));
+  return std::any_of(used.begin(), used.end(), [&](uint32_t parameter) {
+    const Room::Held& one = room_.at(parameter);
+    if (!one.whole || one.stays) return false;
+    return one.next < at ? !is_near(one.next, at) : one.users > 0 && !is_near(from, at);
+  });
+}
+
 bool Schedule::prefetch_visit(const Uses& uses, Moment now, Moment at, sdk::Actions& actions) {
   const uint32_t module = module_of(uses.call(at));
   for (const uint32_t parameter : layout_->used(module)) {
-    if (room_.at(parameter).whole) continue;
+    const Room::Held& held = room_.at(parameter);
+    if (held.whole && held.next == kNever) room_.set_next(parameter, at);  // it was to go, and is still there
+    if (held.whole) continue;
     // In the place of what is used later only; where it is known what it pays to keep, of nothing else.
     const Moment until = uses.is_marked() ? kNever - 1 : at;
     const Room::Want want = want_of(parameter, now, until, false);
@@ -332,9 +360,10 @@ bool Schedule::prefetch_visit(const Uses& uses, Moment now, Moment at, sdk::Acti
       if (want.bytes <= idle_beside_lost()) delayed_[parameter] = lost_ + want.bytes;
       return false;
     }
+    const Found found{parameter, spot->place, is_lost_[parameter], delayed_[parameter]};
     take(parameter, *spot, actions);
     room_.set_next(parameter, at);
-    found_.push_back({parameter, spot->place});
+    found_.push_back(found);
   }
   return true;
 }
@@ -353,11 +382,12 @@ void Schedule::leave(const Uses& uses, Moment now, Call call, sdk::Actions& acti
   for (const uint32_t parameter : used) {
     const Room::Held& one = room_.at(parameter);
     if (!one.whole || one.users > 0 || one.stays) continue;
-    const bool is_near = one.next < kUnknown && one.next - now <= kCallsOfVisit * options_.ahead;
-    if (keeps ? is_over_line(parameter) : !is_near) release(parameter, actions);
+    if (keeps ? is_over_line(parameter) : one.next >= kUnknown || !is_near(now, one.next)) release(parameter, actions);
   }
   // What is next cannot wait. All else comes with the next enter, behind gradients that leave now.
-  if (uses.known() && now + 1 < uses.end() && lacks(uses.call(now + 1))) prefetch(uses, now + 1, actions);
+  if (!uses.known() || now + 1 >= uses.end() || !lacks(uses.call(now + 1))) return;
+  looked_until_ = std::min(looked_until_, now + 1);
+  prefetch(uses, now + 1, now + 2, actions);
 }
 
 bool Schedule::lacks(Call call) const {

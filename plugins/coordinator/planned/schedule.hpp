@@ -3,9 +3,9 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -34,6 +34,9 @@ struct ScheduleOptions {
   Placing placing = Placing::kBestFit;
   uint64_t gather_bucket = 0;  ///< bytes of one group, of visits behind each other, that are gathered ahead together
 };
+
+/// A visit is an enter and a leave.
+constexpr Moment kCallsOfVisit = 2;
 
 /// By parameter, what gathering it costs: nanoseconds, or bytes.
 using Costs = std::shared_ptr<const std::vector<uint64_t>>;
@@ -91,6 +94,9 @@ class Schedule {
   struct Found {
     uint32_t parameter;
     uint64_t place;
+    // Before it was found, for what is put off.
+    bool was_lost = false;
+    uint64_t delayed = 0;
   };
   void use(const Uses& uses, Moment now, std::span<const uint32_t> used);
   /// What is entered lies apart from what was entered before it, and that leaves too little in one piece for what may
@@ -116,7 +122,16 @@ class Schedule {
   [[nodiscard]] std::optional<Room::Spot> spot_beside(const Room::Want& want) const;
   /// Gradients lie deeper than was left to them: what lies there goes.
   void make_way_for_gradients(uint64_t depth, sdk::Actions& actions);
-  void prefetch(const Uses& uses, Moment from, sdk::Actions& actions);
+  /// What visits from `from` on use, and before `until`.
+  void prefetch(const Uses& uses, Moment from, Moment until, sdk::Actions& actions);
+  /// So many calls ahead are looked at.
+  [[nodiscard]] Moment horizon() const;
+  /// Without a budget: what the call, an enter at that moment, uses and is whole is released before it.
+  [[nodiscard]] bool goes_before(Moment from, Moment at, Call call) const;
+  /// A parameter stays whole between two such moments, without a budget.
+  [[nodiscard]] bool is_near(Moment one, Moment next) const {
+    return (next - one + 1) / kCallsOfVisit <= options_.ahead;
+  }
   /// It enters a module that uses what is not whole.
   [[nodiscard]] bool lacks(Call call) const;
   /// To found_ what the module of the call uses and is not whole; true when that is all of it.
@@ -137,10 +152,10 @@ class Schedule {
   Gradients gradients_;
   Costs costs_;
   uint64_t reserve_ = 0;
-  uint64_t line_ = 0;          ///< what lies above it makes way for gradients
-  std::deque<Moment> on_way_;  ///< by group that was gathered ahead, its first visit, where that has not begun
-  Moment looked_until_ = 0;    ///< what uses before this moment need is whole or on its way
-  uint64_t clock_ = 0;         ///< uses, where no later ones are known
+  uint64_t line_ = 0;        ///< what lies above it makes way for gradients
+  std::set<Moment> on_way_;  ///< by group that was gathered ahead, its first visit, where that has not begun
+  Moment looked_until_ = 0;  ///< what uses before this moment need is whole or on its way
+  uint64_t clock_ = 0;       ///< uses, where no later ones are known
   int64_t whole_elements_ = 0;
   std::vector<Found> found_;
   std::vector<uint32_t> apart_;    ///< in release_apart()

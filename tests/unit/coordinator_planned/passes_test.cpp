@@ -109,6 +109,30 @@ TEST_CASE("small layers that come next are gathered together, the first alone, a
   }
 }
 
+TEST_CASE("small layers that go and come back are gathered together, never late, and not long before their visit") {
+  constexpr uint32_t kLayers = 40;
+  for (const uint64_t budget : {uint64_t{0}, 6 * kLayer, 12 * kLayer, 24 * kLayer}) {
+    CAPTURE(budget);
+    const sdk::Model model = layers_of(std::vector<uint64_t>(kLayers, kLayer), budget);
+    Trainer alone(model);
+    Trainer together(model, {.gather_bucket = 8 * kLayer});
+    for (int step = 0; step < 4; ++step) {
+      for (int pass = 0; pass < 2; ++pass) {
+        const Gathered plain = alone.pass(first_layers(kLayers));
+        const Gathered packed = together.pass(first_layers(kLayers));
+        if (step < 2) continue;
+        CHECK(plain.late == 0);
+        CHECK(packed.late == 0);
+        CHECK((budget == 6 * kLayer || packed.groups < plain.groups));
+        CHECK(packed.groups <= plain.groups);
+        CHECK(packed.bytes <= plain.bytes * 11 / 10);
+      }
+      for (Trainer* const one : {&alone, &together}) one->end_step();
+    }
+    if (budget == 0) CHECK(together.most_whole() <= alone.most_whole() + 3 * 8 * kLayer);
+  }
+}
+
 TEST_CASE("a pass that leaves its trace goes on by another that began so, and forgets nothing") {
   Trainer trainer(layers_of(std::vector<uint64_t>(6, kLayer), 2 * kLayer));
   const std::vector<uint32_t> often{1, 2, 3, 4, 5, 6};
