@@ -43,7 +43,7 @@ bool Planner::may_linger(TraceId id, const Trace& trace, uint64_t bucket) {
 std::vector<Planner::Leaving> Planner::ways_to_leave(TraceId id, const Trace& trace) {
   std::vector<Leaving> ways;
   if (trace.with_gradient && (layout_->model().reduce_flags & PLIANT_ACTION_LINGER) != 0) {
-    for (const uint64_t part : {1, 2, 4}) {
+    for (const uint64_t part : {uint64_t{1}, uint64_t{2}, uint64_t{4}}) {
       if (!ways.empty() || !may_linger(id, trace, bucket_ / part)) continue;
       ways.push_back({bucket_ / part, true});
     }

@@ -243,16 +243,16 @@ Drawn drawn_model(const Draw& draw) {
 }  // namespace
 
 TEST_CASE("gradients linger where the host offers it and two modules have room beside them, and not else") {
-  constexpr uint64_t kLayer = 4096;
+  constexpr uint64_t kLargeLayer = 4096;
   const auto lingering = [](uint64_t budget, uint64_t flags) {
     sdk::Model model;
     model.modules.emplace_back();
     std::vector<uint32_t> layers;
     for (uint32_t i = 0; i < 12; ++i) {
       sdk::Parameter parameter;
-      parameter.elements = kLayer / 4;
-      parameter.bytes = parameter.gradient_bytes = kLayer;
-      parameter.received_bytes = kLayer / 2;
+      parameter.elements = kLargeLayer / 4;
+      parameter.bytes = parameter.gradient_bytes = kLargeLayer;
+      parameter.received_bytes = kLargeLayer / 2;
       model.parameters.push_back(parameter);
       model.modules.push_back({{i}, {}, {}, false});
       model.modules[0].children.push_back(i + 1);
@@ -278,14 +278,13 @@ TEST_CASE("gradients linger where the host offers it and two modules have room b
   };
   CHECK(lingering(0, PLIANT_ACTION_LINGER) == 12);
   CHECK(lingering(0, 0) == 0);
-  CHECK(lingering(8 * kLayer, PLIANT_ACTION_LINGER) == 12);
-  CHECK(lingering(8 * kLayer, 0) == 0);
-  CHECK(lingering(4 * kLayer, PLIANT_ACTION_LINGER) == 0);  // less than two modules beside them
-  CHECK(lingering(15 * kLayer, PLIANT_ACTION_LINGER) == 12);
+  CHECK(lingering(8 * kLargeLayer, PLIANT_ACTION_LINGER) == 12);
+  CHECK(lingering(8 * kLargeLayer, 0) == 0);
+  CHECK(lingering(4 * kLargeLayer, PLIANT_ACTION_LINGER) == 0);  // less than two modules beside them
+  CHECK(lingering(15 * kLargeLayer, PLIANT_ACTION_LINGER) == 12);
 }
 
 TEST_CASE("a pass that leaves out modules, and so its order, has the room that it has where nothing lingers") {
-  constexpr uint64_t kUnit = 256;
   for (const uint64_t flags : {uint64_t{0}, uint64_t{PLIANT_ACTION_LINGER}}) {
     CAPTURE(flags);
     sdk::Model model;
@@ -300,7 +299,7 @@ TEST_CASE("a pass that leaves out modules, and so its order, has the room that i
       model.modules.push_back({{number}, {}, {}, false});
       model.modules[0].children.push_back(number + 1);
     };
-    for (const uint64_t units : {50, 1, 1, 50}) add(units);
+    for (const auto units : std::vector<uint64_t>{50, 1, 1, 50}) add(units);
     model.budget = 256 * kUnit;
     model.reduce_flags = flags;
     Trainer trainer(model, {16, 2, 0});

@@ -72,7 +72,7 @@ struct Tied {
       }
       runtime.end_pass();
       made.push_back(runtime.memory().gathered);
-      made.push_back(runtime.traced_passes().followed);
+      made.push_back(static_cast<uint64_t>(runtime.traced_passes().followed));
     }
     return made;
   }
