@@ -1,8 +1,8 @@
 // Visited: what a rank of a sharded job does that all others must do, too, in the same order; and how far it has come.
 #pragma once
 
-#include <compare>
 #include <cstdint>
+#include <utility>
 
 #include "pliant/sharded.hpp"
 
@@ -56,7 +56,10 @@ constexpr bool is_leave(Visited::Kind kind) {
 struct VisitCount {
   uint64_t count = 0;   ///< of all since the group formed
   uint64_t digest = 0;  ///< of them
-  auto operator<=>(const VisitCount&) const = default;
+  friend bool operator==(const VisitCount&, const VisitCount&) = default;
+  friend bool operator<(const VisitCount& a, const VisitCount& b) {
+    return std::pair(a.count, a.digest) < std::pair(b.count, b.digest);
+  }
 };
 
 }  // namespace pliant::sharded

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "pliant/sdk/coordinator.hpp"
@@ -116,7 +117,7 @@ class Succession {
   struct Run {
     TraceId id = kNoTrace;
     uint32_t length = 0;  ///< 0: of any
-    friend auto operator<=>(const Run&, const Run&) = default;
+    friend bool operator<(const Run& a, const Run& b) { return std::pair(a.id, a.length) < std::pair(b.id, b.length); }
   };
   using Past = std::array<Run, kRuns>;  ///< the newest first, kNoTrace where it is not looked at
   static void add(Past& past, TraceId id);
