@@ -304,10 +304,7 @@ void Schedule::prefetch(const Uses& uses, Moment from, Moment until, sdk::Action
       first = looked_until_;
       if (before_it == 0) visits = kMostVisitsOfGroup;  // it is next, and waited for: it goes alone
     }
-    for (size_t i = had; i < found_.size(); ++i) {
-      const uint64_t more = layout_->bytes(found_[i].parameter);
-      bytes = bytes > UINT64_MAX - more ? UINT64_MAX : bytes + more;
-    }
+    for (size_t i = had; i < found_.size(); ++i) bytes += layout_->bytes(found_[i].parameter);
     if (!found_.empty()) ++visits;
     if (!has_room) break;
     if (is_full()) send();
