@@ -382,6 +382,22 @@ TEST_CASE("what was read on all ranks and written on some takes the job back, to
   CHECK(last_state(again) == expected);
 }
 
+TEST_CASE("what is given up between the last commit and its update is made again, by another process") {
+  for (const std::string snapshots : {"run.snapshot_every=4", "run.snapshot_every=0"}) {  // without: from the beginning
+    CAPTURE(snapshots);
+    const std::vector<std::string> sets{"app.averages=true", "run.max_steps=7", snapshots};
+    JobRunner well;
+    const std::string expected = state_after(well, job_that("", "", 1, sets));
+    JobRunner job;
+    const Ended ended = job.run(job_that("break_write", "", 4, sets));
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(has(ended.err, "gave up between the commit of step 6, the last, and its update, and was ended"));
+    CHECK(ended.summary.at("restarts") == 1);
+    CHECK(last_state(job) == expected);
+  }
+}
+
 TEST_CASE("an evaluation between a commit and its update leaves training its bits, whatever stays whole") {
   for (const char* const flags : {"app.flags=false", "app.flags=true"}) {
     JobRunner plain;
@@ -411,6 +427,15 @@ TEST_CASE("a death in an evaluation between a commit and its update costs one ra
     CHECK(ended.summary.at("samples_missing") == 0);
     CHECK(last_state(job) == well_behaved());
   }
+  const std::vector<std::string> is_last{"run.max_steps=7", "app.looks_first=true"};
+  JobRunner well;
+  const std::string expected = state_after(well, job_that("", "", 1, is_last));
+  JobRunner job;
+  const Ended ended = job.run(job_that("kill", "evaluating", 4, is_last));
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary.at("restarts") == 1);
+  CHECK(last_state(job) == expected);
 }
 
 TEST_CASE("a rank that does other things than the others is named at once, and the step is not committed") {

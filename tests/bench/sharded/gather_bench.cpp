@@ -1,6 +1,6 @@
 // What a group of gathers or scatters costs: the thread that asks for it (memory, one collective, an event), and until
 // it has ended; what visits of modules cost that thread with a coordinator, and what one stream's waiting for another
-// adds. Ranks are threads on `host`.
+// adds; what a trace adds to a visit. Ranks are threads on `host`.
 //
 //   bench_gather [RANKS [PARAMETERS]] [--json]: only groups, and visits, of so many
 #include <fmt/format.h>
@@ -176,6 +176,30 @@ void measure_groups(const Accelerator& accelerator, const Asked& asked, nlohmann
   rows.move_to(all);
 }
 
+void measure_traces(const Accelerator& accelerator, const Asked& asked, nlohmann::json& all) {
+  constexpr const char* kLine = "{:>11}  {:>5}  {:>10}  {:>5}  {:>24}  {:>24}  {:>22}";
+  Rows rows(asked, "traces",
+            "what a trace adds to a visit, entered and left; us of the calling thread, means of a step's visits, "
+            "medians (quartiles)\n" +
+                fmt::format(kLine, "coordinator", "ranks", "parameters", "n", "without", "with", "added"));
+  constexpr int32_t kRanks = 2;
+  for (const char* const coordinator : {"zero3", "planned"}) {
+    for (const size_t parameters : {size_t{1}, size_t{4}, size_t{16}}) {
+      if (!asked.has(kRanks, parameters)) continue;
+      const bench::TracedVisits found = bench::measure_traced_visits(accelerator, coordinator, kRanks, parameters);
+      rows.add(fmt::format(kLine, coordinator, kRanks, parameters, found.added.n, bench::shown(found.plain),
+                           bench::shown(found.traced), bench::shown(found.added)),
+               {{"coordinator", coordinator},
+                {"ranks", kRanks},
+                {"parameters", parameters},
+                {"plain_us", bench::json_of(found.plain)},
+                {"traced_us", bench::json_of(found.traced)},
+                {"added_us", bench::json_of(found.added)}});
+    }
+  }
+  rows.move_to(all);
+}
+
 constexpr const char* kVisitLine = "{:>11}  {:>8}  {:>5}  {:>10}  {:>6}  {:>5}  {:>24}  {:>28}  {:>20}  {:>5}  {}";
 
 void measure_visits(const Accelerator& accelerator, const Asked& asked, nlohmann::json& all) {
@@ -239,6 +263,7 @@ int main(int count, char** arguments) {
   nlohmann::json all;
   measure_groups(accelerator, asked, all);
   measure_visits(accelerator, asked, all);
+  measure_traces(accelerator, asked, all);
   measure_handovers(accelerator, asked, all);
   if (asked.json) fmt::print("{}\n", all.dump(2));
   return EXIT_SUCCESS;

@@ -1,13 +1,16 @@
 #include "bench/sharded/visits.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <numeric>
 #include <span>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -20,6 +23,8 @@
 #include "sharded/layout.hpp"
 #include "sharded/runtime.hpp"
 #include "sharded/segments.hpp"
+#include "sharded/trace_log.hpp"
+#include "sharded/trace_recorder.hpp"
 
 namespace pliant::bench {
 namespace {
@@ -189,6 +194,33 @@ class Alone {
   std::vector<std::vector<uint32_t>> complete_;
 };
 
+/// A rank's trace, gone with it.
+class Trace {
+ public:
+  Trace(const Accelerator& accelerator, int32_t rank)
+      : file_(std::filesystem::temp_directory_path() / fmt::format("pliant-bench-{}-{}.trace", ::getpid(), rank)),
+        recorder(accelerator, 0, or_throw(sharded::TraceLog::create(file_))) {}
+  ~Trace() {
+    std::error_code ignored;
+    std::filesystem::remove(file_, ignored);
+  }
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+ private:
+  const std::filesystem::path file_;
+
+ public:
+  sharded::TraceRecorder recorder;
+};
+
+/// Of the thread, in one step.
+double sum_of(const SamplesOfPass& pass) {
+  double sum = 0;
+  for (const Samples& one : pass) sum = std::accumulate(one.thread.begin(), one.thread.end(), sum);
+  return sum;
+}
+
 Visits visits_of(Samples& samples, const std::string& bounds) {
   Visits made;
   made.bounds = bounds;
@@ -235,6 +267,45 @@ VisitsOfPass measure_visits(const Accelerator& accelerator, const std::string& c
     }
   });
   return {visits_of(all[0], bounds.words), visits_of(all[1], bounds.words)};
+}
+
+TracedVisits measure_traced_visits(const Accelerator& accelerator, const std::string& coordinator, int32_t world_size,
+                                   size_t parameters) {
+  const Config config = config_of(coordinator, bounds_of(coordinator, parameters).lines);
+  std::array<std::vector<double>, 3> all;
+  std::mutex mutex;
+  on_ranks(accelerator, world_size, [&](int32_t rank, Communicator& group, Stream& exchange) {
+    Trace trace(accelerator, rank);
+    Stream stream(accelerator, 0);
+    sharded::Runtime runtime(config, accelerator, 0, stream, exchange, {});
+    add_layers(runtime.model, parameters);
+    runtime.close_model();
+    runtime.enter_group(group);
+    runtime.initialise();
+    runtime.record(&trace.recorder);
+    runtime.begin_recording(1);
+    Program program(runtime, parameters, rank, world_size);
+    std::array<std::vector<double>, 3> own;
+    constexpr double kVisits = 2.0 * kLayers;
+    for (int step = 0; step < kUntilSteady + 2 * kSteps; step += 2) {
+      std::array<double, 2> took{};
+      for (size_t i = 0; i < took.size(); ++i) {
+        runtime.record(i == 1 ? &trace.recorder : nullptr);
+        SamplesOfPass made;
+        program.step(made);
+        took[i] = sum_of(made) / kVisits;
+      }
+      if (step < kUntilSteady) continue;
+      own[0].push_back(took[0]);
+      own[1].push_back(took[1]);
+      own[2].push_back(took[1] - took[0]);
+    }
+    runtime.record(nullptr);
+    runtime.leave_group();
+    const std::lock_guard lock(mutex);
+    for (size_t i = 0; i < all.size(); ++i) all[i].insert(all[i].end(), own[i].begin(), own[i].end());
+  });
+  return {spread_of(std::move(all[0])), spread_of(std::move(all[1])), spread_of(std::move(all[2]))};
 }
 
 }  // namespace pliant::bench

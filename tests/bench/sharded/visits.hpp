@@ -30,4 +30,15 @@ struct VisitsOfPass {
 VisitsOfPass measure_visits(const Accelerator& accelerator, const std::string& coordinator, int32_t world_size,
                             size_t parameters);
 
+/// What a trace adds: means of a step's visits, us of the calling thread.
+struct TracedVisits {
+  Spread plain;
+  Spread traced;
+  Spread added;  ///< between a step with and the one before it without
+};
+
+/// Steps as in measure_visits; every other one is written to a trace.
+TracedVisits measure_traced_visits(const Accelerator& accelerator, const std::string& coordinator, int32_t world_size,
+                                   size_t parameters);
+
 }  // namespace pliant::bench

@@ -214,6 +214,13 @@ void Group::on(WorkerId worker, Member& member, const Copying& message) {
     member.holds = -1;
     member.may_hold = true;
   }
+  const bool is_end = phase_ == Phase::kSaving && !pending_ && stop_code_ == 0;
+  if (sharded_ && message.in_place && is_end) {  // no generation after it begins at a snapshot: another worker does
+    parts_.reset();
+    if (!message.given_up) return;  // who lost or left it ends, or is ended
+    return fence(worker, fmt::format("gave up between the commit of step {}, the last, and its update, and was ended",
+                                     committed_ - 1));
+  }
   const bool writes = parts_ && std::count(parts_->writers.begin(), parts_->writers.end(), worker) > 0;
   if (writes && message.in_place && message.generation <= parts_->generation) {  // what it was asked for it has not
     on(worker, member, SnapshotWritten{parts_->step, parts_->file, "it holds a part of a state"});
