@@ -33,7 +33,7 @@ std::string words_of(const pliant_action& action, const sharded::ModelTables& mo
     case PLIANT_ACTION_RELEASE:
       return "release " + name;
     default:
-      return "reduce " + name;
+      return fmt::format("reduce{} {}", (action.flags & PLIANT_ACTION_LINGER) != 0 ? " lingering" : "", name);
   }
 }
 
