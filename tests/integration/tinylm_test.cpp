@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "integration/job_runner.hpp"
+#include "thorough.hpp"
 
 using namespace pliant::test;
 
@@ -152,13 +153,14 @@ TEST_CASE("tinylm trains on one's own text with the same loss curve at 1, 2, 3 a
   }
 }
 
-// Jobs in shards start some 120 processes with libtorch, each of which takes the better part of a second: two minutes
-// on two cores.
+// Jobs in shards start some 100 processes with libtorch, each of which takes the better part of a second.
 
 TEST_CASE(
     "tinylm in shards has the states of tinylm whole at 1, 2, 3, 4 and, under exact, 5 workers, whoever decides") {
-  for (const char* const coordinator : {"planned", "zero3", "eager"}) {
+  const std::map<std::string, std::set<int>> chosen{{"planned", {1, 2, 3, 4, 5}}, {"zero3", {2, 5}}, {"eager", {1, 4}}};
+  for (const auto& [coordinator, sizes] : chosen) {
     for (const int workers : {1, 2, 3, 4, 5}) {
+      if (!is_thorough() && !sizes.contains(workers)) continue;
       CAPTURE(coordinator);
       CAPTURE(workers);
       JobRunner job;
@@ -459,12 +461,13 @@ TEST_CASE("tinylm learns real English with four workers of which one is killed")
     return;
   }
   JobRunner job;
-  const Ended ended =
-      job.run({"run", kTinylm, "--json", "--set", "run.max_steps=150", "--inject", "kill:rank=2,step=20"});
+  const char* const steps = is_thorough() ? "run.max_steps=150" : "run.max_steps=60";
+  const Ended ended = job.run({"run", kTinylm, "--json", "--set", steps, "--inject", "kill:rank=2,step=20"});
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   CHECK(ended.summary["generations"] >= 2);
   CHECK(ended.summary["restarts"] == 1);
   CHECK(ended.summary["samples_used_once"] == ended.summary["samples_expected"]);
-  CHECK(ended.summary["loss_last"].get<double>() <= 0.75 * ended.summary["loss_first"].get<double>());
+  const double part = is_thorough() ? 0.75 : 0.85;
+  CHECK(ended.summary["loss_last"].get<double>() <= part * ended.summary["loss_first"].get<double>());
 }
