@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "api.hpp"
-#include "devices/owner_process.hpp"
+#include "common/processes/owner_process.hpp"
 
 namespace pliant::cuda {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "kernel/event_handle.hpp"
+#include "common/cpu/event_handle.hpp"
 #include "result.hpp"
 
 namespace pliant::level_zero {

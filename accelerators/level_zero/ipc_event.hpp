@@ -7,9 +7,9 @@
 #include <mutex>
 #include <vector>
 
-#include "devices/failure_slot.hpp"
+#include "common/cpu/shared_event.hpp"
+#include "common/devices/failure_slot.hpp"
 #include "event.hpp"
-#include "kernel/shared_event.hpp"
 #include "letter.hpp"
 #include "pliant/abi/ipc.h"
 #include "runtime.hpp"

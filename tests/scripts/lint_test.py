@@ -19,7 +19,7 @@ KEPT = [
     "scripts/lint", "scripts/rooms.py", ".clang-format", "sdk/include/pliant/sdk/kinds.hpp", "sdk/template",
     "core/src/base/environment.cpp", "core/src/elastic/agent/worker_process.cpp", "core/src/elastic/agent/warden.cpp",
     "core/src/elastic/agent/job.cpp", "core/src/elastic/agent/stop.cpp", "core/src/elastic/run_worker.cpp", "core/src/elastic/session.cpp",
-    "accelerators/kernel/gloo_api.cpp",
+    "accelerators/common/gloo/api.cpp",
 ]
 # scripts/prepare installs packages; the rules need none of them.
 PREPARE = """set -euo pipefail
@@ -114,10 +114,10 @@ def broken_tree(root):
     write(root, "core/src/plan/upward.cpp", cpp('#include "elastic/room.hpp"'))
     write(root, "core/src/base/aside.cpp", cpp('#include "pliant/plan.hpp"'))
     write(root, "core/src/stray/stray.cpp", "// Lost.\n")
-    for other in ("accelerators/other/other.hpp", "accelerators/kernel/some.hpp", "plugins/sampler/far/far.hpp"):
+    for other in ("accelerators/other/other.hpp", "accelerators/common/cpu/some.hpp", "plugins/sampler/far/far.hpp"):
         write(root, other, "// Its own.\n#pragma once\n")
     write(root, "accelerators/own/own.cpp",
-          cpp('#include "elastic/room.hpp"\n#include "../other/other.hpp"\n#include "../kernel/some.hpp"'))
+          cpp('#include "elastic/room.hpp"\n#include "../other/other.hpp"\n#include "../common/cpu/some.hpp"'))
     write(root, "plugins/lr/near/near.cpp", cpp('#include "../../sampler/far/far.hpp"'))
     write(root, "sdk/testkit/knowing.cpp", cpp('#include "base/room.hpp"'))
     write(root, "samples/inside/inside.cpp", cpp('#include "data/room.hpp"\n#include "pliant/plan.hpp"'))

@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
-#include "kernel/group.hpp"
-#include "kernel/segment.hpp"
-#include "kernel/stream.hpp"
-#include "kernel/streamed_copy.hpp"
+#include "common/cpu/stream.hpp"
+#include "common/cpu/streamed_copy.hpp"
+#include "common/exchange/group.hpp"
+#include "common/exchange/segment.hpp"
 #include "pliant/sdk/arithmetic.hpp"
 
 namespace {
