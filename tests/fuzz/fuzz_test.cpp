@@ -5,7 +5,7 @@
 #include <ostream>
 #include <string>
 
-#include "../plugins/sampler/kernel/stream_engines.hpp"
+#include "../plugins/sampler/common/stream_engines.hpp"
 #include "config/parse.hpp"
 #include "config/source.hpp"
 #include "data/lengths_file.hpp"

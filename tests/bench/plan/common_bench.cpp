@@ -5,8 +5,8 @@
 #include <string>
 
 #include "cases.hpp"
+#include "common/deepspeed.hpp"
 #include "exact/choice.hpp"
-#include "kernel/deepspeed.hpp"
 
 namespace {
 
@@ -29,7 +29,7 @@ void most_efficient(benchmark::State& state, const bench::Case& one, bool calls)
 
 }  // namespace
 
-void bench::register_kernel() {
+void bench::register_common() {
   for (const bench::Case& one : bench::cases()) {
     const std::string name = bench::name_of(one);
     benchmark::RegisterBenchmark(("best_batch/" + name).c_str(), &best_batch, one, false)

@@ -1,4 +1,4 @@
-// The packing kernel against loops over sequences and brute force, on random sizes.
+// What samplers share for packing against loops over sequences and brute force, on random sizes.
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
@@ -7,13 +7,13 @@
 #include <limits>
 #include <numeric>
 
-#include "../plugins/sampler/kernel/best_fit.hpp"
-#include "../plugins/sampler/kernel/fast_shuffle.hpp"
-#include "../plugins/sampler/kernel/length_sort.hpp"
-#include "../plugins/sampler/kernel/lower_bound.hpp"
+#include "../plugins/sampler/common/best_fit.hpp"
+#include "../plugins/sampler/common/fast_shuffle.hpp"
+#include "../plugins/sampler/common/length_sort.hpp"
+#include "../plugins/sampler/common/lower_bound.hpp"
 #include "packing_oracle.hpp"
 
-namespace kernel_property_test {
+namespace common_property_test {
 
 using namespace pliant;
 using namespace pliant::test;
@@ -165,4 +165,4 @@ TEST_CASE("the fast shuffle permutes, the same for one key and another way for a
   }
 }
 
-}  // namespace kernel_property_test
+}  // namespace common_property_test
