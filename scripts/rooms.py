@@ -66,7 +66,8 @@ def room_of(path, rooms):
 
 def target_of(source, name):
     """The file of a room that an include of `name` means; None: it is none of them."""
-    for folder in (source.parent, ROOT / "core/src", ROOT / "core", ROOT / "core/cli", PUBLIC, ROOT / "sdk/include", ROOT / "sdk", ROOT):
+    for folder in (source.parent, ROOT / "core/src", ROOT / "core", ROOT / "core/cli", PUBLIC, ROOT / "sdk/include", ROOT / "sdk", ROOT / "accelerators",
+                   ROOT):
         if (folder / name).is_file():
             return (folder / name).resolve()
     return None

@@ -55,7 +55,7 @@ class IpcEvent {
   std::mutex mutex_;
   ze_event_pool_handle_t pool_ = nullptr;
   std::vector<ze_event_handle_t> events_ = std::vector<ze_event_handle_t>(kEvents);  ///< made when first used
-  OwnedFd letter_;                                                                   ///< with the first handle
+  accelerator::UniqueFd letter_;                                                     ///< with the first handle
   ze_ipc_event_pool_handle_t pool_handle_{};
 };
 

@@ -87,7 +87,7 @@ class Runtime {
 
 /// Throws in a process other than `owner`.
 inline void require_process(pid_t owner) {
-  devices::require_process(owner, "Level Zero");
+  accelerator::require_process(owner, "Level Zero");
 }
 
 }  // namespace pliant::level_zero

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/exchange/messages.hpp"
+#include "common/gloo/transport_of.hpp"
 #include "common/processes/this_process.hpp"
 
 namespace pliant::accelerator {
@@ -30,7 +31,7 @@ uint64_t bytes_of(const Call& call, int32_t world_size) {
 struct Communicator::Shared {
   Shared(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made,
          const NetworkSettings& network, std::shared_ptr<Faults> interference)
-      : group(id, rank, world_size, std::move(made), network),
+      : group(*transport_of(id, world_size, network), rank, world_size, std::move(made)),
         collectives(group),
         messages(group),
         faults(std::move(interference)) {

@@ -15,7 +15,7 @@ namespace pliant::accelerator {
 
 class Communicator {
  public:
-  /// Begins joining. `made`: see Group. Throws what Group throws.
+  /// Begins joining. `made`: see Group. Throws what transport_of and Group throw.
   Communicator(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made,
                const NetworkSettings& network, std::shared_ptr<Faults> faults);
   /// Aborts what is still running here and leaves.

@@ -6,8 +6,6 @@
 #include <chrono>
 #include <string>
 
-#include "common/exchange/shared_link.hpp"
-#include "common/gloo/gloo_link.hpp"
 #include "common/processes/futex.hpp"
 
 namespace pliant::accelerator {
@@ -45,19 +43,13 @@ int32_t processors() {
 
 }  // namespace
 
-Group::Group(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made,
-             const NetworkSettings& network)
-    : segment_(NetworkId::is_one(id) ? Segment(world_size, NetworkId::read(id, world_size, network).chunk_bytes)
-                                     : Segment(id, world_size)),
+Group::Group(const Transport& transport, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made)
+    : segment_(transport.segment()),
       rank_(rank),
       world_size_(world_size),
-      yields_(NetworkId::is_one(id) ? 0 : kYields),
-      crowded_(!NetworkId::is_one(id) && world_size > processors()),
+      yields_(transport.is_local() ? kYields : 0),
+      crowded_(transport.is_local() && world_size > processors()),
       made_(std::move(made)) {
-  sdk::require(
-      NetworkId::is_one(id) || !network.own.is_set(),
-      "the communicator id was made with transport = \"shared_memory\", but this rank has \"gloo\"; set the same "
-      "transport on all ranks");
   uint64_t taken_by = 0;
   if (!own().claim.compare_exchange_strong(taken_by, ProcessId::self_for_others().packed())) {
     throw Failure(PLIANT_INVALID_ARGUMENT, "rank " + std::to_string(rank) + " has joined already (pid " +
@@ -66,11 +58,7 @@ Group::Group(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::sh
         .about_rank(rank);
   }
   if (world_size == 1) return;
-  if (NetworkId::is_one(id)) {
-    link_ = make_gloo_link(*this, NetworkId::read(id, world_size, network), network, made_);
-  } else {
-    link_ = std::make_unique<SharedLink>(*this);
-  }
+  link_ = transport.make_link(*this, made_);
   try {
     link_->start();
   } catch (...) {

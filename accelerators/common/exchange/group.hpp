@@ -13,7 +13,7 @@
 #include "common/exchange/failure_cause.hpp"
 #include "common/exchange/link.hpp"
 #include "common/exchange/segment.hpp"
-#include "common/gloo/network.hpp"
+#include "common/exchange/transport.hpp"
 
 namespace pliant::accelerator {
 
@@ -21,10 +21,8 @@ namespace pliant::accelerator {
 class Group {
  public:
   /// Claims `rank`. `made` is what Segment::reserve or NetworkId::reserve returned, if this process made the id; it is
-  /// closed once all have joined. Throws what Segment throws, and PLIANT_INVALID_ARGUMENT when the rank is taken or the
-  /// id is of another transport than `network`.
-  Group(const pliant_comm_id& id, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made,
-        const NetworkSettings& network);
+  /// closed once all have joined. Throws what Segment throws, and PLIANT_INVALID_ARGUMENT when the rank is taken.
+  Group(const Transport& transport, int32_t rank, int32_t world_size, std::shared_ptr<UniqueFd> made);
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;

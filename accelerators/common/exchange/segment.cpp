@@ -73,6 +73,10 @@ struct Segment::Layout {
   uint64_t total;
 };
 
+bool SegmentId::is_one(const pliant_comm_id& id) {
+  return Segment::read(id).magic == kSegmentMagic;
+}
+
 SegmentId Segment::read(const pliant_comm_id& id) {
   SegmentId made{};
   std::memcpy(&made, id.bytes, sizeof(made));

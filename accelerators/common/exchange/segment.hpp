@@ -75,6 +75,9 @@ struct SegmentId {
   uint32_t layout;  ///< kSegmentLayout of the maker
   uint64_t chunk_bytes;
   uint64_t nonce[2];
+
+  /// The id was made by Segment::reserve, of whatever release.
+  static bool is_one(const pliant_comm_id& id);
 };
 static_assert(sizeof(SegmentId) <= sizeof(pliant_comm_id));
 

@@ -6,6 +6,11 @@
 
 namespace pliant::accelerator {
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as the other transports have it
+std::unique_ptr<Link> SharedTransport::make_link(Group& group, std::shared_ptr<UniqueFd>) const {
+  return std::make_unique<SharedLink>(group);
+}
+
 void SharedLink::start() {
   watcher_ = std::make_unique<Watcher>(group_);
   ring_all();

@@ -1,9 +1,10 @@
-// SharedLink: all ranks map the same segment, so what one writes the others see. Left to do: ring, and watch processes.
+// SharedTransport, SharedLink: all ranks map the same segment, so what one writes the others see. Left to do: ring, and
+// watch processes.
 #pragma once
 
 #include <memory>
 
-#include "common/exchange/link.hpp"
+#include "common/exchange/transport.hpp"
 #include "common/exchange/watcher.hpp"
 
 namespace pliant::accelerator {
@@ -27,6 +28,19 @@ class SharedLink final : public Link {
   void ring_all();
   Group& group_;
   std::unique_ptr<Watcher> watcher_;
+};
+
+class SharedTransport final : public Transport {
+ public:
+  SharedTransport(const pliant_comm_id& id, int32_t world_size) : id_(id), world_size_(world_size) {}
+  [[nodiscard]] Segment segment() const override { return {id_, world_size_}; }
+  [[nodiscard]] bool is_local() const override { return true; }
+  /// The link watches who has joined by the segment itself; `made` is the group's.
+  [[nodiscard]] std::unique_ptr<Link> make_link(Group& group, std::shared_ptr<UniqueFd> made) const override;
+
+ private:
+  const pliant_comm_id id_;
+  const int32_t world_size_;
 };
 
 }  // namespace pliant::accelerator

@@ -7,7 +7,7 @@
 
 #include "pliant/sdk/failure.hpp"
 
-namespace pliant::devices {
+namespace pliant::accelerator {
 
 void require_process(pid_t owner, const char* driver) {
   if (::getpid() == owner) return;
@@ -19,4 +19,4 @@ void require_process(pid_t owner, const char* driver) {
                                                      "or start the process anew");
 }
 
-}  // namespace pliant::devices
+}  // namespace pliant::accelerator

@@ -3,9 +3,9 @@
 
 #include <sys/types.h>
 
-namespace pliant::devices {
+namespace pliant::accelerator {
 
 /// Throws PLIANT_FAILED_PRECONDITION in a process other than `owner`. `driver` is what that one opened.
 void require_process(pid_t owner, const char* driver);
 
-}  // namespace pliant::devices
+}  // namespace pliant::accelerator

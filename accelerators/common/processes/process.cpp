@@ -2,6 +2,7 @@
 #include "common/processes/process.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -32,10 +33,6 @@ std::string read_small(const std::string& path) {
 }
 
 }  // namespace
-
-void UniqueFd::reset() noexcept {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
 
 ProcessId ProcessId::of(pid_t pid) {
   const std::string stat = read_small("/proc/" + std::to_string(pid) + "/stat");
@@ -70,14 +67,25 @@ UniqueFd watch_process(const ProcessId& process) {
   return fd;
 }
 
+bool is_running(const ProcessId& process) {
+  const UniqueFd watched = watch_process(process);
+  if (!watched) return errno != ESRCH;
+  pollfd asked{watched.get(), POLLIN, 0};
+  return ::poll(&asked, 1, 0) != 1;
+}
+
+uint64_t pid_namespace() {
+  struct stat seen {};
+  return ::stat("/proc/self/ns/pid", &seen) == 0 ? seen.st_ino : 0;
+}
+
 uint64_t pid_space() {
   uint64_t hash = 14695981039346656037ULL;
   const auto mix = [&hash](uint64_t value) { hash = (hash ^ value) * 1099511628211ULL; };
   const std::string boot = read_small("/proc/sys/kernel/random/boot_id");
   if (boot.empty() && (errno == EMFILE || errno == ENFILE)) unknown("/proc/sys/kernel/random/boot_id");
   for (const char c : boot) mix(static_cast<unsigned char>(c));
-  struct stat space {};
-  if (::stat("/proc/self/ns/pid", &space) == 0) mix(space.st_ino);
+  if (const uint64_t space = pid_namespace(); space != 0) mix(space);
   return hash;
 }
 

@@ -1,33 +1,13 @@
-// ProcessId: one process of this machine, told apart from a later one with the same pid. UniqueFd: an owned descriptor.
+// ProcessId: one process of this machine, distinct from a later one with the same pid.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
-#include <utility>
+
+#include "common/processes/unique_fd.hpp"
 
 namespace pliant::accelerator {
-
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  ~UniqueFd() { reset(); }
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
-    if (this != &other) {
-      reset();
-      fd_ = std::exchange(other.fd_, -1);
-    }
-    return *this;
-  }
-  [[nodiscard]] int get() const noexcept { return fd_; }
-  [[nodiscard]] explicit operator bool() const noexcept { return fd_ >= 0; }
-  void reset() noexcept;
-
- private:
-  int fd_ = -1;
-};
 
 /// Packs into one word, so that a rank can claim its place in shared memory with one compare-and-swap.
 struct ProcessId {
@@ -51,6 +31,12 @@ struct ProcessId {
 /// A pidfd, which polls readable when the process has ended. Empty with errno ESRCH when it has ended already, another
 /// errno when it cannot be watched.
 UniqueFd watch_process(const ProcessId& process);
+
+/// False once the process has ended, whether or not its parent has noticed. True where the system does not tell.
+[[nodiscard]] bool is_running(const ProcessId& process);
+
+/// Differs between pid namespaces of one machine; 0 where /proc is not there.
+[[nodiscard]] uint64_t pid_namespace();
 
 /// Differs between machines, boots and pid namespaces: a pid means the same process only where this is equal. Throws as
 /// self_for_others does.

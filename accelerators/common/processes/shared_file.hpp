@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/processes/process.hpp"
+#include "common/processes/unique_fd.hpp"
 
 namespace pliant::accelerator {
 
