@@ -13,7 +13,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(sys.argv[1])
-ROOMS = ["base", "plugin", "config", "accelerator", "plan", "data", "balance", "sharded", "rendezvous", "elastic", "elastic/agent"]
+ROOMS = ["base", "plugin", "config", "collectives", "accelerator", "plan", "data", "balance", "sharded", "rendezvous", "elastic", "elastic/agent"]
 # The files in which lint excuses something, and what it reads the kinds from.
 KEPT = [
     "scripts/lint", "scripts/rooms.py", ".clang-format", "sdk/include/pliant/sdk/kinds.hpp", "sdk/template",

@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "accel/bench.hpp"
-#include "accelerator/collectives_of.hpp"
+#include "collectives/collectives_of.hpp"
 
 namespace pliant::cli {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "accel/bench.hpp"
-#include "accelerator/collectives_of.hpp"
+#include "collectives/collectives_of.hpp"
 #include "output.hpp"
 
 namespace pliant::cli {

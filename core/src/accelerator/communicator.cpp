@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "accelerator/piece_messages.hpp"
 #include "accelerator/state.hpp"
 #include "base/inside.hpp"
+#include "collectives/transport/piece_messages.hpp"
 #include "pliant/sdk/collectives.hpp"
 
 namespace pliant {

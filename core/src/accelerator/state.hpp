@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "accelerator/collectives_of.hpp"
 #include "accelerator/stream_memory.hpp"
+#include "collectives/collectives_of.hpp"
 #include "pliant/abi/optimizer.h"
 #include "pliant/accelerator.hpp"
 #include "pliant/sdk/failure.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "accelerator/collectives_of.hpp"
+#include "collectives/collectives_of.hpp"
 #include "pliant/abi/plugin.h"
 #include "pliant/error.hpp"
 #include "pliant/sdk/plugin.hpp"

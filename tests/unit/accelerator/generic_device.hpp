@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "accelerator/generic_collectives.hpp"
 #include "collective_cases.hpp"
+#include "collectives/generic_collectives.hpp"
 #include "config/instances.hpp"
 #include "pliant/config.hpp"
 #include "pliant/error.hpp"

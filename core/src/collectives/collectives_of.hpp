@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "accelerator/generic_called.hpp"
+#include "collectives/peers/called.hpp"
 #include "plugin/plugin.hpp"
 #include "plugin/search.hpp"
 

@@ -4,14 +4,14 @@
 // whether its receiver is there or not, and out of it whether the sender does something else or not: no lane waits for
 // another. The rings lie in the slot of the sender's stage that its next collective will use, which nobody reads any
 // more; a call is over only when its rings have been emptied, so that collective finds the slot free.
-#include "accelerator/generic_messages.hpp"
+#include "collectives/transport/peer_messages.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <string>
 
-#include "accelerator/generic_aside.hpp"
-#include "accelerator/generic_board.hpp"
+#include "collectives/peers/mailbox.hpp"
+#include "collectives/transport/aside.hpp"
 
 namespace pliant::detail::between_devices {
 

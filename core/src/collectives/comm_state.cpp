@@ -1,5 +1,5 @@
 // Steps in turn, failures, and groups of a generic communicator.
-#include "accelerator/generic_comm.hpp"
+#include "collectives/comm_state.hpp"
 
 #include <algorithm>
 #include <cstring>

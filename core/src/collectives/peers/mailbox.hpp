@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "accelerator/generic_called.hpp"
-#include "accelerator/generic_peers.hpp"
+#include "collectives/peers/called.hpp"
+#include "collectives/peers/peer_memory.hpp"
 
 namespace pliant::detail {
 

@@ -1,5 +1,5 @@
 // Two gatherings of a few bytes: on which device each rank is, then the id that rank 0 makes.
-#include "accelerator/generic_own.hpp"
+#include "collectives/peers/native_comm.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -1,6 +1,6 @@
 // A piece at a time: into the own slot, meet, out of the slots of all. Slots alternate, so that one meeting a piece is
 // enough: who fills a slot again has met all others since they read it.
-#include "accelerator/generic_devices.hpp"
+#include "collectives/transport/peer_transport.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "accelerator/generic_comm.hpp"
-#include "accelerator/generic_pieces.hpp"
+#include "collectives/comm_state.hpp"
+#include "collectives/transport/pieces.hpp"
 
 namespace pliant::detail::between_devices {
 

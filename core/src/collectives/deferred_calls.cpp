@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "accelerator/generic_comm.hpp"
+#include "collectives/comm_state.hpp"
 
 namespace pliant::detail {
 

@@ -4,11 +4,11 @@
 #include <utility>
 #include <vector>
 
-#include "accelerator/generic_collectives.hpp"
-#include "accelerator/generic_comm.hpp"
-#include "accelerator/generic_devices.hpp"
-#include "accelerator/generic_pieces.hpp"
-#include "accelerator/piece_messages.hpp"
+#include "collectives/comm_state.hpp"
+#include "collectives/generic_collectives.hpp"
+#include "collectives/transport/peer_transport.hpp"
+#include "collectives/transport/piece_messages.hpp"
+#include "collectives/transport/pieces.hpp"
 
 namespace pliant::detail {
 

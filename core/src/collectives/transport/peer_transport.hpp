@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "accelerator/generic_collectives.hpp"
+#include "collectives/generic_collectives.hpp"
 
 /// Each enqueues the work of one call on the stream `on`; shared.peers() are there.
 namespace pliant::detail::between_devices {

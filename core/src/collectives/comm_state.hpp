@@ -16,11 +16,11 @@
 #include <thread>
 #include <vector>
 
-#include "accelerator/generic_board.hpp"
-#include "accelerator/generic_called.hpp"
-#include "accelerator/generic_collectives.hpp"
-#include "accelerator/generic_own.hpp"
-#include "accelerator/generic_peers.hpp"
+#include "collectives/generic_collectives.hpp"
+#include "collectives/peers/called.hpp"
+#include "collectives/peers/mailbox.hpp"
+#include "collectives/peers/native_comm.hpp"
+#include "collectives/peers/peer_memory.hpp"
 
 namespace pliant::detail {
 

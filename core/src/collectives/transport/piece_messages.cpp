@@ -1,8 +1,8 @@
-#include "accelerator/piece_messages.hpp"
+#include "collectives/transport/piece_messages.hpp"
 
 #include <cstddef>
 
-#include "accelerator/generic_pieces.hpp"
+#include "collectives/transport/pieces.hpp"
 
 namespace pliant::detail {
 

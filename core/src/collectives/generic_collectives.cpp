@@ -1,5 +1,5 @@
 // Each collective in pieces: copied to the stage, exchanged by the carrier, copied from the stage.
-#include "accelerator/generic_collectives.hpp"
+#include "collectives/generic_collectives.hpp"
 
 #include <unistd.h>
 
@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "accelerator/generic_comm.hpp"
-#include "accelerator/generic_devices.hpp"
-#include "accelerator/generic_pieces.hpp"
+#include "collectives/comm_state.hpp"
+#include "collectives/transport/peer_transport.hpp"
+#include "collectives/transport/pieces.hpp"
 #include "pliant/sdk/collectives.hpp"
 
 namespace pliant::detail {

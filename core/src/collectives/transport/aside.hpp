@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "accelerator/generic_comm.hpp"
+#include "collectives/comm_state.hpp"
 
 namespace pliant::detail {
 

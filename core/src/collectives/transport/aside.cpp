@@ -1,5 +1,5 @@
 // Finds them by their addresses.
-#include "accelerator/generic_aside.hpp"
+#include "collectives/transport/aside.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -1,10 +1,10 @@
 // Finds the carrier and makes the generic collectives.
-#include "accelerator/collectives_of.hpp"
+#include "collectives/collectives_of.hpp"
 
 #include <string>
 #include <utility>
 
-#include "accelerator/generic_collectives.hpp"
+#include "collectives/generic_collectives.hpp"
 #include "plugin/option_values.hpp"
 
 namespace pliant::detail {

@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "accelerator/generic_called.hpp"
+#include "collectives/peers/called.hpp"
 #include "pliant/abi/ipc.h"
 
 namespace pliant::detail {

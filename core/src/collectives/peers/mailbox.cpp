@@ -1,5 +1,5 @@
 // Lays the words out, and sleeps on one of them.
-#include "accelerator/generic_board.hpp"
+#include "collectives/peers/mailbox.hpp"
 
 #include <linux/futex.h>
 #include <sched.h>

@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "accelerator/generic_comm.hpp"
-#include "accelerator/generic_messages.hpp"
+#include "collectives/comm_state.hpp"
+#include "collectives/transport/peer_messages.hpp"
 
 namespace pliant::detail {
 

@@ -1,6 +1,6 @@
 // Passes handles on: their bytes and descriptors in datagrams, one rank at a time, so that nobody waits on a socket:
 // who waits for a peer waits in a collective, which ends when that peer dies or anyone aborts.
-#include "accelerator/generic_peers.hpp"
+#include "collectives/peers/peer_memory.hpp"
 
 #include <sys/random.h>
 #include <sys/socket.h>
