@@ -7,37 +7,37 @@
 #include "collectives/generic_collectives.hpp"
 #include "plugin/option_values.hpp"
 
-namespace pliant::detail {
+namespace pliant::collectives {
 
 struct CollectivesOf::Generic {
   sdk::detail::Plain<GenericCollectives> self;
 };
 
 CollectivesOf::CollectivesOf(const plugin::Instance& device, std::vector<plugin::SearchDir> search)
-    : device_(device), search_(std::move(search)), own_(Called(device).collectives), asks_(asks()) {}
+    : device_(device), search_(std::move(search)), native_(Called(device).collectives), asks_(asks()) {}
 
 CollectivesOf::~CollectivesOf() = default;
 
 bool CollectivesOf::asks() const {
-  if (!own_.has(&pliant_collectives::device_key)) return false;
+  if (!native_.has(&pliant_collectives::device_key)) return false;
   return plugin::find(search_, device_.plugin().kind(), kCarrier).has_value();
 }
 
 bool CollectivesOf::are_there() const {
-  return are_own() || plugin::find(search_, device_.plugin().kind(), kCarrier).has_value();
+  return are_native() || plugin::find(search_, device_.plugin().kind(), kCarrier).has_value();
 }
 
 sdk::Calls<pliant_collectives> CollectivesOf::calls() {
-  if (are_own() && !asks_) return own_;
+  if (are_native() && !asks_) return native_;
   const bool has_pieces =
-      !asks_ || (own_.has(&pliant_collectives::gather_pieces) && own_.has(&pliant_collectives::scatter_pieces));
+      !asks_ || (native_.has(&pliant_collectives::gather_pieces) && native_.has(&pliant_collectives::scatter_pieces));
   return {GenericCollectives::table(has_pieces), &generic().self};
 }
 
 CollectivesOf::Generic& CollectivesOf::generic() {
   std::call_once(made_, [this] {
     generic_ = std::unique_ptr<Generic>(
-        new Generic{{{device_, make_carrier(), asks_ ? own_ : sdk::Calls<pliant_collectives>{}}}});
+        new Generic{{{device_, make_carrier(), asks_ ? native_ : sdk::Calls<pliant_collectives>{}}}});
   });
   return *generic_;
 }
@@ -66,4 +66,4 @@ plugin::Instance CollectivesOf::make_carrier() const {
   return or_throw(plugin::Instance::create(std::move(opened), defaults));
 }
 
-}  // namespace pliant::detail
+}  // namespace pliant::collectives

@@ -9,7 +9,7 @@
 #include "plugin/plugin.hpp"
 #include "plugin/search.hpp"
 
-namespace pliant::detail {
+namespace pliant::collectives {
 
 /// Thread-safe. Generic collectives are made at the first question for their table.
 class CollectivesOf {
@@ -22,7 +22,7 @@ class CollectivesOf {
 
   /// The accelerator has collectives of its own. Where they cannot join two ranks on one device, the ranks of a
   /// communicator agree by way of the carrier whether they take them.
-  [[nodiscard]] bool are_own() const { return static_cast<bool>(own_); }
+  [[nodiscard]] bool are_native() const { return static_cast<bool>(native_); }
   /// It has, or the carrier is found.
   [[nodiscard]] bool are_there() const;
   /// Throws Error when there are none: who is missing, and who wanted it.
@@ -44,10 +44,10 @@ class CollectivesOf {
 
   const plugin::Instance& device_;
   const std::vector<plugin::SearchDir> search_;
-  const sdk::Calls<pliant_collectives> own_;
+  const sdk::Calls<pliant_collectives> native_;
   const bool asks_;
   std::once_flag made_;
   std::unique_ptr<Generic> generic_;
 };
 
-}  // namespace pliant::detail
+}  // namespace pliant::collectives

@@ -1,264 +1,191 @@
-// Steps in turn, failures, and groups of a generic communicator.
+// Agrees, calls, and fails.
 #include "collectives/comm_state.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <chrono>
+#include <cstddef>
 #include <exception>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
-namespace pliant::detail {
+#include "collectives/transport/direct_transport.hpp"
+#include "collectives/transport/native_transport.hpp"
+#include "collectives/transport/peer_transport.hpp"
+#include "collectives/transport/staged_transport.hpp"
+
+namespace pliant::collectives {
 
 using sdk::Failure;
 
-bool MessageStage::is_free() const {
-  int32_t done = 0;
-  used_.calls().must(&pliant_accelerator::event_query, used_, &done);
-  return done != 0;
-}
+namespace {
 
-void MessageStage::lend_until(pliant_stream* stream) {
-  used_.calls().must(&pliant_accelerator::event_record, used_, stream);
-}
-
-struct GenericCollectives::Shared::Step {
-  Shared& shared;
-  pliant_stream* stream;
-  uint64_t number;
-  Exchange exchange;
-  std::function<void()> after;
-};
-
-GenericCollectives::Shared::Shared(GenericCollectives& all, int32_t used_device, const pliant_comm_id& id,
-                                   int32_t own_rank, int32_t ranks, OwnComm::Renewal renewal)
-    : owner(all),
-      device{all.device_},
-      carrier{all.carrier_},
-      device_index(used_device),
-      rank(own_rank),
-      world_size(ranks),
-      renewal_(std::move(renewal)) {
+bool sees_memory(const Called& device, int32_t device_index) {
   pliant_device_properties properties{};
   properties.struct_size = sizeof(properties);
   device.slots.must(&pliant_accelerator::device_properties, device_index, &properties);
-  is_direct = (properties.capabilities & PLIANT_CAP_HOST_VISIBLE) != 0;
-  is_late = static_cast<bool>(owner.own_) || (!is_direct && PeerMemory::is_there(device, device_index));
-  carrier_stream_ = sdk::make_stream(carrier.slots, 0, PLIANT_STREAM_COMPUTE, PLIANT_PRIORITY_HIGH);
-  comm_ = sdk::OwnedComm(carrier.collectives);
-  carrier.collectives.must(&pliant_collectives::comm_create, 0, &id, rank, world_size, comm_.out());
-  if (owner.own_) begin_work();  // so that a communicator that is ready has agreed
+  return (properties.capabilities & PLIANT_CAP_HOST_VISIBLE) != 0;
 }
 
-GenericCollectives::Shared::~Shared() {
+Failure not_enqueued(const Failure& failure) {
+  return Failure(PLIANT_ABORTED, std::string("a collective could not be enqueued: ") + failure.what())
+      .about_rank(failure.rank())
+      .about_device(failure.device());
+}
+
+}  // namespace
+
+CommState::CommState(GenericCollectives& all, int32_t device_index, const pliant_comm_id& id, int32_t rank,
+                     int32_t world_size, NativeComm::Renewal renewal)
+    : owner_(all),
+      device_{all.device_},
+      place_{device_index, rank, world_size},
+      is_direct_(sees_memory(device_, device_index)),
+      is_deferred_(static_cast<bool>(all.native_) || (!is_direct_ && PeerMemory::is_there(device_, device_index))),
+      carrier_(all.carrier_, id, rank, world_size),
+      watch_(carrier_, turns_, rank, std::move(renewal)),
+      steps_(device_, carrier_, turns_,
+             [this](const Failure& failure, pliant_stream* stream) { failed(failure, stream); }),
+      deferred_(device_, device_index, *this) {
+  if (is_direct_) {
+    transport_ = std::make_unique<DirectTransport>(steps_, place_);
+  } else {
+    transport_ = std::make_unique<StagedTransport>(steps_, place_);
+  }
+  if (owner_.native_) deferred_.start();  // so that a communicator that is ready has agreed
+}
+
+CommState::~CommState() {
   close();
   stop_work();
-  owner.forget_user(*this);
-  carrier_stream_.reset();
+  owner_.forget_user(*this);
 }
 
-void GenericCollectives::Shared::call(const Body& body, pliant_stream* stream) {
+void CommState::call(const Body& body, pliant_stream* stream) {
   const std::lock_guard lock(calling_);
   if (is_settled()) {
-    owner.set_user(stream, *this);
+    owner_.set_user(stream, *this);
     try {
-      return body(stream);  // what they refuse they say themselves
+      return body(*transport_, stream);  // what they refuse they say themselves
     } catch (const Failure&) {
       check();  // why they were aborted
       throw;
     }
   }
   try {
-    if (is_late) return call_late(body, stream);
+    if (is_deferred_) return deferred_.add([this, body](pliant_stream* on) { body(*transport_, on); }, stream);
     if (!has_met_) decline(stream);
-    body(stream);
+    body(*transport_, stream);
   } catch (const Failure& failure) {
-    // Some of its steps may be enqueued, and the peers wait for the others.
-    fail(Failure(PLIANT_ABORTED, std::string("a collective could not be enqueued: ") + failure.what())
-             .about_rank(failure.rank())
-             .about_device(failure.device()));
+    watch_.fail(not_enqueued(failure));  // some of its steps may be enqueued, and the peers wait for the others
     throw;
   }
 }
 
-void GenericCollectives::Shared::step(pliant_stream* stream, Exchange exchange, std::function<void()> after) {
-  auto made = std::make_unique<Step>(Step{*this, stream, steps_, std::move(exchange), std::move(after)});
-  ++pending_;
+void CommState::begin() {
   try {
-    device.slots.must(&pliant_accelerator::host_function, &Shared::run, static_cast<void*>(made.get()), stream);
-  } catch (...) {
-    --pending_;
-    throw;
-  }
-  ++steps_;
-  static_cast<void>(made.release());  // run() deletes it
-}
-
-void GenericCollectives::Shared::note_failure(const Failure& failure, pliant_stream* stream) {
-  fail(cause_of(failure));
-  if (stream == late_stream_) return;  // the stream that waits for it is told
-  std::unique_lock lock(mutex_);
-  const Failure first = *failure_;
-  lock.unlock();
-  owner.note(stream, first);
-}
-
-void GenericCollectives::Shared::run(void* context) {
-  Shared* shared = nullptr;
-  {
-    const std::unique_ptr<Step> step(static_cast<Step*>(context));
-    shared = &step->shared;
-    try {
-      shared->exchange_in_turn(*step);
-    } catch (const Failure& failure) {
-      shared->note_failure(failure, step->stream);
-    }
-    const std::lock_guard lock(shared->mutex_);
-    shared->turn_ = std::max(shared->turn_, step->number + 1);
-    shared->changed_.notify_all();
-  }
-  --shared->pending_;  // from here on it may be gone
-}
-
-void GenericCollectives::Shared::exchange_in_turn(const Step& step) {
-  {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return failure_ || turn_ == step.number; });
-    if (failure_) throw Failure(*failure_);
-  }
-  {
-    const std::lock_guard lock(carrier_mutex_);
-    require_open();
-    step.exchange(comm_, carrier_stream_);
-  }
-  carrier.slots.must(&pliant_accelerator::stream_synchronize, carrier_stream_);
-  if (step.after) step.after();
-}
-
-void GenericCollectives::Shared::copy(const std::vector<pliant_copy>& copies, pliant_stream* stream) const {
-  device.slots.must(&pliant_accelerator::copy_batch_async, copies.data(), copies.size(), stream);
-}
-
-const GenericCollectives::Shared::Stages& GenericCollectives::Shared::stages(pliant_stream* stream) {
-  std::unique_ptr<Stages>& found = stages_[stream];
-  if (found == nullptr) {
-    found.reset(new Stages{{device, device_index, kStageBytes}, {device, device_index, kStageBytes}});
-  }
-  return *found;
-}
-
-MessageStage& GenericCollectives::Shared::message_stage(uint64_t bytes) {
-  for (const auto& stage : message_stages_) {
-    if (stage->bytes() >= bytes && stage->is_free()) return *stage;
-  }
-  std::erase_if(message_stages_, [](const auto& stage) { return stage->is_free(); });  // they are too small
-  return *message_stages_.emplace_back(std::make_unique<MessageStage>(device, device_index, bytes));
-}
-
-void GenericCollectives::Shared::check() {
-  const std::lock_guard lock(mutex_);
-  if (failure_) throw Failure(*failure_);
-}
-
-void GenericCollectives::Shared::check_here() {
-  check();
-  const std::lock_guard lock(carrier_mutex_);
-  require_open();
-}
-
-void GenericCollectives::Shared::check_peers() {
-  check();
-  const std::lock_guard lock(carrier_mutex_);
-  require_open();
-  carrier.collectives.must(&pliant_collectives::comm_status, comm_, int32_t{0});
-}
-
-void GenericCollectives::Shared::require_open() const {
-  if (!closed_) return;
-  throw Failure(PLIANT_ABORTED, "this rank destroyed the communicator while work was enqueued on it");
-}
-
-// Of messages that do not fit together the carrier knows only that the rank that saw it has aborted.
-Failure GenericCollectives::Shared::cause_of(const Failure& failure) {
-  if (failure.status() != PLIANT_ABORTED) return failure;
-  const std::lock_guard lock(jobs_mutex_);
-  if (const auto lost = lost_peer()) return *lost;
-  const int32_t saw = board_ == nullptr ? -1 : board_->mismatch();
-  if (saw < 0 || saw == rank) return failure;
-  return Failure(PLIANT_INVALID_ARGUMENT, "the ranks made calls that do not fit together; rank " + std::to_string(saw) +
-                                              " saw it first and can say which")
-      .about_rank(saw);
-}
-
-void GenericCollectives::Shared::fail(const Failure& failure) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (failure_) return;
-    failure_ = failure;
-    changed_.notify_all();
-  }
-  // Peers that wait for this rank would wait for ever.
-  {
-    const std::lock_guard lock(carrier_mutex_);
-    if (!closed_) carrier.collectives->comm_abort(carrier.collectives.self(), comm_);
-  }
-  const std::lock_guard lock(jobs_mutex_);
-  if (own_ != nullptr) own_->abort();
-  if (renewal_.old != nullptr && renewal_.old.use_count() == 1) renewal_.old->abort();  // nobody else watches it
-  if (board_ != nullptr && !board_->has_left()) board_->ring_all();
-}
-
-void GenericCollectives::Shared::wait_ready(int32_t timeout_ms) {
-  check();
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
-  try {
-    carrier.collectives.must(&pliant_collectives::comm_status, comm_, timeout_ms);
+    if (owner_.native_) agree();
   } catch (const Failure& failure) {
-    throw cause_of(failure);
+    watch_.fail(failure);  // and with it every call
+  } catch (const std::exception& failure) {
+    watch_.fail(
+        Failure(PLIANT_INTERNAL, std::string("the ranks could not agree on how they exchange: ") + failure.what()));
   }
-  if (owner.own_) await_agreement(end, timeout_ms >= 0);
 }
 
-void GenericCollectives::Shared::abort() {
-  fail(Failure(PLIANT_ABORTED, "this rank aborted the communicator"));
+void CommState::before_call() {
+  check();
+  if (!has_met_) agree();
 }
 
-void GenericCollectives::Shared::close() {
-  note_own_failure();
-  bool has_failed = false;
-  {
-    const std::lock_guard lock(mutex_);
-    has_failed = failure_.has_value();
-  }
-  std::shared_ptr<OwnComm> ended;  // leaves with its peers, which takes a while
-  {
-    const std::lock_guard lock(jobs_mutex_);
-    const bool is_carried = jobs_.empty() && !is_carrying_;
-    if (own_ != nullptr && board_ != nullptr) {
-      const bool is_done = is_carried && (own_->is_done() || (is_renewed_ && own_.use_count() > 1));
-      board_->leave(has_failed ? Board::Left::kFailed : is_done ? Board::Left::kDone : Board::Left::kUndone);
+void CommState::refused(const Failure& failure) {
+  watch_.fail(not_enqueued(failure));
+}
+
+void CommState::after_call() {
+  check();
+  watch_.set_native_joined();  // a collective came to its end
+}
+
+void CommState::failed(const Failure& failure, pliant_stream* stream) {
+  watch_.fail(watch_.cause_of(failure));
+  if (deferred_.is_own(stream)) return;  // the stream that waits for the call fails
+  owner_.note(stream, *turns_.failure());
+}
+
+void CommState::agree() {
+  const Gather gather = [this](const void* send, void* recv, uint64_t bytes) { carrier_.gather(send, recv, bytes); };
+  auto native = NativeComm::agree(owner_.native_, place_, watch_.renewal(), gather);
+  watch_.drop_renewed();
+  if (native != nullptr) {
+    auto mailbox = Mailbox::agree(carrier_.carrier(), place_, gather);  // before anyone's calls are counted
+    transport_ = std::make_unique<NativeTransport>(*native, mailbox.get(), watch_);
+    watch_.set(std::move(native), std::move(mailbox));
+  } else {
+    memory_ = PeerMemory::agree(device_, place_, !is_direct_, gather);
+    if (memory_ != nullptr) {
+      auto mailbox = Mailbox::agree(carrier_.carrier(), place_, gather);
+      transport_ = std::make_unique<PeerTransport>(steps_, place_, *memory_, mailbox.get(), watch_);
+      watch_.set(nullptr, std::move(mailbox));
     }
-    if (is_carried) {
-      ended = std::move(own_);
-    } else if (own_ != nullptr) {
-      own_->abort();
-    }
   }
-  {
-    const std::lock_guard lock(carrier_mutex_);
-    // The failure may have been noted and not told yet.
-    if (!closed_ && has_failed) carrier.collectives->comm_abort(carrier.collectives.self(), comm_);
-    if (!closed_) comm_.reset();
-    closed_ = true;
+  has_met_ = true;
+  if (!turns_.set_agreed()) watch_.abort_native();
+}
+
+void CommState::decline(pliant_stream* stream) {
+  has_met_ = true;
+  const Gather gather = [&](const void* send, void*, uint64_t bytes) {
+    const auto* first = static_cast<const std::byte*>(send);
+    auto card = std::make_shared<std::vector<std::byte>>(first, first + bytes);
+    auto all = std::make_shared<std::vector<std::byte>>(bytes * static_cast<uint64_t>(place_.world_size));
+    steps_.step(
+        stream,
+        [this, card, all](pliant_comm* comm, pliant_stream* on) {
+          carrier_.carrier().collectives.must(&pliant_collectives::all_gather, comm, card->data(), all->data(),
+                                              card->size(), PLIANT_U8, on);
+        },
+        // Nobody reads what the others have said; this keeps it until it is there.
+        [card, all] {});
+  };
+  NativeComm::decline(place_.world_size, gather);
+  PeerMemory::decline(place_.world_size, gather);
+}
+
+void CommState::wait_ready(int32_t timeout_ms) {
+  check();
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
+  try {
+    carrier_.wait_ready(timeout_ms);
+  } catch (const Failure& failure) {
+    throw watch_.cause_of(failure);
   }
-  const std::lock_guard lock(jobs_mutex_);
-  if (board_ != nullptr) board_->leave(Board::Left::kDone);
+  if (!owner_.native_) return;
+  const auto end = timeout_ms >= 0 ? std::optional(limit) : std::nullopt;
+  turns_.await_agreement(end);
+  watch_.await_native(end);
 }
 
-void GenericCollectives::Shared::count_collective() const {
-  if (own_ != nullptr && board_ != nullptr) board_->count_collective();
+void CommState::abort() {
+  watch_.fail(Failure(PLIANT_ABORTED, "this rank aborted the communicator"));
 }
 
-void GenericCollectives::Shared::count_message(bool is_send, int32_t peer) const {
-  if (own_ != nullptr && board_ != nullptr) board_->count_message(is_send, peer);
+void CommState::close() {
+  watch_.look_once_more();
+  const bool has_failed = turns_.failure().has_value();
+  const std::shared_ptr<NativeComm> ended = watch_.leave(has_failed, deferred_.is_empty());
+  carrier_.close(has_failed);
+  watch_.has_left();
 }
 
-}  // namespace pliant::detail
+void CommState::let_go() {
+  if (memory_ != nullptr) memory_->let_go();
+  watch_.let_go();
+}
+
+bool CommState::may_go() const {
+  return is_idle() && (memory_ == nullptr || memory_->is_let_go()) && watch_.is_let_go();
+}
+
+}  // namespace pliant::collectives

@@ -14,48 +14,45 @@
 #include <mutex>
 #include <span>
 
+#include "collectives/transport/transport.hpp"
 #include "pliant/abi/collectives.h"
 #include "pliant/sdk/accelerator.hpp"
 #include "pliant/sdk/calls.hpp"
 #include "pliant/sdk/pieces.hpp"
 #include "plugin/plugin.hpp"
 
-namespace pliant::detail {
+namespace pliant::collectives {
+
+class Comm;
+class CommState;
 
 class GenericCollectives {
  public:
   using Stream = pliant_stream;
   using Event = pliant_event;
-  class Comm;
-  struct Shared;
+  using Comm = collectives::Comm;
+  using Way = collectives::Way;
 
   /// `device` and its streams live longer than this. `carrier` has collectives.
-  /// `own`: collectives of the device that cannot join two ranks on one device, and serve where no two share one.
+  /// `native`: collectives of the device that cannot join two ranks on one device, and serve where no two share one.
   GenericCollectives(const plugin::Instance& device, plugin::Instance carrier,
-                     const sdk::Calls<pliant_collectives>& own = {});
+                     const sdk::Calls<pliant_collectives>& native = {});
   /// Waits for other ranks that have memory of this one mapped, one second at most. Then it is freed.
   ~GenericCollectives();
   GenericCollectives(const GenericCollectives&) = delete;
   GenericCollectives& operator=(const GenericCollectives&) = delete;
 
-  /// The slots; their `self` is what self() gives. Without pieces: those of the device's own collectives that have none
+  /// The slots; their `self` is what self() gives. Without pieces: those of the native collectives that have none
   /// either, so that whoever calls sends messages.
   static const pliant_collectives& table(bool has_pieces = true);
 
   /// After a synchronize of `stream` that ended with `status`. PLIANT_OK: throws as sdk::Failure the first failure on
   /// it that nobody was told of. PLIANT_ABORTED, PLIANT_PEER_LOST: that, or what is known here of the communicator
-  /// whose calls went to the device's own collectives, such as the rank that is lost.
+  /// whose calls went to the native collectives, such as the rank that is lost.
   void throw_failure(pliant_stream* stream, int32_t status);
   void forget(pliant_stream* stream);
 
-  /// How the ranks of a communicator exchange.
-  enum class Way {
-    kDirect,   ///< the carrier uses the device's memory
-    kStaged,   ///< the carrier uses pinned memory that the device copies from and to
-    kDevices,  ///< each device reads memory of the others
-    kOwn       ///< by the device's own collectives
-  };
-  /// After a collective of `comm` that has come to its end on a stream that was synchronized.
+  /// How the ranks of `comm` exchange, after a collective that has come to its end on a stream that was synchronized.
   static Way way(const Comm& comm);
 
   // What sdk::collectives_table asks for.
@@ -87,23 +84,26 @@ class GenericCollectives {
   void end_group(Comm& comm);
 
  private:
-  friend struct Shared;
+  friend class collectives::Comm;
+  friend class CommState;
   void note(pliant_stream* stream, const sdk::Failure& failure);
-  /// The last communicator whose call went from `stream` to the device's own collectives.
-  void set_user(pliant_stream* stream, Shared& user);
-  void forget_user(const Shared& user);
+  /// The last communicator whose call went from `stream` to the native collectives.
+  void set_user(pliant_stream* stream, CommState& user);
+  void forget_user(const CommState& user);
+  /// Keeps it until its enqueued work has run.
+  void retire(std::unique_ptr<CommState> state);
   void sweep();
   /// In a child of the process that made this. What communicators are here is the parent's.
   [[nodiscard]] bool is_forked() const;
 
   const plugin::Instance& device_;
   const plugin::Instance carrier_;
-  const sdk::Calls<pliant_collectives> own_;
+  const sdk::Calls<pliant_collectives> native_;
   const pid_t made_by_ = ::getpid();
   std::mutex mutex_;
   std::map<pliant_stream*, sdk::Failure> failures_;
-  std::map<pliant_stream*, Shared*> users_;
-  std::list<std::unique_ptr<Shared>> retired_;  // of communicators that are gone, until their enqueued work is
+  std::map<pliant_stream*, CommState*> users_;
+  std::list<std::unique_ptr<CommState>> retired_;  // of communicators that are gone, until their enqueued work is
 };
 
-}  // namespace pliant::detail
+}  // namespace pliant::collectives

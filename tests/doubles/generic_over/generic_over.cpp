@@ -33,7 +33,8 @@ plugin::Instance open_device() {
 
 struct GenericOver {
   plugin::Instance device = open_device();
-  detail::CollectivesOf collectives{device, {{setting("PLIANT_TEST_CARRIER_DIR"), "PLIANT_TEST_CARRIER_DIR"}}};
+  pliant::collectives::CollectivesOf collectives{device,
+                                                 {{setting("PLIANT_TEST_CARRIER_DIR"), "PLIANT_TEST_CARRIER_DIR"}}};
 };
 
 GenericOver& of(void* self) {

@@ -1,11 +1,20 @@
 // Called: an accelerator as the generic collectives call it. What a slot reports is thrown as sdk::Failure.
 #pragma once
 
+#include <cstdint>
+
 #include "pliant/abi/ipc.h"
 #include "pliant/sdk/calls.hpp"
 #include "plugin/plugin.hpp"
 
-namespace pliant::detail {
+namespace pliant::collectives {
+
+/// What a rank is in a communicator, and on which device.
+struct Place {
+  int32_t device_index = 0;
+  int32_t rank = 0;
+  int32_t world_size = 0;
+};
 
 struct Called {
   /// Throws Error when an extension breaks its contract.
@@ -22,4 +31,4 @@ struct Called {
   sdk::Calls<pliant_ipc> ipc;                  ///< likewise
 };
 
-}  // namespace pliant::detail
+}  // namespace pliant::collectives

@@ -9,7 +9,7 @@
 #include <climits>
 #include <ctime>
 
-namespace pliant::detail {
+namespace pliant::collectives {
 
 namespace {
 
@@ -26,18 +26,32 @@ void futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const tim
 
 }  // namespace
 
-bool Board::is_there(const Called& carrier) {
+bool Mailbox::is_there(const Called& carrier) {
   pliant_device_properties properties{};
   properties.struct_size = sizeof(properties);
   carrier.slots.must(&pliant_accelerator::device_properties, 0, &properties);
   return (properties.capabilities & PLIANT_CAP_HOST_VISIBLE) != 0 && PeerMemory::is_there(carrier, 0);
 }
 
-uint64_t Board::bytes_for(int32_t world_size) {
+std::unique_ptr<Mailbox> Mailbox::agree(const Called& carrier, const Place& place, const Gather& gather) {
+  std::unique_ptr<Mailbox> made;
+  try {
+    if (is_there(carrier)) made = std::make_unique<Mailbox>(carrier, place.rank, place.world_size);
+  } catch (const sdk::Failure&) {  // none left: messages take pinned memory
+  }
+  if (made == nullptr) {
+    PeerMemory::decline(place.world_size, gather);
+  } else if (!made->memory_.join(gather)) {
+    made = nullptr;
+  }
+  return made;
+}
+
+uint64_t Mailbox::bytes_for(int32_t world_size) {
   return sizeof(Head) + static_cast<uint64_t>(world_size) * (sizeof(Offer) + sizeof(Want));
 }
 
-Board::Board(const Called& carrier, int32_t rank, int32_t world_size)
+Mailbox::Mailbox(const Called& carrier, int32_t rank, int32_t world_size)
     : rank_(rank), world_size_(world_size), memory_(carrier, 0, rank, world_size, bytes_for(world_size)) {
   Head& own = head(rank);
   for (std::atomic<uint32_t>* word : {&own.bell, &own.listens, &own.has_mismatch}) word->store(0);
@@ -51,25 +65,25 @@ Board::Board(const Called& carrier, int32_t rank, int32_t world_size)
   }
 }
 
-Offer& Board::offer(int32_t from, int32_t to) const {
+Offer& Mailbox::offer(int32_t from, int32_t to) const {
   return reinterpret_cast<Offer*>(lanes(from))[to];
 }
 
-Want& Board::want(int32_t from, int32_t to) const {
+Want& Mailbox::want(int32_t from, int32_t to) const {
   return reinterpret_cast<Want*>(lanes(to) + static_cast<uint64_t>(world_size_) * sizeof(Offer))[from];
 }
 
-void Board::ring(int32_t rank) const {
+void Mailbox::ring(int32_t rank) const {
   Head& rung = head(rank);
   rung.bell.fetch_add(1);
   if (rung.listens.load() != 0) futex(rung.bell, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
-void Board::ring_all() const {
+void Mailbox::ring_all() const {
   for (int32_t r = 0; r < world_size_; ++r) ring(r);
 }
 
-void Board::await_ring(uint32_t seen) const {
+void Mailbox::await_ring(uint32_t seen) const {
   Head& own = head(rank_);
   for (int i = 0; i < kYields; ++i) {
     if (own.bell.load() != seen) return;
@@ -81,17 +95,17 @@ void Board::await_ring(uint32_t seen) const {
   own.listens.store(0);
 }
 
-void Board::count_message(bool is_send, int32_t peer) const {
+void Mailbox::count_message(bool is_send, int32_t peer) const {
   (is_send ? offer(rank_, peer).begun : want(peer, rank_).begun).fetch_add(1);
 }
 
-void Board::leave(Left how) {
+void Mailbox::leave(Left how) {
   if (has_left_.exchange(true)) return;
   head(rank_).left.store(how);
   ring_all();
 }
 
-bool Board::is_missing(int32_t rank) const {
+bool Mailbox::is_missing(int32_t rank) const {
   const Left left = head(rank).left.load();  // and with it the last of its counts
   if (left != Left::kDone) return left == Left::kUndone;
   return head(rank).collectives.load() < head(rank_).collectives.load() ||
@@ -99,7 +113,7 @@ bool Board::is_missing(int32_t rank) const {
          want(rank_, rank).begun.load() < offer(rank_, rank).begun.load();
 }
 
-std::optional<Board::Missing> Board::missing() const {
+std::optional<Mailbox::Missing> Mailbox::missing() const {
   if (has_left()) return std::nullopt;
   for (int32_t r = 0; r < world_size_; ++r) {
     if (r == rank_ || !is_missing(r)) continue;
@@ -112,7 +126,7 @@ std::optional<Board::Missing> Board::missing() const {
   return std::nullopt;
 }
 
-int32_t Board::mismatch() const {
+int32_t Mailbox::mismatch() const {
   if (has_left()) return -1;
   for (int32_t r = 0; r < world_size_; ++r) {
     if (head(r).has_mismatch.load() != 0) return r;
@@ -120,4 +134,4 @@ int32_t Board::mismatch() const {
   return -1;
 }
 
-}  // namespace pliant::detail
+}  // namespace pliant::collectives

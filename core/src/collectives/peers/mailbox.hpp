@@ -1,19 +1,18 @@
-// Board: what the ranks of a communicator tell each other of their calls, in memory of the carrier that all of them
-// have mapped. Of messages between devices, so that nobody waits for one peer who could go on with another; of calls
-// that the accelerator's own collectives carry out, how many there were, so that nobody waits for a rank that has left.
+// Mailbox: what the ranks of a communicator write to each other of their calls, in memory of the carrier that all of
+// them have mapped. Of messages between devices, so that nobody waits for one peer who could go on with another; of
+// calls of the native collectives, how many there were, so that nobody waits for a rank that has left.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "collectives/peers/called.hpp"
 #include "collectives/peers/peer_memory.hpp"
 
-namespace pliant::detail {
-
-constexpr uint64_t kCacheLine = 64;  ///< bytes
+namespace pliant::collectives {
 
 /// From one rank to another, written by the sender. The fields belong to message `begun` and stay as they are until the
 /// receiver has taken all of it.
@@ -39,14 +38,14 @@ struct alignas(64) Want {
 };
 
 /// Any thread may ring, leave and mark; one thread at a time does the rest.
-class Board {
+class Mailbox {
  public:
   /// The processors see memory of the carrier that other processes map.
   static bool is_there(const Called& carrier);
 
-  Board(const Called& carrier, int32_t rank, int32_t world_size);
-  /// True on every rank, or on none.
-  bool join(const Gather& gather) { return memory_.join(gather); }
+  /// One on every rank, or NULL on every rank.
+  static std::unique_ptr<Mailbox> agree(const Called& carrier, const Place& place, const Gather& gather);
+  Mailbox(const Called& carrier, int32_t rank, int32_t world_size);
 
   [[nodiscard]] Offer& offer(int32_t from, int32_t to) const;
   [[nodiscard]] Want& want(int32_t from, int32_t to) const;
@@ -59,11 +58,11 @@ class Board {
   /// Until the bell is no longer `seen`; a few milliseconds at most, for there are ends that nobody rings for.
   void await_ring(uint32_t seen) const;
 
-  /// The accelerator's own collectives carry out one more call: of all ranks, or a message.
+  /// The native collectives carry out one more call: of all ranks, or a message.
   void count_collective() const { head(rank_).collectives.fetch_add(1); }
   void count_message(bool is_send, int32_t peer) const;
 
-  /// How a rank has left: with all that it called ended, in the middle of that, or after a failure that it told of.
+  /// How a rank has left: with all that it called ended, in the middle of that, or after a failure that it reported.
   enum class Left : uint32_t { kNot, kDone, kUndone, kFailed };
   /// This rank will call nothing more. Rings all others, once.
   void leave(Left how);
@@ -106,4 +105,4 @@ class Board {
   PeerMemory memory_;
 };
 
-}  // namespace pliant::detail
+}  // namespace pliant::collectives

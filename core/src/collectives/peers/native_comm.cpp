@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <vector>
 
-namespace pliant::detail {
+namespace pliant::collectives {
 
 using sdk::Failure;
 
 namespace {
 
-using Origin = OwnComm::Origin;
+using Origin = NativeComm::Origin;
 
 struct DeviceOffer {
   uint32_t is_there;
@@ -24,7 +24,7 @@ struct Ticket {
 };
 
 /// What this rank can make a communicator of.
-Origin origin_of(const sdk::Calls<pliant_collectives>& calls, const OwnComm::Renewal& renewal) {
+Origin origin_of(const sdk::Calls<pliant_collectives>& calls, const NativeComm::Renewal& renewal) {
   const bool has_old = renewal.old != nullptr && renewal.old->is_joined();
   switch (renewal.origin) {
     case Origin::kShrunk:
@@ -42,7 +42,7 @@ Origin origin_of(const sdk::Calls<pliant_collectives>& calls, const OwnComm::Ren
 }
 
 DeviceOffer offer_of(const sdk::Calls<pliant_collectives>& calls, int32_t device_index,
-                     const OwnComm::Renewal& renewal) {
+                     const NativeComm::Renewal& renewal) {
   DeviceOffer made{};
   if (!calls) return made;
   try {
@@ -79,7 +79,7 @@ Origin common_origin(const std::vector<DeviceOffer>& offers) {
 
 }  // namespace
 
-void OwnComm::make(const Place& place, Origin origin, const Renewal& renewal, const pliant_comm_id& id) {
+void NativeComm::make(const Place& place, Origin origin, const Renewal& renewal, const pliant_comm_id& id) {
   if (origin == Origin::kNothing) {
     return calls().must(&pliant_collectives::comm_create, place.device_index, &id, place.rank, place.world_size,
                         comm_.out());
@@ -92,28 +92,28 @@ void OwnComm::make(const Place& place, Origin origin, const Renewal& renewal, co
   calls().must(&pliant_collectives::comm_grow, place.device_index, old, &id, place.rank, place.world_size, comm_.out());
 }
 
-void OwnComm::abort() const {
+void NativeComm::abort() const {
   calls()->comm_abort(calls().self(), comm_);
 }
 
-bool OwnComm::is_done() const {
+bool NativeComm::is_done() const {
   if (!calls().has(&pliant_collectives::comm_query)) return true;
   int32_t done = 0;
   return calls().ask(&pliant_collectives::comm_query, comm_.get(), &done).ok() && done != 0;
 }
 
-bool OwnComm::is_running() const {
+bool NativeComm::is_running() const {
   return !is_done() && calls().ask(&pliant_collectives::comm_status, comm_.get(), 0).ok();
 }
 
-void OwnComm::decline(int32_t world_size, const Gather& gather) {
+void NativeComm::decline(int32_t world_size, const Gather& gather) {
   const DeviceOffer none{};
   std::vector<DeviceOffer> all(static_cast<size_t>(world_size));
   gather(&none, all.data(), sizeof(DeviceOffer));
 }
 
-std::shared_ptr<OwnComm> OwnComm::agree(const sdk::Calls<pliant_collectives>& calls, const Place& place,
-                                        const Renewal& renewal, const Gather& gather) {
+std::shared_ptr<NativeComm> NativeComm::agree(const sdk::Calls<pliant_collectives>& calls, const Place& place,
+                                              const Renewal& renewal, const Gather& gather) {
   const DeviceOffer own = offer_of(calls, place.device_index, renewal);
   std::vector<DeviceOffer> offers(static_cast<size_t>(place.world_size));
   gather(&own, offers.data(), sizeof(DeviceOffer));
@@ -134,9 +134,9 @@ std::shared_ptr<OwnComm> OwnComm::agree(const sdk::Calls<pliant_collectives>& ca
   std::vector<Ticket> tickets(static_cast<size_t>(place.world_size));
   gather(&ticket, tickets.data(), sizeof(Ticket));
   if (tickets.front().is_made == 0) return nullptr;
-  std::shared_ptr<OwnComm> made(new OwnComm(calls));
+  std::shared_ptr<NativeComm> made(new NativeComm(calls));
   made->make(place, origin, renewal, tickets.front().id);
   return made;
 }
 
-}  // namespace pliant::detail
+}  // namespace pliant::collectives

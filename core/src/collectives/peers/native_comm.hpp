@@ -1,5 +1,5 @@
-// OwnComm: a communicator of the accelerator's own collectives, where all ranks of a generic one have found that no two
-// of them share a device.
+// NativeComm: a communicator of the accelerator's own collectives, where all ranks of a generic one have found that no
+// two of them share a device.
 #pragma once
 
 #include <atomic>
@@ -9,18 +9,12 @@
 #include <vector>
 
 #include "collectives/peers/called.hpp"
-#include "collectives/peers/peer_memory.hpp"
+#include "collectives/peers/carrier_comm.hpp"
 
-namespace pliant::detail {
+namespace pliant::collectives {
 
-class OwnComm {
+class NativeComm {
  public:
-  /// What this rank is in `gather`'s communicator.
-  struct Place {
-    int32_t device_index = 0;
-    int32_t rank = 0;
-    int32_t world_size = 0;
-  };
   /// Of what a communicator is made.
   enum class Origin : uint32_t {
     kNothing,  ///< anew
@@ -30,19 +24,19 @@ class OwnComm {
   };
   struct Renewal {
     Origin origin = Origin::kNothing;
-    std::shared_ptr<OwnComm> old;  ///< may be NULL: then it is made anew
+    std::shared_ptr<NativeComm> old;  ///< may be NULL: then it is made anew
     std::vector<int32_t> without;
   };
-  /// All ranks tell where they are. One on every rank, or NULL on every rank: then some rank has no such collectives
+  /// All ranks say where they are. One on every rank, or NULL on every rank: then some rank has no such collectives
   /// (`calls` is empty there), or two share a device. Begins joining it; made of an older one where every rank can.
-  static std::shared_ptr<OwnComm> agree(const sdk::Calls<pliant_collectives>& calls, const Place& place,
-                                        const Renewal& renewal, const Gather& gather);
+  static std::shared_ptr<NativeComm> agree(const sdk::Calls<pliant_collectives>& calls, const Place& place,
+                                           const Renewal& renewal, const Gather& gather);
   /// The part in agree() of a rank that has none.
   static void decline(int32_t world_size, const Gather& gather);
-  OwnComm(const OwnComm&) = delete;
-  OwnComm& operator=(const OwnComm&) = delete;
+  NativeComm(const NativeComm&) = delete;
+  NativeComm& operator=(const NativeComm&) = delete;
 
-  /// `own.call(&pliant_collectives::barrier, stream)`; throws what it reports.
+  /// `native.call(&pliant_collectives::barrier, stream)`; throws what it reports.
   template <class... Parameters, class... Arguments>
   void call(int32_t (*pliant_collectives::*slot)(void*, pliant_comm*, Parameters...), Arguments... arguments) const {
     calls().must(slot, comm_.get(), arguments...);
@@ -59,7 +53,7 @@ class OwnComm {
   [[nodiscard]] bool is_joined() const { return is_joined_; }
 
  private:
-  explicit OwnComm(const sdk::Calls<pliant_collectives>& calls) : comm_(calls) {}
+  explicit NativeComm(const sdk::Calls<pliant_collectives>& calls) : comm_(calls) {}
   [[nodiscard]] const sdk::Calls<pliant_collectives>& calls() const { return comm_.calls(); }
   void make(const Place& place, Origin origin, const Renewal& renewal, const pliant_comm_id& id);
 
@@ -67,4 +61,4 @@ class OwnComm {
   std::atomic<bool> is_joined_{false};
 };
 
-}  // namespace pliant::detail
+}  // namespace pliant::collectives

@@ -14,7 +14,7 @@
 #include <cstring>
 #include <string>
 
-namespace pliant::detail {
+namespace pliant::collectives {
 
 using sdk::Failure;
 
@@ -134,6 +134,23 @@ void PeerMemory::decline(int32_t world_size, const Gather& gather) {
   const Card blank{};
   std::vector<Card> all(static_cast<size_t>(world_size));
   gather(&blank, all.data(), sizeof(Card));
+}
+
+std::unique_ptr<PeerMemory> PeerMemory::agree(const Called& device, const Place& place, bool can,
+                                              const Gather& gather) {
+  std::unique_ptr<PeerMemory> made;
+  try {
+    if (can && is_there(device, place.device_index)) {
+      made = std::make_unique<PeerMemory>(device, place.device_index, place.rank, place.world_size);
+    }
+  } catch (const Failure&) {  // none left: pinned memory serves
+  }
+  if (made == nullptr) {
+    decline(place.world_size, gather);
+  } else if (!made->join(gather)) {
+    made = nullptr;
+  }
+  return made;
 }
 
 bool PeerMemory::join(const Gather& gather) {
@@ -256,4 +273,4 @@ bool PeerMemory::is_let_go() const {
   return !held;
 }
 
-}  // namespace pliant::detail
+}  // namespace pliant::collectives

@@ -4,16 +4,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <vector>
 
-#include "collectives/peers/called.hpp"
+#include "collectives/peers/carrier_comm.hpp"
 #include "pliant/abi/ipc.h"
 
-namespace pliant::detail {
-
-/// A collective of all ranks: `bytes` of each, in rank order, when it returns. Throws when the communicator fails.
-using Gather = std::function<void(const void* send, void* recv, uint64_t bytes)>;
+namespace pliant::collectives {
 
 /// One thread at a time.
 class PeerMemory {
@@ -24,6 +21,12 @@ class PeerMemory {
 
   /// The device can have such memory.
   static bool is_there(const Called& device, int32_t device_index);
+
+  /// That of this rank, where all ranks have such memory and can map it, and `can` on all of them; or NULL on every
+  /// rank.
+  static std::unique_ptr<PeerMemory> agree(const Called& device, const Place& place, bool can, const Gather& gather);
+  /// The part in agree() of a rank that has no such memory.
+  static void decline(int32_t world_size, const Gather& gather);
 
   /// A stage of `bytes`; of all slots unless something else is kept in it.
   PeerMemory(const Called& device, int32_t device_index, int32_t rank, int32_t world_size,
@@ -36,8 +39,6 @@ class PeerMemory {
   /// Gives this rank's stage to all others and takes theirs. True on every rank, or on none: then some rank has no such
   /// memory, or could not map another's, and nothing is mapped any more.
   bool join(const Gather& gather);
-  /// The part in join() of a rank that has no such memory.
-  static void decline(int32_t world_size, const Gather& gather);
 
   [[nodiscard]] std::byte* stage(int32_t rank) const { return peers_[static_cast<size_t>(rank)].stage; }
   [[nodiscard]] std::byte* slot(int32_t rank, uint64_t number) const;
@@ -79,4 +80,4 @@ class PeerMemory {
   std::vector<Peer> peers_;
 };
 
-}  // namespace pliant::detail
+}  // namespace pliant::collectives

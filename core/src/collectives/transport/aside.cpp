@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <functional>
 
-namespace pliant::detail {
-
-using Message = GenericCollectives::Comm::Message;
+namespace pliant::collectives {
 
 namespace {
 
@@ -21,7 +19,7 @@ bool overlap(const Message& a, const Message& b) {
 }  // namespace
 
 Aside::~Aside() {
-  if (!copies_.empty()) static_cast<void>(shared_.device.slots.ask(&pliant_accelerator::stream_synchronize, on_));
+  if (!copies_.empty()) static_cast<void>(steps_.device().slots.ask(&pliant_accelerator::stream_synchronize, on_));
 }
 
 void Aside::put(std::vector<Message>& messages) {
@@ -33,10 +31,10 @@ void Aside::put(std::vector<Message>& messages) {
 
 void Aside::put_one(Message& sent) {
   const uint64_t bytes = sent.elements.bytes();
-  copies_.emplace_back(shared_.device.slots, shared_.device_index, PLIANT_MEMORY_DEVICE, bytes);
+  copies_.emplace_back(steps_.device().slots, device_index_, PLIANT_MEMORY_DEVICE, bytes);
   void* const made = copies_.back().get();
-  shared_.copy({{made, sent.buffer, bytes}}, on_);
+  steps_.copy({{made, sent.buffer, bytes}}, on_);
   sent.buffer = made;
 }
 
-}  // namespace pliant::detail
+}  // namespace pliant::collectives

@@ -10,18 +10,15 @@
 #include <atomic>
 #include <string>
 
-#include "collectives/peers/mailbox.hpp"
 #include "collectives/transport/aside.hpp"
+#include "collectives/transport/pieces.hpp"
 
-namespace pliant::detail::between_devices {
+namespace pliant::collectives {
 
 using sdk::Elements;
 using sdk::Failure;
 
 namespace {
-
-using Message = GenericCollectives::Comm::Message;
-using Shared = GenericCollectives::Shared;
 
 /// Pieces of a ring: the sender fills one while the receiver empties another.
 constexpr uint64_t kRingPieces = 4;
@@ -73,7 +70,7 @@ uint64_t pieces_of(const Message& message, uint64_t piece_bytes) {
 
 class Exchange {
  public:
-  Exchange(Shared& shared, const std::vector<Message>& messages, pliant_stream* on);
+  Exchange(const Lanes& lanes, const std::vector<Message>& messages, pliant_stream* on);
   void run();
 
  private:
@@ -90,8 +87,7 @@ class Exchange {
   void wait(uint32_t bell);
   [[nodiscard]] bool is_done() const;
 
-  Shared& shared_;
-  Board& board_;
+  const Lanes lanes_;
   pliant_stream* const on_;
   std::vector<Message> messages_;
   Aside aside_;
@@ -102,22 +98,21 @@ class Exchange {
   std::vector<Moved> moved_;
 };
 
-Exchange::Exchange(Shared& shared, const std::vector<Message>& messages, pliant_stream* on)
-    : shared_(shared),
-      board_(*shared.board()),
+Exchange::Exchange(const Lanes& lanes, const std::vector<Message>& messages, pliant_stream* on)
+    : lanes_(lanes),
       on_(on),
       messages_(messages),
-      aside_(shared, on),
-      sends_(static_cast<size_t>(shared.world_size)),
+      aside_(lanes.steps, lanes.place.device_index, on),
+      sends_(static_cast<size_t>(lanes.place.world_size)),
       receives_(sends_.size()) {
   aside_.put(messages_);
   for (const Message& message : messages_) {
     auto& queues = message.is_send ? sends_ : receives_;
     queues[static_cast<size_t>(message.peer)].messages.push_back(&message);
   }
-  for (int32_t peer = 0; peer < shared_.world_size; ++peer) {
-    sends_[static_cast<size_t>(peer)].number = board_.offer(shared_.rank, peer).begun.load() + 1;
-    receives_[static_cast<size_t>(peer)].number = board_.want(peer, shared_.rank).begun.load() + 1;
+  for (int32_t peer = 0; peer < lanes_.place.world_size; ++peer) {
+    sends_[static_cast<size_t>(peer)].number = lanes_.mailbox.offer(lanes_.place.rank, peer).begun.load() + 1;
+    receives_[static_cast<size_t>(peer)].number = lanes_.mailbox.want(peer, lanes_.place.rank).begun.load() + 1;
   }
   share_out_rings();
 }
@@ -128,7 +123,7 @@ void Exchange::share_out_rings() {
   if (lanes == 0) return;
   piece_bytes_ = PeerMemory::kSlotBytes / lanes / kRingPieces;
   if (piece_bytes_ > kCacheLine) piece_bytes_ = piece_bytes_ / kCacheLine * kCacheLine;
-  uint64_t at = shared_.peers()->coming_slot() % PeerMemory::kSlots * PeerMemory::kSlotBytes;
+  uint64_t at = lanes_.memory.coming_slot() % PeerMemory::kSlots * PeerMemory::kSlotBytes;
   for (Queue& queue : sends_) {
     queue.ring = at;
     if (!queue.is_done()) at += kRingPieces * piece_bytes_;
@@ -137,11 +132,11 @@ void Exchange::share_out_rings() {
 
 void Exchange::run() {
   // The collectives of a group come before its messages, and the slot is free when they are over.
-  shared_.device.slots.must(&pliant_accelerator::stream_synchronize, on_);
+  lanes_.steps.device().slots.must(&pliant_accelerator::stream_synchronize, on_);
   copy_own();
   while (!is_done()) {
-    shared_.check_here();
-    const uint32_t bell = board_.bell();
+    lanes_.watch.check_here();
+    const uint32_t bell = lanes_.mailbox.bell();
     if (!progress()) wait(bell);
   }
 }
@@ -153,15 +148,16 @@ bool Exchange::is_done() const {
 
 /// The i-th to this rank itself is received by its i-th receive, of which there are as many.
 void Exchange::copy_own() {
-  const auto own = static_cast<size_t>(shared_.rank);
+  const auto own = static_cast<size_t>(lanes_.place.rank);
   std::vector<pliant_copy> copies;
   for (size_t i = 0; i < sends_[own].messages.size(); ++i) {
     const Message& sent = *sends_[own].messages[i];
     const Message& wanted = *receives_[own].messages[i];
-    if (!fit(sent.elements, wanted.elements)) refuse(shared_.rank, sent.elements, shared_.rank, wanted.elements);
+    if (!fit(sent.elements, wanted.elements))
+      refuse(lanes_.place.rank, sent.elements, lanes_.place.rank, wanted.elements);
     if (sent.elements.count != 0) copies.push_back({wanted.buffer, sent.buffer, sent.elements.bytes()});
   }
-  if (!copies.empty()) shared_.copy(copies, on_);
+  if (!copies.empty()) lanes_.steps.copy(copies, on_);
   sends_[own] = {};
   receives_[own] = {};
 }
@@ -171,19 +167,19 @@ bool Exchange::progress() {
   copies_.clear();
   moved_.clear();
   bool any = false;
-  for (int32_t i = 1; i < shared_.world_size; ++i) {
-    const int32_t peer = (shared_.rank + i) % shared_.world_size;
+  for (int32_t i = 1; i < lanes_.place.world_size; ++i) {
+    const int32_t peer = (lanes_.place.rank + i) % lanes_.place.world_size;
     if (!receives_[static_cast<size_t>(peer)].is_done()) any |= receive_from(peer);
     if (!sends_[static_cast<size_t>(peer)].is_done()) any |= send_to(peer);
   }
   if (moved_.empty()) return any;
   if (!copies_.empty()) {
-    shared_.copy(copies_, on_);
-    shared_.device.slots.must(&pliant_accelerator::stream_synchronize, on_);
+    lanes_.steps.copy(copies_, on_);
+    lanes_.steps.device().slots.must(&pliant_accelerator::stream_synchronize, on_);
   }
   for (const Moved& one : moved_) {
     one.count->store(one.value);
-    board_.ring(one.peer);
+    lanes_.mailbox.ring(one.peer);
   }
   return true;
 }
@@ -196,9 +192,9 @@ void Exchange::copy_piece(void* to, const void* from, uint64_t bytes, const Move
 bool Exchange::send_to(int32_t peer) {
   Queue& queue = sends_[static_cast<size_t>(peer)];
   const Message& message = queue.message();
-  Offer& offer = board_.offer(shared_.rank, peer);
+  Offer& offer = lanes_.mailbox.offer(lanes_.place.rank, peer);
   const uint64_t posted = offer.posted.load();
-  const uint64_t taken = board_.want(shared_.rank, peer).taken.load();
+  const uint64_t taken = lanes_.mailbox.want(lanes_.place.rank, peer).taken.load();
   const bool is_new = offer.begun.load() < queue.number;
   if (is_new) {
     offer.count = message.elements.count;
@@ -206,7 +202,7 @@ bool Exchange::send_to(int32_t peer) {
     offer.ring = queue.ring;
     offer.piece_bytes = piece_bytes_;
     offer.begun.store(queue.number);
-    board_.ring(peer);
+    lanes_.mailbox.ring(peer);
   }
   look_at_what_is_wanted(peer);
   if (queue.pieces == pieces_of(message, piece_bytes_)) {
@@ -216,7 +212,7 @@ bool Exchange::send_to(int32_t peer) {
   }
   if (posted - taken == kRingPieces) return is_new;
   const uint64_t first = queue.pieces++ * piece_bytes_;
-  copy_piece(shared_.peers()->stage(shared_.rank) + queue.ring + posted % kRingPieces * piece_bytes_,
+  copy_piece(lanes_.memory.stage(lanes_.place.rank) + queue.ring + posted % kRingPieces * piece_bytes_,
              static_cast<const std::byte*>(message.buffer) + first,
              std::min(piece_bytes_, message.elements.bytes() - first), {&offer.posted, posted + 1, peer});
   return true;
@@ -225,21 +221,21 @@ bool Exchange::send_to(int32_t peer) {
 bool Exchange::receive_from(int32_t peer) {
   Queue& queue = receives_[static_cast<size_t>(peer)];
   const Message& message = queue.message();
-  Want& want = board_.want(peer, shared_.rank);
+  Want& want = lanes_.mailbox.want(peer, lanes_.place.rank);
   const bool is_new = want.begun.load() < queue.number;
   if (is_new) {
     want.wanted[queue.number % 2] = {message.elements.count, static_cast<int32_t>(message.elements.dtype)};
     want.begun.store(queue.number);
-    board_.ring(peer);
+    lanes_.mailbox.ring(peer);
   }
   look_at_what_is_sent(peer);
-  const Offer& offer = board_.offer(peer, shared_.rank);
+  const Offer& offer = lanes_.mailbox.offer(peer, lanes_.place.rank);
   const uint64_t taken = want.taken.load();
   if (offer.begun.load() < queue.number || offer.posted.load() == taken) return is_new;
   const uint64_t piece_bytes = offer.piece_bytes;
   const uint64_t first = queue.pieces++ * piece_bytes;
   copy_piece(static_cast<std::byte*>(message.buffer) + first,
-             shared_.peers()->stage(peer) + offer.ring + taken % kRingPieces * piece_bytes,
+             lanes_.memory.stage(peer) + offer.ring + taken % kRingPieces * piece_bytes,
              std::min(piece_bytes, message.elements.bytes() - first), {&want.taken, taken + 1, peer});
   if (queue.pieces == pieces_of(message, piece_bytes)) queue.advance();
   return true;
@@ -247,60 +243,60 @@ bool Exchange::receive_from(int32_t peer) {
 
 void Exchange::look_at_what_is_sent(int32_t peer) {
   const Queue& queue = receives_[static_cast<size_t>(peer)];
-  const Offer& offer = board_.offer(peer, shared_.rank);
+  const Offer& offer = lanes_.mailbox.offer(peer, lanes_.place.rank);
   if (queue.is_done() || offer.begun.load() < queue.number) return;
   const Elements sent{offer.count, static_cast<sdk::DType>(offer.dtype)};
-  if (!fit(sent, queue.message().elements)) refuse(peer, sent, shared_.rank, queue.message().elements);
+  if (!fit(sent, queue.message().elements)) refuse(peer, sent, lanes_.place.rank, queue.message().elements);
 }
 
 void Exchange::look_at_what_is_wanted(int32_t peer) {
   const Queue& queue = sends_[static_cast<size_t>(peer)];
-  const Want& want = board_.want(shared_.rank, peer);
+  const Want& want = lanes_.mailbox.want(lanes_.place.rank, peer);
   if (queue.is_done() || want.begun.load() < queue.number) return;
   const Want::Wanted& theirs = want.wanted[queue.number % 2];
   const Elements wanted{theirs.count, static_cast<sdk::DType>(theirs.dtype)};
-  if (!fit(queue.message().elements, wanted)) refuse(shared_.rank, queue.message().elements, peer, wanted);
+  if (!fit(queue.message().elements, wanted)) refuse(lanes_.place.rank, queue.message().elements, peer, wanted);
 }
 
 void Exchange::find_mismatch() {
-  for (int32_t peer = 0; peer < shared_.world_size; ++peer) {
+  for (int32_t peer = 0; peer < lanes_.place.world_size; ++peer) {
     look_at_what_is_sent(peer);
     look_at_what_is_wanted(peer);
   }
 }
 
 void Exchange::refuse(int32_t from, const Elements& sent, int32_t to, const Elements& wanted) {
-  board_.mark_mismatch();
-  throw mismatch_of(shared_.rank, from, sent, to, wanted);
+  lanes_.mailbox.mark_mismatch();
+  throw mismatch_of(lanes_.place.rank, from, sent, to, wanted);
 }
 
 void Exchange::wait(uint32_t bell) {
   try {
-    shared_.check_peers();
+    lanes_.watch.check_peers();
   } catch (const Failure&) {
     find_mismatch();  // the peer that saw it first has aborted; this rank can say it as well
     throw;
   }
-  for (int32_t peer = 0; peer < shared_.world_size; ++peer) {
+  for (int32_t peer = 0; peer < lanes_.place.world_size; ++peer) {
     const auto at = static_cast<size_t>(peer);
-    if ((sends_[at].is_done() && receives_[at].is_done()) || !board_.has_left(peer)) continue;
+    if ((sends_[at].is_done() && receives_[at].is_done()) || !lanes_.mailbox.has_left(peer)) continue;
     if (progress()) return;  // it had done its part before it left
     throw Failure(PLIANT_PEER_LOST, "rank " + std::to_string(peer) +
                                         " is lost: it destroyed the communicator while this rank still needed it")
         .about_rank(peer);
   }
-  board_.await_ring(bell);
+  lanes_.mailbox.await_ring(bell);
 }
 
 }  // namespace
 
-void exchange(Shared& shared, const std::vector<Message>& messages, pliant_stream* on) {
+void exchange_by_lanes(const Lanes& lanes, const std::vector<Message>& messages, pliant_stream* on) {
   try {
-    Exchange(shared, messages, on).run();
+    Exchange(lanes, messages, on).run();
   } catch (const Failure& failure) {
-    shared.fail(shared.cause_of(failure));  // with this cause, before anyone gives it another
+    lanes.watch.fail(lanes.watch.cause_of(failure));  // with this cause, before anyone gives it another
     throw;
   }
 }
 
-}  // namespace pliant::detail::between_devices
+}  // namespace pliant::collectives

@@ -3,13 +3,25 @@
 
 #include <vector>
 
-#include "collectives/comm_state.hpp"
+#include "collectives/peers/mailbox.hpp"
+#include "collectives/peers/peer_memory.hpp"
+#include "collectives/peers/peer_watch.hpp"
+#include "collectives/transport/message.hpp"
+#include "collectives/transport/steps.hpp"
 
-namespace pliant::detail::between_devices {
+namespace pliant::collectives {
+
+/// What messages go through.
+struct Lanes {
+  Steps& steps;
+  Place place;
+  PeerMemory& memory;
+  Mailbox& mailbox;
+  PeerWatch& watch;
+};
 
 /// All at once, behind what is enqueued on `on`. Returns when every message is sent and taken, or received; throws when
-/// one cannot be any more: the communicator has failed then. shared.peers() and shared.board() are there.
-void exchange(GenericCollectives::Shared& shared, const std::vector<GenericCollectives::Comm::Message>& messages,
-              pliant_stream* on);
+/// one cannot be any more: the communicator has failed then.
+void exchange_by_lanes(const Lanes& lanes, const std::vector<Message>& messages, pliant_stream* on);
 
-}  // namespace pliant::detail::between_devices
+}  // namespace pliant::collectives

@@ -1,4 +1,4 @@
-// What all ways of a generic collective cut their work with.
+// What all transports cut their work with.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,9 @@
 
 #include "pliant/sdk/accelerator.hpp"
 
-namespace pliant::detail {
+namespace pliant::collectives {
+
+constexpr uint64_t kCacheLine = 64;  ///< bytes
 
 struct Piece {
   uint64_t first = 0;
@@ -44,4 +46,4 @@ inline int32_t raw(sdk::ReduceOp op) {
   return static_cast<int32_t>(op);
 }
 
-}  // namespace pliant::detail
+}  // namespace pliant::collectives
