@@ -9,7 +9,7 @@
 #include <iterator>
 
 #include "base/result.hpp"
-#include "data/lengths/input_file.hpp"
+#include "data/input_file.hpp"
 #include "elastic/agent/agent.hpp"
 #include "elastic/agent/worker_process.hpp"
 #include "elastic/audit.hpp"

@@ -1,5 +1,5 @@
 // Reading a file that others may write to meanwhile.
-#include "data/lengths/input_file.hpp"
+#include "data/input_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
