@@ -1,4 +1,4 @@
-// Crew: child processes that answer questions, one for each rank. None of them outlives it.
+// WorkerGroup: child processes that answer questions, one for each rank. None of them outlives it.
 #pragma once
 
 #include <sys/types.h>
@@ -12,28 +12,28 @@
 
 namespace pliant::cli {
 
-class Crew {
+class WorkerGroup {
  public:
   using Json = nlohmann::ordered_json;
   /// Answers one question in a child. What it throws ends the child and is thrown by ask().
   using Answer = std::function<Json(const Json& question)>;
 
   /// Forks `ranks` children; each calls `make(rank)` and answers with what that returns. The caller has no threads.
-  Crew(int32_t ranks, const std::function<Answer(int32_t rank)>& make);
+  WorkerGroup(int32_t ranks, const std::function<Answer(int32_t rank)>& make);
   /// Kills whoever is still there, and waits for their ends.
-  ~Crew();
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
+  ~WorkerGroup();
+  WorkerGroup(const WorkerGroup&) = delete;
+  WorkerGroup& operator=(const WorkerGroup&) = delete;
 
   [[nodiscard]] int32_t ranks() const { return static_cast<int32_t>(members_.size()); }
   /// The answers of all ranks, in their order. `task` names the question in errors. Throws Error: of a rank that died
-  /// or failed, with its number; of the rank that failed first where others failed because of it. The crew is of no use
-  /// then. Exit code 128 + n when signal n came and StopSignals lives.
+  /// or failed, with its number; of the rank that failed first where others failed because of it. The group is of no
+  /// use then. Exit code 128 + n when signal n came and StopSignals lives.
   std::vector<Json> ask(const Json& question, const std::string& task);
   Json ask_one(int32_t rank, const Json& question, const std::string& task);
 
  private:
-  Crew() = default;
+  WorkerGroup() = default;
   struct Member {
     pid_t pid = -1;
     int socket = -1;

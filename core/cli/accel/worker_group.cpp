@@ -1,5 +1,5 @@
-// Starts, questions and ends the processes of a crew. A question and an answer are one line of JSON each.
-#include "accel/crew.hpp"
+// Starts, questions and ends the processes of the group. A question and an answer are one line of JSON each.
+#include "accel/worker_group.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -22,7 +22,7 @@ namespace pliant::cli {
 
 namespace {
 
-using Json = Crew::Json;
+using Json = WorkerGroup::Json;
 using Clock = std::chrono::steady_clock;
 
 /// How long the others may take to say what they think after the first rank has failed.
@@ -70,10 +70,10 @@ Json failure(const Error& error) {
 }
 
 /// The whole life of a child.
-void serve(int socket, int32_t rank, const std::function<Crew::Answer(int32_t)>& make) {
+void serve(int socket, int32_t rank, const std::function<WorkerGroup::Answer(int32_t)>& make) {
   Json last;
   try {
-    const Crew::Answer answer = make(rank);
+    const WorkerGroup::Answer answer = make(rank);
     std::string unread;
     while (const auto line = read_line(socket, unread)) {
       if (!write_all(socket, line_of(answer(Json::parse(*line))))) return;
@@ -107,7 +107,8 @@ class BlockedSignals {
 
 }  // namespace
 
-Crew::Crew(int32_t ranks, const std::function<Answer(int32_t)>& make) : Crew() {  // so that a throw ends the children
+WorkerGroup::WorkerGroup(int32_t ranks, const std::function<Answer(int32_t)>& make)
+    : WorkerGroup() {  // so that a throw ends the children
   const pid_t parent = ::getpid();
   for (int32_t rank = 0; rank < ranks; ++rank) {
     int ends[2] = {-1, -1};
@@ -137,7 +138,7 @@ Crew::Crew(int32_t ranks, const std::function<Answer(int32_t)>& make) : Crew() {
   }
 }
 
-Crew::~Crew() {
+WorkerGroup::~WorkerGroup() {
   for (const Member& member : members_) {
     if (!member.reaped) ::kill(member.pid, SIGKILL);
   }
@@ -148,7 +149,7 @@ Crew::~Crew() {
   }
 }
 
-std::vector<Json> Crew::ask(const Json& question, const std::string& task) {
+std::vector<Json> WorkerGroup::ask(const Json& question, const std::string& task) {
   std::vector<int32_t> all;
   for (int32_t rank = 0; rank < ranks(); ++rank) {
     // A rank that died before the question is found out by the missing answer.
@@ -158,12 +159,12 @@ std::vector<Json> Crew::ask(const Json& question, const std::string& task) {
   return gather(all, task);
 }
 
-Json Crew::ask_one(int32_t rank, const Json& question, const std::string& task) {
+Json WorkerGroup::ask_one(int32_t rank, const Json& question, const std::string& task) {
   static_cast<void>(write_all(members_[static_cast<size_t>(rank)].socket, line_of(question)));
   return std::move(gather({rank}, task).front());
 }
 
-void Crew::wait_for_words(int timeout_ms) {
+void WorkerGroup::wait_for_words(int timeout_ms) {
   std::vector<pollfd> polled;
   for (const Member& member : members_) polled.push_back({member.ended ? -1 : member.socket, POLLIN, 0});
   const BlockedSignals blocked;
@@ -182,7 +183,7 @@ void Crew::wait_for_words(int timeout_ms) {
   }
 }
 
-std::vector<Json> Crew::gather(const std::vector<int32_t>& asked, const std::string& task) {
+std::vector<Json> WorkerGroup::gather(const std::vector<int32_t>& asked, const std::string& task) {
   std::vector<Json> answers(asked.size());
   std::vector<bool> over(members_.size(), true);
   for (const int32_t rank : asked) over[static_cast<size_t>(rank)] = false;
@@ -213,11 +214,11 @@ std::vector<Json> Crew::gather(const std::vector<int32_t>& asked, const std::str
   return answers;
 }
 
-std::string Crew::name_of(int32_t rank) const {
+std::string WorkerGroup::name_of(int32_t rank) const {
   return ranks() == 1 ? "the measuring process" : fmt::format("rank {} of {}", rank, ranks());
 }
 
-Crew::Casualty Crew::casualty(int32_t rank, const Json& words, const std::string& task) const {
+WorkerGroup::Casualty WorkerGroup::casualty(int32_t rank, const Json& words, const std::string& task) const {
   const auto status = static_cast<Status>(words.at("status").get<int32_t>());
   const bool echo = status == Status::kPeerLost || status == Status::kAborted;
   return {echo ? 1 : 2,
@@ -227,7 +228,7 @@ Crew::Casualty Crew::casualty(int32_t rank, const Json& words, const std::string
               .about_device(words.at("device").get<int32_t>())};
 }
 
-Crew::Casualty Crew::death(int32_t rank, const std::string& task) {
+WorkerGroup::Casualty WorkerGroup::death(int32_t rank, const std::string& task) {
   Member& member = members_[static_cast<size_t>(rank)];
   int status = 0;
   while (::waitpid(member.pid, &status, 0) < 0 && errno == EINTR) {
