@@ -1,5 +1,5 @@
 // A scanner that knows TOML's strings and comments, and nothing else of it.
-#include "config/source.hpp"
+#include "config/values/source.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -8,7 +8,7 @@
 
 #include "base/printable.hpp"
 #include "base/result.hpp"
-#include "config/diagnostics.hpp"
+#include "config/values/diagnostics.hpp"
 
 namespace pliant::config {
 

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "config/value.hpp"
+#include "config/values/value.hpp"
 
 namespace pliant::config {
 

@@ -1,5 +1,5 @@
 // How findings are sorted and shown.
-#include "config/diagnostics.hpp"
+#include "config/values/diagnostics.hpp"
 
 #include <fmt/format.h>
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string_view>
 
-#include "config/diagnostics.hpp"
-#include "config/value.hpp"
+#include "config/values/diagnostics.hpp"
+#include "config/values/value.hpp"
 
 namespace pliant::config {
 

@@ -1,5 +1,5 @@
 // Assignments typed by the user and variables of the environment, laid over the tree of the file.
-#include "config/overrides.hpp"
+#include "config/values/overrides.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,8 +9,8 @@
 
 #include "base/environment.hpp"
 #include "base/suggest.hpp"
-#include "config/parse.hpp"
-#include "config/source.hpp"
+#include "config/values/parse.hpp"
+#include "config/values/source.hpp"
 #include "plugin/plugin.hpp"
 
 namespace pliant::config {

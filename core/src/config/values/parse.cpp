@@ -1,5 +1,5 @@
 // The only file of core that includes toml++.
-#include "config/parse.hpp"
+#include "config/values/parse.hpp"
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "config/source.hpp"
+#include "config/values/source.hpp"
 
 namespace pliant::config {
 

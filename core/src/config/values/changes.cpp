@@ -1,4 +1,4 @@
-#include "config/changes.hpp"
+#include "config/values/changes.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "config/parse.hpp"
+#include "config/values/parse.hpp"
 
 namespace pliant::config {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/value.hpp"
+#include "config/values/value.hpp"
 #include "pliant/error.hpp"
 
 namespace pliant::config {

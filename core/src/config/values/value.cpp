@@ -1,5 +1,5 @@
 // The config tree: lookup, assignment, writing as TOML.
-#include "config/value.hpp"
+#include "config/values/value.hpp"
 
 #include <fmt/format.h>
 

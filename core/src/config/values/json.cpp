@@ -1,5 +1,5 @@
 // Config values as JSON.
-#include "config/json.hpp"
+#include "config/values/json.hpp"
 
 #include <cmath>
 
