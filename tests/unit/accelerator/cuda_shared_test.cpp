@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/peers/called.hpp"
 #include "collectives/generic_collectives.hpp"
+#include "collectives/peers/called.hpp"
 #include "config/instances.hpp"
 #include "cuda_device.hpp"
 #include "pliant/communicator.hpp"
