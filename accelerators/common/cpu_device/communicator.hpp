@@ -10,6 +10,7 @@
 #include "common/cpu/stream.hpp"
 #include "common/exchange/call_group.hpp"
 #include "common/exchange/collectives.hpp"
+#include "common/gloo/network.hpp"
 
 namespace pliant::accelerator {
 
