@@ -17,6 +17,7 @@
 #include "common/cpu/streamed_copy.hpp"
 #include "common/exchange/group.hpp"
 #include "common/exchange/segment.hpp"
+#include "common/exchange/shared_link.hpp"
 #include "pliant/sdk/arithmetic.hpp"
 
 namespace {
@@ -132,8 +133,8 @@ TEST_CASE("a rank shows on which processor it made progress") {
   REQUIRE(::sched_getaffinity(0, sizeof(allowed), &allowed) == 0);
   pliant_comm_id id{};
   const host::UniqueFd memory = host::Segment::reserve(2, 4096, id);
-  host::Group one(id, 0, 2, nullptr, {});
-  host::Group other(id, 1, 2, nullptr, {});
+  host::Group one(host::SharedTransport(id, 2), 0, 2, nullptr);
+  host::Group other(host::SharedTransport(id, 2), 1, 2, nullptr);
   CHECK(other.segment().rank(0).processor.load() == 0);
   uint64_t ticks = 0;
   for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
